@@ -1,0 +1,36 @@
+# libtorch out of the PyPI wheel in the build-private environment that the set-up script makes.
+#
+# Only torch_cpu and c10 are linked: libtorch.so would drag CUDA in. The wheel also ships old
+# google/protobuf headers, so its include folders come last (-idirafter) and no file may include
+# both torch and a generated proto. libtorch_cpu itself needs libcudart and libcupti, which the
+# set-up installs next to it.
+set(BASTION_VENV ${CMAKE_SOURCE_DIR}/build/venv CACHE PATH "Environment with the torch wheel")
+file(GLOB BASTION_SITE_PACKAGES ${BASTION_VENV}/lib/python3*/site-packages)
+if(NOT EXISTS "${BASTION_SITE_PACKAGES}/torch/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "no torch wheel under ${BASTION_VENV}: run deploy/local/setup.sh first")
+endif()
+set(TORCH_DIR ${BASTION_SITE_PACKAGES}/torch)
+file(GLOB NVIDIA_LIB_DIRS ${BASTION_SITE_PACKAGES}/nvidia/*/lib)
+
+add_library(bastion_torch INTERFACE)
+target_compile_options(bastion_torch INTERFACE "SHELL:-idirafter ${TORCH_DIR}/include"
+                                               "SHELL:-idirafter ${TORCH_DIR}/include/torch/csrc/api/include")
+target_link_libraries(bastion_torch INTERFACE ${TORCH_DIR}/lib/libtorch_cpu.so
+                                              ${TORCH_DIR}/lib/libc10.so)
+set(BASTION_TORCH_RPATH ${TORCH_DIR}/lib ${NVIDIA_LIB_DIRS})
+list(JOIN BASTION_TORCH_RPATH ":" rpath)
+target_link_options(bastion_torch INTERFACE -Wl,-rpath,${rpath} -Wl,--disable-new-dtags
+                                            -Wl,--allow-shlib-undefined)
+
+# Torch's headers, compiled once: 25 s a file becomes 3.
+file(WRITE ${CMAKE_BINARY_DIR}/torch_pch/pch.cc "")
+add_library(bastion_torch_pch OBJECT ${CMAKE_BINARY_DIR}/torch_pch/pch.cc)
+target_link_libraries(bastion_torch_pch PUBLIC bastion_torch)
+target_precompile_headers(bastion_torch_pch PRIVATE <ATen/ATen.h>)
+target_compile_options(bastion_torch_pch PRIVATE -fpch-preprocess)
+
+function(bastion_use_torch target)
+  target_link_libraries(${target} PUBLIC bastion_torch)
+  target_compile_options(${target} PRIVATE -fpch-preprocess)
+  target_precompile_headers(${target} REUSE_FROM bastion_torch_pch)
+endfunction()

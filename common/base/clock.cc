@@ -1,0 +1,22 @@
+#include "common/base/clock.h"
+
+#include <chrono>
+
+namespace bastion {
+namespace {
+
+class SteadyClock final : public Clock {
+ public:
+  absl::Duration Now() const override {
+    return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+  }
+};
+
+}  // namespace
+
+const Clock& Clock::Real() {
+  static const SteadyClock clock;
+  return clock;
+}
+
+}  // namespace bastion

@@ -1,0 +1,37 @@
+// Time comes through Clock, so that tests decide what time it is. Implementations are thread-safe.
+#ifndef BASTION_COMMON_BASE_CLOCK_H_
+#define BASTION_COMMON_BASE_CLOCK_H_
+
+#include "absl/time/time.h"
+
+namespace bastion {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Monotonic time since an arbitrary start; differences are meaningful, the value is not.
+  [[nodiscard]] virtual absl::Duration Now() const = 0;
+
+  // The process-wide steady clock.
+  static const Clock& Real();
+};
+
+// Measures consecutive stages: each Lap() gives the time since the last one.
+class StopWatch {
+ public:
+  explicit StopWatch(const Clock& clock = Clock::Real()) : clock_(clock), last_(clock.Now()) {}
+  absl::Duration Lap() {
+    const absl::Duration now = clock_.Now();
+    const absl::Duration lap = now - last_;
+    last_ = now;
+    return lap;
+  }
+
+ private:
+  const Clock& clock_;
+  absl::Duration last_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_COMMON_BASE_CLOCK_H_

@@ -1,0 +1,39 @@
+// The integers that name things, and the legend of shapes used in every comment:
+// B sequences, R rows, P draft positions, K candidates per position, L layers, H query heads,
+// G kv heads, D head dim, C hidden, V vocabulary, F feature width, T cached tokens.
+#ifndef BASTION_COMMON_BASE_IDS_H_
+#define BASTION_COMMON_BASE_IDS_H_
+
+#include <cstdint>
+#include <ostream>
+#include <utility>
+
+namespace bastion {
+
+using TokenId = int32_t;    // Index into the target's vocabulary, 0 <= id < V.
+using Position = int32_t;   // Absolute position of a token in its sequence, from 0.
+using NodeIndex = int32_t;  // Row of a draft tree; 0 is the root.
+
+inline constexpr NodeIndex kNoNode = -1;
+
+// The live state of one request in one process. The orchestrator draws `session` once per request;
+// `epoch` grows when the state is rebuilt (a peer was restarted), so that a late message for the old
+// state is refused instead of applied.
+struct SequenceId {
+  uint64_t session = 0;
+  uint32_t epoch = 0;
+
+  friend bool operator==(const SequenceId&, const SequenceId&) = default;
+  friend auto operator<=>(const SequenceId&, const SequenceId&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const SequenceId& id) {
+    return H::combine(std::move(h), id.session, id.epoch);
+  }
+  friend std::ostream& operator<<(std::ostream& out, const SequenceId& id) {
+    return out << id.session << '@' << id.epoch;
+  }
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_COMMON_BASE_IDS_H_

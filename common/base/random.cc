@@ -1,0 +1,45 @@
+#include "common/base/random.h"
+
+#include <cmath>
+
+namespace bastion {
+namespace {
+
+constexpr uint32_t kMultiplier0 = 0xD2511F53;
+constexpr uint32_t kMultiplier1 = 0xCD9E8D57;
+constexpr uint32_t kWeyl0 = 0x9E3779B9;
+constexpr uint32_t kWeyl1 = 0xBB67AE85;
+
+// (0, 1), both ends excluded, so that the two logarithms below stay finite.
+double OpenUniform(uint32_t word) { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
+
+float Gumbel(uint32_t word) { return static_cast<float>(-std::log(-std::log(OpenUniform(word)))); }
+
+}  // namespace
+
+PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = uint64_t{kMultiplier0} * counter[0];
+    const uint64_t product1 = uint64_t{kMultiplier1} * counter[2];
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
+               static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
+               static_cast<uint32_t>(product0)};
+    key[0] += kWeyl0;
+    key[1] += kWeyl1;
+  }
+  return counter;
+}
+
+std::array<float, 4> KeyedGumbelGroup(uint64_t seed, Position position, uint32_t group) {
+  const PhiloxKey key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  const PhiloxCounter words = Philox4x32({group, static_cast<uint32_t>(position), 0, 0}, key);
+  return {Gumbel(words[0]), Gumbel(words[1]), Gumbel(words[2]), Gumbel(words[3])};
+}
+
+float KeyedGumbel(uint64_t seed, Position position, TokenId token) {
+  const auto id = static_cast<uint32_t>(token);
+  return KeyedGumbelGroup(seed, position, id / 4)[id % 4];
+}
+
+}  // namespace bastion

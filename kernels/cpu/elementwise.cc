@@ -1,0 +1,87 @@
+// RMS norm, SiLU·mul and the embedding gather.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/elementwise.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include <cmath>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/vector.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bastion::kernels::HWY_NAMESPACE {
+namespace {
+
+void NormRow(const RmsNormArgs& args, int64_t row) {
+  const float* x = args.x + row * args.width;
+  float* y = args.y + row * args.width;
+  const float mean = SumOfSquares(x, args.width) / static_cast<float>(args.width);
+  const float scale = 1.0f / std::sqrt(mean + args.epsilon);
+  for (int i = 0; i < args.width; ++i) y[i] = x[i] * scale * args.weight[i];
+}
+
+HWY_INLINE Vec Silu(Vec x) {
+  const Vec one = hn::Set(Floats(), 1.0f);
+  return hn::Div(x, hn::Add(one, hn::Exp(Floats(), hn::Neg(x))));
+}
+
+void SiluMulRow(const SiluMulArgs& args, int64_t row) {
+  const float* gate = args.gate_up + row * 2 * args.width;
+  const float* up = gate + args.width;
+  float* y = args.y + row * args.width;
+  int i = 0;
+  for (; i + kLanes <= args.width; i += kLanes) {
+    hn::StoreU(hn::Mul(Silu(LoadFloats(gate + i)), LoadFloats(up + i)), Floats(), y + i);
+  }
+  if (i == args.width) return;
+  alignas(64) float tail[kPanel] = {};
+  for (int j = i; j < args.width; ++j) tail[j - i] = gate[j];
+  hn::Store(Silu(hn::Load(Floats(), tail)), Floats(), tail);
+  for (int j = i; j < args.width; ++j) y[j] = tail[j - i] * up[j];
+}
+
+template <typename W>
+void EmbedRow(const EmbedArgs& args, int64_t row) {
+  const W* source = static_cast<const W*>(args.table) + size_t(args.tokens[row]) * args.width;
+  float* y = args.y + row * args.width;
+  for (int i = 0; i < args.width; ++i) y[i] = LoadFloat(source + i);
+}
+
+}  // namespace
+
+void RmsNorm(const RmsNormArgs& args, ThreadPool& pool) {
+  pool.ParallelFor(args.rows, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) NormRow(args, row);
+  });
+}
+
+void SiluMul(const SiluMulArgs& args, ThreadPool& pool) {
+  pool.ParallelFor(args.rows, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) SiluMulRow(args, row);
+  });
+}
+
+void Embed(const EmbedArgs& args, ThreadPool&) {
+  for (int row = 0; row < args.rows; ++row) {
+    if (args.dtype == DType::kF32) {
+      EmbedRow<float>(args, row);
+    } else {
+      EmbedRow<uint16_t>(args, row);
+    }
+  }
+}
+
+}  // namespace bastion::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bastion::kernels::cpu {
+HWY_EXPORT(RmsNorm);
+HWY_EXPORT(SiluMul);
+HWY_EXPORT(Embed);
+void RmsNorm(const RmsNormArgs& args, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(RmsNorm)(args, pool); }
+void SiluMul(const SiluMulArgs& args, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(SiluMul)(args, pool); }
+void Embed(const EmbedArgs& args, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(Embed)(args, pool); }
+}  // namespace bastion::kernels::cpu
+#endif

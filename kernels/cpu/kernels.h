@@ -1,0 +1,22 @@
+// The vector kernels by name; contracts in kernels/ops.h, the table in kernels/backend.cc.
+#ifndef BASTION_KERNELS_CPU_KERNELS_H_
+#define BASTION_KERNELS_CPU_KERNELS_H_
+
+#include "kernels/ops.h"
+#include "kernels/thread_pool.h"
+
+namespace bastion::kernels::cpu {
+
+void Linear(const LinearArgs& args, ThreadPool& pool);
+void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
+void Embed(const EmbedArgs& args, ThreadPool& pool);
+void Qkv(const QkvArgs& args, ThreadPool& pool);
+void Attention(const AttentionArgs& args, ThreadPool& pool);
+void SiluMul(const SiluMulArgs& args, ThreadPool& pool);
+void Choose(const ChooseArgs& args, ThreadPool& pool);
+void TopK(const TopKArgs& args, ThreadPool& pool);
+void KvMove(const KvMoveArgs& args, ThreadPool& pool);
+
+}  // namespace bastion::kernels::cpu
+
+#endif  // BASTION_KERNELS_CPU_KERNELS_H_

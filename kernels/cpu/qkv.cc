@@ -1,0 +1,134 @@
+// Query and key norm, rotary embedding and the write to the paged cache, in one pass over the rows.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/qkv.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include <cmath>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/vector.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bastion::kernels::HWY_NAMESPACE {
+namespace {
+
+inline constexpr int kMaxHeadDim = 512;
+
+// out = rope(norm(x) * weight): halves (i, i + D/2) rotate together.
+void NormAndRotate(const float* x, const float* weight, const QkvArgs& args, int position,
+                   float* out) {
+  const int dim = args.cache.head_dim;
+  const int half = dim / 2;
+  const float scale =
+      1.0f / std::sqrt(SumOfSquares(x, dim) / static_cast<float>(dim) + args.epsilon);
+  const float* cosine = args.cosine_sine + size_t(position) * dim;
+  const float* sine = cosine + half;
+  for (int i = 0; i < half; ++i) {
+    const float a = x[i] * scale * weight[i];
+    const float b = x[i + half] * scale * weight[i + half];
+    out[i] = a * cosine[i] - b * sine[i];
+    out[i + half] = b * cosine[i] + a * sine[i];
+  }
+}
+
+template <typename KV>
+void StoreToken(const QkvArgs& args, int head, int64_t slot, const float* key, const float* value) {
+  const int dim = args.cache.head_dim;
+  const size_t page = size_t(slot / kPageTokens) * args.cache.page_elements() +
+                      size_t(head) * dim * kPageTokens;
+  const int offset = static_cast<int>(slot % kPageTokens);
+  KV* keys = static_cast<KV*>(args.cache.keys) + page + offset;
+  for (int d = 0; d < dim; ++d) StoreFloat(key[d], keys + size_t(d) * kPageTokens);
+  KV* values = static_cast<KV*>(args.cache.values) + page + size_t(offset) * dim;
+  for (int d = 0; d < dim; ++d) StoreFloat(value[d], values + d);
+}
+
+template <typename KV>
+void QkvRow(const QkvArgs& args, int64_t row) {
+  const int dim = args.cache.head_dim;
+  const int position = args.positions[row];
+  alignas(64) float rotated[kMaxHeadDim];
+  for (int h = 0; args.query != nullptr && h < args.query_heads; ++h) {
+    float* q = args.query + row * args.query_stride + h * dim;
+    NormAndRotate(q, args.query_norm, args, position, rotated);
+    std::copy_n(rotated, dim, q);
+  }
+  for (int g = 0; g < args.cache.kv_heads; ++g) {
+    NormAndRotate(args.key + row * args.kv_stride + g * dim, args.key_norm, args, position,
+                  rotated);
+    StoreToken<KV>(args, g, args.slots[row], rotated, args.value + row * args.kv_stride + g * dim);
+  }
+}
+
+template <typename KV>
+void MoveToken(const KvLayer& cache, const KV* keys, const KV* values, int64_t slot, bool store,
+               KV* staged) {
+  const int dim = cache.head_dim;
+  const int offset = static_cast<int>(slot % kPageTokens);
+  for (int g = 0; g < cache.kv_heads; ++g) {
+    const size_t page = size_t(slot / kPageTokens) * cache.page_elements() +
+                        size_t(g) * dim * kPageTokens;
+    KV* key = const_cast<KV*>(keys) + page + offset;
+    KV* value = const_cast<KV*>(values) + page + size_t(offset) * dim;
+    KV* stage = staged + size_t(g) * 2 * dim;
+    for (int d = 0; d < dim; ++d) {
+      KV& cached_key = key[size_t(d) * kPageTokens];
+      if (store) {
+        cached_key = stage[d];
+        value[d] = stage[dim + d];
+      } else {
+        stage[d] = cached_key;
+        stage[dim + d] = value[d];
+      }
+    }
+  }
+}
+
+// Reads all, then writes all: sources and destinations may overlap.
+template <typename KV>
+void MoveTokens(const KvMoveArgs& args) {
+  const size_t token = size_t(args.cache.kv_heads) * 2 * args.cache.head_dim;
+  std::vector<KV> staged(token * args.count);
+  const auto* keys = static_cast<const KV*>(args.cache.keys);
+  const auto* values = static_cast<const KV*>(args.cache.values);
+  for (const bool store : {false, true}) {
+    for (int i = 0; i < args.count; ++i) {
+      MoveToken<KV>(args.cache, keys, values, (store ? args.destinations : args.sources)[i], store,
+                    staged.data() + token * i);
+    }
+  }
+}
+
+}  // namespace
+
+void Qkv(const QkvArgs& args, ThreadPool& pool) {
+  pool.ParallelFor(args.rows, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      if (args.cache.dtype == DType::kF32) {
+        QkvRow<float>(args, row);
+      } else {
+        QkvRow<uint16_t>(args, row);
+      }
+    }
+  });
+}
+
+void KvMove(const KvMoveArgs& args, ThreadPool&) {
+  if (args.cache.dtype == DType::kF32) {
+    MoveTokens<float>(args);
+  } else {
+    MoveTokens<uint16_t>(args);
+  }
+}
+
+}  // namespace bastion::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bastion::kernels::cpu {
+HWY_EXPORT(Qkv);
+HWY_EXPORT(KvMove);
+void Qkv(const QkvArgs& args, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(Qkv)(args, pool); }
+void KvMove(const KvMoveArgs& args, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(KvMove)(args, pool); }
+}  // namespace bastion::kernels::cpu
+#endif

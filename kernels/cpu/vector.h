@@ -1,0 +1,88 @@
+// Helpers shared by the vector kernels. Included once for every instruction set (Highway's
+// foreach_target scheme: no classic include guard), inside namespace HWY_NAMESPACE.
+//
+// Sums over a row are kept in 16 virtual lanes (element i goes to lane i % 16) and folded in one fixed
+// order, so a result does not depend on the width of the vectors that computed it.
+#if defined(BASTION_KERNELS_CPU_VECTOR_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BASTION_KERNELS_CPU_VECTOR_H_
+#undef BASTION_KERNELS_CPU_VECTOR_H_
+#else
+#define BASTION_KERNELS_CPU_VECTOR_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "kernels/types.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bastion::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// At most 16 lanes: a panel row or a page row is kVectors of these.
+using Floats = hn::CappedTag<float, kPanel>;
+using Vec = hn::Vec<Floats>;
+inline constexpr int kLanes = hn::MaxLanes(Floats());
+inline constexpr int kVectors = kPanel / kLanes;
+
+HWY_INLINE Vec LoadFloats(const float* p) { return hn::LoadU(Floats(), p); }
+HWY_INLINE Vec LoadFloats(const uint16_t* p) {
+  const hn::Rebind<uint16_t, Floats> half;
+  const hn::RebindToUnsigned<Floats> words;
+  return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(words, hn::LoadU(half, p))));
+}
+HWY_INLINE float LoadFloat(const float* p) { return *p; }
+HWY_INLINE float LoadFloat(const uint16_t* p) { return Bf16ToFloat(*p); }
+HWY_INLINE void StoreFloat(float value, float* p) { *p = value; }
+HWY_INLINE void StoreFloat(float value, uint16_t* p) { *p = FloatToBf16(value); }
+
+// 16 virtual lanes.
+struct Lanes16 {
+  Vec v[kVectors];
+};
+
+HWY_INLINE Lanes16 Broadcast16(float value) {
+  Lanes16 lanes;
+  for (int i = 0; i < kVectors; ++i) lanes.v[i] = hn::Set(Floats(), value);
+  return lanes;
+}
+
+HWY_INLINE float Sum16(const Lanes16& lanes) {
+  alignas(64) float a[kPanel] = {};
+  for (int i = 0; i < kVectors; ++i) hn::Store(lanes.v[i], Floats(), a + i * kLanes);
+  for (int width = kPanel / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) a[i] += a[i + width];
+  }
+  return a[0];
+}
+
+HWY_INLINE float Max16(const Lanes16& lanes) {
+  alignas(64) float a[kPanel] = {};
+  for (int i = 0; i < kVectors; ++i) hn::Store(lanes.v[i], Floats(), a + i * kLanes);
+  return *std::max_element(a, a + kPanel);
+}
+
+// Σ x², in 16 virtual lanes. Any count.
+HWY_INLINE float SumOfSquares(const float* x, int count) {
+  Lanes16 sum = Broadcast16(0.0f);
+  int i = 0;
+  for (; i + kPanel <= count; i += kPanel) {
+    for (int v = 0; v < kVectors; ++v) {
+      const Vec value = LoadFloats(x + i + v * kLanes);
+      sum.v[v] = hn::MulAdd(value, value, sum.v[v]);
+    }
+  }
+  alignas(64) float tail[kPanel] = {};
+  for (int j = i; j < count; ++j) tail[j - i] = x[j];
+  for (int v = 0; v < kVectors; ++v) {
+    const Vec value = LoadFloats(tail + v * kLanes);
+    sum.v[v] = hn::MulAdd(value, value, sum.v[v]);
+  }
+  return Sum16(sum);
+}
+
+}  // namespace bastion::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // BASTION_KERNELS_CPU_VECTOR_H_

@@ -1,0 +1,67 @@
+// The data that kernels work on: raw pointers with shapes, nothing else. Kernels know neither torch
+// nor protos; whoever calls them owns the memory.
+#ifndef BASTION_KERNELS_TYPES_H_
+#define BASTION_KERNELS_TYPES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace bastion::kernels {
+
+enum class DType { kF32, kBF16 };
+
+[[nodiscard]] constexpr size_t BytesPerElement(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+
+// bfloat16 is the upper half of a float; rounding is to nearest, ties to even.
+[[nodiscard]] inline float Bf16ToFloat(uint16_t bits) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
+}
+[[nodiscard]] inline uint16_t FloatToBf16(float value) {
+  const auto bits = __builtin_bit_cast(uint32_t, value);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return static_cast<uint16_t>((bits >> 16) | 0x40);  // NaN
+  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+// Columns of one weight panel, and tokens of one KV page. Both are the width of the widest vector in
+// use (16 floats), so that a panel row and a page row are one register.
+inline constexpr int kPanel = 16;
+inline constexpr int kPageTokens = 16;
+
+// A weight matrix W [N, K] packed for linear():
+//
+//   [ceil(N / 16)] panels x [K] x [16]     element (n, k) at panel n/16, row k, column n%16
+//
+// Columns past N are zero. 64-byte aligned.
+struct PackedMatrix {
+  DType dtype = DType::kF32;
+  int rows = 0;     // N
+  int columns = 0;  // K
+  const void* data = nullptr;
+
+  [[nodiscard]] int panels() const { return (rows + kPanel - 1) / kPanel; }
+  [[nodiscard]] size_t bytes() const {
+    return static_cast<size_t>(panels()) * columns * kPanel * BytesPerElement(dtype);
+  }
+};
+
+// One layer of a paged KV cache. A page holds kPageTokens tokens of all G kv heads:
+//
+//   keys    [pages, G, D, 16]   one column a token: 16 scores are one vector
+//   values  [pages, G, 16, D]   one row a token
+//
+// A slot is page * 16 + offset.
+struct KvLayer {
+  DType dtype = DType::kF32;
+  int kv_heads = 0;  // G
+  int head_dim = 0;  // D
+  void* keys = nullptr;
+  void* values = nullptr;
+
+  [[nodiscard]] size_t page_elements() const {
+    return static_cast<size_t>(kv_heads) * head_dim * kPageTokens;
+  }
+};
+
+}  // namespace bastion::kernels
+
+#endif  // BASTION_KERNELS_TYPES_H_

@@ -1,0 +1,65 @@
+// Random operands, and a run over every instruction set that this CPU has.
+#ifndef BASTION_TESTS_KERNELS_KERNEL_TEST_SUPPORT_H_
+#define BASTION_TESTS_KERNELS_KERNEL_TEST_SUPPORT_H_
+
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "hwy/highway.h"
+#include "kernels/backend.h"
+
+namespace bastion::kernels {
+
+inline std::vector<float> RandomFloats(size_t count, uint32_t seed, float scale = 1.0f) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(engine);
+  return values;
+}
+
+inline std::vector<uint16_t> ToBf16(const std::vector<float>& values) {
+  std::vector<uint16_t> bits(values.size());
+  for (size_t i = 0; i < values.size(); ++i) bits[i] = FloatToBf16(values[i]);
+  return bits;
+}
+
+// A packed random matrix [rows, columns] that owns its memory.
+struct RandomMatrix {
+  RandomMatrix(DType dtype, int rows, int columns, uint32_t seed) {
+    const std::vector<float> values = RandomFloats(size_t(rows) * columns, seed, 0.1f);
+    packed = {dtype, rows, columns, nullptr};
+    storage.resize(packed.bytes() / 4 + 16);
+    // Panels are 64-byte aligned by contract.
+    void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(storage.data()) + 63) &
+                                            ~uintptr_t{63});
+    if (dtype == DType::kF32) {
+      PackMatrix(dtype, values.data(), rows, columns, aligned);
+    } else {
+      PackMatrix(dtype, ToBf16(values).data(), rows, columns, aligned);
+    }
+    packed.data = aligned;
+  }
+  std::vector<float> storage;
+  PackedMatrix packed;
+};
+
+// Calls body() once for each instruction set this CPU can run, best first, with dispatch forced.
+template <typename Body>
+void ForEachInstructionSet(Body body) {
+  for (int64_t rest = hwy::SupportedTargets() & HWY_TARGETS; rest != 0; rest &= rest - 1) {
+    hwy::SetSupportedTargetsForTest(rest & -rest);
+    body(hwy::TargetName(rest & -rest));
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+inline bool SameBits(const float* a, const float* b, size_t count) {
+  return std::memcmp(a, b, count * sizeof(float)) == 0;
+}
+
+}  // namespace bastion::kernels
+
+#endif  // BASTION_TESTS_KERNELS_KERNEL_TEST_SUPPORT_H_

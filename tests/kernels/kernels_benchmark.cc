@@ -1,0 +1,34 @@
+// Time of the engine's main kernels at the demo pair's shapes; bytes/s of weights beside it.
+#include <benchmark/benchmark.h>
+
+#include <thread>
+
+#include "tests/kernels/kernel_test_support.h"
+
+namespace bastion::kernels {
+namespace {
+
+int Threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+void BM_Linear(benchmark::State& state) {
+  const int rows = static_cast<int>(state.range(0)), outputs = static_cast<int>(state.range(1));
+  const int depth = static_cast<int>(state.range(2));
+  ThreadPool pool(Threads());
+  const RandomMatrix matrix(DType::kBF16, outputs, depth, 1);
+  const std::vector<float> x = RandomFloats(size_t(rows) * depth, 2);
+  std::vector<float> y(size_t(rows) * outputs);
+  for (auto _ : state) {
+    CpuBackend().linear({x.data(), matrix.packed, y.data(), rows, outputs, false}, pool);
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * matrix.packed.bytes()));
+  state.counters["GFLOP/s"] = benchmark::Counter(
+      2e-9 * rows * outputs * depth * static_cast<double>(state.iterations()),
+      benchmark::Counter::kIsRate);
+}
+BENCHMARK(BM_Linear)
+    ->ArgsProduct({{1, 2, 4, 8, 16, 32, 64, 128}, {1792}, {320}})
+    ->ArgsProduct({{1, 8, 64}, {4096}, {320, 4096}})
+    ->UseRealTime();
+
+}  // namespace
+}  // namespace bastion::kernels
