@@ -1,0 +1,110 @@
+#include "orchestrator/tree/beam.h"
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "orchestrator/tree/best_first.h"
+#include "tests/support/ddtree_reference.h"
+#include "tests/support/random_marginals.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::AllRankTuplesByProbability;
+using ::bastion::testing::Awkward;
+using ::bastion::testing::MarginalsOf;
+using ::bastion::testing::RandomMarginals;
+using ::bastion::testing::RankTuple;
+using ::bastion::testing::Sigma;
+using ::testing::ElementsAre;
+
+constexpr TokenId kRoot = 7;
+constexpr int kVocabulary = 100000;
+
+// Scores of the nodes at `depth`, in the tree's order.
+std::vector<float> LevelScores(const DraftTree& tree, int depth) {
+  std::vector<float> scores;
+  for (NodeIndex i = 1; i < tree.rows(); ++i) {
+    if (tree.depth(i) == depth) scores.push_back(tree.log_score(i));
+  }
+  return scores;
+}
+
+// As the positions are independent, the w best extensions of the w best prefixes are the w best of
+// all prefixes of that length.
+std::vector<float> BestOfLength(const Marginals& marginals, int length, int width) {
+  std::vector<float> scores;
+  for (const RankTuple& ranks : AllRankTuplesByProbability(marginals)) {
+    if (static_cast<int>(ranks.size()) == length && static_cast<int>(scores.size()) < width) {
+      scores.push_back(static_cast<float>(Sigma(marginals, ranks)));
+    }
+  }
+  return scores;
+}
+
+TEST(BeamTest, HandWorkedTwoByTwo) {
+  // Level 1: a .6, b .3. Level 2: ax .3, ay .24, bx .15, by .12: both places go below a.
+  const Marginals marginals = MarginalsOf({{0.6, 0.3, 0.1}, {0.5, 0.4, 0.1}});
+  const DraftTree tree = GrowBeam(kRoot, CandidateScores::Of(marginals), 2, 2);
+  EXPECT_THAT(tree.tokens(), ElementsAre(kRoot, 0, 1, 100, 101));
+  EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0, 1, 1));
+}
+
+TEST(BeamTest, PaperShapeHasSixtyOneRows) {
+  std::mt19937 random(1);
+  const Marginals marginals = RandomMarginals(random, 15, 64);
+  EXPECT_EQ(GrowBeam(kRoot, CandidateScores::Of(marginals), 4, 15).rows(), 61);
+}
+
+TEST(BeamTest, EveryLevelHoldsTheBestPrefixesOfItsLength) {
+  std::mt19937 random(2);
+  for (const Awkward awkward : {Awkward::kNone, Awkward::kTies, Awkward::kZeroTails}) {
+    for (int draw = 0; draw < 100; ++draw) {
+      const Marginals marginals = RandomMarginals(random, 1 + draw % 3, 1 + draw / 3 % 3, awkward);
+      for (int width = 1; width <= 4; ++width) {
+        const DraftTree tree = GrowBeam(kRoot, CandidateScores::Of(marginals), width, 3);
+        ASSERT_TRUE(tree.Validate(kVocabulary).ok());
+        for (int depth = 1; depth <= 3; ++depth) {
+          const std::vector<float> level = LevelScores(tree, depth);
+          const std::vector<float> best = BestOfLength(marginals, depth, width);
+          ASSERT_EQ(level.size(), best.size());
+          for (size_t i = 0; i < level.size(); ++i) EXPECT_FLOAT_EQ(level[i], best[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST(BeamTest, NeverBeatsBestFirstOfTheSameSize) {
+  std::mt19937 random(3);
+  for (int draw = 0; draw < 20; ++draw) {
+    const Marginals marginals = RandomMarginals(random, 15, 16, Awkward::kNone, 6.0);
+    const CandidateScores scores = CandidateScores::Of(marginals);
+    const DraftTree beam = GrowBeam(kRoot, scores, 4, 15);
+    const DraftTree best = GrowBestFirst(kRoot, scores, beam.nodes());
+    EXPECT_LE(beam.ExpectedCommittedLength(), best.ExpectedCommittedLength() + 1e-6);
+  }
+}
+
+TEST(BeamTest, DepthBeyondThePositionsIsCut) {
+  std::mt19937 random(4);
+  const Marginals marginals = RandomMarginals(random, 3, 8);
+  EXPECT_EQ(GrowBeam(kRoot, CandidateScores::Of(marginals), 2, 99).nodes(), 6);
+  EXPECT_EQ(GrowBeam(kRoot, CandidateScores::Of(marginals), 2, 0).nodes(), 0);
+}
+
+TEST(BeamTest, EmptyMarginalsGiveTheRootAlone) {
+  const Marginals marginals;
+  EXPECT_EQ(GrowBeam(kRoot, CandidateScores::Of(marginals), 4, 15), DraftTree(kRoot));
+}
+
+TEST(BeamTest, WidthZeroIsABug) {
+  const Marginals marginals;
+  EXPECT_DEATH((void)GrowBeam(kRoot, CandidateScores::Of(marginals), 0, 15), "width");
+}
+
+}  // namespace
+}  // namespace bastion

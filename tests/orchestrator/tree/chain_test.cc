@@ -1,0 +1,58 @@
+#include "orchestrator/tree/chain.h"
+
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "orchestrator/tree/beam.h"
+#include "tests/support/random_marginals.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::MarginalsOf;
+using ::bastion::testing::RandomMarginals;
+using ::testing::ElementsAre;
+
+constexpr TokenId kRoot = 7;
+
+TEST(ChainTest, TopTokenOfEveryPosition) {
+  const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.5, 0.2}, {0.25, 0.2}});
+  const DraftTree chain = GrowChain(kRoot, CandidateScores::Of(marginals), 15);
+  EXPECT_THAT(chain.tokens(), ElementsAre(kRoot, 0, 100, 200));
+  EXPECT_TRUE(chain.IsChain());
+  // 1 + 1/2 + 1/4 + 1/16.
+  EXPECT_NEAR(chain.ExpectedCommittedLength(), 1.8125, 1e-6);
+}
+
+TEST(ChainTest, LengthLimitsIt) {
+  std::mt19937 random(1);
+  const Marginals marginals = RandomMarginals(random, 6, 4);
+  const CandidateScores scores = CandidateScores::Of(marginals);
+  const DraftTree whole = GrowChain(kRoot, scores, 6);
+  for (const int length : {-1, 0, 1, 5, 6, 7}) {
+    DraftTree expected = whole;
+    expected.Truncate(std::clamp(length, 0, 6));
+    EXPECT_EQ(GrowChain(kRoot, scores, length), expected);
+  }
+}
+
+TEST(ChainTest, EndsWhereNothingIsPossible) {
+  const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.0, 0.0}, {0.9, 0.1}});
+  EXPECT_EQ(GrowChain(kRoot, CandidateScores::Of(marginals), 3).nodes(), 1);
+}
+
+TEST(ChainTest, EmptyMarginalsGiveTheRootAlone) {
+  const Marginals marginals;
+  EXPECT_EQ(GrowChain(kRoot, CandidateScores::Of(marginals), 3), DraftTree(kRoot));
+}
+
+TEST(ChainTest, IsTheBeamOfWidthOne) {
+  std::mt19937 random(2);
+  const Marginals marginals = RandomMarginals(random, 8, 5);
+  const CandidateScores scores = CandidateScores::Of(marginals);
+  EXPECT_EQ(GrowChain(kRoot, scores, 8), GrowBeam(kRoot, scores, 1, 8));
+}
+
+}  // namespace
+}  // namespace bastion
