@@ -1,0 +1,28 @@
+# bastion_hub_rust: the Rust crate behind common/hub/ffi.h, built by cargo.
+#
+# All presets share one cargo folder, so that the crates compile once; cargo's own lock keeps two
+# builds apart. Each build tree then takes a copy: its time stamp is what ninja compares.
+find_program(CARGO cargo HINTS $ENV{HOME}/.cargo/bin)
+if(NOT CARGO)
+  message(FATAL_ERROR "no cargo on PATH: run deploy/local/setup.sh first")
+endif()
+
+set(HUB_RUST_DIR ${CMAKE_SOURCE_DIR}/common/hub/rust)
+set(HUB_CARGO_DIR ${CMAKE_SOURCE_DIR}/build/cargo)
+set(HUB_ARCHIVE ${CMAKE_BINARY_DIR}/libbastion_hub.a)
+file(GLOB HUB_RUST_SOURCES CONFIGURE_DEPENDS ${HUB_RUST_DIR}/src/*.rs)
+
+add_custom_command(
+  OUTPUT ${HUB_ARCHIVE}
+  COMMAND ${CMAKE_COMMAND} -E env CARGO_TARGET_DIR=${HUB_CARGO_DIR}
+          ${CARGO} build --release --locked --quiet --manifest-path ${HUB_RUST_DIR}/Cargo.toml
+  COMMAND ${CMAKE_COMMAND} -E copy ${HUB_CARGO_DIR}/release/libbastion_hub.a ${HUB_ARCHIVE}
+  DEPENDS ${HUB_RUST_SOURCES} ${HUB_RUST_DIR}/Cargo.toml ${HUB_RUST_DIR}/Cargo.lock
+  COMMENT "Building the Rust part of common/hub (minutes the first time)"
+  USES_TERMINAL VERBATIM)
+add_custom_target(bastion_hub_cargo DEPENDS ${HUB_ARCHIVE})
+
+add_library(bastion_hub_rust STATIC IMPORTED GLOBAL)
+set_target_properties(bastion_hub_rust PROPERTIES IMPORTED_LOCATION ${HUB_ARCHIVE})
+target_link_libraries(bastion_hub_rust INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m gcc_s)
+add_dependencies(bastion_hub_rust bastion_hub_cargo)

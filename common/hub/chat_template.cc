@@ -1,0 +1,94 @@
+#include "common/hub/chat_template.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/hub/border.h"
+#include "common/hub/ffi.h"
+#include "common/hub/json_file.h"
+#include "common/hub/utf8.h"
+
+namespace bastion::hub {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kTokenNames[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+
+// A token is its text, or an object that holds the text under "content".
+std::map<std::string, std::string> TokenTexts(const JsonObject& config) {
+  std::map<std::string, std::string> texts;
+  for (const char* name : kTokenNames) {
+    const json* token = config.Find(name);
+    if (token != nullptr && token->is_object()) {
+      const auto content = token->find("content");
+      token = content == token->end() ? nullptr : &*content;
+    }
+    if (token != nullptr && token->is_string()) texts[name] = token->get<std::string>();
+  }
+  return texts;
+}
+
+// The template of tokenizer_config.json: one text, or a list of {name, template} with a "default".
+absl::StatusOr<std::string> InlineTemplate(const JsonObject& config) {
+  const json* found = config.Find("chat_template");
+  if (found != nullptr && found->is_string()) return found->get<std::string>();
+  if (found != nullptr && found->is_array()) {
+    for (const json& entry : *found) {
+      if (entry.is_object() && entry.value("name", json()) == "default" &&
+          entry.value("template", json()).is_string()) {
+        return entry["template"].get<std::string>();
+      }
+    }
+  }
+  if (found != nullptr) return config.Wrong("chat_template", "holds no default template");
+  return absl::NotFoundError(
+      absl::StrCat(config.origin(),
+                   ": no 'chat_template', and no chat_template.jinja beside it; "
+                   "this checkpoint completes text: send a plain prompt"));
+}
+
+absl::StatusOr<std::string> Source(const std::string& folder, const JsonObject& config) {
+  absl::StatusOr<std::string> file = ReadTextFile(absl::StrCat(folder, "/chat_template.jinja"));
+  if (!absl::IsNotFound(file.status())) return file;
+  return InlineTemplate(config);
+}
+
+}  // namespace
+
+void ChatTemplate::Free::operator()(BastionHubTemplate* handle) const {
+  bastion_hub_template_free(handle);
+}
+
+absl::StatusOr<ChatTemplate> ChatTemplate::Load(const std::string& folder) {
+  ASSIGN_OR_RETURN(const JsonObject config,
+                   JsonObject::ReadOptional(absl::StrCat(folder, "/tokenizer_config.json")));
+  ASSIGN_OR_RETURN(const std::string source, Source(folder, config));
+  BastionHubTemplate* raw = nullptr;
+  RETURN_IF_ERROR(Annotate(Take(bastion_hub_template_new(Borrow(source), &raw)),
+                           absl::StrCat("chat template of ", folder)));
+  return ChatTemplate(Handle(raw), TokenTexts(config));
+}
+
+absl::StatusOr<std::string> ChatTemplate::Render(absl::Span<const ChatMessage> messages,
+                                                 bool add_generation_prompt) const {
+  json variables = variables_;
+  variables["add_generation_prompt"] = add_generation_prompt;
+  json& list = variables["messages"] = json::array();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    RETURN_IF_ERROR(CheckUtf8(message.role, absl::StrCat("the role of message ", i)));
+    RETURN_IF_ERROR(CheckUtf8(message.content, absl::StrCat("the content of message ", i)));
+    list.push_back({{"role", message.role}, {"content", message.content}});
+  }
+  const std::string text = variables.dump();
+  BastionHubText rendered;
+  RETURN_IF_ERROR(
+      Annotate(Take(bastion_hub_template_render(handle_.get(), Borrow(text), &rendered)),
+               "the chat template refused the conversation"));
+  return Take(rendered);
+}
+
+}  // namespace bastion::hub

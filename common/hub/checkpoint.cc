@@ -1,0 +1,124 @@
+#include "common/hub/checkpoint.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status.h"
+#include "common/hub/json_file.h"
+
+namespace bastion::hub {
+namespace {
+
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+bool Exists(const std::string& path) {
+  struct stat facts;
+  return stat(path.c_str(), &facts) == 0;
+}
+
+std::string ShapeText(absl::Span<const int64_t> shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+// The index's weight_map: tensor name -> file name inside the folder.
+using WeightMap = std::map<std::string, std::string>;
+
+absl::StatusOr<WeightMap> ReadIndex(const std::string& path) {
+  ASSIGN_OR_RETURN(const JsonObject index, JsonObject::Read(path));
+  ASSIGN_OR_RETURN(const JsonObject listed, index.Child("weight_map"));
+  if (listed.json().empty()) return index.Wrong("weight_map", "must map tensors to files");
+  WeightMap map;
+  for (const auto& [tensor, file] : listed.json().items()) {
+    if (!file.is_string()) return listed.Wrong(tensor.c_str(), "must name a file");
+    const std::string name = file.get<std::string>();
+    if (name.empty() || absl::StrContains(name, "/")) {
+      return listed.Wrong(tensor.c_str(),
+                          absl::StrCat("names '", name, "', which is no file of this folder"));
+    }
+    map[tensor] = name;
+  }
+  return map;
+}
+
+absl::StatusOr<std::vector<SafetensorsFile>> OpenShards(const std::string& folder) {
+  const std::string index_path = absl::StrCat(folder, "/", kIndex);
+  ASSIGN_OR_RETURN(const WeightMap map, ReadIndex(index_path));
+  std::map<std::string, size_t> opened;
+  std::vector<SafetensorsFile> files;
+  for (const auto& [tensor, name] : map) {
+    const auto [place, is_new] = opened.try_emplace(name, files.size());
+    if (is_new) {
+      absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(absl::StrCat(folder, "/", name));
+      if (absl::IsNotFound(file.status())) {
+        return absl::NotFoundError(absl::StrCat(index_path, ": lists the shard ", name,
+                                                " for tensor '", tensor, "', which is missing"));
+      }
+      RETURN_IF_ERROR(file.status());
+      files.push_back(*std::move(file));
+    }
+    if (!files[place->second].Has(tensor)) {
+      return absl::InvalidArgumentError(absl::StrCat(index_path, ": lists tensor '", tensor,
+                                                     "' in ", name, ", which does not hold it"));
+    }
+  }
+  return files;
+}
+
+absl::StatusOr<std::vector<SafetensorsFile>> OpenFiles(const std::string& folder) {
+  if (!Exists(folder)) return absl::NotFoundError(absl::StrCat(folder, ": no such folder"));
+  const std::string single = absl::StrCat(folder, "/", kSingle);
+  if (Exists(single)) {
+    ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(single));
+    std::vector<SafetensorsFile> files;
+    files.push_back(std::move(file));
+    return files;
+  }
+  if (Exists(absl::StrCat(folder, "/", kIndex))) return OpenShards(folder);
+  return absl::NotFoundError(
+      absl::StrCat(folder, ": holds neither ", kSingle, " nor ", kIndex,
+                   "; weights in other formats must be saved as safetensors first"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::string& folder) {
+  ASSIGN_OR_RETURN(std::vector<SafetensorsFile> files, OpenFiles(folder));
+  return std::shared_ptr<const Checkpoint>(new Checkpoint(folder, std::move(files)));
+}
+
+Checkpoint::Checkpoint(std::string folder, std::vector<SafetensorsFile> files)
+    : folder_(std::move(folder)), files_(std::move(files)) {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    for (const std::string& name : files_[i].TensorNames()) home_.emplace(name, i);
+  }
+}
+
+std::vector<std::string> Checkpoint::TensorNames() const {
+  std::vector<std::string> names;
+  names.reserve(home_.size());
+  for (const auto& [name, file] : home_) names.push_back(name);
+  return names;
+}
+
+absl::StatusOr<TensorView> Checkpoint::Tensor(const std::string& name,
+                                              absl::Span<const int64_t> shape) const {
+  const auto found = home_.find(name);
+  if (found == home_.end()) {
+    return absl::NotFoundError(absl::StrCat(folder_, ": no tensor '", name, "'"));
+  }
+  const SafetensorsFile& file = files_[found->second];
+  ASSIGN_OR_RETURN(TensorView view, file.Tensor(name));
+  if (view.shape != std::vector<int64_t>(shape.begin(), shape.end())) {
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tensor '", name, "' has shape ",
+                                                   ShapeText(view.shape), ", expected ",
+                                                   ShapeText(shape)));
+  }
+  return view;
+}
+
+}  // namespace bastion::hub

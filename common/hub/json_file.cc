@@ -1,0 +1,136 @@
+#include "common/hub/json_file.h"
+
+#include <cerrno>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+#include "common/hub/utf8.h"
+
+namespace bastion::hub {
+namespace {
+
+using Json = nlohmann::json;
+
+std::optional<int> AsInt(const Json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int>::max())) {
+    return std::nullopt;
+  }
+  const int64_t number = value.get<int64_t>();
+  if (number < std::numeric_limits<int>::min()) return std::nullopt;
+  return static_cast<int>(number);
+}
+
+// What `value` is as a T; nullopt where it is something else.
+template <typename T>
+std::optional<T> As(const Json& value);
+template <>
+std::optional<bool> As(const Json& value) {
+  if (!value.is_boolean()) return std::nullopt;
+  return value.get<bool>();
+}
+template <>
+std::optional<int> As(const Json& value) {
+  return AsInt(value);
+}
+template <>
+std::optional<double> As(const Json& value) {
+  if (!value.is_number() || !std::isfinite(value.get<double>())) return std::nullopt;
+  return value.get<double>();
+}
+template <>
+std::optional<std::string> As(const Json& value) {
+  if (!value.is_string()) return std::nullopt;
+  return value.get<std::string>();
+}
+
+template <typename T>
+constexpr const char* kKind = nullptr;
+template <>
+constexpr const char* kKind<bool> = "true or false";
+template <>
+constexpr const char* kKind<int> = "a 32-bit integer";
+template <>
+constexpr const char* kKind<double> = "a finite number";
+template <>
+constexpr const char* kKind<std::string> = "text";
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::ErrnoToStatus(errno, path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (file.bad()) return absl::ErrnoToStatus(errno, absl::StrCat("reading ", path));
+  return std::move(text).str();
+}
+
+absl::StatusOr<JsonObject> JsonObject::Read(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  RETURN_IF_ERROR(CheckUtf8(text, path));
+  try {
+    Json parsed = Json::parse(text);
+    if (!parsed.is_object()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": not a JSON object"));
+    }
+    return JsonObject(std::move(parsed), path);
+  } catch (const Json::exception& e) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", e.what()));
+  }
+}
+
+absl::StatusOr<JsonObject> JsonObject::ReadOptional(const std::string& path) {
+  absl::StatusOr<JsonObject> object = Read(path);
+  if (absl::IsNotFound(object.status())) return JsonObject(Json::object(), path);
+  return object;
+}
+
+const Json* JsonObject::Find(const char* key) const {
+  const auto found = json_.find(key);
+  return found == json_.end() || found->is_null() ? nullptr : &*found;
+}
+
+absl::StatusOr<JsonObject> JsonObject::Child(const char* key) const {
+  const Json* found = Find(key);
+  if (found != nullptr && !found->is_object()) return Wrong(key, "must be an object");
+  return JsonObject(found == nullptr ? Json::object() : *found,
+                    absl::StrCat(origin_, ": '", key, "'"));
+}
+
+template <typename T>
+absl::StatusOr<T> JsonObject::Get(const char* key) const {
+  const Json* found = Find(key);
+  if (found == nullptr) return Wrong(key, "is missing");
+  std::optional<T> value = As<T>(*found);
+  if (!value.has_value()) return Wrong(key, absl::StrCat("must be ", kKind<T>));
+  return *std::move(value);
+}
+template absl::StatusOr<bool> JsonObject::Get(const char*) const;
+template absl::StatusOr<int> JsonObject::Get(const char*) const;
+template absl::StatusOr<double> JsonObject::Get(const char*) const;
+template absl::StatusOr<std::string> JsonObject::Get(const char*) const;
+
+absl::StatusOr<std::vector<int>> JsonObject::Integers(const char* key) const {
+  const Json* found = Find(key);
+  if (found == nullptr) return std::vector<int>();
+  const Json list = found->is_array() ? *found : Json::array({*found});
+  std::vector<int> numbers;
+  for (const Json& entry : list) {
+    const std::optional<int> number = AsInt(entry);
+    if (!number.has_value()) return Wrong(key, "must be an integer or a list of integers");
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+absl::Status JsonObject::Wrong(const char* key, std::string_view problem) const {
+  return absl::InvalidArgumentError(absl::StrCat(origin_, ": '", key, "' ", std::string(problem)));
+}
+
+}  // namespace bastion::hub

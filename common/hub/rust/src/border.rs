@@ -1,0 +1,117 @@
+//! The types that cross to C++ and the guard around every call. Twin of `../../ffi.h`.
+
+use std::any::Any;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Values of `absl::StatusCode`.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub enum Code {
+    Ok = 0,
+    InvalidArgument = 3,
+    NotFound = 5,
+    Internal = 13,
+}
+
+pub struct Failure {
+    pub code: Code,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn invalid(message: impl Display) -> Failure {
+        Failure { code: Code::InvalidArgument, message: message.to_string() }
+    }
+}
+
+#[repr(C)]
+pub struct Bytes {
+    data: *const u8,
+    size: usize,
+}
+
+impl Bytes {
+    /// # Safety
+    /// `data` points to `size` bytes that outlive the call.
+    pub unsafe fn as_slice(&self) -> &[u8] {
+        if self.size == 0 {
+            return &[];
+        }
+        unsafe { std::slice::from_raw_parts(self.data, self.size) }
+    }
+
+    /// # Safety
+    /// As `as_slice`.
+    pub unsafe fn as_text(&self) -> Result<&str, Failure> {
+        std::str::from_utf8(unsafe { self.as_slice() })
+            .map_err(|e| Failure::invalid(format!("not UTF-8 from byte {}", e.valid_up_to())))
+    }
+}
+
+/// An array that C++ owns until it hands it to the matching free function.
+#[repr(C)]
+pub struct Owned<T> {
+    data: *mut T,
+    size: usize,
+}
+
+pub type Text = Owned<u8>;
+pub type Ids = Owned<u32>;
+
+impl<T> From<Vec<T>> for Owned<T> {
+    fn from(values: Vec<T>) -> Owned<T> {
+        let size = values.len();
+        Owned { data: Box::into_raw(values.into_boxed_slice()).cast(), size }
+    }
+}
+
+impl<T> Owned<T> {
+    /// # Safety
+    /// `self` came from `from` and is freed once.
+    unsafe fn free(self) {
+        if !self.data.is_null() {
+            let slice = std::ptr::slice_from_raw_parts_mut(self.data, self.size);
+            drop(unsafe { Box::from_raw(slice) });
+        }
+    }
+}
+
+#[repr(C)]
+pub struct Status {
+    code: i32,
+    message: Text,
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        text
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text
+    } else {
+        "no message"
+    }
+}
+
+/// Runs the body of one border function: nothing but a status leaves it.
+pub fn guard(body: impl FnOnce() -> Result<(), Failure>) -> Status {
+    let failure = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => Failure { code: Code::Ok, message: String::new() },
+        Ok(Err(failure)) => failure,
+        Err(payload) => Failure {
+            code: Code::Internal,
+            message: format!("panic in the Rust part: {}", panic_text(&*payload)),
+        },
+    };
+    Status { code: failure.code as i32, message: failure.message.into_bytes().into() }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_text_free(text: Text) {
+    unsafe { text.free() }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_ids_free(ids: Ids) {
+    unsafe { ids.free() }
+}

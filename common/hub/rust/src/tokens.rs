@@ -1,0 +1,191 @@
+//! `tokenizer.json`: encode, decode, and the raw bytes of one token.
+
+use tokenizers::{DecoderWrapper, Tokenizer};
+
+use crate::border::{Bytes, Code, Failure, Ids, Status, Text, guard};
+
+/// How the tokenizer's decoder writes bytes into the text of tokens.
+enum Spelling {
+    /// GPT-2's table: every byte is one printable character.
+    ByteLevel,
+    /// `<0x0A>` stands for a byte; other tokens are plain text.
+    ByteFallback,
+    Plain,
+}
+
+pub struct Handle {
+    tokenizer: Tokenizer,
+    spelling: Spelling,
+    vocabulary: u32,
+}
+
+#[repr(C)]
+pub struct Piece {
+    bytes: Text,
+    special: bool,
+}
+
+fn spelling_of(decoder: Option<&DecoderWrapper>) -> Spelling {
+    match decoder {
+        Some(DecoderWrapper::ByteLevel(_)) => Spelling::ByteLevel,
+        Some(DecoderWrapper::ByteFallback(_)) => Spelling::ByteFallback,
+        Some(DecoderWrapper::Sequence(sequence)) => sequence
+            .get_decoders()
+            .iter()
+            .map(|inner| spelling_of(Some(inner)))
+            .find(|spelling| !matches!(spelling, Spelling::Plain))
+            .unwrap_or(Spelling::Plain),
+        _ => Spelling::Plain,
+    }
+}
+
+/// The byte behind a character of GPT-2's table: printable Latin-1 stands for itself, the 68 others
+/// follow in order from U+0100.
+fn byte_level(character: char) -> Option<u8> {
+    let code = character as u32;
+    match character {
+        '!'..='~' | '\u{A1}'..='\u{AC}' | '\u{AE}'..='\u{FF}' => Some(code as u8),
+        '\u{100}'..='\u{120}' => Some((code - 0x100) as u8),
+        '\u{121}'..='\u{142}' => Some((code - 0x121 + 0x7F) as u8),
+        '\u{143}' => Some(0xAD),
+        _ => None,
+    }
+}
+
+fn byte_fallback(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
+}
+
+impl Handle {
+    fn new(json: &[u8]) -> Result<Handle, Failure> {
+        let mut tokenizer = Tokenizer::from_bytes(json).map_err(Failure::invalid)?;
+        // A file may carry the padding and truncation of its training; neither is meant for serving.
+        tokenizer.with_truncation(None).map_err(Failure::invalid)?;
+        tokenizer.with_padding(None);
+        let vocabulary = tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id + 1);
+        let spelling = spelling_of(tokenizer.get_decoder());
+        Ok(Handle { tokenizer, spelling, vocabulary })
+    }
+
+    fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, Failure> {
+        self.tokenizer.decode(ids, skip_special).map_err(Failure::invalid)
+    }
+
+    /// What the token adds when it follows another one: decoders trim the start of a text, so the
+    /// token is decoded after itself.
+    fn continuation(&self, id: u32) -> Result<Vec<u8>, Failure> {
+        let once = self.decode(&[id], false)?;
+        let twice = self.decode(&[id, id], false)?;
+        Ok(twice.strip_prefix(once.as_str()).unwrap_or(once.as_str()).as_bytes().to_vec())
+    }
+
+    fn bytes_of(&self, id: u32, token: &str) -> Result<Vec<u8>, Failure> {
+        match self.spelling {
+            // As the decoder does: a token with one character outside the table is plain text.
+            Spelling::ByteLevel => Ok(token
+                .chars()
+                .map(byte_level)
+                .collect::<Option<Vec<u8>>>()
+                .unwrap_or_else(|| token.as_bytes().to_vec())),
+            Spelling::ByteFallback => match byte_fallback(token) {
+                Some(byte) => Ok(vec![byte]),
+                None => self.continuation(id),
+            },
+            Spelling::Plain => self.continuation(id),
+        }
+    }
+
+    fn piece(&self, id: u32) -> Result<Piece, Failure> {
+        let Some(token) = self.tokenizer.id_to_token(id) else {
+            return Ok(Piece { bytes: Vec::new().into(), special: false });
+        };
+        let special = self.tokenizer.get_added_vocabulary().is_special_token(&token);
+        Ok(Piece { bytes: self.bytes_of(id, &token)?.into(), special })
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_tokenizer_new(json: Bytes, out: *mut *mut Handle) -> Status {
+    guard(|| unsafe {
+        *out = Box::into_raw(Box::new(Handle::new(json.as_slice())?));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_tokenizer_free(handle: *mut Handle) {
+    if !handle.is_null() {
+        drop(unsafe { Box::from_raw(handle) });
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_tokenizer_vocabulary(
+    handle: *const Handle,
+    out: *mut u32,
+) -> Status {
+    guard(|| unsafe {
+        *out = (*handle).vocabulary;
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_tokenizer_encode(
+    handle: *const Handle,
+    text: Bytes,
+    add_special: bool,
+    out: *mut Ids,
+) -> Status {
+    guard(|| unsafe {
+        let tokenizer = &(*handle).tokenizer;
+        let encoding =
+            tokenizer.encode_fast(text.as_text()?, add_special).map_err(Failure::invalid)?;
+        *out = encoding.get_ids().to_vec().into();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_tokenizer_decode(
+    handle: *const Handle,
+    ids: *const u32,
+    count: usize,
+    skip_special: bool,
+    out: *mut Text,
+) -> Status {
+    guard(|| unsafe {
+        let ids = if count == 0 { &[] } else { std::slice::from_raw_parts(ids, count) };
+        *out = (*handle).decode(ids, skip_special)?.into_bytes().into();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_tokenizer_find(
+    handle: *const Handle,
+    token: Bytes,
+    out: *mut u32,
+) -> Status {
+    guard(|| unsafe {
+        let token = token.as_text()?;
+        *out = (*handle).tokenizer.token_to_id(token).ok_or_else(|| Failure {
+            code: Code::NotFound,
+            message: format!("no token is written {token:?}"),
+        })?;
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_tokenizer_piece(
+    handle: *const Handle,
+    id: u32,
+    out: *mut Piece,
+) -> Status {
+    guard(|| unsafe {
+        *out = (*handle).piece(id)?;
+        Ok(())
+    })
+}

@@ -1,0 +1,54 @@
+// One safetensors file: an 8-byte length, a JSON header of that length, then the tensors' bytes.
+//
+//   | u64 n | header: {"name": {"dtype", "shape", "data_offsets": [begin, end]}, …} | data … |
+//            8                                                                     8 + n    size
+//
+// The tensors fill the data without gaps or overlaps; Hugging Face's own crate checks that, against
+// the size of the file, before anything is handed out. Only the header is read by Open.
+//
+// Thread-safe: immutable.
+#ifndef BASTION_COMMON_HUB_SAFETENSORS_H_
+#define BASTION_COMMON_HUB_SAFETENSORS_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/hub/mapped_file.h"
+#include "common/hub/tensor_view.h"
+
+namespace bastion::hub {
+
+class SafetensorsFile {
+ public:
+  // INVALID_ARGUMENT for a file that is damaged; the message names the file and, where the header
+  // could be read, the tensor.
+  [[nodiscard]] static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
+
+  [[nodiscard]] const std::string& path() const { return file_->path(); }
+  [[nodiscard]] std::vector<std::string> TensorNames() const;
+  [[nodiscard]] bool Has(const std::string& name) const { return entries_.count(name) > 0; }
+
+  // NOT_FOUND for an unknown name; UNIMPLEMENTED for an element type other than F32, BF16 and F16;
+  // INVALID_ARGUMENT where the data is not aligned to its element. Valid as long as this object.
+  [[nodiscard]] absl::StatusOr<TensorView> Tensor(const std::string& name) const;
+
+ private:
+  struct Entry {
+    std::string dtype;
+    std::vector<int64_t> shape;
+    size_t begin = 0;  // From the first byte of the file.
+    size_t end = 0;
+  };
+  SafetensorsFile(std::unique_ptr<const MappedFile> file, std::map<std::string, Entry> entries)
+      : file_(std::move(file)), entries_(std::move(entries)) {}
+
+  std::unique_ptr<const MappedFile> file_;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace bastion::hub
+
+#endif  // BASTION_COMMON_HUB_SAFETENSORS_H_

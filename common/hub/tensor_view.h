@@ -1,0 +1,23 @@
+// A tensor inside a mapped checkpoint file. Plain data: it borrows, the Checkpoint owns.
+#ifndef BASTION_COMMON_HUB_TENSOR_VIEW_H_
+#define BASTION_COMMON_HUB_TENSOR_VIEW_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/hub/dtype.h"
+
+namespace bastion::hub {
+
+struct TensorView {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  const void* data = nullptr;  // Row-major, little-endian, aligned to its element.
+  size_t bytes = 0;            // Product of the shape times the element size.
+};
+
+}  // namespace bastion::hub
+
+#endif  // BASTION_COMMON_HUB_TENSOR_VIEW_H_

@@ -1,0 +1,74 @@
+#include "common/hub/tokenizer.h"
+
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/hub/border.h"
+#include "common/hub/ffi.h"
+#include "common/hub/json_file.h"
+#include "common/hub/utf8.h"
+
+namespace bastion::hub {
+
+void Tokenizer::Free::operator()(BastionHubTokenizer* handle) const {
+  bastion_hub_tokenizer_free(handle);
+}
+
+absl::StatusOr<Tokenizer> Tokenizer::Load(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/tokenizer.json");
+  ASSIGN_OR_RETURN(const std::string json, ReadTextFile(path));
+  absl::StatusOr<Tokenizer> tokenizer = FromJson(json);
+  if (!tokenizer.ok()) return Annotate(tokenizer.status(), path);
+  return tokenizer;
+}
+
+absl::StatusOr<Tokenizer> Tokenizer::FromJson(std::string_view json) {
+  BastionHubTokenizer* raw = nullptr;
+  RETURN_IF_ERROR(Take(bastion_hub_tokenizer_new(Borrow(json), &raw)));
+  Handle handle(raw);
+  uint32_t vocabulary = 0;
+  RETURN_IF_ERROR(Take(bastion_hub_tokenizer_vocabulary(raw, &vocabulary)));
+  std::vector<Piece> pieces(vocabulary);
+  for (uint32_t id = 0; id < vocabulary; ++id) {
+    BastionHubPiece piece;
+    RETURN_IF_ERROR(Take(bastion_hub_tokenizer_piece(raw, id, &piece)));
+    pieces[id] = {Take(piece.bytes), piece.special};
+  }
+  return Tokenizer(std::move(handle), std::move(pieces));
+}
+
+absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
+                                                       bool add_special) const {
+  RETURN_IF_ERROR(CheckUtf8(text, "the text"));
+  BastionHubIds ids;
+  RETURN_IF_ERROR(
+      Take(bastion_hub_tokenizer_encode(handle_.get(), Borrow(text), add_special, &ids)));
+  return Take(ids);
+}
+
+absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,
+                                              bool skip_special) const {
+  for (const TokenId id : ids) {
+    if (id < 0) return absl::InvalidArgumentError(absl::StrCat("token id ", id, " is negative"));
+  }
+  const std::vector<uint32_t> unsigned_ids(ids.begin(), ids.end());
+  BastionHubText text;
+  RETURN_IF_ERROR(Take(bastion_hub_tokenizer_decode(handle_.get(), unsigned_ids.data(),
+                                                    unsigned_ids.size(), skip_special, &text)));
+  return Take(text);
+}
+
+const std::string& Tokenizer::Bytes(TokenId id) const {
+  static const std::string* const kNone = new std::string;
+  return Known(id) ? pieces_[id].bytes : *kNone;
+}
+
+bool Tokenizer::IsSpecial(TokenId id) const { return Known(id) && pieces_[id].special; }
+
+std::optional<TokenId> Tokenizer::Find(std::string_view token) const {
+  uint32_t id = 0;
+  const absl::Status status = Take(bastion_hub_tokenizer_find(handle_.get(), Borrow(token), &id));
+  return status.ok() ? std::optional<TokenId>(static_cast<TokenId>(id)) : std::nullopt;
+}
+
+}  // namespace bastion::hub
