@@ -1,0 +1,188 @@
+#include "orchestrator/latency/calibration.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/random.h"
+#include "common/base/status.h"
+
+namespace bastion {
+namespace {
+
+uint32_t RandomWord(uint64_t seed, uint32_t index) {
+  const PhiloxKey key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  return Philox4x32({index, 0, 0, 0}, key)[0];
+}
+
+TokenId RandomToken(uint64_t seed, uint32_t index, int vocabulary) {
+  return static_cast<TokenId>(RandomWord(seed, index) % static_cast<uint32_t>(vocabulary));
+}
+
+// `wanted` lowered to [1, most] or dropped below 1, each value once, rising.
+std::vector<int> Clipped(const std::vector<int>& wanted, int most) {
+  std::set<int> clipped;
+  for (const int value : wanted) {
+    if (std::min(value, most) >= 1) clipped.insert(std::min(value, most));
+  }
+  return {clipped.begin(), clipped.end()};
+}
+
+// Committed tokens by which a sequence may outgrow its nominal context before it is opened anew: an
+// eighth changes no verify time that the table could show.
+int Slack(int context) { return std::max(4, context / 8); }
+
+// The random sequence of one context length, kept near that length.
+class CalibrationSequence {
+ public:
+  CalibrationSequence(Verifier& verifier, uint64_t session, int context, int vocabulary)
+      : verifier_(verifier), id_{session, 0}, context_(context), vocabulary_(vocabulary) {}
+  ~CalibrationSequence() {
+    if (open_) verifier_.Close(id_);
+  }
+  CalibrationSequence(const CalibrationSequence&) = delete;
+  CalibrationSequence& operator=(const CalibrationSequence&) = delete;
+
+  // Verifies a random tree of `rows` rows and returns the verifier's time and the caller's.
+  absl::StatusOr<CalibrationPoint> Measure(int rows, const Clock& clock) {
+    RETURN_IF_ERROR(EnsureOpen());
+    const DraftTree tree = RandomTree(rows, vocabulary_, ++trees_);
+    const Forest forest = {{id_, cached_, tree}};
+    StopWatch watch(clock);
+    ASSIGN_OR_RETURN(const VerifyResult result, verifier_.Verify(forest));
+    const absl::Duration round_trip = watch.Lap();
+    if (result.outcomes.size() != 1) return absl::InternalError("verify: not one outcome");
+    RETURN_IF_ERROR(result.outcomes[0].status);
+    const absl::Duration verify = result.trace.verify();
+    if (verify <= absl::ZeroDuration()) {
+      return absl::InternalError("the verifier's timing trace is empty");
+    }
+    cached_ += result.outcomes[0].acceptance.committed_length();
+    return CalibrationPoint{rows, context_, absl::ToDoubleSeconds(verify),
+                            absl::ToDoubleSeconds(round_trip)};
+  }
+
+ private:
+  absl::Status EnsureOpen() {
+    if (open_ && cached_ <= context_ + Slack(context_)) return absl::OkStatus();
+    if (open_) {
+      verifier_.Close(id_);
+      open_ = false;
+      ++id_.epoch;
+    }
+    RETURN_IF_ERROR(verifier_.Open(id_, SamplingParams()));
+    open_ = true;
+    PrefillItem prompt{id_, 0, {}};
+    for (int i = 0; i < context_; ++i) {
+      prompt.tokens.push_back(RandomToken(id_.session, static_cast<uint32_t>(i), vocabulary_));
+    }
+    RETURN_IF_ERROR(verifier_.Prefill(prompt).status());
+    cached_ = context_;
+    return absl::OkStatus();
+  }
+
+  Verifier& verifier_;
+  SequenceId id_;
+  const int context_;
+  const int vocabulary_;
+  bool open_ = false;
+  Position cached_ = 0;
+  uint64_t trees_ = 0;
+};
+
+// The repetitions of one point.
+struct Samples {
+  int rows = 0;
+  CalibrationSequence* sequence = nullptr;
+  int context = 0;
+  std::vector<double> seconds;
+  std::vector<double> round_trips;
+};
+
+absl::Status MeasureRound(const Clock& clock, bool warm_up, std::vector<Samples>& points,
+                          const std::function<void()>& done_one) {
+  for (Samples& point : points) {
+    absl::StatusOr<CalibrationPoint> measured = point.sequence->Measure(point.rows, clock);
+    if (!measured.ok()) {
+      return Annotate(measured.status(), absl::StrCat("calibration at ", point.rows,
+                                                      " rows, context ", point.context));
+    }
+    if (!warm_up) {
+      point.seconds.push_back(measured->seconds);
+      point.round_trips.push_back(measured->round_trip_seconds);
+    }
+    done_one();
+  }
+  return absl::OkStatus();
+}
+
+CalibrationTable MedianOf(const std::vector<Samples>& points) {
+  CalibrationTable table;
+  for (const Samples& point : points) {
+    table.points.push_back(
+        {point.rows, point.context, Median(point.seconds), Median(point.round_trips)});
+  }
+  return table;
+}
+
+}  // namespace
+
+DraftTree RandomTree(int rows, int vocabulary, uint64_t seed) {
+  CHECK(rows >= 1 && rows <= vocabulary) << rows << " rows of " << vocabulary << " tokens";
+  uint32_t draws = 0;
+  DraftTree tree(RandomToken(seed, draws++, vocabulary));
+  // Consecutive tokens differ everywhere, hence also among siblings.
+  const TokenId first = RandomToken(seed, draws++, vocabulary);
+  while (tree.rows() < rows) {
+    const int node = tree.rows();
+    // Nodes 1 and 2 are both children of the root: no chain.
+    const NodeIndex parent =
+        node <= 2 && rows > 2 ? 0 : static_cast<NodeIndex>(RandomWord(seed, draws++) % node);
+    tree.Add(parent, (first + node) % vocabulary, tree.log_score(parent) - 1.0f);
+  }
+  return tree;
+}
+
+absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
+                                           const CalibrationOptions& options) {
+  ASSIGN_OR_RETURN(const TargetInfo target, verifier.Info());
+  const int most_rows =
+      std::min({target.max_rows, target.dims.vocabulary, std::max(1, target.max_context / 2)});
+  const std::vector<int> rows = Clipped(options.row_counts, most_rows);
+  // A sequence outgrows its context by the slack, and one more tree must fit behind it.
+  const int room = target.max_context - most_rows;
+  const std::vector<int> contexts = Clipped(options.contexts, room - Slack(room));
+  if (rows.empty() || contexts.empty() || options.repetitions < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "calibration: nothing to measure within ", target.max_rows, " rows, ", target.max_context,
+        " tokens of context and ", options.repetitions, " repetitions"));
+  }
+  std::vector<std::unique_ptr<CalibrationSequence>> sequences;
+  std::vector<Samples> points;
+  for (const int context : contexts) {
+    sequences.push_back(std::make_unique<CalibrationSequence>(
+        verifier, options.session + sequences.size(), context, target.dims.vocabulary));
+    for (const int row_count : rows) {
+      points.push_back({row_count, sequences.back().get(), context, {}, {}});
+    }
+  }
+  int done = 0;
+  const int total = static_cast<int>(points.size()) * (options.repetitions + 1);
+  const auto done_one = [&] {
+    ++done;
+    if (options.progress) options.progress(done, total);
+  };
+  const absl::Duration start = clock.Now();
+  RETURN_IF_ERROR(MeasureRound(clock, /*warm_up=*/true, points, done_one));
+  for (int repetition = 0; repetition < options.repetitions; ++repetition) {
+    if (repetition > 0 && clock.Now() - start > options.time_limit) break;
+    RETURN_IF_ERROR(MeasureRound(clock, /*warm_up=*/false, points, done_one));
+  }
+  return MedianOf(points);
+}
+
+}  // namespace bastion

@@ -1,0 +1,49 @@
+// Calibration: measures how long the real verifier takes, over row counts and context lengths, with
+// the tree mask on. Done once at start, before the first request; the estimators are fitted to it.
+//
+// The trees are of random tokens and really branch (a chain could be verified without a mask; one
+// and two rows cannot branch). Points are measured round robin and a point is the median of its
+// repetitions, so that a busy moment of the machine hits all points alike and counts for none.
+#ifndef BASTION_ORCHESTRATOR_LATENCY_CALIBRATION_H_
+#define BASTION_ORCHESTRATOR_LATENCY_CALIBRATION_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/tree/draft_tree.h"
+#include "orchestrator/cycle/stages.h"
+#include "orchestrator/latency/calibration_table.h"
+
+namespace bastion {
+
+struct CalibrationOptions {
+  // Rows beyond the verifier's max_rows and contexts that do not fit are lowered to what fits. 17,
+  // 33 and 65 show the steps behind the multiples of 16.
+  std::vector<int> row_counts = {1,  2,  3,  4,  5,  6,  8,  10, 12, 16,
+                                 17, 20, 24, 32, 33, 48, 64, 65, 96, 128};
+  std::vector<int> contexts = {16, 256, 1024};
+  int repetitions = 5;  // Beside one round of warm-up that is not counted.
+  // No new repetition is begun after this long; the first one is always finished.
+  absl::Duration time_limit = absl::Seconds(20);
+  // Sequences are opened as {session, 0}, {session + 1, 0}, …, one per context.
+  uint64_t session = 0;
+  // Called after every verify with the number done and the number planned.
+  std::function<void(int done, int total)> progress;
+};
+
+// Opens, prefills, verifies and closes sequences of its own; those that it opened are closed again
+// in any case. Fails with the verifier's status, or INTERNAL when it reports no time.
+[[nodiscard]] absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
+                                                         const CalibrationOptions& options);
+
+// A tree of `rows` rows with random tokens below `vocabulary`; from three rows on it branches.
+// REQUIRES: 1 <= rows <= vocabulary.
+[[nodiscard]] DraftTree RandomTree(int rows, int vocabulary, uint64_t seed);
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_LATENCY_CALIBRATION_H_
