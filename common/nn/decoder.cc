@@ -1,0 +1,106 @@
+#include "common/nn/decoder.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace bastion::nn {
+namespace {
+
+// [positions, D]: cos(p·θ^(−2i/D)) for i < D/2, then the sines. Angles in double: at position 30,000
+// a float angle would be wrong in the third digit.
+Tensor RotaryTable(int positions, int head_dim, double theta) {
+  const int half = head_dim / 2;
+  Tensor table = NewTensor({positions, head_dim}, kernels::DType::kF32);
+  float* out = table.data_ptr<float>();
+  for (int p = 0; p < positions; ++p) {
+    for (int i = 0; i < half; ++i) {
+      const double angle = p * std::pow(theta, -2.0 * i / head_dim);
+      out[int64_t{p} * head_dim + i] = static_cast<float>(std::cos(angle));
+      out[int64_t{p} * head_dim + half + i] = static_cast<float>(std::sin(angle));
+    }
+  }
+  return table;
+}
+
+absl::Status CheckHeadDim(const hub::ModelConfig& config) {
+  if (config.dims.head_dim % kernels::kPanel == 0 && config.dims.head_dim <= 512) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat("head_dim ", config.dims.head_dim,
+                                               ": this engine takes multiples of 16 up to 512"));
+}
+
+}  // namespace
+
+Decoder::Decoder(const hub::ModelConfig& config, const EngineOptions& options)
+    : config_(config),
+      options_(options),
+      rope_(RotaryTable(config.max_positions, config.dims.head_dim, config.rope_theta)),
+      cache_({config.dims.layers, config.dims.kv_heads, config.dims.head_dim, options.dtype},
+             (options.kv_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens) {}
+
+absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const hub::Checkpoint& checkpoint,
+                                                       const hub::ModelConfig& config,
+                                                       const std::string& prefix,
+                                                       const EngineOptions& options) {
+  RETURN_IF_ERROR(Annotate(CheckHeadDim(config), checkpoint.folder()));
+  auto decoder = std::unique_ptr<Decoder>(new Decoder(config, options));
+  const WeightLoader loader(checkpoint, options.dtype);
+  for (int layer = 0; layer < config.dims.layers; ++layer) {
+    ASSIGN_OR_RETURN(BlockWeights weights,
+                     LoadBlock(loader, absl::StrCat(prefix, "layers.", layer, "."), config.dims));
+    const BlockShape shape = {config.dims, static_cast<float>(config.rms_norm_eps),
+                              config.sliding_windows[layer]};
+    decoder->blocks_.emplace_back(shape, std::move(weights));
+  }
+  ASSIGN_OR_RETURN(decoder->final_norm_,
+                   loader.Vector(prefix + "norm.weight", config.dims.hidden));
+  return decoder;
+}
+
+void Decoder::Forward(const RowBatch& batch, float* x, const LayerTap& tap) {
+  for (int layer = 0; layer < config_.dims.layers; ++layer) {
+    blocks_[layer].Forward(options_.device, batch, cache_.layer(layer), rope_, scratch_, x);
+    if (tap) tap(layer, x);
+  }
+}
+
+void Decoder::StoreContext(const RowBatch& batch, const float* context) {
+  for (int layer = 0; layer < config_.dims.layers; ++layer) {
+    blocks_[layer].StoreContext(options_.device, batch, cache_.layer(layer), rope_, scratch_,
+                                context);
+  }
+}
+
+void Decoder::FinalNorm(const float* x, int rows, float* y) const {
+  options_.device.backend->rms_norm({x, final_norm_.data_ptr<float>(), y, rows,
+                                     config_.dims.hidden, static_cast<float>(config_.rms_norm_eps)},
+                                    *options_.device.pool);
+}
+
+absl::StatusOr<Vocabulary> Vocabulary::Load(const hub::Checkpoint& checkpoint,
+                                            const hub::ModelConfig& config, kernels::DType dtype) {
+  constexpr char kTable[] = "model.embed_tokens.weight";
+  const WeightLoader loader(checkpoint, dtype);
+  const int size = config.dims.vocabulary, width = config.dims.hidden;
+  Vocabulary vocabulary;
+  vocabulary.dtype_ = dtype;
+  ASSIGN_OR_RETURN(vocabulary.table_, loader.Table(kTable, size, width));
+  const std::string head = config.tie_word_embeddings ? kTable : "lm_head.weight";
+  ASSIGN_OR_RETURN(vocabulary.head_, loader.Stacked({head}, {size}, width));
+  return vocabulary;
+}
+
+void Vocabulary::Embed(const Device& device, const std::vector<TokenId>& tokens, float* x) const {
+  device.backend->embed({tokens.data(), table_.data_ptr(), dtype_, x,
+                         static_cast<int>(tokens.size()), width()},
+                        *device.pool);
+}
+
+void Vocabulary::Logits(const Device& device, const float* x, int rows, float* logits) const {
+  device.backend->linear({x, head_.packed, logits, rows, size(), false}, *device.pool);
+}
+
+}  // namespace bastion::nn

@@ -1,0 +1,85 @@
+// A stack of decoder blocks with its rotary table and KV cache, and the vocabulary's two ends
+// (embedding and LM head) that a target owns and a block-diffusion drafter borrows from it.
+//
+// Not thread-safe: one forward at a time.
+#ifndef BASTION_COMMON_NN_DECODER_H_
+#define BASTION_COMMON_NN_DECODER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/hub/checkpoint.h"
+#include "common/hub/model_config.h"
+#include "common/nn/decoder_block.h"
+#include "common/nn/kv_cache.h"
+
+namespace bastion::nn {
+
+struct EngineOptions {
+  kernels::DType dtype = kernels::DType::kBF16;
+  Device device;
+  int kv_tokens = 65536;  // Tokens that the KV cache holds, all sequences together.
+};
+
+class Decoder {
+ public:
+  // Blocks named `prefix` + "layers.N." in `checkpoint`, and the final norm `prefix` + "norm.weight".
+  static absl::StatusOr<std::unique_ptr<Decoder>> Load(const hub::Checkpoint& checkpoint,
+                                                       const hub::ModelConfig& config,
+                                                       const std::string& prefix,
+                                                       const EngineOptions& options);
+
+  // Called after each block with its index and the hidden rows x [R, C].
+  using LayerTap = std::function<void(int layer, const float* x)>;
+
+  // Hidden rows x [R, C] through all blocks, in place; keys and values go to the cache.
+  void Forward(const RowBatch& batch, float* x, const LayerTap& tap = nullptr);
+  // Context rows into the cache of every layer, attended from by nobody (DecoderBlock::StoreContext).
+  void StoreContext(const RowBatch& batch, const float* context);
+  // y = final_norm(x), rows of C.
+  void FinalNorm(const float* x, int rows, float* y) const;
+
+  [[nodiscard]] KvCache& cache() { return cache_; }
+  [[nodiscard]] const hub::ModelConfig& config() const { return config_; }
+  [[nodiscard]] const Device& device() const { return options_.device; }
+  // Positions that the rotary table covers: rows must stay below.
+  [[nodiscard]] int max_positions() const { return config_.max_positions; }
+
+ private:
+  Decoder(const hub::ModelConfig& config, const EngineOptions& options);
+
+  hub::ModelConfig config_;
+  EngineOptions options_;
+  std::vector<DecoderBlock> blocks_;  // L
+  Tensor final_norm_;                 // [C]
+  Tensor rope_;                       // [positions, D]: cosines, then sines
+  KvCache cache_;
+  BlockScratch scratch_;
+};
+
+// Embedding table and LM head (one tensor where the checkpoint ties them).
+class Vocabulary {
+ public:
+  static absl::StatusOr<Vocabulary> Load(const hub::Checkpoint& checkpoint,
+                                         const hub::ModelConfig& config, kernels::DType dtype);
+
+  // x [R, C] = rows of the embedding. REQUIRES: every token in [0, size).
+  void Embed(const Device& device, const std::vector<TokenId>& tokens, float* x) const;
+  // logits [R, V] of final-normed rows x [R, C].
+  void Logits(const Device& device, const float* x, int rows, float* logits) const;
+
+  [[nodiscard]] int size() const { return head_.packed.rows; }     // V
+  [[nodiscard]] int width() const { return head_.packed.columns; }  // C
+
+ private:
+  kernels::DType dtype_ = kernels::DType::kF32;
+  Tensor table_;  // [V, C]
+  Matrix head_;   // [V, C], packed
+};
+
+}  // namespace bastion::nn
+
+#endif  // BASTION_COMMON_NN_DECODER_H_

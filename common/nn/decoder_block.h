@@ -1,0 +1,50 @@
+// The one decoder block of every model: pre-norm attention with grouped heads, query/key norms and
+// rotary positions, then a gated MLP. Differences between models are data (BlockShape, weights).
+//
+// Not thread-safe: scratch memory is shared by the blocks of one Decoder.
+#ifndef BASTION_COMMON_NN_DECODER_BLOCK_H_
+#define BASTION_COMMON_NN_DECODER_BLOCK_H_
+
+#include "common/nn/device.h"
+#include "common/nn/row_batch.h"
+#include "common/nn/weights.h"
+
+namespace bastion::nn {
+
+struct BlockShape {
+  ModelDims dims;
+  float norm_epsilon = 1e-6f;
+  int window = 0;  // Sliding-window attention over so many positions; 0 = all.
+};
+
+// Buffers that the blocks of a model take turns with.
+struct BlockScratch {
+  Scratch normed, qkv, attention, gate_up, activation;
+};
+
+class DecoderBlock {
+ public:
+  DecoderBlock(const BlockShape& shape, BlockWeights weights)
+      : shape_(shape), weights_(std::move(weights)) {}
+
+  // x [R, C] in place; writes the rows' keys and values to their slots of `cache`.
+  // `rope`: [positions, D], cosines then sines.
+  void Forward(const Device& device, const RowBatch& batch, const kernels::KvLayer& cache,
+               const Tensor& rope, BlockScratch& scratch, float* x) const;
+
+  // Keys and values of context rows that are not attended from: projected from `context` [R, C]
+  // without the attention norm (DFlash; method.md §4).
+  void StoreContext(const Device& device, const RowBatch& batch, const kernels::KvLayer& cache,
+                    const Tensor& rope, BlockScratch& scratch, const float* context) const;
+
+ private:
+  [[nodiscard]] kernels::QkvArgs QkvOf(const RowBatch& batch, const kernels::KvLayer& cache,
+                                       const Tensor& rope) const;
+
+  BlockShape shape_;
+  BlockWeights weights_;
+};
+
+}  // namespace bastion::nn
+
+#endif  // BASTION_COMMON_NN_DECODER_BLOCK_H_

@@ -1,0 +1,38 @@
+#include "common/nn/row_batch.h"
+
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace bastion::nn {
+
+kernels::AttentionSpan& RowBatch::AddSpan(const RowSpan& span,
+                                          const std::vector<TokenId>& tokens) {
+  kernels::AttentionSpan& added = spans_.emplace_back();
+  added.first_row = rows();
+  added.rows = static_cast<int>(tokens.size());
+  added.cached = span.cached;
+  added.pages = span.table->pages.data();
+  added.mask = span.mask;
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  for (int i = 0; i < added.rows; ++i) slots_.push_back(span.table->slot(span.cached + i));
+  return added;
+}
+
+void RowBatch::AddRun(const RowSpan& span, const std::vector<TokenId>& tokens) {
+  CHECK(span.mask != kernels::RowMask::kAncestors) << "a run has no ancestor bits";
+  const int count = AddSpan(span, tokens).rows;
+  for (int i = 0; i < count; ++i) positions_.push_back(span.cached + i);
+}
+
+void RowBatch::AddTree(const RowSpan& span, const std::vector<TokenId>& tokens,
+                       const std::vector<int>& depths, std::vector<uint64_t> ancestors) {
+  CHECK_EQ(depths.size(), tokens.size());
+  kernels::AttentionSpan& added = AddSpan(span, tokens);
+  added.mask = kernels::RowMask::kAncestors;
+  added.words = static_cast<int>(ancestors.size()) / added.rows;
+  added.ancestors = ancestors_.emplace_back(std::move(ancestors)).data();
+  for (const int depth : depths) positions_.push_back(span.cached + depth);
+}
+
+}  // namespace bastion::nn

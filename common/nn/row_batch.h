@@ -1,0 +1,50 @@
+// The rows of several sequences flattened to one forward. A batch of one is no special case.
+#ifndef BASTION_COMMON_NN_ROW_BATCH_H_
+#define BASTION_COMMON_NN_ROW_BATCH_H_
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/nn/kv_cache.h"
+#include "kernels/ops.h"
+
+namespace bastion::nn {
+
+// What one sequence adds to a forward. Its page table must cover cached + tokens.size() tokens and
+// outlive the forward.
+struct RowSpan {
+  const PageTable* table = nullptr;
+  Position cached = 0;
+  kernels::RowMask mask = kernels::RowMask::kCausal;
+};
+
+class RowBatch {
+ public:
+  // Rows at positions cached, cached + 1, …: a prefill chunk (kCausal) or a draft block (kFull).
+  void AddRun(const RowSpan& span, const std::vector<TokenId>& tokens);
+  // Rows of a tree: row i at position cached + depths[i], seeing the rows of its ancestor bits
+  // [rows, words].
+  void AddTree(const RowSpan& span, const std::vector<TokenId>& tokens,
+               const std::vector<int>& depths, std::vector<uint64_t> ancestors);
+
+  [[nodiscard]] int rows() const { return static_cast<int>(tokens_.size()); }
+  [[nodiscard]] const std::vector<TokenId>& tokens() const { return tokens_; }        // [R]
+  [[nodiscard]] const std::vector<Position>& positions() const { return positions_; }  // [R]
+  [[nodiscard]] const std::vector<int64_t>& slots() const { return slots_; }           // [R]
+  [[nodiscard]] const std::vector<kernels::AttentionSpan>& spans() const { return spans_; }  // [B]
+
+ private:
+  kernels::AttentionSpan& AddSpan(const RowSpan& span, const std::vector<TokenId>& tokens);
+
+  std::vector<TokenId> tokens_;
+  std::vector<Position> positions_;
+  std::vector<int64_t> slots_;
+  std::vector<kernels::AttentionSpan> spans_;
+  std::deque<std::vector<uint64_t>> ancestors_;  // Spans point into these.
+};
+
+}  // namespace bastion::nn
+
+#endif  // BASTION_COMMON_NN_ROW_BATCH_H_

@@ -1,0 +1,59 @@
+#include "common/wire/carrier.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace bastion::wire {
+namespace {
+
+constexpr int64_t kMaxTensorBytes = int64_t{1} << 31;
+
+int64_t ElementBytes(TensorRef::DType dtype) {
+  switch (dtype) {
+    case TensorRef::DTYPE_FLOAT32:
+    case TensorRef::DTYPE_INT32:
+      return 4;
+    case TensorRef::DTYPE_BFLOAT16:
+      return 2;
+    default:
+      return 0;
+  }
+}
+
+// Bytes of a tensor as a peer describes it, or -1 when that makes no sense.
+int64_t CheckedBytes(TensorRef::DType dtype, absl::Span<const int64_t> dims) {
+  int64_t bytes = ElementBytes(dtype);
+  if (bytes == 0) return -1;
+  for (const int64_t dim : dims) {
+    if (dim < 0 || (dim > 0 && bytes > kMaxTensorBytes / dim)) return -1;
+    bytes *= dim;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int64_t TensorShape::bytes() const { return CheckedBytes(dtype, dims); }
+
+void InlineCarrier::Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference) {
+  CHECK_EQ(shape.bytes(), static_cast<int64_t>(bytes.size()));
+  reference.set_dtype(shape.dtype);
+  for (const int64_t dim : shape.dims) reference.add_shape(dim);
+  reference.set_inline_(bytes.data(), bytes.size());
+}
+
+absl::StatusOr<absl::string_view> InlineCarrier::Get(const TensorRef& reference) {
+  if (reference.carrier_case() != TensorRef::kInline) {
+    return absl::UnimplementedError("tensor: only inline bytes were agreed on with this peer");
+  }
+  const int64_t bytes =
+      CheckedBytes(reference.dtype(), {reference.shape().data(), static_cast<size_t>(reference.shape_size())});
+  if (bytes != static_cast<int64_t>(reference.inline_().size())) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor: its shape needs ", bytes,
+                                                   " bytes, it carries ",
+                                                   reference.inline_().size()));
+  }
+  return reference.inline_();
+}
+
+}  // namespace bastion::wire

@@ -1,0 +1,264 @@
+#include "common/wire/codec.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace bastion::wire {
+namespace {
+
+template <typename T>
+absl::string_view AsBytes(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+template <typename T>
+std::vector<T> FromBytes(absl::string_view bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+}  // namespace
+
+void Encode(SequenceId id, proto::SequenceId& out) {
+  out.set_session(id.session);
+  out.set_epoch(id.epoch);
+}
+
+SequenceId Decode(const proto::SequenceId& in) { return {in.session(), in.epoch()}; }
+
+void Encode(const absl::Status& status, proto::StepStatus& out) {
+  out.set_code(static_cast<int>(status.code()));
+  out.set_message(std::string(status.message()));
+}
+
+absl::Status Decode(const proto::StepStatus& in) {
+  return absl::Status(static_cast<absl::StatusCode>(in.code()), in.message());
+}
+
+void Encode(const SamplingParams& sampling, proto::SamplingParams& out) {
+  out.set_temperature(sampling.temperature);
+  out.set_seed(sampling.seed);
+}
+
+SamplingParams Decode(const proto::SamplingParams& in) { return {in.temperature(), in.seed()}; }
+
+void Encode(const DraftTree& tree, proto::DraftTree& out) {
+  out.mutable_tokens()->Add(tree.tokens().begin(), tree.tokens().end());
+  out.mutable_parents()->Add(tree.parents().begin(), tree.parents().end());
+  for (NodeIndex i = 0; i < tree.rows(); ++i) out.add_log_scores(tree.log_score(i));
+}
+
+absl::StatusOr<DraftTree> Decode(const proto::DraftTree& in) {
+  const int rows = in.tokens_size();
+  if (rows == 0 || in.parents_size() != rows || in.log_scores_size() != rows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tree: ", rows, " tokens, ", in.parents_size(), " parents, ",
+                     in.log_scores_size(), " scores; at least the root is needed"));
+  }
+  DraftTree tree(in.tokens(0));
+  for (NodeIndex i = 1; i < rows; ++i) {
+    if (in.parents(i) < 0 || in.parents(i) >= i) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tree node ", i, ": parent ", in.parents(i), " does not come before it"));
+    }
+    tree.Add(in.parents(i), in.tokens(i), in.log_scores(i));
+  }
+  return tree;
+}
+
+void Encode(const TimingTrace& trace, proto::TimingTrace& out) {
+  out.set_queue_ns(absl::ToInt64Nanoseconds(trace.queue));
+  out.set_layout_ns(absl::ToInt64Nanoseconds(trace.layout));
+  out.set_forward_ns(absl::ToInt64Nanoseconds(trace.forward));
+  out.set_accept_ns(absl::ToInt64Nanoseconds(trace.accept));
+  out.set_commit_ns(absl::ToInt64Nanoseconds(trace.commit));
+  out.set_feature_export_ns(absl::ToInt64Nanoseconds(trace.feature_export));
+  out.set_rows(trace.rows);
+  out.mutable_contexts()->Add(trace.contexts.begin(), trace.contexts.end());
+}
+
+TimingTrace Decode(const proto::TimingTrace& in) {
+  TimingTrace trace;
+  trace.queue = absl::Nanoseconds(in.queue_ns());
+  trace.layout = absl::Nanoseconds(in.layout_ns());
+  trace.forward = absl::Nanoseconds(in.forward_ns());
+  trace.accept = absl::Nanoseconds(in.accept_ns());
+  trace.commit = absl::Nanoseconds(in.commit_ns());
+  trace.feature_export = absl::Nanoseconds(in.feature_export_ns());
+  trace.rows = in.rows();
+  trace.contexts.assign(in.contexts().begin(), in.contexts().end());
+  return trace;
+}
+
+void Encode(const PrefillItem& item, proto::VerifierRequest::Prefill& out) {
+  Encode(item.sequence, *out.mutable_sequence());
+  out.set_cached(item.cached);
+  out.mutable_tokens()->Add(item.tokens.begin(), item.tokens.end());
+}
+
+PrefillItem Decode(const proto::VerifierRequest::Prefill& in) {
+  return {Decode(in.sequence()), in.cached(), {in.tokens().begin(), in.tokens().end()}};
+}
+
+void Encode(const Forest& forest, proto::VerifierRequest::Verify& out) {
+  for (const VerifyItem& item : forest) {
+    proto::VerifierRequest::Item& added = *out.add_items();
+    Encode(item.sequence, *added.mutable_sequence());
+    added.set_cached(item.cached);
+    Encode(item.tree, *added.mutable_tree());
+  }
+}
+
+absl::StatusOr<Forest> Decode(const proto::VerifierRequest::Verify& in) {
+  Forest forest;
+  for (const proto::VerifierRequest::Item& item : in.items()) {
+    ASSIGN_OR_RETURN(DraftTree tree, Decode(item.tree()));
+    forest.push_back({Decode(item.sequence()), item.cached(), std::move(tree)});
+  }
+  return forest;
+}
+
+void Encode(const VerifyResult& result, proto::VerifierReply& out) {
+  Encode(result.trace, *out.mutable_trace());
+  for (const VerifyOutcome& outcome : result.outcomes) {
+    proto::VerifierReply::Outcome& added = *out.add_outcomes();
+    Encode(outcome.status, *added.mutable_status());
+    added.mutable_path()->Add(outcome.acceptance.path.begin(), outcome.acceptance.path.end());
+    added.set_next(outcome.acceptance.next);
+  }
+}
+
+VerifyResult DecodeVerifyResult(const proto::VerifierReply& in) {
+  VerifyResult result;
+  result.trace = Decode(in.trace());
+  for (const proto::VerifierReply::Outcome& outcome : in.outcomes()) {
+    VerifyOutcome& added = result.outcomes.emplace_back();
+    added.status = Decode(outcome.status());
+    added.acceptance.path.assign(outcome.path().begin(), outcome.path().end());
+    added.acceptance.next = outcome.next();
+  }
+  return result;
+}
+
+void Encode(const Frontier& frontier, proto::DrafterRequest::Frontier& out) {
+  Encode(frontier.sequence, *out.mutable_sequence());
+  out.set_committed(frontier.committed);
+  out.set_root(frontier.root);
+  out.mutable_new_tokens()->Add(frontier.new_tokens.begin(), frontier.new_tokens.end());
+  for (const std::vector<TokenId>& path : frontier.paths) {
+    out.add_paths()->mutable_tokens()->Add(path.begin(), path.end());
+  }
+  out.set_candidates(frontier.candidates);
+  Encode(frontier.sampling, *out.mutable_sampling());
+}
+
+Frontier Decode(const proto::DrafterRequest::Frontier& in) {
+  Frontier frontier;
+  frontier.sequence = Decode(in.sequence());
+  frontier.committed = in.committed();
+  frontier.root = in.root();
+  frontier.new_tokens.assign(in.new_tokens().begin(), in.new_tokens().end());
+  frontier.paths.clear();
+  for (const proto::DrafterRequest::Path& path : in.paths()) {
+    frontier.paths.emplace_back(path.tokens().begin(), path.tokens().end());
+  }
+  frontier.candidates = in.candidates();
+  frontier.sampling = Decode(in.sampling());
+  return frontier;
+}
+
+void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& out) {
+  for (const Marginals& marginals : draft.marginals) {
+    proto::DrafterReply::Marginals& added = *out.add_marginals();
+    if (marginals.empty()) continue;
+    const std::vector<int64_t> dims = {marginals.positions, marginals.candidates};
+    carrier.Put({TensorRef::DTYPE_INT32, dims}, AsBytes(marginals.tokens), *added.mutable_tokens());
+    carrier.Put({TensorRef::DTYPE_FLOAT32, dims}, AsBytes(marginals.log_probs),
+                *added.mutable_log_probs());
+  }
+}
+
+absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carrier) {
+  Draft draft;
+  for (const proto::DrafterReply::Marginals& marginals : in.marginals()) {
+    Marginals& added = draft.marginals.emplace_back();
+    if (!marginals.has_tokens()) continue;
+    const TensorRef& tokens = marginals.tokens();
+    const TensorRef& log_probs = marginals.log_probs();
+    if (tokens.dtype() != TensorRef::DTYPE_INT32 || log_probs.dtype() != TensorRef::DTYPE_FLOAT32 ||
+        tokens.shape_size() != 2) {
+      return absl::InvalidArgumentError("marginals: want int32 tokens and float32 log-probs [P, K]");
+    }
+    ASSIGN_OR_RETURN(const absl::string_view token_bytes, carrier.Get(tokens));
+    added.tokens = FromBytes<TokenId>(token_bytes);
+    ASSIGN_OR_RETURN(const absl::string_view log_bytes, carrier.Get(log_probs));
+    added.log_probs = FromBytes<float>(log_bytes);
+    added.positions = static_cast<int>(tokens.shape(0));
+    added.candidates = static_cast<int>(tokens.shape(1));
+  }
+  return draft;
+}
+
+void Encode(const Features& features, Carrier& carrier, proto::TensorRef& out) {
+  const TensorRef::DType dtype = features.type == FeatureType::kF32 ? TensorRef::DTYPE_FLOAT32
+                                                                    : TensorRef::DTYPE_BFLOAT16;
+  carrier.Put({dtype, {features.rows(), features.width}}, features.bytes, out);
+}
+
+absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier) {
+  if (in.shape_size() != 2 || in.shape(1) <= 0 || in.dtype() == TensorRef::DTYPE_INT32) {
+    return absl::InvalidArgumentError("features: want float32 or bfloat16 [rows, F]");
+  }
+  ASSIGN_OR_RETURN(const absl::string_view bytes, carrier.Get(in));
+  Features features;
+  features.width = static_cast<int>(in.shape(1));
+  features.type =
+      in.dtype() == TensorRef::DTYPE_FLOAT32 ? FeatureType::kF32 : FeatureType::kBF16;
+  features.bytes = std::string(bytes);
+  return features;
+}
+
+void Encode(const TargetInfo& info, proto::TargetInfo& out) {
+  out.set_model(info.model);
+  out.set_device(info.device);
+  out.set_layers(info.dims.layers);
+  out.set_hidden(info.dims.hidden);
+  out.set_query_heads(info.dims.query_heads);
+  out.set_kv_heads(info.dims.kv_heads);
+  out.set_head_dim(info.dims.head_dim);
+  out.set_intermediate(info.dims.intermediate);
+  out.set_vocabulary(info.dims.vocabulary);
+  out.set_bytes_per_element(info.dims.bytes_per_element);
+  out.set_bytes_per_second(info.peaks.bytes_per_second);
+  out.set_flops_per_second(info.peaks.flops_per_second);
+  out.set_max_context(info.max_context);
+  out.set_max_rows(info.max_rows);
+}
+
+TargetInfo Decode(const proto::TargetInfo& in) {
+  TargetInfo info;
+  info.model = in.model();
+  info.device = in.device();
+  info.dims = {in.layers(),       in.hidden(),     in.query_heads(), in.kv_heads(), in.head_dim(),
+               in.intermediate(), in.vocabulary(), in.bytes_per_element()};
+  info.peaks = {in.bytes_per_second(), in.flops_per_second()};
+  info.max_context = in.max_context();
+  info.max_rows = in.max_rows();
+  return info;
+}
+
+void Encode(const DrafterInfo& info, proto::DrafterInfo& out) {
+  out.set_model(info.model);
+  out.set_positions(info.positions);
+  out.set_vocabulary(info.vocabulary);
+  out.set_max_context(info.max_context);
+}
+
+DrafterInfo Decode(const proto::DrafterInfo& in) {
+  return {in.model(), in.positions(), in.vocabulary(), in.max_context()};
+}
+
+}  // namespace bastion::wire

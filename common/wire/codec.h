@@ -1,0 +1,58 @@
+// Between the internal protocol and the plain data of the stages. Encoding cannot fail; decoding
+// checks everything a peer can get wrong and answers INVALID_ARGUMENT.
+#ifndef BASTION_COMMON_WIRE_CODEC_H_
+#define BASTION_COMMON_WIRE_CODEC_H_
+
+#include "absl/status/statusor.h"
+#include "common/tree/features.h"
+#include "common/tree/stage_data.h"
+#include "common/wire/carrier.h"
+#include "protos/bastion/internal/v1/stages.pb.h"
+
+namespace bastion::wire {
+
+namespace proto = internal::v1;
+
+void Encode(SequenceId id, proto::SequenceId& out);
+[[nodiscard]] SequenceId Decode(const proto::SequenceId& in);
+
+void Encode(const absl::Status& status, proto::StepStatus& out);
+[[nodiscard]] absl::Status Decode(const proto::StepStatus& in);
+
+void Encode(const SamplingParams& sampling, proto::SamplingParams& out);
+[[nodiscard]] SamplingParams Decode(const proto::SamplingParams& in);
+
+void Encode(const DraftTree& tree, proto::DraftTree& out);
+[[nodiscard]] absl::StatusOr<DraftTree> Decode(const proto::DraftTree& in);
+
+void Encode(const TimingTrace& trace, proto::TimingTrace& out);
+[[nodiscard]] TimingTrace Decode(const proto::TimingTrace& in);
+
+void Encode(const PrefillItem& item, proto::VerifierRequest::Prefill& out);
+[[nodiscard]] PrefillItem Decode(const proto::VerifierRequest::Prefill& in);
+
+void Encode(const Forest& forest, proto::VerifierRequest::Verify& out);
+[[nodiscard]] absl::StatusOr<Forest> Decode(const proto::VerifierRequest::Verify& in);
+
+// Outcomes and trace of a Verify.
+void Encode(const VerifyResult& result, proto::VerifierReply& out);
+[[nodiscard]] VerifyResult DecodeVerifyResult(const proto::VerifierReply& in);
+
+void Encode(const Frontier& frontier, proto::DrafterRequest::Frontier& out);
+[[nodiscard]] Frontier Decode(const proto::DrafterRequest::Frontier& in);
+
+void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& out);
+[[nodiscard]] absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carrier);
+
+void Encode(const Features& features, Carrier& carrier, proto::TensorRef& out);
+[[nodiscard]] absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier);
+
+void Encode(const TargetInfo& info, proto::TargetInfo& out);
+[[nodiscard]] TargetInfo Decode(const proto::TargetInfo& in);
+
+void Encode(const DrafterInfo& info, proto::DrafterInfo& out);
+[[nodiscard]] DrafterInfo Decode(const proto::DrafterInfo& in);
+
+}  // namespace bastion::wire
+
+#endif  // BASTION_COMMON_WIRE_CODEC_H_

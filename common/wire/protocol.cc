@@ -1,0 +1,52 @@
+#include "common/wire/protocol.h"
+
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace bastion::wire {
+
+void StateProtocol(grpc::ClientContext& context) {
+  context.AddMetadata(kProtocolKey, absl::StrCat(kProtocolVersion));
+}
+
+absl::Status CheckProtocol(const grpc::ServerContext& context) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(kProtocolKey);
+  // A string_ref is not NUL-terminated: take its length.
+  const std::string theirs =
+      found == metadata.end() ? "none" : std::string(found->second.data(), found->second.size());
+  if (theirs == absl::StrCat(kProtocolVersion)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the peer speaks protocol version ", theirs,
+                                                    ", this service speaks ", kProtocolVersion,
+                                                    "; run services of one release together"));
+}
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+}
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+}
+
+std::shared_ptr<grpc::Channel> ConnectPeer(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // Peers of one replica restart on their own: a channel of its own, not one shared by address.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace bastion::wire

@@ -1,0 +1,94 @@
+#include "common/wire/service_host.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <signal.h>
+
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+
+namespace bastion::wire {
+namespace {
+
+void EnablePlugins(bool reflection) {
+  grpc::EnableDefaultHealthCheckService(true);
+  static std::once_flag once;
+  if (reflection) std::call_once(once, grpc::reflection::InitProtoReflectionServerBuilderPlugin);
+}
+
+sigset_t StopSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
+    const HostOptions& options, const std::vector<grpc::Service*>& services) {
+  EnablePlugins(options.reflection);
+  auto host = std::unique_ptr<ServiceHost>(new ServiceHost());
+  grpc::ServerBuilder builder;
+  grpc::ResourceQuota quota("bastion");
+  quota.SetMaxThreads(options.max_threads);
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxSendMessageSize(options.max_message_bytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // One poller at a time is enough here, and idle ones should not come and go.
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
+  std::vector<int> ports(options.addresses.size(), 0);
+  for (size_t i = 0; i < options.addresses.size(); ++i) {
+    builder.AddListeningPort(options.addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  host->server_ = builder.BuildAndStart();
+  if (host->server_ == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", absl::StrJoin(options.addresses, ", "),
+                     ": in use, not permitted, or a socket path that is too long (107 bytes)"));
+  }
+  for (size_t i = 0; i < ports.size(); ++i) {
+    const bool tcp = options.addresses[i].rfind("unix", 0) != 0;
+    if (tcp && host->port_ == 0) host->port_ = ports[i];
+  }
+  host->SetServing(false);
+  return host;
+}
+
+ServiceHost::~ServiceHost() { Shutdown(absl::ZeroDuration()); }
+
+void ServiceHost::SetServing(bool serving) {
+  if (auto* health = server_->GetHealthCheckService()) health->SetServingStatus(serving);
+}
+
+void ServiceHost::Shutdown(absl::Duration grace) {
+  if (server_ == nullptr) return;
+  SetServing(false);
+  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  server_->Wait();
+  server_.reset();
+}
+
+void BlockStopSignals() {
+  const sigset_t set = StopSignals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+std::string WaitForStopSignal() {
+  const sigset_t set = StopSignals();
+  int signal = 0;
+  sigwait(&set, &signal);
+  return signal == SIGTERM ? "SIGTERM" : "SIGINT";
+}
+
+}  // namespace bastion::wire

@@ -1,0 +1,117 @@
+#include "drafter_service/session/drafter_engine.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace bastion::drafter {
+namespace {
+
+// Rows of features projected at once: bounds the memory of a long prompt's catch-up.
+constexpr int kContextChunk = 512;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DrafterEngine>> DrafterEngine::Create(const DrafterOptions& options,
+                                                                     FeatureSource* features) {
+  ASSIGN_OR_RETURN(auto model, DflashModel::Load(options.drafter_folder, options.target_folder,
+                                                 options.engine));
+  return std::unique_ptr<DrafterEngine>(new DrafterEngine(options, features, std::move(model)));
+}
+
+DrafterEngine::DrafterEngine(const DrafterOptions& options, FeatureSource* features,
+                             std::unique_ptr<DflashModel> model)
+    : options_(options), features_(features), model_(std::move(model)) {
+  const std::filesystem::path folder = std::filesystem::path(options.drafter_folder) / "";
+  info_.model = folder.parent_path().filename().string();
+  info_.positions = model_->positions();
+  info_.vocabulary = model_->config().dims.vocabulary;
+  info_.max_context = model_->config().max_positions - model_->config().dflash.block_size;
+}
+
+absl::StatusOr<DrafterEngine::Sequence*> DrafterEngine::FindOrOpen(SequenceId id) {
+  const auto found = sequences_.find(id.session);
+  if (found != sequences_.end()) {
+    if (found->second.id.epoch == id.epoch) return &found->second;
+    if (found->second.id.epoch > id.epoch) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("sequence ", id.session, ": epoch ", id.epoch, " is stale, ",
+                       found->second.id.epoch, " lives"));
+    }
+    Close(found->second.id);
+  }
+  if (live_sequences() >= options_.max_sequences) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(options_.max_sequences, " sequences live already; raise --max-sequences"));
+  }
+  Sequence& sequence = sequences_[id.session];
+  sequence.id = id;
+  return &sequence;
+}
+
+void DrafterEngine::Close(SequenceId sequence) {
+  const auto found = sequences_.find(sequence.session);
+  if (found == sequences_.end() || found->second.id.epoch != sequence.epoch) return;
+  model_->Release(found->second.table);
+  sequences_.erase(found);
+}
+
+absl::Status DrafterEngine::CatchUp(const Frontier& frontier, Sequence& sequence) {
+  if (frontier.committed > info_.max_context) {
+    return absl::OutOfRangeError(absl::StrCat("context of ", frontier.committed, " tokens, ",
+                                              info_.max_context, " are drafted for"));
+  }
+  while (sequence.context < frontier.committed) {
+    const int count = std::min(frontier.committed - sequence.context, kContextChunk);
+    ASSIGN_OR_RETURN(Features features,
+                     features_->Read({frontier.sequence, sequence.context, count},
+                                     options_.feature_patience));
+    RETURN_IF_ERROR(
+        model_->AppendContext({{&sequence.table, sequence.context, std::move(features)}}));
+    sequence.context += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Draft>> DrafterEngine::Expand(absl::Span<const Frontier> frontiers) {
+  std::vector<Draft> drafts(frontiers.size());
+  std::vector<BlockItem> blocks;
+  std::vector<Marginals*> wanted;
+  int candidates = 1;
+  for (size_t i = 0; i < frontiers.size(); ++i) {
+    const Frontier& frontier = frontiers[i];
+    drafts[i].marginals.resize(frontier.paths.size());
+    if (frontier.root < 0 || frontier.root >= info_.vocabulary || frontier.candidates < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("frontier ", i, ": root ", frontier.root, " of a vocabulary of ",
+                       info_.vocabulary, ", ", frontier.candidates, " candidates"));
+    }
+    ASSIGN_OR_RETURN(Sequence * sequence, FindOrOpen(frontier.sequence));
+    if (frontier.committed < sequence->context) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("sequence ", frontier.sequence.session, ": ", sequence->context,
+                       " context tokens here, the frontier has ", frontier.committed));
+    }
+    const absl::Status ready = CatchUp(frontier, *sequence);
+    if (!ready.ok()) {
+      LOG(WARNING) << "no draft: " << ready;
+      continue;
+    }
+    // Block diffusion drafts from the root only; deeper nodes would need another forward's context.
+    for (size_t path = 0; path < frontier.paths.size(); ++path) {
+      if (!frontier.paths[path].empty()) continue;
+      blocks.push_back({&sequence->table, sequence->context, frontier.root});
+      wanted.push_back(&drafts[i].marginals[path]);
+      candidates = std::max(candidates, frontier.candidates);
+      break;
+    }
+  }
+  if (blocks.empty()) return drafts;
+  ASSIGN_OR_RETURN(std::vector<Marginals> marginals, model_->Draft(blocks, candidates));
+  for (size_t b = 0; b < blocks.size(); ++b) *wanted[b] = std::move(marginals[b]);
+  return drafts;
+}
+
+}  // namespace bastion::drafter

@@ -1,0 +1,97 @@
+#include "verifier_service/commit/feature_store.h"
+
+#include <cstring>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/types.h"
+
+namespace bastion::verifier {
+namespace {
+
+void AppendRow(const float* row, Features& features) {
+  const size_t start = features.bytes.size();
+  features.bytes.resize(start + features.row_bytes());
+  char* out = features.bytes.data() + start;
+  if (features.type == FeatureType::kF32) {
+    std::memcpy(out, row, features.row_bytes());
+    return;
+  }
+  for (int i = 0; i < features.width; ++i) {
+    const uint16_t bits = kernels::FloatToBf16(row[i]);
+    std::memcpy(out + 2 * i, &bits, 2);
+  }
+}
+
+std::string Name(SequenceId sequence) {
+  std::ostringstream out;
+  out << "sequence " << sequence;
+  return out.str();
+}
+
+}  // namespace
+
+void FeatureStore::Open(SequenceId sequence, int width) {
+  absl::MutexLock lock(&mutex_);
+  History& history = histories_[sequence];
+  history.features = {width, type_, {}};
+}
+
+void FeatureStore::Append(SequenceId sequence, const float* features,
+                          absl::Span<const int> rows) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = histories_.find(sequence);
+  if (found == histories_.end() || found->second.lost || found->second.features.width == 0) return;
+  Features& kept = found->second.features;
+  const auto added = static_cast<int64_t>(rows.size() * kept.row_bytes());
+  if (bytes_ + added > max_bytes_) {
+    bytes_ -= static_cast<int64_t>(kept.bytes.size());
+    kept.bytes = {};
+    found->second.lost = true;
+    return;
+  }
+  for (const int row : rows) AppendRow(features + int64_t{row} * kept.width, kept);
+  bytes_ += added;
+}
+
+void FeatureStore::Close(SequenceId sequence) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = histories_.find(sequence);
+  if (found == histories_.end()) return;
+  bytes_ -= static_cast<int64_t>(found->second.features.bytes.size());
+  histories_.erase(found);
+}
+
+absl::StatusOr<Features> FeatureStore::Read(const FeatureRange& range, absl::Duration patience) {
+  absl::MutexLock lock(&mutex_);
+  const auto decided = [&] {
+    mutex_.AssertReaderHeld();
+    const auto found = histories_.find(range.sequence);
+    return found == histories_.end() || found->second.lost ||
+           found->second.features.rows() >= range.first + range.count;
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&decided), patience);
+  const auto found = histories_.find(range.sequence);
+  if (found == histories_.end()) {
+    return absl::NotFoundError(absl::StrCat("features: unknown ", Name(range.sequence)));
+  }
+  const Features& kept = found->second.features;
+  if (found->second.lost || kept.width == 0) {
+    return absl::OutOfRangeError(absl::StrCat("features of ", Name(range.sequence),
+                                              " were not kept; raise --feature-bytes"));
+  }
+  if (kept.rows() < range.first + range.count) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("features of ", Name(range.sequence), ": ", kept.rows(), " rows there, ",
+                     range.first + range.count, " wanted"));
+  }
+  const size_t row = kept.row_bytes();
+  return Features{kept.width, kept.type, kept.bytes.substr(range.first * row, range.count * row)};
+}
+
+int64_t FeatureStore::bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return bytes_;
+}
+
+}  // namespace bastion::verifier

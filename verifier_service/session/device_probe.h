@@ -1,0 +1,21 @@
+// What this device can do, measured with the engine's own kernels at start: never typed in.
+#ifndef BASTION_VERIFIER_SERVICE_SESSION_DEVICE_PROBE_H_
+#define BASTION_VERIFIER_SERVICE_SESSION_DEVICE_PROBE_H_
+
+#include <string>
+
+#include "common/nn/device.h"
+#include "common/tree/stage_data.h"
+
+namespace bastion::verifier {
+
+// Read bandwidth (one row times a matrix larger than the caches) and multiply-add rate (many rows
+// times one that fits), best of a few tries; about 0.2 s.
+[[nodiscard]] DevicePeaks MeasurePeaks(const nn::Device& device);
+
+// For people: CPU model, threads, instruction set.
+[[nodiscard]] std::string DescribeDevice(const nn::Device& device);
+
+}  // namespace bastion::verifier
+
+#endif  // BASTION_VERIFIER_SERVICE_SESSION_DEVICE_PROBE_H_

@@ -1,0 +1,258 @@
+#include "verifier_service/session/verifier_engine.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "verifier_service/commit/kv_compaction.h"
+#include "verifier_service/session/device_probe.h"
+#include "verifier_service/verify/accept.h"
+
+namespace bastion::verifier {
+namespace {
+
+int MaxDepth(const DraftTree& tree) {
+  int depth = 0;
+  for (NodeIndex i = 0; i < tree.rows(); ++i) depth = std::max(depth, tree.depth(i));
+  return depth;
+}
+
+std::vector<int> Depths(const DraftTree& tree) {
+  std::vector<int> depths(tree.rows());
+  for (NodeIndex i = 0; i < tree.rows(); ++i) depths[i] = tree.depth(i);
+  return depths;
+}
+
+FeatureType FeatureTypeOf(kernels::DType dtype) {
+  return dtype == kernels::DType::kF32 ? FeatureType::kF32 : FeatureType::kBF16;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<VerifierEngine>> VerifierEngine::Create(
+    const VerifierOptions& options) {
+  ASSIGN_OR_RETURN(auto model, TargetModel::Load(options.target_folder, options.engine));
+  return std::unique_ptr<VerifierEngine>(new VerifierEngine(options, std::move(model)));
+}
+
+VerifierEngine::VerifierEngine(const VerifierOptions& options, std::unique_ptr<TargetModel> model)
+    : options_(options),
+      model_(std::move(model)),
+      sequences_(model_->cache(), options.max_sequences),
+      features_(FeatureTypeOf(options.engine.dtype), options.feature_bytes) {
+  const hub::ModelConfig& config = model_->config();
+  const std::filesystem::path folder = std::filesystem::path(options.target_folder) / "";
+  info_.model = folder.parent_path().filename().string();
+  info_.device = DescribeDevice(options.engine.device);
+  info_.dims = config.dims;
+  info_.dims.bytes_per_element = static_cast<int>(kernels::BytesPerElement(options.engine.dtype));
+  info_.peaks = MeasurePeaks(options.engine.device);
+  info_.max_context = config.max_positions;
+  info_.max_rows = options.max_rows;
+}
+
+absl::Status VerifierEngine::SetFeatureLayers(const std::vector<int>& layers) {
+  for (const int layer : layers) {
+    if (layer < 0 || layer >= model_->config().dims.layers) {
+      return absl::InvalidArgumentError(absl::StrCat("the drafter wants features of layer ", layer,
+                                                     ", the target has layers 0 to ",
+                                                     model_->config().dims.layers - 1));
+    }
+  }
+  if (layers != feature_layers_ && !feature_layers_.empty() && sequences_.size() > 0) {
+    return absl::FailedPreconditionError(
+        "another drafter's sequences are live: finish them before changing the feature layers");
+  }
+  feature_layers_ = layers;
+  return absl::OkStatus();
+}
+
+absl::Status VerifierEngine::Open(SequenceId sequence, const SamplingParams& sampling) {
+  RETURN_IF_ERROR(sequences_.Open(sequence, sampling));
+  const int width = static_cast<int>(feature_layers_.size()) * model_->config().dims.hidden;
+  features_.Open(sequence, width);
+  return absl::OkStatus();
+}
+
+void VerifierEngine::Close(SequenceId sequence) {
+  sequences_.Close(sequence);
+  features_.Close(sequence);
+}
+
+int VerifierEngine::free_kv_tokens() {
+  return model_->cache().free_pages() * kernels::kPageTokens;
+}
+
+absl::Status VerifierEngine::CheckRoom(const Sequence& sequence, Position cached, int last_depth) {
+  if (cached != sequence.committed) {
+    return absl::FailedPreconditionError(absl::StrCat("sequence ", sequence.id.session, ": ",
+                                                      sequence.committed,
+                                                      " tokens are committed, not ", cached));
+  }
+  if (cached + last_depth >= info_.max_context) {
+    return absl::OutOfRangeError(absl::StrCat("sequence ", sequence.id.session, ": position ",
+                                              cached + last_depth, " is past the context of ",
+                                              info_.max_context, " tokens"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TimingTrace> VerifierEngine::Prefill(const PrefillItem& item) {
+  TimingTrace trace;
+  if (item.tokens.empty()) return trace;
+  ASSIGN_OR_RETURN(Sequence * sequence, sequences_.Find(item.sequence));
+  const int count = static_cast<int>(item.tokens.size());
+  RETURN_IF_ERROR(CheckRoom(*sequence, item.cached, count - 1));
+  for (const TokenId token : item.tokens) {
+    if (token < 0 || token >= info_.dims.vocabulary) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "prompt token ", token, " is outside the vocabulary of ", info_.dims.vocabulary));
+    }
+  }
+  StopWatch watch;
+  trace.rows = count;
+  trace.contexts = {item.cached};
+  for (int begin = 0; begin < count; begin += options_.prefill_chunk) {
+    const int end = std::min(begin + options_.prefill_chunk, count);
+    RETURN_IF_ERROR(PrefillChunk(
+        *sequence, {item.tokens.begin() + begin, item.tokens.begin() + end}));
+  }
+  trace.forward = watch.Lap();
+  return trace;
+}
+
+absl::Status VerifierEngine::PrefillChunk(Sequence& sequence, std::vector<TokenId> tokens) {
+  const int count = static_cast<int>(tokens.size());
+  RETURN_IF_ERROR(model_->cache().Reserve(sequence.table, sequence.committed + count));
+  nn::RowBatch batch;
+  batch.AddRun({&sequence.table, sequence.committed, kernels::RowMask::kCausal}, tokens);
+  model_->Forward(batch, feature_layers_);
+  std::vector<int> rows(count);
+  std::iota(rows.begin(), rows.end(), 0);
+  features_.Append(sequence.id, model_->features(), rows);
+  sequence.committed += count;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Sequence*> VerifierEngine::Admit(const VerifyItem& item) {
+  ASSIGN_OR_RETURN(Sequence * sequence, sequences_.Find(item.sequence));
+  RETURN_IF_ERROR(item.tree.Validate(info_.dims.vocabulary));
+  RETURN_IF_ERROR(CheckRoom(*sequence, item.cached, MaxDepth(item.tree)));
+  RETURN_IF_ERROR(model_->cache().Reserve(sequence->table, item.cached + item.tree.rows()));
+  return sequence;
+}
+
+nn::RowBatch VerifierEngine::LayOut(const Forest& forest, std::vector<Entry>& entries,
+                                    VerifyResult& result) {
+  nn::RowBatch batch;
+  absl::flat_hash_set<uint64_t> seen;
+  result.outcomes.resize(forest.size());
+  for (size_t i = 0; i < forest.size(); ++i) {
+    VerifyOutcome& outcome = result.outcomes[i];
+    if (!seen.insert(forest[i].sequence.session).second) {
+      outcome.status = absl::InvalidArgumentError(
+          absl::StrCat("sequence ", forest[i].sequence.session, " is twice in one forest"));
+      continue;
+    }
+    absl::StatusOr<Sequence*> sequence = Admit(forest[i]);
+    outcome.status = sequence.status();
+    if (!sequence.ok()) continue;
+    const DraftTree& tree = forest[i].tree;
+    entries.push_back({&forest[i], *sequence, &outcome, batch.rows()});
+    result.trace.contexts.push_back(forest[i].cached);
+    const nn::RowSpan span = {&(*sequence)->table, forest[i].cached, kernels::RowMask::kCausal};
+    if (tree.IsChain()) {
+      batch.AddRun(span, tree.tokens());
+    } else {
+      batch.AddTree(span, tree.tokens(), Depths(tree), tree.AncestorBits());
+    }
+  }
+  return batch;
+}
+
+std::vector<TokenId> VerifierEngine::ChooseTokens(const std::vector<Entry>& entries,
+                                                  const nn::RowBatch& batch) {
+  std::vector<float> temperatures;
+  std::vector<uint64_t> seeds;
+  for (const Entry& entry : entries) {
+    temperatures.insert(temperatures.end(), entry.item->tree.rows(),
+                        entry.sequence->sampling.temperature);
+    seeds.insert(seeds.end(), entry.item->tree.rows(), entry.sequence->sampling.seed);
+  }
+  std::vector<Position> chosen_at(batch.positions());
+  for (Position& position : chosen_at) ++position;  // A row chooses the token after it.
+  std::vector<TokenId> choices(batch.rows());
+  model_->device().backend->choose({model_->Logits(), chosen_at.data(), temperatures.data(),
+                                    seeds.data(), choices.data(), batch.rows(),
+                                    info_.dims.vocabulary},
+                                   *model_->device().pool);
+  return choices;
+}
+
+void VerifierEngine::Accept(std::vector<Entry>& entries, const std::vector<TokenId>& choices) {
+  for (Entry& entry : entries) {
+    const absl::Span<const TokenId> own(choices.data() + entry.first_row, entry.item->tree.rows());
+    if (std::find(own.begin(), own.end(), -1) != own.end()) {
+      entry.outcome->status = absl::DataLossError(
+          "the target's logits are NaN: the checkpoint is damaged, or overflows in this dtype");
+      continue;
+    }
+    entry.outcome->acceptance = verifier::Accept(entry.item->tree, own);
+  }
+  entries.erase(std::remove_if(entries.begin(), entries.end(),
+                               [](const Entry& entry) { return !entry.outcome->status.ok(); }),
+                entries.end());
+}
+
+void VerifierEngine::Commit(std::vector<Entry>& entries) {
+  KvMoves moves;
+  for (const Entry& entry : entries) {
+    moves.Add(entry.sequence->table, entry.item->cached, entry.outcome->acceptance.path);
+  }
+  CompactKv(model_->device(), model_->cache(), info_.dims.layers, moves);
+  for (Entry& entry : entries) {
+    entry.sequence->committed += entry.outcome->acceptance.committed_length();
+    model_->cache().Shrink(entry.sequence->table, entry.sequence->committed);
+  }
+}
+
+void VerifierEngine::ExportFeatures(const std::vector<Entry>& entries) {
+  for (const Entry& entry : entries) {
+    std::vector<int> rows = {entry.first_row};
+    for (const NodeIndex node : entry.outcome->acceptance.path) {
+      rows.push_back(entry.first_row + node);
+    }
+    features_.Append(entry.item->sequence, model_->features(), rows);
+  }
+}
+
+absl::StatusOr<VerifyResult> VerifierEngine::Verify(const Forest& forest) {
+  int rows = 0;
+  for (const VerifyItem& item : forest) rows += item.tree.rows();
+  if (rows > info_.max_rows) {
+    return absl::InvalidArgumentError(absl::StrCat(rows, " rows in one verify call, at most ",
+                                                   info_.max_rows, " are taken"));
+  }
+  VerifyResult result;
+  StopWatch watch;
+  std::vector<Entry> entries;
+  const nn::RowBatch batch = LayOut(forest, entries, result);
+  result.trace.rows = batch.rows();
+  result.trace.layout = watch.Lap();
+  if (batch.rows() == 0) return result;
+  model_->Forward(batch, feature_layers_);
+  const std::vector<TokenId> choices = ChooseTokens(entries, batch);
+  result.trace.forward = watch.Lap();
+  Accept(entries, choices);
+  result.trace.accept = watch.Lap();
+  Commit(entries);
+  result.trace.commit = watch.Lap();
+  ExportFeatures(entries);
+  result.trace.feature_export = watch.Lap();
+  return result;
+}
+
+}  // namespace bastion::verifier
