@@ -1,0 +1,54 @@
+"""Batched sampling from the target with a key/value cache; also how loops are told from text."""
+
+import torch
+from torch import Tensor
+
+from qwen3 import Qwen3
+from tokenizer import EOS
+
+LOOP_WINDOW, LOOP_RATIO = 32, 0.6
+
+
+def choose(logits: Tensor, temperature: Tensor, generator: torch.Generator) -> Tensor:
+    """Next ids [B] from logits [B, V]: arg max where temperature [B] is 0, else a sample (Gumbel)."""
+    uniform = torch.rand(logits.shape, generator=generator).clamp_(1e-9, 1 - 1e-7)
+    gumbel = -torch.log(-torch.log(uniform))
+    return (logits + temperature.unsqueeze(1) * gumbel).argmax(dim=-1)
+
+
+@torch.no_grad()
+def generate(model: Qwen3, prefix: Tensor, count: int, temperature: Tensor, generator: torch.Generator,
+             taps: tuple[int, ...] = ()) -> tuple[Tensor, Tensor, Tensor]:
+    """Continues prefix [B, P] by `count` ids, without stopping at the end of text.
+
+    Returns tokens [B, P + count], and for all but the last token, which is never run, the final hidden states
+    [B, P + count − 1, C] and the features [B, P + count − 1, F], both fp16 (features are empty without taps).
+    """
+    caches = model.new_caches(prefix.shape[0], prefix.shape[1] + count)
+    tokens, position, hiddens, features = [prefix], 0, [], []
+    rows = prefix
+    for _ in range(count):
+        positions = torch.arange(position, position + rows.shape[1])
+        hidden, feature = model.hidden(rows, positions, caches, taps=taps)
+        position += rows.shape[1]
+        hiddens.append(hidden.half())
+        if taps:
+            features.append(feature.half())
+        rows = choose(model.head(hidden[:, -1]), temperature, generator).unsqueeze(1)
+        tokens.append(rows)
+    return torch.cat(tokens, 1), torch.cat(hiddens, 1), torch.cat(features, 1) if taps else torch.empty(0)
+
+
+def distinct_ratio(ids: list[int]) -> float:
+    """Distinct 4-grams over all 4-grams: 1 for text that never repeats itself, near 0 for a loop."""
+    grams = [tuple(ids[i:i + 4]) for i in range(len(ids) - 3)]
+    return len(set(grams)) / len(grams) if grams else 1.0
+
+
+def useful_length(ids: list[int]) -> int:
+    """How many ids come before a loop sets in (a window of LOOP_WINDOW ids under LOOP_RATIO) or the text ends."""
+    end = ids.index(EOS) if EOS in ids else len(ids)
+    for start in range(0, end - LOOP_WINDOW + 1, 4):
+        if distinct_ratio(ids[start:start + LOOP_WINDOW]) < LOOP_RATIO:
+            return start + LOOP_WINDOW // 2
+    return end

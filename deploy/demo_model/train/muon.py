@@ -1,0 +1,64 @@
+"""Muon for matrices (Jordan et al., 2024): momentum, orthogonalized by Newton-Schulz, with decoupled weight decay.
+
+Equal shapes are stacked and orthogonalized in one batched product. Embeddings and norms belong to AdamW.
+"""
+
+import torch
+from torch import Tensor
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+
+
+def orthogonalize(g: Tensor, steps: int = 5) -> Tensor:
+    """The nearest semi-orthogonal matrices, roughly (singular values in about 0.7..1.2). g [n, rows, columns]."""
+    a, b, c = COEFFICIENTS
+    tall = g.shape[1] > g.shape[2]
+    x = g.transpose(1, 2) if tall else g
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(steps):
+        s = x @ x.transpose(1, 2)
+        x = a * x + torch.baddbmm(b * s, s, s, alpha=c) @ x
+    return x.transpose(1, 2) if tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    """`lr` is the RMS-like step of one orthogonal update scaled by sqrt(max(1, rows / columns))."""
+
+    def __init__(self, parameters, lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0):
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            by_shape: dict[torch.Size, list] = {}
+            for p in group["params"]:
+                if p.grad is not None:
+                    by_shape.setdefault(p.shape, []).append(p)
+            for shape, parameters in by_shape.items():
+                self._step_stack(group, shape, parameters)
+
+    def _step_stack(self, group: dict, shape: torch.Size, parameters: list) -> None:
+        for p in parameters:
+            state = self.state[p]
+            if not state:
+                state["momentum"] = torch.zeros_like(p)
+            state["momentum"].lerp_(p.grad, 1 - group["momentum"])
+        nesterov = [p.grad.lerp(self.state[p]["momentum"], group["momentum"]) for p in parameters]
+        updates = orthogonalize(torch.stack(nesterov))
+        scale = max(1.0, shape[0] / shape[1]) ** 0.5
+        for p, update in zip(parameters, updates):
+            p.mul_(1 - group["lr"] * group["weight_decay"])
+            p.add_(update, alpha=-group["lr"] * scale)
+
+
+def optimizers(model: torch.nn.Module, muon_lr: float, adam_lr: float, weight_decay: float) -> list:
+    """[Muon for the matrices of the layers (and `fc`), AdamW for the rest]; each group keeps its peak as `base_lr`."""
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
+    rest = [p for n, p in named if p.dim() != 2 or "embed" in n]
+    pair = [Muon(matrices, lr=muon_lr, weight_decay=weight_decay),
+            torch.optim.AdamW(rest, lr=adam_lr, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0)]
+    for optimizer in pair:
+        for group in optimizer.param_groups:
+            group["base_lr"] = group["lr"]
+    return pair

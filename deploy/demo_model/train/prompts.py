@@ -1,0 +1,104 @@
+"""Picks the held-out prompts of `prompts.jsonl`: pieces of files that no training saw.
+
+A prompt begins at the start of a line and has 40–200 tokens (one of LENGTHS before trimming). It is kept if the target's greedy continuation of 128
+tokens has no end of text and does not loop: distinct 4-grams / all 4-grams at least MIN_DISTINCT (and at least
+MIN_DISTINCT_TAIL over the last 64 tokens, where loops show). At most MAX_PER_FILE prompts come from one file.
+"""
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from tqdm import tqdm
+
+import corpus
+from export import load_target
+from generate import distinct_ratio, generate
+from qwen3 import Qwen3
+from tokenizer import EOS
+
+CONTINUATION = 128
+LENGTHS = (48, 72, 104, 144, 192)
+MIN_TOKENS, MAX_TOKENS = 40, 200
+MIN_DISTINCT, MIN_DISTINCT_TAIL = 0.85, 0.8
+MAX_PER_FILE, CANDIDATES_PER_FILE, WANTED = 2, 12, 40
+BATCH = 64
+# Where a candidate may begin: a definition, a class, a comment, or (docs) a section title.
+STARTS = {"python": re.compile(r"^(?:def |class |    def |import |from |#)", re.M),
+          "docs": re.compile(r"^[A-Z.][^\n]+\n(?:[=~^*-]{4,})?", re.M)}
+
+
+def candidates(document: corpus.Document, tokenizer: Tokenizer, generator: torch.Generator) -> list[str]:
+    """Up to CANDIDATES_PER_FILE pieces of a file, each ending in the middle of things as a prompt does."""
+    starts = [m.start() for m in STARTS[document.kind].finditer(document.text)]
+    order = torch.randperm(len(starts), generator=generator)[:CANDIDATES_PER_FILE].tolist()
+    texts = []
+    for start in sorted(starts[i] for i in order):
+        wanted = LENGTHS[int(torch.randint(len(LENGTHS), (1,), generator=generator))]
+        piece = document.text[start:start + 4000]
+        encoding = tokenizer.encode(piece, add_special_tokens=False)
+        if len(encoding.ids) <= wanted:
+            continue
+        text = piece[:encoding.offsets[wanted][0]].rstrip()
+        if MIN_TOKENS <= len(tokenizer.encode(text, add_special_tokens=False).ids) <= MAX_TOKENS:
+            texts.append(text)
+    return texts
+
+
+def continuations(model: Qwen3, prompts: list[list[int]]) -> list[list[int]]:
+    """Greedy continuations, CONTINUATION ids each; prompts of equal length run as one batch."""
+    by_length: dict[int, list[int]] = {}
+    for index, ids in enumerate(prompts):
+        by_length.setdefault(len(ids), []).append(index)
+    batches = [group[i:i + BATCH] for group in by_length.values() for i in range(0, len(group), BATCH)]
+    out: list[list[int]] = [[] for _ in prompts]
+    generator = torch.Generator()
+    for group in tqdm(batches, desc="prompts", unit="batch"):
+        prefix = torch.tensor([prompts[i] for i in group])
+        tokens, _, _ = generate(model, prefix, CONTINUATION, torch.zeros(len(group)), generator)
+        for index, row in zip(group, tokens[:, prefix.shape[1]:].tolist()):
+            out[index] = row
+    return out
+
+
+def is_good(continuation: list[int]) -> bool:
+    """The criterion of the module's docstring."""
+    return (EOS not in continuation and distinct_ratio(continuation) >= MIN_DISTINCT
+            and distinct_ratio(continuation[-64:]) >= MIN_DISTINCT_TAIL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="prompts.jsonl")
+    args = parser.parse_args()
+    torch.set_num_threads(2)
+    tokenizer = Tokenizer.from_file(str(args.work / "tokenizer" / "tokenizer.json"))
+    generator = torch.Generator().manual_seed(11)
+    tried = [(document, text) for document in corpus.load(args.work, "heldout")
+             for text in candidates(document, tokenizer, generator)]
+    ids = [tokenizer.encode(text, add_special_tokens=False).ids for _, text in tried]
+    per_file: dict[str, int] = {}
+    chosen: dict[str, list] = {"python": [], "docs": []}
+    good = 0
+    for (document, text), continuation in zip(tried, continuations(load_target(args.work), ids)):
+        if not is_good(continuation):
+            continue
+        good += 1
+        used = per_file.get(document.path, 0)
+        if used < MAX_PER_FILE:
+            per_file[document.path] = used + 1
+            chosen[document.kind].append({"id": f"{Path(document.path).name}:{used}", "text": text})
+    docs = chosen["docs"][:WANTED // 4]
+    lines = chosen["python"][:WANTED - len(docs)] + docs
+    args.out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    counts = {"candidates": len(tried), "good": good, "chosen": len(lines)}
+    (args.work / "prompts.json").write_text(json.dumps(counts))
+    print(counts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Reproduces the demo pair from scratch: corpus, tokenizer, target, teacher text, drafter, prompts, model card.
+# Interrupted, the same command goes on where it stopped. Debian 12; two CPU cores are enough.
+#   run.sh [--work DIR] [--target-minutes N] [--teacher-minutes N] [--drafter-minutes N]
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+model=$(dirname "$here")
+work=$here/../../../build/train target_minutes=65 teacher_minutes=9 drafter_minutes=35
+while [ $# -gt 0 ]; do
+  case $1 in
+    --work) work=$2 ;;
+    --target-minutes) target_minutes=$2 ;;
+    --teacher-minutes) teacher_minutes=$2 ;;
+    --drafter-minutes) drafter_minutes=$2 ;;
+    *) echo "usage: $0 [--work DIR] [--target-minutes N] [--teacher-minutes N] [--drafter-minutes N]" >&2; exit 2 ;;
+  esac
+  shift 2
+done
+mkdir -p "$work"
+work=$(cd "$work" && pwd)
+say() { echo "== $*" >&2; }
+
+packages=(libpython3.11-stdlib libpython3.11-testsuite python3.11-doc python3-venv)
+if ! dpkg -s "${packages[@]}" >/dev/null 2>&1; then
+  say "installing ${packages[*]} (the training text)"
+  sudo=$([ "$(id -u)" = 0 ] || echo sudo)
+  $sudo apt-get update -qq && $sudo apt-get install -y -qq --no-install-recommends "${packages[@]}"
+fi
+python=$work/venv/bin/python
+if ! "$python" -c 'import torch, transformers, safetensors, tqdm' 2>/dev/null; then
+  say "Python environment in $work/venv"
+  python3 -m venv "$work/venv"
+  # The torch wheel wants CUDA's libraries at import; the two named here are all that a CPU run touches.
+  "$python" -m pip install -q --no-deps torch==2.11.0 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cupti==13.0.*'
+  "$python" -m pip install -q sympy networkx jinja2 fsspec filelock typing-extensions
+  grep -v '^torch==' "$here/requirements.txt" | "$python" -m pip install -q -r /dev/stdin
+fi
+
+# Large buffers are kept and reused instead of being given back to the kernel after every operation.
+export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=17179869184 OMP_WAIT_POLICY=passive
+cd "$here"
+stage() { say "$1"; shift; nice -n 19 "$python" "$@"; }
+[ -d "$work/corpus" ] || stage "corpus" corpus.py --work "$work" --record "$model/split.json"
+[ -f "$work/train.npy" ] || stage "tokenizer" tokenizer.py --work "$work"
+stage "target ($target_minutes min)" target.py --work "$work" --max-minutes "$target_minutes"
+[ -f "$work/teacher/done" ] || stage "teacher text ($teacher_minutes min)" \
+  teacher.py --work "$work" --max-minutes "$teacher_minutes"
+touch "$work/teacher/done"
+stage "drafter ($drafter_minutes min)" drafter.py --work "$work" --max-minutes "$drafter_minutes"
+stage "export" export.py --work "$work" --out "$model"
+stage "prompts" prompts.py --work "$work" --out "$model/prompts.jsonl"
+stage "evaluation" evaluate.py --work "$work" --prompts "$model/prompts.jsonl" --nodes 4 8 16 32 64 --exact
+stage "model card" card.py --work "$work" --out "$model"
+say "the pair is in $model"

@@ -1,0 +1,71 @@
+"""Training against the clock: learning rates as a function of the share of the time that is used.
+
+A run always ends annealed, however fast the machine is; `--max-minutes` counts training time only, across restarts.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+
+
+def learning_rate_scale(share: float, decay_from: float = 0.4) -> float:
+    """1 % warm-up, flat, then linear to zero. `share` is elapsed / allowed, 0..1."""
+    if share < 0.01:
+        return max(share, 1e-4) / 0.01
+    return min(1.0, max(0.0, (1.0 - share) / (1.0 - decay_from)))
+
+
+def set_scale(optimizers: list, scale: float) -> None:
+    """Every group's lr = its peak (`base_lr`) times `scale`."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["base_lr"] * scale
+
+
+class Clock:
+    """Seconds of training, including those of earlier starts (`spent`)."""
+
+    def __init__(self, max_minutes: float, spent: float = 0.0):
+        self.limit, self.spent, self.start = max_minutes * 60.0, spent, time.monotonic()
+
+    def seconds(self) -> float:
+        return self.spent + time.monotonic() - self.start
+
+    def share(self) -> float:
+        return min(1.0, self.seconds() / self.limit)
+
+
+class Checkpoint:
+    """One file with model, optimizers and counters, replaced atomically every `every` seconds."""
+
+    def __init__(self, path: Path, every: float = 180.0):
+        self.path, self.every, self.last = path, every, time.monotonic()
+
+    def load(self, model: torch.nn.Module, optimizers: list) -> dict:
+        """Restores in place; returns the counters, {} on a first start."""
+        if not self.path.exists():
+            return {}
+        state = torch.load(self.path, weights_only=True)
+        model.load_state_dict(state["model"])
+        for optimizer, saved in zip(optimizers, state["optimizers"]):
+            optimizer.load_state_dict(saved)
+        return state["counters"]
+
+    def save(self, model: torch.nn.Module, optimizers: list, counters: dict) -> None:
+        state = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizers], "counters": counters}
+        temporary = self.path.with_suffix(".tmp")
+        torch.save(state, temporary)
+        os.replace(temporary, self.path)
+        self.last = time.monotonic()
+
+    def due(self) -> bool:
+        return time.monotonic() - self.last > self.every
+
+
+def append_log(path: Path, record: dict) -> None:
+    """One JSON line per record."""
+    with open(path, "a", encoding="utf-8") as log:
+        log.write(json.dumps(record) + "\n")
