@@ -74,9 +74,9 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Load(const std::string& folder) {
 
 absl::StatusOr<std::string> ChatTemplate::Render(absl::Span<const ChatMessage> messages,
                                                  bool add_generation_prompt) const {
-  json variables = variables_;
+  nlohmann::ordered_json variables = variables_;
   variables["add_generation_prompt"] = add_generation_prompt;
-  json& list = variables["messages"] = json::array();
+  auto& list = variables["messages"] = nlohmann::ordered_json::array();
   for (size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
     RETURN_IF_ERROR(CheckUtf8(message.role, absl::StrCat("the role of message ", i)));

@@ -14,7 +14,7 @@ const NAME: &str = "chat_template";
 
 /// Steps a render may take: far above what a long conversation needs, and an end to `range` in
 /// `range`.
-const FUEL: u64 = 50_000_000;
+const FUEL: u64 = 10_000_000;
 
 pub struct Handle {
     environment: Environment<'static>,

@@ -4,6 +4,9 @@ use tokenizers::{DecoderWrapper, Tokenizer};
 
 use crate::border::{Bytes, Code, Failure, Ids, Status, Text, guard};
 
+/// Far above any published vocabulary.
+const MAX_VOCABULARY: u32 = 1 << 24;
+
 /// How the tokenizer's decoder writes bytes into the text of tokens.
 enum Spelling {
     /// GPT-2's table: every byte is one printable character.
@@ -57,13 +60,22 @@ fn byte_fallback(token: &str) -> Option<u8> {
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
+/// One past the largest id. A file with one absurd id must not cost the memory of a table that long.
+fn vocabulary_of(tokenizer: &Tokenizer) -> Result<u32, Failure> {
+    match tokenizer.get_vocab(true).into_values().max() {
+        None => Ok(0),
+        Some(id) if id < MAX_VOCABULARY => Ok(id + 1),
+        Some(id) => Err(Failure::invalid(format!("token id {id} is beyond {MAX_VOCABULARY}"))),
+    }
+}
+
 impl Handle {
     fn new(json: &[u8]) -> Result<Handle, Failure> {
         let mut tokenizer = Tokenizer::from_bytes(json).map_err(Failure::invalid)?;
         // A file may carry the padding and truncation of its training; neither is meant for serving.
         tokenizer.with_truncation(None).map_err(Failure::invalid)?;
         tokenizer.with_padding(None);
-        let vocabulary = tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id + 1);
+        let vocabulary = vocabulary_of(&tokenizer)?;
         let spelling = spelling_of(tokenizer.get_decoder());
         Ok(Handle { tokenizer, spelling, vocabulary })
     }

@@ -1,0 +1,138 @@
+#include "common/hub/checkpoint.h"
+
+#include <cstring>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/hub_fixtures.h"
+
+namespace bastion::hub {
+namespace {
+
+using ::testing::AllOf;
+using testing::CountingFloats;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::SafetensorsFileOf;
+using testing::TempFolder;
+
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void WriteSingle() {
+    folder_.Write("model.safetensors",
+                  SafetensorsFileOf({{"w", "F32", {2, 2}, CountingFloats(4)}}));
+  }
+  void WriteShards() {
+    folder_.Write("s1.safetensors", SafetensorsFileOf({{"a", "F32", {3}, CountingFloats(3)}}));
+    folder_.Write("s2.safetensors", SafetensorsFileOf({{"b", "F32", {1}, CountingFloats(1)},
+                                                       {"c", "F32", {2}, CountingFloats(2)}}));
+    folder_.Write(kIndex, R"({"metadata": {"total_size": 24}, "weight_map":
+        {"a": "s1.safetensors", "b": "s2.safetensors", "c": "s2.safetensors"}})");
+  }
+  void ExpectRefused(absl::StatusCode code, const std::string& first, const std::string& second) {
+    const absl::Status status = Checkpoint::Open(folder_.path()).status();
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr(first), HasSubstr(second)));
+  }
+  TempFolder folder_;
+};
+
+TEST_F(CheckpointTest, SingleFile) {
+  WriteSingle();
+  const auto checkpoint = Checkpoint::Open(folder_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ((*checkpoint)->folder(), folder_.path());
+  const auto w = (*checkpoint)->Tensor("w", {2, 2});
+  ASSERT_TRUE(w.ok()) << w.status();
+  EXPECT_EQ(static_cast<const float*>(w->data)[3], 3.0f);
+}
+
+TEST_F(CheckpointTest, Shards) {
+  WriteShards();
+  const auto checkpoint = Checkpoint::Open(folder_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_THAT((*checkpoint)->TensorNames(), ElementsAre("a", "b", "c"));
+  EXPECT_TRUE((*checkpoint)->Has("c"));
+  EXPECT_FALSE((*checkpoint)->Has("d"));
+  EXPECT_EQ((*checkpoint)->Tensor("c", {2})->bytes, 8u);
+}
+
+TEST_F(CheckpointTest, SingleFileWinsOverShards) {
+  WriteShards();
+  WriteSingle();
+  const auto checkpoint = Checkpoint::Open(folder_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_THAT((*checkpoint)->TensorNames(), ElementsAre("w"));
+}
+
+TEST_F(CheckpointTest, FilesDeletedWhileInUse) {
+  WriteSingle();
+  const auto checkpoint = Checkpoint::Open(folder_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  ASSERT_EQ(std::remove(folder_.File("model.safetensors").c_str()), 0);
+  EXPECT_EQ(static_cast<const float*>((*checkpoint)->Tensor("w", {2, 2})->data)[1], 1.0f);
+}
+
+TEST_F(CheckpointTest, WrongShapePrintsBoth) {
+  WriteSingle();
+  const auto checkpoint = Checkpoint::Open(folder_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const absl::Status status = (*checkpoint)->Tensor("w", {4, 1}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(),
+              HasSubstr("model.safetensors: tensor 'w' has shape [2, 2], expected [4, 1]"));
+  EXPECT_FALSE((*checkpoint)->Tensor("w", {4}).ok());
+}
+
+TEST_F(CheckpointTest, MissingTensor) {
+  WriteSingle();
+  const auto checkpoint = Checkpoint::Open(folder_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const absl::Status status = (*checkpoint)->Tensor("lm_head.weight", {1}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr(folder_.path()), HasSubstr("'lm_head.weight'")));
+}
+
+TEST_F(CheckpointTest, NoFolderAndNoWeights) {
+  EXPECT_THAT(Checkpoint::Open(folder_.File("none")).status().message(),
+              HasSubstr("no such folder"));
+  folder_.Write("pytorch_model.bin", "x");
+  ExpectRefused(absl::StatusCode::kNotFound, "holds neither model.safetensors",
+                "must be saved as safetensors");
+}
+
+TEST_F(CheckpointTest, MissingShard) {
+  WriteShards();
+  ASSERT_EQ(std::remove(folder_.File("s2.safetensors").c_str()), 0);
+  ExpectRefused(absl::StatusCode::kNotFound, kIndex,
+                "lists the shard s2.safetensors for tensor 'b', which is missing");
+}
+
+TEST_F(CheckpointTest, DamagedShard) {
+  WriteShards();
+  folder_.Write("s2.safetensors", "garbage!");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "s2.safetensors", "header");
+}
+
+TEST_F(CheckpointTest, ShardWithoutItsTensor) {
+  WriteShards();
+  folder_.Write("s2.safetensors", SafetensorsFileOf({{"c", "F32", {2}, CountingFloats(2)}}));
+  ExpectRefused(absl::StatusCode::kInvalidArgument, kIndex,
+                "lists tensor 'b' in s2.safetensors, which does not hold it");
+}
+
+TEST_F(CheckpointTest, DamagedIndex) {
+  folder_.Write(kIndex, "{");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, kIndex, "parse error");
+  folder_.Write(kIndex, "{}");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, kIndex, "'weight_map' must map");
+  folder_.Write(kIndex, R"({"weight_map": {"a": 3}})");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, kIndex, "'a' must name a file");
+  folder_.Write(kIndex, R"({"weight_map": {"a": "../a.safetensors"}})");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, kIndex, "no file of this folder");
+}
+
+}  // namespace
+}  // namespace bastion::hub

@@ -1,0 +1,290 @@
+#include "common/hub/model_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/hub_fixtures.h"
+
+namespace bastion::hub {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::TempFolder;
+
+json Target() {
+  return {{"architectures", {"Qwen3ForCausalLM"}},
+          {"hidden_size", 96},
+          {"num_hidden_layers", 3},
+          {"num_attention_heads", 6},
+          {"num_key_value_heads", 2},
+          {"head_dim", 32},
+          {"intermediate_size", 256},
+          {"vocab_size", 1000},
+          {"max_position_embeddings", 2048},
+          {"rms_norm_eps", 1e-5},
+          {"rope_theta", 1000000},
+          {"tie_word_embeddings", true},
+          {"torch_dtype", "bfloat16"},
+          {"bos_token_id", nullptr},
+          {"eos_token_id", 7}};
+}
+
+json Drafter() {
+  json config = Target();
+  config["architectures"] = {"DFlashDraftModel"};
+  config["block_size"] = 16;
+  config["num_target_layers"] = 36;
+  config["dflash_config"] = {{"target_layer_ids", {1, 9, 17}}, {"mask_token_id", 999}};
+  return config;
+}
+
+class ModelConfigTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<ModelConfig> Read(const json& config) {
+    folder_.Write("config.json", config.dump());
+    return ReadModelConfig(folder_.path());
+  }
+  // Reads `config` with `key` set to `value`; expects an error that names the file and `reason`.
+  void ExpectRefused(json config, const char* key, const json& value, const std::string& reason,
+                     absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+    config[key] = value;
+    const absl::Status status = Read(config).status();
+    EXPECT_EQ(status.code(), code) << key << " " << value << ": " << status;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("config.json"), HasSubstr(reason))) << key;
+  }
+  TempFolder folder_;
+};
+
+TEST_F(ModelConfigTest, Qwen3Target) {
+  const auto config = Read(Target());
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->kind, ModelKind::kTarget);
+  EXPECT_EQ(config->architecture, "Qwen3ForCausalLM");
+  EXPECT_EQ(config->dims.hidden, 96);
+  EXPECT_EQ(config->dims.layers, 3);
+  EXPECT_EQ(config->dims.query_heads, 6);
+  EXPECT_EQ(config->dims.kv_heads, 2);
+  EXPECT_EQ(config->dims.head_dim, 32);
+  EXPECT_EQ(config->dims.intermediate, 256);
+  EXPECT_EQ(config->dims.vocabulary, 1000);
+  EXPECT_EQ(config->dims.bytes_per_element, 2);
+  EXPECT_EQ(config->dtype, DType::kBF16);
+  EXPECT_EQ(config->max_positions, 2048);
+  EXPECT_EQ(config->rms_norm_eps, 1e-5);
+  EXPECT_EQ(config->rope_theta, 1e6);
+  EXPECT_TRUE(config->tie_word_embeddings);
+  EXPECT_THAT(config->sliding_windows, ElementsAre(0, 0, 0));
+  EXPECT_THAT(config->special.eos, ElementsAre(7));
+  EXPECT_THAT(config->special.bos, IsEmpty());
+}
+
+TEST_F(ModelConfigTest, DefaultsAreThoseOfTransformers) {
+  json config = Target();
+  for (const char* key :
+       {"num_key_value_heads", "head_dim", "max_position_embeddings", "torch_dtype", "rms_norm_eps",
+        "rope_theta", "tie_word_embeddings", "eos_token_id"}) {
+    config.erase(key);
+  }
+  const auto read = Read(config);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->dims.kv_heads, 6);
+  EXPECT_EQ(read->dims.head_dim, 128);
+  EXPECT_EQ(read->max_positions, 32768);
+  EXPECT_EQ(read->dtype, DType::kF32);
+  EXPECT_EQ(read->rms_norm_eps, 1e-6);
+  EXPECT_EQ(read->rope_theta, 10000.0);
+  EXPECT_FALSE(read->tie_word_embeddings);
+  EXPECT_THAT(read->special.eos, IsEmpty());
+}
+
+TEST_F(ModelConfigTest, NamesOfTransformersFive) {
+  json config = Target();
+  config.erase("rope_theta");
+  config.erase("torch_dtype");
+  config["rope_parameters"] = {{"rope_theta", 5000.0}, {"rope_type", "default"}};
+  config["dtype"] = "float16";
+  const auto read = Read(config);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->rope_theta, 5000.0);
+  EXPECT_EQ(read->dtype, DType::kF16);
+}
+
+TEST_F(ModelConfigTest, EndTokensOfBothFiles) {
+  json config = Target();
+  config["eos_token_id"] = {9, 3};
+  folder_.Write("generation_config.json", R"({"eos_token_id": [5, 3]})");
+  const auto read = Read(config);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_THAT(read->special.eos, ElementsAre(3, 5, 9));
+}
+
+TEST_F(ModelConfigTest, DamagedGenerationConfig) {
+  folder_.Write("generation_config.json", "{");
+  EXPECT_THAT(Read(Target()).status().message(), HasSubstr("generation_config.json"));
+  folder_.Write("generation_config.json", R"({"eos_token_id": 1000})");
+  EXPECT_THAT(Read(Target()).status().message(), HasSubstr("outside the vocabulary of 1000"));
+}
+
+TEST_F(ModelConfigTest, DFlashDrafter) {
+  const auto config = Read(Drafter());
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->kind, ModelKind::kDrafter);
+  EXPECT_EQ(config->dflash.block_size, 16);
+  EXPECT_EQ(config->dflash.num_target_layers, 36);
+  EXPECT_EQ(config->dflash.mask_token, 999);
+  EXPECT_THAT(config->dflash.target_layer_ids, ElementsAre(1, 9, 17));
+}
+
+TEST_F(ModelConfigTest, DrafterWithoutTargetLayersTakesTheDefault) {
+  json config = Drafter();
+  config["dflash_config"].erase("target_layer_ids");
+  const auto read = Read(config);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_THAT(read->dflash.target_layer_ids, ElementsAre(1, 17, 33));
+}
+
+// By hand from round(1 + i * (L - 4) / (n - 1)), halves to the even neighbour.
+TEST(DefaultTargetLayerIdsTest, SpreadAndRounded) {
+  EXPECT_THAT(DefaultTargetLayerIds(36, 5), ElementsAre(1, 9, 17, 25, 33));
+  EXPECT_THAT(DefaultTargetLayerIds(28, 5), ElementsAre(1, 7, 13, 19, 25));
+  EXPECT_THAT(DefaultTargetLayerIds(32, 4), ElementsAre(1, 10, 20, 29));
+  EXPECT_THAT(DefaultTargetLayerIds(36, 1), ElementsAre(18));
+  EXPECT_THAT(DefaultTargetLayerIds(7, 1), ElementsAre(3));
+}
+
+TEST(DefaultTargetLayerIdsTest, HalvesGoToTheEvenNeighbour) {
+  EXPECT_THAT(DefaultTargetLayerIds(7, 3), ElementsAre(1, 2, 4));  // 2.5 -> 2
+  EXPECT_THAT(DefaultTargetLayerIds(9, 3), ElementsAre(1, 4, 6));  // 3.5 -> 4
+}
+
+TEST_F(ModelConfigTest, SlidingLayersAsListed) {
+  json config = Drafter();
+  config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
+  config["sliding_window"] = 64;
+  config["use_sliding_window"] = true;
+  const auto read = Read(config);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_THAT(read->sliding_windows, ElementsAre(64, 0, 64));
+}
+
+TEST_F(ModelConfigTest, SlidingLayersFromMaxWindowLayers) {
+  json config = Target();
+  config["sliding_window"] = 64;
+  config["use_sliding_window"] = true;
+  config["max_window_layers"] = 1;
+  const auto read = Read(config);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_THAT(read->sliding_windows, ElementsAre(0, 64, 64));
+}
+
+TEST_F(ModelConfigTest, WindowSwitchedOff) {
+  json config = Drafter();
+  config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
+  config["sliding_window"] = 64;
+  const auto drafter = Read(config);
+  ASSERT_TRUE(drafter.ok()) << drafter.status();
+  EXPECT_THAT(drafter->sliding_windows, Each(0));
+  json target = Target();
+  target["sliding_window"] = 64;
+  ExpectRefused(target, "layer_types", config["layer_types"], "'sliding_window' must be set");
+}
+
+TEST_F(ModelConfigTest, LayerTypesThatCannotBe) {
+  ExpectRefused(Target(), "layer_types", json::array({"full_attention"}), "must list the 3 layers");
+  ExpectRefused(Target(), "layer_types", "full", "must list the 3 layers");
+  ExpectRefused(Target(), "layer_types", {"full_attention", "linear_attention", "full_attention"},
+                "layer type 'linear_attention'", absl::StatusCode::kUnimplemented);
+  ExpectRefused(Target(), "layer_types", {1, 2, 3}, "layer type '1'",
+                absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(ModelConfigTest, UnknownArchitectures) {
+  ExpectRefused(Target(), "architectures", {"LlamaForCausalLM"},
+                "names 'LlamaForCausalLM'; supported are Qwen3ForCausalLM (target) and "
+                "DFlashDraftModel (drafter)");
+  for (const json& none : {json(), json::array(), json("Qwen3ForCausalLM"), json::array({3})}) {
+    ExpectRefused(Target(), "architectures", none, "'architectures' must be a list");
+  }
+}
+
+TEST_F(ModelConfigTest, NumbersThatMustBePositive) {
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads",
+                          "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
+                          "max_position_embeddings", "rms_norm_eps", "rope_theta"}) {
+    ExpectRefused(Target(), key, 0, std::string("'") + key + "' is 0, must be positive");
+    ExpectRefused(Target(), key, -2, "must be positive");
+    ExpectRefused(Target(), key, "many", std::string("'") + key + "' must be a");
+  }
+}
+
+TEST_F(ModelConfigTest, NumbersThatMustBeThere) {
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads",
+                          "intermediate_size", "vocab_size"}) {
+    ExpectRefused(Target(), key, nullptr, std::string("'") + key + "' is missing");
+  }
+}
+
+TEST_F(ModelConfigTest, HeadsThatDoNotFit) {
+  ExpectRefused(Target(), "num_key_value_heads", 4,
+                "is 4, which does not divide the 6 query heads");
+  ExpectRefused(Target(), "head_dim", 33, "rotary embeddings need an even one");
+}
+
+TEST_F(ModelConfigTest, FeaturesThatAreNotBuiltIn) {
+  const auto unimplemented = absl::StatusCode::kUnimplemented;
+  ExpectRefused(Target(), "attention_bias", true, "attention_bias", unimplemented);
+  ExpectRefused(Target(), "hidden_act", "gelu", "hidden_act 'gelu'", unimplemented);
+  ExpectRefused(Target(), "rope_scaling", {{"type", "linear"}, {"factor", 2}}, "type 'linear'",
+                unimplemented);
+  ExpectRefused(Target(), "rope_scaling", {{"rope_type", "yarn"}}, "type 'yarn'", unimplemented);
+  ExpectRefused(Target(), "rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 1e4}},
+                "type 'llama3'", unimplemented);
+  json harmless = Target();
+  harmless["attention_bias"] = false;
+  harmless["rope_scaling"] = nullptr;
+  EXPECT_TRUE(Read(harmless).ok());
+}
+
+TEST_F(ModelConfigTest, DTypesThatAreNotComputed) {
+  ExpectRefused(Target(), "torch_dtype", "float64", "is 'float64'; supported are float32");
+  ExpectRefused(Target(), "dtype", 3, "'dtype' must be text");
+}
+
+TEST_F(ModelConfigTest, SpecialTokensOutsideTheVocabulary) {
+  ExpectRefused(Target(), "eos_token_id", 1000, "is 1000, outside the vocabulary of 1000");
+  ExpectRefused(Target(), "eos_token_id", {1, -1}, "is -1, outside");
+  ExpectRefused(Target(), "bos_token_id", 5000, "'bos_token_id' is 5000");
+  ExpectRefused(Target(), "eos_token_id", "<eos>", "must be an integer or a list");
+}
+
+TEST_F(ModelConfigTest, DrafterFieldsThatCannotBe) {
+  ExpectRefused(Drafter(), "block_size", nullptr, "'block_size' is missing");
+  ExpectRefused(Drafter(), "block_size", 1, "no position to draft");
+  ExpectRefused(Drafter(), "num_target_layers", nullptr, "'num_target_layers' is missing");
+  ExpectRefused(Drafter(), "dflash_config", nullptr, "'mask_token_id' is missing");
+  ExpectRefused(Drafter(), "dflash_config", 3, "'dflash_config' must be an object");
+  ExpectRefused(Drafter(), "dflash_config", {{"mask_token_id", 1000}}, "'mask_token_id' is 1000");
+  ExpectRefused(Drafter(), "dflash_config", {{"mask_token_id", 5}, {"target_layer_ids", {0, 36}}},
+                "has layer 36 of a target with 36 layers");
+}
+
+TEST_F(ModelConfigTest, NoConfigAndNoFolder) {
+  EXPECT_EQ(ReadModelConfig(folder_.path()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(ReadModelConfig("/nowhere").status().message(), HasSubstr("/nowhere/config.json"));
+}
+
+TEST_F(ModelConfigTest, NotUtf8) {
+  folder_.Write("config.json", "{\"x\": \"\xC3\x28\"}");
+  const absl::Status status = ReadModelConfig(folder_.path()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("config.json is not UTF-8 at byte 7"));
+}
+
+}  // namespace
+}  // namespace bastion::hub

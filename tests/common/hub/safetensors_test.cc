@@ -1,0 +1,181 @@
+#include "common/hub/safetensors.h"
+
+#include <cstring>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/hub_fixtures.h"
+
+namespace bastion::hub {
+namespace {
+
+using ::testing::AllOf;
+using testing::CountingFloats;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::SafetensorsFileOf;
+using testing::TempFolder;
+
+class SafetensorsTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<SafetensorsFile> Open(std::string_view bytes) {
+    folder_.Write("m.safetensors", bytes);
+    return SafetensorsFile::Open(folder_.File("m.safetensors"));
+  }
+  // Both halves of what every refusal must say.
+  void ExpectRefused(std::string_view bytes, const std::string& reason) {
+    const absl::Status status = Open(bytes).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("m.safetensors"), HasSubstr(reason)));
+  }
+  TempFolder folder_;
+};
+
+std::string TwoTensors() {
+  return SafetensorsFileOf({{"a", "F32", {2, 3}, CountingFloats(6)},
+                            {"b", "BF16", {2}, std::string("\x80\x3F\x00\x40", 4)}});
+}
+
+TEST_F(SafetensorsTest, ReadsWhatWasWritten) {
+  const auto file = Open(TwoTensors());
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(file->TensorNames(), ElementsAre("a", "b"));
+  const auto a = file->Tensor("a");
+  ASSERT_TRUE(a.ok()) << a.status();
+  EXPECT_EQ(a->dtype, DType::kF32);
+  EXPECT_THAT(a->shape, ElementsAre(2, 3));
+  EXPECT_EQ(std::memcmp(a->data, CountingFloats(6).data(), a->bytes), 0);
+  EXPECT_EQ(a->bytes, 24u);
+  const auto b = file->Tensor("b");
+  ASSERT_TRUE(b.ok()) << b.status();
+  EXPECT_EQ(b->dtype, DType::kBF16);
+  EXPECT_EQ(b->bytes, 4u);
+}
+
+TEST_F(SafetensorsTest, ViewsOutliveAMoveOfTheFile) {
+  auto file = Open(TwoTensors());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto view = file->Tensor("a");
+  ASSERT_TRUE(view.ok()) << view.status();
+  const SafetensorsFile moved = *std::move(file);
+  EXPECT_EQ(static_cast<const float*>(view->data)[5], 5.0f);
+}
+
+TEST_F(SafetensorsTest, NoTensorsAtAll) {
+  const auto file = Open(SafetensorsFileOf("{}", ""));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(file->TensorNames().empty());
+}
+
+TEST_F(SafetensorsTest, MissingFile) {
+  const absl::Status status = SafetensorsFile::Open(folder_.File("no.safetensors")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(status.message(), HasSubstr("no.safetensors"));
+}
+
+TEST_F(SafetensorsTest, FolderInsteadOfFile) {
+  EXPECT_THAT(SafetensorsFile::Open(folder_.path()).status().message(),
+              HasSubstr("not a regular file"));
+}
+
+TEST_F(SafetensorsTest, MissingTensorIsNamed) {
+  const auto file = Open(TwoTensors());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const absl::Status status = file->Tensor("c").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("m.safetensors"), HasSubstr("'c'")));
+}
+
+TEST_F(SafetensorsTest, EmptyAndTinyFiles) {
+  ExpectRefused("", "header too small");
+  ExpectRefused("1234567", "header too small");
+}
+
+TEST_F(SafetensorsTest, TruncatedInTheHeader) {
+  ExpectRefused(TwoTensors().substr(0, 40), "bytes in a file of 40: truncated?");
+}
+
+TEST_F(SafetensorsTest, TruncatedInTheDataNamesTheTensor) {
+  const std::string whole = TwoTensors();
+  ExpectRefused(whole.substr(0, whole.size() - 1), "tensor 'b' ends at byte 28");
+  ExpectRefused(whole.substr(0, whole.size() - 5), "tensor 'a' ends at byte 24");
+}
+
+TEST_F(SafetensorsTest, BytesBehindTheLastTensor) {
+  ExpectRefused(TwoTensors() + "x", "the tensors end at byte 28 of 29");
+}
+
+TEST_F(SafetensorsTest, HeaderLongerThanAnyHeader) {
+  ExpectRefused(std::string(8, '\xFF') + "{}", "header too large");
+}
+
+TEST_F(SafetensorsTest, GarbageInTheHeader) {
+  ExpectRefused(SafetensorsFileOf("not json", ""), "invalid JSON in header");
+  ExpectRefused(SafetensorsFileOf("[1, 2]  ", ""), "invalid JSON in header");
+  ExpectRefused(SafetensorsFileOf("{\"\xFF\": 1}", ""), "invalid UTF-8 in header");
+  ExpectRefused(SafetensorsFileOf(std::string(100000, '['), ""), "invalid JSON in header");
+}
+
+std::string OneTensor(const std::string& dtype, const std::string& shape,
+                      const std::string& offsets) {
+  return R"({"w": {"dtype": ")" + dtype + R"(", "shape": )" + shape + R"(, "data_offsets": )" +
+         offsets + "}}";
+}
+
+TEST_F(SafetensorsTest, OffsetsOutsideTheFile) {
+  ExpectRefused(SafetensorsFileOf(OneTensor("F32", "[4]", "[0, 16]"), "12345678"),
+                "tensor 'w' ends at byte 16 of the data, the file holds 8");
+  ExpectRefused(SafetensorsFileOf(OneTensor("F32", "[2]", "[8, 0]"), "12345678"),
+                "tensor 'w' begins at byte 8 after its end 0");
+}
+
+TEST_F(SafetensorsTest, OffsetsNearTheLargestNumber) {
+  const std::string huge = "18446744073709551608";  // 2^64 - 8
+  ExpectRefused(
+      SafetensorsFileOf(OneTensor("U8", "[" + huge + "]", "[0, " + huge + "]"), "12345678"),
+      "tensor 'w'");
+}
+
+TEST_F(SafetensorsTest, OverlapAndGap) {
+  const std::string a = R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}, "b": )";
+  ExpectRefused(
+      SafetensorsFileOf(a + R"({"dtype": "U8", "shape": [4], "data_offsets": [2, 6]}})", "123456"),
+      "tensor 'b' overlaps the one before it: it begins at 2, not 4");
+  ExpectRefused(SafetensorsFileOf(a + R"({"dtype": "U8", "shape": [4], "data_offsets": [5, 9]}})",
+                                  "123456789"),
+                "tensor 'b' leaves a gap: it begins at 5, not 4");
+}
+
+TEST_F(SafetensorsTest, ShapeThatDoesNotFitTheBytes) {
+  ExpectRefused(SafetensorsFileOf(OneTensor("F32", "[3]", "[0, 8]"), "12345678"),
+                "tensor 'w' of shape [3] and dtype F32 cannot fill 8 bytes");
+  ExpectRefused(
+      SafetensorsFileOf(OneTensor("F32", "[4294967296, 4294967296]", "[0, 8]"), "12345678"),
+      "tensor 'w' of shape [4294967296,4294967296]");
+}
+
+TEST_F(SafetensorsTest, DTypeNobodyKnows) {
+  ExpectRefused(SafetensorsFileOf(OneTensor("F99", "[2]", "[0, 8]"), "12345678"),
+                "tensor 'w' has the unknown dtype 'F99'");
+}
+
+TEST_F(SafetensorsTest, DTypeThatWeDoNotCompute) {
+  const auto file = Open(SafetensorsFileOf(OneTensor("I64", "[1]", "[0, 8]"), "12345678"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  const absl::Status status = file->Tensor("w").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("m.safetensors"), HasSubstr("'w'"),
+                                      HasSubstr("I64"), HasSubstr("F32, BF16, F16")));
+}
+
+TEST_F(SafetensorsTest, DataThatIsNotAligned) {
+  const auto file =
+      Open(SafetensorsFileOf({{"a", "U8", {1}, "x"}, {"b", "F32", {1}, CountingFloats(1)}}));
+  ASSERT_TRUE(file.ok()) << file.status();
+  const absl::Status status = file->Tensor("b").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("'b'"), HasSubstr("not aligned")));
+}
+
+}  // namespace
+}  // namespace bastion::hub

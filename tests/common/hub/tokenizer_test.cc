@@ -1,0 +1,227 @@
+#include "common/hub/tokenizer.h"
+
+#include <random>
+#include <thread>
+
+#include "common/hub/utf8.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/hub_fixtures.h"
+
+namespace bastion::hub {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using testing::ByteLevelTokenizerJson;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::kEndOfText;
+using testing::kFirstMerge;
+using testing::kImEnd;
+using testing::kImStart;
+using testing::LoadTokenizer;
+using testing::TempFolder;
+
+const Tokenizer& ByteLevel() {
+  static const auto* const tokenizer = new Tokenizer(LoadTokenizer(ByteLevelTokenizerJson()));
+  return *tokenizer;
+}
+
+std::string RandomText(std::mt19937& random) {
+  constexpr char32_t kLast[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};
+  std::string text;
+  for (int n = static_cast<int>(random() % 40); n > 0; --n) {
+    const char32_t code = random() % (kLast[random() % 4] + 1);
+    if (code >= 0xD800 && code <= 0xDFFF) continue;
+    if (code < 0x80) {
+      text += static_cast<char>(code);
+      continue;
+    }
+    const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    text += static_cast<char>((0xF00 >> (more + 1) & 0xFF) | code >> (6 * more));
+    for (int i = more - 1; i >= 0; --i) text += static_cast<char>(0x80 | (code >> (6 * i) & 0x3F));
+  }
+  return text;
+}
+
+TEST(TokenizerTest, MergesAndBytes) {
+  const auto ids = ByteLevel().Encode("the the é", false);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_THAT(*ids, ElementsAre(kFirstMerge + 1, kFirstMerge + 2, ' ', kFirstMerge + 3));
+  EXPECT_EQ(*ByteLevel().Decode(*ids, false), "the the é");
+}
+
+TEST(TokenizerTest, RandomTextComesBack) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 300; ++round) {
+    const std::string text = RandomText(random);
+    ASSERT_EQ(FindInvalidUtf8(text), std::string::npos);
+    const auto ids = ByteLevel().Encode(text, false);
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_EQ(*ByteLevel().Decode(*ids, false), text);
+    std::string bytes;
+    for (const TokenId id : *ids) bytes += ByteLevel().Bytes(id);
+    EXPECT_EQ(bytes, text);
+  }
+}
+
+TEST(TokenizerTest, EveryByteHasItsToken) {
+  for (int byte = 0; byte < 256; ++byte) {
+    EXPECT_EQ(ByteLevel().Bytes(byte), std::string(1, static_cast<char>(byte)));
+  }
+  EXPECT_EQ(ByteLevel().Bytes(kFirstMerge + 4), "\xE6\x97");  // Two thirds of a character.
+}
+
+TEST(TokenizerTest, SpecialTokens) {
+  EXPECT_EQ(ByteLevel().vocabulary(), testing::kByteLevelVocabulary);
+  EXPECT_EQ(ByteLevel().Find("<|im_end|>"), kImEnd);
+  EXPECT_EQ(ByteLevel().Find("<|nothing|>"), std::nullopt);
+  EXPECT_TRUE(ByteLevel().IsSpecial(kEndOfText));
+  EXPECT_FALSE(ByteLevel().IsSpecial('a'));
+  const auto ids = ByteLevel().Encode("<|im_start|>a<|im_end|>", false);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_THAT(*ids, ElementsAre(kImStart, 'a', kImEnd));
+  EXPECT_EQ(*ByteLevel().Decode(*ids, true), "a");
+  EXPECT_EQ(*ByteLevel().Decode(*ids, false), "<|im_start|>a<|im_end|>");
+  EXPECT_EQ(ByteLevel().Bytes(kImEnd), "<|im_end|>");
+}
+
+TEST(TokenizerTest, IdsThatNobodyKnows) {
+  EXPECT_EQ(ByteLevel().Bytes(100000), "");
+  EXPECT_EQ(ByteLevel().Bytes(-1), "");
+  EXPECT_FALSE(ByteLevel().IsSpecial(-1));
+  EXPECT_EQ(*ByteLevel().Decode({'a', 100000, 'b'}, false), "ab");
+  EXPECT_EQ(ByteLevel().Decode({-1}, false).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(TokenizerTest, TextThatIsNotUtf8) {
+  const absl::Status status = ByteLevel().Encode("abc\xFF", false).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("byte 3"));
+  EXPECT_EQ(ByteLevel().Find("\xFF"), std::nullopt);
+}
+
+TEST(TokenizerTest, EmptyTextAndZeroBytes) {
+  EXPECT_TRUE(ByteLevel().Encode("", true)->empty());
+  EXPECT_EQ(*ByteLevel().Decode({}, true), "");
+  const std::string text("a\0b", 3);
+  EXPECT_EQ(*ByteLevel().Decode(*ByteLevel().Encode(text, false), true), text);
+}
+
+TEST(TokenizerTest, ManyThreadsAtOnce) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      std::mt19937 random(t);
+      for (int round = 0; round < 50; ++round) {
+        const std::string text = RandomText(random);
+        EXPECT_EQ(*ByteLevel().Decode(*ByteLevel().Encode(text, false), false), text);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(TokenizerTest, PostProcessorIsAskedFor) {
+  json file = ByteLevelTokenizerJson();
+  file["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single",
+       {{{"SpecialToken", {{"id", "<|im_start|>"}, {"type_id", 0}}}},
+        {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+      {"pair",
+       {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+        {{"Sequence", {{"id", "B"}, {"type_id", 1}}}}}},
+      {"special_tokens",
+       {{"<|im_start|>",
+         {{"id", "<|im_start|>"}, {"ids", {kImStart}}, {"tokens", {"<|im_start|>"}}}}}}};
+  const Tokenizer tokenizer = LoadTokenizer(file);
+  EXPECT_THAT(*tokenizer.Encode("a", true), ElementsAre(kImStart, 'a'));
+  EXPECT_THAT(*tokenizer.Encode("a", false), ElementsAre('a'));
+}
+
+TEST(TokenizerTest, PaddingAndTruncationOfTheFileAreLeftOut) {
+  json file = ByteLevelTokenizerJson();
+  file["truncation"] = {
+      {"direction", "Right"}, {"max_length", 2}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  file["padding"] = {
+      {"strategy", {{"Fixed", 6}}}, {"direction", "Right"}, {"pad_id", 0},
+      {"pad_type_id", 0},           {"pad_token", "x"},     {"pad_to_multiple_of", 0}};
+  const Tokenizer tokenizer = LoadTokenizer(file);
+  EXPECT_EQ(tokenizer.Encode("abcd", false)->size(), 4u);
+}
+
+TEST(TokenizerTest, ByteFallbackPieces) {
+  json vocabulary = {{"<unk>", 0}, {"▁a", 1}, {"▁", 2}, {"a", 3}, {"b", 4}};
+  for (const char* token : {"<0xE6>", "<0x97>", "<0xA5>"}) vocabulary[token] = vocabulary.size();
+  json file;
+  file["decoder"] = {{"type", "Sequence"},
+                     {"decoders",
+                      {{{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}},
+                       {{"type", "ByteFallback"}},
+                       {{"type", "Fuse"}},
+                       {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}};
+  file["model"] = {{"type", "BPE"},
+                   {"vocab", vocabulary},
+                   {"merges", json::array({"▁ a"})},
+                   {"unk_token", "<unk>"},
+                   {"byte_fallback", true}};
+  const Tokenizer tokenizer = LoadTokenizer(file);
+  EXPECT_EQ(tokenizer.Bytes(5), "\xE6");
+  EXPECT_EQ(tokenizer.Bytes(7), "\xA5");
+  EXPECT_EQ(tokenizer.Bytes(1),
+            " a");  // As a continuation: the decoder strips a text's first space.
+  EXPECT_EQ(tokenizer.Bytes(4), "b");
+  EXPECT_THAT(*tokenizer.Encode("b日", false), ElementsAre(4, 5, 6, 7));
+  EXPECT_EQ(*tokenizer.Decode({1, 1, 5, 6, 7}, false), "a a日");
+}
+
+TEST(TokenizerTest, WordPieces) {
+  json file;
+  file["pre_tokenizer"] = {{"type", "Whitespace"}};
+  file["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", false}};
+  file["model"] = {{"type", "WordPiece"},
+                   {"unk_token", "[UNK]"},
+                   {"continuing_subword_prefix", "##"},
+                   {"max_input_chars_per_word", 100},
+                   {"vocab", {{"[UNK]", 0}, {"tree", 1}, {"##s", 2}}}};
+  const Tokenizer tokenizer = LoadTokenizer(file);
+  EXPECT_THAT(*tokenizer.Encode("tree trees", false), ElementsAre(1, 1, 2));
+  EXPECT_EQ(tokenizer.Bytes(1), " tree");
+  EXPECT_EQ(tokenizer.Bytes(2), "s");
+}
+
+TEST(TokenizerTest, DamagedFiles) {
+  const TempFolder folder;
+  EXPECT_EQ(Tokenizer::Load(folder.path()).status().code(), absl::StatusCode::kNotFound);
+  const std::string whole = ByteLevelTokenizerJson().dump();
+  for (const std::string& text :
+       {std::string(), std::string("{}"), std::string("[]"), whole.substr(0, whole.size() / 2),
+        std::string("{\"model\": \xFF}")}) {
+    folder.Write("tokenizer.json", text);
+    const absl::Status status = Tokenizer::Load(folder.path()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(status.message(), HasSubstr(folder.File("tokenizer.json")));
+  }
+}
+
+TEST(TokenizerTest, MergeWithoutItsToken) {
+  json file = ByteLevelTokenizerJson();
+  file["model"]["merges"].push_back({"q", "q"});
+  const TempFolder folder;
+  folder.Write("tokenizer.json", file.dump());
+  EXPECT_THAT(Tokenizer::Load(folder.path()).status().message(),
+              AllOf(HasSubstr("tokenizer.json"), HasSubstr("qq")));
+}
+
+TEST(TokenizerTest, LargestIdOnEarth) {
+  json file = ByteLevelTokenizerJson();
+  file["model"]["vocab"]["far away"] = 4294967295u;
+  const TempFolder folder;
+  folder.Write("tokenizer.json", file.dump());
+  EXPECT_THAT(Tokenizer::Load(folder.path()).status().message(), HasSubstr("4294967295"));
+}
+
+}  // namespace
+}  // namespace bastion::hub
