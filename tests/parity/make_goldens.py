@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""Writes the parity goldens: tiny random checkpoints and what they compute in fp32.
+
+Targets run through `transformers`' Qwen3ForCausalLM; the DFlash drafter is written out below, on its own, from the
+paper (arXiv 2602.06036) and the checkpoint format, with nothing cached: every result is one full forward.
+
+    pip install torch==2.11.0 transformers==5.23.0 safetensors==0.8.0
+    python tests/parity/make_goldens.py            # rewrites tests/parity/goldens/
+
+Each case folder has `target/` and `drafter/` (Hugging Face folders) and `golden.safetensors`; T tokens, V vocabulary,
+F feature width, N tree nodes without the root, γ = block_size − 1:
+    tokens [T], logits [T, V], features [T, F]      a plain forward
+    tree_tokens, tree_parents [N + 1], tree_logits [N + 1, V]
+        a tree after the T tokens, root first with parent −1; each row is the last row of a chain forward
+    draft_context [3]                               how many features are committed before draft 0, 1, 2
+    bonus_i [1], marginal_logits_i [γ, V]           the bonus token of draft i and the drafter's logits
+"""
+
+import json
+import math
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from transformers import Qwen3ForCausalLM
+
+GOLDENS = Path(__file__).resolve().parent / "goldens"
+TOKENS, NODES, MAX_DEPTH = 40, 20, 7
+DRAFT_CONTEXT = (20, 1, 7)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pair of checkpoints. `layer_ids` None leaves target_layer_ids out of the drafter's config."""
+
+    name: str
+    seed: int
+    heads: int
+    groups: int
+    layers: int
+    draft_layers: int
+    layer_ids: tuple[int, ...] | None
+    tied: bool = True
+    head_dim: int = 32
+    hidden: int = 32
+    vocabulary: int = 200
+    block: int = 8
+    rope_theta: float = 10000.0
+    sharded: bool = False
+    draft_extra: dict = field(default_factory=dict)
+
+
+SLIDING = {"use_sliding_window": True, "sliding_window": 12, "max_window_layers": 0,
+           "layer_types": ["sliding_attention", "full_attention"]}
+CASES = [
+    Case("gqa1_tied_draft1", 1, heads=2, groups=2, layers=3, draft_layers=1, layer_ids=(1,), hidden=40),
+    Case("gqa2_untied_draft2", 2, heads=4, groups=2, layers=4, draft_layers=2, layer_ids=(0, 1, 2), tied=False,
+         vocabulary=256, rope_theta=1000000.0),
+    Case("gqa4_tied_draft5", 3, heads=4, groups=1, layers=4, draft_layers=5, layer_ids=(0, 1, 2), block=16,
+         vocabulary=211),
+    # Window layers that look both ways inside the block, and (the authors' default for such layers) causal ones.
+    Case("sliding_window", 4, heads=2, groups=1, layers=2, draft_layers=2, layer_ids=(0,),
+         draft_extra={**SLIDING, "is_causal": False}),
+    Case("sliding_window_causal", 5, heads=2, groups=1, layers=2, draft_layers=2, layer_ids=(0,),
+         draft_extra=SLIDING),
+    Case("default_layer_ids", 6, heads=2, groups=1, layers=5, draft_layers=2, layer_ids=None),
+    Case("sharded_head_dim64", 7, heads=2, groups=1, layers=2, draft_layers=1, layer_ids=(0,), head_dim=64,
+         tied=False, sharded=True),
+]
+
+
+def decoder_config(case: Case, layers: int) -> dict:
+    """The part of config.json that target and drafter share."""
+    return {
+        "model_type": "qwen3", "hidden_size": case.hidden, "intermediate_size": case.hidden * 5 // 4,
+        "num_hidden_layers": layers, "num_attention_heads": case.heads, "num_key_value_heads": case.groups,
+        "head_dim": case.head_dim, "vocab_size": case.vocabulary, "rope_theta": case.rope_theta,
+        "rms_norm_eps": 1e-6, "max_position_embeddings": 256, "hidden_act": "silu", "attention_bias": False,
+        "attention_dropout": 0.0, "tie_word_embeddings": case.tied, "use_sliding_window": False,
+        "sliding_window": None, "rope_scaling": None, "bos_token_id": None, "eos_token_id": 0, "torch_dtype": "float32",
+    }
+
+
+def target_config(case: Case) -> dict:
+    return {"architectures": ["Qwen3ForCausalLM"], **decoder_config(case, case.layers)}
+
+
+def draft_config(case: Case) -> dict:
+    dflash = {"mask_token_id": 1}
+    if case.layer_ids is not None:
+        dflash["target_layer_ids"] = list(case.layer_ids)
+    return {"architectures": ["DFlashDraftModel"], **decoder_config(case, case.draft_layers), **case.draft_extra,
+            "block_size": case.block, "num_target_layers": case.layers, "dflash_config": dflash}
+
+
+def layer_ids(config: dict) -> list[int]:
+    """dflash_config's target_layer_ids, or the default: evenly from layer 1 to layer num_target_layers − 3."""
+    ids = config["dflash_config"].get("target_layer_ids")
+    if ids is not None:
+        return ids
+    layers, drafts = config["num_target_layers"], config["num_hidden_layers"]
+    if drafts == 1:
+        return [layers // 2]
+    span = layers - 3 - 1
+    return [round(1 + i * span / (drafts - 1)) for i in range(drafts)]
+
+
+def random_decoder(config: dict, prefix: str) -> dict[str, torch.Tensor]:
+    """Layers of a Qwen3 decoder: matrices of std 1/sqrt(fan-in), norms around 1."""
+    hidden, inner, d = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
+    shapes = {"self_attn.q_proj": (q, hidden), "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden),
+              "self_attn.o_proj": (hidden, q), "mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden),
+              "mlp.down_proj": (hidden, inner)}
+    norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden, "self_attn.q_norm": d, "self_attn.k_norm": d}
+    tensors = {}
+    for layer in range(config["num_hidden_layers"]):
+        for name, (rows, columns) in shapes.items():
+            tensors[f"{prefix}layers.{layer}.{name}.weight"] = torch.randn(rows, columns) / math.sqrt(columns)
+        for name, width in norms.items():
+            tensors[f"{prefix}layers.{layer}.{name}.weight"] = 1 + 0.2 * torch.randn(width)
+    tensors[f"{prefix}norm.weight"] = 1 + 0.2 * torch.randn(hidden)
+    return tensors
+
+
+def write_target(case: Case, folder: Path) -> None:
+    config = target_config(case)
+    tensors = random_decoder(config, "model.")
+    tensors["model.embed_tokens.weight"] = 0.4 * torch.randn(case.vocabulary, case.hidden)
+    if not case.tied:
+        tensors["lm_head.weight"] = 0.4 * torch.randn(case.vocabulary, case.hidden)
+    write_json(folder / "config.json", config)
+    if not case.sharded:
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        return
+    names = sorted(tensors)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, members in parts.items():
+        save_file({n: tensors[n] for n in members}, folder / file, metadata={"format": "pt"})
+    size = sum(t.numel() * t.element_size() for t in tensors.values())
+    write_json(folder / "model.safetensors.index.json",
+               {"metadata": {"total_size": size}, "weight_map": {n: f for f, ns in parts.items() for n in ns}})
+
+
+def write_drafter(case: Case, folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
+    config = draft_config(case)
+    width = len(layer_ids(config)) * case.hidden
+    tensors = random_decoder(config, "")
+    tensors["fc.weight"] = torch.randn(case.hidden, width) / math.sqrt(width)
+    tensors["hidden_norm.weight"] = 1 + 0.2 * torch.randn(case.hidden)
+    write_json(folder / "config.json", config)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return config, tensors
+
+
+def write_json(path: Path, value: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=2) + "\n")
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
+
+
+def rope(x: torch.Tensor, positions: torch.Tensor, theta: float) -> torch.Tensor:
+    """x [rows, heads, D] turned to its absolute positions [rows]; the first half of D pairs with the second."""
+    half = x.shape[-1] // 2
+    angle = positions.float()[:, None, None] * theta ** (-torch.arange(half) / half)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+def visible(config: dict, layer: int, positions: torch.Tensor, context: int) -> torch.Tensor:
+    """[block, context + block]: which keys a block row sees, by the authors' rule.
+
+    Full layers see everything. Window layers see keys nearer than `sliding_window`; inside the block they are causal
+    unless the config says `is_causal: false`.
+    """
+    queries, keys = positions[context:, None], positions[None, :]
+    sees = torch.ones(len(queries), len(positions), dtype=torch.bool)
+    kinds = config.get("layer_types")
+    if kinds and kinds[layer] == "sliding_attention":
+        sees &= (queries - keys).abs() < config["sliding_window"]
+        if config.get("is_causal", True):
+            sees &= keys <= queries
+    return sees
+
+
+def draft(config: dict, w: dict, embedding: torch.Tensor, head: torch.Tensor, features: torch.Tensor,
+          bonus: int) -> torch.Tensor:
+    """Marginal logits [γ, V] after `bonus`, given the features [n, F] of all n committed tokens."""
+    n, block, d = len(features), config["block_size"], config["head_dim"]
+    heads, groups, theta = config["num_attention_heads"], config["num_key_value_heads"], config["rope_theta"]
+    positions = torch.arange(n + block)
+    ctx = rms_norm(features @ w["fc.weight"].T, w["hidden_norm.weight"])
+    x = embedding[torch.tensor([bonus] + [config["dflash_config"]["mask_token_id"]] * (block - 1))]
+    for i in range(config["num_hidden_layers"]):
+        p = {name.removeprefix(f"layers.{i}."): t for name, t in w.items() if name.startswith(f"layers.{i}.")}
+        normed = rms_norm(x, p["input_layernorm.weight"])
+        rows = torch.cat([ctx, normed])  # ctx rows come without input_layernorm
+        q = (normed @ p["self_attn.q_proj.weight"].T).view(block, heads, d)
+        k = (rows @ p["self_attn.k_proj.weight"].T).view(n + block, groups, d)
+        v = (rows @ p["self_attn.v_proj.weight"].T).view(n + block, groups, d)
+        q = rope(rms_norm(q, p["self_attn.q_norm.weight"]), positions[n:], theta)
+        k = rope(rms_norm(k, p["self_attn.k_norm.weight"]), positions, theta)
+        k, v = k.repeat_interleave(heads // groups, 1), v.repeat_interleave(heads // groups, 1)
+        scores = torch.einsum("qhd,khd->hqk", q, k) / math.sqrt(d)
+        weights = scores.masked_fill(~visible(config, i, positions, n), -math.inf).softmax(-1)
+        attended = torch.einsum("hqk,khd->qhd", weights, v).reshape(block, heads * d)
+        x = x + attended @ p["self_attn.o_proj.weight"].T
+        normed = rms_norm(x, p["post_attention_layernorm.weight"])
+        inner = F.silu(normed @ p["mlp.gate_proj.weight"].T) * (normed @ p["mlp.up_proj.weight"].T)
+        x = x + inner @ p["mlp.down_proj.weight"].T
+    return rms_norm(x, w["norm.weight"])[1:] @ head.T
+
+
+def random_tree(vocabulary: int) -> tuple[list[int], list[int]]:
+    """Tokens and parents of root + NODES nodes, parents first, siblings distinct, depth at most MAX_DEPTH."""
+    tokens, parents, depths = [int(torch.randint(8, vocabulary, (1,)))], [-1], [0]
+    while len(tokens) < NODES + 1:
+        parent = int(torch.randint(len(tokens), (1,)))
+        token = int(torch.randint(8, vocabulary, (1,)))
+        taken = any(p == parent and t == token for t, p in zip(tokens, parents))
+        if depths[parent] < MAX_DEPTH and not taken:
+            tokens.append(token)
+            parents.append(parent)
+            depths.append(depths[parent] + 1)
+    return tokens, parents
+
+
+def tree_logits(model: Qwen3ForCausalLM, tokens: torch.Tensor, tree: list[int], parents: list[int]) -> torch.Tensor:
+    """[N + 1, V], each row from its own chain: the tokens, the row's ancestors, the row."""
+    rows = []
+    for index in range(len(tree)):
+        path, node = [], index
+        while node >= 0:
+            path.insert(0, tree[node])
+            node = parents[node]
+        rows.append(model(torch.cat([tokens, torch.tensor(path)])[None]).logits[0, -1])
+    return torch.stack(rows)
+
+
+@torch.no_grad()
+def make(case: Case) -> None:
+    torch.manual_seed(case.seed)
+    folder = GOLDENS / case.name
+    write_target(case, folder / "target")
+    config, weights = write_drafter(case, folder / "drafter")
+    model = Qwen3ForCausalLM.from_pretrained(folder / "target", dtype=torch.float32, attn_implementation="eager").eval()
+    tokens = torch.randint(8, case.vocabulary, (TOKENS,))
+    out = model(tokens[None], output_hidden_states=True)
+    ids = layer_ids(config)
+    assert max(ids) + 1 < case.layers  # hidden_states[layers] would be behind the final norm
+    features = torch.cat([out.hidden_states[i + 1][0] for i in ids], -1)
+    tree, parents = random_tree(case.vocabulary)
+    golden = {"tokens": tokens, "logits": out.logits[0], "features": features,
+              "tree_tokens": torch.tensor(tree), "tree_parents": torch.tensor(parents),
+              "tree_logits": tree_logits(model, tokens, tree, parents),
+              "draft_context": torch.tensor(DRAFT_CONTEXT)}
+    committed = 0
+    for i, more in enumerate(DRAFT_CONTEXT):
+        committed += more
+        bonus = int(tokens[committed])
+        golden[f"bonus_{i}"] = torch.tensor([bonus])
+        golden[f"marginal_logits_{i}"] = draft(config, weights, model.model.embed_tokens.weight, model.lm_head.weight,
+                                               features[:committed], bonus)
+    save_file({k: v.contiguous().clone() for k, v in golden.items()}, folder / "golden.safetensors")
+    spread = golden["logits"].std().item(), golden["marginal_logits_2"].std().item()
+    print(f"{case.name}: layer ids {ids}, std of logits {spread[0]:.2f}, of marginals {spread[1]:.2f}")
+
+
+def main() -> None:
+    shutil.rmtree(GOLDENS, ignore_errors=True)
+    for case in CASES:
+        make(case)
+    size = sum(f.stat().st_size for f in GOLDENS.rglob("*") if f.is_file())
+    print(f"{size / 1e6:.2f} MB in {GOLDENS.name}/")
+    assert size < 3e6
+
+
+if __name__ == "__main__":
+    main()
