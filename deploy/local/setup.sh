@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# Brings a bare Debian 12 to the point where the project builds; see --help.
+set -euo pipefail
+
+usage() {
+  cat <<'END'
+usage: deploy/local/setup.sh [--help]
+
+Installs what the build and the tests need, and nothing that is already there:
+  1. Debian packages   deploy/local/debian-packages.txt; needs root or sudo if any is missing
+  2. Rust              Debian's cargo-web and rustc-web, unless cargo 1.85 or newer is found
+  3. Python packages   deploy/local/requirements.txt into build/venv: libtorch, matplotlib
+  4. Rust crates       common/hub/rust/Cargo.lock into cargo's own cache
+Prints one line a step. Run it as often as you like: where all is in place it takes a second.
+What apt, pip and cargo say goes to build/setup.log.
+END
+}
+
+readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+readonly HERE=$ROOT/deploy/local
+readonly VENV=$ROOT/build/venv
+readonly LOG=$ROOT/build/setup.log
+readonly NEEDED_GIB=8  # The environment, cargo's cache and one build, with room to unpack.
+
+die() {
+  echo "setup: $*" >&2
+  exit 1
+}
+
+# step NAME COMMAND…: runs it with its output in the log; says how long it took or what went wrong.
+step() {
+  local name=$1 start=$SECONDS
+  shift
+  printf 'setup: %s ... ' "$name"
+  echo "== $name: $*" >>"$LOG"
+  if ! "$@" >>"$LOG" 2>&1; then
+    echo "FAILED after $((SECONDS - start)) s"
+    tail -n 15 "$LOG" | sed 's/^/  | /' >&2
+    die "$name failed; the whole story is in $LOG. Is there a network, and room on the disk?"
+  fi
+  echo "$((SECONDS - start)) s"
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  else
+    sudo "$@"
+  fi
+}
+
+listed() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$1"; }
+
+# Those of the arguments that dpkg does not have.
+missing_packages() {
+  local package
+  for package in "$@"; do
+    case $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) in
+      installed) ;;
+      *) echo "$package" ;;
+    esac
+  done
+}
+
+check_system() {
+  local id version
+  id=$(. /etc/os-release 2>/dev/null && echo "${ID:-}")
+  version=$(. /etc/os-release 2>/dev/null && echo "${VERSION_ID:-}")
+  if [ "$id" != debian ] || [ "$version" != 12 ]; then
+    die "this is ${id:-an unknown system} ${version}, not Debian 12: its packages are not known." \
+      "Install what $HERE/debian-packages.txt stands for, then build with cmake --preset release"
+  fi
+  [ "$(uname -m)" = x86_64 ] || die "the pinned wheels are for x86_64, this is $(uname -m)"
+}
+
+check_disk() {
+  local available
+  available=$(df --output=avail -B1G "$ROOT/build" | tail -n 1 | tr -d ' ')
+  if [ "$available" -lt "$NEEDED_GIB" ]; then
+    die "$ROOT/build has $available GiB left; a first build needs about $NEEDED_GIB"
+  fi
+}
+
+apt_install() {
+  # One unreachable source among several is no reason to stop: the install says what is missing.
+  as_root apt-get update || true
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y --no-install-recommends "$@"
+}
+
+install_packages() {
+  local missing
+  mapfile -t missing < <(missing_packages "$@")
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+    die "missing Debian packages, and neither root nor sudo to install them: ${missing[*]}"
+  fi
+  step "installing ${#missing[@]} Debian packages" apt_install "${missing[@]}"
+}
+
+cargo_is_new_enough() {
+  local version
+  command -v cargo >/dev/null || return 1
+  version=$(cargo --version | cut -d' ' -f2)
+  [ "$(printf '1.85.0\n%s\n' "$version" | sort -V | head -n 1)" = 1.85.0 ]
+}
+
+install_python_packages() {
+  local wanted=$VENV/requirements.sha256 hash
+  hash=$(sha256sum <"$HERE/requirements.txt")
+  [ "$(cat "$wanted" 2>/dev/null)" != "$hash" ] || return 0
+  check_disk
+  # Debian's own interpreter: the pinned wheels are for its version.
+  [ -x "$VENV/bin/python" ] || step "making build/venv" /usr/bin/python3 -m venv "$VENV"
+  step "installing libtorch and matplotlib into build/venv" "$VENV/bin/pip" install \
+    --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
+    -r "$HERE/requirements.txt"
+  echo "$hash" >"$wanted"
+}
+
+fetch_crates() {
+  local manifest=$ROOT/common/hub/rust/Cargo.toml
+  cargo fetch --quiet --locked --offline --manifest-path "$manifest" 2>>"$LOG" && return 0
+  step "fetching Rust crates" cargo fetch --locked --manifest-path "$manifest"
+}
+
+main() {
+  case ${1:-} in
+    '') ;;
+    -h | --help)
+      usage
+      return
+      ;;
+    *) die "unknown argument '$1' (try --help)" ;;
+  esac
+  mkdir -p "$ROOT/build"
+  : >"$LOG"
+  check_system
+  export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+  # shellcheck disable=SC2046  # One word a package is meant.
+  install_packages $(listed "$HERE/debian-packages.txt")
+  cargo_is_new_enough || install_packages cargo-web rustc-web
+  cargo_is_new_enough || die "no cargo 1.85 or newer on PATH, and cargo-web did not bring one"
+  install_python_packages
+  fetch_crates
+  echo "setup: complete ($SECONDS s)"
+}
+
+main "$@"
