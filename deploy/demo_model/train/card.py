@@ -1,0 +1,119 @@
+"""Writes the model card (README.md beside target/ and drafter/) from what the stages recorded."""
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+
+TEMPLATE = """# The demo pair
+
+A small Qwen3-architecture target and a DFlash drafter for it, trained from scratch on two CPU cores so that `bastion`
+has something real to run out of the box. It continues Python source text and Python documentation. It is a
+demonstration of decoding, not an assistant: it has no chat template and its text is often wrong.
+
+| | target | drafter |
+|---|---|---|
+| architecture | Qwen3 dense, tied embeddings | DFlash (z-lab's checkpoint layout), block {block} |
+| layers / hidden / feed-forward | {layers} / {hidden} / {ffn} | {draft_layers} / {hidden} / {ffn} |
+| heads: query, key/value, size | {heads}, {groups}, {head_dim} | the same |
+| parameters | {target_millions:.2f} M | {drafter_millions:.2f} M, embedding and LM head are the target's |
+| stored as | bf16 safetensors, {target_mb:.1f} MB | bf16 safetensors, {drafter_mb:.1f} MB |
+| training | {target_tokens:.2f} M tokens, {target_minutes:.0f} min | {drafter_steps} steps of 256 blocks, {drafter_minutes:.0f} min |
+
+The drafter reads the target's hidden states after layers {taps}. Tokenizer: byte-level BPE, {vocabulary} entries,
+Qwen2's pre-tokenizer, 8 special tokens (`<|endoftext|>` 0, `<|mask|>` 1).
+
+## Numbers
+Held-out validation files: **{nats:.3f} nats per token, perplexity {perplexity:.1f}, {bits:.3f} bits per byte**.
+
+Committed tokens per cycle (τ) at temperature 0, {prompts} prompts of `prompts.jsonl`, 128 new tokens each, by
+`train/evaluate.py` (plain full forwards, DDTree's best-first tree):
+
+| {arm_names} |
+|{arm_rules}|
+| {arm_values} |
+
+{exactness}
+
+## Data and licence
+Text: the standard library, the test-suite and the documentation sources of CPython 3.11 from Debian 12
+({packages}), under the PSF License Agreement (see LICENSE in each folder). Files that are mostly data, and duplicates,
+are left out. Every file belongs to one split by a hash of its path; `split.json` records the rule, the digests, and the
+files kept out of training.
+
+| split | files | MB | use |
+|---|---|---|---|
+| train | {train_files} | {train_mb:.1f} | tokenizer, target, prefixes of the teacher text |
+| validation | {validation_files} | {validation_mb:.1f} | perplexity |
+| held out | {heldout_files} | {heldout_mb:.1f} | `prompts.jsonl` |
+
+The drafter learned from teacher text: {teacher_tokens:.2f} M tokens sampled from the target itself after prefixes of
+training files, half greedy and half at temperature 0.8, cut where a loop sets in.
+
+Prompts were chosen by the target's own greedy continuation of 128 tokens: no end of text, distinct 4-grams at least
+{min_distinct} of all 4-grams, and at least {min_tail} over the last 64 tokens. {prompt_counts}
+
+## Reproduce
+`deploy/demo_model/train/run.sh` makes everything from scratch: {reproduce_minutes:.0f} minutes of training with the
+times above, on two free cores. Training runs against the clock (`--target-minutes`, `--drafter-minutes`): a faster
+machine sees more tokens, so numbers vary from machine to machine; the learning rates always reach zero.
+{notes}"""
+
+
+def megabytes(folder: Path) -> float:
+    return (folder / "model.safetensors").stat().st_size / 1e6
+
+
+def fields(work: Path, out: Path) -> dict:
+    """All the values of TEMPLATE."""
+    from prompts import MIN_DISTINCT, MIN_DISTINCT_TAIL
+    target, drafter = (json.loads((out / n / "config.json").read_text()) for n in ("target", "drafter"))
+    state = {n: torch.load(work / f"{n}.pt", weights_only=True) for n in ("target", "drafter")}
+    millions = {n: sum(t.numel() for t in s["model"].values()) / 1e6 for n, s in state.items()}
+    counters = {n: s["counters"] for n, s in state.items()}
+    evaluation = json.loads((work / "evaluation.json").read_text())
+    split = json.loads((out / "split.json").read_text())
+    counts = json.loads((work / "prompts.json").read_text())
+    teacher = sum(int((s["useful"] - s["prefix"]).sum()) for s in
+                  (torch.load(p, weights_only=True, mmap=True) for p in (work / "teacher").glob("*.pt")))
+    minutes = {n: c["seconds"] / 60 for n, c in counters.items()}
+    differ = evaluation["texts_that_differ"]
+    parts = {f"{name}_{key}": value for name, s in split["splits"].items()
+             for key, value in (("files", s["files"]), ("mb", s["bytes"] / 1e6))}
+    return {
+        "block": drafter["block_size"], "layers": target["num_hidden_layers"], "hidden": target["hidden_size"],
+        "ffn": target["intermediate_size"], "draft_layers": drafter["num_hidden_layers"],
+        "heads": target["num_attention_heads"], "groups": target["num_key_value_heads"],
+        "head_dim": target["head_dim"], "vocabulary": target["vocab_size"],
+        "taps": drafter["dflash_config"]["target_layer_ids"],
+        "target_millions": millions["target"], "drafter_millions": millions["drafter"],
+        "target_mb": megabytes(out / "target"), "drafter_mb": megabytes(out / "drafter"),
+        "target_tokens": counters["target"]["tokens"] / 1e6, "drafter_steps": counters["drafter"]["step"],
+        "target_minutes": minutes["target"], "drafter_minutes": minutes["drafter"],
+        "nats": evaluation["nats_per_token"], "perplexity": evaluation["perplexity"],
+        "bits": evaluation["bits_per_byte"], "prompts": evaluation["prompts"],
+        "arm_names": " | ".join(evaluation["tau"]), "arm_rules": "---|" * (len(evaluation["tau"]) - 1) + "---",
+        "arm_values": " | ".join(f"{v:.2f}" for v in evaluation["tau"].values()),
+        "exactness": "Every arm gave the text of plain greedy decoding." if differ == 0 else
+                     f"On {differ} prompts an arm's text left that of plain greedy decoding (near ties in fp32).",
+        "packages": ", ".join(split["packages"]), **parts, "teacher_tokens": teacher / 1e6,
+        "min_distinct": MIN_DISTINCT, "min_tail": MIN_DISTINCT_TAIL,
+        "prompt_counts": f"{counts['good']} of {counts['candidates']} candidates passed; {counts['chosen']} are kept, "
+                         "at most two from a file.",
+        "reproduce_minutes": sum(minutes.values()) + 10,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder of target/, drafter/, split.json")
+    parser.add_argument("--notes", default="", help="a paragraph to add at the end")
+    args = parser.parse_args()
+    notes = f"\n{args.notes}\n" if args.notes else ""
+    (args.out / "README.md").write_text(TEMPLATE.format(**fields(args.work, args.out), notes=notes))
+
+
+if __name__ == "__main__":
+    main()
