@@ -84,7 +84,8 @@ def main() -> None:
     counters = checkpoint.load(drafter, pair)
     clock, step = Clock(args.max_minutes, counters.get("seconds", 0.0)), counters.get("step", 0)
     bar = tqdm(total=100, desc="drafter", unit="%", bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}")
-    while clock.share() < 1.0:
+    done = clock.share() >= 1.0
+    while not done:
         generator = torch.Generator().manual_seed(1_000_003 + step)
         set_scale(pair, learning_rate_scale(clock.share()))
         part = shards.draw(generator)
@@ -99,7 +100,8 @@ def main() -> None:
             bar.set_postfix(step=step, loss=f"{loss.item():.3f}", hits=" ".join(f"{h:.2f}" for h in hits))
             append_log(args.work / "drafter.log.jsonl", {"step": step, "seconds": round(clock.seconds(), 1),
                                                          "loss": round(loss.item(), 4), "hits": hits.tolist()})
-        if checkpoint.due() or clock.share() >= 1.0:
+        done = clock.share() >= 1.0
+        if checkpoint.due() or done:
             checkpoint.save(drafter, pair, {"step": step, "seconds": clock.seconds()})
     bar.close()
 

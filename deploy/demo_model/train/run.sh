@@ -30,17 +30,15 @@ python=$work/venv/bin/python
 if ! "$python" -c 'import torch, transformers, safetensors, tqdm' 2>/dev/null; then
   say "Python environment in $work/venv"
   python3 -m venv "$work/venv"
-  # The torch wheel wants CUDA's libraries at import; the two named here are all that a CPU run touches.
-  "$python" -m pip install -q --no-deps torch==2.11.0 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cupti==13.0.*'
-  "$python" -m pip install -q sympy networkx jinja2 fsspec filelock typing-extensions
-  grep -v '^torch==' "$here/requirements.txt" | "$python" -m pip install -q -r /dev/stdin
+  # PyPI's torch for Linux needs CUDA's libraries at import, also where no GPU is: about 5 GB in all.
+  "$python" -m pip install -r "$here/requirements.txt"
 fi
 
 # Large buffers are kept and reused instead of being given back to the kernel after every operation.
 export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=17179869184 OMP_WAIT_POLICY=passive
 cd "$here"
 stage() { say "$1"; shift; nice -n 19 "$python" "$@"; }
-[ -d "$work/corpus" ] || stage "corpus" corpus.py --work "$work" --record "$model/split.json"
+[ -f "$work/corpus/heldout.jsonl" ] || stage "corpus" corpus.py --work "$work" --record "$model/split.json"
 [ -f "$work/train.npy" ] || stage "tokenizer" tokenizer.py --work "$work"
 stage "target ($target_minutes min)" target.py --work "$work" --max-minutes "$target_minutes"
 [ -f "$work/teacher/done" ] || stage "teacher text ($teacher_minutes min)" \

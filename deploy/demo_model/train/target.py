@@ -78,7 +78,8 @@ def main() -> None:
     clock = Clock(args.max_minutes, counters.get("seconds", 0.0))
     step, tokens = counters.get("step", 0), counters.get("tokens", 0)
     bar = tqdm(total=100, desc="target", unit="%", bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}")
-    while clock.share() < 1.0:
+    done = clock.share() >= 1.0
+    while not done:
         share = clock.share()
         set_scale(pair, learning_rate_scale(share))
         length, size = window_length(share, step), step_tokens(share)
@@ -92,7 +93,8 @@ def main() -> None:
             append_log(args.work / "target.log.jsonl", record)
             bar.n = round(100 * share, 1)
             bar.set_postfix(step=step, loss=f"{loss:.3f}", tokens_per_s=f"{tokens / clock.seconds():.0f}")
-        if checkpoint.due() or clock.share() >= 1.0:
+        done = clock.share() >= 1.0
+        if checkpoint.due() or done:
             counters = {"step": step, "tokens": tokens, "seconds": clock.seconds(),
                         "validation_loss": validation_loss(model, validation, 24)}
             append_log(args.work / "target.log.jsonl", counters)
