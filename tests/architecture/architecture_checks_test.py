@@ -1,0 +1,176 @@
+"""Plants an offender for every check and sees it found, and sees the innocent left alone."""
+
+import unittest
+
+import checks
+import rules
+from source import File, Scan, skeleton
+
+
+def offences(check, *files):
+    return [str(o) for o in check([File(path, text) for path, text in files])]
+
+
+def function(lines, parameters="int a"):
+    return f"int Long({parameters}) {{\n" + "  a += 1;\n" * lines + "}\n"
+
+
+class IncludeChecks(unittest.TestCase):
+    def includes(self, path, *included):
+        text = "".join(f'#include "{i}"\n' for i in included)
+        return offences(checks.include_direction, (path, text))
+
+    def test_edge_against_the_direction(self):
+        self.assertEqual(self.includes("common/tree/a.h", "common/base/b.h", "common/wire/c.h"),
+                         ["common/tree/a.h:2: common/tree may not include common/wire/c.h"])
+
+    def test_services_do_not_know_each_other(self):
+        self.assertTrue(self.includes("drafter_service/serve/a.cc", "verifier_service/verify/b.h"))
+        self.assertTrue(self.includes("verifier_service/verify/a.cc", "drafter_service/draft/b.h"))
+
+    def test_kernels_see_the_base_only(self):
+        self.assertFalse(self.includes("kernels/cpu/a.cc", "kernels/ops.h", "common/base/ids.h"))
+        self.assertTrue(self.includes("kernels/cpu/a.cc", "common/tree/b.h"))
+
+    def test_orchestrator_folders_are_pinned(self):
+        self.assertFalse(self.includes("orchestrator/budget/a.cc", "orchestrator/tree/b.h"))
+        self.assertTrue(self.includes("orchestrator/tree/a.cc", "orchestrator/budget/b.h"))
+
+    def test_one_header_of_a_folder_may_be_granted(self):
+        self.assertFalse(self.includes("orchestrator/latency/a.h", "orchestrator/cycle/stages.h"))
+        self.assertTrue(self.includes("orchestrator/latency/a.h", "orchestrator/cycle/batch.h"))
+
+    def test_nobody_includes_tests_or_clients(self):
+        self.assertTrue(self.includes("common/base/a.cc", "tests/support/b.h"))
+        self.assertTrue(self.includes("orchestrator/serve/a.cc", "client/cpp/b.h"))
+
+    def test_folder_without_a_rule(self):
+        self.assertTrue(self.includes("novelty/a.cc", "common/base/b.h"))
+
+    def test_libraries_stay_behind_their_borders(self):
+        def libraries(path, text):
+            return offences(checks.library_borders, (path, text))
+        self.assertTrue(libraries("kernels/cpu/a.cc", "#include <ATen/ATen.h>\n"))
+        self.assertTrue(libraries("orchestrator/tree/a.cc", "#include <torch/torch.h>\n"))
+        self.assertTrue(libraries("common/nn/a.cc", "#include <grpcpp/grpcpp.h>\n"))
+        self.assertTrue(libraries("orchestrator/text/a.cc", '#include "common/hub/ffi.h"\n'))
+        self.assertFalse(libraries("common/nn/a.cc", "#include <ATen/ATen.h>\n"))
+
+    def test_torch_and_protos_in_one_file(self):
+        both = '#include <c10/core/Device.h>\n#include "protos/bastion/v1/generation.pb.h"\n'
+        self.assertTrue(offences(checks.torch_and_protos, ("drafter_service/serve/a.cc", both)))
+        one = both.splitlines()[1]
+        self.assertFalse(offences(checks.torch_and_protos, ("drafter_service/serve/a.cc", one)))
+
+
+class PreprocessorChecks(unittest.TestCase):
+    GUARD = "#ifndef BASTION_COMMON_BASE_A_H_\n#define BASTION_COMMON_BASE_A_H_\n#endif\n"
+
+    def test_conditionals(self):
+        def conditionals(path, text):
+            return offences(checks.conditional_compilation, (path, text))
+        self.assertFalse(conditionals("common/base/a.h", self.GUARD))
+        self.assertTrue(conditionals("common/base/a.h", self.GUARD + "#ifdef __linux__\n#endif\n"))
+        self.assertTrue(conditionals("common/base/a.cc", "  #  if 0\n#endif\n"))
+        self.assertTrue(conditionals("common/base/a.cc", "#ifdef NDEBUG\n#endif\n"))
+        self.assertFalse(conditionals("common/base/check.h", "#ifdef NDEBUG\n#endif\n"))
+        self.assertFalse(conditionals("kernels/cpu/a.cc", "#if HWY_ONCE\n#endif\n"))
+
+    def test_guards(self):
+        self.assertFalse(offences(checks.header_guards, ("common/base/a.h", self.GUARD)))
+        self.assertTrue(offences(checks.header_guards, ("common/base/b.h", self.GUARD)))
+        self.assertTrue(offences(checks.header_guards, ("common/base/b.h", "#pragma once\n")))
+
+    def test_settings(self):
+        def settings(path, text):
+            return offences(checks.settings_at_the_edge, (path, text))
+        self.assertTrue(settings("common/base/a.cc", 'x = getenv("HOME");\n'))
+        self.assertTrue(settings("common/base/a.cc", 'ABSL_FLAG(int, x, 0, "");\n'))
+        self.assertFalse(settings("client/ctl/main.cc", 'x = std::getenv("HOME");\n'))
+        self.assertFalse(settings("common/base/a.cc", "// No getenv() here.\n"))
+
+
+class SizeChecks(unittest.TestCase):
+    def test_files(self):
+        limit = rules.MAX_FILE_LINES
+        self.assertFalse(offences(checks.file_length, ("a.cc", "\n" * limit)))
+        self.assertEqual(offences(checks.file_length, ("a.cc", "\n" * (limit + 1))),
+                         [f"a.cc:{limit + 1}: {limit + 1} lines, at most {limit}"])
+
+    def test_function_bodies(self):
+        limit = rules.MAX_FUNCTION_LINES
+        self.assertFalse(offences(checks.function_size, ("a.cc", function(limit))))
+        self.assertEqual(offences(checks.function_size, ("a.cc", "\n" + function(limit + 1))),
+                         [f"a.cc:2: Long is {limit + 1} lines long, at most {limit}"])
+        nested = "namespace n {\nclass C {\n public:\n" + function(limit + 1) + "};\n}\n"
+        self.assertTrue(offences(checks.function_size, ("a.h", nested)))
+
+    def test_python_functions(self):
+        long = "def f(a):\n" + "    a += 1\n" * (rules.MAX_FUNCTION_LINES + 1)
+        self.assertTrue(offences(checks.function_size, ("a.py", long)))
+        self.assertTrue(offences(checks.function_size, ("a.py", "def f(a, b, c, d, e, f): pass\n")))
+        self.assertFalse(offences(checks.function_size, ("a.py", "def f(a, *, b, c, d, e, f): pass\n")))
+
+    def test_parameters(self):
+        six = "int a, int b, int c, int d, int e, int f"
+        for text in (function(1, six), f"void F({six});\n", f"struct S {{ S({six}) : a_{{a}}, b_(b) {{}} }};\n"):
+            self.assertEqual(len(offences(checks.function_size, ("a.cc", text))), 1, text)
+        templated = "std::map<int, std::pair<int, int>> F(std::map<int, int> a, std::function<int(int, int)> b);\n"
+        self.assertFalse(offences(checks.function_size, ("a.cc", templated)))
+
+    def test_config_structs(self):
+        def config(fields):
+            return "struct RunConfig {\n" + "".join(f"  int f{i} = 0;\n" for i in range(fields)) + "};\n"
+        self.assertFalse(offences(checks.config_size, ("a.h", config(rules.MAX_CONFIG_FIELDS))))
+        self.assertTrue(offences(checks.config_size, ("a.h", config(rules.MAX_CONFIG_FIELDS + 1))))
+
+
+class TextChecks(unittest.TestCase):
+    def test_open_ends(self):
+        self.assertTrue(offences(checks.open_ends, ("a.cc", "// TO" "DO(me): later\n")))
+        self.assertTrue(offences(checks.open_ends, ("a.py", "# FIX" "ME\n")))
+        self.assertFalse(offences(checks.open_ends, ("a.cc", "// Nothing to do here.\n")))
+
+    def test_commented_out_code(self):
+        code = "// foo.Bar(1);\n// return x;\n"
+        self.assertTrue(offences(checks.commented_out_code, ("a.cc", code)))
+        self.assertTrue(offences(checks.commented_out_code, ("a.cc", '// #include "a.h"\n')))
+        prose = "// Returns the sum;\n// NOT_FOUND without one; see there.\n// x = 3; so y grows.\n"
+        self.assertFalse(offences(checks.commented_out_code, ("a.cc", prose)))
+
+    def test_links(self):
+        def links(text):
+            files = [File("docs/a.md", text)]
+            return [str(o) for o in checks.links(files, {"docs/b.md", "common/base/ids.h"}.__contains__)]
+        self.assertFalse(links("[b](b.md#part), [web](https://example.org), `common/base/ids.h`\n"))
+        self.assertEqual(links("\n[c](../c.md)\n"), ["docs/a.md:2: leads nowhere: docs/../c.md"])
+        self.assertTrue(links("see `common/base/gone.h`\n"))
+
+
+class ScanTest(unittest.TestCase):
+    def test_literals_and_comments_are_no_code(self):
+        text = skeleton('a("{ // }"); // {\n/* {\n */ b(\'{\', R"(}{)", 1\'000);\n#define X {\nc')
+        self.assertEqual(text.count("{") + text.count("}"), 0)
+        self.assertEqual(text.count("\n"), 4)
+
+    def test_what_counts_as_a_function(self):
+        text = """
+        namespace n {
+        using F = void (*)(int, int);
+        constexpr int kTable[] = {1, 2};
+        const std::string kName = Make(1, 2);
+        template <typename T> bool operator<(const T& a, const T& b) { return a.x < b.x; }
+        A::A(int a) : a_(a), b_{a} { if (a) { Do(a); } }
+        auto B::Call(int x) const -> int { return [&](int y) { return x + y; }(1); }
+        }
+        """
+        self.assertEqual([(f.name, f.parameters) for f in Scan(text).functions],
+                         [("operator<", 2), ("A", 1), ("Call", 1)])
+
+    def test_fields_are_counted_without_functions(self):
+        text = "struct S {\n  int a, b = 2;\n  std::map<int, int> c;\n  bool d() const { return a; }\n  S();\n};\n"
+        self.assertEqual(Scan(text).structs[0].fields, 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,202 @@
+"""Reads the tree's files and takes C++ apart just far enough to measure it."""
+
+import dataclasses
+import os
+import re
+
+import rules
+
+
+@dataclasses.dataclass(frozen=True)
+class Offence:
+    path: str
+    line: int
+    what: str
+
+    def __str__(self):
+        return f"{self.path}:{self.line}: {self.what}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    name: str
+    line: int
+    parameters: int
+    body_lines: int  # 0 for a declaration.
+
+
+@dataclasses.dataclass(frozen=True)
+class Struct:
+    name: str
+    line: int
+    fields: int
+
+
+class File:
+    """One file: its path from the root with forward slashes, and its text."""
+
+    def __init__(self, path, text):
+        self.path = path
+        self.text = text
+        self.lines = text.splitlines()
+
+    @property
+    def is_cpp(self):
+        return self.path.endswith((".h", ".cc", ".cu", ".cuh"))
+
+    @property
+    def is_code(self):
+        return self.path.endswith(rules.CODE_SUFFIXES) or self.path.endswith("CMakeLists.txt")
+
+    def includes(self):
+        """(line, path) of every #include."""
+        for number, line in enumerate(self.lines, 1):
+            if match := re.match(r'\s*#\s*include\s*[<"]([^">]+)[">]', line):
+                yield number, match.group(1)
+
+
+def read_tree(root):
+    """Every text file below root that belongs to the project."""
+    files = []
+    for folder, names, leaves in os.walk(root):
+        names[:] = sorted(n for n in names if n not in rules.SKIPPED_FOLDERS)
+        for leaf in sorted(leaves):
+            full = os.path.join(folder, leaf)
+            path = os.path.relpath(full, root).replace(os.sep, "/")
+            if leaf.endswith((*rules.CODE_SUFFIXES, ".md", "CMakeLists.txt")):
+                with open(full, encoding="utf-8") as file:
+                    files.append(File(path, file.read()))
+    return files
+
+
+_NOISE = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+    r"|^[ \t]*#(?:\\\n|[^\n])*", re.DOTALL | re.MULTILINE)
+
+
+def skeleton(text):
+    """C++ without comments, literals and preprocessor lines; every line keeps its number."""
+    def blank(match):
+        piece = match.group(0)
+        filler = '""' if piece[0] in "\"'R" else ""
+        return filler + "\n" * piece.count("\n")
+    return _NOISE.sub(blank, re.sub(r"(?<=\d)'(?=\d)", "", text))
+
+
+def _matching(text, at, opening, closing):
+    depth = 0
+    for i in range(at, len(text)):
+        if text[i] == opening:
+            depth += 1
+        elif text[i] == closing:
+            depth -= 1
+            if depth == 0:
+                return i
+    return len(text) - 1
+
+
+def _split(text):
+    """The parts of text between its outermost commas."""
+    parts, depth, start = [], 0, 0
+    for i, char in enumerate(text):
+        if char in "([{<":
+            depth += 1
+        elif char in ")]}>" and text[i - 1:i + 1] != "->":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    return [part for part in [*parts, text[start:]] if part.strip()]
+
+
+_CALLABLE = re.compile(r"(operator\s*(?:\(\)|[^\s\w(]+|\w[\w:]*)|~?[A-Za-z_]\w*)\s*$")
+_NO_FUNCTION = re.compile(r"^\s*(using|typedef|static_assert|friend\s+class|return)\b|^[^(]*=")
+
+
+def _callable(head):
+    """(name, number of parameters) where head is that of a function, else None."""
+    head = re.sub(r"\[\[.*?\]\]", "", head)
+    if _NO_FUNCTION.search(re.sub(r"operator\s*\S+", "operator", head)):
+        return None
+    depth = 0
+    for at, char in enumerate(head):
+        if char == "<" and "operator" not in head[max(0, at - 9):at + 1]:
+            depth += 1
+        elif char == ">" and head[at - 1] != "-":
+            depth -= 1
+        elif char == "(" and depth <= 0:
+            if head[:at].rstrip().endswith("operator"):
+                continue
+            match = _CALLABLE.search(head[:at])
+            if not match or re.fullmatch(r"[A-Z][A-Z0-9_]{2,}", match.group(1)):  # A macro.
+                return None
+            inside = head[at + 1:_matching(head, at, "(", ")")]
+            return match.group(1), 0 if inside.strip() == "void" else len(_split(inside))
+    return None
+
+
+_CONTAINER = re.compile(
+    r"^\s*(?:template\s*<.*>\s*)?(?:inline\s+)?(?:namespace|class|struct|union|enum|extern)\b[^(]*$",
+    re.DOTALL)
+_INITIALIZER = re.compile(r"\)[^{};]*:[^:].*[\w>]\s*$", re.DOTALL)
+
+
+class Scan:
+    """The functions and structs of a C++ file, by matching braces. An approximation: it knows
+    the constructs of this project's style, not the language."""
+
+    def __init__(self, text):
+        self._text = skeleton(text)
+        self.functions = []
+        self.structs = []
+        self._scope(0, len(self._text))
+
+    def _line(self, at):
+        return self._text.count("\n", 0, at) + 1
+
+    def _scope(self, start, stop):
+        """Walks the declarations of a namespace or class; returns how many were data."""
+        head, at, data = start, start, 0
+        while at < stop:
+            char = self._text[at]
+            if char == ";":
+                data += self._declaration(self._text[head:at], head)
+                head = at + 1
+            elif char == "{":
+                end = _matching(self._text, at, "{", "}")
+                if self._block(head, at, end):
+                    head = end + 1
+                at = end
+            elif char == ":" and re.search(r"\b(public|private|protected)\s*$", self._text[head:at]):
+                head = at + 1
+            at += 1
+        return data
+
+    def _declaration(self, text, at):
+        found = _callable(text)
+        if found:
+            self.functions.append(Function(found[0], self._line(at + _indent(text)), found[1], 0))
+        skip = r"\s*$|\s*(using|typedef|static_assert|friend|template|struct|class|enum)\b|.*\boperator\b"
+        is_data = not found and not re.match(skip, text) and "static" not in text.split("=")[0]
+        return len(_split(text.split("=")[0])) if is_data and "(" not in text.split("=")[0] else 0
+
+    def _block(self, head, at, end):
+        """One pair of braces; true where it ends the declaration that it belongs to."""
+        text = self._text[head:at]
+        line = self._line(head + _indent(text))
+        if _CONTAINER.match(text):
+            data = self._scope(at + 1, end)
+            if name := re.search(r"\b(?:struct|class)\s+(\w+)", text):
+                self.structs.append(Struct(name.group(1), line, data))
+            return True
+        if _INITIALIZER.search(text):
+            return False
+        if found := _callable(text):
+            lines = self._text.count("\n", at, end) - 1
+            self.functions.append(Function(found[0], line, found[1], max(lines, 1)))
+            return True
+        return False
+
+
+def _indent(text):
+    return len(text) - len(text.lstrip())
