@@ -1,8 +1,7 @@
 """Reference evaluation at T = 0: committed length per cycle (τ) of the pair on the prompts, and held-out perplexity.
 
-A second, slow implementation of the decode cycle: no cache, every forward is a plain full one; the tree is DDTree's
-best-first tree (arXiv 2604.12989) of `--nodes` nodes, or the top-1 chain. Every cycle's tokens are compared with plain
-greedy decoding.
+A second, plain implementation of the decode cycle for one sequence. The tree is DDTree's best-first tree (arXiv
+2604.12989) of `--nodes` nodes, or the top-1 chain. `--exact` compares every text with plain greedy decoding.
 """
 
 import argparse
@@ -19,6 +18,7 @@ from tqdm import tqdm
 
 from dflash import BLOCK, TARGET_LAYERS, DFlash
 from export import load_drafter, load_target
+from generate import generate
 from qwen3 import Qwen3
 from tokenizer import EOS
 
@@ -50,53 +50,60 @@ def chain(log_q: torch.Tensor, nodes: int) -> list[tuple[int, int, int]]:
     return [(i - 1, int(t), i + 1) for i, t in enumerate(log_q.argmax(-1)[:nodes])]
 
 
-def verify(model: Qwen3, tokens: list[int], tree: list[tuple[int, int, int]]) -> tuple[list[int], torch.Tensor]:
-    """The target's choices along the accepted path, and the features of all rows of `tokens`.
+class Sequence:
+    """The target's cache and features of the committed tokens of one sequence, and the bonus token after them."""
 
-    tokens ends with the root (the bonus token). Returns accepted + 1 ids: the last one is the next bonus token.
-    """
-    n, rows = len(tokens), len(tokens) + len(tree)
-    mask = torch.zeros(rows, rows, dtype=torch.bool)
-    mask[:n, :n] = torch.ones(n, n, dtype=torch.bool).tril()
-    for i, (parent, _, _) in enumerate(tree):
-        mask[n + i] = mask[n - 1 if parent < 0 else n + parent]
-        mask[n + i, n + i] = True
-    positions = torch.tensor(list(range(n)) + [n - 1 + depth for _, _, depth in tree])
-    ids = torch.tensor([tokens + [token for _, token, _ in tree]])
-    hidden, features = model.hidden(ids, positions, mask=mask, taps=TARGET_LAYERS)
-    picks = model.head(hidden[0, n - 1:]).argmax(-1).tolist()
-    node, out = -1, []
-    while True:
-        out.append(picks[node + 1])
-        node = next((i for i, (parent, token, _) in enumerate(tree) if parent == node and token == out[-1]), None)
-        if node is None:
-            return out, features[:, :n]
+    def __init__(self, model: Qwen3, prompt: list[int], capacity: int):
+        self.model, self.caches = model, model.new_caches(1, capacity)
+        hidden, self.features = model.hidden(torch.tensor([prompt]), None, self.caches, taps=TARGET_LAYERS)
+        self.bonus = int(model.head(hidden[0, -1]).argmax())
+
+    def verify(self, tree: list[tuple[int, int, int]]) -> list[int]:
+        """One forward of root and nodes; commits the accepted path. Returns the accepted tokens and the new bonus."""
+        n, rows = self.caches[0].used, 1 + len(tree)
+        sees = torch.eye(rows, dtype=torch.bool)
+        for row, (parent, _, _) in enumerate(tree, start=1):
+            sees[row] |= sees[parent + 1]
+        mask = torch.cat([torch.ones(rows, n, dtype=torch.bool), sees], dim=1)
+        ids = torch.tensor([[self.bonus] + [token for _, token, _ in tree]])
+        positions = torch.tensor([n] + [n + depth for _, _, depth in tree])
+        hidden, features = self.model.hidden(ids, positions, self.caches, mask, TARGET_LAYERS)
+        picks = self.model.head(hidden[0]).argmax(-1).tolist()
+        path, out = [0], []
+        while True:
+            out.append(picks[path[-1]])
+            children = (i + 1 for i, (parent, token, _) in enumerate(tree) if (parent + 1, token) == (path[-1], out[-1]))
+            row = next(children, None)
+            if row is None:
+                break
+            path.append(row)
+        for cache in self.caches:
+            cache.used = n
+            cache.extend(cache.k[:, :, [n + r for r in path]], cache.v[:, :, [n + r for r in path]])
+        self.features = torch.cat([self.features, features[:, path]], dim=1)
+        self.bonus = out[-1]
+        return out
 
 
 @torch.no_grad()
 def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, nodes: int, builder) -> tuple[list[int], list]:
     """(generated ids, committed length of each cycle) of tree-speculative greedy decoding."""
     head = model.model.embed_tokens.weight
-    picks, _ = verify(model, prompt, [])
-    tokens, lengths = prompt + picks, []
-    while len(tokens) - len(prompt) < new:
-        context = torch.tensor([tokens[:-1]])
-        _, features = model.hidden(context, taps=TARGET_LAYERS)
-        hidden = drafter(head, features, torch.tensor([[tokens[-1]]]), torch.tensor([[len(tokens) - 1]]))
-        tree = builder(F.log_softmax(hidden[0, 0] @ head.T, dim=-1), nodes)
-        picks, _ = verify(model, tokens, tree)
-        tokens, lengths = tokens + picks, lengths + [len(picks)]
-        if EOS in picks:
-            break
-    return tokens[len(prompt):len(prompt) + new], lengths
+    sequence = Sequence(model, prompt, len(prompt) + new + BLOCK + nodes + 1)
+    text, lengths = [sequence.bonus], []
+    while len(text) < new and EOS not in text:
+        anchor = torch.tensor([[sequence.caches[0].used]])
+        hidden = drafter(head, sequence.features, torch.tensor([[sequence.bonus]]), anchor)
+        picks = sequence.verify(builder(F.log_softmax(hidden[0, 0] @ head.T, dim=-1), nodes))
+        text, lengths = text + picks, lengths + [len(picks)]
+    return text[:new], lengths
 
 
 @torch.no_grad()
 def greedy(model: Qwen3, prompt: list[int], new: int) -> list[int]:
-    tokens = list(prompt)
-    for _ in range(new):
-        tokens.append(int(model(torch.tensor([tokens]))[0, -1].argmax()))
-    return tokens[len(prompt):]
+    """Plain decoding, one token per forward."""
+    tokens, _, _ = generate(model, torch.tensor([prompt]), new, torch.zeros(1), torch.Generator())
+    return tokens[0, len(prompt):].tolist()
 
 
 @torch.no_grad()

@@ -24,7 +24,7 @@ CONTINUATION = 128
 LENGTHS = (48, 72, 104, 144, 192)
 MIN_TOKENS, MAX_TOKENS = 40, 200
 MIN_DISTINCT, MIN_DISTINCT_TAIL = 0.85, 0.8
-MAX_PER_FILE, CANDIDATES_PER_FILE, WANTED = 2, 12, 40
+MAX_PER_FILE, CANDIDATES_PER_FILE, WANTED = 2, 24, 32
 BATCH = 64
 # Where a candidate may begin: a definition, a class, a comment, or (docs) a section title.
 STARTS = {"python": re.compile(r"^(?:def |class |    def |import |from |#)", re.M),
