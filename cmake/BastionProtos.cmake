@@ -1,9 +1,13 @@
-# bastion_proto_library(NAME … PROTOS a.proto …): C++ messages and gRPC stubs.
+# bastion_proto_library(NAME … PROTOS a.proto … [ROOT folder]): C++ messages and gRPC stubs. Protos are
+# named from ROOT, by default the project's root.
 find_program(PROTOC protoc REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
 function(bastion_proto_library)
-  cmake_parse_arguments(ARG "" "NAME" "PROTOS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;ROOT" "PROTOS" ${ARGN})
+  if(NOT ARG_ROOT)
+    set(ARG_ROOT ${CMAKE_SOURCE_DIR})
+  endif()
   set(generated)
   foreach(proto ${ARG_PROTOS})
     string(REPLACE ".proto" "" stem ${proto})
@@ -14,10 +18,10 @@ function(bastion_proto_library)
     add_custom_command(
       OUTPUT ${outputs}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/generated
-      COMMAND ${PROTOC} -I ${CMAKE_SOURCE_DIR} --cpp_out=${CMAKE_BINARY_DIR}/generated
+      COMMAND ${PROTOC} -I ${ARG_ROOT} --cpp_out=${CMAKE_BINARY_DIR}/generated
               --grpc_out=${CMAKE_BINARY_DIR}/generated
               --plugin=protoc-gen-grpc=${GRPC_CPP_PLUGIN} ${proto}
-      DEPENDS ${CMAKE_SOURCE_DIR}/${proto}
+      DEPENDS ${ARG_ROOT}/${proto}
       VERBATIM)
     list(APPEND generated ${outputs})
   endforeach()

@@ -18,12 +18,6 @@
 
 namespace bastion::nn {
 
-struct EngineOptions {
-  kernels::DType dtype = kernels::DType::kBF16;
-  Device device;
-  int kv_tokens = 65536;  // Tokens that the KV cache holds, all sequences together.
-};
-
 class Decoder {
  public:
   // Blocks named `prefix` + "layers.N." in `checkpoint`, and the final norm `prefix` + "norm.weight".

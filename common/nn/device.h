@@ -1,5 +1,4 @@
-// Where a model runs: a table of kernels and the team that runs them. Thread-compatible; one forward
-// at a time.
+// Where and how a model runs. No torch here: the services' main functions fill this in.
 #ifndef BASTION_COMMON_NN_DEVICE_H_
 #define BASTION_COMMON_NN_DEVICE_H_
 
@@ -7,9 +6,16 @@
 
 namespace bastion::nn {
 
+// A table of kernels and the team that runs them. One forward at a time.
 struct Device {
   const kernels::Backend* backend = nullptr;
   kernels::ThreadPool* pool = nullptr;
+};
+
+struct EngineOptions {
+  kernels::DType dtype = kernels::DType::kBF16;  // Of weights and of the KV cache.
+  Device device;
+  int kv_tokens = 65536;  // Tokens that the KV cache holds, all sequences together.
 };
 
 }  // namespace bastion::nn

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "drafter_service/draft/dflash.h"
 
 namespace bastion::drafter {
 namespace {
@@ -12,16 +14,39 @@ namespace {
 // Rows of features projected at once: bounds the memory of a long prompt's catch-up.
 constexpr int kContextChunk = 512;
 
-}  // namespace
+struct Sequence {
+  SequenceId id;
+  Position context = 0;  // Tokens whose features are in the cache.
+  nn::PageTable table;
+};
 
-absl::StatusOr<std::unique_ptr<DrafterEngine>> DrafterEngine::Create(const DrafterOptions& options,
-                                                                     FeatureSource* features) {
-  ASSIGN_OR_RETURN(auto model, DflashModel::Load(options.drafter_folder, options.target_folder,
-                                                 options.engine));
-  return std::unique_ptr<DrafterEngine>(new DrafterEngine(options, features, std::move(model)));
-}
+class Engine final : public DrafterEngine {
+ public:
+  Engine(const DrafterOptions& options, FeatureSource* features,
+         std::unique_ptr<DflashModel> model);
 
-DrafterEngine::DrafterEngine(const DrafterOptions& options, FeatureSource* features,
+  const DrafterInfo& info() const override { return info_; }
+  const std::vector<int>& feature_layers() const override {
+    return model_->config().dflash.target_layer_ids;
+  }
+  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
+  void Close(SequenceId sequence) override;
+  int live_sequences() const override { return static_cast<int>(sequences_.size()); }
+
+ private:
+  [[nodiscard]] absl::Status Check(const Frontier& frontier) const;
+  [[nodiscard]] absl::StatusOr<Sequence*> FindOrOpen(SequenceId id);
+  // Brings the sequence's context to frontier.committed tokens.
+  [[nodiscard]] absl::Status CatchUp(const Frontier& frontier, Sequence& sequence);
+
+  DrafterOptions options_;
+  FeatureSource* features_;
+  std::unique_ptr<DflashModel> model_;
+  DrafterInfo info_;
+  absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session.
+};
+
+Engine::Engine(const DrafterOptions& options, FeatureSource* features,
                              std::unique_ptr<DflashModel> model)
     : options_(options), features_(features), model_(std::move(model)) {
   const std::filesystem::path folder = std::filesystem::path(options.drafter_folder) / "";
@@ -31,7 +56,7 @@ DrafterEngine::DrafterEngine(const DrafterOptions& options, FeatureSource* featu
   info_.max_context = model_->config().max_positions - model_->config().dflash.block_size;
 }
 
-absl::StatusOr<DrafterEngine::Sequence*> DrafterEngine::FindOrOpen(SequenceId id) {
+absl::StatusOr<Sequence*> Engine::FindOrOpen(SequenceId id) {
   const auto found = sequences_.find(id.session);
   if (found != sequences_.end()) {
     if (found->second.id.epoch == id.epoch) return &found->second;
@@ -51,17 +76,22 @@ absl::StatusOr<DrafterEngine::Sequence*> DrafterEngine::FindOrOpen(SequenceId id
   return &sequence;
 }
 
-void DrafterEngine::Close(SequenceId sequence) {
+void Engine::Close(SequenceId sequence) {
   const auto found = sequences_.find(sequence.session);
   if (found == sequences_.end() || found->second.id.epoch != sequence.epoch) return;
   model_->Release(found->second.table);
   sequences_.erase(found);
 }
 
-absl::Status DrafterEngine::CatchUp(const Frontier& frontier, Sequence& sequence) {
+absl::Status Engine::CatchUp(const Frontier& frontier, Sequence& sequence) {
   if (frontier.committed > info_.max_context) {
     return absl::OutOfRangeError(absl::StrCat("context of ", frontier.committed, " tokens, ",
                                               info_.max_context, " are drafted for"));
+  }
+  if (frontier.committed < sequence.context) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("sequence ", frontier.sequence.session, ": ", sequence.context,
+                     " context tokens are here, the frontier has ", frontier.committed));
   }
   while (sequence.context < frontier.committed) {
     const int count = std::min(frontier.committed - sequence.context, kContextChunk);
@@ -75,43 +105,50 @@ absl::Status DrafterEngine::CatchUp(const Frontier& frontier, Sequence& sequence
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Draft>> DrafterEngine::Expand(absl::Span<const Frontier> frontiers) {
+absl::Status Engine::Check(const Frontier& frontier) const {
+  if (frontier.root >= 0 && frontier.root < info_.vocabulary && frontier.candidates > 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("frontier: root ", frontier.root,
+                                                 " of a vocabulary of ", info_.vocabulary, ", ",
+                                                 frontier.candidates, " candidates"));
+}
+
+absl::StatusOr<std::vector<Draft>> Engine::Expand(absl::Span<const Frontier> frontiers) {
   std::vector<Draft> drafts(frontiers.size());
   std::vector<BlockItem> blocks;
   std::vector<Marginals*> wanted;
   int candidates = 1;
   for (size_t i = 0; i < frontiers.size(); ++i) {
     const Frontier& frontier = frontiers[i];
+    RETURN_IF_ERROR(Check(frontier));
     drafts[i].marginals.resize(frontier.paths.size());
-    if (frontier.root < 0 || frontier.root >= info_.vocabulary || frontier.candidates < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("frontier ", i, ": root ", frontier.root, " of a vocabulary of ",
-                       info_.vocabulary, ", ", frontier.candidates, " candidates"));
-    }
     ASSIGN_OR_RETURN(Sequence * sequence, FindOrOpen(frontier.sequence));
-    if (frontier.committed < sequence->context) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("sequence ", frontier.sequence.session, ": ", sequence->context,
-                       " context tokens here, the frontier has ", frontier.committed));
-    }
-    const absl::Status ready = CatchUp(frontier, *sequence);
-    if (!ready.ok()) {
+    if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {
       LOG(WARNING) << "no draft: " << ready;
       continue;
     }
-    // Block diffusion drafts from the root only; deeper nodes would need another forward's context.
-    for (size_t path = 0; path < frontier.paths.size(); ++path) {
-      if (!frontier.paths[path].empty()) continue;
-      blocks.push_back({&sequence->table, sequence->context, frontier.root});
-      wanted.push_back(&drafts[i].marginals[path]);
-      candidates = std::max(candidates, frontier.candidates);
-      break;
-    }
+    // Block diffusion drafts from the root only; a deeper node would need a context of its own.
+    const auto root = std::find_if(frontier.paths.begin(), frontier.paths.end(),
+                                   [](const auto& path) { return path.empty(); });
+    if (root == frontier.paths.end()) continue;
+    blocks.push_back({&sequence->table, sequence->context, frontier.root});
+    wanted.push_back(&drafts[i].marginals[root - frontier.paths.begin()]);
+    candidates = std::max(candidates, frontier.candidates);
   }
   if (blocks.empty()) return drafts;
   ASSIGN_OR_RETURN(std::vector<Marginals> marginals, model_->Draft(blocks, candidates));
   for (size_t b = 0; b < blocks.size(); ++b) *wanted[b] = std::move(marginals[b]);
   return drafts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DrafterEngine>> DrafterEngine::Create(const DrafterOptions& options,
+                                                                     FeatureSource* features) {
+  ASSIGN_OR_RETURN(auto model, DflashModel::Load(options.drafter_folder, options.target_folder,
+                                                 options.engine));
+  return std::make_unique<Engine>(options, features, std::move(model));
 }
 
 }  // namespace bastion::drafter

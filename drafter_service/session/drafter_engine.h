@@ -1,5 +1,5 @@
 // The drafter: keeps each sequence's context cache up to date with the target's features, then drafts.
-// The service wraps it in gRPC, the bench embeds it.
+// The service wraps it in gRPC, the bench embeds it. This header knows neither torch nor protos.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_DRAFTER_SERVICE_SESSION_DRAFTER_ENGINE_H_
@@ -9,12 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/node_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/nn/device.h"
 #include "common/tree/features.h"
 #include "common/tree/stage_data.h"
-#include "drafter_service/draft/dflash.h"
 
 namespace bastion::drafter {
 
@@ -29,42 +28,22 @@ struct DrafterOptions {
 class DrafterEngine {
  public:
   // `features` must outlive the engine. Errors: see DflashModel::Load.
-  static absl::StatusOr<std::unique_ptr<DrafterEngine>> Create(const DrafterOptions& options,
-                                                               FeatureSource* features);
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<DrafterEngine>> Create(
+      const DrafterOptions& options, FeatureSource* features);
+  virtual ~DrafterEngine() = default;
 
-  [[nodiscard]] const DrafterInfo& info() const { return info_; }
+  [[nodiscard]] virtual const DrafterInfo& info() const = 0;
   // The target layers whose features this drafter reads.
-  [[nodiscard]] const std::vector<int>& feature_layers() const {
-    return model_->config().dflash.target_layer_ids;
-  }
+  [[nodiscard]] virtual const std::vector<int>& feature_layers() const = 0;
 
   // Contract: orchestrator/cycle/stages.h. A sequence not seen before is taken up from its features,
   // whenever it began. A frontier whose features cannot be had, or with a path other than the root,
   // gets empty marginals; a stale epoch FAILED_PRECONDITION for the whole call.
-  [[nodiscard]] absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers);
-  void Close(SequenceId sequence);
+  [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
+      absl::Span<const Frontier> frontiers) = 0;
+  virtual void Close(SequenceId sequence) = 0;
 
-  [[nodiscard]] int live_sequences() const { return static_cast<int>(sequences_.size()); }
-
- private:
-  struct Sequence {
-    SequenceId id;
-    Position context = 0;  // Tokens whose features are in the cache.
-    nn::PageTable table;
-  };
-
-  DrafterEngine(const DrafterOptions& options, FeatureSource* features,
-                std::unique_ptr<DflashModel> model);
-
-  [[nodiscard]] absl::StatusOr<Sequence*> FindOrOpen(SequenceId id);
-  // Brings the sequence's context to frontier.committed tokens.
-  [[nodiscard]] absl::Status CatchUp(const Frontier& frontier, Sequence& sequence);
-
-  DrafterOptions options_;
-  FeatureSource* features_;
-  std::unique_ptr<DflashModel> model_;
-  DrafterInfo info_;
-  absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session.
+  [[nodiscard]] virtual int live_sequences() const = 0;
 };
 
 }  // namespace bastion::drafter

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "kernels/types.h"
 
 namespace bastion::verifier {
@@ -33,8 +34,8 @@ std::string Name(SequenceId sequence) {
 
 void FeatureStore::Open(SequenceId sequence, int width) {
   absl::MutexLock lock(&mutex_);
-  History& history = histories_[sequence];
-  history.features = {width, type_, {}};
+  histories_[sequence].features = {width, type_, {}};
+  ++changes_;
 }
 
 void FeatureStore::Append(SequenceId sequence, const float* features,
@@ -42,6 +43,7 @@ void FeatureStore::Append(SequenceId sequence, const float* features,
   absl::MutexLock lock(&mutex_);
   const auto found = histories_.find(sequence);
   if (found == histories_.end() || found->second.lost || found->second.features.width == 0) return;
+  ++changes_;
   Features& kept = found->second.features;
   const auto added = static_cast<int64_t>(rows.size() * kept.row_bytes());
   if (bytes_ + added > max_bytes_) {
@@ -60,33 +62,68 @@ void FeatureStore::Close(SequenceId sequence) {
   if (found == histories_.end()) return;
   bytes_ -= static_cast<int64_t>(found->second.features.bytes.size());
   histories_.erase(found);
+  ++changes_;
+}
+
+absl::Status FeatureStore::Check(SequenceId sequence) const {
+  const auto found = histories_.find(sequence);
+  if (found == histories_.end()) {
+    return absl::NotFoundError(absl::StrCat("features: unknown ", Name(sequence)));
+  }
+  if (found->second.lost) {
+    return absl::OutOfRangeError(absl::StrCat("features of ", Name(sequence),
+                                              " were not kept; raise --feature-bytes"));
+  }
+  if (found->second.features.width == 0) {
+    return absl::OutOfRangeError(
+        absl::StrCat(Name(sequence), " was opened before any drafter asked for features"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Features> FeatureStore::Read(const FeatureRange& range, absl::Duration patience) {
   absl::MutexLock lock(&mutex_);
   const auto decided = [&] {
     mutex_.AssertReaderHeld();
-    const auto found = histories_.find(range.sequence);
-    return found == histories_.end() || found->second.lost ||
-           found->second.features.rows() >= range.first + range.count;
+    return !Check(range.sequence).ok() ||
+           histories_.at(range.sequence).features.rows() >= range.first + range.count;
   };
   mutex_.AwaitWithTimeout(absl::Condition(&decided), patience);
-  const auto found = histories_.find(range.sequence);
-  if (found == histories_.end()) {
-    return absl::NotFoundError(absl::StrCat("features: unknown ", Name(range.sequence)));
-  }
-  const Features& kept = found->second.features;
-  if (found->second.lost || kept.width == 0) {
-    return absl::OutOfRangeError(absl::StrCat("features of ", Name(range.sequence),
-                                              " were not kept; raise --feature-bytes"));
-  }
+  RETURN_IF_ERROR(Check(range.sequence));
+  const Features& kept = histories_.at(range.sequence).features;
   if (kept.rows() < range.first + range.count) {
     return absl::DeadlineExceededError(
-        absl::StrCat("features of ", Name(range.sequence), ": ", kept.rows(), " rows there, ",
+        absl::StrCat("features of ", Name(range.sequence), ": ", kept.rows(), " rows are there, ",
                      range.first + range.count, " wanted"));
   }
   const size_t row = kept.row_bytes();
   return Features{kept.width, kept.type, kept.bytes.substr(range.first * row, range.count * row)};
+}
+
+absl::StatusOr<int> FeatureStore::Rows(SequenceId sequence) const {
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(Check(sequence));
+  return histories_.at(sequence).features.rows();
+}
+
+size_t FeatureStore::row_bytes(SequenceId sequence) const {
+  absl::MutexLock lock(&mutex_);
+  return Check(sequence).ok() ? histories_.at(sequence).features.row_bytes() : 1;
+}
+
+uint64_t FeatureStore::AwaitChange(uint64_t seen, absl::Duration patience) {
+  absl::MutexLock lock(&mutex_);
+  const auto changed = [&] {
+    mutex_.AssertReaderHeld();
+    return changes_ != seen;
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&changed), patience);
+  return changes_;
+}
+
+void FeatureStore::Touch() {
+  absl::MutexLock lock(&mutex_);
+  ++changes_;
 }
 
 int64_t FeatureStore::bytes() const {

@@ -34,6 +34,17 @@ class FeatureStore final : public FeatureSource {
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Rows there are; NOT_FOUND or OUT_OF_RANGE as Read.
+  [[nodiscard]] absl::StatusOr<int> Rows(SequenceId sequence) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Bytes of one row of `sequence`; at least 1.
+  [[nodiscard]] size_t row_bytes(SequenceId sequence) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Waits until anything changed since the call that returned `seen` (0 at first), or `patience` is
+  // over; returns what to pass next. Touch() counts as a change.
+  [[nodiscard]] uint64_t AwaitChange(uint64_t seen, absl::Duration patience)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void Touch() ABSL_LOCKS_EXCLUDED(mutex_);
+
   [[nodiscard]] int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -42,11 +53,15 @@ class FeatureStore final : public FeatureSource {
     bool lost = false;  // Dropped for memory.
   };
 
+  // OK when `sequence` has a history to read from.
+  [[nodiscard]] absl::Status Check(SequenceId sequence) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+
   const FeatureType type_;
   const int64_t max_bytes_;
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<SequenceId, History> histories_ ABSL_GUARDED_BY(mutex_);
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace bastion::verifier

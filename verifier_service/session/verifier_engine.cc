@@ -6,10 +6,13 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "verifier_service/commit/kv_compaction.h"
 #include "verifier_service/session/device_probe.h"
+#include "verifier_service/session/sequence_table.h"
 #include "verifier_service/verify/accept.h"
+#include "verifier_service/verify/forward.h"
 
 namespace bastion::verifier {
 namespace {
@@ -30,15 +33,51 @@ FeatureType FeatureTypeOf(kernels::DType dtype) {
   return dtype == kernels::DType::kF32 ? FeatureType::kF32 : FeatureType::kBF16;
 }
 
-}  // namespace
+// One item of a forest that takes part in the forward.
+struct Entry {
+  const VerifyItem* item = nullptr;
+  Sequence* sequence = nullptr;
+  VerifyOutcome* outcome = nullptr;
+  int first_row = 0;
+};
 
-absl::StatusOr<std::unique_ptr<VerifierEngine>> VerifierEngine::Create(
-    const VerifierOptions& options) {
-  ASSIGN_OR_RETURN(auto model, TargetModel::Load(options.target_folder, options.engine));
-  return std::unique_ptr<VerifierEngine>(new VerifierEngine(options, std::move(model)));
-}
+class Engine final : public VerifierEngine {
+ public:
+  Engine(const VerifierOptions& options, std::unique_ptr<TargetModel> model);
 
-VerifierEngine::VerifierEngine(const VerifierOptions& options, std::unique_ptr<TargetModel> model)
+  const TargetInfo& info() const override { return info_; }
+  absl::Status SetFeatureLayers(const std::vector<int>& layers) override;
+  absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override;
+  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override;
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override;
+  void Close(SequenceId sequence) override;
+  FeatureStore& features() override { return features_; }
+  int live_sequences() const override { return sequences_.size(); }
+  int free_kv_tokens() const override {
+    return model_->cache().free_pages() * kernels::kPageTokens;
+  }
+
+ private:
+  [[nodiscard]] absl::Status CheckRoom(const Sequence& sequence, Position cached, int last_depth);
+  [[nodiscard]] absl::Status PrefillChunk(Sequence& sequence, const std::vector<TokenId>& tokens);
+  [[nodiscard]] absl::StatusOr<Sequence*> Admit(const VerifyItem& item);
+  [[nodiscard]] nn::RowBatch LayOut(const Forest& forest, std::vector<Entry>& entries,
+                                    VerifyResult& result);
+  [[nodiscard]] std::vector<TokenId> ChooseTokens(const std::vector<Entry>& entries,
+                                                  const nn::RowBatch& batch);
+  void Accept(std::vector<Entry>& entries, const std::vector<TokenId>& choices);
+  void Commit(std::vector<Entry>& entries);
+  void ExportFeatures(const std::vector<Entry>& entries);
+
+  VerifierOptions options_;
+  std::unique_ptr<TargetModel> model_;
+  SequenceTable sequences_;
+  FeatureStore features_;
+  std::vector<int> feature_layers_;
+  TargetInfo info_;
+};
+
+Engine::Engine(const VerifierOptions& options, std::unique_ptr<TargetModel> model)
     : options_(options),
       model_(std::move(model)),
       sequences_(model_->cache(), options.max_sequences),
@@ -54,7 +93,7 @@ VerifierEngine::VerifierEngine(const VerifierOptions& options, std::unique_ptr<T
   info_.max_rows = options.max_rows;
 }
 
-absl::Status VerifierEngine::SetFeatureLayers(const std::vector<int>& layers) {
+absl::Status Engine::SetFeatureLayers(const std::vector<int>& layers) {
   for (const int layer : layers) {
     if (layer < 0 || layer >= model_->config().dims.layers) {
       return absl::InvalidArgumentError(absl::StrCat("the drafter wants features of layer ", layer,
@@ -70,23 +109,19 @@ absl::Status VerifierEngine::SetFeatureLayers(const std::vector<int>& layers) {
   return absl::OkStatus();
 }
 
-absl::Status VerifierEngine::Open(SequenceId sequence, const SamplingParams& sampling) {
+absl::Status Engine::Open(SequenceId sequence, const SamplingParams& sampling) {
   RETURN_IF_ERROR(sequences_.Open(sequence, sampling));
   const int width = static_cast<int>(feature_layers_.size()) * model_->config().dims.hidden;
   features_.Open(sequence, width);
   return absl::OkStatus();
 }
 
-void VerifierEngine::Close(SequenceId sequence) {
+void Engine::Close(SequenceId sequence) {
   sequences_.Close(sequence);
   features_.Close(sequence);
 }
 
-int VerifierEngine::free_kv_tokens() {
-  return model_->cache().free_pages() * kernels::kPageTokens;
-}
-
-absl::Status VerifierEngine::CheckRoom(const Sequence& sequence, Position cached, int last_depth) {
+absl::Status Engine::CheckRoom(const Sequence& sequence, Position cached, int last_depth) {
   if (cached != sequence.committed) {
     return absl::FailedPreconditionError(absl::StrCat("sequence ", sequence.id.session, ": ",
                                                       sequence.committed,
@@ -100,7 +135,7 @@ absl::Status VerifierEngine::CheckRoom(const Sequence& sequence, Position cached
   return absl::OkStatus();
 }
 
-absl::StatusOr<TimingTrace> VerifierEngine::Prefill(const PrefillItem& item) {
+absl::StatusOr<TimingTrace> Engine::Prefill(const PrefillItem& item) {
   TimingTrace trace;
   if (item.tokens.empty()) return trace;
   ASSIGN_OR_RETURN(Sequence * sequence, sequences_.Find(item.sequence));
@@ -124,7 +159,7 @@ absl::StatusOr<TimingTrace> VerifierEngine::Prefill(const PrefillItem& item) {
   return trace;
 }
 
-absl::Status VerifierEngine::PrefillChunk(Sequence& sequence, std::vector<TokenId> tokens) {
+absl::Status Engine::PrefillChunk(Sequence& sequence, const std::vector<TokenId>& tokens) {
   const int count = static_cast<int>(tokens.size());
   RETURN_IF_ERROR(model_->cache().Reserve(sequence.table, sequence.committed + count));
   nn::RowBatch batch;
@@ -137,7 +172,7 @@ absl::Status VerifierEngine::PrefillChunk(Sequence& sequence, std::vector<TokenI
   return absl::OkStatus();
 }
 
-absl::StatusOr<Sequence*> VerifierEngine::Admit(const VerifyItem& item) {
+absl::StatusOr<Sequence*> Engine::Admit(const VerifyItem& item) {
   ASSIGN_OR_RETURN(Sequence * sequence, sequences_.Find(item.sequence));
   RETURN_IF_ERROR(item.tree.Validate(info_.dims.vocabulary));
   RETURN_IF_ERROR(CheckRoom(*sequence, item.cached, MaxDepth(item.tree)));
@@ -145,7 +180,7 @@ absl::StatusOr<Sequence*> VerifierEngine::Admit(const VerifyItem& item) {
   return sequence;
 }
 
-nn::RowBatch VerifierEngine::LayOut(const Forest& forest, std::vector<Entry>& entries,
+nn::RowBatch Engine::LayOut(const Forest& forest, std::vector<Entry>& entries,
                                     VerifyResult& result) {
   nn::RowBatch batch;
   absl::flat_hash_set<uint64_t> seen;
@@ -173,7 +208,7 @@ nn::RowBatch VerifierEngine::LayOut(const Forest& forest, std::vector<Entry>& en
   return batch;
 }
 
-std::vector<TokenId> VerifierEngine::ChooseTokens(const std::vector<Entry>& entries,
+std::vector<TokenId> Engine::ChooseTokens(const std::vector<Entry>& entries,
                                                   const nn::RowBatch& batch) {
   std::vector<float> temperatures;
   std::vector<uint64_t> seeds;
@@ -192,7 +227,7 @@ std::vector<TokenId> VerifierEngine::ChooseTokens(const std::vector<Entry>& entr
   return choices;
 }
 
-void VerifierEngine::Accept(std::vector<Entry>& entries, const std::vector<TokenId>& choices) {
+void Engine::Accept(std::vector<Entry>& entries, const std::vector<TokenId>& choices) {
   for (Entry& entry : entries) {
     const absl::Span<const TokenId> own(choices.data() + entry.first_row, entry.item->tree.rows());
     if (std::find(own.begin(), own.end(), -1) != own.end()) {
@@ -207,7 +242,7 @@ void VerifierEngine::Accept(std::vector<Entry>& entries, const std::vector<Token
                 entries.end());
 }
 
-void VerifierEngine::Commit(std::vector<Entry>& entries) {
+void Engine::Commit(std::vector<Entry>& entries) {
   KvMoves moves;
   for (const Entry& entry : entries) {
     moves.Add(entry.sequence->table, entry.item->cached, entry.outcome->acceptance.path);
@@ -219,7 +254,7 @@ void VerifierEngine::Commit(std::vector<Entry>& entries) {
   }
 }
 
-void VerifierEngine::ExportFeatures(const std::vector<Entry>& entries) {
+void Engine::ExportFeatures(const std::vector<Entry>& entries) {
   for (const Entry& entry : entries) {
     std::vector<int> rows = {entry.first_row};
     for (const NodeIndex node : entry.outcome->acceptance.path) {
@@ -229,7 +264,7 @@ void VerifierEngine::ExportFeatures(const std::vector<Entry>& entries) {
   }
 }
 
-absl::StatusOr<VerifyResult> VerifierEngine::Verify(const Forest& forest) {
+absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
   int rows = 0;
   for (const VerifyItem& item : forest) rows += item.tree.rows();
   if (rows > info_.max_rows) {
@@ -253,6 +288,14 @@ absl::StatusOr<VerifyResult> VerifierEngine::Verify(const Forest& forest) {
   ExportFeatures(entries);
   result.trace.feature_export = watch.Lap();
   return result;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<VerifierEngine>> VerifierEngine::Create(
+    const VerifierOptions& options) {
+  ASSIGN_OR_RETURN(auto model, TargetModel::Load(options.target_folder, options.engine));
+  return std::make_unique<Engine>(options, std::move(model));
 }
 
 }  // namespace bastion::verifier

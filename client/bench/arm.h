@@ -1,0 +1,39 @@
+// An arm of the benchmark: one policy, in process or through running services. Arms take turns prompt
+// by prompt, so that noise of the machine hits all alike.
+#ifndef BASTION_CLIENT_BENCH_ARM_H_
+#define BASTION_CLIENT_BENCH_ARM_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/bench/local_stages.h"
+#include "client/bench/measurement.h"
+#include "orchestrator/latency/calibration_table.h"
+
+namespace bastion {
+
+class Arm {
+ public:
+  virtual ~Arm() = default;
+  // Runs the prompts together (settings.concurrency of them at most).
+  [[nodiscard]] virtual absl::StatusOr<std::vector<PromptMeasurement>> Run(
+      const std::vector<BenchPrompt>& prompts, const BenchSettings& settings) = 0;
+};
+
+// In process. `stages` must outlive the arm; `stop_tokens` end an answer.
+[[nodiscard]] absl::StatusOr<std::unique_ptr<Arm>> MakeLocalArm(
+    const std::string& policy, LocalStages* stages, const CalibrationTable& table,
+    const std::vector<TokenId>& stop_tokens);
+
+// Through the orchestrator at `endpoint`.
+[[nodiscard]] absl::StatusOr<std::unique_ptr<Arm>> MakeRemoteArm(const std::string& policy,
+                                                                 const std::string& endpoint);
+
+// The device that the services at `endpoint` run on, in their words.
+[[nodiscard]] absl::StatusOr<std::string> RemoteDevice(const std::string& endpoint);
+
+}  // namespace bastion
+
+#endif  // BASTION_CLIENT_BENCH_ARM_H_

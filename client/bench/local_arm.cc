@@ -1,0 +1,132 @@
+#include <algorithm>
+
+#include "client/bench/arm.h"
+#include "common/base/status.h"
+#include "orchestrator/cycle/decode_cycle.h"
+
+namespace bastion {
+namespace {
+
+constexpr int kPrefillChunk = 4096;
+
+MeasuredCycle Measured(const CycleRecord& cycle) {
+  MeasuredCycle measured;
+  measured.committed_length = cycle.committed_length;
+  measured.nodes = cycle.nodes;
+  measured.rows = cycle.rows;
+  measured.predicted_verify = absl::ToDoubleSeconds(cycle.predicted_verify);
+  measured.measured_verify = absl::ToDoubleSeconds(cycle.measured_verify);
+  const StageTimes& times = cycle.stages;
+  measured.stages = {absl::ToDoubleSeconds(times.draft), absl::ToDoubleSeconds(times.tree),
+                     absl::ToDoubleSeconds(times.verify), absl::ToDoubleSeconds(times.commit),
+                     absl::ToDoubleSeconds(times.transfer)};
+  return measured;
+}
+
+class LocalArm final : public Arm {
+ public:
+  LocalArm(Policy policy, LocalStages* stages, CostModel costs, TargetInfo target,
+           absl::flat_hash_set<TokenId> stop_tokens)
+      : policy_(std::move(policy)),
+        stages_(stages),
+        costs_(std::move(costs)),
+        cycle_(target, &stages->drafter(), &stages->verifier(), &costs_),
+        stop_tokens_(std::move(stop_tokens)) {}
+
+  absl::StatusOr<std::vector<PromptMeasurement>> Run(const std::vector<BenchPrompt>& prompts,
+                                                     const BenchSettings& settings) override;
+
+ private:
+  // One prompt on its way.
+  struct Live {
+    std::unique_ptr<DecodeSequence> sequence;
+    PromptMeasurement result;
+    absl::Duration began, ended;
+  };
+
+  absl::StatusOr<Live> Begin(const BenchPrompt& prompt, const BenchSettings& settings);
+  absl::Status StepAll(std::vector<Live>& live);
+
+  Policy policy_;
+  LocalStages* stages_;
+  CostModel costs_;
+  SpeculationMemory memory_;
+  DecodeCycle cycle_;
+  absl::flat_hash_set<TokenId> stop_tokens_;
+};
+
+absl::StatusOr<LocalArm::Live> LocalArm::Begin(const BenchPrompt& prompt,
+                                               const BenchSettings& settings) {
+  static uint64_t next_session = 1;
+  DecodeRequest request;
+  request.id = {next_session++, 0};
+  request.prompt = prompt.tokens;
+  request.sampling = {settings.temperature, settings.seed};
+  request.max_tokens = settings.max_new_tokens;
+  request.stop_tokens = stop_tokens_;
+  Live live;
+  live.result.id = prompt.id;
+  live.sequence = std::make_unique<DecodeSequence>(
+      std::move(request), TreeGrower(policy_, settings.temperature == 0, &costs_, &memory_));
+  StopWatch watch;
+  cycle_.Open(*live.sequence);
+  while (!live.sequence->done() && cycle_.Prefill(*live.sequence, kPrefillChunk)) {
+  }
+  live.result.prefill_seconds = absl::ToDoubleSeconds(watch.Lap());
+  if (!live.sequence->status().ok()) {
+    return Annotate(live.sequence->status(), absl::StrCat("prompt ", prompt.id));
+  }
+  return live;
+}
+
+absl::Status LocalArm::StepAll(std::vector<Live>& live) {
+  for (;;) {
+    Batch batch;
+    for (Live& one : live) {
+      if (!one.sequence->done()) batch.push_back(one.sequence.get());
+    }
+    if (batch.empty()) return absl::OkStatus();
+    RETURN_IF_ERROR(cycle_.Step(batch));
+    const absl::Duration now = Clock::Real().Now();
+    for (Live& one : live) {
+      RETURN_IF_ERROR(one.sequence->status());
+      if (one.sequence->done() && one.ended == absl::ZeroDuration()) one.ended = now;
+    }
+  }
+}
+
+absl::StatusOr<std::vector<PromptMeasurement>> LocalArm::Run(
+    const std::vector<BenchPrompt>& prompts, const BenchSettings& settings) {
+  std::vector<Live> live;
+  for (const BenchPrompt& prompt : prompts) {
+    ASSIGN_OR_RETURN(live.emplace_back(), Begin(prompt, settings));
+  }
+  for (Live& one : live) one.began = Clock::Real().Now();
+  RETURN_IF_ERROR(StepAll(live));
+  std::vector<PromptMeasurement> results;
+  for (Live& one : live) {
+    one.result.seconds = absl::ToDoubleSeconds(one.ended - one.began);
+    one.result.output = one.sequence->output();
+    for (const CycleRecord& cycle : one.sequence->cycles()) {
+      one.result.cycles.push_back(Measured(cycle));
+    }
+    cycle_.Close(*one.sequence, stages_->drafter());
+    results.push_back(std::move(one.result));
+  }
+  return results;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Arm>> MakeLocalArm(const std::string& policy, LocalStages* stages,
+                                                  const CalibrationTable& table,
+                                                  const std::vector<TokenId>& stop_tokens) {
+  ASSIGN_OR_RETURN(Policy parsed, Policy::Parse(policy));
+  ASSIGN_OR_RETURN(const TargetInfo target, stages->verifier().Info());
+  ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
+  return std::make_unique<LocalArm>(std::move(parsed), stages, std::move(costs), target,
+                                    absl::flat_hash_set<TokenId>(stop_tokens.begin(),
+                                                                 stop_tokens.end()));
+}
+
+}  // namespace bastion

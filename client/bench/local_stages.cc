@@ -1,0 +1,34 @@
+#include "client/bench/local_stages.h"
+
+#include "common/base/status.h"
+
+namespace bastion {
+
+absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOptions& options) {
+  auto stages = std::unique_ptr<LocalStages>(new LocalStages());
+  ASSIGN_OR_RETURN(stages->device_, nn::OpenLocalDevice(options.threads));
+  nn::EngineOptions engine;
+  ASSIGN_OR_RETURN(engine.dtype, nn::ParseDType(options.dtype));
+  engine.device = stages->device_.device;
+
+  verifier::VerifierOptions verifier;
+  verifier.target_folder = options.target_folder;
+  verifier.engine = engine;
+  verifier.max_sequences = options.max_sequences;
+  ASSIGN_OR_RETURN(stages->verifier_engine_, verifier::VerifierEngine::Create(verifier));
+
+  drafter::DrafterOptions drafter;
+  drafter.drafter_folder = options.drafter_folder;
+  drafter.target_folder = options.target_folder;
+  drafter.engine = engine;
+  drafter.max_sequences = options.max_sequences;
+  ASSIGN_OR_RETURN(stages->drafter_engine_,
+                   drafter::DrafterEngine::Create(drafter, &stages->verifier_engine_->features()));
+  RETURN_IF_ERROR(
+      stages->verifier_engine_->SetFeatureLayers(stages->drafter_engine_->feature_layers()));
+  stages->verifier_ = std::make_unique<LocalVerifier>(stages->verifier_engine_.get());
+  stages->drafter_ = std::make_unique<LocalDrafter>(stages->drafter_engine_.get());
+  return stages;
+}
+
+}  // namespace bastion

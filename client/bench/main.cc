@@ -1,0 +1,130 @@
+// bastion-bench: policies against each other on the same prompts, in process or through services.
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_split.h"
+#include "client/bench/arm.h"
+#include "client/bench/progress.h"
+#include "client/bench/prompts.h"
+#include "client/bench/report.h"
+#include "common/base/status.h"
+#include "common/hub/model_config.h"
+#include "orchestrator/latency/calibration.h"
+
+ABSL_FLAG(std::string, target, "", "Folder of the target model (tokenizer; weights in process)");
+ABSL_FLAG(std::string, drafter, "", "Folder of the drafter");
+ABSL_FLAG(std::string, prompts, "", "JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}");
+ABSL_FLAG(std::string, policies, "ar,chain,fixed:16,fixed:64,adaptive", "Comma-separated policies");
+ABSL_FLAG(float, temperature, 0, "0: greedy");
+ABSL_FLAG(uint64_t, seed, 1, "Of the keyed choice at temperature > 0");
+ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate for each prompt");
+ABSL_FLAG(int, concurrency, 1, "Prompts that run together");
+ABSL_FLAG(int, threads, 2, "Threads of the engine, in process");
+ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32, in process");
+ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots");
+ABSL_FLAG(std::string, endpoint, "", "Address of a running orchestrator; empty: in process");
+ABSL_FLAG(bool, ignore_eos, false, "Generate to the limit whatever the model says");
+
+namespace bastion {
+namespace {
+
+absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier) {
+  CalibrationOptions options;
+  ProgressBar bar("calibrating the verifier");
+  options.session = uint64_t{1} << 63;
+  options.progress = [&](int done, int total) { bar.Show(done, total); };
+  return Calibrate(verifier, Clock::Real(), options);
+}
+
+absl::Status RunArms(const std::vector<std::unique_ptr<Arm>>& arms,
+                     const std::vector<BenchPrompt>& prompts, BenchReport& report) {
+  ProgressBar bar("measuring");
+  const auto width = static_cast<size_t>(report.settings.concurrency);
+  const size_t groups = (prompts.size() + width - 1) / width;
+  int done = 0;
+  for (size_t group = 0; group < groups; ++group) {
+    const size_t begin = group * width;
+    const std::vector<BenchPrompt> together(
+        prompts.begin() + begin, prompts.begin() + std::min(prompts.size(), begin + width));
+    for (size_t turn = 0; turn < arms.size(); ++turn) {
+      // Another arm begins each time: none always comes first or after the same one.
+      const size_t arm = (turn + group) % arms.size();
+      ASSIGN_OR_RETURN(auto results, arms[arm]->Run(together, report.settings));
+      auto& kept = report.policies[arm].prompts;
+      std::move(results.begin(), results.end(), std::back_inserter(kept));
+      bar.Show(++done, static_cast<int>(groups * arms.size()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run() {
+  BenchReport report;
+  report.settings = {absl::GetFlag(FLAGS_temperature), absl::GetFlag(FLAGS_seed),
+                     absl::GetFlag(FLAGS_max_new_tokens), absl::GetFlag(FLAGS_concurrency)};
+  if (report.settings.concurrency < 1 || report.settings.max_new_tokens < 1) {
+    return absl::InvalidArgumentError("--concurrency and --max_new_tokens want at least 1");
+  }
+  LocalOptions local;
+  local.target_folder = absl::GetFlag(FLAGS_target);
+  local.drafter_folder = absl::GetFlag(FLAGS_drafter);
+  local.dtype = report.dtype = absl::GetFlag(FLAGS_dtype);
+  local.threads = report.threads = absl::GetFlag(FLAGS_threads);
+  local.max_sequences = report.settings.concurrency + 4;
+  ASSIGN_OR_RETURN(const auto prompts,
+                   LoadPrompts(absl::GetFlag(FLAGS_prompts), local.target_folder));
+  const std::vector<std::string> policies =
+      absl::StrSplit(absl::GetFlag(FLAGS_policies), ',', absl::SkipEmpty());
+  const std::string endpoint = absl::GetFlag(FLAGS_endpoint);
+  std::unique_ptr<LocalStages> stages;
+  std::vector<std::unique_ptr<Arm>> arms;
+  if (endpoint.empty()) {
+    ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(local.target_folder));
+    const auto stops =
+        absl::GetFlag(FLAGS_ignore_eos) ? std::vector<TokenId>{} : config.special.eos;
+    ASSIGN_OR_RETURN(stages, LocalStages::Create(local));
+    ASSIGN_OR_RETURN(const TargetInfo info, stages->verifier().Info());
+    ASSIGN_OR_RETURN(const CalibrationTable table, CalibrateWithBar(stages->verifier()));
+    for (const std::string& policy : policies) {
+      ASSIGN_OR_RETURN(arms.emplace_back(), MakeLocalArm(policy, stages.get(), table, stops));
+    }
+    report.device = info.device;
+    report.mode = "in process";
+  } else {
+    for (const std::string& policy : policies) {
+      ASSIGN_OR_RETURN(arms.emplace_back(), MakeRemoteArm(policy, endpoint));
+    }
+    ASSIGN_OR_RETURN(report.device, RemoteDevice(endpoint));
+    report.mode = endpoint;
+  }
+  report.target = local.target_folder;
+  report.drafter = local.drafter_folder;
+  for (const std::string& policy : policies) report.policies.push_back({policy, {}});
+  RETURN_IF_ERROR(RunArms(arms, prompts, report));
+  std::cout << MarkdownTable(report);
+  const std::string folder = absl::GetFlag(FLAGS_report);
+  return folder.empty() ? absl::OkStatus() : WriteReport(report, folder);
+}
+
+}  // namespace
+}  // namespace bastion
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Measures speculation policies on the same prompts.");
+  absl::ParseCommandLine(argc, argv);
+  absl::Status status;
+  try {
+    status = bastion::Run();
+  } catch (const std::exception& error) {  // libtorch and the standard library: out of memory.
+    status = absl::ResourceExhaustedError(error.what());
+  }
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "bastion-bench: %s\n", status.ToString().c_str());
+  return 1;
+}

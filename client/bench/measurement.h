@@ -1,0 +1,49 @@
+// What one prompt under one policy gave. Plain data; becomes results.json.
+#ifndef BASTION_CLIENT_BENCH_MEASUREMENT_H_
+#define BASTION_CLIENT_BENCH_MEASUREMENT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+
+namespace bastion {
+
+struct BenchPrompt {
+  std::string id;
+  std::vector<TokenId> tokens;
+};
+
+struct StageSeconds {
+  double draft = 0, tree = 0, verify = 0, commit = 0, transfer = 0;
+};
+
+// One cycle, as far as the report needs it.
+struct MeasuredCycle {
+  int committed_length = 0;
+  int nodes = 0;
+  int rows = 0;
+  double predicted_verify = 0;  // Seconds.
+  double measured_verify = 0;
+  StageSeconds stages;
+};
+
+struct PromptMeasurement {
+  std::string id;
+  std::vector<TokenId> output;
+  std::vector<MeasuredCycle> cycles;
+  double seconds = 0;          // Prefill left out.
+  double prefill_seconds = 0;
+};
+
+struct BenchSettings {
+  float temperature = 0;
+  uint64_t seed = 1;
+  int max_new_tokens = 128;
+  int concurrency = 1;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_CLIENT_BENCH_MEASUREMENT_H_

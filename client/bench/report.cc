@@ -1,0 +1,184 @@
+#include "client/bench/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/status.h"
+
+namespace bastion {
+namespace {
+
+using nlohmann::json;
+
+json StagesJson(const StageSeconds& stages) {
+  return {{"draft", stages.draft},
+          {"tree", stages.tree},
+          {"verify", stages.verify},
+          {"commit", stages.commit},
+          {"transfer", stages.transfer}};
+}
+
+void Add(const StageSeconds& more, StageSeconds& sum) {
+  sum.draft += more.draft;
+  sum.tree += more.tree;
+  sum.verify += more.verify;
+  sum.commit += more.commit;
+  sum.transfer += more.transfer;
+}
+
+json PromptJson(const PromptMeasurement& prompt) {
+  json lengths = json::array(), nodes = json::array(), rows = json::array();
+  json predicted = json::array(), measured = json::array();
+  StageSeconds stages;
+  for (const MeasuredCycle& cycle : prompt.cycles) {
+    lengths.push_back(cycle.committed_length);
+    nodes.push_back(cycle.nodes);
+    rows.push_back(cycle.rows);
+    predicted.push_back(cycle.predicted_verify);
+    measured.push_back(cycle.measured_verify);
+    Add(cycle.stages, stages);
+  }
+  return {{"id", prompt.id},
+          {"output_token_ids", prompt.output},
+          {"committed_lengths", lengths},
+          {"nodes_per_cycle", nodes},
+          {"rows_per_cycle", rows},
+          {"predicted_verify_seconds", predicted},
+          {"measured_verify_seconds", measured},
+          {"seconds", prompt.seconds},
+          {"prefill_seconds", prompt.prefill_seconds},
+          {"stage_seconds", StagesJson(stages)}};
+}
+
+json PolicyJson(const BenchReport& report, const PolicyResults& policy) {
+  json prompts = json::array();
+  for (const PromptMeasurement& prompt : policy.prompts) prompts.push_back(PromptJson(prompt));
+  return {{"policy", policy.policy},
+          {"tokens_per_second", policy.tokens_per_second()},
+          {"tau", policy.tau()},
+          {"speedup_vs_ar", report.SpeedupVsAr(policy)},
+          {"verify_prediction_error_median", policy.verify_prediction_error_median()},
+          {"prompts", prompts}};
+}
+
+absl::Status WriteFile(const std::filesystem::path& path, const std::string& content) {
+  std::ofstream file(path);
+  file << content;
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot write ", path.string(), ": no such folder, no permission or no space"));
+}
+
+}  // namespace
+
+double PolicyResults::tokens_per_second() const {
+  double tokens = 0, seconds = 0;
+  for (const PromptMeasurement& prompt : prompts) {
+    tokens += static_cast<double>(prompt.output.size());
+    seconds += prompt.seconds;
+  }
+  return seconds > 0 ? tokens / seconds : 0;
+}
+
+double PolicyResults::tau() const {
+  double tokens = 0, cycles = 0;
+  for (const PromptMeasurement& prompt : prompts) {
+    cycles += static_cast<double>(prompt.cycles.size());
+    for (const MeasuredCycle& cycle : prompt.cycles) tokens += cycle.committed_length;
+  }
+  return cycles > 0 ? tokens / cycles : 0;
+}
+
+double PolicyResults::mean_nodes() const {
+  double nodes = 0, cycles = 0;
+  for (const PromptMeasurement& prompt : prompts) {
+    cycles += static_cast<double>(prompt.cycles.size());
+    for (const MeasuredCycle& cycle : prompt.cycles) nodes += cycle.nodes;
+  }
+  return cycles > 0 ? nodes / cycles : 0;
+}
+
+double PolicyResults::verify_prediction_error_median() const {
+  std::vector<double> errors;
+  for (const PromptMeasurement& prompt : prompts) {
+    for (const MeasuredCycle& cycle : prompt.cycles) {
+      if (cycle.measured_verify <= 0) continue;
+      errors.push_back(std::abs(cycle.predicted_verify - cycle.measured_verify) /
+                       cycle.measured_verify);
+    }
+  }
+  if (errors.empty()) return 0;
+  std::nth_element(errors.begin(), errors.begin() + errors.size() / 2, errors.end());
+  return errors[errors.size() / 2];
+}
+
+StageSeconds PolicyResults::stages() const {
+  StageSeconds sum;
+  for (const PromptMeasurement& prompt : prompts) {
+    for (const MeasuredCycle& cycle : prompt.cycles) Add(cycle.stages, sum);
+  }
+  return sum;
+}
+
+double BenchReport::SpeedupVsAr(const PolicyResults& policy) const {
+  for (const PolicyResults& other : policies) {
+    if (other.policy == "ar" && other.tokens_per_second() > 0) {
+      return policy.tokens_per_second() / other.tokens_per_second();
+    }
+  }
+  return 0;
+}
+
+std::string MarkdownTable(const BenchReport& report) {
+  std::string table =
+      "| policy | tokens/s | vs ar | τ | nodes | draft ms | tree ms | verify ms | commit ms | "
+      "transfer ms | verify predicted ± |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+  for (const PolicyResults& policy : report.policies) {
+    size_t cycles = 0;
+    for (const PromptMeasurement& prompt : policy.prompts) cycles += prompt.cycles.size();
+    const StageSeconds sum = policy.stages();
+    const double ms = cycles > 0 ? 1e3 / static_cast<double>(cycles) : 0;
+    absl::StrAppendFormat(
+        &table, "| %s | %.1f | %.2f× | %.2f | %.1f | %.3f | %.3f | %.3f | %.3f | %.3f | %.1f %% |\n",
+        policy.policy, policy.tokens_per_second(), report.SpeedupVsAr(policy), policy.tau(),
+        policy.mean_nodes(), sum.draft * ms, sum.tree * ms, sum.verify * ms, sum.commit * ms,
+        sum.transfer * ms, 100 * policy.verify_prediction_error_median());
+  }
+  return table;
+}
+
+absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  json policies = json::array();
+  for (const PolicyResults& policy : report.policies) policies.push_back(PolicyJson(report, policy));
+  const BenchSettings& settings = report.settings;
+  const json results = {{"device", report.device},
+                        {"target", report.target},
+                        {"drafter", report.drafter},
+                        {"settings",
+                         {{"temperature", settings.temperature},
+                          {"seed", settings.seed},
+                          {"max_new_tokens", settings.max_new_tokens},
+                          {"concurrency", settings.concurrency},
+                          {"threads", report.threads},
+                          {"dtype", report.dtype},
+                          {"mode", report.mode}}},
+                        {"policies", policies}};
+  RETURN_IF_ERROR(WriteFile(std::filesystem::path(folder) / "results.json", results.dump(1)));
+  const std::string heading = absl::StrFormat(
+      "# bastion-bench\n\n%s, target %s, drafter %s, %s, %s, temperature %g, seed %d, "
+      "%d new tokens, concurrency %d. Prefill is left out of the rates; milliseconds are means per "
+      "cycle.\n\n",
+      report.device, report.target, report.drafter, report.dtype, report.mode,
+      settings.temperature, settings.seed, settings.max_new_tokens, settings.concurrency);
+  return WriteFile(std::filesystem::path(folder) / "report.md", heading + MarkdownTable(report));
+}
+
+}  // namespace bastion

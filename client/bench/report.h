@@ -1,0 +1,45 @@
+// results.json and report.md out of measurements.
+#ifndef BASTION_CLIENT_BENCH_REPORT_H_
+#define BASTION_CLIENT_BENCH_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/bench/measurement.h"
+
+namespace bastion {
+
+struct PolicyResults {
+  std::string policy;
+  std::vector<PromptMeasurement> prompts;
+
+  [[nodiscard]] double tokens_per_second() const;
+  // τ: mean committed length of a cycle.
+  [[nodiscard]] double tau() const;
+  [[nodiscard]] double mean_nodes() const;
+  // Median of |predicted − measured| / measured over all cycles; 0 without any.
+  [[nodiscard]] double verify_prediction_error_median() const;
+  // Sums over all cycles.
+  [[nodiscard]] StageSeconds stages() const;
+};
+
+struct BenchReport {
+  std::string device, target, drafter, dtype, mode;  // mode: "in process" or the endpoint.
+  int threads = 0;
+  BenchSettings settings;
+  std::vector<PolicyResults> policies;
+
+  // Against the policy "ar"; 0 when it did not run.
+  [[nodiscard]] double SpeedupVsAr(const PolicyResults& policy) const;
+};
+
+// The table that people read.
+[[nodiscard]] std::string MarkdownTable(const BenchReport& report);
+
+// Writes OUTDIR/results.json and OUTDIR/report.md. Errors name the file.
+[[nodiscard]] absl::Status WriteReport(const BenchReport& report, const std::string& folder);
+
+}  // namespace bastion
+
+#endif  // BASTION_CLIENT_BENCH_REPORT_H_

@@ -1,0 +1,37 @@
+#include "common/nn/local_device.h"
+
+#include <sched.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace bastion::nn {
+namespace {
+
+int UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+}  // namespace
+
+absl::StatusOr<LocalDevice> OpenLocalDevice(int threads) {
+  constexpr int kMost = 1024;
+  if (threads < 0 || threads > kMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--threads ", threads, ": want 0 (one per core) to ", kMost));
+  }
+  LocalDevice local;
+  local.pool = std::make_unique<kernels::ThreadPool>(threads == 0 ? UsableCores() : threads);
+  local.device = {&kernels::CpuBackend(), local.pool.get()};
+  return local;
+}
+
+absl::StatusOr<kernels::DType> ParseDType(const std::string& name) {
+  if (name == "fp32") return kernels::DType::kF32;
+  if (name == "bf16") return kernels::DType::kBF16;
+  return absl::InvalidArgumentError(absl::StrCat("--dtype ", name, ": want fp32 or bf16"));
+}
+
+}  // namespace bastion::nn

@@ -1,0 +1,48 @@
+// The drafter behind gRPC. One thread per stream, one engine call at a time; when a stream ends, the
+// sequences it drafted for are closed.
+#ifndef BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
+#define BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
+
+#include <functional>
+#include <set>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/wire/carrier.h"
+#include "drafter_service/session/drafter_engine.h"
+#include "protos/bastion/internal/v1/stages.grpc.pb.h"
+
+namespace bastion::drafter {
+
+namespace proto = internal::v1;
+
+class DrafterService final : public proto::DrafterService::Service {
+ public:
+  // `engine` must outlive the service. `on_close` hears of every closed sequence.
+  DrafterService(DrafterEngine* engine, std::function<void(SequenceId)> on_close)
+      : engine_(engine), on_close_(std::move(on_close)) {}
+
+  grpc::Status GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest* request,
+                       proto::DrafterInfo* reply) override;
+  grpc::Status Steps(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<proto::DrafterReply, proto::DrafterRequest>* stream) override;
+
+ private:
+  using Lease = std::set<SequenceId>;
+
+  void Step(const proto::DrafterRequest& request, Lease& lease, proto::DrafterReply& reply)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Expand(const proto::DrafterRequest::Expand& request, Lease& lease,
+                      proto::DrafterReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Close(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  absl::Mutex mutex_;
+  DrafterEngine* const engine_;
+  const std::function<void(SequenceId)> on_close_;
+  wire::InlineCarrier carrier_;
+};
+
+}  // namespace bastion::drafter
+
+#endif  // BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_

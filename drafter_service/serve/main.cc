@@ -1,0 +1,74 @@
+// bastion-drafter: the draft model behind gRPC.
+#include <cstdio>
+#include <exception>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/nn/local_device.h"
+#include "common/wire/service_host.h"
+#include "drafter_service/serve/drafter_service.h"
+#include "drafter_service/serve/remote_features.h"
+
+ABSL_FLAG(std::string, drafter, "", "Hugging Face folder of the DFlash drafter");
+ABSL_FLAG(std::string, target, "", "Folder of its target: embedding and LM head are read from it");
+ABSL_FLAG(std::string, verifier, "127.0.0.1:7072", "gRPC address of the verifier");
+ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7071"},
+          "gRPC addresses, e.g. unix:///run/bastion/drafter.sock");
+ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32: weights and context cache");
+ABSL_FLAG(int, threads, 0, "Threads of the engine; 0: one per core");
+ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the context cache holds, all sequences together");
+ABSL_FLAG(int, max_sequences, 64, "Sequences that may live at once");
+
+namespace bastion {
+namespace {
+
+absl::Status Run() {
+  drafter::DrafterOptions options;
+  options.drafter_folder = absl::GetFlag(FLAGS_drafter);
+  options.target_folder = absl::GetFlag(FLAGS_target);
+  if (options.drafter_folder.empty() || options.target_folder.empty()) {
+    return absl::InvalidArgumentError("--drafter DIR and --target DIR are needed");
+  }
+  ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
+  ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
+  options.engine.device = local.device;
+  options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
+  options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
+  drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier));
+  ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
+  features.Start(engine->feature_layers());
+  LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
+            << " positions a round";
+
+  drafter::DrafterService service(engine.get(),
+                                  [&](SequenceId sequence) { features.Forget(sequence); });
+  wire::HostOptions host_options;
+  host_options.addresses = absl::GetFlag(FLAGS_listen);
+  ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));
+  host->SetServing(true);
+  LOG(INFO) << "serving on " << host_options.addresses[0];
+  LOG(INFO) << wire::WaitForStopSignal() << ": stopping";
+  host->Shutdown(absl::Milliseconds(500));
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace bastion
+
+int main(int argc, char** argv) {
+  bastion::wire::BlockStopSignals();
+  absl::SetProgramUsageMessage("Runs the draft model: per-position marginals for draft trees.");
+  absl::ParseCommandLine(argc, argv);
+  absl::Status status;
+  try {
+    status = bastion::Run();
+  } catch (const std::exception& error) {  // libtorch and the standard library: out of memory.
+    status = absl::ResourceExhaustedError(error.what());
+  }
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "bastion-drafter: %s\n", status.ToString().c_str());
+  return 1;
+}

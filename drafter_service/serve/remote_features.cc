@@ -1,0 +1,133 @@
+#include "drafter_service/serve/remote_features.h"
+
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/wire/codec.h"
+#include "common/wire/protocol.h"
+
+namespace bastion::drafter {
+
+namespace proto = internal::v1;
+
+RemoteFeatures::RemoteFeatures(const std::string& address)
+    : address_(address), stub_(proto::VerifierService::NewStub(wire::ConnectPeer(address))) {}
+
+RemoteFeatures::~RemoteFeatures() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void RemoteFeatures::Start(std::vector<int> layers) {
+  layers_ = std::move(layers);
+  thread_ = std::thread([this] { Main(); });
+}
+
+void RemoteFeatures::Main() {
+  for (;;) {
+    RunStream();
+    absl::MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), absl::Milliseconds(200))) return;
+  }
+}
+
+void RemoteFeatures::RunStream() {
+  grpc::ClientContext context;
+  wire::StateProtocol(context);
+  const auto stream = stub_->Features(&context);
+  proto::FeatureRequest subscribe;
+  subscribe.mutable_subscribe()->mutable_layers()->Add(layers_.begin(), layers_.end());
+  const bool subscribed = stream->Write(subscribe);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopping_) context.TryCancel();
+    context_ = &context;
+    if (subscribed) stream_ = stream.get();
+  }
+  proto::FeatureReply reply;
+  while (stream->Read(&reply)) Receive(reply);
+  {
+    absl::MutexLock lock(&mutex_);
+    stream_ = nullptr;
+    context_ = nullptr;
+    windows_.clear();
+  }
+  const grpc::Status status = stream->Finish();
+  if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT ||
+      status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
+    LOG(ERROR) << "verifier " << address_ << " refuses this drafter: " << status.error_message();
+  }
+}
+
+void RemoteFeatures::Receive(const proto::FeatureReply& reply) {
+  absl::StatusOr<Features> features = wire::Decode(reply.status());
+  if (features.status().ok()) features = wire::Decode(reply.features(), carrier_);
+  absl::MutexLock lock(&mutex_);
+  const auto found = windows_.find(wire::Decode(reply.sequence()));
+  if (found == windows_.end()) return;
+  Window& window = found->second;
+  if (!features.ok()) {
+    window.status = features.status();
+    return;
+  }
+  if (window.features.rows() == 0) {
+    window.first = reply.first();
+    window.features = *std::move(features);
+  } else if (reply.first() == window.first + window.features.rows()) {
+    window.features.bytes += features->bytes;
+  }
+}
+
+absl::Status RemoteFeatures::Follow(SequenceId sequence, Position first) {
+  if (stream_ == nullptr) return absl::UnavailableError("no feature stream to the verifier");
+  const auto found = windows_.find(sequence);
+  if (found != windows_.end() && found->second.status.ok() && found->second.first <= first &&
+      first <= found->second.first + found->second.features.rows()) {
+    return absl::OkStatus();
+  }
+  windows_[sequence] = {first, {}, absl::OkStatus()};
+  proto::FeatureRequest request;
+  wire::Encode(sequence, *request.mutable_follow()->mutable_sequence());
+  request.mutable_follow()->set_first(first);
+  if (stream_->Write(request)) return absl::OkStatus();
+  return absl::UnavailableError("the feature stream to the verifier broke");
+}
+
+absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::Duration patience) {
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(Follow(range.sequence, range.first));
+  const auto decided = [&] {
+    mutex_.AssertReaderHeld();
+    const auto found = windows_.find(range.sequence);
+    return found == windows_.end() || !found->second.status.ok() ||
+           found->second.first + found->second.features.rows() >= range.first + range.count;
+  };
+  if (!mutex_.AwaitWithTimeout(absl::Condition(&decided), patience)) {
+    return absl::DeadlineExceededError("features have not arrived");
+  }
+  const auto found = windows_.find(range.sequence);
+  if (found == windows_.end()) return absl::UnavailableError("the feature stream broke");
+  Window& window = found->second;
+  RETURN_IF_ERROR(window.status);
+  const size_t row = window.features.row_bytes();
+  const size_t skipped = (range.first - window.first) * row;
+  Features read = {window.features.width, window.features.type,
+                   window.features.bytes.substr(skipped, range.count * row)};
+  window.features.bytes.erase(0, skipped + read.bytes.size());
+  window.first = range.first + range.count;
+  return read;
+}
+
+void RemoteFeatures::Forget(SequenceId sequence) {
+  absl::MutexLock lock(&mutex_);
+  if (windows_.erase(sequence) == 0 || stream_ == nullptr) return;
+  proto::FeatureRequest request;
+  wire::Encode(sequence, *request.mutable_unfollow()->mutable_sequence());
+  // A stream that breaks here is noticed by its reader.
+  (void)stream_->Write(request);
+}
+
+}  // namespace bastion::drafter

@@ -1,0 +1,67 @@
+// Features over the verifier's stream: follows each sequence on first use; rows are pushed from then
+// on, and Read usually finds them already here.
+//
+// A thread of its own keeps the stream: it subscribes, receives, and connects again when the verifier
+// went away. Read may be called from any thread.
+#ifndef BASTION_DRAFTER_SERVICE_SERVE_REMOTE_FEATURES_H_
+#define BASTION_DRAFTER_SERVICE_SERVE_REMOTE_FEATURES_H_
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "common/tree/features.h"
+#include "common/wire/carrier.h"
+#include "protos/bastion/internal/v1/stages.grpc.pb.h"
+
+namespace bastion::drafter {
+
+class RemoteFeatures final : public FeatureSource {
+ public:
+  // `address`: the verifier's. Start() begins; until it is connected, Read answers UNAVAILABLE.
+  explicit RemoteFeatures(const std::string& address);
+  ~RemoteFeatures() override;
+
+  // `layers`: what to subscribe to. Call once.
+  void Start(std::vector<int> layers);
+
+  // Rows before `range.first` are forgotten: a drafter reads each row once.
+  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void Forget(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  using Stream =
+      grpc::ClientReaderWriter<internal::v1::FeatureRequest, internal::v1::FeatureReply>;
+  // Rows [first, first + features.rows()) of a followed sequence.
+  struct Window {
+    Position first = 0;
+    Features features;
+    absl::Status status;
+  };
+
+  void Main();
+  void RunStream() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Receive(const internal::v1::FeatureReply& reply) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Follows the sequence from `first` on unless its window already covers that.
+  absl::Status Follow(SequenceId sequence, Position first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string address_;
+  std::unique_ptr<internal::v1::VerifierService::Stub> stub_;
+  std::vector<int> layers_;
+  std::thread thread_;
+  wire::InlineCarrier carrier_;
+  absl::Mutex mutex_;
+  absl::flat_hash_map<SequenceId, Window> windows_ ABSL_GUARDED_BY(mutex_);
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Writes under mutex_.
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace bastion::drafter
+
+#endif  // BASTION_DRAFTER_SERVICE_SERVE_REMOTE_FEATURES_H_

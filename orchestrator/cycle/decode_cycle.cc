@@ -1,0 +1,63 @@
+#include "orchestrator/cycle/decode_cycle.h"
+
+#include "common/base/status.h"
+
+namespace bastion {
+
+absl::Status DecodeCycle::Step(const Batch& batch) {
+  const GrownForest grown = grower_.Grow(batch);
+  Forest forest;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    forest.push_back({batch[i]->id(), batch[i]->committed(), grown.trees[i].tree});
+  }
+  StopWatch watch(*clock_);
+  ASSIGN_OR_RETURN(const VerifyResult result, verifier_->Verify(forest));
+  Commit(batch, grown, result, watch.Lap());
+  return absl::OkStatus();
+}
+
+void DecodeCycle::Commit(const Batch& batch, const GrownForest& grown, const VerifyResult& result,
+                         absl::Duration round_trip) {
+  const TimingTrace& trace = result.trace;
+  costs_->ObserveVerify(trace, round_trip);
+  draft_status_ = grown.draft_status;
+  CycleRecord record;
+  record.rows = trace.rows;
+  record.measured_verify = trace.verify();
+  record.stages = grown.times;
+  record.stages.verify = trace.layout + trace.forward + trace.accept;
+  record.stages.commit = trace.commit + trace.feature_export;
+  record.stages.transfer = round_trip - trace.verify();
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const VerifyOutcome& outcome = result.outcomes[i];
+    if (outcome.status.ok()) {
+      batch[i]->Commit(grown.trees[i], outcome.acceptance, record);
+    } else {
+      batch[i]->Fail(outcome.status);
+    }
+  }
+}
+
+void DecodeCycle::Open(DecodeSequence& sequence) {
+  const absl::Status opened = verifier_->Open(sequence.id(), sequence.request().sampling);
+  if (!opened.ok()) sequence.Fail(opened);
+}
+
+bool DecodeCycle::Prefill(DecodeSequence& sequence, int most) {
+  const PrefillItem item = sequence.NextPrefill(most);
+  if (item.tokens.empty()) return false;
+  const absl::StatusOr<TimingTrace> trace = verifier_->Prefill(item);
+  if (!trace.ok()) {
+    sequence.Fail(trace.status());
+    return false;
+  }
+  sequence.Prefilled(static_cast<int>(item.tokens.size()));
+  return !sequence.NextPrefill(1).tokens.empty();
+}
+
+void DecodeCycle::Close(const DecodeSequence& sequence, Drafter& drafter) {
+  verifier_->Close(sequence.id());
+  if (sequence.grower().policy().wants_draft()) drafter.Close(sequence.id());
+}
+
+}  // namespace bastion

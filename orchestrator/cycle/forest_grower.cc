@@ -1,0 +1,59 @@
+#include "orchestrator/cycle/forest_grower.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace bastion {
+namespace {
+
+constexpr size_t kNotAsked = static_cast<size_t>(-1);
+
+}  // namespace
+
+GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
+  GrownForest grown;
+  TargetInfo share = target_;  // Until budgets are shared by need: equal shares of a forward's rows.
+  share.max_rows = std::max(1, target_.max_rows / std::max<int>(1, sequences.size()));
+  std::vector<TreeLimits> limits;
+  std::vector<Frontier> frontiers;
+  std::vector<size_t> asked;  // Index into `frontiers`.
+  for (DecodeSequence* sequence : sequences) {
+    limits.push_back(sequence->Limits(share));
+    const bool wanted = sequence->grower().WantsDraft(limits.back());
+    asked.push_back(wanted ? frontiers.size() : kNotAsked);
+    if (wanted) frontiers.push_back(sequence->NextFrontier(limits.back()));
+  }
+  StopWatch watch(*clock_);
+  std::vector<Draft> drafts;
+  if (!frontiers.empty()) {
+    absl::StatusOr<std::vector<Draft>> expanded = drafter_->Expand(frontiers);
+    grown.times.draft = watch.Lap();
+    grown.draft_status = expanded.status();
+    if (expanded.ok()) {
+      drafts = *std::move(expanded);
+      costs_->ObserveDraft(grown.times.draft);
+    }
+  }
+  static const Marginals kNothing;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const TokenId root = sequences[i]->root();
+    if (asked[i] == kNotAsked) {
+      grown.trees.push_back(sequences[i]->grower().Skip(root, limits[i]));
+      continue;
+    }
+    const Marginals* marginals = &kNothing;
+    if (asked[i] < drafts.size() && !drafts[asked[i]].marginals.empty()) {
+      marginals = &drafts[asked[i]].marginals[0];
+      if (const absl::Status valid = marginals->Validate(target_.dims.vocabulary); !valid.ok()) {
+        grown.draft_status = valid;
+        marginals = &kNothing;
+      }
+    }
+    grown.trees.push_back(sequences[i]->grower().Grow(root, *marginals, limits[i]));
+  }
+  grown.times.tree = watch.Lap();
+  return grown;
+}
+
+}  // namespace bastion

@@ -1,0 +1,83 @@
+#include "orchestrator/cycle/sequence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace bastion {
+
+StageTimes& StageTimes::operator+=(const StageTimes& other) {
+  draft += other.draft;
+  tree += other.tree;
+  verify += other.verify;
+  commit += other.commit;
+  transfer += other.transfer;
+  return *this;
+}
+
+DecodeSequence::DecodeSequence(DecodeRequest request, TreeGrower grower)
+    : request_(std::move(request)),
+      grower_(std::move(grower)),
+      root_(request_.prompt.back()),
+      untold_(request_.prompt.begin(), request_.prompt.end() - 1) {
+  CHECK_GT(request_.max_tokens, 0);
+}
+
+PrefillItem DecodeSequence::NextPrefill(int most) const {
+  const int left = static_cast<int>(request_.prompt.size()) - 1 - committed_;
+  PrefillItem item = {request_.id, committed_, {}};
+  if (left <= 0) return item;
+  const auto begin = request_.prompt.begin() + committed_;
+  item.tokens.assign(begin, begin + std::min(left, most));
+  return item;
+}
+
+TreeLimits DecodeSequence::Limits(const TargetInfo& target) const {
+  const int tokens_left = request_.max_tokens - static_cast<int>(output_.size());
+  return LimitsFor(target, committed_, tokens_left, request_.max_nodes);
+}
+
+Frontier DecodeSequence::NextFrontier(const TreeLimits& limits) {
+  Frontier frontier;
+  frontier.sequence = request_.id;
+  frontier.committed = committed_;
+  frontier.root = root_;
+  frontier.new_tokens = std::exchange(untold_, {});
+  frontier.candidates = std::max(1, grower_.policy().CandidatesFor(limits.nodes));
+  frontier.sampling = request_.sampling;
+  return frontier;
+}
+
+void DecodeSequence::Emit(TokenId token) {
+  if (reason_ != FinishReason::kNone) return;
+  output_.push_back(token);
+  if (request_.stop_tokens.contains(token)) {
+    reason_ = FinishReason::kStopToken;
+  } else if (static_cast<int>(output_.size()) >= request_.max_tokens) {
+    reason_ = FinishReason::kLength;
+  }
+}
+
+void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance,
+                            CycleRecord record) {
+  const size_t before = output_.size();
+  untold_.push_back(root_);
+  for (const NodeIndex node : acceptance.path) {
+    untold_.push_back(grown.tree.token(node));
+    Emit(grown.tree.token(node));
+  }
+  Emit(acceptance.next);
+  committed_ += acceptance.committed_length();
+  root_ = acceptance.next;
+  record.nodes = grown.tree.nodes();
+  record.drafted = grown.drafted;
+  record.reason = grown.reason;
+  record.predicted_verify = grown.predicted_verify;
+  record.accepted = static_cast<int>(acceptance.path.size());
+  record.committed_length = static_cast<int>(output_.size() - before);
+  grower_.Observe(grown, acceptance, record.stages.draft);
+  cycles_.push_back(std::move(record));
+}
+
+}  // namespace bastion

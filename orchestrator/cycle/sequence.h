@@ -1,0 +1,103 @@
+// DecodeSequence: one request on its way through the cycle, as the orchestrator sees it: the prompt,
+// what was generated, what is committed at the verifier, and how its trees are grown.
+//
+// The prompt's last token is the first root: prefill commits the tokens before it, so the first cycle
+// already speculates. Thread-compatible: the cycle's thread.
+#ifndef BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
+#define BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "common/tree/stage_data.h"
+#include "orchestrator/budget/tree_grower.h"
+
+namespace bastion {
+
+struct DecodeRequest {
+  SequenceId id;
+  std::vector<TokenId> prompt;  // At least one token.
+  SamplingParams sampling;
+  int max_tokens = 0;  // At least one.
+  absl::flat_hash_set<TokenId> stop_tokens;
+  std::optional<int> max_nodes;  // Of a tree; without a value the policy decides alone.
+};
+
+enum class FinishReason { kNone, kStopToken, kStopString, kLength };
+
+// Where one cycle's time went, as the orchestrator sees it. Shared by all sequences of the batch.
+struct StageTimes {
+  absl::Duration draft;     // Expand call.
+  absl::Duration tree;      // Growing the trees.
+  absl::Duration verify;    // Layout, forward, accept, at the verifier.
+  absl::Duration commit;    // KV compaction and feature export, at the verifier.
+  absl::Duration transfer;  // The verify call's round trip less what the verifier did.
+
+  StageTimes& operator+=(const StageTimes& other);
+  [[nodiscard]] absl::Duration total() const { return draft + tree + verify + commit + transfer; }
+};
+
+// One cycle of one sequence.
+struct CycleRecord {
+  int nodes = 0;
+  int committed_length = 0;  // Tokens of this cycle that count: none after a stop.
+  int rows = 0;              // Of the whole verify call.
+  bool drafted = false;
+  BudgetReason reason = BudgetReason::kPolicy;
+  int accepted = 0;          // Nodes accepted: one at each depth from 1 on.
+  absl::Duration predicted_verify;
+  absl::Duration measured_verify;
+  StageTimes stages;
+};
+
+class DecodeSequence {
+ public:
+  // REQUIRES: the request's invariants above.
+  DecodeSequence(DecodeRequest request, TreeGrower grower);
+
+  // ---- prefill ----
+  // Prompt tokens not committed yet, at most `most`; empty when the sequence can decode.
+  [[nodiscard]] PrefillItem NextPrefill(int most) const;
+  void Prefilled(int tokens) { committed_ += tokens; }
+
+  // ---- decode ----
+  [[nodiscard]] TreeLimits Limits(const TargetInfo& target) const;
+  // What to ask the drafter for; counts the tokens named in it as told.
+  [[nodiscard]] Frontier NextFrontier(const TreeLimits& limits);
+  // Takes the outcome of verifying `grown`: emits tokens up to the first stop. `record` comes with the
+  // batch's times filled in.
+  void Commit(const GrownTree& grown, const Acceptance& acceptance, CycleRecord record);
+  // Ends the sequence from outside: a stop string.
+  void Finish(FinishReason reason) { reason_ = reason; }
+  void Fail(absl::Status status) { status_ = std::move(status); }
+
+  [[nodiscard]] const DecodeRequest& request() const { return request_; }
+  [[nodiscard]] SequenceId id() const { return request_.id; }
+  [[nodiscard]] Position committed() const { return committed_; }
+  [[nodiscard]] TokenId root() const { return root_; }
+  [[nodiscard]] const std::vector<TokenId>& output() const { return output_; }
+  [[nodiscard]] const std::vector<CycleRecord>& cycles() const { return cycles_; }
+  [[nodiscard]] const TreeGrower& grower() const { return grower_; }
+  [[nodiscard]] FinishReason reason() const { return reason_; }
+  [[nodiscard]] const absl::Status& status() const { return status_; }
+  [[nodiscard]] bool done() const { return reason_ != FinishReason::kNone || !status_.ok(); }
+
+ private:
+  void Emit(TokenId token);
+
+  DecodeRequest request_;
+  TreeGrower grower_;
+  Position committed_ = 0;
+  TokenId root_;
+  std::vector<TokenId> output_;
+  std::vector<TokenId> untold_;  // Committed tokens that the drafter was not told yet.
+  std::vector<CycleRecord> cycles_;
+  FinishReason reason_ = FinishReason::kNone;
+  absl::Status status_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_

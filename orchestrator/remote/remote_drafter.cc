@@ -1,0 +1,58 @@
+#include "orchestrator/remote/remote_drafter.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/wire/codec.h"
+
+namespace bastion {
+
+namespace proto = internal::v1;
+
+RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
+    : options_(options),
+      stub_(proto::DrafterService::NewStub(wire::ConnectPeer(options.address))),
+      steps_(absl::StrCat("the drafter at ", options.address),
+             [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+               return stub_->PrepareAsyncSteps(context, queue);
+             }) {}
+
+absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
+  grpc::ClientContext context;
+  wire::StateProtocol(context);
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(2)));
+  proto::DrafterInfo info;
+  const grpc::Status status = stub_->GetInfo(&context, {}, &info);
+  if (!status.ok()) {
+    return Annotate(wire::FromGrpc(status), absl::StrCat("drafter at ", options_.address));
+  }
+  return wire::Decode(info);
+}
+
+absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Frontier> frontiers) {
+  proto::DrafterRequest request;
+  for (const Frontier& frontier : frontiers) {
+    wire::Encode(frontier, *request.mutable_expand()->add_frontiers());
+  }
+  ASSIGN_OR_RETURN(const proto::DrafterReply reply,
+                   steps_.Call(std::move(request), options_.patience));
+  RETURN_IF_ERROR(wire::Decode(reply.status()));
+  if (reply.drafts_size() != static_cast<int>(frontiers.size())) {
+    return absl::InternalError(absl::StrCat("the drafter answered ", reply.drafts_size(),
+                                            " drafts for ", frontiers.size(), " frontiers"));
+  }
+  std::vector<Draft> drafts;
+  for (const proto::DrafterReply::Draft& draft : reply.drafts()) {
+    ASSIGN_OR_RETURN(drafts.emplace_back(), wire::Decode(draft, carrier_));
+  }
+  return drafts;
+}
+
+void RemoteDrafter::Close(SequenceId sequence) {
+  if (!steps_.connected()) return;  // The end of the stream closed it.
+  proto::DrafterRequest request;
+  wire::Encode(sequence, *request.mutable_close()->mutable_sequence());
+  // A drafter that is late or gone frees the sequence with its stream.
+  (void)steps_.Call(std::move(request), options_.patience);
+}
+
+}  // namespace bastion

@@ -1,0 +1,71 @@
+#include "orchestrator/remote/remote_verifier.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/wire/codec.h"
+
+namespace bastion {
+
+namespace proto = internal::v1;
+
+RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
+    : options_(options),
+      stub_(proto::VerifierService::NewStub(wire::ConnectPeer(options.address))),
+      steps_(absl::StrCat("the verifier at ", options.address),
+             [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+               return stub_->PrepareAsyncSteps(context, queue);
+             }) {}
+
+absl::StatusOr<TargetInfo> RemoteVerifier::Info() {
+  grpc::ClientContext context;
+  wire::StateProtocol(context);
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(2)));
+  proto::TargetInfo info;
+  const grpc::Status status = stub_->GetInfo(&context, {}, &info);
+  if (!status.ok()) {
+    return Annotate(wire::FromGrpc(status), absl::StrCat("verifier at ", options_.address));
+  }
+  return wire::Decode(info);
+}
+
+absl::StatusOr<proto::VerifierReply> RemoteVerifier::Call(proto::VerifierRequest request) {
+  ASSIGN_OR_RETURN(proto::VerifierReply reply, steps_.Call(std::move(request), options_.patience));
+  RETURN_IF_ERROR(wire::Decode(reply.status()));
+  return reply;
+}
+
+absl::Status RemoteVerifier::Open(SequenceId sequence, const SamplingParams& sampling) {
+  proto::VerifierRequest request;
+  wire::Encode(sequence, *request.mutable_open()->mutable_sequence());
+  wire::Encode(sampling, *request.mutable_open()->mutable_sampling());
+  return Call(std::move(request)).status();
+}
+
+absl::StatusOr<TimingTrace> RemoteVerifier::Prefill(const PrefillItem& item) {
+  proto::VerifierRequest request;
+  wire::Encode(item, *request.mutable_prefill());
+  ASSIGN_OR_RETURN(const proto::VerifierReply reply, Call(std::move(request)));
+  return wire::Decode(reply.trace());
+}
+
+absl::StatusOr<VerifyResult> RemoteVerifier::Verify(const Forest& forest) {
+  proto::VerifierRequest request;
+  wire::Encode(forest, *request.mutable_verify());
+  ASSIGN_OR_RETURN(const proto::VerifierReply reply, Call(std::move(request)));
+  VerifyResult result = wire::DecodeVerifyResult(reply);
+  if (result.outcomes.size() != forest.size()) {
+    return absl::InternalError(absl::StrCat("the verifier answered ", result.outcomes.size(),
+                                            " outcomes for ", forest.size(), " trees"));
+  }
+  return result;
+}
+
+void RemoteVerifier::Close(SequenceId sequence) {
+  if (!steps_.connected()) return;  // The end of the stream closed it.
+  proto::VerifierRequest request;
+  wire::Encode(sequence, *request.mutable_close()->mutable_sequence());
+  // Failure means that the stream broke, which closes the sequence as well.
+  (void)Call(std::move(request));
+}
+
+}  // namespace bastion

@@ -1,0 +1,70 @@
+// bastion-verifier: the target model behind gRPC.
+#include <cstdio>
+#include <exception>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/nn/local_device.h"
+#include "common/wire/service_host.h"
+#include "verifier_service/serve/verifier_service.h"
+
+ABSL_FLAG(std::string, target, "", "Hugging Face folder of the target model");
+ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7072"},
+          "gRPC addresses, e.g. unix:///run/bastion/verifier.sock");
+ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32: weights and KV cache");
+ABSL_FLAG(int, threads, 0, "Threads of the engine; 0: one per core");
+ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the KV cache holds, all sequences together");
+ABSL_FLAG(int, max_sequences, 64, "Sequences that may live at once");
+ABSL_FLAG(int, max_rows, 512, "Most rows of one verify forward");
+ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30, "Memory for features kept for drafters");
+
+namespace bastion {
+namespace {
+
+absl::Status Run() {
+  verifier::VerifierOptions options;
+  options.target_folder = absl::GetFlag(FLAGS_target);
+  if (options.target_folder.empty()) return absl::InvalidArgumentError("--target DIR is needed");
+  ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
+  ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
+  options.engine.device = local.device;
+  options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
+  options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
+  options.max_rows = absl::GetFlag(FLAGS_max_rows);
+  options.feature_bytes = absl::GetFlag(FLAGS_feature_bytes);
+  ASSIGN_OR_RETURN(const auto engine, verifier::VerifierEngine::Create(options));
+  LOG(INFO) << "target " << engine->info().model << " on " << engine->info().device << ": "
+            << engine->info().peaks.bytes_per_second / 1e9 << " GB/s, "
+            << engine->info().peaks.flops_per_second / 1e9 << " GFLOP/s";
+
+  verifier::VerifierService service(engine.get());
+  wire::HostOptions host_options;
+  host_options.addresses = absl::GetFlag(FLAGS_listen);
+  ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));
+  host->SetServing(true);
+  LOG(INFO) << "serving on " << host_options.addresses[0];
+  LOG(INFO) << wire::WaitForStopSignal() << ": stopping";
+  host->Shutdown(absl::Milliseconds(500));
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace bastion
+
+int main(int argc, char** argv) {
+  bastion::wire::BlockStopSignals();
+  absl::SetProgramUsageMessage("Runs the target model: verifies draft trees, keeps the KV cache.");
+  absl::ParseCommandLine(argc, argv);
+  absl::Status status;
+  try {
+    status = bastion::Run();
+  } catch (const std::exception& error) {  // libtorch and the standard library: out of memory.
+    status = absl::ResourceExhaustedError(error.what());
+  }
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "bastion-verifier: %s\n", status.ToString().c_str());
+  return 1;
+}

@@ -1,0 +1,109 @@
+#include "verifier_service/serve/verifier_service.h"
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/wire/codec.h"
+#include "common/wire/protocol.h"
+#include "verifier_service/serve/feature_stream.h"
+
+namespace bastion::verifier {
+
+grpc::Status VerifierService::GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest*,
+                                      proto::TargetInfo* reply) {
+  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
+    return wire::ToGrpc(spoken);
+  }
+  wire::Encode(engine_->info(), *reply);
+  return grpc::Status::OK;
+}
+
+grpc::Status VerifierService::Steps(
+    grpc::ServerContext* context,
+    grpc::ServerReaderWriter<proto::VerifierReply, proto::VerifierRequest>* stream) {
+  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
+    return wire::ToGrpc(spoken);
+  }
+  Lease lease;
+  proto::VerifierRequest request;
+  while (stream->Read(&request)) {
+    proto::VerifierReply reply;
+    Step(request, lease, reply);
+    if (!stream->Write(reply)) break;
+  }
+  absl::MutexLock lock(&mutex_);
+  for (const SequenceId sequence : lease) engine_->Close(sequence);
+  return grpc::Status::OK;
+}
+
+void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
+                           proto::VerifierReply& reply) {
+  reply.set_step(request.step());
+  StopWatch watch;
+  absl::MutexLock lock(&mutex_);
+  const absl::Duration queued = watch.Lap();
+  absl::Status status;
+  switch (request.call_case()) {
+    case proto::VerifierRequest::kOpen:
+      status = Open(request.open(), lease);
+      break;
+    case proto::VerifierRequest::kPrefill:
+      status = Prefill(request.prefill(), reply);
+      break;
+    case proto::VerifierRequest::kVerify:
+      status = Verify(request.verify(), queued, reply);
+      break;
+    case proto::VerifierRequest::kClose:
+      engine_->Close(wire::Decode(request.close().sequence()));
+      lease.erase(wire::Decode(request.close().sequence()));
+      break;
+    default:
+      status = absl::UnimplementedError("a step without a call this verifier knows");
+  }
+  wire::Encode(status, *reply.mutable_status());
+}
+
+absl::Status VerifierService::Open(const proto::VerifierRequest::Open& request, Lease& lease) {
+  const SequenceId sequence = wire::Decode(request.sequence());
+  RETURN_IF_ERROR(engine_->Open(sequence, wire::Decode(request.sampling())));
+  lease.insert(sequence);
+  return absl::OkStatus();
+}
+
+absl::Status VerifierService::Prefill(const proto::VerifierRequest::Prefill& request,
+                                      proto::VerifierReply& reply) {
+  ASSIGN_OR_RETURN(const TimingTrace trace, engine_->Prefill(wire::Decode(request)));
+  wire::Encode(trace, *reply.mutable_trace());
+  return absl::OkStatus();
+}
+
+absl::Status VerifierService::Verify(const proto::VerifierRequest::Verify& request,
+                                     absl::Duration queued, proto::VerifierReply& reply) {
+  ASSIGN_OR_RETURN(const Forest forest, wire::Decode(request));
+  ASSIGN_OR_RETURN(VerifyResult result, engine_->Verify(forest));
+  result.trace.queue = queued;
+  wire::Encode(result, reply);
+  return absl::OkStatus();
+}
+
+grpc::Status VerifierService::Features(
+    grpc::ServerContext* context,
+    grpc::ServerReaderWriter<proto::FeatureReply, proto::FeatureRequest>* stream) {
+  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
+    return wire::ToGrpc(spoken);
+  }
+  proto::FeatureRequest first;
+  if (!stream->Read(&first)) return grpc::Status::OK;
+  if (!first.has_subscribe()) {
+    return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must subscribe to layers"};
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto& layers = first.subscribe().layers();
+    const absl::Status set = engine_->SetFeatureLayers({layers.begin(), layers.end()});
+    if (!set.ok()) return wire::ToGrpc(set);
+  }
+  FeatureStream(&engine_->features(), stream).Run();
+  return grpc::Status::OK;
+}
+
+}  // namespace bastion::verifier
