@@ -5,9 +5,11 @@
 #ifndef BASTION_ORCHESTRATOR_LATENCY_ESTIMATOR_H_
 #define BASTION_ORCHESTRATOR_LATENCY_ESTIMATOR_H_
 
+#include <cstddef>
 #include <string_view>
 
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 
 namespace bastion {
 
@@ -17,6 +19,13 @@ class LatencyEstimator {
 
   // `rows` includes the root; `context` is the number of cached tokens. REQUIRES: rows >= 1.
   [[nodiscard]] virtual absl::Duration Predict(int rows, int context) const = 0;
+
+  // Predict() in seconds for 1, 2, … seconds.size() rows. What a budget asks for once a cycle.
+  virtual void Curve(int context, absl::Span<double> seconds) const {
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      seconds[i] = absl::ToDoubleSeconds(Predict(static_cast<int>(i) + 1, context));
+    }
+  }
 
   // Learns from a verify that has taken `observed`. Durations that are not positive are ignored.
   virtual void Observe(int rows, int context, absl::Duration observed) = 0;

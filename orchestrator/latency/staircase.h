@@ -31,6 +31,7 @@ class Staircase final : public LatencyEstimator {
   [[nodiscard]] static absl::StatusOr<Staircase> Make(absl::Span<const CalibrationPoint> points);
 
   absl::Duration Predict(int rows, int context) const override;
+  void Curve(int context, absl::Span<double> seconds) const override;
   void Observe(int rows, int context, absl::Duration observed) override;
   std::string_view name() const override { return "staircase"; }
 

@@ -12,10 +12,12 @@
 
 namespace bastion::testing {
 
+using Probabilities = std::vector<std::vector<double>>;  // [P, K], falling within a position.
+
 enum class Awkward { kNone, kTies, kZeroTails };
 
 // [P, K] from linear probabilities, already sorted; token id = 100·position + rank.
-inline Marginals MarginalsOf(const std::vector<std::vector<double>>& probabilities) {
+inline Marginals MarginalsOf(const Probabilities& probabilities) {
   Marginals marginals;
   marginals.positions = static_cast<int>(probabilities.size());
   marginals.candidates = probabilities.empty() ? 0 : static_cast<int>(probabilities[0].size());
@@ -28,11 +30,25 @@ inline Marginals MarginalsOf(const std::vector<std::vector<double>>& probabiliti
   return marginals;
 }
 
+// The top candidate has `top`, every further one `fall` of what is left before it.
+inline Probabilities Ladder(int positions, int candidates, double top, double fall = 0.5) {
+  Probabilities rows(positions);
+  for (std::vector<double>& row : rows) {
+    double left = 1 - top;
+    row.push_back(top);
+    for (int r = 1; r < candidates; ++r) {
+      row.push_back(std::min(row.back(), left * fall));
+      left -= row.back();
+    }
+  }
+  return rows;
+}
+
 // kTies draws from few values; kZeroTails ends each position, at a rank of its own, in zeros (from
 // rank 0 on once in a while). `sharpness` > 1 makes the first ranks stand out.
 inline Marginals RandomMarginals(std::mt19937& random, int positions, int candidates,
                                  Awkward awkward = Awkward::kNone, double sharpness = 1.0) {
-  std::vector<std::vector<double>> rows(positions, std::vector<double>(candidates));
+  Probabilities rows(positions, std::vector<double>(candidates));
   for (std::vector<double>& row : rows) {
     double sum = 0;
     for (double& value : row) {

@@ -88,6 +88,23 @@ TEST(StaircaseTest, MonotoneInRowsWhateverIsObserved) {
   }
 }
 
+TEST(StaircaseTest, CurveIsThePredictionOfEveryRowCount) {
+  Staircase grid = Sample();
+  Staircase point = *Staircase::Make({{4, 100, 0.012, 0}});
+  std::mt19937 random(2);
+  for (int i = 0; i < 100; ++i) {
+    for (Staircase* staircase : {&grid, &point}) {
+      staircase->Observe(1 + random() % 10, random() % 600, absl::Milliseconds(1 + random() % 60));
+      const int context = static_cast<int>(random() % 600);
+      std::vector<double> seconds(12);
+      staircase->Curve(context, absl::MakeSpan(seconds));
+      for (int rows = 1; rows <= 12; ++rows) {
+        EXPECT_NEAR(1000 * seconds[rows - 1], Milliseconds(*staircase, rows, context), 1e-6);
+      }
+    }
+  }
+}
+
 TEST(StaircaseTest, OneObservationByHand) {
   Staircase staircase = Sample();
   // Twice as slow at the measured point 4 rows: both factors grow by 2^0.1, the others only share

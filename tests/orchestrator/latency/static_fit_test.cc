@@ -31,6 +31,15 @@ TEST(StaticFitTest, DefaultIsTheBareRoofline) {
   EXPECT_EQ(StaticFit(TinyRoofline()).Predict(3, 7), absl::Seconds(2.284));
 }
 
+TEST(StaticFitTest, CurveIsThePredictionOfEveryRowCount) {
+  const StaticFit fit(TinyRoofline());
+  std::vector<double> seconds(3);
+  fit.Curve(7, absl::MakeSpan(seconds));
+  for (int rows = 1; rows <= 3; ++rows) {
+    EXPECT_DOUBLE_EQ(seconds[rows - 1], absl::ToDoubleSeconds(fit.Predict(rows, 7)));
+  }
+}
+
 TEST(StaticFitTest, RecoversTheLineItWasMeasuredOn) {
   const absl::StatusOr<StaticLine> line = StaticFit::Fit(TinyRoofline(), PointsOn(1.7, 0.3));
   ASSERT_TRUE(line.ok());

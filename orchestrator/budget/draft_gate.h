@@ -1,0 +1,65 @@
+// DraftGate: decides before drafting whether to draft at all. This is what keeps speculation from
+// ever being slower than plain decoding.
+//
+// It counts in plain decode steps. A drafted cycle brings the tokens that it committed and costs
+// the time that it took, so its gain is committed − T_cycle / L_AR.
+//   - The level is the sum of gains, kept within [−7, 16]. While it is positive, every cycle
+//   drafts;
+//     so a drafter that loses time loses at most the level before it is switched off (this is a
+//     CUSUM test).
+//   - Below, drafts are trials out of an allowance. Every plain step adds 2^level to it, every
+//   trial
+//     adds its gain, and there is a trial whenever it is positive: all trials together never lose
+//     more than the allowance. It begins at a whole step per step, so a drafter that had only bad
+//     luck is tried again at once, and falls with what the trials lose, down to 1/128 (under one
+//     per cent of the time), for a drafter that is useless; trials that gain pay for the next ones.
+// Copyable. Thread-compatible.
+#ifndef BASTION_ORCHESTRATOR_BUDGET_DRAFT_GATE_H_
+#define BASTION_ORCHESTRATOR_BUDGET_DRAFT_GATE_H_
+
+#include <algorithm>
+#include <cmath>
+
+namespace bastion {
+
+class DraftGate {
+ public:
+  static constexpr double kHighestLevel = 16;
+  static constexpr double kStartLevel = 4;
+  static constexpr double kLowestLevel = -7;
+  static constexpr double kLargestLoss = 8;  // In the level: one hanging draft is not the end.
+
+  // True when the next cycle should draft.
+  [[nodiscard]] bool open() const { return level_ > 0 || allowance_ > 0; }
+
+  // A cycle that drafted: tokens committed, and its time and that of a plain step in any one unit.
+  // REQUIRES: plain_time > 0.
+  void ObserveDrafted(int committed, double cycle_time, double plain_time) {
+    const double gain = committed - cycle_time / plain_time;
+    if (level_ <= 0) allowance_ += gain;
+    level_ = std::clamp(level_ + std::max(gain, -kLargestLoss), kLowestLevel, kHighestLevel);
+    if (level_ > 0) allowance_ = 0;
+  }
+
+  // A plain step that this gate was the reason of.
+  void ObservePlain() {
+    if (!open()) allowance_ += std::exp2(level_);
+  }
+
+  // For a new sequence after those that this gate has seen: as far down, less far up.
+  [[nodiscard]] DraftGate ForNewSequence() const {
+    DraftGate gate = *this;
+    gate.level_ = std::min(gate.level_, kStartLevel);
+    return gate;
+  }
+
+  [[nodiscard]] double level() const { return level_; }
+
+ private:
+  double level_ = kStartLevel;
+  double allowance_ = 0;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_BUDGET_DRAFT_GATE_H_

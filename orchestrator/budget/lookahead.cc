@@ -1,0 +1,76 @@
+#include "orchestrator/budget/lookahead.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "orchestrator/tree/best_first.h"
+
+namespace bastion {
+namespace {
+
+struct Choice {
+  int nodes = 0;
+  double value = 0;
+};
+
+class Objective {
+ public:
+  Objective(const LookAheadTerms& terms, int max_nodes)
+      : survival_(*terms.survival), seconds_(terms.cost.Curve(max_nodes)) {
+    if (terms.tokens_per_second > 0) {
+      pace_ = std::max(terms.tokens_per_second, 1 / terms.cost.PlainSeconds());
+    }
+  }
+
+  [[nodiscard]] Choice EmptyTree() const { return {0, Value(/*expected_length=*/1, 0)}; }
+
+  // The best of the first n nodes of `tree`, n >= 1, or `best` where none is better.
+  [[nodiscard]] Choice BestPrefix(const DraftTree& tree, Choice best) const {
+    const std::vector<double> values = survival_.Values(tree);
+    const int most = std::min(tree.nodes(), static_cast<int>(seconds_.size()) - 1);
+    double expected_length = 1;
+    for (int nodes = 1; nodes <= most; ++nodes) {
+      expected_length += values[nodes];
+      const double value = Value(expected_length, nodes);
+      if (value > best.value) best = {nodes, value};
+    }
+    return best;
+  }
+
+ private:
+  [[nodiscard]] double Value(double expected_length, int nodes) const {
+    return pace_ > 0 ? expected_length - pace_ * seconds_[nodes]
+                     : expected_length / seconds_[nodes];
+  }
+
+  const Survival& survival_;
+  const std::vector<double> seconds_;  // Ĉ by nodes.
+  double pace_ = 0;
+};
+
+BudgetReason ReasonFor(int nodes, int available, int max_nodes) {
+  if (nodes == max_nodes) return BudgetReason::kCap;
+  return nodes == available ? BudgetReason::kExhausted : BudgetReason::kCost;
+}
+
+}  // namespace
+
+BudgetedTree GrowLookAhead(const DraftTree& spine, const CandidateScores& scores,
+                           const LookAheadTerms& terms, int max_nodes) {
+  const Objective objective(terms, max_nodes);
+  DraftTree tree = GrowBestFirst(spine.token(0), scores, max_nodes);
+  const int available = tree.nodes();
+  const Choice chain = objective.BestPrefix(spine, objective.EmptyTree());
+  const Choice best = objective.BestPrefix(tree, chain);
+  const BudgetReason reason = ReasonFor(best.nodes, available, max_nodes);
+  if (best.value > chain.value) {
+    tree.Truncate(best.nodes);
+    return {std::move(tree), reason};
+  }
+  DraftTree path = spine;
+  path.Truncate(chain.nodes);
+  return {std::move(path), reason};
+}
+
+}  // namespace bastion

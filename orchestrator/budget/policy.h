@@ -1,0 +1,60 @@
+// Policy: which tree a request's cycles verify, parsed from the text that people write.
+//
+//   ar            plain decoding, no drafts
+//   chain[:n]     the top-1 path, n nodes (all positions when n is left out)
+//   beam:WxD      the best W prefixes on each of D levels
+//   fixed:N       best-first, N nodes (DDTree)
+//   bastion       best-first with BASTION's stop rule and its Static latency estimator
+//   adaptive      best-first or chain with look-ahead over the measured costs, calibrated survival
+//                 and the draft gate
+//   default       what the services do when nobody says otherwise: adaptive
+//
+// Immutable plain data; thread-safe.
+#ifndef BASTION_ORCHESTRATOR_BUDGET_POLICY_H_
+#define BASTION_ORCHESTRATOR_BUDGET_POLICY_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace bastion {
+
+class Policy {
+ public:
+  enum class Kind { kAr, kChain, kBeam, kFixed, kBastion, kAdaptive };
+  static constexpr int kLargestNumber = 4096;  // Of any number in the text.
+
+  // INVALID_ARGUMENT, saying what is allowed, for anything but the grammar above; UNIMPLEMENTED for
+  // the suffixes +coupled and +prior, which are reserved.
+  [[nodiscard]] static absl::StatusOr<Policy> Parse(std::string_view written);
+
+  [[nodiscard]] Kind kind() const { return kind_; }
+  // As it was written.
+  [[nodiscard]] const std::string& text() const { return text_; }
+  // False when no cycle of this policy ever needs a draft.
+  [[nodiscard]] bool wants_draft() const { return kind_ != Kind::kAr; }
+
+  // N of fixed, n of chain (0: all positions).
+  [[nodiscard]] int nodes() const { return nodes_; }
+  // W and D of beam.
+  [[nodiscard]] int width() const { return width_; }
+  [[nodiscard]] int depth() const { return depth_; }
+
+  // K, the candidates per position that suffice for trees of at most `max_nodes` nodes (DDTree,
+  // Lemma 1): to ask the drafter for more would change nothing.
+  [[nodiscard]] int CandidatesFor(int max_nodes) const;
+
+ private:
+  Policy(Kind kind, std::string_view text) : kind_(kind), text_(text) {}
+
+  Kind kind_;
+  std::string text_;
+  int nodes_ = 0;
+  int width_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_BUDGET_POLICY_H_
