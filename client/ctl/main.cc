@@ -1,0 +1,134 @@
+// bastionctl: talk to running services from a terminal.
+//
+// Exit status 0 only on success; errors are one line on stderr.
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "client/cpp/generation_client.h"
+#include "client/ctl/render.h"
+#include "common/base/status.h"
+
+ABSL_FLAG(std::string, endpoint, "127.0.0.1:7070", "Address of the orchestrator");
+ABSL_FLAG(std::string, prompt, "", "generate: the prompt");
+ABSL_FLAG(std::string, prompt_file, "", "generate: file with the prompt; - for standard input");
+ABSL_FLAG(std::string, system, "", "chat: system message");
+ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate at most");
+ABSL_FLAG(float, temperature, 0, "0: greedy");
+ABSL_FLAG(uint64_t, seed, 0, "Of the keyed choice; 0: drawn by the server");
+ABSL_FLAG(std::vector<std::string>, stop, {}, "Strings that end the answer");
+ABSL_FLAG(std::string, policy, "", "Speculation policy; empty: the server's default");
+ABSL_FLAG(bool, stats, true, "Print a line of statistics after an answer");
+
+namespace bastion {
+namespace {
+
+absl::StatusOr<std::string> ReadPrompt() {
+  const std::string file = absl::GetFlag(FLAGS_prompt_file);
+  if (file.empty()) return absl::GetFlag(FLAGS_prompt);
+  if (file == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return absl::NotFoundError(absl::StrCat("--prompt_file ", file, " cannot be read"));
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
+v1::GenerateRequest RequestFromFlags() {
+  v1::GenerateRequest request;
+  request.mutable_sampling()->set_temperature(absl::GetFlag(FLAGS_temperature));
+  if (absl::GetFlag(FLAGS_seed) != 0) {
+    request.mutable_sampling()->set_seed(absl::GetFlag(FLAGS_seed));
+  }
+  request.mutable_stop()->set_max_tokens(absl::GetFlag(FLAGS_max_new_tokens));
+  for (const std::string& stop : absl::GetFlag(FLAGS_stop)) {
+    request.mutable_stop()->add_stop(stop);
+  }
+  request.mutable_speculation()->set_policy(absl::GetFlag(FLAGS_policy));
+  return request;
+}
+
+// Streams the answer to stdout; returns it too.
+absl::StatusOr<std::string> Answer(GenerationClient& client, const v1::GenerateRequest& request) {
+  std::string text;
+  v1::Finished finished;
+  RETURN_IF_ERROR(client.Generate(request, [&](const v1::GenerateResponse& event) {
+    if (event.has_delta()) {
+      text += event.delta().text();
+      std::cout << event.delta().text() << std::flush;
+    } else if (event.has_finished()) {
+      finished = event.finished();
+    }
+    return std::cout.good();
+  }));
+  std::cout << std::endl;
+  if (absl::GetFlag(FLAGS_stats)) std::cerr << StatisticsLine(finished) << std::endl;
+  return text;
+}
+
+absl::Status Generate(GenerationClient& client) {
+  ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt());
+  v1::GenerateRequest request = RequestFromFlags();
+  request.set_text(prompt);
+  return Answer(client, request).status();
+}
+
+absl::Status Chat(GenerationClient& client) {
+  v1::GenerateRequest request = RequestFromFlags();
+  v1::ChatMessages& chat = *request.mutable_chat();
+  const auto say = [&](const std::string& role, const std::string& content) {
+    v1::ChatMessage& message = *chat.add_messages();
+    message.set_role(role);
+    message.set_content(content);
+  };
+  if (!absl::GetFlag(FLAGS_system).empty()) say("system", absl::GetFlag(FLAGS_system));
+  const bool terminal = isatty(STDIN_FILENO) == 1;
+  for (std::string line; (terminal && std::cerr << "> ", std::getline(std::cin, line));) {
+    if (line.empty()) continue;
+    say("user", line);
+    ASSIGN_OR_RETURN(const std::string answer, Answer(client, request));
+    say("assistant", answer);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Models(GenerationClient& client) {
+  ASSIGN_OR_RETURN(const v1::ListModelsResponse models, client.ListModels());
+  std::cout << ModelTable(models);
+  return absl::OkStatus();
+}
+
+absl::Status Health(GenerationClient& client) {
+  RETURN_IF_ERROR(client.Health());
+  ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, client.GetServerInfo());
+  std::cout << "SERVING  version " << info.version() << "  policy " << info.default_policy()
+            << "  running " << info.running_requests() << "  waiting " << info.waiting_requests()
+            << "\n";
+  return absl::OkStatus();
+}
+
+absl::Status Run(const std::vector<char*>& arguments) {
+  const std::string command = arguments.size() == 2 ? arguments[1] : "";
+  GenerationClient client(absl::GetFlag(FLAGS_endpoint));
+  if (command == "generate") return Generate(client);
+  if (command == "chat") return Chat(client);
+  if (command == "models") return Models(client);
+  if (command == "health") return Health(client);
+  return absl::InvalidArgumentError("want one of: generate, chat, models, health (--help for flags)");
+}
+
+}  // namespace
+}  // namespace bastion
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("bastionctl generate|chat|models|health [flags]");
+  const absl::Status status = bastion::Run(absl::ParseCommandLine(argc, argv));
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "bastionctl: %s\n", status.ToString().c_str());
+  return 1;
+}

@@ -1,0 +1,118 @@
+#include "orchestrator/serve/generation_events.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace bastion {
+namespace {
+
+void Set(absl::Duration from, google::protobuf::Duration* to) {
+  const int64_t nanos = absl::ToInt64Nanoseconds(from);
+  to->set_seconds(nanos / 1000000000);
+  to->set_nanos(static_cast<int32_t>(nanos % 1000000000));
+}
+
+void SetCycle(const CycleRecord& cycle, v1::CycleReport& out) {
+  out.set_nodes(cycle.nodes);
+  out.set_committed_length(cycle.committed_length);
+  out.set_budget_reason(std::string(BudgetReasonName(cycle.reason)));
+  out.set_rows(cycle.rows);
+  Set(cycle.predicted_verify, out.mutable_predicted_verify());
+  Set(cycle.measured_verify, out.mutable_measured_verify());
+  Set(cycle.stages.draft, out.mutable_draft());
+  Set(cycle.stages.tree, out.mutable_tree());
+  Set(cycle.stages.verify, out.mutable_verify());
+  Set(cycle.stages.commit, out.mutable_commit());
+  Set(cycle.stages.transfer, out.mutable_transfer());
+}
+
+void SetTimings(const OutputEnd& end, v1::Timings& out) {
+  StageTimes sum;
+  for (const CycleRecord& cycle : end.cycles) sum += cycle.stages;
+  Set(end.times.queue, out.mutable_queue());
+  Set(end.times.prefill, out.mutable_prefill());
+  Set(end.times.first_token, out.mutable_first_token());
+  Set(end.times.decode, out.mutable_decode());
+  Set(end.times.total, out.mutable_total());
+  Set(sum.draft, out.mutable_draft());
+  Set(sum.tree, out.mutable_tree());
+  Set(sum.verify, out.mutable_verify());
+  Set(sum.commit, out.mutable_commit());
+  Set(sum.transfer, out.mutable_transfer());
+}
+
+double MedianPredictionError(const std::vector<CycleRecord>& cycles) {
+  std::vector<double> errors;
+  for (const CycleRecord& cycle : cycles) {
+    if (cycle.measured_verify <= absl::ZeroDuration()) continue;
+    errors.push_back(std::abs(
+        absl::FDivDuration(cycle.predicted_verify - cycle.measured_verify, cycle.measured_verify)));
+  }
+  if (errors.empty()) return 0;
+  std::nth_element(errors.begin(), errors.begin() + errors.size() / 2, errors.end());
+  return errors[errors.size() / 2];
+}
+
+void SetSpeculation(const OutputEnd& end, v1::SpeculationStats& out) {
+  std::vector<uint64_t> per_depth;
+  uint64_t nodes = 0, accepted = 0, drafted = 0;
+  double committed = 0;
+  for (const CycleRecord& cycle : end.cycles) {
+    nodes += cycle.nodes;
+    accepted += cycle.accepted;
+    drafted += cycle.drafted ? 1 : 0;
+    committed += cycle.committed_length;
+    per_depth.resize(std::max(per_depth.size(), static_cast<size_t>(cycle.accepted)));
+    for (int depth = 0; depth < cycle.accepted; ++depth) ++per_depth[depth];
+  }
+  out.set_policy(end.policy);
+  out.set_cycles(end.cycles.size());
+  out.set_drafted_cycles(drafted);
+  out.set_draft_tokens(nodes);
+  out.set_accepted_tokens(accepted);
+  out.set_mean_committed_length(end.cycles.empty() ? 0 : committed / end.cycles.size());
+  out.mutable_accepted_per_depth()->Add(per_depth.begin(), per_depth.end());
+  out.set_verify_prediction_error_median(MedianPredictionError(end.cycles));
+}
+
+v1::FinishReason ReasonOf(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStopToken:
+    case FinishReason::kStopString:
+      return v1::FINISH_REASON_STOP;
+    case FinishReason::kLength:
+      return v1::FINISH_REASON_LENGTH;
+    case FinishReason::kNone:
+      break;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+}  // namespace
+
+v1::GenerateResponse DeltaEvent(const OutputDelta& delta, const v1::OutputOptions& wanted) {
+  v1::GenerateResponse event;
+  event.mutable_delta()->set_text(delta.text);
+  if (wanted.token_ids()) {
+    event.mutable_delta()->mutable_token_ids()->Add(delta.tokens.begin(), delta.tokens.end());
+  }
+  if (wanted.cycles()) SetCycle(delta.cycle, *event.mutable_delta()->mutable_cycle());
+  return event;
+}
+
+v1::GenerateResponse FinishedEvent(const OutputEnd& end) {
+  v1::GenerateResponse event;
+  v1::Finished& finished = *event.mutable_finished();
+  finished.set_reason(ReasonOf(end.reason));
+  if (!end.stop_string.empty()) finished.set_stop_string(end.stop_string);
+  if (end.stop_token) finished.set_stop_token_id(*end.stop_token);
+  finished.mutable_usage()->set_prompt_tokens(end.prompt_tokens);
+  finished.mutable_usage()->set_completion_tokens(end.completion_tokens);
+  finished.set_seed(end.seed);
+  SetTimings(end, *finished.mutable_timings());
+  SetSpeculation(end, *finished.mutable_speculation());
+  return event;
+}
+
+}  // namespace bastion

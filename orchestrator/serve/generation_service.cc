@@ -1,0 +1,92 @@
+#include "orchestrator/serve/generation_service.h"
+
+#include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/wire/protocol.h"
+#include "orchestrator/serve/generation_events.h"
+
+namespace bastion {
+namespace {
+
+constexpr char kVersion[] = "0.1.0";
+// How soon a vanished client is noticed while nothing is there to write.
+constexpr absl::Duration kPatience = absl::Milliseconds(50);
+
+std::string DrawRequestId() {
+  absl::BitGen bits;
+  return absl::StrCat("req-", absl::Hex(absl::Uniform<uint64_t>(bits), absl::kZeroPad16));
+}
+
+}  // namespace
+
+grpc::Status GenerationService::Generate(grpc::ServerContext* context,
+                                         const v1::GenerateRequest* request,
+                                         grpc::ServerWriter<v1::GenerateResponse>* writer) {
+  absl::StatusOr<PreparedRequest> prepared = parser_->Parse(*request);
+  if (!prepared.ok()) return wire::ToGrpc(prepared.status());
+  if (prepared->request_id.empty()) prepared->request_id = DrawRequestId();
+  v1::GenerateResponse started;
+  started.mutable_started()->set_request_id(prepared->request_id);
+  started.mutable_started()->set_model(model_->name);
+  started.mutable_started()->set_prompt_tokens(prepared->decode.prompt.size());
+
+  auto live = std::make_unique<LiveRequest>(*std::move(prepared), &model_->tokenizer,
+                                            &Clock::Real());
+  const std::shared_ptr<RequestStream> stream = live->stream();
+  // A client that does not read blocks Write below; the scheduler ends the call when it gives up.
+  stream->OnAbort([context] { context->TryCancel(); });
+  const absl::Status submitted = scheduler_->Submit(std::move(live));
+  if (!submitted.ok()) return wire::ToGrpc(submitted);
+  absl::Status status = absl::CancelledError("the client went away");
+  if (writer->Write(started)) status = Stream(*context, request->output(), *stream, *writer);
+  stream->Cancel();
+  return wire::ToGrpc(status);
+}
+
+absl::Status GenerationService::Stream(grpc::ServerContext& context,
+                                       const v1::OutputOptions& wanted, RequestStream& stream,
+                                       grpc::ServerWriter<v1::GenerateResponse>& writer) {
+  OutputDelta delta;
+  for (;;) {
+    if (context.IsCancelled()) return absl::CancelledError("the client went away");
+    switch (stream.Next(kPatience, delta)) {
+      case RequestStream::Event::kNothing:
+        break;
+      case RequestStream::Event::kDelta:
+        if (!writer.Write(DeltaEvent(delta, wanted))) {
+          return absl::CancelledError("the client went away");
+        }
+        break;
+      case RequestStream::Event::kEnd:
+        RETURN_IF_ERROR(stream.status());
+        writer.Write(FinishedEvent(stream.end()));
+        return absl::OkStatus();
+    }
+  }
+}
+
+grpc::Status GenerationService::ListModels(grpc::ServerContext*, const v1::ListModelsRequest*,
+                                           v1::ListModelsResponse* response) {
+  v1::Model& model = *response->add_models();
+  model.set_name(model_->name);
+  model.set_vocabulary(model_->config.dims.vocabulary);
+  model.set_max_context(model_->config.max_positions);
+  model.set_has_chat_template(model_->chat_template.has_value());
+  model.set_drafter(scheduler_->stats().drafter);
+  return grpc::Status::OK;
+}
+
+grpc::Status GenerationService::GetServerInfo(grpc::ServerContext*,
+                                              const v1::GetServerInfoRequest*,
+                                              v1::GetServerInfoResponse* response) {
+  const SchedulerStats stats = scheduler_->stats();
+  response->set_version(kVersion);
+  response->set_device(stats.target.device);
+  response->set_default_policy(parser_->default_policy().text());
+  response->set_running_requests(stats.running);
+  response->set_waiting_requests(stats.waiting);
+  return grpc::Status::OK;
+}
+
+}  // namespace bastion

@@ -1,0 +1,38 @@
+// The public API: one object per call that owns nothing but the call; the work goes to the scheduler.
+#ifndef BASTION_ORCHESTRATOR_SERVE_GENERATION_SERVICE_H_
+#define BASTION_ORCHESTRATOR_SERVE_GENERATION_SERVICE_H_
+
+#include <string>
+
+#include "orchestrator/serve/request_parser.h"
+#include "orchestrator/serve/scheduler.h"
+#include "protos/bastion/v1/generation.grpc.pb.h"
+
+namespace bastion {
+
+class GenerationService final : public v1::GenerationService::Service {
+ public:
+  // All must outlive it.
+  GenerationService(const ServedModel* model, const RequestParser* parser, Scheduler* scheduler)
+      : model_(model), parser_(parser), scheduler_(scheduler) {}
+
+  grpc::Status Generate(grpc::ServerContext* context, const v1::GenerateRequest* request,
+                        grpc::ServerWriter<v1::GenerateResponse>* writer) override;
+  grpc::Status ListModels(grpc::ServerContext* context, const v1::ListModelsRequest* request,
+                          v1::ListModelsResponse* response) override;
+  grpc::Status GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest* request,
+                             v1::GetServerInfoResponse* response) override;
+
+ private:
+  [[nodiscard]] static absl::Status Stream(grpc::ServerContext& context,
+                                           const v1::OutputOptions& wanted, RequestStream& stream,
+                                           grpc::ServerWriter<v1::GenerateResponse>& writer);
+
+  const ServedModel* const model_;
+  const RequestParser* const parser_;
+  Scheduler* const scheduler_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_SERVE_GENERATION_SERVICE_H_

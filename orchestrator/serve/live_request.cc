@@ -1,0 +1,64 @@
+#include "orchestrator/serve/live_request.h"
+
+#include <utility>
+
+namespace bastion {
+
+LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer,
+                         const Clock* clock)
+    : request_(std::move(request)),
+      clock_(clock),
+      detokenizer_(*tokenizer),
+      stops_(request_.stops),
+      arrived_(clock->Now()) {}
+
+void LiveRequest::Begin(SequenceId id, const CostModel* costs, SpeculationMemory* memory) {
+  begun_ = clock_->Now();
+  times_.queue = begun_ - arrived_;
+  DecodeRequest decode = request_.decode;
+  decode.id = id;
+  const bool greedy = decode.sampling.temperature == 0;
+  sequence_ = std::make_unique<DecodeSequence>(
+      std::move(decode), TreeGrower(request_.policy, greedy, costs, memory));
+}
+
+void LiveRequest::PrefillDone() {
+  prefilled_ = clock_->Now();
+  times_.prefill = prefilled_ - begun_;
+}
+
+void LiveRequest::PublishCycle() {
+  OutputDelta delta;
+  const std::vector<TokenId>& output = sequence_->output();
+  delta.tokens.assign(output.begin() + published_, output.end());
+  published_ = output.size();
+  delta.cycle = sequence_->cycles().back();
+  delta.text = stops_.Push(detokenizer_.Push(delta.tokens));
+  if (stops_.stopped()) sequence_->Finish(FinishReason::kStopString);
+  if (sequence_->done() && !stops_.stopped()) {
+    delta.text += stops_.Push(detokenizer_.Finish());
+    delta.text += stops_.Finish();
+  }
+  const absl::Duration now = clock_->Now();
+  if (times_.first_token == absl::ZeroDuration()) times_.first_token = now - arrived_;
+  times_.decode = now - prefilled_;
+  times_.total = now - arrived_;
+  stream_->Push(std::move(delta));
+  if (sequence_->done()) PublishEnd();
+}
+
+void LiveRequest::PublishEnd() {
+  OutputEnd end;
+  end.reason = sequence_->reason();
+  end.stop_string = stops_.match();
+  if (end.reason == FinishReason::kStopToken) end.stop_token = sequence_->output().back();
+  end.prompt_tokens = static_cast<int>(request_.decode.prompt.size());
+  end.completion_tokens = static_cast<int>(sequence_->output().size());
+  end.seed = request_.decode.sampling.seed;
+  end.policy = request_.policy.text();
+  end.times = times_;
+  end.cycles = sequence_->cycles();
+  stream_->Finish(absl::OkStatus(), std::move(end));
+}
+
+}  // namespace bastion

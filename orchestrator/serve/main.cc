@@ -1,0 +1,91 @@
+// bastion-orchestrator: requests in, answers out; grows the trees between drafter and verifier.
+#include <cstdio>
+#include <exception>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/wire/service_host.h"
+#include "orchestrator/cycle/guarded_drafter.h"
+#include "orchestrator/remote/remote_drafter.h"
+#include "orchestrator/remote/remote_verifier.h"
+#include "orchestrator/serve/generation_service.h"
+
+ABSL_FLAG(std::string, target, "", "Folder of the target model: tokenizer, config, chat template");
+ABSL_FLAG(std::string, verifier, "127.0.0.1:7072", "gRPC address of the verifier");
+ABSL_FLAG(std::string, drafter, "127.0.0.1:7071", "gRPC address of the drafter");
+ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7070"}, "gRPC addresses for clients");
+ABSL_FLAG(std::string, policy, "default", "Speculation policy of requests that name none");
+ABSL_FLAG(int, max_running, 16, "Requests decoded together");
+ABSL_FLAG(int, max_waiting, 256, "Requests that may wait; more are refused");
+ABSL_FLAG(absl::Duration, draft_patience, absl::Milliseconds(500),
+          "How long a cycle waits for its draft before it goes on without");
+ABSL_FLAG(absl::Duration, slow_client, absl::Seconds(30),
+          "How long a client may not read before its request is dropped");
+ABSL_FLAG(absl::Duration, grace, absl::Seconds(30), "For running requests at SIGTERM");
+
+namespace bastion {
+namespace {
+
+absl::Status Run() {
+  if (absl::GetFlag(FLAGS_target).empty()) {
+    return absl::InvalidArgumentError("--target DIR is needed");
+  }
+  ASSIGN_OR_RETURN(const auto model, ServedModel::Load(absl::GetFlag(FLAGS_target)));
+  ASSIGN_OR_RETURN(Policy policy, Policy::Parse(absl::GetFlag(FLAGS_policy)));
+  const RequestParser parser(model.get(), std::move(policy));
+  RemoteVerifier verifier({absl::GetFlag(FLAGS_verifier)});
+  RemoteDrafter remote_drafter(
+      {absl::GetFlag(FLAGS_drafter), absl::GetFlag(FLAGS_draft_patience)});
+  GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
+
+  SchedulerOptions options;
+  options.max_running = absl::GetFlag(FLAGS_max_running);
+  options.max_waiting = absl::GetFlag(FLAGS_max_waiting);
+  options.slow_client = absl::GetFlag(FLAGS_slow_client);
+  options.vocabulary = model->config.dims.vocabulary;
+  absl::Mutex host_mutex;
+  std::unique_ptr<wire::ServiceHost> host;
+  bool ready = false;
+  Scheduler scheduler(options, &verifier, &drafter, [&](bool now_ready) {
+    absl::MutexLock lock(&host_mutex);
+    ready = now_ready;
+    if (host != nullptr) host->SetServing(now_ready);
+  });
+  GenerationService service(model.get(), &parser, &scheduler);
+  wire::HostOptions host_options;
+  host_options.addresses = absl::GetFlag(FLAGS_listen);
+  host_options.max_message_bytes = 4 << 20;
+  host_options.max_threads = options.max_running + options.max_waiting + 16;
+  {
+    absl::MutexLock lock(&host_mutex);
+    ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service}));
+    host->SetServing(ready);
+  }
+  LOG(INFO) << "serving " << model->name << " on " << host_options.addresses[0];
+  LOG(INFO) << wire::WaitForStopSignal() << ": draining";
+  host->SetServing(false);
+  scheduler.Drain(absl::GetFlag(FLAGS_grace));
+  host->Shutdown(absl::Seconds(1));
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace bastion
+
+int main(int argc, char** argv) {
+  bastion::wire::BlockStopSignals();
+  absl::SetProgramUsageMessage("Serves text generation over a drafter and a verifier.");
+  absl::ParseCommandLine(argc, argv);
+  absl::Status status;
+  try {
+    status = bastion::Run();
+  } catch (const std::exception& error) {  // The standard library: out of memory.
+    status = absl::ResourceExhaustedError(error.what());
+  }
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "bastion-orchestrator: %s\n", status.ToString().c_str());
+  return 1;
+}
