@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Format and lint of the C++ files that git knows; see --help.
+# Format and lint of the C++ files; see --help.
 set -euo pipefail
 
 usage() {
   cat <<'END'
 usage: tests/lint.sh [--fix | --tidy [FILE…]]
 
-Without arguments: clang-format over all tracked C++ files; any difference is an error.
+Without arguments: clang-format over all C++ files; any difference is an error.
   --fix     reformat them instead
   --tidy    clang-tidy (checks in .clang-tidy, all of them errors) over the given files, or over all
-            tracked .cc files that build/release compiles: slow, and needs clang-tidy-14
+            .cc files that build/release compiles: slow, and needs clang-tidy-14
 END
 }
 
@@ -19,7 +19,8 @@ die() {
 }
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-sources() { git ls-files -- '*.cc' '*.h'; }
+readonly FOLDERS=(common kernels orchestrator drafter_service verifier_service client tests)
+sources() { find "${FOLDERS[@]}" -name '*.cc' -o -name '*.h' | sort; }
 
 need_clang_format() {
   command -v clang-format-14 >/dev/null || die "no clang-format-14: run deploy/local/setup.sh"
@@ -44,8 +45,8 @@ tidy() {
   [ -f "$database" ] || die "no $database: run deploy/local/build.sh first"
   local files=("$@") file
   if [ ${#files[@]} -eq 0 ]; then
-    for file in $(git ls-files -- '*.cc'); do
-      grep -qF "$PWD/$file" "$database" && files+=("$file")
+    for file in $(sources | grep '\.cc$'); do
+      if grep -qF "$PWD/$file\"" "$database"; then files+=("$file"); fi
     done
   fi
   # Precompiled headers are gcc's; clang reads the headers themselves.
