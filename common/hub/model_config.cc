@@ -227,6 +227,7 @@ absl::Status ReadDFlash(const JsonObject& json, ModelConfig& config) {
   }
   ASSIGN_OR_RETURN(const JsonObject child, json.Child("dflash_config"));
   RETURN_IF_ERROR(ReadTargetLayers(json, child, config));
+  ASSIGN_OR_RETURN(dflash.causal_windows, json.Get<bool>("is_causal", true));
   ASSIGN_OR_RETURN(dflash.mask_token, child.Get<int>("mask_token_id"));
   if (dflash.mask_token < 0 || dflash.mask_token >= config.dims.vocabulary) {
     return child.Wrong("mask_token_id",

@@ -51,8 +51,9 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const hub::Checkpoint& ch
   for (int layer = 0; layer < config.dims.layers; ++layer) {
     ASSIGN_OR_RETURN(BlockWeights weights,
                      LoadBlock(loader, absl::StrCat(prefix, "layers.", layer, "."), config.dims));
-    const BlockShape shape = {config.dims, static_cast<float>(config.rms_norm_eps),
-                              config.sliding_windows[layer]};
+    const int window = config.sliding_windows[layer];
+    const BlockShape shape = {config.dims, static_cast<float>(config.rms_norm_eps), window,
+                              window > 0 && config.dflash.causal_windows};
     decoder->blocks_.emplace_back(shape, std::move(weights));
   }
   ASSIGN_OR_RETURN(decoder->final_norm_,

@@ -19,6 +19,15 @@ kernels::QkvArgs DecoderBlock::QkvOf(const RowBatch& batch, const kernels::KvLay
   return args;
 }
 
+std::vector<kernels::AttentionSpan> DecoderBlock::SpansOf(const RowBatch& batch) const {
+  std::vector<kernels::AttentionSpan> spans = batch.spans();
+  for (kernels::AttentionSpan& span : spans) {
+    const bool full = span.mask == kernels::RowMask::kFull;
+    if (shape_.causal && full) span.mask = kernels::RowMask::kCausal;
+  }
+  return spans;
+}
+
 void DecoderBlock::Forward(const Device& device, const RowBatch& batch,
                            const kernels::KvLayer& cache, const Tensor& rope,
                            BlockScratch& scratch, float* x) const {
@@ -50,8 +59,9 @@ void DecoderBlock::Forward(const Device& device, const RowBatch& batch,
   attend.query = qkv;
   attend.output = attention;
   attend.cache = cache;
-  attend.spans = batch.spans().data();
-  attend.span_count = static_cast<int>(batch.spans().size());
+  const std::vector<kernels::AttentionSpan> spans = SpansOf(batch);
+  attend.spans = spans.data();
+  attend.span_count = static_cast<int>(spans.size());
   attend.positions = batch.positions().data();
   attend.query_heads = dims.query_heads;
   attend.query_stride = qkv_width;

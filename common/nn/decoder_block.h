@@ -15,6 +15,7 @@ struct BlockShape {
   ModelDims dims;
   float norm_epsilon = 1e-6f;
   int window = 0;  // Sliding-window attention over so many positions; 0 = all.
+  bool causal = false;  // Whether a row never sees a later one of its run, even in a full block.
 };
 
 // Buffers that the blocks of a model take turns with.
@@ -40,6 +41,7 @@ class DecoderBlock {
  private:
   [[nodiscard]] kernels::QkvArgs QkvOf(const RowBatch& batch, const kernels::KvLayer& cache,
                                        const Tensor& rope) const;
+  [[nodiscard]] std::vector<kernels::AttentionSpan> SpansOf(const RowBatch& batch) const;
 
   BlockShape shape_;
   BlockWeights weights_;

@@ -1,0 +1,61 @@
+#include "tests/support/golden_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "common/base/check.h"
+
+namespace bastion::testing {
+namespace {
+
+const std::string kGoldens = std::string(BASTION_SOURCE_DIR) + "/tests/parity/goldens";
+
+}  // namespace
+
+GoldenFile::GoldenFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  CHECK(file.good()) << path;
+  const std::string content(std::istreambuf_iterator<char>(file), {});
+  uint64_t size = 0;
+  std::memcpy(&size, content.data(), sizeof(size));
+  header_ = nlohmann::json::parse(content.substr(8, size));
+  data_ = content.substr(8 + size);
+}
+
+std::string GoldenFile::Bytes(const std::string& name, const std::string& dtype) const {
+  CHECK(header_.contains(name)) << name;
+  const nlohmann::json& tensor = header_[name];
+  CHECK_EQ(tensor["dtype"].get<std::string>(), dtype) << name;
+  const size_t begin = tensor["data_offsets"][0], end = tensor["data_offsets"][1];
+  return data_.substr(begin, end - begin);
+}
+
+std::vector<float> GoldenFile::Floats(const std::string& name) const {
+  const std::string bytes = Bytes(name, "F32");
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+std::vector<TokenId> GoldenFile::Integers(const std::string& name) const {
+  const std::string bytes = Bytes(name, "I64");
+  std::vector<int64_t> values(bytes.size() / sizeof(int64_t));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return {values.begin(), values.end()};
+}
+
+std::vector<std::string> GoldenCases() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kGoldens)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string GoldenFolder(const std::string& name) { return kGoldens + "/" + name; }
+
+}  // namespace bastion::testing

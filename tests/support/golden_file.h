@@ -1,0 +1,35 @@
+// Reads tensors of a golden.safetensors (tests/parity/make_goldens.py), integers included.
+#ifndef BASTION_TESTS_SUPPORT_GOLDEN_FILE_H_
+#define BASTION_TESTS_SUPPORT_GOLDEN_FILE_H_
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/ids.h"
+
+namespace bastion::testing {
+
+class GoldenFile {
+ public:
+  // CHECK-fails when the file is not there or damaged: a test without its golden is a bug.
+  explicit GoldenFile(const std::string& path);
+
+  [[nodiscard]] std::vector<float> Floats(const std::string& name) const;
+  [[nodiscard]] std::vector<TokenId> Integers(const std::string& name) const;
+
+ private:
+  [[nodiscard]] std::string Bytes(const std::string& name, const std::string& dtype) const;
+
+  nlohmann::json header_;
+  std::string data_;
+};
+
+// Names of the case folders under tests/parity/goldens, sorted.
+[[nodiscard]] std::vector<std::string> GoldenCases();
+[[nodiscard]] std::string GoldenFolder(const std::string& name);
+
+}  // namespace bastion::testing
+
+#endif  // BASTION_TESTS_SUPPORT_GOLDEN_FILE_H_
