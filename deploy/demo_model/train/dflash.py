@@ -71,6 +71,21 @@ class DFlash(nn.Module):
         return self.norm(x).unflatten(1, (count, BLOCK))[:, :, 1:]
 
 
+def start_from_target(drafter: DFlash, target: torch.nn.Module) -> None:
+    """Initial weights: the target's last layers and final norm, and for `fc` the pick of the last tapped layer.
+
+    Keys and values of the context then begin as those of the target's own layer after the tap.
+    """
+    layers = list(target.model.layers)[-len(drafter.layers):]
+    hidden = drafter.fc.weight.shape[0]
+    with torch.no_grad():
+        for ours, theirs in zip(drafter.layers, layers):
+            ours.load_state_dict(theirs.state_dict())
+        drafter.fc.weight.mul_(0.1)[:, -hidden:] += torch.eye(hidden)
+        drafter.hidden_norm.weight.copy_(layers[-1].input_layernorm.weight)
+        drafter.norm.weight.copy_(target.model.norm.weight)
+
+
 def block_mask(anchors: Tensor, context: int) -> Tensor:
     """[B, 1, A·K, T + A·K]: ctx rows before the anchor, and the row's own block."""
     batch, count = anchors.shape

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
-from dflash import BLOCK, DFlash, DraftConfig
+from dflash import BLOCK, DFlash, DraftConfig, start_from_target
 from export import load_target
 from muon import optimizers
 from schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
@@ -76,9 +76,11 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(2)
-    head = load_target(args.work).model.embed_tokens.weight
+    target = load_target(args.work)
+    head = target.model.embed_tokens.weight
     shards = Shards(args.work / "teacher")
     drafter = DFlash(DraftConfig())
+    start_from_target(drafter, target)
     pair = optimizers(drafter, args.muon_lr, args.adam_lr, weight_decay=0.0)
     checkpoint = Checkpoint(args.work / "drafter.pt")
     counters = checkpoint.load(drafter, pair)
