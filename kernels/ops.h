@@ -1,9 +1,10 @@
 // The contract of every kernel: what goes in, what comes out, in which order the work is done.
 //
-// Row invariance: what a kernel computes for one row is bit for bit the same whatever other rows are
-// in the call, however many threads run it, and wherever in the cache a key lies. So a token costs
-// the same bits in a plain decode step, in a prefill chunk and in a tree: speculation is lossless to
-// the last bit, in fp32 and in bf16. Every implementation must keep this (tests/kernels checks it).
+// Row invariance: what a kernel computes for one row is bit for bit the same whatever other rows
+// are in the call, however many threads run it, and wherever in the cache a key lies. So a token
+// costs the same bits in a plain decode step, in a prefill chunk and in a tree: speculation is
+// lossless to the last bit, in fp32 and in bf16. Every implementation must keep this (tests/kernels
+// checks it).
 //
 // Activations are fp32; weights and cached keys and values are fp32 or bf16. All sums are fp32.
 // Shape legend: common/base/ids.h.
@@ -73,9 +74,9 @@ enum class RowMask {
   kFull,       // All rows: the block of a block-diffusion drafter.
 };
 
-// The rows of one sequence in a flattened forward: rows [first_row, first_row + rows), whose keys and
-// values lie after `cached` earlier tokens. Token j of the sequence lies at offset j % 16 of page
-// pages[j / 16]; row i of the call is token cached + i.
+// The rows of one sequence in a flattened forward: rows [first_row, first_row + rows), whose keys
+// and values lie after `cached` earlier tokens. Token j of the sequence lies at offset j % 16 of
+// page pages[j / 16]; row i of the call is token cached + i.
 struct AttentionSpan {
   int first_row = 0;
   int rows = 0;
@@ -111,16 +112,17 @@ struct SiluMulArgs {
   int width = 0;                   // I
 };
 
-// The keyed Gumbel choice of each row over its full softmax: argmax_x (logit/T + g(seed, position, x));
-// T = 0 is argmax. Ties go to the lowest id; a row of NaNs gives -1. `positions` are those of the tokens being chosen.
+// The keyed Gumbel choice of each row over its full softmax: argmax_x (logit/T + g(seed, position,
+// x)); T = 0 is argmax. Ties go to the lowest id; a row of NaNs gives -1. `positions` are those of
+// the tokens being chosen.
 struct ChooseArgs {
-  const float* logits = nullptr;       // [R, V]
-  const int32_t* positions = nullptr;  // [R]
-  const float* temperatures = nullptr; // [R]
-  const uint64_t* seeds = nullptr;     // [R]
-  int32_t* tokens = nullptr;           // [R]
-  int rows = 0;                        // R
-  int vocabulary = 0;                  // V
+  const float* logits = nullptr;        // [R, V]
+  const int32_t* positions = nullptr;   // [R]
+  const float* temperatures = nullptr;  // [R]
+  const uint64_t* seeds = nullptr;      // [R]
+  int32_t* tokens = nullptr;            // [R]
+  int rows = 0;                         // R
+  int vocabulary = 0;                   // V
 };
 
 // The K most probable tokens of each row with their log-probabilities under the row's full softmax,
@@ -135,7 +137,8 @@ struct TopKArgs {
   int candidates = 0;             // K
 };
 
-// Moves cached tokens: slot sources[i] -> destinations[i], as if all were read before any is written.
+// Moves cached tokens: slot sources[i] -> destinations[i], as if all were read before any is
+// written.
 struct KvMoveArgs {
   KvLayer cache;
   const int64_t* sources = nullptr;       // [n]

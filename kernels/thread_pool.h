@@ -26,7 +26,8 @@ class ThreadPool {
   [[nodiscard]] int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls body(begin, end) so that the ranges cover [0, count) once; returns when all are done.
-  // Contiguous equal shares, one a thread: which thread runs an index never changes what it computes.
+  // Contiguous equal shares, one a thread: which thread runs an index never changes what it
+  // computes.
   template <typename Body>
   void ParallelFor(int64_t count, Body&& body) {
     if (count <= 1 || workers_.empty()) {
@@ -34,7 +35,9 @@ class ThreadPool {
       return;
     }
     using Plain = std::remove_reference_t<Body>;
-    Run({[](void* context, int64_t begin, int64_t end) { (*static_cast<Plain*>(context))(begin, end); },
+    Run({[](void* context, int64_t begin, int64_t end) {
+           (*static_cast<Plain*>(context))(begin, end);
+         },
          const_cast<void*>(static_cast<const void*>(&body)), count});
   }
 

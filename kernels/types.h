@@ -22,8 +22,8 @@ enum class DType { kF32, kBF16 };
   return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-// Columns of one weight panel, and tokens of one KV page. Both are the width of the widest vector in
-// use (16 floats), so that a panel row and a page row are one register.
+// Columns of one weight panel, and tokens of one KV page. Both are the width of the widest vector
+// in use (16 floats), so that a panel row and a page row are one register.
 inline constexpr int kPanel = 16;
 inline constexpr int kPageTokens = 16;
 

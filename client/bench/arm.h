@@ -1,5 +1,5 @@
-// An arm of the benchmark: one policy, in process or through running services. Arms take turns prompt
-// by prompt, so that noise of the machine hits all alike.
+// An arm of the benchmark: one policy, in process or through running services. Arms take turns
+// prompt by prompt, so that noise of the machine hits all alike.
 #ifndef BASTION_CLIENT_BENCH_ARM_H_
 #define BASTION_CLIENT_BENCH_ARM_H_
 

@@ -124,9 +124,9 @@ absl::StatusOr<std::unique_ptr<Arm>> MakeLocalArm(const std::string& policy, Loc
   ASSIGN_OR_RETURN(Policy parsed, Policy::Parse(policy));
   ASSIGN_OR_RETURN(const TargetInfo target, stages->verifier().Info());
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
-  return std::make_unique<LocalArm>(std::move(parsed), stages, std::move(costs), target,
-                                    absl::flat_hash_set<TokenId>(stop_tokens.begin(),
-                                                                 stop_tokens.end()));
+  return std::make_unique<LocalArm>(
+      std::move(parsed), stages, std::move(costs), target,
+      absl::flat_hash_set<TokenId>(stop_tokens.begin(), stop_tokens.end()));
 }
 
 }  // namespace bastion

@@ -13,6 +13,7 @@
 #include "client/bench/progress.h"
 #include "client/bench/prompts.h"
 #include "client/bench/report.h"
+#include "common/base/flag_names.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
 #include "orchestrator/latency/calibration.h"
@@ -117,6 +118,7 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Measures speculation policies on the same prompts.");
+  bastion::UnderscoreFlagNames(argc, argv);
   absl::ParseCommandLine(argc, argv);
   absl::Status status;
   try {

@@ -33,7 +33,7 @@ struct PromptMeasurement {
   std::string id;
   std::vector<TokenId> output;
   std::vector<MeasuredCycle> cycles;
-  double seconds = 0;          // Prefill left out.
+  double seconds = 0;  // Prefill left out.
   double prefill_seconds = 0;
 };
 

@@ -15,7 +15,8 @@ absl::StatusOr<BenchPrompt> ParseLine(const std::string& line, const std::string
                                       std::optional<hub::Tokenizer>& tokenizer) {
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object() || !object.contains("id") || !object["id"].is_string()) {
-    return absl::InvalidArgumentError("want a JSON object with \"id\" and \"text\" or \"token_ids\"");
+    return absl::InvalidArgumentError(
+        "want a JSON object with \"id\" and \"text\" or \"token_ids\"");
   }
   BenchPrompt prompt;
   prompt.id = object["id"].get<std::string>();

@@ -36,8 +36,7 @@ class RemoteArm final : public Arm {
     std::vector<absl::Status> statuses(prompts.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < prompts.size(); ++i) {
-      threads.emplace_back(
-          [&, i] { statuses[i] = RunOne(prompts[i], settings, results[i]); });
+      threads.emplace_back([&, i] { statuses[i] = RunOne(prompts[i], settings, results[i]); });
     }
     for (std::thread& thread : threads) thread.join();
     for (size_t i = 0; i < prompts.size(); ++i) {
@@ -83,7 +82,8 @@ absl::StatusOr<std::unique_ptr<Arm>> MakeRemoteArm(const std::string& policy,
 }
 
 absl::StatusOr<std::string> RemoteDevice(const std::string& endpoint) {
-  ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, GenerationClient(endpoint).GetServerInfo());
+  ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info,
+                   GenerationClient(endpoint).GetServerInfo());
   return info.device();
 }
 

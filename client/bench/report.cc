@@ -145,7 +145,8 @@ std::string MarkdownTable(const BenchReport& report) {
     const StageSeconds sum = policy.stages();
     const double ms = cycles > 0 ? 1e3 / static_cast<double>(cycles) : 0;
     absl::StrAppendFormat(
-        &table, "| %s | %.1f | %.2f× | %.2f | %.1f | %.3f | %.3f | %.3f | %.3f | %.3f | %.1f %% |\n",
+        &table,
+        "| %s | %.1f | %.2f× | %.2f | %.1f | %.3f | %.3f | %.3f | %.3f | %.3f | %.1f %% |\n",
         policy.policy, policy.tokens_per_second(), report.SpeedupVsAr(policy), policy.tau(),
         policy.mean_nodes(), sum.draft * ms, sum.tree * ms, sum.verify * ms, sum.commit * ms,
         sum.transfer * ms, 100 * policy.verify_prediction_error_median());
@@ -157,7 +158,8 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   json policies = json::array();
-  for (const PolicyResults& policy : report.policies) policies.push_back(PolicyJson(report, policy));
+  for (const PolicyResults& policy : report.policies)
+    policies.push_back(PolicyJson(report, policy));
   const BenchSettings& settings = report.settings;
   const json results = {{"device", report.device},
                         {"target", report.target},
@@ -176,8 +178,8 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
       "# bastion-bench\n\n%s, target %s, drafter %s, %s, %s, temperature %g, seed %d, "
       "%d new tokens, concurrency %d. Prefill is left out of the rates; milliseconds are means per "
       "cycle.\n\n",
-      report.device, report.target, report.drafter, report.dtype, report.mode,
-      settings.temperature, settings.seed, settings.max_new_tokens, settings.concurrency);
+      report.device, report.target, report.drafter, report.dtype, report.mode, settings.temperature,
+      settings.seed, settings.max_new_tokens, settings.concurrency);
   return WriteFile(std::filesystem::path(folder) / "report.md", heading + MarkdownTable(report));
 }
 

@@ -68,9 +68,9 @@ absl::Status GenerationClient::Health() {
       grpc::health::v1::Health::NewStub(channel_)->Check(&context, {}, &response);
   if (!status.ok()) return ToAbsl(status);
   if (response.status() == grpc::health::v1::HealthCheckResponse::SERVING) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      endpoint_, " is ",
-      grpc::health::v1::HealthCheckResponse::ServingStatus_Name(response.status())));
+  return absl::UnavailableError(
+      absl::StrCat(endpoint_, " is ",
+                   grpc::health::v1::HealthCheckResponse::ServingStatus_Name(response.status())));
 }
 
 }  // namespace bastion

@@ -18,8 +18,8 @@ class GenerationClient {
   // `endpoint`: "host:port" or "unix:///path".
   explicit GenerationClient(const std::string& endpoint);
 
-  // Calls `on_event` for every event in order; it returns false to cancel. Returns the call's status:
-  // OK exactly when Finished came. CANCELLED when on_event said so.
+  // Calls `on_event` for every event in order; it returns false to cancel. Returns the call's
+  // status: OK exactly when Finished came. CANCELLED when on_event said so.
   [[nodiscard]] absl::Status Generate(
       const v1::GenerateRequest& request,
       const std::function<bool(const v1::GenerateResponse&)>& on_event,

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/generation_client.h"
 #include "client/ctl/render.h"
+#include "common/base/flag_names.h"
 #include "common/base/status.h"
 
 ABSL_FLAG(std::string, endpoint, "127.0.0.1:7070", "Address of the orchestrator");
@@ -119,13 +120,15 @@ absl::Status Run(const std::vector<char*>& arguments) {
   if (command == "chat") return Chat(client);
   if (command == "models") return Models(client);
   if (command == "health") return Health(client);
-  return absl::InvalidArgumentError("want one of: generate, chat, models, health (--help for flags)");
+  return absl::InvalidArgumentError(
+      "want one of: generate, chat, models, health (--help for flags)");
 }
 
 }  // namespace
 }  // namespace bastion
 
 int main(int argc, char** argv) {
+  bastion::UnderscoreFlagNames(argc, argv);
   absl::SetProgramUsageMessage("bastionctl generate|chat|models|health [flags]");
   const absl::Status status = bastion::Run(absl::ParseCommandLine(argc, argv));
   if (status.ok()) return 0;

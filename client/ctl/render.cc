@@ -31,8 +31,8 @@ std::string StatisticsLine(const v1::Finished& finished) {
       stats.mean_committed_length(), stats.cycles(), stats.policy(),
       Milliseconds(times.draft()) / cycles, Milliseconds(times.tree()) / cycles,
       Milliseconds(times.verify()) / cycles, Milliseconds(times.commit()) / cycles,
-      Milliseconds(times.transfer()) / cycles, Milliseconds(times.first_token()),
-      Reason(finished), finished.seed());
+      Milliseconds(times.transfer()) / cycles, Milliseconds(times.first_token()), Reason(finished),
+      finished.seed());
 }
 
 std::string ModelTable(const v1::ListModelsResponse& models) {

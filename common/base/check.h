@@ -27,7 +27,8 @@ class LogLine {
 
 }  // namespace bastion::base
 
-#define BASTION_LOG_INFO ::bastion::base::LogLine(::bastion::base::Severity::kInfo, __FILE__, __LINE__)
+#define BASTION_LOG_INFO \
+  ::bastion::base::LogLine(::bastion::base::Severity::kInfo, __FILE__, __LINE__)
 #define BASTION_LOG_WARNING \
   ::bastion::base::LogLine(::bastion::base::Severity::kWarning, __FILE__, __LINE__)
 #define BASTION_LOG_ERROR \
@@ -48,9 +49,9 @@ class LogLine {
 // LOG(INFO) << "…": severities INFO, WARNING, ERROR, FATAL.
 #define LOG(severity) BASTION_LOG_##severity.stream()
 
-#define CHECK(condition) \
+#define CHECK(condition)      \
   if (condition) [[likely]] { \
-  } else \
+  } else                      \
     LOG(FATAL) << "CHECK failed: " #condition " "
 #define CHECK_EQ(a, b) CHECK((a) == (b)) << (a) << " vs " << (b) << " "
 #define CHECK_LE(a, b) CHECK((a) <= (b)) << (a) << " vs " << (b) << " "

@@ -17,8 +17,8 @@ using NodeIndex = int32_t;  // Row of a draft tree; 0 is the root.
 inline constexpr NodeIndex kNoNode = -1;
 
 // The live state of one request in one process. The orchestrator draws `session` once per request;
-// `epoch` grows when the state is rebuilt (a peer was restarted), so that a late message for the old
-// state is refused instead of applied.
+// `epoch` grows when the state is rebuilt (a peer was restarted), so that a late message for the
+// old state is refused instead of applied.
 struct SequenceId {
   uint64_t session = 0;
   uint32_t epoch = 0;

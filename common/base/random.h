@@ -1,5 +1,5 @@
-// Counter-based randomness: a value is a pure function of its key and counter, so it does not depend
-// on who asks first, in which batch, or whether speculation is on.
+// Counter-based randomness: a value is a pure function of its key and counter, so it does not
+// depend on who asks first, in which batch, or whether speculation is on.
 //
 // Generator: Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as
 // easy as 1, 2, 3", SC 2011). Thread-safe: no state.
@@ -19,8 +19,8 @@ using PhiloxKey = std::array<uint32_t, 2>;
 // Four uniform 32-bit words for (counter, key).
 [[nodiscard]] PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key);
 
-// The standard Gumbel variable g(seed, position, token) of the keyed choice: position is the absolute
-// position of the token being chosen. Same arguments, same value, everywhere.
+// The standard Gumbel variable g(seed, position, token) of the keyed choice: position is the
+// absolute position of the token being chosen. Same arguments, same value, everywhere.
 [[nodiscard]] float KeyedGumbel(uint64_t seed, Position position, TokenId token);
 
 // The four values for tokens 4*group .. 4*group+3 in one generator call.

@@ -17,8 +17,7 @@ namespace bastion {
 // The same code with `context` and ": " put before the message. OK stays OK.
 [[nodiscard]] inline absl::Status Annotate(const absl::Status& status, std::string_view context) {
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(std::string(context), ": ", status.message()));
+  return absl::Status(status.code(), absl::StrCat(std::string(context), ": ", status.message()));
 }
 
 }  // namespace bastion
@@ -26,9 +25,9 @@ namespace bastion {
 #define BASTION_CONCAT_INNER(a, b) a##b
 #define BASTION_CONCAT(a, b) BASTION_CONCAT_INNER(a, b)
 
-#define RETURN_IF_ERROR(expression)                                       \
+#define RETURN_IF_ERROR(expression)                                      \
   if (absl::Status bastion_status = (expression); bastion_status.ok()) { \
-  } else                                                                  \
+  } else                                                                 \
     return bastion_status
 
 #define ASSIGN_OR_RETURN(declaration, expression) \

@@ -8,8 +8,8 @@
 namespace bastion::nn {
 namespace {
 
-// [positions, D]: cos(p·θ^(−2i/D)) for i < D/2, then the sines. Angles in double: at position 30,000
-// a float angle would be wrong in the third digit.
+// [positions, D]: cos(p·θ^(−2i/D)) for i < D/2, then the sines. Angles in double: at position
+// 30,000 a float angle would be wrong in the third digit.
 Tensor RotaryTable(int positions, int head_dim, double theta) {
   const int half = head_dim / 2;
   Tensor table = NewTensor({positions, head_dim}, kernels::DType::kF32);
@@ -56,28 +56,27 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const hub::Checkpoint& ch
                               window > 0 && config.dflash.causal_windows};
     decoder->blocks_.emplace_back(shape, std::move(weights));
   }
-  ASSIGN_OR_RETURN(decoder->final_norm_,
-                   loader.Vector(prefix + "norm.weight", config.dims.hidden));
+  ASSIGN_OR_RETURN(decoder->final_norm_, loader.Vector(prefix + "norm.weight", config.dims.hidden));
   return decoder;
 }
 
 void Decoder::Forward(const RowBatch& batch, float* x, const LayerTap& tap) {
   for (int layer = 0; layer < config_.dims.layers; ++layer) {
-    blocks_[layer].Forward(options_.device, batch, cache_.layer(layer), rope_, scratch_, x);
+    blocks_[layer].Forward({options_.device, batch, cache_.layer(layer), rope_, scratch_}, x);
     if (tap) tap(layer, x);
   }
 }
 
 void Decoder::StoreContext(const RowBatch& batch, const float* context) {
   for (int layer = 0; layer < config_.dims.layers; ++layer) {
-    blocks_[layer].StoreContext(options_.device, batch, cache_.layer(layer), rope_, scratch_,
+    blocks_[layer].StoreContext({options_.device, batch, cache_.layer(layer), rope_, scratch_},
                                 context);
   }
 }
 
 void Decoder::FinalNorm(const float* x, int rows, float* y) const {
-  options_.device.backend->rms_norm({x, final_norm_.data_ptr<float>(), y, rows,
-                                     config_.dims.hidden, static_cast<float>(config_.rms_norm_eps)},
+  options_.device.backend->rms_norm({x, final_norm_.data_ptr<float>(), y, rows, config_.dims.hidden,
+                                     static_cast<float>(config_.rms_norm_eps)},
                                     *options_.device.pool);
 }
 
@@ -95,9 +94,9 @@ absl::StatusOr<Vocabulary> Vocabulary::Load(const hub::Checkpoint& checkpoint,
 }
 
 void Vocabulary::Embed(const Device& device, const std::vector<TokenId>& tokens, float* x) const {
-  device.backend->embed({tokens.data(), table_.data_ptr(), dtype_, x,
-                         static_cast<int>(tokens.size()), width()},
-                        *device.pool);
+  device.backend->embed(
+      {tokens.data(), table_.data_ptr(), dtype_, x, static_cast<int>(tokens.size()), width()},
+      *device.pool);
 }
 
 void Vocabulary::Logits(const Device& device, const float* x, int rows, float* logits) const {

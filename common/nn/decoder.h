@@ -20,7 +20,8 @@ namespace bastion::nn {
 
 class Decoder {
  public:
-  // Blocks named `prefix` + "layers.N." in `checkpoint`, and the final norm `prefix` + "norm.weight".
+  // Blocks named `prefix` + "layers.N." in `checkpoint`, and the final norm `prefix` +
+  // "norm.weight".
   static absl::StatusOr<std::unique_ptr<Decoder>> Load(const hub::Checkpoint& checkpoint,
                                                        const hub::ModelConfig& config,
                                                        const std::string& prefix,
@@ -31,7 +32,8 @@ class Decoder {
 
   // Hidden rows x [R, C] through all blocks, in place; keys and values go to the cache.
   void Forward(const RowBatch& batch, float* x, const LayerTap& tap = nullptr);
-  // Context rows into the cache of every layer, attended from by nobody (DecoderBlock::StoreContext).
+  // Context rows into the cache of every layer, attended from by nobody
+  // (DecoderBlock::StoreContext).
   void StoreContext(const RowBatch& batch, const float* context);
   // y = final_norm(x), rows of C.
   void FinalNorm(const float* x, int rows, float* y) const;
@@ -65,7 +67,7 @@ class Vocabulary {
   // logits [R, V] of final-normed rows x [R, C].
   void Logits(const Device& device, const float* x, int rows, float* logits) const;
 
-  [[nodiscard]] int size() const { return head_.packed.rows; }     // V
+  [[nodiscard]] int size() const { return head_.packed.rows; }      // V
   [[nodiscard]] int width() const { return head_.packed.columns; }  // C
 
  private:

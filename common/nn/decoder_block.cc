@@ -4,16 +4,15 @@
 
 namespace bastion::nn {
 
-kernels::QkvArgs DecoderBlock::QkvOf(const RowBatch& batch, const kernels::KvLayer& cache,
-                                     const Tensor& rope) const {
+kernels::QkvArgs DecoderBlock::QkvOf(const BlockPass& pass) const {
   kernels::QkvArgs args;
   args.query_norm = weights_.query_norm.data_ptr<float>();
   args.key_norm = weights_.key_norm.data_ptr<float>();
-  args.cosine_sine = rope.data_ptr<float>();
-  args.positions = batch.positions().data();
-  args.slots = batch.slots().data();
-  args.cache = cache;
-  args.rows = batch.rows();
+  args.cosine_sine = pass.rope.data_ptr<float>();
+  args.positions = pass.batch.positions().data();
+  args.slots = pass.batch.slots().data();
+  args.cache = pass.cache;
+  args.rows = pass.batch.rows();
   args.query_heads = shape_.dims.query_heads;
   args.epsilon = shape_.norm_epsilon;
   return args;
@@ -28,27 +27,28 @@ std::vector<kernels::AttentionSpan> DecoderBlock::SpansOf(const RowBatch& batch)
   return spans;
 }
 
-void DecoderBlock::Forward(const Device& device, const RowBatch& batch,
-                           const kernels::KvLayer& cache, const Tensor& rope,
-                           BlockScratch& scratch, float* x) const {
-  const kernels::Backend& run = *device.backend;
-  kernels::ThreadPool& pool = *device.pool;
+void DecoderBlock::Forward(const BlockPass& pass, float* x) const {
+  const kernels::Backend& run = *pass.device.backend;
+  kernels::ThreadPool& pool = *pass.device.pool;
+  const RowBatch& batch = pass.batch;
+  BlockScratch& scratch = pass.scratch;
   const ModelDims& dims = shape_.dims;
   const int rows = batch.rows();
   const int query_width = dims.query_heads * dims.head_dim;
   const int kv_width = dims.kv_heads * dims.head_dim;
   const int qkv_width = query_width + 2 * kv_width;
 
-  float* normed = scratch.normed.Reserve(rows, dims.hidden);                    // [R, C]
-  float* qkv = scratch.qkv.Reserve(rows, qkv_width);                            // [R, (H+2G) D]
-  float* attention = scratch.attention.Reserve(rows, query_width);              // [R, H D]
+  float* normed = scratch.normed.Reserve(rows, dims.hidden);                       // [R, C]
+  float* qkv = scratch.qkv.Reserve(rows, qkv_width);                               // [R, (H+2G) D]
+  float* attention = scratch.attention.Reserve(rows, query_width);                 // [R, H D]
   float* gate_up = scratch.gate_up.Reserve(rows, int64_t{2} * dims.intermediate);  // [R, 2 I]
-  float* activation = scratch.activation.Reserve(rows, dims.intermediate);      // [R, I]
+  float* activation = scratch.activation.Reserve(rows, dims.intermediate);         // [R, I]
 
   run.rms_norm({x, weights_.attention_norm.data_ptr<float>(), normed, rows, dims.hidden,
-                shape_.norm_epsilon}, pool);
+                shape_.norm_epsilon},
+               pool);
   run.linear({normed, weights_.qkv.packed, qkv, rows, qkv_width, false}, pool);
-  kernels::QkvArgs project = QkvOf(batch, cache, rope);
+  kernels::QkvArgs project = QkvOf(pass);
   project.query = qkv;
   project.key = qkv + query_width;
   project.value = qkv + query_width + kv_width;
@@ -58,7 +58,7 @@ void DecoderBlock::Forward(const Device& device, const RowBatch& batch,
   kernels::AttentionArgs attend;
   attend.query = qkv;
   attend.output = attention;
-  attend.cache = cache;
+  attend.cache = pass.cache;
   const std::vector<kernels::AttentionSpan> spans = SpansOf(batch);
   attend.spans = spans.data();
   attend.span_count = static_cast<int>(spans.size());
@@ -70,28 +70,28 @@ void DecoderBlock::Forward(const Device& device, const RowBatch& batch,
   run.attention(attend, pool);
   run.linear({attention, weights_.output.packed, x, rows, dims.hidden, true}, pool);
 
-  run.rms_norm({x, weights_.mlp_norm.data_ptr<float>(), normed, rows, dims.hidden,
-                shape_.norm_epsilon}, pool);
+  run.rms_norm(
+      {x, weights_.mlp_norm.data_ptr<float>(), normed, rows, dims.hidden, shape_.norm_epsilon},
+      pool);
   run.linear({normed, weights_.gate_up.packed, gate_up, rows, 2 * dims.intermediate, false}, pool);
   run.silu_mul({gate_up, activation, rows, dims.intermediate}, pool);
   run.linear({activation, weights_.down.packed, x, rows, dims.hidden, true}, pool);
 }
 
-void DecoderBlock::StoreContext(const Device& device, const RowBatch& batch,
-                                const kernels::KvLayer& cache, const Tensor& rope,
-                                BlockScratch& scratch, const float* context) const {
+void DecoderBlock::StoreContext(const BlockPass& pass, const float* context) const {
+  const int rows = pass.batch.rows();
   const ModelDims& dims = shape_.dims;
   const int kv_width = dims.kv_heads * dims.head_dim;
-  float* kv = scratch.qkv.Reserve(batch.rows(), int64_t{2} * kv_width);  // [R, 2 G D]
+  float* kv = pass.scratch.qkv.Reserve(rows, int64_t{2} * kv_width);  // [R, 2 G D]
   const kernels::PackedMatrix keys_values =
       weights_.qkv.Rows(dims.query_heads * dims.head_dim, 2 * kv_width);
-  device.backend->linear({context, keys_values, kv, batch.rows(), 2 * kv_width, false},
-                         *device.pool);
-  kernels::QkvArgs project = QkvOf(batch, cache, rope);
+  pass.device.backend->linear({context, keys_values, kv, rows, 2 * kv_width, false},
+                              *pass.device.pool);
+  kernels::QkvArgs project = QkvOf(pass);
   project.key = kv;
   project.value = kv + kv_width;
   project.kv_stride = 2 * kv_width;
-  device.backend->qkv(project, *device.pool);
+  pass.device.backend->qkv(project, *pass.device.pool);
 }
 
 }  // namespace bastion::nn

@@ -14,7 +14,7 @@ namespace bastion::nn {
 struct BlockShape {
   ModelDims dims;
   float norm_epsilon = 1e-6f;
-  int window = 0;  // Sliding-window attention over so many positions; 0 = all.
+  int window = 0;       // Sliding-window attention over so many positions; 0 = all.
   bool causal = false;  // Whether a row never sees a later one of its run, even in a full block.
 };
 
@@ -23,24 +23,29 @@ struct BlockScratch {
   Scratch normed, qkv, attention, gate_up, activation;
 };
 
+// What one pass of a block works with besides the hidden rows.
+struct BlockPass {
+  const Device& device;
+  const RowBatch& batch;
+  kernels::KvLayer cache;  // The block's own layer.
+  const Tensor& rope;      // [positions, D]: cosines, then sines.
+  BlockScratch& scratch;
+};
+
 class DecoderBlock {
  public:
   DecoderBlock(const BlockShape& shape, BlockWeights weights)
       : shape_(shape), weights_(std::move(weights)) {}
 
-  // x [R, C] in place; writes the rows' keys and values to their slots of `cache`.
-  // `rope`: [positions, D], cosines then sines.
-  void Forward(const Device& device, const RowBatch& batch, const kernels::KvLayer& cache,
-               const Tensor& rope, BlockScratch& scratch, float* x) const;
+  // x [R, C] in place; writes the rows' keys and values to their slots of the cache.
+  void Forward(const BlockPass& pass, float* x) const;
 
   // Keys and values of context rows that are not attended from: projected from `context` [R, C]
   // without the attention norm (DFlash; method.md §4).
-  void StoreContext(const Device& device, const RowBatch& batch, const kernels::KvLayer& cache,
-                    const Tensor& rope, BlockScratch& scratch, const float* context) const;
+  void StoreContext(const BlockPass& pass, const float* context) const;
 
  private:
-  [[nodiscard]] kernels::QkvArgs QkvOf(const RowBatch& batch, const kernels::KvLayer& cache,
-                                       const Tensor& rope) const;
+  [[nodiscard]] kernels::QkvArgs QkvOf(const BlockPass& pass) const;
   [[nodiscard]] std::vector<kernels::AttentionSpan> SpansOf(const RowBatch& batch) const;
 
   BlockShape shape_;

@@ -20,10 +20,9 @@ absl::Status KvCache::Reserve(PageTable& table, int tokens) {
   const int wanted = (tokens + kPageTokens - 1) / kPageTokens;
   const int missing = wanted - static_cast<int>(table.pages.size());
   if (missing > free_pages()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("KV cache: ", missing, " more pages of ", kPageTokens, " tokens wanted, ",
-                     free_pages(), " of ", total_pages_,
-                     " free; raise --kv-tokens or lower the number of live sequences"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "KV cache: ", missing, " more pages of ", kPageTokens, " tokens wanted, ", free_pages(),
+        " of ", total_pages_, " free; raise --kv-tokens or lower the number of live sequences"));
   }
   for (int i = 0; i < missing; ++i) {
     table.pages.push_back(free_.back());

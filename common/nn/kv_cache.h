@@ -39,7 +39,8 @@ class KvCache {
   [[nodiscard]] int total_pages() const { return total_pages_; }
   [[nodiscard]] int free_pages() const { return static_cast<int>(free_.size()); }
 
-  // Grows `table` to cover `tokens` tokens. RESOURCE_EXHAUSTED (table unchanged) when pages run out.
+  // Grows `table` to cover `tokens` tokens. RESOURCE_EXHAUSTED (table unchanged) when pages run
+  // out.
   [[nodiscard]] absl::Status Reserve(PageTable& table, int tokens);
   // Gives back the pages past `tokens` tokens.
   void Shrink(PageTable& table, int tokens);

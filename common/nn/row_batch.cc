@@ -6,8 +6,7 @@
 
 namespace bastion::nn {
 
-kernels::AttentionSpan& RowBatch::AddSpan(const RowSpan& span,
-                                          const std::vector<TokenId>& tokens) {
+kernels::AttentionSpan& RowBatch::AddSpan(const RowSpan& span, const std::vector<TokenId>& tokens) {
   kernels::AttentionSpan& added = spans_.emplace_back();
   added.first_row = rows();
   added.rows = static_cast<int>(tokens.size());

@@ -30,9 +30,9 @@ class RowBatch {
                const std::vector<int>& depths, std::vector<uint64_t> ancestors);
 
   [[nodiscard]] int rows() const { return static_cast<int>(tokens_.size()); }
-  [[nodiscard]] const std::vector<TokenId>& tokens() const { return tokens_; }        // [R]
-  [[nodiscard]] const std::vector<Position>& positions() const { return positions_; }  // [R]
-  [[nodiscard]] const std::vector<int64_t>& slots() const { return slots_; }           // [R]
+  [[nodiscard]] const std::vector<TokenId>& tokens() const { return tokens_; }               // [R]
+  [[nodiscard]] const std::vector<Position>& positions() const { return positions_; }        // [R]
+  [[nodiscard]] const std::vector<int64_t>& slots() const { return slots_; }                 // [R]
   [[nodiscard]] const std::vector<kernels::AttentionSpan>& spans() const { return spans_; }  // [B]
 
  private:

@@ -1,5 +1,5 @@
-// Tensors of the engine: at::Tensor owns memory, kernels get raw pointers. This header and weights.h
-// are the only places of common/nn that know torch.
+// Tensors of the engine: at::Tensor owns memory, kernels get raw pointers. This header and
+// weights.h are the only places of common/nn that know torch.
 //
 // Shapes are written in the legend's letters (common/base/ids.h) beside each tensor, and the same
 // dimensions are checked when one is made.

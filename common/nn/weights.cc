@@ -26,8 +26,7 @@ at::ScalarType ScalarTypeOf(hub::DType dtype) {
 
 kernels::PackedMatrix Matrix::Rows(int first, int rows) const {
   CHECK_EQ(first % kernels::kPanel, 0);
-  const size_t skipped =
-      size_t(first) * packed.columns * kernels::BytesPerElement(packed.dtype);
+  const size_t skipped = size_t(first) * packed.columns * kernels::BytesPerElement(packed.dtype);
   return {packed.dtype, rows, packed.columns, static_cast<const char*>(packed.data) + skipped};
 }
 
@@ -38,8 +37,8 @@ absl::StatusOr<Tensor> WeightLoader::Read(const std::string& name,
                                           kernels::DType dtype) const {
   ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_.Tensor(name, shape));
   // The mapping is only read; from_blob takes a mutable pointer for want of a const one.
-  const Tensor mapped =
-      at::from_blob(const_cast<void*>(view.data), shape, at::TensorOptions(ScalarTypeOf(view.dtype)));
+  const Tensor mapped = at::from_blob(const_cast<void*>(view.data), shape,
+                                      at::TensorOptions(ScalarTypeOf(view.dtype)));
   return mapped.to(ToScalarType(dtype)).contiguous();
 }
 

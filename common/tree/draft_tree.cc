@@ -77,9 +77,9 @@ absl::Status DraftTree::Validate(int vocabulary) const {
                                                      tokens_[i]));
     }
     if (!(log_scores_[i] <= log_scores_[parents_[i]])) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tree node ", i, ": log score ", log_scores_[i],
-                       " is above its parent's ", log_scores_[parents_[i]]));
+      return absl::InvalidArgumentError(absl::StrCat("tree node ", i, ": log score ",
+                                                     log_scores_[i], " is above its parent's ",
+                                                     log_scores_[parents_[i]]));
     }
   }
   return absl::OkStatus();

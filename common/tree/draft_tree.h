@@ -5,8 +5,8 @@
 //   - parents come before children: parent[i] < i for i > 0;
 //   - siblings carry different tokens (else acceptance would be ambiguous);
 //   - path scores never grow along a path.
-// Nodes are in the order in which the tree policy took them, so every prefix of the arrays is a tree.
-// Thread-compatible.
+// Nodes are in the order in which the tree policy took them, so every prefix of the arrays is a
+// tree. Thread-compatible.
 #ifndef BASTION_COMMON_TREE_DRAFT_TREE_H_
 #define BASTION_COMMON_TREE_DRAFT_TREE_H_
 
@@ -46,8 +46,8 @@ class DraftTree {
   // True when every node is the child of the node before it.
   [[nodiscard]] bool IsChain() const;
 
-  // Ancestor-or-self bits, row by row: [rows, words] with words = ceil(rows / 64). Bit j of row i is
-  // set when j is i or an ancestor of i.
+  // Ancestor-or-self bits, row by row: [rows, words] with words = ceil(rows / 64). Bit j of row i
+  // is set when j is i or an ancestor of i.
   [[nodiscard]] std::vector<uint64_t> AncestorBits() const;
 
   // The expected committed length under the drafter: Â = Σ ρ(i), root included (BASTION, eq. 3).

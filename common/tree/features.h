@@ -1,6 +1,6 @@
-// Features: the target's hidden states that a drafter reads, for the committed tokens of one sequence.
-// Plain data: rows of F values (the outputs of the wanted layers side by side), fp32 or bf16, in the
-// byte order of the machine (little-endian everywhere this runs).
+// Features: the target's hidden states that a drafter reads, for the committed tokens of one
+// sequence. Plain data: rows of F values (the outputs of the wanted layers side by side), fp32 or
+// bf16, in the byte order of the machine (little-endian everywhere this runs).
 #ifndef BASTION_COMMON_TREE_FEATURES_H_
 #define BASTION_COMMON_TREE_FEATURES_H_
 

@@ -6,13 +6,13 @@
 namespace bastion {
 
 absl::Status Marginals::Validate(int vocabulary) const {
-  if (positions < 0 || candidates < 0) return absl::InvalidArgumentError("marginals: negative size");
+  if (positions < 0 || candidates < 0)
+    return absl::InvalidArgumentError("marginals: negative size");
   const size_t expected = static_cast<size_t>(positions) * candidates;
   if (tokens.size() != expected || log_probs.size() != expected) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("marginals: [", positions, ", ", candidates, "] needs ", expected,
-                     " entries, got ", tokens.size(), " tokens and ", log_probs.size(),
-                     " log-probabilities"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "marginals: [", positions, ", ", candidates, "] needs ", expected, " entries, got ",
+        tokens.size(), " tokens and ", log_probs.size(), " log-probabilities"));
   }
   absl::flat_hash_set<TokenId> seen;
   for (int p = 0; p < positions; ++p) {

@@ -15,8 +15,8 @@
 namespace bastion {
 
 struct Marginals {
-  int positions = 0;   // P
-  int candidates = 0;  // K
+  int positions = 0;             // P
+  int candidates = 0;            // K
   std::vector<TokenId> tokens;   // [P, K]
   std::vector<float> log_probs;  // [P, K]
 

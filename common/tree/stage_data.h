@@ -1,6 +1,6 @@
-// What the stages of the decode cycle tell each other, as plain data: the orchestrator's stages, the
-// services' engines and the wire codecs all speak these structs, so that a stage in process and a
-// stage behind gRPC are the same to everyone.
+// What the stages of the decode cycle tell each other, as plain data: the orchestrator's stages,
+// the services' engines and the wire codecs all speak these structs, so that a stage in process and
+// a stage behind gRPC are the same to everyone.
 #ifndef BASTION_COMMON_TREE_STAGE_DATA_H_
 #define BASTION_COMMON_TREE_STAGE_DATA_H_
 
@@ -25,7 +25,8 @@ struct SamplingParams {
 
 // ---- verify ----
 
-// Prompt tokens to commit without choosing anything. They continue the `cached` tokens already there.
+// Prompt tokens to commit without choosing anything. They continue the `cached` tokens already
+// there.
 struct PrefillItem {
   SequenceId sequence;
   Position cached = 0;
@@ -79,7 +80,8 @@ struct VerifyResult {
 // named by their path from the root, root excluded; the root itself is the empty path.
 struct Frontier {
   SequenceId sequence;
-  Position committed = 0;  // Tokens in the target's cache; their features are ready at the verifier.
+  Position committed =
+      0;  // Tokens in the target's cache; their features are ready at the verifier.
   TokenId root = 0;
   std::vector<TokenId> new_tokens;  // The committed tokens since this sequence's last Frontier.
   std::vector<std::vector<TokenId>> paths = {{}};

@@ -46,12 +46,11 @@ absl::StatusOr<absl::string_view> InlineCarrier::Get(const TensorRef& reference)
   if (reference.carrier_case() != TensorRef::kInline) {
     return absl::UnimplementedError("tensor: only inline bytes were agreed on with this peer");
   }
-  const int64_t bytes =
-      CheckedBytes(reference.dtype(), {reference.shape().data(), static_cast<size_t>(reference.shape_size())});
+  const int64_t bytes = CheckedBytes(
+      reference.dtype(), {reference.shape().data(), static_cast<size_t>(reference.shape_size())});
   if (bytes != static_cast<int64_t>(reference.inline_().size())) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor: its shape needs ", bytes,
-                                                   " bytes, it carries ",
-                                                   reference.inline_().size()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor: its shape needs ", bytes, " bytes, it carries ", reference.inline_().size()));
   }
   return reference.inline_();
 }

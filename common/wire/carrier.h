@@ -30,8 +30,8 @@ class Carrier {
   virtual ~Carrier() = default;
   // Sends `bytes` as a tensor of `shape`. REQUIRES: bytes.size() == shape.bytes().
   virtual void Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference) = 0;
-  // The bytes behind `reference`, good until it or the next Get goes. INVALID_ARGUMENT when shape and
-  // size disagree, UNIMPLEMENTED for a carrier that was not agreed on.
+  // The bytes behind `reference`, good until it or the next Get goes. INVALID_ARGUMENT when shape
+  // and size disagree, UNIMPLEMENTED for a carrier that was not agreed on.
   [[nodiscard]] virtual absl::StatusOr<absl::string_view> Get(const TensorRef& reference) = 0;
 };
 

@@ -54,9 +54,9 @@ void Encode(const DraftTree& tree, proto::DraftTree& out) {
 absl::StatusOr<DraftTree> Decode(const proto::DraftTree& in) {
   const int rows = in.tokens_size();
   if (rows == 0 || in.parents_size() != rows || in.log_scores_size() != rows) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tree: ", rows, " tokens, ", in.parents_size(), " parents, ",
-                     in.log_scores_size(), " scores; at least the root is needed"));
+    return absl::InvalidArgumentError(absl::StrCat("tree: ", rows, " tokens, ", in.parents_size(),
+                                                   " parents, ", in.log_scores_size(),
+                                                   " scores; at least the root is needed"));
   }
   DraftTree tree(in.tokens(0));
   for (NodeIndex i = 1; i < rows; ++i) {
@@ -190,7 +190,8 @@ absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carr
     const TensorRef& log_probs = marginals.log_probs();
     if (tokens.dtype() != TensorRef::DTYPE_INT32 || log_probs.dtype() != TensorRef::DTYPE_FLOAT32 ||
         tokens.shape_size() != 2) {
-      return absl::InvalidArgumentError("marginals: want int32 tokens and float32 log-probs [P, K]");
+      return absl::InvalidArgumentError(
+          "marginals: want int32 tokens and float32 log-probs [P, K]");
     }
     ASSIGN_OR_RETURN(const absl::string_view token_bytes, carrier.Get(tokens));
     added.tokens = FromBytes<TokenId>(token_bytes);
@@ -203,8 +204,8 @@ absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carr
 }
 
 void Encode(const Features& features, Carrier& carrier, proto::TensorRef& out) {
-  const TensorRef::DType dtype = features.type == FeatureType::kF32 ? TensorRef::DTYPE_FLOAT32
-                                                                    : TensorRef::DTYPE_BFLOAT16;
+  const TensorRef::DType dtype =
+      features.type == FeatureType::kF32 ? TensorRef::DTYPE_FLOAT32 : TensorRef::DTYPE_BFLOAT16;
   carrier.Put({dtype, {features.rows(), features.width}}, features.bytes, out);
 }
 
@@ -215,8 +216,7 @@ absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier) {
   ASSIGN_OR_RETURN(const absl::string_view bytes, carrier.Get(in));
   Features features;
   features.width = static_cast<int>(in.shape(1));
-  features.type =
-      in.dtype() == TensorRef::DTYPE_FLOAT32 ? FeatureType::kF32 : FeatureType::kBF16;
+  features.type = in.dtype() == TensorRef::DTYPE_FLOAT32 ? FeatureType::kF32 : FeatureType::kBF16;
   features.bytes = std::string(bytes);
   return features;
 }
@@ -242,8 +242,8 @@ TargetInfo Decode(const proto::TargetInfo& in) {
   TargetInfo info;
   info.model = in.model();
   info.device = in.device();
-  info.dims = {in.layers(),       in.hidden(),     in.query_heads(), in.kv_heads(), in.head_dim(),
-               in.intermediate(), in.vocabulary(), in.bytes_per_element()};
+  info.dims = {in.layers(),   in.hidden(),       in.query_heads(), in.kv_heads(),
+               in.head_dim(), in.intermediate(), in.vocabulary(),  in.bytes_per_element()};
   info.peaks = {in.bytes_per_second(), in.flops_per_second()};
   info.max_context = in.max_context();
   info.max_rows = in.max_rows();

@@ -1,8 +1,8 @@
 // The client side of a stream of step messages: one call at a time, each with a deadline.
 //
-// Made on a completion queue, because the sync API cannot give up waiting: a peer that is late costs
-// the caller its patience and nothing more; its reply is recognised by its step number when it comes
-// and dropped. A broken stream is opened again by the next call, with a pause in between.
+// Made on a completion queue, because the sync API cannot give up waiting: a peer that is late
+// costs the caller its patience and nothing more; its reply is recognised by its step number when
+// it comes and dropped. A broken stream is opened again by the next call, with a pause in between.
 //
 // Thread-compatible: the cycle's thread.
 #ifndef BASTION_COMMON_WIRE_STEP_STREAM_H_
@@ -27,7 +27,8 @@ class StepStream {
  public:
   using Stream = grpc::ClientAsyncReaderWriter<Request, Reply>;
   // Starts the RPC on the given context and queue: `stub->PrepareAsyncSteps(context, queue)`.
-  using Opener = std::function<std::unique_ptr<Stream>(grpc::ClientContext*, grpc::CompletionQueue*)>;
+  using Opener =
+      std::function<std::unique_ptr<Stream>(grpc::ClientContext*, grpc::CompletionQueue*)>;
 
   // `peer` names the other side in error messages.
   StepStream(std::string peer, Opener opener)
@@ -107,10 +108,17 @@ class StepStream {
       }
       if (next == grpc::CompletionQueue::SHUTDOWN || !ok) return Fail(tag);
       switch (static_cast<Operation>(reinterpret_cast<intptr_t>(tag))) {
-        case kStart: started_ = true; break;
-        case kWrite: writing_ = false; break;
-        case kRead: read_done_ = true; break;
-        case kFinish: break;
+        case kStart:
+          started_ = true;
+          break;
+        case kWrite:
+          writing_ = false;
+          break;
+        case kRead:
+          read_done_ = true;
+          break;
+        case kFinish:
+          break;
       }
     }
     return absl::OkStatus();
@@ -125,8 +133,9 @@ class StepStream {
       state_->stream->Finish(&status, Tag(kFinish));
       void* tag = nullptr;
       bool ok = false;
-      while (state_->queue.AsyncNext(&tag, &ok, absl::ToChronoTime(absl::Now() + absl::Seconds(1))) ==
-             grpc::CompletionQueue::GOT_EVENT) {
+      while (
+          state_->queue.AsyncNext(&tag, &ok, absl::ToChronoTime(absl::Now() + absl::Seconds(1))) ==
+          grpc::CompletionQueue::GOT_EVENT) {
         if (tag == Tag(kFinish)) break;
       }
       if (!status.ok() && status.error_code() != grpc::StatusCode::CANCELLED) {

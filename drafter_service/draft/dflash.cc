@@ -70,13 +70,11 @@ absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string
   ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(*checkpoint, config, "", options));
   ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(*target, target_config, options.dtype));
   const nn::WeightLoader loader(*checkpoint, options.dtype);
-  const int features =
-      static_cast<int>(config.dflash.target_layer_ids.size()) * config.dims.hidden;
-  ASSIGN_OR_RETURN(nn::Matrix fuse,
-                   loader.Stacked({"fc.weight"}, {config.dims.hidden}, features));
+  const int features = static_cast<int>(config.dflash.target_layer_ids.size()) * config.dims.hidden;
+  ASSIGN_OR_RETURN(nn::Matrix fuse, loader.Stacked({"fc.weight"}, {config.dims.hidden}, features));
   ASSIGN_OR_RETURN(nn::Tensor norm, loader.Vector("hidden_norm.weight", config.dims.hidden));
-  return std::unique_ptr<DflashModel>(new DflashModel(std::move(decoder), std::move(vocabulary),
-                                                      std::move(fuse), std::move(norm)));
+  return std::unique_ptr<DflashModel>(
+      new DflashModel(std::move(decoder), std::move(vocabulary), std::move(fuse), std::move(norm)));
 }
 
 absl::Status DflashModel::AppendContext(const std::vector<ContextItem>& items) {
@@ -86,9 +84,8 @@ absl::Status DflashModel::AppendContext(const std::vector<ContextItem>& items) {
     const int rows = item.features.rows();
     if (rows == 0) continue;
     if (item.features.width != feature_width()) {
-      return absl::InvalidArgumentError(absl::StrCat("features are ", item.features.width,
-                                                     " wide, this drafter reads ",
-                                                     feature_width()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "features are ", item.features.width, " wide, this drafter reads ", feature_width()));
     }
     RETURN_IF_ERROR(decoder_->cache().Reserve(*item.table, item.cached + rows));
     batch.AddRun({item.table, item.cached, kernels::RowMask::kCausal},
@@ -104,8 +101,7 @@ absl::Status DflashModel::AppendContext(const std::vector<ContextItem>& items) {
     next += int64_t{item.features.rows()} * feature_width();
   }
   const nn::Device& device = decoder_->device();
-  device.backend->linear({features, fuse_.packed, fused, batch.rows(), width, false},
-                         *device.pool);
+  device.backend->linear({features, fuse_.packed, fused, batch.rows(), width, false}, *device.pool);
   device.backend->rms_norm({fused, context_norm_.data_ptr<float>(), context, batch.rows(), width,
                             static_cast<float>(config().rms_norm_eps)},
                            *device.pool);
@@ -134,8 +130,8 @@ absl::StatusOr<std::vector<Marginals>> DflashModel::Draft(const std::vector<Bloc
 void DflashModel::ForwardBlocks(const nn::RowBatch& batch, int blocks) {
   const int width = config().dims.hidden;
   const int drafted = blocks * positions();
-  float* hidden = hidden_.Reserve(batch.rows(), width);   // [B (P + 1), C]
-  float* normed = normed_.Reserve(batch.rows(), width);   // [B (P + 1), C]
+  float* hidden = hidden_.Reserve(batch.rows(), width);         // [B (P + 1), C]
+  float* normed = normed_.Reserve(batch.rows(), width);         // [B (P + 1), C]
   logits_data_ = logits_.Reserve(drafted, vocabulary_.size());  // [B, P, V]
   vocabulary_.Embed(decoder_->device(), batch.tokens(), hidden);
   decoder_->Forward(batch, hidden);

@@ -1,8 +1,9 @@
 // DFlash: a block-diffusion drafter (Chen et al., arXiv 2602.06036; checkpoint format: z-lab's).
 //
-// One forward pass over [root, MASK × P] gives P marginal distributions at once. The block attends to
-// itself without causality and to the context: keys and values projected from the target's features
-// of all committed tokens, kept in this model's own cache. Embedding and LM head are the target's.
+// One forward pass over [root, MASK × P] gives P marginal distributions at once. The block attends
+// to itself without causality and to the context: keys and values projected from the target's
+// features of all committed tokens, kept in this model's own cache. Embedding and LM head are the
+// target's.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DFLASH_H_
@@ -53,7 +54,7 @@ class DflashModel {
   void Release(nn::PageTable& table) { decoder_->cache().Shrink(table, 0); }
 
   [[nodiscard]] int positions() const { return config().dflash.block_size - 1; }  // P
-  [[nodiscard]] int feature_width() const {                                        // F
+  [[nodiscard]] int feature_width() const {                                       // F
     return static_cast<int>(config().dflash.target_layer_ids.size()) * config().dims.hidden;
   }
   [[nodiscard]] const hub::ModelConfig& config() const { return decoder_->config(); }

@@ -1,5 +1,5 @@
-// The drafter behind gRPC. One thread per stream, one engine call at a time; when a stream ends, the
-// sequences it drafted for are closed.
+// The drafter behind gRPC. One thread per stream, one engine call at a time; when a stream ends,
+// the sequences it drafted for are closed.
 #ifndef BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
 #define BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
 

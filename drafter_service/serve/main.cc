@@ -6,6 +6,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "common/base/check.h"
+#include "common/base/flag_names.h"
 #include "common/base/status.h"
 #include "common/nn/local_device.h"
 #include "common/wire/service_host.h"
@@ -50,7 +51,8 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));
   host->SetServing(true);
   LOG(INFO) << "serving on " << host_options.addresses[0];
-  LOG(INFO) << wire::WaitForStopSignal() << ": stopping";
+  const std::string signal = wire::WaitForStopSignal();
+  LOG(INFO) << signal << ": stopping";
   host->Shutdown(absl::Milliseconds(500));
   return absl::OkStatus();
 }
@@ -61,6 +63,7 @@ absl::Status Run() {
 int main(int argc, char** argv) {
   bastion::wire::BlockStopSignals();
   absl::SetProgramUsageMessage("Runs the draft model: per-position marginals for draft trees.");
+  bastion::UnderscoreFlagNames(argc, argv);
   absl::ParseCommandLine(argc, argv);
   absl::Status status;
   try {

@@ -9,6 +9,15 @@ namespace bastion::drafter {
 
 namespace proto = internal::v1;
 
+namespace {
+
+absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Carrier& carrier) {
+  RETURN_IF_ERROR(wire::Decode(reply.status()));
+  return wire::Decode(reply.features(), carrier);
+}
+
+}  // namespace
+
 RemoteFeatures::RemoteFeatures(const std::string& address)
     : address_(address), stub_(proto::VerifierService::NewStub(wire::ConnectPeer(address))) {}
 
@@ -63,8 +72,7 @@ void RemoteFeatures::RunStream() {
 }
 
 void RemoteFeatures::Receive(const proto::FeatureReply& reply) {
-  absl::StatusOr<Features> features = wire::Decode(reply.status());
-  if (features.status().ok()) features = wire::Decode(reply.features(), carrier_);
+  absl::StatusOr<Features> features = DecodeReply(reply, carrier_);
   absl::MutexLock lock(&mutex_);
   const auto found = windows_.find(wire::Decode(reply.sequence()));
   if (found == windows_.end()) return;

@@ -1,8 +1,8 @@
-// Features over the verifier's stream: follows each sequence on first use; rows are pushed from then
-// on, and Read usually finds them already here.
+// Features over the verifier's stream: follows each sequence on first use; rows are pushed from
+// then on, and Read usually finds them already here.
 //
-// A thread of its own keeps the stream: it subscribes, receives, and connects again when the verifier
-// went away. Read may be called from any thread.
+// A thread of its own keeps the stream: it subscribes, receives, and connects again when the
+// verifier went away. Read may be called from any thread.
 #ifndef BASTION_DRAFTER_SERVICE_SERVE_REMOTE_FEATURES_H_
 #define BASTION_DRAFTER_SERVICE_SERVE_REMOTE_FEATURES_H_
 
@@ -35,8 +35,7 @@ class RemoteFeatures final : public FeatureSource {
   void Forget(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  using Stream =
-      grpc::ClientReaderWriter<internal::v1::FeatureRequest, internal::v1::FeatureReply>;
+  using Stream = grpc::ClientReaderWriter<internal::v1::FeatureRequest, internal::v1::FeatureReply>;
   // Rows [first, first + features.rows()) of a followed sequence.
   struct Window {
     Position first = 0;

@@ -47,7 +47,7 @@ class Engine final : public DrafterEngine {
 };
 
 Engine::Engine(const DrafterOptions& options, FeatureSource* features,
-                             std::unique_ptr<DflashModel> model)
+               std::unique_ptr<DflashModel> model)
     : options_(options), features_(features), model_(std::move(model)) {
   const std::filesystem::path folder = std::filesystem::path(options.drafter_folder) / "";
   info_.model = folder.parent_path().filename().string();
@@ -61,9 +61,9 @@ absl::StatusOr<Sequence*> Engine::FindOrOpen(SequenceId id) {
   if (found != sequences_.end()) {
     if (found->second.id.epoch == id.epoch) return &found->second;
     if (found->second.id.epoch > id.epoch) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("sequence ", id.session, ": epoch ", id.epoch, " is stale, ",
-                       found->second.id.epoch, " lives"));
+      return absl::FailedPreconditionError(absl::StrCat("sequence ", id.session, ": epoch ",
+                                                        id.epoch, " is stale, ",
+                                                        found->second.id.epoch, " lives"));
     }
     Close(found->second.id);
   }
@@ -95,9 +95,9 @@ absl::Status Engine::CatchUp(const Frontier& frontier, Sequence& sequence) {
   }
   while (sequence.context < frontier.committed) {
     const int count = std::min(frontier.committed - sequence.context, kContextChunk);
-    ASSIGN_OR_RETURN(Features features,
-                     features_->Read({frontier.sequence, sequence.context, count},
-                                     options_.feature_patience));
+    ASSIGN_OR_RETURN(
+        Features features,
+        features_->Read({frontier.sequence, sequence.context, count}, options_.feature_patience));
     RETURN_IF_ERROR(
         model_->AppendContext({{&sequence.table, sequence.context, std::move(features)}}));
     sequence.context += count;
@@ -146,8 +146,8 @@ absl::StatusOr<std::vector<Draft>> Engine::Expand(absl::Span<const Frontier> fro
 
 absl::StatusOr<std::unique_ptr<DrafterEngine>> DrafterEngine::Create(const DrafterOptions& options,
                                                                      FeatureSource* features) {
-  ASSIGN_OR_RETURN(auto model, DflashModel::Load(options.drafter_folder, options.target_folder,
-                                                 options.engine));
+  ASSIGN_OR_RETURN(
+      auto model, DflashModel::Load(options.drafter_folder, options.target_folder, options.engine));
   return std::make_unique<Engine>(options, features, std::move(model));
 }
 

@@ -1,5 +1,6 @@
-// The drafter: keeps each sequence's context cache up to date with the target's features, then drafts.
-// The service wraps it in gRPC, the bench embeds it. This header knows neither torch nor protos.
+// The drafter: keeps each sequence's context cache up to date with the target's features, then
+// drafts. The service wraps it in gRPC, the bench embeds it. This header knows neither torch nor
+// protos.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_DRAFTER_SERVICE_SESSION_DRAFTER_ENGINE_H_
@@ -36,9 +37,9 @@ class DrafterEngine {
   // The target layers whose features this drafter reads.
   [[nodiscard]] virtual const std::vector<int>& feature_layers() const = 0;
 
-  // Contract: orchestrator/cycle/stages.h. A sequence not seen before is taken up from its features,
-  // whenever it began. A frontier whose features cannot be had, or with a path other than the root,
-  // gets empty marginals; a stale epoch FAILED_PRECONDITION for the whole call.
+  // Contract: orchestrator/cycle/stages.h. A sequence not seen before is taken up from its
+  // features, whenever it began. A frontier whose features cannot be had, or with a path other than
+  // the root, gets empty marginals; a stale epoch FAILED_PRECONDITION for the whole call.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
   virtual void Close(SequenceId sequence) = 0;

@@ -1,11 +1,12 @@
 // Tree attention over a paged cache.
 //
 // For one row and one kv head: scores against whole key pages (16 keys a vector; the heads of the
-// group share each load), then one softmax, then the weighted sum of values. The row's own tree keys
-// are picked out of the scored pages by its ancestor bits and put behind the prefix, in the order of
-// their depth: from there on the row is a chain. The two parts of the published formulation (prefix
-// without mask, tree with mask, merged by log-sum-exp) therefore meet under one shared maximum
-// instead of two partial ones: the same sum, but bit for bit independent of where the prefix ends.
+// group share each load), then one softmax, then the weighted sum of values. The row's own tree
+// keys are picked out of the scored pages by its ancestor bits and put behind the prefix, in the
+// order of their depth: from there on the row is a chain. The two parts of the published
+// formulation (prefix without mask, tree with mask, merged by log-sum-exp) therefore meet under one
+// shared maximum instead of two partial ones: the same sum, but bit for bit independent of where
+// the prefix ends.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
 #include "hwy/foreach_target.h"
@@ -109,7 +110,9 @@ template <typename KV>
 class RowKernel {
  public:
   RowKernel(const AttentionArgs& args, const AttentionSpan& span, int kv_head)
-      : args_(args), span_(span), dim_(args.cache.head_dim),
+      : args_(args),
+        span_(span),
+        dim_(args.cache.head_dim),
         page_elements_(args.cache.page_elements()),
         keys_(static_cast<const KV*>(args.cache.keys) + size_t(kv_head) * dim_ * kPageTokens),
         values_(static_cast<const KV*>(args.cache.values) + size_t(kv_head) * dim_ * kPageTokens),
@@ -208,10 +211,18 @@ void SpanRows(const AttentionArgs& args, const AttentionSpan& span, int64_t begi
       for (int h = 0; h < group; h += kMaxGroup) {
         const int head = kv_head * group + h;
         switch (std::min(kMaxGroup, group - h)) {
-          case 1: kernel.template Run<1>(i, head); break;
-          case 2: kernel.template Run<2>(i, head); break;
-          case 3: kernel.template Run<3>(i, head); break;
-          default: kernel.template Run<4>(i, head); break;
+          case 1:
+            kernel.template Run<1>(i, head);
+            break;
+          case 2:
+            kernel.template Run<2>(i, head);
+            break;
+          case 3:
+            kernel.template Run<3>(i, head);
+            break;
+          default:
+            kernel.template Run<4>(i, head);
+            break;
         }
       }
     }

@@ -100,8 +100,7 @@ void TopKRow(const TopKArgs& args, int64_t row) {
   const float log_sum = std::log(SumExp(logits, args.vocabulary, highest));
   for (int k = 0; k < args.candidates; ++k) {
     args.tokens[row * args.candidates + k] = ids[k];
-    args.log_probs[row * args.candidates + k] =
-        std::min(0.0f, logits[ids[k]] - highest - log_sum);
+    args.log_probs[row * args.candidates + k] = std::min(0.0f, logits[ids[k]] - highest - log_sum);
   }
 }
 
@@ -112,10 +111,9 @@ void Choose(const ChooseArgs& args, ThreadPool& pool) {
     for (int64_t row = begin; row < end; ++row) {
       const float* logits = args.logits + row * args.vocabulary;
       const float temperature = args.temperatures[row];
-      args.tokens[row] = temperature > 0.0f
-                             ? GumbelArgMax(logits, args.vocabulary, temperature, args.seeds[row],
-                                            args.positions[row])
-                             : ArgMax(logits, args.vocabulary);
+      args.tokens[row] = temperature > 0.0f ? GumbelArgMax(logits, args.vocabulary, temperature,
+                                                           args.seeds[row], args.positions[row])
+                                            : ArgMax(logits, args.vocabulary);
     }
   });
 }

@@ -80,8 +80,12 @@ namespace bastion::kernels::cpu {
 HWY_EXPORT(RmsNorm);
 HWY_EXPORT(SiluMul);
 HWY_EXPORT(Embed);
-void RmsNorm(const RmsNormArgs& args, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(RmsNorm)(args, pool); }
-void SiluMul(const SiluMulArgs& args, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(SiluMul)(args, pool); }
+void RmsNorm(const RmsNormArgs& args, ThreadPool& pool) {
+  HWY_DYNAMIC_DISPATCH(RmsNorm)(args, pool);
+}
+void SiluMul(const SiluMulArgs& args, ThreadPool& pool) {
+  HWY_DYNAMIC_DISPATCH(SiluMul)(args, pool);
+}
 void Embed(const EmbedArgs& args, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(Embed)(args, pool); }
 }  // namespace bastion::kernels::cpu
 #endif

@@ -1,8 +1,8 @@
 // linear(): y = x Wᵀ over packed panels.
 //
-// A tile is M rows by N panels held in registers; k runs over all of K for it, so every output is one
-// chain of fused multiply-adds and does not depend on M. Weights are read once for all rows of a tile
-// and, for few rows, in as many streams as the registers allow.
+// A tile is M rows by N panels held in registers; k runs over all of K for it, so every output is
+// one chain of fused multiply-adds and does not depend on M. Weights are read once for all rows of
+// a tile and, for few rows, in as many streams as the registers allow.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear.cc"
 #include "hwy/foreach_target.h"

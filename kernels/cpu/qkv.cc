@@ -4,6 +4,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.
 #include <cmath>
+#include <vector>
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/vector.h"
@@ -34,8 +35,8 @@ void NormAndRotate(const float* x, const float* weight, const QkvArgs& args, int
 template <typename KV>
 void StoreToken(const QkvArgs& args, int head, int64_t slot, const float* key, const float* value) {
   const int dim = args.cache.head_dim;
-  const size_t page = size_t(slot / kPageTokens) * args.cache.page_elements() +
-                      size_t(head) * dim * kPageTokens;
+  const size_t page =
+      size_t(slot / kPageTokens) * args.cache.page_elements() + size_t(head) * dim * kPageTokens;
   const int offset = static_cast<int>(slot % kPageTokens);
   KV* keys = static_cast<KV*>(args.cache.keys) + page + offset;
   for (int d = 0; d < dim; ++d) StoreFloat(key[d], keys + size_t(d) * kPageTokens);
@@ -60,42 +61,32 @@ void QkvRow(const QkvArgs& args, int64_t row) {
   }
 }
 
-template <typename KV>
-void MoveToken(const KvLayer& cache, const KV* keys, const KV* values, int64_t slot, bool store,
-               KV* staged) {
+// One token's keys and values as a run of elements: head by head, D keys then D values.
+template <typename KV, typename Visit>
+void VisitToken(const KvLayer& cache, int64_t slot, Visit visit) {
   const int dim = cache.head_dim;
   const int offset = static_cast<int>(slot % kPageTokens);
   for (int g = 0; g < cache.kv_heads; ++g) {
-    const size_t page = size_t(slot / kPageTokens) * cache.page_elements() +
-                        size_t(g) * dim * kPageTokens;
-    KV* key = const_cast<KV*>(keys) + page + offset;
-    KV* value = const_cast<KV*>(values) + page + size_t(offset) * dim;
-    KV* stage = staged + size_t(g) * 2 * dim;
-    for (int d = 0; d < dim; ++d) {
-      KV& cached_key = key[size_t(d) * kPageTokens];
-      if (store) {
-        cached_key = stage[d];
-        value[d] = stage[dim + d];
-      } else {
-        stage[d] = cached_key;
-        stage[dim + d] = value[d];
-      }
-    }
+    const size_t page =
+        size_t(slot / kPageTokens) * cache.page_elements() + size_t(g) * dim * kPageTokens;
+    KV* keys = static_cast<KV*>(cache.keys) + page + offset;
+    KV* values = static_cast<KV*>(cache.values) + page + size_t(offset) * dim;
+    for (int d = 0; d < dim; ++d) visit(keys[size_t(d) * kPageTokens]);
+    for (int d = 0; d < dim; ++d) visit(values[d]);
   }
 }
 
 // Reads all, then writes all: sources and destinations may overlap.
 template <typename KV>
 void MoveTokens(const KvMoveArgs& args) {
-  const size_t token = size_t(args.cache.kv_heads) * 2 * args.cache.head_dim;
-  std::vector<KV> staged(token * args.count);
-  const auto* keys = static_cast<const KV*>(args.cache.keys);
-  const auto* values = static_cast<const KV*>(args.cache.values);
-  for (const bool store : {false, true}) {
-    for (int i = 0; i < args.count; ++i) {
-      MoveToken<KV>(args.cache, keys, values, (store ? args.destinations : args.sources)[i], store,
-                    staged.data() + token * i);
-    }
+  std::vector<KV> staged;
+  staged.reserve(size_t(args.count) * args.cache.kv_heads * 2 * args.cache.head_dim);
+  for (int i = 0; i < args.count; ++i) {
+    VisitToken<KV>(args.cache, args.sources[i], [&](KV& element) { staged.push_back(element); });
+  }
+  const KV* next = staged.data();
+  for (int i = 0; i < args.count; ++i) {
+    VisitToken<KV>(args.cache, args.destinations[i], [&](KV& element) { element = *next++; });
   }
 }
 

@@ -1,8 +1,8 @@
 // Helpers shared by the vector kernels. Included once for every instruction set (Highway's
 // foreach_target scheme: no classic include guard), inside namespace HWY_NAMESPACE.
 //
-// Sums over a row are kept in 16 virtual lanes (element i goes to lane i % 16) and folded in one fixed
-// order, so a result does not depend on the width of the vectors that computed it.
+// Sums over a row are kept in 16 virtual lanes (element i goes to lane i % 16) and folded in one
+// fixed order, so a result does not depend on the width of the vectors that computed it.
 #if defined(BASTION_KERNELS_CPU_VECTOR_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BASTION_KERNELS_CPU_VECTOR_H_
 #undef BASTION_KERNELS_CPU_VECTOR_H_

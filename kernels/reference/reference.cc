@@ -54,9 +54,8 @@ std::vector<float> Rotated(const float* x, const float* norm, const QkvArgs& arg
 bool Sees(const AttentionArgs& args, const AttentionSpan& span, int i, int token) {
   if (args.window > 0) {
     // A key among the added rows is at its row's position, a cached one at its index.
-    const int key_position = token < span.cached
-                                 ? token
-                                 : args.positions[span.first_row + token - span.cached];
+    const int key_position =
+        token < span.cached ? token : args.positions[span.first_row + token - span.cached];
     if (key_position <= args.positions[span.first_row + i] - args.window) return false;
   }
   if (token < span.cached) return true;
@@ -69,8 +68,8 @@ bool Sees(const AttentionArgs& args, const AttentionSpan& span, int i, int token
 void AttendHead(const AttentionArgs& args, const AttentionSpan& span, int i, int head) {
   const KvLayer& cache = args.cache;
   const int kv_head = head / (args.query_heads / cache.kv_heads);
-  const float* q = args.query + size_t(span.first_row + i) * args.query_stride +
-                   size_t(head) * cache.head_dim;
+  const float* q =
+      args.query + size_t(span.first_row + i) * args.query_stride + size_t(head) * cache.head_dim;
   const int tokens = span.cached + span.rows;
   const auto slot = [&](int t) {
     return int64_t{span.pages[t / kPageTokens]} * kPageTokens + t % kPageTokens;
@@ -146,8 +145,7 @@ void Qkv(const QkvArgs& args, ThreadPool&) {
     }
     for (int g = 0; g < cache.kv_heads; ++g) {
       const size_t at = size_t(r) * args.kv_stride + size_t(g) * cache.head_dim;
-      const std::vector<float> k =
-          Rotated(args.key + at, args.key_norm, args, args.positions[r]);
+      const std::vector<float> k = Rotated(args.key + at, args.key_norm, args, args.positions[r]);
       for (int d = 0; d < cache.head_dim; ++d) {
         SetElement(cache.dtype, cache.keys, KeyIndex(cache, args.slots[r], g, d), k[d]);
         SetElement(cache.dtype, cache.values, ValueIndex(cache, args.slots[r], g, d),

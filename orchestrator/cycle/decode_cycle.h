@@ -1,4 +1,5 @@
-// The decode cycle: draft → tree → verify → commit, for a batch of sequences. One is no special case.
+// The decode cycle: draft → tree → verify → commit, for a batch of sequences. One is no special
+// case.
 //
 // Thread-compatible: one thread calls Step.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_DECODE_CYCLE_H_

@@ -13,7 +13,8 @@ constexpr size_t kNotAsked = static_cast<size_t>(-1);
 
 GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
   GrownForest grown;
-  TargetInfo share = target_;  // Until budgets are shared by need: equal shares of a forward's rows.
+  TargetInfo share =
+      target_;  // Until budgets are shared by need: equal shares of a forward's rows.
   share.max_rows = std::max(1, target_.max_rows / std::max<int>(1, sequences.size()));
   std::vector<TreeLimits> limits;
   std::vector<Frontier> frontiers;

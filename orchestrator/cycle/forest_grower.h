@@ -1,6 +1,6 @@
 // Draft and tree for a whole batch: asks the drafter once for all sequences that want a draft, then
-// grows every sequence's tree. No draft (the policy wants none, the gate is shut, the drafter is away
-// or late) gives the root alone: a plain decode step. Thread-compatible: the cycle's thread.
+// grows every sequence's tree. No draft (the policy wants none, the gate is shut, the drafter is
+// away or late) gives the root alone: a plain decode step. Thread-compatible: the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_FOREST_GROWER_H_
 #define BASTION_ORCHESTRATOR_CYCLE_FOREST_GROWER_H_
 

@@ -1,8 +1,8 @@
-// DecodeSequence: one request on its way through the cycle, as the orchestrator sees it: the prompt,
-// what was generated, what is committed at the verifier, and how its trees are grown.
+// DecodeSequence: one request on its way through the cycle, as the orchestrator sees it: the
+// prompt, what was generated, what is committed at the verifier, and how its trees are grown.
 //
-// The prompt's last token is the first root: prefill commits the tokens before it, so the first cycle
-// already speculates. Thread-compatible: the cycle's thread.
+// The prompt's last token is the first root: prefill commits the tokens before it, so the first
+// cycle already speculates. Thread-compatible: the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
 #define BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
 
@@ -46,7 +46,7 @@ struct CycleRecord {
   int rows = 0;              // Of the whole verify call.
   bool drafted = false;
   BudgetReason reason = BudgetReason::kPolicy;
-  int accepted = 0;          // Nodes accepted: one at each depth from 1 on.
+  int accepted = 0;  // Nodes accepted: one at each depth from 1 on.
   absl::Duration predicted_verify;
   absl::Duration measured_verify;
   StageTimes stages;
@@ -66,8 +66,8 @@ class DecodeSequence {
   [[nodiscard]] TreeLimits Limits(const TargetInfo& target) const;
   // What to ask the drafter for; counts the tokens named in it as told.
   [[nodiscard]] Frontier NextFrontier(const TreeLimits& limits);
-  // Takes the outcome of verifying `grown`: emits tokens up to the first stop. `record` comes with the
-  // batch's times filled in.
+  // Takes the outcome of verifying `grown`: emits tokens up to the first stop. `record` comes with
+  // the batch's times filled in.
   void Commit(const GrownTree& grown, const Acceptance& acceptance, CycleRecord record);
   // Ends the sequence from outside: a stop string.
   void Finish(FinishReason reason) { reason_ = reason; }

@@ -1,6 +1,6 @@
 // The two borders of the decode cycle. Three kinds of implementation stand behind each: over gRPC
-// (orchestrator/remote), in process (client/bench), and fakes (tests/support); one conformance suite
-// runs on all of them (tests/conformance).
+// (orchestrator/remote), in process (client/bench), and fakes (tests/support); one conformance
+// suite runs on all of them (tests/conformance).
 //
 // Both are used from one thread, the cycle's.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_STAGES_H_
@@ -29,8 +29,8 @@ class Drafter {
   virtual void Close(SequenceId sequence) = 0;
 };
 
-// Decides. A non-OK status of a call means that nothing is known about the sequences in it any more:
-// they must be failed or opened anew under a higher epoch.
+// Decides. A non-OK status of a call means that nothing is known about the sequences in it any
+// more: they must be failed or opened anew under a higher epoch.
 class Verifier {
  public:
   virtual ~Verifier() = default;

@@ -31,8 +31,8 @@ grpc::Status GenerationService::Generate(grpc::ServerContext* context,
   started.mutable_started()->set_model(model_->name);
   started.mutable_started()->set_prompt_tokens(prepared->decode.prompt.size());
 
-  auto live = std::make_unique<LiveRequest>(*std::move(prepared), &model_->tokenizer,
-                                            &Clock::Real());
+  auto live =
+      std::make_unique<LiveRequest>(*std::move(prepared), &model_->tokenizer, &Clock::Real());
   const std::shared_ptr<RequestStream> stream = live->stream();
   // A client that does not read blocks Write below; the scheduler ends the call when it gives up.
   stream->OnAbort([context] { context->TryCancel(); });
@@ -77,8 +77,7 @@ grpc::Status GenerationService::ListModels(grpc::ServerContext*, const v1::ListM
   return grpc::Status::OK;
 }
 
-grpc::Status GenerationService::GetServerInfo(grpc::ServerContext*,
-                                              const v1::GetServerInfoRequest*,
+grpc::Status GenerationService::GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*,
                                               v1::GetServerInfoResponse* response) {
   const SchedulerStats stats = scheduler_->stats();
   response->set_version(kVersion);

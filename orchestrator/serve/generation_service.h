@@ -1,4 +1,5 @@
-// The public API: one object per call that owns nothing but the call; the work goes to the scheduler.
+// The public API: one object per call that owns nothing but the call; the work goes to the
+// scheduler.
 #ifndef BASTION_ORCHESTRATOR_SERVE_GENERATION_SERVICE_H_
 #define BASTION_ORCHESTRATOR_SERVE_GENERATION_SERVICE_H_
 

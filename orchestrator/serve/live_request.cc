@@ -18,8 +18,8 @@ void LiveRequest::Begin(SequenceId id, const CostModel* costs, SpeculationMemory
   DecodeRequest decode = request_.decode;
   decode.id = id;
   const bool greedy = decode.sampling.temperature == 0;
-  sequence_ = std::make_unique<DecodeSequence>(
-      std::move(decode), TreeGrower(request_.policy, greedy, costs, memory));
+  sequence_ = std::make_unique<DecodeSequence>(std::move(decode),
+                                               TreeGrower(request_.policy, greedy, costs, memory));
 }
 
 void LiveRequest::PrefillDone() {

@@ -6,6 +6,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "common/base/check.h"
+#include "common/base/flag_names.h"
 #include "common/base/status.h"
 #include "common/wire/service_host.h"
 #include "orchestrator/cycle/guarded_drafter.h"
@@ -22,6 +23,8 @@ ABSL_FLAG(int, max_running, 16, "Requests decoded together");
 ABSL_FLAG(int, max_waiting, 256, "Requests that may wait; more are refused");
 ABSL_FLAG(absl::Duration, draft_patience, absl::Milliseconds(500),
           "How long a cycle waits for its draft before it goes on without");
+ABSL_FLAG(absl::Duration, calibration_limit, absl::Seconds(20),
+          "How long the start-up calibration of the latency model may take; 0 measures once");
 ABSL_FLAG(absl::Duration, slow_client, absl::Seconds(30),
           "How long a client may not read before its request is dropped");
 ABSL_FLAG(absl::Duration, grace, absl::Seconds(30), "For running requests at SIGTERM");
@@ -37,14 +40,14 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(Policy policy, Policy::Parse(absl::GetFlag(FLAGS_policy)));
   const RequestParser parser(model.get(), std::move(policy));
   RemoteVerifier verifier({absl::GetFlag(FLAGS_verifier)});
-  RemoteDrafter remote_drafter(
-      {absl::GetFlag(FLAGS_drafter), absl::GetFlag(FLAGS_draft_patience)});
+  RemoteDrafter remote_drafter({absl::GetFlag(FLAGS_drafter), absl::GetFlag(FLAGS_draft_patience)});
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
 
   SchedulerOptions options;
   options.max_running = absl::GetFlag(FLAGS_max_running);
   options.max_waiting = absl::GetFlag(FLAGS_max_waiting);
   options.slow_client = absl::GetFlag(FLAGS_slow_client);
+  options.calibration_limit = absl::GetFlag(FLAGS_calibration_limit);
   options.vocabulary = model->config.dims.vocabulary;
   absl::Mutex host_mutex;
   std::unique_ptr<wire::ServiceHost> host;
@@ -65,7 +68,8 @@ absl::Status Run() {
     host->SetServing(ready);
   }
   LOG(INFO) << "serving " << model->name << " on " << host_options.addresses[0];
-  LOG(INFO) << wire::WaitForStopSignal() << ": draining";
+  const std::string signal = wire::WaitForStopSignal();
+  LOG(INFO) << signal << ": draining";
   host->SetServing(false);
   scheduler.Drain(absl::GetFlag(FLAGS_grace));
   host->Shutdown(absl::Seconds(1));
@@ -78,6 +82,7 @@ absl::Status Run() {
 int main(int argc, char** argv) {
   bastion::wire::BlockStopSignals();
   absl::SetProgramUsageMessage("Serves text generation over a drafter and a verifier.");
+  bastion::UnderscoreFlagNames(argc, argv);
   absl::ParseCommandLine(argc, argv);
   absl::Status status;
   try {

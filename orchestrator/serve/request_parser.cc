@@ -45,8 +45,7 @@ absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string
     return absl::InvalidArgumentError(absl::StrCat(folder, " holds a drafter, not a target"));
   }
   ASSIGN_OR_RETURN(hub::Tokenizer tokenizer, hub::Tokenizer::Load(folder));
-  const std::string name =
-      (std::filesystem::path(folder) / "").parent_path().filename().string();
+  const std::string name = (std::filesystem::path(folder) / "").parent_path().filename().string();
   auto model = std::unique_ptr<ServedModel>(
       new ServedModel{name, std::move(config), std::move(tokenizer), std::nullopt});
   absl::StatusOr<hub::ChatTemplate> chat = hub::ChatTemplate::Load(folder);
@@ -119,9 +118,8 @@ absl::Status RequestParser::SetLimits(const v1::StopConditions& stop,
   }
   if (stop.has_max_tokens() && stop.max_tokens() == 0) return Bad("stop.max_tokens", "is 0");
   const int room = context - prompt;
-  request.max_tokens = stop.has_max_tokens()
-                           ? static_cast<int>(std::min<uint32_t>(stop.max_tokens(), room))
-                           : room;
+  request.max_tokens =
+      stop.has_max_tokens() ? static_cast<int>(std::min<uint32_t>(stop.max_tokens(), room)) : room;
   for (const TokenId id : stop.stop_token_ids()) {
     if (id < 0 || id >= model_->config.dims.vocabulary) {
       return Bad("stop.stop_token_ids", absl::StrCat(id, " is outside the vocabulary"));

@@ -1,5 +1,5 @@
-// The bounded queue between the cycle's thread, which produces a request's events, and the thread of
-// its RPC, which writes them to the client. Thread-safe.
+// The bounded queue between the cycle's thread, which produces a request's events, and the thread
+// of its RPC, which writes them to the client. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_REQUEST_STREAM_H_
 #define BASTION_ORCHESTRATOR_SERVE_REQUEST_STREAM_H_
 

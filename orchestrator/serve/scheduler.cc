@@ -111,7 +111,8 @@ bool Scheduler::Connect() {
   }
   last_connect_error_.reset();
   const absl::StatusOr<DrafterInfo> drafter = drafter_->Info();
-  if (!drafter.ok()) LOG(WARNING) << "plain decoding until there is a drafter: " << drafter.status();
+  if (!drafter.ok())
+    LOG(WARNING) << "plain decoding until there is a drafter: " << drafter.status();
   {
     absl::MutexLock lock(&mutex_);
     stats_.target = engine_->target;
@@ -132,8 +133,7 @@ absl::StatusOr<std::unique_ptr<Scheduler::Engine>> Scheduler::MakeEngine(const T
   CalibrationOptions options;
   options.session = NewSession();
   options.time_limit = options_.calibration_limit;
-  ASSIGN_OR_RETURN(const CalibrationTable table,
-                   Calibrate(*verifier_, Clock::Real(), options));
+  ASSIGN_OR_RETURN(const CalibrationTable table, Calibrate(*verifier_, Clock::Real(), options));
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
   LOG(INFO) << "calibrated";
   return std::make_unique<Engine>(target, std::move(costs), drafter_, verifier_);

@@ -1,9 +1,9 @@
-// The scheduler: owns the cycle's thread. Takes requests up in their order of arrival, prefills them
-// in chunks between cycles, and steps all live sequences together.
+// The scheduler: owns the cycle's thread. Takes requests up in their order of arrival, prefills
+// them in chunks between cycles, and steps all live sequences together.
 //
-// It also minds the two peers. While the verifier is away, requests are refused with UNAVAILABLE; when
-// it is back it is calibrated (again only if it is another one) and serving goes on. The drafter may
-// come and go: without it every step is a plain one.
+// It also minds the two peers. While the verifier is away, requests are refused with UNAVAILABLE;
+// when it is back it is calibrated (again only if it is another one) and serving goes on. The
+// drafter may come and go: without it every step is a plain one.
 //
 // Submit, stats and the like may be called from any thread.
 #ifndef BASTION_ORCHESTRATOR_SERVE_SCHEDULER_H_
@@ -50,7 +50,8 @@ class Scheduler {
             std::function<void(bool)> on_ready);
   ~Scheduler();
 
-  // UNAVAILABLE while there is no verifier or after Drain; RESOURCE_EXHAUSTED when the queue is full.
+  // UNAVAILABLE while there is no verifier or after Drain; RESOURCE_EXHAUSTED when the queue is
+  // full.
   [[nodiscard]] absl::Status Submit(std::unique_ptr<LiveRequest> request)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

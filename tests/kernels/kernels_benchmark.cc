@@ -21,9 +21,9 @@ void BM_Linear(benchmark::State& state) {
     CpuBackend().linear({x.data(), matrix.packed, y.data(), rows, outputs, false}, pool);
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * matrix.packed.bytes()));
-  state.counters["GFLOP/s"] = benchmark::Counter(
-      2e-9 * rows * outputs * depth * static_cast<double>(state.iterations()),
-      benchmark::Counter::kIsRate);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(2e-9 * rows * outputs * depth * static_cast<double>(state.iterations()),
+                         benchmark::Counter::kIsRate);
 }
 BENCHMARK(BM_Linear)
     ->ArgsProduct({{1, 2, 4, 8, 16, 32, 64, 128}, {1792}, {320}})

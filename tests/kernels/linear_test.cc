@@ -51,19 +51,19 @@ TEST_P(LinearTest, ARowHasTheSameBitsAloneAndInCompany) {
     for (int r = 0; r < shape_.rows; ++r) {
       const std::vector<float> alone =
           Run(CpuBackend(), 1, x_.data() + size_t(r) * shape_.depth, 1);
-      ASSERT_TRUE(SameBits(alone.data(), together.data() + size_t(r) * shape_.outputs,
-                           shape_.outputs))
+      ASSERT_TRUE(
+          SameBits(alone.data(), together.data() + size_t(r) * shape_.outputs, shape_.outputs))
           << name << " row " << r;
     }
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, LinearTest,
-    testing::Combine(testing::Values(Shape{1, 16, 8}, Shape{1, 200, 64}, Shape{2, 33, 17},
-                                     Shape{3, 320, 96}, Shape{5, 130, 64}, Shape{8, 256, 48},
-                                     Shape{17, 100, 31}, Shape{65, 80, 64}),
-                     testing::Values(DType::kF32, DType::kBF16)));
+INSTANTIATE_TEST_SUITE_P(Shapes, LinearTest,
+                         testing::Combine(testing::Values(Shape{1, 16, 8}, Shape{1, 200, 64},
+                                                          Shape{2, 33, 17}, Shape{3, 320, 96},
+                                                          Shape{5, 130, 64}, Shape{8, 256, 48},
+                                                          Shape{17, 100, 31}, Shape{65, 80, 64}),
+                                          testing::Values(DType::kF32, DType::kBF16)));
 
 }  // namespace
 }  // namespace bastion::kernels

@@ -88,9 +88,8 @@ std::vector<float> RunQkv(const Backend& backend, bool with_query) {
 TEST(QkvTest, AgreesWithReferenceWithAndWithoutQueries) {
   for (const bool with_query : {true, false}) {
     const std::vector<float> expected = RunQkv(ReferenceBackend(), with_query);
-    ForEachInstructionSet([&](const char* name) {
-      ExpectNear(RunQkv(CpuBackend(), with_query), expected, name);
-    });
+    ForEachInstructionSet(
+        [&](const char* name) { ExpectNear(RunQkv(CpuBackend(), with_query), expected, name); });
   }
 }
 
@@ -155,11 +154,11 @@ TEST(TopKTest, AgreesWithReferenceWithTiesAndWholeVocabulary) {
     for (int x = 100; x < 140; ++x) logits[x] = 9.0f;
     std::vector<int32_t> expected(rows * candidates), actual(rows * candidates);
     std::vector<float> expected_log(rows * candidates), actual_log(rows * candidates);
-    ReferenceBackend().top_k({logits.data(), expected.data(), expected_log.data(), rows,
-                              vocabulary, candidates}, pool);
+    ReferenceBackend().top_k(
+        {logits.data(), expected.data(), expected_log.data(), rows, vocabulary, candidates}, pool);
     ForEachInstructionSet([&](const char* name) {
-      CpuBackend().top_k({logits.data(), actual.data(), actual_log.data(), rows, vocabulary,
-                          candidates}, pool);
+      CpuBackend().top_k(
+          {logits.data(), actual.data(), actual_log.data(), rows, vocabulary, candidates}, pool);
       EXPECT_EQ(actual, expected) << name << " K " << candidates;
       ExpectNear(actual_log, expected_log, name);
     });

@@ -1,5 +1,5 @@
-// The engine against `transformers` and a written-out DFlash, in fp32 on tiny random checkpoints; and
-// against itself, bit for bit: a tree against chains, compaction against a plain prefill.
+// The engine against `transformers` and a written-out DFlash, in fp32 on tiny random checkpoints;
+// and against itself, bit for bit: a tree against chains, compaction against a plain prefill.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -34,8 +34,7 @@ class ParityTest : public ::testing::TestWithParam<std::string> {
     auto target = verifier::TargetModel::Load(folder + "/target", options_);
     ASSERT_TRUE(target.ok()) << target.status();
     target_ = *std::move(target);
-    auto drafter =
-        drafter::DflashModel::Load(folder + "/drafter", folder + "/target", options_);
+    auto drafter = drafter::DflashModel::Load(folder + "/drafter", folder + "/target", options_);
     ASSERT_TRUE(drafter.ok()) << drafter.status();
     drafter_ = *std::move(drafter);
     tokens_ = golden_->Integers("tokens");
@@ -85,8 +84,8 @@ class ParityTest : public ::testing::TestWithParam<std::string> {
       for (int t = 0; t < count; ++t) {
         const int64_t slot = table.slot(t);
         for (int g = 0; g < kv.kv_heads; ++g) {
-          const size_t head = (slot / kernels::kPageTokens * kv.kv_heads + g) * kv.head_dim *
-                              kernels::kPageTokens;
+          const size_t head =
+              (slot / kernels::kPageTokens * kv.kv_heads + g) * kv.head_dim * kernels::kPageTokens;
           const size_t offset = slot % kernels::kPageTokens;
           for (int d = 0; d < kv.head_dim; ++d) {
             bits.push_back(

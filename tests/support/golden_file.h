@@ -2,10 +2,9 @@
 #ifndef BASTION_TESTS_SUPPORT_GOLDEN_FILE_H_
 #define BASTION_TESTS_SUPPORT_GOLDEN_FILE_H_
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "common/base/ids.h"
 

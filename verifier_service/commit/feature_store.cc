@@ -38,8 +38,7 @@ void FeatureStore::Open(SequenceId sequence, int width) {
   ++changes_;
 }
 
-void FeatureStore::Append(SequenceId sequence, const float* features,
-                          absl::Span<const int> rows) {
+void FeatureStore::Append(SequenceId sequence, const float* features, absl::Span<const int> rows) {
   absl::MutexLock lock(&mutex_);
   const auto found = histories_.find(sequence);
   if (found == histories_.end() || found->second.lost || found->second.features.width == 0) return;
@@ -71,8 +70,8 @@ absl::Status FeatureStore::Check(SequenceId sequence) const {
     return absl::NotFoundError(absl::StrCat("features: unknown ", Name(sequence)));
   }
   if (found->second.lost) {
-    return absl::OutOfRangeError(absl::StrCat("features of ", Name(sequence),
-                                              " were not kept; raise --feature-bytes"));
+    return absl::OutOfRangeError(
+        absl::StrCat("features of ", Name(sequence), " were not kept; raise --feature-bytes"));
   }
   if (found->second.features.width == 0) {
     return absl::OutOfRangeError(
@@ -92,9 +91,9 @@ absl::StatusOr<Features> FeatureStore::Read(const FeatureRange& range, absl::Dur
   RETURN_IF_ERROR(Check(range.sequence));
   const Features& kept = histories_.at(range.sequence).features;
   if (kept.rows() < range.first + range.count) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("features of ", Name(range.sequence), ": ", kept.rows(), " rows are there, ",
-                     range.first + range.count, " wanted"));
+    return absl::DeadlineExceededError(absl::StrCat("features of ", Name(range.sequence), ": ",
+                                                    kept.rows(), " rows are there, ",
+                                                    range.first + range.count, " wanted"));
   }
   const size_t row = kept.row_bytes();
   return Features{kept.width, kept.type, kept.bytes.substr(range.first * row, range.count * row)};

@@ -2,8 +2,7 @@
 
 namespace bastion::verifier {
 
-void KvMoves::Add(const nn::PageTable& table, Position cached,
-                  const std::vector<NodeIndex>& path) {
+void KvMoves::Add(const nn::PageTable& table, Position cached, const std::vector<NodeIndex>& path) {
   for (size_t k = 0; k < path.size(); ++k) {
     const auto place = static_cast<NodeIndex>(k) + 1;
     if (path[k] == place) continue;

@@ -1,5 +1,5 @@
-// KV compaction: after acceptance the cache keeps the rows of the root and the accepted path, side by
-// side behind the committed tokens; the rest of the tree region is free again.
+// KV compaction: after acceptance the cache keeps the rows of the root and the accepted path, side
+// by side behind the committed tokens; the rest of the tree region is free again.
 #ifndef BASTION_VERIFIER_SERVICE_COMMIT_KV_COMPACTION_H_
 #define BASTION_VERIFIER_SERVICE_COMMIT_KV_COMPACTION_H_
 

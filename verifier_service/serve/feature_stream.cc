@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/status.h"
 #include "common/wire/codec.h"
 
 namespace bastion::verifier {
@@ -66,28 +67,29 @@ bool FeatureStream::PushNew() {
   return true;
 }
 
+absl::StatusOr<Features> FeatureStream::Next(SequenceId sequence, Position next) {
+  ASSIGN_OR_RETURN(const int rows, store_->Rows(sequence));
+  if (rows <= next) return Features();
+  const auto row_bytes = static_cast<int>(store_->row_bytes(sequence));
+  const int count = std::min(rows - next, std::max(1, kMaxBytesPerMessage / row_bytes));
+  return store_->Read({sequence, next, count}, absl::ZeroDuration());
+}
+
 bool FeatureStream::Push(SequenceId sequence, Position& next, bool& over) {
   for (;;) {
+    const absl::StatusOr<Features> features = Next(sequence, next);
+    if (features.ok() && features->rows() == 0) return true;
     internal::v1::FeatureReply reply;
     wire::Encode(sequence, *reply.mutable_sequence());
-    const absl::StatusOr<int> rows = store_->Rows(sequence);
-    if (rows.ok() && *rows <= next) return true;
-    absl::StatusOr<Features> features = rows.status();
-    if (rows.ok()) {
-      const int fit = std::max<int>(1, kMaxBytesPerMessage / static_cast<int>(store_->row_bytes(sequence)));
-      features = store_->Read({sequence, next, std::min(*rows - next, fit)}, absl::ZeroDuration());
-    }
-    reply.set_first(next);
     wire::Encode(features.status(), *reply.mutable_status());
-    if (features.ok()) {
-      wire::Encode(*features, carrier_, *reply.mutable_features());
-      next += features->rows();
-    }
+    reply.set_first(next);
+    if (features.ok()) wire::Encode(*features, carrier_, *reply.mutable_features());
     if (!stream_->Write(reply)) return false;
     if (!features.ok()) {
       over = true;
       return true;
     }
+    next += features->rows();
   }
 }
 

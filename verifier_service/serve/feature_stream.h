@@ -27,6 +27,8 @@ class FeatureStream {
   void ReadRequests() ABSL_LOCKS_EXCLUDED(mutex_);
   // Sends what is new of each followed sequence; false when the drafter is gone.
   [[nodiscard]] bool PushNew() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The rows of `sequence` from `next` on that fit one message; none when there are none yet.
+  [[nodiscard]] absl::StatusOr<Features> Next(SequenceId sequence, Position next);
   // Sends rows of one sequence from `next` on and moves it; sets `over` when it cannot be followed.
   [[nodiscard]] bool Push(SequenceId sequence, Position& next, bool& over);
 

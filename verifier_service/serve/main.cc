@@ -6,6 +6,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "common/base/check.h"
+#include "common/base/flag_names.h"
 #include "common/base/status.h"
 #include "common/nn/local_device.h"
 #include "common/wire/service_host.h"
@@ -46,7 +47,8 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));
   host->SetServing(true);
   LOG(INFO) << "serving on " << host_options.addresses[0];
-  LOG(INFO) << wire::WaitForStopSignal() << ": stopping";
+  const std::string signal = wire::WaitForStopSignal();
+  LOG(INFO) << signal << ": stopping";
   host->Shutdown(absl::Milliseconds(500));
   return absl::OkStatus();
 }
@@ -57,6 +59,7 @@ absl::Status Run() {
 int main(int argc, char** argv) {
   bastion::wire::BlockStopSignals();
   absl::SetProgramUsageMessage("Runs the target model: verifies draft trees, keeps the KV cache.");
+  bastion::UnderscoreFlagNames(argc, argv);
   absl::ParseCommandLine(argc, argv);
   absl::Status status;
   try {

@@ -1,8 +1,8 @@
 // The verifier behind gRPC: step messages to the engine, features to drafters.
 //
-// One thread per stream (sync API: the callback API of this gRPC stalls after idle). The engine runs
-// one call at a time; the wait for it is the trace's `queue`. A stream is also a lease: when it ends,
-// the sequences opened through it are closed.
+// One thread per stream (sync API: the callback API of this gRPC stalls after idle). The engine
+// runs one call at a time; the wait for it is the trace's `queue`. A stream is also a lease: when
+// it ends, the sequences opened through it are closed.
 #ifndef BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 #define BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 

@@ -22,8 +22,8 @@ double BestSeconds(const nn::Device& device, int rows, int outputs, int depth) {
   double best = 1e9;
   for (int i = 0; i < kTries; ++i) {
     StopWatch watch;
-    device.backend->linear(
-        {x.data_ptr<float>(), matrix, y.data_ptr<float>(), rows, outputs, false}, *device.pool);
+    device.backend->linear({x.data_ptr<float>(), matrix, y.data_ptr<float>(), rows, outputs, false},
+                           *device.pool);
     best = std::min(best, absl::ToDoubleSeconds(watch.Lap()));
   }
   return best;
@@ -47,8 +47,8 @@ DevicePeaks MeasurePeaks(const nn::Device& device) {
   constexpr int kRows = 96, kSmallWide = 512, kSmallDeep = 512;
   DevicePeaks peaks;
   peaks.bytes_per_second = 2.0 * kWide * kDeep / BestSeconds(device, 1, kWide, kDeep);
-  peaks.flops_per_second = 2.0 * kRows * kSmallWide * kSmallDeep /
-                           BestSeconds(device, kRows, kSmallWide, kSmallDeep);
+  peaks.flops_per_second =
+      2.0 * kRows * kSmallWide * kSmallDeep / BestSeconds(device, kRows, kSmallWide, kSmallDeep);
   return peaks;
 }
 

@@ -13,8 +13,8 @@ absl::Status SequenceTable::Open(SequenceId id, const SamplingParams& sampling) 
           absl::StrCat("sequence ", id.session, "@", id.epoch, " is already open"));
     }
     if (live > id.epoch) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "sequence ", id.session, ": epoch ", id.epoch, " is stale, ", live, " lives"));
+      return absl::FailedPreconditionError(absl::StrCat("sequence ", id.session, ": epoch ",
+                                                        id.epoch, " is stale, ", live, " lives"));
     }
     Close(found->second.id);
   }

@@ -152,8 +152,8 @@ absl::StatusOr<TimingTrace> Engine::Prefill(const PrefillItem& item) {
   trace.contexts = {item.cached};
   for (int begin = 0; begin < count; begin += options_.prefill_chunk) {
     const int end = std::min(begin + options_.prefill_chunk, count);
-    RETURN_IF_ERROR(PrefillChunk(
-        *sequence, {item.tokens.begin() + begin, item.tokens.begin() + end}));
+    RETURN_IF_ERROR(
+        PrefillChunk(*sequence, {item.tokens.begin() + begin, item.tokens.begin() + end}));
   }
   trace.forward = watch.Lap();
   return trace;
@@ -181,7 +181,7 @@ absl::StatusOr<Sequence*> Engine::Admit(const VerifyItem& item) {
 }
 
 nn::RowBatch Engine::LayOut(const Forest& forest, std::vector<Entry>& entries,
-                                    VerifyResult& result) {
+                            VerifyResult& result) {
   nn::RowBatch batch;
   absl::flat_hash_set<uint64_t> seen;
   result.outcomes.resize(forest.size());
@@ -209,7 +209,7 @@ nn::RowBatch Engine::LayOut(const Forest& forest, std::vector<Entry>& entries,
 }
 
 std::vector<TokenId> Engine::ChooseTokens(const std::vector<Entry>& entries,
-                                                  const nn::RowBatch& batch) {
+                                          const nn::RowBatch& batch) {
   std::vector<float> temperatures;
   std::vector<uint64_t> seeds;
   for (const Entry& entry : entries) {
@@ -220,10 +220,10 @@ std::vector<TokenId> Engine::ChooseTokens(const std::vector<Entry>& entries,
   std::vector<Position> chosen_at(batch.positions());
   for (Position& position : chosen_at) ++position;  // A row chooses the token after it.
   std::vector<TokenId> choices(batch.rows());
-  model_->device().backend->choose({model_->Logits(), chosen_at.data(), temperatures.data(),
-                                    seeds.data(), choices.data(), batch.rows(),
-                                    info_.dims.vocabulary},
-                                   *model_->device().pool);
+  model_->device().backend->choose(
+      {model_->Logits(), chosen_at.data(), temperatures.data(), seeds.data(), choices.data(),
+       batch.rows(), info_.dims.vocabulary},
+      *model_->device().pool);
   return choices;
 }
 
@@ -268,8 +268,8 @@ absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
   int rows = 0;
   for (const VerifyItem& item : forest) rows += item.tree.rows();
   if (rows > info_.max_rows) {
-    return absl::InvalidArgumentError(absl::StrCat(rows, " rows in one verify call, at most ",
-                                                   info_.max_rows, " are taken"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(rows, " rows in one verify call, at most ", info_.max_rows, " are taken"));
   }
   VerifyResult result;
   StopWatch watch;

@@ -11,21 +11,20 @@ absl::StatusOr<std::unique_ptr<TargetModel>> TargetModel::Load(const std::string
                                                                const nn::EngineOptions& options) {
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(folder));
   if (config.kind != hub::ModelKind::kTarget) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder, ": ", config.architecture, " is a drafter; the verifier runs a target"));
+    return absl::InvalidArgumentError(absl::StrCat(folder, ": ", config.architecture,
+                                                   " is a drafter; the verifier runs a target"));
   }
   ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(folder));
   ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(*checkpoint, config, "model.", options));
   ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(*checkpoint, config, options.dtype));
-  return std::unique_ptr<TargetModel>(
-      new TargetModel(std::move(decoder), std::move(vocabulary)));
+  return std::unique_ptr<TargetModel>(new TargetModel(std::move(decoder), std::move(vocabulary)));
 }
 
 void TargetModel::Forward(const nn::RowBatch& batch, absl::Span<const int> feature_layers) {
   const int width = config().dims.hidden;
   const int64_t feature_width = int64_t{width} * static_cast<int64_t>(feature_layers.size());
   rows_ = batch.rows();
-  hidden_data_ = hidden_.Reserve(rows_, width);  // [R, C]
+  hidden_data_ = hidden_.Reserve(rows_, width);                                    // [R, C]
   features_data_ = features_.Reserve(rows_, std::max<int64_t>(feature_width, 1));  // [R, F]
   vocabulary_.Embed(device(), batch.tokens(), hidden_data_);
   decoder_->Forward(batch, hidden_data_, [&](int layer, const float* x) {
@@ -39,7 +38,7 @@ void TargetModel::Forward(const nn::RowBatch& batch, absl::Span<const int> featu
 }
 
 const float* TargetModel::Logits() {
-  float* normed = normed_.Reserve(rows_, config().dims.hidden);     // [R, C]
+  float* normed = normed_.Reserve(rows_, config().dims.hidden);      // [R, C]
   float* logits = logits_.Reserve(rows_, config().dims.vocabulary);  // [R, V]
   decoder_->FinalNorm(hidden_data_, rows_, normed);
   vocabulary_.Logits(device(), normed, rows_, logits);

@@ -16,8 +16,8 @@ namespace bastion::verifier {
 
 class TargetModel {
  public:
-  // Errors name the folder, and the file and tensor where one is to blame. INVALID_ARGUMENT when the
-  // folder holds a drafter.
+  // Errors name the folder, and the file and tensor where one is to blame. INVALID_ARGUMENT when
+  // the folder holds a drafter.
   static absl::StatusOr<std::unique_ptr<TargetModel>> Load(const std::string& folder,
                                                            const nn::EngineOptions& options);
 

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# From a fresh Debian 12 machine to a streamed answer of the whole system; see --help.
+set -euo pipefail
+
+readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+readonly BIN=$ROOT/build/release/bin
+
+usage() {
+  cat <<'END'
+usage: deploy/local/demo.sh [--target DIR] [--drafter DIR] [--prompt TEXT | --prompt-file FILE]
+                            [--max-new-tokens N] [--dtype bf16|fp32]
+
+Sets the machine up, builds, starts verifier, drafter and orchestrator on local sockets, streams one
+answer, then measures plain against speculative decoding through the services and prints the table.
+The services are stopped at the end. Without arguments the demo pair of this repository is used.
+END
+}
+
+target=$ROOT/deploy/demo_model/target
+drafter=$ROOT/deploy/demo_model/drafter
+prompt=$'import os\nimport sys\n\n\ndef main(argv):\n    """Print the name and the size of every file in a folder."""\n'
+tokens=128
+dtype=bf16
+own_prompt=no
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help)
+      usage
+      exit
+      ;;
+    --target) target=${2:?"$1 needs a value"} ;;
+    --drafter) drafter=${2:?"$1 needs a value"} ;;
+    --prompt) prompt=${2:?"$1 needs a value"} own_prompt=yes ;;
+    --prompt-file) prompt=$(cat "${2:?"$1 needs a value"}") own_prompt=yes ;;
+    --max-new-tokens) tokens=${2:?"$1 needs a value"} ;;
+    --dtype) dtype=${2:?"$1 needs a value"} ;;
+    *)
+      echo "demo.sh: unknown argument $1 (see --help)" >&2
+      exit 2
+      ;;
+  esac
+  shift 2
+done
+
+"$ROOT/deploy/local/build.sh" release \
+  bastion-orchestrator bastion-drafter bastion-verifier bastionctl bastion-bench
+
+run=$(mktemp -d "${TMPDIR:-/tmp}/bastion-demo.XXXXXX")
+pids=()
+stop() {
+  local status=$?
+  trap - EXIT
+  if [ ${#pids[@]} -gt 0 ]; then
+    kill "${pids[@]}" 2>/dev/null || true
+    wait "${pids[@]}" 2>/dev/null || true
+  fi
+  [ "$status" = 0 ] || { echo "demo.sh: failed; the services said:" >&2; tail -n 5 "$run"/*.log >&2 || true; }
+  rm -rf "$run"
+  exit "$status"
+}
+trap stop EXIT
+trap 'exit 130' INT TERM
+
+start() { # name arguments…
+  local name=$1
+  shift
+  "$BIN/bastion-$name" "$@" --listen "unix://$run/$name.sock" 2>"$run/$name.log" &
+  pids+=($!)
+}
+
+echo "== starting verifier, drafter and orchestrator"
+start verifier --target "$target" --dtype "$dtype"
+start drafter --target "$target" --drafter "$drafter" --dtype "$dtype" --verifier "unix://$run/verifier.sock"
+start orchestrator --target "$target" --verifier "unix://$run/verifier.sock" --drafter "unix://$run/drafter.sock"
+endpoint=unix://$run/orchestrator.sock
+printf '   calibrating the latency model through the verifier '
+until "$BIN/bastionctl" health --endpoint "$endpoint" >/dev/null 2>&1; do
+  for pid in "${pids[@]}"; do kill -0 "$pid" || exit 1; done
+  printf .
+  sleep 0.5
+done
+echo " ready"
+"$BIN/bastionctl" models --endpoint "$endpoint"
+
+printf '\n== the answer, streamed\n%s' "$prompt"
+"$BIN/bastionctl" generate --endpoint "$endpoint" --prompt "$prompt" --max-new-tokens "$tokens"
+
+prompts=$ROOT/deploy/demo_model/prompts.jsonl
+if [ "$own_prompt" = yes ] || [ ! -f "$prompts" ]; then
+  prompts=$run/prompts.jsonl
+  "$ROOT/build/venv/bin/python" -c \
+    'import json, sys; print(json.dumps({"id": "prompt", "text": sys.argv[1]}))' "$prompt" >"$prompts"
+fi
+printf '\n== plain (ar) against speculative decoding (default), the same prompts in turns\n'
+"$BIN/bastion-bench" --endpoint "$endpoint" --target "$target" --drafter "$drafter" \
+  --prompts "$prompts" --policies ar,default --max-new-tokens "$tokens" --dtype "$dtype"

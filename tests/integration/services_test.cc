@@ -1,0 +1,287 @@
+// The three services as processes: same text whatever happens to the drafter, clear statuses when the
+// verifier goes, and nothing a client does that harms another.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "protos/bastion/internal/v1/stages.grpc.pb.h"
+#include "tests/support/golden_file.h"
+#include "tests/support/service_process.h"
+
+namespace bastion {
+namespace {
+
+const std::string kModels = std::string(BASTION_SOURCE_DIR) + "/deploy/demo_model";
+constexpr char kPrompt[] = "import os\nimport sys\n\n\ndef main(argv):\n";
+
+struct Answer {
+  absl::Status status;
+  std::string text;
+  std::vector<int> tokens;
+  v1::Finished finished;
+  std::vector<v1::CycleReport> cycles;
+};
+
+v1::GenerateRequest Request(const std::string& policy, int tokens, float temperature = 0) {
+  v1::GenerateRequest request;
+  request.set_text(kPrompt);
+  request.mutable_sampling()->set_temperature(temperature);
+  request.mutable_sampling()->set_seed(7);
+  request.mutable_stop()->set_max_tokens(tokens);
+  request.mutable_stop()->set_ignore_eos(true);
+  request.mutable_output()->set_token_ids(true);
+  request.mutable_output()->set_cycles(true);
+  request.mutable_speculation()->set_policy(policy);
+  return request;
+}
+
+// `on_cycle` is called with the number of deltas so far; false cancels.
+Answer Ask(GenerationClient& client, const v1::GenerateRequest& request,
+           const std::function<bool(int)>& on_cycle = nullptr) {
+  Answer answer;
+  answer.status = client.Generate(
+      request,
+      [&](const v1::GenerateResponse& event) {
+        if (event.has_finished()) answer.finished = event.finished();
+        if (!event.has_delta()) return true;
+        answer.text += event.delta().text();
+        const auto& ids = event.delta().token_ids();
+        answer.tokens.insert(answer.tokens.end(), ids.begin(), ids.end());
+        answer.cycles.push_back(event.delta().cycle());
+        return on_cycle == nullptr || on_cycle(static_cast<int>(answer.cycles.size()));
+      },
+      absl::Minutes(2));
+  return answer;
+}
+
+class ServicesTest : public ::testing::Test {
+ protected:
+  testing::ServiceSystem& Start(std::vector<std::string> flags = {},
+                                const std::string& drafter = kModels + "/drafter") {
+    testing::SystemOptions options;
+    options.target = kModels + "/target";
+    options.drafter = drafter;
+    options.orchestrator_flags = std::move(flags);
+    system_ = std::make_unique<testing::ServiceSystem>(options);
+    system_->StartVerifier();
+    system_->StartDrafter();
+    system_->StartOrchestrator();
+    EXPECT_TRUE(system_->AwaitServing()) << system_->Log("orchestrator");
+    return *system_;
+  }
+  void TearDown() override {
+    if (!HasFailure() || system_ == nullptr) return;
+    for (const char* service : {"verifier", "drafter", "orchestrator"}) {
+      std::cerr << "---- " << service << "\n" << system_->Log(service);
+    }
+  }
+  // Waits until the orchestrator runs `count` requests.
+  bool AwaitRunning(uint32_t count) {
+    for (int i = 0; i < 200; ++i) {
+      const auto info = system_->client().GetServerInfo();
+      if (info.ok() && info->running_requests() == count) return true;
+      absl::SleepFor(absl::Milliseconds(50));
+    }
+    return false;
+  }
+
+  std::unique_ptr<testing::ServiceSystem> system_;
+};
+
+TEST_F(ServicesTest, EveryPolicyGivesTheSameTextAloneAndInCompany) {
+  GenerationClient& client = Start().client();
+  for (const float temperature : {0.0f, 1.0f}) {
+    const Answer plain = Ask(client, Request("ar", 48, temperature));
+    ASSERT_TRUE(plain.status.ok()) << plain.status;
+    ASSERT_EQ(plain.tokens.size(), 48u);
+    EXPECT_EQ(plain.finished.reason(), v1::FINISH_REASON_LENGTH);
+    const std::vector<std::string> policies = {"chain",    "beam:3x4", "fixed:4", "fixed:64",
+                                               "adaptive", "bastion",  "default"};
+    std::vector<Answer> answers(policies.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < policies.size(); ++i) {
+      threads.emplace_back(
+          [&, i] { answers[i] = Ask(client, Request(policies[i], 48, temperature)); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (size_t i = 0; i < policies.size(); ++i) {
+      ASSERT_TRUE(answers[i].status.ok()) << policies[i] << ": " << answers[i].status;
+      EXPECT_EQ(answers[i].tokens, plain.tokens) << policies[i] << " at " << temperature;
+      EXPECT_EQ(answers[i].text, plain.text) << policies[i] << " at " << temperature;
+    }
+  }
+}
+
+TEST_F(ServicesTest, StatisticsOfAnAnswerAddUp) {
+  const Answer answer = Ask(Start().client(), Request("fixed:16", 40));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  uint32_t committed = 0, nodes = 0;
+  for (const v1::CycleReport& cycle : answer.cycles) {
+    committed += cycle.committed_length();
+    nodes += cycle.nodes();
+  }
+  EXPECT_EQ(committed, answer.tokens.size());
+  EXPECT_EQ(answer.finished.usage().completion_tokens(), answer.tokens.size());
+  EXPECT_EQ(answer.finished.speculation().cycles(), answer.cycles.size());
+  EXPECT_EQ(answer.finished.speculation().draft_tokens(), nodes);
+  EXPECT_GT(answer.finished.speculation().mean_committed_length(), 1.2);
+}
+
+TEST_F(ServicesTest, ADrafterKilledMidAnswerCostsOnlySpeedAndSpeculationResumesWithTheNextOne) {
+  testing::ServiceSystem& system = Start({"--draft_patience=2s"});
+  const Answer plain = Ask(system.client(), Request("ar", 300));
+  ASSERT_TRUE(plain.status.ok()) << plain.status;
+  const Answer answer = Ask(system.client(), Request("fixed:8", 300), [&](int cycle) {
+    if (cycle == 5) {
+      system.drafter->Signal(SIGKILL);
+      system.drafter->Wait();
+    }
+    if (cycle == 20) system.StartDrafter();
+    // Answers are quick: give the new drafter time to load.
+    if (cycle > 20) absl::SleepFor(absl::Milliseconds(20));
+    return true;
+  });
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.tokens, plain.tokens);
+  const Answer after = Ask(system.client(), Request("fixed:8", 60));
+  EXPECT_GT(after.finished.speculation().draft_tokens(), 0u);
+}
+
+TEST_F(ServicesTest, ALostVerifierIsUnavailableAndServingGoesOnWhenItReturns) {
+  testing::ServiceSystem& system = Start();
+  const Answer before = Ask(system.client(), Request("default", 40));
+  const Answer lost = Ask(system.client(), Request("ar", 1500), [&](int cycle) {
+    if (cycle == 5) {
+      system.verifier->Signal(SIGKILL);
+      system.verifier->Wait();
+    }
+    return true;
+  });
+  EXPECT_EQ(lost.status.code(), absl::StatusCode::kUnavailable) << lost.status;
+  const Answer refused = Ask(system.client(), Request("default", 40));
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kUnavailable) << refused.status;
+  system.StartVerifier();
+  ASSERT_TRUE(system.AwaitServing());
+  Answer after;
+  for (int i = 0; i < 20 && after.finished.speculation().draft_tokens() == 0; ++i) {
+    after = Ask(system.client(), Request("fixed:8", 40));
+    ASSERT_TRUE(after.status.ok()) << after.status;
+    EXPECT_EQ(after.tokens, before.tokens);
+    absl::SleepFor(absl::Milliseconds(300));
+  }
+  EXPECT_GT(after.finished.speculation().draft_tokens(), 0u) << "the drafter did not come back";
+}
+
+TEST_F(ServicesTest, AClientThatVanishesFreesItsSequence) {
+  testing::ServiceSystem& system = Start();
+  const Answer cut =
+      Ask(system.client(), Request("ar", 1500), [](int cycle) { return cycle < 3; });
+  EXPECT_EQ(cut.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(AwaitRunning(0));
+}
+
+TEST_F(ServicesTest, AClientThatReadsNothingIsDroppedAndHarmsNobody) {
+  testing::ServiceSystem& system = Start({"--slow_client=1s"});
+  const auto channel = grpc::CreateChannel(system.Address("orchestrator"),
+                                           grpc::InsecureChannelCredentials());
+  grpc::ClientContext context;
+  v1::GenerateRequest request = Request("ar", 1900);
+  const auto reader = v1::GenerationService::NewStub(channel)->Generate(&context, request);
+  ASSERT_TRUE(AwaitRunning(1));
+  const Answer other = Ask(system.client(), Request("default", 40));
+  EXPECT_TRUE(other.status.ok()) << other.status;
+  // It ends by itself: finished into the transport's buffers, or dropped.
+  EXPECT_TRUE(AwaitRunning(0));
+  context.TryCancel();
+}
+
+TEST_F(ServicesTest, SigtermFinishesWhatRunsAndRefusesWhatComes) {
+  testing::ServiceSystem& system = Start();
+  absl::Status late;
+  const Answer answer = Ask(system.client(), Request("ar", 400), [&](int cycle) {
+    if (cycle == 5) {
+      system.orchestrator->Signal(SIGTERM);
+      absl::SleepFor(absl::Milliseconds(300));
+      late = Ask(system.client(), Request("ar", 5)).status;
+    }
+    return true;
+  });
+  EXPECT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.tokens.size(), 400u);
+  EXPECT_EQ(late.code(), absl::StatusCode::kUnavailable) << late;
+  EXPECT_EQ(system.orchestrator->Wait(), 0);
+}
+
+TEST_F(ServicesTest, ADrafterOfAnotherTargetIsLeftOutAndSaidSo) {
+  testing::ServiceSystem& system = Start({}, testing::GoldenFolder("gqa1_tied_draft1") + "/drafter");
+  const Answer answer = Ask(system.client(), Request("fixed:16", 20));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.finished.speculation().draft_tokens(), 0u);
+  EXPECT_THAT(system.Log("orchestrator"), ::testing::HasSubstr("it belongs to another target"));
+}
+
+TEST_F(ServicesTest, APeerOfAnotherProtocolVersionIsRefused) {
+  testing::ServiceSystem& system = Start();
+  for (const char* version : {"99", ""}) {
+    grpc::ClientContext context;
+    if (*version != '\0') context.AddMetadata("bastion-protocol", version);
+    internal::v1::TargetInfo info;
+    const auto stub = internal::v1::VerifierService::NewStub(grpc::CreateChannel(
+        system.Address("verifier"), grpc::InsecureChannelCredentials()));
+    const grpc::Status status = stub->GetInfo(&context, {}, &info);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_THAT(status.error_message(), ::testing::HasSubstr("protocol version"));
+  }
+}
+
+// What each bad request must name.
+TEST_F(ServicesTest, BadInputIsInvalidAndNamed) {
+  GenerationClient& client = Start().client();
+  const auto expect = [&](absl::StatusCode code, const std::string& named,
+                          const std::function<void(v1::GenerateRequest&)>& spoil) {
+    v1::GenerateRequest request = Request("default", 8);
+    spoil(request);
+    const absl::Status status = Ask(client, request).status;
+    EXPECT_EQ(status.code(), code) << named << ": " << status;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(named));
+  };
+  const auto kBad = absl::StatusCode::kInvalidArgument;
+  expect(kBad, "prompt", [](auto& r) { r.set_text(""); });
+  expect(kBad, "prompt", [](auto& r) { r.clear_prompt(); });
+  expect(kBad, "context", [](auto& r) { r.set_text(std::string(40000, 'x') + " y z"); });
+  expect(kBad, "tokens", [](auto& r) { r.mutable_tokens()->add_ids(1 << 20); });
+  expect(absl::StatusCode::kNotFound, "gpt", [](auto& r) { r.set_model("gpt"); });
+  expect(kBad, "max_tokens", [](auto& r) { r.mutable_stop()->set_max_tokens(0); });
+  expect(kBad, "temperature", [](auto& r) { r.mutable_sampling()->set_temperature(NAN); });
+  expect(kBad, "temperature", [](auto& r) { r.mutable_sampling()->set_temperature(-1); });
+  expect(kBad, "top_k", [](auto& r) { r.mutable_sampling()->set_top_k(5); });
+  expect(kBad, "top_p", [](auto& r) { r.mutable_sampling()->set_top_p(0.9f); });
+  expect(kBad, "policy", [](auto& r) { r.mutable_speculation()->set_policy("fixed:x"); });
+  expect(kBad, "stop", [](auto& r) { r.mutable_stop()->add_stop(""); });
+  expect(kBad, "chat", [](auto& r) { r.mutable_chat()->add_messages()->set_role("user"); });
+  // And after all that the service is well.
+  EXPECT_TRUE(Ask(client, Request("default", 8)).status.ok());
+}
+
+TEST_F(ServicesTest, AStopStringEndsTheTextBeforeItAndNoTokenFollows) {
+  GenerationClient& client = Start().client();
+  const Answer whole = Ask(client, Request("ar", 60));
+  ASSERT_GT(whole.text.size(), 20u);
+  v1::GenerateRequest request = Request("fixed:16", 60);
+  const std::string stop = whole.text.substr(12, 4);
+  request.mutable_stop()->add_stop(stop);
+  const Answer answer = Ask(client, request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.text, whole.text.substr(0, whole.text.find(stop)));
+  EXPECT_EQ(answer.finished.stop_string(), stop);
+  EXPECT_EQ(answer.finished.reason(), v1::FINISH_REASON_STOP);
+}
+
+}  // namespace
+}  // namespace bastion

@@ -1,0 +1,113 @@
+#include "tests/support/service_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+
+namespace bastion::testing {
+
+ServiceProcess::ServiceProcess(const std::string& binary, std::vector<std::string> arguments,
+                               const std::string& log) {
+  const std::string path = std::string(BASTION_BINARY_DIR) + "/bin/" + binary;
+  arguments.insert(arguments.begin(), path);
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  pid_ = fork();
+  CHECK_GE(pid_, 0);
+  if (pid_ > 0) return;
+  const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  dup2(out, STDOUT_FILENO);
+  dup2(out, STDERR_FILENO);
+  execv(path.c_str(), argv.data());
+  _exit(127);
+}
+
+ServiceProcess::~ServiceProcess() {
+  if (pid_ < 0) return;
+  Signal(SIGKILL);
+  Wait();
+}
+
+void ServiceProcess::Signal(int signal) const { kill(pid_, signal); }
+
+int ServiceProcess::Wait() {
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+ServiceSystem::ServiceSystem(SystemOptions options) : options_(std::move(options)) {
+  std::string pattern = std::filesystem::temp_directory_path() / "bastion-test-XXXXXX";
+  CHECK(mkdtemp(pattern.data()) != nullptr);
+  folder_ = pattern;
+  client_ = std::make_unique<GenerationClient>(Address("orchestrator"));
+}
+
+ServiceSystem::~ServiceSystem() {
+  orchestrator.reset();
+  drafter.reset();
+  verifier.reset();
+  std::filesystem::remove_all(folder_);
+}
+
+std::string ServiceSystem::Address(const std::string& service) const {
+  return "unix://" + folder_ + "/" + service + ".sock";
+}
+
+std::string ServiceSystem::Log(const std::string& service) const {
+  std::ifstream file(folder_ + "/" + service + ".log");
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+void ServiceSystem::StartVerifier() {
+  verifier = std::make_unique<ServiceProcess>(
+      "bastion-verifier",
+      std::vector<std::string>{"--target=" + options_.target, "--dtype=" + options_.dtype,
+                               "--listen=" + Address("verifier")},
+      folder_ + "/verifier.log");
+}
+
+void ServiceSystem::StartDrafter() {
+  // A drafter's own target may be another than the verifier's: tests of mismatched pairs.
+  const std::filesystem::path beside = std::filesystem::path(options_.drafter) / "../target";
+  drafter = std::make_unique<ServiceProcess>(
+      "bastion-drafter",
+      std::vector<std::string>{"--drafter=" + options_.drafter, "--target=" + beside.string(),
+                               "--dtype=" + options_.dtype, "--verifier=" + Address("verifier"),
+                               "--listen=" + Address("drafter")},
+      folder_ + "/drafter.log");
+}
+
+void ServiceSystem::StartOrchestrator() {
+  std::vector<std::string> flags = {"--target=" + options_.target,
+                                    "--verifier=" + Address("verifier"),
+                                    "--drafter=" + Address("drafter"),
+                                    "--listen=" + Address("orchestrator"),
+                                    "--calibration_limit=0s",
+                                    "--draft_patience=10s"};
+  flags.insert(flags.end(), options_.orchestrator_flags.begin(), options_.orchestrator_flags.end());
+  orchestrator =
+      std::make_unique<ServiceProcess>("bastion-orchestrator", flags, folder_ + "/orchestrator.log");
+}
+
+bool ServiceSystem::AwaitServing(absl::Duration patience) {
+  const absl::Time deadline = absl::Now() + patience;
+  while (absl::Now() < deadline) {
+    if (client_->Health().ok()) return true;
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+  return false;
+}
+
+}  // namespace bastion::testing
