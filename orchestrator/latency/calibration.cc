@@ -103,7 +103,7 @@ struct Samples {
   std::vector<double> round_trips;
 };
 
-absl::Status MeasureRound(const Clock& clock, bool warm_up, std::vector<Samples>& points,
+absl::Status MeasureRound(const Clock& clock, std::vector<Samples>& points,
                           const std::function<void()>& done_one) {
   for (Samples& point : points) {
     absl::StatusOr<CalibrationPoint> measured = point.sequence->Measure(point.rows, clock);
@@ -111,13 +111,18 @@ absl::Status MeasureRound(const Clock& clock, bool warm_up, std::vector<Samples>
       return Annotate(measured.status(), absl::StrCat("calibration at ", point.rows,
                                                       " rows, context ", point.context));
     }
-    if (!warm_up) {
-      point.seconds.push_back(measured->seconds);
-      point.round_trips.push_back(measured->round_trip_seconds);
-    }
+    point.seconds.push_back(measured->seconds);
+    point.round_trips.push_back(measured->round_trip_seconds);
     done_one();
   }
   return absl::OkStatus();
+}
+
+void ForgetSamples(std::vector<Samples>& points) {
+  for (Samples& point : points) {
+    point.seconds.clear();
+    point.round_trips.clear();
+  }
 }
 
 CalibrationTable MedianOf(const std::vector<Samples>& points) {
@@ -177,10 +182,13 @@ absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& cloc
     if (options.progress) options.progress(done, total);
   };
   const absl::Duration start = clock.Now();
-  RETURN_IF_ERROR(MeasureRound(clock, /*warm_up=*/true, points, done_one));
-  for (int repetition = 0; repetition < options.repetitions; ++repetition) {
+  RETURN_IF_ERROR(MeasureRound(clock, points, done_one));
+  const bool in_time = clock.Now() - start <= options.time_limit;
+  // The first round warms up caches and threads; it counts only where nothing else can be had.
+  if (in_time) ForgetSamples(points);
+  for (int repetition = 0; repetition < options.repetitions && in_time; ++repetition) {
     if (repetition > 0 && clock.Now() - start > options.time_limit) break;
-    RETURN_IF_ERROR(MeasureRound(clock, /*warm_up=*/false, points, done_one));
+    RETURN_IF_ERROR(MeasureRound(clock, points, done_one));
   }
   return MedianOf(points);
 }

@@ -27,7 +27,7 @@ struct CalibrationOptions {
                                  17, 20, 24, 32, 33, 48, 64, 65, 96, 128};
   std::vector<int> contexts = {16, 256, 1024};
   int repetitions = 5;  // Beside one round of warm-up that is not counted.
-  // No new repetition is begun after this long; the first one is always finished.
+  // No new round is begun after this long. Where the warm-up alone takes longer, it is the result.
   absl::Duration time_limit = absl::Seconds(20);
   // Sequences are opened as {session, 0}, {session + 1, 0}, …, one per context.
   uint64_t session = 0;

@@ -66,6 +66,9 @@ TEST(DraftGateTest, TrialsByHand) {
   EXPECT_TRUE(gate.open());
   gate.ObserveDrafted(4, 2.0, 1.0);
   EXPECT_DOUBLE_EQ(gate.level(), 1);
+  gate.ObserveDrafted(1, 3.0, 1.0);  // What trials once gained is no allowance for later losses.
+  EXPECT_DOUBLE_EQ(gate.level(), -1);
+  EXPECT_FALSE(gate.open());
 }
 
 TEST(DraftGateTest, UselessDrafterCostsTheStartAndThenLessThanOnePerCent) {

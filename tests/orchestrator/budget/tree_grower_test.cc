@@ -175,6 +175,29 @@ TEST_F(TreeGrowerTest, NewSequencesStartFromWhatOthersLearned) {
   EXPECT_TRUE(sampled.WantsDraft(kWide));
 }
 
+TEST_F(TreeGrowerTest, PaceIsTokensPerPredictedTime) {
+  costs_.ObserveDraft(absl::Milliseconds(2));
+  TreeGrower grower = Grower("adaptive");
+  const GrownTree grown = grower.Grow(kRoot, marginals_, kWide);
+  grower.Observe(grown, {{1, 2}, kOther}, absl::Milliseconds(2));
+  // 2 ms of draft, 1 ms of overhead and the predicted verify, for three tokens.
+  const double seconds = 0.003 + absl::ToDoubleSeconds(grown.predicted_verify);
+  EXPECT_NEAR(grower.state().pace.tokens_per_second(), 3 / seconds, 1e-6);
+}
+
+TEST_F(TreeGrowerTest, OldEvidenceFadesWhileNothingIsDrafted) {
+  TreeGrower grower = Grower("adaptive");
+  for (int i = 0; i < 20; ++i) {
+    grower.Observe(grower.Grow(kRoot, marginals_, kWide), {{}, kOther}, absl::Milliseconds(5));
+  }
+  const double disappointed = grower.state().survival.Factor(PathKind::kSpine, 1);
+  for (int i = 0; i < 300; ++i) {
+    grower.Observe(grower.Skip(kRoot, kWide), {{}, kOther}, absl::ZeroDuration());
+  }
+  EXPECT_LT(disappointed, 0.5);
+  EXPECT_GT(grower.state().survival.Factor(PathKind::kSpine, 1), 0.9);
+}
+
 TEST_F(TreeGrowerTest, OnlyTheAdaptivePolicyLearns) {
   for (const char* policy : {"ar", "chain", "fixed:48", "bastion"}) {
     TreeGrower grower = Grower(policy);
