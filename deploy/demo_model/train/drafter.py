@@ -27,14 +27,19 @@ class Shards:
     """The teacher's shards, drawn at random; each stays on disk until used (the page cache holds them)."""
 
     def __init__(self, folder: Path):
-        self.paths = sorted(folder.glob("*.pt"))
-        if not self.paths:
+        self.folder = folder
+        if not self.paths():
             raise SystemExit(f"drafter: no teacher text in {folder}; run teacher.py first")
+
+    def paths(self) -> list[Path]:
+        """Read anew for every draw, so that a teacher that still writes is not waited for."""
+        return sorted(self.folder.glob("*.pt"))
 
     def draw(self, generator: torch.Generator) -> dict:
         """SEQUENCES rows of one shard, features and hidden states as fp32."""
-        pick = int(torch.randint(len(self.paths), (1,), generator=generator))
-        shard = torch.load(self.paths[pick], weights_only=True, mmap=True)
+        paths = self.paths()
+        pick = int(torch.randint(len(paths), (1,), generator=generator))
+        shard = torch.load(paths[pick], weights_only=True, mmap=True)
         enough = torch.nonzero(shard["useful"] - shard["prefix"] > 3 * BLOCK).squeeze(1)
         rows = enough[torch.randperm(len(enough), generator=generator)[:SEQUENCES]]
         return {"prefix": shard["prefix"], "useful": shard["useful"][rows], "tokens": shard["tokens"][rows].long(),
@@ -56,13 +61,13 @@ def block_loss(drafter: DFlash, head: Tensor, part: dict, anchors: Tensor) -> tu
     longest = int(anchors.max())
     hidden = drafter(head, part["features"][:, :longest], anchor_tokens, anchors)  # [B, A, γ, C]
     places = anchors.unsqueeze(-1) + torch.arange(BLOCK - 1)  # the rows whose successor is predicted
-    labels = part["tokens"][batch, places + 1]
-    log_q = F.log_softmax(hidden @ head.T, dim=-1)
+    labels = part["tokens"][batch, places + 1].flatten()  # [N], N = B·A·γ
+    log_q = F.log_softmax(F.linear(hidden.flatten(0, 2), head), dim=-1)
     with torch.no_grad():
-        p = F.softmax(part["hidden"][batch, places] @ head.T, dim=-1).mul_(1 - HARD_SHARE)
-        p.scatter_add_(-1, labels.unsqueeze(-1), torch.full((*labels.shape, 1), HARD_SHARE))
-    loss = -(p * log_q).sum(-1).mean(dim=(0, 1))  # [γ]
-    hits = (log_q.argmax(-1) == labels).float().mean(dim=(0, 1))
+        p = F.softmax(F.linear(part["hidden"][batch, places].flatten(0, 2), head), dim=-1).mul_(1 - HARD_SHARE)
+        p.scatter_add_(-1, labels.unsqueeze(-1), torch.full((len(labels), 1), HARD_SHARE))
+        hits = (log_q.argmax(-1) == labels).float().view(-1, BLOCK - 1).mean(dim=0)
+    loss = -torch.linalg.vecdot(p, log_q).view(-1, BLOCK - 1).mean(dim=0)  # [γ]
     return (loss * DECAY).sum() / DECAY.sum(), hits
 
 

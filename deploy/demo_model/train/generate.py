@@ -6,14 +6,17 @@ from torch import Tensor
 from qwen3 import Qwen3
 from tokenizer import EOS
 
-LOOP_WINDOW, LOOP_RATIO = 32, 0.6
+LOOP_WINDOW, LOOP_RATIO = 32, 0.35
 
 
 def choose(logits: Tensor, temperature: Tensor, generator: torch.Generator) -> Tensor:
     """Next ids [B] from logits [B, V]: arg max where temperature [B] is 0, else a sample (Gumbel)."""
-    uniform = torch.rand(logits.shape, generator=generator).clamp_(1e-9, 1 - 1e-7)
-    gumbel = -torch.log(-torch.log(uniform))
-    return (logits + temperature.unsqueeze(1) * gumbel).argmax(dim=-1)
+    picks = logits.argmax(dim=-1)
+    warm = temperature > 0
+    if warm.any():
+        exponential = torch.empty(int(warm.sum()), logits.shape[1]).exponential_(generator=generator).clamp_(min=1e-20)
+        picks[warm] = (logits[warm] - temperature[warm].unsqueeze(1) * exponential.log()).argmax(dim=-1)
+    return picks
 
 
 @torch.no_grad()

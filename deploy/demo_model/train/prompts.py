@@ -1,8 +1,9 @@
 """Picks the held-out prompts of `prompts.jsonl`: pieces of files that no training saw.
 
-A prompt begins at the start of a line and has 40–200 tokens (one of LENGTHS before trimming). It is kept if the target's greedy continuation of 128
-tokens has no end of text and does not loop: distinct 4-grams / all 4-grams at least MIN_DISTINCT (and at least
-MIN_DISTINCT_TAIL over the last 64 tokens, where loops show). At most MAX_PER_FILE prompts come from one file.
+A prompt begins at the start of a line and has 40–200 tokens (one of LENGTHS before trimming). What makes a good one is
+the target's greedy continuation of 128 tokens: no end of text, and no loop, because a loop flatters every drafter. With
+D = distinct 4-grams / all 4-grams: D at least MIN_DISTINCT, at least MIN_DISTINCT_TAIL over the last 64 tokens, where
+loops show. Of those the ones of highest D are kept, at most MAX_PER_FILE from one file.
 """
 
 import argparse
@@ -23,8 +24,8 @@ from tokenizer import EOS
 CONTINUATION = 128
 LENGTHS = (48, 72, 104, 144, 192)
 MIN_TOKENS, MAX_TOKENS = 40, 200
-MIN_DISTINCT, MIN_DISTINCT_TAIL = 0.85, 0.8
-MAX_PER_FILE, CANDIDATES_PER_FILE, WANTED = 2, 24, 32
+MIN_DISTINCT, MIN_DISTINCT_TAIL = 0.4, 0.35
+MAX_PER_FILE, CANDIDATES_PER_FILE, WANTED = 3, 16, 32
 BATCH = 64
 # Where a candidate may begin: a definition, a class, a comment, or (docs) a section title.
 STARTS = {"python": re.compile(r"^(?:def |class |    def |import |from |#)", re.M),
@@ -81,21 +82,21 @@ def main() -> None:
     tried = [(document, text) for document in corpus.load(args.work, "heldout")
              for text in candidates(document, tokenizer, generator)]
     ids = [tokenizer.encode(text, add_special_tokens=False).ids for _, text in tried]
+    greedy = continuations(load_target(args.work), ids)
+    (args.work / "prompt_continuations.json").write_text(json.dumps(greedy))
+    ranked = sorted((-distinct_ratio(c), i) for i, c in enumerate(greedy) if is_good(c))
     per_file: dict[str, int] = {}
-    chosen: dict[str, list] = {"python": [], "docs": []}
-    good = 0
-    for (document, text), continuation in zip(tried, continuations(load_target(args.work), ids)):
-        if not is_good(continuation):
-            continue
-        good += 1
+    lines = []
+    for _, index in ranked:
+        document, text = tried[index]
         used = per_file.get(document.path, 0)
-        if used < MAX_PER_FILE:
+        if used < MAX_PER_FILE and len(lines) < WANTED:
             per_file[document.path] = used + 1
-            chosen[document.kind].append({"id": f"{Path(document.path).name}:{used}", "text": text})
-    docs = chosen["docs"][:WANTED // 4]
-    lines = chosen["python"][:WANTED - len(docs)] + docs
+            lines.append({"id": f"{Path(document.path).name}:{used}", "text": text})
+    good = len(ranked)
     args.out.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    counts = {"candidates": len(tried), "good": good, "chosen": len(lines)}
+    counts = {"candidates": len(tried), "good": good, "chosen": len(lines),
+              "lowest_ratio": -ranked[len(lines) - 1][0] if lines else None}
     (args.work / "prompts.json").write_text(json.dumps(counts))
     print(counts)
 
