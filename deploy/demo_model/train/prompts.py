@@ -92,7 +92,7 @@ def main() -> None:
         used = per_file.get(document.path, 0)
         if used < MAX_PER_FILE and len(lines) < WANTED:
             per_file[document.path] = used + 1
-            lines.append({"id": f"{Path(document.path).name}:{used}", "text": text})
+            lines.append({"id": f"{len(lines):02d}-{Path(document.path).name.split('.')[0]}", "text": text})
     good = len(ranked)
     args.out.write_text("".join(json.dumps(line) + "\n" for line in lines))
     counts = {"candidates": len(tried), "good": good, "chosen": len(lines),
