@@ -1,5 +1,5 @@
-// The three services as processes: same text whatever happens to the drafter, clear statuses when the
-// verifier goes, and nothing a client does that harms another.
+// The three services as processes: same text whatever happens to the drafter, clear statuses when
+// the verifier goes, and nothing a client does that harms another.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ class ServicesTest : public ::testing::Test {
   }
   // Waits until the orchestrator runs `count` requests.
   bool AwaitRunning(uint32_t count) {
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < 1200; ++i) {
       const auto info = system_->client().GetServerInfo();
       if (info.ok() && info->running_requests() == count) return true;
       absl::SleepFor(absl::Milliseconds(50));
@@ -180,16 +180,15 @@ TEST_F(ServicesTest, ALostVerifierIsUnavailableAndServingGoesOnWhenItReturns) {
 
 TEST_F(ServicesTest, AClientThatVanishesFreesItsSequence) {
   testing::ServiceSystem& system = Start();
-  const Answer cut =
-      Ask(system.client(), Request("ar", 1500), [](int cycle) { return cycle < 3; });
+  const Answer cut = Ask(system.client(), Request("ar", 1500), [](int cycle) { return cycle < 3; });
   EXPECT_EQ(cut.status.code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(AwaitRunning(0));
 }
 
 TEST_F(ServicesTest, AClientThatReadsNothingIsDroppedAndHarmsNobody) {
   testing::ServiceSystem& system = Start({"--slow_client=1s"});
-  const auto channel = grpc::CreateChannel(system.Address("orchestrator"),
-                                           grpc::InsecureChannelCredentials());
+  const auto channel =
+      grpc::CreateChannel(system.Address("orchestrator"), grpc::InsecureChannelCredentials());
   grpc::ClientContext context;
   v1::GenerateRequest request = Request("ar", 1900);
   const auto reader = v1::GenerationService::NewStub(channel)->Generate(&context, request);
@@ -219,7 +218,8 @@ TEST_F(ServicesTest, SigtermFinishesWhatRunsAndRefusesWhatComes) {
 }
 
 TEST_F(ServicesTest, ADrafterOfAnotherTargetIsLeftOutAndSaidSo) {
-  testing::ServiceSystem& system = Start({}, testing::GoldenFolder("gqa1_tied_draft1") + "/drafter");
+  testing::ServiceSystem& system =
+      Start({}, testing::GoldenFolder("gqa1_tied_draft1") + "/drafter");
   const Answer answer = Ask(system.client(), Request("fixed:16", 20));
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.finished.speculation().draft_tokens(), 0u);
@@ -232,8 +232,8 @@ TEST_F(ServicesTest, APeerOfAnotherProtocolVersionIsRefused) {
     grpc::ClientContext context;
     if (*version != '\0') context.AddMetadata("bastion-protocol", version);
     internal::v1::TargetInfo info;
-    const auto stub = internal::v1::VerifierService::NewStub(grpc::CreateChannel(
-        system.Address("verifier"), grpc::InsecureChannelCredentials()));
+    const auto stub = internal::v1::VerifierService::NewStub(
+        grpc::CreateChannel(system.Address("verifier"), grpc::InsecureChannelCredentials()));
     const grpc::Status status = stub->GetInfo(&context, {}, &info);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
     EXPECT_THAT(status.error_message(), ::testing::HasSubstr("protocol version"));

@@ -1,0 +1,168 @@
+// The whole cycle against the published procedure: for the demo pair, the same prompts and budget,
+// the trees that were verified are those of DDTree's algorithm (tests/support/ddtree_reference),
+// and the committed lengths, hence τ, are those of walking these trees along the plainly decoded
+// text.
+#include <gtest/gtest.h>
+
+#include "client/bench/local_stages.h"
+#include "client/bench/prompts.h"
+#include "orchestrator/cycle/decode_cycle.h"
+#include "orchestrator/latency/calibration.h"
+#include "tests/support/ddtree_reference.h"
+
+namespace bastion {
+namespace {
+
+const std::string kModels = std::string(BASTION_SOURCE_DIR) + "/deploy/demo_model";
+constexpr int kTokens = 48;
+constexpr size_t kPrompts = 4;
+
+// Remembers what the drafter said.
+class RecordingDrafter final : public Drafter {
+ public:
+  explicit RecordingDrafter(Drafter* inner) : inner_(inner) {}
+  absl::StatusOr<DrafterInfo> Info() override { return inner_->Info(); }
+  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override {
+    auto drafts = inner_->Expand(frontiers);
+    if (drafts.ok()) said.push_back(drafts->at(0).marginals.at(0));
+    return drafts;
+  }
+  void Close(SequenceId sequence) override { inner_->Close(sequence); }
+
+  std::vector<Marginals> said;
+
+ private:
+  Drafter* inner_;
+};
+
+// Remembers what was verified.
+class RecordingVerifier final : public Verifier {
+ public:
+  explicit RecordingVerifier(Verifier* inner) : inner_(inner) {}
+  absl::StatusOr<TargetInfo> Info() override { return inner_->Info(); }
+  absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
+    return inner_->Open(sequence, sampling);
+  }
+  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override {
+    return inner_->Prefill(item);
+  }
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
+    trees.push_back(forest.at(0).tree);
+    return inner_->Verify(forest);
+  }
+  void Close(SequenceId sequence) override { inner_->Close(sequence); }
+
+  std::vector<DraftTree> trees;
+
+ private:
+  Verifier* inner_;
+};
+
+struct DecodedRun {
+  std::vector<TokenId> output;
+  std::vector<CycleRecord> cycles;
+  std::vector<Marginals> said;
+  std::vector<DraftTree> trees;
+};
+
+// Tokens of `text` from `at` on that a path of `tree` follows, the root not counted.
+int FollowedAlong(const DraftTree& tree, const std::vector<TokenId>& text, size_t at) {
+  int followed = 0;
+  NodeIndex node = 0;
+  for (bool found = true; found && at + followed < text.size();) {
+    found = false;
+    for (NodeIndex child = 1; child < tree.rows() && !found; ++child) {
+      if (tree.parent(child) != node || tree.token(child) != text[at + followed]) continue;
+      node = child;
+      found = true;
+    }
+    followed += found ? 1 : 0;
+  }
+  return followed;
+}
+
+class DdtreeEqualityTest : public ::testing::TestWithParam<int> {
+ protected:
+  static void SetUpTestSuite() {
+    LocalOptions options;
+    options.target_folder = kModels + "/target";
+    options.drafter_folder = kModels + "/drafter";
+    options.dtype = "fp32";
+    options.threads = 2;
+    auto stages = LocalStages::Create(options);
+    ASSERT_TRUE(stages.ok()) << stages.status();
+    stages_ = stages->release();
+    CalibrationOptions quick;
+    quick.time_limit = absl::ZeroDuration();
+    quick.session = uint64_t{1} << 40;
+    auto table = Calibrate(stages_->verifier(), Clock::Real(), quick);
+    ASSERT_TRUE(table.ok()) << table.status();
+    table_ = new CalibrationTable(*std::move(table));
+  }
+
+  static DecodedRun Decode(const std::string& policy, const BenchPrompt& prompt, float temperature) {
+    static uint64_t session = 1;
+    RecordingDrafter drafter(&stages_->drafter());
+    RecordingVerifier verifier(&stages_->verifier());
+    const TargetInfo target = *stages_->verifier().Info();
+    CostModel costs = *CostModel::Fit(target, *table_);
+    SpeculationMemory memory;
+    DecodeCycle cycle(target, &drafter, &verifier, &costs);
+    DecodeRequest request;
+    request.id = {session++, 0};
+    request.prompt = prompt.tokens;
+    request.sampling = {temperature, 3};
+    request.max_tokens = kTokens;
+    DecodeSequence sequence(request,
+                            TreeGrower(*Policy::Parse(policy), temperature == 0, &costs, &memory));
+    cycle.Open(sequence);
+    while (cycle.Prefill(sequence, 4096)) {
+    }
+    while (!sequence.done()) EXPECT_TRUE(cycle.Step({&sequence}).ok());
+    EXPECT_TRUE(sequence.status().ok()) << sequence.status();
+    cycle.Close(sequence, drafter);
+    return {sequence.output(), sequence.cycles(), drafter.said, verifier.trees};
+  }
+
+  static LocalStages* stages_;
+  static CalibrationTable* table_;
+};
+
+LocalStages* DdtreeEqualityTest::stages_ = nullptr;
+CalibrationTable* DdtreeEqualityTest::table_ = nullptr;
+
+TEST_P(DdtreeEqualityTest, TreesAndCommittedLengthsAreThoseOfTheReference) {
+  const int budget = GetParam();
+  auto prompts = LoadPrompts(kModels + "/prompts.jsonl", kModels + "/target");
+  ASSERT_TRUE(prompts.ok()) << prompts.status();
+  prompts->resize(std::min(prompts->size(), kPrompts));
+  for (const float temperature : {0.0f, 1.0f}) {
+    for (const BenchPrompt& prompt : *prompts) {
+      const std::vector<TokenId> plain = Decode("ar", prompt, temperature).output;
+      const DecodedRun run = Decode(absl::StrCat("fixed:", budget), prompt, temperature);
+      ASSERT_EQ(run.output, plain);
+      size_t emitted = 0;
+      for (size_t i = 0; i < run.cycles.size(); ++i) {
+        const int left = kTokens - static_cast<int>(emitted);
+        if (left <= 1) break;  // One token more needs no draft.
+        ASSERT_LT(i, run.said.size());
+        Marginals said = run.said[i];
+        // Deeper nodes could not be emitted: the reference gets the same horizon.
+        said.positions = std::min(said.positions, left - 1);
+        said.tokens.resize(size_t(said.positions) * said.candidates);
+        said.log_probs.resize(said.tokens.size());
+        const DraftTree expected = testing::DdtreeReference(run.trees[i].token(0), said, budget);
+        ASSERT_EQ(run.trees[i].tokens(), expected.tokens()) << prompt.id << " cycle " << i;
+        ASSERT_EQ(run.trees[i].parents(), expected.parents()) << prompt.id << " cycle " << i;
+        const int walked = FollowedAlong(expected, plain, emitted) + 1;
+        EXPECT_EQ(run.cycles[i].committed_length, std::min(walked, left));
+        emitted += run.cycles[i].committed_length;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Budgets, DdtreeEqualityTest, ::testing::Values(4, 16, 64));
+
+}  // namespace
+}  // namespace bastion
