@@ -26,8 +26,9 @@ struct DFlashConfig {
   // The target layers whose output rows, put side by side, are the features: F = size * hidden.
   std::vector<int> target_layer_ids;
   TokenId mask_token = 0;
-  // Whether a block row of a sliding-window layer sees the block only up to itself: what the authors'
-  // code does unless the config says `is_causal: false`. Full layers always see the whole block.
+  // Whether a block row of a sliding-window layer sees the block only up to itself: what the
+  // authors' code does unless the config says `is_causal: false`. Full layers always see the whole
+  // block.
   bool causal_windows = true;
 };
 

@@ -141,6 +141,14 @@ TEST_F(ModelConfigTest, DFlashDrafter) {
   EXPECT_THAT(config->dflash.target_layer_ids, ElementsAre(1, 9, 17));
 }
 
+TEST_F(ModelConfigTest, WindowsInsideTheBlock) {
+  EXPECT_TRUE(Read(Drafter())->dflash.causal_windows);
+  json config = Drafter();
+  config["is_causal"] = false;
+  EXPECT_FALSE(Read(config)->dflash.causal_windows);
+  ExpectRefused(Drafter(), "is_causal", 1, "'is_causal' must be true or false");
+}
+
 TEST_F(ModelConfigTest, DrafterWithoutTargetLayersTakesTheDefault) {
   json config = Drafter();
   config["dflash_config"].erase("target_layer_ids");
