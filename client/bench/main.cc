@@ -13,6 +13,7 @@
 #include "client/bench/progress.h"
 #include "client/bench/prompts.h"
 #include "client/bench/report.h"
+#include "common/base/check.h"
 #include "common/base/flag_names.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
@@ -110,7 +111,10 @@ absl::Status Run() {
   RETURN_IF_ERROR(RunArms(arms, prompts, report));
   std::cout << MarkdownTable(report);
   const std::string folder = absl::GetFlag(FLAGS_report);
-  return folder.empty() ? absl::OkStatus() : WriteReport(report, folder);
+  if (folder.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(WriteReport(report, folder));
+  if (const absl::Status drawn = DrawPlots(folder); !drawn.ok()) LOG(WARNING) << drawn;
+  return absl::OkStatus();
 }
 
 }  // namespace

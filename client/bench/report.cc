@@ -32,27 +32,31 @@ void Add(const StageSeconds& more, StageSeconds& sum) {
 }
 
 json PromptJson(const PromptMeasurement& prompt) {
-  json lengths = json::array(), nodes = json::array(), rows = json::array();
-  json predicted = json::array(), measured = json::array();
+  json lengths = json::array(), nodes = json::array();
   StageSeconds stages;
   for (const MeasuredCycle& cycle : prompt.cycles) {
     lengths.push_back(cycle.committed_length);
     nodes.push_back(cycle.nodes);
-    rows.push_back(cycle.rows);
-    predicted.push_back(cycle.predicted_verify);
-    measured.push_back(cycle.measured_verify);
     Add(cycle.stages, stages);
   }
   return {{"id", prompt.id},
           {"output_token_ids", prompt.output},
           {"committed_lengths", lengths},
           {"nodes_per_cycle", nodes},
-          {"rows_per_cycle", rows},
-          {"predicted_verify_seconds", predicted},
-          {"measured_verify_seconds", measured},
           {"seconds", prompt.seconds},
           {"prefill_seconds", prompt.prefill_seconds},
           {"stage_seconds", StagesJson(stages)}};
+}
+
+// One [rows, predicted seconds, measured seconds] a cycle.
+json VerifyTrace(const PolicyResults& policy) {
+  json trace = json::array();
+  for (const PromptMeasurement& prompt : policy.prompts) {
+    for (const MeasuredCycle& cycle : prompt.cycles) {
+      trace.push_back({cycle.rows, cycle.predicted_verify, cycle.measured_verify});
+    }
+  }
+  return trace;
 }
 
 json PolicyJson(const BenchReport& report, const PolicyResults& policy) {
@@ -63,6 +67,7 @@ json PolicyJson(const BenchReport& report, const PolicyResults& policy) {
           {"tau", policy.tau()},
           {"speedup_vs_ar", report.SpeedupVsAr(policy)},
           {"verify_prediction_error_median", policy.verify_prediction_error_median()},
+          {"verify_trace", VerifyTrace(policy)},
           {"prompts", prompts}};
 }
 

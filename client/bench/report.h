@@ -40,6 +40,10 @@ struct BenchReport {
 // Writes OUTDIR/results.json and OUTDIR/report.md. Errors name the file.
 [[nodiscard]] absl::Status WriteReport(const BenchReport& report, const std::string& folder);
 
+// Draws the plots of a written report with client/bench/plots.py, in the environment that the
+// set-up script made. UNAVAILABLE when that did not work; the report is none the worse.
+[[nodiscard]] absl::Status DrawPlots(const std::string& folder);
+
 }  // namespace bastion
 
 #endif  // BASTION_CLIENT_BENCH_REPORT_H_

@@ -55,26 +55,34 @@ void FindVisibleKeys(const AttentionArgs& args, const AttentionSpan& span, int i
   }
 }
 
-// scores[h][t] = q_h · k_t for the 16 tokens of a page.
-template <typename KV, int H>
-HWY_INLINE void ScorePage(const float* const* queries, const KV* keys, int dim,
-                          float* const* scores) {
-  Vec sum[H][kVectors];
+// scores[h][t] = q_h · k_t for the 16 tokens of each of `N` pages. Each score is one chain of
+// multiply-adds over d; two pages at once keep enough chains in flight.
+template <typename KV, int H, int N>
+HWY_INLINE void ScorePages(const float* const* queries, const KV* const* keys, int dim,
+                           float* const* scores) {
+  Vec sum[H][N * kVectors];
 #pragma GCC unroll 4
   for (int h = 0; h < H; ++h) {
-    for (int v = 0; v < kVectors; ++v) sum[h][v] = hn::Zero(Floats());
+#pragma GCC unroll 8
+    for (int v = 0; v < N * kVectors; ++v) sum[h][v] = hn::Zero(Floats());
   }
   for (int d = 0; d < dim; ++d) {
-    for (int v = 0; v < kVectors; ++v) {
-      const Vec k = LoadFloats(keys + size_t(d) * kPageTokens + v * kLanes);
+#pragma GCC unroll 8
+    for (int v = 0; v < N * kVectors; ++v) {
+      const size_t row = size_t(d) * kPageTokens + (v % kVectors) * kLanes;
+      const Vec k = LoadFloats(keys[v / kVectors] + row);
 #pragma GCC unroll 4
       for (int h = 0; h < H; ++h) {
         sum[h][v] = hn::MulAdd(hn::Set(Floats(), queries[h][d]), k, sum[h][v]);
       }
     }
   }
+#pragma GCC unroll 4
   for (int h = 0; h < H; ++h) {
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[h][v], Floats(), scores[h] + v * kLanes);
+#pragma GCC unroll 8
+    for (int v = 0; v < N * kVectors; ++v) {
+      hn::StoreU(sum[h][v], Floats(), scores[h] + v * kLanes);
+    }
   }
 }
 
@@ -139,19 +147,30 @@ class RowKernel {
       }
       sums[h] = Softmax(scores, visible_.begin, visible_.count(), args_.scale);
     }
-    for (int d = 0; d < dim_; d += kPanel) WeighValues<H>(d, sums, outputs);
+    int d = 0;
+    for (; d + 4 * kLanes <= dim_; d += 4 * kLanes) WeighValues<H, 4>(d, sums, outputs);
+    for (; d < dim_; d += kLanes) WeighValues<H, 1>(d, sums, outputs);
   }
 
  private:
   template <int H>
   void Score(const float* const* queries) {
     const int last = visible_.picked.empty() ? visible_.end : visible_.picked.back() + 1;
-    for (int t = visible_.begin / kPageTokens * kPageTokens; t < last; t += kPageTokens) {
-      float* scores[H];
-      for (int h = 0; h < H; ++h) scores[h] = scores_.data() + size_t(h) * stride_ + t;
-      ScorePage<KV, H>(queries, keys_ + size_t(span_.pages[t / kPageTokens]) * page_elements_, dim_,
-                       scores);
+    int t = visible_.begin / kPageTokens * kPageTokens;
+    for (; t + kPageTokens < last; t += 2 * kPageTokens) ScoreFrom<H, 2>(queries, t);
+    if (t < last) ScoreFrom<H, 1>(queries, t);
+  }
+
+  // N whole pages from token `t` on.
+  template <int H, int N>
+  HWY_INLINE void ScoreFrom(const float* const* queries, int t) {
+    const KV* keys[N];
+    float* scores[H];
+    for (int n = 0; n < N; ++n) {
+      keys[n] = keys_ + size_t(span_.pages[t / kPageTokens + n]) * page_elements_;
     }
+    for (int h = 0; h < H; ++h) scores[h] = scores_.data() + size_t(h) * stride_ + t;
+    ScorePages<KV, H, N>(queries, keys, dim_, scores);
   }
 
   const KV* Value(int token) const {
@@ -159,30 +178,39 @@ class RowKernel {
            size_t(token % kPageTokens) * dim_;
   }
 
-  // outputs[h][d, d + 16) = Σ_t p_t v_t / Σ_t p_t, t in the order of positions.
-  template <int H>
+  // outputs[h][d, d + N lanes) = Σ_t p_t v_t / Σ_t p_t, t in the order of positions.
+  template <int H, int N>
   HWY_INLINE void WeighValues(int d, const float* sums, float* const* outputs) {
-    Vec total[H][kVectors];
-    for (int h = 0; h < H; ++h) {
-      for (int v = 0; v < kVectors; ++v) total[h][v] = hn::Zero(Floats());
-    }
-    const auto add = [&](int index, const KV* value) HWY_ATTR {
-      for (int v = 0; v < kVectors; ++v) {
-        const Vec x = LoadFloats(value + d + v * kLanes);
+    Vec total[H][N];
 #pragma GCC unroll 4
-        for (int h = 0; h < H; ++h) {
-          const Vec p = hn::Set(Floats(), scores_[size_t(h) * stride_ + index]);
-          total[h][v] = hn::MulAdd(p, x, total[h][v]);
-        }
+    for (int h = 0; h < H; ++h) {
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) total[h][v] = hn::Zero(Floats());
+    }
+    const float* scores = scores_.data();
+    const auto add = [&](int index, const KV* value) HWY_ATTR {
+      Vec x[N];
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) x[v] = LoadFloats(value + d + v * kLanes);
+#pragma GCC unroll 4
+      for (int h = 0; h < H; ++h) {
+        const Vec p = hn::Set(Floats(), scores[size_t(h) * stride_ + index]);
+#pragma GCC unroll 4
+        for (int v = 0; v < N; ++v) total[h][v] = hn::MulAdd(p, x[v], total[h][v]);
       }
     };
-    for (int t = visible_.begin; t < visible_.end; ++t) add(t, Value(t));
+    for (int t = visible_.begin; t < visible_.end;) {
+      const int page_end = std::min(visible_.end, (t / kPageTokens + 1) * kPageTokens);
+      for (const KV* value = Value(t); t < page_end; ++t, value += dim_) add(t, value);
+    }
     for (size_t a = 0; a < visible_.picked.size(); ++a) {
       add(visible_.end + static_cast<int>(a), Value(visible_.picked[a]));
     }
+#pragma GCC unroll 4
     for (int h = 0; h < H; ++h) {
       const Vec inverse = hn::Set(Floats(), 1.0f / sums[h]);
-      for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) {
         hn::StoreU(hn::Mul(total[h][v], inverse), Floats(), outputs[h] + d + v * kLanes);
       }
     }
