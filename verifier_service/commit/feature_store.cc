@@ -1,6 +1,7 @@
 #include "verifier_service/commit/feature_store.h"
 
 #include <cstring>
+#include <iterator>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,15 @@ std::string Name(SequenceId sequence) {
 
 void FeatureStore::Open(SequenceId sequence, int width) {
   absl::MutexLock lock(&mutex_);
+  // The engine forgets a session's earlier epoch by opening the next one: so does the store.
+  for (auto old = histories_.begin(); old != histories_.end();) {
+    const auto next = std::next(old);
+    if (old->first.session == sequence.session) {
+      bytes_ -= static_cast<int64_t>(old->second.features.bytes.size());
+      histories_.erase(old);
+    }
+    old = next;
+  }
   histories_[sequence].features = {width, type_, {}};
   ++changes_;
 }
