@@ -1,0 +1,177 @@
+#include "verifier_service/commit/feature_store.h"
+
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace bastion::verifier {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr SequenceId kSequence = {7, 1};
+constexpr int kWidth = 2;
+constexpr int64_t kPlenty = 1 << 20;
+constexpr absl::Duration kNoPatience = absl::ZeroDuration();
+constexpr absl::Duration kLong = absl::Seconds(30);
+
+// Row r holds 10·r and 10·r + 1.
+std::vector<float> Rows(int first, int count) {
+  std::vector<float> rows;
+  for (int r = first; r < first + count; ++r) {
+    rows.push_back(static_cast<float>(10 * r));
+    rows.push_back(static_cast<float>(10 * r + 1));
+  }
+  return rows;
+}
+
+void AppendRows(FeatureStore& store, SequenceId sequence, int first, int count) {
+  std::vector<int> rows(count);
+  std::iota(rows.begin(), rows.end(), 0);
+  store.Append(sequence, Rows(first, count).data(), rows);
+}
+
+std::vector<float> Floats(const Features& features) {
+  std::vector<float> values(features.bytes.size() / 4);
+  std::memcpy(values.data(), features.bytes.data(), features.bytes.size());
+  return values;
+}
+
+TEST(FeatureStoreTest, ReadsTheRowsThatWereAppended) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 3);
+  AppendRows(store, kSequence, 3, 2);
+  EXPECT_EQ(*store.Rows(kSequence), 5);
+  EXPECT_EQ(store.row_bytes(kSequence), 8u);
+  EXPECT_EQ(store.bytes(), 5 * 8);
+  const auto read = store.Read({kSequence, 2, 2}, kNoPatience);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->width, kWidth);
+  EXPECT_EQ(read->rows(), 2);
+  EXPECT_THAT(Floats(*read), ElementsAre(20, 21, 30, 31));
+}
+
+TEST(FeatureStoreTest, OnlyTheNamedRowsAreKept) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  store.Append(kSequence, Rows(0, 6).data(), {0, 2, 5});  // The root and an accepted path.
+  EXPECT_THAT(Floats(*store.Read({kSequence, 0, 3}, kNoPatience)),
+              ElementsAre(0, 1, 20, 21, 50, 51));
+}
+
+TEST(FeatureStoreTest, Bf16RowsAreHalfAsLong) {
+  FeatureStore store(FeatureType::kBF16, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 1, 1);
+  const auto read = store.Read({kSequence, 0, 1}, kNoPatience);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->bytes.size(), 4u);
+  uint16_t bits[2];
+  std::memcpy(bits, read->bytes.data(), 4);
+  EXPECT_EQ(bits[0], 0x4120);  // 10
+  EXPECT_EQ(bits[1], 0x4130);  // 11
+}
+
+TEST(FeatureStoreTest, RowsThatAreNotThereYetAreWaitedFor) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 1);
+  std::thread engine([&] { AppendRows(store, kSequence, 1, 1); });
+  const auto read = store.Read({kSequence, 0, 2}, kLong);
+  engine.join();
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->rows(), 2);
+}
+
+TEST(FeatureStoreTest, PatienceEnds) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 1);
+  const auto read = store.Read({kSequence, 0, 2}, absl::Milliseconds(5));
+  EXPECT_EQ(read.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(read.status().message(), HasSubstr("1 rows are there, 2 wanted"));
+}
+
+TEST(FeatureStoreTest, WaitingEndsWhenTheSequenceIsClosed) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  std::thread engine([&] { store.Close(kSequence); });
+  EXPECT_TRUE(absl::IsNotFound(store.Read({kSequence, 0, 1}, kLong).status()));
+  engine.join();
+}
+
+TEST(FeatureStoreTest, UnknownSequences) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  const SequenceId other = {7, 2};
+  EXPECT_TRUE(absl::IsNotFound(store.Read({other, 0, 1}, kNoPatience).status()));
+  EXPECT_TRUE(absl::IsNotFound(store.Rows(other).status()));
+  EXPECT_GE(store.row_bytes(other), 1u);
+  AppendRows(store, other, 0, 1);  // Nothing to keep it in.
+  store.Close(other);
+  EXPECT_EQ(store.bytes(), 0);
+}
+
+TEST(FeatureStoreTest, TheSequenceThatGrowsPastTheMemoryLosesItsHistory) {
+  FeatureStore store(FeatureType::kF32, /*max_bytes=*/5 * 8);
+  const SequenceId other = {8, 1};
+  store.Open(kSequence, kWidth);
+  store.Open(other, kWidth);
+  AppendRows(store, kSequence, 0, 3);
+  AppendRows(store, other, 0, 2);
+  AppendRows(store, kSequence, 3, 1);
+  const auto read = store.Read({kSequence, 0, 1}, kNoPatience);
+  EXPECT_TRUE(absl::IsOutOfRange(read.status())) << read.status();
+  EXPECT_THAT(read.status().message(), HasSubstr("--feature-bytes"));
+  EXPECT_EQ(store.bytes(), 2 * 8);
+  AppendRows(store, kSequence, 4, 1);  // Stays lost: a gap must not look like a history.
+  EXPECT_TRUE(absl::IsOutOfRange(store.Rows(kSequence).status()));
+  EXPECT_TRUE(store.Read({other, 0, 2}, kNoPatience).ok());
+}
+
+TEST(FeatureStoreTest, CloseGivesTheMemoryBack) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 4);
+  store.Close(kSequence);
+  EXPECT_EQ(store.bytes(), 0);
+}
+
+TEST(FeatureStoreTest, ReopeningUnderAHigherEpochGivesTheOldMemoryBack) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 4);
+  store.Open({kSequence.session, kSequence.epoch + 1}, kWidth);
+  EXPECT_EQ(store.bytes(), 0);
+  EXPECT_TRUE(absl::IsNotFound(store.Rows(kSequence).status()));
+}
+
+TEST(FeatureStoreTest, ASequenceOpenedBeforeAnyDrafterHasNoFeatures) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  store.Open(kSequence, /*width=*/0);
+  AppendRows(store, kSequence, 0, 1);
+  const auto read = store.Read({kSequence, 0, 1}, kNoPatience);
+  EXPECT_TRUE(absl::IsOutOfRange(read.status())) << read.status();
+}
+
+TEST(FeatureStoreTest, AwaitChangeReturnsAtOnceForNewsAndWaitsForMore) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  uint64_t seen = store.AwaitChange(0, kLong);
+  EXPECT_EQ(store.AwaitChange(seen, absl::Milliseconds(1)), seen);  // No news: patience is over.
+  AppendRows(store, kSequence, 0, 1);
+  const uint64_t appended = store.AwaitChange(seen, kLong);
+  EXPECT_NE(appended, seen);
+  std::thread reader([&] { store.Touch(); });
+  EXPECT_NE(store.AwaitChange(appended, kLong), appended);
+  reader.join();
+}
+
+}  // namespace
+}  // namespace bastion::verifier
