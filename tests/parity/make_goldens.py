@@ -189,9 +189,12 @@ def visible(config: dict, layer: int, positions: torch.Tensor, context: int) -> 
     return sees
 
 
-def draft(config: dict, w: dict, embedding: torch.Tensor, head: torch.Tensor, features: torch.Tensor,
-          bonus: int) -> torch.Tensor:
-    """Marginal logits [γ, V] after `bonus`, given the features [n, F] of all n committed tokens."""
+def draft(config: dict, w: dict, target: torch.nn.Module, features: torch.Tensor, bonus: int) -> torch.Tensor:
+    """Marginal logits [γ, V] after `bonus`, given the features [n, F] of all n committed tokens.
+
+    Embedding and LM head are the target's.
+    """
+    embedding, head = target.model.embed_tokens.weight, target.lm_head.weight
     n, block, d = len(features), config["block_size"], config["head_dim"]
     heads, groups, theta = config["num_attention_heads"], config["num_key_value_heads"], config["rope_theta"]
     positions = torch.arange(n + block)
@@ -265,8 +268,7 @@ def make(case: Case) -> None:
         committed += more
         bonus = int(tokens[committed])
         golden[f"bonus_{i}"] = torch.tensor([bonus])
-        golden[f"marginal_logits_{i}"] = draft(config, weights, model.model.embed_tokens.weight, model.lm_head.weight,
-                                               features[:committed], bonus)
+        golden[f"marginal_logits_{i}"] = draft(config, weights, model, features[:committed], bonus)
     save_file({k: v.contiguous().clone() for k, v in golden.items()}, folder / "golden.safetensors")
     spread = golden["logits"].std().item(), golden["marginal_logits_2"].std().item()
     print(f"{case.name}: layer ids {ids}, std of logits {spread[0]:.2f}, of marginals {spread[1]:.2f}")

@@ -67,7 +67,7 @@ class DFlash(nn.Module):
         block_rope = rope_table(block_positions, self.config.decoder)
         mask = block_mask(anchors, ctx.shape[1])
         for layer in self.layers:
-            x = draft_layer(layer, x, ctx, ctx_rope, block_rope, mask)
+            x = draft_layer(layer, x, ctx, (ctx_rope, block_rope), mask)
         return self.norm(x).unflatten(1, (count, BLOCK))[:, :, 1:]
 
 
@@ -96,9 +96,10 @@ def block_mask(anchors: Tensor, context: int) -> Tensor:
     return torch.cat([sees_ctx, own_block], dim=-1).unsqueeze(1)
 
 
-def draft_layer(layer: Layer, x: Tensor, ctx: Tensor, ctx_rope: tuple, block_rope: tuple, mask: Tensor) -> Tensor:
+def draft_layer(layer: Layer, x: Tensor, ctx: Tensor, ropes: tuple[tuple, tuple], mask: Tensor) -> Tensor:
     """One decoder layer over block rows x [B, A·K, C]; ctx rows [B, T, C] are projected without input_layernorm."""
     attention = layer.self_attn
+    ctx_rope, block_rope = ropes
     normed = layer.input_layernorm(x)
     ctx_k, ctx_v = attention.keys_values(ctx, ctx_rope)
     block_k, block_v = attention.keys_values(normed, block_rope)

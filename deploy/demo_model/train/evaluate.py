@@ -86,8 +86,12 @@ class Sequence:
 
 
 @torch.no_grad()
-def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, nodes: int, builder) -> tuple[list[int], list]:
-    """(generated ids, committed length of each cycle) of tree-speculative greedy decoding."""
+def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, tree: tuple) -> tuple[list[int], list]:
+    """(generated ids, committed length of each cycle) of tree-speculative greedy decoding.
+
+    `tree` is (nodes, builder).
+    """
+    nodes, builder = tree
     head = model.model.embed_tokens.weight
     sequence = Sequence(model, prompt, len(prompt) + new + BLOCK + nodes + 1)
     text, lengths = [sequence.bonus], []
@@ -102,7 +106,7 @@ def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, nodes: in
 @torch.no_grad()
 def greedy(model: Qwen3, prompt: list[int], new: int) -> list[int]:
     """Plain decoding, one token per forward."""
-    tokens, _, _ = generate(model, torch.tensor([prompt]), new, torch.zeros(1), torch.Generator())
+    tokens, _, _ = generate(model, torch.tensor([prompt]), new, (torch.zeros(1), torch.Generator()))
     return tokens[0, len(prompt):].tolist()
 
 
@@ -140,7 +144,7 @@ def main() -> None:
         ids = tokenizer.encode(prompt["text"], add_special_tokens=False).ids
         texts = [greedy(model, ids, args.new_tokens)] if args.exact else []
         for name, builder, nodes in arms:
-            text, cycle = decode(model, drafter, ids, args.new_tokens, nodes, builder)
+            text, cycle = decode(model, drafter, ids, args.new_tokens, (nodes, builder))
             lengths[name].append(cycle)
             texts.append(text)
         shortest = min(map(len, texts))

@@ -20,9 +20,11 @@ def choose(logits: Tensor, temperature: Tensor, generator: torch.Generator) -> T
 
 
 @torch.no_grad()
-def generate(model: Qwen3, prefix: Tensor, count: int, temperature: Tensor, generator: torch.Generator,
+def generate(model: Qwen3, prefix: Tensor, count: int, sampling: tuple[Tensor, torch.Generator],
              taps: tuple[int, ...] = ()) -> tuple[Tensor, Tensor, Tensor]:
     """Continues prefix [B, P] by `count` ids, without stopping at the end of text.
+
+    `sampling`: temperatures [B], 0 for greedy, and the generator of the noise.
 
     Returns tokens [B, P + count], and for all but the last token, which is never run, the final hidden states
     [B, P + count − 1, C] and the features [B, P + count − 1, F], both fp16 (features are empty without taps).
@@ -37,7 +39,7 @@ def generate(model: Qwen3, prefix: Tensor, count: int, temperature: Tensor, gene
         hiddens.append(hidden.half())
         if taps:
             features.append(feature.half())
-        rows = choose(model.head(hidden[:, -1]), temperature, generator).unsqueeze(1)
+        rows = choose(model.head(hidden[:, -1]), *sampling).unsqueeze(1)
         tokens.append(rows)
     return torch.cat(tokens, 1), torch.cat(hiddens, 1), torch.cat(features, 1) if taps else torch.empty(0)
 

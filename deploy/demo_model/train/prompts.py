@@ -59,7 +59,7 @@ def continuations(model: Qwen3, prompts: list[list[int]]) -> list[list[int]]:
     generator = torch.Generator()
     for group in tqdm(batches, desc="prompts", unit="batch"):
         prefix = torch.tensor([prompts[i] for i in group])
-        tokens, _, _ = generate(model, prefix, CONTINUATION, torch.zeros(len(group)), generator)
+        tokens, _, _ = generate(model, prefix, CONTINUATION, (torch.zeros(len(group)), generator))
         for index, row in zip(group, tokens[:, prefix.shape[1]:].tolist()):
             out[index] = row
     return out

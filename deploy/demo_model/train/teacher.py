@@ -34,7 +34,7 @@ def make_shard(model: torch.nn.Module, stream: np.ndarray, index: int) -> dict:
     prefix, count = SHAPES[index % len(SHAPES)]
     temperature = torch.tensor([0.0, TEMPERATURE]).repeat(BATCH // 2)
     generator = torch.Generator().manual_seed(index)
-    tokens, hidden, features = generate(model, prefixes(stream, prefix, index), count, temperature, generator,
+    tokens, hidden, features = generate(model, prefixes(stream, prefix, index), count, (temperature, generator),
                                         TARGET_LAYERS)
     useful = torch.tensor([prefix + useful_length(row[prefix:].tolist()) for row in tokens])
     return {"tokens": tokens.short(), "prefix": prefix, "useful": useful, "hidden": hidden, "features": features}
