@@ -1,12 +1,24 @@
 #include "kernels/backend.h"
 
-#include <cstring>
-
 #include "hwy/highway.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/reference/reference.h"
 
 namespace bastion::kernels {
+namespace {
+
+template <typename T>
+void Pack(const T* matrix, int rows, int columns, T* packed) {
+  for (int first = 0; first < rows; first += kPanel) {
+    for (int k = 0; k < columns; ++k) {
+      for (int n = first; n < first + kPanel; ++n) {
+        *packed++ = n < rows ? matrix[size_t(n) * columns + k] : T{0};
+      }
+    }
+  }
+}
+
+}  // namespace
 
 const Backend& CpuBackend() {
   static constexpr Backend backend = {
@@ -44,17 +56,10 @@ std::string CpuInstructionSet() {
 }
 
 void PackMatrix(DType dtype, const void* matrix, int rows, int columns, void* packed) {
-  const size_t element = BytesPerElement(dtype);
-  const PackedMatrix layout = {dtype, rows, columns, packed};
-  std::memset(packed, 0, layout.bytes());
-  const auto* source = static_cast<const char*>(matrix);
-  auto* target = static_cast<char*>(packed);
-  for (int n = 0; n < rows; ++n) {
-    const size_t panel = size_t(n / kPanel) * columns * kPanel + n % kPanel;
-    for (int k = 0; k < columns; ++k) {
-      std::memcpy(target + (panel + size_t(k) * kPanel) * element,
-                  source + (size_t(n) * columns + k) * element, element);
-    }
+  if (dtype == DType::kF32) {
+    Pack(static_cast<const float*>(matrix), rows, columns, static_cast<float*>(packed));
+  } else {
+    Pack(static_cast<const uint16_t*>(matrix), rows, columns, static_cast<uint16_t*>(packed));
   }
 }
 
