@@ -1,5 +1,7 @@
 #include "common/wire/carrier.h"
 
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 
@@ -25,7 +27,9 @@ int64_t CheckedBytes(TensorRef::DType dtype, absl::Span<const int64_t> dims) {
   int64_t bytes = ElementBytes(dtype);
   if (bytes == 0) return -1;
   for (const int64_t dim : dims) {
-    if (dim < 0 || (dim > 0 && bytes > kMaxTensorBytes / dim)) return -1;
+    // Also beside a dim of 0: whoever decodes reads dims into an int.
+    if (dim < 0 || dim > std::numeric_limits<int32_t>::max()) return -1;
+    if (dim > 0 && bytes > kMaxTensorBytes / dim) return -1;
     bytes *= dim;
   }
   return bytes;

@@ -1,5 +1,6 @@
 #include "common/wire/codec.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -189,9 +190,11 @@ absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carr
     const TensorRef& tokens = marginals.tokens();
     const TensorRef& log_probs = marginals.log_probs();
     if (tokens.dtype() != TensorRef::DTYPE_INT32 || log_probs.dtype() != TensorRef::DTYPE_FLOAT32 ||
-        tokens.shape_size() != 2) {
+        tokens.shape_size() != 2 || tokens.shape(0) < 1 || tokens.shape(1) < 1 ||
+        !std::equal(tokens.shape().begin(), tokens.shape().end(), log_probs.shape().begin(),
+                    log_probs.shape().end())) {
       return absl::InvalidArgumentError(
-          "marginals: want int32 tokens and float32 log-probs [P, K]");
+          "marginals: want int32 tokens and float32 log-probs, both [P, K] of at least one");
     }
     ASSIGN_OR_RETURN(const absl::string_view token_bytes, carrier.Get(tokens));
     added.tokens = FromBytes<TokenId>(token_bytes);
