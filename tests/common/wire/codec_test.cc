@@ -1,0 +1,330 @@
+#include "common/wire/codec.h"
+
+#include <limits>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/random_marginals.h"
+
+namespace bastion::wire {
+namespace {
+
+using ::bastion::testing::Awkward;
+using ::bastion::testing::RandomMarginals;
+using ::testing::HasSubstr;
+
+constexpr SequenceId kSequence = {0xFEDCBA9876543210, 0xFFFFFFFF};
+
+DraftTree RandomTree(std::mt19937& random, int nodes) {
+  DraftTree tree(static_cast<TokenId>(random() % 1000));
+  for (int i = 0; i < nodes; ++i) {
+    const auto parent = static_cast<NodeIndex>(random() % tree.rows());
+    tree.Add(parent, 1000 + i, tree.log_score(parent) - 0.25f);
+  }
+  return tree;
+}
+
+// Encodes into a message, through its serialized form, and decodes.
+template <typename Proto, typename T>
+auto Through(const T& value) {
+  Proto encoded, received;
+  Encode(value, encoded);
+  EXPECT_TRUE(received.ParseFromString(encoded.SerializeAsString()));
+  return Decode(received);
+}
+
+TEST(CodecTest, SequenceIds) { EXPECT_EQ(Through<proto::SequenceId>(kSequence), kSequence); }
+
+TEST(CodecTest, Statuses) {
+  EXPECT_TRUE(Through<proto::StepStatus>(absl::OkStatus()).ok());
+  const absl::Status error = absl::ResourceExhaustedError("64 sequences live already");
+  EXPECT_EQ(Through<proto::StepStatus>(error), error);
+}
+
+TEST(CodecTest, ACodeThatNobodyKnowsIsStillAnError) {
+  proto::StepStatus status;
+  status.set_code(4711);
+  EXPECT_FALSE(Decode(status).ok());
+  status.set_code(-1);
+  EXPECT_FALSE(Decode(status).ok());
+}
+
+TEST(CodecTest, Sampling) {
+  const SamplingParams sampling = {0.7f, std::numeric_limits<uint64_t>::max()};
+  EXPECT_EQ(Through<proto::SamplingParams>(sampling), sampling);
+}
+
+TEST(CodecTest, RandomTrees) {
+  std::mt19937 random(1);
+  for (int nodes = 0; nodes < 100; ++nodes) {
+    const DraftTree tree = RandomTree(random, nodes);
+    const auto decoded = Through<proto::DraftTree>(tree);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    ASSERT_EQ(*decoded, tree);
+  }
+}
+
+TEST(CodecTest, ATreeOfZeroProbabilityNodes) {
+  DraftTree tree(1);
+  tree.Add(0, 2, -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(*Through<proto::DraftTree>(tree), tree);
+}
+
+TEST(CodecTest, ATreeWithoutARoot) {
+  const auto decoded = Decode(proto::DraftTree());
+  EXPECT_TRUE(absl::IsInvalidArgument(decoded.status()));
+  EXPECT_THAT(decoded.status().message(), HasSubstr("at least the root"));
+}
+
+TEST(CodecTest, TreeArraysOfDifferentSizes) {
+  std::mt19937 random(1);
+  proto::DraftTree good;
+  Encode(RandomTree(random, 5), good);
+  ASSERT_TRUE(Decode(good).ok());
+  proto::DraftTree bad = good;
+  bad.add_tokens(1);
+  EXPECT_TRUE(absl::IsInvalidArgument(Decode(bad).status()));
+  bad = good;
+  bad.add_parents(0);
+  EXPECT_TRUE(absl::IsInvalidArgument(Decode(bad).status()));
+  bad = good;
+  bad.mutable_log_scores()->RemoveLast();
+  EXPECT_TRUE(absl::IsInvalidArgument(Decode(bad).status()));
+}
+
+TEST(CodecTest, ParentsThatDoNotComeBeforeTheirChildren) {
+  for (const int parent : {2, 3, 100, -1, -100}) {
+    proto::DraftTree tree;
+    Encode(DraftTree(1), tree);
+    for (const int node_parent : {0, parent}) {
+      tree.add_tokens(2);
+      tree.add_parents(node_parent);
+      tree.add_log_scores(-1);
+    }
+    const auto decoded = Decode(tree);
+    EXPECT_TRUE(absl::IsInvalidArgument(decoded.status())) << parent;
+    EXPECT_THAT(decoded.status().message(), HasSubstr("node 2"));
+  }
+}
+
+TEST(CodecTest, Traces) {
+  TimingTrace trace;
+  trace.queue = absl::Nanoseconds(1);
+  trace.layout = absl::Nanoseconds(2);
+  trace.forward = absl::Seconds(3);
+  trace.accept = absl::Nanoseconds(4);
+  trace.commit = absl::Nanoseconds(5);
+  trace.feature_export = absl::Nanoseconds(6);
+  trace.rows = 7;
+  trace.contexts = {8, 0, 9};
+  const TimingTrace decoded = Through<proto::TimingTrace>(trace);
+  EXPECT_EQ(decoded.queue, trace.queue);
+  EXPECT_EQ(decoded.layout, trace.layout);
+  EXPECT_EQ(decoded.forward, trace.forward);
+  EXPECT_EQ(decoded.accept, trace.accept);
+  EXPECT_EQ(decoded.commit, trace.commit);
+  EXPECT_EQ(decoded.feature_export, trace.feature_export);
+  EXPECT_EQ(decoded.verify(), trace.verify());
+  EXPECT_EQ(decoded.rows, 7);
+  EXPECT_EQ(decoded.contexts, trace.contexts);
+}
+
+TEST(CodecTest, PrefillItems) {
+  const PrefillItem decoded =
+      Through<proto::VerifierRequest::Prefill>(PrefillItem{kSequence, 12, {3, 0, 7}});
+  EXPECT_EQ(decoded.sequence, kSequence);
+  EXPECT_EQ(decoded.cached, 12);
+  EXPECT_EQ(decoded.tokens, (std::vector<TokenId>{3, 0, 7}));
+}
+
+TEST(CodecTest, Forests) {
+  std::mt19937 random(2);
+  const Forest forest = {{kSequence, 5, RandomTree(random, 9)}, {{1, 0}, 0, DraftTree(4)}};
+  const auto decoded = Through<proto::VerifierRequest::Verify>(forest);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  ASSERT_EQ(decoded->size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ((*decoded)[i].sequence, forest[i].sequence);
+    EXPECT_EQ((*decoded)[i].cached, forest[i].cached);
+    EXPECT_EQ((*decoded)[i].tree, forest[i].tree);
+  }
+}
+
+TEST(CodecTest, AForestWithOneTreeWithoutARoot) {
+  proto::VerifierRequest::Verify request;
+  Encode(Forest{{kSequence, 5, DraftTree(4)}}, request);
+  request.add_items();
+  EXPECT_TRUE(absl::IsInvalidArgument(Decode(request).status()));
+}
+
+TEST(CodecTest, VerifyResults) {
+  VerifyResult result;
+  result.outcomes.push_back({absl::OkStatus(), {{1, 4, 6}, 99}});
+  result.outcomes.push_back({absl::NotFoundError("unknown"), {}});
+  result.trace.rows = 3;
+  proto::VerifierReply reply;
+  Encode(result, reply);
+  const VerifyResult decoded = DecodeVerifyResult(reply);
+  ASSERT_EQ(decoded.outcomes.size(), 2u);
+  EXPECT_TRUE(decoded.outcomes[0].status.ok());
+  EXPECT_EQ(decoded.outcomes[0].acceptance, result.outcomes[0].acceptance);
+  EXPECT_EQ(decoded.outcomes[1].status, result.outcomes[1].status);
+  EXPECT_EQ(decoded.trace.rows, 3);
+}
+
+TEST(CodecTest, Frontiers) {
+  Frontier frontier = {kSequence, 40, 7, {1, 2, 3}, {{}, {5}, {5, 6}}, 32, {1.0f, 8}};
+  const Frontier decoded = Through<proto::DrafterRequest::Frontier>(frontier);
+  EXPECT_EQ(decoded.sequence, kSequence);
+  EXPECT_EQ(decoded.committed, 40);
+  EXPECT_EQ(decoded.root, 7);
+  EXPECT_EQ(decoded.new_tokens, frontier.new_tokens);
+  EXPECT_EQ(decoded.paths, frontier.paths);
+  EXPECT_EQ(decoded.candidates, 32);
+  EXPECT_EQ(decoded.sampling, frontier.sampling);
+}
+
+TEST(CodecTest, Infos) {
+  TargetInfo target = {"qwen", "a CPU", {1, 2, 3, 4, 5, 6, 7, 8}, {1.5e10, 2.5e12}, 4096, 512};
+  const TargetInfo decoded = Through<proto::TargetInfo>(target);
+  EXPECT_EQ(decoded.model, "qwen");
+  EXPECT_EQ(decoded.device, "a CPU");
+  EXPECT_EQ(decoded.dims.layers, 1);
+  EXPECT_EQ(decoded.dims.hidden, 2);
+  EXPECT_EQ(decoded.dims.query_heads, 3);
+  EXPECT_EQ(decoded.dims.kv_heads, 4);
+  EXPECT_EQ(decoded.dims.head_dim, 5);
+  EXPECT_EQ(decoded.dims.intermediate, 6);
+  EXPECT_EQ(decoded.dims.vocabulary, 7);
+  EXPECT_EQ(decoded.dims.bytes_per_element, 8);
+  EXPECT_EQ(decoded.peaks.bytes_per_second, 1.5e10);
+  EXPECT_EQ(decoded.peaks.flops_per_second, 2.5e12);
+  EXPECT_EQ(decoded.max_context, 4096);
+  EXPECT_EQ(decoded.max_rows, 512);
+  const DrafterInfo drafter = Through<proto::DrafterInfo>(DrafterInfo{"dflash", 15, 7, 2048});
+  EXPECT_EQ(drafter.model, "dflash");
+  EXPECT_EQ(drafter.positions, 15);
+  EXPECT_EQ(drafter.vocabulary, 7);
+  EXPECT_EQ(drafter.max_context, 2048);
+}
+
+class TensorCodecTest : public ::testing::Test {
+ protected:
+  proto::DrafterReply::Draft Encoded(const Draft& draft) {
+    proto::DrafterReply::Draft encoded;
+    Encode(draft, carrier_, encoded);
+    return encoded;
+  }
+  absl::Status DecodeStatus(const proto::DrafterReply::Draft& draft) {
+    return Decode(draft, carrier_).status();
+  }
+  absl::Status DecodeStatus(const proto::TensorRef& features) {
+    return Decode(features, carrier_).status();
+  }
+  static Marginals Sample() {
+    std::mt19937 random(3);
+    return RandomMarginals(random, 3, 4, Awkward::kNone);
+  }
+
+  InlineCarrier carrier_;
+};
+
+TEST_F(TensorCodecTest, Drafts) {
+  std::mt19937 random(4);
+  for (const Awkward awkward : {Awkward::kNone, Awkward::kTies, Awkward::kZeroTails}) {
+    Draft draft;
+    draft.marginals = {RandomMarginals(random, 15, 64, awkward), Marginals(),
+                       RandomMarginals(random, 1, 1, awkward)};
+    const auto decoded = Decode(Encoded(draft), carrier_);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(decoded->marginals, draft.marginals);
+  }
+}
+
+TEST_F(TensorCodecTest, MarginalsWithoutLogProbs) {
+  proto::DrafterReply::Draft draft = Encoded({{Sample()}});
+  draft.mutable_marginals(0)->clear_log_probs();
+  EXPECT_FALSE(DecodeStatus(draft).ok());
+}
+
+TEST_F(TensorCodecTest, MarginalsOfTheWrongType) {
+  proto::DrafterReply::Draft draft = Encoded({{Sample()}});
+  draft.mutable_marginals(0)->mutable_tokens()->set_dtype(TensorRef::DTYPE_FLOAT32);
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(draft)));
+  draft = Encoded({{Sample()}});
+  draft.mutable_marginals(0)->mutable_log_probs()->set_dtype(TensorRef::DTYPE_BFLOAT16);
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(draft)));
+}
+
+TEST_F(TensorCodecTest, MarginalsWhoseShapesDisagree) {
+  // The same number of entries, but [4, 3] log-probabilities to [3, 4] tokens.
+  proto::DrafterReply::Draft draft = Encoded({{Sample()}});
+  TensorRef& log_probs = *draft.mutable_marginals(0)->mutable_log_probs();
+  log_probs.set_shape(0, 4);
+  log_probs.set_shape(1, 3);
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(draft)));
+  draft = Encoded({{Sample()}});
+  draft.mutable_marginals(0)->mutable_tokens()->add_shape(1);
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(draft)));
+}
+
+TEST_F(TensorCodecTest, MarginalsWhoseBytesDisagreeWithTheirShape) {
+  proto::DrafterReply::Draft draft = Encoded({{Sample()}});
+  draft.mutable_marginals(0)->mutable_tokens()->mutable_inline_()->pop_back();
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(draft)));
+}
+
+TEST_F(TensorCodecTest, PositionsWithoutCandidates) {
+  // No bytes at all, and yet half a milliard positions for whoever walks over them.
+  proto::DrafterReply::Draft draft;
+  for (TensorRef* tensor :
+       {draft.add_marginals()->mutable_tokens(), draft.mutable_marginals(0)->mutable_log_probs()}) {
+    tensor->add_shape(1 << 29);
+    tensor->add_shape(0);
+    tensor->set_inline_("");
+  }
+  draft.mutable_marginals(0)->mutable_tokens()->set_dtype(TensorRef::DTYPE_INT32);
+  draft.mutable_marginals(0)->mutable_log_probs()->set_dtype(TensorRef::DTYPE_FLOAT32);
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(draft)));
+}
+
+TEST_F(TensorCodecTest, FeaturesOfBothTypes) {
+  for (const FeatureType type : {FeatureType::kF32, FeatureType::kBF16}) {
+    Features features = {3, type, ""};
+    features.bytes = std::string(5 * features.row_bytes(), '\x7f');
+    TensorRef encoded;
+    Encode(features, carrier_, encoded);
+    const auto decoded = Decode(encoded, carrier_);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(decoded->width, 3);
+    EXPECT_EQ(decoded->type, type);
+    EXPECT_EQ(decoded->rows(), 5);
+    EXPECT_EQ(decoded->bytes, features.bytes);
+  }
+}
+
+TEST_F(TensorCodecTest, FeaturesThatAreNoRows) {
+  TensorRef good;
+  Encode(Features{2, FeatureType::kF32, std::string(24, 'x')}, carrier_, good);
+  ASSERT_TRUE(DecodeStatus(good).ok());
+  TensorRef bad = good;
+  bad.set_dtype(TensorRef::DTYPE_INT32);
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(bad)));
+  bad = good;
+  bad.add_shape(1);
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(bad)));
+  for (const int64_t width : {0, -2, 3}) {
+    bad = good;
+    bad.set_shape(1, width);
+    EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(bad))) << width;
+  }
+  bad = good;
+  bad.mutable_inline_()->pop_back();
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(bad)));
+  bad.clear_inline_();
+  EXPECT_TRUE(absl::IsUnimplemented(DecodeStatus(bad)));
+}
+
+}  // namespace
+}  // namespace bastion::wire
