@@ -64,6 +64,16 @@ class StepStream {
     return reply;
   }
 
+  // Sends `request` and does not wait for its reply, which a later Call will drop. Does nothing
+  // without an open stream, or when the last write is stuck for longer than `patience`.
+  void Post(Request request, absl::Duration patience) {
+    if (state_ == nullptr) return;
+    request.set_step(++step_);
+    if (!Pump(absl::Now() + patience, [&] { return !writing_; }).ok()) return;
+    writing_ = true;
+    state_->stream->Write(request, Tag(kWrite));
+  }
+
   // Whether a stream is open as far as this side knows.
   [[nodiscard]] bool connected() const { return state_ != nullptr; }
 

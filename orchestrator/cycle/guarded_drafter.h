@@ -26,9 +26,7 @@ class GuardedDrafter final : public Drafter {
   // FAILED_PRECONDITION for a drafter of another vocabulary.
   absl::StatusOr<DrafterInfo> Info() override;
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
-  void Close(SequenceId sequence) override {
-    if (trusted_) inner_->Close(sequence);
-  }
+  void Close(SequenceId sequence) override { inner_->Close(sequence); }
 
  private:
   absl::Status Distrust(const absl::Status& why);

@@ -48,11 +48,10 @@ absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Fronti
 }
 
 void RemoteDrafter::Close(SequenceId sequence) {
-  if (!steps_.connected()) return;  // The end of the stream closed it.
+  // Without a stream there is nothing to close: its end closed the sequence.
   proto::DrafterRequest request;
   wire::Encode(sequence, *request.mutable_close()->mutable_sequence());
-  // A drafter that is late or gone frees the sequence with its stream.
-  (void)steps_.Call(std::move(request), options_.patience);
+  steps_.Post(std::move(request), kClosePatience);
 }
 
 }  // namespace bastion

@@ -61,11 +61,10 @@ absl::StatusOr<VerifyResult> RemoteVerifier::Verify(const Forest& forest) {
 }
 
 void RemoteVerifier::Close(SequenceId sequence) {
-  if (!steps_.connected()) return;  // The end of the stream closed it.
+  // Without a stream there is nothing to close: its end closed the sequence.
   proto::VerifierRequest request;
   wire::Encode(sequence, *request.mutable_close()->mutable_sequence());
-  // Failure means that the stream broke, which closes the sequence as well.
-  (void)Call(std::move(request));
+  steps_.Post(std::move(request), kClosePatience);
 }
 
 }  // namespace bastion

@@ -14,6 +14,9 @@
 
 namespace bastion {
 
+// How long closing a sequence may wait for an earlier message to go out.
+inline constexpr absl::Duration kClosePatience = absl::Milliseconds(20);
+
 struct RemoteOptions {
   std::string address;
   absl::Duration patience = absl::Seconds(30);  // For one call.
