@@ -1,8 +1,29 @@
 #include "orchestrator/cycle/decode_cycle.h"
 
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
 namespace bastion {
+namespace {
+
+// The verifier may be another process: its answer must be a path of the tree that it was asked.
+absl::Status Check(const DraftTree& tree, const Acceptance& acceptance, int vocabulary) {
+  NodeIndex at = 0;
+  for (const NodeIndex node : acceptance.path) {
+    if (node <= at || node >= tree.rows() || tree.parent(node) != at) {
+      return absl::InternalError(absl::StrCat("the verifier accepted node ", node, " after node ",
+                                              at, " of a tree of ", tree.rows(), " rows"));
+    }
+    at = node;
+  }
+  if (acceptance.next >= 0 && acceptance.next < vocabulary) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the verifier chose token ", acceptance.next,
+                                          " of a vocabulary of ", vocabulary));
+}
+
+}  // namespace
 
 absl::Status DecodeCycle::Step(const Batch& batch) {
   const GrownForest grown = grower_.Grow(batch);
@@ -20,7 +41,7 @@ void DecodeCycle::Commit(const Batch& batch, const GrownForest& grown, const Ver
                          absl::Duration round_trip) {
   const TimingTrace& trace = result.trace;
   costs_->ObserveVerify(trace, round_trip);
-  draft_status_ = grown.draft_status;
+  if (grown.asked) draft_status_ = grown.draft_status;
   CycleRecord record;
   record.rows = trace.rows;
   record.measured_verify = trace.verify();
@@ -30,10 +51,12 @@ void DecodeCycle::Commit(const Batch& batch, const GrownForest& grown, const Ver
   record.stages.transfer = round_trip - trace.verify();
   for (size_t i = 0; i < batch.size(); ++i) {
     const VerifyOutcome& outcome = result.outcomes[i];
-    if (outcome.status.ok()) {
+    absl::Status sound = outcome.status;
+    if (sound.ok()) sound = Check(grown.trees[i].tree, outcome.acceptance, vocabulary_);
+    if (sound.ok()) {
       batch[i]->Commit(grown.trees[i], outcome.acceptance, record);
     } else {
-      batch[i]->Fail(outcome.status);
+      batch[i]->Fail(std::move(sound));
     }
   }
 }

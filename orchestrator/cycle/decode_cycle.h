@@ -23,7 +23,11 @@ class DecodeCycle {
   // Nothing is owned; `target` is the verifier's Info().
   DecodeCycle(const TargetInfo& target, Drafter* drafter, Verifier* verifier, CostModel* costs,
               const Clock* clock = &Clock::Real())
-      : grower_(target, drafter, costs, clock), verifier_(verifier), costs_(costs), clock_(clock) {}
+      : grower_(target, drafter, costs, clock),
+        verifier_(verifier),
+        costs_(costs),
+        clock_(clock),
+        vocabulary_(target.dims.vocabulary) {}
 
   // Opens the sequence at the verifier. A failure is the sequence's.
   void Open(DecodeSequence& sequence);
@@ -49,6 +53,7 @@ class DecodeCycle {
   Verifier* const verifier_;
   CostModel* const costs_;
   const Clock* const clock_;
+  const int vocabulary_;
   absl::Status draft_status_;
 };
 

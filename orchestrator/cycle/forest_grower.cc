@@ -27,7 +27,8 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
   }
   StopWatch watch(*clock_);
   std::vector<Draft> drafts;
-  if (!frontiers.empty()) {
+  grown.asked = !frontiers.empty();
+  if (grown.asked) {
     absl::StatusOr<std::vector<Draft>> expanded = drafter_->Expand(frontiers);
     grown.times.draft = watch.Lap();
     grown.draft_status = expanded.status();

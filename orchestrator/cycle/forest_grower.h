@@ -16,6 +16,7 @@ namespace bastion {
 struct GrownForest {
   std::vector<GrownTree> trees;  // One a sequence, in order.
   StageTimes times;              // draft and tree.
+  bool asked = false;            // The drafter, for at least one of them.
   absl::Status draft_status;     // Why there was no draft, if one was asked for.
 };
 
