@@ -1,0 +1,259 @@
+// The whole cycle on the toy pair of tests/support/fake_stages.h, whose text is known.
+#include "orchestrator/cycle/decode_cycle.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "orchestrator/cycle/guarded_drafter.h"
+#include "tests/support/fake_stages.h"
+#include "tests/support/manual_clock.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::FakeDrafter;
+using ::bastion::testing::FakeVerifier;
+using ::bastion::testing::kToyVocabulary;
+using ::bastion::testing::ToyText;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kTokens = 60;
+const std::vector<TokenId> kPrompt = {5, 17, 3, 88, 42};
+constexpr const char* kPolicies[] = {"ar",       "chain",   "chain:3", "beam:3x4",
+                                     "fixed:16", "fixed:1", "bastion", "adaptive"};
+
+CostModel Costs(FakeVerifier& verifier) {
+  CalibrationTable table;
+  for (const int rows : {1, 16, 128}) {
+    const double seconds = 0.010 + 0.0001 * rows;
+    table.points.push_back({rows, 100, seconds, seconds + 0.001});
+  }
+  return *CostModel::Fit(*verifier.Info(), table);
+}
+
+class DecodeCycleTest : public ::testing::Test {
+ protected:
+  DecodeSequence Make(uint64_t session, const std::string& policy, SamplingParams sampling = {}) {
+    DecodeRequest request;
+    request.id = {session, 0};
+    request.prompt = kPrompt;
+    request.sampling = sampling;
+    request.max_tokens = kTokens;
+    return DecodeSequence(std::move(request),
+                          TreeGrower(*Policy::Parse(policy), /*greedy=*/true, &costs_, &memory_));
+  }
+
+  void Begin(DecodeSequence& sequence) {
+    cycle_.Open(sequence);
+    while (cycle_.Prefill(sequence, /*most=*/2)) {
+    }
+    ASSERT_TRUE(sequence.status().ok()) << sequence.status();
+    ASSERT_EQ(sequence.committed(), static_cast<Position>(kPrompt.size()) - 1);
+  }
+
+  void Run(DecodeSequence& sequence) {
+    Begin(sequence);
+    while (!sequence.done()) ASSERT_TRUE(cycle_.Step({&sequence}).ok());
+  }
+
+  FakeVerifier verifier_;
+  FakeDrafter drafter_{&verifier_};
+  testing::ManualClock clock_;
+  CostModel costs_ = Costs(verifier_);
+  SpeculationMemory memory_;
+  DecodeCycle cycle_{*verifier_.Info(), &drafter_, &verifier_, &costs_, &clock_};
+};
+
+TEST_F(DecodeCycleTest, EveryPolicyWritesTheTextOfPlainDecoding) {
+  uint64_t session = 1;
+  for (const SamplingParams sampling : {SamplingParams{}, SamplingParams{1.0f, 12}}) {
+    for (const char* policy : kPolicies) {
+      DecodeSequence sequence = Make(session++, policy, sampling);
+      Run(sequence);
+      EXPECT_EQ(sequence.output(), ToyText(kPrompt, sampling, kTokens)) << policy;
+      EXPECT_EQ(sequence.reason(), FinishReason::kLength);
+    }
+  }
+}
+
+TEST_F(DecodeCycleTest, SpeculationCommitsMoreThanOneTokenACycle) {
+  DecodeSequence plain = Make(1, "ar"), tree = Make(2, "fixed:16"), chain = Make(3, "chain");
+  for (DecodeSequence* sequence : {&plain, &tree, &chain}) Run(*sequence);
+  EXPECT_EQ(plain.cycles().size(), static_cast<size_t>(kTokens));
+  EXPECT_LT(chain.cycles().size(), plain.cycles().size() * 2 / 3);
+  EXPECT_LT(tree.cycles().size(), chain.cycles().size());
+  EXPECT_TRUE(std::all_of(tree.cycles().begin(), tree.cycles().end(),
+                          [](const CycleRecord& cycle) { return cycle.drafted; }));
+}
+
+TEST_F(DecodeCycleTest, APerfectDrafterIsAcceptedToTheEndOfItsChain) {
+  drafter_.percent_right = 100;
+  DecodeSequence sequence = Make(1, "chain");
+  Begin(sequence);
+  ASSERT_TRUE(cycle_.Step({&sequence}).ok());
+  EXPECT_EQ(sequence.cycles()[0].nodes, FakeDrafter::kPositions);
+  EXPECT_EQ(sequence.cycles()[0].accepted, FakeDrafter::kPositions);
+  EXPECT_EQ(sequence.cycles()[0].committed_length, FakeDrafter::kPositions + 1);
+}
+
+TEST_F(DecodeCycleTest, AcceptedLengthsAreThoseOfTheNaiveWalk) {
+  const std::vector<TokenId> text = ToyText(kPrompt, {}, kTokens + 20);
+  DecodeSequence sequence = Make(1, "fixed:16");
+  Begin(sequence);
+  size_t written = 0;
+  while (!sequence.done()) {
+    ASSERT_TRUE(cycle_.Step({&sequence}).ok());
+    // The longest path of the verified tree that the text follows.
+    const DraftTree& tree = verifier_.last_forest[0].tree;
+    std::vector<bool> follows(tree.rows(), false);
+    follows[0] = true;
+    int longest = 0;
+    for (NodeIndex i = 1; i < tree.rows(); ++i) {
+      follows[i] =
+          follows[tree.parent(i)] && tree.token(i) == text[written + size_t(tree.depth(i)) - 1];
+      if (follows[i]) longest = std::max(longest, tree.depth(i));
+    }
+    ASSERT_EQ(sequence.cycles().back().accepted, longest);
+    written += static_cast<size_t>(longest) + 1;
+  }
+}
+
+TEST_F(DecodeCycleTest, ABatchOfSeveralSequencesWritesTheTextOfEach) {
+  DecodeSequence greedy = Make(1, "fixed:16"), sampled = Make(2, "chain", {1.0f, 5}),
+                 plain = Make(3, "ar", {1.0f, 6});
+  Batch all = {&greedy, &sampled, &plain};
+  for (DecodeSequence* sequence : all) Begin(*sequence);
+  for (;;) {
+    Batch live;
+    for (DecodeSequence* sequence : all) {
+      if (!sequence->done()) live.push_back(sequence);
+    }
+    if (live.empty()) break;
+    ASSERT_TRUE(cycle_.Step(live).ok());
+  }
+  EXPECT_EQ(greedy.output(), ToyText(kPrompt, {}, kTokens));
+  EXPECT_EQ(sampled.output(), ToyText(kPrompt, {1.0f, 5}, kTokens));
+  EXPECT_EQ(plain.output(), ToyText(kPrompt, {1.0f, 6}, kTokens));
+  for (const Frontier& frontier : drafter_.asked) EXPECT_NE(frontier.sequence.session, 3u);
+}
+
+TEST_F(DecodeCycleTest, ADrafterThatFailsGivesPlainDecoding) {
+  drafter_.call_fails = absl::DeadlineExceededError("late");
+  DecodeSequence sequence = Make(1, "fixed:16");
+  Run(sequence);
+  EXPECT_EQ(sequence.output(), ToyText(kPrompt, {}, kTokens));
+  EXPECT_EQ(sequence.cycles().size(), static_cast<size_t>(kTokens));
+  EXPECT_EQ(sequence.cycles()[0].reason, BudgetReason::kNoDraft);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(cycle_.draft_status()));
+}
+
+TEST_F(DecodeCycleTest, ADrafterThatReturnsIsUsedAgain) {
+  DecodeSequence sequence = Make(1, "fixed:16");
+  Begin(sequence);
+  drafter_.call_fails = absl::UnavailableError("killed");
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(cycle_.Step({&sequence}).ok());
+  drafter_.call_fails.reset();
+  while (!sequence.done()) ASSERT_TRUE(cycle_.Step({&sequence}).ok());
+  EXPECT_EQ(sequence.output(), ToyText(kPrompt, {}, kTokens));
+  EXPECT_LT(sequence.cycles().size(), static_cast<size_t>(kTokens) / 2);
+  EXPECT_TRUE(cycle_.draft_status().ok());
+}
+
+TEST_F(DecodeCycleTest, MarginalsThatAreNotValidAreNoDraft) {
+  drafter_.answers_nonsense = true;
+  DecodeSequence sequence = Make(1, "fixed:16");
+  Run(sequence);
+  EXPECT_EQ(sequence.output(), ToyText(kPrompt, {}, kTokens));
+  EXPECT_TRUE(absl::IsInvalidArgument(cycle_.draft_status()));
+  for (const CycleRecord& cycle : sequence.cycles()) EXPECT_EQ(cycle.nodes, 0);
+}
+
+TEST_F(DecodeCycleTest, AnAcceptanceThatIsNoPathOfTheTreeFailsTheSequence) {
+  uint64_t session = 1;
+  for (const std::vector<NodeIndex>& path :
+       std::vector<std::vector<NodeIndex>>{{1000}, {-1}, {0}, {1, 1}}) {
+    DecodeSequence sequence = Make(session++, "fixed:16");
+    Begin(sequence);
+    verifier_.answers_nonsense = Acceptance{path, 1};
+    ASSERT_TRUE(cycle_.Step({&sequence}).ok());
+    EXPECT_TRUE(absl::IsInternal(sequence.status())) << path[0] << ": " << sequence.status();
+  }
+}
+
+TEST_F(DecodeCycleTest, ANextTokenOutsideTheVocabularyFailsTheSequence) {
+  DecodeSequence sequence = Make(1, "ar");
+  Begin(sequence);
+  verifier_.answers_nonsense = Acceptance{{}, kToyVocabulary};
+  ASSERT_TRUE(cycle_.Step({&sequence}).ok());
+  EXPECT_TRUE(absl::IsInternal(sequence.status())) << sequence.status();
+}
+
+TEST_F(DecodeCycleTest, ASequenceThatTheVerifierLostFailsAlone) {
+  DecodeSequence lost = Make(1, "fixed:4"), kept = Make(2, "fixed:4");
+  Begin(lost);
+  Begin(kept);
+  verifier_.Close(lost.id());
+  ASSERT_TRUE(cycle_.Step({&lost, &kept}).ok());
+  EXPECT_TRUE(absl::IsNotFound(lost.status()));
+  EXPECT_TRUE(kept.status().ok());
+  EXPECT_FALSE(kept.output().empty());
+}
+
+TEST_F(DecodeCycleTest, AVerifierThatIsGoneIsTheBatchsError) {
+  DecodeSequence sequence = Make(1, "fixed:4");
+  Begin(sequence);
+  verifier_.call_fails = absl::UnavailableError("gone");
+  EXPECT_TRUE(absl::IsUnavailable(cycle_.Step({&sequence})));
+  EXPECT_TRUE(sequence.output().empty());
+}
+
+TEST_F(DecodeCycleTest, OpenAndPrefillFailuresAreTheSequences) {
+  DecodeSequence first = Make(1, "ar"), twin = Make(1, "ar"), broken = Make(2, "ar");
+  Begin(first);
+  cycle_.Open(twin);
+  EXPECT_TRUE(absl::IsAlreadyExists(twin.status()));
+  cycle_.Open(broken);
+  verifier_.call_fails = absl::UnavailableError("gone");
+  EXPECT_FALSE(cycle_.Prefill(broken, 2));
+  EXPECT_TRUE(absl::IsUnavailable(broken.status()));
+}
+
+TEST_F(DecodeCycleTest, CloseFreesTheSequenceEverywhere) {
+  DecodeSequence speculative = Make(1, "fixed:4"), plain = Make(2, "ar");
+  Begin(speculative);
+  Begin(plain);
+  cycle_.Close(speculative, drafter_);
+  cycle_.Close(plain, drafter_);
+  EXPECT_EQ(verifier_.live_sequences(), 0);
+  EXPECT_THAT(drafter_.closed, ElementsAre(speculative.id()));  // It never heard of the other.
+}
+
+TEST_F(DecodeCycleTest, TreesShareTheRowsOfOneForward) {
+  std::vector<DecodeSequence> sequences;
+  for (uint64_t s = 1; s <= 4; ++s) sequences.push_back(Make(s, "fixed:200"));
+  Batch batch;
+  for (DecodeSequence& sequence : sequences) {
+    Begin(sequence);
+    batch.push_back(&sequence);
+  }
+  ASSERT_TRUE(cycle_.Step(batch).ok());
+  for (const VerifyItem& item : verifier_.last_forest) {
+    EXPECT_EQ(item.tree.rows(), testing::kToyRows / 4);
+  }
+  EXPECT_EQ(sequences[0].cycles()[0].reason, BudgetReason::kCap);
+}
+
+TEST_F(DecodeCycleTest, AGuardedDrafterOfAnotherVocabularyIsNeverAsked) {
+  drafter_.vocabulary = 3;
+  GuardedDrafter guarded(&drafter_, kToyVocabulary, &clock_);
+  DecodeCycle cycle(*verifier_.Info(), &guarded, &verifier_, &costs_, &clock_);
+  DecodeSequence sequence = Make(1, "fixed:16");
+  Begin(sequence);
+  while (!sequence.done()) ASSERT_TRUE(cycle.Step({&sequence}).ok());
+  EXPECT_EQ(sequence.output(), ToyText(kPrompt, {}, kTokens));
+  EXPECT_TRUE(drafter_.asked.empty());
+  EXPECT_THAT(cycle.draft_status().message(), HasSubstr("vocabulary"));
+}
+
+}  // namespace
+}  // namespace bastion

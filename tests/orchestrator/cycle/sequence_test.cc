@@ -1,0 +1,172 @@
+#include "orchestrator/cycle/sequence.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace bastion {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr TreeLimits kLimits = {0, 16, 16};
+
+CostModel Costs() {
+  CalibrationTable table;
+  for (const int rows : {1, 16, 128}) {
+    const double seconds = 0.010 + 0.0001 * rows;
+    table.points.push_back({rows, 100, seconds, seconds + 0.001});
+  }
+  TargetInfo target;
+  target.dims = {2, 4, 2, 1, 3, 5, 10, 2};
+  target.peaks = {1e6, 1e6};
+  return *CostModel::Fit(target, table);
+}
+
+class SequenceTest : public ::testing::Test {
+ protected:
+  DecodeSequence Make(std::vector<TokenId> prompt, int max_tokens,
+                      absl::flat_hash_set<TokenId> stops = {}) {
+    DecodeRequest request;
+    request.id = {4, 2};
+    request.prompt = std::move(prompt);
+    request.max_tokens = max_tokens;
+    request.stop_tokens = std::move(stops);
+    return DecodeSequence(std::move(request),
+                          TreeGrower(*Policy::Parse("fixed:16"), true, &costs_, &memory_));
+  }
+
+  // Commits a chain of `accepted` below the root, then `next`.
+  static void CommitRun(DecodeSequence& sequence, const std::vector<TokenId>& accepted,
+                        TokenId next) {
+    GrownTree grown = {DraftTree(sequence.root()), BudgetReason::kPolicy, true, 0, {},
+                       DraftTree(sequence.root())};
+    Acceptance acceptance;
+    for (const TokenId token : accepted) {
+      acceptance.path.push_back(grown.tree.Add(grown.tree.nodes(), token, -1.0f));
+    }
+    acceptance.next = next;
+    sequence.Commit(grown, acceptance, {});
+  }
+
+  CostModel costs_ = Costs();
+  SpeculationMemory memory_;
+};
+
+TEST_F(SequenceTest, PrefillLeavesTheLastPromptTokenAsTheRoot) {
+  DecodeSequence sequence = Make({10, 11, 12, 13}, 5);
+  EXPECT_EQ(sequence.root(), 13);
+  PrefillItem item = sequence.NextPrefill(2);
+  EXPECT_EQ(item.cached, 0);
+  EXPECT_THAT(item.tokens, ElementsAre(10, 11));
+  sequence.Prefilled(2);
+  item = sequence.NextPrefill(2);
+  EXPECT_EQ(item.cached, 2);
+  EXPECT_THAT(item.tokens, ElementsAre(12));
+  sequence.Prefilled(1);
+  EXPECT_THAT(sequence.NextPrefill(2).tokens, IsEmpty());
+  EXPECT_EQ(sequence.committed(), 3);
+}
+
+TEST_F(SequenceTest, APromptOfOneTokenNeedsNoPrefill) {
+  DecodeSequence sequence = Make({10}, 5);
+  EXPECT_THAT(sequence.NextPrefill(100).tokens, IsEmpty());
+  EXPECT_EQ(sequence.root(), 10);
+}
+
+TEST_F(SequenceTest, ARunIsEmittedWithTheTokenThatFollowsIt) {
+  DecodeSequence sequence = Make({10, 11}, 10);
+  sequence.Prefilled(1);
+  CommitRun(sequence, {20, 21}, 22);
+  EXPECT_THAT(sequence.output(), ElementsAre(20, 21, 22));
+  EXPECT_EQ(sequence.root(), 22);
+  EXPECT_EQ(sequence.committed(), 4);  // 10, 11, 20, 21
+  EXPECT_FALSE(sequence.done());
+  ASSERT_EQ(sequence.cycles().size(), 1u);
+  EXPECT_EQ(sequence.cycles()[0].accepted, 2);
+  EXPECT_EQ(sequence.cycles()[0].committed_length, 3);
+  EXPECT_EQ(sequence.cycles()[0].nodes, 2);
+}
+
+TEST_F(SequenceTest, StopInsideAcceptedRun) {
+  DecodeSequence sequence = Make({10}, 10, {21});
+  CommitRun(sequence, {20, 21, 23}, 24);
+  EXPECT_THAT(sequence.output(), ElementsAre(20, 21));
+  EXPECT_EQ(sequence.reason(), FinishReason::kStopToken);
+  EXPECT_TRUE(sequence.done());
+  EXPECT_EQ(sequence.cycles()[0].committed_length, 2);
+  EXPECT_EQ(sequence.cycles()[0].accepted, 3);
+}
+
+TEST_F(SequenceTest, StopAsTheTokenAfterTheRun) {
+  DecodeSequence sequence = Make({10}, 10, {24});
+  CommitRun(sequence, {20}, 24);
+  EXPECT_THAT(sequence.output(), ElementsAre(20, 24));
+  EXPECT_EQ(sequence.reason(), FinishReason::kStopToken);
+}
+
+TEST_F(SequenceTest, LengthLimitInsideAcceptedRun) {
+  DecodeSequence sequence = Make({10}, 4);
+  CommitRun(sequence, {}, 20);
+  CommitRun(sequence, {21, 22, 23, 24}, 25);
+  EXPECT_THAT(sequence.output(), ElementsAre(20, 21, 22, 23));
+  EXPECT_EQ(sequence.reason(), FinishReason::kLength);
+  EXPECT_EQ(sequence.cycles()[1].committed_length, 3);
+}
+
+TEST_F(SequenceTest, AStopTokenAtTheLengthLimitIsAStop) {
+  DecodeSequence sequence = Make({10}, 2, {21});
+  CommitRun(sequence, {20}, 21);
+  EXPECT_EQ(sequence.reason(), FinishReason::kStopToken);
+}
+
+TEST_F(SequenceTest, FrontierTellsEachTokenOnce) {
+  DecodeSequence sequence = Make({10, 11, 12}, 20);
+  sequence.Prefilled(2);
+  Frontier frontier = sequence.NextFrontier(kLimits);
+  EXPECT_EQ(frontier.sequence, (SequenceId{4, 2}));
+  EXPECT_EQ(frontier.committed, 2);
+  EXPECT_EQ(frontier.root, 12);
+  EXPECT_THAT(frontier.new_tokens, ElementsAre(10, 11));
+  EXPECT_THAT(frontier.paths, ElementsAre(IsEmpty()));
+  CommitRun(sequence, {20, 21}, 22);
+  CommitRun(sequence, {}, 23);  // A cycle that asked for no draft.
+  frontier = sequence.NextFrontier(kLimits);
+  EXPECT_EQ(frontier.committed, 6);
+  EXPECT_EQ(frontier.root, 23);
+  EXPECT_THAT(frontier.new_tokens, ElementsAre(12, 20, 21, 22));
+  EXPECT_THAT(sequence.NextFrontier(kLimits).new_tokens, IsEmpty());
+}
+
+TEST_F(SequenceTest, LimitsShrinkWithTheTokensLeft) {
+  TargetInfo target;
+  target.max_rows = 64;
+  target.max_context = 100;
+  DecodeSequence sequence = Make({10}, 4);
+  EXPECT_EQ(sequence.Limits(target).depth, 3);
+  CommitRun(sequence, {20}, 21);
+  EXPECT_EQ(sequence.Limits(target).depth, 1);
+  EXPECT_EQ(sequence.Limits(target).context, 2);
+}
+
+TEST_F(SequenceTest, FinishAndFailEndIt) {
+  DecodeSequence finished = Make({10}, 4);
+  finished.Finish(FinishReason::kStopString);
+  EXPECT_TRUE(finished.done());
+  EXPECT_TRUE(finished.status().ok());
+  DecodeSequence failed = Make({10}, 4);
+  failed.Fail(absl::UnavailableError("gone"));
+  EXPECT_TRUE(failed.done());
+  EXPECT_EQ(failed.reason(), FinishReason::kNone);
+}
+
+TEST_F(SequenceTest, StageTimesAddUp) {
+  StageTimes times = {absl::Milliseconds(1), absl::Milliseconds(2), absl::Milliseconds(3),
+                      absl::Milliseconds(4), absl::Milliseconds(5)};
+  times += times;
+  EXPECT_EQ(times.draft, absl::Milliseconds(2));
+  EXPECT_EQ(times.total(), absl::Milliseconds(30));
+}
+
+}  // namespace
+}  // namespace bastion

@@ -1,0 +1,208 @@
+#include "tests/support/fake_stages.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/base/status.h"
+
+namespace bastion::testing {
+namespace {
+
+uint64_t Mix(uint64_t state, uint64_t value) {
+  state = (state ^ value) * 0x9E3779B97F4A7C15;
+  return state ^ (state >> 29);
+}
+
+uint64_t HashOf(absl::Span<const TokenId> prefix, uint64_t seed) {
+  uint64_t state = Mix(0xB5297A4D, seed);
+  for (const TokenId token : prefix) state = Mix(state, static_cast<uint64_t>(token) + 1);
+  return Mix(state, prefix.size());
+}
+
+// The naive walk: what the target chooses, followed as far as the tree carries it.
+Acceptance Walk(const DraftTree& tree, std::vector<TokenId>& tokens,
+                const SamplingParams& sampling) {
+  Acceptance acceptance;
+  NodeIndex at = 0;
+  while (at != kNoNode) {
+    tokens.push_back(tree.token(at));
+    acceptance.next = ToyNext(tokens, sampling);
+    const NodeIndex from = std::exchange(at, kNoNode);
+    for (NodeIndex child = 1; child < tree.rows(); ++child) {
+      if (tree.parent(child) == from && tree.token(child) == acceptance.next) at = child;
+    }
+    if (at != kNoNode) acceptance.path.push_back(at);
+  }
+  return acceptance;
+}
+
+}  // namespace
+
+TokenId ToyNext(absl::Span<const TokenId> prefix, const SamplingParams& sampling) {
+  const uint64_t seed = sampling.temperature == 0 ? 0 : sampling.seed + 1;
+  return static_cast<TokenId>(HashOf(prefix, seed) % kToyVocabulary);
+}
+
+std::vector<TokenId> ToyText(std::vector<TokenId> prompt, const SamplingParams& sampling,
+                             int count) {
+  std::vector<TokenId> text;
+  for (int i = 0; i < count; ++i) {
+    text.push_back(ToyNext(prompt, sampling));
+    prompt.push_back(text.back());
+  }
+  return text;
+}
+
+absl::StatusOr<TargetInfo> FakeVerifier::Info() {
+  TargetInfo info;
+  info.model = "toy";
+  info.device = "none";
+  info.dims = {2, 4, 2, 1, 3, 5, kToyVocabulary, 4};
+  info.peaks = {1e6, 1e6};
+  info.max_context = kToyContext;
+  info.max_rows = kToyRows;
+  return info;
+}
+
+absl::Status FakeVerifier::Open(SequenceId sequence, const SamplingParams& sampling) {
+  const auto found = live_.find(sequence.session);
+  if (found != live_.end() && found->second.id.epoch == sequence.epoch) {
+    return absl::AlreadyExistsError("the epoch lives");
+  }
+  if (found != live_.end() && found->second.id.epoch > sequence.epoch) {
+    return absl::FailedPreconditionError("the epoch is stale");
+  }
+  live_[sequence.session] = {sequence, sampling, {}};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FakeVerifier::State*> FakeVerifier::Find(SequenceId id) {
+  const auto found = live_.find(id.session);
+  if (found == live_.end()) return absl::NotFoundError("unknown sequence");
+  if (found->second.id != id) return absl::FailedPreconditionError("the epoch is stale");
+  return &found->second;
+}
+
+absl::StatusOr<TimingTrace> FakeVerifier::Prefill(const PrefillItem& item) {
+  if (call_fails) return *call_fails;
+  TimingTrace trace;
+  if (item.tokens.empty()) return trace;
+  ASSIGN_OR_RETURN(State * state, Find(item.sequence));
+  if (item.cached != static_cast<Position>(state->tokens.size())) {
+    return absl::FailedPreconditionError("cached is not what is committed");
+  }
+  if (state->tokens.size() + item.tokens.size() > static_cast<size_t>(kToyContext)) {
+    return absl::OutOfRangeError("past the context");
+  }
+  for (const TokenId token : item.tokens) {
+    if (token < 0 || token >= kToyVocabulary) return absl::InvalidArgumentError("bad token");
+  }
+  state->tokens.insert(state->tokens.end(), item.tokens.begin(), item.tokens.end());
+  trace.rows = static_cast<int>(item.tokens.size());
+  trace.contexts = {item.cached};
+  trace.forward = absl::Milliseconds(1);
+  return trace;
+}
+
+absl::StatusOr<FakeVerifier::State*> FakeVerifier::Admit(const VerifyItem& item) {
+  ASSIGN_OR_RETURN(State * state, Find(item.sequence));
+  RETURN_IF_ERROR(item.tree.Validate(kToyVocabulary));
+  if (item.cached != static_cast<Position>(state->tokens.size())) {
+    return absl::FailedPreconditionError("cached is not what is committed");
+  }
+  for (NodeIndex i = 0; i < item.tree.rows(); ++i) {
+    if (item.cached + item.tree.depth(i) >= kToyContext) {
+      return absl::OutOfRangeError("past the context");
+    }
+  }
+  return state;
+}
+
+absl::StatusOr<VerifyResult> FakeVerifier::Verify(const Forest& forest) {
+  last_forest = forest;
+  if (call_fails) return *call_fails;
+  int rows = 0;
+  for (const VerifyItem& item : forest) rows += item.tree.rows();
+  if (rows > kToyRows) return absl::InvalidArgumentError("too many rows");
+  VerifyResult result;
+  for (const VerifyItem& item : forest) {
+    VerifyOutcome& outcome = result.outcomes.emplace_back();
+    const absl::StatusOr<State*> state = Admit(item);
+    outcome.status = state.status();
+    if (!state.ok()) continue;
+    outcome.acceptance = Walk(item.tree, (*state)->tokens, (*state)->sampling);
+    if (answers_nonsense) outcome.acceptance = *answers_nonsense;
+    result.trace.rows += item.tree.rows();
+    result.trace.contexts.push_back(item.cached);
+  }
+  result.trace.forward = absl::Milliseconds(1) + result.trace.rows * absl::Microseconds(10);
+  return result;
+}
+
+void FakeVerifier::Close(SequenceId sequence) {
+  if (Tokens(sequence) != nullptr) live_.erase(sequence.session);
+}
+
+const std::vector<TokenId>* FakeVerifier::Tokens(SequenceId sequence) const {
+  const auto found = live_.find(sequence.session);
+  const bool lives = found != live_.end() && found->second.id == sequence;
+  return lives ? &found->second.tokens : nullptr;
+}
+
+absl::StatusOr<DrafterInfo> FakeDrafter::Info() {
+  ++info_calls;
+  if (call_fails) return *call_fails;
+  return DrafterInfo{"toy-drafter", kPositions, vocabulary, kToyContext};
+}
+
+Marginals FakeDrafter::MarginalsAfter(const std::vector<TokenId>& prefix,
+                                      const Frontier& frontier) const {
+  Marginals marginals;
+  marginals.positions = kPositions;
+  marginals.candidates = std::min(frontier.candidates, kToyVocabulary);
+  std::vector<TokenId> tokens = prefix;
+  for (int p = 0; p < kPositions; ++p) {
+    const TokenId truth = ToyNext(tokens, frontier.sampling);
+    const uint64_t dice = HashOf(tokens, 0xD1CE) % 100;
+    // Wrong by one rank: the truth is then the second candidate.
+    const int shift = dice < static_cast<uint64_t>(percent_right) ? 0 : kToyVocabulary - 1;
+    for (int r = 0; r < marginals.candidates; ++r) {
+      marginals.tokens.push_back((truth + shift + r) % kToyVocabulary);
+      const float log_prob = std::log(0.6f) + static_cast<float>(r) * std::log(0.4f);
+      marginals.log_probs.push_back(answers_nonsense ? 1.0f : log_prob);
+    }
+    tokens.push_back(truth);
+  }
+  return marginals;
+}
+
+absl::StatusOr<std::vector<Draft>> FakeDrafter::Expand(absl::Span<const Frontier> frontiers) {
+  asked.insert(asked.end(), frontiers.begin(), frontiers.end());
+  if (call_fails) return *call_fails;
+  std::vector<Draft> drafts;
+  for (const Frontier& frontier : frontiers) {
+    uint32_t& epoch = epochs_.try_emplace(frontier.sequence.session, 0).first->second;
+    if (frontier.sequence.epoch < epoch) return absl::FailedPreconditionError("stale epoch");
+    epoch = frontier.sequence.epoch;
+    Draft& draft = drafts.emplace_back();
+    const std::vector<TokenId>* committed = target_->Tokens(frontier.sequence);
+    const bool there =
+        committed != nullptr && static_cast<size_t>(frontier.committed) <= committed->size();
+    for (const std::vector<TokenId>& path : frontier.paths) {
+      draft.marginals.emplace_back();
+      if (!there || !path.empty()) continue;
+      std::vector<TokenId> prefix(committed->begin(), committed->begin() + frontier.committed);
+      prefix.push_back(frontier.root);
+      draft.marginals.back() = MarginalsAfter(prefix, frontier);
+    }
+  }
+  return drafts;
+}
+
+void FakeDrafter::Close(SequenceId sequence) {
+  closed.push_back(sequence);
+  epochs_.erase(sequence.session);
+}
+
+}  // namespace bastion::testing
