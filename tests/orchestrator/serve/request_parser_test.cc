@@ -1,0 +1,280 @@
+#include "orchestrator/serve/request_parser.h"
+
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/hub_fixtures.h"
+
+namespace bastion {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+constexpr int kContext = 32;
+
+nlohmann::json ConfigJson() {
+  return {{"architectures", {"Qwen3ForCausalLM"}},
+          {"model_type", "qwen3"},
+          {"hidden_size", 32},
+          {"intermediate_size", 40},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 32},
+          {"vocab_size", testing::kByteLevelVocabulary},
+          {"rope_theta", 1000000.0},
+          {"rms_norm_eps", 1e-6},
+          {"max_position_embeddings", kContext},
+          {"hidden_act", "silu"},
+          {"attention_bias", false},
+          {"tie_word_embeddings", true},
+          {"eos_token_id", testing::kEndOfText},
+          {"torch_dtype", "float32"}};
+}
+
+class RequestParserTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_.Write("config.json", ConfigJson().dump());
+    folder_.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
+    auto model = ServedModel::Load(folder_.path());
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+    parser_ = std::make_unique<RequestParser>(model_.get(), *Policy::Parse("fixed:16"));
+    request_.set_text("the cat");
+  }
+
+  absl::StatusOr<PreparedRequest> Parse() { return parser_->Parse(request_); }
+
+  // The request is refused, and the message names `field`.
+  void ExpectRefused(const std::string& field) {
+    const absl::Status status = Parse().status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << field << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(field));
+  }
+  void SetTokens(const std::vector<TokenId>& ids) {
+    request_.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
+  }
+
+  testing::TempFolder folder_;
+  std::unique_ptr<ServedModel> model_;
+  std::unique_ptr<RequestParser> parser_;
+  v1::GenerateRequest request_;
+};
+
+TEST_F(RequestParserTest, ATextWithNothingElse) {
+  request_.set_request_id("r1");
+  const auto parsed = Parse();
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->request_id, "r1");
+  EXPECT_EQ(*model_->tokenizer.Encode("the cat", true), parsed->decode.prompt);
+  EXPECT_EQ(parsed->decode.sampling.temperature, 0);
+  EXPECT_EQ(parsed->decode.max_tokens, kContext - static_cast<int>(parsed->decode.prompt.size()));
+  EXPECT_THAT(parsed->decode.stop_tokens, UnorderedElementsAre(testing::kEndOfText));
+  EXPECT_EQ(parsed->decode.max_nodes, std::nullopt);
+  EXPECT_EQ(parsed->policy.text(), "fixed:16");
+}
+
+TEST_F(RequestParserTest, EveryFieldIsPassedOn) {
+  SetTokens({1, 2, 3});
+  request_.mutable_sampling()->set_temperature(0.5f);
+  request_.mutable_sampling()->set_seed(99);
+  request_.mutable_stop()->set_max_tokens(7);
+  request_.mutable_stop()->add_stop_token_ids(5);
+  request_.mutable_stop()->set_ignore_eos(true);
+  request_.mutable_speculation()->set_policy("beam:2x3");
+  request_.mutable_speculation()->set_max_tree_nodes(12);
+  request_.set_model(model_->name);
+  const auto parsed = Parse();
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(parsed->decode.prompt, ElementsAre(1, 2, 3));
+  EXPECT_EQ(parsed->decode.sampling, (SamplingParams{0.5f, 99}));
+  EXPECT_EQ(parsed->decode.max_tokens, 7);
+  EXPECT_THAT(parsed->decode.stop_tokens, UnorderedElementsAre(5));
+  EXPECT_EQ(parsed->policy.text(), "beam:2x3");
+  EXPECT_EQ(parsed->decode.max_nodes, 12);
+}
+
+TEST_F(RequestParserTest, EmptyPrompts) {
+  request_.set_text("");
+  ExpectRefused("prompt");
+  SetTokens({});
+  request_.mutable_tokens();
+  ExpectRefused("prompt");
+  request_.clear_prompt();
+  ExpectRefused("prompt");
+}
+
+TEST_F(RequestParserTest, APromptOverTheContextLimit) {
+  SetTokens(std::vector<TokenId>(kContext, 1));
+  ExpectRefused("context of 32");
+  SetTokens(std::vector<TokenId>(kContext - 1, 1));
+  const auto parsed = Parse();
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->decode.max_tokens, 1);
+}
+
+TEST_F(RequestParserTest, PromptTokensOutsideTheVocabulary) {
+  for (const TokenId id : {-1, testing::kByteLevelVocabulary}) {
+    SetTokens({1, id});
+    ExpectRefused("tokens");
+  }
+}
+
+TEST_F(RequestParserTest, InvalidUtf8) {
+  request_.set_text("caf\xe9");
+  EXPECT_TRUE(absl::IsInvalidArgument(Parse().status())) << Parse().status();
+}
+
+TEST_F(RequestParserTest, ChatWithoutATemplate) {
+  v1::ChatMessage& message = *request_.mutable_chat()->add_messages();
+  message.set_role("user");
+  message.set_content("hi");
+  ExpectRefused("chat");
+}
+
+TEST_F(RequestParserTest, AnUnknownModelIsNotFound) {
+  request_.set_model("gpt-5");
+  const absl::Status status = Parse().status();
+  EXPECT_TRUE(absl::IsNotFound(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(model_->name));
+}
+
+TEST_F(RequestParserTest, MaxTokens) {
+  request_.mutable_stop()->set_max_tokens(0);
+  ExpectRefused("stop.max_tokens");
+  request_.mutable_stop()->set_max_tokens(std::numeric_limits<uint32_t>::max());
+  const auto parsed = Parse();
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->decode.max_tokens, kContext - static_cast<int>(parsed->decode.prompt.size()));
+}
+
+TEST_F(RequestParserTest, TemperaturesOutOfRange) {
+  for (const float temperature : {-0.5f, 1000.0f, std::numeric_limits<float>::infinity(),
+                                  std::numeric_limits<float>::quiet_NaN()}) {
+    request_.mutable_sampling()->set_temperature(temperature);
+    ExpectRefused("sampling.temperature");
+  }
+}
+
+TEST_F(RequestParserTest, WithoutASeedOneIsDrawn) {
+  const uint64_t first = Parse()->decode.sampling.seed, second = Parse()->decode.sampling.seed;
+  EXPECT_NE(first, second);
+}
+
+TEST_F(RequestParserTest, SamplingThatIsNotSupportedYetIsRefused) {
+  request_.mutable_sampling()->set_top_p(0.9f);
+  ExpectRefused("sampling.top_p");
+  request_.mutable_sampling()->Clear();
+  request_.mutable_sampling()->set_top_k(40);
+  ExpectRefused("sampling.top_k");
+  request_.mutable_sampling()->Clear();
+  request_.mutable_sampling()->set_min_p(0.1f);
+  ExpectRefused("sampling.min_p");
+  request_.mutable_sampling()->Clear();
+  request_.mutable_sampling()->set_repetition_penalty(1.1f);
+  ExpectRefused("sampling.repetition_penalty");
+  request_.mutable_sampling()->Clear();
+  request_.mutable_sampling()->set_presence_penalty(0.1f);
+  ExpectRefused("sampling.presence_penalty");
+  request_.mutable_sampling()->Clear();
+  request_.mutable_sampling()->set_frequency_penalty(0.1f);
+  ExpectRefused("sampling.frequency_penalty");
+  request_.mutable_sampling()->Clear();
+  (*request_.mutable_sampling()->mutable_logit_bias())[3] = 1.0f;
+  ExpectRefused("sampling.logit_bias");
+}
+
+TEST_F(RequestParserTest, NotSupportedFieldsMayAskForNothing) {
+  v1::SamplingParams& sampling = *request_.mutable_sampling();
+  sampling.set_top_p(1);
+  sampling.set_top_k(0);
+  sampling.set_min_p(0);
+  sampling.set_repetition_penalty(1);
+  sampling.set_presence_penalty(0);
+  sampling.set_frequency_penalty(0);
+  request_.mutable_stop()->set_min_tokens(0);
+  EXPECT_TRUE(Parse().ok()) << Parse().status();
+}
+
+TEST_F(RequestParserTest, OtherFieldsThatAreNotSupportedYet) {
+  request_.mutable_output()->set_logprobs(1);
+  ExpectRefused("output.logprobs");
+  request_.clear_output();
+  request_.mutable_stop()->set_min_tokens(2);
+  ExpectRefused("stop.min_tokens");
+}
+
+TEST_F(RequestParserTest, StopConditions) {
+  request_.mutable_stop()->add_stop("");
+  ExpectRefused("stop.stop");
+  request_.mutable_stop()->Clear();
+  for (int i = 0; i < 17; ++i) request_.mutable_stop()->add_stop("x");
+  ExpectRefused("stop.stop");
+  request_.mutable_stop()->Clear();
+  for (const TokenId id : {-1, testing::kByteLevelVocabulary}) {
+    request_.mutable_stop()->Clear();
+    request_.mutable_stop()->add_stop_token_ids(id);
+    ExpectRefused("stop.stop_token_ids");
+  }
+}
+
+TEST_F(RequestParserTest, SpeculationModes) {
+  request_.mutable_speculation()->set_mode(v1::SpeculationOptions::MODE_OFF);
+  request_.mutable_speculation()->set_policy("fixed:4");
+  EXPECT_EQ(Parse()->policy.text(), "ar");
+  request_.mutable_speculation()->set_mode(v1::SpeculationOptions::MODE_ON);
+  EXPECT_EQ(Parse()->policy.text(), "fixed:4");
+  request_.mutable_speculation()->set_mode(static_cast<v1::SpeculationOptions::Mode>(7));
+  ExpectRefused("speculation.mode");
+}
+
+TEST_F(RequestParserTest, PoliciesThatNobodyKnows) {
+  for (const char* policy : {"magic", "fixed:", "fixed:-1", "beam:4"}) {
+    request_.mutable_speculation()->set_policy(policy);
+    ExpectRefused("speculation.policy");
+  }
+}
+
+TEST_F(RequestParserTest, ANodeLimitBeyondReasonIsCutNotWrapped) {
+  request_.mutable_speculation()->set_max_tree_nodes(std::numeric_limits<uint32_t>::max());
+  EXPECT_EQ(Parse()->decode.max_nodes, Policy::kLargestNumber);
+  request_.mutable_speculation()->set_max_tree_nodes(0);
+  EXPECT_EQ(Parse()->decode.max_nodes, 0);
+}
+
+TEST(ServedModelTest, FoldersThatAreNotServable) {
+  const testing::TempFolder empty;
+  EXPECT_TRUE(absl::IsNotFound(ServedModel::Load(empty.path()).status()));
+  const testing::TempFolder no_tokenizer;
+  no_tokenizer.Write("config.json", ConfigJson().dump());
+  EXPECT_FALSE(ServedModel::Load(no_tokenizer.path()).ok());
+  const testing::TempFolder bad_template;
+  bad_template.Write("config.json", ConfigJson().dump());
+  bad_template.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
+  bad_template.Write("chat_template.jinja", "{% for %}");
+  EXPECT_TRUE(absl::IsInvalidArgument(ServedModel::Load(bad_template.path()).status()));
+}
+
+TEST(ServedModelTest, ATemplateMakesChatsPossible) {
+  const testing::TempFolder folder;
+  folder.Write("config.json", ConfigJson().dump());
+  folder.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
+  folder.Write("chat_template.jinja",
+               "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}");
+  const auto model = ServedModel::Load(folder.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  v1::GenerateRequest request;
+  v1::ChatMessage& message = *request.mutable_chat()->add_messages();
+  message.set_role("user");
+  message.set_content("the");
+  const auto parsed = RequestParser(model->get(), *Policy::Parse("ar")).Parse(request);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->decode.prompt.front(), testing::kImStart);
+}
+
+}  // namespace
+}  // namespace bastion
