@@ -30,9 +30,8 @@ absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
 
 absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Frontier> frontiers) {
   proto::DrafterRequest request;
-  for (const Frontier& frontier : frontiers) {
-    wire::Encode(frontier, *request.mutable_expand()->add_frontiers());
-  }
+  proto::DrafterRequest::Expand& expand = *request.mutable_expand();  // Also without frontiers.
+  for (const Frontier& frontier : frontiers) wire::Encode(frontier, *expand.add_frontiers());
   ASSIGN_OR_RETURN(const proto::DrafterReply reply,
                    steps_.Call(std::move(request), options_.patience));
   RETURN_IF_ERROR(wire::Decode(reply.status()));
