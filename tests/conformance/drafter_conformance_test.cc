@@ -1,0 +1,205 @@
+// The contract of Drafter (orchestrator/cycle/stages.h), for every kind of it.
+#include <gtest/gtest.h>
+
+#include "tests/conformance/stages_under_test.h"
+
+namespace bastion {
+namespace {
+
+const std::vector<TokenId> kPrompt = {3, 14, 15, 92, 65, 35, 89, 79, 32, 38};
+constexpr int kCandidates = 8;
+
+// One sequence, as the orchestrator keeps it.
+struct Live {
+  SequenceId id;
+  Position committed = 0;
+  TokenId root = 0;
+  std::vector<TokenId> untold;
+};
+
+class DrafterConformanceTest : public ::testing::TestWithParam<testing::StagesKind> {
+ protected:
+  void SetUp() override {
+    stages_ = GetParam().make();
+    const auto info = drafter().Info();
+    ASSERT_TRUE(info.ok()) << info.status();
+    info_ = *info;
+  }
+  void TearDown() override {
+    for (const SequenceId id : opened_) {
+      drafter().Close(id);
+      verifier().Close(id);
+    }
+  }
+
+  Verifier& verifier() { return stages_->verifier(); }
+  Drafter& drafter() { return stages_->drafter(); }
+
+  Live Begin() {
+    static uint64_t next_session = 100000;
+    Live live = {{next_session++, 3},
+                 static_cast<Position>(kPrompt.size()) - 1,
+                 kPrompt.back(),
+                 {kPrompt.begin(), kPrompt.end() - 1}};
+    EXPECT_TRUE(verifier().Open(live.id, {}).ok());
+    opened_.push_back(live.id);
+    EXPECT_TRUE(verifier().Prefill({live.id, 0, live.untold}).ok());
+    return live;
+  }
+  static Frontier Ask(Live& live) {
+    Frontier frontier;
+    frontier.sequence = live.id;
+    frontier.committed = live.committed;
+    frontier.root = live.root;
+    frontier.new_tokens = std::exchange(live.untold, {});
+    frontier.candidates = kCandidates;
+    return frontier;
+  }
+  Marginals Draft(Live& live) {
+    const auto drafts = drafter().Expand({Ask(live)});
+    EXPECT_TRUE(drafts.ok()) << drafts.status();
+    return drafts.ok() ? drafts->at(0).marginals.at(0) : Marginals();
+  }
+  // Verifies the top-1 chain of `marginals` and takes over the outcome.
+  void Step(Live& live, const Marginals& marginals) {
+    DraftTree tree(live.root);
+    for (int p = 0; p < marginals.positions; ++p) tree.Add(p, marginals.token(p, 0), -1);
+    const auto result = verifier().Verify({{live.id, live.committed, tree}});
+    ASSERT_TRUE(result.ok()) << result.status();
+    const Acceptance& acceptance = result->outcomes.at(0).acceptance;
+    live.untold.push_back(live.root);
+    for (const NodeIndex node : acceptance.path) live.untold.push_back(tree.token(node));
+    live.committed += acceptance.committed_length();
+    live.root = acceptance.next;
+  }
+  void ExpectADraft(const Marginals& marginals) {
+    EXPECT_EQ(marginals.positions, info_.positions);
+    EXPECT_GE(marginals.candidates, kCandidates);
+    EXPECT_TRUE(marginals.Validate(info_.vocabulary).ok()) << marginals.Validate(info_.vocabulary);
+  }
+
+  std::unique_ptr<testing::StagesUnderTest> stages_;
+  DrafterInfo info_;
+  std::vector<SequenceId> opened_;
+};
+
+TEST_P(DrafterConformanceTest, StatesItsFacts) {
+  EXPECT_FALSE(info_.model.empty());
+  EXPECT_GT(info_.positions, 0);
+  EXPECT_GT(info_.max_context, 0);
+  EXPECT_EQ(info_.vocabulary, verifier().Info()->dims.vocabulary);
+}
+
+TEST_P(DrafterConformanceTest, MarginalsAreValidInEveryCycle) {
+  Live live = Begin();
+  for (int cycle = 0; cycle < 5; ++cycle) {
+    const Marginals marginals = Draft(live);
+    ExpectADraft(marginals);
+    Step(live, marginals);
+  }
+}
+
+TEST_P(DrafterConformanceTest, OneDraftPerFrontierInOrder) {
+  Live first = Begin(), second = Begin();
+  Step(second, {});
+  const Marginals alone_first = Draft(first), alone_second = Draft(second);
+  ASSERT_NE(alone_first, alone_second);
+  const auto drafts = drafter().Expand({Ask(second), Ask(first)});
+  ASSERT_TRUE(drafts.ok()) << drafts.status();
+  ASSERT_EQ(drafts->size(), 2u);
+  EXPECT_EQ((*drafts)[0].marginals.at(0), alone_second);
+  EXPECT_EQ((*drafts)[1].marginals.at(0), alone_first);
+}
+
+TEST_P(DrafterConformanceTest, NothingAskedNothingAnswered) {
+  const auto drafts = drafter().Expand({});
+  ASSERT_TRUE(drafts.ok()) << drafts.status();
+  EXPECT_TRUE(drafts->empty());
+}
+
+TEST_P(DrafterConformanceTest, ASequenceFirstSeenLateIsTakenUp) {
+  Live followed = Begin(), late = Begin();
+  for (int cycle = 0; cycle < 4; ++cycle) {
+    const Marginals marginals = Draft(followed);
+    Step(followed, marginals);
+    Step(late, marginals);  // The same text, without ever asking for a draft.
+  }
+  ASSERT_EQ(late.committed, followed.committed);
+  const Marginals marginals = Draft(late);
+  ExpectADraft(marginals);
+  EXPECT_EQ(marginals, Draft(followed));
+}
+
+TEST_P(DrafterConformanceTest, APathThatIsUnknownGetsEmptyMarginals) {
+  Live live = Begin();
+  Frontier frontier = Ask(live);
+  frontier.paths = {{7, 8}, {}, {9}};
+  const auto drafts = drafter().Expand({frontier});
+  ASSERT_TRUE(drafts.ok()) << drafts.status();
+  ASSERT_EQ(drafts->at(0).marginals.size(), 3u);
+  EXPECT_TRUE((*drafts)[0].marginals[0].empty());
+  ExpectADraft((*drafts)[0].marginals[1]);
+  EXPECT_TRUE((*drafts)[0].marginals[2].empty());
+}
+
+TEST_P(DrafterConformanceTest, ASequenceThatTheTargetDoesNotKnowGetsEmptyMarginals) {
+  Live unknown = {{4711, 0}, 5, 1, {1, 2, 3, 4, 5}};
+  opened_.push_back(unknown.id);
+  Live known = Begin();
+  const auto drafts = drafter().Expand({Ask(unknown), Ask(known)});
+  ASSERT_TRUE(drafts.ok()) << drafts.status();
+  EXPECT_TRUE((*drafts)[0].marginals.at(0).empty());
+  ExpectADraft((*drafts)[1].marginals.at(0));
+}
+
+TEST_P(DrafterConformanceTest, MoreCandidatesThanTheVocabularyHas) {
+  Live live = Begin();
+  Frontier frontier = Ask(live);
+  frontier.candidates = 10 * info_.vocabulary;
+  const auto drafts = drafter().Expand({frontier});
+  ASSERT_TRUE(drafts.ok()) << drafts.status();
+  const Marginals& marginals = drafts->at(0).marginals.at(0);
+  EXPECT_TRUE(marginals.Validate(info_.vocabulary).ok());
+  EXPECT_LE(marginals.candidates, info_.vocabulary);
+}
+
+TEST_P(DrafterConformanceTest, StaleEpoch) {
+  Live live = Begin();
+  ExpectADraft(Draft(live));
+  Live stale = live;
+  --stale.id.epoch;
+  EXPECT_TRUE(absl::IsFailedPrecondition(drafter().Expand({Ask(stale)}).status()));
+  drafter().Close(stale.id);
+  ExpectADraft(Draft(live));
+}
+
+TEST_P(DrafterConformanceTest, AHigherEpochBeginsAnew) {
+  Live live = Begin();
+  const Marginals before = Draft(live);
+  ++live.id.epoch;
+  ASSERT_TRUE(verifier().Open(live.id, {}).ok());
+  opened_.push_back(live.id);
+  ASSERT_TRUE(verifier().Prefill({live.id, 0, {kPrompt.begin(), kPrompt.end() - 1}}).ok());
+  EXPECT_EQ(Draft(live), before);
+}
+
+TEST_P(DrafterConformanceTest, CloseForgetsAndUnknownSequencesAreFine) {
+  Live live = Begin();
+  const Marginals before = Draft(live);
+  drafter().Close(live.id);
+  drafter().Close(live.id);
+  drafter().Close({4711, 5});
+  Live again = live;
+  EXPECT_EQ(Draft(again), before);  // Taken up as a new one.
+  drafter().Close(live.id);
+  --live.id.epoch;  // What is forgotten cannot make an epoch stale.
+  EXPECT_TRUE(drafter().Expand({Ask(live)}).ok());
+  drafter().Close(live.id);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, DrafterConformanceTest,
+                         ::testing::ValuesIn(testing::KindsUnderTest()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace bastion

@@ -1,0 +1,156 @@
+// The engines on tiny random checkpoints: in process, and as services on sockets behind the remote
+// stages. Loading measures the device, so each kind is made once and handed to every test anew:
+// the suites use sessions of their own and close them.
+#include <stdlib.h>
+
+#include <map>
+
+#include "absl/time/clock.h"
+#include "client/bench/local_stages.h"
+#include "common/base/check.h"
+#include "common/wire/service_host.h"
+#include "drafter_service/serve/drafter_service.h"
+#include "drafter_service/serve/remote_features.h"
+#include "orchestrator/remote/remote_drafter.h"
+#include "orchestrator/remote/remote_verifier.h"
+#include "tests/conformance/stages_under_test.h"
+#include "tests/support/golden_file.h"
+#include "verifier_service/serve/verifier_service.h"
+
+namespace bastion::testing {
+namespace {
+
+// Makes it outlive the test that asked first.
+class Borrowed final : public StagesUnderTest {
+ public:
+  explicit Borrowed(StagesUnderTest* lender) : lender_(lender) {}
+  Verifier& verifier() override { return lender_->verifier(); }
+  Drafter& drafter() override { return lender_->drafter(); }
+
+ private:
+  StagesUnderTest* const lender_;
+};
+
+class InProcess final : public StagesUnderTest {
+ public:
+  explicit InProcess(const std::string& folder) {
+    auto stages = LocalStages::Create({folder + "/target", folder + "/drafter", "fp32", 2, 8});
+    CHECK(stages.ok()) << stages.status();
+    stages_ = *std::move(stages);
+  }
+  Verifier& verifier() override { return stages_->verifier(); }
+  Drafter& drafter() override { return stages_->drafter(); }
+
+ private:
+  std::unique_ptr<LocalStages> stages_;
+};
+
+// All three processes' parts in one: only the wire between them is real.
+class OverGrpc final : public StagesUnderTest {
+ public:
+  explicit OverGrpc(const std::string& folder) {
+    char pattern[] = "/tmp/bastion_conformance_XXXXXX";
+    CHECK(mkdtemp(pattern) != nullptr);
+    sockets_ = pattern;
+    auto device = nn::OpenLocalDevice(2);
+    CHECK(device.ok()) << device.status();
+    device_ = *std::move(device);
+    StartVerifier(folder);
+    StartDrafter(folder);
+    verifier_ = std::make_unique<RemoteVerifier>(RemoteOptions{Address("verifier")});
+    drafter_ = std::make_unique<RemoteDrafter>(RemoteOptions{Address("drafter")});
+    AwaitSubscription();
+  }
+
+  Verifier& verifier() override { return *verifier_; }
+  Drafter& drafter() override { return *drafter_; }
+
+ private:
+  std::string Address(const std::string& service) const {
+    return "unix:" + sockets_ + "/" + service;
+  }
+  nn::EngineOptions EngineOptions() const { return {kernels::DType::kF32, device_.device, 4096}; }
+
+  std::unique_ptr<wire::ServiceHost> Host(const std::string& name, grpc::Service* service) {
+    wire::HostOptions options;
+    options.addresses = {Address(name)};
+    options.reflection = false;
+    auto host = wire::ServiceHost::Start(options, {service});
+    CHECK(host.ok()) << host.status();
+    return *std::move(host);
+  }
+
+  void StartVerifier(const std::string& folder) {
+    verifier::VerifierOptions options;
+    options.target_folder = folder + "/target";
+    options.engine = EngineOptions();
+    options.max_sequences = 8;
+    auto engine = verifier::VerifierEngine::Create(options);
+    CHECK(engine.ok()) << engine.status();
+    verifier_engine_ = *std::move(engine);
+    verifier_service_ = std::make_unique<verifier::VerifierService>(verifier_engine_.get());
+    verifier_host_ = Host("verifier", verifier_service_.get());
+  }
+
+  void StartDrafter(const std::string& folder) {
+    features_ = std::make_unique<drafter::RemoteFeatures>(Address("verifier"));
+    drafter::DrafterOptions options;
+    options.drafter_folder = folder + "/drafter";
+    options.target_folder = folder + "/target";
+    options.engine = EngineOptions();
+    options.max_sequences = 8;
+    auto engine = drafter::DrafterEngine::Create(options, features_.get());
+    CHECK(engine.ok()) << engine.status();
+    drafter_engine_ = *std::move(engine);
+    features_->Start(drafter_engine_->feature_layers());
+    drafter_service_ = std::make_unique<drafter::DrafterService>(
+        drafter_engine_.get(), [this](SequenceId sequence) { features_->Forget(sequence); });
+    drafter_host_ = Host("drafter", drafter_service_.get());
+  }
+
+  // Sequences opened before the drafter's subscription have no features.
+  void AwaitSubscription() {
+    for (uint32_t epoch = 0; epoch < 500; ++epoch) {
+      const SequenceId probe = {~uint64_t{0}, epoch};
+      CHECK(verifier_->Open(probe, {}).ok());
+      const bool kept = verifier_engine_->features().Rows(probe).ok();
+      verifier_->Close(probe);
+      if (kept) return;
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    CHECK(false) << "the drafter has not subscribed";
+  }
+
+  std::string sockets_;
+  nn::LocalDevice device_;
+  std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
+  std::unique_ptr<verifier::VerifierService> verifier_service_;
+  std::unique_ptr<wire::ServiceHost> verifier_host_;
+  std::unique_ptr<drafter::RemoteFeatures> features_;
+  std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
+  std::unique_ptr<drafter::DrafterService> drafter_service_;
+  std::unique_ptr<wire::ServiceHost> drafter_host_;
+  std::unique_ptr<RemoteVerifier> verifier_;
+  std::unique_ptr<RemoteDrafter> drafter_;
+};
+
+template <typename Kind>
+StagesKind KindOn(const std::string& name, const std::string& golden) {
+  const std::string folder = GoldenFolder(golden);
+  return {name, [folder] {
+            static std::map<std::string, std::unique_ptr<Kind>> made;
+            auto& one = made[folder];
+            if (one == nullptr) one = std::make_unique<Kind>(folder);
+            return std::make_unique<Borrowed>(one.get());
+          }};
+}
+
+}  // namespace
+
+std::vector<StagesKind> KindsUnderTest() {
+  return {KindOn<InProcess>("InProcess", "gqa2_untied_draft2"),
+          KindOn<InProcess>("InProcessSlidingWindow", "sliding_window"),
+          KindOn<OverGrpc>("OverGrpc", "gqa2_untied_draft2")};
+}
+
+}  // namespace bastion::testing

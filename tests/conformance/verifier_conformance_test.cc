@@ -1,0 +1,231 @@
+// The contract of Verifier (orchestrator/cycle/stages.h), for every kind of it.
+#include <gtest/gtest.h>
+
+#include "tests/conformance/stages_under_test.h"
+
+namespace bastion {
+namespace {
+
+const std::vector<TokenId> kPrompt = {3, 14, 15, 92, 65, 35, 89, 79, 32, 38};
+constexpr Position kCached = 9;  // All of the prompt but its last token.
+
+class VerifierConformanceTest : public ::testing::TestWithParam<testing::StagesKind> {
+ protected:
+  void SetUp() override {
+    stages_ = GetParam().make();
+    vocabulary_ = stages_->verifier().Info()->dims.vocabulary;
+  }
+  void TearDown() override {
+    for (const SequenceId id : opened_) verifier().Close(id);
+  }
+
+  Verifier& verifier() { return stages_->verifier(); }
+
+  absl::Status Open(SequenceId id, const SamplingParams& sampling = {}) {
+    absl::Status status = verifier().Open(id, sampling);
+    if (status.ok()) opened_.push_back(id);
+    return status;
+  }
+  // A fresh sequence with the prompt committed.
+  SequenceId Begin(const SamplingParams& sampling = {}) {
+    static uint64_t next_session = 1;
+    const SequenceId id = {next_session++, 3};
+    EXPECT_TRUE(Open(id, sampling).ok());
+    const auto trace = verifier().Prefill({id, 0, {kPrompt.begin(), kPrompt.end() - 1}});
+    EXPECT_TRUE(trace.ok()) << trace.status();
+    return id;
+  }
+  VerifyOutcome VerifyOne(const VerifyItem& item) {
+    const auto result = verifier().Verify({item});
+    if (!result.ok()) return {result.status(), {}};
+    return result->outcomes.at(0);
+  }
+  std::vector<TokenId> PlainText(const SamplingParams& sampling, int count) {
+    const SequenceId id = Begin(sampling);
+    std::vector<TokenId> text;
+    TokenId root = kPrompt.back();
+    for (int i = 0; i < count; ++i) {
+      const VerifyOutcome outcome = VerifyOne({id, kCached + i, DraftTree(root)});
+      EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+      EXPECT_TRUE(outcome.acceptance.path.empty());
+      root = outcome.acceptance.next;
+      text.push_back(root);
+    }
+    verifier().Close(id);
+    return text;
+  }
+  // `hits` tokens of the text on a path, each with a wrong sibling before and after it.
+  DraftTree TreeOver(TokenId root, const TokenId* text, int hits) const {
+    DraftTree tree(root);
+    NodeIndex at = 0;
+    for (int d = 0; d < hits; ++d) {
+      const float score = -1.0f - static_cast<float>(d);
+      tree.Add(at, (text[d] + 1) % vocabulary_, score);
+      const NodeIndex hit = tree.Add(at, text[d], score);
+      tree.Add(at, (text[d] + 2) % vocabulary_, score);
+      at = hit;
+    }
+    return tree;
+  }
+
+  std::unique_ptr<testing::StagesUnderTest> stages_;
+  int vocabulary_ = 0;
+  std::vector<SequenceId> opened_;
+};
+
+TEST_P(VerifierConformanceTest, StatesItsFacts) {
+  const auto info = verifier().Info();
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_FALSE(info->model.empty());
+  EXPECT_GT(info->dims.vocabulary, 0);
+  EXPECT_GT(info->max_context, 0);
+  EXPECT_GT(info->max_rows, 0);
+  EXPECT_GT(info->peaks.bytes_per_second, 0);
+  EXPECT_GT(info->peaks.flops_per_second, 0);
+}
+
+TEST_P(VerifierConformanceTest, APlainDecodeStepCommitsOneToken) {
+  const SequenceId id = Begin();
+  const VerifyOutcome first = VerifyOne({id, kCached, DraftTree(kPrompt.back())});
+  ASSERT_TRUE(first.status.ok()) << first.status;
+  EXPECT_EQ(first.acceptance.committed_length(), 1);
+  EXPECT_GE(first.acceptance.next, 0);
+  EXPECT_LT(first.acceptance.next, vocabulary_);
+  EXPECT_TRUE(VerifyOne({id, kCached + 1, DraftTree(first.acceptance.next)}).status.ok());
+}
+
+TEST_P(VerifierConformanceTest, ATreeCommitsWhatPlainDecodingWouldHaveWritten) {
+  for (const SamplingParams sampling : {SamplingParams{}, SamplingParams{1.0f, 21}}) {
+    const std::vector<TokenId> text = PlainText(sampling, 13);
+    const SequenceId id = Begin(sampling);
+    Position cached = kCached;
+    TokenId root = kPrompt.back();
+    size_t written = 0;
+    for (const int hits : {3, 0, 5, 1}) {
+      const DraftTree tree = TreeOver(root, text.data() + written, hits);
+      const VerifyOutcome outcome = VerifyOne({id, cached, tree});
+      ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+      ASSERT_EQ(outcome.acceptance.path.size(), static_cast<size_t>(hits));
+      for (const NodeIndex node : outcome.acceptance.path) {
+        ASSERT_EQ(tree.token(node), text[written++]);
+      }
+      ASSERT_EQ(outcome.acceptance.next, text[written++]);
+      cached += outcome.acceptance.committed_length();
+      root = outcome.acceptance.next;
+    }
+    EXPECT_EQ(written, 13u);
+  }
+}
+
+TEST_P(VerifierConformanceTest, SameSeedSameText) {
+  EXPECT_EQ(PlainText({1.0f, 4}, 8), PlainText({1.0f, 4}, 8));
+  EXPECT_NE(PlainText({1.0f, 4}, 8), PlainText({1.0f, 5}, 8));
+  EXPECT_EQ(PlainText({0.0f, 4}, 8), PlainText({0.0f, 5}, 8));
+}
+
+TEST_P(VerifierConformanceTest, ABatchAnswersInTheOrderOfTheForest) {
+  const std::vector<TokenId> greedy = PlainText({}, 3), sampled = PlainText({1.0f, 9}, 3);
+  const SequenceId first = Begin(), second = Begin({1.0f, 9});
+  const auto result =
+      verifier().Verify({{first, kCached, TreeOver(kPrompt.back(), greedy.data(), 2)},
+                         {{4711, 0}, 0, DraftTree(1)},
+                         {second, kCached, TreeOver(kPrompt.back(), sampled.data(), 1)}});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->outcomes.size(), 3u);
+  EXPECT_EQ(result->outcomes[0].acceptance.next, greedy[2]);
+  EXPECT_TRUE(absl::IsNotFound(result->outcomes[1].status)) << result->outcomes[1].status;
+  EXPECT_EQ(result->outcomes[2].acceptance.next, sampled[1]);
+}
+
+TEST_P(VerifierConformanceTest, TheTraceHasRowsAndContexts) {
+  const SequenceId first = Begin(), second = Begin();
+  DraftTree tree(kPrompt.back());
+  tree.Add(0, 1, -1);
+  tree.Add(0, 2, -1);
+  const auto result =
+      verifier().Verify({{first, kCached, tree}, {second, kCached, DraftTree(kPrompt.back())}});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->trace.rows, 4);
+  EXPECT_EQ(result->trace.contexts, (std::vector<int>{kCached, kCached}));
+  EXPECT_GT(result->trace.forward, absl::ZeroDuration());
+  EXPECT_GE(result->trace.verify(), result->trace.forward);
+}
+
+TEST_P(VerifierConformanceTest, UnknownSequence) {
+  EXPECT_TRUE(absl::IsNotFound(VerifyOne({{4711, 0}, 0, DraftTree(1)}).status));
+  EXPECT_TRUE(absl::IsNotFound(verifier().Prefill({{4711, 0}, 0, {1, 2}}).status()));
+}
+
+TEST_P(VerifierConformanceTest, StaleEpoch) {
+  SequenceId id = Begin();
+  --id.epoch;
+  EXPECT_TRUE(absl::IsFailedPrecondition(Open(id)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(verifier().Prefill({id, kCached, {1}}).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(VerifyOne({id, kCached, DraftTree(1)}).status));
+  verifier().Close(id);  // Late: its successor lives on.
+  ++id.epoch;
+  EXPECT_TRUE(VerifyOne({id, kCached, DraftTree(1)}).status.ok());
+}
+
+TEST_P(VerifierConformanceTest, TheSameEpochTwice) {
+  EXPECT_TRUE(absl::IsAlreadyExists(Open(Begin())));
+}
+
+TEST_P(VerifierConformanceTest, ReopenedUnderAHigherEpochItBeginsAnew) {
+  SequenceId id = Begin();
+  const std::vector<TokenId> text = PlainText({}, 1);
+  ++id.epoch;
+  ASSERT_TRUE(Open(id).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(VerifyOne({id, kCached, DraftTree(1)}).status));
+  ASSERT_TRUE(verifier().Prefill({id, 0, {kPrompt.begin(), kPrompt.end() - 1}}).ok());
+  EXPECT_EQ(VerifyOne({id, kCached, DraftTree(kPrompt.back())}).acceptance.next, text[0]);
+}
+
+TEST_P(VerifierConformanceTest, CachedThatIsNotWhatIsCommitted) {
+  const SequenceId id = Begin();
+  for (const Position cached : {-1, 0, kCached - 1, kCached + 1}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(VerifyOne({id, cached, DraftTree(1)}).status));
+    EXPECT_TRUE(absl::IsFailedPrecondition(verifier().Prefill({id, cached, {1}}).status()));
+  }
+}
+
+TEST_P(VerifierConformanceTest, TokensOutsideTheVocabulary) {
+  const SequenceId id = Begin();
+  for (const TokenId token : {-1, vocabulary_}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(VerifyOne({id, kCached, DraftTree(token)}).status));
+    EXPECT_TRUE(absl::IsInvalidArgument(verifier().Prefill({id, kCached, {token}}).status()));
+  }
+}
+
+TEST_P(VerifierConformanceTest, TooManyRowsAreRefusedAndDoNoHarm) {
+  const SequenceId id = Begin();
+  DraftTree tree(kPrompt.back());
+  for (int i = 0; i < verifier().Info()->max_rows; ++i) tree.Add(i, i % vocabulary_, -1);
+  EXPECT_TRUE(absl::IsInvalidArgument(verifier().Verify({{id, kCached, tree}}).status()));
+  EXPECT_TRUE(VerifyOne({id, kCached, DraftTree(kPrompt.back())}).status.ok());
+}
+
+TEST_P(VerifierConformanceTest, PastTheContext) {
+  const SequenceId id = Begin();
+  const std::vector<TokenId> rest(verifier().Info()->max_context - kCached, 1);
+  ASSERT_TRUE(verifier().Prefill({id, kCached, rest}).ok());
+  const auto full = static_cast<Position>(kCached + rest.size());
+  EXPECT_TRUE(absl::IsOutOfRange(verifier().Prefill({id, full, {1}}).status()));
+  EXPECT_TRUE(absl::IsOutOfRange(VerifyOne({id, full, DraftTree(1)}).status));
+}
+
+TEST_P(VerifierConformanceTest, CloseForgetsAndUnknownSequencesAreFine) {
+  const SequenceId id = Begin();
+  verifier().Close(id);
+  verifier().Close(id);
+  verifier().Close({4711, 0});
+  EXPECT_TRUE(absl::IsNotFound(VerifyOne({id, kCached, DraftTree(1)}).status));
+  EXPECT_TRUE(Open(id).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, VerifierConformanceTest,
+                         ::testing::ValuesIn(testing::KindsUnderTest()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace bastion
