@@ -56,6 +56,10 @@ class Echo final : public proto::DrafterService::Service {
     const auto enough = [&] { return answered_ >= count; };
     mutex_.AwaitWithTimeout(absl::Condition(&enough), kLong);
   }
+  int answered() {
+    absl::MutexLock lock(&mutex_);
+    return answered_;
+  }
 
  private:
   absl::Mutex mutex_;
@@ -135,7 +139,35 @@ TEST_F(StepStreamTest, SeveralLateCallsInARowLeaveTheStreamUsable) {
     EXPECT_TRUE(absl::IsDeadlineExceeded(Call(session, kShort)));
   }
   echo_.Hold(false);
-  EXPECT_TRUE(Call(7).ok());
+  EXPECT_TRUE(Call(6).ok());
+}
+
+TEST_F(StepStreamTest, APostIsDeliveredAndItsReplyDropped) {
+  stream_.Post(Request(1), kLong);  // Without a stream it does nothing.
+  EXPECT_FALSE(stream_.connected());
+  ASSERT_TRUE(Call(2).ok());
+  stream_.Post(Request(3), kLong);
+  stream_.Post(Request(4), kLong);
+  EXPECT_TRUE(Call(5).ok());
+  echo_.AwaitAnswered(4);
+  EXPECT_EQ(echo_.answered(), 4);
+}
+
+TEST_F(StepStreamTest, APostIsDeliveredWithoutAnyFurtherCall) {
+  ASSERT_TRUE(Call(1).ok());
+  stream_.Post(Request(2), kLong);
+  echo_.AwaitAnswered(2);
+  EXPECT_EQ(echo_.answered(), 2);
+}
+
+TEST_F(StepStreamTest, APostToAHangingPeerDoesNotWait) {
+  ASSERT_TRUE(Call(1).ok());
+  echo_.Hold(true);
+  const absl::Time start = absl::Now();
+  stream_.Post(Request(2), kLong);
+  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+  echo_.Hold(false);
+  EXPECT_TRUE(Call(3).ok());
 }
 
 TEST_F(StepStreamTest, APeerThatDiesIsUnavailable) {

@@ -91,11 +91,11 @@ TEST_F(GuardedDrafterTest, ASuccessShortensThePauseAgain) {
   EXPECT_TRUE(Ask().ok());
 }
 
-TEST_F(GuardedDrafterTest, CloseReachesATrustedDrafterOnly) {
-  guarded_.Close(kSequence);  // Would wait for a drafter that is not there.
-  EXPECT_TRUE(inner_.closed.empty());
+TEST_F(GuardedDrafterTest, CloseReachesTheDrafterAlsoWhileItIsLeftAlone) {
   ASSERT_TRUE(Ask().ok());
-  guarded_.Close(kSequence);
+  inner_.call_fails = absl::DeadlineExceededError("late");
+  EXPECT_FALSE(Ask().ok());
+  guarded_.Close(kSequence);  // Late is not gone: it would keep the sequence for ever.
   EXPECT_THAT(inner_.closed, ElementsAre(kSequence));
 }
 
