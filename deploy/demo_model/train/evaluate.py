@@ -149,7 +149,7 @@ def main() -> None:
             texts.append(text)
         shortest = min(map(len, texts))
         differing += any(t[:shortest] != texts[0][:shortest] for t in texts)
-    report = {"prompts": len(prompts), "texts_that_differ": differing, **perplexity(model, args.work),
+    report = {"prompts": len(prompts), "texts_that_differ": differing, "compared_with_greedy": args.exact, **perplexity(model, args.work),
               "tau": {name: round(float(np.mean(sum(cycles, []))), 3) for name, cycles in lengths.items()},
               "tau_by_prompt": {name: [round(float(np.mean(c)), 2) for c in cycles] for name, cycles in lengths.items()}}
     (args.work / "evaluation.json").write_text(json.dumps(report, indent=1))
