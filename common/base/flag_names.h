@@ -5,8 +5,8 @@
 
 namespace bastion {
 
-// Turns the dashes inside the names of flags in `argv` into underscores, in place. Values, arguments
-// that are no flags, and everything after a lone "--" stay as they are.
+// Turns the dashes inside the names of flags in `argv` into underscores, in place. Values,
+// arguments that are no flags, and everything after a lone "--" stay as they are.
 void UnderscoreFlagNames(int argc, char** argv);
 
 }  // namespace bastion

@@ -100,7 +100,8 @@ class DdtreeEqualityTest : public ::testing::TestWithParam<int> {
     table_ = new CalibrationTable(*std::move(table));
   }
 
-  static DecodedRun Decode(const std::string& policy, const BenchPrompt& prompt, float temperature) {
+  static DecodedRun Decode(const std::string& policy, const BenchPrompt& prompt,
+                           float temperature) {
     static uint64_t session = 1;
     RecordingDrafter drafter(&stages_->drafter());
     RecordingVerifier verifier(&stages_->verifier());

@@ -90,15 +90,13 @@ void ServiceSystem::StartDrafter() {
 }
 
 void ServiceSystem::StartOrchestrator() {
-  std::vector<std::string> flags = {"--target=" + options_.target,
-                                    "--verifier=" + Address("verifier"),
-                                    "--drafter=" + Address("drafter"),
-                                    "--listen=" + Address("orchestrator"),
-                                    "--calibration_limit=0s",
-                                    "--draft_patience=10s"};
+  std::vector<std::string> flags = {
+      "--target=" + options_.target,     "--verifier=" + Address("verifier"),
+      "--drafter=" + Address("drafter"), "--listen=" + Address("orchestrator"),
+      "--calibration_limit=0s",          "--draft_patience=10s"};
   flags.insert(flags.end(), options_.orchestrator_flags.begin(), options_.orchestrator_flags.end());
-  orchestrator =
-      std::make_unique<ServiceProcess>("bastion-orchestrator", flags, folder_ + "/orchestrator.log");
+  orchestrator = std::make_unique<ServiceProcess>("bastion-orchestrator", flags,
+                                                  folder_ + "/orchestrator.log");
 }
 
 bool ServiceSystem::AwaitServing(absl::Duration patience) {
