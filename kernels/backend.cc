@@ -8,12 +8,10 @@ namespace bastion::kernels {
 namespace {
 
 template <typename T>
-void Pack(const T* matrix, int rows, int columns, T* packed) {
-  for (int first = 0; first < rows; first += kPanel) {
-    for (int k = 0; k < columns; ++k) {
-      for (int n = first; n < first + kPanel; ++n) {
-        *packed++ = n < rows ? matrix[size_t(n) * columns + k] : T{0};
-      }
+void Pack(const T* matrix, const PackedMatrix& shape, T* packed) {
+  for (int n = 0; n < shape.panels() * kPanel; ++n) {
+    for (int k = 0; k < shape.columns; ++k) {
+      packed[shape.offset(n, k)] = n < shape.rows ? matrix[size_t(n) * shape.columns + k] : T{0};
     }
   }
 }
@@ -56,10 +54,11 @@ std::string CpuInstructionSet() {
 }
 
 void PackMatrix(DType dtype, const void* matrix, int rows, int columns, void* packed) {
+  const PackedMatrix shape = {dtype, rows, columns, nullptr};
   if (dtype == DType::kF32) {
-    Pack(static_cast<const float*>(matrix), rows, columns, static_cast<float*>(packed));
+    Pack(static_cast<const float*>(matrix), shape, static_cast<float*>(packed));
   } else {
-    Pack(static_cast<const uint16_t*>(matrix), rows, columns, static_cast<uint16_t*>(packed));
+    Pack(static_cast<const uint16_t*>(matrix), shape, static_cast<uint16_t*>(packed));
   }
 }
 

@@ -22,16 +22,18 @@ enum class DType { kF32, kBF16 };
   return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-// Columns of one weight panel, and tokens of one KV page. Both are the width of the widest vector
-// in use (16 floats), so that a panel row and a page row are one register.
-inline constexpr int kPanel = 16;
-inline constexpr int kPageTokens = 16;
+// Floats of the widest vector in use. A page row is one such vector, a panel row two.
+inline constexpr int kWidest = 16;
+inline constexpr int kPageTokens = kWidest;  // Tokens of one KV page.
+inline constexpr int kPanel = 2 * kWidest;   // Columns of one weight panel.
 
 // A weight matrix W [N, K] packed for linear():
 //
-//   [ceil(N / 16)] panels x [K] x [16]     element (n, k) at panel n/16, row k, column n%16
+//   [ceil(N / 32)] panels x [K] x [32]     element (n, k) at panel n/32, row k, column n%32
 //
-// Columns past N are zero. 64-byte aligned.
+// In bf16 the two halves of a panel row are interleaved (column c at 2c, column 16 + c at 2c + 1):
+// one shift and one mask of the same register make floats of both. Columns past N are zero. 64-byte
+// aligned.
 struct PackedMatrix {
   DType dtype = DType::kF32;
   int rows = 0;     // N
@@ -41,6 +43,14 @@ struct PackedMatrix {
   [[nodiscard]] int panels() const { return (rows + kPanel - 1) / kPanel; }
   [[nodiscard]] size_t bytes() const {
     return static_cast<size_t>(panels()) * columns * kPanel * BytesPerElement(dtype);
+  }
+  // Where element (n, k) lies, in elements.
+  [[nodiscard]] size_t offset(int n, int k) const {
+    const int column = n % kPanel;
+    const int place = dtype == DType::kF32
+                          ? column
+                          : 2 * (column % kWidest) + static_cast<int>(column >= kWidest);
+    return (static_cast<size_t>(n / kPanel) * columns + k) * kPanel + place;
   }
 };
 

@@ -25,7 +25,7 @@ Tensor RotaryTable(int positions, int head_dim, double theta) {
 }
 
 absl::Status CheckHeadDim(const hub::ModelConfig& config) {
-  if (config.dims.head_dim % kernels::kPanel == 0 && config.dims.head_dim <= 512) {
+  if (config.dims.head_dim % kernels::kWidest == 0 && config.dims.head_dim <= 512) {
     return absl::OkStatus();
   }
   return absl::UnimplementedError(absl::StrCat("head_dim ", config.dims.head_dim,

@@ -36,10 +36,10 @@ void DecoderBlock::Forward(const BlockPass& pass, float* x) const {
   const int rows = batch.rows();
   const int query_width = dims.query_heads * dims.head_dim;
   const int kv_width = dims.kv_heads * dims.head_dim;
-  const int qkv_width = query_width + 2 * kv_width;
+  const int kvq_width = 2 * kv_width + query_width;
 
   float* normed = scratch.normed.Reserve(rows, dims.hidden);                       // [R, C]
-  float* qkv = scratch.qkv.Reserve(rows, qkv_width);                               // [R, (H+2G) D]
+  float* kvq = scratch.kvq.Reserve(rows, kvq_width);                               // [R, (2G+H) D]
   float* attention = scratch.attention.Reserve(rows, query_width);                 // [R, H D]
   float* gate_up = scratch.gate_up.Reserve(rows, int64_t{2} * dims.intermediate);  // [R, 2 I]
   float* activation = scratch.activation.Reserve(rows, dims.intermediate);         // [R, I]
@@ -47,16 +47,16 @@ void DecoderBlock::Forward(const BlockPass& pass, float* x) const {
   run.rms_norm({x, weights_.attention_norm.data_ptr<float>(), normed, rows, dims.hidden,
                 shape_.norm_epsilon},
                pool);
-  run.linear({normed, weights_.qkv.packed, qkv, rows, qkv_width, false}, pool);
+  run.linear({normed, weights_.kvq.packed, kvq, rows, kvq_width, false}, pool);
   kernels::QkvArgs project = QkvOf(pass);
-  project.query = qkv;
-  project.key = qkv + query_width;
-  project.value = qkv + query_width + kv_width;
-  project.query_stride = project.kv_stride = qkv_width;
+  project.key = kvq;
+  project.value = kvq + kv_width;
+  project.query = kvq + 2 * kv_width;
+  project.query_stride = project.kv_stride = kvq_width;
   run.qkv(project, pool);
 
   kernels::AttentionArgs attend;
-  attend.query = qkv;
+  attend.query = project.query;
   attend.output = attention;
   attend.cache = pass.cache;
   const std::vector<kernels::AttentionSpan> spans = SpansOf(batch);
@@ -64,7 +64,7 @@ void DecoderBlock::Forward(const BlockPass& pass, float* x) const {
   attend.span_count = static_cast<int>(spans.size());
   attend.positions = batch.positions().data();
   attend.query_heads = dims.query_heads;
-  attend.query_stride = qkv_width;
+  attend.query_stride = kvq_width;
   attend.window = shape_.window;
   attend.scale = 1.0f / std::sqrt(static_cast<float>(dims.head_dim));
   run.attention(attend, pool);
@@ -82,9 +82,8 @@ void DecoderBlock::StoreContext(const BlockPass& pass, const float* context) con
   const int rows = pass.batch.rows();
   const ModelDims& dims = shape_.dims;
   const int kv_width = dims.kv_heads * dims.head_dim;
-  float* kv = pass.scratch.qkv.Reserve(rows, int64_t{2} * kv_width);  // [R, 2 G D]
-  const kernels::PackedMatrix keys_values =
-      weights_.qkv.Rows(dims.query_heads * dims.head_dim, 2 * kv_width);
+  float* kv = pass.scratch.kvq.Reserve(rows, int64_t{2} * kv_width);  // [R, 2 G D]
+  const kernels::PackedMatrix keys_values = weights_.kvq.FirstRows(2 * kv_width);
   pass.device.backend->linear({context, keys_values, kv, rows, 2 * kv_width, false},
                               *pass.device.pool);
   kernels::QkvArgs project = QkvOf(pass);

@@ -20,7 +20,7 @@ struct BlockShape {
 
 // Buffers that the blocks of a model take turns with.
 struct BlockScratch {
-  Scratch normed, qkv, attention, gate_up, activation;
+  Scratch normed, kvq, attention, gate_up, activation;
 };
 
 // What one pass of a block works with besides the hidden rows.

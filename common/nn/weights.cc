@@ -24,12 +24,6 @@ at::ScalarType ScalarTypeOf(hub::DType dtype) {
 
 }  // namespace
 
-kernels::PackedMatrix Matrix::Rows(int first, int rows) const {
-  CHECK_EQ(first % kernels::kPanel, 0);
-  const size_t skipped = size_t(first) * packed.columns * kernels::BytesPerElement(packed.dtype);
-  return {packed.dtype, rows, packed.columns, static_cast<const char*>(packed.data) + skipped};
-}
-
 bool WeightLoader::Has(const std::string& name) const { return checkpoint_.Has(name); }
 
 absl::StatusOr<Tensor> WeightLoader::Read(const std::string& name,
@@ -81,10 +75,10 @@ absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader, const std::st
                    loader.Vector(prefix + "post_attention_layernorm.weight", dims.hidden));
   ASSIGN_OR_RETURN(block.query_norm, loader.Vector(attention + "q_norm.weight", dims.head_dim));
   ASSIGN_OR_RETURN(block.key_norm, loader.Vector(attention + "k_norm.weight", dims.head_dim));
-  ASSIGN_OR_RETURN(block.qkv,
-                   loader.Stacked({attention + "q_proj.weight", attention + "k_proj.weight",
-                                   attention + "v_proj.weight"},
-                                  {query_width, kv_width, kv_width}, dims.hidden));
+  ASSIGN_OR_RETURN(block.kvq,
+                   loader.Stacked({attention + "k_proj.weight", attention + "v_proj.weight",
+                                   attention + "q_proj.weight"},
+                                  {kv_width, kv_width, query_width}, dims.hidden));
   ASSIGN_OR_RETURN(block.output,
                    loader.Stacked({attention + "o_proj.weight"}, {dims.hidden}, query_width));
   ASSIGN_OR_RETURN(block.gate_up,

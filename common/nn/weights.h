@@ -21,8 +21,10 @@ struct Matrix {
   kernels::PackedMatrix packed;
   Tensor storage;
 
-  // Rows [first, first + rows) as a matrix of their own. REQUIRES: first % 16 == 0.
-  [[nodiscard]] kernels::PackedMatrix Rows(int first, int rows) const;
+  // The first `rows` rows as a matrix of their own.
+  [[nodiscard]] kernels::PackedMatrix FirstRows(int rows) const {
+    return {packed.dtype, rows, packed.columns, packed.data};
+  }
 };
 
 // Reads tensors of one checkpoint and brings them into the engine's dtype and layout.
@@ -55,7 +57,7 @@ class WeightLoader {
 struct BlockWeights {
   Tensor attention_norm, mlp_norm;  // [C]
   Tensor query_norm, key_norm;      // [D]
-  Matrix qkv;                       // [(H + 2G) D, C]: queries, keys, values
+  Matrix kvq;                       // [(2G + H) D, C]: keys, values, queries
   Matrix output;                    // [C, H D]
   Matrix gate_up;                   // [2 I, C]: gate, up
   Matrix down;                      // [C, I]

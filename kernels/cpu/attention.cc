@@ -1,12 +1,12 @@
 // Tree attention over a paged cache.
 //
-// For one row and one kv head: scores against whole key pages (16 keys a vector; the heads of the
-// group share each load), then one softmax, then the weighted sum of values. The row's own tree
-// keys are picked out of the scored pages by its ancestor bits and put behind the prefix, in the
-// order of their depth: from there on the row is a chain. The two parts of the published
-// formulation (prefix without mask, tree with mask, merged by log-sum-exp) therefore meet under one
-// shared maximum instead of two partial ones: the same sum, but bit for bit independent of where
-// the prefix ends.
+// For a few rows of a span and one kv head: scores against whole key pages (16 keys a vector; the
+// rows, and the heads of the group, share each load), then one softmax a row, then the weighted
+// sums of values. A row's own tree keys are picked out of the scored pages by its ancestor bits and
+// put behind the prefix, in the order of their depth: from there on the row is a chain. The two
+// parts of the published formulation (prefix without mask, tree with mask, merged by log-sum-exp)
+// therefore meet under one shared maximum instead of two partial ones: the same sum, but bit for
+// bit independent of where the prefix ends.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
 #include "hwy/foreach_target.h"
@@ -24,7 +24,12 @@ namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
 inline constexpr int kMaxGroup = 4;  // Query heads handled at once; larger groups take turns.
+inline constexpr int kMaxQueries =
+    kLanes == kWidest ? 6 : 1;  // Rows times heads at once, if > 1 row.
 inline constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+// Rows that share the loads of a block with `heads` heads.
+constexpr int RowsFor(int heads) { return std::max(1, kMaxQueries / heads); }
 
 // The keys one row sees, as token indices: [begin, end), then `picked` in rising order.
 struct VisibleKeys {
@@ -33,6 +38,7 @@ struct VisibleKeys {
   std::vector<int> picked;
 
   int count() const { return end + static_cast<int>(picked.size()); }  // Counted from token 0.
+  int last() const { return picked.empty() ? end : picked.back() + 1; }
 };
 
 void FindVisibleKeys(const AttentionArgs& args, const AttentionSpan& span, int i,
@@ -55,33 +61,36 @@ void FindVisibleKeys(const AttentionArgs& args, const AttentionSpan& span, int i
   }
 }
 
-// scores[h][t] = q_h · k_t for the 16 tokens of each of `N` pages. Each score is one chain of
+// scores[q][t] = query_q · k_t for the 16 tokens of each of `N` pages. Each score is one chain of
 // multiply-adds over d; two pages at once keep enough chains in flight.
-template <typename KV, int H, int N>
+template <typename KV, int Q, int N>
 HWY_INLINE void ScorePages(const float* const* queries, const KV* const* keys, int dim,
                            float* const* scores) {
-  Vec sum[H][N * kVectors];
-#pragma GCC unroll 4
-  for (int h = 0; h < H; ++h) {
+  Vec sum[Q][N * kVectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < N * kVectors; ++v) sum[h][v] = hn::Zero(Floats());
+  for (int q = 0; q < Q; ++q) {
+#pragma GCC unroll 8
+    for (int v = 0; v < N * kVectors; ++v) sum[q][v] = hn::Zero(Floats());
   }
   for (int d = 0; d < dim; ++d) {
+    Vec k[N * kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < N * kVectors; ++v) {
       const size_t row = size_t(d) * kPageTokens + (v % kVectors) * kLanes;
-      const Vec k = LoadFloats(keys[v / kVectors] + row);
-#pragma GCC unroll 4
-      for (int h = 0; h < H; ++h) {
-        sum[h][v] = hn::MulAdd(hn::Set(Floats(), queries[h][d]), k, sum[h][v]);
-      }
+      k[v] = LoadFloats(keys[v / kVectors] + row);
+    }
+#pragma GCC unroll 8
+    for (int q = 0; q < Q; ++q) {
+      const Vec x = hn::Set(Floats(), queries[q][d]);
+#pragma GCC unroll 8
+      for (int v = 0; v < N * kVectors; ++v) sum[q][v] = hn::MulAdd(x, k[v], sum[q][v]);
     }
   }
-#pragma GCC unroll 4
-  for (int h = 0; h < H; ++h) {
+#pragma GCC unroll 8
+  for (int q = 0; q < Q; ++q) {
 #pragma GCC unroll 8
     for (int v = 0; v < N * kVectors; ++v) {
-      hn::StoreU(sum[h][v], Floats(), scores[h] + v * kLanes);
+      hn::StoreU(sum[q][v], Floats(), scores[q] + v * kLanes);
     }
   }
 }
@@ -89,12 +98,12 @@ HWY_INLINE void ScorePages(const float* const* queries, const KV* const* keys, i
 // scores[0, count) -> exp(scale * (score - max)) in place, zero up to the next multiple of 16;
 // returns their sum. Entries before `begin` become zero.
 HWY_INLINE float Softmax(float* scores, int begin, int count, float scale) {
-  for (int t = begin / kPanel * kPanel; t < begin; ++t) scores[t] = kHidden;
-  const int padded = (count + kPanel - 1) / kPanel * kPanel;
+  for (int t = begin / kWidest * kWidest; t < begin; ++t) scores[t] = kHidden;
+  const int padded = (count + kWidest - 1) / kWidest * kWidest;
   for (int t = count; t < padded; ++t) scores[t] = kHidden;
-  const int start = begin / kPanel * kPanel;
+  const int start = begin / kWidest * kWidest;
   Lanes16 highest = Broadcast16(kHidden);
-  for (int t = start; t < padded; t += kPanel) {
+  for (int t = start; t < padded; t += kWidest) {
     for (int v = 0; v < kVectors; ++v) {
       highest.v[v] = hn::Max(highest.v[v], LoadFloats(scores + t + v * kLanes));
     }
@@ -102,7 +111,7 @@ HWY_INLINE float Softmax(float* scores, int begin, int count, float scale) {
   const Vec peak = hn::Set(Floats(), Max16(highest));
   const Vec factor = hn::Set(Floats(), scale);
   Lanes16 sum = Broadcast16(0.0f);
-  for (int t = start; t < padded; t += kPanel) {
+  for (int t = start; t < padded; t += kWidest) {
     for (int v = 0; v < kVectors; ++v) {
       float* at = scores + t + v * kLanes;
       const Vec e = hn::Exp(Floats(), hn::Mul(factor, hn::Sub(LoadFloats(at), peak)));
@@ -113,64 +122,84 @@ HWY_INLINE float Softmax(float* scores, int begin, int count, float scale) {
   return Sum16(sum);
 }
 
-// One row, one kv head, H query heads of its group.
+// Rows of one span under one kv head, R rows by H query heads at a time.
 template <typename KV>
-class RowKernel {
+class SpanKernel {
  public:
-  RowKernel(const AttentionArgs& args, const AttentionSpan& span, int kv_head)
+  SpanKernel(const AttentionArgs& args, const AttentionSpan& span, int kv_head)
       : args_(args),
         span_(span),
         dim_(args.cache.head_dim),
         page_elements_(args.cache.page_elements()),
         keys_(static_cast<const KV*>(args.cache.keys) + size_t(kv_head) * dim_ * kPageTokens),
         values_(static_cast<const KV*>(args.cache.values) + size_t(kv_head) * dim_ * kPageTokens),
-        stride_((span.cached + span.rows + kPageTokens) / kPageTokens * kPageTokens + kPageTokens),
-        scores_(size_t(stride_) * kMaxGroup) {}
+        stride_((span.cached + span.rows + kPageTokens) / kPageTokens * kPageTokens + kPageTokens) {
+    const size_t needed = size_t(stride_) * std::max(kMaxQueries, kMaxGroup);
+    if (scores_.size() < needed) scores_.resize(needed);
+  }
 
+  // Rows [begin, end) of the span, query heads [head, head + H).
   template <int H>
-  void Run(int i, int query_head) {
-    FindVisibleKeys(args_, span_, i, visible_);
-    const int64_t row = span_.first_row + i;
-    const float* queries[H];
-    float* outputs[H];
-    for (int h = 0; h < H; ++h) {
-      queries[h] = args_.query + row * args_.query_stride + size_t(query_head + h) * dim_;
-      outputs[h] = args_.output + (row * args_.query_heads + query_head + h) * dim_;
-    }
-    Score<H>(queries);
-    float sums[H];
-    for (int h = 0; h < H; ++h) {
-      float* scores = scores_.data() + size_t(h) * stride_;
-      // Picked indices rise and are never below where they go: moving in place is safe.
-      for (size_t a = 0; a < visible_.picked.size(); ++a) {
-        scores[visible_.end + a] = scores[visible_.picked[a]];
-      }
-      sums[h] = Softmax(scores, visible_.begin, visible_.count(), args_.scale);
-    }
-    int d = 0;
-    for (; d + 4 * kLanes <= dim_; d += 4 * kLanes) WeighValues<H, 4>(d, sums, outputs);
-    for (; d < dim_; d += kLanes) WeighValues<H, 1>(d, sums, outputs);
+  void RunRows(int begin, int end, int head) {
+    for (; begin + RowsFor(H) <= end; begin += RowsFor(H)) Run<RowsFor(H), H>(begin, head);
+    for (; begin < end; ++begin) Run<1, H>(begin, head);
   }
 
  private:
-  template <int H>
-  void Score(const float* const* queries) {
-    const int last = visible_.picked.empty() ? visible_.end : visible_.picked.back() + 1;
-    int t = visible_.begin / kPageTokens * kPageTokens;
-    for (; t + kPageTokens < last; t += 2 * kPageTokens) ScoreFrom<H, 2>(queries, t);
-    if (t < last) ScoreFrom<H, 1>(queries, t);
+  template <int R, int H>
+  void Run(int i, int head) {
+    constexpr int Q = R * H;
+    const float* queries[Q];
+    float* scores[Q];
+    float* outputs[Q];
+    for (int r = 0; r < R; ++r) {
+      FindVisibleKeys(args_, span_, i + r, visible_[r]);
+      const int64_t row = span_.first_row + i + r;
+      for (int h = 0; h < H; ++h) {
+        const int q = r * H + h;
+        queries[q] = args_.query + row * args_.query_stride + size_t(head + h) * dim_;
+        outputs[q] = args_.output + (row * args_.query_heads + head + h) * dim_;
+        scores[q] = scores_.data() + size_t(q) * stride_;
+      }
+    }
+    Score<Q>(queries, scores, R);
+    float sums[Q];
+    for (int q = 0; q < Q; ++q) {
+      const VisibleKeys& visible = visible_[q / H];
+      // Picked indices rise and are never below where they go: moving in place is safe.
+      for (size_t a = 0; a < visible.picked.size(); ++a) {
+        scores[q][visible.end + a] = scores[q][visible.picked[a]];
+      }
+      sums[q] = Softmax(scores[q], visible.begin, visible.count(), args_.scale);
+    }
+    int d = 0;
+    for (; d + 4 * kLanes <= dim_; d += 4 * kLanes) WeighValues<R, H, 4>(d, scores, sums, outputs);
+    for (; d < dim_; d += kLanes) WeighValues<R, H, 1>(d, scores, sums, outputs);
+  }
+
+  // Scores of every page that one of `rows` rows sees.
+  template <int Q>
+  void Score(const float* const* queries, float* const* scores, int rows) {
+    int begin = visible_[0].begin, last = visible_[0].last();
+    for (int r = 1; r < rows; ++r) {
+      begin = std::min(begin, visible_[r].begin);
+      last = std::max(last, visible_[r].last());
+    }
+    int t = begin / kPageTokens * kPageTokens;
+    for (; t + kPageTokens < last; t += 2 * kPageTokens) ScoreFrom<Q, 2>(queries, scores, t);
+    if (t < last) ScoreFrom<Q, 1>(queries, scores, t);
   }
 
   // N whole pages from token `t` on.
-  template <int H, int N>
-  HWY_INLINE void ScoreFrom(const float* const* queries, int t) {
+  template <int Q, int N>
+  HWY_INLINE void ScoreFrom(const float* const* queries, float* const* scores, int t) {
     const KV* keys[N];
-    float* scores[H];
+    float* at[Q];
     for (int n = 0; n < N; ++n) {
       keys[n] = keys_ + size_t(span_.pages[t / kPageTokens + n]) * page_elements_;
     }
-    for (int h = 0; h < H; ++h) scores[h] = scores_.data() + size_t(h) * stride_ + t;
-    ScorePages<KV, H, N>(queries, keys, dim_, scores);
+    for (int q = 0; q < Q; ++q) at[q] = scores[q] + t;
+    ScorePages<KV, Q, N>(queries, keys, dim_, at);
   }
 
   const KV* Value(int token) const {
@@ -178,40 +207,69 @@ class RowKernel {
            size_t(token % kPageTokens) * dim_;
   }
 
-  // outputs[h][d, d + N lanes) = Σ_t p_t v_t / Σ_t p_t, t in the order of positions.
-  template <int H, int N>
-  HWY_INLINE void WeighValues(int d, const float* sums, float* const* outputs) {
-    Vec total[H][N];
+  // total[q] += p_q(index) · value, for Q queries at `scores`.
+  template <int Q, int N>
+  HWY_INLINE void Add(const KV* value, float* const* scores, int index, Vec (*total)[N]) {
+    Vec x[N];
 #pragma GCC unroll 4
-    for (int h = 0; h < H; ++h) {
+    for (int v = 0; v < N; ++v) x[v] = LoadFloats(value + v * kLanes);
+#pragma GCC unroll 8
+    for (int q = 0; q < Q; ++q) {
+      const Vec p = hn::Set(Floats(), scores[q][index]);
 #pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) total[h][v] = hn::Zero(Floats());
+      for (int v = 0; v < N; ++v) total[q][v] = hn::MulAdd(p, x[v], total[q][v]);
     }
-    const float* scores = scores_.data();
-    const auto add = [&](int index, const KV* value) HWY_ATTR {
-      Vec x[N];
-#pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) x[v] = LoadFloats(value + d + v * kLanes);
-#pragma GCC unroll 4
-      for (int h = 0; h < H; ++h) {
-        const Vec p = hn::Set(Floats(), scores[size_t(h) * stride_ + index]);
-#pragma GCC unroll 4
-        for (int v = 0; v < N; ++v) total[h][v] = hn::MulAdd(p, x[v], total[h][v]);
+  }
+
+  // The same for the tokens [begin, end), in order.
+  template <int Q, int N>
+  HWY_INLINE void AddRun(int begin, int end, int d, float* const* scores, Vec (*total)[N]) {
+    for (int t = begin; t < end;) {
+      const int page_end = std::min(end, (t / kPageTokens + 1) * kPageTokens);
+      for (const KV* value = Value(t) + d; t < page_end; ++t, value += dim_) {
+        Add<Q, N>(value, scores, t, total);
       }
-    };
-    for (int t = visible_.begin; t < visible_.end;) {
-      const int page_end = std::min(visible_.end, (t / kPageTokens + 1) * kPageTokens);
-      for (const KV* value = Value(t); t < page_end; ++t, value += dim_) add(t, value);
     }
-    for (size_t a = 0; a < visible_.picked.size(); ++a) {
-      add(visible_.end + static_cast<int>(a), Value(visible_.picked[a]));
-    }
+  }
+
+  // outputs[q][d, d + N lanes) = Σ_t p_t v_t / Σ_t p_t, t in the order of positions. What all rows
+  // see is read once for all; what one row sees before or after that, for it alone.
+  template <int R, int H, int N>
+  HWY_INLINE void WeighValues(int d, float* const* scores, const float* sums,
+                              float* const* outputs) {
+    Vec total[R * H][N];
+#pragma GCC unroll 8
+    for (int q = 0; q < R * H; ++q) {
 #pragma GCC unroll 4
-    for (int h = 0; h < H; ++h) {
-      const Vec inverse = hn::Set(Floats(), 1.0f / sums[h]);
+      for (int v = 0; v < N; ++v) total[q][v] = hn::Zero(Floats());
+    }
+    int begin = visible_[0].begin, end = visible_[0].end;
+    for (int r = 1; r < R; ++r) {
+      begin = std::max(begin, visible_[r].begin);
+      end = std::min(end, visible_[r].end);
+    }
+    end = std::max(begin, end);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const int stop = std::min(begin, visible_[r].end);
+      AddRun<H, N>(visible_[r].begin, stop, d, scores + r * H, total + r * H);
+    }
+    AddRun<R * H, N>(begin, end, d, scores, total);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const VisibleKeys& visible = visible_[r];
+      AddRun<H, N>(end, visible.end, d, scores + r * H, total + r * H);
+      for (size_t a = 0; a < visible.picked.size(); ++a) {
+        Add<H, N>(Value(visible.picked[a]) + d, scores + r * H, visible.end + static_cast<int>(a),
+                  total + r * H);
+      }
+    }
+#pragma GCC unroll 8
+    for (int q = 0; q < R * H; ++q) {
+      const Vec inverse = hn::Set(Floats(), 1.0f / sums[q]);
 #pragma GCC unroll 4
       for (int v = 0; v < N; ++v) {
-        hn::StoreU(hn::Mul(total[h][v], inverse), Floats(), outputs[h] + d + v * kLanes);
+        hn::StoreU(hn::Mul(total[q][v], inverse), Floats(), outputs[q] + d + v * kLanes);
       }
     }
   }
@@ -223,37 +281,41 @@ class RowKernel {
   const KV* keys_;
   const KV* values_;
   const int stride_;
-  std::vector<float> scores_;  // [H, stride]
-  VisibleKeys visible_;
+  VisibleKeys visible_[std::max(kMaxQueries, 1)];
+  static thread_local std::vector<float> scores_;  // [Q, stride]; kept from call to call.
 };
 
+template <typename KV>
+thread_local std::vector<float> SpanKernel<KV>::scores_;
+
+// Tasks [begin, end) of kv_heads x rows.
 template <typename KV>
 void SpanRows(const AttentionArgs& args, const AttentionSpan& span, int64_t begin, int64_t end) {
   const int group = args.query_heads / args.cache.kv_heads;
   for (int64_t task = begin; task < end;) {
     const int kv_head = static_cast<int>(task / span.rows);
-    const int64_t stop = std::min<int64_t>(end, int64_t{kv_head + 1} * span.rows);
-    RowKernel<KV> kernel(args, span, kv_head);
-    for (; task < stop; ++task) {
-      const int i = static_cast<int>(task % span.rows);
-      for (int h = 0; h < group; h += kMaxGroup) {
-        const int head = kv_head * group + h;
-        switch (std::min(kMaxGroup, group - h)) {
-          case 1:
-            kernel.template Run<1>(i, head);
-            break;
-          case 2:
-            kernel.template Run<2>(i, head);
-            break;
-          case 3:
-            kernel.template Run<3>(i, head);
-            break;
-          default:
-            kernel.template Run<4>(i, head);
-            break;
-        }
+    const int64_t first = int64_t{kv_head} * span.rows;
+    const int64_t stop = std::min<int64_t>(end, first + span.rows);
+    const int from = static_cast<int>(task - first), to = static_cast<int>(stop - first);
+    SpanKernel<KV> kernel(args, span, kv_head);
+    for (int h = 0; h < group; h += kMaxGroup) {
+      const int head = kv_head * group + h;
+      switch (std::min(kMaxGroup, group - h)) {
+        case 1:
+          kernel.template RunRows<1>(from, to, head);
+          break;
+        case 2:
+          kernel.template RunRows<2>(from, to, head);
+          break;
+        case 3:
+          kernel.template RunRows<3>(from, to, head);
+          break;
+        default:
+          kernel.template RunRows<4>(from, to, head);
+          break;
       }
     }
+    task = stop;
   }
 }
 

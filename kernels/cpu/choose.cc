@@ -17,10 +17,14 @@ namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
 float Highest(const float* x, int count) {
-  Vec highest = hn::Set(Floats(), x[0]);
+  Vec highest[4];
+  for (Vec& part : highest) part = hn::Set(Floats(), x[0]);
   int i = 0;
-  for (; i + kLanes <= count; i += kLanes) highest = hn::Max(highest, LoadFloats(x + i));
-  float result = hn::GetLane(hn::MaxOfLanes(Floats(), highest));
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    for (int v = 0; v < 4; ++v) highest[v] = hn::Max(highest[v], LoadFloats(x + i + v * kLanes));
+  }
+  const Vec all = hn::Max(hn::Max(highest[0], highest[1]), hn::Max(highest[2], highest[3]));
+  float result = hn::GetLane(hn::MaxOfLanes(Floats(), all));
   for (; i < count; ++i) result = std::max(result, x[i]);
   return result;
 }
@@ -52,7 +56,7 @@ float SumExp(const float* x, int count, float highest) {
   const Vec peak = hn::Set(Floats(), highest);
   Lanes16 sum = Broadcast16(0.0f);
   int i = 0;
-  for (; i + kPanel <= count; i += kPanel) {
+  for (; i + kWidest <= count; i += kWidest) {
     for (int v = 0; v < kVectors; ++v) {
       const Vec e = hn::Exp(Floats(), hn::Sub(LoadFloats(x + i + v * kLanes), peak));
       sum.v[v] = hn::Add(sum.v[v], e);
@@ -64,22 +68,33 @@ float SumExp(const float* x, int count, float highest) {
 }
 
 // Ids that may be among the K best: everything not below a bound that at least K tokens reach.
-// The bound is the K-th best of the maxima of K or more disjoint strips.
+// The bound is the K-th best of the maxima of 2K or more interleaved strips; a strip is one column
+// of the logits laid out in rows of as many.
 void Shortlist(const float* logits, int vocabulary, int candidates, std::vector<int32_t>& ids) {
-  const int strips = std::min(vocabulary, 4 * candidates);
-  std::vector<float> maxima(strips);
-  for (int s = 0; s < strips; ++s) {
-    const int begin = static_cast<int>(int64_t{vocabulary} * s / strips);
-    const int end = static_cast<int>(int64_t{vocabulary} * (s + 1) / strips);
-    maxima[s] = Highest(logits + begin, end - begin);
+  const int strips = std::min(vocabulary, (2 * candidates + kWidest - 1) / kWidest * kWidest);
+  static thread_local std::vector<float> maxima;
+  maxima.assign(logits, logits + strips);
+  int first = strips;
+  for (; first + strips <= vocabulary; first += strips) {
+    int i = 0;
+    for (; i + kLanes <= strips; i += kLanes) {
+      const Vec highest = hn::Max(LoadFloats(maxima.data() + i), LoadFloats(logits + first + i));
+      hn::StoreU(highest, Floats(), maxima.data() + i);
+    }
+    for (; i < strips; ++i) maxima[i] = std::max(maxima[i], logits[first + i]);
   }
+  for (int x = first; x < vocabulary; ++x)
+    maxima[x - first] = std::max(maxima[x - first], logits[x]);
   std::nth_element(maxima.begin(), maxima.begin() + (candidates - 1), maxima.end(),
                    std::greater<>());
   const float bound = maxima[candidates - 1];
-  ids.clear();
+  ids.resize(vocabulary);
+  int32_t* next = ids.data();
   for (int32_t x = 0; x < vocabulary; ++x) {
-    if (logits[x] >= bound) ids.push_back(x);
+    *next = x;
+    next += static_cast<int>(logits[x] >= bound);
   }
+  ids.resize(next - ids.data());
 }
 
 void MarkBroken(const TopKArgs& args, int64_t row) {
@@ -90,7 +105,7 @@ void MarkBroken(const TopKArgs& args, int64_t row) {
 
 void TopKRow(const TopKArgs& args, int64_t row) {
   const float* logits = args.logits + row * args.vocabulary;
-  std::vector<int32_t> ids;
+  static thread_local std::vector<int32_t> ids;
   Shortlist(logits, args.vocabulary, args.candidates, ids);
   if (static_cast<int>(ids.size()) < args.candidates) return MarkBroken(args, row);
   std::partial_sort(ids.begin(), ids.begin() + args.candidates, ids.end(), [&](int a, int b) {

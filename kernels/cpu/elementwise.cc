@@ -18,7 +18,13 @@ void NormRow(const RmsNormArgs& args, int64_t row) {
   float* y = args.y + row * args.width;
   const float mean = SumOfSquares(x, args.width) / static_cast<float>(args.width);
   const float scale = 1.0f / std::sqrt(mean + args.epsilon);
-  for (int i = 0; i < args.width; ++i) y[i] = x[i] * scale * args.weight[i];
+  const Vec factor = hn::Set(Floats(), scale);
+  int i = 0;
+  for (; i + kLanes <= args.width; i += kLanes) {
+    const Vec scaled = hn::Mul(LoadFloats(x + i), factor);
+    hn::StoreU(hn::Mul(scaled, LoadFloats(args.weight + i)), Floats(), y + i);
+  }
+  for (; i < args.width; ++i) y[i] = x[i] * scale * args.weight[i];
 }
 
 HWY_INLINE Vec Silu(Vec x) {
@@ -35,7 +41,7 @@ void SiluMulRow(const SiluMulArgs& args, int64_t row) {
     hn::StoreU(hn::Mul(Silu(LoadFloats(gate + i)), LoadFloats(up + i)), Floats(), y + i);
   }
   if (i == args.width) return;
-  alignas(64) float tail[kPanel] = {};
+  alignas(64) float tail[kWidest] = {};
   for (int j = i; j < args.width; ++j) tail[j - i] = gate[j];
   hn::Store(Silu(hn::Load(Floats(), tail)), Floats(), tail);
   for (int j = i; j < args.width; ++j) y[j] = tail[j - i] * up[j];

@@ -1,8 +1,8 @@
 // linear(): y = x Wᵀ over packed panels.
 //
 // A tile is M rows by N panels held in registers; k runs over all of K for it, so every output is
-// one chain of fused multiply-adds and does not depend on M. Weights are read once for all rows of
-// a tile and, for few rows, in as many streams as the registers allow.
+// one chain of fused multiply-adds and does not depend on M. Weights are read, and widened to
+// floats, once for all rows of a tile; for few rows in several streams at once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear.cc"
 #include "hwy/foreach_target.h"
@@ -14,105 +14,138 @@ HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
-// Rows and panels of the largest tile: accumulators, weights and one broadcast fit the registers.
-inline constexpr bool kWide = kLanes == kPanel;
-inline constexpr int kMaxRows = kWide ? 6 : 2;
-inline constexpr int kFewRows = kWide ? 3 : 1;  // Up to here, more panels a tile.
-inline constexpr int kFewRowsPanels = kWide ? 8 : 4;
-inline constexpr int kManyRowsPanels = kWide ? 4 : 2;
+inline constexpr bool kWide = kLanes == kWidest;
+inline constexpr int kMaxRows = kWide ? 12 : 2;     // Of a tile.
+inline constexpr int kPanelVectors = 2 * kVectors;  // Registers of one panel row.
+inline constexpr size_t kPrefetchBytes = 4096;  // How far ahead of its use a weight is asked for.
 
-template <typename W, int M, int N>
-HWY_INLINE void Tile(const LinearArgs& args, int row, int panel) {
-  const int depth = args.weight.columns;
-  const W* weights = static_cast<const W*>(args.weight.data) + size_t(panel) * depth * kPanel;
-  const float* x = args.x + size_t(row) * depth;
-  Vec sum[M][N * kVectors];
-#pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
+// The panels of a tile of M rows: as many as the registers hold beside the sums.
+constexpr int PanelsFor(int m) {
+  if (!kWide) return m == 1 ? 2 : 1;
+  return m <= 2 ? 4 : m <= 6 ? 2 : 1;
+}
+
+// One panel row as floats: column c in element c of the result.
+HWY_INLINE void LoadPanelRow(const float* row, Vec* w) {
+#pragma GCC unroll 32
+  for (int v = 0; v < kPanelVectors; ++v) w[v] = hn::LoadU(Floats(), row + v * kLanes);
+}
+HWY_INLINE void LoadPanelRow(const uint16_t* row, Vec* w) {
+  const hn::RebindToUnsigned<Floats> words;
+  const auto upper = hn::Set(words, 0xFFFF0000u);
 #pragma GCC unroll 16
-    for (int n = 0; n < N * kVectors; ++n) sum[m][n] = hn::Zero(Floats());
+  for (int v = 0; v < kVectors; ++v) {
+    const auto both = hn::LoadU(words, reinterpret_cast<const uint32_t*>(row) + v * kLanes);
+    w[v] = hn::BitCast(Floats(), hn::ShiftLeft<16>(both));
+    w[kVectors + v] = hn::BitCast(Floats(), hn::And(both, upper));
   }
-  for (int k = 0; k < depth; ++k) {
-    Vec w[N * kVectors];
-#pragma GCC unroll 16
-    for (int n = 0; n < N * kVectors; ++n) {
-      const size_t panel_start = size_t(n / kVectors) * depth * kPanel;
-      w[n] = LoadFloats(weights + panel_start + size_t(k) * kPanel + (n % kVectors) * kLanes);
+}
+
+// Writes or adds one row of a tile: `columns` floats at y.
+template <int V>
+HWY_INLINE void StoreRow(const Vec* sum, float* y, int columns, bool accumulate) {
+  if (columns == V * kLanes) {
+#pragma GCC unroll 32
+    for (int v = 0; v < V; ++v) {
+      float* at = y + v * kLanes;
+      hn::StoreU(accumulate ? hn::Add(hn::LoadU(Floats(), at), sum[v]) : sum[v], Floats(), at);
     }
+    return;
+  }
+  alignas(64) float out[V * kLanes];
+  for (int v = 0; v < V; ++v) hn::Store(sum[v], Floats(), out + v * kLanes);
+  for (int i = 0; i < columns; ++i) y[i] = accumulate ? y[i] + out[i] : out[i];
+}
+
+// M rows from `row` on by N panels from `panel` on.
+template <typename W, int M, int N>
+void Tile(const LinearArgs& args, int row, int panel) {
+  constexpr int V = N * kPanelVectors;
+  const int depth = args.weight.columns;
+  const size_t panel_elements = size_t(depth) * kPanel;
+  const W* weights = static_cast<const W*>(args.weight.data) + panel * panel_elements;
+  const float* x = args.x + size_t(row) * depth;
+  Vec sum[M][V];
+#pragma GCC unroll 16
+  for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 32
+    for (int v = 0; v < V; ++v) sum[m][v] = hn::Zero(Floats());
+  }
+  for (int k = 0; k < depth; ++k, weights += kPanel) {
+    Vec w[V];
 #pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) {
+      LoadPanelRow(weights + n * panel_elements, w + n * kPanelVectors);
+      hwy::Prefetch(weights + n * panel_elements + kPrefetchBytes / sizeof(W));
+    }
+#pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {
       const Vec xk = hn::Set(Floats(), x[size_t(m) * depth + k]);
-#pragma GCC unroll 16
-      for (int n = 0; n < N * kVectors; ++n) sum[m][n] = hn::MulAdd(xk, w[n], sum[m][n]);
+#pragma GCC unroll 32
+      for (int v = 0; v < V; ++v) sum[m][v] = hn::MulAdd(xk, w[v], sum[m][v]);
     }
   }
-#pragma GCC unroll 8
+  const int columns = std::min(N * kPanel, args.weight.rows - panel * kPanel);
+#pragma GCC unroll 16
   for (int m = 0; m < M; ++m) {
-    alignas(64) float out[N * kPanel];
-#pragma GCC unroll 16
-    for (int n = 0; n < N * kVectors; ++n) hn::Store(sum[m][n], Floats(), out + n * kLanes);
     float* y = args.y + size_t(row + m) * args.y_stride + panel * kPanel;
-    const int columns = std::min(N * kPanel, args.weight.rows - panel * kPanel);
-    if (args.accumulate) {
-      for (int i = 0; i < columns; ++i) y[i] += out[i];
-    } else {
-      for (int i = 0; i < columns; ++i) y[i] = out[i];
+    StoreRow<V>(sum[m], y, columns, args.accumulate);
+  }
+}
+
+// M rows by the panels [begin, end), in nearly equal groups.
+template <typename W, int M>
+void TileRow(const LinearArgs& args, int row, int begin, int end) {
+  constexpr int kGroup = PanelsFor(M);
+  const int groups = (end - begin + kGroup - 1) / kGroup;
+  for (int g = 0; g < groups; ++g) {
+    const int first = begin + (end - begin) * g / groups;
+    switch (begin + (end - begin) * (g + 1) / groups - first) {
+      case 1:
+        Tile<W, M, 1>(args, row, first);
+        break;
+      case 2:
+        if constexpr (kGroup >= 2) Tile<W, M, 2>(args, row, first);
+        break;
+      case 3:
+        if constexpr (kGroup >= 3) Tile<W, M, 3>(args, row, first);
+        break;
+      default:
+        if constexpr (kGroup >= 4) Tile<W, M, 4>(args, row, first);
+        break;
     }
   }
 }
 
-template <typename W, int N>
-HWY_INLINE void TileRows(const LinearArgs& args, int row, int rows, int panel) {
-  if (rows == 1) return Tile<W, 1, N>(args, row, panel);
-  if (rows == 2) return Tile<W, 2, N>(args, row, panel);
-  if constexpr (kWide) {
-    if (rows == 3) return Tile<W, 3, N>(args, row, panel);
-    if constexpr (N <= kManyRowsPanels) {
-      if (rows == 4) return Tile<W, 4, N>(args, row, panel);
-      if (rows == 5) return Tile<W, 5, N>(args, row, panel);
-      if (rows == 6) return Tile<W, 6, N>(args, row, panel);
-    }
-  }
+// `rows` <= M rows by the panels [begin, end).
+template <typename W, int M>
+void TileRowOf(const LinearArgs& args, int row, int rows, int begin, int end) {
+  if (rows == M) return TileRow<W, M>(args, row, begin, end);
+  if constexpr (M > 1) TileRowOf<W, M - 1>(args, row, rows, begin, end);
 }
 
-// All rows of `N` panels, in nearly equal blocks of at most kMaxRows.
-template <typename W, int N>
-void PanelGroup(const LinearArgs& args, int panel) {
-  const int blocks = (args.rows + kMaxRows - 1) / kMaxRows;
-  for (int b = 0; b < blocks; ++b) {
-    const int begin = args.rows * b / blocks;
-    TileRows<W, N>(args, begin, args.rows * (b + 1) / blocks - begin, panel);
-  }
-}
-
+// All rows by the panels [begin, end). Rows come in nearly equal blocks; the panels of one
+// cache-full are finished for all blocks before the next are read.
 template <typename W>
 void PanelRange(const LinearArgs& args, int begin, int end) {
-  int panel = begin;
-  if (args.rows <= kFewRows) {
-    for (; panel + kFewRowsPanels <= end; panel += kFewRowsPanels) {
-      PanelGroup<W, kFewRowsPanels>(args, panel);
+  const int blocks = (args.rows + kMaxRows - 1) / kMaxRows;
+  const int step = blocks == 1 ? end - begin : 1;
+  for (int panel = begin; panel < end; panel += step) {
+    for (int b = 0; b < blocks; ++b) {
+      const int row = args.rows * b / blocks;
+      TileRowOf<W, kMaxRows>(args, row, args.rows * (b + 1) / blocks - row, panel, panel + step);
     }
   }
-  for (; panel + kManyRowsPanels <= end; panel += kManyRowsPanels) {
-    PanelGroup<W, kManyRowsPanels>(args, panel);
-  }
-  for (; panel < end; ++panel) PanelGroup<W, 1>(args, panel);
 }
 
 }  // namespace
 
 void Linear(const LinearArgs& args, ThreadPool& pool) {
-  // Shares are whole groups of panels, so that no thread is left with narrow tiles.
-  constexpr int kGroup = kManyRowsPanels;
-  const int panels = args.weight.panels();
-  const int groups = (panels + kGroup - 1) / kGroup;
-  pool.ParallelFor(groups, [&](int64_t begin, int64_t end) {
-    const int first = static_cast<int>(begin) * kGroup;
-    const int last = std::min(static_cast<int>(end) * kGroup, panels);
+  pool.ParallelFor(args.weight.panels(), [&](int64_t begin, int64_t end) {
     if (args.weight.dtype == DType::kF32) {
-      PanelRange<float>(args, first, last);
+      PanelRange<float>(args, static_cast<int>(begin), static_cast<int>(end));
     } else {
-      PanelRange<uint16_t>(args, first, last);
+      PanelRange<uint16_t>(args, static_cast<int>(begin), static_cast<int>(end));
     }
   });
 }

@@ -15,6 +15,10 @@ namespace {
 
 inline constexpr int kMaxHeadDim = 512;
 
+// Half a head is a multiple of 8.
+using Part = hn::CappedTag<float, 8>;
+inline constexpr int kRotated = hn::MaxLanes(Part());
+
 // out = rope(norm(x) * weight): halves (i, i + D/2) rotate together.
 void NormAndRotate(const float* x, const float* weight, const QkvArgs& args, int position,
                    float* out) {
@@ -24,11 +28,15 @@ void NormAndRotate(const float* x, const float* weight, const QkvArgs& args, int
       1.0f / std::sqrt(SumOfSquares(x, dim) / static_cast<float>(dim) + args.epsilon);
   const float* cosine = args.cosine_sine + size_t(position) * dim;
   const float* sine = cosine + half;
-  for (int i = 0; i < half; ++i) {
-    const float a = x[i] * scale * weight[i];
-    const float b = x[i + half] * scale * weight[i + half];
-    out[i] = a * cosine[i] - b * sine[i];
-    out[i + half] = b * cosine[i] + a * sine[i];
+  for (int i = 0; i < half; i += kRotated) {
+    const Part part;
+    const auto at = [part](const float* p) HWY_ATTR { return hn::LoadU(part, p); };
+    const auto norm = hn::Set(part, scale);
+    const auto a = hn::Mul(hn::Mul(at(x + i), norm), at(weight + i));
+    const auto b = hn::Mul(hn::Mul(at(x + i + half), norm), at(weight + i + half));
+    const auto c = at(cosine + i), s = at(sine + i);
+    hn::StoreU(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), part, out + i);
+    hn::StoreU(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), part, out + i + half);
   }
 }
 

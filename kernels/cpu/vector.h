@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/types.h"
 
@@ -21,10 +22,10 @@ namespace bastion::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // At most 16 lanes: a panel row or a page row is kVectors of these.
-using Floats = hn::CappedTag<float, kPanel>;
+using Floats = hn::CappedTag<float, kWidest>;
 using Vec = hn::Vec<Floats>;
 inline constexpr int kLanes = hn::MaxLanes(Floats());
-inline constexpr int kVectors = kPanel / kLanes;
+inline constexpr int kVectors = kWidest / kLanes;
 
 HWY_INLINE Vec LoadFloats(const float* p) { return hn::LoadU(Floats(), p); }
 HWY_INLINE Vec LoadFloats(const uint16_t* p) {
@@ -49,31 +50,31 @@ HWY_INLINE Lanes16 Broadcast16(float value) {
 }
 
 HWY_INLINE float Sum16(const Lanes16& lanes) {
-  alignas(64) float a[kPanel] = {};
+  alignas(64) float a[kWidest] = {};
   for (int i = 0; i < kVectors; ++i) hn::Store(lanes.v[i], Floats(), a + i * kLanes);
-  for (int width = kPanel / 2; width > 0; width /= 2) {
+  for (int width = kWidest / 2; width > 0; width /= 2) {
     for (int i = 0; i < width; ++i) a[i] += a[i + width];
   }
   return a[0];
 }
 
 HWY_INLINE float Max16(const Lanes16& lanes) {
-  alignas(64) float a[kPanel] = {};
+  alignas(64) float a[kWidest] = {};
   for (int i = 0; i < kVectors; ++i) hn::Store(lanes.v[i], Floats(), a + i * kLanes);
-  return *std::max_element(a, a + kPanel);
+  return *std::max_element(a, a + kWidest);
 }
 
 // Σ x², in 16 virtual lanes. Any count.
 HWY_INLINE float SumOfSquares(const float* x, int count) {
   Lanes16 sum = Broadcast16(0.0f);
   int i = 0;
-  for (; i + kPanel <= count; i += kPanel) {
+  for (; i + kWidest <= count; i += kWidest) {
     for (int v = 0; v < kVectors; ++v) {
       const Vec value = LoadFloats(x + i + v * kLanes);
       sum.v[v] = hn::MulAdd(value, value, sum.v[v]);
     }
   }
-  alignas(64) float tail[kPanel] = {};
+  alignas(64) float tail[kWidest] = {};
   for (int j = i; j < count; ++j) tail[j - i] = x[j];
   for (int v = 0; v < kVectors; ++v) {
     const Vec value = LoadFloats(tail + v * kLanes);

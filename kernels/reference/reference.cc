@@ -105,8 +105,8 @@ void Linear(const LinearArgs& args, ThreadPool&) {
     for (int n = 0; n < args.weight.rows; ++n) {
       double sum = 0;
       for (int k = 0; k < depth; ++k) {
-        const size_t at = (size_t(n / kPanel) * depth + k) * kPanel + n % kPanel;
-        sum += args.x[size_t(r) * depth + k] * Element(args.weight.dtype, args.weight.data, at);
+        sum += args.x[size_t(r) * depth + k] *
+               Element(args.weight.dtype, args.weight.data, args.weight.offset(n, k));
       }
       float& y = args.y[size_t(r) * args.y_stride + n];
       y = static_cast<float>(args.accumulate ? y + sum : sum);

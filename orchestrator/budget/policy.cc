@@ -16,6 +16,9 @@
 namespace bastion {
 namespace {
 
+// A tree that pays has no wider fan than this: the drafter is asked for no more candidates.
+constexpr int kWidestFan = 64;
+
 // A whole number from 1 to kLargestNumber, digits only.
 std::optional<int> ParseNumber(absl::string_view text) {
   int number = 0;
@@ -97,7 +100,7 @@ int Policy::CandidatesFor(int max_nodes) const {
     case Kind::kAdaptive:
       break;
   }
-  return max_nodes;
+  return std::min(kWidestFan, max_nodes);
 }
 
 }  // namespace bastion

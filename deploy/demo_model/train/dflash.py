@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from grow import copy_layer
 from qwen3 import Config, Layer, RMSNorm, rope_table
 
 BLOCK = 8
-TARGET_LAYERS = (1, 2, 4)
+TARGET_LAYERS = (1, 4, 7)
 MASK_TOKEN = 1
 
 
 @dataclass(frozen=True)
 class DraftConfig:
-    """The draft decoder's dims; `decoder` differs from the target's in its number of layers only."""
+    """The draft decoder's dims; `decoder` is the target's with fewer layers and feed-forward units."""
 
-    decoder: Config = replace(Config(), num_hidden_layers=2)
+    decoder: Config = replace(Config(), num_hidden_layers=2, intermediate_size=896)
     target_layers: int = Config().num_hidden_layers
 
     def to_json(self) -> dict:
@@ -72,7 +73,7 @@ class DFlash(nn.Module):
 
 
 def start_from_target(drafter: DFlash, target: torch.nn.Module) -> None:
-    """Initial weights: the target's last layers and final norm, and for `fc` the pick of the last tapped layer.
+    """Initial weights: the target's last layers (their first feed-forward units) and final norm, and for `fc` the pick of the last tapped layer.
 
     Keys and values of the context then begin as those of the target's own layer after the tap.
     """
@@ -80,7 +81,7 @@ def start_from_target(drafter: DFlash, target: torch.nn.Module) -> None:
     hidden = drafter.fc.weight.shape[0]
     with torch.no_grad():
         for ours, theirs in zip(drafter.layers, layers):
-            ours.load_state_dict(theirs.state_dict())
+            copy_layer(ours, theirs)
         drafter.fc.weight.mul_(0.1)[:, -hidden:] += torch.eye(hidden)
         drafter.hidden_norm.weight.copy_(layers[-1].input_layernorm.weight)
         drafter.norm.weight.copy_(target.model.norm.weight)

@@ -18,8 +18,8 @@ class Config:
 
     vocab_size: int = 4096
     hidden_size: int = 320
-    intermediate_size: int = 896
-    num_hidden_layers: int = 6
+    intermediate_size: int = 1280
+    num_hidden_layers: int = 9
     num_attention_heads: int = 6
     num_key_value_heads: int = 2
     head_dim: int = 64

@@ -44,6 +44,10 @@ class Checkpoint:
     def __init__(self, path: Path, every: float = 180.0):
         self.path, self.every, self.last = path, every, time.monotonic()
 
+    def peek(self) -> dict:
+        """The counters, {} on a first start."""
+        return torch.load(self.path, weights_only=True)["counters"] if self.path.exists() else {}
+
     def load(self, model: torch.nn.Module, optimizers: list) -> dict:
         """Restores in place; returns the counters, {} on a first start."""
         if not self.path.exists():

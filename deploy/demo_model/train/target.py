@@ -1,7 +1,7 @@
 """Trains the target: next-token cross-entropy on the corpus, Muon + AdamW, fp32, until `--max-minutes` are used.
 
 Window lengths grow with the share of time used (256, 512, then some 1024), because attention is the dear part on a
-CPU. Interrupted, the same command goes on from the last checkpoint.
+CPU, and so does the model (grow.py). Interrupted, the same command goes on from the last checkpoint.
 """
 
 import argparse
@@ -12,16 +12,18 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
+from grow import SEEDLING, grown
 from muon import optimizers
 from qwen3 import Config, Qwen3
 from schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
 
 MICRO_TOKENS = 2048
+GROW_AT = 0.45  # share of the time
 
 
 def step_tokens(share: float) -> int:
     """Tokens per optimizer step: small early, when many steps teach more than exact ones."""
-    return 2048 if share < 0.5 else 4096
+    return 2048 if share < 0.75 else 4096
 
 
 def window_length(share: float, step: int) -> int:
@@ -59,6 +61,18 @@ def validation_loss(model: Qwen3, stream: np.ndarray, windows: int, length: int 
     return float(np.mean(losses))
 
 
+def new_optimizers(model: Qwen3, args: argparse.Namespace) -> list:
+    return optimizers(model, args.muon_lr, args.adam_lr, weight_decay=0.0)
+
+
+def start(checkpoint: Checkpoint, args: argparse.Namespace) -> tuple[Qwen3, list, dict]:
+    """(model, optimizers, counters) of the last checkpoint, or those of a first start."""
+    layers = checkpoint.peek().get("layers", SEEDLING.num_hidden_layers)
+    model = Qwen3(SEEDLING if layers == SEEDLING.num_hidden_layers else Config())
+    pair = new_optimizers(model, args)
+    return model, pair, checkpoint.load(model, pair)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
@@ -71,16 +85,17 @@ def main() -> None:
     torch.manual_seed(1)
     stream = np.load(args.work / "train.npy")
     validation = np.load(args.work / "validation.npy")
-    model = Qwen3(Config())
-    pair = optimizers(model, args.muon_lr, args.adam_lr, weight_decay=0.0)
     checkpoint = Checkpoint(args.work / "target.pt")
-    counters = checkpoint.load(model, pair)
+    model, pair, counters = start(checkpoint, args)
     clock = Clock(args.max_minutes, counters.get("seconds", 0.0))
     step, tokens = counters.get("step", 0), counters.get("tokens", 0)
     bar = tqdm(total=100, desc="target", unit="%", bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}")
     done = clock.share() >= 1.0
     while not done:
         share = clock.share()
+        if share >= GROW_AT and model.config == SEEDLING:
+            model = grown(model, Config())
+            pair = new_optimizers(model, args)
         set_scale(pair, learning_rate_scale(share))
         length, size = window_length(share, step), step_tokens(share)
         loss = train_step(model, batch(stream, length, size // length, step))
@@ -95,7 +110,7 @@ def main() -> None:
             bar.set_postfix(step=step, loss=f"{loss:.3f}", tokens_per_s=f"{tokens / clock.seconds():.0f}")
         done = clock.share() >= 1.0
         if checkpoint.due() or done:
-            counters = {"step": step, "tokens": tokens, "seconds": clock.seconds(),
+            counters = {"layers": model.config.num_hidden_layers, "step": step, "tokens": tokens, "seconds": clock.seconds(),
                         "validation_loss": validation_loss(model, validation, 24)}
             append_log(args.work / "target.log.jsonl", counters)
             checkpoint.save(model, pair, counters)

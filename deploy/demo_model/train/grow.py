@@ -1,0 +1,54 @@
+"""Growing a trained target into a larger one that computes the same function (progressive stacking).
+
+Inserted layers are copies of the layer before them with zero output projections, and added feed-forward units have
+zero columns in `down_proj`: both start as no-ops, so training goes on from the loss that was reached. A small model
+sees more tokens in the first part of a training that is short of time.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from qwen3 import Config, Layer, Qwen3
+
+SEEDLING = replace(Config(), num_hidden_layers=6, intermediate_size=896)
+COPIES = (0, 0, 1, 2, 2, 3, 4, 4, 5)  # the seedling's layer behind each layer of the grown model
+
+
+def widen(layer: Layer, units: int) -> None:
+    """Keeps only the first `units` feed-forward units at work; the others start as no-ops."""
+    with torch.no_grad():
+        layer.mlp.down_proj.weight[:, units:].zero_()
+
+
+def copy_layer(ours: Layer, theirs: Layer) -> None:
+    """Weights of `theirs`; of the feed-forward units, as many as both have."""
+    units = min(ours.mlp.gate_proj.weight.shape[0], theirs.mlp.gate_proj.weight.shape[0])
+    source = theirs.state_dict()
+    with torch.no_grad():
+        for name, parameter in ours.named_parameters():
+            part = source[name]
+            if name.startswith("mlp.down_proj"):
+                parameter[:, :units].copy_(part[:, :units])
+            elif name.startswith("mlp."):
+                parameter[:units].copy_(part[:units])
+            else:
+                parameter.copy_(part)
+
+
+def grown(seedling: Qwen3, config: Config) -> Qwen3:
+    """A model of `config` whose logits equal the seedling's."""
+    model = Qwen3(config)
+    body, small = model.model, seedling.model
+    body.embed_tokens.load_state_dict(small.embed_tokens.state_dict())
+    body.norm.load_state_dict(small.norm.state_dict())
+    previous = -1
+    for layer, source in zip(body.layers, COPIES, strict=True):
+        copy_layer(layer, small.layers[source])
+        widen(layer, seedling.config.intermediate_size)
+        if source == previous:
+            with torch.no_grad():
+                layer.self_attn.o_proj.weight.zero_()
+                layer.mlp.down_proj.weight.zero_()
+        previous = source
+    return model
