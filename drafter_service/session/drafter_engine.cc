@@ -115,6 +115,7 @@ absl::Status Engine::Check(const Frontier& frontier) const {
 }
 
 absl::StatusOr<std::vector<Draft>> Engine::Expand(absl::Span<const Frontier> frontiers) {
+  options_.engine.device.pool->Wake();
   std::vector<Draft> drafts(frontiers.size());
   std::vector<BlockItem> blocks;
   std::vector<Marginals*> wanted;

@@ -3,7 +3,7 @@
 //
 // It counts in plain decode steps. A drafted cycle brings the tokens that it committed and costs
 // the time that it took, so its gain is committed − T_cycle / L_AR.
-//   - The level is the sum of gains, kept within [−7, 16]. While it is positive, every cycle
+//   - The level is the sum of gains, kept within [−8, 16]. While it is positive, every cycle
 //   drafts;
 //     so a drafter that loses time loses at most the level before it is switched off (this is a
 //     CUSUM test).
@@ -11,7 +11,7 @@
 //   trial
 //     adds its gain, and there is a trial whenever it is positive: all trials together never lose
 //     more than the allowance. It begins at a whole step per step, so a drafter that had only bad
-//     luck is tried again at once, and falls with what the trials lose, down to 1/128 (under one
+//     luck is tried again at once, and falls with what the trials lose, down to 1/256 (under half a
 //     per cent of the time), for a drafter that is useless; trials that gain pay for the next ones.
 // Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_BUDGET_DRAFT_GATE_H_
@@ -26,7 +26,7 @@ class DraftGate {
  public:
   static constexpr double kHighestLevel = 16;
   static constexpr double kStartLevel = 4;
-  static constexpr double kLowestLevel = -7;
+  static constexpr double kLowestLevel = -8;
   static constexpr double kLargestLoss = 8;  // In the level: one hanging draft is not the end.
 
   // True when the next cycle should draft.

@@ -25,6 +25,13 @@ class Objective {
 
   [[nodiscard]] Choice EmptyTree() const { return {0, Value(/*expected_length=*/1, 0)}; }
 
+  // The largest size that could beat the empty tree if every node of its longest path were certain.
+  [[nodiscard]] int MostNodes(int positions) const {
+    int nodes = static_cast<int>(seconds_.size()) - 1;
+    while (nodes > 0 && Value(positions + 1, nodes) <= EmptyTree().value) --nodes;
+    return nodes;
+  }
+
   // The best of the first n nodes of `tree`, n >= 1, or `best` where none is better.
   [[nodiscard]] Choice BestPrefix(const DraftTree& tree, Choice best) const {
     const std::vector<double> values = survival_.Values(tree);
@@ -49,9 +56,9 @@ class Objective {
   double pace_ = 0;
 };
 
-BudgetReason ReasonFor(int nodes, int available, int max_nodes) {
+BudgetReason ReasonFor(int nodes, int available, int wanted, int max_nodes) {
   if (nodes == max_nodes) return BudgetReason::kCap;
-  return nodes == available ? BudgetReason::kExhausted : BudgetReason::kCost;
+  return nodes == available && available < wanted ? BudgetReason::kExhausted : BudgetReason::kCost;
 }
 
 }  // namespace
@@ -59,11 +66,11 @@ BudgetReason ReasonFor(int nodes, int available, int max_nodes) {
 BudgetedTree GrowLookAhead(const DraftTree& spine, const CandidateScores& scores,
                            const LookAheadTerms& terms, int max_nodes) {
   const Objective objective(terms, max_nodes);
-  DraftTree tree = GrowBestFirst(spine.token(0), scores, max_nodes);
-  const int available = tree.nodes();
+  const int wanted = objective.MostNodes(scores.positions);
+  DraftTree tree = GrowBestFirst(spine.token(0), scores, wanted);
   const Choice chain = objective.BestPrefix(spine, objective.EmptyTree());
   const Choice best = objective.BestPrefix(tree, chain);
-  const BudgetReason reason = ReasonFor(best.nodes, available, max_nodes);
+  const BudgetReason reason = ReasonFor(best.nodes, tree.nodes(), wanted, max_nodes);
   if (best.value > chain.value) {
     tree.Truncate(best.nodes);
     return {std::move(tree), reason};

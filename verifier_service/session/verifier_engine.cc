@@ -265,6 +265,7 @@ void Engine::ExportFeatures(const std::vector<Entry>& entries) {
 }
 
 absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
+  model_->device().pool->Wake();
   int rows = 0;
   for (const VerifyItem& item : forest) rows += item.tree.rows();
   if (rows > info_.max_rows) {

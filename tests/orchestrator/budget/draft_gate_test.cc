@@ -130,9 +130,10 @@ TEST(DraftGateTest, HangingTrialIsPaidInFullBeforeTheNext) {
   Play(gate, 3000, 2.0, 0);
   while (!gate.open()) gate.ObservePlain();
   gate.ObserveDrafted(1, 101.0, 1.0);
-  for (int i = 0; i < 100 * 128 - 128; ++i) gate.ObservePlain();
+  const auto steps_for_one = static_cast<int>(std::exp2(-DraftGate::kLowestLevel));
+  for (int i = 0; i < 99 * steps_for_one; ++i) gate.ObservePlain();
   EXPECT_FALSE(gate.open());
-  for (int i = 0; i < 256; ++i) gate.ObservePlain();
+  for (int i = 0; i < 2 * steps_for_one; ++i) gate.ObservePlain();
   EXPECT_TRUE(gate.open());
 }
 
