@@ -28,7 +28,7 @@ grpc::Status DrafterService::Steps(
     Step(request, lease, reply);
     if (!stream->Write(reply)) break;
   }
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (const SequenceId sequence : lease) Close(sequence);
   return grpc::Status::OK;
 }
@@ -36,7 +36,7 @@ grpc::Status DrafterService::Steps(
 void DrafterService::Step(const proto::DrafterRequest& request, Lease& lease,
                           proto::DrafterReply& reply) {
   reply.set_step(request.step());
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   absl::Status status;
   switch (request.call_case()) {
     case proto::DrafterRequest::kExpand:

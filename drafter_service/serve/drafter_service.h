@@ -7,7 +7,7 @@
 #include <set>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "common/wire/carrier.h"
 #include "drafter_service/session/drafter_engine.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
@@ -37,7 +37,7 @@ class DrafterService final : public proto::DrafterService::Service {
                       proto::DrafterReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Close(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   DrafterEngine* const engine_;
   const std::function<void(SequenceId)> on_close_;
   wire::InlineCarrier carrier_;

@@ -23,7 +23,7 @@ RemoteFeatures::RemoteFeatures(const std::string& address)
 
 RemoteFeatures::~RemoteFeatures() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     stopping_ = true;
     if (context_ != nullptr) context_->TryCancel();
   }
@@ -38,8 +38,8 @@ void RemoteFeatures::Start(std::vector<int> layers) {
 void RemoteFeatures::Main() {
   for (;;) {
     RunStream();
-    absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), absl::Milliseconds(200))) return;
+    MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout([this] { return stopping_; }, absl::Milliseconds(200))) return;
   }
 }
 
@@ -51,7 +51,7 @@ void RemoteFeatures::RunStream() {
   subscribe.mutable_subscribe()->mutable_layers()->Add(layers_.begin(), layers_.end());
   const bool subscribed = stream->Write(subscribe);
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (stopping_) context.TryCancel();
     context_ = &context;
     if (subscribed) stream_ = stream.get();
@@ -59,7 +59,7 @@ void RemoteFeatures::RunStream() {
   proto::FeatureReply reply;
   while (stream->Read(&reply)) Receive(reply);
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     stream_ = nullptr;
     context_ = nullptr;
     windows_.clear();
@@ -73,7 +73,7 @@ void RemoteFeatures::RunStream() {
 
 void RemoteFeatures::Receive(const proto::FeatureReply& reply) {
   absl::StatusOr<Features> features = DecodeReply(reply, carrier_);
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = windows_.find(wire::Decode(reply.sequence()));
   if (found == windows_.end()) return;
   Window& window = found->second;
@@ -105,15 +105,15 @@ absl::Status RemoteFeatures::Follow(SequenceId sequence, Position first) {
 }
 
 absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::Duration patience) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Follow(range.sequence, range.first));
   const auto decided = [&] {
-    mutex_.AssertReaderHeld();
+    mutex_.AssertHeld();
     const auto found = windows_.find(range.sequence);
     return found == windows_.end() || !found->second.status.ok() ||
            found->second.first + found->second.features.rows() >= range.first + range.count;
   };
-  if (!mutex_.AwaitWithTimeout(absl::Condition(&decided), patience)) {
+  if (!mutex_.AwaitWithTimeout(decided, patience)) {
     return absl::DeadlineExceededError("features have not arrived");
   }
   const auto found = windows_.find(range.sequence);
@@ -130,7 +130,7 @@ absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::D
 }
 
 void RemoteFeatures::Forget(SequenceId sequence) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (windows_.erase(sequence) == 0 || stream_ == nullptr) return;
   proto::FeatureRequest request;
   wire::Encode(sequence, *request.mutable_unfollow()->mutable_sequence());

@@ -13,7 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "common/tree/features.h"
 #include "common/wire/carrier.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
@@ -54,7 +54,7 @@ class RemoteFeatures final : public FeatureSource {
   std::vector<int> layers_;
   std::thread thread_;
   wire::InlineCarrier carrier_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   absl::flat_hash_map<SequenceId, Window> windows_ ABSL_GUARDED_BY(mutex_);
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Writes under mutex_.
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;

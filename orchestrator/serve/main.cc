@@ -49,11 +49,11 @@ absl::Status Run() {
   options.slow_client = absl::GetFlag(FLAGS_slow_client);
   options.calibration_limit = absl::GetFlag(FLAGS_calibration_limit);
   options.vocabulary = model->config.dims.vocabulary;
-  absl::Mutex host_mutex;
+  Mutex host_mutex;
   std::unique_ptr<wire::ServiceHost> host;
   bool ready = false;
   Scheduler scheduler(options, &verifier, &drafter, [&](bool now_ready) {
-    absl::MutexLock lock(&host_mutex);
+    MutexLock lock(&host_mutex);
     ready = now_ready;
     if (host != nullptr) host->SetServing(now_ready);
   });
@@ -63,7 +63,7 @@ absl::Status Run() {
   host_options.max_message_bytes = 4 << 20;
   host_options.max_threads = options.max_running + options.max_waiting + 16;
   {
-    absl::MutexLock lock(&host_mutex);
+    MutexLock lock(&host_mutex);
     ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service}));
     host->SetServing(ready);
   }

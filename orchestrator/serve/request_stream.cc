@@ -5,24 +5,24 @@
 namespace bastion {
 
 bool RequestStream::full() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return deltas_.size() >= kCapacity;
 }
 
 bool RequestStream::cancelled() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return cancelled_;
 }
 
 void RequestStream::Push(OutputDelta delta) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   deltas_.push_back(std::move(delta));
 }
 
 void RequestStream::Finish(absl::Status status, OutputEnd end) {
   bool abort = false;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (finished_) return;
     finished_ = true;
     abort = !status.ok() && !cancelled_ && deltas_.size() >= kCapacity;
@@ -34,12 +34,12 @@ void RequestStream::Finish(absl::Status status, OutputEnd end) {
 }
 
 RequestStream::Event RequestStream::Next(absl::Duration patience, OutputDelta& delta) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto ready = [this] {
-    mutex_.AssertReaderHeld();
+    mutex_.AssertHeld();
     return !deltas_.empty() || finished_;
   };
-  if (!mutex_.AwaitWithTimeout(absl::Condition(&ready), patience)) return Event::kNothing;
+  if (!mutex_.AwaitWithTimeout(ready, patience)) return Event::kNothing;
   if (deltas_.empty()) return Event::kEnd;
   delta = std::move(deltas_.front());
   deltas_.pop_front();
@@ -47,17 +47,17 @@ RequestStream::Event RequestStream::Next(absl::Duration patience, OutputDelta& d
 }
 
 void RequestStream::Cancel() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   cancelled_ = true;
 }
 
 absl::Status RequestStream::status() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return status_;
 }
 
 OutputEnd RequestStream::end() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return end_;
 }
 

@@ -12,8 +12,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "orchestrator/cycle/sequence.h"
 
 namespace bastion {
@@ -69,7 +69,7 @@ class RequestStream {
 
  private:
   std::function<void()> abort_;
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::deque<OutputDelta> deltas_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;

@@ -40,14 +40,14 @@ Scheduler::Scheduler(const SchedulerOptions& options, Verifier* verifier, Drafte
 
 Scheduler::~Scheduler() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     stopping_ = true;
   }
   thread_.join();
 }
 
 absl::Status Scheduler::Submit(std::unique_ptr<LiveRequest> request) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (draining_) return absl::UnavailableError("the service is shutting down; try another replica");
   if (!stats_.ready) {
     return absl::UnavailableError("the verifier is not reachable or not ready yet; try again");
@@ -62,24 +62,24 @@ absl::Status Scheduler::Submit(std::unique_ptr<LiveRequest> request) {
 }
 
 void Scheduler::Drain(absl::Duration grace) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   draining_ = true;
   const auto idle = [this] {
-    mutex_.AssertReaderHeld();
+    mutex_.AssertHeld();
     return waiting_.empty() && stats_.running == 0;
   };
-  mutex_.AwaitWithTimeout(absl::Condition(&idle), grace);
+  mutex_.AwaitWithTimeout(idle, grace);
 }
 
 SchedulerStats Scheduler::stats() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return stats_;
 }
 
 void Scheduler::Main() {
   for (;;) {
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       if (stopping_) break;
     }
     if (!stats().ready && !Connect()) continue;
@@ -105,8 +105,8 @@ bool Scheduler::Connect() {
       LOG(WARNING) << "waiting for the verifier: " << status;
     }
     last_connect_error_ = status;
-    absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kReconnectPause);
+    MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout([this] { return stopping_; }, kReconnectPause);
     return false;
   }
   last_connect_error_.reset();
@@ -114,7 +114,7 @@ bool Scheduler::Connect() {
   if (!drafter.ok())
     LOG(WARNING) << "plain decoding until there is a drafter: " << drafter.status();
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     stats_.target = engine_->target;
     stats_.drafter = drafter.ok() ? drafter->model : "";
   }
@@ -141,7 +141,7 @@ absl::StatusOr<std::unique_ptr<Scheduler::Engine>> Scheduler::MakeEngine(const T
 
 void Scheduler::SetReady(bool ready) {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (stats_.ready == ready) return;
     stats_.ready = ready;
   }
@@ -150,18 +150,18 @@ void Scheduler::SetReady(bool ready) {
 
 void Scheduler::AwaitWork() {
   const auto some = [this] {
-    mutex_.AssertReaderHeld();
+    mutex_.AssertHeld();
     return stopping_ || !waiting_.empty() || !running_.empty();
   };
-  absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(absl::Condition(&some), absl::Milliseconds(500));
+  MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(some, absl::Milliseconds(500));
 }
 
 void Scheduler::Admit() {
   while (static_cast<int>(running_.size()) < options_.max_running) {
     std::unique_ptr<LiveRequest> next;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       if (waiting_.empty()) return;
       next = std::move(waiting_.front());
       waiting_.pop_front();
@@ -244,7 +244,7 @@ void Scheduler::Retire() {
     return true;
   };
   running_.erase(std::remove_if(running_.begin(), running_.end(), over), running_.end());
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   stats_.running = static_cast<int>(running_.size());
 }
 
@@ -254,7 +254,7 @@ void Scheduler::FailAll(const absl::Status& status) {
     request->Fail(status);
   }
   running_.clear();
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (const std::unique_ptr<LiveRequest>& request : waiting_) request->Fail(status);
   waiting_.clear();
   stats_.waiting = stats_.running = 0;

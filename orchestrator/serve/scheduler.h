@@ -18,8 +18,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/serve/live_request.h"
 
@@ -96,7 +96,7 @@ class Scheduler {
   std::optional<absl::Status> last_connect_error_;
   absl::Status last_draft_status_;
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::deque<std::unique_ptr<LiveRequest>> waiting_ ABSL_GUARDED_BY(mutex_);
   SchedulerStats stats_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;

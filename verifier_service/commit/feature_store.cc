@@ -34,7 +34,7 @@ std::string Name(SequenceId sequence) {
 }  // namespace
 
 void FeatureStore::Open(SequenceId sequence, int width) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   // The engine forgets a session's earlier epoch by opening the next one: so does the store.
   for (auto old = histories_.begin(); old != histories_.end();) {
     const auto next = std::next(old);
@@ -49,7 +49,7 @@ void FeatureStore::Open(SequenceId sequence, int width) {
 }
 
 void FeatureStore::Append(SequenceId sequence, const float* features, absl::Span<const int> rows) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = histories_.find(sequence);
   if (found == histories_.end() || found->second.lost || found->second.features.width == 0) return;
   ++changes_;
@@ -66,7 +66,7 @@ void FeatureStore::Append(SequenceId sequence, const float* features, absl::Span
 }
 
 void FeatureStore::Close(SequenceId sequence) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = histories_.find(sequence);
   if (found == histories_.end()) return;
   bytes_ -= static_cast<int64_t>(found->second.features.bytes.size());
@@ -91,13 +91,13 @@ absl::Status FeatureStore::Check(SequenceId sequence) const {
 }
 
 absl::StatusOr<Features> FeatureStore::Read(const FeatureRange& range, absl::Duration patience) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto decided = [&] {
-    mutex_.AssertReaderHeld();
+    mutex_.AssertHeld();
     return !Check(range.sequence).ok() ||
            histories_.at(range.sequence).features.rows() >= range.first + range.count;
   };
-  mutex_.AwaitWithTimeout(absl::Condition(&decided), patience);
+  mutex_.AwaitWithTimeout(decided, patience);
   RETURN_IF_ERROR(Check(range.sequence));
   const Features& kept = histories_.at(range.sequence).features;
   if (kept.rows() < range.first + range.count) {
@@ -110,33 +110,33 @@ absl::StatusOr<Features> FeatureStore::Read(const FeatureRange& range, absl::Dur
 }
 
 absl::StatusOr<int> FeatureStore::Rows(SequenceId sequence) const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Check(sequence));
   return histories_.at(sequence).features.rows();
 }
 
 size_t FeatureStore::row_bytes(SequenceId sequence) const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return Check(sequence).ok() ? histories_.at(sequence).features.row_bytes() : 1;
 }
 
 uint64_t FeatureStore::AwaitChange(uint64_t seen, absl::Duration patience) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto changed = [&] {
-    mutex_.AssertReaderHeld();
+    mutex_.AssertHeld();
     return changes_ != seen;
   };
-  mutex_.AwaitWithTimeout(absl::Condition(&changed), patience);
+  mutex_.AwaitWithTimeout(changed, patience);
   return changes_;
 }
 
 void FeatureStore::Touch() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   ++changes_;
 }
 
 int64_t FeatureStore::bytes() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return bytes_;
 }
 

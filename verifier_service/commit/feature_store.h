@@ -15,8 +15,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "common/base/mutex.h"
 #include "common/tree/features.h"
 
 namespace bastion::verifier {
@@ -58,7 +58,7 @@ class FeatureStore final : public FeatureSource {
 
   const FeatureType type_;
   const int64_t max_bytes_;
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   absl::flat_hash_map<SequenceId, History> histories_ ABSL_GUARDED_BY(mutex_);
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 1;

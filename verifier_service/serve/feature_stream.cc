@@ -21,7 +21,7 @@ void FeatureStream::Run() {
   uint64_t seen = 0;
   while (PushNew()) seen = store_->AwaitChange(seen, kPatience);
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     gone_ = true;
   }
   reader.join();
@@ -30,7 +30,7 @@ void FeatureStream::Run() {
 void FeatureStream::ReadRequests() {
   internal::v1::FeatureRequest request;
   while (stream_->Read(&request)) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (request.has_follow()) {
       followed_[wire::Decode(request.follow().sequence())] = std::max(0, request.follow().first());
     } else if (request.has_unfollow()) {
@@ -38,7 +38,7 @@ void FeatureStream::ReadRequests() {
     }
     store_->Touch();
   }
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   gone_ = true;
   store_->Touch();
 }
@@ -46,7 +46,7 @@ void FeatureStream::ReadRequests() {
 bool FeatureStream::PushNew() {
   std::vector<std::pair<SequenceId, Position>> followed;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (gone_) return false;
     followed.assign(followed_.begin(), followed_.end());
   }
@@ -54,7 +54,7 @@ bool FeatureStream::PushNew() {
     const Position from = next;
     bool over = false;
     if (!Push(sequence, next, over)) return false;
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     const auto found = followed_.find(sequence);
     // Followed anew from elsewhere, or given up, in the meantime: what was asked last counts.
     if (found == followed_.end() || found->second != from) continue;

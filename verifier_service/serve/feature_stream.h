@@ -7,7 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "common/wire/carrier.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "verifier_service/commit/feature_store.h"
@@ -35,7 +35,7 @@ class FeatureStream {
   FeatureStore* const store_;
   Stream* const stream_;
   wire::InlineCarrier carrier_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   absl::flat_hash_map<SequenceId, Position> followed_ ABSL_GUARDED_BY(mutex_);  // Next row to send.
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
 };

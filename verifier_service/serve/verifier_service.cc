@@ -30,7 +30,7 @@ grpc::Status VerifierService::Steps(
     Step(request, lease, reply);
     if (!stream->Write(reply)) break;
   }
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   for (const SequenceId sequence : lease) engine_->Close(sequence);
   return grpc::Status::OK;
 }
@@ -39,7 +39,7 @@ void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
                            proto::VerifierReply& reply) {
   reply.set_step(request.step());
   StopWatch watch;
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const absl::Duration queued = watch.Lap();
   absl::Status status;
   switch (request.call_case()) {
@@ -97,7 +97,7 @@ grpc::Status VerifierService::Features(
     return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must subscribe to layers"};
   }
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     const auto& layers = first.subscribe().layers();
     const absl::Status set = engine_->SetFeatureLayers({layers.begin(), layers.end()});
     if (!set.ok()) return wire::ToGrpc(set);

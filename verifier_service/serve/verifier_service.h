@@ -9,7 +9,7 @@
 #include <set>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "verifier_service/session/verifier_engine.h"
 
@@ -43,7 +43,7 @@ class VerifierService final : public proto::VerifierService::Service {
   absl::Status Verify(const proto::VerifierRequest::Verify& request, absl::Duration queued,
                       proto::VerifierReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   VerifierEngine* const engine_;  // Calls under mutex_; features() is thread-safe.
 };
 

@@ -54,7 +54,6 @@ class Echo final : public proto::DrafterService::Service {
   int answered() const { return answered_; }
 
  private:
-  // Atomics: the thread sanitizer cannot see into the system's absl::Mutex.
   std::atomic<bool> held_ = false;
   std::atomic<int> answered_ = 0;
 };

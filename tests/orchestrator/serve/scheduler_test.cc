@@ -14,41 +14,41 @@ using ::testing::HasSubstr;
 class SharedVerifier final : public Verifier {
  public:
   absl::StatusOr<TargetInfo> Info() override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (away_) return absl::UnavailableError("nobody listens");
     return fake_.Info();
   }
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return fake_.Open(sequence, sampling);
   }
   absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return fake_.Prefill(item);
   }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (away_) return absl::UnavailableError("the stream broke");
     return fake_.Verify(forest);
   }
   void Close(SequenceId sequence) override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     fake_.Close(sequence);
   }
 
   void SetAway(bool away) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     away_ = away;
   }
   bool AwaitLive(int sequences) {
     const auto reached = [&] { return fake_.live_sequences() == sequences; };
-    absl::MutexLock lock(&mutex_);
-    return mutex_.AwaitWithTimeout(absl::Condition(&reached), absl::Seconds(10));
+    MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(reached, absl::Seconds(10));
   }
   const testing::FakeVerifier* fake() const { return &fake_; }
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   testing::FakeVerifier fake_;
   bool away_ = false;
 };

@@ -1,0 +1,93 @@
+#include "common/base/mutex.h"
+
+#include <atomic>
+#include <thread>
+
+#include "gtest/gtest.h"
+
+namespace bastion {
+namespace {
+
+TEST(MutexTest, AConditionThatHoldsIsNotWaitedFor) {
+  Mutex mutex;
+  MutexLock lock(&mutex);
+  EXPECT_TRUE(mutex.AwaitWithTimeout([] { return true; }, absl::InfiniteDuration()));
+}
+
+TEST(MutexTest, AConditionThatNeverHoldsEndsWithPatience) {
+  Mutex mutex;
+  MutexLock lock(&mutex);
+  EXPECT_FALSE(mutex.AwaitWithTimeout([] { return false; }, absl::Milliseconds(5)));
+  EXPECT_FALSE(mutex.AwaitWithTimeout([] { return false; }, absl::ZeroDuration()));
+  EXPECT_FALSE(mutex.AwaitWithTimeout([] { return false; }, -absl::InfiniteDuration()));
+}
+
+TEST(MutexTest, TheLockIsFreeWhileWaiting) {
+  Mutex mutex;
+  bool said = false;
+  std::thread other([&] {
+    MutexLock lock(&mutex);
+    said = true;
+  });
+  {
+    MutexLock lock(&mutex);
+    EXPECT_TRUE(mutex.AwaitWithTimeout([&] { return said; }, absl::Seconds(10)));
+  }
+  other.join();
+}
+
+// Two threads hand a number back and forth; each waits without limit for its turn.
+TEST(MutexTest, NoWakeUpIsLost) {
+  Mutex mutex;
+  int turn = 0;
+  const auto play = [&](int parity) {
+    for (int i = 0; i < 2000; ++i) {
+      MutexLock lock(&mutex);
+      ASSERT_TRUE(
+          mutex.AwaitWithTimeout([&] { return turn % 2 == parity; }, absl::InfiniteDuration()));
+      ++turn;
+    }
+  };
+  std::thread even([&] { play(0); }), odd([&] { play(1); });
+  even.join();
+  odd.join();
+  EXPECT_EQ(turn, 4000);
+}
+
+TEST(MutexTest, AWriterThatGoesOnToWaitWakesTheOthersFirst) {
+  Mutex mutex;
+  bool first = false, second = false;
+  std::thread other([&] {
+    MutexLock lock(&mutex);
+    EXPECT_TRUE(mutex.AwaitWithTimeout([&] { return first; }, absl::Seconds(10)));
+    second = true;
+  });
+  {
+    MutexLock lock(&mutex);
+    first = true;
+    EXPECT_TRUE(mutex.AwaitWithTimeout([&] { return second; }, absl::Seconds(10)));
+  }
+  other.join();
+}
+
+TEST(MutexTest, EveryWaiterHearsOfItsOwnCondition) {
+  Mutex mutex;
+  int value = 0;
+  std::atomic<int> heard = 0;
+  std::vector<std::thread> waiters;
+  for (int wanted = 1; wanted <= 8; ++wanted) {
+    waiters.emplace_back([&, wanted] {
+      MutexLock lock(&mutex);
+      if (mutex.AwaitWithTimeout([&] { return value >= wanted; }, absl::Seconds(10))) ++heard;
+    });
+  }
+  for (int i = 0; i < 8; ++i) {
+    MutexLock lock(&mutex);
+    ++value;
+  }
+  for (std::thread& waiter : waiters) waiter.join();
+  EXPECT_EQ(heard, 8);
+}
+
+}  // namespace
+}  // namespace bastion
