@@ -111,9 +111,12 @@ absl::Status Run() {
   RETURN_IF_ERROR(RunArms(arms, prompts, report));
   std::cout << MarkdownTable(report);
   const std::string folder = absl::GetFlag(FLAGS_report);
-  if (folder.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(WriteReport(report, folder));
-  if (const absl::Status drawn = DrawPlots(folder); !drawn.ok()) LOG(WARNING) << drawn;
+  if (!folder.empty()) {
+    RETURN_IF_ERROR(WriteReport(report, folder));
+    if (const absl::Status drawn = DrawPlots(folder); !drawn.ok()) LOG(WARNING) << drawn;
+  }
+  RETURN_IF_ERROR(CheckSameTexts(report));
+  std::cout << "Every policy wrote the same tokens.\n";
   return absl::OkStatus();
 }
 

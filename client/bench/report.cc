@@ -140,6 +140,29 @@ double BenchReport::SpeedupVsAr(const PolicyResults& policy) const {
   return 0;
 }
 
+absl::Status CheckSameTexts(const BenchReport& report) {
+  for (const PolicyResults& policy : report.policies) {
+    const PolicyResults& reference = report.policies.front();
+    if (policy.prompts.size() != reference.prompts.size()) {
+      return absl::InternalError(absl::StrCat(policy.policy, " ran ", policy.prompts.size(),
+                                              " prompts, ", reference.policy, " ran ",
+                                              reference.prompts.size()));
+    }
+    for (size_t i = 0; i < policy.prompts.size(); ++i) {
+      const std::vector<TokenId>& expected = reference.prompts[i].output;
+      const std::vector<TokenId>& actual = policy.prompts[i].output;
+      if (actual == expected) continue;
+      const auto [at, other] =
+          std::mismatch(actual.begin(), actual.end(), expected.begin(), expected.end());
+      return absl::DataLossError(
+          absl::StrCat("prompt ", policy.prompts[i].id, ": ", policy.policy, " and ",
+                       reference.policy, " differ from output token ", at - actual.begin(),
+                       " on (of ", actual.size(), " and ", expected.size(), ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::string MarkdownTable(const BenchReport& report) {
   std::string table =
       "| policy | tokens/s | vs ar | τ | nodes | draft ms | tree ms | verify ms | commit ms | "
@@ -185,7 +208,12 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
       "cycle.\n\n",
       report.device, report.target, report.drafter, report.dtype, report.mode, settings.temperature,
       settings.seed, settings.max_new_tokens, settings.concurrency);
-  return WriteFile(std::filesystem::path(folder) / "report.md", heading + MarkdownTable(report));
+  const absl::Status same = CheckSameTexts(report);
+  const std::string verdict =
+      same.ok() ? "\nEvery policy wrote the same tokens.\n"
+                : absl::StrCat("\n**Texts differ:** ", std::string(same.message()), "\n");
+  return WriteFile(std::filesystem::path(folder) / "report.md",
+                   heading + MarkdownTable(report) + verdict);
 }
 
 }  // namespace bastion

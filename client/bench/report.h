@@ -34,6 +34,10 @@ struct BenchReport {
   [[nodiscard]] double SpeedupVsAr(const PolicyResults& policy) const;
 };
 
+// Speculation must not change a token: every policy's output against the first policy's. DATA_LOSS
+// names the first difference.
+[[nodiscard]] absl::Status CheckSameTexts(const BenchReport& report);
+
 // The table that people read.
 [[nodiscard]] std::string MarkdownTable(const BenchReport& report);
 

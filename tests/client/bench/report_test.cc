@@ -1,0 +1,99 @@
+#include "client/bench/report.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/hub_fixtures.h"
+
+namespace bastion {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Plain: 4 tokens in 4 s. The tree: 4 tokens in 2 cycles and 1 s; verify predicted 10 % and 50 %
+// off.
+BenchReport Example() {
+  BenchReport report;
+  report.device = "a box";
+  report.target = "target";
+  PromptMeasurement plain{"p0", {5, 6, 7, 8}, {}, 4.0, 0.5};
+  for (int i = 0; i < 4; ++i) plain.cycles.push_back({1, 0, 1, 1.0, 1.0, {0, 0, 1.0, 0, 0}});
+  PromptMeasurement tree{"p0", {5, 6, 7, 8}, {}, 1.0, 0.5};
+  tree.cycles.push_back({3, 4, 5, 0.45, 0.5, {0.1, 0.01, 0.5, 0.02, 0.03}});
+  tree.cycles.push_back({1, 8, 9, 0.75, 0.5, {0.3, 0.03, 0.5, 0.02, 0.01}});
+  report.policies = {{"ar", {plain}}, {"fixed:8", {tree}}};
+  return report;
+}
+
+std::string Content(const std::string& path) {
+  std::ostringstream content;
+  content << std::ifstream(path).rdbuf();
+  return content.str();
+}
+
+TEST(BenchReportTest, FiguresAreThoseWorkedByHand) {
+  const BenchReport report = Example();
+  const PolicyResults& tree = report.policies[1];
+  EXPECT_DOUBLE_EQ(tree.tokens_per_second(), 4);
+  EXPECT_DOUBLE_EQ(report.SpeedupVsAr(tree), 4);
+  EXPECT_DOUBLE_EQ(tree.tau(), 2);
+  EXPECT_DOUBLE_EQ(tree.mean_nodes(), 6);
+  EXPECT_DOUBLE_EQ(tree.stages().draft, 0.4);
+  EXPECT_NEAR(tree.verify_prediction_error_median(), 0.5, 1e-12);
+}
+
+TEST(BenchReportTest, WithoutThePlainArmThereIsNoSpeedup) {
+  BenchReport report = Example();
+  report.policies.erase(report.policies.begin());
+  EXPECT_EQ(report.SpeedupVsAr(report.policies[0]), 0);
+}
+
+TEST(BenchReportTest, NothingMeasuredGivesZerosNotNaNs) {
+  const PolicyResults empty{"ar", {}};
+  EXPECT_EQ(empty.tokens_per_second(), 0);
+  EXPECT_EQ(empty.tau(), 0);
+  EXPECT_EQ(empty.mean_nodes(), 0);
+  EXPECT_EQ(empty.verify_prediction_error_median(), 0);
+}
+
+TEST(BenchReportTest, EqualTextsPass) { EXPECT_TRUE(CheckSameTexts(Example()).ok()); }
+
+TEST(BenchReportTest, ADifferentTokenIsNamed) {
+  BenchReport report = Example();
+  report.policies[1].prompts[0].output[2] = 9;
+  const absl::Status status = CheckSameTexts(report);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("p0"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("fixed:8"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("output token 2"));
+}
+
+TEST(BenchReportTest, AShorterTextIsDifferent) {
+  BenchReport report = Example();
+  report.policies[1].prompts[0].output.pop_back();
+  EXPECT_TRUE(absl::IsDataLoss(CheckSameTexts(report)));
+}
+
+TEST(BenchReportTest, FilesHoldTheFiguresAndTheVerdict) {
+  const testing::TempFolder folder;
+  ASSERT_TRUE(WriteReport(Example(), folder.path()).ok());
+  const auto results = nlohmann::json::parse(Content(folder.File("results.json")));
+  EXPECT_EQ(results["policies"][1]["prompts"][0]["output_token_ids"], nlohmann::json({5, 6, 7, 8}));
+  EXPECT_EQ(results["policies"][1]["speedup_vs_ar"], 4.0);
+  EXPECT_EQ(results["policies"][1]["verify_trace"][0], nlohmann::json({5, 0.45, 0.5}));
+  const std::string markdown = Content(folder.File("report.md"));
+  EXPECT_THAT(markdown, HasSubstr("| fixed:8 | 4.0 | 4.00× | 2.00 | 6.0 | 200.000 |"));
+  EXPECT_THAT(markdown, HasSubstr("Every policy wrote the same tokens."));
+}
+
+TEST(BenchReportTest, AFolderThatCannotBeWrittenIsNamed) {
+  const absl::Status status = WriteReport(Example(), "/proc/nowhere");
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/proc/nowhere"));
+}
+
+}  // namespace
+}  // namespace bastion
