@@ -15,11 +15,14 @@ demonstration of decoding, not an assistant: it has no chat template and its tex
 | | target | drafter |
 |---|---|---|
 | architecture | Qwen3 dense, tied embeddings | DFlash (z-lab's checkpoint layout), block {block} |
-| layers / hidden / feed-forward | {layers} / {hidden} / {ffn} | {draft_layers} / {hidden} / {ffn} |
+| layers / hidden / feed-forward | {layers} / {hidden} / {ffn} | {draft_layers} / {hidden} / {draft_ffn} |
 | heads: query, key/value, size | {heads}, {groups}, {head_dim} | the same |
 | parameters | {target_millions:.2f} M | {drafter_millions:.2f} M, embedding and LM head are the target's |
 | stored as | bf16 safetensors, {target_mb:.1f} MB | bf16 safetensors, {drafter_mb:.1f} MB |
 | training | {target_tokens:.2f} M tokens, {target_minutes:.0f} min | {drafter_steps} steps of 256 blocks, {drafter_minutes:.0f} min |
+
+The target grew while it was trained: {grown_at:.0%} of the time as a model of {seed_layers} layers and {seed_ffn}
+feed-forward units, then as what it is now, from weights that compute the same function (`train/grow.py`).
 
 The drafter reads the target's hidden states after layers {taps}. Tokenizer: byte-level BPE, {vocabulary} entries,
 Qwen2's pre-tokenizer, 8 special tokens (`<|endoftext|>` 0, `<|mask|>` 1).
@@ -78,7 +81,9 @@ def exactness(evaluation: dict) -> str:
 
 def fields(work: Path, out: Path) -> dict:
     """All the values of TEMPLATE."""
+    from grow import SEEDLING
     from prompts import MIN_DISTINCT, MIN_DISTINCT_TAIL
+    from target import GROW_AT
     target, drafter = (json.loads((out / n / "config.json").read_text()) for n in ("target", "drafter"))
     state = {n: torch.load(work / f"{n}.pt", weights_only=True) for n in ("target", "drafter")}
     millions = {n: sum(t.numel() for t in s["model"].values()) / 1e6 for n, s in state.items()}
@@ -93,9 +98,10 @@ def fields(work: Path, out: Path) -> dict:
              for key, value in (("files", s["files"]), ("mb", s["bytes"] / 1e6))}
     return {
         "block": drafter["block_size"], "layers": target["num_hidden_layers"], "hidden": target["hidden_size"],
-        "ffn": target["intermediate_size"], "draft_layers": drafter["num_hidden_layers"],
+        "ffn": target["intermediate_size"], "draft_ffn": drafter["intermediate_size"], "draft_layers": drafter["num_hidden_layers"],
         "heads": target["num_attention_heads"], "groups": target["num_key_value_heads"],
         "head_dim": target["head_dim"], "vocabulary": target["vocab_size"],
+        "grown_at": GROW_AT, "seed_layers": SEEDLING.num_hidden_layers, "seed_ffn": SEEDLING.intermediate_size,
         "taps": drafter["dflash_config"]["target_layer_ids"],
         "target_millions": millions["target"], "drafter_millions": millions["drafter"],
         "target_mb": megabytes(out / "target"), "drafter_mb": megabytes(out / "drafter"),

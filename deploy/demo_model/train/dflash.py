@@ -15,7 +15,7 @@ from grow import copy_layer
 from qwen3 import Config, Layer, RMSNorm, rope_table
 
 BLOCK = 8
-TARGET_LAYERS = (1, 4, 7)
+TARGET_LAYERS = (2, 4, 7)
 MASK_TOKEN = 1
 
 

@@ -75,6 +75,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--max-minutes", type=float, default=35.0)
+    parser.add_argument("--start-from", type=Path, help="checkpoint of an earlier drafter, for its weights")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--muon-lr", type=float, default=0.02)
     parser.add_argument("--adam-lr", type=float, default=0.003)
@@ -85,7 +86,10 @@ def main() -> None:
     head = target.model.embed_tokens.weight
     shards = Shards(args.work / "teacher")
     drafter = DFlash(DraftConfig())
-    start_from_target(drafter, target)
+    if args.start_from:
+        drafter.load_state_dict(torch.load(args.start_from, weights_only=True)["model"])
+    else:
+        start_from_target(drafter, target)
     pair = optimizers(drafter, args.muon_lr, args.adam_lr, weight_decay=0.0)
     checkpoint = Checkpoint(args.work / "drafter.pt")
     counters = checkpoint.load(drafter, pair)

@@ -1,4 +1,4 @@
-"""Picks the held-out prompts of `prompts.jsonl`: pieces of files that no training saw.
+"""Picks the held-out prompts of `prompts.jsonl`: pieces of Python files that no training saw.
 
 A prompt begins at the start of a line and has 40–200 tokens (one of LENGTHS before trimming). What makes a good one is
 the target's greedy continuation of 128 tokens: no end of text, and no loop, because a loop flatters every drafter. With
@@ -22,19 +22,19 @@ from qwen3 import Qwen3
 from tokenizer import EOS
 
 CONTINUATION = 128
+KIND = "python"
 LENGTHS = (48, 72, 104, 144, 192)
 MIN_TOKENS, MAX_TOKENS = 40, 200
 MIN_DISTINCT, MIN_DISTINCT_TAIL = 0.4, 0.35
-MAX_PER_FILE, CANDIDATES_PER_FILE, WANTED = 3, 16, 32
+MAX_PER_FILE, CANDIDATES_PER_FILE, WANTED = 3, 24, 32
 BATCH = 64
-# Where a candidate may begin: a definition, a class, a comment, or (docs) a section title.
-STARTS = {"python": re.compile(r"^(?:def |class |    def |import |from |#)", re.M),
-          "docs": re.compile(r"^[A-Z.][^\n]+\n(?:[=~^*-]{4,})?", re.M)}
+# Where a candidate may begin: a definition, a class, an import or a comment.
+STARTS = re.compile(r"^(?:def |class |    def |import |from |#)", re.M)
 
 
 def candidates(document: corpus.Document, tokenizer: Tokenizer, generator: torch.Generator) -> list[str]:
     """Up to CANDIDATES_PER_FILE pieces of a file, each ending in the middle of things as a prompt does."""
-    starts = [m.start() for m in STARTS[document.kind].finditer(document.text)]
+    starts = [m.start() for m in STARTS.finditer(document.text)]
     order = torch.randperm(len(starts), generator=generator)[:CANDIDATES_PER_FILE].tolist()
     texts = []
     for start in sorted(starts[i] for i in order):
@@ -79,7 +79,7 @@ def main() -> None:
     torch.set_num_threads(2)
     tokenizer = Tokenizer.from_file(str(args.work / "tokenizer" / "tokenizer.json"))
     generator = torch.Generator().manual_seed(11)
-    tried = [(document, text) for document in corpus.load(args.work, "heldout")
+    tried = [(document, text) for document in corpus.load(args.work, "heldout") if document.kind == KIND
              for text in candidates(document, tokenizer, generator)]
     ids = [tokenizer.encode(text, add_special_tokens=False).ids for _, text in tried]
     greedy = continuations(load_target(args.work), ids)

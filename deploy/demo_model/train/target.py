@@ -18,7 +18,7 @@ from qwen3 import Config, Qwen3
 from schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
 
 MICRO_TOKENS = 2048
-GROW_AT = 0.45  # share of the time
+GROW_AT = 0.45  # Share of the time.
 
 
 def step_tokens(share: float) -> int:
