@@ -42,7 +42,9 @@ function(bastion_test)
   target_compile_definitions(${ARG_NAME} PRIVATE BASTION_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                                  BASTION_BINARY_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
-  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}")
+  # The system's gRPC and abseil, and the Rust crates, are not built for the thread sanitizer.
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}" ENVIRONMENT
+    "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
 endfunction()
 
 function(bastion_benchmark)

@@ -17,6 +17,9 @@ add_compile_options(-Wall -Wextra -Werror -fno-math-errno -ffp-contract=off)
 if(BASTION_SANITIZE)
   add_compile_options(-fsanitize=${BASTION_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${BASTION_SANITIZE})
+  if(BASTION_SANITIZE STREQUAL "thread")
+    add_compile_options(-Wno-tsan)  # A fence in the header of absl flags.
+  endif()
 endif()
 
 find_program(CCACHE_PROGRAM ccache)

@@ -16,7 +16,6 @@
 namespace bastion {
 namespace {
 
-// A tree that pays has no wider fan than this: the drafter is asked for no more candidates.
 constexpr int kWidestFan = 64;
 
 // A whole number from 1 to kLargestNumber, digits only.

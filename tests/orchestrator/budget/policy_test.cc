@@ -49,8 +49,8 @@ TEST(PolicyTest, CandidatesThatSuffice) {
   EXPECT_EQ(Parsed("beam:4x15").CandidatesFor(64), 4);
   EXPECT_EQ(Parsed("fixed:16").CandidatesFor(64), 16);
   EXPECT_EQ(Parsed("fixed:256").CandidatesFor(64), 64);
-  EXPECT_EQ(Parsed("bastion").CandidatesFor(64), 64);
-  EXPECT_EQ(Parsed("adaptive").CandidatesFor(64), 64);
+  EXPECT_EQ(Parsed("bastion").CandidatesFor(20), 20);
+  EXPECT_EQ(Parsed("adaptive").CandidatesFor(1000), 64);
 }
 
 TEST(PolicyTest, BadTextSaysWhatIsAllowed) {
