@@ -14,13 +14,16 @@ struct Choice {
   double value = 0;
 };
 
+// What a second is worth, never less than plain decoding makes of it.
+double Pace(const LookAheadTerms& terms) {
+  return std::max(terms.tokens_per_second, 1 / terms.cost.PlainSeconds());
+}
+
 class Objective {
  public:
   Objective(const LookAheadTerms& terms, int max_nodes)
       : survival_(*terms.survival), seconds_(terms.cost.Curve(max_nodes)) {
-    if (terms.tokens_per_second > 0) {
-      pace_ = std::max(terms.tokens_per_second, 1 / terms.cost.PlainSeconds());
-    }
+    if (terms.tokens_per_second > 0) pace_ = Pace(terms);
   }
 
   [[nodiscard]] Choice EmptyTree() const { return {0, Value(/*expected_length=*/1, 0)}; }
@@ -62,6 +65,18 @@ BudgetReason ReasonFor(int nodes, int available, int wanted, int max_nodes) {
 }
 
 }  // namespace
+
+int WidestFan(const LookAheadTerms& terms, int most) {
+  constexpr double kAllowance = 4;
+  const std::vector<double> seconds = terms.cost.Curve(most);
+  double width = 1;
+  for (int nodes = 1; nodes <= most; ++nodes) {
+    const double price = Pace(terms) * (seconds[nodes] - seconds[0]) / nodes;  // Of one node.
+    if (price * most <= kAllowance) return most;
+    width = std::max(width, kAllowance / price);
+  }
+  return static_cast<int>(width);
+}
 
 BudgetedTree GrowLookAhead(const DraftTree& spine, const CandidateScores& scores,
                            const LookAheadTerms& terms, int max_nodes) {

@@ -28,6 +28,10 @@ struct LookAheadTerms {
   double tokens_per_second = 0;  // The pace; 0: not known yet.
 };
 
+// The most children of one node that could pay, at most `most`: the last of w siblings is accepted
+// with a chance of no more than 1/w (four times that is allowed, for a drafter unsure of itself).
+[[nodiscard]] int WidestFan(const LookAheadTerms& terms, int most);
+
 // `spine` is the chain over all positions of `scores`. REQUIRES: max_nodes >= 0.
 [[nodiscard]] BudgetedTree GrowLookAhead(const DraftTree& spine, const CandidateScores& scores,
                                          const LookAheadTerms& terms, int max_nodes);

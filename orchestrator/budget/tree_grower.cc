@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "orchestrator/budget/lookahead.h"
 #include "orchestrator/budget/speedup_stop.h"
 #include "orchestrator/tree/beam.h"
 #include "orchestrator/tree/best_first.h"
@@ -44,6 +43,12 @@ bool TreeGrower::WantsDraft(const TreeLimits& limits) const {
   return policy_.kind() != Policy::Kind::kAdaptive || state_.gate.open();
 }
 
+int TreeGrower::CandidatesFor(const TreeLimits& limits) const {
+  const int enough = std::max(1, policy_.CandidatesFor(limits.nodes));
+  if (policy_.kind() != Policy::Kind::kAdaptive) return enough;
+  return WidestFan(TermsAt(limits.context), enough);
+}
+
 GrownTree TreeGrower::Skip(TokenId root, const TreeLimits& limits) const {
   BudgetReason reason = BudgetReason::kGate;
   if (limits.nodes == 0 || limits.depth == 0) reason = BudgetReason::kCap;
@@ -65,10 +70,8 @@ GrownTree TreeGrower::Grow(TokenId root, const Marginals& marginals,
                   /*drafted=*/true, std::move(spine), limits);
   }
   if (policy_.kind() == Policy::Kind::kAdaptive) {
-    const LookAheadTerms terms = {CostAt(limits.context), &state_.survival,
-                                  state_.pace.tokens_per_second()};
     const int max_nodes = std::min(limits.nodes, costs_->measured_rows() - 1);
-    BudgetedTree budgeted = GrowLookAhead(spine, scores, terms, max_nodes);
+    BudgetedTree budgeted = GrowLookAhead(spine, scores, TermsAt(limits.context), max_nodes);
     return Finish(std::move(budgeted), /*drafted=*/true, std::move(spine), limits);
   }
   return Finish(GrowNamedSize(root, marginals, limits), /*drafted=*/true, std::move(spine), limits);
@@ -98,6 +101,10 @@ CycleCost TreeGrower::CostAt(int context) const {
   return costs_->At(policy_.kind() == Policy::Kind::kBastion ? CostModel::Source::kPaper
                                                              : CostModel::Source::kMeasured,
                     context);
+}
+
+LookAheadTerms TreeGrower::TermsAt(int context) const {
+  return {CostAt(context), &state_.survival, state_.pace.tokens_per_second()};
 }
 
 GrownTree TreeGrower::Finish(BudgetedTree budgeted, bool drafted, DraftTree spine,

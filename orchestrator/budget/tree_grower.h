@@ -17,6 +17,7 @@
 #include "common/tree/stage_data.h"
 #include "orchestrator/budget/cost_model.h"
 #include "orchestrator/budget/grown_tree.h"
+#include "orchestrator/budget/lookahead.h"
 #include "orchestrator/budget/policy.h"
 #include "orchestrator/budget/speculation_state.h"
 #include "orchestrator/budget/tree_limits.h"
@@ -30,6 +31,9 @@ class TreeGrower {
 
   // False when this cycle should not spend time on a draft.
   [[nodiscard]] bool WantsDraft(const TreeLimits& limits) const;
+
+  // How many candidates per position the draft of this cycle should have.
+  [[nodiscard]] int CandidatesFor(const TreeLimits& limits) const;
 
   // The root alone, for a cycle that did not draft.
   [[nodiscard]] GrownTree Skip(TokenId root, const TreeLimits& limits) const;
@@ -46,6 +50,7 @@ class TreeGrower {
 
  private:
   [[nodiscard]] CycleCost CostAt(int context) const;
+  [[nodiscard]] LookAheadTerms TermsAt(int context) const;
   [[nodiscard]] GrownTree Finish(BudgetedTree budgeted, bool drafted, DraftTree spine,
                                  const TreeLimits& limits) const;
   [[nodiscard]] BudgetedTree GrowNamedSize(TokenId root, const Marginals& marginals,

@@ -44,7 +44,7 @@ Frontier DecodeSequence::NextFrontier(const TreeLimits& limits) {
   frontier.committed = committed_;
   frontier.root = root_;
   frontier.new_tokens = std::exchange(untold_, {});
-  frontier.candidates = std::max(1, grower_.policy().CandidatesFor(limits.nodes));
+  frontier.candidates = grower_.CandidatesFor(limits);
   frontier.sampling = request_.sampling;
   return frontier;
 }
