@@ -1,20 +1,16 @@
 // bastion-bench: policies against each other on the same prompts, in process or through services.
-#include <cstdio>
-#include <exception>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_split.h"
 #include "client/bench/arm.h"
 #include "client/bench/progress.h"
 #include "client/bench/prompts.h"
 #include "client/bench/report.h"
 #include "common/base/check.h"
-#include "common/base/flag_names.h"
+#include "common/base/program.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
 #include "orchestrator/latency/calibration.h"
@@ -124,16 +120,6 @@ absl::Status Run() {
 }  // namespace bastion
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Measures speculation policies on the same prompts.");
-  bastion::UnderscoreFlagNames(argc, argv);
-  absl::ParseCommandLine(argc, argv);
-  absl::Status status;
-  try {
-    status = bastion::Run();
-  } catch (const std::exception& error) {  // libtorch and the standard library: out of memory.
-    status = absl::ResourceExhaustedError(error.what());
-  }
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "bastion-bench: %s\n", status.ToString().c_str());
-  return 1;
+  return bastion::RunProgram(argc, argv, "Measures speculation policies on the same prompts.",
+                             [](const auto&) { return bastion::Run(); });
 }

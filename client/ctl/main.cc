@@ -3,18 +3,15 @@
 // Exit status 0 only on success; errors are one line on stderr.
 #include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/generation_client.h"
 #include "client/ctl/render.h"
-#include "common/base/flag_names.h"
+#include "common/base/program.h"
 #include "common/base/status.h"
 
 ABSL_FLAG(std::string, endpoint, "127.0.0.1:7070", "Address of the orchestrator");
@@ -128,10 +125,6 @@ absl::Status Run(const std::vector<char*>& arguments) {
 }  // namespace bastion
 
 int main(int argc, char** argv) {
-  bastion::UnderscoreFlagNames(argc, argv);
-  absl::SetProgramUsageMessage("bastionctl generate|chat|models|health [flags]");
-  const absl::Status status = bastion::Run(absl::ParseCommandLine(argc, argv));
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "bastionctl: %s\n", status.ToString().c_str());
-  return 1;
+  return bastion::RunProgram(argc, argv, "bastionctl generate|chat|models|health [flags]",
+                             bastion::Run);
 }

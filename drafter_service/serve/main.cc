@@ -1,12 +1,8 @@
 // bastion-drafter: the draft model behind gRPC.
-#include <cstdio>
-#include <exception>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "common/base/check.h"
-#include "common/base/flag_names.h"
+#include "common/base/program.h"
 #include "common/base/status.h"
 #include "common/nn/local_device.h"
 #include "common/wire/service_host.h"
@@ -62,16 +58,7 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   bastion::wire::BlockStopSignals();
-  absl::SetProgramUsageMessage("Runs the draft model: per-position marginals for draft trees.");
-  bastion::UnderscoreFlagNames(argc, argv);
-  absl::ParseCommandLine(argc, argv);
-  absl::Status status;
-  try {
-    status = bastion::Run();
-  } catch (const std::exception& error) {  // libtorch and the standard library: out of memory.
-    status = absl::ResourceExhaustedError(error.what());
-  }
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "bastion-drafter: %s\n", status.ToString().c_str());
-  return 1;
+  return bastion::RunProgram(argc, argv,
+                             "Runs the draft model: per-position marginals for draft trees.",
+                             [](const auto&) { return bastion::Run(); });
 }

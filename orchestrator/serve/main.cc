@@ -1,12 +1,8 @@
 // bastion-orchestrator: requests in, answers out; grows the trees between drafter and verifier.
-#include <cstdio>
-#include <exception>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "common/base/check.h"
-#include "common/base/flag_names.h"
+#include "common/base/program.h"
 #include "common/base/status.h"
 #include "common/wire/service_host.h"
 #include "orchestrator/cycle/guarded_drafter.h"
@@ -81,16 +77,6 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   bastion::wire::BlockStopSignals();
-  absl::SetProgramUsageMessage("Serves text generation over a drafter and a verifier.");
-  bastion::UnderscoreFlagNames(argc, argv);
-  absl::ParseCommandLine(argc, argv);
-  absl::Status status;
-  try {
-    status = bastion::Run();
-  } catch (const std::exception& error) {  // The standard library: out of memory.
-    status = absl::ResourceExhaustedError(error.what());
-  }
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "bastion-orchestrator: %s\n", status.ToString().c_str());
-  return 1;
+  return bastion::RunProgram(argc, argv, "Serves text generation over a drafter and a verifier.",
+                             [](const auto&) { return bastion::Run(); });
 }
