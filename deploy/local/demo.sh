@@ -19,7 +19,7 @@ END
 target=$ROOT/deploy/demo_model/target
 drafter=$ROOT/deploy/demo_model/drafter
 prompt=$'import os\nimport sys\n\n\ndef main(argv):\n    """Print the name and the size of every file in a folder."""\n'
-tokens=128
+tokens=64
 dtype=bf16
 own_prompt=no
 while [ $# -gt 0 ]; do

@@ -30,7 +30,7 @@ Qwen2's pre-tokenizer, 8 special tokens (`<|endoftext|>` 0, `<|mask|>` 1).
 ## Numbers
 Held-out validation files: **{nats:.3f} nats per token, perplexity {perplexity:.1f}, {bits:.3f} bits per byte**.
 
-Committed tokens per cycle (τ) at temperature 0, {prompts} prompts of `prompts.jsonl`, 128 new tokens each, by
+Committed tokens per cycle (τ) at temperature 0, {prompts} prompts of `prompts.jsonl`, {new_tokens} new tokens each, by
 `train/evaluate.py` (fp32, DDTree's best-first tree of so many nodes):
 
 | {arm_names} |
@@ -54,10 +54,10 @@ files kept out of training.
 The drafter learned from teacher text: {teacher_tokens:.2f} M tokens sampled from the target itself after prefixes of
 training files, half greedy and half at temperature 0.8, cut where a loop sets in.
 
-Prompts were chosen by the target's own greedy continuation of 128 tokens: no end of text, distinct 4-grams at least
-{min_distinct} of all 4-grams, and at least {min_tail} over the last 64 tokens. {prompt_counts}
-The target is small: its greedy text keeps coming back to the same phrases also where it does not loop, and that makes
-it easier to draft than the text of a strong model.
+Prompts were chosen by the target's own greedy continuation of {continuation} tokens: no end of text, and distinct 4-grams at least
+{min_distinct} of all 4-grams. {prompt_counts}
+The target is small: after some hundred tokens its greedy text loops, so measure with {continuation} new tokens. Also before that
+it keeps coming back to the same phrases, which makes it easier to draft than the text of a strong model.
 
 ## Reproduce
 `deploy/demo_model/train/run.sh` makes everything from scratch: {reproduce_minutes:.0f} minutes of training with the
@@ -82,7 +82,7 @@ def exactness(evaluation: dict) -> str:
 def fields(work: Path, out: Path) -> dict:
     """All the values of TEMPLATE."""
     from grow import SEEDLING
-    from prompts import MIN_DISTINCT, MIN_DISTINCT_TAIL
+    from prompts import CONTINUATION, MIN_DISTINCT
     from target import GROW_AT
     target, drafter = (json.loads((out / n / "config.json").read_text()) for n in ("target", "drafter"))
     state = {n: torch.load(work / f"{n}.pt", weights_only=True) for n in ("target", "drafter")}
@@ -109,13 +109,14 @@ def fields(work: Path, out: Path) -> dict:
         "target_minutes": minutes["target"], "drafter_minutes": minutes["drafter"],
         "nats": evaluation["nats_per_token"], "perplexity": evaluation["perplexity"],
         "bits": evaluation["bits_per_byte"], "prompts": evaluation["prompts"],
+        "new_tokens": evaluation["new_tokens"],
         "arm_names": " | ".join(evaluation["tau"]), "arm_rules": "---|" * (len(evaluation["tau"]) - 1) + "---",
         "arm_values": " | ".join(f"{v:.2f}" for v in evaluation["tau"].values()),
         "exactness": exactness(evaluation),
         "packages": ", ".join(split["packages"]), **parts, "teacher_tokens": teacher / 1e6,
-        "min_distinct": MIN_DISTINCT, "min_tail": MIN_DISTINCT_TAIL,
-        "prompt_counts": f"{counts['good']} of {counts['candidates']} candidates passed; the {counts['chosen']} of "
-                         f"highest ratio are kept (lowest {counts['lowest_ratio']:.2f}), at most three from a file.",
+        "min_distinct": MIN_DISTINCT, "continuation": CONTINUATION,
+        "prompt_counts": f"{counts['good']} of {counts['candidates']} candidates passed; {counts['chosen']} are "
+                         "drawn from them, at most three from a file.",
         "reproduce_minutes": sum(minutes.values()) + 10,
     }
 

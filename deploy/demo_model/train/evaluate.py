@@ -19,6 +19,7 @@ from tqdm import tqdm
 from dflash import BLOCK, TARGET_LAYERS, DFlash
 from export import load_drafter, load_target
 from generate import generate
+from prompts import CONTINUATION
 from qwen3 import Qwen3
 from tokenizer import EOS
 
@@ -129,7 +130,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--prompts", type=Path, required=True)
     parser.add_argument("--nodes", type=int, nargs="+", default=[64])
-    parser.add_argument("--new-tokens", type=int, default=128)
+    parser.add_argument("--new-tokens", type=int, default=CONTINUATION)
     parser.add_argument("--limit", type=int, default=1000, help="prompts to use")
     parser.add_argument("--exact", action="store_true", help="also compare every text with plain greedy decoding")
     args = parser.parse_args()
@@ -149,7 +150,9 @@ def main() -> None:
             texts.append(text)
         shortest = min(map(len, texts))
         differing += any(t[:shortest] != texts[0][:shortest] for t in texts)
-    report = {"prompts": len(prompts), "texts_that_differ": differing, "compared_with_greedy": args.exact, **perplexity(model, args.work),
+    report = {"prompts": len(prompts), "new_tokens": args.new_tokens,
+              "texts_that_differ": differing, "compared_with_greedy": args.exact,
+              **perplexity(model, args.work),
               "tau": {name: round(float(np.mean(sum(cycles, []))), 3) for name, cycles in lengths.items()},
               "tau_by_prompt": {name: [round(float(np.mean(c)), 2) for c in cycles] for name, cycles in lengths.items()}}
     (args.work / "evaluation.json").write_text(json.dumps(report, indent=1))

@@ -1,9 +1,9 @@
 """Picks the held-out prompts of `prompts.jsonl`: pieces of Python files that no training saw.
 
 A prompt begins at the start of a line and has 40–200 tokens (one of LENGTHS before trimming). What makes a good one is
-the target's greedy continuation of 128 tokens: no end of text, and no loop, because a loop flatters every drafter. With
-D = distinct 4-grams / all 4-grams: D at least MIN_DISTINCT, at least MIN_DISTINCT_TAIL over the last 64 tokens, where
-loops show. Of those the ones of highest D are kept, at most MAX_PER_FILE from one file.
+the target's greedy continuation of CONTINUATION tokens: no end of text, and no loop, because a loop flatters every
+drafter: distinct 4-grams / all 4-grams at least MIN_DISTINCT. (A target this small loops sooner or later: these prompts
+are good for that many tokens.) Of those WANTED are drawn at random, at most MAX_PER_FILE from one file.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from generate import distinct_ratio, generate
 from qwen3 import Qwen3
 from tokenizer import EOS
 
-CONTINUATION = 128
+CONTINUATION = 64
 KIND = "python"
 LENGTHS = (48, 72, 104, 144, 192)
 MIN_TOKENS, MAX_TOKENS = 40, 200
-MIN_DISTINCT, MIN_DISTINCT_TAIL = 0.4, 0.35
+MIN_DISTINCT = 0.6
 MAX_PER_FILE, CANDIDATES_PER_FILE, WANTED = 3, 24, 32
 BATCH = 64
 # Where a candidate may begin: a definition, a class, an import or a comment.
@@ -67,8 +67,7 @@ def continuations(model: Qwen3, prompts: list[list[int]]) -> list[list[int]]:
 
 def is_good(continuation: list[int]) -> bool:
     """The criterion of the module's docstring."""
-    return (EOS not in continuation and distinct_ratio(continuation) >= MIN_DISTINCT
-            and distinct_ratio(continuation[-64:]) >= MIN_DISTINCT_TAIL)
+    return EOS not in continuation and distinct_ratio(continuation) >= MIN_DISTINCT
 
 
 def main() -> None:
@@ -84,19 +83,17 @@ def main() -> None:
     ids = [tokenizer.encode(text, add_special_tokens=False).ids for _, text in tried]
     greedy = continuations(load_target(args.work), ids)
     (args.work / "prompt_continuations.json").write_text(json.dumps(greedy))
-    ranked = sorted((-distinct_ratio(c), i) for i, c in enumerate(greedy) if is_good(c))
+    good = [i for i, continuation in enumerate(greedy) if is_good(continuation)]
     per_file: dict[str, int] = {}
     lines = []
-    for _, index in ranked:
-        document, text = tried[index]
+    for draw in torch.randperm(len(good), generator=generator).tolist():
+        document, text = tried[good[draw]]
         used = per_file.get(document.path, 0)
         if used < MAX_PER_FILE and len(lines) < WANTED:
             per_file[document.path] = used + 1
             lines.append({"id": f"{len(lines):02d}-{Path(document.path).name.split('.')[0]}", "text": text})
-    good = len(ranked)
     args.out.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    counts = {"candidates": len(tried), "good": good, "chosen": len(lines),
-              "lowest_ratio": -ranked[len(lines) - 1][0] if lines else None}
+    counts = {"candidates": len(tried), "good": len(good), "chosen": len(lines)}
     (args.work / "prompts.json").write_text(json.dumps(counts))
     print(counts)
 
