@@ -14,6 +14,7 @@ using TokenId = int32_t;    // Index into the target's vocabulary, 0 <= id < V.
 using Position = int32_t;   // Absolute position of a token in its sequence, from 0.
 using NodeIndex = int32_t;  // Row of a draft tree; 0 is the root.
 
+inline constexpr TokenId kNoToken = -1;
 inline constexpr NodeIndex kNoNode = -1;
 
 // The live state of one request in one process. The orchestrator draws `session` once per request;

@@ -18,6 +18,9 @@ struct Features {
   int width = 0;  // F
   FeatureType type = FeatureType::kF32;
   std::string bytes;  // [rows, F]
+  // The token after the last row once the target has chosen it, which a verify does and a prefill
+  // does not: the root of the next draft.
+  TokenId next = kNoToken;
 
   [[nodiscard]] size_t row_bytes() const {
     return static_cast<size_t>(width) * (type == FeatureType::kF32 ? 4 : 2);

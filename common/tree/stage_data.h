@@ -92,6 +92,8 @@ struct Frontier {
 // One entry a path; empty marginals where the drafter has nothing to say.
 struct Draft {
   std::vector<Marginals> marginals;
+
+  friend bool operator==(const Draft&, const Draft&) = default;
 };
 
 // ---- facts each service states about itself ----

@@ -64,6 +64,12 @@ absl::Status DrafterService::Expand(const proto::DrafterRequest::Expand& request
   return absl::OkStatus();
 }
 
+void DrafterService::FeaturesArrived(SequenceId sequence, Position committed, TokenId root) {
+  if (!mutex_.TryLock()) return;
+  engine_->FeaturesArrived(sequence, committed, root);
+  mutex_.Unlock();
+}
+
 void DrafterService::Close(SequenceId sequence) {
   engine_->Close(sequence);
   on_close_(sequence);

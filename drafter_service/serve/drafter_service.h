@@ -28,6 +28,11 @@ class DrafterService final : public proto::DrafterService::Service {
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<proto::DrafterReply, proto::DrafterRequest>* stream) override;
 
+  // News from the feature stream, on its thread: a draft that is made ahead is made here. Does
+  // nothing while a call is at work, which fetches what it needs itself.
+  void FeaturesArrived(SequenceId sequence, Position committed, TokenId root)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
  private:
   using Lease = std::set<SequenceId>;
 

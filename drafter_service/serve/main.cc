@@ -36,7 +36,6 @@ absl::Status Run() {
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier));
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
-  features.Start(engine->feature_layers());
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
             << " positions a round";
 
@@ -45,11 +44,16 @@ absl::Status Run() {
   wire::HostOptions host_options;
   host_options.addresses = absl::GetFlag(FLAGS_listen);
   ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));
+  features.Start(engine->feature_layers(),
+                 [&](SequenceId sequence, Position committed, TokenId root) {
+                   service.FeaturesArrived(sequence, committed, root);
+                 });
   host->SetServing(true);
   LOG(INFO) << "serving on " << host_options.addresses[0];
   const std::string signal = wire::WaitForStopSignal();
   LOG(INFO) << signal << ": stopping";
   host->Shutdown(absl::Milliseconds(500));
+  features.Stop();
   return absl::OkStatus();
 }
 

@@ -21,7 +21,7 @@ absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Car
 RemoteFeatures::RemoteFeatures(const std::string& address)
     : address_(address), stub_(proto::VerifierService::NewStub(wire::ConnectPeer(address))) {}
 
-RemoteFeatures::~RemoteFeatures() {
+void RemoteFeatures::Stop() {
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
@@ -30,8 +30,9 @@ RemoteFeatures::~RemoteFeatures() {
   if (thread_.joinable()) thread_.join();
 }
 
-void RemoteFeatures::Start(std::vector<int> layers) {
+void RemoteFeatures::Start(std::vector<int> layers, Arrived arrived) {
   layers_ = std::move(layers);
+  arrived_ = std::move(arrived);
   thread_ = std::thread([this] { Main(); });
 }
 
@@ -72,21 +73,31 @@ void RemoteFeatures::RunStream() {
 }
 
 void RemoteFeatures::Receive(const proto::FeatureReply& reply) {
+  const SequenceId sequence = wire::Decode(reply.sequence());
   absl::StatusOr<Features> features = DecodeReply(reply, carrier_);
+  const Position committed = reply.first() + (features.ok() ? features->rows() : 0);
+  if (Take(sequence, reply.first(), std::move(features)) && reply.has_next()) {
+    arrived_(sequence, committed, reply.next());
+  }
+}
+
+bool RemoteFeatures::Take(SequenceId sequence, Position first, absl::StatusOr<Features> features) {
   MutexLock lock(&mutex_);
-  const auto found = windows_.find(wire::Decode(reply.sequence()));
-  if (found == windows_.end()) return;
+  const auto found = windows_.find(sequence);
+  if (found == windows_.end()) return false;
   Window& window = found->second;
   if (!features.ok()) {
     window.status = features.status();
-    return;
+    return false;
   }
   if (window.features.rows() == 0) {
-    window.first = reply.first();
+    window.first = first;
     window.features = *std::move(features);
-  } else if (reply.first() == window.first + window.features.rows()) {
-    window.features.bytes += features->bytes;
+    return true;
   }
+  if (first != window.first + window.features.rows()) return false;
+  window.features.bytes += features->bytes;
+  return true;
 }
 
 absl::Status RemoteFeatures::Follow(SequenceId sequence, Position first) {

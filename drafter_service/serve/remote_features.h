@@ -6,6 +6,7 @@
 #ifndef BASTION_DRAFTER_SERVICE_SERVE_REMOTE_FEATURES_H_
 #define BASTION_DRAFTER_SERVICE_SERVE_REMOTE_FEATURES_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -24,10 +25,15 @@ class RemoteFeatures final : public FeatureSource {
  public:
   // `address`: the verifier's. Start() begins; until it is connected, Read answers UNAVAILABLE.
   explicit RemoteFeatures(const std::string& address);
-  ~RemoteFeatures() override;
+  ~RemoteFeatures() override { Stop(); }
 
-  // `layers`: what to subscribe to. Call once.
-  void Start(std::vector<int> layers);
+  // Features of `sequence` up to `committed` are here, and `root` follows them. Called on the
+  // stream's thread, and may Read.
+  using Arrived = std::function<void(SequenceId sequence, Position committed, TokenId root)>;
+
+  // `layers`: what to subscribe to. Call once; `arrived` is called until Stop.
+  void Start(std::vector<int> layers, Arrived arrived);
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Rows before `range.first` are forgotten: a drafter reads each row once.
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override
@@ -46,12 +52,16 @@ class RemoteFeatures final : public FeatureSource {
   void Main();
   void RunStream() ABSL_LOCKS_EXCLUDED(mutex_);
   void Receive(const internal::v1::FeatureReply& reply) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether the rows were wanted and continue what is there.
+  bool Take(SequenceId sequence, Position first, absl::StatusOr<Features> features)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // Follows the sequence from `first` on unless its window already covers that.
   absl::Status Follow(SequenceId sequence, Position first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string address_;
   std::unique_ptr<internal::v1::VerifierService::Stub> stub_;
   std::vector<int> layers_;
+  Arrived arrived_;
   std::thread thread_;
   wire::InlineCarrier carrier_;
   Mutex mutex_;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "drafter_service/draft/dflash.h"
+#include "drafter_service/session/draft_ahead.h"
 
 namespace bastion::drafter {
 namespace {
@@ -30,12 +31,14 @@ class Engine final : public DrafterEngine {
     return model_->config().dflash.target_layer_ids;
   }
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
+  void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) override;
   void Close(SequenceId sequence) override;
   int live_sequences() const override { return static_cast<int>(sequences_.size()); }
 
  private:
   [[nodiscard]] absl::Status Check(const Frontier& frontier) const;
   [[nodiscard]] absl::StatusOr<Sequence*> FindOrOpen(SequenceId id);
+  [[nodiscard]] absl::StatusOr<std::vector<Draft>> MakeDrafts(absl::Span<const Frontier> frontiers);
   // Brings the sequence's context to frontier.committed tokens.
   [[nodiscard]] absl::Status CatchUp(const Frontier& frontier, Sequence& sequence);
 
@@ -44,6 +47,7 @@ class Engine final : public DrafterEngine {
   std::unique_ptr<DflashModel> model_;
   DrafterInfo info_;
   absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session.
+  DraftAhead ahead_;
 };
 
 Engine::Engine(const DrafterOptions& options, FeatureSource* features,
@@ -81,6 +85,7 @@ void Engine::Close(SequenceId sequence) {
   if (found == sequences_.end() || found->second.id.epoch != sequence.epoch) return;
   model_->Release(found->second.table);
   sequences_.erase(found);
+  ahead_.Forget(sequence);
 }
 
 absl::Status Engine::CatchUp(const Frontier& frontier, Sequence& sequence) {
@@ -115,7 +120,20 @@ absl::Status Engine::Check(const Frontier& frontier) const {
 }
 
 absl::StatusOr<std::vector<Draft>> Engine::Expand(absl::Span<const Frontier> frontiers) {
-  options_.engine.device.pool->Wake();
+  ASSIGN_OR_RETURN(std::vector<Draft> drafts, MakeDrafts(frontiers));
+  ahead_.Asked(frontiers);
+  return drafts;
+}
+
+void Engine::FeaturesArrived(SequenceId sequence, Position committed, TokenId root) {
+  const std::vector<Frontier> foreseen = ahead_.Arrived(sequence, committed, root);
+  if (foreseen.empty()) return;
+  absl::StatusOr<std::vector<Draft>> drafts = MakeDrafts(foreseen);
+  // Whatever went wrong will go wrong again when it is asked for, and be told then.
+  if (drafts.ok()) ahead_.Keep(foreseen, *std::move(drafts));
+}
+
+absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier> frontiers) {
   std::vector<Draft> drafts(frontiers.size());
   std::vector<BlockItem> blocks;
   std::vector<Marginals*> wanted;
@@ -123,8 +141,9 @@ absl::StatusOr<std::vector<Draft>> Engine::Expand(absl::Span<const Frontier> fro
   for (size_t i = 0; i < frontiers.size(); ++i) {
     const Frontier& frontier = frontiers[i];
     RETURN_IF_ERROR(Check(frontier));
-    drafts[i].marginals.resize(frontier.paths.size());
     ASSIGN_OR_RETURN(Sequence * sequence, FindOrOpen(frontier.sequence));
+    if (ahead_.Take(frontier, drafts[i])) continue;
+    drafts[i].marginals.resize(frontier.paths.size());
     if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {
       LOG(WARNING) << "no draft: " << ready;
       continue;
@@ -138,6 +157,7 @@ absl::StatusOr<std::vector<Draft>> Engine::Expand(absl::Span<const Frontier> fro
     candidates = std::max(candidates, frontier.candidates);
   }
   if (blocks.empty()) return drafts;
+  options_.engine.device.pool->Wake();
   ASSIGN_OR_RETURN(std::vector<Marginals> marginals, model_->Draft(blocks, candidates));
   for (size_t b = 0; b < blocks.size(); ++b) *wanted[b] = std::move(marginals[b]);
   return drafts;

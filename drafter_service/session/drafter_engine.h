@@ -42,6 +42,9 @@ class DrafterEngine {
   // the root, gets empty marginals; a stale epoch FAILED_PRECONDITION for the whole call.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
+  // News for DraftAhead (draft_ahead.h): the features of `sequence` up to `committed` can be read,
+  // and `root` follows them. May take as long as an Expand, and leaves nothing to be told.
+  virtual void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) = 0;
   virtual void Close(SequenceId sequence) = 0;
 
   [[nodiscard]] virtual int live_sequences() const = 0;

@@ -52,15 +52,14 @@ class OverGrpc final : public StagesUnderTest {
     char pattern[] = "/tmp/bastion_conformance_XXXXXX";
     CHECK(mkdtemp(pattern) != nullptr);
     sockets_ = pattern;
-    auto device = nn::OpenLocalDevice(2);
-    CHECK(device.ok()) << device.status();
-    device_ = *std::move(device);
     StartVerifier(folder);
     StartDrafter(folder);
     verifier_ = std::make_unique<RemoteVerifier>(RemoteOptions{Address("verifier")});
     drafter_ = std::make_unique<RemoteDrafter>(RemoteOptions{Address("drafter")});
     AwaitSubscription();
   }
+
+  ~OverGrpc() override { features_->Stop(); }
 
   Verifier& verifier() override { return *verifier_; }
   Drafter& drafter() override { return *drafter_; }
@@ -69,7 +68,13 @@ class OverGrpc final : public StagesUnderTest {
   std::string Address(const std::string& service) const {
     return "unix:" + sockets_ + "/" + service;
   }
-  nn::EngineOptions EngineOptions() const { return {kernels::DType::kF32, device_.device, 4096}; }
+  // A team of threads each, as in two processes: they are at work at the same time.
+  static nn::EngineOptions EngineOptions(nn::LocalDevice& mine) {
+    auto device = nn::OpenLocalDevice(2);
+    CHECK(device.ok()) << device.status();
+    mine = *std::move(device);
+    return {kernels::DType::kF32, mine.device, 4096};
+  }
 
   std::unique_ptr<wire::ServiceHost> Host(const std::string& name, grpc::Service* service) {
     wire::HostOptions options;
@@ -83,7 +88,7 @@ class OverGrpc final : public StagesUnderTest {
   void StartVerifier(const std::string& folder) {
     verifier::VerifierOptions options;
     options.target_folder = folder + "/target";
-    options.engine = EngineOptions();
+    options.engine = EngineOptions(verifier_device_);
     options.max_sequences = 8;
     auto engine = verifier::VerifierEngine::Create(options);
     CHECK(engine.ok()) << engine.status();
@@ -97,14 +102,17 @@ class OverGrpc final : public StagesUnderTest {
     drafter::DrafterOptions options;
     options.drafter_folder = folder + "/drafter";
     options.target_folder = folder + "/target";
-    options.engine = EngineOptions();
+    options.engine = EngineOptions(drafter_device_);
     options.max_sequences = 8;
     auto engine = drafter::DrafterEngine::Create(options, features_.get());
     CHECK(engine.ok()) << engine.status();
     drafter_engine_ = *std::move(engine);
-    features_->Start(drafter_engine_->feature_layers());
     drafter_service_ = std::make_unique<drafter::DrafterService>(
         drafter_engine_.get(), [this](SequenceId sequence) { features_->Forget(sequence); });
+    features_->Start(drafter_engine_->feature_layers(),
+                     [this](SequenceId sequence, Position committed, TokenId root) {
+                       drafter_service_->FeaturesArrived(sequence, committed, root);
+                     });
     drafter_host_ = Host("drafter", drafter_service_.get());
   }
 
@@ -122,7 +130,7 @@ class OverGrpc final : public StagesUnderTest {
   }
 
   std::string sockets_;
-  nn::LocalDevice device_;
+  nn::LocalDevice verifier_device_, drafter_device_;
   std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
   std::unique_ptr<verifier::VerifierService> verifier_service_;
   std::unique_ptr<wire::ServiceHost> verifier_host_;

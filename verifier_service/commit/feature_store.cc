@@ -44,11 +44,14 @@ void FeatureStore::Open(SequenceId sequence, int width) {
     }
     old = next;
   }
-  histories_[sequence].features = {width, type_, {}};
+  Features& features = histories_[sequence].features;
+  features.width = width;
+  features.type = type_;
   ++changes_;
 }
 
-void FeatureStore::Append(SequenceId sequence, const float* features, absl::Span<const int> rows) {
+void FeatureStore::Append(SequenceId sequence, const float* features, absl::Span<const int> rows,
+                          TokenId next) {
   MutexLock lock(&mutex_);
   const auto found = histories_.find(sequence);
   if (found == histories_.end() || found->second.lost || found->second.features.width == 0) return;
@@ -62,6 +65,7 @@ void FeatureStore::Append(SequenceId sequence, const float* features, absl::Span
     return;
   }
   for (const int row : rows) AppendRow(features + int64_t{row} * kept.width, kept);
+  kept.next = next;
   bytes_ += added;
 }
 
@@ -106,7 +110,9 @@ absl::StatusOr<Features> FeatureStore::Read(const FeatureRange& range, absl::Dur
                                                     range.first + range.count, " wanted"));
   }
   const size_t row = kept.row_bytes();
-  return Features{kept.width, kept.type, kept.bytes.substr(range.first * row, range.count * row)};
+  const bool to_the_end = range.first + range.count == kept.rows();
+  return Features{kept.width, kept.type, kept.bytes.substr(range.first * row, range.count * row),
+                  to_the_end ? kept.next : kNoToken};
 }
 
 absl::StatusOr<int> FeatureStore::Rows(SequenceId sequence) const {

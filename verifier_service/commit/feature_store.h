@@ -26,9 +26,9 @@ class FeatureStore final : public FeatureSource {
   FeatureStore(FeatureType type, int64_t max_bytes) : type_(type), max_bytes_(max_bytes) {}
 
   void Open(SequenceId sequence, int width) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Rows [rows] of `features` [R, F] follow those already there.
-  void Append(SequenceId sequence, const float* features, absl::Span<const int> rows)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Rows [rows] of `features` [R, F] follow those already there, and `next` follows them if known.
+  void Append(SequenceId sequence, const float* features, absl::Span<const int> rows,
+              TokenId next = kNoToken) ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override

@@ -83,7 +83,10 @@ bool FeatureStream::Push(SequenceId sequence, Position& next, bool& over) {
     wire::Encode(sequence, *reply.mutable_sequence());
     wire::Encode(features.status(), *reply.mutable_status());
     reply.set_first(next);
-    if (features.ok()) wire::Encode(*features, carrier_, *reply.mutable_features());
+    if (features.ok()) {
+      wire::Encode(*features, carrier_, *reply.mutable_features());
+      if (features->next != kNoToken) reply.set_next(features->next);
+    }
     if (!stream_->Write(reply)) return false;
     if (!features.ok()) {
       over = true;

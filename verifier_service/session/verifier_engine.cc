@@ -260,7 +260,8 @@ void Engine::ExportFeatures(const std::vector<Entry>& entries) {
     for (const NodeIndex node : entry.outcome->acceptance.path) {
       rows.push_back(entry.first_row + node);
     }
-    features_.Append(entry.item->sequence, model_->features(), rows);
+    features_.Append(entry.item->sequence, model_->features(), rows,
+                     entry.outcome->acceptance.next);
   }
 }
 
