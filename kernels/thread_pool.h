@@ -3,6 +3,10 @@
 // microsecond to start, and a team with nothing to do costs nothing (two teams that spin without
 // bound on two cores would starve each other).
 //
+// The cores belong to others too. Each member has a share of a loop, cut in pieces, and whoever is
+// done takes pieces of the others': a member that is still asleep, or whose core is busy with
+// something else, delays the loop by one piece and not by its share.
+//
 // Thread rule: one thread at a time calls ParallelFor; it takes part in the work.
 #ifndef BASTION_KERNELS_THREAD_POOL_H_
 #define BASTION_KERNELS_THREAD_POOL_H_
@@ -25,12 +29,12 @@ class ThreadPool {
 
   [[nodiscard]] int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(begin, end) so that the ranges cover [0, count) once; returns when all are done.
-  // Contiguous equal shares, one a thread: which thread runs an index never changes what it
+  // Calls body(begin, end) on ranges that cover [0, count) once; returns when all are done. Ranges
+  // are of about `grain` indices or more. Which thread runs an index never changes what it
   // computes.
   template <typename Body>
-  void ParallelFor(int64_t count, Body&& body) {
-    if (count <= 1 || workers_.empty()) {
+  void ParallelFor(int64_t count, int64_t grain, Body&& body) {
+    if (count <= grain || workers_.empty()) {
       if (count > 0) body(int64_t{0}, count);
       return;
     }
@@ -38,7 +42,11 @@ class ThreadPool {
     Run({[](void* context, int64_t begin, int64_t end) {
            (*static_cast<Plain*>(context))(begin, end);
          },
-         const_cast<void*>(static_cast<const void*>(&body)), count});
+         const_cast<void*>(static_cast<const void*>(&body)), count, grain});
+  }
+  template <typename Body>
+  void ParallelFor(int64_t count, Body&& body) {
+    ParallelFor(count, 1, body);
   }
 
   // Wakes sleeping workers ahead of the loops to come, without waiting for them.
@@ -49,18 +57,32 @@ class ThreadPool {
     void (*run)(void* context, int64_t begin, int64_t end) = nullptr;
     void* context = nullptr;
     int64_t count = 0;
+    int64_t grain = 1;
   };
 
+  // One member's part of the loop: [begin, end) in `pieces`, of which `taken` are begun.
+  struct alignas(64) Share {
+    int64_t begin = 0, end = 0;
+    int pieces = 0;
+    std::atomic<int> taken{0};
+  };
+
+  static bool IsOpen(uint32_t generation) { return generation % 2 == 1; }
   void Run(const Loop& loop);
-  void RunShare(const Loop& loop, int member) const;
+  // Runs pieces until none is left, its own first.
+  void Work(int member);
+  // False when that loop is over: then nothing of it may be touched.
+  bool Enter(uint32_t generation);
   void WorkerMain(int member);
   uint32_t AwaitNext(uint32_t seen);
 
   std::vector<std::thread> workers_;
-  Loop loop_;  // Written before generation_ grows, read after.
-  alignas(64) std::atomic<uint32_t> generation_{0};
-  alignas(64) std::atomic<uint32_t> doorbell_{0};  // What sleepers wait on.
-  alignas(64) std::atomic<int> unfinished_{0};
+  // Both written while no loop is open and nobody is inside.
+  Loop loop_;
+  std::vector<Share> shares_;
+  alignas(64) std::atomic<uint32_t> generation_{0};  // Odd while a loop is open.
+  alignas(64) std::atomic<int> inside_{0};           // Workers that may touch it.
+  alignas(64) std::atomic<uint32_t> doorbell_{0};    // What sleepers wait on.
   alignas(64) std::atomic<int> sleepers_{0};
   std::atomic<bool> stopping_{false};
 };

@@ -143,6 +143,7 @@ absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier>
     RETURN_IF_ERROR(Check(frontier));
     ASSIGN_OR_RETURN(Sequence * sequence, FindOrOpen(frontier.sequence));
     if (ahead_.Take(frontier, drafts[i])) continue;
+    if (blocks.empty()) options_.engine.device.pool->Wake();
     drafts[i].marginals.resize(frontier.paths.size());
     if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {
       LOG(WARNING) << "no draft: " << ready;
@@ -157,7 +158,6 @@ absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier>
     candidates = std::max(candidates, frontier.candidates);
   }
   if (blocks.empty()) return drafts;
-  options_.engine.device.pool->Wake();
   ASSIGN_OR_RETURN(std::vector<Marginals> marginals, model_->Draft(blocks, candidates));
   for (size_t b = 0; b < blocks.size(); ++b) *wanted[b] = std::move(marginals[b]);
   return drafts;

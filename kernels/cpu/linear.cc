@@ -141,7 +141,7 @@ void PanelRange(const LinearArgs& args, int begin, int end) {
 }  // namespace
 
 void Linear(const LinearArgs& args, ThreadPool& pool) {
-  pool.ParallelFor(args.weight.panels(), [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(args.weight.panels(), PanelsFor(1), [&](int64_t begin, int64_t end) {
     if (args.weight.dtype == DType::kF32) {
       PanelRange<float>(args, static_cast<int>(begin), static_cast<int>(end));
     } else {

@@ -30,5 +30,30 @@ BENCHMARK(BM_Linear)
     ->ArgsProduct({{1, 8, 64}, {4096}, {320, 4096}})
     ->UseRealTime();
 
+// One layer's four matrices after another, of enough layers to be read from memory every time.
+void BM_LinearStack(benchmark::State& state) {
+  const int rows = static_cast<int>(state.range(0));
+  constexpr int kLayers = 9;
+  constexpr int kShapes[][2] = {{640, 320}, {320, 384}, {2560, 320}, {320, 1280}};
+  ThreadPool pool(Threads());
+  std::vector<RandomMatrix> matrices;
+  matrices.reserve(4 * kLayers);
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (const auto& shape : kShapes) matrices.emplace_back(DType::kBF16, shape[0], shape[1], 1);
+  }
+  const std::vector<float> x = RandomFloats(size_t(rows) * 1280, 2);
+  std::vector<float> y(size_t(rows) * 2560);
+  int64_t bytes = 0;
+  for (auto _ : state) {
+    for (size_t i = 0; i < matrices.size(); ++i) {
+      CpuBackend().linear(
+          {x.data(), matrices[i].packed, y.data(), rows, kShapes[i % 4][0], false}, pool);
+      bytes += static_cast<int64_t>(matrices[i].packed.bytes());
+    }
+  }
+  state.SetBytesProcessed(bytes);
+}
+BENCHMARK(BM_LinearStack)->DenseRange(1, 9)->Arg(16)->Arg(32)->UseRealTime();
+
 }  // namespace
 }  // namespace bastion::kernels

@@ -22,6 +22,31 @@ TEST(ThreadPoolTest, EveryIndexIsRunOnceWhateverTheTeam) {
   }
 }
 
+TEST(ThreadPoolTest, AMemberThatIsHeldUpKeepsOnePieceAndTheOthersDoTheRest) {
+  ThreadPool pool(2);
+  std::atomic<int> held{0}, done{0};
+  pool.ParallelFor(8, [&](int64_t begin, int64_t end) {
+    // Whoever runs the first index of the second share waits until all else is done.
+    if (begin == 4) {
+      while (done < 7) std::this_thread::yield();
+      held = static_cast<int>(end - begin);
+    }
+    done += static_cast<int>(end - begin);
+  });
+  EXPECT_EQ(done, 8);
+  EXPECT_EQ(held, 1);
+}
+
+TEST(ThreadPoolTest, NoRangeIsSmallerThanItsGrainAllows) {
+  ThreadPool pool(2);
+  for (const int64_t grain : {1, 3, 4, 16}) {
+    std::atomic<int64_t> ranges{0};
+    pool.ParallelFor(20, grain, [&](int64_t begin, int64_t end) { ranges += end > begin; });
+    EXPECT_LE(ranges, 2 * ((10 + grain - 1) / grain)) << grain;
+    EXPECT_GE(ranges, 2) << grain;
+  }
+}
+
 TEST(ThreadPoolTest, LoopsAfterAPauseAndManyShortLoopsAllFinish) {
   ThreadPool pool(3);
   int64_t total = 0;
