@@ -323,9 +323,11 @@ void SpanRows(const AttentionArgs& args, const AttentionSpan& span, int64_t begi
 
 // REQUIRES: head_dim is a multiple of 16.
 void Attention(const AttentionArgs& args, ThreadPool& pool) {
+  const int group = std::min(kMaxGroup, args.query_heads / args.cache.kv_heads);
   for (int s = 0; s < args.span_count; ++s) {
     const AttentionSpan& span = args.spans[s];
-    pool.ParallelFor(int64_t{args.cache.kv_heads} * span.rows, [&](int64_t begin, int64_t end) {
+    const int64_t tasks = int64_t{args.cache.kv_heads} * span.rows;
+    pool.ParallelFor(tasks, RowsFor(group), [&](int64_t begin, int64_t end) {
       if (args.cache.dtype == DType::kF32) {
         SpanRows<float>(args, span, begin, end);
       } else {

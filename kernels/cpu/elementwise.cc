@@ -3,6 +3,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/elementwise.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.
+#include <algorithm>
 #include <cmath>
 
 #include "hwy/contrib/math/math-inl.h"
@@ -12,6 +13,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
+
+// Elements that take about as long as it takes to hand work to another thread, a microsecond.
+constexpr int kNormed = 16384, kActivated = 3072;
+
+constexpr int RowsWorth(int elements, int width) { return std::max(1, elements / width); }
 
 void NormRow(const RmsNormArgs& args, int64_t row) {
   const float* x = args.x + row * args.width;
@@ -57,13 +63,13 @@ void EmbedRow(const EmbedArgs& args, int64_t row) {
 }  // namespace
 
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool) {
-  pool.ParallelFor(args.rows, [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(args.rows, RowsWorth(kNormed, args.width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) NormRow(args, row);
   });
 }
 
 void SiluMul(const SiluMulArgs& args, ThreadPool& pool) {
-  pool.ParallelFor(args.rows, [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(args.rows, RowsWorth(kActivated, args.width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) SiluMulRow(args, row);
   });
 }

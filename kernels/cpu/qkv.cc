@@ -14,6 +14,7 @@ namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
 inline constexpr int kMaxHeadDim = 512;
+inline constexpr int kRowsWorth = 2;  // Handing over to another thread.
 
 // Half a head is a multiple of 8.
 using Part = hn::CappedTag<float, 8>;
@@ -101,7 +102,7 @@ void MoveTokens(const KvMoveArgs& args) {
 }  // namespace
 
 void Qkv(const QkvArgs& args, ThreadPool& pool) {
-  pool.ParallelFor(args.rows, [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(args.rows, kRowsWorth, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       if (args.cache.dtype == DType::kF32) {
         QkvRow<float>(args, row);
