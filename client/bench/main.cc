@@ -23,8 +23,8 @@ ABSL_FLAG(float, temperature, 0, "0: greedy");
 ABSL_FLAG(uint64_t, seed, 1, "Of the keyed choice at temperature > 0");
 ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate for each prompt");
 ABSL_FLAG(int, concurrency, 1, "Prompts that run together");
-ABSL_FLAG(int, threads, 2, "Threads of the engine, in process");
-ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32, in process");
+ABSL_FLAG(int, threads, 2, "Threads of the engine; in process: services have their own");
+ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32; in process: services have their own");
 ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots");
 ABSL_FLAG(std::string, endpoint, "", "Address of a running orchestrator; empty: in process");
 ABSL_FLAG(bool, ignore_eos, false, "Generate to the limit whatever the model says");
@@ -72,8 +72,8 @@ absl::Status Run() {
   LocalOptions local;
   local.target_folder = absl::GetFlag(FLAGS_target);
   local.drafter_folder = absl::GetFlag(FLAGS_drafter);
-  local.dtype = report.dtype = absl::GetFlag(FLAGS_dtype);
-  local.threads = report.threads = absl::GetFlag(FLAGS_threads);
+  local.dtype = absl::GetFlag(FLAGS_dtype);
+  local.threads = absl::GetFlag(FLAGS_threads);
   local.max_sequences = report.settings.concurrency + 4;
   ASSIGN_OR_RETURN(const auto prompts,
                    LoadPrompts(absl::GetFlag(FLAGS_prompts), local.target_folder));

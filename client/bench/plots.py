@@ -91,7 +91,7 @@ def stages(report: dict, axes: plt.Axes) -> None:
 def subtitle(report: dict) -> str:
     settings = report.get("settings", {})
     parts = [str(report.get("device", "")), Path(str(report.get("target", ""))).name]
-    parts += [f"{key} {settings[key]}" for key in ("dtype", "temperature", "threads", "concurrency") if key in settings]
+    parts += [f"{key} {settings[key]}" for key in ("temperature", "concurrency") if key in settings]
     return ", ".join(p for p in parts if p)
 
 

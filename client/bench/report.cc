@@ -197,16 +197,14 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
                           {"seed", settings.seed},
                           {"max_new_tokens", settings.max_new_tokens},
                           {"concurrency", settings.concurrency},
-                          {"threads", report.threads},
-                          {"dtype", report.dtype},
                           {"mode", report.mode}}},
                         {"policies", policies}};
   RETURN_IF_ERROR(WriteFile(std::filesystem::path(folder) / "results.json", results.dump(1)));
   const std::string heading = absl::StrFormat(
-      "# bastion-bench\n\n%s, target %s, drafter %s, %s, %s, temperature %g, seed %d, "
+      "# bastion-bench\n\n%s, target %s, drafter %s, %s, temperature %g, seed %d, "
       "%d new tokens, concurrency %d. Prefill is left out of the rates; milliseconds are means per "
       "cycle.\n\n",
-      report.device, report.target, report.drafter, report.dtype, report.mode, settings.temperature,
+      report.device, report.target, report.drafter, report.mode, settings.temperature,
       settings.seed, settings.max_new_tokens, settings.concurrency);
   const absl::Status same = CheckSameTexts(report);
   const std::string verdict =

@@ -25,8 +25,9 @@ struct PolicyResults {
 };
 
 struct BenchReport {
-  std::string device, target, drafter, dtype, mode;  // mode: "in process" or the endpoint.
-  int threads = 0;
+  std::string device;  // Says threads and dtype too.
+  std::string target, drafter;
+  std::string mode;  // "in process" or the endpoint.
   BenchSettings settings;
   std::vector<PolicyResults> policies;
 

@@ -118,7 +118,7 @@ struct DevicePeaks {
 
 struct TargetInfo {
   std::string model;   // Folder name of the checkpoint.
-  std::string device;  // For people: "Intel … , 2 threads, avx3".
+  std::string device;  // For people: "Intel … , 2 threads, AVX3, bf16".
   ModelDims dims;
   DevicePeaks peaks;
   int max_context = 0;
