@@ -29,8 +29,11 @@ struct Backend {
 // Name of the instruction set that CpuBackend uses here, for people: "AVX3", "AVX2", ….
 [[nodiscard]] std::string CpuInstructionSet();
 
-// Packs a row-major matrix [rows, columns] of `dtype` into `packed` (PackedMatrix layout, bytes()
-// large), converting nothing.
+// Whether linear() multiplies int8 with instructions made for it. Elsewhere it is right, and slow.
+[[nodiscard]] bool HasInt8Instructions();
+
+// Packs a row-major matrix [rows, columns] into `packed` (PackedMatrix layout, bytes() large). The
+// matrix is of `dtype`; for int8 it is of floats, rounded row by row to max|w|/127 · int8.
 void PackMatrix(DType dtype, const void* matrix, int rows, int columns, void* packed);
 
 }  // namespace bastion::kernels

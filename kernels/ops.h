@@ -6,7 +6,8 @@
 // lossless to the last bit, in fp32 and in bf16. Every implementation must keep this (tests/kernels
 // checks it).
 //
-// Activations are fp32; weights and cached keys and values are fp32 or bf16. All sums are fp32.
+// Activations are fp32; weights are fp32, bf16 or int8, cached keys and values fp32 or bf16. Sums
+// are fp32.
 // Shape legend: common/base/ids.h.
 #ifndef BASTION_KERNELS_OPS_H_
 #define BASTION_KERNELS_OPS_H_
@@ -18,6 +19,8 @@
 namespace bastion::kernels {
 
 // y = x Wᵀ, or y += x Wᵀ when `accumulate`. Each output is one chain of fused multiply-adds over k.
+// With int8 weights each row of x is rounded to int8 too (x = max|x|/127 · int8), and the sum is
+// one of integers.
 struct LinearArgs {
   const float* x = nullptr;  // [R, K]
   PackedMatrix weight;       // [N, K]

@@ -8,9 +8,16 @@
 
 namespace bastion::kernels {
 
-enum class DType { kF32, kBF16 };
+enum class DType { kF32, kBF16, kInt8 };  // kInt8: of weights only.
 
-[[nodiscard]] constexpr size_t BytesPerElement(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+// As flags and reports call it.
+[[nodiscard]] constexpr const char* Name(DType dtype) {
+  return dtype == DType::kF32 ? "fp32" : dtype == DType::kBF16 ? "bf16" : "int8";
+}
+
+[[nodiscard]] constexpr size_t BytesPerElement(DType dtype) {
+  return dtype == DType::kF32 ? 4 : dtype == DType::kBF16 ? 2 : 1;
+}
 
 // bfloat16 is the upper half of a float; rounding is to nearest, ties to even.
 [[nodiscard]] inline float Bf16ToFloat(uint16_t bits) {
@@ -32,8 +39,10 @@ inline constexpr int kPanel = 2 * kWidest;   // Columns of one weight panel.
 //   [ceil(N / 32)] panels x [K] x [32]     element (n, k) at panel n/32, row k, column n%32
 //
 // In bf16 the two halves of a panel row are interleaved (column c at 2c, column 16 + c at 2c + 1):
-// one shift and one mask of the same register make floats of both. Columns past N are zero. 64-byte
-// aligned.
+// one shift and one mask of the same register make floats of both. In int8 four rows of k lie
+// together ([K / 4] x [32] x [4], K filled up with zeros: one instruction multiplies and adds
+// four), and behind each panel lies what undoes the rounding: the scales of its columns, W = scale
+// * int8, and the sums of their int8. Columns past N are zero. 64-byte aligned.
 struct PackedMatrix {
   DType dtype = DType::kF32;
   int rows = 0;     // N
@@ -41,16 +50,29 @@ struct PackedMatrix {
   const void* data = nullptr;
 
   [[nodiscard]] int panels() const { return (rows + kPanel - 1) / kPanel; }
-  [[nodiscard]] size_t bytes() const {
-    return static_cast<size_t>(panels()) * columns * kPanel * BytesPerElement(dtype);
+  [[nodiscard]] int depth() const {  // Rows of k that a panel has.
+    return dtype == DType::kInt8 ? (columns + 3) / 4 * 4 : columns;
   }
+  [[nodiscard]] size_t panel_bytes() const {
+    const size_t weights = static_cast<size_t>(depth()) * kPanel * BytesPerElement(dtype);
+    return weights + (dtype == DType::kInt8 ? kPanel * (sizeof(float) + sizeof(int32_t)) : 0);
+  }
+  [[nodiscard]] size_t bytes() const { return panels() * panel_bytes(); }
   // Where element (n, k) lies, in elements.
   [[nodiscard]] size_t offset(int n, int k) const {
+    const size_t panel = n / kPanel * (panel_bytes() / BytesPerElement(dtype));
     const int column = n % kPanel;
-    const int place = dtype == DType::kF32
-                          ? column
-                          : 2 * (column % kWidest) + static_cast<int>(column >= kWidest);
-    return (static_cast<size_t>(n / kPanel) * columns + k) * kPanel + place;
+    if (dtype == DType::kInt8) return panel + (k / 4 * kPanel + column) * 4 + k % 4;
+    const int interleaved = 2 * (column % kWidest) + static_cast<int>(column >= kWidest);
+    return panel + static_cast<size_t>(k) * kPanel + (dtype == DType::kF32 ? column : interleaved);
+  }
+  // Of an int8 panel, both [32].
+  [[nodiscard]] const float* scales(int panel) const {
+    const char* begin = static_cast<const char*>(data) + panel * panel_bytes();
+    return reinterpret_cast<const float*>(begin + static_cast<size_t>(depth()) * kPanel);
+  }
+  [[nodiscard]] const int32_t* sums(int panel) const {
+    return reinterpret_cast<const int32_t*>(scales(panel) + kPanel);
   }
 };
 

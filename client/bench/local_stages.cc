@@ -21,6 +21,9 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
   drafter.drafter_folder = options.drafter_folder;
   drafter.target_folder = options.target_folder;
   drafter.engine = engine;
+  if (!options.drafter_dtype.empty()) {
+    ASSIGN_OR_RETURN(drafter.engine.dtype, nn::ParseDraftDType(options.drafter_dtype));
+  }
   drafter.max_sequences = options.max_sequences;
   ASSIGN_OR_RETURN(stages->drafter_engine_,
                    drafter::DrafterEngine::Create(drafter, &stages->verifier_engine_->features()));

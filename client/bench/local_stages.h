@@ -48,7 +48,8 @@ class LocalDrafter final : public Drafter {
 struct LocalOptions {
   std::string target_folder;
   std::string drafter_folder;
-  std::string dtype = "bf16";
+  std::string dtype = "bf16";  // Of the target.
+  std::string drafter_dtype;   // Empty: as the target.
   int threads = 0;
   int max_sequences = 64;
 };

@@ -25,6 +25,8 @@ ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate for each prompt");
 ABSL_FLAG(int, concurrency, 1, "Prompts that run together");
 ABSL_FLAG(int, threads, 2, "Threads of the engine; in process: services have their own");
 ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32; in process: services have their own");
+ABSL_FLAG(std::string, drafter_dtype, "",
+          "Of the drafter alone: fp32, bf16, int8 or auto; in process");
 ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots");
 ABSL_FLAG(std::string, endpoint, "", "Address of a running orchestrator; empty: in process");
 ABSL_FLAG(bool, ignore_eos, false, "Generate to the limit whatever the model says");
@@ -73,6 +75,7 @@ absl::Status Run() {
   local.target_folder = absl::GetFlag(FLAGS_target);
   local.drafter_folder = absl::GetFlag(FLAGS_drafter);
   local.dtype = absl::GetFlag(FLAGS_dtype);
+  local.drafter_dtype = absl::GetFlag(FLAGS_drafter_dtype);
   local.threads = absl::GetFlag(FLAGS_threads);
   local.max_sequences = report.settings.concurrency + 4;
   ASSIGN_OR_RETURN(const auto prompts,
@@ -94,6 +97,9 @@ absl::Status Run() {
     }
     report.device = info.device;
     report.mode = "in process";
+    if (!local.drafter_dtype.empty()) {
+      absl::StrAppend(&report.mode, ", drafter ", local.drafter_dtype);
+    }
   } else {
     for (const std::string& policy : policies) {
       ASSIGN_OR_RETURN(arms.emplace_back(), MakeRemoteArm(policy, endpoint));

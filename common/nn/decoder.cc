@@ -38,7 +38,8 @@ Decoder::Decoder(const hub::ModelConfig& config, const EngineOptions& options)
     : config_(config),
       options_(options),
       rope_(RotaryTable(config.max_positions, config.dims.head_dim, config.rope_theta)),
-      cache_({config.dims.layers, config.dims.kv_heads, config.dims.head_dim, options.dtype},
+      cache_({config.dims.layers, config.dims.kv_heads, config.dims.head_dim,
+              StoredType(options.dtype)},
              (options.kv_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens) {}
 
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const hub::Checkpoint& checkpoint,
@@ -86,7 +87,7 @@ absl::StatusOr<Vocabulary> Vocabulary::Load(const hub::Checkpoint& checkpoint,
   const WeightLoader loader(checkpoint, dtype);
   const int size = config.dims.vocabulary, width = config.dims.hidden;
   Vocabulary vocabulary;
-  vocabulary.dtype_ = dtype;
+  vocabulary.dtype_ = StoredType(dtype);
   ASSIGN_OR_RETURN(vocabulary.table_, loader.Table(kTable, size, width));
   const std::string head = config.tie_word_embeddings ? kTable : "lm_head.weight";
   ASSIGN_OR_RETURN(vocabulary.head_, loader.Stacked({head}, {size}, width));

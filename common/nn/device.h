@@ -12,8 +12,13 @@ struct Device {
   kernels::ThreadPool* pool = nullptr;
 };
 
+// Of what is not multiplied, the KV cache and the embedding table, where matrices are of `dtype`.
+[[nodiscard]] constexpr kernels::DType StoredType(kernels::DType dtype) {
+  return dtype == kernels::DType::kF32 ? dtype : kernels::DType::kBF16;
+}
+
 struct EngineOptions {
-  kernels::DType dtype = kernels::DType::kBF16;  // Of weights and of the KV cache.
+  kernels::DType dtype = kernels::DType::kBF16;  // Of the weight matrices.
   Device device;
   int kv_tokens = 65536;  // Tokens that the KV cache holds, all sequences together.
 };

@@ -34,4 +34,14 @@ absl::StatusOr<kernels::DType> ParseDType(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("--dtype ", name, ": want fp32 or bf16"));
 }
 
+absl::StatusOr<kernels::DType> ParseDraftDType(const std::string& name) {
+  if (name == "int8") return kernels::DType::kInt8;
+  if (name == "auto") {
+    return kernels::HasInt8Instructions() ? kernels::DType::kInt8 : kernels::DType::kBF16;
+  }
+  if (const auto dtype = ParseDType(name); dtype.ok()) return dtype;
+  return absl::InvalidArgumentError(
+      absl::StrCat("dtype ", name, " of the drafter: want fp32, bf16, int8 or auto"));
+}
+
 }  // namespace bastion::nn

@@ -23,6 +23,9 @@ struct LocalDevice {
 
 // "fp32" or "bf16".
 [[nodiscard]] absl::StatusOr<kernels::DType> ParseDType(const std::string& name);
+// Drafters may be rounded to int8 as well: that changes guesses, never the text. "auto" is int8
+// where this CPU has instructions for it, else bf16.
+[[nodiscard]] absl::StatusOr<kernels::DType> ParseDraftDType(const std::string& name);
 
 }  // namespace bastion::nn
 

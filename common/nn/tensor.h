@@ -16,7 +16,9 @@ namespace bastion::nn {
 using Tensor = at::Tensor;
 
 [[nodiscard]] inline at::ScalarType ToScalarType(kernels::DType dtype) {
-  return dtype == kernels::DType::kF32 ? at::kFloat : at::kBFloat16;
+  return dtype == kernels::DType::kF32    ? at::kFloat
+         : dtype == kernels::DType::kBF16 ? at::kBFloat16
+                                          : at::kChar;
 }
 
 // Uninitialised, contiguous, 64-byte aligned.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "common/base/status.h"
+#include "common/nn/device.h"
 #include "kernels/backend.h"
 
 namespace bastion::nn {
@@ -38,9 +39,11 @@ absl::StatusOr<Tensor> WeightLoader::Read(const std::string& name,
 
 absl::StatusOr<Matrix> WeightLoader::Stacked(const std::vector<std::string>& names,
                                              const std::vector<int>& rows, int columns) const {
+  const bool rounds = dtype_ == kernels::DType::kInt8;  // From floats.
+  const kernels::DType read_as = rounds ? kernels::DType::kF32 : dtype_;
   std::vector<Tensor> parts;
   for (size_t i = 0; i < names.size(); ++i) {
-    ASSIGN_OR_RETURN(parts.emplace_back(), Read(names[i], {rows[i], columns}, dtype_));
+    ASSIGN_OR_RETURN(parts.emplace_back(), Read(names[i], {rows[i], columns}, read_as));
   }
   const Tensor stacked = parts.size() == 1 ? parts[0] : at::cat(parts, 0);
   Matrix matrix;
@@ -54,7 +57,7 @@ absl::StatusOr<Matrix> WeightLoader::Stacked(const std::vector<std::string>& nam
 }
 
 absl::StatusOr<Tensor> WeightLoader::Table(const std::string& name, int rows, int columns) const {
-  ASSIGN_OR_RETURN(const Tensor table, Read(name, {rows, columns}, dtype_));
+  ASSIGN_OR_RETURN(const Tensor table, Read(name, {rows, columns}, StoredType(dtype_)));
   return table.clone();
 }
 

@@ -69,7 +69,8 @@ absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string
   ASSIGN_OR_RETURN(const auto target, hub::Checkpoint::Open(target_folder));
   ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(*checkpoint, config, "", options));
   ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(*target, target_config, options.dtype));
-  const nn::WeightLoader loader(*checkpoint, options.dtype);
+  // Features come as the target's layers leave them, not normed: too uneven to be rounded to int8.
+  const nn::WeightLoader loader(*checkpoint, nn::StoredType(options.dtype));
   const int features = static_cast<int>(config.dflash.target_layer_ids.size()) * config.dims.hidden;
   ASSIGN_OR_RETURN(nn::Matrix fuse, loader.Stacked({"fc.weight"}, {config.dims.hidden}, features));
   ASSIGN_OR_RETURN(nn::Tensor norm, loader.Vector("hidden_norm.weight", config.dims.hidden));

@@ -14,7 +14,9 @@ ABSL_FLAG(std::string, target, "", "Folder of its target: embedding and LM head 
 ABSL_FLAG(std::string, verifier, "127.0.0.1:7072", "gRPC address of the verifier");
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7071"},
           "gRPC addresses, e.g. unix:///run/bastion/drafter.sock");
-ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32: weights and context cache");
+ABSL_FLAG(std::string, dtype, "bf16",
+          "bf16, fp32, int8 or auto (int8 where this CPU has instructions for it, else bf16): "
+          "weights; the context cache of int8 is bf16");
 ABSL_FLAG(int, threads, 0, "Threads of the engine; 0: one per core");
 ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the context cache holds, all sequences together");
 ABSL_FLAG(int, max_sequences, 64, "Sequences that may live at once");
@@ -30,14 +32,14 @@ absl::Status Run() {
     return absl::InvalidArgumentError("--drafter DIR and --target DIR are needed");
   }
   ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
-  ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
+  ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDraftDType(absl::GetFlag(FLAGS_dtype)));
   options.engine.device = local.device;
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier));
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
-            << " positions a round";
+            << " positions a round, weights in " << kernels::Name(options.engine.dtype);
 
   drafter::DrafterService service(engine.get(),
                                   [&](SequenceId sequence) { features.Forget(sequence); });

@@ -8,6 +8,10 @@
 namespace bastion::kernels::cpu {
 
 void Linear(const LinearArgs& args, ThreadPool& pool);
+void LinearInt8(const LinearArgs& args, ThreadPool& pool);
+bool HasVnni();
+// Of the instruction set in use.
+int VectorFloats();
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
 void Embed(const EmbedArgs& args, ThreadPool& pool);
 void Qkv(const QkvArgs& args, ThreadPool& pool);

@@ -150,12 +150,19 @@ void Linear(const LinearArgs& args, ThreadPool& pool) {
   });
 }
 
+int VectorFloats() { return kLanes; }
+
 }  // namespace bastion::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bastion::kernels::cpu {
 HWY_EXPORT(Linear);
-void Linear(const LinearArgs& args, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(Linear)(args, pool); }
+HWY_EXPORT(VectorFloats);
+int VectorFloats() { return HWY_DYNAMIC_DISPATCH(VectorFloats)(); }
+void Linear(const LinearArgs& args, ThreadPool& pool) {
+  if (args.weight.dtype == DType::kInt8) return LinearInt8(args, pool);
+  HWY_DYNAMIC_DISPATCH(Linear)(args, pool);
+}
 }  // namespace bastion::kernels::cpu
 #endif

@@ -13,6 +13,7 @@ namespace {
 
 double Element(DType dtype, const void* data, size_t index) {
   if (dtype == DType::kF32) return static_cast<const float*>(data)[index];
+  if (dtype == DType::kInt8) return static_cast<const int8_t*>(data)[index];
   return Bf16ToFloat(static_cast<const uint16_t*>(data)[index]);
 }
 
@@ -101,13 +102,19 @@ void AttendHead(const AttentionArgs& args, const AttentionSpan& span, int i, int
 
 void Linear(const LinearArgs& args, ThreadPool&) {
   const int depth = args.weight.columns;
+  const bool rounded = args.weight.dtype == DType::kInt8;
   for (int r = 0; r < args.rows; ++r) {
+    const float* x = args.x + size_t(r) * depth;
+    float largest = 0;
+    for (int k = 0; k < depth; ++k) largest = std::max(largest, std::abs(x[k]));
+    const float inverse = largest > 0 ? 127 / largest : 0;
     for (int n = 0; n < args.weight.rows; ++n) {
       double sum = 0;
       for (int k = 0; k < depth; ++k) {
-        sum += args.x[size_t(r) * depth + k] *
-               Element(args.weight.dtype, args.weight.data, args.weight.offset(n, k));
+        const double input = rounded ? std::nearbyint(x[k] * inverse) : x[k];
+        sum += input * Element(args.weight.dtype, args.weight.data, args.weight.offset(n, k));
       }
+      if (rounded) sum *= double{largest} / 127 * args.weight.scales(n / kPanel)[n % kPanel];
       float& y = args.y[size_t(r) * args.y_stride + n];
       y = static_cast<float>(args.accumulate ? y + sum : sum);
     }

@@ -34,7 +34,8 @@ class Borrowed final : public StagesUnderTest {
 class InProcess final : public StagesUnderTest {
  public:
   explicit InProcess(const std::string& folder) {
-    auto stages = LocalStages::Create({folder + "/target", folder + "/drafter", "fp32", 2, 8});
+    auto stages =
+        LocalStages::Create({folder + "/target", folder + "/drafter", "fp32", "fp32", 2, 8});
     CHECK(stages.ok()) << stages.status();
     stages_ = *std::move(stages);
   }

@@ -44,12 +44,13 @@ class DrafterEngineTest : public ::testing::Test {
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *std::move(device);
   }
-  std::unique_ptr<DrafterEngine> MakeEngine(MadeUpFeatures& features) {
+  std::unique_ptr<DrafterEngine> MakeEngine(MadeUpFeatures& features,
+                                            kernels::DType dtype = kernels::DType::kF32) {
     const std::string folder = testing::GoldenFolder("gqa2_untied_draft2");
     DrafterOptions options;
     options.drafter_folder = folder + "/drafter";
     options.target_folder = folder + "/target";
-    options.engine = {kernels::DType::kF32, device_.device, /*kv_tokens=*/1024};
+    options.engine = {dtype, device_.device, /*kv_tokens=*/1024};
     auto engine = DrafterEngine::Create(options, &features);
     EXPECT_TRUE(engine.ok()) << engine.status();
     return *std::move(engine);
@@ -83,6 +84,20 @@ TEST_F(DrafterEngineTest, WhatIsMadeAheadIsWhatWouldHaveBeenMadeWhenAsked) {
     ASSERT_TRUE(ahead.ok() && then.ok()) << ahead.status() << then.status();
     EXPECT_FALSE(ahead->at(0).marginals.at(0).empty());
     EXPECT_EQ(*ahead, *then);
+  }
+}
+
+TEST_F(DrafterEngineTest, Int8WeightsGuessNearlyAsFp32) {
+  MadeUpFeatures exact_features(3 * 32), rounded_features(3 * 32);
+  const auto exact = MakeEngine(exact_features)->Expand({Ask(20, 3)});
+  const auto rounded = MakeEngine(rounded_features, kernels::DType::kInt8)->Expand({Ask(20, 3)});
+  ASSERT_TRUE(exact.ok() && rounded.ok()) << exact.status() << rounded.status();
+  const Marginals& a = exact->at(0).marginals.at(0);
+  const Marginals& b = rounded->at(0).marginals.at(0);
+  ASSERT_EQ(a.positions, b.positions);
+  EXPECT_NE(a, b) << "nothing was rounded";
+  for (int p = 0; p < a.positions; ++p) {
+    EXPECT_NEAR(a.log_prob(p, 0), b.log_prob(p, 0), 0.2) << p;
   }
 }
 

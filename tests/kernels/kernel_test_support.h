@@ -35,7 +35,7 @@ struct RandomMatrix {
     // Panels are 64-byte aligned by contract.
     void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(storage.data()) + 63) &
                                             ~uintptr_t{63});
-    if (dtype == DType::kF32) {
+    if (dtype != DType::kBF16) {
       PackMatrix(dtype, values.data(), rows, columns, aligned);
     } else {
       PackMatrix(dtype, ToBf16(values).data(), rows, columns, aligned);

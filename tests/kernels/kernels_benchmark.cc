@@ -46,8 +46,8 @@ void BM_LinearStack(benchmark::State& state) {
   int64_t bytes = 0;
   for (auto _ : state) {
     for (size_t i = 0; i < matrices.size(); ++i) {
-      CpuBackend().linear(
-          {x.data(), matrices[i].packed, y.data(), rows, kShapes[i % 4][0], false}, pool);
+      CpuBackend().linear({x.data(), matrices[i].packed, y.data(), rows, kShapes[i % 4][0], false},
+                          pool);
       bytes += static_cast<int64_t>(matrices[i].packed.bytes());
     }
   }

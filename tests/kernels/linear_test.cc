@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "tests/kernels/kernel_test_support.h"
 
 namespace bastion::kernels {
@@ -58,12 +61,50 @@ TEST_P(LinearTest, ARowHasTheSameBitsAloneAndInCompany) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, LinearTest,
-                         testing::Combine(testing::Values(Shape{1, 16, 8}, Shape{1, 200, 64},
-                                                          Shape{2, 33, 17}, Shape{3, 320, 96},
-                                                          Shape{5, 130, 64}, Shape{8, 256, 48},
-                                                          Shape{17, 100, 31}, Shape{65, 80, 64}),
-                                          testing::Values(DType::kF32, DType::kBF16)));
+TEST(LinearInt8Test, RoundingCostsLittle) {
+  const int rows = 4, outputs = 96, depth = 320;
+  const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
+  const RandomMatrix exact(DType::kF32, outputs, depth, 2),
+      rounded(DType::kInt8, outputs, depth, 2);
+  std::vector<float> y(size_t(rows) * outputs), z(y.size());
+  ThreadPool pool(1);
+  CpuBackend().linear({x.data(), exact.packed, y.data(), rows, outputs, false}, pool);
+  CpuBackend().linear({x.data(), rounded.packed, z.data(), rows, outputs, false}, pool);
+  double error = 0, size = 0;
+  for (size_t i = 0; i < y.size(); ++i) {
+    error += (y[i] - z[i]) * (y[i] - z[i]);
+    size += y[i] * y[i];
+  }
+  EXPECT_LT(std::sqrt(error / size), 0.02);
+  EXPECT_GT(error, 0);
+}
+
+TEST(LinearInt8Test, ARowThatIsNotFiniteGivesNansAndARowOfZerosZeros) {
+  const int outputs = 40, depth = 33;
+  const RandomMatrix matrix(DType::kInt8, outputs, depth, 2);
+  std::vector<float> x = RandomFloats(size_t(4) * depth, 1);
+  x[5] = std::numeric_limits<float>::quiet_NaN();
+  x[depth + 7] = std::numeric_limits<float>::infinity();
+  std::fill_n(x.begin() + 2 * depth, depth, 0.0f);
+  ThreadPool pool(1);
+  ForEachInstructionSet([&](const char* name) {
+    std::vector<float> y(size_t(4) * outputs, 1.0f);
+    CpuBackend().linear({x.data(), matrix.packed, y.data(), 4, outputs, false}, pool);
+    for (int n = 0; n < outputs; ++n) {
+      EXPECT_TRUE(std::isnan(y[n])) << name;
+      EXPECT_TRUE(std::isnan(y[outputs + n])) << name;
+      EXPECT_EQ(y[2 * outputs + n], 0.0f) << name;
+      EXPECT_TRUE(std::isfinite(y[3 * outputs + n])) << name;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, LinearTest,
+    testing::Combine(testing::Values(Shape{1, 16, 8}, Shape{1, 200, 64}, Shape{2, 33, 17},
+                                     Shape{3, 320, 96}, Shape{5, 130, 64}, Shape{8, 256, 48},
+                                     Shape{17, 100, 31}, Shape{65, 80, 64}),
+                     testing::Values(DType::kF32, DType::kBF16, DType::kInt8)));
 
 }  // namespace
 }  // namespace bastion::kernels

@@ -86,7 +86,7 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<TargetModel> mode
   const std::filesystem::path folder = std::filesystem::path(options.target_folder) / "";
   info_.model = folder.parent_path().filename().string();
   info_.device = absl::StrCat(DescribeDevice(options.engine.device), ", ",
-                              options.engine.dtype == kernels::DType::kF32 ? "fp32" : "bf16");
+                              kernels::Name(options.engine.dtype));
   info_.dims = config.dims;
   info_.dims.bytes_per_element = static_cast<int>(kernels::BytesPerElement(options.engine.dtype));
   info_.peaks = MeasurePeaks(options.engine.device);

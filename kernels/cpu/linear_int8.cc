@@ -1,0 +1,249 @@
+// linear() with int8 weights, W8A8: rows of x are rounded to eight bits as they come, products are
+// summed as integers (exact, whatever the order), and the two scales are put back at the end.
+//
+// Instructions that multiply int8 take one side unsigned: rows are stored with 128 added, which the
+// sums of the columns take out again. Without such instructions the loops below are plain C++.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/cpu/kernels.h"
+
+#if defined(__x86_64__)
+// GCC 12 warns of its own placeholders for "undefined" vectors.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+#endif
+
+namespace bastion::kernels::cpu {
+namespace {
+
+inline constexpr int kMaxRows = 12;  // Of a tile: 24 of 32 registers hold sums.
+inline constexpr int kShift = 128;   // What makes a rounded row unsigned.
+inline constexpr size_t kPrefetchBytes = 4096;
+inline constexpr int kPanelsWorth = 4;  // Handing over to another thread.
+
+// Rows of x as bytes [R, depth] and their scales [R].
+struct RoundedRows {
+  std::vector<uint8_t> bytes;
+  std::vector<float> scales;
+  int depth = 0;
+
+  const uint8_t* row(int r) const { return bytes.data() + size_t(r) * depth; }
+};
+
+// M rows of `x` by one panel; `dots` [M, 32] of unsigned rows and signed weights.
+using TileFunction = void (*)(const RoundedRows& x, int row, const int8_t* panel, int32_t* dots);
+
+// One row of a tile on its way out.
+struct TileRow {
+  const int32_t* dots;  // [32]
+  const int32_t* sums;  // [32], of the columns
+  const float* scales;  // [32], of the columns
+  float scale;          // of the row
+  float* y;
+  int columns;  // <= 32
+  bool accumulate;
+};
+
+struct Instructions {
+  TileFunction tiles[kMaxRows];  // For 1 … kMaxRows rows.
+  // max |x|; NaN if there is one.
+  float (*largest)(const float* x, int count);
+  // Rounds `count` floats, `inverse` a step, to bytes with kShift added.
+  void (*round)(const float* x, int count, float inverse, uint8_t* bytes);
+  void (*store)(const TileRow& row);
+};
+
+// ---- plain ----
+
+template <int M>
+void PlainTile(const RoundedRows& x, int row, const int8_t* panel, int32_t* dots) {
+  std::fill_n(dots, M * kPanel, 0);
+  for (int k = 0; k < x.depth; k += 4, panel += 4 * kPanel) {
+    for (int m = 0; m < M; ++m) {
+      const uint8_t* four = x.row(row + m) + k;
+      for (int c = 0; c < kPanel; ++c) {
+        const int8_t* w = panel + 4 * c;
+        dots[m * kPanel + c] += four[0] * w[0] + four[1] * w[1] + four[2] * w[2] + four[3] * w[3];
+      }
+    }
+  }
+}
+
+float PlainLargest(const float* x, int count) {
+  float largest = 0;
+  // A NaN wins against every number: the comparison is false.
+  for (int k = 0; k < count; ++k) {
+    const float magnitude = std::abs(x[k]);
+    largest = magnitude <= largest ? largest : magnitude;
+    if (std::isnan(largest)) break;
+  }
+  return largest;
+}
+
+void PlainRound(const float* x, int count, float inverse, uint8_t* bytes) {
+  for (int k = 0; k < count; ++k) {
+    bytes[k] = static_cast<uint8_t>(static_cast<int>(std::nearbyint(x[k] * inverse)) + kShift);
+  }
+}
+
+void PlainStore(const TileRow& row) {
+  for (int c = 0; c < row.columns; ++c) {
+    const auto dot = static_cast<float>(row.dots[c] - kShift * row.sums[c]);
+    const float product = dot * (row.scale * row.scales[c]);
+    row.y[c] = row.accumulate ? row.y[c] + product : product;
+  }
+}
+
+template <int... M>
+constexpr Instructions PlainInstructions(std::integer_sequence<int, M...>) {
+  return {{PlainTile<M + 1>...}, PlainLargest, PlainRound, PlainStore};
+}
+
+// ---- AVX-512 VNNI ----
+
+#if defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512vnni")
+
+template <int M>
+void VnniTile(const RoundedRows& x, int row, const int8_t* panel, int32_t* dots) {
+  __m512i sum[M][2];
+#pragma GCC unroll 16
+  for (int m = 0; m < M; ++m) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
+  const uint8_t* rows = x.row(row);
+  for (int k = 0; k < x.depth; k += 4, panel += 4 * kPanel) {
+    const __m512i left = _mm512_load_si512(panel);
+    const __m512i right = _mm512_load_si512(panel + 64);
+    _mm_prefetch(reinterpret_cast<const char*>(panel) + kPrefetchBytes, _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(panel) + kPrefetchBytes + 64, _MM_HINT_T0);
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+      int32_t four;
+      std::memcpy(&four, rows + size_t(m) * x.depth + k, 4);
+      const __m512i all = _mm512_set1_epi32(four);
+      sum[m][0] = _mm512_dpbusd_epi32(sum[m][0], all, left);
+      sum[m][1] = _mm512_dpbusd_epi32(sum[m][1], all, right);
+    }
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < M; ++m) {
+    _mm512_storeu_si512(dots + m * kPanel, sum[m][0]);
+    _mm512_storeu_si512(dots + m * kPanel + 16, sum[m][1]);
+  }
+}
+
+float VnniLargest(const float* x, int count) {
+  __m512 largest = _mm512_setzero_ps();
+  __mmask16 unordered = 0;
+  for (int k = 0; k < count; k += 16) {
+    const auto mask = static_cast<__mmask16>(count - k >= 16 ? 0xFFFF : (1 << (count - k)) - 1);
+    const __m512 values = _mm512_maskz_loadu_ps(mask, x + k);
+    unordered |= _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
+    largest = _mm512_max_ps(largest, _mm512_abs_ps(values));
+  }
+  return unordered != 0 ? std::numeric_limits<float>::quiet_NaN() : _mm512_reduce_max_ps(largest);
+}
+
+void VnniRound(const float* x, int count, float inverse, uint8_t* bytes) {
+  const __m512i shift = _mm512_set1_epi32(kShift);
+  int k = 0;
+  for (; k + 16 <= count; k += 16) {
+    const __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(x + k), _mm512_set1_ps(inverse));
+    const __m512i rounded = _mm512_add_epi32(_mm512_cvtps_epi32(scaled), shift);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes + k), _mm512_cvtepi32_epi8(rounded));
+  }
+  PlainRound(x + k, count - k, inverse, bytes + k);
+}
+
+void VnniStore(const TileRow& row) {
+  const __m512 scale = _mm512_set1_ps(row.scale);
+  for (int c = 0; c < row.columns; c += 16) {
+    const int left = row.columns - c;
+    const auto mask = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1 << left) - 1);
+    const __m512i shift = _mm512_slli_epi32(_mm512_loadu_si512(row.sums + c), 7);  // kShift = 2⁷.
+    const __m512i dots = _mm512_sub_epi32(_mm512_loadu_si512(row.dots + c), shift);
+    const __m512 scales = _mm512_mul_ps(scale, _mm512_loadu_ps(row.scales + c));
+    __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(dots), scales);
+    if (row.accumulate) product = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, row.y + c), product);
+    _mm512_mask_storeu_ps(row.y + c, mask, product);
+  }
+}
+
+template <int... M>
+constexpr Instructions VnniInstructions(std::integer_sequence<int, M...>) {
+  return {{VnniTile<M + 1>...}, VnniLargest, VnniRound, VnniStore};
+}
+#pragma GCC pop_options
+#endif
+
+const Instructions& BestInstructions() {
+  using Rows = std::make_integer_sequence<int, kMaxRows>;
+  static constexpr Instructions plain = PlainInstructions(Rows());
+#if defined(__x86_64__)
+  static constexpr Instructions vnni = VnniInstructions(Rows());
+  if (HasVnni()) return vnni;
+#endif
+  return plain;
+}
+
+void RoundRows(const LinearArgs& args, const Instructions& instructions, RoundedRows& rows) {
+  const int count = args.weight.columns;
+  rows.depth = args.weight.depth();
+  rows.bytes.assign(size_t(args.rows) * rows.depth, kShift);
+  rows.scales.resize(args.rows);
+  for (int r = 0; r < args.rows; ++r) {
+    const float* x = args.x + size_t(r) * count;
+    const float largest = instructions.largest(x, count);
+    rows.scales[r] = largest / 127;
+    if (largest > 0 && std::isfinite(largest)) {
+      instructions.round(x, count, 127 / largest, rows.bytes.data() + size_t(r) * rows.depth);
+    } else if (largest != 0) {
+      rows.scales[r] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+}
+
+}  // namespace
+
+bool HasVnni() {
+#if defined(__x86_64__)
+  // Not where a test restricts the vectors to narrower ones.
+  return VectorFloats() == 16 && __builtin_cpu_supports("avx512vnni") != 0;
+#else
+  return false;
+#endif
+}
+
+void LinearInt8(const LinearArgs& args, ThreadPool& pool) {
+  const Instructions& instructions = BestInstructions();
+  static thread_local RoundedRows x;
+  RoundRows(args, instructions, x);
+  const RoundedRows& rounded = x;  // The caller's, on every thread.
+  const int blocks = (args.rows + kMaxRows - 1) / kMaxRows;
+  pool.ParallelFor(args.weight.panels(), kPanelsWorth, [&](int64_t begin, int64_t end) {
+    alignas(64) int32_t dots[kMaxRows * kPanel];
+    for (int panel = static_cast<int>(begin); panel < end; ++panel) {
+      const int8_t* weights =
+          static_cast<const int8_t*>(args.weight.data) + panel * args.weight.panel_bytes();
+      const int columns = std::min(kPanel, args.weight.rows - panel * kPanel);
+      for (int b = 0; b < blocks; ++b) {
+        const int row = args.rows * b / blocks;
+        const int rows = args.rows * (b + 1) / blocks - row;
+        instructions.tiles[rows - 1](rounded, row, weights, dots);
+        for (int m = 0; m < rows; ++m) {
+          instructions.store({dots + m * kPanel, args.weight.sums(panel), args.weight.scales(panel),
+                              rounded.scales[row + m],
+                              args.y + size_t(row + m) * args.y_stride + panel * kPanel, columns,
+                              args.accumulate});
+        }
+      }
+    }
+  });
+}
+
+}  // namespace bastion::kernels::cpu
