@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,7 @@ struct Sequence {
   SequenceId id;
   Position context = 0;  // Tokens whose features are in the cache.
   nn::PageTable table;
+  bool complained = false;  // Of a draft that could not be made: once is enough.
 };
 
 class Engine final : public DrafterEngine {
@@ -146,7 +148,7 @@ absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier>
     if (blocks.empty()) options_.engine.device.pool->Wake();
     drafts[i].marginals.resize(frontier.paths.size());
     if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {
-      LOG(WARNING) << "no draft: " << ready;
+      if (!std::exchange(sequence->complained, true)) LOG(WARNING) << "no draft: " << ready;
       continue;
     }
     // Block diffusion drafts from the root only; a deeper node would need a context of its own.

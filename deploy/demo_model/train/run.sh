@@ -5,7 +5,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 model=$(dirname "$here")
-work=$here/../../../build/train target_minutes=128 teacher_minutes=8 drafter_minutes=65
+work=$here/../../../build/train target_minutes=128 teacher_minutes=32 drafter_minutes=65
 while [ $# -gt 0 ]; do
   case $1 in
     --work) work=$2 ;;
