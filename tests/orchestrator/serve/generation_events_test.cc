@@ -1,0 +1,101 @@
+#include "orchestrator/serve/generation_events.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace bastion {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+CycleRecord Cycle(int nodes, int accepted, double predicted_ms, double measured_ms) {
+  CycleRecord cycle;
+  cycle.nodes = nodes;
+  cycle.drafted = nodes > 0;
+  cycle.accepted = accepted;
+  cycle.committed_length = accepted + 1;
+  cycle.rows = nodes + 1;
+  cycle.predicted_verify = absl::Milliseconds(predicted_ms);
+  cycle.measured_verify = absl::Milliseconds(measured_ms);
+  cycle.stages.draft = absl::Microseconds(nodes > 0 ? 1500000 : 0);
+  cycle.stages.verify = absl::Milliseconds(measured_ms);
+  return cycle;
+}
+
+TEST(GenerationEventsTest, ADeltaSaysWhatWasAskedFor) {
+  OutputDelta delta;
+  delta.text = "def ";
+  delta.tokens = {7, 9};
+  delta.cycle = Cycle(4, 1, 2, 2.5);
+  const auto bare = DeltaEvent(delta, {});
+  EXPECT_EQ(bare.delta().text(), "def ");
+  EXPECT_THAT(bare.delta().token_ids(), IsEmpty());
+  EXPECT_FALSE(bare.delta().has_cycle());
+
+  v1::OutputOptions all;
+  all.set_token_ids(true);
+  all.set_cycles(true);
+  const auto full = DeltaEvent(delta, all);
+  EXPECT_THAT(full.delta().token_ids(), ElementsAre(7, 9));
+  EXPECT_EQ(full.delta().cycle().nodes(), 4u);
+  EXPECT_EQ(full.delta().cycle().rows(), 5u);
+  EXPECT_EQ(full.delta().cycle().committed_length(), 2u);
+  EXPECT_EQ(full.delta().cycle().measured_verify().nanos(), 2500000);
+  EXPECT_EQ(full.delta().cycle().draft().seconds(), 1);
+  EXPECT_EQ(full.delta().cycle().draft().nanos(), 500000000);
+}
+
+TEST(GenerationEventsTest, TheEndAddsUpItsCycles) {
+  OutputEnd end;
+  end.reason = FinishReason::kLength;
+  end.prompt_tokens = 11;
+  end.completion_tokens = 7;
+  end.seed = 42;
+  end.policy = "adaptive";
+  end.times.total = absl::Milliseconds(1250);
+  end.cycles = {Cycle(4, 3, 2.0, 2.0), Cycle(0, 0, 1.5, 1.0), Cycle(3, 1, 1.8, 2.0)};
+  const v1::Finished finished = FinishedEvent(end).finished();
+  EXPECT_EQ(finished.reason(), v1::FINISH_REASON_LENGTH);
+  EXPECT_FALSE(finished.has_stop_token_id());
+  EXPECT_EQ(finished.usage().prompt_tokens(), 11u);
+  EXPECT_EQ(finished.usage().completion_tokens(), 7u);
+  EXPECT_EQ(finished.seed(), 42u);
+  EXPECT_EQ(finished.timings().total().seconds(), 1);
+  EXPECT_EQ(finished.timings().total().nanos(), 250000000);
+  EXPECT_EQ(finished.timings().draft().seconds(), 3) << "of the two cycles that drafted";
+  EXPECT_EQ(finished.timings().verify().nanos(), 5000000);
+  const v1::SpeculationStats& stats = finished.speculation();
+  EXPECT_EQ(stats.policy(), "adaptive");
+  EXPECT_EQ(stats.cycles(), 3u);
+  EXPECT_EQ(stats.drafted_cycles(), 2u);
+  EXPECT_EQ(stats.draft_tokens(), 7u);
+  EXPECT_EQ(stats.accepted_tokens(), 4u);
+  EXPECT_DOUBLE_EQ(stats.mean_committed_length(), 7.0 / 3);
+  EXPECT_THAT(stats.accepted_per_depth(), ElementsAre(2, 1, 1));
+  EXPECT_NEAR(stats.verify_prediction_error_median(), 0.1, 1e-9);
+}
+
+TEST(GenerationEventsTest, StopsAreNamed) {
+  OutputEnd end;
+  end.reason = FinishReason::kStopToken;
+  end.stop_token = 3;
+  EXPECT_EQ(FinishedEvent(end).finished().reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(FinishedEvent(end).finished().stop_token_id(), 3);
+  end.reason = FinishReason::kStopString;
+  end.stop_token.reset();
+  end.stop_string = "\n\n";
+  EXPECT_EQ(FinishedEvent(end).finished().reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(FinishedEvent(end).finished().stop_string(), "\n\n");
+  EXPECT_FALSE(FinishedEvent(end).finished().has_stop_token_id());
+}
+
+TEST(GenerationEventsTest, AnAnswerWithoutACycleDividesByNothing) {
+  const v1::SpeculationStats stats = FinishedEvent({}).finished().speculation();
+  EXPECT_EQ(stats.cycles(), 0u);
+  EXPECT_EQ(stats.mean_committed_length(), 0);
+  EXPECT_EQ(stats.verify_prediction_error_median(), 0);
+}
+
+}  // namespace
+}  // namespace bastion
