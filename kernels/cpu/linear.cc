@@ -71,12 +71,17 @@ void Tile(const LinearArgs& args, int row, int panel) {
 #pragma GCC unroll 32
     for (int v = 0; v < V; ++v) sum[m][v] = hn::Zero(Floats());
   }
+  constexpr int kAhead = kPrefetchBytes / (kPanel * sizeof(W));  // In rows of a panel.
+  const int last = std::max(0, depth - kAhead);
+  // Past its end a panel is followed by one that this tile has too: the next tile's lies N - 1 on.
+  size_t ahead = size_t(kAhead) * kPanel;
   for (int k = 0; k < depth; ++k, weights += kPanel) {
+    if (k == last) ahead += (N - 1) * panel_elements;
     Vec w[V];
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       LoadPanelRow(weights + n * panel_elements, w + n * kPanelVectors);
-      hwy::Prefetch(weights + n * panel_elements + kPrefetchBytes / sizeof(W));
+      hwy::Prefetch(weights + n * panel_elements + ahead);
     }
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {
