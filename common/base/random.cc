@@ -5,11 +5,6 @@
 namespace bastion {
 namespace {
 
-constexpr uint32_t kMultiplier0 = 0xD2511F53;
-constexpr uint32_t kMultiplier1 = 0xCD9E8D57;
-constexpr uint32_t kWeyl0 = 0x9E3779B9;
-constexpr uint32_t kWeyl1 = 0xBB67AE85;
-
 // (0, 1), both ends excluded, so that the two logarithms below stay finite.
 double OpenUniform(uint32_t word) { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
@@ -18,15 +13,15 @@ float Gumbel(uint32_t word) { return static_cast<float>(-std::log(-std::log(Open
 }  // namespace
 
 PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t product0 = uint64_t{kMultiplier0} * counter[0];
-    const uint64_t product1 = uint64_t{kMultiplier1} * counter[2];
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t product0 = uint64_t{kPhiloxMultipliers[0]} * counter[0];
+    const uint64_t product1 = uint64_t{kPhiloxMultipliers[1]} * counter[2];
     counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
                static_cast<uint32_t>(product1),
                static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
                static_cast<uint32_t>(product0)};
-    key[0] += kWeyl0;
-    key[1] += kWeyl1;
+    key[0] += kPhiloxWeyls[0];
+    key[1] += kPhiloxWeyls[1];
   }
   return counter;
 }

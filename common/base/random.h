@@ -16,6 +16,11 @@ namespace bastion {
 using PhiloxCounter = std::array<uint32_t, 4>;
 using PhiloxKey = std::array<uint32_t, 2>;
 
+// For those who run many generators side by side.
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr uint32_t kPhiloxMultipliers[] = {0xD2511F53, 0xCD9E8D57};
+inline constexpr uint32_t kPhiloxWeyls[] = {0x9E3779B9, 0xBB67AE85};
+
 // Four uniform 32-bit words for (counter, key).
 [[nodiscard]] PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key);
 

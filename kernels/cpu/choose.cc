@@ -4,6 +4,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -34,22 +35,120 @@ int32_t ArgMax(const float* logits, int count) {
   return found == logits + count ? -1 : static_cast<int32_t>(found - logits);
 }
 
-int32_t GumbelArgMax(const float* logits, int count, float temperature, uint64_t seed,
-                     int32_t position) {
-  int32_t best = -1;
-  float best_value = -std::numeric_limits<float>::infinity();
-  for (int first = 0; first < count; first += 4) {
-    const std::array<float, 4> noise = KeyedGumbelGroup(seed, position, first / 4);
-    for (int x = first; x < std::min(first + 4, count); ++x) {
-      const float value = logits[x] / temperature + noise[x - first];
-      if (value > best_value) {
-        best_value = value;
-        best = x;
-      }
-    }
-  }
-  return best;
+// The random words of the keyed choice for tokens [first, first + kWordTokens), as KeyedGumbel
+// draws them.
+#if HWY_TARGET == HWY_SCALAR
+inline constexpr int kWordTokens = 4;
+
+void DrawWords(uint64_t seed, int32_t position, int first, uint32_t* words) {
+  const PhiloxKey key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  const PhiloxCounter counter = {static_cast<uint32_t>(first / 4), static_cast<uint32_t>(position)};
+  const PhiloxCounter four = Philox4x32(counter, key);
+  std::copy(four.begin(), four.end(), words);
 }
+#else
+// One generator a lane, in lanes of 64 bits of which only the lower halves count.
+using Words = hn::CappedTag<uint64_t, kWidest / 2>;
+inline constexpr int kWordTokens = 4 * hn::MaxLanes(Words());
+
+void DrawWords(uint64_t seed, int32_t position, int first, uint32_t* words) {
+  const Words d;
+  const hn::Repartition<uint32_t, Words> halves;
+  const auto times = [&](auto counter, uint32_t multiplier) HWY_ATTR {
+    return hn::MulEven(hn::BitCast(halves, counter), hn::Set(halves, multiplier));
+  };
+  auto c0 = hn::Iota(d, static_cast<uint64_t>(first / 4));
+  auto c1 = hn::Set(d, static_cast<uint32_t>(position));
+  auto c2 = hn::Zero(d), c3 = hn::Zero(d);
+  PhiloxKey key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const auto product0 = times(c0, kPhiloxMultipliers[0]);
+    const auto product1 = times(c2, kPhiloxMultipliers[1]);
+    c0 = hn::Xor(hn::ShiftRight<32>(product1), hn::Xor(c1, hn::Set(d, key[0])));
+    c2 = hn::Xor(hn::ShiftRight<32>(product0), hn::Xor(c3, hn::Set(d, key[1])));
+    c1 = product1;
+    c3 = product0;
+    key[0] += kPhiloxWeyls[0];
+    key[1] += kPhiloxWeyls[1];
+  }
+  const auto low = hn::Set(d, 0xFFFFFFFFu);
+  const auto pair = [&](auto a, auto b)
+                        HWY_ATTR { return hn::Or(hn::And(a, low), hn::ShiftLeft<32>(b)); };
+  alignas(64) uint64_t left[hn::MaxLanes(d)], right[hn::MaxLanes(d)];
+  hn::Store(pair(c0, c1), d, left);
+  hn::Store(pair(c2, c3), d, right);
+  for (size_t i = 0; i < hn::MaxLanes(d); ++i) {
+    std::memcpy(words + 4 * i, left + i, 8);
+    std::memcpy(words + 4 * i + 2, right + i, 8);
+  }
+}
+#endif
+
+struct Winner {
+  int32_t token = -1;
+  float value = -std::numeric_limits<float>::infinity();
+
+  // Ties go to the lowest id; NaN never wins.
+  void Challenge(int32_t challenger, float with) {
+    if (with > value || (with == value && challenger < token)) *this = {challenger, with};
+  }
+};
+
+// argmax_x (logit(x)/T + g(x)). Few tokens can win, and only for those the noise is computed: with
+// u = exp(−exp(−g)), x beats a value b only if −ln u < exp(logit(x)/T − b), and −ln u >= 1 − u.
+class GumbelRace {
+ public:
+  GumbelRace(const float* logits, int count, float temperature, uint64_t seed, int32_t position)
+      : logits_(logits),
+        count_(count),
+        temperature_(temperature),
+        seed_(seed),
+        position_(position) {}
+
+  int32_t Run() {
+    // The best logit sets a value that most others cannot reach.
+    const int32_t likeliest = ArgMax(logits_, count_);
+    if (likeliest >= 0) Enter(likeliest);
+    alignas(64) uint32_t words[kWordTokens];
+    for (int first = 0; first < count_; first += kWordTokens) {
+      DrawWords(seed_, position_, first, words);
+      const int last = std::min(count_, first + kWordTokens);
+      int x = first;
+      for (; x + kLanes <= last; x += kLanes) {
+        if (!AnyMayWin(x, words + (x - first))) continue;
+        for (int lane = 0; lane < kLanes; ++lane) Enter(x + lane);
+      }
+      for (; x < last; ++x) Enter(x);
+    }
+    return winner_.token;
+  }
+
+ private:
+  void Enter(int32_t x) {
+    winner_.Challenge(x, logits_[x] / temperature_ + KeyedGumbel(seed_, position_, x));
+  }
+
+  bool AnyMayWin(int x, const uint32_t* words) const {
+    if (winner_.token < 0) return true;
+    const hn::Rebind<int32_t, Floats> integers;
+    const auto random = hn::LoadU(hn::Rebind<uint32_t, Floats>(), words);
+    // 1 − u, rounded down: what rounding does to the rest is far below the slack.
+    const auto rest = hn::BitCast(integers, hn::ShiftRight<1>(hn::Not(random)));
+    const Vec unlikely = hn::Mul(hn::ConvertTo(Floats(), rest), hn::Set(Floats(), 0x1p-31f));
+    const float slack = 1e-3f + 1e-6f * std::abs(winner_.value);
+    const Vec lead = hn::MulAdd(LoadFloats(logits_ + x), hn::Set(Floats(), 1.0f / temperature_),
+                                hn::Set(Floats(), slack - winner_.value));
+    return !hn::AllFalse(
+        Floats(), hn::Le(hn::Mul(unlikely, hn::Set(Floats(), 0.999f)), hn::Exp(Floats(), lead)));
+  }
+
+  const float* const logits_;
+  const int count_;
+  const float temperature_;
+  const uint64_t seed_;
+  const int32_t position_;
+  Winner winner_;
+};
 
 // Σ exp(x - highest).
 float SumExp(const float* x, int count, float highest) {
@@ -126,9 +225,12 @@ void Choose(const ChooseArgs& args, ThreadPool& pool) {
     for (int64_t row = begin; row < end; ++row) {
       const float* logits = args.logits + row * args.vocabulary;
       const float temperature = args.temperatures[row];
-      args.tokens[row] = temperature > 0.0f ? GumbelArgMax(logits, args.vocabulary, temperature,
-                                                           args.seeds[row], args.positions[row])
-                                            : ArgMax(logits, args.vocabulary);
+      if (temperature > 0.0f) {
+        GumbelRace race(logits, args.vocabulary, temperature, args.seeds[row], args.positions[row]);
+        args.tokens[row] = race.Run();
+      } else {
+        args.tokens[row] = ArgMax(logits, args.vocabulary);
+      }
     }
   });
 }

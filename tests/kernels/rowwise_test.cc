@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "tests/kernels/kernel_test_support.h"
 
@@ -131,6 +132,46 @@ TEST(ChooseTest, AgreesWithReferenceAtEveryTemperatureAndTiesGoToTheLowestId) {
   ForEachInstructionSet([&](const char* name) {
     CpuBackend().choose(args, pool);
     for (int r = 0; r < rows; ++r) EXPECT_EQ(actual[r], expected[r]) << name << " row " << r;
+  });
+}
+
+TEST(ChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
+  ThreadPool pool(1);
+  const int rows = 40;
+  for (const int vocabulary : {5, 64, 1003, 4096}) {
+    for (const float temperature : {0.01f, 0.3f, 1.0f, 3.0f, 1000.0f}) {
+      const std::vector<float> logits =
+          RandomFloats(size_t(rows) * vocabulary, 11 + vocabulary, temperature < 0.1f ? 300 : 3);
+      std::vector<int32_t> positions(rows), expected(rows), actual(rows);
+      std::iota(positions.begin(), positions.end(), 17);
+      const std::vector<float> temperatures(rows, temperature);
+      const std::vector<uint64_t> seeds(rows, 0x123456789ABCDEFull);
+      ChooseArgs args = {logits.data(), positions.data(), temperatures.data(),
+                         seeds.data(),  expected.data(),  rows,
+                         vocabulary};
+      ReferenceBackend().choose(args, pool);
+      args.tokens = actual.data();
+      ForEachInstructionSet([&](const char* name) {
+        CpuBackend().choose(args, pool);
+        EXPECT_EQ(actual, expected) << name << " V " << vocabulary << " T " << temperature;
+      });
+    }
+  }
+}
+
+TEST(ChooseTest, TokensThatAreRuledOutAreNeverChosen) {
+  ThreadPool pool(1);
+  constexpr float kOut = -std::numeric_limits<float>::infinity();
+  std::vector<float> logits(100, kOut);
+  logits[57] = -3.0f;
+  const int32_t position = 4;
+  const float temperature = 2.0f;
+  ForEachInstructionSet([&](const char* name) {
+    for (uint64_t seed = 0; seed < 50; ++seed) {
+      int32_t token = -5;
+      CpuBackend().choose({logits.data(), &position, &temperature, &seed, &token, 1, 100}, pool);
+      EXPECT_EQ(token, 57) << name;
+    }
   });
 }
 
