@@ -67,7 +67,7 @@ BudgetReason ReasonFor(int nodes, int available, int wanted, int max_nodes) {
 }  // namespace
 
 int WidestFan(const LookAheadTerms& terms, int most) {
-  constexpr double kAllowance = 4;
+  constexpr double kAllowance = 2;
   const std::vector<double> seconds = terms.cost.Curve(most);
   double width = 1;
   for (int nodes = 1; nodes <= most; ++nodes) {
