@@ -43,7 +43,11 @@ function(bastion_test)
                                                  BASTION_BINARY_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
   # The system's gRPC and abseil, and the Rust crates, are not built for the thread sanitizer.
-  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}" ENVIRONMENT
+  set(timeout 600)
+  if(BASTION_SANITIZE)
+    set(timeout 2400)
+  endif()
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${timeout} LABELS "${ARG_LABELS}" ENVIRONMENT
     "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
 endfunction()
 
