@@ -65,6 +65,17 @@ TEST(FeatureStoreTest, OnlyTheNamedRowsAreKept) {
               ElementsAre(0, 1, 20, 21, 50, 51));
 }
 
+TEST(FeatureStoreTest, TheNextTokenFollowsTheLastRowOnly) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 3);  // A prefill chooses nothing.
+  EXPECT_EQ(store.Read({kSequence, 0, 3}, kNoPatience)->next, kNoToken);
+  store.Append(kSequence, Rows(3, 2).data(), {0, 1}, /*next=*/42);
+  EXPECT_EQ(store.Read({kSequence, 0, 5}, kNoPatience)->next, 42);
+  EXPECT_EQ(store.Read({kSequence, 4, 1}, kNoPatience)->next, 42);
+  EXPECT_EQ(store.Read({kSequence, 0, 4}, kNoPatience)->next, kNoToken);
+}
+
 TEST(FeatureStoreTest, Bf16RowsAreHalfAsLong) {
   FeatureStore store(FeatureType::kBF16, kPlenty);
   store.Open(kSequence, kWidth);
