@@ -22,7 +22,18 @@ END
 target=$ROOT/deploy/demo_model/target
 demo_drafter=$ROOT/deploy/demo_model/drafter
 drafter=$demo_drafter
-prompt=$'import os\nimport sys\n\n\ndef main(argv):\n    """Print the name and the size of every file in a folder."""\n'
+prompt='from collections import UserDict
+
+
+class Registry(UserDict):
+    """A dictionary that can be merged with another one."""
+
+    def __or__(self, other):
+        if isinstance(other, dict):
+            return self.__class__(self.data | other)
+        return NotImplemented
+
+    def __ror__(self,'
 tokens=64
 dtype=bf16
 drafter_dtype=
