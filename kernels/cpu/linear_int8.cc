@@ -12,9 +12,11 @@
 #include "kernels/cpu/kernels.h"
 
 #if defined(__x86_64__)
+#if !defined(__clang__)
 // GCC 12 warns of its own placeholders for "undefined" vectors.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #include <immintrin.h>
 #endif
 
@@ -107,11 +109,11 @@ constexpr Instructions PlainInstructions(std::integer_sequence<int, M...>) {
 // ---- AVX-512 VNNI ----
 
 #if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512vnni")
+// Code for these instructions, whatever the rest is compiled for.
+#define BASTION_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 
 template <int M>
-void VnniTile(const RoundedRows& x, int row, const int8_t* panel, int32_t* dots) {
+BASTION_VNNI void VnniTile(const RoundedRows& x, int row, const int8_t* panel, int32_t* dots) {
   __m512i sum[M][2];
 #pragma GCC unroll 16
   for (int m = 0; m < M; ++m) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
@@ -137,7 +139,7 @@ void VnniTile(const RoundedRows& x, int row, const int8_t* panel, int32_t* dots)
   }
 }
 
-float VnniLargest(const float* x, int count) {
+BASTION_VNNI float VnniLargest(const float* x, int count) {
   __m512 largest = _mm512_setzero_ps();
   __mmask16 unordered = 0;
   for (int k = 0; k < count; k += 16) {
@@ -149,7 +151,7 @@ float VnniLargest(const float* x, int count) {
   return unordered != 0 ? std::numeric_limits<float>::quiet_NaN() : _mm512_reduce_max_ps(largest);
 }
 
-void VnniRound(const float* x, int count, float inverse, uint8_t* bytes) {
+BASTION_VNNI void VnniRound(const float* x, int count, float inverse, uint8_t* bytes) {
   const __m512i shift = _mm512_set1_epi32(kShift);
   int k = 0;
   for (; k + 16 <= count; k += 16) {
@@ -160,7 +162,7 @@ void VnniRound(const float* x, int count, float inverse, uint8_t* bytes) {
   PlainRound(x + k, count - k, inverse, bytes + k);
 }
 
-void VnniStore(const TileRow& row) {
+BASTION_VNNI void VnniStore(const TileRow& row) {
   const __m512 scale = _mm512_set1_ps(row.scale);
   for (int c = 0; c < row.columns; c += 16) {
     const int left = row.columns - c;
@@ -178,7 +180,6 @@ template <int... M>
 constexpr Instructions VnniInstructions(std::integer_sequence<int, M...>) {
   return {{VnniTile<M + 1>...}, VnniLargest, VnniRound, VnniStore};
 }
-#pragma GCC pop_options
 #endif
 
 const Instructions& BestInstructions() {
