@@ -29,7 +29,7 @@ struct LookAheadTerms {
 };
 
 // The most children of one node that could pay, at most `most`: the last of w siblings is accepted
-// with a chance of no more than 1/w (four times that is allowed, for a drafter unsure of itself).
+// with a chance of no more than 1/w (twice that is allowed, for a drafter unsure of itself).
 [[nodiscard]] int WidestFan(const LookAheadTerms& terms, int most);
 
 // `spine` is the chain over all positions of `scores`. REQUIRES: max_nodes >= 0.

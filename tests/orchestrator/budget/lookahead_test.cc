@@ -161,7 +161,7 @@ TEST(LookAheadTest, WideFansAreAskedForOnlyWhereRowsAreCheap) {
   const Survival survival;
   const CurveEstimator dear(
       [](int rows) { return 10.0 + 2.0 * rows; });  // A row: a sixth of a step.
-  EXPECT_EQ(WidestFan({dear.Cost(3, 0), &survival}, 64), 24);
+  EXPECT_EQ(WidestFan({dear.Cost(3, 0), &survival}, 64), 12);
   const CurveEstimator cheap([](int rows) { return 10.0 + 0.001 * rows; });
   EXPECT_EQ(WidestFan({cheap.Cost(3, 0), &survival}, 64), 64);
   EXPECT_EQ(WidestFan({cheap.Cost(3, 0), &survival}, 5), 5);
@@ -169,7 +169,7 @@ TEST(LookAheadTest, WideFansAreAskedForOnlyWhereRowsAreCheap) {
   const CurveEstimator stairs([](int rows) { return rows == 1 ? 10.0 : 15.0; });
   EXPECT_EQ(WidestFan({stairs.Cost(3, 0), &survival}, 64), 64);
   // Time that is worth more than plain decoding makes of it buys fewer rows.
-  EXPECT_EQ(WidestFan({dear.Cost(3, 0), &survival, 2 / 0.012}, 64), 12);
+  EXPECT_EQ(WidestFan({dear.Cost(3, 0), &survival, 2 / 0.012}, 64), 6);
 }
 
 // The growth stops where even a certain path could not pay; the choice is as without that bound.
