@@ -211,7 +211,7 @@ TEST_F(ServicesTest, SigtermFinishesWhatRunsAndRefusesWhatComes) {
     }
     return true;
   });
-  EXPECT_TRUE(answer.status.ok()) << answer.status;
+  ASSERT_TRUE(answer.status.ok()) << answer.status;  // Else no signal was sent.
   EXPECT_EQ(answer.tokens.size(), 400u);
   EXPECT_EQ(late.code(), absl::StatusCode::kUnavailable) << late;
   EXPECT_EQ(system.orchestrator->Wait(), 0);
