@@ -26,9 +26,12 @@ PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
   return counter;
 }
 
+PhiloxCounter KeyedWords(uint64_t seed, Position position, uint32_t group) {
+  return Philox4x32({group, static_cast<uint32_t>(position), 0, 0}, PhiloxKeyOf(seed));
+}
+
 std::array<float, 4> KeyedGumbelGroup(uint64_t seed, Position position, uint32_t group) {
-  const PhiloxKey key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
-  const PhiloxCounter words = Philox4x32({group, static_cast<uint32_t>(position), 0, 0}, key);
+  const PhiloxCounter words = KeyedWords(seed, position, group);
   return {Gumbel(words[0]), Gumbel(words[1]), Gumbel(words[2]), Gumbel(words[3])};
 }
 

@@ -35,7 +35,6 @@ void DraftAhead::Asked(absl::Span<const Frontier> frontiers) {
     // How many candidates are asked for varies: the most so far will do for most.
     next.candidates = std::max(next.candidates, found->second.frontier.candidates);
   }
-  awaited_ = static_cast<int>(foreseen_.size());
 }
 
 std::vector<Frontier> DraftAhead::Arrived(SequenceId sequence, Position committed, TokenId root) {
@@ -45,9 +44,11 @@ std::vector<Frontier> DraftAhead::Arrived(SequenceId sequence, Position committe
   found->second.frontier.committed = committed;
   found->second.frontier.root = root;
   found->second.frontier.new_tokens.clear();
-  if (--awaited_ > 0) return {};
   std::vector<Frontier> all;
-  for (const auto& [id, foreseen] : foreseen_) all.push_back(foreseen.frontier);
+  for (const auto& [id, foreseen] : foreseen_) {
+    if (!foreseen.arrived) return {};
+    all.push_back(foreseen.frontier);
+  }
   return all;
 }
 
@@ -79,13 +80,6 @@ bool DraftAhead::Take(const Frontier& frontier, Draft& draft) {
     marginals = Narrowed(std::move(marginals), frontier.candidates);
   }
   return true;
-}
-
-void DraftAhead::Forget(SequenceId sequence) {
-  const auto found = foreseen_.find(sequence);
-  if (found == foreseen_.end()) return;
-  if (!found->second.arrived) --awaited_;
-  foreseen_.erase(found);
 }
 
 }  // namespace bastion::drafter

@@ -36,7 +36,7 @@ class DraftAhead {
   // Moves the answer to `frontier` to `draft` if it was made; as many candidates as asked for.
   [[nodiscard]] bool Take(const Frontier& frontier, Draft& draft);
 
-  void Forget(SequenceId sequence);
+  void Forget(SequenceId sequence) { foreseen_.erase(sequence); }
 
  private:
   struct Foreseen {
@@ -46,7 +46,6 @@ class DraftAhead {
   };
 
   absl::flat_hash_map<SequenceId, Foreseen> foreseen_;
-  int awaited_ = 0;  // Sequences whose news have not come.
 };
 
 }  // namespace bastion::drafter

@@ -35,15 +35,13 @@ int32_t ArgMax(const float* logits, int count) {
   return found == logits + count ? -1 : static_cast<int32_t>(found - logits);
 }
 
-// The random words of the keyed choice for tokens [first, first + kWordTokens), as KeyedGumbel
-// draws them.
+// The random words of the keyed choice for tokens [first, first + kWordTokens): those of
+// KeyedWords.
 #if HWY_TARGET == HWY_SCALAR
 inline constexpr int kWordTokens = 4;
 
 void DrawWords(uint64_t seed, int32_t position, int first, uint32_t* words) {
-  const PhiloxKey key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
-  const PhiloxCounter counter = {static_cast<uint32_t>(first / 4), static_cast<uint32_t>(position)};
-  const PhiloxCounter four = Philox4x32(counter, key);
+  const PhiloxCounter four = KeyedWords(seed, position, static_cast<uint32_t>(first / 4));
   std::copy(four.begin(), four.end(), words);
 }
 #else
@@ -60,7 +58,7 @@ void DrawWords(uint64_t seed, int32_t position, int first, uint32_t* words) {
   auto c0 = hn::Iota(d, static_cast<uint64_t>(first / 4));
   auto c1 = hn::Set(d, static_cast<uint32_t>(position));
   auto c2 = hn::Zero(d), c3 = hn::Zero(d);
-  PhiloxKey key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  PhiloxKey key = PhiloxKeyOf(seed);
   for (int round = 0; round < kPhiloxRounds; ++round) {
     const auto product0 = times(c0, kPhiloxMultipliers[0]);
     const auto product1 = times(c2, kPhiloxMultipliers[1]);

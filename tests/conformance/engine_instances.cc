@@ -3,6 +3,7 @@
 // the suites use sessions of their own and close them.
 #include <stdlib.h>
 
+#include <filesystem>
 #include <map>
 
 #include "absl/time/clock.h"
@@ -60,7 +61,10 @@ class OverGrpc final : public StagesUnderTest {
     AwaitSubscription();
   }
 
-  ~OverGrpc() override { features_->Stop(); }
+  ~OverGrpc() override {
+    features_->Stop();
+    std::filesystem::remove_all(sockets_);
+  }
 
   Verifier& verifier() override { return *verifier_; }
   Drafter& drafter() override { return *drafter_; }

@@ -32,8 +32,8 @@ DrafterEngine& DemoEngine(kernels::DType dtype) {
   std::unique_ptr<DrafterEngine>& engine = (*engines)[dtype];
   if (engine == nullptr) {
     DrafterOptions options;
-    options.drafter_folder = BASTION_DEMO_MODEL "/drafter";
-    options.target_folder = BASTION_DEMO_MODEL "/target";
+    options.drafter_folder = BASTION_SOURCE_DIR "/deploy/demo_model/drafter";
+    options.target_folder = BASTION_SOURCE_DIR "/deploy/demo_model/target";
     options.engine = {dtype, device->device, /*kv_tokens=*/4096};
     auto made = DrafterEngine::Create(options, new NoFeatures());
     CHECK(made.ok()) << made.status();

@@ -16,7 +16,7 @@ VerifierEngine& DemoEngine() {
   static auto* const device = new nn::LocalDevice(*nn::OpenLocalDevice(0));
   static VerifierEngine* const engine = [] {
     VerifierOptions options;
-    options.target_folder = BASTION_DEMO_TARGET;
+    options.target_folder = BASTION_SOURCE_DIR "/deploy/demo_model/target";
     options.engine = {kernels::DType::kBF16, device->device, /*kv_tokens=*/4096};
     auto made = VerifierEngine::Create(options);
     CHECK(made.ok()) << made.status();
