@@ -46,7 +46,7 @@ std::vector<double> Survival::Values(const DraftTree& tree) const {
 
 void Survival::Observe(const DraftTree& tree, const DraftTree& spine,
                        const Acceptance& acceptance) {
-  Fade();
+  Fade(kMemory);
   const std::vector<PathKind> kinds = PathKinds(tree);
   std::vector<bool> accepted(tree.rows(), false);
   accepted[0] = true;
@@ -73,13 +73,15 @@ void Survival::Observe(const DraftTree& tree, const DraftTree& spine,
 }
 
 void Survival::Forget() {
-  Fade();
+  if (++to_forget_ < kForgetTogether) return;
+  to_forget_ = 0;
+  Fade(std::pow(kMemory, kForgetTogether));
   UpdateFactors();
 }
 
-void Survival::Fade() {
-  for (double& mass : accepted_) mass *= kMemory;
-  for (double& mass : predicted_) mass *= kMemory;
+void Survival::Fade(double kept) {
+  for (double& mass : accepted_) mass *= kept;
+  for (double& mass : predicted_) mass *= kept;
 }
 
 void Survival::Count(PathKind kind, int depth, double predicted, bool accepted) {

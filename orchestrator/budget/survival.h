@@ -32,6 +32,7 @@ class Survival {
  public:
   static constexpr int kMaxDepth = 32;  // Deeper nodes share the last one's factor.
   static constexpr double kMemory = 1 - 1.0 / 64;
+  static constexpr int kForgetTogether = 16;
   static constexpr double kPriorMass = 1;
   static constexpr double kLeast = 1.0 / 64;
   static constexpr double kMost = 8;
@@ -51,16 +52,18 @@ class Survival {
   // REQUIRES of `tree`: as for Values.
   void Observe(const DraftTree& tree, const DraftTree& spine, const Acceptance& acceptance);
 
-  // A cycle without a draft: old evidence fades, so that one day the drafter is believed again.
+  // A cycle without a draft: old evidence fades, so that one day the drafter is believed again. The
+  // fading of kForgetTogether such cycles is done at once: a plain step should cost nothing here.
   void Forget();
 
  private:
   static constexpr int kCells = 3 * (kMaxDepth + 1);
   [[nodiscard]] static int Cell(PathKind kind, int depth);
-  void Fade();
+  void Fade(double kept);
   void Count(PathKind kind, int depth, double predicted, bool accepted);
   void UpdateFactors();
 
+  int to_forget_ = 0;
   std::array<double, kCells> accepted_{};
   std::array<double, kCells> predicted_{};
   std::array<double, kCells> factors_ = [] {

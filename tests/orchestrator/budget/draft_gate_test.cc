@@ -48,13 +48,13 @@ TEST(DraftGateTest, LevelByHand) {
 
 TEST(DraftGateTest, TrialsByHand) {
   DraftGate gate;
-  gate.ObserveDrafted(1, 5.0, 1.0);  // Gain −4: the level is 0, the allowance too.
+  gate.ObserveDrafted(1, 3.0, 1.0);  // Gain −2: the level is 0, the allowance too.
   ASSERT_FALSE(gate.open());
-  gate.ObservePlain();  // Adds 2^0.
+  gate.ObservePlain();  // Adds 4^0.
   ASSERT_TRUE(gate.open());
   gate.ObserveDrafted(1, 3.0, 1.0);  // A trial that loses 2: level −2, allowance 1 − 2.
   EXPECT_DOUBLE_EQ(gate.level(), -2);
-  for (int i = 0; i < 4; ++i) {  // A quarter a step: four steps to nothing.
+  for (int i = 0; i < 16; ++i) {  // A sixteenth a step: sixteen steps to nothing.
     ASSERT_FALSE(gate.open());
     gate.ObservePlain();
   }
@@ -71,12 +71,13 @@ TEST(DraftGateTest, TrialsByHand) {
   EXPECT_FALSE(gate.open());
 }
 
-TEST(DraftGateTest, UselessDrafterCostsTheStartAndThenLessThanOnePerCent) {
+TEST(DraftGateTest, UselessDrafterCostsTheStartAndThenHalfAPerCent) {
   for (const double cycle_time : {1.2, 1.5, 2.0, 4.0}) {
     DraftGate gate;
-    Play(gate, 2000, cycle_time, 0);
+    const Played first = Play(gate, 2000, cycle_time, 0);
+    EXPECT_LE(first.time - first.tokens, 6 + cycle_time + 0.005 * first.tokens) << cycle_time;
     const Played later = Play(gate, 20000, cycle_time, 0);
-    EXPECT_LE(later.time / later.tokens, 1.01) << cycle_time;
+    EXPECT_LE(later.time / later.tokens, 1.005) << cycle_time;
     EXPECT_GT(later.drafts, 0) << cycle_time;
   }
 }
@@ -130,7 +131,7 @@ TEST(DraftGateTest, HangingTrialIsPaidInFullBeforeTheNext) {
   Play(gate, 3000, 2.0, 0);
   while (!gate.open()) gate.ObservePlain();
   gate.ObserveDrafted(1, 101.0, 1.0);
-  const auto steps_for_one = static_cast<int>(std::exp2(-DraftGate::kLowestLevel));
+  const auto steps_for_one = static_cast<int>(1 / DraftGate::TrialRate(DraftGate::kLowestLevel));
   for (int i = 0; i < 99 * steps_for_one; ++i) gate.ObservePlain();
   EXPECT_FALSE(gate.open());
   for (int i = 0; i < 2 * steps_for_one; ++i) gate.ObservePlain();

@@ -72,8 +72,9 @@ TEST(SurvivalTest, KindsAndDepthsByHand) {
 TEST(SurvivalTest, EvidenceFadesByOneSixtyFourthACycle) {
   Survival survival;
   survival.Observe(TreeOf(TwoByTwo(), 1), SpineOf(TwoByTwo()), {{}, kOther});
-  survival.Forget();
-  EXPECT_NEAR(survival.Factor(PathKind::kSpine, 1), 1 / (0.8 * 63 / 64 + 1), 1e-6);
+  for (int i = 0; i < Survival::kForgetTogether; ++i) survival.Forget();
+  const double faded = 0.8 * std::pow(63.0 / 64, Survival::kForgetTogether);
+  EXPECT_NEAR(survival.Factor(PathKind::kSpine, 1), 1 / (faded + 1), 1e-6);
   for (int i = 0; i < 2000; ++i) survival.Forget();
   EXPECT_NEAR(survival.Factor(PathKind::kSpine, 1), 1.0, 1e-6);
 }
