@@ -86,7 +86,8 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
   // The draft counts as long as it took: a late drafter is the drafter's fault. But a sequence's
   // first draft also reads the prompt; while drafts pay at large, that says nothing about the next.
   absl::Duration charged = draft_time;
-  if (first_draft_ && memory_->at(greedy_).gate.level() > 0) charged = std::min(charged, cost.draft);
+  if (first_draft_ && memory_->at(greedy_).gate.level() > 0)
+    charged = std::min(charged, cost.draft);
   if (grown.drafted) first_draft_ = false;
   // The verify by prediction: its noise would hit plain steps alike.
   const double cycle_seconds =
