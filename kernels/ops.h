@@ -115,29 +115,43 @@ struct SiluMulArgs {
   int width = 0;                   // I
 };
 
-// The keyed Gumbel choice of each row over its full softmax: argmax_x (logit/T + g(seed, position,
-// x)); T = 0 is argmax. Ties go to the lowest id; a row of NaNs gives -1. `positions` are those of
-// the tokens being chosen.
+// How the token after one row is picked: the keyed Gumbel choice argmax_x (logit(x)/T + g(seed,
+// position, x)) among the tokens that top-k, then top-p, then min-p leave in, each seeing
+// softmax(logit/T) over what the one before left (Hugging Face's order and meaning). Of tokens that
+// tie for the last place top-k keeps all, top-p the lower ids.
+struct ChoiceRule {
+  float temperature = 0;  // 0: argmax, whatever the rest says.
+  uint64_t seed = 0;
+  int32_t position = 0;  // Of the token being chosen.
+  int top_k = 0;         // 0: off.
+  float top_p = 1;       // 1: off.
+  float min_p = 0;       // 0: off.
+
+  [[nodiscard]] bool truncates() const { return top_k > 0 || top_p < 1 || min_p > 0; }
+};
+
+// Ties go to the lowest id; a row of NaNs, or one that rules every token out, gives -1.
 struct ChooseArgs {
-  const float* logits = nullptr;        // [R, V]
-  const int32_t* positions = nullptr;   // [R]
-  const float* temperatures = nullptr;  // [R]
-  const uint64_t* seeds = nullptr;      // [R]
-  int32_t* tokens = nullptr;            // [R]
-  int rows = 0;                         // R
-  int vocabulary = 0;                   // V
+  const float* logits = nullptr;      // [R, V]
+  const ChoiceRule* rules = nullptr;  // [R]
+  int32_t* tokens = nullptr;          // [R]
+  int rows = 0;                       // R
+  int vocabulary = 0;                 // V
 };
 
 // The K most probable tokens of each row with their log-probabilities under the row's full softmax,
 // sorted by falling log-probability, ties by rising id; a row with NaNs may give ids of -1.
+// With `coupling`, what is ranked are the values that the keyed choice compares, logit/T + g, and
+// the log-probabilities are those of their softmax; g is then exact only to float precision.
 // REQUIRES: 0 < candidates <= vocabulary.
 struct TopKArgs {
-  const float* logits = nullptr;  // [R, V]
-  int32_t* tokens = nullptr;      // [R, K]
-  float* log_probs = nullptr;     // [R, K]
-  int rows = 0;                   // R
-  int vocabulary = 0;             // V
-  int candidates = 0;             // K
+  const float* logits = nullptr;         // [R, V]
+  const ChoiceRule* coupling = nullptr;  // [R], or null
+  int32_t* tokens = nullptr;             // [R, K]
+  float* log_probs = nullptr;            // [R, K]
+  int rows = 0;                          // R
+  int vocabulary = 0;                    // V
+  int candidates = 0;                    // K
 };
 
 // Moves cached tokens: slot sources[i] -> destinations[i], as if all were read before any is

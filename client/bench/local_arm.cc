@@ -61,13 +61,15 @@ absl::StatusOr<LocalArm::Live> LocalArm::Begin(const BenchPrompt& prompt,
   DecodeRequest request;
   request.id = {next_session++, 0};
   request.prompt = prompt.tokens;
-  request.sampling = {settings.temperature, settings.seed};
+  request.sampling = settings.sampling;
+  request.sampling.prompt_tokens = static_cast<int>(prompt.tokens.size());
   request.max_tokens = settings.max_new_tokens;
   request.stop_tokens = stop_tokens_;
   Live live;
   live.result.id = prompt.id;
   live.sequence = std::make_unique<DecodeSequence>(
-      std::move(request), TreeGrower(policy_, settings.temperature == 0, &costs_, &memory_));
+      std::move(request),
+      TreeGrower(policy_, settings.sampling.temperature == 0, &costs_, &memory_));
   StopWatch watch;
   cycle_.Open(*live.sequence);
   while (!live.sequence->done() && cycle_.Prefill(*live.sequence, kPrefillChunk)) {

@@ -9,6 +9,7 @@
 #include "client/bench/progress.h"
 #include "client/bench/prompts.h"
 #include "client/bench/report.h"
+#include "client/cpp/sampling.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
@@ -21,6 +22,7 @@ ABSL_FLAG(std::string, prompts, "", "JSON lines {\"id\", \"text\"} or {\"id\", \
 ABSL_FLAG(std::string, policies, "ar,chain,fixed:16,fixed:64,adaptive", "Comma-separated policies");
 ABSL_FLAG(float, temperature, 0, "0: greedy");
 ABSL_FLAG(uint64_t, seed, 1, "Of the keyed choice at temperature > 0");
+ABSL_FLAG(std::string, sampling, "", "More of it: \"top_k=40,top_p=0.9,repetition_penalty=1.1\"");
 ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate for each prompt");
 ABSL_FLAG(int, concurrency, 1, "Prompts that run together");
 ABSL_FLAG(int, threads, 2, "Threads of the engine; in process: services have their own");
@@ -66,8 +68,11 @@ absl::Status RunArms(const std::vector<std::unique_ptr<Arm>>& arms,
 
 absl::Status Run() {
   BenchReport report;
-  report.settings = {absl::GetFlag(FLAGS_temperature), absl::GetFlag(FLAGS_seed),
-                     absl::GetFlag(FLAGS_max_new_tokens), absl::GetFlag(FLAGS_concurrency)};
+  ASSIGN_OR_RETURN(SamplingParams sampling, ParseSampling(absl::GetFlag(FLAGS_sampling)));
+  sampling.temperature = absl::GetFlag(FLAGS_temperature);
+  sampling.seed = absl::GetFlag(FLAGS_seed);
+  report.settings = {sampling, absl::GetFlag(FLAGS_max_new_tokens),
+                     absl::GetFlag(FLAGS_concurrency)};
   if (report.settings.concurrency < 1 || report.settings.max_new_tokens < 1) {
     return absl::InvalidArgumentError("--concurrency and --max_new_tokens want at least 1");
   }

@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "common/tree/sampling_params.h"
 
 namespace bastion {
 
@@ -38,8 +39,7 @@ struct PromptMeasurement {
 };
 
 struct BenchSettings {
-  float temperature = 0;
-  uint64_t seed = 1;
+  SamplingParams sampling;
   int max_new_tokens = 128;
   int concurrency = 1;
 };

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/bench/arm.h"
 #include "client/cpp/generation_client.h"
+#include "client/cpp/sampling.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 
@@ -50,8 +51,8 @@ class RemoteArm final : public Arm {
                       PromptMeasurement& result) {
     v1::GenerateRequest request;
     request.mutable_tokens()->mutable_ids()->Add(prompt.tokens.begin(), prompt.tokens.end());
-    request.mutable_sampling()->set_temperature(settings.temperature);
-    request.mutable_sampling()->set_seed(settings.seed);
+    Encode(settings.sampling, *request.mutable_sampling());
+    request.mutable_sampling()->set_seed(settings.sampling.seed);
     request.mutable_stop()->set_max_tokens(settings.max_new_tokens);
     request.mutable_output()->set_token_ids(true);
     request.mutable_output()->set_cycles(true);

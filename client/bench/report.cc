@@ -193,8 +193,14 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
                         {"target", report.target},
                         {"drafter", report.drafter},
                         {"settings",
-                         {{"temperature", settings.temperature},
-                          {"seed", settings.seed},
+                         {{"temperature", settings.sampling.temperature},
+                          {"seed", settings.sampling.seed},
+                          {"top_k", settings.sampling.top_k},
+                          {"top_p", settings.sampling.top_p},
+                          {"min_p", settings.sampling.min_p},
+                          {"repetition_penalty", settings.sampling.repetition_penalty},
+                          {"presence_penalty", settings.sampling.presence_penalty},
+                          {"frequency_penalty", settings.sampling.frequency_penalty},
                           {"max_new_tokens", settings.max_new_tokens},
                           {"concurrency", settings.concurrency},
                           {"mode", report.mode}}},
@@ -204,8 +210,8 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
       "# bastion-bench\n\n%s, target %s, drafter %s, %s, temperature %g, seed %d, "
       "%d new tokens, concurrency %d. Prefill is left out of the rates; milliseconds are means per "
       "cycle.\n\n",
-      report.device, report.target, report.drafter, report.mode, settings.temperature,
-      settings.seed, settings.max_new_tokens, settings.concurrency);
+      report.device, report.target, report.drafter, report.mode, settings.sampling.temperature,
+      settings.sampling.seed, settings.max_new_tokens, settings.concurrency);
   const absl::Status same = CheckSameTexts(report);
   const std::string verdict =
       same.ok() ? "\nEvery policy wrote the same tokens.\n"

@@ -10,6 +10,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/generation_client.h"
+#include "client/cpp/sampling.h"
 #include "client/ctl/render.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
@@ -21,6 +22,7 @@ ABSL_FLAG(std::string, system, "", "chat: system message");
 ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate at most");
 ABSL_FLAG(float, temperature, 0, "0: greedy");
 ABSL_FLAG(uint64_t, seed, 0, "Of the keyed choice; 0: drawn by the server");
+ABSL_FLAG(std::string, sampling, "", "More of it: \"top_k=40,top_p=0.9,repetition_penalty=1.1\"");
 ABSL_FLAG(std::vector<std::string>, stop, {}, "Strings that end the answer");
 ABSL_FLAG(std::string, policy, "", "Speculation policy; empty: the server's default");
 ABSL_FLAG(bool, stats, true, "Print a line of statistics after an answer");
@@ -37,9 +39,11 @@ absl::StatusOr<std::string> ReadPrompt() {
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }
 
-v1::GenerateRequest RequestFromFlags() {
+absl::StatusOr<v1::GenerateRequest> RequestFromFlags() {
   v1::GenerateRequest request;
-  request.mutable_sampling()->set_temperature(absl::GetFlag(FLAGS_temperature));
+  ASSIGN_OR_RETURN(SamplingParams sampling, ParseSampling(absl::GetFlag(FLAGS_sampling)));
+  sampling.temperature = absl::GetFlag(FLAGS_temperature);
+  Encode(sampling, *request.mutable_sampling());
   if (absl::GetFlag(FLAGS_seed) != 0) {
     request.mutable_sampling()->set_seed(absl::GetFlag(FLAGS_seed));
   }
@@ -71,13 +75,13 @@ absl::StatusOr<std::string> Answer(GenerationClient& client, const v1::GenerateR
 
 absl::Status Generate(GenerationClient& client) {
   ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt());
-  v1::GenerateRequest request = RequestFromFlags();
+  ASSIGN_OR_RETURN(v1::GenerateRequest request, RequestFromFlags());
   request.set_text(prompt);
   return Answer(client, request).status();
 }
 
 absl::Status Chat(GenerationClient& client) {
-  v1::GenerateRequest request = RequestFromFlags();
+  ASSIGN_OR_RETURN(v1::GenerateRequest request, RequestFromFlags());
   v1::ChatMessages& chat = *request.mutable_chat();
   const auto say = [&](const std::string& role, const std::string& content) {
     v1::ChatMessage& message = *chat.add_messages();

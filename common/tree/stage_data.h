@@ -12,16 +12,9 @@
 #include "common/base/ids.h"
 #include "common/tree/draft_tree.h"
 #include "common/tree/marginals.h"
+#include "common/tree/sampling_params.h"
 
 namespace bastion {
-
-// How the target picks: argmax_x (logit(x)/temperature + g(seed, position, x)); 0 is plain argmax.
-struct SamplingParams {
-  float temperature = 0.0f;
-  uint64_t seed = 0;
-
-  friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
-};
 
 // ---- verify ----
 
@@ -45,6 +38,8 @@ using Forest = std::vector<VerifyItem>;
 struct Acceptance {
   std::vector<NodeIndex> path;  // Accepted nodes below the root, parents first.
   TokenId next = 0;             // The target's choice after the last accepted node: the next root.
+  // Of the path's tokens and of `next`; empty unless asked for.
+  std::vector<TokenLogprobs> logprobs = {};
 
   // Tokens that entered the KV cache: the root and the path (τ is the mean of this).
   [[nodiscard]] int committed_length() const { return 1 + static_cast<int>(path.size()); }
@@ -86,7 +81,10 @@ struct Frontier {
   std::vector<TokenId> new_tokens;  // The committed tokens since this sequence's last Frontier.
   std::vector<std::vector<TokenId>> paths = {{}};
   int candidates = 64;  // K wanted.
-  SamplingParams sampling;
+  ChoiceParams sampling;
+  // Rank candidates by what the keyed choice will compare, log q/T + g, not by q alone: the drafter
+  // guesses what the target picks with the same noise. Of no effect at temperature 0.
+  bool coupled = false;
 };
 
 // One entry a path; empty marginals where the drafter has nothing to say.

@@ -39,12 +39,52 @@ absl::Status Decode(const proto::StepStatus& in) {
   return absl::Status(static_cast<absl::StatusCode>(in.code()), in.message());
 }
 
-void Encode(const SamplingParams& sampling, proto::SamplingParams& out) {
-  out.set_temperature(sampling.temperature);
-  out.set_seed(sampling.seed);
+void Encode(const ChoiceParams& choice, proto::ChoiceParams& out) {
+  out.set_temperature(choice.temperature);
+  out.set_seed(choice.seed);
+  out.set_top_k(choice.top_k);
+  out.set_top_p(choice.top_p);
+  out.set_min_p(choice.min_p);
 }
 
-SamplingParams Decode(const proto::SamplingParams& in) { return {in.temperature(), in.seed()}; }
+ChoiceParams Decode(const proto::ChoiceParams& in) {
+  return {in.temperature(), in.seed(), in.top_k(), in.top_p(), in.min_p()};
+}
+
+void Encode(const SamplingParams& sampling, proto::SamplingParams& out) {
+  Encode(sampling, *out.mutable_choice());
+  out.set_repetition_penalty(sampling.repetition_penalty);
+  out.set_presence_penalty(sampling.presence_penalty);
+  out.set_frequency_penalty(sampling.frequency_penalty);
+  for (const auto& [token, bias] : sampling.logit_bias) {
+    out.add_bias_tokens(token);
+    out.add_biases(bias);
+  }
+  out.set_prompt_tokens(sampling.prompt_tokens);
+  out.set_min_tokens(sampling.min_tokens);
+  out.mutable_stop_tokens()->Add(sampling.stop_tokens.begin(), sampling.stop_tokens.end());
+  if (sampling.logprobs) out.set_logprobs(*sampling.logprobs);
+}
+
+absl::StatusOr<SamplingParams> Decode(const proto::SamplingParams& in) {
+  if (in.bias_tokens_size() != in.biases_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("logit_bias: ", in.bias_tokens_size(),
+                                                   " tokens, ", in.biases_size(), " biases"));
+  }
+  SamplingParams sampling;
+  static_cast<ChoiceParams&>(sampling) = Decode(in.choice());
+  sampling.repetition_penalty = in.repetition_penalty();
+  sampling.presence_penalty = in.presence_penalty();
+  sampling.frequency_penalty = in.frequency_penalty();
+  for (int i = 0; i < in.biases_size(); ++i) {
+    sampling.logit_bias.emplace_back(in.bias_tokens(i), in.biases(i));
+  }
+  sampling.prompt_tokens = in.prompt_tokens();
+  sampling.min_tokens = in.min_tokens();
+  sampling.stop_tokens.assign(in.stop_tokens().begin(), in.stop_tokens().end());
+  if (in.has_logprobs()) sampling.logprobs = in.logprobs();
+  return sampling;
+}
 
 void Encode(const DraftTree& tree, proto::DraftTree& out) {
   out.mutable_tokens()->Add(tree.tokens().begin(), tree.tokens().end());
@@ -129,6 +169,14 @@ void Encode(const VerifyResult& result, proto::VerifierReply& out) {
     Encode(outcome.status, *added.mutable_status());
     added.mutable_path()->Add(outcome.acceptance.path.begin(), outcome.acceptance.path.end());
     added.set_next(outcome.acceptance.next);
+    for (const TokenLogprobs& logprobs : outcome.acceptance.logprobs) {
+      proto::VerifierReply::Logprobs& told = *added.add_logprobs();
+      told.set_chosen(logprobs.chosen);
+      for (const auto& [token, value] : logprobs.top) {
+        told.add_tokens(token);
+        told.add_values(value);
+      }
+    }
   }
 }
 
@@ -140,6 +188,13 @@ VerifyResult DecodeVerifyResult(const proto::VerifierReply& in) {
     added.status = Decode(outcome.status());
     added.acceptance.path.assign(outcome.path().begin(), outcome.path().end());
     added.acceptance.next = outcome.next();
+    for (const proto::VerifierReply::Logprobs& told : outcome.logprobs()) {
+      TokenLogprobs& logprobs = added.acceptance.logprobs.emplace_back();
+      logprobs.chosen = told.chosen();
+      for (int i = 0; i < std::min(told.tokens_size(), told.values_size()); ++i) {
+        logprobs.top.emplace_back(told.tokens(i), told.values(i));
+      }
+    }
   }
   return result;
 }
@@ -154,6 +209,7 @@ void Encode(const Frontier& frontier, proto::DrafterRequest::Frontier& out) {
   }
   out.set_candidates(frontier.candidates);
   Encode(frontier.sampling, *out.mutable_sampling());
+  out.set_coupled(frontier.coupled);
 }
 
 Frontier Decode(const proto::DrafterRequest::Frontier& in) {
@@ -168,6 +224,7 @@ Frontier Decode(const proto::DrafterRequest::Frontier& in) {
   }
   frontier.candidates = in.candidates();
   frontier.sampling = Decode(in.sampling());
+  frontier.coupled = in.coupled();
   return frontier;
 }
 

@@ -19,8 +19,11 @@ void Encode(SequenceId id, proto::SequenceId& out);
 void Encode(const absl::Status& status, proto::StepStatus& out);
 [[nodiscard]] absl::Status Decode(const proto::StepStatus& in);
 
+void Encode(const ChoiceParams& choice, proto::ChoiceParams& out);
+[[nodiscard]] ChoiceParams Decode(const proto::ChoiceParams& in);
+
 void Encode(const SamplingParams& sampling, proto::SamplingParams& out);
-[[nodiscard]] SamplingParams Decode(const proto::SamplingParams& in);
+[[nodiscard]] absl::StatusOr<SamplingParams> Decode(const proto::SamplingParams& in);
 
 void Encode(const DraftTree& tree, proto::DraftTree& out);
 [[nodiscard]] absl::StatusOr<DraftTree> Decode(const proto::DraftTree& in);

@@ -9,7 +9,7 @@
 namespace bastion::wire {
 
 inline constexpr char kProtocolKey[] = "bastion-protocol";
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
 // Internal messages are chunked to stay below this.
 inline constexpr int kMaxMessageBytes = 16 << 20;
 

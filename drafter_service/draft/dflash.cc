@@ -125,7 +125,7 @@ absl::StatusOr<std::vector<Marginals>> DflashModel::Draft(const std::vector<Bloc
   const int blocks = static_cast<int>(items.size());
   ForwardBlocks(batch, blocks);
   for (const BlockItem& item : items) decoder_->cache().Shrink(*item.table, item.cached);
-  return TopMarginals(blocks, std::min(candidates, vocabulary_.size()));
+  return TopMarginals(items, std::min(candidates, vocabulary_.size()));
 }
 
 void DflashModel::ForwardBlocks(const nn::RowBatch& batch, int blocks) {
@@ -146,10 +146,21 @@ void DflashModel::ForwardBlocks(const nn::RowBatch& batch, int blocks) {
   vocabulary_.Logits(decoder_->device(), normed, drafted, logits_data_);
 }
 
-std::vector<Marginals> DflashModel::TopMarginals(int blocks, int candidates) const {
+std::vector<Marginals> DflashModel::TopMarginals(const std::vector<BlockItem>& items,
+                                                 int candidates) const {
+  const auto blocks = static_cast<int>(items.size());
+  // Position i of a block is the choice of the token i + 1 places after its root.
+  std::vector<kernels::ChoiceRule> coupling(size_t(blocks) * positions());
+  for (int b = 0; b < blocks; ++b) {
+    if (!items[b].coupling) continue;
+    for (int i = 0; i < positions(); ++i) {
+      coupling[b * positions() + i] = {items[b].coupling->temperature, items[b].coupling->seed,
+                                       items[b].cached + 1 + i};
+    }
+  }
   std::vector<TokenId> tokens(size_t(blocks) * positions() * candidates);
   std::vector<float> log_probs(tokens.size());
-  decoder_->device().backend->top_k({logits_data_, tokens.data(), log_probs.data(),
+  decoder_->device().backend->top_k({logits_data_, coupling.data(), tokens.data(), log_probs.data(),
                                      blocks * positions(), vocabulary_.size(), candidates},
                                     *decoder_->device().pool);
   std::vector<Marginals> all(blocks);

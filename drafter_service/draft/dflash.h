@@ -10,6 +10,7 @@
 #define BASTION_DRAFTER_SERVICE_DRAFT_DFLASH_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "common/nn/decoder.h"
 #include "common/tree/features.h"
 #include "common/tree/marginals.h"
+#include "common/tree/sampling_params.h"
 
 namespace bastion::drafter {
 
@@ -32,6 +34,7 @@ struct BlockItem {
   nn::PageTable* table = nullptr;
   Position cached = 0;
   TokenId root = 0;
+  std::optional<ChoiceParams> coupling = std::nullopt;  // Rank by the keyed choice's own values.
 };
 
 class DflashModel {
@@ -66,7 +69,8 @@ class DflashModel {
               nn::Tensor context_norm);
 
   void ForwardBlocks(const nn::RowBatch& batch, int blocks);
-  [[nodiscard]] std::vector<Marginals> TopMarginals(int blocks, int candidates) const;
+  [[nodiscard]] std::vector<Marginals> TopMarginals(const std::vector<BlockItem>& items,
+                                                    int candidates) const;
 
   std::unique_ptr<nn::Decoder> decoder_;
   nn::Vocabulary vocabulary_;

@@ -71,7 +71,8 @@ bool DraftAhead::Take(const Frontier& frontier, Draft& draft) {
   Draft& answer = found->second.answer;
   if (answer.marginals.empty() || made.committed != frontier.committed ||
       made.root != frontier.root || made.paths != frontier.paths ||
-      made.sampling != frontier.sampling || made.candidates < frontier.candidates) {
+      made.sampling != frontier.sampling || made.coupled != frontier.coupled ||
+      made.candidates < frontier.candidates) {
     return false;
   }
   draft = std::move(answer);

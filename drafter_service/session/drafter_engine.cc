@@ -156,6 +156,7 @@ absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier>
                                    [](const auto& path) { return path.empty(); });
     if (root == frontier.paths.end()) continue;
     blocks.push_back({&sequence->table, sequence->context, frontier.root});
+    if (frontier.coupled) blocks.back().coupling = frontier.sampling;
     wanted.push_back(&drafts[i].marginals[root - frontier.paths.begin()]);
     candidates = std::max(candidates, frontier.candidates);
   }

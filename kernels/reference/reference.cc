@@ -98,6 +98,38 @@ void AttendHead(const AttentionArgs& args, const AttentionSpan& span, int i, int
   }
 }
 
+// All ids by falling value, ties by rising id.
+std::vector<int32_t> Ranking(const float* values, int count) {
+  std::vector<int32_t> ids(count);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::stable_sort(ids.begin(), ids.end(), [&](int a, int b) { return values[a] > values[b]; });
+  return ids;
+}
+
+// Which tokens a rule leaves in the race.
+std::vector<bool> Kept(const float* logits, int count, const ChoiceRule& rule) {
+  std::vector<bool> kept(count, true);
+  if (rule.temperature <= 0 || !rule.truncates()) return kept;
+  const std::vector<int32_t> ids = Ranking(logits, count);
+  std::vector<double> mass(count);
+  for (int x = 0; x < count; ++x) {
+    mass[x] = std::exp((double{logits[x]} - logits[ids[0]]) / rule.temperature);
+  }
+  if (rule.top_k > 0 && rule.top_k < count) {
+    for (int x = 0; x < count; ++x) kept[x] = logits[x] >= logits[ids[rule.top_k - 1]];
+  }
+  double total = 0;
+  for (int x = 0; x < count; ++x) total += kept[x] ? mass[x] : 0;
+  double likelier = 0;
+  for (const int32_t x : ids) {
+    if (!kept[x]) continue;
+    if (rule.top_p < 1 && x != ids[0] && likelier >= rule.top_p * total) kept[x] = false;
+    likelier += mass[x];
+  }
+  for (int x = 0; x < count; ++x) kept[x] = kept[x] && mass[x] >= rule.min_p;
+  return kept;
+}
+
 }  // namespace
 
 void Linear(const LinearArgs& args, ThreadPool&) {
@@ -182,12 +214,16 @@ void SiluMul(const SiluMulArgs& args, ThreadPool&) {
 
 void Choose(const ChooseArgs& args, ThreadPool&) {
   for (int r = 0; r < args.rows; ++r) {
+    const float* logits = args.logits + size_t(r) * args.vocabulary;
+    const ChoiceRule& rule = args.rules[r];
+    const std::vector<bool> kept = Kept(logits, args.vocabulary, rule);
     float best = -std::numeric_limits<float>::infinity();
     args.tokens[r] = -1;
     for (int x = 0; x < args.vocabulary; ++x) {
-      float value = args.logits[size_t(r) * args.vocabulary + x];
-      if (args.temperatures[r] > 0) {
-        value = value / args.temperatures[r] + KeyedGumbel(args.seeds[r], args.positions[r], x);
+      if (!kept[x]) continue;
+      float value = logits[x];
+      if (rule.temperature > 0) {
+        value = value / rule.temperature + KeyedGumbel(rule.seed, rule.position, x);
       }
       if (value > best) {
         best = value;
@@ -200,15 +236,20 @@ void Choose(const ChooseArgs& args, ThreadPool&) {
 void TopK(const TopKArgs& args, ThreadPool&) {
   for (int r = 0; r < args.rows; ++r) {
     const float* logits = args.logits + size_t(r) * args.vocabulary;
-    std::vector<int32_t> ids(args.vocabulary);
-    std::iota(ids.begin(), ids.end(), 0);
-    std::stable_sort(ids.begin(), ids.end(), [&](int a, int b) { return logits[a] > logits[b]; });
+    std::vector<float> values(logits, logits + args.vocabulary);
+    if (args.coupling != nullptr && args.coupling[r].temperature > 0) {
+      const ChoiceRule& rule = args.coupling[r];
+      for (int x = 0; x < args.vocabulary; ++x) {
+        values[x] = values[x] / rule.temperature + KeyedGumbel(rule.seed, rule.position, x);
+      }
+    }
+    const std::vector<int32_t> ids = Ranking(values.data(), args.vocabulary);
     double sum = 0;
-    for (int x = 0; x < args.vocabulary; ++x) sum += std::exp(double{logits[x]} - logits[ids[0]]);
+    for (const float value : values) sum += std::exp(double{value} - values[ids[0]]);
     for (int k = 0; k < args.candidates; ++k) {
       args.tokens[size_t(r) * args.candidates + k] = ids[k];
       args.log_probs[size_t(r) * args.candidates + k] =
-          static_cast<float>(double{logits[ids[k]]} - logits[ids[0]] - std::log(sum));
+          static_cast<float>(double{values[ids[k]]} - values[ids[0]] - std::log(sum));
     }
   }
 }

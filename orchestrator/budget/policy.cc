@@ -32,7 +32,7 @@ absl::Status BadPolicy(absl::string_view text) {
   return absl::InvalidArgumentError(
       absl::StrCat("policy \"", text,
                    "\": want ar, chain[:n], beam:WxD, fixed:N, bastion, adaptive or default, "
-                   "numbers from 1 to ",
+                   "+coupled with all that draft, numbers from 1 to ",
                    Policy::kLargestNumber));
 }
 
@@ -75,12 +75,14 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view written) {
   } else if (has_argument) {
     return BadPolicy(text);
   }
+  policy.coupled_ = named.first == "default";
   for (size_t i = 1; i < parts.size(); ++i) {
-    if (parts[i] != "coupled" && parts[i] != "prior") return BadPolicy(text);
-  }
-  if (parts.size() > 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("policy \"", text, "\": +coupled and +prior are not built yet"));
+    if (parts[i] == "prior") {
+      return absl::UnimplementedError(
+          absl::StrCat("policy \"", text, "\": +prior is not built yet"));
+    }
+    if (parts[i] != "coupled" || !policy.wants_draft()) return BadPolicy(text);
+    policy.coupled_ = true;
   }
   return policy;
 }

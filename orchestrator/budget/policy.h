@@ -7,7 +7,10 @@
 //   bastion       best-first with BASTION's stop rule and its Static latency estimator
 //   adaptive      best-first or chain with look-ahead over the measured costs, calibrated survival
 //                 and the draft gate
-//   default       what the services do when nobody says otherwise: adaptive
+//   default       what the services do when nobody says otherwise: adaptive+coupled
+//
+// With +coupled the drafter ranks its candidates with the noise that the target will choose with
+// (coupled drafting); at temperature 0 that changes nothing.
 //
 // Immutable plain data; thread-safe.
 #ifndef BASTION_ORCHESTRATOR_BUDGET_POLICY_H_
@@ -26,7 +29,7 @@ class Policy {
   static constexpr int kLargestNumber = 4096;  // Of any number in the text.
 
   // INVALID_ARGUMENT, saying what is allowed, for anything but the grammar above; UNIMPLEMENTED for
-  // the suffixes +coupled and +prior, which are reserved.
+  // the suffix +prior, which is reserved.
   [[nodiscard]] static absl::StatusOr<Policy> Parse(std::string_view written);
 
   [[nodiscard]] Kind kind() const { return kind_; }
@@ -34,6 +37,8 @@ class Policy {
   [[nodiscard]] const std::string& text() const { return text_; }
   // False when no cycle of this policy ever needs a draft.
   [[nodiscard]] bool wants_draft() const { return kind_ != Kind::kAr; }
+
+  [[nodiscard]] bool coupled() const { return coupled_; }
 
   // N of fixed, n of chain (0: all positions).
   [[nodiscard]] int nodes() const { return nodes_; }
@@ -51,6 +56,7 @@ class Policy {
 
   Kind kind_;
   std::string text_;
+  bool coupled_ = false;
   int nodes_ = 0;
   int width_ = 0;
   int depth_ = 0;

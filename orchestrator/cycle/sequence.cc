@@ -46,6 +46,7 @@ Frontier DecodeSequence::NextFrontier(const TreeLimits& limits) {
   frontier.new_tokens = std::exchange(untold_, {});
   frontier.candidates = grower_.CandidatesFor(limits);
   frontier.sampling = request_.sampling;
+  frontier.coupled = grower_.policy().coupled();
   return frontier;
 }
 
@@ -59,6 +60,13 @@ void DecodeSequence::Emit(TokenId token) {
   }
 }
 
+void DecodeSequence::Finish(FinishReason reason, size_t tokens) {
+  reason_ = reason;
+  cycles_.back().committed_length -= static_cast<int>(output_.size() - tokens);
+  output_.resize(tokens);
+  logprobs_.resize(std::min(logprobs_.size(), tokens));
+}
+
 void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance,
                             CycleRecord record) {
   const size_t before = output_.size();
@@ -68,6 +76,9 @@ void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance
     Emit(grown.tree.token(node));
   }
   Emit(acceptance.next);
+  const auto& told = acceptance.logprobs;
+  const size_t emitted = std::min(told.size(), output_.size() - before);
+  logprobs_.insert(logprobs_.end(), told.begin(), told.begin() + emitted);
   committed_ += acceptance.committed_length();
   root_ = acceptance.next;
   record.nodes = grown.tree.nodes();

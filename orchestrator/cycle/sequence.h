@@ -69,8 +69,8 @@ class DecodeSequence {
   // Takes the outcome of verifying `grown`: emits tokens up to the first stop. `record` comes with
   // the batch's times filled in.
   void Commit(const GrownTree& grown, const Acceptance& acceptance, CycleRecord record);
-  // Ends the sequence from outside: a stop string.
-  void Finish(FinishReason reason) { reason_ = reason; }
+  // Ends the sequence from outside, with the first `tokens` of its output: a stop string.
+  void Finish(FinishReason reason, size_t tokens);
   void Fail(absl::Status status) { status_ = std::move(status); }
 
   [[nodiscard]] const DecodeRequest& request() const { return request_; }
@@ -78,6 +78,8 @@ class DecodeSequence {
   [[nodiscard]] Position committed() const { return committed_; }
   [[nodiscard]] TokenId root() const { return root_; }
   [[nodiscard]] const std::vector<TokenId>& output() const { return output_; }
+  // Of the output's tokens; empty unless the request asks for them.
+  [[nodiscard]] const std::vector<TokenLogprobs>& logprobs() const { return logprobs_; }
   [[nodiscard]] const std::vector<CycleRecord>& cycles() const { return cycles_; }
   [[nodiscard]] const TreeGrower& grower() const { return grower_; }
   [[nodiscard]] FinishReason reason() const { return reason_; }
@@ -92,6 +94,7 @@ class DecodeSequence {
   Position committed_ = 0;
   TokenId root_;
   std::vector<TokenId> output_;
+  std::vector<TokenLogprobs> logprobs_;
   std::vector<TokenId> untold_;  // Committed tokens that the drafter was not told yet.
   std::vector<CycleRecord> cycles_;
   FinishReason reason_ = FinishReason::kNone;

@@ -97,6 +97,18 @@ v1::GenerateResponse DeltaEvent(const OutputDelta& delta, const v1::OutputOption
   if (wanted.token_ids()) {
     event.mutable_delta()->mutable_token_ids()->Add(delta.tokens.begin(), delta.tokens.end());
   }
+  if (wanted.has_logprobs()) {
+    for (size_t i = 0; i < delta.logprobs.size(); ++i) {
+      v1::TokenLogprobs& logprobs = *event.mutable_delta()->add_logprobs();
+      logprobs.set_token_id(delta.tokens[i]);
+      logprobs.set_logprob(delta.logprobs[i].chosen);
+      for (const auto& [token, value] : delta.logprobs[i].top) {
+        v1::TokenLogprobs::Entry& entry = *logprobs.add_top();
+        entry.set_token_id(token);
+        entry.set_logprob(value);
+      }
+    }
+  }
   if (wanted.cycles()) SetCycle(delta.cycle, *event.mutable_delta()->mutable_cycle());
   return event;
 }

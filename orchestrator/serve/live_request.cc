@@ -27,14 +27,28 @@ void LiveRequest::PrefillDone() {
   times_.prefill = prefilled_ - begun_;
 }
 
+std::string LiveRequest::TextOf(const std::vector<TokenId>& tokens) {
+  if (!stops_.any()) return detokenizer_.Push(tokens);
+  // Token by token, so that the answer ends with the one that completes a stop string.
+  std::string text;
+  const auto free = static_cast<size_t>(request_.decode.sampling.min_tokens);
+  for (size_t i = 0; i < tokens.size() && !stops_.stopped(); ++i) {
+    const std::string piece = detokenizer_.Push({tokens[i]});
+    text += published_ + i < free ? piece : stops_.Push(piece);
+    if (stops_.stopped()) sequence_->Finish(FinishReason::kStopString, published_ + i + 1);
+  }
+  return text;
+}
+
 void LiveRequest::PublishCycle() {
   OutputDelta delta;
   const std::vector<TokenId>& output = sequence_->output();
+  delta.text = TextOf({output.begin() + published_, output.end()});
   delta.tokens.assign(output.begin() + published_, output.end());
+  const std::vector<TokenLogprobs>& logprobs = sequence_->logprobs();
+  if (!logprobs.empty()) delta.logprobs.assign(logprobs.begin() + published_, logprobs.end());
   published_ = output.size();
   delta.cycle = sequence_->cycles().back();
-  delta.text = stops_.Push(detokenizer_.Push(delta.tokens));
-  if (stops_.stopped()) sequence_->Finish(FinishReason::kStopString);
   if (sequence_->done() && !stops_.stopped()) {
     delta.text += stops_.Push(detokenizer_.Finish());
     delta.text += stops_.Finish();

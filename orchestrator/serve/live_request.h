@@ -48,6 +48,8 @@ class LiveRequest {
   [[nodiscard]] const std::shared_ptr<RequestStream>& stream() const { return stream_; }
 
  private:
+  // The text that became certain with `tokens`; ends the sequence at a stop string.
+  [[nodiscard]] std::string TextOf(const std::vector<TokenId>& tokens);
   void PublishEnd();
 
   PreparedRequest request_;

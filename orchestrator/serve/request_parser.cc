@@ -1,7 +1,6 @@
 #include "orchestrator/serve/request_parser.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 
 #include "absl/random/random.h"
@@ -11,30 +10,16 @@
 namespace bastion {
 namespace {
 
-constexpr float kHottest = 100.0f;
 constexpr int kMostStops = 16;
+constexpr int kMostBiases = 1024;
+constexpr uint32_t kMostLogprobs = 100;
 
 absl::Status Bad(absl::string_view field, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", problem));
 }
 
-// The controls that the target does not have yet: refused, unless they ask for nothing.
-absl::Status RefuseUnsupported(const v1::SamplingParams& sampling) {
-  constexpr char kNotYet[] = "is not supported by this version";
-  if (sampling.has_top_p() && sampling.top_p() != 1) return Bad("sampling.top_p", kNotYet);
-  if (sampling.has_top_k() && sampling.top_k() != 0) return Bad("sampling.top_k", kNotYet);
-  if (sampling.has_min_p() && sampling.min_p() != 0) return Bad("sampling.min_p", kNotYet);
-  if (sampling.has_repetition_penalty() && sampling.repetition_penalty() != 1) {
-    return Bad("sampling.repetition_penalty", kNotYet);
-  }
-  if (sampling.has_presence_penalty() && sampling.presence_penalty() != 0) {
-    return Bad("sampling.presence_penalty", kNotYet);
-  }
-  if (sampling.has_frequency_penalty() && sampling.frequency_penalty() != 0) {
-    return Bad("sampling.frequency_penalty", kNotYet);
-  }
-  if (!sampling.logit_bias().empty()) return Bad("sampling.logit_bias", kNotYet);
-  return absl::OkStatus();
+absl::Status Bad(absl::string_view prefix, const absl::Status& status) {
+  return absl::InvalidArgumentError(absl::StrCat(prefix, status.message()));
 }
 
 }  // namespace
@@ -88,13 +73,21 @@ absl::StatusOr<std::vector<TokenId>> RequestParser::Prompt(
 }
 
 absl::StatusOr<SamplingParams> RequestParser::Sampling(const v1::SamplingParams& sampling) const {
-  RETURN_IF_ERROR(RefuseUnsupported(sampling));
   SamplingParams params;
   params.temperature = sampling.temperature();
-  if (!(params.temperature >= 0 && params.temperature <= kHottest)) {
-    return Bad("sampling.temperature",
-               absl::StrCat(params.temperature, " is not between 0 and ", kHottest));
+  params.top_k = sampling.top_k();
+  if (sampling.has_top_p()) params.top_p = sampling.top_p();
+  params.min_p = sampling.min_p();
+  if (sampling.has_repetition_penalty()) params.repetition_penalty = sampling.repetition_penalty();
+  params.presence_penalty = sampling.presence_penalty();
+  params.frequency_penalty = sampling.frequency_penalty();
+  if (sampling.logit_bias_size() > kMostBiases) {
+    return Bad("sampling.logit_bias", absl::StrCat("more than ", kMostBiases, " tokens"));
   }
+  params.logit_bias.assign(sampling.logit_bias().begin(), sampling.logit_bias().end());
+  std::sort(params.logit_bias.begin(), params.logit_bias.end());
+  const absl::Status valid = params.Validate(model_->config.dims.vocabulary);
+  if (!valid.ok()) return Bad("sampling.", valid);
   if (sampling.has_seed()) {
     params.seed = sampling.seed();
   } else {
@@ -113,9 +106,6 @@ absl::Status RequestParser::SetLimits(const v1::StopConditions& stop,
     return Bad("prompt", absl::StrCat(prompt, " tokens do not fit the context of ", context,
                                       " with room for an answer"));
   }
-  if (stop.has_min_tokens() && stop.min_tokens() > 0) {
-    return Bad("stop.min_tokens", "is not supported by this version");
-  }
   if (stop.has_max_tokens() && stop.max_tokens() == 0) return Bad("stop.max_tokens", "is 0");
   const int room = context - prompt;
   request.max_tokens =
@@ -129,6 +119,15 @@ absl::Status RequestParser::SetLimits(const v1::StopConditions& stop,
   if (!stop.ignore_eos()) {
     request.stop_tokens.insert(model_->config.special.eos.begin(),
                                model_->config.special.eos.end());
+  }
+  if (stop.min_tokens() > static_cast<uint32_t>(request.max_tokens)) {
+    return Bad("stop.min_tokens", absl::StrCat(stop.min_tokens(), " is more than the ",
+                                               request.max_tokens, " that there may be"));
+  }
+  request.sampling.prompt_tokens = prompt;
+  request.sampling.min_tokens = static_cast<int>(stop.min_tokens());
+  if (request.sampling.min_tokens > 0) {
+    request.sampling.stop_tokens.assign(request.stop_tokens.begin(), request.stop_tokens.end());
   }
   return absl::OkStatus();
 }
@@ -150,8 +149,9 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
     return absl::NotFoundError(absl::StrCat("model \"", request.model(),
                                             "\" is not served here; \"", model_->name, "\" is"));
   }
-  if (request.output().has_logprobs()) {
-    return Bad("output.logprobs", "is not supported by this version");
+  if (request.output().logprobs() > kMostLogprobs) {
+    return Bad("output.logprobs",
+               absl::StrCat(request.output().logprobs(), " is more than ", kMostLogprobs));
   }
   if (request.stop().stop_size() > kMostStops) {
     return Bad("stop.stop", absl::StrCat("more than ", kMostStops, " strings"));
@@ -160,6 +160,10 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
   ASSIGN_OR_RETURN(decode.prompt, Prompt(request));
   ASSIGN_OR_RETURN(decode.sampling, Sampling(request.sampling()));
   RETURN_IF_ERROR(SetLimits(request.stop(), decode));
+  if (request.output().has_logprobs()) {
+    decode.sampling.logprobs = std::min<int>(static_cast<int>(request.output().logprobs()),
+                                             model_->config.dims.vocabulary);
+  }
   if (request.speculation().has_max_tree_nodes()) {
     decode.max_nodes = static_cast<int>(
         std::min<uint32_t>(request.speculation().max_tree_nodes(), Policy::kLargestNumber));

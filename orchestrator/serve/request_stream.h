@@ -22,6 +22,7 @@ namespace bastion {
 struct OutputDelta {
   std::string text;
   std::vector<TokenId> tokens;
+  std::vector<TokenLogprobs> logprobs;  // Of the tokens; empty unless asked for.
   CycleRecord cycle;
 };
 

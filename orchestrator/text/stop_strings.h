@@ -33,6 +33,8 @@ class StopStrings {
   // What was held back, now that no more text follows.
   [[nodiscard]] std::string Finish();
 
+  // False when no text can ever match.
+  [[nodiscard]] bool any() const { return !stops_.empty(); }
   // The stop string that ended the text; empty as long as none did.
   [[nodiscard]] const std::string& match() const { return match_; }
   [[nodiscard]] bool stopped() const { return !match_.empty(); }

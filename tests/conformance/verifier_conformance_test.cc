@@ -95,7 +95,7 @@ TEST_P(VerifierConformanceTest, APlainDecodeStepCommitsOneToken) {
 }
 
 TEST_P(VerifierConformanceTest, ATreeCommitsWhatPlainDecodingWouldHaveWritten) {
-  for (const SamplingParams sampling : {SamplingParams{}, SamplingParams{1.0f, 21}}) {
+  for (const SamplingParams& sampling : {SamplingParams{}, SamplingParams{1.0f, 21}}) {
     const std::vector<TokenId> text = PlainText(sampling, 13);
     const SequenceId id = Begin(sampling);
     Position cached = kCached;

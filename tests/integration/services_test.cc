@@ -260,8 +260,8 @@ TEST_F(ServicesTest, BadInputIsInvalidAndNamed) {
   expect(kBad, "max_tokens", [](auto& r) { r.mutable_stop()->set_max_tokens(0); });
   expect(kBad, "temperature", [](auto& r) { r.mutable_sampling()->set_temperature(NAN); });
   expect(kBad, "temperature", [](auto& r) { r.mutable_sampling()->set_temperature(-1); });
-  expect(kBad, "top_k", [](auto& r) { r.mutable_sampling()->set_top_k(5); });
-  expect(kBad, "top_p", [](auto& r) { r.mutable_sampling()->set_top_p(0.9f); });
+  expect(kBad, "top_k", [](auto& r) { r.mutable_sampling()->set_top_k(-5); });
+  expect(kBad, "top_p", [](auto& r) { r.mutable_sampling()->set_top_p(1.1f); });
   expect(kBad, "policy", [](auto& r) { r.mutable_speculation()->set_policy("fixed:x"); });
   expect(kBad, "stop", [](auto& r) { r.mutable_stop()->add_stop(""); });
   expect(kBad, "chat", [](auto& r) { r.mutable_chat()->add_messages()->set_role("user"); });

@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
-#include <numeric>
 
 #include "tests/kernels/kernel_test_support.h"
 
@@ -114,106 +112,6 @@ TEST(KvMoveTest, OverlappingMovesReadAllBeforeTheyWrite) {
       EXPECT_EQ(key(keys, 5, d), key(before, 5, d));
     }
   }
-}
-
-TEST(ChooseTest, AgreesWithReferenceAtEveryTemperatureAndTiesGoToTheLowestId) {
-  ThreadPool pool(2);
-  const int rows = 6, vocabulary = 203;
-  std::vector<float> logits = RandomFloats(size_t(rows) * vocabulary, 9, 2.0f);
-  logits[40] = logits[41] = logits[200] = 50.0f;  // Row 0 ties.
-  const int32_t positions[] = {1, 2, 3, 4, 5, 6};
-  const float temperatures[] = {0.0f, 0.0f, 0.5f, 1.0f, 2.0f, 1.0f};
-  const uint64_t seeds[] = {1, 2, 3, 4, 5, 6};
-  int32_t expected[rows], actual[rows];
-  ChooseArgs args = {logits.data(), positions, temperatures, seeds, expected, rows, vocabulary};
-  ReferenceBackend().choose(args, pool);
-  EXPECT_EQ(expected[0], 40);
-  args.tokens = actual;
-  ForEachInstructionSet([&](const char* name) {
-    CpuBackend().choose(args, pool);
-    for (int r = 0; r < rows; ++r) EXPECT_EQ(actual[r], expected[r]) << name << " row " << r;
-  });
-}
-
-TEST(ChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
-  ThreadPool pool(1);
-  const int rows = 40;
-  for (const int vocabulary : {5, 64, 1003, 4096}) {
-    for (const float temperature : {0.01f, 0.3f, 1.0f, 3.0f, 1000.0f}) {
-      const std::vector<float> logits =
-          RandomFloats(size_t(rows) * vocabulary, 11 + vocabulary, temperature < 0.1f ? 300 : 3);
-      std::vector<int32_t> positions(rows), expected(rows), actual(rows);
-      std::iota(positions.begin(), positions.end(), 17);
-      const std::vector<float> temperatures(rows, temperature);
-      const std::vector<uint64_t> seeds(rows, 0x123456789ABCDEFull);
-      ChooseArgs args = {logits.data(), positions.data(), temperatures.data(),
-                         seeds.data(),  expected.data(),  rows,
-                         vocabulary};
-      ReferenceBackend().choose(args, pool);
-      args.tokens = actual.data();
-      ForEachInstructionSet([&](const char* name) {
-        CpuBackend().choose(args, pool);
-        EXPECT_EQ(actual, expected) << name << " V " << vocabulary << " T " << temperature;
-      });
-    }
-  }
-}
-
-TEST(ChooseTest, TokensThatAreRuledOutAreNeverChosen) {
-  ThreadPool pool(1);
-  constexpr float kOut = -std::numeric_limits<float>::infinity();
-  std::vector<float> logits(100, kOut);
-  logits[57] = -3.0f;
-  const int32_t position = 4;
-  const float temperature = 2.0f;
-  ForEachInstructionSet([&](const char* name) {
-    for (uint64_t seed = 0; seed < 50; ++seed) {
-      int32_t token = -5;
-      CpuBackend().choose({logits.data(), &position, &temperature, &seed, &token, 1, 100}, pool);
-      EXPECT_EQ(token, 57) << name;
-    }
-  });
-}
-
-TEST(ChooseTest, ARowOfNansGivesNoToken) {
-  ThreadPool pool(1);
-  const std::vector<float> logits(64, std::numeric_limits<float>::quiet_NaN());
-  const int32_t position = 0;
-  const uint64_t seed = 0;
-  for (const float temperature : {0.0f, 1.0f}) {
-    int32_t token = 5;
-    CpuBackend().choose({logits.data(), &position, &temperature, &seed, &token, 1, 64}, pool);
-    EXPECT_EQ(token, -1);
-  }
-}
-
-TEST(TopKTest, AgreesWithReferenceWithTiesAndWholeVocabulary) {
-  ThreadPool pool(2);
-  for (const int candidates : {1, 8, 64, 301}) {
-    const int rows = 3, vocabulary = 301;
-    std::vector<float> logits = RandomFloats(size_t(rows) * vocabulary, 10, 3.0f);
-    for (int x = 100; x < 140; ++x) logits[x] = 9.0f;
-    std::vector<int32_t> expected(rows * candidates), actual(rows * candidates);
-    std::vector<float> expected_log(rows * candidates), actual_log(rows * candidates);
-    ReferenceBackend().top_k(
-        {logits.data(), expected.data(), expected_log.data(), rows, vocabulary, candidates}, pool);
-    ForEachInstructionSet([&](const char* name) {
-      CpuBackend().top_k(
-          {logits.data(), actual.data(), actual_log.data(), rows, vocabulary, candidates}, pool);
-      EXPECT_EQ(actual, expected) << name << " K " << candidates;
-      ExpectNear(actual_log, expected_log, name);
-    });
-  }
-}
-
-TEST(TopKTest, NansAreMarkedInsteadOfRanked) {
-  ThreadPool pool(1);
-  const std::vector<float> logits(64, std::numeric_limits<float>::quiet_NaN());
-  int32_t tokens[4];
-  float log_probs[4];
-  CpuBackend().top_k({logits.data(), tokens, log_probs, 1, 64, 4}, pool);
-  EXPECT_EQ(tokens[0], -1);
-  EXPECT_TRUE(std::isnan(log_probs[0]));
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ class ParityTest : public ::testing::TestWithParam<std::string> {
     nn::RowBatch batch;
     batch.AddTree({&table, cached}, tree.tokens(), depths, tree.AncestorBits());
     target_->Forward(batch, layers());
-    const float* logits = target_->Logits();
+    const float* logits = target_->Logits().values;
     return {logits, logits + size_t(tree.rows()) * vocabulary()};
   }
 
@@ -110,7 +110,7 @@ TEST_P(ParityTest, TargetLogitsAndFeaturesAreThoseOfTransformers) {
   nn::PageTable table;
   Prefill(tokens_, tokens_.size(), table);
   ExpectNear(target_->features(), golden_->Floats("features"), "features");
-  ExpectNear(target_->Logits(), golden_->Floats("logits"), "logits");
+  ExpectNear(target_->Logits().values, golden_->Floats("logits"), "logits");
 }
 
 TEST_P(ParityTest, ChunkedPrefillHasTheBitsOfAWholeOne) {
@@ -142,7 +142,7 @@ TEST_P(ParityTest, TreeRowsHaveTheBitsOfTheirPathsDecodedOneByOne) {
     chain.insert(chain.end(), path.begin(), path.end());
     nn::PageTable own;
     Prefill(chain, 1, own);
-    ASSERT_EQ(std::memcmp(target_->Logits(), together.data() + size_t(leaf) * vocabulary(),
+    ASSERT_EQ(std::memcmp(target_->Logits().values, together.data() + size_t(leaf) * vocabulary(),
                           vocabulary() * sizeof(float)),
               0)
         << "leaf " << leaf;

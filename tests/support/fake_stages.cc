@@ -39,7 +39,7 @@ Acceptance Walk(const DraftTree& tree, std::vector<TokenId>& tokens,
 
 }  // namespace
 
-TokenId ToyNext(absl::Span<const TokenId> prefix, const SamplingParams& sampling) {
+TokenId ToyNext(absl::Span<const TokenId> prefix, const ChoiceParams& sampling) {
   const uint64_t seed = sampling.temperature == 0 ? 0 : sampling.seed + 1;
   return static_cast<TokenId>(HashOf(prefix, seed) % kToyVocabulary);
 }

@@ -17,7 +17,7 @@ inline constexpr int kToyContext = 512;
 inline constexpr int kToyRows = 256;
 
 // The token that the toy target writes after `prefix`. At temperature 0 the seed does not matter.
-[[nodiscard]] TokenId ToyNext(absl::Span<const TokenId> prefix, const SamplingParams& sampling);
+[[nodiscard]] TokenId ToyNext(absl::Span<const TokenId> prefix, const ChoiceParams& sampling);
 // What plain decoding writes: `count` tokens after `prompt`.
 [[nodiscard]] std::vector<TokenId> ToyText(std::vector<TokenId> prompt,
                                            const SamplingParams& sampling, int count);

@@ -64,7 +64,8 @@ void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
 
 absl::Status VerifierService::Open(const proto::VerifierRequest::Open& request, Lease& lease) {
   const SequenceId sequence = wire::Decode(request.sequence());
-  RETURN_IF_ERROR(engine_->Open(sequence, wire::Decode(request.sampling())));
+  ASSIGN_OR_RETURN(const SamplingParams sampling, wire::Decode(request.sampling()));
+  RETURN_IF_ERROR(engine_->Open(sequence, sampling));
   lease.insert(sequence);
   return absl::OkStatus();
 }

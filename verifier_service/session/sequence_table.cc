@@ -22,7 +22,7 @@ absl::Status SequenceTable::Open(SequenceId id, const SamplingParams& sampling) 
     return absl::ResourceExhaustedError(
         absl::StrCat(max_sequences_, " sequences live already; raise --max-sequences"));
   }
-  sequences_[id.session] = {id, sampling, 0, {}};
+  sequences_[id.session] = {id, sampling, 0, {}, TokenHistory(sampling.prompt_tokens)};
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/nn/kv_cache.h"
 #include "common/tree/stage_data.h"
+#include "verifier_service/verify/token_history.h"
 
 namespace bastion::verifier {
 
@@ -18,6 +19,12 @@ struct Sequence {
   SamplingParams sampling;
   Position committed = 0;
   nn::PageTable table;
+  TokenHistory history;  // Of the committed tokens; kept only for who edits logits by it.
+
+  void Committed(TokenId token) {
+    ++committed;
+    if (sampling.edits_logits()) history.Push(token);
+  }
 };
 
 class SequenceTable {

@@ -39,6 +39,10 @@ struct Entry {
   Sequence* sequence = nullptr;
   VerifyOutcome* outcome = nullptr;
   int first_row = 0;
+
+  [[nodiscard]] TreeRows Rows() const {
+    return {&item->tree, item->cached, first_row, &sequence->sampling, &sequence->history};
+  }
 };
 
 class Engine final : public VerifierEngine {
@@ -63,9 +67,7 @@ class Engine final : public VerifierEngine {
   [[nodiscard]] absl::StatusOr<Sequence*> Admit(const VerifyItem& item);
   [[nodiscard]] nn::RowBatch LayOut(const Forest& forest, std::vector<Entry>& entries,
                                     VerifyResult& result);
-  [[nodiscard]] std::vector<TokenId> ChooseTokens(const std::vector<Entry>& entries,
-                                                  const nn::RowBatch& batch);
-  void Accept(std::vector<Entry>& entries, const std::vector<TokenId>& choices);
+  void Accept(std::vector<Entry>& entries, const LogitRows& logits);
   void Commit(std::vector<Entry>& entries);
   void ExportFeatures(const std::vector<Entry>& entries);
 
@@ -111,6 +113,7 @@ absl::Status Engine::SetFeatureLayers(const std::vector<int>& layers) {
 }
 
 absl::Status Engine::Open(SequenceId sequence, const SamplingParams& sampling) {
+  RETURN_IF_ERROR(sampling.Validate(info_.dims.vocabulary));
   RETURN_IF_ERROR(sequences_.Open(sequence, sampling));
   const int width = static_cast<int>(feature_layers_.size()) * model_->config().dims.hidden;
   features_.Open(sequence, width);
@@ -169,7 +172,7 @@ absl::Status Engine::PrefillChunk(Sequence& sequence, const std::vector<TokenId>
   std::vector<int> rows(count);
   std::iota(rows.begin(), rows.end(), 0);
   features_.Append(sequence.id, model_->features(), rows);
-  sequence.committed += count;
+  for (const TokenId token : tokens) sequence.Committed(token);
   return absl::OkStatus();
 }
 
@@ -209,26 +212,10 @@ nn::RowBatch Engine::LayOut(const Forest& forest, std::vector<Entry>& entries,
   return batch;
 }
 
-std::vector<TokenId> Engine::ChooseTokens(const std::vector<Entry>& entries,
-                                          const nn::RowBatch& batch) {
-  std::vector<float> temperatures;
-  std::vector<uint64_t> seeds;
-  for (const Entry& entry : entries) {
-    temperatures.insert(temperatures.end(), entry.item->tree.rows(),
-                        entry.sequence->sampling.temperature);
-    seeds.insert(seeds.end(), entry.item->tree.rows(), entry.sequence->sampling.seed);
-  }
-  std::vector<Position> chosen_at(batch.positions());
-  for (Position& position : chosen_at) ++position;  // A row chooses the token after it.
-  std::vector<TokenId> choices(batch.rows());
-  model_->device().backend->choose(
-      {model_->Logits(), chosen_at.data(), temperatures.data(), seeds.data(), choices.data(),
-       batch.rows(), info_.dims.vocabulary},
-      *model_->device().pool);
-  return choices;
-}
-
-void Engine::Accept(std::vector<Entry>& entries, const std::vector<TokenId>& choices) {
+void Engine::Accept(std::vector<Entry>& entries, const LogitRows& logits) {
+  std::vector<TreeRows> trees;
+  for (const Entry& entry : entries) trees.push_back(entry.Rows());
+  const std::vector<TokenId> choices = ChooseTokens(model_->device(), logits, trees);
   for (Entry& entry : entries) {
     const absl::Span<const TokenId> own(choices.data() + entry.first_row, entry.item->tree.rows());
     if (std::find(own.begin(), own.end(), -1) != own.end()) {
@@ -236,7 +223,11 @@ void Engine::Accept(std::vector<Entry>& entries, const std::vector<TokenId>& cho
           "the target's logits are NaN: the checkpoint is damaged, or overflows in this dtype");
       continue;
     }
-    entry.outcome->acceptance = verifier::Accept(entry.item->tree, own);
+    Acceptance& acceptance = entry.outcome->acceptance;
+    acceptance = verifier::Accept(entry.item->tree, own);
+    if (entry.sequence->sampling.logprobs) {
+      acceptance.logprobs = LogprobsOf(model_->device(), logits, entry.Rows(), acceptance);
+    }
   }
   entries.erase(std::remove_if(entries.begin(), entries.end(),
                                [](const Entry& entry) { return !entry.outcome->status.ok(); }),
@@ -250,7 +241,10 @@ void Engine::Commit(std::vector<Entry>& entries) {
   }
   CompactKv(model_->device(), model_->cache(), info_.dims.layers, moves);
   for (Entry& entry : entries) {
-    entry.sequence->committed += entry.outcome->acceptance.committed_length();
+    entry.sequence->Committed(entry.item->tree.token(0));
+    for (const NodeIndex node : entry.outcome->acceptance.path) {
+      entry.sequence->Committed(entry.item->tree.token(node));
+    }
     model_->cache().Shrink(entry.sequence->table, entry.sequence->committed);
   }
 }
@@ -282,9 +276,9 @@ absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
   result.trace.layout = watch.Lap();
   if (batch.rows() == 0) return result;
   model_->Forward(batch, feature_layers_);
-  const std::vector<TokenId> choices = ChooseTokens(entries, batch);
+  const LogitRows logits = model_->Logits();
   result.trace.forward = watch.Lap();
-  Accept(entries, choices);
+  Accept(entries, logits);
   result.trace.accept = watch.Lap();
   Commit(entries);
   result.trace.commit = watch.Lap();

@@ -37,12 +37,12 @@ void TargetModel::Forward(const nn::RowBatch& batch, absl::Span<const int> featu
   });
 }
 
-const float* TargetModel::Logits() {
+LogitRows TargetModel::Logits() {
   float* normed = normed_.Reserve(rows_, config().dims.hidden);      // [R, C]
   float* logits = logits_.Reserve(rows_, config().dims.vocabulary);  // [R, V]
   decoder_->FinalNorm(hidden_data_, rows_, normed);
   vocabulary_.Logits(device(), normed, rows_, logits);
-  return logits;
+  return {logits, rows_, config().dims.vocabulary};
 }
 
 }  // namespace bastion::verifier

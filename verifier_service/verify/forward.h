@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/nn/decoder.h"
+#include "verifier_service/verify/choose_tokens.h"
 
 namespace bastion::verifier {
 
@@ -25,8 +26,8 @@ class TargetModel {
   // features stay readable at features() until the next call.
   void Forward(const nn::RowBatch& batch, absl::Span<const int> feature_layers);
 
-  // Logits [R, V] of all rows of the last Forward.
-  const float* Logits();
+  // Logits of all rows of the last Forward; the caller may work on them.
+  LogitRows Logits();
   // Features [R, F] of the last Forward, F = feature_layers.size() * C.
   [[nodiscard]] const float* features() const { return features_data_; }
 

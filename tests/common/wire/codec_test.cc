@@ -51,8 +51,28 @@ TEST(CodecTest, ACodeThatNobodyKnowsIsStillAnError) {
 }
 
 TEST(CodecTest, Sampling) {
-  const SamplingParams sampling = {0.7f, std::numeric_limits<uint64_t>::max()};
-  EXPECT_EQ(Through<proto::SamplingParams>(sampling), sampling);
+  SamplingParams sampling = {{0.7f, std::numeric_limits<uint64_t>::max(), 40, 0.9f, 0.05f}};
+  sampling.repetition_penalty = 1.2f;
+  sampling.presence_penalty = -0.5f;
+  sampling.frequency_penalty = 0.25f;
+  sampling.logit_bias = {{3, 1.5f}, {9, -100.0f}};
+  sampling.prompt_tokens = 11;
+  sampling.min_tokens = 4;
+  sampling.stop_tokens = {0, 2};
+  proto::SamplingParams encoded;
+  Encode(sampling, encoded);
+  EXPECT_EQ(*Decode(encoded), sampling);
+  sampling.logprobs = 0;
+  proto::SamplingParams with_logprobs;
+  Encode(sampling, with_logprobs);
+  EXPECT_EQ(*Decode(with_logprobs), sampling);
+}
+
+TEST(CodecTest, BiasesWithoutTokensAreRefused) {
+  proto::SamplingParams encoded;
+  Encode(SamplingParams(), encoded);
+  encoded.add_biases(1.0f);
+  EXPECT_TRUE(absl::IsInvalidArgument(Decode(encoded).status()));
 }
 
 TEST(CodecTest, RandomTrees) {
@@ -161,6 +181,7 @@ TEST(CodecTest, AForestWithOneTreeWithoutARoot) {
 TEST(CodecTest, VerifyResults) {
   VerifyResult result;
   result.outcomes.push_back({absl::OkStatus(), {{1, 4, 6}, 99}});
+  result.outcomes[0].acceptance.logprobs = {{-0.5f, {{7, -0.25f}, {8, -3.0f}}}, {-2.0f, {}}};
   result.outcomes.push_back({absl::NotFoundError("unknown"), {}});
   result.trace.rows = 3;
   proto::VerifierReply reply;
@@ -174,7 +195,7 @@ TEST(CodecTest, VerifyResults) {
 }
 
 TEST(CodecTest, Frontiers) {
-  Frontier frontier = {kSequence, 40, 7, {1, 2, 3}, {{}, {5}, {5, 6}}, 32, {1.0f, 8}};
+  Frontier frontier = {kSequence, 40, 7, {1, 2, 3}, {{}, {5}, {5, 6}}, 32, {1.0f, 8}, true};
   const Frontier decoded = Through<proto::DrafterRequest::Frontier>(frontier);
   EXPECT_EQ(decoded.sequence, kSequence);
   EXPECT_EQ(decoded.committed, 40);
@@ -183,6 +204,7 @@ TEST(CodecTest, Frontiers) {
   EXPECT_EQ(decoded.paths, frontier.paths);
   EXPECT_EQ(decoded.candidates, 32);
   EXPECT_EQ(decoded.sampling, frontier.sampling);
+  EXPECT_TRUE(decoded.coupled);
 }
 
 TEST(CodecTest, Infos) {

@@ -82,6 +82,7 @@ TEST(PolicyTest, BadTextSaysWhatIsAllowed) {
                            "adaptive+",
                            "adaptive+fast",
                            "+coupled",
+                           "ar+coupled",
                            "fixed:0+coupled"}) {
     const absl::Status status = Policy::Parse(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
@@ -89,9 +90,18 @@ TEST(PolicyTest, BadTextSaysWhatIsAllowed) {
   }
 }
 
+TEST(PolicyTest, Coupled) {
+  for (const char* text : {"adaptive+coupled", "chain:3+coupled", "fixed:64+coupled", "default"}) {
+    ASSERT_TRUE(Policy::Parse(text).ok()) << text;
+    EXPECT_TRUE(Policy::Parse(text)->coupled()) << text;
+  }
+  for (const char* text : {"ar", "adaptive", "chain:3", "fixed:64", "bastion"}) {
+    EXPECT_FALSE(Policy::Parse(text)->coupled()) << text;
+  }
+}
+
 TEST(PolicyTest, ReservedSuffixesAreUnimplemented) {
-  for (const char* text :
-       {"adaptive+coupled", "default+prior", "fixed:64+coupled+prior", "chain+prior"}) {
+  for (const char* text : {"default+prior", "fixed:64+coupled+prior", "chain+prior"}) {
     EXPECT_EQ(Policy::Parse(text).status().code(), absl::StatusCode::kUnimplemented) << text;
   }
 }

@@ -66,7 +66,7 @@ class DecodeCycleTest : public ::testing::Test {
 
 TEST_F(DecodeCycleTest, EveryPolicyWritesTheTextOfPlainDecoding) {
   uint64_t session = 1;
-  for (const SamplingParams sampling : {SamplingParams{}, SamplingParams{1.0f, 12}}) {
+  for (const SamplingParams& sampling : {SamplingParams{}, SamplingParams{1.0f, 12}}) {
     for (const char* policy : kPolicies) {
       DecodeSequence sequence = Make(session++, policy, sampling);
       Run(sequence);

@@ -150,9 +150,12 @@ TEST_F(SequenceTest, LimitsShrinkWithTheTokensLeft) {
 }
 
 TEST_F(SequenceTest, FinishAndFailEndIt) {
-  DecodeSequence finished = Make({10}, 4);
-  finished.Finish(FinishReason::kStopString);
+  DecodeSequence finished = Make({10}, 9);
+  CommitRun(finished, {20, 21, 22}, 23);
+  finished.Finish(FinishReason::kStopString, /*tokens=*/2);
   EXPECT_TRUE(finished.done());
+  EXPECT_THAT(finished.output(), ElementsAre(20, 21));
+  EXPECT_EQ(finished.cycles().back().committed_length, 2);
   EXPECT_TRUE(finished.status().ok());
   DecodeSequence failed = Make({10}, 4);
   failed.Fail(absl::UnavailableError("gone"));

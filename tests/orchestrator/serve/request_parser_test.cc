@@ -1,5 +1,7 @@
 #include "orchestrator/serve/request_parser.h"
 
+#include <cmath>
+#include <functional>
 #include <limits>
 
 #include "gmock/gmock.h"
@@ -91,7 +93,7 @@ TEST_F(RequestParserTest, EveryFieldIsPassedOn) {
   const auto parsed = Parse();
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_THAT(parsed->decode.prompt, ElementsAre(1, 2, 3));
-  EXPECT_EQ(parsed->decode.sampling, (SamplingParams{0.5f, 99}));
+  EXPECT_EQ(static_cast<const ChoiceParams&>(parsed->decode.sampling), (ChoiceParams{0.5f, 99}));
   EXPECT_EQ(parsed->decode.max_tokens, 7);
   EXPECT_THAT(parsed->decode.stop_tokens, UnorderedElementsAre(5));
   EXPECT_EQ(parsed->policy.text(), "beam:2x3");
@@ -165,30 +167,60 @@ TEST_F(RequestParserTest, WithoutASeedOneIsDrawn) {
   EXPECT_NE(first, second);
 }
 
-TEST_F(RequestParserTest, SamplingThatIsNotSupportedYetIsRefused) {
-  request_.mutable_sampling()->set_top_p(0.9f);
-  ExpectRefused("sampling.top_p");
-  request_.mutable_sampling()->Clear();
-  request_.mutable_sampling()->set_top_k(40);
-  ExpectRefused("sampling.top_k");
-  request_.mutable_sampling()->Clear();
-  request_.mutable_sampling()->set_min_p(0.1f);
-  ExpectRefused("sampling.min_p");
-  request_.mutable_sampling()->Clear();
-  request_.mutable_sampling()->set_repetition_penalty(1.1f);
-  ExpectRefused("sampling.repetition_penalty");
-  request_.mutable_sampling()->Clear();
-  request_.mutable_sampling()->set_presence_penalty(0.1f);
-  ExpectRefused("sampling.presence_penalty");
-  request_.mutable_sampling()->Clear();
-  request_.mutable_sampling()->set_frequency_penalty(0.1f);
-  ExpectRefused("sampling.frequency_penalty");
-  request_.mutable_sampling()->Clear();
-  (*request_.mutable_sampling()->mutable_logit_bias())[3] = 1.0f;
-  ExpectRefused("sampling.logit_bias");
+TEST_F(RequestParserTest, EverySamplingFieldIsCheckedAndNamed) {
+  using Sampling = v1::SamplingParams;
+  const auto refuse = [&](const char* field, const std::function<void(Sampling&)>& spoil) {
+    request_.mutable_sampling()->Clear();
+    spoil(*request_.mutable_sampling());
+    ExpectRefused(field);
+  };
+  for (const float bad : {-0.1f, 101.0f, NAN, INFINITY}) {
+    refuse("sampling.temperature", [&](Sampling& s) { s.set_temperature(bad); });
+    refuse("sampling.min_p", [&](Sampling& s) { s.set_min_p(bad); });
+    refuse("sampling.top_p", [&](Sampling& s) { s.set_top_p(bad); });
+    refuse("sampling.repetition_penalty", [&](Sampling& s) { s.set_repetition_penalty(bad); });
+  }
+  for (const float bad : {-2.5f, 2.5f, NAN}) {
+    refuse("sampling.presence_penalty", [&](Sampling& s) { s.set_presence_penalty(bad); });
+    refuse("sampling.frequency_penalty", [&](Sampling& s) { s.set_frequency_penalty(bad); });
+  }
+  refuse("sampling.top_p", [](Sampling& s) { s.set_top_p(0); });
+  refuse("sampling.repetition_penalty", [](Sampling& s) { s.set_repetition_penalty(0); });
+  refuse("sampling.top_k", [](Sampling& s) { s.set_top_k(-1); });
+  refuse("sampling.logit_bias", [](Sampling& s) { (*s.mutable_logit_bias())[3] = NAN; });
+  refuse("sampling.logit_bias", [](Sampling& s) { (*s.mutable_logit_bias())[3] = 101; });
+  refuse("sampling.logit_bias", [](Sampling& s) { (*s.mutable_logit_bias())[-1] = 1; });
+  refuse("sampling.logit_bias", [](Sampling& s) { (*s.mutable_logit_bias())[1 << 20] = 1; });
+  refuse("sampling.logit_bias", [](Sampling& s) {
+    for (int i = 0; i < 1025; ++i) (*s.mutable_logit_bias())[i] = 1;
+  });
 }
 
-TEST_F(RequestParserTest, NotSupportedFieldsMayAskForNothing) {
+TEST_F(RequestParserTest, SamplingReachesTheTargetAsItWasAsked) {
+  v1::SamplingParams& sampling = *request_.mutable_sampling();
+  sampling.set_temperature(0.7f);
+  sampling.set_seed(12);
+  sampling.set_top_k(40);
+  sampling.set_top_p(0.9f);
+  sampling.set_min_p(0.05f);
+  sampling.set_repetition_penalty(1.1f);
+  sampling.set_presence_penalty(0.5f);
+  sampling.set_frequency_penalty(-0.5f);
+  (*sampling.mutable_logit_bias())[5] = -3;
+  (*sampling.mutable_logit_bias())[2] = 3;
+  request_.mutable_stop()->set_min_tokens(3);
+  request_.mutable_output()->set_logprobs(4);
+  const auto parsed = Parse();
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  SamplingParams expected = {{0.7f, 12, 40, 0.9f, 0.05f}, 1.1f, 0.5f, -0.5f, {{2, 3}, {5, -3}}};
+  expected.prompt_tokens = static_cast<int>(parsed->decode.prompt.size());
+  expected.min_tokens = 3;
+  expected.stop_tokens = {parsed->decode.stop_tokens.begin(), parsed->decode.stop_tokens.end()};
+  expected.logprobs = 4;
+  EXPECT_EQ(parsed->decode.sampling, expected);
+}
+
+TEST_F(RequestParserTest, OffIsOff) {
   v1::SamplingParams& sampling = *request_.mutable_sampling();
   sampling.set_top_p(1);
   sampling.set_top_k(0);
@@ -197,14 +229,18 @@ TEST_F(RequestParserTest, NotSupportedFieldsMayAskForNothing) {
   sampling.set_presence_penalty(0);
   sampling.set_frequency_penalty(0);
   request_.mutable_stop()->set_min_tokens(0);
-  EXPECT_TRUE(Parse().ok()) << Parse().status();
+  const auto parsed = Parse();
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_FALSE(parsed->decode.sampling.edits_logits());
+  EXPECT_FALSE(parsed->decode.sampling.logprobs.has_value());
 }
 
-TEST_F(RequestParserTest, OtherFieldsThatAreNotSupportedYet) {
-  request_.mutable_output()->set_logprobs(1);
+TEST_F(RequestParserTest, MinTokensAndLogprobsAreBounded) {
+  request_.mutable_output()->set_logprobs(101);
   ExpectRefused("output.logprobs");
   request_.clear_output();
-  request_.mutable_stop()->set_min_tokens(2);
+  request_.mutable_stop()->set_max_tokens(4);
+  request_.mutable_stop()->set_min_tokens(5);
   ExpectRefused("stop.min_tokens");
 }
 

@@ -1,0 +1,52 @@
+#include "client/cpp/sampling.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace bastion {
+namespace {
+
+bool Read(absl::string_view name, absl::string_view value, SamplingParams& sampling) {
+  if (name == "temperature") return absl::SimpleAtof(value, &sampling.temperature);
+  if (name == "seed") return absl::SimpleAtoi(value, &sampling.seed);
+  if (name == "top_k") return absl::SimpleAtoi(value, &sampling.top_k);
+  if (name == "top_p") return absl::SimpleAtof(value, &sampling.top_p);
+  if (name == "min_p") return absl::SimpleAtof(value, &sampling.min_p);
+  if (name == "repetition_penalty") return absl::SimpleAtof(value, &sampling.repetition_penalty);
+  if (name == "presence_penalty") return absl::SimpleAtof(value, &sampling.presence_penalty);
+  if (name == "frequency_penalty") return absl::SimpleAtof(value, &sampling.frequency_penalty);
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<SamplingParams> ParseSampling(absl::string_view written) {
+  SamplingParams sampling;
+  for (const absl::string_view part : absl::StrSplit(written, ',', absl::SkipWhitespace())) {
+    const std::pair<absl::string_view, absl::string_view> setting = absl::StrSplit(part, '=');
+    if (!Read(setting.first, setting.second, sampling)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sampling: \"", part,
+          "\": want name=number, the names being temperature, seed, top_k, top_p, min_p, "
+          "repetition_penalty, presence_penalty, frequency_penalty"));
+    }
+  }
+  return sampling;
+}
+
+void Encode(const SamplingParams& sampling, v1::SamplingParams& out) {
+  out.set_temperature(sampling.temperature);
+  out.set_top_k(sampling.top_k);
+  out.set_top_p(sampling.top_p);
+  out.set_min_p(sampling.min_p);
+  out.set_repetition_penalty(sampling.repetition_penalty);
+  out.set_presence_penalty(sampling.presence_penalty);
+  out.set_frequency_penalty(sampling.frequency_penalty);
+  for (const auto& [token, bias] : sampling.logit_bias) (*out.mutable_logit_bias())[token] = bias;
+}
+
+}  // namespace bastion

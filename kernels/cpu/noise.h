@@ -1,0 +1,105 @@
+// The noise g(seed, position, token) of the keyed choice, for whole rows. Included once for every
+// instruction set, as vector.h.
+#if defined(BASTION_KERNELS_CPU_NOISE_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BASTION_KERNELS_CPU_NOISE_H_
+#undef BASTION_KERNELS_CPU_NOISE_H_
+#else
+#define BASTION_KERNELS_CPU_NOISE_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "common/base/random.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/ops.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bastion::kernels::HWY_NAMESPACE {
+// The random words of the keyed choice for tokens [first, first + kWordTokens): those of
+// KeyedWords.
+#if HWY_TARGET == HWY_SCALAR
+inline constexpr int kWordTokens = 4;
+
+inline void DrawWords(uint64_t seed, int32_t position, int first, uint32_t* words) {
+  const PhiloxCounter four = KeyedWords(seed, position, static_cast<uint32_t>(first / 4));
+  std::copy(four.begin(), four.end(), words);
+}
+#else
+// One generator a lane, in lanes of 64 bits of which only the lower halves count.
+using Words = hn::CappedTag<uint64_t, kWidest / 2>;
+inline constexpr int kWordTokens = 4 * hn::MaxLanes(Words());
+
+inline void DrawWords(uint64_t seed, int32_t position, int first, uint32_t* words) {
+  const Words d;
+  const hn::Repartition<uint32_t, Words> halves;
+  const auto times = [&](auto counter, uint32_t multiplier) HWY_ATTR {
+    return hn::MulEven(hn::BitCast(halves, counter), hn::Set(halves, multiplier));
+  };
+  auto c0 = hn::Iota(d, static_cast<uint64_t>(first / 4));
+  auto c1 = hn::Set(d, static_cast<uint32_t>(position));
+  auto c2 = hn::Zero(d), c3 = hn::Zero(d);
+  PhiloxKey key = PhiloxKeyOf(seed);
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const auto product0 = times(c0, kPhiloxMultipliers[0]);
+    const auto product1 = times(c2, kPhiloxMultipliers[1]);
+    c0 = hn::Xor(hn::ShiftRight<32>(product1), hn::Xor(c1, hn::Set(d, key[0])));
+    c2 = hn::Xor(hn::ShiftRight<32>(product0), hn::Xor(c3, hn::Set(d, key[1])));
+    c1 = product1;
+    c3 = product0;
+    key[0] += kPhiloxWeyls[0];
+    key[1] += kPhiloxWeyls[1];
+  }
+  const auto low = hn::Set(d, 0xFFFFFFFFu);
+  const auto pair = [&](auto a, auto b)
+                        HWY_ATTR { return hn::Or(hn::And(a, low), hn::ShiftLeft<32>(b)); };
+  alignas(64) uint64_t left[hn::MaxLanes(d)], right[hn::MaxLanes(d)];
+  hn::Store(pair(c0, c1), d, left);
+  hn::Store(pair(c2, c3), d, right);
+  for (size_t i = 0; i < hn::MaxLanes(d); ++i) {
+    std::memcpy(words + 4 * i, left + i, 8);
+    std::memcpy(words + 4 * i + 2, right + i, 8);
+  }
+}
+#endif
+
+// out[x] = logits[x] / T + g(seed, position, x), g to float precision: for ranking drafts, not for
+// the choice itself.
+inline void AddNoise(const float* logits, int count, const ChoiceRule& rule, float* out) {
+  const hn::Rebind<uint32_t, Floats> unsigneds;
+  const hn::Rebind<int32_t, Floats> integers;
+  const auto to_floats = [&](auto half) HWY_ATTR {
+    return hn::ConvertTo(Floats(), hn::BitCast(integers, half));
+  };
+  alignas(64) uint32_t words[kWordTokens];
+  for (int first = 0; first < count; first += kWordTokens) {
+    DrawWords(rule.seed, rule.position, first, words);
+    const int last = std::min(count, first + kWordTokens);
+    int x = first;
+    for (; x + kLanes <= last; x += kLanes) {
+      // 1 − u, all bits of it where it is small and the noise large; kept away from 1, where the
+      // noise is at its lowest and matters to nobody.
+      const auto rest = hn::Not(hn::LoadU(unsigneds, words + (x - first)));
+      const Vec low = hn::MulAdd(to_floats(hn::And(rest, hn::Set(unsigneds, 0xFFFF))),
+                                 hn::Set(Floats(), 0x1p-32f), hn::Set(Floats(), 0x1p-33f));
+      const Vec unlikely =
+          hn::Min(hn::MulAdd(to_floats(hn::ShiftRight<16>(rest)), hn::Set(Floats(), 0x1p-16f), low),
+                  hn::Set(Floats(), 1 - 0x1p-24f));
+      const Vec waiting = hn::Neg(hn::Log1p(Floats(), hn::Neg(unlikely)));  // −ln u
+      const Vec scaled =
+          hn::Mul(LoadFloats(logits + x), hn::Set(Floats(), 1.0f / rule.temperature));
+      hn::StoreU(hn::Sub(scaled, hn::Log(Floats(), waiting)), Floats(), out + x);
+    }
+    for (; x < last; ++x) {
+      out[x] = logits[x] / rule.temperature + KeyedGumbel(rule.seed, rule.position, x);
+    }
+  }
+}
+
+}  // namespace bastion::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // BASTION_KERNELS_CPU_NOISE_H_

@@ -1,0 +1,65 @@
+// The drafter's top candidates.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/top_k.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/noise.h"
+#include "kernels/cpu/ranking.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bastion::kernels::HWY_NAMESPACE {
+namespace {
+
+void MarkBroken(const TopKArgs& args, int64_t row) {
+  std::fill_n(args.tokens + row * args.candidates, args.candidates, -1);
+  std::fill_n(args.log_probs + row * args.candidates, args.candidates,
+              std::numeric_limits<float>::quiet_NaN());
+}
+
+// The values that are ranked: the logits, or with a rule what the keyed choice would compare.
+const float* Ranked(const TopKArgs& args, int64_t row) {
+  const float* logits = args.logits + row * args.vocabulary;
+  if (args.coupling == nullptr || args.coupling[row].temperature <= 0) return logits;
+  const ChoiceRule& rule = args.coupling[row];
+  static thread_local std::vector<float> noisy;
+  noisy.resize(args.vocabulary);
+  AddNoise(logits, args.vocabulary, rule, noisy.data());
+  return noisy.data();
+}
+
+void TopKRow(const TopKArgs& args, int64_t row) {
+  const float* values = Ranked(args, row);
+  static thread_local std::vector<int32_t> ids;
+  SortedBest(values, args.vocabulary, args.candidates, ids);
+  if (static_cast<int>(ids.size()) < args.candidates) return MarkBroken(args, row);
+  const float highest = values[ids[0]];
+  const float log_sum = std::log(SumExp(values, args.vocabulary, highest));
+  for (int k = 0; k < args.candidates; ++k) {
+    args.tokens[row * args.candidates + k] = ids[k];
+    args.log_probs[row * args.candidates + k] = std::min(0.0f, values[ids[k]] - highest - log_sum);
+  }
+}
+
+}  // namespace
+
+void TopK(const TopKArgs& args, ThreadPool& pool) {
+  pool.ParallelFor(args.rows, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) TopKRow(args, row);
+  });
+}
+
+}  // namespace bastion::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bastion::kernels::cpu {
+HWY_EXPORT(TopK);
+void TopK(const TopKArgs& args, ThreadPool& pool) { HWY_DYNAMIC_DISPATCH(TopK)(args, pool); }
+}  // namespace bastion::kernels::cpu
+#endif

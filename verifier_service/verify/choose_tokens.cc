@@ -1,0 +1,65 @@
+#include "verifier_service/verify/choose_tokens.h"
+
+#include <algorithm>
+
+#include "kernels/backend.h"
+#include "verifier_service/verify/logit_edits.h"
+
+namespace bastion::verifier {
+namespace {
+
+TokenLogprobs LogprobsOfRow(const nn::Device& device, const float* logits, int vocabulary,
+                            TokenId chosen, int wanted) {
+  const int candidates = std::clamp(wanted, 1, vocabulary);
+  std::vector<TokenId> tokens(candidates);
+  std::vector<float> values(candidates);
+  device.backend->top_k({logits, nullptr, tokens.data(), values.data(), 1, vocabulary, candidates},
+                        *device.pool);
+  TokenLogprobs result;
+  result.chosen = logits[chosen] - logits[tokens[0]] + values[0];
+  for (int i = 0; i < wanted; ++i) result.top.emplace_back(tokens[i], values[i]);
+  return result;
+}
+
+}  // namespace
+
+std::vector<TokenId> ChooseTokens(const nn::Device& device, const LogitRows& logits,
+                                  absl::Span<const TreeRows> trees) {
+  LogitEdits edits;
+  std::vector<kernels::ChoiceRule> rules(logits.rows);
+  for (const TreeRows& rows : trees) {
+    const SamplingParams& sampling = *rows.sampling;
+    if (sampling.edits_logits()) {
+      edits.EditTree(sampling, *rows.tree, logits.vocabulary, *rows.history,
+                     logits.row(rows.first_row));
+    }
+    for (NodeIndex node = 0; node < rows.tree->rows(); ++node) {
+      // A row chooses the token after it.
+      rules[rows.first_row + node] = {
+          sampling.temperature, sampling.seed,  rows.cached + rows.tree->depth(node) + 1,
+          sampling.top_k,       sampling.top_p, sampling.min_p};
+    }
+  }
+  std::vector<TokenId> choices(logits.rows);
+  device.backend->choose(
+      {logits.values, rules.data(), choices.data(), logits.rows, logits.vocabulary}, *device.pool);
+  return choices;
+}
+
+std::vector<TokenLogprobs> LogprobsOf(const nn::Device& device, const LogitRows& logits,
+                                      const TreeRows& tree, const Acceptance& acceptance) {
+  std::vector<TokenLogprobs> result;
+  NodeIndex from = 0;
+  const auto tell = [&](TokenId chosen) {
+    result.push_back(LogprobsOfRow(device, logits.row(tree.first_row + from), logits.vocabulary,
+                                   chosen, tree.sampling->logprobs.value_or(0)));
+  };
+  for (const NodeIndex node : acceptance.path) {
+    tell(tree.tree->token(node));
+    from = node;
+  }
+  tell(acceptance.next);
+  return result;
+}
+
+}  // namespace bastion::verifier
