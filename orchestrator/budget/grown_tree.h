@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "common/tree/draft_tree.h"
+#include "common/tree/marginals.h"
 
 namespace bastion {
 
@@ -49,7 +50,8 @@ struct GrownTree {
   bool drafted = false;  // A draft was asked for; its time was spent also if it came back empty.
   int context = 0;       // Cached tokens.
   absl::Duration predicted_verify;
-  DraftTree spine;  // The top-1 path, to full length; of the tree or not.
+  DraftTree spine;         // The top-1 path, to full length; of the tree or not.
+  Marginals coupled = {};  // The draft as it came, if it was a coupled one.
 };
 
 }  // namespace bastion

@@ -33,10 +33,12 @@ void Learn(const GrownTree& grown, const Acceptance& acceptance, double cycle_se
 TreeGrower::TreeGrower(Policy policy, bool greedy, const CostModel* costs,
                        SpeculationMemory* memory)
     : policy_(std::move(policy)),
-      greedy_(greedy),
+      guessing_(greedy              ? Guessing::kGreedy
+                : policy_.coupled() ? Guessing::kCoupled
+                                    : Guessing::kSampled),
       costs_(costs),
       memory_(memory),
-      state_(memory->NewSequence(greedy)) {}
+      state_(memory->NewSequence(guessing_)) {}
 
 bool TreeGrower::WantsDraft(const TreeLimits& limits) const {
   if (!policy_.wants_draft() || limits.nodes == 0 || limits.depth == 0) return false;
@@ -58,6 +60,14 @@ GrownTree TreeGrower::Skip(TokenId root, const TreeLimits& limits) const {
 
 GrownTree TreeGrower::Grow(TokenId root, const Marginals& marginals,
                            const TreeLimits& limits) const {
+  if (guessing_ != Guessing::kCoupled) return GrowOver(root, marginals, limits);
+  GrownTree grown = GrowOver(root, state_.sharpness.Applied(marginals), limits);
+  grown.coupled = marginals;
+  return grown;
+}
+
+GrownTree TreeGrower::GrowOver(TokenId root, const Marginals& marginals,
+                               const TreeLimits& limits) const {
   const CandidateScores scores = CandidateScores::Of(marginals).LimitedTo(limits.depth);
   DraftTree spine = GrowChain(root, scores, scores.positions);
   if (marginals.empty() || !policy_.wants_draft()) {
@@ -79,6 +89,10 @@ GrownTree TreeGrower::Grow(TokenId root, const Marginals& marginals,
 
 void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
                          absl::Duration draft_time) {
+  if (!grown.coupled.empty()) {
+    state_.sharpness.Observe(grown.coupled, grown.tree, acceptance);
+    memory_->at(guessing_).sharpness.Observe(grown.coupled, grown.tree, acceptance);
+  }
   if (policy_.kind() != Policy::Kind::kAdaptive) return;
   const CycleCost cost = CostAt(grown.context);
   const double plain_seconds = cost.PlainSeconds();
@@ -86,7 +100,7 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
   // The draft counts as long as it took: a late drafter is the drafter's fault. But a sequence's
   // first draft also reads the prompt; while drafts pay at large, that says nothing about the next.
   absl::Duration charged = draft_time;
-  if (first_draft_ && memory_->at(greedy_).gate.level() > 0)
+  if (first_draft_ && memory_->at(guessing_).gate.level() > 0)
     charged = std::min(charged, cost.draft);
   if (grown.drafted) first_draft_ = false;
   // The verify by prediction: its noise would hit plain steps alike.
@@ -95,7 +109,7 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
           ? absl::ToDoubleSeconds(charged + cost.overhead + cost.Verify(grown.tree.nodes()))
           : plain_seconds;
   Learn(grown, acceptance, cycle_seconds, plain_seconds, &state_);
-  Learn(grown, acceptance, cycle_seconds, plain_seconds, &memory_->at(greedy_));
+  Learn(grown, acceptance, cycle_seconds, plain_seconds, &memory_->at(guessing_));
 }
 
 CycleCost TreeGrower::CostAt(int context) const {
@@ -111,8 +125,13 @@ LookAheadTerms TreeGrower::TermsAt(int context) const {
 GrownTree TreeGrower::Finish(BudgetedTree budgeted, bool drafted, DraftTree spine,
                              const TreeLimits& limits) const {
   const absl::Duration predicted = CostAt(limits.context).Verify(budgeted.tree.nodes());
-  return {std::move(budgeted.tree), budgeted.reason, drafted,
-          limits.context,           predicted,       std::move(spine)};
+  return {std::move(budgeted.tree),
+          budgeted.reason,
+          drafted,
+          limits.context,
+          predicted,
+          std::move(spine),
+          {}};
 }
 
 BudgetedTree TreeGrower::GrowNamedSize(TokenId root, const Marginals& marginals,

@@ -49,6 +49,9 @@ class TreeGrower {
   [[nodiscard]] const SpeculationState& state() const { return state_; }
 
  private:
+  // The tree over the marginals as they are to be taken.
+  [[nodiscard]] GrownTree GrowOver(TokenId root, const Marginals& marginals,
+                                   const TreeLimits& limits) const;
   [[nodiscard]] CycleCost CostAt(int context) const;
   [[nodiscard]] LookAheadTerms TermsAt(int context) const;
   [[nodiscard]] GrownTree Finish(BudgetedTree budgeted, bool drafted, DraftTree spine,
@@ -57,7 +60,7 @@ class TreeGrower {
                                            const TreeLimits& limits) const;
 
   const Policy policy_;
-  const bool greedy_;
+  const Guessing guessing_;
   const CostModel* const costs_;
   SpeculationMemory* const memory_;
   SpeculationState state_;

@@ -277,6 +277,39 @@ TEST_F(VerifierEngineTest, TextAfterATreeIsTheTextOfPlainDecoding) {
   EXPECT_EQ(VerifyAlone({kSequence, 14, DraftTree(text[4])}).acceptance.next, text[5]);
 }
 
+TEST_F(VerifierEngineTest, PenaltiesSeeTheTextThatEveryTreeCommitted) {
+  SamplingParams sampling = {{1.0f, 5, 50, 0.95f, 0.01f}, 1.4f, 0.5f, 0.6f, {{3, 2.0f}}};
+  sampling.prompt_tokens = static_cast<int>(kPrompt.size());
+  sampling.min_tokens = 3;
+  sampling.stop_tokens = {7};
+  sampling.logprobs = 3;
+  const std::vector<TokenId> text = Decode(kPrompt, sampling, 9);
+  Begin(kSequence, kPrompt, sampling);
+  std::vector<TokenId> written;
+  TokenId root = kPrompt.back();
+  auto cached = static_cast<Position>(kPrompt.size()) - 1;
+  for (const int hits : {2, 0, 3}) {
+    const std::vector<TokenId> rest(text.begin() + written.size(), text.end());
+    const Acceptance walked =
+        VerifyAlone({kSequence, cached, TreeOver(root, rest, hits)}).acceptance;
+    ASSERT_EQ(walked.path.size(), static_cast<size_t>(hits));
+    EXPECT_EQ(walked.logprobs.size(), walked.path.size() + 1);
+    written.insert(written.end(), rest.begin(), rest.begin() + hits);
+    written.push_back(walked.next);
+    root = walked.next;
+    cached += walked.committed_length();
+  }
+  EXPECT_EQ(written, std::vector<TokenId>(text.begin(), text.begin() + written.size()));
+}
+
+TEST_F(VerifierEngineTest, SamplingOutOfRangeIsRefusedByName) {
+  SamplingParams sampling;
+  sampling.logit_bias = {{kVocabulary, 1.0f}};
+  const absl::Status status = engine_->Open(kSequence, sampling);
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(status.message(), HasSubstr("logit_bias"));
+}
+
 TEST_F(VerifierEngineTest, FeaturesAreThoseOfTheCommittedRows) {
   ASSERT_TRUE(engine_->SetFeatureLayers({0, 1, 2}).ok());
   const std::vector<TokenId> text = Decode(kPrompt, {}, 3);
