@@ -52,13 +52,24 @@ struct VerifyOutcome {
   Acceptance acceptance;
 };
 
+// What a verifier's audit of its own cycles found so far (verifier_service/session/audit.h).
+struct AuditCounts {
+  int64_t cycles = 0;
+  int64_t tokens = 0;
+  int64_t within_tolerance = 0;  // Tokens that plain decoding chose otherwise, by a hair.
+  int64_t mismatches = 0;        // And those beyond.
+
+  friend bool operator==(const AuditCounts&, const AuditCounts&) = default;
+};
+
 // Where a verify call's time went, measured by the verifier. Feeds the latency model.
 struct TimingTrace {
   absl::Duration queue, layout, forward, accept, commit, feature_export;
+  absl::Duration audit;
   int rows = 0;
   std::vector<int> contexts;  // Cached tokens of each sequence before the call.
 
-  // What the latency model predicts: everything but the wait for the engine.
+  // What the latency model predicts: everything but the wait for the engine and the audit.
   [[nodiscard]] absl::Duration verify() const {
     return layout + forward + accept + commit + feature_export;
   }
@@ -67,6 +78,7 @@ struct TimingTrace {
 struct VerifyResult {
   std::vector<VerifyOutcome> outcomes;  // In the order of the forest.
   TimingTrace trace;
+  AuditCounts audit;
 };
 
 // ---- draft ----

@@ -117,6 +117,7 @@ void Encode(const TimingTrace& trace, proto::TimingTrace& out) {
   out.set_accept_ns(absl::ToInt64Nanoseconds(trace.accept));
   out.set_commit_ns(absl::ToInt64Nanoseconds(trace.commit));
   out.set_feature_export_ns(absl::ToInt64Nanoseconds(trace.feature_export));
+  out.set_audit_ns(absl::ToInt64Nanoseconds(trace.audit));
   out.set_rows(trace.rows);
   out.mutable_contexts()->Add(trace.contexts.begin(), trace.contexts.end());
 }
@@ -129,6 +130,7 @@ TimingTrace Decode(const proto::TimingTrace& in) {
   trace.accept = absl::Nanoseconds(in.accept_ns());
   trace.commit = absl::Nanoseconds(in.commit_ns());
   trace.feature_export = absl::Nanoseconds(in.feature_export_ns());
+  trace.audit = absl::Nanoseconds(in.audit_ns());
   trace.rows = in.rows();
   trace.contexts.assign(in.contexts().begin(), in.contexts().end());
   return trace;
@@ -164,6 +166,10 @@ absl::StatusOr<Forest> Decode(const proto::VerifierRequest::Verify& in) {
 
 void Encode(const VerifyResult& result, proto::VerifierReply& out) {
   Encode(result.trace, *out.mutable_trace());
+  out.mutable_audit()->set_cycles(result.audit.cycles);
+  out.mutable_audit()->set_tokens(result.audit.tokens);
+  out.mutable_audit()->set_within_tolerance(result.audit.within_tolerance);
+  out.mutable_audit()->set_mismatches(result.audit.mismatches);
   for (const VerifyOutcome& outcome : result.outcomes) {
     proto::VerifierReply::Outcome& added = *out.add_outcomes();
     Encode(outcome.status, *added.mutable_status());
@@ -183,6 +189,8 @@ void Encode(const VerifyResult& result, proto::VerifierReply& out) {
 VerifyResult DecodeVerifyResult(const proto::VerifierReply& in) {
   VerifyResult result;
   result.trace = Decode(in.trace());
+  result.audit = {in.audit().cycles(), in.audit().tokens(), in.audit().within_tolerance(),
+                  in.audit().mismatches()};
   for (const proto::VerifierReply::Outcome& outcome : in.outcomes()) {
     VerifyOutcome& added = result.outcomes.emplace_back();
     added.status = Decode(outcome.status());

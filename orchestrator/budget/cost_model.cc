@@ -39,7 +39,7 @@ void CostModel::ObserveVerify(const TimingTrace& trace, absl::Duration round_tri
   const int context = sequences == 0 ? 0 : static_cast<int>(cached / sequences);
   paper_->Observe(trace.rows, context, trace.verify());
   measured_->Observe(trace.rows, context, trace.verify());
-  overhead_.Observe(round_trip - trace.queue - trace.verify());
+  overhead_.Observe(round_trip - trace.queue - trace.verify() - trace.audit);
 }
 
 }  // namespace bastion

@@ -41,6 +41,7 @@ void DecodeCycle::Commit(const Batch& batch, const GrownForest& grown, const Ver
                          absl::Duration round_trip) {
   const TimingTrace& trace = result.trace;
   costs_->ObserveVerify(trace, round_trip);
+  audit_ = result.audit;
   if (grown.asked) draft_status_ = grown.draft_status;
   CycleRecord record;
   record.rows = trace.rows;
@@ -48,7 +49,7 @@ void DecodeCycle::Commit(const Batch& batch, const GrownForest& grown, const Ver
   record.stages = grown.times;
   record.stages.verify = trace.layout + trace.forward + trace.accept;
   record.stages.commit = trace.commit + trace.feature_export;
-  record.stages.transfer = round_trip - trace.verify();
+  record.stages.transfer = round_trip - trace.verify() - trace.audit;
   for (size_t i = 0; i < batch.size(); ++i) {
     const VerifyOutcome& outcome = result.outcomes[i];
     absl::Status sound = outcome.status;

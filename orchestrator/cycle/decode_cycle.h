@@ -45,6 +45,9 @@ class DecodeCycle {
   // Why the last asked-for draft was not there; OK when it was.
   [[nodiscard]] const absl::Status& draft_status() const { return draft_status_; }
 
+  // What the verifier says of its audits.
+  [[nodiscard]] const AuditCounts& audit() const { return audit_; }
+
  private:
   void Commit(const Batch& batch, const GrownForest& grown, const VerifyResult& result,
               absl::Duration round_trip);
@@ -55,6 +58,7 @@ class DecodeCycle {
   const Clock* const clock_;
   const int vocabulary_;
   absl::Status draft_status_;
+  AuditCounts audit_;
 };
 
 }  // namespace bastion

@@ -84,6 +84,8 @@ grpc::Status GenerationService::GetServerInfo(grpc::ServerContext*, const v1::Ge
   response->set_device(stats.target.device);
   response->set_default_policy(parser_->default_policy().text());
   response->set_running_requests(stats.running);
+  response->set_audited_tokens(stats.audit.tokens);
+  response->set_audit_mismatches(stats.audit.mismatches);
   response->set_waiting_requests(stats.waiting);
   return grpc::Status::OK;
 }

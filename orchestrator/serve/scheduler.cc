@@ -246,6 +246,7 @@ void Scheduler::Retire() {
   running_.erase(std::remove_if(running_.begin(), running_.end(), over), running_.end());
   MutexLock lock(&mutex_);
   stats_.running = static_cast<int>(running_.size());
+  if (engine_ != nullptr) stats_.audit = engine_->cycle.audit();
 }
 
 void Scheduler::FailAll(const absl::Status& status) {

@@ -37,6 +37,7 @@ struct SchedulerOptions {
 struct SchedulerStats {
   bool ready = false;
   int running = 0;
+  AuditCounts audit;
   int waiting = 0;
   TargetInfo target;
   std::string drafter;  // Empty while there is none.

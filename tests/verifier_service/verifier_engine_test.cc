@@ -302,6 +302,26 @@ TEST_F(VerifierEngineTest, PenaltiesSeeTheTextThatEveryTreeCommitted) {
   EXPECT_EQ(written, std::vector<TokenId>(text.begin(), text.begin() + written.size()));
 }
 
+TEST_F(VerifierEngineTest, AuditedCyclesAreSeenToBeRightAndChangeNothing) {
+  VerifierOptions options;
+  options.target_folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
+  options.engine = {kernels::DType::kF32, device_.device, /*kv_tokens=*/1024};
+  options.audit.fraction = 1;
+  const auto audited = *VerifierEngine::Create(options);
+  const SamplingParams sampling = {{1.0f, 5, 0, 0.95f}, 1.4f};
+  const std::vector<TokenId> text = Decode(kPrompt, sampling, 9);
+  ASSERT_TRUE(audited->Open(kSequence, sampling).ok());
+  ASSERT_TRUE(audited->Prefill({kSequence, 0, {kPrompt.begin(), kPrompt.end() - 1}}).ok());
+  const auto first = audited->Verify({{kSequence, 9, TreeOver(kPrompt.back(), text, 3)}});
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->audit, (AuditCounts{1, 4, 0, 0}));
+  const std::vector<TokenId> rest(text.begin() + 4, text.end());
+  const auto second = audited->Verify({{kSequence, 13, TreeOver(text[3], rest, 2)}});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->outcomes[0].acceptance.next, text[6]);
+  EXPECT_EQ(second->audit, (AuditCounts{2, 7, 0, 0}));
+}
+
 TEST_F(VerifierEngineTest, SamplingOutOfRangeIsRefusedByName) {
   SamplingParams sampling;
   sampling.logit_bias = {{kVocabulary, 1.0f}};

@@ -17,6 +17,8 @@ ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the KV cache holds, all sequences 
 ABSL_FLAG(int, max_sequences, 64, "Sequences that may live at once");
 ABSL_FLAG(int, max_rows, 512, "Most rows of one verify forward");
 ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30, "Memory for features kept for drafters");
+ABSL_FLAG(double, audit_fraction, 0, "Of cycles that are decoded again plainly and compared");
+ABSL_FLAG(double, audit_tolerance, 0, "Gap between two tokens' values that counts as rounding");
 
 namespace bastion {
 namespace {
@@ -32,6 +34,10 @@ absl::Status Run() {
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   options.max_rows = absl::GetFlag(FLAGS_max_rows);
   options.feature_bytes = absl::GetFlag(FLAGS_feature_bytes);
+  options.audit = {absl::GetFlag(FLAGS_audit_fraction), absl::GetFlag(FLAGS_audit_tolerance)};
+  if (!(options.audit.fraction >= 0 && options.audit.fraction <= 1)) {
+    return absl::InvalidArgumentError("--audit_fraction wants 0 to 1");
+  }
   ASSIGN_OR_RETURN(const auto engine, verifier::VerifierEngine::Create(options));
   LOG(INFO) << "target " << engine->info().model << " on " << engine->info().device << ": "
             << engine->info().peaks.bytes_per_second / 1e9 << " GB/s, "

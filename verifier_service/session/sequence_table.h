@@ -19,11 +19,11 @@ struct Sequence {
   SamplingParams sampling;
   Position committed = 0;
   nn::PageTable table;
-  TokenHistory history;  // Of the committed tokens; kept only for who edits logits by it.
+  TokenHistory history;  // Of the committed tokens.
 
   void Committed(TokenId token) {
     ++committed;
-    if (sampling.edits_logits()) history.Push(token);
+    history.Push(token);
   }
 };
 

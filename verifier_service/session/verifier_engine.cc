@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "verifier_service/commit/kv_compaction.h"
+#include "verifier_service/session/audit.h"
 #include "verifier_service/session/device_probe.h"
 #include "verifier_service/session/sequence_table.h"
 #include "verifier_service/verify/accept.h"
@@ -73,6 +74,7 @@ class Engine final : public VerifierEngine {
 
   VerifierOptions options_;
   std::unique_ptr<TargetModel> model_;
+  Audit audit_;
   SequenceTable sequences_;
   FeatureStore features_;
   std::vector<int> feature_layers_;
@@ -82,6 +84,7 @@ class Engine final : public VerifierEngine {
 Engine::Engine(const VerifierOptions& options, std::unique_ptr<TargetModel> model)
     : options_(options),
       model_(std::move(model)),
+      audit_(options.audit, model_.get()),
       sequences_(model_->cache(), options.max_sequences),
       features_(FeatureTypeOf(options.engine.dtype), options.feature_bytes) {
   const hub::ModelConfig& config = model_->config();
@@ -284,6 +287,13 @@ absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
   result.trace.commit = watch.Lap();
   ExportFeatures(entries);
   result.trace.feature_export = watch.Lap();
+  if (audit_.Draw()) {
+    for (const Entry& entry : entries) {
+      audit_.Check(*entry.item, entry.outcome->acceptance, *entry.sequence);
+    }
+    result.trace.audit = watch.Lap();
+  }
+  result.audit = audit_.counts();
   return result;
 }
 

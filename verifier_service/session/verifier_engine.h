@@ -14,6 +14,7 @@
 #include "common/nn/device.h"
 #include "common/tree/stage_data.h"
 #include "verifier_service/commit/feature_store.h"
+#include "verifier_service/session/audit_options.h"
 
 namespace bastion::verifier {
 
@@ -24,6 +25,7 @@ struct VerifierOptions {
   int max_rows = 512;       // Of one verify forward.
   int prefill_chunk = 256;  // Rows of one prefill forward.
   int64_t feature_bytes = int64_t{1} << 30;
+  AuditOptions audit;
 };
 
 class VerifierEngine {

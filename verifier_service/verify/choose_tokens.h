@@ -27,7 +27,7 @@ struct TreeRows {
   Position cached = 0;
   int first_row = 0;
   const SamplingParams* sampling = nullptr;
-  TokenHistory* history = nullptr;  // Of the committed text; needed when sampling edits logits.
+  TokenHistory* history = nullptr;  // Of the committed text.
 };
 
 // The choice after each row: [R], −1 where the logits are NaN or rule every token out. `trees`

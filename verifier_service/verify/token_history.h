@@ -36,6 +36,7 @@ class TokenHistory {
   [[nodiscard]] int output_tokens() const {
     return std::max(0, static_cast<int>(tokens_.size()) - prompt_tokens_);
   }
+  [[nodiscard]] const std::vector<TokenId>& tokens() const { return tokens_; }
   // Tokens that went again may still be here, counted as zero.
   [[nodiscard]] const absl::flat_hash_map<TokenId, Count>& counts() const { return counts_; }
 

@@ -184,6 +184,8 @@ TEST(CodecTest, VerifyResults) {
   result.outcomes[0].acceptance.logprobs = {{-0.5f, {{7, -0.25f}, {8, -3.0f}}}, {-2.0f, {}}};
   result.outcomes.push_back({absl::NotFoundError("unknown"), {}});
   result.trace.rows = 3;
+  result.trace.audit = absl::Microseconds(7);
+  result.audit = {10, 25, 1, 2};
   proto::VerifierReply reply;
   Encode(result, reply);
   const VerifyResult decoded = DecodeVerifyResult(reply);
@@ -192,6 +194,8 @@ TEST(CodecTest, VerifyResults) {
   EXPECT_EQ(decoded.outcomes[0].acceptance, result.outcomes[0].acceptance);
   EXPECT_EQ(decoded.outcomes[1].status, result.outcomes[1].status);
   EXPECT_EQ(decoded.trace.rows, 3);
+  EXPECT_EQ(decoded.trace.audit, absl::Microseconds(7));
+  EXPECT_EQ(decoded.audit, result.audit);
 }
 
 TEST(CodecTest, Frontiers) {
