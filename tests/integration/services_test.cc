@@ -26,6 +26,7 @@ struct Answer {
   std::vector<int> tokens;
   v1::Finished finished;
   std::vector<v1::CycleReport> cycles;
+  std::vector<v1::TokenLogprobs> logprobs;
 };
 
 v1::GenerateRequest Request(const std::string& policy, int tokens, float temperature = 0) {
@@ -54,6 +55,8 @@ Answer Ask(GenerationClient& client, const v1::GenerateRequest& request,
         const auto& ids = event.delta().token_ids();
         answer.tokens.insert(answer.tokens.end(), ids.begin(), ids.end());
         answer.cycles.push_back(event.delta().cycle());
+        const auto& logprobs = event.delta().logprobs();
+        answer.logprobs.insert(answer.logprobs.end(), logprobs.begin(), logprobs.end());
         return on_cycle == nullptr || on_cycle(static_cast<int>(answer.cycles.size()));
       },
       absl::Minutes(2));
@@ -65,9 +68,12 @@ class ServicesTest : public ::testing::Test {
   testing::ServiceSystem& Start(std::vector<std::string> flags = {},
                                 const std::string& drafter = kModels + "/drafter") {
     testing::SystemOptions options;
-    options.target = kModels + "/target";
     options.drafter = drafter;
     options.orchestrator_flags = std::move(flags);
+    return StartWith(std::move(options));
+  }
+  testing::ServiceSystem& StartWith(testing::SystemOptions options) {
+    options.target = kModels + "/target";
     system_ = std::make_unique<testing::ServiceSystem>(options);
     system_->StartVerifier();
     system_->StartDrafter();
@@ -269,6 +275,47 @@ TEST_F(ServicesTest, BadInputIsInvalidAndNamed) {
   EXPECT_TRUE(Ask(client, Request("default", 8)).status.ok());
 }
 
+TEST_F(ServicesTest, SamplingControlsAreExactUnderSpeculationAndTheAuditAgrees) {
+  testing::SystemOptions options;
+  options.drafter = kModels + "/drafter";
+  options.verifier_flags = {"--audit_fraction=1"};
+  GenerationClient& client = StartWith(std::move(options)).client();
+  const auto request = [](const std::string& policy) {
+    v1::GenerateRequest request = Request(policy, 40, 0.9f);
+    v1::SamplingParams& sampling = *request.mutable_sampling();
+    sampling.set_top_p(0.95f);
+    sampling.set_top_k(200);
+    sampling.set_min_p(0.01f);
+    sampling.set_repetition_penalty(1.2f);
+    sampling.set_presence_penalty(0.3f);
+    sampling.set_frequency_penalty(0.4f);
+    (*sampling.mutable_logit_bias())[11] = 2.0f;
+    request.mutable_stop()->set_min_tokens(20);
+    request.mutable_output()->set_logprobs(2);
+    return request;
+  };
+  const Answer plain = Ask(client, request("ar"));
+  ASSERT_TRUE(plain.status.ok()) << plain.status;
+  for (const char* policy : {"fixed:16", "fixed:16+coupled", "adaptive", "default"}) {
+    const Answer answer = Ask(client, request(policy));
+    ASSERT_TRUE(answer.status.ok()) << policy << ": " << answer.status;
+    EXPECT_EQ(answer.tokens, plain.tokens) << policy;
+    EXPECT_EQ(answer.text, plain.text) << policy;
+    ASSERT_EQ(answer.logprobs.size(), answer.tokens.size()) << policy;
+    for (size_t i = 0; i < answer.tokens.size(); ++i) {
+      EXPECT_EQ(answer.logprobs[i].token_id(), answer.tokens[i]);
+      EXPECT_EQ(answer.logprobs[i].logprob(), plain.logprobs[i].logprob());
+      ASSERT_EQ(answer.logprobs[i].top_size(), 2);
+      EXPECT_GE(answer.logprobs[i].top(0).logprob(), answer.logprobs[i].top(1).logprob());
+    }
+  }
+  ASSERT_TRUE(AwaitRunning(0));
+  const auto info = client.GetServerInfo();
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_GE(info->audited_tokens(), 5u * 40);
+  EXPECT_EQ(info->audit_mismatches(), 0u);
+}
+
 TEST_F(ServicesTest, AStopStringEndsTheTextBeforeItAndNoTokenFollows) {
   GenerationClient& client = Start().client();
   const Answer whole = Ask(client, Request("ar", 60));
@@ -281,6 +328,15 @@ TEST_F(ServicesTest, AStopStringEndsTheTextBeforeItAndNoTokenFollows) {
   EXPECT_EQ(answer.text, whole.text.substr(0, whole.text.find(stop)));
   EXPECT_EQ(answer.finished.stop_string(), stop);
   EXPECT_EQ(answer.finished.reason(), v1::FINISH_REASON_STOP);
+  // The tokens too end where the stop string was complete, however many a cycle wrote.
+  request.mutable_speculation()->set_policy("ar");
+  const Answer plain = Ask(client, request);
+  EXPECT_EQ(answer.tokens, plain.tokens);
+  EXPECT_EQ(answer.finished.usage().completion_tokens(), plain.tokens.size());
+  // And with min_tokens no stop string counts before them.
+  request.mutable_stop()->set_min_tokens(60);
+  const Answer longer = Ask(client, request);
+  EXPECT_EQ(longer.text, whole.text);
 }
 
 }  // namespace

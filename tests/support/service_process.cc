@@ -71,11 +71,10 @@ std::string ServiceSystem::Log(const std::string& service) const {
 }
 
 void ServiceSystem::StartVerifier() {
-  verifier = std::make_unique<ServiceProcess>(
-      "bastion-verifier",
-      std::vector<std::string>{"--target=" + options_.target, "--dtype=" + options_.dtype,
-                               "--listen=" + Address("verifier")},
-      folder_ + "/verifier.log");
+  std::vector<std::string> flags = {"--target=" + options_.target, "--dtype=" + options_.dtype,
+                                    "--listen=" + Address("verifier")};
+  flags.insert(flags.end(), options_.verifier_flags.begin(), options_.verifier_flags.end());
+  verifier = std::make_unique<ServiceProcess>("bastion-verifier", flags, folder_ + "/verifier.log");
 }
 
 void ServiceSystem::StartDrafter() {

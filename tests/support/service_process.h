@@ -35,6 +35,7 @@ struct SystemOptions {
   std::string drafter;
   std::string dtype = "fp32";
   std::vector<std::string> orchestrator_flags;
+  std::vector<std::string> verifier_flags;
 };
 
 // All three. Files: verifier.sock and .log, and so on.
