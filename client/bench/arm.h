@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/bench/local_stages.h"
 #include "client/bench/measurement.h"
+#include "orchestrator/cycle/stages.h"
 #include "orchestrator/latency/calibration_table.h"
 
 namespace bastion {
@@ -22,9 +22,15 @@ class Arm {
       const std::vector<BenchPrompt>& prompts, const BenchSettings& settings) = 0;
 };
 
-// In process. `stages` must outlive the arm; `stop_tokens` end an answer.
+// The stages that an arm in process runs on. Not owned.
+struct ArmStages {
+  Verifier* verifier = nullptr;
+  Drafter* drafter = nullptr;
+};
+
+// In process. The stages must outlive the arm; `stop_tokens` end an answer.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<Arm>> MakeLocalArm(
-    const std::string& policy, LocalStages* stages, const CalibrationTable& table,
+    const std::string& policy, const ArmStages& stages, const CalibrationTable& table,
     const std::vector<TokenId>& stop_tokens);
 
 // Through the orchestrator at `endpoint`.

@@ -25,12 +25,12 @@ MeasuredCycle Measured(const CycleRecord& cycle) {
 
 class LocalArm final : public Arm {
  public:
-  LocalArm(Policy policy, LocalStages* stages, CostModel costs, TargetInfo target,
+  LocalArm(Policy policy, const ArmStages& stages, CostModel costs, const TargetInfo& target,
            absl::flat_hash_set<TokenId> stop_tokens)
       : policy_(std::move(policy)),
-        stages_(stages),
+        drafter_(stages.drafter),
         costs_(std::move(costs)),
-        cycle_(target, &stages->drafter(), &stages->verifier(), &costs_),
+        cycle_(target, stages.drafter, stages.verifier, &costs_),
         stop_tokens_(std::move(stop_tokens)) {}
 
   absl::StatusOr<std::vector<PromptMeasurement>> Run(const std::vector<BenchPrompt>& prompts,
@@ -48,7 +48,7 @@ class LocalArm final : public Arm {
   absl::Status StepAll(std::vector<Live>& live);
 
   Policy policy_;
-  LocalStages* stages_;
+  Drafter* const drafter_;
   CostModel costs_;
   SpeculationMemory memory_;
   DecodeCycle cycle_;
@@ -112,7 +112,7 @@ absl::StatusOr<std::vector<PromptMeasurement>> LocalArm::Run(
     for (const CycleRecord& cycle : one.sequence->cycles()) {
       one.result.cycles.push_back(Measured(cycle));
     }
-    cycle_.Close(*one.sequence, stages_->drafter());
+    cycle_.Close(*one.sequence, *drafter_);
     results.push_back(std::move(one.result));
   }
   return results;
@@ -120,11 +120,12 @@ absl::StatusOr<std::vector<PromptMeasurement>> LocalArm::Run(
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Arm>> MakeLocalArm(const std::string& policy, LocalStages* stages,
+absl::StatusOr<std::unique_ptr<Arm>> MakeLocalArm(const std::string& policy,
+                                                  const ArmStages& stages,
                                                   const CalibrationTable& table,
                                                   const std::vector<TokenId>& stop_tokens) {
   ASSIGN_OR_RETURN(Policy parsed, Policy::Parse(policy));
-  ASSIGN_OR_RETURN(const TargetInfo target, stages->verifier().Info());
+  ASSIGN_OR_RETURN(const TargetInfo target, stages.verifier->Info());
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
   return std::make_unique<LocalArm>(
       std::move(parsed), stages, std::move(costs), target,

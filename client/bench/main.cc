@@ -6,6 +6,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_split.h"
 #include "client/bench/arm.h"
+#include "client/bench/local_stages.h"
 #include "client/bench/progress.h"
 #include "client/bench/prompts.h"
 #include "client/bench/report.h"
@@ -98,7 +99,9 @@ absl::Status Run() {
     ASSIGN_OR_RETURN(const TargetInfo info, stages->verifier().Info());
     ASSIGN_OR_RETURN(const CalibrationTable table, CalibrateWithBar(stages->verifier()));
     for (const std::string& policy : policies) {
-      ASSIGN_OR_RETURN(arms.emplace_back(), MakeLocalArm(policy, stages.get(), table, stops));
+      ASSIGN_OR_RETURN(
+          arms.emplace_back(),
+          MakeLocalArm(policy, {&stages->verifier(), &stages->drafter()}, table, stops));
     }
     report.device = info.device;
     report.mode = "in process";

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -52,6 +53,23 @@ absl::StatusOr<std::vector<BenchPrompt>> LoadPrompts(const std::string& file,
     prompts.push_back(*std::move(prompt));
   }
   if (prompts.empty()) return absl::InvalidArgumentError(absl::StrCat(file, ": no prompts in it"));
+  return prompts;
+}
+
+std::vector<BenchPrompt> SyntheticPrompts(int count, int vocabulary, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](int limit) { return static_cast<int>(random() % limit); };
+  std::vector<BenchPrompt> prompts;
+  for (int i = 0; i < count; ++i) {
+    BenchPrompt& prompt = prompts.emplace_back();
+    prompt.id = absl::StrCat("synthetic-", i);
+    const int length = 2 + below(39);
+    // Every third prompt is all random, the others repeat a phrase of up to four tokens.
+    const int phrase = i % 3 == 0 ? length : 1 + below(4);
+    for (int t = 0; t < length; ++t) {
+      prompt.tokens.push_back(t < phrase ? below(vocabulary) : prompt.tokens[t - phrase]);
+    }
+  }
   return prompts;
 }
 

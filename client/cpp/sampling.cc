@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -27,7 +28,8 @@ bool Read(absl::string_view name, absl::string_view value, SamplingParams& sampl
 absl::StatusOr<SamplingParams> ParseSampling(absl::string_view written) {
   SamplingParams sampling;
   for (const absl::string_view part : absl::StrSplit(written, ',', absl::SkipWhitespace())) {
-    const std::pair<absl::string_view, absl::string_view> setting = absl::StrSplit(part, '=');
+    const std::pair<absl::string_view, absl::string_view> setting =
+        absl::StrSplit(absl::StripAsciiWhitespace(part), absl::MaxSplits('=', 1));
     if (!Read(setting.first, setting.second, sampling)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "sampling: \"", part,

@@ -1,8 +1,13 @@
 // bastionctl: talk to running services from a terminal.
 //
+// verify-exactness is a program of its own, bastion-verify-exactness, which lies in the same folder
+// and takes all arguments that follow: it embeds the engines, and bastionctl stays light.
+//
 // Exit status 0 only on success; errors are one line on stderr.
 #include <unistd.h>
 
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -109,8 +114,12 @@ absl::Status Health(GenerationClient& client) {
   RETURN_IF_ERROR(client.Health());
   ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, client.GetServerInfo());
   std::cout << "SERVING  version " << info.version() << "  policy " << info.default_policy()
-            << "  running " << info.running_requests() << "  waiting " << info.waiting_requests()
-            << "\n";
+            << "  running " << info.running_requests() << "  waiting " << info.waiting_requests();
+  if (info.audited_tokens() > 0) {
+    std::cout << "  audited tokens " << info.audited_tokens() << ", mismatches "
+              << info.audit_mismatches();
+  }
+  std::cout << "\n";
   return absl::OkStatus();
 }
 
@@ -122,13 +131,31 @@ absl::Status Run(const std::vector<char*>& arguments) {
   if (command == "models") return Models(client);
   if (command == "health") return Health(client);
   return absl::InvalidArgumentError(
-      "want one of: generate, chat, models, health (--help for flags)");
+      "want one of: generate, chat, models, health, verify-exactness (--help for flags)");
+}
+
+// Becomes the program `name` of bastionctl's own folder. Returns only when that fails.
+int Become(const std::string& name, char** arguments) {
+  std::error_code error;
+  const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::string program = (own.parent_path() / name).string();
+  arguments[0] = program.data();
+  execv(program.c_str(), arguments);
+  std::cerr << "bastionctl: " << program << " cannot be run: " << std::strerror(errno) << std::endl;
+  return 1;
 }
 
 }  // namespace
 }  // namespace bastion
 
 int main(int argc, char** argv) {
-  return bastion::RunProgram(argc, argv, "bastionctl generate|chat|models|health [flags]",
+  // Before flags are parsed: those that follow are the other program's.
+  if (argc > 1 && std::strcmp(argv[1], "verify-exactness") == 0) {
+    return bastion::Become("bastion-verify-exactness", argv + 1);
+  }
+  return bastion::RunProgram(argc, argv,
+                             "bastionctl generate|chat|models|health|verify-exactness [flags]\n\n"
+                             "verify-exactness has flags of its own: bastionctl verify-exactness "
+                             "--help",
                              bastion::Run);
 }

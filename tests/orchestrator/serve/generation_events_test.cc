@@ -27,17 +27,27 @@ TEST(GenerationEventsTest, ADeltaSaysWhatWasAskedFor) {
   OutputDelta delta;
   delta.text = "def ";
   delta.tokens = {7, 9};
+  delta.logprobs = {{-0.5f, {{7, -0.5f}, {8, -1.5f}}}, {-3.0f, {}}};
   delta.cycle = Cycle(4, 1, 2, 2.5);
   const auto bare = DeltaEvent(delta, {});
   EXPECT_EQ(bare.delta().text(), "def ");
   EXPECT_THAT(bare.delta().token_ids(), IsEmpty());
   EXPECT_FALSE(bare.delta().has_cycle());
+  EXPECT_THAT(bare.delta().logprobs(), IsEmpty());
 
   v1::OutputOptions all;
   all.set_token_ids(true);
   all.set_cycles(true);
+  all.set_logprobs(2);
   const auto full = DeltaEvent(delta, all);
   EXPECT_THAT(full.delta().token_ids(), ElementsAre(7, 9));
+  ASSERT_EQ(full.delta().logprobs_size(), 2);
+  EXPECT_EQ(full.delta().logprobs(0).token_id(), 7);
+  EXPECT_EQ(full.delta().logprobs(0).logprob(), -0.5f);
+  ASSERT_EQ(full.delta().logprobs(0).top_size(), 2);
+  EXPECT_EQ(full.delta().logprobs(0).top(1).token_id(), 8);
+  EXPECT_EQ(full.delta().logprobs(0).top(1).logprob(), -1.5f);
+  EXPECT_EQ(full.delta().logprobs(1).token_id(), 9);
   EXPECT_EQ(full.delta().cycle().nodes(), 4u);
   EXPECT_EQ(full.delta().cycle().rows(), 5u);
   EXPECT_EQ(full.delta().cycle().committed_length(), 2u);

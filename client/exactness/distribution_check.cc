@@ -1,0 +1,241 @@
+#include "client/exactness/distribution_check.h"
+
+#include <algorithm>
+
+#include "client/exactness/target_distribution.h"
+#include "client/exactness/walk_outcomes.h"
+#include "common/base/status.h"
+#include "orchestrator/tree/best_first.h"
+
+namespace bastion {
+namespace {
+
+constexpr double kFamilyLevel = 1e-4;  // Chance that a sound target fails any chi-square test.
+// A sum over many outcomes is near normal; one in millions of sound targets is so far off.
+constexpr double kMostDeviations = 5;
+constexpr double kSumSlack = 1e-9;  // Probabilities sum to one within this.
+constexpr int kBootstrapRounds = 1000;
+constexpr int kLookedAt[] = {1, 2, 0};  // Choices of a walk.
+constexpr int kCandidates = 64;
+
+// A prompt, the tree after it, and what the target says after each of its nodes.
+struct FrozenTree {
+  std::vector<TokenId> prompt;
+  DraftTree tree{0};
+  std::vector<std::vector<double>> log_probs;  // [rows][V]
+
+  // What the choice makes of it.
+  [[nodiscard]] std::vector<std::vector<double>> Distributions(const ChoiceParams& choice) const {
+    std::vector<std::vector<double>> of_rows;
+    for (const auto& row : log_probs) of_rows.push_back(ChoiceProbabilities(row, choice));
+    return of_rows;
+  }
+};
+
+class Checker {
+ public:
+  explicit Checker(const DistributionCheck& check)
+      : check_(check), next_session_(check.first_session), next_seed_(check.first_seed) {}
+
+  absl::StatusOr<DistributionReport> Run();
+
+ private:
+  [[nodiscard]] SequenceId NextId() { return {next_session_++, 0}; }
+  [[nodiscard]] Position cached() const { return static_cast<Position>(frozen_.prompt.size()) - 1; }
+
+  // Sets frozen_.
+  absl::Status Freeze();
+  // The drafter's tree after `prompt`; the root alone where it has nothing to say.
+  absl::StatusOr<DraftTree> GrowTree(const std::vector<TokenId>& prompt);
+  absl::StatusOr<std::vector<Draft>> AskDrafter(SequenceId id, const std::vector<TokenId>& prompt);
+  // By plain decoding.
+  absl::StatusOr<std::vector<std::vector<double>>> LogProbsOf(const std::vector<TokenId>& prompt,
+                                                              const DraftTree& tree);
+  absl::Status Draw(const ChoiceParams& setting, const WalkOutcomes& outcomes,
+                    std::vector<int64_t>& counts);
+  absl::Status DrawTogether(const std::vector<SequenceId>& ids, const WalkOutcomes& outcomes,
+                            std::vector<int64_t>& counts);
+  absl::StatusOr<VerifyResult> VerifyAll(const std::vector<SequenceId>& ids, Position cached,
+                                         const DraftTree& tree);
+
+  const DistributionCheck& check_;
+  uint64_t next_session_;
+  uint64_t next_seed_;
+  FrozenTree frozen_;
+  TargetInfo target_;
+  DistributionReport report_;
+};
+
+absl::StatusOr<std::vector<Draft>> Checker::AskDrafter(SequenceId id,
+                                                       const std::vector<TokenId>& prompt) {
+  const std::vector<TokenId> before(prompt.begin(), prompt.end() - 1);
+  RETURN_IF_ERROR(check_.verifier->Prefill({id, 0, before}).status());
+  Frontier frontier;
+  frontier.sequence = id;
+  frontier.committed = static_cast<Position>(before.size());
+  frontier.root = prompt.back();
+  frontier.new_tokens = before;
+  frontier.candidates = std::min(kCandidates, target_.dims.vocabulary);
+  return check_.drafter->Expand({frontier});
+}
+
+absl::StatusOr<DraftTree> Checker::GrowTree(const std::vector<TokenId>& prompt) {
+  const SequenceId id = NextId();
+  RETURN_IF_ERROR(check_.verifier->Open(id, SamplingParams()));
+  const absl::StatusOr<std::vector<Draft>> drafts = AskDrafter(id, prompt);
+  check_.drafter->Close(id);
+  check_.verifier->Close(id);
+  RETURN_IF_ERROR(drafts.status());
+  if (drafts->empty() || drafts->front().marginals.empty()) return DraftTree(prompt.back());
+  const Marginals& marginals = drafts->front().marginals[0];
+  RETURN_IF_ERROR(marginals.Validate(target_.dims.vocabulary));
+  return GrowBestFirst(prompt.back(), CandidateScores::Of(marginals), check_.tree_nodes);
+}
+
+absl::StatusOr<std::vector<std::vector<double>>> Checker::LogProbsOf(
+    const std::vector<TokenId>& prompt, const DraftTree& tree) {
+  std::vector<std::vector<TokenId>> prefixes;
+  std::vector<std::vector<double>> log_probs;
+  for (NodeIndex node = 0; node < tree.rows(); ++node) {
+    prefixes.push_back(node == 0 ? prompt : prefixes[tree.parent(node)]);
+    if (node > 0) prefixes.back().push_back(tree.token(node));
+    ASSIGN_OR_RETURN(log_probs.emplace_back(),
+                     NextLogProbs(*check_.verifier, NextId(), prefixes.back()));
+  }
+  return log_probs;
+}
+
+absl::Status Checker::Freeze() {
+  ChoiceParams plain;
+  plain.temperature = 1;
+  double most = -1;
+  for (const std::vector<TokenId>& prompt : check_.prompts) {
+    FrozenTree candidate;
+    candidate.prompt = prompt;
+    ASSIGN_OR_RETURN(candidate.tree, GrowTree(prompt));
+    if (candidate.tree.nodes() == 0) continue;
+    ASSIGN_OR_RETURN(candidate.log_probs, LogProbsOf(prompt, candidate.tree));
+    const double entropy = WalkOutcomes(&candidate.tree, target_.dims.vocabulary)
+                               .EntropyBelowRoot(candidate.Distributions(plain));
+    if (entropy <= most) continue;
+    most = entropy;
+    frozen_ = std::move(candidate);
+  }
+  if (most >= 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the drafter has nothing to say after any prompt: there is no tree to walk");
+}
+
+absl::StatusOr<VerifyResult> Checker::VerifyAll(const std::vector<SequenceId>& ids, Position cached,
+                                                const DraftTree& tree) {
+  Forest forest;
+  for (const SequenceId id : ids) forest.push_back({id, cached, tree});
+  ASSIGN_OR_RETURN(VerifyResult result, check_.verifier->Verify(forest));
+  for (const VerifyOutcome& outcome : result.outcomes) RETURN_IF_ERROR(outcome.status);
+  return result;
+}
+
+absl::Status Checker::DrawTogether(const std::vector<SequenceId>& ids, const WalkOutcomes& outcomes,
+                                   std::vector<int64_t>& counts) {
+  // The prompt goes in as roots, for all sequences at once: cheaper than many short prefills.
+  for (Position position = 0; position < cached(); ++position) {
+    RETURN_IF_ERROR(VerifyAll(ids, position, DraftTree(frozen_.prompt[position])).status());
+  }
+  ASSIGN_OR_RETURN(const VerifyResult result, VerifyAll(ids, cached(), frozen_.tree));
+  for (const VerifyOutcome& outcome : result.outcomes) {
+    ASSIGN_OR_RETURN(const size_t cell, outcomes.CellOf(outcome.acceptance));
+    ++counts[cell];
+    ++report_.walks;
+    report_.choices += outcome.acceptance.committed_length();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checker::Draw(const ChoiceParams& setting, const WalkOutcomes& outcomes,
+                           std::vector<int64_t>& counts) {
+  const auto settings = static_cast<int>(check_.settings.size());
+  const int together =
+      std::clamp(check_.together, 1, std::max(1, target_.max_rows / frozen_.tree.rows()));
+  for (int left = (check_.walks + settings - 1) / settings; left > 0;) {
+    std::vector<SequenceId> ids;
+    absl::Status status;
+    while (status.ok() && static_cast<int>(ids.size()) < std::min(left, together)) {
+      SamplingParams sampling;
+      static_cast<ChoiceParams&>(sampling) = setting;
+      sampling.seed = next_seed_++;
+      sampling.prompt_tokens = static_cast<int>(frozen_.prompt.size());
+      ids.push_back(NextId());
+      status = check_.verifier->Open(ids.back(), sampling);
+    }
+    if (status.ok()) status = DrawTogether(ids, outcomes, counts);
+    for (const SequenceId id : ids) check_.verifier->Close(id);
+    RETURN_IF_ERROR(status);
+    left -= static_cast<int>(ids.size());
+    if (check_.progress) check_.progress(static_cast<int>(report_.walks), check_.walks);
+  }
+  return absl::OkStatus();
+}
+
+DistributionTest TestOf(const WalkOutcomes& outcomes, const std::vector<double>& probabilities,
+                        const std::vector<int64_t>& counts, int choices) {
+  std::vector<double> shorter(outcomes.cells(), 0);
+  std::vector<int64_t> shorter_counts(outcomes.cells(), 0);
+  for (size_t cell = 0; cell < outcomes.cells(); ++cell) {
+    if (probabilities[cell] == 0 && counts[cell] == 0) continue;
+    // An impossible outcome stays in a cell of its own.
+    const size_t to = probabilities[cell] > 0 ? outcomes.Shortened(cell, choices) : cell;
+    shorter[to] += probabilities[cell];
+    shorter_counts[to] += counts[cell];
+  }
+  const Bins bins = PoolRare(shorter, shorter_counts);
+  DistributionTest test;
+  test.choices = choices;
+  test.draws = bins.draws;
+  test.chi_square = ChiSquareOf(bins);
+  test.total_variation = TotalVariation(bins);
+  test.expected = BootstrapTotalVariation(bins, kBootstrapRounds);
+  test.most_total_variation =
+      test.expected.mean + kMostDeviations * test.expected.deviation + kSumSlack;
+  return test;
+}
+
+absl::StatusOr<DistributionReport> Checker::Run() {
+  ASSIGN_OR_RETURN(target_, check_.verifier->Info());
+  RETURN_IF_ERROR(Freeze());
+  const DraftTree& tree = frozen_.tree;
+  const WalkOutcomes outcomes(&tree, target_.dims.vocabulary);
+  report_.tree_rows = tree.rows();
+  for (NodeIndex i = 0; i < tree.rows(); ++i) {
+    report_.tree_depth = std::max(report_.tree_depth, tree.depth(i));
+  }
+  for (const ChoiceParams& setting : check_.settings) {
+    const std::vector<double> probabilities =
+        outcomes.Probabilities(frozen_.Distributions(setting));
+    std::vector<int64_t> counts(outcomes.cells(), 0);
+    RETURN_IF_ERROR(Draw(setting, outcomes, counts));
+    for (const int choices : kLookedAt) {
+      report_.tests.push_back(TestOf(outcomes, probabilities, counts, choices));
+      report_.tests.back().setting = setting;
+    }
+  }
+  report_.least_p_value =
+      kFamilyLevel / static_cast<double>(std::max<size_t>(1, report_.tests.size()));
+  for (DistributionTest& test : report_.tests) {
+    test.passed = test.chi_square.p_value >= report_.least_p_value &&
+                  test.total_variation <= test.most_total_variation;
+  }
+  return std::move(report_);
+}
+
+}  // namespace
+
+bool DistributionReport::exact() const {
+  return std::all_of(tests.begin(), tests.end(),
+                     [](const DistributionTest& test) { return test.passed; });
+}
+
+absl::StatusOr<DistributionReport> CheckDistribution(const DistributionCheck& check) {
+  return Checker(check).Run();
+}
+
+}  // namespace bastion

@@ -1,0 +1,45 @@
+#include "client/cpp/generation_client.h"
+#include "client/exactness/token_opinion.h"
+#include "common/base/status.h"
+
+namespace bastion {
+namespace {
+
+constexpr uint32_t kMostLogProbs = 100;  // More are refused.
+
+class RemoteOpinion final : public TokenOpinion {
+ public:
+  explicit RemoteOpinion(const std::string& endpoint) : client_(endpoint) {}
+
+  absl::StatusOr<std::optional<std::pair<double, double>>> LogProbs(
+      const std::vector<TokenId>& prefix, std::pair<TokenId, TokenId> tokens) override {
+    v1::GenerateRequest request;
+    request.mutable_tokens()->mutable_ids()->Add(prefix.begin(), prefix.end());
+    request.mutable_stop()->set_max_tokens(1);
+    request.mutable_output()->set_logprobs(kMostLogProbs);
+    request.mutable_speculation()->set_mode(v1::SpeculationOptions::MODE_OFF);
+    std::optional<double> first, second;
+    RETURN_IF_ERROR(client_.Generate(request, [&](const v1::GenerateResponse& event) {
+      for (const v1::TokenLogprobs& position : event.delta().logprobs()) {
+        for (const v1::TokenLogprobs::Entry& entry : position.top()) {
+          if (entry.token_id() == tokens.first) first = entry.logprob();
+          if (entry.token_id() == tokens.second) second = entry.logprob();
+        }
+      }
+      return true;
+    }));
+    if (!first || !second) return std::nullopt;
+    return std::make_pair(*first, *second);
+  }
+
+ private:
+  GenerationClient client_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenOpinion> MakeRemoteOpinion(const std::string& endpoint) {
+  return std::make_unique<RemoteOpinion>(endpoint);
+}
+
+}  // namespace bastion

@@ -1,0 +1,60 @@
+"""How near coupled drafting comes to the best that any coupling could do with this pair.
+
+Reads the results.json of a bastion-bench run at a temperature T with the policies ar and chain+coupled. A chain of
+independent draws from the drafter's marginals q cannot be accepted d deep with more than the probability that
+Σ_x min(P(x₁…x_d), Π q_i(x_i)) leaves, whatever it knows of the target's noise; over the target's own texts that is
+the mean of min(1, Π q_i(x_i)/p(x_i)). So τ of a chain is at most 1 + Σ_d of these means. Gumbel coupling, as
+served, is one such coupling; sharing nothing is another.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+
+from dflash import BLOCK, TARGET_LAYERS
+from export import load_drafter, load_target
+
+
+@torch.no_grad()
+def log_ratios(model, drafter, tokens: list[int], first: int, temperature: float) -> torch.Tensor:
+    """[roots, BLOCK − 1] of log q_i(x_i) − log p(x_i) for every root from token `first` on."""
+    ids = torch.tensor([tokens])
+    hidden, features = model.hidden(ids, None, None, taps=TARGET_LAYERS)
+    log_p = F.log_softmax(model.head(hidden[0]) / temperature, dim=-1)
+    roots = torch.arange(first, len(tokens) - BLOCK + 1)
+    embedding = model.model.embed_tokens.weight
+    guesses = drafter(embedding, features, ids[:, roots], roots[None])[0]
+    log_q = F.log_softmax(guesses @ embedding.T / temperature, dim=-1)
+    places = roots[:, None] + torch.arange(1, BLOCK)
+    picked = ids[0, places, None]
+    return (log_q.gather(2, picked) - log_p[places - 1].gather(2, picked))[:, :, 0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--prompts", type=Path, required=True)
+    parser.add_argument("results", type=Path, nargs="+", help="results.json of bastion-bench")
+    args = parser.parse_args()
+    torch.set_num_threads(2)
+    model, drafter = load_target(args.work), load_drafter(args.work)
+    tokenizer = Tokenizer.from_file(str(args.work / "tokenizer" / "tokenizer.json"))
+    prompts = {p["id"]: tokenizer.encode(p["text"], add_special_tokens=False).ids
+               for p in map(json.loads, args.prompts.read_text().splitlines())}
+    for path in args.results:
+        results = json.loads(path.read_text())
+        temperature = results["settings"]["temperature"]
+        policies = {policy["policy"]: policy for policy in results["policies"]}
+        ratios = torch.cat([log_ratios(model, drafter, prompts[p["id"]] + p["output_token_ids"],
+                                       len(prompts[p["id"]]) - 1, temperature) for p in policies["ar"]["prompts"]])
+        bound = 1 + ratios.cumsum(1).clamp(max=0).exp().mean(0).sum().item()
+        told = ", ".join(f"{name} {policy['tau']:.2f}" for name, policy in policies.items() if "chain" in name)
+        print(f"T {temperature:g}: no chain from these marginals can pass τ {bound:.2f}; measured: {told}")
+
+
+if __name__ == "__main__":
+    main()

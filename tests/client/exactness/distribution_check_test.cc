@@ -1,0 +1,81 @@
+// The check on a sound toy target and on broken ones.
+#include "client/exactness/distribution_check.h"
+
+#include "client/exactness/report.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/exactness/toy_target.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::ToyDrafter;
+using ::bastion::testing::ToyFault;
+using ::bastion::testing::ToyTarget;
+
+class DistributionCheckTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<DistributionReport> Check(ToyTarget& target) {
+    DistributionCheck check;
+    check.verifier = &target;
+    check.drafter = &drafter_;
+    check.prompts = {{3, 8, 5}, {1, 4}};
+    check.tree_nodes = 12;
+    for (const float temperature : {0.7f, 1.0f, 1.5f}) {
+      for (const float top_p : {1.0f, 0.9f}) {
+        ChoiceParams& setting = check.settings.emplace_back();
+        setting.temperature = temperature;
+        setting.top_p = top_p;
+      }
+    }
+    check.walks = 24000;
+    return CheckDistribution(check);
+  }
+
+  // Whether any test of so many choices failed.
+  static bool Failed(const DistributionReport& report, int choices) {
+    return std::any_of(report.tests.begin(), report.tests.end(),
+                       [&](const auto& test) { return test.choices == choices && !test.passed; });
+  }
+
+  ToyDrafter drafter_;
+};
+
+TEST_F(DistributionCheckTest, ASoundTargetPasses) {
+  ToyTarget target;
+  const auto report = Check(target);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->exact()) << DistributionTable(*report);
+  EXPECT_EQ(report->walks, 24000);
+  EXPECT_EQ(report->tests.size(), 18u);
+  EXPECT_GT(report->choices, report->walks);
+  EXPECT_GT(report->tree_depth, 1);
+  EXPECT_EQ(target.live_sequences(), 0u);
+}
+
+TEST_F(DistributionCheckTest, AWalkAlongTheLikeliestTokensIsCaught) {
+  ToyTarget target(ToyFault::kArgmaxWalk);
+  const auto report = Check(target);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(Failed(*report, 1)) << DistributionTable(*report);
+}
+
+TEST_F(DistributionCheckTest, ANoiseKeyThatForgetsThePositionIsCaughtByTheJointTest) {
+  ToyTarget target(ToyFault::kNoPositionInKey);
+  const auto report = Check(target);
+  ASSERT_TRUE(report.ok()) << report.status();
+  // Alone, each choice is as it should be.
+  EXPECT_FALSE(Failed(*report, 1)) << DistributionTable(*report);
+  EXPECT_TRUE(Failed(*report, 2)) << DistributionTable(*report);
+  EXPECT_TRUE(Failed(*report, 0)) << DistributionTable(*report);
+}
+
+TEST_F(DistributionCheckTest, ASilentDrafterIsAnError) {
+  drafter_.silent = true;
+  ToyTarget target;
+  EXPECT_TRUE(absl::IsFailedPrecondition(Check(target).status()));
+  EXPECT_EQ(target.live_sequences(), 0u);
+}
+
+}  // namespace
+}  // namespace bastion
