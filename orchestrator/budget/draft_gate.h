@@ -24,7 +24,8 @@ namespace bastion {
 class DraftGate {
  public:
   static constexpr double kHighestLevel = 16;
-  static constexpr double kStartLevel = 2;
+  static constexpr double kStartLevel = 2;    // Of a drafter that nobody knows yet.
+  static constexpr double kTrustedLevel = 6;  // At most, of a new sequence after good ones.
   static constexpr double kLowestLevel = -4;
   static constexpr double kLargestLoss = 8;  // In the level: one hanging draft is not the end.
 
@@ -48,10 +49,11 @@ class DraftGate {
     if (!open()) allowance_ += TrialRate(level_);
   }
 
-  // For a new sequence after those that this gate has seen: as far down, less far up.
+  // For a new sequence after those that this gate has seen: as far down, less far up. What good
+  // ones gained buys the new one more than kStartLevel of bad luck before it is given up.
   [[nodiscard]] DraftGate ForNewSequence() const {
     DraftGate gate = *this;
-    gate.level_ = std::min(gate.level_, kStartLevel);
+    gate.level_ = std::min(gate.level_, kTrustedLevel);
     return gate;
   }
 

@@ -142,7 +142,8 @@ TEST(DraftGateTest, NewSequenceStartsAsLowButNotAsHigh) {
   DraftGate high;
   Play(high, 500, 1.5, 3.0);
   EXPECT_EQ(high.level(), DraftGate::kHighestLevel);
-  EXPECT_EQ(high.ForNewSequence().level(), DraftGate::kStartLevel);
+  EXPECT_EQ(high.ForNewSequence().level(), DraftGate::kTrustedLevel);
+  EXPECT_EQ(DraftGate().ForNewSequence().level(), DraftGate::kStartLevel);
   DraftGate low;
   Play(low, 3000, 2.0, 0);
   EXPECT_EQ(low.ForNewSequence().level(), DraftGate::kLowestLevel);
