@@ -142,8 +142,9 @@ struct ChooseArgs {
 // The K most probable tokens of each row with their log-probabilities under the row's full softmax,
 // sorted by falling log-probability, ties by rising id; a row with NaNs may give ids of -1.
 // With `coupling`, what is ranked are the values that the keyed choice compares, logit/T + g, and
-// the log-probabilities are those of their softmax; g is then exact only to float precision.
-// REQUIRES: 0 < candidates <= vocabulary.
+// the log-probabilities are those of their softmax; g is exact to float precision only. Tokens that
+// a rule's top-k, top-p or min-p rules out come last, with log-probability -inf. REQUIRES: 0 <
+// candidates <= vocabulary.
 struct TopKArgs {
   const float* logits = nullptr;         // [R, V]
   const ChoiceRule* coupling = nullptr;  // [R], or null

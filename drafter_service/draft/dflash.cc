@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -46,6 +47,14 @@ void ToFloats(const Features& features, float* out) {
     std::memcpy(&bits, features.bytes.data() + 2 * i, 2);
     out[i] = kernels::Bf16ToFloat(bits);
   }
+}
+
+// The target's rule for a draft: its truncation goes by the target's probabilities and the
+// drafter's are a little off, so twice as much is left in.
+kernels::ChoiceRule DraftRule(const ChoiceParams& choice, Position position) {
+  const int top_k = std::min(choice.top_k, std::numeric_limits<int>::max() / 2);
+  return {choice.temperature,         choice.seed,     position, 2 * top_k,
+          1 - (1 - choice.top_p) / 2, choice.min_p / 2};
 }
 
 }  // namespace
@@ -154,8 +163,7 @@ std::vector<Marginals> DflashModel::TopMarginals(const std::vector<BlockItem>& i
   for (int b = 0; b < blocks; ++b) {
     if (!items[b].coupling) continue;
     for (int i = 0; i < positions(); ++i) {
-      coupling[b * positions() + i] = {items[b].coupling->temperature, items[b].coupling->seed,
-                                       items[b].cached + 1 + i};
+      coupling[b * positions() + i] = DraftRule(*items[b].coupling, items[b].cached + 1 + i);
     }
   }
   std::vector<TokenId> tokens(size_t(blocks) * positions() * candidates);

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/noise.h"
 #include "kernels/cpu/ranking.h"
+#include "kernels/cpu/truncation.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
@@ -89,75 +89,6 @@ class GumbelRace {
   const int count_;
   const ChoiceRule& rule_;
   Winner winner_;
-};
-
-// The tokens that top-k, top-p and min-p leave in the race. Each step sees what the one before left
-// over. Nothing where there are NaNs.
-class Truncation {
- public:
-  Truncation(const float* logits, int count, const ChoiceRule& rule)
-      : logits_(logits),
-        count_(count),
-        rule_(rule),
-        highest_(Highest(logits, count)),
-        total_(SumExp(logits, count, highest_, 1.0f / rule.temperature)) {}
-
-  const std::vector<int32_t>& Survivors() {
-    static thread_local std::vector<int32_t> kept;
-    kept.clear();
-    if (std::isnan(total_)) return kept;
-    if (rule_.top_k > 0 && rule_.top_k < count_) {
-      SortedBest(logits_, count_, rule_.top_k, kept);
-      total_ = MassOf(kept);
-    } else if (rule_.top_p < 1) {
-      SortUntilEnough(kept);
-    } else {
-      kept.resize(count_);
-      std::iota(kept.begin(), kept.end(), 0);
-    }
-    if (rule_.top_p < 1) KeepTopP(kept);
-    if (rule_.min_p > 0) KeepMinP(kept);
-    return kept;
-  }
-
- private:
-  // Unnormalised: the likeliest token has mass 1.
-  float Mass(int32_t x) const { return std::exp((logits_[x] - highest_) / rule_.temperature); }
-  float MassOf(const std::vector<int32_t>& tokens) const {
-    float mass = 0;
-    for (const int32_t x : tokens) mass += Mass(x);
-    return mass;
-  }
-
-  // Sorts ever more of the likeliest tokens until they hold top_p of the mass.
-  void SortUntilEnough(std::vector<int32_t>& kept) const {
-    for (int64_t wanted = 64;; wanted *= 8) {
-      SortedBest(logits_, count_, static_cast<int>(std::min<int64_t>(wanted, count_)), kept);
-      if (wanted >= count_ || MassOf(kept) >= rule_.top_p * total_) return;
-    }
-  }
-
-  // A token stays while the likelier ones hold less than top_p of the mass.
-  void KeepTopP(std::vector<int32_t>& kept) const {
-    float likelier = 0;
-    size_t staying = 0;
-    while (staying < kept.size() && (staying == 0 || likelier < rule_.top_p * total_)) {
-      likelier += Mass(kept[staying++]);
-    }
-    kept.resize(staying);
-  }
-
-  void KeepMinP(std::vector<int32_t>& kept) const {
-    kept.erase(
-        std::remove_if(kept.begin(), kept.end(), [&](int32_t x) { return Mass(x) < rule_.min_p; }),
-        kept.end());
-  }
-
-  const float* const logits_;
-  const int count_;
-  const ChoiceRule& rule_;
-  const float highest_;
-  float total_;
 };
 
 int32_t ChooseRow(const float* logits, int count, const ChoiceRule& rule) {

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "common/base/random.h"
 #include "hwy/contrib/math/math-inl.h"
@@ -56,13 +55,7 @@ inline void DrawWords(uint64_t seed, int32_t position, int first, uint32_t* word
   const auto low = hn::Set(d, 0xFFFFFFFFu);
   const auto pair = [&](auto a, auto b)
                         HWY_ATTR { return hn::Or(hn::And(a, low), hn::ShiftLeft<32>(b)); };
-  alignas(64) uint64_t left[hn::MaxLanes(d)], right[hn::MaxLanes(d)];
-  hn::Store(pair(c0, c1), d, left);
-  hn::Store(pair(c2, c3), d, right);
-  for (size_t i = 0; i < hn::MaxLanes(d); ++i) {
-    std::memcpy(words + 4 * i, left + i, 8);
-    std::memcpy(words + 4 * i + 2, right + i, 8);
-  }
+  hn::StoreInterleaved2(pair(c0, c1), pair(c2, c3), d, reinterpret_cast<uint64_t*>(words));
 }
 #endif
 

@@ -11,6 +11,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/noise.h"
 #include "kernels/cpu/ranking.h"
+#include "kernels/cpu/truncation.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
@@ -27,10 +28,15 @@ const float* Ranked(const TopKArgs& args, int64_t row) {
   const float* logits = args.logits + row * args.vocabulary;
   if (args.coupling == nullptr || args.coupling[row].temperature <= 0) return logits;
   const ChoiceRule& rule = args.coupling[row];
-  static thread_local std::vector<float> noisy;
+  static thread_local std::vector<float> noisy, truncated;
   noisy.resize(args.vocabulary);
   AddNoise(logits, args.vocabulary, rule, noisy.data());
-  return noisy.data();
+  if (!rule.truncates()) return noisy.data();
+  truncated.assign(args.vocabulary, -std::numeric_limits<float>::infinity());
+  for (const int32_t x : Truncation(logits, args.vocabulary, rule).Survivors()) {
+    truncated[x] = noisy[x];
+  }
+  return truncated.data();
 }
 
 void TopKRow(const TopKArgs& args, int64_t row) {

@@ -239,8 +239,11 @@ void TopK(const TopKArgs& args, ThreadPool&) {
     std::vector<float> values(logits, logits + args.vocabulary);
     if (args.coupling != nullptr && args.coupling[r].temperature > 0) {
       const ChoiceRule& rule = args.coupling[r];
+      const std::vector<bool> kept = Kept(logits, args.vocabulary, rule);
       for (int x = 0; x < args.vocabulary; ++x) {
-        values[x] = values[x] / rule.temperature + KeyedGumbel(rule.seed, rule.position, x);
+        values[x] = kept[x]
+                        ? values[x] / rule.temperature + KeyedGumbel(rule.seed, rule.position, x)
+                        : -std::numeric_limits<float>::infinity();
       }
     }
     const std::vector<int32_t> ids = Ranking(values.data(), args.vocabulary);

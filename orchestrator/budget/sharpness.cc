@@ -53,12 +53,12 @@ void Sharpness::Learn(const Marginals& coupled, int position, TokenId picked) {
       coupled.log_probs.data() + static_cast<size_t>(position) * coupled.candidates,
       coupled.candidates);
   if (std::isinf(scores[0])) return;
-  // A token that is no candidate is at best worth the last of them.
-  float score = scores.back();
-  for (int rank = 0; rank < coupled.candidates; ++rank) {
-    if (coupled.token(position, rank) == picked) score = scores[rank];
+  // A token that is no candidate, or an impossible one, is at best worth the last possible one.
+  float score = scores[0];
+  for (int rank = 0; rank < coupled.candidates && !std::isinf(scores[rank]); ++rank) {
+    score = scores[rank];
+    if (coupled.token(position, rank) == picked) break;
   }
-  if (std::isinf(score)) return;
   const int cell = Cell(position + 1);
   const Moments moments = MomentsOf(scores, beta_[cell]);
   curvature_[cell] = kMemory * curvature_[cell] + moments.variance;

@@ -12,14 +12,6 @@
 namespace bastion::kernels {
 namespace {
 
-void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected,
-                const char* name) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < actual.size(); ++i) {
-    ASSERT_NEAR(actual[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << name << " at " << i;
-  }
-}
-
 // `rules` on rows of `logits` by the vector kernels must choose what the reference does.
 void ExpectReferenceChoices(const std::vector<float>& logits, const std::vector<ChoiceRule>& rules,
                             const std::string& what) {
@@ -151,6 +143,8 @@ TEST(TopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
     const std::vector<float> logits = RandomFloats(size_t(rows) * vocabulary, 14, 3.0f);
     std::vector<ChoiceRule> rules;
     for (int r = 0; r < rows; ++r) rules.push_back({r % 2 ? 0.7f : 1.3f, 99, 1000 + r});
+    for (int r = 0; r < rows; r += 3) rules[r].top_p = 0.8f;
+    for (int r = 1; r < rows; r += 3) rules[r].top_k = 9;
     std::vector<int32_t> expected(rows * candidates), actual(rows * candidates), chosen(rows);
     std::vector<float> expected_log(rows * candidates), actual_log(rows * candidates);
     ReferenceBackend().top_k({logits.data(), rules.data(), expected.data(), expected_log.data(),

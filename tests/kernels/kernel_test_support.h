@@ -2,11 +2,13 @@
 #ifndef BASTION_TESTS_KERNELS_KERNEL_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_KERNEL_TEST_SUPPORT_H_
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "gtest/gtest.h"
 #include "hwy/highway.h"
 #include "kernels/backend.h"
 
@@ -18,6 +20,15 @@ inline std::vector<float> RandomFloats(size_t count, uint32_t seed, float scale 
   std::vector<float> values(count);
   for (float& value : values) value = normal(engine);
   return values;
+}
+
+inline void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected,
+                       const char* name) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    if (actual[i] == expected[i]) continue;  // Infinities too.
+    ASSERT_NEAR(actual[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << name << " at " << i;
+  }
 }
 
 inline std::vector<uint16_t> ToBf16(const std::vector<float>& values) {

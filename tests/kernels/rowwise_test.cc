@@ -7,14 +7,6 @@
 namespace bastion::kernels {
 namespace {
 
-void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected,
-                const char* name) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < actual.size(); ++i) {
-    ASSERT_NEAR(actual[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << name << " at " << i;
-  }
-}
-
 TEST(RmsNormTest, AgreesWithReferenceAtEveryWidth) {
   ThreadPool pool(2);
   for (const int width : {1, 15, 16, 64, 100, 320}) {

@@ -25,7 +25,9 @@ def log_ratios(model, drafter, tokens: list[int], first: int, temperature: float
     ids = torch.tensor([tokens])
     hidden, features = model.hidden(ids, None, None, taps=TARGET_LAYERS)
     log_p = F.log_softmax(model.head(hidden[0]) / temperature, dim=-1)
-    roots = torch.arange(first, len(tokens) - BLOCK + 1)
+    roots = torch.arange(first, max(first, len(tokens) - BLOCK + 1))
+    if len(roots) == 0:
+        return torch.zeros(0, BLOCK - 1)
     embedding = model.model.embed_tokens.weight
     guesses = drafter(embedding, features, ids[:, roots], roots[None])[0]
     log_q = F.log_softmax(guesses @ embedding.T / temperature, dim=-1)
