@@ -59,6 +59,9 @@ TEST(DraftAheadTest, AnAnswerIsHandedOutOnceAndOnlyToItsQuestion) {
   Frontier warmer = Ask(kOne, 13, 7);
   warmer.sampling.temperature = 1;
   EXPECT_FALSE(ahead.Take(warmer, draft)) << "another way to pick";
+  Frontier coupled = Ask(kOne, 13, 7);
+  coupled.coupled = true;
+  EXPECT_FALSE(ahead.Take(coupled, draft)) << "another ranking";
   ASSERT_TRUE(ahead.Take(Ask(kOne, 13, 7), draft));
   EXPECT_EQ(draft.marginals.at(0), Answer(2).marginals[0]);
   EXPECT_FALSE(ahead.Take(Ask(kOne, 13, 7), draft)) << "a second time";

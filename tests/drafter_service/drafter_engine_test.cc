@@ -2,9 +2,11 @@
 // drafted when asked.
 #include "drafter_service/session/drafter_engine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "common/base/random.h"
 #include "common/nn/local_device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -84,6 +86,57 @@ TEST_F(DrafterEngineTest, WhatIsMadeAheadIsWhatWouldHaveBeenMadeWhenAsked) {
     ASSERT_TRUE(ahead.ok() && then.ok()) << ahead.status() << then.status();
     EXPECT_FALSE(ahead->at(0).marginals.at(0).empty());
     EXPECT_EQ(*ahead, *then);
+  }
+}
+
+TEST_F(DrafterEngineTest, ACoupledDraftRanksByTheNoiseOfTheTokensPlaces) {
+  MadeUpFeatures features(3 * 32);
+  const auto engine = MakeEngine(features);
+  Frontier frontier = Ask(20, 3);
+  frontier.candidates = 100000;  // All there are.
+  const auto plain = engine->Expand({frontier});
+  frontier.sampling = {0.7f, /*seed=*/11};
+  frontier.coupled = true;
+  const auto coupled = engine->Expand({frontier});
+  frontier.sampling.temperature = 0;
+  const auto greedy = engine->Expand({frontier});
+  ASSERT_TRUE(plain.ok() && coupled.ok() && greedy.ok());
+  const Marginals& q = plain->at(0).marginals.at(0);
+  const Marginals& ranked = coupled->at(0).marginals.at(0);
+  EXPECT_EQ(greedy->at(0).marginals.at(0), q) << "no noise at temperature 0";
+  ASSERT_EQ(ranked.candidates, q.candidates);
+  for (int p = 0; p < q.positions; ++p) {
+    // The root is at 20: the first drafted token is chosen for place 21.
+    std::vector<std::pair<double, TokenId>> expected;
+    double sum = 0;
+    for (int rank = 0; rank < q.candidates; ++rank) {
+      const TokenId token = q.token(p, rank);
+      const double value = q.log_prob(p, rank) / 0.7 + KeyedGumbel(11, 21 + p, token);
+      expected.emplace_back(value, token);
+      sum += std::exp(value);
+    }
+    std::sort(expected.rbegin(), expected.rend());
+    for (int rank = 0; rank < 20; ++rank) {
+      EXPECT_EQ(ranked.token(p, rank), expected[rank].second) << p << " " << rank;
+      EXPECT_NEAR(ranked.log_prob(p, rank), expected[rank].first - std::log(sum), 1e-3);
+    }
+  }
+}
+
+TEST_F(DrafterEngineTest, ACoupledDraftLeavesOutWhatTheTargetWillNotTake) {
+  MadeUpFeatures features(3 * 32);
+  const auto engine = MakeEngine(features);
+  Frontier frontier = Ask(20, 3);
+  frontier.candidates = 16;
+  frontier.coupled = true;
+  frontier.sampling = {1.0f, /*seed=*/11, /*top_k=*/3};
+  const auto drafts = engine->Expand({frontier});
+  ASSERT_TRUE(drafts.ok()) << drafts.status();
+  const Marginals& ranked = drafts->at(0).marginals.at(0);
+  EXPECT_TRUE(ranked.Validate(100000).ok());
+  for (int p = 0; p < ranked.positions; ++p) {
+    EXPECT_TRUE(std::isfinite(ranked.log_prob(p, 5))) << "twice top_k are left in";
+    EXPECT_TRUE(std::isinf(ranked.log_prob(p, 6)));
   }
 }
 
