@@ -76,9 +76,13 @@ void RemoteFeatures::Receive(const proto::FeatureReply& reply) {
   const SequenceId sequence = wire::Decode(reply.sequence());
   absl::StatusOr<Features> features = DecodeReply(reply, carrier_);
   const Position committed = reply.first() + (features.ok() ? features->rows() : 0);
-  if (Take(sequence, reply.first(), std::move(features)) && reply.has_next()) {
-    arrived_(sequence, committed, reply.next());
+  if (!Take(sequence, reply.first(), std::move(features)) || !reply.has_next()) return;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = windows_.find(sequence);
+    if (found != windows_.end() && ++found->second.unread > kMostUnread) Unfollow(sequence);
   }
+  arrived_(sequence, committed, reply.next());
 }
 
 bool RemoteFeatures::Take(SequenceId sequence, Position first, absl::StatusOr<Features> features) {
@@ -90,13 +94,13 @@ bool RemoteFeatures::Take(SequenceId sequence, Position first, absl::StatusOr<Fe
     window.status = features.status();
     return false;
   }
-  if (window.features.rows() == 0) {
-    window.first = first;
-    window.features = *std::move(features);
-    return true;
-  }
+  // What was on its way when the sequence was followed anew is not what was asked for.
   if (first != window.first + window.features.rows()) return false;
-  window.features.bytes += features->bytes;
+  if (window.features.rows() == 0) {
+    window.features = *std::move(features);
+  } else {
+    window.features.bytes += features->bytes;
+  }
   return true;
 }
 
@@ -107,7 +111,7 @@ absl::Status RemoteFeatures::Follow(SequenceId sequence, Position first) {
       first <= found->second.first + found->second.features.rows()) {
     return absl::OkStatus();
   }
-  windows_[sequence] = {first, {}, absl::OkStatus()};
+  windows_[sequence] = {first, {}, absl::OkStatus(), 0};
   proto::FeatureRequest request;
   wire::Encode(sequence, *request.mutable_follow()->mutable_sequence());
   request.mutable_follow()->set_first(first);
@@ -137,11 +141,16 @@ absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::D
                    window.features.bytes.substr(skipped, range.count * row)};
   window.features.bytes.erase(0, skipped + read.bytes.size());
   window.first = range.first + range.count;
+  window.unread = 0;
   return read;
 }
 
 void RemoteFeatures::Forget(SequenceId sequence) {
   MutexLock lock(&mutex_);
+  Unfollow(sequence);
+}
+
+void RemoteFeatures::Unfollow(SequenceId sequence) {
   if (windows_.erase(sequence) == 0 || stream_ == nullptr) return;
   proto::FeatureRequest request;
   wire::Encode(sequence, *request.mutable_unfollow()->mutable_sequence());

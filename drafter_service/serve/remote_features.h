@@ -47,7 +47,11 @@ class RemoteFeatures final : public FeatureSource {
     Position first = 0;
     Features features;
     absl::Status status;
+    int unread = 0;  // Cycles since the last Read.
   };
+  // A sequence that is not drafted for is not worth a message a cycle: after so many cycles that
+  // nobody read it is no longer followed, and the next Read follows it anew.
+  static constexpr int kMostUnread = 8;
 
   void Main();
   void RunStream() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -55,6 +59,7 @@ class RemoteFeatures final : public FeatureSource {
   // Whether the rows were wanted and continue what is there.
   bool Take(SequenceId sequence, Position first, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void Unfollow(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Follows the sequence from `first` on unless its window already covers that.
   absl::Status Follow(SequenceId sequence, Position first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
