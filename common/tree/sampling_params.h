@@ -39,7 +39,7 @@ struct SamplingParams : ChoiceParams {
   std::vector<TokenId> stop_tokens = {};  // these can be chosen.
   std::optional<int> logprobs = {};  // How many of the likeliest tokens to tell for each choice.
 
-  // Whether the logits are used as they are.
+  // Whether anything is done to the logits before the choice.
   [[nodiscard]] bool edits_logits() const {
     return penalizes() || !logit_bias.empty() || min_tokens > 0;
   }

@@ -76,16 +76,13 @@ void RemoteFeatures::Receive(const proto::FeatureReply& reply) {
   const SequenceId sequence = wire::Decode(reply.sequence());
   absl::StatusOr<Features> features = DecodeReply(reply, carrier_);
   const Position committed = reply.first() + (features.ok() ? features->rows() : 0);
-  if (!Take(sequence, reply.first(), std::move(features)) || !reply.has_next()) return;
-  {
-    MutexLock lock(&mutex_);
-    const auto found = windows_.find(sequence);
-    if (found != windows_.end() && ++found->second.unread > kMostUnread) Unfollow(sequence);
+  if (Take(reply, std::move(features)) && reply.has_next()) {
+    arrived_(sequence, committed, reply.next());
   }
-  arrived_(sequence, committed, reply.next());
 }
 
-bool RemoteFeatures::Take(SequenceId sequence, Position first, absl::StatusOr<Features> features) {
+bool RemoteFeatures::Take(const proto::FeatureReply& reply, absl::StatusOr<Features> features) {
+  const SequenceId sequence = wire::Decode(reply.sequence());
   MutexLock lock(&mutex_);
   const auto found = windows_.find(sequence);
   if (found == windows_.end()) return false;
@@ -95,12 +92,13 @@ bool RemoteFeatures::Take(SequenceId sequence, Position first, absl::StatusOr<Fe
     return false;
   }
   // What was on its way when the sequence was followed anew is not what was asked for.
-  if (first != window.first + window.features.rows()) return false;
+  if (reply.first() != window.first + window.features.rows()) return false;
   if (window.features.rows() == 0) {
     window.features = *std::move(features);
   } else {
     window.features.bytes += features->bytes;
   }
+  if (reply.has_next() && ++window.unread > kMostUnread) Unfollow(sequence);
   return true;
 }
 

@@ -56,8 +56,8 @@ class RemoteFeatures final : public FeatureSource {
   void Main();
   void RunStream() ABSL_LOCKS_EXCLUDED(mutex_);
   void Receive(const internal::v1::FeatureReply& reply) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether the rows were wanted and continue what is there.
-  bool Take(SequenceId sequence, Position first, absl::StatusOr<Features> features)
+  // Whether the rows of `reply` were wanted and continue what is there.
+  bool Take(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Unfollow(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Follows the sequence from `first` on unless its window already covers that.

@@ -18,6 +18,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
+
 // The random words of the keyed choice for tokens [first, first + kWordTokens): those of
 // KeyedWords.
 #if HWY_TARGET == HWY_SCALAR

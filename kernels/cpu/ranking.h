@@ -19,6 +19,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
+
 inline float Highest(const float* x, int count) {
   Vec highest[4];
   for (Vec& part : highest) part = hn::Set(Floats(), x[0]);

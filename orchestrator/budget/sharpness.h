@@ -8,7 +8,9 @@
 // over the candidates, with a sharpness β_d for every depth d: large where drafter and target
 // agree, small where they do not. β_d starts at 1 (right for a drafter whose error is itself like
 // Gumbel noise) and follows the outcomes by online Newton steps on log P: the gradient is s(picked)
-// − E[s], the curvature Var[s]; both fade over about 256 cycles. Copyable. Thread-compatible.
+// − E[s], the curvature Var[s]; the sum of these fades over about 256 cycles.
+//
+// Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_BUDGET_SHARPNESS_H_
 #define BASTION_ORCHESTRATOR_BUDGET_SHARPNESS_H_
 
