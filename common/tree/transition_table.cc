@@ -1,0 +1,116 @@
+#include "common/tree/transition_table.h"
+
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace bastion {
+namespace {
+
+// Of two slots for every pair, so that a search ends soon. A power of two.
+size_t IndexSize(size_t pairs) {
+  size_t size = 2;
+  while (size < 2 * pairs) size *= 2;
+  return size;
+}
+
+size_t Slot(uint64_t pair, size_t slots) {
+  return static_cast<size_t>((pair * 0x9E3779B97F4A7C15ull) >> 32) & (slots - 1);
+}
+
+absl::Status Wrong(const char* column, size_t at, const char* what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("transition table: ", column, "[", at, "] ", what));
+}
+
+absl::Status CheckSizes(const TransitionTable::Columns& columns) {
+  const auto vocabulary = static_cast<size_t>(columns.vocabulary);
+  const size_t contexts = vocabulary + columns.pairs.size();
+  if (columns.vocabulary < 1 || columns.occurrences.size() != vocabulary ||
+      columns.totals.size() != contexts || columns.offsets.size() != contexts + 1 ||
+      columns.tokens.size() != columns.counts.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "transition table: a vocabulary of ", columns.vocabulary, " and ", columns.pairs.size(),
+        " pairs do not fit ", columns.occurrences.size(), " occurrences, ", columns.totals.size(),
+        " totals, ", columns.offsets.size(), " offsets, ", columns.tokens.size(), " tokens and ",
+        columns.counts.size(), " counts"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckContexts(const TransitionTable::Columns& columns) {
+  const std::vector<uint32_t>& offsets = columns.offsets;
+  if (offsets.front() != 0) return Wrong("offsets", 0, "is not 0");
+  if (offsets.back() != columns.tokens.size()) {
+    return Wrong("offsets", offsets.size() - 1, "is not the number of continuations");
+  }
+  for (size_t context = 0; context + 1 < offsets.size(); ++context) {
+    if (offsets[context] > offsets[context + 1]) return Wrong("offsets", context, "falls");
+    uint64_t kept = 0;
+    for (size_t i = offsets[context]; i < offsets[context + 1]; ++i) kept += columns.counts[i];
+    if (kept > columns.totals[context]) return Wrong("totals", context, "is below its counts");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTokens(const TransitionTable::Columns& columns) {
+  const auto vocabulary = static_cast<uint64_t>(columns.vocabulary);
+  for (size_t i = 0; i < columns.pairs.size(); ++i) {
+    if (columns.pairs[i] >= vocabulary * vocabulary) {
+      return Wrong("pairs", i, "is outside the vocabulary");
+    }
+    if (i > 0 && columns.pairs[i] <= columns.pairs[i - 1]) return Wrong("pairs", i, "does not rise");
+  }
+  for (size_t i = 0; i < columns.tokens.size(); ++i) {
+    if (columns.tokens[i] < 0 || columns.tokens[i] >= columns.vocabulary) {
+      return Wrong("tokens", i, "is outside the vocabulary");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TransitionTable> TransitionTable::Make(Columns columns) {
+  RETURN_IF_ERROR(CheckSizes(columns));
+  RETURN_IF_ERROR(CheckTokens(columns));
+  // After CheckSizes, and with the last offset checked first, every index below is in range.
+  RETURN_IF_ERROR(CheckContexts(columns));
+  return TransitionTable(std::move(columns));
+}
+
+TransitionTable::TransitionTable(Columns columns) : columns_(std::move(columns)) {
+  const double seen = std::accumulate(columns_.occurrences.begin(), columns_.occurrences.end(), 0.0);
+  probabilities_.reserve(columns_.occurrences.size());
+  for (const uint32_t occurrences : columns_.occurrences) {
+    probabilities_.push_back(
+        static_cast<float>((occurrences + 0.5) / (seen + 0.5 * columns_.vocabulary)));
+  }
+  index_.assign(IndexSize(columns_.pairs.size()), 0);
+  for (size_t i = 0; i < columns_.pairs.size(); ++i) {
+    size_t slot = Slot(columns_.pairs[i], index_.size());
+    while (index_[slot] != 0) slot = (slot + 1) & (index_.size() - 1);
+    index_[slot] = static_cast<uint32_t>(i + 1);
+  }
+}
+
+Continuations TransitionTable::Context(size_t context) const {
+  const size_t begin = columns_.offsets[context];
+  const size_t size = columns_.offsets[context + 1] - begin;
+  return {static_cast<float>(columns_.totals[context]),
+          absl::MakeConstSpan(columns_.tokens).subspan(begin, size),
+          absl::MakeConstSpan(columns_.counts).subspan(begin, size)};
+}
+
+Continuations TransitionTable::After(TokenId previous, TokenId last) const {
+  const uint64_t pair = static_cast<uint64_t>(previous) * columns_.vocabulary + last;
+  for (size_t slot = Slot(pair, index_.size());; slot = (slot + 1) & (index_.size() - 1)) {
+    if (index_[slot] == 0) return {};
+    const size_t found = index_[slot] - 1;
+    if (columns_.pairs[found] == pair) return Context(columns_.vocabulary + found);
+  }
+}
+
+}  // namespace bastion
