@@ -11,6 +11,7 @@
 #include "client/bench/measurement.h"
 #include "orchestrator/cycle/stages.h"
 #include "orchestrator/latency/calibration_table.h"
+#include "orchestrator/tree/transition_gains.h"
 
 namespace bastion {
 
@@ -26,6 +27,7 @@ class Arm {
 struct ArmStages {
   Verifier* verifier = nullptr;
   Drafter* drafter = nullptr;
+  const TransitionGains* table = nullptr;  // None: +prior has the request alone.
 };
 
 // In process. The stages must outlive the arm; `stop_tokens` end an answer.

@@ -30,6 +30,7 @@ class LocalArm final : public Arm {
       : policy_(std::move(policy)),
         drafter_(stages.drafter),
         costs_(std::move(costs)),
+        memory_({.vocabulary = target.dims.vocabulary, .table = stages.table}),
         cycle_(target, stages.drafter, stages.verifier, &costs_),
         stop_tokens_(std::move(stop_tokens)) {}
 

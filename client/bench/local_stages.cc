@@ -1,6 +1,7 @@
 #include "client/bench/local_stages.h"
 
 #include "common/base/status.h"
+#include "common/hub/transition_file.h"
 
 namespace bastion {
 
@@ -31,6 +32,11 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
       stages->verifier_engine_->SetFeatureLayers(stages->drafter_engine_->feature_layers()));
   stages->verifier_ = std::make_unique<LocalVerifier>(stages->verifier_engine_.get());
   stages->drafter_ = std::make_unique<LocalDrafter>(stages->drafter_engine_.get());
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<const TransitionTable> table,
+      hub::FindTransitionTable(options.prior.empty() ? options.drafter_folder : options.prior,
+                               stages->verifier_engine_->info().dims.vocabulary));
+  if (table != nullptr) stages->table_ = std::make_unique<const TransitionGains>(*table);
   return stages;
 }
 

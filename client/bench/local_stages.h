@@ -9,6 +9,7 @@
 #include "common/nn/local_device.h"
 #include "drafter_service/session/drafter_engine.h"
 #include "orchestrator/cycle/stages.h"
+#include "orchestrator/tree/transition_gains.h"
 #include "verifier_service/session/verifier_engine.h"
 
 namespace bastion {
@@ -52,6 +53,7 @@ struct LocalOptions {
   std::string drafter_dtype;   // Empty: as the target.
   int threads = 0;
   int max_sequences = 64;
+  std::string prior;  // Transition table or its folder; empty: the drafter's folder.
 };
 
 // Both engines and what they stand on, in the order in which they must go.
@@ -62,6 +64,8 @@ class LocalStages {
 
   [[nodiscard]] Verifier& verifier() { return *verifier_; }
   [[nodiscard]] Drafter& drafter() { return *drafter_; }
+  // The transition table beside the drafter; null when there is none.
+  [[nodiscard]] const TransitionGains* table() const { return table_.get(); }
   [[nodiscard]] verifier::VerifierEngine& verifier_engine() { return *verifier_engine_; }
 
  private:
@@ -72,6 +76,7 @@ class LocalStages {
   std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
   std::unique_ptr<LocalVerifier> verifier_;
   std::unique_ptr<LocalDrafter> drafter_;
+  std::unique_ptr<const TransitionGains> table_;
 };
 
 }  // namespace bastion

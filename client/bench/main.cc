@@ -7,12 +7,12 @@
 #include "absl/strings/str_split.h"
 #include "client/bench/arm.h"
 #include "client/bench/local_stages.h"
-#include "client/bench/progress.h"
 #include "client/bench/prompts.h"
 #include "client/bench/report.h"
 #include "client/cpp/sampling.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
 #include "orchestrator/latency/calibration.h"
@@ -30,6 +30,8 @@ ABSL_FLAG(int, threads, 2, "Threads of the engine; in process: services have the
 ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32; in process: services have their own");
 ABSL_FLAG(std::string, drafter_dtype, "",
           "Of the drafter alone: fp32, bf16, int8 or auto; in process");
+ABSL_FLAG(std::string, prior, "",
+          "Transition table; empty: the one beside the drafter; in process");
 ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots");
 ABSL_FLAG(std::string, endpoint, "", "Address of a running orchestrator; empty: in process");
 ABSL_FLAG(bool, ignore_eos, false, "Generate to the limit whatever the model says");
@@ -67,6 +69,21 @@ absl::Status RunArms(const std::vector<std::unique_ptr<Arm>>& arms,
   return absl::OkStatus();
 }
 
+// One arm a policy, on stages of this process.
+absl::StatusOr<std::vector<std::unique_ptr<Arm>>> MakeLocalArms(
+    LocalStages& stages, const std::string& target_folder,
+    const std::vector<std::string>& policies) {
+  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(target_folder));
+  const auto stops = absl::GetFlag(FLAGS_ignore_eos) ? std::vector<TokenId>{} : config.special.eos;
+  ASSIGN_OR_RETURN(const CalibrationTable table, CalibrateWithBar(stages.verifier()));
+  std::vector<std::unique_ptr<Arm>> arms;
+  for (const std::string& policy : policies) {
+    const ArmStages arm = {&stages.verifier(), &stages.drafter(), stages.table()};
+    ASSIGN_OR_RETURN(arms.emplace_back(), MakeLocalArm(policy, arm, table, stops));
+  }
+  return arms;
+}
+
 absl::Status Run() {
   BenchReport report;
   ASSIGN_OR_RETURN(SamplingParams sampling, ParseSampling(absl::GetFlag(FLAGS_sampling)));
@@ -82,6 +99,7 @@ absl::Status Run() {
   local.drafter_folder = absl::GetFlag(FLAGS_drafter);
   local.dtype = absl::GetFlag(FLAGS_dtype);
   local.drafter_dtype = absl::GetFlag(FLAGS_drafter_dtype);
+  local.prior = absl::GetFlag(FLAGS_prior);
   local.threads = absl::GetFlag(FLAGS_threads);
   local.max_sequences = report.settings.concurrency + 4;
   ASSIGN_OR_RETURN(const auto prompts,
@@ -92,17 +110,9 @@ absl::Status Run() {
   std::unique_ptr<LocalStages> stages;
   std::vector<std::unique_ptr<Arm>> arms;
   if (endpoint.empty()) {
-    ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(local.target_folder));
-    const auto stops =
-        absl::GetFlag(FLAGS_ignore_eos) ? std::vector<TokenId>{} : config.special.eos;
     ASSIGN_OR_RETURN(stages, LocalStages::Create(local));
     ASSIGN_OR_RETURN(const TargetInfo info, stages->verifier().Info());
-    ASSIGN_OR_RETURN(const CalibrationTable table, CalibrateWithBar(stages->verifier()));
-    for (const std::string& policy : policies) {
-      ASSIGN_OR_RETURN(
-          arms.emplace_back(),
-          MakeLocalArm(policy, {&stages->verifier(), &stages->drafter()}, table, stops));
-    }
+    ASSIGN_OR_RETURN(arms, MakeLocalArms(*stages, local.target_folder, policies));
     report.device = info.device;
     report.mode = "in process";
     if (!local.drafter_dtype.empty()) {

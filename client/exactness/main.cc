@@ -10,11 +10,11 @@
 #include "absl/strings/str_split.h"
 #include "client/bench/arm.h"
 #include "client/bench/local_stages.h"
-#include "client/bench/progress.h"
 #include "client/bench/prompts.h"
 #include "client/cpp/sampling.h"
 #include "client/exactness/report.h"
 #include "common/base/program.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
 #include "orchestrator/latency/calibration.h"
@@ -140,7 +140,8 @@ absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, i
   for (const std::string& policy : policies) {
     ASSIGN_OR_RETURN(
         subject.arms.emplace_back(),
-        MakeLocalArm(policy, {&verifier, &subject.stages->drafter()}, table, config.special.eos));
+        MakeLocalArm(policy, {&verifier, &subject.stages->drafter(), subject.stages->table()},
+                     table, config.special.eos));
   }
   subject.opinion = MakeLocalOpinion(&verifier, kOpinionSession);
   subject.device = info.device;

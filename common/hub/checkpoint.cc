@@ -113,6 +113,11 @@ absl::StatusOr<TensorView> Checkpoint::Tensor(const std::string& name,
   }
   const SafetensorsFile& file = files_[found->second];
   ASSIGN_OR_RETURN(TensorView view, file.Tensor(name));
+  if (!IsFloat(view.dtype)) {
+    return absl::UnimplementedError(absl::StrCat(file.path(), ": tensor '", name, "' has dtype ",
+                                                 Name(view.dtype),
+                                                 "; weights must be F32, BF16 or F16"));
+  }
   if (view.shape != std::vector<int64_t>(shape.begin(), shape.end())) {
     return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tensor '", name, "' has shape ",
                                                    ShapeText(view.shape), ", expected ",

@@ -32,7 +32,7 @@ class Checkpoint {
   [[nodiscard]] std::vector<std::string> TensorNames() const;  // Ascending.
 
   // NOT_FOUND where there is no such tensor, INVALID_ARGUMENT where its shape is another one (the
-  // message prints both), UNIMPLEMENTED where its element type is none of DType.
+  // message prints both), UNIMPLEMENTED where its elements are no floats of DType.
   [[nodiscard]] absl::StatusOr<TensorView> Tensor(const std::string& name,
                                                   absl::Span<const int64_t> shape) const;
 

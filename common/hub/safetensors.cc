@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "common/base/status.h"
 #include "common/hub/border.h"
 
@@ -38,8 +39,10 @@ absl::StatusOr<TensorView> SafetensorsFile::Tensor(const std::string& name) cons
   const Entry& entry = found->second;
   const std::optional<DType> dtype = DTypeFromSafetensors(entry.dtype);
   if (!dtype.has_value()) {
+    const auto name_of = [](std::string* out, const DTypeFacts& facts) { *out += facts.name; };
     return absl::UnimplementedError(absl::StrCat(path(), ": tensor '", name, "' has dtype ",
-                                                 entry.dtype, "; supported are F32, BF16, F16"));
+                                                 entry.dtype, "; supported are ",
+                                                 absl::StrJoin(kDTypes, ", ", name_of)));
   }
   const char* data = file_->bytes().data() + entry.begin;
   if (reinterpret_cast<uintptr_t>(data) % SizeOf(*dtype) != 0) {

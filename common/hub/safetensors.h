@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "common/hub/mapped_file.h"
 #include "common/hub/tensor_view.h"
 
@@ -31,7 +32,7 @@ class SafetensorsFile {
   [[nodiscard]] std::vector<std::string> TensorNames() const;
   [[nodiscard]] bool Has(const std::string& name) const { return entries_.count(name) > 0; }
 
-  // NOT_FOUND for an unknown name; UNIMPLEMENTED for an element type other than F32, BF16 and F16;
+  // NOT_FOUND for an unknown name; UNIMPLEMENTED for an element type that is none of DType;
   // INVALID_ARGUMENT where the data is not aligned to its element. Valid as long as this object.
   [[nodiscard]] absl::StatusOr<TensorView> Tensor(const std::string& name) const;
 
@@ -48,6 +49,23 @@ class SafetensorsFile {
   std::unique_ptr<const MappedFile> file_;
   std::map<std::string, Entry> entries_;
 };
+
+// The elements of the tensor `name` [N] of a table. INVALID_ARGUMENT where it is missing, or of
+// another type or number of dimensions than T and 1.
+template <typename T>
+[[nodiscard]] absl::StatusOr<std::vector<T>> ReadVector(const SafetensorsFile& file,
+                                                        const std::string& name) {
+  const absl::StatusOr<TensorView> view = file.Tensor(name);
+  // A tensor that is missing is damage: NOT_FOUND is for the file.
+  if (!view.ok()) return absl::InvalidArgumentError(view.status().message());
+  if (view->dtype != DTypeOf<T>() || view->shape.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": tensor '", name, "' has dtype ", Name(view->dtype), " and ",
+                     view->shape.size(), " dimensions, expected ", Name(DTypeOf<T>()), " and 1"));
+  }
+  const T* const first = static_cast<const T*>(view->data);
+  return std::vector<T>(first, first + view->shape[0]);
+}
 
 }  // namespace bastion::hub
 

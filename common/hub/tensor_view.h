@@ -1,4 +1,5 @@
-// A tensor inside a mapped checkpoint file. Plain data: it borrows, the Checkpoint owns.
+// A tensor inside a mapped file, or one to be written. Plain data: it borrows, the file or the
+// writer's caller owns.
 #ifndef BASTION_COMMON_HUB_TENSOR_VIEW_H_
 #define BASTION_COMMON_HUB_TENSOR_VIEW_H_
 

@@ -18,6 +18,8 @@ at::ScalarType ScalarTypeOf(hub::DType dtype) {
       return at::kBFloat16;
     case hub::DType::kF16:
       return at::kHalf;
+    default:  // A checkpoint hands out floats only.
+      break;
   }
   LOG(FATAL) << "dtype " << static_cast<int>(dtype);
   return at::kFloat;

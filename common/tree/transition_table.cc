@@ -48,6 +48,9 @@ absl::Status CheckContexts(const TransitionTable::Columns& columns) {
   }
   for (size_t context = 0; context + 1 < offsets.size(); ++context) {
     if (offsets[context] > offsets[context + 1]) return Wrong("offsets", context, "falls");
+  }
+  // Only now is every offset known to lie within the continuations.
+  for (size_t context = 0; context + 1 < offsets.size(); ++context) {
     uint64_t kept = 0;
     for (size_t i = offsets[context]; i < offsets[context + 1]; ++i) kept += columns.counts[i];
     if (kept > columns.totals[context]) return Wrong("totals", context, "is below its counts");
@@ -61,7 +64,9 @@ absl::Status CheckTokens(const TransitionTable::Columns& columns) {
     if (columns.pairs[i] >= vocabulary * vocabulary) {
       return Wrong("pairs", i, "is outside the vocabulary");
     }
-    if (i > 0 && columns.pairs[i] <= columns.pairs[i - 1]) return Wrong("pairs", i, "does not rise");
+    if (i > 0 && columns.pairs[i] <= columns.pairs[i - 1]) {
+      return Wrong("pairs", i, "does not rise");
+    }
   }
   for (size_t i = 0; i < columns.tokens.size(); ++i) {
     if (columns.tokens[i] < 0 || columns.tokens[i] >= columns.vocabulary) {
@@ -76,13 +81,13 @@ absl::Status CheckTokens(const TransitionTable::Columns& columns) {
 absl::StatusOr<TransitionTable> TransitionTable::Make(Columns columns) {
   RETURN_IF_ERROR(CheckSizes(columns));
   RETURN_IF_ERROR(CheckTokens(columns));
-  // After CheckSizes, and with the last offset checked first, every index below is in range.
   RETURN_IF_ERROR(CheckContexts(columns));
   return TransitionTable(std::move(columns));
 }
 
 TransitionTable::TransitionTable(Columns columns) : columns_(std::move(columns)) {
-  const double seen = std::accumulate(columns_.occurrences.begin(), columns_.occurrences.end(), 0.0);
+  const double seen =
+      std::accumulate(columns_.occurrences.begin(), columns_.occurrences.end(), 0.0);
   probabilities_.reserve(columns_.occurrences.size());
   for (const uint32_t occurrences : columns_.occurrences) {
     probabilities_.push_back(

@@ -93,7 +93,10 @@ echo "== starting verifier, drafter and orchestrator"
 start verifier --target "$target" --dtype "$dtype"
 start drafter --target "$target" --drafter "$drafter" --dtype "$drafter_dtype" \
   --verifier "unix://$run/verifier.sock"
-start orchestrator --target "$target" --verifier "unix://$run/verifier.sock" --drafter "unix://$run/drafter.sock"
+prior=()
+if [ -f "$drafter/transition_prior.safetensors" ]; then prior=(--prior "$drafter"); fi
+start orchestrator --target "$target" --verifier "unix://$run/verifier.sock" \
+  --drafter "unix://$run/drafter.sock" "${prior[@]}"
 endpoint=unix://$run/orchestrator.sock
 printf '   calibrating the latency model through the verifier '
 until "$BIN/bastionctl" health --endpoint "$endpoint" >/dev/null 2>&1; do

@@ -32,6 +32,9 @@ class DraftGate {
   // True when the next cycle should draft.
   [[nodiscard]] bool open() const { return level_ > 0 || allowance_ > 0; }
 
+  // True when that draft is a trial.
+  [[nodiscard]] bool on_trial() const { return level_ <= 0; }
+
   // What a plain step at `level` adds to the allowance, in plain steps.
   [[nodiscard]] static double TrialRate(double level) { return std::exp2(2 * level); }
 

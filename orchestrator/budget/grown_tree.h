@@ -2,6 +2,7 @@
 #ifndef BASTION_ORCHESTRATOR_BUDGET_GROWN_TREE_H_
 #define BASTION_ORCHESTRATOR_BUDGET_GROWN_TREE_H_
 
+#include <optional>
 #include <string_view>
 
 #include "absl/time/time.h"
@@ -41,6 +42,13 @@ enum class BudgetReason {
 struct BudgetedTree {
   DraftTree tree;
   BudgetReason reason;
+  double expected_length = 1;  // Calibrated Â, where the policy weighs it.
+};
+
+// The tree that the transition prior grows without a drafter.
+struct DraftFreeTree {
+  BudgetedTree budgeted;
+  DraftTree spine;  // As of GrownTree.
 };
 
 // One cycle's tree of one sequence, with what its grower needs to learn from the outcome.
@@ -50,8 +58,12 @@ struct GrownTree {
   bool drafted = false;  // A draft was asked for; its time was spent also if it came back empty.
   int context = 0;       // Cached tokens.
   absl::Duration predicted_verify;
-  DraftTree spine;         // The top-1 path, to full length; of the tree or not.
-  Marginals coupled = {};  // The draft as it came, if it was a coupled one.
+  DraftTree spine;           // The top-1 path, to full length; of the tree or not.
+  Marginals marginals = {};  // The draft as it came, if its evidence is weighed.
+  // The tree without a draft, if there was one: taken instead, or what might have been.
+  std::optional<DraftFreeTree> draft_free = std::nullopt;
+  bool is_draft_free = false;  // `tree` is that one.
+  bool gate_shut = false;
 };
 
 }  // namespace bastion

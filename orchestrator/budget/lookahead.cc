@@ -2,62 +2,33 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "orchestrator/tree/best_first.h"
 
 namespace bastion {
 namespace {
 
-struct Choice {
-  int nodes = 0;
-  double value = 0;
-};
-
-// What a second is worth, never less than plain decoding makes of it.
-double Pace(const LookAheadTerms& terms) {
-  return std::max(terms.tokens_per_second, 1 / terms.cost.PlainSeconds());
-}
-
-class Objective {
- public:
-  Objective(const LookAheadTerms& terms, int max_nodes)
-      : survival_(*terms.survival), seconds_(terms.cost.Curve(max_nodes)) {
-    if (terms.tokens_per_second > 0) pace_ = Pace(terms);
-  }
-
-  [[nodiscard]] Choice EmptyTree() const { return {0, Value(/*expected_length=*/1, 0)}; }
-
-  // The largest size that could beat the empty tree if every node of its longest path were certain.
-  [[nodiscard]] int MostNodes(int positions) const {
-    int nodes = static_cast<int>(seconds_.size()) - 1;
-    while (nodes > 0 && Value(positions + 1, nodes) <= EmptyTree().value) --nodes;
-    return nodes;
-  }
-
-  // The best of the first n nodes of `tree`, n >= 1, or `best` where none is better.
-  [[nodiscard]] Choice BestPrefix(const DraftTree& tree, Choice best) const {
-    const std::vector<double> values = survival_.Values(tree);
-    const int most = std::min(tree.nodes(), static_cast<int>(seconds_.size()) - 1);
-    double expected_length = 1;
-    for (int nodes = 1; nodes <= most; ++nodes) {
-      expected_length += values[nodes];
-      const double value = Value(expected_length, nodes);
-      if (value > best.value) best = {nodes, value};
+// The price of every further node where it is cheapest: the slopes of the largest convex curve
+// under the costs.
+std::vector<double> Prices(const std::vector<double>& seconds) {
+  const auto slope = [&seconds](int from, int to) {
+    return (seconds[to] - seconds[from]) / (to - from);
+  };
+  std::vector<int> corners;
+  for (int nodes = 0; nodes < static_cast<int>(seconds.size()); ++nodes) {
+    while (corners.size() >= 2 &&
+           slope(corners[corners.size() - 2], corners.back()) >= slope(corners.back(), nodes)) {
+      corners.pop_back();
     }
-    return best;
+    corners.push_back(nodes);
   }
-
- private:
-  [[nodiscard]] double Value(double expected_length, int nodes) const {
-    return pace_ > 0 ? expected_length - pace_ * seconds_[nodes]
-                     : expected_length / seconds_[nodes];
+  std::vector<double> prices;
+  prices.reserve(seconds.size());
+  for (size_t i = 1; i < corners.size(); ++i) {
+    prices.resize(corners[i], slope(corners[i - 1], corners[i]));
   }
-
-  const Survival& survival_;
-  const std::vector<double> seconds_;  // Ĉ by nodes.
-  double pace_ = 0;
-};
+  return prices;
+}
 
 BudgetReason ReasonFor(int nodes, int available, int wanted, int max_nodes) {
   if (nodes == max_nodes) return BudgetReason::kCap;
@@ -66,33 +37,72 @@ BudgetReason ReasonFor(int nodes, int available, int wanted, int max_nodes) {
 
 }  // namespace
 
-int WidestFan(const LookAheadTerms& terms, int most) {
+LookAhead::LookAhead(const CycleCost& cost, int max_nodes, double tokens_per_second,
+                     double underestimate)
+    : seconds_(cost.Curve(max_nodes)),
+      worth_of_a_second_(std::max(tokens_per_second, 1 / cost.PlainSeconds())),
+      pace_(tokens_per_second > 0 ? worth_of_a_second_ : 0),
+      least_scores_(Prices(seconds_)) {
+  // Where the ratio decides, a second is worth at least what the empty tree makes of it.
+  const double worth = pace_ > 0 ? pace_ : 1 / seconds_[0];
+  for (double& score : least_scores_) score *= worth / underestimate;
+}
+
+double LookAhead::Value(double expected_length, int nodes) const {
+  return pace_ > 0 ? expected_length - pace_ * seconds_[nodes] : expected_length / seconds_[nodes];
+}
+
+// The largest size that could beat the empty tree if every node of its longest path were certain.
+int LookAhead::MostNodes(int positions) const {
+  int nodes = max_nodes();
+  while (nodes > 0 && Value(positions + 1, nodes) <= Value(1, 0)) --nodes;
+  return nodes;
+}
+
+int LookAhead::WidestFan(int most) const {
   constexpr double kAllowance = 2;
-  const std::vector<double> seconds = terms.cost.Curve(most);
   double width = 1;
-  for (int nodes = 1; nodes <= most; ++nodes) {
-    const double price = Pace(terms) * (seconds[nodes] - seconds[0]) / nodes;  // Of one node.
+  for (int nodes = 1; nodes <= std::min(most, max_nodes()); ++nodes) {
+    // Of one node.
+    const double price = worth_of_a_second_ * (seconds_[nodes] - seconds_[0]) / nodes;
     if (price * most <= kAllowance) return most;
     width = std::max(width, kAllowance / price);
   }
-  return static_cast<int>(width);
+  return std::min(static_cast<int>(width), most);
 }
 
-BudgetedTree GrowLookAhead(const DraftTree& spine, const CandidateScores& scores,
-                           const LookAheadTerms& terms, int max_nodes) {
-  const Objective objective(terms, max_nodes);
-  const int wanted = objective.MostNodes(scores.positions);
-  DraftTree tree = GrowBestFirst(spine.token(0), scores, wanted);
-  const Choice chain = objective.BestPrefix(spine, objective.EmptyTree());
-  const Choice best = objective.BestPrefix(tree, chain);
-  const BudgetReason reason = ReasonFor(best.nodes, tree.nodes(), wanted, max_nodes);
+// The best of the first n nodes of `tree`, n >= 1, or `best` where none is better.
+LookAhead::Choice LookAhead::BestPrefix(const DraftTree& tree, const Survival& survival,
+                                        Choice best) const {
+  const std::vector<double> values = survival.Values(tree);
+  double expected_length = 1;
+  for (int nodes = 1; nodes <= std::min(tree.nodes(), max_nodes()); ++nodes) {
+    expected_length += values[nodes];
+    const double value = Value(expected_length, nodes);
+    if (value > best.value) best = {nodes, expected_length, value};
+  }
+  return best;
+}
+
+BudgetedTree LookAhead::Grow(const DraftTree& spine, const CandidateRows& rows,
+                             const Survival& survival) const {
+  int wanted = MostNodes(rows.positions());
+  DraftTree tree(spine.token(0));
+  BestFirst best_first(rows, wanted, &tree);
+  while (tree.nodes() < wanted && best_first.Peek() > least_scores_[tree.nodes()]) {
+    best_first.Next();
+  }
+  if (!best_first.exhausted()) wanted = tree.nodes();
+  const Choice chain = BestPrefix(spine, survival, {0, 1, Value(1, 0)});
+  const Choice best = BestPrefix(tree, survival, chain);
+  const BudgetReason reason = ReasonFor(best.nodes, tree.nodes(), wanted, max_nodes());
   if (best.value > chain.value) {
     tree.Truncate(best.nodes);
-    return {std::move(tree), reason};
+    return {std::move(tree), reason, best.expected_length};
   }
   DraftTree path = spine;
   path.Truncate(chain.nodes);
-  return {std::move(path), reason};
+  return {std::move(path), reason, chain.expected_length};
 }
 
 }  // namespace bastion

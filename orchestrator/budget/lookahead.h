@@ -14,27 +14,59 @@
 #ifndef BASTION_ORCHESTRATOR_BUDGET_LOOKAHEAD_H_
 #define BASTION_ORCHESTRATOR_BUDGET_LOOKAHEAD_H_
 
+#include <limits>
+#include <vector>
+
 #include "common/base/ids.h"
 #include "orchestrator/budget/cycle_cost.h"
 #include "orchestrator/budget/grown_tree.h"
 #include "orchestrator/budget/survival.h"
-#include "orchestrator/tree/candidate_scores.h"
+#include "orchestrator/tree/candidate_rows.h"
 
 namespace bastion {
 
-struct LookAheadTerms {
-  CycleCost cost;
-  const Survival* survival;      // Not owned.
-  double tokens_per_second = 0;  // The pace; 0: not known yet.
+class LookAhead {
+ public:
+  // Weighs trees of at most `max_nodes` >= 0. `tokens_per_second` is the pace; 0: not known yet.
+  // `underestimate` says how far a path score may be below the chance of acceptance. By itself
+  // there is no limit: Survival corrects every step of a path. Where scores are fitted to outcomes,
+  // a limit saves growing what will not be taken.
+  LookAhead(const CycleCost& cost, int max_nodes, double tokens_per_second = 0,
+            double underestimate = std::numeric_limits<double>::infinity());
+
+  // In tokens; never less than plain decoding makes of it.
+  [[nodiscard]] double worth_of_a_second() const { return worth_of_a_second_; }
+
+  // [max_nodes] the path score below which the node after so many is not worth its cost, not even
+  // where steps of the cost curve make the nodes after it cheap.
+  [[nodiscard]] const std::vector<double>& least_scores() const { return least_scores_; }
+
+  // The most children of one node that could pay, at most `most`: the last of w siblings is
+  // accepted with a chance of no more than 1/w (twice that is allowed, for a drafter unsure of
+  // itself).
+  [[nodiscard]] int WidestFan(int most) const;
+
+  // The best tree. `spine` is the chain over the positions of `rows`, as far as it may pay.
+  [[nodiscard]] BudgetedTree Grow(const DraftTree& spine, const CandidateRows& rows,
+                                  const Survival& survival) const;
+
+ private:
+  struct Choice {
+    int nodes = 0;
+    double expected_length = 1;
+    double value = 0;
+  };
+  [[nodiscard]] int max_nodes() const { return static_cast<int>(seconds_.size()) - 1; }
+  [[nodiscard]] double Value(double expected_length, int nodes) const;
+  [[nodiscard]] int MostNodes(int positions) const;
+  [[nodiscard]] Choice BestPrefix(const DraftTree& tree, const Survival& survival,
+                                  Choice best) const;
+
+  const std::vector<double> seconds_;  // Ĉ by nodes.
+  const double worth_of_a_second_;
+  const double pace_;
+  std::vector<double> least_scores_;
 };
-
-// The most children of one node that could pay, at most `most`: the last of w siblings is accepted
-// with a chance of no more than 1/w (twice that is allowed, for a drafter unsure of itself).
-[[nodiscard]] int WidestFan(const LookAheadTerms& terms, int most);
-
-// `spine` is the chain over all positions of `scores`. REQUIRES: max_nodes >= 0.
-[[nodiscard]] BudgetedTree GrowLookAhead(const DraftTree& spine, const CandidateScores& scores,
-                                         const LookAheadTerms& terms, int max_nodes);
 
 }  // namespace bastion
 

@@ -31,20 +31,28 @@ std::optional<int> ParseNumber(absl::string_view text) {
 absl::Status BadPolicy(absl::string_view text) {
   return absl::InvalidArgumentError(
       absl::StrCat("policy \"", text,
-                   "\": want ar, chain[:n], beam:WxD, fixed:N, bastion, adaptive or default, "
-                   "+coupled with all that draft, numbers from 1 to ",
+                   "\": want ar, chain[:n], beam:WxD, fixed:N, ngram:N, bastion, adaptive or "
+                   "default, +coupled or +prior[:table|:request] with all that draft, numbers from "
+                   "1 to ",
                    Policy::kLargestNumber));
 }
 
 std::optional<Policy::Kind> KindOf(absl::string_view base) {
   using Kind = Policy::Kind;
   static constexpr std::pair<absl::string_view, Kind> kKinds[] = {
-      {"ar", Kind::kAr},           {"chain", Kind::kChain},     {"beam", Kind::kBeam},
-      {"fixed", Kind::kFixed},     {"bastion", Kind::kBastion}, {"adaptive", Kind::kAdaptive},
-      {"default", Kind::kAdaptive}};
+      {"ar", Kind::kAr},       {"chain", Kind::kChain},     {"beam", Kind::kBeam},
+      {"fixed", Kind::kFixed}, {"bastion", Kind::kBastion}, {"adaptive", Kind::kAdaptive},
+      {"ngram", Kind::kNgram}, {"default", Kind::kAdaptive}};
   for (const auto& [name, kind] : kKinds) {
     if (base == name) return kind;
   }
+  return std::nullopt;
+}
+
+std::optional<Policy::Prior> PriorOf(absl::string_view suffix) {
+  if (suffix == "prior") return Policy::Prior::kBoth;
+  if (suffix == "prior:table") return Policy::Prior::kTable;
+  if (suffix == "prior:request") return Policy::Prior::kRequest;
   return std::nullopt;
 }
 
@@ -68,28 +76,35 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view written) {
     if (!width.has_value() || !depth.has_value()) return BadPolicy(text);
     policy.width_ = *width;
     policy.depth_ = *depth;
-  } else if (*kind == Kind::kFixed || (*kind == Kind::kChain && has_argument)) {
+  } else if (*kind == Kind::kFixed || *kind == Kind::kNgram ||
+             (*kind == Kind::kChain && has_argument)) {
     const std::optional<int> nodes = ParseNumber(named.second);
     if (!nodes.has_value()) return BadPolicy(text);
     policy.nodes_ = *nodes;
   } else if (has_argument) {
     return BadPolicy(text);
   }
-  policy.coupled_ = named.first == "default";
-  for (size_t i = 1; i < parts.size(); ++i) {
-    if (parts[i] == "prior") {
-      return absl::UnimplementedError(
-          absl::StrCat("policy \"", text, "\": +prior is not built yet"));
+  if (*kind == Kind::kNgram) policy.prior_ = Prior::kBoth;
+  std::vector<absl::string_view> suffixes(parts.begin() + 1, parts.end());
+  if (named.first == "default") suffixes.insert(suffixes.begin(), {"coupled", "prior"});
+  for (const absl::string_view suffix : suffixes) {
+    const std::optional<Prior> prior = PriorOf(suffix);
+    const bool fits = prior.has_value() ? *kind != Kind::kAr : policy.wants_draft();
+    if (!fits || (!prior.has_value() && suffix != "coupled")) return BadPolicy(text);
+    if (prior.has_value()) {
+      policy.prior_ = *prior;
+    } else {
+      policy.coupled_ = true;
     }
-    if (parts[i] != "coupled" || !policy.wants_draft()) return BadPolicy(text);
-    policy.coupled_ = true;
   }
   return policy;
 }
 
 int Policy::CandidatesFor(int max_nodes) const {
+  if (prior_ != Prior::kNone && wants_draft()) return kWidestFan;
   switch (kind_) {
     case Kind::kAr:
+    case Kind::kNgram:
       return 0;
     case Kind::kChain:
       return std::min(1, max_nodes);

@@ -3,12 +3,15 @@
 #ifndef BASTION_ORCHESTRATOR_BUDGET_SPECULATION_STATE_H_
 #define BASTION_ORCHESTRATOR_BUDGET_SPECULATION_STATE_H_
 
-#include <array>
+#include <map>
+#include <utility>
 
+#include "orchestrator/budget/draft_choice.h"
 #include "orchestrator/budget/draft_gate.h"
 #include "orchestrator/budget/pace.h"
-#include "orchestrator/budget/sharpness.h"
+#include "orchestrator/budget/policy.h"
 #include "orchestrator/budget/survival.h"
+#include "orchestrator/tree/evidence_weights.h"
 
 namespace bastion {
 
@@ -18,27 +21,49 @@ enum class Guessing { kGreedy, kSampled, kCoupled };
 
 struct SpeculationState {
   Survival survival;
-  Sharpness sharpness;
+  Survival draft_free_survival;  // Of trees that the prior grew alone.
   DraftGate gate;
   Pace pace;
 };
 
-// One per drafter and verifier, fed by all their sequences; new sequences start from it, so that a
-// useless drafter is paid for once and not once a request. One for each way of guessing.
+// What requests that guess in the same way share.
+struct SharedSpeculation {
+  SpeculationState state;  // New sequences start from it.
+  EvidenceWeights draft_weights = EvidenceWeights::OfDrafts();
+  EvidenceWeights prior_weights = EvidenceWeights::OfPriorAlone();
+  DraftChoice draft_choice;
+};
+
+// Where the transition prior of a request comes from, apart from the request itself. Nothing is
+// owned.
+struct PriorSources {
+  int vocabulary = 0;                      // 0: there is no prior, +prior counts for nothing.
+  const TransitionGains* table = nullptr;  // Of this vocabulary, or none.
+  ContinuationCounts* learned = nullptr;   // From all requests; none: nothing is learned.
+};
+
+// One per drafter and verifier, fed by all their sequences, so that a useless drafter is paid for
+// once and not once a request.
 class SpeculationMemory {
  public:
-  [[nodiscard]] SpeculationState& at(Guessing guessing) {
-    return states_[static_cast<size_t>(guessing)];
+  explicit SpeculationMemory(const PriorSources& sources = {}) : sources_(sources) {}
+
+  [[nodiscard]] const PriorSources& sources() const { return sources_; }
+
+  // Stays where it is.
+  [[nodiscard]] SharedSpeculation& at(Guessing guessing, Policy::Prior prior) {
+    return shared_[{guessing, prior}];
   }
 
-  [[nodiscard]] SpeculationState NewSequence(Guessing guessing) {
-    SpeculationState state = at(guessing);
+  [[nodiscard]] SpeculationState NewSequence(Guessing guessing, Policy::Prior prior) {
+    SpeculationState state = at(guessing, prior).state;
     state.gate = state.gate.ForNewSequence();
     return state;
   }
 
  private:
-  std::array<SpeculationState, 3> states_;
+  const PriorSources sources_;
+  std::map<std::pair<Guessing, Policy::Prior>, SharedSpeculation> shared_;
 };
 
 }  // namespace bastion

@@ -8,10 +8,10 @@
 
 namespace bastion {
 
-BudgetedTree GrowToSpeedupStop(TokenId root, const CandidateScores& scores, const CycleCost& cost,
+BudgetedTree GrowToSpeedupStop(TokenId root, const CandidateRows& rows, const CycleCost& cost,
                                int max_nodes) {
   DraftTree tree(root);
-  BestFirst best_first(scores, max_nodes, &tree);
+  BestFirst best_first(rows, max_nodes, &tree);
   // L_AR is the same for all N: Â/Ĉ has its maximum where Ŝ has.
   const std::vector<double> seconds = cost.Curve(max_nodes);
   double expected_length = 1;

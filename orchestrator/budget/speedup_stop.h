@@ -11,12 +11,12 @@
 #include "common/base/ids.h"
 #include "orchestrator/budget/cycle_cost.h"
 #include "orchestrator/budget/grown_tree.h"
-#include "orchestrator/tree/candidate_scores.h"
+#include "orchestrator/tree/candidate_rows.h"
 
 namespace bastion {
 
 // REQUIRES: max_nodes >= 0.
-[[nodiscard]] BudgetedTree GrowToSpeedupStop(TokenId root, const CandidateScores& scores,
+[[nodiscard]] BudgetedTree GrowToSpeedupStop(TokenId root, const CandidateRows& rows,
                                              const CycleCost& cost, int max_nodes);
 
 }  // namespace bastion

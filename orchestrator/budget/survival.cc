@@ -72,6 +72,29 @@ void Survival::Observe(const DraftTree& tree, const DraftTree& spine,
   UpdateFactors();
 }
 
+void Survival::ObserveSettled(const DraftTree& tree, const DraftTree& spine,
+                              absl::Span<const TokenId> settled) {
+  const auto known = static_cast<int>(settled.size());
+  // Deeper nodes than that nobody can judge.
+  DraftTree judged(tree.token(0));
+  std::vector<NodeIndex> index(tree.rows(), kNoNode);
+  index[0] = 0;
+  Acceptance acceptance;
+  NodeIndex tip = 0;
+  for (NodeIndex i = 1; i < tree.rows(); ++i) {
+    if (tree.depth(i) > known) continue;
+    index[i] = judged.Add(index[tree.parent(i)], tree.token(i), tree.log_score(i));
+    if (index[tree.parent(i)] != tip || tree.token(i) != settled[tree.depth(i) - 1]) continue;
+    tip = index[i];
+    acceptance.path.push_back(tip);
+  }
+  const size_t accepted = acceptance.path.size();
+  acceptance.next = accepted < settled.size() ? settled[accepted] : kNoToken;
+  DraftTree known_spine = spine;
+  known_spine.Truncate(std::min(spine.nodes(), known));
+  Observe(judged, known_spine, acceptance);
+}
+
 void Survival::Forget() {
   if (++to_forget_ < kForgetTogether) return;
   to_forget_ = 0;

@@ -19,6 +19,7 @@
 #include <array>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "common/tree/draft_tree.h"
 #include "common/tree/stage_data.h"
 
@@ -51,6 +52,11 @@ class Survival {
   // Learns from a verified tree; `spine` is the top-1 path of the same draft to its full length.
   // REQUIRES of `tree`: as for Values.
   void Observe(const DraftTree& tree, const DraftTree& spine, const Acceptance& acceptance);
+
+  // Learns from a tree that was not verified, by what another one settled: `settled` are the
+  // target's tokens after the root, in order.
+  void ObserveSettled(const DraftTree& tree, const DraftTree& spine,
+                      absl::Span<const TokenId> settled);
 
   // A cycle without a draft: old evidence fades, so that one day the drafter is believed again. The
   // fading of kForgetTogether such cycles is done at once: a plain step should cost nothing here.

@@ -1,29 +1,87 @@
 #include "orchestrator/budget/tree_grower.h"
 
 #include <algorithm>
+#include <limits>
+#include <memory>
 #include <utility>
 
 #include "orchestrator/budget/speedup_stop.h"
 #include "orchestrator/tree/beam.h"
 #include "orchestrator/tree/best_first.h"
-#include "orchestrator/tree/candidate_scores.h"
+#include "orchestrator/tree/candidate_rows.h"
 #include "orchestrator/tree/chain.h"
+#include "orchestrator/tree/evidence_rows.h"
 
 namespace bastion {
 namespace {
 
-void Learn(const GrownTree& grown, const Acceptance& acceptance, double cycle_seconds,
-           double plain_seconds, SpeculationState* state) {
-  const int committed = acceptance.committed_length();
-  state->pace.Observe(committed, cycle_seconds);
+// A prior knows no horizon; beyond this a copy is hardly ever followed.
+constexpr int kDraftFreeDepth = 16;
+
+constexpr int kFewestWeighed = 32;  // Candidates of a position.
+
+constexpr double kFittedUnderestimate = 1.2;
+
+std::vector<TokenId> SettledBy(const GrownTree& grown, const Acceptance& acceptance) {
+  std::vector<TokenId> settled;
+  for (const NodeIndex node : acceptance.path) settled.push_back(grown.tree.token(node));
+  settled.push_back(acceptance.next);
+  return settled;
+}
+
+// The committed length that a tree would have had, as far as `settled` tells.
+double HindsightLength(const BudgetedTree& grown, const std::vector<TokenId>& settled) {
+  NodeIndex tip = 0;
+  size_t accepted = 0;
+  for (NodeIndex i = 1; i < grown.tree.rows() && accepted < settled.size(); ++i) {
+    if (grown.tree.parent(i) != tip || grown.tree.token(i) != settled[accepted]) continue;
+    tip = i;
+    ++accepted;
+  }
+  const double known = static_cast<double>(accepted);
+  return accepted < settled.size() ? known + 1 : std::max(known, grown.expected_length);
+}
+
+std::optional<TransitionPrior> PriorFor(Policy::Prior prior, const PriorSources& sources) {
+  if (prior == Policy::Prior::kNone || sources.vocabulary == 0) return std::nullopt;
+  TransitionPrior::Options options;
+  options.vocabulary = sources.vocabulary;
+  options.request = prior != Policy::Prior::kTable;
+  if (prior != Policy::Prior::kRequest) {
+    options.table = sources.table;
+    options.learned = sources.learned;
+  }
+  return std::make_optional<TransitionPrior>(options);
+}
+
+// One cycle's outcome, as the adaptive policy learns from it.
+struct Outcome {
+  const GrownTree& grown;
+  const Acceptance& acceptance;
+  const std::vector<TokenId>& settled;
+  CycleYield yield;
+  CycleYield without_draft;  // What the cycle would have yielded.
+  double plain_seconds;
+};
+
+void Learn(const Outcome& outcome, SpeculationState* state) {
+  const GrownTree& grown = outcome.grown;
+  state->pace.Observe(outcome.yield.tokens, outcome.yield.seconds);
   if (grown.drafted) {
-    state->gate.ObserveDrafted(committed, cycle_seconds, plain_seconds);
-  } else if (grown.reason == BudgetReason::kGate) {
+    state->gate.ObserveDrafted(
+        outcome.yield.tokens - (outcome.without_draft.tokens - 1),
+        outcome.yield.seconds - (outcome.without_draft.seconds - outcome.plain_seconds),
+        outcome.plain_seconds);
+  } else if (grown.gate_shut) {
     state->gate.ObservePlain();
   }
-  if (grown.spine.nodes() > 0) {
-    state->survival.Observe(grown.tree, grown.spine, acceptance);
-  } else {
+  if (grown.draft_free.has_value()) {
+    state->draft_free_survival.ObserveSettled(grown.draft_free->budgeted.tree,
+                                              grown.draft_free->spine, outcome.settled);
+  }
+  if (!grown.is_draft_free && grown.spine.nodes() > 0) {
+    state->survival.Observe(grown.tree, grown.spine, outcome.acceptance);
+  } else if (grown.drafted || grown.gate_shut) {
     state->survival.Forget();
   }
 }
@@ -37,79 +95,194 @@ TreeGrower::TreeGrower(Policy policy, bool greedy, const CostModel* costs,
                 : policy_.coupled() ? Guessing::kCoupled
                                     : Guessing::kSampled),
       costs_(costs),
-      memory_(memory),
-      state_(memory->NewSequence(guessing_)) {}
+      shared_(&memory->at(guessing_, policy_.prior())),
+      prior_(PriorFor(policy_.prior(), memory->sources())),
+      state_(memory->NewSequence(guessing_, policy_.prior())) {}
 
-bool TreeGrower::WantsDraft(const TreeLimits& limits) const {
-  if (!policy_.wants_draft() || limits.nodes == 0 || limits.depth == 0) return false;
-  return policy_.kind() != Policy::Kind::kAdaptive || state_.gate.open();
+void TreeGrower::Read(absl::Span<const TokenId> prompt) {
+  if (!prior_.has_value()) return;
+  for (const TokenId token : prompt) prior_->Append(token);
+}
+
+bool TreeGrower::WantsDraft(TokenId root, const TreeLimits& limits) {
+  draft_free_.reset();
+  look_.reset();
+  if (limits.nodes == 0 || limits.depth == 0) return false;
+  const bool adaptive = policy_.kind() == Policy::Kind::kAdaptive;
+  const bool may_draft = policy_.wants_draft() && (!adaptive || state_.gate.open());
+  if (prior_.has_value() && (!may_draft || (adaptive && lookout_.Looks()))) {
+    draft_free_ = GrowDraftFree(root, limits);
+  }
+  if (!may_draft || !adaptive) return may_draft;
+  if (!draft_free_.has_value() || state_.gate.on_trial()) return true;
+  const CycleYield yield = YieldOf(*draft_free_, CostAt(limits.context));
+  return !shared_->draft_choice.DraftFreeWins(yield, Look(limits).worth_of_a_second());
 }
 
 int TreeGrower::CandidatesFor(const TreeLimits& limits) const {
   const int enough = std::max(1, policy_.CandidatesFor(limits.nodes));
   if (policy_.kind() != Policy::Kind::kAdaptive) return enough;
-  return WidestFan(TermsAt(limits.context), enough);
+  const int fan = Look(limits).WidestFan(enough);
+  // Evidence lifts candidates from beyond the fan.
+  return prior_.has_value() ? std::clamp(2 * fan, std::min(kFewestWeighed, enough), enough) : fan;
 }
 
-GrownTree TreeGrower::Skip(TokenId root, const TreeLimits& limits) const {
-  BudgetReason reason = BudgetReason::kGate;
-  if (limits.nodes == 0 || limits.depth == 0) reason = BudgetReason::kCap;
+GrownTree TreeGrower::Skip(TokenId root, const TreeLimits& limits) {
+  if (draft_free_.has_value()) return FinishDraftFree(limits);
+  const bool room = limits.nodes > 0 && limits.depth > 0;
+  const bool gate_shut = room && policy_.wants_draft();
+  BudgetReason reason = room ? BudgetReason::kGate : BudgetReason::kCap;
   if (!policy_.wants_draft()) reason = BudgetReason::kPolicy;
-  return Finish({DraftTree(root), reason}, /*drafted=*/false, DraftTree(root), limits);
-}
-
-GrownTree TreeGrower::Grow(TokenId root, const Marginals& marginals,
-                           const TreeLimits& limits) const {
-  if (guessing_ != Guessing::kCoupled) return GrowOver(root, marginals, limits);
-  GrownTree grown = GrowOver(root, state_.sharpness.Applied(marginals), limits);
-  grown.coupled = marginals;
+  GrownTree grown = Finish({DraftTree(root), reason}, DraftTree(root), limits);
+  grown.gate_shut = gate_shut;
   return grown;
 }
 
-GrownTree TreeGrower::GrowOver(TokenId root, const Marginals& marginals,
-                               const TreeLimits& limits) const {
-  const CandidateScores scores = CandidateScores::Of(marginals).LimitedTo(limits.depth);
-  DraftTree spine = GrowChain(root, scores, scores.positions);
-  if (marginals.empty() || !policy_.wants_draft()) {
-    const BudgetReason reason =
-        policy_.wants_draft() ? BudgetReason::kNoDraft : BudgetReason::kPolicy;
-    return Finish({DraftTree(root), reason}, /*drafted=*/true, std::move(spine), limits);
+GrownTree TreeGrower::Grow(TokenId root, const Marginals& marginals, const TreeLimits& limits) {
+  if (!policy_.wants_draft()) return Skip(root, limits);
+  if (marginals.empty()) {
+    if (prior_.has_value() && !draft_free_.has_value()) draft_free_ = GrowDraftFree(root, limits);
+    GrownTree grown = draft_free_.has_value() ? FinishDraftFree(limits)
+                                              : Finish({DraftTree(root), BudgetReason::kNoDraft},
+                                                       DraftTree(root), limits);
+    grown.reason = BudgetReason::kNoDraft;
+    grown.drafted = true;
+    return grown;
   }
-  if (policy_.kind() == Policy::Kind::kBastion) {
-    return Finish(GrowToSpeedupStop(root, scores, CostAt(limits.context), limits.nodes),
-                  /*drafted=*/true, std::move(spine), limits);
+  const bool weighed = prior_.has_value() || guessing_ == Guessing::kCoupled;
+  std::unique_ptr<CandidateRows> rows;
+  if (weighed) {
+    rows = std::make_unique<EvidenceRows>(
+        marginals, limits.depth, prior_.has_value() ? &*prior_ : nullptr, &shared_->draft_weights);
+  } else {
+    rows = std::make_unique<MarginalRows>(marginals, limits.depth);
   }
+  DraftTree spine(root);
   if (policy_.kind() == Policy::Kind::kAdaptive) {
-    const int max_nodes = std::min(limits.nodes, costs_->measured_rows() - 1);
-    BudgetedTree budgeted = GrowLookAhead(spine, scores, TermsAt(limits.context), max_nodes);
-    return Finish(std::move(budgeted), /*drafted=*/true, std::move(spine), limits);
+    spine = GrowChain(root, *rows, rows->positions(), Look(limits).least_scores());
   }
-  return Finish(GrowNamedSize(root, marginals, limits), /*drafted=*/true, std::move(spine), limits);
+  BudgetedTree budgeted = GrowOver(spine, *rows, limits, marginals.positions);
+  GrownTree grown = Finish(std::move(budgeted), std::move(spine), limits);
+  grown.drafted = true;
+  if (weighed) grown.marginals = marginals;
+  grown.draft_free = std::exchange(draft_free_, std::nullopt);
+  return grown;
+}
+
+BudgetedTree TreeGrower::GrowOver(const DraftTree& spine, const CandidateRows& rows,
+                                  const TreeLimits& limits, int horizon) const {
+  switch (policy_.kind()) {
+    case Policy::Kind::kBastion:
+      return GrowToSpeedupStop(spine.token(0), rows, CostAt(limits.context), limits.nodes);
+    case Policy::Kind::kAdaptive:
+      return Look(limits).Grow(spine, rows, state_.survival);
+    default:
+      return GrowNamedSize(spine.token(0), rows, limits, horizon);
+  }
+}
+
+BudgetedTree TreeGrower::GrowNamedSize(TokenId root, const CandidateRows& rows,
+                                       const TreeLimits& limits, int horizon) const {
+  DraftTree tree(root);
+  int wanted = policy_.nodes();
+  if (policy_.kind() == Policy::Kind::kBeam) {
+    wanted = policy_.width() * policy_.depth();
+    tree = GrowBeam(root, rows, policy_.width(), policy_.depth());
+  } else if (policy_.kind() == Policy::Kind::kChain) {
+    if (wanted == 0) wanted = horizon;
+    tree = GrowChain(root, rows, wanted);
+  } else {
+    tree = GrowBestFirst(root, rows, std::min(wanted, limits.nodes));
+  }
+  tree.Truncate(std::min(tree.nodes(), limits.nodes));
+  if (tree.nodes() == wanted) return {std::move(tree), BudgetReason::kPolicy};
+  const bool capped = tree.nodes() == limits.nodes || limits.depth < horizon;
+  return {std::move(tree), capped ? BudgetReason::kCap : BudgetReason::kExhausted};
+}
+
+DraftFreeTree TreeGrower::GrowDraftFree(TokenId root, const TreeLimits& limits) const {
+  const PriorRows rows(std::min(limits.depth, kDraftFreeDepth), &*prior_, &shared_->prior_weights);
+  if (policy_.kind() != Policy::Kind::kAdaptive) {
+    return {GrowOver(DraftTree(root), rows, limits, kDraftFreeDepth), DraftTree(root)};
+  }
+  const LookAhead& look = Look(limits);
+  DraftTree spine = GrowChain(root, rows, rows.positions(), look.least_scores());
+  return {look.Grow(spine, rows, state_.draft_free_survival), std::move(spine)};
+}
+
+GrownTree TreeGrower::Finish(BudgetedTree budgeted, DraftTree spine,
+                             const TreeLimits& limits) const {
+  const absl::Duration predicted = CostAt(limits.context).Verify(budgeted.tree.nodes());
+  return {.tree = std::move(budgeted.tree),
+          .reason = budgeted.reason,
+          .context = limits.context,
+          .predicted_verify = predicted,
+          .spine = std::move(spine)};
+}
+
+GrownTree TreeGrower::FinishDraftFree(const TreeLimits& limits) {
+  GrownTree grown = Finish(draft_free_->budgeted, draft_free_->spine, limits);
+  grown.draft_free = std::exchange(draft_free_, std::nullopt);
+  grown.is_draft_free = true;
+  grown.gate_shut = policy_.kind() == Policy::Kind::kAdaptive && !state_.gate.open();
+  if (grown.gate_shut && grown.tree.nodes() == 0) grown.reason = BudgetReason::kGate;
+  return grown;
 }
 
 void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
                          absl::Duration draft_time) {
-  if (!grown.coupled.empty()) {
-    state_.sharpness.Observe(grown.coupled, grown.tree, acceptance);
-    memory_->at(guessing_).sharpness.Observe(grown.coupled, grown.tree, acceptance);
+  look_.reset();
+  const std::vector<TokenId> settled = SettledBy(grown, acceptance);
+  if (!grown.marginals.empty()) {
+    EvidenceRows::Learn(grown.marginals, prior_.has_value() ? &*prior_ : nullptr, settled,
+                        &shared_->draft_weights);
+  }
+  if (grown.draft_free.has_value()) {
+    PriorRows::Learn(*prior_, settled, &shared_->prior_weights);
+  }
+  if (prior_.has_value()) {
+    for (const TokenId token : settled) prior_->Append(token);
   }
   if (policy_.kind() != Policy::Kind::kAdaptive) return;
   const CycleCost cost = CostAt(grown.context);
   const double plain_seconds = cost.PlainSeconds();
   if (!(plain_seconds > 0)) return;
-  // The draft counts as long as it took: a late drafter is the drafter's fault. But a sequence's
-  // first draft also reads the prompt; while drafts pay at large, that says nothing about the next.
-  absl::Duration charged = draft_time;
-  if (first_draft_ && memory_->at(guessing_).gate.level() > 0)
-    charged = std::min(charged, cost.draft);
-  if (grown.drafted) first_draft_ = false;
   // The verify by prediction: its noise would hit plain steps alike.
-  const double cycle_seconds =
-      grown.drafted
-          ? absl::ToDoubleSeconds(charged + cost.overhead + cost.Verify(grown.tree.nodes()))
-          : plain_seconds;
-  Learn(grown, acceptance, cycle_seconds, plain_seconds, &state_);
-  Learn(grown, acceptance, cycle_seconds, plain_seconds, &memory_->at(guessing_));
+  CycleYield yield = {static_cast<double>(acceptance.committed_length()),
+                      absl::ToDoubleSeconds(cost.overhead + cost.Verify(grown.tree.nodes()))};
+  CycleYield without_draft = {1, plain_seconds};
+  if (grown.draft_free.has_value()) without_draft = YieldOf(*grown.draft_free, cost);
+  if (grown.drafted) {
+    // The draft counts as long as it took: a late drafter is the drafter's fault. But a sequence's
+    // first draft also reads the prompt; while drafts pay at large, that says nothing about the
+    // next.
+    if (first_draft_ && shared_->state.gate.level() > 0) {
+      draft_time = std::min(draft_time, cost.draft);
+    }
+    first_draft_ = false;
+    yield.seconds += absl::ToDoubleSeconds(draft_time);
+  }
+  LearnChoice(grown, yield, without_draft);
+  if (grown.draft_free.has_value()) {
+    without_draft.tokens = HindsightLength(grown.draft_free->budgeted, settled);
+  }
+  const Outcome outcome = {grown, acceptance, settled, yield, without_draft, plain_seconds};
+  Learn(outcome, &state_);
+  Learn(outcome, &shared_->state);
+}
+
+void TreeGrower::LearnChoice(const GrownTree& grown, const CycleYield& yield,
+                             const CycleYield& without_draft) {
+  if (grown.gate_shut) return;
+  if (!grown.drafted) {
+    lookout_.Won();
+    shared_->draft_choice.ObserveDraftFree();
+    return;
+  }
+  lookout_.Lost();
+  if (grown.draft_free.has_value() && !grown.is_draft_free) {
+    shared_->draft_choice.ObserveDrafted(without_draft.tokens, yield);
+  }
 }
 
 CycleCost TreeGrower::CostAt(int context) const {
@@ -118,40 +291,20 @@ CycleCost TreeGrower::CostAt(int context) const {
                     context);
 }
 
-LookAheadTerms TreeGrower::TermsAt(int context) const {
-  return {CostAt(context), &state_.survival, state_.pace.tokens_per_second()};
-}
-
-GrownTree TreeGrower::Finish(BudgetedTree budgeted, bool drafted, DraftTree spine,
-                             const TreeLimits& limits) const {
-  const absl::Duration predicted = CostAt(limits.context).Verify(budgeted.tree.nodes());
-  return {std::move(budgeted.tree),
-          budgeted.reason,
-          drafted,
-          limits.context,
-          predicted,
-          std::move(spine),
-          {}};
-}
-
-BudgetedTree TreeGrower::GrowNamedSize(TokenId root, const Marginals& marginals,
-                                       const TreeLimits& limits) const {
-  const CandidateScores scores = CandidateScores::Of(marginals).LimitedTo(limits.depth);
-  DraftTree tree(root);
-  int wanted = policy_.nodes();
-  if (policy_.kind() == Policy::Kind::kBeam) {
-    wanted = policy_.width() * policy_.depth();
-    tree = GrowBeam(root, scores, policy_.width(), policy_.depth());
-  } else if (policy_.kind() == Policy::Kind::kChain) {
-    if (wanted == 0) wanted = marginals.positions;
-    tree = GrowChain(root, scores, wanted);
-  } else {
-    tree = GrowBestFirst(root, scores, std::min(wanted, limits.nodes));
+const LookAhead& TreeGrower::Look(const TreeLimits& limits) const {
+  if (!look_.has_value()) {
+    // Beyond the measured rows nothing is weighed.
+    look_.emplace(
+        CostAt(limits.context), std::min(limits.nodes, costs_->measured_rows() - 1),
+        state_.pace.tokens_per_second(),
+        prior_.has_value() ? kFittedUnderestimate : std::numeric_limits<double>::infinity());
   }
-  tree.Truncate(std::min(tree.nodes(), limits.nodes));
-  if (tree.nodes() == wanted) return {std::move(tree), BudgetReason::kPolicy};
-  const bool capped = tree.nodes() == limits.nodes || limits.depth < marginals.positions;
-  return {std::move(tree), capped ? BudgetReason::kCap : BudgetReason::kExhausted};
+  return *look_;
+}
+
+CycleYield TreeGrower::YieldOf(const DraftFreeTree& tree, const CycleCost& cost) const {
+  return {tree.budgeted.expected_length,
+          absl::ToDoubleSeconds(cost.overhead + cost.Verify(tree.budgeted.tree.nodes()))};
 }
 
 }  // namespace bastion

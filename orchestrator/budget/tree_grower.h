@@ -1,17 +1,25 @@
 // TreeGrower: one sequence's trees, cycle by cycle, under its policy. The calls of one cycle:
 //
-//   GrownTree grown = grower.WantsDraft(limits)
-//                         ? grower.Grow(root, <the drafter's marginals, empty if it failed>,
-//                         limits) : grower.Skip(root, limits);
+//   GrownTree grown = grower.WantsDraft(root, limits)
+//           ? grower.Grow(root, <the drafter's marginals, empty if it failed>, limits)
+//           : grower.Skip(root, limits);
 //   <verify; the cost model observes the call>
 //   grower.Observe(grown, acceptance, <time the draft took>);
 //
-// Grow, Skip and WantsDraft change nothing, Observe learns (the adaptive policy only). A tree never
-// has more nodes or depth than the limits. Thread-compatible: the cycle's thread.
+// With a transition prior there is a draft-free tree in every cycle: grown by WantsDraft, which may
+// find it good enough, and taken whenever there is no draft.
+//
+// Grow and Skip learn nothing, Observe does (evidence under every policy, the rest under the
+// adaptive one). A tree never has more nodes or depth than the limits. Thread-compatible: the
+// cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_BUDGET_TREE_GROWER_H_
 #define BASTION_ORCHESTRATOR_BUDGET_TREE_GROWER_H_
 
+#include <optional>
+#include <vector>
+
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/tree/marginals.h"
 #include "common/tree/stage_data.h"
@@ -21,6 +29,7 @@
 #include "orchestrator/budget/policy.h"
 #include "orchestrator/budget/speculation_state.h"
 #include "orchestrator/budget/tree_limits.h"
+#include "orchestrator/tree/transition_prior.h"
 
 namespace bastion {
 
@@ -29,18 +38,21 @@ class TreeGrower {
   // `costs` and `memory` are shared, not owned, and must outlive this.
   TreeGrower(Policy policy, bool greedy, const CostModel* costs, SpeculationMemory* memory);
 
+  // The request's prompt, its last token being the first root. Before the first cycle; what the
+  // cycles settle, Observe reads off them. Without it a prior knows the answer alone.
+  void Read(absl::Span<const TokenId> prompt);
+
   // False when this cycle should not spend time on a draft.
-  [[nodiscard]] bool WantsDraft(const TreeLimits& limits) const;
+  [[nodiscard]] bool WantsDraft(TokenId root, const TreeLimits& limits);
 
   // How many candidates per position the draft of this cycle should have.
   [[nodiscard]] int CandidatesFor(const TreeLimits& limits) const;
 
-  // The root alone, for a cycle that did not draft.
-  [[nodiscard]] GrownTree Skip(TokenId root, const TreeLimits& limits) const;
+  // The draft-free tree, or the root alone, for a cycle that did not draft.
+  [[nodiscard]] GrownTree Skip(TokenId root, const TreeLimits& limits);
 
   // The policy's tree over what the drafter said. REQUIRES: `marginals` are valid.
-  [[nodiscard]] GrownTree Grow(TokenId root, const Marginals& marginals,
-                               const TreeLimits& limits) const;
+  [[nodiscard]] GrownTree Grow(TokenId root, const Marginals& marginals, const TreeLimits& limits);
 
   // What became of the tree. `draft_time` is what this cycle waited for its draft.
   void Observe(const GrownTree& grown, const Acceptance& acceptance, absl::Duration draft_time);
@@ -49,22 +61,36 @@ class TreeGrower {
   [[nodiscard]] const SpeculationState& state() const { return state_; }
 
  private:
-  // The tree over the marginals as they are to be taken.
-  [[nodiscard]] GrownTree GrowOver(TokenId root, const Marginals& marginals,
-                                   const TreeLimits& limits) const;
-  [[nodiscard]] CycleCost CostAt(int context) const;
-  [[nodiscard]] LookAheadTerms TermsAt(int context) const;
-  [[nodiscard]] GrownTree Finish(BudgetedTree budgeted, bool drafted, DraftTree spine,
+  // The policy's tree from the candidates in `rows`; `spine` is their top-1 path, `horizon` how
+  // far they reach when no limit cuts them.
+  [[nodiscard]] BudgetedTree GrowOver(const DraftTree& spine, const CandidateRows& rows,
+                                      const TreeLimits& limits, int horizon) const;
+  [[nodiscard]] BudgetedTree GrowNamedSize(TokenId root, const CandidateRows& rows,
+                                           const TreeLimits& limits, int horizon) const;
+  [[nodiscard]] DraftFreeTree GrowDraftFree(TokenId root, const TreeLimits& limits) const;
+  [[nodiscard]] GrownTree Finish(BudgetedTree budgeted, DraftTree spine,
                                  const TreeLimits& limits) const;
-  [[nodiscard]] BudgetedTree GrowNamedSize(TokenId root, const Marginals& marginals,
-                                           const TreeLimits& limits) const;
+  // The same for the draft-free tree of this cycle, which there must be.
+  [[nodiscard]] GrownTree FinishDraftFree(const TreeLimits& limits);
+
+  void LearnChoice(const GrownTree& grown, const CycleYield& yield,
+                   const CycleYield& without_draft);
+
+  [[nodiscard]] CycleCost CostAt(int context) const;
+  // What trees of this cycle are worth; made once a cycle.
+  [[nodiscard]] const LookAhead& Look(const TreeLimits& limits) const;
+  [[nodiscard]] CycleYield YieldOf(const DraftFreeTree& tree, const CycleCost& cost) const;
 
   const Policy policy_;
   const Guessing guessing_;
   const CostModel* const costs_;
-  SpeculationMemory* const memory_;
+  SharedSpeculation* const shared_;
+  std::optional<TransitionPrior> prior_;
   SpeculationState state_;
   bool first_draft_ = true;
+  DraftFreeLookout lookout_;
+  std::optional<DraftFreeTree> draft_free_;  // Of this cycle.
+  mutable std::optional<LookAhead> look_;    // Of this cycle.
 };
 
 }  // namespace bastion

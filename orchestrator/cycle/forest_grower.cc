@@ -16,16 +16,17 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
   TargetInfo share =
       target_;  // Until budgets are shared by need: equal shares of a forward's rows.
   share.max_rows = std::max(1, target_.max_rows / std::max<int>(1, sequences.size()));
+  StopWatch watch(*clock_);
   std::vector<TreeLimits> limits;
   std::vector<Frontier> frontiers;
   std::vector<size_t> asked;  // Index into `frontiers`.
   for (DecodeSequence* sequence : sequences) {
     limits.push_back(sequence->Limits(share));
-    const bool wanted = sequence->grower().WantsDraft(limits.back());
+    const bool wanted = sequence->grower().WantsDraft(sequence->root(), limits.back());
     asked.push_back(wanted ? frontiers.size() : kNotAsked);
     if (wanted) frontiers.push_back(sequence->NextFrontier(limits.back()));
   }
-  StopWatch watch(*clock_);
+  grown.times.tree = watch.Lap();
   std::vector<Draft> drafts;
   grown.asked = !frontiers.empty();
   if (grown.asked) {
@@ -54,7 +55,7 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
     }
     grown.trees.push_back(sequences[i]->grower().Grow(root, *marginals, limits[i]));
   }
-  grown.times.tree = watch.Lap();
+  grown.times.tree += watch.Lap();
   return grown;
 }
 

@@ -22,6 +22,7 @@ DecodeSequence::DecodeSequence(DecodeRequest request, TreeGrower grower)
       root_(request_.prompt.back()),
       untold_(request_.prompt.begin(), request_.prompt.end() - 1) {
   CHECK_GT(request_.max_tokens, 0);
+  grower_.Read(request_.prompt);
 }
 
 PrefillItem DecodeSequence::NextPrefill(int most) const {

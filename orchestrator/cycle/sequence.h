@@ -81,6 +81,7 @@ class DecodeSequence {
   // Of the output's tokens; empty unless the request asks for them.
   [[nodiscard]] const std::vector<TokenLogprobs>& logprobs() const { return logprobs_; }
   [[nodiscard]] const std::vector<CycleRecord>& cycles() const { return cycles_; }
+  [[nodiscard]] TreeGrower& grower() { return grower_; }
   [[nodiscard]] const TreeGrower& grower() const { return grower_; }
   [[nodiscard]] FinishReason reason() const { return reason_; }
   [[nodiscard]] const absl::Status& status() const { return status_; }

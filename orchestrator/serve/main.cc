@@ -4,6 +4,7 @@
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
+#include "common/hub/transition_file.h"
 #include "common/wire/service_host.h"
 #include "orchestrator/cycle/guarded_drafter.h"
 #include "orchestrator/remote/remote_drafter.h"
@@ -15,6 +16,11 @@ ABSL_FLAG(std::string, verifier, "127.0.0.1:7072", "gRPC address of the verifier
 ABSL_FLAG(std::string, drafter, "127.0.0.1:7071", "gRPC address of the drafter");
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7070"}, "gRPC addresses for clients");
 ABSL_FLAG(std::string, policy, "default", "Speculation policy of requests that name none");
+ABSL_FLAG(std::string, prior, "",
+          "Transition table for +prior, a file or the drafter's folder; empty: the request alone");
+ABSL_FLAG(std::string, learn_prior, "",
+          "File for transitions learned from all requests, whose tenants then see each other's "
+          "habits in their speed; empty: off");
 ABSL_FLAG(int, max_running, 16, "Requests decoded together");
 ABSL_FLAG(int, max_waiting, 256, "Requests that may wait; more are refused");
 ABSL_FLAG(absl::Duration, draft_patience, absl::Milliseconds(500),
@@ -28,6 +34,18 @@ ABSL_FLAG(absl::Duration, grace, absl::Seconds(30), "For running requests at SIG
 namespace bastion {
 namespace {
 
+// The table that --prior names; null when it names none.
+absl::StatusOr<std::unique_ptr<const TransitionGains>> LoadPrior(int vocabulary) {
+  const std::string path = absl::GetFlag(FLAGS_prior);
+  if (path.empty()) return nullptr;
+  ASSIGN_OR_RETURN(const auto table, hub::FindTransitionTable(path, vocabulary));
+  if (table == nullptr) {
+    return absl::NotFoundError(absl::StrCat("--prior ", path, ": no ", hub::kTransitionFileName,
+                                            " there; make one with bastion-train prior"));
+  }
+  return std::make_unique<const TransitionGains>(*table);
+}
+
 absl::Status Run() {
   if (absl::GetFlag(FLAGS_target).empty()) {
     return absl::InvalidArgumentError("--target DIR is needed");
@@ -39,12 +57,19 @@ absl::Status Run() {
   RemoteDrafter remote_drafter({absl::GetFlag(FLAGS_drafter), absl::GetFlag(FLAGS_draft_patience)});
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
 
+  ASSIGN_OR_RETURN(const auto table, LoadPrior(model->config.dims.vocabulary));
+  std::optional<LearnedPrior> learned;
+  if (const std::string path = absl::GetFlag(FLAGS_learn_prior); !path.empty()) {
+    ASSIGN_OR_RETURN(learned, LearnedPrior::Open(path, model->config.dims.vocabulary));
+  }
   SchedulerOptions options;
   options.max_running = absl::GetFlag(FLAGS_max_running);
   options.max_waiting = absl::GetFlag(FLAGS_max_waiting);
   options.slow_client = absl::GetFlag(FLAGS_slow_client);
   options.calibration_limit = absl::GetFlag(FLAGS_calibration_limit);
   options.vocabulary = model->config.dims.vocabulary;
+  options.table = table.get();
+  options.learned = learned.has_value() ? &*learned : nullptr;
   Mutex host_mutex;
   std::unique_ptr<wire::ServiceHost> host;
   bool ready = false;

@@ -90,6 +90,10 @@ void Scheduler::Main() {
     Retire();
   }
   FailAll(absl::UnavailableError("the service is shutting down"));
+  if (options_.learned == nullptr) return;
+  if (const absl::Status saved = options_.learned->Save(); !saved.ok()) {
+    LOG(ERROR) << "the learned prior was not saved: " << saved;
+  }
 }
 
 bool Scheduler::Connect() {
@@ -136,7 +140,11 @@ absl::StatusOr<std::unique_ptr<Scheduler::Engine>> Scheduler::MakeEngine(const T
   ASSIGN_OR_RETURN(const CalibrationTable table, Calibrate(*verifier_, Clock::Real(), options));
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
   LOG(INFO) << "calibrated";
-  return std::make_unique<Engine>(target, std::move(costs), drafter_, verifier_);
+  const PriorSources sources = {
+      .vocabulary = options_.vocabulary,
+      .table = options_.table,
+      .learned = options_.learned == nullptr ? nullptr : options_.learned->counts()};
+  return std::make_unique<Engine>(target, std::move(costs), sources, drafter_, verifier_);
 }
 
 void Scheduler::SetReady(bool ready) {
@@ -244,6 +252,7 @@ void Scheduler::Retire() {
     return true;
   };
   running_.erase(std::remove_if(running_.begin(), running_.end(), over), running_.end());
+  if (options_.learned != nullptr) options_.learned->SaveNowAndThen(Clock::Real().Now());
   MutexLock lock(&mutex_);
   stats_.running = static_cast<int>(running_.size());
   if (engine_ != nullptr) stats_.audit = engine_->cycle.audit();

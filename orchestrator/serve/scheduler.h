@@ -21,6 +21,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "orchestrator/cycle/decode_cycle.h"
+#include "orchestrator/serve/learned_prior.h"
 #include "orchestrator/serve/live_request.h"
 
 namespace bastion {
@@ -32,6 +33,9 @@ struct SchedulerOptions {
   absl::Duration slow_client = absl::Seconds(30);  // Until a client that does not read is dropped.
   absl::Duration calibration_limit = absl::Seconds(20);
   int vocabulary = 0;  // The tokenizer's model: the verifier must have the same.
+  const TransitionGains* table =
+      nullptr;                      // Of this vocabulary; none: +prior has the request alone.
+  LearnedPrior* learned = nullptr;  // None: requests teach each other nothing.
 };
 
 struct SchedulerStats {
@@ -69,8 +73,12 @@ class Scheduler {
     SpeculationMemory memory;
     DecodeCycle cycle;
 
-    Engine(const TargetInfo& info, CostModel fitted, Drafter* drafter, Verifier* verifier)
-        : target(info), costs(std::move(fitted)), cycle(info, drafter, verifier, &costs) {}
+    Engine(const TargetInfo& info, CostModel fitted, const PriorSources& sources, Drafter* drafter,
+           Verifier* verifier)
+        : target(info),
+          costs(std::move(fitted)),
+          memory(sources),
+          cycle(info, drafter, verifier, &costs) {}
   };
 
   void Main();

@@ -16,23 +16,21 @@ struct Prefix {
 
 struct Extension {
   NodeIndex parent;
-  int rank;
+  TokenId token;
   double log_score;
 };
 
-// The `width` best extensions of the kept prefixes by a token of `position`, best first.
-std::vector<Extension> BestExtensions(const std::vector<Prefix>& kept,
-                                      const CandidateScores& scores, int position, int width) {
+// The `width` best one-token extensions of the kept prefixes, best first.
+std::vector<Extension> BestExtensions(const std::vector<Prefix>& kept, const DraftTree& tree,
+                                      const CandidateRows& rows, int width) {
   std::vector<Extension> extensions;
-  // Within one parent scores fall with rank: no rank beyond the width can be kept.
-  const int ranks = std::min(width, scores.candidates);
-  extensions.reserve(kept.size() * ranks);
   for (const Prefix& prefix : kept) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      const double log_score =
-          prefix.log_score + static_cast<double>(scores.log_score(position, rank));
+    const CandidateRow row = rows.After(tree, prefix.node);
+    // Within one parent scores fall with rank: no rank beyond the width can be kept.
+    for (int rank = 0; rank < std::min(width, row.size); ++rank) {
+      const double log_score = prefix.log_score + static_cast<double>(row.log_scores[rank]);
       if (std::isinf(log_score)) break;
-      extensions.push_back({prefix.node, rank, log_score});
+      extensions.push_back({prefix.node, row.tokens[rank], log_score});
     }
   }
   std::stable_sort(
@@ -44,16 +42,16 @@ std::vector<Extension> BestExtensions(const std::vector<Prefix>& kept,
 
 }  // namespace
 
-DraftTree GrowBeam(TokenId root, const CandidateScores& scores, int width, int depth) {
+DraftTree GrowBeam(TokenId root, const CandidateRows& rows, int width, int depth) {
   CHECK_GE(width, 1);
   DraftTree tree(root);
   std::vector<Prefix> kept = {{0, 0.0}};
-  for (int position = 0; position < std::min(depth, scores.positions); ++position) {
-    const std::vector<Extension> level = BestExtensions(kept, scores, position, width);
+  for (int level = 0; level < std::min(depth, rows.positions()); ++level) {
+    const std::vector<Extension> best = BestExtensions(kept, tree, rows, width);
     kept.clear();
-    for (const Extension& extension : level) {
-      const NodeIndex node = tree.Add(extension.parent, scores.token(position, extension.rank),
-                                      static_cast<float>(extension.log_score));
+    for (const Extension& extension : best) {
+      const NodeIndex node =
+          tree.Add(extension.parent, extension.token, static_cast<float>(extension.log_score));
       kept.push_back({node, extension.log_score});
     }
   }

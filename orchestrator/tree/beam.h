@@ -11,12 +11,12 @@
 
 #include "common/base/ids.h"
 #include "common/tree/draft_tree.h"
-#include "orchestrator/tree/candidate_scores.h"
+#include "orchestrator/tree/candidate_rows.h"
 
 namespace bastion {
 
 // REQUIRES: width >= 1.
-[[nodiscard]] DraftTree GrowBeam(TokenId root, const CandidateScores& scores, int width, int depth);
+[[nodiscard]] DraftTree GrowBeam(TokenId root, const CandidateRows& rows, int width, int depth);
 
 }  // namespace bastion
 

@@ -21,15 +21,16 @@
 
 #include "common/base/ids.h"
 #include "common/tree/draft_tree.h"
-#include "orchestrator/tree/candidate_scores.h"
+#include "orchestrator/tree/candidate_rows.h"
 
 namespace bastion {
 
 class BestFirst {
  public:
-  // Will grow `*tree`, which is not owned and must outlive this. Up to `expected_nodes` nodes are
-  // added without allocating; more are allowed. REQUIRES: `*tree` is a root alone.
-  BestFirst(const CandidateScores& scores, int expected_nodes, DraftTree* tree);
+  // Will grow `*tree`; neither it nor `rows` is owned, both must outlive this. Up to
+  // `expected_nodes` nodes are added without allocating; more are allowed. REQUIRES: `*tree` is a
+  // root alone.
+  BestFirst(const CandidateRows& rows, int expected_nodes, DraftTree* tree);
   BestFirst(const BestFirst&) = delete;
   BestFirst& operator=(const BestFirst&) = delete;
 
@@ -43,12 +44,12 @@ class BestFirst {
 
  private:
   struct Candidate {
-    double log_score;         // Of the path.
+    double log_score = 0;     // Of the path.
     double parent_log_score;  // Of the path without its last token.
-    uint32_t order;           // Of offering.
+    uint32_t order = 0;       // Of offering.
     NodeIndex parent;
-    int32_t position;
-    int32_t rank;
+    CandidateRow row;  // What may follow the parent.
+    int rank;
   };
   // Heap order: the largest score first, of equals the one offered first.
   struct Worse {
@@ -58,16 +59,17 @@ class BestFirst {
     }
   };
 
-  void Offer(NodeIndex parent, double parent_log_score, int position, int rank);
+  // The candidate `next.rank` of the row, as `next` says; its score and order are filled in here.
+  void Offer(Candidate next);
 
-  const CandidateScores scores_;
+  const CandidateRows& rows_;
   DraftTree* const tree_;
   std::vector<Candidate> heap_;
   uint32_t offered_ = 0;
 };
 
 // The best tree of at most `budget` nodes; fewer when the candidates run out.
-[[nodiscard]] DraftTree GrowBestFirst(TokenId root, const CandidateScores& scores, int budget);
+[[nodiscard]] DraftTree GrowBestFirst(TokenId root, const CandidateRows& rows, int budget);
 
 }  // namespace bastion
 

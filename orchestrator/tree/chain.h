@@ -3,15 +3,18 @@
 #ifndef BASTION_ORCHESTRATOR_TREE_CHAIN_H_
 #define BASTION_ORCHESTRATOR_TREE_CHAIN_H_
 
+#include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/tree/draft_tree.h"
-#include "orchestrator/tree/candidate_scores.h"
+#include "orchestrator/tree/candidate_rows.h"
 
 namespace bastion {
 
 // At most `length` nodes; fewer when there are fewer positions, or where a position has no
 // candidate of non-zero probability.
-[[nodiscard]] DraftTree GrowChain(TokenId root, const CandidateScores& scores, int length);
+// It ends before the n-th node when its path scores less than least_scores[n − 1], if there is one.
+[[nodiscard]] DraftTree GrowChain(TokenId root, const CandidateRows& rows, int length,
+                                  absl::Span<const double> least_scores = {});
 
 }  // namespace bastion
 

@@ -19,6 +19,7 @@ MAY_INCLUDE = {
     "kernels": ["common/base"],
     "common/nn": [*_COMMON, "common/hub", "kernels"],
     "drafter_service": _SERVICE,
+    "drafter_service/train": [*_COMMON, "common/hub"],  # Counts text; needs no engine.
     "verifier_service": _SERVICE,
     # Inside the orchestrator, from the bottom up.
     "orchestrator/tree": [*_COMMON],

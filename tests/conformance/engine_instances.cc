@@ -35,8 +35,13 @@ class Borrowed final : public StagesUnderTest {
 class InProcess final : public StagesUnderTest {
  public:
   explicit InProcess(const std::string& folder) {
-    auto stages =
-        LocalStages::Create({folder + "/target", folder + "/drafter", "fp32", "fp32", 2, 8});
+    LocalOptions options;
+    options.target_folder = folder + "/target";
+    options.drafter_folder = folder + "/drafter";
+    options.dtype = "fp32";
+    options.threads = 2;
+    options.max_sequences = 8;
+    auto stages = LocalStages::Create(options);
     CHECK(stages.ok()) << stages.status();
     stages_ = *std::move(stages);
   }

@@ -12,6 +12,7 @@
 
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/hub/transition_file.h"
 
 namespace bastion::testing {
 
@@ -93,6 +94,9 @@ void ServiceSystem::StartOrchestrator() {
       "--target=" + options_.target,     "--verifier=" + Address("verifier"),
       "--drafter=" + Address("drafter"), "--listen=" + Address("orchestrator"),
       "--calibration_limit=0s",          "--draft_patience=10s"};
+  if (std::filesystem::exists(options_.drafter + "/" + hub::kTransitionFileName)) {
+    flags.push_back("--prior=" + options_.drafter);
+  }
   flags.insert(flags.end(), options_.orchestrator_flags.begin(), options_.orchestrator_flags.end());
   orchestrator = std::make_unique<ServiceProcess>("bastion-orchestrator", flags,
                                                   folder_ + "/orchestrator.log");

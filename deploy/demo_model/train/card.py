@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 
 TEMPLATE = """# The demo pair
 
@@ -53,7 +54,7 @@ files kept out of training.
 
 The drafter learned from teacher text: {teacher_tokens:.2f} M tokens sampled from the target itself after prefixes of
 training files, half greedy and half at temperature 0.8, cut where a loop sets in.
-
+{prior}
 Prompts were chosen by the target's own greedy continuation of {continuation} tokens: no end of text, and distinct 4-grams at least
 {min_distinct} of all 4-grams. {prompt_counts}
 The target is small: after some hundred tokens its greedy text loops, so measure with {continuation} new tokens. Also before that
@@ -68,6 +69,17 @@ machine sees more tokens, so numbers vary from machine to machine; the learning 
 
 def megabytes(folder: Path) -> float:
     return (folder / "model.safetensors").stat().st_size / 1e6
+
+
+def prior(drafter: Path) -> str:
+    """The paragraph on the transition prior; nothing where its stage was skipped."""
+    path = drafter / "transition_prior.safetensors"
+    if not path.exists():
+        return ""
+    with safe_open(path, "np") as table:
+        pairs = table.get_slice("pairs").get_shape()[0]
+    return (f"\n`{drafter.name}/{path.name}` ({path.stat().st_size / 1e6:.2f} MB, same licence): what followed each token and "
+            f"{pairs} pairs of\ntokens in the teacher text, and how often, counted by `bastion-train prior`.\n")
 
 
 def exactness(evaluation: dict) -> str:
@@ -114,6 +126,7 @@ def fields(work: Path, out: Path) -> dict:
         "arm_values": " | ".join(f"{v:.2f}" for v in evaluation["tau"].values()),
         "exactness": exactness(evaluation),
         "packages": ", ".join(split["packages"]), **parts, "teacher_tokens": teacher / 1e6,
+        "prior": prior(out / "drafter"),
         "min_distinct": MIN_DISTINCT, "continuation": CONTINUATION,
         "prompt_counts": f"{counts['good']} of {counts['candidates']} candidates passed; {counts['chosen']} are "
                          "drawn from them, at most three from a file.",

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Reproduces the demo pair from scratch: corpus, tokenizer, target, teacher text, drafter, prompts, model card.
+# Reproduces the demo pair from scratch: corpus, tokenizer, target, teacher text, drafter, prompts, transition prior,
+# model card.
 # Interrupted, the same command goes on where it stopped. Debian 12; two CPU cores are enough.
 #   run.sh [--work DIR] [--target-minutes N] [--teacher-minutes N] [--drafter-minutes N]
 set -euo pipefail
@@ -47,6 +48,13 @@ touch "$work/teacher/done"
 stage "drafter ($drafter_minutes min)" drafter.py --work "$work" --max-minutes "$drafter_minutes"
 stage "export" export.py --work "$work" --out "$model"
 stage "prompts" prompts.py --work "$work" --out "$model/prompts.jsonl"
+trainer=$here/../../../build/release/bin/bastion-train
+if [ -x "$trainer" ]; then
+  stage "transition prior" teacher_tokens.py --work "$work"
+  nice -n 19 "$trainer" prior --target "$model/target" --out "$model/drafter" "$work/teacher_tokens.jsonl"
+else
+  say "transition prior: skipped, no bastion-train; deploy/local/build.sh release bastion-train builds it"
+fi
 stage "evaluation" evaluate.py --work "$work" --prompts "$model/prompts.jsonl" --nodes 4 8 16 32 64 --exact
 stage "model card" card.py --work "$work" --out "$model"
 say "the pair is in $model"

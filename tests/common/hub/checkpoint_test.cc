@@ -67,6 +67,25 @@ TEST_F(CheckpointTest, SingleFileWinsOverShards) {
   EXPECT_THAT((*checkpoint)->TensorNames(), ElementsAre("w"));
 }
 
+TEST_F(CheckpointTest, TablesBesideTheWeightsAreNoWeights) {
+  folder_.Write("transition_prior.safetensors", "not even a safetensors file");
+  ExpectRefused(absl::StatusCode::kNotFound, "holds neither", "model.safetensors");
+  WriteSingle();
+  const auto checkpoint = Checkpoint::Open(folder_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_THAT((*checkpoint)->TensorNames(), ElementsAre("w"));
+}
+
+TEST_F(CheckpointTest, IntegersAreNoWeights) {
+  folder_.Write("model.safetensors", SafetensorsFileOf({{"w", "I32", {1}, "1234"}}));
+  const auto checkpoint = Checkpoint::Open(folder_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const absl::Status status = (*checkpoint)->Tensor("w", {1}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("model.safetensors: tensor 'w' has dtype I32"),
+                                      HasSubstr("weights must be F32, BF16 or F16")));
+}
+
 TEST_F(CheckpointTest, FilesDeletedWhileInUse) {
   WriteSingle();
   const auto checkpoint = Checkpoint::Open(folder_.path());

@@ -159,13 +159,23 @@ TEST_F(SafetensorsTest, DTypeNobodyKnows) {
                 "tensor 'w' has the unknown dtype 'F99'");
 }
 
-TEST_F(SafetensorsTest, DTypeThatWeDoNotCompute) {
-  const auto file = Open(SafetensorsFileOf(OneTensor("I64", "[1]", "[0, 8]"), "12345678"));
+TEST_F(SafetensorsTest, DTypeThatNothingHereUses) {
+  const auto file = Open(SafetensorsFileOf(OneTensor("F64", "[1]", "[0, 8]"), "12345678"));
   ASSERT_TRUE(file.ok()) << file.status();
   const absl::Status status = file->Tensor("w").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("m.safetensors"), HasSubstr("'w'"),
-                                      HasSubstr("I64"), HasSubstr("F32, BF16, F16")));
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("m.safetensors"), HasSubstr("'w'"), HasSubstr("F64"),
+                    HasSubstr("F32, BF16, F16, U16, I32, U32, I64, U64")));
+}
+
+TEST_F(SafetensorsTest, IntegerTensors) {
+  const auto file = Open(SafetensorsFileOf(
+      {{"a", "I64", {1}, "12345678"}, {"b", "U32", {1}, "1234"}, {"c", "U16", {1}, "12"}}));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->Tensor("a")->dtype, DType::kI64);
+  EXPECT_EQ(file->Tensor("b")->dtype, DType::kU32);
+  EXPECT_EQ(file->Tensor("c")->dtype, DType::kU16);
 }
 
 TEST_F(SafetensorsTest, DataThatIsNotAligned) {

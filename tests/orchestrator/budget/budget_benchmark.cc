@@ -5,6 +5,7 @@
 #include "orchestrator/budget/tree_grower.h"
 #include "orchestrator/latency/calibration.h"
 #include "tests/support/random_marginals.h"
+#include "tests/support/transition_tables.h"
 
 namespace bastion {
 namespace {
@@ -25,21 +26,24 @@ CostModel Costs() {
 
 void Cycle(benchmark::State& state, const char* policy) {
   std::mt19937 random(1);
-  const Marginals marginals =
-      testing::RandomMarginals(random, 15, 128, testing::Awkward::kNone, 64);
+  const Marginals marginals = testing::RandomMarginals(random, 15, 64, testing::Awkward::kNone, 64);
   CostModel costs = Costs();
-  SpeculationMemory memory;
-  TreeGrower grower(*Policy::Parse(policy), /*greedy=*/true, &costs, &memory);
+  const TransitionGains gains(testing::NonsenseTable(20000, 8, 1));
+  SpeculationMemory memory({.vocabulary = gains.vocabulary(), .table = &gains});
+  TreeGrower grower(*Policy::Parse(policy), /*greedy=*/false, &costs, &memory);
   const TreeLimits limits = {300, 127, 15};
   for (auto _ : state) {
+    benchmark::DoNotOptimize(grower.WantsDraft(1, limits));
     const GrownTree grown = grower.Grow(1, marginals, limits);
-    grower.Observe(grown, {{}, 99999}, absl::Microseconds(1));
+    grower.Observe(grown, {{}, 19999}, absl::Microseconds(1));
     benchmark::DoNotOptimize(grown.tree.rows());
   }
 }
 BENCHMARK_CAPTURE(Cycle, fixed64, "fixed:64")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Cycle, bastion, "bastion")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Cycle, adaptive, "adaptive")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Cycle, coupled, "adaptive+coupled")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Cycle, prior, "adaptive+prior")->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace bastion

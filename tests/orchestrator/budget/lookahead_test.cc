@@ -24,14 +24,21 @@ using ::bastion::testing::TileStairs;
 constexpr TokenId kRoot = 7;
 constexpr TokenId kOther = 99999;
 
+struct LookAheadTerms {
+  CycleCost cost;
+  const Survival* survival;
+  double tokens_per_second = 0;
+};
+
 BudgetedTree Grow(const Marginals& marginals, const LookAheadTerms& terms, int max_nodes) {
-  const CandidateScores scores = CandidateScores::Of(marginals);
-  return GrowLookAhead(GrowChain(kRoot, scores, scores.positions), scores, terms, max_nodes);
+  const MarginalRows rows(marginals);
+  return LookAhead(terms.cost, max_nodes, terms.tokens_per_second)
+      .Grow(GrowChain(kRoot, rows, rows.positions()), rows, *terms.survival);
 }
 
 // Â(T_N) of the best-first trees, N = 0 … most.
 std::vector<double> Lengths(const Marginals& marginals, int most) {
-  const DraftTree tree = GrowBestFirst(kRoot, CandidateScores::Of(marginals), most);
+  const DraftTree tree = GrowBestFirst(kRoot, MarginalRows(marginals), most);
   std::vector<double> lengths = {1.0};
   for (int n = 1; n <= tree.nodes(); ++n) {
     lengths.push_back(lengths.back() + std::exp(static_cast<double>(tree.log_score(n))));
@@ -67,7 +74,7 @@ TEST(LookAheadTest, SeesOverTheStepThatStopsBastion) {
   const CycleCost cost = stairs.Cost(2, 0);
   const Survival survival;
   const Marginals marginals = MarginalsOf({std::vector<double>(32, 1.0 / 32)});
-  EXPECT_EQ(GrowToSpeedupStop(kRoot, CandidateScores::Of(marginals), cost, 31).tree.nodes(), 15);
+  EXPECT_EQ(GrowToSpeedupStop(kRoot, MarginalRows(marginals), cost, 31).tree.nodes(), 15);
   EXPECT_EQ(Grow(marginals, {cost, &survival}, 31).tree.nodes(), 31);
 }
 
@@ -130,7 +137,7 @@ TEST(LookAheadTest, EmptyTreeWhereNothingPays) {
 TEST(LookAheadTest, ChainWinsWhenSiblingsAreNeverRight) {
   // Siblings are stated at .35 and never accepted; the spine always is.
   const Marginals marginals = MarginalsOf({{0.4, 0.35}, {0.4, 0.35}, {0.4, 0.35}, {0.4, 0.35}});
-  const CandidateScores scores = CandidateScores::Of(marginals);
+  const MarginalRows scores(marginals);
   const DraftTree spine = GrowChain(kRoot, scores, 4);
   const DraftTree tree = GrowBestFirst(kRoot, scores, 30);
   Survival survival;
@@ -141,7 +148,7 @@ TEST(LookAheadTest, ChainWinsWhenSiblingsAreNeverRight) {
   }
   for (int i = 0; i < 50; ++i) survival.Observe(tree, spine, {spine_rows, kOther});
   const CurveEstimator linear([](int rows) { return 1.0 + 0.1 * rows; });
-  const BudgetedTree grown = GrowLookAhead(spine, scores, {linear.Cost(0, 0), &survival}, 30);
+  const BudgetedTree grown = LookAhead(linear.Cost(0, 0), 30).Grow(spine, scores, survival);
   EXPECT_EQ(grown.tree, spine);
 }
 
@@ -161,15 +168,15 @@ TEST(LookAheadTest, WideFansAreAskedForOnlyWhereRowsAreCheap) {
   const Survival survival;
   const CurveEstimator dear(
       [](int rows) { return 10.0 + 2.0 * rows; });  // A row: a sixth of a step.
-  EXPECT_EQ(WidestFan({dear.Cost(3, 0), &survival}, 64), 12);
+  EXPECT_EQ(LookAhead(dear.Cost(3, 0), 64).WidestFan(64), 12);
   const CurveEstimator cheap([](int rows) { return 10.0 + 0.001 * rows; });
-  EXPECT_EQ(WidestFan({cheap.Cost(3, 0), &survival}, 64), 64);
-  EXPECT_EQ(WidestFan({cheap.Cost(3, 0), &survival}, 5), 5);
+  EXPECT_EQ(LookAhead(cheap.Cost(3, 0), 64).WidestFan(64), 64);
+  EXPECT_EQ(LookAhead(cheap.Cost(3, 0), 64).WidestFan(5), 5);
   // A step up at first, then a flat stretch: its far end counts.
   const CurveEstimator stairs([](int rows) { return rows == 1 ? 10.0 : 15.0; });
-  EXPECT_EQ(WidestFan({stairs.Cost(3, 0), &survival}, 64), 64);
+  EXPECT_EQ(LookAhead(stairs.Cost(3, 0), 64).WidestFan(64), 64);
   // Time that is worth more than plain decoding makes of it buys fewer rows.
-  EXPECT_EQ(WidestFan({dear.Cost(3, 0), &survival, 2 / 0.012}, 64), 6);
+  EXPECT_EQ(LookAhead(dear.Cost(3, 0), 64, 2 / 0.012).WidestFan(64), 6);
 }
 
 // The growth stops where even a certain path could not pay; the choice is as without that bound.

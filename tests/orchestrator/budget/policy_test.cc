@@ -83,6 +83,13 @@ TEST(PolicyTest, BadTextSaysWhatIsAllowed) {
                            "adaptive+fast",
                            "+coupled",
                            "ar+coupled",
+                           "ar+prior",
+                           "ngram",
+                           "ngram:0",
+                           "ngram:8+coupled",
+                           "adaptive+prior:",
+                           "adaptive+prior:all",
+                           "adaptive+prior:table:request",
                            "fixed:0+coupled"}) {
     const absl::Status status = Policy::Parse(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
@@ -100,10 +107,27 @@ TEST(PolicyTest, Coupled) {
   }
 }
 
-TEST(PolicyTest, ReservedSuffixesAreUnimplemented) {
-  for (const char* text : {"default+prior", "fixed:64+coupled+prior", "chain+prior"}) {
-    EXPECT_EQ(Policy::Parse(text).status().code(), absl::StatusCode::kUnimplemented) << text;
+TEST(PolicyTest, Prior) {
+  using Prior = Policy::Prior;
+  for (const char* text : {"adaptive+prior", "chain:3+coupled+prior", "fixed:64+prior+coupled",
+                           "ngram:8", "default"}) {
+    EXPECT_EQ(Parsed(text).prior(), Prior::kBoth) << text;
   }
+  EXPECT_EQ(Parsed("fixed:8+prior:table").prior(), Prior::kTable);
+  EXPECT_EQ(Parsed("adaptive+coupled+prior:request").prior(), Prior::kRequest);
+  EXPECT_EQ(Parsed("ngram:8+prior:request").prior(), Prior::kRequest);
+  for (const char* text : {"ar", "adaptive", "adaptive+coupled", "bastion", "fixed:64"}) {
+    EXPECT_EQ(Parsed(text).prior(), Prior::kNone) << text;
+  }
+  EXPECT_EQ(Parsed("adaptive+prior").CandidatesFor(1000), 64);
+  EXPECT_EQ(Parsed("chain+prior").CandidatesFor(1000), 64);
+}
+
+TEST(PolicyTest, NgramNeverDrafts) {
+  EXPECT_EQ(Parsed("ngram:16").kind(), Kind::kNgram);
+  EXPECT_EQ(Parsed("ngram:16").nodes(), 16);
+  EXPECT_FALSE(Parsed("ngram:16").wants_draft());
+  EXPECT_EQ(Parsed("ngram:16").CandidatesFor(64), 0);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ class Simulation {
     const Marginals marginals = MarginalsOf(drafter.stated);
     const TreeLimits limits = {kContext, 127, marginals.positions};
     for (; run.cycles < cycles; ++run.cycles) {
-      const bool drafts = grower.WantsDraft(limits);
+      const bool drafts = grower.WantsDraft(kRoot, limits);
       const double draft_ms = drafts ? drafter.milliseconds * Noise() : 0.0;
       if (drafts) costs.ObserveDraft(absl::Milliseconds(draft_ms));
       const GrownTree grown =

@@ -45,7 +45,7 @@ class TreeGrowerTest : public ::testing::Test {
   SpeculationMemory memory_;
   std::mt19937 random_{1};
   Marginals marginals_ = RandomMarginals(random_, 15, 32, Awkward::kNone, 6.0);
-  CandidateScores scores_ = CandidateScores::Of(marginals_);
+  MarginalRows scores_{marginals_};
 };
 
 TEST_F(TreeGrowerTest, EveryPolicyGrowsItsTree) {
@@ -112,11 +112,11 @@ TEST_F(TreeGrowerTest, FailedDraftIsAPlainStep) {
 }
 
 TEST_F(TreeGrowerTest, WhoWantsADraft) {
-  EXPECT_FALSE(Grower("ar").WantsDraft(kWide));
+  EXPECT_FALSE(Grower("ar").WantsDraft(kRoot, kWide));
   for (const char* policy : {"chain", "beam:4x15", "fixed:48", "bastion", "adaptive"}) {
-    EXPECT_TRUE(Grower(policy).WantsDraft(kWide)) << policy;
-    EXPECT_FALSE(Grower(policy).WantsDraft({100, 0, 15})) << policy;
-    EXPECT_FALSE(Grower(policy).WantsDraft({100, 127, 0})) << policy;
+    EXPECT_TRUE(Grower(policy).WantsDraft(kRoot, kWide)) << policy;
+    EXPECT_FALSE(Grower(policy).WantsDraft(kRoot, {100, 0, 15})) << policy;
+    EXPECT_FALSE(Grower(policy).WantsDraft(kRoot, {100, 127, 0})) << policy;
   }
 }
 
@@ -137,7 +137,7 @@ TEST_F(TreeGrowerTest, PredictsTheVerifyOfItsTree) {
 TEST_F(TreeGrowerTest, HangingDrafterClosesTheGate) {
   TreeGrower grower = Grower("adaptive");
   int drafts = 0;
-  for (; grower.WantsDraft(kWide); ++drafts) {
+  for (; grower.WantsDraft(kRoot, kWide); ++drafts) {
     grower.Observe(grower.Grow(kRoot, Marginals(), kWide), {{}, kOther}, absl::Milliseconds(50));
     ASSERT_LT(drafts, 100);
   }
@@ -149,14 +149,14 @@ TEST_F(TreeGrowerTest, DrafterThatIsGoneCostsNothingAndStaysWanted) {
   for (int i = 0; i < 100; ++i) {
     grower.Observe(grower.Grow(kRoot, Marginals(), kWide), {{}, kOther}, absl::ZeroDuration());
   }
-  EXPECT_TRUE(grower.WantsDraft(kWide));
+  EXPECT_TRUE(grower.WantsDraft(kRoot, kWide));
 }
 
 TEST_F(TreeGrowerTest, ReadingThePromptDoesNotCloseTheGateWhileDraftsPay) {
   costs_.ObserveDraft(absl::Milliseconds(2));
   TreeGrower grower = Grower("adaptive");
   grower.Observe(grower.Grow(kRoot, marginals_, kWide), {{1, 2}, kOther}, absl::Seconds(3));
-  EXPECT_TRUE(grower.WantsDraft(kWide));
+  EXPECT_TRUE(grower.WantsDraft(kRoot, kWide));
   EXPECT_GT(grower.state().gate.level(), DraftGate::kStartLevel);
   // The second one counts in full.
   grower.Observe(grower.Grow(kRoot, marginals_, kWide), {{1, 2}, kOther}, absl::Seconds(3));
@@ -165,14 +165,14 @@ TEST_F(TreeGrowerTest, ReadingThePromptDoesNotCloseTheGateWhileDraftsPay) {
 
 TEST_F(TreeGrowerTest, NewSequencesStartFromWhatOthersLearned) {
   TreeGrower first = Grower("adaptive");
-  while (first.WantsDraft(kWide)) {
+  while (first.WantsDraft(kRoot, kWide)) {
     first.Observe(first.Grow(kRoot, marginals_, kWide), {{}, kOther}, absl::Milliseconds(5));
   }
-  EXPECT_FALSE(Grower("adaptive").WantsDraft(kWide));
+  EXPECT_FALSE(Grower("adaptive").WantsDraft(kRoot, kWide));
   EXPECT_LT(Grower("adaptive").state().survival.Factor(PathKind::kSpine, 1), 0.9);
   // Sampled text is another matter.
-  const TreeGrower sampled(*Policy::Parse("adaptive"), /*greedy=*/false, &costs_, &memory_);
-  EXPECT_TRUE(sampled.WantsDraft(kWide));
+  TreeGrower sampled(*Policy::Parse("adaptive"), /*greedy=*/false, &costs_, &memory_);
+  EXPECT_TRUE(sampled.WantsDraft(kRoot, kWide));
 }
 
 TEST_F(TreeGrowerTest, PaceIsTokensPerPredictedTime) {
@@ -205,7 +205,7 @@ TEST_F(TreeGrowerTest, OnlyTheAdaptivePolicyLearns) {
       grower.Observe(grower.Grow(kRoot, marginals_, kWide), {{}, kOther}, absl::Seconds(1));
     }
     EXPECT_EQ(grower.state().survival.Factor(PathKind::kSpine, 1), 1.0) << policy;
-    EXPECT_TRUE(Grower("adaptive").WantsDraft(kWide)) << policy;
+    EXPECT_TRUE(Grower("adaptive").WantsDraft(kRoot, kWide)) << policy;
   }
 }
 

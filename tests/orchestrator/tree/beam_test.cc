@@ -48,7 +48,7 @@ std::vector<float> BestOfLength(const Marginals& marginals, int length, int widt
 TEST(BeamTest, HandWorkedTwoByTwo) {
   // Level 1: a .6, b .3. Level 2: ax .3, ay .24, bx .15, by .12: both places go below a.
   const Marginals marginals = MarginalsOf({{0.6, 0.3, 0.1}, {0.5, 0.4, 0.1}});
-  const DraftTree tree = GrowBeam(kRoot, CandidateScores::Of(marginals), 2, 2);
+  const DraftTree tree = GrowBeam(kRoot, MarginalRows(marginals), 2, 2);
   EXPECT_THAT(tree.tokens(), ElementsAre(kRoot, 0, 1, 100, 101));
   EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0, 1, 1));
 }
@@ -56,7 +56,7 @@ TEST(BeamTest, HandWorkedTwoByTwo) {
 TEST(BeamTest, PaperShapeHasSixtyOneRows) {
   std::mt19937 random(1);
   const Marginals marginals = RandomMarginals(random, 15, 64);
-  EXPECT_EQ(GrowBeam(kRoot, CandidateScores::Of(marginals), 4, 15).rows(), 61);
+  EXPECT_EQ(GrowBeam(kRoot, MarginalRows(marginals), 4, 15).rows(), 61);
 }
 
 TEST(BeamTest, EveryLevelHoldsTheBestPrefixesOfItsLength) {
@@ -65,7 +65,7 @@ TEST(BeamTest, EveryLevelHoldsTheBestPrefixesOfItsLength) {
     for (int draw = 0; draw < 100; ++draw) {
       const Marginals marginals = RandomMarginals(random, 1 + draw % 3, 1 + draw / 3 % 3, awkward);
       for (int width = 1; width <= 4; ++width) {
-        const DraftTree tree = GrowBeam(kRoot, CandidateScores::Of(marginals), width, 3);
+        const DraftTree tree = GrowBeam(kRoot, MarginalRows(marginals), width, 3);
         ASSERT_TRUE(tree.Validate(kVocabulary).ok());
         for (int depth = 1; depth <= 3; ++depth) {
           const std::vector<float> level = LevelScores(tree, depth);
@@ -82,7 +82,7 @@ TEST(BeamTest, NeverBeatsBestFirstOfTheSameSize) {
   std::mt19937 random(3);
   for (int draw = 0; draw < 20; ++draw) {
     const Marginals marginals = RandomMarginals(random, 15, 16, Awkward::kNone, 6.0);
-    const CandidateScores scores = CandidateScores::Of(marginals);
+    const MarginalRows scores(marginals);
     const DraftTree beam = GrowBeam(kRoot, scores, 4, 15);
     const DraftTree best = GrowBestFirst(kRoot, scores, beam.nodes());
     EXPECT_LE(beam.ExpectedCommittedLength(), best.ExpectedCommittedLength() + 1e-6);
@@ -92,18 +92,18 @@ TEST(BeamTest, NeverBeatsBestFirstOfTheSameSize) {
 TEST(BeamTest, DepthBeyondThePositionsIsCut) {
   std::mt19937 random(4);
   const Marginals marginals = RandomMarginals(random, 3, 8);
-  EXPECT_EQ(GrowBeam(kRoot, CandidateScores::Of(marginals), 2, 99).nodes(), 6);
-  EXPECT_EQ(GrowBeam(kRoot, CandidateScores::Of(marginals), 2, 0).nodes(), 0);
+  EXPECT_EQ(GrowBeam(kRoot, MarginalRows(marginals), 2, 99).nodes(), 6);
+  EXPECT_EQ(GrowBeam(kRoot, MarginalRows(marginals), 2, 0).nodes(), 0);
 }
 
 TEST(BeamTest, EmptyMarginalsGiveTheRootAlone) {
   const Marginals marginals;
-  EXPECT_EQ(GrowBeam(kRoot, CandidateScores::Of(marginals), 4, 15), DraftTree(kRoot));
+  EXPECT_EQ(GrowBeam(kRoot, MarginalRows(marginals), 4, 15), DraftTree(kRoot));
 }
 
 TEST(BeamTest, WidthZeroIsABug) {
   const Marginals marginals;
-  EXPECT_DEATH((void)GrowBeam(kRoot, CandidateScores::Of(marginals), 0, 15), "width");
+  EXPECT_DEATH((void)GrowBeam(kRoot, MarginalRows(marginals), 0, 15), "width");
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ constexpr TokenId kRoot = 7;
 constexpr int kVocabulary = 100000;
 
 DraftTree Grow(const Marginals& marginals, int budget) {
-  return GrowBestFirst(kRoot, CandidateScores::Of(marginals), budget);
+  return GrowBestFirst(kRoot, MarginalRows(marginals), budget);
 }
 
 // Tries every prefix-closed set of up to `most` prefixes and keeps the best Â of each size.
@@ -106,8 +106,9 @@ TEST(BestFirstTest, ZeroProbabilityIsNeverTaken) {
 TEST(BestFirstTest, PeekForetellsNext) {
   std::mt19937 random(1);
   const Marginals marginals = RandomMarginals(random, 4, 5);
+  const MarginalRows rows(marginals);
   DraftTree tree(kRoot);
-  BestFirst best_first(CandidateScores::Of(marginals), 64, &tree);
+  BestFirst best_first(rows, 64, &tree);
   for (int n = 1; n <= 64; ++n) {
     ASSERT_FALSE(best_first.exhausted());
     const double foretold = best_first.Peek();
@@ -119,8 +120,9 @@ TEST(BestFirstTest, PeekForetellsNext) {
 
 TEST(BestFirstTest, KnowsWhenExhausted) {
   const Marginals marginals = MarginalsOf({{0.6, 0.4}, {0.6, 0.4}});
+  const MarginalRows rows(marginals);
   DraftTree tree(kRoot);
-  BestFirst best_first(CandidateScores::Of(marginals), 1, &tree);  // More than it reserved for.
+  BestFirst best_first(rows, 1, &tree);  // More than it reserved for.
   for (int n = 0; n < 6; ++n) best_first.Next();
   EXPECT_TRUE(best_first.exhausted());
   EXPECT_EQ(best_first.Peek(), 0.0);
@@ -131,16 +133,15 @@ TEST(BestFirstTest, RefusesATreeThatHasNodes) {
   const Marginals marginals = MarginalsOf({{0.6, 0.4}});
   DraftTree tree(kRoot);
   tree.Add(0, 1, -1.0f);
-  EXPECT_DEATH(BestFirst(CandidateScores::Of(marginals), 1, &tree), "nodes");
+  EXPECT_DEATH(BestFirst(MarginalRows(marginals), 1, &tree), "nodes");
 }
 
 TEST(BestFirstTest, DepthLimitCutsThePositions) {
   std::mt19937 random(2);
   const Marginals marginals = RandomMarginals(random, 5, 3);
-  const CandidateScores scores = CandidateScores::Of(marginals).LimitedTo(2);
-  EXPECT_EQ(GrowBestFirst(kRoot, scores, 1000).nodes(), 3 + 9);
-  EXPECT_EQ(GrowBestFirst(kRoot, scores.LimitedTo(9), 1000).nodes(), 3 + 9);
-  EXPECT_EQ(GrowBestFirst(kRoot, scores.LimitedTo(-1), 1000).nodes(), 0);
+  EXPECT_EQ(GrowBestFirst(kRoot, MarginalRows(marginals, 2), 1000).nodes(), 3 + 9);
+  EXPECT_EQ(GrowBestFirst(kRoot, MarginalRows(marginals, 9), 300).nodes(), 300);
+  EXPECT_EQ(GrowBestFirst(kRoot, MarginalRows(marginals, -1), 1000).nodes(), 0);
 }
 
 struct Case {

@@ -18,7 +18,7 @@ constexpr TokenId kRoot = 7;
 
 TEST(ChainTest, TopTokenOfEveryPosition) {
   const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.5, 0.2}, {0.25, 0.2}});
-  const DraftTree chain = GrowChain(kRoot, CandidateScores::Of(marginals), 15);
+  const DraftTree chain = GrowChain(kRoot, MarginalRows(marginals), 15);
   EXPECT_THAT(chain.tokens(), ElementsAre(kRoot, 0, 100, 200));
   EXPECT_TRUE(chain.IsChain());
   // 1 + 1/2 + 1/4 + 1/16.
@@ -28,7 +28,7 @@ TEST(ChainTest, TopTokenOfEveryPosition) {
 TEST(ChainTest, LengthLimitsIt) {
   std::mt19937 random(1);
   const Marginals marginals = RandomMarginals(random, 6, 4);
-  const CandidateScores scores = CandidateScores::Of(marginals);
+  const MarginalRows scores(marginals);
   const DraftTree whole = GrowChain(kRoot, scores, 6);
   for (const int length : {-1, 0, 1, 5, 6, 7}) {
     DraftTree expected = whole;
@@ -39,18 +39,18 @@ TEST(ChainTest, LengthLimitsIt) {
 
 TEST(ChainTest, EndsWhereNothingIsPossible) {
   const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.0, 0.0}, {0.9, 0.1}});
-  EXPECT_EQ(GrowChain(kRoot, CandidateScores::Of(marginals), 3).nodes(), 1);
+  EXPECT_EQ(GrowChain(kRoot, MarginalRows(marginals), 3).nodes(), 1);
 }
 
 TEST(ChainTest, EmptyMarginalsGiveTheRootAlone) {
   const Marginals marginals;
-  EXPECT_EQ(GrowChain(kRoot, CandidateScores::Of(marginals), 3), DraftTree(kRoot));
+  EXPECT_EQ(GrowChain(kRoot, MarginalRows(marginals), 3), DraftTree(kRoot));
 }
 
 TEST(ChainTest, IsTheBeamOfWidthOne) {
   std::mt19937 random(2);
   const Marginals marginals = RandomMarginals(random, 8, 5);
-  const CandidateScores scores = CandidateScores::Of(marginals);
+  const MarginalRows scores(marginals);
   EXPECT_EQ(GrowChain(kRoot, scores, 8), GrowBeam(kRoot, scores, 1, 8));
 }
 

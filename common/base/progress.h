@@ -1,7 +1,8 @@
 // A progress bar on stderr, when that is a terminal; a line at the end otherwise.
-#ifndef BASTION_CLIENT_BENCH_PROGRESS_H_
-#define BASTION_CLIENT_BENCH_PROGRESS_H_
+#ifndef BASTION_COMMON_BASE_PROGRESS_H_
+#define BASTION_COMMON_BASE_PROGRESS_H_
 
+#include <cstdint>
 #include <string>
 
 namespace bastion {
@@ -13,14 +14,14 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  void Show(int done, int total);
+  void Show(int64_t done, int64_t total);
 
  private:
   std::string what_;
   bool terminal_;
-  int done_ = 0, total_ = 0;
+  int64_t done_ = 0, total_ = 0;
 };
 
 }  // namespace bastion
 
-#endif  // BASTION_CLIENT_BENCH_PROGRESS_H_
+#endif  // BASTION_COMMON_BASE_PROGRESS_H_

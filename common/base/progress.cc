@@ -1,0 +1,30 @@
+#include "common/base/progress.h"
+
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <utility>
+
+namespace bastion {
+
+ProgressBar::ProgressBar(std::string what)
+    : what_(std::move(what)), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressBar::~ProgressBar() {
+  std::fprintf(stderr, "%s%s: %" PRId64 " of %" PRId64 "\n", terminal_ ? "\r\033[K" : "",
+               what_.c_str(), done_, total_);
+}
+
+void ProgressBar::Show(int64_t done, int64_t total) {
+  done_ = done;
+  total_ = total;
+  if (!terminal_ || total <= 0) return;
+  constexpr int kWidth = 30;
+  const auto filled = static_cast<size_t>(kWidth * done / total);
+  std::fprintf(stderr, "\r\033[K%s [%s%s] %" PRId64 "/%" PRId64, what_.c_str(),
+               std::string(filled, '#').c_str(), std::string(kWidth - filled, ' ').c_str(), done,
+               total);
+}
+
+}  // namespace bastion

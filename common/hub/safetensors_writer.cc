@@ -1,0 +1,88 @@
+#include "common/hub/safetensors_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "absl/cleanup/cleanup.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+
+namespace bastion::hub {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors is little-endian");
+
+std::vector<NamedTensor> WidestFirst(absl::Span<const NamedTensor> tensors) {
+  std::vector<NamedTensor> ordered(tensors.begin(), tensors.end());
+  std::stable_sort(ordered.begin(), ordered.end(), [](const NamedTensor& a, const NamedTensor& b) {
+    return SizeOf(a.view.dtype) > SizeOf(b.view.dtype);
+  });
+  return ordered;
+}
+
+// The length and the header, padded with spaces so that the data begins at a multiple of 8.
+std::string Header(const std::vector<NamedTensor>& tensors) {
+  nlohmann::json entries = nlohmann::json::object();
+  size_t begin = 0;
+  for (const auto& [name, view] : tensors) {
+    size_t bytes = SizeOf(view.dtype);
+    for (const int64_t size : view.shape) bytes *= static_cast<size_t>(size);
+    CHECK_EQ(bytes, view.bytes) << "bytes of tensor '" << name << "'";
+    CHECK(!entries.contains(name)) << "two tensors '" << name << "'";
+    entries[name] = {{"dtype", Name(view.dtype)},
+                     {"shape", view.shape},
+                     {"data_offsets", {begin, begin + bytes}}};
+    begin += bytes;
+  }
+  std::string json = entries.dump();
+  json.resize((json.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = json.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + json;
+}
+
+bool WriteAll(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+// False with the reason in errno, and with what there is of the file left behind.
+bool WriteFile(const std::vector<NamedTensor>& tensors, const std::string& path) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) return false;
+  auto close_file = absl::MakeCleanup([file] { close(file); });
+  if (!WriteAll(file, Header(tensors))) return false;
+  for (const auto& [name, view] : tensors) {
+    if (!WriteAll(file, {static_cast<const char*>(view.data), view.bytes})) return false;
+  }
+  if (fsync(file) != 0) return false;
+  std::move(close_file).Cancel();
+  return close(file) == 0;
+}
+
+}  // namespace
+
+absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors, const std::string& path) {
+  const std::string unfinished = path + ".tmp";
+  if (WriteFile(WidestFirst(tensors), unfinished) &&
+      std::rename(unfinished.c_str(), path.c_str()) == 0) {
+    return absl::OkStatus();
+  }
+  const int error = errno;
+  unlink(unfinished.c_str());
+  return absl::ErrnoToStatus(error, absl::StrCat("writing ", path, ", which stays as it was"));
+}
+
+}  // namespace bastion::hub

@@ -1,0 +1,40 @@
+"""Writes the teacher text as tokens, for counting: WORK/teacher_tokens.jsonl, {"token_ids": […]} a line.
+
+The drafter's transition prior (bastion-train prior) is to know what the target itself writes after a token, not what
+people wrote in the corpus. So a row begins two tokens before the target's first, which gives that one its context, and
+ends where teacher.py found the text useful.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+CONTEXT = 2  # Tokens of a pair.
+
+
+def rows(shard: dict) -> list[list[int]]:
+    """The target's own tokens of each row, CONTEXT tokens of its prefix in front."""
+    begin = shard["prefix"] - CONTEXT
+    return [row[begin:useful].tolist() for row, useful in zip(shard["tokens"], shard["useful"].tolist())]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    args = parser.parse_args()
+    paths = sorted((args.work / "teacher").glob("*.pt"))
+    if not paths:
+        raise SystemExit(f"teacher_tokens: no teacher text in {args.work / 'teacher'}; run teacher.py first")
+    part = args.work / "teacher_tokens.tmp"
+    with open(part, "w", encoding="utf-8") as out:
+        for path in tqdm(paths, desc="teacher tokens", unit="shard"):
+            for ids in rows(torch.load(path, weights_only=True, mmap=True)):
+                out.write(json.dumps({"token_ids": ids}) + "\n")
+    part.rename(args.work / "teacher_tokens.jsonl")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+#include "orchestrator/serve/learned_prior.h"
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/hub/safetensors.h"
+#include "common/hub/safetensors_writer.h"
+
+namespace bastion {
+namespace {
+
+constexpr int64_t kVersion = 1;
+
+}  // namespace
+
+absl::StatusOr<LearnedPrior> LearnedPrior::Open(const std::string& path, int vocabulary) {
+  if (!std::filesystem::exists(path)) {
+    LearnedPrior prior(path, vocabulary, ContinuationCounts(kMostContexts));
+    // Better now than after a day of learning: can it be written?
+    RETURN_IF_ERROR(prior.Save());
+    return prior;
+  }
+  ASSIGN_OR_RETURN(const hub::SafetensorsFile file, hub::SafetensorsFile::Open(path));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> facts, hub::ReadVector<int64_t>(file, "facts"));
+  if (facts.size() != 2 || facts[0] != kVersion) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": not the learned prior of this version; remove it to begin anew"));
+  }
+  if (facts[1] != vocabulary) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": learned with a vocabulary of ",
+                                                      facts[1], ", the target has ", vocabulary,
+                                                      "; name another file"));
+  }
+  ContinuationCounts::Columns columns;
+  ASSIGN_OR_RETURN(columns.hashes, hub::ReadVector<uint32_t>(file, "hashes"));
+  ASSIGN_OR_RETURN(columns.totals, hub::ReadVector<float>(file, "totals"));
+  ASSIGN_OR_RETURN(columns.sizes, hub::ReadVector<uint16_t>(file, "sizes"));
+  ASSIGN_OR_RETURN(columns.tokens, hub::ReadVector<TokenId>(file, "tokens"));
+  ASSIGN_OR_RETURN(columns.counts, hub::ReadVector<uint16_t>(file, "counts"));
+  absl::StatusOr<ContinuationCounts> counts =
+      ContinuationCounts::FromColumns(columns, kMostContexts, vocabulary);
+  if (!counts.ok()) return Annotate(counts.status(), path);
+  return LearnedPrior(path, vocabulary, *std::move(counts));
+}
+
+absl::Status LearnedPrior::Save() const {
+  const ContinuationCounts::Columns columns = counts_.ToColumns();
+  const std::vector<int64_t> facts = {kVersion, vocabulary_};
+  return hub::WriteSafetensors(
+      {hub::TensorOf("facts", facts), hub::TensorOf("hashes", columns.hashes),
+       hub::TensorOf("totals", columns.totals), hub::TensorOf("tokens", columns.tokens),
+       hub::TensorOf("counts", columns.counts), hub::TensorOf("sizes", columns.sizes)},
+      path_);
+}
+
+void LearnedPrior::SaveNowAndThen(absl::Duration now) {
+  if (saved_at_ == absl::ZeroDuration()) saved_at_ = now;
+  if (now - saved_at_ < kSaveEvery) return;
+  saved_at_ = now;
+  if (const absl::Status saved = Save(); !saved.ok()) {
+    LOG(WARNING) << "the learned prior was not saved: " << saved;
+  }
+}
+
+}  // namespace bastion

@@ -1,0 +1,120 @@
+// Candidate rows that look at the path: what a drafter says of a position, and what the transition
+// prior says of the tokens before it (evidence_weights.h tells how the two are weighed).
+//
+// EvidenceRows scores the drafter's candidates and those that the prior proposes besides; a
+// position's scores are normalised to the mass that the drafter's candidates had:
+//
+//   score(x) = w_d · t(x) − log Σ_x' exp(w_d · t(x')) + log Σ_{x' in top K} q(x')
+//
+// PriorRows has no drafter: P(x) takes the place of q, and the tokens that the prior has not seen
+// here share what is left.
+// Only the kMostChildren best candidates of a node are listed. Thread-compatible.
+#ifndef BASTION_ORCHESTRATOR_TREE_EVIDENCE_ROWS_H_
+#define BASTION_ORCHESTRATOR_TREE_EVIDENCE_ROWS_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "orchestrator/tree/candidate_rows.h"
+#include "orchestrator/tree/evidence_weights.h"
+#include "orchestrator/tree/transition_prior.h"
+
+namespace bastion {
+
+inline constexpr int kMostChildren = 32;
+
+// The rows that were handed out, where they stay. A row depends on the position and the tokens
+// before it alone: paths that share these share the row.
+class RowStore {
+ public:
+  struct Scored {
+    TokenId token;
+    float log_score;
+  };
+  using Key = std::pair<int, RecentTokens>;  // Position, and what is before it.
+
+  [[nodiscard]] const CandidateRow* Find(const Key& key) const;
+  // Keeps the best of `ranked` (already so) and `loose` (sorted here), all scores plus `shift`.
+  CandidateRow Merge(const Key& key, absl::Span<const Scored> ranked, std::vector<Scored>& loose,
+                     float shift);
+
+ private:
+  struct Row {
+    TokenId tokens[kMostChildren];
+    float log_scores[kMostChildren];
+  };
+  static constexpr int kRowsPerChunk = 16;
+  Row& NewRow();
+
+  std::vector<std::unique_ptr<Row[]>> chunks_;
+  int free_ = 0;  // Rows of the last chunk.
+  absl::flat_hash_map<Key, CandidateRow> known_;
+};
+
+class EvidenceRows final : public CandidateRows {
+ public:
+  // Without a prior only the drafter's weight counts. Nothing is owned; all must outlive this.
+  EvidenceRows(const Marginals& marginals, int depth, const TransitionPrior* prior,
+               const EvidenceWeights* weights);
+
+  [[nodiscard]] int positions() const override { return positions_; }
+  [[nodiscard]] CandidateRow After(const DraftTree& tree, NodeIndex node) const override;
+
+  // Teaches `weights` what the target picked after the root: `settled` are its tokens in order.
+  // REQUIRES: the prior stands where it stood when the marginals were made.
+  static void Learn(const Marginals& marginals, const TransitionPrior* prior,
+                    absl::Span<const TokenId> settled, EvidenceWeights* weights);
+
+ private:
+  // A position's candidates by the drafter's term alone.
+  struct Base {
+    std::vector<RowStore::Scored> ranked;  // Those above zero.
+    double sum = 0;                        // Σ exp(score)
+    float log_mass = 0;                    // log Σ q
+    std::vector<uint16_t> slots;           // Open addressing by token: rank + 1, 0 where free.
+    bool made = false;
+
+    [[nodiscard]] int RankOf(TokenId token) const;  // −1 for a token that is not listed.
+  };
+  // Made when a node first asks for it: most trees are not that deep.
+  [[nodiscard]] const Base& BaseOf(int position) const;
+
+  const Marginals& marginals_;
+  const int positions_;
+  const TransitionPrior* const prior_;
+  const EvidenceWeights* const weights_;
+  mutable std::vector<Base> bases_;
+  mutable RowStore rows_;
+  mutable EvidenceList evidence_;
+  mutable std::vector<RowStore::Scored> rest_, loose_;
+};
+
+class PriorRows final : public CandidateRows {
+ public:
+  // Neither is owned; both must outlive this.
+  PriorRows(int depth, const TransitionPrior* prior, const EvidenceWeights* weights)
+      : positions_(depth), prior_(prior), weights_(weights) {}
+
+  [[nodiscard]] int positions() const override { return positions_; }
+  [[nodiscard]] CandidateRow After(const DraftTree& tree, NodeIndex node) const override;
+
+  // As EvidenceRows::Learn.
+  static void Learn(const TransitionPrior& prior, absl::Span<const TokenId> settled,
+                    EvidenceWeights* weights);
+
+ private:
+  const int positions_;
+  const TransitionPrior* const prior_;
+  const EvidenceWeights* const weights_;
+  mutable RowStore rows_;
+  mutable EvidenceList evidence_;
+  mutable std::vector<RowStore::Scored> loose_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_TREE_EVIDENCE_ROWS_H_
