@@ -54,7 +54,7 @@ class FadingLine {
 // it lost, every kSeldom-th cycle looks again. One per request: some texts repeat, others do not.
 class DraftFreeLookout {
  public:
-  static constexpr int kPatience = 12;
+  static constexpr int kPatience = 4;
   static constexpr int kSeldom = 8;
 
   [[nodiscard]] bool Looks() const { return lost_ < kPatience || lost_ % kSeldom == 0; }
@@ -68,8 +68,13 @@ class DraftFreeLookout {
 
 class DraftChoice {
  public:
-  static constexpr double kEnough = 8;  // Drafted cycles to judge by.
+  static constexpr double kEnough = 16;  // Drafted cycles to judge by.
   static constexpr int kTrialEvery = 64;
+  // Tokens by which the draft-free tree must be better: the line is an estimate.
+  static constexpr double kMargin = 0.1;
+
+  // Before that every cycle drafts, and should be observed.
+  [[nodiscard]] bool judges() const { return tokens_.points() >= kEnough; }
 
   // A cycle that drafted although the prior expected `free_tokens`.
   void ObserveDrafted(double free_tokens, const CycleYield& drafted) {
@@ -83,9 +88,9 @@ class DraftChoice {
 
   // True when the draft-free tree is worth more, a second being worth `tokens_per_second`.
   [[nodiscard]] bool DraftFreeWins(const CycleYield& draft_free, double tokens_per_second) const {
-    if (tokens_.points() < kEnough || since_drafted_ >= kTrialEvery) return false;
+    if (!judges() || since_drafted_ >= kTrialEvery) return false;
     const CycleYield drafted = {tokens_.At(draft_free.tokens), seconds_.At(draft_free.tokens)};
-    return draft_free.Worth(tokens_per_second) > drafted.Worth(tokens_per_second);
+    return draft_free.Worth(tokens_per_second) > drafted.Worth(tokens_per_second) + kMargin;
   }
 
  private:

@@ -32,15 +32,12 @@ class DraftGate {
   // True when the next cycle should draft.
   [[nodiscard]] bool open() const { return level_ > 0 || allowance_ > 0; }
 
-  // True when that draft is a trial.
-  [[nodiscard]] bool on_trial() const { return level_ <= 0; }
-
   // What a plain step at `level` adds to the allowance, in plain steps.
   [[nodiscard]] static double TrialRate(double level) { return std::exp2(2 * level); }
 
   // A cycle that drafted: tokens committed, and its time and that of a plain step in any one unit.
   // REQUIRES: plain_time > 0.
-  void ObserveDrafted(int committed, double cycle_time, double plain_time) {
+  void ObserveDrafted(double committed, double cycle_time, double plain_time) {
     const double gain = committed - cycle_time / plain_time;
     if (level_ <= 0) allowance_ += gain;
     level_ = std::clamp(level_ + std::max(gain, -kLargestLoss), kLowestLevel, kHighestLevel);

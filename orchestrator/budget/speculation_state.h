@@ -3,6 +3,7 @@
 #ifndef BASTION_ORCHESTRATOR_BUDGET_SPECULATION_STATE_H_
 #define BASTION_ORCHESTRATOR_BUDGET_SPECULATION_STATE_H_
 
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -32,6 +33,16 @@ struct SharedSpeculation {
   EvidenceWeights draft_weights = EvidenceWeights::OfDrafts();
   EvidenceWeights prior_weights = EvidenceWeights::OfPriorAlone();
   DraftChoice draft_choice;
+  int64_t cycles = 0;  // Observed so far.
+
+  // Weights that have settled are taught by one cycle in kLessonEvery: a lesson costs as much as
+  // growing the tree.
+  static constexpr int kLessonsAtFirst = 512;
+  static constexpr int kLessonEvery = 4;
+  [[nodiscard]] bool NextCycleTeaches() {
+    ++cycles;
+    return cycles <= kLessonsAtFirst || cycles % kLessonEvery == 0;
+  }
 };
 
 // Where the transition prior of a request comes from, apart from the request itself. Nothing is

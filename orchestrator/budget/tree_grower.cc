@@ -29,19 +29,6 @@ std::vector<TokenId> SettledBy(const GrownTree& grown, const Acceptance& accepta
   return settled;
 }
 
-// The committed length that a tree would have had, as far as `settled` tells.
-double HindsightLength(const BudgetedTree& grown, const std::vector<TokenId>& settled) {
-  NodeIndex tip = 0;
-  size_t accepted = 0;
-  for (NodeIndex i = 1; i < grown.tree.rows() && accepted < settled.size(); ++i) {
-    if (grown.tree.parent(i) != tip || grown.tree.token(i) != settled[accepted]) continue;
-    tip = i;
-    ++accepted;
-  }
-  const double known = static_cast<double>(accepted);
-  return accepted < settled.size() ? known + 1 : std::max(known, grown.expected_length);
-}
-
 std::optional<TransitionPrior> PriorFor(Policy::Prior prior, const PriorSources& sources) {
   if (prior == Policy::Prior::kNone || sources.vocabulary == 0) return std::nullopt;
   TransitionPrior::Options options;
@@ -60,7 +47,6 @@ struct Outcome {
   const Acceptance& acceptance;
   const std::vector<TokenId>& settled;
   CycleYield yield;
-  CycleYield without_draft;  // What the cycle would have yielded.
   double plain_seconds;
 };
 
@@ -68,10 +54,7 @@ void Learn(const Outcome& outcome, SpeculationState* state) {
   const GrownTree& grown = outcome.grown;
   state->pace.Observe(outcome.yield.tokens, outcome.yield.seconds);
   if (grown.drafted) {
-    state->gate.ObserveDrafted(
-        outcome.yield.tokens - (outcome.without_draft.tokens - 1),
-        outcome.yield.seconds - (outcome.without_draft.seconds - outcome.plain_seconds),
-        outcome.plain_seconds);
+    state->gate.ObserveDrafted(outcome.yield.tokens, outcome.yield.seconds, outcome.plain_seconds);
   } else if (grown.gate_shut) {
     state->gate.ObservePlain();
   }
@@ -110,11 +93,12 @@ bool TreeGrower::WantsDraft(TokenId root, const TreeLimits& limits) {
   if (limits.nodes == 0 || limits.depth == 0) return false;
   const bool adaptive = policy_.kind() == Policy::Kind::kAdaptive;
   const bool may_draft = policy_.wants_draft() && (!adaptive || state_.gate.open());
-  if (prior_.has_value() && (!may_draft || (adaptive && lookout_.Looks()))) {
+  const bool looks = adaptive && (lookout_.Looks() || !shared_->draft_choice.judges());
+  if (prior_.has_value() && (!may_draft || looks)) {
     draft_free_ = GrowDraftFree(root, limits);
   }
   if (!may_draft || !adaptive) return may_draft;
-  if (!draft_free_.has_value() || state_.gate.on_trial()) return true;
+  if (!draft_free_.has_value()) return true;
   const CycleYield yield = YieldOf(*draft_free_, CostAt(limits.context));
   return !shared_->draft_choice.DraftFreeWins(yield, Look(limits).worth_of_a_second());
 }
@@ -149,9 +133,8 @@ GrownTree TreeGrower::Grow(TokenId root, const Marginals& marginals, const TreeL
     grown.drafted = true;
     return grown;
   }
-  const bool weighed = prior_.has_value() || guessing_ == Guessing::kCoupled;
   std::unique_ptr<CandidateRows> rows;
-  if (weighed) {
+  if (Weighs()) {
     rows = std::make_unique<EvidenceRows>(
         marginals, limits.depth, prior_.has_value() ? &*prior_ : nullptr, &shared_->draft_weights);
   } else {
@@ -164,7 +147,7 @@ GrownTree TreeGrower::Grow(TokenId root, const Marginals& marginals, const TreeL
   BudgetedTree budgeted = GrowOver(spine, *rows, limits, marginals.positions);
   GrownTree grown = Finish(std::move(budgeted), std::move(spine), limits);
   grown.drafted = true;
-  if (weighed) grown.marginals = marginals;
+  if (Weighs()) grown.marginals = marginals;
   grown.draft_free = std::exchange(draft_free_, std::nullopt);
   return grown;
 }
@@ -233,12 +216,14 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
                          absl::Duration draft_time) {
   look_.reset();
   const std::vector<TokenId> settled = SettledBy(grown, acceptance);
-  if (!grown.marginals.empty()) {
-    EvidenceRows::Learn(grown.marginals, prior_.has_value() ? &*prior_ : nullptr, settled,
-                        &shared_->draft_weights);
-  }
-  if (grown.draft_free.has_value()) {
-    PriorRows::Learn(*prior_, settled, &shared_->prior_weights);
+  if (shared_->NextCycleTeaches()) {
+    if (!grown.marginals.empty()) {
+      EvidenceRows::Learn(grown.marginals, prior_.has_value() ? &*prior_ : nullptr, settled,
+                          &shared_->draft_weights);
+    }
+    if (grown.draft_free.has_value()) {
+      PriorRows::Learn(*prior_, settled, &shared_->prior_weights);
+    }
   }
   if (prior_.has_value()) {
     for (const TokenId token : settled) prior_->Append(token);
@@ -250,8 +235,6 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
   // The verify by prediction: its noise would hit plain steps alike.
   CycleYield yield = {static_cast<double>(acceptance.committed_length()),
                       absl::ToDoubleSeconds(cost.overhead + cost.Verify(grown.tree.nodes()))};
-  CycleYield without_draft = {1, plain_seconds};
-  if (grown.draft_free.has_value()) without_draft = YieldOf(*grown.draft_free, cost);
   if (grown.drafted) {
     // The draft counts as long as it took: a late drafter is the drafter's fault. But a sequence's
     // first draft also reads the prompt; while drafts pay at large, that says nothing about the
@@ -262,17 +245,13 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
     first_draft_ = false;
     yield.seconds += absl::ToDoubleSeconds(draft_time);
   }
-  LearnChoice(grown, yield, without_draft);
-  if (grown.draft_free.has_value()) {
-    without_draft.tokens = HindsightLength(grown.draft_free->budgeted, settled);
-  }
-  const Outcome outcome = {grown, acceptance, settled, yield, without_draft, plain_seconds};
+  LearnChoice(grown, yield);
+  const Outcome outcome = {grown, acceptance, settled, yield, plain_seconds};
   Learn(outcome, &state_);
   Learn(outcome, &shared_->state);
 }
 
-void TreeGrower::LearnChoice(const GrownTree& grown, const CycleYield& yield,
-                             const CycleYield& without_draft) {
+void TreeGrower::LearnChoice(const GrownTree& grown, const CycleYield& yield) {
   if (grown.gate_shut) return;
   if (!grown.drafted) {
     lookout_.Won();
@@ -281,7 +260,7 @@ void TreeGrower::LearnChoice(const GrownTree& grown, const CycleYield& yield,
   }
   lookout_.Lost();
   if (grown.draft_free.has_value() && !grown.is_draft_free) {
-    shared_->draft_choice.ObserveDrafted(without_draft.tokens, yield);
+    shared_->draft_choice.ObserveDrafted(grown.draft_free->budgeted.expected_length, yield);
   }
 }
 

@@ -61,6 +61,10 @@ class TreeGrower {
   [[nodiscard]] const SpeculationState& state() const { return state_; }
 
  private:
+  // True when the drafter's candidates are scored with fitted weights.
+  [[nodiscard]] bool Weighs() const {
+    return prior_.has_value() || guessing_ == Guessing::kCoupled;
+  }
   // The policy's tree from the candidates in `rows`; `spine` is their top-1 path, `horizon` how
   // far they reach when no limit cuts them.
   [[nodiscard]] BudgetedTree GrowOver(const DraftTree& spine, const CandidateRows& rows,
@@ -73,8 +77,7 @@ class TreeGrower {
   // The same for the draft-free tree of this cycle, which there must be.
   [[nodiscard]] GrownTree FinishDraftFree(const TreeLimits& limits);
 
-  void LearnChoice(const GrownTree& grown, const CycleYield& yield,
-                   const CycleYield& without_draft);
+  void LearnChoice(const GrownTree& grown, const CycleYield& yield);
 
   [[nodiscard]] CycleCost CostAt(int context) const;
   // What trees of this cycle are worth; made once a cycle.
