@@ -28,9 +28,10 @@ constexpr double kPace = 1000;
 
 TEST(DraftChoiceTest, DraftsUntilItKnowsWhatDraftsBring) {
   DraftChoice choice;
-  for (int i = 0; i < DraftChoice::kEnough + 1; ++i) {
-    EXPECT_FALSE(choice.DraftFreeWins({3, 0.001}, kPace)) << i;
+  for (int cycles = 0; !choice.judges(); ++cycles) {
+    EXPECT_FALSE(choice.DraftFreeWins({3, 0.001}, kPace));
     choice.ObserveDrafted(1, {1, 0.002});
+    ASSERT_LT(cycles, 2 * DraftChoice::kEnough);
   }
   EXPECT_TRUE(choice.DraftFreeWins({3, 0.001}, kPace));
 }
@@ -50,7 +51,7 @@ TEST(DraftChoiceTest, DraftsWhereThePriorKnowsLittle) {
 
 TEST(DraftChoiceTest, TriesADraftNowAndThen) {
   DraftChoice choice;
-  for (int i = 0; i < 20; ++i) choice.ObserveDrafted(2, {1, 0.002});
+  while (!choice.judges()) choice.ObserveDrafted(2, {1, 0.002});
   int drafts = 0;
   for (int cycle = 0; cycle < 10 * DraftChoice::kTrialEvery; ++cycle) {
     if (choice.DraftFreeWins({2, 0.001}, kPace)) {
