@@ -129,7 +129,7 @@ absl::Status Run() {
   report.drafter = local.drafter_folder;
   for (const std::string& policy : policies) report.policies.push_back({policy, {}});
   RETURN_IF_ERROR(RunArms(arms, prompts, report));
-  std::cout << MarkdownTable(report);
+  std::cout << MarkdownTable(report) << '\n' << AblationTable(report);
   const std::string folder = absl::GetFlag(FLAGS_report);
   if (!folder.empty()) {
     RETURN_IF_ERROR(WriteReport(report, folder));

@@ -182,6 +182,30 @@ std::string MarkdownTable(const BenchReport& report) {
   return table;
 }
 
+std::string AblationTable(const BenchReport& report) {
+  static constexpr const char* kPriors[] = {"", "+prior:table", "+prior:request", "+prior"};
+  std::string rows;
+  for (const PolicyResults& base : report.policies) {
+    std::string cells;
+    int found = 0;
+    for (const char* const prior : kPriors) {
+      const auto policy = std::find_if(
+          report.policies.begin(), report.policies.end(),
+          [&](const PolicyResults& other) { return other.policy == base.policy + prior; });
+      if (policy == report.policies.end()) {
+        absl::StrAppend(&cells, " – |");
+        continue;
+      }
+      ++found;
+      absl::StrAppendFormat(&cells, " %.2f, %.2f× |", policy->tau(), report.SpeedupVsAr(*policy));
+    }
+    if (found > 1) absl::StrAppend(&rows, "| ", base.policy, " |", cells, "\n");
+  }
+  if (rows.empty()) return rows;
+  return "| τ, speed against ar | no prior | table | request | both |\n|---|--:|--:|--:|--:|\n" +
+         rows;
+}
+
 absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -212,12 +236,14 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
       "cycle.\n\n",
       report.device, report.target, report.drafter, report.mode, settings.sampling.temperature,
       settings.sampling.seed, settings.max_new_tokens, settings.concurrency);
+  const std::string ablation = AblationTable(report);
   const absl::Status same = CheckSameTexts(report);
   const std::string verdict =
       same.ok() ? "\nEvery policy wrote the same tokens.\n"
                 : absl::StrCat("\n**Texts differ:** ", std::string(same.message()), "\n");
-  return WriteFile(std::filesystem::path(folder) / "report.md",
-                   heading + MarkdownTable(report) + verdict);
+  return WriteFile(
+      std::filesystem::path(folder) / "report.md",
+      heading + MarkdownTable(report) + verdict + (ablation.empty() ? "" : "\n" + ablation));
 }
 
 }  // namespace bastion

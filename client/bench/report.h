@@ -42,6 +42,10 @@ struct BenchReport {
 // The table that people read.
 [[nodiscard]] std::string MarkdownTable(const BenchReport& report);
 
+// What each source of the transition prior is worth: a row for every policy that ran without a
+// prior and with +prior:table, +prior:request or +prior. Empty where none did.
+[[nodiscard]] std::string AblationTable(const BenchReport& report);
+
 // Writes OUTDIR/results.json and OUTDIR/report.md. Errors name the file.
 [[nodiscard]] absl::Status WriteReport(const BenchReport& report, const std::string& folder);
 

@@ -32,8 +32,9 @@ ABSL_FLAG(int, max_prompts, 2, "Prompts at each batch size; a larger batch is fi
 ABSL_FLAG(int, prompt_tokens, 32, "Of a longer prompt the last so many tokens are kept");
 ABSL_FLAG(int, max_new_tokens, 16, "Tokens to generate for each prompt");
 ABSL_FLAG(std::vector<std::string>, policies,
-          std::vector<std::string>({"chain", "fixed:16", "fixed:64", "adaptive", "chain+coupled",
-                                    "fixed:64+coupled", "adaptive+coupled"}),
+          std::vector<std::string>({"chain", "fixed:16+prior", "fixed:64", "adaptive",
+                                    "chain+coupled", "fixed:64+coupled+prior", "default",
+                                    "ngram:8"}),
           "Speculation policies to compare with plain decoding");
 ABSL_FLAG(std::vector<std::string>, temperatures,
           std::vector<std::string>({"0", "0.7", "1", "1.5"}), "Of the text check; 0: greedy");

@@ -62,6 +62,10 @@ void TransitionPrior::Count(ContinuationCounts* counts, int longest, TokenId nex
 }
 
 void TransitionPrior::Append(TokenId token) {
+  if (token < 0 || token >= options_.vocabulary) {
+    tail_ = {};
+    return;
+  }
   if (options_.request) Count(&request_, 3, token);
   if (options_.learned != nullptr) Count(options_.learned, 2, token);
   Push(tail_, token);

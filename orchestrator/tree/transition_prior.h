@@ -102,7 +102,8 @@ class TransitionPrior {
   };
   explicit TransitionPrior(const Options& options);
 
-  // The next token of the request: of its prompt, then of its answer.
+  // The next token of the request: of its prompt, then of its answer. One outside the vocabulary
+  // (a bad prompt: the verifier will refuse it) ends what is known of the text before.
   void Append(TokenId token);
 
   // The tokens before a child of `node`: the path to it, and what came before the root. REQUIRES:

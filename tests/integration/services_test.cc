@@ -6,12 +6,14 @@
 #include <signal.h>
 
 #include <cmath>
+#include <filesystem>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "tests/support/golden_file.h"
+#include "tests/support/hub_fixtures.h"
 #include "tests/support/service_process.h"
 
 namespace bastion {
@@ -107,8 +109,10 @@ TEST_F(ServicesTest, EveryPolicyGivesTheSameTextAloneAndInCompany) {
     ASSERT_TRUE(plain.status.ok()) << plain.status;
     ASSERT_EQ(plain.tokens.size(), 48u);
     EXPECT_EQ(plain.finished.reason(), v1::FINISH_REASON_LENGTH);
-    const std::vector<std::string> policies = {"chain",    "beam:3x4", "fixed:4", "fixed:64",
-                                               "adaptive", "bastion",  "default"};
+    const std::vector<std::string> policies = {
+        "chain",   "beam:3x4",       "fixed:4",        "fixed:64",
+        "bastion", "adaptive",       "default",        "ngram:8",
+        "ngram:1", "fixed:16+prior", "beam:3x4+prior", "adaptive+prior:request"};
     std::vector<Answer> answers(policies.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < policies.size(); ++i) {
@@ -157,6 +161,34 @@ TEST_F(ServicesTest, ADrafterKilledMidAnswerCostsOnlySpeedAndSpeculationResumesW
   EXPECT_EQ(answer.tokens, plain.tokens);
   const Answer after = Ask(system.client(), Request("fixed:8", 60));
   EXPECT_GT(after.finished.speculation().draft_tokens(), 0u);
+}
+
+TEST_F(ServicesTest, WithoutADrafterDraftFreeTreesTakeOver) {
+  testing::ServiceSystem& system = Start({"--draft_patience=2s"});
+  const Answer plain = Ask(system.client(), Request("ar", 200));
+  system.drafter->Signal(SIGKILL);
+  system.drafter->Wait();
+  for (const char* policy : {"default", "fixed:4+prior"}) {
+    const Answer answer = Ask(system.client(), Request(policy, 200));
+    ASSERT_TRUE(answer.status.ok()) << answer.status;
+    EXPECT_EQ(answer.tokens, plain.tokens) << policy;
+    EXPECT_GT(answer.finished.speculation().mean_committed_length(), 1.5) << policy;
+  }
+}
+
+TEST_F(ServicesTest, WhatRequestsTeachEachOtherOutlivesTheOrchestratorWhenAskedFor) {
+  const testing::TempFolder folder;
+  const std::string file = folder.File("learned.safetensors");
+  testing::ServiceSystem& system = Start({"--learn_prior=" + file});
+  const auto empty = std::filesystem::file_size(file);
+  ASSERT_TRUE(Ask(system.client(), Request("default", 120)).status.ok());
+  system.orchestrator->Signal(SIGTERM);
+  EXPECT_EQ(system.orchestrator->Wait(), 0);
+  // The answer has more contexts than an empty table has room for.
+  EXPECT_GT(std::filesystem::file_size(file), empty);
+  system.StartOrchestrator();
+  ASSERT_TRUE(system.AwaitServing()) << system.Log("orchestrator");
+  EXPECT_TRUE(Ask(system.client(), Request("default", 20)).status.ok());
 }
 
 TEST_F(ServicesTest, ALostVerifierIsUnavailableAndServingGoesOnWhenItReturns) {

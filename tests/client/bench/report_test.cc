@@ -59,6 +59,17 @@ TEST(BenchReportTest, NothingMeasuredGivesZerosNotNaNs) {
   EXPECT_EQ(empty.verify_prediction_error_median(), 0);
 }
 
+TEST(BenchReportTest, AblationHasARowForEveryPolicyThatRanWithAndWithoutAPrior) {
+  BenchReport report = Example();
+  EXPECT_EQ(AblationTable(report), "");
+  for (const char* policy : {"fixed:8+prior:table", "fixed:8+prior"}) {
+    report.policies.push_back({policy, report.policies[1].prompts});
+  }
+  const std::string table = AblationTable(report);
+  EXPECT_THAT(table, HasSubstr("| fixed:8 | 2.00, 4.00× | 2.00, 4.00× | – | 2.00, 4.00× |\n"));
+  EXPECT_THAT(table, ::testing::Not(HasSubstr("| ar |")));
+}
+
 TEST(BenchReportTest, EqualTextsPass) { EXPECT_TRUE(CheckSameTexts(Example()).ok()); }
 
 TEST(BenchReportTest, ADifferentTokenIsNamed) {

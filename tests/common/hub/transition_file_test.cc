@@ -115,6 +115,27 @@ TEST_F(TransitionFileTest, MissingFile) {
   EXPECT_THAT(status.message(), HasSubstr(path_));
 }
 
+TEST_F(TransitionFileTest, IsFoundByItsFolderOrByItsName) {
+  ASSERT_TRUE(WriteTransitionTable(Sample(), path_).ok());
+  const int vocabulary = Sample().vocabulary();
+  for (const std::string& place : {folder_.path(), path_}) {
+    const auto found = FindTransitionTable(place, vocabulary);
+    ASSERT_TRUE(found.ok()) << found.status();
+    ASSERT_NE(*found, nullptr);
+    EXPECT_EQ((*found)->columns().tokens, Sample().columns().tokens);
+  }
+  const auto other = FindTransitionTable(folder_.path(), vocabulary + 1);
+  EXPECT_EQ(other.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(other.status().message(), HasSubstr(path_));
+}
+
+TEST_F(TransitionFileTest, AFolderNeedNotHaveOneButANameMust) {
+  const auto found = FindTransitionTable(folder_.path(), 3);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, nullptr);
+  EXPECT_EQ(FindTransitionTable(path_, 3).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(TransitionFileTest, TruncatedAnywhere) {
   ASSERT_TRUE(WriteTransitionTable(Sample(), path_).ok());
   const std::string whole = *ReadTextFile(path_);

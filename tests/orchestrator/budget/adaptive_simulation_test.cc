@@ -6,11 +6,13 @@
 
 #include "gtest/gtest.h"
 #include "tests/orchestrator/budget/simulation.h"
+#include "tests/support/transition_tables.h"
 
 namespace bastion {
 namespace {
 
 using ::bastion::testing::Ladder;
+using ::bastion::testing::NonsenseTable;
 using ::bastion::testing::SimulatedDrafter;
 using ::bastion::testing::SimulatedRun;
 using ::bastion::testing::Simulation;
@@ -93,6 +95,43 @@ TEST(AdaptiveSimulationTest, UselessDrafterCostsNothingMeasurable) {
       EXPECT_GE(tokens / milliseconds, 0.98 * simulation.PlainPace())
           << stated_top << " " << draft_ms;
     }
+  }
+}
+
+// A table of a vocabulary that has all the simulation's candidates, and no idea of its text.
+class NonsensePrior : public ::testing::Test {
+ protected:
+  // Tokens per millisecond of ten requests of 128 cycles.
+  double PaceOverRequests(const std::string& policy, const SimulatedDrafter& drafter) {
+    Simulation simulation(Stairs, 0.05, {.vocabulary = gains_.vocabulary(), .table = &gains_});
+    plain_pace_ = simulation.PlainPace();
+    double tokens = 0;
+    double milliseconds = 0;
+    for (int request = 0; request < 10; ++request) {
+      TreeGrower grower = simulation.NewGrower(policy);
+      const SimulatedRun run = simulation.Run(grower, drafter, 128);
+      tokens += run.tokens;
+      milliseconds += run.milliseconds;
+    }
+    return tokens / milliseconds;
+  }
+
+  const TransitionGains gains_{NonsenseTable(2000, 8, 1)};
+  double plain_pace_ = 0;
+};
+
+TEST_F(NonsensePrior, CostsAGoodDrafterNextToNothing) {
+  const SimulatedDrafter good = SimulatedDrafter::Honest(Ladder(8, 16, 0.7));
+  const double without = PaceOverRequests("adaptive", good);
+  EXPECT_GE(PaceOverRequests("adaptive+prior:table", good), 0.96 * without);
+}
+
+TEST_F(NonsensePrior, WithAUselessDrafterIsNotSlowerThanPlainDecoding) {
+  for (const double stated_top : {0.05, 0.5, 0.95}) {
+    SimulatedDrafter useless = SimulatedDrafter::Useless(stated_top);
+    useless.milliseconds = 1;
+    const double pace = PaceOverRequests("adaptive+prior:table", useless);
+    EXPECT_GE(pace, 0.98 * plain_pace_) << stated_top;
   }
 }
 

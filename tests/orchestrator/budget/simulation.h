@@ -52,11 +52,11 @@ class Simulation {
  public:
   // `verify_milliseconds` is the true time by rows; `noise` the relative spread of each call's.
   explicit Simulation(std::function<double(int rows)> verify_milliseconds, double noise = 0.0,
-                      uint32_t seed = 1)
+                      const PriorSources& sources = {})
       : verify_(std::move(verify_milliseconds)),
         noise_(noise),
-        random_(seed),
-        costs(Calibrated()) {}
+        costs(Calibrated()),
+        memory(sources) {}
 
   TreeGrower NewGrower(const std::string& policy) {
     return TreeGrower(*Policy::Parse(policy), /*greedy=*/true, &costs, &memory);
@@ -152,7 +152,7 @@ class Simulation {
 
   std::function<double(int rows)> verify_;
   double noise_;
-  std::mt19937 random_;
+  std::mt19937 random_{1};
 
  public:
   CostModel costs;

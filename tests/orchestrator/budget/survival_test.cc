@@ -150,5 +150,41 @@ TEST(SurvivalTest, PathsDeeperThanTheTableShareTheLastFactor) {
             survival.Factor(PathKind::kSpine, Survival::kMaxDepth));
 }
 
+TEST(SurvivalTest, ATreeThatWasNotVerifiedIsJudgedAsFarAsOthersSettledIt) {
+  const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.5, 0.4}, {0.5, 0.4}, {0.5, 0.4}});
+  const DraftTree tree = TreeOf(marginals, 20);
+  const DraftTree spine = SpineOf(marginals);
+  // What the target wrote, all of it known: the same as having verified the tree.
+  for (const std::vector<TokenId>& text :
+       {std::vector<TokenId>{0, 100, 777}, {1, 100, 777}, {777}, {0, 101, 777}}) {
+    Acceptance acceptance;
+    NodeIndex tip = 0;
+    for (NodeIndex i = 1; i < tree.rows(); ++i) {
+      if (tree.parent(i) != tip || tree.token(i) != text[acceptance.path.size()]) continue;
+      acceptance.path.push_back(tip = i);
+    }
+    acceptance.next = text[acceptance.path.size()];
+    ASSERT_EQ(acceptance.path.size() + 1, text.size());
+    Survival verified, told;
+    verified.Observe(tree, spine, acceptance);
+    told.ObserveSettled(tree, spine, text);
+    for (int depth = 1; depth <= 4; ++depth) {
+      for (const PathKind kind : {PathKind::kSpine, PathKind::kSibling, PathKind::kBeyond}) {
+        EXPECT_EQ(told.Factor(kind, depth), verified.Factor(kind, depth)) << depth;
+      }
+    }
+  }
+}
+
+TEST(SurvivalTest, NothingIsLearnedBeyondWhatIsSettled) {
+  const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.5, 0.4}, {0.5, 0.4}});
+  Survival survival;
+  survival.ObserveSettled(TreeOf(marginals, 12), SpineOf(marginals), {0});
+  EXPECT_GT(survival.Factor(PathKind::kSpine, 1), 1);
+  // Depth 2 has no evidence of its own: it behaves like the one above.
+  EXPECT_EQ(survival.Factor(PathKind::kSpine, 2), survival.Factor(PathKind::kSpine, 1));
+  EXPECT_EQ(survival.Factor(PathKind::kBeyond, 2), 1);
+}
+
 }  // namespace
 }  // namespace bastion

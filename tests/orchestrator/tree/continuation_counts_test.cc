@@ -1,5 +1,6 @@
 #include "orchestrator/tree/continuation_counts.h"
 
+#include <limits>
 #include <map>
 #include <random>
 
@@ -76,6 +77,52 @@ TEST(ContinuationCountsTest, MemoryStaysBoundedAndTheMostUsedStay) {
   }
   EXPECT_EQ(counts.room(), size_t{1} << 8);
   EXPECT_GT(CountsAfter(counts, {-5})[2], 30000);
+}
+
+TEST(ContinuationCountsTest, ComesBackFromItsColumns) {
+  ContinuationCounts counts(1 << 10);
+  std::mt19937 random(2);
+  for (int i = 0; i < 3000; ++i) {
+    counts.Add({static_cast<TokenId>(random() % 50)}, static_cast<TokenId>(random() % 20));
+  }
+  auto read = ContinuationCounts::FromColumns(counts.ToColumns(), 1 << 10, 50);
+  ASSERT_TRUE(read.ok()) << read.status();
+  for (TokenId context = 0; context < 50; ++context) {
+    EXPECT_EQ(CountsAfter(*read, {context}), CountsAfter(counts, {context}));
+    EXPECT_EQ(read->After({context}).total, counts.After({context}).total);
+  }
+  for (TokenId context = 0; context < 2000; ++context) read->Add({context}, 1);  // And goes on.
+  EXPECT_EQ(CountsAfter(*read, {1999})[1], 1);
+}
+
+TEST(ContinuationCountsTest, DamagedColumnsAreRefused) {
+  ContinuationCounts counts(1 << 6);
+  for (TokenId token = 0; token < 9; ++token) counts.Add({1}, token);
+  const ContinuationCounts::Columns good = counts.ToColumns();
+  const auto refused = [](const ContinuationCounts::Columns& columns) {
+    return ContinuationCounts::FromColumns(columns, 1 << 6, 9).status().code() ==
+           absl::StatusCode::kInvalidArgument;
+  };
+  ASSERT_FALSE(refused(good));
+  ContinuationCounts::Columns bad = good;
+  bad.hashes.pop_back();
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.tokens.resize(bad.tokens.size() - 1);
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.sizes[3] = ContinuationCounts::kWidth + 1;
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.totals[3] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.tokens[5] = 9;
+  EXPECT_TRUE(refused(bad));
+  EXPECT_TRUE(refused({}));
+  EXPECT_EQ(
+      ContinuationCounts::FromColumns(ContinuationCounts(1 << 9).ToColumns(), 1 << 6, 9).status(),
+      absl::OkStatus());  // It starts small.
 }
 
 TEST(ContinuationCountsTest, ContextOfNothingIsRefused) {

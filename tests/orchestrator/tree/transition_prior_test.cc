@@ -145,5 +145,16 @@ TEST(TransitionPriorTest, ManyCandidatesFromAllSourcesFitTheList) {
   EXPECT_LE(found.size(), kEvidenceSources * TransitionGains::kMostContinuations);
 }
 
+TEST(TransitionPriorTest, TokensOutsideTheVocabularyAreForgottenNotLookedUp) {
+  const TransitionGains table(TableOf(kVocabulary, {{4, {{7, 30}}}}));
+  TransitionPrior prior({.vocabulary = kVocabulary, .table = &table});
+  for (const TokenId token : {4, 10, 1 << 30, -1}) {
+    prior.Append(token);
+    EXPECT_EQ(Gathered(prior).empty(), token != 4) << token;
+  }
+  prior.Append(4);
+  EXPECT_EQ(Gathered(prior).size(), 1);
+}
+
 }  // namespace
 }  // namespace bastion
