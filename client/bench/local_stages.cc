@@ -36,6 +36,10 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
       const std::unique_ptr<const TransitionTable> table,
       hub::FindTransitionTable(options.prior.empty() ? options.drafter_folder : options.prior,
                                stages->verifier_engine_->info().dims.vocabulary));
+  if (table == nullptr && !options.prior.empty()) {
+    return absl::NotFoundError(absl::StrCat(options.prior, ": no ", hub::kTransitionFileName,
+                                            " there; make one with bastion-train prior"));
+  }
   if (table != nullptr) stages->table_ = std::make_unique<const TransitionGains>(*table);
   return stages;
 }

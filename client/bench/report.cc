@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
+#include "orchestrator/budget/policy.h"
 
 namespace bastion {
 namespace {
@@ -186,18 +187,20 @@ std::string AblationTable(const BenchReport& report) {
   static constexpr const char* kPriors[] = {"", "+prior:table", "+prior:request", "+prior"};
   std::string rows;
   for (const PolicyResults& base : report.policies) {
+    const absl::StatusOr<Policy> policy = Policy::Parse(base.policy);
+    if (policy.ok() && policy->prior() != Policy::Prior::kNone) continue;
     std::string cells;
     int found = 0;
     for (const char* const prior : kPriors) {
-      const auto policy = std::find_if(
+      const auto ran = std::find_if(
           report.policies.begin(), report.policies.end(),
           [&](const PolicyResults& other) { return other.policy == base.policy + prior; });
-      if (policy == report.policies.end()) {
+      if (ran == report.policies.end()) {
         absl::StrAppend(&cells, " – |");
         continue;
       }
       ++found;
-      absl::StrAppendFormat(&cells, " %.2f, %.2f× |", policy->tau(), report.SpeedupVsAr(*policy));
+      absl::StrAppendFormat(&cells, " %.2f, %.2f× |", ran->tau(), report.SpeedupVsAr(*ran));
     }
     if (found > 1) absl::StrAppend(&rows, "| ", base.policy, " |", cells, "\n");
   }

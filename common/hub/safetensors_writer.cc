@@ -59,8 +59,8 @@ bool WriteAll(int file, std::string_view bytes) {
 }
 
 // False with the reason in errno, and with what there is of the file left behind.
-bool WriteFile(const std::vector<NamedTensor>& tensors, const std::string& path) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+bool WriteFile(const std::vector<NamedTensor>& tensors, const std::string& path, mode_t mode) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (file < 0) return false;
   auto close_file = absl::MakeCleanup([file] { close(file); });
   if (!WriteAll(file, Header(tensors))) return false;
@@ -74,9 +74,10 @@ bool WriteFile(const std::vector<NamedTensor>& tensors, const std::string& path)
 
 }  // namespace
 
-absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors, const std::string& path) {
+absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors, const std::string& path,
+                              FileAccess access) {
   const std::string unfinished = path + ".tmp";
-  if (WriteFile(WidestFirst(tensors), unfinished) &&
+  if (WriteFile(WidestFirst(tensors), unfinished, access == FileAccess::kOwner ? 0600 : 0666) &&
       std::rename(unfinished.c_str(), path.c_str()) == 0) {
     return absl::OkStatus();
   }

@@ -15,6 +15,9 @@
 
 namespace bastion::hub {
 
+// Who may read a new file.
+enum class FileAccess { kEveryone, kOwner };
+
 struct NamedTensor {
   std::string name;
   TensorView view;  // Borrowed until the file is written.
@@ -36,7 +39,8 @@ template <typename T>
 // aligned without gaps, which the format forbids.
 // REQUIRES: names are unique, and every view has the bytes of its shape and type.
 [[nodiscard]] absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors,
-                                            const std::string& path);
+                                            const std::string& path,
+                                            FileAccess access = FileAccess::kEveryone);
 
 }  // namespace bastion::hub
 

@@ -1,5 +1,5 @@
 // TransitionTable: which tokens followed which in a large text, and how often. Plain data, counted
-// once (bastion-train prior) and looked up while trees grow.
+// once (bastion-train prior); trees look it up through TransitionGains (orchestrator/tree).
 //
 // A context is the last token, or the last two. Each keeps the total of what followed it and its
 // most frequent continuations; the table is sparse, so a context may be unknown and a continuation

@@ -76,9 +76,11 @@ class DraftChoice {
   // Before that every cycle drafts, and should be observed.
   [[nodiscard]] bool judges() const { return tokens_.points() >= kEnough; }
 
+  // A draft was asked for, whatever came of it.
+  void ObserveAsked() { since_drafted_ = 0; }
   // A cycle that drafted although the prior expected `free_tokens`.
   void ObserveDrafted(double free_tokens, const CycleYield& drafted) {
-    since_drafted_ = 0;
+    ObserveAsked();
     tokens_.Observe(free_tokens, drafted.tokens);
     seconds_.Observe(free_tokens, drafted.seconds);
   }

@@ -58,7 +58,7 @@ struct GrownTree {
   bool drafted = false;  // A draft was asked for; its time was spent also if it came back empty.
   int context = 0;       // Cached tokens.
   absl::Duration predicted_verify;
-  DraftTree spine;           // The top-1 path, to full length; of the tree or not.
+  DraftTree spine;           // The top-1 path, as far as it may pay; of the tree or not.
   Marginals marginals = {};  // The draft as it came, if its evidence is weighed.
   // The tree without a draft, if there was one: taken instead, or what might have been.
   std::optional<DraftFreeTree> draft_free = std::nullopt;

@@ -8,24 +8,22 @@
 namespace bastion {
 namespace {
 
-// The price of every further node where it is cheapest: the slopes of the largest convex curve
-// under the costs.
+// [N] the least price per node of any nodes that could follow the first n: the first slope of the
+// largest convex curve under the costs from n on.
 std::vector<double> Prices(const std::vector<double>& seconds) {
   const auto slope = [&seconds](int from, int to) {
     return (seconds[to] - seconds[from]) / (to - from);
   };
-  std::vector<int> corners;
-  for (int nodes = 0; nodes < static_cast<int>(seconds.size()); ++nodes) {
+  const auto most = static_cast<int>(seconds.size()) - 1;
+  std::vector<double> prices(most);
+  std::vector<int> corners = {most};  // From the right.
+  for (int nodes = most - 1; nodes >= 0; --nodes) {
     while (corners.size() >= 2 &&
-           slope(corners[corners.size() - 2], corners.back()) >= slope(corners.back(), nodes)) {
+           slope(nodes, corners.back()) >= slope(corners.back(), corners[corners.size() - 2])) {
       corners.pop_back();
     }
+    prices[nodes] = slope(nodes, corners.back());
     corners.push_back(nodes);
-  }
-  std::vector<double> prices;
-  prices.reserve(seconds.size());
-  for (size_t i = 1; i < corners.size(); ++i) {
-    prices.resize(corners[i], slope(corners[i - 1], corners[i]));
   }
   return prices;
 }
@@ -89,7 +87,8 @@ BudgetedTree LookAhead::Grow(const DraftTree& spine, const CandidateRows& rows,
   int wanted = MostNodes(rows.positions());
   DraftTree tree(spine.token(0));
   BestFirst best_first(rows, wanted, &tree);
-  while (tree.nodes() < wanted && best_first.Peek() > least_scores_[tree.nodes()]) {
+  while (tree.nodes() < wanted && !best_first.exhausted() &&
+         best_first.Peek() > least_scores_[tree.nodes()]) {
     best_first.Next();
   }
   if (!best_first.exhausted()) wanted = tree.nodes();

@@ -14,7 +14,8 @@
 // (coupled drafting); at temperature 0 that changes nothing.
 // With +prior the tokens before a node have a say in its children (transition_prior.h), adaptive
 // may go without a draft where the prior is enough, and so does every policy when there is no
-// draft. +prior:table and +prior:request leave one of its two sources out, to see what it is worth.
+// draft. +prior:table (with what is learned from all requests, if anything is) and +prior:request
+// leave one of its two sources out, to see what it is worth.
 //
 // Immutable plain data; thread-safe.
 #ifndef BASTION_ORCHESTRATOR_BUDGET_POLICY_H_

@@ -33,16 +33,7 @@ struct SharedSpeculation {
   EvidenceWeights draft_weights = EvidenceWeights::OfDrafts();
   EvidenceWeights prior_weights = EvidenceWeights::OfPriorAlone();
   DraftChoice draft_choice;
-  int64_t cycles = 0;  // Observed so far.
-
-  // Weights that have settled are taught by one cycle in kLessonEvery: a lesson costs as much as
-  // growing the tree.
-  static constexpr int kLessonsAtFirst = 512;
-  static constexpr int kLessonEvery = 4;
-  [[nodiscard]] bool NextCycleTeaches() {
-    ++cycles;
-    return cycles <= kLessonsAtFirst || cycles % kLessonEvery == 0;
-  }
+  int64_t lessons = 0;  // That the weights have had.
 };
 
 // Where the transition prior of a request comes from, apart from the request itself. Nothing is

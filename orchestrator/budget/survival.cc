@@ -74,6 +74,7 @@ void Survival::Observe(const DraftTree& tree, const DraftTree& spine,
 
 void Survival::ObserveSettled(const DraftTree& tree, const DraftTree& spine,
                               absl::Span<const TokenId> settled) {
+  if (tree.nodes() == 0 && spine.nodes() == 0) return;
   const auto known = static_cast<int>(settled.size());
   // Deeper nodes than that nobody can judge.
   DraftTree judged(tree.token(0));

@@ -20,7 +20,7 @@ constexpr int kDraftFreeDepth = 16;
 
 constexpr int kFewestWeighed = 32;  // Candidates of a position.
 
-constexpr double kFittedUnderestimate = 1.2;
+constexpr double kFittedUnderestimate = 1.5;
 
 std::vector<TokenId> SettledBy(const GrownTree& grown, const Acceptance& acceptance) {
   std::vector<TokenId> settled;
@@ -48,12 +48,17 @@ struct Outcome {
   const std::vector<TokenId>& settled;
   CycleYield yield;
   double plain_seconds;
+  double draft_seconds;  // Of `yield`.
 };
 
 void Learn(const Outcome& outcome, SpeculationState* state) {
   const GrownTree& grown = outcome.grown;
   state->pace.Observe(outcome.yield.tokens, outcome.yield.seconds);
-  if (grown.drafted) {
+  if (grown.drafted && grown.is_draft_free) {
+    // The draft that did not come cost its wait; what was written is not its merit.
+    state->gate.ObserveDrafted(1, outcome.plain_seconds + outcome.draft_seconds,
+                               outcome.plain_seconds);
+  } else if (grown.drafted) {
     state->gate.ObserveDrafted(outcome.yield.tokens, outcome.yield.seconds, outcome.plain_seconds);
   } else if (grown.gate_shut) {
     state->gate.ObservePlain();
@@ -135,8 +140,9 @@ GrownTree TreeGrower::Grow(TokenId root, const Marginals& marginals, const TreeL
   }
   std::unique_ptr<CandidateRows> rows;
   if (Weighs()) {
-    rows = std::make_unique<EvidenceRows>(
-        marginals, limits.depth, prior_.has_value() ? &*prior_ : nullptr, &shared_->draft_weights);
+    rows = std::make_unique<EvidenceRows>(marginals, limits.depth,
+                                          prior_.has_value() ? &*prior_ : nullptr,
+                                          &shared_->draft_weights, MostChildren(limits));
   } else {
     rows = std::make_unique<MarginalRows>(marginals, limits.depth);
   }
@@ -184,7 +190,8 @@ BudgetedTree TreeGrower::GrowNamedSize(TokenId root, const CandidateRows& rows,
 }
 
 DraftFreeTree TreeGrower::GrowDraftFree(TokenId root, const TreeLimits& limits) const {
-  const PriorRows rows(std::min(limits.depth, kDraftFreeDepth), &*prior_, &shared_->prior_weights);
+  const PriorRows rows(std::min(limits.depth, kDraftFreeDepth), &*prior_, &shared_->prior_weights,
+                       MostChildren(limits));
   if (policy_.kind() != Policy::Kind::kAdaptive) {
     return {GrowOver(DraftTree(root), rows, limits, kDraftFreeDepth), DraftTree(root)};
   }
@@ -216,7 +223,8 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
                          absl::Duration draft_time) {
   look_.reset();
   const std::vector<TokenId> settled = SettledBy(grown, acceptance);
-  if (shared_->NextCycleTeaches()) {
+  const bool lesson = !grown.marginals.empty() || grown.draft_free.has_value();
+  if (lesson && NextLessonCounts()) {
     if (!grown.marginals.empty()) {
       EvidenceRows::Learn(grown.marginals, prior_.has_value() ? &*prior_ : nullptr, settled,
                           &shared_->draft_weights);
@@ -246,19 +254,37 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
     yield.seconds += absl::ToDoubleSeconds(draft_time);
   }
   LearnChoice(grown, yield);
-  const Outcome outcome = {grown, acceptance, settled, yield, plain_seconds};
+  const Outcome outcome = {grown,         acceptance,
+                           settled,       yield,
+                           plain_seconds, grown.drafted ? absl::ToDoubleSeconds(draft_time) : 0.0};
   Learn(outcome, &state_);
   Learn(outcome, &shared_->state);
+}
+
+int TreeGrower::MostChildren(const TreeLimits& limits) const {
+  constexpr int kEnough = 32;
+  if (policy_.kind() == Policy::Kind::kAdaptive) return kEnough;
+  return std::max(kEnough, policy_.CandidatesFor(limits.nodes));
+}
+
+bool TreeGrower::NextLessonCounts() {
+  constexpr int kAtFirst = 512, kLater = 4;
+  ++lessons_;
+  if (shared_->lessons >= kAtFirst && lessons_ % kLater != 0) return false;
+  ++shared_->lessons;
+  return true;
 }
 
 void TreeGrower::LearnChoice(const GrownTree& grown, const CycleYield& yield) {
   if (grown.gate_shut) return;
   if (!grown.drafted) {
+    if (!grown.is_draft_free) return;
     lookout_.Won();
     shared_->draft_choice.ObserveDraftFree();
     return;
   }
   lookout_.Lost();
+  shared_->draft_choice.ObserveAsked();
   if (grown.draft_free.has_value() && !grown.is_draft_free) {
     shared_->draft_choice.ObserveDrafted(grown.draft_free->budgeted.expected_length, yield);
   }

@@ -6,8 +6,8 @@
 //   <verify; the cost model observes the call>
 //   grower.Observe(grown, acceptance, <time the draft took>);
 //
-// With a transition prior there is a draft-free tree in every cycle: grown by WantsDraft, which may
-// find it good enough, and taken whenever there is no draft.
+// With a transition prior there may be a draft-free tree: grown by WantsDraft, which may find it
+// good enough, and taken whenever there is no draft.
 //
 // Grow and Skip learn nothing, Observe does (evidence under every policy, the rest under the
 // adaptive one). A tree never has more nodes or depth than the limits. Thread-compatible: the
@@ -77,6 +77,10 @@ class TreeGrower {
   // The same for the draft-free tree of this cycle, which there must be.
   [[nodiscard]] GrownTree FinishDraftFree(const TreeLimits& limits);
 
+  // Children of a node that are worth listing.
+  [[nodiscard]] int MostChildren(const TreeLimits& limits) const;
+  // Weights that have settled learn from one cycle in four: a lesson costs as much as the tree.
+  [[nodiscard]] bool NextLessonCounts();
   void LearnChoice(const GrownTree& grown, const CycleYield& yield);
 
   [[nodiscard]] CycleCost CostAt(int context) const;
@@ -92,6 +96,7 @@ class TreeGrower {
   SpeculationState state_;
   bool first_draft_ = true;
   DraftFreeLookout lookout_;
+  int lessons_ = 0;                          // That there were, taken or not.
   std::optional<DraftFreeTree> draft_free_;  // Of this cycle.
   mutable std::optional<LookAhead> look_;    // Of this cycle.
 };

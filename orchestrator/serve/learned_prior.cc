@@ -46,23 +46,37 @@ absl::StatusOr<LearnedPrior> LearnedPrior::Open(const std::string& path, int voc
   return LearnedPrior(path, vocabulary, *std::move(counts));
 }
 
-absl::Status LearnedPrior::Save() const {
-  const ContinuationCounts::Columns columns = counts_.ToColumns();
-  const std::vector<int64_t> facts = {kVersion, vocabulary_};
+namespace {
+
+absl::Status Write(const ContinuationCounts& counts, int vocabulary, const std::string& path) {
+  const ContinuationCounts::Columns columns = counts.ToColumns();
+  const std::vector<int64_t> facts = {kVersion, vocabulary};
   return hub::WriteSafetensors(
       {hub::TensorOf("facts", facts), hub::TensorOf("hashes", columns.hashes),
        hub::TensorOf("totals", columns.totals), hub::TensorOf("tokens", columns.tokens),
        hub::TensorOf("counts", columns.counts), hub::TensorOf("sizes", columns.sizes)},
-      path_);
+      path, hub::FileAccess::kOwner);
+}
+
+}  // namespace
+
+absl::Status LearnedPrior::Save() const { return Write(counts_, vocabulary_, path_); }
+
+void LearnedPrior::Await() {
+  if (saving_.valid()) saving_.wait();
 }
 
 void LearnedPrior::SaveNowAndThen(absl::Duration now) {
   if (saved_at_ == absl::ZeroDuration()) saved_at_ = now;
   if (now - saved_at_ < kSaveEvery) return;
   saved_at_ = now;
-  if (const absl::Status saved = Save(); !saved.ok()) {
-    LOG(WARNING) << "the learned prior was not saved: " << saved;
-  }
+  Await();
+  saving_ =
+      std::async(std::launch::async, [counts = counts_, vocabulary = vocabulary_, path = path_] {
+        if (const absl::Status saved = Write(counts, vocabulary, path); !saved.ok()) {
+          LOG(WARNING) << "the learned prior was not saved: " << saved;
+        }
+      });
 }
 
 }  // namespace bastion

@@ -2,7 +2,8 @@
 // file they outlive the process in.
 //
 // Off by default: what one tenant wrote changes how fast another's text comes, and so can be
-// guessed from timing. Texts never change. Bounded: 16 MiB.
+// guessed from timing; and the file holds runs of up to three tokens of all requests, prompts
+// included (its owner alone may read it). Texts never change. Bounded: 16 MiB.
 //
 // A safetensors file of facts I64 [2] (format version, vocabulary) and the columns of
 // ContinuationCounts, flat; written whole beside the old one, whose place it then takes.
@@ -10,6 +11,7 @@
 #ifndef BASTION_ORCHESTRATOR_SERVE_LEARNED_PRIOR_H_
 #define BASTION_ORCHESTRATOR_SERVE_LEARNED_PRIOR_H_
 
+#include <future>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -30,8 +32,11 @@ class LearnedPrior {
   [[nodiscard]] ContinuationCounts* counts() { return &counts_; }
 
   [[nodiscard]] absl::Status Save() const;
-  // Saves when kSaveEvery has passed since it last did. A failure is logged, and tried again then.
+  // Saves a copy on a thread of its own when kSaveEvery has passed since it last did. A failure is
+  // logged, and tried again then.
   void SaveNowAndThen(absl::Duration now);
+  // Waits until what is being saved is saved.
+  void Await();
 
  private:
   LearnedPrior(std::string path, int vocabulary, ContinuationCounts counts)
@@ -41,6 +46,7 @@ class LearnedPrior {
   int vocabulary_;
   ContinuationCounts counts_;
   absl::Duration saved_at_;
+  std::future<void> saving_;
 };
 
 }  // namespace bastion

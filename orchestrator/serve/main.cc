@@ -19,8 +19,8 @@ ABSL_FLAG(std::string, policy, "default", "Speculation policy of requests that n
 ABSL_FLAG(std::string, prior, "",
           "Transition table for +prior, a file or the drafter's folder; empty: the request alone");
 ABSL_FLAG(std::string, learn_prior, "",
-          "File for transitions learned from all requests, whose tenants then see each other's "
-          "habits in their speed; empty: off");
+          "File for transitions learned from all requests; it holds snippets of their texts, and "
+          "tenants may guess each other's habits from their speed; empty: off");
 ABSL_FLAG(int, max_running, 16, "Requests decoded together");
 ABSL_FLAG(int, max_waiting, 256, "Requests that may wait; more are refused");
 ABSL_FLAG(absl::Duration, draft_patience, absl::Milliseconds(500),

@@ -91,6 +91,7 @@ void Scheduler::Main() {
   }
   FailAll(absl::UnavailableError("the service is shutting down"));
   if (options_.learned == nullptr) return;
+  options_.learned->Await();
   if (const absl::Status saved = options_.learned->Save(); !saved.ok()) {
     LOG(ERROR) << "the learned prior was not saved: " << saved;
   }

@@ -1,8 +1,8 @@
 #include "orchestrator/tree/continuation_counts.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -13,7 +13,7 @@ namespace bastion {
 namespace {
 
 constexpr size_t kFirstRoom = 64;
-constexpr size_t kNeighbourhood = 4;  // Slots that a context may be in, from its own one on.
+constexpr size_t kNeighbourhood = 8;  // Slots that a context may be in, from its own one on.
 
 uint32_t HashOf(absl::Span<const TokenId> context) {
   uint64_t hash = context.size();
@@ -38,7 +38,8 @@ ContinuationCounts::ContinuationCounts(size_t most_contexts)
 const ContinuationCounts::Slot* ContinuationCounts::Find(uint32_t hash) const {
   for (size_t step = 0; step < kNeighbourhood; ++step) {
     const Slot& slot = slots_[(hash + step) & (slots_.size() - 1)];
-    if (slot.total > 0 && slot.hash == hash) return &slot;
+    if (slot.total == 0) return nullptr;  // Slots are taken in order and never freed.
+    if (slot.hash == hash) return &slot;
   }
   return nullptr;
 }
@@ -89,7 +90,9 @@ void ContinuationCounts::Add(absl::Span<const TokenId> context, TokenId next) {
     if (slot.size < kWidth) {
       ++slot.size;
     } else {
+      // A newcomer wears the rarest one down before it takes its place.
       const auto rarest = std::min_element(slot.counts.begin(), slot.counts.end());
+      if (--*rarest > 0) return;
       at = static_cast<size_t>(rarest - slot.counts.begin());
     }
     slot.tokens[at] = next;
@@ -111,6 +114,11 @@ Continuations ContinuationCounts::After(absl::Span<const TokenId> context) const
 
 ContinuationCounts::Columns ContinuationCounts::ToColumns() const {
   Columns columns;
+  columns.hashes.reserve(room());
+  columns.totals.reserve(room());
+  columns.sizes.reserve(room());
+  columns.tokens.reserve(room() * kWidth);
+  columns.counts.reserve(room() * kWidth);
   for (const Slot& slot : slots_) {
     columns.hashes.push_back(slot.hash);
     columns.totals.push_back(slot.total);
@@ -148,7 +156,10 @@ absl::StatusOr<ContinuationCounts> ContinuationCounts::FromColumns(const Columns
     std::copy_n(&columns.counts[i * kWidth], kWidth, slot.counts.begin());
     const bool known = std::all_of(slot.tokens.begin(), slot.tokens.end(),
                                    [&](TokenId token) { return token >= 0 && token < vocabulary; });
-    if (!(slot.total >= 0) || std::isinf(slot.total) || slot.size > kWidth || !known) {
+    const float counted = std::accumulate(slot.counts.begin(), slot.counts.end(), 0.0f);
+    constexpr float kMostTotal = 1e9f;
+    const bool fits = slot.total == 0 ? counted == 0 : slot.total >= counted;
+    if (!(slot.total >= 0 && slot.total <= kMostTotal) || !fits || slot.size > kWidth || !known) {
       return absl::InvalidArgumentError(
           absl::StrCat("continuation counts: context ", i, " is damaged"));
     }

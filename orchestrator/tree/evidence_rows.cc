@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace bastion {
 namespace {
@@ -15,9 +16,12 @@ float GainsOf(const TokenEvidence& evidence, const EvidenceTerms& weights) {
   return gain;
 }
 
+// A candidate with less is as good as impossible; so no sum runs out of range.
+constexpr float kLeastLogProb = -50;
+
 EvidenceTerms TermsOf(float draft, bool outside, const TokenEvidence* evidence) {
   EvidenceTerms terms{};
-  terms[kDraftTerm] = draft;
+  terms[kDraftTerm] = std::max(draft, kLeastLogProb);
   terms[kOutsideTerm] = outside ? 1 : 0;
   if (evidence != nullptr) {
     std::copy(evidence->gains.begin(), evidence->gains.end(), terms.begin() + kFirstGainTerm);
@@ -43,14 +47,14 @@ float UnseenShare(const EvidenceList& evidence) {
   return std::max(1e-6f, 1 - seen);
 }
 
-// The terms of all candidates of a position, and of the one that was picked.
+// The terms of all candidates of a position, and which of them was picked.
 struct Lesson {
   std::vector<EvidenceTerms> candidates;
-  EvidenceTerms picked{};
+  std::optional<size_t> picked;
 
   void Add(TokenId token, TokenId right, const EvidenceTerms& terms) {
+    if (token == right) picked = candidates.size();
     candidates.push_back(terms);
-    if (token == right) picked = terms;
   }
 };
 
@@ -59,9 +63,8 @@ Lesson LessonOf(const Marginals& marginals, int position, const EvidenceList& ev
   Lesson lesson;
   const int possible = PossibleCandidates(marginals, position);
   if (possible == 0) return lesson;
-  // A token that nobody names is at most worth the drafter's last one.
+  // What the prior proposes besides is at most worth the drafter's last candidate.
   const float least = marginals.log_prob(position, possible - 1);
-  lesson.picked = TermsOf(least, /*outside=*/true, nullptr);
   lesson.candidates.reserve(possible + evidence.found().size());
   std::vector<bool> listed(evidence.found().size(), false);  // By the drafter.
   for (int rank = 0; rank < possible; ++rank) {
@@ -79,12 +82,15 @@ Lesson LessonOf(const Marginals& marginals, int position, const EvidenceList& ev
 
 }  // namespace
 
-RowStore::Row& RowStore::NewRow() {
+RowStore::Row RowStore::NewRow() {
   if (free_ == 0) {
-    chunks_.push_back(std::make_unique_for_overwrite<Row[]>(kRowsPerChunk));
+    const size_t size = static_cast<size_t>(kRowsPerChunk) * most_children_;
+    chunks_.push_back({std::make_unique_for_overwrite<TokenId[]>(size),
+                       std::make_unique_for_overwrite<float[]>(size)});
     free_ = kRowsPerChunk;
   }
-  return chunks_.back()[--free_];
+  const size_t begin = static_cast<size_t>(--free_) * most_children_;
+  return {&chunks_.back().tokens[begin], &chunks_.back().log_scores[begin]};
 }
 
 const CandidateRow* RowStore::Find(const Key& key) const {
@@ -97,10 +103,10 @@ CandidateRow RowStore::Merge(const Key& key, absl::Span<const Scored> ranked,
   std::sort(loose.begin(), loose.end(), [](const Scored& a, const Scored& b) {
     return a.log_score != b.log_score ? a.log_score > b.log_score : a.token < b.token;
   });
-  Row& row = NewRow();
+  const Row row = NewRow();
   int size = 0;
   size_t next_ranked = 0, next_loose = 0;
-  while (size < kMostChildren && (next_ranked < ranked.size() || next_loose < loose.size())) {
+  while (size < most_children_ && (next_ranked < ranked.size() || next_loose < loose.size())) {
     const bool take_loose =
         next_loose < loose.size() && (next_ranked == ranked.size() ||
                                       loose[next_loose].log_score > ranked[next_ranked].log_score);
@@ -113,12 +119,13 @@ CandidateRow RowStore::Merge(const Key& key, absl::Span<const Scored> ranked,
 }
 
 EvidenceRows::EvidenceRows(const Marginals& marginals, int depth, const TransitionPrior* prior,
-                           const EvidenceWeights* weights)
+                           const EvidenceWeights* weights, int most_children)
     : marginals_(marginals),
       positions_(std::clamp(depth, 0, marginals.positions)),
       prior_(prior),
       weights_(weights),
-      bases_(positions_) {}
+      bases_(positions_),
+      rows_(most_children) {}
 
 const EvidenceRows::Base& EvidenceRows::BaseOf(int position) const {
   Base& base = bases_[position];
@@ -134,7 +141,7 @@ const EvidenceRows::Base& EvidenceRows::BaseOf(int position) const {
   double mass = 0;
   for (int rank = 0; rank < possible; ++rank) {
     const TokenId token = marginals_.token(position, rank);
-    const float log_prob = marginals_.log_prob(position, rank);
+    const float log_prob = std::max(marginals_.log_prob(position, rank), kLeastLogProb);
     base.ranked.push_back({token, weight * log_prob});
     base.sum += std::exp(weight * log_prob);
     mass += std::exp(log_prob);
@@ -175,9 +182,9 @@ CandidateRow EvidenceRows::After(const DraftTree& tree, NodeIndex node) const {
       const float before = rank < 0 ? floor : base.ranked[rank].log_score;
       const float score = before + GainsOf(entry, weights);
       loose_.push_back({entry.token, score});
-      sum += std::exp(score);
+      sum += std::exp(static_cast<double>(score));
       if (rank < 0) continue;
-      sum -= std::exp(before);
+      sum -= std::exp(static_cast<double>(before));
       rest_[rank].token = kTaken;
     }
     const auto taken = [](const RowStore::Scored& one) { return one.token == kTaken; };
@@ -196,7 +203,7 @@ void EvidenceRows::Learn(const Marginals& marginals, const TransitionPrior* prio
     evidence.Clear();
     if (prior != nullptr) prior->Gather(prior->Before(settled.subspan(0, position)), &evidence);
     const Lesson lesson = LessonOf(marginals, position, evidence, settled[position]);
-    if (!lesson.candidates.empty()) weights->Learn(position + 1, lesson.candidates, lesson.picked);
+    if (lesson.picked.has_value()) weights->Learn(position + 1, lesson.candidates, *lesson.picked);
   }
 }
 
@@ -212,7 +219,7 @@ CandidateRow PriorRows::After(const DraftTree& tree, NodeIndex node) const {
   for (const TokenEvidence& entry : evidence_.found()) {
     const float score = weights[kDraftTerm] * std::log(entry.probability) + GainsOf(entry, weights);
     loose_.push_back({entry.token, score});
-    sum += std::exp(score);
+    sum += std::exp(static_cast<double>(score));
   }
   return rows_.Merge(key, {}, loose_, -static_cast<float>(std::log(sum)));
 }
@@ -224,12 +231,12 @@ void PriorRows::Learn(const TransitionPrior& prior, absl::Span<const TokenId> se
     prior.Gather(prior.Before(settled.subspan(0, i)), &evidence);
     if (evidence.found().empty()) continue;
     Lesson lesson;
-    lesson.picked = TermsOf(std::log(UnseenShare(evidence)), /*outside=*/false, nullptr);
-    lesson.candidates.push_back(lesson.picked);
+    lesson.candidates.push_back(TermsOf(std::log(UnseenShare(evidence)), false, nullptr));
+    lesson.picked = 0;  // Unless it is one of those that follow.
     for (const TokenEvidence& entry : evidence.found()) {
       lesson.Add(entry.token, settled[i], TermsOf(std::log(entry.probability), false, &entry));
     }
-    weights->Learn(static_cast<int>(i) + 1, lesson.candidates, lesson.picked);
+    weights->Learn(static_cast<int>(i) + 1, lesson.candidates, *lesson.picked);
   }
 }
 

@@ -8,7 +8,8 @@
 //
 // PriorRows has no drafter: P(x) takes the place of q, and the tokens that the prior has not seen
 // here share what is left.
-// Only the kMostChildren best candidates of a node are listed. Thread-compatible.
+// Of a node's candidates only so many of the best are listed as the caller can use.
+// Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TREE_EVIDENCE_ROWS_H_
 #define BASTION_ORCHESTRATOR_TREE_EVIDENCE_ROWS_H_
 
@@ -25,8 +26,6 @@
 
 namespace bastion {
 
-inline constexpr int kMostChildren = 32;
-
 // The rows that were handed out, where they stay. A row depends on the position and the tokens
 // before it alone: paths that share these share the row.
 class RowStore {
@@ -37,6 +36,8 @@ class RowStore {
   };
   using Key = std::pair<int, RecentTokens>;  // Position, and what is before it.
 
+  explicit RowStore(int most_children) : most_children_(most_children) {}
+
   [[nodiscard]] const CandidateRow* Find(const Key& key) const;
   // Keeps the best of `ranked` (already so) and `loose` (sorted here), all scores plus `shift`.
   CandidateRow Merge(const Key& key, absl::Span<const Scored> ranked, std::vector<Scored>& loose,
@@ -44,13 +45,18 @@ class RowStore {
 
  private:
   struct Row {
-    TokenId tokens[kMostChildren];
-    float log_scores[kMostChildren];
+    TokenId* tokens;
+    float* log_scores;
+  };
+  struct Chunk {
+    std::unique_ptr<TokenId[]> tokens;
+    std::unique_ptr<float[]> log_scores;
   };
   static constexpr int kRowsPerChunk = 16;
-  Row& NewRow();
+  Row NewRow();
 
-  std::vector<std::unique_ptr<Row[]>> chunks_;
+  const int most_children_;
+  std::vector<Chunk> chunks_;
   int free_ = 0;  // Rows of the last chunk.
   absl::flat_hash_map<Key, CandidateRow> known_;
 };
@@ -59,12 +65,13 @@ class EvidenceRows final : public CandidateRows {
  public:
   // Without a prior only the drafter's weight counts. Nothing is owned; all must outlive this.
   EvidenceRows(const Marginals& marginals, int depth, const TransitionPrior* prior,
-               const EvidenceWeights* weights);
+               const EvidenceWeights* weights, int most_children = 32);
 
   [[nodiscard]] int positions() const override { return positions_; }
   [[nodiscard]] CandidateRow After(const DraftTree& tree, NodeIndex node) const override;
 
-  // Teaches `weights` what the target picked after the root: `settled` are its tokens in order.
+  // Teaches `weights` what the target picked after the root: `settled` are its tokens in order. A
+  // pick that is no candidate says nothing of how to weigh those that are.
   // REQUIRES: the prior stands where it stood when the marginals were made.
   static void Learn(const Marginals& marginals, const TransitionPrior* prior,
                     absl::Span<const TokenId> settled, EvidenceWeights* weights);
@@ -96,8 +103,9 @@ class EvidenceRows final : public CandidateRows {
 class PriorRows final : public CandidateRows {
  public:
   // Neither is owned; both must outlive this.
-  PriorRows(int depth, const TransitionPrior* prior, const EvidenceWeights* weights)
-      : positions_(depth), prior_(prior), weights_(weights) {}
+  PriorRows(int depth, const TransitionPrior* prior, const EvidenceWeights* weights,
+            int most_children = 32)
+      : positions_(depth), prior_(prior), weights_(weights), rows_(most_children) {}
 
   [[nodiscard]] int positions() const override { return positions_; }
   [[nodiscard]] CandidateRow After(const DraftTree& tree, NodeIndex node) const override;

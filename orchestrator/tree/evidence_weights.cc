@@ -96,24 +96,24 @@ EvidenceWeights EvidenceWeights::OfPriorAlone() {
   return weights;
 }
 
-void EvidenceWeights::Learn(int depth, absl::Span<const EvidenceTerms> candidates,
-                            const EvidenceTerms& picked) {
-  CHECK(depth >= 1 && !candidates.empty());
+void EvidenceWeights::Learn(int depth, absl::Span<const EvidenceTerms> candidates, size_t picked) {
+  CHECK(depth >= 1 && picked < candidates.size());
   DepthCell& cell = cells_[Cell(depth)];
   const Moments moments = MomentsOf(candidates, cell.weights);
   Vector gradient;
-  Matrix damped;
+  Matrix curvature{};
   for (int i = 0; i < kEvidenceTerms; ++i) {
-    gradient[i] = picked[i] - moments.mean[i];
+    gradient[i] = candidates[picked][i] - moments.mean[i];
     for (int j = 0; j <= i; ++j) {
-      double& curvature = cell.curvature[i][j];
-      curvature *= 1 - 1 / kSteps;
-      curvature += moments.second[i][j] - moments.mean[i] * moments.mean[j];
-      damped[i][j] = curvature;
+      curvature[i][j] = (1 - 1 / kSteps) * cell.curvature[i][j] + moments.second[i][j] -
+                        moments.mean[i] * moments.mean[j];
     }
-    damped[i][i] += kPriorCurvature;
   }
+  Matrix damped = curvature;
+  for (int i = 0; i < kEvidenceTerms; ++i) damped[i][i] += kPriorCurvature;
   const Vector step = Solve(damped, gradient);
+  if (!std::all_of(step.begin(), step.end(), [](double s) { return std::isfinite(s); })) return;
+  cell.curvature = curvature;
   for (int i = 0; i < kEvidenceTerms; ++i) {
     cell.weights[i] = Clamped(i, cell.weights[i] + static_cast<float>(step[i]));
   }

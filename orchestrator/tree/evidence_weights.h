@@ -53,9 +53,9 @@ class EvidenceWeights {
     return score;
   }
 
-  // Of `candidates` at `depth`, at least one and all finite, the target picked `picked`, which
-  // may be none of them.
-  void Learn(int depth, absl::Span<const EvidenceTerms> candidates, const EvidenceTerms& picked);
+  // Of `candidates` at `depth` the target picked the one at index `picked`. A lesson that is not
+  // finite teaches nothing.
+  void Learn(int depth, absl::Span<const EvidenceTerms> candidates, size_t picked);
 
  private:
   using Matrix = std::array<std::array<double, kEvidenceTerms>, kEvidenceTerms>;

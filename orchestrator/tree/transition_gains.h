@@ -2,7 +2,7 @@
 // transition_prior.h is worked out once for every continuation, and all that a lookup needs lies
 // together: between two cycles the target's weights have pushed everything else out of the cache.
 //
-// 16 bytes a continuation, 24 to 48 a pair. Thread-safe: immutable.
+// 16 bytes a continuation, 48 to 96 a pair. Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_TREE_TRANSITION_GAINS_H_
 #define BASTION_ORCHESTRATOR_TREE_TRANSITION_GAINS_H_
 

@@ -53,6 +53,7 @@ TransitionPrior::TransitionPrior(const Options& options)
       uniform_(1.0f / static_cast<float>(options.vocabulary)),
       request_(options.request ? kRequestContexts : 0) {
   CHECK_GE(options.vocabulary, 1);
+  CHECK(options.table == nullptr || options.table->vocabulary() == options.vocabulary);
 }
 
 void TransitionPrior::Count(ContinuationCounts* counts, int longest, TokenId next) const {

@@ -126,6 +126,17 @@ TEST_F(NonsensePrior, CostsAGoodDrafterNextToNothing) {
   EXPECT_GE(PaceOverRequests("adaptive+prior:table", good), 0.96 * without);
 }
 
+TEST_F(NonsensePrior, CostsADrafterThatDoesNotNameEverythingNextToNothing) {
+  for (const double named : {0.85, 0.7}) {
+    SimulatedDrafter drafter = SimulatedDrafter::Honest(Ladder(8, 16, 0.7));
+    for (std::vector<double>& row : drafter.truth) {
+      for (double& chance : row) chance *= named;
+    }
+    const double without = PaceOverRequests("adaptive", drafter);
+    EXPECT_GE(PaceOverRequests("adaptive+prior:table", drafter), 0.96 * without) << named;
+  }
+}
+
 TEST_F(NonsensePrior, WithAUselessDrafterIsNotSlowerThanPlainDecoding) {
   for (const double stated_top : {0.05, 0.5, 0.95}) {
     SimulatedDrafter useless = SimulatedDrafter::Useless(stated_top);

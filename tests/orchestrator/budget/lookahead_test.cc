@@ -189,5 +189,26 @@ TEST(LookAheadTest, HopelessSizesAreNotGrown) {
   EXPECT_EQ(grown.reason, BudgetReason::kCost);
 }
 
+TEST(LookAheadTest, NothingThatPaysIsCutAwayHoweverTheCostsRise) {
+  std::mt19937 random(21);
+  for (int draw = 0; draw < 300; ++draw) {
+    std::vector<double> milliseconds = {10};
+    for (int rows = 2; rows <= 64; ++rows) {
+      const double step = random() % 6 == 0 ? 4.0 * (random() % 100) / 100 : 0.02 * (random() % 10);
+      milliseconds.push_back(milliseconds.back() + step);
+    }
+    const CurveEstimator curve([&](int rows) { return milliseconds[rows - 1]; });
+    const Marginals marginals = MarginalsOf(Ladder(6, 16, 0.2 + 0.002 * draw));
+    const MarginalRows rows(marginals);
+    const DraftTree spine = GrowChain(kRoot, rows, rows.positions());
+    const CycleCost cost = curve.Cost(1, 0.5);
+    for (const double pace : {0.0, 120.0, 250.0}) {
+      const LookAhead whole(cost, 63, pace), cut(cost, 63, pace, /*underestimate=*/1);
+      EXPECT_EQ(cut.Grow(spine, rows, Survival()).tree, whole.Grow(spine, rows, Survival()).tree)
+          << draw << " " << pace;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bastion

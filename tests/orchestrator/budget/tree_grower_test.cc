@@ -1,5 +1,6 @@
 #include "orchestrator/budget/tree_grower.h"
 
+#include <map>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -287,15 +288,44 @@ TEST_F(PriorTest, WithoutADrafterDraftFreeTreesTakeOver) {
 }
 
 TEST_F(PriorTest, SiblingsOfTheSpineGetChildrenOfTheirOwn) {
-  marginals_ = testing::MarginalsOf({{0.6, 0.4}, {0.5, 0.5}});  // 0 or 1, then 100 or 101.
-  TreeGrower grower = PriorGrower("fixed:4+prior:request");
+  // 40 or 2, then 41 or 42: after 2 the request always wrote 3.
+  marginals_ = testing::MarginalsOf({{0.6, 0.4}, {0.5, 0.5}});
+  marginals_.tokens = {40, 2, 41, 42};
+  TreeGrower grower = PriorGrower("fixed:8+prior:request");
   const GrownTree grown = grower.Grow(1, marginals_, kWide);
-  // After 1 came 2, always: it is the prior's own proposal below the candidate 1.
-  bool copied = false;
+  std::map<TokenId, TokenId> best_child;  // Of the nodes at depth 1.
   for (NodeIndex i = 1; i < grown.tree.rows(); ++i) {
-    copied = copied || (grown.tree.token(i) == 2 && grown.tree.depth(i) == 1);
+    if (grown.tree.depth(i) == 2) {
+      best_child.emplace(grown.tree.token(grown.tree.parent(i)), grown.tree.token(i));
+    }
   }
-  EXPECT_TRUE(copied);
+  EXPECT_EQ(best_child[2], 3);
+  EXPECT_NE(best_child[40], 3);
+}
+
+TEST_F(PriorTest, ManyChildrenStayPossible) {
+  marginals_ = testing::MarginalsOf({std::vector<double>(64, 1.0 / 64)});
+  TreeGrower coupled(*Policy::Parse("fixed:60+coupled"), /*greedy=*/false, &costs_, &memory_);
+  EXPECT_EQ(coupled.Grow(kRoot, marginals_, kWide).tree.nodes(), 60);
+}
+
+TEST_F(PriorTest, ADrafterThatAnswersNothingIsNotAskedForever) {
+  costs_.ObserveDraft(absl::Milliseconds(5));
+  TreeGrower grower = PriorGrower("adaptive+prior");
+  TokenId root = 1;
+  int asked = 0;
+  for (int cycle = 0; cycle < 400; ++cycle) {
+    const bool wants = grower.WantsDraft(root, kWide);
+    const Marginals nothing;
+    const GrownTree grown = wants ? grower.Grow(root, cycle < 40 ? marginals_ : nothing, kWide)
+                                  : grower.Skip(root, kWide);
+    const Acceptance acceptance = AcceptCopy(grown.tree);
+    grower.Observe(grown, acceptance, wants ? absl::Milliseconds(5) : absl::ZeroDuration());
+    root = acceptance.next;
+    asked += cycle >= 100 && wants ? 1 : 0;
+  }
+  EXPECT_LT(asked, 30);
+  EXPECT_LT(grower.state().gate.level(), DraftGate::kHighestLevel);
 }
 
 TEST_F(PriorTest, ACopyIsNotWaitedFor) {

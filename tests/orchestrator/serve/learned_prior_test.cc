@@ -44,9 +44,13 @@ TEST_F(LearnedPriorTest, SavesNowAndThen) {
     return LearnedPrior::Open(Path(), kVocabulary)->counts()->After({1}).total > 0;
   };
   prior->SaveNowAndThen(absl::Seconds(2));
+  prior->Await();
   EXPECT_FALSE(saved());
   prior->SaveNowAndThen(absl::Seconds(2) + LearnedPrior::kSaveEvery);
+  prior->Await();
   EXPECT_TRUE(saved());
+  EXPECT_EQ(std::filesystem::status(Path()).permissions() & std::filesystem::perms::all,
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
 TEST_F(LearnedPriorTest, AFileThatCannotBeWrittenIsSaidAtOnce) {

@@ -1,6 +1,7 @@
 #include "orchestrator/tree/evidence_rows.h"
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <random>
 #include <set>
@@ -132,7 +133,8 @@ TEST_F(EvidenceRowsTest, ManyCandidatesAreCutToTheBest) {
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = RandomMarginals(random, 2, 1000);
   const EvidenceRows rows(marginals, 2, &prior, &weights_);
-  EXPECT_EQ(rows.After(root_, 0).size, kMostChildren);
+  EXPECT_EQ(rows.After(root_, 0).size, 32);
+  EXPECT_EQ(EvidenceRows(marginals, 2, &prior, &weights_, 200).After(root_, 0).size, 200);
   ExpectSound(rows.After(root_, 0));
   const DraftTree tree = GrowBestFirst(kRoot, rows, 500);
   EXPECT_EQ(tree.nodes(), 500);
@@ -143,16 +145,21 @@ TEST_F(EvidenceRowsTest, ManyCandidatesAreCutToTheBest) {
 // walk over a table that knows.
 class LearningTest : public EvidenceRowsTest {
  protected:
-  // What is left of the table's weight at depth 2 after `cycles` over texts that `truth` rules.
-  float WeightAfter(const TransitionTable& truth, const TransitionTable& believed, int cycles) {
+  // What is left of the table's weight at depth 2 after `cycles` over texts that the table rules,
+  // or that the drafter knows better.
+  float WeightAfter(const TransitionTable& table, bool table_rules, int cycles) {
     std::mt19937 random(5);
-    const TransitionPrior prior = PriorOver(believed);
+    const TransitionPrior prior = PriorOver(table);
     for (int cycle = 0; cycle < cycles; ++cycle) {
       const Marginals marginals = RandomMarginals(random, 2, 24, Awkward::kNone, 4.0);
       const auto first = marginals.token(0, static_cast<int>(random() % 3));
-      const Continuations next = truth.After(first);
-      std::discrete_distribution<> draw(next.counts.begin(), next.counts.end());
-      const TokenId settled[] = {first, next.tokens[draw(random)]};
+      const Continuations next = table.After(first);
+      std::discrete_distribution<> continuation(next.counts.begin(), next.counts.end());
+      std::vector<double> masses;
+      for (int rank = 0; rank < 24; ++rank) masses.push_back(std::exp(marginals.log_prob(1, rank)));
+      std::discrete_distribution<> rank(masses.begin(), masses.end());
+      const TokenId settled[] = {first, table_rules ? next.tokens[continuation(random)]
+                                                    : marginals.token(1, rank(random))};
       EvidenceRows::Learn(marginals, &prior, settled, &weights_);
     }
     return weights_.At(2)[kFirstGainTerm];
@@ -160,14 +167,43 @@ class LearningTest : public EvidenceRowsTest {
 };
 
 TEST_F(LearningTest, ATableThatIsRightGainsWeight) {
-  const TransitionTable table = testing::NonsenseTable(kVocabulary, 6, 11);
-  EXPECT_GT(WeightAfter(table, table, 400), 0.6);
+  EXPECT_GT(WeightAfter(testing::NonsenseTable(kVocabulary, 6, 11), true, 400), 0.6);
 }
 
 TEST_F(LearningTest, ANonsenseTableIsTurnedDownToZero) {
-  const TransitionTable truth = testing::NonsenseTable(kVocabulary, 6, 11);
-  const TransitionTable nonsense = testing::NonsenseTable(kVocabulary, 6, 12);
-  EXPECT_LT(WeightAfter(truth, nonsense, 400), 0.05);
+  // It speaks of the drafter's candidates, at random.
+  std::mt19937 random(9);
+  std::map<TokenId, testing::Counted> singles;
+  for (TokenId token = 0; token < 24; ++token) {
+    const auto first = static_cast<TokenId>(100 + random() % 18);
+    for (TokenId next = first; next < first + 6; ++next) singles[token].push_back({next, 50});
+  }
+  EXPECT_LT(WeightAfter(TableOf(kVocabulary, singles), false, 400), 0.05);
+}
+
+TEST_F(LearningTest, APickThatNobodyNamedTeachesNothing) {
+  const TransitionTable table = testing::NonsenseTable(kVocabulary, 6, 11);
+  const TransitionPrior prior = PriorOver(table);
+  std::mt19937 random(6);
+  for (int cycle = 0; cycle < 100; ++cycle) {
+    const Marginals marginals = RandomMarginals(random, 2, 24, Awkward::kNone, 4.0);
+    EvidenceRows::Learn(marginals, &prior, {kVocabulary + 1}, &weights_);
+  }
+  EXPECT_EQ(weights_.At(1), EvidenceWeights::OfDrafts().At(1));
+}
+
+TEST_F(EvidenceRowsTest, ExtremeScoresStayFinite) {
+  Marginals marginals = MarginalsOf({{0.5, 0.5}, {0.5, 0.5}});
+  for (float& log_prob : marginals.log_probs) log_prob = -1e38f;
+  std::map<TokenId, testing::Counted> singles;
+  singles[kRoot] = {{0, 65000}, {900, 300}};
+  const TransitionPrior prior = PriorOver(TableOf(kVocabulary, singles));
+  for (int cycle = 0; cycle < 50; ++cycle) {
+    EvidenceRows::Learn(marginals, &prior, {cycle % 2 ? 0 : 900}, &weights_);
+  }
+  const EvidenceRows rows(marginals, 2, &prior, &weights_);
+  ExpectSound(rows.After(root_, 0));
+  EXPECT_TRUE(std::isfinite(rows.After(root_, 0).log_scores[0]));
 }
 
 TEST(PriorRowsTest, RowsAreTheInterpolatedProbabilities) {

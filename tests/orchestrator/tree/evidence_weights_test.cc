@@ -1,6 +1,7 @@
 #include "orchestrator/tree/evidence_weights.h"
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "gtest/gtest.h"
@@ -31,13 +32,13 @@ std::vector<EvidenceTerms> RandomCandidates(std::mt19937& random) {
 }
 
 // One of them by softmax(truth · t).
-const EvidenceTerms& Pick(const std::vector<EvidenceTerms>& candidates, const EvidenceTerms& truth,
-                          std::mt19937& random) {
+size_t Pick(const std::vector<EvidenceTerms>& candidates, const EvidenceTerms& truth,
+            std::mt19937& random) {
   std::vector<double> masses;
   for (const EvidenceTerms& terms : candidates) {
     masses.push_back(std::exp(EvidenceWeights::Score(truth, terms)));
   }
-  return candidates[std::discrete_distribution<>(masses.begin(), masses.end())(random)];
+  return std::discrete_distribution<size_t>(masses.begin(), masses.end())(random);
 }
 
 EvidenceWeights Taught(EvidenceWeights weights, const EvidenceTerms& truth, int steps) {
@@ -61,7 +62,7 @@ TEST(EvidenceWeightsTest, OneStepByHand) {
   // Two candidates of equal weight but for the draft's term.
   const std::vector<EvidenceTerms> candidates = {Terms(std::log(0.5f)), Terms(std::log(0.25f))};
   EvidenceWeights weights = EvidenceWeights::OfDrafts();
-  weights.Learn(1, candidates, candidates[0]);
+  weights.Learn(1, candidates, 0);
   // Under (2/3, 1/3) of scores (ln 1/2, ln 1/4): mean ln 1/2 − ln2/3, variance 2/9 ln²2.
   const double ln2 = std::log(2.0);
   const double expected = 1 + (ln2 / 3) / (2.0 / 9 * ln2 * ln2 + EvidenceWeights::kPriorCurvature);
@@ -97,10 +98,11 @@ TEST(EvidenceWeightsTest, StaysWithinItsBoundsWhateverHappens) {
   std::mt19937 random(3);
   EvidenceWeights weights = EvidenceWeights::OfPriorAlone();
   for (int step = 0; step < 2000; ++step) {
-    const auto candidates = RandomCandidates(random);
-    EvidenceTerms strange = Terms(-60, step % 2 ? 40 : 0, 0);
+    auto candidates = RandomCandidates(random);
+    EvidenceTerms strange = Terms(-50, step % 2 ? 40 : 0, 0);
     strange[kOutsideTerm] = 1;
-    weights.Learn(1 + step % 20, candidates, strange);
+    candidates.push_back(strange);
+    weights.Learn(1 + step % 20, candidates, candidates.size() - 1);
   }
   for (int depth = 1; depth <= 20; ++depth) {
     const EvidenceTerms& at = weights.At(depth);
@@ -110,6 +112,16 @@ TEST(EvidenceWeightsTest, StaysWithinItsBoundsWhateverHappens) {
     EXPECT_GE(at[kGain], 0);
     EXPECT_LE(at[kGain], EvidenceWeights::kMostGain);
   }
+}
+
+TEST(EvidenceWeightsTest, WhatIsNotFiniteTeachesNothing) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  EvidenceWeights weights = EvidenceWeights::OfDrafts();
+  weights.Learn(1, {Terms(-infinity), Terms(-infinity)}, 0);
+  weights.Learn(1, {Terms(-1, infinity), Terms(-1)}, 1);
+  EXPECT_EQ(weights.At(1), EvidenceWeights::OfDrafts().At(1));
+  weights.Learn(1, {Terms(-1), Terms(-2)}, 0);
+  EXPECT_GT(weights.At(1)[kDraftTerm], 1);
 }
 
 }  // namespace
