@@ -1,10 +1,12 @@
 #include "orchestrator/serve/learned_prior.h"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "orchestrator/tree/transition_prior.h"
 #include "tests/support/hub_fixtures.h"
 
 namespace bastion {
@@ -86,7 +88,17 @@ TEST_F(LearnedPriorTest, DamageIsAStatusAndNeverACrash) {
     std::filesystem::remove(Path());
     folder_.Write("learned.safetensors", bent);
     auto prior = LearnedPrior::Open(Path(), kVocabulary);
-    if (prior.ok()) prior->counts()->Add({5}, 6);  // Bent, but sound enough to go on.
+    if (!prior.ok()) continue;
+    // Bent, but sound enough to go on: whatever it says is finite.
+    TransitionPrior request({.vocabulary = kVocabulary, .learned = prior->counts()});
+    EvidenceList evidence;
+    for (TokenId token = 0; token < kVocabulary; ++token) {
+      request.Append(token);
+      request.Gather(request.Before({}), &evidence);
+      for (const TokenEvidence& entry : evidence.found()) {
+        for (const float gain : entry.gains) ASSERT_TRUE(std::isfinite(gain)) << at;
+      }
+    }
   }
 }
 
