@@ -32,14 +32,11 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
       stages->verifier_engine_->SetFeatureLayers(stages->drafter_engine_->feature_layers()));
   stages->verifier_ = std::make_unique<LocalVerifier>(stages->verifier_engine_.get());
   stages->drafter_ = std::make_unique<LocalDrafter>(stages->drafter_engine_.get());
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<const TransitionTable> table,
-      hub::FindTransitionTable(options.prior.empty() ? options.drafter_folder : options.prior,
-                               stages->verifier_engine_->info().dims.vocabulary));
-  if (table == nullptr && !options.prior.empty()) {
-    return absl::NotFoundError(absl::StrCat(options.prior, ": no ", hub::kTransitionFileName,
-                                            " there; make one with bastion-train prior"));
-  }
+  const int vocabulary = stages->verifier_engine_->info().dims.vocabulary;
+  ASSIGN_OR_RETURN(const auto table,
+                   options.prior.empty()
+                       ? hub::FindTransitionTable(options.drafter_folder, vocabulary)
+                       : hub::RequireTransitionTable(options.prior, vocabulary));
   if (table != nullptr) stages->table_ = std::make_unique<const TransitionGains>(*table);
   return stages;
 }

@@ -74,4 +74,12 @@ absl::StatusOr<std::unique_ptr<const TransitionTable>> FindTransitionTable(
   return std::make_unique<const TransitionTable>(std::move(table));
 }
 
+absl::StatusOr<std::unique_ptr<const TransitionTable>> RequireTransitionTable(
+    const std::string& folder, int vocabulary) {
+  ASSIGN_OR_RETURN(auto table, FindTransitionTable(folder, vocabulary));
+  if (table != nullptr) return table;
+  return absl::NotFoundError(absl::StrCat(folder, ": no ", kTransitionFileName,
+                                          " there; make one with bastion-train prior"));
+}
+
 }  // namespace bastion::hub

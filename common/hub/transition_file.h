@@ -34,6 +34,10 @@ inline constexpr int64_t kTransitionFileVersion = 1;
 [[nodiscard]] absl::StatusOr<std::unique_ptr<const TransitionTable>> FindTransitionTable(
     const std::string& folder, int vocabulary);
 
+// The same for a place that someone named: NOT_FOUND where there is none.
+[[nodiscard]] absl::StatusOr<std::unique_ptr<const TransitionTable>> RequireTransitionTable(
+    const std::string& folder, int vocabulary);
+
 // As WriteSafetensors: the whole new file, or the old one and a status.
 [[nodiscard]] absl::Status WriteTransitionTable(const TransitionTable& table,
                                                 const std::string& path);

@@ -1,5 +1,6 @@
 #include "common/tree/transition_table.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -8,17 +9,6 @@
 
 namespace bastion {
 namespace {
-
-// Of two slots for every pair, so that a search ends soon. A power of two.
-size_t IndexSize(size_t pairs) {
-  size_t size = 2;
-  while (size < 2 * pairs) size *= 2;
-  return size;
-}
-
-size_t Slot(uint64_t pair, size_t slots) {
-  return static_cast<size_t>((pair * 0x9E3779B97F4A7C15ull) >> 32) & (slots - 1);
-}
 
 absl::Status Wrong(const char* column, size_t at, const char* what) {
   return absl::InvalidArgumentError(
@@ -93,12 +83,6 @@ TransitionTable::TransitionTable(Columns columns) : columns_(std::move(columns))
     probabilities_.push_back(
         static_cast<float>((occurrences + 0.5) / (seen + 0.5 * columns_.vocabulary)));
   }
-  index_.assign(IndexSize(columns_.pairs.size()), 0);
-  for (size_t i = 0; i < columns_.pairs.size(); ++i) {
-    size_t slot = Slot(columns_.pairs[i], index_.size());
-    while (index_[slot] != 0) slot = (slot + 1) & (index_.size() - 1);
-    index_[slot] = static_cast<uint32_t>(i + 1);
-  }
 }
 
 Continuations TransitionTable::Context(size_t context) const {
@@ -110,12 +94,11 @@ Continuations TransitionTable::Context(size_t context) const {
 }
 
 Continuations TransitionTable::After(TokenId previous, TokenId last) const {
+  const std::vector<uint64_t>& pairs = columns_.pairs;
   const uint64_t pair = static_cast<uint64_t>(previous) * columns_.vocabulary + last;
-  for (size_t slot = Slot(pair, index_.size());; slot = (slot + 1) & (index_.size() - 1)) {
-    if (index_[slot] == 0) return {};
-    const size_t found = index_[slot] - 1;
-    if (columns_.pairs[found] == pair) return Context(columns_.vocabulary + found);
-  }
+  const auto found = std::lower_bound(pairs.begin(), pairs.end(), pair);
+  if (found == pairs.end() || *found != pair) return {};
+  return Context(columns_.vocabulary + static_cast<size_t>(found - pairs.begin()));
 }
 
 }  // namespace bastion

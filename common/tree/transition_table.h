@@ -5,7 +5,7 @@
 // most frequent continuations; the table is sparse, so a context may be unknown and a continuation
 // may have been dropped. What is kept is bounded by who builds the table, not by the vocabulary.
 //
-// Thread-safe: immutable. A lookup takes tens of nanoseconds and allocates nothing.
+// Thread-safe: immutable. A pair is found by binary search.
 #ifndef BASTION_COMMON_TREE_TRANSITION_TABLE_H_
 #define BASTION_COMMON_TREE_TRANSITION_TABLE_H_
 
@@ -58,7 +58,6 @@ class TransitionTable {
 
   Columns columns_;
   std::vector<float> probabilities_;  // [V]
-  std::vector<uint32_t> index_;       // Open addressing: pair number + 1, 0 where free.
 };
 
 }  // namespace bastion

@@ -48,7 +48,7 @@ struct Outcome {
   const std::vector<TokenId>& settled;
   CycleYield yield;
   double plain_seconds;
-  double draft_seconds;  // Of `yield`.
+  double draft_seconds;  // Of a cycle that drafted.
 };
 
 void Learn(const Outcome& outcome, SpeculationState* state) {
@@ -254,9 +254,8 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
     yield.seconds += absl::ToDoubleSeconds(draft_time);
   }
   LearnChoice(grown, yield);
-  const Outcome outcome = {grown,         acceptance,
-                           settled,       yield,
-                           plain_seconds, grown.drafted ? absl::ToDoubleSeconds(draft_time) : 0.0};
+  const Outcome outcome = {grown, acceptance,    settled,
+                           yield, plain_seconds, absl::ToDoubleSeconds(draft_time)};
   Learn(outcome, &state_);
   Learn(outcome, &shared_->state);
 }

@@ -68,8 +68,9 @@ void LearnedPrior::Await() {
 
 void LearnedPrior::SaveNowAndThen(absl::Duration now) {
   if (saved_at_ == absl::ZeroDuration()) saved_at_ = now;
-  if (now - saved_at_ < kSaveEvery) return;
+  if (now - saved_at_ < kSaveEvery || counts_.added() == saved_) return;
   saved_at_ = now;
+  saved_ = counts_.added();
   Await();
   saving_ =
       std::async(std::launch::async, [counts = counts_, vocabulary = vocabulary_, path = path_] {

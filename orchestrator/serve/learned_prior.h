@@ -11,6 +11,7 @@
 #ifndef BASTION_ORCHESTRATOR_SERVE_LEARNED_PRIOR_H_
 #define BASTION_ORCHESTRATOR_SERVE_LEARNED_PRIOR_H_
 
+#include <cstdint>
 #include <future>
 #include <string>
 
@@ -32,8 +33,8 @@ class LearnedPrior {
   [[nodiscard]] ContinuationCounts* counts() { return &counts_; }
 
   [[nodiscard]] absl::Status Save() const;
-  // Saves a copy on a thread of its own when kSaveEvery has passed since it last did. A failure is
-  // logged, and tried again then.
+  // Saves a copy on a thread of its own when kSaveEvery has passed since it last did and there is
+  // anything new. A failure is logged, and tried again when there is more.
   void SaveNowAndThen(absl::Duration now);
   // Waits until what is being saved is saved.
   void Await();
@@ -46,6 +47,7 @@ class LearnedPrior {
   int vocabulary_;
   ContinuationCounts counts_;
   absl::Duration saved_at_;
+  int64_t saved_ = 0;  // What had been added by then.
   std::future<void> saving_;
 };
 

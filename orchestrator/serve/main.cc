@@ -38,11 +38,7 @@ namespace {
 absl::StatusOr<std::unique_ptr<const TransitionGains>> LoadPrior(int vocabulary) {
   const std::string path = absl::GetFlag(FLAGS_prior);
   if (path.empty()) return nullptr;
-  ASSIGN_OR_RETURN(const auto table, hub::FindTransitionTable(path, vocabulary));
-  if (table == nullptr) {
-    return absl::NotFoundError(absl::StrCat("--prior ", path, ": no ", hub::kTransitionFileName,
-                                            " there; make one with bastion-train prior"));
-  }
+  ASSIGN_OR_RETURN(const auto table, hub::RequireTransitionTable(path, vocabulary));
   return std::make_unique<const TransitionGains>(*table);
 }
 

@@ -1,6 +1,7 @@
 #include "orchestrator/tree/continuation_counts.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -24,16 +25,10 @@ uint32_t HashOf(absl::Span<const TokenId> context) {
   return static_cast<uint32_t>(hash);
 }
 
-size_t PowerOfTwoFrom(size_t least) {
-  size_t power = kFirstRoom;
-  while (power < least) power *= 2;
-  return power;
-}
-
 }  // namespace
 
 ContinuationCounts::ContinuationCounts(size_t most_contexts)
-    : most_contexts_(PowerOfTwoFrom(most_contexts)), slots_(kFirstRoom) {}
+    : most_contexts_(std::bit_ceil(std::max(most_contexts, kFirstRoom))), slots_(kFirstRoom) {}
 
 const ContinuationCounts::Slot* ContinuationCounts::Find(uint32_t hash) const {
   for (size_t step = 0; step < kNeighbourhood; ++step) {
@@ -84,6 +79,7 @@ void ContinuationCounts::Add(absl::Span<const TokenId> context, TokenId next) {
   CHECK(!context.empty());
   Slot& slot = Claim(HashOf(context));
   slot.total += 1;
+  ++added_;
   const auto end = slot.tokens.begin() + slot.size;
   auto at = static_cast<size_t>(std::find(slot.tokens.begin(), end, next) - slot.tokens.begin());
   if (at == slot.size) {
@@ -137,10 +133,9 @@ absl::StatusOr<ContinuationCounts> ContinuationCounts::FromColumns(const Columns
                                                                    int vocabulary) {
   ContinuationCounts counts(most_contexts);
   const size_t slots = columns.hashes.size();
-  const bool power_of_two = slots > 0 && (slots & (slots - 1)) == 0;
-  if (!power_of_two || slots > counts.most_contexts_ || columns.totals.size() != slots ||
-      columns.sizes.size() != slots || columns.tokens.size() != slots * kWidth ||
-      columns.counts.size() != slots * kWidth) {
+  if (!std::has_single_bit(slots) || slots > counts.most_contexts_ ||
+      columns.totals.size() != slots || columns.sizes.size() != slots ||
+      columns.tokens.size() != slots * kWidth || columns.counts.size() != slots * kWidth) {
     return absl::InvalidArgumentError(absl::StrCat(
         "continuation counts: ", slots, " contexts do not fit ", columns.totals.size(), " totals, ",
         columns.sizes.size(), " sizes, ", columns.tokens.size(), " tokens, ", columns.counts.size(),

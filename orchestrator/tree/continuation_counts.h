@@ -49,6 +49,9 @@ class ContinuationCounts {
                                                                       size_t most_contexts,
                                                                       int vocabulary);
 
+  // Calls of Add so far: whether there is anything new.
+  [[nodiscard]] int64_t added() const { return added_; }
+
   // Contexts that there is room for now; never more than the bound.
   [[nodiscard]] size_t room() const { return slots_.size(); }
 
@@ -70,6 +73,7 @@ class ContinuationCounts {
   size_t most_contexts_;
   std::vector<Slot> slots_;
   size_t used_ = 0;
+  int64_t added_ = 0;
 };
 
 }  // namespace bastion

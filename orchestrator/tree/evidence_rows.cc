@@ -1,6 +1,7 @@
 #include "orchestrator/tree/evidence_rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -134,8 +135,7 @@ const EvidenceRows::Base& EvidenceRows::BaseOf(int position) const {
   const int possible = PossibleCandidates(marginals_, position);
   if (possible == 0) return base;
   const float weight = weights_->At(position + 1)[kDraftTerm];
-  size_t slots = 2;
-  while (slots < 2 * static_cast<size_t>(possible)) slots *= 2;
+  const size_t slots = std::bit_ceil(2 * static_cast<size_t>(possible));
   if (prior_ != nullptr) base.slots.assign(slots, 0);
   base.ranked.reserve(possible);
   double mass = 0;

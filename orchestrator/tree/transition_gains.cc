@@ -1,6 +1,7 @@
 #include "orchestrator/tree/transition_gains.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace bastion {
@@ -15,9 +16,7 @@ TransitionGains::TransitionGains(const TransitionTable& table) {
         Add(table.After(last), [this](TokenId token) { return probabilities_[token]; }));
   }
   const std::vector<uint64_t>& pairs = table.columns().pairs;
-  size_t slots = 2;
-  while (slots < 2 * pairs.size()) slots *= 2;
-  pairs_.resize(slots);
+  pairs_.resize(std::bit_ceil(std::max<size_t>(2, 2 * pairs.size())));
   for (const uint64_t pair : pairs) {
     const auto previous = static_cast<TokenId>(pair / vocabulary);
     const auto last = static_cast<TokenId>(pair % vocabulary);

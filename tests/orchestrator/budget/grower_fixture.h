@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "orchestrator/budget/tree_grower.h"
+#include "tests/support/linear_costs.h"
 #include "tests/support/random_marginals.h"
 
 namespace bastion {
@@ -19,19 +20,6 @@ inline constexpr TokenId kRoot = 7;
 inline constexpr TokenId kOther = 99999;
 inline constexpr TreeLimits kWide = {100, 127, 15};
 
-// 128 measured rows: 10 ms and 0.1 ms a row; 1 ms of overhead.
-inline CostModel Costs() {
-  CalibrationTable table;
-  for (const int rows : {1, 16, 128}) {
-    const double seconds = 0.010 + 0.0001 * rows;
-    table.points.push_back({rows, 100, seconds, seconds + 0.001});
-  }
-  TargetInfo target;
-  target.dims = {2, 4, 2, 1, 3, 5, 10, 2};
-  target.peaks = {1e6, 1e6};
-  return *CostModel::Fit(target, table);
-}
-
 class TreeGrowerTest : public ::testing::Test {
  protected:
   TreeGrower Grower(const std::string& policy) {
@@ -41,7 +29,7 @@ class TreeGrowerTest : public ::testing::Test {
     return Grower(policy).Grow(kRoot, marginals_, limits);
   }
 
-  CostModel costs_ = Costs();
+  CostModel costs_ = testing::LinearCosts();
   SpeculationMemory memory_;
   std::mt19937 random_{1};
   Marginals marginals_ = RandomMarginals(random_, 15, 32, Awkward::kNone, 6.0);

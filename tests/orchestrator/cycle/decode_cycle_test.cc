@@ -5,6 +5,7 @@
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/guarded_drafter.h"
 #include "tests/support/fake_stages.h"
+#include "tests/support/linear_costs.h"
 #include "tests/support/manual_clock.h"
 
 namespace bastion {
@@ -21,15 +22,6 @@ constexpr int kTokens = 60;
 const std::vector<TokenId> kPrompt = {5, 17, 3, 88, 42};
 constexpr const char* kPolicies[] = {"ar",       "chain",   "chain:3", "beam:3x4",
                                      "fixed:16", "fixed:1", "bastion", "adaptive"};
-
-CostModel Costs(FakeVerifier& verifier) {
-  CalibrationTable table;
-  for (const int rows : {1, 16, 128}) {
-    const double seconds = 0.010 + 0.0001 * rows;
-    table.points.push_back({rows, 100, seconds, seconds + 0.001});
-  }
-  return *CostModel::Fit(*verifier.Info(), table);
-}
 
 class DecodeCycleTest : public ::testing::Test {
  protected:
@@ -59,7 +51,7 @@ class DecodeCycleTest : public ::testing::Test {
   FakeVerifier verifier_;
   FakeDrafter drafter_{&verifier_};
   testing::ManualClock clock_;
-  CostModel costs_ = Costs(verifier_);
+  CostModel costs_ = *CostModel::Fit(*verifier_.Info(), testing::LinearTable());
   SpeculationMemory memory_;
   DecodeCycle cycle_{*verifier_.Info(), &drafter_, &verifier_, &costs_, &clock_};
 };

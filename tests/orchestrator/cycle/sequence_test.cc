@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/linear_costs.h"
 
 namespace bastion {
 namespace {
@@ -10,18 +11,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr TreeLimits kLimits = {0, 16, 16};
-
-CostModel Costs() {
-  CalibrationTable table;
-  for (const int rows : {1, 16, 128}) {
-    const double seconds = 0.010 + 0.0001 * rows;
-    table.points.push_back({rows, 100, seconds, seconds + 0.001});
-  }
-  TargetInfo target;
-  target.dims = {2, 4, 2, 1, 3, 5, 10, 2};
-  target.peaks = {1e6, 1e6};
-  return *CostModel::Fit(target, table);
-}
 
 class SequenceTest : public ::testing::Test {
  protected:
@@ -49,7 +38,7 @@ class SequenceTest : public ::testing::Test {
     sequence.Commit(grown, acceptance, {});
   }
 
-  CostModel costs_ = Costs();
+  CostModel costs_ = testing::LinearCosts();
   SpeculationMemory memory_;
 };
 
