@@ -2,11 +2,16 @@
 //
 // A tile is M rows by N panels held in registers; k runs over all of K for it, so every output is
 // one chain of fused multiply-adds and does not depend on M. Weights are read, and widened to
-// floats, once for all rows of a tile; for few rows in several streams at once.
+// floats, once for all rows of a tile; for few rows in several streams at once. The rows of a tile
+// are first laid side by side: as they come they may be a multiple of 4 KiB apart, and would push
+// each other out of the cache.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.
+#include <cstring>
+
+#include "hwy/aligned_allocator.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/vector.h"
 
@@ -17,6 +22,7 @@ namespace {
 inline constexpr bool kWide = kLanes == kWidest;
 inline constexpr int kMaxRows = kWide ? 12 : 2;     // Of a tile.
 inline constexpr int kPanelVectors = 2 * kVectors;  // Registers of one panel row.
+inline constexpr int kChunk = kWidest;              // Of k, in which rows are laid side by side.
 inline constexpr size_t kPrefetchBytes = 4096;  // How far ahead of its use a weight is asked for.
 
 // The panels of a tile of M rows: as many as the registers hold beside the sums.
@@ -57,14 +63,85 @@ HWY_INLINE void StoreRow(const Vec* sum, float* y, int columns, bool accumulate)
   for (int i = 0; i < columns; ++i) y[i] = accumulate ? y[i] + out[i] : out[i];
 }
 
-// M rows from `row` on by N panels from `panel` on.
+// The rows of x in nearly equal blocks of m <= kMaxRows: each [ceil(K / 16)] x [m] x [16].
+class RowBlocks {
+ public:
+  void Assign(const LinearArgs& args) {
+    rows_ = args.rows;
+    depth_ = (args.weight.columns + kChunk - 1) / kChunk * kChunk;
+    blocks_ = (rows_ + kMaxRows - 1) / kMaxRows;
+    if (rows_ == 1) {  // Laid out as it is.
+      data_ = args.x;
+      return;
+    }
+    const size_t elements = size_t(rows_) * depth_;
+    if (elements > capacity_) {
+      storage_ = hwy::AllocateAligned<float>(elements);
+      capacity_ = elements;
+    }
+    for (int b = 0; b < blocks_; ++b) Copy(args, b);
+    data_ = storage_.get();
+  }
+
+  [[nodiscard]] int blocks() const { return blocks_; }
+  [[nodiscard]] int first_row(int block) const { return rows_ * block / blocks_; }
+  [[nodiscard]] int rows(int block) const { return first_row(block + 1) - first_row(block); }
+  [[nodiscard]] const float* block(int b) const { return data_ + size_t(first_row(b)) * depth_; }
+
+ private:
+  void Copy(const LinearArgs& args, int b) {
+    const int columns = args.weight.columns, m = rows(b);
+    for (int i = 0; i < m; ++i) {
+      const float* from = args.x + size_t(first_row(b) + i) * columns;
+      float* to = storage_.get() + size_t(first_row(b)) * depth_ + i * kChunk;
+      int k = 0;
+      for (; k + kChunk <= columns; k += kChunk, to += m * kChunk) {
+        for (int v = 0; v < kChunk; v += kLanes) {
+          hn::Store(hn::LoadU(Floats(), from + k + v), Floats(), to + v);
+        }
+      }
+      if (k < columns) std::memcpy(to, from + k, (columns - k) * sizeof(float));
+    }
+  }
+
+  const float* data_ = nullptr;
+  hwy::AlignedFreeUniquePtr<float[]> storage_;
+  size_t capacity_ = 0;
+  int rows_ = 0, depth_ = 0, blocks_ = 0;
+};
+
+// What the tiles of one call share.
+struct Job {
+  const LinearArgs& args;
+  const RowBlocks& rows;
+};
+
+// One row of N panels for every row of a tile.
 template <typename W, int M, int N>
-void Tile(const LinearArgs& args, int row, int panel) {
+HWY_INLINE void Step(const W* weights, size_t panel_elements, const float* x,
+                     Vec (&sum)[M][N * kPanelVectors]) {
+  Vec w[N * kPanelVectors];
+#pragma GCC unroll 8
+  for (int n = 0; n < N; ++n) {
+    LoadPanelRow(weights + n * panel_elements, w + n * kPanelVectors);
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < M; ++m) {
+    const Vec xk = hn::Set(Floats(), x[m * kChunk]);
+#pragma GCC unroll 32
+    for (int v = 0; v < N * kPanelVectors; ++v) sum[m][v] = hn::MulAdd(xk, w[v], sum[m][v]);
+  }
+}
+
+// The M rows of a block by N panels from `panel` on.
+template <typename W, int M, int N>
+void Tile(const Job& job, int block, int panel) {
   constexpr int V = N * kPanelVectors;
+  const LinearArgs& args = job.args;
   const int depth = args.weight.columns;
   const size_t panel_elements = size_t(depth) * kPanel;
   const W* weights = static_cast<const W*>(args.weight.data) + panel * panel_elements;
-  const float* x = args.x + size_t(row) * depth;
+  const float* x = job.rows.block(block);
   Vec sum[M][V];
 #pragma GCC unroll 16
   for (int m = 0; m < M; ++m) {
@@ -72,73 +149,65 @@ void Tile(const LinearArgs& args, int row, int panel) {
     for (int v = 0; v < V; ++v) sum[m][v] = hn::Zero(Floats());
   }
   constexpr int kAhead = kPrefetchBytes / (kPanel * sizeof(W));  // In rows of a panel.
-  const int last = std::max(0, depth - kAhead);
-  // Past its end a panel is followed by one that this tile has too: the next tile's lies N - 1 on.
-  size_t ahead = size_t(kAhead) * kPanel;
-  for (int k = 0; k < depth; ++k, weights += kPanel) {
-    if (k == last) ahead += (N - 1) * panel_elements;
-    Vec w[V];
+  for (int k = 0; k < depth; k += kChunk, x += M * kChunk) {
+    // Past its end a panel is followed by one that this tile has too: the next tile's lies N - 1
+    // on.
+    const size_t ahead =
+        size_t(kAhead) * kPanel + (k + kAhead < depth ? 0 : (N - 1) * panel_elements);
+    const int steps = std::min(kChunk, depth - k);
+    for (int step = 0; step < steps; ++step, weights += kPanel) {
 #pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) {
-      LoadPanelRow(weights + n * panel_elements, w + n * kPanelVectors);
-      hwy::Prefetch(weights + n * panel_elements + ahead);
-    }
-#pragma GCC unroll 16
-    for (int m = 0; m < M; ++m) {
-      const Vec xk = hn::Set(Floats(), x[size_t(m) * depth + k]);
-#pragma GCC unroll 32
-      for (int v = 0; v < V; ++v) sum[m][v] = hn::MulAdd(xk, w[v], sum[m][v]);
+      for (int n = 0; n < N; ++n) hwy::Prefetch(weights + n * panel_elements + ahead);
+      Step<W, M, N>(weights, panel_elements, x + step, sum);
     }
   }
   const int columns = std::min(N * kPanel, args.weight.rows - panel * kPanel);
 #pragma GCC unroll 16
   for (int m = 0; m < M; ++m) {
-    float* y = args.y + size_t(row + m) * args.y_stride + panel * kPanel;
+    float* y = args.y + size_t(job.rows.first_row(block) + m) * args.y_stride + panel * kPanel;
     StoreRow<V>(sum[m], y, columns, args.accumulate);
   }
 }
 
-// M rows by the panels [begin, end), in nearly equal groups.
+// The M rows of a block by the panels [begin, end), in nearly equal groups.
 template <typename W, int M>
-void TileRow(const LinearArgs& args, int row, int begin, int end) {
+void TileRow(const Job& job, int block, int begin, int end) {
   constexpr int kGroup = PanelsFor(M);
   const int groups = (end - begin + kGroup - 1) / kGroup;
   for (int g = 0; g < groups; ++g) {
     const int first = begin + (end - begin) * g / groups;
     switch (begin + (end - begin) * (g + 1) / groups - first) {
       case 1:
-        Tile<W, M, 1>(args, row, first);
+        Tile<W, M, 1>(job, block, first);
         break;
       case 2:
-        if constexpr (kGroup >= 2) Tile<W, M, 2>(args, row, first);
+        if constexpr (kGroup >= 2) Tile<W, M, 2>(job, block, first);
         break;
       case 3:
-        if constexpr (kGroup >= 3) Tile<W, M, 3>(args, row, first);
+        if constexpr (kGroup >= 3) Tile<W, M, 3>(job, block, first);
         break;
       default:
-        if constexpr (kGroup >= 4) Tile<W, M, 4>(args, row, first);
+        if constexpr (kGroup >= 4) Tile<W, M, 4>(job, block, first);
         break;
     }
   }
 }
 
-// `rows` <= M rows by the panels [begin, end).
+// A block of M rows or fewer by the panels [begin, end).
 template <typename W, int M>
-void TileRowOf(const LinearArgs& args, int row, int rows, int begin, int end) {
-  if (rows == M) return TileRow<W, M>(args, row, begin, end);
-  if constexpr (M > 1) TileRowOf<W, M - 1>(args, row, rows, begin, end);
+void TileRowOf(const Job& job, int block, int begin, int end) {
+  if (job.rows.rows(block) == M) return TileRow<W, M>(job, block, begin, end);
+  if constexpr (M > 1) TileRowOf<W, M - 1>(job, block, begin, end);
 }
 
-// All rows by the panels [begin, end). Rows come in nearly equal blocks; the panels of one
-// cache-full are finished for all blocks before the next are read.
+// All rows by the panels [begin, end). The panels of one cache-full are finished for all blocks
+// before the next are read.
 template <typename W>
-void PanelRange(const LinearArgs& args, int begin, int end) {
-  const int blocks = (args.rows + kMaxRows - 1) / kMaxRows;
-  const int step = blocks == 1 ? end - begin : 1;
+void PanelRange(const Job& job, int begin, int end) {
+  const int step = job.rows.blocks() == 1 ? end - begin : 1;
   for (int panel = begin; panel < end; panel += step) {
-    for (int b = 0; b < blocks; ++b) {
-      const int row = args.rows * b / blocks;
-      TileRowOf<W, kMaxRows>(args, row, args.rows * (b + 1) / blocks - row, panel, panel + step);
+    for (int b = 0; b < job.rows.blocks(); ++b) {
+      TileRowOf<W, kMaxRows>(job, b, panel, panel + step);
     }
   }
 }
@@ -146,11 +215,14 @@ void PanelRange(const LinearArgs& args, int begin, int end) {
 }  // namespace
 
 void Linear(const LinearArgs& args, ThreadPool& pool) {
+  static thread_local RowBlocks rows;
+  rows.Assign(args);
+  const Job job = {args, rows};  // The caller's, on every thread.
   pool.ParallelFor(args.weight.panels(), PanelsFor(1), [&](int64_t begin, int64_t end) {
     if (args.weight.dtype == DType::kF32) {
-      PanelRange<float>(args, static_cast<int>(begin), static_cast<int>(end));
+      PanelRange<float>(job, static_cast<int>(begin), static_cast<int>(end));
     } else {
-      PanelRange<uint16_t>(args, static_cast<int>(begin), static_cast<int>(end));
+      PanelRange<uint16_t>(job, static_cast<int>(begin), static_cast<int>(end));
     }
   });
 }
