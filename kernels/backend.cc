@@ -14,8 +14,9 @@ namespace {
 template <typename T>
 void Pack(const T* matrix, const PackedMatrix& shape, T* packed) {
   for (int n = 0; n < shape.panels() * kPanel; ++n) {
-    for (int k = 0; k < shape.columns; ++k) {
-      packed[shape.offset(n, k)] = n < shape.rows ? matrix[size_t(n) * shape.columns + k] : T{0};
+    for (int k = 0; k < shape.depth(); ++k) {
+      const bool inside = n < shape.rows && k < shape.columns;
+      packed[shape.offset(n, k)] = inside ? matrix[size_t(n) * shape.columns + k] : T{0};
     }
   }
 }

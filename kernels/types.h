@@ -33,16 +33,16 @@ enum class DType { kF32, kBF16, kInt8 };  // kInt8: of weights only.
 inline constexpr int kWidest = 16;
 inline constexpr int kPageTokens = kWidest;  // Tokens of one KV page.
 inline constexpr int kPanel = 2 * kWidest;   // Columns of one weight panel.
+inline constexpr int kDepthStep = 32;  // What the depth of a panel of floats is a multiple of.
 
-// A weight matrix W [N, K] packed for linear():
+// A weight matrix W [N, K] packed for linear(), K filled up with zeros to a whole depth:
 //
-//   [ceil(N / 32)] panels x [K] x [32]     element (n, k) at panel n/32, row k, column n%32
+//   [ceil(N / 32)] panels x [K / T] x [32] x [T]     T = 1, 2, 4 in fp32, bf16, int8
 //
-// In bf16 the two halves of a panel row are interleaved (column c at 2c, column 16 + c at 2c + 1):
-// one shift and one mask of the same register make floats of both. In int8 four rows of k lie
-// together ([K / 4] x [32] x [4], K filled up with zeros: one instruction multiplies and adds
-// four), and behind each panel lies what undoes the rounding: the scales of its columns, W = scale
-// * int8, and the sums of their int8. Columns past N are zero. 64-byte aligned.
+// T rows of k lie together as one word: a shift and a mask of one register of bf16 make floats of
+// two rows, and instructions that multiply and add pairs or fours find them side by side. Behind
+// each panel of int8 lies what undoes the rounding: the scales of its columns, W = scale * int8,
+// and the sums of their int8. Columns past N are zero. 64-byte aligned.
 struct PackedMatrix {
   DType dtype = DType::kF32;
   int rows = 0;     // N
@@ -51,7 +51,8 @@ struct PackedMatrix {
 
   [[nodiscard]] int panels() const { return (rows + kPanel - 1) / kPanel; }
   [[nodiscard]] int depth() const {  // Rows of k that a panel has.
-    return dtype == DType::kInt8 ? (columns + 3) / 4 * 4 : columns;
+    const int step = dtype == DType::kInt8 ? 4 : kDepthStep;
+    return (columns + step - 1) / step * step;
   }
   [[nodiscard]] size_t panel_bytes() const {
     const size_t weights = static_cast<size_t>(depth()) * kPanel * BytesPerElement(dtype);
@@ -62,9 +63,8 @@ struct PackedMatrix {
   [[nodiscard]] size_t offset(int n, int k) const {
     const size_t panel = n / kPanel * (panel_bytes() / BytesPerElement(dtype));
     const int column = n % kPanel;
-    if (dtype == DType::kInt8) return panel + (k / 4 * kPanel + column) * 4 + k % 4;
-    const int interleaved = 2 * (column % kWidest) + static_cast<int>(column >= kWidest);
-    return panel + static_cast<size_t>(k) * kPanel + (dtype == DType::kF32 ? column : interleaved);
+    const int together = static_cast<int>(sizeof(float) / BytesPerElement(dtype));  // T
+    return panel + (size_t{kPanel} * (k / together) + column) * together + k % together;
   }
   // Of an int8 panel, both [32].
   [[nodiscard]] const float* scales(int panel) const {

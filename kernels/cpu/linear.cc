@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.
-#include <cstring>
+#include <algorithm>
 
 #include "hwy/aligned_allocator.h"
 #include "kernels/cpu/kernels.h"
@@ -23,6 +23,7 @@ inline constexpr bool kWide = kLanes == kWidest;
 inline constexpr int kMaxRows = kWide ? 12 : 2;     // Of a tile.
 inline constexpr int kPanelVectors = 2 * kVectors;  // Registers of one panel row.
 inline constexpr int kChunk = kWidest;              // Of k, in which rows are laid side by side.
+inline constexpr size_t kLineBytes = 64;
 inline constexpr size_t kPrefetchBytes = 4096;  // How far ahead of its use a weight is asked for.
 
 // The panels of a tile of M rows: as many as the registers hold beside the sums.
@@ -31,19 +32,26 @@ constexpr int PanelsFor(int m) {
   return m <= 2 ? 4 : m <= 6 ? 2 : 1;
 }
 
-// One panel row as floats: column c in element c of the result.
-HWY_INLINE void LoadPanelRow(const float* row, Vec* w) {
+// Rows of k that lie together in a panel.
+template <typename W>
+inline constexpr int kTogether = sizeof(float) / sizeof(W);
+
+// Of those, how many are widened to floats at a time: as many as the registers hold.
+template <typename W>
+inline constexpr int kAtOnce = kWide ? kTogether<W> : 1;
+
+// Row `part` of those that lie together at `words`, as floats.
+HWY_INLINE void LoadRow(const float* words, int, Vec* w) {
 #pragma GCC unroll 32
-  for (int v = 0; v < kPanelVectors; ++v) w[v] = hn::LoadU(Floats(), row + v * kLanes);
+  for (int v = 0; v < kPanelVectors; ++v) w[v] = hn::LoadU(Floats(), words + v * kLanes);
 }
-HWY_INLINE void LoadPanelRow(const uint16_t* row, Vec* w) {
-  const hn::RebindToUnsigned<Floats> words;
-  const auto upper = hn::Set(words, 0xFFFF0000u);
-#pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) {
-    const auto both = hn::LoadU(words, reinterpret_cast<const uint32_t*>(row) + v * kLanes);
-    w[v] = hn::BitCast(Floats(), hn::ShiftLeft<16>(both));
-    w[kVectors + v] = hn::BitCast(Floats(), hn::And(both, upper));
+HWY_INLINE void LoadRow(const uint16_t* words, int part, Vec* w) {
+  const hn::RebindToUnsigned<Floats> lanes;
+  const auto upper = hn::Set(lanes, 0xFFFF0000u);
+#pragma GCC unroll 32
+  for (int v = 0; v < kPanelVectors; ++v) {
+    const auto both = hn::LoadU(lanes, reinterpret_cast<const uint32_t*>(words) + v * kLanes);
+    w[v] = hn::BitCast(Floats(), part == 0 ? hn::ShiftLeft<16>(both) : hn::And(both, upper));
   }
 }
 
@@ -63,24 +71,22 @@ HWY_INLINE void StoreRow(const Vec* sum, float* y, int columns, bool accumulate)
   for (int i = 0; i < columns; ++i) y[i] = accumulate ? y[i] + out[i] : out[i];
 }
 
-// The rows of x in nearly equal blocks of m <= kMaxRows: each [ceil(K / 16)] x [m] x [16].
+// The rows of x in nearly equal blocks of m <= kMaxRows: each [K / 16] x [m] x [16], K filled up.
 class RowBlocks {
  public:
   void Assign(const LinearArgs& args) {
     rows_ = args.rows;
-    depth_ = (args.weight.columns + kChunk - 1) / kChunk * kChunk;
+    depth_ = args.weight.depth();
     blocks_ = (rows_ + kMaxRows - 1) / kMaxRows;
-    if (rows_ == 1) {  // Laid out as it is.
-      data_ = args.x;
-      return;
-    }
+    data_ = args.x;
+    if (rows_ == 1 && args.weight.columns == depth_) return;  // Laid out as it is.
     const size_t elements = size_t(rows_) * depth_;
     if (elements > capacity_) {
       storage_ = hwy::AllocateAligned<float>(elements);
       capacity_ = elements;
     }
-    for (int b = 0; b < blocks_; ++b) Copy(args, b);
     data_ = storage_.get();
+    for (int b = 0; b < blocks_; ++b) Copy(args, b);
   }
 
   [[nodiscard]] int blocks() const { return blocks_; }
@@ -100,7 +106,10 @@ class RowBlocks {
           hn::Store(hn::LoadU(Floats(), from + k + v), Floats(), to + v);
         }
       }
-      if (k < columns) std::memcpy(to, from + k, (columns - k) * sizeof(float));
+      for (; k < depth_; k += kChunk, to += m * kChunk) {
+        float* rest = std::copy(from + std::min(k, columns), from + columns, to);
+        std::fill(rest, to + kChunk, 0.0f);
+      }
     }
   }
 
@@ -116,20 +125,29 @@ struct Job {
   const RowBlocks& rows;
 };
 
-// One row of N panels for every row of a tile.
+// The rows of k that lie together at `words`, of N panels, for every row of a tile.
 template <typename W, int M, int N>
-HWY_INLINE void Step(const W* weights, size_t panel_elements, const float* x,
+HWY_INLINE void Step(const W* words, size_t panel_elements, const float* x,
                      Vec (&sum)[M][N * kPanelVectors]) {
-  Vec w[N * kPanelVectors];
+#pragma GCC unroll 2
+  for (int first = 0; first < kTogether<W>; first += kAtOnce<W>) {
+    Vec w[kAtOnce<W>][N * kPanelVectors];
 #pragma GCC unroll 8
-  for (int n = 0; n < N; ++n) {
-    LoadPanelRow(weights + n * panel_elements, w + n * kPanelVectors);
-  }
+    for (int n = 0; n < N; ++n) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kAtOnce<W>; ++i) {
+        LoadRow(words + n * panel_elements, first + i, w[i] + n * kPanelVectors);
+      }
+    }
 #pragma GCC unroll 16
-  for (int m = 0; m < M; ++m) {
-    const Vec xk = hn::Set(Floats(), x[m * kChunk]);
+    for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kAtOnce<W>; ++i) {
+        const Vec xk = hn::Set(Floats(), x[m * kChunk + first + i]);
 #pragma GCC unroll 32
-    for (int v = 0; v < N * kPanelVectors; ++v) sum[m][v] = hn::MulAdd(xk, w[v], sum[m][v]);
+        for (int v = 0; v < N * kPanelVectors; ++v) sum[m][v] = hn::MulAdd(xk, w[i][v], sum[m][v]);
+      }
+    }
   }
 }
 
@@ -137,10 +155,12 @@ HWY_INLINE void Step(const W* weights, size_t panel_elements, const float* x,
 template <typename W, int M, int N>
 void Tile(const Job& job, int block, int panel) {
   constexpr int V = N * kPanelVectors;
+  constexpr int kWordRow = kPanel * kTogether<W>;                // Elements.
+  constexpr int kAhead = kPrefetchBytes / (kPanel * sizeof(W));  // In rows of k.
   const LinearArgs& args = job.args;
-  const int depth = args.weight.columns;
+  const int depth = args.weight.depth();
   const size_t panel_elements = size_t(depth) * kPanel;
-  const W* weights = static_cast<const W*>(args.weight.data) + panel * panel_elements;
+  const W* words = static_cast<const W*>(args.weight.data) + panel * panel_elements;
   const float* x = job.rows.block(block);
   Vec sum[M][V];
 #pragma GCC unroll 16
@@ -148,17 +168,20 @@ void Tile(const Job& job, int block, int panel) {
 #pragma GCC unroll 32
     for (int v = 0; v < V; ++v) sum[m][v] = hn::Zero(Floats());
   }
-  constexpr int kAhead = kPrefetchBytes / (kPanel * sizeof(W));  // In rows of a panel.
   for (int k = 0; k < depth; k += kChunk, x += M * kChunk) {
     // Past its end a panel is followed by one that this tile has too: the next tile's lies N - 1
     // on.
-    const size_t ahead =
-        size_t(kAhead) * kPanel + (k + kAhead < depth ? 0 : (N - 1) * panel_elements);
-    const int steps = std::min(kChunk, depth - k);
-    for (int step = 0; step < steps; ++step, weights += kPanel) {
+    const size_t next_tile = k + kAhead < depth ? 0 : (N - 1) * panel_elements;
+    const W* ahead = words + size_t{kAhead} * kPanel + next_tile;
+    for (int step = 0; step < kChunk; step += kTogether<W>, words += kWordRow) {
 #pragma GCC unroll 8
-      for (int n = 0; n < N; ++n) hwy::Prefetch(weights + n * panel_elements + ahead);
-      Step<W, M, N>(weights, panel_elements, x + step, sum);
+      for (int n = 0; n < N; ++n) {
+        for (size_t line = 0; line < kWordRow * sizeof(W); line += kLineBytes) {
+          hwy::Prefetch(reinterpret_cast<const char*>(ahead + n * panel_elements) + line);
+        }
+      }
+      ahead += kWordRow;
+      Step<W, M, N>(words, panel_elements, x + step, sum);
     }
   }
   const int columns = std::min(N * kPanel, args.weight.rows - panel * kPanel);
