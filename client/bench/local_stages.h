@@ -67,6 +67,8 @@ class LocalStages {
   // The transition table beside the drafter; null when there is none.
   [[nodiscard]] const TransitionGains* table() const { return table_.get(); }
   [[nodiscard]] verifier::VerifierEngine& verifier_engine() { return *verifier_engine_; }
+  [[nodiscard]] drafter::DrafterEngine& drafter_engine() { return *drafter_engine_; }
+  [[nodiscard]] const nn::Device& device() const { return device_.device; }
 
  private:
   LocalStages() = default;

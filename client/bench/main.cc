@@ -9,6 +9,7 @@
 #include "client/bench/local_stages.h"
 #include "client/bench/prompts.h"
 #include "client/bench/report.h"
+#include "client/bench/roofline.h"
 #include "client/cpp/sampling.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
@@ -34,6 +35,8 @@ ABSL_FLAG(std::string, prior, "",
           "Transition table; empty: the one beside the drafter; in process");
 ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots");
 ABSL_FLAG(std::string, endpoint, "", "Address of a running orchestrator; empty: in process");
+ABSL_FLAG(bool, roofline, false,
+          "Measure this machine and how near the target and the drafter come to it, nothing else");
 ABSL_FLAG(bool, ignore_eos, false, "Generate to the limit whatever the model says");
 
 namespace bastion {
@@ -84,7 +87,28 @@ absl::StatusOr<std::vector<std::unique_ptr<Arm>>> MakeLocalArms(
   return arms;
 }
 
+LocalOptions LocalOptionsFromFlags(int concurrency) {
+  LocalOptions local;
+  local.target_folder = absl::GetFlag(FLAGS_target);
+  local.drafter_folder = absl::GetFlag(FLAGS_drafter);
+  local.dtype = absl::GetFlag(FLAGS_dtype);
+  local.drafter_dtype = absl::GetFlag(FLAGS_drafter_dtype);
+  local.prior = absl::GetFlag(FLAGS_prior);
+  local.threads = absl::GetFlag(FLAGS_threads);
+  local.max_sequences = concurrency + 4;
+  return local;
+}
+
+absl::Status RunRoofline() {
+  ASSIGN_OR_RETURN(const auto stages, LocalStages::Create(LocalOptionsFromFlags(1)));
+  ASSIGN_OR_RETURN(const RooflineReport report, MeasureRoofline(*stages));
+  std::cout << report.Markdown();
+  const std::string folder = absl::GetFlag(FLAGS_report);
+  return folder.empty() ? absl::OkStatus() : WriteRoofline(report, folder);
+}
+
 absl::Status Run() {
+  if (absl::GetFlag(FLAGS_roofline)) return RunRoofline();
   BenchReport report;
   ASSIGN_OR_RETURN(SamplingParams sampling, ParseSampling(absl::GetFlag(FLAGS_sampling)));
   sampling.temperature = absl::GetFlag(FLAGS_temperature);
@@ -94,22 +118,15 @@ absl::Status Run() {
   if (report.settings.concurrency < 1 || report.settings.max_new_tokens < 1) {
     return absl::InvalidArgumentError("--concurrency and --max_new_tokens want at least 1");
   }
-  LocalOptions local;
-  local.target_folder = absl::GetFlag(FLAGS_target);
-  local.drafter_folder = absl::GetFlag(FLAGS_drafter);
-  local.dtype = absl::GetFlag(FLAGS_dtype);
-  local.drafter_dtype = absl::GetFlag(FLAGS_drafter_dtype);
-  local.prior = absl::GetFlag(FLAGS_prior);
-  local.threads = absl::GetFlag(FLAGS_threads);
-  local.max_sequences = report.settings.concurrency + 4;
   ASSIGN_OR_RETURN(const auto prompts,
-                   LoadPrompts(absl::GetFlag(FLAGS_prompts), local.target_folder));
+                   LoadPrompts(absl::GetFlag(FLAGS_prompts), absl::GetFlag(FLAGS_target)));
   const std::vector<std::string> policies =
       absl::StrSplit(absl::GetFlag(FLAGS_policies), ',', absl::SkipEmpty());
   const std::string endpoint = absl::GetFlag(FLAGS_endpoint);
   std::unique_ptr<LocalStages> stages;
   std::vector<std::unique_ptr<Arm>> arms;
   if (endpoint.empty()) {
+    const LocalOptions local = LocalOptionsFromFlags(report.settings.concurrency);
     ASSIGN_OR_RETURN(stages, LocalStages::Create(local));
     ASSIGN_OR_RETURN(const TargetInfo info, stages->verifier().Info());
     ASSIGN_OR_RETURN(arms, MakeLocalArms(*stages, local.target_folder, policies));
@@ -125,8 +142,8 @@ absl::Status Run() {
     ASSIGN_OR_RETURN(report.device, RemoteDevice(endpoint));
     report.mode = endpoint;
   }
-  report.target = local.target_folder;
-  report.drafter = local.drafter_folder;
+  report.target = absl::GetFlag(FLAGS_target);
+  report.drafter = absl::GetFlag(FLAGS_drafter);
   for (const std::string& policy : policies) report.policies.push_back({policy, {}});
   RETURN_IF_ERROR(RunArms(arms, prompts, report));
   std::cout << MarkdownTable(report) << '\n' << AblationTable(report);

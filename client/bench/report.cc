@@ -72,7 +72,13 @@ json PolicyJson(const BenchReport& report, const PolicyResults& policy) {
           {"prompts", prompts}};
 }
 
-absl::Status WriteFile(const std::filesystem::path& path, const std::string& content) {
+}  // namespace
+
+absl::Status WriteReportFile(const std::string& folder, const std::string& name,
+                             const std::string& content) {
+  std::error_code error;  // A folder that is not there is told below.
+  std::filesystem::create_directories(folder, error);
+  const std::filesystem::path path = std::filesystem::path(folder) / name;
   std::ofstream file(path);
   file << content;
   file.close();
@@ -80,8 +86,6 @@ absl::Status WriteFile(const std::filesystem::path& path, const std::string& con
   return absl::UnavailableError(
       absl::StrCat("cannot write ", path.string(), ": no such folder, no permission or no space"));
 }
-
-}  // namespace
 
 double PolicyResults::tokens_per_second() const {
   double tokens = 0, seconds = 0;
@@ -210,8 +214,6 @@ std::string AblationTable(const BenchReport& report) {
 }
 
 absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
   json policies = json::array();
   for (const PolicyResults& policy : report.policies)
     policies.push_back(PolicyJson(report, policy));
@@ -232,7 +234,7 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
                           {"concurrency", settings.concurrency},
                           {"mode", report.mode}}},
                         {"policies", policies}};
-  RETURN_IF_ERROR(WriteFile(std::filesystem::path(folder) / "results.json", results.dump(1)));
+  RETURN_IF_ERROR(WriteReportFile(folder, "results.json", results.dump(1)));
   const std::string heading = absl::StrFormat(
       "# bastion-bench\n\n%s, target %s, drafter %s, %s, temperature %g, seed %d, "
       "%d new tokens, concurrency %d. Prefill is left out of the rates; milliseconds are means per "
@@ -244,8 +246,8 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
   const std::string verdict =
       same.ok() ? "\nEvery policy wrote the same tokens.\n"
                 : absl::StrCat("\n**Texts differ:** ", std::string(same.message()), "\n");
-  return WriteFile(
-      std::filesystem::path(folder) / "report.md",
+  return WriteReportFile(
+      folder, "report.md",
       heading + MarkdownTable(report) + verdict + (ablation.empty() ? "" : "\n" + ablation));
 }
 

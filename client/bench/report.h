@@ -49,6 +49,10 @@ struct BenchReport {
 // Writes OUTDIR/results.json and OUTDIR/report.md. Errors name the file.
 [[nodiscard]] absl::Status WriteReport(const BenchReport& report, const std::string& folder);
 
+// Writes one file of a report, and its folder where there is none. Errors name the file.
+[[nodiscard]] absl::Status WriteReportFile(const std::string& folder, const std::string& name,
+                                           const std::string& content);
+
 // Draws the plots of a written report with client/bench/plots.py, in the environment that the
 // set-up script made. UNAVAILABLE when that did not work; the report is none the worse.
 [[nodiscard]] absl::Status DrawPlots(const std::string& folder);

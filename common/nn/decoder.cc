@@ -81,6 +81,15 @@ void Decoder::FinalNorm(const float* x, int rows, float* y) const {
                                     *options_.device.pool);
 }
 
+ForwardCost Decoder::Cost() const {
+  ForwardCost cost;
+  for (const DecoderBlock& block : blocks_) block.AddCost(cost);
+  const ModelDims& dims = config_.dims;
+  cost.kv_bytes_per_token = int64_t{2} * dims.layers * dims.kv_heads * dims.head_dim *
+                            static_cast<int64_t>(BytesPerElement(StoredType(options_.dtype)));
+  return cost;
+}
+
 absl::StatusOr<Vocabulary> Vocabulary::Load(const hub::Checkpoint& checkpoint,
                                             const hub::ModelConfig& config, kernels::DType dtype) {
   constexpr char kTable[] = "model.embed_tokens.weight";

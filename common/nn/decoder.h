@@ -38,6 +38,9 @@ class Decoder {
   // y = final_norm(x), rows of C.
   void FinalNorm(const float* x, int rows, float* y) const;
 
+  // Of all blocks; the vocabulary's ends left out.
+  [[nodiscard]] ForwardCost Cost() const;
+
   [[nodiscard]] KvCache& cache() { return cache_; }
   [[nodiscard]] const hub::ModelConfig& config() const { return config_; }
   [[nodiscard]] const Device& device() const { return options_.device; }
@@ -67,6 +70,7 @@ class Vocabulary {
   // logits [R, V] of final-normed rows x [R, C].
   void Logits(const Device& device, const float* x, int rows, float* logits) const;
 
+  [[nodiscard]] const kernels::PackedMatrix& head() const { return head_.packed; }
   [[nodiscard]] int size() const { return head_.packed.rows; }      // V
   [[nodiscard]] int width() const { return head_.packed.columns; }  // C
 

@@ -93,4 +93,11 @@ void DecoderBlock::StoreContext(const BlockPass& pass, const float* context) con
   pass.device.backend->qkv(project, *pass.device.pool);
 }
 
+void DecoderBlock::AddCost(ForwardCost& cost) const {
+  for (const Matrix* matrix :
+       {&weights_.kvq, &weights_.output, &weights_.gate_up, &weights_.down}) {
+    cost.Add(matrix->packed);
+  }
+}
+
 }  // namespace bastion::nn

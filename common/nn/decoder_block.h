@@ -44,6 +44,8 @@ class DecoderBlock {
   // without the attention norm (DFlash; method.md §4).
   void StoreContext(const BlockPass& pass, const float* context) const;
 
+  void AddCost(ForwardCost& cost) const;
+
  private:
   [[nodiscard]] kernels::QkvArgs QkvOf(const BlockPass& pass) const;
   [[nodiscard]] std::vector<kernels::AttentionSpan> SpansOf(const RowBatch& batch) const;

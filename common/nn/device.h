@@ -2,6 +2,8 @@
 #ifndef BASTION_COMMON_NN_DEVICE_H_
 #define BASTION_COMMON_NN_DEVICE_H_
 
+#include <cstdint>
+
 #include "kernels/backend.h"
 
 namespace bastion::nn {
@@ -21,6 +23,20 @@ struct EngineOptions {
   kernels::DType dtype = kernels::DType::kBF16;  // Of the weight matrices.
   Device device;
   int kv_tokens = 65536;  // Tokens that the KV cache holds, all sequences together.
+};
+
+// What one forward needs, whoever computes it: the floor that its time is compared with.
+struct ForwardCost {
+  kernels::DType dtype = kernels::DType::kF32;  // Of the matrices.
+  int64_t weight_bytes = 0;                     // Read once for all rows.
+  int64_t kv_bytes_per_token = 0;               // Read for each cached token, once for all rows.
+  int64_t multiply_adds_per_row = 0;            // Of weights; attention left out.
+
+  void Add(const kernels::PackedMatrix& matrix) {
+    dtype = matrix.dtype;
+    weight_bytes += static_cast<int64_t>(matrix.bytes());
+    multiply_adds_per_row += int64_t{matrix.rows} * matrix.columns;
+  }
 };
 
 }  // namespace bastion::nn

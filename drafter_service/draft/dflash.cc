@@ -182,4 +182,11 @@ std::vector<Marginals> DflashModel::TopMarginals(const std::vector<BlockItem>& i
   return all;
 }
 
+nn::ForwardCost DflashModel::Cost() const {
+  nn::ForwardCost cost = decoder_->Cost();
+  cost.Add(vocabulary_.head());
+  cost.Add(fuse_.packed);
+  return cost;
+}
+
 }  // namespace bastion::drafter

@@ -56,6 +56,9 @@ class DflashModel {
 
   void Release(nn::PageTable& table) { decoder_->cache().Shrink(table, 0); }
 
+  // Of one block with its logits, and its new context.
+  [[nodiscard]] nn::ForwardCost Cost() const;
+
   [[nodiscard]] int positions() const { return config().dflash.block_size - 1; }  // P
   [[nodiscard]] int feature_width() const {                                       // F
     return static_cast<int>(config().dflash.target_layer_ids.size()) * config().dims.hidden;

@@ -32,6 +32,7 @@ class Engine final : public DrafterEngine {
   const std::vector<int>& feature_layers() const override {
     return model_->config().dflash.target_layer_ids;
   }
+  nn::ForwardCost cost() const override { return model_->Cost(); }
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
   void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) override;
   void Close(SequenceId sequence) override;

@@ -36,6 +36,8 @@ class DrafterEngine {
   [[nodiscard]] virtual const DrafterInfo& info() const = 0;
   // The target layers whose features this drafter reads.
   [[nodiscard]] virtual const std::vector<int>& feature_layers() const = 0;
+  // Of one draft.
+  [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
 
   // Contract: orchestrator/cycle/stages.h. A sequence not seen before is taken up from its
   // features, whenever it began. A frontier whose features cannot be had, or with a path other than

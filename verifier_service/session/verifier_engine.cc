@@ -56,6 +56,7 @@ class Engine final : public VerifierEngine {
   absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override;
   absl::StatusOr<VerifyResult> Verify(const Forest& forest) override;
   void Close(SequenceId sequence) override;
+  nn::ForwardCost cost() const override { return model_->Cost(); }
   FeatureStore& features() override { return features_; }
   int live_sequences() const override { return sequences_.size(); }
   int free_kv_tokens() const override {

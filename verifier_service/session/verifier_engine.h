@@ -48,6 +48,8 @@ class VerifierEngine {
   [[nodiscard]] virtual absl::StatusOr<VerifyResult> Verify(const Forest& forest) = 0;
   virtual void Close(SequenceId sequence) = 0;
 
+  // Of one verify forward.
+  [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
   // Thread-safe.
   [[nodiscard]] virtual FeatureStore& features() = 0;
   [[nodiscard]] virtual int live_sequences() const = 0;

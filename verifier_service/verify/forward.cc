@@ -37,6 +37,12 @@ void TargetModel::Forward(const nn::RowBatch& batch, absl::Span<const int> featu
   });
 }
 
+nn::ForwardCost TargetModel::Cost() const {
+  nn::ForwardCost cost = decoder_->Cost();
+  cost.Add(vocabulary_.head());
+  return cost;
+}
+
 LogitRows TargetModel::Logits() {
   float* normed = normed_.Reserve(rows_, config().dims.hidden);      // [R, C]
   float* logits = logits_.Reserve(rows_, config().dims.vocabulary);  // [R, V]

@@ -31,6 +31,9 @@ class TargetModel {
   // Features [R, F] of the last Forward, F = feature_layers.size() * C.
   [[nodiscard]] const float* features() const { return features_data_; }
 
+  // Of a forward with its logits.
+  [[nodiscard]] nn::ForwardCost Cost() const;
+
   [[nodiscard]] nn::KvCache& cache() { return decoder_->cache(); }
   [[nodiscard]] const hub::ModelConfig& config() const { return decoder_->config(); }
   [[nodiscard]] const nn::Device& device() const { return decoder_->device(); }

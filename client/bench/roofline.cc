@@ -1,0 +1,160 @@
+#include "client/bench/roofline.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/bench/report.h"
+#include "common/base/progress.h"
+#include "common/base/status.h"
+#include "kernels/probe.h"
+#include "orchestrator/latency/calibration.h"
+
+namespace bastion {
+namespace {
+
+constexpr int kContext = 256;
+constexpr int kDrafts = 15;
+constexpr uint64_t kSession = uint64_t{3} << 61;  // Nobody else's.
+
+MachineLimits MeasureLimits(const nn::Device& device) {
+  const auto rate = [&](kernels::DType dtype) {
+    return kernels::LinearRate(*device.backend, dtype, *device.pool);
+  };
+  MachineLimits limits;
+  limits.read_bytes_per_second = kernels::ReadBandwidth(*device.pool);
+  limits.fp32_flops_per_second = rate(kernels::DType::kF32);
+  limits.bf16_flops_per_second = rate(kernels::DType::kBF16);
+  limits.int8_flops_per_second = rate(kernels::DType::kInt8);
+  return limits;
+}
+
+// A forward of `rows` rows after `context` cached tokens, not yet timed.
+ForwardTime Bounded(const MachineLimits& limits, const nn::ForwardCost& cost, int rows,
+                    int context) {
+  ForwardTime forward;
+  forward.rows = rows;
+  forward.bytes = static_cast<double>(cost.weight_bytes) +
+                  static_cast<double>(cost.kv_bytes_per_token) * context;
+  forward.flops = 2.0 * rows * static_cast<double>(cost.multiply_adds_per_row);
+  forward.bound_seconds = std::max(forward.bytes / limits.read_bytes_per_second,
+                                   forward.flops / limits.flops_per_second(cost.dtype));
+  return forward;
+}
+
+absl::Status MeasureVerifies(LocalStages& stages, RooflineReport& report) {
+  ProgressBar bar("timing the target");
+  CalibrationOptions options;
+  options.row_counts = {1, 2, 4, 8, 16, 32, 64, 128};
+  options.contexts = {kContext};
+  options.session = kSession;
+  options.progress = [&](int done, int total) { bar.Show(done, total); };
+  ASSIGN_OR_RETURN(const CalibrationTable table,
+                   Calibrate(stages.verifier(), Clock::Real(), options));
+  const nn::ForwardCost cost = stages.verifier_engine().cost();
+  for (const CalibrationPoint& point : table.points) {
+    report.context = point.context;
+    ForwardTime forward = Bounded(report.limits, cost, point.rows, point.context);
+    forward.name = point.rows == 1 ? "decode" : "verify";
+    forward.seconds = point.seconds;
+    report.forwards.push_back(forward);
+  }
+  return absl::OkStatus();
+}
+
+// Drafts after each of a few plain decode steps, as the cycle would.
+absl::Status MeasureDraft(LocalStages& stages, RooflineReport& report) {
+  const SequenceId sequence = {kSession + 1, 0};
+  const int context = report.context;
+  RETURN_IF_ERROR(stages.verifier().Open(sequence, SamplingParams()));
+  const std::vector<TokenId> prompt(context, 0);
+  RETURN_IF_ERROR(stages.verifier().Prefill({sequence, 0, prompt}).status());
+  Frontier frontier;
+  frontier.sequence = sequence;
+  frontier.committed = context;
+  frontier.new_tokens = prompt;
+  std::vector<double> seconds;
+  for (int i = 0; i < kDrafts; ++i) {
+    StopWatch watch;
+    RETURN_IF_ERROR(stages.drafter().Expand({frontier}).status());
+    seconds.push_back(absl::ToDoubleSeconds(watch.Lap()));
+    const Forest step = {{sequence, frontier.committed, DraftTree(frontier.root)}};
+    ASSIGN_OR_RETURN(const VerifyResult verified, stages.verifier().Verify(step));
+    RETURN_IF_ERROR(verified.outcomes.at(0).status);
+    frontier.new_tokens = {frontier.root};
+    frontier.root = verified.outcomes[0].acceptance.next;
+    ++frontier.committed;
+  }
+  stages.drafter().Close(sequence);
+  stages.verifier().Close(sequence);
+  ASSIGN_OR_RETURN(const DrafterInfo drafter, stages.drafter().Info());
+  const nn::ForwardCost cost = stages.drafter_engine().cost();
+  ForwardTime forward = Bounded(report.limits, cost, drafter.positions + 1, context);
+  forward.name = "draft";
+  forward.seconds = Median(seconds);
+  report.forwards.push_back(forward);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+double MachineLimits::flops_per_second(kernels::DType dtype) const {
+  return dtype == kernels::DType::kInt8   ? int8_flops_per_second
+         : dtype == kernels::DType::kBF16 ? bf16_flops_per_second
+                                          : fp32_flops_per_second;
+}
+
+std::string RooflineReport::Markdown() const {
+  std::string text = absl::StrFormat(
+      "%s\nread %.1f GB/s; linear() %.0f GFLOP/s in bf16, %.0f in int8, %.0f in fp32; context "
+      "%d\n\n"
+      "| forward | rows | MB | GFLOP | bound ms | measured ms | share of bound | vs one row |\n"
+      "|---|--:|--:|--:|--:|--:|--:|--:|\n",
+      device, limits.read_bytes_per_second / 1e9, limits.bf16_flops_per_second / 1e9,
+      limits.int8_flops_per_second / 1e9, limits.fp32_flops_per_second / 1e9, context);
+  for (const ForwardTime& forward : forwards) {
+    absl::StrAppendFormat(&text, "| %s | %d | %.1f | %.2f | %.3f | %.3f | %.0f %% | %.2f× |\n",
+                          forward.name, forward.rows, forward.bytes / 1e6, forward.flops / 1e9,
+                          1e3 * forward.bound_seconds, 1e3 * forward.seconds,
+                          100 * forward.bound_seconds / forward.seconds,
+                          forward.seconds / forwards.front().seconds);
+  }
+  return text;
+}
+
+std::string RooflineReport::Json() const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const ForwardTime& forward : forwards) {
+    rows.push_back({{"forward", forward.name},
+                    {"rows", forward.rows},
+                    {"bytes", forward.bytes},
+                    {"flops", forward.flops},
+                    {"bound_seconds", forward.bound_seconds},
+                    {"seconds", forward.seconds}});
+  }
+  return nlohmann::json({{"device", device},
+                         {"read_bytes_per_second", limits.read_bytes_per_second},
+                         {"bf16_flops_per_second", limits.bf16_flops_per_second},
+                         {"int8_flops_per_second", limits.int8_flops_per_second},
+                         {"fp32_flops_per_second", limits.fp32_flops_per_second},
+                         {"context", context},
+                         {"forwards", rows}})
+      .dump(1);
+}
+
+absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages) {
+  RooflineReport report;
+  report.device = stages.verifier_engine().info().device;
+  report.limits = MeasureLimits(stages.device());
+  RETURN_IF_ERROR(MeasureVerifies(stages, report));
+  RETURN_IF_ERROR(MeasureDraft(stages, report));
+  return report;
+}
+
+absl::Status WriteRoofline(const RooflineReport& report, const std::string& folder) {
+  RETURN_IF_ERROR(WriteReportFile(folder, "roofline.md", report.Markdown()));
+  return WriteReportFile(folder, "roofline.json", report.Json());
+}
+
+}  // namespace bastion
