@@ -73,7 +73,8 @@ const Backend& ReferenceBackend() {
 
 std::string CpuInstructionSet() {
   const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  return hwy::TargetName(targets & -targets);
+  const std::string vectors = hwy::TargetName(targets & -targets);
+  return cpu::HasTiles() ? vectors + " AMX" : vectors;
 }
 
 bool HasInt8Instructions() { return cpu::HasVnni(); }

@@ -26,7 +26,7 @@ struct Backend {
 // Scalar, slow and obvious: what every other backend is compared with.
 [[nodiscard]] const Backend& ReferenceBackend();
 
-// Name of the instruction set that CpuBackend uses here, for people: "AVX3", "AVX2", ….
+// Name of the instruction set that CpuBackend uses here, for people: "AVX3", "AVX3 AMX", "AVX2", ….
 [[nodiscard]] std::string CpuInstructionSet();
 
 // Whether linear() multiplies int8 with instructions made for it. Elsewhere it is right, and slow.

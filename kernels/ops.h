@@ -20,7 +20,8 @@ namespace bastion::kernels {
 
 // y = x Wᵀ, or y += x Wᵀ when `accumulate`. Each output is one chain of fused multiply-adds over k.
 // With int8 weights each row of x is rounded to int8 too (x = max|x|/127 · int8), and the sum is
-// one of integers.
+// one of integers. With bf16 weights on a CPU with matrix instructions x is rounded to bf16, and
+// the sum is that of its tiles. In any case a row's y does not depend on the other rows.
 struct LinearArgs {
   const float* x = nullptr;  // [R, K]
   PackedMatrix weight;       // [N, K]

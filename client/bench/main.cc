@@ -10,6 +10,7 @@
 #include "client/bench/prompts.h"
 #include "client/bench/report.h"
 #include "client/bench/roofline.h"
+#include "client/bench/rounding.h"
 #include "client/cpp/sampling.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
@@ -28,13 +29,14 @@ ABSL_FLAG(std::string, sampling, "", "More of it: \"top_k=40,top_p=0.9,repetitio
 ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate for each prompt");
 ABSL_FLAG(int, concurrency, 1, "Prompts that run together");
 ABSL_FLAG(int, threads, 2, "Threads of the engine; in process: services have their own");
-ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32; in process: services have their own");
+ABSL_FLAG(std::string, dtype, "bf16", "bf16, fp32 or int8; in process: services have their own");
 ABSL_FLAG(std::string, drafter_dtype, "",
           "Of the drafter alone: fp32, bf16, int8 or auto; in process");
 ABSL_FLAG(std::string, prior, "",
           "Transition table; empty: the one beside the drafter; in process");
 ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots");
 ABSL_FLAG(std::string, endpoint, "", "Address of a running orchestrator; empty: in process");
+ABSL_FLAG(bool, rounding, false, "Compare the target in int8 with itself in bf16, nothing else");
 ABSL_FLAG(bool, roofline, false,
           "Measure this machine and how near the target and the drafter come to it, nothing else");
 ABSL_FLAG(bool, ignore_eos, false, "Generate to the limit whatever the model says");
@@ -107,7 +109,23 @@ absl::Status RunRoofline() {
   return folder.empty() ? absl::OkStatus() : WriteRoofline(report, folder);
 }
 
+absl::Status RunRounding() {
+  LocalOptions options = LocalOptionsFromFlags(1);
+  options.dtype = "bf16";
+  ASSIGN_OR_RETURN(const auto exact, LocalStages::Create(options));
+  options.dtype = "int8";
+  ASSIGN_OR_RETURN(const auto rounded, LocalStages::Create(options));
+  ASSIGN_OR_RETURN(const auto prompts,
+                   LoadPrompts(absl::GetFlag(FLAGS_prompts), options.target_folder));
+  ASSIGN_OR_RETURN(const RoundingError error,
+                   MeasureRounding(exact->verifier(), rounded->verifier(), prompts,
+                                   absl::GetFlag(FLAGS_max_new_tokens)));
+  std::cout << error.ToString() << '\n';
+  return absl::OkStatus();
+}
+
 absl::Status Run() {
+  if (absl::GetFlag(FLAGS_rounding)) return RunRounding();
   if (absl::GetFlag(FLAGS_roofline)) return RunRoofline();
   BenchReport report;
   ASSIGN_OR_RETURN(SamplingParams sampling, ParseSampling(absl::GetFlag(FLAGS_sampling)));

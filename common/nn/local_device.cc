@@ -31,11 +31,11 @@ absl::StatusOr<LocalDevice> OpenLocalDevice(int threads) {
 absl::StatusOr<kernels::DType> ParseDType(const std::string& name) {
   if (name == "fp32") return kernels::DType::kF32;
   if (name == "bf16") return kernels::DType::kBF16;
-  return absl::InvalidArgumentError(absl::StrCat("--dtype ", name, ": want fp32 or bf16"));
+  if (name == "int8") return kernels::DType::kInt8;
+  return absl::InvalidArgumentError(absl::StrCat("--dtype ", name, ": want fp32, bf16 or int8"));
 }
 
 absl::StatusOr<kernels::DType> ParseDraftDType(const std::string& name) {
-  if (name == "int8") return kernels::DType::kInt8;
   if (name == "auto") {
     return kernels::HasInt8Instructions() ? kernels::DType::kInt8 : kernels::DType::kBF16;
   }

@@ -21,10 +21,10 @@ struct LocalDevice {
 // INVALID_ARGUMENT when `threads` is negative or absurd.
 [[nodiscard]] absl::StatusOr<LocalDevice> OpenLocalDevice(int threads);
 
-// "fp32" or "bf16".
+// "fp32", "bf16" or "int8". A target of int8 is a model of its own: text is exact against it.
 [[nodiscard]] absl::StatusOr<kernels::DType> ParseDType(const std::string& name);
-// Drafters may be rounded to int8 as well: that changes guesses, never the text. "auto" is int8
-// where this CPU has instructions for it, else bf16.
+// The same, or "auto": int8 where this CPU has instructions for it, else bf16. How a drafter is
+// rounded changes guesses, never the text.
 [[nodiscard]] absl::StatusOr<kernels::DType> ParseDraftDType(const std::string& name);
 
 }  // namespace bastion::nn

@@ -10,6 +10,9 @@ namespace bastion::kernels::cpu {
 void Linear(const LinearArgs& args, ThreadPool& pool);
 void LinearInt8(const LinearArgs& args, ThreadPool& pool);
 bool HasVnni();
+// bf16 weights on matrix instructions; in plain C++, slowly, on a CPU without them.
+void LinearTiles(const LinearArgs& args, ThreadPool& pool);
+bool HasTiles();
 // Of the instruction set in use.
 int VectorFloats();
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);

@@ -262,6 +262,7 @@ HWY_EXPORT(VectorFloats);
 int VectorFloats() { return HWY_DYNAMIC_DISPATCH(VectorFloats)(); }
 void Linear(const LinearArgs& args, ThreadPool& pool) {
   if (args.weight.dtype == DType::kInt8) return LinearInt8(args, pool);
+  if (args.weight.dtype == DType::kBF16 && HasTiles()) return LinearTiles(args, pool);
   HWY_DYNAMIC_DISPATCH(Linear)(args, pool);
 }
 }  // namespace bastion::kernels::cpu

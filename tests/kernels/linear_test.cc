@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cpu/kernels.h"
 #include "tests/kernels/kernel_test_support.h"
 
 namespace bastion::kernels {
@@ -17,6 +18,10 @@ class LinearTest : public testing::TestWithParam<std::tuple<Shape, DType>> {
   void SetUp() override {
     std::tie(shape_, dtype_) = GetParam();
     x_ = RandomFloats(size_t(shape_.rows) * shape_.depth, 1);
+    // What linear() may do to it anyway.
+    if (dtype_ == DType::kBF16) {
+      for (float& value : x_) value = Bf16ToFloat(FloatToBf16(value));
+    }
   }
   std::vector<float> Run(const Backend& backend, int threads, const float* x, int rows) {
     ThreadPool pool(threads);
@@ -61,6 +66,59 @@ TEST_P(LinearTest, ARowHasTheSameBitsAloneAndInCompany) {
   });
 }
 
+// On a CPU without matrix instructions this runs the plain tiles.
+class LinearTilesTest : public testing::TestWithParam<Shape> {
+ protected:
+  std::vector<float> Run(const RandomMatrix& matrix, const float* x, int rows, bool accumulate) {
+    ThreadPool pool(2);
+    std::vector<float> y(size_t(rows) * GetParam().outputs, 3.0f);
+    cpu::LinearTiles({x, matrix.packed, y.data(), rows, GetParam().outputs, accumulate}, pool);
+    return y;
+  }
+};
+
+TEST_P(LinearTilesTest, AgreeWithReferenceOnRoundedRows) {
+  const auto [rows, outputs, depth] = GetParam();
+  const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);
+  const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
+  std::vector<float> rounded;
+  for (const float value : x) rounded.push_back(Bf16ToFloat(FloatToBf16(value)));
+  for (const bool accumulate : {false, true}) {
+    std::vector<float> expected(size_t(rows) * outputs, 3.0f);
+    ThreadPool pool(1);
+    ReferenceBackend().linear(
+        {rounded.data(), matrix.packed, expected.data(), rows, outputs, accumulate}, pool);
+    const std::vector<float> actual = Run(matrix, x.data(), rows, accumulate);
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], 2e-5 * (1 + std::abs(expected[i]))) << i;
+    }
+  }
+}
+
+TEST_P(LinearTilesTest, ARowHasTheSameBitsAloneAndInCompany) {
+  const auto [rows, outputs, depth] = GetParam();
+  const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);
+  const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
+  const std::vector<float> together = Run(matrix, x.data(), rows, false);
+  for (int r = 0; r < rows; ++r) {
+    const std::vector<float> alone = Run(matrix, x.data() + size_t(r) * depth, 1, false);
+    ASSERT_TRUE(SameBits(alone.data(), together.data() + size_t(r) * outputs, outputs)) << r;
+  }
+}
+
+TEST(LinearTilesNanTest, ANanStaysInItsRow) {
+  const int outputs = 40, depth = 65;
+  const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);
+  std::vector<float> x = RandomFloats(size_t(2) * depth, 1), y(size_t(2) * outputs);
+  x[64] = std::numeric_limits<float>::quiet_NaN();
+  ThreadPool pool(1);
+  cpu::LinearTiles({x.data(), matrix.packed, y.data(), 2, outputs, false}, pool);
+  for (int n = 0; n < outputs; ++n) {
+    EXPECT_TRUE(std::isnan(y[n]));
+    EXPECT_TRUE(std::isfinite(y[outputs + n]));
+  }
+}
+
 TEST(LinearInt8Test, RoundingCostsLittle) {
   const int rows = 4, outputs = 96, depth = 320;
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
@@ -99,12 +157,13 @@ TEST(LinearInt8Test, ARowThatIsNotFiniteGivesNansAndARowOfZerosZeros) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, LinearTest,
-    testing::Combine(testing::Values(Shape{1, 16, 8}, Shape{1, 200, 64}, Shape{2, 33, 17},
-                                     Shape{3, 320, 96}, Shape{5, 130, 64}, Shape{8, 256, 48},
-                                     Shape{17, 100, 31}, Shape{65, 80, 64}),
-                     testing::Values(DType::kF32, DType::kBF16, DType::kInt8)));
+const auto kShapes =
+    testing::Values(Shape{1, 16, 8}, Shape{1, 200, 64}, Shape{2, 33, 17}, Shape{3, 320, 96},
+                    Shape{5, 130, 64}, Shape{8, 256, 48}, Shape{17, 100, 31}, Shape{65, 80, 64});
+INSTANTIATE_TEST_SUITE_P(Shapes, LinearTest,
+                         testing::Combine(kShapes, testing::Values(DType::kF32, DType::kBF16,
+                                                                   DType::kInt8)));
+INSTANTIATE_TEST_SUITE_P(Shapes, LinearTilesTest, kShapes);
 
 }  // namespace
 }  // namespace bastion::kernels

@@ -11,7 +11,7 @@
 ABSL_FLAG(std::string, target, "", "Hugging Face folder of the target model");
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7072"},
           "gRPC addresses, e.g. unix:///run/bastion/verifier.sock");
-ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32: weights and KV cache");
+ABSL_FLAG(std::string, dtype, "bf16", "bf16, fp32 or int8: weights; the KV cache of int8 is bf16");
 ABSL_FLAG(int, threads, 0, "Threads of the engine; 0: one per core");
 ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the KV cache holds, all sequences together");
 ABSL_FLAG(int, max_sequences, 64, "Sequences that may live at once");

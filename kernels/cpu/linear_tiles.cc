@@ -1,0 +1,303 @@
+// linear() with bf16 weights on matrix instructions (AMX). Rows of x are rounded to bf16 as they
+// come and multiplied sixteen at a time; a row's sums are the same whatever shares its tile, so
+// this path serves one row as well as many, and nothing else serves bf16 where it runs.
+//
+// The tiles stand behind a small interface with two implementations: the CPU's, and plain C++ that
+// does the same sums in the same order, for tests and for checking the CPU's once at start.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "common/base/check.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/kernels.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace bastion::kernels::cpu {
+namespace {
+
+inline constexpr int kTileRows = 16;   // Of x, and pairs of k.
+inline constexpr int kTileBytes = 64;  // Of a tile's row: 16 floats, 32 bf16.
+inline constexpr int kPanelBytes = kPanel * 2 * sizeof(uint16_t);  // Of one pair of k.
+inline constexpr size_t kPrefetchBytes = 4096;
+inline constexpr int kPanelsWorth = 4;  // Handing over to another thread.
+
+// The tile registers: four sums, two tiles of x and two of weights.
+inline constexpr int kSum = 0, kInput = 4, kWeight = 6, kTiles = 8;
+
+struct alignas(kTileBytes) InputLine {
+  uint16_t k[kDepthStep];
+};
+
+// ---- tiles ----
+
+class PlainTiles {
+ public:
+  static void Round(const float* x, int count, uint16_t* rounded) {
+    for (int k = 0; k < count; ++k) rounded[k] = FloatToBf16(x[k]);
+  }
+  void Configure() {}
+  void Release() {}
+  template <int tile>
+  void Zero() {
+    for (Line& line : tiles_[tile]) std::fill_n(line.sums, kTileRows, 0.0f);
+  }
+  template <int tile>
+  void Load(const void* data, size_t stride) {
+    for (int row = 0; row < kTileRows; ++row) {
+      std::memcpy(&tiles_[tile][row], static_cast<const char*>(data) + row * stride, kTileBytes);
+    }
+  }
+  template <int tile>
+  void Store(float* data, size_t stride) const {
+    for (int row = 0; row < kTileRows; ++row) {
+      std::memcpy(reinterpret_cast<char*>(data) + row * stride, &tiles_[tile][row], kTileBytes);
+    }
+  }
+  // sum += input · weight: even and odd k apart, then together.
+  template <int sum, int input, int weight>
+  void MultiplyAdd() {
+    for (int m = 0; m < kTileRows; ++m) {
+      for (int n = 0; n < kTileRows; ++n) {
+        float even = 0, odd = 0;
+        for (int pair = 0; pair < kTileRows; ++pair) {
+          const uint16_t* x = tiles_[input][m].bf16 + size_t{2} * pair;
+          const uint16_t* w = tiles_[weight][pair].bf16 + size_t{2} * n;
+          even = std::fma(Bf16ToFloat(x[0]), Bf16ToFloat(w[0]), even);
+          odd = std::fma(Bf16ToFloat(x[1]), Bf16ToFloat(w[1]), odd);
+        }
+        tiles_[sum][m].sums[n] += even + odd;
+      }
+    }
+  }
+
+ private:
+  union Line {
+    float sums[kTileRows];
+    uint16_t bf16[kDepthStep];
+  };
+  Line tiles_[kTiles][kTileRows];
+};
+
+#if defined(__x86_64__)
+// In assembly: functions compiled for matrix instructions could not be inlined into templates that
+// plain tiles share.
+class CpuTiles {
+ public:
+  // CPUs with tiles have these vectors.
+  __attribute__((target("avx512f,avx512bw,avx512vl"))) static void Round(const float* x, int count,
+                                                                         uint16_t* rounded) {
+    for (int k = 0; k < count; ++k) rounded[k] = FloatToBf16(x[k]);
+  }
+  void Configure() {
+    static constexpr Config config = [] {
+      Config all;
+      for (int tile = 0; tile < kTiles; ++tile) {
+        all.row_bytes[tile] = kTileBytes;
+        all.rows[tile] = kTileRows;
+      }
+      return all;
+    }();
+    asm volatile("ldtilecfg %0" : : "m"(config));
+  }
+  void Release() { asm volatile("tilerelease"); }
+  template <int tile>
+  void Zero() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(tile));
+  }
+  template <int tile>
+  void Load(const void* data, size_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(data), "r"(stride), "i"(tile) : "memory");
+  }
+  template <int tile>
+  void Store(float* data, size_t stride) const {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(data), "r"(stride), "i"(tile) : "memory");
+  }
+  template <int sum, int input, int weight>
+  void MultiplyAdd() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(input), "i"(weight));
+  }
+
+ private:
+  struct alignas(64) Config {
+    uint8_t palette = 1;
+    uint8_t start_row = 0;
+    uint8_t reserved[14] = {};
+    uint16_t row_bytes[16] = {};
+    uint8_t rows[16] = {};
+  };
+};
+#endif
+
+// ---- linear ----
+
+// Rows of x as bf16, in groups of sixteen: [ceil(R / 16)] x [K / 32] x [16] x [32], filled up with
+// zeros.
+template <typename Tiles>
+class RoundedRows {
+ public:
+  void Assign(const LinearArgs& args) {
+    const int columns = args.weight.columns;
+    steps_ = args.weight.depth() / kDepthStep;
+    groups_ = (args.rows + kTileRows - 1) / kTileRows;
+    lines_.resize(size_t(groups_) * steps_ * kTileRows);
+    for (int row = 0; row < groups_ * kTileRows; ++row) {
+      InputLine* line = lines_.data() + size_t(row / kTileRows) * steps_ * kTileRows;
+      line += row % kTileRows;
+      const float* x = args.x + size_t(row) * columns;
+      for (int k = 0; k < steps_ * kDepthStep; k += kDepthStep, line += kTileRows) {
+        const int count = row < args.rows ? std::clamp(columns - k, 0, kDepthStep) : 0;
+        Tiles::Round(x + k, count, line->k);
+        std::fill(line->k + count, line->k + kDepthStep, uint16_t{0});
+      }
+    }
+  }
+
+  [[nodiscard]] int groups() const { return groups_; }
+  [[nodiscard]] int steps() const { return steps_; }
+  [[nodiscard]] const InputLine* group(int g) const {
+    return lines_.data() + size_t(g) * steps_ * kTileRows;
+  }
+
+ private:
+  std::vector<InputLine> lines_;
+  int groups_ = 0, steps_ = 0;
+};
+
+// Writes or adds rows of one panel's sums [16, 32] to y.
+void StoreRows(const LinearArgs& args, const float* sums, int group, int panel) {
+  const int rows = std::min(kTileRows, args.rows - group * kTileRows);
+  const int columns = std::min(kPanel, args.weight.rows - panel * kPanel);
+  for (int m = 0; m < rows; ++m, sums += kPanel) {
+    float* y = args.y + size_t(group * kTileRows + m) * args.y_stride + panel * kPanel;
+    if (args.accumulate) {
+      for (int c = 0; c < columns; ++c) y[c] += sums[c];
+    } else {
+      std::copy_n(sums, columns, y);
+    }
+  }
+}
+
+// One panel for `Groups` groups of rows from `group` on: its weights are read once for them.
+template <int Groups, typename Tiles>
+void PanelTile(Tiles& tiles, const LinearArgs& args, const RoundedRows<Tiles>& rows, int group,
+               int panel) {
+  const char* weights =
+      static_cast<const char*>(args.weight.data) + panel * args.weight.panel_bytes();
+  const InputLine* x[2] = {rows.group(group), rows.group(group + Groups - 1)};
+  tiles.template Zero<kSum>();
+  tiles.template Zero<kSum + 1>();
+  tiles.template Zero<kSum + 2>();
+  tiles.template Zero<kSum + 3>();
+  for (int step = 0; step < rows.steps(); ++step, weights += kTileRows * kPanelBytes) {
+    for (int byte = 0; byte < kTileRows * kPanelBytes; byte += kTileBytes) {
+      __builtin_prefetch(weights + kPrefetchBytes + byte);
+    }
+    tiles.template Load<kWeight>(weights, kPanelBytes);
+    tiles.template Load<kWeight + 1>(weights + kTileBytes, kPanelBytes);
+    tiles.template Load<kInput>(x[0] + size_t(step) * kTileRows, kTileBytes);
+    tiles.template MultiplyAdd<kSum, kInput, kWeight>();
+    tiles.template MultiplyAdd<kSum + 1, kInput, kWeight + 1>();
+    if constexpr (Groups == 2) {
+      tiles.template Load<kInput + 1>(x[1] + size_t(step) * kTileRows, kTileBytes);
+      tiles.template MultiplyAdd<kSum + 2, kInput + 1, kWeight>();
+      tiles.template MultiplyAdd<kSum + 3, kInput + 1, kWeight + 1>();
+    }
+  }
+  constexpr int kStride = kPanel * sizeof(float);
+  alignas(kTileBytes) float sums[kTileRows * kPanel];
+  tiles.template Store<kSum>(sums, kStride);
+  tiles.template Store<kSum + 1>(sums + kTileRows, kStride);
+  StoreRows(args, sums, group, panel);
+  if constexpr (Groups == 2) {
+    tiles.template Store<kSum + 2>(sums, kStride);
+    tiles.template Store<kSum + 3>(sums + kTileRows, kStride);
+    StoreRows(args, sums, group + 1, panel);
+  }
+}
+
+template <typename Tiles>
+void LinearOn(const LinearArgs& args, ThreadPool& pool) {
+  static thread_local RoundedRows<Tiles> caller_rows;
+  caller_rows.Assign(args);
+  const RoundedRows<Tiles>& rows = caller_rows;  // The caller's, on every thread.
+  pool.ParallelFor(args.weight.panels(), kPanelsWorth, [&](int64_t begin, int64_t end) {
+    Tiles tiles;
+    tiles.Configure();
+    for (int panel = static_cast<int>(begin); panel < end; ++panel) {
+      int group = 0;
+      for (; group + 2 <= rows.groups(); group += 2) {
+        PanelTile<2>(tiles, args, rows, group, panel);
+      }
+      if (group < rows.groups()) PanelTile<1>(tiles, args, rows, group, panel);
+    }
+    tiles.Release();
+  });
+}
+
+#if defined(__x86_64__)
+bool CpuSaysTiles() {
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // Of leaf 7, register d.
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 && (d & kTile) != 0;
+}
+
+// The kernel gives the registers' 8 KiB of state to processes that ask.
+bool MayUseTiles() {
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2).
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+// A small product on the CPU's tiles and on plain ones.
+bool TilesAreRight() {
+  constexpr int kRows = 19, kOutputs = 37, kDepth = 70;
+  PackedMatrix shape = {DType::kBF16, kOutputs, kDepth, nullptr};
+  std::vector<uint16_t> matrix(size_t{kOutputs} * kDepth);
+  std::vector<float> x(size_t{kRows} * kDepth);
+  for (size_t i = 0; i < matrix.size(); ++i) {
+    matrix[i] = FloatToBf16(static_cast<float>(i * 37 % 101) / 101.0f - 0.5f);
+  }
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 53 % 97) / 97.0f - 0.5f;
+  std::vector<InputLine> packed(shape.bytes() / sizeof(InputLine));
+  PackMatrix(DType::kBF16, matrix.data(), kOutputs, kDepth, packed.data());
+  shape.data = packed.data();
+  std::vector<float> y(size_t{kRows} * kOutputs), expected(y.size());
+  ThreadPool alone(1);
+  LinearOn<CpuTiles>({x.data(), shape, y.data(), kRows, kOutputs, false}, alone);
+  LinearOn<PlainTiles>({x.data(), shape, expected.data(), kRows, kOutputs, false}, alone);
+  return std::equal(y.begin(), y.end(), expected.begin(),
+                    [](float a, float b) { return std::abs(a - b) <= 1e-4f; });
+}
+#endif
+
+bool FindTiles() {
+#if defined(__x86_64__)
+  if (!CpuSaysTiles() || !MayUseTiles()) return false;
+  if (TilesAreRight()) return true;
+  LOG(WARNING) << "this CPU's matrix instructions give wrong products; doing without them";
+#endif
+  return false;
+}
+
+}  // namespace
+
+bool HasTiles() {
+  static const bool has = FindTiles();
+  // Not where a test restricts the vectors to narrower ones.
+  return has && VectorFloats() == kWidest;
+}
+
+void LinearTiles(const LinearArgs& args, ThreadPool& pool) {
+#if defined(__x86_64__)
+  if (HasTiles()) return LinearOn<CpuTiles>(args, pool);
+#endif
+  LinearOn<PlainTiles>(args, pool);
+}
+
+}  // namespace bastion::kernels::cpu
