@@ -74,6 +74,9 @@ def load_prompts(args: Namespace) -> list[Prompt]:
         from tokenizers import Tokenizer
     except ImportError as error:
         raise CompareError(f"{error}: {INSTALL}") from error
+    for folder in (args.target, args.drafter):
+        if not (folder / "config.json").exists():
+            raise CompareError(f"{folder}: holds no model")
     tokenizer, prompts = None, []
     for number, line in enumerate(args.prompts.read_text().splitlines()[:args.count], 1):
         try:
@@ -106,9 +109,10 @@ def run_bench(args: Namespace, prompts: list[Prompt], arms: list[Arm], where: li
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "prompts.jsonl"
         file.write_text("".join(json.dumps({"id": p.id, "token_ids": p.tokens}) + "\n" for p in prompts))
-        command = [args.bench, "--prompts", file, "--target", args.target, "--drafter", args.drafter, "--policies", args.policies,
-                   "--temperature", "0", "--max_new_tokens", args.max_new_tokens, "--threads", args.threads, "--dtype", args.dtype,
-                   "--drafter_dtype", args.drafter_dtype, "--ignore_eos", "--report", folder, *where]
+        command = [args.bench, "--prompts", file, "--target", args.target, "--drafter", args.drafter,
+                   "--policies", args.policies, "--temperature", "0", "--max_new_tokens", args.max_new_tokens,
+                   "--threads", args.threads, "--dtype", args.dtype, "--drafter_dtype", args.drafter_dtype,
+                   "--ignore_eos", "--report", folder, *where]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
         if done.returncode != 0:
             raise CompareError(f"bastion-bench failed:\n{(done.stdout + done.stderr)[-2000:]}")

@@ -6,9 +6,9 @@
 writes OUT/target and OUT/drafter: real acceptance at the cost of big weights, where big weights cannot be had. Logits stay
 within 1e-3 in fp32; needs numpy alone. How, for hidden width d -> D and head size h -> H (grow_maps.py places the indices):
   hidden      zeros behind the real dims. A norm divides by the root of a mean over D: weight·√(d/D), eps·d/D.
-  heads       rotary pair j goes to pair j·H/h, which turns at the same rate; the dims between are zero. Two norms gain
-              √(H/h) each and the scale 1/√H asks for one of them: q-norm unchanged, k-norm·√(h/H). (The one eps of a config
-              is then off by at most itself for these norms: 1e-6 beside a mean square near 1.)
+  heads       rotary pair j goes to pair j·H/h, which turns at the same rate; the dims between are zero. Both norms come
+              out √(H/h) larger, the scale 1/√H makes up for one of the two: q-norm unchanged, k-norm·√(h/H). (A config has
+              one eps; for these norms it is off by less than the source's, 1e-6 beside a mean square near 1.)
   more heads, units, layers    random weights that really run, before output projections of zeros. A key/value head that
               served more query heads than the new shape lets it is written down twice. Extra layers stand between the
               real ones, and the drafter's target_layer_ids follow; extra tapped layers meet zero columns of `fc`.
