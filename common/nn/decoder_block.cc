@@ -18,13 +18,14 @@ kernels::QkvArgs DecoderBlock::QkvOf(const BlockPass& pass) const {
   return args;
 }
 
-std::vector<kernels::AttentionSpan> DecoderBlock::SpansOf(const RowBatch& batch) const {
-  std::vector<kernels::AttentionSpan> spans = batch.spans();
-  for (kernels::AttentionSpan& span : spans) {
-    const bool full = span.mask == kernels::RowMask::kFull;
-    if (shape_.causal && full) span.mask = kernels::RowMask::kCausal;
+const std::vector<kernels::AttentionSpan>& DecoderBlock::SpansOf(
+    const RowBatch& batch, std::vector<kernels::AttentionSpan>& changed) const {
+  if (!shape_.causal) return batch.spans();
+  changed = batch.spans();
+  for (kernels::AttentionSpan& span : changed) {
+    if (span.mask == kernels::RowMask::kFull) span.mask = kernels::RowMask::kCausal;
   }
-  return spans;
+  return changed;
 }
 
 void DecoderBlock::Forward(const BlockPass& pass, float* x) const {
@@ -59,7 +60,7 @@ void DecoderBlock::Forward(const BlockPass& pass, float* x) const {
   attend.query = project.query;
   attend.output = attention;
   attend.cache = pass.cache;
-  const std::vector<kernels::AttentionSpan> spans = SpansOf(batch);
+  const std::vector<kernels::AttentionSpan>& spans = SpansOf(batch, scratch.spans);
   attend.spans = spans.data();
   attend.span_count = static_cast<int>(spans.size());
   attend.positions = batch.positions().data();

@@ -21,6 +21,7 @@ struct BlockShape {
 // Buffers that the blocks of a model take turns with.
 struct BlockScratch {
   Scratch normed, kvq, attention, gate_up, activation;
+  std::vector<kernels::AttentionSpan> spans;
 };
 
 // What one pass of a block works with besides the hidden rows.
@@ -48,7 +49,9 @@ class DecoderBlock {
 
  private:
   [[nodiscard]] kernels::QkvArgs QkvOf(const BlockPass& pass) const;
-  [[nodiscard]] std::vector<kernels::AttentionSpan> SpansOf(const RowBatch& batch) const;
+  // The batch's spans, or `changed` where this block is causal whatever they say.
+  [[nodiscard]] const std::vector<kernels::AttentionSpan>& SpansOf(
+      const RowBatch& batch, std::vector<kernels::AttentionSpan>& changed) const;
 
   BlockShape shape_;
   BlockWeights weights_;

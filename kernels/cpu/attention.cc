@@ -281,9 +281,13 @@ class SpanKernel {
   const KV* keys_;
   const KV* values_;
   const int stride_;
-  VisibleKeys visible_[std::max(kMaxQueries, 1)];
-  static thread_local std::vector<float> scores_;  // [Q, stride]; kept from call to call.
+  // Kept from call to call: no step allocates.
+  static thread_local VisibleKeys visible_[std::max(kMaxQueries, 1)];
+  static thread_local std::vector<float> scores_;  // [Q, stride]
 };
+
+template <typename KV>
+thread_local VisibleKeys SpanKernel<KV>::visible_[std::max(kMaxQueries, 1)];
 
 template <typename KV>
 thread_local std::vector<float> SpanKernel<KV>::scores_;

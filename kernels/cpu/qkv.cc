@@ -88,8 +88,8 @@ void VisitToken(const KvLayer& cache, int64_t slot, Visit visit) {
 // Reads all, then writes all: sources and destinations may overlap.
 template <typename KV>
 void MoveTokens(const KvMoveArgs& args) {
-  std::vector<KV> staged;
-  staged.reserve(size_t(args.count) * args.cache.kv_heads * 2 * args.cache.head_dim);
+  static thread_local std::vector<KV> staged;
+  staged.clear();
   for (int i = 0; i < args.count; ++i) {
     VisitToken<KV>(args.cache, args.sources[i], [&](KV& element) { staged.push_back(element); });
   }
