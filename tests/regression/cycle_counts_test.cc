@@ -117,9 +117,9 @@ TEST_P(InstructionsTest, OfPlanningAndGrowingATree) {
   EXPECT_LE(each, GetParam().count);
 }
 INSTANTIATE_TEST_SUITE_P(Policies, InstructionsTest,
-                         ::testing::Values(InstructionLimit{"fixed:16", 35000},
-                                           InstructionLimit{"adaptive", 145000},
-                                           InstructionLimit{"default", 415000}));
+                         ::testing::Values(InstructionLimit{"fixed:16", 45000},
+                                           InstructionLimit{"adaptive", 150000},
+                                           InstructionLimit{"default", 430000}));
 
 }  // namespace
 }  // namespace bastion
