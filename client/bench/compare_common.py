@@ -115,7 +115,8 @@ def run_bench(args: Namespace, prompts: list[Prompt], arms: list[Arm], where: li
                    "--ignore_eos", "--report", folder, *where]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
         if done.returncode != 0:
-            raise CompareError(f"bastion-bench failed:\n{(done.stdout + done.stderr)[-2000:]}")
+            why = "out of memory?" if done.returncode == -9 else (done.stdout + done.stderr)[-2000:]
+            raise CompareError(f"bastion-bench ended with status {done.returncode}: {why}")
         report = json.loads((Path(folder) / "results.json").read_text())
     for arm, policy in zip(arms, report["policies"]):
         for entry in policy["prompts"]:

@@ -30,6 +30,7 @@ from compare_common import (INSTALL, Answer, Arm, CompareError, Prompt, add_argu
 
 REPOSITORY, COMMIT = "https://github.com/liranringel/ddtree", "c96427a"
 STARTUP_SECONDS = 180
+KV_TOKENS = 8192  # Of the services: their default would not leave a large model's Python side enough memory.
 
 
 def fetch(folder: Path) -> None:
@@ -116,9 +117,9 @@ def services(args: argparse.Namespace) -> Iterator[str]:
             stack.callback(process.wait)
             stack.callback(process.terminate)
 
-        threads = ["--threads", args.threads]
-        start("verifier", "--dtype", args.dtype, *threads)
-        start("drafter", "--drafter", args.drafter, "--dtype", args.drafter_dtype, "--verifier", address["verifier"], *threads)
+        engine = ["--threads", args.threads, "--kv_tokens", KV_TOKENS]
+        start("verifier", "--dtype", args.dtype, *engine)
+        start("drafter", "--drafter", args.drafter, "--dtype", args.drafter_dtype, "--verifier", address["verifier"], *engine)
         prior = ["--prior", args.drafter] if (args.drafter / "transition_prior.safetensors").exists() else []
         start("orchestrator", "--verifier", address["verifier"], "--drafter", address["drafter"], *prior)
         wait_until_healthy(args.bench.parent / "bastionctl", address["orchestrator"], started)
