@@ -1,0 +1,35 @@
+#include "client/bench/roofline.h"
+
+#include <nlohmann/json.hpp>
+
+#include "gtest/gtest.h"
+
+namespace bastion {
+namespace {
+
+TEST(RooflineTest, TheDemoPairStaysWithinTheMachine) {
+  LocalOptions options;
+  options.target_folder = BASTION_SOURCE_DIR "/deploy/demo_model/target";
+  options.drafter_folder = BASTION_SOURCE_DIR "/deploy/demo_model/drafter";
+  options.threads = 2;
+  const auto stages = LocalStages::Create(options);
+  ASSERT_TRUE(stages.ok()) << stages.status();
+  const auto report = MeasureRoofline(**stages);
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->forwards.size(), 9u);
+  EXPECT_EQ(report->forwards.front().name, "decode");
+  EXPECT_EQ(report->forwards.back().name, "draft");
+  for (const ForwardTime& forward : report->forwards) {
+    EXPECT_GT(forward.seconds, 0);
+    // The caches may hold a part of so small a model, and arithmetic is no faster than measured.
+    EXPECT_LT(forward.bound_seconds / forward.seconds, 5) << forward.name << " " << forward.rows;
+  }
+  // 15.3 M weights in bf16, and the head's zeros past K.
+  EXPECT_NEAR(report->forwards.front().bytes, 31.8e6, 0.1e6);
+  const auto json = nlohmann::json::parse(report->Json());
+  EXPECT_EQ(json["forwards"].size(), 9u);
+  EXPECT_NE(report->Markdown().find("| verify | 128 |"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace bastion

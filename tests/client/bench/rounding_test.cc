@@ -1,0 +1,72 @@
+#include "client/bench/rounding.h"
+
+#include "gtest/gtest.h"
+#include "tests/support/fake_stages.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::FakeVerifier;
+
+// Picks the next token but one, with log-probabilities that the fake does not know.
+class ToldVerifier final : public Verifier {
+ public:
+  ToldVerifier(TokenId step, float log_prob) : step_(step), log_prob_(log_prob) {}
+
+  absl::StatusOr<TargetInfo> Info() override { return TargetInfo(); }
+  absl::Status Open(SequenceId, const SamplingParams& sampling) override {
+    EXPECT_TRUE(sampling.logprobs.has_value());
+    ++open;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override {
+    cached_ = static_cast<Position>(item.tokens.size());
+    return TimingTrace();
+  }
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
+    EXPECT_EQ(forest[0].cached, cached_++);
+    const TokenId root = forest[0].tree.token(0);
+    VerifyOutcome outcome;
+    outcome.acceptance.next = root + step_;
+    // The likeliest token, and what the other target picks.
+    outcome.acceptance.logprobs = {{log_prob_, {{root + step_, log_prob_}, {root + 1, -3.0f}}}};
+    return VerifyResult{{outcome}, {}, {}};
+  }
+  void Close(SequenceId) override { --open; }
+
+  int open = 0;
+
+ private:
+  const TokenId step_;
+  const float log_prob_;
+  Position cached_ = 0;
+};
+
+const std::vector<BenchPrompt> kPrompts = {{"a", {1, 2, 3}}, {"b", {4, 5}}};
+
+TEST(RoundingTest, ATargetAgreesWithItself) {
+  ToldVerifier exact(1, -0.5f), same(1, -0.5f);
+  const auto error = MeasureRounding(exact, same, kPrompts, 5);
+  ASSERT_TRUE(error.ok()) << error.status();
+  EXPECT_EQ(error->positions, 10);
+  EXPECT_EQ(error->same_choice, 10);
+  EXPECT_EQ(error->log_prob_difference, 0);
+  EXPECT_EQ(exact.open, 0);
+}
+
+TEST(RoundingTest, AnotherChoiceAndItsLogProbabilityCount) {
+  ToldVerifier exact(1, -0.5f), other(2, -0.25f);
+  const auto error = MeasureRounding(exact, other, kPrompts, 4);
+  ASSERT_TRUE(error.ok()) << error.status();
+  EXPECT_EQ(error->same_choice, 0);
+  EXPECT_NEAR(error->log_prob_difference, 2.5, 1e-6);  // −0.5 there, −3 here.
+}
+
+TEST(RoundingTest, AFailingTargetIsTold) {
+  FakeVerifier exact, rounded;
+  exact.call_fails = absl::DataLossError("gone");
+  EXPECT_EQ(MeasureRounding(exact, rounded, kPrompts, 4).status().message(), "gone");
+}
+
+}  // namespace
+}  // namespace bastion
