@@ -1,9 +1,11 @@
 #include "common/wire/carrier.h"
 
+#include <cstring>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/status.h"
 
 namespace bastion::wire {
 namespace {
@@ -39,23 +41,37 @@ int64_t CheckedBytes(TensorRef::DType dtype, absl::Span<const int64_t> dims) {
 
 int64_t TensorShape::bytes() const { return CheckedBytes(dtype, dims); }
 
-void InlineCarrier::Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference) {
-  CHECK_EQ(shape.bytes(), static_cast<int64_t>(bytes.size()));
+void Describe(const TensorShape& shape, TensorRef& reference) {
   reference.set_dtype(shape.dtype);
   for (const int64_t dim : shape.dims) reference.add_shape(dim);
-  reference.set_inline_(bytes.data(), bytes.size());
+}
+
+absl::Status CheckBytes(const TensorRef& reference, uint64_t bytes) {
+  const int64_t needed = CheckedBytes(
+      reference.dtype(), {reference.shape().data(), static_cast<size_t>(reference.shape_size())});
+  if (needed >= 0 && static_cast<uint64_t>(needed) == bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor: its shape needs ", needed, " bytes, it carries ", bytes));
+}
+
+void Carrier::Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference) {
+  CHECK_EQ(shape.bytes(), static_cast<int64_t>(bytes.size()));
+  char* const to = Reserve(shape, reference);
+  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+}
+
+char* InlineCarrier::Reserve(const TensorShape& shape, TensorRef& reference) {
+  Describe(shape, reference);
+  std::string& bytes = *reference.mutable_inline_();
+  bytes.resize(static_cast<size_t>(shape.bytes()));
+  return bytes.data();
 }
 
 absl::StatusOr<absl::string_view> InlineCarrier::Get(const TensorRef& reference) {
   if (reference.carrier_case() != TensorRef::kInline) {
     return absl::UnimplementedError("tensor: only inline bytes were agreed on with this peer");
   }
-  const int64_t bytes = CheckedBytes(
-      reference.dtype(), {reference.shape().data(), static_cast<size_t>(reference.shape_size())});
-  if (bytes != static_cast<int64_t>(reference.inline_().size())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor: its shape needs ", bytes, " bytes, it carries ", reference.inline_().size()));
-  }
+  RETURN_IF_ERROR(CheckBytes(reference, reference.inline_().size()));
   return reference.inline_();
 }
 

@@ -1,8 +1,9 @@
 // A carrier moves the bytes of tensors between two services. Inline bytes in the message are the
-// fallback and the reference; shared memory of the host and of a GPU will stand behind the same
+// fallback and the reference; shared memory of the host (shared_channel.h) stands behind the same
 // interface, with byte-identical results.
 //
-// One carrier serves one stream; used from the thread that writes (Put) or reads (Get) that stream.
+// One carrier serves one stream; used from the thread that writes (Reserve, Put) or reads (Get)
+// that stream.
 #ifndef BASTION_COMMON_WIRE_CARRIER_H_
 #define BASTION_COMMON_WIRE_CARRIER_H_
 
@@ -28,16 +29,24 @@ struct TensorShape {
 class Carrier {
  public:
   virtual ~Carrier() = default;
+  // Where to write the shape.bytes() of a tensor of the next message; good until that is sent.
+  [[nodiscard]] virtual char* Reserve(const TensorShape& shape, TensorRef& reference) = 0;
   // Sends `bytes` as a tensor of `shape`. REQUIRES: bytes.size() == shape.bytes().
-  virtual void Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference) = 0;
-  // The bytes behind `reference`, good until it or the next Get goes. INVALID_ARGUMENT when shape
-  // and size disagree, UNIMPLEMENTED for a carrier that was not agreed on.
+  void Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference);
+  // The bytes behind `reference`, of the last message received; good until it goes and the next one
+  // is received. INVALID_ARGUMENT when shape and size disagree or the bytes are not in the message,
+  // UNIMPLEMENTED for a carrier that was not agreed on.
   [[nodiscard]] virtual absl::StatusOr<absl::string_view> Get(const TensorRef& reference) = 0;
 };
 
+// Writes dtype and shape.
+void Describe(const TensorShape& shape, TensorRef& reference);
+// INVALID_ARGUMENT unless the dtype and shape of `reference` need just so many bytes.
+[[nodiscard]] absl::Status CheckBytes(const TensorRef& reference, uint64_t bytes);
+
 class InlineCarrier final : public Carrier {
  public:
-  void Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference) override;
+  char* Reserve(const TensorShape& shape, TensorRef& reference) override;
   absl::StatusOr<absl::string_view> Get(const TensorRef& reference) override;
 };
 

@@ -2,6 +2,7 @@
 
 #include "common/base/status.h"
 #include "common/wire/codec.h"
+#include "common/wire/grpc_stream.h"
 #include "common/wire/protocol.h"
 
 namespace bastion::drafter {
@@ -21,30 +22,52 @@ grpc::Status DrafterService::Steps(
   if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
     return wire::ToGrpc(spoken);
   }
-  Lease lease;
-  proto::DrafterRequest request;
-  while (stream->Read(&request)) {
-    proto::DrafterReply reply;
-    Step(request, lease, reply);
-    if (!stream->Write(reply)) break;
-  }
-  MutexLock lock(&mutex_);
-  for (const SequenceId sequence : lease) Close(sequence);
+  wire::GrpcServerStream<proto::DrafterReply, proto::DrafterRequest> steps(context, stream);
+  Serve(steps);
   return grpc::Status::OK;
 }
 
-void DrafterService::Step(const proto::DrafterRequest& request, Lease& lease,
+grpc::Status DrafterService::Attach(grpc::ServerContext* context,
+                                    const proto::AttachRequest* request,
+                                    proto::AttachReply* reply) {
+  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
+    return wire::ToGrpc(spoken);
+  }
+  if (attach_ == nullptr || request->stream() != proto::AttachRequest::STREAM_STEPS) {
+    return {grpc::StatusCode::UNIMPLEMENTED, "the drafter offers no shared memory for this"};
+  }
+  const auto serve = [this](std::shared_ptr<wire::SharedChannel> channel) {
+    wire::SharedStream<proto::DrafterReply, proto::DrafterRequest> steps(std::move(channel));
+    Serve(steps);
+    return absl::OkStatus();
+  };
+  return wire::ToGrpc(attach_->Offer(*request, serve, *reply));
+}
+
+void DrafterService::Serve(Stream& stream) {
+  Client client = {{}, &stream.carrier()};
+  proto::DrafterRequest request;
+  while (stream.Receive(&request, absl::InfiniteFuture()).ok()) {
+    proto::DrafterReply reply;
+    Step(request, client, reply);
+    if (!stream.Send(reply, absl::InfiniteFuture()).ok()) break;
+  }
+  MutexLock lock(&mutex_);
+  for (const SequenceId sequence : client.lease) Close(sequence);
+}
+
+void DrafterService::Step(const proto::DrafterRequest& request, Client& client,
                           proto::DrafterReply& reply) {
   reply.set_step(request.step());
   MutexLock lock(&mutex_);
   absl::Status status;
   switch (request.call_case()) {
     case proto::DrafterRequest::kExpand:
-      status = Expand(request.expand(), lease, reply);
+      status = Expand(request.expand(), client, reply);
       break;
     case proto::DrafterRequest::kClose:
       Close(wire::Decode(request.close().sequence()));
-      lease.erase(wire::Decode(request.close().sequence()));
+      client.lease.erase(wire::Decode(request.close().sequence()));
       break;
     default:
       status = absl::UnimplementedError("a step without a call this drafter knows");
@@ -52,15 +75,15 @@ void DrafterService::Step(const proto::DrafterRequest& request, Lease& lease,
   wire::Encode(status, *reply.mutable_status());
 }
 
-absl::Status DrafterService::Expand(const proto::DrafterRequest::Expand& request, Lease& lease,
+absl::Status DrafterService::Expand(const proto::DrafterRequest::Expand& request, Client& client,
                                     proto::DrafterReply& reply) {
   std::vector<Frontier> frontiers;
   for (const proto::DrafterRequest::Frontier& frontier : request.frontiers()) {
     frontiers.push_back(wire::Decode(frontier));
-    lease.insert(frontiers.back().sequence);
+    client.lease.insert(frontiers.back().sequence);
   }
   ASSIGN_OR_RETURN(const std::vector<Draft> drafts, engine_->Expand(frontiers));
-  for (const Draft& draft : drafts) wire::Encode(draft, carrier_, *reply.add_drafts());
+  for (const Draft& draft : drafts) wire::Encode(draft, *client.carrier, *reply.add_drafts());
   return absl::OkStatus();
 }
 

@@ -14,6 +14,12 @@ ABSL_FLAG(std::string, target, "", "Folder of its target: embedding and LM head 
 ABSL_FLAG(std::string, verifier, "127.0.0.1:7072", "gRPC address of the verifier");
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7071"},
           "gRPC addresses, e.g. unix:///run/bastion/drafter.sock");
+ABSL_FLAG(std::string, carrier, "auto",
+          "How features come: auto (shared memory if the verifier offers it) or inline (gRPC)");
+ABSL_FLAG(
+    std::string, shared_memory, "",
+    "Folder (0700) of the socket over which services on this host come to share memory; empty: "
+    "off, all goes over gRPC");
 ABSL_FLAG(std::string, dtype, "bf16",
           "bf16, fp32, int8 or auto (int8 where this CPU has instructions for it, else bf16): "
           "weights; the context cache of int8 is bf16");
@@ -36,13 +42,16 @@ absl::Status Run() {
   options.engine.device = local.device;
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
-  drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier));
+  ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
+  drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier), carrier);
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
             << " positions a round, weights in " << kernels::Name(options.engine.dtype);
 
-  drafter::DrafterService service(engine.get(),
-                                  [&](SequenceId sequence) { features.Forget(sequence); });
+  ASSIGN_OR_RETURN(auto attach,
+                   wire::StartAttachServer(absl::GetFlag(FLAGS_shared_memory), "drafter"));
+  drafter::DrafterService service(
+      engine.get(), [&](SequenceId sequence) { features.Forget(sequence); }, std::move(attach));
   wire::HostOptions host_options;
   host_options.addresses = absl::GetFlag(FLAGS_listen);
   ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));

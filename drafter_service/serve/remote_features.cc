@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
+#include "common/wire/grpc_stream.h"
 #include "common/wire/protocol.h"
 
 namespace bastion::drafter {
@@ -11,6 +12,8 @@ namespace proto = internal::v1;
 
 namespace {
 
+constexpr absl::Duration kAttachPatience = absl::Seconds(2);
+
 absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Carrier& carrier) {
   RETURN_IF_ERROR(wire::Decode(reply.status()));
   return wire::Decode(reply.features(), carrier);
@@ -18,14 +21,19 @@ absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Car
 
 }  // namespace
 
-RemoteFeatures::RemoteFeatures(const std::string& address)
-    : address_(address), stub_(proto::VerifierService::NewStub(wire::ConnectPeer(address))) {}
+RemoteFeatures::RemoteFeatures(const std::string& address, wire::CarrierChoice carrier)
+    : address_(address),
+      stub_(proto::VerifierService::NewStub(wire::ConnectPeer(address))),
+      attacher_(address, carrier, wire::AttachRequest::STREAM_FEATURES,
+                [this](auto* context, const auto& request, auto* reply) {
+                  return stub_->Attach(context, request, reply);
+                }) {}
 
 void RemoteFeatures::Stop() {
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
-    if (context_ != nullptr) context_->TryCancel();
+    if (stream_ != nullptr) stream_->Cancel();
   }
   if (thread_.joinable()) thread_.join();
 }
@@ -44,37 +52,48 @@ void RemoteFeatures::Main() {
   }
 }
 
+std::unique_ptr<RemoteFeatures::Stream> RemoteFeatures::Open() {
+  if (auto channel = attacher_.Attach(absl::Now() + kAttachPatience)) {
+    return std::make_unique<wire::SharedStream<proto::FeatureRequest, proto::FeatureReply>>(
+        std::move(channel));
+  }
+  return std::make_unique<wire::GrpcPatientStream<proto::FeatureRequest, proto::FeatureReply>>(
+      [this](grpc::ClientContext* context) { return stub_->Features(context); });
+}
+
 void RemoteFeatures::RunStream() {
-  grpc::ClientContext context;
-  wire::StateProtocol(context);
-  const auto stream = stub_->Features(&context);
+  const std::unique_ptr<Stream> stream = Open();
   proto::FeatureRequest subscribe;
   subscribe.mutable_subscribe()->mutable_layers()->Add(layers_.begin(), layers_.end());
-  const bool subscribed = stream->Write(subscribe);
   {
     MutexLock lock(&mutex_);
-    if (stopping_) context.TryCancel();
-    context_ = &context;
-    if (subscribed) stream_ = stream.get();
+    if (stopping_) return;
+    stream_ = stream.get();
+    // When it breaks here, receiving says why.
+    (void)stream->Send(subscribe, absl::InfiniteFuture());
   }
-  proto::FeatureReply reply;
-  while (stream->Read(&reply)) Receive(reply);
+  const absl::Status over = ReceiveAll(*stream);
   {
     MutexLock lock(&mutex_);
     stream_ = nullptr;
-    context_ = nullptr;
     windows_.clear();
   }
-  const grpc::Status status = stream->Finish();
-  if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT ||
-      status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
-    LOG(ERROR) << "verifier " << address_ << " refuses this drafter: " << status.error_message();
+  if (absl::IsInvalidArgument(over) || absl::IsFailedPrecondition(over)) {
+    LOG(ERROR) << "verifier " << address_ << " refuses this drafter: " << over.message();
   }
 }
 
-void RemoteFeatures::Receive(const proto::FeatureReply& reply) {
+absl::Status RemoteFeatures::ReceiveAll(Stream& stream) {
+  for (;;) {
+    proto::FeatureReply reply;
+    RETURN_IF_ERROR(stream.Receive(&reply, absl::InfiniteFuture()));
+    Receive(reply, stream.carrier());
+  }
+}
+
+void RemoteFeatures::Receive(const proto::FeatureReply& reply, wire::Carrier& carrier) {
   const SequenceId sequence = wire::Decode(reply.sequence());
-  absl::StatusOr<Features> features = DecodeReply(reply, carrier_);
+  absl::StatusOr<Features> features = DecodeReply(reply, carrier);
   const Position committed = reply.first() + (features.ok() ? features->rows() : 0);
   if (Take(reply, std::move(features)) && reply.has_next()) {
     arrived_(sequence, committed, reply.next());
@@ -113,7 +132,7 @@ absl::Status RemoteFeatures::Follow(SequenceId sequence, Position first) {
   proto::FeatureRequest request;
   wire::Encode(sequence, *request.mutable_follow()->mutable_sequence());
   request.mutable_follow()->set_first(first);
-  if (stream_->Write(request)) return absl::OkStatus();
+  if (stream_->Send(request, absl::InfiniteFuture()).ok()) return absl::OkStatus();
   return absl::UnavailableError("the feature stream to the verifier broke");
 }
 
@@ -153,7 +172,7 @@ void RemoteFeatures::Unfollow(SequenceId sequence) {
   proto::FeatureRequest request;
   wire::Encode(sequence, *request.mutable_unfollow()->mutable_sequence());
   // A stream that breaks here is noticed by its reader.
-  (void)stream_->Write(request);
+  (void)stream_->Send(request, absl::InfiniteFuture());
 }
 
 }  // namespace bastion::drafter

@@ -16,7 +16,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "common/base/mutex.h"
 #include "common/tree/features.h"
-#include "common/wire/carrier.h"
+#include "common/wire/attach.h"
+#include "common/wire/message_stream.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 
 namespace bastion::drafter {
@@ -24,7 +25,8 @@ namespace bastion::drafter {
 class RemoteFeatures final : public FeatureSource {
  public:
   // `address`: the verifier's. Start() begins; until it is connected, Read answers UNAVAILABLE.
-  explicit RemoteFeatures(const std::string& address);
+  explicit RemoteFeatures(const std::string& address,
+                          wire::CarrierChoice carrier = wire::CarrierChoice::kAuto);
   ~RemoteFeatures() override { Stop(); }
 
   // Features of `sequence` up to `committed` are here, and `root` follows them. Called on the
@@ -41,7 +43,7 @@ class RemoteFeatures final : public FeatureSource {
   void Forget(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  using Stream = grpc::ClientReaderWriter<internal::v1::FeatureRequest, internal::v1::FeatureReply>;
+  using Stream = wire::MessageStream<internal::v1::FeatureRequest, internal::v1::FeatureReply>;
   // Rows [first, first + features.rows()) of a followed sequence.
   struct Window {
     Position first = 0;
@@ -54,8 +56,12 @@ class RemoteFeatures final : public FeatureSource {
   static constexpr int kMostUnread = 8;
 
   void Main();
+  [[nodiscard]] std::unique_ptr<Stream> Open();
   void RunStream() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Receive(const internal::v1::FeatureReply& reply) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Until the stream is over, and why it is.
+  [[nodiscard]] absl::Status ReceiveAll(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Receive(const internal::v1::FeatureReply& reply, wire::Carrier& carrier)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether the rows of `reply` were wanted and continue what is there.
   bool Take(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -65,14 +71,13 @@ class RemoteFeatures final : public FeatureSource {
 
   const std::string address_;
   std::unique_ptr<internal::v1::VerifierService::Stub> stub_;
+  wire::Attacher attacher_;
   std::vector<int> layers_;
   Arrived arrived_;
   std::thread thread_;
-  wire::InlineCarrier carrier_;
   Mutex mutex_;
   absl::flat_hash_map<SequenceId, Window> windows_ ABSL_GUARDED_BY(mutex_);
-  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Writes under mutex_.
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Sends under mutex_.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

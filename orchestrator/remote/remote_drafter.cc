@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
+#include "common/wire/open_stream.h"
 
 namespace bastion {
 
@@ -11,10 +12,18 @@ namespace proto = internal::v1;
 RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
     : options_(options),
       stub_(proto::DrafterService::NewStub(wire::ConnectPeer(options.address))),
-      steps_(absl::StrCat("the drafter at ", options.address),
-             [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
-               return stub_->PrepareAsyncSteps(context, queue);
-             }) {}
+      attacher_(options.address, options.carrier, wire::AttachRequest::STREAM_STEPS,
+                [this](auto* context, const auto& request, auto* reply) {
+                  return stub_->Attach(context, request, reply);
+                }),
+      steps_(absl::StrCat("the drafter at ", options.address), [this](absl::Time deadline) {
+        return wire::OpenTimedStream<proto::DrafterRequest, proto::DrafterReply>(
+            attacher_,
+            [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+              return stub_->PrepareAsyncSteps(context, queue);
+            },
+            deadline);
+      }) {}
 
 absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
   grpc::ClientContext context;
@@ -41,7 +50,7 @@ absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Fronti
   }
   std::vector<Draft> drafts;
   for (const proto::DrafterReply::Draft& draft : reply.drafts()) {
-    ASSIGN_OR_RETURN(drafts.emplace_back(), wire::Decode(draft, carrier_));
+    ASSIGN_OR_RETURN(drafts.emplace_back(), wire::Decode(draft, steps_.carrier()));
   }
   return drafts;
 }

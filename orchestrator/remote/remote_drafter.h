@@ -1,11 +1,12 @@
-// The Drafter over gRPC. Late and lost calls are ordinary answers (the caller decodes plainly).
+// The Drafter in another process, as RemoteVerifier. Late and lost calls are ordinary answers (the
+// caller decodes plainly).
 #ifndef BASTION_ORCHESTRATOR_REMOTE_REMOTE_DRAFTER_H_
 #define BASTION_ORCHESTRATOR_REMOTE_REMOTE_DRAFTER_H_
 
 #include <memory>
 #include <vector>
 
-#include "common/wire/carrier.h"
+#include "common/wire/attach.h"
 #include "common/wire/step_stream.h"
 #include "orchestrator/cycle/stages.h"
 #include "orchestrator/remote/remote_verifier.h"
@@ -24,8 +25,8 @@ class RemoteDrafter final : public Drafter {
  private:
   RemoteOptions options_;
   std::unique_ptr<internal::v1::DrafterService::Stub> stub_;
+  wire::Attacher attacher_;
   wire::StepStream<internal::v1::DrafterRequest, internal::v1::DrafterReply> steps_;
-  wire::InlineCarrier carrier_;
 };
 
 }  // namespace bastion

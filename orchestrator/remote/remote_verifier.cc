@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
+#include "common/wire/open_stream.h"
 
 namespace bastion {
 
@@ -11,10 +12,18 @@ namespace proto = internal::v1;
 RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
     : options_(options),
       stub_(proto::VerifierService::NewStub(wire::ConnectPeer(options.address))),
-      steps_(absl::StrCat("the verifier at ", options.address),
-             [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
-               return stub_->PrepareAsyncSteps(context, queue);
-             }) {}
+      attacher_(options.address, options.carrier, wire::AttachRequest::STREAM_STEPS,
+                [this](auto* context, const auto& request, auto* reply) {
+                  return stub_->Attach(context, request, reply);
+                }),
+      steps_(absl::StrCat("the verifier at ", options.address), [this](absl::Time deadline) {
+        return wire::OpenTimedStream<proto::VerifierRequest, proto::VerifierReply>(
+            attacher_,
+            [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+              return stub_->PrepareAsyncSteps(context, queue);
+            },
+            deadline);
+      }) {}
 
 absl::StatusOr<TargetInfo> RemoteVerifier::Info() {
   grpc::ClientContext context;

@@ -1,4 +1,5 @@
-// The Verifier over gRPC (protos/bastion/internal). One stream for all sequences.
+// The Verifier in another process (protos/bastion/internal). One stream for all sequences, over
+// shared memory where both sides agree to that, else over gRPC.
 //
 // A lost stream is UNAVAILABLE; the verifier closes what was opened through it, so after that every
 // sequence is opened anew under a higher epoch.
@@ -8,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "common/wire/attach.h"
 #include "common/wire/step_stream.h"
 #include "orchestrator/cycle/stages.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
@@ -20,6 +22,7 @@ inline constexpr absl::Duration kClosePatience = absl::Milliseconds(20);
 struct RemoteOptions {
   std::string address;
   absl::Duration patience = absl::Seconds(30);  // For one call.
+  wire::CarrierChoice carrier = wire::CarrierChoice::kAuto;
 };
 
 class RemoteVerifier final : public Verifier {
@@ -38,6 +41,7 @@ class RemoteVerifier final : public Verifier {
 
   RemoteOptions options_;
   std::unique_ptr<internal::v1::VerifierService::Stub> stub_;
+  wire::Attacher attacher_;
   wire::StepStream<internal::v1::VerifierRequest, internal::v1::VerifierReply> steps_;
 };
 

@@ -14,6 +14,8 @@
 ABSL_FLAG(std::string, target, "", "Folder of the target model: tokenizer, config, chat template");
 ABSL_FLAG(std::string, verifier, "127.0.0.1:7072", "gRPC address of the verifier");
 ABSL_FLAG(std::string, drafter, "127.0.0.1:7071", "gRPC address of the drafter");
+ABSL_FLAG(std::string, carrier, "auto",
+          "How messages to both go: auto (shared memory where they offer it) or inline (gRPC)");
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7070"}, "gRPC addresses for clients");
 ABSL_FLAG(std::string, policy, "default", "Speculation policy of requests that name none");
 ABSL_FLAG(std::string, prior, "",
@@ -49,8 +51,11 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const auto model, ServedModel::Load(absl::GetFlag(FLAGS_target)));
   ASSIGN_OR_RETURN(Policy policy, Policy::Parse(absl::GetFlag(FLAGS_policy)));
   const RequestParser parser(model.get(), std::move(policy));
-  RemoteVerifier verifier({absl::GetFlag(FLAGS_verifier)});
-  RemoteDrafter remote_drafter({absl::GetFlag(FLAGS_drafter), absl::GetFlag(FLAGS_draft_patience)});
+  ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
+  RemoteVerifier verifier({.address = absl::GetFlag(FLAGS_verifier), .carrier = carrier});
+  RemoteDrafter remote_drafter({.address = absl::GetFlag(FLAGS_drafter),
+                                .patience = absl::GetFlag(FLAGS_draft_patience),
+                                .carrier = carrier});
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
 
   ASSIGN_OR_RETURN(const auto table, LoadPrior(model->config.dims.vocabulary));

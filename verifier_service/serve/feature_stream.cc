@@ -24,12 +24,13 @@ void FeatureStream::Run() {
     MutexLock lock(&mutex_);
     gone_ = true;
   }
+  stream_->Cancel();
   reader.join();
 }
 
 void FeatureStream::ReadRequests() {
   internal::v1::FeatureRequest request;
-  while (stream_->Read(&request)) {
+  while (stream_->Receive(&request, absl::InfiniteFuture()).ok()) {
     MutexLock lock(&mutex_);
     if (request.has_follow()) {
       followed_[wire::Decode(request.follow().sequence())] = std::max(0, request.follow().first());
@@ -84,10 +85,10 @@ bool FeatureStream::Push(SequenceId sequence, Position& next, bool& over) {
     wire::Encode(features.status(), *reply.mutable_status());
     reply.set_first(next);
     if (features.ok()) {
-      wire::Encode(*features, carrier_, *reply.mutable_features());
+      wire::Encode(*features, stream_->carrier(), *reply.mutable_features());
       if (features->next != kNoToken) reply.set_next(features->next);
     }
-    if (!stream_->Write(reply)) return false;
+    if (!stream_->Send(reply, absl::InfiniteFuture()).ok()) return false;
     if (!features.ok()) {
       over = true;
       return true;

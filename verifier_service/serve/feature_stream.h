@@ -8,15 +8,15 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "common/base/mutex.h"
-#include "common/wire/carrier.h"
-#include "protos/bastion/internal/v1/stages.grpc.pb.h"
+#include "common/wire/message_stream.h"
+#include "protos/bastion/internal/v1/stages.pb.h"
 #include "verifier_service/commit/feature_store.h"
 
 namespace bastion::verifier {
 
 class FeatureStream {
  public:
-  using Stream = grpc::ServerReaderWriter<internal::v1::FeatureReply, internal::v1::FeatureRequest>;
+  using Stream = wire::MessageStream<internal::v1::FeatureReply, internal::v1::FeatureRequest>;
 
   FeatureStream(FeatureStore* store, Stream* stream) : store_(store), stream_(stream) {}
 
@@ -34,7 +34,6 @@ class FeatureStream {
 
   FeatureStore* const store_;
   Stream* const stream_;
-  wire::InlineCarrier carrier_;
   Mutex mutex_;
   absl::flat_hash_map<SequenceId, Position> followed_ ABSL_GUARDED_BY(mutex_);  // Next row to send.
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;

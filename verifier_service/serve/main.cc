@@ -11,6 +11,10 @@
 ABSL_FLAG(std::string, target, "", "Hugging Face folder of the target model");
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7072"},
           "gRPC addresses, e.g. unix:///run/bastion/verifier.sock");
+ABSL_FLAG(
+    std::string, shared_memory, "",
+    "Folder (0700) of the socket over which services on this host come to share memory; empty: "
+    "off, all goes over gRPC");
 ABSL_FLAG(std::string, dtype, "bf16", "bf16, fp32 or int8: weights; the KV cache of int8 is bf16");
 ABSL_FLAG(int, threads, 0, "Threads of the engine; 0: one per core");
 ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the KV cache holds, all sequences together");
@@ -43,7 +47,9 @@ absl::Status Run() {
             << engine->info().peaks.bytes_per_second / 1e9 << " GB/s, "
             << engine->info().peaks.flops_per_second / 1e9 << " GFLOP/s";
 
-  verifier::VerifierService service(engine.get());
+  ASSIGN_OR_RETURN(auto attach,
+                   wire::StartAttachServer(absl::GetFlag(FLAGS_shared_memory), "verifier"));
+  verifier::VerifierService service(engine.get(), std::move(attach));
   wire::HostOptions host_options;
   host_options.addresses = absl::GetFlag(FLAGS_listen);
   ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));

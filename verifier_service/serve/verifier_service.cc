@@ -3,6 +3,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
+#include "common/wire/grpc_stream.h"
 #include "common/wire/protocol.h"
 #include "verifier_service/serve/feature_stream.h"
 
@@ -23,16 +24,66 @@ grpc::Status VerifierService::Steps(
   if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
     return wire::ToGrpc(spoken);
   }
+  wire::GrpcServerStream<proto::VerifierReply, proto::VerifierRequest> steps(context, stream);
+  ServeSteps(steps);
+  return grpc::Status::OK;
+}
+
+grpc::Status VerifierService::Features(
+    grpc::ServerContext* context,
+    grpc::ServerReaderWriter<proto::FeatureReply, proto::FeatureRequest>* stream) {
+  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
+    return wire::ToGrpc(spoken);
+  }
+  wire::GrpcServerStream<proto::FeatureReply, proto::FeatureRequest> features(context, stream);
+  return wire::ToGrpc(ServeFeatures(features));
+}
+
+grpc::Status VerifierService::Attach(grpc::ServerContext* context,
+                                     const proto::AttachRequest* request,
+                                     proto::AttachReply* reply) {
+  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
+    return wire::ToGrpc(spoken);
+  }
+  if (attach_ == nullptr) return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off"};
+  const bool features = request->stream() == proto::AttachRequest::STREAM_FEATURES;
+  const auto serve = [this, features](std::shared_ptr<wire::SharedChannel> channel) {
+    if (features) {
+      wire::SharedStream<proto::FeatureReply, proto::FeatureRequest> stream(std::move(channel));
+      return ServeFeatures(stream);
+    }
+    wire::SharedStream<proto::VerifierReply, proto::VerifierRequest> stream(std::move(channel));
+    ServeSteps(stream);
+    return absl::OkStatus();
+  };
+  return wire::ToGrpc(attach_->Offer(*request, serve, *reply));
+}
+
+void VerifierService::ServeSteps(StepMessages& stream) {
   Lease lease;
   proto::VerifierRequest request;
-  while (stream->Read(&request)) {
+  while (stream.Receive(&request, absl::InfiniteFuture()).ok()) {
     proto::VerifierReply reply;
     Step(request, lease, reply);
-    if (!stream->Write(reply)) break;
+    if (!stream.Send(reply, absl::InfiniteFuture()).ok()) break;
   }
   MutexLock lock(&mutex_);
   for (const SequenceId sequence : lease) engine_->Close(sequence);
-  return grpc::Status::OK;
+}
+
+absl::Status VerifierService::ServeFeatures(FeatureMessages& stream) {
+  proto::FeatureRequest first;
+  if (!stream.Receive(&first, absl::InfiniteFuture()).ok()) return absl::OkStatus();
+  if (!first.has_subscribe()) {
+    return absl::InvalidArgumentError("the first message must subscribe to layers");
+  }
+  {
+    MutexLock lock(&mutex_);
+    const auto& layers = first.subscribe().layers();
+    RETURN_IF_ERROR(engine_->SetFeatureLayers({layers.begin(), layers.end()}));
+  }
+  FeatureStream(&engine_->features(), &stream).Run();
+  return absl::OkStatus();
 }
 
 void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
@@ -84,27 +135,6 @@ absl::Status VerifierService::Verify(const proto::VerifierRequest::Verify& reque
   result.trace.queue = queued;
   wire::Encode(result, reply);
   return absl::OkStatus();
-}
-
-grpc::Status VerifierService::Features(
-    grpc::ServerContext* context,
-    grpc::ServerReaderWriter<proto::FeatureReply, proto::FeatureRequest>* stream) {
-  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
-    return wire::ToGrpc(spoken);
-  }
-  proto::FeatureRequest first;
-  if (!stream->Read(&first)) return grpc::Status::OK;
-  if (!first.has_subscribe()) {
-    return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must subscribe to layers"};
-  }
-  {
-    MutexLock lock(&mutex_);
-    const auto& layers = first.subscribe().layers();
-    const absl::Status set = engine_->SetFeatureLayers({layers.begin(), layers.end()});
-    if (!set.ok()) return wire::ToGrpc(set);
-  }
-  FeatureStream(&engine_->features(), stream).Run();
-  return grpc::Status::OK;
 }
 
 }  // namespace bastion::verifier

@@ -1,4 +1,4 @@
-// The verifier behind gRPC: step messages to the engine, features to drafters.
+// The verifier behind gRPC and shared memory: step messages to the engine, features to drafters.
 //
 // One thread per stream (sync API: the callback API of this gRPC stalls after idle). The engine
 // runs one call at a time; the wait for it is the trace's `queue`. A stream is also a lease: when
@@ -6,10 +6,14 @@
 #ifndef BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 #define BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/mutex.h"
+#include "common/wire/attach.h"
+#include "common/wire/message_stream.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "verifier_service/session/verifier_engine.h"
 
@@ -19,8 +23,10 @@ namespace proto = internal::v1;
 
 class VerifierService final : public proto::VerifierService::Service {
  public:
-  // `engine` must outlive the service.
-  explicit VerifierService(VerifierEngine* engine) : engine_(engine) {}
+  // `engine` must outlive the service. Without `attach` there is no shared memory.
+  explicit VerifierService(VerifierEngine* engine,
+                           std::unique_ptr<wire::AttachServer> attach = nullptr)
+      : engine_(engine), attach_(std::move(attach)) {}
 
   grpc::Status GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest* request,
                        proto::TargetInfo* reply) override;
@@ -30,9 +36,17 @@ class VerifierService final : public proto::VerifierService::Service {
   grpc::Status Features(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<proto::FeatureReply, proto::FeatureRequest>* stream) override;
+  grpc::Status Attach(grpc::ServerContext* context, const proto::AttachRequest* request,
+                      proto::AttachReply* reply) override;
 
  private:
   using Lease = std::set<SequenceId>;
+  using StepMessages = wire::MessageStream<proto::VerifierReply, proto::VerifierRequest>;
+  using FeatureMessages = wire::MessageStream<proto::FeatureReply, proto::FeatureRequest>;
+
+  // Each until its stream is over.
+  void ServeSteps(StepMessages& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] absl::Status ServeFeatures(FeatureMessages& stream) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Step(const proto::VerifierRequest& request, Lease& lease, proto::VerifierReply& reply)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -45,6 +59,7 @@ class VerifierService final : public proto::VerifierService::Service {
 
   Mutex mutex_;
   VerifierEngine* const engine_;  // Calls under mutex_; features() is thread-safe.
+  const std::unique_ptr<wire::AttachServer> attach_;  // Last: it ends the streams it serves.
 };
 
 }  // namespace bastion::verifier

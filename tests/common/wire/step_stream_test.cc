@@ -1,12 +1,15 @@
-// The stream of step messages against a small drafter service on a socket of its own, which is
-// late, answers under old step numbers, dies and returns as the test wants it.
+// The stream of step messages over every carrier, against a small drafter service on a socket of
+// its own, which is late, answers under old step numbers, dies and returns as the test wants it.
 #include "common/wire/step_stream.h"
 
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
+#include "common/wire/codec.h"
+#include "common/wire/open_stream.h"
 #include "common/wire/service_host.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,33 +20,41 @@ namespace {
 
 namespace proto = internal::v1;
 using ::testing::HasSubstr;
-using Stream = StepStream<proto::DrafterRequest, proto::DrafterReply>;
+using ServerStream = MessageStream<proto::DrafterReply, proto::DrafterRequest>;
 
 constexpr absl::Duration kLong = absl::Seconds(20);
 constexpr absl::Duration kShort = absl::Milliseconds(60);
 
-// Answers a Close with one draft per session number, so that a reply can be told from another.
-// While held, it keeps requests waiting; a session of 0 ends the stream.
+Marginals MarginalsFor(const Frontier& frontier) {
+  Marginals made;
+  made.positions = frontier.committed;
+  made.candidates = frontier.candidates;
+  for (int i = 0; i < made.positions * made.candidates; ++i) {
+    made.tokens.push_back(i * 7919 + frontier.root);
+    made.log_probs.push_back(-static_cast<float>(i) / 3);
+  }
+  return made;
+}
+
+// Answers a Close with one draft per session number, so that a reply can be told from another, and
+// an Expand with marginals. While held, it keeps requests waiting; a session of 0 ends the stream.
 class Echo final : public proto::DrafterService::Service {
  public:
   grpc::Status Steps(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<proto::DrafterReply, proto::DrafterRequest>* stream) override {
     if (const absl::Status spoken = CheckProtocol(*context); !spoken.ok()) return ToGrpc(spoken);
-    proto::DrafterRequest request;
-    while (stream->Read(&request)) {
-      const int session = static_cast<int>(request.close().sequence().session());
-      if (session == 0) return {grpc::StatusCode::ABORTED, "had enough"};
-      while (held_) absl::SleepFor(absl::Milliseconds(1));
-      proto::DrafterReply reply;
-      for (int i = 0; i < session; ++i) reply.add_drafts();
-      reply.set_step(request.step() - 1);  // Nobody waits for this one any more.
-      stream->Write(reply);
-      reply.set_step(request.step());
-      stream->Write(reply);
-      ++answered_;
-    }
-    return grpc::Status::OK;
+    GrpcServerStream<proto::DrafterReply, proto::DrafterRequest> steps(context, stream);
+    return ToGrpc(Serve(steps));
+  }
+  grpc::Status Attach(grpc::ServerContext*, const AttachRequest* request,
+                      AttachReply* reply) override {
+    if (attach == nullptr) return {grpc::StatusCode::UNIMPLEMENTED, "off"};
+    const auto serve = [this](std::shared_ptr<SharedChannel> channel) {
+      SharedStream<proto::DrafterReply, proto::DrafterRequest> steps(std::move(channel));
+      return Serve(steps);
+    };
+    return ToGrpc(attach->Offer(*request, serve, *reply));
   }
 
   void Hold(bool hold) { held_ = hold; }
@@ -53,27 +64,60 @@ class Echo final : public proto::DrafterService::Service {
   }
   int answered() const { return answered_; }
 
+  std::unique_ptr<AttachServer> attach;
+
  private:
+  absl::Status Serve(ServerStream& stream) {
+    proto::DrafterRequest request;
+    while (stream.Receive(&request, absl::InfiniteFuture()).ok()) {
+      const int session = static_cast<int>(request.close().sequence().session());
+      if (request.has_close() && session == 0) return absl::AbortedError("had enough");
+      while (held_) absl::SleepFor(absl::Milliseconds(1));
+      proto::DrafterReply late;
+      late.set_step(request.step() - 1);  // Nobody waits for this one any more.
+      (void)stream.Send(late, absl::InfiniteFuture());
+      proto::DrafterReply reply;
+      reply.set_step(request.step());
+      for (int i = 0; i < session; ++i) reply.add_drafts();
+      for (const auto& frontier : request.expand().frontiers()) {
+        Encode(Draft{{MarginalsFor(Decode(frontier))}}, stream.carrier(), *reply.add_drafts());
+      }
+      (void)stream.Send(reply, absl::InfiniteFuture());
+      ++answered_;
+    }
+    return absl::OkStatus();
+  }
+
   std::atomic<bool> held_ = false;
   std::atomic<int> answered_ = 0;
 };
 
-class StepStreamTest : public ::testing::Test {
+class StepStreamTest : public ::testing::TestWithParam<CarrierChoice> {
  protected:
   void SetUp() override { StartPeer(); }
   void TearDown() override {
     echo_.Hold(false);
-    host_.reset();
-    unlink(path_.c_str());
+    StopPeer();
+    std::filesystem::remove_all(folder_);
   }
 
   void StartPeer() {
     HostOptions options;
-    options.addresses = {"unix:" + path_};
+    std::filesystem::create_directories(folder_);
+    options.addresses = {address_};
     options.reflection = false;
+    if (GetParam() == CarrierChoice::kAuto) {
+      auto attach = StartAttachServer(folder_ + "/shm", "echo");
+      ASSERT_TRUE(attach.ok()) << attach.status();
+      echo_.attach = *std::move(attach);
+    }
     auto host = ServiceHost::Start(options, {&echo_});
     ASSERT_TRUE(host.ok()) << host.status();
     host_ = *std::move(host);
+  }
+  void StopPeer() {
+    host_.reset();
+    echo_.attach.reset();
   }
 
   static proto::DrafterRequest Request(int session) {
@@ -88,20 +132,48 @@ class StepStreamTest : public ::testing::Test {
     }
     return reply.status();
   }
+  // Marginals [positions, candidates], once for each of `count` frontiers.
+  void ExpectMarginals(int positions, int candidates, int count = 1) {
+    proto::DrafterRequest request;
+    std::vector<Frontier> frontiers(count);
+    for (int i = 0; i < count; ++i) {
+      frontiers[i].committed = positions;
+      frontiers[i].candidates = candidates;
+      frontiers[i].root = 1000 * i;
+      Encode(frontiers[i], *request.mutable_expand()->add_frontiers());
+    }
+    const auto reply = stream_.Call(std::move(request), kLong);
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    ASSERT_EQ(reply->drafts_size(), count);
+    for (int i = 0; i < count; ++i) {
+      const auto draft = Decode(reply->drafts(i), stream_.carrier());
+      ASSERT_TRUE(draft.ok()) << draft.status();
+      EXPECT_EQ(draft->marginals.at(0), MarginalsFor(frontiers[i]));
+    }
+  }
 
-  const std::string path_ = "/tmp/bastion_step_" + std::to_string(getpid()) + "_" +
-                            ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-                            ".sock";
+  const std::string folder_ = "/tmp/bastion_step_" + std::to_string(getpid());
+  const std::string address_ = "unix:" + folder_ + "/echo.sock";
   Echo echo_;
   std::unique_ptr<ServiceHost> host_;
   std::unique_ptr<proto::DrafterService::Stub> stub_ =
-      proto::DrafterService::NewStub(ConnectPeer("unix:" + path_));
-  Stream stream_{"the echo", [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
-                   return stub_->PrepareAsyncSteps(context, queue);
-                 }};
+      proto::DrafterService::NewStub(ConnectPeer(address_));
+  Attacher attacher_{address_, GetParam(), AttachRequest::STREAM_STEPS,
+                     [this](auto* context, const auto& request, auto* reply) {
+                       return stub_->Attach(context, request, reply);
+                     }};
+  StepStream<proto::DrafterRequest, proto::DrafterReply> stream_{
+      "the echo", [this](absl::Time deadline) {
+        return OpenTimedStream<proto::DrafterRequest, proto::DrafterReply>(
+            attacher_,
+            [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+              return stub_->PrepareAsyncSteps(context, queue);
+            },
+            deadline);
+      }};
 };
 
-TEST_F(StepStreamTest, CallsAreAnsweredOneByOne) {
+TEST_P(StepStreamTest, CallsAreAnsweredOneByOne) {
   EXPECT_FALSE(stream_.connected());
   for (int session = 1; session <= 20; ++session) {
     const absl::Status status = Call(session);
@@ -110,7 +182,29 @@ TEST_F(StepStreamTest, CallsAreAnsweredOneByOne) {
   EXPECT_TRUE(stream_.connected());
 }
 
-TEST_F(StepStreamTest, ALateReplyIsDroppedByItsStepNumber) {
+TEST_P(StepStreamTest, TheCarrierIsTheOneThatWasAskedFor) {
+  ASSERT_TRUE(Call(1).ok());
+  TensorRef reference;
+  stream_.carrier().Put({TensorRef::DTYPE_INT32, {1}}, "1234", reference);
+  EXPECT_EQ(reference.carrier_case(),
+            GetParam() == CarrierChoice::kAuto ? TensorRef::kSlot : TensorRef::kInline);
+}
+
+TEST_P(StepStreamTest, TensorsArriveByteForByte) {
+  ExpectMarginals(1, 1);
+  ExpectMarginals(7, 64);
+  ExpectMarginals(15, 1024, 16);
+  ExpectMarginals(3, 5, 100);
+  ExpectMarginals(30, 65000);  // 15.6 MB: as large as a message may be.
+  ExpectMarginals(15, 64);
+}
+
+TEST_P(StepStreamTest, ManyMessages) {
+  for (int i = 0; i < 2000; ++i) ASSERT_TRUE(Call(1 + i % 3).ok()) << i;
+  for (int i = 0; i < 300; ++i) ExpectMarginals(1 + i % 15, 1 + i * 7 % 500);
+}
+
+TEST_P(StepStreamTest, ALateReplyIsDroppedByItsStepNumber) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
   const absl::Status late = Call(2, kShort);
@@ -123,7 +217,7 @@ TEST_F(StepStreamTest, ALateReplyIsDroppedByItsStepNumber) {
   EXPECT_TRUE(Call(4).ok());
 }
 
-TEST_F(StepStreamTest, SeveralLateCallsInARowLeaveTheStreamUsable) {
+TEST_P(StepStreamTest, SeveralLateCallsInARowLeaveTheStreamUsable) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
   for (int session = 2; session < 6; ++session) {
@@ -133,7 +227,7 @@ TEST_F(StepStreamTest, SeveralLateCallsInARowLeaveTheStreamUsable) {
   EXPECT_TRUE(Call(6).ok());
 }
 
-TEST_F(StepStreamTest, APostIsDeliveredAndItsReplyDropped) {
+TEST_P(StepStreamTest, APostIsDeliveredAndItsReplyDropped) {
   stream_.Post(Request(1), kLong);  // Without a stream it does nothing.
   EXPECT_FALSE(stream_.connected());
   ASSERT_TRUE(Call(2).ok());
@@ -144,14 +238,14 @@ TEST_F(StepStreamTest, APostIsDeliveredAndItsReplyDropped) {
   EXPECT_EQ(echo_.answered(), 4);
 }
 
-TEST_F(StepStreamTest, APostIsDeliveredWithoutAnyFurtherCall) {
+TEST_P(StepStreamTest, APostIsDeliveredWithoutAnyFurtherCall) {
   ASSERT_TRUE(Call(1).ok());
   stream_.Post(Request(2), kLong);
   echo_.AwaitAnswered(2);
   EXPECT_EQ(echo_.answered(), 2);
 }
 
-TEST_F(StepStreamTest, APostToAHangingPeerDoesNotWait) {
+TEST_P(StepStreamTest, APostToAHangingPeerDoesNotWait) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
   const absl::Time start = absl::Now();
@@ -161,16 +255,16 @@ TEST_F(StepStreamTest, APostToAHangingPeerDoesNotWait) {
   EXPECT_TRUE(Call(3).ok());
 }
 
-TEST_F(StepStreamTest, APeerThatDiesIsUnavailable) {
+TEST_P(StepStreamTest, APeerThatDiesIsUnavailable) {
   ASSERT_TRUE(Call(1).ok());
-  host_.reset();
+  StopPeer();
   const absl::Status status = Call(2);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_FALSE(stream_.connected());
   EXPECT_FALSE(Call(3).ok());  // At once: the next attempt comes after a pause.
 }
 
-TEST_F(StepStreamTest, APeerThatDiesDuringACallIsUnavailable) {
+TEST_P(StepStreamTest, APeerThatDiesDuringACallIsUnavailable) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
   std::thread killer([&] {
@@ -179,7 +273,7 @@ TEST_F(StepStreamTest, APeerThatDiesDuringACallIsUnavailable) {
       absl::SleepFor(kShort);
       echo_.Hold(false);  // Shutdown waits for the handler.
     });
-    host_.reset();
+    StopPeer();
     release.join();
   });
   const absl::Status status = Call(2);
@@ -187,9 +281,9 @@ TEST_F(StepStreamTest, APeerThatDiesDuringACallIsUnavailable) {
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
 }
 
-TEST_F(StepStreamTest, ItConnectsAgainWhenThePeerReturns) {
+TEST_P(StepStreamTest, ItConnectsAgainWhenThePeerReturns) {
   ASSERT_TRUE(Call(1).ok());
-  host_.reset();
+  StopPeer();
   EXPECT_FALSE(Call(2).ok());
   StartPeer();
   absl::Status status;
@@ -202,14 +296,15 @@ TEST_F(StepStreamTest, ItConnectsAgainWhenThePeerReturns) {
   EXPECT_TRUE(Call(4).ok());
 }
 
-TEST_F(StepStreamTest, AStreamThatThePeerEndsGivesItsReason) {
+TEST_P(StepStreamTest, AStreamThatThePeerEndsGivesItsReason) {
   ASSERT_TRUE(Call(1).ok());
   const absl::Status status = Call(0);
-  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_THAT(status.message(), HasSubstr("had enough"));
   EXPECT_FALSE(stream_.connected());
 }
 
-TEST_F(StepStreamTest, ACallerOfAnotherVersionIsRefused) {
+TEST_P(StepStreamTest, ACallerOfAnotherVersionIsRefused) {
   grpc::ClientContext context;
   context.AddMetadata(kProtocolKey, "999");
   const auto steps = stub_->Steps(&context);
@@ -219,6 +314,12 @@ TEST_F(StepStreamTest, ACallerOfAnotherVersionIsRefused) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(status.error_message(), HasSubstr("version 999"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Carriers, StepStreamTest,
+                         ::testing::Values(CarrierChoice::kInline, CarrierChoice::kAuto),
+                         [](const auto& info) {
+                           return info.param == CarrierChoice::kInline ? "Grpc" : "SharedMemory";
+                         });
 
 }  // namespace
 }  // namespace bastion::wire

@@ -1,0 +1,177 @@
+// Streams of messages over gRPC, for both ends; tensors travel inline.
+#ifndef BASTION_COMMON_WIRE_GRPC_STREAM_H_
+#define BASTION_COMMON_WIRE_GRPC_STREAM_H_
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/support/async_stream.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "common/base/status.h"
+#include "common/wire/message_stream.h"
+#include "common/wire/protocol.h"
+
+namespace bastion::wire {
+
+// The server's end. Deadlines are not heeded: a server waits for whatever comes.
+template <typename Reply, typename Request>
+class GrpcServerStream final : public MessageStream<Reply, Request> {
+ public:
+  // Both must outlive the stream.
+  GrpcServerStream(grpc::ServerContext* context, grpc::ServerReaderWriter<Reply, Request>* stream)
+      : context_(context), stream_(stream) {}
+
+  absl::Status Send(const Reply& reply, absl::Time) override {
+    return stream_->Write(reply) ? absl::OkStatus() : Gone();
+  }
+  absl::Status Receive(Request* request, absl::Time) override {
+    return stream_->Read(request) ? absl::OkStatus() : Gone();
+  }
+  void Cancel() override { context_->TryCancel(); }
+  Carrier& carrier() override { return carrier_; }
+
+ private:
+  static absl::Status Gone() { return absl::UnavailableError("the caller is gone"); }
+
+  grpc::ServerContext* const context_;
+  grpc::ServerReaderWriter<Reply, Request>* const stream_;
+  InlineCarrier carrier_;
+};
+
+// A client's end that waits as long as it takes: deadlines are not heeded.
+template <typename Request, typename Reply>
+class GrpcPatientStream final : public MessageStream<Request, Reply> {
+ public:
+  using Stream = grpc::ClientReaderWriter<Request, Reply>;
+  // `open` starts the call: `stub->Features(context)`.
+  explicit GrpcPatientStream(
+      const std::function<std::unique_ptr<Stream>(grpc::ClientContext*)>& open) {
+    StateProtocol(context_);
+    stream_ = open(&context_);
+  }
+  ~GrpcPatientStream() override { Cancel(); }
+
+  absl::Status Send(const Request& request, absl::Time) override {
+    if (stream_->Write(request)) return absl::OkStatus();
+    return absl::UnavailableError("the stream broke");  // Receive knows why.
+  }
+  absl::Status Receive(Reply* reply, absl::Time) override {
+    if (stream_->Read(reply)) return absl::OkStatus();
+    const absl::Status why = FromGrpc(stream_->Finish());
+    return why.ok() ? absl::UnavailableError("the peer ended the stream") : why;
+  }
+  void Cancel() override { context_.TryCancel(); }
+  Carrier& carrier() override { return carrier_; }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<Stream> stream_;
+  InlineCarrier carrier_;
+};
+
+// A client's end with deadlines, for one thread. Made on a completion queue, because the sync API
+// cannot give up waiting.
+template <typename Request, typename Reply>
+class GrpcTimedStream final : public MessageStream<Request, Reply> {
+ public:
+  using Stream = grpc::ClientAsyncReaderWriter<Request, Reply>;
+  // Prepares the call on the given context and queue: `stub->PrepareAsyncSteps(context, queue)`.
+  using Prepare =
+      std::function<std::unique_ptr<Stream>(grpc::ClientContext*, grpc::CompletionQueue*)>;
+
+  // UNAVAILABLE when the peer is away, or what it says when it refuses.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<GrpcTimedStream>> Open(const Prepare& prepare,
+                                                                             absl::Time deadline) {
+    auto opened = std::unique_ptr<GrpcTimedStream>(new GrpcTimedStream());
+    StateProtocol(opened->context_);
+    opened->stream_ = prepare(&opened->context_, &opened->queue_);
+    opened->stream_->StartCall(Tag(kStart));
+    RETURN_IF_ERROR(opened->Pump(deadline, [&] { return opened->started_; }));
+    opened->stream_->Read(&opened->reply_, Tag(kRead));
+    return opened;
+  }
+  ~GrpcTimedStream() override {
+    context_.TryCancel();
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+
+  absl::Status Send(const Request& request, absl::Time deadline) override {
+    // The last message may still be on its way out.
+    RETURN_IF_ERROR(Pump(deadline, [&] { return !writing_; }));
+    writing_ = true;
+    stream_->Write(request, Tag(kWrite));
+    return absl::OkStatus();
+  }
+  absl::Status Receive(Reply* reply, absl::Time deadline) override {
+    RETURN_IF_ERROR(Pump(deadline, [&] { return read_done_; }));
+    read_done_ = false;
+    reply->Swap(&reply_);
+    stream_->Read(&reply_, Tag(kRead));
+    return absl::OkStatus();
+  }
+  void Cancel() override { context_.TryCancel(); }
+  Carrier& carrier() override { return carrier_; }
+
+ private:
+  enum Operation : intptr_t { kStart = 1, kWrite, kRead, kFinish };
+
+  GrpcTimedStream() = default;
+
+  static void* Tag(Operation operation) { return reinterpret_cast<void*>(operation); }
+
+  // Handles completions until `done`. A failed operation ends the stream.
+  template <typename Done>
+  absl::Status Pump(absl::Time deadline, Done done) {
+    RETURN_IF_ERROR(over_);
+    while (!done()) {
+      void* tag = nullptr;
+      bool ok = false;
+      const auto next = queue_.AsyncNext(&tag, &ok, absl::ToChronoTime(deadline));
+      if (next == grpc::CompletionQueue::TIMEOUT) {
+        return absl::DeadlineExceededError("no news from the peer");
+      }
+      if (!ok) return over_ = WhyOver();
+      if (tag == Tag(kStart)) started_ = true;
+      if (tag == Tag(kWrite)) writing_ = false;
+      if (tag == Tag(kRead)) read_done_ = true;
+    }
+    return absl::OkStatus();
+  }
+
+  // Asks the broken stream for its status.
+  absl::Status WhyOver() {
+    grpc::Status status;
+    stream_->Finish(&status, Tag(kFinish));
+    void* tag = nullptr;
+    bool ok = false;
+    const auto patience = absl::ToChronoTime(absl::Now() + absl::Seconds(1));
+    while (tag != Tag(kFinish) &&
+           queue_.AsyncNext(&tag, &ok, patience) == grpc::CompletionQueue::GOT_EVENT) {
+    }
+    if (tag != Tag(kFinish) || status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) {
+      return absl::UnavailableError("the stream broke");
+    }
+    return FromGrpc(status);
+  }
+
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<Stream> stream_;
+  Reply reply_;
+  bool started_ = false, writing_ = false, read_done_ = false;
+  absl::Status over_;
+  InlineCarrier carrier_;
+};
+
+}  // namespace bastion::wire
+
+#endif  // BASTION_COMMON_WIRE_GRPC_STREAM_H_

@@ -1,0 +1,281 @@
+// Streams over shared memory: both ends in one process, and with a peer that is killed.
+#include "common/wire/shared_channel.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <random>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/shared_pair.h"
+
+namespace bastion::wire {
+namespace {
+
+namespace proto = internal::v1;
+using ::testing::HasSubstr;
+
+constexpr size_t kRing = 1 << 20;
+constexpr absl::Time kNever = absl::InfiniteFuture();
+
+proto::FeatureReply Message(int first) {
+  proto::FeatureReply message;
+  message.set_first(first);
+  return message;
+}
+
+class SharedChannelTest : public ::testing::Test {
+ protected:
+  SharedChannelTest() {
+    testing::SharedPair pair = testing::MakeSharedPair(kRing);
+    lease_of_one_ = pair.first.lease.get();
+    lease_of_two_ = pair.second.lease.get();
+    one_ = std::make_unique<SharedChannel>(std::move(pair.first));
+    two_ = std::make_unique<SharedChannel>(std::move(pair.second));
+  }
+  static absl::Status Send(SharedChannel& channel, int first) {
+    return channel.Send(Message(first), kNever);
+  }
+  static int Receive(SharedChannel& channel) {
+    proto::FeatureReply message;
+    const absl::Status status = channel.Receive(&message, absl::Now() + absl::Seconds(20));
+    EXPECT_TRUE(status.ok()) << status;
+    return message.first();
+  }
+  static absl::Status WhyNothing(SharedChannel& channel, absl::Duration patience) {
+    proto::FeatureReply message;
+    return channel.Receive(&message, absl::Now() + patience);
+  }
+
+  int lease_of_one_, lease_of_two_;
+  std::unique_ptr<SharedChannel> one_, two_;
+};
+
+TEST_F(SharedChannelTest, MessagesGoBothWays) {
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(Send(*one_, i).ok());
+    EXPECT_EQ(Receive(*two_), i);
+    ASSERT_TRUE(Send(*two_, -i).ok());
+    EXPECT_EQ(Receive(*one_), -i);
+  }
+}
+
+TEST_F(SharedChannelTest, TensorsAreReadWhereTheyWereWritten) {
+  std::mt19937 random(3);
+  for (const int64_t rows : {1, 0, 7, 700, 3}) {
+    std::string bytes(rows * 2 * 320, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    proto::FeatureReply sent = Message(1), received;
+    one_->Put({TensorRef::DTYPE_BFLOAT16, {rows, 320}}, bytes, *sent.mutable_features());
+    EXPECT_EQ(sent.features().carrier_case(), TensorRef::kSlot);
+    ASSERT_TRUE(one_->Send(sent, kNever).ok());
+    ASSERT_TRUE(two_->Receive(&received, kNever).ok());
+    const auto got = two_->Get(received.features());
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(*got, bytes);
+  }
+}
+
+TEST_F(SharedChannelTest, ATensorWithoutRoomTravelsInline) {
+  const std::string bytes(kRing / 2, 'x');
+  proto::FeatureReply sent = Message(1);
+  one_->Put({TensorRef::DTYPE_BFLOAT16, {1, kRing / 4}}, bytes, *sent.mutable_features());
+  EXPECT_EQ(sent.features().carrier_case(), TensorRef::kInline);
+  const absl::Status status = one_->Send(sent, kNever);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  ASSERT_TRUE(Send(*one_, 2).ok());
+  EXPECT_EQ(Receive(*two_), 2);
+}
+
+TEST_F(SharedChannelTest, SlotsThatAPeerMakesUpAreInvalid) {
+  ASSERT_TRUE(Send(*one_, 1).ok());
+  EXPECT_EQ(Receive(*two_), 1);
+  proto::TensorRef reference;
+  reference.set_dtype(TensorRef::DTYPE_FLOAT32);
+  reference.add_shape(2);
+  for (const uint64_t offset : {uint64_t{0}, uint64_t{kRing}, ~uint64_t{0}, ~uint64_t{7}}) {
+    reference.mutable_slot()->set_offset(offset);
+    reference.mutable_slot()->set_bytes(8);
+    EXPECT_TRUE(absl::IsInvalidArgument(two_->Get(reference).status())) << offset;
+  }
+  reference.mutable_slot()->set_offset(64);
+  reference.mutable_slot()->set_bytes(4);  // Not what the shape needs.
+  EXPECT_TRUE(absl::IsInvalidArgument(two_->Get(reference).status()));
+  EXPECT_TRUE(absl::IsUnimplemented(InlineCarrier().Get(reference).status()));
+}
+
+TEST_F(SharedChannelTest, WaitingEndsAtTheDeadlineAndTheStreamLives) {
+  const absl::Time start = absl::Now();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(WhyNothing(*one_, absl::Milliseconds(30))));
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(30));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(WhyNothing(*one_, absl::ZeroDuration())));
+  ASSERT_TRUE(Send(*two_, 5).ok());
+  EXPECT_EQ(Receive(*one_), 5);
+}
+
+TEST_F(SharedChannelTest, ASlowReaderHoldsTheWriterUpAndLosesNothing) {
+  constexpr int kMessages = 300;
+  std::thread writing([&] {
+    for (int i = 0; i < kMessages; ++i) {
+      proto::FeatureReply message = Message(i);
+      one_->Put({TensorRef::DTYPE_INT32, {10000}}, std::string(40000, static_cast<char>(i)),
+                *message.mutable_features());
+      EXPECT_TRUE(one_->Send(message, kNever).ok());
+    }
+  });
+  for (int i = 0; i < kMessages; ++i) {
+    if (i % 50 == 0) absl::SleepFor(absl::Milliseconds(20));
+    proto::FeatureReply message;
+    ASSERT_TRUE(two_->Receive(&message, kNever).ok());
+    ASSERT_EQ(message.first(), i);
+    const auto bytes = two_->Get(message.features());
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    EXPECT_EQ(*bytes, std::string(40000, static_cast<char>(i)));
+  }
+  writing.join();
+}
+
+TEST_F(SharedChannelTest, AReaderThatNeverReadsCostsTheWriterItsPatience) {
+  const std::string bytes(100000, 'x');
+  absl::Status status;
+  for (int i = 0; i < 100 && status.ok(); ++i) {
+    proto::FeatureReply message = Message(i);
+    one_->Put({TensorRef::DTYPE_INT32, {25000}}, bytes, *message.mutable_features());
+    status = one_->Send(message, absl::Now() + absl::Milliseconds(20));
+  }
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_EQ(Receive(*two_), 0);
+  EXPECT_TRUE(Send(*one_, 4711).ok());
+}
+
+TEST_F(SharedChannelTest, WhatWasSentBeforeTheEndStillArrivesThenTheReason) {
+  ASSERT_TRUE(Send(*one_, 1).ok());
+  one_->End(absl::AbortedError("had enough"));
+  EXPECT_EQ(Receive(*two_), 1);
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = WhyNothing(*two_, absl::Seconds(20));
+    EXPECT_EQ(status, absl::AbortedError("had enough"));
+  }
+}
+
+TEST_F(SharedChannelTest, TheEndWakesWhoWaits) {
+  for (const bool own : {false, true}) {
+    testing::SharedPair pair = testing::MakeSharedPair(kRing);
+    SharedChannel one(std::move(pair.first)), two(std::move(pair.second));
+    std::thread ending([&] {
+      absl::SleepFor(absl::Milliseconds(50));
+      (own ? two : one).Cancel();
+    });
+    const absl::Time start = absl::Now();
+    EXPECT_TRUE(absl::IsUnavailable(WhyNothing(two, absl::Seconds(20))));
+    EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+    ending.join();
+  }
+}
+
+TEST_F(SharedChannelTest, ABodyThatIsNoMessage) {
+  testing::SharedPair pair = testing::MakeSharedPair(kRing);
+  RingWriter writer(pair.first.mine, pair.first.theirs, testing::kTestEpoch);
+  SharedChannel two(std::move(pair.second));
+  const RingWriter::Piece body = writer.Reserve(8);
+  std::memset(body.data, 0xff, 8);
+  writer.Publish(body, 8);
+  EXPECT_TRUE(absl::IsDataLoss(WhyNothing(two, absl::Seconds(20))));
+}
+
+// A peer in a process of its own, killed while it is in the middle of something.
+class KilledPeerTest : public SharedChannelTest {
+ protected:
+  // The child has `one_`, this process `two_`.
+  void Start(const std::function<void(SharedChannel&)>& child) {
+    pid_ = fork();
+    ASSERT_GE(pid_, 0);
+    if (pid_ == 0) {
+      close(lease_of_two_);
+      child(*one_);
+      pause();
+      _exit(0);
+    }
+    close(lease_of_one_);  // Else the child's death would not be the end of it.
+  }
+  void Kill() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  void TearDown() override {
+    (void)open("/dev/null", O_RDONLY);  // In the place of what was closed: `one_` closes it again.
+  }
+
+  pid_t pid_ = 0;
+};
+
+TEST_F(KilledPeerTest, AWriterKilledMidMessageHasSentTheWholeOnesOnly) {
+  Start([](SharedChannel& channel) {
+    (void)channel.Send(Message(1), kNever);
+    proto::TensorRef reference;  // A second one, half written.
+    std::memset(channel.Reserve({TensorRef::DTYPE_INT32, {1000}}, reference), 'x', 2000);
+  });
+  EXPECT_EQ(Receive(*two_), 1);
+  absl::SleepFor(absl::Milliseconds(50));
+  std::thread killing([&] {
+    absl::SleepFor(absl::Milliseconds(50));
+    Kill();
+  });
+  const absl::Time start = absl::Now();
+  EXPECT_TRUE(absl::IsUnavailable(WhyNothing(*two_, absl::Seconds(20))));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+  killing.join();
+}
+
+TEST_F(KilledPeerTest, AWriterKilledAtAnyMomentLeavesOnlyWholeMessages) {
+  Start([](SharedChannel& channel) {
+    for (int i = 0;; ++i) {
+      proto::FeatureReply message = Message(i);
+      channel.Put({TensorRef::DTYPE_INT32, {5000}}, std::string(20000, static_cast<char>(i)),
+                  *message.mutable_features());
+      (void)channel.Send(message, kNever);
+    }
+  });
+  std::thread killing([&] {
+    absl::SleepFor(absl::Milliseconds(100));
+    Kill();
+  });
+  absl::Status status;
+  for (int i = 0;; ++i) {
+    proto::FeatureReply message;
+    status = two_->Receive(&message, absl::Now() + absl::Seconds(20));
+    if (!status.ok()) break;
+    ASSERT_EQ(message.first(), i);
+    EXPECT_EQ(*two_->Get(message.features()), std::string(20000, static_cast<char>(i)));
+  }
+  killing.join();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
+TEST_F(KilledPeerTest, AReaderKilledMidMessageFreesTheWriterThatWaitsForRoom) {
+  Start([](SharedChannel& channel) {
+    proto::FeatureReply message;
+    (void)channel.Receive(&message, kNever);  // And never releases it.
+  });
+  std::thread killing([&] {
+    absl::SleepFor(absl::Milliseconds(100));
+    Kill();
+  });
+  absl::Status status;
+  for (int i = 0; i < 1000 && status.ok(); ++i) {
+    proto::FeatureReply message = Message(i);
+    two_->Put({TensorRef::DTYPE_INT32, {5000}}, std::string(20000, 'x'),
+              *message.mutable_features());
+    status = two_->Send(message, kNever);
+  }
+  killing.join();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
+}  // namespace
+}  // namespace bastion::wire
