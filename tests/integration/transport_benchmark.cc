@@ -1,0 +1,262 @@
+// What a cycle's messages cost beyond the compute: the real services and their real clients in
+// three processes, with engines that do nothing but take the time they are told to.
+//
+// A cycle is Verify, the features of its tokens to the drafter, and the Expand that needs them.
+// Arguments: size (0: features of 3 x 320, marginals of 7 x 64; 1: 5 x 4096 and 15 x 64), carrier
+// (0: inline, 1: shared memory), microseconds that each engine computes on one core. The engines'
+// own time is taken off; p50_us and p99_us are what remains.
+#include <benchmark/benchmark.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/wire/service_host.h"
+#include "drafter_service/serve/drafter_service.h"
+#include "drafter_service/serve/remote_features.h"
+#include "orchestrator/remote/remote_drafter.h"
+#include "orchestrator/remote/remote_verifier.h"
+#include "verifier_service/serve/verifier_service.h"
+
+namespace bastion {
+namespace {
+
+constexpr int kRows = 3;  // Tokens that a cycle commits.
+
+struct Setting {
+  int width, positions;
+  wire::CarrierChoice carrier;
+  absl::Duration compute;
+};
+
+Setting SettingOf(const benchmark::State& state) {
+  const bool large = state.range(0) == 1;
+  return {large ? 5 * 4096 : 3 * 320, large ? 15 : 7,
+          state.range(1) == 1 ? wire::CarrierChoice::kAuto : wire::CarrierChoice::kInline,
+          absl::Microseconds(state.range(2))};
+}
+
+void Compute(absl::Duration time) {
+  const absl::Duration end = Clock::Real().Now() + time;
+  while (Clock::Real().Now() < end) {
+  }
+}
+
+class IdleVerifier final : public verifier::VerifierEngine {
+ public:
+  explicit IdleVerifier(const Setting& setting)
+      : setting_(setting), rows_(size_t(kRows) * setting.width, 0.5f) {}
+
+  const TargetInfo& info() const override { return info_; }
+  absl::Status SetFeatureLayers(const std::vector<int>&) override { return absl::OkStatus(); }
+  absl::Status Open(SequenceId sequence, const SamplingParams&) override {
+    store_.Open(sequence, setting_.width);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<TimingTrace> Prefill(const PrefillItem&) override { return TimingTrace(); }
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
+    StopWatch watch;
+    Compute(setting_.compute);
+    store_.Append(forest[0].sequence, rows_.data(), {0, 1, 2}, 5);
+    VerifyResult result;
+    result.outcomes = {{absl::OkStatus(), {{1, 2}, 5}}};
+    result.trace.forward = watch.Lap();
+    return result;
+  }
+  void Close(SequenceId sequence) override { store_.Close(sequence); }
+  verifier::FeatureStore& features() override { return store_; }
+  int live_sequences() const override { return 1; }
+  int free_kv_tokens() const override { return 1; }
+
+ private:
+  const Setting setting_;
+  const std::vector<float> rows_;
+  TargetInfo info_;
+  verifier::FeatureStore store_{FeatureType::kBF16, int64_t{1} << 33};
+};
+
+// Drafts ahead, as the real one does.
+class IdleDrafter final : public drafter::DrafterEngine {
+ public:
+  IdleDrafter(const Setting& setting, FeatureSource* features)
+      : setting_(setting), features_(features) {
+    Marginals& made = draft_.marginals.emplace_back();
+    made.positions = setting.positions;
+    made.candidates = 64;
+    made.tokens.assign(size_t(made.positions) * made.candidates, 1);
+    made.log_probs.assign(made.tokens.size(), -1.0f);
+  }
+
+  const DrafterInfo& info() const override { return info_; }
+  const std::vector<int>& feature_layers() const override { return layers_; }
+  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override {
+    RETURN_IF_ERROR(CatchUp(frontiers[0].sequence, frontiers[0].committed));
+    return std::vector<Draft>{draft_};
+  }
+  void FeaturesArrived(SequenceId sequence, Position committed, TokenId) override {
+    (void)CatchUp(sequence, committed);
+  }
+  void Close(SequenceId) override {}
+  int live_sequences() const override { return 1; }
+
+ private:
+  absl::Status CatchUp(SequenceId sequence, Position committed) {
+    if (context_ == committed) return absl::OkStatus();
+    const auto features =
+        features_->Read({sequence, context_, committed - context_}, absl::Seconds(1));
+    RETURN_IF_ERROR(features.status());
+    context_ = committed;
+    Compute(setting_.compute);
+    return absl::OkStatus();
+  }
+
+  const Setting setting_;
+  FeatureSource* const features_;
+  const std::vector<int> layers_ = {0};
+  DrafterInfo info_;
+  Draft draft_;
+  Position context_ = 0;
+};
+
+// Services in processes of their own, and the orchestrator's clients of them in this one.
+class System {
+ public:
+  explicit System(const Setting& setting) : setting_(setting) {
+    char pattern[] = "/tmp/bastion_transport_XXXXXX";
+    CHECK(mkdtemp(pattern) != nullptr);
+    folder_ = pattern;
+    Spawn([this] { RunVerifier(); });
+    Spawn([this] { RunDrafter(); });
+    verifier_ = std::make_unique<RemoteVerifier>(
+        RemoteOptions{.address = Address("verifier"), .carrier = setting_.carrier});
+    drafter_ = std::make_unique<RemoteDrafter>(
+        RemoteOptions{.address = Address("drafter"), .carrier = setting_.carrier});
+    while (!verifier_->Open(kSequence, {}).ok()) absl::SleepFor(absl::Milliseconds(50));
+    while (!Cycle().ok()) absl::SleepFor(absl::Milliseconds(50));
+  }
+  ~System() {
+    for (const pid_t child : children_) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+    }
+    std::filesystem::remove_all(folder_);
+  }
+
+  // What a cycle took beyond the engines' own time.
+  absl::StatusOr<absl::Duration> Cycle() {
+    StopWatch watch;
+    DraftTree tree(5);
+    for (int i = 0; i < 15; ++i) tree.Add(i / 2, i, -1.0f);
+    ASSIGN_OR_RETURN(const VerifyResult verified,
+                     verifier_->Verify({{kSequence, committed_, std::move(tree)}}));
+    committed_ += kRows;
+    Frontier frontier;
+    frontier.sequence = kSequence;
+    frontier.committed = committed_;
+    ASSIGN_OR_RETURN(const auto drafts, drafter_->Expand({frontier}));
+    CHECK(!drafts.at(0).marginals.empty());
+    return watch.Lap() - verified.trace.forward - setting_.compute;
+  }
+
+ private:
+  static constexpr SequenceId kSequence = {1, 0};
+
+  void Spawn(const std::function<void()>& run) {
+    const pid_t child = fork();
+    CHECK_GE(child, 0);
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      run();
+      pause();
+    }
+    children_.push_back(child);
+  }
+  std::string Address(const std::string& name) const { return "unix://" + folder_ + "/" + name; }
+  std::unique_ptr<wire::AttachServer> Attach(const std::string& name) const {
+    auto attach = wire::StartAttachServer(folder_ + "/shm", name);
+    CHECK(attach.ok()) << attach.status();
+    return *std::move(attach);
+  }
+  void Host(const std::string& name, grpc::Service* service) const {
+    wire::HostOptions options;
+    options.addresses = {Address(name)};
+    auto host = wire::ServiceHost::Start(options, {service});
+    CHECK(host.ok()) << host.status();
+    pause();
+  }
+  void RunVerifier() const {
+    IdleVerifier engine(setting_);
+    verifier::VerifierService service(&engine, Attach("verifier"));
+    Host("verifier", &service);
+  }
+  void RunDrafter() const {
+    drafter::RemoteFeatures features(Address("verifier"), setting_.carrier);
+    IdleDrafter engine(setting_, &features);
+    drafter::DrafterService service(
+        &engine, [](SequenceId) {}, Attach("drafter"));
+    features.Start(engine.feature_layers(),
+                   [&](SequenceId sequence, Position committed, TokenId root) {
+                     service.FeaturesArrived(sequence, committed, root);
+                   });
+    Host("drafter", &service);
+  }
+
+  const Setting setting_;
+  std::string folder_;
+  std::vector<pid_t> children_;
+  std::unique_ptr<RemoteVerifier> verifier_;
+  std::unique_ptr<RemoteDrafter> drafter_;
+  Position committed_ = 0;
+};
+
+// gRPC does not survive a fork: each setting in a process of its own, which writes its times to
+// `out`.
+void Measure(const Setting& setting, int cycles, int out) {
+  System system(setting);
+  for (int i = 0; i < cycles / 10; ++i) CHECK(system.Cycle().ok());
+  for (int i = 0; i < cycles; ++i) {
+    const auto took = system.Cycle();
+    CHECK(took.ok()) << took.status();
+    const double microseconds = absl::ToDoubleMicroseconds(*took);
+    CHECK_EQ(write(out, &microseconds, sizeof microseconds), ssize_t{sizeof microseconds});
+  }
+}
+
+void BM_CycleBeyondCompute(benchmark::State& state) {
+  constexpr int kCycles = 3000;
+  std::vector<double> times;
+  for (auto _ : state) {
+    int ends[2];
+    CHECK_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      close(ends[0]);
+      Measure(SettingOf(state), kCycles, ends[1]);
+      _exit(0);
+    }
+    close(ends[1]);
+    double time;
+    while (read(ends[0], &time, sizeof time) == ssize_t{sizeof time}) times.push_back(time);
+    close(ends[0]);
+    waitpid(child, nullptr, 0);
+  }
+  CHECK(!times.empty());
+  std::sort(times.begin(), times.end());
+  state.counters["p50_us"] = times[times.size() / 2];
+  state.counters["p99_us"] = times[times.size() * 99 / 100];
+}
+BENCHMARK(BM_CycleBeyondCompute)
+    ->ArgNames({"large", "shared", "compute"})
+    ->ArgsProduct({{0, 1}, {0, 1}, {0, 1000}})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace bastion
