@@ -271,10 +271,9 @@ absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carr
   return draft;
 }
 
-void Encode(const Features& features, Carrier& carrier, proto::TensorRef& out) {
-  const TensorRef::DType dtype =
-      features.type == FeatureType::kF32 ? TensorRef::DTYPE_FLOAT32 : TensorRef::DTYPE_BFLOAT16;
-  carrier.Put({dtype, {features.rows(), features.width}}, features.bytes, out);
+TensorShape FeatureShape(FeatureType type, int rows, int width) {
+  const bool fp32 = type == FeatureType::kF32;
+  return {fp32 ? TensorRef::DTYPE_FLOAT32 : TensorRef::DTYPE_BFLOAT16, {rows, width}};
 }
 
 absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier) {

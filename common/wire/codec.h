@@ -47,7 +47,8 @@ void Encode(const Frontier& frontier, proto::DrafterRequest::Frontier& out);
 void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& out);
 [[nodiscard]] absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carrier);
 
-void Encode(const Features& features, Carrier& carrier, proto::TensorRef& out);
+// Of features, which are written where the carrier reserves room for them.
+[[nodiscard]] TensorShape FeatureShape(FeatureType type, int rows, int width);
 [[nodiscard]] absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier);
 
 void Encode(const TargetInfo& info, proto::TargetInfo& out);

@@ -18,7 +18,7 @@
 
 namespace bastion::wire {
 
-// The server's end. Deadlines are not heeded: a server waits for whatever comes.
+// The server's end, without deadlines.
 template <typename Reply, typename Request>
 class GrpcServerStream final : public MessageStream<Reply, Request> {
  public:
@@ -32,6 +32,7 @@ class GrpcServerStream final : public MessageStream<Reply, Request> {
   absl::Status Receive(Request* request, absl::Time) override {
     return stream_->Read(request) ? absl::OkStatus() : Gone();
   }
+  bool keeps_deadlines() const override { return false; }
   void Cancel() override { context_->TryCancel(); }
   Carrier& carrier() override { return carrier_; }
 
@@ -43,7 +44,7 @@ class GrpcServerStream final : public MessageStream<Reply, Request> {
   InlineCarrier carrier_;
 };
 
-// A client's end that waits as long as it takes: deadlines are not heeded.
+// A client's end without deadlines, for two threads.
 template <typename Request, typename Reply>
 class GrpcPatientStream final : public MessageStream<Request, Reply> {
  public:
@@ -65,6 +66,7 @@ class GrpcPatientStream final : public MessageStream<Request, Reply> {
     const absl::Status why = FromGrpc(stream_->Finish());
     return why.ok() ? absl::UnavailableError("the peer ended the stream") : why;
   }
+  bool keeps_deadlines() const override { return false; }
   void Cancel() override { context_.TryCancel(); }
   Carrier& carrier() override { return carrier_; }
 
@@ -118,6 +120,7 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
     stream_->Read(&reply_, Tag(kRead));
     return absl::OkStatus();
   }
+  bool keeps_deadlines() const override { return true; }
   void Cancel() override { context_.TryCancel(); }
   Carrier& carrier() override { return carrier_; }
 

@@ -21,6 +21,8 @@ class MessageStream {
   [[nodiscard]] virtual absl::Status Send(const Sent& message, absl::Time deadline) = 0;
   // OK: a message came. Errors as of Send.
   [[nodiscard]] virtual absl::Status Receive(Received* message, absl::Time deadline) = 0;
+  // Whether a deadline is kept; else it is not looked at, and Send waits as long as it takes.
+  [[nodiscard]] virtual bool keeps_deadlines() const = 0;
   // Ends the stream: whoever waits in it returns.
   virtual void Cancel() = 0;
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -18,18 +17,6 @@ namespace {
 constexpr absl::Duration kLeaseCheck = absl::Milliseconds(100);
 // What End() says of its reason; a longer message is cut.
 constexpr size_t kMostLastWords = 1024;
-
-bool Spin(const Bell& bell, absl::Duration limit) {
-  if (bell.rung()) return true;
-  if (limit <= absl::ZeroDuration()) return false;
-  const absl::Time end = absl::Now() + limit;
-  do {
-    // Where all cores have work to do, this one does it.
-    std::this_thread::yield();
-    if (bell.rung()) return true;
-  } while (absl::Now() < end);
-  return false;
-}
 
 }  // namespace
 
@@ -49,7 +36,7 @@ absl::Status SharedChannel::Send(const google::protobuf::MessageLite& message,
   }
   RingWriter::Piece body = writer_.Reserve(bytes);
   while (body.data == nullptr) {
-    if (absl::Status room = Await(writer_.room(), deadline); !room.ok()) {
+    if (absl::Status room = Await(writer_.room(), deadline, last_wait_for_room_); !room.ok()) {
       writer_.Abandon();
       return room;
     }
@@ -65,7 +52,7 @@ absl::Status SharedChannel::Receive(google::protobuf::MessageLite* message, absl
   for (;;) {
     ASSIGN_OR_RETURN(const bool taken, reader_.Take());
     if (taken) break;
-    RETURN_IF_ERROR(Await(reader_.message(), deadline));
+    RETURN_IF_ERROR(Await(reader_.message(), deadline, last_wait_for_message_));
   }
   // Parsed from a copy: the parser may look twice, and the peer could change what it sees. Only
   // tensors, of which any bytes will do, are read in place.
@@ -74,8 +61,19 @@ absl::Status SharedChannel::Receive(google::protobuf::MessageLite* message, absl
   return absl::DataLossError("shared memory: a message that cannot be parsed");
 }
 
-absl::Status SharedChannel::Await(const Bell& bell, absl::Time deadline) {
-  if (Spin(bell, std::min(spin_, deadline - absl::Now()))) return absl::OkStatus();
+absl::Status SharedChannel::Await(const Bell& bell, absl::Time deadline, absl::Duration& last) {
+  if (bell.rung()) return absl::OkStatus();
+  const absl::Time start = absl::Now();
+  // A wait that was slept through took longer than it had to, by about as much as looking may take.
+  const absl::Time look_until = last <= 2 * spin_ ? std::min(deadline, start + spin_) : start;
+  while (!bell.rung() && absl::Now() < look_until) {
+  }
+  const absl::Status waited = bell.rung() ? absl::OkStatus() : Sleep(bell, deadline);
+  last = absl::Now() - start;
+  return waited;
+}
+
+absl::Status SharedChannel::Sleep(const Bell& bell, absl::Time deadline) {
   for (;;) {
     // The flag goes up before the last look: what comes after that look wakes us.
     bell.asleep->store(1, std::memory_order_seq_cst);

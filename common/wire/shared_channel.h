@@ -2,8 +2,8 @@
 //
 // Messages go through the rings of shared_ring.h, tensors beside them in the same slot: written
 // where the peer reads them. The attach socket is the lease: while it is open the peer lives, and
-// its end is the stream's. Who waits looks for a moment, then sleeps; it is woken only if it
-// sleeps.
+// its end is the stream's. Who waits sleeps and is woken, unless the last wait was so short that it
+// pays to look for a moment first: looking all the time would take the core from who computes.
 //
 // Thread-compatible like MessageStream: one thread sends, one receives, any may cancel.
 #ifndef BASTION_COMMON_WIRE_SHARED_CHANNEL_H_
@@ -36,7 +36,7 @@ class SharedChannel final : public Carrier {
  public:
   static constexpr absl::Duration kSpin = absl::Microseconds(50);
 
-  // `spin`: how long a wait looks before it sleeps; zero: it sleeps at once.
+  // `spin`: how long a wait looks, at most, before it sleeps; zero: it sleeps at once.
   explicit SharedChannel(SharedEnds ends, absl::Duration spin = kSpin);
   // The peer sees UNAVAILABLE, unless it was told something else.
   ~SharedChannel() override { Cancel(); }
@@ -55,7 +55,10 @@ class SharedChannel final : public Carrier {
   absl::StatusOr<absl::string_view> Get(const TensorRef& reference) override;
 
  private:
-  [[nodiscard]] absl::Status Await(const Bell& bell, absl::Time deadline);
+  // `last`: how long the last wait of this kind took.
+  [[nodiscard]] absl::Status Await(const Bell& bell, absl::Time deadline, absl::Duration& last);
+  [[nodiscard]] absl::Status Sleep(const Bell& bell, absl::Time deadline)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // Not OK once the stream is over.
   [[nodiscard]] absl::Status CheckLease() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -63,6 +66,7 @@ class SharedChannel final : public Carrier {
   const absl::Duration spin_;
   RingWriter writer_;
   RingReader reader_;
+  absl::Duration last_wait_for_room_, last_wait_for_message_;
   std::string body_;
   InlineCarrier inline_;
   Mutex mutex_;
@@ -80,6 +84,7 @@ class SharedStream final : public MessageStream<Sent, Received> {
   absl::Status Receive(Received* message, absl::Time deadline) override {
     return channel_->Receive(message, deadline);
   }
+  bool keeps_deadlines() const override { return true; }
   void Cancel() override { channel_->Cancel(); }
   Carrier& carrier() override { return *channel_; }
 

@@ -11,8 +11,8 @@ usage: deploy/local/demo.sh [--target DIR] [--drafter DIR] [--prompt TEXT | --pr
                             [--max-new-tokens N] [--dtype bf16|fp32]
                             [--drafter-dtype bf16|fp32|int8|auto]
 
-Sets the machine up, builds, starts verifier, drafter and orchestrator on local sockets, streams one
-answer, then measures plain against speculative decoding through the services and prints the table.
+Sets the machine up, builds, starts verifier, drafter and orchestrator on local sockets and shared
+memory, streams one answer, then measures plain against speculative decoding through the services and prints the table.
 The services are stopped at the end. Without arguments the demo pair of this repository is used, the
 target in bf16; its drafter, whose rounding may cost a guess and never changes the text, in int8 where
 the CPU has instructions for it (auto).
@@ -90,9 +90,9 @@ start() { # name arguments…
 }
 
 echo "== starting verifier, drafter and orchestrator"
-start verifier --target "$target" --dtype "$dtype"
+start verifier --target "$target" --dtype "$dtype" --shared_memory "$run/shm"
 start drafter --target "$target" --drafter "$drafter" --dtype "$drafter_dtype" \
-  --verifier "unix://$run/verifier.sock"
+  --verifier "unix://$run/verifier.sock" --shared_memory "$run/shm"
 prior=()
 if [ -f "$drafter/transition_prior.safetensors" ]; then prior=(--prior "$drafter"); fi
 start orchestrator --target "$target" --verifier "unix://$run/verifier.sock" \

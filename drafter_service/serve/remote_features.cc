@@ -154,9 +154,14 @@ absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::D
   RETURN_IF_ERROR(window.status);
   const size_t row = window.features.row_bytes();
   const size_t skipped = (range.first - window.first) * row;
-  Features read = {window.features.width, window.features.type,
-                   window.features.bytes.substr(skipped, range.count * row)};
-  window.features.bytes.erase(0, skipped + read.bytes.size());
+  std::string& bytes = window.features.bytes;
+  Features read = {window.features.width, window.features.type, {}};
+  if (skipped == 0 && bytes.size() == range.count * row) {
+    read.bytes = std::exchange(bytes, {});
+  } else {
+    read.bytes = bytes.substr(skipped, range.count * row);
+    bytes.erase(0, skipped + read.bytes.size());
+  }
   window.first = range.first + range.count;
   window.unread = 0;
   return read;

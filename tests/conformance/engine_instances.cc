@@ -53,20 +53,23 @@ class InProcess final : public StagesUnderTest {
 };
 
 // All three processes' parts in one: only the wire between them is real.
-class OverGrpc final : public StagesUnderTest {
+template <wire::CarrierChoice kCarrier>
+class OverTheWire final : public StagesUnderTest {
  public:
-  explicit OverGrpc(const std::string& folder) {
+  explicit OverTheWire(const std::string& folder) {
     char pattern[] = "/tmp/bastion_conformance_XXXXXX";
     CHECK(mkdtemp(pattern) != nullptr);
     sockets_ = pattern;
     StartVerifier(folder);
     StartDrafter(folder);
-    verifier_ = std::make_unique<RemoteVerifier>(RemoteOptions{Address("verifier")});
-    drafter_ = std::make_unique<RemoteDrafter>(RemoteOptions{Address("drafter")});
+    verifier_ = std::make_unique<RemoteVerifier>(
+        RemoteOptions{.address = Address("verifier"), .carrier = kCarrier});
+    drafter_ = std::make_unique<RemoteDrafter>(
+        RemoteOptions{.address = Address("drafter"), .carrier = kCarrier});
     AwaitSubscription();
   }
 
-  ~OverGrpc() override {
+  ~OverTheWire() override {
     features_->Stop();
     std::filesystem::remove_all(sockets_);
   }
@@ -95,6 +98,12 @@ class OverGrpc final : public StagesUnderTest {
     return *std::move(host);
   }
 
+  std::unique_ptr<wire::AttachServer> Attach(const std::string& name) {
+    auto attach = wire::StartAttachServer(sockets_ + "/shm", name);
+    CHECK(attach.ok()) << attach.status();
+    return *std::move(attach);
+  }
+
   void StartVerifier(const std::string& folder) {
     verifier::VerifierOptions options;
     options.target_folder = folder + "/target";
@@ -103,12 +112,13 @@ class OverGrpc final : public StagesUnderTest {
     auto engine = verifier::VerifierEngine::Create(options);
     CHECK(engine.ok()) << engine.status();
     verifier_engine_ = *std::move(engine);
-    verifier_service_ = std::make_unique<verifier::VerifierService>(verifier_engine_.get());
+    verifier_service_ =
+        std::make_unique<verifier::VerifierService>(verifier_engine_.get(), Attach("verifier"));
     verifier_host_ = Host("verifier", verifier_service_.get());
   }
 
   void StartDrafter(const std::string& folder) {
-    features_ = std::make_unique<drafter::RemoteFeatures>(Address("verifier"));
+    features_ = std::make_unique<drafter::RemoteFeatures>(Address("verifier"), kCarrier);
     drafter::DrafterOptions options;
     options.drafter_folder = folder + "/drafter";
     options.target_folder = folder + "/target";
@@ -118,7 +128,8 @@ class OverGrpc final : public StagesUnderTest {
     CHECK(engine.ok()) << engine.status();
     drafter_engine_ = *std::move(engine);
     drafter_service_ = std::make_unique<drafter::DrafterService>(
-        drafter_engine_.get(), [this](SequenceId sequence) { features_->Forget(sequence); });
+        drafter_engine_.get(), [this](SequenceId sequence) { features_->Forget(sequence); },
+        Attach("drafter"));
     features_->Start(drafter_engine_->feature_layers(),
                      [this](SequenceId sequence, Position committed, TokenId root) {
                        drafter_service_->FeaturesArrived(sequence, committed, root);
@@ -166,9 +177,11 @@ StagesKind KindOn(const std::string& name, const std::string& golden) {
 }  // namespace
 
 std::vector<StagesKind> KindsUnderTest() {
-  return {KindOn<InProcess>("InProcess", "gqa2_untied_draft2"),
-          KindOn<InProcess>("InProcessSlidingWindow", "sliding_window"),
-          KindOn<OverGrpc>("OverGrpc", "gqa2_untied_draft2")};
+  return {
+      KindOn<InProcess>("InProcess", "gqa2_untied_draft2"),
+      KindOn<InProcess>("InProcessSlidingWindow", "sliding_window"),
+      KindOn<OverTheWire<wire::CarrierChoice::kInline>>("OverGrpc", "gqa2_untied_draft2"),
+      KindOn<OverTheWire<wire::CarrierChoice::kAuto>>("OverSharedMemory", "gqa2_untied_draft2")};
 }
 
 }  // namespace bastion::testing

@@ -102,8 +102,23 @@ class ServicesTest : public ::testing::Test {
   std::unique_ptr<testing::ServiceSystem> system_;
 };
 
-TEST_F(ServicesTest, EveryPolicyGivesTheSameTextAloneAndInCompany) {
-  GenerationClient& client = Start().client();
+// What depends on how the services talk to each other.
+class ServiceCarriersTest : public ServicesTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  testing::ServiceSystem& Start(std::vector<std::string> flags = {}) {
+    testing::SystemOptions options;
+    options.drafter = kModels + "/drafter";
+    options.orchestrator_flags = std::move(flags);
+    options.shared_memory = GetParam();
+    return StartWith(std::move(options));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Carriers, ServiceCarriersTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "SharedMemory" : "Inline"; });
+
+TEST_P(ServiceCarriersTest, EveryPolicyGivesTheSameTextAloneAndInCompany) {
+  testing::ServiceSystem& system = Start();
+  GenerationClient& client = system.client();
   for (const float temperature : {0.0f, 1.0f}) {
     const Answer plain = Ask(client, Request("ar", 48, temperature));
     ASSERT_TRUE(plain.status.ok()) << plain.status;
@@ -126,6 +141,28 @@ TEST_F(ServicesTest, EveryPolicyGivesTheSameTextAloneAndInCompany) {
       EXPECT_EQ(answers[i].text, plain.text) << policies[i] << " at " << temperature;
     }
   }
+  for (const char* service : {"orchestrator", "drafter"}) {
+    EXPECT_THAT(system.Log(service),
+                ::testing::HasSubstr(GetParam() ? "over shared memory" : "shared memory is off"));
+  }
+}
+
+TEST_F(ServicesTest, TheCarrierChangesNoTokenAndNoTree) {
+  Answer answers[2];
+  for (const bool shared_memory : {false, true}) {
+    testing::SystemOptions options;
+    options.drafter = kModels + "/drafter";
+    options.shared_memory = shared_memory;
+    answers[shared_memory] =
+        Ask(StartWith(std::move(options)).client(), Request("fixed:16", 64, 1));
+    ASSERT_TRUE(answers[shared_memory].status.ok()) << answers[shared_memory].status;
+  }
+  EXPECT_EQ(answers[0].tokens, answers[1].tokens);
+  ASSERT_EQ(answers[0].cycles.size(), answers[1].cycles.size());
+  for (size_t i = 0; i < answers[0].cycles.size(); ++i) {
+    EXPECT_EQ(answers[0].cycles[i].nodes(), answers[1].cycles[i].nodes());
+    EXPECT_EQ(answers[0].cycles[i].committed_length(), answers[1].cycles[i].committed_length());
+  }
 }
 
 TEST_F(ServicesTest, StatisticsOfAnAnswerAddUp) {
@@ -143,7 +180,8 @@ TEST_F(ServicesTest, StatisticsOfAnAnswerAddUp) {
   EXPECT_GT(answer.finished.speculation().mean_committed_length(), 1.2);
 }
 
-TEST_F(ServicesTest, ADrafterKilledMidAnswerCostsOnlySpeedAndSpeculationResumesWithTheNextOne) {
+TEST_P(ServiceCarriersTest,
+       ADrafterKilledMidAnswerCostsOnlySpeedAndSpeculationResumesWithTheNextOne) {
   testing::ServiceSystem& system = Start({"--draft_patience=2s"});
   const Answer plain = Ask(system.client(), Request("ar", 300));
   ASSERT_TRUE(plain.status.ok()) << plain.status;
@@ -191,7 +229,7 @@ TEST_F(ServicesTest, WhatRequestsTeachEachOtherOutlivesTheOrchestratorWhenAskedF
   EXPECT_TRUE(Ask(system.client(), Request("default", 20)).status.ok());
 }
 
-TEST_F(ServicesTest, ALostVerifierIsUnavailableAndServingGoesOnWhenItReturns) {
+TEST_P(ServiceCarriersTest, ALostVerifierIsUnavailableAndServingGoesOnWhenItReturns) {
   testing::ServiceSystem& system = Start();
   const Answer before = Ask(system.client(), Request("default", 40));
   const Answer lost = Ask(system.client(), Request("ar", 1500), [&](int cycle) {

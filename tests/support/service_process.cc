@@ -71,22 +71,29 @@ std::string ServiceSystem::Log(const std::string& service) const {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
+std::vector<std::string> ServiceSystem::CarrierFlags() const {
+  if (!options_.shared_memory) return {};
+  return {"--shared_memory=" + folder_ + "/shm"};
+}
+
 void ServiceSystem::StartVerifier() {
   std::vector<std::string> flags = {"--target=" + options_.target, "--dtype=" + options_.dtype,
                                     "--listen=" + Address("verifier")};
   flags.insert(flags.end(), options_.verifier_flags.begin(), options_.verifier_flags.end());
+  const std::vector<std::string> carrier = CarrierFlags();
+  flags.insert(flags.end(), carrier.begin(), carrier.end());
   verifier = std::make_unique<ServiceProcess>("bastion-verifier", flags, folder_ + "/verifier.log");
 }
 
 void ServiceSystem::StartDrafter() {
   // A drafter's own target may be another than the verifier's: tests of mismatched pairs.
   const std::filesystem::path beside = std::filesystem::path(options_.drafter) / "../target";
-  drafter = std::make_unique<ServiceProcess>(
-      "bastion-drafter",
-      std::vector<std::string>{"--drafter=" + options_.drafter, "--target=" + beside.string(),
-                               "--dtype=" + options_.dtype, "--verifier=" + Address("verifier"),
-                               "--listen=" + Address("drafter")},
-      folder_ + "/drafter.log");
+  std::vector<std::string> flags = {
+      "--drafter=" + options_.drafter, "--target=" + beside.string(), "--dtype=" + options_.dtype,
+      "--verifier=" + Address("verifier"), "--listen=" + Address("drafter")};
+  const std::vector<std::string> carrier = CarrierFlags();
+  flags.insert(flags.end(), carrier.begin(), carrier.end());
+  drafter = std::make_unique<ServiceProcess>("bastion-drafter", flags, folder_ + "/drafter.log");
 }
 
 void ServiceSystem::StartOrchestrator() {

@@ -36,6 +36,7 @@ struct SystemOptions {
   std::string dtype = "fp32";
   std::vector<std::string> orchestrator_flags;
   std::vector<std::string> verifier_flags;
+  bool shared_memory = false;
 };
 
 // All three. Files: verifier.sock and .log, and so on.
@@ -57,6 +58,9 @@ class ServiceSystem {
   std::unique_ptr<ServiceProcess> verifier, drafter, orchestrator;
 
  private:
+  // What a service needs to offer shared memory, if it should.
+  [[nodiscard]] std::vector<std::string> CarrierFlags() const;
+
   SystemOptions options_;
   std::string folder_;
   std::unique_ptr<GenerationClient> client_;

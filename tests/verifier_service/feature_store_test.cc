@@ -48,7 +48,6 @@ TEST(FeatureStoreTest, ReadsTheRowsThatWereAppended) {
   AppendRows(store, kSequence, 0, 3);
   AppendRows(store, kSequence, 3, 2);
   EXPECT_EQ(*store.Rows(kSequence), 5);
-  EXPECT_EQ(store.row_bytes(kSequence), 8u);
   EXPECT_EQ(store.bytes(), 5 * 8);
   const auto read = store.Read({kSequence, 2, 2}, kNoPatience);
   ASSERT_TRUE(read.ok()) << read.status();
@@ -123,8 +122,13 @@ TEST(FeatureStoreTest, UnknownSequences) {
   const SequenceId other = {7, 2};
   EXPECT_TRUE(absl::IsNotFound(store.Read({other, 0, 1}, kNoPatience).status()));
   EXPECT_TRUE(absl::IsNotFound(store.Rows(other).status()));
-  EXPECT_GE(store.row_bytes(other), 1u);
-  AppendRows(store, other, 0, 1);  // Nothing to keep it in.
+  const auto never = [](FeatureType, int, int) -> char* {
+    ADD_FAILURE();
+    return nullptr;
+  };
+  EXPECT_TRUE(absl::IsNotFound(store.Copy(other, 0, 8, never).status()));
+  EXPECT_EQ(store.Copy(kSequence, 0, 8, never)->rows, 0);  // None yet.
+  AppendRows(store, other, 0, 1);                          // Nothing to keep it in.
   store.Close(other);
   EXPECT_EQ(store.bytes(), 0);
 }
@@ -171,17 +175,46 @@ TEST(FeatureStoreTest, ASequenceOpenedBeforeAnyDrafterHasNoFeatures) {
   EXPECT_TRUE(absl::IsOutOfRange(read.status())) << read.status();
 }
 
-TEST(FeatureStoreTest, AwaitChangeReturnsAtOnceForNewsAndWaitsForMore) {
+TEST(FeatureStoreTest, CopiesWhatFitsToWhereItIsWanted) {
   FeatureStore store(FeatureType::kF32, kPlenty);
   store.Open(kSequence, kWidth);
-  uint64_t seen = store.AwaitChange(0, kLong);
-  EXPECT_EQ(store.AwaitChange(seen, absl::Milliseconds(1)), seen);  // No news: patience is over.
-  AppendRows(store, kSequence, 0, 1);
-  const uint64_t appended = store.AwaitChange(seen, kLong);
-  EXPECT_NE(appended, seen);
-  std::thread reader([&] { store.Touch(); });
-  EXPECT_NE(store.AwaitChange(appended, kLong), appended);
-  reader.join();
+  store.Append(kSequence, Rows(0, 5).data(), {0, 1, 2, 3, 4}, /*next=*/42);
+  const auto copy = [&](Position first, size_t most_bytes) {
+    std::vector<float> values;
+    const auto copied =
+        store.Copy(kSequence, first, most_bytes, [&](FeatureType type, int rows, int width) {
+          EXPECT_EQ(type, FeatureType::kF32);
+          EXPECT_EQ(width, kWidth);
+          values.resize(size_t(rows) * width);
+          return reinterpret_cast<char*>(values.data());
+        });
+    EXPECT_TRUE(copied.ok()) << copied.status();
+    EXPECT_EQ(copied->rows * kWidth, static_cast<int>(values.size()));
+    // Only the last row is followed by what the verify chose.
+    EXPECT_EQ(copied->next, first + copied->rows == 5 ? 42 : kNoToken);
+    return values;
+  };
+  EXPECT_THAT(copy(1, 16), ElementsAre(10, 11, 20, 21));
+  EXPECT_THAT(copy(3, 17), ElementsAre(30, 31, 40, 41));
+  EXPECT_THAT(copy(2, 1), ElementsAre(20, 21));  // One row in any case.
+}
+
+TEST(FeatureStoreTest, ListenersHearEveryChangeUntilTheyGo) {
+  FeatureStore store(FeatureType::kF32, kPlenty);
+  int first_heard = 0, second_heard = 0;
+  const auto first = store.Listen([&] { ++first_heard; });
+  store.Open(kSequence, kWidth);
+  EXPECT_EQ(first_heard, 1);
+  auto second = store.Listen([&] { second_heard += *store.Rows(kSequence); });
+  AppendRows(store, kSequence, 0, 3);
+  EXPECT_EQ(first_heard, 2);
+  EXPECT_EQ(second_heard, 3);  // It may read.
+  AppendRows(store, {9, 9}, 0, 1);
+  EXPECT_EQ(first_heard, 2) << "nothing changed";
+  second.reset();
+  store.Close(kSequence);
+  EXPECT_EQ(first_heard, 3);
+  EXPECT_EQ(second_heard, 3);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "verifier_service/commit/feature_store.h"
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <sstream>
@@ -34,48 +35,73 @@ std::string Name(SequenceId sequence) {
 }  // namespace
 
 void FeatureStore::Open(SequenceId sequence, int width) {
-  MutexLock lock(&mutex_);
-  // The engine forgets a session's earlier epoch by opening the next one: so does the store.
-  for (auto old = histories_.begin(); old != histories_.end();) {
-    const auto next = std::next(old);
-    if (old->first.session == sequence.session) {
-      bytes_ -= static_cast<int64_t>(old->second.features.bytes.size());
-      histories_.erase(old);
+  {
+    MutexLock lock(&mutex_);
+    // The engine forgets a session's earlier epoch by opening the next one: so does the store.
+    for (auto old = histories_.begin(); old != histories_.end();) {
+      const auto next = std::next(old);
+      if (old->first.session == sequence.session) {
+        bytes_ -= static_cast<int64_t>(old->second.features.bytes.size());
+        histories_.erase(old);
+      }
+      old = next;
     }
-    old = next;
+    Features& features = histories_[sequence].features;
+    features.width = width;
+    features.type = type_;
   }
-  Features& features = histories_[sequence].features;
-  features.width = width;
-  features.type = type_;
-  ++changes_;
+  TellListeners();
 }
 
 void FeatureStore::Append(SequenceId sequence, const float* features, absl::Span<const int> rows,
                           TokenId next) {
+  if (AppendRows(sequence, features, rows, next)) TellListeners();
+}
+
+bool FeatureStore::AppendRows(SequenceId sequence, const float* features,
+                              absl::Span<const int> rows, TokenId next) {
   MutexLock lock(&mutex_);
   const auto found = histories_.find(sequence);
-  if (found == histories_.end() || found->second.lost || found->second.features.width == 0) return;
-  ++changes_;
+  if (found == histories_.end() || found->second.lost || found->second.features.width == 0) {
+    return false;
+  }
   Features& kept = found->second.features;
   const auto added = static_cast<int64_t>(rows.size() * kept.row_bytes());
   if (bytes_ + added > max_bytes_) {
     bytes_ -= static_cast<int64_t>(kept.bytes.size());
     kept.bytes = {};
     found->second.lost = true;
-    return;
+    return true;
   }
   for (const int row : rows) AppendRow(features + int64_t{row} * kept.width, kept);
   kept.next = next;
   bytes_ += added;
+  return true;
 }
 
 void FeatureStore::Close(SequenceId sequence) {
-  MutexLock lock(&mutex_);
-  const auto found = histories_.find(sequence);
-  if (found == histories_.end()) return;
-  bytes_ -= static_cast<int64_t>(found->second.features.bytes.size());
-  histories_.erase(found);
-  ++changes_;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = histories_.find(sequence);
+    if (found == histories_.end()) return;
+    bytes_ -= static_cast<int64_t>(found->second.features.bytes.size());
+    histories_.erase(found);
+  }
+  TellListeners();
+}
+
+std::shared_ptr<void> FeatureStore::Listen(std::function<void()> heard) {
+  MutexLock lock(&listeners_mutex_);
+  const auto listener = listeners_.insert(listeners_.end(), std::move(heard));
+  return {this, [listener](FeatureStore* store) {
+            MutexLock lock(&store->listeners_mutex_);
+            store->listeners_.erase(listener);
+          }};
+}
+
+void FeatureStore::TellListeners() {
+  MutexLock lock(&listeners_mutex_);
+  for (const auto& heard : listeners_) heard();
 }
 
 absl::Status FeatureStore::Check(SequenceId sequence) const {
@@ -121,24 +147,17 @@ absl::StatusOr<int> FeatureStore::Rows(SequenceId sequence) const {
   return histories_.at(sequence).features.rows();
 }
 
-size_t FeatureStore::row_bytes(SequenceId sequence) const {
+absl::StatusOr<FeatureStore::Copied> FeatureStore::Copy(SequenceId sequence, Position first,
+                                                        size_t most_bytes, Place place) const {
   MutexLock lock(&mutex_);
-  return Check(sequence).ok() ? histories_.at(sequence).features.row_bytes() : 1;
-}
-
-uint64_t FeatureStore::AwaitChange(uint64_t seen, absl::Duration patience) {
-  MutexLock lock(&mutex_);
-  const auto changed = [&] {
-    mutex_.AssertHeld();
-    return changes_ != seen;
-  };
-  mutex_.AwaitWithTimeout(changed, patience);
-  return changes_;
-}
-
-void FeatureStore::Touch() {
-  MutexLock lock(&mutex_);
-  ++changes_;
+  RETURN_IF_ERROR(Check(sequence));
+  const Features& kept = histories_.at(sequence).features;
+  if (kept.rows() <= first) return Copied();
+  const auto most = static_cast<int>(std::max<size_t>(1, most_bytes / kept.row_bytes()));
+  const int rows = std::min(kept.rows() - first, most);
+  std::memcpy(place(kept.type, rows, kept.width), kept.bytes.data() + first * kept.row_bytes(),
+              rows * kept.row_bytes());
+  return Copied{rows, first + rows == kept.rows() ? kept.next : kNoToken};
 }
 
 int64_t FeatureStore::bytes() const {

@@ -10,9 +10,13 @@
 #define BASTION_VERIFIER_SERVICE_COMMIT_FEATURE_STORE_H_
 
 #include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -36,14 +40,23 @@ class FeatureStore final : public FeatureSource {
 
   // Rows there are; NOT_FOUND or OUT_OF_RANGE as Read.
   [[nodiscard]] absl::StatusOr<int> Rows(SequenceId sequence) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Bytes of one row of `sequence`; at least 1.
-  [[nodiscard]] size_t row_bytes(SequenceId sequence) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Waits until anything changed since the call that returned `seen` (0 at first), or `patience` is
-  // over; returns what to pass next. Touch() counts as a change.
-  [[nodiscard]] uint64_t AwaitChange(uint64_t seen, absl::Duration patience)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  void Touch() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Where to write `rows` rows of `width` values. Called under the store's lock.
+  using Place = absl::FunctionRef<char*(FeatureType type, int rows, int width)>;
+  // Copies the rows from `first` on that fit `most_bytes`, and one in any case, to where `place`
+  // wants them, which is not asked when there are none. Errors: Rows.
+  struct Copied {
+    int rows = 0;
+    TokenId next = kNoToken;  // As in Features.
+  };
+  [[nodiscard]] absl::StatusOr<Copied> Copy(SequenceId sequence, Position first, size_t most_bytes,
+                                            Place place) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Calls `heard` after every change, on the thread that made it, for as long as the returned
+  // object lives. It may read the store; Listen and the object's end wait for calls of listeners to
+  // end.
+  [[nodiscard]] std::shared_ptr<void> Listen(std::function<void()> heard)
+      ABSL_LOCKS_EXCLUDED(listeners_mutex_);
 
   [[nodiscard]] int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -53,6 +66,10 @@ class FeatureStore final : public FeatureSource {
     bool lost = false;  // Dropped for memory.
   };
 
+  // Appends under the lock; whether anything changed.
+  bool AppendRows(SequenceId sequence, const float* features, absl::Span<const int> rows,
+                  TokenId next) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TellListeners() ABSL_LOCKS_EXCLUDED(mutex_, listeners_mutex_);
   // OK when `sequence` has a history to read from.
   [[nodiscard]] absl::Status Check(SequenceId sequence) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
@@ -61,7 +78,8 @@ class FeatureStore final : public FeatureSource {
   mutable Mutex mutex_;
   absl::flat_hash_map<SequenceId, History> histories_ ABSL_GUARDED_BY(mutex_);
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 1;
+  Mutex listeners_mutex_;
+  std::list<std::function<void()>> listeners_ ABSL_GUARDED_BY(listeners_mutex_);
 };
 
 }  // namespace bastion::verifier

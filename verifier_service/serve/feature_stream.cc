@@ -10,19 +10,16 @@
 namespace bastion::verifier {
 namespace {
 
-constexpr int kMaxBytesPerMessage = 2 << 20;
-// Only bounds how long a stream outlives its drafter: news comes through the store at once.
-constexpr absl::Duration kPatience = absl::Milliseconds(500);
+constexpr size_t kMaxBytesPerMessage = 2 << 20;
 
 }  // namespace
 
 void FeatureStream::Run() {
   std::thread reader([this] { ReadRequests(); });
-  uint64_t seen = 0;
-  while (PushNew()) seen = store_->AwaitChange(seen, kPatience);
-  {
-    MutexLock lock(&mutex_);
-    gone_ = true;
+  const std::shared_ptr<void> listening = store_->Listen([this] { Heard(); });
+  while (AwaitNews()) {
+    MutexLock lock(&pushing_);
+    if (!PushNew(absl::InfiniteFuture()).ok()) break;
   }
   stream_->Cancel();
   reader.join();
@@ -34,66 +31,77 @@ void FeatureStream::ReadRequests() {
     MutexLock lock(&mutex_);
     if (request.has_follow()) {
       followed_[wire::Decode(request.follow().sequence())] = std::max(0, request.follow().first());
+      news_ = true;
     } else if (request.has_unfollow()) {
       followed_.erase(wire::Decode(request.unfollow().sequence()));
     }
-    store_->Touch();
   }
   MutexLock lock(&mutex_);
   gone_ = true;
-  store_->Touch();
 }
 
-bool FeatureStream::PushNew() {
+void FeatureStream::Heard() {
+  if (stream_->keeps_deadlines() && pushing_.TryLock()) {
+    const absl::Status pushed = PushNew(absl::InfinitePast());
+    pushing_.Unlock();
+    if (pushed.ok()) return;
+  }
+  MutexLock lock(&mutex_);
+  news_ = true;
+}
+
+bool FeatureStream::AwaitNews() {
+  MutexLock lock(&mutex_);
+  const auto news = [this] {
+    mutex_.AssertHeld();
+    return news_ || gone_;
+  };
+  while (!mutex_.AwaitWithTimeout(news, absl::InfiniteDuration())) {
+  }
+  news_ = false;
+  return !gone_;
+}
+
+absl::Status FeatureStream::PushNew(absl::Time deadline) {
   std::vector<std::pair<SequenceId, Position>> followed;
   {
     MutexLock lock(&mutex_);
-    if (gone_) return false;
     followed.assign(followed_.begin(), followed_.end());
   }
   for (auto& [sequence, next] : followed) {
     const Position from = next;
     bool over = false;
-    if (!Push(sequence, next, over)) return false;
+    const absl::Status pushed = Push(sequence, deadline, next, over);
     MutexLock lock(&mutex_);
     const auto found = followed_.find(sequence);
     // Followed anew from elsewhere, or given up, in the meantime: what was asked last counts.
-    if (found == followed_.end() || found->second != from) continue;
-    if (over) {
-      followed_.erase(found);
-    } else {
+    if (found != followed_.end() && found->second == from) {
       found->second = next;
+      if (over) followed_.erase(found);
     }
+    RETURN_IF_ERROR(pushed);
   }
-  return true;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Features> FeatureStream::Next(SequenceId sequence, Position next) {
-  ASSIGN_OR_RETURN(const int rows, store_->Rows(sequence));
-  if (rows <= next) return Features();
-  const auto row_bytes = static_cast<int>(store_->row_bytes(sequence));
-  const int count = std::min(rows - next, std::max(1, kMaxBytesPerMessage / row_bytes));
-  return store_->Read({sequence, next, count}, absl::ZeroDuration());
-}
-
-bool FeatureStream::Push(SequenceId sequence, Position& next, bool& over) {
+absl::Status FeatureStream::Push(SequenceId sequence, absl::Time deadline, Position& next,
+                                 bool& over) {
   for (;;) {
-    const absl::StatusOr<Features> features = Next(sequence, next);
-    if (features.ok() && features->rows() == 0) return true;
     internal::v1::FeatureReply reply;
+    const auto copied = store_->Copy(
+        sequence, next, kMaxBytesPerMessage, [&](FeatureType type, int rows, int width) {
+          return stream_->carrier().Reserve(wire::FeatureShape(type, rows, width),
+                                            *reply.mutable_features());
+        });
+    if (copied.ok() && copied->rows == 0) return absl::OkStatus();
     wire::Encode(sequence, *reply.mutable_sequence());
-    wire::Encode(features.status(), *reply.mutable_status());
+    wire::Encode(copied.status(), *reply.mutable_status());
     reply.set_first(next);
-    if (features.ok()) {
-      wire::Encode(*features, stream_->carrier(), *reply.mutable_features());
-      if (features->next != kNoToken) reply.set_next(features->next);
-    }
-    if (!stream_->Send(reply, absl::InfiniteFuture()).ok()) return false;
-    if (!features.ok()) {
-      over = true;
-      return true;
-    }
-    next += features->rows();
+    if (copied.ok() && copied->next != kNoToken) reply.set_next(copied->next);
+    RETURN_IF_ERROR(stream_->Send(reply, deadline));
+    over = !copied.ok();
+    if (over) return absl::OkStatus();
+    next += copied->rows;
   }
 }
 

@@ -320,7 +320,7 @@ TEST_F(TensorCodecTest, FeaturesOfBothTypes) {
     Features features = {3, type, ""};
     features.bytes = std::string(5 * features.row_bytes(), '\x7f');
     TensorRef encoded;
-    Encode(features, carrier_, encoded);
+    carrier_.Put(FeatureShape(type, 5, 3), features.bytes, encoded);
     const auto decoded = Decode(encoded, carrier_);
     ASSERT_TRUE(decoded.ok()) << decoded.status();
     EXPECT_EQ(decoded->width, 3);
@@ -332,7 +332,7 @@ TEST_F(TensorCodecTest, FeaturesOfBothTypes) {
 
 TEST_F(TensorCodecTest, FeaturesThatAreNoRows) {
   TensorRef good;
-  Encode(Features{2, FeatureType::kF32, std::string(24, 'x')}, carrier_, good);
+  carrier_.Put(FeatureShape(FeatureType::kF32, 3, 2), std::string(24, 'x'), good);
   ASSERT_TRUE(DecodeStatus(good).ok());
   TensorRef bad = good;
   bad.set_dtype(TensorRef::DTYPE_INT32);
