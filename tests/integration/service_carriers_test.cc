@@ -1,0 +1,123 @@
+// The three services as processes, over every carrier: same text whatever happens to the drafter,
+// clear statuses when the verifier goes.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <thread>
+
+#include "tests/integration/services_fixture.h"
+
+namespace bastion {
+namespace {
+
+// What depends on how the services talk to each other.
+class ServiceCarriersTest : public ServicesTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  testing::ServiceSystem& Start(std::vector<std::string> flags = {}) {
+    testing::SystemOptions options;
+    options.drafter = kModels + "/drafter";
+    options.orchestrator_flags = std::move(flags);
+    options.shared_memory = GetParam();
+    return StartWith(std::move(options));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Carriers, ServiceCarriersTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "SharedMemory" : "Inline"; });
+
+TEST_P(ServiceCarriersTest, EveryPolicyGivesTheSameTextAloneAndInCompany) {
+  testing::ServiceSystem& system = Start();
+  GenerationClient& client = system.client();
+  for (const float temperature : {0.0f, 1.0f}) {
+    const Answer plain = Ask(client, Request("ar", 48, temperature));
+    ASSERT_TRUE(plain.status.ok()) << plain.status;
+    ASSERT_EQ(plain.tokens.size(), 48u);
+    EXPECT_EQ(plain.finished.reason(), v1::FINISH_REASON_LENGTH);
+    const std::vector<std::string> policies = {
+        "chain",   "beam:3x4",       "fixed:4",        "fixed:64",
+        "bastion", "adaptive",       "default",        "ngram:8",
+        "ngram:1", "fixed:16+prior", "beam:3x4+prior", "adaptive+prior:request"};
+    std::vector<Answer> answers(policies.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < policies.size(); ++i) {
+      threads.emplace_back(
+          [&, i] { answers[i] = Ask(client, Request(policies[i], 48, temperature)); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (size_t i = 0; i < policies.size(); ++i) {
+      ASSERT_TRUE(answers[i].status.ok()) << policies[i] << ": " << answers[i].status;
+      EXPECT_EQ(answers[i].tokens, plain.tokens) << policies[i] << " at " << temperature;
+      EXPECT_EQ(answers[i].text, plain.text) << policies[i] << " at " << temperature;
+    }
+  }
+  for (const char* service : {"orchestrator", "drafter"}) {
+    EXPECT_THAT(system.Log(service),
+                ::testing::HasSubstr(GetParam() ? "over shared memory" : "shared memory is off"));
+  }
+}
+
+TEST_F(ServicesTest, TheCarrierChangesNoTokenAndNoTree) {
+  Answer answers[2];
+  for (const bool shared_memory : {false, true}) {
+    testing::SystemOptions options;
+    options.drafter = kModels + "/drafter";
+    options.shared_memory = shared_memory;
+    answers[shared_memory] =
+        Ask(StartWith(std::move(options)).client(), Request("fixed:16", 64, 1));
+    ASSERT_TRUE(answers[shared_memory].status.ok()) << answers[shared_memory].status;
+  }
+  EXPECT_EQ(answers[0].tokens, answers[1].tokens);
+  ASSERT_EQ(answers[0].cycles.size(), answers[1].cycles.size());
+  for (size_t i = 0; i < answers[0].cycles.size(); ++i) {
+    EXPECT_EQ(answers[0].cycles[i].nodes(), answers[1].cycles[i].nodes());
+    EXPECT_EQ(answers[0].cycles[i].committed_length(), answers[1].cycles[i].committed_length());
+  }
+}
+
+TEST_P(ServiceCarriersTest,
+       ADrafterKilledMidAnswerCostsOnlySpeedAndSpeculationResumesWithTheNextOne) {
+  testing::ServiceSystem& system = Start({"--draft_patience=2s"});
+  const Answer plain = Ask(system.client(), Request("ar", 300));
+  ASSERT_TRUE(plain.status.ok()) << plain.status;
+  const Answer answer = Ask(system.client(), Request("fixed:8", 300), [&](int cycle) {
+    if (cycle == 5) {
+      system.drafter->Signal(SIGKILL);
+      system.drafter->Wait();
+    }
+    if (cycle == 20) system.StartDrafter();
+    // Answers are quick: give the new drafter time to load.
+    if (cycle > 20) absl::SleepFor(absl::Milliseconds(20));
+    return true;
+  });
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.tokens, plain.tokens);
+  const Answer after = Ask(system.client(), Request("fixed:8", 60));
+  EXPECT_GT(after.finished.speculation().draft_tokens(), 0u);
+}
+
+TEST_P(ServiceCarriersTest, ALostVerifierIsUnavailableAndServingGoesOnWhenItReturns) {
+  testing::ServiceSystem& system = Start();
+  const Answer before = Ask(system.client(), Request("default", 40));
+  const Answer lost = Ask(system.client(), Request("ar", 1500), [&](int cycle) {
+    if (cycle == 5) {
+      system.verifier->Signal(SIGKILL);
+      system.verifier->Wait();
+    }
+    return true;
+  });
+  EXPECT_EQ(lost.status.code(), absl::StatusCode::kUnavailable) << lost.status;
+  const Answer refused = Ask(system.client(), Request("default", 40));
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kUnavailable) << refused.status;
+  system.StartVerifier();
+  ASSERT_TRUE(system.AwaitServing());
+  Answer after;
+  for (int i = 0; i < 20 && after.finished.speculation().draft_tokens() == 0; ++i) {
+    after = Ask(system.client(), Request("fixed:8", 40));
+    ASSERT_TRUE(after.status.ok()) << after.status;
+    EXPECT_EQ(after.tokens, before.tokens);
+    absl::SleepFor(absl::Milliseconds(300));
+  }
+  EXPECT_GT(after.finished.speculation().draft_tokens(), 0u) << "the drafter did not come back";
+}
+
+}  // namespace
+}  // namespace bastion
