@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -64,9 +65,10 @@ absl::Status SharedChannel::Receive(google::protobuf::MessageLite* message, absl
 absl::Status SharedChannel::Await(const Bell& bell, absl::Time deadline, absl::Duration& last) {
   if (bell.rung()) return absl::OkStatus();
   const absl::Time start = absl::Now();
-  // A wait that was slept through took longer than it had to, by about as much as looking may take.
-  const absl::Time look_until = last <= 2 * spin_ ? std::min(deadline, start + spin_) : start;
+  // A wait that was slept through took longer than it had to, and so did the peer's meanwhile.
+  const absl::Time look_until = last <= 4 * spin_ ? std::min(deadline, start + spin_) : start;
   while (!bell.rung() && absl::Now() < look_until) {
+    std::this_thread::yield();  // To the peer, where there are fewer cores than who looks.
   }
   const absl::Status waited = bell.rung() ? absl::OkStatus() : Sleep(bell, deadline);
   last = absl::Now() - start;

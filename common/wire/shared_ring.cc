@@ -102,6 +102,7 @@ RingWriter::RingWriter(const SharedSegment& mine, const SharedSegment& theirs, u
       capacity_(mine.bytes() - kRingStart),
       epoch_(epoch) {
   CHECK_EQ(mine.bytes(), theirs.bytes());
+  CHECK_EQ(capacity_ % kSlotBorder, 0u);
 }
 
 bool RingWriter::CanEverReserve(size_t bytes) const {

@@ -103,7 +103,7 @@ class RingWriter {
     uint64_t offset = 0;  // From the message's header.
   };
 
-  // The segments must outlive the writer and have one size.
+  // The segments must outlive the writer and have one size, whole slots of it for the ring.
   RingWriter(const SharedSegment& mine, const SharedSegment& theirs, uint32_t epoch);
 
   // Room for `bytes` more of the message being written, good until it is published.

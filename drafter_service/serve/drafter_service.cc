@@ -34,7 +34,7 @@ grpc::Status DrafterService::Attach(grpc::ServerContext* context,
     return wire::ToGrpc(spoken);
   }
   if (attach_ == nullptr || request->stream() != proto::AttachRequest::STREAM_STEPS) {
-    return {grpc::StatusCode::UNIMPLEMENTED, "the drafter offers no shared memory for this"};
+    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off for this"};
   }
   const auto serve = [this](std::shared_ptr<wire::SharedChannel> channel) {
     wire::SharedStream<proto::DrafterReply, proto::DrafterRequest> steps(std::move(channel));

@@ -45,8 +45,11 @@ grpc::Status VerifierService::Attach(grpc::ServerContext* context,
   if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
     return wire::ToGrpc(spoken);
   }
-  if (attach_ == nullptr) return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off"};
   const bool features = request->stream() == proto::AttachRequest::STREAM_FEATURES;
+  if (attach_ == nullptr ||
+      (!features && request->stream() != proto::AttachRequest::STREAM_STEPS)) {
+    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off for this"};
+  }
   const auto serve = [this, features](std::shared_ptr<wire::SharedChannel> channel) {
     if (features) {
       wire::SharedStream<proto::FeatureReply, proto::FeatureRequest> stream(std::move(channel));
