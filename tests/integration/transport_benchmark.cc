@@ -55,6 +55,7 @@ class IdleVerifier final : public verifier::VerifierEngine {
       : setting_(setting), rows_(size_t(kRows) * setting.width, 0.5f) {}
 
   const TargetInfo& info() const override { return info_; }
+  nn::ForwardCost cost() const override { return {}; }
   absl::Status SetFeatureLayers(const std::vector<int>&) override { return absl::OkStatus(); }
   absl::Status Open(SequenceId sequence, const SamplingParams&) override {
     store_.Open(sequence, setting_.width);
@@ -98,6 +99,7 @@ class IdleDrafter final : public drafter::DrafterEngine {
   }
 
   const DrafterInfo& info() const override { return info_; }
+  nn::ForwardCost cost() const override { return {}; }
   const std::vector<int>& feature_layers() const override { return layers_; }
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override {
     RETURN_IF_ERROR(CatchUp(frontiers[0].sequence, frontiers[0].committed));
