@@ -1,16 +1,21 @@
-"""What compare_llama_cpp.py and compare_ddtree.py share: prompts as token ids, rounds of bastion-bench, the table."""
+"""What compare_llama_cpp.py, compare_ddtree.py and figures.py share: prompts as token ids, rounds of bastion-bench, services
+that run beside, the table."""
 
+import contextlib
 import json
 import subprocess
 import sys
 import tempfile
+import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTALL = "build/compare_venv lacks it: see client/bench/compare_requirements.txt"
+STARTUP_SECONDS = 180
 
 
 class CompareError(Exception):
@@ -121,6 +126,39 @@ def run_bench(args: Namespace, prompts: list[Prompt], arms: list[Arm], where: li
     for arm, policy in zip(arms, report["policies"]):
         for entry in policy["prompts"]:
             arm.answers.append(Answer(entry["output_token_ids"], entry["seconds"], len(entry["committed_lengths"])))
+
+
+@contextlib.contextmanager
+def services(args: Namespace, *engine) -> Iterator[str]:
+    """Verifier, drafter and orchestrator on sockets of a folder that goes with them; yields the address. `engine`: more flags of
+    verifier and drafter."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        address = {name: f"unix://{folder}/{name}.sock" for name in ("verifier", "drafter", "orchestrator")}
+        started = []
+
+        def start(name: str, *flags) -> None:
+            log = stack.enter_context(open(f"{folder}/{name}.log", "w"))
+            command = [args.bench.parent / f"bastion-{name}", "--target", args.target, "--listen", address[name], *flags]
+            process = subprocess.Popen([str(part) for part in command], stderr=log)
+            started.append(process)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+
+        engine = ["--threads", args.threads, *engine]
+        start("verifier", "--dtype", args.dtype, *engine)
+        start("drafter", "--drafter", args.drafter, "--dtype", args.drafter_dtype, "--verifier", address["verifier"], *engine)
+        prior = ["--prior", args.drafter] if (args.drafter / "transition_prior.safetensors").exists() else []
+        start("orchestrator", "--verifier", address["verifier"], "--drafter", address["drafter"], *prior)
+        wait_until_healthy(args.bench.parent / "bastionctl", address["orchestrator"], started)
+        yield address["orchestrator"]
+
+
+def wait_until_healthy(bastionctl: Path, address: str, processes: list[subprocess.Popen]) -> None:
+    deadline = time.monotonic() + STARTUP_SECONDS
+    while subprocess.run([str(bastionctl), "health", "--endpoint", address], capture_output=True).returncode != 0:
+        if time.monotonic() > deadline or any(process.poll() is not None for process in processes):
+            raise CompareError("the services did not come up: does deploy/local/demo.sh?")
+        time.sleep(0.1)
 
 
 def agreement(arm: Arm, reference: Arm) -> float:

@@ -16,20 +16,16 @@ build/compare_venv is made by the commands in compare_requirements.txt.
 """
 
 import argparse
-import contextlib
 import subprocess
 import sys
-import tempfile
-import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from compare_common import (INSTALL, Answer, Arm, CompareError, Prompt, add_arguments, bench_arms, load_prompts, progress,
-                            rounds, run_bench, table, write_report)
+                            rounds, run_bench, services, table, write_report)
 
 REPOSITORY, COMMIT = "https://github.com/liranringel/ddtree", "c96427a"
-STARTUP_SECONDS = 180
 KV_TOKENS = 8192  # Of the services: their default would not leave a large model's Python side enough memory.
 
 
@@ -102,38 +98,6 @@ def their_arms(args: argparse.Namespace) -> dict[str, Callable[[Prompt], Answer]
     return arms
 
 
-@contextlib.contextmanager
-def services(args: argparse.Namespace) -> Iterator[str]:
-    """Verifier, drafter and orchestrator on sockets of a folder that goes with them; yields the address."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        address = {name: f"unix://{folder}/{name}.sock" for name in ("verifier", "drafter", "orchestrator")}
-        started = []
-
-        def start(name: str, *flags) -> None:
-            log = stack.enter_context(open(f"{folder}/{name}.log", "w"))
-            command = [args.bench.parent / f"bastion-{name}", "--target", args.target, "--listen", address[name], *flags]
-            process = subprocess.Popen([str(part) for part in command], stderr=log)
-            started.append(process)
-            stack.callback(process.wait)
-            stack.callback(process.terminate)
-
-        engine = ["--threads", args.threads, "--kv_tokens", KV_TOKENS]
-        start("verifier", "--dtype", args.dtype, *engine)
-        start("drafter", "--drafter", args.drafter, "--dtype", args.drafter_dtype, "--verifier", address["verifier"], *engine)
-        prior = ["--prior", args.drafter] if (args.drafter / "transition_prior.safetensors").exists() else []
-        start("orchestrator", "--verifier", address["verifier"], "--drafter", address["drafter"], *prior)
-        wait_until_healthy(args.bench.parent / "bastionctl", address["orchestrator"], started)
-        yield address["orchestrator"]
-
-
-def wait_until_healthy(bastionctl: Path, address: str, processes: list[subprocess.Popen]) -> None:
-    deadline = time.monotonic() + STARTUP_SECONDS
-    while subprocess.run([str(bastionctl), "health", "--endpoint", address], capture_output=True).returncode != 0:
-        if time.monotonic() > deadline or any(process.poll() is not None for process in processes):
-            raise CompareError("the services did not come up: does deploy/local/demo.sh?")
-        time.sleep(0.5)
-
-
 def measure(args: argparse.Namespace, endpoint: str) -> tuple[list[Arm], list[Arm]]:
     """Their arms and ours."""
     prompts, run = load_prompts(args), their_arms(args)
@@ -168,7 +132,7 @@ def main() -> None:
         if not args.bench.exists():
             raise CompareError(f"{args.bench}: no such program: run deploy/local/build.sh")
         fetch(args.work / "ddtree")
-        with services(args) as endpoint:
+        with services(args, "--kv_tokens", KV_TOKENS) as endpoint:
             theirs, ours = measure(args, endpoint)
     except (CompareError, OSError) as error:
         sys.exit(f"compare_ddtree: {error}")
