@@ -104,17 +104,28 @@ def add_answers(arms: dict[str, Arm], prefix: str, results: dict) -> None:
 # ---- sections: each returns what was measured for its bars, numbers for the plots, and text ----
 
 
+def pairs(run: Run, text: list[str]) -> dict[str, Path]:
+    """The demo pair, and the inflated one where there can be one; else `text` is told why not."""
+    try:
+        return {"demo": DEMO, "inflated": run.inflated()}
+    except NotRun as error:
+        text.append(f"The inflated pair did not run here: {error}.")
+        return {"demo": DEMO}
+
+
 def machine(run: Run) -> dict:
     numbers, text, found = {}, [], {}
     text.append("CPU flags: " + ", ".join(f"{flag} {'yes' if flag in run.flags else 'no'}" for flag in CPU_FLAGS))
-    for name, pair in (("demo", DEMO), ("inflated", run.inflated())):
+    for name, pair in pairs(run, text).items():
         folder = run.raw / f"roofline_{name}"
         said = run.command(folder.name, [run.program("bastion-bench"), "--roofline", *run.stages(pair), "--report", folder])
         roofline = json.loads((folder / "roofline.json").read_text())
         numbers[name] = {str(rows): value for rows, value in bars.rows_ratio(roofline).items()}
         numbers["device"] = roofline["device"]
         text += [f"The {name} pair:", said.strip()]
-    return {"measured": bars.roofline_bars(roofline), "numbers": numbers, "text": "\n\n".join(text)}
+        if name == "inflated":
+            found = bars.roofline_bars(roofline)
+    return {"measured": found, "numbers": numbers, "text": "\n\n".join(text)}
 
 
 def inflated(run: Run) -> dict:
@@ -148,9 +159,9 @@ def compare(run: Run, name: str, pair: Path, script: str, *flags) -> list[Arm]:
 
 def llama(run: Run) -> dict:
     found, numbers, text = {}, {}, []
-    for name, pair, sizes in (("demo", DEMO, (run.pick(32, 12), 4, 64)),
-                              ("inflated", run.inflated(), (run.pick(8, 2), run.pick(2, 1), run.pick(64, 32)))):
-        count, turns, tokens = sizes
+    sizes = {"demo": run.pick((32, 4, 64), (12, 4, 64)), "inflated": run.pick((8, 2, 64), (2, 1, 32))}
+    for name, pair in pairs(run, text).items():
+        count, turns, tokens = sizes[name]
         types = "bf16" if run.quick and name == "inflated" else "bf16,f16"
         arms = compare(run, f"llama_{name}", pair, "compare_llama_cpp.py", "--types", types, "--count", count, "--rounds", turns,
                        "--max_new_tokens", tokens)
