@@ -32,10 +32,6 @@ struct Backend {
 // Whether linear() multiplies int8 with instructions made for it. Elsewhere it is right, and slow.
 [[nodiscard]] bool HasInt8Instructions();
 
-// Packs a row-major matrix [rows, columns] into `packed` (PackedMatrix layout, bytes() large). The
-// matrix is of `dtype`; for int8 it is of floats, rounded row by row to max|w|/127 · int8.
-void PackMatrix(DType dtype, const void* matrix, int rows, int columns, void* packed);
-
 }  // namespace bastion::kernels
 
 #endif  // BASTION_KERNELS_BACKEND_H_

@@ -12,6 +12,7 @@
 #include "common/base/check.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/pack.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -265,10 +266,10 @@ bool TilesAreRight() {
   }
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 53 % 97) / 97.0f - 0.5f;
   std::vector<InputLine> packed(shape.bytes() / sizeof(InputLine));
-  PackMatrix(DType::kBF16, matrix.data(), kOutputs, kDepth, packed.data());
   shape.data = packed.data();
-  std::vector<float> y(size_t{kRows} * kOutputs), expected(y.size());
   ThreadPool alone(1);
+  PackMatrix({{SourceType::kBF16, matrix.data(), kOutputs}}, shape, alone);
+  std::vector<float> y(size_t{kRows} * kOutputs), expected(y.size());
   LinearOn<CpuTiles>({x.data(), shape, y.data(), kRows, kOutputs, false}, alone);
   LinearOn<PlainTiles>({x.data(), shape, expected.data(), kRows, kOutputs, false}, alone);
   return std::equal(y.begin(), y.end(), expected.begin(),

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
 #include "kernels/backend.h"
+#include "kernels/pack.h"
 
 namespace bastion::kernels {
 
@@ -46,12 +47,12 @@ struct RandomMatrix {
     // Panels are 64-byte aligned by contract.
     void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(storage.data()) + 63) &
                                             ~uintptr_t{63});
-    if (dtype != DType::kBF16) {
-      PackMatrix(dtype, values.data(), rows, columns, aligned);
-    } else {
-      PackMatrix(dtype, ToBf16(values).data(), rows, columns, aligned);
-    }
     packed.data = aligned;
+    const std::vector<uint16_t> bits = ToBf16(values);
+    const SourceMatrix floats = {SourceType::kF32, values.data(), rows};
+    const SourceMatrix halves = {SourceType::kBF16, bits.data(), rows};
+    ThreadPool alone(1);
+    PackMatrix({dtype == DType::kBF16 ? halves : floats}, packed, alone);
   }
   std::vector<float> storage;
   PackedMatrix packed;

@@ -1,0 +1,187 @@
+#include "kernels/pack.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "common/base/check.h"
+
+namespace bastion::kernels {
+namespace {
+
+// Of T elements each (PackedMatrix): what is turned at a time, 32 rows of it stay in the L1 cache.
+constexpr int kBlockWords = 64;
+constexpr int kMostElements = kBlockWords * 4;  // Of one row of a block.
+
+// One row of a panel; no data past the matrix's end.
+struct Row {
+  SourceType type = SourceType::kF32;
+  const void* data = nullptr;
+  float inverse_scale = 0;  // Of int8.
+};
+using PanelRows = std::array<Row, kPanel>;
+
+size_t BytesPerElement(SourceType type) { return type == SourceType::kF32 ? 4 : 2; }
+
+bool IsSame(SourceType source, DType dtype) {
+  return (source == SourceType::kF32 && dtype == DType::kF32) ||
+         (source == SourceType::kBF16 && dtype == DType::kBF16);
+}
+
+float HalfToFloat(uint16_t half) {
+  constexpr uint32_t kOne = 1u << 23;  // Of a float's exponent.
+  const uint32_t magnitude = uint32_t{half & 0x7FFFu} << 13;
+  const bool is_subnormal = magnitude < kOne, is_special = magnitude >= 31 * kOne;
+  // A subnormal has no hidden bit: it gets one that is taken away again as a float. (Multiplying
+  // by a power of two would do for all, and cost hundreds of cycles for each subnormal.)
+  const uint32_t rebias = is_special ? 224 * kOne : is_subnormal ? 113 * kOne : 112 * kOne;
+  const float value = __builtin_bit_cast(float, magnitude + rebias) - (is_subnormal ? 0x1p-14f : 0);
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, value) | (half & 0x8000u) << 16);
+}
+
+const void* At(const Row& row, int k) {
+  return static_cast<const char*>(row.data) + BytesPerElement(row.type) * k;
+}
+
+// Elements [k, k + count) of `row`.
+void ToFloats(const Row& row, int k, int count, float* to) {
+  const auto* const halves = static_cast<const uint16_t*>(At(row, k));
+  switch (row.type) {
+    case SourceType::kF32:
+      std::memcpy(to, At(row, k), sizeof(float) * count);
+      return;
+    case SourceType::kBF16:
+      for (int i = 0; i < count; ++i) to[i] = Bf16ToFloat(halves[i]);
+      return;
+    case SourceType::kF16:
+      for (int i = 0; i < count; ++i) to[i] = HalfToFloat(halves[i]);
+      return;
+  }
+}
+
+// To the nearest integer, ties to even, of |value| < 2^22: its last bits once 1.5 · 2^23 is added.
+int8_t Nearest(float value) {
+  constexpr float kShift = 0x1.8p23f;
+  return static_cast<int8_t>(__builtin_bit_cast(uint32_t, value + kShift));
+}
+
+// Elements [k, k + count) of `row` as a panel of `dtype` holds them.
+void Convert(const Row& row, int k, int count, DType dtype, void* to) {
+  if (IsSame(row.type, dtype)) {
+    std::memcpy(to, At(row, k), BytesPerElement(dtype) * count);
+    return;
+  }
+  float values[kMostElements];
+  ToFloats(row, k, count, values);
+  if (dtype == DType::kF32) {
+    std::memcpy(to, values, sizeof(float) * count);
+  } else if (dtype == DType::kBF16) {
+    uint16_t rounded[kMostElements];
+    for (int i = 0; i < count; ++i) rounded[i] = FloatToBf16(values[i]);
+    std::memcpy(to, rounded, sizeof(uint16_t) * count);
+  } else {
+    int8_t rounded[kMostElements];
+    for (int i = 0; i < count; ++i) rounded[i] = Nearest(values[i] * row.inverse_scale);
+    std::memcpy(to, rounded, count);
+  }
+}
+
+float LargestMagnitude(const Row& row, int columns) {
+  constexpr int kLanes = 16;  // Side by side: a single running maximum would wait for itself.
+  float lanes[kLanes] = {};
+  for (int k = 0; k < columns; k += kMostElements) {
+    float values[kMostElements] = {};
+    ToFloats(row, k, std::min(kMostElements, columns - k), values);
+    for (int i = 0; i < kMostElements; i += kLanes) {
+      for (int l = 0; l < kLanes; ++l) lanes[l] = std::max(lanes[l], std::abs(values[i + l]));
+    }
+  }
+  return *std::max_element(lanes, lanes + kLanes);
+}
+
+class PanelPacker {
+ public:
+  PanelPacker(absl::Span<const SourceMatrix> parts, const PackedMatrix& to)
+      : parts_(parts), to_(to), together_(static_cast<int>(4 / BytesPerElement(to.dtype))) {}
+
+  void Pack(int panel) const {
+    PanelRows rows = Rows(panel);
+    if (to_.dtype == DType::kInt8) Scale(panel, rows);
+    auto* const words = static_cast<uint32_t*>(const_cast<void*>(to_.data)) +
+                        to_.panel_bytes() / sizeof(uint32_t) * panel;
+    const int total = to_.depth() / together_;
+    for (int word = 0; word < total; word += kBlockWords) {
+      PackBlock(rows, word, std::min(kBlockWords, total - word), words + size_t{kPanel} * word);
+    }
+    if (to_.dtype == DType::kInt8) Sum(panel);
+  }
+
+ private:
+  [[nodiscard]] PanelRows Rows(int panel) const {
+    PanelRows rows;
+    int first = 0;  // Of the part, in the stack.
+    for (const SourceMatrix& part : parts_) {
+      const size_t row_bytes = part.row_bytes(to_.columns);
+      for (int i = 0; i < kPanel; ++i) {
+        const int n = panel * kPanel + i - first;
+        if (n < 0 || n >= part.rows) continue;
+        rows[i] = {part.type, static_cast<const char*>(part.data) + row_bytes * n};
+      }
+      first += part.rows;
+    }
+    return rows;
+  }
+
+  void Scale(int panel, PanelRows& rows) const {
+    float* const scales = const_cast<float*>(to_.scales(panel));
+    for (int i = 0; i < kPanel; ++i) {
+      const float largest = rows[i].data == nullptr ? 0 : LargestMagnitude(rows[i], to_.columns);
+      rows[i].inverse_scale = largest > 0 ? 127 / largest : 0;
+      scales[i] = largest / 127;
+    }
+  }
+
+  // Words [word, word + count) of every row, turned.
+  void PackBlock(const PanelRows& rows, int word, int count, uint32_t* to) const {
+    alignas(64) uint32_t block[kPanel][kBlockWords] = {};
+    const int k = word * together_;
+    const int elements = std::min(count * together_, to_.columns - k);
+    for (int i = 0; i < kPanel; ++i) {
+      if (rows[i].data != nullptr) Convert(rows[i], k, elements, to_.dtype, block[i]);
+    }
+    for (int w = 0; w < count; ++w) {
+      for (int i = 0; i < kPanel; ++i) to[w * kPanel + i] = block[i][w];
+    }
+  }
+
+  void Sum(int panel) const {
+    const auto* const begin = static_cast<const int8_t*>(to_.data) + to_.panel_bytes() * panel;
+    auto* const sums = const_cast<int32_t*>(to_.sums(panel));
+    std::fill_n(sums, kPanel, 0);
+    for (int k = 0; k < to_.depth(); k += 4) {
+      const int8_t* const fours = begin + size_t{kPanel} * k;
+      for (int i = 0; i < kPanel; ++i) {
+        sums[i] += fours[4 * i] + fours[4 * i + 1] + fours[4 * i + 2] + fours[4 * i + 3];
+      }
+    }
+  }
+
+  const absl::Span<const SourceMatrix> parts_;
+  const PackedMatrix to_;
+  const int together_;  // T
+};
+
+}  // namespace
+
+void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, ThreadPool& pool) {
+  int rows = 0;
+  for (const SourceMatrix& part : parts) rows += part.rows;
+  CHECK_EQ(rows, to.rows) << "of the parts and of the packed matrix";
+  const PanelPacker packer(parts, to);
+  pool.ParallelFor(to.panels(), [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) packer.Pack(static_cast<int>(panel));
+  });
+}
+
+}  // namespace bastion::kernels
