@@ -11,6 +11,7 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
   nn::EngineOptions engine;
   ASSIGN_OR_RETURN(engine.dtype, nn::ParseDType(options.dtype));
   engine.device = stages->device_.device;
+  engine.show_progress = options.show_progress;
 
   verifier::VerifierOptions verifier;
   verifier.target_folder = options.target_folder;

@@ -53,7 +53,8 @@ struct LocalOptions {
   std::string drafter_dtype;   // Empty: as the target.
   int threads = 0;
   int max_sequences = 64;
-  std::string prior;  // Transition table or its folder; empty: the drafter's folder.
+  bool show_progress = false;  // While weights are loaded.
+  std::string prior;           // Transition table or its folder; empty: the drafter's folder.
 };
 
 // Both engines and what they stand on, in the order in which they must go.

@@ -97,6 +97,7 @@ LocalOptions LocalOptionsFromFlags(int concurrency) {
   local.drafter_dtype = absl::GetFlag(FLAGS_drafter_dtype);
   local.prior = absl::GetFlag(FLAGS_prior);
   local.threads = absl::GetFlag(FLAGS_threads);
+  local.show_progress = true;
   local.max_sequences = concurrency + 4;
   return local;
 }

@@ -9,7 +9,8 @@ namespace bastion {
 
 class ProgressBar {
  public:
-  explicit ProgressBar(std::string what);
+  // `unit`, where there is one, is printed behind the numbers.
+  explicit ProgressBar(std::string what, std::string unit = "");
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -17,7 +18,7 @@ class ProgressBar {
   void Show(int64_t done, int64_t total);
 
  private:
-  std::string what_;
+  std::string what_, unit_;
   bool terminal_;
   int64_t done_ = 0, total_ = 0;
 };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 
 #include "absl/cleanup/cleanup.h"
 #include "common/base/status.h"
@@ -31,6 +32,12 @@ absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Open(const std::st
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
+}
+
+void Prefetch(std::string_view bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(bytes.data());
+  const size_t before = first % static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  madvise(reinterpret_cast<void*>(first - before), bytes.size() + before, MADV_WILLNEED);
 }
 
 }  // namespace bastion::hub

@@ -36,6 +36,9 @@ class MappedFile {
   size_t size_;
 };
 
+// Asks the system to bring `bytes` of a mapping in from the disk, without waiting for it.
+void Prefetch(std::string_view bytes);
+
 }  // namespace bastion::hub
 
 #endif  // BASTION_COMMON_HUB_MAPPED_FILE_H_

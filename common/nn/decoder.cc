@@ -8,19 +8,27 @@
 namespace bastion::nn {
 namespace {
 
+constexpr int64_t kPositionsWorth = 64;  // Of the rotary table, to share among threads.
+
 // [positions, D]: cos(p·θ^(−2i/D)) for i < D/2, then the sines. Angles in double: at position
 // 30,000 a float angle would be wrong in the third digit.
-Tensor RotaryTable(int positions, int head_dim, double theta) {
-  const int half = head_dim / 2;
-  Tensor table = NewTensor({positions, head_dim}, kernels::DType::kF32);
-  float* out = table.data_ptr<float>();
-  for (int p = 0; p < positions; ++p) {
-    for (int i = 0; i < half; ++i) {
-      const double angle = p * std::pow(theta, -2.0 * i / head_dim);
-      out[int64_t{p} * head_dim + i] = static_cast<float>(std::cos(angle));
-      out[int64_t{p} * head_dim + half + i] = static_cast<float>(std::sin(angle));
-    }
+Tensor RotaryTable(const hub::ModelConfig& config, kernels::ThreadPool& pool) {
+  const int head_dim = config.dims.head_dim, half = head_dim / 2;
+  std::vector<double> frequencies(half);
+  for (int i = 0; i < half; ++i) {
+    frequencies[i] = std::pow(config.rope_theta, -2.0 * i / head_dim);
   }
+  Tensor table = NewTensor({config.max_positions, head_dim}, kernels::DType::kF32);
+  float* const out = table.data_ptr<float>();
+  pool.ParallelFor(config.max_positions, kPositionsWorth, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      for (int i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(p) * frequencies[i];
+        out[p * head_dim + i] = static_cast<float>(std::cos(angle));
+        out[p * head_dim + half + i] = static_cast<float>(std::sin(angle));
+      }
+    }
+  });
   return table;
 }
 
@@ -37,18 +45,17 @@ absl::Status CheckHeadDim(const hub::ModelConfig& config) {
 Decoder::Decoder(const hub::ModelConfig& config, const EngineOptions& options)
     : config_(config),
       options_(options),
-      rope_(RotaryTable(config.max_positions, config.dims.head_dim, config.rope_theta)),
+      rope_(RotaryTable(config, *options.device.pool)),
       cache_({config.dims.layers, config.dims.kv_heads, config.dims.head_dim,
               StoredType(options.dtype)},
              (options.kv_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens) {}
 
-absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const hub::Checkpoint& checkpoint,
+absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const WeightLoader& loader,
                                                        const hub::ModelConfig& config,
                                                        const std::string& prefix,
                                                        const EngineOptions& options) {
-  RETURN_IF_ERROR(Annotate(CheckHeadDim(config), checkpoint.folder()));
+  RETURN_IF_ERROR(Annotate(CheckHeadDim(config), loader.folder()));
   auto decoder = std::unique_ptr<Decoder>(new Decoder(config, options));
-  const WeightLoader loader(checkpoint, options.dtype);
   for (int layer = 0; layer < config.dims.layers; ++layer) {
     ASSIGN_OR_RETURN(BlockWeights weights,
                      LoadBlock(loader, absl::StrCat(prefix, "layers.", layer, "."), config.dims));
@@ -90,13 +97,12 @@ ForwardCost Decoder::Cost() const {
   return cost;
 }
 
-absl::StatusOr<Vocabulary> Vocabulary::Load(const hub::Checkpoint& checkpoint,
-                                            const hub::ModelConfig& config, kernels::DType dtype) {
+absl::StatusOr<Vocabulary> Vocabulary::Load(const WeightLoader& loader,
+                                            const hub::ModelConfig& config) {
   constexpr char kTable[] = "model.embed_tokens.weight";
-  const WeightLoader loader(checkpoint, dtype);
   const int size = config.dims.vocabulary, width = config.dims.hidden;
   Vocabulary vocabulary;
-  vocabulary.dtype_ = StoredType(dtype);
+  vocabulary.dtype_ = StoredType(loader.dtype());
   ASSIGN_OR_RETURN(vocabulary.table_, loader.Table(kTable, size, width));
   const std::string head = config.tie_word_embeddings ? kTable : "lm_head.weight";
   ASSIGN_OR_RETURN(vocabulary.head_, loader.Stacked({head}, {size}, width));

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/hub/checkpoint.h"
 #include "common/hub/model_config.h"
 #include "common/nn/decoder_block.h"
 #include "common/nn/kv_cache.h"
@@ -20,9 +19,9 @@ namespace bastion::nn {
 
 class Decoder {
  public:
-  // Blocks named `prefix` + "layers.N." in `checkpoint`, and the final norm `prefix` +
-  // "norm.weight".
-  static absl::StatusOr<std::unique_ptr<Decoder>> Load(const hub::Checkpoint& checkpoint,
+  // Blocks named `prefix` + "layers.N.", and the final norm `prefix` + "norm.weight". Ready when
+  // the loader's plan has been run.
+  static absl::StatusOr<std::unique_ptr<Decoder>> Load(const WeightLoader& loader,
                                                        const hub::ModelConfig& config,
                                                        const std::string& prefix,
                                                        const EngineOptions& options);
@@ -62,8 +61,9 @@ class Decoder {
 // Embedding table and LM head (one tensor where the checkpoint ties them).
 class Vocabulary {
  public:
-  static absl::StatusOr<Vocabulary> Load(const hub::Checkpoint& checkpoint,
-                                         const hub::ModelConfig& config, kernels::DType dtype);
+  // Ready when the loader's plan has been run.
+  static absl::StatusOr<Vocabulary> Load(const WeightLoader& loader,
+                                         const hub::ModelConfig& config);
 
   // x [R, C] = rows of the embedding. REQUIRES: every token in [0, size).
   void Embed(const Device& device, const std::vector<TokenId>& tokens, float* x) const;

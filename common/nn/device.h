@@ -22,7 +22,8 @@ struct Device {
 struct EngineOptions {
   kernels::DType dtype = kernels::DType::kBF16;  // Of the weight matrices.
   Device device;
-  int kv_tokens = 65536;  // Tokens that the KV cache holds, all sequences together.
+  int kv_tokens = 65536;       // Tokens that the KV cache holds, all sequences together.
+  bool show_progress = false;  // A bar on stderr while weights are loaded.
 };
 
 // What one forward needs, whoever computes it: the floor that its time is compared with.

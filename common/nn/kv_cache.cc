@@ -9,10 +9,10 @@ using kernels::kPageTokens;
 KvCache::KvCache(const KvShape& shape, int pages) : shape_(shape), total_pages_(pages) {
   for (int page = pages - 1; page >= 0; --page) free_.push_back(page);
   for (int layer = 0; layer < shape.layers; ++layer) {
-    keys_.push_back(
-        NewTensor({pages, shape.kv_heads, shape.head_dim, kPageTokens}, shape.dtype).zero_());
-    values_.push_back(
-        NewTensor({pages, shape.kv_heads, kPageTokens, shape.head_dim}, shape.dtype).zero_());
+    keys_.push_back(NewPages({pages, shape.kv_heads, shape.head_dim, kPageTokens}, shape.dtype,
+                             Paging::kSmall));
+    values_.push_back(NewPages({pages, shape.kv_heads, kPageTokens, shape.head_dim}, shape.dtype,
+                               Paging::kSmall));
   }
 }
 

@@ -26,6 +26,13 @@ using Tensor = at::Tensor;
   return at::empty(shape, at::TensorOptions(ToScalarType(dtype)));
 }
 
+enum class Paging { kSmall, kHuge };
+
+// Zeros, contiguous, in pages of their own. They take memory only as it is written: page by page,
+// or where the system has huge pages and is asked for them, in those. They are quicker to take and
+// to walk through, and worth it where all of the memory will be used.
+[[nodiscard]] Tensor NewPages(at::IntArrayRef shape, kernels::DType dtype, Paging paging);
+
 // A float buffer of at least `rows` x `width` that keeps its memory between calls.
 class Scratch {
  public:

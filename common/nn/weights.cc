@@ -1,11 +1,9 @@
 #include "common/nn/weights.h"
 
-#include <cstring>
 #include <numeric>
 
 #include "common/base/status.h"
 #include "common/nn/device.h"
-#include "kernels/backend.h"
 
 namespace bastion::nn {
 namespace {
@@ -25,47 +23,47 @@ at::ScalarType ScalarTypeOf(hub::DType dtype) {
   return at::kFloat;
 }
 
+kernels::SourceType SourceTypeOf(hub::DType dtype) {
+  return dtype == hub::DType::kF32    ? kernels::SourceType::kF32
+         : dtype == hub::DType::kBF16 ? kernels::SourceType::kBF16
+                                      : kernels::SourceType::kF16;
+}
+
 }  // namespace
 
-bool WeightLoader::Has(const std::string& name) const { return checkpoint_.Has(name); }
-
-absl::StatusOr<Tensor> WeightLoader::Read(const std::string& name,
-                                          const std::vector<int64_t>& shape,
-                                          kernels::DType dtype) const {
-  ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_.Tensor(name, shape));
+absl::StatusOr<Tensor> WeightLoader::Mapped(const std::string& name,
+                                            const std::vector<int64_t>& shape) const {
+  ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, shape));
   // The mapping is only read; from_blob takes a mutable pointer for want of a const one.
-  const Tensor mapped = at::from_blob(const_cast<void*>(view.data), shape,
-                                      at::TensorOptions(ScalarTypeOf(view.dtype)));
-  return mapped.to(ToScalarType(dtype)).contiguous();
+  return at::from_blob(
+      const_cast<void*>(view.data), shape, [kept = checkpoint_](void*) {},
+      at::TensorOptions(ScalarTypeOf(view.dtype)));
 }
 
 absl::StatusOr<Matrix> WeightLoader::Stacked(const std::vector<std::string>& names,
                                              const std::vector<int>& rows, int columns) const {
-  const bool rounds = dtype_ == kernels::DType::kInt8;  // From floats.
-  const kernels::DType read_as = rounds ? kernels::DType::kF32 : dtype_;
-  std::vector<Tensor> parts;
+  std::vector<kernels::SourceMatrix> parts;
   for (size_t i = 0; i < names.size(); ++i) {
-    ASSIGN_OR_RETURN(parts.emplace_back(), Read(names[i], {rows[i], columns}, read_as));
+    ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(names[i], {rows[i], columns}));
+    parts.push_back({SourceTypeOf(view.dtype), view.data, rows[i]});
   }
-  const Tensor stacked = parts.size() == 1 ? parts[0] : at::cat(parts, 0);
   Matrix matrix;
-  matrix.packed = {dtype_, static_cast<int>(stacked.size(0)), columns, nullptr};
+  matrix.packed = {dtype_, std::accumulate(rows.begin(), rows.end(), 0), columns, nullptr};
   const auto elements = matrix.packed.bytes() / kernels::BytesPerElement(dtype_);
-  matrix.storage = NewTensor({static_cast<int64_t>(elements)}, dtype_);
-  kernels::PackMatrix(dtype_, stacked.data_ptr(), matrix.packed.rows, columns,
-                      matrix.storage.data_ptr());
+  matrix.storage = NewPages({static_cast<int64_t>(elements)}, dtype_, Paging::kHuge);
   matrix.packed.data = matrix.storage.data_ptr();
+  plan_.Add(std::move(parts), matrix.packed);
   return matrix;
 }
 
 absl::StatusOr<Tensor> WeightLoader::Table(const std::string& name, int rows, int columns) const {
-  ASSIGN_OR_RETURN(const Tensor table, Read(name, {rows, columns}, StoredType(dtype_)));
-  return table.clone();
+  ASSIGN_OR_RETURN(const Tensor mapped, Mapped(name, {rows, columns}));
+  return mapped.to(ToScalarType(StoredType(dtype_)));  // Itself where the types are the same.
 }
 
 absl::StatusOr<Tensor> WeightLoader::Vector(const std::string& name, int size) const {
-  ASSIGN_OR_RETURN(const Tensor vector, Read(name, {size}, kernels::DType::kF32));
-  return vector.clone();
+  ASSIGN_OR_RETURN(const Tensor mapped, Mapped(name, {size}));
+  return mapped.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
 }
 
 absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader, const std::string& prefix,

@@ -1,15 +1,19 @@
 // Weights as the engine holds them: matrices packed for linear(), norms as floats.
 //
 // A model is a table: which tensors a block has is fixed by the architecture's names here, their
-// shapes by the dims. Data is copied out of the checkpoint, which need not outlive the model.
+// shapes by the dims. Matrices and norms are copied out of the checkpoint; an embedding table of
+// the right type stays where it is, in the mapped file, and keeps it mapped.
 #ifndef BASTION_COMMON_NN_WEIGHTS_H_
 #define BASTION_COMMON_NN_WEIGHTS_H_
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/hub/checkpoint.h"
+#include "common/nn/packing_plan.h"
 #include "common/nn/tensor.h"
 #include "common/tree/stage_data.h"
 #include "kernels/types.h"
@@ -27,30 +31,33 @@ struct Matrix {
   }
 };
 
-// Reads tensors of one checkpoint and brings them into the engine's dtype and layout.
+// Reads tensors of one checkpoint and brings them into the engine's dtype and layout. Matrices are
+// left to `plan`, which must outlive the loader: they are empty until it is run.
 class WeightLoader {
  public:
-  WeightLoader(const hub::Checkpoint& checkpoint, kernels::DType dtype)
-      : checkpoint_(checkpoint), dtype_(dtype) {}
+  WeightLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, kernels::DType dtype,
+               PackingPlan& plan)
+      : checkpoint_(std::move(checkpoint)), dtype_(dtype), plan_(plan) {}
 
   // The named matrices [rows_i, columns] stacked into one and packed.
   [[nodiscard]] absl::StatusOr<Matrix> Stacked(const std::vector<std::string>& names,
                                                const std::vector<int>& rows, int columns) const;
-  // A row-major table [rows, columns] (an embedding).
+  // A row-major table [rows, columns] (an embedding), only to be read.
   [[nodiscard]] absl::StatusOr<Tensor> Table(const std::string& name, int rows, int columns) const;
   // A vector of floats [size].
   [[nodiscard]] absl::StatusOr<Tensor> Vector(const std::string& name, int size) const;
 
   [[nodiscard]] kernels::DType dtype() const { return dtype_; }
-  [[nodiscard]] bool Has(const std::string& name) const;
+  [[nodiscard]] const std::string& folder() const { return checkpoint_->folder(); }
 
  private:
-  [[nodiscard]] absl::StatusOr<Tensor> Read(const std::string& name,
-                                            const std::vector<int64_t>& shape,
-                                            kernels::DType dtype) const;
+  // The tensor in the mapped file, which it keeps mapped.
+  [[nodiscard]] absl::StatusOr<Tensor> Mapped(const std::string& name,
+                                              const std::vector<int64_t>& shape) const;
 
-  const hub::Checkpoint& checkpoint_;
+  std::shared_ptr<const hub::Checkpoint> checkpoint_;
   kernels::DType dtype_;
+  PackingPlan& plan_;
 };
 
 // One decoder block (Qwen3 names under `prefix`, e.g. "model.layers.3.").

@@ -76,13 +76,18 @@ absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string
                          config.dflash.block_size;  // A block may reach past the last token.
   ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(drafter_folder));
   ASSIGN_OR_RETURN(const auto target, hub::Checkpoint::Open(target_folder));
-  ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(*checkpoint, config, "", options));
-  ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(*target, target_config, options.dtype));
+  nn::PackingPlan plan;
+  const nn::WeightLoader loader(checkpoint, options.dtype, plan);
+  ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(loader, config, "", options));
+  const nn::WeightLoader target_loader(target, options.dtype, plan);
+  ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(target_loader, target_config));
   // Features come as the target's layers leave them, not normed: too uneven to be rounded to int8.
-  const nn::WeightLoader loader(*checkpoint, nn::StoredType(options.dtype));
+  const nn::WeightLoader unrounded(checkpoint, nn::StoredType(options.dtype), plan);
   const int features = static_cast<int>(config.dflash.target_layer_ids.size()) * config.dims.hidden;
-  ASSIGN_OR_RETURN(nn::Matrix fuse, loader.Stacked({"fc.weight"}, {config.dims.hidden}, features));
+  ASSIGN_OR_RETURN(nn::Matrix fuse,
+                   unrounded.Stacked({"fc.weight"}, {config.dims.hidden}, features));
   ASSIGN_OR_RETURN(nn::Tensor norm, loader.Vector("hidden_norm.weight", config.dims.hidden));
+  plan.Run(drafter_folder, options);
   return std::unique_ptr<DflashModel>(
       new DflashModel(std::move(decoder), std::move(vocabulary), std::move(fuse), std::move(norm)));
 }

@@ -40,6 +40,7 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
   ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDraftDType(absl::GetFlag(FLAGS_dtype)));
   options.engine.device = local.device;
+  options.engine.show_progress = true;
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));

@@ -34,6 +34,7 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
   ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
   options.engine.device = local.device;
+  options.engine.show_progress = true;
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   options.max_rows = absl::GetFlag(FLAGS_max_rows);

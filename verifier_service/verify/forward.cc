@@ -15,8 +15,11 @@ absl::StatusOr<std::unique_ptr<TargetModel>> TargetModel::Load(const std::string
                                                    " is a drafter; the verifier runs a target"));
   }
   ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(folder));
-  ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(*checkpoint, config, "model.", options));
-  ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(*checkpoint, config, options.dtype));
+  nn::PackingPlan plan;
+  const nn::WeightLoader loader(checkpoint, options.dtype, plan);
+  ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(loader, config, "model.", options));
+  ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(loader, config));
+  plan.Run(folder, options);
   return std::unique_ptr<TargetModel>(new TargetModel(std::move(decoder), std::move(vocabulary)));
 }
 

@@ -1,0 +1,49 @@
+#include "common/nn/packing_plan.h"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/progress.h"
+#include "common/hub/mapped_file.h"
+
+namespace bastion::nn {
+namespace {
+
+std::string NameOf(const std::string& folder) {
+  return (std::filesystem::path(folder) / "").parent_path().filename().string();
+}
+
+}  // namespace
+
+void PackingPlan::Add(std::vector<kernels::SourceMatrix> parts, const kernels::PackedMatrix& to) {
+  jobs_.push_back({std::move(parts), to});
+}
+
+void PackingPlan::Run(const std::string& folder, const EngineOptions& options) const {
+  std::optional<ProgressBar> bar;
+  if (options.show_progress) bar.emplace(absl::StrCat("loading ", NameOf(folder)), "MB");
+  const auto source_bytes = [](const Job& job) {
+    int64_t bytes = 0;
+    for (const kernels::SourceMatrix& part : job.parts) bytes += part.bytes(job.to.columns);
+    return bytes;
+  };
+  const auto prefetch = [](const Job& job) {
+    for (const kernels::SourceMatrix& part : job.parts) {
+      hub::Prefetch({static_cast<const char*>(part.data), part.bytes(job.to.columns)});
+    }
+  };
+  int64_t done = 0, total = 0;
+  for (const Job& job : jobs_) total += source_bytes(job);
+  for (size_t i = 0; i < jobs_.size(); ++i) {
+    // One ahead, so that the disk has work while the processors have.
+    if (i == 0) prefetch(jobs_[i]);
+    if (i + 1 < jobs_.size()) prefetch(jobs_[i + 1]);
+    kernels::PackMatrix(jobs_[i].parts, jobs_[i].to, *options.device.pool);
+    done += source_bytes(jobs_[i]);
+    if (bar.has_value()) bar->Show(done >> 20, total >> 20);
+  }
+}
+
+}  // namespace bastion::nn

@@ -1,0 +1,97 @@
+#include "common/nn/weights.h"
+
+#include <cstring>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/hub_fixtures.h"
+
+namespace bastion::nn {
+namespace {
+
+using testing::CountingFloats;
+using ::testing::HasSubstr;
+using testing::SafetensorsFileOf;
+
+class WeightsTest : public ::testing::Test {
+ protected:
+  // Of floats 0, 1, 2, …: a [2, 3], b [1, 3] and v [4]; of bf16: h [2, 2].
+  std::shared_ptr<const hub::Checkpoint> Open() {
+    folder_.Write("model.safetensors",
+                  SafetensorsFileOf({{"a", "F32", {2, 3}, CountingFloats(6)},
+                                     {"b", "F32", {1, 3}, CountingFloats(3)},
+                                     {"v", "F32", {4}, CountingFloats(4)},
+                                     {"h", "BF16", {2, 2}, std::string(8, '\x3f')}}));
+    return hub::Checkpoint::Open(folder_.path()).value();
+  }
+  float At(const Matrix& matrix, int n, int k) {
+    return static_cast<const float*>(matrix.packed.data)[matrix.packed.offset(n, k)];
+  }
+
+  testing::TempFolder folder_;
+  kernels::ThreadPool pool_{2};
+  EngineOptions options_{kernels::DType::kF32, {&kernels::CpuBackend(), &pool_}};
+  PackingPlan plan_;
+};
+
+TEST_F(WeightsTest, StackedMatricesAreThereOnceThePlanHasRun) {
+  const auto checkpoint = Open();
+  const WeightLoader loader(checkpoint, kernels::DType::kF32, plan_);
+  const auto stacked = loader.Stacked({"b", "a"}, {1, 2}, 3);
+  const auto alone = loader.Stacked({"a"}, {2}, 3);
+  ASSERT_TRUE(stacked.ok() && alone.ok());
+  plan_.Run("folder", options_);
+  EXPECT_EQ(stacked->packed.rows, 3);
+  for (int k = 0; k < 3; ++k) {
+    EXPECT_EQ(At(*stacked, 0, k), k);
+    EXPECT_EQ(At(*stacked, 1, k), k);
+    EXPECT_EQ(At(*stacked, 2, k), 3 + k);
+    EXPECT_EQ(At(*alone, 1, k), 3 + k);
+  }
+}
+
+TEST_F(WeightsTest, ProgressIsALineWhereThereIsNoTerminal) {
+  options_.show_progress = true;
+  ::testing::internal::CaptureStderr();
+  plan_.Run("models/pair/", options_);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "loading pair: 0 of 0 MB\n");
+}
+
+TEST_F(WeightsTest, TableOfTheRightTypeStaysInTheFileAndKeepsItMapped) {
+  auto checkpoint = Open();
+  const void* const in_file = checkpoint->Tensor("h", {2, 2})->data;
+  auto table = WeightLoader(checkpoint, kernels::DType::kBF16, plan_).Table("h", 2, 2);
+  ASSERT_TRUE(table.ok()) << table.status();
+  const std::weak_ptr<const hub::Checkpoint> watched = checkpoint;
+  checkpoint.reset();
+  EXPECT_EQ(table->data_ptr(), in_file);
+  EXPECT_FALSE(watched.expired());
+  table = Tensor();
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST_F(WeightsTest, TableOfAnotherTypeIsConverted) {
+  const auto checkpoint = Open();
+  const auto table = WeightLoader(checkpoint, kernels::DType::kInt8, plan_).Table("a", 2, 3);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->scalar_type(), at::kBFloat16);
+  EXPECT_EQ(table->to(at::kFloat)[1][2].item<float>(), 5);
+}
+
+TEST_F(WeightsTest, VectorsAreCopiesInFloats) {
+  const auto checkpoint = Open();
+  const auto vector = WeightLoader(checkpoint, kernels::DType::kBF16, plan_).Vector("v", 4);
+  ASSERT_TRUE(vector.ok()) << vector.status();
+  EXPECT_NE(vector->data_ptr(), checkpoint->Tensor("v", {4})->data);
+  EXPECT_EQ(vector->data_ptr<float>()[3], 3);
+}
+
+TEST_F(WeightsTest, AMissingPartOrAWrongShapeIsNamed) {
+  const auto checkpoint = Open();
+  const WeightLoader loader(checkpoint, kernels::DType::kF32, plan_);
+  EXPECT_THAT(loader.Stacked({"a", "z"}, {2, 1}, 3).status().message(), HasSubstr("'z'"));
+  EXPECT_THAT(loader.Stacked({"a"}, {3}, 3).status().message(), HasSubstr("[2, 3]"));
+}
+
+}  // namespace
+}  // namespace bastion::nn
