@@ -1,8 +1,9 @@
 #include "orchestrator/latency/calibration.h"
 
 #include <algorithm>
-#include <memory>
+#include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -94,44 +95,87 @@ class CalibrationSequence {
   uint64_t trees_ = 0;
 };
 
-// The repetitions of one point.
+// One point and its repetitions.
 struct Samples {
   int rows = 0;
-  CalibrationSequence* sequence = nullptr;
   int context = 0;
-  std::vector<double> seconds;
-  std::vector<double> round_trips;
+  CalibrationSequence* sequence = nullptr;
+  std::vector<double> seconds = {};
+  std::vector<double> round_trips = {};
+
+  absl::Status Measure(const Clock& clock) {
+    absl::StatusOr<CalibrationPoint> measured = sequence->Measure(rows, clock);
+    if (!measured.ok()) {
+      return Annotate(measured.status(),
+                      absl::StrCat("calibration at ", rows, " rows, context ", context));
+    }
+    seconds.push_back(measured->seconds);
+    round_trips.push_back(measured->round_trip_seconds);
+    return absl::OkStatus();
+  }
+  void Forget() {
+    seconds.clear();
+    round_trips.clear();
+  }
+  // Whether repeating it is no longer worth the time.
+  [[nodiscard]] bool Suffices() const {
+    constexpr double kEnoughSeconds = 0.02;
+    if (seconds.size() < 2) return false;
+    // By the fastest: one that stalled does not stand for the others.
+    const double fastest = *std::min_element(seconds.begin(), seconds.end());
+    return fastest * static_cast<double>(seconds.size()) >= kEnoughSeconds;
+  }
+  [[nodiscard]] CalibrationPoint Point() const {
+    return {rows, context, Median(seconds), Median(round_trips)};
+  }
 };
 
-absl::Status MeasureRound(const Clock& clock, std::vector<Samples>& points,
-                          const std::function<void()>& done_one) {
-  for (Samples& point : points) {
-    absl::StatusOr<CalibrationPoint> measured = point.sequence->Measure(point.rows, clock);
-    if (!measured.ok()) {
-      return Annotate(measured.status(), absl::StrCat("calibration at ", point.rows,
-                                                      " rows, context ", point.context));
+// What is to be measured, in this order, within the limits of `target`. Empty where nothing fits.
+std::vector<Samples> PlanOf(const TargetInfo& target, const CalibrationOptions& options) {
+  const int most_rows =
+      std::min({target.max_rows, target.dims.vocabulary, std::max(1, target.max_context / 2)});
+  const std::vector<int> rows = Clipped(options.row_counts, most_rows);
+  // A sequence outgrows its context by the slack, and one more tree must fit behind it.
+  const int room = target.max_context - most_rows;
+  const std::vector<int> contexts = Clipped(options.contexts, room - Slack(room));
+  const auto is_shared = [&](int row_count) {
+    const std::vector<int>& shared = options.shared_row_counts;
+    return row_count == rows.front() || row_count == rows.back() ||
+           std::find(shared.begin(), shared.end(), row_count) != shared.end();
+  };
+  std::vector<Samples> plan;
+  for (const int context : contexts) {
+    for (const int row_count : rows) {
+      if (is_shared(row_count)) plan.push_back({row_count, context});
     }
-    point.seconds.push_back(measured->seconds);
-    point.round_trips.push_back(measured->round_trip_seconds);
-    done_one();
+    if (context != contexts.front()) continue;
+    for (const int row_count : rows) {
+      if (!is_shared(row_count)) plan.push_back({row_count, context});
+    }
   }
-  return absl::OkStatus();
+  return plan;
 }
 
-void ForgetSamples(std::vector<Samples>& points) {
-  for (Samples& point : points) {
-    point.seconds.clear();
-    point.round_trips.clear();
+// Up the row counts of one context, down those of the next.
+void ArrangeAsPath(std::vector<Samples>& points) {
+  std::sort(points.begin(), points.end(), [](const Samples& a, const Samples& b) {
+    return std::tie(a.context, a.rows) < std::tie(b.context, b.rows);
+  });
+  bool down = false;
+  for (auto first = points.begin(); first != points.end(); down = !down) {
+    const auto last = std::find_if(
+        first, points.end(), [&](const Samples& point) { return point.context != first->context; });
+    if (down) std::reverse(first, last);
+    first = last;
   }
 }
 
-CalibrationTable MedianOf(const std::vector<Samples>& points) {
-  CalibrationTable table;
+CalibrationTable TableOf(const std::vector<Samples>& points) {
+  CalibrationTable measured;
   for (const Samples& point : points) {
-    table.points.push_back(
-        {point.rows, point.context, Median(point.seconds), Median(point.round_trips)});
+    if (!point.seconds.empty()) measured.points.push_back(point.Point());
   }
-  return table;
+  return FillGrid(measured);
 }
 
 }  // namespace
@@ -155,42 +199,47 @@ DraftTree RandomTree(int rows, int vocabulary, uint64_t seed) {
 absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
                                            const CalibrationOptions& options) {
   ASSIGN_OR_RETURN(const TargetInfo target, verifier.Info());
-  const int most_rows =
-      std::min({target.max_rows, target.dims.vocabulary, std::max(1, target.max_context / 2)});
-  const std::vector<int> rows = Clipped(options.row_counts, most_rows);
-  // A sequence outgrows its context by the slack, and one more tree must fit behind it.
-  const int room = target.max_context - most_rows;
-  const std::vector<int> contexts = Clipped(options.contexts, room - Slack(room));
-  if (rows.empty() || contexts.empty() || options.repetitions < 1) {
+  std::vector<Samples> points = PlanOf(target, options);
+  if (points.empty() || options.repetitions < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "calibration: nothing to measure within ", target.max_rows, " rows, ", target.max_context,
         " tokens of context and ", options.repetitions, " repetitions"));
   }
-  std::vector<std::unique_ptr<CalibrationSequence>> sequences;
-  std::vector<Samples> points;
-  for (const int context : contexts) {
-    sequences.push_back(std::make_unique<CalibrationSequence>(
-        verifier, options.session + sequences.size(), context, target.dims.vocabulary));
-    for (const int row_count : rows) {
-      points.push_back({row_count, sequences.back().get(), context, {}, {}});
-    }
+  std::map<int, CalibrationSequence> sequences;  // By context.
+  for (Samples& point : points) {
+    const uint64_t session = options.session + sequences.size();
+    const auto [place, is_new] = sequences.try_emplace(point.context, verifier, session,
+                                                       point.context, target.dims.vocabulary);
+    point.sequence = &place->second;
   }
-  int done = 0;
   const int total = static_cast<int>(points.size()) * (options.repetitions + 1);
-  const auto done_one = [&] {
-    ++done;
-    if (options.progress) options.progress(done, total);
+  auto done_one = [&, done = 0]() mutable {
+    if (options.progress) options.progress(++done, total);
   };
-  const absl::Duration start = clock.Now();
-  RETURN_IF_ERROR(MeasureRound(clock, points, done_one));
-  const bool in_time = clock.Now() - start <= options.time_limit;
-  // The first round warms up caches and threads; it counts only where nothing else can be had.
-  if (in_time) ForgetSamples(points);
-  for (int repetition = 0; repetition < options.repetitions && in_time; ++repetition) {
-    if (repetition > 0 && clock.Now() - start > options.time_limit) break;
-    RETURN_IF_ERROR(MeasureRound(clock, points, done_one));
+  const absl::Duration start = clock.Now(), limit = options.time_limit;
+  const auto elapsed = [&] { return clock.Now() - start; };
+  for (Samples& point : points) {
+    const bool late = limit > absl::ZeroDuration() && elapsed() > limit;
+    if (late && !points.front().seconds.empty()) break;
+    RETURN_IF_ERROR(point.Measure(clock));
+    done_one();
   }
-  return MedianOf(points);
+  // The first round warms up caches and threads; it counts only where nothing else can be had.
+  const bool repeats = 2 * elapsed() <= limit;
+  if (!repeats) return TableOf(points);
+  for (Samples& point : points) point.Forget();
+  ArrangeAsPath(points);
+  for (int repetition = 0; repetition < options.repetitions; ++repetition) {
+    if (repetition > 0 && elapsed() > limit) break;
+    for (Samples& point : points) {
+      if (!point.Suffices()) {
+        RETURN_IF_ERROR(point.Measure(clock));
+      }
+      done_one();
+    }
+    std::reverse(points.begin(), points.end());  // And back the same way.
+  }
+  return TableOf(points);
 }
 
 }  // namespace bastion

@@ -4,6 +4,12 @@
 // The trees are of random tokens and really branch (a chain could be verified without a mask; one
 // and two rows cannot branch). Points are measured round robin and a point is the median of its
 // repetitions, so that a busy moment of the machine hits all points alike and counts for none.
+// Points that follow each other are alike, as the forwards of a sequence are: a small one behind a
+// big one finds the weights gone from the caches, and takes up to a fifth longer.
+//
+// What a longer context costs is attention, which grows evenly with the rows; the steps are those
+// of the matrices, the same in every context. So all row counts are measured in the first context
+// alone, a few in the others, and between those few the difference to the first is interpolated.
 #ifndef BASTION_ORCHESTRATOR_LATENCY_CALIBRATION_H_
 #define BASTION_ORCHESTRATOR_LATENCY_CALIBRATION_H_
 
@@ -26,12 +32,19 @@ struct CalibrationOptions {
   std::vector<int> row_counts = {1,  2,  3,  4,  5,  6,  8,  10, 12, 16,
                                  17, 20, 24, 32, 33, 48, 64, 65, 96, 128};
   std::vector<int> contexts = {16, 256, 1024};
-  int repetitions = 5;  // Beside one round of warm-up that is not counted.
-  // No new round is begun after this long. Where the warm-up alone takes longer, it is the result.
-  absl::Duration time_limit = absl::Seconds(20);
+  // Those of row_counts that are measured in every context; the least and the most always are.
+  std::vector<int> shared_row_counts = {1, 2, 3, 4, 5, 6, 8, 16, 32, 128};
+  // Beside one round of warm-up that is not counted. Two are enough where they take long: the noise
+  // of a machine does not grow with them.
+  int repetitions = 5;
+  // No new round is begun after this long, and no repetition that looks like taking longer: then
+  // the warm-up is the result. That itself ends here with what it has: the shared row counts of the
+  // first context come first, then its others, then longer contexts. Zero: it is the result, whole.
+  absl::Duration time_limit = absl::Seconds(10);
   // Sequences are opened as {session, 0}, {session + 1, 0}, …, one per context.
   uint64_t session = 0;
-  // Called after every verify with the number done and the number planned.
+  // Called with the number of verifies that are done, or were found to be not needed, and the
+  // number planned.
   std::function<void(int done, int total)> progress;
 };
 

@@ -1,8 +1,48 @@
 #include "orchestrator/latency/calibration_table.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 
 namespace bastion {
+namespace {
+
+using Column = std::map<int, CalibrationPoint>;  // By rows.
+
+// What `column` costs more than `base` at `rows`.
+double Addition(const Column& column, const Column& base, int rows) {
+  const auto at = [&](Column::const_iterator point) {
+    return std::max(0.0, point->second.seconds - base.at(point->first).seconds);
+  };
+  const auto above = column.lower_bound(rows);
+  if (above == column.begin()) return at(above);
+  const auto below = std::prev(above);
+  if (above == column.end()) return at(below);
+  const double weight = static_cast<double>(rows - below->first) / (above->first - below->first);
+  return at(below) + (at(above) - at(below)) * weight;
+}
+
+}  // namespace
+
+CalibrationTable FillGrid(const CalibrationTable& measured) {
+  std::map<int, Column> columns;  // By context.
+  for (const CalibrationPoint& point : measured.points) columns[point.context][point.rows] = point;
+  CalibrationTable table;
+  for (const auto& [context, column] : columns) {
+    const Column& base = columns.begin()->second;
+    for (auto [rows, point] : base) {
+      const auto own = column.find(rows);
+      if (own != column.end()) {
+        point = own->second;
+      } else {
+        const double more = Addition(column, base, rows);
+        point = {rows, context, point.seconds + more, point.round_trip_seconds + more};
+      }
+      table.points.push_back(point);
+    }
+  }
+  return table;
+}
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;

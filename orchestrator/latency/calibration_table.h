@@ -22,6 +22,11 @@ struct CalibrationTable {
   [[nodiscard]] double OverheadSeconds() const;
 };
 
+// The table in which every context has all row counts of the smallest one. A point that was not
+// measured is that of the smallest context plus what this context adds at its measured row counts:
+// linear in between, the same beyond. REQUIRES: what is measured anywhere is so in the smallest.
+[[nodiscard]] CalibrationTable FillGrid(const CalibrationTable& measured);
+
 // The middle of `values`, the lower one of two; 0 of none.
 [[nodiscard]] double Median(std::vector<double> values);
 

@@ -63,7 +63,8 @@ class TimedVerifier final : public Verifier {
     contexts.push_back(cached);
 
     VerifyResult result;
-    result.trace.forward = silent ? absl::ZeroDuration() : TrueTime(item.tree.rows(), cached);
+    result.trace.forward =
+        silent ? absl::ZeroDuration() : slowness * TrueTime(item.tree.rows(), cached);
     if (verified == stall_at) result.trace.forward += absl::Seconds(1);
     clock_.Advance(result.trace.forward + kTransport);
     result.outcomes.emplace_back();
@@ -80,6 +81,7 @@ class TimedVerifier final : public Verifier {
 
   TargetInfo info;
   bool silent = false;
+  int slowness = 1;
   int fail_at = -1;
   int refuse_at = -1;
   int stall_at = -1;
@@ -98,6 +100,7 @@ class CalibrationTest : public ::testing::Test {
  protected:
   CalibrationTest() {
     options_.row_counts = {1, 2, 4, 8, 16, 128};
+    options_.shared_row_counts = options_.row_counts;
     options_.contexts = {16, 256, 1024};
     options_.repetitions = 3;
   }
@@ -176,6 +179,53 @@ TEST_F(CalibrationTest, TimeLimitEndsItAfterAWholeRound) {
   EXPECT_EQ(verifier_.verified, 5 * 3 * 3);
 }
 
+TEST_F(CalibrationTest, LongerContextsAreMeasuredAtTheSharedRowCountsAndFilledIn) {
+  options_.shared_row_counts = {4};
+  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(verifier_.verified, (5 + 3 + 3) * 4);  // 1, 4 and 16 rows in the longer contexts.
+  ASSERT_EQ(table->points.size(), 15u);
+  for (const CalibrationPoint& point : table->points) {
+    const double expected =
+        absl::ToDoubleSeconds(TimedVerifier::TrueTime(point.rows, point.context));
+    EXPECT_NEAR(point.seconds, expected, 60e-6) << point.rows << " rows, context " << point.context;
+    EXPECT_NEAR(point.round_trip_seconds - point.seconds, 300e-6, 1e-9);
+  }
+}
+
+TEST_F(CalibrationTest, WhatTakesLongIsRepeatedOnce) {
+  verifier_.slowness = 6;  // 8 to 20 ms.
+  options_.repetitions = 5;
+  ASSERT_TRUE(Calibrate(verifier_, clock_, options_).ok());
+  std::map<int, int> times;
+  for (const DraftTree& tree : verifier_.trees) ++times[tree.rows()];
+  EXPECT_EQ(times[1], 3 * (1 + 3));  // Three of 7 ms in three contexts, and the warm-up.
+  EXPECT_EQ(times[16], 3 * (1 + 2));
+}
+
+TEST_F(CalibrationTest, WarmUpThatWouldTakeTooLongEndsWithWhatItHas) {
+  verifier_.slowness = 1000;  // 1.1 s and more.
+  options_.shared_row_counts = {4};
+  options_.time_limit = absl::Seconds(8);
+  absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  // 1.1, 1.4, 2.6, 1.2, 1.8 s of the first context; the next was not begun.
+  EXPECT_EQ(verifier_.verified, 5);
+  EXPECT_EQ(table->points.size(), 5u);
+  options_.time_limit = absl::Seconds(5);
+  options_.session = 100;
+  table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  std::vector<int> rows;
+  for (const CalibrationPoint& point : table->points) rows.push_back(point.rows);
+  EXPECT_THAT(rows, ElementsAre(1, 4, 16));
+  options_.time_limit = absl::Nanoseconds(1);
+  options_.session = 200;
+  table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->points.size(), 1u);
+}
+
 TEST_F(CalibrationTest, SlowVerifierIsMeasuredByTheWarmUpAlone) {
   options_.time_limit = absl::ZeroDuration();
   const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
@@ -246,6 +296,31 @@ TEST(CalibrationTableTest, MedianIsTheMiddle) {
   EXPECT_EQ(Median({3}), 3);
   EXPECT_EQ(Median({9, 1, 2}), 2);
   EXPECT_EQ(Median({4, 1, 9, 2}), 2);
+}
+
+TEST(CalibrationTableTest, GridIsFilledWithTheFirstContextPlusWhatALongerOneAdds) {
+  const CalibrationTable full = FillGrid({{{1, 16, 1.0, 1.5},
+                                           {2, 16, 2.0, 2.5},
+                                           {4, 16, 3.0, 3.5},
+                                           {8, 16, 9.0, 9.5},
+                                           {2, 64, 2.2, 2.9},
+                                           {8, 64, 9.8, 9.9},
+                                           {4, 99, 2.0, 2.1}}});
+  std::vector<double> seconds, round_trips;
+  for (const CalibrationPoint& point : full.points) {
+    seconds.push_back(point.seconds);
+    round_trips.push_back(point.round_trip_seconds);
+  }
+  using ::testing::DoubleNear;
+  using ::testing::Pointwise;
+  // Added at 2 and 8 rows: 0.2 and 0.8. The last context is faster at 4 rows: that adds nothing.
+  EXPECT_THAT(seconds, Pointwise(DoubleNear(1e-9), {1.0, 2.0, 3.0, 9.0,  //
+                                                    1.2, 2.2, 3.4, 9.8,  //
+                                                    1.0, 2.0, 2.0, 9.0}));
+  EXPECT_THAT(round_trips, Pointwise(DoubleNear(1e-9), {1.5, 2.5, 3.5, 9.5,  //
+                                                        1.7, 2.9, 3.9, 9.9,  //
+                                                        1.5, 2.5, 2.1, 9.5}));
+  EXPECT_TRUE(FillGrid(CalibrationTable()).points.empty());
 }
 
 TEST(CalibrationTableTest, OverheadIsNeverNegative) {
