@@ -11,7 +11,8 @@ namespace proto = internal::v1;
 
 RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
     : options_(options),
-      stub_(proto::VerifierService::NewStub(wire::ConnectPeer(options.address))),
+      channel_(wire::ConnectPeer(options.address)),
+      stub_(proto::VerifierService::NewStub(channel_)),
       attacher_(options.address, options.carrier, wire::AttachRequest::STREAM_STEPS,
                 [this](auto* context, const auto& request, auto* reply) {
                   return stub_->Attach(context, request, reply);
@@ -32,6 +33,8 @@ absl::StatusOr<TargetInfo> RemoteVerifier::Info() {
   proto::TargetInfo info;
   const grpc::Status status = stub_->GetInfo(&context, {}, &info);
   if (!status.ok()) {
+    // When to look again is the caller's choice, not the channel's.
+    grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
     return Annotate(wire::FromGrpc(status), absl::StrCat("verifier at ", options_.address));
   }
   return wire::Decode(info);

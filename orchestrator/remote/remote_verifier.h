@@ -40,6 +40,7 @@ class RemoteVerifier final : public Verifier {
   absl::StatusOr<internal::v1::VerifierReply> Call(internal::v1::VerifierRequest request);
 
   RemoteOptions options_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<internal::v1::VerifierService::Stub> stub_;
   wire::Attacher attacher_;
   wire::StepStream<internal::v1::VerifierRequest, internal::v1::VerifierReply> steps_;

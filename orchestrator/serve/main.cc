@@ -27,8 +27,10 @@ ABSL_FLAG(int, max_running, 16, "Requests decoded together");
 ABSL_FLAG(int, max_waiting, 256, "Requests that may wait; more are refused");
 ABSL_FLAG(absl::Duration, draft_patience, absl::Milliseconds(500),
           "How long a cycle waits for its draft before it goes on without");
-ABSL_FLAG(absl::Duration, calibration_limit, absl::Seconds(20),
-          "How long the start-up calibration of the latency model may take; 0 measures once");
+ABSL_FLAG(
+    absl::Duration, calibration_limit, absl::Seconds(10),
+    "How long the start-up calibration of the latency model may take, more or less: what is not "
+    "measured by then is filled in; 0 measures everything once");
 ABSL_FLAG(absl::Duration, slow_client, absl::Seconds(30),
           "How long a client may not read before its request is dropped");
 ABSL_FLAG(absl::Duration, grace, absl::Seconds(30), "For running requests at SIGTERM");

@@ -6,14 +6,15 @@
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "orchestrator/latency/calibration.h"
 
 namespace bastion {
 namespace {
 
-// Between two looks for the verifier.
-constexpr absl::Duration kReconnectPause = absl::Milliseconds(200);
+// Between two looks for the verifier, twice as long each time.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(20), kLongestPause = absl::Seconds(1);
 
 // Sessions are drawn, not counted: an orchestrator that restarts must not meet its old ones.
 uint64_t NewSession() {
@@ -111,9 +112,11 @@ bool Scheduler::Connect() {
     }
     last_connect_error_ = status;
     MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout([this] { return stopping_; }, kReconnectPause);
+    pause_ = std::clamp(2 * pause_, kFirstPause, kLongestPause);
+    mutex_.AwaitWithTimeout([this] { return stopping_; }, pause_);
     return false;
   }
+  pause_ = absl::ZeroDuration();
   last_connect_error_.reset();
   const absl::StatusOr<DrafterInfo> drafter = drafter_->Info();
   if (!drafter.ok())
@@ -127,6 +130,15 @@ bool Scheduler::Connect() {
   return true;
 }
 
+absl::StatusOr<CalibrationTable> Scheduler::CalibrateWithBar() {
+  ProgressBar bar("calibrating");
+  CalibrationOptions options;
+  options.session = NewSession();
+  options.time_limit = options_.calibration_limit;
+  options.progress = [&](int done, int total) { bar.Show(done, total); };
+  return Calibrate(*verifier_, Clock::Real(), options);
+}
+
 absl::StatusOr<std::unique_ptr<Scheduler::Engine>> Scheduler::MakeEngine(const TargetInfo& target) {
   if (target.dims.vocabulary != options_.vocabulary) {
     return absl::FailedPreconditionError(
@@ -135,12 +147,10 @@ absl::StatusOr<std::unique_ptr<Scheduler::Engine>> Scheduler::MakeEngine(const T
                      ": start both with the same --target"));
   }
   LOG(INFO) << "verifier: " << target.model << " on " << target.device << "; calibrating";
-  CalibrationOptions options;
-  options.session = NewSession();
-  options.time_limit = options_.calibration_limit;
-  ASSIGN_OR_RETURN(const CalibrationTable table, Calibrate(*verifier_, Clock::Real(), options));
+  StopWatch watch;
+  ASSIGN_OR_RETURN(const CalibrationTable table, CalibrateWithBar());
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
-  LOG(INFO) << "calibrated";
+  LOG(INFO) << "calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
   const PriorSources sources = {
       .vocabulary = options_.vocabulary,
       .table = options_.table,

@@ -31,7 +31,7 @@ struct SchedulerOptions {
   int max_waiting = 256;
   int prefill_chunk = 256;
   absl::Duration slow_client = absl::Seconds(30);  // Until a client that does not read is dropped.
-  absl::Duration calibration_limit = absl::Seconds(20);
+  absl::Duration calibration_limit = absl::Seconds(10);
   int vocabulary = 0;  // The tokenizer's model: the verifier must have the same.
   const TransitionGains* table =
       nullptr;                      // Of this vocabulary; none: +prior has the request alone.
@@ -83,6 +83,7 @@ class Scheduler {
 
   void Main();
   [[nodiscard]] bool Connect();
+  [[nodiscard]] absl::StatusOr<CalibrationTable> CalibrateWithBar();
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
   void SetReady(bool ready) ABSL_LOCKS_EXCLUDED(mutex_);
   void AwaitWork() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -103,6 +104,7 @@ class Scheduler {
   std::unique_ptr<Engine> engine_;
   std::vector<std::unique_ptr<LiveRequest>> running_;
   std::optional<absl::Status> last_connect_error_;
+  absl::Duration pause_;  // After the last look for a verifier that is away.
   absl::Status last_draft_status_;
 
   mutable Mutex mutex_;
