@@ -112,8 +112,11 @@ void ServiceSystem::StartOrchestrator() {
 bool ServiceSystem::AwaitServing(absl::Duration patience) {
   const absl::Time deadline = absl::Now() + patience;
   while (absl::Now() < deadline) {
-    if (client_->Health().ok()) return true;
-    absl::SleepFor(absl::Milliseconds(50));
+    // By a new connection: one that was refused waits a second before it tries again.
+    if (GenerationClient(Address("orchestrator")).Health().ok() && client_->Health().ok()) {
+      return true;
+    }
+    absl::SleepFor(absl::Milliseconds(20));
   }
   return false;
 }
