@@ -14,7 +14,8 @@ namespace bastion {
 namespace {
 
 // Between two looks for the verifier, twice as long each time.
-constexpr absl::Duration kFirstPause = absl::Milliseconds(20), kLongestPause = absl::Milliseconds(250);
+constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
 
 // Sessions are drawn, not counted: an orchestrator that restarts must not meet its old ones.
 uint64_t NewSession() {
