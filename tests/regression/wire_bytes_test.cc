@@ -1,0 +1,74 @@
+// The bytes of one cycle's messages that are copied from process to process: all of a message that
+// goes inline, its body alone where tensors are written and read in place.
+#include <iostream>
+#include <random>
+
+#include "common/wire/codec.h"
+#include "gtest/gtest.h"
+#include "orchestrator/latency/calibration.h"
+#include "tests/support/random_marginals.h"
+#include "tests/support/shared_pair.h"
+
+namespace bastion {
+namespace {
+
+namespace proto = internal::v1;
+
+constexpr SequenceId kSequence = {uint64_t{1} << 63, 0};
+constexpr int kVocabulary = 151936, kPositions = 15, kCandidates = 64;
+constexpr int kRows = 3, kFeatureWidth = 5 * 1024;
+constexpr int64_t kTensorBytes = 2 * kRows * kFeatureWidth + 8 * kPositions * kCandidates;
+
+// A verify of 16 nodes of which two are accepted, its features, and the next draft.
+int64_t BodyBytes(wire::Carrier& carrier) {
+  proto::VerifierRequest verify;
+  verify.set_step(1000);
+  wire::Encode(Forest{{kSequence, 1000, RandomTree(17, kVocabulary, 1)}}, *verify.mutable_verify());
+  proto::VerifierReply verified;
+  verified.set_step(1000);
+  VerifyOutcome outcome;
+  outcome.acceptance = {{3, 7}, 1234};
+  VerifyResult result{{outcome}, {}, {}};
+  result.trace.forward = absl::Milliseconds(20);
+  result.trace.contexts = {1000};
+  wire::Encode(result, verified);
+  proto::FeatureReply features;
+  wire::Encode(kSequence, *features.mutable_sequence());
+  features.set_first(1000);
+  features.set_next(1234);
+  (void)carrier.Reserve(wire::FeatureShape(FeatureType::kBF16, kRows, kFeatureWidth),
+                        *features.mutable_features());
+  proto::DrafterRequest expand;
+  expand.set_step(1001);
+  Frontier frontier;
+  frontier.sequence = kSequence;
+  frontier.committed = 1003;
+  frontier.new_tokens = {100000, 100001, 100002};
+  wire::Encode(frontier, *expand.mutable_expand()->add_frontiers());
+  proto::DrafterReply drafted;
+  drafted.set_step(1001);
+  std::mt19937 random(1);
+  wire::Encode(Draft{{testing::RandomMarginals(random, kPositions, kCandidates)}}, carrier,
+               *drafted.add_drafts());
+  return static_cast<int64_t>(verify.ByteSizeLong() + verified.ByteSizeLong() +
+                              features.ByteSizeLong() + expand.ByteSizeLong() +
+                              drafted.ByteSizeLong());
+}
+
+TEST(WireBytesTest, InlineACycleCopiesItsTensors) {
+  wire::InlineCarrier carrier;
+  const int64_t bytes = BodyBytes(carrier);
+  std::cout << "inline: " << bytes << " bytes a cycle, tensors " << kTensorBytes << "\n";
+  EXPECT_LE(bytes, kTensorBytes + 350);
+}
+
+TEST(WireBytesTest, OverSharedMemoryItCopiesNone) {
+  testing::SharedPair pair = testing::MakeSharedPair(1 << 20);
+  wire::SharedChannel channel(std::move(pair.first));
+  const int64_t bytes = BodyBytes(channel);
+  std::cout << "shared memory: " << bytes << " bytes a cycle\n";
+  EXPECT_LE(bytes, 350);
+}
+
+}  // namespace
+}  // namespace bastion
