@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -27,7 +28,9 @@ constexpr size_t kMostStreams = 64;
 constexpr uint64_t kMostSegmentBytes = uint64_t{1} << 30;
 // From the offer to the end of the handshake, and for each message of it.
 constexpr absl::Duration kOfferLife = absl::Seconds(10);
-constexpr int kHandshakeSeconds = 2;
+constexpr absl::Duration kHandshakePatience = absl::Seconds(2);
+
+constexpr char kRefused[] = "shared memory: the peer refused";
 
 absl::Status Failed(absl::string_view what) {
   return absl::ErrnoToStatus(errno, absl::StrCat("shared memory: ", what));
@@ -44,8 +47,8 @@ absl::StatusOr<sockaddr_un> SocketAddress(const std::string& path) {
   return address;
 }
 
-void LimitWaits(const Descriptor& socket) {
-  const timeval limit = {kHandshakeSeconds, 0};
+void LimitWaits(const Descriptor& socket, absl::Duration patience) {
+  const timeval limit = absl::ToTimeval(std::max(patience, absl::Milliseconds(1)));  // 0: none.
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
@@ -75,8 +78,10 @@ absl::Status SendDescriptor(const Descriptor& socket, const std::string& text, i
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  if (sendmsg(socket.get(), &message, MSG_NOSIGNAL) < 0) return Failed("handing memory over");
-  return absl::OkStatus();
+  if (sendmsg(socket.get(), &message, MSG_NOSIGNAL) >= 0) return absl::OkStatus();
+  // Refused before it was asked anything: as when it had answered.
+  if (errno == EPIPE) return absl::UnavailableError(kRefused);
+  return Failed("handing memory over");
 }
 
 struct Packet {
@@ -107,7 +112,7 @@ absl::StatusOr<Packet> ReceiveDescriptor(const Descriptor& socket) {
       descriptors.emplace_back(descriptor);
     }
   }
-  if (got == 0) return absl::UnavailableError("shared memory: the peer refused");
+  if (got == 0) return absl::UnavailableError(kRefused);
   if (descriptors.size() != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("shared memory: ", descriptors.size(), " descriptors from the peer, not one"));
@@ -161,6 +166,7 @@ absl::Status AttachServer::Listen() {
 
 AttachServer::~AttachServer() {
   if (accepting_.joinable()) {
+    stopping_ = true;
     shutdown(listener_.get(), SHUT_RDWR);
     accepting_.join();
   }
@@ -209,9 +215,11 @@ absl::StatusOr<AttachServer::Offered> AttachServer::Redeem(const std::string& to
 void AttachServer::AcceptAll() {
   for (;;) {
     Descriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (stopping_) return;
     if (!connection.valid()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno != EMFILE && errno != ENFILE && errno != ENOMEM) return;  // Shut down.
+      const bool scarce = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+      if (!scarce) return;
       absl::SleepFor(absl::Milliseconds(100));
       continue;
     }
@@ -222,7 +230,7 @@ void AttachServer::AcceptAll() {
 }
 
 absl::Status AttachServer::Admit(Descriptor connection) {
-  LimitWaits(connection);
+  LimitWaits(connection, kHandshakePatience);
   RETURN_IF_ERROR(CheckUser(connection, options_.peer));
   ASSIGN_OR_RETURN(Packet packet, ReceiveDescriptor(connection));
   ASSIGN_OR_RETURN(const Offered offered, Redeem(packet.text));
@@ -297,11 +305,13 @@ absl::StatusOr<std::shared_ptr<SharedChannel>> Attacher::TryAttach(absl::Time de
   request.set_layout_hash(kLayoutHash);
   AttachReply offer;
   RETURN_IF_ERROR(FromGrpc(ask_(&context, request, &offer)));
-  ASSIGN_OR_RETURN(SharedEnds ends, TakeOffer(offer));
+  // Half of what is left: should it come to nothing, gRPC is to have time too.
+  const absl::Duration patience = std::min(kHandshakePatience, (deadline - absl::Now()) / 2);
+  ASSIGN_OR_RETURN(SharedEnds ends, TakeOffer(offer, patience));
   return std::make_shared<SharedChannel>(std::move(ends));
 }
 
-absl::StatusOr<SharedEnds> TakeOffer(const AttachReply& offer) {
+absl::StatusOr<SharedEnds> TakeOffer(const AttachReply& offer, absl::Duration patience) {
   ASSIGN_OR_RETURN(const sockaddr_un address, SocketAddress(offer.socket()));
   if (offer.segment_bytes() <= kRingStart || offer.segment_bytes() > kMostSegmentBytes ||
       offer.segment_bytes() % kSlotBorder != 0) {
@@ -310,7 +320,7 @@ absl::StatusOr<SharedEnds> TakeOffer(const AttachReply& offer) {
   }
   Descriptor connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!connection.valid()) return Failed("socket");
-  LimitWaits(connection);
+  LimitWaits(connection, patience);
   if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return Failed(offer.socket());
   }

@@ -88,6 +88,7 @@ class AttachServer {
   std::string path_;
   Descriptor listener_;
   std::thread accepting_;
+  std::atomic<bool> stopping_{false};
   std::list<Stream> streams_;  // Of the accepting thread.
   Mutex mutex_;
   absl::flat_hash_map<std::string, Offered> offers_ ABSL_GUARDED_BY(mutex_);  // By token.
@@ -122,8 +123,10 @@ class Attacher {
   std::string logged_;
 };
 
-// The client's half of the handshake, once a server has answered.
-[[nodiscard]] absl::StatusOr<SharedEnds> TakeOffer(const AttachReply& offer);
+// The client's half of the handshake, once a server has answered. No step of it may take longer
+// than `patience`.
+[[nodiscard]] absl::StatusOr<SharedEnds> TakeOffer(const AttachReply& offer,
+                                                   absl::Duration patience = absl::Seconds(2));
 
 }  // namespace bastion::wire
 

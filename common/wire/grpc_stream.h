@@ -152,24 +152,25 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
 
   // Asks the broken stream for its status.
   absl::Status WhyOver() {
-    grpc::Status status;
-    stream_->Finish(&status, Tag(kFinish));
+    stream_->Finish(&finished_, Tag(kFinish));
     void* tag = nullptr;
     bool ok = false;
     const auto patience = absl::ToChronoTime(absl::Now() + absl::Seconds(1));
     while (tag != Tag(kFinish) &&
            queue_.AsyncNext(&tag, &ok, patience) == grpc::CompletionQueue::GOT_EVENT) {
     }
-    if (tag != Tag(kFinish) || status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) {
+    if (tag != Tag(kFinish) || finished_.ok() ||
+        finished_.error_code() == grpc::StatusCode::CANCELLED) {
       return absl::UnavailableError("the stream broke");
     }
-    return FromGrpc(status);
+    return FromGrpc(finished_);
   }
 
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
   std::unique_ptr<Stream> stream_;
   Reply reply_;
+  grpc::Status finished_;  // Written when the queue says so, which may be in the destructor.
   bool started_ = false, writing_ = false, read_done_ = false;
   absl::Status over_;
   InlineCarrier carrier_;

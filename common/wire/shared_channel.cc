@@ -29,6 +29,7 @@ SharedChannel::SharedChannel(SharedEnds ends, absl::Duration spin)
 
 absl::Status SharedChannel::Send(const google::protobuf::MessageLite& message,
                                  absl::Time deadline) {
+  RETURN_IF_ERROR(CheckCancelled());
   const size_t bytes = message.ByteSizeLong();
   if (!writer_.CanEverReserve(bytes)) {
     writer_.Abandon();
@@ -51,6 +52,7 @@ absl::Status SharedChannel::Send(const google::protobuf::MessageLite& message,
 absl::Status SharedChannel::Receive(google::protobuf::MessageLite* message, absl::Time deadline) {
   reader_.Release();
   for (;;) {
+    RETURN_IF_ERROR(CheckCancelled());
     ASSIGN_OR_RETURN(const bool taken, reader_.Take());
     if (taken) break;
     RETURN_IF_ERROR(Await(reader_.message(), deadline, last_wait_for_message_));
@@ -103,12 +105,21 @@ absl::Status SharedChannel::CheckLease() {
     int32_t code;
     std::memcpy(&code, words, sizeof code);
     const absl::string_view why(words + sizeof code, got - sizeof code);
-    if (code != 0) over_ = absl::Status(static_cast<absl::StatusCode>(code), why);
+    const auto reason = static_cast<absl::StatusCode>(code);
+    // A late answer would say that the stream lives.
+    const bool tells = code != 0 && reason != absl::StatusCode::kDeadlineExceeded;
+    if (tells) over_ = absl::Status(reason, why);
   }
   return over_;
 }
 
+absl::Status SharedChannel::CheckCancelled() const {
+  if (!cancelled_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  return absl::UnavailableError("the stream over shared memory was cancelled");
+}
+
 void SharedChannel::Cancel() {
+  cancelled_.store(true, std::memory_order_relaxed);
   shutdown(ends_.lease.get(), SHUT_RDWR);
   for (const SharedSegment* segment : {&ends_.mine, &ends_.theirs}) {
     const auto* counters = reinterpret_cast<const SharedCounters*>(segment->data());

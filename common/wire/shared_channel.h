@@ -9,6 +9,7 @@
 #ifndef BASTION_COMMON_WIRE_SHARED_CHANNEL_H_
 #define BASTION_COMMON_WIRE_SHARED_CHANNEL_H_
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -61,6 +62,8 @@ class SharedChannel final : public Carrier {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Not OK once the stream is over.
   [[nodiscard]] absl::Status CheckLease() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Not OK once this side cancelled: a peer that goes on sending would keep it busy for ever.
+  [[nodiscard]] absl::Status CheckCancelled() const;
 
   SharedEnds ends_;
   const absl::Duration spin_;
@@ -69,6 +72,7 @@ class SharedChannel final : public Carrier {
   absl::Duration last_wait_for_room_, last_wait_for_message_;
   std::string body_;
   InlineCarrier inline_;
+  std::atomic<bool> cancelled_{false};
   Mutex mutex_;
   absl::Status over_ ABSL_GUARDED_BY(mutex_);
 };

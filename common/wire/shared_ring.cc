@@ -75,10 +75,13 @@ absl::Status CheckHeader(const SlotHeader& header, const SlotBounds& bounds) {
     return absl::DataLossError(absl::StrCat("shared memory: message ", header.sequence,
                                             " where message ", bounds.sequence, " must be"));
   }
+  // A skip leads from inside the ring to its start: one after another would keep the reader busy.
+  const uint64_t to_start = bounds.capacity - bounds.position % bounds.capacity;
   const bool holds_what_it_says =
-      header.kind == SlotKind::kSkip ||
-      (header.kind == SlotKind::kMessage &&
-       IsPiece(header.body_offset, header.body_bytes, header.extent, bounds));
+      header.kind == SlotKind::kSkip
+          ? header.extent == to_start && to_start < bounds.capacity
+          : header.kind == SlotKind::kMessage &&
+                IsPiece(header.body_offset, header.body_bytes, header.extent, bounds);
   if (header.extent < sizeof(SlotHeader) || header.extent % kSlotBorder != 0 ||
       header.extent > bounds.available || !holds_what_it_says) {
     return absl::DataLossError("shared memory: a message that does not lie within its ring");

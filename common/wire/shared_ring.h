@@ -52,7 +52,7 @@ struct SlotHeader {
   uint64_t body_offset;  // From this header.
   uint64_t body_bytes;
   uint32_t epoch;  // Of the attachment: a message of an earlier one is not taken for a new one.
-  SlotKind kind;   // kSkip: nothing until the next header.
+  SlotKind kind;   // kSkip: nothing until the next header, at the ring's start.
   uint32_t unused[3];
   uint32_t crc32c;  // Of the bytes before it.
 };

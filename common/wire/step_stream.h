@@ -42,10 +42,12 @@ class StepStream {
     request.set_step(++step_);
     RETURN_IF_ERROR(Heed(stream_->Send(request, deadline)));
     Reply reply;
-    do {
+    for (;;) {
       RETURN_IF_ERROR(Heed(stream_->Receive(&reply, deadline)));
-    } while (reply.step() != step_);
-    return reply;
+      if (reply.step() == step_) return reply;
+      // Who has nothing but answers to earlier steps is late too.
+      if (absl::Now() > deadline) return Heed(absl::DeadlineExceededError("earlier answers"));
+    }
   }
 
   // Sends `request` and does not wait for its reply, which a later Call will drop. Does nothing

@@ -94,9 +94,10 @@ absl::Status RemoteFeatures::ReceiveAll(Stream& stream) {
 void RemoteFeatures::Receive(const proto::FeatureReply& reply, wire::Carrier& carrier) {
   const SequenceId sequence = wire::Decode(reply.sequence());
   absl::StatusOr<Features> features = DecodeReply(reply, carrier);
-  const Position committed = reply.first() + (features.ok() ? features->rows() : 0);
+  const int rows = features.ok() ? features->rows() : 0;
+  // Only what was taken begins where it must: `first` is the peer's word.
   if (Take(reply, std::move(features)) && reply.has_next()) {
-    arrived_(sequence, committed, reply.next());
+    arrived_(sequence, reply.first() + rows, reply.next());
   }
 }
 

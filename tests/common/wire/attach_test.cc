@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,6 +12,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
@@ -238,6 +240,68 @@ TEST_F(AttachTest, TheServersEndIsTheStreams) {
   proto::FeatureReply message;
   EXPECT_TRUE(absl::IsUnavailable(channel.Receive(&message, absl::Now() + kLong)));
   EXPECT_TRUE(std::filesystem::is_empty(options_.folder));
+}
+
+TEST_F(AttachTest, AClientThatNeverPausesDoesNotKeepTheServerFromStopping) {
+  Start();
+  AttachReply offer;
+  const auto listen = [](const std::shared_ptr<SharedChannel>& channel) {
+    proto::FeatureReply message;
+    while (channel->Receive(&message, absl::InfiniteFuture()).ok()) {
+      absl::SleepFor(absl::Milliseconds(1));  // Longer than the client needs for the next one.
+    }
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(server_->Offer(Request(), listen, offer).ok());
+  auto ends = TakeOffer(offer);
+  ASSERT_TRUE(ends.ok()) << ends.status();
+  SharedChannel channel(*std::move(ends));
+  const absl::Time start = absl::Now();
+  std::thread sending([&] {
+    const proto::FeatureReply message;
+    while (absl::Now() < start + kLong && channel.Send(message, start + kLong).ok()) {
+    }
+  });
+  absl::SleepFor(absl::Milliseconds(50));
+  server_.reset();
+  EXPECT_LT(absl::Now() - start, kLong / 2);
+  sending.join();
+}
+
+TEST_F(AttachTest, TheServerStopsWithoutDescriptorsToo) {
+  Start();
+  const AttachReply offer = Offer();
+  const Descriptor connection(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  sockaddr_un address{AF_UNIX, {}};
+  std::memcpy(address.sun_path, offer.socket().data(), offer.socket().size());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {3, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_EQ(connect(connection.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(send(connection.get(), "x", 1, 0), 1);
+  absl::SleepFor(absl::Milliseconds(50));
+  server_.reset();
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST_F(AttachTest, AServerThatNeverAnswersCostsNoMoreThanThePatience) {
+  const std::string path = folder_ + "/deaf";
+  sockaddr_un address{AF_UNIX, {}};
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const Descriptor deaf(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  ASSERT_EQ(bind(deaf.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(deaf.get(), 1), 0);
+  const auto ask = [&](grpc::ClientContext*, const AttachRequest&, AttachReply* reply) {
+    reply->set_token(std::string(32, 'x'));
+    reply->set_socket(path);
+    reply->set_segment_bytes(8192);
+    return grpc::Status::OK;
+  };
+  Attacher attacher("unix:///x", CarrierChoice::kAuto, AttachRequest::STREAM_STEPS, ask);
+  const absl::Time start = absl::Now();
+  EXPECT_EQ(attacher.Attach(start + absl::Milliseconds(200)), nullptr);
+  EXPECT_LT(absl::Now() - start, absl::Seconds(1));
 }
 
 TEST_F(AttachTest, AClientProposesOnlyToPeersOnThisHostAndFallsBack) {

@@ -163,6 +163,18 @@ TEST_F(SharedChannelTest, WhatWasSentBeforeTheEndStillArrivesThenTheReason) {
   }
 }
 
+TEST_F(SharedChannelTest, WhoCancelsHearsNothingMoreFromAPeerThatGoesOn) {
+  ASSERT_TRUE(Send(*one_, 1).ok());
+  two_->Cancel();
+  EXPECT_TRUE(absl::IsUnavailable(WhyNothing(*two_, absl::Seconds(20))));
+  EXPECT_TRUE(absl::IsUnavailable(Send(*two_, 1)));
+}
+
+TEST_F(SharedChannelTest, APeerCannotEndTheStreamAndSayThatItLives) {
+  one_->End(absl::DeadlineExceededError("not yet"));
+  EXPECT_TRUE(absl::IsUnavailable(WhyNothing(*two_, absl::Seconds(20))));
+}
+
 TEST_F(SharedChannelTest, TheEndWakesWhoWaits) {
   for (const bool own : {false, true}) {
     testing::SharedPair pair = testing::MakeSharedPair(kRing);

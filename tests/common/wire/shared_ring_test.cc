@@ -230,6 +230,27 @@ TEST_F(SharedRingTest, HeadersWithOneFieldWrong) {
   EXPECT_TRUE(Take());
 }
 
+TEST_F(SharedRingTest, ASkipThatDoesNotLeadFromWithinTheRingToItsStart) {
+  const auto skip = [&](uint64_t position, uint64_t extent) {
+    header(position).kind = SlotKind::kSkip;
+    header(position).extent = extent;
+    header(position).crc32c = HeaderCrc(header(position));
+    counters().head = position + extent;
+  };
+  ASSERT_TRUE(Write("p", "b"));
+  const SlotHeader good = header();
+  skip(0, good.extent);
+  EXPECT_TRUE(absl::IsDataLoss(reader_.Take().status()));
+  skip(0, kRing);
+  EXPECT_TRUE(absl::IsDataLoss(reader_.Take().status()));
+  header() = good;
+  ASSERT_TRUE(Take());
+  reader_.Release();
+  ASSERT_TRUE(Write("p", "b"));
+  skip(good.extent, kRing - good.extent);
+  EXPECT_FALSE(Take());
+}
+
 // Random mutations, with and without a checksum that fits: whatever is accepted lies in the ring.
 TEST_F(SharedRingTest, RandomHeadersNeverLeadOutOfTheRing) {
   ASSERT_TRUE(Write("piece", "body"));

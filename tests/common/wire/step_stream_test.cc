@@ -30,7 +30,7 @@ Marginals MarginalsFor(const Frontier& frontier) {
   made.positions = frontier.committed;
   made.candidates = frontier.candidates;
   for (int i = 0; i < made.positions * made.candidates; ++i) {
-    made.tokens.push_back(i * 7919 + frontier.root);
+    made.tokens.push_back(i % 250000 * 7919 + frontier.root);
     made.log_probs.push_back(-static_cast<float>(i) / 3);
   }
   return made;
@@ -313,6 +313,30 @@ TEST_P(StepStreamTest, ACallerOfAnotherVersionIsRefused) {
   const grpc::Status status = steps->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(status.error_message(), HasSubstr("version 999"));
+}
+
+// Answers at once, and never what was asked.
+class OldAnswers final : public MessageStream<proto::DrafterRequest, proto::DrafterReply> {
+ public:
+  absl::Status Send(const proto::DrafterRequest&, absl::Time) override { return absl::OkStatus(); }
+  absl::Status Receive(proto::DrafterReply* reply, absl::Time) override {
+    reply->set_step(0);
+    return absl::OkStatus();
+  }
+  bool keeps_deadlines() const override { return true; }
+  void Cancel() override {}
+  Carrier& carrier() override { return carrier_; }
+
+ private:
+  InlineCarrier carrier_;
+};
+
+TEST(StepStreamFloodTest, AFloodOfOldAnswersEndsWithThePatience) {
+  StepStream<proto::DrafterRequest, proto::DrafterReply> stream(
+      "the flood", [](absl::Time) { return std::make_unique<OldAnswers>(); });
+  const absl::Status status = stream.Call({}, kShort).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_TRUE(stream.connected());
 }
 
 INSTANTIATE_TEST_SUITE_P(Carriers, StepStreamTest,
