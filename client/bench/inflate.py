@@ -197,13 +197,16 @@ def check_source(source: Checkpoint, architectures: tuple[str, ...], shape: Shap
     names = config.get("architectures") or [None]
     if names[0] not in architectures:
         raise CheckpointError(f"{folder}: is a {names[0]}; this grows {' or '.join(architectures)}")
-    if config.get("attention_bias") or (config.get("rope_scaling") or {}).get("rope_type", "default") != "default":
+    scaling = config.get("rope_scaling") or {}
+    if config.get("attention_bias") or scaling.get("rope_type", scaling.get("type", "default")) != "default":
         raise CheckpointError(f"{folder}: attention biases and scaled rotary embeddings are not covered")
     if config.get("use_sliding_window") and "layer_types" not in config:
         raise CheckpointError(f"{folder}: a model with sliding windows must list its layer_types")
     old = {"hidden": config["hidden_size"], "intermediate": config["intermediate_size"], "head_dim": config["head_dim"],
            "vocabulary": config["vocab_size"], "layers": config["num_hidden_layers"]}
     new = {**asdict(shape), "layers": layers}
+    if shape.query_heads % shape.kv_heads != 0:
+        raise CheckpointError(f"{shape.query_heads} query heads are no multiple of {shape.kv_heads} key/value heads")
     smaller = [f"{name} {new[name]} < {value}" for name, value in old.items() if new[name] < value]
     if smaller:
         raise CheckpointError(f"the shape is smaller than {folder}: {', '.join(smaller)}")

@@ -47,14 +47,12 @@ absl::StatusOr<int64_t> CountInstructions(const std::function<void()>& code) {
     signal = Resume(child, PTRACE_SINGLESTEP);
     ++steps;
   }
-  if (signal != kEnd) {
+  if (signal != 0) {  // Stopped, not gone.
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
-    return absl::InternalError(absl::StrCat("the counted code stopped with signal ", signal));
   }
-  kill(child, SIGKILL);
-  waitpid(child, &status, 0);
-  return steps;
+  if (signal == kEnd) return steps;
+  return absl::InternalError(absl::StrCat("the counted code stopped with signal ", signal));
 }
 
 }  // namespace bastion::testing
