@@ -8,7 +8,7 @@
 namespace bastion::kernels {
 
 // Bytes a second that the pool's threads read from memory, best of several passes over a buffer
-// that no cache holds. Takes about half a second.
+// that no cache holds. Takes less than a tenth of a second.
 [[nodiscard]] double ReadBandwidth(ThreadPool& pool);
 
 // FLOP/s of linear() with many rows over a matrix that the

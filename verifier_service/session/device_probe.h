@@ -9,8 +9,7 @@
 
 namespace bastion::verifier {
 
-// Read bandwidth (one row times a matrix larger than the caches) and multiply-add rate (many rows
-// times one that fits), best of a few tries; well below 0.1 s.
+// Read bandwidth, and the multiply-add rate of bf16 (kernels/probe.h); well below 0.1 s.
 [[nodiscard]] DevicePeaks MeasurePeaks(const nn::Device& device);
 
 // For people: CPU model, threads, instruction set.
