@@ -44,14 +44,6 @@ ABSL_FLAG(bool, ignore_eos, false, "Generate to the limit whatever the model say
 namespace bastion {
 namespace {
 
-absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier) {
-  CalibrationOptions options;
-  ProgressBar bar("calibrating the verifier");
-  options.session = uint64_t{1} << 63;
-  options.progress = [&](int done, int total) { bar.Show(done, total); };
-  return Calibrate(verifier, Clock::Real(), options);
-}
-
 absl::Status RunArms(const std::vector<std::unique_ptr<Arm>>& arms,
                      const std::vector<BenchPrompt>& prompts, BenchReport& report) {
   ProgressBar bar("measuring");
@@ -80,7 +72,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Arm>>> MakeLocalArms(
     const std::vector<std::string>& policies) {
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(target_folder));
   const auto stops = absl::GetFlag(FLAGS_ignore_eos) ? std::vector<TokenId>{} : config.special.eos;
-  ASSIGN_OR_RETURN(const CalibrationTable table, CalibrateWithBar(stages.verifier()));
+  ASSIGN_OR_RETURN(const CalibrationTable table,
+                   CalibrateWithBar(stages.verifier(), "calibrating the verifier",
+                                    {.session = uint64_t{1} << 63}));
   std::vector<std::unique_ptr<Arm>> arms;
   for (const std::string& policy : policies) {
     const ArmStages arm = {&stages.verifier(), &stages.drafter(), stages.table()};

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/bench/report.h"
-#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "kernels/probe.h"
 #include "orchestrator/latency/calibration.h"
@@ -44,14 +43,12 @@ ForwardTime Bounded(const MachineLimits& limits, const nn::ForwardCost& cost, in
 }
 
 absl::Status MeasureVerifies(LocalStages& stages, RooflineReport& report) {
-  ProgressBar bar("timing the target");
   CalibrationOptions options;
   options.row_counts = {1, 2, 4, 8, 16, 32, 64, 128};
   options.contexts = {kContext};
   options.session = kSession;
-  options.progress = [&](int done, int total) { bar.Show(done, total); };
   ASSIGN_OR_RETURN(const CalibrationTable table,
-                   Calibrate(stages.verifier(), Clock::Real(), options));
+                   CalibrateWithBar(stages.verifier(), "timing the target", options));
   const nn::ForwardCost cost = stages.verifier_engine().cost();
   for (const CalibrationPoint& point : table.points) {
     report.context = point.context;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/progress.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
 
@@ -240,6 +241,13 @@ absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& cloc
     std::reverse(points.begin(), points.end());  // And back the same way.
   }
   return TableOf(points);
+}
+
+absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier, const std::string& what,
+                                                  CalibrationOptions options) {
+  ProgressBar bar(what);
+  options.progress = [&](int done, int total) { bar.Show(done, total); };
+  return Calibrate(verifier, Clock::Real(), options);
 }
 
 }  // namespace bastion

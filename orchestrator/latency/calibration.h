@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -45,13 +46,18 @@ struct CalibrationOptions {
   uint64_t session = 0;
   // Called with the number of verifies that are done, or were found to be not needed, and the
   // number planned.
-  std::function<void(int done, int total)> progress;
+  std::function<void(int done, int total)> progress = nullptr;
 };
 
 // Opens, prefills, verifies and closes sequences of its own; those that it opened are closed again
 // in any case. Fails with the verifier's status, or INTERNAL when it reports no time.
 [[nodiscard]] absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
                                                          const CalibrationOptions& options);
+
+// The same with a progress bar on stderr that says `what`, in place of options.progress.
+[[nodiscard]] absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier,
+                                                                const std::string& what,
+                                                                CalibrationOptions options);
 
 // A tree of `rows` rows with random tokens below `vocabulary`; from three rows on it branches.
 // REQUIRES: 1 <= rows <= vocabulary.

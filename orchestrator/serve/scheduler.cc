@@ -6,7 +6,6 @@
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/base/progress.h"
 #include "common/base/status.h"
 #include "orchestrator/latency/calibration.h"
 
@@ -132,15 +131,6 @@ bool Scheduler::Connect() {
   return true;
 }
 
-absl::StatusOr<CalibrationTable> Scheduler::CalibrateWithBar() {
-  ProgressBar bar("calibrating");
-  CalibrationOptions options;
-  options.session = NewSession();
-  options.time_limit = options_.calibration_limit;
-  options.progress = [&](int done, int total) { bar.Show(done, total); };
-  return Calibrate(*verifier_, Clock::Real(), options);
-}
-
 absl::StatusOr<std::unique_ptr<Scheduler::Engine>> Scheduler::MakeEngine(const TargetInfo& target) {
   if (target.dims.vocabulary != options_.vocabulary) {
     return absl::FailedPreconditionError(
@@ -150,7 +140,10 @@ absl::StatusOr<std::unique_ptr<Scheduler::Engine>> Scheduler::MakeEngine(const T
   }
   LOG(INFO) << "verifier: " << target.model << " on " << target.device << "; calibrating";
   StopWatch watch;
-  ASSIGN_OR_RETURN(const CalibrationTable table, CalibrateWithBar());
+  ASSIGN_OR_RETURN(
+      const CalibrationTable table,
+      CalibrateWithBar(*verifier_, "calibrating",
+                       {.time_limit = options_.calibration_limit, .session = NewSession()}));
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
   LOG(INFO) << "calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
   const PriorSources sources = {

@@ -83,7 +83,6 @@ class Scheduler {
 
   void Main();
   [[nodiscard]] bool Connect();
-  [[nodiscard]] absl::StatusOr<CalibrationTable> CalibrateWithBar();
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
   void SetReady(bool ready) ABSL_LOCKS_EXCLUDED(mutex_);
   void AwaitWork() ABSL_LOCKS_EXCLUDED(mutex_);
