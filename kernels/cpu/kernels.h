@@ -2,10 +2,16 @@
 #ifndef BASTION_KERNELS_CPU_KERNELS_H_
 #define BASTION_KERNELS_CPU_KERNELS_H_
 
+#include <cstddef>
+
 #include "kernels/ops.h"
 #include "kernels/thread_pool.h"
 
 namespace bastion::kernels::cpu {
+
+// What linear() has in common whatever it multiplies with.
+inline constexpr size_t kPrefetchBytes = 4096;  // How far ahead of its use a weight is asked for.
+inline constexpr int kPanelsWorth = 4;          // Handing over to another thread.
 
 void Linear(const LinearArgs& args, ThreadPool& pool);
 void LinearInt8(const LinearArgs& args, ThreadPool& pool);

@@ -24,7 +24,6 @@ inline constexpr int kMaxRows = kWide ? 12 : 2;     // Of a tile.
 inline constexpr int kPanelVectors = 2 * kVectors;  // Registers of one panel row.
 inline constexpr int kChunk = kWidest;              // Of k, in which rows are laid side by side.
 inline constexpr size_t kLineBytes = 64;
-inline constexpr size_t kPrefetchBytes = 4096;  // How far ahead of its use a weight is asked for.
 
 // The panels of a tile of M rows: as many as the registers hold beside the sums.
 constexpr int PanelsFor(int m) {
@@ -155,8 +154,8 @@ HWY_INLINE void Step(const W* words, size_t panel_elements, const float* x,
 template <typename W, int M, int N>
 void Tile(const Job& job, int block, int panel) {
   constexpr int V = N * kPanelVectors;
-  constexpr int kWordRow = kPanel * kTogether<W>;                // Elements.
-  constexpr int kAhead = kPrefetchBytes / (kPanel * sizeof(W));  // In rows of k.
+  constexpr int kWordRow = kPanel * kTogether<W>;                     // Elements.
+  constexpr int kAhead = cpu::kPrefetchBytes / (kPanel * sizeof(W));  // In rows of k.
   const LinearArgs& args = job.args;
   const int depth = args.weight.depth();
   const size_t panel_elements = size_t(depth) * kPanel;

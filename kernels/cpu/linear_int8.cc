@@ -25,8 +25,6 @@ namespace {
 
 inline constexpr int kMaxRows = 12;  // Of a tile: 24 of 32 registers hold sums.
 inline constexpr int kShift = 128;   // What makes a rounded row unsigned.
-inline constexpr size_t kPrefetchBytes = 4096;
-inline constexpr int kPanelsWorth = 4;  // Handing over to another thread.
 
 // Rows of x as bytes [R, depth] and their scales [R].
 struct RoundedRows {

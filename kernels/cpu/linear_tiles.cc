@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "kernels/backend.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/pack.h"
 
@@ -26,8 +25,6 @@ namespace {
 inline constexpr int kTileRows = 16;   // Of x, and pairs of k.
 inline constexpr int kTileBytes = 64;  // Of a tile's row: 16 floats, 32 bf16.
 inline constexpr int kPanelBytes = kPanel * 2 * sizeof(uint16_t);  // Of one pair of k.
-inline constexpr size_t kPrefetchBytes = 4096;
-inline constexpr int kPanelsWorth = 4;  // Handing over to another thread.
 
 // The tile registers: four sums, two tiles of x and two of weights.
 inline constexpr int kSum = 0, kInput = 4, kWeight = 6, kTiles = 8;
