@@ -1,0 +1,89 @@
+// Per head: RMS norm, rotary embedding, and keys and values to the cache.
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/simt.h"
+
+namespace bastion::kernels::cuda {
+namespace {
+
+using namespace simt;
+
+constexpr int kThreads = 128;
+constexpr int kMostPairs = 8;  // Rotated pairs that a lane holds: head_dim <= 512.
+
+// Where row `slot` of kv head `head` lies in a layer's keys or values, in elements.
+SIMT_DEVICE int64_t RowOffset(const DeviceKvLayer& cache, int64_t slot, int head) {
+  const int64_t page = slot / kPageTokens, token = slot % kPageTokens;
+  return ((page * cache.kv_heads + head) * kPageTokens + token) * cache.head_dim;
+}
+
+// One warp norms x [D] with `weight` and rotates it by `cosine_sine` [D] into `out`. Lane l holds
+// the pairs (i, i + D/2) for i = l, l + 32, ….
+template <typename Out>
+SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const float* cosine_sine,
+                               int head_dim, float epsilon, Out* out) {
+  const int half = head_dim / 2;
+  float first[kMostPairs], second[kMostPairs], squares = 0;
+  SIMT_UNROLL
+  for (int p = 0; p < kMostPairs; ++p) {
+    const int i = Lane() + p * kWarp;
+    first[p] = i < half ? x[i] : 0.0f;
+    second[p] = i < half ? x[i + half] : 0.0f;
+    squares += first[p] * first[p] + second[p] * second[p];
+  }
+  const float scale = ReciprocalSqrt(WarpSum(squares) / static_cast<float>(head_dim) + epsilon);
+  SIMT_UNROLL
+  for (int p = 0; p < kMostPairs; ++p) {
+    const int i = Lane() + p * kWarp;
+    if (i >= half) break;
+    const float a = first[p] * scale * weight[i], b = second[p] * scale * weight[i + half];
+    const float cosine = cosine_sine[i], sine = cosine_sine[i + half];
+    Store(out + i, a * cosine - b * sine);
+    Store(out + i + half, b * cosine + a * sine);
+  }
+}
+
+// One warp per (row, head): first the query heads, then keys, then values.
+template <typename Stored>
+SIMT_KERNEL(kThreads, 1)
+void QkvKernel(QkvArgs args) {
+  const int row = Block().x, head_dim = args.cache.head_dim, kv_heads = args.cache.kv_heads;
+  const int queries = args.query == nullptr ? 0 : args.query_heads;
+  const int task = Block().y * BlockWarps() + Warp();
+  if (task >= queries + 2 * kv_heads) return;
+  const int64_t begin = static_cast<int64_t>(row) * args.stride;
+  const float* cosine_sine =
+      args.cosine_sine + static_cast<int64_t>(args.rows.positions[row]) * head_dim;
+  if (task < queries) {
+    Stored* out = static_cast<Stored*>(args.query_out) +
+                  (static_cast<int64_t>(row) * args.query_heads + task) * head_dim;
+    NormAndRotate(args.query + begin + task * head_dim, args.query_norm, cosine_sine, head_dim,
+                  args.epsilon, out);
+    return;
+  }
+  const int head = (task - queries) % kv_heads;
+  const int64_t to = RowOffset(args.cache, args.rows.slots[row], head);
+  if (task < queries + kv_heads) {
+    NormAndRotate(args.key + begin + head * head_dim, args.key_norm, cosine_sine, head_dim,
+                  args.epsilon, static_cast<Stored*>(args.cache.keys) + to);
+    return;
+  }
+  const float* value = args.value + begin + head * head_dim;
+  for (int i = Lane(); i < head_dim; i += kWarp) {
+    Store(static_cast<Stored*>(args.cache.values) + to + i, value[i]);
+  }
+}
+
+}  // namespace
+
+void Qkv(const QkvArgs& args, Stream& stream) {
+  const int heads = (args.query == nullptr ? 0 : args.query_heads) + 2 * args.cache.kv_heads;
+  const int warps = kThreads / kWarp;
+  const LaunchShape shape = {{args.rows.row_capacity, (heads + warps - 1) / warps}, kThreads};
+  if (args.cache.dtype == DType::kF32) {
+    Launch(stream, QkvKernel<float>, shape, args);
+  } else {
+    Launch(stream, QkvKernel<uint16_t>, shape, args);
+  }
+}
+
+}  // namespace bastion::kernels::cuda

@@ -1,0 +1,96 @@
+// Kernels that work row by row: embedding, norm, activation.
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/simt.h"
+
+namespace bastion::kernels::cuda {
+namespace {
+
+using namespace simt;  // The words that kernels are written in.
+
+constexpr int kThreads = 256;
+
+// Sum over the block, for all of its threads. `partial` is [warps] of shared memory.
+SIMT_DEVICE float BlockSum(float value, float* partial) {
+  value = WarpSum(value);
+  if (Lane() == 0) partial[Warp()] = value;
+  SyncBlock();
+  float sum = 0;
+  for (int warp = 0; warp < BlockWarps(); ++warp) sum += partial[warp];
+  return sum;
+}
+
+template <typename Table>
+SIMT_KERNEL(kThreads, 1)
+void EmbedKernel(EmbedArgs args) {
+  const int row = Block().x;
+  const Table* table = static_cast<const Table*>(args.table);
+  const int64_t from = static_cast<int64_t>(args.rows.tokens[row]) * args.width;
+  for (int i = ThreadIndex(); i < args.width; i += BlockThreads()) {
+    args.y[static_cast<int64_t>(row) * args.width + i] = Load(table + from + i);
+  }
+}
+
+template <typename Out>
+SIMT_KERNEL(kThreads, 1)
+void RmsNormKernel(RmsNormArgs args) {
+  const int row = Block().x;
+  const float* x = args.x + static_cast<int64_t>(row) * args.width;
+  float squares = 0;
+  for (int i = ThreadIndex(); i < args.width; i += BlockThreads()) squares += x[i] * x[i];
+  squares = BlockSum(squares, reinterpret_cast<float*>(DynamicShared()));
+  const float scale = ReciprocalSqrt(squares / static_cast<float>(args.width) + args.epsilon);
+  Out* y = static_cast<Out*>(args.y) + static_cast<int64_t>(row) * args.width;
+  Out* tap = static_cast<Out*>(args.tap);
+  for (int i = ThreadIndex(); i < args.width; i += BlockThreads()) {
+    Store(y + i, x[i] * scale * args.weight[i]);
+    if (tap != nullptr) Store(tap + static_cast<int64_t>(row) * args.tap_stride + i, x[i]);
+  }
+}
+
+template <typename Out>
+SIMT_KERNEL(kThreads, 1)
+void SiluMulKernel(SiluMulArgs args) {
+  const int i = Block().x * BlockThreads() + ThreadIndex();
+  if (i >= args.width) return;
+  const int64_t row = Block().y;
+  const float gate = args.gate_up[row * 2 * args.width + i];
+  const float up = args.gate_up[(row * 2 + 1) * args.width + i];
+  Store(static_cast<Out*>(args.y) + row * args.width + i, gate / (1.0f + Exp(-gate)) * up);
+}
+
+// Width of blocks for rows of `width`.
+int ThreadsFor(int width) {
+  const int warps = (width + 4 * kWarp - 1) / (4 * kWarp);
+  return kWarp * (warps < kThreads / kWarp ? warps : kThreads / kWarp);
+}
+
+}  // namespace
+
+void Embed(const EmbedArgs& args, Stream& stream) {
+  const LaunchShape shape = {{args.rows.row_capacity}, ThreadsFor(args.width)};
+  if (args.dtype == DType::kF32) {
+    Launch(stream, EmbedKernel<float>, shape, args);
+  } else {
+    Launch(stream, EmbedKernel<uint16_t>, shape, args);
+  }
+}
+
+void RmsNorm(const RmsNormArgs& args, Stream& stream) {
+  const LaunchShape shape = {{args.rows}, ThreadsFor(args.width), kThreads / kWarp * sizeof(float)};
+  if (args.dtype == DType::kF32) {
+    Launch(stream, RmsNormKernel<float>, shape, args);
+  } else {
+    Launch(stream, RmsNormKernel<uint16_t>, shape, args);
+  }
+}
+
+void SiluMul(const SiluMulArgs& args, Stream& stream) {
+  const LaunchShape shape = {{(args.width + kThreads - 1) / kThreads, args.rows}, kThreads};
+  if (args.dtype == DType::kF32) {
+    Launch(stream, SiluMulKernel<float>, shape, args);
+  } else {
+    Launch(stream, SiluMulKernel<uint16_t>, shape, args);
+  }
+}
+
+}  // namespace bastion::kernels::cuda

@@ -1,0 +1,168 @@
+#include "kernels/backend.h"
+#include "tests/kernels/cuda/device_test_support.h"
+
+namespace bastion::kernels::cuda {
+namespace {
+
+class RowwiseTest : public DeviceTest, public testing::WithParamInterface<DType> {
+ protected:
+  // A bf16 result may be the neighbour of what the reference rounds to.
+  void ExpectAlike(const std::vector<float>& actual, const std::vector<float>& expected) {
+    const float tolerance = GetParam() == DType::kF32 ? 2e-6f : 8e-3f;
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << "at " << i;
+    }
+  }
+  ThreadPool pool_{1};
+};
+
+TEST_P(RowwiseTest, EmbeddingRowsAreThoseOfTheTokens) {
+  const int vocabulary = 50, width = 320;
+  const std::vector<float> table = RandomFloats(vocabulary * width, 1);
+  const Typed stored(GetParam(), table);
+  TestSpan span = {0, RowMask::kCausal, ChainParents(3), {0}, {7, 0, 49}};
+  const TestRows rows({span}, 5, 2);
+  const OnDevice<float> y(5 * width, -1.0f);
+  Embed({rows.rows(), stored.data(), GetParam(), y.data(), width}, *stream_);
+  Finish();
+  const std::vector<float> actual = y.Read(), expected = Rounded(GetParam(), table);
+  for (int i = 0; i < width; ++i) {
+    EXPECT_EQ(actual[i], expected[7 * width + i]);
+    EXPECT_EQ(actual[width + i], expected[i]);
+    EXPECT_EQ(actual[2 * width + i], expected[49 * width + i]);
+  }
+}
+
+TEST_P(RowwiseTest, NormAgreesWithTheReferenceAndTapsItsInput) {
+  for (const int width : {64, 320, 2560, 4096}) {
+    const int rows = 5, stride = 3 * width;
+    const std::vector<float> x = RandomFloats(rows * width, 2), weight = RandomFloats(width, 3);
+    const OnDevice<float> input(x), scale(weight);
+    const Typed y(GetParam(), std::vector<float>(rows * width));
+    const Typed taps(GetParam(), std::vector<float>(rows * stride, 7.0f));
+    const size_t element = BytesPerElement(GetParam());
+    RmsNorm(
+        {input.data(), scale.data(), y.data(), static_cast<char*>(taps.data()) + width * element,
+         stride, GetParam(), rows, width, 1e-6f},
+        *stream_);
+    Finish();
+    std::vector<float> expected(rows * width);
+    ReferenceBackend().rms_norm({x.data(), weight.data(), expected.data(), rows, width, 1e-6f},
+                                pool_);
+    ExpectAlike(y.Read(), expected);
+    const std::vector<float> tapped = taps.Read(), kept = Rounded(GetParam(), x);
+    for (int r = 0; r < rows; ++r) {
+      EXPECT_EQ(tapped[r * stride + width - 1], 7.0f);
+      EXPECT_EQ(tapped[r * stride + 2 * width], 7.0f);
+      for (int i = 0; i < width; ++i) {
+        ASSERT_EQ(tapped[r * stride + width + i], kept[r * width + i]);
+      }
+    }
+  }
+}
+
+TEST_P(RowwiseTest, SiluMulAgreesWithTheReference) {
+  for (const int width : {1, 300, 1280}) {
+    const int rows = 3;
+    const std::vector<float> gate_up = RandomFloats(rows * 2 * width, 4, 4.0f);
+    const OnDevice<float> input(gate_up);
+    const Typed y(GetParam(), std::vector<float>(rows * width));
+    SiluMul({input.data(), y.data(), GetParam(), rows, width}, *stream_);
+    Finish();
+    std::vector<float> expected(rows * width);
+    ReferenceBackend().silu_mul({gate_up.data(), expected.data(), rows, width}, pool_);
+    ExpectAlike(y.Read(), expected);
+  }
+}
+
+// The cache of the reference, element by element, at the place that the device has it.
+float CachedKey(const std::vector<float>& keys, int kv_heads, int dim, int64_t slot, int head,
+                int d) {
+  const int64_t page = slot / kPageTokens, token = slot % kPageTokens;
+  return keys[((page * kv_heads + head) * dim + d) * kPageTokens + token];
+}
+float CachedRow(const std::vector<float>& rows, int kv_heads, int dim, int64_t slot, int head,
+                int d) {
+  const int64_t page = slot / kPageTokens, token = slot % kPageTokens;
+  return rows[((page * kv_heads + head) * kPageTokens + token) * dim + d];
+}
+
+TEST_P(RowwiseTest, HeadsAreNormedRotatedAndPutIntoTheirSlots) {
+  struct Heads {
+    int query, kv, dim;
+  };
+  for (const Heads heads : {Heads{6, 2, 64}, Heads{8, 8, 128}, Heads{4, 1, 256}}) {
+    const int pages = 4, positions = 64, stride = (heads.query + 2 * heads.kv) * heads.dim;
+    const TestRows rows({{13, RowMask::kAncestors, {-1, 0, 0, 1}, {3, 1}, {}},
+                         {0, RowMask::kCausal, ChainParents(2), {2}, {}}},
+                        6, 3);
+    const std::vector<float> kvq = RandomFloats(6 * stride, 5);
+    const std::vector<float> query_norm = RandomFloats(heads.dim, 6);
+    const std::vector<float> key_norm = RandomFloats(heads.dim, 7);
+    const std::vector<float> rope = RandomFloats(positions * heads.dim, 8);
+    const OnDevice<float> input(kvq), qn(query_norm), kn(key_norm), cs(rope);
+    const size_t cache_size = size_t(pages) * heads.kv * kPageTokens * heads.dim;
+    const Typed keys(GetParam(), std::vector<float>(cache_size));
+    const Typed values(GetParam(), std::vector<float>(cache_size));
+    const Typed query(GetParam(), std::vector<float>(6 * heads.query * heads.dim));
+    QkvArgs args;
+    args.rows = rows.rows();
+    args.key = input.data();
+    args.value = input.data() + heads.kv * heads.dim;
+    args.query = input.data() + 2 * heads.kv * heads.dim;
+    args.query_out = query.data();
+    args.query_norm = qn.data();
+    args.key_norm = kn.data();
+    args.cosine_sine = cs.data();
+    args.cache = {GetParam(), heads.kv, heads.dim, keys.data(), values.data()};
+    args.query_heads = heads.query;
+    args.stride = stride;
+    Qkv(args, *stream_);
+    Finish();
+
+    std::vector<float> expected_kvq = kvq, expected_keys(cache_size), expected_values(cache_size);
+    kernels::QkvArgs reference;
+    reference.key = kvq.data();
+    reference.value = kvq.data() + heads.kv * heads.dim;
+    reference.query = expected_kvq.data() + 2 * heads.kv * heads.dim;
+    reference.query_norm = query_norm.data();
+    reference.key_norm = key_norm.data();
+    reference.cosine_sine = rope.data();
+    reference.positions = rows.positions().data();
+    reference.slots = rows.slots().data();
+    reference.cache = {DType::kF32, heads.kv, heads.dim, expected_keys.data(),
+                       expected_values.data()};
+    reference.rows = 6;
+    reference.query_heads = heads.query;
+    reference.query_stride = reference.kv_stride = stride;
+    ReferenceBackend().qkv(reference, pool_);
+
+    std::vector<float> expected_query;
+    for (int r = 0; r < 6; ++r) {
+      const auto row = expected_kvq.begin() + r * stride + 2 * heads.kv * heads.dim;
+      expected_query.insert(expected_query.end(), row, row + heads.query * heads.dim);
+    }
+    ExpectAlike(query.Read(), expected_query);
+    const std::vector<float> actual_keys = keys.Read(), actual_values = values.Read();
+    std::vector<float> got, wanted;
+    for (int r = 0; r < 6; ++r) {
+      const int64_t slot = rows.slots()[r];
+      for (int g = 0; g < heads.kv; ++g) {
+        for (int d = 0; d < heads.dim; ++d) {
+          got.push_back(CachedRow(actual_keys, heads.kv, heads.dim, slot, g, d));
+          wanted.push_back(CachedKey(expected_keys, heads.kv, heads.dim, slot, g, d));
+          got.push_back(CachedRow(actual_values, heads.kv, heads.dim, slot, g, d));
+          wanted.push_back(CachedRow(expected_values, heads.kv, heads.dim, slot, g, d));
+        }
+      }
+    }
+    ExpectAlike(got, wanted);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, RowwiseTest, testing::Values(DType::kF32, DType::kBF16),
+                         [](const auto& type) { return Name(type.param); });
+
+}  // namespace
+}  // namespace bastion::kernels::cuda
