@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
-#include "common/nn/kv_cache.h"
+#include "common/nn/page_pool.h"
 #include "kernels/ops.h"
 
 namespace bastion::nn {

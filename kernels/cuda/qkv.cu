@@ -16,12 +16,18 @@ SIMT_DEVICE int64_t RowOffset(const DeviceKvLayer& cache, int64_t slot, int head
   return ((page * cache.kv_heads + head) * kPageTokens + token) * cache.head_dim;
 }
 
-// One warp norms x [D] with `weight` and rotates it by `cosine_sine` [D] into `out`. Lane l holds
-// the pairs (i, i + D/2) for i = l, l + 32, ….
+// What all heads of a row share.
+struct Rotation {
+  const float* cosine_sine;  // [D]
+  int head_dim;              // D
+  float epsilon;
+};
+
+// One warp norms x [D] with `weight` and rotates it into `out`. Lane l holds the pairs
+// (i, i + D/2) for i = l, l + 32, ….
 template <typename Out>
-SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const float* cosine_sine,
-                               int head_dim, float epsilon, Out* out) {
-  const int half = head_dim / 2;
+SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const Rotation& by, Out* out) {
+  const int half = by.head_dim / 2;
   float first[kMostPairs], second[kMostPairs], squares = 0;
   SIMT_UNROLL
   for (int p = 0; p < kMostPairs; ++p) {
@@ -30,13 +36,14 @@ SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const float*
     second[p] = i < half ? x[i + half] : 0.0f;
     squares += first[p] * first[p] + second[p] * second[p];
   }
-  const float scale = ReciprocalSqrt(WarpSum(squares) / static_cast<float>(head_dim) + epsilon);
+  const float mean = WarpSum(squares) / static_cast<float>(by.head_dim);
+  const float scale = ReciprocalSqrt(mean + by.epsilon);
   SIMT_UNROLL
   for (int p = 0; p < kMostPairs; ++p) {
     const int i = Lane() + p * kWarp;
     if (i >= half) break;
     const float a = first[p] * scale * weight[i], b = second[p] * scale * weight[i + half];
-    const float cosine = cosine_sine[i], sine = cosine_sine[i + half];
+    const float cosine = by.cosine_sine[i], sine = by.cosine_sine[i + half];
     Store(out + i, a * cosine - b * sine);
     Store(out + i + half, b * cosine + a * sine);
   }
@@ -51,20 +58,19 @@ void QkvKernel(QkvArgs args) {
   const int task = Block().y * BlockWarps() + Warp();
   if (task >= queries + 2 * kv_heads) return;
   const int64_t begin = static_cast<int64_t>(row) * args.stride;
-  const float* cosine_sine =
-      args.cosine_sine + static_cast<int64_t>(args.rows.positions[row]) * head_dim;
+  const int64_t position = args.rows.positions[row];
+  const Rotation by = {args.cosine_sine + position * head_dim, head_dim, args.epsilon};
   if (task < queries) {
     Stored* out = static_cast<Stored*>(args.query_out) +
                   (static_cast<int64_t>(row) * args.query_heads + task) * head_dim;
-    NormAndRotate(args.query + begin + task * head_dim, args.query_norm, cosine_sine, head_dim,
-                  args.epsilon, out);
+    NormAndRotate(args.query + begin + task * head_dim, args.query_norm, by, out);
     return;
   }
   const int head = (task - queries) % kv_heads;
   const int64_t to = RowOffset(args.cache, args.rows.slots[row], head);
   if (task < queries + kv_heads) {
-    NormAndRotate(args.key + begin + head * head_dim, args.key_norm, cosine_sine, head_dim,
-                  args.epsilon, static_cast<Stored*>(args.cache.keys) + to);
+    NormAndRotate(args.key + begin + head * head_dim, args.key_norm, by,
+                  static_cast<Stored*>(args.cache.keys) + to);
     return;
   }
   const float* value = args.value + begin + head * head_dim;

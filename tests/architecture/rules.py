@@ -52,7 +52,8 @@ TORCH = LIBRARIES["torch"][0]
 GENERATED = ".pb.h"
 
 # Where the preprocessor may decide: Highway compiles a kernel once for each instruction set.
-CONDITIONALS_ALLOWED = ["kernels/cpu/", "kernels/backend.cc", "kernels/thread_pool.cc"]
+CONDITIONALS_ALLOWED = ["kernels/cpu/", "kernels/backend.cc", "kernels/thread_pool.cc",
+                        "kernels/cuda/simt.h"]
 NDEBUG_ALLOWED = ["common/base/check.h", "tests/"]
 
 # Flags and the environment are read here, and handed on as plain structs.

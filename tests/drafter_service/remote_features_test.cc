@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "common/wire/grpc_stream.h"
@@ -89,9 +88,9 @@ class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> 
   void Commit(int rows, TokenId next = 5) {
     std::vector<float> values;
     for (int i = 0; i < rows; ++i, ++committed_) values.insert(values.end(), kWidth, committed_);
-    std::vector<int> all(rows);
-    std::iota(all.begin(), all.end(), 0);
-    verifier_.store.Append(kSequence, values.data(), all, next);
+    verifier_.store.Append(
+        kSequence,
+        {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])}, next);
   }
   // Reads until the stream is there.
   void ExpectRows(Position first, int count) {

@@ -52,7 +52,7 @@ void Compute(absl::Duration time) {
 class IdleVerifier final : public verifier::VerifierEngine {
  public:
   explicit IdleVerifier(const Setting& setting)
-      : setting_(setting), rows_(size_t(kRows) * setting.width, 0.5f) {}
+      : setting_(setting), rows_(size_t{3} * setting.width, 0x3F00) {}
 
   const TargetInfo& info() const override { return info_; }
   nn::ForwardCost cost() const override { return {}; }
@@ -65,7 +65,9 @@ class IdleVerifier final : public verifier::VerifierEngine {
   absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
     const absl::Duration start = Clock::Real().Now();
     Compute(setting_.compute);
-    store_.Append(forest[0].sequence, rows_.data(), {0, 1, 2}, 5);
+    store_.Append(forest[0].sequence,
+                  {reinterpret_cast<const char*>(rows_.data()), rows_.size() * sizeof(rows_[0])},
+                  5);
     VerifyResult result;
     result.outcomes = {{absl::OkStatus(), {{1, 2}, 5}}};
     result.trace.forward = kept_ - start;
@@ -78,7 +80,7 @@ class IdleVerifier final : public verifier::VerifierEngine {
 
  private:
   const Setting setting_;
-  const std::vector<float> rows_;
+  const std::vector<uint16_t> rows_;  // Of the root and two nodes, bf16.
   TargetInfo info_;
   verifier::FeatureStore store_{FeatureType::kBF16, int64_t{1} << 33};
   absl::Duration kept_;

@@ -19,7 +19,7 @@ class SequenceTableTest : public ::testing::Test {
     ASSERT_TRUE(cache_.Reserve((*table_.Find(id))->table, tokens).ok());
   }
 
-  nn::KvCache cache_{{1, 1, 16, kernels::DType::kF32}, kPages};
+  nn::PagePool cache_{kPages};
   SequenceTable table_{cache_, /*max_sequences=*/2};
 };
 

@@ -6,25 +6,11 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
-#include "kernels/types.h"
 
 namespace bastion::verifier {
 namespace {
-
-void AppendRow(const float* row, Features& features) {
-  const size_t start = features.bytes.size();
-  features.bytes.resize(start + features.row_bytes());
-  char* out = features.bytes.data() + start;
-  if (features.type == FeatureType::kF32) {
-    std::memcpy(out, row, features.row_bytes());
-    return;
-  }
-  for (int i = 0; i < features.width; ++i) {
-    const uint16_t bits = kernels::FloatToBf16(row[i]);
-    std::memcpy(out + 2 * i, &bits, 2);
-  }
-}
 
 std::string Name(SequenceId sequence) {
   std::ostringstream out;
@@ -53,27 +39,26 @@ void FeatureStore::Open(SequenceId sequence, int width) {
   TellListeners();
 }
 
-void FeatureStore::Append(SequenceId sequence, const float* features, absl::Span<const int> rows,
-                          TokenId next) {
-  if (AppendRows(sequence, features, rows, next)) TellListeners();
+void FeatureStore::Append(SequenceId sequence, absl::Span<const char> rows, TokenId next) {
+  if (AppendRows(sequence, rows, next)) TellListeners();
 }
 
-bool FeatureStore::AppendRows(SequenceId sequence, const float* features,
-                              absl::Span<const int> rows, TokenId next) {
+bool FeatureStore::AppendRows(SequenceId sequence, absl::Span<const char> rows, TokenId next) {
   MutexLock lock(&mutex_);
   const auto found = histories_.find(sequence);
   if (found == histories_.end() || found->second.lost || found->second.features.width == 0) {
     return false;
   }
   Features& kept = found->second.features;
-  const auto added = static_cast<int64_t>(rows.size() * kept.row_bytes());
+  CHECK_EQ(rows.size() % kept.row_bytes(), 0u) << "bytes are no whole rows of features";
+  const auto added = static_cast<int64_t>(rows.size());
   if (bytes_ + added > max_bytes_) {
     bytes_ -= static_cast<int64_t>(kept.bytes.size());
     kept.bytes = {};
     found->second.lost = true;
     return true;
   }
-  for (const int row : rows) AppendRow(features + int64_t{row} * kept.width, kept);
+  kept.bytes.append(rows.data(), rows.size());
   kept.next = next;
   bytes_ += added;
   return true;

@@ -30,9 +30,9 @@ class FeatureStore final : public FeatureSource {
   FeatureStore(FeatureType type, int64_t max_bytes) : type_(type), max_bytes_(max_bytes) {}
 
   void Open(SequenceId sequence, int width) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Rows [rows] of `features` [R, F] follow those already there, and `next` follows them if known.
-  void Append(SequenceId sequence, const float* features, absl::Span<const int> rows,
-              TokenId next = kNoToken) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `rows` [n, F] in the store's type follow those already there, and `next` follows them if known.
+  void Append(SequenceId sequence, absl::Span<const char> rows, TokenId next = kNoToken)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override
@@ -67,8 +67,8 @@ class FeatureStore final : public FeatureSource {
   };
 
   // Appends under the lock; whether anything changed.
-  bool AppendRows(SequenceId sequence, const float* features, absl::Span<const int> rows,
-                  TokenId next) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool AppendRows(SequenceId sequence, absl::Span<const char> rows, TokenId next)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void TellListeners() ABSL_LOCKS_EXCLUDED(mutex_, listeners_mutex_);
   // OK when `sequence` has a history to read from.
   [[nodiscard]] absl::Status Check(SequenceId sequence) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);

@@ -29,18 +29,15 @@ Audit::PlainChoice Audit::DecodeOne(Sequence& sequence, Position position, Token
                                     TokenId taken) {
   nn::RowBatch batch;
   batch.AddRun({&sequence.table, position, kernels::RowMask::kCausal}, {token});
-  model_->Forward(batch, {});
-  const LogitRows logits = model_->Logits();
   const DraftTree root(token);
-  const TokenId chosen = ChooseTokens(model_->device(), logits,
-                                      {{&root, position, 0, &sequence.sampling, &sequence.history}})
-                             .front();
+  const absl::StatusOr<PlainStep> step = target_->DecodeOne(
+      batch, {&root, position, 0, &sequence.sampling, &sequence.history, &sequence.table});
   sequence.history.Push(token);
-  if (chosen < 0) return {chosen, 0};
+  if (!step.ok() || step->choice < 0) return {kNoToken, 0};
   LogitEdits edits;
-  edits.EditRow(sequence.sampling, sequence.history, logits.values);
-  return {chosen, ValueOf(logits.values, chosen, position + 1, sequence.sampling) -
-                      ValueOf(logits.values, taken, position + 1, sequence.sampling)};
+  edits.EditRow(sequence.sampling, sequence.history, step->logits);
+  return {step->choice, ValueOf(step->logits, step->choice, position + 1, sequence.sampling) -
+                            ValueOf(step->logits, taken, position + 1, sequence.sampling)};
 }
 
 void Audit::Check(const VerifyItem& item, const Acceptance& acceptance, Sequence& sequence) {

@@ -12,13 +12,13 @@
 #include "common/tree/stage_data.h"
 #include "verifier_service/session/audit_options.h"
 #include "verifier_service/session/sequence_table.h"
-#include "verifier_service/verify/forward.h"
+#include "verifier_service/verify/target.h"
 
 namespace bastion::verifier {
 
 class Audit {
  public:
-  Audit(const AuditOptions& options, TargetModel* model) : options_(options), model_(model) {}
+  Audit(const AuditOptions& options, Target* target) : options_(options), target_(target) {}
 
   // Whether the next cycle is to be checked.
   [[nodiscard]] bool Draw();
@@ -41,7 +41,7 @@ class Audit {
               const std::string& difference) const;
 
   const AuditOptions options_;
-  TargetModel* const model_;
+  Target* const target_;
   uint64_t drawn_ = 0;
   AuditCounts counts_;
 };

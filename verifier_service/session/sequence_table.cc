@@ -43,7 +43,7 @@ absl::StatusOr<Sequence*> SequenceTable::Find(SequenceId id) {
 bool SequenceTable::Close(SequenceId id) {
   const auto found = sequences_.find(id.session);
   if (found == sequences_.end() || found->second.id.epoch != id.epoch) return false;
-  cache_.Shrink(found->second.table, 0);
+  pages_.Shrink(found->second.table, 0);
   sequences_.erase(found);
   return true;
 }

@@ -8,7 +8,7 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/nn/kv_cache.h"
+#include "common/nn/page_pool.h"
 #include "common/tree/stage_data.h"
 #include "verifier_service/verify/token_history.h"
 
@@ -29,8 +29,8 @@ struct Sequence {
 
 class SequenceTable {
  public:
-  SequenceTable(nn::KvCache& cache, int max_sequences)
-      : cache_(cache), max_sequences_(max_sequences) {}
+  SequenceTable(nn::PagePool& pages, int max_sequences)
+      : pages_(pages), max_sequences_(max_sequences) {}
 
   // ALREADY_EXISTS when this epoch lives; FAILED_PRECONDITION when a later one does (stale); an
   // earlier one is closed first. RESOURCE_EXHAUSTED when the table is full.
@@ -45,7 +45,7 @@ class SequenceTable {
   [[nodiscard]] int size() const { return static_cast<int>(sequences_.size()); }
 
  private:
-  nn::KvCache& cache_;
+  nn::PagePool& pages_;
   int max_sequences_;
   absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session: one epoch lives at a time.
 };

@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "verifier_service/commit/kv_compaction.h"
 #include "verifier_service/session/audit.h"
-#include "verifier_service/session/device_probe.h"
 #include "verifier_service/session/sequence_table.h"
-#include "verifier_service/verify/accept.h"
-#include "verifier_service/verify/forward.h"
+#include "verifier_service/verify/cpu_target.h"
+#include "verifier_service/verify/target.h"
 
 namespace bastion::verifier {
 namespace {
@@ -30,10 +27,6 @@ std::vector<int> Depths(const DraftTree& tree) {
   return depths;
 }
 
-FeatureType FeatureTypeOf(kernels::DType dtype) {
-  return dtype == kernels::DType::kF32 ? FeatureType::kF32 : FeatureType::kBF16;
-}
-
 // One item of a forest that takes part in the forward.
 struct Entry {
   const VerifyItem* item = nullptr;
@@ -42,13 +35,14 @@ struct Entry {
   int first_row = 0;
 
   [[nodiscard]] TreeRows Rows() const {
-    return {&item->tree, item->cached, first_row, &sequence->sampling, &sequence->history};
+    return {&item->tree,         item->cached,       first_row,
+            &sequence->sampling, &sequence->history, &sequence->table};
   }
 };
 
 class Engine final : public VerifierEngine {
  public:
-  Engine(const VerifierOptions& options, std::unique_ptr<TargetModel> model);
+  Engine(const VerifierOptions& options, std::unique_ptr<Target> target);
 
   const TargetInfo& info() const override { return info_; }
   absl::Status SetFeatureLayers(const std::vector<int>& layers) override;
@@ -56,11 +50,11 @@ class Engine final : public VerifierEngine {
   absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override;
   absl::StatusOr<VerifyResult> Verify(const Forest& forest) override;
   void Close(SequenceId sequence) override;
-  nn::ForwardCost cost() const override { return model_->Cost(); }
+  nn::ForwardCost cost() const override { return target_->Cost(); }
   FeatureStore& features() override { return features_; }
   int live_sequences() const override { return sequences_.size(); }
   int free_kv_tokens() const override {
-    return model_->cache().free_pages() * kernels::kPageTokens;
+    return target_->pages().free_pages() * kernels::kPageTokens;
   }
 
  private:
@@ -69,12 +63,12 @@ class Engine final : public VerifierEngine {
   [[nodiscard]] absl::StatusOr<Sequence*> Admit(const VerifyItem& item);
   [[nodiscard]] nn::RowBatch LayOut(const Forest& forest, std::vector<Entry>& entries,
                                     VerifyResult& result);
-  void Accept(std::vector<Entry>& entries, const LogitRows& logits);
-  void Commit(std::vector<Entry>& entries);
-  void ExportFeatures(const std::vector<Entry>& entries);
+  // One forward over `batch`, the rows of `entries`.
+  void VerifyBatch(const nn::RowBatch& batch, std::vector<Entry>& entries, VerifyResult& result);
+  void Commit(const Entry& entry);
 
   VerifierOptions options_;
-  std::unique_ptr<TargetModel> model_;
+  std::unique_ptr<Target> target_;
   Audit audit_;
   SequenceTable sequences_;
   FeatureStore features_;
@@ -82,30 +76,29 @@ class Engine final : public VerifierEngine {
   TargetInfo info_;
 };
 
-Engine::Engine(const VerifierOptions& options, std::unique_ptr<TargetModel> model)
+Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target)
     : options_(options),
-      model_(std::move(model)),
-      audit_(options.audit, model_.get()),
-      sequences_(model_->cache(), options.max_sequences),
-      features_(FeatureTypeOf(options.engine.dtype), options.feature_bytes) {
-  const hub::ModelConfig& config = model_->config();
+      target_(std::move(target)),
+      audit_(options.audit, target_.get()),
+      sequences_(target_->pages(), options.max_sequences),
+      features_(target_->feature_type(), options.feature_bytes) {
+  const hub::ModelConfig& config = target_->config();
   const std::filesystem::path folder = std::filesystem::path(options.target_folder) / "";
   info_.model = folder.parent_path().filename().string();
-  info_.device = absl::StrCat(DescribeDevice(options.engine.device), ", ",
-                              kernels::Name(options.engine.dtype));
+  info_.device = absl::StrCat(target_->DescribeDevice(), ", ", kernels::Name(options.engine.dtype));
   info_.dims = config.dims;
   info_.dims.bytes_per_element = static_cast<int>(kernels::BytesPerElement(options.engine.dtype));
-  info_.peaks = MeasurePeaks(options.engine.device);
+  info_.peaks = target_->MeasurePeaks();
   info_.max_context = config.max_positions;
   info_.max_rows = options.max_rows;
 }
 
 absl::Status Engine::SetFeatureLayers(const std::vector<int>& layers) {
   for (const int layer : layers) {
-    if (layer < 0 || layer >= model_->config().dims.layers) {
+    if (layer < 0 || layer >= target_->config().dims.layers) {
       return absl::InvalidArgumentError(absl::StrCat("the drafter wants features of layer ", layer,
                                                      ", the target has layers 0 to ",
-                                                     model_->config().dims.layers - 1));
+                                                     target_->config().dims.layers - 1));
     }
   }
   if (layers != feature_layers_ && !feature_layers_.empty() && sequences_.size() > 0) {
@@ -113,13 +106,14 @@ absl::Status Engine::SetFeatureLayers(const std::vector<int>& layers) {
         "another drafter's sequences are live: finish them before changing the feature layers");
   }
   feature_layers_ = layers;
+  target_->SetFeatureLayers(layers);
   return absl::OkStatus();
 }
 
 absl::Status Engine::Open(SequenceId sequence, const SamplingParams& sampling) {
   RETURN_IF_ERROR(sampling.Validate(info_.dims.vocabulary));
   RETURN_IF_ERROR(sequences_.Open(sequence, sampling));
-  const int width = static_cast<int>(feature_layers_.size()) * model_->config().dims.hidden;
+  const int width = static_cast<int>(feature_layers_.size()) * target_->config().dims.hidden;
   features_.Open(sequence, width);
   return absl::OkStatus();
 }
@@ -169,13 +163,11 @@ absl::StatusOr<TimingTrace> Engine::Prefill(const PrefillItem& item) {
 
 absl::Status Engine::PrefillChunk(Sequence& sequence, const std::vector<TokenId>& tokens) {
   const int count = static_cast<int>(tokens.size());
-  RETURN_IF_ERROR(model_->cache().Reserve(sequence.table, sequence.committed + count));
+  RETURN_IF_ERROR(target_->pages().Reserve(sequence.table, sequence.committed + count));
   nn::RowBatch batch;
   batch.AddRun({&sequence.table, sequence.committed, kernels::RowMask::kCausal}, tokens);
-  model_->Forward(batch, feature_layers_);
-  std::vector<int> rows(count);
-  std::iota(rows.begin(), rows.end(), 0);
-  features_.Append(sequence.id, model_->features(), rows);
+  RETURN_IF_ERROR(target_->Prefill(batch));
+  features_.Append(sequence.id, target_->KeptFeatures(0));
   for (const TokenId token : tokens) sequence.Committed(token);
   return absl::OkStatus();
 }
@@ -184,7 +176,7 @@ absl::StatusOr<Sequence*> Engine::Admit(const VerifyItem& item) {
   ASSIGN_OR_RETURN(Sequence * sequence, sequences_.Find(item.sequence));
   RETURN_IF_ERROR(item.tree.Validate(info_.dims.vocabulary));
   RETURN_IF_ERROR(CheckRoom(*sequence, item.cached, MaxDepth(item.tree)));
-  RETURN_IF_ERROR(model_->cache().Reserve(sequence->table, item.cached + item.tree.rows()));
+  RETURN_IF_ERROR(target_->pages().Reserve(sequence->table, item.cached + item.tree.rows()));
   return sequence;
 }
 
@@ -216,56 +208,36 @@ nn::RowBatch Engine::LayOut(const Forest& forest, std::vector<Entry>& entries,
   return batch;
 }
 
-void Engine::Accept(std::vector<Entry>& entries, const LogitRows& logits) {
+void Engine::Commit(const Entry& entry) {
+  entry.sequence->Committed(entry.item->tree.token(0));
+  for (const NodeIndex node : entry.outcome->acceptance.path) {
+    entry.sequence->Committed(entry.item->tree.token(node));
+  }
+  target_->pages().Shrink(entry.sequence->table, entry.sequence->committed);
+}
+
+void Engine::VerifyBatch(const nn::RowBatch& batch, std::vector<Entry>& entries,
+                         VerifyResult& result) {
   std::vector<TreeRows> trees;
   for (const Entry& entry : entries) trees.push_back(entry.Rows());
-  const std::vector<TokenId> choices = ChooseTokens(model_->device(), logits, trees);
-  for (Entry& entry : entries) {
-    const absl::Span<const TokenId> own(choices.data() + entry.first_row, entry.item->tree.rows());
-    if (std::find(own.begin(), own.end(), -1) != own.end()) {
-      entry.outcome->status = absl::DataLossError(
-          "the target's logits are NaN: the checkpoint is damaged, or overflows in this dtype");
-      continue;
-    }
-    Acceptance& acceptance = entry.outcome->acceptance;
-    acceptance = verifier::Accept(entry.item->tree, own);
-    if (entry.sequence->sampling.logprobs) {
-      acceptance.logprobs = LogprobsOf(model_->device(), logits, entry.Rows(), acceptance);
-    }
-  }
-  entries.erase(std::remove_if(entries.begin(), entries.end(),
-                               [](const Entry& entry) { return !entry.outcome->status.ok(); }),
-                entries.end());
-}
-
-void Engine::Commit(std::vector<Entry>& entries) {
-  KvMoves moves;
-  for (const Entry& entry : entries) {
-    moves.Add(entry.sequence->table, entry.item->cached, entry.outcome->acceptance.path);
-  }
-  CompactKv(model_->device(), model_->cache(), info_.dims.layers, moves);
-  for (Entry& entry : entries) {
-    entry.sequence->Committed(entry.item->tree.token(0));
-    for (const NodeIndex node : entry.outcome->acceptance.path) {
-      entry.sequence->Committed(entry.item->tree.token(node));
-    }
-    model_->cache().Shrink(entry.sequence->table, entry.sequence->committed);
-  }
-}
-
-void Engine::ExportFeatures(const std::vector<Entry>& entries) {
-  for (const Entry& entry : entries) {
-    std::vector<int> rows = {entry.first_row};
-    for (const NodeIndex node : entry.outcome->acceptance.path) {
-      rows.push_back(entry.first_row + node);
-    }
-    features_.Append(entry.item->sequence, model_->features(), rows,
+  std::vector<absl::StatusOr<Acceptance>> outcomes = target_->Verify(batch, trees, result.trace);
+  StopWatch watch;
+  std::vector<Entry> kept;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& entry = entries[i];
+    entry.outcome->status = outcomes[i].status();
+    if (!outcomes[i].ok()) continue;
+    entry.outcome->acceptance = *std::move(outcomes[i]);
+    Commit(entry);
+    features_.Append(entry.item->sequence, target_->KeptFeatures(static_cast<int>(i)),
                      entry.outcome->acceptance.next);
+    kept.push_back(entry);
   }
+  entries = std::move(kept);
+  result.trace.feature_export += watch.Lap();
 }
 
 absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
-  model_->device().pool->Wake();
   int rows = 0;
   for (const VerifyItem& item : forest) rows += item.tree.rows();
   if (rows > info_.max_rows) {
@@ -279,16 +251,9 @@ absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
   result.trace.rows = batch.rows();
   result.trace.layout = watch.Lap();
   if (batch.rows() == 0) return result;
-  model_->Forward(batch, feature_layers_);
-  const LogitRows logits = model_->Logits();
-  result.trace.forward = watch.Lap();
-  Accept(entries, logits);
-  result.trace.accept = watch.Lap();
-  Commit(entries);
-  result.trace.commit = watch.Lap();
-  ExportFeatures(entries);
-  result.trace.feature_export = watch.Lap();
+  VerifyBatch(batch, entries, result);
   if (audit_.Draw()) {
+    watch.Lap();
     for (const Entry& entry : entries) {
       audit_.Check(*entry.item, entry.outcome->acceptance, *entry.sequence);
     }
@@ -302,8 +267,9 @@ absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
 
 absl::StatusOr<std::unique_ptr<VerifierEngine>> VerifierEngine::Create(
     const VerifierOptions& options) {
-  ASSIGN_OR_RETURN(auto model, TargetModel::Load(options.target_folder, options.engine));
-  return std::make_unique<Engine>(options, std::move(model));
+  const TargetLoader load = options.load_target == nullptr ? LoadCpuTarget : options.load_target;
+  ASSIGN_OR_RETURN(auto target, load(options.target_folder, options.engine));
+  return std::make_unique<Engine>(options, std::move(target));
 }
 
 }  // namespace bastion::verifier

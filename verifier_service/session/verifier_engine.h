@@ -15,6 +15,7 @@
 #include "common/tree/stage_data.h"
 #include "verifier_service/commit/feature_store.h"
 #include "verifier_service/session/audit_options.h"
+#include "verifier_service/verify/target.h"
 
 namespace bastion::verifier {
 
@@ -26,11 +27,12 @@ struct VerifierOptions {
   int prefill_chunk = 256;  // Rows of one prefill forward.
   int64_t feature_bytes = int64_t{1} << 30;
   AuditOptions audit;
+  TargetLoader load_target = nullptr;  // Null: on the CPU.
 };
 
 class VerifierEngine {
  public:
-  // Loads the target and measures the device. Errors: see TargetModel::Load.
+  // Loads the target and measures the device. Errors: those of the loader.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<VerifierEngine>> Create(
       const VerifierOptions& options);
   virtual ~VerifierEngine() = default;

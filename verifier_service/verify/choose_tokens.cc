@@ -23,6 +23,11 @@ TokenLogprobs LogprobsOfRow(const nn::Device& device, const float* logits, int v
 
 }  // namespace
 
+absl::Status NanLogits() {
+  return absl::DataLossError(
+      "the target's logits are NaN: the checkpoint is damaged, or overflows in this dtype");
+}
+
 std::vector<TokenId> ChooseTokens(const nn::Device& device, const LogitRows& logits,
                                   absl::Span<const TreeRows> trees) {
   LogitEdits edits;

@@ -4,8 +4,10 @@
 
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/nn/device.h"
+#include "common/nn/page_pool.h"
 #include "common/tree/draft_tree.h"
 #include "common/tree/stage_data.h"
 #include "verifier_service/verify/token_history.h"
@@ -28,7 +30,11 @@ struct TreeRows {
   int first_row = 0;
   const SamplingParams* sampling = nullptr;
   TokenHistory* history = nullptr;  // Of the committed text.
+  const nn::PageTable* table = nullptr;
 };
+
+// What a tree is answered whose logits are NaN.
+[[nodiscard]] absl::Status NanLogits();
 
 // The choice after each row: [R], −1 where the logits are NaN or rule every token out. `trees`
 // cover all rows. The logits are worked on, and are as before afterwards.

@@ -1,4 +1,4 @@
-#include "verifier_service/session/device_probe.h"
+#include "verifier_service/verify/device_probe.h"
 
 #include <fstream>
 

@@ -1,6 +1,6 @@
 // What this device can do, measured with the engine's own kernels at start: never typed in.
-#ifndef BASTION_VERIFIER_SERVICE_SESSION_DEVICE_PROBE_H_
-#define BASTION_VERIFIER_SERVICE_SESSION_DEVICE_PROBE_H_
+#ifndef BASTION_VERIFIER_SERVICE_VERIFY_DEVICE_PROBE_H_
+#define BASTION_VERIFIER_SERVICE_VERIFY_DEVICE_PROBE_H_
 
 #include <string>
 
@@ -17,4 +17,4 @@ namespace bastion::verifier {
 
 }  // namespace bastion::verifier
 
-#endif  // BASTION_VERIFIER_SERVICE_SESSION_DEVICE_PROBE_H_
+#endif  // BASTION_VERIFIER_SERVICE_VERIFY_DEVICE_PROBE_H_
