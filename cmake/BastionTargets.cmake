@@ -49,6 +49,9 @@ function(bastion_test)
   endif()
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${timeout} LABELS "${ARG_LABELS}" ENVIRONMENT
     "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
+  if("cuda" IN_LIST ARG_LABELS)
+    bastion_cuda_job(${ARG_NAME})
+  endif()
 endfunction()
 
 function(bastion_benchmark)

@@ -1,0 +1,103 @@
+# CUDA out of the PyPI wheels that deploy/local/setup.sh --cuda unpacks into build/venv.
+#
+#   bastion_cuda_library(NAME kernels_cuda SRCS linear.cu stream.cc DEPS … [OPTIONS …])
+#   bastion_cuda_job(TARGET…)   # What the target cuda_job builds; nothing without CUDA.
+#
+# CMake's own CUDA language does not know the wheels' layout: each .cu is compiled by a command.
+# What ptxas says of registers and spills is kept beside the object, as SOURCE.cu.log; OPTIONS are
+# nvcc's. Programs link libcudart and libcublasLt and load where there is no driver: libcuda is not
+# linked.
+option(BASTION_WITH_CUDA "Build what runs on NVIDIA GPUs" OFF)
+
+function(bastion_cuda_job)
+  if(BASTION_WITH_CUDA)
+    add_dependencies(cuda_job ${ARGN})
+  endif()
+endfunction()
+
+if(NOT BASTION_WITH_CUDA)
+  return()
+endif()
+if(BASTION_SANITIZE)
+  message(FATAL_ERROR "BASTION_WITH_CUDA and BASTION_SANITIZE do not go together")
+endif()
+add_custom_target(cuda_job)
+
+set(BASTION_VENV ${CMAKE_SOURCE_DIR}/build/venv CACHE PATH "Environment with the wheels")
+file(GLOB CUDA_DIR ${BASTION_VENV}/lib/python3*/site-packages/nvidia/cu13)
+foreach(file bin/nvcc nvvm/bin/cicc include/crt/host_runtime.h include/cccl/nv/target
+             include/cublasLt.h lib/libcublasLt.so.13 lib/libcudart.so.13)
+  if(NOT EXISTS "${CUDA_DIR}/${file}")
+    message(FATAL_ERROR "no nvidia/cu13/${file} under ${BASTION_VENV}: "
+                        "run deploy/local/setup.sh --cuda first")
+  endif()
+endforeach()
+
+# ccache is to go by the files read, not by preprocessed text: that holds what one GPU of several
+# compiles, and after a change in what another one compiles the old object would be found.
+set(NVCC ${CUDA_DIR}/bin/nvcc)
+set(NVCC_LAUNCHER)
+if(CCACHE_PROGRAM)
+  set(NVCC_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 ${CCACHE_PROGRAM})
+endif()
+
+# Machine code for A100 and H100, and PTX that newer GPUs translate when they load it.
+set(BASTION_CUDA_CODE "arch=compute_80,code=sm_80" "arch=compute_90,code=[sm_90,compute_90]"
+    CACHE STRING "What nvcc generates code for, as --generate-code takes it")
+set(NVCC_FLAGS -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -lineinfo -I${CMAKE_SOURCE_DIR}
+    -Xptxas -v -Werror all-warnings
+    -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fno-math-errno,-ffp-contract=off)
+foreach(code ${BASTION_CUDA_CODE})
+  list(APPEND NVCC_FLAGS --generate-code ${code})
+endforeach()
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  list(APPEND NVCC_FLAGS -DNDEBUG)
+endif()
+
+add_library(bastion_cuda INTERFACE)
+target_include_directories(bastion_cuda SYSTEM INTERFACE ${CUDA_DIR}/include
+                                                         ${CUDA_DIR}/include/cccl)
+target_link_libraries(bastion_cuda INTERFACE ${CUDA_DIR}/lib/libcudart.so.13
+                                             ${CUDA_DIR}/lib/libcublasLt.so.13)
+target_link_options(bastion_cuda INTERFACE -Wl,-rpath,${CUDA_DIR}/lib -Wl,--allow-shlib-undefined)
+
+# Programs look beside themselves first: tests/gpu/pack.sh puts there what they need elsewhere. As
+# RPATH, not RUNPATH, it also holds for the libraries of the libraries.
+set(CMAKE_BUILD_RPATH "$ORIGIN/lib")
+add_link_options(-Wl,--disable-new-dtags)
+
+# Sets `result` to the object that the .cu file `source` is compiled to.
+function(_bastion_cuda_object result source options)
+  cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+  cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE name)
+  set(stem ${CMAKE_CURRENT_BINARY_DIR}/${name})
+  cmake_path(GET stem PARENT_PATH folder)
+  file(MAKE_DIRECTORY ${folder})
+  add_custom_command(
+    OUTPUT ${stem}.o
+    BYPRODUCTS ${stem}.log
+    COMMAND ${CMAKE_SOURCE_DIR}/cmake/nvcc.sh ${stem}.log
+            ${NVCC_LAUNCHER} ${NVCC} ${NVCC_FLAGS} ${options}
+            -MD -MF ${stem}.d -MT ${stem}.o -c ${source} -o ${stem}.o
+    DEPENDS ${source} ${CMAKE_SOURCE_DIR}/cmake/nvcc.sh ${NVCC}
+    DEPFILE ${stem}.d
+    COMMENT "Compiling ${name} with nvcc"
+    VERBATIM)
+  set(${result} ${stem}.o PARENT_SCOPE)
+endfunction()
+
+function(bastion_cuda_library)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS;OPTIONS" ${ARGN})
+  set(files)
+  foreach(source ${ARG_SRCS})
+    if(source MATCHES "\\.cu$")
+      _bastion_cuda_object(source ${source} "${ARG_OPTIONS}")
+    endif()
+    list(APPEND files ${source})
+  endforeach()
+  add_library(${ARG_NAME} STATIC ${files})
+  set_target_properties(${ARG_NAME} PROPERTIES LINKER_LANGUAGE CXX)
+  bastion_common_options(${ARG_NAME})
+  target_link_libraries(${ARG_NAME} PUBLIC ${ARG_DEPS} bastion_cuda)
+  bastion_cuda_job(${ARG_NAME})
+endfunction()
