@@ -6,8 +6,8 @@ usage() {
   cat <<'END'
 usage: deploy/local/build.sh [PRESET] [TARGET…]
 
-Runs deploy/local/setup.sh, then configures and builds PRESET (default: release; see
-CMakePresets.json) into build/PRESET. Binaries land in build/PRESET/bin.
+Runs deploy/local/setup.sh (for preset cuda with --cuda), then configures and builds PRESET (default:
+release; see CMakePresets.json) into build/PRESET. Binaries land in build/PRESET/bin.
 The first build takes minutes, most of them for the Rust crates and torch's headers.
 END
 }
@@ -29,7 +29,9 @@ readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly PRESET=${1:-release}
 shift || true
 
-"$ROOT/deploy/local/setup.sh"
+setup_arguments=()
+[ "$PRESET" != cuda ] || setup_arguments=(--cuda)
+"$ROOT/deploy/local/setup.sh" "${setup_arguments[@]}"
 cd "$ROOT"
 export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 export NINJA_STATUS='[%f/%t %es] '

@@ -4,13 +4,16 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: deploy/local/setup.sh [--help]
+usage: deploy/local/setup.sh [--cuda]
 
 Installs what the build and the tests need, and nothing that is already there:
   1. Debian packages   deploy/local/debian-packages.txt; needs root or sudo if any is missing
   2. Rust              Debian's cargo-web and rustc-web, unless cargo 1.85 or newer is found
   3. Python packages   deploy/local/requirements.txt into build/venv: libtorch, matplotlib
   4. Rust crates       common/hub/rust/Cargo.lock into cargo's own cache
+  --cuda               also deploy/local/requirements-cuda.txt into build/venv: the CUDA compiler and
+                       cuBLAS, 0.5 GiB to fetch and 0.8 GiB on the disk. Needs neither GPU nor driver;
+                       preset cuda needs it, the others do not look at it
 Prints one line a step. Run it as often as you like: where all is in place it takes a second.
 What apt, pip and cargo say goes to build/setup.log.
 END
@@ -20,7 +23,8 @@ readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly HERE=$ROOT/deploy/local
 readonly VENV=$ROOT/build/venv
 readonly LOG=$ROOT/build/setup.log
-readonly NEEDED_GIB=8  # The environment, cargo's cache and one build, with room to unpack.
+readonly NEEDED_GIB=8       # The environment, cargo's cache and one build, with room to unpack.
+readonly NEEDED_CUDA_GIB=4  # What --cuda adds: the wheels, packed and unpacked, and a second build.
 
 die() {
   echo "setup: $*" >&2
@@ -73,11 +77,13 @@ check_system() {
   [ "$(uname -m)" = x86_64 ] || die "the pinned wheels are for x86_64, this is $(uname -m)"
 }
 
+# check_disk GIB WHAT: stops where the environment's disk has less left than WHAT needs.
 check_disk() {
-  local available
-  available=$(df --output=avail -B1G "$ROOT/build" | tail -n 1 | tr -d ' ')
-  if [ "$available" -lt "$NEEDED_GIB" ]; then
-    die "$ROOT/build has $available GiB left; a first build needs about $NEEDED_GIB"
+  local available where=$ROOT/build
+  [ ! -d "$VENV" ] || where=$VENV
+  available=$(df --output=avail -B1G "$where" | tail -n 1 | tr -d ' ')
+  if [ "$available" -lt "$1" ]; then
+    die "$where has $available GiB left; $2 needs about $1"
   fi
 }
 
@@ -105,17 +111,17 @@ cargo_is_new_enough() {
   [ "$(printf '1.85.0\n%s\n' "$version" | sort -V | head -n 1)" = 1.85.0 ]
 }
 
-install_python_packages() {
-  local wanted=$VENV/requirements.sha256 hash
-  hash=$(sha256sum <"$HERE/requirements.txt")
-  [ "$(cat "$wanted" 2>/dev/null)" != "$hash" ] || return 0
-  check_disk
+# install_requirements FILE GIB WHAT: unless build/venv's stamp says that FILE as it stands is there.
+install_requirements() {
+  local stamp=$VENV/${1%.txt}.sha256 hash
+  hash=$(sha256sum <"$HERE/$1")
+  [ "$(cat "$stamp" 2>/dev/null)" != "$hash" ] || return 0
+  check_disk "$2" "installing $3 and building with it"
   # Debian's own interpreter: the pinned wheels are for its version.
   [ -x "$VENV/bin/python" ] || step "making build/venv" /usr/bin/python3 -m venv "$VENV"
-  step "installing libtorch and matplotlib into build/venv" "$VENV/bin/pip" install \
-    --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
-    -r "$HERE/requirements.txt"
-  echo "$hash" >"$wanted"
+  step "installing $3 into build/venv" "$VENV/bin/pip" install \
+    --disable-pip-version-check --no-deps --only-binary :all: --require-hashes -r "$HERE/$1"
+  echo "$hash" >"$stamp"
 }
 
 fetch_crates() {
@@ -125,8 +131,10 @@ fetch_crates() {
 }
 
 main() {
+  local cuda=no
   case ${1:-} in
     '') ;;
+    --cuda) cuda=yes ;;
     -h | --help)
       usage
       return
@@ -141,7 +149,10 @@ main() {
   install_packages $(listed "$HERE/debian-packages.txt")
   cargo_is_new_enough || install_packages cargo-web rustc-web
   cargo_is_new_enough || die "no cargo 1.85 or newer on PATH, and cargo-web did not bring one"
-  install_python_packages
+  install_requirements requirements.txt "$NEEDED_GIB" "libtorch and matplotlib"
+  if [ "$cuda" = yes ]; then
+    install_requirements requirements-cuda.txt "$NEEDED_CUDA_GIB" "the CUDA compiler and cuBLAS"
+  fi
   fetch_crates
   echo "setup: complete ($SECONDS s)"
 }
