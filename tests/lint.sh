@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Format and lint of the C++ files; see --help.
+# Format and lint of the C++ and CUDA files; see --help.
 set -euo pipefail
 
 usage() {
   cat <<'END'
 usage: tests/lint.sh [--fix | --tidy [FILE…]]
 
-Without arguments: clang-format over all C++ files; any difference is an error.
+Without arguments: clang-format over all C++ and CUDA files; any difference is an error.
   --fix     reformat them instead
   --tidy    clang-tidy (checks in .clang-tidy, all of them errors) over the given files, or over all
             .cc files that build/release compiles: slow, and needs clang-tidy-14
@@ -20,7 +20,9 @@ die() {
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly FOLDERS=(common kernels orchestrator drafter_service verifier_service client tests)
-sources() { find "${FOLDERS[@]}" -name '*.cc' -o -name '*.h' | sort; }
+sources() {
+  find "${FOLDERS[@]}" -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' | sort
+}
 
 need_clang_format() {
   command -v clang-format-14 >/dev/null || die "no clang-format-14: run deploy/local/setup.sh"

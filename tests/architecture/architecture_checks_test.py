@@ -80,6 +80,9 @@ class PreprocessorChecks(unittest.TestCase):
         self.assertFalse(offences(checks.header_guards, ("common/base/a.h", self.GUARD)))
         self.assertTrue(offences(checks.header_guards, ("common/base/b.h", self.GUARD)))
         self.assertTrue(offences(checks.header_guards, ("common/base/b.h", "#pragma once\n")))
+        self.assertTrue(offences(checks.header_guards, ("common/base/a.cuh", self.GUARD)))
+        cuda = self.GUARD.replace("_A_H_", "_A_CUH_")
+        self.assertFalse(offences(checks.header_guards, ("common/base/a.cuh", cuda)))
 
     def test_settings(self):
         def settings(path, text):
@@ -104,6 +107,16 @@ class SizeChecks(unittest.TestCase):
                          [f"a.cc:2: Long is {limit + 1} lines long, at most {limit}"])
         nested = "namespace n {\nclass C {\n public:\n" + function(limit + 1) + "};\n}\n"
         self.assertTrue(offences(checks.function_size, ("a.h", nested)))
+
+    def test_cuda_kernels(self):
+        limit = rules.MAX_FUNCTION_LINES
+        long = "__global__ void __launch_bounds__(32 * kWarps, 2)\n" + function(limit + 1).replace("int ", "", 1)
+        for path in ("a.cu", "a.cuh"):
+            self.assertEqual(offences(checks.function_size, (path, long)),
+                             [f"{path}:1: Long is {limit + 1} lines long, at most {limit}"])
+            six = function(1, "int a, int b, int c, int d, int e, int f")
+            bounded = "__global__ __launch_bounds__(128) " + six.replace("int", "void", 1)
+            self.assertEqual(len(offences(checks.function_size, (path, bounded))), 1)
 
     def test_python_functions(self):
         long = "def f(a):\n" + "    a += 1\n" * (rules.MAX_FUNCTION_LINES + 1)

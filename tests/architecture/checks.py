@@ -69,7 +69,7 @@ def conditional_compilation(files):
 def header_guards(files):
     """A header's guard is its path."""
     for file in files:
-        if not file.path.endswith(".h"):
+        if not file.path.endswith((".h", ".cuh")):
             continue
         guard = "BASTION_" + re.sub(r"[/.]", "_", file.path).upper() + "_"
         if guard not in file.text:

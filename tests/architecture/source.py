@@ -115,7 +115,7 @@ _NO_FUNCTION = re.compile(r"^\s*(using|typedef|static_assert|friend\s+class|retu
 
 def _callable(head):
     """(name, number of parameters) where head is that of a function, else None."""
-    head = re.sub(r"\[\[.*?\]\]", "", head)
+    head = re.sub(r"\[\[.*?\]\]|\b__\w+__\s*\([^()]*\)", "", head)  # As __launch_bounds__(128).
     if _NO_FUNCTION.search(re.sub(r"operator\s*\S+", "operator", head)):
         return None
     depth = 0
