@@ -4,17 +4,21 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: tests/run.sh [--asan | --tsan] [CTEST-ARGUMENT…]
+usage: tests/run.sh [--asan | --tsan | --cuda] [CTEST-ARGUMENT…]
 
 Sets the machine up, checks the format, builds and runs every test. Exit status 0 only when all
 pass; the last line says how many did.
   --asan    with the address and undefined-behaviour sanitizers
   --tsan    with the thread sanitizer: everything that does not link libtorch
+  --cuda    with what runs on NVIDIA GPUs: builds the target cuda_job, runs the tests labelled cuda.
+            Compiles and links everything for the GPU; tests that need one say so and pass without
 Further arguments go to ctest: tests/run.sh -R hub_
 END
 }
 
 preset=release
+targets=()
+selection=()
 case ${1:-} in
   -h | --help)
     usage
@@ -24,17 +28,37 @@ case ${1:-} in
     preset=${1#--}
     shift
     ;;
+  --cuda)
+    preset=cuda
+    targets=(cuda_job)
+    selection=(-L '^cuda$')
+    shift
+    ;;
 esac
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT"
-deploy/local/build.sh "$preset"
+deploy/local/build.sh "$preset" "${targets[@]}"
 
 failed=0
 tests/lint.sh || failed=1
 
+# Whether there are tests for the GPU: ctest knows of one, or the sources name one.
+has_cuda_tests() {
+  ctest --test-dir build/cuda -N "${selection[@]}" | grep -qE '^Total Tests: [1-9]' ||
+    grep -rqE --include=CMakeLists.txt 'LABELS\b.*\bcuda\b' tests
+}
+
+# Where there are none, there is nothing to run; where there are, to run none is a failure.
+if [ "$preset" = cuda ] && ! has_cuda_tests; then
+  echo "tests: none is labelled cuda"
+  echo "0 passed, 0 failed"
+  exit "$failed"
+fi
+
 report=build/$preset/ctest.log
-ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@" | tee "$report" || true
+ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "${selection[@]}" "$@" |
+  tee "$report" || true
 summary=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests failed out of [0-9]+' "$report") || {
   echo "tests: ctest did not finish" >&2
   exit 1
