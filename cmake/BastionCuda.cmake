@@ -61,10 +61,11 @@ target_link_libraries(bastion_cuda INTERFACE ${CUDA_DIR}/lib/libcudart.so.13
                                              ${CUDA_DIR}/lib/libcublasLt.so.13)
 target_link_options(bastion_cuda INTERFACE -Wl,-rpath,${CUDA_DIR}/lib -Wl,--allow-shlib-undefined)
 
-# Programs look beside themselves first: tests/gpu/pack.sh puts there what they need elsewhere. As
-# RPATH, not RUNPATH, it also holds for the libraries of the libraries.
+# Programs look beside themselves, too: tests/gpu/pack.sh puts there what they need elsewhere. As
+# RPATH, not RUNPATH, that also holds for the libraries of the libraries. What no program calls (of
+# the Rust part, a third of each) is left out: the programs are to be carried.
 set(CMAKE_BUILD_RPATH "$ORIGIN/lib")
-add_link_options(-Wl,--disable-new-dtags)
+add_link_options(-Wl,--disable-new-dtags -Wl,--gc-sections)
 
 # Sets `result` to the object that the .cu file `source` is compiled to.
 function(_bastion_cuda_object result source options)

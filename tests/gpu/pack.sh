@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Packs what was built for GPUs into one folder that runs on another machine; see --help.
+set -euo pipefail
+
+readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+readonly HERE=$ROOT/tests/gpu
+readonly BIN=$ROOT/build/cuda/bin
+readonly MAX_MB=60
+
+usage() {
+  cat <<'END_OF_USAGE'
+usage: tests/gpu/pack.sh [--out DIR]
+
+Makes DIR (default: build/cuda/pack) out of build/cuda/bin:
+  bastion-verifier, bastion-drafter, bastion-orchestrator, bastion-bench
+  cuda_*_test, cuda_*_benchmark   as far as they are built
+  lib/     the shared libraries they need, but for glibc and what comes with torch
+  env.sh   to be sourced there: has a python3 find torch's libraries for them
+Runs on x86-64 Linux with a glibc not older than Debian 12's (2.36) and the libraries of the torch
+wheel that build/venv has; no network, no installation:
+  . DIR/env.sh && DIR/bastion-verifier --help
+Build first: deploy/local/build.sh cuda cuda_job. Programs are stripped; the folder is checked to have
+all it needs and at most 60 MB.
+END_OF_USAGE
+}
+
+die() {
+  echo "pack: $*" >&2
+  exit 1
+}
+
+out=$ROOT/build/cuda/pack
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help)
+      usage
+      exit
+      ;;
+    --out)
+      out=${2:?"--out needs a folder"}
+      shift 2
+      ;;
+    *) die "unknown argument '$1' (try --help)" ;;
+  esac
+done
+
+# The programs to pack, by name.
+programs() {
+  local name
+  for name in bastion-verifier bastion-drafter bastion-orchestrator bastion-bench; do
+    [ -x "$BIN/$name" ] || die "no $BIN/$name: deploy/local/build.sh cuda cuda_job"
+    echo "$name"
+  done
+  (cd "$BIN" && shopt -s nullglob && printf '%s\n' cuda_*_test cuda_*_benchmark) | sed '/^$/d'
+}
+
+# The path of every library that the program loads from outside of glibc and the wheels.
+libraries() {
+  local found
+  found=$(ldd "$1")
+  if grep -q 'not found' <<<"$found"; then
+    grep 'not found' <<<"$found" >&2
+    die "$1 lacks libraries on this machine: deploy/local/setup.sh --cuda"
+  fi
+  sed -nE 's/.* => (\/[^ ]+) .*/\1/p' <<<"$found" | grep -v /site-packages/ |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libutil|libresolv|libanl|ld-linux-x86-64)\.so' || true
+}
+
+# Programs are linked to look in lib/ beside them, then in this machine's build/venv: drop the latter.
+set_rpath() {
+  cmake -DFILE="$1" -P "$HERE/set_rpath.cmake" >/dev/null
+  readelf -d "$1" | grep -qF 'Library rpath: [$ORIGIN/lib]' ||
+    die "$1 does not look for libraries in \$ORIGIN/lib only: was it built with preset cuda?"
+}
+
+# Every library is found in the folder, in glibc or in the wheels, by a program that knows nothing else.
+check_program() {
+  local found
+  found=$(env -i LD_LIBRARY_PATH="$wheels" "$(command -v ldd)" "$1")
+  if grep 'not found' <<<"$found" >&2; then
+    die "$1 would lack libraries elsewhere"
+  fi
+}
+
+if [ -e "$out" ] && [ ! -e "$out/env.sh" ] && [ -n "$(ls -A "$out")" ]; then
+  die "$out is there and was not made by this script: name another folder"
+fi
+names=$(programs)
+site=$(echo "$ROOT"/build/venv/lib/python3*/site-packages)
+wheels=$(printf '%s:' "$site"/torch/lib "$site"/nvidia/*/lib)
+torch=$(sed -nE "s/^__version__ = '(.*)'/\1/p" "$site/torch/version.py")
+
+rm -rf "$out"
+mkdir -p "$out/lib"
+out=$(cd "$out" && pwd)
+for name in $names; do
+  cp "$BIN/$name" "$out/$name"
+  strip --strip-all "$out/$name"
+  set_rpath "$out/$name"
+done
+for name in $names; do libraries "$BIN/$name"; done | sort -u | xargs cp -L -t "$out/lib"
+chmod u+w "$out"/lib/*
+strip --strip-unneeded "$out"/lib/*
+sed "s/@TORCH_VERSION@/$torch/g" "$HERE/env.sh.in" >"$out/env.sh"
+for name in $names; do check_program "$out/$name"; done
+
+bytes=$(du -sb "$out" | cut -f1)
+size=$(awk -v bytes="$bytes" 'BEGIN { printf "%.1f MB", bytes / 1e6 }')
+if [ "$bytes" -gt $((MAX_MB * 1000000)) ]; then
+  du -b "$out"/* | sort -rn | head -n 8 >&2
+  die "$out has $size, at most $MAX_MB MB: the largest are above"
+fi
+echo "pack: $out has $(wc -w <<<"$names") programs and $(find "$out/lib" -type f | wc -l) libraries," \
+  "$size"
