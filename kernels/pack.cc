@@ -184,4 +184,12 @@ void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, Th
   });
 }
 
+void ConvertElements(SourceType type, const void* from, int64_t count, DType dtype, void* to) {
+  for (int64_t k = 0; k < count; k += kMostElements) {
+    const auto part = static_cast<int>(std::min<int64_t>(kMostElements, count - k));
+    Convert({type, static_cast<const char*>(from) + BytesPerElement(type) * k}, 0, part, dtype,
+            static_cast<char*>(to) + BytesPerElement(dtype) * k);
+  }
+}
+
 }  // namespace bastion::kernels

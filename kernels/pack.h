@@ -30,6 +30,9 @@ struct SourceMatrix {
 // are in the cache); nothing is allocated.
 void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, ThreadPool& pool);
 
+// `count` elements of `type` at `from`, as `dtype` (fp32 or bf16, rounded to nearest) at `to`.
+void ConvertElements(SourceType type, const void* from, int64_t count, DType dtype, void* to);
+
 }  // namespace bastion::kernels
 
 #endif  // BASTION_KERNELS_PACK_H_

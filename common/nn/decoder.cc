@@ -1,36 +1,11 @@
 #include "common/nn/decoder.h"
 
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/nn/rotary.h"
 
 namespace bastion::nn {
 namespace {
-
-constexpr int64_t kPositionsWorth = 64;  // Of the rotary table, to share among threads.
-
-// [positions, D]: cos(p·θ^(−2i/D)) for i < D/2, then the sines. Angles in double: at position
-// 30,000 a float angle would be wrong in the third digit.
-Tensor RotaryTable(const hub::ModelConfig& config, kernels::ThreadPool& pool) {
-  const int head_dim = config.dims.head_dim, half = head_dim / 2;
-  std::vector<double> frequencies(half);
-  for (int i = 0; i < half; ++i) {
-    frequencies[i] = std::pow(config.rope_theta, -2.0 * i / head_dim);
-  }
-  Tensor table = NewTensor({config.max_positions, head_dim}, kernels::DType::kF32);
-  float* const out = table.data_ptr<float>();
-  pool.ParallelFor(config.max_positions, kPositionsWorth, [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      for (int i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(p) * frequencies[i];
-        out[p * head_dim + i] = static_cast<float>(std::cos(angle));
-        out[p * head_dim + half + i] = static_cast<float>(std::sin(angle));
-      }
-    }
-  });
-  return table;
-}
 
 absl::Status CheckHeadDim(const hub::ModelConfig& config) {
   if (config.dims.head_dim % kernels::kWidest == 0 && config.dims.head_dim <= 512) {
@@ -45,10 +20,12 @@ absl::Status CheckHeadDim(const hub::ModelConfig& config) {
 Decoder::Decoder(const hub::ModelConfig& config, const EngineOptions& options)
     : config_(config),
       options_(options),
-      rope_(RotaryTable(config, *options.device.pool)),
+      rope_(NewTensor({config.max_positions, config.dims.head_dim}, kernels::DType::kF32)),
       cache_({config.dims.layers, config.dims.kv_heads, config.dims.head_dim,
               StoredType(options.dtype)},
-             (options.kv_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens) {}
+             PagesFor(options.kv_tokens)) {
+  FillRotaryTable(config, *options.device.pool, rope_.data_ptr<float>());
+}
 
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const WeightLoader& loader,
                                                        const hub::ModelConfig& config,

@@ -24,6 +24,10 @@ struct EngineOptions {
   Device device;
   int kv_tokens = 65536;       // Tokens that the KV cache holds, all sequences together.
   bool show_progress = false;  // A bar on stderr while weights are loaded.
+  // For engines on a GPU, whose memory is laid out once: which one, and the most of one forward.
+  int gpu = 0;
+  int max_rows = 512;
+  int max_sequences = 64;
 };
 
 // What one forward needs, whoever computes it: the floor that its time is compared with.

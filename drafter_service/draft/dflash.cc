@@ -2,39 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
 namespace bastion::drafter {
 namespace {
-
-absl::Status Mismatch(const std::string& drafter, const std::string& what, int64_t drafter_value,
-                      int64_t target_value) {
-  return absl::InvalidArgumentError(absl::StrCat(drafter, ": made for another target: its ", what,
-                                                 " is ", drafter_value, ", the target's is ",
-                                                 target_value));
-}
-
-absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafter,
-                       const hub::ModelConfig& target) {
-  if (drafter.kind != hub::ModelKind::kDrafter) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder, ": ", drafter.architecture, " is not a DFlash drafter"));
-  }
-  if (drafter.dims.vocabulary != target.dims.vocabulary) {
-    return Mismatch(folder, "vocabulary", drafter.dims.vocabulary, target.dims.vocabulary);
-  }
-  if (drafter.dims.hidden != target.dims.hidden) {
-    return Mismatch(folder, "hidden width", drafter.dims.hidden, target.dims.hidden);
-  }
-  if (drafter.dflash.num_target_layers != target.dims.layers) {
-    return Mismatch(folder, "num_target_layers", drafter.dflash.num_target_layers,
-                    target.dims.layers);
-  }
-  return absl::OkStatus();
-}
 
 void ToFloats(const Features& features, float* out) {
   const size_t count = size_t(features.rows()) * features.width;
@@ -49,14 +22,6 @@ void ToFloats(const Features& features, float* out) {
   }
 }
 
-// The target's rule for a draft: its truncation goes by the target's probabilities and the
-// drafter's are a little off, so twice as much is left in.
-kernels::ChoiceRule DraftRule(const ChoiceParams& choice, Position position) {
-  const int top_k = std::min(choice.top_k, std::numeric_limits<int>::max() / 2);
-  return {choice.temperature,         choice.seed,     position, 2 * top_k,
-          1 - (1 - choice.top_p) / 2, choice.min_p / 2};
-}
-
 }  // namespace
 
 DflashModel::DflashModel(std::unique_ptr<nn::Decoder> decoder, nn::Vocabulary vocabulary,
@@ -69,18 +34,15 @@ DflashModel::DflashModel(std::unique_ptr<nn::Decoder> decoder, nn::Vocabulary vo
 absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string& drafter_folder,
                                                                const std::string& target_folder,
                                                                const nn::EngineOptions& options) {
-  ASSIGN_OR_RETURN(hub::ModelConfig config, hub::ReadModelConfig(drafter_folder));
-  ASSIGN_OR_RETURN(const hub::ModelConfig target_config, hub::ReadModelConfig(target_folder));
-  RETURN_IF_ERROR(CheckPair(drafter_folder, config, target_config));
-  config.max_positions = std::min(config.max_positions, target_config.max_positions) +
-                         config.dflash.block_size;  // A block may reach past the last token.
+  ASSIGN_OR_RETURN(const DraftPair pair, ReadDraftPair(drafter_folder, target_folder));
+  const hub::ModelConfig& config = pair.drafter;
   ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(drafter_folder));
   ASSIGN_OR_RETURN(const auto target, hub::Checkpoint::Open(target_folder));
   nn::PackingPlan plan;
   const nn::WeightLoader loader(checkpoint, options.dtype, plan);
   ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(loader, config, "", options));
   const nn::WeightLoader target_loader(target, options.dtype, plan);
-  ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(target_loader, target_config));
+  ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(target_loader, pair.target));
   // Features come as the target's layers leave them, not normed: too uneven to be rounded to int8.
   const nn::WeightLoader unrounded(checkpoint, nn::StoredType(options.dtype), plan);
   const int features = static_cast<int>(config.dflash.target_layer_ids.size()) * config.dims.hidden;
@@ -163,28 +125,13 @@ void DflashModel::ForwardBlocks(const nn::RowBatch& batch, int blocks) {
 std::vector<Marginals> DflashModel::TopMarginals(const std::vector<BlockItem>& items,
                                                  int candidates) const {
   const auto blocks = static_cast<int>(items.size());
-  // Position i of a block is the choice of the token i + 1 places after its root.
-  std::vector<kernels::ChoiceRule> coupling(size_t(blocks) * positions());
-  for (int b = 0; b < blocks; ++b) {
-    if (!items[b].coupling) continue;
-    for (int i = 0; i < positions(); ++i) {
-      coupling[b * positions() + i] = DraftRule(*items[b].coupling, items[b].cached + 1 + i);
-    }
-  }
+  const std::vector<kernels::ChoiceRule> coupling = CouplingRules(items, positions());
   std::vector<TokenId> tokens(size_t(blocks) * positions() * candidates);
   std::vector<float> log_probs(tokens.size());
   decoder_->device().backend->top_k({logits_data_, coupling.data(), tokens.data(), log_probs.data(),
                                      blocks * positions(), vocabulary_.size(), candidates},
                                     *decoder_->device().pool);
-  std::vector<Marginals> all(blocks);
-  const int64_t share = int64_t{positions()} * candidates;
-  for (int b = 0; b < blocks; ++b) {
-    all[b].positions = positions();
-    all[b].candidates = candidates;
-    all[b].tokens.assign(tokens.begin() + b * share, tokens.begin() + (b + 1) * share);
-    all[b].log_probs.assign(log_probs.begin() + b * share, log_probs.begin() + (b + 1) * share);
-  }
-  return all;
+  return MarginalsOf({tokens.data(), log_probs.data(), positions(), candidates}, blocks);
 }
 
 nn::ForwardCost DflashModel::Cost() const {
@@ -192,6 +139,12 @@ nn::ForwardCost DflashModel::Cost() const {
   cost.Add(vocabulary_.head());
   cost.Add(fuse_.packed);
   return cost;
+}
+
+absl::StatusOr<std::unique_ptr<DraftModel>> LoadCpuDflash(const std::string& drafter_folder,
+                                                          const std::string& target_folder,
+                                                          const nn::EngineOptions& options) {
+  return DflashModel::Load(drafter_folder, target_folder, options);
 }
 
 }  // namespace bastion::drafter

@@ -10,60 +10,28 @@
 #define BASTION_DRAFTER_SERVICE_DRAFT_DFLASH_H_
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/nn/decoder.h"
-#include "common/tree/features.h"
-#include "common/tree/marginals.h"
-#include "common/tree/sampling_params.h"
+#include "drafter_service/draft/draft_model.h"
 
 namespace bastion::drafter {
 
-// New context of one sequence: features of tokens [cached, cached + features.rows()).
-struct ContextItem {
-  nn::PageTable* table = nullptr;
-  Position cached = 0;
-  Features features;
-};
-
-// A block to draft after `cached` context tokens.
-struct BlockItem {
-  nn::PageTable* table = nullptr;
-  Position cached = 0;
-  TokenId root = 0;
-  std::optional<ChoiceParams> coupling = std::nullopt;  // Rank by the keyed choice's own values.
-};
-
-class DflashModel {
+class DflashModel final : public DraftModel {
  public:
-  // INVALID_ARGUMENT when the folders do not belong together (vocabulary, width, layer count), each
-  // with both values; otherwise the errors of the checkpoint's files.
+  // Errors: ReadDraftPair, and those of the checkpoint's files.
   static absl::StatusOr<std::unique_ptr<DflashModel>> Load(const std::string& drafter_folder,
                                                            const std::string& target_folder,
                                                            const nn::EngineOptions& options);
 
-  // Projects new context rows into the cache. RESOURCE_EXHAUSTED when the cache is full,
-  // INVALID_ARGUMENT for features of another width.
-  [[nodiscard]] absl::Status AppendContext(const std::vector<ContextItem>& items);
-
-  // One forward over all blocks; P marginals of `candidates` tokens for each. The block's own keys
-  // and values are dropped afterwards.
-  [[nodiscard]] absl::StatusOr<std::vector<Marginals>> Draft(const std::vector<BlockItem>& items,
-                                                             int candidates);
-
-  void Release(nn::PageTable& table) { decoder_->cache().Shrink(table, 0); }
-
-  // Of one block with its logits, and its new context.
-  [[nodiscard]] nn::ForwardCost Cost() const;
-
-  [[nodiscard]] int positions() const { return config().dflash.block_size - 1; }  // P
-  [[nodiscard]] int feature_width() const {                                       // F
-    return static_cast<int>(config().dflash.target_layer_ids.size()) * config().dims.hidden;
-  }
-  [[nodiscard]] const hub::ModelConfig& config() const { return decoder_->config(); }
+  absl::Status AppendContext(const std::vector<ContextItem>& items) override;
+  absl::StatusOr<std::vector<Marginals>> Draft(const std::vector<BlockItem>& items,
+                                               int candidates) override;
+  void Release(nn::PageTable& table) override { decoder_->cache().Shrink(table, 0); }
+  nn::ForwardCost Cost() const override;
+  const hub::ModelConfig& config() const override { return decoder_->config(); }
   // Logits [B, P, V] of the last Draft, for parity tests.
   [[nodiscard]] const float* logits() const { return logits_data_; }
 
@@ -82,6 +50,10 @@ class DflashModel {
   nn::Scratch features_, fused_, context_, hidden_, normed_, logits_;
   float* logits_data_ = nullptr;
 };
+
+[[nodiscard]] absl::StatusOr<std::unique_ptr<DraftModel>> LoadCpuDflash(
+    const std::string& drafter_folder, const std::string& target_folder,
+    const nn::EngineOptions& options);
 
 }  // namespace bastion::drafter
 

@@ -26,7 +26,7 @@ struct Sequence {
 class Engine final : public DrafterEngine {
  public:
   Engine(const DrafterOptions& options, FeatureSource* features,
-         std::unique_ptr<DflashModel> model);
+         std::unique_ptr<DraftModel> model);
 
   const DrafterInfo& info() const override { return info_; }
   const std::vector<int>& feature_layers() const override {
@@ -47,14 +47,14 @@ class Engine final : public DrafterEngine {
 
   DrafterOptions options_;
   FeatureSource* features_;
-  std::unique_ptr<DflashModel> model_;
+  std::unique_ptr<DraftModel> model_;
   DrafterInfo info_;
   absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session.
   DraftAhead ahead_;
 };
 
 Engine::Engine(const DrafterOptions& options, FeatureSource* features,
-               std::unique_ptr<DflashModel> model)
+               std::unique_ptr<DraftModel> model)
     : options_(options), features_(features), model_(std::move(model)) {
   const std::filesystem::path folder = std::filesystem::path(options.drafter_folder) / "";
   info_.model = folder.parent_path().filename().string();
@@ -171,8 +171,11 @@ absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier>
 
 absl::StatusOr<std::unique_ptr<DrafterEngine>> DrafterEngine::Create(const DrafterOptions& options,
                                                                      FeatureSource* features) {
-  ASSIGN_OR_RETURN(
-      auto model, DflashModel::Load(options.drafter_folder, options.target_folder, options.engine));
+  const DraftModelLoader load = options.load_model == nullptr ? LoadCpuDflash : options.load_model;
+  nn::EngineOptions engine = options.engine;
+  engine.max_sequences = options.max_sequences;
+  engine.max_rows = kContextChunk;
+  ASSIGN_OR_RETURN(auto model, load(options.drafter_folder, options.target_folder, engine));
   return std::make_unique<Engine>(options, features, std::move(model));
 }
 

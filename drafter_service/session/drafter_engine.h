@@ -15,6 +15,7 @@
 #include "common/nn/device.h"
 #include "common/tree/features.h"
 #include "common/tree/stage_data.h"
+#include "drafter_service/draft/draft_model.h"
 
 namespace bastion::drafter {
 
@@ -24,11 +25,12 @@ struct DrafterOptions {
   nn::EngineOptions engine;
   int max_sequences = 64;
   absl::Duration feature_patience = absl::Milliseconds(200);
+  DraftModelLoader load_model = nullptr;  // Null: on the CPU.
 };
 
 class DrafterEngine {
  public:
-  // `features` must outlive the engine. Errors: see DflashModel::Load.
+  // `features` must outlive the engine. Errors: those of the loader.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<DrafterEngine>> Create(
       const DrafterOptions& options, FeatureSource* features);
   virtual ~DrafterEngine() = default;

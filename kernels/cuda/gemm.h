@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/types.h"
 
@@ -41,9 +42,11 @@ class Gemm {
   [[nodiscard]] virtual absl::Status Load(const std::string& path) = 0;
   [[nodiscard]] virtual absl::Status Save(const std::string& path) const = 0;
 
-  // Finds the way for args.shape, if it is not known yet, by running the product. y is written to.
-  // Not while recording. REQUIRES: x and y hold values that can be multiplied.
-  [[nodiscard]] virtual absl::Status Prepare(const GemmArgs& args, Stream& stream) = 0;
+  // Finds the way for args.shape, if it is not known yet, by running the product with `weights` in
+  // turn, as a forward does, so that they come from memory. y is written to. Not while recording.
+  [[nodiscard]] virtual absl::Status Prepare(const GemmArgs& args,
+                                             absl::Span<const void* const> weights,
+                                             Stream& stream) = 0;
   // REQUIRES: Prepare of that shape.
   virtual void Run(const GemmArgs& args, Stream& stream) = 0;
 };

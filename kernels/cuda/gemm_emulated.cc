@@ -12,7 +12,8 @@ class EmulatedGemm final : public Gemm {
  public:
   absl::Status Load(const std::string& /*path*/) override { return absl::OkStatus(); }
   absl::Status Save(const std::string& /*path*/) const override { return absl::OkStatus(); }
-  absl::Status Prepare(const GemmArgs& /*args*/, Stream& /*stream*/) override {
+  absl::Status Prepare(const GemmArgs& /*args*/, absl::Span<const void* const> /*weights*/,
+                       Stream& /*stream*/) override {
     return absl::OkStatus();
   }
   void Run(const GemmArgs& args, Stream& stream) override {

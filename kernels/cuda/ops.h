@@ -118,6 +118,8 @@ struct AttentionArgs {
   int multiprocessors = 1;
 };
 void Attention(const AttentionArgs& args, Stream& stream);
+// Whether it was compiled for heads of this size.
+[[nodiscard]] bool AttentionTakes(int head_dim);
 [[nodiscard]] size_t AttentionScratchBytes(int row_capacity, int span_capacity, int query_heads,
                                            int kv_heads, int head_dim);
 

@@ -6,7 +6,7 @@ the longest listed one above it. What no entry allows is an offence.
 """
 
 _COMMON = ["common/base", "common/tree"]
-_SERVICE = [*_COMMON, "common/hub", "common/nn", "common/telemetry", "common/wire", "kernels",
+_SERVICE = [*_COMMON, "common/hub", "common/nn", "common/cuda", "common/telemetry", "common/wire", "kernels",
             "protos/bastion/internal"]
 _STAGES = "orchestrator/cycle/stages.h"  # The Drafter and Verifier interfaces, without the cycle.
 
@@ -18,6 +18,7 @@ MAY_INCLUDE = {
     "common/telemetry": [*_COMMON],
     "kernels": ["common/base"],
     "common/nn": [*_COMMON, "common/hub", "kernels"],
+    "common/cuda": [*_COMMON, "common/hub", "common/nn", "kernels"],
     "drafter_service": _SERVICE,
     "drafter_service/train": [*_COMMON, "common/hub"],  # Counts text; needs no engine.
     "verifier_service": _SERVICE,

@@ -166,7 +166,8 @@ TEST_F(ChooseTokensTest, LogprobsAreOfTheModelsOwnDistribution) {
   TokenHistory history;
   const LogitRows rows = {logits.data(), 2, 4};
   const auto told =
-      LogprobsOf(device_.device, rows, {&tree, 0, 0, &sampling, &history}, {{child}, /*next=*/3});
+      LogprobsOf(device_.device, [&](NodeIndex node) { return rows.row(node); }, rows.vocabulary,
+                 {&tree, 0, 0, &sampling, &history}, {{child}, /*next=*/3});
   ASSERT_EQ(told.size(), 2u);
   const double first = std::log(1 + std::exp(1) + std::exp(2) + std::exp(3));
   EXPECT_NEAR(told[0].chosen, 2 - first, 1e-5);

@@ -268,7 +268,10 @@ absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
 absl::StatusOr<std::unique_ptr<VerifierEngine>> VerifierEngine::Create(
     const VerifierOptions& options) {
   const TargetLoader load = options.load_target == nullptr ? LoadCpuTarget : options.load_target;
-  ASSIGN_OR_RETURN(auto target, load(options.target_folder, options.engine));
+  nn::EngineOptions engine = options.engine;
+  engine.max_rows = std::max(options.max_rows, options.prefill_chunk);
+  engine.max_sequences = options.max_sequences;
+  ASSIGN_OR_RETURN(auto target, load(options.target_folder, engine));
   return std::make_unique<Engine>(options, std::move(target));
 }
 

@@ -28,16 +28,10 @@ absl::Status NanLogits() {
       "the target's logits are NaN: the checkpoint is damaged, or overflows in this dtype");
 }
 
-std::vector<TokenId> ChooseTokens(const nn::Device& device, const LogitRows& logits,
-                                  absl::Span<const TreeRows> trees) {
-  LogitEdits edits;
-  std::vector<kernels::ChoiceRule> rules(logits.rows);
+std::vector<kernels::ChoiceRule> RulesOf(absl::Span<const TreeRows> trees, int row_count) {
+  std::vector<kernels::ChoiceRule> rules(row_count);
   for (const TreeRows& rows : trees) {
     const SamplingParams& sampling = *rows.sampling;
-    if (sampling.edits_logits()) {
-      edits.EditTree(sampling, *rows.tree, logits.vocabulary, *rows.history,
-                     logits.row(rows.first_row));
-    }
     for (NodeIndex node = 0; node < rows.tree->rows(); ++node) {
       // A row chooses the token after it.
       rules[rows.first_row + node] = {
@@ -45,19 +39,34 @@ std::vector<TokenId> ChooseTokens(const nn::Device& device, const LogitRows& log
           sampling.top_k,       sampling.top_p, sampling.min_p};
     }
   }
+  return rules;
+}
+
+std::vector<TokenId> ChooseTokens(const nn::Device& device, const LogitRows& logits,
+                                  absl::Span<const TreeRows> trees) {
+  LogitEdits edits;
+  for (const TreeRows& rows : trees) {
+    const SamplingParams& sampling = *rows.sampling;
+    if (sampling.edits_logits()) {
+      edits.EditTree(sampling, *rows.tree, logits.vocabulary, *rows.history,
+                     logits.row(rows.first_row));
+    }
+  }
+  const std::vector<kernels::ChoiceRule> rules = RulesOf(trees, logits.rows);
   std::vector<TokenId> choices(logits.rows);
   device.backend->choose(
       {logits.values, rules.data(), choices.data(), logits.rows, logits.vocabulary}, *device.pool);
   return choices;
 }
 
-std::vector<TokenLogprobs> LogprobsOf(const nn::Device& device, const LogitRows& logits,
-                                      const TreeRows& tree, const Acceptance& acceptance) {
+std::vector<TokenLogprobs> LogprobsOf(const nn::Device& device, LogitsOfNode logits_of,
+                                      int vocabulary, const TreeRows& tree,
+                                      const Acceptance& acceptance) {
   std::vector<TokenLogprobs> result;
   NodeIndex from = 0;
   const auto tell = [&](TokenId chosen) {
-    result.push_back(LogprobsOfRow(device, logits.row(tree.first_row + from), logits.vocabulary,
-                                   chosen, tree.sampling->logprobs.value_or(0)));
+    result.push_back(LogprobsOfRow(device, logits_of(from), vocabulary, chosen,
+                                   tree.sampling->logprobs.value_or(0)));
   };
   for (const NodeIndex node : acceptance.path) {
     tell(tree.tree->token(node));

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/nn/device.h"
@@ -36,15 +37,22 @@ struct TreeRows {
 // What a tree is answered whose logits are NaN.
 [[nodiscard]] absl::Status NanLogits();
 
+// How the token after each row is chosen: [row_count].
+[[nodiscard]] std::vector<kernels::ChoiceRule> RulesOf(absl::Span<const TreeRows> trees,
+                                                       int row_count);
+
 // The choice after each row: [R], −1 where the logits are NaN or rule every token out. `trees`
 // cover all rows. The logits are worked on, and are as before afterwards.
 [[nodiscard]] std::vector<TokenId> ChooseTokens(const nn::Device& device, const LogitRows& logits,
                                                 absl::Span<const TreeRows> trees);
 
 // What the target's own distribution says of the tokens that `acceptance` took from `tree`, with as
-// many of the likeliest ones as its request asked for.
+// many of the likeliest ones as its request asked for. `logits_of` gives the logits [V] after a
+// node, good until it is asked again.
+using LogitsOfNode = absl::FunctionRef<const float*(NodeIndex node)>;
 [[nodiscard]] std::vector<TokenLogprobs> LogprobsOf(const nn::Device& device,
-                                                    const LogitRows& logits, const TreeRows& tree,
+                                                    LogitsOfNode logits_of, int vocabulary,
+                                                    const TreeRows& tree,
                                                     const Acceptance& acceptance);
 
 }  // namespace bastion::verifier

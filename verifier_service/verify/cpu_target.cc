@@ -85,7 +85,9 @@ absl::StatusOr<Acceptance> CpuTarget::AcceptTree(const TreeRows& rows,
   if (std::find(own.begin(), own.end(), -1) != own.end()) return NanLogits();
   Acceptance acceptance = Accept(*rows.tree, own);
   if (rows.sampling->logprobs) {
-    acceptance.logprobs = LogprobsOf(model_->device(), logits, rows, acceptance);
+    const auto logits_of = [&](NodeIndex node) { return logits.row(rows.first_row + node); };
+    acceptance.logprobs =
+        LogprobsOf(model_->device(), logits_of, logits.vocabulary, rows, acceptance);
   }
   return acceptance;
 }

@@ -37,12 +37,19 @@ void LogitEdits::EditRow(const SamplingParams& sampling, const TokenHistory& his
 
 void LogitEdits::EditTree(const SamplingParams& sampling, const DraftTree& tree, int vocabulary,
                           TokenHistory& history, float* logits) {
+  ForEachNodeHistory(tree, history, [&](NodeIndex node) {
+    EditRow(sampling, history, logits + static_cast<int64_t>(node) * vocabulary);
+  });
+}
+
+void ForEachNodeHistory(const DraftTree& tree, TokenHistory& history,
+                        absl::FunctionRef<void(NodeIndex node)> visit) {
   std::vector<NodeIndex> path;
   for (NodeIndex node = 0; node < tree.rows(); ++node) {
     path.clear();
     for (NodeIndex at = node; at != kNoNode; at = tree.parent(at)) path.push_back(at);
     for (auto at = path.rbegin(); at != path.rend(); ++at) history.Push(tree.token(*at));
-    EditRow(sampling, history, logits + static_cast<int64_t>(node) * vocabulary);
+    visit(node);
     for (size_t i = 0; i < path.size(); ++i) history.Pop();
   }
 }

@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "common/tree/draft_tree.h"
 #include "common/tree/sampling_params.h"
 #include "verifier_service/verify/token_history.h"
@@ -40,6 +41,11 @@ class LogitEdits {
 
   std::vector<Edit> edits_;
 };
+
+// Calls visit(node) for every row of `tree` with `history`, the text before the root, grown by the
+// path to it; it is as before when this returns.
+void ForEachNodeHistory(const DraftTree& tree, TokenHistory& history,
+                        absl::FunctionRef<void(NodeIndex node)> visit);
 
 }  // namespace bastion::verifier
 

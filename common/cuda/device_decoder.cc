@@ -1,0 +1,254 @@
+#include "common/cuda/device_decoder.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/nn/rotary.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/ops.h"
+
+namespace bastion::cuda {
+
+using kernels::cuda::GemmArgs;
+using kernels::cuda::QkvArgs;
+using kernels::cuda::StepRows;
+
+namespace {
+
+int KvWidth(const ModelDims& dims) { return dims.kv_heads * dims.head_dim; }
+int QueryWidth(const ModelDims& dims) { return dims.query_heads * dims.head_dim; }
+int KvqWidth(const ModelDims& dims) { return 2 * KvWidth(dims) + QueryWidth(dims); }
+
+GemmArgs Product(const DeviceMatrix& weight, int rows, bool accumulate) {
+  GemmArgs args;
+  args.shape = {weight.dtype, rows, weight.rows, weight.columns, accumulate};
+  args.weight = weight.data();
+  return args;
+}
+
+}  // namespace
+
+void AddCost(const DeviceMatrix& matrix, nn::ForwardCost& cost) {
+  cost.weight_bytes += static_cast<int64_t>(matrix.storage.bytes());
+  cost.multiply_adds_per_row += int64_t{matrix.rows} * matrix.columns;
+}
+
+void PutProduct(const DeviceMatrix& weight, const void* x, float* y, int rows, Gpu& gpu) {
+  GemmArgs args = Product(weight, rows, false);
+  args.x = x;
+  args.y = y;
+  gpu.gemm->Run(args, *gpu.stream);
+}
+
+absl::Status PrepareProduct(const DeviceMatrix& weight, const void* x, float* y, int rows,
+                            Gpu& gpu) {
+  GemmArgs args = Product(weight, rows, false);
+  args.x = x;
+  args.y = y;
+  return gpu.gemm->Prepare(args, {args.weight}, *gpu.stream);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Load(DeviceLoader& loader,
+                                                                   const hub::ModelConfig& config,
+                                                                   const std::string& prefix,
+                                                                   const StepCapacity& capacity,
+                                                                   Gpu& gpu) {
+  if (!kernels::cuda::AttentionTakes(config.dims.head_dim)) {
+    return absl::UnimplementedError(
+        absl::StrCat("head_dim ", config.dims.head_dim,
+                     ": the GPU's attention kernel was not compiled for it; run on the CPU"));
+  }
+  auto decoder =
+      std::unique_ptr<DeviceDecoder>(new DeviceDecoder(config, loader.dtype(), gpu));
+  for (int layer = 0; layer < config.dims.layers; ++layer) {
+    ASSIGN_OR_RETURN(
+        DeviceBlock block,
+        LoadDeviceBlock(loader, absl::StrCat(prefix, "layers.", layer, "."), config.dims));
+    decoder->blocks_.push_back(std::move(block));
+  }
+  ASSIGN_OR_RETURN(decoder->final_norm_, loader.Vector(prefix + "norm.weight", config.dims.hidden));
+  RETURN_IF_ERROR(decoder->Allocate(capacity));
+  RETURN_IF_ERROR(decoder->FillRotary());
+  return decoder;
+}
+
+absl::Status DeviceDecoder::Allocate(const StepCapacity& capacity) {
+  const ModelDims& dims = config_.dims;
+  const size_t rows = capacity.rows, element = BytesPerElement(dtype_);
+  // One page more than there are to hand out, for padding rows.
+  const size_t side = size_t(capacity.pages + 1) * kernels::kPageTokens * KvWidth(dims) * element;
+  for (int layer = 0; layer < dims.layers; ++layer) {
+    ASSIGN_OR_RETURN(Memory memory,
+                     Memory::OnDevice(2 * side, "the KV cache; lower --kv-tokens"));
+    kv_layers_.push_back({dtype_, dims.kv_heads, dims.head_dim, memory.as<char>(),
+                          memory.as<char>() + side});
+    cache_.push_back(std::move(memory));
+  }
+  const size_t table = kv_layers_.size() * sizeof(kv_layers_[0]);
+  ASSIGN_OR_RETURN(layer_table_, Memory::OnDevice(table, "the layers' table"));
+  gpu_.stream->Copy(layer_table_.as<void>(), kv_layers_.data(), table);
+  constexpr char kWhat[] = "activations";
+  ASSIGN_OR_RETURN(hidden_, Memory::OnDevice(rows * dims.hidden * sizeof(float), kWhat));
+  ASSIGN_OR_RETURN(normed_, Memory::OnDevice(rows * dims.hidden * element, kWhat));
+  ASSIGN_OR_RETURN(kvq_, Memory::OnDevice(rows * KvqWidth(dims) * sizeof(float), kWhat));
+  ASSIGN_OR_RETURN(query_, Memory::OnDevice(rows * QueryWidth(dims) * element, kWhat));
+  ASSIGN_OR_RETURN(attention_, Memory::OnDevice(rows * QueryWidth(dims) * element, kWhat));
+  ASSIGN_OR_RETURN(gate_up_,
+                   Memory::OnDevice(rows * 2 * dims.intermediate * sizeof(float), kWhat));
+  ASSIGN_OR_RETURN(activation_, Memory::OnDevice(rows * dims.intermediate * element, kWhat));
+  const size_t scratch = kernels::cuda::AttentionScratchBytes(
+      capacity.rows, capacity.spans, dims.query_heads, dims.kv_heads, dims.head_dim);
+  ASSIGN_OR_RETURN(scratch_, Memory::OnDevice(scratch, "attention's partial results"));
+  return gpu_.stream->Synchronize();
+}
+
+absl::Status DeviceDecoder::FillRotary() {
+  const size_t bytes = sizeof(float) * config_.max_positions * config_.dims.head_dim;
+  ASSIGN_OR_RETURN(rope_, Memory::OnDevice(bytes, "the rotary table"));
+  ASSIGN_OR_RETURN(const Memory host, Memory::OnHost(bytes, "the rotary table"));
+  kernels::ThreadPool pool(1);
+  nn::FillRotaryTable(config_, pool, host.as<float>());
+  gpu_.stream->Copy(rope_.as<void>(), host.as<void>(), bytes);
+  return gpu_.stream->Synchronize();
+}
+
+void DeviceDecoder::Norm(const Memory& weight, void* tap, int tap_stride, int rows) const {
+  kernels::cuda::RmsNorm({hidden_.as<float>(), weight.as<float>(), normed_.as<void>(), tap,
+                          tap_stride, dtype_, rows, config_.dims.hidden,
+                          static_cast<float>(config_.rms_norm_eps)},
+                         *gpu_.stream);
+}
+
+void DeviceDecoder::Multiply(const DeviceMatrix& weight, const void* x, float* y, int rows,
+                             bool accumulate) const {
+  GemmArgs args = Product(weight, rows, accumulate);
+  args.x = x;
+  args.y = y;
+  gpu_.gemm->Run(args, *gpu_.stream);
+}
+
+QkvArgs DeviceDecoder::QkvOf(int layer, const StepRows& rows) const {
+  QkvArgs args;
+  args.rows = rows;
+  args.query_out = query_.as<void>();
+  args.query_norm = blocks_[layer].query_norm.as<float>();
+  args.key_norm = blocks_[layer].key_norm.as<float>();
+  args.cosine_sine = rope_.as<float>();
+  args.cache = kv_layers_[layer];
+  args.query_heads = config_.dims.query_heads;
+  args.key = kvq_.as<float>();
+  args.value = kvq_.as<float>() + KvWidth(config_.dims);
+  args.epsilon = static_cast<float>(config_.rms_norm_eps);
+  return args;
+}
+
+void* DeviceDecoder::TapOf(int layer, const FeatureTaps& taps) const {
+  for (size_t part = 0; part < taps.layers.size(); ++part) {
+    if (taps.layers[part] != layer) continue;
+    return static_cast<char*>(taps.features) +
+           part * config_.dims.hidden * BytesPerElement(dtype_);
+  }
+  return nullptr;
+}
+
+void DeviceDecoder::RunBlock(int layer, const StepRows& rows) {
+  const DeviceBlock& block = blocks_[layer];
+  const ModelDims& dims = config_.dims;
+  kernels::cuda::Stream& stream = *gpu_.stream;
+  const int count = rows.row_capacity;
+  Multiply(block.kvq, normed_.as<void>(), kvq_.as<float>(), count, false);
+  QkvArgs project = QkvOf(layer, rows);
+  project.query = kvq_.as<float>() + 2 * KvWidth(dims);
+  project.stride = KvqWidth(dims);
+  kernels::cuda::Qkv(project, stream);
+  kernels::cuda::AttentionArgs attend;
+  attend.rows = rows;
+  attend.query = query_.as<void>();
+  attend.output = attention_.as<void>();
+  attend.cache = kv_layers_[layer];
+  attend.query_heads = dims.query_heads;
+  attend.window = config_.sliding_windows[layer];
+  attend.causal = attend.window > 0 && config_.dflash.causal_windows;
+  attend.scale = 1.0f / std::sqrt(static_cast<float>(dims.head_dim));
+  attend.scratch = scratch_.as<void>();
+  attend.multiprocessors = gpu_.info.multiprocessors;
+  kernels::cuda::Attention(attend, stream);
+  Multiply(block.output, attention_.as<void>(), hidden_.as<float>(), count, true);
+  Norm(block.mlp_norm, nullptr, 0, count);
+  Multiply(block.gate_up, normed_.as<void>(), gate_up_.as<float>(), count, false);
+  kernels::cuda::SiluMul(
+      {gate_up_.as<float>(), activation_.as<void>(), dtype_, count, dims.intermediate}, stream);
+  Multiply(block.down, activation_.as<void>(), hidden_.as<float>(), count, true);
+}
+
+void DeviceDecoder::Forward(const StepRows& rows, const FeatureTaps& taps) {
+  const int width = static_cast<int>(taps.layers.size()) * config_.dims.hidden;
+  // A layer's output is tapped by the norm that reads it next.
+  for (int layer = 0; layer < config_.dims.layers; ++layer) {
+    Norm(blocks_[layer].attention_norm, TapOf(layer - 1, taps), width, rows.row_capacity);
+    RunBlock(layer, rows);
+  }
+  Norm(final_norm_, TapOf(config_.dims.layers - 1, taps), width, rows.row_capacity);
+}
+
+void DeviceDecoder::StoreContext(const StepRows& rows, const void* context) {
+  for (int layer = 0; layer < config_.dims.layers; ++layer) {
+    const DeviceMatrix& kvq = blocks_[layer].kvq;
+    GemmArgs args;
+    args.shape = {dtype_, rows.row_capacity, 2 * KvWidth(config_.dims), kvq.columns, false};
+    args.x = context;
+    args.weight = kvq.data();
+    args.y = kvq_.as<float>();
+    gpu_.gemm->Run(args, *gpu_.stream);
+    QkvArgs project = QkvOf(layer, rows);
+    project.stride = 2 * KvWidth(config_.dims);
+    kernels::cuda::Qkv(project, *gpu_.stream);
+  }
+}
+
+absl::Status DeviceDecoder::Prepare(int rows, bool with_context) {
+  const auto prepare = [&](auto matrix_of, GemmArgs args) {
+    std::vector<const void*> weights;
+    for (const DeviceBlock& block : blocks_) weights.push_back(matrix_of(block).data());
+    return gpu_.gemm->Prepare(args, weights, *gpu_.stream);
+  };
+  const auto products = [&](auto matrix_of, const Memory& x, const Memory& y, bool accumulate) {
+    GemmArgs args = Product(matrix_of(blocks_[0]), rows, accumulate);
+    args.x = x.as<void>();
+    args.y = y.as<float>();
+    return prepare(matrix_of, args);
+  };
+  const auto kvq = [](const DeviceBlock& block) -> const DeviceMatrix& { return block.kvq; };
+  const auto output = [](const DeviceBlock& block) -> const DeviceMatrix& { return block.output; };
+  const auto gate_up = [](const DeviceBlock& block) -> const DeviceMatrix& {
+    return block.gate_up;
+  };
+  const auto down = [](const DeviceBlock& block) -> const DeviceMatrix& { return block.down; };
+  RETURN_IF_ERROR(products(kvq, normed_, kvq_, false));
+  RETURN_IF_ERROR(products(output, attention_, hidden_, true));
+  RETURN_IF_ERROR(products(gate_up, normed_, gate_up_, false));
+  RETURN_IF_ERROR(products(down, activation_, hidden_, true));
+  if (!with_context) return absl::OkStatus();
+  GemmArgs context = Product(blocks_[0].kvq, rows, false);
+  context.shape.columns = 2 * KvWidth(config_.dims);
+  context.x = normed_.as<void>();
+  context.y = kvq_.as<float>();
+  return prepare(kvq, context);
+}
+
+nn::ForwardCost DeviceDecoder::Cost() const {
+  nn::ForwardCost cost;
+  cost.dtype = dtype_;
+  for (const DeviceBlock& block : blocks_) {
+    for (const DeviceMatrix* matrix : {&block.kvq, &block.output, &block.gate_up, &block.down}) {
+      AddCost(*matrix, cost);
+    }
+  }
+  cost.kv_bytes_per_token = int64_t{2} * config_.dims.layers * KvWidth(config_.dims) *
+                            static_cast<int64_t>(BytesPerElement(dtype_));
+  return cost;
+}
+
+}  // namespace bastion::cuda

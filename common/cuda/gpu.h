@@ -1,0 +1,25 @@
+// One GPU as the engines use it: its stream, and its matrix products.
+#ifndef BASTION_COMMON_CUDA_GPU_H_
+#define BASTION_COMMON_CUDA_GPU_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/runtime.h"
+
+namespace bastion::cuda {
+
+struct Gpu {
+  kernels::cuda::DeviceInfo info;
+  std::unique_ptr<kernels::cuda::Stream> stream;
+  std::unique_ptr<kernels::cuda::Gemm> gemm;
+};
+
+// Opens GPU `ordinal`. Errors: kernels::cuda::OpenDevice.
+[[nodiscard]] absl::StatusOr<Gpu> OpenGpu(int ordinal);
+
+}  // namespace bastion::cuda
+
+#endif  // BASTION_COMMON_CUDA_GPU_H_

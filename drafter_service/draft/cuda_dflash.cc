@@ -1,0 +1,312 @@
+#include "drafter_service/draft/cuda_dflash.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/progress.h"
+#include "common/base/status.h"
+#include "common/cuda/device_decoder.h"
+#include "common/cuda/row_buckets.h"
+#include "common/hub/checkpoint.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/pack.h"
+
+namespace bastion::drafter {
+namespace {
+
+using cuda::DeviceMatrix;
+using kernels::cuda::Graph;
+using kernels::cuda::Memory;
+using kernels::cuda::Stream;
+
+// The next multiple of what a step's rows come in.
+int Whole(int rows) { return (rows + 63) / 64 * 64; }
+
+class CudaDflash final : public DraftModel {
+ public:
+  CudaDflash(cuda::Gpu gpu, const nn::EngineOptions& options)
+      : gpu_(std::move(gpu)),
+        options_(options),
+        pages_(nn::PagesFor(options.kv_tokens)) {}
+
+  [[nodiscard]] absl::Status Load(const std::string& drafter_folder,
+                                  const std::string& target_folder);
+
+  absl::Status AppendContext(const std::vector<ContextItem>& items) override;
+  absl::StatusOr<std::vector<Marginals>> Draft(const std::vector<BlockItem>& items,
+                                               int candidates) override;
+  void Release(nn::PageTable& table) override { pages_.Shrink(table, 0); }
+  nn::ForwardCost Cost() const override;
+  const hub::ModelConfig& config() const override { return config_; }
+
+ private:
+  using Graphs = std::map<int, std::unique_ptr<Graph>>;  // By rows, or by blocks.
+
+  [[nodiscard]] absl::Status LoadWeights(const std::string& drafter_folder,
+                                         const std::string& target_folder);
+  [[nodiscard]] absl::Status Allocate();
+  [[nodiscard]] absl::Status Prepare();
+  [[nodiscard]] absl::Status Record();
+  void PutContext(int rows);
+  void PutDraft(int rows);
+  [[nodiscard]] absl::Status ConvertFeatures(const std::vector<ContextItem>& items);
+  [[nodiscard]] absl::Status RunDraft(const std::vector<BlockItem>& items, int candidates);
+  [[nodiscard]] int block() const { return config_.dflash.block_size; }
+  [[nodiscard]] size_t element() const { return BytesPerElement(options_.dtype); }
+
+  cuda::Gpu gpu_;
+  const nn::EngineOptions options_;
+  nn::PagePool pages_;
+  hub::ModelConfig config_, target_config_;
+  std::unique_ptr<cuda::DeviceDecoder> decoder_;
+  cuda::DeviceVocabulary vocabulary_;
+  DeviceMatrix fuse_;    // [C, F]
+  Memory context_norm_;  // [C]
+  // Apart, so that a draft can be sent while the context before it is still on its way.
+  cuda::StepInputs context_inputs_, block_inputs_;
+  std::vector<int> context_buckets_, block_buckets_;
+  Graphs context_graphs_, draft_graphs_;
+  Memory host_features_, features_;  // [R, F] of the weights' type
+  Memory logits_;                    // [B (P + 1), V]
+  Memory top_k_scratch_;
+  Memory tokens_, log_probs_;      // [B (P + 1), K], the host's
+  bool context_under_way_ = false;  // Since the last wait.
+};
+
+absl::Status CudaDflash::Load(const std::string& drafter_folder,
+                              const std::string& target_folder) {
+  RETURN_IF_ERROR(LoadWeights(drafter_folder, target_folder));
+  RETURN_IF_ERROR(Allocate());
+  RETURN_IF_ERROR(Prepare());
+  RETURN_IF_ERROR(Record());
+  return gpu_.stream->Synchronize();
+}
+
+absl::Status CudaDflash::LoadWeights(const std::string& drafter_folder,
+                                     const std::string& target_folder) {
+  ASSIGN_OR_RETURN(DraftPair pair, ReadDraftPair(drafter_folder, target_folder));
+  config_ = std::move(pair.drafter);
+  target_config_ = std::move(pair.target);
+  ASSIGN_OR_RETURN(auto checkpoint, hub::Checkpoint::Open(drafter_folder));
+  ASSIGN_OR_RETURN(auto target, hub::Checkpoint::Open(target_folder));
+  const cuda::StepCapacity capacity = {
+      Whole(std::max(options_.max_rows, options_.max_sequences * block())),
+      options_.max_sequences, pages_.total_pages()};
+  std::optional<ProgressBar> bar;
+  if (options_.show_progress) bar.emplace(absl::StrCat("loading to ", gpu_.info.name), "MB");
+  cuda::DeviceLoader loader(std::move(checkpoint), options_.dtype, *gpu_.stream,
+                            bar.has_value() ? &*bar : nullptr);
+  cuda::DeviceLoader target_loader(std::move(target), options_.dtype, *gpu_.stream, nullptr);
+  ASSIGN_OR_RETURN(decoder_, cuda::DeviceDecoder::Load(loader, config_, "", capacity, gpu_));
+  ASSIGN_OR_RETURN(fuse_, loader.Stacked({"fc.weight"}, {config_.dims.hidden}, feature_width()));
+  ASSIGN_OR_RETURN(context_norm_, loader.Vector("hidden_norm.weight", config_.dims.hidden));
+  ASSIGN_OR_RETURN(vocabulary_, cuda::LoadDeviceVocabulary(target_loader, target_config_));
+  ASSIGN_OR_RETURN(context_inputs_, cuda::StepInputs::Create(capacity));
+  ASSIGN_OR_RETURN(block_inputs_, cuda::StepInputs::Create(capacity));
+  return absl::OkStatus();
+}
+
+absl::Status CudaDflash::Allocate() {
+  context_buckets_ = cuda::RowBuckets(options_.max_rows);
+  for (const int blocks : cuda::RowBuckets(options_.max_sequences)) {
+    block_buckets_.push_back(blocks * block());
+  }
+  const size_t rows = block_buckets_.back(), vocabulary = config_.dims.vocabulary;
+  const size_t feature_bytes = options_.max_rows * feature_width() * element();
+  constexpr char kWhat[] = "a draft";
+  ASSIGN_OR_RETURN(host_features_, Memory::OnHost(feature_bytes, kWhat));
+  ASSIGN_OR_RETURN(features_, Memory::OnDevice(feature_bytes, kWhat));
+  ASSIGN_OR_RETURN(logits_, Memory::OnDevice(rows * vocabulary * sizeof(float),
+                                             "a draft's logits; lower --max-sequences"));
+  ASSIGN_OR_RETURN(top_k_scratch_,
+                   Memory::OnDevice(kernels::cuda::TopKScratchBytes(static_cast<int>(rows),
+                                                                    config_.dims.vocabulary),
+                                    kWhat));
+  const size_t most = rows * kernels::cuda::kMostCandidates;
+  ASSIGN_OR_RETURN(tokens_, Memory::OnHost(most * sizeof(int32_t), kWhat));
+  ASSIGN_OR_RETURN(log_probs_, Memory::OnHost(most * sizeof(float), kWhat));
+  return absl::OkStatus();
+}
+
+absl::Status CudaDflash::Prepare() {
+  std::optional<ProgressBar> bar;
+  const auto steps = static_cast<int64_t>(context_buckets_.size() + block_buckets_.size());
+  int64_t done = 0;
+  if (options_.show_progress) bar.emplace("finding the fastest products", "sizes");
+  const auto show = [&] {
+    if (bar.has_value()) bar->Show(++done, steps);
+  };
+  for (const int rows : context_buckets_) {
+    RETURN_IF_ERROR(decoder_->Prepare(rows, /*with_context=*/true));
+    RETURN_IF_ERROR(
+        cuda::PrepareProduct(fuse_, features_.as<void>(), decoder_->hidden(), rows, gpu_));
+    show();
+  }
+  for (const int rows : block_buckets_) {
+    RETURN_IF_ERROR(decoder_->Prepare(rows, /*with_context=*/false));
+    RETURN_IF_ERROR(cuda::PrepareProduct(vocabulary_.head(), decoder_->normed(),
+                                         logits_.as<float>(), rows, gpu_));
+    show();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaDflash::Record() {
+  for (const int rows : context_buckets_) {
+    gpu_.stream->BeginRecording();
+    PutContext(rows);
+    ASSIGN_OR_RETURN(context_graphs_[rows], gpu_.stream->EndRecording());
+  }
+  for (const int rows : block_buckets_) {
+    gpu_.stream->BeginRecording();
+    PutDraft(rows);
+    ASSIGN_OR_RETURN(draft_graphs_[rows], gpu_.stream->EndRecording());
+  }
+  return absl::OkStatus();
+}
+
+void CudaDflash::PutContext(int rows) {
+  cuda::PutProduct(fuse_, features_.as<void>(), decoder_->hidden(), rows, gpu_);
+  kernels::cuda::RmsNormArgs norm;
+  norm.x = decoder_->hidden();
+  norm.weight = context_norm_.as<float>();
+  norm.y = decoder_->normed();
+  norm.dtype = options_.dtype;
+  norm.rows = rows;
+  norm.width = config_.dims.hidden;
+  norm.epsilon = static_cast<float>(config_.rms_norm_eps);
+  kernels::cuda::RmsNorm(norm, *gpu_.stream);
+  decoder_->StoreContext(context_inputs_.Rows(rows), decoder_->normed());
+}
+
+void CudaDflash::PutDraft(int rows) {
+  kernels::cuda::EmbedArgs embed;
+  embed.rows = block_inputs_.Rows(rows);
+  embed.table = vocabulary_.table.data();
+  embed.dtype = options_.dtype;
+  embed.y = decoder_->hidden();
+  embed.width = config_.dims.hidden;
+  kernels::cuda::Embed(embed, *gpu_.stream);
+  decoder_->Forward(embed.rows, {});
+  cuda::PutProduct(vocabulary_.head(), decoder_->normed(), logits_.as<float>(), rows, gpu_);
+}
+
+absl::Status CudaDflash::ConvertFeatures(const std::vector<ContextItem>& items) {
+  char* to = host_features_.as<char>();
+  for (const ContextItem& item : items) {
+    const int64_t count = int64_t{item.features.rows()} * feature_width();
+    const auto type = item.features.type == FeatureType::kF32 ? kernels::SourceType::kF32
+                                                              : kernels::SourceType::kBF16;
+    kernels::ConvertElements(type, item.features.bytes.data(), count, options_.dtype, to);
+    to += count * element();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaDflash::AppendContext(const std::vector<ContextItem>& items) {
+  nn::RowBatch batch;
+  for (const ContextItem& item : items) {
+    const int rows = item.features.rows();
+    if (rows == 0) continue;
+    if (item.features.width != feature_width()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "features are ", item.features.width, " wide, this drafter reads ", feature_width()));
+    }
+    RETURN_IF_ERROR(pages_.Reserve(*item.table, item.cached + rows));
+    batch.AddRun({item.table, item.cached, kernels::RowMask::kCausal},
+                 std::vector<TokenId>(rows, 0));
+  }
+  if (batch.rows() == 0) return absl::OkStatus();
+  if (batch.rows() > context_buckets_.back()) {
+    return absl::InvalidArgumentError(absl::StrCat(batch.rows(), " rows of context at once, ",
+                                                   context_buckets_.back(), " are taken"));
+  }
+  // The staging of the context before this one must have been read.
+  if (context_under_way_) {
+    RETURN_IF_ERROR(gpu_.stream->Synchronize());
+  }
+  RETURN_IF_ERROR(ConvertFeatures(items));
+  const int rows = cuda::BucketOf(context_buckets_, batch.rows());
+  gpu_.stream->Copy(features_.as<void>(), host_features_.as<void>(),
+                    size_t(batch.rows()) * feature_width() * element());
+  context_inputs_.Send({batch}, rows, *gpu_.stream);
+  gpu_.stream->Run(*context_graphs_.at(rows));
+  context_under_way_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status CudaDflash::RunDraft(const std::vector<BlockItem>& items, int candidates) {
+  nn::RowBatch batch;
+  for (const BlockItem& item : items) {
+    std::vector<TokenId> tokens(block(), config_.dflash.mask_token);
+    tokens[0] = item.root;
+    batch.AddRun({item.table, item.cached, kernels::RowMask::kFull}, tokens);
+  }
+  // The root's row is not ranked: its rule says nothing.
+  const std::vector<kernels::ChoiceRule> ranked = CouplingRules(items, positions());
+  std::vector<kernels::ChoiceRule> rules(batch.rows());
+  for (size_t b = 0; b < items.size(); ++b) {
+    std::copy_n(ranked.begin() + b * positions(), positions(), rules.begin() + b * block() + 1);
+  }
+  const int rows = cuda::BucketOf(block_buckets_, batch.rows());
+  block_inputs_.Send({batch, {}, rules}, rows, *gpu_.stream);
+  gpu_.stream->Run(*draft_graphs_.at(rows));
+  kernels::cuda::TopKArgs top;
+  top.rows_used = block_inputs_.Rows(rows).used;
+  top.logits = logits_.as<float>();
+  top.coupling = block_inputs_.rules();
+  top.tokens = tokens_.as<int32_t>();
+  top.log_probs = log_probs_.as<float>();
+  top.scratch = top_k_scratch_.as<void>();
+  top.rows = rows;
+  top.vocabulary = config_.dims.vocabulary;
+  top.candidates = candidates;
+  kernels::cuda::TopK(top, *gpu_.stream);
+  context_under_way_ = false;
+  return gpu_.stream->Synchronize();
+}
+
+absl::StatusOr<std::vector<Marginals>> CudaDflash::Draft(const std::vector<BlockItem>& items,
+                                                         int candidates) {
+  const int wanted =
+      std::min({candidates, config_.dims.vocabulary, kernels::cuda::kMostCandidates});
+  if (static_cast<int>(items.size()) * block() > block_buckets_.back()) {
+    return absl::InvalidArgumentError(absl::StrCat(items.size(), " blocks in one draft, at most ",
+                                                   block_buckets_.back() / block(), " are taken"));
+  }
+  for (const BlockItem& item : items) {
+    RETURN_IF_ERROR(pages_.Reserve(*item.table, item.cached + block()));
+  }
+  const absl::Status drafted = RunDraft(items, wanted);
+  for (const BlockItem& item : items) pages_.Shrink(*item.table, item.cached);
+  RETURN_IF_ERROR(drafted);
+  return MarginalsOf({tokens_.as<TokenId>(), log_probs_.as<float>(), positions(), wanted,
+                      /*skipped=*/1},
+                     static_cast<int>(items.size()));
+}
+
+nn::ForwardCost CudaDflash::Cost() const {
+  nn::ForwardCost cost = decoder_->Cost();
+  cuda::AddCost(vocabulary_.head(), cost);
+  cuda::AddCost(fuse_, cost);
+  return cost;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DraftModel>> LoadCudaDflash(const std::string& drafter_folder,
+                                                           const std::string& target_folder,
+                                                           const nn::EngineOptions& options) {
+  if (options.dtype == kernels::DType::kInt8) {
+    return absl::InvalidArgumentError("int8 is for CPUs: a drafter on a GPU takes bf16 or fp32");
+  }
+  ASSIGN_OR_RETURN(cuda::Gpu gpu, cuda::OpenGpu(options.gpu));
+  auto model = std::make_unique<CudaDflash>(std::move(gpu), options);
+  RETURN_IF_ERROR(model->Load(drafter_folder, target_folder));
+  return model;
+}
+
+}  // namespace bastion::drafter

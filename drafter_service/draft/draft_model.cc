@@ -1,0 +1,87 @@
+#include "drafter_service/draft/draft_model.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace bastion::drafter {
+namespace {
+
+absl::Status Mismatch(const std::string& drafter, const std::string& what, int64_t drafter_value,
+                      int64_t target_value) {
+  return absl::InvalidArgumentError(absl::StrCat(drafter, ": made for another target: its ", what,
+                                                 " is ", drafter_value, ", the target's is ",
+                                                 target_value));
+}
+
+absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafter,
+                       const hub::ModelConfig& target) {
+  if (drafter.kind != hub::ModelKind::kDrafter) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder, ": ", drafter.architecture, " is not a DFlash drafter"));
+  }
+  if (drafter.dims.vocabulary != target.dims.vocabulary) {
+    return Mismatch(folder, "vocabulary", drafter.dims.vocabulary, target.dims.vocabulary);
+  }
+  if (drafter.dims.hidden != target.dims.hidden) {
+    return Mismatch(folder, "hidden width", drafter.dims.hidden, target.dims.hidden);
+  }
+  if (drafter.dflash.num_target_layers != target.dims.layers) {
+    return Mismatch(folder, "num_target_layers", drafter.dflash.num_target_layers,
+                    target.dims.layers);
+  }
+  return absl::OkStatus();
+}
+
+// The target's rule for a draft: its truncation goes by the target's probabilities and the
+// drafter's are a little off, so twice as much is left in.
+kernels::ChoiceRule DraftRule(const ChoiceParams& choice, Position position) {
+  const int top_k = std::min(choice.top_k, std::numeric_limits<int>::max() / 2);
+  return {choice.temperature,         choice.seed,     position, 2 * top_k,
+          1 - (1 - choice.top_p) / 2, choice.min_p / 2};
+}
+
+}  // namespace
+
+absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
+                                        const std::string& target_folder) {
+  DraftPair pair;
+  ASSIGN_OR_RETURN(pair.drafter, hub::ReadModelConfig(drafter_folder));
+  ASSIGN_OR_RETURN(pair.target, hub::ReadModelConfig(target_folder));
+  RETURN_IF_ERROR(CheckPair(drafter_folder, pair.drafter, pair.target));
+  pair.drafter.max_positions = std::min(pair.drafter.max_positions, pair.target.max_positions) +
+                               pair.drafter.dflash.block_size;  // It may reach past the last token.
+  return pair;
+}
+
+std::vector<kernels::ChoiceRule> CouplingRules(const std::vector<BlockItem>& items,
+                                               int positions) {
+  std::vector<kernels::ChoiceRule> rules(items.size() * positions);
+  for (size_t b = 0; b < items.size(); ++b) {
+    if (!items[b].coupling) continue;
+    for (int i = 0; i < positions; ++i) {
+      rules[b * positions + i] = DraftRule(*items[b].coupling, items[b].cached + 1 + i);
+    }
+  }
+  return rules;
+}
+
+std::vector<Marginals> MarginalsOf(const Candidates& candidates, int blocks) {
+  std::vector<Marginals> all(blocks);
+  const int64_t share = int64_t{candidates.positions} * candidates.count;
+  const int64_t skipped = int64_t{candidates.skipped} * candidates.count;
+  for (int b = 0; b < blocks; ++b) {
+    const int64_t begin = b * (skipped + share) + skipped;
+    const TokenId* const tokens = candidates.tokens + begin;
+    const float* const log_probs = candidates.log_probs + begin;
+    all[b].positions = candidates.positions;
+    all[b].candidates = candidates.count;
+    all[b].tokens.assign(tokens, tokens + share);
+    all[b].log_probs.assign(log_probs, log_probs + share);
+  }
+  return all;
+}
+
+}  // namespace bastion::drafter
