@@ -2,6 +2,8 @@
 
 #include "common/base/status.h"
 #include "common/hub/transition_file.h"
+#include "drafter_service/draft/draft_model_loader.h"
+#include "verifier_service/verify/target_loader.h"
 
 namespace bastion {
 
@@ -11,11 +13,16 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
   nn::EngineOptions engine;
   ASSIGN_OR_RETURN(engine.dtype, nn::ParseDType(options.dtype));
   engine.device = stages->device_.device;
+  engine.gpu = options.gpu;
   engine.show_progress = options.show_progress;
+  ASSIGN_OR_RETURN(const nn::DeviceKind kind, nn::ParseDeviceKind(options.device));
+  ASSIGN_OR_RETURN(const auto target, verifier::ChooseTargetLoader(kind, options.gpu));
+  ASSIGN_OR_RETURN(const auto draft, drafter::ChooseDraftModelLoader(kind, options.gpu));
 
   verifier::VerifierOptions verifier;
   verifier.target_folder = options.target_folder;
   verifier.engine = engine;
+  verifier.load_target = target.load;
   verifier.max_sequences = options.max_sequences;
   ASSIGN_OR_RETURN(stages->verifier_engine_, verifier::VerifierEngine::Create(verifier));
 
@@ -23,8 +30,10 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
   drafter.drafter_folder = options.drafter_folder;
   drafter.target_folder = options.target_folder;
   drafter.engine = engine;
+  drafter.load_model = draft.load;
   if (!options.drafter_dtype.empty()) {
-    ASSIGN_OR_RETURN(drafter.engine.dtype, nn::ParseDraftDType(options.drafter_dtype));
+    ASSIGN_OR_RETURN(drafter.engine.dtype,
+                     nn::ParseDraftDType(options.drafter_dtype, draft.on_gpu));
   }
   drafter.max_sequences = options.max_sequences;
   ASSIGN_OR_RETURN(stages->drafter_engine_,

@@ -49,8 +49,10 @@ class LocalDrafter final : public Drafter {
 struct LocalOptions {
   std::string target_folder;
   std::string drafter_folder;
-  std::string dtype = "bf16";  // Of the target.
-  std::string drafter_dtype;   // Empty: as the target.
+  std::string dtype = "bf16";   // Of the target.
+  std::string drafter_dtype;    // Empty: as the target.
+  std::string device = "auto";  // "cpu", "cuda" or "auto", for both.
+  int gpu = 0;
   int threads = 0;
   int max_sequences = 64;
   bool show_progress = false;  // While weights are loaded.

@@ -28,6 +28,9 @@ ABSL_FLAG(uint64_t, seed, 1, "Of the keyed choice at temperature > 0");
 ABSL_FLAG(std::string, sampling, "", "More of it: \"top_k=40,top_p=0.9,repetition_penalty=1.1\"");
 ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate for each prompt");
 ABSL_FLAG(int, concurrency, 1, "Prompts that run together");
+ABSL_FLAG(std::string, device, "auto",
+          "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU; in process");
+ABSL_FLAG(int, gpu, 0, "Which GPU; in process");
 ABSL_FLAG(int, threads, 2, "Threads of the engine; in process: services have their own");
 ABSL_FLAG(std::string, dtype, "bf16", "bf16, fp32 or int8; in process: services have their own");
 ABSL_FLAG(std::string, drafter_dtype, "",
@@ -90,6 +93,8 @@ LocalOptions LocalOptionsFromFlags(int concurrency) {
   local.dtype = absl::GetFlag(FLAGS_dtype);
   local.drafter_dtype = absl::GetFlag(FLAGS_drafter_dtype);
   local.prior = absl::GetFlag(FLAGS_prior);
+  local.device = absl::GetFlag(FLAGS_device);
+  local.gpu = absl::GetFlag(FLAGS_gpu);
   local.threads = absl::GetFlag(FLAGS_threads);
   local.show_progress = true;
   local.max_sequences = concurrency + 4;

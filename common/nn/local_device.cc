@@ -28,6 +28,13 @@ absl::StatusOr<LocalDevice> OpenLocalDevice(int threads) {
   return local;
 }
 
+absl::StatusOr<DeviceKind> ParseDeviceKind(const std::string& name) {
+  if (name == "cpu") return DeviceKind::kCpu;
+  if (name == "cuda") return DeviceKind::kCuda;
+  if (name == "auto") return DeviceKind::kAuto;
+  return absl::InvalidArgumentError(absl::StrCat("--device ", name, ": want cpu, cuda or auto"));
+}
+
 absl::StatusOr<kernels::DType> ParseDType(const std::string& name) {
   if (name == "fp32") return kernels::DType::kF32;
   if (name == "bf16") return kernels::DType::kBF16;
@@ -35,9 +42,9 @@ absl::StatusOr<kernels::DType> ParseDType(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("--dtype ", name, ": want fp32, bf16 or int8"));
 }
 
-absl::StatusOr<kernels::DType> ParseDraftDType(const std::string& name) {
+absl::StatusOr<kernels::DType> ParseDraftDType(const std::string& name, bool on_gpu) {
   if (name == "auto") {
-    return kernels::HasInt8Instructions() ? kernels::DType::kInt8 : kernels::DType::kBF16;
+    return !on_gpu && kernels::HasInt8Instructions() ? kernels::DType::kInt8 : kernels::DType::kBF16;
   }
   if (const auto dtype = ParseDType(name); dtype.ok()) return dtype;
   return absl::InvalidArgumentError(

@@ -6,6 +6,7 @@
 #include "common/base/status.h"
 #include "common/nn/local_device.h"
 #include "common/wire/service_host.h"
+#include "drafter_service/draft/draft_model_loader.h"
 #include "drafter_service/serve/drafter_service.h"
 #include "drafter_service/serve/remote_features.h"
 
@@ -23,6 +24,9 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, dtype, "bf16",
           "bf16, fp32, int8 or auto (int8 where this CPU has instructions for it, else bf16): "
           "weights; the context cache of int8 is bf16");
+ABSL_FLAG(std::string, device, "auto",
+          "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU");
+ABSL_FLAG(int, gpu, 0, "Which GPU, of those that CUDA_VISIBLE_DEVICES leaves");
 ABSL_FLAG(int, threads, 0, "Threads of the engine; 0: one per core");
 ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the context cache holds, all sequences together");
 ABSL_FLAG(int, max_sequences, 64, "Sequences that may live at once");
@@ -38,8 +42,13 @@ absl::Status Run() {
     return absl::InvalidArgumentError("--drafter DIR and --target DIR are needed");
   }
   ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
-  ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDraftDType(absl::GetFlag(FLAGS_dtype)));
   options.engine.device = local.device;
+  options.engine.gpu = absl::GetFlag(FLAGS_gpu);
+  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device)));
+  ASSIGN_OR_RETURN(const auto loader, drafter::ChooseDraftModelLoader(kind, options.engine.gpu));
+  options.load_model = loader.load;
+  ASSIGN_OR_RETURN(options.engine.dtype,
+                   nn::ParseDraftDType(absl::GetFlag(FLAGS_dtype), loader.on_gpu));
   options.engine.show_progress = true;
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);

@@ -7,6 +7,7 @@
 #include "common/nn/local_device.h"
 #include "common/wire/service_host.h"
 #include "verifier_service/serve/verifier_service.h"
+#include "verifier_service/verify/target_loader.h"
 
 ABSL_FLAG(std::string, target, "", "Hugging Face folder of the target model");
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7072"},
@@ -16,6 +17,9 @@ ABSL_FLAG(
     "Folder (0700) of the socket over which services on this host come to share memory; empty: "
     "off, all goes over gRPC");
 ABSL_FLAG(std::string, dtype, "bf16", "bf16, fp32 or int8: weights; the KV cache of int8 is bf16");
+ABSL_FLAG(std::string, device, "auto",
+          "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU");
+ABSL_FLAG(int, gpu, 0, "Which GPU, of those that CUDA_VISIBLE_DEVICES leaves");
 ABSL_FLAG(int, threads, 0, "Threads of the engine; 0: one per core");
 ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the KV cache holds, all sequences together");
 ABSL_FLAG(int, max_sequences, 64, "Sequences that may live at once");
@@ -34,6 +38,10 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
   ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
   options.engine.device = local.device;
+  options.engine.gpu = absl::GetFlag(FLAGS_gpu);
+  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device)));
+  ASSIGN_OR_RETURN(const auto loader, verifier::ChooseTargetLoader(kind, options.engine.gpu));
+  options.load_target = loader.load;
   options.engine.show_progress = true;
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);

@@ -1,0 +1,22 @@
+// Which draft model `--device` names. One of two files is compiled: draft_model_loader_cuda.cc in a build with CUDA,
+// draft_model_loader_cpu.cc in every other.
+#ifndef BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_LOADER_H_
+#define BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_LOADER_H_
+
+#include "absl/status/statusor.h"
+#include "common/nn/local_device.h"
+#include "drafter_service/draft/draft_model.h"
+
+namespace bastion::drafter {
+
+struct ChosenDraftModelLoader {
+  DraftModelLoader load = nullptr;
+  bool on_gpu = false;
+};
+
+// UNIMPLEMENTED for kCuda in a build without it; UNAVAILABLE for kCuda where there is no GPU `gpu`.
+[[nodiscard]] absl::StatusOr<ChosenDraftModelLoader> ChooseDraftModelLoader(nn::DeviceKind kind, int gpu);
+
+}  // namespace bastion::drafter
+
+#endif  // BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_LOADER_H_
