@@ -14,7 +14,7 @@ using kernels::cuda::LogitEdit;
 absl::flat_hash_map<TokenId, LogitEdit> GivenEdits(const SamplingParams& sampling,
                                                    const TokenHistory& history) {
   absl::flat_hash_map<TokenId, LogitEdit> edits;
-  for (const auto& [token, bias] : sampling.logit_bias) edits[token].bias = bias;
+  for (const auto& [token, bias] : sampling.logit_bias) edits[token].bias += bias;
   if (history.output_tokens() < sampling.min_tokens) {
     for (const TokenId token : sampling.stop_tokens) {
       edits[token].bias = -std::numeric_limits<float>::infinity();

@@ -1,0 +1,334 @@
+// The engines on a GPU against those on the CPU, both in fp32, on every golden case: the same tokens
+// accepted, the same features to rounding. Without a GPU the emulator stands in for one.
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "common/nn/local_device.h"
+#include "drafter_service/draft/cuda_dflash.h"
+#include "drafter_service/draft/dflash.h"
+#include "gtest/gtest.h"
+#include "kernels/cuda/runtime.h"
+#include "tests/support/golden_file.h"
+#include "verifier_service/verify/cpu_target.h"
+#include "verifier_service/verify/cuda_target.h"
+
+namespace bastion {
+namespace {
+
+constexpr double kTolerance = 2e-4;
+constexpr int kSequences = 3;
+
+std::vector<float> Floats(absl::Span<const char> bytes, FeatureType type) {
+  std::vector<float> values;
+  const size_t element = type == FeatureType::kF32 ? 4 : 2;
+  for (size_t i = 0; i < bytes.size(); i += element) {
+    uint32_t bits = 0;
+    std::memcpy(type == FeatureType::kF32 ? reinterpret_cast<char*>(&bits)
+                                          : reinterpret_cast<char*>(&bits) + 2,
+                bytes.data() + i, element);
+    values.push_back(__builtin_bit_cast(float, bits));
+  }
+  return values;
+}
+
+void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected,
+                double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << "at " << i;
+  }
+}
+
+// A target and the sequences that live on it.
+struct Side {
+  std::unique_ptr<verifier::Target> target;
+  nn::PageTable tables[kSequences];
+};
+
+class CudaParityTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (const auto gpu = kernels::cuda::OpenDevice(0); !gpu.ok()) {
+      GTEST_SKIP() << "no GPU: " << gpu.status().message();
+    }
+    folder_ = testing::GoldenFolder(GetParam());
+    golden_ = std::make_unique<testing::GoldenFile>(folder_ + "/golden.safetensors");
+    tokens_ = golden_->Integers("tokens");
+    options_.dtype = kernels::DType::kF32;
+    options_.device = device_.device;
+    options_.kv_tokens = 1024;
+    options_.max_rows = 128;
+    options_.max_sequences = 4;
+  }
+
+  void LoadTargets(const std::vector<int>& layers) {
+    auto cpu = verifier::LoadCpuTarget(folder_ + "/target", options_);
+    ASSERT_TRUE(cpu.ok()) << cpu.status();
+    auto gpu = verifier::LoadCudaTarget(folder_ + "/target", options_);
+    ASSERT_TRUE(gpu.ok()) << gpu.status();
+    cpu_.target = *std::move(cpu);
+    gpu_.target = *std::move(gpu);
+    for (Side* side : {&cpu_, &gpu_}) side->target->SetFeatureLayers(layers);
+  }
+
+  std::vector<int> Layers() const {
+    return hub::ReadModelConfig(folder_ + "/drafter")->dflash.target_layer_ids;
+  }
+
+  void Prefill(Side& side, int sequence, const std::vector<TokenId>& tokens) {
+    nn::PageTable& table = side.tables[sequence];
+    ASSERT_TRUE(side.target->pages().Reserve(table, static_cast<int>(tokens.size())).ok());
+    nn::RowBatch batch;
+    batch.AddRun({&table, 0, kernels::RowMask::kCausal}, tokens);
+    const absl::Status done = side.target->Prefill(batch);
+    ASSERT_TRUE(done.ok()) << done;
+  }
+
+  std::string folder_;
+  std::unique_ptr<testing::GoldenFile> golden_;
+  std::vector<TokenId> tokens_;
+  nn::LocalDevice device_ = *nn::OpenLocalDevice(2);
+  nn::EngineOptions options_;
+  Side cpu_, gpu_;
+};
+
+TEST_P(CudaParityTest, FeaturesAndLogitsAreThoseOfTransformers) {
+  LoadTargets(Layers());
+  Prefill(gpu_, 0, tokens_);
+  ExpectNear(Floats(gpu_.target->KeptFeatures(0), FeatureType::kF32), golden_->Floats("features"),
+             kTolerance);
+  // The last token once more, where it is cached already.
+  const auto last = static_cast<Position>(tokens_.size()) - 1;
+  nn::RowBatch batch;
+  batch.AddRun({&gpu_.tables[0], last, kernels::RowMask::kCausal}, {tokens_.back()});
+  const DraftTree root(tokens_.back());
+  const SamplingParams greedy;
+  verifier::TokenHistory history;
+  const auto step = gpu_.target->DecodeOne(
+      batch, {&root, last, 0, &greedy, &history, &gpu_.tables[0]});
+  ASSERT_TRUE(step.ok()) << step.status();
+  const std::vector<float> logits = golden_->Floats("logits");
+  const int vocabulary = gpu_.target->config().dims.vocabulary;
+  ExpectNear({step->logits, step->logits + vocabulary}, {logits.end() - vocabulary, logits.end()},
+             kTolerance);
+}
+
+// How requests choose: one of them uses everything that edits logits.
+std::vector<SamplingParams> Samplings() {
+  std::vector<SamplingParams> samplings(kSequences);
+  samplings[1].temperature = 1.0f;
+  samplings[1].seed = 7;
+  samplings[1].logprobs = 3;
+  samplings[2].temperature = 0.8f;
+  samplings[2].seed = 11;
+  samplings[2].top_k = 20;
+  samplings[2].top_p = 0.95f;
+  samplings[2].repetition_penalty = 1.2f;
+  samplings[2].frequency_penalty = 0.3f;
+  samplings[2].presence_penalty = 0.1f;
+  samplings[2].logit_bias = {{5, 1.5f}, {9, -2.0f}};
+  samplings[2].min_tokens = 3;
+  samplings[2].stop_tokens = {2};
+  samplings[2].logprobs = 2;
+  return samplings;
+}
+
+// Cycles of three sequences with trees of their own, in lockstep on both sides.
+class Lockstep {
+ public:
+  Lockstep(Side& cpu, Side& gpu, std::vector<TokenId> prompt)
+      : cpu_(cpu), gpu_(gpu), samplings_(Samplings()) {
+    for (int s = 0; s < kSequences; ++s) {
+      roots_[s] = prompt.back();
+      for (size_t i = 0; i + 1 < prompt.size(); ++i) histories_[s].Push(prompt[i]);
+      committed_[s] = static_cast<Position>(prompt.size()) - 1;
+    }
+  }
+
+  // Both sides choose and keep the same. Returns how many nodes were accepted.
+  int Cycle() {
+    std::vector<DraftTree> trees;
+    for (int s = 0; s < kSequences; ++s) trees.push_back(Tree(s));
+    const auto wanted = Verify(cpu_, trees);
+    const auto actual = Verify(gpu_, trees);
+    int accepted = 0;
+    for (int s = 0; s < kSequences; ++s) {
+      if (!wanted[s].ok() || !actual[s].ok()) {
+        ADD_FAILURE() << wanted[s].status() << actual[s].status();
+        return 0;
+      }
+      Compare(s, *actual[s], *wanted[s]);
+      accepted += static_cast<int>(wanted[s]->path.size());
+      Commit(s, trees[s], *wanted[s]);
+    }
+    return accepted;
+  }
+
+ private:
+  // A tree around what the CPU would write, so that paths are accepted: the first nodes are found
+  // by asking it, the others are random.
+  DraftTree Tree(int s) {
+    DraftTree tree(roots_[s]);
+    const int nodes = static_cast<int>(random_() % 20);
+    NodeIndex good = 0;
+    for (int i = 0; i < nodes; ++i) {
+      const bool deepen = random_() % 2 == 0 && tree.depth(good) < 4;
+      const NodeIndex parent =
+          deepen ? good : static_cast<NodeIndex>(random_() % tree.rows());
+      const TokenId token = deepen ? NextOf(s, tree, good) : RandomToken();
+      if (token < 0 || Has(tree, parent, token)) continue;
+      const NodeIndex added = tree.Add(parent, token, -1.0f);
+      if (deepen) good = added;
+    }
+    return tree;
+  }
+
+  static bool Has(const DraftTree& tree, NodeIndex parent, TokenId token) {
+    for (NodeIndex i = 1; i < tree.rows(); ++i) {
+      if (tree.parent(i) == parent && tree.token(i) == token) return true;
+    }
+    return false;
+  }
+
+  TokenId RandomToken() {
+    return static_cast<TokenId>(random_() % cpu_.target->config().dims.vocabulary);
+  }
+
+  // What the CPU chooses after `node`'s path. Keys and values of the path are written where a later
+  // verify writes them again.
+  TokenId NextOf(int s, const DraftTree& tree, NodeIndex node) {
+    std::vector<TokenId> path;
+    for (NodeIndex at = node; at != kNoNode; at = tree.parent(at)) path.push_back(tree.token(at));
+    TokenId next = -1;
+    const size_t before = histories_[s].tokens().size();
+    Position position = committed_[s];
+    for (auto token = path.rbegin(); token != path.rend(); ++token, ++position) {
+      EXPECT_TRUE(cpu_.target->pages().Reserve(cpu_.tables[s], position + 1).ok());
+      nn::RowBatch batch;
+      batch.AddRun({&cpu_.tables[s], position, kernels::RowMask::kCausal}, {*token});
+      const DraftTree root(*token);
+      next = cpu_.target
+                 ->DecodeOne(batch, {&root, position, 0, &samplings_[s], &histories_[s],
+                                     &cpu_.tables[s]})
+                 ->choice;
+      histories_[s].Push(*token);
+    }
+    while (histories_[s].tokens().size() > before) histories_[s].Pop();
+    return next;
+  }
+
+  std::vector<absl::StatusOr<Acceptance>> Verify(Side& side, const std::vector<DraftTree>& trees) {
+    nn::RowBatch batch;
+    std::vector<verifier::TreeRows> rows;
+    for (int s = 0; s < kSequences; ++s) {
+      const DraftTree& tree = trees[s];
+      EXPECT_TRUE(side.target->pages().Reserve(side.tables[s], committed_[s] + tree.rows()).ok());
+      rows.push_back(
+          {&tree, committed_[s], batch.rows(), &samplings_[s], &histories_[s], &side.tables[s]});
+      std::vector<int> depths;
+      for (NodeIndex i = 0; i < tree.rows(); ++i) depths.push_back(tree.depth(i));
+      const nn::RowSpan span = {&side.tables[s], committed_[s], kernels::RowMask::kCausal};
+      if (tree.IsChain()) {
+        batch.AddRun(span, tree.tokens());
+      } else {
+        batch.AddTree(span, tree.tokens(), depths, tree.AncestorBits());
+      }
+    }
+    TimingTrace trace;
+    return side.target->Verify(batch, rows, trace);
+  }
+
+  void Compare(int s, const Acceptance& actual, const Acceptance& wanted) {
+    EXPECT_EQ(actual.path, wanted.path) << "sequence " << s;
+    EXPECT_EQ(actual.next, wanted.next) << "sequence " << s;
+    ExpectNear(Floats(gpu_.target->KeptFeatures(s), FeatureType::kF32),
+               Floats(cpu_.target->KeptFeatures(s), FeatureType::kF32), kTolerance);
+    ASSERT_EQ(actual.logprobs.size(), wanted.logprobs.size());
+    for (size_t i = 0; i < wanted.logprobs.size(); ++i) {
+      EXPECT_NEAR(actual.logprobs[i].chosen, wanted.logprobs[i].chosen, 1e-3);
+      ASSERT_EQ(actual.logprobs[i].top.size(), wanted.logprobs[i].top.size());
+    }
+  }
+
+  void Commit(int s, const DraftTree& tree, const Acceptance& acceptance) {
+    histories_[s].Push(tree.token(0));
+    for (const NodeIndex node : acceptance.path) histories_[s].Push(tree.token(node));
+    committed_[s] += 1 + static_cast<Position>(acceptance.path.size());
+    roots_[s] = acceptance.next;
+    for (Side* side : {&cpu_, &gpu_}) side->target->pages().Shrink(side->tables[s], committed_[s]);
+  }
+
+  Side& cpu_;
+  Side& gpu_;
+  const std::vector<SamplingParams> samplings_;
+  std::mt19937 random_{1};
+  TokenId roots_[kSequences];
+  Position committed_[kSequences];
+  verifier::TokenHistory histories_[kSequences];
+};
+
+TEST_P(CudaParityTest, BothSidesAcceptTheSameCycleAfterCycle) {
+  LoadTargets(Layers());
+  const std::vector<TokenId> prompt(tokens_.begin(), tokens_.end() - 1);
+  for (int s = 0; s < kSequences; ++s) {
+    for (Side* side : {&cpu_, &gpu_}) Prefill(*side, s, prompt);
+  }
+  Lockstep lockstep(cpu_, gpu_, tokens_);
+  int accepted = 0;
+  for (int cycle = 0; cycle < 12 && !HasFailure(); ++cycle) accepted += lockstep.Cycle();
+  EXPECT_GT(accepted, 12) << "trees that are never walked test little";
+}
+
+TEST_P(CudaParityTest, DraftsAreThoseOfTheCpu) {
+  const std::string drafter = folder_ + "/drafter", target = folder_ + "/target";
+  auto cpu = drafter::LoadCpuDflash(drafter, target, options_);
+  auto gpu = drafter::LoadCudaDflash(drafter, target, options_);
+  ASSERT_TRUE(cpu.ok() && gpu.ok()) << cpu.status() << gpu.status();
+  const int width = (*cpu)->feature_width();
+  nn::PageTable tables[2][2];
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  Position cached[2] = {0, 0};
+  for (int round = 0; round < 4; ++round) {
+    std::vector<drafter::ContextItem> items;
+    for (int s = 0; s < 2; ++s) {
+      Features features;
+      features.width = width;
+      std::vector<float> values(size_t(3 + 5 * s + round) * width);
+      for (float& value : values) value = normal(random);
+      features.bytes.assign(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+      items.push_back({nullptr, cached[s], std::move(features)});
+    }
+    std::vector<drafter::BlockItem> blocks;
+    for (int s = 0; s < 2; ++s) {
+      const Position after = cached[s] + items[s].features.rows();
+      blocks.push_back({nullptr, after, static_cast<TokenId>(random() % 100)});
+      if (s == 1) blocks.back().coupling = ChoiceParams{0.9f, 5};
+    }
+    std::vector<Marginals> drafts[2];
+    for (int side = 0; side < 2; ++side) {
+      drafter::DraftModel& model = side == 0 ? **cpu : **gpu;
+      for (int s = 0; s < 2; ++s) {
+        items[s].table = &tables[side][s];
+        blocks[s].table = &tables[side][s];
+      }
+      ASSERT_TRUE(model.AppendContext(items).ok());
+      auto draft = model.Draft(blocks, /*candidates=*/16);
+      ASSERT_TRUE(draft.ok()) << draft.status();
+      drafts[side] = *std::move(draft);
+    }
+    for (int s = 0; s < 2; ++s) {
+      cached[s] = blocks[s].cached;
+      ExpectNear(drafts[1][s].log_probs, drafts[0][s].log_probs, 1e-3);
+      EXPECT_EQ(drafts[1][s].tokens[0], drafts[0][s].tokens[0]) << "sequence " << s;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, CudaParityTest, ::testing::ValuesIn(testing::GoldenCases()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace bastion
