@@ -1,22 +1,53 @@
+#include <map>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/status.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/gemm_table.h"
 
 namespace bastion::kernels::cuda {
 namespace {
+
+constexpr char kDevice[] = "emulator";
 
 float Element(DType dtype, const void* matrix, int64_t at) {
   return dtype == DType::kF32 ? static_cast<const float*>(matrix)[at]
                               : Bf16ToFloat(static_cast<const uint16_t*>(matrix)[at]);
 }
 
+// There is one way to multiply here. Which shapes were prepared is kept, to notice who forgets it.
 class EmulatedGemm final : public Gemm {
  public:
-  absl::Status Load(const std::string& /*path*/) override { return absl::OkStatus(); }
-  absl::Status Save(const std::string& /*path*/) const override { return absl::OkStatus(); }
-  absl::Status Prepare(const GemmArgs& /*args*/, absl::Span<const void* const> /*weights*/,
+  absl::Status Load(const std::string& path) override {
+    ASSIGN_OR_RETURN(std::vector<GemmEntry> entries, ReadGemmTable(path));
+    others_.clear();
+    for (const GemmEntry& entry : entries) {
+      if (entry.device == kDevice) {
+        prepared_.insert({entry.shape, entry});
+      } else {
+        others_.push_back(entry);
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Save(const std::string& path) const override {
+    std::vector<GemmEntry> entries = others_;
+    for (const auto& [shape, entry] : prepared_) entries.push_back(entry);
+    return WriteGemmTable(path, entries);
+  }
+
+  absl::Status Prepare(const GemmArgs& args, absl::Span<const void* const> weights,
                        Stream& /*stream*/) override {
+    CHECK(!weights.empty()) << "no weights to try";
+    GemmEntry entry;
+    entry.device = kDevice;
+    entry.shape = args.shape;
+    prepared_.insert({args.shape, entry});
     return absl::OkStatus();
   }
   void Run(const GemmArgs& args, Stream& stream) override {
+    CHECK(prepared_.contains(args.shape)) << "a product of a shape that was not prepared";
     stream.Do([args] { Multiply(args); });
   }
 
@@ -35,6 +66,9 @@ class EmulatedGemm final : public Gemm {
       }
     }
   }
+
+  std::map<GemmShape, GemmEntry> prepared_;
+  std::vector<GemmEntry> others_;
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ struct DeviceInfo {
   size_t memory_bytes = 0;
   size_t free_bytes = 0;
   size_t cache_bytes = 0;       // L2.
-  double bytes_per_second = 0;  // Of its memory, by its clock and width.
+  double bytes_per_second = 0;  // Of its memory, by its clock and width; 0: it does not say.
 };
 
 // Makes GPU `ordinal` the one of this process. UNAVAILABLE where there is no driver or no such GPU,
@@ -65,7 +65,7 @@ class Graph {
 };
 
 // Work done in the order in which it is put here, while the host goes on. What fails is remembered
-// and told by the next Synchronize(). Not thread-safe.
+// and told by the next Synchronize(). Not thread-safe, but for any thread at a time.
 class Stream {
  public:
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Stream>> Create();
@@ -75,7 +75,8 @@ class Stream {
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;
   virtual void Fill(void* to, uint8_t value, size_t bytes) = 0;
 
-  // What is put on the stream from here to End is recorded instead of done.
+  // What is put on the stream from here to End, by this thread, is recorded instead of done.
+  // Kernels should have run before: their code is loaded when they are first wanted.
   virtual void BeginRecording() = 0;
   [[nodiscard]] virtual absl::StatusOr<std::unique_ptr<Graph>> EndRecording() = 0;
   virtual void Run(const Graph& graph) = 0;
@@ -83,10 +84,11 @@ class Stream {
   // Waits for all of it. INTERNAL when anything failed since the last time.
   [[nodiscard]] virtual absl::Status Synchronize() = 0;
   // Waits until the device has put `value` (or more) at `flag`, memory of the host; spins.
-  // INTERNAL as Synchronize.
+  // INTERNAL as Synchronize, and when all work is done and the flag was not raised.
   [[nodiscard]] virtual absl::Status AwaitFlag(const uint64_t* flag, uint64_t value) = 0;
 
-  // Marks a moment in the work, for ElapsedSeconds: waits for the later of two marks.
+  // Marks a moment in the work, for ElapsedSeconds: waits for the later of two marks. Not while
+  // recording.
   [[nodiscard]] virtual int Mark() = 0;
   [[nodiscard]] virtual absl::StatusOr<double> ElapsedSeconds(int from, int to) = 0;
   virtual void ForgetMarks() = 0;
