@@ -40,6 +40,9 @@ class EmulatedGemm final : public Gemm {
   absl::Status Prepare(const GemmArgs& args, absl::Span<const void* const> weights,
                        Stream& /*stream*/) override {
     CHECK(!weights.empty()) << "no weights to try";
+    if (args.shape.dtype == DType::kInt8) {
+      return absl::InvalidArgumentError("no matrix product on the GPU of int8");
+    }
     GemmEntry entry;
     entry.device = kDevice;
     entry.shape = args.shape;

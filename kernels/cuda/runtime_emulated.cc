@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/status.h"
 #include "kernels/cuda/runtime.h"
 
 namespace bastion::kernels::cuda {
@@ -35,9 +37,10 @@ class EmulatedStream final : public Stream {
 
   absl::Status Synchronize() override {
     CHECK(recording_ == nullptr) << "waiting for what is being recorded";
-    return absl::OkStatus();
+    return std::exchange(noted_, absl::OkStatus());
   }
   absl::Status AwaitFlag(const uint64_t* flag, uint64_t value) override {
+    RETURN_IF_ERROR(Synchronize());
     if (*flag >= value) return absl::OkStatus();
     return absl::InternalError("nothing on the stream raises the flag");
   }
@@ -53,7 +56,10 @@ class EmulatedStream final : public Stream {
   void ForgetMarks() override { marks_.clear(); }
 
   void* native() override { return nullptr; }
-  void Note(int error, const char* what) override { CHECK_EQ(error, 0) << what; }
+  void Note(int error, const char* what) override {
+    if (error == 0 || !noted_.ok()) return;
+    noted_ = absl::InternalError(absl::StrCat(what, " failed: error ", error));
+  }
   void Do(std::function<void()> work) override {
     if (recording_ != nullptr) {
       recording_->work.push_back(std::move(work));
@@ -63,15 +69,22 @@ class EmulatedStream final : public Stream {
   }
 
  private:
+  absl::Status noted_;
   std::unique_ptr<RecordedWork> recording_;
   std::vector<std::chrono::steady_clock::time_point> marks_;
 };
 
-absl::StatusOr<void*> Allocate(size_t bytes) {
+constexpr size_t kMemoryBytes = size_t{4} << 30;
+
+absl::StatusOr<void*> Allocate(size_t bytes, const char* what) {
   constexpr size_t kAlignment = 256;
   const size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* const data = std::aligned_alloc(kAlignment, std::max(whole, kAlignment));
-  if (data == nullptr) return absl::ResourceExhaustedError("out of memory");
+  void* const data =
+      bytes > kMemoryBytes ? nullptr : std::aligned_alloc(kAlignment, std::max(whole, kAlignment));
+  if (data == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(bytes >> 20, " MiB for ", what, " wanted, the emulator has not so many"));
+  }
   std::memset(data, 0, whole);
   return data;
 }
@@ -84,7 +97,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   info.name = "emulator";
   info.capability = 90;
   info.multiprocessors = 4;
-  info.memory_bytes = info.free_bytes = size_t{4} << 30;
+  info.memory_bytes = info.free_bytes = kMemoryBytes;
   info.cache_bytes = size_t{1} << 20;
   info.bytes_per_second = 1e10;
   return info;
@@ -104,10 +117,9 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 
 Memory::~Memory() { std::free(data_); }
 
-absl::StatusOr<Memory> Memory::OnDevice(size_t bytes, const char* /*what*/) {
-  absl::StatusOr<void*> data = Allocate(bytes);
-  if (!data.ok()) return data.status();
-  return Memory(*data, bytes, /*on_host=*/false);
+absl::StatusOr<Memory> Memory::OnDevice(size_t bytes, const char* what) {
+  ASSIGN_OR_RETURN(void* data, Allocate(bytes, what));
+  return Memory(data, bytes, /*on_host=*/false);
 }
 
 absl::StatusOr<Memory> Memory::OnHost(size_t bytes, const char* what) {
