@@ -1,0 +1,62 @@
+// Attention with the heads of Qwen3-8B, over short and long contexts: one sequence, one row or a
+// tree, each launch in a layer of its own.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "kernels/cuda/ops.h"
+#include "tests/kernels/cuda/benchmark_rows.h"
+
+namespace bastion::kernels::cuda {
+namespace {
+
+constexpr DType kType = DType::kBF16;
+constexpr int kHeads = 32, kKvHeads = 8, kHeadDim = 128, kLayers = 36;
+
+absl::Status MeasureSpan(DeviceBenchmark& bench, int context, int rows) {
+  ASSIGN_OR_RETURN(BenchmarkRows step, BenchmarkRows::Make(bench, rows, context));
+  const size_t page = size_t{kPageTokens} * kKvHeads * kHeadDim;
+  const size_t cache = page * BenchmarkRows::Pages(rows, context);
+  const size_t queries = size_t(rows) * kHeads * kHeadDim;
+  const double cache_bytes = 2.0 * 2 * (context + rows) * kKvHeads * kHeadDim;
+  const int layers = std::clamp(bench.CountOf(cache_bytes), 2, kLayers);
+  ASSIGN_OR_RETURN(Memory keys, bench.Random(kType, cache * layers, 1));
+  ASSIGN_OR_RETURN(Memory values, bench.Random(kType, cache * layers, 1));
+  ASSIGN_OR_RETURN(Memory query, bench.Random(kType, queries, 1));
+  ASSIGN_OR_RETURN(Memory output, bench.Random(kType, queries, 1));
+  ASSIGN_OR_RETURN(Memory scratch,
+                   Memory::OnDevice(AttentionScratchBytes(rows, 1, kHeads, kKvHeads, kHeadDim),
+                                    "attention's partial results"));
+  AttentionArgs args;
+  args.rows = step.rows();
+  args.query = query.as<void>();
+  args.output = output.as<void>();
+  args.query_heads = kHeads;
+  args.scale = 1 / std::sqrt(static_cast<float>(kHeadDim));
+  args.scratch = scratch.as<void>();
+  args.multiprocessors = bench.device().multiprocessors;
+  // Two products of a row with each key it may see: the tree's own few are left out.
+  const double operations = 4.0 * rows * kHeads * context * kHeadDim;
+  const Figure figure = {"attention", absl::StrCat("32:8 heads of 128 over ", context), rows,
+                         cache_bytes + 4.0 * static_cast<double>(queries), operations};
+  return bench.Measure(figure, layers, [&](int layer) {
+    args.cache = {kType, kKvHeads, kHeadDim, keys.as<uint16_t>() + cache * layer,
+                  values.as<uint16_t>() + cache * layer};
+    Attention(args, bench.stream());
+  });
+}
+
+absl::Status MeasureAttention(DeviceBenchmark& bench) {
+  for (const int context : {2048, 8192, 32768}) {
+    for (const int rows : {1, 16, 32, 64, 256}) {
+      RETURN_IF_ERROR(MeasureSpan(bench, context, rows));
+    }
+  }
+  return absl::OkStatus();
+}
+
+const bool kept = RegisterPart({5, "attention", MeasureAttention});
+
+}  // namespace
+}  // namespace bastion::kernels::cuda
