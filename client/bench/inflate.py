@@ -20,7 +20,8 @@ for bit; norms are written in fp32, since the factors are not exact in bf16.
 
 Profiles: Qwen3-0.6B (cpu-1b), 1.7B (cpu-2b), 4B and 8B, with drafters as z-lab publishes them: the target's own layers, 5 for
 32 or 36, here 4 for 28 (a seventh), and 5 tapped layers. llama-3.1-8b has the dims of Llama-3.1-8B but is a Qwen3 model (it
-keeps the q- and k-norms). A tied source stays tied where the published model is; positions, theta and block stay the source's.
+keeps the q- and k-norms). A tied source stays tied where the published model is; theta and block stay the source's, and positions unless
+--positions says otherwise.
 """
 
 import argparse
@@ -228,8 +229,8 @@ def write_model(folder: Path, model: Model, config: dict, entries: list[Entry]) 
         write_safetensors(folder / PRIOR, grown_prior(prior, model.shape.vocabulary), "prior")
 
 
-def inflate(target_folder: Path, drafter_folder: Path, shape: Shape, out: Path) -> None:
-    """Writes out/target and out/drafter."""
+def inflate(target_folder: Path, drafter_folder: Path, shape: Shape, out: Path, positions: int = 0) -> None:
+    """Writes out/target and out/drafter; with positions, the configs allow so many."""
     sources = Checkpoint(target_folder), Checkpoint(drafter_folder)
     check_source(sources[0], ("Qwen3ForCausalLM",), shape, shape.layers)
     check_source(sources[1], ("DFlashDraftModel", "Qwen3ForCausalLM"), shape, shape.drafter_layers)
@@ -241,12 +242,13 @@ def inflate(target_folder: Path, drafter_folder: Path, shape: Shape, out: Path) 
     drafter = Model(sources[1], shape, shape.drafter_layers, "")
     last, draft_last = last_hidden(*sources)
     entries, tied = target_entries(target, last)
-    write_model(out / "target", target, target.config(shape.layers, tie_word_embeddings=tied), entries)
+    longer = {"max_position_embeddings": positions} if positions else {}
+    write_model(out / "target", target, target.config(shape.layers, tie_word_embeddings=tied, **longer), entries)
     old_taps = qwen3_forward.taps_of(sources[1])
     taps = grown_taps(old_taps, target.layers, shape)
     dflash = {**sources[1].config["dflash_config"], "target_layer_ids": taps}
     write_model(out / "drafter", drafter, drafter.config(shape.drafter_layers, tie_word_embeddings=tied, dflash_config=dflash,
-                                                         num_target_layers=shape.layers),
+                                                         num_target_layers=shape.layers, **longer),
                 drafter_entries(drafter, len(old_taps), len(taps), draft_last))
 
 
@@ -264,10 +266,12 @@ def main() -> None:
     parser.add_argument("--drafter", type=Path, required=True, help="folder of its DFlash drafter")
     parser.add_argument("--profile", choices=PROFILES, required=True)
     parser.add_argument("--shape", default="{}", help='changes of the profile as JSON: {"layers": 12, "taps": 3}')
+    parser.add_argument("--positions", type=int, default=0,
+                        help="max_position_embeddings of both, to time long contexts; default: the source's, for which it was trained")
     parser.add_argument("--out", type=Path, required=True, help="gets target/ and drafter/")
     args = parser.parse_args()
     try:
-        inflate(args.target, args.drafter, chosen_shape(args.profile, args.shape), args.out)
+        inflate(args.target, args.drafter, chosen_shape(args.profile, args.shape), args.out, args.positions)
     except CheckpointError as error:
         sys.exit(f"inflate: {error}")
 

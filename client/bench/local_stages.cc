@@ -17,6 +17,7 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
   engine.show_progress = options.show_progress;
   ASSIGN_OR_RETURN(const nn::DeviceKind kind, nn::ParseDeviceKind(options.device));
   ASSIGN_OR_RETURN(const auto target, verifier::ChooseTargetLoader(kind, options.gpu));
+  stages->on_gpu_ = target.on_gpu;
   ASSIGN_OR_RETURN(const auto draft, drafter::ChooseDraftModelLoader(kind, options.gpu));
 
   verifier::VerifierOptions verifier;

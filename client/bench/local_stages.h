@@ -67,6 +67,7 @@ class LocalStages {
 
   [[nodiscard]] Verifier& verifier() { return *verifier_; }
   [[nodiscard]] Drafter& drafter() { return *drafter_; }
+  [[nodiscard]] bool on_gpu() const { return on_gpu_; }
   // The transition table beside the drafter; null when there is none.
   [[nodiscard]] const TransitionGains* table() const { return table_.get(); }
   [[nodiscard]] verifier::VerifierEngine& verifier_engine() { return *verifier_engine_; }
@@ -77,6 +78,7 @@ class LocalStages {
   LocalStages() = default;
 
   nn::LocalDevice device_;
+  bool on_gpu_ = false;
   std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
   std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
   std::unique_ptr<LocalVerifier> verifier_;

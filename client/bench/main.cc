@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/bench/arm.h"
 #include "client/bench/local_stages.h"
@@ -42,6 +44,10 @@ ABSL_FLAG(std::string, endpoint, "", "Address of a running orchestrator; empty: 
 ABSL_FLAG(bool, rounding, false, "Compare the target in int8 with itself in bf16, nothing else");
 ABSL_FLAG(bool, roofline, false,
           "Measure this machine and how near the target and the drafter come to it, nothing else");
+ABSL_FLAG(std::vector<std::string>, contexts, {"256"}, "With --roofline: cached tokens, ascending");
+ABSL_FLAG(std::vector<std::string>, rows,
+          (std::vector<std::string>{"1", "2", "4", "8", "16", "32", "64", "128"}),
+          "With --roofline: rows of a verify");
 ABSL_FLAG(bool, ignore_eos, false, "Generate to the limit whatever the model says");
 
 namespace bastion {
@@ -101,9 +107,25 @@ LocalOptions LocalOptionsFromFlags(int concurrency) {
   return local;
 }
 
+absl::StatusOr<std::vector<int>> ParseNumbers(const std::string& flag,
+                                              const std::vector<std::string>& texts) {
+  std::vector<int> numbers;
+  for (const std::string& text : texts) {
+    int number = 0;
+    if (!absl::SimpleAtoi(text, &number) || number <= 0) {
+      return absl::InvalidArgumentError(absl::StrCat(flag, " ", text, ": want whole numbers"));
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
 absl::Status RunRoofline() {
+  RooflineOptions options;
+  ASSIGN_OR_RETURN(options.rows, ParseNumbers("--rows", absl::GetFlag(FLAGS_rows)));
+  ASSIGN_OR_RETURN(options.contexts, ParseNumbers("--contexts", absl::GetFlag(FLAGS_contexts)));
   ASSIGN_OR_RETURN(const auto stages, LocalStages::Create(LocalOptionsFromFlags(1)));
-  ASSIGN_OR_RETURN(const RooflineReport report, MeasureRoofline(*stages));
+  ASSIGN_OR_RETURN(const RooflineReport report, MeasureRoofline(*stages, options));
   std::cout << report.Markdown();
   const std::string folder = absl::GetFlag(FLAGS_report);
   return folder.empty() ? absl::OkStatus() : WriteRoofline(report, folder);

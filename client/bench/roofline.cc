@@ -13,9 +13,17 @@
 namespace bastion {
 namespace {
 
-constexpr int kContext = 256;
 constexpr int kDrafts = 15;
 constexpr uint64_t kSession = uint64_t{3} << 61;  // Nobody else's.
+
+// A GPU's are those that the engine told: what its memory can do by its clock, products in the
+// engine's type.
+MachineLimits LimitsOfGpu(const DevicePeaks& peaks) {
+  MachineLimits limits;
+  limits.read_bytes_per_second = peaks.bytes_per_second;
+  limits.bf16_flops_per_second = limits.fp32_flops_per_second = peaks.flops_per_second;
+  return limits;
+}
 
 MachineLimits MeasureLimits(const nn::Device& device) {
   const auto rate = [&](kernels::DType dtype) {
@@ -34,6 +42,7 @@ ForwardTime Bounded(const MachineLimits& limits, const nn::ForwardCost& cost, in
                     int context) {
   ForwardTime forward;
   forward.rows = rows;
+  forward.context = context;
   forward.bytes = static_cast<double>(cost.weight_bytes) +
                   static_cast<double>(cost.kv_bytes_per_token) * context;
   forward.flops = 2.0 * rows * static_cast<double>(cost.multiply_adds_per_row);
@@ -42,16 +51,17 @@ ForwardTime Bounded(const MachineLimits& limits, const nn::ForwardCost& cost, in
   return forward;
 }
 
-absl::Status MeasureVerifies(LocalStages& stages, RooflineReport& report) {
+absl::Status MeasureVerifies(LocalStages& stages, const RooflineOptions& wanted,
+                             RooflineReport& report) {
   CalibrationOptions options;
-  options.row_counts = {1, 2, 4, 8, 16, 32, 64, 128};
-  options.contexts = {kContext};
+  options.row_counts = options.shared_row_counts = wanted.rows;
+  options.contexts = wanted.contexts;
   options.session = kSession;
+  options.time_limit = absl::Minutes(2);
   ASSIGN_OR_RETURN(const CalibrationTable table,
                    CalibrateWithBar(stages.verifier(), "timing the target", options));
   const nn::ForwardCost cost = stages.verifier_engine().cost();
   for (const CalibrationPoint& point : table.points) {
-    report.context = point.context;
     ForwardTime forward = Bounded(report.limits, cost, point.rows, point.context);
     forward.name = point.rows == 1 ? "decode" : "verify";
     forward.seconds = point.seconds;
@@ -63,7 +73,7 @@ absl::Status MeasureVerifies(LocalStages& stages, RooflineReport& report) {
 // Drafts after each of a few plain decode steps, as the cycle would.
 absl::Status MeasureDraft(LocalStages& stages, RooflineReport& report) {
   const SequenceId sequence = {kSession + 1, 0};
-  const int context = report.context;
+  const int context = report.forwards.front().context;
   RETURN_IF_ERROR(stages.verifier().Open(sequence, SamplingParams()));
   const std::vector<TokenId> prompt(context, 0);
   RETURN_IF_ERROR(stages.verifier().Prefill({sequence, 0, prompt}).status());
@@ -104,18 +114,25 @@ double MachineLimits::flops_per_second(kernels::DType dtype) const {
 
 std::string RooflineReport::Markdown() const {
   std::string text = absl::StrFormat(
-      "%s\nread %.1f GB/s; linear() %.0f GFLOP/s in bf16, %.0f in int8, %.0f in fp32; context "
-      "%d\n\n"
-      "| forward | rows | MB | GFLOP | bound ms | measured ms | share of bound | vs one row |\n"
-      "|---|--:|--:|--:|--:|--:|--:|--:|\n",
+      "%s\nread %.1f GB/s; linear() %.0f GFLOP/s in bf16, %.0f in int8, %.0f in fp32\n\n"
+      "| forward | context | rows | MB | GFLOP | bound ms | measured ms | share of bound | vs one "
+      "row |\n"
+      "|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
       device, limits.read_bytes_per_second / 1e9, limits.bf16_flops_per_second / 1e9,
-      limits.int8_flops_per_second / 1e9, limits.fp32_flops_per_second / 1e9, context);
+      limits.int8_flops_per_second / 1e9, limits.fp32_flops_per_second / 1e9);
+  const auto one_row = [&](const ForwardTime& forward) {
+    const auto found =
+        std::find_if(forwards.begin(), forwards.end(), [&](const ForwardTime& other) {
+          return other.name == "decode" && other.context == forward.context;
+        });
+    return found == forwards.end() ? forwards.front().seconds : found->seconds;
+  };
   for (const ForwardTime& forward : forwards) {
-    absl::StrAppendFormat(&text, "| %s | %d | %.1f | %.2f | %.3f | %.3f | %.0f %% | %.2f× |\n",
-                          forward.name, forward.rows, forward.bytes / 1e6, forward.flops / 1e9,
-                          1e3 * forward.bound_seconds, 1e3 * forward.seconds,
+    absl::StrAppendFormat(&text, "| %s | %d | %d | %.1f | %.2f | %.3f | %.3f | %.0f %% | %.2f× |\n",
+                          forward.name, forward.context, forward.rows, forward.bytes / 1e6,
+                          forward.flops / 1e9, 1e3 * forward.bound_seconds, 1e3 * forward.seconds,
                           100 * forward.bound_seconds / forward.seconds,
-                          forward.seconds / forwards.front().seconds);
+                          forward.seconds / one_row(forward));
   }
   return text;
 }
@@ -125,6 +142,7 @@ std::string RooflineReport::Json() const {
   for (const ForwardTime& forward : forwards) {
     rows.push_back({{"forward", forward.name},
                     {"rows", forward.rows},
+                    {"context", forward.context},
                     {"bytes", forward.bytes},
                     {"flops", forward.flops},
                     {"bound_seconds", forward.bound_seconds},
@@ -135,16 +153,17 @@ std::string RooflineReport::Json() const {
                          {"bf16_flops_per_second", limits.bf16_flops_per_second},
                          {"int8_flops_per_second", limits.int8_flops_per_second},
                          {"fp32_flops_per_second", limits.fp32_flops_per_second},
-                         {"context", context},
                          {"forwards", rows}})
       .dump(1);
 }
 
-absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages) {
+absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
+                                               const RooflineOptions& options) {
   RooflineReport report;
   report.device = stages.verifier_engine().info().device;
-  report.limits = MeasureLimits(stages.device());
-  RETURN_IF_ERROR(MeasureVerifies(stages, report));
+  report.limits = stages.on_gpu() ? LimitsOfGpu(stages.verifier_engine().info().peaks)
+                                  : MeasureLimits(stages.device());
+  RETURN_IF_ERROR(MeasureVerifies(stages, options, report));
   RETURN_IF_ERROR(MeasureDraft(stages, report));
   return report;
 }

@@ -26,6 +26,7 @@ struct MachineLimits {
 struct ForwardTime {
   std::string name;  // "decode", "verify", "draft".
   int rows = 0;
+  int context = 0;  // Cached tokens.
   double bytes = 0;
   double flops = 0;
   double bound_seconds = 0;
@@ -35,15 +36,21 @@ struct ForwardTime {
 struct RooflineReport {
   std::string device;
   MachineLimits limits;
-  int context = 0;  // Cached tokens of every forward.
-  std::vector<ForwardTime> forwards;
+  std::vector<ForwardTime> forwards;  // By context; drafts come last.
 
   [[nodiscard]] std::string Markdown() const;
   [[nodiscard]] std::string Json() const;
 };
 
-// Measures the machine with the threads of `stages`, then its models. Progress goes to stderr.
-[[nodiscard]] absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages);
+struct RooflineOptions {
+  std::vector<int> rows = {1, 2, 4, 8, 16, 32, 64, 128};
+  std::vector<int> contexts = {256};
+};
+
+// Measures the machine with the threads of `stages`, or takes its GPU's limits, then its models.
+// Progress goes to stderr.
+[[nodiscard]] absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
+                                                             const RooflineOptions& options = {});
 
 // Writes OUTDIR/roofline.md and OUTDIR/roofline.json. Errors name the file.
 [[nodiscard]] absl::Status WriteRoofline(const RooflineReport& report, const std::string& folder);

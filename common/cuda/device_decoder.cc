@@ -60,8 +60,7 @@ absl::StatusOr<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Load(DeviceLoader&
         absl::StrCat("head_dim ", config.dims.head_dim,
                      ": the GPU's attention kernel was not compiled for it; run on the CPU"));
   }
-  auto decoder =
-      std::unique_ptr<DeviceDecoder>(new DeviceDecoder(config, loader.dtype(), gpu));
+  auto decoder = std::unique_ptr<DeviceDecoder>(new DeviceDecoder(config, loader.dtype(), gpu));
   for (int layer = 0; layer < config.dims.layers; ++layer) {
     ASSIGN_OR_RETURN(
         DeviceBlock block,
@@ -80,10 +79,9 @@ absl::Status DeviceDecoder::Allocate(const StepCapacity& capacity) {
   // One page more than there are to hand out, for padding rows.
   const size_t side = size_t(capacity.pages + 1) * kernels::kPageTokens * KvWidth(dims) * element;
   for (int layer = 0; layer < dims.layers; ++layer) {
-    ASSIGN_OR_RETURN(Memory memory,
-                     Memory::OnDevice(2 * side, "the KV cache; lower --kv-tokens"));
-    kv_layers_.push_back({dtype_, dims.kv_heads, dims.head_dim, memory.as<char>(),
-                          memory.as<char>() + side});
+    ASSIGN_OR_RETURN(Memory memory, Memory::OnDevice(2 * side, "the KV cache; lower --kv-tokens"));
+    kv_layers_.push_back(
+        {dtype_, dims.kv_heads, dims.head_dim, memory.as<char>(), memory.as<char>() + side});
     cache_.push_back(std::move(memory));
   }
   const size_t table = kv_layers_.size() * sizeof(kv_layers_[0]);
@@ -95,8 +93,7 @@ absl::Status DeviceDecoder::Allocate(const StepCapacity& capacity) {
   ASSIGN_OR_RETURN(kvq_, Memory::OnDevice(rows * KvqWidth(dims) * sizeof(float), kWhat));
   ASSIGN_OR_RETURN(query_, Memory::OnDevice(rows * QueryWidth(dims) * element, kWhat));
   ASSIGN_OR_RETURN(attention_, Memory::OnDevice(rows * QueryWidth(dims) * element, kWhat));
-  ASSIGN_OR_RETURN(gate_up_,
-                   Memory::OnDevice(rows * 2 * dims.intermediate * sizeof(float), kWhat));
+  ASSIGN_OR_RETURN(gate_up_, Memory::OnDevice(rows * 2 * dims.intermediate * sizeof(float), kWhat));
   ASSIGN_OR_RETURN(activation_, Memory::OnDevice(rows * dims.intermediate * element, kWhat));
   const size_t scratch = kernels::cuda::AttentionScratchBytes(
       capacity.rows, capacity.spans, dims.query_heads, dims.kv_heads, dims.head_dim);
@@ -115,10 +112,10 @@ absl::Status DeviceDecoder::FillRotary() {
 }
 
 void DeviceDecoder::Norm(const Memory& weight, void* tap, int tap_stride, int rows) const {
-  kernels::cuda::RmsNorm({hidden_.as<float>(), weight.as<float>(), normed_.as<void>(), tap,
-                          tap_stride, dtype_, rows, config_.dims.hidden,
-                          static_cast<float>(config_.rms_norm_eps)},
-                         *gpu_.stream);
+  kernels::cuda::RmsNorm(
+      {hidden_.as<float>(), weight.as<float>(), normed_.as<void>(), tap, tap_stride, dtype_, rows,
+       config_.dims.hidden, static_cast<float>(config_.rms_norm_eps)},
+      *gpu_.stream);
 }
 
 void DeviceDecoder::Multiply(const DeviceMatrix& weight, const void* x, float* y, int rows,
@@ -147,8 +144,7 @@ QkvArgs DeviceDecoder::QkvOf(int layer, const StepRows& rows) const {
 void* DeviceDecoder::TapOf(int layer, const FeatureTaps& taps) const {
   for (size_t part = 0; part < taps.layers.size(); ++part) {
     if (taps.layers[part] != layer) continue;
-    return static_cast<char*>(taps.features) +
-           part * config_.dims.hidden * BytesPerElement(dtype_);
+    return static_cast<char*>(taps.features) + part * config_.dims.hidden * BytesPerElement(dtype_);
   }
   return nullptr;
 }

@@ -105,8 +105,7 @@ absl::StatusOr<DeviceVocabulary> LoadDeviceVocabulary(DeviceLoader& loader,
                                                       const hub::ModelConfig& config) {
   const int size = config.dims.vocabulary, width = config.dims.hidden;
   DeviceVocabulary vocabulary;
-  ASSIGN_OR_RETURN(vocabulary.table,
-                   loader.Stacked({"model.embed_tokens.weight"}, {size}, width));
+  ASSIGN_OR_RETURN(vocabulary.table, loader.Stacked({"model.embed_tokens.weight"}, {size}, width));
   if (!config.tie_word_embeddings) {
     ASSIGN_OR_RETURN(vocabulary.own_head, loader.Stacked({"lm_head.weight"}, {size}, width));
   }

@@ -80,8 +80,8 @@ struct DeviceVocabulary {
   [[nodiscard]] const DeviceMatrix& head() const { return own_head.rows > 0 ? own_head : table; }
 };
 
-[[nodiscard]] absl::StatusOr<DeviceVocabulary> LoadDeviceVocabulary(
-    DeviceLoader& loader, const hub::ModelConfig& config);
+[[nodiscard]] absl::StatusOr<DeviceVocabulary> LoadDeviceVocabulary(DeviceLoader& loader,
+                                                                    const hub::ModelConfig& config);
 
 }  // namespace bastion::cuda
 

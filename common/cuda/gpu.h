@@ -17,8 +17,11 @@ struct Gpu {
   std::unique_ptr<kernels::cuda::Gemm> gemm;
 };
 
-// Opens GPU `ordinal`. Errors: kernels::cuda::OpenDevice.
-[[nodiscard]] absl::StatusOr<Gpu> OpenGpu(int ordinal);
+// Opens GPU `ordinal`; how matrices are multiplied is read from `gemm_table`, if that is a file.
+// Errors: kernels::cuda::OpenDevice, Gemm::Load.
+[[nodiscard]] absl::StatusOr<Gpu> OpenGpu(int ordinal, const std::string& gemm_table);
+// Writes it back, with what was found out since. Nothing to do where `gemm_table` is empty.
+[[nodiscard]] absl::Status SaveGemmTable(const Gpu& gpu, const std::string& gemm_table);
 
 }  // namespace bastion::cuda
 

@@ -1,6 +1,7 @@
 // How many rows steps are recorded for: a step runs as the next larger one.
 //
-// By where matrix products get dearer (tiles of 16 and 64 rows), close enough that padding is cheap.
+// By where matrix products get dearer (tiles of 16 and 64 rows), close enough that padding is
+// cheap.
 #ifndef BASTION_COMMON_CUDA_ROW_BUCKETS_H_
 #define BASTION_COMMON_CUDA_ROW_BUCKETS_H_
 

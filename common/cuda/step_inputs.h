@@ -24,8 +24,8 @@ struct StepCapacity {
 struct StepContents {
   const nn::RowBatch& batch;
   // Of rows as rows of their span, −1 for its first; empty where nothing is walked.
-  absl::Span<const int32_t> parents = {};                // [rows]
-  absl::Span<const kernels::ChoiceRule> rules = {};      // [rows]; empty where nothing is chosen.
+  absl::Span<const int32_t> parents = {};            // [rows]
+  absl::Span<const kernels::ChoiceRule> rules = {};  // [rows]; empty where nothing is chosen.
 };
 
 class StepInputs {
@@ -52,11 +52,11 @@ class StepInputs {
   struct Sections {
     uint64_t* step;
     int32_t* used;
-    int32_t *tokens, *positions, *parents;                   // [R]
-    int64_t* slots;                                          // [R]
-    kernels::ChoiceRule* rules;                              // [R]
-    int32_t *first_rows, *cached, *first_pages, *masks;      // [B + 1], [B], [B], [B]
-    uint64_t* ancestors;                                     // [R, words]
+    int32_t *tokens, *positions, *parents;               // [R]
+    int64_t* slots;                                      // [R]
+    kernels::ChoiceRule* rules;                          // [R]
+    int32_t *first_rows, *cached, *first_pages, *masks;  // [B + 1], [B], [B], [B]
+    uint64_t* ancestors;                                 // [R, words]
     int32_t* pages;
     size_t bytes;  // Before the pages, which come last.
   };

@@ -3,6 +3,7 @@
 #define BASTION_COMMON_NN_DEVICE_H_
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/backend.h"
 
@@ -24,8 +25,10 @@ struct EngineOptions {
   Device device;
   int kv_tokens = 65536;       // Tokens that the KV cache holds, all sequences together.
   bool show_progress = false;  // A bar on stderr while weights are loaded.
-  // For engines on a GPU, whose memory is laid out once: which one, and the most of one forward.
+  // For engines on a GPU: which one, the file that keeps how its matrices are best multiplied
+  // (empty: found out at every start), and the most of one forward, as its memory is laid out once.
   int gpu = 0;
+  std::string gemm_table = {};
   int max_rows = 512;
   int max_sequences = 64;
 };

@@ -44,7 +44,8 @@ absl::StatusOr<kernels::DType> ParseDType(const std::string& name) {
 
 absl::StatusOr<kernels::DType> ParseDraftDType(const std::string& name, bool on_gpu) {
   if (name == "auto") {
-    return !on_gpu && kernels::HasInt8Instructions() ? kernels::DType::kInt8 : kernels::DType::kBF16;
+    return !on_gpu && kernels::HasInt8Instructions() ? kernels::DType::kInt8
+                                                     : kernels::DType::kBF16;
   }
   if (const auto dtype = ParseDType(name); dtype.ok()) return dtype;
   return absl::InvalidArgumentError(

@@ -21,8 +21,8 @@ struct LocalDevice {
 // INVALID_ARGUMENT when `threads` is negative or absurd.
 [[nodiscard]] absl::StatusOr<LocalDevice> OpenLocalDevice(int threads);
 
-// Where an engine runs, as --device says: "cpu", "cuda", or "auto", a GPU if this build has CUDA and
-// this machine a GPU.
+// Where an engine runs, as --device says: "cpu", "cuda", or "auto", a GPU if this build has CUDA
+// and this machine a GPU.
 enum class DeviceKind { kCpu, kCuda, kAuto };
 [[nodiscard]] absl::StatusOr<DeviceKind> ParseDeviceKind(const std::string& name);
 

@@ -7,8 +7,8 @@
 
 namespace bastion::nn {
 
-// table [positions, D] = cos(p·θ^(−2i/D)) for i < D/2, then the sines. Angles in double: at position
-// 30,000 a float angle would be wrong in the third digit.
+// table [positions, D] = cos(p·θ^(−2i/D)) for i < D/2, then the sines. Angles in double: at
+// position 30,000 a float angle would be wrong in the third digit.
 void FillRotaryTable(const hub::ModelConfig& config, kernels::ThreadPool& pool, float* table);
 
 }  // namespace bastion::nn

@@ -28,9 +28,7 @@ int Whole(int rows) { return (rows + 63) / 64 * 64; }
 class CudaDflash final : public DraftModel {
  public:
   CudaDflash(cuda::Gpu gpu, const nn::EngineOptions& options)
-      : gpu_(std::move(gpu)),
-        options_(options),
-        pages_(nn::PagesFor(options.kv_tokens)) {}
+      : gpu_(std::move(gpu)), options_(options), pages_(nn::PagesFor(options.kv_tokens)) {}
 
   [[nodiscard]] absl::Status Load(const std::string& drafter_folder,
                                   const std::string& target_folder);
@@ -72,15 +70,15 @@ class CudaDflash final : public DraftModel {
   Memory host_features_, features_;  // [R, F] of the weights' type
   Memory logits_;                    // [B (P + 1), V]
   Memory top_k_scratch_;
-  Memory tokens_, log_probs_;      // [B (P + 1), K], the host's
+  Memory tokens_, log_probs_;       // [B (P + 1), K], the host's
   bool context_under_way_ = false;  // Since the last wait.
 };
 
-absl::Status CudaDflash::Load(const std::string& drafter_folder,
-                              const std::string& target_folder) {
+absl::Status CudaDflash::Load(const std::string& drafter_folder, const std::string& target_folder) {
   RETURN_IF_ERROR(LoadWeights(drafter_folder, target_folder));
   RETURN_IF_ERROR(Allocate());
   RETURN_IF_ERROR(Prepare());
+  RETURN_IF_ERROR(cuda::SaveGemmTable(gpu_, options_.gemm_table));
   RETURN_IF_ERROR(Record());
   return gpu_.stream->Synchronize();
 }
@@ -93,8 +91,8 @@ absl::Status CudaDflash::LoadWeights(const std::string& drafter_folder,
   ASSIGN_OR_RETURN(auto checkpoint, hub::Checkpoint::Open(drafter_folder));
   ASSIGN_OR_RETURN(auto target, hub::Checkpoint::Open(target_folder));
   const cuda::StepCapacity capacity = {
-      Whole(std::max(options_.max_rows, options_.max_sequences * block())),
-      options_.max_sequences, pages_.total_pages()};
+      Whole(std::max(options_.max_rows, options_.max_sequences * block())), options_.max_sequences,
+      pages_.total_pages()};
   std::optional<ProgressBar> bar;
   if (options_.show_progress) bar.emplace(absl::StrCat("loading to ", gpu_.info.name), "MB");
   cuda::DeviceLoader loader(std::move(checkpoint), options_.dtype, *gpu_.stream,
@@ -121,10 +119,10 @@ absl::Status CudaDflash::Allocate() {
   ASSIGN_OR_RETURN(features_, Memory::OnDevice(feature_bytes, kWhat));
   ASSIGN_OR_RETURN(logits_, Memory::OnDevice(rows * vocabulary * sizeof(float),
                                              "a draft's logits; lower --max-sequences"));
-  ASSIGN_OR_RETURN(top_k_scratch_,
-                   Memory::OnDevice(kernels::cuda::TopKScratchBytes(static_cast<int>(rows),
-                                                                    config_.dims.vocabulary),
-                                    kWhat));
+  ASSIGN_OR_RETURN(
+      top_k_scratch_,
+      Memory::OnDevice(
+          kernels::cuda::TopKScratchBytes(static_cast<int>(rows), config_.dims.vocabulary), kWhat));
   const size_t most = rows * kernels::cuda::kMostCandidates;
   ASSIGN_OR_RETURN(tokens_, Memory::OnHost(most * sizeof(int32_t), kWhat));
   ASSIGN_OR_RETURN(log_probs_, Memory::OnHost(most * sizeof(float), kWhat));
@@ -155,6 +153,13 @@ absl::Status CudaDflash::Prepare() {
 }
 
 absl::Status CudaDflash::Record() {
+  // Once outside of a recording: kernels are loaded when they are first used.
+  const nn::RowBatch nothing;
+  context_inputs_.Send({nothing}, context_buckets_.front(), *gpu_.stream);
+  PutContext(context_buckets_.front());
+  block_inputs_.Send({nothing}, block_buckets_.front(), *gpu_.stream);
+  PutDraft(block_buckets_.front());
+  RETURN_IF_ERROR(gpu_.stream->Synchronize());
   for (const int rows : context_buckets_) {
     gpu_.stream->BeginRecording();
     PutContext(rows);
@@ -303,7 +308,7 @@ absl::StatusOr<std::unique_ptr<DraftModel>> LoadCudaDflash(const std::string& dr
   if (options.dtype == kernels::DType::kInt8) {
     return absl::InvalidArgumentError("int8 is for CPUs: a drafter on a GPU takes bf16 or fp32");
   }
-  ASSIGN_OR_RETURN(cuda::Gpu gpu, cuda::OpenGpu(options.gpu));
+  ASSIGN_OR_RETURN(cuda::Gpu gpu, cuda::OpenGpu(options.gpu, options.gemm_table));
   auto model = std::make_unique<CudaDflash>(std::move(gpu), options);
   RETURN_IF_ERROR(model->Load(drafter_folder, target_folder));
   return model;

@@ -1,5 +1,5 @@
-// DFlash on a GPU: the same model as dflash.h, the projection of new context and the draft of a block
-// each one recorded graph.
+// DFlash on a GPU: the same model as dflash.h, the projection of new context and the draft of a
+// block each one recorded graph.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_CUDA_DFLASH_H_
 #define BASTION_DRAFTER_SERVICE_DRAFT_CUDA_DFLASH_H_
 

@@ -56,8 +56,7 @@ absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
   return pair;
 }
 
-std::vector<kernels::ChoiceRule> CouplingRules(const std::vector<BlockItem>& items,
-                                               int positions) {
+std::vector<kernels::ChoiceRule> CouplingRules(const std::vector<BlockItem>& items, int positions) {
   std::vector<kernels::ChoiceRule> rules(items.size() * positions);
   for (size_t b = 0; b < items.size(); ++b) {
     if (!items[b].coupling) continue;

@@ -1,5 +1,5 @@
-// What the engine asks of a block drafter, wherever it runs: DflashModel on the CPU, CudaDflash on a
-// GPU.
+// What the engine asks of a block drafter, wherever it runs: DflashModel on the CPU, CudaDflash on
+// a GPU.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_H_
@@ -81,7 +81,8 @@ struct DraftPair {
 [[nodiscard]] std::vector<kernels::ChoiceRule> CouplingRules(const std::vector<BlockItem>& items,
                                                              int positions);
 
-// Tokens and log-probabilities [B, skipped + P, K], of which the skipped rows of a block say nothing.
+// Tokens and log-probabilities [B, skipped + P, K], of which the skipped rows of a block say
+// nothing.
 struct Candidates {
   const TokenId* tokens = nullptr;
   const float* log_probs = nullptr;

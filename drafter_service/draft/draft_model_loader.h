@@ -1,5 +1,5 @@
-// Which draft model `--device` names. One of two files is compiled: draft_model_loader_cuda.cc in a build with CUDA,
-// draft_model_loader_cpu.cc in every other.
+// Which draft model `--device` names. One of two files is compiled: draft_model_loader_cuda.cc in a
+// build with CUDA, draft_model_loader_cpu.cc in every other.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_LOADER_H_
 #define BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_LOADER_H_
 
@@ -15,7 +15,8 @@ struct ChosenDraftModelLoader {
 };
 
 // UNIMPLEMENTED for kCuda in a build without it; UNAVAILABLE for kCuda where there is no GPU `gpu`.
-[[nodiscard]] absl::StatusOr<ChosenDraftModelLoader> ChooseDraftModelLoader(nn::DeviceKind kind, int gpu);
+[[nodiscard]] absl::StatusOr<ChosenDraftModelLoader> ChooseDraftModelLoader(nn::DeviceKind kind,
+                                                                            int gpu);
 
 }  // namespace bastion::drafter
 

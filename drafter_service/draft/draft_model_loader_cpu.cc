@@ -1,5 +1,5 @@
-#include "drafter_service/draft/draft_model_loader.h"
 #include "drafter_service/draft/dflash.h"
+#include "drafter_service/draft/draft_model_loader.h"
 
 namespace bastion::drafter {
 

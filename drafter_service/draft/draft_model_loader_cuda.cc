@@ -1,7 +1,7 @@
 #include "common/base/check.h"
-#include "drafter_service/draft/draft_model_loader.h"
-#include "drafter_service/draft/dflash.h"
 #include "drafter_service/draft/cuda_dflash.h"
+#include "drafter_service/draft/dflash.h"
+#include "drafter_service/draft/draft_model_loader.h"
 #include "kernels/cuda/runtime.h"
 
 namespace bastion::drafter {

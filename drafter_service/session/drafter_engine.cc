@@ -25,8 +25,7 @@ struct Sequence {
 
 class Engine final : public DrafterEngine {
  public:
-  Engine(const DrafterOptions& options, FeatureSource* features,
-         std::unique_ptr<DraftModel> model);
+  Engine(const DrafterOptions& options, FeatureSource* features, std::unique_ptr<DraftModel> model);
 
   const DrafterInfo& info() const override { return info_; }
   const std::vector<int>& feature_layers() const override {

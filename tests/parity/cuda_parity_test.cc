@@ -1,5 +1,5 @@
-// The engines on a GPU against those on the CPU, both in fp32, on every golden case: the same tokens
-// accepted, the same features to rounding. Without a GPU the emulator stands in for one.
+// The engines on a GPU against those on the CPU, both in fp32, on every golden case: the same
+// tokens accepted, the same features to rounding. Without a GPU the emulator stands in for one.
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -106,8 +106,8 @@ TEST_P(CudaParityTest, FeaturesAndLogitsAreThoseOfTransformers) {
   const DraftTree root(tokens_.back());
   const SamplingParams greedy;
   verifier::TokenHistory history;
-  const auto step = gpu_.target->DecodeOne(
-      batch, {&root, last, 0, &greedy, &history, &gpu_.tables[0]});
+  const auto step =
+      gpu_.target->DecodeOne(batch, {&root, last, 0, &greedy, &history, &gpu_.tables[0]});
   ASSERT_TRUE(step.ok()) << step.status();
   const std::vector<float> logits = golden_->Floats("logits");
   const int vocabulary = gpu_.target->config().dims.vocabulary;
@@ -175,8 +175,7 @@ class Lockstep {
     NodeIndex good = 0;
     for (int i = 0; i < nodes; ++i) {
       const bool deepen = random_() % 2 == 0 && tree.depth(good) < 4;
-      const NodeIndex parent =
-          deepen ? good : static_cast<NodeIndex>(random_() % tree.rows());
+      const NodeIndex parent = deepen ? good : static_cast<NodeIndex>(random_() % tree.rows());
       const TokenId token = deepen ? NextOf(s, tree, good) : RandomToken();
       if (token < 0 || Has(tree, parent, token)) continue;
       const NodeIndex added = tree.Add(parent, token, -1.0f);
@@ -210,8 +209,8 @@ class Lockstep {
       batch.AddRun({&cpu_.tables[s], position, kernels::RowMask::kCausal}, {*token});
       const DraftTree root(*token);
       next = cpu_.target
-                 ->DecodeOne(batch, {&root, position, 0, &samplings_[s], &histories_[s],
-                                     &cpu_.tables[s]})
+                 ->DecodeOne(batch,
+                             {&root, position, 0, &samplings_[s], &histories_[s], &cpu_.tables[s]})
                  ->choice;
       histories_[s].Push(*token);
     }

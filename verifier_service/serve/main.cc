@@ -20,6 +20,10 @@ ABSL_FLAG(std::string, dtype, "bf16", "bf16, fp32 or int8: weights; the KV cache
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU");
 ABSL_FLAG(int, gpu, 0, "Which GPU, of those that CUDA_VISIBLE_DEVICES leaves");
+ABSL_FLAG(
+    std::string, gemm_table, "",
+    "File that keeps how this GPU multiplies best, found out at the first start; empty: found "
+    "out at every start");
 ABSL_FLAG(int, threads, 0, "Threads of the engine; 0: one per core");
 ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the KV cache holds, all sequences together");
 ABSL_FLAG(int, max_sequences, 64, "Sequences that may live at once");
@@ -39,6 +43,7 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
   options.engine.device = local.device;
   options.engine.gpu = absl::GetFlag(FLAGS_gpu);
+  options.engine.gemm_table = absl::GetFlag(FLAGS_gemm_table);
   ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device)));
   ASSIGN_OR_RETURN(const auto loader, verifier::ChooseTargetLoader(kind, options.engine.gpu));
   options.load_target = loader.load;

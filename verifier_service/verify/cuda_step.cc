@@ -46,8 +46,8 @@ absl::Status CudaStep::Allocate() {
   const size_t rows = inputs_.capacity().rows, spans = inputs_.capacity().spans;
   const size_t vocabulary = config().dims.vocabulary;
   constexpr char kWhat[] = "a step's results";
-  ASSIGN_OR_RETURN(logits_, Memory::OnDevice(rows * vocabulary * sizeof(float),
-                                             "logits; lower --max-rows"));
+  ASSIGN_OR_RETURN(logits_,
+                   Memory::OnDevice(rows * vocabulary * sizeof(float), "logits; lower --max-rows"));
   ASSIGN_OR_RETURN(host_logits_, Memory::OnHost(vocabulary * sizeof(float), kWhat));
   ASSIGN_OR_RETURN(choices_, Memory::OnDevice(rows * sizeof(int32_t), kWhat));
   ASSIGN_OR_RETURN(paths_, Memory::OnDevice(rows * sizeof(int32_t), kWhat));
@@ -55,9 +55,9 @@ absl::Status CudaStep::Allocate() {
   ASSIGN_OR_RETURN(results_, Memory::OnDevice(spans * sizeof(WalkResult), kWhat));
   ASSIGN_OR_RETURN(host_results_, Memory::OnHost(spans * sizeof(WalkResult), kWhat));
   ASSIGN_OR_RETURN(flags_, Memory::OnHost(2 * sizeof(uint64_t), kWhat));
-  ASSIGN_OR_RETURN(choose_scratch_,
-                   Memory::OnDevice(kernels::cuda::ChooseScratchBytes(static_cast<int>(rows)),
-                                    kWhat));
+  ASSIGN_OR_RETURN(
+      choose_scratch_,
+      Memory::OnDevice(kernels::cuda::ChooseScratchBytes(static_cast<int>(rows)), kWhat));
   return absl::OkStatus();
 }
 
@@ -70,7 +70,12 @@ absl::Status CudaStep::Prepare(bool show_progress) {
                                          logits_.as<float>(), buckets_[i], gpu_));
     if (bar.has_value()) bar->Show(static_cast<int64_t>(i) + 1, std::ssize(buckets_));
   }
-  return absl::OkStatus();
+  // Once outside of a recording: kernels are loaded when they are first used.
+  const nn::RowBatch nothing;
+  inputs_.Send({nothing}, buckets_.front(), *gpu_.stream);
+  PutForward(buckets_.front());
+  PutDecision(buckets_.front());
+  return gpu_.stream->Synchronize();
 }
 
 absl::Status CudaStep::Record(const std::vector<int>& layers) {
@@ -120,10 +125,10 @@ void CudaStep::PutDecision(int rows) {
   kernels::cuda::Choose({step.used, logits_.as<float>(), inputs_.rules(), choices_.as<int32_t>(),
                          choose_scratch_.as<void>(), rows, config().dims.vocabulary},
                         stream);
-  kernels::cuda::Walk({step, choices_.as<int32_t>(), results_.as<WalkResult>(),
-                       paths_.as<int32_t>(), host_results_.as<WalkResult>(),
-                       host_paths_.as<int32_t>()},
-                      stream);
+  kernels::cuda::Walk(
+      {step, choices_.as<int32_t>(), results_.as<WalkResult>(), paths_.as<int32_t>(),
+       host_results_.as<WalkResult>(), host_paths_.as<int32_t>()},
+      stream);
   kernels::cuda::RaiseFlag({inputs_.device_step(), &flags[0]}, stream);
   kernels::cuda::CommitArgs commit;
   commit.rows = step;

@@ -81,15 +81,15 @@ class CudaStep {
   std::vector<int> buckets_;
   std::map<int, Graphs> graphs_;  // By rows.
   cuda::FeatureTaps taps_;
-  Memory features_;                         // [R, F]
-  Memory kept_features_;                    // [R, F], the host's
-  Memory logits_;                           // [R, V]
-  Memory host_logits_;                      // [V], the host's
-  Memory choices_, paths_, host_paths_;     // [R]
-  Memory results_, host_results_;           // [B]
+  Memory features_;                      // [R, F]
+  Memory kept_features_;                 // [R, F], the host's
+  Memory logits_;                        // [R, V]
+  Memory host_logits_;                   // [V], the host's
+  Memory choices_, paths_, host_paths_;  // [R]
+  Memory results_, host_results_;        // [B]
   Memory choose_scratch_;
-  Memory flags_;                            // [2], the host's: accepted, committed
-  Memory edits_, before_;                   // Of the last step: as many as it had
+  Memory flags_;           // [2], the host's: accepted, committed
+  Memory edits_, before_;  // Of the last step: as many as it had
   int edit_count_ = 0;
 };
 

@@ -18,9 +18,7 @@ using kernels::cuda::WalkResult;
 class CudaTarget final : public Target {
  public:
   CudaTarget(cuda::Gpu gpu, const nn::EngineOptions& options)
-      : gpu_(std::move(gpu)),
-        options_(options),
-        pages_(nn::PagesFor(options.kv_tokens)) {}
+      : gpu_(std::move(gpu)), options_(options), pages_(nn::PagesFor(options.kv_tokens)) {}
 
   [[nodiscard]] absl::Status Load(const std::string& folder);
 
@@ -61,6 +59,7 @@ class CudaTarget final : public Target {
 
 absl::Status CudaTarget::Load(const std::string& folder) {
   ASSIGN_OR_RETURN(step_, CudaStep::Load(folder, options_, gpu_));
+  RETURN_IF_ERROR(cuda::SaveGemmTable(gpu_, options_.gemm_table));
   SetFeatureLayers({});
   return gpu_.stream->Synchronize();
 }
@@ -122,8 +121,8 @@ absl::StatusOr<Acceptance> CudaTarget::ReadTree(int index, const TreeRows& rows)
       if (!row.ok()) copied = row.status();
       return row.ok() ? *row : step_->host_logits();
     };
-    acceptance.logprobs = LogprobsOf(options_.device, logits_of, config().dims.vocabulary, rows,
-                                     acceptance);
+    acceptance.logprobs =
+        LogprobsOf(options_.device, logits_of, config().dims.vocabulary, rows, acceptance);
     RETURN_IF_ERROR(copied);
   }
   return acceptance;
@@ -172,7 +171,7 @@ absl::StatusOr<std::unique_ptr<Target>> LoadCudaTarget(const std::string& folder
   if (options.dtype == kernels::DType::kInt8) {
     return absl::InvalidArgumentError("--dtype int8 is for CPUs: a GPU takes bf16 or fp32");
   }
-  ASSIGN_OR_RETURN(cuda::Gpu gpu, cuda::OpenGpu(options.gpu));
+  ASSIGN_OR_RETURN(cuda::Gpu gpu, cuda::OpenGpu(options.gpu, options.gemm_table));
   auto target = std::make_unique<CudaTarget>(std::move(gpu), options);
   RETURN_IF_ERROR(target->Load(folder));
   return target;

@@ -1,5 +1,5 @@
-// The same edits as LogitEdits makes, as a list for a device to make them: at most one for a token of
-// a row.
+// The same edits as LogitEdits makes, as a list for a device to make them: at most one for a token
+// of a row.
 #ifndef BASTION_VERIFIER_SERVICE_VERIFY_EDIT_LIST_H_
 #define BASTION_VERIFIER_SERVICE_VERIFY_EDIT_LIST_H_
 

@@ -1,5 +1,5 @@
-// Which target `--device` names. One of two files is compiled: target_loader_cuda.cc in a build with CUDA,
-// target_loader_cpu.cc in every other.
+// Which target `--device` names. One of two files is compiled: target_loader_cuda.cc in a build
+// with CUDA, target_loader_cpu.cc in every other.
 #ifndef BASTION_VERIFIER_SERVICE_VERIFY_TARGET_LOADER_H_
 #define BASTION_VERIFIER_SERVICE_VERIFY_TARGET_LOADER_H_
 

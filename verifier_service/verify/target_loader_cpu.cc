@@ -1,5 +1,5 @@
-#include "verifier_service/verify/target_loader.h"
 #include "verifier_service/verify/cpu_target.h"
+#include "verifier_service/verify/target_loader.h"
 
 namespace bastion::verifier {
 

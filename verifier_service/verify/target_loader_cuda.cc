@@ -1,8 +1,8 @@
 #include "common/base/check.h"
-#include "verifier_service/verify/target_loader.h"
+#include "kernels/cuda/runtime.h"
 #include "verifier_service/verify/cpu_target.h"
 #include "verifier_service/verify/cuda_target.h"
-#include "kernels/cuda/runtime.h"
+#include "verifier_service/verify/target_loader.h"
 
 namespace bastion::verifier {
 
