@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "common/base/check.h"
 #include "kernels/cuda/emulator.h"
 #include "kernels/cuda/runtime.h"
 
@@ -70,6 +71,7 @@ inline int LowestBit(uint32_t bits) { return __builtin_ctz(bits); }
 inline uint32_t MultiplyHigh(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>((static_cast<uint64_t>(a) * b) >> 32);
 }
+inline float Multiply(float a, float b) { return a * b; }
 inline float Max(float a, float b) { return std::fmax(a, b); }
 inline float Min(float a, float b) { return std::fmin(a, b); }
 inline int Max(int a, int b) { return std::max(a, b); }
@@ -81,6 +83,17 @@ inline float Log1p(float x) { return std::log1p(x); }
 inline double Log(double x) { return std::log(x); }
 inline float ReciprocalSqrt(float x) { return 1.0f / std::sqrt(x); }
 inline float Infinity() { return std::numeric_limits<float>::infinity(); }
+
+inline Bytes16 LoadBytes16(const void* at) {
+  CHECK_EQ(reinterpret_cast<uintptr_t>(at) % 16, 0u) << "a load of sixteen bytes";
+  Bytes16 bytes;
+  std::memcpy(&bytes, at, sizeof(bytes));
+  return bytes;
+}
+inline void StoreBytes16(void* at, const Bytes16& bytes) {
+  CHECK_EQ(reinterpret_cast<uintptr_t>(at) % 16, 0u) << "a store of sixteen bytes";
+  std::memcpy(at, &bytes, sizeof(bytes));
+}
 
 // Copies arrive as late as they may: when they are waited for.
 inline void CopyAsync16(void* shared, const void* global, bool valid) {

@@ -58,6 +58,8 @@ SIMT_DEVICE int PopCount(uint32_t bits) { return __popc(bits); }
 // Place of the lowest set bit. REQUIRES: bits != 0.
 SIMT_DEVICE int LowestBit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }
 SIMT_DEVICE uint32_t MultiplyHigh(uint32_t a, uint32_t b) { return __umulhi(a, b); }
+// a b, rounded: never fused with an addition.
+SIMT_DEVICE float Multiply(float a, float b) { return __fmul_rn(a, b); }
 SIMT_DEVICE float Max(float a, float b) { return fmaxf(a, b); }
 SIMT_DEVICE float Min(float a, float b) { return fminf(a, b); }
 SIMT_DEVICE int Max(int a, int b) { return a > b ? a : b; }
@@ -69,6 +71,12 @@ SIMT_DEVICE float Log1p(float x) { return log1pf(x); }
 SIMT_DEVICE double Log(double x) { return log(x); }
 SIMT_DEVICE float ReciprocalSqrt(float x) { return 1.0f / sqrtf(x); }
 SIMT_DEVICE float Infinity() { return __uint_as_float(0x7F800000u); }
+
+// Sixteen bytes at once. REQUIRES: `at` is aligned to as many.
+SIMT_DEVICE Bytes16 LoadBytes16(const void* at) { return *static_cast<const Bytes16*>(at); }
+SIMT_DEVICE void StoreBytes16(void* at, const Bytes16& bytes) {
+  *static_cast<Bytes16*>(at) = bytes;
+}
 
 // Sixteen bytes from global into shared memory, behind the thread's back, or zeros where there is
 // nothing to copy. Copies that were committed together are waited for together; SyncBlock() then
