@@ -1,0 +1,66 @@
+#include <limits>
+
+#include "tests/kernels/cuda/device_test_support.h"
+
+namespace bastion::kernels::cuda {
+namespace {
+
+constexpr float kOut = -std::numeric_limits<float>::infinity();
+
+class EditsTest : public DeviceTest {};
+
+// What the verifier's LogitEdits do to a logit on the host, step by step.
+float Edited(float logit, const LogitEdit& edit, bool in_text) {
+  logit += edit.bias;
+  if (!in_text) return logit;
+  logit = logit > 0 ? logit / edit.penalty : logit * edit.penalty;
+  return logit - edit.frequency - edit.presence;
+}
+
+TEST_F(EditsTest, LogitsAreEditedAsOnTheHostToTheLastBitAndRestored) {
+  const int rows = 3, vocabulary = 1003, count = 700;
+  std::vector<float> logits = RandomFloats(rows * vocabulary, 1, 5.0f);
+  logits[17] = 0.0f;
+  logits[18] = -0.0f;
+  const std::vector<float> random = RandomFloats(4 * count, 2, 1.7f);
+  std::vector<LogitEdit> edits(count);
+  std::vector<float> expected = logits;
+  for (int i = 0; i < count; ++i) {
+    LogitEdit& edit = edits[i];
+    // 700 and 3009 have no common factor: no token comes twice.
+    const int at = 17 + i * 700 % (rows * vocabulary);
+    edit.row = at % (rows * vocabulary) / vocabulary;
+    edit.token = at % (rows * vocabulary) % vocabulary;
+    if (i % 2 == 0) edit.bias = i % 14 == 0 ? kOut : random[4 * i];
+    const bool in_text = i % 3 != 0;
+    if (in_text) {
+      edit.penalty = 1.0f + std::abs(random[4 * i + 1]);
+      edit.frequency = random[4 * i + 2];
+      edit.presence = random[4 * i + 3];
+    }
+    float& logit = expected[edit.row * vocabulary + edit.token];
+    logit = Edited(logit, edit, in_text);
+  }
+  const OnDevice<float> on_device(logits), before(count, 0.0f);
+  const OnDevice<LogitEdit> changes(edits);
+  const EditArgs args = {on_device.data(), changes.data(), before.data(), count, vocabulary};
+  EditLogits(args, *stream_);
+  Finish();
+  const std::vector<float> actual = on_device.Read();
+  for (int i = 0; i < rows * vocabulary; ++i) ASSERT_EQ(actual[i], expected[i]) << "at " << i;
+  UndoEdits(args, *stream_);
+  Finish();
+  const std::vector<float> restored = on_device.Read();
+  EXPECT_TRUE(SameBits(restored.data(), logits.data(), logits.size()));
+}
+
+TEST_F(EditsTest, NothingToEdit) {
+  const OnDevice<float> logits(std::vector<float>{1, 2});
+  EditLogits({logits.data(), nullptr, nullptr, 0, 2}, *stream_);
+  UndoEdits({logits.data(), nullptr, nullptr, 0, 2}, *stream_);
+  Finish();
+  EXPECT_EQ(logits.Read(), (std::vector<float>{1, 2}));
+}
+
+}  // namespace
+}  // namespace bastion::kernels::cuda
