@@ -213,6 +213,13 @@ void Machine::ThreadMain() {
   machine.Wait(State::kDone);
 }
 
+// A row of a matrix in shared memory.
+const char* SharedRow(uint32_t address) {
+  CHECK(address % 16 == 0 && address + 16 <= TheMachine().shape().shared)
+      << "a matrix's row at byte " << address << " of shared memory";
+  return Shared() + address;
+}
+
 // Element (row, column) of the matrix whose rows are at `rows`.
 uint16_t Element(const WarpValues& rows, int matrix, int row, int column) {
   const char* at;
@@ -277,7 +284,8 @@ namespace bastion::kernels::cuda::simt {
 
 using emulator::WarpValues;
 
-void LoadMatrices(uint32_t (&words)[4], const void* row) {
+void LoadMatrices(uint32_t (&words)[4], uint32_t row_address) {
+  const char* const row = emulator::SharedRow(row_address);
   const int lane = emulator::ThreadIndex() % kWarp;
   emulator::Exchange(&row, sizeof(row), [&](const WarpValues& rows) {
     for (int m = 0; m < 4; ++m) {
@@ -288,7 +296,8 @@ void LoadMatrices(uint32_t (&words)[4], const void* row) {
   });
 }
 
-void LoadMatricesTransposed(uint32_t (&words)[4], const void* row) {
+void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t row_address) {
+  const char* const row = emulator::SharedRow(row_address);
   const int lane = emulator::ThreadIndex() % kWarp;
   emulator::Exchange(&row, sizeof(row), [&](const WarpValues& rows) {
     for (int m = 0; m < 4; ++m) {

@@ -18,10 +18,12 @@
 #define SIMT_KERNEL(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define SIMT_DEVICE __device__ __forceinline__
 #define SIMT_UNROLL _Pragma("unroll")
+#define SIMT_ROLL _Pragma("unroll 1")  // Registers are dearer than the loop.
 #else
 #define SIMT_KERNEL(threads, blocks)
 #define SIMT_DEVICE inline
 #define SIMT_UNROLL
+#define SIMT_ROLL
 #endif
 
 namespace bastion::kernels::cuda::simt {
@@ -58,6 +60,17 @@ SIMT_DEVICE float WarpMax(float value) {
   return value;
 }
 
+// The same by pointers.
+SIMT_DEVICE void CopyAsync16(void* shared, const void* global, bool valid) {
+  CopyAsync16(SharedAddress(shared), global, valid);
+}
+SIMT_DEVICE void LoadMatrices(uint32_t (&words)[4], const void* row) {
+  LoadMatrices(words, SharedAddress(row));
+}
+SIMT_DEVICE void LoadMatricesTransposed(uint32_t (&words)[4], const void* row) {
+  LoadMatricesTransposed(words, SharedAddress(row));
+}
+
 // bfloat16 as its bits.
 SIMT_DEVICE float FromBf16(uint16_t bits) { return AsFloat(static_cast<uint32_t>(bits) << 16); }
 SIMT_DEVICE uint16_t ToBf16(float value) {
@@ -65,10 +78,7 @@ SIMT_DEVICE uint16_t ToBf16(float value) {
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
   return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
-// Two of them in one word, the first in its lower half.
-SIMT_DEVICE uint32_t PackBf16(float first, float second) {
-  return static_cast<uint32_t>(ToBf16(first)) | static_cast<uint32_t>(ToBf16(second)) << 16;
-}
+// Of two in one word, as PackBf16 makes them.
 SIMT_DEVICE float LowBf16(uint32_t pair) { return AsFloat(pair << 16); }
 SIMT_DEVICE float HighBf16(uint32_t pair) { return AsFloat(pair & 0xFFFF0000u); }
 

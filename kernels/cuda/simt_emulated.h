@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "kernels/cuda/emulator.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/types.h"
 
 namespace bastion::kernels::cuda::simt {
 
@@ -47,6 +48,9 @@ inline uint32_t Ballot(bool vote) {
 }
 
 inline char* DynamicShared() { return emulator::Shared(); }
+inline uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(static_cast<const char*>(shared) - DynamicShared());
+}
 
 // Threads take turns only at barriers: what lies between two is atomic as it stands.
 template <typename T>
@@ -66,6 +70,9 @@ inline void StoreForHost(uint64_t* at, uint64_t value) { *at = value; }
 
 inline uint32_t AsBits(float value) { return __builtin_bit_cast(uint32_t, value); }
 inline float AsFloat(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+inline uint32_t PackBf16(float first, float second) {
+  return FloatToBf16(first) | static_cast<uint32_t>(FloatToBf16(second)) << 16;
+}
 inline int PopCount(uint32_t bits) { return __builtin_popcount(bits); }
 inline int LowestBit(uint32_t bits) { return __builtin_ctz(bits); }
 inline uint32_t MultiplyHigh(uint32_t a, uint32_t b) {
@@ -82,6 +89,7 @@ inline float Log(float x) { return std::log(x); }
 inline float Log1p(float x) { return std::log1p(x); }
 inline double Log(double x) { return std::log(x); }
 inline float ReciprocalSqrt(float x) { return 1.0f / std::sqrt(x); }
+inline float Sqrt(float x) { return std::sqrt(x); }
 inline float Infinity() { return std::numeric_limits<float>::infinity(); }
 
 inline Bytes16 LoadBytes16(const void* at) {
@@ -96,8 +104,8 @@ inline void StoreBytes16(void* at, const Bytes16& bytes) {
 }
 
 // Copies arrive as late as they may: when they are waited for.
-inline void CopyAsync16(void* shared, const void* global, bool valid) {
-  emulator::QueueCopy(shared, valid ? global : nullptr);
+inline void CopyAsync16(uint32_t to, const void* global, bool valid) {
+  emulator::QueueCopy(DynamicShared() + to, valid ? global : nullptr);
 }
 inline void CommitCopies() { emulator::CommitCopies(); }
 template <int Pending>
@@ -105,8 +113,8 @@ void WaitCopies() {
   emulator::FinishCopies(Pending);
 }
 
-void LoadMatrices(uint32_t (&words)[4], const void* row);
-void LoadMatricesTransposed(uint32_t (&words)[4], const void* row);
+void LoadMatrices(uint32_t (&words)[4], uint32_t row_address);
+void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t row_address);
 void MatrixMultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 
 template <typename Args>

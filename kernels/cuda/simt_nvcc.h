@@ -54,6 +54,12 @@ SIMT_DEVICE void StoreForHost(uint64_t* at, uint64_t value) {
 
 SIMT_DEVICE uint32_t AsBits(float value) { return __float_as_uint(value); }
 SIMT_DEVICE float AsFloat(uint32_t bits) { return __uint_as_float(bits); }
+// Two floats rounded to bf16 in one word, the first in its lower half. What a NaN becomes, is NaN.
+SIMT_DEVICE uint32_t PackBf16(float first, float second) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
 SIMT_DEVICE int PopCount(uint32_t bits) { return __popc(bits); }
 // Place of the lowest set bit. REQUIRES: bits != 0.
 SIMT_DEVICE int LowestBit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }
@@ -70,6 +76,7 @@ SIMT_DEVICE float Log(float x) { return logf(x); }
 SIMT_DEVICE float Log1p(float x) { return log1pf(x); }
 SIMT_DEVICE double Log(double x) { return log(x); }
 SIMT_DEVICE float ReciprocalSqrt(float x) { return 1.0f / sqrtf(x); }
+SIMT_DEVICE float Sqrt(float x) { return sqrtf(x); }
 SIMT_DEVICE float Infinity() { return __uint_as_float(0x7F800000u); }
 
 // Sixteen bytes at once. REQUIRES: `at` is aligned to as many.
@@ -81,8 +88,7 @@ SIMT_DEVICE void StoreBytes16(void* at, const Bytes16& bytes) {
 // Sixteen bytes from global into shared memory, behind the thread's back, or zeros where there is
 // nothing to copy. Copies that were committed together are waited for together; SyncBlock() then
 // shows them to the other threads.
-SIMT_DEVICE void CopyAsync16(void* shared, const void* global, bool valid) {
-  const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+SIMT_DEVICE void CopyAsync16(uint32_t to, const void* global, bool valid) {
   const int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(global), "r"(bytes)
                : "memory");
@@ -94,21 +100,25 @@ SIMT_DEVICE void WaitCopies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(Pending) : "memory");
 }
 
+// Where in the block's shared memory something lies: half the width of a pointer, and sums with
+// constants cost nothing in the instructions that take it.
+SIMT_DEVICE uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
 // Four 8 x 8 matrices of 16-bit elements from shared memory: lane 8 m + r names row r of matrix m
 // (16 bytes), and gets of matrix m, in words[m], elements (2 (lane % 4), 2 (lane % 4) + 1) of row
 // lane / 4. Transposed: of column lane / 4.
-SIMT_DEVICE void LoadMatrices(uint32_t (&words)[4], const void* row) {
-  const auto from = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+SIMT_DEVICE void LoadMatrices(uint32_t (&words)[4], uint32_t row_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(from)
+               : "r"(row_address)
                : "memory");
 }
-SIMT_DEVICE void LoadMatricesTransposed(uint32_t (&words)[4], const void* row) {
-  const auto from = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+SIMT_DEVICE void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t row_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(from)
+               : "r"(row_address)
                : "memory");
 }
 
