@@ -55,10 +55,11 @@ absl::StatusOr<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Load(DeviceLoader&
                                                                    const std::string& prefix,
                                                                    const StepCapacity& capacity,
                                                                    Gpu& gpu) {
-  if (!kernels::cuda::AttentionTakes(config.dims.head_dim)) {
+  const ModelDims& dims = config.dims;
+  if (!kernels::cuda::AttentionTakes(dims.query_heads, dims.kv_heads, dims.head_dim)) {
     return absl::UnimplementedError(
-        absl::StrCat("head_dim ", config.dims.head_dim,
-                     ": the GPU's attention kernel was not compiled for it; run on the CPU"));
+        absl::StrCat(dims.query_heads, " query heads on ", dims.kv_heads, " of ", dims.head_dim,
+                     " dims: the GPU's attention kernel does not take these; run on the CPU"));
   }
   auto decoder = std::unique_ptr<DeviceDecoder>(new DeviceDecoder(config, loader.dtype(), gpu));
   for (int layer = 0; layer < config.dims.layers; ++layer) {

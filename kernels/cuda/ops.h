@@ -117,9 +117,14 @@ struct AttentionArgs {
   void* scratch = nullptr;
   int multiprocessors = 1;
 };
+// REQUIRES: AttentionTakes the shape. Where there is a window, no row's position is below that of
+// its span's first row.
 void Attention(const AttentionArgs& args, Stream& stream);
-// Whether it was compiled for heads of this size.
-[[nodiscard]] bool AttentionTakes(int head_dim);
+// Heads of up to 256 elements, in multiples of 8; they are fastest at 64, 128 and 256.
+[[nodiscard]] bool AttentionTakes(int query_heads, int kv_heads, int head_dim);
+// Enough for any spans within the capacities, however long: at most 192 partial rows, of head_dim +
+// 4 floats, for each row and each of a kv head's query heads, and at most 16384 for each span.
+// 512 rows, 64 spans, 32 query heads, 8 kv heads of 128: 198 MiB; one span alone: 8.5 MiB.
 [[nodiscard]] size_t AttentionScratchBytes(int row_capacity, int span_capacity, int query_heads,
                                            int kv_heads, int head_dim);
 
