@@ -10,13 +10,16 @@
 #include "client/bench/local_stages.h"
 #include "common/base/check.h"
 #include "common/wire/service_host.h"
+#include "drafter_service/draft/cuda_dflash.h"
 #include "drafter_service/serve/drafter_service.h"
 #include "drafter_service/serve/remote_features.h"
+#include "kernels/cuda/runtime.h"
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "tests/conformance/stages_under_test.h"
 #include "tests/support/golden_file.h"
 #include "verifier_service/serve/verifier_service.h"
+#include "verifier_service/verify/cuda_target.h"
 
 namespace bastion::testing {
 namespace {
@@ -50,6 +53,48 @@ class InProcess final : public StagesUnderTest {
 
  private:
   std::unique_ptr<LocalStages> stages_;
+};
+
+// The engines for a GPU; in a build without CUDA on the emulator.
+class OnGpu final : public StagesUnderTest {
+ public:
+  explicit OnGpu(const std::string& folder) {
+    auto device = nn::OpenLocalDevice(1);
+    CHECK(device.ok()) << device.status();
+    device_ = *std::move(device);
+    verifier::VerifierOptions verifier;
+    verifier.target_folder = folder + "/target";
+    verifier.engine = {kernels::DType::kF32, device_.device, 4096};
+    verifier.max_sequences = 8;
+    verifier.max_rows = 128;  // The emulator takes its time for every row.
+    verifier.prefill_chunk = 64;
+    verifier.load_target = verifier::LoadCudaTarget;
+    auto verifier_engine = verifier::VerifierEngine::Create(verifier);
+    CHECK(verifier_engine.ok()) << verifier_engine.status();
+    verifier_engine_ = *std::move(verifier_engine);
+    drafter::DrafterOptions drafter;
+    drafter.drafter_folder = folder + "/drafter";
+    drafter.target_folder = folder + "/target";
+    drafter.engine = verifier.engine;
+    drafter.max_sequences = 8;
+    drafter.load_model = drafter::LoadCudaDflash;
+    auto drafter_engine = drafter::DrafterEngine::Create(drafter, &verifier_engine_->features());
+    CHECK(drafter_engine.ok()) << drafter_engine.status();
+    drafter_engine_ = *std::move(drafter_engine);
+    const absl::Status set = verifier_engine_->SetFeatureLayers(drafter_engine_->feature_layers());
+    CHECK(set.ok()) << set;
+    verifier_ = std::make_unique<LocalVerifier>(verifier_engine_.get());
+    drafter_ = std::make_unique<LocalDrafter>(drafter_engine_.get());
+  }
+  Verifier& verifier() override { return *verifier_; }
+  Drafter& drafter() override { return *drafter_; }
+
+ private:
+  nn::LocalDevice device_;
+  std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
+  std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
+  std::unique_ptr<LocalVerifier> verifier_;
+  std::unique_ptr<LocalDrafter> drafter_;
 };
 
 // All three processes' parts in one: only the wire between them is real.
@@ -177,11 +222,15 @@ StagesKind KindOn(const std::string& name, const std::string& golden) {
 }  // namespace
 
 std::vector<StagesKind> KindsUnderTest() {
-  return {
+  std::vector<StagesKind> kinds = {
       KindOn<InProcess>("InProcess", "gqa2_untied_draft2"),
       KindOn<InProcess>("InProcessSlidingWindow", "sliding_window"),
       KindOn<OverTheWire<wire::CarrierChoice::kInline>>("OverGrpc", "gqa2_untied_draft2"),
       KindOn<OverTheWire<wire::CarrierChoice::kAuto>>("OverSharedMemory", "gqa2_untied_draft2")};
+  if (kernels::cuda::OpenDevice(0).ok()) {
+    kinds.push_back(KindOn<OnGpu>("OnGpu", "gqa2_untied_draft2"));
+  }
+  return kinds;
 }
 
 }  // namespace bastion::testing
