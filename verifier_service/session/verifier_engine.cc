@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "verifier_service/session/audit.h"
 #include "verifier_service/session/sequence_table.h"
 #include "verifier_service/verify/cpu_target.h"
+#include "verifier_service/verify/spine_first.h"
 #include "verifier_service/verify/target.h"
 
 namespace bastion::verifier {
@@ -33,10 +35,20 @@ struct Entry {
   Sequence* sequence = nullptr;
   VerifyOutcome* outcome = nullptr;
   int first_row = 0;
+  std::optional<SpineFirst> reordered;  // Where the item's tree was not in its rows' order.
 
+  [[nodiscard]] const DraftTree& tree() const {
+    return reordered.has_value() ? reordered->tree : item->tree;
+  }
   [[nodiscard]] TreeRows Rows() const {
-    return {&item->tree,         item->cached,       first_row,
-            &sequence->sampling, &sequence->history, &sequence->table};
+    return {&tree(),         item->cached, first_row, &sequence->sampling, &sequence->history,
+            &sequence->table};
+  }
+  // `acceptance` with its path in the nodes of the item's tree.
+  [[nodiscard]] Acceptance AsAsked(Acceptance acceptance) const {
+    if (!reordered.has_value()) return acceptance;
+    for (NodeIndex& node : acceptance.path) node = reordered->nodes[node];
+    return acceptance;
   }
 };
 
@@ -64,7 +76,8 @@ class Engine final : public VerifierEngine {
   [[nodiscard]] nn::RowBatch LayOut(const Forest& forest, std::vector<Entry>& entries,
                                     VerifyResult& result);
   // One forward over `batch`, the rows of `entries`.
-  void VerifyBatch(const nn::RowBatch& batch, std::vector<Entry>& entries, VerifyResult& result);
+  void VerifyBatch(const nn::RowBatch& batch, const std::vector<Entry>& entries,
+                   VerifyResult& result);
   void Commit(const Entry& entry);
 
   VerifierOptions options_;
@@ -195,8 +208,9 @@ nn::RowBatch Engine::LayOut(const Forest& forest, std::vector<Entry>& entries,
     absl::StatusOr<Sequence*> sequence = Admit(forest[i]);
     outcome.status = sequence.status();
     if (!sequence.ok()) continue;
-    const DraftTree& tree = forest[i].tree;
-    entries.push_back({&forest[i], *sequence, &outcome, batch.rows()});
+    entries.push_back(
+        {&forest[i], *sequence, &outcome, batch.rows(), PutSpineFirst(forest[i].tree)});
+    const DraftTree& tree = entries.back().tree();
     result.trace.contexts.push_back(forest[i].cached);
     const nn::RowSpan span = {&(*sequence)->table, forest[i].cached, kernels::RowMask::kCausal};
     if (tree.IsChain()) {
@@ -216,24 +230,21 @@ void Engine::Commit(const Entry& entry) {
   target_->pages().Shrink(entry.sequence->table, entry.sequence->committed);
 }
 
-void Engine::VerifyBatch(const nn::RowBatch& batch, std::vector<Entry>& entries,
+void Engine::VerifyBatch(const nn::RowBatch& batch, const std::vector<Entry>& entries,
                          VerifyResult& result) {
   std::vector<TreeRows> trees;
   for (const Entry& entry : entries) trees.push_back(entry.Rows());
   std::vector<absl::StatusOr<Acceptance>> outcomes = target_->Verify(batch, trees, result.trace);
   StopWatch watch;
-  std::vector<Entry> kept;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& entry = entries[i];
     entry.outcome->status = outcomes[i].status();
     if (!outcomes[i].ok()) continue;
-    entry.outcome->acceptance = *std::move(outcomes[i]);
+    entry.outcome->acceptance = entry.AsAsked(*std::move(outcomes[i]));
     Commit(entry);
     features_.Append(entry.item->sequence, target_->KeptFeatures(static_cast<int>(i)),
                      entry.outcome->acceptance.next);
-    kept.push_back(entry);
   }
-  entries = std::move(kept);
   result.trace.feature_export += watch.Lap();
 }
 
@@ -255,6 +266,7 @@ absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
   if (audit_.Draw()) {
     watch.Lap();
     for (const Entry& entry : entries) {
+      if (!entry.outcome->status.ok()) continue;
       audit_.Check(*entry.item, entry.outcome->acceptance, *entry.sequence);
     }
     result.trace.audit = watch.Lap();
