@@ -26,6 +26,7 @@ class DflashModel final : public DraftModel {
                                                            const std::string& target_folder,
                                                            const nn::EngineOptions& options);
 
+  void WakeUp() override { decoder_->device().pool->Wake(); }
   absl::Status AppendContext(const std::vector<ContextItem>& items) override;
   absl::StatusOr<std::vector<Marginals>> Draft(const std::vector<BlockItem>& items,
                                                int candidates) override;

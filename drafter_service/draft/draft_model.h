@@ -41,6 +41,9 @@ class DraftModel {
  public:
   virtual ~DraftModel() = default;
 
+  // Told as soon as it is known that a call follows.
+  virtual void WakeUp() {}
+
   // Projects new context rows into the cache. RESOURCE_EXHAUSTED when the cache is full,
   // INVALID_ARGUMENT for features of another width.
   [[nodiscard]] virtual absl::Status AppendContext(const std::vector<ContextItem>& items) = 0;

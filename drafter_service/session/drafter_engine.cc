@@ -145,7 +145,7 @@ absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier>
     RETURN_IF_ERROR(Check(frontier));
     ASSIGN_OR_RETURN(Sequence * sequence, FindOrOpen(frontier.sequence));
     if (ahead_.Take(frontier, drafts[i])) continue;
-    if (blocks.empty()) options_.engine.device.pool->Wake();
+    if (blocks.empty()) model_->WakeUp();
     drafts[i].marginals.resize(frontier.paths.size());
     if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {
       if (!std::exchange(sequence->complained, true)) LOG(WARNING) << "no draft: " << ready;

@@ -249,6 +249,7 @@ void Engine::VerifyBatch(const nn::RowBatch& batch, const std::vector<Entry>& en
 }
 
 absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
+  target_->WakeUp();
   int rows = 0;
   for (const VerifyItem& item : forest) rows += item.tree.rows();
   if (rows > info_.max_rows) {

@@ -21,6 +21,7 @@ class CpuTarget final : public Target {
       : model_(std::move(model)),
         type_(dtype == kernels::DType::kF32 ? FeatureType::kF32 : FeatureType::kBF16) {}
 
+  void WakeUp() override { model_->device().pool->Wake(); }
   void SetFeatureLayers(const std::vector<int>& layers) override { layers_ = layers; }
   absl::Status Prefill(const nn::RowBatch& batch) override;
   std::vector<absl::StatusOr<Acceptance>> Verify(const nn::RowBatch& batch,
@@ -96,7 +97,6 @@ std::vector<absl::StatusOr<Acceptance>> CpuTarget::Verify(const nn::RowBatch& ba
                                                           absl::Span<const TreeRows> trees,
                                                           TimingTrace& trace) {
   StopWatch watch;
-  model_->device().pool->Wake();
   model_->Forward(batch, layers_);
   const LogitRows logits = model_->Logits();
   trace.forward = watch.Lap();

@@ -32,6 +32,9 @@ class Target {
  public:
   virtual ~Target() = default;
 
+  // Told as soon as it is known that a forward follows.
+  virtual void WakeUp() {}
+
   // Which layers' outputs are features from the next forward on.
   virtual void SetFeatureLayers(const std::vector<int>& layers) = 0;
 
