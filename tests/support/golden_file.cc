@@ -1,6 +1,7 @@
 #include "tests/support/golden_file.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -11,7 +12,11 @@
 namespace bastion::testing {
 namespace {
 
-const std::string kGoldens = std::string(BASTION_SOURCE_DIR) + "/tests/parity/goldens";
+// Where the programs were built, unless the environment says that they were carried elsewhere.
+std::string Goldens() {
+  const char* const moved = std::getenv("BASTION_TEST_SOURCE_DIR");
+  return std::string(moved != nullptr ? moved : BASTION_SOURCE_DIR) + "/tests/parity/goldens";
+}
 
 }  // namespace
 
@@ -49,13 +54,13 @@ std::vector<TokenId> GoldenFile::Integers(const std::string& name) const {
 
 std::vector<std::string> GoldenCases() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(kGoldens)) {
+  for (const auto& entry : std::filesystem::directory_iterator(Goldens())) {
     names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
   return names;
 }
 
-std::string GoldenFolder(const std::string& name) { return kGoldens + "/" + name; }
+std::string GoldenFolder(const std::string& name) { return Goldens() + "/" + name; }
 
 }  // namespace bastion::testing

@@ -1,4 +1,5 @@
-// Reads tensors of a golden.safetensors (tests/parity/make_goldens.py), integers included.
+// Reads tensors of a golden.safetensors (tests/parity/make_goldens.py), integers included. A test
+// that runs elsewhere than it was built is told by BASTION_TEST_SOURCE_DIR where the sources are.
 #ifndef BASTION_TESTS_SUPPORT_GOLDEN_FILE_H_
 #define BASTION_TESTS_SUPPORT_GOLDEN_FILE_H_
 
