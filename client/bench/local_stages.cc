@@ -14,6 +14,7 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
   ASSIGN_OR_RETURN(engine.dtype, nn::ParseDType(options.dtype));
   engine.device = stages->device_.device;
   engine.gpu = options.gpu;
+  engine.gemm_table = options.gemm_table;
   engine.show_progress = options.show_progress;
   ASSIGN_OR_RETURN(const nn::DeviceKind kind, nn::ParseDeviceKind(options.device));
   ASSIGN_OR_RETURN(const auto target, verifier::ChooseTargetLoader(kind, options.gpu));

@@ -53,6 +53,7 @@ struct LocalOptions {
   std::string drafter_dtype;    // Empty: as the target.
   std::string device = "auto";  // "cpu", "cuda" or "auto", for both.
   int gpu = 0;
+  std::string gemm_table;  // Of that GPU; empty: found out at every start.
   int threads = 0;
   int max_sequences = 64;
   bool show_progress = false;  // While weights are loaded.

@@ -33,6 +33,8 @@ ABSL_FLAG(int, concurrency, 1, "Prompts that run together");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU; in process");
 ABSL_FLAG(int, gpu, 0, "Which GPU; in process");
+ABSL_FLAG(std::string, gemm_table, "",
+          "File that keeps how this GPU multiplies best; empty: found out anew; in process");
 ABSL_FLAG(int, threads, 2, "Threads of the engine; in process: services have their own");
 ABSL_FLAG(std::string, dtype, "bf16", "bf16, fp32 or int8; in process: services have their own");
 ABSL_FLAG(std::string, drafter_dtype, "",
@@ -101,6 +103,7 @@ LocalOptions LocalOptionsFromFlags(int concurrency) {
   local.prior = absl::GetFlag(FLAGS_prior);
   local.device = absl::GetFlag(FLAGS_device);
   local.gpu = absl::GetFlag(FLAGS_gpu);
+  local.gemm_table = absl::GetFlag(FLAGS_gemm_table);
   local.threads = absl::GetFlag(FLAGS_threads);
   local.show_progress = true;
   local.max_sequences = concurrency + 4;
