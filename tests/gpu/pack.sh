@@ -9,18 +9,20 @@ readonly MAX_MB=60
 
 usage() {
   cat <<'END_OF_USAGE'
-usage: tests/gpu/pack.sh [--out DIR]
+usage: tests/gpu/pack.sh [--out DIR] [--archive]
 
 Makes DIR (default: build/cuda/pack) out of build/cuda/bin:
-  bastion-verifier, bastion-drafter, bastion-orchestrator, bastion-bench
+  bastion-verifier, bastion-drafter, bastion-orchestrator, bastion-bench, bastionctl
   cuda_*_test, cuda_*_benchmark   as far as they are built
   lib/     the shared libraries they need, but for glibc and what comes with torch
   env.sh   to be sourced there: has a python3 find torch's libraries for them
+  built.txt   the commit that the programs are of
 Runs on x86-64 Linux with a glibc not older than Debian 12's (2.36) and the libraries of the torch
 wheel that build/venv has; no network, no installation:
   . DIR/env.sh && DIR/bastion-verifier --help
 Build first: deploy/local/build.sh cuda cuda_job. Programs are stripped; the folder is checked to have
-all it needs and at most 60 MB.
+all it needs and at most 60 MB. With --archive all of it is also in DIR.tar.xz, about a quarter of the
+size; tests/gpu/run.sh takes either.
 END_OF_USAGE
 }
 
@@ -30,6 +32,7 @@ die() {
 }
 
 out=$ROOT/build/cuda/pack
+archive=no
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help)
@@ -40,6 +43,10 @@ while [ $# -gt 0 ]; do
       out=${2:?"--out needs a folder"}
       shift 2
       ;;
+    --archive)
+      archive=yes
+      shift
+      ;;
     *) die "unknown argument '$1' (try --help)" ;;
   esac
 done
@@ -47,7 +54,7 @@ done
 # The programs to pack, by name.
 programs() {
   local name
-  for name in bastion-verifier bastion-drafter bastion-orchestrator bastion-bench; do
+  for name in bastion-verifier bastion-drafter bastion-orchestrator bastion-bench bastionctl; do
     [ -x "$BIN/$name" ] || die "no $BIN/$name: deploy/local/build.sh cuda cuda_job"
     echo "$name"
   done
@@ -102,6 +109,9 @@ for name in $names; do libraries "$BIN/$name"; done | sort -u | xargs cp -L -t "
 chmod u+w "$out"/lib/*
 strip --strip-unneeded "$out"/lib/*
 sed "s/@TORCH_VERSION@/$torch/g" "$HERE/env.sh.in" >"$out/env.sh"
+commit=$(git -C "$ROOT" rev-parse --short HEAD 2>/dev/null || echo unknown)
+[ -z "$(git -C "$ROOT" status --porcelain 2>/dev/null)" ] || commit+=", with changes"
+echo "$commit" >"$out/built.txt"
 for name in $names; do check_program "$out/$name"; done
 
 bytes=$(du -sb "$out" | cut -f1)
@@ -112,3 +122,8 @@ if [ "$bytes" -gt $((MAX_MB * 1000000)) ]; then
 fi
 echo "pack: $out has $(wc -w <<<"$names") programs and $(find "$out/lib" -type f | wc -l) libraries," \
   "$size"
+rm -f "$out.tar.xz"
+if [ "$archive" = yes ]; then
+  tar -C "$out" -c . | xz -T0 -6 >"$out.tar.xz"
+  echo "pack: $out.tar.xz has $(du -b "$out.tar.xz" | awk '{ printf "%.1f MB", $1 / 1e6 }')"
+fi
