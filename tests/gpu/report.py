@@ -76,7 +76,8 @@ def verify_table(roofline: dict) -> str:
 
 
 def policies_table(rows: list[dict]) -> str:
-    head = ["policy", "tokens/s", "vs ar", "of the ideal", "τ", "nodes", "draft ms", "verify ms", "verify predicted ±", "other texts"]
+    head = ["policy", "tokens/s", "vs ar", "of the ideal", "τ", "nodes", "draft ms", "verify ms", "verify predicted ±",
+            "other texts"]
     return table(head, [[row["policy"], number(row["rate"], 1), number(row["speedup"], 2, "×"),
                          f"{percent(row['share'])} of {number(row['ideal'])}×", number(row["tau"]), number(row["nodes"], 1),
                          number(row["draft"], 3), number(row["verify"], 3), percent(row["prediction_error"]),

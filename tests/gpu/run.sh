@@ -18,7 +18,7 @@ Runs what tests/gpu/pack.sh packed, on a machine with a GPU and a python3 that h
   decode     policies on the same prompts in process, both pairs
   services   three services over shared memory: the demo pair in fp32, and the 8B pair
 A part has its time; one that fails or runs out of it keeps no other from running. What is left at
-the deadline (530 s) is skipped, and the report says so.
+the deadline (525 s) is skipped, and the report says so.
   --pack     folder or archive of pack.sh (default build/cuda/pack)
   --out      gets gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, with matplotlib, two plots
              (default build/gpu/results); rewritten after every step

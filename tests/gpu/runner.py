@@ -1,5 +1,6 @@
 """How run.py runs things: programs in process groups of their own, each with a log, stopped when the step's time is over."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -70,22 +71,20 @@ class Run:
         self._alive.append(process)
         return process
 
-    def stop(self, process: subprocess.Popen, patience: float = 3.0) -> None:
-        """It and what it started."""
+    def stop(self, *processes: subprocess.Popen, patience: float = 3.0) -> None:
+        """They and what they started."""
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(process.pid, signal_number)
-                process.wait(patience)
-            except ProcessLookupError:
-                process.wait()
-            except subprocess.TimeoutExpired:
-                continue
-            break
-        self._alive = [other for other in self._alive if other is not process]
+            for process in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal_number)
+            last = time.monotonic() + patience
+            for process in processes:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, last - time.monotonic()))
+        self._alive = [process for process in self._alive if process not in processes]
 
     def stop_all(self) -> None:
-        for process in list(self._alive):
-            self.stop(process)
+        self.stop(*self._alive)
 
     def wait(self, process: subprocess.Popen) -> int:
         """Its exit status."""

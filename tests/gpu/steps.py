@@ -140,10 +140,13 @@ def decode(size: str, run: Run, pairs: Pairs) -> None:
 
 
 def await_health(run: Run, name: str, address: str, services: list[subprocess.Popen]) -> None:
-    ask = [str(run.program("bastionctl")), "health", "--endpoint", address]
-    while subprocess.run(ask, capture_output=True, timeout=30).returncode != 0:
-        if time.monotonic() > run.ends:
-            raise Stopped("the services did not come up in time")
+    ask = [run.program("bastionctl"), "health", "--endpoint", address]
+    while True:
+        try:
+            if run.wait(run.start(f"{name}/health", ask)) == 0:
+                return
+        except Stopped:
+            raise Stopped("the services did not come up in time") from None
         for process in services:
             if process.poll() is not None:
                 service = Path(process.args[0]).name
@@ -183,8 +186,7 @@ def services(size: str, run: Run, pairs: Pairs) -> None:
                           prompts, "--policies", "ar,fixed:16,default", "--max_new_tokens", run.pick(48, 16), "--ignore_eos"],
               exact=size == "demo")
     finally:
-        for process in reversed(processes):
-            run.stop(process)
+        run.stop(*processes)
 
 
 @dataclass(frozen=True)
