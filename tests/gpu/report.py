@@ -140,7 +140,7 @@ def sections(found: dict) -> list[str]:
 
 
 def facts(machine: dict) -> str:
-    names = {"gpus": "GPU", "cpu": "host", "cores": "cores", "torch": "torch, CUDA", "python": "Python", "kernel": "Linux",
+    names = {"gpus": "GPU", "cpu": "host", "cores": "cores", "torch": "torch", "python": "Python", "kernel": "Linux",
              "built": "programs of commit", "shape": "pairs with", "parts": "parts"}
     told = {name: machine.get(key) for key, name in names.items()}
     return "; ".join(f"{name}: {', '.join(value) if isinstance(value, list) else value}" for name, value in told.items() if value)

@@ -109,6 +109,13 @@ class BarsTest(RawTest):
         self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0062)]})
         self.assertEqual(self.verdicts()["decode"][1], "says nothing: no GPU")
 
+    def test_other_shapes_than_those_asked_for_meet_nothing(self):
+        self.put("machine.json", {"device": "cuda", "shape": '{"layers": 9}'})
+        self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0062)]})
+        self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [1])))
+        self.assertEqual(self.verdicts()["decode"][1], "says nothing: other shapes")
+        self.assertEqual(self.verdicts()["exact"][1], "met", "the demo pair is what it is")
+
     def test_of_tests_each_counts_once(self):
         counts = figures.test_counts(gtest("passed", "failed", "skipped", "passed"))
         self.assertEqual((counts["passed"], counts["failed"], counts["skipped"]), (2, 1, 1))
@@ -212,6 +219,23 @@ class StepsTest(RawTest):
                 all_steps.kernels(run, Pairs(run))
             else:
                 self.assertRaisesRegex(Failed, "cuda_some_test", all_steps.kernels, run, Pairs(run))
+
+    def test_shards_are_one_program(self):
+        ends = [{"status": 0, "whole": True, "seconds": 1, "passed": 3, "failed": 0, "skipped": 1, "names": ["a"]},
+                {"status": None, "whole": False, "seconds": 9}]
+        self.assertEqual(all_steps.one_program(ends), {"status": None, "whole": False, "seconds": 9, "names": ["a"], "passed": 3,
+                                                       "failed": 0, "skipped": 1})
+        self.assertEqual(all_steps.one_program(ends[:1])["status"], 0)
+
+    def test_tests_that_found_no_time_are_not_green(self):
+        program = self.folder / "cuda_slow_test"
+        program.write_text("#!/bin/sh\nexec sleep 30\n")
+        program.chmod(0o755)
+        run = self.make_run()
+        run.ends = time.monotonic() + 0.2
+        self.assertRaisesRegex(Failed, "cuda_slow_test", all_steps.kernels, run, Pairs(run))
+        programs = json.loads((self.raw / "kernels/programs.json").read_text())
+        self.assertEqual((programs["cuda_slow_test"]["status"], programs["cuda_slow_test"]["whole"]), (None, False))
 
     def test_parts_bring_the_pairs_that_they_need(self):
         names = lambda *parts: [step.name for step in all_steps.chosen_steps(list(parts))]  # noqa: E731

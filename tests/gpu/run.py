@@ -2,6 +2,7 @@
 time, a report after each."""
 
 import argparse
+import importlib.metadata
 import json
 import os
 import platform
@@ -60,18 +61,25 @@ def said(argv: list[str]) -> list[str]:
     return done.stdout.strip().splitlines() if done.returncode == 0 else []
 
 
+def torch_version() -> str:
+    """Without loading it, which takes seconds."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
 def machine(run: Run, parts: str) -> dict:
     """What the figures are of."""
     cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), "unknown CPU")
     query = "name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit"
     built = run.pack / "built.txt"
-    torch = said([sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda)"])
     return {"when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "device": run.device, "quick": run.quick,
             "shape": run.shape or ("" if run.on_gpu else Pairs.TINY), "parts": parts,
             "gpus": said(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]),
             "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version(),
-            "torch": torch[0] if torch else "unknown", "built": built.read_text().strip() if built.exists() else "unknown"}
+            "torch": torch_version(), "built": built.read_text().strip() if built.exists() else "unknown"}
 
 
 def run_step(step: Step, run: Run, pairs: Pairs, seconds: float) -> dict:

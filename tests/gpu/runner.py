@@ -62,12 +62,13 @@ class Run:
     def log(self, name: str) -> Path:
         return self.raw / f"{name}.log"
 
-    def start(self, name: str, argv: list) -> subprocess.Popen:
-        """What it says, stdout and stderr, goes to raw/NAME.log."""
+    def start(self, name: str, argv: list, environment: dict | None = None) -> subprocess.Popen:
+        """What it says, stdout and stderr, goes to raw/NAME.log. `environment`: added to ours."""
         self.log(name).parent.mkdir(parents=True, exist_ok=True)
         with self.log(name).open("w") as log:
             process = subprocess.Popen([str(part) for part in argv], stdin=subprocess.DEVNULL, stdout=log,
-                                       stderr=subprocess.STDOUT, process_group=0)
+                                       stderr=subprocess.STDOUT, process_group=0,
+                                       env=os.environ | {key: str(value) for key, value in (environment or {}).items()})
         self._alive.append(process)
         return process
 

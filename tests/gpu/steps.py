@@ -9,53 +9,85 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from report_figures import differing_prompts, test_counts
+from report_figures import differing_prompts, load_json, test_counts
 from runner import DEMO, Failed, NotHere, Pairs, Run, Stopped
 
 SWEEPS = ("device", "gemm", "attention", "choose", "rowwise")
 POLICIES = "ar,chain,fixed:4,fixed:16,fixed:32,fixed:64,adaptive,default"
-TOGETHER = 4  # Test programs that run beside each other.
+TOGETHER = 12  # Test programs that run beside each other.
+SHARDS = {"cuda_kernels_attention_test": 8, "cuda_parity_test": 4}  # What they compare with takes the CPU's time.
 
 
 # ---- kernels ----
 
 
-def finished(run: Run, name: str, status: int, seconds: float) -> dict:
-    """What is kept of a test program that ended; says a line."""
-    file = run.raw / f"kernels/{name}.json"
-    counts = test_counts(json.loads(file.read_text())) if file.exists() else None
-    if counts is None:
-        text = f"ended with status {status}: {run.last_words(f'kernels/{name}')}"
-    else:
-        text = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
-    run.say(f"  {name}: {text} ({seconds:.1f} s)")
-    return {"status": status, "seconds": seconds, "whole": counts is not None, **(counts or {})}
+@dataclass(frozen=True)
+class Shard:
+    """A part of a test program's tests, as gtest divides them."""
+
+    program: str
+    index: int
+
+    @property
+    def name(self) -> str:
+        return f"kernels/{self.program}.{self.index}"
+
+    def start(self, run: Run) -> subprocess.Popen:
+        environment = {"GTEST_TOTAL_SHARDS": SHARDS.get(self.program, 1), "GTEST_SHARD_INDEX": self.index}
+        return run.start(self.name, [run.pack / self.program, f"--gtest_output=json:{run.raw / self.name}.json",
+                                     "--gtest_brief=1"], environment)
+
+    def end(self, run: Run, status: int | None, seconds: float) -> dict:
+        """What is kept of it; says a line. Status None: it was not begun, or stopped."""
+        output = load_json(run.raw / f"{self.name}.json")
+        counts = test_counts(output) if output else {}
+        if output:
+            text = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+        else:
+            text = "no time was left" if status is None else f"ended with status {status}: {run.last_words(self.name)}"
+        run.say(f"  {self.name.removeprefix('kernels/')}: {text} ({seconds:.1f} s)")
+        return {"status": status, "seconds": seconds, "whole": bool(output), **counts}
+
+
+def one_program(ends: list[dict]) -> dict:
+    """Of its shards' ends."""
+    together = {kind: sum(end.get(kind, 0) for end in ends) for kind in ("passed", "failed", "skipped")}
+    return {"status": next((end["status"] for end in ends if end["status"] != 0), 0), "whole": all(end["whole"] for end in ends),
+            "seconds": max(end["seconds"] for end in ends), "names": [name for end in ends for name in end.get("names", [])],
+            **together}
+
+
+def run_shards(run: Run, waiting: list[Shard]) -> dict[Shard, dict]:
+    """Several at a time, until all are over or the time is."""
+    running, ends = {}, {}
+    while waiting or running:
+        while waiting and len(running) < (TOGETHER if run.on_gpu else 1):
+            shard = waiting.pop(0)
+            running[shard] = shard.start(run), time.monotonic()
+        late = time.monotonic() > run.ends
+        if late:
+            run.stop(*(process for process, _ in running.values()))
+        for shard, (process, began) in list(running.items()):
+            if late or process.poll() is not None:
+                del running[shard]
+                ends[shard] = shard.end(run, None if late else run.wait(process), time.monotonic() - began)
+        if late:
+            ends |= {shard: shard.end(run, None, 0.0) for shard in waiting}
+            break
+        time.sleep(0.02)
+    return ends
 
 
 def kernels(run: Run, _: Pairs) -> None:
-    waiting = sorted(path.name for path in run.pack.glob("cuda_*_test"))
-    if not waiting:
+    names = sorted(path.name for path in run.pack.glob("cuda_*_test"))
+    if not names:
         raise Failed("no cuda_*_test was packed")
-    (run.raw / "kernels").mkdir(parents=True, exist_ok=True)
-    running, programs = {}, {}
-    while waiting or running:
-        while waiting and len(running) < (TOGETHER if run.on_gpu else 1):
-            name = waiting.pop(0)
-            output = f"--gtest_output=json:{run.raw / 'kernels' / name}.json"
-            running[name] = run.start(f"kernels/{name}", [run.pack / name, output, "--gtest_brief=1"]), time.monotonic()
-        for name, (process, began) in list(running.items()):
-            late = time.monotonic() > run.ends
-            if late and process.poll() is None:
-                run.stop(process)
-            if process.poll() is not None:
-                status = -1 if late else run.wait(process)
-                programs[name] = finished(run, name, status, time.monotonic() - began)
-                del running[name]
-        if time.monotonic() > run.ends:
-            programs |= {name: {"status": None, "seconds": 0, "whole": False} for name in waiting}
-            waiting = []
-        (run.raw / "kernels/programs.json").write_text(json.dumps(programs, indent=1))
-        time.sleep(0.02)
+    # Those with most to do first.
+    shards = [Shard(name, index) for name in sorted(names, key=lambda name: -SHARDS.get(name, 1))
+              for index in range(SHARDS.get(name, 1))]
+    ends = run_shards(run, shards)
+    programs = {name: one_program([end for shard, end in ends.items() if shard.program == name]) for name in names}
+    (run.raw / "kernels/programs.json").write_text(json.dumps(programs, indent=1))
     broken = [name for name, end in programs.items() if end["status"] != 0 or not end["whole"] or
               end["failed"] or (run.on_gpu and end["skipped"])]
     if broken:
@@ -65,7 +97,7 @@ def kernels(run: Run, _: Pairs) -> None:
 def sweep(run: Run, _: Pairs) -> None:
     if not run.on_gpu:
         raise NotHere("the sweep measures a GPU")
-    broken = []
+    broken = {}
     for part in SWEEPS:
         file = run.raw / f"sweep/{part}.json"
         try:
@@ -74,10 +106,10 @@ def sweep(run: Run, _: Pairs) -> None:
         except Stopped:
             raise
         except Failed as error:
-            broken.append(f"{part}: {error}")
-            run.say(f"  {broken[-1]}")
+            broken[part] = str(error)
+            run.say(f"  {part}: {error}")
     if broken:
-        raise Failed("; ".join(broken))
+        raise Failed(f"not {', '.join(broken)}: {next(iter(broken.values()))}")
 
 
 # ---- pairs and what runs on them ----
