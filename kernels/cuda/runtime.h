@@ -17,6 +17,7 @@ namespace bastion::kernels::cuda {
 
 struct DeviceInfo {
   std::string name;  // "NVIDIA H100 80GB HBM3".
+  std::string uuid;  // 16 bytes, the same in every process.
   int ordinal = 0;
   int capability = 0;  // 90 is compute capability 9.0.
   int multiprocessors = 0;
@@ -44,6 +45,16 @@ class Memory {
   // Page-locked; the device reaches it under the same address.
   [[nodiscard]] static absl::StatusOr<Memory> OnHost(size_t bytes, const char* what);
 
+  // Of the device, in an allocation of its own, for another process on that device to read.
+  // UNIMPLEMENTED where the driver cannot share memory.
+  [[nodiscard]] static absl::StatusOr<Memory> OnDeviceToShare(size_t bytes, const char* what);
+  // A file descriptor of it to hand over, the caller's to close. REQUIRES: made to share.
+  [[nodiscard]] absl::StatusOr<int> ExportDescriptor() const;
+  // `bytes` that another process exported, to be read only. They stay when that process is gone;
+  // the descriptor stays the caller's. UNAVAILABLE where they cannot be mapped, as for memory of
+  // another device or a part of one (MIG).
+  [[nodiscard]] static absl::StatusOr<Memory> Import(int descriptor, size_t bytes);
+
   template <typename T>
   [[nodiscard]] T* as() const {
     return static_cast<T*>(data_);
@@ -51,11 +62,15 @@ class Memory {
   [[nodiscard]] size_t bytes() const { return bytes_; }
 
  private:
+  struct Mapping;
+
   Memory(void* data, size_t bytes, bool on_host) : data_(data), bytes_(bytes), on_host_(on_host) {}
+  Memory(std::shared_ptr<const Mapping> mapping, size_t bytes);
 
   void* data_ = nullptr;
   size_t bytes_ = 0;
   bool on_host_ = false;
+  std::shared_ptr<const Mapping> mapping_;  // Of memory that is shared, which goes with it.
 };
 
 // Work that was recorded, to be run again and again as it is: it reads and writes the same memory.

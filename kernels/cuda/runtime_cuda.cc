@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "kernels/cuda/current_device.h"
 #include "kernels/cuda/runtime.h"
 
 namespace bastion::kernels::cuda {
@@ -20,17 +21,6 @@ constexpr size_t kLeastBytes = 256;
 
 // The GPU that OpenDevice chose.
 std::atomic<int> process_device{-1};
-
-// CUDA keeps a current device for each thread, device 0 in the beginning: makes it the process's.
-cudaError_t MakeCurrent() {
-  thread_local int current = -1;
-  const int device = process_device.load(std::memory_order_relaxed);
-  CHECK_GE(device, 0) << "OpenDevice comes first";
-  if (current == device) return cudaSuccess;
-  const cudaError_t error = cudaSetDevice(device);
-  if (error == cudaSuccess) current = device;
-  return error;
-}
 
 // The text of `error`, which CUDA then forgets: a later question for the last one is about others.
 std::string Text(cudaError_t error) {
@@ -218,6 +208,21 @@ absl::Status NoRoom(size_t bytes, const char* what, size_t free, cudaError_t err
 
 }  // namespace
 
+int ProcessDevice() {
+  const int device = process_device.load(std::memory_order_relaxed);
+  CHECK_GE(device, 0) << "OpenDevice comes first";
+  return device;
+}
+
+cudaError_t MakeCurrent() {
+  thread_local int current = -1;
+  const int device = ProcessDevice();
+  if (current == device) return cudaSuccess;
+  const cudaError_t error = cudaSetDevice(device);
+  if (error == cudaSuccess) current = device;
+  return error;
+}
+
 absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
@@ -238,6 +243,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   }
   DeviceInfo info;
   info.name = properties.name;
+  info.uuid.assign(properties.uuid.bytes, sizeof properties.uuid.bytes);
   info.ordinal = ordinal;
   info.capability = 10 * properties.major + properties.minor;
   if (info.capability < kLeastCapability) {
@@ -261,19 +267,21 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
 Memory::Memory(Memory&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
-      on_host_(other.on_host_) {}
+      on_host_(other.on_host_),
+      mapping_(std::move(other.mapping_)) {}
 
 Memory& Memory::operator=(Memory&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(on_host_, other.on_host_);
+  std::swap(mapping_, other.mapping_);
   return *this;
 }
 
 // What fails here was told by the stream whose work failed, or is the process's end: the runtime
 // may be gone before a static object, and the driver has then taken the memory back.
 Memory::~Memory() {
-  if (data_ == nullptr || MakeCurrent() != cudaSuccess) return;
+  if (data_ == nullptr || mapping_ != nullptr || MakeCurrent() != cudaSuccess) return;
   if ((on_host_ ? cudaFreeHost(data_) : cudaFree(data_)) != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
   }

@@ -95,6 +95,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   if (ordinal != 0) return absl::UnavailableError("the emulator has one device, number 0");
   DeviceInfo info;
   info.name = "emulator";
+  info.uuid = "bastion emulator";
   info.capability = 90;
   info.multiprocessors = 4;
   info.memory_bytes = info.free_bytes = kMemoryBytes;
@@ -106,16 +107,20 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
 Memory::Memory(Memory&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
-      on_host_(other.on_host_) {}
+      on_host_(other.on_host_),
+      mapping_(std::move(other.mapping_)) {}
 
 Memory& Memory::operator=(Memory&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(on_host_, other.on_host_);
+  std::swap(mapping_, other.mapping_);
   return *this;
 }
 
-Memory::~Memory() { std::free(data_); }
+Memory::~Memory() {
+  if (mapping_ == nullptr) std::free(data_);
+}
 
 absl::StatusOr<Memory> Memory::OnDevice(size_t bytes, const char* what) {
   ASSIGN_OR_RETURN(void* data, Allocate(bytes, what));
