@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/wire/codec.h"
 #include "common/wire/protocol.h"
 
 namespace bastion::wire {
@@ -64,20 +65,25 @@ absl::Status CheckUser(const Descriptor& socket, uid_t wanted) {
       absl::StrCat("shared memory: the peer is user ", credentials.uid, ", not ", wanted));
 }
 
-// One packet: `text` and a descriptor.
-absl::Status SendDescriptor(const Descriptor& socket, const std::string& text, int descriptor) {
+// Of our memory; or of our memory, of the GPU's and of the latter's counters.
+constexpr size_t kMostDescriptors = 3;
+
+// One packet: `text` and at most kMostDescriptors.
+absl::Status SendDescriptors(const Descriptor& socket, const std::string& text,
+                             const std::vector<int>& descriptors) {
   iovec part = {const_cast<char*>(text.data()), text.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  const size_t bytes = descriptors.size() * sizeof(int);
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  message.msg_controllen = CMSG_SPACE(bytes);
   cmsghdr* const header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  header->cmsg_len = CMSG_LEN(bytes);
+  std::memcpy(CMSG_DATA(header), descriptors.data(), bytes);
   if (sendmsg(socket.get(), &message, MSG_NOSIGNAL) >= 0) return absl::OkStatus();
   // Refused before it was asked anything: as when it had answered.
   if (errno == EPIPE) return absl::UnavailableError(kRefused);
@@ -86,14 +92,14 @@ absl::Status SendDescriptor(const Descriptor& socket, const std::string& text, i
 
 struct Packet {
   std::string text;
-  Descriptor descriptor;
+  std::vector<Descriptor> descriptors;
 };
 
-// UNAVAILABLE when the peer hung up, INVALID_ARGUMENT unless there is one descriptor.
-absl::StatusOr<Packet> ReceiveDescriptor(const Descriptor& socket) {
+// UNAVAILABLE when the peer hung up, INVALID_ARGUMENT unless there are so many descriptors.
+absl::StatusOr<Packet> ReceiveDescriptors(const Descriptor& socket, size_t wanted) {
   char text[kTokenBytes + 1];
   iovec part = {text, sizeof text};
-  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+  alignas(cmsghdr) char control[CMSG_SPACE((kMostDescriptors + 1) * sizeof(int))];
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -113,11 +119,11 @@ absl::StatusOr<Packet> ReceiveDescriptor(const Descriptor& socket) {
     }
   }
   if (got == 0) return absl::UnavailableError(kRefused);
-  if (descriptors.size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shared memory: ", descriptors.size(), " descriptors from the peer, not one"));
+  if (descriptors.size() != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat("shared memory: ", descriptors.size(),
+                                                   " descriptors from the peer, not ", wanted));
   }
-  return Packet{std::string(text, got), std::move(descriptors[0])};
+  return Packet{std::string(text, got), std::move(descriptors)};
 }
 
 absl::Status MakeFolder(const std::string& folder) {
@@ -175,7 +181,8 @@ AttachServer::~AttachServer() {
   if (!path_.empty()) unlink(path_.c_str());
 }
 
-absl::Status AttachServer::Offer(const AttachRequest& request, Serve serve, AttachReply& reply) {
+absl::Status AttachServer::Offer(const AttachRequest& request, Serve serve, AttachReply& reply,
+                                 std::shared_ptr<const DeviceRingWriter> ring) {
   if (request.layout_version() != kLayoutVersion || request.layout_hash() != kLayoutHash) {
     return absl::FailedPreconditionError(
         absl::StrCat("the peer's layout of shared memory is version ", request.layout_version(),
@@ -193,7 +200,8 @@ absl::Status AttachServer::Offer(const AttachRequest& request, Serve serve, Atta
   if (offers_.size() >= kMostOffers) {
     return absl::ResourceExhaustedError("shared memory: too many offers that nobody took");
   }
-  offers_[token] = {std::move(serve), epoch, now + kOfferLife};
+  if (ring != nullptr) reply.set_device_bytes(ring->capacity());
+  offers_[token] = {std::move(serve), std::move(ring), epoch, now + kOfferLife};
   reply.set_token(token);
   reply.set_socket(path_);
   reply.set_epoch(epoch);
@@ -232,15 +240,21 @@ void AttachServer::AcceptAll() {
 absl::Status AttachServer::Admit(Descriptor connection) {
   LimitWaits(connection, kHandshakePatience);
   RETURN_IF_ERROR(CheckUser(connection, options_.peer));
-  ASSIGN_OR_RETURN(Packet packet, ReceiveDescriptor(connection));
+  ASSIGN_OR_RETURN(Packet packet, ReceiveDescriptors(connection, 1));
   ASSIGN_OR_RETURN(const Offered offered, Redeem(packet.text));
   if (streams_.size() >= kMostStreams) {
     return absl::ResourceExhaustedError(absl::StrCat(kMostStreams, " streams are open"));
   }
   const size_t bytes = kRingStart + options_.ring_bytes;
-  ASSIGN_OR_RETURN(SharedSegment theirs, SharedSegment::Map(std::move(packet.descriptor), bytes));
+  ASSIGN_OR_RETURN(SharedSegment theirs,
+                   SharedSegment::Map(std::move(packet.descriptors[0]), bytes));
   ASSIGN_OR_RETURN(SharedSegment mine, SharedSegment::Create(bytes));
-  RETURN_IF_ERROR(SendDescriptor(connection, "!", mine.descriptor()));
+  std::vector<int> handed_over = {mine.descriptor()};
+  if (offered.ring != nullptr) {
+    const auto [memory, counters] = offered.ring->descriptors();
+    handed_over.insert(handed_over.end(), {memory, counters});
+  }
+  RETURN_IF_ERROR(SendDescriptors(connection, "!", handed_over));
   SharedEnds ends{std::move(connection), std::move(mine), std::move(theirs), offered.epoch};
   Stream& stream = streams_.emplace_back();
   stream.channel = std::make_shared<SharedChannel>(std::move(ends));
@@ -281,6 +295,12 @@ Attacher::Attacher(const std::string& address, CarrierChoice choice, AttachReque
       stream_(stream),
       ask_(std::move(ask)) {}
 
+void Attacher::ProposeDevice(const DeviceReader& reader) {
+  device_.emplace();
+  device_->set_uuid(reader.uuid);
+  device_->set_dtype(FeatureDType(reader.type));
+}
+
 std::shared_ptr<SharedChannel> Attacher::Attach(absl::Time deadline) {
   if (!proposes_) return nullptr;
   absl::StatusOr<std::shared_ptr<SharedChannel>> attached = TryAttach(deadline);
@@ -303,6 +323,7 @@ absl::StatusOr<std::shared_ptr<SharedChannel>> Attacher::TryAttach(absl::Time de
   request.set_stream(stream_);
   request.set_layout_version(kLayoutVersion);
   request.set_layout_hash(kLayoutHash);
+  if (device_) *request.mutable_device() = *device_;
   AttachReply offer;
   RETURN_IF_ERROR(FromGrpc(ask_(&context, request, &offer)));
   // Half of what is left: should it come to nothing, gRPC is to have time too.
@@ -326,11 +347,17 @@ absl::StatusOr<SharedEnds> TakeOffer(const AttachReply& offer, absl::Duration pa
   }
   RETURN_IF_ERROR(CheckUser(connection, geteuid()));
   ASSIGN_OR_RETURN(SharedSegment mine, SharedSegment::Create(offer.segment_bytes()));
-  RETURN_IF_ERROR(SendDescriptor(connection, offer.token(), mine.descriptor()));
-  ASSIGN_OR_RETURN(Packet packet, ReceiveDescriptor(connection));
+  RETURN_IF_ERROR(SendDescriptors(connection, offer.token(), {mine.descriptor()}));
+  const bool with_device = offer.device_bytes() > 0;
+  ASSIGN_OR_RETURN(Packet packet, ReceiveDescriptors(connection, with_device ? 3 : 1));
   ASSIGN_OR_RETURN(SharedSegment theirs,
-                   SharedSegment::Map(std::move(packet.descriptor), offer.segment_bytes()));
-  return SharedEnds{std::move(connection), std::move(mine), std::move(theirs), offer.epoch()};
+                   SharedSegment::Map(std::move(packet.descriptors[0]), offer.segment_bytes()));
+  SharedEnds ends{std::move(connection), std::move(mine), std::move(theirs), offer.epoch()};
+  if (with_device) {
+    ends.device = std::make_unique<DeviceRingEnds>(DeviceRingEnds{
+        std::move(packet.descriptors[1]), std::move(packet.descriptors[2]), offer.device_bytes()});
+  }
+  return ends;
 }
 
 }  // namespace bastion::wire

@@ -5,6 +5,7 @@
 //   token + its sealed memory     ───────►   checks layout, user and token
 //   maps the server's memory      ◄───────   its sealed memory
 //
+// A client on the server's GPU may also be handed a ring in that GPU's memory (device_ring.h).
 // The last two go over a SEQPACKET Unix socket in a folder that only the server's user may enter,
 // because gRPC cannot hand over descriptors. That connection then is the stream's lease
 // (shared_channel.h). Nothing is named by the client, and whatever goes wrong, the stream goes over
@@ -19,6 +20,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -28,6 +30,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
+#include "common/tree/features.h"
+#include "common/wire/device_ring.h"
 #include "common/wire/protocol.h"
 #include "common/wire/shared_channel.h"
 #include "protos/bastion/internal/v1/stages.pb.h"
@@ -60,12 +64,15 @@ class AttachServer {
 
   // Answers an Attach: whoever shows the reply's token in time gets a stream that `serve` serves.
   // FAILED_PRECONDITION for another layout, RESOURCE_EXHAUSTED when too many are on offer.
-  [[nodiscard]] absl::Status Offer(const AttachRequest& request, Serve serve, AttachReply& reply)
+  // `ring`, if any, is handed over too.
+  [[nodiscard]] absl::Status Offer(const AttachRequest& request, Serve serve, AttachReply& reply,
+                                   std::shared_ptr<const DeviceRingWriter> ring = nullptr)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Offered {
     Serve serve;
+    std::shared_ptr<const DeviceRingWriter> ring;
     uint32_t epoch = 0;
     absl::Time until;
   };
@@ -110,6 +117,9 @@ class Attacher {
   // `address`: the peer's gRPC address; `ask`: `stub->Attach`.
   Attacher(const std::string& address, CarrierChoice choice, AttachRequest::Stream stream, Ask ask);
 
+  // What goes over the stream can be read in a GPU's memory, too.
+  void ProposeDevice(const DeviceReader& reader);
+
   // A fresh stream, or null when it has to go over gRPC. Logs what was agreed on when that changes.
   [[nodiscard]] std::shared_ptr<SharedChannel> Attach(absl::Time deadline);
 
@@ -120,6 +130,7 @@ class Attacher {
   const bool proposes_;
   const AttachRequest::Stream stream_;
   const Ask ask_;
+  std::optional<internal::v1::DeviceReader> device_;
   std::string logged_;
 };
 

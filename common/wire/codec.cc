@@ -21,6 +21,17 @@ std::vector<T> FromBytes(absl::string_view bytes) {
   return values;
 }
 
+// Features of the width and type that `in` says, without rows.
+absl::StatusOr<Features> DescribedFeatures(const proto::TensorRef& in) {
+  if (in.shape_size() != 2 || in.shape(1) <= 0 || in.dtype() == TensorRef::DTYPE_INT32) {
+    return absl::InvalidArgumentError("features: want float32 or bfloat16 [rows, F]");
+  }
+  Features features;
+  features.width = static_cast<int>(in.shape(1));
+  features.type = in.dtype() == TensorRef::DTYPE_FLOAT32 ? FeatureType::kF32 : FeatureType::kBF16;
+  return features;
+}
+
 }  // namespace
 
 void Encode(SequenceId id, proto::SequenceId& out) {
@@ -271,20 +282,30 @@ absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carr
   return draft;
 }
 
+TensorRef::DType FeatureDType(FeatureType type) {
+  return type == FeatureType::kF32 ? TensorRef::DTYPE_FLOAT32 : TensorRef::DTYPE_BFLOAT16;
+}
+
 TensorShape FeatureShape(FeatureType type, int rows, int width) {
-  const bool fp32 = type == FeatureType::kF32;
-  return {fp32 ? TensorRef::DTYPE_FLOAT32 : TensorRef::DTYPE_BFLOAT16, {rows, width}};
+  return {FeatureDType(type), {rows, width}};
 }
 
 absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier) {
-  if (in.shape_size() != 2 || in.shape(1) <= 0 || in.dtype() == TensorRef::DTYPE_INT32) {
-    return absl::InvalidArgumentError("features: want float32 or bfloat16 [rows, F]");
-  }
+  ASSIGN_OR_RETURN(Features features, DescribedFeatures(in));
   ASSIGN_OR_RETURN(const absl::string_view bytes, carrier.Get(in));
-  Features features;
-  features.width = static_cast<int>(in.shape(1));
-  features.type = in.dtype() == TensorRef::DTYPE_FLOAT32 ? FeatureType::kF32 : FeatureType::kBF16;
   features.bytes = std::string(bytes);
+  return features;
+}
+
+absl::StatusOr<Features> Decode(const proto::TensorRef& in,
+                                const std::shared_ptr<const DeviceRingReader>& ring) {
+  if (ring == nullptr) {
+    return absl::UnimplementedError("features: no ring of a GPU's memory was agreed on");
+  }
+  ASSIGN_OR_RETURN(Features features, DescribedFeatures(in));
+  RETURN_IF_ERROR(CheckBytes(in, in.device().bytes()));
+  RETURN_IF_ERROR(ring->Check(in.device().position(), in.device().bytes()));
+  features.device = {ring, in.device().position(), static_cast<int>(in.shape(0))};
   return features;
 }
 

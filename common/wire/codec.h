@@ -7,6 +7,7 @@
 #include "common/tree/features.h"
 #include "common/tree/stage_data.h"
 #include "common/wire/carrier.h"
+#include "common/wire/device_ring.h"
 #include "protos/bastion/internal/v1/stages.pb.h"
 
 namespace bastion::wire {
@@ -48,8 +49,12 @@ void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& ou
 [[nodiscard]] absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carrier);
 
 // Of features, which are written where the carrier reserves room for them.
+[[nodiscard]] TensorRef::DType FeatureDType(FeatureType type);
 [[nodiscard]] TensorShape FeatureShape(FeatureType type, int rows, int width);
 [[nodiscard]] absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier);
+// Features in the GPU's memory; UNIMPLEMENTED where there is no ring.
+[[nodiscard]] absl::StatusOr<Features> Decode(const proto::TensorRef& in,
+                                              const std::shared_ptr<const DeviceRingReader>& ring);
 
 void Encode(const TargetInfo& info, proto::TargetInfo& out);
 [[nodiscard]] TargetInfo Decode(const proto::TargetInfo& in);

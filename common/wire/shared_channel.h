@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/wire/carrier.h"
+#include "common/wire/device_ring.h"
 #include "common/wire/message_stream.h"
 #include "common/wire/shared_ring.h"
 #include "common/wire/shared_segment.h"
@@ -31,6 +32,7 @@ struct SharedEnds {
   SharedSegment mine;
   SharedSegment theirs;  // As large as `mine`.
   uint32_t epoch = 0;
+  std::unique_ptr<DeviceRingEnds> device = nullptr;  // The peer's ring, if it handed one over.
 };
 
 class SharedChannel final : public Carrier {
@@ -50,6 +52,9 @@ class SharedChannel final : public Carrier {
   void Cancel();
   // Cancels, and tells the peer why.
   void End(const absl::Status& reason);
+
+  // The ring that the peer handed over, or null; the first time.
+  [[nodiscard]] std::unique_ptr<DeviceRingEnds> TakeDevice() { return std::move(ends_.device); }
 
   // In the slot if there is room for it now, else inline.
   char* Reserve(const TensorShape& shape, TensorRef& reference) override;

@@ -119,6 +119,40 @@ TEST_F(AttachTest, StreamsOneAfterAnotherAndTogether) {
   ExpectServes();
 }
 
+TEST_F(AttachTest, ARingOfAGpuIsHandedOverToo) {
+  Start();
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);  // Stands for the GPU's memory.
+  const Descriptor other_end(ends[1]);
+  auto ring = DeviceRingWriter::Create(Descriptor(ends[0]), 4096, "a GPU");
+  ASSERT_TRUE(ring.ok()) << ring.status();
+  ASSERT_EQ((*ring)->Reserve(64), 0u);
+  AttachReply offer;
+  ASSERT_TRUE(server_->Offer(Request(), EchoAll, offer, *ring).ok());
+  EXPECT_EQ(offer.device_bytes(), 4096u);
+  auto taken = TakeOffer(offer);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  SharedChannel channel(*std::move(taken));
+  std::unique_ptr<DeviceRingEnds> device = channel.TakeDevice();
+  ASSERT_NE(device, nullptr);
+  EXPECT_EQ(channel.TakeDevice(), nullptr);
+  EXPECT_EQ(device->capacity, 4096u);
+  const auto import = [&](int memory, uint64_t) -> absl::StatusOr<std::shared_ptr<const char>> {
+    char byte = 0;
+    EXPECT_EQ(write(other_end.get(), "x", 1), 1);
+    EXPECT_EQ(read(memory, &byte, 1), 1);
+    EXPECT_EQ(byte, 'x');
+    return std::shared_ptr<const char>();
+  };
+  const auto reader =
+      DeviceRingReader::Import(std::move(*device), {"a GPU", FeatureType::kF32, import});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_TRUE((*reader)->Check(0, 64).ok());
+  EXPECT_FALSE((*reader)->Check(0, 80).ok());
+  EXPECT_EQ(SharedChannel(*TakeOffer(Offer())).TakeDevice(), nullptr);
+  ExpectServes();
+}
+
 TEST_F(AttachTest, ATokenIsGoodOnce) {
   Start();
   const AttachReply offer = Offer();
