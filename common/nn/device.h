@@ -31,6 +31,8 @@ struct EngineOptions {
   std::string gemm_table = {};
   int max_rows = 512;
   int max_sequences = 64;
+  // Of a GPU's memory where the target's features lie for a drafter on the same GPU; 0: none.
+  int64_t share_bytes = 0;
 };
 
 // What one forward needs, whoever computes it: the floor that its time is compared with.

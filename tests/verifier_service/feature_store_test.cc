@@ -206,5 +206,61 @@ TEST(FeatureStoreTest, ListenersHearEveryChangeUntilTheyGo) {
   EXPECT_EQ(second_heard, 3);
 }
 
+// A store of rows that lie in a ring with room for eight of them.
+class RingStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto ring = wire::DeviceRingWriter::Create(wire::Descriptor(), 8 * kRowBytes, "a GPU");
+    ASSERT_TRUE(ring.ok()) << ring.status();
+    ring_ = *std::move(ring);
+    store_ = std::make_unique<FeatureStore>(FeatureType::kF32, kPlenty, ring_);
+    store_->Open(kSequence, kRingWidth);
+  }
+  void Append(int count, TokenId next, bool in_ring = true) {
+    std::optional<uint64_t> position;
+    if (in_ring) {
+      position = ring_->Reserve(count * kRowBytes);
+      ring_->Keep(count * kRowBytes);
+    }
+    store_->Append(kSequence, std::string(count * kRowBytes, 'x'), next, position);
+  }
+  // {rows, position as a row, next}.
+  std::vector<int64_t> Locate(Position first) {
+    const auto located = store_->Locate(kSequence, first);
+    EXPECT_TRUE(located.ok()) << located.status();
+    if (located->rows == 0) return {};
+    EXPECT_EQ(located->width, kRingWidth);
+    return {located->rows, static_cast<int64_t>(located->position / kRowBytes), located->next};
+  }
+
+  static constexpr int kRingWidth = 4;
+  static constexpr uint64_t kRowBytes = 4 * kRingWidth;
+  std::shared_ptr<wire::DeviceRingWriter> ring_;
+  std::unique_ptr<FeatureStore> store_;
+};
+
+TEST_F(RingStoreTest, RowsAreLocatedPieceByPieceUntilTheyAreOverwritten) {
+  Append(3, 11);
+  Append(2, 12);
+  EXPECT_THAT(Locate(0), ElementsAre(3, 0, kNoToken));
+  EXPECT_THAT(Locate(1), ElementsAre(2, 1, kNoToken));
+  EXPECT_THAT(Locate(4), ElementsAre(1, 4, 12));
+  EXPECT_THAT(Locate(5), ElementsAre());
+  Append(4, 13);  // Does not fit before the end: over rows 0 to 3.
+  EXPECT_THAT(Locate(0), ElementsAre());
+  EXPECT_THAT(Locate(3), ElementsAre());
+  EXPECT_THAT(Locate(4), ElementsAre(1, 4, kNoToken));
+  EXPECT_THAT(Locate(5), ElementsAre(4, 8, 13));
+  EXPECT_EQ(store_->Read({kSequence, 0, 9}, kNoPatience)->rows(), 9);  // Bytes stay.
+}
+
+TEST_F(RingStoreTest, RowsThatAreNotInTheRingAreNotLocated) {
+  Append(2, 11, /*in_ring=*/false);
+  Append(2, 12);
+  EXPECT_THAT(Locate(1), ElementsAre());
+  EXPECT_THAT(Locate(2), ElementsAre(2, 0, 12));
+  EXPECT_FALSE(store_->Locate({99, 0}, 0).ok());
+}
+
 }  // namespace
 }  // namespace bastion::verifier

@@ -39,11 +39,22 @@ void FeatureStore::Open(SequenceId sequence, int width) {
   TellListeners();
 }
 
-void FeatureStore::Append(SequenceId sequence, absl::Span<const char> rows, TokenId next) {
-  if (AppendRows(sequence, rows, next)) TellListeners();
+void FeatureStore::Append(SequenceId sequence, absl::Span<const char> rows, TokenId next,
+                          std::optional<uint64_t> in_ring) {
+  if (AppendRows(sequence, rows, next, in_ring)) TellListeners();
 }
 
-bool FeatureStore::AppendRows(SequenceId sequence, absl::Span<const char> rows, TokenId next) {
+void FeatureStore::NotePiece(History& history, int rows, uint64_t position) const {
+  std::deque<RingPiece>& pieces = history.in_ring;
+  const auto gone = [&](const RingPiece& piece) {
+    return !ring_->Holds(piece.position + (piece.rows - 1) * history.features.row_bytes());
+  };
+  while (!pieces.empty() && gone(pieces.front())) pieces.pop_front();
+  pieces.push_back({history.features.rows(), rows, position});
+}
+
+bool FeatureStore::AppendRows(SequenceId sequence, absl::Span<const char> rows, TokenId next,
+                              std::optional<uint64_t> in_ring) {
   MutexLock lock(&mutex_);
   const auto found = histories_.find(sequence);
   if (found == histories_.end() || found->second.lost || found->second.features.width == 0) {
@@ -55,8 +66,12 @@ bool FeatureStore::AppendRows(SequenceId sequence, absl::Span<const char> rows, 
   if (bytes_ + added > max_bytes_) {
     bytes_ -= static_cast<int64_t>(kept.bytes.size());
     kept.bytes = {};
+    found->second.in_ring.clear();
     found->second.lost = true;
     return true;
+  }
+  if (ring_ != nullptr && in_ring) {
+    NotePiece(found->second, static_cast<int>(rows.size() / kept.row_bytes()), *in_ring);
   }
   kept.bytes.append(rows.data(), rows.size());
   kept.next = next;
@@ -123,7 +138,7 @@ absl::StatusOr<Features> FeatureStore::Read(const FeatureRange& range, absl::Dur
   const size_t row = kept.row_bytes();
   const bool to_the_end = range.first + range.count == kept.rows();
   return Features{kept.width, kept.type, kept.bytes.substr(range.first * row, range.count * row),
-                  to_the_end ? kept.next : kNoToken};
+                  to_the_end ? kept.next : kNoToken, /*device=*/{}};
 }
 
 absl::StatusOr<int> FeatureStore::Rows(SequenceId sequence) const {
@@ -143,6 +158,27 @@ absl::StatusOr<FeatureStore::Copied> FeatureStore::Copy(SequenceId sequence, Pos
   std::memcpy(place(kept.type, rows, kept.width), kept.bytes.data() + first * kept.row_bytes(),
               rows * kept.row_bytes());
   return Copied{rows, first + rows == kept.rows() ? kept.next : kNoToken};
+}
+
+absl::StatusOr<FeatureStore::Located> FeatureStore::Locate(SequenceId sequence,
+                                                           Position first) const {
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(Check(sequence));
+  const History& history = histories_.at(sequence);
+  const Features& kept = history.features;
+  // Most who ask want what was committed last.
+  for (auto last = history.in_ring.rbegin(); last != history.in_ring.rend(); ++last) {
+    const RingPiece& piece = *last;
+    const int skipped = first - piece.first;
+    if (skipped < 0) continue;
+    if (skipped >= piece.rows) break;
+    const uint64_t position = piece.position + skipped * kept.row_bytes();
+    if (!ring_->Holds(position)) break;
+    const bool to_the_end = piece.first + piece.rows == kept.rows();
+    return Located{piece.rows - skipped, position, kept.type, kept.width,
+                   to_the_end ? kept.next : kNoToken};
+  }
+  return Located();
 }
 
 int64_t FeatureStore::bytes() const {

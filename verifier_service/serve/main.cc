@@ -20,6 +20,9 @@ ABSL_FLAG(std::string, dtype, "bf16", "bf16, fp32 or int8: weights; the KV cache
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU");
 ABSL_FLAG(int, gpu, 0, "Which GPU, of those that CUDA_VISIBLE_DEVICES leaves");
+ABSL_FLAG(int64_t, gpu_feature_bytes, int64_t{64} << 20,
+          "With --shared_memory: memory of the GPU where a drafter on the same GPU reads features; "
+          "0: they go by the host's");
 ABSL_FLAG(
     std::string, gemm_table, "",
     "File that keeps how this GPU multiplies best, found out at the first start; empty: found "
@@ -44,6 +47,9 @@ absl::Status Run() {
   options.engine.device = local.device;
   options.engine.gpu = absl::GetFlag(FLAGS_gpu);
   options.engine.gemm_table = absl::GetFlag(FLAGS_gemm_table);
+  if (!absl::GetFlag(FLAGS_shared_memory).empty()) {
+    options.engine.share_bytes = absl::GetFlag(FLAGS_gpu_feature_bytes);
+  }
   ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device)));
   ASSIGN_OR_RETURN(const auto loader, verifier::ChooseTargetLoader(kind, options.engine.gpu));
   options.load_target = loader.load;

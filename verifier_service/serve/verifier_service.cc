@@ -1,5 +1,6 @@
 #include "verifier_service/serve/verifier_service.h"
 
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
@@ -36,7 +37,7 @@ grpc::Status VerifierService::Features(
     return wire::ToGrpc(spoken);
   }
   wire::GrpcServerStream<proto::FeatureReply, proto::FeatureRequest> features(context, stream);
-  return wire::ToGrpc(ServeFeatures(features));
+  return wire::ToGrpc(ServeFeatures(features, "gRPC"));
 }
 
 grpc::Status VerifierService::Attach(grpc::ServerContext* context,
@@ -50,16 +51,27 @@ grpc::Status VerifierService::Attach(grpc::ServerContext* context,
       (!features && request->stream() != proto::AttachRequest::STREAM_STEPS)) {
     return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off for this"};
   }
-  const auto serve = [this, features](std::shared_ptr<wire::SharedChannel> channel) {
+  const auto ring = features ? RingFor(*request) : nullptr;
+  const auto serve = [this, features, ring](std::shared_ptr<wire::SharedChannel> channel) {
     if (features) {
       wire::SharedStream<proto::FeatureReply, proto::FeatureRequest> stream(std::move(channel));
-      return ServeFeatures(stream);
+      return ServeFeatures(stream, "shared memory", ring.get());
     }
     wire::SharedStream<proto::VerifierReply, proto::VerifierRequest> stream(std::move(channel));
     ServeSteps(stream);
     return absl::OkStatus();
   };
-  return wire::ToGrpc(attach_->Offer(*request, serve, *reply));
+  return wire::ToGrpc(attach_->Offer(*request, serve, *reply, ring));
+}
+
+std::shared_ptr<const wire::DeviceRingWriter> VerifierService::RingFor(
+    const proto::AttachRequest& request) const {
+  const auto ring = engine_->feature_ring();
+  if (ring == nullptr || request.device().uuid() != ring->uuid() ||
+      request.device().dtype() != wire::FeatureDType(engine_->features().type())) {
+    return nullptr;
+  }
+  return ring;
 }
 
 void VerifierService::ServeSteps(StepMessages& stream) {
@@ -74,7 +86,8 @@ void VerifierService::ServeSteps(StepMessages& stream) {
   for (const SequenceId sequence : lease) engine_->Close(sequence);
 }
 
-absl::Status VerifierService::ServeFeatures(FeatureMessages& stream) {
+absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, const char* carrier,
+                                            const wire::DeviceRingWriter* ring) {
   proto::FeatureRequest first;
   if (!stream.Receive(&first, absl::InfiniteFuture()).ok()) return absl::OkStatus();
   if (!first.has_subscribe()) {
@@ -85,7 +98,11 @@ absl::Status VerifierService::ServeFeatures(FeatureMessages& stream) {
     const auto& layers = first.subscribe().layers();
     RETURN_IF_ERROR(engine_->SetFeatureLayers({layers.begin(), layers.end()}));
   }
-  FeatureStream(&engine_->features(), &stream).Run();
+  // A drafter that could not map the ring says so by not mentioning it.
+  if (!first.subscribe().device_memory()) ring = nullptr;
+  LOG(INFO) << "a drafter takes features " << (ring != nullptr ? "in the GPU's memory" : "as bytes")
+            << ", over " << carrier;
+  FeatureStream(&engine_->features(), &stream, ring).Run();
   return absl::OkStatus();
 }
 

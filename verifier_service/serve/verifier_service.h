@@ -46,7 +46,13 @@ class VerifierService final : public proto::VerifierService::Service {
 
   // Each until its stream is over.
   void ServeSteps(StepMessages& stream) ABSL_LOCKS_EXCLUDED(mutex_);
-  [[nodiscard]] absl::Status ServeFeatures(FeatureMessages& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `ring`: handed over with the stream, if any.
+  [[nodiscard]] absl::Status ServeFeatures(FeatureMessages& stream, const char* carrier,
+                                           const wire::DeviceRingWriter* ring = nullptr)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // The engine's, for a peer on its GPU that takes its type of features; else null.
+  [[nodiscard]] std::shared_ptr<const wire::DeviceRingWriter> RingFor(
+      const proto::AttachRequest& request) const;
 
   void Step(const proto::VerifierRequest& request, Lease& lease, proto::VerifierReply& reply)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -64,6 +64,9 @@ class Engine final : public VerifierEngine {
   void Close(SequenceId sequence) override;
   nn::ForwardCost cost() const override { return target_->Cost(); }
   FeatureStore& features() override { return features_; }
+  std::shared_ptr<const wire::DeviceRingWriter> feature_ring() const override {
+    return target_->feature_ring();
+  }
   int live_sequences() const override { return sequences_.size(); }
   int free_kv_tokens() const override {
     return target_->pages().free_pages() * kernels::kPageTokens;
@@ -94,7 +97,7 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target)
       target_(std::move(target)),
       audit_(options.audit, target_.get()),
       sequences_(target_->pages(), options.max_sequences),
-      features_(target_->feature_type(), options.feature_bytes) {
+      features_(target_->feature_type(), options.feature_bytes, target_->feature_ring()) {
   const hub::ModelConfig& config = target_->config();
   const std::filesystem::path folder = std::filesystem::path(options.target_folder) / "";
   info_.model = folder.parent_path().filename().string();
@@ -180,7 +183,7 @@ absl::Status Engine::PrefillChunk(Sequence& sequence, const std::vector<TokenId>
   nn::RowBatch batch;
   batch.AddRun({&sequence.table, sequence.committed, kernels::RowMask::kCausal}, tokens);
   RETURN_IF_ERROR(target_->Prefill(batch));
-  features_.Append(sequence.id, target_->KeptFeatures(0));
+  features_.Append(sequence.id, target_->KeptFeatures(0), kNoToken, target_->KeptInRing(0));
   for (const TokenId token : tokens) sequence.Committed(token);
   return absl::OkStatus();
 }
@@ -242,8 +245,9 @@ void Engine::VerifyBatch(const nn::RowBatch& batch, const std::vector<Entry>& en
     if (!outcomes[i].ok()) continue;
     entry.outcome->acceptance = entry.AsAsked(*std::move(outcomes[i]));
     Commit(entry);
-    features_.Append(entry.item->sequence, target_->KeptFeatures(static_cast<int>(i)),
-                     entry.outcome->acceptance.next);
+    const int index = static_cast<int>(i);
+    features_.Append(entry.item->sequence, target_->KeptFeatures(index),
+                     entry.outcome->acceptance.next, target_->KeptInRing(index));
   }
   result.trace.feature_export += watch.Lap();
 }

@@ -54,6 +54,10 @@ class VerifierEngine {
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
   // Thread-safe.
   [[nodiscard]] virtual FeatureStore& features() = 0;
+  // Where drafters on this GPU can read features; null where there is none. Thread-safe.
+  [[nodiscard]] virtual std::shared_ptr<const wire::DeviceRingWriter> feature_ring() const {
+    return nullptr;
+  }
   [[nodiscard]] virtual int live_sequences() const = 0;
   [[nodiscard]] virtual int free_kv_tokens() const = 0;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/cuda/row_buckets.h"
@@ -38,6 +39,11 @@ absl::StatusOr<std::unique_ptr<CudaStep>> CudaStep::Load(const std::string& fold
   ASSIGN_OR_RETURN(step->inputs_, cuda::StepInputs::Create(capacity));
   step->buckets_ = cuda::RowBuckets(capacity.rows);
   RETURN_IF_ERROR(step->Allocate());
+  if (options.share_bytes > 0) {
+    auto ring = CudaFeatureRing::Create(options.share_bytes, gpu.info.uuid);
+    if (ring.ok()) step->ring_ = *std::move(ring);
+    if (!ring.ok()) LOG(WARNING) << "features go to drafters by the host: " << ring.status();
+  }
   RETURN_IF_ERROR(step->Prepare(options.show_progress));
   return step;
 }
@@ -54,7 +60,7 @@ absl::Status CudaStep::Allocate() {
   ASSIGN_OR_RETURN(host_paths_, Memory::OnHost(rows * sizeof(int32_t), kWhat));
   ASSIGN_OR_RETURN(results_, Memory::OnDevice(spans * sizeof(WalkResult), kWhat));
   ASSIGN_OR_RETURN(host_results_, Memory::OnHost(spans * sizeof(WalkResult), kWhat));
-  ASSIGN_OR_RETURN(flags_, Memory::OnHost(2 * sizeof(uint64_t), kWhat));
+  ASSIGN_OR_RETURN(flags_, Memory::OnHost(3 * sizeof(uint64_t), kWhat));
   ASSIGN_OR_RETURN(
       choose_scratch_,
       Memory::OnDevice(kernels::cuda::ChooseScratchBytes(static_cast<int>(rows)), kWhat));
@@ -118,6 +124,33 @@ void CudaStep::PutForward(int rows) {
   decoder_->Forward(embed.rows, taps_);
 }
 
+kernels::cuda::CommitArgs CudaStep::CommitOf(int rows) const {
+  kernels::cuda::CommitArgs commit;
+  commit.rows = inputs_.Rows(rows);
+  commit.results = results_.as<WalkResult>();
+  commit.paths = paths_.as<int32_t>();
+  commit.layers = decoder_->layers();
+  commit.layer_count = config().dims.layers;
+  commit.kv_heads = config().dims.kv_heads;
+  commit.head_dim = config().dims.head_dim;
+  commit.dtype = decoder_->dtype();
+  commit.features = features_.as<void>();
+  commit.kept_features = kept_features_.as<void>();
+  commit.feature_width = static_cast<int>(feature_width());
+  return commit;
+}
+
+void CudaStep::PutRing(int rows, int most_kept) {
+  char* const to = ring_.Reserve(most_kept * feature_row_bytes());
+  if (to == nullptr) return;
+  // A commit of no layers: the gathering alone, of the same rows.
+  kernels::cuda::CommitArgs gather = CommitOf(cuda::BucketOf(buckets_, rows));
+  gather.layer_count = 0;
+  gather.kept_features = to;
+  kernels::cuda::Commit(gather, *gpu_.stream);
+  kernels::cuda::RaiseFlag({inputs_.device_step(), &flags_.as<uint64_t>()[2]}, *gpu_.stream);
+}
+
 void CudaStep::PutDecision(int rows) {
   Stream& stream = *gpu_.stream;
   const kernels::cuda::StepRows step = inputs_.Rows(rows);
@@ -130,19 +163,7 @@ void CudaStep::PutDecision(int rows) {
        host_results_.as<WalkResult>(), host_paths_.as<int32_t>()},
       stream);
   kernels::cuda::RaiseFlag({inputs_.device_step(), &flags[0]}, stream);
-  kernels::cuda::CommitArgs commit;
-  commit.rows = step;
-  commit.results = results_.as<WalkResult>();
-  commit.paths = paths_.as<int32_t>();
-  commit.layers = decoder_->layers();
-  commit.layer_count = config().dims.layers;
-  commit.kv_heads = config().dims.kv_heads;
-  commit.head_dim = config().dims.head_dim;
-  commit.dtype = decoder_->dtype();
-  commit.features = features_.as<void>();
-  commit.kept_features = kept_features_.as<void>();
-  commit.feature_width = static_cast<int>(feature_width());
-  kernels::cuda::Commit(commit, stream);
+  kernels::cuda::Commit(CommitOf(rows), stream);
   kernels::cuda::RaiseFlag({inputs_.device_step(), &flags[1]}, stream);
 }
 
@@ -192,20 +213,28 @@ absl::Status CudaStep::UndoEdits() {
   return gpu_.stream->Synchronize();
 }
 
-absl::Status CudaStep::RunDecision(int rows) {
+absl::Status CudaStep::RunDecision(int rows, int most_kept) {
   gpu_.stream->Run(*GraphsFor(rows).decision);
+  PutRing(rows, most_kept);
   return gpu_.stream->AwaitFlag(&flags_.as<uint64_t>()[0], inputs_.step());
 }
 
-absl::Status CudaStep::AwaitCommit() {
-  return gpu_.stream->AwaitFlag(&flags_.as<uint64_t>()[1], inputs_.step());
+absl::Status CudaStep::AwaitCommit(int rows) {
+  const uint64_t* const flags = flags_.as<uint64_t>();
+  RETURN_IF_ERROR(gpu_.stream->AwaitFlag(&flags[ring_.reserved() ? 2 : 1], inputs_.step()));
+  if (ring_.reserved()) ring_.Keep(rows * feature_row_bytes());
+  return absl::OkStatus();
 }
 
 absl::Status CudaStep::KeepAllFeatures(int rows) {
-  if (feature_width() > 0) {
-    gpu_.stream->Copy(kept_features_.as<void>(), features_.as<void>(), rows * feature_row_bytes());
+  const size_t bytes = rows * feature_row_bytes();
+  if (bytes > 0) {
+    gpu_.stream->Copy(kept_features_.as<void>(), features_.as<void>(), bytes);
   }
-  return gpu_.stream->Synchronize();
+  if (char* const to = ring_.Reserve(bytes)) gpu_.stream->Copy(to, features_.as<void>(), bytes);
+  RETURN_IF_ERROR(gpu_.stream->Synchronize());
+  if (ring_.reserved()) ring_.Keep(bytes);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<float*> CudaStep::CopyLogits(int row) {

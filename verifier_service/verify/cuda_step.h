@@ -12,6 +12,7 @@
 #include "common/nn/device.h"
 #include "common/tree/stage_data.h"
 #include "kernels/cuda/ops.h"
+#include "verifier_service/verify/cuda_feature_ring.h"
 
 namespace bastion::verifier {
 
@@ -31,10 +32,11 @@ class CudaStep {
   // Edits them before anything is chosen; UndoEdits makes them what the model thought.
   [[nodiscard]] absl::Status EditLogits(const std::vector<kernels::cuda::LogitEdit>& edits);
   [[nodiscard]] absl::Status UndoEdits();
-  // Choice, walk and commit. When this returns results() and paths() are there.
-  [[nodiscard]] absl::Status RunDecision(int rows);
-  // When this returns kept_features() are there, too, and the next step may be sent.
-  [[nodiscard]] absl::Status AwaitCommit();
+  // Choice, walk and commit, which keeps at most `most_kept` rows. When this returns results() and
+  // paths() are there.
+  [[nodiscard]] absl::Status RunDecision(int rows, int most_kept);
+  // When this returns kept_features() of `rows` rows are there, too, and the next step may be sent.
+  [[nodiscard]] absl::Status AwaitCommit(int rows);
 
   // Keeps the features of all `rows` rows of the last forward, and waits for it.
   [[nodiscard]] absl::Status KeepAllFeatures(int rows);
@@ -51,6 +53,8 @@ class CudaStep {
   // [rows kept, F] of the engine's type.
   [[nodiscard]] const char* kept_features() const { return kept_features_.as<char>(); }
   [[nodiscard]] size_t feature_row_bytes() const { return feature_width() * element(); }
+  // Where they lie once more for processes on this GPU.
+  [[nodiscard]] const CudaFeatureRing& ring() const { return ring_; }
 
   [[nodiscard]] const hub::ModelConfig& config() const { return decoder_->config(); }
   [[nodiscard]] nn::ForwardCost Cost() const;
@@ -70,6 +74,9 @@ class CudaStep {
   [[nodiscard]] absl::StatusOr<Graphs> RecordFor(int rows);
   void PutForward(int rows);
   void PutDecision(int rows);
+  [[nodiscard]] kernels::cuda::CommitArgs CommitOf(int rows) const;
+  // Sends the features that the last decision keeps to the ring, if there is room.
+  void PutRing(int rows, int most_kept);
   [[nodiscard]] const Graphs& GraphsFor(int rows) const;
   [[nodiscard]] size_t feature_width() const { return taps_.layers.size() * config().dims.hidden; }
   [[nodiscard]] size_t element() const { return BytesPerElement(decoder_->dtype()); }
@@ -88,7 +95,8 @@ class CudaStep {
   Memory choices_, paths_, host_paths_;  // [R]
   Memory results_, host_results_;        // [B]
   Memory choose_scratch_;
-  Memory flags_;           // [2], the host's: accepted, committed
+  Memory flags_;  // [3], the host's: accepted, committed, in the ring
+  CudaFeatureRing ring_;
   Memory edits_, before_;  // Of the last step: as many as it had
   int edit_count_ = 0;
 };

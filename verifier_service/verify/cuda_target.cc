@@ -35,6 +35,14 @@ class CudaTarget final : public Target {
   FeatureType feature_type() const override {
     return options_.dtype == kernels::DType::kF32 ? FeatureType::kF32 : FeatureType::kBF16;
   }
+  std::shared_ptr<const wire::DeviceRingWriter> feature_ring() const override {
+    return step_->ring().writer();
+  }
+  std::optional<uint64_t> KeptInRing(int index) const override {
+    const auto begin = step_->ring().position();
+    if (!begin) return std::nullopt;
+    return *begin + kept_begins_[index] * step_->feature_row_bytes();
+  }
   absl::StatusOr<PlainStep> DecodeOne(const nn::RowBatch& batch, const TreeRows& root) override;
 
   nn::PagePool& pages() override { return pages_; }
@@ -86,6 +94,19 @@ std::vector<int32_t> ParentsOf(absl::Span<const TreeRows> trees) {
   return parents;
 }
 
+// Rows that walks of these trees can keep: their roots, and a path of each.
+int MostKept(absl::Span<const TreeRows> trees) {
+  int most = 0;
+  for (const TreeRows& rows : trees) {
+    int depth = 0;
+    for (NodeIndex node = 0; node < rows.tree->rows(); ++node) {
+      depth = std::max(depth, rows.tree->depth(node));
+    }
+    most += 1 + depth;
+  }
+  return most;
+}
+
 absl::Status CudaTarget::RunStep(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,
                                  TimingTrace& trace) {
   StopWatch watch;
@@ -98,7 +119,7 @@ absl::Status CudaTarget::RunStep(const nn::RowBatch& batch, absl::Span<const Tre
   step_->RunHead(batch.rows());
   const int forwarded = stream.Mark();
   RETURN_IF_ERROR(step_->EditLogits(EditList(trees)));
-  RETURN_IF_ERROR(step_->RunDecision(batch.rows()));
+  RETURN_IF_ERROR(step_->RunDecision(batch.rows(), MostKept(trees)));
   const absl::Duration waited = watch.Lap();
   ASSIGN_OR_RETURN(const double forward, stream.ElapsedSeconds(begin, forwarded));
   trace.forward = std::min(absl::Seconds(forward), waited);
@@ -148,7 +169,7 @@ std::vector<absl::StatusOr<Acceptance>> CudaTarget::Verify(const nn::RowBatch& b
     outcomes.push_back(ReadTree(static_cast<int>(i), trees[i]));
   }
   NoteKept(trees);
-  const absl::Status committed = step_->AwaitCommit();
+  const absl::Status committed = step_->AwaitCommit(kept_begins_.back());
   trace.commit = watch.Lap();
   if (committed.ok()) return outcomes;
   return std::vector<absl::StatusOr<Acceptance>>(trees.size(), committed);
@@ -157,7 +178,7 @@ std::vector<absl::StatusOr<Acceptance>> CudaTarget::Verify(const nn::RowBatch& b
 absl::StatusOr<PlainStep> CudaTarget::DecodeOne(const nn::RowBatch& batch, const TreeRows& root) {
   TimingTrace unused;
   RETURN_IF_ERROR(RunStep(batch, {root}, unused));
-  RETURN_IF_ERROR(step_->AwaitCommit());
+  RETURN_IF_ERROR(step_->AwaitCommit(/*rows=*/0));
   RETURN_IF_ERROR(step_->UndoEdits());
   const TokenId choice = step_->results()[0].path_length < 0 ? -1 : step_->results()[0].next;
   ASSIGN_OR_RETURN(float* const logits, step_->CopyLogits(0));

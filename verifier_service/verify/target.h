@@ -7,6 +7,7 @@
 #define BASTION_VERIFIER_SERVICE_VERIFY_TARGET_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "common/nn/row_batch.h"
 #include "common/tree/features.h"
 #include "common/tree/stage_data.h"
+#include "common/wire/device_ring.h"
 #include "verifier_service/verify/choose_tokens.h"
 
 namespace bastion::verifier {
@@ -51,6 +53,14 @@ class Target {
   // keeps, in feature_type(). Until the next call.
   [[nodiscard]] virtual absl::Span<const char> KeptFeatures(int index) const = 0;
   [[nodiscard]] virtual FeatureType feature_type() const = 0;
+  // The ring where other processes on this GPU can read them; null where there is none.
+  [[nodiscard]] virtual std::shared_ptr<const wire::DeviceRingWriter> feature_ring() const {
+    return nullptr;
+  }
+  // Where KeptFeatures(index) lie in it, if they do.
+  [[nodiscard]] virtual std::optional<uint64_t> KeptInRing(int /*index*/) const {
+    return std::nullopt;
+  }
 
   // One plain step over `batch`, the root alone. It may lie where it is cached already.
   [[nodiscard]] virtual absl::StatusOr<PlainStep> DecodeOne(const nn::RowBatch& batch,
