@@ -25,10 +25,25 @@ using kernels::cuda::Stream;
 // The next multiple of what a step's rows come in.
 int Whole(int rows) { return (rows + 63) / 64 * 64; }
 
+// Of features in the memory of the GPU that this process opened.
+DeviceReader ReaderOf(const kernels::cuda::DeviceInfo& info, kernels::DType dtype) {
+  const auto import = [](int descriptor,
+                         uint64_t bytes) -> absl::StatusOr<std::shared_ptr<const char>> {
+    ASSIGN_OR_RETURN(Memory memory, Memory::Import(descriptor, bytes));
+    const auto kept = std::make_shared<const Memory>(std::move(memory));
+    return std::shared_ptr<const char>(kept, kept->as<char>());
+  };
+  return {info.uuid, dtype == kernels::DType::kF32 ? FeatureType::kF32 : FeatureType::kBF16,
+          import};
+}
+
 class CudaDflash final : public DraftModel {
  public:
   CudaDflash(cuda::Gpu gpu, const nn::EngineOptions& options)
-      : gpu_(std::move(gpu)), options_(options), pages_(nn::PagesFor(options.kv_tokens)) {}
+      : gpu_(std::move(gpu)),
+        options_(options),
+        reader_(ReaderOf(gpu_.info, options.dtype)),
+        pages_(nn::PagesFor(options.kv_tokens)) {}
 
   [[nodiscard]] absl::Status Load(const std::string& drafter_folder,
                                   const std::string& target_folder);
@@ -39,6 +54,7 @@ class CudaDflash final : public DraftModel {
   void Release(nn::PageTable& table) override { pages_.Shrink(table, 0); }
   nn::ForwardCost Cost() const override;
   const hub::ModelConfig& config() const override { return config_; }
+  const DeviceReader* device_reader() const override { return &reader_; }
 
  private:
   using Graphs = std::map<int, std::unique_ptr<Graph>>;  // By rows, or by blocks.
@@ -50,13 +66,15 @@ class CudaDflash final : public DraftModel {
   [[nodiscard]] absl::Status Record();
   void PutContext(int rows);
   void PutDraft(int rows);
-  [[nodiscard]] absl::Status ConvertFeatures(const std::vector<ContextItem>& items);
+  // Puts the features of all items side by side on the device.
+  [[nodiscard]] absl::Status StageFeatures(const std::vector<ContextItem>& items);
   [[nodiscard]] absl::Status RunDraft(const std::vector<BlockItem>& items, int candidates);
   [[nodiscard]] int block() const { return config_.dflash.block_size; }
   [[nodiscard]] size_t element() const { return BytesPerElement(options_.dtype); }
 
   cuda::Gpu gpu_;
   const nn::EngineOptions options_;
+  const DeviceReader reader_;
   nn::PagePool pages_;
   hub::ModelConfig config_, target_config_;
   std::unique_ptr<cuda::DeviceDecoder> decoder_;
@@ -199,15 +217,34 @@ void CudaDflash::PutDraft(int rows) {
   cuda::PutProduct(vocabulary_.head(), decoder_->normed(), logits_.as<float>(), rows, gpu_);
 }
 
-absl::Status CudaDflash::ConvertFeatures(const std::vector<ContextItem>& items) {
-  char* to = host_features_.as<char>();
+absl::Status CudaDflash::StageFeatures(const std::vector<ContextItem>& items) {
+  size_t begin = 0;
+  bool from_ring = false;
   for (const ContextItem& item : items) {
-    const int64_t count = int64_t{item.features.rows()} * feature_width();
-    const auto type = item.features.type == FeatureType::kF32 ? kernels::SourceType::kF32
-                                                              : kernels::SourceType::kBF16;
-    kernels::ConvertElements(type, item.features.bytes.data(), count, options_.dtype, to);
-    to += count * element();
+    const Features& features = item.features;
+    const int64_t count = int64_t{features.rows()} * feature_width();
+    const size_t bytes = count * element();
+    char* const to = features_.as<char>() + begin;
+    if (features.on_device()) {
+      if (features.type != reader_.type) return absl::AbortedError("features of another type");
+      gpu_.stream->Copy(to, features.device.data(), bytes);
+      from_ring = true;
+    } else {
+      char* const converted = host_features_.as<char>() + begin;
+      const auto type = features.type == FeatureType::kF32 ? kernels::SourceType::kF32
+                                                           : kernels::SourceType::kBF16;
+      kernels::ConvertElements(type, features.bytes.data(), count, options_.dtype, converted);
+      gpu_.stream->Copy(to, converted, bytes);
+    }
+    begin += bytes;
   }
+  if (!from_ring) return absl::OkStatus();
+  // Only what was there after it was read was read right.
+  RETURN_IF_ERROR(gpu_.stream->Synchronize());
+  const bool intact = std::all_of(items.begin(), items.end(), [](const ContextItem& item) {
+    return !item.features.on_device() || item.features.device.intact();
+  });
+  if (!intact) return absl::AbortedError("the ring of features went round while it was read");
   return absl::OkStatus();
 }
 
@@ -233,10 +270,8 @@ absl::Status CudaDflash::AppendContext(const std::vector<ContextItem>& items) {
   if (context_under_way_) {
     RETURN_IF_ERROR(gpu_.stream->Synchronize());
   }
-  RETURN_IF_ERROR(ConvertFeatures(items));
+  RETURN_IF_ERROR(StageFeatures(items));
   const int rows = cuda::BucketOf(context_buckets_, batch.rows());
-  gpu_.stream->Copy(features_.as<void>(), host_features_.as<void>(),
-                    size_t(batch.rows()) * feature_width() * element());
   context_inputs_.Send({batch}, rows, *gpu_.stream);
   gpu_.stream->Run(*context_graphs_.at(rows));
   context_under_way_ = true;

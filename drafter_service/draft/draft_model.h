@@ -45,7 +45,8 @@ class DraftModel {
   virtual void WakeUp() {}
 
   // Projects new context rows into the cache. RESOURCE_EXHAUSTED when the cache is full,
-  // INVALID_ARGUMENT for features of another width.
+  // INVALID_ARGUMENT for features of another width, ABORTED for features on the device that were
+  // overwritten while they were read: then nothing was appended, and their bytes may be.
   [[nodiscard]] virtual absl::Status AppendContext(const std::vector<ContextItem>& items) = 0;
 
   // One forward over all blocks; P marginals of `candidates` tokens for each. The block's own keys
@@ -58,6 +59,8 @@ class DraftModel {
   // Of one block with its logits, and its new context.
   [[nodiscard]] virtual nn::ForwardCost Cost() const = 0;
   [[nodiscard]] virtual const hub::ModelConfig& config() const = 0;
+  // How it reads features in the memory of its GPU; null: it takes bytes alone.
+  [[nodiscard]] virtual const DeviceReader* device_reader() const { return nullptr; }
 
   [[nodiscard]] int positions() const { return config().dflash.block_size - 1; }  // P
   [[nodiscard]] int feature_width() const {                                       // F

@@ -70,10 +70,12 @@ absl::Status Run() {
   wire::HostOptions host_options;
   host_options.addresses = absl::GetFlag(FLAGS_listen);
   ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));
-  features.Start(engine->feature_layers(),
-                 [&](SequenceId sequence, Position committed, TokenId root) {
-                   service.FeaturesArrived(sequence, committed, root);
-                 });
+  features.Start(
+      engine->feature_layers(),
+      [&](SequenceId sequence, Position committed, TokenId root) {
+        service.FeaturesArrived(sequence, committed, root);
+      },
+      engine->device_reader());
   host->SetServing(true);
   LOG(INFO) << "serving on " << host_options.addresses[0];
   const std::string signal = wire::WaitForStopSignal();

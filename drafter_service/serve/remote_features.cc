@@ -1,5 +1,10 @@
 #include "drafter_service/serve/remote_features.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
@@ -14,9 +19,21 @@ namespace {
 
 constexpr absl::Duration kAttachPatience = absl::Seconds(2);
 
-absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Carrier& carrier) {
+absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Carrier& carrier,
+                                     const std::shared_ptr<const wire::DeviceRingReader>& ring) {
   RETURN_IF_ERROR(wire::Decode(reply.status()));
+  if (reply.features().has_device()) return wire::Decode(reply.features(), ring);
   return wire::Decode(reply.features(), carrier);
+}
+
+// Whether `next` goes on where `last` ends.
+bool Continues(const Features& last, const Features& next) {
+  if (last.width != next.width || last.type != next.type) return false;
+  if (!last.on_device() || !next.on_device()) return !last.on_device() && !next.on_device();
+  const uint64_t bytes = last.rows() * last.row_bytes();
+  return last.device.ring == next.device.ring &&
+         last.device.position + bytes == next.device.position &&
+         last.device.data() + bytes == next.device.data();
 }
 
 }  // namespace
@@ -38,9 +55,43 @@ void RemoteFeatures::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void RemoteFeatures::Start(std::vector<int> layers, Arrived arrived) {
+void RemoteFeatures::Window::Append(Features features) {
+  rows += features.rows();
+  if (pieces.empty() || !Continues(pieces.back(), features)) {
+    pieces.push_back(std::move(features));
+  } else if (features.on_device()) {
+    pieces.back().device.rows += features.rows();
+  } else {
+    pieces.back().bytes += features.bytes;
+  }
+}
+
+Features RemoteFeatures::Window::Pop(int count) {
+  Features& piece = pieces.front();
+  const int popped = std::min(count, piece.rows());
+  first += popped;
+  rows -= popped;
+  Features read = {piece.width, piece.type, {}};
+  if (popped == piece.rows()) {
+    read = std::move(piece);
+    pieces.pop_front();
+  } else if (piece.on_device()) {
+    read.device = piece.device;
+    read.device.rows = popped;
+    piece.device.position += popped * piece.row_bytes();
+    piece.device.rows -= popped;
+  } else {
+    read.bytes = piece.bytes.substr(0, popped * piece.row_bytes());
+    piece.bytes.erase(0, read.bytes.size());
+  }
+  return read;
+}
+
+void RemoteFeatures::Start(std::vector<int> layers, Arrived arrived, const DeviceReader* device) {
   layers_ = std::move(layers);
   arrived_ = std::move(arrived);
+  device_ = device;
+  if (device_ != nullptr) attacher_.ProposeDevice(*device_);
   thread_ = std::thread([this] { Main(); });
 }
 
@@ -52,8 +103,9 @@ void RemoteFeatures::Main() {
   }
 }
 
-std::unique_ptr<RemoteFeatures::Stream> RemoteFeatures::Open() {
+std::unique_ptr<RemoteFeatures::Stream> RemoteFeatures::Open(Ring& ring) {
   if (auto channel = attacher_.Attach(absl::Now() + kAttachPatience)) {
+    ring = Import(channel->TakeDevice());
     return std::make_unique<wire::SharedStream<proto::FeatureRequest, proto::FeatureReply>>(
         std::move(channel));
   }
@@ -61,9 +113,26 @@ std::unique_ptr<RemoteFeatures::Stream> RemoteFeatures::Open() {
       [this](grpc::ClientContext* context) { return stub_->Features(context); });
 }
 
+RemoteFeatures::Ring RemoteFeatures::Import(std::unique_ptr<wire::DeviceRingEnds> ends) {
+  if (ends == nullptr || device_ == nullptr) return nullptr;
+  auto ring = wire::DeviceRingReader::Import(std::move(*ends), *device_);
+  const std::string outcome =
+      ring.ok()
+          ? absl::StrCat("in the GPU's memory, in a ring of ", (*ring)->capacity() >> 20, " MiB")
+          : absl::StrCat("by the host's memory (", ring.status().message(), ")");
+  if (std::exchange(logged_, outcome) != outcome) {
+    const std::string text = absl::StrCat("features of ", address_, " come ", outcome);
+    if (ring.ok()) LOG(INFO) << text;
+    if (!ring.ok()) LOG(WARNING) << text;
+  }
+  return ring.ok() ? *std::move(ring) : nullptr;
+}
+
 void RemoteFeatures::RunStream() {
-  const std::unique_ptr<Stream> stream = Open();
+  Ring ring;
+  const std::unique_ptr<Stream> stream = Open(ring);
   proto::FeatureRequest subscribe;
+  subscribe.mutable_subscribe()->set_device_memory(ring != nullptr);
   subscribe.mutable_subscribe()->mutable_layers()->Add(layers_.begin(), layers_.end());
   {
     MutexLock lock(&mutex_);
@@ -72,7 +141,7 @@ void RemoteFeatures::RunStream() {
     // When it breaks here, receiving says why.
     (void)stream->Send(subscribe, absl::InfiniteFuture());
   }
-  const absl::Status over = ReceiveAll(*stream);
+  const absl::Status over = ReceiveAll(*stream, ring);
   {
     MutexLock lock(&mutex_);
     stream_ = nullptr;
@@ -83,17 +152,16 @@ void RemoteFeatures::RunStream() {
   }
 }
 
-absl::Status RemoteFeatures::ReceiveAll(Stream& stream) {
+absl::Status RemoteFeatures::ReceiveAll(Stream& stream, const Ring& ring) {
   for (;;) {
     proto::FeatureReply reply;
     RETURN_IF_ERROR(stream.Receive(&reply, absl::InfiniteFuture()));
-    Receive(reply, stream.carrier());
+    Receive(reply, DecodeReply(reply, stream.carrier(), ring));
   }
 }
 
-void RemoteFeatures::Receive(const proto::FeatureReply& reply, wire::Carrier& carrier) {
+void RemoteFeatures::Receive(const proto::FeatureReply& reply, absl::StatusOr<Features> features) {
   const SequenceId sequence = wire::Decode(reply.sequence());
-  absl::StatusOr<Features> features = DecodeReply(reply, carrier);
   const int rows = features.ok() ? features->rows() : 0;
   // Only what was taken begins where it must: `first` is the peer's word.
   if (Take(reply, std::move(features)) && reply.has_next()) {
@@ -112,12 +180,8 @@ bool RemoteFeatures::Take(const proto::FeatureReply& reply, absl::StatusOr<Featu
     return false;
   }
   // What was on its way when the sequence was followed anew is not what was asked for.
-  if (reply.first() != window.first + window.features.rows()) return false;
-  if (window.features.rows() == 0) {
-    window.features = *std::move(features);
-  } else {
-    window.features.bytes += features->bytes;
-  }
+  if (reply.first() != window.first + window.rows) return false;
+  if (features->rows() > 0) window.Append(*std::move(features));
   if (reply.has_next() && ++window.unread > kMostUnread) Unfollow(sequence);
   return true;
 }
@@ -126,46 +190,60 @@ absl::Status RemoteFeatures::Follow(SequenceId sequence, Position first) {
   if (stream_ == nullptr) return absl::UnavailableError("no feature stream to the verifier");
   const auto found = windows_.find(sequence);
   if (found != windows_.end() && found->second.status.ok() && found->second.first <= first &&
-      first <= found->second.first + found->second.features.rows()) {
+      first <= found->second.first + found->second.rows) {
     return absl::OkStatus();
   }
-  windows_[sequence] = {first, {}, absl::OkStatus(), 0};
+  return FollowAnew(sequence, first, /*bytes_before=*/0);
+}
+
+absl::Status RemoteFeatures::FollowAnew(SequenceId sequence, Position first,
+                                        Position bytes_before) {
+  if (stream_ == nullptr) return absl::UnavailableError("no feature stream to the verifier");
+  windows_[sequence] = {first, 0, {}, absl::OkStatus(), 0};
   proto::FeatureRequest request;
   wire::Encode(sequence, *request.mutable_follow()->mutable_sequence());
   request.mutable_follow()->set_first(first);
+  request.mutable_follow()->set_bytes_before(bytes_before);
   if (stream_->Send(request, absl::InfiniteFuture()).ok()) return absl::OkStatus();
   return absl::UnavailableError("the feature stream to the verifier broke");
 }
 
-absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::Duration patience) {
-  MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(Follow(range.sequence, range.first));
+absl::StatusOr<RemoteFeatures::Window*> RemoteFeatures::Await(const FeatureRange& range,
+                                                              absl::Time deadline) {
   const auto decided = [&] {
     mutex_.AssertHeld();
     const auto found = windows_.find(range.sequence);
     return found == windows_.end() || !found->second.status.ok() ||
-           found->second.first + found->second.features.rows() >= range.first + range.count;
+           found->second.first + found->second.rows >= range.first + range.count;
   };
-  if (!mutex_.AwaitWithTimeout(decided, patience)) {
+  if (!mutex_.AwaitWithTimeout(decided, deadline - absl::Now())) {
     return absl::DeadlineExceededError("features have not arrived");
   }
   const auto found = windows_.find(range.sequence);
   if (found == windows_.end()) return absl::UnavailableError("the feature stream broke");
-  Window& window = found->second;
-  RETURN_IF_ERROR(window.status);
-  const size_t row = window.features.row_bytes();
-  const size_t skipped = (range.first - window.first) * row;
-  std::string& bytes = window.features.bytes;
-  Features read = {window.features.width, window.features.type, {}};
-  if (skipped == 0 && bytes.size() == range.count * row) {
-    read.bytes = std::exchange(bytes, {});
-  } else {
-    read.bytes = bytes.substr(skipped, range.count * row);
-    bytes.erase(0, skipped + read.bytes.size());
+  RETURN_IF_ERROR(found->second.status);
+  return &found->second;
+}
+
+absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::Duration patience) {
+  const absl::Time deadline = absl::Now() + patience;
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(Follow(range.sequence, range.first));
+  for (;;) {
+    ASSIGN_OR_RETURN(Window* const window, Await(range, deadline));
+    while (window->first < range.first) (void)window->Pop(range.first - window->first);
+    if (window->pieces.empty()) return Features();  // None were asked for.
+    const Features& front = window->pieces.front();
+    const bool wanted_here = front.on_device()
+                                 ? range.may_be_on_device && front.device.intact()
+                                 : range.may_be_on_device || front.rows() >= range.count;
+    if (wanted_here) {
+      window->unread = 0;
+      return window->Pop(range.count);
+    }
+    // Not wanted there, or not there any more.
+    RETURN_IF_ERROR(FollowAnew(range.sequence, range.first, range.first + range.count));
   }
-  window.first = range.first + range.count;
-  window.unread = 0;
-  return read;
 }
 
 void RemoteFeatures::Forget(SequenceId sequence) {

@@ -31,6 +31,7 @@ class Engine final : public DrafterEngine {
   const std::vector<int>& feature_layers() const override {
     return model_->config().dflash.target_layer_ids;
   }
+  const DeviceReader* device_reader() const override { return model_->device_reader(); }
   nn::ForwardCost cost() const override { return model_->Cost(); }
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
   void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) override;
@@ -43,6 +44,8 @@ class Engine final : public DrafterEngine {
   [[nodiscard]] absl::StatusOr<std::vector<Draft>> MakeDrafts(absl::Span<const Frontier> frontiers);
   // Brings the sequence's context to frontier.committed tokens.
   [[nodiscard]] absl::Status CatchUp(const Frontier& frontier, Sequence& sequence);
+  // Appends what can be read of the range at once to the context that ends where it begins.
+  [[nodiscard]] absl::Status AppendRange(const FeatureRange& range, Sequence& sequence);
 
   DrafterOptions options_;
   FeatureSource* features_;
@@ -102,13 +105,24 @@ absl::Status Engine::CatchUp(const Frontier& frontier, Sequence& sequence) {
   }
   while (sequence.context < frontier.committed) {
     const int count = std::min(frontier.committed - sequence.context, kContextChunk);
-    ASSIGN_OR_RETURN(
-        Features features,
-        features_->Read({frontier.sequence, sequence.context, count}, options_.feature_patience));
-    RETURN_IF_ERROR(
-        model_->AppendContext({{&sequence.table, sequence.context, std::move(features)}}));
-    sequence.context += count;
+    FeatureRange range = {frontier.sequence, sequence.context, count,
+                          /*may_be_on_device=*/model_->device_reader() != nullptr};
+    absl::Status appended = AppendRange(range, sequence);
+    if (absl::IsAborted(appended)) {
+      range.may_be_on_device = false;
+      appended = AppendRange(range, sequence);
+    }
+    RETURN_IF_ERROR(appended);
   }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::AppendRange(const FeatureRange& range, Sequence& sequence) {
+  ASSIGN_OR_RETURN(Features features, features_->Read(range, options_.feature_patience));
+  const int rows = features.rows();
+  RETURN_IF_ERROR(
+      model_->AppendContext({{&sequence.table, sequence.context, std::move(features)}}));
+  sequence.context += rows;
   return absl::OkStatus();
 }
 

@@ -38,6 +38,8 @@ class DrafterEngine {
   [[nodiscard]] virtual const DrafterInfo& info() const = 0;
   // The target layers whose features this drafter reads.
   [[nodiscard]] virtual const std::vector<int>& feature_layers() const = 0;
+  // How it reads features in the memory of its GPU; null: it takes bytes alone.
+  [[nodiscard]] virtual const DeviceReader* device_reader() const { return nullptr; }
   // Of one draft.
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
 

@@ -1,0 +1,377 @@
+// Drafter and verifier on one GPU, or on the emulator in a build without CUDA: features stay in its
+// memory, and drafts are what they are when features go as bytes, whatever happens to the ring.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/nn/local_device.h"
+#include "common/wire/service_host.h"
+#include "drafter_service/draft/cuda_dflash.h"
+#include "drafter_service/serve/remote_features.h"
+#include "drafter_service/session/drafter_engine.h"
+#include "kernels/cuda/runtime.h"
+#include "orchestrator/remote/remote_verifier.h"
+#include "tests/support/golden_file.h"
+#include "verifier_service/serve/verifier_service.h"
+#include "verifier_service/verify/cuda_target.h"
+
+namespace bastion {
+namespace {
+
+constexpr int kSequences = 2;
+constexpr int64_t kLargeRing = 1 << 20;
+
+// A ring that has always gone round by the time it was read.
+class LostRing final : public DeviceRing {
+ public:
+  explicit LostRing(std::shared_ptr<const DeviceRing> ring) : ring_(std::move(ring)) {}
+  const char* At(uint64_t position) const override { return ring_->At(position); }
+  bool Holds(uint64_t) const override { return false; }
+
+ private:
+  const std::shared_ptr<const DeviceRing> ring_;
+};
+
+// Counts where rows were read, and may make every so many reads come too late.
+class Watched final : public FeatureSource {
+ public:
+  explicit Watched(FeatureSource* source) : source_(source) {}
+  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override {
+    auto features = source_->Read(range, patience);
+    if (!features.ok()) return features;
+    (features->on_device() ? rows_on_device : rows_in_bytes) += features->rows();
+    if (features->on_device() && lose_every > 0 && ++reads_ % lose_every == 0) {
+      features->device.ring = std::make_shared<LostRing>(features->device.ring);
+      ++lost;
+    }
+    return features;
+  }
+
+  int rows_on_device = 0, rows_in_bytes = 0, lost = 0, lose_every = 0;
+
+ private:
+  FeatureSource* const source_;
+  int reads_ = 0;
+};
+
+// How one run differs from others.
+struct Setting {
+  int64_t ring_bytes = kLargeRing;
+  wire::CarrierChoice carrier = wire::CarrierChoice::kAuto;
+  int cycles = 12;
+  int draft_every = 1;  // Cycles: the drafter comes late to the others.
+  int lose_every = 0;
+  bool mappable = true;  // Else the drafter's process has no rights to map the ring.
+  bool same_gpu = true;  // Else it says that it is on another one.
+};
+
+class OneGpu {
+ public:
+  OneGpu(const std::string& folder, const Setting& setting) : folder_(folder), setting_(setting) {
+    char pattern[] = "/tmp/bastion_one_gpu_XXXXXX";
+    CHECK(mkdtemp(pattern) != nullptr);
+    sockets_ = pattern;
+    features_ = std::make_unique<drafter::RemoteFeatures>(address(), setting.carrier);
+    watched = std::make_unique<Watched>(features_.get());
+    watched->lose_every = setting.lose_every;
+    StartVerifier();
+    StartDrafter();
+    verifier = std::make_unique<RemoteVerifier>(RemoteOptions{.address = address()});
+    AwaitSubscription();
+  }
+  ~OneGpu() {
+    features_->Stop();
+    StopVerifier();
+    std::filesystem::remove_all(sockets_);
+  }
+  OneGpu(const OneGpu&) = delete;
+  OneGpu& operator=(const OneGpu&) = delete;
+
+  void StartVerifier() {
+    verifier::VerifierOptions options;
+    options.target_folder = folder_ + "/target";
+    options.engine = EngineOptions(verifier_device_);
+    options.engine.share_bytes = setting_.ring_bytes;
+    options.max_sequences = 4;
+    options.max_rows = 64;
+    options.prefill_chunk = 16;
+    options.load_target = verifier::LoadCudaTarget;
+    auto engine = verifier::VerifierEngine::Create(options);
+    CHECK(engine.ok()) << engine.status();
+    verifier_engine = *std::move(engine);
+    auto attach = wire::StartAttachServer(sockets_ + "/shm", "verifier");
+    CHECK(attach.ok()) << attach.status();
+    service_ =
+        std::make_unique<verifier::VerifierService>(verifier_engine.get(), *std::move(attach));
+    wire::HostOptions host;
+    host.addresses = {address()};
+    host.reflection = false;
+    auto started = wire::ServiceHost::Start(host, {service_.get()});
+    CHECK(started.ok()) << started.status();
+    host_ = *std::move(started);
+  }
+  void StopVerifier() {
+    if (host_ != nullptr) host_->Shutdown(absl::Milliseconds(100));
+    host_.reset();
+    service_.reset();
+    verifier_engine.reset();
+  }
+  // Sequences opened before the drafter's subscription have no features.
+  void AwaitSubscription() {
+    for (uint32_t epoch = 0; epoch < 500; ++epoch) {
+      const SequenceId probe = {~uint64_t{0}, ++probes_};
+      if (verifier->Open(probe, {}).ok()) {
+        const bool kept = verifier_engine->features().Rows(probe).ok();
+        verifier->Close(probe);
+        if (kept) return;
+      }
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    CHECK(false) << "the drafter has not subscribed";
+  }
+
+  std::unique_ptr<verifier::VerifierEngine> verifier_engine;
+  std::unique_ptr<RemoteVerifier> verifier;
+  std::unique_ptr<drafter::DrafterEngine> drafter;
+  std::unique_ptr<Watched> watched;
+
+ private:
+  std::string address() const { return "unix:" + sockets_ + "/verifier"; }
+  static nn::EngineOptions EngineOptions(nn::LocalDevice& mine) {
+    auto device = nn::OpenLocalDevice(1);
+    CHECK(device.ok()) << device.status();
+    mine = *std::move(device);
+    return {kernels::DType::kF32, mine.device, 2048};
+  }
+
+  void StartDrafter() {
+    drafter::DrafterOptions options;
+    options.drafter_folder = folder_ + "/drafter";
+    options.target_folder = folder_ + "/target";
+    options.engine = EngineOptions(drafter_device_);
+    options.max_sequences = 4;
+    options.feature_patience = absl::Seconds(5);
+    options.load_model = drafter::LoadCudaDflash;
+    auto engine = drafter::DrafterEngine::Create(options, watched.get());
+    CHECK(engine.ok()) << engine.status();
+    drafter = *std::move(engine);
+    reader_ = *drafter->device_reader();
+    if (!setting_.mappable) {
+      reader_.import = [](int, uint64_t) { return absl::UnavailableError("no rights"); };
+    }
+    if (!setting_.same_gpu) reader_.uuid = "another GPU";
+    features_->Start(
+        drafter->feature_layers(), [](auto&&...) {}, &reader_);
+  }
+
+  const std::string folder_;
+  const Setting setting_;
+  std::string sockets_;
+  uint32_t probes_ = 0;
+  nn::LocalDevice verifier_device_, drafter_device_;
+  DeviceReader reader_;
+  std::unique_ptr<drafter::RemoteFeatures> features_;
+  std::unique_ptr<verifier::VerifierService> service_;
+  std::unique_ptr<wire::ServiceHost> host_;
+};
+
+struct Outcome {
+  std::vector<Marginals> drafts;
+  int rows_on_device = 0, rows_in_bytes = 0, lost = 0;
+};
+
+class OneGpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto gpu = kernels::cuda::OpenDevice(0); !gpu.ok()) {
+      GTEST_SKIP() << "no GPU: " << gpu.status().message();
+    }
+    folder_ = testing::GoldenFolder("gqa2_untied_draft2");
+    tokens_ = testing::GoldenFile(folder_ + "/golden.safetensors").Integers("tokens");
+    const auto config = hub::ReadModelConfig(folder_ + "/drafter");
+    ASSERT_TRUE(config.ok()) << config.status();
+    row_bytes_ =
+        static_cast<int64_t>(config->dflash.target_layer_ids.size()) * config->dims.hidden * 4;
+  }
+
+  struct Live {
+    SequenceId id;
+    Position committed = 0;
+    TokenId root = 0;
+  };
+  Live Open(OneGpu& gpu, uint64_t session) {
+    Live live = {{session, 0}, static_cast<Position>(tokens_.size()) - 1, tokens_.back()};
+    EXPECT_TRUE(gpu.verifier->Open(live.id, {}).ok());
+    const auto prefilled =
+        gpu.verifier->Prefill({live.id, 0, {tokens_.begin(), tokens_.end() - 1}});
+    EXPECT_TRUE(prefilled.ok()) << prefilled.status();
+    return live;
+  }
+  // Verifies trees that do not depend on drafts, so that every run commits the same.
+  void Cycle(OneGpu& gpu, std::vector<Live>& sequences, int cycle) {
+    Forest forest;
+    for (const Live& live : sequences) {
+      DraftTree tree(live.root);
+      for (int i = 0; i < 3; ++i) tree.Add(i, tokens_[(cycle + i) % tokens_.size()], -1.0f);
+      forest.push_back({live.id, live.committed, std::move(tree)});
+    }
+    const auto verified = gpu.verifier->Verify(forest);
+    ASSERT_TRUE(verified.ok()) << verified.status();
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      ASSERT_TRUE(verified->outcomes[s].status.ok()) << verified->outcomes[s].status;
+      const Acceptance& acceptance = verified->outcomes[s].acceptance;
+      sequences[s].committed += 1 + static_cast<Position>(acceptance.path.size());
+      sequences[s].root = acceptance.next;
+    }
+  }
+  static std::vector<Marginals> Expand(OneGpu& gpu, const std::vector<Live>& sequences) {
+    std::vector<Frontier> frontiers;
+    for (const Live& live : sequences) {
+      Frontier frontier;
+      frontier.sequence = live.id;
+      frontier.committed = live.committed;
+      frontier.root = live.root;
+      frontier.candidates = 8;
+      frontiers.push_back(frontier);
+    }
+    const auto drafts = gpu.drafter->Expand(frontiers);
+    EXPECT_TRUE(drafts.ok()) << drafts.status();
+    std::vector<Marginals> marginals;
+    for (const Draft& draft : *drafts) marginals.push_back(draft.marginals[0]);
+    return marginals;
+  }
+  Outcome RunWith(const Setting& setting) {
+    OneGpu gpu(folder_, setting);
+    std::vector<Live> sequences;
+    for (uint64_t s = 1; s <= kSequences; ++s) sequences.push_back(Open(gpu, s));
+    Outcome run;
+    for (int cycle = 0; cycle < setting.cycles; ++cycle) {
+      Cycle(gpu, sequences, cycle);
+      if (cycle % setting.draft_every != 0) continue;
+      for (Marginals& marginals : Expand(gpu, sequences)) {
+        EXPECT_FALSE(marginals.empty()) << "cycle " << cycle;
+        run.drafts.push_back(std::move(marginals));
+      }
+    }
+    run.rows_on_device = gpu.watched->rows_on_device;
+    run.rows_in_bytes = gpu.watched->rows_in_bytes;
+    run.lost = gpu.watched->lost;
+    return run;
+  }
+  // With features as bytes: what all others are compared with.
+  const Outcome& FromBytes(int draft_every = 1) {
+    static std::map<int, Outcome> made;
+    if (!made.contains(draft_every)) {
+      Setting setting;
+      setting.carrier = wire::CarrierChoice::kInline;
+      setting.draft_every = draft_every;
+      made[draft_every] = RunWith(setting);
+    }
+    return made[draft_every];
+  }
+  // Where rows come in other portions a GPU rounds otherwise.
+  static void ExpectNear(const Outcome& actual, const Outcome& expected) {
+    ASSERT_EQ(actual.drafts.size(), expected.drafts.size());
+    for (size_t i = 0; i < actual.drafts.size(); ++i) {
+      ASSERT_EQ(actual.drafts[i].positions, expected.drafts[i].positions);
+      for (int p = 0; p < expected.drafts[i].positions; ++p) {
+        EXPECT_NEAR(actual.drafts[i].log_prob(p, 0), expected.drafts[i].log_prob(p, 0), 1e-3);
+      }
+    }
+  }
+
+  std::string folder_;
+  std::vector<TokenId> tokens_;
+  int64_t row_bytes_ = 0;
+};
+
+TEST_F(OneGpuTest, DraftsFromTheGpusMemoryAreThoseFromBytes) {
+  const Outcome &bytes = FromBytes(), ring = RunWith(Setting());
+  EXPECT_EQ(bytes.rows_on_device, 0);
+  EXPECT_GT(bytes.rows_in_bytes, 0);
+  EXPECT_EQ(ring.rows_in_bytes, 0);
+  EXPECT_EQ(ring.rows_on_device, bytes.rows_in_bytes);
+  EXPECT_EQ(ring.drafts, bytes.drafts);
+}
+
+TEST_F(OneGpuTest, ARingThatGoesRoundManyTimes) {
+  Setting setting;
+  setting.ring_bytes = 20 * row_bytes_ + 64;  // Chunks of the prompt are too many for it.
+  const Outcome &bytes = FromBytes(), ring = RunWith(setting);
+  EXPECT_GT(ring.rows_on_device, 20);
+  EXPECT_GT(ring.rows_in_bytes, 0);
+  ExpectNear(ring, bytes);
+}
+
+TEST_F(OneGpuTest, ADrafterThatComesTooLateIsGivenTheBytes) {
+  Setting setting;
+  setting.ring_bytes = 20 * row_bytes_ + 64;
+  setting.draft_every = 8;
+  const Outcome &bytes = FromBytes(8), ring = RunWith(setting);
+  EXPECT_GT(ring.rows_in_bytes, 0);
+  ExpectNear(ring, bytes);
+}
+
+TEST_F(OneGpuTest, WhatIsOverwrittenWhileItIsReadIsReadAgainAsBytes) {
+  Setting setting;
+  setting.lose_every = 3;
+  const Outcome &bytes = FromBytes(), ring = RunWith(setting);
+  EXPECT_GT(ring.lost, 3);
+  EXPECT_GT(ring.rows_in_bytes, 0);
+  EXPECT_GT(ring.rows_on_device, 0);
+  ExpectNear(ring, bytes);
+}
+
+TEST_F(OneGpuTest, WithoutARingThatBothSeeItIsBytes) {
+  const Outcome& bytes = FromBytes();
+  Setting no_rights, other_gpu, no_ring;
+  no_rights.mappable = false;
+  other_gpu.same_gpu = false;
+  no_ring.ring_bytes = 0;
+  for (Setting setting : {no_rights, other_gpu, no_ring}) {
+    setting.cycles = 2;
+    const Outcome run = RunWith(setting);
+    EXPECT_EQ(run.rows_on_device, 0);
+    ASSERT_EQ(run.drafts.size(), size_t{2 * kSequences});
+    EXPECT_TRUE(std::equal(run.drafts.begin(), run.drafts.end(), bytes.drafts.begin()));
+  }
+}
+
+TEST_F(OneGpuTest, AVerifierThatGoesLeavesWhatWasReadAndComesBackWithANewRing) {
+  OneGpu gpu(folder_, Setting());
+  std::vector<Live> sequences = {Open(gpu, 1)};
+  Cycle(gpu, sequences, 0);
+  ASSERT_FALSE(Expand(gpu, sequences)[0].empty());
+  // Rows in the old ring, held across its maker's end.
+  Cycle(gpu, sequences, 1);
+  const FeatureRange first = {sequences[0].id, 0, 2, /*may_be_on_device=*/true};
+  const auto held = gpu.watched->Read(first, absl::Seconds(5));
+  ASSERT_TRUE(held.ok()) << held.status();
+  ASSERT_TRUE(held->on_device());
+  const auto as_bytes = gpu.verifier_engine->features().Read(first, absl::ZeroDuration());
+  ASSERT_TRUE(as_bytes.ok()) << as_bytes.status();
+  gpu.StopVerifier();
+  EXPECT_TRUE(held->device.intact());
+  std::string read(as_bytes->bytes.size(), '?');
+  auto stream = kernels::cuda::Stream::Create();
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  (*stream)->Copy(read.data(), held->device.data(), read.size());
+  ASSERT_TRUE((*stream)->Synchronize().ok());
+  EXPECT_EQ(read, as_bytes->bytes);
+
+  gpu.StartVerifier();
+  gpu.AwaitSubscription();
+  gpu.watched->rows_on_device = 0;
+  std::vector<Live> after = {Open(gpu, 2)};
+  Cycle(gpu, after, 0);
+  EXPECT_FALSE(Expand(gpu, after)[0].empty());
+  EXPECT_EQ(gpu.watched->rows_on_device, after[0].committed);
+}
+
+}  // namespace
+}  // namespace bastion
