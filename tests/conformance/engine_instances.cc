@@ -98,7 +98,7 @@ class OnGpu final : public StagesUnderTest {
 };
 
 // All three processes' parts in one: only the wire between them is real.
-template <wire::CarrierChoice kCarrier>
+template <wire::CarrierChoice kCarrier, bool kOnGpu = false>
 class OverTheWire final : public StagesUnderTest {
  public:
   explicit OverTheWire(const std::string& folder) {
@@ -154,6 +154,10 @@ class OverTheWire final : public StagesUnderTest {
     options.target_folder = folder + "/target";
     options.engine = EngineOptions(verifier_device_);
     options.max_sequences = 8;
+    if (kOnGpu) {
+      options.load_target = verifier::LoadCudaTarget;
+      options.engine.share_bytes = 1 << 20;
+    }
     auto engine = verifier::VerifierEngine::Create(options);
     CHECK(engine.ok()) << engine.status();
     verifier_engine_ = *std::move(engine);
@@ -169,16 +173,19 @@ class OverTheWire final : public StagesUnderTest {
     options.target_folder = folder + "/target";
     options.engine = EngineOptions(drafter_device_);
     options.max_sequences = 8;
+    if (kOnGpu) options.load_model = drafter::LoadCudaDflash;
     auto engine = drafter::DrafterEngine::Create(options, features_.get());
     CHECK(engine.ok()) << engine.status();
     drafter_engine_ = *std::move(engine);
     drafter_service_ = std::make_unique<drafter::DrafterService>(
         drafter_engine_.get(), [this](SequenceId sequence) { features_->Forget(sequence); },
         Attach("drafter"));
-    features_->Start(drafter_engine_->feature_layers(),
-                     [this](SequenceId sequence, Position committed, TokenId root) {
-                       drafter_service_->FeaturesArrived(sequence, committed, root);
-                     });
+    features_->Start(
+        drafter_engine_->feature_layers(),
+        [this](SequenceId sequence, Position committed, TokenId root) {
+          drafter_service_->FeaturesArrived(sequence, committed, root);
+        },
+        drafter_engine_->device_reader());
     drafter_host_ = Host("drafter", drafter_service_.get());
   }
 
@@ -229,6 +236,9 @@ std::vector<StagesKind> KindsUnderTest() {
       KindOn<OverTheWire<wire::CarrierChoice::kAuto>>("OverSharedMemory", "gqa2_untied_draft2")};
   if (kernels::cuda::OpenDevice(0).ok()) {
     kinds.push_back(KindOn<OnGpu>("OnGpu", "gqa2_untied_draft2"));
+    // Features stay in the GPU's memory.
+    kinds.push_back(KindOn<OverTheWire<wire::CarrierChoice::kAuto, /*kOnGpu=*/true>>(
+        "OverOneGpu", "gqa2_untied_draft2"));
   }
   return kinds;
 }
