@@ -5,7 +5,7 @@ set -euo pipefail
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly HERE=$ROOT/tests/gpu
 readonly BIN=$ROOT/build/cuda/bin
-readonly MAX_MB=120 MAX_ARCHIVE_MB=20
+readonly MAX_MB=60 MAX_ARCHIVE_MB=20
 
 usage() {
   cat <<'END_OF_USAGE'
@@ -21,7 +21,7 @@ Runs on x86-64 Linux with a glibc not older than Debian 12's (2.36) and the libr
 wheel that build/venv has; no network, no installation:
   . DIR/env.sh && DIR/bastion-verifier --help
 Build first: deploy/local/build.sh cuda cuda_job. Programs are stripped; the folder is checked to have
-all it needs and at most 120 MB. With --archive all of it is also in DIR.tar.xz, at most 20 MB, which
+all it needs and at most 60 MB. With --archive all of it is also in DIR.tar.xz, at most 20 MB, which
 takes a minute; tests/gpu/run.sh takes either.
 END_OF_USAGE
 }
