@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "kernels/cuda/ops.h"
+#include "tests/kernels/cuda/attention_shapes.h"
 #include "tests/kernels/cuda/benchmark_rows.h"
 
 namespace bastion::kernels::cuda {
@@ -47,11 +48,15 @@ absl::Status MeasureSpan(DeviceBenchmark& bench, int context, int rows) {
   });
 }
 
+// Those of the tests' shapes that are a tree of this model's heads.
 absl::Status MeasureAttention(DeviceBenchmark& bench) {
-  for (const int context : {2048, 8192, 32768}) {
-    for (const int rows : {1, 16, 32, 64, 256}) {
-      RETURN_IF_ERROR(MeasureSpan(bench, context, rows));
+  for (const AttentionShape& shape : AttentionShapes()) {
+    const SpanShape& span = shape.spans.front();
+    if (shape.query_heads != kHeads || shape.kv_heads != kKvHeads || shape.head_dim != kHeadDim ||
+        shape.spans.size() > 1 || span.form != Form::kTree) {
+      continue;
     }
+    RETURN_IF_ERROR(MeasureSpan(bench, span.cached, span.rows));
   }
   return absl::OkStatus();
 }
