@@ -28,7 +28,7 @@ TEST(RooflineTest, TheDemoPairStaysWithinTheMachine) {
   EXPECT_NEAR(report->forwards.front().bytes, 31.8e6, 0.1e6);
   const auto json = nlohmann::json::parse(report->Json());
   EXPECT_EQ(json["forwards"].size(), 9u);
-  EXPECT_NE(report->Markdown().find("| verify | 128 |"), std::string::npos);
+  EXPECT_NE(report->Markdown().find("| verify | 256 | 128 |"), std::string::npos);
 }
 
 }  // namespace
