@@ -44,7 +44,7 @@ endif()
 # Machine code for A100 and H100, and PTX that newer GPUs translate when they load it.
 set(BASTION_CUDA_CODE "arch=compute_80,code=sm_80" "arch=compute_90,code=[sm_90,compute_90]"
     CACHE STRING "What nvcc generates code for, as --generate-code takes it")
-set(NVCC_FLAGS -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -lineinfo --compress-mode=size
+set(NVCC_FLAGS -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 --compress-mode=size
     -I${CMAKE_SOURCE_DIR} -Xptxas -v -Werror all-warnings
     -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fno-math-errno,-ffp-contract=off)
 foreach(code ${BASTION_CUDA_CODE})
