@@ -6,19 +6,13 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/nn/checkpoint_tensors.h"
 #include "kernels/pack.h"
 
 namespace bastion::cuda {
 namespace {
 
 constexpr size_t kStagingBytes = size_t{32} << 20;
-
-// A checkpoint hands out floats only.
-kernels::SourceType SourceTypeOf(hub::DType dtype) {
-  return dtype == hub::DType::kF32    ? kernels::SourceType::kF32
-         : dtype == hub::DType::kBF16 ? kernels::SourceType::kBF16
-                                      : kernels::SourceType::kF16;
-}
 
 }  // namespace
 
@@ -34,7 +28,7 @@ absl::Status DeviceLoader::Put(const hub::TensorView& view, kernels::DType dtype
   if (staging_.bytes() == 0) {
     ASSIGN_OR_RETURN(staging_, Memory::OnHost(kStagingBytes, "staging of weights"));
   }
-  const kernels::SourceType type = SourceTypeOf(view.dtype);
+  const kernels::SourceType type = nn::SourceTypeOf(view.dtype);
   const size_t source = type == kernels::SourceType::kF32 ? 4 : 2;
   const size_t element = BytesPerElement(dtype);
   const size_t count = view.bytes / source, step = kStagingBytes / element;
@@ -77,28 +71,7 @@ absl::StatusOr<Memory> DeviceLoader::Vector(const std::string& name, int size) {
 
 absl::StatusOr<DeviceBlock> LoadDeviceBlock(DeviceLoader& loader, const std::string& prefix,
                                             const ModelDims& dims) {
-  const int query_width = dims.query_heads * dims.head_dim;
-  const int kv_width = dims.kv_heads * dims.head_dim;
-  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
-  DeviceBlock block;
-  ASSIGN_OR_RETURN(block.attention_norm,
-                   loader.Vector(prefix + "input_layernorm.weight", dims.hidden));
-  ASSIGN_OR_RETURN(block.mlp_norm,
-                   loader.Vector(prefix + "post_attention_layernorm.weight", dims.hidden));
-  ASSIGN_OR_RETURN(block.query_norm, loader.Vector(attention + "q_norm.weight", dims.head_dim));
-  ASSIGN_OR_RETURN(block.key_norm, loader.Vector(attention + "k_norm.weight", dims.head_dim));
-  ASSIGN_OR_RETURN(block.kvq,
-                   loader.Stacked({attention + "k_proj.weight", attention + "v_proj.weight",
-                                   attention + "q_proj.weight"},
-                                  {kv_width, kv_width, query_width}, dims.hidden));
-  ASSIGN_OR_RETURN(block.output,
-                   loader.Stacked({attention + "o_proj.weight"}, {dims.hidden}, query_width));
-  ASSIGN_OR_RETURN(block.gate_up,
-                   loader.Stacked({mlp + "gate_proj.weight", mlp + "up_proj.weight"},
-                                  {dims.intermediate, dims.intermediate}, dims.hidden));
-  ASSIGN_OR_RETURN(block.down,
-                   loader.Stacked({mlp + "down_proj.weight"}, {dims.hidden}, dims.intermediate));
-  return block;
+  return nn::LoadBlockTensors<DeviceBlock>(loader, prefix, dims);
 }
 
 absl::StatusOr<DeviceVocabulary> LoadDeviceVocabulary(DeviceLoader& loader,

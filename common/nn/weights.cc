@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "common/base/status.h"
+#include "common/nn/checkpoint_tensors.h"
 #include "common/nn/device.h"
 
 namespace bastion::nn {
@@ -21,12 +22,6 @@ at::ScalarType ScalarTypeOf(hub::DType dtype) {
   }
   LOG(FATAL) << "dtype " << static_cast<int>(dtype);
   return at::kFloat;
-}
-
-kernels::SourceType SourceTypeOf(hub::DType dtype) {
-  return dtype == hub::DType::kF32    ? kernels::SourceType::kF32
-         : dtype == hub::DType::kBF16 ? kernels::SourceType::kBF16
-                                      : kernels::SourceType::kF16;
 }
 
 }  // namespace
@@ -68,28 +63,7 @@ absl::StatusOr<Tensor> WeightLoader::Vector(const std::string& name, int size) c
 
 absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader, const std::string& prefix,
                                        const ModelDims& dims) {
-  const int query_width = dims.query_heads * dims.head_dim;
-  const int kv_width = dims.kv_heads * dims.head_dim;
-  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
-  BlockWeights block;
-  ASSIGN_OR_RETURN(block.attention_norm,
-                   loader.Vector(prefix + "input_layernorm.weight", dims.hidden));
-  ASSIGN_OR_RETURN(block.mlp_norm,
-                   loader.Vector(prefix + "post_attention_layernorm.weight", dims.hidden));
-  ASSIGN_OR_RETURN(block.query_norm, loader.Vector(attention + "q_norm.weight", dims.head_dim));
-  ASSIGN_OR_RETURN(block.key_norm, loader.Vector(attention + "k_norm.weight", dims.head_dim));
-  ASSIGN_OR_RETURN(block.kvq,
-                   loader.Stacked({attention + "k_proj.weight", attention + "v_proj.weight",
-                                   attention + "q_proj.weight"},
-                                  {kv_width, kv_width, query_width}, dims.hidden));
-  ASSIGN_OR_RETURN(block.output,
-                   loader.Stacked({attention + "o_proj.weight"}, {dims.hidden}, query_width));
-  ASSIGN_OR_RETURN(block.gate_up,
-                   loader.Stacked({mlp + "gate_proj.weight", mlp + "up_proj.weight"},
-                                  {dims.intermediate, dims.intermediate}, dims.hidden));
-  ASSIGN_OR_RETURN(block.down,
-                   loader.Stacked({mlp + "down_proj.weight"}, {dims.hidden}, dims.intermediate));
-  return block;
+  return LoadBlockTensors<BlockWeights>(loader, prefix, dims);
 }
 
 }  // namespace bastion::nn

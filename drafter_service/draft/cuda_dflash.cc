@@ -231,9 +231,8 @@ absl::Status CudaDflash::StageFeatures(const std::vector<ContextItem>& items) {
       from_ring = true;
     } else {
       char* const converted = host_features_.as<char>() + begin;
-      const auto type = features.type == FeatureType::kF32 ? kernels::SourceType::kF32
-                                                           : kernels::SourceType::kBF16;
-      kernels::ConvertElements(type, features.bytes.data(), count, options_.dtype, converted);
+      kernels::ConvertElements(SourceTypeOf(features.type), features.bytes.data(), count,
+                               options_.dtype, converted);
       gpu_.stream->Copy(to, converted, bytes);
     }
     begin += bytes;
@@ -249,18 +248,7 @@ absl::Status CudaDflash::StageFeatures(const std::vector<ContextItem>& items) {
 }
 
 absl::Status CudaDflash::AppendContext(const std::vector<ContextItem>& items) {
-  nn::RowBatch batch;
-  for (const ContextItem& item : items) {
-    const int rows = item.features.rows();
-    if (rows == 0) continue;
-    if (item.features.width != feature_width()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "features are ", item.features.width, " wide, this drafter reads ", feature_width()));
-    }
-    RETURN_IF_ERROR(pages_.Reserve(*item.table, item.cached + rows));
-    batch.AddRun({item.table, item.cached, kernels::RowMask::kCausal},
-                 std::vector<TokenId>(rows, 0));
-  }
+  ASSIGN_OR_RETURN(const nn::RowBatch batch, LayOutContext(items, feature_width(), pages_));
   if (batch.rows() == 0) return absl::OkStatus();
   if (batch.rows() > context_buckets_.back()) {
     return absl::InvalidArgumentError(absl::StrCat(batch.rows(), " rows of context at once, ",
@@ -279,12 +267,7 @@ absl::Status CudaDflash::AppendContext(const std::vector<ContextItem>& items) {
 }
 
 absl::Status CudaDflash::RunDraft(const std::vector<BlockItem>& items, int candidates) {
-  nn::RowBatch batch;
-  for (const BlockItem& item : items) {
-    std::vector<TokenId> tokens(block(), config_.dflash.mask_token);
-    tokens[0] = item.root;
-    batch.AddRun({item.table, item.cached, kernels::RowMask::kFull}, tokens);
-  }
+  const nn::RowBatch batch = LayOutBlocks(items, config_.dflash);
   // The root's row is not ranked: its rule says nothing.
   const std::vector<kernels::ChoiceRule> ranked = CouplingRules(items, positions());
   std::vector<kernels::ChoiceRule> rules(batch.rows());

@@ -3,26 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
 namespace bastion::drafter {
-namespace {
-
-void ToFloats(const Features& features, float* out) {
-  const size_t count = size_t(features.rows()) * features.width;
-  if (features.type == FeatureType::kF32) {
-    std::memcpy(out, features.bytes.data(), count * 4);
-    return;
-  }
-  for (size_t i = 0; i < count; ++i) {
-    uint16_t bits;
-    std::memcpy(&bits, features.bytes.data() + 2 * i, 2);
-    out[i] = kernels::Bf16ToFloat(bits);
-  }
-}
-
-}  // namespace
 
 DflashModel::DflashModel(std::unique_ptr<nn::Decoder> decoder, nn::Vocabulary vocabulary,
                          nn::Matrix fuse, nn::Tensor context_norm)
@@ -56,26 +39,18 @@ absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string
 
 absl::Status DflashModel::AppendContext(const std::vector<ContextItem>& items) {
   const int width = config().dims.hidden;
-  nn::RowBatch batch;
-  for (const ContextItem& item : items) {
-    const int rows = item.features.rows();
-    if (rows == 0) continue;
-    if (item.features.width != feature_width()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "features are ", item.features.width, " wide, this drafter reads ", feature_width()));
-    }
-    RETURN_IF_ERROR(decoder_->cache().Reserve(*item.table, item.cached + rows));
-    batch.AddRun({item.table, item.cached, kernels::RowMask::kCausal},
-                 std::vector<TokenId>(rows, 0));
-  }
+  ASSIGN_OR_RETURN(const nn::RowBatch batch,
+                   LayOutContext(items, feature_width(), decoder_->cache()));
   if (batch.rows() == 0) return absl::OkStatus();
   float* features = features_.Reserve(batch.rows(), feature_width());  // [R, F]
   float* fused = fused_.Reserve(batch.rows(), width);                  // [R, C]
   float* context = context_.Reserve(batch.rows(), width);              // [R, C]
   float* next = features;
   for (const ContextItem& item : items) {
-    ToFloats(item.features, next);
-    next += int64_t{item.features.rows()} * feature_width();
+    const int64_t count = int64_t{item.features.rows()} * feature_width();
+    kernels::ConvertElements(SourceTypeOf(item.features.type), item.features.bytes.data(), count,
+                             kernels::DType::kF32, next);
+    next += count;
   }
   const nn::Device& device = decoder_->device();
   device.backend->linear({features, fuse_.packed, fused, batch.rows(), width, false}, *device.pool);
@@ -89,15 +64,10 @@ absl::Status DflashModel::AppendContext(const std::vector<ContextItem>& items) {
 absl::StatusOr<std::vector<Marginals>> DflashModel::Draft(const std::vector<BlockItem>& items,
                                                           int candidates) {
   const int block = config().dflash.block_size;
-  nn::RowBatch batch;
   for (const BlockItem& item : items) {
     RETURN_IF_ERROR(decoder_->cache().Reserve(*item.table, item.cached + block));
   }
-  for (const BlockItem& item : items) {
-    std::vector<TokenId> tokens(block, config().dflash.mask_token);
-    tokens[0] = item.root;
-    batch.AddRun({item.table, item.cached, kernels::RowMask::kFull}, tokens);
-  }
+  const nn::RowBatch batch = LayOutBlocks(items, config().dflash);
   const int blocks = static_cast<int>(items.size());
   ForwardBlocks(batch, blocks);
   for (const BlockItem& item : items) decoder_->cache().Shrink(*item.table, item.cached);

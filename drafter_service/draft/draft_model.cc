@@ -56,6 +56,33 @@ absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
   return pair;
 }
 
+absl::StatusOr<nn::RowBatch> LayOutContext(const std::vector<ContextItem>& items, int feature_width,
+                                           nn::PagePool& pages) {
+  nn::RowBatch batch;
+  for (const ContextItem& item : items) {
+    const int rows = item.features.rows();
+    if (rows == 0) continue;
+    if (item.features.width != feature_width) {
+      return absl::InvalidArgumentError(absl::StrCat("features are ", item.features.width,
+                                                     " wide, this drafter reads ", feature_width));
+    }
+    RETURN_IF_ERROR(pages.Reserve(*item.table, item.cached + rows));
+    batch.AddRun({item.table, item.cached, kernels::RowMask::kCausal},
+                 std::vector<TokenId>(rows, 0));
+  }
+  return batch;
+}
+
+nn::RowBatch LayOutBlocks(const std::vector<BlockItem>& items, const hub::DFlashConfig& config) {
+  nn::RowBatch batch;
+  for (const BlockItem& item : items) {
+    std::vector<TokenId> tokens(config.block_size, config.mask_token);
+    tokens[0] = item.root;
+    batch.AddRun({item.table, item.cached, kernels::RowMask::kFull}, tokens);
+  }
+  return batch;
+}
+
 std::vector<kernels::ChoiceRule> CouplingRules(const std::vector<BlockItem>& items, int positions) {
   std::vector<kernels::ChoiceRule> rules(items.size() * positions);
   for (size_t b = 0; b < items.size(); ++b) {

@@ -15,10 +15,12 @@
 #include "common/hub/model_config.h"
 #include "common/nn/device.h"
 #include "common/nn/page_pool.h"
+#include "common/nn/row_batch.h"
 #include "common/tree/features.h"
 #include "common/tree/marginals.h"
 #include "common/tree/sampling_params.h"
 #include "kernels/ops.h"
+#include "kernels/pack.h"
 
 namespace bastion::drafter {
 
@@ -81,6 +83,18 @@ struct DraftPair {
 };
 [[nodiscard]] absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
                                                       const std::string& target_folder);
+
+// The rows of new context: those of `items` that have any, pages for them reserved.
+// RESOURCE_EXHAUSTED when there are none left, INVALID_ARGUMENT for features of another width.
+[[nodiscard]] absl::StatusOr<nn::RowBatch> LayOutContext(const std::vector<ContextItem>& items,
+                                                         int feature_width, nn::PagePool& pages);
+// The rows of the blocks: root and masks, all of which see each other.
+[[nodiscard]] nn::RowBatch LayOutBlocks(const std::vector<BlockItem>& items,
+                                        const hub::DFlashConfig& config);
+// Of features' bytes.
+[[nodiscard]] inline kernels::SourceType SourceTypeOf(FeatureType type) {
+  return type == FeatureType::kF32 ? kernels::SourceType::kF32 : kernels::SourceType::kBF16;
+}
 
 // How the positions of all blocks are ranked: [B, P], position i of a block being the choice of the
 // token i + 1 places after its root. Temperature 0 where a block is not coupled.

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,8 +37,14 @@ struct DeviceInfo {
 class Memory {
  public:
   Memory() = default;
-  Memory(Memory&& other) noexcept;
-  Memory& operator=(Memory&& other) noexcept;
+  Memory(Memory&& other) noexcept { *this = std::move(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(on_host_, other.on_host_);
+    std::swap(mapping_, other.mapping_);
+    return *this;
+  }
   ~Memory();
 
   // RESOURCE_EXHAUSTED with what was wanted and what is free.

@@ -104,20 +104,6 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   return info;
 }
 
-Memory::Memory(Memory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)),
-      on_host_(other.on_host_),
-      mapping_(std::move(other.mapping_)) {}
-
-Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(on_host_, other.on_host_);
-  std::swap(mapping_, other.mapping_);
-  return *this;
-}
-
 Memory::~Memory() {
   if (mapping_ == nullptr) std::free(data_);
 }

@@ -1,12 +1,11 @@
 #include "verifier_service/verify/cpu_target.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "kernels/pack.h"
 #include "verifier_service/commit/kv_compaction.h"
 #include "verifier_service/verify/accept.h"
 #include "verifier_service/verify/device_probe.h"
@@ -56,18 +55,12 @@ class CpuTarget final : public Target {
 
 void CpuTarget::Keep(int row) {
   const size_t width = layers_.size() * config().dims.hidden;
-  const float* const features = model_->features() + row * width;
+  const kernels::DType dtype =
+      type_ == FeatureType::kF32 ? kernels::DType::kF32 : kernels::DType::kBF16;
   const size_t begin = kept_.size();
-  if (type_ == FeatureType::kF32) {
-    kept_.resize(begin + width * sizeof(float));
-    std::memcpy(kept_.data() + begin, features, width * sizeof(float));
-    return;
-  }
-  kept_.resize(begin + width * sizeof(uint16_t));
-  for (size_t i = 0; i < width; ++i) {
-    const uint16_t bits = kernels::FloatToBf16(features[i]);
-    std::memcpy(kept_.data() + begin + i * sizeof(bits), &bits, sizeof(bits));
-  }
+  kept_.resize(begin + width * BytesPerElement(dtype));
+  kernels::ConvertElements(kernels::SourceType::kF32, model_->features() + row * width,
+                           static_cast<int64_t>(width), dtype, kept_.data() + begin);
 }
 
 absl::Status CpuTarget::Prefill(const nn::RowBatch& batch) {
