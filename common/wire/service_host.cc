@@ -4,7 +4,9 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <signal.h>
 
+#include <future>
 #include <mutex>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,6 +20,22 @@ void EnablePlugins(bool reflection) {
   static std::once_flag once;
   if (reflection) std::call_once(once, grpc::reflection::InitProtoReflectionServerBuilderPlugin);
 }
+
+// Holds every call back until the host is set up: the health service of gRPC says SERVING from the
+// server's first moment, and whoever starts a service by its health would come too early.
+class Gate final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit Gate(std::shared_future<void> open) : open_(std::move(open)) {}
+
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* /*call*/) override {
+    open_.wait();
+    return nullptr;  // The calls themselves are nobody's business.
+  }
+
+ private:
+  const std::shared_future<void> open_;
+};
 
 sigset_t StopSignals() {
   sigset_t set;
@@ -51,6 +69,10 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
     builder.AddListeningPort(options.addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
+  std::promise<void> open;
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> gate;
+  gate.push_back(std::make_unique<Gate>(open.get_future().share()));
+  builder.experimental().SetInterceptorCreators(std::move(gate));
   host->server_ = builder.BuildAndStart();
   if (host->server_ == nullptr) {
     return absl::UnavailableError(
@@ -62,6 +84,7 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
     if (tcp && host->port_ == 0) host->port_ = ports[i];
   }
   host->SetServing(false);
+  open.set_value();
   return host;
 }
 
