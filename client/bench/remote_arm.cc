@@ -62,7 +62,9 @@ class RemoteArm final : public Arm {
       if (event.has_delta()) {
         const auto& ids = event.delta().token_ids();
         result.output.insert(result.output.end(), ids.begin(), ids.end());
-        if (event.delta().has_cycle()) result.cycles.push_back(Measured(event.delta().cycle()));
+        for (const v1::CycleReport& cycle : event.delta().cycles()) {
+          result.cycles.push_back(Measured(cycle));
+        }
       } else if (event.has_finished()) {
         result.seconds = Seconds(event.finished().timings().decode());
         result.prefill_seconds = Seconds(event.finished().timings().prefill());

@@ -109,7 +109,11 @@ v1::GenerateResponse DeltaEvent(const OutputDelta& delta, const v1::OutputOption
       }
     }
   }
-  if (wanted.cycles()) SetCycle(delta.cycle, *event.mutable_delta()->mutable_cycle());
+  if (wanted.cycles()) {
+    for (const CycleRecord& cycle : delta.cycles) {
+      SetCycle(cycle, *event.mutable_delta()->add_cycles());
+    }
+  }
   return event;
 }
 

@@ -31,8 +31,8 @@ grpc::Status GenerationService::Generate(grpc::ServerContext* context,
   started.mutable_started()->set_model(model_->name);
   started.mutable_started()->set_prompt_tokens(prepared->decode.prompt.size());
 
-  auto live =
-      std::make_unique<LiveRequest>(*std::move(prepared), &model_->tokenizer, &Clock::Real());
+  auto live = std::make_unique<LiveRequest>(*std::move(prepared), &model_->tokenizer,
+                                            &Clock::Real(), stream_interval_);
   const std::shared_ptr<RequestStream> stream = live->stream();
   // A client that does not read blocks Write below; the scheduler ends the call when it gives up.
   stream->OnAbort([context] { context->TryCancel(); });

@@ -13,9 +13,11 @@ namespace bastion {
 
 class GenerationService final : public v1::GenerationService::Service {
  public:
-  // All must outlive it.
-  GenerationService(const ServedModel* model, const RequestParser* parser, Scheduler* scheduler)
-      : model_(model), parser_(parser), scheduler_(scheduler) {}
+  // All must outlive it. `stream_interval`: between two messages of an answer; what is decoded
+  // meanwhile goes together.
+  GenerationService(const ServedModel* model, const RequestParser* parser, Scheduler* scheduler,
+                    absl::Duration stream_interval)
+      : model_(model), parser_(parser), scheduler_(scheduler), stream_interval_(stream_interval) {}
 
   grpc::Status Generate(grpc::ServerContext* context, const v1::GenerateRequest* request,
                         grpc::ServerWriter<v1::GenerateResponse>* writer) override;
@@ -32,6 +34,7 @@ class GenerationService final : public v1::GenerationService::Service {
   const ServedModel* const model_;
   const RequestParser* const parser_;
   Scheduler* const scheduler_;
+  const absl::Duration stream_interval_;
 };
 
 }  // namespace bastion

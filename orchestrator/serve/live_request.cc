@@ -5,9 +5,10 @@
 namespace bastion {
 
 LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer,
-                         const Clock* clock)
+                         const Clock* clock, absl::Duration interval)
     : request_(std::move(request)),
       clock_(clock),
+      stream_(std::make_shared<RequestStream>(interval)),
       detokenizer_(*tokenizer),
       stops_(request_.stops),
       arrived_(clock->Now()) {}
@@ -48,7 +49,7 @@ void LiveRequest::PublishCycle() {
   const std::vector<TokenLogprobs>& logprobs = sequence_->logprobs();
   if (!logprobs.empty()) delta.logprobs.assign(logprobs.begin() + published_, logprobs.end());
   published_ = output.size();
-  delta.cycle = sequence_->cycles().back();
+  delta.cycles = {sequence_->cycles().back()};
   if (sequence_->done() && !stops_.stopped()) {
     delta.text += stops_.Push(detokenizer_.Finish());
     delta.text += stops_.Finish();

@@ -27,8 +27,9 @@ struct PreparedRequest {
 
 class LiveRequest {
  public:
-  // `tokenizer` and `clock` must outlive it.
-  LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer, const Clock* clock);
+  // `tokenizer` and `clock` must outlive it. `interval`: see RequestStream.
+  LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer, const Clock* clock,
+              absl::Duration interval = absl::ZeroDuration());
 
   // The scheduler takes it up: makes the sequence under a session of its own.
   void Begin(SequenceId id, const CostModel* costs, SpeculationMemory* memory);
@@ -54,7 +55,7 @@ class LiveRequest {
 
   PreparedRequest request_;
   const Clock* const clock_;
-  std::shared_ptr<RequestStream> stream_ = std::make_shared<RequestStream>();
+  const std::shared_ptr<RequestStream> stream_;
   std::unique_ptr<DecodeSequence> sequence_;
   IncrementalDetokenizer detokenizer_;
   StopStrings stops_;

@@ -31,6 +31,9 @@ ABSL_FLAG(
     absl::Duration, calibration_limit, absl::Seconds(10),
     "How long the start-up calibration of the latency model may take, more or less: what is not "
     "measured by then is filled in; 0 measures everything once");
+ABSL_FLAG(absl::Duration, stream_interval, absl::Milliseconds(10),
+          "Least time between two messages of an answer after its first token; what is decoded "
+          "meanwhile goes together; 0: a message a cycle");
 ABSL_FLAG(absl::Duration, slow_client, absl::Seconds(30),
           "How long a client may not read before its request is dropped");
 ABSL_FLAG(absl::Duration, grace, absl::Seconds(30), "For running requests at SIGTERM");
@@ -81,7 +84,7 @@ absl::Status Run() {
     ready = now_ready;
     if (host != nullptr) host->SetServing(now_ready);
   });
-  GenerationService service(model.get(), &parser, &scheduler);
+  GenerationService service(model.get(), &parser, &scheduler, absl::GetFlag(FLAGS_stream_interval));
   wire::HostOptions host_options;
   host_options.addresses = absl::GetFlag(FLAGS_listen);
   host_options.max_message_bytes = 4 << 20;

@@ -1,12 +1,24 @@
 #include "orchestrator/serve/request_stream.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "absl/time/clock.h"
+
 namespace bastion {
+namespace {
+
+template <typename Item>
+void Append(std::vector<Item>&& from, std::vector<Item>& to) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+}  // namespace
 
 bool RequestStream::full() const {
   MutexLock lock(&mutex_);
-  return deltas_.size() >= kCapacity;
+  return IsFull();
 }
 
 bool RequestStream::cancelled() const {
@@ -16,7 +28,10 @@ bool RequestStream::cancelled() const {
 
 void RequestStream::Push(OutputDelta delta) {
   MutexLock lock(&mutex_);
-  deltas_.push_back(std::move(delta));
+  pending_.text += delta.text;
+  Append(std::move(delta.tokens), pending_.tokens);
+  Append(std::move(delta.logprobs), pending_.logprobs);
+  Append(std::move(delta.cycles), pending_.cycles);
 }
 
 void RequestStream::Finish(absl::Status status, OutputEnd end) {
@@ -25,8 +40,8 @@ void RequestStream::Finish(absl::Status status, OutputEnd end) {
     MutexLock lock(&mutex_);
     if (finished_) return;
     finished_ = true;
-    abort = !status.ok() && !cancelled_ && deltas_.size() >= kCapacity;
-    if (abort) deltas_.clear();
+    abort = !status.ok() && !cancelled_ && IsFull();
+    if (abort) pending_ = {};
     status_ = std::move(status);
     end_ = std::move(end);
   }
@@ -35,14 +50,21 @@ void RequestStream::Finish(absl::Status status, OutputEnd end) {
 
 RequestStream::Event RequestStream::Next(absl::Duration patience, OutputDelta& delta) {
   MutexLock lock(&mutex_);
+  const auto urgent = [this] {
+    mutex_.AssertHeld();
+    return finished_ || IsFull();
+  };
   const auto ready = [this] {
     mutex_.AssertHeld();
-    return !deltas_.empty() || finished_;
+    return finished_ || !pending_.cycles.empty();
   };
-  if (!mutex_.AwaitWithTimeout(ready, patience)) return Event::kNothing;
-  if (deltas_.empty()) return Event::kEnd;
-  delta = std::move(deltas_.front());
-  deltas_.pop_front();
+  const absl::Duration pause = std::max(next_ - absl::Now(), absl::ZeroDuration());
+  const bool early = !mutex_.AwaitWithTimeout(urgent, std::min(pause, patience));
+  if (early && pause > patience) return Event::kNothing;
+  if (!mutex_.AwaitWithTimeout(ready, patience - pause)) return Event::kNothing;
+  if (pending_.cycles.empty()) return Event::kEnd;
+  delta = std::exchange(pending_, {});
+  next_ = absl::Now() + interval_;
   return Event::kDelta;
 }
 

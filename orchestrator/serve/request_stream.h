@@ -1,9 +1,10 @@
 // The bounded queue between the cycle's thread, which produces a request's events, and the thread
-// of its RPC, which writes them to the client. Thread-safe.
+// of its RPC, which writes them to the client. What several cycles gave goes to the client together
+// when it came faster than the client is written to: on a machine that decodes and serves, each
+// message costs a fast cycle a tenth of its time. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_REQUEST_STREAM_H_
 #define BASTION_ORCHESTRATOR_SERVE_REQUEST_STREAM_H_
 
-#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -18,12 +19,12 @@
 
 namespace bastion {
 
-// What one cycle of a request gave its client.
+// What some cycles of a request, at least one, gave its client.
 struct OutputDelta {
   std::string text;
   std::vector<TokenId> tokens;
   std::vector<TokenLogprobs> logprobs;  // Of the tokens; empty unless asked for.
-  CycleRecord cycle;
+  std::vector<CycleRecord> cycles;
 };
 
 struct RequestTimes {
@@ -45,7 +46,11 @@ struct OutputEnd {
 
 class RequestStream {
  public:
-  static constexpr size_t kCapacity = 256;  // Deltas that wait for the client.
+  static constexpr size_t kCapacity = 256;  // Cycles that wait for the client.
+
+  // `interval`: after a delta the next one comes no sooner, but for the last and for one that fills
+  // the stream.
+  explicit RequestStream(absl::Duration interval = absl::ZeroDuration()) : interval_(interval) {}
 
   // ---- the cycle's side ----
   [[nodiscard]] bool full() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -60,7 +65,8 @@ class RequestStream {
   // until Cancel().
   void OnAbort(std::function<void()> abort) { abort_ = std::move(abort); }
   enum class Event { kNothing, kDelta, kEnd };
-  // Waits up to `patience` for the next event. Deltas come before the end.
+  // Waits up to `patience` for the next event. A delta is all that waits; deltas come before the
+  // end.
   Event Next(absl::Duration patience, OutputDelta& delta) ABSL_LOCKS_EXCLUDED(mutex_);
   // The client is gone: the cycle drops the sequence.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -69,9 +75,15 @@ class RequestStream {
   [[nodiscard]] OutputEnd end() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  [[nodiscard]] bool IsFull() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return pending_.cycles.size() >= kCapacity;
+  }
+
+  const absl::Duration interval_;
   std::function<void()> abort_;
   mutable Mutex mutex_;
-  std::deque<OutputDelta> deltas_ ABSL_GUARDED_BY(mutex_);
+  OutputDelta pending_ ABSL_GUARDED_BY(mutex_);
+  absl::Time next_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // No delta sooner.
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <thread>
+#include <utility>
 
 #include "tests/integration/services_fixture.h"
 
@@ -75,19 +76,21 @@ TEST_F(ServicesTest, TheCarrierChangesNoTokenAndNoTree) {
 
 TEST_P(ServiceCarriersTest,
        ADrafterKilledMidAnswerCostsOnlySpeedAndSpeculationResumesWithTheNextOne) {
-  testing::ServiceSystem& system = Start({"--draft_patience=2s"});
+  testing::ServiceSystem& system = Start({"--draft_patience=2s", "--stream_interval=0"});
   const Answer plain = Ask(system.client(), Request("ar", 300));
   ASSERT_TRUE(plain.status.ok()) << plain.status;
-  const Answer answer = Ask(system.client(), Request("fixed:8", 300), [&](int cycle) {
-    if (cycle == 5) {
+  bool killed = false, restarted = false;
+  const Answer answer = Ask(system.client(), Request("fixed:8", 300), [&](int cycles) {
+    if (cycles >= 5 && !std::exchange(killed, true)) {
       system.drafter->Signal(SIGKILL);
       system.drafter->Wait();
     }
-    if (cycle == 20) system.StartDrafter();
     // Answers are quick: give the new drafter time to load.
-    if (cycle > 20) absl::SleepFor(absl::Milliseconds(20));
+    if (restarted) absl::SleepFor(absl::Milliseconds(20));
+    if (cycles >= 20 && !std::exchange(restarted, true)) system.StartDrafter();
     return true;
   });
+  ASSERT_TRUE(restarted) << "the answer was over too soon";
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.tokens, plain.tokens);
   const Answer after = Ask(system.client(), Request("fixed:8", 60));
@@ -97,8 +100,9 @@ TEST_P(ServiceCarriersTest,
 TEST_P(ServiceCarriersTest, ALostVerifierIsUnavailableAndServingGoesOnWhenItReturns) {
   testing::ServiceSystem& system = Start();
   const Answer before = Ask(system.client(), Request("default", 40));
-  const Answer lost = Ask(system.client(), Request("ar", 1500), [&](int cycle) {
-    if (cycle == 5) {
+  bool killed = false;
+  const Answer lost = Ask(system.client(), Request("ar", 1500), [&](int cycles) {
+    if (cycles >= 5 && !std::exchange(killed, true)) {
       system.verifier->Signal(SIGKILL);
       system.verifier->Wait();
     }

@@ -41,9 +41,9 @@ inline v1::GenerateRequest Request(const std::string& policy, int tokens, float 
   return request;
 }
 
-// `on_cycle` is called with the number of deltas so far; false cancels.
+// `on_delta` is called with the number of cycles so far; false cancels.
 inline Answer Ask(GenerationClient& client, const v1::GenerateRequest& request,
-                  const std::function<bool(int)>& on_cycle = nullptr) {
+                  const std::function<bool(int)>& on_delta = nullptr) {
   Answer answer;
   answer.status = client.Generate(
       request,
@@ -53,10 +53,11 @@ inline Answer Ask(GenerationClient& client, const v1::GenerateRequest& request,
         answer.text += event.delta().text();
         const auto& ids = event.delta().token_ids();
         answer.tokens.insert(answer.tokens.end(), ids.begin(), ids.end());
-        answer.cycles.push_back(event.delta().cycle());
+        const auto& cycles = event.delta().cycles();
+        answer.cycles.insert(answer.cycles.end(), cycles.begin(), cycles.end());
         const auto& logprobs = event.delta().logprobs();
         answer.logprobs.insert(answer.logprobs.end(), logprobs.begin(), logprobs.end());
-        return on_cycle == nullptr || on_cycle(static_cast<int>(answer.cycles.size()));
+        return on_delta == nullptr || on_delta(static_cast<int>(answer.cycles.size()));
       },
       absl::Minutes(2));
   return answer;

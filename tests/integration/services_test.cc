@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
@@ -64,7 +65,8 @@ TEST_F(ServicesTest, WhatRequestsTeachEachOtherOutlivesTheOrchestratorWhenAskedF
 
 TEST_F(ServicesTest, AClientThatVanishesFreesItsSequence) {
   testing::ServiceSystem& system = Start();
-  const Answer cut = Ask(system.client(), Request("ar", 1500), [](int cycle) { return cycle < 3; });
+  const Answer cut =
+      Ask(system.client(), Request("ar", 1500), [](int cycles) { return cycles < 3; });
   EXPECT_EQ(cut.status.code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(AwaitRunning(0));
 }
@@ -84,11 +86,23 @@ TEST_F(ServicesTest, AClientThatReadsNothingIsDroppedAndHarmsNobody) {
   context.TryCancel();
 }
 
+TEST_F(ServicesTest, AFastAnswerComesInFewMessagesAndLosesNothing) {
+  GenerationClient& client = Start({"--stream_interval=100ms"}).client();
+  int messages = 0;
+  const Answer answer = Ask(client, Request("ar", 400), [&](int) { return ++messages > 0; });
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.tokens.size(), 400u);
+  EXPECT_EQ(answer.cycles.size(), 400u);
+  const google::protobuf::Duration& took = answer.finished.timings().decode();
+  EXPECT_LE(messages, 2 + 10 * (took.seconds() + 1e-9 * took.nanos()));
+}
+
 TEST_F(ServicesTest, SigtermFinishesWhatRunsAndRefusesWhatComes) {
   testing::ServiceSystem& system = Start();
   absl::Status late;
-  const Answer answer = Ask(system.client(), Request("ar", 400), [&](int cycle) {
-    if (cycle == 5) {
+  bool signalled = false;
+  const Answer answer = Ask(system.client(), Request("ar", 400), [&](int cycles) {
+    if (cycles >= 5 && !std::exchange(signalled, true)) {
       system.orchestrator->Signal(SIGTERM);
       absl::SleepFor(absl::Milliseconds(300));
       late = Ask(system.client(), Request("ar", 5)).status;

@@ -28,11 +28,11 @@ TEST(GenerationEventsTest, ADeltaSaysWhatWasAskedFor) {
   delta.text = "def ";
   delta.tokens = {7, 9};
   delta.logprobs = {{-0.5f, {{7, -0.5f}, {8, -1.5f}}}, {-3.0f, {}}};
-  delta.cycle = Cycle(4, 1, 2, 2.5);
+  delta.cycles = {Cycle(4, 1, 2, 2.5), Cycle(0, 0, 1, 1.5)};
   const auto bare = DeltaEvent(delta, {});
   EXPECT_EQ(bare.delta().text(), "def ");
   EXPECT_THAT(bare.delta().token_ids(), IsEmpty());
-  EXPECT_FALSE(bare.delta().has_cycle());
+  EXPECT_THAT(bare.delta().cycles(), IsEmpty());
   EXPECT_THAT(bare.delta().logprobs(), IsEmpty());
 
   v1::OutputOptions all;
@@ -48,12 +48,15 @@ TEST(GenerationEventsTest, ADeltaSaysWhatWasAskedFor) {
   EXPECT_EQ(full.delta().logprobs(0).top(1).token_id(), 8);
   EXPECT_EQ(full.delta().logprobs(0).top(1).logprob(), -1.5f);
   EXPECT_EQ(full.delta().logprobs(1).token_id(), 9);
-  EXPECT_EQ(full.delta().cycle().nodes(), 4u);
-  EXPECT_EQ(full.delta().cycle().rows(), 5u);
-  EXPECT_EQ(full.delta().cycle().committed_length(), 2u);
-  EXPECT_EQ(full.delta().cycle().measured_verify().nanos(), 2500000);
-  EXPECT_EQ(full.delta().cycle().draft().seconds(), 1);
-  EXPECT_EQ(full.delta().cycle().draft().nanos(), 500000000);
+  ASSERT_EQ(full.delta().cycles_size(), 2);
+  const v1::CycleReport& cycle = full.delta().cycles(0);
+  EXPECT_EQ(cycle.nodes(), 4u);
+  EXPECT_EQ(cycle.rows(), 5u);
+  EXPECT_EQ(cycle.committed_length(), 2u);
+  EXPECT_EQ(cycle.measured_verify().nanos(), 2500000);
+  EXPECT_EQ(cycle.draft().seconds(), 1);
+  EXPECT_EQ(cycle.draft().nanos(), 500000000);
+  EXPECT_EQ(full.delta().cycles(1).committed_length(), 1u);
 }
 
 TEST(GenerationEventsTest, TheEndAddsUpItsCycles) {

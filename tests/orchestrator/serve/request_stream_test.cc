@@ -15,25 +15,30 @@ constexpr absl::Duration kNone = absl::ZeroDuration();
 OutputDelta DeltaOf(const std::string& text) {
   OutputDelta delta;
   delta.text = text;
+  delta.tokens = {static_cast<TokenId>(text.size())};
+  delta.cycles.resize(1);
   return delta;
 }
 
-TEST(RequestStreamTest, DeltasComeInOrderAndBeforeTheEnd) {
+TEST(RequestStreamTest, WhatWaitsComesTogetherInOrderAndBeforeTheEnd) {
   RequestStream stream;
   OutputEnd end;
-  end.completion_tokens = 2;
-  stream.Push(DeltaOf("one"));
-  stream.Push(DeltaOf("two"));
-  stream.Finish(absl::OkStatus(), end);
+  end.completion_tokens = 3;
   OutputDelta delta;
+  stream.Push(DeltaOf("one"));
   ASSERT_EQ(stream.Next(kNone, delta), Event::kDelta);
   EXPECT_EQ(delta.text, "one");
+  stream.Push(DeltaOf("two"));
+  stream.Push(DeltaOf("three"));
+  stream.Finish(absl::OkStatus(), end);
   ASSERT_EQ(stream.Next(kNone, delta), Event::kDelta);
-  EXPECT_EQ(delta.text, "two");
+  EXPECT_EQ(delta.text, "twothree");
+  EXPECT_EQ(delta.tokens, (std::vector<TokenId>{3, 5}));
+  EXPECT_EQ(delta.cycles.size(), 2u);
   ASSERT_EQ(stream.Next(kNone, delta), Event::kEnd);
   ASSERT_EQ(stream.Next(kNone, delta), Event::kEnd);
   EXPECT_TRUE(stream.status().ok());
-  EXPECT_EQ(stream.end().completion_tokens, 2);
+  EXPECT_EQ(stream.end().completion_tokens, 3);
 }
 
 TEST(RequestStreamTest, PatienceEndsWithNothing) {
@@ -42,19 +47,58 @@ TEST(RequestStreamTest, PatienceEndsWithNothing) {
   EXPECT_EQ(stream.Next(absl::Milliseconds(2), delta), Event::kNothing);
 }
 
-TEST(RequestStreamTest, TheReaderWakesForEveryEvent) {
+TEST(RequestStreamTest, TheReaderLosesNothingOfAFastCycle) {
   RequestStream stream;
+  std::string all;
+  for (int i = 0; i < 100; ++i) all += std::to_string(i);
   std::thread cycle([&] {
     for (int i = 0; i < 100; ++i) stream.Push(DeltaOf(std::to_string(i)));
     stream.Finish(absl::OkStatus());
   });
+  std::string read;
   OutputDelta delta;
-  for (int i = 0; i < 100; ++i) {
-    ASSERT_EQ(stream.Next(kLong, delta), Event::kDelta);
-    EXPECT_EQ(delta.text, std::to_string(i));
-  }
+  while (stream.Next(kLong, delta) == Event::kDelta) read += delta.text;
+  EXPECT_EQ(read, all);
+  cycle.join();
+}
+
+TEST(RequestStreamTest, AfterTheFirstDeltaTheNextOneWaitsForTheInterval) {
+  RequestStream stream(absl::Hours(1));
+  OutputDelta delta;
+  stream.Push(DeltaOf("one"));
+  ASSERT_EQ(stream.Next(kLong, delta), Event::kDelta);
+  stream.Push(DeltaOf("two"));
+  EXPECT_EQ(stream.Next(absl::Milliseconds(2), delta), Event::kNothing);
+
+  RequestStream brisk(absl::Milliseconds(1));
+  brisk.Push(DeltaOf("one"));
+  ASSERT_EQ(brisk.Next(kLong, delta), Event::kDelta);
+  brisk.Push(DeltaOf("two"));
+  EXPECT_EQ(brisk.Next(kLong, delta), Event::kDelta);
+}
+
+TEST(RequestStreamTest, TheEndDoesNotWaitForTheInterval) {
+  RequestStream stream(absl::Hours(1));
+  OutputDelta delta;
+  stream.Push(DeltaOf("one"));
+  ASSERT_EQ(stream.Next(kLong, delta), Event::kDelta);
+  std::thread cycle([&] {
+    stream.Push(DeltaOf("two"));
+    stream.Finish(absl::OkStatus());
+  });
+  ASSERT_EQ(stream.Next(kLong, delta), Event::kDelta);
+  EXPECT_EQ(delta.text, "two");
   EXPECT_EQ(stream.Next(kLong, delta), Event::kEnd);
   cycle.join();
+}
+
+TEST(RequestStreamTest, AFullStreamDoesNotWaitForTheInterval) {
+  RequestStream stream(absl::Hours(1));
+  OutputDelta delta;
+  stream.Push(DeltaOf("x"));
+  ASSERT_EQ(stream.Next(kLong, delta), Event::kDelta);
+  for (size_t i = 0; i < RequestStream::kCapacity; ++i) stream.Push(DeltaOf("x"));
+  EXPECT_EQ(stream.Next(kLong, delta), Event::kDelta);
 }
 
 TEST(RequestStreamTest, FullAtItsCapacity) {
