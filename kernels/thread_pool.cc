@@ -1,12 +1,21 @@
 #include "kernels/thread_pool.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <chrono>
+
+#include "common/base/cores.h"
 
 namespace bastion::kernels {
 namespace {
 
-// About 30 µs where a pause takes 140 cycles: longer than the gap between two loops of a step, and
-// short enough to leave the core to the other services of this machine between two steps.
+// Longer than the gaps between the loops of a step that a sleeper's start would be long for; the
+// bound of a watch that nobody ends.
+constexpr auto kWatch = std::chrono::microseconds(200);
+// Between two looks at the clock: a few µs.
+constexpr int kSpinsPerLook = 128;
+// Before a member that waits for another gives up its core: that one may need it.
 constexpr int kSpins = 600;
 
 // Of one member's share of a loop: small enough to leave something for others to take over.
@@ -24,6 +33,9 @@ ThreadPool::ThreadPool(int threads) : shares_(threads) {
   for (int member = 1; member < threads; ++member) {
     workers_.emplace_back([this, member] { WorkerMain(member); });
   }
+  if (std::vector<int> cores = UsableCores(); static_cast<int>(cores.size()) == threads) {
+    cores_ = std::move(cores);
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -33,9 +45,22 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::Wake() {
+  KeepApart();
+  // Written once a step: the workers read its cache line all the time.
+  if (!on_watch_.load(std::memory_order_relaxed)) on_watch_.store(true, std::memory_order_relaxed);
   if (sleepers_.load() == 0) return;
   doorbell_.fetch_add(1);
   doorbell_.notify_all();
+}
+
+void ThreadPool::KeepApart() {
+  const int core = sched_getcpu();
+  if (core == callers_core_) return;
+  const auto at = std::find(cores_.begin(), cores_.end(), core);
+  if (at == cores_.end()) return;
+  callers_core_ = core;
+  size_t next = at - cores_.begin();
+  for (std::thread& worker : workers_) PinTo(cores_[++next % cores_.size()], worker);
 }
 
 void ThreadPool::Run(const Loop& loop) {
@@ -87,10 +112,12 @@ bool ThreadPool::Enter(uint32_t generation) {
 uint32_t ThreadPool::AwaitNext(uint32_t seen) {
   const auto news = [&](uint32_t now) { return now != seen && IsOpen(now); };
   for (;;) {
-    for (int spins = 0; spins < kSpins; ++spins) {
+    const auto until = std::chrono::steady_clock::now() + kWatch;
+    for (int spins = 1; on_watch_.load(std::memory_order_relaxed); ++spins) {
       const uint32_t now = generation_.load(std::memory_order_acquire);
       if (news(now)) return now;
       Pause();
+      if (spins % kSpinsPerLook == 0 && std::chrono::steady_clock::now() > until) break;
     }
     const uint32_t ring = doorbell_.load();
     sleepers_.fetch_add(1);

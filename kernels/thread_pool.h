@@ -1,11 +1,16 @@
-// A fixed team of threads for kernels. One step of the engine is many short parallel loops, so idle
-// workers spin for a bounded time before they sleep: a loop that follows soon costs well under a
-// microsecond to start, and a team with nothing to do costs nothing (two teams that spin without
-// bound on two cores would starve each other).
+// A fixed team of threads for kernels. One step of the engine is many short parallel loops, so
+// workers on watch spin from one loop to the next: to start one costs well under a microsecond,
+// where waking a sleeper costs ten. Between steps they rest, and leave their cores to the other
+// services of the machine: two teams that spin on the same two cores starve each other.
 //
-// The cores belong to others too. Each member has a share of a loop, cut in pieces, and whoever is
-// done takes pieces of the others': a member that is still asleep, or whose core is busy with
-// something else, delays the loop by one piece and not by its share.
+// The cores belong to others during a step too. Each member has a share of a loop, cut in pieces,
+// and whoever is done takes pieces of the others': a member that is still asleep, or whose core is
+// busy with something else, delays the loop by one piece and not by its share.
+//
+// A team that fills the cores of its process keeps apart: the caller runs where the scheduler puts
+// it, each worker on a core of its own around that. Left alone, Linux may queue a worker behind its
+// caller for the length of a step while the next core idles: in a domain of few cores that are busy
+// on average it does not look for an idle one.
 //
 // Thread rule: one thread at a time calls ParallelFor; it takes part in the work.
 #ifndef BASTION_KERNELS_THREAD_POOL_H_
@@ -49,8 +54,11 @@ class ThreadPool {
     ParallelFor(count, 1, body);
   }
 
-  // Wakes sleeping workers ahead of the loops to come, without waiting for them.
+  // A step begins: wakes sleeping workers ahead of its loops, without waiting for them. They are on
+  // watch from here, or from the first loop, until Rest() or until no loop has come for long.
   void Wake();
+  // The step is over: workers go to sleep at once. Any later loop wakes them again.
+  void Rest() { on_watch_.store(false, std::memory_order_relaxed); }
 
  private:
   struct Loop {
@@ -69,6 +77,8 @@ class ThreadPool {
 
   static bool IsOpen(uint32_t generation) { return generation % 2 == 1; }
   void Run(const Loop& loop);
+  // Moves the workers away from the caller's core when it has changed.
+  void KeepApart();
   // Runs pieces until none is left, its own first.
   void Work(int member);
   // False when that loop is over: then nothing of it may be touched.
@@ -77,6 +87,8 @@ class ThreadPool {
   uint32_t AwaitNext(uint32_t seen);
 
   std::vector<std::thread> workers_;
+  std::vector<int> cores_;  // One for each member; empty: the team does not fill them.
+  int callers_core_ = -1;   // Which the workers' are arranged around.
   // Both written while no loop is open and nobody is inside.
   Loop loop_;
   std::vector<Share> shares_;
@@ -84,6 +96,7 @@ class ThreadPool {
   alignas(64) std::atomic<int> inside_{0};           // Workers that may touch it.
   alignas(64) std::atomic<uint32_t> doorbell_{0};    // What sleepers wait on.
   alignas(64) std::atomic<int> sleepers_{0};
+  std::atomic<bool> on_watch_{false};
   std::atomic<bool> stopping_{false};
 };
 

@@ -6,6 +6,7 @@
 
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/synchronization/mutex.h"
 #include "common/base/flag_names.h"
 
 namespace bastion {
@@ -13,6 +14,8 @@ namespace bastion {
 int RunProgram(int argc, char** argv, const char* usage,
                absl::FunctionRef<absl::Status(const std::vector<char*>& arguments)> run) {
   absl::SetProgramUsageMessage(usage);
+  // Debian builds Abseil with it, and gRPC pays for it at every lock.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   UnderscoreFlagNames(argc, argv);
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   absl::Status status;

@@ -1,20 +1,9 @@
 #include "common/nn/local_device.h"
 
-#include <sched.h>
-
 #include "absl/strings/str_cat.h"
+#include "common/base/cores.h"
 
 namespace bastion::nn {
-namespace {
-
-int UsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return CPU_COUNT(&set);
-}
-
-}  // namespace
 
 absl::StatusOr<LocalDevice> OpenLocalDevice(int threads) {
   constexpr int kMost = 1024;
@@ -23,7 +12,8 @@ absl::StatusOr<LocalDevice> OpenLocalDevice(int threads) {
         absl::StrCat("--threads ", threads, ": want 0 (one per core) to ", kMost));
   }
   LocalDevice local;
-  local.pool = std::make_unique<kernels::ThreadPool>(threads == 0 ? UsableCores() : threads);
+  if (threads == 0) threads = static_cast<int>(UsableCores().size());
+  local.pool = std::make_unique<kernels::ThreadPool>(threads);
   local.device = {&kernels::CpuBackend(), local.pool.get()};
   return local;
 }

@@ -71,7 +71,9 @@ absl::StatusOr<std::vector<Marginals>> DflashModel::Draft(const std::vector<Bloc
   const int blocks = static_cast<int>(items.size());
   ForwardBlocks(batch, blocks);
   for (const BlockItem& item : items) decoder_->cache().Shrink(*item.table, item.cached);
-  return TopMarginals(items, std::min(candidates, vocabulary_.size()));
+  std::vector<Marginals> marginals = TopMarginals(items, std::min(candidates, vocabulary_.size()));
+  decoder_->device().pool->Rest();
+  return marginals;
 }
 
 void DflashModel::ForwardBlocks(const nn::RowBatch& batch, int blocks) {

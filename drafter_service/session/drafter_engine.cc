@@ -119,6 +119,7 @@ absl::Status Engine::CatchUp(const Frontier& frontier, Sequence& sequence) {
 
 absl::Status Engine::AppendRange(const FeatureRange& range, Sequence& sequence) {
   ASSIGN_OR_RETURN(Features features, features_->Read(range, options_.feature_patience));
+  model_->WakeUp();
   const int rows = features.rows();
   RETURN_IF_ERROR(
       model_->AppendContext({{&sequence.table, sequence.context, std::move(features)}}));
@@ -159,7 +160,6 @@ absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier>
     RETURN_IF_ERROR(Check(frontier));
     ASSIGN_OR_RETURN(Sequence * sequence, FindOrOpen(frontier.sequence));
     if (ahead_.Take(frontier, drafts[i])) continue;
-    if (blocks.empty()) model_->WakeUp();
     drafts[i].marginals.resize(frontier.paths.size());
     if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {
       if (!std::exchange(sequence->complained, true)) LOG(WARNING) << "no draft: " << ready;

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <mutex>
 #include <numeric>
+#include <set>
+
+#include "common/base/cores.h"
 
 namespace bastion::kernels {
 namespace {
@@ -60,6 +64,47 @@ TEST(ThreadPoolTest, LoopsAfterAPauseAndManyShortLoopsAllFinish) {
     pool.Wake();
   }
   EXPECT_EQ(total, 5 * 2000 * 8);
+}
+
+// The cores that each member may run on, of a loop in which all take part.
+std::multiset<std::vector<int>> CoresOfMembers(ThreadPool& pool) {
+  std::mutex mutex;
+  std::multiset<std::vector<int>> cores;
+  std::atomic<int> here{0};
+  pool.ParallelFor(pool.threads(), [&](int64_t, int64_t) {
+    ++here;
+    while (here < pool.threads()) std::this_thread::yield();
+    std::lock_guard<std::mutex> lock(mutex);
+    cores.insert(UsableCores());
+  });
+  return cores;
+}
+
+TEST(ThreadPoolTest, ATeamThatFillsTheCoresKeepsApartWhereverItsCallerGoes) {
+  const std::vector<int> all = UsableCores();
+  ThreadPool pool(static_cast<int>(all.size()));
+  std::multiset<std::vector<int>> each;
+  for (const int core : all) each.insert({core});
+  std::atomic<int> pinned{-1}, done{-1};
+  std::thread caller([&] {
+    for (const int core : all) {
+      while (pinned != core) std::this_thread::yield();
+      EXPECT_EQ(CoresOfMembers(pool), each) << "the caller on core " << core;
+      done = core;
+    }
+  });
+  for (const int core : all) {
+    PinTo(core, caller);
+    pinned = core;
+    while (done != core) std::this_thread::yield();
+  }
+  caller.join();
+}
+
+TEST(ThreadPoolTest, AnyOtherTeamRunsWhereThereIsRoom) {
+  const std::vector<int> all = UsableCores();
+  ThreadPool pool(static_cast<int>(all.size()) + 1);
+  for (const std::vector<int>& cores : CoresOfMembers(pool)) EXPECT_EQ(cores, all);
 }
 
 }  // namespace

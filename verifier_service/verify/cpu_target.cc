@@ -20,7 +20,7 @@ class CpuTarget final : public Target {
       : model_(std::move(model)),
         type_(dtype == kernels::DType::kF32 ? FeatureType::kF32 : FeatureType::kBF16) {}
 
-  void WakeUp() override { model_->device().pool->Wake(); }
+  void WakeUp() override { pool().Wake(); }
   void SetFeatureLayers(const std::vector<int>& layers) override { layers_ = layers; }
   absl::Status Prefill(const nn::RowBatch& batch) override;
   std::vector<absl::StatusOr<Acceptance>> Verify(const nn::RowBatch& batch,
@@ -40,6 +40,7 @@ class CpuTarget final : public Target {
   DevicePeaks MeasurePeaks() override { return verifier::MeasurePeaks(model_->device()); }
 
  private:
+  [[nodiscard]] kernels::ThreadPool& pool() { return *model_->device().pool; }
   [[nodiscard]] absl::StatusOr<Acceptance> AcceptTree(const TreeRows& rows,
                                                       const std::vector<TokenId>& choices,
                                                       const LogitRows& logits) const;
@@ -67,6 +68,7 @@ absl::Status CpuTarget::Prefill(const nn::RowBatch& batch) {
   model_->Forward(batch, layers_);
   kept_.clear();
   kept_begins_.resize(1);
+  pool().Rest();
   for (int row = 0; row < batch.rows(); ++row) Keep(row);
   EndTree();
   return absl::OkStatus();
@@ -109,6 +111,7 @@ std::vector<absl::StatusOr<Acceptance>> CpuTarget::Verify(const nn::RowBatch& ba
     EndTree();
   }
   CompactKv(model_->device(), model_->cache(), config().dims.layers, moves);
+  pool().Rest();
   trace.commit = watch.Lap();
   return outcomes;
 }
@@ -116,7 +119,9 @@ std::vector<absl::StatusOr<Acceptance>> CpuTarget::Verify(const nn::RowBatch& ba
 absl::StatusOr<PlainStep> CpuTarget::DecodeOne(const nn::RowBatch& batch, const TreeRows& root) {
   model_->Forward(batch, {});
   const LogitRows logits = model_->Logits();
-  return PlainStep{ChooseTokens(model_->device(), logits, {root}).front(), logits.values};
+  const TokenId choice = ChooseTokens(model_->device(), logits, {root}).front();
+  pool().Rest();
+  return PlainStep{choice, logits.values};
 }
 
 }  // namespace
