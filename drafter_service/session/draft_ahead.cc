@@ -40,6 +40,8 @@ void DraftAhead::Asked(absl::Span<const Frontier> frontiers) {
 std::vector<Frontier> DraftAhead::Arrived(SequenceId sequence, Position committed, TokenId root) {
   const auto found = foreseen_.find(sequence);
   if (found == foreseen_.end() || found->second.arrived) return {};
+  // Old news: the question was here first, and has been answered.
+  if (committed <= found->second.frontier.committed) return {};
   found->second.arrived = true;
   found->second.frontier.committed = committed;
   found->second.frontier.root = root;

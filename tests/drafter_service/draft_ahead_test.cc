@@ -47,6 +47,14 @@ TEST(DraftAheadTest, TheNextQuestionIsTheLastOneACycleOn) {
   EXPECT_EQ(foreseen[0].candidates, 2);
 }
 
+TEST(DraftAheadTest, NewsThatTheQuestionOvertookIsOld) {
+  DraftAhead ahead;
+  ahead.Asked({Ask(kOne, 10, 5)});
+  EXPECT_THAT(ahead.Arrived(kOne, 10, 5), IsEmpty());
+  EXPECT_THAT(ahead.Arrived(kOne, 9, 4), IsEmpty());
+  EXPECT_THAT(ahead.Arrived(kOne, 11, 6), SizeIs(1));
+}
+
 TEST(DraftAheadTest, AnAnswerIsHandedOutOnceAndOnlyToItsQuestion) {
   DraftAhead ahead;
   ahead.Asked({Ask(kOne, 10, 5)});
