@@ -3,7 +3,9 @@
 // this path serves one row as well as many, and nothing else serves bf16 where it runs.
 //
 // The tiles stand behind a small interface with two implementations: the CPU's, and plain C++ that
-// does the same sums in the same order, for tests and for checking the CPU's once at start.
+// does the same sums in the same order, for tests and for checking the CPU's once at start. They
+// agree to the last bit but for denormals, which are zero to the CPU's, coming and going, and for
+// which NaN a NaN is.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
