@@ -188,27 +188,6 @@ TEST(FeatureStoreTest, CopiesWhatFitsToWhereItIsWanted) {
   EXPECT_THAT(copy(2, 1), ElementsAre(20, 21));  // One row in any case.
 }
 
-TEST(FeatureStoreTest, WhatHappensInAHushIsHeardAtItsEnd) {
-  FeatureStore store(FeatureType::kF32, kPlenty);
-  int heard = 0;
-  const auto listening = store.Listen([&] { ++heard; });
-  { const FeatureStore::Hush silent(&store); }
-  EXPECT_EQ(heard, 0);
-  {
-    const FeatureStore::Hush others(&store);
-    {
-      const FeatureStore::Hush hush(&store);
-      store.Open(kSequence, kWidth);
-      store.Close(kSequence);
-      EXPECT_EQ(heard, 0);
-    }
-    EXPECT_EQ(heard, 1);
-  }
-  EXPECT_EQ(heard, 1);
-  store.Open(kSequence, kWidth);
-  EXPECT_EQ(heard, 2);
-}
-
 TEST(FeatureStoreTest, ListenersHearEveryChangeUntilTheyGo) {
   FeatureStore store(FeatureType::kF32, kPlenty);
   int first_heard = 0, second_heard = 0;

@@ -99,20 +99,7 @@ std::shared_ptr<void> FeatureStore::Listen(std::function<void()> heard) {
           }};
 }
 
-FeatureStore::Hush::~Hush() {
-  --store_->hushes_;
-  // Whoever else is silent still: others may always be, and listeners must hear some day.
-  if (store_->missed_.exchange(false)) store_->Tell();
-}
-
 void FeatureStore::TellListeners() {
-  if (hushes_.load() == 0) return Tell();
-  missed_.store(true);
-  // The last one may have gone between the two, and not have seen it.
-  if (hushes_.load() == 0 && missed_.exchange(false)) Tell();
-}
-
-void FeatureStore::Tell() {
   MutexLock lock(&listeners_mutex_);
   for (const auto& heard : listeners_) heard();
 }

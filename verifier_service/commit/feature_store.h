@@ -12,7 +12,6 @@
 #ifndef BASTION_VERIFIER_SERVICE_COMMIT_FEATURE_STORE_H_
 #define BASTION_VERIFIER_SERVICE_COMMIT_FEATURE_STORE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -74,24 +73,11 @@ class FeatureStore final : public FeatureSource {
   [[nodiscard]] absl::StatusOr<Located> Locate(SequenceId sequence, Position first) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Calls `heard` after every change, on the thread that made it unless a Hush lives, for as long
-  // as the returned object lives. It may read the store; Listen and the object's end wait for calls
-  // of listeners to end.
+  // Calls `heard` after every change, on the thread that made it, for as long as the returned
+  // object lives. It may read the store; Listen and the object's end wait for calls of listeners to
+  // end.
   [[nodiscard]] std::shared_ptr<void> Listen(std::function<void()> heard)
       ABSL_LOCKS_EXCLUDED(listeners_mutex_);
-
-  // While one lives listeners hear nothing; of what they missed they hear at its end, on its
-  // thread. For what must not wait for them.
-  class Hush {
-   public:
-    explicit Hush(FeatureStore* store) : store_(store) { ++store_->hushes_; }
-    ~Hush();
-    Hush(const Hush&) = delete;
-    Hush& operator=(const Hush&) = delete;
-
-   private:
-    FeatureStore* const store_;
-  };
 
   [[nodiscard]] FeatureType type() const { return type_; }
   [[nodiscard]] int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -114,9 +100,7 @@ class FeatureStore final : public FeatureSource {
                   std::optional<uint64_t> in_ring) ABSL_LOCKS_EXCLUDED(mutex_);
   // Remembers where the next `rows` rows lie, and forgets what was overwritten.
   void NotePiece(History& history, int rows, uint64_t position) const;
-  // Now, or once no Hush lives.
   void TellListeners() ABSL_LOCKS_EXCLUDED(mutex_, listeners_mutex_);
-  void Tell() ABSL_LOCKS_EXCLUDED(mutex_, listeners_mutex_);
   // OK when `sequence` has a history to read from.
   [[nodiscard]] absl::Status Check(SequenceId sequence) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
@@ -126,8 +110,6 @@ class FeatureStore final : public FeatureSource {
   mutable Mutex mutex_;
   absl::flat_hash_map<SequenceId, History> histories_ ABSL_GUARDED_BY(mutex_);
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::atomic<int> hushes_{0};
-  std::atomic<bool> missed_{false};  // By the listeners.
   Mutex listeners_mutex_;
   std::list<std::function<void()>> listeners_ ABSL_GUARDED_BY(listeners_mutex_);
 };
