@@ -16,18 +16,11 @@ constexpr int kMostElements = kBlockWords * 4;  // Of one row of a block.
 
 // One row of a panel; no data past the matrix's end.
 struct Row {
-  SourceType type = SourceType::kF32;
+  DType type = DType::kF32;
   const void* data = nullptr;
   float inverse_scale = 0;  // Of int8.
 };
 using PanelRows = std::array<Row, kPanel>;
-
-size_t BytesPerElement(SourceType type) { return type == SourceType::kF32 ? 4 : 2; }
-
-bool IsSame(SourceType source, DType dtype) {
-  return (source == SourceType::kF32 && dtype == DType::kF32) ||
-         (source == SourceType::kBF16 && dtype == DType::kBF16);
-}
 
 float HalfToFloat(uint16_t half) {
   constexpr uint32_t kOne = 1u << 23;  // Of a float's exponent.
@@ -48,13 +41,13 @@ const void* At(const Row& row, int k) {
 void ToFloats(const Row& row, int k, int count, float* to) {
   const auto* const halves = static_cast<const uint16_t*>(At(row, k));
   switch (row.type) {
-    case SourceType::kF32:
+    case DType::kF32:
       std::memcpy(to, At(row, k), sizeof(float) * count);
       return;
-    case SourceType::kBF16:
+    case DType::kBF16:
       for (int i = 0; i < count; ++i) to[i] = Bf16ToFloat(halves[i]);
       return;
-    case SourceType::kF16:
+    case DType::kF16:
       for (int i = 0; i < count; ++i) to[i] = HalfToFloat(halves[i]);
       return;
   }
@@ -68,7 +61,7 @@ int8_t Nearest(float value) {
 
 // Elements [k, k + count) of `row` as a panel of `dtype` holds them.
 void Convert(const Row& row, int k, int count, DType dtype, void* to) {
-  if (IsSame(row.type, dtype)) {
+  if (row.type == dtype) {
     std::memcpy(to, At(row, k), BytesPerElement(dtype) * count);
     return;
   }
@@ -184,7 +177,7 @@ void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, Th
   });
 }
 
-void ConvertElements(SourceType type, const void* from, int64_t count, DType dtype, void* to) {
+void ConvertElements(DType type, const void* from, int64_t count, DType dtype, void* to) {
   for (int64_t k = 0; k < count; k += kMostElements) {
     const auto part = static_cast<int>(std::min<int64_t>(kMostElements, count - k));
     Convert({type, static_cast<const char*>(from) + BytesPerElement(type) * k}, 0, part, dtype,

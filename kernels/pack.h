@@ -8,16 +8,14 @@
 
 namespace bastion::kernels {
 
-enum class SourceType { kF32, kBF16, kF16 };
-
 // A row-major matrix [rows, K], aligned to its elements.
 struct SourceMatrix {
-  SourceType type = SourceType::kF32;
+  DType type = DType::kF32;  // A float type.
   const void* data = nullptr;
   int rows = 0;
 
   [[nodiscard]] size_t row_bytes(int columns) const {
-    return size_t(columns) * (type == SourceType::kF32 ? 4 : 2);
+    return size_t(columns) * BytesPerElement(type);
   }
   [[nodiscard]] size_t bytes(int columns) const { return row_bytes(columns) * rows; }
 };
@@ -31,7 +29,7 @@ struct SourceMatrix {
 void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, ThreadPool& pool);
 
 // `count` elements of `type` at `from`, as `dtype` (fp32 or bf16, rounded to nearest) at `to`.
-void ConvertElements(SourceType type, const void* from, int64_t count, DType dtype, void* to);
+void ConvertElements(DType type, const void* from, int64_t count, DType dtype, void* to);
 
 }  // namespace bastion::kernels
 

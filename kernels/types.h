@@ -6,18 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/base/dtype.h"
+
 namespace bastion::kernels {
-
-enum class DType { kF32, kBF16, kInt8 };  // kInt8: of weights only.
-
-// As flags and reports call it.
-[[nodiscard]] constexpr const char* Name(DType dtype) {
-  return dtype == DType::kF32 ? "fp32" : dtype == DType::kBF16 ? "bf16" : "int8";
-}
-
-[[nodiscard]] constexpr size_t BytesPerElement(DType dtype) {
-  return dtype == DType::kF32 ? 4 : dtype == DType::kBF16 ? 2 : 1;
-}
 
 // bfloat16 is the upper half of a float; rounding is to nearest, ties to even.
 [[nodiscard]] inline float Bf16ToFloat(uint16_t bits) {

@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "client/bench/measurement.h"
-#include "orchestrator/cycle/stages.h"
-#include "orchestrator/latency/calibration_table.h"
-#include "orchestrator/tree/transition_gains.h"
+#include "common/stages/stages.h"
+#include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/prior/transition_gains.h"
 
 namespace bastion {
 

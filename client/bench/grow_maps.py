@@ -147,7 +147,7 @@ class Matrix:
 
 
 def grown_prior(path: Path, vocabulary: int) -> list[Entry]:
-    """A transition table (common/hub/transition_file.h) for a larger vocabulary: what it knows, and tokens without a past."""
+    """A transition table (common/prior/transition_file.h) for a larger vocabulary: what it knows, and tokens without a past."""
     file = SafetensorsFile(path)
     table = {name: file.stored(name) for name in file.header}
     version, old = (int(fact) for fact in table["facts"])

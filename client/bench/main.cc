@@ -8,18 +8,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/bench/arm.h"
-#include "client/bench/local_stages.h"
 #include "client/bench/prompts.h"
 #include "client/bench/report.h"
 #include "client/bench/roofline.h"
 #include "client/bench/rounding.h"
 #include "client/cpp/sampling.h"
+#include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
-#include "orchestrator/latency/calibration.h"
+#include "orchestrator/cost/calibration.h"
 
 ABSL_FLAG(std::string, target, "", "Folder of the target model (tokenizer; weights in process)");
 ABSL_FLAG(std::string, drafter, "", "Folder of the drafter");

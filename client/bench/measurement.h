@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/ids.h"
-#include "common/tree/sampling_params.h"
+#include "common/stages/sampling_params.h"
 
 namespace bastion {
 

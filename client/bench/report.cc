@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
-#include "orchestrator/budget/policy.h"
+#include "orchestrator/policy/policy.h"
 
 namespace bastion {
 namespace {

@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "client/bench/report.h"
 #include "common/base/status.h"
-#include "kernels/probe.h"
-#include "orchestrator/latency/calibration.h"
+#include "kernels/backend/probe.h"
+#include "orchestrator/cost/calibration.h"
 
 namespace bastion {
 namespace {
@@ -26,14 +26,14 @@ MachineLimits LimitsOfGpu(const DevicePeaks& peaks) {
 }
 
 MachineLimits MeasureLimits(const nn::Device& device) {
-  const auto rate = [&](kernels::DType dtype) {
+  const auto rate = [&](DType dtype) {
     return kernels::LinearRate(*device.backend, dtype, *device.pool);
   };
   MachineLimits limits;
   limits.read_bytes_per_second = kernels::ReadBandwidth(*device.pool);
-  limits.fp32_flops_per_second = rate(kernels::DType::kF32);
-  limits.bf16_flops_per_second = rate(kernels::DType::kBF16);
-  limits.int8_flops_per_second = rate(kernels::DType::kInt8);
+  limits.fp32_flops_per_second = rate(DType::kF32);
+  limits.bf16_flops_per_second = rate(DType::kBF16);
+  limits.int8_flops_per_second = rate(DType::kInt8);
   return limits;
 }
 
@@ -106,10 +106,10 @@ absl::Status MeasureDraft(LocalStages& stages, RooflineReport& report) {
 
 }  // namespace
 
-double MachineLimits::flops_per_second(kernels::DType dtype) const {
-  return dtype == kernels::DType::kInt8   ? int8_flops_per_second
-         : dtype == kernels::DType::kBF16 ? bf16_flops_per_second
-                                          : fp32_flops_per_second;
+double MachineLimits::flops_per_second(DType dtype) const {
+  return dtype == DType::kInt8   ? int8_flops_per_second
+         : dtype == DType::kBF16 ? bf16_flops_per_second
+                                 : fp32_flops_per_second;
 }
 
 std::string RooflineReport::Markdown() const {

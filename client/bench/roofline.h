@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "client/bench/local_stages.h"
+#include "client/inprocess/local_stages.h"
 
 namespace bastion {
 
@@ -20,7 +20,7 @@ struct MachineLimits {
   double int8_flops_per_second = 0;
   double fp32_flops_per_second = 0;
 
-  [[nodiscard]] double flops_per_second(kernels::DType dtype) const;
+  [[nodiscard]] double flops_per_second(DType dtype) const;
 };
 
 struct ForwardTime {

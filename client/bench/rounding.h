@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/bench/measurement.h"
-#include "orchestrator/cycle/stages.h"
+#include "common/stages/stages.h"
 
 namespace bastion {
 

@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/tree/sampling_params.h"
+#include "common/stages/sampling_params.h"
 #include "protos/bastion/v1/generation.pb.h"
 
 namespace bastion {

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/exactness/statistics.h"
-#include "orchestrator/cycle/stages.h"
+#include "common/stages/stages.h"
 
 namespace bastion {
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "orchestrator/cycle/stages.h"
+#include "common/stages/stages.h"
 
 namespace bastion {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "orchestrator/cycle/stages.h"
+#include "common/stages/stages.h"
 
 namespace bastion {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/tree/stage_data.h"
+#include "common/stages/stage_data.h"
 
 namespace bastion {
 

@@ -49,12 +49,12 @@ class DeviceDecoder {
     return layer_table_.as<kernels::cuda::DeviceKvLayer>();
   }
   [[nodiscard]] const hub::ModelConfig& config() const { return config_; }
-  [[nodiscard]] kernels::DType dtype() const { return dtype_; }
+  [[nodiscard]] DType dtype() const { return dtype_; }
   // Of all blocks; the vocabulary's ends left out.
   [[nodiscard]] nn::ForwardCost Cost() const;
 
  private:
-  DeviceDecoder(const hub::ModelConfig& config, kernels::DType dtype, Gpu& gpu)
+  DeviceDecoder(const hub::ModelConfig& config, DType dtype, Gpu& gpu)
       : config_(config), dtype_(dtype), gpu_(gpu) {}
 
   [[nodiscard]] absl::Status Allocate(const StepCapacity& capacity);
@@ -68,7 +68,7 @@ class DeviceDecoder {
   [[nodiscard]] void* TapOf(int layer, const FeatureTaps& taps) const;
 
   hub::ModelConfig config_;
-  kernels::DType dtype_;
+  DType dtype_;
   Gpu& gpu_;
   std::vector<DeviceBlock> blocks_;  // L
   Memory final_norm_;                // [C]

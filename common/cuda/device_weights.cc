@@ -16,7 +16,7 @@ constexpr size_t kStagingBytes = size_t{32} << 20;
 
 }  // namespace
 
-DeviceLoader::DeviceLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, kernels::DType dtype,
+DeviceLoader::DeviceLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype,
                            Stream& stream, ProgressBar* bar)
     : checkpoint_(std::move(checkpoint)), dtype_(dtype), stream_(stream), bar_(bar) {
   for (const auto& file : std::filesystem::directory_iterator(checkpoint_->folder())) {
@@ -24,12 +24,12 @@ DeviceLoader::DeviceLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, ke
   }
 }
 
-absl::Status DeviceLoader::Put(const hub::TensorView& view, kernels::DType dtype, char* to) {
+absl::Status DeviceLoader::Put(const hub::TensorView& view, DType dtype, char* to) {
   if (staging_.bytes() == 0) {
     ASSIGN_OR_RETURN(staging_, Memory::OnHost(kStagingBytes, "staging of weights"));
   }
-  const kernels::SourceType type = nn::SourceTypeOf(view.dtype);
-  const size_t source = type == kernels::SourceType::kF32 ? 4 : 2;
+  const DType type = view.dtype;
+  const size_t source = type == DType::kF32 ? 4 : 2;
   const size_t element = BytesPerElement(dtype);
   const size_t count = view.bytes / source, step = kStagingBytes / element;
   for (size_t first = 0; first < count; first += step) {
@@ -65,7 +65,7 @@ absl::StatusOr<DeviceMatrix> DeviceLoader::Stacked(const std::vector<std::string
 absl::StatusOr<Memory> DeviceLoader::Vector(const std::string& name, int size) {
   ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, {size}));
   ASSIGN_OR_RETURN(Memory vector, Memory::OnDevice(size * sizeof(float), name.c_str()));
-  RETURN_IF_ERROR(Put(view, kernels::DType::kF32, vector.as<char>()));
+  RETURN_IF_ERROR(Put(view, DType::kF32, vector.as<char>()));
   return vector;
 }
 

@@ -11,8 +11,8 @@
 #include "common/hub/checkpoint.h"
 #include "common/hub/model_config.h"
 #include "common/nn/device.h"
-#include "common/tree/stage_data.h"
-#include "kernels/cuda/runtime.h"
+#include "common/stages/stage_data.h"
+#include "kernels/cuda/runtime/runtime.h"
 
 namespace bastion::cuda {
 
@@ -22,7 +22,7 @@ using kernels::cuda::Stream;
 // W [N, K], row-major.
 struct DeviceMatrix {
   Memory storage;
-  kernels::DType dtype = kernels::DType::kBF16;
+  DType dtype = DType::kBF16;
   int rows = 0;     // N
   int columns = 0;  // K
 
@@ -33,8 +33,8 @@ struct DeviceMatrix {
 class DeviceLoader {
  public:
   // `bar`, when there is one, shows the megabytes of this checkpoint.
-  DeviceLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, kernels::DType dtype,
-               Stream& stream, ProgressBar* bar);
+  DeviceLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype, Stream& stream,
+               ProgressBar* bar);
 
   // The named matrices [rows_i, columns], one below the other.
   [[nodiscard]] absl::StatusOr<DeviceMatrix> Stacked(const std::vector<std::string>& names,
@@ -42,15 +42,15 @@ class DeviceLoader {
   // A vector of floats [size].
   [[nodiscard]] absl::StatusOr<Memory> Vector(const std::string& name, int size);
 
-  [[nodiscard]] kernels::DType dtype() const { return dtype_; }
+  [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] Stream& stream() { return stream_; }
 
  private:
   // Converts `view` and copies it to `to`; waits until it is there.
-  [[nodiscard]] absl::Status Put(const hub::TensorView& view, kernels::DType dtype, char* to);
+  [[nodiscard]] absl::Status Put(const hub::TensorView& view, DType dtype, char* to);
 
   std::shared_ptr<const hub::Checkpoint> checkpoint_;
-  kernels::DType dtype_;
+  DType dtype_;
   Stream& stream_;
   ProgressBar* bar_;
   int64_t done_ = 0;

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda/gemm.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/runtime/runtime.h"
 
 namespace bastion::cuda {
 

@@ -115,7 +115,7 @@ absl::StatusOr<TensorView> Checkpoint::Tensor(const std::string& name,
   ASSIGN_OR_RETURN(TensorView view, file.Tensor(name));
   if (!IsFloat(view.dtype)) {
     return absl::UnimplementedError(absl::StrCat(file.path(), ": tensor '", name, "' has dtype ",
-                                                 Name(view.dtype),
+                                                 SafetensorsName(view.dtype),
                                                  "; weights must be F32, BF16 or F16"));
   }
   if (view.shape != std::vector<int64_t>(shape.begin(), shape.end())) {

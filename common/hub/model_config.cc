@@ -97,7 +97,7 @@ absl::Status ReadDType(const JsonObject& json, ModelConfig& config) {
                       absl::StrCat("is '", name, "'; supported are float32, bfloat16 and float16"));
   }
   config.dtype = *dtype;
-  config.dims.bytes_per_element = static_cast<int>(SizeOf(*dtype));
+  config.dims.bytes_per_element = static_cast<int>(BytesPerElement(*dtype));
   return absl::OkStatus();
 }
 

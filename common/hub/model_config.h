@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/dtype.h"
 #include "common/base/ids.h"
-#include "common/hub/dtype.h"
-#include "common/tree/stage_data.h"
+#include "common/stages/stage_data.h"
 
 namespace bastion::hub {
 

@@ -59,9 +59,9 @@ template <typename T>
   // A tensor that is missing is damage: NOT_FOUND is for the file.
   if (!view.ok()) return absl::InvalidArgumentError(view.status().message());
   if (view->dtype != DTypeOf<T>() || view->shape.size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": tensor '", name, "' has dtype ", Name(view->dtype), " and ",
-                     view->shape.size(), " dimensions, expected ", Name(DTypeOf<T>()), " and 1"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.path(), ": tensor '", name, "' has dtype ", SafetensorsName(view->dtype), " and ",
+        view->shape.size(), " dimensions, expected ", SafetensorsName(DTypeOf<T>()), " and 1"));
   }
   const T* const first = static_cast<const T*>(view->data);
   return std::vector<T>(first, first + view->shape[0]);

@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors is little
 std::vector<NamedTensor> WidestFirst(absl::Span<const NamedTensor> tensors) {
   std::vector<NamedTensor> ordered(tensors.begin(), tensors.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const NamedTensor& a, const NamedTensor& b) {
-    return SizeOf(a.view.dtype) > SizeOf(b.view.dtype);
+    return BytesPerElement(a.view.dtype) > BytesPerElement(b.view.dtype);
   });
   return ordered;
 }
@@ -33,11 +33,11 @@ std::string Header(const std::vector<NamedTensor>& tensors) {
   nlohmann::json entries = nlohmann::json::object();
   size_t begin = 0;
   for (const auto& [name, view] : tensors) {
-    size_t bytes = SizeOf(view.dtype);
+    size_t bytes = BytesPerElement(view.dtype);
     for (const int64_t size : view.shape) bytes *= static_cast<size_t>(size);
     CHECK_EQ(bytes, view.bytes) << "bytes of tensor '" << name << "'";
     CHECK(!entries.contains(name)) << "two tensors '" << name << "'";
-    entries[name] = {{"dtype", Name(view.dtype)},
+    entries[name] = {{"dtype", SafetensorsName(view.dtype)},
                      {"shape", view.shape},
                      {"data_offsets", {begin, begin + bytes}}};
     begin += bytes;

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/hub/dtype.h"
+#include "common/base/dtype.h"
 #include "common/hub/tensor_view.h"
 
 namespace bastion::hub {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/hub/dtype.h"
+#include "common/base/dtype.h"
 
 namespace bastion::hub {
 

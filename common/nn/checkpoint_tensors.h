@@ -6,19 +6,12 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/base/dtype.h"
 #include "common/base/status.h"
-#include "common/hub/dtype.h"
-#include "common/tree/stage_data.h"
+#include "common/stages/stage_data.h"
 #include "kernels/pack.h"
 
 namespace bastion::nn {
-
-// REQUIRES: a type that a checkpoint hands out, which are floats.
-[[nodiscard]] inline kernels::SourceType SourceTypeOf(hub::DType dtype) {
-  return dtype == hub::DType::kF32    ? kernels::SourceType::kF32
-         : dtype == hub::DType::kBF16 ? kernels::SourceType::kBF16
-                                      : kernels::SourceType::kF16;
-}
 
 // One decoder block (Qwen3 names under `prefix`). A Block has attention_norm, mlp_norm, query_norm
 // and key_norm, which are the Loader's Vector, and kvq, output, gate_up and down, its Stacked.

@@ -20,11 +20,11 @@ absl::Status CheckHeadDim(const hub::ModelConfig& config) {
 Decoder::Decoder(const hub::ModelConfig& config, const EngineOptions& options)
     : config_(config),
       options_(options),
-      rope_(NewTensor({config.max_positions, config.dims.head_dim}, kernels::DType::kF32)),
+      rope_(Buffer::Allocate(sizeof(float) * config.max_positions * config.dims.head_dim)),
       cache_({config.dims.layers, config.dims.kv_heads, config.dims.head_dim,
               StoredType(options.dtype)},
              PagesFor(options.kv_tokens)) {
-  FillRotaryTable(config, *options.device.pool, rope_.data_ptr<float>());
+  FillRotaryTable(config, *options.device.pool, rope_.as<float>());
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const WeightLoader& loader,
@@ -60,7 +60,7 @@ void Decoder::StoreContext(const RowBatch& batch, const float* context) {
 }
 
 void Decoder::FinalNorm(const float* x, int rows, float* y) const {
-  options_.device.backend->rms_norm({x, final_norm_.data_ptr<float>(), y, rows, config_.dims.hidden,
+  options_.device.backend->rms_norm({x, final_norm_.as<float>(), y, rows, config_.dims.hidden,
                                      static_cast<float>(config_.rms_norm_eps)},
                                     *options_.device.pool);
 }
@@ -88,7 +88,7 @@ absl::StatusOr<Vocabulary> Vocabulary::Load(const WeightLoader& loader,
 
 void Vocabulary::Embed(const Device& device, const std::vector<TokenId>& tokens, float* x) const {
   device.backend->embed(
-      {tokens.data(), table_.data_ptr(), dtype_, x, static_cast<int>(tokens.size()), width()},
+      {tokens.data(), table_.data(), dtype_, x, static_cast<int>(tokens.size()), width()},
       *device.pool);
 }
 

@@ -52,8 +52,8 @@ class Decoder {
   hub::ModelConfig config_;
   EngineOptions options_;
   std::vector<DecoderBlock> blocks_;  // L
-  Tensor final_norm_;                 // [C]
-  Tensor rope_;                       // [positions, D]: cosines, then sines
+  Buffer final_norm_;                 // [C]
+  Buffer rope_;                       // [positions, D]: cosines, then sines
   KvCache cache_;
   BlockScratch scratch_;
 };
@@ -75,8 +75,8 @@ class Vocabulary {
   [[nodiscard]] int width() const { return head_.packed.columns; }  // C
 
  private:
-  kernels::DType dtype_ = kernels::DType::kF32;
-  Tensor table_;  // [V, C]
+  DType dtype_ = DType::kF32;
+  Buffer table_;  // [V, C]
   Matrix head_;   // [V, C], packed
 };
 

@@ -6,9 +6,9 @@ namespace bastion::nn {
 
 kernels::QkvArgs DecoderBlock::QkvOf(const BlockPass& pass) const {
   kernels::QkvArgs args;
-  args.query_norm = weights_.query_norm.data_ptr<float>();
-  args.key_norm = weights_.key_norm.data_ptr<float>();
-  args.cosine_sine = pass.rope.data_ptr<float>();
+  args.query_norm = weights_.query_norm.as<float>();
+  args.key_norm = weights_.key_norm.as<float>();
+  args.cosine_sine = pass.rope.as<float>();
   args.positions = pass.batch.positions().data();
   args.slots = pass.batch.slots().data();
   args.cache = pass.cache;
@@ -45,9 +45,9 @@ void DecoderBlock::Forward(const BlockPass& pass, float* x) const {
   float* gate_up = scratch.gate_up.Reserve(rows, int64_t{2} * dims.intermediate);  // [R, 2 I]
   float* activation = scratch.activation.Reserve(rows, dims.intermediate);         // [R, I]
 
-  run.rms_norm({x, weights_.attention_norm.data_ptr<float>(), normed, rows, dims.hidden,
-                shape_.norm_epsilon},
-               pool);
+  run.rms_norm(
+      {x, weights_.attention_norm.as<float>(), normed, rows, dims.hidden, shape_.norm_epsilon},
+      pool);
   run.linear({normed, weights_.kvq.packed, kvq, rows, kvq_width, false}, pool);
   kernels::QkvArgs project = QkvOf(pass);
   project.key = kvq;
@@ -71,9 +71,8 @@ void DecoderBlock::Forward(const BlockPass& pass, float* x) const {
   run.attention(attend, pool);
   run.linear({attention, weights_.output.packed, x, rows, dims.hidden, true}, pool);
 
-  run.rms_norm(
-      {x, weights_.mlp_norm.data_ptr<float>(), normed, rows, dims.hidden, shape_.norm_epsilon},
-      pool);
+  run.rms_norm({x, weights_.mlp_norm.as<float>(), normed, rows, dims.hidden, shape_.norm_epsilon},
+               pool);
   run.linear({normed, weights_.gate_up.packed, gate_up, rows, 2 * dims.intermediate, false}, pool);
   run.silu_mul({gate_up, activation, rows, dims.intermediate}, pool);
   run.linear({activation, weights_.down.packed, x, rows, dims.hidden, true}, pool);

@@ -29,7 +29,7 @@ struct BlockPass {
   const Device& device;
   const RowBatch& batch;
   kernels::KvLayer cache;  // The block's own layer.
-  const Tensor& rope;      // [positions, D]: cosines, then sines.
+  const Buffer& rope;      // [positions, D]: cosines, then sines.
   BlockScratch& scratch;
 };
 

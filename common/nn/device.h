@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 
 namespace bastion::nn {
 
@@ -16,12 +16,12 @@ struct Device {
 };
 
 // Of what is not multiplied, the KV cache and the embedding table, where matrices are of `dtype`.
-[[nodiscard]] constexpr kernels::DType StoredType(kernels::DType dtype) {
-  return dtype == kernels::DType::kF32 ? dtype : kernels::DType::kBF16;
+[[nodiscard]] constexpr DType StoredType(DType dtype) {
+  return dtype == DType::kF32 ? dtype : DType::kBF16;
 }
 
 struct EngineOptions {
-  kernels::DType dtype = kernels::DType::kBF16;  // Of the weight matrices.
+  DType dtype = DType::kBF16;  // Of the weight matrices.
   Device device;
   int kv_tokens = 65536;       // Tokens that the KV cache holds, all sequences together.
   bool show_progress = false;  // A bar on stderr while weights are loaded.
@@ -37,10 +37,10 @@ struct EngineOptions {
 
 // What one forward needs, whoever computes it: the floor that its time is compared with.
 struct ForwardCost {
-  kernels::DType dtype = kernels::DType::kF32;  // Of the matrices.
-  int64_t weight_bytes = 0;                     // Read once for all rows.
-  int64_t kv_bytes_per_token = 0;               // Read for each cached token, once for all rows.
-  int64_t multiply_adds_per_row = 0;            // Of weights; attention left out.
+  DType dtype = DType::kF32;          // Of the matrices.
+  int64_t weight_bytes = 0;           // Read once for all rows.
+  int64_t kv_bytes_per_token = 0;     // Read for each cached token, once for all rows.
+  int64_t multiply_adds_per_row = 0;  // Of weights; attention left out.
 
   void Add(const kernels::PackedMatrix& matrix) {
     dtype = matrix.dtype;

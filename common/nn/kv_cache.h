@@ -7,8 +7,8 @@
 
 #include <vector>
 
+#include "common/nn/buffer.h"
 #include "common/nn/page_pool.h"
-#include "common/nn/tensor.h"
 #include "kernels/types.h"
 
 namespace bastion::nn {
@@ -17,7 +17,7 @@ struct KvShape {
   int layers = 0;    // L
   int kv_heads = 0;  // G
   int head_dim = 0;  // D
-  kernels::DType dtype = kernels::DType::kF32;
+  DType dtype = DType::kF32;
 };
 
 // A page pool with the memory of its pages, on the host.
@@ -29,8 +29,8 @@ class KvCache : public PagePool {
 
  private:
   KvShape shape_;
-  std::vector<Tensor> keys_;    // L x [pages, G, D, 16]
-  std::vector<Tensor> values_;  // L x [pages, G, 16, D]
+  std::vector<Buffer> keys_;    // L x [pages, G, D, 16]
+  std::vector<Buffer> values_;  // L x [pages, G, 16, D]
 };
 
 }  // namespace bastion::nn

@@ -25,17 +25,16 @@ absl::StatusOr<DeviceKind> ParseDeviceKind(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("--device ", name, ": want cpu, cuda or auto"));
 }
 
-absl::StatusOr<kernels::DType> ParseDType(const std::string& name) {
-  if (name == "fp32") return kernels::DType::kF32;
-  if (name == "bf16") return kernels::DType::kBF16;
-  if (name == "int8") return kernels::DType::kInt8;
+absl::StatusOr<DType> ParseDType(const std::string& name) {
+  if (name == "fp32") return DType::kF32;
+  if (name == "bf16") return DType::kBF16;
+  if (name == "int8") return DType::kInt8;
   return absl::InvalidArgumentError(absl::StrCat("--dtype ", name, ": want fp32, bf16 or int8"));
 }
 
-absl::StatusOr<kernels::DType> ParseDraftDType(const std::string& name, bool on_gpu) {
+absl::StatusOr<DType> ParseDraftDType(const std::string& name, bool on_gpu) {
   if (name == "auto") {
-    return !on_gpu && kernels::HasInt8Instructions() ? kernels::DType::kInt8
-                                                     : kernels::DType::kBF16;
+    return !on_gpu && kernels::HasInt8Instructions() ? DType::kInt8 : DType::kBF16;
   }
   if (const auto dtype = ParseDType(name); dtype.ok()) return dtype;
   return absl::InvalidArgumentError(

@@ -27,11 +27,10 @@ enum class DeviceKind { kCpu, kCuda, kAuto };
 [[nodiscard]] absl::StatusOr<DeviceKind> ParseDeviceKind(const std::string& name);
 
 // "fp32", "bf16" or "int8". A target of int8 is a model of its own: text is exact against it.
-[[nodiscard]] absl::StatusOr<kernels::DType> ParseDType(const std::string& name);
+[[nodiscard]] absl::StatusOr<DType> ParseDType(const std::string& name);
 // The same, or "auto": int8 on a CPU that has instructions for it, else bf16. How a drafter is
 // rounded changes guesses, never the text.
-[[nodiscard]] absl::StatusOr<kernels::DType> ParseDraftDType(const std::string& name,
-                                                             bool on_gpu = false);
+[[nodiscard]] absl::StatusOr<DType> ParseDraftDType(const std::string& name, bool on_gpu = false);
 
 }  // namespace bastion::nn
 

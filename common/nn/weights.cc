@@ -9,56 +9,40 @@
 namespace bastion::nn {
 namespace {
 
-at::ScalarType ScalarTypeOf(hub::DType dtype) {
-  switch (dtype) {
-    case hub::DType::kF32:
-      return at::kFloat;
-    case hub::DType::kBF16:
-      return at::kBFloat16;
-    case hub::DType::kF16:
-      return at::kHalf;
-    default:  // A checkpoint hands out floats only.
-      break;
-  }
-  LOG(FATAL) << "dtype " << static_cast<int>(dtype);
-  return at::kFloat;
+// A copy of `view` in elements of `dtype`.
+Buffer Converted(const hub::TensorView& view, DType dtype) {
+  const auto count = static_cast<int64_t>(view.bytes / BytesPerElement(view.dtype));
+  const Buffer copy = Buffer::Allocate(count * BytesPerElement(dtype));
+  kernels::ConvertElements(view.dtype, view.data, count, dtype, copy.data());
+  return copy;
 }
 
 }  // namespace
-
-absl::StatusOr<Tensor> WeightLoader::Mapped(const std::string& name,
-                                            const std::vector<int64_t>& shape) const {
-  ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, shape));
-  // The mapping is only read; from_blob takes a mutable pointer for want of a const one.
-  return at::from_blob(
-      const_cast<void*>(view.data), shape, [kept = checkpoint_](void*) {},
-      at::TensorOptions(ScalarTypeOf(view.dtype)));
-}
 
 absl::StatusOr<Matrix> WeightLoader::Stacked(const std::vector<std::string>& names,
                                              const std::vector<int>& rows, int columns) const {
   std::vector<kernels::SourceMatrix> parts;
   for (size_t i = 0; i < names.size(); ++i) {
     ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(names[i], {rows[i], columns}));
-    parts.push_back({SourceTypeOf(view.dtype), view.data, rows[i]});
+    parts.push_back({view.dtype, view.data, rows[i]});
   }
   Matrix matrix;
   matrix.packed = {dtype_, std::accumulate(rows.begin(), rows.end(), 0), columns, nullptr};
-  const auto elements = matrix.packed.bytes() / kernels::BytesPerElement(dtype_);
-  matrix.storage = NewPages({static_cast<int64_t>(elements)}, dtype_, Paging::kHuge);
-  matrix.packed.data = matrix.storage.data_ptr();
+  matrix.storage = Buffer::Pages(matrix.packed.bytes(), Paging::kHuge);
+  matrix.packed.data = matrix.storage.data();
   plan_.Add(std::move(parts), matrix.packed);
   return matrix;
 }
 
-absl::StatusOr<Tensor> WeightLoader::Table(const std::string& name, int rows, int columns) const {
-  ASSIGN_OR_RETURN(const Tensor mapped, Mapped(name, {rows, columns}));
-  return mapped.to(ToScalarType(StoredType(dtype_)));  // Itself where the types are the same.
+absl::StatusOr<Buffer> WeightLoader::Table(const std::string& name, int rows, int columns) const {
+  ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, {rows, columns}));
+  if (view.dtype == StoredType(dtype_)) return Buffer::Borrow(view.data, checkpoint_);
+  return Converted(view, StoredType(dtype_));
 }
 
-absl::StatusOr<Tensor> WeightLoader::Vector(const std::string& name, int size) const {
-  ASSIGN_OR_RETURN(const Tensor mapped, Mapped(name, {size}));
-  return mapped.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+absl::StatusOr<Buffer> WeightLoader::Vector(const std::string& name, int size) const {
+  ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, {size}));
+  return Converted(view, DType::kF32);
 }
 
 absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader, const std::string& prefix,

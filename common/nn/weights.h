@@ -13,9 +13,9 @@
 
 #include "absl/status/statusor.h"
 #include "common/hub/checkpoint.h"
+#include "common/nn/buffer.h"
 #include "common/nn/packing_plan.h"
-#include "common/nn/tensor.h"
-#include "common/tree/stage_data.h"
+#include "common/stages/stage_data.h"
 #include "kernels/types.h"
 
 namespace bastion::nn {
@@ -23,7 +23,7 @@ namespace bastion::nn {
 // A packed matrix and the memory it lives in.
 struct Matrix {
   kernels::PackedMatrix packed;
-  Tensor storage;
+  Buffer storage;
 
   // The first `rows` rows as a matrix of their own.
   [[nodiscard]] kernels::PackedMatrix FirstRows(int rows) const {
@@ -35,35 +35,30 @@ struct Matrix {
 // left to `plan`, which must outlive the loader: they are empty until it is run.
 class WeightLoader {
  public:
-  WeightLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, kernels::DType dtype,
-               PackingPlan& plan)
+  WeightLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype, PackingPlan& plan)
       : checkpoint_(std::move(checkpoint)), dtype_(dtype), plan_(plan) {}
 
   // The named matrices [rows_i, columns] stacked into one and packed.
   [[nodiscard]] absl::StatusOr<Matrix> Stacked(const std::vector<std::string>& names,
                                                const std::vector<int>& rows, int columns) const;
   // A row-major table [rows, columns] (an embedding), only to be read.
-  [[nodiscard]] absl::StatusOr<Tensor> Table(const std::string& name, int rows, int columns) const;
+  [[nodiscard]] absl::StatusOr<Buffer> Table(const std::string& name, int rows, int columns) const;
   // A vector of floats [size].
-  [[nodiscard]] absl::StatusOr<Tensor> Vector(const std::string& name, int size) const;
+  [[nodiscard]] absl::StatusOr<Buffer> Vector(const std::string& name, int size) const;
 
-  [[nodiscard]] kernels::DType dtype() const { return dtype_; }
+  [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] const std::string& folder() const { return checkpoint_->folder(); }
 
  private:
-  // The tensor in the mapped file, which it keeps mapped.
-  [[nodiscard]] absl::StatusOr<Tensor> Mapped(const std::string& name,
-                                              const std::vector<int64_t>& shape) const;
-
   std::shared_ptr<const hub::Checkpoint> checkpoint_;
-  kernels::DType dtype_;
+  DType dtype_;
   PackingPlan& plan_;
 };
 
 // One decoder block (Qwen3 names under `prefix`, e.g. "model.layers.3.").
 struct BlockWeights {
-  Tensor attention_norm, mlp_norm;  // [C]
-  Tensor query_norm, key_norm;      // [D]
+  Buffer attention_norm, mlp_norm;  // [C]
+  Buffer query_norm, key_norm;      // [D]
   Matrix kvq;                       // [(2G + H) D, C]: keys, values, queries
   Matrix output;                    // [C, H D]
   Matrix gate_up;                   // [2 I, C]: gate, up

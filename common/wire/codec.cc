@@ -28,7 +28,7 @@ absl::StatusOr<Features> DescribedFeatures(const proto::TensorRef& in) {
   }
   Features features;
   features.width = static_cast<int>(in.shape(1));
-  features.type = in.dtype() == TensorRef::DTYPE_FLOAT32 ? FeatureType::kF32 : FeatureType::kBF16;
+  features.type = in.dtype() == TensorRef::DTYPE_FLOAT32 ? DType::kF32 : DType::kBF16;
   return features;
 }
 
@@ -282,11 +282,11 @@ absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carr
   return draft;
 }
 
-TensorRef::DType FeatureDType(FeatureType type) {
-  return type == FeatureType::kF32 ? TensorRef::DTYPE_FLOAT32 : TensorRef::DTYPE_BFLOAT16;
+TensorRef::DType FeatureDType(DType type) {
+  return type == DType::kF32 ? TensorRef::DTYPE_FLOAT32 : TensorRef::DTYPE_BFLOAT16;
 }
 
-TensorShape FeatureShape(FeatureType type, int rows, int width) {
+TensorShape FeatureShape(DType type, int rows, int width) {
   return {FeatureDType(type), {rows, width}};
 }
 

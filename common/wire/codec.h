@@ -4,10 +4,10 @@
 #define BASTION_COMMON_WIRE_CODEC_H_
 
 #include "absl/status/statusor.h"
-#include "common/tree/features.h"
-#include "common/tree/stage_data.h"
+#include "common/shm/device_ring.h"
+#include "common/stages/features.h"
+#include "common/stages/stage_data.h"
 #include "common/wire/carrier.h"
-#include "common/wire/device_ring.h"
 #include "protos/bastion/internal/v1/stages.pb.h"
 
 namespace bastion::wire {
@@ -49,8 +49,8 @@ void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& ou
 [[nodiscard]] absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carrier);
 
 // Of features, which are written where the carrier reserves room for them.
-[[nodiscard]] TensorRef::DType FeatureDType(FeatureType type);
-[[nodiscard]] TensorShape FeatureShape(FeatureType type, int rows, int width);
+[[nodiscard]] TensorRef::DType FeatureDType(DType type);
+[[nodiscard]] TensorShape FeatureShape(DType type, int rows, int width);
 [[nodiscard]] absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier);
 // Features in the GPU's memory; UNIMPLEMENTED where there is no ring.
 [[nodiscard]] absl::StatusOr<Features> Decode(const proto::TensorRef& in,

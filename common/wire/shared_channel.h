@@ -18,11 +18,11 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
+#include "common/shm/device_ring.h"
+#include "common/shm/shared_ring.h"
+#include "common/shm/shared_segment.h"
 #include "common/wire/carrier.h"
-#include "common/wire/device_ring.h"
 #include "common/wire/message_stream.h"
-#include "common/wire/shared_ring.h"
-#include "common/wire/shared_segment.h"
 
 namespace bastion::wire {
 

@@ -26,15 +26,14 @@ using kernels::cuda::Stream;
 int Whole(int rows) { return (rows + 63) / 64 * 64; }
 
 // Of features in the memory of the GPU that this process opened.
-DeviceReader ReaderOf(const kernels::cuda::DeviceInfo& info, kernels::DType dtype) {
+DeviceReader ReaderOf(const kernels::cuda::DeviceInfo& info, DType dtype) {
   const auto import = [](int descriptor,
                          uint64_t bytes) -> absl::StatusOr<std::shared_ptr<const char>> {
     ASSIGN_OR_RETURN(Memory memory, Memory::Import(descriptor, bytes));
     const auto kept = std::make_shared<const Memory>(std::move(memory));
     return std::shared_ptr<const char>(kept, kept->as<char>());
   };
-  return {info.uuid, dtype == kernels::DType::kF32 ? FeatureType::kF32 : FeatureType::kBF16,
-          import};
+  return {info.uuid, dtype == DType::kF32 ? DType::kF32 : DType::kBF16, import};
 }
 
 class CudaDflash final : public DraftModel {
@@ -231,8 +230,8 @@ absl::Status CudaDflash::StageFeatures(const std::vector<ContextItem>& items) {
       from_ring = true;
     } else {
       char* const converted = host_features_.as<char>() + begin;
-      kernels::ConvertElements(SourceTypeOf(features.type), features.bytes.data(), count,
-                               options_.dtype, converted);
+      kernels::ConvertElements(features.type, features.bytes.data(), count, options_.dtype,
+                               converted);
       gpu_.stream->Copy(to, converted, bytes);
     }
     begin += bytes;
@@ -323,7 +322,7 @@ nn::ForwardCost CudaDflash::Cost() const {
 absl::StatusOr<std::unique_ptr<DraftModel>> LoadCudaDflash(const std::string& drafter_folder,
                                                            const std::string& target_folder,
                                                            const nn::EngineOptions& options) {
-  if (options.dtype == kernels::DType::kInt8) {
+  if (options.dtype == DType::kInt8) {
     return absl::InvalidArgumentError("int8 is for CPUs: a drafter on a GPU takes bf16 or fp32");
   }
   ASSIGN_OR_RETURN(cuda::Gpu gpu, cuda::OpenGpu(options.gpu, options.gemm_table));

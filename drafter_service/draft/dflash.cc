@@ -8,7 +8,7 @@
 namespace bastion::drafter {
 
 DflashModel::DflashModel(std::unique_ptr<nn::Decoder> decoder, nn::Vocabulary vocabulary,
-                         nn::Matrix fuse, nn::Tensor context_norm)
+                         nn::Matrix fuse, nn::Buffer context_norm)
     : decoder_(std::move(decoder)),
       vocabulary_(std::move(vocabulary)),
       fuse_(std::move(fuse)),
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string
   const int features = static_cast<int>(config.dflash.target_layer_ids.size()) * config.dims.hidden;
   ASSIGN_OR_RETURN(nn::Matrix fuse,
                    unrounded.Stacked({"fc.weight"}, {config.dims.hidden}, features));
-  ASSIGN_OR_RETURN(nn::Tensor norm, loader.Vector("hidden_norm.weight", config.dims.hidden));
+  ASSIGN_OR_RETURN(nn::Buffer norm, loader.Vector("hidden_norm.weight", config.dims.hidden));
   plan.Run(drafter_folder, options);
   return std::unique_ptr<DflashModel>(
       new DflashModel(std::move(decoder), std::move(vocabulary), std::move(fuse), std::move(norm)));
@@ -48,13 +48,13 @@ absl::Status DflashModel::AppendContext(const std::vector<ContextItem>& items) {
   float* next = features;
   for (const ContextItem& item : items) {
     const int64_t count = int64_t{item.features.rows()} * feature_width();
-    kernels::ConvertElements(SourceTypeOf(item.features.type), item.features.bytes.data(), count,
-                             kernels::DType::kF32, next);
+    kernels::ConvertElements(item.features.type, item.features.bytes.data(), count, DType::kF32,
+                             next);
     next += count;
   }
   const nn::Device& device = decoder_->device();
   device.backend->linear({features, fuse_.packed, fused, batch.rows(), width, false}, *device.pool);
-  device.backend->rms_norm({fused, context_norm_.data_ptr<float>(), context, batch.rows(), width,
+  device.backend->rms_norm({fused, context_norm_.as<float>(), context, batch.rows(), width,
                             static_cast<float>(config().rms_norm_eps)},
                            *device.pool);
   decoder_->StoreContext(batch, context);

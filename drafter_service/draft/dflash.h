@@ -38,7 +38,7 @@ class DflashModel final : public DraftModel {
 
  private:
   DflashModel(std::unique_ptr<nn::Decoder> decoder, nn::Vocabulary vocabulary, nn::Matrix fuse,
-              nn::Tensor context_norm);
+              nn::Buffer context_norm);
 
   void ForwardBlocks(const nn::RowBatch& batch, int blocks);
   [[nodiscard]] std::vector<Marginals> TopMarginals(const std::vector<BlockItem>& items,
@@ -47,7 +47,7 @@ class DflashModel final : public DraftModel {
   std::unique_ptr<nn::Decoder> decoder_;
   nn::Vocabulary vocabulary_;
   nn::Matrix fuse_;          // [C, F]
-  nn::Tensor context_norm_;  // [C]
+  nn::Buffer context_norm_;  // [C]
   nn::Scratch features_, fused_, context_, hidden_, normed_, logits_;
   float* logits_data_ = nullptr;
 };

@@ -16,9 +16,9 @@
 #include "common/nn/device.h"
 #include "common/nn/page_pool.h"
 #include "common/nn/row_batch.h"
-#include "common/tree/features.h"
-#include "common/tree/marginals.h"
-#include "common/tree/sampling_params.h"
+#include "common/stages/features.h"
+#include "common/stages/marginals.h"
+#include "common/stages/sampling_params.h"
 #include "kernels/ops.h"
 #include "kernels/pack.h"
 
@@ -91,10 +91,6 @@ struct DraftPair {
 // The rows of the blocks: root and masks, all of which see each other.
 [[nodiscard]] nn::RowBatch LayOutBlocks(const std::vector<BlockItem>& items,
                                         const hub::DFlashConfig& config);
-// Of features' bytes.
-[[nodiscard]] inline kernels::SourceType SourceTypeOf(FeatureType type) {
-  return type == FeatureType::kF32 ? kernels::SourceType::kF32 : kernels::SourceType::kBF16;
-}
 
 // How the positions of all blocks are ranked: [B, P], position i of a block being the choice of the
 // token i + 1 places after its root. Temperature 0 where a block is not coupled.

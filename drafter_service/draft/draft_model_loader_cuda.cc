@@ -2,7 +2,7 @@
 #include "drafter_service/draft/cuda_dflash.h"
 #include "drafter_service/draft/dflash.h"
 #include "drafter_service/draft/draft_model_loader.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 
 namespace bastion::drafter {
 

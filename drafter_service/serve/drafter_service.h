@@ -12,7 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/wire/attach.h"
 #include "common/wire/message_stream.h"
-#include "drafter_service/session/drafter_engine.h"
+#include "drafter_service/engine/drafter_engine.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 
 namespace bastion::drafter {

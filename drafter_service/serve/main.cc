@@ -7,8 +7,8 @@
 #include "common/nn/local_device.h"
 #include "common/wire/service_host.h"
 #include "drafter_service/draft/draft_model_loader.h"
+#include "drafter_service/features/remote_features.h"
 #include "drafter_service/serve/drafter_service.h"
-#include "drafter_service/serve/remote_features.h"
 
 ABSL_FLAG(std::string, drafter, "", "Hugging Face folder of the DFlash drafter");
 ABSL_FLAG(std::string, target, "", "Folder of its target: embedding and LM head are read from it");
@@ -61,7 +61,7 @@ absl::Status Run() {
   drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier), carrier);
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
-            << " positions a round, weights in " << kernels::Name(options.engine.dtype);
+            << " positions a round, weights in " << Name(options.engine.dtype);
 
   ASSIGN_OR_RETURN(auto attach,
                    wire::StartAttachServer(absl::GetFlag(FLAGS_shared_memory), "drafter"));

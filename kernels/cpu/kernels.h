@@ -1,4 +1,4 @@
-// The vector kernels by name; contracts in kernels/ops.h, the table in kernels/backend.cc.
+// The vector kernels by name; contracts in kernels/ops.h, the table in kernels/backend/backend.cc.
 #ifndef BASTION_KERNELS_CPU_KERNELS_H_
 #define BASTION_KERNELS_CPU_KERNELS_H_
 

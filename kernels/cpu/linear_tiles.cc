@@ -267,7 +267,7 @@ bool TilesAreRight() {
   std::vector<InputLine> packed(shape.bytes() / sizeof(InputLine));
   shape.data = packed.data();
   ThreadPool alone(1);
-  PackMatrix({{SourceType::kBF16, matrix.data(), kOutputs}}, shape, alone);
+  PackMatrix({{DType::kBF16, matrix.data(), kOutputs}}, shape, alone);
   std::vector<float> y(size_t{kRows} * kOutputs), expected(y.size());
   LinearOn<CpuTiles>({x.data(), shape, y.data(), kRows, kOutputs, false}, alone);
   LinearOn<PlainTiles>({x.data(), shape, expected.data(), kRows, kOutputs, false}, alone);

@@ -1,7 +1,7 @@
 // Commits what was walked: moves of cached keys and values in all layers and the gather of
 // features, in one launch; and the flag that tells the host.
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/simt/simt.h"
 
 namespace bastion::kernels::cuda {
 namespace {

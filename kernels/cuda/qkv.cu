@@ -1,6 +1,6 @@
 // Per head: RMS norm, rotary embedding, and keys and values to the cache.
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/simt/simt.h"
 
 namespace bastion::kernels::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // Kernels that work row by row: embedding, norm, activation.
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/simt.h"
+#include "kernels/cuda/simt/simt.h"
 
 namespace bastion::kernels::cuda {
 namespace {

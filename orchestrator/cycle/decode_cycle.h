@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "orchestrator/budget/cost_model.h"
+#include "common/stages/stages.h"
+#include "orchestrator/cost/cost_model.h"
 #include "orchestrator/cycle/forest_grower.h"
 #include "orchestrator/cycle/sequence.h"
-#include "orchestrator/cycle/stages.h"
 
 namespace bastion {
 

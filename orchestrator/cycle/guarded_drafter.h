@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "orchestrator/cycle/stages.h"
+#include "common/stages/stages.h"
 
 namespace bastion {
 

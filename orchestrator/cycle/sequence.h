@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
-#include "common/tree/stage_data.h"
-#include "orchestrator/budget/tree_grower.h"
+#include "common/stages/stage_data.h"
+#include "orchestrator/policy/tree_grower.h"
 
 namespace bastion {
 

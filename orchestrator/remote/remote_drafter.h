@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "common/stages/stages.h"
 #include "common/wire/attach.h"
 #include "common/wire/step_stream.h"
-#include "orchestrator/cycle/stages.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 

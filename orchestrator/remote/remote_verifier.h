@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
+#include "common/stages/stages.h"
 #include "common/wire/attach.h"
 #include "common/wire/step_stream.h"
-#include "orchestrator/cycle/stages.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 
 namespace bastion {

@@ -9,8 +9,8 @@
 
 #include "common/base/clock.h"
 #include "common/hub/tokenizer.h"
-#include "orchestrator/budget/policy.h"
 #include "orchestrator/cycle/sequence.h"
+#include "orchestrator/policy/policy.h"
 #include "orchestrator/serve/request_stream.h"
 #include "orchestrator/text/incremental_detokenizer.h"
 #include "orchestrator/text/stop_strings.h"

@@ -4,7 +4,7 @@
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
-#include "common/hub/transition_file.h"
+#include "common/prior/transition_file.h"
 #include "common/wire/service_host.h"
 #include "orchestrator/cycle/guarded_drafter.h"
 #include "orchestrator/remote/remote_drafter.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
-#include "orchestrator/latency/calibration.h"
+#include "orchestrator/cost/calibration.h"
 
 namespace bastion {
 namespace {

@@ -21,7 +21,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/serve/learned_prior.h"
+#include "orchestrator/prior/learned_prior.h"
 #include "orchestrator/serve/live_request.h"
 
 namespace bastion {

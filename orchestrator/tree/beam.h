@@ -10,8 +10,8 @@
 #define BASTION_ORCHESTRATOR_TREE_BEAM_H_
 
 #include "common/base/ids.h"
-#include "common/tree/draft_tree.h"
-#include "orchestrator/tree/candidate_rows.h"
+#include "common/stages/draft_tree.h"
+#include "orchestrator/tree/candidates.h"
 
 namespace bastion {
 

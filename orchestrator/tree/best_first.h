@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "common/base/ids.h"
-#include "common/tree/draft_tree.h"
-#include "orchestrator/tree/candidate_rows.h"
+#include "common/stages/draft_tree.h"
+#include "orchestrator/tree/candidates.h"
 
 namespace bastion {
 

@@ -5,8 +5,8 @@
 
 #include "absl/types/span.h"
 #include "common/base/ids.h"
-#include "common/tree/draft_tree.h"
-#include "orchestrator/tree/candidate_rows.h"
+#include "common/stages/draft_tree.h"
+#include "orchestrator/tree/candidates.h"
 
 namespace bastion {
 

@@ -8,7 +8,7 @@ the longest listed one above it. What no entry allows is an offence.
 _COMMON = ["common/base", "common/tree"]
 _SERVICE = [*_COMMON, "common/hub", "common/nn", "common/cuda", "common/telemetry", "common/wire", "kernels",
             "protos/bastion/internal"]
-_STAGES = "orchestrator/cycle/stages.h"  # The Drafter and Verifier interfaces, without the cycle.
+_STAGES = "common/stages/stages.h"  # The Drafter and Verifier interfaces, without the cycle.
 
 MAY_INCLUDE = {
     "common/base": [],
@@ -53,8 +53,8 @@ TORCH = LIBRARIES["torch"][0]
 GENERATED = ".pb.h"
 
 # Where the preprocessor may decide: Highway compiles a kernel once for each instruction set.
-CONDITIONALS_ALLOWED = ["kernels/cpu/", "kernels/backend.cc", "kernels/thread_pool.cc",
-                        "kernels/cuda/simt.h"]
+CONDITIONALS_ALLOWED = ["kernels/cpu/", "kernels/backend/backend.cc", "kernels/thread_pool.cc",
+                        "kernels/cuda/simt/simt.h"]
 NDEBUG_ALLOWED = ["common/base/check.h", "tests/"]
 
 # Flags and the environment are read here, and handed on as plain structs.

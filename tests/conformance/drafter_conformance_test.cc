@@ -1,4 +1,4 @@
-// The contract of Drafter (orchestrator/cycle/stages.h), for every kind of it.
+// The contract of Drafter (common/stages/stages.h), for every kind of it.
 #include <gtest/gtest.h>
 
 #include "tests/conformance/stages_under_test.h"

@@ -7,19 +7,19 @@
 #include <map>
 
 #include "absl/time/clock.h"
-#include "client/bench/local_stages.h"
+#include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
 #include "common/wire/service_host.h"
 #include "drafter_service/draft/cuda_dflash.h"
+#include "drafter_service/features/remote_features.h"
 #include "drafter_service/serve/drafter_service.h"
-#include "drafter_service/serve/remote_features.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "tests/conformance/stages_under_test.h"
 #include "tests/support/golden_file.h"
+#include "verifier_service/model/cuda_target.h"
 #include "verifier_service/serve/verifier_service.h"
-#include "verifier_service/verify/cuda_target.h"
 
 namespace bastion::testing {
 namespace {
@@ -64,7 +64,7 @@ class OnGpu final : public StagesUnderTest {
     device_ = *std::move(device);
     verifier::VerifierOptions verifier;
     verifier.target_folder = folder + "/target";
-    verifier.engine = {kernels::DType::kF32, device_.device, 4096};
+    verifier.engine = {DType::kF32, device_.device, 4096};
     verifier.max_sequences = 8;
     verifier.max_rows = 128;  // The emulator takes its time for every row.
     verifier.prefill_chunk = 64;
@@ -131,7 +131,7 @@ class OverTheWire final : public StagesUnderTest {
     auto device = nn::OpenLocalDevice(2);
     CHECK(device.ok()) << device.status();
     mine = *std::move(device);
-    return {kernels::DType::kF32, mine.device, 4096};
+    return {DType::kF32, mine.device, 4096};
   }
 
   std::unique_ptr<wire::ServiceHost> Host(const std::string& name, grpc::Service* service) {

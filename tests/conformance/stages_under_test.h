@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "orchestrator/cycle/stages.h"
+#include "common/stages/stages.h"
 
 namespace bastion::testing {
 

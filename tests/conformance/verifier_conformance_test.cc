@@ -1,4 +1,4 @@
-// The contract of Verifier (orchestrator/cycle/stages.h), for every kind of it.
+// The contract of Verifier (common/stages/stages.h), for every kind of it.
 #include <gtest/gtest.h>
 
 #include "tests/conformance/stages_under_test.h"

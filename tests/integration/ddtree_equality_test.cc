@@ -4,10 +4,10 @@
 // text.
 #include <gtest/gtest.h>
 
-#include "client/bench/local_stages.h"
 #include "client/bench/prompts.h"
+#include "client/inprocess/local_stages.h"
+#include "orchestrator/cost/calibration.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/latency/calibration.h"
 #include "tests/support/ddtree_reference.h"
 
 namespace bastion {

@@ -12,13 +12,13 @@
 #include "common/nn/local_device.h"
 #include "common/wire/service_host.h"
 #include "drafter_service/draft/cuda_dflash.h"
-#include "drafter_service/serve/remote_features.h"
-#include "drafter_service/session/drafter_engine.h"
-#include "kernels/cuda/runtime.h"
+#include "drafter_service/engine/drafter_engine.h"
+#include "drafter_service/features/remote_features.h"
+#include "kernels/cuda/runtime/runtime.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "tests/support/golden_file.h"
+#include "verifier_service/model/cuda_target.h"
 #include "verifier_service/serve/verifier_service.h"
-#include "verifier_service/verify/cuda_target.h"
 
 namespace bastion {
 namespace {
@@ -146,7 +146,7 @@ class OneGpu {
     auto device = nn::OpenLocalDevice(1);
     CHECK(device.ok()) << device.status();
     mine = *std::move(device);
-    return {kernels::DType::kF32, mine.device, 2048};
+    return {DType::kF32, mine.device, 2048};
   }
 
   void StartDrafter() {

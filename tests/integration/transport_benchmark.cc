@@ -19,8 +19,8 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/service_host.h"
+#include "drafter_service/features/remote_features.h"
 #include "drafter_service/serve/drafter_service.h"
-#include "drafter_service/serve/remote_features.h"
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "verifier_service/serve/verifier_service.h"
@@ -82,7 +82,7 @@ class IdleVerifier final : public verifier::VerifierEngine {
   const Setting setting_;
   const std::vector<uint16_t> rows_;  // Of the root and two nodes, bf16.
   TargetInfo info_;
-  verifier::FeatureStore store_{FeatureType::kBF16, int64_t{1} << 33};
+  verifier::FeatureStore store_{DType::kBF16, int64_t{1} << 33};
   absl::Duration kept_;
   // The first to listen: before anything is sent.
   const std::shared_ptr<void> listening_ = store_.Listen([this] { kept_ = Clock::Real().Now(); });

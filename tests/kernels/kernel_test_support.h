@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 #include "kernels/pack.h"
 
 namespace bastion::kernels {
@@ -49,8 +49,8 @@ struct RandomMatrix {
                                             ~uintptr_t{63});
     packed.data = aligned;
     const std::vector<uint16_t> bits = ToBf16(values);
-    const SourceMatrix floats = {SourceType::kF32, values.data(), rows};
-    const SourceMatrix halves = {SourceType::kBF16, bits.data(), rows};
+    const SourceMatrix floats = {DType::kF32, values.data(), rows};
+    const SourceMatrix halves = {DType::kBF16, bits.data(), rows};
     ThreadPool alone(1);
     PackMatrix({dtype == DType::kBF16 ? halves : floats}, packed, alone);
   }

@@ -12,7 +12,7 @@ namespace {
 
 // Elements of any type as the packer gets them, and as floats: exact for every type.
 struct Source {
-  SourceType type;
+  DType type;
   std::vector<char> bytes;
   std::vector<float> values;
 };
@@ -23,10 +23,10 @@ std::vector<char> BytesOf(const std::vector<T>& values) {
   return {first, first + values.size() * sizeof(T)};
 }
 
-Source RandomSource(SourceType type, size_t count, uint32_t seed) {
+Source RandomSource(DType type, size_t count, uint32_t seed) {
   const std::vector<float> values = RandomFloats(count, seed, 0.1f);
-  if (type == SourceType::kF32) return {type, BytesOf(values), values};
-  if (type == SourceType::kBF16) {
+  if (type == DType::kF32) return {type, BytesOf(values), values};
+  if (type == DType::kBF16) {
     const std::vector<uint16_t> bits = ToBf16(values);
     std::vector<float> rounded(count);
     std::transform(bits.begin(), bits.end(), rounded.begin(), Bf16ToFloat);
@@ -73,11 +73,11 @@ std::vector<char> Packed(const std::vector<SourceMatrix>& parts, PackedMatrix sh
   return {aligned, aligned + shape.bytes()};
 }
 
-constexpr SourceType kSources[] = {SourceType::kF32, SourceType::kBF16, SourceType::kF16};
+constexpr DType kSources[] = {DType::kF32, DType::kBF16, DType::kF16};
 constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kInt8};
 
 TEST(PackTest, EveryTypeAndShapeHasTheBitsOfTheReference) {
-  for (const SourceType source : kSources) {
+  for (const DType source : kSources) {
     for (const auto& [rows, columns] : std::vector<std::pair<int, int>>{
              {1, 1}, {32, 32}, {33, 31}, {40, 100}, {64, 257}, {70, 320}, {31, 1030}}) {
       const Source matrix = RandomSource(source, size_t(rows) * columns, rows + columns);
@@ -117,8 +117,7 @@ TEST(PackTest, HalfPrecisionIsConvertedExactly) {
   std::vector<uint16_t> halves(1 << 16);
   for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
   const PackedMatrix shape = {DType::kF32, 1 << 8, 1 << 8, nullptr};
-  const std::vector<char> packed =
-      Packed({{SourceType::kF16, halves.data(), shape.rows}}, shape, 1);
+  const std::vector<char> packed = Packed({{DType::kF16, halves.data(), shape.rows}}, shape, 1);
   for (int i = 0; i < 1 << 16; ++i) {
     float actual;
     std::memcpy(&actual, packed.data() + shape.offset(i >> 8, i & 255) * sizeof(float), 4);
@@ -138,7 +137,7 @@ TEST(PackTest, RoundsToInt8WithTiesToEvenAndLeavesRowsOfZerosAlone) {
                                      0,   0,    0,    -0.0f, 0,     0,     0,      0};
   const std::vector<int8_t> expected = {127, 0, 2, 2, 0, -2, 126, -127};
   PackedMatrix shape = {DType::kInt8, 2, 8, nullptr};
-  const std::vector<char> packed = Packed({{SourceType::kF32, matrix.data(), 2}}, shape, 1);
+  const std::vector<char> packed = Packed({{DType::kF32, matrix.data(), 2}}, shape, 1);
   shape.data = packed.data();
   for (int k = 0; k < 8; ++k) {
     EXPECT_EQ(static_cast<int8_t>(packed[shape.offset(0, k)]), expected[k]) << k;
@@ -152,7 +151,7 @@ TEST(PackTest, RoundsToInt8WithTiesToEvenAndLeavesRowsOfZerosAlone) {
 
 TEST(PackTest, PartsThatDoNotFillTheMatrixAreABug) {
   const std::vector<float> matrix(64);
-  EXPECT_DEATH(Packed({{SourceType::kF32, matrix.data(), 1}}, {DType::kF32, 2, 32, nullptr}, 1),
+  EXPECT_DEATH(Packed({{DType::kF32, matrix.data(), 1}}, {DType::kF32, 2, 32, nullptr}, 1),
                "1 vs 2");
 }
 

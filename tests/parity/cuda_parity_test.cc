@@ -9,10 +9,10 @@
 #include "drafter_service/draft/cuda_dflash.h"
 #include "drafter_service/draft/dflash.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 #include "tests/support/golden_file.h"
-#include "verifier_service/verify/cpu_target.h"
-#include "verifier_service/verify/cuda_target.h"
+#include "verifier_service/model/cpu_target.h"
+#include "verifier_service/model/cuda_target.h"
 
 namespace bastion {
 namespace {
@@ -20,14 +20,14 @@ namespace {
 constexpr double kTolerance = 2e-4;
 constexpr int kSequences = 3;
 
-std::vector<float> Floats(absl::Span<const char> bytes, FeatureType type) {
+std::vector<float> Floats(absl::Span<const char> bytes, DType type) {
   std::vector<float> values;
-  const size_t element = type == FeatureType::kF32 ? 4 : 2;
+  const size_t element = type == DType::kF32 ? 4 : 2;
   for (size_t i = 0; i < bytes.size(); i += element) {
     uint32_t bits = 0;
-    std::memcpy(type == FeatureType::kF32 ? reinterpret_cast<char*>(&bits)
-                                          : reinterpret_cast<char*>(&bits) + 2,
-                bytes.data() + i, element);
+    std::memcpy(
+        type == DType::kF32 ? reinterpret_cast<char*>(&bits) : reinterpret_cast<char*>(&bits) + 2,
+        bytes.data() + i, element);
     values.push_back(__builtin_bit_cast(float, bits));
   }
   return values;
@@ -56,7 +56,7 @@ class CudaParityTest : public ::testing::TestWithParam<std::string> {
     folder_ = testing::GoldenFolder(GetParam());
     golden_ = std::make_unique<testing::GoldenFile>(folder_ + "/golden.safetensors");
     tokens_ = golden_->Integers("tokens");
-    options_.dtype = kernels::DType::kF32;
+    options_.dtype = DType::kF32;
     options_.device = device_.device;
     options_.kv_tokens = 1024;
     options_.max_rows = 128;
@@ -97,7 +97,7 @@ class CudaParityTest : public ::testing::TestWithParam<std::string> {
 TEST_P(CudaParityTest, FeaturesAndLogitsAreThoseOfTransformers) {
   LoadTargets(Layers());
   Prefill(gpu_, 0, tokens_);
-  ExpectNear(Floats(gpu_.target->KeptFeatures(0), FeatureType::kF32), golden_->Floats("features"),
+  ExpectNear(Floats(gpu_.target->KeptFeatures(0), DType::kF32), golden_->Floats("features"),
              kTolerance);
   // The last token once more, where it is cached already.
   const auto last = static_cast<Position>(tokens_.size()) - 1;
@@ -242,8 +242,8 @@ class Lockstep {
   void Compare(int s, const Acceptance& actual, const Acceptance& wanted) {
     EXPECT_EQ(actual.path, wanted.path) << "sequence " << s;
     EXPECT_EQ(actual.next, wanted.next) << "sequence " << s;
-    ExpectNear(Floats(gpu_.target->KeptFeatures(s), FeatureType::kF32),
-               Floats(cpu_.target->KeptFeatures(s), FeatureType::kF32), kTolerance);
+    ExpectNear(Floats(gpu_.target->KeptFeatures(s), DType::kF32),
+               Floats(cpu_.target->KeptFeatures(s), DType::kF32), kTolerance);
     ASSERT_EQ(actual.logprobs.size(), wanted.logprobs.size());
     for (size_t i = 0; i < wanted.logprobs.size(); ++i) {
       EXPECT_NEAR(actual.logprobs[i].chosen, wanted.logprobs[i].chosen, 1e-3);
@@ -328,11 +328,11 @@ TEST_P(CudaParityTest, DraftsAreThoseOfTheCpu) {
 
 // With weights, queries and cache in bf16 both sides round, at different places.
 TEST_P(CudaParityTest, InBf16FeaturesAreNearThoseOfFp32) {
-  options_.dtype = kernels::DType::kBF16;
+  options_.dtype = DType::kBF16;
   LoadTargets(Layers());
   Prefill(gpu_, 0, tokens_);
   const std::vector<float> wanted = golden_->Floats("features");
-  const std::vector<float> actual = Floats(gpu_.target->KeptFeatures(0), FeatureType::kBF16);
+  const std::vector<float> actual = Floats(gpu_.target->KeptFeatures(0), DType::kBF16);
   ASSERT_EQ(actual.size(), wanted.size());
   double difference = 0, size = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {

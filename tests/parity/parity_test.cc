@@ -5,11 +5,11 @@
 #include <cstring>
 #include <numeric>
 
-#include "common/tree/draft_tree.h"
+#include "common/stages/draft_tree.h"
 #include "drafter_service/draft/dflash.h"
 #include "tests/support/golden_file.h"
 #include "verifier_service/commit/kv_compaction.h"
-#include "verifier_service/verify/forward.h"
+#include "verifier_service/model/forward.h"
 
 namespace bastion {
 namespace {
@@ -28,7 +28,7 @@ class ParityTest : public ::testing::TestWithParam<std::string> {
   void SetUp() override {
     const std::string folder = testing::GoldenFolder(GetParam());
     golden_ = std::make_unique<testing::GoldenFile>(folder + "/golden.safetensors");
-    options_.dtype = kernels::DType::kF32;
+    options_.dtype = DType::kF32;
     options_.device = {&kernels::CpuBackend(), &pool_};
     options_.kv_tokens = 4096;
     auto target = verifier::TargetModel::Load(folder + "/target", options_);
@@ -178,7 +178,7 @@ TEST_P(ParityTest, DrafterMarginalsAreThoseOfTheWrittenOutModel) {
   nn::PageTable table;
   Position context = 0;
   for (size_t round = 0; round < added.size(); ++round) {
-    Features rows = {drafter_->feature_width(), FeatureType::kF32, {}};
+    Features rows = {drafter_->feature_width(), DType::kF32, {}};
     rows.bytes.assign(reinterpret_cast<const char*>(features.data()) + context * rows.row_bytes(),
                       added[round] * rows.row_bytes());
     ASSERT_TRUE(drafter_->AppendContext({{&table, context, rows}}).ok());

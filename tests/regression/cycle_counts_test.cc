@@ -3,11 +3,11 @@
 #include <iostream>
 #include <vector>
 
-#include "client/bench/local_stages.h"
+#include "client/inprocess/local_stages.h"
 #include "gtest/gtest.h"
+#include "orchestrator/cost/calibration.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/latency/calibration.h"
-#include "tests/orchestrator/budget/simulation.h"
+#include "tests/orchestrator/policy/simulation.h"
 #include "tests/regression/allocation_count.h"
 #include "tests/regression/instruction_count.h"
 #include "tests/support/transition_tables.h"

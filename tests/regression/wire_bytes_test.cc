@@ -5,7 +5,7 @@
 
 #include "common/wire/codec.h"
 #include "gtest/gtest.h"
-#include "orchestrator/latency/calibration.h"
+#include "orchestrator/cost/calibration.h"
 #include "tests/support/random_marginals.h"
 #include "tests/support/shared_pair.h"
 
@@ -36,7 +36,7 @@ int64_t BodyBytes(wire::Carrier& carrier) {
   wire::Encode(kSequence, *features.mutable_sequence());
   features.set_first(1000);
   features.set_next(1234);
-  (void)carrier.Reserve(wire::FeatureShape(FeatureType::kBF16, kRows, kFeatureWidth),
+  (void)carrier.Reserve(wire::FeatureShape(DType::kBF16, kRows, kFeatureWidth),
                         *features.mutable_features());
   proto::DrafterRequest expand;
   expand.set_step(1001);

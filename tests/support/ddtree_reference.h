@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/base/ids.h"
-#include "common/tree/draft_tree.h"
-#include "common/tree/marginals.h"
+#include "common/stages/draft_tree.h"
+#include "common/stages/marginals.h"
 
 namespace bastion::testing {
 

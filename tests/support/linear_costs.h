@@ -2,7 +2,7 @@
 #ifndef BASTION_TESTS_SUPPORT_LINEAR_COSTS_H_
 #define BASTION_TESTS_SUPPORT_LINEAR_COSTS_H_
 
-#include "orchestrator/budget/cost_model.h"
+#include "orchestrator/cost/cost_model.h"
 
 namespace bastion::testing {
 

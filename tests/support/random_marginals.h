@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "common/tree/marginals.h"
+#include "common/stages/marginals.h"
 
 namespace bastion::testing {
 

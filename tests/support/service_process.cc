@@ -12,7 +12,7 @@
 
 #include "absl/time/clock.h"
 #include "common/base/check.h"
-#include "common/hub/transition_file.h"
+#include "common/prior/transition_file.h"
 
 namespace bastion::testing {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/tree/transition_table.h"
+#include "common/prior/transition_table.h"
 
 namespace bastion::testing {
 

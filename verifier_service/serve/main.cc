@@ -6,8 +6,8 @@
 #include "common/base/status.h"
 #include "common/nn/local_device.h"
 #include "common/wire/service_host.h"
+#include "verifier_service/model/target_loader.h"
 #include "verifier_service/serve/verifier_service.h"
-#include "verifier_service/verify/target_loader.h"
 
 ABSL_FLAG(std::string, target, "", "Hugging Face folder of the target model");
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7072"},

@@ -6,7 +6,7 @@
 #include "common/wire/codec.h"
 #include "common/wire/grpc_stream.h"
 #include "common/wire/protocol.h"
-#include "verifier_service/serve/feature_stream.h"
+#include "verifier_service/features/feature_stream.h"
 
 namespace bastion::verifier {
 

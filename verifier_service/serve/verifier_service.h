@@ -15,7 +15,7 @@
 #include "common/wire/attach.h"
 #include "common/wire/message_stream.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
-#include "verifier_service/session/verifier_engine.h"
+#include "verifier_service/engine/verifier_engine.h"
 
 namespace bastion::verifier {
 

@@ -5,8 +5,8 @@
 #define BASTION_VERIFIER_SERVICE_VERIFY_ACCEPT_H_
 
 #include "absl/types/span.h"
-#include "common/tree/draft_tree.h"
-#include "common/tree/stage_data.h"
+#include "common/stages/draft_tree.h"
+#include "common/stages/stage_data.h"
 
 namespace bastion::verifier {
 

@@ -9,8 +9,8 @@
 #include "absl/types/span.h"
 #include "common/nn/device.h"
 #include "common/nn/page_pool.h"
-#include "common/tree/draft_tree.h"
-#include "common/tree/stage_data.h"
+#include "common/stages/draft_tree.h"
+#include "common/stages/stage_data.h"
 #include "verifier_service/verify/token_history.h"
 
 namespace bastion::verifier {

@@ -1,5 +1,5 @@
 // LogitEdits: what a request's bias, minimum length and penalties do to rows of logits before a
-// token is chosen from them (common/tree/sampling_params.h has the order and the meaning).
+// token is chosen from them (common/stages/sampling_params.h has the order and the meaning).
 //
 // Edits are made in place and undone when the object goes: what the model itself thought is wanted
 // again for logprobs. Thread-compatible.
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "common/tree/draft_tree.h"
-#include "common/tree/sampling_params.h"
+#include "common/stages/draft_tree.h"
+#include "common/stages/sampling_params.h"
 #include "verifier_service/verify/token_history.h"
 
 namespace bastion::verifier {

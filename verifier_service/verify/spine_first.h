@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/tree/draft_tree.h"
+#include "common/stages/draft_tree.h"
 
 namespace bastion::verifier {
 

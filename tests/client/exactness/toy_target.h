@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "orchestrator/cycle/stages.h"
+#include "common/stages/stages.h"
 
 namespace bastion::testing {
 

@@ -30,13 +30,13 @@ class WeightsTest : public ::testing::Test {
 
   testing::TempFolder folder_;
   kernels::ThreadPool pool_{2};
-  EngineOptions options_{kernels::DType::kF32, {&kernels::CpuBackend(), &pool_}};
+  EngineOptions options_{DType::kF32, {&kernels::CpuBackend(), &pool_}};
   PackingPlan plan_;
 };
 
 TEST_F(WeightsTest, StackedMatricesAreThereOnceThePlanHasRun) {
   const auto checkpoint = Open();
-  const WeightLoader loader(checkpoint, kernels::DType::kF32, plan_);
+  const WeightLoader loader(checkpoint, DType::kF32, plan_);
   const auto stacked = loader.Stacked({"b", "a"}, {1, 2}, 3);
   const auto alone = loader.Stacked({"a"}, {2}, 3);
   ASSERT_TRUE(stacked.ok() && alone.ok());
@@ -60,7 +60,7 @@ TEST_F(WeightsTest, ProgressIsALineWhereThereIsNoTerminal) {
 TEST_F(WeightsTest, TableOfTheRightTypeStaysInTheFileAndKeepsItMapped) {
   auto checkpoint = Open();
   const void* const in_file = checkpoint->Tensor("h", {2, 2})->data;
-  auto table = WeightLoader(checkpoint, kernels::DType::kBF16, plan_).Table("h", 2, 2);
+  auto table = WeightLoader(checkpoint, DType::kBF16, plan_).Table("h", 2, 2);
   ASSERT_TRUE(table.ok()) << table.status();
   const std::weak_ptr<const hub::Checkpoint> watched = checkpoint;
   checkpoint.reset();
@@ -72,7 +72,7 @@ TEST_F(WeightsTest, TableOfTheRightTypeStaysInTheFileAndKeepsItMapped) {
 
 TEST_F(WeightsTest, TableOfAnotherTypeIsConverted) {
   const auto checkpoint = Open();
-  const auto table = WeightLoader(checkpoint, kernels::DType::kInt8, plan_).Table("a", 2, 3);
+  const auto table = WeightLoader(checkpoint, DType::kInt8, plan_).Table("a", 2, 3);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->scalar_type(), at::kBFloat16);
   EXPECT_EQ(table->to(at::kFloat)[1][2].item<float>(), 5);
@@ -80,7 +80,7 @@ TEST_F(WeightsTest, TableOfAnotherTypeIsConverted) {
 
 TEST_F(WeightsTest, VectorsAreCopiesInFloats) {
   const auto checkpoint = Open();
-  const auto vector = WeightLoader(checkpoint, kernels::DType::kBF16, plan_).Vector("v", 4);
+  const auto vector = WeightLoader(checkpoint, DType::kBF16, plan_).Vector("v", 4);
   ASSERT_TRUE(vector.ok()) << vector.status();
   EXPECT_NE(vector->data_ptr(), checkpoint->Tensor("v", {4})->data);
   EXPECT_EQ(vector->data_ptr<float>()[3], 3);
@@ -88,7 +88,7 @@ TEST_F(WeightsTest, VectorsAreCopiesInFloats) {
 
 TEST_F(WeightsTest, AMissingPartOrAWrongShapeIsNamed) {
   const auto checkpoint = Open();
-  const WeightLoader loader(checkpoint, kernels::DType::kF32, plan_);
+  const WeightLoader loader(checkpoint, DType::kF32, plan_);
   EXPECT_THAT(loader.Stacked({"a", "z"}, {2, 1}, 3).status().message(), HasSubstr("'z'"));
   EXPECT_THAT(loader.Stacked({"a"}, {3}, 3).status().message(), HasSubstr("[2, 3]"));
 }

@@ -144,8 +144,7 @@ TEST_F(AttachTest, ARingOfAGpuIsHandedOverToo) {
     EXPECT_EQ(byte, 'x');
     return std::shared_ptr<const char>();
   };
-  const auto reader =
-      DeviceRingReader::Import(std::move(*device), {"a GPU", FeatureType::kF32, import});
+  const auto reader = DeviceRingReader::Import(std::move(*device), {"a GPU", DType::kF32, import});
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_TRUE((*reader)->Check(0, 64).ok());
   EXPECT_FALSE((*reader)->Check(0, 80).ok());

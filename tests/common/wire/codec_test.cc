@@ -316,7 +316,7 @@ TEST_F(TensorCodecTest, PositionsWithoutCandidates) {
 }
 
 TEST_F(TensorCodecTest, FeaturesOfBothTypes) {
-  for (const FeatureType type : {FeatureType::kF32, FeatureType::kBF16}) {
+  for (const DType type : {DType::kF32, DType::kBF16}) {
     Features features = {3, type, ""};
     features.bytes = std::string(5 * features.row_bytes(), '\x7f');
     TensorRef encoded;
@@ -332,7 +332,7 @@ TEST_F(TensorCodecTest, FeaturesOfBothTypes) {
 
 TEST_F(TensorCodecTest, FeaturesThatAreNoRows) {
   TensorRef good;
-  carrier_.Put(FeatureShape(FeatureType::kF32, 3, 2), std::string(24, 'x'), good);
+  carrier_.Put(FeatureShape(DType::kF32, 3, 2), std::string(24, 'x'), good);
   ASSERT_TRUE(DecodeStatus(good).ok());
   TensorRef bad = good;
   bad.set_dtype(TensorRef::DTYPE_INT32);

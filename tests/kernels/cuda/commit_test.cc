@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <random>
 
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 #include "tests/kernels/cuda/device_test_support.h"
 
 namespace bastion::kernels::cuda {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 #include "tests/kernels/kernel_test_support.h"
 
 namespace bastion::kernels::cuda {

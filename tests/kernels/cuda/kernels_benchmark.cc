@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
-#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/ops.h"
 #include "tests/kernels/cuda/device_benchmark.h"
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "kernels/cuda/ops.h"
-#include "tests/kernels/cuda/attention_shapes.h"
+#include "tests/kernels/cuda/attention/attention_shapes.h"
 #include "tests/kernels/cuda/benchmark_rows.h"
 
 namespace bastion::kernels::cuda {

@@ -1,4 +1,4 @@
-#include "kernels/backend.h"
+#include "kernels/backend/backend.h"
 #include "tests/kernels/cuda/device_test_support.h"
 
 namespace bastion::kernels::cuda {

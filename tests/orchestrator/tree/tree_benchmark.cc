@@ -2,9 +2,9 @@
 #include <random>
 
 #include "benchmark/benchmark.h"
+#include "orchestrator/prior/weighted_candidates.h"
 #include "orchestrator/tree/beam.h"
 #include "orchestrator/tree/best_first.h"
-#include "orchestrator/tree/evidence_rows.h"
 #include "tests/support/random_marginals.h"
 #include "tests/support/transition_tables.h"
 

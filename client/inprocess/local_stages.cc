@@ -1,0 +1,56 @@
+#include "client/inprocess/local_stages.h"
+
+#include "common/base/status.h"
+#include "common/prior/transition_file.h"
+#include "drafter_service/draft/draft_model_loader.h"
+#include "verifier_service/model/target_loader.h"
+
+namespace bastion {
+
+absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOptions& options) {
+  auto stages = std::unique_ptr<LocalStages>(new LocalStages());
+  ASSIGN_OR_RETURN(stages->device_, nn::OpenLocalDevice(options.threads));
+  nn::EngineOptions engine;
+  ASSIGN_OR_RETURN(engine.dtype, nn::ParseDType(options.dtype));
+  engine.device = stages->device_.device;
+  engine.gpu = options.gpu;
+  engine.gemm_table = options.gemm_table;
+  engine.show_progress = options.show_progress;
+  ASSIGN_OR_RETURN(const nn::DeviceKind kind, nn::ParseDeviceKind(options.device));
+  ASSIGN_OR_RETURN(const auto target, verifier::ChooseTargetLoader(kind, options.gpu));
+  stages->on_gpu_ = target.on_gpu;
+  ASSIGN_OR_RETURN(const auto draft, drafter::ChooseDraftModelLoader(kind, options.gpu));
+
+  verifier::VerifierOptions verifier;
+  verifier.target_folder = options.target_folder;
+  verifier.engine = engine;
+  verifier.load_target = target.load;
+  verifier.max_sequences = options.max_sequences;
+  ASSIGN_OR_RETURN(stages->verifier_engine_, verifier::VerifierEngine::Create(verifier));
+
+  drafter::DrafterOptions drafter;
+  drafter.drafter_folder = options.drafter_folder;
+  drafter.target_folder = options.target_folder;
+  drafter.engine = engine;
+  drafter.load_model = draft.load;
+  if (!options.drafter_dtype.empty()) {
+    ASSIGN_OR_RETURN(drafter.engine.dtype,
+                     nn::ParseDraftDType(options.drafter_dtype, draft.on_gpu));
+  }
+  drafter.max_sequences = options.max_sequences;
+  ASSIGN_OR_RETURN(stages->drafter_engine_,
+                   drafter::DrafterEngine::Create(drafter, &stages->verifier_engine_->features()));
+  RETURN_IF_ERROR(
+      stages->verifier_engine_->SetFeatureLayers(stages->drafter_engine_->feature_layers()));
+  stages->verifier_ = std::make_unique<LocalVerifier>(stages->verifier_engine_.get());
+  stages->drafter_ = std::make_unique<LocalDrafter>(stages->drafter_engine_.get());
+  const int vocabulary = stages->verifier_engine_->info().dims.vocabulary;
+  ASSIGN_OR_RETURN(const auto table,
+                   options.prior.empty()
+                       ? hub::FindTransitionTable(options.drafter_folder, vocabulary)
+                       : hub::RequireTransitionTable(options.prior, vocabulary));
+  if (table != nullptr) stages->table_ = std::make_unique<const TransitionGains>(*table);
+  return stages;
+}
+
+}  // namespace bastion

@@ -1,0 +1,98 @@
+// The element types of tensors: in checkpoints, in kernels, in features and on the wire.
+// Thread-safe: no state.
+#ifndef BASTION_COMMON_BASE_DTYPE_H_
+#define BASTION_COMMON_BASE_DTYPE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace bastion {
+
+// Weights are floats in a checkpoint; kernels take fp32, bf16 and, for weights only, int8.
+// The other integers are for tables.
+enum class DType { kF32, kBF16, kF16, kInt8, kU16, kI32, kU32, kI64, kU64 };
+
+inline constexpr DType kDTypes[] = {DType::kF32,  DType::kBF16, DType::kF16,
+                                    DType::kInt8, DType::kU16,  DType::kI32,
+                                    DType::kU32,  DType::kI64,  DType::kU64};
+
+[[nodiscard]] constexpr size_t BytesPerElement(DType dtype) {
+  switch (dtype) {
+    case DType::kInt8:
+      return 1;
+    case DType::kBF16:
+    case DType::kF16:
+    case DType::kU16:
+      return 2;
+    case DType::kI64:
+    case DType::kU64:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+[[nodiscard]] constexpr bool IsFloat(DType dtype) { return dtype <= DType::kF16; }
+
+// The name in flags and reports, e.g. "bf16".
+[[nodiscard]] constexpr const char* Name(DType dtype) {
+  constexpr const char* kNames[] = {"fp32",  "bf16",   "fp16",  "int8",  "uint16",
+                                    "int32", "uint32", "int64", "uint64"};
+  return kNames[static_cast<size_t>(dtype)];
+}
+
+// The name in a safetensors header, e.g. "BF16".
+[[nodiscard]] constexpr const char* SafetensorsName(DType dtype) {
+  constexpr const char* kNames[] = {"F32", "BF16", "F16", "I8", "U16", "I32", "U32", "I64", "U64"};
+  return kNames[static_cast<size_t>(dtype)];
+}
+
+// Nullopt for a name that safetensors defines but this project does not read.
+[[nodiscard]] constexpr std::optional<DType> DTypeFromSafetensors(std::string_view name) {
+  for (const DType dtype : kDTypes) {
+    if (name == SafetensorsName(dtype)) return dtype;
+  }
+  return std::nullopt;
+}
+
+// As config.json writes it: float32, bfloat16, float16.
+[[nodiscard]] constexpr std::optional<DType> DTypeFromConfig(std::string_view name) {
+  if (name == "float32") return DType::kF32;
+  if (name == "bfloat16") return DType::kBF16;
+  if (name == "float16") return DType::kF16;
+  return std::nullopt;
+}
+
+// The element type of a C++ type.
+template <typename T>
+constexpr DType DTypeOf() = delete;
+template <>
+constexpr DType DTypeOf<float>() {
+  return DType::kF32;
+}
+template <>
+constexpr DType DTypeOf<uint16_t>() {
+  return DType::kU16;
+}
+template <>
+constexpr DType DTypeOf<int32_t>() {
+  return DType::kI32;
+}
+template <>
+constexpr DType DTypeOf<uint32_t>() {
+  return DType::kU32;
+}
+template <>
+constexpr DType DTypeOf<int64_t>() {
+  return DType::kI64;
+}
+template <>
+constexpr DType DTypeOf<uint64_t>() {
+  return DType::kU64;
+}
+
+}  // namespace bastion
+
+#endif  // BASTION_COMMON_BASE_DTYPE_H_

@@ -1,0 +1,37 @@
+#include "common/stages/marginals.h"
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+
+namespace bastion {
+
+absl::Status Marginals::Validate(int vocabulary) const {
+  if (positions < 0 || candidates < 0)
+    return absl::InvalidArgumentError("marginals: negative size");
+  const size_t expected = static_cast<size_t>(positions) * candidates;
+  if (tokens.size() != expected || log_probs.size() != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "marginals: [", positions, ", ", candidates, "] needs ", expected, " entries, got ",
+        tokens.size(), " tokens and ", log_probs.size(), " log-probabilities"));
+  }
+  absl::flat_hash_set<TokenId> seen;
+  for (int p = 0; p < positions; ++p) {
+    seen.clear();
+    for (int r = 0; r < candidates; ++r) {
+      if (token(p, r) < 0 || token(p, r) >= vocabulary || !seen.insert(token(p, r)).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("marginals: position ", p, " rank ", r, ": token ", token(p, r),
+                         " repeats or is outside the vocabulary of ", vocabulary));
+      }
+      const bool sorted = r == 0 || log_prob(p, r) <= log_prob(p, r - 1);
+      if (!(log_prob(p, r) <= 0.0f) || !sorted) {
+        return absl::InvalidArgumentError(absl::StrCat("marginals: position ", p, " rank ", r,
+                                                       ": log-probability ", log_prob(p, r),
+                                                       " is not sorted or above zero"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace bastion

@@ -1,0 +1,195 @@
+#include "drafter_service/engine/drafter_engine.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/container/node_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "drafter_service/draft/dflash.h"
+#include "drafter_service/engine/draft_ahead.h"
+
+namespace bastion::drafter {
+namespace {
+
+// Rows of features projected at once: bounds the memory of a long prompt's catch-up.
+constexpr int kContextChunk = 512;
+
+struct Sequence {
+  SequenceId id;
+  Position context = 0;  // Tokens whose features are in the cache.
+  nn::PageTable table;
+  bool complained = false;  // Of a draft that could not be made: once is enough.
+};
+
+class Engine final : public DrafterEngine {
+ public:
+  Engine(const DrafterOptions& options, FeatureSource* features, std::unique_ptr<DraftModel> model);
+
+  const DrafterInfo& info() const override { return info_; }
+  const std::vector<int>& feature_layers() const override {
+    return model_->config().dflash.target_layer_ids;
+  }
+  const DeviceReader* device_reader() const override { return model_->device_reader(); }
+  nn::ForwardCost cost() const override { return model_->Cost(); }
+  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
+  void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) override;
+  void Close(SequenceId sequence) override;
+  int live_sequences() const override { return static_cast<int>(sequences_.size()); }
+
+ private:
+  [[nodiscard]] absl::Status Check(const Frontier& frontier) const;
+  [[nodiscard]] absl::StatusOr<Sequence*> FindOrOpen(SequenceId id);
+  [[nodiscard]] absl::StatusOr<std::vector<Draft>> MakeDrafts(absl::Span<const Frontier> frontiers);
+  // Brings the sequence's context to frontier.committed tokens.
+  [[nodiscard]] absl::Status CatchUp(const Frontier& frontier, Sequence& sequence);
+  // Appends what can be read of the range at once to the context that ends where it begins.
+  [[nodiscard]] absl::Status AppendRange(const FeatureRange& range, Sequence& sequence);
+
+  DrafterOptions options_;
+  FeatureSource* features_;
+  std::unique_ptr<DraftModel> model_;
+  DrafterInfo info_;
+  absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session.
+  DraftAhead ahead_;
+};
+
+Engine::Engine(const DrafterOptions& options, FeatureSource* features,
+               std::unique_ptr<DraftModel> model)
+    : options_(options), features_(features), model_(std::move(model)) {
+  const std::filesystem::path folder = std::filesystem::path(options.drafter_folder) / "";
+  info_.model = folder.parent_path().filename().string();
+  info_.positions = model_->positions();
+  info_.vocabulary = model_->config().dims.vocabulary;
+  info_.max_context = model_->config().max_positions - model_->config().dflash.block_size;
+}
+
+absl::StatusOr<Sequence*> Engine::FindOrOpen(SequenceId id) {
+  const auto found = sequences_.find(id.session);
+  if (found != sequences_.end()) {
+    if (found->second.id.epoch == id.epoch) return &found->second;
+    if (found->second.id.epoch > id.epoch) {
+      return absl::FailedPreconditionError(absl::StrCat("sequence ", id.session, ": epoch ",
+                                                        id.epoch, " is stale, ",
+                                                        found->second.id.epoch, " lives"));
+    }
+    Close(found->second.id);
+  }
+  if (live_sequences() >= options_.max_sequences) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(options_.max_sequences, " sequences live already; raise --max-sequences"));
+  }
+  Sequence& sequence = sequences_[id.session];
+  sequence.id = id;
+  return &sequence;
+}
+
+void Engine::Close(SequenceId sequence) {
+  const auto found = sequences_.find(sequence.session);
+  if (found == sequences_.end() || found->second.id.epoch != sequence.epoch) return;
+  model_->Release(found->second.table);
+  sequences_.erase(found);
+  ahead_.Forget(sequence);
+}
+
+absl::Status Engine::CatchUp(const Frontier& frontier, Sequence& sequence) {
+  if (frontier.committed > info_.max_context) {
+    return absl::OutOfRangeError(absl::StrCat("context of ", frontier.committed, " tokens, ",
+                                              info_.max_context, " are drafted for"));
+  }
+  if (frontier.committed < sequence.context) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("sequence ", frontier.sequence.session, ": ", sequence.context,
+                     " context tokens are here, the frontier has ", frontier.committed));
+  }
+  while (sequence.context < frontier.committed) {
+    const int count = std::min(frontier.committed - sequence.context, kContextChunk);
+    FeatureRange range = {frontier.sequence, sequence.context, count,
+                          /*may_be_on_device=*/model_->device_reader() != nullptr};
+    absl::Status appended = AppendRange(range, sequence);
+    if (absl::IsAborted(appended)) {
+      range.may_be_on_device = false;
+      appended = AppendRange(range, sequence);
+    }
+    RETURN_IF_ERROR(appended);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::AppendRange(const FeatureRange& range, Sequence& sequence) {
+  ASSIGN_OR_RETURN(Features features, features_->Read(range, options_.feature_patience));
+  model_->WakeUp();
+  const int rows = features.rows();
+  RETURN_IF_ERROR(
+      model_->AppendContext({{&sequence.table, sequence.context, std::move(features)}}));
+  sequence.context += rows;
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Check(const Frontier& frontier) const {
+  if (frontier.root >= 0 && frontier.root < info_.vocabulary && frontier.candidates > 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("frontier: root ", frontier.root,
+                                                 " of a vocabulary of ", info_.vocabulary, ", ",
+                                                 frontier.candidates, " candidates"));
+}
+
+absl::StatusOr<std::vector<Draft>> Engine::Expand(absl::Span<const Frontier> frontiers) {
+  ASSIGN_OR_RETURN(std::vector<Draft> drafts, MakeDrafts(frontiers));
+  ahead_.Asked(frontiers);
+  return drafts;
+}
+
+void Engine::FeaturesArrived(SequenceId sequence, Position committed, TokenId root) {
+  const std::vector<Frontier> foreseen = ahead_.Arrived(sequence, committed, root);
+  if (foreseen.empty()) return;
+  absl::StatusOr<std::vector<Draft>> drafts = MakeDrafts(foreseen);
+  // Whatever went wrong will go wrong again when it is asked for, and be told then.
+  if (drafts.ok()) ahead_.Keep(foreseen, *std::move(drafts));
+}
+
+absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier> frontiers) {
+  std::vector<Draft> drafts(frontiers.size());
+  std::vector<BlockItem> blocks;
+  std::vector<Marginals*> wanted;
+  int candidates = 1;
+  for (size_t i = 0; i < frontiers.size(); ++i) {
+    const Frontier& frontier = frontiers[i];
+    RETURN_IF_ERROR(Check(frontier));
+    ASSIGN_OR_RETURN(Sequence * sequence, FindOrOpen(frontier.sequence));
+    if (ahead_.Take(frontier, drafts[i])) continue;
+    drafts[i].marginals.resize(frontier.paths.size());
+    if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {
+      if (!std::exchange(sequence->complained, true)) LOG(WARNING) << "no draft: " << ready;
+      continue;
+    }
+    // Block diffusion drafts from the root only; a deeper node would need a context of its own.
+    const auto root = std::find_if(frontier.paths.begin(), frontier.paths.end(),
+                                   [](const auto& path) { return path.empty(); });
+    if (root == frontier.paths.end()) continue;
+    blocks.push_back({&sequence->table, sequence->context, frontier.root});
+    if (frontier.coupled) blocks.back().coupling = frontier.sampling;
+    wanted.push_back(&drafts[i].marginals[root - frontier.paths.begin()]);
+    candidates = std::max(candidates, frontier.candidates);
+  }
+  if (blocks.empty()) return drafts;
+  ASSIGN_OR_RETURN(std::vector<Marginals> marginals, model_->Draft(blocks, candidates));
+  for (size_t b = 0; b < blocks.size(); ++b) *wanted[b] = std::move(marginals[b]);
+  return drafts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DrafterEngine>> DrafterEngine::Create(const DrafterOptions& options,
+                                                                     FeatureSource* features) {
+  const DraftModelLoader load = options.load_model == nullptr ? LoadCpuDflash : options.load_model;
+  nn::EngineOptions engine = options.engine;
+  engine.max_sequences = options.max_sequences;
+  engine.max_rows = kContextChunk;
+  ASSIGN_OR_RETURN(auto model, load(options.drafter_folder, options.target_folder, engine));
+  return std::make_unique<Engine>(options, features, std::move(model));
+}
+
+}  // namespace bastion::drafter

@@ -1,0 +1,61 @@
+// The drafter: keeps each sequence's context cache up to date with the target's features, then
+// drafts. The service wraps it in gRPC, the bench embeds it. This header knows neither torch nor
+// protos.
+//
+// Not thread-safe: one call at a time.
+#ifndef BASTION_DRAFTER_SERVICE_ENGINE_DRAFTER_ENGINE_H_
+#define BASTION_DRAFTER_SERVICE_ENGINE_DRAFTER_ENGINE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/nn/device.h"
+#include "common/stages/features.h"
+#include "common/stages/stage_data.h"
+#include "drafter_service/draft/draft_model.h"
+
+namespace bastion::drafter {
+
+struct DrafterOptions {
+  std::string drafter_folder;
+  std::string target_folder;  // For the embedding and the LM head.
+  nn::EngineOptions engine;
+  int max_sequences = 64;
+  absl::Duration feature_patience = absl::Milliseconds(200);
+  DraftModelLoader load_model = nullptr;  // Null: on the CPU.
+};
+
+class DrafterEngine {
+ public:
+  // `features` must outlive the engine. Errors: those of the loader.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<DrafterEngine>> Create(
+      const DrafterOptions& options, FeatureSource* features);
+  virtual ~DrafterEngine() = default;
+
+  [[nodiscard]] virtual const DrafterInfo& info() const = 0;
+  // The target layers whose features this drafter reads.
+  [[nodiscard]] virtual const std::vector<int>& feature_layers() const = 0;
+  // How it reads features in the memory of its GPU; null: it takes bytes alone.
+  [[nodiscard]] virtual const DeviceReader* device_reader() const { return nullptr; }
+  // Of one draft.
+  [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
+
+  // Contract: common/stages/stages.h. A sequence not seen before is taken up from its
+  // features, whenever it began. A frontier whose features cannot be had, or with a path other than
+  // the root, gets empty marginals; a stale epoch FAILED_PRECONDITION for the whole call.
+  [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
+      absl::Span<const Frontier> frontiers) = 0;
+  // News for DraftAhead (draft_ahead.h): the features of `sequence` up to `committed` can be read,
+  // and `root` follows them. May take as long as an Expand, and leaves nothing to be told.
+  virtual void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) = 0;
+  virtual void Close(SequenceId sequence) = 0;
+
+  [[nodiscard]] virtual int live_sequences() const = 0;
+};
+
+}  // namespace bastion::drafter
+
+#endif  // BASTION_DRAFTER_SERVICE_ENGINE_DRAFTER_ENGINE_H_

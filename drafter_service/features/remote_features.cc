@@ -1,0 +1,262 @@
+#include "drafter_service/features/remote_features.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/wire/codec.h"
+#include "common/wire/grpc_stream.h"
+#include "common/wire/protocol.h"
+
+namespace bastion::drafter {
+
+namespace proto = internal::v1;
+
+namespace {
+
+constexpr absl::Duration kAttachPatience = absl::Seconds(2);
+
+absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Carrier& carrier,
+                                     const std::shared_ptr<const wire::DeviceRingReader>& ring) {
+  RETURN_IF_ERROR(wire::Decode(reply.status()));
+  if (reply.features().has_device()) return wire::Decode(reply.features(), ring);
+  return wire::Decode(reply.features(), carrier);
+}
+
+// Whether `next` goes on where `last` ends.
+bool Continues(const Features& last, const Features& next) {
+  if (last.width != next.width || last.type != next.type) return false;
+  if (!last.on_device() || !next.on_device()) return !last.on_device() && !next.on_device();
+  const uint64_t bytes = last.rows() * last.row_bytes();
+  return last.device.ring == next.device.ring &&
+         last.device.position + bytes == next.device.position &&
+         last.device.data() + bytes == next.device.data();
+}
+
+}  // namespace
+
+RemoteFeatures::RemoteFeatures(const std::string& address, wire::CarrierChoice carrier)
+    : address_(address),
+      stub_(proto::VerifierService::NewStub(wire::ConnectPeer(address))),
+      attacher_(address, carrier, wire::AttachRequest::STREAM_FEATURES,
+                [this](auto* context, const auto& request, auto* reply) {
+                  return stub_->Attach(context, request, reply);
+                }) {}
+
+void RemoteFeatures::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    if (stream_ != nullptr) stream_->Cancel();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void RemoteFeatures::Window::Append(Features features) {
+  rows += features.rows();
+  if (pieces.empty() || !Continues(pieces.back(), features)) {
+    pieces.push_back(std::move(features));
+  } else if (features.on_device()) {
+    pieces.back().device.rows += features.rows();
+  } else {
+    pieces.back().bytes += features.bytes;
+  }
+}
+
+Features RemoteFeatures::Window::Pop(int count) {
+  Features& piece = pieces.front();
+  const int popped = std::min(count, piece.rows());
+  first += popped;
+  rows -= popped;
+  Features read = {piece.width, piece.type, {}};
+  if (popped == piece.rows()) {
+    read = std::move(piece);
+    pieces.pop_front();
+  } else if (piece.on_device()) {
+    read.device = piece.device;
+    read.device.rows = popped;
+    piece.device.position += popped * piece.row_bytes();
+    piece.device.rows -= popped;
+  } else {
+    read.bytes = piece.bytes.substr(0, popped * piece.row_bytes());
+    piece.bytes.erase(0, read.bytes.size());
+  }
+  return read;
+}
+
+void RemoteFeatures::Start(std::vector<int> layers, Arrived arrived, const DeviceReader* device) {
+  layers_ = std::move(layers);
+  arrived_ = std::move(arrived);
+  device_ = device;
+  if (device_ != nullptr) attacher_.ProposeDevice(*device_);
+  thread_ = std::thread([this] { Main(); });
+}
+
+void RemoteFeatures::Main() {
+  for (;;) {
+    RunStream();
+    MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout([this] { return stopping_; }, absl::Milliseconds(200))) return;
+  }
+}
+
+std::unique_ptr<RemoteFeatures::Stream> RemoteFeatures::Open(Ring& ring) {
+  if (auto channel = attacher_.Attach(absl::Now() + kAttachPatience)) {
+    ring = Import(channel->TakeDevice());
+    return std::make_unique<wire::SharedStream<proto::FeatureRequest, proto::FeatureReply>>(
+        std::move(channel));
+  }
+  return std::make_unique<wire::GrpcPatientStream<proto::FeatureRequest, proto::FeatureReply>>(
+      [this](grpc::ClientContext* context) { return stub_->Features(context); });
+}
+
+RemoteFeatures::Ring RemoteFeatures::Import(std::unique_ptr<wire::DeviceRingEnds> ends) {
+  if (ends == nullptr || device_ == nullptr) return nullptr;
+  auto ring = wire::DeviceRingReader::Import(std::move(*ends), *device_);
+  const std::string outcome =
+      ring.ok()
+          ? absl::StrCat("in the GPU's memory, in a ring of ", (*ring)->capacity() >> 20, " MiB")
+          : absl::StrCat("by the host's memory (", ring.status().message(), ")");
+  if (std::exchange(logged_, outcome) != outcome) {
+    const std::string text = absl::StrCat("features of ", address_, " come ", outcome);
+    if (ring.ok()) LOG(INFO) << text;
+    if (!ring.ok()) LOG(WARNING) << text;
+  }
+  return ring.ok() ? *std::move(ring) : nullptr;
+}
+
+void RemoteFeatures::RunStream() {
+  Ring ring;
+  const std::unique_ptr<Stream> stream = Open(ring);
+  proto::FeatureRequest subscribe;
+  subscribe.mutable_subscribe()->set_device_memory(ring != nullptr);
+  subscribe.mutable_subscribe()->mutable_layers()->Add(layers_.begin(), layers_.end());
+  {
+    MutexLock lock(&mutex_);
+    if (stopping_) return;
+    stream_ = stream.get();
+    // When it breaks here, receiving says why.
+    (void)stream->Send(subscribe, absl::InfiniteFuture());
+  }
+  const absl::Status over = ReceiveAll(*stream, ring);
+  {
+    MutexLock lock(&mutex_);
+    stream_ = nullptr;
+    windows_.clear();
+  }
+  if (absl::IsInvalidArgument(over) || absl::IsFailedPrecondition(over)) {
+    LOG(ERROR) << "verifier " << address_ << " refuses this drafter: " << over.message();
+  }
+}
+
+absl::Status RemoteFeatures::ReceiveAll(Stream& stream, const Ring& ring) {
+  for (;;) {
+    proto::FeatureReply reply;
+    RETURN_IF_ERROR(stream.Receive(&reply, absl::InfiniteFuture()));
+    Receive(reply, DecodeReply(reply, stream.carrier(), ring));
+  }
+}
+
+void RemoteFeatures::Receive(const proto::FeatureReply& reply, absl::StatusOr<Features> features) {
+  const SequenceId sequence = wire::Decode(reply.sequence());
+  const int rows = features.ok() ? features->rows() : 0;
+  // Only what was taken begins where it must: `first` is the peer's word.
+  if (Take(reply, std::move(features)) && reply.has_next()) {
+    arrived_(sequence, reply.first() + rows, reply.next());
+  }
+}
+
+bool RemoteFeatures::Take(const proto::FeatureReply& reply, absl::StatusOr<Features> features) {
+  const SequenceId sequence = wire::Decode(reply.sequence());
+  MutexLock lock(&mutex_);
+  const auto found = windows_.find(sequence);
+  if (found == windows_.end()) return false;
+  Window& window = found->second;
+  if (!features.ok()) {
+    window.status = features.status();
+    return false;
+  }
+  // What was on its way when the sequence was followed anew is not what was asked for.
+  if (reply.first() != window.first + window.rows) return false;
+  if (features->rows() > 0) window.Append(*std::move(features));
+  if (reply.has_next() && ++window.unread > kMostUnread) Unfollow(sequence);
+  return true;
+}
+
+absl::Status RemoteFeatures::Follow(SequenceId sequence, Position first) {
+  if (stream_ == nullptr) return absl::UnavailableError("no feature stream to the verifier");
+  const auto found = windows_.find(sequence);
+  if (found != windows_.end() && found->second.status.ok() && found->second.first <= first &&
+      first <= found->second.first + found->second.rows) {
+    return absl::OkStatus();
+  }
+  return FollowAnew(sequence, first, /*bytes_before=*/0);
+}
+
+absl::Status RemoteFeatures::FollowAnew(SequenceId sequence, Position first,
+                                        Position bytes_before) {
+  if (stream_ == nullptr) return absl::UnavailableError("no feature stream to the verifier");
+  windows_[sequence] = {first, 0, {}, absl::OkStatus(), 0};
+  proto::FeatureRequest request;
+  wire::Encode(sequence, *request.mutable_follow()->mutable_sequence());
+  request.mutable_follow()->set_first(first);
+  request.mutable_follow()->set_bytes_before(bytes_before);
+  if (stream_->Send(request, absl::InfiniteFuture()).ok()) return absl::OkStatus();
+  return absl::UnavailableError("the feature stream to the verifier broke");
+}
+
+absl::StatusOr<RemoteFeatures::Window*> RemoteFeatures::Await(const FeatureRange& range,
+                                                              absl::Time deadline) {
+  const auto decided = [&] {
+    mutex_.AssertHeld();
+    const auto found = windows_.find(range.sequence);
+    return found == windows_.end() || !found->second.status.ok() ||
+           found->second.first + found->second.rows >= range.first + range.count;
+  };
+  if (!mutex_.AwaitWithTimeout(decided, deadline - absl::Now())) {
+    return absl::DeadlineExceededError("features have not arrived");
+  }
+  const auto found = windows_.find(range.sequence);
+  if (found == windows_.end()) return absl::UnavailableError("the feature stream broke");
+  RETURN_IF_ERROR(found->second.status);
+  return &found->second;
+}
+
+absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::Duration patience) {
+  const absl::Time deadline = absl::Now() + patience;
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(Follow(range.sequence, range.first));
+  for (;;) {
+    ASSIGN_OR_RETURN(Window* const window, Await(range, deadline));
+    while (window->first < range.first) (void)window->Pop(range.first - window->first);
+    if (window->pieces.empty()) return Features();  // None were asked for.
+    const Features& front = window->pieces.front();
+    const bool wanted_here = front.on_device()
+                                 ? range.may_be_on_device && front.device.intact()
+                                 : range.may_be_on_device || front.rows() >= range.count;
+    if (wanted_here) {
+      window->unread = 0;
+      return window->Pop(range.count);
+    }
+    // Not wanted there, or not there any more.
+    RETURN_IF_ERROR(FollowAnew(range.sequence, range.first, range.first + range.count));
+  }
+}
+
+void RemoteFeatures::Forget(SequenceId sequence) {
+  MutexLock lock(&mutex_);
+  Unfollow(sequence);
+}
+
+void RemoteFeatures::Unfollow(SequenceId sequence) {
+  if (windows_.erase(sequence) == 0 || stream_ == nullptr) return;
+  proto::FeatureRequest request;
+  wire::Encode(sequence, *request.mutable_unfollow()->mutable_sequence());
+  // A stream that breaks here is noticed by its reader.
+  (void)stream_->Send(request, absl::InfiniteFuture());
+}
+
+}  // namespace bastion::drafter

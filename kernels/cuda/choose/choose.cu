@@ -1,0 +1,184 @@
+// The keyed choice after every row, several blocks a row. A block's winner is one number
+// (select.h), and the largest of these wins, whoever comes first; the last block of a row says so.
+#include "kernels/cuda/choose/noise.h"
+#include "kernels/cuda/choose/select.h"
+#include "kernels/cuda/choose/survivors.h"
+#include "kernels/cuda/choose/truncation.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/simt/simt.h"
+
+namespace bastion::kernels::cuda {
+namespace {
+
+using namespace simt;
+
+constexpr int kThreads = 256;
+constexpr int kBlockTokens = 4096;      // Tokens that one block looks at.
+constexpr int kWarpTokens = 4 * kWarp;  // At a time.
+static_assert(kNoiseTokens == 4);       // As many as a lane takes.
+
+// The blocks of a row meet here; zeros between launches.
+struct Meeting {
+  Entry best;
+  uint32_t arrived;
+  uint32_t unused;
+};
+
+struct ChooseKernelArgs {
+  ChooseArgs choose;
+  Meeting* meetings = nullptr;           // [R]
+  const Survivors* survivors = nullptr;  // [R], of rows that truncate
+};
+
+// The tokens of one row that one block looks at.
+struct Section {
+  const float* logits = nullptr;  // [V], the row
+  int vocabulary = 0;
+  int begin = 0;
+  int end = 0;
+  Survivors survivors;
+
+  // Logits of tokens x … x + 3, −inf for those that are out of the race.
+  [[nodiscard]] SIMT_DEVICE FourValues Load(int x) const {
+    FourValues four = LoadFour(logits, x, vocabulary);
+    SIMT_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (!Survives(four.value[i], x + i, survivors)) four.value[i] = -Infinity();
+    }
+    return four;
+  }
+};
+
+// NaN and −inf never win.
+SIMT_DEVICE Entry Challenger(float value, int32_t token) {
+  return value > -Infinity() ? EntryOf(value, token) : kNoEntry;
+}
+
+// This thread's best logit.
+SIMT_DEVICE Entry RaceOfLogits(const Section& section) {
+  Entry best = kNoEntry;
+  for (int x = section.begin + 4 * ThreadIndex(); x < section.end; x += 4 * kThreads) {
+    const FourValues logits = LoadFour(section.logits, x, section.vocabulary);
+    SIMT_UNROLL
+    for (int i = 0; i < 4; ++i) best = Better(best, Challenger(logits.value[i], x + i));
+  }
+  return best;
+}
+
+// This thread's best of logit/T + g. Few tokens can win, and only for those the noise is computed:
+// with u = exp(−exp(−g)), x beats a value b only if −ln u < exp(logit(x)/T − b), and −ln u >= 1 − u
+// (kernels/cpu/choose.cc). What is left is held against b with noise in floats, and the rest of
+// that, with noise in doubles, against each other. All lanes share b, which grows as they go, and
+// stay together.
+class RaceWithNoise {
+ public:
+  SIMT_DEVICE RaceWithNoise(const Section& section, const ChoiceRule& rule)
+      : section_(section), rule_(rule), inverse_(1.0f / rule.temperature) {}
+
+  SIMT_DEVICE Entry Run() {
+    for (int first = section_.begin + Warp() * kWarpTokens; first < section_.end;
+         first += BlockWarps() * kWarpTokens) {
+      Step(first + 4 * Lane());
+    }
+    return best_;
+  }
+
+ private:
+  SIMT_DEVICE void Step(int x) {
+    const FourValues logits = section_.Load(x);
+    const NoiseWords words = DrawWords(rule_, static_cast<uint32_t>(x) / kNoiseTokens);
+    bool may_win[4], any = false;
+    SIMT_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      may_win[i] = MayWin(logits.value[i], words.word[i]);
+      any = any || may_win[i];
+    }
+    if (Ballot(any) == 0) return;
+    float estimates[4], highest = -Infinity();
+    SIMT_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      estimates[i] = -Infinity();
+      if (!may_win[i]) continue;
+      estimates[i] = logits.value[i] / rule_.temperature + GumbelEstimate(words.word[i]);
+      highest = Max(highest, estimates[i]);
+    }
+    highest = WarpMax(highest);
+    bound_ = Max(bound_, highest - Slack(highest));
+    SIMT_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (!may_win[i] || estimates[i] + Slack(bound_) < bound_) continue;
+      const float value = logits.value[i] / rule_.temperature + Gumbel(words.word[i]);
+      best_ = Better(best_, Challenger(value, x + i));
+    }
+  }
+
+  // False only for a token whose value is below the bound.
+  [[nodiscard]] SIMT_DEVICE bool MayWin(float logit, uint32_t word) const {
+    const float unlikely = static_cast<float>(~word >> 8) * 0x1p-24f;  // 1 − u, rounded down.
+    return !(unlikely * 0.999f > Exp(logit * inverse_ - bound_ + 1e-3f + Slack(bound_)));
+  }
+
+  // More than floats may be off for values of about this size.
+  [[nodiscard]] static SIMT_DEVICE float Slack(float value) {
+    return 1e-4f + 1e-6f * Max(value, -value);
+  }
+
+  const Section& section_;
+  const ChoiceRule& rule_;
+  const float inverse_;
+  float bound_ = -Infinity();  // Some token of this warp reaches it.
+  Entry best_ = kNoEntry;      // Of this thread.
+};
+
+// For the thread that brings its block's best: if that is the row's last block, the token.
+SIMT_DEVICE void Report(const ChooseKernelArgs& args, int row, Entry best) {
+  Meeting& meeting = args.meetings[row];
+  AtomicMax(&meeting.best, best);
+  FenceDevice();
+  if (AtomicAdd(&meeting.arrived, 1u) + 1 < static_cast<uint32_t>(Blocks().y)) return;
+  FenceDevice();
+  best = AtomicMax(&meeting.best, kNoEntry);
+  args.choose.tokens[row] = best == kNoEntry ? -1 : TokenOf(best);
+  meeting = {};
+}
+
+SIMT_KERNEL(kThreads, 4)
+void ChooseKernel(ChooseKernelArgs args) {
+  const int row = Block().x;
+  if (row >= args.choose.rows_used[0]) return;
+  const ChoiceRule rule = args.choose.rules[row];
+  Section section;
+  section.vocabulary = args.choose.vocabulary;
+  section.logits = args.choose.logits + static_cast<int64_t>(row) * section.vocabulary;
+  section.begin = Block().y * kBlockTokens;
+  section.end = Min(section.begin + kBlockTokens, section.vocabulary);
+  section.survivors = SurvivorsOf(rule, args.survivors, row);
+  Entry best = rule.temperature > 0 ? RaceWithNoise(section, rule).Run() : RaceOfLogits(section);
+  best = BestOfWarp(best);
+  auto* partial = reinterpret_cast<Entry*>(DynamicShared());
+  if (Lane() == 0) partial[Warp()] = best;
+  SyncBlock();
+  if (ThreadIndex() != 0) return;
+  for (int warp = 1; warp < BlockWarps(); ++warp) best = Better(best, partial[warp]);
+  Report(args, row, best);
+}
+
+}  // namespace
+
+void Choose(const ChooseArgs& args, Stream& stream) {
+  ChooseKernelArgs with = {args};
+  with.meetings = static_cast<Meeting*>(args.scratch);
+  auto* survivors = reinterpret_cast<Survivors*>(with.meetings + args.rows);
+  with.survivors = survivors;
+  Truncate({args.rows_used, args.logits, args.rules, survivors, args.rows, args.vocabulary},
+           stream);
+  const int blocks = (args.vocabulary + kBlockTokens - 1) / kBlockTokens;
+  Launch(stream, ChooseKernel, {{args.rows, blocks}, kThreads, kThreads / kWarp * sizeof(Entry)},
+         with);
+}
+
+size_t ChooseScratchBytes(int rows) {
+  return static_cast<size_t>(rows) * (sizeof(Meeting) + sizeof(Survivors));
+}
+
+}  // namespace bastion::kernels::cuda

@@ -1,0 +1,60 @@
+// The noise of the keyed choice on the device: common/base/random.h, word for word, and Gumbel
+// variables from it. For kernels, as simt.h.
+#ifndef BASTION_KERNELS_CUDA_CHOOSE_NOISE_H_
+#define BASTION_KERNELS_CUDA_CHOOSE_NOISE_H_
+
+#include <cstdint>
+
+#include "common/base/random.h"
+#include "kernels/cuda/simt/simt.h"
+#include "kernels/ops.h"
+
+namespace bastion::kernels::cuda {
+
+inline constexpr int kNoiseTokens = 4;  // Tokens that one call of the generator serves.
+
+// Copies of the generator's constants that are numbers, not arrays: device code may name those.
+inline constexpr uint32_t kNoiseMultiplier0 = kPhiloxMultipliers[0];
+inline constexpr uint32_t kNoiseMultiplier1 = kPhiloxMultipliers[1];
+inline constexpr uint32_t kNoiseWeyl0 = kPhiloxWeyls[0];
+inline constexpr uint32_t kNoiseWeyl1 = kPhiloxWeyls[1];
+
+// The random words of tokens 4 group … 4 group + 3: KeyedWords of common/base/random.h.
+struct NoiseWords {
+  uint32_t word[kNoiseTokens];
+};
+SIMT_DEVICE NoiseWords DrawWords(const ChoiceRule& rule, uint32_t group) {
+  uint32_t c0 = group, c1 = static_cast<uint32_t>(rule.position), c2 = 0, c3 = 0;
+  auto key0 = static_cast<uint32_t>(rule.seed), key1 = static_cast<uint32_t>(rule.seed >> 32);
+  SIMT_UNROLL
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint32_t high0 = simt::MultiplyHigh(kNoiseMultiplier0, c0), low0 = kNoiseMultiplier0 * c0;
+    const uint32_t high1 = simt::MultiplyHigh(kNoiseMultiplier1, c2), low1 = kNoiseMultiplier1 * c2;
+    c0 = high1 ^ c1 ^ key0;
+    c1 = low1;
+    c2 = high0 ^ c3 ^ key1;
+    c3 = low0;
+    key0 += kNoiseWeyl0;
+    key1 += kNoiseWeyl1;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// g = −ln(−ln u) with u = (word + 1/2) / 2³², in doubles as KeyedGumbel of common/base/random.h:
+// what is compared in a choice.
+SIMT_DEVICE float Gumbel(uint32_t word) {
+  const double u = (static_cast<double>(word) + 0.5) * 0x1p-32;
+  return static_cast<float>(-simt::Log(-simt::Log(u)));
+}
+
+// The same in floats, within 1e-5 of it. u is far from 0 or 1 − u is: −ln u is taken of that which
+// a float holds to all of its bits.
+SIMT_DEVICE float GumbelEstimate(uint32_t word) {
+  const bool likely = (word >> 31) != 0;
+  const float near = (static_cast<float>(likely ? ~word : word) + 0.5f) * 0x1p-32f;
+  return -simt::Log(likely ? -simt::Log1p(-near) : -simt::Log(near));
+}
+
+}  // namespace bastion::kernels::cuda
+
+#endif  // BASTION_KERNELS_CUDA_CHOOSE_NOISE_H_

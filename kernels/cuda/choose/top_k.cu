@@ -1,0 +1,150 @@
+// The drafter's top candidates, one block a row, without sorting the row (select.h): two passes
+// over it, and the few that are left are sorted in shared memory.
+//
+// Where the drafter is coupled to the choice, a kernel before it makes the values that the choice
+// would compare, with all of the GPU: the noise costs far more than the passes.
+#include "kernels/cuda/choose/noise.h"
+#include "kernels/cuda/choose/select.h"
+#include "kernels/cuda/choose/survivors.h"
+#include "kernels/cuda/choose/truncation.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/simt/simt.h"
+
+namespace bastion::kernels::cuda {
+namespace {
+
+using namespace simt;
+
+constexpr int kNoiseThreads = 256;
+static_assert(kMostCandidates <= kMostSelected);
+static_assert(kNoiseTokens == 4);  // As many as a thread takes.
+
+struct TopKKernelArgs {
+  TopKArgs top_k;
+  float* noisy = nullptr;                // [R, stride]: values of coupled rows
+  const Survivors* survivors = nullptr;  // [R], of coupled rows that truncate
+  int stride = 0;                        // V as a multiple of four
+};
+
+SIMT_DEVICE bool IsCoupled(const TopKArgs& args, int row) {
+  return args.coupling != nullptr && args.coupling[row].temperature > 0;
+}
+
+// logit/T + g to float precision, −inf for tokens that the rule leaves out; NaN stays NaN.
+SIMT_KERNEL(kNoiseThreads, 4)
+void NoiseKernel(TopKKernelArgs args) {
+  const int row = Block().x, x = 4 * (Block().y * kNoiseThreads + ThreadIndex());
+  const int vocabulary = args.top_k.vocabulary;
+  if (row >= args.top_k.rows_used[0] || !IsCoupled(args.top_k, row) || x >= vocabulary) return;
+  const ChoiceRule rule = args.top_k.coupling[row];
+  const Survivors survivors = SurvivorsOf(rule, args.survivors, row);
+  const FourValues logits =
+      LoadFour(args.top_k.logits + static_cast<int64_t>(row) * vocabulary, x, vocabulary);
+  const NoiseWords words = DrawWords(rule, static_cast<uint32_t>(x) / kNoiseTokens);
+  Bytes16 noisy;
+  SIMT_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const float logit = logits.value[i];
+    const bool out = logit == logit && !Survives(logit, x + i, survivors);
+    noisy.word[i] =
+        AsBits(out ? -Infinity() : logit / rule.temperature + GumbelEstimate(words.word[i]));
+  }
+  StoreBytes16(args.noisy + static_cast<int64_t>(row) * args.stride + x, noisy);
+}
+
+// Sorts list [count], the best first. REQUIRES: count is a power of two.
+SIMT_DEVICE void Sort(Entry* list, int count) {
+  for (int run = 2; run <= count; run *= 2) {
+    for (int step = run / 2; step > 0; step /= 2) {
+      for (int pair = ThreadIndex(); pair < count / 2; pair += BlockThreads()) {
+        const int a = 2 * pair - (pair & (step - 1)), b = a + step;
+        const bool best_first = (a & run) == 0;
+        const Entry x = list[a], y = list[b];
+        if ((x < y) == best_first) {
+          list[a] = y;
+          list[b] = x;
+        }
+      }
+      SyncBlock();
+    }
+  }
+}
+
+// What a row's values say of it.
+struct Ranked {
+  float highest = 0;  // NaN where any of the row is.
+  float log_sum = 0;  // ln Σ exp(value − highest)
+};
+
+// Leaves the best K of `row`, the best first, in memory.list.
+SIMT_DEVICE Ranked Rank(const Tokens& row, int candidates, SelectMemory& memory) {
+  Ranked ranked;
+  ranked.highest = ValueOf(FindStrips(row, memory));
+  if (ranked.highest != ranked.highest) return ranked;
+  float sum = 0;
+  int count = Gather(row, FloorOf(candidates, memory), memory,
+                     [&](Entry entry) { sum += Exp(ValueOf(entry) - ranked.highest); });
+  if (count > kShortlist) {
+    const Wanted last = {static_cast<uint64_t>(candidates), true};
+    const Entry floor = Select(
+        row, last, [](Entry) { return uint32_t{1}; }, memory);
+    count = Gather(row, floor, memory, [](Entry) {});
+  }
+  int whole = 2;
+  while (whole < count) whole *= 2;
+  for (int i = count + ThreadIndex(); i < whole; i += BlockThreads()) memory.list[i] = kNoEntry;
+  // Each block's sum is in the order of its lanes, then of its warps.
+  sum = WarpSum(sum);
+  auto* partial = reinterpret_cast<float*>(memory.partial);
+  if (Lane() == 0) partial[Warp()] = sum;
+  SyncBlock();
+  sum = 0;
+  for (int warp = 0; warp < BlockWarps(); ++warp) sum += partial[warp];
+  ranked.log_sum = Log(sum);
+  Sort(memory.list, whole);
+  return ranked;
+}
+
+SIMT_KERNEL(kSelectThreads, 1)
+void TopKKernel(TopKKernelArgs args) {
+  const int row = Block().x, candidates = args.top_k.candidates;
+  if (row >= args.top_k.rows_used[0]) return;
+  auto& memory = *reinterpret_cast<SelectMemory*>(DynamicShared());
+  const float* values = IsCoupled(args.top_k, row)
+                            ? args.noisy + static_cast<int64_t>(row) * args.stride
+                            : args.top_k.logits + static_cast<int64_t>(row) * args.top_k.vocabulary;
+  const Ranked ranked = Rank({values, nullptr, args.top_k.vocabulary}, candidates, memory);
+  const bool broken = ranked.highest != ranked.highest;
+  for (int k = ThreadIndex(); k < candidates; k += BlockThreads()) {
+    const int64_t to = static_cast<int64_t>(row) * candidates + k;
+    args.top_k.tokens[to] = broken ? -1 : TokenOf(memory.list[k]);
+    args.top_k.log_probs[to] =
+        broken ? ranked.highest
+               : Min(0.0f, ValueOf(memory.list[k]) - ranked.highest - ranked.log_sum);
+  }
+}
+
+int Stride(int vocabulary) { return (vocabulary + 3) / 4 * 4; }
+
+}  // namespace
+
+void TopK(const TopKArgs& args, Stream& stream) {
+  TopKKernelArgs with = {args};
+  with.stride = Stride(args.vocabulary);
+  with.noisy = static_cast<float*>(args.scratch);
+  auto* survivors = reinterpret_cast<Survivors*>(with.noisy + int64_t{args.rows} * with.stride);
+  with.survivors = survivors;
+  if (args.coupling != nullptr) {
+    Truncate({args.rows_used, args.logits, args.coupling, survivors, args.rows, args.vocabulary},
+             stream);
+    const int blocks = (with.stride / 4 + kNoiseThreads - 1) / kNoiseThreads;
+    Launch(stream, NoiseKernel, {{args.rows, blocks}, kNoiseThreads}, with);
+  }
+  Launch(stream, TopKKernel, {{args.rows}, kSelectThreads, sizeof(SelectMemory)}, with);
+}
+
+size_t TopKScratchBytes(int rows, int vocabulary) {
+  return static_cast<size_t>(rows) * (Stride(vocabulary) * sizeof(float) + sizeof(Survivors));
+}
+
+}  // namespace bastion::kernels::cuda

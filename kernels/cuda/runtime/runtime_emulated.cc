@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "kernels/cuda/runtime/runtime.h"
+
+namespace bastion::kernels::cuda {
+namespace {
+
+struct RecordedWork final : Graph {
+  std::vector<std::function<void()>> work;
+};
+
+class EmulatedStream final : public Stream {
+ public:
+  void Copy(void* to, const void* from, size_t bytes) override {
+    Do([=] { std::memmove(to, from, bytes); });
+  }
+  void Fill(void* to, uint8_t value, size_t bytes) override {
+    Do([=] { std::memset(to, value, bytes); });
+  }
+
+  void BeginRecording() override {
+    CHECK(recording_ == nullptr) << "one recording at a time";
+    recording_ = std::make_unique<RecordedWork>();
+  }
+  absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override { return std::move(recording_); }
+  void Run(const Graph& graph) override {
+    for (const auto& work : static_cast<const RecordedWork&>(graph).work) Do(work);
+  }
+
+  absl::Status Synchronize() override {
+    CHECK(recording_ == nullptr) << "waiting for what is being recorded";
+    return std::exchange(noted_, absl::OkStatus());
+  }
+  absl::Status AwaitFlag(const uint64_t* flag, uint64_t value) override {
+    RETURN_IF_ERROR(Synchronize());
+    if (*flag >= value) return absl::OkStatus();
+    return absl::InternalError("nothing on the stream raises the flag");
+  }
+
+  int Mark() override {
+    CHECK(recording_ == nullptr) << "marks are not recorded";
+    marks_.push_back(std::chrono::steady_clock::now());
+    return static_cast<int>(marks_.size()) - 1;
+  }
+  absl::StatusOr<double> ElapsedSeconds(int from, int to) override {
+    return std::chrono::duration<double>(marks_[to] - marks_[from]).count();
+  }
+  void ForgetMarks() override { marks_.clear(); }
+
+  void* native() override { return nullptr; }
+  void Note(int error, const char* what) override {
+    if (error == 0 || !noted_.ok()) return;
+    noted_ = absl::InternalError(absl::StrCat(what, " failed: error ", error));
+  }
+  void Do(std::function<void()> work) override {
+    if (recording_ != nullptr) {
+      recording_->work.push_back(std::move(work));
+    } else {
+      work();
+    }
+  }
+
+ private:
+  absl::Status noted_;
+  std::unique_ptr<RecordedWork> recording_;
+  std::vector<std::chrono::steady_clock::time_point> marks_;
+};
+
+constexpr size_t kMemoryBytes = size_t{4} << 30;
+
+absl::StatusOr<void*> Allocate(size_t bytes, const char* what) {
+  constexpr size_t kAlignment = 256;
+  const size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* const data =
+      bytes > kMemoryBytes ? nullptr : std::aligned_alloc(kAlignment, std::max(whole, kAlignment));
+  if (data == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(bytes >> 20, " MiB for ", what, " wanted, the emulator has not so many"));
+  }
+  std::memset(data, 0, whole);
+  return data;
+}
+
+}  // namespace
+
+absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
+  if (ordinal != 0) return absl::UnavailableError("the emulator has one device, number 0");
+  DeviceInfo info;
+  info.name = "emulator";
+  info.uuid = "bastion emulator";
+  info.capability = 90;
+  info.multiprocessors = 4;
+  info.memory_bytes = info.free_bytes = kMemoryBytes;
+  info.cache_bytes = size_t{1} << 20;
+  info.bytes_per_second = 1e10;
+  return info;
+}
+
+Memory::~Memory() {
+  if (mapping_ == nullptr) std::free(data_);
+}
+
+absl::StatusOr<Memory> Memory::OnDevice(size_t bytes, const char* what) {
+  ASSIGN_OR_RETURN(void* data, Allocate(bytes, what));
+  return Memory(data, bytes, /*on_host=*/false);
+}
+
+absl::StatusOr<Memory> Memory::OnHost(size_t bytes, const char* what) {
+  return OnDevice(bytes, what);
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> Stream::Create() {
+  return std::make_unique<EmulatedStream>();
+}
+
+}  // namespace bastion::kernels::cuda

@@ -1,0 +1,335 @@
+#include "kernels/cuda/simt/emulator.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/mutex.h"
+#include "kernels/cuda/simt/simt.h"
+
+// Saves the registers that a call keeps on the stack and that stack's pointer in *from, and goes on
+// where `to` was saved.
+extern "C" void bastion_emulator_switch(void** from, void* to);
+asm(R"(
+.text
+.globl bastion_emulator_switch
+.type bastion_emulator_switch, @function
+bastion_emulator_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size bastion_emulator_switch, . - bastion_emulator_switch
+)");
+
+namespace bastion::kernels::cuda::emulator {
+namespace {
+
+constexpr int kMostThreads = 1024;
+constexpr size_t kStackBytes = 256 * 1024;
+
+enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
+
+struct Copy {
+  void* to;
+  const void* from;
+};
+
+struct Thread {
+  void* stack_pointer = nullptr;
+  State state = State::kReady;
+  int exchanges = 0;
+  std::vector<Copy> queued;
+  std::deque<std::vector<Copy>> committed;
+};
+
+struct WarpState {
+  WarpValues values[2];  // In turn: a lane may be one exchange ahead of those that still read.
+};
+
+class Machine {
+ public:
+  Machine() : threads_(kMostThreads), warps_(kMostThreads / kWarp) {
+    stacks_ = static_cast<char*>(mmap(nullptr, kMostThreads * kStackBytes, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    CHECK(stacks_ != MAP_FAILED) << "no memory for the emulator's stacks";
+    shared_storage_.resize(kSharedBytes + 128);
+    const auto begin = reinterpret_cast<uintptr_t>(shared_storage_.data());
+    shared_ = shared_storage_.data() + (-begin & 127);
+  }
+
+  void Run(const LaunchShape& shape, absl::FunctionRef<void()> body) {
+    CHECK(shape.threads > 0 && shape.threads <= kMostThreads && shape.threads % kWarp == 0)
+        << shape.threads << " threads a block";
+    CHECK_LE(shape.shared, kSharedBytes) << "bytes of shared memory";
+    shape_ = &shape;
+    body_ = &body;
+    const int64_t blocks = int64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
+    for (const int64_t block : Order(blocks)) {
+      block_ = {static_cast<int>(block % shape.grid.x),
+                static_cast<int>(block / shape.grid.x % shape.grid.y),
+                static_cast<int>(block / shape.grid.x / shape.grid.y)};
+      RunBlock();
+    }
+  }
+
+  // Gives the processor back until `state` has been lifted.
+  void Wait(State state) {
+    threads_[current_].state = state;
+    bastion_emulator_switch(&threads_[current_].stack_pointer, scheduler_);
+  }
+
+  [[nodiscard]] std::vector<int64_t> Order(int64_t count) {
+    std::vector<int64_t> order(count);
+    std::iota(order.begin(), order.end(), 0);
+    if (seed_ != 0) std::shuffle(order.begin(), order.end(), random_);
+    return order;
+  }
+
+  void SetSchedule(uint32_t seed) {
+    seed_ = seed;
+    random_.seed(seed);
+  }
+
+  [[nodiscard]] Thread& thread() { return threads_[current_]; }
+  [[nodiscard]] WarpState& warp() { return warps_[current_ / kWarp]; }
+  [[nodiscard]] int current() const { return current_; }
+  [[nodiscard]] Grid block() const { return block_; }
+  [[nodiscard]] const LaunchShape& shape() const { return *shape_; }
+  [[nodiscard]] char* shared() { return shared_; }
+
+ private:
+  static void ThreadMain();
+
+  // A stack on which the first switch to it begins ThreadMain.
+  void Prepare(int index) {
+    auto* top = reinterpret_cast<uint64_t*>(stacks_ + (index + 1) * kStackBytes) - 2;
+    *top = reinterpret_cast<uint64_t>(&ThreadMain);
+    std::fill(top - 6, top, 0);
+    threads_[index] = {};
+    threads_[index].stack_pointer = top - 6;
+  }
+
+  void RunBlock() {
+    std::memset(shared_, 0xFF, shape_->shared);
+    for (int i = 0; i < shape_->threads; ++i) Prepare(i);
+    while (!AllDone()) {
+      for (const int64_t i : Order(shape_->threads)) {
+        if (threads_[i].state != State::kReady) continue;
+        current_ = static_cast<int>(i);
+        bastion_emulator_switch(&scheduler_, threads_[i].stack_pointer);
+      }
+      LiftBarriers();
+    }
+  }
+
+  [[nodiscard]] bool AllDone() const {
+    return std::all_of(threads_.begin(), threads_.begin() + shape_->threads,
+                       [](const Thread& thread) { return thread.state == State::kDone; });
+  }
+
+  [[nodiscard]] int Count(State state, int first, int count) const {
+    return static_cast<int>(
+        std::count_if(threads_.begin() + first, threads_.begin() + first + count,
+                      [&](const Thread& thread) { return thread.state == state; }));
+  }
+
+  void Ready(int first, int count) {
+    for (int i = first; i < first + count; ++i) {
+      if (threads_[i].state != State::kDone) threads_[i].state = State::kReady;
+    }
+  }
+
+  void LiftBarriers() {
+    const int threads = shape_->threads;
+    bool lifted = false;
+    for (int first = 0; first < threads; first += kWarp) {
+      if (Count(State::kAtWarpBarrier, first, kWarp) < kWarp) continue;
+      Ready(first, kWarp);
+      lifted = true;
+    }
+    if (lifted) return;
+    const int at_block = Count(State::kAtBlockBarrier, 0, threads);
+    const int done = Count(State::kDone, 0, threads);
+    CHECK_EQ(at_block + done, threads)
+        << "block (" << block_.x << ", " << block_.y << ", " << block_.z << "): " << at_block
+        << " threads wait for the block, " << Count(State::kAtWarpBarrier, 0, threads)
+        << " for lanes of their warp that do not come, " << done << " are done";
+    Ready(0, threads);
+  }
+
+  std::vector<Thread> threads_;
+  std::vector<WarpState> warps_;
+  char* stacks_;
+  std::vector<char> shared_storage_;
+  char* shared_;
+  void* scheduler_ = nullptr;
+  const LaunchShape* shape_ = nullptr;
+  const absl::FunctionRef<void()>* body_ = nullptr;
+  Grid block_;
+  int current_ = 0;
+  uint32_t seed_ = 0;
+  std::mt19937 random_;
+};
+
+Machine& TheMachine() {
+  static auto* const machine = new Machine();
+  return *machine;
+}
+
+Mutex launch_mutex;
+
+void Perform(const std::vector<Copy>& copies) {
+  for (const Copy& copy : copies) {
+    if (copy.from == nullptr) {
+      std::memset(copy.to, 0, 16);
+    } else {
+      std::memcpy(copy.to, copy.from, 16);
+    }
+  }
+}
+
+void Machine::ThreadMain() {
+  Machine& machine = TheMachine();
+  (*machine.body_)();
+  FinishCopies(0);
+  machine.Wait(State::kDone);
+}
+
+// A row of a matrix in shared memory.
+const char* SharedRow(uint32_t address) {
+  CHECK(address % 16 == 0 && address + 16 <= TheMachine().shape().shared)
+      << "a matrix's row at byte " << address << " of shared memory";
+  return Shared() + address;
+}
+
+// Element (row, column) of the matrix whose rows are at `rows`.
+uint16_t Element(const WarpValues& rows, int matrix, int row, int column) {
+  const char* at;
+  std::memcpy(&at, rows.of(8 * matrix + row), sizeof(at));
+  uint16_t bits;
+  std::memcpy(&bits, at + 2 * column, 2);
+  return bits;
+}
+
+}  // namespace
+
+void SetSchedule(uint32_t seed) {
+  MutexLock lock(&launch_mutex);
+  TheMachine().SetSchedule(seed);
+}
+
+void Run(const LaunchShape& shape, absl::FunctionRef<void()> thread) {
+  MutexLock lock(&launch_mutex);
+  TheMachine().Run(shape, thread);
+}
+
+int ThreadIndex() { return TheMachine().current(); }
+int BlockThreads() { return TheMachine().shape().threads; }
+Grid Block() { return TheMachine().block(); }
+Grid Blocks() { return TheMachine().shape().grid; }
+char* Shared() { return TheMachine().shared(); }
+void SyncBlock() { TheMachine().Wait(State::kAtBlockBarrier); }
+void SyncWarp() { TheMachine().Wait(State::kAtWarpBarrier); }
+
+void Exchange(const void* value, size_t size, absl::FunctionRef<void(const WarpValues&)> read) {
+  CHECK_LE(size, WarpValues::kBytes);
+  Machine& machine = TheMachine();
+  WarpValues& values = machine.warp().values[machine.thread().exchanges++ % 2];
+  std::memcpy(values.bytes[machine.current() % kWarp], value, size);
+  machine.Wait(State::kAtWarpBarrier);
+  read(values);
+}
+
+void QueueCopy(void* shared, const void* global) {
+  const auto aligned = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; };
+  CHECK(aligned(shared) && aligned(global)) << "an asynchronous copy moves aligned 16 bytes";
+  TheMachine().thread().queued.push_back({shared, global});
+}
+
+void CommitCopies() {
+  Thread& thread = TheMachine().thread();
+  thread.committed.push_back(std::move(thread.queued));
+  thread.queued.clear();
+}
+
+void FinishCopies(int pending) {
+  Thread& thread = TheMachine().thread();
+  while (static_cast<int>(thread.committed.size()) > pending) {
+    Perform(thread.committed.front());
+    thread.committed.pop_front();
+  }
+}
+
+}  // namespace bastion::kernels::cuda::emulator
+
+namespace bastion::kernels::cuda::simt {
+
+using emulator::WarpValues;
+
+void LoadMatrices(uint32_t (&words)[4], uint32_t row_address) {
+  const char* const row = emulator::SharedRow(row_address);
+  const int lane = emulator::ThreadIndex() % kWarp;
+  emulator::Exchange(&row, sizeof(row), [&](const WarpValues& rows) {
+    for (int m = 0; m < 4; ++m) {
+      const uint32_t low = emulator::Element(rows, m, lane / 4, 2 * (lane % 4));
+      const uint32_t high = emulator::Element(rows, m, lane / 4, 2 * (lane % 4) + 1);
+      words[m] = low | high << 16;
+    }
+  });
+}
+
+void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t row_address) {
+  const char* const row = emulator::SharedRow(row_address);
+  const int lane = emulator::ThreadIndex() % kWarp;
+  emulator::Exchange(&row, sizeof(row), [&](const WarpValues& rows) {
+    for (int m = 0; m < 4; ++m) {
+      const uint32_t low = emulator::Element(rows, m, 2 * (lane % 4), lane / 4);
+      const uint32_t high = emulator::Element(rows, m, 2 * (lane % 4) + 1, lane / 4);
+      words[m] = low | high << 16;
+    }
+  });
+}
+
+void MatrixMultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  const int lane = emulator::ThreadIndex() % kWarp;
+  emulator::Exchange(mine, sizeof(mine), [&](const WarpValues& values) {
+    const auto half = [&](int from, int word, int upper) {
+      uint32_t pair;
+      std::memcpy(&pair, values.of(from) + 4 * word, 4);
+      return upper != 0 ? HighBf16(pair) : LowBf16(pair);
+    };
+    const auto element_a = [&](int row, int k) {
+      return half(row % 8 * 4 + k % 8 / 2, row / 8 + 2 * (k / 8), k % 2);
+    };
+    const auto element_b = [&](int k, int column) {
+      return half(column * 4 + k % 8 / 2, 4 + k / 8, k % 2);
+    };
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+      float sum = 0;
+      for (int k = 0; k < 16; ++k) sum += element_a(row, k) * element_b(k, column);
+      d[i] += sum;
+    }
+  });
+}
+
+}  // namespace bastion::kernels::cuda::simt

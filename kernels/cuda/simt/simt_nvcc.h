@@ -1,0 +1,155 @@
+// The words of simt.h as nvcc's intrinsics and PTX (PTX ISA 8; sm_80 and later). Included by
+// simt.h.
+#ifndef BASTION_KERNELS_CUDA_SIMT_SIMT_NVCC_H_
+#define BASTION_KERNELS_CUDA_SIMT_SIMT_NVCC_H_
+
+#include "kernels/cuda/runtime/runtime.h"
+
+namespace bastion::kernels::cuda::simt {
+
+SIMT_DEVICE int ThreadIndex() { return static_cast<int>(threadIdx.x); }
+SIMT_DEVICE int BlockThreads() { return static_cast<int>(blockDim.x); }
+SIMT_DEVICE Grid Block() {
+  return {static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z)};
+}
+SIMT_DEVICE Grid Blocks() {
+  return {static_cast<int>(gridDim.x), static_cast<int>(gridDim.y), static_cast<int>(gridDim.z)};
+}
+
+SIMT_DEVICE void SyncBlock() { __syncthreads(); }
+SIMT_DEVICE void SyncWarp() { __syncwarp(); }
+
+template <typename T>
+SIMT_DEVICE T ShuffleXor(T value, int lanes) {
+  return __shfl_xor_sync(0xFFFFFFFFu, value, lanes);
+}
+template <typename T>
+SIMT_DEVICE T Shuffle(T value, int lane) {
+  return __shfl_sync(0xFFFFFFFFu, value, lane);
+}
+SIMT_DEVICE uint32_t Ballot(bool vote) { return __ballot_sync(0xFFFFFFFFu, vote); }
+
+SIMT_DEVICE char* DynamicShared() {
+  extern __shared__ __align__(128) char bastion_dynamic_shared[];
+  return bastion_dynamic_shared;
+}
+
+// The value before the addition, or before the larger one is put there.
+SIMT_DEVICE int32_t AtomicAdd(int32_t* at, int32_t value) { return atomicAdd(at, value); }
+SIMT_DEVICE uint32_t AtomicAdd(uint32_t* at, uint32_t value) { return atomicAdd(at, value); }
+SIMT_DEVICE uint64_t AtomicAdd(uint64_t* at, uint64_t value) {
+  return atomicAdd(reinterpret_cast<unsigned long long*>(at),
+                   static_cast<unsigned long long>(value));
+}
+SIMT_DEVICE uint64_t AtomicMax(uint64_t* at, uint64_t value) {
+  return atomicMax(reinterpret_cast<unsigned long long*>(at),
+                   static_cast<unsigned long long>(value));
+}
+SIMT_DEVICE void FenceDevice() { __threadfence(); }
+SIMT_DEVICE void FenceSystem() { __threadfence_system(); }
+// To memory that the host watches; all that the block wrote before a FenceSystem is seen first.
+SIMT_DEVICE void StoreForHost(uint64_t* at, uint64_t value) {
+  *reinterpret_cast<volatile uint64_t*>(at) = value;
+}
+
+SIMT_DEVICE uint32_t AsBits(float value) { return __float_as_uint(value); }
+SIMT_DEVICE float AsFloat(uint32_t bits) { return __uint_as_float(bits); }
+// Two floats rounded to bf16 in one word, the first in its lower half. What a NaN becomes, is NaN.
+SIMT_DEVICE uint32_t PackBf16(float first, float second) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+SIMT_DEVICE int PopCount(uint32_t bits) { return __popc(bits); }
+// Place of the lowest set bit. REQUIRES: bits != 0.
+SIMT_DEVICE int LowestBit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }
+SIMT_DEVICE uint32_t MultiplyHigh(uint32_t a, uint32_t b) { return __umulhi(a, b); }
+// a b, rounded: never fused with an addition.
+SIMT_DEVICE float Multiply(float a, float b) { return __fmul_rn(a, b); }
+SIMT_DEVICE float Max(float a, float b) { return fmaxf(a, b); }
+SIMT_DEVICE float Min(float a, float b) { return fminf(a, b); }
+SIMT_DEVICE int Max(int a, int b) { return a > b ? a : b; }
+SIMT_DEVICE int Min(int a, int b) { return a < b ? a : b; }
+SIMT_DEVICE float Exp(float x) { return expf(x); }
+SIMT_DEVICE float Exp2(float x) { return exp2f(x); }
+SIMT_DEVICE float Log(float x) { return logf(x); }
+SIMT_DEVICE float Log1p(float x) { return log1pf(x); }
+SIMT_DEVICE double Log(double x) { return log(x); }
+SIMT_DEVICE float ReciprocalSqrt(float x) { return 1.0f / sqrtf(x); }
+SIMT_DEVICE float Sqrt(float x) { return sqrtf(x); }
+SIMT_DEVICE float Infinity() { return __uint_as_float(0x7F800000u); }
+
+// Sixteen bytes at once. REQUIRES: `at` is aligned to as many.
+SIMT_DEVICE Bytes16 LoadBytes16(const void* at) { return *static_cast<const Bytes16*>(at); }
+SIMT_DEVICE void StoreBytes16(void* at, const Bytes16& bytes) {
+  *static_cast<Bytes16*>(at) = bytes;
+}
+
+// Sixteen bytes from global into shared memory, behind the thread's back, or zeros where there is
+// nothing to copy. Copies that were committed together are waited for together; SyncBlock() then
+// shows them to the other threads.
+SIMT_DEVICE void CopyAsync16(uint32_t to, const void* global, bool valid) {
+  const int bytes = valid ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(global), "r"(bytes)
+               : "memory");
+}
+SIMT_DEVICE void CommitCopies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
+// Until at most `Pending` committed groups are under way.
+template <int Pending>
+SIMT_DEVICE void WaitCopies() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(Pending) : "memory");
+}
+
+// Where in the block's shared memory something lies: half the width of a pointer, and sums with
+// constants cost nothing in the instructions that take it.
+SIMT_DEVICE uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory: lane 8 m + r names row r of matrix m
+// (16 bytes), and gets of matrix m, in words[m], elements (2 (lane % 4), 2 (lane % 4) + 1) of row
+// lane / 4. Transposed: of column lane / 4.
+SIMT_DEVICE void LoadMatrices(uint32_t (&words)[4], uint32_t row_address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(row_address)
+               : "memory");
+}
+SIMT_DEVICE void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t row_address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(row_address)
+               : "memory");
+}
+
+// d += a b, a [16, 16] and b [16, 8] of bf16, d [16, 8] of float, spread over the warp. With
+// g = lane / 4 and t = lane % 4:
+//   d: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
+//   a: pairs from (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), along the row
+//   b: pairs from (2t, g), (2t + 8, g), along the column
+SIMT_DEVICE void MatrixMultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                   uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Blocks of `shape.threads` run kernel(args) after what was put on `stream` before.
+template <typename Args>
+void Launch(Stream& stream, void (*kernel)(Args), const LaunchShape& shape, const Args& args) {
+  if (shape.grid.x <= 0 || shape.grid.y <= 0 || shape.grid.z <= 0) return;
+  if (shape.shared > 48 * 1024) {
+    stream.Note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(shape.shared)),
+                "a kernel's shared memory");
+  }
+  const dim3 blocks(shape.grid.x, shape.grid.y, shape.grid.z);
+  kernel<<<blocks, shape.threads, shape.shared, static_cast<cudaStream_t>(stream.native())>>>(args);
+  stream.Note(cudaGetLastError(), "a kernel's launch");
+}
+
+}  // namespace bastion::kernels::cuda::simt
+
+#endif  // BASTION_KERNELS_CUDA_SIMT_SIMT_NVCC_H_

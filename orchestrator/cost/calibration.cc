@@ -1,0 +1,253 @@
+#include "orchestrator/cost/calibration.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/progress.h"
+#include "common/base/random.h"
+#include "common/base/status.h"
+
+namespace bastion {
+namespace {
+
+uint32_t RandomWord(uint64_t seed, uint32_t index) {
+  const PhiloxKey key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  return Philox4x32({index, 0, 0, 0}, key)[0];
+}
+
+TokenId RandomToken(uint64_t seed, uint32_t index, int vocabulary) {
+  return static_cast<TokenId>(RandomWord(seed, index) % static_cast<uint32_t>(vocabulary));
+}
+
+// `wanted` lowered to [1, most] or dropped below 1, each value once, rising.
+std::vector<int> Clipped(const std::vector<int>& wanted, int most) {
+  std::set<int> clipped;
+  for (const int value : wanted) {
+    if (std::min(value, most) >= 1) clipped.insert(std::min(value, most));
+  }
+  return {clipped.begin(), clipped.end()};
+}
+
+// Committed tokens by which a sequence may outgrow its nominal context before it is opened anew: an
+// eighth changes no verify time that the table could show.
+int Slack(int context) { return std::max(4, context / 8); }
+
+// The random sequence of one context length, kept near that length.
+class CalibrationSequence {
+ public:
+  CalibrationSequence(Verifier& verifier, uint64_t session, int context, int vocabulary)
+      : verifier_(verifier), id_{session, 0}, context_(context), vocabulary_(vocabulary) {}
+  ~CalibrationSequence() {
+    if (open_) verifier_.Close(id_);
+  }
+  CalibrationSequence(const CalibrationSequence&) = delete;
+  CalibrationSequence& operator=(const CalibrationSequence&) = delete;
+
+  // Verifies a random tree of `rows` rows and returns the verifier's time and the caller's.
+  absl::StatusOr<CalibrationPoint> Measure(int rows, const Clock& clock) {
+    RETURN_IF_ERROR(EnsureOpen());
+    const DraftTree tree = RandomTree(rows, vocabulary_, ++trees_);
+    const Forest forest = {{id_, cached_, tree}};
+    StopWatch watch(clock);
+    ASSIGN_OR_RETURN(const VerifyResult result, verifier_.Verify(forest));
+    const absl::Duration round_trip = watch.Lap();
+    if (result.outcomes.size() != 1) return absl::InternalError("verify: not one outcome");
+    RETURN_IF_ERROR(result.outcomes[0].status);
+    const absl::Duration verify = result.trace.verify();
+    if (verify <= absl::ZeroDuration()) {
+      return absl::InternalError("the verifier's timing trace is empty");
+    }
+    cached_ += result.outcomes[0].acceptance.committed_length();
+    return CalibrationPoint{rows, context_, absl::ToDoubleSeconds(verify),
+                            absl::ToDoubleSeconds(round_trip)};
+  }
+
+ private:
+  absl::Status EnsureOpen() {
+    if (open_ && cached_ <= context_ + Slack(context_)) return absl::OkStatus();
+    if (open_) {
+      verifier_.Close(id_);
+      open_ = false;
+      ++id_.epoch;
+    }
+    RETURN_IF_ERROR(verifier_.Open(id_, SamplingParams()));
+    open_ = true;
+    PrefillItem prompt{id_, 0, {}};
+    for (int i = 0; i < context_; ++i) {
+      prompt.tokens.push_back(RandomToken(id_.session, static_cast<uint32_t>(i), vocabulary_));
+    }
+    RETURN_IF_ERROR(verifier_.Prefill(prompt).status());
+    cached_ = context_;
+    return absl::OkStatus();
+  }
+
+  Verifier& verifier_;
+  SequenceId id_;
+  const int context_;
+  const int vocabulary_;
+  bool open_ = false;
+  Position cached_ = 0;
+  uint64_t trees_ = 0;
+};
+
+// One point and its repetitions.
+struct Samples {
+  int rows = 0;
+  int context = 0;
+  CalibrationSequence* sequence = nullptr;
+  std::vector<double> seconds = {};
+  std::vector<double> round_trips = {};
+
+  absl::Status Measure(const Clock& clock) {
+    absl::StatusOr<CalibrationPoint> measured = sequence->Measure(rows, clock);
+    if (!measured.ok()) {
+      return Annotate(measured.status(),
+                      absl::StrCat("calibration at ", rows, " rows, context ", context));
+    }
+    seconds.push_back(measured->seconds);
+    round_trips.push_back(measured->round_trip_seconds);
+    return absl::OkStatus();
+  }
+  void Forget() {
+    seconds.clear();
+    round_trips.clear();
+  }
+  // Whether repeating it is no longer worth the time.
+  [[nodiscard]] bool Suffices() const {
+    constexpr double kEnoughSeconds = 0.02;
+    if (seconds.size() < 2) return false;
+    // By the fastest: one that stalled does not stand for the others.
+    const double fastest = *std::min_element(seconds.begin(), seconds.end());
+    return fastest * static_cast<double>(seconds.size()) >= kEnoughSeconds;
+  }
+  [[nodiscard]] CalibrationPoint Point() const {
+    return {rows, context, Median(seconds), Median(round_trips)};
+  }
+};
+
+// What is to be measured, in this order, within the limits of `target`. Empty where nothing fits.
+std::vector<Samples> PlanOf(const TargetInfo& target, const CalibrationOptions& options) {
+  const int most_rows =
+      std::min({target.max_rows, target.dims.vocabulary, std::max(1, target.max_context / 2)});
+  const std::vector<int> rows = Clipped(options.row_counts, most_rows);
+  // A sequence outgrows its context by the slack, and one more tree must fit behind it.
+  const int room = target.max_context - most_rows;
+  const std::vector<int> contexts = Clipped(options.contexts, room - Slack(room));
+  const auto is_shared = [&](int row_count) {
+    const std::vector<int>& shared = options.shared_row_counts;
+    return row_count == rows.front() || row_count == rows.back() ||
+           std::find(shared.begin(), shared.end(), row_count) != shared.end();
+  };
+  std::vector<Samples> plan;
+  for (const int context : contexts) {
+    for (const int row_count : rows) {
+      if (is_shared(row_count)) plan.push_back({row_count, context});
+    }
+    if (context != contexts.front()) continue;
+    for (const int row_count : rows) {
+      if (!is_shared(row_count)) plan.push_back({row_count, context});
+    }
+  }
+  return plan;
+}
+
+// Up the row counts of one context, down those of the next.
+void ArrangeAsPath(std::vector<Samples>& points) {
+  std::sort(points.begin(), points.end(), [](const Samples& a, const Samples& b) {
+    return std::tie(a.context, a.rows) < std::tie(b.context, b.rows);
+  });
+  bool down = false;
+  for (auto first = points.begin(); first != points.end(); down = !down) {
+    const auto last = std::find_if(
+        first, points.end(), [&](const Samples& point) { return point.context != first->context; });
+    if (down) std::reverse(first, last);
+    first = last;
+  }
+}
+
+CalibrationTable TableOf(const std::vector<Samples>& points) {
+  CalibrationTable measured;
+  for (const Samples& point : points) {
+    if (!point.seconds.empty()) measured.points.push_back(point.Point());
+  }
+  return FillGrid(measured);
+}
+
+}  // namespace
+
+DraftTree RandomTree(int rows, int vocabulary, uint64_t seed) {
+  CHECK(rows >= 1 && rows <= vocabulary) << rows << " rows of " << vocabulary << " tokens";
+  uint32_t draws = 0;
+  DraftTree tree(RandomToken(seed, draws++, vocabulary));
+  // Consecutive tokens differ everywhere, hence also among siblings.
+  const TokenId first = RandomToken(seed, draws++, vocabulary);
+  while (tree.rows() < rows) {
+    const int node = tree.rows();
+    // Nodes 1 and 2 are both children of the root: no chain.
+    const NodeIndex parent =
+        node <= 2 && rows > 2 ? 0 : static_cast<NodeIndex>(RandomWord(seed, draws++) % node);
+    tree.Add(parent, (first + node) % vocabulary, tree.log_score(parent) - 1.0f);
+  }
+  return tree;
+}
+
+absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
+                                           const CalibrationOptions& options) {
+  ASSIGN_OR_RETURN(const TargetInfo target, verifier.Info());
+  std::vector<Samples> points = PlanOf(target, options);
+  if (points.empty() || options.repetitions < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "calibration: nothing to measure within ", target.max_rows, " rows, ", target.max_context,
+        " tokens of context and ", options.repetitions, " repetitions"));
+  }
+  std::map<int, CalibrationSequence> sequences;  // By context.
+  for (Samples& point : points) {
+    const uint64_t session = options.session + sequences.size();
+    const auto [place, is_new] = sequences.try_emplace(point.context, verifier, session,
+                                                       point.context, target.dims.vocabulary);
+    point.sequence = &place->second;
+  }
+  const int total = static_cast<int>(points.size()) * (options.repetitions + 1);
+  auto done_one = [&, done = 0]() mutable {
+    if (options.progress) options.progress(++done, total);
+  };
+  const absl::Duration start = clock.Now(), limit = options.time_limit;
+  const auto elapsed = [&] { return clock.Now() - start; };
+  for (Samples& point : points) {
+    const bool late = limit > absl::ZeroDuration() && elapsed() > limit;
+    if (late && !points.front().seconds.empty()) break;
+    RETURN_IF_ERROR(point.Measure(clock));
+    done_one();
+  }
+  // The first round warms up caches and threads; it counts only where nothing else can be had.
+  const bool repeats = 2 * elapsed() <= limit;
+  if (!repeats) return TableOf(points);
+  for (Samples& point : points) point.Forget();
+  ArrangeAsPath(points);
+  for (int repetition = 0; repetition < options.repetitions; ++repetition) {
+    if (repetition > 0 && elapsed() > limit) break;
+    for (Samples& point : points) {
+      if (!point.Suffices()) {
+        RETURN_IF_ERROR(point.Measure(clock));
+      }
+      done_one();
+    }
+    std::reverse(points.begin(), points.end());  // And back the same way.
+  }
+  return TableOf(points);
+}
+
+absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier, const std::string& what,
+                                                  CalibrationOptions options) {
+  ProgressBar bar(what);
+  options.progress = [&](int done, int total) { bar.Show(done, total); };
+  return Calibrate(verifier, Clock::Real(), options);
+}
+
+}  // namespace bastion

@@ -1,0 +1,44 @@
+// CycleCost: what one cycle of one sequence is predicted to take, by its number of nodes
+// (BASTION, equation 7):  Ĉ(N) = T_draft + T_aux + T_verify(N + 1 rows, c).
+//
+// A view of the cost model at one moment; cheap to make, not to be kept. Thread-compatible.
+#ifndef BASTION_ORCHESTRATOR_COST_CYCLE_COST_H_
+#define BASTION_ORCHESTRATOR_COST_CYCLE_COST_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "orchestrator/cost/estimator.h"
+
+namespace bastion {
+
+struct CycleCost {
+  const LatencyEstimator* verify;  // Not owned.
+  absl::Duration draft;            // T_draft
+  absl::Duration overhead;         // T_aux: transport and bookkeeping of a verify call.
+  int context = 0;                 // c
+
+  [[nodiscard]] absl::Duration Verify(int nodes) const {
+    return verify->Predict(nodes + 1, context);
+  }
+  // Ĉ(N), the draft included.
+  [[nodiscard]] double Seconds(int nodes) const {
+    return absl::ToDoubleSeconds(draft + overhead + Verify(nodes));
+  }
+  // Ĉ(0), Ĉ(1), … Ĉ(max_nodes).
+  [[nodiscard]] std::vector<double> Curve(int max_nodes) const {
+    std::vector<double> seconds(static_cast<size_t>(max_nodes) + 1);
+    verify->Curve(context, absl::MakeSpan(seconds));
+    const double fixed = absl::ToDoubleSeconds(draft + overhead);
+    for (double& value : seconds) value += fixed;
+    return seconds;
+  }
+  // L_AR: a plain decode step.
+  [[nodiscard]] double PlainSeconds() const { return absl::ToDoubleSeconds(overhead + Verify(0)); }
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_COST_CYCLE_COST_H_

@@ -1,0 +1,38 @@
+// LatencyEstimator: how long a verify forward will take (T_verify of BASTION). Implementations:
+// static_fit, ema (with and without calibration), staircase; MakeEstimator picks one by name.
+//
+// Fed by the timing trace of every verify reply. Thread-compatible: one owner, the cycle's thread.
+#ifndef BASTION_ORCHESTRATOR_COST_ESTIMATOR_H_
+#define BASTION_ORCHESTRATOR_COST_ESTIMATOR_H_
+
+#include <cstddef>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace bastion {
+
+class LatencyEstimator {
+ public:
+  virtual ~LatencyEstimator() = default;
+
+  // `rows` includes the root; `context` is the number of cached tokens. REQUIRES: rows >= 1.
+  [[nodiscard]] virtual absl::Duration Predict(int rows, int context) const = 0;
+
+  // Predict() in seconds for 1, 2, … seconds.size() rows. What a budget asks for once a cycle.
+  virtual void Curve(int context, absl::Span<double> seconds) const {
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      seconds[i] = absl::ToDoubleSeconds(Predict(static_cast<int>(i) + 1, context));
+    }
+  }
+
+  // Learns from a verify that has taken `observed`. Durations that are not positive are ignored.
+  virtual void Observe(int rows, int context, absl::Duration observed) = 0;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_COST_ESTIMATOR_H_

@@ -1,0 +1,22 @@
+// The estimators by name.
+#ifndef BASTION_ORCHESTRATOR_COST_MAKE_ESTIMATOR_H_
+#define BASTION_ORCHESTRATOR_COST_MAKE_ESTIMATOR_H_
+
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/cost/estimator.h"
+#include "orchestrator/cost/roofline.h"
+
+namespace bastion {
+
+// "static" | "ema" | "ema+calib" (the three of BASTION) | "staircase" (ours). INVALID_ARGUMENT for
+// another name, or a table that the estimator cannot be fitted to; "ema" needs no table.
+[[nodiscard]] absl::StatusOr<std::unique_ptr<LatencyEstimator>> MakeEstimator(
+    std::string_view name, const Roofline& roofline, const CalibrationTable& table);
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_COST_MAKE_ESTIMATOR_H_

@@ -1,0 +1,42 @@
+// The roofline of a standard transformer's verify forward (BASTION, appendix F, equations 8 and 9):
+//
+//   R(s, c) = max(FLOPs / PeakFLOPs, Bytes / Bandwidth)
+//
+// for s verified rows over c cached tokens, with h hidden, h_q = n_q·d, h_kv = n_kv·d, h_ffn the
+// intermediate size, L layers, V vocabulary, bp bytes per element:
+//
+//   FLOPs = L(4·s·h·h_q + 4·s·h·h_kv + 4·s·(c+s)·h_q + 6·s·h·h_ffn) + 2·s·h·V
+//   Bytes = bp·[2·V·h + s(h+V) + L(2h(h_q+h_kv) + 3·h·h_ffn + 2·h_kv(c+2s) + 4s(h+h_q+h_ffn)
+//               + 2·n_q·s(c+s))]
+//
+// The last term is the attention matrix of an un-fused implementation, as in the paper; estimators
+// fit what remains. Immutable, thread-safe.
+#ifndef BASTION_ORCHESTRATOR_COST_ROOFLINE_H_
+#define BASTION_ORCHESTRATOR_COST_ROOFLINE_H_
+
+#include "absl/status/statusor.h"
+#include "common/stages/stage_data.h"
+
+namespace bastion {
+
+class Roofline {
+ public:
+  // INVALID_ARGUMENT unless every dim and both peaks are positive.
+  [[nodiscard]] static absl::StatusOr<Roofline> Make(const ModelDims& dims,
+                                                     const DevicePeaks& peaks);
+
+  // REQUIRES (all three): rows >= 1, context >= 0.
+  [[nodiscard]] double Flops(int rows, int context) const;
+  [[nodiscard]] double Bytes(int rows, int context) const;
+  [[nodiscard]] double Seconds(int rows, int context) const;
+
+ private:
+  Roofline(const ModelDims& dims, const DevicePeaks& peaks) : dims_(dims), peaks_(peaks) {}
+
+  ModelDims dims_;
+  DevicePeaks peaks_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_COST_ROOFLINE_H_

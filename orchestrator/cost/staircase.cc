@@ -1,0 +1,158 @@
+#include "orchestrator/cost/staircase.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace bastion {
+namespace {
+
+// The non-falling sequence nearest to `values` in least squares (pool adjacent violators), so that
+// noise between neighbouring row counts cannot make more rows look cheaper.
+std::vector<double> NonFalling(const std::vector<double>& values) {
+  struct Pool {
+    double mean;
+    int count;
+  };
+  std::vector<Pool> pools;
+  for (const double value : values) {
+    pools.push_back({value, 1});
+    while (pools.size() > 1 && pools[pools.size() - 2].mean > pools.back().mean) {
+      const Pool last = pools.back();
+      pools.pop_back();
+      Pool& merged = pools.back();
+      merged.mean =
+          (merged.mean * merged.count + last.mean * last.count) / (merged.count + last.count);
+      merged.count += last.count;
+    }
+  }
+  std::vector<double> result;
+  for (const Pool& pool : pools) result.insert(result.end(), pool.count, pool.mean);
+  return result;
+}
+
+struct Sum {
+  double seconds = 0;
+  int count = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Staircase> Staircase::Make(absl::Span<const CalibrationPoint> points) {
+  std::set<int> rows;
+  std::set<int> contexts;
+  std::map<std::pair<int, int>, Sum> cells;
+  for (const CalibrationPoint& point : points) {
+    if (!(point.seconds > 0) || point.rows < 1 || point.context < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("staircase: bad point: ", point.rows,
+                                                     " rows, context ", point.context, ", ",
+                                                     point.seconds, " s"));
+    }
+    rows.insert(point.rows);
+    contexts.insert(point.context);
+    Sum& cell = cells[{point.context, point.rows}];
+    cell.seconds += point.seconds;
+    ++cell.count;
+  }
+  if (cells.empty() || cells.size() != rows.size() * contexts.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("staircase: ", cells.size(), " measured points are no full grid of ",
+                     rows.size(), " row counts and ", contexts.size(), " contexts"));
+  }
+  std::vector<double> seconds(cells.size());
+  for (auto context = contexts.begin(); context != contexts.end(); ++context) {
+    std::vector<double> column;
+    for (const int row_count : rows) {
+      const Sum& cell = cells[{*context, row_count}];
+      column.push_back(cell.seconds / cell.count);
+    }
+    column = NonFalling(column);
+    const auto offset = static_cast<size_t>(std::distance(contexts.begin(), context));
+    for (size_t r = 0; r < column.size(); ++r) seconds[r * contexts.size() + offset] = column[r];
+  }
+  return Staircase({rows.begin(), rows.end()}, {contexts.begin(), contexts.end()},
+                   std::move(seconds));
+}
+
+Staircase::Staircase(std::vector<int> rows, std::vector<int> contexts, std::vector<double> seconds)
+    : rows_(std::move(rows)),
+      contexts_(std::move(contexts)),
+      seconds_(std::move(seconds)),
+      row_factors_(rows_.size(), 1.0) {}
+
+Staircase::Place Staircase::Locate(const std::vector<int>& knots, int at) {
+  if (knots.size() == 1 || at <= knots.front()) return {};
+  const auto above = std::upper_bound(knots.begin(), knots.end() - 1, at);
+  const auto low = static_cast<int>(above - knots.begin()) - 1;
+  return {low, static_cast<double>(at - knots[low]) / (knots[low + 1] - knots[low])};
+}
+
+double Staircase::AtKnot(int row_index, const Place& context) const {
+  const double* cells = &seconds_[static_cast<size_t>(row_index) * contexts_.size()];
+  const double low = cells[context.low];
+  // One context, or a time that falls with context by noise: nothing to interpolate or extrapolate.
+  const double rise = context.weight > 0 ? cells[context.low + 1] - low : 0.0;
+  const double seconds = low + (context.weight > 1 ? std::max(rise, 0.0) : rise) * context.weight;
+  return seconds * row_factors_[row_index] * factor_;
+}
+
+absl::Duration Staircase::Predict(int rows, int context) const {
+  const Place row = Locate(rows_, rows);
+  const Place column = Locate(contexts_, context);
+  // Corrections move row counts apart; the running maximum keeps the table from falling.
+  double low = 0;
+  for (int r = 0; r <= row.low; ++r) low = std::max(low, AtKnot(r, column));
+  if (row.weight == 0) return absl::Seconds(low);
+  const double high = std::max(low, AtKnot(row.low + 1, column));
+  return absl::Seconds(low + (high - low) * row.weight);
+}
+
+// One walk over the knots instead of one for every row count.
+void Staircase::Curve(int context, absl::Span<double> seconds) const {
+  const Place column = Locate(contexts_, context);
+  const auto last = static_cast<int>(rows_.size()) - 1;
+  int knot = 0;
+  double low = AtKnot(0, column);
+  double high = last > 0 ? std::max(low, AtKnot(1, column)) : low;
+  for (int rows = 1; rows <= static_cast<int>(seconds.size()); ++rows) {
+    while (knot + 1 < last && rows >= rows_[knot + 1]) {
+      ++knot;
+      low = high;
+      high = std::max(low, AtKnot(knot + 1, column));
+    }
+    const double weight =
+        rows <= rows_[knot] || last == 0
+            ? 0.0
+            : static_cast<double>(rows - rows_[knot]) / (rows_[knot + 1] - rows_[knot]);
+    seconds[rows - 1] = low + (high - low) * weight;
+  }
+}
+
+void Staircase::Observe(int rows, int context, absl::Duration observed) {
+  if (observed <= absl::ZeroDuration()) return;
+  const Place row = Locate(rows_, rows);
+  const Place column = Locate(contexts_, context);
+  // Against the table without the running maximum: a factor must not answer for its neighbours.
+  double predicted = AtKnot(row.low, column);
+  if (row.weight > 0) {
+    predicted += (AtKnot(row.low + 1, column) - predicted) * row.weight;
+  }
+  if (!(predicted > 0)) return;
+  const double residual =
+      std::log(std::clamp(absl::ToDoubleSeconds(observed) / predicted, 0.5, 2.0));
+  factor_ *= std::exp(kAlpha * residual);
+  const double high_share = std::min(row.weight, 1.0);
+  const auto correct = [&](int row_index, double share) {
+    double& factor = row_factors_[row_index];
+    factor = std::clamp(factor * std::exp(kAlpha * share * residual), 0.25, 4.0);
+  };
+  correct(row.low, 1 - high_share);
+  if (high_share > 0) correct(row.low + 1, high_share);
+}
+
+}  // namespace bastion

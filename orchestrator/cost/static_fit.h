@@ -1,0 +1,47 @@
+// Static: BASTION's default estimator, T = a·R + b, fitted once by least squares to the calibration
+// points and never changed by what is observed later.
+//
+// Two guards for noisy points, neither of which the paper needs to mention: the slope is not
+// negative (then the mean of the points is the better constant), and no prediction is below the
+// fastest measured point. Thread-safe: immutable.
+#ifndef BASTION_ORCHESTRATOR_COST_STATIC_FIT_H_
+#define BASTION_ORCHESTRATOR_COST_STATIC_FIT_H_
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/cost/estimator.h"
+#include "orchestrator/cost/roofline.h"
+
+namespace bastion {
+
+struct StaticLine {
+  double slope = 1;          // a
+  double intercept = 0;      // b, seconds.
+  double floor_seconds = 0;  // The fastest point.
+};
+
+class StaticFit final : public LatencyEstimator {
+ public:
+  // INVALID_ARGUMENT when there are no points.
+  [[nodiscard]] static absl::StatusOr<StaticLine> Fit(const Roofline& roofline,
+                                                      absl::Span<const CalibrationPoint> points);
+
+  // The default line is the bare roofline.
+  explicit StaticFit(const Roofline& roofline, const StaticLine& line = {})
+      : roofline_(roofline), line_(line) {}
+
+  absl::Duration Predict(int rows, int context) const override;
+  void Observe(int /*rows*/, int /*context*/, absl::Duration /*observed*/) override {}
+  std::string_view name() const override { return "static"; }
+
+  [[nodiscard]] const StaticLine& line() const { return line_; }
+
+ private:
+  const Roofline roofline_;
+  const StaticLine line_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_COST_STATIC_FIT_H_

@@ -1,0 +1,127 @@
+#include "orchestrator/policy/survival.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace bastion {
+namespace {
+
+// The drafter's probability of a node's token, given its parent.
+double TokenProbability(const DraftTree& tree, NodeIndex node) {
+  return std::exp(static_cast<double>(tree.log_score(node)) -
+                  static_cast<double>(tree.log_score(tree.parent(node))));
+}
+
+}  // namespace
+
+std::vector<PathKind> PathKinds(const DraftTree& tree) {
+  std::vector<PathKind> kinds(tree.rows(), PathKind::kBeyond);
+  kinds[0] = PathKind::kSpine;
+  NodeIndex tip = 0;
+  for (NodeIndex i = 1; i < tree.rows(); ++i) {
+    if (tree.parent(i) == tip) {
+      kinds[i] = PathKind::kSpine;
+      tip = i;
+    } else if (kinds[tree.parent(i)] == PathKind::kSpine) {
+      kinds[i] = PathKind::kSibling;
+    }
+  }
+  return kinds;
+}
+
+int Survival::Cell(PathKind kind, int depth) {
+  return static_cast<int>(kind) * (kMaxDepth + 1) + std::min(depth, kMaxDepth);
+}
+
+std::vector<double> Survival::Values(const DraftTree& tree) const {
+  const std::vector<PathKind> kinds = PathKinds(tree);
+  std::vector<double> values(tree.rows());
+  values[0] = 1;
+  for (NodeIndex i = 1; i < tree.rows(); ++i) {
+    const double chance = TokenProbability(tree, i) * Factor(kinds[i], tree.depth(i));
+    values[i] = values[tree.parent(i)] * std::min(1.0, chance);
+  }
+  return values;
+}
+
+void Survival::Observe(const DraftTree& tree, const DraftTree& spine,
+                       const Acceptance& acceptance) {
+  Fade(kMemory);
+  const std::vector<PathKind> kinds = PathKinds(tree);
+  std::vector<bool> accepted(tree.rows(), false);
+  accepted[0] = true;
+  for (const NodeIndex i : acceptance.path) accepted[i] = true;
+
+  int spine_nodes = 0;     // Of the tree.
+  int spine_accepted = 0;  // Of these.
+  for (NodeIndex i = 1; i < tree.rows(); ++i) {
+    if (kinds[i] == PathKind::kSpine) {
+      ++spine_nodes;
+      spine_accepted += accepted[i] ? 1 : 0;
+    }
+    if (accepted[tree.parent(i)]) {
+      Count(kinds[i], tree.depth(i), TokenProbability(tree, i), accepted[i]);
+    }
+  }
+  // The whole spine of the tree was right: the target's next token tells about one depth more.
+  if (spine_accepted == spine_nodes && spine_nodes < spine.nodes()) {
+    const NodeIndex beyond = spine_nodes + 1;
+    Count(PathKind::kSpine, beyond, TokenProbability(spine, beyond),
+          spine.token(beyond) == acceptance.next);
+  }
+  UpdateFactors();
+}
+
+void Survival::ObserveSettled(const DraftTree& tree, const DraftTree& spine,
+                              absl::Span<const TokenId> settled) {
+  if (tree.nodes() == 0 && spine.nodes() == 0) return;
+  const auto known = static_cast<int>(settled.size());
+  // Deeper nodes than that nobody can judge.
+  DraftTree judged(tree.token(0));
+  std::vector<NodeIndex> index(tree.rows(), kNoNode);
+  index[0] = 0;
+  Acceptance acceptance;
+  NodeIndex tip = 0;
+  for (NodeIndex i = 1; i < tree.rows(); ++i) {
+    if (tree.depth(i) > known) continue;
+    index[i] = judged.Add(index[tree.parent(i)], tree.token(i), tree.log_score(i));
+    if (index[tree.parent(i)] != tip || tree.token(i) != settled[tree.depth(i) - 1]) continue;
+    tip = index[i];
+    acceptance.path.push_back(tip);
+  }
+  const size_t accepted = acceptance.path.size();
+  acceptance.next = accepted < settled.size() ? settled[accepted] : kNoToken;
+  DraftTree known_spine = spine;
+  known_spine.Truncate(std::min(spine.nodes(), known));
+  Observe(judged, known_spine, acceptance);
+}
+
+void Survival::Forget() {
+  if (++to_forget_ < kForgetTogether) return;
+  to_forget_ = 0;
+  Fade(std::pow(kMemory, kForgetTogether));
+  UpdateFactors();
+}
+
+void Survival::Fade(double kept) {
+  for (double& mass : accepted_) mass *= kept;
+  for (double& mass : predicted_) mass *= kept;
+}
+
+void Survival::Count(PathKind kind, int depth, double predicted, bool accepted) {
+  predicted_[Cell(kind, depth)] += predicted;
+  accepted_[Cell(kind, depth)] += accepted ? 1 : 0;
+}
+
+void Survival::UpdateFactors() {
+  for (const PathKind kind : {PathKind::kSpine, PathKind::kSibling, PathKind::kBeyond}) {
+    for (int depth = 1; depth <= kMaxDepth; ++depth) {
+      const int cell = Cell(kind, depth);
+      const double above = depth == 1 ? 1.0 : factors_[cell - 1];
+      const double ratio = (accepted_[cell] + kPriorMass * above) / (predicted_[cell] + kPriorMass);
+      factors_[cell] = std::clamp(ratio, kLeast, kMost);
+    }
+  }
+}
+
+}  // namespace bastion

@@ -1,0 +1,83 @@
+#include "orchestrator/prior/learned_prior.h"
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/hub/safetensors.h"
+#include "common/hub/safetensors_writer.h"
+
+namespace bastion {
+namespace {
+
+constexpr int64_t kVersion = 1;
+
+}  // namespace
+
+absl::StatusOr<LearnedPrior> LearnedPrior::Open(const std::string& path, int vocabulary) {
+  if (!std::filesystem::exists(path)) {
+    LearnedPrior prior(path, vocabulary, ContinuationCounts(kMostContexts));
+    // Better now than after a day of learning: can it be written?
+    RETURN_IF_ERROR(prior.Save());
+    return prior;
+  }
+  ASSIGN_OR_RETURN(const hub::SafetensorsFile file, hub::SafetensorsFile::Open(path));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> facts, hub::ReadVector<int64_t>(file, "facts"));
+  if (facts.size() != 2 || facts[0] != kVersion) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": not the learned prior of this version; remove it to begin anew"));
+  }
+  if (facts[1] != vocabulary) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": learned with a vocabulary of ",
+                                                      facts[1], ", the target has ", vocabulary,
+                                                      "; name another file"));
+  }
+  ContinuationCounts::Columns columns;
+  ASSIGN_OR_RETURN(columns.hashes, hub::ReadVector<uint32_t>(file, "hashes"));
+  ASSIGN_OR_RETURN(columns.totals, hub::ReadVector<float>(file, "totals"));
+  ASSIGN_OR_RETURN(columns.sizes, hub::ReadVector<uint16_t>(file, "sizes"));
+  ASSIGN_OR_RETURN(columns.tokens, hub::ReadVector<TokenId>(file, "tokens"));
+  ASSIGN_OR_RETURN(columns.counts, hub::ReadVector<uint16_t>(file, "counts"));
+  absl::StatusOr<ContinuationCounts> counts =
+      ContinuationCounts::FromColumns(columns, kMostContexts, vocabulary);
+  if (!counts.ok()) return Annotate(counts.status(), path);
+  return LearnedPrior(path, vocabulary, *std::move(counts));
+}
+
+namespace {
+
+absl::Status Write(const ContinuationCounts& counts, int vocabulary, const std::string& path) {
+  const ContinuationCounts::Columns columns = counts.ToColumns();
+  const std::vector<int64_t> facts = {kVersion, vocabulary};
+  return hub::WriteSafetensors(
+      {hub::TensorOf("facts", facts), hub::TensorOf("hashes", columns.hashes),
+       hub::TensorOf("totals", columns.totals), hub::TensorOf("tokens", columns.tokens),
+       hub::TensorOf("counts", columns.counts), hub::TensorOf("sizes", columns.sizes)},
+      path, hub::FileAccess::kOwner);
+}
+
+}  // namespace
+
+absl::Status LearnedPrior::Save() const { return Write(counts_, vocabulary_, path_); }
+
+void LearnedPrior::Await() {
+  if (saving_.valid()) saving_.wait();
+}
+
+void LearnedPrior::SaveNowAndThen(absl::Duration now) {
+  if (saved_at_ == absl::ZeroDuration()) saved_at_ = now;
+  if (now - saved_at_ < kSaveEvery || counts_.added() == saved_) return;
+  saved_at_ = now;
+  saved_ = counts_.added();
+  Await();
+  saving_ =
+      std::async(std::launch::async, [counts = counts_, vocabulary = vocabulary_, path = path_] {
+        if (const absl::Status saved = Write(counts, vocabulary, path); !saved.ok()) {
+          LOG(WARNING) << "the learned prior was not saved: " << saved;
+        }
+      });
+}
+
+}  // namespace bastion

@@ -1,0 +1,119 @@
+#include "common/shm/device_ring.h"
+
+#include <unistd.h>
+
+#include "gtest/gtest.h"
+
+namespace bastion::wire {
+namespace {
+
+constexpr uint64_t kCapacity = 1024;
+
+// Both ends; the memory itself is of no interest here.
+class DeviceRingTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto writer = DeviceRingWriter::Create(Descriptor(dup(0)), kCapacity, "a GPU");
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    writer_ = *std::move(writer);
+    auto reader = DeviceRingReader::Import(Ends(), Reader());
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    reader_ = *std::move(reader);
+  }
+  DeviceRingEnds Ends() const {
+    return {Descriptor(dup(writer_->descriptors().first)),
+            Descriptor(dup(writer_->descriptors().second)), writer_->capacity()};
+  }
+  DeviceReader Reader() {
+    return {"a GPU", DType::kF32, [this](int, uint64_t bytes) {
+              EXPECT_EQ(bytes, kCapacity);
+              return std::shared_ptr<const char>(memory_, [](auto*) {});
+            }};
+  }
+  // Writes `bytes`, of up to `most`.
+  uint64_t Write(uint64_t most, uint64_t bytes) {
+    const auto position = writer_->Reserve(most);
+    EXPECT_TRUE(position.has_value());
+    writer_->Keep(bytes);
+    return position.value_or(~uint64_t{0});
+  }
+  void ExpectHolds(uint64_t position, bool held) {
+    EXPECT_EQ(writer_->Holds(position), held) << position;
+    EXPECT_EQ(reader_->Holds(position), held) << position;
+  }
+
+  char memory_[kCapacity];
+  std::shared_ptr<DeviceRingWriter> writer_;
+  std::shared_ptr<const DeviceRingReader> reader_;
+};
+
+TEST_F(DeviceRingTest, PiecesFollowEachOtherAndDoNotCrossTheEnd) {
+  EXPECT_EQ(Write(512, 400), 0u);
+  EXPECT_EQ(Write(400, 200), 400u);
+  EXPECT_EQ(Write(500, 100), kCapacity);  // There were 424 bytes before the end.
+  EXPECT_EQ(reader_->At(kCapacity + 16), memory_ + 16);
+  EXPECT_EQ(Write(16, 3), kCapacity + 112);
+  EXPECT_EQ(Write(16, 16), kCapacity + 128);  // On a border.
+}
+
+TEST_F(DeviceRingTest, WhatMayBeOverwrittenIsNotHeldAnyMore) {
+  const uint64_t first = Write(512, 512), second = Write(256, 256);
+  ExpectHolds(first, true);
+  EXPECT_EQ(Write(256, 256), 768u);
+  ExpectHolds(first, true);
+  ASSERT_EQ(writer_->Reserve(16), kCapacity);  // Announced, whether it is written or not.
+  ExpectHolds(first, false);
+  ExpectHolds(second, true);
+  EXPECT_EQ(Write(512, 16), kCapacity);
+  ExpectHolds(second, true);
+  EXPECT_EQ(Write(512, 512), kCapacity + 16);
+  ExpectHolds(second, false);
+  // What was announced for room that was not kept stays announced.
+  ExpectHolds(kCapacity, true);
+}
+
+TEST_F(DeviceRingTest, MoreThanHalfOfItIsNotTaken) {
+  EXPECT_FALSE(writer_->Reserve(kCapacity / 2 + 1).has_value());
+  EXPECT_TRUE(writer_->Reserve(kCapacity / 2).has_value());
+}
+
+TEST_F(DeviceRingTest, OnlyWhatCanBeThereIsBelieved) {
+  Write(512, 512);
+  Write(512, 512);
+  Write(256, 256);
+  EXPECT_TRUE(reader_->Check(512, 512).ok());
+  EXPECT_TRUE(reader_->Check(kCapacity, 256).ok());
+  EXPECT_FALSE(reader_->Check(512, 528).ok());  // Across the end.
+  EXPECT_FALSE(reader_->Check(kCapacity, 272).ok());
+  EXPECT_FALSE(reader_->Check(8, 16).ok());
+  EXPECT_FALSE(reader_->Check(~uint64_t{15}, 16).ok());
+  EXPECT_FALSE(reader_->Check(16, ~uint64_t{0}).ok());
+}
+
+TEST_F(DeviceRingTest, ItIsWantedWhileThereAreReaders) {
+  EXPECT_FALSE(writer_->wanted());
+  auto first = writer_->AddReader(), second = writer_->AddReader();
+  first.reset();
+  EXPECT_TRUE(writer_->wanted());
+  second.reset();
+  EXPECT_FALSE(writer_->wanted());
+}
+
+TEST_F(DeviceRingTest, WhatCannotBeMappedIsAnError) {
+  DeviceReader reader = Reader();
+  reader.import = [](int, uint64_t) { return absl::UnavailableError("no rights"); };
+  EXPECT_EQ(DeviceRingReader::Import(Ends(), reader).status(), absl::UnavailableError("no rights"));
+  DeviceRingEnds ends = Ends();
+  ends.counters = Descriptor(dup(0));
+  EXPECT_FALSE(DeviceRingReader::Import(std::move(ends), Reader()).ok());
+}
+
+TEST_F(DeviceRingTest, AReaderOutlivesTheWriter) {
+  Write(512, 512);
+  writer_.reset();
+  EXPECT_TRUE(reader_->Holds(0));
+  EXPECT_TRUE(reader_->Check(0, 512).ok());
+}
+
+}  // namespace
+}  // namespace bastion::wire

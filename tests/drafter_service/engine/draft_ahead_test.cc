@@ -1,0 +1,128 @@
+#include "drafter_service/engine/draft_ahead.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace bastion::drafter {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr SequenceId kOne = {1, 0};
+constexpr SequenceId kOther = {2, 0};
+
+Frontier Ask(SequenceId sequence, Position committed, TokenId root, int candidates = 2) {
+  Frontier frontier;
+  frontier.sequence = sequence;
+  frontier.committed = committed;
+  frontier.root = root;
+  frontier.candidates = candidates;
+  return frontier;
+}
+
+// Two positions of `candidates` tokens, each position counting from its own ten.
+Draft Answer(int candidates) {
+  Marginals marginals;
+  marginals.positions = 2;
+  marginals.candidates = candidates;
+  for (int p = 0; p < 2; ++p) {
+    for (int k = 0; k < candidates; ++k) {
+      marginals.tokens.push_back(10 * (p + 1) + k);
+      marginals.log_probs.push_back(static_cast<float>(-k));
+    }
+  }
+  return {{marginals}};
+}
+
+TEST(DraftAheadTest, TheNextQuestionIsTheLastOneACycleOn) {
+  DraftAhead ahead;
+  ahead.Asked({Ask(kOne, 10, 5)});
+  const auto foreseen = ahead.Arrived(kOne, 13, 7);
+  ASSERT_THAT(foreseen, SizeIs(1));
+  EXPECT_EQ(foreseen[0].sequence, kOne);
+  EXPECT_EQ(foreseen[0].committed, 13);
+  EXPECT_EQ(foreseen[0].root, 7);
+  EXPECT_EQ(foreseen[0].candidates, 2);
+}
+
+TEST(DraftAheadTest, NewsThatTheQuestionOvertookIsOld) {
+  DraftAhead ahead;
+  ahead.Asked({Ask(kOne, 10, 5)});
+  EXPECT_THAT(ahead.Arrived(kOne, 10, 5), IsEmpty());
+  EXPECT_THAT(ahead.Arrived(kOne, 9, 4), IsEmpty());
+  EXPECT_THAT(ahead.Arrived(kOne, 11, 6), SizeIs(1));
+}
+
+TEST(DraftAheadTest, AnAnswerIsHandedOutOnceAndOnlyToItsQuestion) {
+  DraftAhead ahead;
+  ahead.Asked({Ask(kOne, 10, 5)});
+  ahead.Keep(ahead.Arrived(kOne, 13, 7), {Answer(2)});
+  Draft draft;
+  EXPECT_FALSE(ahead.Take(Ask(kOne, 13, 8), draft)) << "another root";
+  EXPECT_FALSE(ahead.Take(Ask(kOne, 12, 7), draft)) << "another place";
+  EXPECT_FALSE(ahead.Take(Ask({1, 1}, 13, 7), draft)) << "another epoch";
+  EXPECT_FALSE(ahead.Take(Ask(kOne, 13, 7, 3), draft)) << "more candidates than there are";
+  Frontier warmer = Ask(kOne, 13, 7);
+  warmer.sampling.temperature = 1;
+  EXPECT_FALSE(ahead.Take(warmer, draft)) << "another way to pick";
+  Frontier coupled = Ask(kOne, 13, 7);
+  coupled.coupled = true;
+  EXPECT_FALSE(ahead.Take(coupled, draft)) << "another ranking";
+  ASSERT_TRUE(ahead.Take(Ask(kOne, 13, 7), draft));
+  EXPECT_EQ(draft.marginals.at(0), Answer(2).marginals[0]);
+  EXPECT_FALSE(ahead.Take(Ask(kOne, 13, 7), draft)) << "a second time";
+}
+
+TEST(DraftAheadTest, FewerCandidatesAreTheFirstOnesOfEachPosition) {
+  DraftAhead ahead;
+  ahead.Asked({Ask(kOne, 10, 5, 4)});
+  ahead.Keep(ahead.Arrived(kOne, 13, 7), {Answer(4)});
+  Draft draft;
+  ASSERT_TRUE(ahead.Take(Ask(kOne, 13, 7, 2), draft));
+  EXPECT_EQ(draft.marginals.at(0), Answer(2).marginals[0]);
+}
+
+TEST(DraftAheadTest, AsManyCandidatesAreForeseenAsWereEverAskedFor) {
+  DraftAhead ahead;
+  ahead.Asked({Ask(kOne, 10, 5, 6)});
+  ahead.Asked({Ask(kOne, 13, 7, 3)});
+  EXPECT_EQ(ahead.Arrived(kOne, 14, 9).at(0).candidates, 6);
+}
+
+TEST(DraftAheadTest, SequencesAskedForTogetherAreDraftedForTogether) {
+  DraftAhead ahead;
+  ahead.Asked({Ask(kOne, 10, 5), Ask(kOther, 20, 6)});
+  EXPECT_THAT(ahead.Arrived(kOther, 21, 3), IsEmpty());
+  EXPECT_THAT(ahead.Arrived(kOther, 21, 3), IsEmpty()) << "the same news twice";
+  EXPECT_THAT(ahead.Arrived({3, 0}, 4, 3), IsEmpty()) << "of a sequence nobody asked for";
+  EXPECT_THAT(ahead.Arrived(kOne, 12, 4), SizeIs(2));
+}
+
+TEST(DraftAheadTest, AClosedSequenceIsNotWaitedFor) {
+  DraftAhead ahead;
+  ahead.Asked({Ask(kOne, 10, 5), Ask(kOther, 20, 6)});
+  ahead.Forget(kOther);
+  EXPECT_THAT(ahead.Arrived(kOther, 21, 3), IsEmpty());
+  EXPECT_THAT(ahead.Arrived(kOne, 12, 4), SizeIs(1));
+}
+
+TEST(DraftAheadTest, WhoeverStopsAskingIsDraftedForOnceMoreAtMost) {
+  DraftAhead ahead;
+  ahead.Asked({Ask(kOne, 10, 5)});
+  EXPECT_THAT(ahead.Arrived(kOne, 11, 6), SizeIs(1));
+  EXPECT_THAT(ahead.Arrived(kOne, 12, 7), IsEmpty());
+  EXPECT_THAT(ahead.Arrived(kOne, 13, 8), IsEmpty());
+}
+
+TEST(DraftAheadTest, ADraftThatFailedIsNotKept) {
+  DraftAhead ahead;
+  ahead.Asked({Ask(kOne, 10, 5)});
+  ahead.Keep(ahead.Arrived(kOne, 13, 7), {Draft{{Marginals()}}});
+  Draft draft;
+  EXPECT_FALSE(ahead.Take(Ask(kOne, 13, 7), draft));
+}
+
+}  // namespace
+}  // namespace bastion::drafter

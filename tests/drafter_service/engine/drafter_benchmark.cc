@@ -1,0 +1,72 @@
+// Time of one cycle's draft on the demo pair: the context grows by a few tokens, then one block.
+#include <benchmark/benchmark.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/base/check.h"
+#include "common/nn/local_device.h"
+#include "drafter_service/engine/drafter_engine.h"
+
+namespace bastion::drafter {
+namespace {
+
+constexpr SequenceId kSequence = {1, 0};
+constexpr Position kContext = 64;
+
+class NoFeatures final : public FeatureSource {
+ public:
+  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration) override {
+    Features features;
+    features.width = 3 * 320;
+    features.type = DType::kBF16;
+    features.bytes.assign(range.count * features.row_bytes(), '\x3c');
+    return features;
+  }
+};
+
+DrafterEngine& DemoEngine(DType dtype) {
+  static auto* const device = new nn::LocalDevice(*nn::OpenLocalDevice(0));
+  static auto* const engines = new std::map<DType, std::unique_ptr<DrafterEngine>>();
+  std::unique_ptr<DrafterEngine>& engine = (*engines)[dtype];
+  if (engine == nullptr) {
+    DrafterOptions options;
+    options.drafter_folder = BASTION_SOURCE_DIR "/deploy/demo_model/drafter";
+    options.target_folder = BASTION_SOURCE_DIR "/deploy/demo_model/target";
+    options.engine = {dtype, device->device, /*kv_tokens=*/4096};
+    auto made = DrafterEngine::Create(options, new NoFeatures());
+    CHECK(made.ok()) << made.status();
+    engine = *std::move(made);
+  }
+  return *engine;
+}
+
+void BM_Expand(benchmark::State& state) {
+  const auto appended = static_cast<Position>(state.range(0));
+  const auto dtype = state.range(2) == 0 ? DType::kBF16 : DType::kInt8;
+  DrafterEngine& engine = DemoEngine(dtype);
+  Frontier frontier;
+  frontier.sequence = kSequence;
+  frontier.candidates = static_cast<int>(state.range(1));
+  frontier.committed = kContext;
+  for (auto _ : state) {
+    const auto drafts = engine.Expand({frontier});
+    CHECK(drafts.ok() && !drafts->at(0).marginals.at(0).empty()) << drafts.status();
+    frontier.committed += appended;
+    if (frontier.committed < kContext + 128) continue;
+    state.PauseTiming();
+    engine.Close(kSequence);
+    frontier.committed = kContext;
+    CHECK(engine.Expand({frontier}).ok());
+    state.ResumeTiming();
+  }
+  engine.Close(kSequence);
+}
+BENCHMARK(BM_Expand)
+    ->ArgNames({"appended", "candidates", "int8"})
+    ->ArgsProduct({{0, 2}, {4, 64}, {0, 1}})
+    ->UseRealTime();
+
+}  // namespace
+}  // namespace bastion::drafter

@@ -1,0 +1,180 @@
+// The drafter's engine on a tiny random checkpoint: what is drafted ahead is what would have been
+// drafted when asked.
+#include "drafter_service/engine/drafter_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "common/base/random.h"
+#include "common/nn/local_device.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/golden_file.h"
+
+namespace bastion::drafter {
+namespace {
+
+constexpr SequenceId kSequence = {1, 0};
+
+// Every row is a function of its position; counts how often it is read.
+class MadeUpFeatures final : public FeatureSource {
+ public:
+  explicit MadeUpFeatures(int width) : width_(width) {}
+  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration) override {
+    ++reads_;
+    Features features;
+    features.width = width_;
+    features.bytes.resize(range.count * features.row_bytes());
+    for (int i = 0; i < range.count * width_; ++i) {
+      const float value = std::sin(static_cast<float>(range.first * width_ + i));
+      std::memcpy(features.bytes.data() + 4 * i, &value, 4);
+    }
+    return features;
+  }
+  [[nodiscard]] int reads() const { return reads_; }
+
+ private:
+  const int width_;
+  int reads_ = 0;
+};
+
+class DrafterEngineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto device = nn::OpenLocalDevice(2);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+  }
+  std::unique_ptr<DrafterEngine> MakeEngine(MadeUpFeatures& features, DType dtype = DType::kF32) {
+    const std::string folder = testing::GoldenFolder("gqa2_untied_draft2");
+    DrafterOptions options;
+    options.drafter_folder = folder + "/drafter";
+    options.target_folder = folder + "/target";
+    options.engine = {dtype, device_.device, /*kv_tokens=*/1024};
+    auto engine = DrafterEngine::Create(options, &features);
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return *std::move(engine);
+  }
+  static Frontier Ask(Position committed, TokenId root) {
+    Frontier frontier;
+    frontier.sequence = kSequence;
+    frontier.committed = committed;
+    frontier.root = root;
+    frontier.candidates = 8;
+    return frontier;
+  }
+
+  nn::LocalDevice device_;
+};
+
+TEST_F(DrafterEngineTest, WhatIsMadeAheadIsWhatWouldHaveBeenMadeWhenAsked) {
+  const int width = 3 * 32;
+  MadeUpFeatures asked_features(width), told_features(width);
+  const auto asked = MakeEngine(asked_features);
+  const auto told = MakeEngine(told_features);
+  ASSERT_EQ(*asked->Expand({Ask(9, 3)}), *told->Expand({Ask(9, 3)}));
+  Position committed = 9;
+  for (const TokenId root : {17, 4, 200}) {
+    committed += 1 + root % 3;
+    told->FeaturesArrived(kSequence, committed, root);
+    const int reads = told_features.reads();
+    const auto ahead = told->Expand({Ask(committed, root)});
+    EXPECT_EQ(told_features.reads(), reads) << "the context was not there yet";
+    const auto then = asked->Expand({Ask(committed, root)});
+    ASSERT_TRUE(ahead.ok() && then.ok()) << ahead.status() << then.status();
+    EXPECT_FALSE(ahead->at(0).marginals.at(0).empty());
+    EXPECT_EQ(*ahead, *then);
+  }
+}
+
+TEST_F(DrafterEngineTest, ACoupledDraftRanksByTheNoiseOfTheTokensPlaces) {
+  MadeUpFeatures features(3 * 32);
+  const auto engine = MakeEngine(features);
+  Frontier frontier = Ask(20, 3);
+  frontier.candidates = 100000;  // All there are.
+  const auto plain = engine->Expand({frontier});
+  frontier.sampling = {0.7f, /*seed=*/11};
+  frontier.coupled = true;
+  const auto coupled = engine->Expand({frontier});
+  frontier.sampling.temperature = 0;
+  const auto greedy = engine->Expand({frontier});
+  ASSERT_TRUE(plain.ok() && coupled.ok() && greedy.ok());
+  const Marginals& q = plain->at(0).marginals.at(0);
+  const Marginals& ranked = coupled->at(0).marginals.at(0);
+  EXPECT_EQ(greedy->at(0).marginals.at(0), q) << "no noise at temperature 0";
+  ASSERT_EQ(ranked.candidates, q.candidates);
+  for (int p = 0; p < q.positions; ++p) {
+    // The root is at 20: the first drafted token is chosen for place 21.
+    std::vector<std::pair<double, TokenId>> expected;
+    double sum = 0;
+    for (int rank = 0; rank < q.candidates; ++rank) {
+      const TokenId token = q.token(p, rank);
+      const double value = q.log_prob(p, rank) / 0.7 + KeyedGumbel(11, 21 + p, token);
+      expected.emplace_back(value, token);
+      sum += std::exp(value);
+    }
+    std::sort(expected.rbegin(), expected.rend());
+    for (int rank = 0; rank < 20; ++rank) {
+      EXPECT_EQ(ranked.token(p, rank), expected[rank].second) << p << " " << rank;
+      EXPECT_NEAR(ranked.log_prob(p, rank), expected[rank].first - std::log(sum), 1e-3);
+    }
+  }
+}
+
+TEST_F(DrafterEngineTest, ACoupledDraftLeavesOutWhatTheTargetWillNotTake) {
+  MadeUpFeatures features(3 * 32);
+  const auto engine = MakeEngine(features);
+  Frontier frontier = Ask(20, 3);
+  frontier.candidates = 16;
+  frontier.coupled = true;
+  frontier.sampling = {1.0f, /*seed=*/11, /*top_k=*/3};
+  const auto drafts = engine->Expand({frontier});
+  ASSERT_TRUE(drafts.ok()) << drafts.status();
+  const Marginals& ranked = drafts->at(0).marginals.at(0);
+  EXPECT_TRUE(ranked.Validate(100000).ok());
+  for (int p = 0; p < ranked.positions; ++p) {
+    EXPECT_TRUE(std::isfinite(ranked.log_prob(p, 5))) << "twice top_k are left in";
+    EXPECT_TRUE(std::isinf(ranked.log_prob(p, 6)));
+  }
+}
+
+TEST_F(DrafterEngineTest, Int8WeightsGuessNearlyAsFp32) {
+  MadeUpFeatures exact_features(3 * 32), rounded_features(3 * 32);
+  const auto exact = MakeEngine(exact_features)->Expand({Ask(20, 3)});
+  const auto rounded = MakeEngine(rounded_features, DType::kInt8)->Expand({Ask(20, 3)});
+  ASSERT_TRUE(exact.ok() && rounded.ok()) << exact.status() << rounded.status();
+  const Marginals& a = exact->at(0).marginals.at(0);
+  const Marginals& b = rounded->at(0).marginals.at(0);
+  ASSERT_EQ(a.positions, b.positions);
+  EXPECT_NE(a, b) << "nothing was rounded";
+  for (int p = 0; p < a.positions; ++p) {
+    EXPECT_NEAR(a.log_prob(p, 0), b.log_prob(p, 0), 0.2) << p;
+  }
+}
+
+TEST_F(DrafterEngineTest, AForeseenRootThatIsNotAskedForIsDraftedAnew) {
+  MadeUpFeatures asked_features(3 * 32), told_features(3 * 32);
+  const auto asked = MakeEngine(asked_features);
+  const auto told = MakeEngine(told_features);
+  ASSERT_TRUE(asked->Expand({Ask(9, 3)}).ok() && told->Expand({Ask(9, 3)}).ok());
+  told->FeaturesArrived(kSequence, 11, 40);
+  const auto anew = told->Expand({Ask(11, 41)});
+  const auto then = asked->Expand({Ask(11, 41)});
+  ASSERT_TRUE(anew.ok() && then.ok()) << anew.status() << then.status();
+  EXPECT_EQ(anew->at(0).marginals.at(0).tokens, then->at(0).marginals.at(0).tokens);
+  EXPECT_EQ(anew->at(0).marginals.at(0).log_probs, then->at(0).marginals.at(0).log_probs);
+}
+
+TEST_F(DrafterEngineTest, NewsWithARootOutsideTheVocabularyIsDropped) {
+  MadeUpFeatures features(3 * 32);
+  const auto engine = MakeEngine(features);
+  ASSERT_TRUE(engine->Expand({Ask(9, 3)}).ok());
+  engine->FeaturesArrived(kSequence, 11, 1 << 20);
+  const auto drafts = engine->Expand({Ask(11, 40)});
+  ASSERT_TRUE(drafts.ok()) << drafts.status();
+  EXPECT_FALSE(drafts->at(0).marginals.at(0).empty());
+}
+
+}  // namespace
+}  // namespace bastion::drafter

@@ -1,0 +1,174 @@
+// The two ends of the feature stream, over every carrier: the verifier's FeatureStream, the
+// drafter's RemoteFeatures.
+#include "drafter_service/features/remote_features.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "common/wire/grpc_stream.h"
+#include "common/wire/service_host.h"
+#include "gtest/gtest.h"
+#include "verifier_service/features/feature_stream.h"
+
+namespace bastion::drafter {
+namespace {
+
+constexpr SequenceId kSequence = {1, 0};
+constexpr int kWidth = 3;
+
+// A verifier that has features and nothing else.
+class FeaturesOnly final : public internal::v1::VerifierService::Service {
+ public:
+  grpc::Status Features(grpc::ServerContext* context,
+                        grpc::ServerReaderWriter<internal::v1::FeatureReply,
+                                                 internal::v1::FeatureRequest>* stream) override {
+    wire::GrpcServerStream<internal::v1::FeatureReply, internal::v1::FeatureRequest> features(
+        context, stream);
+    Serve(features);
+    return grpc::Status::OK;
+  }
+  grpc::Status Attach(grpc::ServerContext*, const wire::AttachRequest* request,
+                      wire::AttachReply* reply) override {
+    const auto serve = [this](std::shared_ptr<wire::SharedChannel> channel) {
+      ++attached;
+      wire::SharedStream<internal::v1::FeatureReply, internal::v1::FeatureRequest> features(
+          std::move(channel));
+      Serve(features);
+      return absl::OkStatus();
+    };
+    return wire::ToGrpc(attach->Offer(*request, serve, *reply));
+  }
+
+  verifier::FeatureStore store{DType::kF32, 1 << 20};
+  std::atomic<int> attached{0};
+  std::unique_ptr<wire::AttachServer> attach;
+
+ private:
+  void Serve(verifier::FeatureStream::Stream& stream) {
+    internal::v1::FeatureRequest subscribe;
+    if (!stream.Receive(&subscribe, absl::InfiniteFuture()).ok()) return;
+    EXPECT_TRUE(subscribe.has_subscribe());
+    verifier::FeatureStream(&store, &stream).Run();
+  }
+};
+
+class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> {
+ protected:
+  void SetUp() override {
+    verifier_.store.Open(kSequence, kWidth);
+    std::filesystem::create_directory(folder_);
+    auto attach = wire::StartAttachServer(folder_ + "/shm", "verifier");
+    ASSERT_TRUE(attach.ok()) << attach.status();
+    verifier_.attach = *std::move(attach);
+    const std::string address = absl::StrCat("unix://", folder_, "/verifier.sock");
+    wire::HostOptions options;
+    options.addresses = {address};
+    auto host = wire::ServiceHost::Start(options, {&verifier_});
+    ASSERT_TRUE(host.ok()) << host.status();
+    host_ = *std::move(host);
+    remote_ = std::make_unique<RemoteFeatures>(address, GetParam());
+    remote_->Start({0}, [this](SequenceId, Position committed, TokenId) {
+      ++told_;
+      last_told_ = committed;
+    });
+  }
+  void TearDown() override {
+    EXPECT_EQ(verifier_.attached, GetParam() == wire::CarrierChoice::kAuto ? 1 : 0);
+    remote_->Stop();
+    host_->Shutdown(absl::Seconds(1));
+    verifier_.attach.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  // Row i holds i, three times.
+  void Commit(int rows, TokenId next = 5) {
+    std::vector<float> values;
+    for (int i = 0; i < rows; ++i, ++committed_) values.insert(values.end(), kWidth, committed_);
+    verifier_.store.Append(
+        kSequence,
+        {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])}, next);
+  }
+  // Reads until the stream is there.
+  void ExpectRows(Position first, int count) {
+    absl::StatusOr<Features> features = absl::UnavailableError("not tried");
+    for (int i = 0; i < 100 && !features.ok(); ++i) {
+      features = remote_->Read({kSequence, first, count}, absl::Milliseconds(200));
+      if (!features.ok()) absl::SleepFor(absl::Milliseconds(20));
+    }
+    ASSERT_TRUE(features.ok()) << features.status();
+    ASSERT_EQ(features->rows(), count);
+    for (int i = 0; i < count; ++i) {
+      float value;
+      std::memcpy(&value, features->bytes.data() + i * features->row_bytes(), sizeof value);
+      EXPECT_EQ(value, first + i);
+    }
+  }
+  bool AwaitTold(int committed) {
+    for (int i = 0; i < 200 && last_told_ != committed; ++i) {
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    return last_told_ == committed;
+  }
+
+  const std::string folder_ = absl::StrCat("/tmp/bastion_features_", getpid());
+  FeaturesOnly verifier_;
+  std::unique_ptr<wire::ServiceHost> host_;
+  std::unique_ptr<RemoteFeatures> remote_;
+  int committed_ = 0;
+  std::atomic<int> told_{0}, last_told_{0};
+};
+
+TEST_P(RemoteFeaturesTest, RowsComeAsTheyAreCommittedAndNewsWithThem) {
+  Commit(5);
+  ExpectRows(0, 5);
+  for (const int rows : {1, 3, 2}) {
+    const int first = committed_;
+    Commit(rows);
+    EXPECT_TRUE(AwaitTold(committed_));
+    ExpectRows(first, rows);
+  }
+}
+
+TEST_P(RemoteFeaturesTest, ASequenceThatNobodyReadsIsNoLongerFollowedAndIsWhenReadAgain) {
+  Commit(5);
+  ExpectRows(0, 5);
+  for (int i = 0; i < 40; ++i) {
+    Commit(1);
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_FALSE(AwaitTold(committed_));
+  EXPECT_LT(told_, 30);
+  ExpectRows(5, 40);  // All that was missed.
+  Commit(2);
+  EXPECT_TRUE(AwaitTold(committed_));
+  ExpectRows(45, 2);
+}
+
+TEST_P(RemoteFeaturesTest, AReadFromFartherBackStartsAnewThere) {
+  Commit(10);
+  ExpectRows(0, 10);
+  Commit(3);
+  ExpectRows(10, 2);
+  ExpectRows(4, 9);
+}
+
+TEST_P(RemoteFeaturesTest, UnknownSequencesAreSaidToBe) {
+  Commit(1);
+  ExpectRows(0, 1);
+  EXPECT_FALSE(remote_->Read({{9, 0}, 0, 1}, absl::Seconds(5)).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Carriers, RemoteFeaturesTest,
+                         ::testing::Values(wire::CarrierChoice::kInline,
+                                           wire::CarrierChoice::kAuto),
+                         [](const auto& info) {
+                           return info.param == wire::CarrierChoice::kInline ? "Grpc"
+                                                                             : "SharedMemory";
+                         });
+
+}  // namespace
+}  // namespace bastion::drafter

@@ -1,0 +1,222 @@
+// One step's attention on the device: operands for a shape, and what the reference makes of them.
+#ifndef BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_CASE_H_
+#define BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_CASE_H_
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "kernels/backend/backend.h"
+#include "tests/kernels/cuda/attention/attention_shapes.h"
+#include "tests/kernels/cuda/device_test_support.h"
+
+namespace bastion::kernels::cuda {
+
+class AttentionCase {
+ public:
+  static constexpr float kUntouched = -7.0f;  // What output is full of before.
+
+  AttentionCase(AttentionShape shape, DType dtype, uint32_t seed = 1)
+      : shape_(std::move(shape)), dtype_(dtype) {
+    std::mt19937 engine(seed);
+    MakeSpans(engine);
+    const size_t cache = size_t(pages_) * kPageTokens * shape_.kv_heads * shape_.head_dim;
+    // Slots that no token has hold NaNs: whoever multiplies with one shows it.
+    keys_.assign(cache, std::numeric_limits<float>::quiet_NaN());
+    values_ = keys_;
+    query_.assign(size_t(capacity_) * width(), 1.0f);
+    Fill(seed);
+    scratch_ = std::make_unique<OnDevice<int32_t>>(
+        AttentionScratchBytes(capacity_, span_capacity(), shape_.query_heads, shape_.kv_heads,
+                              shape_.head_dim) /
+        sizeof(int32_t));
+    Upload();
+  }
+
+  [[nodiscard]] int width() const { return shape_.query_heads * shape_.head_dim; }
+  [[nodiscard]] const std::vector<TestSpan>& spans() const { return spans_; }
+  [[nodiscard]] const TestRows& rows() const { return *rows_; }
+  [[nodiscard]] int rows_used() const { return used_; }
+
+  // The values of every token t and kv head become value(t, d), all scores the same.
+  template <typename Value>
+  void SetValues(Value value) {
+    for (size_t b = 0; b < spans_.size(); ++b) {
+      ForEachElement(b, [&](int token, size_t at) {
+        values_[at] = value(token, static_cast<int>(at % shape_.head_dim));
+      });
+    }
+    std::fill(query_.begin(), query_.end(), 0.0f);
+    Upload();
+  }
+
+  // Output [R, H, D] after one launch.
+  [[nodiscard]] std::vector<float> Run(Stream& stream, int multiprocessors) {
+    const Typed output(dtype_, std::vector<float>(size_t(capacity_) * width(), kUntouched));
+    AttentionArgs args;
+    args.rows = rows_->rows();
+    args.query = device_query_->data();
+    args.output = output.data();
+    args.cache = {dtype_, shape_.kv_heads, shape_.head_dim, device_keys_->data(),
+                  device_values_->data()};
+    args.query_heads = shape_.query_heads;
+    args.window = shape_.window;
+    args.causal = shape_.causal;
+    args.scale = scale();
+    args.scratch = scratch_->data();
+    args.multiprocessors = multiprocessors;
+    Attention(args, stream);
+    const absl::Status done = stream.Synchronize();
+    EXPECT_TRUE(done.ok()) << done;
+    return output.Read();
+  }
+
+  [[nodiscard]] bool CountersAreZero() const {
+    const std::vector<int32_t> scratch = scratch_->Read();
+    return std::all_of(scratch.begin(), scratch.begin() + (1 << 16),
+                       [](int32_t count) { return count == 0; });
+  }
+
+  [[nodiscard]] std::vector<float> Expected() const {
+    std::vector<float> output(size_t(capacity_) * width(), kUntouched);
+    const std::vector<float> transposed = Transposed();
+    std::vector<float> values = values_;
+    std::vector<std::vector<uint64_t>> bits;
+    std::vector<AttentionSpan> spans;
+    int row = 0;
+    for (const TestSpan& span : spans_) {
+      const int rows = static_cast<int>(span.parents.size());
+      bits.push_back(AncestorBits(span.parents));
+      const bool causal = span.mask == RowMask::kFull && shape_.causal;
+      spans.push_back({row, rows, span.cached, span.pages.data(),
+                       causal ? RowMask::kCausal : span.mask, nullptr, (rows + 63) / 64});
+      row += rows;
+    }
+    for (size_t b = 0; b < spans.size(); ++b) spans[b].ancestors = bits[b].data();
+    kernels::AttentionArgs args;
+    args.query = query_.data();
+    args.output = output.data();
+    args.cache = {DType::kF32, shape_.kv_heads, shape_.head_dim,
+                  const_cast<float*>(transposed.data()), values.data()};
+    args.spans = spans.data();
+    args.span_count = static_cast<int>(spans.size());
+    args.positions = rows_->positions().data();
+    args.query_heads = shape_.query_heads;
+    args.query_stride = width();
+    args.window = shape_.window;
+    args.scale = scale();
+    ThreadPool alone(1);
+    ReferenceBackend().attention(args, alone);
+    return output;
+  }
+
+ private:
+  // Two spans and three rows more than are used.
+  [[nodiscard]] int span_capacity() const { return static_cast<int>(spans_.size()) + 2; }
+  [[nodiscard]] float scale() const {
+    return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
+  }
+
+  void MakeSpans(std::mt19937& engine) {
+    for (const SpanShape& span : shape_.spans) {
+      std::vector<int> parents = ChainParents(span.rows);
+      if (span.form == Form::kTree) {
+        for (int i = 1; i < span.rows; ++i) parents[i] = static_cast<int>(engine() % i);
+      }
+      const RowMask mask = span.form == Form::kChain   ? RowMask::kCausal
+                           : span.form == Form::kBlock ? RowMask::kFull
+                                                       : RowMask::kAncestors;
+      const int count = (span.cached + span.rows + kPageTokens - 1) / kPageTokens;
+      spans_.push_back({span.cached, mask, parents, std::vector<int32_t>(count), {}});
+      pages_ += count;
+      used_ += span.rows;
+    }
+    std::vector<int32_t> order(pages_ + 1);  // One page is nobody's.
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), engine);
+    size_t next = 0;
+    for (TestSpan& span : spans_) {
+      for (int32_t& page : span.pages) page = order[next++];
+    }
+    ++pages_;
+    capacity_ = used_ + 3;
+    rows_ = std::make_unique<TestRows>(spans_, capacity_, span_capacity());
+  }
+
+  // Random operands that depend on a span's own shape, not on those beside it.
+  void Fill(uint32_t seed) {
+    size_t row = 0;
+    for (size_t b = 0; b < spans_.size(); ++b) {
+      const uint32_t own = seed + 97 * spans_[b].cached + 89 * spans_[b].parents.size();
+      const size_t rows = spans_[b].parents.size(), tokens = spans_[b].cached + rows;
+      const size_t row_elements = size_t(shape_.kv_heads) * shape_.head_dim;
+      const std::vector<float> query = Rounded(dtype_, RandomFloats(rows * width(), own + 1, 1.5f));
+      std::copy(query.begin(), query.end(), query_.begin() + row * width());
+      row += rows;
+      const std::vector<float> keys = Rounded(dtype_, RandomFloats(tokens * row_elements, own + 2));
+      const std::vector<float> values =
+          Rounded(dtype_, RandomFloats(tokens * row_elements, own + 3));
+      size_t next = 0;
+      ForEachElement(b, [&](int, size_t at) {
+        keys_[at] = keys[next];
+        values_[at] = values[next++];
+      });
+    }
+  }
+
+  // visit(token, place in keys and values) for every element of span b's tokens, in their order.
+  template <typename Visit>
+  void ForEachElement(size_t b, Visit visit) const {
+    const int tokens = spans_[b].cached + static_cast<int>(spans_[b].parents.size());
+    for (int token = 0; token < tokens; ++token) {
+      const size_t page = spans_[b].pages[token / kPageTokens];
+      for (int g = 0; g < shape_.kv_heads; ++g) {
+        const size_t row = (page * shape_.kv_heads + g) * kPageTokens + token % kPageTokens;
+        for (int d = 0; d < shape_.head_dim; ++d) visit(token, row * shape_.head_dim + d);
+      }
+    }
+  }
+
+  // The keys as the CPU's kernels have them, [pages, G, D, 16].
+  [[nodiscard]] std::vector<float> Transposed() const {
+    std::vector<float> transposed(keys_.size());
+    const size_t dim = shape_.head_dim, block = kPageTokens * dim;
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      const size_t token = i % block / dim, d = i % dim;
+      transposed[i / block * block + d * kPageTokens + token] = keys_[i];
+    }
+    return transposed;
+  }
+
+  [[nodiscard]] static std::vector<uint64_t> AncestorBits(const std::vector<int>& parents) {
+    const size_t words = (parents.size() + 63) / 64;
+    std::vector<uint64_t> bits(parents.size() * words);
+    for (size_t i = 0; i < parents.size(); ++i) {
+      for (int j = static_cast<int>(i); j >= 0; j = parents[j]) {
+        bits[i * words + j / 64] |= uint64_t{1} << (j % 64);
+      }
+    }
+    return bits;
+  }
+
+  void Upload() {
+    device_query_ = std::make_unique<Typed>(dtype_, query_);
+    device_keys_ = std::make_unique<Typed>(dtype_, keys_);
+    device_values_ = std::make_unique<Typed>(dtype_, values_);
+  }
+
+  AttentionShape shape_;
+  DType dtype_;
+  int pages_ = 0, used_ = 0, capacity_ = 0;
+  std::vector<TestSpan> spans_;
+  std::vector<float> query_, keys_, values_;  // [R, H, D], [pages, G, 16, D] twice
+  std::unique_ptr<TestRows> rows_;
+  std::unique_ptr<Typed> device_query_, device_keys_, device_values_;
+  std::unique_ptr<OnDevice<int32_t>> scratch_;
+};
+
+}  // namespace bastion::kernels::cuda
+
+#endif  // BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_CASE_H_

@@ -1,0 +1,170 @@
+#include "tests/kernels/cuda/attention/attention_case.h"
+
+namespace bastion::kernels::cuda {
+namespace {
+
+class DeviceAttentionTest : public DeviceTest {
+ protected:
+  std::vector<float> Run(AttentionCase& step) {
+    return step.Run(*stream_, device_.multiprocessors);
+  }
+};
+
+class DeviceAttentionShapeTest : public DeviceAttentionTest,
+                                 public testing::WithParamInterface<AttentionShape> {
+ protected:
+  // Padding rows keep what they had; others are near the reference, and nearer still on the whole.
+  void ExpectReference(DType dtype) {
+    if (GetParam().large && device_.name == "emulator") GTEST_SKIP() << "for a GPU";
+    AttentionCase step(GetParam(), dtype);
+    const std::vector<float> actual = Run(step), expected = step.Expected();
+    const float tolerance = dtype == DType::kF32 ? 2e-6f : 8e-3f;
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << "at " << i;
+      error += std::pow(actual[i] - expected[i], 2);
+      norm += std::pow(expected[i], 2);
+    }
+    EXPECT_LT(std::sqrt(error / norm), tolerance / 2);
+    EXPECT_TRUE(step.CountersAreZero());
+  }
+};
+
+TEST_P(DeviceAttentionShapeTest, HalvesAgreeWithTheReference) { ExpectReference(DType::kBF16); }
+TEST_P(DeviceAttentionShapeTest, FloatsAgreeWithTheReference) { ExpectReference(DType::kF32); }
+
+// Whether row i of the span sees key `key`, told from the tree alone.
+bool Sees(const AttentionShape& shape, const TestSpan& span, int i, int key) {
+  const auto position = [&](int row) {
+    if (span.mask != RowMask::kAncestors) return span.cached + row;
+    int depth = 0;
+    for (int j = row; span.parents[j] >= 0; j = span.parents[j]) ++depth;
+    return span.cached + depth;
+  };
+  const int row = key - span.cached;
+  const int at = row < 0 ? key : position(row);
+  if (shape.window > 0 && at <= position(i) - shape.window) return false;
+  if (row < 0) return true;
+  if (span.mask == RowMask::kFull && !shape.causal) return true;
+  if (span.mask != RowMask::kAncestors) return row <= i;
+  for (int j = i; j >= 0; j = span.parents[j]) {
+    if (j == row) return true;
+  }
+  return false;
+}
+
+// With queries of zeros all keys that a row sees weigh the same, 1 / n, and values that are 1 at
+// one key and column show which they are. Random operands would hide a wrong mask.
+TEST_P(DeviceAttentionShapeTest, EachRowSeesItsKeysAndNoOthers) {
+  if (GetParam().large && device_.name == "emulator") GTEST_SKIP() << "for a GPU";
+  AttentionCase step(GetParam(), DType::kBF16);
+  const int dim = GetParam().head_dim;
+  int longest = 0;
+  for (const TestSpan& span : step.spans()) {
+    longest = std::max(longest, span.cached + static_cast<int>(span.parents.size()));
+  }
+  // The newest keys, and the first.
+  for (const int first : {0, std::max(longest - dim, 0)}) {
+    step.SetValues([&](int token, int d) { return token == first + d ? 1.0f : 0.0f; });
+    const std::vector<float> actual = Run(step);
+    size_t at = 0;
+    for (const TestSpan& span : step.spans()) {
+      for (int i = 0; i < static_cast<int>(span.parents.size()); ++i) {
+        const int keys = span.cached + static_cast<int>(span.parents.size());
+        std::vector<bool> seen(std::max(keys, first + dim));
+        int count = 0;
+        for (int key = 0; key < keys; ++key) count += seen[key] = Sees(GetParam(), span, i, key);
+        const float weight = Rounded(DType::kBF16, {1.0f / static_cast<float>(count)})[0];
+        for (int h = 0; h < GetParam().query_heads; ++h) {
+          for (int d = 0; d < dim; ++d, ++at) {
+            ASSERT_EQ(actual[at], seen[first + d] ? weight : 0.0f)
+                << "row " << i << " after " << span.cached << ", head " << h << ", key "
+                << first + d;
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DeviceAttentionShapeTest, testing::ValuesIn(AttentionShapes()),
+                         [](const auto& shape) { return shape.param.name; });
+
+// Shapes whose keys are cut into chunks, merged by whoever comes last.
+const std::vector<AttentionShape>& Chunked() {
+  static const auto* const shapes = new std::vector<AttentionShape>{
+      {"", 4, 1, 64, {{1000, 1, Form::kTree}, {400, 7, Form::kTree}, {900, 20, Form::kTree}}},
+      {"", 2, 2, 128, {{513, 40, Form::kTree}, {31, 3, Form::kChain}}}};
+  return *shapes;
+}
+
+TEST_F(DeviceAttentionTest, LaunchesAndNumbersOfBlocksDoNotChangeBits) {
+  for (const AttentionShape& shape : Chunked()) {
+    AttentionCase step(shape, DType::kBF16);
+    const std::vector<float> first = Run(step);
+    EXPECT_EQ(first, Run(step));
+    for (const int multiprocessors : {1, 7, 40}) {
+      EXPECT_EQ(first, step.Run(*stream_, multiprocessors)) << multiprocessors;
+      EXPECT_TRUE(step.CountersAreZero());
+    }
+  }
+}
+
+TEST_F(DeviceAttentionTest, ASequenceGetsTheSameBitsInAnyCompany) {
+  for (const AttentionShape& shape : Chunked()) {
+    AttentionShape chains = shape;  // Of random trees a sequence has another when it is alone.
+    for (SpanShape& span : chains.spans) span.form = Form::kPath;
+    AttentionCase chained(chains, DType::kBF16);
+    const std::vector<float> expected = Run(chained);
+    size_t at = 0;
+    for (const SpanShape& span : chains.spans) {
+      AttentionShape alone = chains;
+      alone.spans = {span};
+      AttentionCase one(alone, DType::kBF16);
+      const std::vector<float> actual = Run(one);
+      const size_t count = size_t(span.rows) * one.width();
+      EXPECT_TRUE(SameBits(actual.data(), expected.data() + at, count)) << span.cached;
+      at += count;
+    }
+  }
+}
+
+TEST_F(DeviceAttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
+  for (const int window : {0, 50}) {
+    for (const SpanShape& span : {SpanShape{14, 20}, {500, 9}, {64, 64}, {30, 150}}) {
+      AttentionShape shape = {"", 3, 1, 64, {span}, window, /*causal=*/true};
+      AttentionCase chain(shape, DType::kBF16);
+      const std::vector<float> expected = Run(chain);
+      for (const Form form : {Form::kPath, Form::kBlock}) {
+        shape.spans[0].form = form;
+        AttentionCase other(shape, DType::kBF16);
+        EXPECT_EQ(expected, Run(other)) << "window " << window << ", " << span.cached << " cached";
+      }
+    }
+  }
+}
+
+TEST_F(DeviceAttentionTest, HidingTheFirstKeyChangesTheRowThatSawIt) {
+  AttentionShape shape = {"", 4, 2, 64, {{10, 3, Form::kPath}}};
+  AttentionCase all(shape, DType::kBF16);
+  shape.window = 12;  // Of the rows at positions 10, 11 and 12 the last loses the key at 0.
+  AttentionCase without(shape, DType::kBF16);
+  const std::vector<float> before = Run(all), after = Run(without);
+  const int width = all.width();
+  EXPECT_TRUE(SameBits(before.data(), after.data(), 2 * width));
+  for (int i = 2 * width; i < 3 * width; i += shape.head_dim) {
+    EXPECT_FALSE(SameBits(before.data() + i, after.data() + i, shape.head_dim)) << "head at " << i;
+  }
+}
+
+TEST(AttentionTakesTest, HeadsUpTo256InEights) {
+  EXPECT_TRUE(AttentionTakes(32, 8, 128));
+  EXPECT_TRUE(AttentionTakes(3, 1, 8));
+  EXPECT_TRUE(AttentionTakes(16, 16, 256));
+  EXPECT_FALSE(AttentionTakes(32, 8, 264));
+  EXPECT_FALSE(AttentionTakes(32, 8, 100));
+  EXPECT_FALSE(AttentionTakes(10, 4, 64));
+}
+
+}  // namespace
+}  // namespace bastion::kernels::cuda

@@ -1,0 +1,49 @@
+// The emulator's orders of blocks and threads: what comes out must not depend on them.
+#include <random>
+
+#include "kernels/cuda/simt/emulator.h"
+#include "tests/kernels/cuda/choose/choose_test_support.h"
+#include "tests/kernels/cuda/choose/walk_test_support.h"
+
+namespace bastion::kernels::cuda {
+namespace {
+
+class SchedulesTest : public DeviceTest, public testing::WithParamInterface<uint32_t> {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    emulator::SetSchedule(GetParam());
+  }
+  void TearDown() override { emulator::SetSchedule(0); }
+};
+
+TEST_P(SchedulesTest, Choices) {
+  for (const int vocabulary : {31, 9000}) {
+    const Races races = RandomRaces(Cuts(vocabulary), vocabulary, 30, 3.0f, 0.25f);
+    EXPECT_EQ(DeviceChoices(races, *stream_, 2), ReferenceChoices(races));
+  }
+  const Races flat = RandomRaces(Cuts(9000, 1), 9000, 31, 0.1f);
+  EXPECT_EQ(DeviceChoices(flat, *stream_), ReferenceChoices(flat));
+}
+
+TEST_P(SchedulesTest, Candidates) {
+  const Races races = RandomRaces(std::vector<ChoiceRule>(3), 50000, 32, 3.0f, 0.25f);
+  static const Candidates* const first = new Candidates(DeviceCandidates(races, 100, *stream_));
+  const Candidates now = DeviceCandidates(races, 100, *stream_);
+  EXPECT_EQ(now.tokens, ReferenceCandidates(races, 100).tokens);
+  EXPECT_EQ(now.tokens, first->tokens);
+  EXPECT_TRUE(SameBits(now.log_probs.data(), first->log_probs.data(), now.log_probs.size()));
+}
+
+TEST_P(SchedulesTest, Walks) {
+  std::mt19937 random(33);
+  std::vector<Tree> trees;
+  for (int b = 0; b < 40; ++b) trees.push_back(RandomTree(1 + 2 * b, random));
+  trees[7].choices[3] = -1;
+  EXPECT_EQ(DeviceWalks(trees, *stream_), HostWalks(trees));
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, SchedulesTest, testing::Values(0, 1, 2, 3));
+
+}  // namespace
+}  // namespace bastion::kernels::cuda

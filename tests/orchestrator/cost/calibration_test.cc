@@ -1,0 +1,334 @@
+#include "orchestrator/cost/calibration.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/orchestrator/cost/tiny_model.h"
+#include "tests/support/manual_clock.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::ManualClock;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kTransport = absl::Microseconds(300);
+
+// Takes 1 ms + 0.1 ms a row + 1 µs a cached token, in the time of `clock`; every second tree has
+// one node accepted. Checks that it is called as the contract of Verifier says.
+class TimedVerifier final : public Verifier {
+ public:
+  explicit TimedVerifier(ManualClock& clock) : clock_(clock) {
+    info.dims = testing::TinyDims();
+    info.dims.vocabulary = 1000;
+    info.max_rows = 16;
+    info.max_context = 512;
+  }
+
+  static absl::Duration TrueTime(int rows, int context) {
+    return absl::Microseconds(1000 + 100 * rows + context);
+  }
+
+  absl::StatusOr<TargetInfo> Info() override { return info; }
+
+  absl::Status Open(SequenceId sequence, const SamplingParams& /*sampling*/) override {
+    EXPECT_EQ(cached_.count(sequence.session), 0u);
+    EXPECT_GE(sequence.epoch, next_epoch_[sequence.session]);
+    next_epoch_[sequence.session] = sequence.epoch + 1;
+    cached_[sequence.session] = 0;
+    ++opened;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override {
+    EXPECT_EQ(item.cached, cached_.at(item.sequence.session));
+    cached_[item.sequence.session] += static_cast<int>(item.tokens.size());
+    return TimingTrace();
+  }
+
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
+    ++verified;
+    if (verified == fail_at) return absl::UnavailableError("gone");
+    const VerifyItem& item = forest.at(0);
+    int& cached = cached_.at(item.sequence.session);
+    EXPECT_EQ(item.cached, cached);
+    EXPECT_LE(cached + item.tree.rows(), info.max_context);
+    EXPECT_TRUE(item.tree.Validate(info.dims.vocabulary).ok());
+    EXPECT_EQ(item.tree.IsChain(), item.tree.rows() <= 2);
+    trees.push_back(item.tree);
+    contexts.push_back(cached);
+
+    VerifyResult result;
+    result.trace.forward =
+        silent ? absl::ZeroDuration() : slowness * TrueTime(item.tree.rows(), cached);
+    if (verified == stall_at) result.trace.forward += absl::Seconds(1);
+    clock_.Advance(result.trace.forward + kTransport);
+    result.outcomes.emplace_back();
+    if (item.tree.nodes() > 0 && verified % 2 == 0) result.outcomes[0].acceptance.path = {1};
+    if (verified == refuse_at)
+      result.outcomes[0].status = absl::ResourceExhaustedError("no blocks");
+    cached += result.outcomes[0].acceptance.committed_length();
+    return result;
+  }
+
+  void Close(SequenceId sequence) override { cached_.erase(sequence.session); }
+
+  int live() const { return static_cast<int>(cached_.size()); }
+
+  TargetInfo info;
+  bool silent = false;
+  int slowness = 1;
+  int fail_at = -1;
+  int refuse_at = -1;
+  int stall_at = -1;
+  int opened = 0;
+  int verified = 0;
+  std::vector<DraftTree> trees;
+  std::vector<int> contexts;
+
+ private:
+  ManualClock& clock_;
+  std::map<uint64_t, int> cached_;
+  std::map<uint64_t, uint32_t> next_epoch_;
+};
+
+class CalibrationTest : public ::testing::Test {
+ protected:
+  CalibrationTest() {
+    options_.row_counts = {1, 2, 4, 8, 16, 128};
+    options_.shared_row_counts = options_.row_counts;
+    options_.contexts = {16, 256, 1024};
+    options_.repetitions = 3;
+  }
+  ManualClock clock_;
+  TimedVerifier verifier_{clock_};
+  CalibrationOptions options_;
+};
+
+TEST_F(CalibrationTest, MeasuresEveryPointWithinTheLimits) {
+  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  std::vector<int> rows;
+  std::vector<int> contexts;
+  for (const CalibrationPoint& point : table->points) {
+    if (point.context == 16) rows.push_back(point.rows);
+    if (point.rows == 1) contexts.push_back(point.context);
+  }
+  // 128 rows become 16; 1024 tokens become what 512 hold beside 62 tokens of slack and 16 rows.
+  EXPECT_THAT(rows, ElementsAre(1, 2, 4, 8, 16));
+  EXPECT_THAT(contexts, ElementsAre(16, 256, 434));
+  EXPECT_EQ(table->max_rows(), 16);
+}
+
+TEST_F(CalibrationTest, TimesAreTheVerifiersAndTheCallers) {
+  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok());
+  for (const CalibrationPoint& point : table->points) {
+    const double expected =
+        absl::ToDoubleSeconds(TimedVerifier::TrueTime(point.rows, point.context));
+    // The sequence is up to an eighth longer than the nominal context.
+    EXPECT_GE(point.seconds, expected);
+    EXPECT_LE(point.seconds, expected + 1e-6 * std::max(6, point.context / 8 + 2));
+    EXPECT_NEAR(point.round_trip_seconds - point.seconds, 300e-6, 1e-9);
+  }
+  EXPECT_NEAR(table->OverheadSeconds(), 300e-6, 1e-9);
+}
+
+TEST_F(CalibrationTest, SequencesStayNearTheirContextAndAreClosed) {
+  options_.repetitions = 30;
+  ASSERT_TRUE(Calibrate(verifier_, clock_, options_).ok());
+  EXPECT_GT(verifier_.opened, 3);
+  EXPECT_EQ(verifier_.live(), 0);
+  for (const int context : verifier_.contexts) {
+    EXPECT_TRUE((context >= 16 && context <= 22) || (context >= 256 && context <= 290) ||
+                (context >= 434 && context <= 490))
+        << context;
+  }
+}
+
+TEST_F(CalibrationTest, OneStalledForwardDoesNotCount) {
+  verifier_.stall_at = 20;
+  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok());
+  for (const CalibrationPoint& point : table->points) EXPECT_LT(point.seconds, 0.1);
+}
+
+TEST_F(CalibrationTest, ReportsProgress) {
+  std::vector<int> seen;
+  int planned = 0;
+  options_.progress = [&](int done, int total) {
+    seen.push_back(done);
+    planned = total;
+  };
+  ASSERT_TRUE(Calibrate(verifier_, clock_, options_).ok());
+  EXPECT_EQ(planned, 5 * 3 * 4);  // Row counts, contexts, repetitions and the warm-up.
+  ASSERT_EQ(static_cast<int>(seen.size()), planned);
+  EXPECT_EQ(seen.back(), planned);
+  EXPECT_EQ(verifier_.verified, planned);
+}
+
+TEST_F(CalibrationTest, TimeLimitEndsItAfterAWholeRound) {
+  // A round takes 15 verifies of 1.4 to 3.4 ms: the limit passes in the third.
+  options_.repetitions = 1000;
+  options_.time_limit = absl::Milliseconds(90);
+  ASSERT_TRUE(Calibrate(verifier_, clock_, options_).ok());
+  EXPECT_EQ(verifier_.verified, 5 * 3 * 3);
+}
+
+TEST_F(CalibrationTest, LongerContextsAreMeasuredAtTheSharedRowCountsAndFilledIn) {
+  options_.shared_row_counts = {4};
+  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(verifier_.verified, (5 + 3 + 3) * 4);  // 1, 4 and 16 rows in the longer contexts.
+  ASSERT_EQ(table->points.size(), 15u);
+  for (const CalibrationPoint& point : table->points) {
+    const double expected =
+        absl::ToDoubleSeconds(TimedVerifier::TrueTime(point.rows, point.context));
+    EXPECT_NEAR(point.seconds, expected, 60e-6) << point.rows << " rows, context " << point.context;
+    EXPECT_NEAR(point.round_trip_seconds - point.seconds, 300e-6, 1e-9);
+  }
+}
+
+TEST_F(CalibrationTest, WhatTakesLongIsRepeatedOnce) {
+  verifier_.slowness = 6;  // 8 to 20 ms.
+  options_.repetitions = 5;
+  ASSERT_TRUE(Calibrate(verifier_, clock_, options_).ok());
+  std::map<int, int> times;
+  for (const DraftTree& tree : verifier_.trees) ++times[tree.rows()];
+  EXPECT_EQ(times[1], 3 * (1 + 3));  // Three of 7 ms in three contexts, and the warm-up.
+  EXPECT_EQ(times[16], 3 * (1 + 2));
+}
+
+TEST_F(CalibrationTest, WarmUpThatWouldTakeTooLongEndsWithWhatItHas) {
+  verifier_.slowness = 1000;  // 1.1 s and more.
+  options_.shared_row_counts = {4};
+  options_.time_limit = absl::Seconds(8);
+  absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  // 1.1, 1.4, 2.6, 1.2, 1.8 s of the first context; the next was not begun.
+  EXPECT_EQ(verifier_.verified, 5);
+  EXPECT_EQ(table->points.size(), 5u);
+  options_.time_limit = absl::Seconds(5);
+  options_.session = 100;
+  table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  std::vector<int> rows;
+  for (const CalibrationPoint& point : table->points) rows.push_back(point.rows);
+  EXPECT_THAT(rows, ElementsAre(1, 4, 16));
+  options_.time_limit = absl::Nanoseconds(1);
+  options_.session = 200;
+  table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->points.size(), 1u);
+}
+
+TEST_F(CalibrationTest, SlowVerifierIsMeasuredByTheWarmUpAlone) {
+  options_.time_limit = absl::ZeroDuration();
+  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok());
+  EXPECT_EQ(verifier_.verified, 5 * 3);
+  for (const CalibrationPoint& point : table->points) EXPECT_GT(point.seconds, 0);
+}
+
+TEST_F(CalibrationTest, VerifierThatFailsIsNamedAndLeavesNothingOpen) {
+  verifier_.fail_at = 7;
+  const absl::Status status = Calibrate(verifier_, clock_, options_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("calibration at 2 rows, context 256: gone"));
+  EXPECT_EQ(verifier_.live(), 0);
+}
+
+TEST_F(CalibrationTest, SequenceThatFailsAloneIsAnErrorToo) {
+  verifier_.refuse_at = 3;
+  EXPECT_EQ(Calibrate(verifier_, clock_, options_).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(verifier_.live(), 0);
+}
+
+TEST_F(CalibrationTest, EmptyTraceIsAnError) {
+  verifier_.silent = true;
+  EXPECT_THAT(Calibrate(verifier_, clock_, options_).status().message(),
+              HasSubstr("timing trace is empty"));
+}
+
+TEST_F(CalibrationTest, NothingToMeasureIsAnError) {
+  options_.row_counts = {0, -3};
+  EXPECT_EQ(Calibrate(verifier_, clock_, options_).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  options_ = CalibrationOptions();
+  verifier_.info.max_context = 3;
+  EXPECT_EQ(Calibrate(verifier_, clock_, options_).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  verifier_.info.max_context = 512;
+  options_.repetitions = 0;
+  EXPECT_EQ(Calibrate(verifier_, clock_, options_).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(CalibrationTest, TinyContextStillFits) {
+  verifier_.info.max_context = 16;
+  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->max_rows(), 8);
+  EXPECT_EQ(table->points.front().context, 4);
+}
+
+TEST(RandomTreeTest, BranchesFromThreeRowsOn) {
+  for (int rows = 1; rows <= 64; ++rows) {
+    const DraftTree tree = RandomTree(rows, 64, rows);
+    EXPECT_EQ(tree.rows(), rows);
+    EXPECT_TRUE(tree.Validate(64).ok());
+    EXPECT_EQ(tree.IsChain(), rows <= 2);
+  }
+}
+
+TEST(RandomTreeTest, MoreRowsThanTokensAreABug) {
+  EXPECT_DEATH(RandomTree(11, 10, 1), "11 rows of 10 tokens");
+  EXPECT_DEATH(RandomTree(0, 10, 1), "0 rows");
+}
+
+TEST(CalibrationTableTest, MedianIsTheMiddle) {
+  EXPECT_EQ(Median({}), 0);
+  EXPECT_EQ(Median({3}), 3);
+  EXPECT_EQ(Median({9, 1, 2}), 2);
+  EXPECT_EQ(Median({4, 1, 9, 2}), 2);
+}
+
+TEST(CalibrationTableTest, GridIsFilledWithTheFirstContextPlusWhatALongerOneAdds) {
+  const CalibrationTable full = FillGrid({{{1, 16, 1.0, 1.5},
+                                           {2, 16, 2.0, 2.5},
+                                           {4, 16, 3.0, 3.5},
+                                           {8, 16, 9.0, 9.5},
+                                           {2, 64, 2.2, 2.9},
+                                           {8, 64, 9.8, 9.9},
+                                           {4, 99, 2.0, 2.1}}});
+  std::vector<double> seconds, round_trips;
+  for (const CalibrationPoint& point : full.points) {
+    seconds.push_back(point.seconds);
+    round_trips.push_back(point.round_trip_seconds);
+  }
+  using ::testing::DoubleNear;
+  using ::testing::Pointwise;
+  // Added at 2 and 8 rows: 0.2 and 0.8. The last context is faster at 4 rows: that adds nothing.
+  EXPECT_THAT(seconds, Pointwise(DoubleNear(1e-9), {1.0, 2.0, 3.0, 9.0,  //
+                                                    1.2, 2.2, 3.4, 9.8,  //
+                                                    1.0, 2.0, 2.0, 9.0}));
+  EXPECT_THAT(round_trips, Pointwise(DoubleNear(1e-9), {1.5, 2.5, 3.5, 9.5,  //
+                                                        1.7, 2.9, 3.9, 9.9,  //
+                                                        1.5, 2.5, 2.1, 9.5}));
+  EXPECT_TRUE(FillGrid(CalibrationTable()).points.empty());
+}
+
+TEST(CalibrationTableTest, OverheadIsNeverNegative) {
+  const CalibrationTable table = {{{1, 0, 2.0, 1.0}}};
+  EXPECT_EQ(table.OverheadSeconds(), 0);
+  EXPECT_EQ(CalibrationTable().OverheadSeconds(), 0);
+  EXPECT_EQ(CalibrationTable().max_rows(), 0);
+}
+
+}  // namespace
+}  // namespace bastion

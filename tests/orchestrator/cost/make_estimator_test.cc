@@ -1,0 +1,55 @@
+#include "orchestrator/cost/make_estimator.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/orchestrator/cost/tiny_model.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::TinyRoofline;
+using ::testing::HasSubstr;
+
+CalibrationTable Table() {
+  // On 2·R + 1: R(1,0) = 1.02 and R(3,0) by 2·[80+42+2(72+60+36+180+36)] = 1780 bytes = 1.78 s.
+  return {{{1, 0, 3.04, 3.1}, {3, 0, 4.56, 4.7}}};
+}
+
+TEST(MakeEstimatorTest, EveryNameGivesItsEstimator) {
+  for (const char* name : {"static", "ema", "ema+calib", "staircase"}) {
+    const auto estimator = MakeEstimator(name, TinyRoofline(), Table());
+    ASSERT_TRUE(estimator.ok()) << name;
+    EXPECT_EQ((*estimator)->name(), name);
+  }
+}
+
+TEST(MakeEstimatorTest, CalibratedOnesStartOnTheMeasuredPoints) {
+  for (const char* name : {"static", "ema+calib", "staircase"}) {
+    const auto estimator = MakeEstimator(name, TinyRoofline(), Table());
+    EXPECT_NEAR(absl::ToDoubleSeconds((*estimator)->Predict(1, 0)), 3.04, 1e-9) << name;
+    EXPECT_NEAR(absl::ToDoubleSeconds((*estimator)->Predict(3, 0)), 4.56, 1e-9) << name;
+  }
+}
+
+TEST(MakeEstimatorTest, EmaNeedsNoTable) {
+  const auto estimator = MakeEstimator("ema", TinyRoofline(), {});
+  ASSERT_TRUE(estimator.ok());
+  EXPECT_EQ((*estimator)->Predict(3, 7), absl::Seconds(2.284));
+}
+
+TEST(MakeEstimatorTest, EmptyTableIsAnErrorForTheOthers) {
+  for (const char* name : {"static", "ema+calib", "staircase"}) {
+    EXPECT_EQ(MakeEstimator(name, TinyRoofline(), {}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(MakeEstimatorTest, UnknownNameListsTheKnownOnes) {
+  const auto estimator = MakeEstimator("oracle", TinyRoofline(), Table());
+  EXPECT_EQ(estimator.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(estimator.status().message(),
+              HasSubstr("\"oracle\": static, ema, ema+calib or staircase"));
+}
+
+}  // namespace
+}  // namespace bastion

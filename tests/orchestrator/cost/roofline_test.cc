@@ -1,0 +1,72 @@
+#include "orchestrator/cost/roofline.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/orchestrator/cost/tiny_model.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::TinyDims;
+using ::bastion::testing::TinyRoofline;
+using ::testing::HasSubstr;
+
+// FLOPs of s = 3 rows at c = 7, term by term:
+//   4·s·h·h_q      = 4·3·4·6    = 288
+//   4·s·h·h_kv     = 4·3·4·3    = 144
+//   4·s·(c+s)·h_q  = 4·3·10·6   = 720
+//   6·s·h·h_ffn    = 6·3·4·5    = 360       a layer: 1512, both: 3024
+//   2·s·h·V        = 2·3·4·10   = 240       total: 3264
+TEST(RooflineTest, FlopsByHand) { EXPECT_DOUBLE_EQ(TinyRoofline().Flops(3, 7), 3264); }
+
+// Bytes of the same, in elements:
+//   2·V·h                = 2·10·4     = 80
+//   s(h+V)               = 3·14       = 42
+//   2h(h_q+h_kv)         = 2·4·9      = 72
+//   3·h·h_ffn            = 3·4·5      = 60
+//   2·h_kv(c+2s)         = 2·3·13     = 78
+//   4s(h+h_q+h_ffn)      = 4·3·15     = 180
+//   2·n_q·s(c+s)         = 2·2·3·10   = 120  a layer: 510, both: 1020
+//   80 + 42 + 1020 = 1142 elements of 2 bytes: 2284
+TEST(RooflineTest, BytesByHand) { EXPECT_DOUBLE_EQ(TinyRoofline().Bytes(3, 7), 2284); }
+
+// One row, nothing cached: 2(96 + 48 + 24 + 120) + 80 = 656 FLOPs, and
+// 2·[80 + 14 + 2(72 + 60 + 12 + 60 + 4)] = 1020 bytes.
+TEST(RooflineTest, OneRowWithoutContext) {
+  EXPECT_DOUBLE_EQ(TinyRoofline().Flops(1, 0), 656);
+  EXPECT_DOUBLE_EQ(TinyRoofline().Bytes(1, 0), 1020);
+}
+
+TEST(RooflineTest, SlowerOfTheTwoRoofsCounts) {
+  // 3264 FLOPs and 2284 bytes.
+  EXPECT_DOUBLE_EQ(TinyRoofline().Seconds(3, 7), 2284.0 / 1000);
+  const absl::StatusOr<Roofline> compute_bound =
+      Roofline::Make(TinyDims(), {.bytes_per_second = 1000, .flops_per_second = 1000});
+  ASSERT_TRUE(compute_bound.ok());
+  EXPECT_DOUBLE_EQ(compute_bound->Seconds(3, 7), 3264.0 / 1000);
+}
+
+TEST(RooflineTest, DoesNotOverflowAtServingSize) {
+  // Qwen3-8B: 36 layers, 151936 tokens. Weights alone are 2·(36·(2·4096·5120 + 3·4096·12288) +
+  // 2·151936·4096) bytes = 16.38 GB.
+  const ModelDims dims = {36, 4096, 32, 8, 128, 12288, 151936, 2};
+  const Roofline roofline =
+      *Roofline::Make(dims, {.bytes_per_second = 2e12, .flops_per_second = 3e14});
+  EXPECT_NEAR(roofline.Bytes(1, 0), 16.38e9, 0.01e9);
+  EXPECT_GT(roofline.Flops(1025, 32768), 1e13);
+}
+
+TEST(RooflineTest, RefusesDimsThatAreNotPositive) {
+  ModelDims dims = TinyDims();
+  dims.kv_heads = 0;
+  const DevicePeaks peaks = {1, 1};
+  EXPECT_THAT(Roofline::Make(dims, peaks).status().message(), HasSubstr("every dim"));
+}
+
+TEST(RooflineTest, RefusesPeaksThatAreNotPositive) {
+  EXPECT_THAT(Roofline::Make(TinyDims(), {0, 1}).status().message(), HasSubstr("peaks"));
+  EXPECT_THAT(Roofline::Make(TinyDims(), {1, -1}).status().message(), HasSubstr("peaks"));
+}
+
+}  // namespace
+}  // namespace bastion

@@ -1,0 +1,99 @@
+#include "orchestrator/cost/static_fit.h"
+
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/orchestrator/cost/tiny_model.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::TinyRoofline;
+
+// Points on the line a·R + b, with noise of relative size `noise`.
+std::vector<CalibrationPoint> PointsOn(double a, double b, double noise = 0) {
+  std::mt19937 random(1);
+  std::normal_distribution<> gauss(1.0, noise);
+  const Roofline roofline = TinyRoofline();
+  std::vector<CalibrationPoint> points;
+  for (const int context : {0, 16, 64}) {
+    for (const int rows : {1, 2, 4, 8, 16, 32, 64}) {
+      const double seconds = a * roofline.Seconds(rows, context) + b;
+      points.push_back({rows, context, noise > 0 ? seconds * gauss(random) : seconds, 0});
+    }
+  }
+  return points;
+}
+
+TEST(StaticFitTest, DefaultIsTheBareRoofline) {
+  // 2284 bytes at 1000 bytes/s (roofline_test).
+  EXPECT_EQ(StaticFit(TinyRoofline()).Predict(3, 7), absl::Seconds(2.284));
+}
+
+TEST(StaticFitTest, CurveIsThePredictionOfEveryRowCount) {
+  const StaticFit fit(TinyRoofline());
+  std::vector<double> seconds(3);
+  fit.Curve(7, absl::MakeSpan(seconds));
+  for (int rows = 1; rows <= 3; ++rows) {
+    EXPECT_DOUBLE_EQ(seconds[rows - 1], absl::ToDoubleSeconds(fit.Predict(rows, 7)));
+  }
+}
+
+TEST(StaticFitTest, RecoversTheLineItWasMeasuredOn) {
+  const absl::StatusOr<StaticLine> line = StaticFit::Fit(TinyRoofline(), PointsOn(1.7, 0.3));
+  ASSERT_TRUE(line.ok());
+  EXPECT_NEAR(line->slope, 1.7, 1e-9);
+  EXPECT_NEAR(line->intercept, 0.3, 1e-9);
+  EXPECT_NEAR(absl::ToDoubleSeconds(StaticFit(TinyRoofline(), *line).Predict(3, 7)),
+              1.7 * 2.284 + 0.3, 1e-9);
+}
+
+TEST(StaticFitTest, RecoversTheLineThroughNoise) {
+  const absl::StatusOr<StaticLine> line = StaticFit::Fit(TinyRoofline(), PointsOn(2.0, 5.0, 0.03));
+  ASSERT_TRUE(line.ok());
+  EXPECT_NEAR(line->slope, 2.0, 0.1);
+}
+
+// Two points by hand: R(1, 0) = 1.02 and R(3, 7) = 2.284, times 2 and 5:
+// a = 3 / 1.264, b = 2 − 1.02·a.
+TEST(StaticFitTest, TwoPointsByHand) {
+  const absl::StatusOr<StaticLine> line =
+      StaticFit::Fit(TinyRoofline(), {{1, 0, 2.0, 0}, {3, 7, 5.0, 0}});
+  ASSERT_TRUE(line.ok());
+  EXPECT_NEAR(line->slope, 3 / 1.264, 1e-12);
+  EXPECT_NEAR(line->intercept, 2 - 1.02 * 3 / 1.264, 1e-12);
+}
+
+TEST(StaticFitTest, FallingTimesGiveTheirMean) {
+  const absl::StatusOr<StaticLine> line =
+      StaticFit::Fit(TinyRoofline(), {{1, 0, 5.0, 0}, {3, 7, 2.0, 0}});
+  ASSERT_TRUE(line.ok());
+  EXPECT_EQ(line->slope, 0);
+  EXPECT_EQ(line->intercept, 3.5);
+}
+
+TEST(StaticFitTest, OnePointGivesItself) {
+  const absl::StatusOr<StaticLine> line = StaticFit::Fit(TinyRoofline(), {{3, 7, 4.0, 0}});
+  ASSERT_TRUE(line.ok());
+  EXPECT_EQ(StaticFit(TinyRoofline(), *line).Predict(100, 100), absl::Seconds(4));
+}
+
+TEST(StaticFitTest, NoPredictionBelowTheFastestPoint) {
+  // A steep line with a negative intercept: R = 1.02 would give 2·1.02 − 1.9 = 0.14.
+  const StaticFit fit(TinyRoofline(), {.slope = 2, .intercept = -1.9, .floor_seconds = 1});
+  EXPECT_EQ(fit.Predict(1, 0), absl::Seconds(1));
+}
+
+TEST(StaticFitTest, NoPointsAreAnError) {
+  EXPECT_EQ(StaticFit::Fit(TinyRoofline(), {}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(StaticFitTest, ObservationsChangeNothing) {
+  StaticFit fit(TinyRoofline());
+  fit.Observe(3, 7, absl::Seconds(100));
+  EXPECT_EQ(fit.Predict(3, 7), absl::Seconds(2.284));
+}
+
+}  // namespace
+}  // namespace bastion

@@ -1,0 +1,134 @@
+#include "orchestrator/policy/policy.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace bastion {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = Policy::Kind;
+
+Policy Parsed(const std::string& text) {
+  const absl::StatusOr<Policy> policy = Policy::Parse(text);
+  EXPECT_TRUE(policy.ok()) << policy.status();
+  return *policy;
+}
+
+TEST(PolicyTest, EveryBaseOfTheGrammar) {
+  EXPECT_EQ(Parsed("ar").kind(), Kind::kAr);
+  EXPECT_EQ(Parsed("chain").kind(), Kind::kChain);
+  EXPECT_EQ(Parsed("chain").nodes(), 0);
+  EXPECT_EQ(Parsed("chain:7").nodes(), 7);
+  EXPECT_EQ(Parsed("beam:4x15").kind(), Kind::kBeam);
+  EXPECT_EQ(Parsed("beam:4x15").width(), 4);
+  EXPECT_EQ(Parsed("beam:4x15").depth(), 15);
+  EXPECT_EQ(Parsed("fixed:64").kind(), Kind::kFixed);
+  EXPECT_EQ(Parsed("fixed:64").nodes(), 64);
+  EXPECT_EQ(Parsed("bastion").kind(), Kind::kBastion);
+  EXPECT_EQ(Parsed("adaptive").kind(), Kind::kAdaptive);
+}
+
+TEST(PolicyTest, DefaultIsAdaptiveUnderItsOwnName) {
+  EXPECT_EQ(Parsed("default").kind(), Kind::kAdaptive);
+  EXPECT_EQ(Parsed("default").text(), "default");
+}
+
+TEST(PolicyTest, OnlyPlainDecodingNeverDrafts) {
+  EXPECT_FALSE(Parsed("ar").wants_draft());
+  for (const char* text : {"chain", "beam:2x2", "fixed:1", "bastion", "adaptive", "default"}) {
+    EXPECT_TRUE(Parsed(text).wants_draft()) << text;
+  }
+}
+
+TEST(PolicyTest, CandidatesThatSuffice) {
+  EXPECT_EQ(Parsed("ar").CandidatesFor(64), 0);
+  EXPECT_EQ(Parsed("chain").CandidatesFor(64), 1);
+  EXPECT_EQ(Parsed("beam:4x15").CandidatesFor(64), 4);
+  EXPECT_EQ(Parsed("fixed:16").CandidatesFor(64), 16);
+  EXPECT_EQ(Parsed("fixed:256").CandidatesFor(64), 64);
+  EXPECT_EQ(Parsed("bastion").CandidatesFor(20), 20);
+  EXPECT_EQ(Parsed("adaptive").CandidatesFor(1000), 64);
+}
+
+TEST(PolicyTest, BadTextSaysWhatIsAllowed) {
+  for (const char* text : {"",
+                           "AR",
+                           "tree",
+                           "fixed",
+                           "fixed:",
+                           "fixed:0",
+                           "fixed:-1",
+                           "fixed:+3",
+                           "fixed:4097",
+                           "fixed:99999999999999999999",
+                           "fixed:1.5",
+                           "fixed: 3",
+                           "fixed:3:4",
+                           "chain:",
+                           "chain:0",
+                           "beam",
+                           "beam:4",
+                           "beam:4x",
+                           "beam:x15",
+                           "beam:4x15x2",
+                           "beam:4X15",
+                           "ar:1",
+                           "bastion:2",
+                           "adaptive:",
+                           "default:64",
+                           "adaptive+",
+                           "adaptive+fast",
+                           "+coupled",
+                           "ar+coupled",
+                           "ar+prior",
+                           "ngram",
+                           "ngram:0",
+                           "ngram:8+coupled",
+                           "adaptive+prior:",
+                           "adaptive+prior:all",
+                           "adaptive+prior:table:request",
+                           "fixed:0+coupled"}) {
+    const absl::Status status = Policy::Parse(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(status.message(), HasSubstr("want ar, chain[:n], beam:WxD, fixed:N")) << text;
+  }
+}
+
+TEST(PolicyTest, Coupled) {
+  for (const char* text : {"adaptive+coupled", "chain:3+coupled", "fixed:64+coupled", "default"}) {
+    ASSERT_TRUE(Policy::Parse(text).ok()) << text;
+    EXPECT_TRUE(Policy::Parse(text)->coupled()) << text;
+  }
+  for (const char* text : {"ar", "adaptive", "chain:3", "fixed:64", "bastion"}) {
+    EXPECT_FALSE(Policy::Parse(text)->coupled()) << text;
+  }
+}
+
+TEST(PolicyTest, Prior) {
+  using Prior = Policy::Prior;
+  for (const char* text : {"adaptive+prior", "chain:3+coupled+prior", "fixed:64+prior+coupled",
+                           "ngram:8", "default"}) {
+    EXPECT_EQ(Parsed(text).prior(), Prior::kBoth) << text;
+  }
+  EXPECT_EQ(Parsed("fixed:8+prior:table").prior(), Prior::kTable);
+  EXPECT_EQ(Parsed("adaptive+coupled+prior:request").prior(), Prior::kRequest);
+  EXPECT_EQ(Parsed("ngram:8+prior:request").prior(), Prior::kRequest);
+  for (const char* text : {"ar", "adaptive", "adaptive+coupled", "bastion", "fixed:64"}) {
+    EXPECT_EQ(Parsed(text).prior(), Prior::kNone) << text;
+  }
+  EXPECT_EQ(Parsed("adaptive+prior").CandidatesFor(1000), 64);
+  EXPECT_EQ(Parsed("chain+prior").CandidatesFor(1000), 64);
+}
+
+TEST(PolicyTest, NgramNeverDrafts) {
+  EXPECT_EQ(Parsed("ngram:16").kind(), Kind::kNgram);
+  EXPECT_EQ(Parsed("ngram:16").nodes(), 16);
+  EXPECT_FALSE(Parsed("ngram:16").wants_draft());
+  EXPECT_EQ(Parsed("ngram:16").CandidatesFor(64), 0);
+}
+
+}  // namespace
+}  // namespace bastion

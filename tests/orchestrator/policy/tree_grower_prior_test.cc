@@ -1,0 +1,178 @@
+// The grower with a transition prior.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "orchestrator/tree/best_first.h"
+#include "tests/orchestrator/policy/grower_fixture.h"
+#include "tests/support/transition_tables.h"
+
+namespace bastion {
+namespace {
+
+// The prompt "1 2 3 … 9" three times over, and a table that knows nothing: what comes is a copy.
+class PriorTest : public TreeGrowerTest {
+ protected:
+  static constexpr int kVocabulary = 2000;
+
+  TreeGrower PriorGrower(const std::string& policy) {
+    TreeGrower grower(*Policy::Parse(policy), /*greedy=*/true, &costs_, &knowing_);
+    std::vector<TokenId> prompt;
+    for (int i = 0; i < 28; ++i) prompt.push_back(1 + i % 9);
+    grower.Read(prompt);
+    return grower;
+  }
+  // The copy's next tokens after `root`.
+  static std::vector<TokenId> Copy(TokenId root, int length) {
+    std::vector<TokenId> tokens;
+    for (int i = 0; i < length; ++i) tokens.push_back(1 + (root - 1 + i + 1) % 9);
+    return tokens;
+  }
+  // What the target accepts of `tree` when it goes on copying.
+  static Acceptance AcceptCopy(const DraftTree& tree) {
+    Acceptance acceptance;
+    const std::vector<TokenId> copy = Copy(tree.token(0), 64);
+    NodeIndex tip = 0;
+    for (NodeIndex i = 1; i < tree.rows(); ++i) {
+      if (tree.parent(i) != tip || tree.token(i) != copy[acceptance.path.size()]) continue;
+      acceptance.path.push_back(tip = i);
+    }
+    acceptance.next = copy[acceptance.path.size()];
+    return acceptance;
+  }
+
+  const TransitionGains gains_{testing::NonsenseTable(kVocabulary, 8, 1)};
+  SpeculationMemory knowing_{PriorSources{.vocabulary = kVocabulary, .table = &gains_}};
+};
+
+TEST_F(PriorTest, EveryPolicyStaysWithinTheLimitsAndGrowsSoundTrees) {
+  for (const char* policy : {"chain+prior", "chain:4+prior", "beam:4x15+prior", "fixed:48+prior",
+                             "bastion+prior", "adaptive+prior", "default", "ngram:48"}) {
+    for (const TreeLimits& limits :
+         {TreeLimits{100, 0, 15}, {100, 5, 0}, {100, 1, 3}, {100, 40, 2}, {100, 127, 15}}) {
+      TreeGrower grower = PriorGrower(policy);
+      const GrownTree grown = grower.WantsDraft(1, limits) ? grower.Grow(1, marginals_, limits)
+                                                           : grower.Skip(1, limits);
+      EXPECT_LE(grown.tree.nodes(), limits.nodes) << policy;
+      for (NodeIndex i = 0; i < grown.tree.rows(); ++i) {
+        EXPECT_LE(grown.tree.depth(i), limits.depth) << policy;
+      }
+      EXPECT_TRUE(grown.tree.Validate(kVocabulary).ok()) << policy;
+    }
+  }
+}
+
+TEST_F(PriorTest, NgramCopiesWithoutADraft) {
+  TreeGrower grower = PriorGrower("ngram:4");
+  EXPECT_FALSE(grower.WantsDraft(1, kWide));
+  const GrownTree grown = grower.Skip(1, kWide);
+  EXPECT_EQ(grown.tree.tokens(), (std::vector<TokenId>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(grown.reason, BudgetReason::kPolicy);
+  EXPECT_FALSE(grown.drafted);
+}
+
+TEST_F(PriorTest, WithoutADrafterDraftFreeTreesTakeOver) {
+  for (const char* policy :
+       {"chain+prior", "fixed:8+prior", "bastion+prior", "adaptive+prior", "default"}) {
+    TreeGrower grower = PriorGrower(policy);
+    ASSERT_TRUE(grower.WantsDraft(1, kWide)) << policy;
+    const GrownTree grown = grower.Grow(1, Marginals(), kWide);
+    EXPECT_GE(grown.tree.nodes(), 3) << policy;
+    EXPECT_EQ(grown.reason, BudgetReason::kNoDraft) << policy;
+    EXPECT_TRUE(grown.drafted) << policy;
+    EXPECT_EQ(AcceptCopy(grown.tree).path.size(),
+              static_cast<size_t>(grown.tree.depth(grown.tree.rows() - 1)))
+        << policy;
+  }
+}
+
+TEST_F(PriorTest, SiblingsOfTheSpineGetChildrenOfTheirOwn) {
+  // 40 or 2, then 41 or 42: after 2 the request always wrote 3.
+  marginals_ = testing::MarginalsOf({{0.6, 0.4}, {0.5, 0.5}});
+  marginals_.tokens = {40, 2, 41, 42};
+  TreeGrower grower = PriorGrower("fixed:8+prior:request");
+  const GrownTree grown = grower.Grow(1, marginals_, kWide);
+  std::map<TokenId, TokenId> best_child;  // Of the nodes at depth 1.
+  for (NodeIndex i = 1; i < grown.tree.rows(); ++i) {
+    if (grown.tree.depth(i) == 2) {
+      best_child.emplace(grown.tree.token(grown.tree.parent(i)), grown.tree.token(i));
+    }
+  }
+  EXPECT_EQ(best_child[2], 3);
+  EXPECT_NE(best_child[40], 3);
+}
+
+TEST_F(PriorTest, ManyChildrenStayPossible) {
+  marginals_ = testing::MarginalsOf({std::vector<double>(64, 1.0 / 64)});
+  TreeGrower coupled(*Policy::Parse("fixed:60+coupled"), /*greedy=*/false, &costs_, &memory_);
+  EXPECT_EQ(coupled.Grow(kRoot, marginals_, kWide).tree.nodes(), 60);
+}
+
+TEST_F(PriorTest, ADrafterThatAnswersNothingIsNotAskedForever) {
+  costs_.ObserveDraft(absl::Milliseconds(5));
+  TreeGrower grower = PriorGrower("adaptive+prior");
+  TokenId root = 1;
+  int asked = 0;
+  for (int cycle = 0; cycle < 400; ++cycle) {
+    const bool wants = grower.WantsDraft(root, kWide);
+    const Marginals nothing;
+    const GrownTree grown = wants ? grower.Grow(root, cycle < 40 ? marginals_ : nothing, kWide)
+                                  : grower.Skip(root, kWide);
+    const Acceptance acceptance = AcceptCopy(grown.tree);
+    grower.Observe(grown, acceptance, wants ? absl::Milliseconds(5) : absl::ZeroDuration());
+    root = acceptance.next;
+    asked += cycle >= 100 && wants ? 1 : 0;
+  }
+  EXPECT_LT(asked, 30);
+  EXPECT_LT(grower.state().gate.level(), DraftGate::kHighestLevel);
+}
+
+TEST_F(PriorTest, ACopyIsNotWaitedFor) {
+  costs_.ObserveDraft(absl::Milliseconds(5));
+  TreeGrower grower = PriorGrower("adaptive+prior");
+  TokenId root = 1;
+  int drafts = 0;
+  double tokens = 0;
+  for (int cycle = 0; cycle < 200; ++cycle) {
+    const bool wants = grower.WantsDraft(root, kWide);
+    const GrownTree grown = wants ? grower.Grow(root, marginals_, kWide) : grower.Skip(root, kWide);
+    const Acceptance acceptance = AcceptCopy(grown.tree);
+    grower.Observe(grown, acceptance, wants ? absl::Milliseconds(5) : absl::ZeroDuration());
+    root = acceptance.next;
+    drafts += cycle >= 50 && wants ? 1 : 0;
+    tokens += cycle >= 50 ? acceptance.committed_length() : 0;
+  }
+  EXPECT_LT(drafts, 15);
+  EXPECT_GT(tokens / 150, 8);
+}
+
+TEST_F(PriorTest, AShutGateLeavesDraftFreeTrees) {
+  TreeGrower grower = PriorGrower("adaptive+prior");
+  TokenId root = 1;
+  while (grower.state().gate.open()) {
+    (void)grower.WantsDraft(root, kWide);
+    const GrownTree grown = grower.Grow(root, Marginals(), kWide);
+    const Acceptance acceptance = AcceptCopy(grown.tree);
+    grower.Observe(grown, acceptance, absl::Seconds(1));  // A drafter that hangs.
+    root = acceptance.next;
+  }
+  ASSERT_FALSE(grower.WantsDraft(root, kWide));
+  EXPECT_GT(grower.Skip(root, kWide).tree.nodes(), 3);
+}
+
+TEST_F(PriorTest, WithoutAKnownVocabularyThereIsNoPrior) {
+  TreeGrower grower(*Policy::Parse("fixed:16+prior"), /*greedy=*/true, &costs_, &memory_);
+  grower.Read({1, 2, 3, 1, 2, 3, 1});
+  EXPECT_EQ(grower.Grow(kRoot, marginals_, kWide).tree, GrowBestFirst(kRoot, scores_, 16));
+}
+
+TEST_F(PriorTest, ABadPromptIsHarmless) {
+  TreeGrower grower = PriorGrower("adaptive+prior");
+  grower.Read({5, 1 << 30, -7, kVocabulary});
+  (void)grower.WantsDraft(kVocabulary, kWide);
+  EXPECT_GT(grower.Grow(kVocabulary, marginals_, kWide).tree.rows(), 1);
+}
+
+}  // namespace
+}  // namespace bastion

@@ -1,0 +1,106 @@
+#include "orchestrator/prior/learned_prior.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "orchestrator/prior/transition_prior.h"
+#include "tests/support/hub_fixtures.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::TempFolder;
+using ::testing::HasSubstr;
+
+constexpr int kVocabulary = 100;
+
+class LearnedPriorTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string Path() const { return folder_.File("learned.safetensors"); }
+
+  TempFolder folder_;
+};
+
+TEST_F(LearnedPriorTest, GoesOnWhereItEnded) {
+  {
+    auto prior = LearnedPrior::Open(Path(), kVocabulary);
+    ASSERT_TRUE(prior.ok()) << prior.status();
+    prior->counts()->Add({1, 2}, 3);
+    ASSERT_TRUE(prior->Save().ok());
+  }
+  auto prior = LearnedPrior::Open(Path(), kVocabulary);
+  ASSERT_TRUE(prior.ok()) << prior.status();
+  EXPECT_EQ(prior->counts()->After({1, 2}).total, 1);
+  EXPECT_EQ(prior->counts()->After({1, 2}).tokens[0], 3);
+}
+
+TEST_F(LearnedPriorTest, SavesNowAndThen) {
+  auto prior = LearnedPrior::Open(Path(), kVocabulary);
+  ASSERT_TRUE(prior.ok()) << prior.status();
+  prior->SaveNowAndThen(absl::Seconds(1));
+  prior->counts()->Add({1}, 2);
+  const auto saved = [this] {
+    return LearnedPrior::Open(Path(), kVocabulary)->counts()->After({1}).total > 0;
+  };
+  prior->SaveNowAndThen(absl::Seconds(2));
+  prior->Await();
+  EXPECT_FALSE(saved());
+  prior->SaveNowAndThen(absl::Seconds(2) + LearnedPrior::kSaveEvery);
+  prior->Await();
+  EXPECT_TRUE(saved());
+  EXPECT_EQ(std::filesystem::status(Path()).permissions() & std::filesystem::perms::all,
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+TEST_F(LearnedPriorTest, AFileThatCannotBeWrittenIsSaidAtOnce) {
+  const auto prior = LearnedPrior::Open(folder_.File("no/such/folder/file"), kVocabulary);
+  EXPECT_FALSE(prior.ok());
+  EXPECT_THAT(prior.status().message(), HasSubstr("no/such/folder"));
+}
+
+TEST_F(LearnedPriorTest, AnotherVocabularyIsRefused) {
+  ASSERT_TRUE(LearnedPrior::Open(Path(), kVocabulary).ok());
+  const auto prior = LearnedPrior::Open(Path(), kVocabulary + 1);
+  EXPECT_EQ(prior.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(prior.status().message(), HasSubstr("vocabulary of 100"));
+}
+
+TEST_F(LearnedPriorTest, DamageIsAStatusAndNeverACrash) {
+  {
+    auto prior = LearnedPrior::Open(Path(), kVocabulary);
+    ASSERT_TRUE(prior.ok()) << prior.status();
+    for (TokenId token = 0; token < kVocabulary; ++token) prior->counts()->Add({token}, 1);
+    ASSERT_TRUE(prior->Save().ok());
+  }
+  std::ifstream in(Path(), std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  for (size_t size = 0; size < whole.size(); size += 97) {
+    std::filesystem::remove(Path());
+    folder_.Write("learned.safetensors", whole.substr(0, size));
+    EXPECT_FALSE(LearnedPrior::Open(Path(), kVocabulary).ok()) << size;
+  }
+  for (size_t at = 0; at < whole.size(); at += 41) {
+    std::string bent = whole;
+    bent[at] = static_cast<char>(bent[at] ^ 0x55);
+    std::filesystem::remove(Path());
+    folder_.Write("learned.safetensors", bent);
+    auto prior = LearnedPrior::Open(Path(), kVocabulary);
+    if (!prior.ok()) continue;
+    // Bent, but sound enough to go on: whatever it says is finite.
+    TransitionPrior request({.vocabulary = kVocabulary, .learned = prior->counts()});
+    EvidenceList evidence;
+    for (TokenId token = 0; token < kVocabulary; ++token) {
+      request.Append(token);
+      request.Gather(request.Before({}), &evidence);
+      for (const TokenEvidence& entry : evidence.found()) {
+        for (const float gain : entry.gains) ASSERT_TRUE(std::isfinite(gain)) << at;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bastion

@@ -1,0 +1,252 @@
+#include "orchestrator/prior/weighted_candidates.h"
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+
+#include "gtest/gtest.h"
+#include "orchestrator/tree/best_first.h"
+#include "orchestrator/tree/chain.h"
+#include "tests/support/random_marginals.h"
+#include "tests/support/transition_tables.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::Awkward;
+using ::bastion::testing::MarginalsOf;
+using ::bastion::testing::RandomMarginals;
+using ::bastion::testing::TableOf;
+
+constexpr TokenId kRoot = 7;
+constexpr int kVocabulary = 2000;
+
+double MassOf(const CandidateRow& row) {
+  double mass = 0;
+  for (int rank = 0; rank < row.size; ++rank) mass += std::exp(row.log_scores[rank]);
+  return mass;
+}
+
+void ExpectSound(const CandidateRow& row) {
+  std::set<TokenId> seen;
+  for (int rank = 0; rank < row.size; ++rank) {
+    EXPECT_TRUE(seen.insert(row.tokens[rank]).second) << "token " << row.tokens[rank];
+    EXPECT_LE(row.log_scores[rank], 0);
+    EXPECT_FALSE(std::isnan(row.log_scores[rank]));
+    EXPECT_LE(row.log_scores[rank], row.log_scores[std::max(rank - 1, 0)]);
+  }
+}
+
+class EvidenceRowsTest : public ::testing::Test {
+ protected:
+  TransitionPrior PriorOver(const TransitionTable& table) {
+    gains_ = std::make_unique<TransitionGains>(table);
+    TransitionPrior prior({.vocabulary = kVocabulary, .table = gains_.get()});
+    prior.Append(kRoot);
+    return prior;
+  }
+
+  const DraftTree root_{kRoot};
+  std::unique_ptr<TransitionGains> gains_;
+  EvidenceWeights weights_ = EvidenceWeights::OfDrafts();
+};
+
+TEST_F(EvidenceRowsTest, WithoutAPriorTheRowsAreTheMarginals) {
+  std::mt19937 random(1);
+  for (const Awkward awkward : {Awkward::kNone, Awkward::kTies, Awkward::kZeroTails}) {
+    const Marginals marginals = RandomMarginals(random, 5, 32, awkward);
+    const EvidenceRows rows(marginals, 5, nullptr, &weights_);
+    const DraftTree expected = GrowBestFirst(kRoot, MarginalRows(marginals), 40);
+    const DraftTree tree = GrowBestFirst(kRoot, rows, 40);
+    EXPECT_EQ(tree.tokens(), expected.tokens());
+    EXPECT_EQ(tree.parents(), expected.parents());
+    for (NodeIndex i = 0; i < tree.rows(); ++i) {
+      EXPECT_NEAR(tree.log_score(i), expected.log_score(i), 1e-5);
+    }
+  }
+}
+
+TEST_F(EvidenceRowsTest, ASiblingsChildrenAreItsOwn) {
+  // After 0 comes 101, after 1 comes 100, and the drafter cannot tell.
+  const TransitionTable table = TableOf(kVocabulary, {{0, {{101, 50}}}, {1, {{100, 50}}}});
+  const TransitionPrior prior = PriorOver(table);
+  const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.45, 0.45}});
+  const EvidenceRows rows(marginals, 2, &prior, &weights_);
+  DraftTree tree(kRoot);
+  const NodeIndex zero = tree.Add(0, 0, -1), one = tree.Add(0, 1, -1);
+  EXPECT_EQ(rows.After(tree, zero).tokens[0], 101);
+  EXPECT_EQ(rows.After(tree, one).tokens[0], 100);
+  EXPECT_GT(std::exp(rows.After(tree, one).log_scores[0]), 0.8);
+}
+
+TEST_F(EvidenceRowsTest, EvidenceMovesMassAndMakesNone) {
+  std::mt19937 random(2);
+  const TransitionTable table = testing::NonsenseTable(kVocabulary, 12, 3);
+  const TransitionPrior prior = PriorOver(table);
+  for (int draw = 0; draw < 50; ++draw) {
+    const Marginals marginals = RandomMarginals(random, 3, 16, Awkward::kZeroTails);
+    const EvidenceRows rows(marginals, 3, &prior, &weights_);
+    const CandidateRow row = rows.After(root_, 0);
+    ExpectSound(row);
+    const double before = MassOf(MarginalRows(marginals).After(root_, 0));
+    EXPECT_NEAR(MassOf(row), before, 1e-5);
+  }
+}
+
+TEST_F(EvidenceRowsTest, ScoreOfACandidateByHand) {
+  const TransitionTable table = TableOf(kVocabulary, {{kRoot, {{1, 10}, {900, 30}}}});
+  const TransitionPrior prior = PriorOver(table);
+  const Marginals marginals = MarginalsOf({{0.6, 0.2, 0.1}});
+  const EvidenceRows rows(marginals, 1, &prior, &weights_);
+  const CandidateRow row = rows.After(root_, 0);
+  ASSERT_EQ(row.size, 4);  // 900 is the prior's own proposal.
+  const EvidenceTerms& w = weights_.At(1);
+  const double weight = w[kFirstGainTerm];
+  const double gain_1 = std::log(1 + 10 * kVocabulary / 20.0);
+  const double gain_900 = std::log(1 + 30 * kVocabulary / 20.0);
+  const double mass_1 = 0.2 * std::exp(weight * gain_1);
+  const double mass_900 = 0.1 * std::exp(w[kOutsideTerm] + weight * gain_900);
+  const double sum = 0.6 + mass_1 + 0.1 + mass_900;
+  for (int rank = 0; rank < row.size; ++rank) {
+    const double mass = row.tokens[rank] == 0   ? 0.6
+                        : row.tokens[rank] == 1 ? mass_1
+                        : row.tokens[rank] == 2 ? 0.1
+                                                : mass_900;
+    EXPECT_NEAR(std::exp(row.log_scores[rank]), 0.9 * mass / sum, 1e-5) << row.tokens[rank];
+  }
+}
+
+TEST_F(EvidenceRowsTest, PositionsWithoutAnyCandidateEndThePath) {
+  const TransitionTable table = TableOf(kVocabulary, {{kRoot, {{1, 10}}}, {0, {{5, 10}}}});
+  const TransitionPrior prior = PriorOver(table);
+  const Marginals marginals = MarginalsOf({{0.6, 0.4}, {0.0, 0.0}, {0.5, 0.5}});
+  const EvidenceRows rows(marginals, 3, &prior, &weights_);
+  EXPECT_EQ(GrowChain(kRoot, rows, 3).nodes(), 1);
+  EXPECT_EQ(EvidenceRows(marginals, 0, &prior, &weights_).After(root_, 0).size, 0);
+}
+
+TEST_F(EvidenceRowsTest, ManyCandidatesAreCutToTheBest) {
+  std::mt19937 random(4);
+  const TransitionTable table = testing::NonsenseTable(kVocabulary, 16, 3);
+  const TransitionPrior prior = PriorOver(table);
+  const Marginals marginals = RandomMarginals(random, 2, 1000);
+  const EvidenceRows rows(marginals, 2, &prior, &weights_);
+  EXPECT_EQ(rows.After(root_, 0).size, 32);
+  EXPECT_EQ(EvidenceRows(marginals, 2, &prior, &weights_, 200).After(root_, 0).size, 200);
+  ExpectSound(rows.After(root_, 0));
+  const DraftTree tree = GrowBestFirst(kRoot, rows, 500);
+  EXPECT_EQ(tree.nodes(), 500);
+  EXPECT_TRUE(tree.Validate(kVocabulary).ok()) << tree.Validate(kVocabulary);
+}
+
+// A drafter that knows the first token, and nothing of how the second depends on it; the text is a
+// walk over a table that knows.
+class LearningTest : public EvidenceRowsTest {
+ protected:
+  // What is left of the table's weight at depth 2 after `cycles` over texts that the table rules,
+  // or that the drafter knows better.
+  float WeightAfter(const TransitionTable& table, bool table_rules, int cycles) {
+    std::mt19937 random(5);
+    const TransitionPrior prior = PriorOver(table);
+    for (int cycle = 0; cycle < cycles; ++cycle) {
+      const Marginals marginals = RandomMarginals(random, 2, 24, Awkward::kNone, 4.0);
+      const auto first = marginals.token(0, static_cast<int>(random() % 3));
+      const Continuations next = table.After(first);
+      std::discrete_distribution<> continuation(next.counts.begin(), next.counts.end());
+      std::vector<double> masses;
+      for (int rank = 0; rank < 24; ++rank) masses.push_back(std::exp(marginals.log_prob(1, rank)));
+      std::discrete_distribution<> rank(masses.begin(), masses.end());
+      const TokenId settled[] = {first, table_rules ? next.tokens[continuation(random)]
+                                                    : marginals.token(1, rank(random))};
+      EvidenceRows::Learn(marginals, &prior, settled, &weights_);
+    }
+    return weights_.At(2)[kFirstGainTerm];
+  }
+};
+
+TEST_F(LearningTest, ATableThatIsRightGainsWeight) {
+  EXPECT_GT(WeightAfter(testing::NonsenseTable(kVocabulary, 6, 11), true, 400), 0.6);
+}
+
+TEST_F(LearningTest, ANonsenseTableIsTurnedDownToZero) {
+  // It speaks of the drafter's candidates, at random.
+  std::mt19937 random(9);
+  std::map<TokenId, testing::Counted> singles;
+  for (TokenId token = 0; token < 24; ++token) {
+    const auto first = static_cast<TokenId>(100 + random() % 18);
+    for (TokenId next = first; next < first + 6; ++next) singles[token].push_back({next, 50});
+  }
+  EXPECT_LT(WeightAfter(TableOf(kVocabulary, singles), false, 400), 0.05);
+}
+
+TEST_F(LearningTest, APickThatNobodyNamedTeachesNothing) {
+  const TransitionTable table = testing::NonsenseTable(kVocabulary, 6, 11);
+  const TransitionPrior prior = PriorOver(table);
+  std::mt19937 random(6);
+  for (int cycle = 0; cycle < 100; ++cycle) {
+    const Marginals marginals = RandomMarginals(random, 2, 24, Awkward::kNone, 4.0);
+    EvidenceRows::Learn(marginals, &prior, {kVocabulary + 1}, &weights_);
+  }
+  EXPECT_EQ(weights_.At(1), EvidenceWeights::OfDrafts().At(1));
+}
+
+TEST_F(EvidenceRowsTest, ExtremeScoresStayFinite) {
+  Marginals marginals = MarginalsOf({{0.5, 0.5}, {0.5, 0.5}});
+  for (float& log_prob : marginals.log_probs) log_prob = -1e38f;
+  std::map<TokenId, testing::Counted> singles;
+  singles[kRoot] = {{0, 65000}, {900, 300}};
+  const TransitionPrior prior = PriorOver(TableOf(kVocabulary, singles));
+  for (int cycle = 0; cycle < 50; ++cycle) {
+    EvidenceRows::Learn(marginals, &prior, {cycle % 2 ? 0 : 900}, &weights_);
+  }
+  const EvidenceRows rows(marginals, 2, &prior, &weights_);
+  ExpectSound(rows.After(root_, 0));
+  EXPECT_TRUE(std::isfinite(rows.After(root_, 0).log_scores[0]));
+}
+
+TEST(PriorRowsTest, RowsAreTheInterpolatedProbabilities) {
+  const TransitionGains table(TableOf(10, {{7, {{1, 30}, {2, 10}}}}));
+  TransitionPrior prior({.vocabulary = 10, .table = &table});
+  prior.Append(7);
+  const EvidenceWeights weights = EvidenceWeights::OfPriorAlone();
+  const PriorRows rows(4, &prior, &weights);
+  const CandidateRow row = rows.After(DraftTree(7), 0);
+  ASSERT_EQ(row.size, 2);
+  EXPECT_EQ(row.tokens[0], 1);
+  EXPECT_NEAR(std::exp(row.log_scores[0]), (30 + 2.0) / 60, 1e-5);
+  EXPECT_NEAR(std::exp(row.log_scores[1]), (10 + 2.0) / 60, 1e-5);
+}
+
+TEST(PriorRowsTest, ARepeatedPhraseIsCopied) {
+  TransitionPrior prior({.vocabulary = 100});
+  for (const TokenId token : {1, 2, 3, 4, 5, 6, 50, 1, 2, 3}) prior.Append(token);
+  const EvidenceWeights weights = EvidenceWeights::OfPriorAlone();
+  const DraftTree chain = GrowChain(3, PriorRows(16, &prior, &weights), 4);
+  EXPECT_EQ(chain.tokens(), (std::vector<TokenId>{3, 4, 5, 6, 50}));
+  EXPECT_GT(chain.ExpectedCommittedLength(), 3);
+}
+
+TEST(PriorRowsTest, AnUnknownContextHasNoChildren) {
+  TransitionPrior prior({.vocabulary = 100});
+  prior.Append(1);
+  const EvidenceWeights weights = EvidenceWeights::OfPriorAlone();
+  EXPECT_EQ(GrowBestFirst(1, PriorRows(16, &prior, &weights), 8).nodes(), 0);
+  EXPECT_EQ(PriorRows(0, &prior, &weights).After(DraftTree(1), 0).size, 0);
+}
+
+TEST(PriorRowsTest, LearnsHowFarItsCountsCanBeTrusted) {
+  const TransitionGains nonsense(testing::NonsenseTable(kVocabulary, 6, 12));
+  EvidenceWeights weights = EvidenceWeights::OfPriorAlone();
+  TransitionPrior prior({.vocabulary = kVocabulary, .table = &nonsense, .request = false});
+  prior.Append(3);
+  const PriorRows rows(4, &prior, &weights);
+  const double before = MassOf(rows.After(DraftTree(3), 0));
+  for (TokenId token = 0; token < 400; ++token) PriorRows::Learn(prior, {token}, &weights);
+  EXPECT_GT(before, 0.5);
+  EXPECT_LT(MassOf(PriorRows(4, &prior, &weights).After(DraftTree(3), 0)), 0.05);
+}
+
+}  // namespace
+}  // namespace bastion

@@ -1,0 +1,91 @@
+#include "verifier_service/engine/audit.h"
+
+#include <memory>
+
+#include "common/nn/local_device.h"
+#include "gtest/gtest.h"
+#include "tests/support/golden_file.h"
+#include "verifier_service/model/cpu_target.h"
+
+namespace bastion::verifier {
+namespace {
+
+const std::vector<TokenId> kPrompt = {3, 141, 59, 26, 53};
+
+class AuditTest : public ::testing::Test {
+ protected:
+  AuditTest() {
+    target_ = *LoadCpuTarget(testing::GoldenFolder("gqa2_untied_draft2") + "/target",
+                             {DType::kF32, device_.device, /*kv_tokens=*/256});
+    sequences_ = std::make_unique<SequenceTable>(target_->pages(), 4);
+  }
+
+  // A sequence whose committed text is `text`.
+  Sequence& SequenceOf(const SamplingParams& sampling, const std::vector<TokenId>& text) {
+    EXPECT_TRUE(sequences_->Open({1, 0}, sampling).ok());
+    Sequence& sequence = **sequences_->Find({1, 0});
+    EXPECT_TRUE(target_->pages().Reserve(sequence.table, static_cast<int>(text.size())).ok());
+    nn::RowBatch batch;
+    batch.AddRun({&sequence.table, 0, kernels::RowMask::kCausal}, text);
+    EXPECT_TRUE(target_->Prefill(batch).ok());
+    for (const TokenId token : text) sequence.Committed(token);
+    return sequence;
+  }
+
+  // What plain decoding writes after kPrompt, by the audit's own complaints: it is fed a wrong
+  // token and tells the right one apart.
+  TokenId PlainNext(const SamplingParams& sampling) {
+    for (TokenId token = 0;; ++token) {
+      Sequence& sequence = SequenceOf(sampling, kPrompt);
+      Audit audit({1.0, 0.0}, target_.get());
+      audit.Check({{1, 0}, 4, DraftTree(kPrompt[4])}, {{}, token}, sequence);
+      EXPECT_EQ(audit.counts().tokens, 1);
+      sequences_->Close({1, 0});
+      if (audit.counts().mismatches == 0) return token;
+    }
+  }
+
+  nn::LocalDevice device_ = *nn::OpenLocalDevice(2);
+  std::unique_ptr<Target> target_;
+  std::unique_ptr<SequenceTable> sequences_;
+};
+
+TEST_F(AuditTest, WrongTokenOfAWalkIsAMismatch) {
+  SamplingParams sampling = {{0.8f, 5}, 1.3f};
+  sampling.prompt_tokens = 5;
+  const TokenId right = PlainNext(sampling);
+  DraftTree tree(kPrompt[4]);
+  const NodeIndex good = tree.Add(0, right, -1.0f);
+  const NodeIndex bad = tree.Add(0, (right + 1) % 100, -2.0f);
+  std::vector<TokenId> text = kPrompt;
+  text.push_back(tree.token(bad));
+  Sequence& sequence = SequenceOf(sampling, text);
+  Audit audit({1.0, 0.0}, target_.get());
+  audit.Check({{1, 0}, 4, tree}, {{bad}, 7}, sequence);
+  EXPECT_GE(audit.counts().mismatches, 1);
+  EXPECT_EQ(audit.counts().tokens, 2);
+  EXPECT_EQ(audit.counts().cycles, 1);
+  EXPECT_EQ(sequence.history.tokens(), text);
+  EXPECT_NE(good, bad);
+}
+
+TEST_F(AuditTest, ADifferenceWithinTheToleranceIsRounding) {
+  const TokenId right = PlainNext({});
+  Sequence& sequence = SequenceOf({}, kPrompt);
+  Audit lenient({1.0, /*tolerance=*/1000.0}, target_.get());
+  lenient.Check({{1, 0}, 4, DraftTree(kPrompt[4])}, {{}, (right + 1) % 100}, sequence);
+  EXPECT_EQ(lenient.counts().mismatches, 0);
+  EXPECT_EQ(lenient.counts().within_tolerance, 1);
+}
+
+TEST_F(AuditTest, DrawsItsShareOfTheCycles) {
+  for (const double fraction : {0.0, 0.1, 1.0}) {
+    Audit audit({fraction, 0.0}, target_.get());
+    int drawn = 0;
+    for (int i = 0; i < 10000; ++i) drawn += audit.Draw() ? 1 : 0;
+    EXPECT_NEAR(drawn, 10000 * fraction, 100) << fraction;
+  }
+}
+
+}  // namespace
+}  // namespace bastion::verifier

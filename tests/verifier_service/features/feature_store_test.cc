@@ -1,0 +1,266 @@
+#include "verifier_service/features/feature_store.h"
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace bastion::verifier {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr SequenceId kSequence = {7, 1};
+constexpr int kWidth = 2;
+constexpr int64_t kPlenty = 1 << 20;
+constexpr absl::Duration kNoPatience = absl::ZeroDuration();
+constexpr absl::Duration kLong = absl::Seconds(30);
+
+// Row r holds 10·r and 10·r + 1.
+std::vector<float> Rows(int first, int count) {
+  std::vector<float> rows;
+  for (int r = first; r < first + count; ++r) {
+    rows.push_back(static_cast<float>(10 * r));
+    rows.push_back(static_cast<float>(10 * r + 1));
+  }
+  return rows;
+}
+
+void AppendRows(FeatureStore& store, SequenceId sequence, int first, int count,
+                TokenId next = kNoToken) {
+  const std::vector<float> rows = Rows(first, count);
+  store.Append(sequence, {reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(float)},
+               next);
+}
+
+std::vector<float> Floats(const Features& features) {
+  std::vector<float> values(features.bytes.size() / 4);
+  std::memcpy(values.data(), features.bytes.data(), features.bytes.size());
+  return values;
+}
+
+TEST(FeatureStoreTest, ReadsTheRowsThatWereAppended) {
+  FeatureStore store(DType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 3);
+  AppendRows(store, kSequence, 3, 2);
+  EXPECT_EQ(*store.Rows(kSequence), 5);
+  EXPECT_EQ(store.bytes(), 5 * 8);
+  const auto read = store.Read({kSequence, 2, 2}, kNoPatience);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->width, kWidth);
+  EXPECT_EQ(read->rows(), 2);
+  EXPECT_THAT(Floats(*read), ElementsAre(20, 21, 30, 31));
+}
+
+TEST(FeatureStoreTest, TheNextTokenFollowsTheLastRowOnly) {
+  FeatureStore store(DType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 3);  // A prefill chooses nothing.
+  EXPECT_EQ(store.Read({kSequence, 0, 3}, kNoPatience)->next, kNoToken);
+  AppendRows(store, kSequence, 3, 2, /*next=*/42);
+  EXPECT_EQ(store.Read({kSequence, 0, 5}, kNoPatience)->next, 42);
+  EXPECT_EQ(store.Read({kSequence, 4, 1}, kNoPatience)->next, 42);
+  EXPECT_EQ(store.Read({kSequence, 0, 4}, kNoPatience)->next, kNoToken);
+}
+
+TEST(FeatureStoreTest, Bf16RowsAreHalfAsLong) {
+  FeatureStore store(DType::kBF16, kPlenty);
+  store.Open(kSequence, kWidth);
+  store.Append(kSequence, {"\x20\x41\x30\x41", 4});  // 10 and 11.
+  const auto read = store.Read({kSequence, 0, 1}, kNoPatience);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->rows(), 1);
+  EXPECT_EQ(read->bytes, "\x20\x41\x30\x41");
+}
+
+TEST(FeatureStoreTest, RowsThatAreNotThereYetAreWaitedFor) {
+  FeatureStore store(DType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 1);
+  std::thread engine([&] { AppendRows(store, kSequence, 1, 1); });
+  const auto read = store.Read({kSequence, 0, 2}, kLong);
+  engine.join();
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->rows(), 2);
+}
+
+TEST(FeatureStoreTest, PatienceEnds) {
+  FeatureStore store(DType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 1);
+  const auto read = store.Read({kSequence, 0, 2}, absl::Milliseconds(5));
+  EXPECT_EQ(read.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(read.status().message(), HasSubstr("1 rows are there, 2 wanted"));
+}
+
+TEST(FeatureStoreTest, WaitingEndsWhenTheSequenceIsClosed) {
+  FeatureStore store(DType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  std::thread engine([&] { store.Close(kSequence); });
+  EXPECT_TRUE(absl::IsNotFound(store.Read({kSequence, 0, 1}, kLong).status()));
+  engine.join();
+}
+
+TEST(FeatureStoreTest, UnknownSequences) {
+  FeatureStore store(DType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  const SequenceId other = {7, 2};
+  EXPECT_TRUE(absl::IsNotFound(store.Read({other, 0, 1}, kNoPatience).status()));
+  EXPECT_TRUE(absl::IsNotFound(store.Rows(other).status()));
+  const auto never = [](DType, int, int) -> char* {
+    ADD_FAILURE();
+    return nullptr;
+  };
+  EXPECT_TRUE(absl::IsNotFound(store.Copy(other, 0, 8, never).status()));
+  EXPECT_EQ(store.Copy(kSequence, 0, 8, never)->rows, 0);  // None yet.
+  AppendRows(store, other, 0, 1);                          // Nothing to keep it in.
+  store.Close(other);
+  EXPECT_EQ(store.bytes(), 0);
+}
+
+TEST(FeatureStoreTest, TheSequenceThatGrowsPastTheMemoryLosesItsHistory) {
+  FeatureStore store(DType::kF32, /*max_bytes=*/5 * 8);
+  const SequenceId other = {8, 1};
+  store.Open(kSequence, kWidth);
+  store.Open(other, kWidth);
+  AppendRows(store, kSequence, 0, 3);
+  AppendRows(store, other, 0, 2);
+  AppendRows(store, kSequence, 3, 1);
+  const auto read = store.Read({kSequence, 0, 1}, kNoPatience);
+  EXPECT_TRUE(absl::IsOutOfRange(read.status())) << read.status();
+  EXPECT_THAT(read.status().message(), HasSubstr("--feature-bytes"));
+  EXPECT_EQ(store.bytes(), 2 * 8);
+  AppendRows(store, kSequence, 4, 1);  // Stays lost: a gap must not look like a history.
+  EXPECT_TRUE(absl::IsOutOfRange(store.Rows(kSequence).status()));
+  EXPECT_TRUE(store.Read({other, 0, 2}, kNoPatience).ok());
+}
+
+TEST(FeatureStoreTest, CloseGivesTheMemoryBack) {
+  FeatureStore store(DType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 4);
+  store.Close(kSequence);
+  EXPECT_EQ(store.bytes(), 0);
+}
+
+TEST(FeatureStoreTest, ReopeningUnderAHigherEpochGivesTheOldMemoryBack) {
+  FeatureStore store(DType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 4);
+  store.Open({kSequence.session, kSequence.epoch + 1}, kWidth);
+  EXPECT_EQ(store.bytes(), 0);
+  EXPECT_TRUE(absl::IsNotFound(store.Rows(kSequence).status()));
+}
+
+TEST(FeatureStoreTest, ASequenceOpenedBeforeAnyDrafterHasNoFeatures) {
+  FeatureStore store(DType::kF32, kPlenty);
+  store.Open(kSequence, /*width=*/0);
+  AppendRows(store, kSequence, 0, 1);
+  const auto read = store.Read({kSequence, 0, 1}, kNoPatience);
+  EXPECT_TRUE(absl::IsOutOfRange(read.status())) << read.status();
+}
+
+TEST(FeatureStoreTest, CopiesWhatFitsToWhereItIsWanted) {
+  FeatureStore store(DType::kF32, kPlenty);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 5, /*next=*/42);
+  const auto copy = [&](Position first, size_t most_bytes) {
+    std::vector<float> values;
+    const auto copied =
+        store.Copy(kSequence, first, most_bytes, [&](DType type, int rows, int width) {
+          EXPECT_EQ(type, DType::kF32);
+          EXPECT_EQ(width, kWidth);
+          values.resize(size_t(rows) * width);
+          return reinterpret_cast<char*>(values.data());
+        });
+    EXPECT_TRUE(copied.ok()) << copied.status();
+    EXPECT_EQ(copied->rows * kWidth, static_cast<int>(values.size()));
+    // Only the last row is followed by what the verify chose.
+    EXPECT_EQ(copied->next, first + copied->rows == 5 ? 42 : kNoToken);
+    return values;
+  };
+  EXPECT_THAT(copy(1, 16), ElementsAre(10, 11, 20, 21));
+  EXPECT_THAT(copy(3, 17), ElementsAre(30, 31, 40, 41));
+  EXPECT_THAT(copy(2, 1), ElementsAre(20, 21));  // One row in any case.
+}
+
+TEST(FeatureStoreTest, ListenersHearEveryChangeUntilTheyGo) {
+  FeatureStore store(DType::kF32, kPlenty);
+  int first_heard = 0, second_heard = 0;
+  const auto first = store.Listen([&] { ++first_heard; });
+  store.Open(kSequence, kWidth);
+  EXPECT_EQ(first_heard, 1);
+  auto second = store.Listen([&] { second_heard += *store.Rows(kSequence); });
+  AppendRows(store, kSequence, 0, 3);
+  EXPECT_EQ(first_heard, 2);
+  EXPECT_EQ(second_heard, 3);  // It may read.
+  AppendRows(store, {9, 9}, 0, 1);
+  EXPECT_EQ(first_heard, 2) << "nothing changed";
+  second.reset();
+  store.Close(kSequence);
+  EXPECT_EQ(first_heard, 3);
+  EXPECT_EQ(second_heard, 3);
+}
+
+// A store of rows that lie in a ring with room for eight of them.
+class RingStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto ring = wire::DeviceRingWriter::Create(wire::Descriptor(), 8 * kRowBytes, "a GPU");
+    ASSERT_TRUE(ring.ok()) << ring.status();
+    ring_ = *std::move(ring);
+    store_ = std::make_unique<FeatureStore>(DType::kF32, kPlenty, ring_);
+    store_->Open(kSequence, kRingWidth);
+  }
+  void Append(int count, TokenId next, bool in_ring = true) {
+    std::optional<uint64_t> position;
+    if (in_ring) {
+      position = ring_->Reserve(count * kRowBytes);
+      ring_->Keep(count * kRowBytes);
+    }
+    store_->Append(kSequence, std::string(count * kRowBytes, 'x'), next, position);
+  }
+  // {rows, position as a row, next}.
+  std::vector<int64_t> Locate(Position first) {
+    const auto located = store_->Locate(kSequence, first);
+    EXPECT_TRUE(located.ok()) << located.status();
+    if (located->rows == 0) return {};
+    EXPECT_EQ(located->width, kRingWidth);
+    return {located->rows, static_cast<int64_t>(located->position / kRowBytes), located->next};
+  }
+
+  static constexpr int kRingWidth = 4;
+  static constexpr uint64_t kRowBytes = 4 * kRingWidth;
+  std::shared_ptr<wire::DeviceRingWriter> ring_;
+  std::unique_ptr<FeatureStore> store_;
+};
+
+TEST_F(RingStoreTest, RowsAreLocatedPieceByPieceUntilTheyAreOverwritten) {
+  Append(3, 11);
+  Append(2, 12);
+  EXPECT_THAT(Locate(0), ElementsAre(3, 0, kNoToken));
+  EXPECT_THAT(Locate(1), ElementsAre(2, 1, kNoToken));
+  EXPECT_THAT(Locate(4), ElementsAre(1, 4, 12));
+  EXPECT_THAT(Locate(5), ElementsAre());
+  Append(4, 13);  // Does not fit before the end: over rows 0 to 3.
+  EXPECT_THAT(Locate(0), ElementsAre());
+  EXPECT_THAT(Locate(3), ElementsAre());
+  EXPECT_THAT(Locate(4), ElementsAre(1, 4, kNoToken));
+  EXPECT_THAT(Locate(5), ElementsAre(4, 8, 13));
+  EXPECT_EQ(store_->Read({kSequence, 0, 9}, kNoPatience)->rows(), 9);  // Bytes stay.
+}
+
+TEST_F(RingStoreTest, RowsThatAreNotInTheRingAreNotLocated) {
+  Append(2, 11, /*in_ring=*/false);
+  Append(2, 12);
+  EXPECT_THAT(Locate(1), ElementsAre());
+  EXPECT_THAT(Locate(2), ElementsAre(2, 0, 12));
+  EXPECT_FALSE(store_->Locate({99, 0}, 0).ok());
+}
+
+}  // namespace
+}  // namespace bastion::verifier

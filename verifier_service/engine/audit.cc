@@ -1,0 +1,79 @@
+#include "verifier_service/engine/audit.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/check.h"
+#include "common/base/random.h"
+#include "verifier_service/verify/logit_edits.h"
+
+namespace bastion::verifier {
+namespace {
+
+// What the choice compares.
+float ValueOf(const float* logits, TokenId token, Position position, const ChoiceParams& choice) {
+  if (choice.temperature <= 0) return logits[token];
+  return logits[token] / choice.temperature + KeyedGumbel(choice.seed, position, token);
+}
+
+}  // namespace
+
+bool Audit::Draw() {
+  if (options_.fraction <= 0) return false;
+  constexpr uint64_t kStream = 0xA0D17;
+  return KeyedWords(kStream, 0, static_cast<uint32_t>(drawn_++))[0] < options_.fraction * 0x1p32;
+}
+
+Audit::PlainChoice Audit::DecodeOne(Sequence& sequence, Position position, TokenId token,
+                                    TokenId taken) {
+  nn::RowBatch batch;
+  batch.AddRun({&sequence.table, position, kernels::RowMask::kCausal}, {token});
+  const DraftTree root(token);
+  const absl::StatusOr<PlainStep> step = target_->DecodeOne(
+      batch, {&root, position, 0, &sequence.sampling, &sequence.history, &sequence.table});
+  sequence.history.Push(token);
+  if (!step.ok() || step->choice < 0) return {kNoToken, 0};
+  LogitEdits edits;
+  edits.EditRow(sequence.sampling, sequence.history, step->logits);
+  return {step->choice, ValueOf(step->logits, step->choice, position + 1, sequence.sampling) -
+                            ValueOf(step->logits, taken, position + 1, sequence.sampling)};
+}
+
+void Audit::Check(const VerifyItem& item, const Acceptance& acceptance, Sequence& sequence) {
+  ++counts_.cycles;
+  for (int i = 0; i < acceptance.committed_length(); ++i) sequence.history.Pop();
+  TokenId token = item.tree.token(0);
+  for (int i = 0; i < acceptance.committed_length(); ++i) {
+    const bool last = i == static_cast<int>(acceptance.path.size());
+    const TokenId taken = last ? acceptance.next : item.tree.token(acceptance.path[i]);
+    const PlainChoice plain = DecodeOne(sequence, item.cached + i, token, taken);
+    ++counts_.tokens;
+    if (plain.token != taken) {
+      const bool rounding = std::abs(plain.gap) <= options_.tolerance;
+      ++(rounding ? counts_.within_tolerance : counts_.mismatches);
+      if (!rounding) {
+        Report(item, sequence,
+               absl::StrCat("position ", item.cached + i + 1, ": took token ", taken,
+                            ", plain decoding takes ", plain.token, ", better by ", plain.gap));
+      }
+    }
+    token = taken;
+  }
+}
+
+void Audit::Report(const VerifyItem& item, const Sequence& sequence,
+                   const std::string& difference) const {
+  const SamplingParams& sampling = sequence.sampling;
+  LOG(ERROR) << "audit: sequence " << item.sequence.session << ", " << difference
+             << ". To replay: temperature " << sampling.temperature << ", seed " << sampling.seed
+             << ", top_k " << sampling.top_k << ", top_p " << sampling.top_p << ", min_p "
+             << sampling.min_p << ", repetition, presence, frequency penalty "
+             << sampling.repetition_penalty << ", " << sampling.presence_penalty << ", "
+             << sampling.frequency_penalty << ", prompt of " << sampling.prompt_tokens
+             << " tokens in [" << absl::StrJoin(sequence.history.tokens(), " ") << "], tree ["
+             << absl::StrJoin(item.tree.tokens(), " ") << "] with parents ["
+             << absl::StrJoin(item.tree.parents(), " ") << "] after " << item.cached << " tokens";
+}
+
+}  // namespace bastion::verifier

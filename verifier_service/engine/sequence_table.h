@@ -1,0 +1,55 @@
+// The live sequences of the verifier: how far each is committed, where its keys and values lie, how
+// its tokens are chosen. Thread-compatible; owned by the engine.
+#ifndef BASTION_VERIFIER_SERVICE_ENGINE_SEQUENCE_TABLE_H_
+#define BASTION_VERIFIER_SERVICE_ENGINE_SEQUENCE_TABLE_H_
+
+#include <cstdint>
+
+#include "absl/container/node_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/nn/page_pool.h"
+#include "common/stages/stage_data.h"
+#include "verifier_service/verify/token_history.h"
+
+namespace bastion::verifier {
+
+struct Sequence {
+  SequenceId id;
+  SamplingParams sampling;
+  Position committed = 0;
+  nn::PageTable table;
+  TokenHistory history;  // Of the committed tokens.
+
+  void Committed(TokenId token) {
+    ++committed;
+    history.Push(token);
+  }
+};
+
+class SequenceTable {
+ public:
+  SequenceTable(nn::PagePool& pages, int max_sequences)
+      : pages_(pages), max_sequences_(max_sequences) {}
+
+  // ALREADY_EXISTS when this epoch lives; FAILED_PRECONDITION when a later one does (stale); an
+  // earlier one is closed first. RESOURCE_EXHAUSTED when the table is full.
+  [[nodiscard]] absl::Status Open(SequenceId id, const SamplingParams& sampling);
+
+  // NOT_FOUND, or FAILED_PRECONDITION for a stale epoch. The pointer stays valid until Close.
+  [[nodiscard]] absl::StatusOr<Sequence*> Find(SequenceId id);
+
+  // Frees the sequence's pages. True when it was there.
+  bool Close(SequenceId id);
+
+  [[nodiscard]] int size() const { return static_cast<int>(sequences_.size()); }
+
+ private:
+  nn::PagePool& pages_;
+  int max_sequences_;
+  absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session: one epoch lives at a time.
+};
+
+}  // namespace bastion::verifier
+
+#endif  // BASTION_VERIFIER_SERVICE_ENGINE_SEQUENCE_TABLE_H_

@@ -1,0 +1,189 @@
+#include "verifier_service/features/feature_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+
+namespace bastion::verifier {
+namespace {
+
+std::string Name(SequenceId sequence) {
+  std::ostringstream out;
+  out << "sequence " << sequence;
+  return out.str();
+}
+
+}  // namespace
+
+void FeatureStore::Open(SequenceId sequence, int width) {
+  {
+    MutexLock lock(&mutex_);
+    // The engine forgets a session's earlier epoch by opening the next one: so does the store.
+    for (auto old = histories_.begin(); old != histories_.end();) {
+      const auto next = std::next(old);
+      if (old->first.session == sequence.session) {
+        bytes_ -= static_cast<int64_t>(old->second.features.bytes.size());
+        histories_.erase(old);
+      }
+      old = next;
+    }
+    Features& features = histories_[sequence].features;
+    features.width = width;
+    features.type = type_;
+  }
+  TellListeners();
+}
+
+void FeatureStore::Append(SequenceId sequence, absl::Span<const char> rows, TokenId next,
+                          std::optional<uint64_t> in_ring) {
+  if (AppendRows(sequence, rows, next, in_ring)) TellListeners();
+}
+
+void FeatureStore::NotePiece(History& history, int rows, uint64_t position) const {
+  std::deque<RingPiece>& pieces = history.in_ring;
+  const auto gone = [&](const RingPiece& piece) {
+    return !ring_->Holds(piece.position + (piece.rows - 1) * history.features.row_bytes());
+  };
+  while (!pieces.empty() && gone(pieces.front())) pieces.pop_front();
+  pieces.push_back({history.features.rows(), rows, position});
+}
+
+bool FeatureStore::AppendRows(SequenceId sequence, absl::Span<const char> rows, TokenId next,
+                              std::optional<uint64_t> in_ring) {
+  MutexLock lock(&mutex_);
+  const auto found = histories_.find(sequence);
+  if (found == histories_.end() || found->second.lost || found->second.features.width == 0) {
+    return false;
+  }
+  Features& kept = found->second.features;
+  CHECK_EQ(rows.size() % kept.row_bytes(), 0u) << "bytes are no whole rows of features";
+  const auto added = static_cast<int64_t>(rows.size());
+  if (bytes_ + added > max_bytes_) {
+    bytes_ -= static_cast<int64_t>(kept.bytes.size());
+    kept.bytes = {};
+    found->second.in_ring.clear();
+    found->second.lost = true;
+    return true;
+  }
+  if (ring_ != nullptr && in_ring) {
+    NotePiece(found->second, static_cast<int>(rows.size() / kept.row_bytes()), *in_ring);
+  }
+  kept.bytes.append(rows.data(), rows.size());
+  kept.next = next;
+  bytes_ += added;
+  return true;
+}
+
+void FeatureStore::Close(SequenceId sequence) {
+  {
+    MutexLock lock(&mutex_);
+    const auto found = histories_.find(sequence);
+    if (found == histories_.end()) return;
+    bytes_ -= static_cast<int64_t>(found->second.features.bytes.size());
+    histories_.erase(found);
+  }
+  TellListeners();
+}
+
+std::shared_ptr<void> FeatureStore::Listen(std::function<void()> heard) {
+  MutexLock lock(&listeners_mutex_);
+  const auto listener = listeners_.insert(listeners_.end(), std::move(heard));
+  return {this, [listener](FeatureStore* store) {
+            MutexLock lock(&store->listeners_mutex_);
+            store->listeners_.erase(listener);
+          }};
+}
+
+void FeatureStore::TellListeners() {
+  MutexLock lock(&listeners_mutex_);
+  for (const auto& heard : listeners_) heard();
+}
+
+absl::Status FeatureStore::Check(SequenceId sequence) const {
+  const auto found = histories_.find(sequence);
+  if (found == histories_.end()) {
+    return absl::NotFoundError(absl::StrCat("features: unknown ", Name(sequence)));
+  }
+  if (found->second.lost) {
+    return absl::OutOfRangeError(
+        absl::StrCat("features of ", Name(sequence), " were not kept; raise --feature-bytes"));
+  }
+  if (found->second.features.width == 0) {
+    return absl::OutOfRangeError(
+        absl::StrCat(Name(sequence), " was opened before any drafter asked for features"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Features> FeatureStore::Read(const FeatureRange& range, absl::Duration patience) {
+  MutexLock lock(&mutex_);
+  const auto decided = [&] {
+    mutex_.AssertHeld();
+    return !Check(range.sequence).ok() ||
+           histories_.at(range.sequence).features.rows() >= range.first + range.count;
+  };
+  mutex_.AwaitWithTimeout(decided, patience);
+  RETURN_IF_ERROR(Check(range.sequence));
+  const Features& kept = histories_.at(range.sequence).features;
+  if (kept.rows() < range.first + range.count) {
+    return absl::DeadlineExceededError(absl::StrCat("features of ", Name(range.sequence), ": ",
+                                                    kept.rows(), " rows are there, ",
+                                                    range.first + range.count, " wanted"));
+  }
+  const size_t row = kept.row_bytes();
+  const bool to_the_end = range.first + range.count == kept.rows();
+  return Features{kept.width, kept.type, kept.bytes.substr(range.first * row, range.count * row),
+                  to_the_end ? kept.next : kNoToken, /*device=*/{}};
+}
+
+absl::StatusOr<int> FeatureStore::Rows(SequenceId sequence) const {
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(Check(sequence));
+  return histories_.at(sequence).features.rows();
+}
+
+absl::StatusOr<FeatureStore::Copied> FeatureStore::Copy(SequenceId sequence, Position first,
+                                                        size_t most_bytes, Place place) const {
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(Check(sequence));
+  const Features& kept = histories_.at(sequence).features;
+  if (kept.rows() <= first) return Copied();
+  const auto most = static_cast<int>(std::max<size_t>(1, most_bytes / kept.row_bytes()));
+  const int rows = std::min(kept.rows() - first, most);
+  std::memcpy(place(kept.type, rows, kept.width), kept.bytes.data() + first * kept.row_bytes(),
+              rows * kept.row_bytes());
+  return Copied{rows, first + rows == kept.rows() ? kept.next : kNoToken};
+}
+
+absl::StatusOr<FeatureStore::Located> FeatureStore::Locate(SequenceId sequence,
+                                                           Position first) const {
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(Check(sequence));
+  const History& history = histories_.at(sequence);
+  const Features& kept = history.features;
+  // Most who ask want what was committed last.
+  for (auto last = history.in_ring.rbegin(); last != history.in_ring.rend(); ++last) {
+    const RingPiece& piece = *last;
+    const int skipped = first - piece.first;
+    if (skipped < 0) continue;
+    if (skipped >= piece.rows) break;
+    const uint64_t position = piece.position + skipped * kept.row_bytes();
+    if (!ring_->Holds(position)) break;
+    const bool to_the_end = piece.first + piece.rows == kept.rows();
+    return Located{piece.rows - skipped, position, kept.type, kept.width,
+                   to_the_end ? kept.next : kNoToken};
+  }
+  return Located();
+}
+
+int64_t FeatureStore::bytes() const {
+  MutexLock lock(&mutex_);
+  return bytes_;
+}
+
+}  // namespace bastion::verifier

@@ -1,0 +1,129 @@
+#include "verifier_service/features/feature_stream.h"
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/wire/codec.h"
+
+namespace bastion::verifier {
+namespace {
+
+constexpr size_t kMaxBytesPerMessage = 2 << 20;
+
+}  // namespace
+
+void FeatureStream::Run() {
+  std::thread reader([this] { ReadRequests(); });
+  const std::shared_ptr<void> reading = ring_ == nullptr ? nullptr : ring_->AddReader();
+  const std::shared_ptr<void> listening = store_->Listen([this] { Heard(); });
+  while (AwaitNews()) {
+    MutexLock lock(&pushing_);
+    if (!PushNew(absl::InfiniteFuture()).ok()) break;
+  }
+  stream_->Cancel();
+  reader.join();
+}
+
+void FeatureStream::ReadRequests() {
+  internal::v1::FeatureRequest request;
+  while (stream_->Receive(&request, absl::InfiniteFuture()).ok()) {
+    MutexLock lock(&mutex_);
+    if (request.has_follow()) {
+      const auto& follow = request.follow();
+      followed_[wire::Decode(follow.sequence())] = {std::max(0, follow.first()),
+                                                    follow.bytes_before()};
+      news_ = true;
+    } else if (request.has_unfollow()) {
+      followed_.erase(wire::Decode(request.unfollow().sequence()));
+    }
+  }
+  MutexLock lock(&mutex_);
+  gone_ = true;
+}
+
+void FeatureStream::Heard() {
+  if (stream_->keeps_deadlines() && pushing_.TryLock()) {
+    const absl::Status pushed = PushNew(absl::InfinitePast());
+    pushing_.Unlock();
+    if (pushed.ok()) return;
+  }
+  MutexLock lock(&mutex_);
+  news_ = true;
+}
+
+bool FeatureStream::AwaitNews() {
+  MutexLock lock(&mutex_);
+  const auto news = [this] {
+    mutex_.AssertHeld();
+    return news_ || gone_;
+  };
+  while (!mutex_.AwaitWithTimeout(news, absl::InfiniteDuration())) {
+  }
+  news_ = false;
+  return !gone_;
+}
+
+absl::Status FeatureStream::PushNew(absl::Time deadline) {
+  std::vector<std::pair<SequenceId, Place>> followed;
+  {
+    MutexLock lock(&mutex_);
+    followed.assign(followed_.begin(), followed_.end());
+  }
+  for (auto& [sequence, place] : followed) {
+    const Place from = place;
+    bool over = false;
+    const absl::Status pushed = Push(sequence, deadline, place, over);
+    MutexLock lock(&mutex_);
+    const auto found = followed_.find(sequence);
+    // Followed anew from elsewhere, or given up, in the meantime: what was asked last counts.
+    if (found != followed_.end() && found->second == from) {
+      found->second = place;
+      if (over) followed_.erase(found);
+    }
+    RETURN_IF_ERROR(pushed);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> FeatureStream::Fill(SequenceId sequence, const Place& place,
+                                        internal::v1::FeatureReply& reply) {
+  if (ring_ != nullptr && place.next >= place.bytes_before) {
+    ASSIGN_OR_RETURN(const FeatureStore::Located located, store_->Locate(sequence, place.next));
+    if (located.rows > 0) {
+      const auto shape = wire::FeatureShape(located.type, located.rows, located.width);
+      wire::Describe(shape, *reply.mutable_features());
+      reply.mutable_features()->mutable_device()->set_position(located.position);
+      reply.mutable_features()->mutable_device()->set_bytes(shape.bytes());
+      if (located.next != kNoToken) reply.set_next(located.next);
+      return located.rows;
+    }
+  }
+  ASSIGN_OR_RETURN(
+      const FeatureStore::Copied copied,
+      store_->Copy(sequence, place.next, kMaxBytesPerMessage, [&](DType type, int rows, int width) {
+        return stream_->carrier().Reserve(wire::FeatureShape(type, rows, width),
+                                          *reply.mutable_features());
+      }));
+  if (copied.next != kNoToken) reply.set_next(copied.next);
+  return copied.rows;
+}
+
+absl::Status FeatureStream::Push(SequenceId sequence, absl::Time deadline, Place& place,
+                                 bool& over) {
+  for (;;) {
+    internal::v1::FeatureReply reply;
+    const absl::StatusOr<int> rows = Fill(sequence, place, reply);
+    if (rows.ok() && *rows == 0) return absl::OkStatus();
+    wire::Encode(sequence, *reply.mutable_sequence());
+    wire::Encode(rows.status(), *reply.mutable_status());
+    reply.set_first(place.next);
+    RETURN_IF_ERROR(stream_->Send(reply, deadline));
+    over = !rows.ok();
+    if (over) return absl::OkStatus();
+    place.next += *rows;
+  }
+}
+
+}  // namespace bastion::verifier

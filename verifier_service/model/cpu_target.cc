@@ -1,0 +1,133 @@
+#include "verifier_service/model/cpu_target.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "kernels/pack.h"
+#include "verifier_service/commit/kv_compaction.h"
+#include "verifier_service/model/device_probe.h"
+#include "verifier_service/model/forward.h"
+#include "verifier_service/verify/accept.h"
+
+namespace bastion::verifier {
+namespace {
+
+class CpuTarget final : public Target {
+ public:
+  CpuTarget(std::unique_ptr<TargetModel> model, DType dtype)
+      : model_(std::move(model)), type_(dtype == DType::kF32 ? DType::kF32 : DType::kBF16) {}
+
+  void WakeUp() override { pool().Wake(); }
+  void SetFeatureLayers(const std::vector<int>& layers) override { layers_ = layers; }
+  absl::Status Prefill(const nn::RowBatch& batch) override;
+  std::vector<absl::StatusOr<Acceptance>> Verify(const nn::RowBatch& batch,
+                                                 absl::Span<const TreeRows> trees,
+                                                 TimingTrace& trace) override;
+  absl::Span<const char> KeptFeatures(int index) const override {
+    return absl::MakeConstSpan(kept_).subspan(kept_begins_[index],
+                                              kept_begins_[index + 1] - kept_begins_[index]);
+  }
+  DType feature_type() const override { return type_; }
+  absl::StatusOr<PlainStep> DecodeOne(const nn::RowBatch& batch, const TreeRows& root) override;
+
+  nn::PagePool& pages() override { return model_->cache(); }
+  const hub::ModelConfig& config() const override { return model_->config(); }
+  nn::ForwardCost Cost() const override { return model_->Cost(); }
+  std::string DescribeDevice() const override { return verifier::DescribeDevice(model_->device()); }
+  DevicePeaks MeasurePeaks() override { return verifier::MeasurePeaks(model_->device()); }
+
+ private:
+  [[nodiscard]] kernels::ThreadPool& pool() { return *model_->device().pool; }
+  [[nodiscard]] absl::StatusOr<Acceptance> AcceptTree(const TreeRows& rows,
+                                                      const std::vector<TokenId>& choices,
+                                                      const LogitRows& logits) const;
+  void Keep(int row);
+  void EndTree() { kept_begins_.push_back(kept_.size()); }
+
+  std::unique_ptr<TargetModel> model_;
+  const DType type_;
+  std::vector<int> layers_;
+  std::vector<char> kept_;              // [rows kept, F] of type_
+  std::vector<size_t> kept_begins_{0};  // Of the trees, in bytes; one more at the end.
+};
+
+void CpuTarget::Keep(int row) {
+  const size_t width = layers_.size() * config().dims.hidden;
+  const DType dtype = type_ == DType::kF32 ? DType::kF32 : DType::kBF16;
+  const size_t begin = kept_.size();
+  kept_.resize(begin + width * BytesPerElement(dtype));
+  kernels::ConvertElements(DType::kF32, model_->features() + row * width,
+                           static_cast<int64_t>(width), dtype, kept_.data() + begin);
+}
+
+absl::Status CpuTarget::Prefill(const nn::RowBatch& batch) {
+  model_->Forward(batch, layers_);
+  kept_.clear();
+  kept_begins_.resize(1);
+  pool().Rest();
+  for (int row = 0; row < batch.rows(); ++row) Keep(row);
+  EndTree();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Acceptance> CpuTarget::AcceptTree(const TreeRows& rows,
+                                                 const std::vector<TokenId>& choices,
+                                                 const LogitRows& logits) const {
+  const absl::Span<const TokenId> own(choices.data() + rows.first_row, rows.tree->rows());
+  if (std::find(own.begin(), own.end(), -1) != own.end()) return NanLogits();
+  Acceptance acceptance = Accept(*rows.tree, own);
+  if (rows.sampling->logprobs) {
+    const auto logits_of = [&](NodeIndex node) { return logits.row(rows.first_row + node); };
+    acceptance.logprobs =
+        LogprobsOf(model_->device(), logits_of, logits.vocabulary, rows, acceptance);
+  }
+  return acceptance;
+}
+
+std::vector<absl::StatusOr<Acceptance>> CpuTarget::Verify(const nn::RowBatch& batch,
+                                                          absl::Span<const TreeRows> trees,
+                                                          TimingTrace& trace) {
+  StopWatch watch;
+  model_->Forward(batch, layers_);
+  const LogitRows logits = model_->Logits();
+  trace.forward = watch.Lap();
+  std::vector<absl::StatusOr<Acceptance>> outcomes;
+  const std::vector<TokenId> choices = ChooseTokens(model_->device(), logits, trees);
+  for (const TreeRows& rows : trees) outcomes.push_back(AcceptTree(rows, choices, logits));
+  trace.accept = watch.Lap();
+  KvMoves moves;
+  kept_.clear();
+  kept_begins_.resize(1);
+  for (size_t i = 0; i < trees.size(); ++i) {
+    if (outcomes[i].ok()) {
+      moves.Add(*trees[i].table, trees[i].cached, outcomes[i]->path);
+      Keep(trees[i].first_row);
+      for (const NodeIndex node : outcomes[i]->path) Keep(trees[i].first_row + node);
+    }
+    EndTree();
+  }
+  CompactKv(model_->device(), model_->cache(), config().dims.layers, moves);
+  pool().Rest();
+  trace.commit = watch.Lap();
+  return outcomes;
+}
+
+absl::StatusOr<PlainStep> CpuTarget::DecodeOne(const nn::RowBatch& batch, const TreeRows& root) {
+  model_->Forward(batch, {});
+  const LogitRows logits = model_->Logits();
+  const TokenId choice = ChooseTokens(model_->device(), logits, {root}).front();
+  pool().Rest();
+  return PlainStep{choice, logits.values};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Target>> LoadCpuTarget(const std::string& folder,
+                                                      const nn::EngineOptions& options) {
+  ASSIGN_OR_RETURN(auto model, TargetModel::Load(folder, options));
+  return std::make_unique<CpuTarget>(std::move(model), options.dtype);
+}
+
+}  // namespace bastion::verifier

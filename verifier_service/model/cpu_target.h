@@ -1,0 +1,18 @@
+// The target on the host's processors.
+#ifndef BASTION_VERIFIER_SERVICE_MODEL_CPU_TARGET_H_
+#define BASTION_VERIFIER_SERVICE_MODEL_CPU_TARGET_H_
+
+#include <memory>
+#include <string>
+
+#include "verifier_service/model/target.h"
+
+namespace bastion::verifier {
+
+// Errors: TargetModel::Load.
+[[nodiscard]] absl::StatusOr<std::unique_ptr<Target>> LoadCpuTarget(
+    const std::string& folder, const nn::EngineOptions& options);
+
+}  // namespace bastion::verifier
+
+#endif  // BASTION_VERIFIER_SERVICE_MODEL_CPU_TARGET_H_

@@ -1,0 +1,273 @@
+#include "verifier_service/model/cuda_step.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/progress.h"
+#include "common/base/status.h"
+#include "common/cuda/row_buckets.h"
+#include "common/hub/checkpoint.h"
+
+namespace bastion::verifier {
+
+using kernels::cuda::Stream;
+using kernels::cuda::WalkResult;
+
+absl::StatusOr<std::unique_ptr<CudaStep>> CudaStep::Load(const std::string& folder,
+                                                         const nn::EngineOptions& options,
+                                                         cuda::Gpu& gpu) {
+  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(folder));
+  if (config.kind != hub::ModelKind::kTarget) {
+    return absl::InvalidArgumentError(absl::StrCat(folder, ": ", config.architecture,
+                                                   " is a drafter; the verifier runs a target"));
+  }
+  ASSIGN_OR_RETURN(auto checkpoint, hub::Checkpoint::Open(folder));
+  auto step = std::unique_ptr<CudaStep>(new CudaStep(gpu));
+  const cuda::StepCapacity capacity = {(options.max_rows + 63) / 64 * 64, options.max_sequences,
+                                       nn::PagesFor(options.kv_tokens)};
+  std::optional<ProgressBar> bar;
+  if (options.show_progress) bar.emplace(absl::StrCat("loading to ", gpu.info.name), "MB");
+  cuda::DeviceLoader loader(std::move(checkpoint), options.dtype, *gpu.stream,
+                            bar.has_value() ? &*bar : nullptr);
+  ASSIGN_OR_RETURN(step->decoder_,
+                   cuda::DeviceDecoder::Load(loader, config, "model.", capacity, gpu));
+  ASSIGN_OR_RETURN(step->vocabulary_, cuda::LoadDeviceVocabulary(loader, config));
+  bar.reset();
+  ASSIGN_OR_RETURN(step->inputs_, cuda::StepInputs::Create(capacity));
+  step->buckets_ = cuda::RowBuckets(capacity.rows);
+  RETURN_IF_ERROR(step->Allocate());
+  if (options.share_bytes > 0) {
+    auto ring = CudaFeatureRing::Create(options.share_bytes, gpu.info.uuid);
+    if (ring.ok()) step->ring_ = *std::move(ring);
+    if (!ring.ok()) LOG(WARNING) << "features go to drafters by the host: " << ring.status();
+  }
+  RETURN_IF_ERROR(step->Prepare(options.show_progress));
+  return step;
+}
+
+absl::Status CudaStep::Allocate() {
+  const size_t rows = inputs_.capacity().rows, spans = inputs_.capacity().spans;
+  const size_t vocabulary = config().dims.vocabulary;
+  constexpr char kWhat[] = "a step's results";
+  ASSIGN_OR_RETURN(logits_,
+                   Memory::OnDevice(rows * vocabulary * sizeof(float), "logits; lower --max-rows"));
+  ASSIGN_OR_RETURN(host_logits_, Memory::OnHost(vocabulary * sizeof(float), kWhat));
+  ASSIGN_OR_RETURN(choices_, Memory::OnDevice(rows * sizeof(int32_t), kWhat));
+  ASSIGN_OR_RETURN(paths_, Memory::OnDevice(rows * sizeof(int32_t), kWhat));
+  ASSIGN_OR_RETURN(host_paths_, Memory::OnHost(rows * sizeof(int32_t), kWhat));
+  ASSIGN_OR_RETURN(results_, Memory::OnDevice(spans * sizeof(WalkResult), kWhat));
+  ASSIGN_OR_RETURN(host_results_, Memory::OnHost(spans * sizeof(WalkResult), kWhat));
+  ASSIGN_OR_RETURN(flags_, Memory::OnHost(3 * sizeof(uint64_t), kWhat));
+  ASSIGN_OR_RETURN(
+      choose_scratch_,
+      Memory::OnDevice(kernels::cuda::ChooseScratchBytes(static_cast<int>(rows)), kWhat));
+  return absl::OkStatus();
+}
+
+absl::Status CudaStep::Prepare(bool show_progress) {
+  std::optional<ProgressBar> bar;
+  if (show_progress) bar.emplace("finding the fastest products", "sizes");
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    RETURN_IF_ERROR(decoder_->Prepare(buckets_[i], /*with_context=*/false));
+    RETURN_IF_ERROR(cuda::PrepareProduct(vocabulary_.head(), decoder_->normed(),
+                                         logits_.as<float>(), buckets_[i], gpu_));
+    if (bar.has_value()) bar->Show(static_cast<int64_t>(i) + 1, std::ssize(buckets_));
+  }
+  // Once outside of a recording: kernels are loaded when they are first used.
+  const nn::RowBatch nothing;
+  inputs_.Send({nothing}, buckets_.front(), *gpu_.stream);
+  PutForward(buckets_.front());
+  PutDecision(buckets_.front());
+  return gpu_.stream->Synchronize();
+}
+
+absl::Status CudaStep::Record(const std::vector<int>& layers) {
+  RETURN_IF_ERROR(gpu_.stream->Synchronize());
+  graphs_.clear();
+  taps_.layers = layers;
+  const size_t bytes = inputs_.capacity().rows * feature_row_bytes();
+  ASSIGN_OR_RETURN(features_, Memory::OnDevice(bytes, "features"));
+  ASSIGN_OR_RETURN(kept_features_, Memory::OnHost(bytes, "features"));
+  taps_.features = features_.as<void>();
+  for (const int rows : buckets_) {
+    ASSIGN_OR_RETURN(graphs_[rows], RecordFor(rows));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CudaStep::Graphs> CudaStep::RecordFor(int rows) {
+  Stream& stream = *gpu_.stream;
+  Graphs graphs;
+  stream.BeginRecording();
+  PutForward(rows);
+  ASSIGN_OR_RETURN(graphs.forward, stream.EndRecording());
+  stream.BeginRecording();
+  cuda::PutProduct(vocabulary_.head(), decoder_->normed(), logits_.as<float>(), rows, gpu_);
+  ASSIGN_OR_RETURN(graphs.head, stream.EndRecording());
+  stream.BeginRecording();
+  PutDecision(rows);
+  ASSIGN_OR_RETURN(graphs.decision, stream.EndRecording());
+  return graphs;
+}
+
+void CudaStep::PutForward(int rows) {
+  kernels::cuda::EmbedArgs embed;
+  embed.rows = inputs_.Rows(rows);
+  embed.table = vocabulary_.table.data();
+  embed.dtype = decoder_->dtype();
+  embed.y = decoder_->hidden();
+  embed.width = config().dims.hidden;
+  kernels::cuda::Embed(embed, *gpu_.stream);
+  decoder_->Forward(embed.rows, taps_);
+}
+
+kernels::cuda::CommitArgs CudaStep::CommitOf(int rows) const {
+  kernels::cuda::CommitArgs commit;
+  commit.rows = inputs_.Rows(rows);
+  commit.results = results_.as<WalkResult>();
+  commit.paths = paths_.as<int32_t>();
+  commit.layers = decoder_->layers();
+  commit.layer_count = config().dims.layers;
+  commit.kv_heads = config().dims.kv_heads;
+  commit.head_dim = config().dims.head_dim;
+  commit.dtype = decoder_->dtype();
+  commit.features = features_.as<void>();
+  commit.kept_features = kept_features_.as<void>();
+  commit.feature_width = static_cast<int>(feature_width());
+  return commit;
+}
+
+void CudaStep::PutRing(int rows, int most_kept) {
+  char* const to = ring_.Reserve(most_kept * feature_row_bytes());
+  if (to == nullptr) return;
+  // A commit of no layers: the gathering alone, of the same rows.
+  kernels::cuda::CommitArgs gather = CommitOf(cuda::BucketOf(buckets_, rows));
+  gather.layer_count = 0;
+  gather.kept_features = to;
+  kernels::cuda::Commit(gather, *gpu_.stream);
+  kernels::cuda::RaiseFlag({inputs_.device_step(), &flags_.as<uint64_t>()[2]}, *gpu_.stream);
+}
+
+void CudaStep::PutDecision(int rows) {
+  Stream& stream = *gpu_.stream;
+  const kernels::cuda::StepRows step = inputs_.Rows(rows);
+  uint64_t* const flags = flags_.as<uint64_t>();
+  kernels::cuda::Choose({step.used, logits_.as<float>(), inputs_.rules(), choices_.as<int32_t>(),
+                         choose_scratch_.as<void>(), rows, config().dims.vocabulary},
+                        stream);
+  kernels::cuda::Walk(
+      {step, choices_.as<int32_t>(), results_.as<WalkResult>(), paths_.as<int32_t>(),
+       host_results_.as<WalkResult>(), host_paths_.as<int32_t>()},
+      stream);
+  kernels::cuda::RaiseFlag({inputs_.device_step(), &flags[0]}, stream);
+  kernels::cuda::Commit(CommitOf(rows), stream);
+  kernels::cuda::RaiseFlag({inputs_.device_step(), &flags[1]}, stream);
+}
+
+const CudaStep::Graphs& CudaStep::GraphsFor(int rows) const {
+  return graphs_.at(cuda::BucketOf(buckets_, rows));
+}
+
+absl::Status CudaStep::RunForward(const cuda::StepContents& contents) {
+  const int rows = contents.batch.rows();
+  if (graphs_.size() != buckets_.size()) {
+    return absl::InternalError("the steps of this model could not be recorded (see the log)");
+  }
+  if (rows > buckets_.back()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(rows, " rows in one step, at most ", buckets_.back(), " are taken"));
+  }
+  inputs_.Send(contents, cuda::BucketOf(buckets_, rows), *gpu_.stream);
+  gpu_.stream->Run(*GraphsFor(rows).forward);
+  return absl::OkStatus();
+}
+
+void CudaStep::RunHead(int rows) { gpu_.stream->Run(*GraphsFor(rows).head); }
+
+absl::Status CudaStep::EditLogits(const std::vector<kernels::cuda::LogitEdit>& edits) {
+  edit_count_ = static_cast<int>(edits.size());
+  if (edits.empty()) return absl::OkStatus();
+  const size_t bytes = edits.size() * sizeof(edits[0]);
+  if (edits_.bytes() < bytes) {
+    // The device may still be at the last step's.
+    RETURN_IF_ERROR(gpu_.stream->Synchronize());
+    ASSIGN_OR_RETURN(edits_, Memory::OnDevice(2 * bytes, "edits of logits"));
+    ASSIGN_OR_RETURN(before_, Memory::OnDevice(2 * edits.size() * sizeof(float), "logits"));
+  }
+  gpu_.stream->Copy(edits_.as<void>(), edits.data(), bytes);
+  kernels::cuda::EditLogits({logits_.as<float>(), edits_.as<kernels::cuda::LogitEdit>(),
+                             before_.as<float>(), edit_count_, config().dims.vocabulary},
+                            *gpu_.stream);
+  return absl::OkStatus();
+}
+
+absl::Status CudaStep::UndoEdits() {
+  if (edit_count_ == 0) return absl::OkStatus();
+  kernels::cuda::UndoEdits({logits_.as<float>(), edits_.as<kernels::cuda::LogitEdit>(),
+                            before_.as<float>(), edit_count_, config().dims.vocabulary},
+                           *gpu_.stream);
+  edit_count_ = 0;
+  return gpu_.stream->Synchronize();
+}
+
+absl::Status CudaStep::RunDecision(int rows, int most_kept) {
+  gpu_.stream->Run(*GraphsFor(rows).decision);
+  PutRing(rows, most_kept);
+  return gpu_.stream->AwaitFlag(&flags_.as<uint64_t>()[0], inputs_.step());
+}
+
+absl::Status CudaStep::AwaitCommit(int rows) {
+  const uint64_t* const flags = flags_.as<uint64_t>();
+  RETURN_IF_ERROR(gpu_.stream->AwaitFlag(&flags[ring_.reserved() ? 2 : 1], inputs_.step()));
+  if (ring_.reserved()) ring_.Keep(rows * feature_row_bytes());
+  return absl::OkStatus();
+}
+
+absl::Status CudaStep::KeepAllFeatures(int rows) {
+  const size_t bytes = rows * feature_row_bytes();
+  if (bytes > 0) {
+    gpu_.stream->Copy(kept_features_.as<void>(), features_.as<void>(), bytes);
+  }
+  if (char* const to = ring_.Reserve(bytes)) gpu_.stream->Copy(to, features_.as<void>(), bytes);
+  RETURN_IF_ERROR(gpu_.stream->Synchronize());
+  if (ring_.reserved()) ring_.Keep(bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<float*> CudaStep::CopyLogits(int row) {
+  const size_t vocabulary = config().dims.vocabulary;
+  gpu_.stream->Copy(host_logits(), logits_.as<float>() + row * vocabulary,
+                    vocabulary * sizeof(float));
+  RETURN_IF_ERROR(gpu_.stream->Synchronize());
+  return host_logits();
+}
+
+nn::ForwardCost CudaStep::Cost() const {
+  nn::ForwardCost cost = decoder_->Cost();
+  cuda::AddCost(vocabulary_.head(), cost);
+  return cost;
+}
+
+DevicePeaks CudaStep::MeasurePeaks() {
+  constexpr int kTimes = 10;
+  const int rows = buckets_.back();
+  Stream& stream = *gpu_.stream;
+  double seconds = 0;
+  for (int round = 0; round < 2; ++round) {  // The first warms up.
+    stream.ForgetMarks();
+    const int begin = stream.Mark();
+    for (int i = 0; i < kTimes; ++i) {
+      cuda::PutProduct(vocabulary_.head(), decoder_->normed(), logits_.as<float>(), rows, gpu_);
+    }
+    const auto elapsed = stream.ElapsedSeconds(begin, stream.Mark());
+    seconds = elapsed.ok() ? *elapsed / kTimes : 0;
+  }
+  const cuda::DeviceMatrix& head = vocabulary_.head();
+  const double flops = 2.0 * rows * head.rows * head.columns;
+  return {gpu_.info.bytes_per_second, seconds > 0 ? flops / seconds : 0};
+}
+
+}  // namespace bastion::verifier

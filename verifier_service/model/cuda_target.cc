@@ -1,0 +1,201 @@
+#include "verifier_service/model/cuda_target.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/cuda/gpu.h"
+#include "verifier_service/model/cuda_edit_list.h"
+#include "verifier_service/model/cuda_step.h"
+
+namespace bastion::verifier {
+namespace {
+
+using kernels::cuda::WalkResult;
+
+class CudaTarget final : public Target {
+ public:
+  CudaTarget(cuda::Gpu gpu, const nn::EngineOptions& options)
+      : gpu_(std::move(gpu)), options_(options), pages_(nn::PagesFor(options.kv_tokens)) {}
+
+  [[nodiscard]] absl::Status Load(const std::string& folder);
+
+  void SetFeatureLayers(const std::vector<int>& layers) override;
+  absl::Status Prefill(const nn::RowBatch& batch) override;
+  std::vector<absl::StatusOr<Acceptance>> Verify(const nn::RowBatch& batch,
+                                                 absl::Span<const TreeRows> trees,
+                                                 TimingTrace& trace) override;
+  absl::Span<const char> KeptFeatures(int index) const override {
+    const size_t row = step_->feature_row_bytes();
+    return {step_->kept_features() + kept_begins_[index] * row,
+            (kept_begins_[index + 1] - kept_begins_[index]) * row};
+  }
+  DType feature_type() const override {
+    return options_.dtype == DType::kF32 ? DType::kF32 : DType::kBF16;
+  }
+  std::shared_ptr<const wire::DeviceRingWriter> feature_ring() const override {
+    return step_->ring().writer();
+  }
+  std::optional<uint64_t> KeptInRing(int index) const override {
+    const auto begin = step_->ring().position();
+    if (!begin) return std::nullopt;
+    return *begin + kept_begins_[index] * step_->feature_row_bytes();
+  }
+  absl::StatusOr<PlainStep> DecodeOne(const nn::RowBatch& batch, const TreeRows& root) override;
+
+  nn::PagePool& pages() override { return pages_; }
+  const hub::ModelConfig& config() const override { return step_->config(); }
+  nn::ForwardCost Cost() const override { return step_->Cost(); }
+  std::string DescribeDevice() const override { return gpu_.info.name; }
+  DevicePeaks MeasurePeaks() override { return step_->MeasurePeaks(); }
+
+ private:
+  // Runs `batch` up to the accepted tokens; when this returns they are at the host.
+  [[nodiscard]] absl::Status RunStep(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,
+                                     TimingTrace& trace);
+  [[nodiscard]] absl::StatusOr<Acceptance> ReadTree(int index, const TreeRows& rows);
+  void NoteKept(absl::Span<const TreeRows> trees);
+
+  cuda::Gpu gpu_;
+  const nn::EngineOptions options_;
+  nn::PagePool pages_;
+  std::unique_ptr<CudaStep> step_;
+  std::vector<int> kept_begins_ = {0};  // Of the trees, in rows; one more at the end.
+};
+
+absl::Status CudaTarget::Load(const std::string& folder) {
+  ASSIGN_OR_RETURN(step_, CudaStep::Load(folder, options_, gpu_));
+  RETURN_IF_ERROR(cuda::SaveGemmTable(gpu_, options_.gemm_table));
+  SetFeatureLayers({});
+  return gpu_.stream->Synchronize();
+}
+
+void CudaTarget::SetFeatureLayers(const std::vector<int>& layers) {
+  // What goes wrong here is told by the next step.
+  if (const absl::Status status = step_->Record(layers); !status.ok()) LOG(ERROR) << status;
+}
+
+absl::Status CudaTarget::Prefill(const nn::RowBatch& batch) {
+  RETURN_IF_ERROR(step_->RunForward({batch}));
+  RETURN_IF_ERROR(step_->KeepAllFeatures(batch.rows()));
+  kept_begins_ = {0, batch.rows()};
+  return absl::OkStatus();
+}
+
+std::vector<int32_t> ParentsOf(absl::Span<const TreeRows> trees) {
+  std::vector<int32_t> parents;
+  for (const TreeRows& rows : trees) {
+    for (NodeIndex node = 0; node < rows.tree->rows(); ++node) {
+      parents.push_back(node == 0 ? -1 : rows.tree->parent(node));
+    }
+  }
+  return parents;
+}
+
+// Rows that walks of these trees can keep: their roots, and a path of each.
+int MostKept(absl::Span<const TreeRows> trees) {
+  int most = 0;
+  for (const TreeRows& rows : trees) {
+    int depth = 0;
+    for (NodeIndex node = 0; node < rows.tree->rows(); ++node) {
+      depth = std::max(depth, rows.tree->depth(node));
+    }
+    most += 1 + depth;
+  }
+  return most;
+}
+
+absl::Status CudaTarget::RunStep(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,
+                                 TimingTrace& trace) {
+  StopWatch watch;
+  const std::vector<int32_t> parents = ParentsOf(trees);
+  const std::vector<kernels::ChoiceRule> rules = RulesOf(trees, batch.rows());
+  kernels::cuda::Stream& stream = *gpu_.stream;
+  stream.ForgetMarks();
+  const int begin = stream.Mark();
+  RETURN_IF_ERROR(step_->RunForward({batch, parents, rules}));
+  step_->RunHead(batch.rows());
+  const int forwarded = stream.Mark();
+  RETURN_IF_ERROR(step_->EditLogits(EditList(trees)));
+  RETURN_IF_ERROR(step_->RunDecision(batch.rows(), MostKept(trees)));
+  const absl::Duration waited = watch.Lap();
+  ASSIGN_OR_RETURN(const double forward, stream.ElapsedSeconds(begin, forwarded));
+  trace.forward = std::min(absl::Seconds(forward), waited);
+  trace.accept = waited - trace.forward;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Acceptance> CudaTarget::ReadTree(int index, const TreeRows& rows) {
+  const WalkResult& result = step_->results()[index];
+  if (result.path_length < 0) return NanLogits();
+  const int32_t* const path = step_->paths() + rows.first_row;
+  Acceptance acceptance;
+  acceptance.path.assign(path, path + result.path_length);
+  acceptance.next = result.next;
+  if (rows.sampling->logprobs) {
+    RETURN_IF_ERROR(step_->UndoEdits());
+    absl::Status copied;
+    const auto logits_of = [&](NodeIndex node) {
+      const auto row = step_->CopyLogits(rows.first_row + node);
+      if (!row.ok()) copied = row.status();
+      return row.ok() ? *row : step_->host_logits();
+    };
+    acceptance.logprobs =
+        LogprobsOf(options_.device, logits_of, config().dims.vocabulary, rows, acceptance);
+    RETURN_IF_ERROR(copied);
+  }
+  return acceptance;
+}
+
+void CudaTarget::NoteKept(absl::Span<const TreeRows> trees) {
+  kept_begins_.resize(1);
+  for (size_t i = 0; i < trees.size(); ++i) {
+    kept_begins_.push_back(kept_begins_.back() + 1 + step_->results()[i].path_length);
+  }
+}
+
+std::vector<absl::StatusOr<Acceptance>> CudaTarget::Verify(const nn::RowBatch& batch,
+                                                           absl::Span<const TreeRows> trees,
+                                                           TimingTrace& trace) {
+  if (const absl::Status status = RunStep(batch, trees, trace); !status.ok()) {
+    kept_begins_.assign(trees.size() + 1, 0);
+    return std::vector<absl::StatusOr<Acceptance>>(trees.size(), status);
+  }
+  StopWatch watch;
+  std::vector<absl::StatusOr<Acceptance>> outcomes;
+  for (size_t i = 0; i < trees.size(); ++i) {
+    outcomes.push_back(ReadTree(static_cast<int>(i), trees[i]));
+  }
+  NoteKept(trees);
+  const absl::Status committed = step_->AwaitCommit(kept_begins_.back());
+  trace.commit = watch.Lap();
+  if (committed.ok()) return outcomes;
+  return std::vector<absl::StatusOr<Acceptance>>(trees.size(), committed);
+}
+
+absl::StatusOr<PlainStep> CudaTarget::DecodeOne(const nn::RowBatch& batch, const TreeRows& root) {
+  TimingTrace unused;
+  RETURN_IF_ERROR(RunStep(batch, {root}, unused));
+  RETURN_IF_ERROR(step_->AwaitCommit(/*rows=*/0));
+  RETURN_IF_ERROR(step_->UndoEdits());
+  const TokenId choice = step_->results()[0].path_length < 0 ? -1 : step_->results()[0].next;
+  ASSIGN_OR_RETURN(float* const logits, step_->CopyLogits(0));
+  return PlainStep{choice, logits};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Target>> LoadCudaTarget(const std::string& folder,
+                                                       const nn::EngineOptions& options) {
+  if (options.dtype == DType::kInt8) {
+    return absl::InvalidArgumentError("--dtype int8 is for CPUs: a GPU takes bf16 or fp32");
+  }
+  ASSIGN_OR_RETURN(cuda::Gpu gpu, cuda::OpenGpu(options.gpu, options.gemm_table));
+  auto target = std::make_unique<CudaTarget>(std::move(gpu), options);
+  RETURN_IF_ERROR(target->Load(folder));
+  return target;
+}
+
+}  // namespace bastion::verifier

@@ -1,0 +1,34 @@
+#include "verifier_service/model/device_probe.h"
+
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/backend/probe.h"
+
+namespace bastion::verifier {
+namespace {
+
+std::string CpuModel() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "unknown CPU";
+}
+
+}  // namespace
+
+DevicePeaks MeasurePeaks(const nn::Device& device) {
+  return {kernels::ReadBandwidth(*device.pool),
+          kernels::LinearRate(*device.backend, DType::kBF16, *device.pool)};
+}
+
+std::string DescribeDevice(const nn::Device& device) {
+  return absl::StrCat(CpuModel(), ", ", device.pool->threads(), " threads, ",
+                      kernels::CpuInstructionSet());
+}
+
+}  // namespace bastion::verifier

@@ -1,0 +1,20 @@
+// What this device can do, measured with the engine's own kernels at start: never typed in.
+#ifndef BASTION_VERIFIER_SERVICE_MODEL_DEVICE_PROBE_H_
+#define BASTION_VERIFIER_SERVICE_MODEL_DEVICE_PROBE_H_
+
+#include <string>
+
+#include "common/nn/device.h"
+#include "common/stages/stage_data.h"
+
+namespace bastion::verifier {
+
+// Read bandwidth, and the multiply-add rate of bf16 (kernels/backend/probe.h); well below 0.1 s.
+[[nodiscard]] DevicePeaks MeasurePeaks(const nn::Device& device);
+
+// For people: CPU model, threads, instruction set.
+[[nodiscard]] std::string DescribeDevice(const nn::Device& device);
+
+}  // namespace bastion::verifier
+
+#endif  // BASTION_VERIFIER_SERVICE_MODEL_DEVICE_PROBE_H_

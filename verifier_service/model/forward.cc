@@ -1,0 +1,57 @@
+#include "verifier_service/model/forward.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace bastion::verifier {
+
+absl::StatusOr<std::unique_ptr<TargetModel>> TargetModel::Load(const std::string& folder,
+                                                               const nn::EngineOptions& options) {
+  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(folder));
+  if (config.kind != hub::ModelKind::kTarget) {
+    return absl::InvalidArgumentError(absl::StrCat(folder, ": ", config.architecture,
+                                                   " is a drafter; the verifier runs a target"));
+  }
+  ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(folder));
+  nn::PackingPlan plan;
+  const nn::WeightLoader loader(checkpoint, options.dtype, plan);
+  ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(loader, config, "model.", options));
+  ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(loader, config));
+  plan.Run(folder, options);
+  return std::unique_ptr<TargetModel>(new TargetModel(std::move(decoder), std::move(vocabulary)));
+}
+
+void TargetModel::Forward(const nn::RowBatch& batch, absl::Span<const int> feature_layers) {
+  const int width = config().dims.hidden;
+  const int64_t feature_width = int64_t{width} * static_cast<int64_t>(feature_layers.size());
+  rows_ = batch.rows();
+  hidden_data_ = hidden_.Reserve(rows_, width);                                    // [R, C]
+  features_data_ = features_.Reserve(rows_, std::max<int64_t>(feature_width, 1));  // [R, F]
+  vocabulary_.Embed(device(), batch.tokens(), hidden_data_);
+  decoder_->Forward(batch, hidden_data_, [&](int layer, const float* x) {
+    for (size_t part = 0; part < feature_layers.size(); ++part) {
+      if (feature_layers[part] != layer) continue;
+      for (int64_t row = 0; row < rows_; ++row) {
+        std::copy_n(x + row * width, width, features_data_ + row * feature_width + part * width);
+      }
+    }
+  });
+}
+
+nn::ForwardCost TargetModel::Cost() const {
+  nn::ForwardCost cost = decoder_->Cost();
+  cost.Add(vocabulary_.head());
+  return cost;
+}
+
+LogitRows TargetModel::Logits() {
+  float* normed = normed_.Reserve(rows_, config().dims.hidden);      // [R, C]
+  float* logits = logits_.Reserve(rows_, config().dims.vocabulary);  // [R, V]
+  decoder_->FinalNorm(hidden_data_, rows_, normed);
+  vocabulary_.Logits(device(), normed, rows_, logits);
+  return {logits, rows_, config().dims.vocabulary};
+}
+
+}  // namespace bastion::verifier

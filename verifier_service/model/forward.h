@@ -1,0 +1,55 @@
+// The target model: rows in, logits and features out.
+//
+// Not thread-safe: one forward at a time.
+#ifndef BASTION_VERIFIER_SERVICE_MODEL_FORWARD_H_
+#define BASTION_VERIFIER_SERVICE_MODEL_FORWARD_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/nn/decoder.h"
+#include "verifier_service/verify/choose_tokens.h"
+
+namespace bastion::verifier {
+
+class TargetModel {
+ public:
+  // Errors name the folder, and the file and tensor where one is to blame. INVALID_ARGUMENT when
+  // the folder holds a drafter.
+  static absl::StatusOr<std::unique_ptr<TargetModel>> Load(const std::string& folder,
+                                                           const nn::EngineOptions& options);
+
+  // One forward over `batch`. Keys and values go to the cache; with `feature_layers`, the rows'
+  // features stay readable at features() until the next call.
+  void Forward(const nn::RowBatch& batch, absl::Span<const int> feature_layers);
+
+  // Logits of all rows of the last Forward; the caller may work on them.
+  LogitRows Logits();
+  // Features [R, F] of the last Forward, F = feature_layers.size() * C.
+  [[nodiscard]] const float* features() const { return features_data_; }
+
+  // Of a forward with its logits.
+  [[nodiscard]] nn::ForwardCost Cost() const;
+
+  [[nodiscard]] nn::KvCache& cache() { return decoder_->cache(); }
+  [[nodiscard]] const hub::ModelConfig& config() const { return decoder_->config(); }
+  [[nodiscard]] const nn::Device& device() const { return decoder_->device(); }
+
+ private:
+  TargetModel(std::unique_ptr<nn::Decoder> decoder, nn::Vocabulary vocabulary)
+      : decoder_(std::move(decoder)), vocabulary_(std::move(vocabulary)) {}
+
+  std::unique_ptr<nn::Decoder> decoder_;
+  nn::Vocabulary vocabulary_;
+  int rows_ = 0;
+  nn::Scratch hidden_, normed_, logits_, features_;
+  float* hidden_data_ = nullptr;
+  float* features_data_ = nullptr;
+};
+
+}  // namespace bastion::verifier
+
+#endif  // BASTION_VERIFIER_SERVICE_MODEL_FORWARD_H_
