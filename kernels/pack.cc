@@ -50,6 +50,8 @@ void ToFloats(const Row& row, int k, int count, float* to) {
     case DType::kF16:
       for (int i = 0; i < count; ++i) to[i] = HalfToFloat(halves[i]);
       return;
+    default:
+      LOG(FATAL) << "weights of type " << Name(row.type) << " cannot be packed";
   }
 }
 

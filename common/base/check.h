@@ -36,16 +36,6 @@ class LogLine {
 #define BASTION_LOG_FATAL \
   ::bastion::base::LogLine(::bastion::base::Severity::kFatal, __FILE__, __LINE__)
 
-// libtorch's headers define the same names for its own use; in our files ours count.
-#undef LOG
-#undef CHECK
-#undef CHECK_EQ
-#undef CHECK_LE
-#undef CHECK_LT
-#undef CHECK_GE
-#undef CHECK_GT
-#undef DCHECK
-
 // LOG(INFO) << "…": severities INFO, WARNING, ERROR, FATAL.
 #define LOG(severity) BASTION_LOG_##severity.stream()
 

@@ -39,7 +39,7 @@ absl::StatusOr<TensorView> SafetensorsFile::Tensor(const std::string& name) cons
   const Entry& entry = found->second;
   const std::optional<DType> dtype = DTypeFromSafetensors(entry.dtype);
   if (!dtype.has_value()) {
-    const auto name_of = [](std::string* out, const DTypeFacts& facts) { *out += facts.name; };
+    const auto name_of = [](std::string* out, DType known) { *out += SafetensorsName(known); };
     return absl::UnimplementedError(absl::StrCat(path(), ": tensor '", name, "' has dtype ",
                                                  entry.dtype, "; supported are ",
                                                  absl::StrJoin(kDTypes, ", ", name_of)));

@@ -6,6 +6,7 @@
 
 #include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
 #include "drafter_service/draft/dflash.h"
 #include "drafter_service/engine/draft_ahead.h"
