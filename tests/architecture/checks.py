@@ -4,6 +4,7 @@ import ast
 import os
 import re
 
+import cmake_checks
 import rules
 from source import Offence, Scan
 
@@ -12,7 +13,7 @@ def _under(path, folder):
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _home(path):
+def home(path):
     """The longest folder of MAY_INCLUDE that holds path."""
     homes = [folder for folder in rules.MAY_INCLUDE if _under(path, folder)]
     return max(homes, key=len, default=None)
@@ -20,15 +21,34 @@ def _home(path):
 
 def include_direction(files):
     """Folders include what rules.MAY_INCLUDE grants them, nothing else."""
+    top_level = {folder.split("/")[0] for folder in rules.MAY_INCLUDE} | {rules.TESTS}
     for file in files:
-        home = _home(file.path)
-        for line, included in file.includes() if file.is_cpp else ():
-            if included.split("/")[0] not in {f.split("/")[0] for f in rules.MAY_INCLUDE} | {"protos"}:
+        if not file.is_cpp or _under(file.path, rules.TESTS):
+            continue
+        folder = home(file.path)
+        for line, included in file.includes():
+            if included.split("/")[0] not in top_level:
                 continue
-            if home is None:
+            if folder is None:
                 yield Offence(file.path, line, "this folder is not in tests/architecture/rules.py")
-            elif not any(_under(included, granted) for granted in [home, *rules.MAY_INCLUDE[home]]):
-                yield Offence(file.path, line, f"{home} may not include {included}")
+            elif home(included) not in [folder, *rules.MAY_INCLUDE[folder]]:
+                yield Offence(file.path, line, f"{folder} may not include {included}")
+
+
+def _circle(folder, graph, above=()):
+    """The first circle of folders that can be reached from folder, or None."""
+    if folder in above:
+        return [*above[above.index(folder):], folder]
+    found = (_circle(below, graph, (*above, folder)) for below in graph.get(folder, ()))
+    return next((circle for circle in found if circle), None)
+
+
+def include_circles(_):
+    """The folders of rules.MAY_INCLUDE form layers: no circle."""
+    for folder in rules.MAY_INCLUDE:
+        circle = _circle(folder, rules.MAY_INCLUDE)
+        if circle and circle[0] == folder == min(circle):
+            yield Offence("tests/architecture/rules.py", 1, "a circle: " + " -> ".join(circle))
 
 
 def library_borders(files):
@@ -168,6 +188,6 @@ def links(files, exists=os.path.exists):
                     yield Offence(file.path, number, f"leads nowhere: {target}")
 
 
-CHECKS = [include_direction, library_borders, torch_and_protos, conditional_compilation,
+CHECKS = [include_direction, include_circles, library_borders, torch_and_protos, conditional_compilation,
           header_guards, settings_at_the_edge, file_length, function_size, config_size, open_ends,
-          commented_out_code, links]
+          commented_out_code, links, cmake_checks.linked_dependencies]

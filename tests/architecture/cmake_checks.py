@@ -1,0 +1,97 @@
+"""Checks that every CMake target lists what its files include: the link graph is the layering."""
+
+import dataclasses
+import os
+import re
+
+import rules
+from source import Offence
+
+_CALL = re.compile(r"\bbastion_(?:library|binary|cuda_library)\s*\(([^()]*)\)")
+_SET = re.compile(r"\bset\s*\((\w+)\s+([^()]*)\)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    name: str
+    cmake: str      # Path of its CMakeLists.txt.
+    line: int
+    sources: tuple  # Paths from the root.
+    deps: frozenset
+
+
+def _sections(words):
+    """The words after each of NAME, SRCS, DEPS and OPTIONS."""
+    found, key = {}, None
+    for word in words:
+        if word in ("NAME", "SRCS", "DEPS", "OPTIONS"):
+            key = word
+        else:
+            found.setdefault(key, []).append(word)
+    return found
+
+
+def targets_of(file):
+    """The targets that a CMakeLists.txt declares."""
+    text = re.sub(r"#[^\n]*", "", file.text)
+    variables = {name: value.split() for name, value in _SET.findall(text)}
+    folder = os.path.dirname(file.path)
+    for call in _CALL.finditer(text):
+        words = []
+        for word in call.group(1).split():
+            variable = re.fullmatch(r"\$\{(\w+)\}", word)
+            words += variables.get(variable.group(1), []) if variable else [word]
+        sections = _sections(words)
+        sources = tuple(os.path.join(folder, s) for s in sections.get("SRCS", ()))
+        yield Target(sections["NAME"][0], file.path, text.count("\n", 0, call.start()) + 1, sources,
+                     frozenset(sections.get("DEPS", ())))
+
+
+def _owners(targets):
+    """Header path -> names of the targets that implement it; folder -> names of its targets."""
+    headers, folders = {}, {}
+    for target in targets:
+        for source in target.sources:
+            headers.setdefault(os.path.splitext(source)[0] + ".h", set()).add(target.name)
+            folders.setdefault(os.path.dirname(source), set()).add(target.name)
+    return headers, folders
+
+
+def _library_of(included):
+    """The target of a header from outside the project's folders, or None."""
+    prefixes = [p for p in rules.HEADER_TARGETS if included.startswith(p)]
+    return {rules.HEADER_TARGETS[max(prefixes, key=len)]} if prefixes else None
+
+
+def _parts(target, by_path):
+    """The target's files: its sources, and the headers of the same name beside them."""
+    for source in target.sources:
+        for path in (source, os.path.splitext(source)[0] + ".h"):
+            if path in by_path:
+                yield by_path[path]
+
+
+def linked_dependencies(files):
+    """A target's DEPS name the target of every header that its files include."""
+    cmake = [f for f in files if f.path.endswith("CMakeLists.txt") and not f.path.startswith("tests/")]
+    targets = [target for file in cmake for target in targets_of(file)]
+    headers, folders = _owners(targets)
+    by_path = {file.path: file for file in files}
+    for target in targets:
+        missing = {}
+        for file in _parts(target, by_path):
+            for _, included in file.includes():
+                owners = headers.get(included) or _library_of(included)
+                if owners is None and not included.startswith(os.path.dirname(target.cmake) + "/"):
+                    owners = folders.get(os.path.dirname(included))
+                if owners and target.name not in owners and not _listed(owners, target.deps):
+                    missing.setdefault(" or ".join(sorted(owners)), included)
+        for owner, included in sorted(missing.items()):
+            yield Offence(target.cmake, target.line,
+                          f"{target.name} includes {included} and does not list {owner}")
+
+
+def _listed(owners, deps):
+    """True if deps name one of owners. kernels_device is an alias of the two CUDA libraries."""
+    aliases = {"kernels_device"} if {"kernels_cuda", "kernels_cuda_emulated"} & owners else set()
+    return bool((owners | aliases) & deps)
