@@ -15,11 +15,14 @@ MeasuredCycle Measured(const CycleRecord& cycle) {
   measured.nodes = cycle.nodes;
   measured.rows = cycle.rows;
   measured.predicted_verify = absl::ToDoubleSeconds(cycle.predicted_verify);
-  measured.measured_verify = absl::ToDoubleSeconds(cycle.measured_verify);
   const StageTimes& times = cycle.stages;
-  measured.stages = {absl::ToDoubleSeconds(times.draft), absl::ToDoubleSeconds(times.tree),
-                     absl::ToDoubleSeconds(times.verify), absl::ToDoubleSeconds(times.commit),
-                     absl::ToDoubleSeconds(times.transfer)};
+  measured.stages = {.draft = absl::ToDoubleSeconds(times.draft),
+                     .tree = absl::ToDoubleSeconds(times.tree),
+                     .verify_queue = absl::ToDoubleSeconds(times.verify_queue),
+                     .verify = absl::ToDoubleSeconds(times.verify),
+                     .commit = absl::ToDoubleSeconds(times.commit),
+                     .audit = absl::ToDoubleSeconds(times.audit),
+                     .transfer = absl::ToDoubleSeconds(times.transfer)};
   return measured;
 }
 

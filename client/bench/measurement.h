@@ -17,7 +17,7 @@ struct BenchPrompt {
 };
 
 struct StageSeconds {
-  double draft = 0, tree = 0, verify = 0, commit = 0, transfer = 0;
+  double draft = 0, tree = 0, verify_queue = 0, verify = 0, commit = 0, audit = 0, transfer = 0;
 };
 
 // One cycle, as far as the report needs it.
@@ -25,8 +25,7 @@ struct MeasuredCycle {
   int committed_length = 0;
   int nodes = 0;
   int rows = 0;
-  double predicted_verify = 0;  // Seconds.
-  double measured_verify = 0;
+  double predicted_verify = 0;  // Seconds; the prediction of stages.verify.
   StageSeconds stages;
 };
 

@@ -20,9 +20,13 @@ MeasuredCycle Measured(const v1::CycleReport& cycle) {
   measured.nodes = static_cast<int>(cycle.nodes());
   measured.rows = static_cast<int>(cycle.rows());
   measured.predicted_verify = Seconds(cycle.predicted_verify());
-  measured.measured_verify = Seconds(cycle.measured_verify());
-  measured.stages = {Seconds(cycle.draft()), Seconds(cycle.tree()), Seconds(cycle.verify()),
-                     Seconds(cycle.commit()), Seconds(cycle.transfer())};
+  measured.stages = {.draft = Seconds(cycle.draft()),
+                     .tree = Seconds(cycle.tree()),
+                     .verify_queue = Seconds(cycle.verify_queue()),
+                     .verify = Seconds(cycle.verify()),
+                     .commit = Seconds(cycle.commit()),
+                     .audit = Seconds(cycle.audit()),
+                     .transfer = Seconds(cycle.transfer())};
   return measured;
 }
 

@@ -19,16 +19,20 @@ using nlohmann::json;
 json StagesJson(const StageSeconds& stages) {
   return {{"draft", stages.draft},
           {"tree", stages.tree},
+          {"verify_queue", stages.verify_queue},
           {"verify", stages.verify},
           {"commit", stages.commit},
+          {"audit", stages.audit},
           {"transfer", stages.transfer}};
 }
 
 void Add(const StageSeconds& more, StageSeconds& sum) {
   sum.draft += more.draft;
   sum.tree += more.tree;
+  sum.verify_queue += more.verify_queue;
   sum.verify += more.verify;
   sum.commit += more.commit;
+  sum.audit += more.audit;
   sum.transfer += more.transfer;
 }
 
@@ -54,7 +58,7 @@ json VerifyTrace(const PolicyResults& policy) {
   json trace = json::array();
   for (const PromptMeasurement& prompt : policy.prompts) {
     for (const MeasuredCycle& cycle : prompt.cycles) {
-      trace.push_back({cycle.rows, cycle.predicted_verify, cycle.measured_verify});
+      trace.push_back({cycle.rows, cycle.predicted_verify, cycle.stages.verify});
     }
   }
   return trace;
@@ -118,9 +122,9 @@ double PolicyResults::verify_prediction_error_median() const {
   std::vector<double> errors;
   for (const PromptMeasurement& prompt : prompts) {
     for (const MeasuredCycle& cycle : prompt.cycles) {
-      if (cycle.measured_verify <= 0) continue;
-      errors.push_back(std::abs(cycle.predicted_verify - cycle.measured_verify) /
-                       cycle.measured_verify);
+      if (cycle.stages.verify <= 0) continue;
+      errors.push_back(std::abs(cycle.predicted_verify - cycle.stages.verify) /
+                       cycle.stages.verify);
     }
   }
   if (errors.empty()) return 0;

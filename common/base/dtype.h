@@ -14,10 +14,6 @@ namespace bastion {
 // The other integers are for tables.
 enum class DType { kF32, kBF16, kF16, kInt8, kU16, kI32, kU32, kI64, kU64 };
 
-inline constexpr DType kDTypes[] = {DType::kF32,  DType::kBF16, DType::kF16,
-                                    DType::kInt8, DType::kU16,  DType::kI32,
-                                    DType::kU32,  DType::kI64,  DType::kU64};
-
 [[nodiscard]] constexpr size_t BytesPerElement(DType dtype) {
   switch (dtype) {
     case DType::kInt8:
@@ -49,9 +45,13 @@ inline constexpr DType kDTypes[] = {DType::kF32,  DType::kBF16, DType::kF16,
   return kNames[static_cast<size_t>(dtype)];
 }
 
+// The element types that are read from safetensors files.
+inline constexpr DType kSafetensorsDTypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kU16,
+                                               DType::kI32, DType::kU32,  DType::kI64, DType::kU64};
+
 // Nullopt for a name that safetensors defines but this project does not read.
 [[nodiscard]] constexpr std::optional<DType> DTypeFromSafetensors(std::string_view name) {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : kSafetensorsDTypes) {
     if (name == SafetensorsName(dtype)) return dtype;
   }
   return std::nullopt;

@@ -42,7 +42,7 @@ absl::StatusOr<TensorView> SafetensorsFile::Tensor(const std::string& name) cons
     const auto name_of = [](std::string* out, DType known) { *out += SafetensorsName(known); };
     return absl::UnimplementedError(absl::StrCat(path(), ": tensor '", name, "' has dtype ",
                                                  entry.dtype, "; supported are ",
-                                                 absl::StrJoin(kDTypes, ", ", name_of)));
+                                                 absl::StrJoin(kSafetensorsDTypes, ", ", name_of)));
   }
   const char* data = file_->bytes().data() + entry.begin;
   if (reinterpret_cast<uintptr_t>(data) % BytesPerElement(*dtype) != 0) {

@@ -13,6 +13,7 @@
 #include "common/stages/draft_tree.h"
 #include "common/stages/marginals.h"
 #include "common/stages/sampling_params.h"
+#include "common/stages/timing_trace.h"
 
 namespace bastion {
 
@@ -62,19 +63,6 @@ struct AuditCounts {
   friend bool operator==(const AuditCounts&, const AuditCounts&) = default;
 };
 
-// Where a verify call's time went, measured by the verifier. Feeds the latency model.
-struct TimingTrace {
-  absl::Duration queue, layout, forward, accept, commit, feature_export;
-  absl::Duration audit;
-  int rows = 0;
-  std::vector<int> contexts;  // Cached tokens of each sequence before the call.
-
-  // What the latency model predicts: everything but the wait for the engine and the audit.
-  [[nodiscard]] absl::Duration verify() const {
-    return layout + forward + accept + commit + feature_export;
-  }
-};
-
 struct VerifyResult {
   std::vector<VerifyOutcome> outcomes;  // In the order of the forest.
   TimingTrace trace;
@@ -87,10 +75,14 @@ struct VerifyResult {
 // named by their path from the root, root excluded; the root itself is the empty path.
 struct Frontier {
   SequenceId sequence;
-  Position committed =
-      0;  // Tokens in the target's cache; their features are ready at the verifier.
+  // Tokens in the target's cache; their features are ready at the verifier.
+  Position committed = 0;
   TokenId root = 0;
-  std::vector<TokenId> new_tokens;  // The committed tokens since this sequence's last Frontier.
+  // The last committed tokens, at positions [committed - size, committed): those that no earlier
+  // successful Expand named. After a failed one all are named again, so that a drafter which
+  // restarted misses none; others skip the positions they have. Not sent to a drafter that does
+  // not want tokens (DrafterInfo::wants_tokens).
+  std::vector<TokenId> new_tokens;
   std::vector<std::vector<TokenId>> paths = {{}};
   int candidates = 64;  // K wanted.
   ChoiceParams sampling;
@@ -140,6 +132,7 @@ struct DrafterInfo {
   int positions = 0;  // P: horizon of one round.
   int vocabulary = 0;
   int max_context = 0;
+  bool wants_tokens = false;  // Drafts depend on token ids (Frontier::new_tokens), not features.
 };
 
 }  // namespace bastion

@@ -343,10 +343,11 @@ void Encode(const DrafterInfo& info, proto::DrafterInfo& out) {
   out.set_positions(info.positions);
   out.set_vocabulary(info.vocabulary);
   out.set_max_context(info.max_context);
+  out.set_wants_tokens(info.wants_tokens);
 }
 
 DrafterInfo Decode(const proto::DrafterInfo& in) {
-  return {in.model(), in.positions(), in.vocabulary(), in.max_context()};
+  return {in.model(), in.positions(), in.vocabulary(), in.max_context(), in.wants_tokens()};
 }
 
 }  // namespace bastion::wire

@@ -6,6 +6,7 @@
 #include "common/base/status.h"
 #include "orchestrator/cost/make_estimator.h"
 #include "orchestrator/cost/roofline.h"
+#include "orchestrator/cost/stage_times.h"
 
 namespace bastion {
 
@@ -37,9 +38,10 @@ void CostModel::ObserveVerify(const TimingTrace& trace, absl::Duration round_tri
   const int64_t cached = std::accumulate(trace.contexts.begin(), trace.contexts.end(), int64_t{0});
   const auto sequences = static_cast<int64_t>(trace.contexts.size());
   const int context = sequences == 0 ? 0 : static_cast<int>(cached / sequences);
-  paper_->Observe(trace.rows, context, trace.verify());
-  measured_->Observe(trace.rows, context, trace.verify());
-  overhead_.Observe(round_trip - trace.queue - trace.verify() - trace.audit);
+  const StageTimes times = VerifyStages(trace, round_trip);
+  paper_->Observe(trace.rows, context, times.verify);
+  measured_->Observe(trace.rows, context, times.verify);
+  overhead_.Observe(times.commit + times.transfer);
 }
 
 }  // namespace bastion

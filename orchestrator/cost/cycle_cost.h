@@ -17,7 +17,7 @@ namespace bastion {
 struct CycleCost {
   const LatencyEstimator* verify;  // Not owned.
   absl::Duration draft;            // T_draft
-  absl::Duration overhead;         // T_aux: transport and bookkeeping of a verify call.
+  absl::Duration overhead;         // T_aux: commit and transport of a verify call.
   int context = 0;                 // c
 
   [[nodiscard]] absl::Duration Verify(int nodes) const {

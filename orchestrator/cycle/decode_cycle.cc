@@ -45,11 +45,8 @@ void DecodeCycle::Commit(const Batch& batch, const GrownForest& grown, const Ver
   if (grown.asked) draft_status_ = grown.draft_status;
   CycleRecord record;
   record.rows = trace.rows;
-  record.measured_verify = trace.verify();
   record.stages = grown.times;
-  record.stages.verify = trace.layout + trace.forward + trace.accept;
-  record.stages.commit = trace.commit + trace.feature_export;
-  record.stages.transfer = round_trip - trace.verify() - trace.audit;
+  record.stages += VerifyStages(trace, round_trip);
   for (size_t i = 0; i < batch.size(); ++i) {
     const VerifyOutcome& outcome = result.outcomes[i];
     absl::Status sound = outcome.status;

@@ -13,8 +13,8 @@ constexpr size_t kNotAsked = static_cast<size_t>(-1);
 
 GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
   GrownForest grown;
-  TargetInfo share =
-      target_;  // Until budgets are shared by need: equal shares of a forward's rows.
+  // Equal shares of a forward's rows, until budgets are shared by need.
+  TargetInfo share = target_;
   share.max_rows = std::max(1, target_.max_rows / std::max<int>(1, sequences.size()));
   StopWatch watch(*clock_);
   std::vector<TreeLimits> limits;
@@ -33,6 +33,9 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
     absl::StatusOr<std::vector<Draft>> expanded = drafter_->Expand(frontiers);
     grown.times.draft = watch.Lap();
     grown.draft_status = expanded.status();
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      if (asked[i] != kNotAsked) sequences[i]->Expanded(expanded.ok());
+    }
     if (expanded.ok()) {
       drafts = *std::move(expanded);
       costs_->ObserveDraft(grown.times.draft);

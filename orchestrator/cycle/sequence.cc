@@ -7,20 +7,8 @@
 
 namespace bastion {
 
-StageTimes& StageTimes::operator+=(const StageTimes& other) {
-  draft += other.draft;
-  tree += other.tree;
-  verify += other.verify;
-  commit += other.commit;
-  transfer += other.transfer;
-  return *this;
-}
-
 DecodeSequence::DecodeSequence(DecodeRequest request, TreeGrower grower)
-    : request_(std::move(request)),
-      grower_(std::move(grower)),
-      root_(request_.prompt.back()),
-      untold_(request_.prompt.begin(), request_.prompt.end() - 1) {
+    : request_(std::move(request)), grower_(std::move(grower)), root_(request_.prompt.back()) {
   CHECK_GT(request_.max_tokens, 0);
   grower_.Read(request_.prompt);
 }
@@ -39,12 +27,19 @@ TreeLimits DecodeSequence::Limits(const TargetInfo& target) const {
   return LimitsFor(target, committed_, tokens_left, request_.max_nodes);
 }
 
-Frontier DecodeSequence::NextFrontier(const TreeLimits& limits) {
+TokenId DecodeSequence::TokenAt(Position position) const {
+  const auto prompt = static_cast<Position>(request_.prompt.size());
+  return position < prompt ? request_.prompt[position] : output_[position - prompt];
+}
+
+Frontier DecodeSequence::NextFrontier(const TreeLimits& limits) const {
   Frontier frontier;
   frontier.sequence = request_.id;
   frontier.committed = committed_;
   frontier.root = root_;
-  frontier.new_tokens = std::exchange(untold_, {});
+  for (Position at = drafter_position_; at < committed_; ++at) {
+    frontier.new_tokens.push_back(TokenAt(at));
+  }
   frontier.candidates = grower_.CandidatesFor(limits);
   frontier.sampling = request_.sampling;
   frontier.coupled = grower_.policy().coupled();
@@ -71,11 +66,7 @@ void DecodeSequence::Finish(FinishReason reason, size_t tokens) {
 void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance,
                             CycleRecord record) {
   const size_t before = output_.size();
-  untold_.push_back(root_);
-  for (const NodeIndex node : acceptance.path) {
-    untold_.push_back(grown.tree.token(node));
-    Emit(grown.tree.token(node));
-  }
+  for (const NodeIndex node : acceptance.path) Emit(grown.tree.token(node));
   Emit(acceptance.next);
   const auto& told = acceptance.logprobs;
   const size_t emitted = std::min(told.size(), output_.size() - before);

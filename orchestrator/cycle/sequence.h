@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "common/stages/stage_data.h"
+#include "orchestrator/cost/stage_times.h"
 #include "orchestrator/policy/tree_grower.h"
 
 namespace bastion {
@@ -27,18 +28,6 @@ struct DecodeRequest {
 
 enum class FinishReason { kNone, kStopToken, kStopString, kLength };
 
-// Where one cycle's time went, as the orchestrator sees it. Shared by all sequences of the batch.
-struct StageTimes {
-  absl::Duration draft;     // Expand call.
-  absl::Duration tree;      // Growing the trees.
-  absl::Duration verify;    // Layout, forward, accept, at the verifier.
-  absl::Duration commit;    // KV compaction and feature export, at the verifier.
-  absl::Duration transfer;  // The verify call's round trip less what the verifier did.
-
-  StageTimes& operator+=(const StageTimes& other);
-  [[nodiscard]] absl::Duration total() const { return draft + tree + verify + commit + transfer; }
-};
-
 // One cycle of one sequence.
 struct CycleRecord {
   int nodes = 0;
@@ -46,9 +35,8 @@ struct CycleRecord {
   int rows = 0;              // Of the whole verify call.
   bool drafted = false;
   BudgetReason reason = BudgetReason::kPolicy;
-  int accepted = 0;  // Nodes accepted: one at each depth from 1 on.
-  absl::Duration predicted_verify;
-  absl::Duration measured_verify;
+  int accepted = 0;                 // Nodes accepted: one at each depth from 1 on.
+  absl::Duration predicted_verify;  // Of stages.verify.
   StageTimes stages;
 };
 
@@ -64,8 +52,11 @@ class DecodeSequence {
 
   // ---- decode ----
   [[nodiscard]] TreeLimits Limits(const TargetInfo& target) const;
-  // What to ask the drafter for; counts the tokens named in it as told.
-  [[nodiscard]] Frontier NextFrontier(const TreeLimits& limits);
+  // What to ask the drafter for.
+  [[nodiscard]] Frontier NextFrontier(const TreeLimits& limits) const;
+  // Whether the Expand with the last frontier succeeded. The next frontier then names only newer
+  // tokens; after a failure it names all again.
+  void Expanded(bool ok) { drafter_position_ = ok ? committed_ : 0; }
   // Takes the outcome of verifying `grown`: emits tokens up to the first stop. `record` comes with
   // the batch's times filled in.
   void Commit(const GrownTree& grown, const Acceptance& acceptance, CycleRecord record);
@@ -89,6 +80,8 @@ class DecodeSequence {
 
  private:
   void Emit(TokenId token);
+  // The token at `position` < committed.
+  [[nodiscard]] TokenId TokenAt(Position position) const;
 
   DecodeRequest request_;
   TreeGrower grower_;
@@ -96,7 +89,7 @@ class DecodeSequence {
   TokenId root_;
   std::vector<TokenId> output_;
   std::vector<TokenLogprobs> logprobs_;
-  std::vector<TokenId> untold_;  // Committed tokens that the drafter was not told yet.
+  Position drafter_position_ = 0;  // Committed tokens that the drafter was given.
   std::vector<CycleRecord> cycles_;
   FinishReason reason_ = FinishReason::kNone;
   absl::Status status_;

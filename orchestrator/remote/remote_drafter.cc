@@ -34,13 +34,18 @@ absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
   if (!status.ok()) {
     return Annotate(wire::FromGrpc(status), absl::StrCat("drafter at ", options_.address));
   }
+  wants_tokens_ = info.wants_tokens();
   return wire::Decode(info);
 }
 
 absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Frontier> frontiers) {
   proto::DrafterRequest request;
   proto::DrafterRequest::Expand& expand = *request.mutable_expand();  // Also without frontiers.
-  for (const Frontier& frontier : frontiers) wire::Encode(frontier, *expand.add_frontiers());
+  for (const Frontier& frontier : frontiers) {
+    proto::DrafterRequest::Frontier& added = *expand.add_frontiers();
+    wire::Encode(frontier, added);
+    if (!wants_tokens_) added.clear_new_tokens();
+  }
   ASSIGN_OR_RETURN(const proto::DrafterReply reply,
                    steps_.Call(std::move(request), options_.patience));
   RETURN_IF_ERROR(wire::Decode(reply.status()));

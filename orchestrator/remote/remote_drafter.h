@@ -24,6 +24,7 @@ class RemoteDrafter final : public Drafter {
 
  private:
   RemoteOptions options_;
+  bool wants_tokens_ = false;  // As the drafter's last info said.
   std::unique_ptr<internal::v1::DrafterService::Stub> stub_;
   wire::Attacher attacher_;
   wire::StepStream<internal::v1::DrafterRequest, internal::v1::DrafterReply> steps_;

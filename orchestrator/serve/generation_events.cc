@@ -19,12 +19,14 @@ void SetCycle(const CycleRecord& cycle, v1::CycleReport& out) {
   out.set_budget_reason(std::string(BudgetReasonName(cycle.reason)));
   out.set_rows(cycle.rows);
   Set(cycle.predicted_verify, out.mutable_predicted_verify());
-  Set(cycle.measured_verify, out.mutable_measured_verify());
+  Set(cycle.stages.verify, out.mutable_measured_verify());
   Set(cycle.stages.draft, out.mutable_draft());
   Set(cycle.stages.tree, out.mutable_tree());
   Set(cycle.stages.verify, out.mutable_verify());
   Set(cycle.stages.commit, out.mutable_commit());
   Set(cycle.stages.transfer, out.mutable_transfer());
+  Set(cycle.stages.verify_queue, out.mutable_verify_queue());
+  Set(cycle.stages.audit, out.mutable_audit());
 }
 
 void SetTimings(const OutputEnd& end, v1::Timings& out) {
@@ -40,14 +42,16 @@ void SetTimings(const OutputEnd& end, v1::Timings& out) {
   Set(sum.verify, out.mutable_verify());
   Set(sum.commit, out.mutable_commit());
   Set(sum.transfer, out.mutable_transfer());
+  Set(sum.verify_queue, out.mutable_verify_queue());
+  Set(sum.audit, out.mutable_audit());
 }
 
 double MedianPredictionError(const std::vector<CycleRecord>& cycles) {
   std::vector<double> errors;
   for (const CycleRecord& cycle : cycles) {
-    if (cycle.measured_verify <= absl::ZeroDuration()) continue;
-    errors.push_back(std::abs(
-        absl::FDivDuration(cycle.predicted_verify - cycle.measured_verify, cycle.measured_verify)));
+    const absl::Duration measured = cycle.stages.verify;
+    if (measured <= absl::ZeroDuration()) continue;
+    errors.push_back(std::abs(absl::FDivDuration(cycle.predicted_verify - measured, measured)));
   }
   if (errors.empty()) return 0;
   std::nth_element(errors.begin(), errors.begin() + errors.size() / 2, errors.end());

@@ -245,11 +245,12 @@ void Engine::VerifyBatch(const nn::RowBatch& batch, const std::vector<Entry>& en
     if (!outcomes[i].ok()) continue;
     entry.outcome->acceptance = entry.AsAsked(*std::move(outcomes[i]));
     Commit(entry);
+    result.trace.commit += watch.Lap();
     const int index = static_cast<int>(i);
     features_.Append(entry.item->sequence, target_->KeptFeatures(index),
                      entry.outcome->acceptance.next, target_->KeptInRing(index));
+    result.trace.feature_export += watch.Lap();
   }
-  result.trace.feature_export += watch.Lap();
 }
 
 absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {

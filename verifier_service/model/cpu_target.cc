@@ -98,19 +98,22 @@ std::vector<absl::StatusOr<Acceptance>> CpuTarget::Verify(const nn::RowBatch& ba
   for (const TreeRows& rows : trees) outcomes.push_back(AcceptTree(rows, choices, logits));
   trace.accept = watch.Lap();
   KvMoves moves;
+  for (size_t i = 0; i < trees.size(); ++i) {
+    if (outcomes[i].ok()) moves.Add(*trees[i].table, trees[i].cached, outcomes[i]->path);
+  }
+  CompactKv(model_->device(), model_->cache(), config().dims.layers, moves);
+  pool().Rest();
+  trace.commit = watch.Lap();
   kept_.clear();
   kept_begins_.resize(1);
   for (size_t i = 0; i < trees.size(); ++i) {
     if (outcomes[i].ok()) {
-      moves.Add(*trees[i].table, trees[i].cached, outcomes[i]->path);
       Keep(trees[i].first_row);
       for (const NodeIndex node : outcomes[i]->path) Keep(trees[i].first_row + node);
     }
     EndTree();
   }
-  CompactKv(model_->device(), model_->cache(), config().dims.layers, moves);
-  pool().Rest();
-  trace.commit = watch.Lap();
+  trace.feature_export = watch.Lap();
   return outcomes;
 }
 

@@ -13,6 +13,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// The stages of a cycle whose verify took 0.5 s.
+StageSeconds Stages(double draft, double tree, double commit, double transfer) {
+  return {.draft = draft, .tree = tree, .verify = 0.5, .commit = commit, .transfer = transfer};
+}
+
 // Plain: 4 tokens in 4 s. The tree: 4 tokens in 2 cycles and 1 s; verify predicted 10 % and 50 %
 // off.
 BenchReport Example() {
@@ -20,10 +25,10 @@ BenchReport Example() {
   report.device = "a box";
   report.target = "target";
   PromptMeasurement plain{"p0", {5, 6, 7, 8}, {}, 4.0, 0.5};
-  for (int i = 0; i < 4; ++i) plain.cycles.push_back({1, 0, 1, 1.0, 1.0, {0, 0, 1.0, 0, 0}});
+  for (int i = 0; i < 4; ++i) plain.cycles.push_back({1, 0, 1, 1.0, {.verify = 1.0}});
   PromptMeasurement tree{"p0", {5, 6, 7, 8}, {}, 1.0, 0.5};
-  tree.cycles.push_back({3, 4, 5, 0.45, 0.5, {0.1, 0.01, 0.5, 0.02, 0.03}});
-  tree.cycles.push_back({1, 8, 9, 0.75, 0.5, {0.3, 0.03, 0.5, 0.02, 0.01}});
+  tree.cycles.push_back({3, 4, 5, 0.45, Stages(0.1, 0.01, 0.02, 0.03)});
+  tree.cycles.push_back({1, 8, 9, 0.75, Stages(0.3, 0.03, 0.02, 0.01)});
   report.policies = {{"ar", {plain}}, {"fixed:8", {tree}}};
   return report;
 }

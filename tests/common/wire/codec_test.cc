@@ -228,11 +228,12 @@ TEST(CodecTest, Infos) {
   EXPECT_EQ(decoded.peaks.flops_per_second, 2.5e12);
   EXPECT_EQ(decoded.max_context, 4096);
   EXPECT_EQ(decoded.max_rows, 512);
-  const DrafterInfo drafter = Through<proto::DrafterInfo>(DrafterInfo{"dflash", 15, 7, 2048});
+  const DrafterInfo drafter = Through<proto::DrafterInfo>(DrafterInfo{"dflash", 15, 7, 2048, true});
   EXPECT_EQ(drafter.model, "dflash");
   EXPECT_EQ(drafter.positions, 15);
   EXPECT_EQ(drafter.vocabulary, 7);
   EXPECT_EQ(drafter.max_context, 2048);
+  EXPECT_TRUE(drafter.wants_tokens);
 }
 
 class TensorCodecTest : public ::testing::Test {

@@ -109,7 +109,7 @@ TEST_F(SequenceTest, AStopTokenAtTheLengthLimitIsAStop) {
   EXPECT_EQ(sequence.reason(), FinishReason::kStopToken);
 }
 
-TEST_F(SequenceTest, FrontierTellsEachTokenOnce) {
+TEST_F(SequenceTest, AFrontierNamesTheTokensSinceTheLastSuccessfulExpand) {
   DecodeSequence sequence = Make({10, 11, 12}, 20);
   sequence.Prefilled(2);
   Frontier frontier = sequence.NextFrontier(kLimits);
@@ -118,13 +118,17 @@ TEST_F(SequenceTest, FrontierTellsEachTokenOnce) {
   EXPECT_EQ(frontier.root, 12);
   EXPECT_THAT(frontier.new_tokens, ElementsAre(10, 11));
   EXPECT_THAT(frontier.paths, ElementsAre(IsEmpty()));
+  sequence.Expanded(/*ok=*/true);
   CommitRun(sequence, {20, 21}, 22);
   CommitRun(sequence, {}, 23);  // A cycle that asked for no draft.
   frontier = sequence.NextFrontier(kLimits);
   EXPECT_EQ(frontier.committed, 6);
   EXPECT_EQ(frontier.root, 23);
   EXPECT_THAT(frontier.new_tokens, ElementsAre(12, 20, 21, 22));
+  sequence.Expanded(/*ok=*/true);
   EXPECT_THAT(sequence.NextFrontier(kLimits).new_tokens, IsEmpty());
+  sequence.Expanded(/*ok=*/false);
+  EXPECT_THAT(sequence.NextFrontier(kLimits).new_tokens, ElementsAre(10, 11, 12, 20, 21, 22));
 }
 
 TEST_F(SequenceTest, LimitsShrinkWithTheTokensLeft) {
@@ -150,14 +154,6 @@ TEST_F(SequenceTest, FinishAndFailEndIt) {
   failed.Fail(absl::UnavailableError("gone"));
   EXPECT_TRUE(failed.done());
   EXPECT_EQ(failed.reason(), FinishReason::kNone);
-}
-
-TEST_F(SequenceTest, StageTimesAddUp) {
-  StageTimes times = {absl::Milliseconds(1), absl::Milliseconds(2), absl::Milliseconds(3),
-                      absl::Milliseconds(4), absl::Milliseconds(5)};
-  times += times;
-  EXPECT_EQ(times.draft, absl::Milliseconds(2));
-  EXPECT_EQ(times.total(), absl::Milliseconds(30));
 }
 
 }  // namespace

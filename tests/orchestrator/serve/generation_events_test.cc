@@ -17,7 +17,6 @@ CycleRecord Cycle(int nodes, int accepted, double predicted_ms, double measured_
   cycle.committed_length = accepted + 1;
   cycle.rows = nodes + 1;
   cycle.predicted_verify = absl::Milliseconds(predicted_ms);
-  cycle.measured_verify = absl::Milliseconds(measured_ms);
   cycle.stages.draft = absl::Microseconds(nodes > 0 ? 1500000 : 0);
   cycle.stages.verify = absl::Milliseconds(measured_ms);
   return cycle;
