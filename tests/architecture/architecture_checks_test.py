@@ -201,6 +201,49 @@ class TextChecks(unittest.TestCase):
         self.assertEqual(links("\n[c](../c.md)\n"), ["docs/a.md:2: leads nowhere: docs/../c.md"])
         self.assertTrue(links("see `common/base/gone.h`\n"))
 
+    def test_anchors(self):
+        def anchors(text, path="docs/a.md"):
+            headings = "# One\n## Two `words`, *here*\n## [Three](x.md)\n## One\n```\n# four\n```\n"
+            return offences(checks.anchors, ("docs/b.md", headings), (path, text))
+        self.assertFalse(anchors("[x](b.md#one), [x](b.md#two-words-here), [x](b.md#three), [x](b.md#one-1)\n"))
+        self.assertFalse(anchors("# Here\n[x](#here), [x](b.md), [web](https://example.org/#x), [x](c.h#L1)\n"))
+        self.assertFalse(anchors("[x](docs/b.md#three)\n", "README.md"))
+        self.assertEqual(anchors("\n[x](b.md#four)\n"), ["docs/a.md:2: no heading for #four in docs/b.md"])
+        self.assertEqual(anchors("[x](#here)\n"), ["docs/a.md:1: no heading for #here in docs/a.md"])
+
+
+class DocumentationChecks(unittest.TestCase):
+    def length(self, path, text):
+        return offences(checks.documentation_length, (path, text))
+
+    def test_words_of_the_readme(self):
+        limit = rules.README_WORDS
+        self.assertFalse(self.length("README.md", "word " * (limit - 1)))
+        self.assertEqual(self.length("README.md", "word " * limit),
+                         [f"README.md:1: {limit} words, fewer than {limit} are allowed"])
+
+    def test_lines_of_the_readme(self):
+        limit = rules.README_LINES
+        self.assertFalse(self.length("README.md", "\n" * limit))
+        self.assertEqual(self.length("README.md", "\n" * (limit + 1)),
+                         [f"README.md:{limit + 1}: {limit + 1} lines, at most {limit}"])
+
+    def test_lines_of_a_page(self):
+        limit = rules.MAX_PAGE_LINES
+        for path in ("docs/a.md", "docs/decisions/b.md"):
+            self.assertFalse(self.length(path, "\n" * limit))
+            self.assertEqual(self.length(path, "\n" * (limit + 1)),
+                             [f"{path}:{limit + 1}: {limit + 1} lines, at most {limit}"])
+        self.assertFalse(self.length("docs/images/draw.py", "\n" * (limit + 1)))
+        self.assertFalse(self.length("deploy/README.md", "\n" * (limit + 1)))
+
+    def test_required_files(self):
+        def required(*present):
+            return [str(o) for o in checks.required_files([], present.__contains__)]
+        self.assertFalse(required(*rules.REQUIRED_FILES))
+        self.assertEqual(required(*rules.REQUIRED_FILES[1:]), ["LICENSE:1: this file is missing"])
+        self.assertEqual(len(required()), len(rules.REQUIRED_FILES))
+
 
 class ScanTest(unittest.TestCase):
     def test_literals_and_comments_are_no_code(self):

@@ -188,6 +188,67 @@ def links(files, exists=os.path.exists):
                     yield Offence(file.path, number, f"leads nowhere: {target}")
 
 
-CHECKS = [include_direction, include_circles, library_borders, torch_and_protos, conditional_compilation,
-          header_guards, settings_at_the_edge, file_length, function_size, config_size, open_ends,
-          commented_out_code, links, cmake_checks.linked_dependencies]
+def documentation_length(files):
+    """The README can be read in minutes, and a page of docs/ has one purpose."""
+    for file in files:
+        is_readme = file.path == "README.md"
+        words = len(file.text.split())
+        if is_readme and words >= rules.README_WORDS:
+            yield Offence(file.path, 1, f"{words} words, fewer than {rules.README_WORDS} are allowed")
+        most = rules.README_LINES if is_readme else rules.MAX_PAGE_LINES
+        is_page = is_readme or (_under(file.path, "docs") and file.path.endswith(".md"))
+        if is_page and len(file.lines) > most:
+            yield Offence(file.path, most + 1, f"{len(file.lines)} lines, at most {most}")
+
+
+def required_files(files, exists=os.path.exists):
+    """The files that every visitor of a repository looks for."""
+    present = {file.path for file in files}
+    for path in rules.REQUIRED_FILES:
+        if path not in present and not exists(path):
+            yield Offence(path, 1, "this file is missing")
+
+
+_LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+
+
+def _outside_of_code(file):
+    """(number, line) of the lines of a Markdown file that are not in a fenced block."""
+    fenced = False
+    for number, line in enumerate(file.lines, 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield number, line
+
+
+def _anchors(file):
+    """The anchors that GitHub gives the headings of a Markdown file."""
+    found = set()
+    for _, line in _outside_of_code(file):
+        if heading := re.match(r"#{1,6}\s+(.*?)\s*#*$", line):
+            text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.group(1))
+            slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            times = 0
+            while (anchor := f"{slug}-{times}" if times else slug) in found:
+                times += 1
+            found.add(anchor)
+    return found
+
+
+def anchors(files):
+    """The #anchor of a link to a Markdown file is one of its headings."""
+    pages = {file.path: file for file in files if file.path.endswith(".md")}
+    for file in pages.values():
+        for number, line in _outside_of_code(file):
+            for target, anchor in _LINK.findall(line):
+                path = os.path.normpath(os.path.join(os.path.dirname(file.path), target))
+                page = pages.get(path) if target else file
+                if anchor and ":" not in target and page and anchor not in _anchors(page):
+                    yield Offence(file.path, number, f"no heading for #{anchor} in {page.path}")
+
+
+CHECKS = [include_direction, include_circles, library_borders, torch_and_protos,
+          conditional_compilation, header_guards, settings_at_the_edge, file_length, function_size,
+          config_size, open_ends, commented_out_code, links, anchors, documentation_length,
+          required_files, cmake_checks.linked_dependencies]

@@ -138,5 +138,11 @@ MAX_PARAMETERS = 5
 MAX_CONFIG_FIELDS = 12
 CONFIG_NAMES = ("Config", "Options", "Settings", "Params", "Flags")
 
+README_WORDS = 900  # The README has fewer.
+README_LINES = 150
+MAX_PAGE_LINES = 200  # Of a page in docs/.
+REQUIRED_FILES = ["LICENSE", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", ".editorconfig",
+                  ".pre-commit-config.yaml"]
+
 SKIPPED_FOLDERS = {"build", ".git", "__pycache__", "target"}
 CODE_SUFFIXES = (".h", ".cc", ".cu", ".cuh", ".py", ".rs", ".sh", ".proto", ".cmake")
