@@ -139,18 +139,27 @@ TEST_F(DrafterEngineTest, ACoupledDraftLeavesOutWhatTheTargetWillNotTake) {
   }
 }
 
+// Rounding moves a single log-probability by more or less, depending on how the CPU at hand rounds
+// on the way there (bf16 matrix instructions do), so the mean over many is compared.
 TEST_F(DrafterEngineTest, Int8WeightsGuessNearlyAsFp32) {
   MadeUpFeatures exact_features(3 * 32), rounded_features(3 * 32);
-  const auto exact = MakeEngine(exact_features)->Expand({Ask(20, 3)});
-  const auto rounded = MakeEngine(rounded_features, DType::kInt8)->Expand({Ask(20, 3)});
-  ASSERT_TRUE(exact.ok() && rounded.ok()) << exact.status() << rounded.status();
-  const Marginals& a = exact->at(0).marginals.at(0);
-  const Marginals& b = rounded->at(0).marginals.at(0);
-  ASSERT_EQ(a.positions, b.positions);
-  EXPECT_NE(a, b) << "nothing was rounded";
-  for (int p = 0; p < a.positions; ++p) {
-    EXPECT_NEAR(a.log_prob(p, 0), b.log_prob(p, 0), 0.2) << p;
+  const auto exact = MakeEngine(exact_features);
+  const auto rounded = MakeEngine(rounded_features, DType::kInt8);
+  double difference = 0;
+  int compared = 0;
+  for (Position committed = 20; committed < 60; ++committed) {
+    const auto expected = exact->Expand({Ask(committed, 3)});
+    const auto actual = rounded->Expand({Ask(committed, 3)});
+    ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
+    const Marginals& a = expected->at(0).marginals.at(0);
+    const Marginals& b = actual->at(0).marginals.at(0);
+    ASSERT_EQ(a.positions, b.positions);
+    EXPECT_NE(a, b) << "nothing was rounded";
+    for (int p = 0; p < a.positions; ++p, ++compared) {
+      difference += std::abs(a.log_prob(p, 0) - b.log_prob(p, 0));
+    }
   }
+  EXPECT_LT(difference / compared, 0.1);
 }
 
 TEST_F(DrafterEngineTest, AForeseenRootThatIsNotAskedForIsDraftedAnew) {
