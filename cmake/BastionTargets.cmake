@@ -5,7 +5,7 @@
 #   bastion_test(NAME tree_best_first_test SRCS best_first_test.cc DEPS …)
 #   bastion_benchmark(NAME tree_benchmark SRCS … DEPS …)
 function(bastion_common_options target)
-  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 endfunction()
 
 function(bastion_library)

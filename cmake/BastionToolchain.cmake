@@ -15,7 +15,9 @@ if(BASTION_OPTIMIZE)
 endif()
 add_compile_options(-Wall -Wextra -Werror -fno-math-errno -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  add_compile_options(-Wthread-safety)
+  # libstdc++ 12 uses functions that it declares deprecated, and clang reports that where templates
+  # of <algorithm> are instantiated.
+  add_compile_options(-Wthread-safety -Wno-deprecated-declarations)
 endif()
 if(BASTION_SANITIZE)
   add_compile_options(-fsanitize=${BASTION_SANITIZE} -fno-omit-frame-pointer)

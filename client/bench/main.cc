@@ -1,4 +1,5 @@
-// bastion-bench: policies against each other on the same prompts, in process or through services.
+// bastion-bench: compares speculation policies on the same prompts, in this process or through
+// running services.
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -21,39 +22,50 @@
 #include "common/hub/model_config.h"
 #include "orchestrator/cost/calibration.h"
 
-ABSL_FLAG(std::string, target, "", "Folder of the target model (tokenizer; weights in process)");
-ABSL_FLAG(std::string, drafter, "", "Folder of the drafter");
-ABSL_FLAG(std::string, prompts, "", "JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}");
-ABSL_FLAG(std::string, policies, "ar,chain,fixed:16,fixed:64,adaptive", "Comma-separated policies");
-ABSL_FLAG(float, temperature, 0, "0: greedy");
-ABSL_FLAG(uint64_t, seed, 1, "Of the keyed choice at temperature > 0");
-ABSL_FLAG(std::string, sampling, "", "More of it: \"top_k=40,top_p=0.9,repetition_penalty=1.1\"");
-ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate for each prompt");
-ABSL_FLAG(int, concurrency, 1, "Prompts that run together");
-ABSL_FLAG(std::string, device, "auto",
-          "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU; in process");
-ABSL_FLAG(int, gpu, 0, "Which GPU; in process");
-ABSL_FLAG(std::string, gemm_table, "",
-          "File that keeps how this GPU multiplies best; empty: found out anew; in process");
-ABSL_FLAG(int, threads, 2, "Threads of the engine; in process: services have their own");
-ABSL_FLAG(std::string, dtype, "bf16", "bf16, fp32 or int8; in process: services have their own");
-ABSL_FLAG(std::string, drafter_dtype, "",
-          "Of the drafter alone: fp32, bf16, int8 or auto; in process");
+ABSL_FLAG(std::string, target, "",
+          "Folder of the target model. With --endpoint only its tokenizer is read.");
+ABSL_FLAG(std::string, drafter, "", "Folder of the drafter. Not used with --endpoint.");
 ABSL_FLAG(std::string, prior, "",
-          "Transition table; empty: the one beside the drafter; in process");
-ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots");
-ABSL_FLAG(std::string, endpoint, "", "Address of a running orchestrator; empty: in process");
-ABSL_FLAG(bool, rounding, false, "Compare the target in int8 with itself in bf16, nothing else");
+          "Transition table for +prior, a file or a folder. Empty: the one in the drafter's "
+          "folder, if there is one.");
+ABSL_FLAG(std::string, dtype, "bf16", "Type of the target's weights: bf16, fp32 or int8.");
+ABSL_FLAG(std::string, drafter_dtype, "",
+          "Type of the drafter's weights: bf16, fp32, int8 or auto. Empty: as --dtype.");
+ABSL_FLAG(std::string, endpoint, "",
+          "Address of a running orchestrator to measure. Empty: both engines run in this process.");
+ABSL_FLAG(std::string, prompts, "",
+          "File of JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}.");
+ABSL_FLAG(std::string, policies, "ar,chain,fixed:16,fixed:64,adaptive",
+          "Speculation policies to compare, separated by commas.");
+ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate for each prompt.");
+ABSL_FLAG(int, concurrency, 1, "Prompts that are decoded together.");
+ABSL_FLAG(bool, ignore_eos, false, "Generate --max_new_tokens even if the model ends the text.");
+ABSL_FLAG(float, temperature, 0, "Sampling temperature. 0: greedy.");
+ABSL_FLAG(uint64_t, seed, 1, "Seed of the sampling.");
+ABSL_FLAG(std::string, sampling, "",
+          "Further sampling parameters, e.g. \"top_k=40,top_p=0.9,repetition_penalty=1.1\".");
+ABSL_FLAG(std::string, device, "auto",
+          "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
+ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES leaves.");
+ABSL_FLAG(std::string, gemm_table, "",
+          "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
+ABSL_FLAG(int, threads, 2, "Threads of the engines. 0: one per core.");
+ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots. Empty: none.");
 ABSL_FLAG(bool, roofline, false,
-          "Measure this machine and how near the target and the drafter come to it, nothing else");
-ABSL_FLAG(std::vector<std::string>, contexts, {"256"}, "With --roofline: cached tokens, ascending");
+          "Measure only how close the forwards come to this machine's memory and arithmetic.");
+ABSL_FLAG(std::vector<std::string>, contexts, {"256"},
+          "With --roofline: cached tokens, in ascending order, separated by commas.");
 ABSL_FLAG(std::vector<std::string>, rows,
           (std::vector<std::string>{"1", "2", "4", "8", "16", "32", "64", "128"}),
-          "With --roofline: rows of a verify");
-ABSL_FLAG(bool, ignore_eos, false, "Generate to the limit whatever the model says");
+          "With --roofline: rows of a verify forward, separated by commas.");
+ABSL_FLAG(bool, rounding, false, "Compare only the int8 target with the bf16 target.");
 
 namespace bastion {
 namespace {
+
+constexpr char kExample[] =
+    "--target deploy/demo_model/target --drafter deploy/demo_model/drafter "
+    "--prompts deploy/demo_model/prompts.jsonl --policies ar,fixed:16,default";
 
 absl::Status RunArms(const std::vector<std::unique_ptr<Arm>>& arms,
                      const std::vector<BenchPrompt>& prompts, BenchReport& report) {
@@ -116,7 +128,8 @@ absl::StatusOr<std::vector<int>> ParseNumbers(const std::string& flag,
   for (const std::string& text : texts) {
     int number = 0;
     if (!absl::SimpleAtoi(text, &number) || number <= 0) {
-      return absl::InvalidArgumentError(absl::StrCat(flag, " ", text, ": want whole numbers"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, ": \"", text, "\" is not a whole number above 0"));
     }
     numbers.push_back(number);
   }
@@ -149,7 +162,19 @@ absl::Status RunRounding() {
   return absl::OkStatus();
 }
 
+// INVALID_ARGUMENT for a flag that this mode needs and that is empty.
+absl::Status CheckFlags() {
+  const bool local = absl::GetFlag(FLAGS_endpoint).empty() || absl::GetFlag(FLAGS_roofline);
+  const char* missing = nullptr;
+  if (!absl::GetFlag(FLAGS_roofline) && absl::GetFlag(FLAGS_prompts).empty()) missing = "--prompts";
+  if (local && absl::GetFlag(FLAGS_drafter).empty()) missing = "--drafter";
+  if (missing == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(missing, " is missing. Example: bastion-bench ", kExample));
+}
+
 absl::Status Run() {
+  RETURN_IF_ERROR(CheckFlags());
   if (absl::GetFlag(FLAGS_rounding)) return RunRounding();
   if (absl::GetFlag(FLAGS_roofline)) return RunRoofline();
   BenchReport report;
@@ -159,7 +184,9 @@ absl::Status Run() {
   report.settings = {sampling, absl::GetFlag(FLAGS_max_new_tokens),
                      absl::GetFlag(FLAGS_concurrency)};
   if (report.settings.concurrency < 1 || report.settings.max_new_tokens < 1) {
-    return absl::InvalidArgumentError("--concurrency and --max_new_tokens want at least 1");
+    return absl::InvalidArgumentError(
+        absl::StrCat("--concurrency is ", report.settings.concurrency, " and --max_new_tokens is ",
+                     report.settings.max_new_tokens, "; both must be at least 1"));
   }
   ASSIGN_OR_RETURN(const auto prompts,
                    LoadPrompts(absl::GetFlag(FLAGS_prompts), absl::GetFlag(FLAGS_target)));
@@ -204,6 +231,23 @@ absl::Status Run() {
 }  // namespace bastion
 
 int main(int argc, char** argv) {
-  return bastion::RunProgram(argc, argv, "Measures speculation policies on the same prompts.",
-                             [](const auto&) { return bastion::Run(); });
+  const bastion::ProgramInfo info = {
+      .summary = "Compares speculation policies on the same prompts: speed, acceptance and text.",
+      .usage =
+          "--target DIR --drafter DIR --prompts FILE [flags]\n"
+          "         bastion-bench --target DIR --endpoint ADDRESS --prompts FILE [flags]",
+      .example = bastion::kExample,
+      .required = {"target"},
+      .groups = {
+          {"What is measured",
+           {"target DIR", "drafter DIR", "prior PATH", "dtype TYPE", "drafter_dtype TYPE",
+            "endpoint ADDRESS"}},
+          {"Work",
+           {"prompts FILE", "policies LIST", "max_new_tokens N", "concurrency N", "ignore_eos"}},
+          {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
+          {"Device (without --endpoint)",
+           {"device KIND", "threads N", "gpu INDEX", "gemm_table FILE"}},
+          {"Report", {"report DIR"}},
+          {"Other measurements", {"roofline", "contexts LIST", "rows LIST", "rounding"}}}};
+  return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

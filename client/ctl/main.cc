@@ -1,7 +1,7 @@
 // bastionctl: talk to running services from a terminal.
 //
-// verify-exactness is a program of its own, bastion-verify-exactness, which lies in the same folder
-// and takes all arguments that follow: it embeds the engines, and bastionctl stays light.
+// `bastionctl verify-exactness` runs bastion-verify-exactness from the same folder with all
+// arguments that follow. That program embeds the engines; bastionctl stays small.
 //
 // Exit status 0 only on success; errors are one line on stderr.
 #include <unistd.h>
@@ -20,27 +20,33 @@
 #include "common/base/program.h"
 #include "common/base/status.h"
 
-ABSL_FLAG(std::string, endpoint, "127.0.0.1:7070", "Address of the orchestrator");
-ABSL_FLAG(std::string, prompt, "", "generate: the prompt");
-ABSL_FLAG(std::string, prompt_file, "", "generate: file with the prompt; - for standard input");
-ABSL_FLAG(std::string, system, "", "chat: system message");
-ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate at most");
-ABSL_FLAG(float, temperature, 0, "0: greedy");
-ABSL_FLAG(uint64_t, seed, 0, "Of the keyed choice; 0: drawn by the server");
-ABSL_FLAG(std::string, sampling, "", "More of it: \"top_k=40,top_p=0.9,repetition_penalty=1.1\"");
-ABSL_FLAG(std::vector<std::string>, stop, {}, "Strings that end the answer");
-ABSL_FLAG(std::string, policy, "", "Speculation policy; empty: the server's default");
-ABSL_FLAG(bool, stats, true, "Print a line of statistics after an answer");
+ABSL_FLAG(std::string, endpoint, "127.0.0.1:7070", "Address of the orchestrator.");
+ABSL_FLAG(std::string, prompt, "", "The prompt of generate.");
+ABSL_FLAG(std::string, prompt_file, "", "File with the prompt of generate. -: standard input.");
+ABSL_FLAG(std::string, system, "", "System message of chat.");
+ABSL_FLAG(int, max_new_tokens, 128, "Most tokens to generate.");
+ABSL_FLAG(std::vector<std::string>, stop, {},
+          "Strings that end the answer, separated by commas. They are not part of it.");
+ABSL_FLAG(float, temperature, 0, "Sampling temperature. 0: greedy.");
+ABSL_FLAG(uint64_t, seed, 0, "Seed of the sampling. 0: the server draws one.");
+ABSL_FLAG(std::string, sampling, "",
+          "Further sampling parameters, e.g. \"top_k=40,top_p=0.9,repetition_penalty=1.1\".");
+ABSL_FLAG(std::string, policy, "",
+          "Speculation policy, e.g. adaptive, fixed:16 or ar. Empty: the server's default.");
+ABSL_FLAG(bool, stats, true, "Print a line of statistics after each answer.");
 
 namespace bastion {
 namespace {
+
+constexpr char kExample[] = "generate --prompt \"def fibonacci(n):\"";
 
 absl::StatusOr<std::string> ReadPrompt() {
   const std::string file = absl::GetFlag(FLAGS_prompt_file);
   if (file.empty()) return absl::GetFlag(FLAGS_prompt);
   if (file == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) return absl::NotFoundError(absl::StrCat("--prompt_file ", file, " cannot be read"));
+  if (!stream)
+    return absl::NotFoundError(absl::StrCat("--prompt_file ", file, ": the file cannot be read"));
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }
 
@@ -60,7 +66,7 @@ absl::StatusOr<v1::GenerateRequest> RequestFromFlags() {
   return request;
 }
 
-// Streams the answer to stdout; returns it too.
+// Streams the answer to stdout and returns it.
 absl::StatusOr<std::string> Answer(GenerationClient& client, const v1::GenerateRequest& request) {
   std::string text;
   v1::Finished finished;
@@ -130,12 +136,14 @@ absl::Status Run(const std::vector<char*>& arguments) {
   if (command == "chat") return Chat(client);
   if (command == "models") return Models(client);
   if (command == "health") return Health(client);
-  return absl::InvalidArgumentError(
-      "want one of: generate, chat, models, health, verify-exactness (--help for flags)");
+  return absl::InvalidArgumentError(absl::StrCat(
+      command.empty() ? "no command is given" : absl::StrCat("unknown command \"", command, "\""),
+      "; commands are generate, chat, models, health and verify-exactness. Example: bastionctl ",
+      kExample));
 }
 
-// Becomes the program `name` of bastionctl's own folder. Returns only when that fails.
-int Become(const std::string& name, char** arguments) {
+// Replaces this process by the program `name` in its folder. Returns only if that fails.
+int ExecSibling(const std::string& name, char** arguments) {
   std::error_code error;
   const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
   std::string program = (own.parent_path() / name).string();
@@ -149,13 +157,19 @@ int Become(const std::string& name, char** arguments) {
 }  // namespace bastion
 
 int main(int argc, char** argv) {
-  // Before flags are parsed: those that follow are the other program's.
+  // Before flags are parsed, because they are the other program's.
   if (argc > 1 && std::strcmp(argv[1], "verify-exactness") == 0) {
-    return bastion::Become("bastion-verify-exactness", argv + 1);
+    return bastion::ExecSibling("bastion-verify-exactness", argv + 1);
   }
-  return bastion::RunProgram(argc, argv,
-                             "bastionctl generate|chat|models|health|verify-exactness [flags]\n\n"
-                             "verify-exactness has flags of its own: bastionctl verify-exactness "
-                             "--help",
-                             bastion::Run);
+  const bastion::ProgramInfo info = {
+      .summary = "Talks to running bastion services.",
+      .usage = "generate|chat|models|health|verify-exactness [flags]",
+      .example = bastion::kExample,
+      .groups = {{"Connection", {"endpoint ADDRESS"}},
+                 {"Prompt (generate, chat)", {"prompt TEXT", "prompt_file FILE", "system TEXT"}},
+                 {"Answer", {"max_new_tokens N", "stop LIST", "stats"}},
+                 {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
+                 {"Speculation", {"policy POLICY"}}},
+      .notes = "verify-exactness has its own flags: bastionctl verify-exactness --help"};
+  return bastion::RunProgram(argc, argv, info, bastion::Run);
 }

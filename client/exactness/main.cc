@@ -1,5 +1,5 @@
-// bastion-verify-exactness (bastionctl verify-exactness): the proof, on one's own machine and
-// models, that speculation changes no token. Exit status 0 only when nothing was found.
+// bastion-verify-exactness (bastionctl verify-exactness): checks on your machine and models that
+// speculation changes no token. Exit status 0 only if no difference was found.
 #include <algorithm>
 #include <iostream>
 #include <optional>
@@ -19,50 +19,56 @@
 #include "common/hub/model_config.h"
 #include "orchestrator/cost/calibration.h"
 
-ABSL_FLAG(std::string, target, "", "Folder of the target model (tokenizer; weights in process)");
-ABSL_FLAG(std::string, drafter, "", "Folder of the drafter; in process");
+ABSL_FLAG(std::string, target, "",
+          "Folder of the target model. With --endpoint only its tokenizer is read.");
+ABSL_FLAG(std::string, drafter, "", "Folder of the drafter. Not used with --endpoint.");
 ABSL_FLAG(std::string, endpoint, "",
-          "Address of a running orchestrator, for the text check alone; empty: in process");
-ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32; in process: services have their own");
-ABSL_FLAG(int, threads, 2, "Threads of the engines; in process: services have their own");
+          "Address of a running orchestrator. Only texts are compared there. Empty: both engines "
+          "run in this process.");
+ABSL_FLAG(std::string, dtype, "bf16", "Type of the weights: bf16 or fp32.");
+ABSL_FLAG(int, threads, 2, "Threads of the engines. 0: one per core.");
 ABSL_FLAG(std::string, prompts, BASTION_SOURCE_DIR "/deploy/demo_model/prompts.jsonl",
-          "JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}");
-ABSL_FLAG(int, synthetic_prompts, 0, "So many prompts of made-up tokens come after these");
-ABSL_FLAG(int, max_prompts, 2, "Prompts at each batch size; a larger batch is filled nevertheless");
-ABSL_FLAG(int, prompt_tokens, 32, "Of a longer prompt the last so many tokens are kept");
-ABSL_FLAG(int, max_new_tokens, 16, "Tokens to generate for each prompt");
+          "File of JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}.");
+ABSL_FLAG(int, synthetic_prompts, 0, "Additional prompts of random tokens.");
+ABSL_FLAG(int, max_prompts, 2, "Prompts for each batch size. A larger batch is always filled.");
+ABSL_FLAG(int, prompt_tokens, 32, "Longer prompts keep only their last tokens, this many.");
+ABSL_FLAG(int, max_new_tokens, 16, "Tokens to generate for each prompt.");
 ABSL_FLAG(std::vector<std::string>, policies,
           std::vector<std::string>({"chain", "fixed:16+prior", "fixed:64", "adaptive",
                                     "chain+coupled", "fixed:64+coupled+prior", "default",
                                     "ngram:8"}),
-          "Speculation policies to compare with plain decoding");
+          "Speculation policies to compare with plain decoding, separated by commas.");
 ABSL_FLAG(std::vector<std::string>, temperatures,
-          std::vector<std::string>({"0", "0.7", "1", "1.5"}), "Of the text check; 0: greedy");
+          std::vector<std::string>({"0", "0.7", "1", "1.5"}),
+          "Temperatures of the text check, separated by commas. 0: greedy.");
 ABSL_FLAG(std::string, settings,
           ";top_k=40,top_p=0.9;repetition_penalty=1.1,presence_penalty=0.5,frequency_penalty=0.2,"
           "min_p=0.02",
-          "More sampling settings of the text check, a semicolon between two; empty: plain");
+          "Sampling settings of the text check, separated by semicolons. An empty one is plain "
+          "sampling.");
 ABSL_FLAG(std::vector<std::string>, batch_sizes, std::vector<std::string>({"1", "8"}),
-          "Prompts that run together");
-ABSL_FLAG(uint64_t, seed, 1, "Of the keyed choice");
-ABSL_FLAG(
-    double, rounding, 0,
-    "Differences with a smaller gap between the two tokens' values count as rounding. fp32 "
-    "needs none; where bf16 kernels of several machines meet, 0.01 is what rounding can flip");
-ABSL_FLAG(int, walks, 50400, "Walks of the distribution check; 0: leave it out");
-ABSL_FLAG(int, tree_nodes, 6, "Nodes of the tree that is walked, beside its root");
+          "Numbers of prompts that are decoded together, separated by commas.");
+ABSL_FLAG(uint64_t, seed, 1, "Seed of the sampling.");
+ABSL_FLAG(double, rounding, 0,
+          "Texts may differ where the two tokens' logits are closer than this. fp32 needs 0. Where "
+          "bf16 kernels of different machines meet, rounding can change gaps of up to 0.01.");
+ABSL_FLAG(int, walks, 50400, "Walks of the distribution check. 0: skip it.");
+ABSL_FLAG(int, tree_nodes, 6, "Nodes of the draft tree that is walked, without its root.");
 
 namespace bastion {
 namespace {
 
-// Each part's sessions are its own; arms count from 1.
+constexpr char kExample[] =
+    "--target deploy/demo_model/target --drafter deploy/demo_model/drafter --dtype fp32";
+
+// Session ids of the parts do not overlap; arms count from 1.
 constexpr uint64_t kCalibrationSession = uint64_t{1} << 61;
 constexpr uint64_t kOpinionSession = uint64_t{1} << 62;
 constexpr uint64_t kWalkSession = uint64_t{1} << 63;
 constexpr int kTogether = 32;
 constexpr size_t kWalkPromptTokens = 2;
 
-// What the arms run on; the stages are empty behind an endpoint.
+// The engines that are checked. `stages` is null if they run behind an endpoint.
 struct Subject {
   std::unique_ptr<LocalStages> stages;
   std::vector<std::unique_ptr<Arm>> arms;
@@ -75,10 +81,11 @@ absl::StatusOr<std::vector<int>> BatchSizes() {
   for (const std::string& written : absl::GetFlag(FLAGS_batch_sizes)) {
     if (!absl::SimpleAtoi(written, &sizes.emplace_back()) || sizes.back() < 1) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--batch_sizes: \"", written, "\": want numbers from 1 on"));
+          absl::StrCat("--batch_sizes: \"", written, "\" is not a whole number above 0"));
     }
   }
-  if (sizes.empty()) return absl::InvalidArgumentError("--batch_sizes: want at least one");
+  if (sizes.empty())
+    return absl::InvalidArgumentError("--batch_sizes is empty; give at least one number");
   return sizes;
 }
 
@@ -90,13 +97,14 @@ absl::StatusOr<std::vector<TextSetting>> Settings() {
       ASSIGN_OR_RETURN(setting.sampling, ParseSampling(more));
       if (!absl::SimpleAtof(written, &setting.sampling.temperature)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("--temperatures: \"", written, "\": want numbers"));
+            absl::StrCat("--temperatures: \"", written, "\" is not a number"));
       }
       setting.sampling.seed = absl::GetFlag(FLAGS_seed) + settings.size();
       setting.name = absl::StrCat("T ", written, more.empty() ? "" : ",", more);
     }
   }
-  if (settings.empty()) return absl::InvalidArgumentError("--temperatures: want at least one");
+  if (settings.empty())
+    return absl::InvalidArgumentError("--temperatures is empty; give at least one number");
   return settings;
 }
 
@@ -199,7 +207,11 @@ absl::Status CheckFlags() {
   if (absl::GetFlag(FLAGS_max_new_tokens) < 1 || absl::GetFlag(FLAGS_max_prompts) < 1 ||
       absl::GetFlag(FLAGS_tree_nodes) < 1) {
     return absl::InvalidArgumentError(
-        "--max_new_tokens, --max_prompts and --tree_nodes want at least 1");
+        "--max_new_tokens, --max_prompts and --tree_nodes must be at least 1");
+  }
+  if (absl::GetFlag(FLAGS_endpoint).empty() && absl::GetFlag(FLAGS_drafter).empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--drafter is missing. Example: bastionctl verify-exactness ", kExample));
   }
   return absl::OkStatus();
 }
@@ -228,7 +240,8 @@ absl::Status Run() {
 
   std::optional<DistributionReport> distribution;
   if (subject.stages == nullptr) {
-    std::cout << "Distributions: not checked, they need the stages in process (no --endpoint).\n\n";
+    std::cout << "Distributions: not checked; that needs the engines in this process (no "
+                 "--endpoint).\n\n";
   } else if (absl::GetFlag(FLAGS_walks) <= 0) {
     std::cout << "Distributions: not checked (--walks=0).\n\n";
   } else {
@@ -245,9 +258,22 @@ absl::Status Run() {
 }  // namespace bastion
 
 int main(int argc, char** argv) {
-  return bastion::RunProgram(
-      argc, argv,
-      "Checks that speculation changes no token: texts against plain decoding, and the outcomes of "
-      "walks over a frozen draft tree against the target's distribution.",
-      [](const auto&) { return bastion::Run(); });
+  const bastion::ProgramInfo info = {
+      .summary =
+          "Checks that speculation changes no token: it compares texts with plain decoding, and "
+          "the outcomes of\nwalks over a fixed draft tree with the target's distribution.",
+      .usage =
+          "--target DIR --drafter DIR [flags]\n"
+          "         bastion-verify-exactness --target DIR --endpoint ADDRESS [flags]",
+      .example = bastion::kExample,
+      .required = {"target"},
+      .groups = {{"What is checked",
+                  {"target DIR", "drafter DIR", "endpoint ADDRESS", "dtype TYPE", "threads N",
+                   "policies LIST"}},
+                 {"Texts",
+                  {"prompts FILE", "synthetic_prompts N", "max_prompts N", "prompt_tokens N",
+                   "max_new_tokens N", "temperatures LIST", "settings LIST", "batch_sizes LIST",
+                   "seed N", "rounding LOGITS"}},
+                 {"Distributions", {"walks N", "tree_nodes N"}}}};
+  return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

@@ -1,4 +1,4 @@
-// bastion-train: makes what a drafter knows beside its weights.
+// bastion-train: makes the files that a drafter uses beside its weights.
 //
 //   bastion-train prior --target DIR [--out DRAFTER_DIR] FILE…   transition_prior.safetensors
 #include <cstring>
@@ -15,26 +15,27 @@
 #include "common/hub/model_config.h"
 #include "common/prior/transition_file.h"
 
-ABSL_FLAG(std::string, target, "", "Folder of the target: vocabulary, and tokenizer for text");
-ABSL_FLAG(std::string, out, ".", "Folder that gets the result: the drafter's");
+ABSL_FLAG(std::string, target, "", "Folder of the target, for its vocabulary and tokenizer.");
+ABSL_FLAG(std::string, out, ".", "Folder for transition_prior.safetensors: the drafter's.");
 ABSL_FLAG(int, continuations, bastion::drafter::TransitionLimits().singles,
-          "prior: continuations to keep of a token");
+          "Most continuations to keep of a token.");
 ABSL_FLAG(int, pair_continuations, bastion::drafter::TransitionLimits().pairs,
-          "prior: continuations to keep of a pair of tokens, of those seen at least twice");
+          "Most continuations to keep of a pair of tokens. Those seen only once are dropped.");
 ABSL_FLAG(int, min_pair_count, bastion::drafter::TransitionLimits().min_pair_total,
-          "prior: pairs that were followed less often are left out");
+          "Pairs of tokens that occur less often are dropped.");
 ABSL_FLAG(int64_t, max_entries, bastion::drafter::TransitionLimits().max_entries,
-          "prior: continuations to keep in all; the rarest pairs are left out first");
-ABSL_FLAG(
-    int64_t, max_counted, bastion::drafter::TransitionCounter::kMaxCounted,
-    "prior: continuations to count at a time, 70 to 140 bytes each; beyond, the rarest drop out");
+          "Most continuations to keep in total. The rarest pairs are dropped first.");
+ABSL_FLAG(int64_t, max_counted, bastion::drafter::TransitionCounter::kMaxCounted,
+          "Most continuations to count at a time, 70 to 140 bytes each. Beyond it the rarest are "
+          "dropped.");
 
 namespace bastion {
 namespace {
 
 using drafter::TransitionCounter;
 
-constexpr const char* kUsage = "bastion-train prior --target DIR [--out DRAFTER_DIR] FILE...";
+constexpr char kExample[] =
+    "prior --target deploy/demo_model/target --out deploy/demo_model/drafter texts.txt";
 
 absl::Status Count(const std::vector<std::string>& files, TransitionCounter& counter) {
   ProgressBar bar("bytes counted");
@@ -57,15 +58,17 @@ drafter::TransitionLimits LimitsFromFlags() {
 
 absl::Status Prior(const std::vector<std::string>& files) {
   const std::string target = absl::GetFlag(FLAGS_target), out = absl::GetFlag(FLAGS_out);
-  if (target.empty() || files.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--target and files are needed: ", kUsage));
+  if (files.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no text files are given. Example: bastion-train ", kExample));
   }
   std::error_code error;
   if (!std::filesystem::is_directory(out, error)) {
-    return absl::NotFoundError(absl::StrCat("--out ", out, ": no such folder"));
+    return absl::NotFoundError(
+        absl::StrCat("--out ", out, ": there is no such folder; create it first"));
   }
   if (absl::GetFlag(FLAGS_max_counted) < 1) {
-    return absl::InvalidArgumentError("--max_counted wants at least 1");
+    return absl::InvalidArgumentError("--max_counted must be at least 1");
   }
   const drafter::TransitionLimits limits = LimitsFromFlags();
   RETURN_IF_ERROR(drafter::Validate(limits));
@@ -89,7 +92,8 @@ absl::Status Prior(const std::vector<std::string>& files) {
 
 absl::Status Run(const std::vector<char*>& arguments) {
   if (arguments.size() < 2 || std::strcmp(arguments[1], "prior") != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("want: ", kUsage, " (--help for flags)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the first argument must be \"prior\". Example: bastion-train ", kExample));
   }
   return Prior({arguments.begin() + 2, arguments.end()});
 }
@@ -98,5 +102,17 @@ absl::Status Run(const std::vector<char*>& arguments) {
 }  // namespace bastion
 
 int main(int argc, char** argv) {
-  return bastion::RunProgram(argc, argv, bastion::kUsage, bastion::Run);
+  const bastion::ProgramInfo info = {
+      .summary = "Counts which tokens follow which in texts, for policies with +prior.",
+      .usage = "prior --target DIR [--out DRAFTER_DIR] FILE... [flags]",
+      .example = bastion::kExample,
+      .required = {"target"},
+      .groups = {{"Input and output", {"target DIR", "out DIR"}},
+                 {"Limits",
+                  {"continuations N", "pair_continuations N", "min_pair_count N", "max_entries N",
+                   "max_counted N"}}},
+      .notes =
+          "FILE is a .txt file, or a .jsonl file with lines {\"text\"} or {\"token_ids\"}. "
+          "Texts that the\ntarget wrote itself make the best table."};
+  return bastion::RunProgram(argc, argv, info, bastion::Run);
 }

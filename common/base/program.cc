@@ -3,30 +3,47 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <iostream>
 
 #include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/synchronization/mutex.h"
-#include "common/base/flag_names.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
 
 namespace bastion {
+namespace {
 
-int RunProgram(int argc, char** argv, const char* usage,
-               absl::FunctionRef<absl::Status(const std::vector<char*>& arguments)> run) {
-  absl::SetProgramUsageMessage(usage);
-  // Debian builds Abseil with it, and gRPC pays for it at every lock.
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+absl::Status ParseAndRun(int argc, char** argv, const std::string& program, const ProgramInfo& info,
+                         absl::FunctionRef<absl::Status(const std::vector<char*>&)> run) {
   UnderscoreFlagNames(argc, argv);
+  RETURN_IF_ERROR(CheckFlagNames(argc, argv));
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
-  absl::Status status;
+  RETURN_IF_ERROR(CheckRequiredFlags(program, info));
   try {
-    status = run(arguments);
+    return run(arguments);
   } catch (const std::exception& error) {
-    status = absl::ResourceExhaustedError(error.what());
+    return absl::ResourceExhaustedError(error.what());
   }
+}
+
+}  // namespace
+
+int RunProgram(int argc, char** argv, const ProgramInfo& info,
+               absl::FunctionRef<absl::Status(const std::vector<char*>& arguments)> run) {
+  // Debian builds Abseil with deadlock detection, which gRPC pays for at every lock.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  const std::string program = std::filesystem::path(argv[0]).filename().string();
+  if (HasArgument(argc, argv, "--help", "-h")) {
+    std::cout << HelpText(program, info) << std::flush;
+    return 0;
+  }
+  if (HasArgument(argc, argv, "--version", "-V")) {
+    std::cout << program << " " << kVersion << std::endl;
+    return 0;
+  }
+  const absl::Status status = ParseAndRun(argc, argv, program, info, run);
   if (status.ok()) return 0;
-  const std::string name = std::filesystem::path(argv[0]).filename().string();
-  std::fprintf(stderr, "%s: %s\n", name.c_str(), status.ToString().c_str());
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), status.ToString().c_str());
   return 1;
 }
 

@@ -10,30 +10,29 @@
 #include "drafter_service/features/remote_features.h"
 #include "drafter_service/serve/drafter_service.h"
 
-ABSL_FLAG(std::string, drafter, "", "Hugging Face folder of the DFlash drafter");
-ABSL_FLAG(std::string, target, "", "Folder of its target: embedding and LM head are read from it");
-ABSL_FLAG(std::string, verifier, "127.0.0.1:7072", "gRPC address of the verifier");
-ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7071"},
-          "gRPC addresses, e.g. unix:///run/bastion/drafter.sock");
-ABSL_FLAG(std::string, carrier, "auto",
-          "How features come: auto (shared memory if the verifier offers it) or inline (gRPC)");
-ABSL_FLAG(
-    std::string, shared_memory, "",
-    "Folder (0700) of the socket over which services on this host come to share memory; empty: "
-    "off, all goes over gRPC");
+ABSL_FLAG(std::string, drafter, "", "Hugging Face folder of the DFlash drafter.");
+ABSL_FLAG(std::string, target, "",
+          "Folder of its target. The drafter reads the embedding and the LM head from it.");
 ABSL_FLAG(std::string, dtype, "bf16",
-          "bf16, fp32, int8 or auto (int8 where this CPU has instructions for it, else bf16): "
-          "weights; the context cache of int8 is bf16");
+          "Type of the weights: bf16, fp32, int8, or auto (int8 if this CPU has instructions for "
+          "it, else bf16). It changes the drafts only, never the text.");
+ABSL_FLAG(std::string, verifier, "127.0.0.1:7072",
+          "gRPC address of the verifier, which sends the features.");
+ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7071"},
+          "gRPC addresses, host:port or unix:///path, separated by commas.");
+ABSL_FLAG(std::string, shared_memory, "",
+          "Folder for the socket over which services on this host set up shared memory. It is "
+          "created with mode 0700. Empty: off, every message goes over gRPC.");
+ABSL_FLAG(std::string, carrier, "auto",
+          "How features arrive: auto (shared memory if the verifier offers it) or inline (gRPC).");
 ABSL_FLAG(std::string, device, "auto",
-          "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU");
-ABSL_FLAG(int, gpu, 0, "Which GPU, of those that CUDA_VISIBLE_DEVICES leaves");
-ABSL_FLAG(
-    std::string, gemm_table, "",
-    "File that keeps how this GPU multiplies best, found out at the first start; empty: found "
-    "out at every start");
-ABSL_FLAG(int, threads, 0, "Threads of the engine; 0: one per core");
-ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the context cache holds, all sequences together");
-ABSL_FLAG(int, max_sequences, 64, "Sequences that may live at once");
+          "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
+ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES leaves.");
+ABSL_FLAG(std::string, gemm_table, "",
+          "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
+ABSL_FLAG(int, threads, 0, "Threads of the engine. 0: one per core.");
+ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the context cache holds, all sequences together.");
+ABSL_FLAG(int, max_sequences, 64, "Sequences that may be open at the same time.");
 
 namespace bastion {
 namespace {
@@ -42,9 +41,6 @@ absl::Status Run() {
   drafter::DrafterOptions options;
   options.drafter_folder = absl::GetFlag(FLAGS_drafter);
   options.target_folder = absl::GetFlag(FLAGS_target);
-  if (options.drafter_folder.empty() || options.target_folder.empty()) {
-    return absl::InvalidArgumentError("--drafter DIR and --target DIR are needed");
-  }
   ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
   options.engine.device = local.device;
   options.engine.gpu = absl::GetFlag(FLAGS_gpu);
@@ -89,8 +85,18 @@ absl::Status Run() {
 }  // namespace bastion
 
 int main(int argc, char** argv) {
+  const bastion::ProgramInfo info = {
+      .summary = "Runs the draft model: predicts the distributions of the next tokens.",
+      .usage = "--drafter DIR --target DIR [flags]",
+      .example =
+          "--drafter deploy/demo_model/drafter --target deploy/demo_model/target "
+          "--verifier unix:///tmp/verifier.sock --listen unix:///tmp/drafter.sock",
+      .required = {"drafter", "target"},
+      .groups = {{"Model", {"drafter DIR", "target DIR", "dtype TYPE"}},
+                 {"Connections",
+                  {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER"}},
+                 {"Device", {"device KIND", "threads N", "gpu INDEX", "gemm_table FILE"}},
+                 {"Capacity", {"kv_tokens TOKENS", "max_sequences N"}}}};
   bastion::wire::BlockStopSignals();
-  return bastion::RunProgram(argc, argv,
-                             "Runs the draft model: per-position marginals for draft trees.",
-                             [](const auto&) { return bastion::Run(); });
+  return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

@@ -3,13 +3,13 @@
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/base/version.h"
 #include "common/wire/protocol.h"
 #include "orchestrator/serve/generation_events.h"
 
 namespace bastion {
 namespace {
 
-constexpr char kVersion[] = "0.1.0";
 // How soon a vanished client is noticed while nothing is there to write.
 constexpr absl::Duration kPatience = absl::Milliseconds(50);
 

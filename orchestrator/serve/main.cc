@@ -1,4 +1,4 @@
-// bastion-orchestrator: requests in, answers out; grows the trees between drafter and verifier.
+// bastion-orchestrator: accepts requests, grows draft trees and streams the answers.
 
 #include "absl/flags/flag.h"
 #include "common/base/check.h"
@@ -11,37 +11,42 @@
 #include "orchestrator/remote/remote_verifier.h"
 #include "orchestrator/serve/generation_service.h"
 
-ABSL_FLAG(std::string, target, "", "Folder of the target model: tokenizer, config, chat template");
-ABSL_FLAG(std::string, verifier, "127.0.0.1:7072", "gRPC address of the verifier");
-ABSL_FLAG(std::string, drafter, "127.0.0.1:7071", "gRPC address of the drafter");
+ABSL_FLAG(std::string, target, "",
+          "Folder of the target model, for its tokenizer, configuration and chat template.");
+ABSL_FLAG(std::string, verifier, "127.0.0.1:7072", "gRPC address of the verifier.");
+ABSL_FLAG(std::string, drafter, "127.0.0.1:7071",
+          "gRPC address of the drafter. Without a drafter there, decoding goes on without drafts.");
 ABSL_FLAG(std::string, carrier, "auto",
-          "How messages to both go: auto (shared memory where they offer it) or inline (gRPC)");
-ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7070"}, "gRPC addresses for clients");
-ABSL_FLAG(std::string, policy, "default", "Speculation policy of requests that name none");
+          "How messages to both travel: auto (shared memory if they offer it) or inline (gRPC).");
+ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7070"},
+          "gRPC addresses for clients, host:port or unix:///path, separated by commas.");
+ABSL_FLAG(std::string, policy, "default",
+          "Speculation policy of requests that name none, e.g. default, adaptive, fixed:16 or ar.");
 ABSL_FLAG(std::string, prior, "",
-          "Transition table for +prior, a file or the drafter's folder; empty: the request alone");
+          "Transition table for policies with +prior: a file, or the drafter's folder. Empty: only "
+          "the request's own tokens are used.");
 ABSL_FLAG(std::string, learn_prior, "",
-          "File for transitions learned from all requests; it holds snippets of their texts, and "
-          "tenants may guess each other's habits from their speed; empty: off");
-ABSL_FLAG(int, max_running, 16, "Requests decoded together");
-ABSL_FLAG(int, max_waiting, 256, "Requests that may wait; more are refused");
+          "File for transitions learned from all requests. It contains fragments of their texts, "
+          "and one tenant can infer another's texts from response times. Empty: off.");
+ABSL_FLAG(int, max_running, 16, "Requests that are decoded together.");
+ABSL_FLAG(int, max_waiting, 256, "Requests that may wait. Further ones are refused.");
 ABSL_FLAG(absl::Duration, draft_patience, absl::Milliseconds(500),
-          "How long a cycle waits for its draft before it goes on without");
-ABSL_FLAG(
-    absl::Duration, calibration_limit, absl::Seconds(10),
-    "How long the start-up calibration of the latency model may take, more or less: what is not "
-    "measured by then is filled in; 0 measures everything once");
+          "Timeout for a draft. After it the cycle goes on without one.");
+ABSL_FLAG(absl::Duration, calibration_limit, absl::Seconds(10),
+          "Approximate limit of the calibration at start. Points that are not measured by then are "
+          "interpolated. 0: no limit, every point is measured once.");
 ABSL_FLAG(absl::Duration, stream_interval, absl::Milliseconds(10),
-          "Least time between two messages of an answer after its first token; what is decoded "
-          "meanwhile goes together; 0: a message a cycle");
+          "Minimum time between two messages of an answer after its first token. Tokens decoded "
+          "meanwhile are sent together. 0: one message per cycle.");
 ABSL_FLAG(absl::Duration, slow_client, absl::Seconds(30),
-          "How long a client may not read before its request is dropped");
-ABSL_FLAG(absl::Duration, grace, absl::Seconds(30), "For running requests at SIGTERM");
+          "How long a client may stop reading before its request is dropped.");
+ABSL_FLAG(absl::Duration, grace, absl::Seconds(30),
+          "How long running requests may continue after SIGTERM.");
 
 namespace bastion {
 namespace {
 
-// The table that --prior names; null when it names none.
+// The table that --prior names, or null if the flag is empty.
 absl::StatusOr<std::unique_ptr<const TransitionGains>> LoadPrior(int vocabulary) {
   const std::string path = absl::GetFlag(FLAGS_prior);
   if (path.empty()) return nullptr;
@@ -50,9 +55,6 @@ absl::StatusOr<std::unique_ptr<const TransitionGains>> LoadPrior(int vocabulary)
 }
 
 absl::Status Run() {
-  if (absl::GetFlag(FLAGS_target).empty()) {
-    return absl::InvalidArgumentError("--target DIR is needed");
-  }
   ASSIGN_OR_RETURN(const auto model, ServedModel::Load(absl::GetFlag(FLAGS_target)));
   ASSIGN_OR_RETURN(Policy policy, Policy::Parse(absl::GetFlag(FLAGS_policy)));
   const RequestParser parser(model.get(), std::move(policy));
@@ -107,7 +109,21 @@ absl::Status Run() {
 }  // namespace bastion
 
 int main(int argc, char** argv) {
+  const bastion::ProgramInfo info = {
+      .summary = "Serves text generation over a drafter and a verifier.",
+      .usage = "--target DIR [flags]",
+      .example =
+          "--target deploy/demo_model/target --verifier unix:///tmp/verifier.sock "
+          "--drafter unix:///tmp/drafter.sock",
+      .required = {"target"},
+      .groups = {{"Model", {"target DIR"}},
+                 {"Connections",
+                  {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER"}},
+                 {"Speculation", {"policy POLICY", "prior PATH", "learn_prior FILE"}},
+                 {"Load", {"max_running N", "max_waiting N"}},
+                 {"Times",
+                  {"stream_interval DURATION", "draft_patience DURATION", "slow_client DURATION",
+                   "calibration_limit DURATION", "grace DURATION"}}}};
   bastion::wire::BlockStopSignals();
-  return bastion::RunProgram(argc, argv, "Serves text generation over a drafter and a verifier.",
-                             [](const auto&) { return bastion::Run(); });
+  return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

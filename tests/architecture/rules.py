@@ -107,6 +107,8 @@ HEADER_TARGETS = {
     "protos/bastion/internal/": "protos_internal",
     "protos/bastion/v1/": "protos_public",
     "grpc/health/": "protos_health",
+    "absl/flags/reflection.h": "absl::flags_reflection",
+    "absl/flags/parse.h": "absl::flags_parse",
     "absl/base/": "absl::core_headers",
     "absl/cleanup/": "absl::cleanup",
     "absl/container/flat_hash_map.h": "absl::flat_hash_map",

@@ -1,6 +1,7 @@
 // bastion-verifier: the target model behind gRPC.
 
 #include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
@@ -9,31 +10,33 @@
 #include "verifier_service/model/target_loader.h"
 #include "verifier_service/serve/verifier_service.h"
 
-ABSL_FLAG(std::string, target, "", "Hugging Face folder of the target model");
+ABSL_FLAG(std::string, target, "", "Hugging Face folder of the target model.");
+ABSL_FLAG(std::string, dtype, "bf16",
+          "Type of the weights: bf16, fp32 or int8. The KV cache is fp32 with fp32, else bf16.");
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7072"},
-          "gRPC addresses, e.g. unix:///run/bastion/verifier.sock");
-ABSL_FLAG(
-    std::string, shared_memory, "",
-    "Folder (0700) of the socket over which services on this host come to share memory; empty: "
-    "off, all goes over gRPC");
-ABSL_FLAG(std::string, dtype, "bf16", "bf16, fp32 or int8: weights; the KV cache of int8 is bf16");
+          "gRPC addresses, host:port or unix:///path, separated by commas.");
+ABSL_FLAG(std::string, shared_memory, "",
+          "Folder for the socket over which services on this host set up shared memory. It is "
+          "created with mode 0700. Empty: off, every message goes over gRPC.");
 ABSL_FLAG(std::string, device, "auto",
-          "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU");
-ABSL_FLAG(int, gpu, 0, "Which GPU, of those that CUDA_VISIBLE_DEVICES leaves");
+          "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
+ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES leaves.");
+ABSL_FLAG(std::string, gemm_table, "",
+          "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
 ABSL_FLAG(int64_t, gpu_feature_bytes, int64_t{64} << 20,
-          "With --shared_memory: memory of the GPU where a drafter on the same GPU reads features; "
-          "0: they go by the host's");
-ABSL_FLAG(
-    std::string, gemm_table, "",
-    "File that keeps how this GPU multiplies best, found out at the first start; empty: found "
-    "out at every start");
-ABSL_FLAG(int, threads, 0, "Threads of the engine; 0: one per core");
-ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the KV cache holds, all sequences together");
-ABSL_FLAG(int, max_sequences, 64, "Sequences that may live at once");
-ABSL_FLAG(int, max_rows, 512, "Most rows of one verify forward");
-ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30, "Memory for features kept for drafters");
-ABSL_FLAG(double, audit_fraction, 0, "Of cycles that are decoded again plainly and compared");
-ABSL_FLAG(double, audit_tolerance, 0, "Gap between two tokens' values that counts as rounding");
+          "GPU memory, in bytes, from which a drafter on the same GPU reads features. Needs "
+          "--shared_memory. 0: features are copied through host memory.");
+ABSL_FLAG(int, threads, 0, "Threads of the engine. 0: one per core.");
+ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the KV cache holds, all sequences together.");
+ABSL_FLAG(int, max_sequences, 64, "Sequences that may be open at the same time.");
+ABSL_FLAG(int, max_rows, 512, "Maximum rows of one verify forward.");
+ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30,
+          "Host memory, in bytes, for features that drafters have not read yet.");
+ABSL_FLAG(double, audit_fraction, 0,
+          "Fraction (0 to 1) of verify cycles that are decoded again token by token and compared. "
+          "0: off.");
+ABSL_FLAG(double, audit_tolerance, 0,
+          "Largest gap between two tokens' logits that an audit counts as rounding.");
 
 namespace bastion {
 namespace {
@@ -41,7 +44,6 @@ namespace {
 absl::Status Run() {
   verifier::VerifierOptions options;
   options.target_folder = absl::GetFlag(FLAGS_target);
-  if (options.target_folder.empty()) return absl::InvalidArgumentError("--target DIR is needed");
   ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
   ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
   options.engine.device = local.device;
@@ -60,7 +62,8 @@ absl::Status Run() {
   options.feature_bytes = absl::GetFlag(FLAGS_feature_bytes);
   options.audit = {absl::GetFlag(FLAGS_audit_fraction), absl::GetFlag(FLAGS_audit_tolerance)};
   if (!(options.audit.fraction >= 0 && options.audit.fraction <= 1)) {
-    return absl::InvalidArgumentError("--audit_fraction wants 0 to 1");
+    return absl::InvalidArgumentError(absl::StrCat("--audit_fraction is ", options.audit.fraction,
+                                                   "; it must be between 0 and 1"));
   }
   ASSIGN_OR_RETURN(const auto engine, verifier::VerifierEngine::Create(options));
   LOG(INFO) << "target " << engine->info().model << " on " << engine->info().device << ": "
@@ -85,8 +88,19 @@ absl::Status Run() {
 }  // namespace bastion
 
 int main(int argc, char** argv) {
+  const bastion::ProgramInfo info = {
+      .summary = "Runs the target model: verifies draft trees and keeps the KV cache.",
+      .usage = "--target DIR [flags]",
+      .example = "--target deploy/demo_model/target --listen unix:///tmp/verifier.sock",
+      .required = {"target"},
+      .groups = {
+          {"Model", {"target DIR", "dtype TYPE"}},
+          {"Connections", {"listen ADDRESSES", "shared_memory DIR"}},
+          {"Device",
+           {"device KIND", "threads N", "gpu INDEX", "gemm_table FILE", "gpu_feature_bytes BYTES"}},
+          {"Capacity",
+           {"kv_tokens TOKENS", "max_sequences N", "max_rows ROWS", "feature_bytes BYTES"}},
+          {"Audit", {"audit_fraction FRACTION", "audit_tolerance LOGITS"}}}};
   bastion::wire::BlockStopSignals();
-  return bastion::RunProgram(argc, argv,
-                             "Runs the target model: verifies draft trees, keeps the KV cache.",
-                             [](const auto&) { return bastion::Run(); });
+  return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

@@ -170,6 +170,8 @@ const bool kept =
 }  // namespace bastion::kernels::cuda
 
 int main(int argc, char** argv) {
-  return bastion::RunProgram(argc, argv, "Measures the engine's kernels on a GPU.",
+  const bastion::ProgramInfo info = {
+      .summary = "Measures the engine's kernels on a GPU.", .usage = "[flags]", .example = ""};
+  return bastion::RunProgram(argc, argv, info,
                              [](const auto&) { return bastion::kernels::cuda::Run(); });
 }
