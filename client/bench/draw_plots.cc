@@ -10,7 +10,7 @@ namespace bastion {
 
 absl::Status DrawPlots(const std::string& folder) {
   std::string python = absl::StrCat(BASTION_SOURCE_DIR, "/build/venv/bin/python");
-  std::string script = absl::StrCat(BASTION_SOURCE_DIR, "/client/bench/plots.py");
+  std::string script = absl::StrCat(BASTION_SOURCE_DIR, "/deploy/measure/plots.py");
   std::string report = folder;
   char* arguments[] = {python.data(), script.data(), report.data(), nullptr};
   pid_t child = 0;
@@ -20,7 +20,9 @@ absl::Status DrawPlots(const std::string& folder) {
   }
   if (status == 0) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("no plots: run deploy/local/setup.sh, then client/bench/plots.py ", folder));
+      absl::StrCat("no plots: run deploy/local/setup.sh, then build/venv/bin/python "
+                   "deploy/measure/plots.py ",
+                   folder));
 }
 
 }  // namespace bastion

@@ -53,8 +53,8 @@ struct BenchReport {
 [[nodiscard]] absl::Status WriteReportFile(const std::string& folder, const std::string& name,
                                            const std::string& content);
 
-// Draws the plots of a written report with client/bench/plots.py, in the environment that the
-// set-up script made. UNAVAILABLE when that did not work; the report is none the worse.
+// Draws the plots of a written report with deploy/measure/plots.py and the Python of build/venv.
+// Returns UNAVAILABLE if that fails; the report itself is complete without plots.
 [[nodiscard]] absl::Status DrawPlots(const std::string& folder);
 
 }  // namespace bastion

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs what was built for GPUs into one folder that runs on another machine; see --help.
+# Packs what was built for GPUs into one folder that runs on another machine. See --help.
 set -euo pipefail
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -11,18 +11,21 @@ usage() {
   cat <<'END_OF_USAGE'
 usage: tests/gpu/pack.sh [--out DIR] [--archive]
 
-Makes DIR (default: build/cuda/pack) out of build/cuda/bin:
+Copies what was built for GPUs from build/cuda/bin into one folder that runs on another machine:
   bastion-verifier, bastion-drafter, bastion-orchestrator, bastion-bench, bastionctl
-  cuda_*_test, cuda_*_benchmark   as far as they are built
-  lib/     the shared libraries they need, but for glibc and what comes with torch
-  env.sh   to be sourced there: has a python3 find torch's libraries for them
-  built.txt   the commit that the programs are of
-Runs on x86-64 Linux with a glibc not older than Debian 12's (2.36) and the libraries of the torch
-wheel that build/venv has; no network, no installation:
+  cuda_*_test, cuda_*_benchmark   those that are built
+  lib/        the shared libraries that they need, except glibc and those in the torch wheel
+  env.sh      to be sourced there: finds torch's libraries for the programs
+  built.txt   the commit that the programs were built from
+
+  --out DIR   folder to write. Default: build/cuda/pack
+  --archive   also write DIR.tar.xz, which takes a minute. tests/gpu/run.sh takes either
+
+Build first: deploy/local/build.sh cuda cuda_job. The programs are stripped. The script checks that the
+folder holds everything they need, and that it has at most 60 MB and the archive at most 20 MB.
+The other machine needs x86-64 Linux with glibc 2.36 (Debian 12's) or newer, and a python3 with the
+version of torch that build/venv has. It needs no network and no installation:
   . DIR/env.sh && DIR/bastion-verifier --help
-Build first: deploy/local/build.sh cuda cuda_job. Programs are stripped; the folder is checked to have
-all it needs and at most 60 MB. With --archive all of it is also in DIR.tar.xz, at most 20 MB, which
-takes a minute; tests/gpu/run.sh takes either.
 END_OF_USAGE
 }
 
@@ -61,7 +64,7 @@ programs() {
   (cd "$BIN" && shopt -s nullglob && printf '%s\n' cuda_*_test cuda_*_benchmark) | sed '/^$/d'
 }
 
-# The path of every library that the program loads from outside of glibc and the wheels.
+# The paths of all libraries that the program loads, except glibc and those in the wheels.
 libraries() {
   local found
   found=$(ldd "$1")
@@ -73,24 +76,24 @@ libraries() {
     grep -vE '/(libc|libm|libdl|librt|libpthread|libutil|libresolv|libanl|ld-linux-x86-64)\.so' || true
 }
 
-# Programs are linked to look in lib/ beside them, then in this machine's build/venv: drop the latter.
+# Programs look for libraries in lib/ beside them, then in this machine's build/venv. Drops the latter.
 set_rpath() {
   cmake -DFILE="$1" -P "$HERE/set_rpath.cmake" >/dev/null
   readelf -d "$1" | grep -qF 'Library rpath: [$ORIGIN/lib]' ||
-    die "$1 does not look for libraries in \$ORIGIN/lib only: was it built with preset cuda?"
+    die "$1 looks for libraries outside of \$ORIGIN/lib: was it built with the preset cuda?"
 }
 
-# Every library is found in the folder, in glibc or in the wheels, by a program that knows nothing else.
+# Checks that the program finds every library in the folder, in glibc or in the wheels.
 check_program() {
   local found
   found=$(env -i LD_LIBRARY_PATH="$wheels" "$(command -v ldd)" "$1")
   if grep 'not found' <<<"$found" >&2; then
-    die "$1 would lack libraries elsewhere"
+    die "$1 would lack libraries on another machine"
   fi
 }
 
 if [ -e "$out" ] && [ ! -e "$out/env.sh" ] && [ -n "$(ls -A "$out")" ]; then
-  die "$out is there and was not made by this script: name another folder"
+  die "$out exists and was not made by this script: choose another folder"
 fi
 names=$(programs)
 site=$(echo "$ROOT"/build/venv/lib/python3*/site-packages)
@@ -114,12 +117,12 @@ commit=$(git -C "$ROOT" rev-parse --short HEAD 2>/dev/null || echo unknown)
 echo "$commit" >"$out/built.txt"
 for name in $names; do check_program "$out/$name"; done
 
-# check_size PATH MB: says how large it is, and stops if that is more than it may be.
+# check_size PATH MB: prints the size, and stops if it is more than MB.
 check_size() {
   local bytes
   bytes=$(du -sb "$1" | cut -f1)
   awk -v bytes="$bytes" 'BEGIN { printf "%.1f MB\n", bytes / 1e6 }'
-  [ "$bytes" -le $(($2 * 1000000)) ] || die "$1 is larger than $2 MB; the largest: $(du -b "$out"/* |
+  [ "$bytes" -le $(($2 * 1000000)) ] || die "$1 is larger than $2 MB; its largest files: $(du -b "$out"/* |
     sort -rn | head -n 5 | awk '{ printf "%s %d MB, ", $2, $1 / 1e6 }')"
 }
 
@@ -127,7 +130,7 @@ size=$(check_size "$out" "$MAX_MB")
 echo "pack: $out has $(wc -w <<<"$names") programs and $(find "$out/lib" -type f | wc -l) libraries, $size"
 rm -f "$out.tar.xz"
 if [ "$archive" = yes ]; then
-  # One block for all: much of each program is in the others, too.
+  # One block for all files, because the programs share much of their code.
   tar -C "$out" -c . | xz -T1 -9 >"$out.tar.xz"
   size=$(check_size "$out.tar.xz" "$MAX_ARCHIVE_MB")
   echo "pack: $out.tar.xz, $size"

@@ -1,0 +1,139 @@
+"""The bars of the GPU run, and the figures in its raw output. Nothing is run or written here.
+
+Output that is missing or was cut short is left out, because a run that was stopped has only a part of it.
+"""
+
+from pathlib import Path
+from statistics import median
+
+from bars import Bar, Verdict, judge, measured
+from gpu_steps import SWEEPS
+from program_output import differing_prompts, forward, load_json
+
+NOISE = 0.03  # Relative error of the ratio of two policies that ran on the same prompts in turns.
+LAYERS_8B = 36
+BAR_CONTEXT = 2048  # Cached tokens, in the bars `decode` and `verify`.
+FULL_SHAPE = "the Qwen3-8B shape"
+
+BARS = [
+    Bar("tests", "tests of the kernels and of the engines that failed or did not run", 0, "", at_most=True),
+    Bar("decode", "plain step, Qwen3-8B shape: share of the bandwidth bound", 0.80, "%", needs=FULL_SHAPE),
+    Bar("attention_long", "attention, 32 rows after 32768 tokens: share of the memory bandwidth", 0.70, "%"),
+    Bar("attention_short", "attention, 32 rows after 2048 tokens: one layer", 9.0, "µs", at_most=True),
+    Bar("verify", "verify of 64 rows, relative to one, Qwen3-8B shape after 2048 tokens", 1.15, "×", at_most=True,
+        needs=FULL_SHAPE),
+    Bar("adaptive", "`adaptive`, relative to the best fixed budget, Qwen3-8B shape (3 % is noise)", 1 - NOISE, "×",
+        needs=FULL_SHAPE),
+    Bar("exact", "prompts whose text changes through services, demo pair in fp32", 0, "", at_most=True),
+]
+
+
+def load(raw: Path) -> dict:
+    """All raw output that exists, by part."""
+    sweeps = [found for name in SWEEPS if (found := load_json(raw / f"sweep/{name}.json"))]
+    by_folder = lambda kind, file: {  # noqa: E731
+        folder.name.removeprefix(kind): found for folder in sorted(raw.glob(f"{kind}*")) if (found := load_json(folder / file))}
+    return {"machine": load_json(raw / "machine.json") or {}, "steps": load_json(raw / "steps.json") or {},
+            "kernels": load_json(raw / "kernels/programs.json") or {},
+            "sweep": {"device": sweeps[0]["device"], "figures": [figure for sweep in sweeps for figure in sweep["figures"]]}
+            if sweeps else {},
+            "roofline": by_folder("roofline_", "roofline.json"), "decode": by_folder("decode_", "results.json"),
+            "services": by_folder("services_", "results.json")}
+
+
+def device_name(found: dict) -> str:
+    """The GPU's name, if one was used."""
+    reports = [*found["roofline"].values(), *found["decode"].values(), *found["services"].values()]
+    names = [found["sweep"].get("device", {}).get("name"), *(report.get("device") for report in reports)]
+    return next((name for name in names if name), "unknown device")
+
+
+def figure(found: dict, part: str, work: str, rows: int) -> dict | None:
+    """The entry of the sweep whose work ends with `work`."""
+    return next((entry for entry in found["sweep"].get("figures", []) if entry["part"] == part and entry["work"].endswith(work)
+                 and entry["rows"] == rows), None)
+
+
+def against_fixed(results: dict) -> dict[str, float]:
+    """By fixed budget, the rate of `adaptive` relative to it: the median over prompts. Empty if one of them did not run."""
+    rates = {policy["policy"]: [len(p["output_token_ids"]) / p["seconds"] for p in policy["prompts"]]
+             for policy in results["policies"]}
+    fixed = [name for name in rates if name.startswith("fixed:")]
+    return {name: median(mine / other for mine, other in zip(rates["adaptive"], rates[name])) for name in fixed} \
+        if "adaptive" in rates else {}
+
+
+def failed_tests(found: dict) -> dict | None:
+    """Failed and skipped tests. A program that ended badly without naming a test counts as one."""
+    if not found["kernels"]:
+        return None
+    ends = found["kernels"].values()
+    bad = [end.get("failed", 0) + end.get("skipped", 0) for end in ends]
+    total = sum(max(count, 1 if end["status"] != 0 or not end["whole"] else 0) for count, end in zip(bad, ends))
+    return measured(total, f"{sum(end.get('passed', 0) for end in ends)} passed, {len(found['kernels'])} programs")
+
+
+def measured_bars(found: dict) -> dict[str, dict | None]:
+    """What was measured, by the key of the bar."""
+    bars = {"tests": failed_tests(found)}
+    eight = found["roofline"].get("8b", {})
+    plain, tree = forward(eight, 1, BAR_CONTEXT), forward(eight, 64, BAR_CONTEXT)
+    if plain:
+        bars["decode"] = measured(plain["bound_seconds"] / plain["seconds"],
+                                  f"after {BAR_CONTEXT} tokens, {1e3 * plain['seconds']:.2f} ms")
+    if plain and tree:
+        bars["verify"] = measured(tree["seconds"] / plain["seconds"], f"{1e3 * tree['seconds']:.2f} ms")
+    if long := figure(found, "attention", "over 32768", 32):
+        bars["attention_long"] = measured(long.get("share_of_memory", 0.0), f"{long['us']:.1f} µs")
+    if short := figure(found, "attention", "over 2048", 32):
+        bars["attention_short"] = measured(short["us"])
+    if ratios := against_fixed(found["decode"].get("8b", {"policies": []})):
+        best = min(ratios, key=ratios.get)
+        bars["adaptive"] = measured(ratios[best], best)
+    if "demo" in found["services"]:
+        differing = differing_prompts(found["services"]["demo"])
+        bars["exact"] = measured(len({name for names in differing.values() for name in names}), ", ".join(differing))
+    return bars
+
+
+def judge_all(found: dict) -> list[Verdict]:
+    bars, machine = measured_bars(found), found["machine"]
+
+    def excluded(bar: Bar) -> str:
+        if machine.get("device") != "cuda":
+            return "no GPU was used"
+        return "the pairs have other shapes" if bar.needs == FULL_SHAPE and machine.get("shape") else ""
+
+    return [judge(bar, bars.get(bar.key), excluded=excluded(bar)) for bar in BARS]
+
+
+def microseconds(found: dict, part: str, work: str, rows: int) -> float | None:
+    """The sweep's time, interpolated between the two nearest row counts. None outside of the sweep."""
+    points = sorted((entry["rows"], entry["us"]) for entry in found["sweep"].get("figures", [])
+                    if entry["part"] == part and entry["work"] == work)
+    below, above = [p for p in points if p[0] <= rows], [p for p in points if p[0] >= rows]
+    if not below or not above:
+        return None
+    (low, begin), (high, end) = below[-1], above[0]
+    return begin if low == high else begin + (end - begin) * (rows - low) / (high - low)
+
+
+def kernel_shares(found: dict, rows: int, context: int = BAR_CONTEXT) -> dict | None:
+    """The time of a step of the 8B shape according to the sweep: µs by kernel with the gap after it, their sum, and the
+    measured time. None if the sweep lacks a kernel."""
+    of_step = {name: (("gemm", f"Qwen3-8B {name} {shape}"), LAYERS_8B) for name, shape in (
+        ("qkv", "6144 x 4096"), ("o", "4096 x 4096"), ("gate_up", "24576 x 4096"), ("down", "4096 x 12288"))}
+    of_step["head"] = ("gemm", "Qwen3-8B head 151936 x 4096"), 1
+    of_step["attention"] = ("attention", f"32:8 heads of 128 over {context}"), LAYERS_8B
+    of_step["norms"] = ("rowwise", "norm"), 2 * LAYERS_8B + 1
+    of_step["rotate and store"] = ("rowwise", "qkv"), LAYERS_8B
+    of_step["activation"] = ("rowwise", "silu"), LAYERS_8B
+    of_step["embedding"] = ("rowwise", "embed"), 1
+    of_step["choice"] = ("choose", "greedy"), 1
+    times = {name: microseconds(found, part, work, rows) for name, ((part, work), _) in of_step.items()}
+    if any(time is None for time in times.values()):
+        return None
+    kernels = {name: times[name] * count for name, (_, count) in of_step.items()}
+    step = forward(found["roofline"].get("8b", {}), rows, context)
+    return {"rows": rows, "context": context, "kernels": kernels, "sum": sum(kernels.values()),
+            "measured": 1e6 * step["seconds"] if step else None}

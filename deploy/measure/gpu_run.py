@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Tests and measures everything that needs a GPU.
+
+    tests/gpu/run.sh [--pack PATH] [--out DIR] [--only PART,...] [--quick] [--device cuda|cpu]
+
+The machine needs a GPU and a python3 with torch and numpy. It needs no compiler, because the
+programs come from tests/gpu/pack.sh. run.sh unpacks them, finds torch's libraries and starts this
+script. The parts:
+  kernels    tests of the GPU kernels and of the engines on a GPU. A skipped test counts as failed
+  sweep      time of each kernel: the matrix products of Qwen3-4B and 8B, attention, launches
+  pairs      grows the demo pair to these two shapes while other parts run. Takes 28 GB of memory
+             or disk
+  roofline   plain steps, and verifies of 1 to 512 rows after 16 to 16384 tokens, both pairs
+  decode     policies on the same prompts in process, both pairs
+  services   three services over shared memory: the demo pair in fp32, and the 8B pair
+Every part has a time limit. If one fails or runs out of time, the others still run. Steps that are
+left at the deadline are skipped, and the report says so.
+
+The environment variable PYTHON names an interpreter. Default: build/venv/bin/python if it exists,
+else python3. deploy/measure/gpu_report.py merges the reports of several runs.
+
+Exit status: 0 if every part ran and every test passed. A missed bar does not change it.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import gpu_report
+from gpu_runner import GpuRun, Pairs
+from gpu_steps import PARTS, Step, chosen_steps
+from runner import ROOT, Failed, NotRun, Stopped
+
+DEADLINE = 525.0
+PAIR_BYTES = {"cuda": 30 << 30, "cpu": 1 << 30}
+LEAST_SECONDS = 3.0  # A step that would get less is not started.
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tests/gpu/run.sh", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_argument_group("what to measure")
+    what.add_argument("--only", default=",".join(PARTS), metavar="PART,...", help="comma-separated parts. Default: all")
+    what.add_argument("--quick", action="store_true", help="fewer prompts, rows and contexts")
+    what.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
+                      help="cpu tries the script on a machine without a GPU: pairs are tiny, the tests of kernels may be "
+                           "skipped, and no figure means anything. Default: cuda")
+    what.add_argument("--shape", default="", metavar="JSON", help="changes of both pairs' shapes, as inflate.py takes them. "
+                      "Default: none")
+    what.add_argument("--deadline", type=float, default=DEADLINE, metavar="SECONDS",
+                      help=f"time for all parts together. Default: {DEADLINE:.0f}")
+    files = parser.add_argument_group("files")
+    files.add_argument("--pack", type=Path, default=ROOT / "build/cuda/pack", metavar="PATH",
+                       help="folder or archive made by tests/gpu/pack.sh. Default: build/cuda/pack")
+    files.add_argument("--out", type=Path, default=ROOT / "build/gpu/results", metavar="DIR",
+                       help="folder for gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, if there is matplotlib, two "
+                            "plots. They are rewritten after every step. Default: build/gpu/results")
+    files.add_argument("--work", type=Path, metavar="DIR", help="folder to keep pairs and raw output in. Default: a temporary "
+                       "one, in memory if there is enough")
+    args = parser.parse_args()
+    if unknown := set(args.only.split(",")) - set(PARTS):
+        parser.error(f"--only: there is no part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
+    return args
+
+
+def available_memory() -> int:
+    """Bytes."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable")), 0)
+
+
+def scratch(needed: int) -> Path:
+    """A temporary folder: in memory if that leaves as much again free, else on disk."""
+    memory, disk = Path("/dev/shm"), Path(tempfile.gettempdir())
+    fits = memory.is_dir() and shutil.disk_usage(memory).free > needed and available_memory() > 2 * needed
+    return Path(tempfile.mkdtemp(prefix="bastion-gpu.", dir=memory if fits else disk))
+
+
+def output_lines(argv: list[str]) -> list[str]:
+    """The lines that a program prints. Empty if it fails or does not exist."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.strip().splitlines() if done.returncode == 0 else []
+
+
+def torch_version() -> str:
+    """Does not import torch, which takes seconds."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def machine(run: GpuRun, parts: str) -> dict:
+    """The machine and the settings of the run, for the report."""
+    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), "unknown CPU")
+    query = "name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit"
+    built = run.programs / "built.txt"
+    return {"when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "device": run.device, "quick": run.quick,
+            "shape": run.shape or ("" if run.on_gpu else Pairs.TINY), "parts": parts,
+            "gpus": output_lines(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]),
+            "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version(),
+            "torch": torch_version(), "built": built.read_text().strip() if built.exists() else "unknown"}
+
+
+def run_step(step: Step, run: GpuRun, pairs: Pairs, seconds: float) -> dict:
+    """Runs the step; returns its entry of steps.json. Status: ok, failed, stopped, skipped or "not run"."""
+    entry = {"part": step.part, "status": "ok", "why": "", "limit": round(max(seconds, 0.0), 1)}
+    if seconds < LEAST_SECONDS:
+        return {**entry, "status": "skipped", "why": "no time was left", "seconds": 0.0}
+    began = time.monotonic()
+    run.ends = began + seconds
+    try:
+        step.work(run, pairs)
+    except NotRun as error:
+        entry |= {"status": "not run", "why": str(error)}
+    except Stopped as error:
+        entry |= {"status": "stopped", "why": str(error)}
+    except Failed as error:
+        entry |= {"status": "failed", "why": str(error)}
+    except Exception as error:  # Any error: the other steps must run.
+        traceback.print_exc()
+        entry |= {"status": "failed", "why": repr(error)}
+    return {**entry, "seconds": round(time.monotonic() - began, 1)}
+
+
+def write_report(run: GpuRun, out: Path, plots: bool) -> bool:
+    try:
+        gpu_report.write([run.raw], out, plots)
+        return True
+    except Exception:  # Any error: the raw output is worth more than the report.
+        traceback.print_exc()
+        return False
+
+
+def run_steps(run: GpuRun, steps: list[Step], args: argparse.Namespace) -> bool:
+    """Runs the steps, with a report after each. Returns whether all is well."""
+    pairs, done = Pairs(run), {}
+    for step in steps:
+        if step.part == "pairs":
+            pairs.start(step.name.rsplit("_", 1)[1])
+    for index, step in enumerate(steps):
+        later = sum(other.seconds for other in steps[index + 1:])
+        left = run.began + args.deadline - time.monotonic()
+        seconds = min(left, max(left - later, step.seconds))
+        run.say(f"{step.name}: has {max(seconds, 0):.0f} s")
+        done[step.name] = entry = run_step(step, run, pairs, seconds)
+        run.say(f"{step.name}: {entry['status']} after {entry['seconds']} s{': ' if entry['why'] else ''}{entry['why']}")
+        (run.raw / "steps.json").write_text(json.dumps(done, indent=1))
+        if run.gemm_table.exists():
+            shutil.copy(run.gemm_table, run.raw)
+        write_report(run, args.out, plots=False)
+    run.stop_all()
+    reported = write_report(run, args.out, plots=True)
+    run.say(f"{args.out}/gpu_results.md")
+    return reported and all(entry["status"] in ("ok", "not run") for entry in done.values())
+
+
+def main() -> int:
+    args = arguments()
+    steps = chosen_steps(args.only.split(","))
+    args.out.mkdir(parents=True, exist_ok=True)
+    needed = PAIR_BYTES[args.device] if any(step.part == "pairs" for step in steps) else 0
+    work = args.work.resolve() if args.work else scratch(needed)
+    run = GpuRun(programs=args.pack.resolve(), raw=work / "raw", pairs=work / "p", device=args.device, quick=args.quick,
+                 shape=args.shape)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        shutil.rmtree(run.raw, ignore_errors=True)
+        for folder in (run.raw, run.pairs):
+            folder.mkdir(parents=True, exist_ok=True)
+        (run.raw / "machine.json").write_text(json.dumps(machine(run, args.only), indent=1))
+        run.say(f"{len(steps)} steps, at most {args.deadline:.0f} s; pairs and raw output in {work}")
+        return 0 if run_steps(run, steps, args) else 1
+    finally:
+        run.stop_all()
+        if args.work is None:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""The step `kernels` of the GPU run: runs every cuda_*_test of the pack, several at a time."""
+
+import json
+import subprocess
+import time
+from dataclasses import dataclass
+
+from gpu_runner import GpuRun, Pairs
+from program_output import load_json, test_counts
+from runner import Failed
+
+TOGETHER = 12  # Test programs that run at the same time.
+SHARDS = {"cuda_kernels_attention_test": 8, "cuda_parity_test": 4}  # Their CPU references take most of the time.
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of a test program's tests, in gtest's sense."""
+
+    program: str
+    index: int
+
+    @property
+    def name(self) -> str:
+        return f"kernels/{self.program}.{self.index}"
+
+    def start(self, run: GpuRun) -> subprocess.Popen:
+        environment = {"GTEST_TOTAL_SHARDS": SHARDS.get(self.program, 1), "GTEST_SHARD_INDEX": self.index}
+        argv = [run.program(self.program), f"--gtest_output=json:{run.raw / self.name}.json", "--gtest_brief=1"]
+        return run.start(self.name, argv, environment=environment)
+
+    def end(self, run: GpuRun, status: int | None, seconds: float) -> dict:
+        """Its entry, which it also prints. Status None: it was not started, or it was stopped."""
+        output = load_json(run.raw / f"{self.name}.json")
+        counts = test_counts(output) if output else {}
+        if output:
+            text = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+        else:
+            text = "no time was left" if status is None else f"ended with status {status}: {run.last_words(self.name)}"
+        run.say(f"  {self.name.removeprefix('kernels/')}: {text} ({seconds:.1f} s)")
+        return {"status": status, "seconds": seconds, "whole": bool(output), **counts}
+
+
+def one_program(ends: list[dict]) -> dict:
+    """Adds up the entries of a program's shards."""
+    together = {kind: sum(end.get(kind, 0) for end in ends) for kind in ("passed", "failed", "skipped")}
+    return {"status": next((end["status"] for end in ends if end["status"] != 0), 0),
+            "whole": all(end["whole"] for end in ends), "seconds": max(end["seconds"] for end in ends),
+            "names": [name for end in ends for name in end.get("names", [])], **together}
+
+
+def run_shards(run: GpuRun, waiting: list[Shard]) -> dict[Shard, dict]:
+    """Runs the shards, several at a time, until all have ended or the time is over."""
+    running, ends = {}, {}
+    while waiting or running:
+        while waiting and len(running) < (TOGETHER if run.on_gpu else 1):
+            shard = waiting.pop(0)
+            running[shard] = shard.start(run), time.monotonic()
+        late = time.monotonic() > run.ends
+        if late:
+            run.stop(*(process for process, _ in running.values()))
+        for shard, (process, began) in list(running.items()):
+            if late or process.poll() is not None:
+                del running[shard]
+                ends[shard] = shard.end(run, None if late else run.wait(process), time.monotonic() - began)
+        if late:
+            ends |= {shard: shard.end(run, None, 0.0) for shard in waiting}
+            break
+        time.sleep(0.02)
+    return ends
+
+
+def kernels(run: GpuRun, _: Pairs) -> None:
+    """Fails unless every test passed. On a GPU a skipped test counts as failed."""
+    names = sorted(path.name for path in run.programs.glob("cuda_*_test"))
+    if not names:
+        raise Failed("no cuda_*_test was packed")
+    # The programs with the most shards take longest: they start first.
+    shards = [Shard(name, index) for name in sorted(names, key=lambda name: -SHARDS.get(name, 1))
+              for index in range(SHARDS.get(name, 1))]
+    ends = run_shards(run, shards)
+    programs = {name: one_program([end for shard, end in ends.items() if shard.program == name]) for name in names}
+    (run.raw / "kernels/programs.json").write_text(json.dumps(programs, indent=1))
+    broken = [name for name, end in programs.items() if end["status"] != 0 or not end["whole"] or
+              end["failed"] or (run.on_gpu and end["skipped"])]
+    if broken:
+        raise Failed("not all tests passed: " + ", ".join(broken))

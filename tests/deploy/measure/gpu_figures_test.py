@@ -1,0 +1,70 @@
+"""The bars of the GPU run and the figures of its raw output. Run by ctest."""
+
+import unittest
+
+import gpu_figures as figures
+from fixtures import SWEEP_DEVICE, RawTest, forward, policy, results, sweep_entry, sweep_of_a_step
+
+PROGRAM = {"status": 0, "seconds": 1, "whole": True, "passed": 3, "failed": 0, "skipped": 0}
+
+
+class BarsTest(RawTest):
+    def verdicts(self) -> dict[str, tuple[str, str]]:
+        found = [verdict.as_json() for verdict in figures.judge_all(figures.load(self.raw))]
+        return {verdict["key"]: (verdict["measured"].split(" (")[0], verdict["verdict"]) for verdict in found}
+
+    def test_nothing_ran(self):
+        self.assertEqual({verdict for _, verdict in self.verdicts().values()}, {"not run"})
+
+    def test_met(self):
+        self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0062), forward(64, 0.007),
+                                                                            forward(1, 0.1, context=16)]})
+        self.put("sweep/attention.json", {"device": SWEEP_DEVICE, "figures": [
+            sweep_entry("attention", "32:8 heads of 128 over 32768", 32, 60.0),
+            sweep_entry("attention", "32:8 heads of 128 over 2048", 32, 9.0)]})
+        self.put("decode_8b/results.json", results(policy("ar", 10, [1, 2]), policy("fixed:4", 20, [1, 2]),
+                                                   policy("fixed:16", 30, [1, 2]), policy("adaptive", 29.5, [1, 3])))
+        self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [1])))
+        self.put("kernels/programs.json", {"a": PROGRAM})
+        self.assertEqual(self.verdicts(), {
+            "tests": ("0", "met"), "decode": ("80.6 %", "met"), "attention_long": ("75.0 %", "met"),
+            "attention_short": ("9.00 µs", "met"), "verify": ("1.13×", "met"), "adaptive": ("0.98×", "met"),
+            "exact": ("0", "met")})
+
+    def test_missed(self):
+        self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0064), forward(64, 0.0074)]})
+        self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [2])))
+        self.put("kernels/programs.json", {"a": PROGRAM | {"skipped": 2}, "b": {"status": -11, "seconds": 1, "whole": False}})
+        verdicts = self.verdicts()
+        self.assertEqual(verdicts["decode"], ("78.1 %", "missed"))
+        self.assertEqual(verdicts["verify"][1], "missed")
+        self.assertEqual(verdicts["exact"], ("1", "missed"))
+        self.assertEqual(verdicts["tests"], ("3", "missed"), "two tests that were skipped, one program that crashed")
+
+    def test_without_a_gpu_no_bar_is_judged(self):
+        self.put("machine.json", {"device": "cpu"})
+        self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0062)]})
+        self.assertEqual({verdict for _, verdict in self.verdicts().values()}, {"not judged: no GPU was used"})
+
+    def test_bars_of_the_full_shape_are_not_judged_with_other_shapes(self):
+        self.put("machine.json", {"device": "cuda", "shape": '{"layers": 9}'})
+        self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0062)]})
+        self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [1])))
+        self.assertEqual(self.verdicts()["decode"], ("80.6 %", "not judged: the pairs have other shapes"))
+        self.assertEqual(self.verdicts()["exact"][1], "met", "the demo pair always has its own shape")
+
+
+class SharesTest(RawTest):
+    def test_a_step_is_the_sum_of_its_kernels(self):
+        self.put("sweep/gemm.json", sweep_of_a_step())
+        self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(32, 0.001)]})
+        found = figures.load(self.raw)
+        # Per layer: four products, attention, two norms, rotation and activation. Then norm, head, embedding and choice.
+        self.assertEqual(figures.kernel_shares(found, 1)["sum"], 2 * (36 * 9 + 4))
+        self.assertEqual(figures.kernel_shares(found, 32)["measured"], 1000)
+        self.assertEqual(figures.microseconds(found, "choose", "greedy", 48), 5.0, "half way between 32 and 64 rows")
+        self.assertIsNone(figures.kernel_shares(found, 128), "this sweep ends at 64 rows")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,53 @@
+"""The step that runs the GPU tests. Shell scripts stand in for test programs. Run by ctest."""
+
+import contextlib
+import io
+import json
+import time
+import unittest
+
+import gpu_tests
+from fixtures import FolderTest, gtest
+from gpu_runner import GpuRun, Pairs
+from runner import Failed
+
+
+class KernelsTest(FolderTest):
+    def kernels(self, device: str, seconds: float = 10) -> None:
+        run = GpuRun(programs=self.folder, raw=self.folder / "raw", pairs=self.folder, device=device, quick=True, shape="")
+        run.ends = time.monotonic() + seconds
+        with contextlib.redirect_stdout(io.StringIO()):
+            gpu_tests.kernels(run, Pairs(run))
+
+    def write_program(self, *kinds: str) -> None:
+        """Writes a program whose tests end like this."""
+        self.script("cuda_some_test", f"cat <<'END' >${{1#--gtest_output=json:}}\n{json.dumps(gtest(*kinds))}\nEND")
+
+    def test_a_skipped_test_fails_on_a_gpu_only(self):
+        self.write_program("passed", "skipped")
+        self.kernels("cpu")
+        self.assertRaisesRegex(Failed, "cuda_some_test", self.kernels, "cuda")
+
+    def test_a_failed_test_fails_everywhere(self):
+        self.write_program("passed", "failed")
+        self.assertRaisesRegex(Failed, "cuda_some_test", self.kernels, "cpu")
+
+    def test_a_program_that_ran_out_of_time_has_not_passed(self):
+        self.script("cuda_slow_test", "exec sleep 30")
+        self.assertRaisesRegex(Failed, "cuda_slow_test", self.kernels, "cuda", 0.2)
+        programs = json.loads((self.folder / "raw/kernels/programs.json").read_text())
+        self.assertEqual((programs["cuda_slow_test"]["status"], programs["cuda_slow_test"]["whole"]), (None, False))
+
+    def test_a_pack_without_tests_is_an_error(self):
+        self.assertRaisesRegex(Failed, "no cuda_", self.kernels, "cuda")
+
+    def test_shards_add_up_to_one_program(self):
+        ends = [{"status": 0, "whole": True, "seconds": 1, "passed": 3, "failed": 0, "skipped": 1, "names": ["a"]},
+                {"status": None, "whole": False, "seconds": 9}]
+        self.assertEqual(gpu_tests.one_program(ends), {"status": None, "whole": False, "seconds": 9, "names": ["a"],
+                                                       "passed": 3, "failed": 0, "skipped": 1})
+        self.assertEqual(gpu_tests.one_program(ends[:1])["status"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

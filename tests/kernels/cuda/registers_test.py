@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Checks what ptxas logged for every kernel: no registers are spilled to memory, except where ALLOWED says so.
+
+    tests/kernels/cuda/registers_test.py BUILD_FOLDER
+
+Reads the logs beside the objects of a build with CUDA (SOURCE.cu.log).
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+# Bytes of spill loads that are allowed, by a part of the kernel's name. With heads larger than 128, attention holds an
+# output of 256 columns and 16 rows per warp, which takes every register.
+ALLOWED = {"AttentionKernel<256>": 700}
+
+ENTRY = re.compile(r"Compiling entry function '(\S+)' for '(\w+)'")
+SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers")
+
+
+def kernels(log: str):
+    """Yields (mangled name, architecture, bytes of spill loads, registers) of each kernel."""
+    name = arch = ""
+    loads = 0
+    for line in log.splitlines():
+        if entry := ENTRY.search(line):
+            name, arch = entry.groups()
+        elif spills := SPILLS.search(line):
+            loads = int(spills.group(2))
+        elif used := USED.search(line):
+            yield name, arch, loads, int(used.group(1))
+
+
+def demangle(names: list[str]) -> list[str]:
+    done = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
+    return [re.sub(r"\(anonymous namespace\)::", "", name).split("(")[0] for name in done.stdout.split("\n")]
+
+
+def main() -> None:
+    logs = sorted(Path(sys.argv[1]).rglob("*.cu.log"))
+    found = [kernel for log in logs for kernel in kernels(log.read_text())]
+    if not found:
+        sys.exit(f"found no kernels in {len(logs)} logs under {sys.argv[1]}: was it built with CUDA?")
+    failed = 0
+    for name, (_, arch, loads, registers) in zip(demangle([kernel[0] for kernel in found]), found):
+        limit = next((limit for part, limit in ALLOWED.items() if part in name), 0)
+        if loads > limit:
+            failed += 1
+            print(f"{name} for {arch}: {loads} bytes of spill loads, {limit} are allowed "
+                  f"({registers} registers)")
+    print(f"{len(found)} kernels in {len(logs)} files, {failed} above their limits")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
