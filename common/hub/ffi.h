@@ -49,12 +49,6 @@ void bastion_hub_ids_free(BastionHubIds ids);
 
 struct BastionHubTokenizer;
 
-// The raw bytes a token stands for, and whether it is one that decoding may skip.
-struct BastionHubPiece {
-  BastionHubText bytes;
-  bool special;
-};
-
 BastionHubStatus bastion_hub_tokenizer_new(BastionHubBytes json, BastionHubTokenizer** out);
 void bastion_hub_tokenizer_free(BastionHubTokenizer* tokenizer);
 // One past the largest id.
@@ -69,9 +63,20 @@ BastionHubStatus bastion_hub_tokenizer_decode(const BastionHubTokenizer* tokeniz
 // 5 (NOT_FOUND) where no token is written so.
 BastionHubStatus bastion_hub_tokenizer_find(const BastionHubTokenizer* tokenizer,
                                             BastionHubBytes token, uint32_t* out);
-// An id without a token gives empty bytes: decoding ignores such ids.
-BastionHubStatus bastion_hub_tokenizer_piece(const BastionHubTokenizer* tokenizer, uint32_t id,
-                                             BastionHubPiece* out);
+
+// ---- text in pieces ----
+
+// Length of the longest front of `text` that is UTF-8.
+size_t bastion_hub_utf8_valid_up_to(BastionHubBytes text);
+
+// Token ids to text while they arrive. One thread at a time; the tokenizer must outlive it.
+struct BastionHubDetokenizer;
+
+BastionHubDetokenizer* bastion_hub_detokenizer_new(const BastionHubTokenizer* tokenizer);
+void bastion_hub_detokenizer_free(BastionHubDetokenizer* detokenizer);
+BastionHubText bastion_hub_detokenizer_push(BastionHubDetokenizer* detokenizer, const uint32_t* ids,
+                                            size_t count);
+BastionHubText bastion_hub_detokenizer_finish(BastionHubDetokenizer* detokenizer);
 
 // ---- chat templates ----
 

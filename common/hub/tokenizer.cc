@@ -28,13 +28,7 @@ absl::StatusOr<Tokenizer> Tokenizer::FromJson(std::string_view json) {
   Handle handle(raw);
   uint32_t vocabulary = 0;
   RETURN_IF_ERROR(Take(bastion_hub_tokenizer_vocabulary(raw, &vocabulary)));
-  std::vector<Piece> pieces(vocabulary);
-  for (uint32_t id = 0; id < vocabulary; ++id) {
-    BastionHubPiece piece;
-    RETURN_IF_ERROR(Take(bastion_hub_tokenizer_piece(raw, id, &piece)));
-    pieces[id] = {Take(piece.bytes), piece.special};
-  }
-  return Tokenizer(std::move(handle), std::move(pieces));
+  return Tokenizer(std::move(handle), static_cast<int>(vocabulary));
 }
 
 absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
@@ -57,13 +51,6 @@ absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,
                                                     unsigned_ids.size(), skip_special, &text)));
   return Take(text);
 }
-
-const std::string& Tokenizer::Bytes(TokenId id) const {
-  static const std::string* const kNone = new std::string;
-  return Known(id) ? pieces_[id].bytes : *kNone;
-}
-
-bool Tokenizer::IsSpecial(TokenId id) const { return Known(id) && pieces_[id].special; }
 
 std::optional<TokenId> Tokenizer::Find(std::string_view token) const {
   uint32_t id = 0;

@@ -33,34 +33,23 @@ class Tokenizer {
   [[nodiscard]] absl::StatusOr<std::string> Decode(absl::Span<const TokenId> ids,
                                                    bool skip_special) const;
 
-  // The bytes that `id` adds when it continues a text: what an incremental decoder puts end to end.
-  // They need not be UTF-8 by themselves. Empty for an id without a token.
-  [[nodiscard]] const std::string& Bytes(TokenId id) const;
-  // Whether `id` is a control token, which text for people leaves out.
-  [[nodiscard]] bool IsSpecial(TokenId id) const;
-
   // One past the largest id. A model's V may be larger: checkpoints pad it.
-  [[nodiscard]] int vocabulary() const { return static_cast<int>(pieces_.size()); }
+  [[nodiscard]] int vocabulary() const { return vocabulary_; }
   // The id of the token that the file writes as `token` ("<|im_end|>"), if there is one.
   [[nodiscard]] std::optional<TokenId> Find(std::string_view token) const;
+  [[nodiscard]] const BastionHubTokenizer* handle() const { return handle_.get(); }
 
  private:
-  struct Piece {
-    std::string bytes;
-    bool special = false;
-  };
   struct Free {
     void operator()(BastionHubTokenizer* handle) const;
   };
   using Handle = std::unique_ptr<BastionHubTokenizer, Free>;
 
-  Tokenizer(Handle handle, std::vector<Piece> pieces)
-      : handle_(std::move(handle)), pieces_(std::move(pieces)) {}
+  Tokenizer(Handle handle, int vocabulary) : handle_(std::move(handle)), vocabulary_(vocabulary) {}
   [[nodiscard]] static absl::StatusOr<Tokenizer> FromJson(std::string_view json);
-  [[nodiscard]] bool Known(TokenId id) const { return id >= 0 && id < vocabulary(); }
 
   Handle handle_;
-  std::vector<Piece> pieces_;  // By id.
+  int vocabulary_;
 };
 
 }  // namespace bastion::hub

@@ -98,8 +98,12 @@ void RemoteFeatures::Start(std::vector<int> layers, Arrived arrived, const Devic
 void RemoteFeatures::Main() {
   for (;;) {
     RunStream();
+    const auto stopping = [this] {
+      mutex_.AssertHeld();
+      return stopping_;
+    };
     MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout([this] { return stopping_; }, absl::Milliseconds(200))) return;
+    if (mutex_.AwaitWithTimeout(stopping, absl::Milliseconds(200))) return;
   }
 }
 

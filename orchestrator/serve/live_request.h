@@ -8,11 +8,11 @@
 #include <string>
 
 #include "common/base/clock.h"
+#include "common/hub/detokenizer.h"
 #include "common/hub/tokenizer.h"
 #include "orchestrator/cycle/sequence.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/serve/request_stream.h"
-#include "orchestrator/text/incremental_detokenizer.h"
 #include "orchestrator/text/stop_strings.h"
 
 namespace bastion {
@@ -57,7 +57,7 @@ class LiveRequest {
   const Clock* const clock_;
   const std::shared_ptr<RequestStream> stream_;
   std::unique_ptr<DecodeSequence> sequence_;
-  IncrementalDetokenizer detokenizer_;
+  hub::Detokenizer detokenizer_;
   StopStrings stops_;
   size_t published_ = 0;  // Output tokens.
   absl::Duration arrived_, begun_, prefilled_;

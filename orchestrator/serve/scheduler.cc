@@ -114,7 +114,11 @@ bool Scheduler::Connect() {
     last_connect_error_ = status;
     MutexLock lock(&mutex_);
     pause_ = std::clamp(1.25 * pause_, kFirstPause, kLongestPause);
-    mutex_.AwaitWithTimeout([this] { return stopping_; }, pause_);
+    const auto stopping = [this] {
+      mutex_.AssertHeld();
+      return stopping_;
+    };
+    mutex_.AwaitWithTimeout(stopping, pause_);
     return false;
   }
   pause_ = absl::ZeroDuration();

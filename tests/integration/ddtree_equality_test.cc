@@ -112,7 +112,7 @@ class DdtreeEqualityTest : public ::testing::TestWithParam<int> {
     DecodeRequest request;
     request.id = {session++, 0};
     request.prompt = prompt.tokens;
-    request.sampling = {temperature, 3};
+    request.sampling = {{.temperature = temperature, .seed = 3}};
     request.max_tokens = kTokens;
     DecodeSequence sequence(request,
                             TreeGrower(*Policy::Parse(policy), temperature == 0, &costs, &memory));

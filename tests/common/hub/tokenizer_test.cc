@@ -3,6 +3,7 @@
 #include <random>
 #include <thread>
 
+#include "common/hub/detokenizer.h"
 #include "common/hub/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -45,6 +46,13 @@ std::string RandomText(std::mt19937& random) {
   return text;
 }
 
+std::string Detokenized(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  Detokenizer detokenizer(tokenizer);
+  std::string text;
+  for (const TokenId id : ids) text += detokenizer.Push({id});
+  return text + detokenizer.Finish();
+}
+
 TEST(TokenizerTest, MergesAndBytes) {
   const auto ids = ByteLevel().Encode("the the é", false);
   ASSERT_TRUE(ids.ok()) << ids.status();
@@ -60,37 +68,22 @@ TEST(TokenizerTest, RandomTextComesBack) {
     const auto ids = ByteLevel().Encode(text, false);
     ASSERT_TRUE(ids.ok()) << ids.status();
     EXPECT_EQ(*ByteLevel().Decode(*ids, false), text);
-    std::string bytes;
-    for (const TokenId id : *ids) bytes += ByteLevel().Bytes(id);
-    EXPECT_EQ(bytes, text);
+    EXPECT_EQ(Detokenized(ByteLevel(), *ids), text);
   }
-}
-
-TEST(TokenizerTest, EveryByteHasItsToken) {
-  for (int byte = 0; byte < 256; ++byte) {
-    EXPECT_EQ(ByteLevel().Bytes(byte), std::string(1, static_cast<char>(byte)));
-  }
-  EXPECT_EQ(ByteLevel().Bytes(kFirstMerge + 4), "\xE6\x97");  // Two thirds of a character.
 }
 
 TEST(TokenizerTest, SpecialTokens) {
   EXPECT_EQ(ByteLevel().vocabulary(), testing::kByteLevelVocabulary);
   EXPECT_EQ(ByteLevel().Find("<|im_end|>"), kImEnd);
   EXPECT_EQ(ByteLevel().Find("<|nothing|>"), std::nullopt);
-  EXPECT_TRUE(ByteLevel().IsSpecial(kEndOfText));
-  EXPECT_FALSE(ByteLevel().IsSpecial('a'));
   const auto ids = ByteLevel().Encode("<|im_start|>a<|im_end|>", false);
   ASSERT_TRUE(ids.ok()) << ids.status();
   EXPECT_THAT(*ids, ElementsAre(kImStart, 'a', kImEnd));
   EXPECT_EQ(*ByteLevel().Decode(*ids, true), "a");
   EXPECT_EQ(*ByteLevel().Decode(*ids, false), "<|im_start|>a<|im_end|>");
-  EXPECT_EQ(ByteLevel().Bytes(kImEnd), "<|im_end|>");
 }
 
 TEST(TokenizerTest, IdsThatNobodyKnows) {
-  EXPECT_EQ(ByteLevel().Bytes(100000), "");
-  EXPECT_EQ(ByteLevel().Bytes(-1), "");
-  EXPECT_FALSE(ByteLevel().IsSpecial(-1));
   EXPECT_EQ(*ByteLevel().Decode({'a', 100000, 'b'}, false), "ab");
   EXPECT_EQ(ByteLevel().Decode({-1}, false).status().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -168,11 +161,8 @@ TEST(TokenizerTest, ByteFallbackPieces) {
                    {"unk_token", "<unk>"},
                    {"byte_fallback", true}};
   const Tokenizer tokenizer = LoadTokenizer(file);
-  EXPECT_EQ(tokenizer.Bytes(5), "\xE6");
-  EXPECT_EQ(tokenizer.Bytes(7), "\xA5");
-  EXPECT_EQ(tokenizer.Bytes(1),
-            " a");  // As a continuation: the decoder strips a text's first space.
-  EXPECT_EQ(tokenizer.Bytes(4), "b");
+  // A token is detokenized as a continuation: the decoder strips only a text's first space.
+  EXPECT_EQ(Detokenized(tokenizer, {1, 5, 6, 7, 4}), " a日b");
   EXPECT_THAT(*tokenizer.Encode("b日", false), ElementsAre(4, 5, 6, 7));
   EXPECT_EQ(*tokenizer.Decode({1, 1, 5, 6, 7}, false), "a a日");
 }
@@ -188,8 +178,7 @@ TEST(TokenizerTest, WordPieces) {
                    {"vocab", {{"[UNK]", 0}, {"tree", 1}, {"##s", 2}}}};
   const Tokenizer tokenizer = LoadTokenizer(file);
   EXPECT_THAT(*tokenizer.Encode("tree trees", false), ElementsAre(1, 1, 2));
-  EXPECT_EQ(tokenizer.Bytes(1), " tree");
-  EXPECT_EQ(tokenizer.Bytes(2), "s");
+  EXPECT_EQ(Detokenized(tokenizer, {1, 2}), " trees");
 }
 
 TEST(TokenizerTest, DamagedFiles) {

@@ -7,41 +7,23 @@ namespace bastion::hub {
 namespace {
 
 using ::testing::HasSubstr;
-using Kind = Utf8Front::Kind;
-
 constexpr size_t kNowhere = std::string_view::npos;
 
-void ExpectFront(std::string_view bytes, Kind kind, size_t length) {
-  const Utf8Front front = ReadUtf8(bytes);
-  EXPECT_EQ(front.kind, kind) << bytes;
-  EXPECT_EQ(front.length, length) << bytes;
-}
-
 TEST(Utf8Test, WholeCharactersOfEveryLength) {
-  ExpectFront("a", Kind::kCharacter, 1);
-  ExpectFront(std::string_view("\0", 1), Kind::kCharacter, 1);
-  ExpectFront("é!", Kind::kCharacter, 2);
-  ExpectFront("日本", Kind::kCharacter, 3);
-  ExpectFront("🚀", Kind::kCharacter, 4);
+  for (const std::string_view text : {"a", "é!", "日本", "🚀"}) {
+    EXPECT_EQ(FindInvalidUtf8(text), kNowhere) << text;
+  }
+  EXPECT_EQ(FindInvalidUtf8(std::string_view("\0", 1)), kNowhere);
 }
 
-TEST(Utf8Test, BeginningsOfCharacters) {
-  ExpectFront("", Kind::kIncomplete, 0);
-  ExpectFront("\xC3", Kind::kIncomplete, 1);
-  ExpectFront("\xE6\x97", Kind::kIncomplete, 2);
-  ExpectFront("\xF0\x9F\x9A", Kind::kIncomplete, 3);
-}
-
-TEST(Utf8Test, BytesThatBeginNothing) {
-  ExpectFront("\x80", Kind::kBroken, 1);
-  ExpectFront("\xFF", Kind::kBroken, 1);
-  ExpectFront("\xC0\x80", Kind::kBroken, 1);      // Overlong.
-  ExpectFront("\xE0\x80\x80", Kind::kBroken, 1);  // Overlong.
-  ExpectFront("\xF0\x80\x80", Kind::kBroken, 1);  // Overlong.
-  ExpectFront("\xED\xA0\x80", Kind::kBroken, 1);  // Surrogate.
-  ExpectFront("\xF4\x90\x80", Kind::kBroken, 1);  // Above U+10FFFF.
-  ExpectFront("\xF5\x80\x80", Kind::kBroken, 1);
-  ExpectFront("\xE6\x97z", Kind::kBroken, 2);  // Cut off by another character.
+TEST(Utf8Test, BytesThatAreNoCharacter) {
+  for (const std::string_view bytes :
+       {"\x80", "\xFF", "\xC0\x80" /* overlong */, "\xE0\x80\x80" /* overlong */,
+        "\xF0\x80\x80" /* overlong */, "\xED\xA0\x80" /* surrogate */,
+        "\xF4\x90\x80" /* above U+10FFFF */, "\xF5\x80\x80", "\xE6\x97z" /* cut off */, "\xC3",
+        "\xE6\x97", "\xF0\x9F\x9A"}) {
+    EXPECT_EQ(FindInvalidUtf8(bytes), 0u) << bytes;
+  }
 }
 
 TEST(Utf8Test, OffsetOfTheFirstBadByte) {

@@ -287,8 +287,8 @@ TEST(RandomTreeTest, BranchesFromThreeRowsOn) {
 }
 
 TEST(RandomTreeTest, MoreRowsThanTokensAreABug) {
-  EXPECT_DEATH(RandomTree(11, 10, 1), "11 rows of 10 tokens");
-  EXPECT_DEATH(RandomTree(0, 10, 1), "0 rows");
+  EXPECT_DEATH((void)RandomTree(11, 10, 1), "11 rows of 10 tokens");
+  EXPECT_DEATH((void)RandomTree(0, 10, 1), "0 rows");
 }
 
 TEST(CalibrationTableTest, MedianIsTheMiddle) {

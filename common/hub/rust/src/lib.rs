@@ -6,4 +6,5 @@
 mod border;
 mod chat;
 mod tensors;
+mod text;
 mod tokens;

@@ -1,4 +1,4 @@
-//! `tokenizer.json`: encode, decode, and the raw bytes of one token.
+//! `tokenizer.json`: encode, decode, and the bytes that each token adds to a text.
 
 use tokenizers::{DecoderWrapper, Tokenizer};
 
@@ -20,12 +20,8 @@ pub struct Handle {
     tokenizer: Tokenizer,
     spelling: Spelling,
     vocabulary: u32,
-}
-
-#[repr(C)]
-pub struct Piece {
-    bytes: Text,
-    special: bool,
+    /// By id: the bytes that the token adds to a text. Empty for special tokens.
+    continuations: Vec<Vec<u8>>,
 }
 
 fn spelling_of(decoder: Option<&DecoderWrapper>) -> Spelling {
@@ -77,16 +73,24 @@ impl Handle {
         tokenizer.with_padding(None);
         let vocabulary = vocabulary_of(&tokenizer)?;
         let spelling = spelling_of(tokenizer.get_decoder());
-        Ok(Handle { tokenizer, spelling, vocabulary })
+        let mut handle = Handle { tokenizer, spelling, vocabulary, continuations: Vec::new() };
+        handle.continuations =
+            (0..vocabulary).map(|id| handle.find_continuation(id)).collect::<Result<_, _>>()?;
+        Ok(handle)
+    }
+
+    /// The bytes that `id` adds when it continues a text. They need not be UTF-8 by themselves.
+    /// Empty for a special token and for an id without a token.
+    pub fn continuation(&self, id: u32) -> &[u8] {
+        self.continuations.get(id as usize).map_or(&[], Vec::as_slice)
     }
 
     fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, Failure> {
         self.tokenizer.decode(ids, skip_special).map_err(Failure::invalid)
     }
 
-    /// What the token adds when it follows another one: decoders trim the start of a text, so the
-    /// token is decoded after itself.
-    fn continuation(&self, id: u32) -> Result<Vec<u8>, Failure> {
+    /// Decodes the token after itself, because decoders trim the start of a text.
+    fn decoded_continuation(&self, id: u32) -> Result<Vec<u8>, Failure> {
         let once = self.decode(&[id], false)?;
         let twice = self.decode(&[id, id], false)?;
         Ok(twice.strip_prefix(once.as_str()).unwrap_or(once.as_str()).as_bytes().to_vec())
@@ -102,18 +106,19 @@ impl Handle {
                 .unwrap_or_else(|| token.as_bytes().to_vec())),
             Spelling::ByteFallback => match byte_fallback(token) {
                 Some(byte) => Ok(vec![byte]),
-                None => self.continuation(id),
+                None => self.decoded_continuation(id),
             },
-            Spelling::Plain => self.continuation(id),
+            Spelling::Plain => self.decoded_continuation(id),
         }
     }
 
-    fn piece(&self, id: u32) -> Result<Piece, Failure> {
-        let Some(token) = self.tokenizer.id_to_token(id) else {
-            return Ok(Piece { bytes: Vec::new().into(), special: false });
-        };
-        let special = self.tokenizer.get_added_vocabulary().is_special_token(&token);
-        Ok(Piece { bytes: self.bytes_of(id, &token)?.into(), special })
+    fn find_continuation(&self, id: u32) -> Result<Vec<u8>, Failure> {
+        match self.tokenizer.id_to_token(id) {
+            Some(token) if !self.tokenizer.get_added_vocabulary().is_special_token(&token) => {
+                self.bytes_of(id, &token)
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 }
 
@@ -186,18 +191,6 @@ pub unsafe extern "C" fn bastion_hub_tokenizer_find(
             code: Code::NotFound,
             message: format!("no token is written {token:?}"),
         })?;
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bastion_hub_tokenizer_piece(
-    handle: *const Handle,
-    id: u32,
-    out: *mut Piece,
-) -> Status {
-    guard(|| unsafe {
-        *out = (*handle).piece(id)?;
         Ok(())
     })
 }

@@ -1,0 +1,86 @@
+//! Text in pieces: UTF-8 checks, and token ids to text while they arrive.
+//!
+//! The crate's own `DecodeStream` is not used: it withholds a text that ends in U+FFFD, which a
+//! token that is no UTF-8 would do forever, and it returns nothing for a cut-off character.
+
+use crate::border::{Bytes, Text};
+use crate::tokens::Handle;
+
+/// What every byte that is no part of a character becomes.
+const REPLACEMENT: char = '\u{FFFD}';
+
+pub struct Detokenizer {
+    tokenizer: *const Handle,
+    /// Between calls: the beginning of a character.
+    held: Vec<u8>,
+}
+
+/// Moves the complete characters at the front of `bytes` to the end of `text`.
+fn take_characters(bytes: &mut Vec<u8>, text: &mut String) {
+    let mut rest = bytes.as_slice();
+    while let Err(error) = std::str::from_utf8(rest) {
+        let (valid, after) = rest.split_at(error.valid_up_to());
+        text.push_str(&String::from_utf8_lossy(valid));
+        rest = after;
+        // No length: more bytes may complete the character.
+        let Some(length) = error.error_len() else {
+            *bytes = rest.to_vec();
+            return;
+        };
+        text.push(REPLACEMENT);
+        rest = &rest[length..];
+    }
+    text.push_str(&String::from_utf8_lossy(rest));
+    bytes.clear();
+}
+
+impl Detokenizer {
+    fn push(&mut self, tokenizer: &Handle, ids: &[u32]) -> String {
+        for id in ids {
+            self.held.extend_from_slice(tokenizer.continuation(*id));
+        }
+        let mut text = String::new();
+        take_characters(&mut self.held, &mut text);
+        text
+    }
+
+    fn finish(&mut self) -> String {
+        let cut_off = !self.held.is_empty();
+        self.held.clear();
+        if cut_off { REPLACEMENT.to_string() } else { String::new() }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_utf8_valid_up_to(text: Bytes) -> usize {
+    let bytes = unsafe { text.as_slice() };
+    std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_detokenizer_new(tokenizer: *const Handle) -> *mut Detokenizer {
+    Box::into_raw(Box::new(Detokenizer { tokenizer, held: Vec::new() }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_detokenizer_free(handle: *mut Detokenizer) {
+    if !handle.is_null() {
+        drop(unsafe { Box::from_raw(handle) });
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_detokenizer_push(
+    handle: *mut Detokenizer,
+    ids: *const u32,
+    count: usize,
+) -> Text {
+    let ids = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(ids, count) } };
+    let tokenizer = unsafe { &*(*handle).tokenizer };
+    unsafe { (*handle).push(tokenizer, ids) }.into_bytes().into()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_detokenizer_finish(handle: *mut Detokenizer) -> Text {
+    unsafe { (*handle).finish() }.into_bytes().into()
+}

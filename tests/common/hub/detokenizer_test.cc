@@ -1,0 +1,105 @@
+#include "common/hub/detokenizer.h"
+
+#include <random>
+#include <vector>
+
+#include "common/hub/utf8.h"
+#include "gtest/gtest.h"
+#include "tests/support/hub_fixtures.h"
+
+namespace bastion::hub {
+namespace {
+
+using bastion::testing::kEndOfText;
+using bastion::testing::kFirstMerge;
+using bastion::testing::kImEnd;
+
+constexpr TokenId kTwoThirdsOfDay = kFirstMerge + 4;  // E6 97, of E6 97 A5: 日.
+constexpr const char* kReplacement = "\xEF\xBF\xBD";
+
+const Tokenizer& ByteLevel() {
+  static const auto* const tokenizer =
+      new Tokenizer(bastion::testing::LoadTokenizer(bastion::testing::ByteLevelTokenizerJson()));
+  return *tokenizer;
+}
+
+TEST(DetokenizerTest, WholeCharactersGoStraightThrough) {
+  Detokenizer detokenizer(ByteLevel());
+  EXPECT_EQ(detokenizer.Push({kFirstMerge + 1, kFirstMerge + 2}), "the the");
+  EXPECT_EQ(detokenizer.Push({kFirstMerge + 3}), "é");
+  EXPECT_EQ(detokenizer.Push({}), "");
+  EXPECT_EQ(detokenizer.Finish(), "");
+}
+
+TEST(DetokenizerTest, SplitCharacterWaitsForItsRest) {
+  Detokenizer detokenizer(ByteLevel());
+  EXPECT_EQ(detokenizer.Push({'a', kTwoThirdsOfDay}), "a");
+  EXPECT_EQ(detokenizer.Push({0xA5, 'b'}), "日b");
+  EXPECT_EQ(detokenizer.Finish(), "");
+}
+
+TEST(DetokenizerTest, CharacterCutOffByTheNext) {
+  Detokenizer detokenizer(ByteLevel());
+  EXPECT_EQ(detokenizer.Push({kTwoThirdsOfDay}), "");
+  EXPECT_EQ(detokenizer.Push({'z'}), std::string(kReplacement) + "z");
+}
+
+TEST(DetokenizerTest, CharacterCutOffByTheEnd) {
+  Detokenizer detokenizer(ByteLevel());
+  EXPECT_EQ(detokenizer.Push({'a', kTwoThirdsOfDay}), "a");
+  EXPECT_EQ(detokenizer.Finish(), kReplacement);
+  EXPECT_EQ(detokenizer.Finish(), "");
+}
+
+TEST(DetokenizerTest, BytesThatBeginNothing) {
+  Detokenizer detokenizer(ByteLevel());
+  EXPECT_EQ(detokenizer.Push({0xFF, 0x80}), std::string(kReplacement) + kReplacement);
+}
+
+TEST(DetokenizerTest, EveryByteTokenIsItsByte) {
+  for (int second = 0x80; second <= 0xBF; ++second) {
+    Detokenizer detokenizer(ByteLevel());
+    const std::string expected = {static_cast<char>(0xC3), static_cast<char>(second)};
+    EXPECT_EQ(detokenizer.Push({0xC3, second}), expected);
+  }
+  for (int byte = 0; byte < 0x80; ++byte) {
+    Detokenizer detokenizer(ByteLevel());
+    EXPECT_EQ(detokenizer.Push({byte}), std::string(1, static_cast<char>(byte)));
+  }
+}
+
+TEST(DetokenizerTest, SpecialTokensAreLeftOut) {
+  Detokenizer detokenizer(ByteLevel());
+  EXPECT_EQ(detokenizer.Push({'a', kImEnd, 'b'}), "ab");
+}
+
+TEST(DetokenizerTest, IdsOfThePaddedVocabularyAddNothing) {
+  Detokenizer detokenizer(ByteLevel());
+  EXPECT_EQ(detokenizer.Push({'a', 5000, 'b', -1}), "ab");
+}
+
+// Any ids, cut anywhere: the pieces are UTF-8, and together what decoding all at once gives.
+TEST(DetokenizerTest, RandomIdsInRandomGroups) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<TokenId> all;
+    std::string text;
+    Detokenizer detokenizer(ByteLevel());
+    for (int group = static_cast<int>(random() % 8); group >= 0; --group) {
+      std::vector<TokenId> ids(random() % 6);
+      for (TokenId& id : ids) {
+        id =
+            static_cast<TokenId>(random() % 2 ? 128 + random() % 128 : random() % (kEndOfText + 1));
+      }
+      const std::string piece = detokenizer.Push(ids);
+      EXPECT_EQ(FindInvalidUtf8(piece), std::string::npos);
+      text += piece;
+      all.insert(all.end(), ids.begin(), ids.end());
+    }
+    text += detokenizer.Finish();
+    EXPECT_EQ(text, *ByteLevel().Decode(all, /*skip_special=*/true));
+  }
+}
+
+}  // namespace
+}  // namespace bastion::hub
