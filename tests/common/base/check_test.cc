@@ -5,14 +5,17 @@
 namespace bastion {
 namespace {
 
-TEST(CheckTest, PassesInSilence) {
-  CHECK(true) << "never evaluated";
-  CHECK_EQ(1, 1);
-  CHECK_LE(1, 1);
-  CHECK_LT(0, 1);
-  CHECK_GE(1, 1);
-  CHECK_GT(1, 0);
-  SUCCEED();
+TEST(CheckTest, ATrueConditionPrintsNothingAndSkipsTheMessage) {
+  int evaluated = 0;
+  ::testing::internal::CaptureStderr();
+  CHECK(true) << ++evaluated;
+  CHECK_EQ(1, 1) << ++evaluated;
+  CHECK_LE(1, 1) << ++evaluated;
+  CHECK_LT(0, 1) << ++evaluated;
+  CHECK_GE(1, 1) << ++evaluated;
+  CHECK_GT(1, 0) << ++evaluated;
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(evaluated, 0);
 }
 
 TEST(CheckTest, DiesWithTheConditionAndTheMessage) {
@@ -28,11 +31,17 @@ TEST(CheckTest, ComparisonsDieWithBothValues) {
 }
 
 TEST(CheckTest, DebugCheckFollowsTheBuildType) {
+  int evaluated = 0;
+  const auto is_false = [&] {
+    ++evaluated;
+    return false;
+  };
 #ifdef NDEBUG
-  DCHECK(false);
-  SUCCEED();
+  DCHECK(is_false());
+  EXPECT_EQ(evaluated, 0) << "a release build does not evaluate the condition";
 #else
-  EXPECT_DEATH(DCHECK(false), "CHECK failed");
+  EXPECT_DEATH(DCHECK(is_false()), "CHECK failed");
+  EXPECT_EQ(evaluated, 0) << "only the child process evaluated it";
 #endif
 }
 
