@@ -89,34 +89,56 @@ inline Candidates ReferenceCandidates(const Races& races, int count) {
   return found;
 }
 
-inline Candidates DeviceCandidates(const Races& races, int count, Stream& stream) {
-  const int rows = races.rows() + kPadding;
-  const OnDevice<float> logits(races.padded_logits());
-  const OnDevice<ChoiceRule> rules(races.padded_rules());
-  const OnDevice<int32_t> used(1, races.rows());
-  const OnDevice<char> scratch(TopKScratchBytes(rows, races.vocabulary()), 0);
-  const OnDevice<int32_t> tokens(size_t(rows) * count, kUntouched);
-  const OnDevice<float> log_probs(size_t(rows) * count, 7.0f);
-  TopK({used.data(), logits.data(), CouplingOf(races, rules.data()), tokens.data(),
-        log_probs.data(), scratch.data(), rows, races.vocabulary(), count},
-       stream);
-  EXPECT_TRUE(stream.Synchronize().ok());
-  Candidates found = {tokens.Read(), log_probs.Read()};
-  const size_t end = size_t(races.rows()) * count;
-  for (size_t i = end; i < found.tokens.size(); ++i) {
-    EXPECT_EQ(found.tokens[i], kUntouched);
-    EXPECT_EQ(found.log_probs[i], 7.0f);
+// TopK over the rows of `races` and some rows of padding, launched any number of times with the
+// same scratch memory.
+class DeviceTopK {
+ public:
+  DeviceTopK(const Races& races, int count)
+      : races_(races),
+        count_(count),
+        rows_(races.rows() + kPadding),
+        logits_(races.padded_logits()),
+        rules_(races.padded_rules()),
+        used_(1, races.rows()),
+        scratch_(TopKScratchBytes(rows_, races.vocabulary()), 0) {}
+
+  Candidates Launch(Stream& stream) const {
+    const OnDevice<int32_t> tokens(size_t(rows_) * count_, kUntouched);
+    const OnDevice<float> log_probs(size_t(rows_) * count_, 7.0f);
+    TopK({used_.data(), logits_.data(), CouplingOf(races_, rules_.data()), tokens.data(),
+          log_probs.data(), scratch_.data(), rows_, races_.vocabulary(), count_},
+         stream);
+    EXPECT_TRUE(stream.Synchronize().ok());
+    Candidates found = {tokens.Read(), log_probs.Read()};
+    const size_t end = size_t(races_.rows()) * count_;
+    for (size_t i = end; i < found.tokens.size(); ++i) {
+      EXPECT_EQ(found.tokens[i], kUntouched);
+      EXPECT_EQ(found.log_probs[i], 7.0f);
+    }
+    found.tokens.resize(end);
+    found.log_probs.resize(end);
+    return found;
   }
-  found.tokens.resize(end);
-  found.log_probs.resize(end);
-  return found;
+
+ private:
+  const Races races_;
+  const int count_, rows_;
+  const OnDevice<float> logits_;
+  const OnDevice<ChoiceRule> rules_;
+  const OnDevice<int32_t> used_;
+  const OnDevice<char> scratch_;
+};
+
+inline Candidates DeviceCandidates(const Races& races, int count, Stream& stream) {
+  return DeviceTopK(races, count).Launch(stream);
 }
 
-// Three launches over the same rows give the same bits.
+// Launches that share scratch memory give the same bits.
 inline void ExpectSameCandidatesOverLaunches(const Races& races, int count, Stream& stream) {
-  const Candidates first = DeviceCandidates(races, count, stream);
+  const DeviceTopK top_k(races, count);
+  const Candidates first = top_k.Launch(stream);
   for (int launch = 1; launch < 3; ++launch) {
-    const Candidates again = DeviceCandidates(races, count, stream);
+    const Candidates again = top_k.Launch(stream);
     EXPECT_EQ(again.tokens, first.tokens) << "launch " << launch;
     EXPECT_TRUE(SameBits(again.log_probs.data(), first.log_probs.data(), first.log_probs.size()))
         << "launch " << launch;
