@@ -22,10 +22,10 @@ using kernels::cuda::Graph;
 using kernels::cuda::Memory;
 using kernels::cuda::Stream;
 
-// The next multiple of what a step's rows come in.
+// The next multiple of the row buckets' step.
 int Whole(int rows) { return (rows + 63) / 64 * 64; }
 
-// Of features in the memory of the GPU that this process opened.
+// Reads features in the memory of the GPU that this process opened.
 DeviceReader ReaderOf(const kernels::cuda::DeviceInfo& info, DType dtype) {
   const auto import = [](int descriptor,
                          uint64_t bytes) -> absl::StatusOr<std::shared_ptr<const char>> {
@@ -56,7 +56,7 @@ class CudaDflash final : public DraftModel {
   const DeviceReader* device_reader() const override { return &reader_; }
 
  private:
-  using Graphs = std::map<int, std::unique_ptr<Graph>>;  // By rows, or by blocks.
+  using Graphs = std::map<int, std::unique_ptr<Graph>>;  // By the number of rows or blocks.
 
   [[nodiscard]] absl::Status LoadWeights(const std::string& drafter_folder,
                                          const std::string& target_folder);
@@ -65,7 +65,7 @@ class CudaDflash final : public DraftModel {
   [[nodiscard]] absl::Status Record();
   void PutContext(int rows);
   void PutDraft(int rows);
-  // Puts the features of all items side by side on the device.
+  // Copies the features of all items to the device, one after the other.
   [[nodiscard]] absl::Status StageFeatures(const std::vector<ContextItem>& items);
   [[nodiscard]] absl::Status RunDraft(const std::vector<BlockItem>& items, int candidates);
   [[nodiscard]] int block() const { return config_.dflash.block_size; }
@@ -80,15 +80,15 @@ class CudaDflash final : public DraftModel {
   cuda::DeviceVocabulary vocabulary_;
   DeviceMatrix fuse_;    // [C, F]
   Memory context_norm_;  // [C]
-  // Apart, so that a draft can be sent while the context before it is still on its way.
+  // Separate buffers, so that a draft can be sent while the context before it is still computed.
   cuda::StepInputs context_inputs_, block_inputs_;
   std::vector<int> context_buckets_, block_buckets_;
   Graphs context_graphs_, draft_graphs_;
-  Memory host_features_, features_;  // [R, F] of the weights' type
+  Memory host_features_, features_;  // [R, F] in the weights' type
   Memory logits_;                    // [B (P + 1), V]
   Memory top_k_scratch_;
-  Memory tokens_, log_probs_;       // [B (P + 1), K], the host's
-  bool context_under_way_ = false;  // Since the last wait.
+  Memory tokens_, log_probs_;     // [B (P + 1), K], host memory
+  bool context_pending_ = false;  // Sent since the last wait.
 };
 
 absl::Status CudaDflash::Load(const std::string& drafter_folder, const std::string& target_folder) {
@@ -150,7 +150,7 @@ absl::Status CudaDflash::Prepare() {
   std::optional<ProgressBar> bar;
   const auto steps = static_cast<int64_t>(context_buckets_.size() + block_buckets_.size());
   int64_t done = 0;
-  if (options_.show_progress) bar.emplace("finding the fastest products", "sizes");
+  if (options_.show_progress) bar.emplace("tuning GEMMs", "sizes");
   const auto show = [&] {
     if (bar.has_value()) bar->Show(++done, steps);
   };
@@ -170,7 +170,7 @@ absl::Status CudaDflash::Prepare() {
 }
 
 absl::Status CudaDflash::Record() {
-  // Once outside of a recording: kernels are loaded when they are first used.
+  // Once before recording, because kernels are loaded when they are first used.
   const nn::RowBatch nothing;
   context_inputs_.Send({nothing}, context_buckets_.front(), *gpu_.stream);
   PutContext(context_buckets_.front());
@@ -225,7 +225,8 @@ absl::Status CudaDflash::StageFeatures(const std::vector<ContextItem>& items) {
     const size_t bytes = count * element();
     char* const to = features_.as<char>() + begin;
     if (features.on_device()) {
-      if (features.type != reader_.type) return absl::AbortedError("features of another type");
+      if (features.type != reader_.type)
+        return absl::AbortedError("the features on the device have another type");
       gpu_.stream->Copy(to, features.device.data(), bytes);
       from_ring = true;
     } else {
@@ -237,12 +238,13 @@ absl::Status CudaDflash::StageFeatures(const std::vector<ContextItem>& items) {
     begin += bytes;
   }
   if (!from_ring) return absl::OkStatus();
-  // Only what was there after it was read was read right.
+  // A copy is valid only if the ring had not overwritten the rows when it ended.
   RETURN_IF_ERROR(gpu_.stream->Synchronize());
   const bool intact = std::all_of(items.begin(), items.end(), [](const ContextItem& item) {
     return !item.features.on_device() || item.features.device.intact();
   });
-  if (!intact) return absl::AbortedError("the ring of features went round while it was read");
+  if (!intact)
+    return absl::AbortedError("the features in the ring were overwritten while they were read");
   return absl::OkStatus();
 }
 
@@ -250,24 +252,24 @@ absl::Status CudaDflash::AppendContext(const std::vector<ContextItem>& items) {
   ASSIGN_OR_RETURN(const nn::RowBatch batch, LayOutContext(items, feature_width(), pages_));
   if (batch.rows() == 0) return absl::OkStatus();
   if (batch.rows() > context_buckets_.back()) {
-    return absl::InvalidArgumentError(absl::StrCat(batch.rows(), " rows of context at once, ",
-                                                   context_buckets_.back(), " are taken"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        batch.rows(), " rows of context in one call; the limit is ", context_buckets_.back()));
   }
-  // The staging of the context before this one must have been read.
-  if (context_under_way_) {
+  // The device must have read the previous context's staging buffer.
+  if (context_pending_) {
     RETURN_IF_ERROR(gpu_.stream->Synchronize());
   }
   RETURN_IF_ERROR(StageFeatures(items));
   const int rows = cuda::BucketOf(context_buckets_, batch.rows());
   context_inputs_.Send({batch}, rows, *gpu_.stream);
   gpu_.stream->Run(*context_graphs_.at(rows));
-  context_under_way_ = true;
+  context_pending_ = true;
   return absl::OkStatus();
 }
 
 absl::Status CudaDflash::RunDraft(const std::vector<BlockItem>& items, int candidates) {
   const nn::RowBatch batch = LayOutBlocks(items, config_.dflash);
-  // The root's row is not ranked: its rule says nothing.
+  // The root's row is not ranked: its rule is unused.
   const std::vector<kernels::ChoiceRule> ranked = CouplingRules(items, positions());
   std::vector<kernels::ChoiceRule> rules(batch.rows());
   for (size_t b = 0; b < items.size(); ++b) {
@@ -287,7 +289,7 @@ absl::Status CudaDflash::RunDraft(const std::vector<BlockItem>& items, int candi
   top.vocabulary = config_.dims.vocabulary;
   top.candidates = candidates;
   kernels::cuda::TopK(top, *gpu_.stream);
-  context_under_way_ = false;
+  context_pending_ = false;
   return gpu_.stream->Synchronize();
 }
 
@@ -296,8 +298,8 @@ absl::StatusOr<std::vector<Marginals>> CudaDflash::Draft(const std::vector<Block
   const int wanted =
       std::min({candidates, config_.dims.vocabulary, kernels::cuda::kMostCandidates});
   if (static_cast<int>(items.size()) * block() > block_buckets_.back()) {
-    return absl::InvalidArgumentError(absl::StrCat(items.size(), " blocks in one draft, at most ",
-                                                   block_buckets_.back() / block(), " are taken"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        items.size(), " blocks in one draft; the limit is ", block_buckets_.back() / block()));
   }
   for (const BlockItem& item : items) {
     RETURN_IF_ERROR(pages_.Reserve(*item.table, item.cached + block()));

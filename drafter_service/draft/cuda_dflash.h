@@ -1,5 +1,5 @@
-// DFlash on a GPU: the same model as dflash.h, the projection of new context and the draft of a
-// block each one recorded graph.
+// DFlash on a GPU: the model of dflash.h. The projection of new context and the draft of a block
+// are one recorded CUDA graph each.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_CUDA_DFLASH_H_
 #define BASTION_DRAFTER_SERVICE_DRAFT_CUDA_DFLASH_H_
 
@@ -10,8 +10,8 @@
 
 namespace bastion::drafter {
 
-// UNAVAILABLE where there is no GPU, RESOURCE_EXHAUSTED where its memory does not suffice,
-// INVALID_ARGUMENT for int8; else ReadDraftPair's errors and those of the checkpoints' files.
+// UNAVAILABLE if there is no GPU, RESOURCE_EXHAUSTED if its memory is too small, INVALID_ARGUMENT
+// for int8, and the errors of ReadDraftPair and of the checkpoints' files.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<DraftModel>> LoadCudaDflash(
     const std::string& drafter_folder, const std::string& target_folder,
     const nn::EngineOptions& options);

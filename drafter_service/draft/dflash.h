@@ -1,9 +1,9 @@
 // DFlash: a block-diffusion drafter (Chen et al., arXiv 2602.06036; checkpoint format: z-lab's).
 //
-// One forward pass over [root, MASK × P] gives P marginal distributions at once. The block attends
-// to itself without causality and to the context: keys and values projected from the target's
-// features of all committed tokens, kept in this model's own cache. Embedding and LM head are the
-// target's.
+// One forward pass over [root, MASK × P] predicts P marginal distributions. The block attends to
+// itself without a causal mask, and to the context: keys and values that are projected from the
+// target's features of all committed tokens and kept in this model's cache. The embedding and the
+// LM head are the target's.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DFLASH_H_
@@ -21,7 +21,7 @@ namespace bastion::drafter {
 
 class DflashModel final : public DraftModel {
  public:
-  // Errors: ReadDraftPair, and those of the checkpoint's files.
+  // Returns the errors of ReadDraftPair and of the checkpoint's files.
   static absl::StatusOr<std::unique_ptr<DflashModel>> Load(const std::string& drafter_folder,
                                                            const std::string& target_folder,
                                                            const nn::EngineOptions& options);

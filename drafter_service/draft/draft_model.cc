@@ -11,9 +11,9 @@ namespace {
 
 absl::Status Mismatch(const std::string& drafter, const std::string& what, int64_t drafter_value,
                       int64_t target_value) {
-  return absl::InvalidArgumentError(absl::StrCat(drafter, ": made for another target: its ", what,
-                                                 " is ", drafter_value, ", the target's is ",
-                                                 target_value));
+  return absl::InvalidArgumentError(
+      absl::StrCat(drafter, ": it was trained for another target: its ", what, " is ",
+                   drafter_value, ", the target's is ", target_value));
 }
 
 absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafter,
@@ -35,8 +35,8 @@ absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafte
   return absl::OkStatus();
 }
 
-// The target's rule for a draft: its truncation goes by the target's probabilities and the
-// drafter's are a little off, so twice as much is left in.
+// The target's choice rule with its truncation halved: the drafter's probabilities differ a little
+// from the target's, so twice as many candidates stay in.
 kernels::ChoiceRule DraftRule(const ChoiceParams& choice, Position position) {
   const int top_k = std::min(choice.top_k, std::numeric_limits<int>::max() / 2);
   return {choice.temperature,         choice.seed,     position, 2 * top_k,
@@ -51,8 +51,9 @@ absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
   ASSIGN_OR_RETURN(pair.drafter, hub::ReadModelConfig(drafter_folder));
   ASSIGN_OR_RETURN(pair.target, hub::ReadModelConfig(target_folder));
   RETURN_IF_ERROR(CheckPair(drafter_folder, pair.drafter, pair.target));
-  pair.drafter.max_positions = std::min(pair.drafter.max_positions, pair.target.max_positions) +
-                               pair.drafter.dflash.block_size;  // It may reach past the last token.
+  pair.drafter.max_positions =
+      std::min(pair.drafter.max_positions, pair.target.max_positions) +
+      pair.drafter.dflash.block_size;  // A block may reach past the last token.
   return pair;
 }
 
@@ -63,8 +64,8 @@ absl::StatusOr<nn::RowBatch> LayOutContext(const std::vector<ContextItem>& items
     const int rows = item.features.rows();
     if (rows == 0) continue;
     if (item.features.width != feature_width) {
-      return absl::InvalidArgumentError(absl::StrCat("features are ", item.features.width,
-                                                     " wide, this drafter reads ", feature_width));
+      return absl::InvalidArgumentError(absl::StrCat("features have width ", item.features.width,
+                                                     "; this drafter reads ", feature_width));
     }
     RETURN_IF_ERROR(pages.Reserve(*item.table, item.cached + rows));
     batch.AddRun({item.table, item.cached, kernels::RowMask::kCausal},

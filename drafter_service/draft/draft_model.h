@@ -1,5 +1,4 @@
-// What the engine asks of a block drafter, wherever it runs: DflashModel on the CPU, CudaDflash on
-// a GPU.
+// The interface between the engine and a block drafter, which is DflashModel or CudaDflash.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_H_
@@ -36,32 +35,34 @@ struct BlockItem {
   nn::PageTable* table = nullptr;
   Position cached = 0;
   TokenId root = 0;
-  std::optional<ChoiceParams> coupling = std::nullopt;  // Rank by the keyed choice's own values.
+  // If set, candidates are ranked by the values that the keyed choice compares.
+  std::optional<ChoiceParams> coupling = std::nullopt;
 };
 
 class DraftModel {
  public:
   virtual ~DraftModel() = default;
 
-  // Told as soon as it is known that a call follows.
+  // Hint that a call is about to start. Wakes the worker threads.
   virtual void WakeUp() {}
 
-  // Projects new context rows into the cache. RESOURCE_EXHAUSTED when the cache is full,
-  // INVALID_ARGUMENT for features of another width, ABORTED for features on the device that were
-  // overwritten while they were read: then nothing was appended, and their bytes may be.
+  // Projects new context rows into the cache. RESOURCE_EXHAUSTED if the cache is full,
+  // INVALID_ARGUMENT for features of another width, ABORTED if features on the device were
+  // overwritten while they were read; nothing is appended then, and the caller may append their
+  // bytes instead.
   [[nodiscard]] virtual absl::Status AppendContext(const std::vector<ContextItem>& items) = 0;
 
-  // One forward over all blocks; P marginals of `candidates` tokens for each. The block's own keys
-  // and values are dropped afterwards.
+  // Runs one forward over all blocks and returns P marginals of `candidates` tokens for each. The
+  // blocks' own keys and values are discarded afterwards.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Marginals>> Draft(
       const std::vector<BlockItem>& items, int candidates) = 0;
 
   virtual void Release(nn::PageTable& table) = 0;
 
-  // Of one block with its logits, and its new context.
+  // What the forward of one block, with its logits and new context, reads and computes.
   [[nodiscard]] virtual nn::ForwardCost Cost() const = 0;
   [[nodiscard]] virtual const hub::ModelConfig& config() const = 0;
-  // How it reads features in the memory of its GPU; null: it takes bytes alone.
+  // How it reads features in its GPU's memory. Null: it takes only bytes.
   [[nodiscard]] virtual const DeviceReader* device_reader() const { return nullptr; }
 
   [[nodiscard]] int positions() const { return config().dflash.block_size - 1; }  // P
@@ -70,35 +71,35 @@ class DraftModel {
   }
 };
 
-// How an engine comes by its model: LoadCpuDflash, or LoadCudaDflash of a build with CUDA.
+// Loads an engine's model: LoadCpuDflash, or LoadCudaDflash in a build with CUDA.
 using DraftModelLoader = absl::StatusOr<std::unique_ptr<DraftModel>> (*)(
     const std::string& drafter_folder, const std::string& target_folder,
     const nn::EngineOptions& options);
 
-// The configs of a drafter and its target, which belong together. INVALID_ARGUMENT when they do not
-// (vocabulary, width, layer count), with both values.
+// The configurations of a drafter and its target. INVALID_ARGUMENT, with both values, if they do
+// not match in vocabulary, hidden width or number of layers.
 struct DraftPair {
-  hub::ModelConfig drafter;  // With positions for blocks that begin at the target's last one.
+  hub::ModelConfig drafter;  // Its positions cover a block at the target's last position.
   hub::ModelConfig target;
 };
 [[nodiscard]] absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
                                                       const std::string& target_folder);
 
-// The rows of new context: those of `items` that have any, pages for them reserved.
-// RESOURCE_EXHAUSTED when there are none left, INVALID_ARGUMENT for features of another width.
+// The rows of the items' new context, with pages reserved for them. RESOURCE_EXHAUSTED if no pages
+// are left, INVALID_ARGUMENT for features of another width.
 [[nodiscard]] absl::StatusOr<nn::RowBatch> LayOutContext(const std::vector<ContextItem>& items,
                                                          int feature_width, nn::PagePool& pages);
-// The rows of the blocks: root and masks, all of which see each other.
+// The rows of the blocks: a root and its masks, which all attend to each other.
 [[nodiscard]] nn::RowBatch LayOutBlocks(const std::vector<BlockItem>& items,
                                         const hub::DFlashConfig& config);
 
-// How the positions of all blocks are ranked: [B, P], position i of a block being the choice of the
-// token i + 1 places after its root. Temperature 0 where a block is not coupled.
+// The choice rule by which each position's candidates are ranked: [B, P]. Position i of a block
+// chooses the token i + 1 places after its root. The temperature is 0 if a block is not coupled.
 [[nodiscard]] std::vector<kernels::ChoiceRule> CouplingRules(const std::vector<BlockItem>& items,
                                                              int positions);
 
-// Tokens and log-probabilities [B, skipped + P, K], of which the skipped rows of a block say
-// nothing.
+// Tokens and log-probabilities [B, skipped + P, K]. The first `skipped` rows of a block are
+// ignored.
 struct Candidates {
   const TokenId* tokens = nullptr;
   const float* log_probs = nullptr;

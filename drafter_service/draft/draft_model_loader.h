@@ -1,5 +1,5 @@
-// Which draft model `--device` names. One of two files is compiled: draft_model_loader_cuda.cc in a
-// build with CUDA, draft_model_loader_cpu.cc in every other.
+// Chooses the draft model that `--device` names. A build with CUDA compiles
+// draft_model_loader_cuda.cc, every other build draft_model_loader_cpu.cc.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_LOADER_H_
 #define BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_LOADER_H_
 
@@ -14,7 +14,7 @@ struct ChosenDraftModelLoader {
   bool on_gpu = false;
 };
 
-// UNIMPLEMENTED for kCuda in a build without it; UNAVAILABLE for kCuda where there is no GPU `gpu`.
+// UNIMPLEMENTED for kCuda in a build without CUDA; UNAVAILABLE for kCuda if there is no GPU `gpu`.
 [[nodiscard]] absl::StatusOr<ChosenDraftModelLoader> ChooseDraftModelLoader(nn::DeviceKind kind,
                                                                             int gpu);
 

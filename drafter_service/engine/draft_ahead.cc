@@ -6,7 +6,7 @@
 namespace bastion::drafter {
 namespace {
 
-// Rows come sorted: the best `candidates` of each position are its first.
+// Candidates are sorted: the best `candidates` of each position come first.
 Marginals Narrowed(Marginals wide, int candidates) {
   if (wide.candidates <= candidates) return wide;
   Marginals narrow;
@@ -25,60 +25,61 @@ Marginals Narrowed(Marginals wide, int candidates) {
 
 }  // namespace
 
-void DraftAhead::Asked(absl::Span<const Frontier> frontiers) {
-  const auto before = std::exchange(foreseen_, {});
+void DraftAhead::PredictNext(absl::Span<const Frontier> frontiers) {
+  const auto before = std::exchange(predicted_, {});
   for (const Frontier& frontier : frontiers) {
-    Frontier& next = foreseen_[frontier.sequence].frontier;
+    Frontier& next = predicted_[frontier.sequence].frontier;
     next = frontier;
     const auto found = before.find(frontier.sequence);
     if (found == before.end()) continue;
-    // How many candidates are asked for varies: the most so far will do for most.
+    // The number of candidates varies between requests. The largest so far serves most of them.
     next.candidates = std::max(next.candidates, found->second.frontier.candidates);
   }
 }
 
-std::vector<Frontier> DraftAhead::Arrived(SequenceId sequence, Position committed, TokenId root) {
-  const auto found = foreseen_.find(sequence);
-  if (found == foreseen_.end() || found->second.arrived) return {};
-  // Old news: the question was here first, and has been answered.
+std::vector<Frontier> DraftAhead::AddArrival(SequenceId sequence, Position committed,
+                                             TokenId root) {
+  const auto found = predicted_.find(sequence);
+  if (found == predicted_.end() || found->second.arrived) return {};
+  // The request for these features came first and has been answered.
   if (committed <= found->second.frontier.committed) return {};
   found->second.arrived = true;
   found->second.frontier.committed = committed;
   found->second.frontier.root = root;
   found->second.frontier.new_tokens.clear();
   std::vector<Frontier> all;
-  for (const auto& [id, foreseen] : foreseen_) {
-    if (!foreseen.arrived) return {};
-    all.push_back(foreseen.frontier);
+  for (const auto& [id, prediction] : predicted_) {
+    if (!prediction.arrived) return {};
+    all.push_back(prediction.frontier);
   }
   return all;
 }
 
 void DraftAhead::Keep(absl::Span<const Frontier> frontiers, std::vector<Draft> drafts) {
   for (size_t i = 0; i < frontiers.size(); ++i) {
-    const auto found = foreseen_.find(frontiers[i].sequence);
-    if (found == foreseen_.end()) continue;
-    // What could not be drafted is better tried again when it is asked for.
+    const auto found = predicted_.find(frontiers[i].sequence);
+    if (found == predicted_.end()) continue;
+    // A draft that failed is tried again when it is requested.
     const auto& marginals = drafts[i].marginals;
     if (std::any_of(marginals.begin(), marginals.end(), [](const auto& m) { return !m.empty(); })) {
-      found->second.answer = std::move(drafts[i]);
+      found->second.reply = std::move(drafts[i]);
     }
   }
 }
 
 bool DraftAhead::Take(const Frontier& frontier, Draft& draft) {
-  const auto found = foreseen_.find(frontier.sequence);
-  if (found == foreseen_.end()) return false;
+  const auto found = predicted_.find(frontier.sequence);
+  if (found == predicted_.end()) return false;
   const Frontier& made = found->second.frontier;
-  Draft& answer = found->second.answer;
-  if (answer.marginals.empty() || made.committed != frontier.committed ||
+  Draft& reply = found->second.reply;
+  if (reply.marginals.empty() || made.committed != frontier.committed ||
       made.root != frontier.root || made.paths != frontier.paths ||
       made.sampling != frontier.sampling || made.coupled != frontier.coupled ||
       made.candidates < frontier.candidates) {
     return false;
   }
-  draft = std::move(answer);
-  answer = {};
+  draft = std::move(reply);
+  reply = {};
   for (Marginals& marginals : draft.marginals) {
     marginals = Narrowed(std::move(marginals), frontier.candidates);
   }

@@ -1,13 +1,14 @@
-// DraftAhead: the next Expand, foreseen, and its answer.
+// DraftAhead: predicts the next Expand and holds its reply.
 //
-// The features of a cycle and the root that follows them leave the verifier together, and reach the
-// drafter one message earlier than the orchestrator can ask for the next draft. What it will ask is
-// known by then: the last Expand again, one cycle further. So the drafter begins at once, and the
-// question finds its answer made. A wrong guess costs one draft and never a token: an answer is
-// handed out only to the very question it was made for.
+// The verifier sends a cycle's features together with the next root. They reach the drafter one
+// message before the orchestrator can ask for the next draft. That request is predictable: it is
+// the last Expand with the new committed length and root. So the drafter starts immediately, and
+// the reply is ready when the request arrives. A wrong prediction costs one draft, never a token: a
+// reply is used only for a request that is equal to the predicted one.
 //
-// Of several sequences that were asked for together, all are awaited: they are drafted for in one
-// forward, as they would have been.
+// Sequences that were requested together are drafted together: DraftAhead waits for the features of
+// all of them.
+//
 // Thread-compatible.
 #ifndef BASTION_DRAFTER_SERVICE_ENGINE_DRAFT_AHEAD_H_
 #define BASTION_DRAFTER_SERVICE_ENGINE_DRAFT_AHEAD_H_
@@ -22,30 +23,31 @@ namespace bastion::drafter {
 
 class DraftAhead {
  public:
-  // An Expand was asked: the next one is foreseen from it, and earlier answers are forgotten.
-  void Asked(absl::Span<const Frontier> frontiers);
+  // Predicts the next Expand from this one, and discards earlier replies.
+  void PredictNext(absl::Span<const Frontier> frontiers);
 
-  // The features up to `committed` have arrived, and `root` follows them. Returns what to draft
-  // for now: empty until the last sequence asked for has had its news.
-  [[nodiscard]] std::vector<Frontier> Arrived(SequenceId sequence, Position committed,
-                                              TokenId root);
+  // Features up to `committed` have arrived, and `root` follows them. Returns the frontiers to
+  // draft for now: none until the features of every predicted sequence have arrived.
+  [[nodiscard]] std::vector<Frontier> AddArrival(SequenceId sequence, Position committed,
+                                                 TokenId root);
 
-  // Answers to what Arrived returned.
+  // Stores the drafts for the frontiers that AddArrival returned.
   void Keep(absl::Span<const Frontier> frontiers, std::vector<Draft> drafts);
 
-  // Moves the answer to `frontier` to `draft` if it was made; as many candidates as asked for.
+  // Moves the stored reply to `frontier` to `draft`, with as many candidates as requested. False if
+  // there is none.
   [[nodiscard]] bool Take(const Frontier& frontier, Draft& draft);
 
-  void Forget(SequenceId sequence) { foreseen_.erase(sequence); }
+  void Forget(SequenceId sequence) { predicted_.erase(sequence); }
 
  private:
-  struct Foreseen {
+  struct Prediction {
     Frontier frontier;
     bool arrived = false;
-    Draft answer;  // Empty until made.
+    Draft reply;  // Empty until drafted.
   };
 
-  absl::flat_hash_map<SequenceId, Foreseen> foreseen_;
+  absl::flat_hash_map<SequenceId, Prediction> predicted_;
 };
 
 }  // namespace bastion::drafter

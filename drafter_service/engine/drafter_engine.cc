@@ -14,14 +14,14 @@
 namespace bastion::drafter {
 namespace {
 
-// Rows of features projected at once: bounds the memory of a long prompt's catch-up.
+// Rows of features that are projected in one call. Bounds the memory that a long prompt needs.
 constexpr int kContextChunk = 512;
 
 struct Sequence {
   SequenceId id;
   Position context = 0;  // Tokens whose features are in the cache.
   nn::PageTable table;
-  bool complained = false;  // Of a draft that could not be made: once is enough.
+  bool warned = false;  // A failed draft was logged; one line per sequence is enough.
 };
 
 class Engine final : public DrafterEngine {
@@ -45,7 +45,8 @@ class Engine final : public DrafterEngine {
   [[nodiscard]] absl::StatusOr<std::vector<Draft>> MakeDrafts(absl::Span<const Frontier> frontiers);
   // Brings the sequence's context to frontier.committed tokens.
   [[nodiscard]] absl::Status CatchUp(const Frontier& frontier, Sequence& sequence);
-  // Appends what can be read of the range at once to the context that ends where it begins.
+  // Appends the rows at the start of the range that one Read returns. The sequence's context must
+  // end where the range begins.
   [[nodiscard]] absl::Status AppendRange(const FeatureRange& range, Sequence& sequence);
 
   DrafterOptions options_;
@@ -72,14 +73,14 @@ absl::StatusOr<Sequence*> Engine::FindOrOpen(SequenceId id) {
     if (found->second.id.epoch == id.epoch) return &found->second;
     if (found->second.id.epoch > id.epoch) {
       return absl::FailedPreconditionError(absl::StrCat("sequence ", id.session, ": epoch ",
-                                                        id.epoch, " is stale, ",
-                                                        found->second.id.epoch, " lives"));
+                                                        id.epoch, " is stale; epoch ",
+                                                        found->second.id.epoch, " is open"));
     }
     Close(found->second.id);
   }
   if (live_sequences() >= options_.max_sequences) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(options_.max_sequences, " sequences live already; raise --max-sequences"));
+        absl::StrCat(options_.max_sequences, " sequences are open already; raise --max_sequences"));
   }
   Sequence& sequence = sequences_[id.session];
   sequence.id = id;
@@ -96,13 +97,14 @@ void Engine::Close(SequenceId sequence) {
 
 absl::Status Engine::CatchUp(const Frontier& frontier, Sequence& sequence) {
   if (frontier.committed > info_.max_context) {
-    return absl::OutOfRangeError(absl::StrCat("context of ", frontier.committed, " tokens, ",
-                                              info_.max_context, " are drafted for"));
+    return absl::OutOfRangeError(absl::StrCat("a context of ", frontier.committed,
+                                              " tokens; this drafter takes at most ",
+                                              info_.max_context));
   }
   if (frontier.committed < sequence.context) {
     return absl::FailedPreconditionError(
         absl::StrCat("sequence ", frontier.sequence.session, ": ", sequence.context,
-                     " context tokens are here, the frontier has ", frontier.committed));
+                     " context tokens are cached, but the frontier has only ", frontier.committed));
   }
   while (sequence.context < frontier.committed) {
     const int count = std::min(frontier.committed - sequence.context, kContextChunk);
@@ -139,16 +141,16 @@ absl::Status Engine::Check(const Frontier& frontier) const {
 
 absl::StatusOr<std::vector<Draft>> Engine::Expand(absl::Span<const Frontier> frontiers) {
   ASSIGN_OR_RETURN(std::vector<Draft> drafts, MakeDrafts(frontiers));
-  ahead_.Asked(frontiers);
+  ahead_.PredictNext(frontiers);
   return drafts;
 }
 
 void Engine::FeaturesArrived(SequenceId sequence, Position committed, TokenId root) {
-  const std::vector<Frontier> foreseen = ahead_.Arrived(sequence, committed, root);
-  if (foreseen.empty()) return;
-  absl::StatusOr<std::vector<Draft>> drafts = MakeDrafts(foreseen);
-  // Whatever went wrong will go wrong again when it is asked for, and be told then.
-  if (drafts.ok()) ahead_.Keep(foreseen, *std::move(drafts));
+  const std::vector<Frontier> predicted = ahead_.AddArrival(sequence, committed, root);
+  if (predicted.empty()) return;
+  absl::StatusOr<std::vector<Draft>> drafts = MakeDrafts(predicted);
+  // An error will occur again when the draft is requested, and is reported then.
+  if (drafts.ok()) ahead_.Keep(predicted, *std::move(drafts));
 }
 
 absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier> frontiers) {
@@ -163,10 +165,10 @@ absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier>
     if (ahead_.Take(frontier, drafts[i])) continue;
     drafts[i].marginals.resize(frontier.paths.size());
     if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {
-      if (!std::exchange(sequence->complained, true)) LOG(WARNING) << "no draft: " << ready;
+      if (!std::exchange(sequence->warned, true)) LOG(WARNING) << "no draft: " << ready;
       continue;
     }
-    // Block diffusion drafts from the root only; a deeper node would need a context of its own.
+    // Block diffusion drafts from the root only; a deeper node would need its own context.
     const auto root = std::find_if(frontier.paths.begin(), frontier.paths.end(),
                                    [](const auto& path) { return path.empty(); });
     if (root == frontier.paths.end()) continue;

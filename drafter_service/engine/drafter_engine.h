@@ -1,6 +1,5 @@
-// The drafter: keeps each sequence's context cache up to date with the target's features, then
-// drafts. The service wraps it in gRPC, the bench embeds it. This header knows neither torch nor
-// protos.
+// The drafter engine: keeps each sequence's context cache up to date with the target's features,
+// and drafts. The service wraps it in gRPC, the bench embeds it.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_DRAFTER_SERVICE_ENGINE_DRAFTER_ENGINE_H_
@@ -25,12 +24,12 @@ struct DrafterOptions {
   nn::EngineOptions engine;
   int max_sequences = 64;
   absl::Duration feature_patience = absl::Milliseconds(200);
-  DraftModelLoader load_model = nullptr;  // Null: on the CPU.
+  DraftModelLoader load_model = nullptr;  // Null: LoadCpuDflash.
 };
 
 class DrafterEngine {
  public:
-  // `features` must outlive the engine. Errors: those of the loader.
+  // `features` must outlive the engine. Returns the loader's errors.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<DrafterEngine>> Create(
       const DrafterOptions& options, FeatureSource* features);
   virtual ~DrafterEngine() = default;
@@ -38,18 +37,20 @@ class DrafterEngine {
   [[nodiscard]] virtual const DrafterInfo& info() const = 0;
   // The target layers whose features this drafter reads.
   [[nodiscard]] virtual const std::vector<int>& feature_layers() const = 0;
-  // How it reads features in the memory of its GPU; null: it takes bytes alone.
+  // How it reads features in its GPU's memory. Null: it takes only bytes.
   [[nodiscard]] virtual const DeviceReader* device_reader() const { return nullptr; }
-  // Of one draft.
+  // What one draft reads and computes.
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
 
-  // Contract: common/stages/stages.h. A sequence not seen before is taken up from its
-  // features, whenever it began. A frontier whose features cannot be had, or with a path other than
-  // the root, gets empty marginals; a stale epoch FAILED_PRECONDITION for the whole call.
+  // Contract: Drafter::Expand in common/stages/stages.h. The context of an unknown sequence is
+  // built from its features, whenever it began. A frontier whose features are not available, or
+  // with a path other than the root, gets empty marginals. A stale epoch fails the whole call with
+  // FAILED_PRECONDITION.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
-  // News for DraftAhead (draft_ahead.h): the features of `sequence` up to `committed` can be read,
-  // and `root` follows them. May take as long as an Expand, and leaves nothing to be told.
+  // The features of `sequence` up to `committed` can be read, and `root` follows them. May draft
+  // ahead (draft_ahead.h) and so take as long as Expand. Errors are dropped: the next Expand
+  // reports them.
   virtual void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) = 0;
   virtual void Close(SequenceId sequence) = 0;
 

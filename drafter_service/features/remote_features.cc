@@ -26,7 +26,7 @@ absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Car
   return wire::Decode(reply.features(), carrier);
 }
 
-// Whether `next` goes on where `last` ends.
+// Whether `next` continues `last` in the same ring.
 bool Continues(const Features& last, const Features& next) {
   if (last.width != next.width || last.type != next.type) return false;
   if (!last.on_device() || !next.on_device()) return !last.on_device() && !next.on_device();
@@ -121,11 +121,11 @@ RemoteFeatures::Ring RemoteFeatures::Import(std::unique_ptr<wire::DeviceRingEnds
   if (ends == nullptr || device_ == nullptr) return nullptr;
   auto ring = wire::DeviceRingReader::Import(std::move(*ends), *device_);
   const std::string outcome =
-      ring.ok()
-          ? absl::StrCat("in the GPU's memory, in a ring of ", (*ring)->capacity() >> 20, " MiB")
-          : absl::StrCat("by the host's memory (", ring.status().message(), ")");
+      ring.ok() ? absl::StrCat("stay in the GPU's memory, in a ring of ", (*ring)->capacity() >> 20,
+                               " MiB")
+                : absl::StrCat("are copied through host memory (", ring.status().message(), ")");
   if (std::exchange(logged_, outcome) != outcome) {
-    const std::string text = absl::StrCat("features of ", address_, " come ", outcome);
+    const std::string text = absl::StrCat("features from ", address_, " ", outcome);
     if (ring.ok()) LOG(INFO) << text;
     if (!ring.ok()) LOG(WARNING) << text;
   }
@@ -142,7 +142,7 @@ void RemoteFeatures::RunStream() {
     MutexLock lock(&mutex_);
     if (stopping_) return;
     stream_ = stream.get();
-    // When it breaks here, receiving says why.
+    // If the stream breaks here, receiving reports why.
     (void)stream->Send(subscribe, absl::InfiniteFuture());
   }
   const absl::Status over = ReceiveAll(*stream, ring);
@@ -152,7 +152,7 @@ void RemoteFeatures::RunStream() {
     windows_.clear();
   }
   if (absl::IsInvalidArgument(over) || absl::IsFailedPrecondition(over)) {
-    LOG(ERROR) << "verifier " << address_ << " refuses this drafter: " << over.message();
+    LOG(ERROR) << "the verifier at " << address_ << " refuses this drafter: " << over.message();
   }
 }
 
@@ -167,7 +167,7 @@ absl::Status RemoteFeatures::ReceiveAll(Stream& stream, const Ring& ring) {
 void RemoteFeatures::Receive(const proto::FeatureReply& reply, absl::StatusOr<Features> features) {
   const SequenceId sequence = wire::Decode(reply.sequence());
   const int rows = features.ok() ? features->rows() : 0;
-  // Only what was taken begins where it must: `first` is the peer's word.
+  // `first` comes from the peer and is only checked for rows that were taken.
   if (Take(reply, std::move(features)) && reply.has_next()) {
     arrived_(sequence, reply.first() + rows, reply.next());
   }
@@ -183,7 +183,7 @@ bool RemoteFeatures::Take(const proto::FeatureReply& reply, absl::StatusOr<Featu
     window.status = features.status();
     return false;
   }
-  // What was on its way when the sequence was followed anew is not what was asked for.
+  // Rows that were sent before the sequence was followed again are not the requested ones.
   if (reply.first() != window.first + window.rows) return false;
   if (features->rows() > 0) window.Append(*std::move(features));
   if (reply.has_next() && ++window.unread > kMostUnread) Unfollow(sequence);
@@ -191,18 +191,20 @@ bool RemoteFeatures::Take(const proto::FeatureReply& reply, absl::StatusOr<Featu
 }
 
 absl::Status RemoteFeatures::Follow(SequenceId sequence, Position first) {
-  if (stream_ == nullptr) return absl::UnavailableError("no feature stream to the verifier");
+  if (stream_ == nullptr)
+    return absl::UnavailableError("there is no feature stream to the verifier");
   const auto found = windows_.find(sequence);
   if (found != windows_.end() && found->second.status.ok() && found->second.first <= first &&
       first <= found->second.first + found->second.rows) {
     return absl::OkStatus();
   }
-  return FollowAnew(sequence, first, /*bytes_before=*/0);
+  return FollowAgain(sequence, first, /*bytes_before=*/0);
 }
 
-absl::Status RemoteFeatures::FollowAnew(SequenceId sequence, Position first,
-                                        Position bytes_before) {
-  if (stream_ == nullptr) return absl::UnavailableError("no feature stream to the verifier");
+absl::Status RemoteFeatures::FollowAgain(SequenceId sequence, Position first,
+                                         Position bytes_before) {
+  if (stream_ == nullptr)
+    return absl::UnavailableError("there is no feature stream to the verifier");
   windows_[sequence] = {first, 0, {}, absl::OkStatus(), 0};
   proto::FeatureRequest request;
   wire::Encode(sequence, *request.mutable_follow()->mutable_sequence());
@@ -221,7 +223,7 @@ absl::StatusOr<RemoteFeatures::Window*> RemoteFeatures::Await(const FeatureRange
            found->second.first + found->second.rows >= range.first + range.count;
   };
   if (!mutex_.AwaitWithTimeout(decided, deadline - absl::Now())) {
-    return absl::DeadlineExceededError("features have not arrived");
+    return absl::DeadlineExceededError("the features have not arrived yet");
   }
   const auto found = windows_.find(range.sequence);
   if (found == windows_.end()) return absl::UnavailableError("the feature stream broke");
@@ -236,7 +238,7 @@ absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::D
   for (;;) {
     ASSIGN_OR_RETURN(Window* const window, Await(range, deadline));
     while (window->first < range.first) (void)window->Pop(range.first - window->first);
-    if (window->pieces.empty()) return Features();  // None were asked for.
+    if (window->pieces.empty()) return Features();  // An empty range.
     const Features& front = window->pieces.front();
     const bool wanted_here = front.on_device()
                                  ? range.may_be_on_device && front.device.intact()
@@ -245,8 +247,8 @@ absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::D
       window->unread = 0;
       return window->Pop(range.count);
     }
-    // Not wanted there, or not there any more.
-    RETURN_IF_ERROR(FollowAnew(range.sequence, range.first, range.first + range.count));
+    // The caller wants bytes, or the rows were overwritten.
+    RETURN_IF_ERROR(FollowAgain(range.sequence, range.first, range.first + range.count));
   }
 }
 
@@ -259,7 +261,7 @@ void RemoteFeatures::Unfollow(SequenceId sequence) {
   if (windows_.erase(sequence) == 0 || stream_ == nullptr) return;
   proto::FeatureRequest request;
   wire::Encode(sequence, *request.mutable_unfollow()->mutable_sequence());
-  // A stream that breaks here is noticed by its reader.
+  // The receiving thread notices if the stream breaks here.
   (void)stream_->Send(request, absl::InfiniteFuture());
 }
 

@@ -1,11 +1,11 @@
-// Features over the verifier's stream: follows each sequence on first use; rows are pushed from
-// then on, and Read usually finds them already here.
+// Features from the verifier's stream. A sequence is followed from its first Read on: the verifier
+// then pushes its rows, and Read usually finds them already here.
 //
-// A thread of its own keeps the stream: it subscribes, receives, and connects again when the
-// verifier went away. Read may be called from any thread.
+// A separate thread runs the stream: it subscribes, receives, and reconnects when the verifier
+// disconnects. Read may be called from any thread.
 //
-// On the verifier's GPU rows are left in the ring of its memory until they are read (features.h).
-// Those that were overwritten before are asked for once more, as bytes.
+// On the verifier's GPU, rows stay in the ring of its memory until they are read (features.h). Rows
+// that were overwritten before that are requested again as bytes.
 #ifndef BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 #define BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 
@@ -29,21 +29,21 @@ namespace bastion::drafter {
 
 class RemoteFeatures final : public FeatureSource {
  public:
-  // `address`: the verifier's. Start() begins; until it is connected, Read answers UNAVAILABLE.
+  // `address` is the verifier's. Until Start() has connected, Read returns UNAVAILABLE.
   explicit RemoteFeatures(const std::string& address,
                           wire::CarrierChoice carrier = wire::CarrierChoice::kAuto);
   ~RemoteFeatures() override { Stop(); }
 
-  // Features of `sequence` up to `committed` are here, and `root` follows them. Called on the
-  // stream's thread, and may Read.
+  // Called on the stream's thread when the features of `sequence` up to `committed` have arrived
+  // and `root` follows them. It may call Read.
   using Arrived = std::function<void(SequenceId sequence, Position committed, TokenId root)>;
 
-  // `layers`: what to subscribe to. `device`: how the drafter reads a GPU's memory, if it does;
-  // must outlive this. Call once; `arrived` is called until Stop.
+  // Subscribes to the outputs of `layers`. `device` says how the drafter reads a GPU's memory, or
+  // is null; it must outlive this object. Call once. `arrived` is called until Stop.
   void Start(std::vector<int> layers, Arrived arrived, const DeviceReader* device = nullptr);
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Rows before `range.first` are forgotten: a drafter reads each row once.
+  // Discards rows before `range.first`: a drafter reads each row once.
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -51,7 +51,7 @@ class RemoteFeatures final : public FeatureSource {
  private:
   using Stream = wire::MessageStream<internal::v1::FeatureRequest, internal::v1::FeatureReply>;
   using Ring = std::shared_ptr<const wire::DeviceRingReader>;
-  // Rows [first, first + rows) of a followed sequence, which lie in one place or several.
+  // Rows [first, first + rows) of a followed sequence, in one or more pieces.
   struct Window {
     Position first = 0;
     int rows = 0;
@@ -59,34 +59,36 @@ class RemoteFeatures final : public FeatureSource {
     absl::Status status;
     int unread = 0;  // Cycles since the last Read.
 
-    // Takes more rows at its end, or gives up to `count` from its beginning, those of one piece.
+    // Adds rows at the end.
     void Append(Features features);
+    // Removes and returns up to `count` rows of the first piece.
     [[nodiscard]] Features Pop(int count);
   };
-  // A sequence that is not drafted for is not worth a message a cycle: after so many cycles that
-  // nobody read it is no longer followed, and the next Read follows it anew.
+  // A sequence whose features are not read for this many cycles is no longer followed, to save its
+  // messages. The next Read follows it again.
   static constexpr int kMostUnread = 8;
 
   void Main();
-  // Sets `ring` to the peer's if it handed one over that can be mapped.
+  // Opens a stream. Sets `ring` to the verifier's ring if it offers one that can be mapped.
   [[nodiscard]] std::unique_ptr<Stream> Open(Ring& ring);
   [[nodiscard]] Ring Import(std::unique_ptr<wire::DeviceRingEnds> ends);
   void RunStream() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Until the stream is over, and why it is.
+  // Receives until the stream ends. Returns why it ended.
   [[nodiscard]] absl::Status ReceiveAll(Stream& stream, const Ring& ring)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Receive(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether the rows of `reply` were wanted and continue what is there.
+  // Adds the rows of `reply` to their window. False if they were not requested or do not continue
+  // it.
   bool Take(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Unfollow(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Follows the sequence from `first` on unless its window already covers that.
+  // Follows the sequence from `first` on, unless its window already covers that row.
   absl::Status Follow(SequenceId sequence, Position first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Follows it anew from `first` on, with rows before `bytes_before` as bytes in any case.
-  absl::Status FollowAnew(SequenceId sequence, Position first, Position bytes_before)
+  // Follows the sequence again, from `first` on. Rows before `bytes_before` are sent as bytes.
+  absl::Status FollowAgain(SequenceId sequence, Position first, Position bytes_before)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The window of `range`, once all of it is there.
+  // Waits until all rows of `range` have arrived, and returns its window.
   [[nodiscard]] absl::StatusOr<Window*> Await(const FeatureRange& range, absl::Time deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -95,7 +97,7 @@ class RemoteFeatures final : public FeatureSource {
   wire::Attacher attacher_;
   std::vector<int> layers_;
   const DeviceReader* device_ = nullptr;
-  std::string logged_;  // How features come: told when it changes.
+  std::string logged_;  // The last log line on how features arrive, to log only changes.
   Arrived arrived_;
   std::thread thread_;
   Mutex mutex_;

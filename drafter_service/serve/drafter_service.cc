@@ -34,7 +34,7 @@ grpc::Status DrafterService::Attach(grpc::ServerContext* context,
     return wire::ToGrpc(spoken);
   }
   if (attach_ == nullptr || request->stream() != proto::AttachRequest::STREAM_STEPS) {
-    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off for this"};
+    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off (--shared_memory)"};
   }
   const auto serve = [this](std::shared_ptr<wire::SharedChannel> channel) {
     wire::SharedStream<proto::DrafterReply, proto::DrafterRequest> steps(std::move(channel));
@@ -70,7 +70,7 @@ void DrafterService::Step(const proto::DrafterRequest& request, Client& client,
       client.lease.erase(wire::Decode(request.close().sequence()));
       break;
     default:
-      status = absl::UnimplementedError("a step without a call this drafter knows");
+      status = absl::UnimplementedError("the step contains no call that this drafter knows");
   }
   wire::Encode(status, *reply.mutable_status());
 }

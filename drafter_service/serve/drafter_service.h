@@ -1,5 +1,5 @@
-// The drafter behind gRPC and shared memory. One thread per stream, one engine call at a time; when
-// a stream ends, the sequences it drafted for are closed.
+// The drafter over gRPC and shared memory. Each stream has its own thread; the engine runs one call
+// at a time. When a stream ends, the sequences that were drafted through it are closed.
 #ifndef BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
 #define BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
 
@@ -21,8 +21,8 @@ namespace proto = internal::v1;
 
 class DrafterService final : public proto::DrafterService::Service {
  public:
-  // `engine` must outlive the service. `on_close` hears of every closed sequence. Without `attach`
-  // there is no shared memory.
+  // `engine` must outlive the service. `on_close` is called for every closed sequence. If `attach`
+  // is null, shared memory is not offered.
   DrafterService(DrafterEngine* engine, std::function<void(SequenceId)> on_close,
                  std::unique_ptr<wire::AttachServer> attach = nullptr)
       : engine_(engine), on_close_(std::move(on_close)), attach_(std::move(attach)) {}
@@ -35,21 +35,21 @@ class DrafterService final : public proto::DrafterService::Service {
   grpc::Status Attach(grpc::ServerContext* context, const proto::AttachRequest* request,
                       proto::AttachReply* reply) override;
 
-  // News from the feature stream, on its thread: a draft that is made ahead is made here. Does
-  // nothing while a call is at work, which fetches what it needs itself.
+  // Called on the feature stream's thread when features arrive; may draft ahead. Does nothing while
+  // a call runs, because that call reads the features it needs.
   void FeaturesArrived(SequenceId sequence, Position committed, TokenId root)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   using Stream = wire::MessageStream<proto::DrafterReply, proto::DrafterRequest>;
 
-  // What one stream is served with.
+  // The state of one stream.
   struct Client {
     std::set<SequenceId> lease;
     wire::Carrier* carrier;
   };
 
-  // Until the stream is over.
+  // Returns when the stream has ended.
   void Serve(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
   void Step(const proto::DrafterRequest& request, Client& client, proto::DrafterReply& reply)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -60,7 +60,8 @@ class DrafterService final : public proto::DrafterService::Service {
   Mutex mutex_;
   DrafterEngine* const engine_;
   const std::function<void(SequenceId)> on_close_;
-  const std::unique_ptr<wire::AttachServer> attach_;  // Last: it ends the streams it serves.
+  const std::unique_ptr<wire::AttachServer>
+      attach_;  // Last, because its destructor ends its streams.
 };
 
 }  // namespace bastion::drafter

@@ -1,5 +1,5 @@
-// KV compaction: after acceptance the cache keeps the rows of the root and the accepted path, side
-// by side behind the committed tokens; the rest of the tree region is free again.
+// KV compaction: after acceptance the cache keeps the rows of the root and the accepted path,
+// directly after the committed tokens. The rest of the tree's slots are free again.
 #ifndef BASTION_VERIFIER_SERVICE_COMMIT_KV_COMPACTION_H_
 #define BASTION_VERIFIER_SERVICE_COMMIT_KV_COMPACTION_H_
 
@@ -11,14 +11,14 @@
 
 namespace bastion::verifier {
 
-// Which cached tokens go where. Row i of a tree lies at token cached + i; the k-th accepted node
-// belongs at token cached + k. Keys carry the rotary angle of cached + depth, which is just that
-// position: rows move, they never rotate again.
+// Source and destination slots of the cached tokens to move. Row i of a tree is cached as token
+// cached + i; the k-th accepted node belongs at token cached + k. Its key was rotated by position
+// cached + depth = cached + k, so a row moves without another rotation.
 struct KvMoves {
   std::vector<int64_t> sources;       // [n] slots
   std::vector<int64_t> destinations;  // [n] slots
 
-  // Adds the moves for one sequence; rows already in place add none.
+  // Adds the moves of one sequence. Rows that are already in place add none.
   void Add(const nn::PageTable& table, Position cached, const std::vector<NodeIndex>& path);
 };
 

@@ -11,7 +11,7 @@
 namespace bastion::verifier {
 namespace {
 
-// What the choice compares.
+// The value that the choice compares: logit/T + g, or the logit if T is 0.
 float ValueOf(const float* logits, TokenId token, Position position, const ChoiceParams& choice) {
   if (choice.temperature <= 0) return logits[token];
   return logits[token] / choice.temperature + KeyedGumbel(choice.seed, position, token);

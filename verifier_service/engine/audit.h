@@ -1,8 +1,7 @@
-// Audit: a share of the cycles in service, decoded once more one token at a time, as plain decoding
-// would have. What speculation wrote must be what that writes.
+// Audit: decodes a fraction of the cycles again, one token at a time, and compares the tokens.
 //
-// It runs after a cycle's commit, on the same cache: every row goes to where its key and value
-// already are. Thread-compatible.
+// It runs after a cycle's commit on the same cache: it writes each row's key and value to the slot
+// where they already are. Thread-compatible.
 #ifndef BASTION_VERIFIER_SERVICE_ENGINE_AUDIT_H_
 #define BASTION_VERIFIER_SERVICE_ENGINE_AUDIT_H_
 
@@ -20,17 +19,17 @@ class Audit {
  public:
   Audit(const AuditOptions& options, Target* target) : options_(options), target_(target) {}
 
-  // Whether the next cycle is to be checked.
+  // Whether to check the next cycle.
   [[nodiscard]] bool Draw();
 
-  // Checks what `acceptance` committed of `item`; `sequence` is as it is after that. A difference
-  // beyond the tolerance is logged with all that is needed to see it again.
+  // Checks the tokens of `item` that `acceptance` committed; `sequence` is in the state after the
+  // commit. A difference beyond the tolerance is logged with everything needed to reproduce it.
   void Check(const VerifyItem& item, const Acceptance& acceptance, Sequence& sequence);
 
   [[nodiscard]] const AuditCounts& counts() const { return counts_; }
 
  private:
-  // Plain decoding's choice after `token`, and by how much it is better than `taken`.
+  // Plain decoding's choice after `token`, and its lead over `taken` in logits.
   struct PlainChoice {
     TokenId token;
     float gap;

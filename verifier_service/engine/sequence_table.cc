@@ -13,14 +13,14 @@ absl::Status SequenceTable::Open(SequenceId id, const SamplingParams& sampling) 
           absl::StrCat("sequence ", id.session, "@", id.epoch, " is already open"));
     }
     if (live > id.epoch) {
-      return absl::FailedPreconditionError(absl::StrCat("sequence ", id.session, ": epoch ",
-                                                        id.epoch, " is stale, ", live, " lives"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "sequence ", id.session, ": epoch ", id.epoch, " is stale; epoch ", live, " is open"));
     }
     Close(found->second.id);
   }
   if (size() >= max_sequences_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(max_sequences_, " sequences live already; raise --max-sequences"));
+        absl::StrCat(max_sequences_, " sequences are open already; raise --max_sequences"));
   }
   sequences_[id.session] = {id, sampling, 0, {}, TokenHistory(sampling.prompt_tokens)};
   return absl::OkStatus();
@@ -34,8 +34,8 @@ absl::StatusOr<Sequence*> SequenceTable::Find(SequenceId id) {
   }
   if (found->second.id.epoch != id.epoch) {
     return absl::FailedPreconditionError(absl::StrCat("sequence ", id.session, ": epoch ", id.epoch,
-                                                      " is stale, ", found->second.id.epoch,
-                                                      " lives"));
+                                                      " is stale; epoch ", found->second.id.epoch,
+                                                      " is open"));
   }
   return &found->second;
 }

@@ -1,5 +1,5 @@
-// The live sequences of the verifier: how far each is committed, where its keys and values lie, how
-// its tokens are chosen. Thread-compatible; owned by the engine.
+// The open sequences of the verifier: their committed tokens, their pages of the KV cache and their
+// sampling. Thread-compatible; owned by the engine.
 #ifndef BASTION_VERIFIER_SERVICE_ENGINE_SEQUENCE_TABLE_H_
 #define BASTION_VERIFIER_SERVICE_ENGINE_SEQUENCE_TABLE_H_
 
@@ -19,7 +19,7 @@ struct Sequence {
   SamplingParams sampling;
   Position committed = 0;
   nn::PageTable table;
-  TokenHistory history;  // Of the committed tokens.
+  TokenHistory history;  // The committed tokens.
 
   void Committed(TokenId token) {
     ++committed;
@@ -32,14 +32,14 @@ class SequenceTable {
   SequenceTable(nn::PagePool& pages, int max_sequences)
       : pages_(pages), max_sequences_(max_sequences) {}
 
-  // ALREADY_EXISTS when this epoch lives; FAILED_PRECONDITION when a later one does (stale); an
-  // earlier one is closed first. RESOURCE_EXHAUSTED when the table is full.
+  // ALREADY_EXISTS if this epoch is open; FAILED_PRECONDITION if a later one is (this one is
+  // stale); an earlier one is closed first. RESOURCE_EXHAUSTED if the table is full.
   [[nodiscard]] absl::Status Open(SequenceId id, const SamplingParams& sampling);
 
   // NOT_FOUND, or FAILED_PRECONDITION for a stale epoch. The pointer stays valid until Close.
   [[nodiscard]] absl::StatusOr<Sequence*> Find(SequenceId id);
 
-  // Frees the sequence's pages. True when it was there.
+  // Frees the sequence's pages. Returns whether it was open.
   bool Close(SequenceId id);
 
   [[nodiscard]] int size() const { return static_cast<int>(sequences_.size()); }
@@ -47,7 +47,7 @@ class SequenceTable {
  private:
   nn::PagePool& pages_;
   int max_sequences_;
-  absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session: one epoch lives at a time.
+  absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session: one open epoch each.
 };
 
 }  // namespace bastion::verifier

@@ -29,13 +29,13 @@ std::vector<int> Depths(const DraftTree& tree) {
   return depths;
 }
 
-// One item of a forest that takes part in the forward.
+// An item of a forest that takes part in the forward.
 struct Entry {
   const VerifyItem* item = nullptr;
   Sequence* sequence = nullptr;
   VerifyOutcome* outcome = nullptr;
   int first_row = 0;
-  std::optional<SpineFirst> reordered;  // Where the item's tree was not in its rows' order.
+  std::optional<SpineFirst> reordered;  // If the item's tree was not in spine-first order.
 
   [[nodiscard]] const DraftTree& tree() const {
     return reordered.has_value() ? reordered->tree : item->tree;
@@ -44,7 +44,7 @@ struct Entry {
     return {&tree(),         item->cached, first_row, &sequence->sampling, &sequence->history,
             &sequence->table};
   }
-  // `acceptance` with its path in the nodes of the item's tree.
+  // `acceptance` with its path in node indices of the item's own tree.
   [[nodiscard]] Acceptance AsAsked(Acceptance acceptance) const {
     if (!reordered.has_value()) return acceptance;
     for (NodeIndex& node : acceptance.path) node = reordered->nodes[node];
@@ -112,14 +112,14 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target)
 absl::Status Engine::SetFeatureLayers(const std::vector<int>& layers) {
   for (const int layer : layers) {
     if (layer < 0 || layer >= target_->config().dims.layers) {
-      return absl::InvalidArgumentError(absl::StrCat("the drafter wants features of layer ", layer,
-                                                     ", the target has layers 0 to ",
+      return absl::InvalidArgumentError(absl::StrCat("the drafter asks for features of layer ",
+                                                     layer, "; the target has layers 0 to ",
                                                      target_->config().dims.layers - 1));
     }
   }
   if (layers != feature_layers_ && !feature_layers_.empty() && sequences_.size() > 0) {
     return absl::FailedPreconditionError(
-        "another drafter's sequences are live: finish them before changing the feature layers");
+        "sequences of another drafter are open; close them before changing the feature layers");
   }
   feature_layers_ = layers;
   target_->SetFeatureLayers(layers);
@@ -205,7 +205,7 @@ nn::RowBatch Engine::LayOut(const Forest& forest, std::vector<Entry>& entries,
     VerifyOutcome& outcome = result.outcomes[i];
     if (!seen.insert(forest[i].sequence.session).second) {
       outcome.status = absl::InvalidArgumentError(
-          absl::StrCat("sequence ", forest[i].sequence.session, " is twice in one forest"));
+          absl::StrCat("sequence ", forest[i].sequence.session, " occurs twice in one forest"));
       continue;
     }
     absl::StatusOr<Sequence*> sequence = Admit(forest[i]);
@@ -258,8 +258,8 @@ absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
   int rows = 0;
   for (const VerifyItem& item : forest) rows += item.tree.rows();
   if (rows > info_.max_rows) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(rows, " rows in one verify call, at most ", info_.max_rows, " are taken"));
+    return absl::InvalidArgumentError(absl::StrCat(rows, " rows in one verify call; the limit is ",
+                                                   info_.max_rows, " (--max_rows)"));
   }
   VerifyResult result;
   StopWatch watch;

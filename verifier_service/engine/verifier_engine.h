@@ -1,7 +1,7 @@
-// The verifier: layout, forward, accept, commit. The service wraps it in gRPC, the bench embeds it.
-// This header knows neither torch nor protos, so that both can include it.
+// The verifier engine: layout, forward, accept, commit. The service wraps it in gRPC, the bench
+// embeds it.
 //
-// Not thread-safe, but for features(): one call at a time.
+// Not thread-safe except where stated: one call at a time.
 #ifndef BASTION_VERIFIER_SERVICE_ENGINE_VERIFIER_ENGINE_H_
 #define BASTION_VERIFIER_SERVICE_ENGINE_VERIFIER_ENGINE_H_
 
@@ -23,38 +23,38 @@ struct VerifierOptions {
   std::string target_folder;
   nn::EngineOptions engine;
   int max_sequences = 64;
-  int max_rows = 512;       // Of one verify forward.
-  int prefill_chunk = 256;  // Rows of one prefill forward.
+  int max_rows = 512;       // Most rows of one verify forward.
+  int prefill_chunk = 256;  // Most rows of one prefill forward.
   int64_t feature_bytes = int64_t{1} << 30;
   AuditOptions audit;
-  TargetLoader load_target = nullptr;  // Null: on the CPU.
+  TargetLoader load_target = nullptr;  // Null: LoadCpuTarget.
 };
 
 class VerifierEngine {
  public:
-  // Loads the target and measures the device. Errors: those of the loader.
+  // Loads the target and measures the device. Returns the loader's errors.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<VerifierEngine>> Create(
       const VerifierOptions& options);
   virtual ~VerifierEngine() = default;
 
   [[nodiscard]] virtual const TargetInfo& info() const = 0;
 
-  // Which layers' outputs are kept as features, for sequences opened from now on.
-  // INVALID_ARGUMENT for a layer that the target lacks; FAILED_PRECONDITION while sequences live
-  // whose features are others.
+  // Sets the layers whose outputs are kept as features of sequences that are opened from now on.
+  // INVALID_ARGUMENT for a layer that the target does not have; FAILED_PRECONDITION while sequences
+  // with other feature layers are open.
   [[nodiscard]] virtual absl::Status SetFeatureLayers(const std::vector<int>& layers) = 0;
 
-  // Contracts: common/stages/stages.h.
+  // Contracts: Verifier in common/stages/stages.h.
   [[nodiscard]] virtual absl::Status Open(SequenceId sequence, const SamplingParams& sampling) = 0;
   [[nodiscard]] virtual absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) = 0;
   [[nodiscard]] virtual absl::StatusOr<VerifyResult> Verify(const Forest& forest) = 0;
   virtual void Close(SequenceId sequence) = 0;
 
-  // Of one verify forward.
+  // What one verify forward reads and computes.
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
   // Thread-safe.
   [[nodiscard]] virtual FeatureStore& features() = 0;
-  // Where drafters on this GPU can read features; null where there is none. Thread-safe.
+  // The ring from which drafters on this GPU can read features, or null. Thread-safe.
   [[nodiscard]] virtual std::shared_ptr<const wire::DeviceRingWriter> feature_ring() const {
     return nullptr;
   }

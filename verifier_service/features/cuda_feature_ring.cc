@@ -28,7 +28,7 @@ char* CudaFeatureRing::Reserve(uint64_t bytes) {
 }
 
 void CudaFeatureRing::Keep(uint64_t bytes) {
-  CHECK(reserved()) << "no room to keep";
+  CHECK(reserved()) << "nothing is reserved";
   writer_->Keep(bytes);
   kept_ = true;
 }

@@ -1,5 +1,5 @@
-// The features that a step keeps, once more in memory that a drafter on the same GPU has mapped:
-// the device side of common/shm/device_ring.h.
+// A second copy of a step's features in GPU memory that a drafter on the same GPU has mapped. This
+// is the device side of common/shm/device_ring.h. Thread-compatible.
 #ifndef BASTION_VERIFIER_SERVICE_FEATURES_CUDA_FEATURE_RING_H_
 #define BASTION_VERIFIER_SERVICE_FEATURES_CUDA_FEATURE_RING_H_
 
@@ -15,19 +15,19 @@ namespace bastion::verifier {
 
 class CudaFeatureRing {
  public:
-  CudaFeatureRing() = default;  // None: there is never room.
+  CudaFeatureRing() = default;  // No ring: Reserve always returns null.
   // Errors: Memory::OnDeviceToShare, ExportDescriptor.
   [[nodiscard]] static absl::StatusOr<CudaFeatureRing> Create(uint64_t bytes,
                                                               const std::string& uuid);
 
-  // Where the device may write `bytes` of this step, or null: nobody reads the ring, or they are
-  // too many for it. Until the next Reserve.
+  // Memory for `bytes` of this step, which the device may write until the next Reserve. Null if no
+  // drafter reads the ring or if they do not fit.
   [[nodiscard]] char* Reserve(uint64_t bytes);
-  // Whether the last step has room.
+  // Whether the last Reserve succeeded.
   [[nodiscard]] bool reserved() const { return position_.has_value(); }
-  // The device has written the first `bytes` of it.
+  // Publishes the first `bytes` of the reserved memory, which the device has written.
   void Keep(uint64_t bytes);
-  // What was kept of the last step begins here.
+  // Where the last step's published bytes begin, if there are any.
   [[nodiscard]] std::optional<uint64_t> position() const {
     return kept_ ? position_ : std::nullopt;
   }

@@ -23,7 +23,7 @@ std::string Name(SequenceId sequence) {
 void FeatureStore::Open(SequenceId sequence, int width) {
   {
     MutexLock lock(&mutex_);
-    // The engine forgets a session's earlier epoch by opening the next one: so does the store.
+    // Opening a later epoch of a session closes the earlier one, in the engine and here.
     for (auto old = histories_.begin(); old != histories_.end();) {
       const auto next = std::next(old);
       if (old->first.session == sequence.session) {
@@ -36,15 +36,15 @@ void FeatureStore::Open(SequenceId sequence, int width) {
     features.width = width;
     features.type = type_;
   }
-  TellListeners();
+  NotifyListeners();
 }
 
 void FeatureStore::Append(SequenceId sequence, absl::Span<const char> rows, TokenId next,
                           std::optional<uint64_t> in_ring) {
-  if (AppendRows(sequence, rows, next, in_ring)) TellListeners();
+  if (AppendRows(sequence, rows, next, in_ring)) NotifyListeners();
 }
 
-void FeatureStore::NotePiece(History& history, int rows, uint64_t position) const {
+void FeatureStore::AddRingPiece(History& history, int rows, uint64_t position) const {
   std::deque<RingPiece>& pieces = history.in_ring;
   const auto gone = [&](const RingPiece& piece) {
     return !ring_->Holds(piece.position + (piece.rows - 1) * history.features.row_bytes());
@@ -57,21 +57,21 @@ bool FeatureStore::AppendRows(SequenceId sequence, absl::Span<const char> rows, 
                               std::optional<uint64_t> in_ring) {
   MutexLock lock(&mutex_);
   const auto found = histories_.find(sequence);
-  if (found == histories_.end() || found->second.lost || found->second.features.width == 0) {
+  if (found == histories_.end() || found->second.dropped || found->second.features.width == 0) {
     return false;
   }
   Features& kept = found->second.features;
-  CHECK_EQ(rows.size() % kept.row_bytes(), 0u) << "bytes are no whole rows of features";
+  CHECK_EQ(rows.size() % kept.row_bytes(), 0u) << "the bytes are not whole rows of features";
   const auto added = static_cast<int64_t>(rows.size());
   if (bytes_ + added > max_bytes_) {
     bytes_ -= static_cast<int64_t>(kept.bytes.size());
     kept.bytes = {};
     found->second.in_ring.clear();
-    found->second.lost = true;
+    found->second.dropped = true;
     return true;
   }
   if (ring_ != nullptr && in_ring) {
-    NotePiece(found->second, static_cast<int>(rows.size() / kept.row_bytes()), *in_ring);
+    AddRingPiece(found->second, static_cast<int>(rows.size() / kept.row_bytes()), *in_ring);
   }
   kept.bytes.append(rows.data(), rows.size());
   kept.next = next;
@@ -87,21 +87,21 @@ void FeatureStore::Close(SequenceId sequence) {
     bytes_ -= static_cast<int64_t>(found->second.features.bytes.size());
     histories_.erase(found);
   }
-  TellListeners();
+  NotifyListeners();
 }
 
-std::shared_ptr<void> FeatureStore::Listen(std::function<void()> heard) {
+std::shared_ptr<void> FeatureStore::Listen(std::function<void()> on_change) {
   MutexLock lock(&listeners_mutex_);
-  const auto listener = listeners_.insert(listeners_.end(), std::move(heard));
+  const auto listener = listeners_.insert(listeners_.end(), std::move(on_change));
   return {this, [listener](FeatureStore* store) {
             MutexLock lock(&store->listeners_mutex_);
             store->listeners_.erase(listener);
           }};
 }
 
-void FeatureStore::TellListeners() {
+void FeatureStore::NotifyListeners() {
   MutexLock lock(&listeners_mutex_);
-  for (const auto& heard : listeners_) heard();
+  for (const auto& on_change : listeners_) on_change();
 }
 
 absl::Status FeatureStore::Check(SequenceId sequence) const {
@@ -109,9 +109,9 @@ absl::Status FeatureStore::Check(SequenceId sequence) const {
   if (found == histories_.end()) {
     return absl::NotFoundError(absl::StrCat("features: unknown ", Name(sequence)));
   }
-  if (found->second.lost) {
-    return absl::OutOfRangeError(
-        absl::StrCat("features of ", Name(sequence), " were not kept; raise --feature-bytes"));
+  if (found->second.dropped) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "features of ", Name(sequence), " were dropped to save memory; raise --feature_bytes"));
   }
   if (found->second.features.width == 0) {
     return absl::OutOfRangeError(
@@ -166,7 +166,7 @@ absl::StatusOr<FeatureStore::Located> FeatureStore::Locate(SequenceId sequence,
   RETURN_IF_ERROR(Check(sequence));
   const History& history = histories_.at(sequence);
   const Features& kept = history.features;
-  // Most who ask want what was committed last.
+  // Most readers want the rows that were committed last.
   for (auto last = history.in_ring.rbegin(); last != history.in_ring.rend(); ++last) {
     const RingPiece& piece = *last;
     const int skipped = first - piece.first;

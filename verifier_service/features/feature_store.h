@@ -1,12 +1,12 @@
 // Features of committed tokens, kept for drafters to read.
 //
-// The whole history of a live sequence stays here, so that a drafter that comes late (it was
-// restarted, or the request began without it) can build its context. Memory is bounded: past
-// `max_bytes` the sequence that grew loses its history and answers OUT_OF_RANGE from then on, which
-// costs speed (plain decode), never an answer.
+// The store keeps the whole history of an open sequence, so that a drafter that restarts or
+// connects late can build its context. Memory is bounded: when a sequence would exceed `max_bytes`,
+// the store drops that sequence's history and returns OUT_OF_RANGE for it from then on. That costs
+// speed (decoding goes on without drafts), never an answer.
 //
-// Of rows that were just committed on a GPU it may also know where they lie in that GPU's ring
-// (common/shm/device_ring.h), until they are overwritten there.
+// For rows that were just committed on a GPU, the store may also know where they are in that GPU's
+// ring (common/shm/device_ring.h), until they are overwritten there.
 //
 // Thread-safe: the engine appends, drafter streams read and wait.
 #ifndef BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STORE_H_
@@ -38,8 +38,8 @@ class FeatureStore final : public FeatureSource {
       : type_(type), max_bytes_(max_bytes), ring_(std::move(ring)) {}
 
   void Open(SequenceId sequence, int width) ABSL_LOCKS_EXCLUDED(mutex_);
-  // `rows` [n, F] in the store's type follow those already there, and `next` follows them if known.
-  // `in_ring`: where they lie in the ring, if they do.
+  // Appends `rows` [n, F], in the store's type. `next` is the token after them, if it is known.
+  // `in_ring` is their position in the ring, if they were written there.
   void Append(SequenceId sequence, absl::Span<const char> rows, TokenId next = kNoToken,
               std::optional<uint64_t> in_ring = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -47,36 +47,36 @@ class FeatureStore final : public FeatureSource {
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Rows there are; NOT_FOUND or OUT_OF_RANGE as Read.
+  // The number of rows in the store. NOT_FOUND and OUT_OF_RANGE: see Read.
   [[nodiscard]] absl::StatusOr<int> Rows(SequenceId sequence) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Where to write `rows` rows of `width` values. Called under the store's lock.
+  // Returns the memory to write `rows` rows of `width` values to. Called under the store's lock.
   using Place = absl::FunctionRef<char*(DType type, int rows, int width)>;
-  // Copies the rows from `first` on that fit `most_bytes`, and one in any case, to where `place`
-  // wants them, which is not asked when there are none. Errors: Rows.
+  // Copies rows from `first` on to the memory that `place` returns: all that fit into `most_bytes`,
+  // and at least one. Without rows `place` is not called. Errors: see Rows.
   struct Copied {
     int rows = 0;
-    TokenId next = kNoToken;  // As in Features.
+    TokenId next = kNoToken;  // See Features::next.
   };
   [[nodiscard]] absl::StatusOr<Copied> Copy(SequenceId sequence, Position first, size_t most_bytes,
                                             Place place) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The rows from `first` on that lie in the ring in one piece and were not overwritten; none of
-  // them, `rows` is 0. Errors: Rows.
+  // The rows from `first` on that are contiguous in the ring and not overwritten. `rows` is 0 if
+  // there are none. Errors: see Rows.
   struct Located {
     int rows = 0;
     uint64_t position = 0;
     DType type = DType::kF32;
     int width = 0;
-    TokenId next = kNoToken;  // As in Features.
+    TokenId next = kNoToken;  // See Features::next.
   };
   [[nodiscard]] absl::StatusOr<Located> Locate(SequenceId sequence, Position first) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Calls `heard` after every change, on the thread that made it, for as long as the returned
-  // object lives. It may read the store; Listen and the object's end wait for calls of listeners to
-  // end.
-  [[nodiscard]] std::shared_ptr<void> Listen(std::function<void()> heard)
+  // Calls `on_change` after every change, on the thread that made it, until the returned object is
+  // destroyed. The callback may read the store. Listen and the object's destructor wait for running
+  // callbacks to end.
+  [[nodiscard]] std::shared_ptr<void> Listen(std::function<void()> on_change)
       ABSL_LOCKS_EXCLUDED(listeners_mutex_);
 
   [[nodiscard]] DType type() const { return type_; }
@@ -91,17 +91,17 @@ class FeatureStore final : public FeatureSource {
   };
   struct History {
     Features features;
-    bool lost = false;  // Dropped for memory.
+    bool dropped = false;  // To save memory.
     std::deque<RingPiece> in_ring;
   };
 
-  // Appends under the lock; whether anything changed.
+  // Appends under the lock. Returns whether anything changed.
   bool AppendRows(SequenceId sequence, absl::Span<const char> rows, TokenId next,
                   std::optional<uint64_t> in_ring) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Remembers where the next `rows` rows lie, and forgets what was overwritten.
-  void NotePiece(History& history, int rows, uint64_t position) const;
-  void TellListeners() ABSL_LOCKS_EXCLUDED(mutex_, listeners_mutex_);
-  // OK when `sequence` has a history to read from.
+  // Adds the ring position of the next `rows` rows, and removes pieces that were overwritten.
+  void AddRingPiece(History& history, int rows, uint64_t position) const;
+  void NotifyListeners() ABSL_LOCKS_EXCLUDED(mutex_, listeners_mutex_);
+  // OK if `sequence` has a history to read from.
   [[nodiscard]] absl::Status Check(SequenceId sequence) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const DType type_;

@@ -17,8 +17,8 @@ constexpr size_t kMaxBytesPerMessage = 2 << 20;
 void FeatureStream::Run() {
   std::thread reader([this] { ReadRequests(); });
   const std::shared_ptr<void> reading = ring_ == nullptr ? nullptr : ring_->AddReader();
-  const std::shared_ptr<void> listening = store_->Listen([this] { Heard(); });
-  while (AwaitNews()) {
+  const std::shared_ptr<void> listening = store_->Listen([this] { PushFromEngine(); });
+  while (AwaitChange()) {
     MutexLock lock(&pushing_);
     if (!PushNew(absl::InfiniteFuture()).ok()) break;
   }
@@ -34,7 +34,7 @@ void FeatureStream::ReadRequests() {
       const auto& follow = request.follow();
       followed_[wire::Decode(follow.sequence())] = {std::max(0, follow.first()),
                                                     follow.bytes_before()};
-      news_ = true;
+      changed_ = true;
     } else if (request.has_unfollow()) {
       followed_.erase(wire::Decode(request.unfollow().sequence()));
     }
@@ -43,25 +43,25 @@ void FeatureStream::ReadRequests() {
   gone_ = true;
 }
 
-void FeatureStream::Heard() {
+void FeatureStream::PushFromEngine() {
   if (stream_->keeps_deadlines() && pushing_.TryLock()) {
     const absl::Status pushed = PushNew(absl::InfinitePast());
     pushing_.Unlock();
     if (pushed.ok()) return;
   }
   MutexLock lock(&mutex_);
-  news_ = true;
+  changed_ = true;
 }
 
-bool FeatureStream::AwaitNews() {
+bool FeatureStream::AwaitChange() {
   MutexLock lock(&mutex_);
   const auto news = [this] {
     mutex_.AssertHeld();
-    return news_ || gone_;
+    return changed_ || gone_;
   };
   while (!mutex_.AwaitWithTimeout(news, absl::InfiniteDuration())) {
   }
-  news_ = false;
+  changed_ = false;
   return !gone_;
 }
 
@@ -77,7 +77,8 @@ absl::Status FeatureStream::PushNew(absl::Time deadline) {
     const absl::Status pushed = Push(sequence, deadline, place, over);
     MutexLock lock(&mutex_);
     const auto found = followed_.find(sequence);
-    // Followed anew from elsewhere, or given up, in the meantime: what was asked last counts.
+    // The drafter may meanwhile have followed the sequence from another row, or stopped following
+    // it: its last request counts.
     if (found != followed_.end() && found->second == from) {
       found->second = place;
       if (over) followed_.erase(found);

@@ -1,10 +1,10 @@
-// Pushes the features of followed sequences to one drafter, as the engine commits them: when the
-// orchestrator asks for the next draft they are already there or on their way.
+// Pushes the features of followed sequences to one drafter as the engine commits them. When the
+// orchestrator asks for the next draft, the features are already there or on their way.
 //
-// Over shared memory the thread that commits writes the features itself, so that nobody has to be
-// woken for it; only what does not fit at once, and all that goes over gRPC, is left to Run(). A
-// helper of Run() reads what to follow. A drafter on the same GPU is told where in the GPU's ring
-// rows lie instead, for as long as they do.
+// Over shared memory the committing thread writes the features itself, so no thread has to wake up.
+// Run() sends the rest: what did not fit immediately, and everything over gRPC. A second thread of
+// Run() reads which sequences to follow. A drafter on the same GPU gets the position of the rows in
+// the GPU's ring instead of their bytes, while they are there.
 #ifndef BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STREAM_H_
 #define BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STREAM_H_
 
@@ -21,36 +21,37 @@ class FeatureStream {
  public:
   using Stream = wire::MessageStream<internal::v1::FeatureReply, internal::v1::FeatureRequest>;
 
-  // `ring`: the one that the drafter has mapped; null: it wants bytes.
+  // `ring` is the ring that the drafter has mapped. Null: it takes bytes.
   FeatureStream(FeatureStore* store, Stream* stream, const wire::DeviceRingWriter* ring = nullptr)
       : store_(store), stream_(stream), ring_(ring) {}
 
-  // Returns when the drafter is gone.
+  // Returns when the drafter has disconnected.
   void Run();
 
  private:
-  // Where to go on in a followed sequence.
+  // Where to continue in a followed sequence.
   struct Place {
     Position next = 0;          // Row to send.
-    Position bytes_before = 0;  // Rows before this one go as bytes.
+    Position bytes_before = 0;  // Rows before this one are sent as bytes.
 
     friend bool operator==(const Place&, const Place&) = default;
   };
 
   void ReadRequests() ABSL_LOCKS_EXCLUDED(mutex_);
-  // News from the store, on the thread that made it.
-  void Heard() ABSL_LOCKS_EXCLUDED(mutex_, pushing_);
-  // Waits until there may be something to push; false when the drafter is gone.
-  [[nodiscard]] bool AwaitNews() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends what is new of each followed sequence. DEADLINE_EXCEEDED: there was no room for it by
-  // then; another error: the drafter is gone.
+  // The store's callback: sends what changed, on the thread that changed it.
+  void PushFromEngine() ABSL_LOCKS_EXCLUDED(mutex_, pushing_);
+  // Waits until there may be something to push. False: the drafter has disconnected.
+  [[nodiscard]] bool AwaitChange() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sends the new rows of each followed sequence. DEADLINE_EXCEEDED: the stream stayed full.
+  // Another error: the drafter has disconnected.
   [[nodiscard]] absl::Status PushNew(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pushing_)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends rows of one sequence from `place` on and moves it; sets `over` when it cannot be
-  // followed.
+  // Sends rows of one sequence from `place` on and advances `place`. Sets `over` if the sequence
+  // can no longer be followed.
   [[nodiscard]] absl::Status Push(SequenceId sequence, absl::Time deadline, Place& place,
                                   bool& over) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pushing_);
-  // Puts rows from `place` on into `reply`, as bytes or as their place in the ring; how many.
+  // Puts rows from `place` on into `reply`, as bytes or as their position in the ring. Returns how
+  // many.
   [[nodiscard]] absl::StatusOr<int> Fill(SequenceId sequence, const Place& place,
                                          internal::v1::FeatureReply& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(pushing_);
@@ -61,7 +62,7 @@ class FeatureStream {
   Mutex pushing_;
   Mutex mutex_;
   absl::flat_hash_map<SequenceId, Place> followed_ ABSL_GUARDED_BY(mutex_);
-  bool news_ ABSL_GUARDED_BY(mutex_) = false;  // For Run().
+  bool changed_ ABSL_GUARDED_BY(mutex_) = false;  // Run() has something to send.
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

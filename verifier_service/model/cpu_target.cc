@@ -49,8 +49,9 @@ class CpuTarget final : public Target {
   std::unique_ptr<TargetModel> model_;
   const DType type_;
   std::vector<int> layers_;
-  std::vector<char> kept_;              // [rows kept, F] of type_
-  std::vector<size_t> kept_begins_{0};  // Of the trees, in bytes; one more at the end.
+  std::vector<char> kept_;  // [rows kept, F] of type_
+  // Byte offsets of the trees' rows in kept_, and the end of the last: [trees + 1].
+  std::vector<size_t> kept_begins_{0};
 };
 
 void CpuTarget::Keep(int row) {

@@ -1,4 +1,4 @@
-// The target on the host's processors.
+// The target model on the CPU.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_CPU_TARGET_H_
 #define BASTION_VERIFIER_SERVICE_MODEL_CPU_TARGET_H_
 

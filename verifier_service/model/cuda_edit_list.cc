@@ -10,7 +10,7 @@ namespace {
 
 using kernels::cuda::LogitEdit;
 
-// Bias and bans of a row: few, whatever the text.
+// Bias and banned tokens of a row: few, however long the text is.
 absl::flat_hash_map<TokenId, LogitEdit> GivenEdits(const SamplingParams& sampling,
                                                    const TokenHistory& history) {
   absl::flat_hash_map<TokenId, LogitEdit> edits;

@@ -1,5 +1,4 @@
-// The same edits as LogitEdits makes, as a list for a device to make them: at most one for a token
-// of a row.
+// The edits of LogitEdits as a list that a GPU applies: at most one per token of a row.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_CUDA_EDIT_LIST_H_
 #define BASTION_VERIFIER_SERVICE_MODEL_CUDA_EDIT_LIST_H_
 
@@ -11,8 +10,8 @@
 
 namespace bastion::verifier {
 
-// Of all rows of `trees`, each as if the path to it had been written; histories are as before when
-// this returns.
+// The edits of all rows of `trees`, each as if the path to it had been committed. Histories are
+// extended during the call and restored.
 [[nodiscard]] std::vector<kernels::cuda::LogitEdit> EditList(absl::Span<const TreeRows> trees);
 
 }  // namespace bastion::verifier

@@ -42,7 +42,8 @@ absl::StatusOr<std::unique_ptr<CudaStep>> CudaStep::Load(const std::string& fold
   if (options.share_bytes > 0) {
     auto ring = CudaFeatureRing::Create(options.share_bytes, gpu.info.uuid);
     if (ring.ok()) step->ring_ = *std::move(ring);
-    if (!ring.ok()) LOG(WARNING) << "features go to drafters by the host: " << ring.status();
+    if (!ring.ok())
+      LOG(WARNING) << "features are copied to drafters through host memory: " << ring.status();
   }
   RETURN_IF_ERROR(step->Prepare(options.show_progress));
   return step;
@@ -53,7 +54,7 @@ absl::Status CudaStep::Allocate() {
   const size_t vocabulary = config().dims.vocabulary;
   constexpr char kWhat[] = "a step's results";
   ASSIGN_OR_RETURN(logits_,
-                   Memory::OnDevice(rows * vocabulary * sizeof(float), "logits; lower --max-rows"));
+                   Memory::OnDevice(rows * vocabulary * sizeof(float), "logits; lower --max_rows"));
   ASSIGN_OR_RETURN(host_logits_, Memory::OnHost(vocabulary * sizeof(float), kWhat));
   ASSIGN_OR_RETURN(choices_, Memory::OnDevice(rows * sizeof(int32_t), kWhat));
   ASSIGN_OR_RETURN(paths_, Memory::OnDevice(rows * sizeof(int32_t), kWhat));
@@ -69,14 +70,14 @@ absl::Status CudaStep::Allocate() {
 
 absl::Status CudaStep::Prepare(bool show_progress) {
   std::optional<ProgressBar> bar;
-  if (show_progress) bar.emplace("finding the fastest products", "sizes");
+  if (show_progress) bar.emplace("tuning GEMMs", "sizes");
   for (size_t i = 0; i < buckets_.size(); ++i) {
     RETURN_IF_ERROR(decoder_->Prepare(buckets_[i], /*with_context=*/false));
     RETURN_IF_ERROR(cuda::PrepareProduct(vocabulary_.head(), decoder_->normed(),
                                          logits_.as<float>(), buckets_[i], gpu_));
     if (bar.has_value()) bar->Show(static_cast<int64_t>(i) + 1, std::ssize(buckets_));
   }
-  // Once outside of a recording: kernels are loaded when they are first used.
+  // Once before recording, because kernels are loaded when they are first used.
   const nn::RowBatch nothing;
   inputs_.Send({nothing}, buckets_.front(), *gpu_.stream);
   PutForward(buckets_.front());
@@ -143,7 +144,7 @@ kernels::cuda::CommitArgs CudaStep::CommitOf(int rows) const {
 void CudaStep::PutRing(int rows, int most_kept) {
   char* const to = ring_.Reserve(most_kept * feature_row_bytes());
   if (to == nullptr) return;
-  // A commit of no layers: the gathering alone, of the same rows.
+  // A commit of no layers only gathers the rows' features.
   kernels::cuda::CommitArgs gather = CommitOf(cuda::BucketOf(buckets_, rows));
   gather.layer_count = 0;
   gather.kept_features = to;
@@ -174,11 +175,12 @@ const CudaStep::Graphs& CudaStep::GraphsFor(int rows) const {
 absl::Status CudaStep::RunForward(const cuda::StepContents& contents) {
   const int rows = contents.batch.rows();
   if (graphs_.size() != buckets_.size()) {
-    return absl::InternalError("the steps of this model could not be recorded (see the log)");
+    return absl::InternalError(
+        "the CUDA graphs of this model could not be recorded; the log has the reason");
   }
   if (rows > buckets_.back()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(rows, " rows in one step, at most ", buckets_.back(), " are taken"));
+        absl::StrCat(rows, " rows in one step; the limit is ", buckets_.back()));
   }
   inputs_.Send(contents, cuda::BucketOf(buckets_, rows), *gpu_.stream);
   gpu_.stream->Run(*GraphsFor(rows).forward);
@@ -192,7 +194,7 @@ absl::Status CudaStep::EditLogits(const std::vector<kernels::cuda::LogitEdit>& e
   if (edits.empty()) return absl::OkStatus();
   const size_t bytes = edits.size() * sizeof(edits[0]);
   if (edits_.bytes() < bytes) {
-    // The device may still be at the last step's.
+    // The device may still read the last step's edits.
     RETURN_IF_ERROR(gpu_.stream->Synchronize());
     ASSIGN_OR_RETURN(edits_, Memory::OnDevice(2 * bytes, "edits of logits"));
     ASSIGN_OR_RETURN(before_, Memory::OnDevice(2 * edits.size() * sizeof(float), "logits"));
@@ -256,7 +258,7 @@ DevicePeaks CudaStep::MeasurePeaks() {
   const int rows = buckets_.back();
   Stream& stream = *gpu_.stream;
   double seconds = 0;
-  for (int round = 0; round < 2; ++round) {  // The first warms up.
+  for (int round = 0; round < 2; ++round) {  // The first is a warm-up.
     stream.ForgetMarks();
     const int begin = stream.Mark();
     for (int i = 0; i < kTimes; ++i) {

@@ -1,5 +1,5 @@
-// One step of the target on a GPU: its memory, and the graphs that are recorded for every number of
-// rows it comes in.
+// One step of the target on a GPU: its memory, and the CUDA graphs that are recorded for each
+// bucket of row counts.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_CUDA_STEP_H_
 #define BASTION_VERIFIER_SERVICE_MODEL_CUDA_STEP_H_
 
@@ -18,47 +18,48 @@ namespace bastion::verifier {
 
 class CudaStep {
  public:
-  // `gpu` must outlive it. Errors: LoadCudaTarget.
+  // `gpu` must outlive the step. Errors: see LoadCudaTarget.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaStep>> Load(
       const std::string& folder, const nn::EngineOptions& options, cuda::Gpu& gpu);
 
-  // Records the graphs of all sizes, features being the outputs of `layers`.
+  // Records the graphs of all buckets. Features are the outputs of `layers`.
   [[nodiscard]] absl::Status Record(const std::vector<int>& layers);
 
-  // Sends `contents` and runs the blocks over them.
+  // Copies `contents` to the GPU and runs the blocks over them.
   [[nodiscard]] absl::Status RunForward(const cuda::StepContents& contents);
-  // The logits of the last forward's `rows` rows.
+  // Computes the logits of the last forward's `rows` rows.
   void RunHead(int rows);
-  // Edits them before anything is chosen; UndoEdits makes them what the model thought.
+  // Edits the logits before tokens are chosen. UndoEdits restores the model's own.
   [[nodiscard]] absl::Status EditLogits(const std::vector<kernels::cuda::LogitEdit>& edits);
   [[nodiscard]] absl::Status UndoEdits();
-  // Choice, walk and commit, which keeps at most `most_kept` rows. When this returns results() and
-  // paths() are there.
+  // Chooses tokens, walks the trees and commits; at most `most_kept` rows are kept. Returns when
+  // results() and paths() are valid.
   [[nodiscard]] absl::Status RunDecision(int rows, int most_kept);
-  // When this returns kept_features() of `rows` rows are there, too, and the next step may be sent.
+  // Waits until kept_features() holds `rows` rows. The next step may then be sent.
   [[nodiscard]] absl::Status AwaitCommit(int rows);
 
-  // Keeps the features of all `rows` rows of the last forward, and waits for it.
+  // Keeps the features of all `rows` rows of the last forward, and waits for them.
   [[nodiscard]] absl::Status KeepAllFeatures(int rows);
 
-  // A row of logits [V], copied to host_logits().
+  // Copies a row of logits [V] to host_logits() and returns it.
   [[nodiscard]] absl::StatusOr<float*> CopyLogits(int row);
   [[nodiscard]] float* host_logits() const { return host_logits_.as<float>(); }
 
-  // Of the spans of the last step, and by row (kernels/cuda/ops.h: WalkArgs).
+  // Results by span of the last step, and paths by row (WalkArgs in kernels/cuda/ops.h).
   [[nodiscard]] const kernels::cuda::WalkResult* results() const {
     return host_results_.as<kernels::cuda::WalkResult>();
   }
   [[nodiscard]] const int32_t* paths() const { return host_paths_.as<int32_t>(); }
-  // [rows kept, F] of the engine's type.
+  // [rows kept, F] in the engine's type.
   [[nodiscard]] const char* kept_features() const { return kept_features_.as<char>(); }
   [[nodiscard]] size_t feature_row_bytes() const { return feature_width() * element(); }
-  // Where they lie once more for processes on this GPU.
+  // The ring with a second copy for processes on this GPU.
   [[nodiscard]] const CudaFeatureRing& ring() const { return ring_; }
 
   [[nodiscard]] const hub::ModelConfig& config() const { return decoder_->config(); }
   [[nodiscard]] nn::ForwardCost Cost() const;
-  // Bytes a second of the memory by its clock, FLOP/s of a product of many rows as measured.
+  // Memory bandwidth from the memory clock, in bytes/s, and the measured FLOP/s of a product of
+  // many rows.
   [[nodiscard]] DevicePeaks MeasurePeaks();
 
  private:
@@ -75,7 +76,7 @@ class CudaStep {
   void PutForward(int rows);
   void PutDecision(int rows);
   [[nodiscard]] kernels::cuda::CommitArgs CommitOf(int rows) const;
-  // Sends the features that the last decision keeps to the ring, if there is room.
+  // Copies the features that the last decision keeps to the ring, if there is room.
   void PutRing(int rows, int most_kept);
   [[nodiscard]] const Graphs& GraphsFor(int rows) const;
   [[nodiscard]] size_t feature_width() const { return taps_.layers.size() * config().dims.hidden; }
@@ -86,18 +87,18 @@ class CudaStep {
   std::unique_ptr<cuda::DeviceDecoder> decoder_;
   cuda::StepInputs inputs_;
   std::vector<int> buckets_;
-  std::map<int, Graphs> graphs_;  // By rows.
+  std::map<int, Graphs> graphs_;  // By the bucket's row count.
   cuda::FeatureTaps taps_;
   Memory features_;                      // [R, F]
-  Memory kept_features_;                 // [R, F], the host's
+  Memory kept_features_;                 // [R, F], host memory
   Memory logits_;                        // [R, V]
-  Memory host_logits_;                   // [V], the host's
+  Memory host_logits_;                   // [V], host memory
   Memory choices_, paths_, host_paths_;  // [R]
   Memory results_, host_results_;        // [B]
   Memory choose_scratch_;
-  Memory flags_;  // [3], the host's: accepted, committed, in the ring
+  Memory flags_;  // [3], host memory: accepted, committed, in the ring
   CudaFeatureRing ring_;
-  Memory edits_, before_;  // Of the last step: as many as it had
+  Memory edits_, before_;  // [edits of the last step]
   int edit_count_ = 0;
 };
 

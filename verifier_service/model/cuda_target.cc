@@ -52,7 +52,7 @@ class CudaTarget final : public Target {
   DevicePeaks MeasurePeaks() override { return step_->MeasurePeaks(); }
 
  private:
-  // Runs `batch` up to the accepted tokens; when this returns they are at the host.
+  // Runs `batch` up to the accepted tokens. Returns when the host has them.
   [[nodiscard]] absl::Status RunStep(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,
                                      TimingTrace& trace);
   [[nodiscard]] absl::StatusOr<Acceptance> ReadTree(int index, const TreeRows& rows);
@@ -62,7 +62,8 @@ class CudaTarget final : public Target {
   const nn::EngineOptions options_;
   nn::PagePool pages_;
   std::unique_ptr<CudaStep> step_;
-  std::vector<int> kept_begins_ = {0};  // Of the trees, in rows; one more at the end.
+  // First kept row of each tree, and the end of the last: [trees + 1].
+  std::vector<int> kept_begins_ = {0};
 };
 
 absl::Status CudaTarget::Load(const std::string& folder) {
@@ -73,7 +74,7 @@ absl::Status CudaTarget::Load(const std::string& folder) {
 }
 
 void CudaTarget::SetFeatureLayers(const std::vector<int>& layers) {
-  // What goes wrong here is told by the next step.
+  // The next step reports an error of this one.
   if (const absl::Status status = step_->Record(layers); !status.ok()) LOG(ERROR) << status;
 }
 
@@ -94,7 +95,7 @@ std::vector<int32_t> ParentsOf(absl::Span<const TreeRows> trees) {
   return parents;
 }
 
-// Rows that walks of these trees can keep: their roots, and a path of each.
+// The most rows that walks of these trees can keep: each root and its longest path.
 int MostKept(absl::Span<const TreeRows> trees) {
   int most = 0;
   for (const TreeRows& rows : trees) {

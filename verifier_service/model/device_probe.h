@@ -1,4 +1,4 @@
-// What this device can do, measured with the engine's own kernels at start: never typed in.
+// The device's peaks, measured at start with the engine's own kernels.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_DEVICE_PROBE_H_
 #define BASTION_VERIFIER_SERVICE_MODEL_DEVICE_PROBE_H_
 
@@ -9,10 +9,10 @@
 
 namespace bastion::verifier {
 
-// Read bandwidth, and the multiply-add rate of bf16 (kernels/backend/probe.h); well below 0.1 s.
+// Read bandwidth and the FLOP rate of bf16 (kernels/backend/probe.h). Takes less than 0.1 s.
 [[nodiscard]] DevicePeaks MeasurePeaks(const nn::Device& device);
 
-// For people: CPU model, threads, instruction set.
+// A description for logs: CPU model, threads, instruction set.
 [[nodiscard]] std::string DescribeDevice(const nn::Device& device);
 
 }  // namespace bastion::verifier

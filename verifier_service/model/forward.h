@@ -1,4 +1,4 @@
-// The target model: rows in, logits and features out.
+// The target model on the CPU: takes rows, returns logits and features.
 //
 // Not thread-safe: one forward at a time.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_FORWARD_H_
@@ -17,21 +17,21 @@ namespace bastion::verifier {
 
 class TargetModel {
  public:
-  // Errors name the folder, and the file and tensor where one is to blame. INVALID_ARGUMENT when
-  // the folder holds a drafter.
+  // Errors name the folder and, if one is at fault, the file and tensor. INVALID_ARGUMENT if the
+  // folder holds a drafter.
   static absl::StatusOr<std::unique_ptr<TargetModel>> Load(const std::string& folder,
                                                            const nn::EngineOptions& options);
 
-  // One forward over `batch`. Keys and values go to the cache; with `feature_layers`, the rows'
-  // features stay readable at features() until the next call.
+  // Runs one forward over `batch` and writes keys and values to the cache. With `feature_layers`,
+  // the rows' features are at features() until the next call.
   void Forward(const nn::RowBatch& batch, absl::Span<const int> feature_layers);
 
-  // Logits of all rows of the last Forward; the caller may work on them.
+  // Computes the logits of all rows of the last Forward. The caller may modify them.
   LogitRows Logits();
   // Features [R, F] of the last Forward, F = feature_layers.size() * C.
   [[nodiscard]] const float* features() const { return features_data_; }
 
-  // Of a forward with its logits.
+  // What a forward with its logits reads and computes.
   [[nodiscard]] nn::ForwardCost Cost() const;
 
   [[nodiscard]] nn::KvCache& cache() { return decoder_->cache(); }

@@ -1,6 +1,6 @@
-// What the engine asks of the target model, wherever it runs: one forward, the choice after each
-// row, and of the keys, values and features only what the walk keeps. Two of them: CpuTarget here,
-// CudaTarget on a GPU.
+// The interface between the engine and the target model, which is CpuTarget or CudaTarget: one
+// forward, the choice after each row, and the keys, values and features of the rows that the
+// acceptance walk keeps.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_TARGET_H_
@@ -24,59 +24,60 @@
 
 namespace bastion::verifier {
 
-// The choice after one token decoded plainly, and the logits that it was made from.
+// The choice of a plain decode step, and the logits that it was made from.
 struct PlainStep {
-  TokenId choice = kNoToken;  // −1 where the logits are NaN or rule every token out.
-  float* logits = nullptr;    // [V], unedited; the caller may work on them until the next call.
+  TokenId choice = kNoToken;  // −1 if the logits are NaN or exclude every token.
+  float* logits = nullptr;    // [V], unedited. The caller may modify them until the next call.
 };
 
 class Target {
  public:
   virtual ~Target() = default;
 
-  // Told as soon as it is known that a forward follows.
+  // Hint that a forward is about to start. Wakes the worker threads.
   virtual void WakeUp() {}
 
-  // Which layers' outputs are features from the next forward on.
+  // Sets the layers whose outputs are features, from the next forward on.
   virtual void SetFeatureLayers(const std::vector<int>& layers) = 0;
 
-  // Keys and values of `batch` to the cache; features of all of its rows are kept.
+  // Writes keys and values of `batch` to the cache and keeps the features of all its rows.
   [[nodiscard]] virtual absl::Status Prefill(const nn::RowBatch& batch) = 0;
 
-  // One forward over `batch`, whose rows `trees` cover in their order, and a walk of each tree
-  // along the choices. What is accepted lies side by side in the cache afterwards, behind the root.
-  // Outcomes in the trees' order: DATA_LOSS where the logits are NaN. Fills the trace's times.
+  // Runs one forward over `batch`, whose rows `trees` cover in order, and walks each tree along the
+  // choices. Afterwards the accepted rows directly follow their root in the cache. Returns outcomes
+  // in the order of `trees`; DATA_LOSS if the logits are NaN. Fills the trace's times.
   [[nodiscard]] virtual std::vector<absl::StatusOr<Acceptance>> Verify(
       const nn::RowBatch& batch, absl::Span<const TreeRows> trees, TimingTrace& trace) = 0;
 
-  // Rows of features [kept, F] that tree `index` of the last Verify, or the last Prefill (0),
-  // keeps, in feature_type(). Until the next call.
+  // The features [kept, F], in feature_type(), that tree `index` of the last Verify, or the last
+  // Prefill (index 0), keeps. Valid until the next call.
   [[nodiscard]] virtual absl::Span<const char> KeptFeatures(int index) const = 0;
   [[nodiscard]] virtual DType feature_type() const = 0;
-  // The ring where other processes on this GPU can read them; null where there is none.
+  // The ring from which other processes on this GPU can read them, or null.
   [[nodiscard]] virtual std::shared_ptr<const wire::DeviceRingWriter> feature_ring() const {
     return nullptr;
   }
-  // Where KeptFeatures(index) lie in it, if they do.
+  // The position of KeptFeatures(index) in the ring, if they are there.
   [[nodiscard]] virtual std::optional<uint64_t> KeptInRing(int /*index*/) const {
     return std::nullopt;
   }
 
-  // One plain step over `batch`, the root alone. It may lie where it is cached already.
+  // Runs a plain decode step over `batch`, which holds the root alone. Its slot may already be
+  // cached; the same key and value are written again.
   [[nodiscard]] virtual absl::StatusOr<PlainStep> DecodeOne(const nn::RowBatch& batch,
                                                             const TreeRows& root) = 0;
 
   [[nodiscard]] virtual nn::PagePool& pages() = 0;
   [[nodiscard]] virtual const hub::ModelConfig& config() const = 0;
-  // Of a forward with its logits.
+  // What a forward with its logits reads and computes.
   [[nodiscard]] virtual nn::ForwardCost Cost() const = 0;
-  // For people: "Intel … , 2 threads, AVX3".
+  // A description for logs: "Intel … , 2 threads, AVX3".
   [[nodiscard]] virtual std::string DescribeDevice() const = 0;
-  // Takes up to a second: measured, not looked up.
+  // Measures the device, within a second.
   [[nodiscard]] virtual DevicePeaks MeasurePeaks() = 0;
 };
 
-// How an engine comes by its target: LoadCpuTarget, or LoadCudaTarget of a build with CUDA.
+// Loads an engine's target: LoadCpuTarget, or LoadCudaTarget in a build with CUDA.
 using TargetLoader = absl::StatusOr<std::unique_ptr<Target>> (*)(const std::string& folder,
                                                                  const nn::EngineOptions& options);
 

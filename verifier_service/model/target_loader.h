@@ -1,5 +1,5 @@
-// Which target `--device` names. One of two files is compiled: target_loader_cuda.cc in a build
-// with CUDA, target_loader_cpu.cc in every other.
+// Chooses the target that `--device` names. A build with CUDA compiles target_loader_cuda.cc, every
+// other build target_loader_cpu.cc.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_TARGET_LOADER_H_
 #define BASTION_VERIFIER_SERVICE_MODEL_TARGET_LOADER_H_
 
@@ -14,7 +14,7 @@ struct ChosenTargetLoader {
   bool on_gpu = false;
 };
 
-// UNIMPLEMENTED for kCuda in a build without it; UNAVAILABLE for kCuda where there is no GPU `gpu`.
+// UNIMPLEMENTED for kCuda in a build without CUDA; UNAVAILABLE for kCuda if there is no GPU `gpu`.
 [[nodiscard]] absl::StatusOr<ChosenTargetLoader> ChooseTargetLoader(nn::DeviceKind kind, int gpu);
 
 }  // namespace bastion::verifier

@@ -49,7 +49,7 @@ grpc::Status VerifierService::Attach(grpc::ServerContext* context,
   const bool features = request->stream() == proto::AttachRequest::STREAM_FEATURES;
   if (attach_ == nullptr ||
       (!features && request->stream() != proto::AttachRequest::STREAM_STEPS)) {
-    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off for this"};
+    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off (--shared_memory)"};
   }
   const auto ring = features ? RingFor(*request) : nullptr;
   const auto serve = [this, features, ring](std::shared_ptr<wire::SharedChannel> channel) {
@@ -91,17 +91,17 @@ absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, const char*
   proto::FeatureRequest first;
   if (!stream.Receive(&first, absl::InfiniteFuture()).ok()) return absl::OkStatus();
   if (!first.has_subscribe()) {
-    return absl::InvalidArgumentError("the first message must subscribe to layers");
+    return absl::InvalidArgumentError("the first message of a feature stream must be Subscribe");
   }
   {
     MutexLock lock(&mutex_);
     const auto& layers = first.subscribe().layers();
     RETURN_IF_ERROR(engine_->SetFeatureLayers({layers.begin(), layers.end()}));
   }
-  // A drafter that could not map the ring says so by not mentioning it.
+  // A drafter that could not map the ring leaves device_memory unset.
   if (!first.subscribe().device_memory()) ring = nullptr;
-  LOG(INFO) << "a drafter takes features " << (ring != nullptr ? "in the GPU's memory" : "as bytes")
-            << ", over " << carrier;
+  LOG(INFO) << "drafter connected: features "
+            << (ring != nullptr ? "in the GPU's memory" : "as bytes") << ", over " << carrier;
   FeatureStream(&engine_->features(), &stream, ring).Run();
   return absl::OkStatus();
 }
@@ -128,7 +128,7 @@ void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
       lease.erase(wire::Decode(request.close().sequence()));
       break;
     default:
-      status = absl::UnimplementedError("a step without a call this verifier knows");
+      status = absl::UnimplementedError("the step contains no call that this verifier knows");
   }
   wire::Encode(status, *reply.mutable_status());
 }

@@ -1,8 +1,9 @@
-// The verifier behind gRPC and shared memory: step messages to the engine, features to drafters.
+// The verifier over gRPC and shared memory: passes step messages to the engine and features to
+// drafters.
 //
-// One thread per stream (sync API: the callback API of this gRPC stalls after idle). The engine
-// runs one call at a time; the wait for it is the trace's `queue`. A stream is also a lease: when
-// it ends, the sequences opened through it are closed.
+// Each stream has its own thread (sync API, because the callback API of this gRPC stalls after
+// idle). The engine runs one call at a time; the time a call waits is the trace's `queue`. A stream
+// is also a lease: when it ends, the sequences that were opened through it are closed.
 #ifndef BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 #define BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 
@@ -23,7 +24,7 @@ namespace proto = internal::v1;
 
 class VerifierService final : public proto::VerifierService::Service {
  public:
-  // `engine` must outlive the service. Without `attach` there is no shared memory.
+  // `engine` must outlive the service. If `attach` is null, shared memory is not offered.
   explicit VerifierService(VerifierEngine* engine,
                            std::unique_ptr<wire::AttachServer> attach = nullptr)
       : engine_(engine), attach_(std::move(attach)) {}
@@ -44,13 +45,13 @@ class VerifierService final : public proto::VerifierService::Service {
   using StepMessages = wire::MessageStream<proto::VerifierReply, proto::VerifierRequest>;
   using FeatureMessages = wire::MessageStream<proto::FeatureReply, proto::FeatureRequest>;
 
-  // Each until its stream is over.
+  // Each returns when its stream has ended.
   void ServeSteps(StepMessages& stream) ABSL_LOCKS_EXCLUDED(mutex_);
-  // `ring`: handed over with the stream, if any.
+  // `ring` was passed to the peer with the stream, or is null.
   [[nodiscard]] absl::Status ServeFeatures(FeatureMessages& stream, const char* carrier,
                                            const wire::DeviceRingWriter* ring = nullptr)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // The engine's, for a peer on its GPU that takes its type of features; else null.
+  // The engine's ring if the peer is on the same GPU and takes features of this type, else null.
   [[nodiscard]] std::shared_ptr<const wire::DeviceRingWriter> RingFor(
       const proto::AttachRequest& request) const;
 
@@ -64,8 +65,9 @@ class VerifierService final : public proto::VerifierService::Service {
                       proto::VerifierReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
-  VerifierEngine* const engine_;  // Calls under mutex_; features() is thread-safe.
-  const std::unique_ptr<wire::AttachServer> attach_;  // Last: it ends the streams it serves.
+  VerifierEngine* const engine_;  // Called under mutex_, except features().
+  const std::unique_ptr<wire::AttachServer>
+      attach_;  // Last, because its destructor ends its streams.
 };
 
 }  // namespace bastion::verifier

@@ -1,6 +1,6 @@
-// The acceptance walk: from the root, follow the child that carries the token which the target
-// chose from that row; the first choice that no child carries is the next root (method: DDTree
-// §3.3). Every committed token is therefore the target's own choice given its true prefix.
+// The acceptance walk (DDTree §3.3). It starts at the root and follows the child whose token the
+// target chose from the current row. The first choice that no child carries becomes the next root.
+// So every committed token is the target's own choice given its true prefix.
 #ifndef BASTION_VERIFIER_SERVICE_VERIFY_ACCEPT_H_
 #define BASTION_VERIFIER_SERVICE_VERIFY_ACCEPT_H_
 

@@ -25,7 +25,8 @@ TokenLogprobs LogprobsOfRow(const nn::Device& device, const float* logits, int v
 
 absl::Status NanLogits() {
   return absl::DataLossError(
-      "the target's logits are NaN: the checkpoint is damaged, or overflows in this dtype");
+      "the target's logits are NaN: the checkpoint is damaged, or it overflows in this dtype; try "
+      "--dtype fp32");
 }
 
 std::vector<kernels::ChoiceRule> RulesOf(absl::Span<const TreeRows> trees, int row_count) {
@@ -33,7 +34,7 @@ std::vector<kernels::ChoiceRule> RulesOf(absl::Span<const TreeRows> trees, int r
   for (const TreeRows& rows : trees) {
     const SamplingParams& sampling = *rows.sampling;
     for (NodeIndex node = 0; node < rows.tree->rows(); ++node) {
-      // A row chooses the token after it.
+      // A row chooses the token at the next position.
       rules[rows.first_row + node] = {
           sampling.temperature, sampling.seed,  rows.cached + rows.tree->depth(node) + 1,
           sampling.top_k,       sampling.top_p, sampling.min_p};
@@ -64,15 +65,15 @@ std::vector<TokenLogprobs> LogprobsOf(const nn::Device& device, LogitsOfNode log
                                       const Acceptance& acceptance) {
   std::vector<TokenLogprobs> result;
   NodeIndex from = 0;
-  const auto tell = [&](TokenId chosen) {
+  const auto add = [&](TokenId chosen) {
     result.push_back(LogprobsOfRow(device, logits_of(from), vocabulary, chosen,
                                    tree.sampling->logprobs.value_or(0)));
   };
   for (const NodeIndex node : acceptance.path) {
-    tell(tree.tree->token(node));
+    add(tree.tree->token(node));
     from = node;
   }
-  tell(acceptance.next);
+  add(acceptance.next);
   return result;
 }
 

@@ -1,4 +1,5 @@
-// The target's choice after every row of a forward, and what it thought of those that were taken.
+// The target's choice after every row of a forward, and the log-probabilities of the accepted
+// tokens.
 #ifndef BASTION_VERIFIER_SERVICE_VERIFY_CHOOSE_TOKENS_H_
 #define BASTION_VERIFIER_SERVICE_VERIFY_CHOOSE_TOKENS_H_
 
@@ -30,25 +31,25 @@ struct TreeRows {
   Position cached = 0;
   int first_row = 0;
   const SamplingParams* sampling = nullptr;
-  TokenHistory* history = nullptr;  // Of the committed text.
+  TokenHistory* history = nullptr;  // The committed text's.
   const nn::PageTable* table = nullptr;
 };
 
-// What a tree is answered whose logits are NaN.
+// The error returned for a tree with NaN logits.
 [[nodiscard]] absl::Status NanLogits();
 
-// How the token after each row is chosen: [row_count].
+// The rule by which the token after each row is chosen: [row_count].
 [[nodiscard]] std::vector<kernels::ChoiceRule> RulesOf(absl::Span<const TreeRows> trees,
                                                        int row_count);
 
-// The choice after each row: [R], −1 where the logits are NaN or rule every token out. `trees`
-// cover all rows. The logits are worked on, and are as before afterwards.
+// The choice after each row: [R]; −1 where the logits are NaN or exclude every token. `trees` must
+// cover all rows. The logits are edited in place and restored before this returns.
 [[nodiscard]] std::vector<TokenId> ChooseTokens(const nn::Device& device, const LogitRows& logits,
                                                 absl::Span<const TreeRows> trees);
 
-// What the target's own distribution says of the tokens that `acceptance` took from `tree`, with as
-// many of the likeliest ones as its request asked for. `logits_of` gives the logits [V] after a
-// node, good until it is asked again.
+// Log-probabilities, under the target's own distribution, of the tokens that `acceptance` took from
+// `tree`, and of the most probable tokens that the request asked for. `logits_of` returns the
+// logits [V] after a node; they stay valid until its next call.
 using LogitsOfNode = absl::FunctionRef<const float*(NodeIndex node)>;
 [[nodiscard]] std::vector<TokenLogprobs> LogprobsOf(const nn::Device& device,
                                                     LogitsOfNode logits_of, int vocabulary,

@@ -4,7 +4,8 @@ namespace bastion::verifier {
 
 std::optional<SpineFirst> PutSpineFirst(const DraftTree& tree) {
   const int rows = tree.rows();
-  std::vector<NodeIndex> best(rows, kNoNode);  // Of each node's children; the first where they tie.
+  // Each node's best child; the first of equal ones.
+  std::vector<NodeIndex> best(rows, kNoNode);
   for (NodeIndex i = 1; i < rows; ++i) {
     NodeIndex& child = best[tree.parent(i)];
     if (child == kNoNode || tree.log_score(i) > tree.log_score(child)) child = i;
@@ -13,7 +14,7 @@ std::optional<SpineFirst> PutSpineFirst(const DraftTree& tree) {
   bool in_order = true;
   for (NodeIndex at = best[0]; at != kNoNode; at = best[at]) in_order &= at == ++length;
   if (in_order) return std::nullopt;
-  std::vector<NodeIndex> row_of(rows, kNoNode);  // Where each node goes.
+  std::vector<NodeIndex> row_of(rows, kNoNode);  // Each node's row in the new order.
   SpineFirst result = {DraftTree(tree.token(0)), {0}};
   result.tree.Reserve(rows - 1);
   result.nodes.reserve(rows);

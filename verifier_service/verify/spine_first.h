@@ -1,8 +1,7 @@
-// The order of a tree's rows in a forward: the likeliest path first.
+// The order of a tree's rows in a forward: the most probable path (the spine) first.
 //
-// Row k is cached as token k behind the committed ones, which is where the k-th accepted node
-// belongs. So as long as the walk follows that path nothing in the cache moves, and when it leaves
-// it, only what comes after does.
+// Row k is cached as token k after the committed ones, and the k-th accepted node belongs there. So
+// rows that are accepted along the spine stay in place; only rows after the walk leaves it move.
 #ifndef BASTION_VERIFIER_SERVICE_VERIFY_SPINE_FIRST_H_
 #define BASTION_VERIFIER_SERVICE_VERIFY_SPINE_FIRST_H_
 
@@ -15,11 +14,11 @@ namespace bastion::verifier {
 
 struct SpineFirst {
   DraftTree tree;
-  std::vector<NodeIndex> nodes;  // [rows]: which node of the tree as it came each row is.
+  std::vector<NodeIndex> nodes;  // [rows]: each row's node in the original tree.
 };
 
-// Root, then from each node its best child, then the others as they came. Nothing where `tree` is
-// in this order already.
+// The root, then from each node its best child, then the remaining nodes in their original order.
+// Nullopt if `tree` already has this order.
 [[nodiscard]] std::optional<SpineFirst> PutSpineFirst(const DraftTree& tree);
 
 }  // namespace bastion::verifier

@@ -1,5 +1,6 @@
-// TokenHistory: how often each token is in a text, in its prompt and in its output; for penalties.
-// Tokens come and go at the end, so that the paths of a tree can be walked. Thread-compatible.
+// TokenHistory: counts how often each token occurs in a prompt and in its output, for penalties.
+// Tokens are added and removed at the end, so that a tree's paths can be visited.
+// Thread-compatible.
 #ifndef BASTION_VERIFIER_SERVICE_VERIFY_TOKEN_HISTORY_H_
 #define BASTION_VERIFIER_SERVICE_VERIFY_TOKEN_HISTORY_H_
 
@@ -18,11 +19,11 @@ class TokenHistory {
     int output = 0;
   };
 
-  // The first `prompt_tokens` tokens are the prompt's.
+  // The first `prompt_tokens` tokens that are pushed belong to the prompt.
   explicit TokenHistory(int prompt_tokens = 0) : prompt_tokens_(prompt_tokens) {}
 
   void Push(TokenId token) {
-    ++Of(token, static_cast<int>(tokens_.size()));
+    ++CountOf(token, static_cast<int>(tokens_.size()));
     tokens_.push_back(token);
   }
 
@@ -30,18 +31,18 @@ class TokenHistory {
   void Pop() {
     const TokenId token = tokens_.back();
     tokens_.pop_back();
-    --Of(token, static_cast<int>(tokens_.size()));
+    --CountOf(token, static_cast<int>(tokens_.size()));
   }
 
   [[nodiscard]] int output_tokens() const {
     return std::max(0, static_cast<int>(tokens_.size()) - prompt_tokens_);
   }
   [[nodiscard]] const std::vector<TokenId>& tokens() const { return tokens_; }
-  // Tokens that went again may still be here, counted as zero.
+  // Tokens that were removed may remain with a count of zero.
   [[nodiscard]] const absl::flat_hash_map<TokenId, Count>& counts() const { return counts_; }
 
  private:
-  int& Of(TokenId token, int index) {
+  int& CountOf(TokenId token, int index) {
     Count& count = counts_[token];
     return index < prompt_tokens_ ? count.prompt : count.output;
   }

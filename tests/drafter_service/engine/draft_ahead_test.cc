@@ -36,29 +36,29 @@ Draft Answer(int candidates) {
   return {{marginals}};
 }
 
-TEST(DraftAheadTest, TheNextQuestionIsTheLastOneACycleOn) {
+TEST(DraftAheadTest, PredictsTheLastExpandWithTheNewRoot) {
   DraftAhead ahead;
-  ahead.Asked({Ask(kOne, 10, 5)});
-  const auto foreseen = ahead.Arrived(kOne, 13, 7);
-  ASSERT_THAT(foreseen, SizeIs(1));
-  EXPECT_EQ(foreseen[0].sequence, kOne);
-  EXPECT_EQ(foreseen[0].committed, 13);
-  EXPECT_EQ(foreseen[0].root, 7);
-  EXPECT_EQ(foreseen[0].candidates, 2);
+  ahead.PredictNext({Ask(kOne, 10, 5)});
+  const auto predicted = ahead.AddArrival(kOne, 13, 7);
+  ASSERT_THAT(predicted, SizeIs(1));
+  EXPECT_EQ(predicted[0].sequence, kOne);
+  EXPECT_EQ(predicted[0].committed, 13);
+  EXPECT_EQ(predicted[0].root, 7);
+  EXPECT_EQ(predicted[0].candidates, 2);
 }
 
-TEST(DraftAheadTest, NewsThatTheQuestionOvertookIsOld) {
+TEST(DraftAheadTest, AnArrivalAfterItsRequestIsIgnored) {
   DraftAhead ahead;
-  ahead.Asked({Ask(kOne, 10, 5)});
-  EXPECT_THAT(ahead.Arrived(kOne, 10, 5), IsEmpty());
-  EXPECT_THAT(ahead.Arrived(kOne, 9, 4), IsEmpty());
-  EXPECT_THAT(ahead.Arrived(kOne, 11, 6), SizeIs(1));
+  ahead.PredictNext({Ask(kOne, 10, 5)});
+  EXPECT_THAT(ahead.AddArrival(kOne, 10, 5), IsEmpty());
+  EXPECT_THAT(ahead.AddArrival(kOne, 9, 4), IsEmpty());
+  EXPECT_THAT(ahead.AddArrival(kOne, 11, 6), SizeIs(1));
 }
 
-TEST(DraftAheadTest, AnAnswerIsHandedOutOnceAndOnlyToItsQuestion) {
+TEST(DraftAheadTest, AReplyIsUsedOnceAndOnlyForItsRequest) {
   DraftAhead ahead;
-  ahead.Asked({Ask(kOne, 10, 5)});
-  ahead.Keep(ahead.Arrived(kOne, 13, 7), {Answer(2)});
+  ahead.PredictNext({Ask(kOne, 10, 5)});
+  ahead.Keep(ahead.AddArrival(kOne, 13, 7), {Answer(2)});
   Draft draft;
   EXPECT_FALSE(ahead.Take(Ask(kOne, 13, 8), draft)) << "another root";
   EXPECT_FALSE(ahead.Take(Ask(kOne, 12, 7), draft)) << "another place";
@@ -77,49 +77,49 @@ TEST(DraftAheadTest, AnAnswerIsHandedOutOnceAndOnlyToItsQuestion) {
 
 TEST(DraftAheadTest, FewerCandidatesAreTheFirstOnesOfEachPosition) {
   DraftAhead ahead;
-  ahead.Asked({Ask(kOne, 10, 5, 4)});
-  ahead.Keep(ahead.Arrived(kOne, 13, 7), {Answer(4)});
+  ahead.PredictNext({Ask(kOne, 10, 5, 4)});
+  ahead.Keep(ahead.AddArrival(kOne, 13, 7), {Answer(4)});
   Draft draft;
   ASSERT_TRUE(ahead.Take(Ask(kOne, 13, 7, 2), draft));
   EXPECT_EQ(draft.marginals.at(0), Answer(2).marginals[0]);
 }
 
-TEST(DraftAheadTest, AsManyCandidatesAreForeseenAsWereEverAskedFor) {
+TEST(DraftAheadTest, PredictsTheLargestNumberOfCandidatesRequestedSoFar) {
   DraftAhead ahead;
-  ahead.Asked({Ask(kOne, 10, 5, 6)});
-  ahead.Asked({Ask(kOne, 13, 7, 3)});
-  EXPECT_EQ(ahead.Arrived(kOne, 14, 9).at(0).candidates, 6);
+  ahead.PredictNext({Ask(kOne, 10, 5, 6)});
+  ahead.PredictNext({Ask(kOne, 13, 7, 3)});
+  EXPECT_EQ(ahead.AddArrival(kOne, 14, 9).at(0).candidates, 6);
 }
 
-TEST(DraftAheadTest, SequencesAskedForTogetherAreDraftedForTogether) {
+TEST(DraftAheadTest, SequencesRequestedTogetherAreDraftedTogether) {
   DraftAhead ahead;
-  ahead.Asked({Ask(kOne, 10, 5), Ask(kOther, 20, 6)});
-  EXPECT_THAT(ahead.Arrived(kOther, 21, 3), IsEmpty());
-  EXPECT_THAT(ahead.Arrived(kOther, 21, 3), IsEmpty()) << "the same news twice";
-  EXPECT_THAT(ahead.Arrived({3, 0}, 4, 3), IsEmpty()) << "of a sequence nobody asked for";
-  EXPECT_THAT(ahead.Arrived(kOne, 12, 4), SizeIs(2));
+  ahead.PredictNext({Ask(kOne, 10, 5), Ask(kOther, 20, 6)});
+  EXPECT_THAT(ahead.AddArrival(kOther, 21, 3), IsEmpty());
+  EXPECT_THAT(ahead.AddArrival(kOther, 21, 3), IsEmpty()) << "the same news twice";
+  EXPECT_THAT(ahead.AddArrival({3, 0}, 4, 3), IsEmpty()) << "of a sequence nobody asked for";
+  EXPECT_THAT(ahead.AddArrival(kOne, 12, 4), SizeIs(2));
 }
 
 TEST(DraftAheadTest, AClosedSequenceIsNotWaitedFor) {
   DraftAhead ahead;
-  ahead.Asked({Ask(kOne, 10, 5), Ask(kOther, 20, 6)});
+  ahead.PredictNext({Ask(kOne, 10, 5), Ask(kOther, 20, 6)});
   ahead.Forget(kOther);
-  EXPECT_THAT(ahead.Arrived(kOther, 21, 3), IsEmpty());
-  EXPECT_THAT(ahead.Arrived(kOne, 12, 4), SizeIs(1));
+  EXPECT_THAT(ahead.AddArrival(kOther, 21, 3), IsEmpty());
+  EXPECT_THAT(ahead.AddArrival(kOne, 12, 4), SizeIs(1));
 }
 
-TEST(DraftAheadTest, WhoeverStopsAskingIsDraftedForOnceMoreAtMost) {
+TEST(DraftAheadTest, ASequenceThatIsNoLongerRequestedIsDraftedAtMostOnceMore) {
   DraftAhead ahead;
-  ahead.Asked({Ask(kOne, 10, 5)});
-  EXPECT_THAT(ahead.Arrived(kOne, 11, 6), SizeIs(1));
-  EXPECT_THAT(ahead.Arrived(kOne, 12, 7), IsEmpty());
-  EXPECT_THAT(ahead.Arrived(kOne, 13, 8), IsEmpty());
+  ahead.PredictNext({Ask(kOne, 10, 5)});
+  EXPECT_THAT(ahead.AddArrival(kOne, 11, 6), SizeIs(1));
+  EXPECT_THAT(ahead.AddArrival(kOne, 12, 7), IsEmpty());
+  EXPECT_THAT(ahead.AddArrival(kOne, 13, 8), IsEmpty());
 }
 
 TEST(DraftAheadTest, ADraftThatFailedIsNotKept) {
   DraftAhead ahead;
-  ahead.Asked({Ask(kOne, 10, 5)});
-  ahead.Keep(ahead.Arrived(kOne, 13, 7), {Draft{{Marginals()}}});
+  ahead.PredictNext({Ask(kOne, 10, 5)});
+  ahead.Keep(ahead.AddArrival(kOne, 13, 7), {Draft{{Marginals()}}});
   Draft draft;
   EXPECT_FALSE(ahead.Take(Ask(kOne, 13, 7), draft));
 }

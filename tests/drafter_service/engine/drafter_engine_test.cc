@@ -1,5 +1,5 @@
-// The drafter's engine on a tiny random checkpoint: what is drafted ahead is what would have been
-// drafted when asked.
+// The drafter engine on a tiny random checkpoint: a draft made ahead equals the draft that a
+// request would have made.
 #include "drafter_service/engine/drafter_engine.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ class DrafterEngineTest : public ::testing::Test {
   nn::LocalDevice device_;
 };
 
-TEST_F(DrafterEngineTest, WhatIsMadeAheadIsWhatWouldHaveBeenMadeWhenAsked) {
+TEST_F(DrafterEngineTest, ADraftMadeAheadEqualsTheDraftMadeOnRequest) {
   const int width = 3 * 32;
   MadeUpFeatures asked_features(width), told_features(width);
   const auto asked = MakeEngine(asked_features);
@@ -88,11 +88,11 @@ TEST_F(DrafterEngineTest, WhatIsMadeAheadIsWhatWouldHaveBeenMadeWhenAsked) {
   }
 }
 
-TEST_F(DrafterEngineTest, ACoupledDraftRanksByTheNoiseOfTheTokensPlaces) {
+TEST_F(DrafterEngineTest, ACoupledDraftRanksByTheNoiseOfEachPosition) {
   MadeUpFeatures features(3 * 32);
   const auto engine = MakeEngine(features);
   Frontier frontier = Ask(20, 3);
-  frontier.candidates = 100000;  // All there are.
+  frontier.candidates = 100000;  // The whole vocabulary.
   const auto plain = engine->Expand({frontier});
   frontier.sampling = {0.7f, /*seed=*/11};
   frontier.coupled = true;
@@ -105,7 +105,7 @@ TEST_F(DrafterEngineTest, ACoupledDraftRanksByTheNoiseOfTheTokensPlaces) {
   EXPECT_EQ(greedy->at(0).marginals.at(0), q) << "no noise at temperature 0";
   ASSERT_EQ(ranked.candidates, q.candidates);
   for (int p = 0; p < q.positions; ++p) {
-    // The root is at 20: the first drafted token is chosen for place 21.
+    // The root is at position 20, so the first drafted token is at 21.
     std::vector<std::pair<double, TokenId>> expected;
     double sum = 0;
     for (int rank = 0; rank < q.candidates; ++rank) {
@@ -122,7 +122,7 @@ TEST_F(DrafterEngineTest, ACoupledDraftRanksByTheNoiseOfTheTokensPlaces) {
   }
 }
 
-TEST_F(DrafterEngineTest, ACoupledDraftLeavesOutWhatTheTargetWillNotTake) {
+TEST_F(DrafterEngineTest, ACoupledDraftExcludesTokensThatTheTargetExcludes) {
   MadeUpFeatures features(3 * 32);
   const auto engine = MakeEngine(features);
   Frontier frontier = Ask(20, 3);
@@ -141,7 +141,7 @@ TEST_F(DrafterEngineTest, ACoupledDraftLeavesOutWhatTheTargetWillNotTake) {
 
 // Rounding moves a single log-probability by more or less, depending on how the CPU at hand rounds
 // on the way there (bf16 matrix instructions do), so the mean over many is compared.
-TEST_F(DrafterEngineTest, Int8WeightsGuessNearlyAsFp32) {
+TEST_F(DrafterEngineTest, Int8WeightsDraftNearlyAsFp32) {
   MadeUpFeatures exact_features(3 * 32), rounded_features(3 * 32);
   const auto exact = MakeEngine(exact_features);
   const auto rounded = MakeEngine(rounded_features, DType::kInt8);
@@ -162,7 +162,7 @@ TEST_F(DrafterEngineTest, Int8WeightsGuessNearlyAsFp32) {
   EXPECT_LT(difference / compared, 0.1);
 }
 
-TEST_F(DrafterEngineTest, AForeseenRootThatIsNotAskedForIsDraftedAnew) {
+TEST_F(DrafterEngineTest, APredictedRootThatIsNotRequestedIsDraftedAgain) {
   MadeUpFeatures asked_features(3 * 32), told_features(3 * 32);
   const auto asked = MakeEngine(asked_features);
   const auto told = MakeEngine(told_features);
@@ -175,7 +175,7 @@ TEST_F(DrafterEngineTest, AForeseenRootThatIsNotAskedForIsDraftedAnew) {
   EXPECT_EQ(anew->at(0).marginals.at(0).log_probs, then->at(0).marginals.at(0).log_probs);
 }
 
-TEST_F(DrafterEngineTest, NewsWithARootOutsideTheVocabularyIsDropped) {
+TEST_F(DrafterEngineTest, AnArrivalWithARootOutsideTheVocabularyIsDropped) {
   MadeUpFeatures features(3 * 32);
   const auto engine = MakeEngine(features);
   ASSERT_TRUE(engine->Expand({Ask(9, 3)}).ok());

@@ -20,7 +20,7 @@ namespace {
 constexpr SequenceId kSequence = {1, 0};
 constexpr int kWidth = 3;
 
-// A verifier that has features and nothing else.
+// A verifier service that only serves features.
 class FeaturesOnly final : public internal::v1::VerifierService::Service {
  public:
   grpc::Status Features(grpc::ServerContext* context,
@@ -92,7 +92,7 @@ class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> 
         kSequence,
         {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])}, next);
   }
-  // Reads until the stream is there.
+  // Reads until the stream is connected.
   void ExpectRows(Position first, int count) {
     absl::StatusOr<Features> features = absl::UnavailableError("not tried");
     for (int i = 0; i < 100 && !features.ok(); ++i) {
@@ -122,7 +122,7 @@ class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> 
   std::atomic<int> told_{0}, last_told_{0};
 };
 
-TEST_P(RemoteFeaturesTest, RowsComeAsTheyAreCommittedAndNewsWithThem) {
+TEST_P(RemoteFeaturesTest, RowsArriveAsTheyAreCommittedWithTheNextRoot) {
   Commit(5);
   ExpectRows(0, 5);
   for (const int rows : {1, 3, 2}) {
@@ -133,7 +133,7 @@ TEST_P(RemoteFeaturesTest, RowsComeAsTheyAreCommittedAndNewsWithThem) {
   }
 }
 
-TEST_P(RemoteFeaturesTest, ASequenceThatNobodyReadsIsNoLongerFollowedAndIsWhenReadAgain) {
+TEST_P(RemoteFeaturesTest, AnUnreadSequenceIsFollowedAgainAtItsNextRead) {
   Commit(5);
   ExpectRows(0, 5);
   for (int i = 0; i < 40; ++i) {
@@ -142,13 +142,13 @@ TEST_P(RemoteFeaturesTest, ASequenceThatNobodyReadsIsNoLongerFollowedAndIsWhenRe
   }
   EXPECT_FALSE(AwaitTold(committed_));
   EXPECT_LT(told_, 30);
-  ExpectRows(5, 40);  // All that was missed.
+  ExpectRows(5, 40);  // All rows that were missed.
   Commit(2);
   EXPECT_TRUE(AwaitTold(committed_));
   ExpectRows(45, 2);
 }
 
-TEST_P(RemoteFeaturesTest, AReadFromFartherBackStartsAnewThere) {
+TEST_P(RemoteFeaturesTest, AReadOfEarlierRowsFollowsFromThere) {
   Commit(10);
   ExpectRows(0, 10);
   Commit(3);
@@ -156,7 +156,7 @@ TEST_P(RemoteFeaturesTest, AReadFromFartherBackStartsAnewThere) {
   ExpectRows(4, 9);
 }
 
-TEST_P(RemoteFeaturesTest, UnknownSequencesAreSaidToBe) {
+TEST_P(RemoteFeaturesTest, UnknownSequencesAreReported) {
   Commit(1);
   ExpectRows(0, 1);
   EXPECT_FALSE(remote_->Read({{9, 0}, 0, 1}, absl::Seconds(5)).ok());

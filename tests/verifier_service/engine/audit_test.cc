@@ -32,8 +32,8 @@ class AuditTest : public ::testing::Test {
     return sequence;
   }
 
-  // What plain decoding writes after kPrompt, by the audit's own complaints: it is fed a wrong
-  // token and tells the right one apart.
+  // What plain decoding writes after kPrompt, found with the audit itself: it reports a mismatch
+  // for every token except the right one.
   TokenId PlainNext(const SamplingParams& sampling) {
     for (TokenId token = 0;; ++token) {
       Sequence& sequence = SequenceOf(sampling, kPrompt);
@@ -78,7 +78,7 @@ TEST_F(AuditTest, ADifferenceWithinTheToleranceIsRounding) {
   EXPECT_EQ(lenient.counts().within_tolerance, 1);
 }
 
-TEST_F(AuditTest, DrawsItsShareOfTheCycles) {
+TEST_F(AuditTest, DrawsItsFractionOfTheCycles) {
   for (const double fraction : {0.0, 0.1, 1.0}) {
     Audit audit({fraction, 0.0}, target_.get());
     int drawn = 0;

@@ -13,7 +13,7 @@ constexpr int kPages = 8;
 
 class SequenceTableTest : public ::testing::Test {
  protected:
-  // Opens `id` and gives it `tokens` tokens of cache.
+  // Opens `id` and reserves `tokens` tokens of cache.
   void OpenWith(SequenceId id, int tokens) {
     ASSERT_TRUE(table_.Open(id, {}).ok());
     ASSERT_TRUE(cache_.Reserve((*table_.Find(id))->table, tokens).ok());
@@ -23,7 +23,7 @@ class SequenceTableTest : public ::testing::Test {
   SequenceTable table_{cache_, /*max_sequences=*/2};
 };
 
-TEST_F(SequenceTableTest, FindsWhatWasOpened) {
+TEST_F(SequenceTableTest, FindsAnOpenSequence) {
   ASSERT_TRUE(table_.Open(kFirst, {0.5f, 9}).ok());
   const auto found = table_.Find(kFirst);
   ASSERT_TRUE(found.ok()) << found.status();
@@ -43,7 +43,7 @@ TEST_F(SequenceTableTest, StaleEpoch) {
   ASSERT_TRUE(table_.Open(kFirst, {}).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(table_.Open({1, 4}, {})));
   EXPECT_TRUE(absl::IsFailedPrecondition(table_.Find({1, 4}).status()));
-  EXPECT_FALSE(table_.Close({1, 4}));  // A late close must not end its successor.
+  EXPECT_FALSE(table_.Close({1, 4}));  // A late Close must not end the later epoch.
   EXPECT_TRUE(table_.Find(kFirst).ok());
 }
 
@@ -52,7 +52,7 @@ TEST_F(SequenceTableTest, SameEpochTwice) {
   EXPECT_TRUE(absl::IsAlreadyExists(table_.Open(kFirst, {})));
 }
 
-TEST_F(SequenceTableTest, AHigherEpochTakesThePlaceAndFreesThePages) {
+TEST_F(SequenceTableTest, AHigherEpochReplacesTheOldOneAndFreesItsPages) {
   OpenWith(kFirst, 40);
   EXPECT_EQ(cache_.free_pages(), kPages - 3);
   ASSERT_TRUE(table_.Open({1, 6}, {}).ok());
@@ -66,13 +66,13 @@ TEST_F(SequenceTableTest, Full) {
   ASSERT_TRUE(table_.Open({2, 0}, {}).ok());
   const absl::Status third = table_.Open({3, 0}, {});
   EXPECT_TRUE(absl::IsResourceExhausted(third));
-  EXPECT_THAT(third.message(), HasSubstr("--max-sequences"));
-  EXPECT_TRUE(table_.Open({2, 1}, {}).ok());  // Takes its own place.
+  EXPECT_THAT(third.message(), HasSubstr("--max_sequences"));
+  EXPECT_TRUE(table_.Open({2, 1}, {}).ok());  // It replaces its own earlier epoch.
   EXPECT_TRUE(table_.Close({1, 0}));
   EXPECT_TRUE(table_.Open({3, 0}, {}).ok());
 }
 
-TEST_F(SequenceTableTest, CloseGivesBackEveryPage) {
+TEST_F(SequenceTableTest, CloseFreesEveryPage) {
   OpenWith({1, 0}, 17);
   OpenWith({2, 0}, 16);
   EXPECT_EQ(cache_.free_pages(), kPages - 3);
@@ -84,7 +84,7 @@ TEST_F(SequenceTableTest, CloseGivesBackEveryPage) {
   EXPECT_EQ(table_.size(), 0);
 }
 
-TEST_F(SequenceTableTest, OutOfPagesLeavesTheTableAsItWas) {
+TEST_F(SequenceTableTest, OutOfPagesLeavesTheTableUnchanged) {
   OpenWith(kFirst, 16);
   nn::PageTable& pages = (*table_.Find(kFirst))->table;
   EXPECT_TRUE(absl::IsResourceExhausted(cache_.Reserve(pages, 16 * kPages + 1)));

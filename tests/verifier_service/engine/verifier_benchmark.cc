@@ -26,8 +26,8 @@ VerifierEngine& DemoEngine() {
   return *engine;
 }
 
-// A tree of `nodes`, two under every node; tokens that no text begins with, so that the context
-// stays what it is.
+// A tree of `nodes`, two below every node. The target chooses none of its tokens, so the context
+// does not grow.
 DraftTree BinaryTree(int nodes) {
   DraftTree tree(0);
   for (int i = 0; i < nodes; ++i) tree.Add(i / 2, 2 + i, -1.0f - static_cast<float>(i));

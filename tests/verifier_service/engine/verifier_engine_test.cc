@@ -1,5 +1,5 @@
-// The engine on a tiny random checkpoint: what it refuses, what it frees, and that a batch gives
-// each sequence the very tokens that it would have got alone.
+// The verifier engine on a tiny random checkpoint: the calls that it refuses, the memory that it
+// frees, and that a batch gives each sequence the tokens that it gets alone.
 #include "verifier_service/engine/verifier_engine.h"
 
 #include "common/nn/local_device.h"
@@ -22,7 +22,7 @@ const std::vector<TokenId> kPrompt = {3, 141, 59, 26, 53, 58, 97, 93, 23, 84};
 
 class VerifierEngineTest : public ::testing::Test {
  protected:
-  // One engine for all: each one measures the device first, which takes a while.
+  // One engine for all tests, because a new engine first measures the device.
   static void SetUpTestSuite() {
     auto device = nn::OpenLocalDevice(2);
     ASSERT_TRUE(device.ok()) << device.status();
@@ -44,7 +44,7 @@ class VerifierEngineTest : public ::testing::Test {
   }
 
   void SetUp() override { ASSERT_NE(engine_, nullptr); }
-  // Whatever a test did, nothing may be left of it.
+  // Every test must leave the engine empty.
   void TearDown() override {
     for (uint64_t session = 1; session <= 5; ++session) {
       engine_->Close({session, 0});
@@ -56,7 +56,7 @@ class VerifierEngineTest : public ::testing::Test {
     EXPECT_TRUE(engine_->SetFeatureLayers({}).ok());
   }
 
-  // Opens and prefills all but the last token of `prompt`.
+  // Opens a sequence and prefills all but the last token of `prompt`.
   void Begin(SequenceId id, const std::vector<TokenId>& prompt, SamplingParams sampling = {}) {
     ASSERT_TRUE(engine_->Open(id, sampling).ok());
     const auto trace = engine_->Prefill({id, 0, {prompt.begin(), prompt.end() - 1}});
@@ -85,7 +85,7 @@ class VerifierEngineTest : public ::testing::Test {
     return text;
   }
 
-  // A tree with `hits` tokens of `text` on its first path and wrong siblings everywhere.
+  // A tree whose first path has `hits` tokens of `text`, with wrong siblings everywhere.
   static DraftTree TreeOver(TokenId root, const std::vector<TokenId>& text, int hits) {
     DraftTree tree(root);
     NodeIndex at = 0;
@@ -102,7 +102,7 @@ class VerifierEngineTest : public ::testing::Test {
   static inline int all_tokens_ = 0;
 };
 
-TEST_F(VerifierEngineTest, StatesItsFacts) {
+TEST_F(VerifierEngineTest, ReportsItsInfo) {
   const TargetInfo& info = engine_->info();
   EXPECT_EQ(info.model, "target");
   EXPECT_EQ(info.dims.vocabulary, kVocabulary);
@@ -121,18 +121,18 @@ TEST_F(VerifierEngineTest, ADrafterFolderIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(engine.status())) << engine.status();
 }
 
-TEST_F(VerifierEngineTest, FeatureLayersThatTheTargetLacksAreRefused) {
+TEST_F(VerifierEngineTest, FeatureLayersOutsideTheTargetAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(engine_->SetFeatureLayers({0, 4})));
   EXPECT_TRUE(absl::IsInvalidArgument(engine_->SetFeatureLayers({-1})));
   ASSERT_TRUE(engine_->SetFeatureLayers({0, 2}).ok());
   Begin(kSequence, kPrompt);
   EXPECT_TRUE(absl::IsFailedPrecondition(engine_->SetFeatureLayers({1})));
-  EXPECT_TRUE(engine_->SetFeatureLayers({0, 2}).ok());  // The same again is fine.
+  EXPECT_TRUE(engine_->SetFeatureLayers({0, 2}).ok());  // Setting the same layers again is allowed.
   engine_->Close(kSequence);
   EXPECT_TRUE(engine_->SetFeatureLayers({1}).ok());
 }
 
-TEST_F(VerifierEngineTest, PrefillRefusesWhatDoesNotContinueTheSequence) {
+TEST_F(VerifierEngineTest, PrefillRefusesTokensThatDoNotContinueTheSequence) {
   EXPECT_TRUE(absl::IsNotFound(engine_->Prefill({kSequence, 0, {1}}).status()));
   Begin(kSequence, kPrompt);
   EXPECT_TRUE(absl::IsFailedPrecondition(engine_->Prefill({kSequence, 0, {1}}).status()));
@@ -141,10 +141,10 @@ TEST_F(VerifierEngineTest, PrefillRefusesWhatDoesNotContinueTheSequence) {
   const std::vector<TokenId> too_long(kContext - 8, 1);
   EXPECT_TRUE(absl::IsOutOfRange(engine_->Prefill({kSequence, 9, too_long}).status()));
   EXPECT_TRUE(engine_->Prefill({kSequence, 9, {}}).ok());
-  EXPECT_TRUE(engine_->Prefill({kSequence, 9, {1, 2}}).ok());  // Nothing above did harm.
+  EXPECT_TRUE(engine_->Prefill({kSequence, 9, {1, 2}}).ok());  // The refused calls changed nothing.
 }
 
-TEST_F(VerifierEngineTest, PrefillInPiecesIsPrefillAtOnce) {
+TEST_F(VerifierEngineTest, PrefillInPiecesEqualsOnePrefill) {
   Begin({1, 0}, kPrompt);
   ASSERT_TRUE(engine_->Open({2, 0}, {}).ok());
   for (Position i = 0; i < 9; ++i) {
@@ -167,7 +167,7 @@ TEST_F(VerifierEngineTest, BadTokensInATree) {
   EXPECT_TRUE(absl::IsInvalidArgument(VerifyAlone({kSequence, 9, twins}).status));
 }
 
-TEST_F(VerifierEngineTest, CachedThatIsNotWhatWasCommitted) {
+TEST_F(VerifierEngineTest, AWrongCommittedLengthIsRefused) {
   Begin(kSequence, kPrompt);
   for (const Position cached : {-1, 0, 8, 10}) {
     const VerifyOutcome outcome = VerifyAlone({kSequence, cached, DraftTree(1)});
@@ -199,7 +199,7 @@ TEST_F(VerifierEngineTest, TooManyRows) {
 }
 
 TEST_F(VerifierEngineTest, OutOfCacheFailsTheSequenceAlone) {
-  // 4 · 250 of 1024 tokens are taken; a tree of 64 rows finds no pages.
+  // 4 · 250 of 1024 tokens are in use, so there are no pages for a tree of 64 rows.
   for (uint64_t s = 1; s <= 4; ++s) Begin({s, 0}, std::vector<TokenId>(251, 5));
   DraftTree tree(5);
   for (int i = 0; i < kMaxRows - 2; ++i) tree.Add(0, i, -1);
@@ -209,7 +209,7 @@ TEST_F(VerifierEngineTest, OutOfCacheFailsTheSequenceAlone) {
   EXPECT_TRUE(result->outcomes[1].status.ok()) << result->outcomes[1].status;
 }
 
-TEST_F(VerifierEngineTest, OneBadItemDoesNotHarmTheOthers) {
+TEST_F(VerifierEngineTest, OneBadItemDoesNotAffectTheOthers) {
   const std::vector<TokenId> expected = Decode(kPrompt, {}, 1);
   Begin({1, 0}, kPrompt);
   Begin({2, 0}, kPrompt);
@@ -221,14 +221,15 @@ TEST_F(VerifierEngineTest, OneBadItemDoesNotHarmTheOthers) {
   EXPECT_TRUE(absl::IsNotFound(result->outcomes[0].status));
   ASSERT_TRUE(result->outcomes[1].status.ok());
   EXPECT_EQ(result->outcomes[1].acceptance.next, expected[0]);
-  EXPECT_TRUE(absl::IsInvalidArgument(result->outcomes[2].status));  // Twice in one forest.
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(result->outcomes[2].status));  // It occurs twice in one forest.
   EXPECT_TRUE(absl::IsFailedPrecondition(result->outcomes[3].status));
   EXPECT_EQ(result->trace.rows, 1);
   EXPECT_THAT(result->trace.contexts, ElementsAre(9));
   EXPECT_TRUE(VerifyAlone({{2, 0}, 9, DraftTree(kPrompt.back())}).status.ok());
 }
 
-TEST_F(VerifierEngineTest, AForestWithoutAGoodItemIsStillAnAnswer) {
+TEST_F(VerifierEngineTest, AForestOfBadItemsReturnsTheirErrors) {
   const auto result = engine_->Verify({{kSequence, 0, DraftTree(1)}});
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->trace.rows, 0);
@@ -237,7 +238,7 @@ TEST_F(VerifierEngineTest, AForestWithoutAGoodItemIsStillAnAnswer) {
   EXPECT_THAT(nothing->outcomes, IsEmpty());
 }
 
-TEST_F(VerifierEngineTest, ABatchGivesEachSequenceWhatItGetsAlone) {
+TEST_F(VerifierEngineTest, ABatchGivesEachSequenceTheTokensItGetsAlone) {
   for (const float temperature : {0.0f, 1.0f}) {
     std::vector<VerifyItem> items;
     std::vector<Acceptance> alone;
@@ -252,7 +253,7 @@ TEST_F(VerifierEngineTest, ABatchGivesEachSequenceWhatItGetsAlone) {
       alone.push_back(VerifyAlone({{s, 0}, cached, tree}).acceptance);
       EXPECT_EQ(alone.back().path.size(), s);
       EXPECT_EQ(alone.back().next, text[s]);
-      ASSERT_TRUE(engine_->Open({s, 1}, sampling).ok());  // Anew, for the batch.
+      ASSERT_TRUE(engine_->Open({s, 1}, sampling).ok());  // A new epoch for the batch.
       ASSERT_TRUE(engine_->Prefill({{s, 1}, 0, {prompt.begin(), prompt.end() - 1}}).ok());
       items.push_back({{s, 1}, cached, tree});
     }
@@ -277,7 +278,7 @@ TEST_F(VerifierEngineTest, TextAfterATreeIsTheTextOfPlainDecoding) {
   EXPECT_EQ(VerifyAlone({kSequence, 14, DraftTree(text[4])}).acceptance.next, text[5]);
 }
 
-TEST_F(VerifierEngineTest, PenaltiesSeeTheTextThatEveryTreeCommitted) {
+TEST_F(VerifierEngineTest, PenaltiesCountTheTextOfEveryCommittedTree) {
   SamplingParams sampling = {{1.0f, 5, 50, 0.95f, 0.01f}, 1.4f, 0.5f, 0.6f, {{3, 2.0f}}};
   sampling.prompt_tokens = static_cast<int>(kPrompt.size());
   sampling.min_tokens = 3;
@@ -302,7 +303,7 @@ TEST_F(VerifierEngineTest, PenaltiesSeeTheTextThatEveryTreeCommitted) {
   EXPECT_EQ(written, std::vector<TokenId>(text.begin(), text.begin() + written.size()));
 }
 
-TEST_F(VerifierEngineTest, AuditedCyclesAreSeenToBeRightAndChangeNothing) {
+TEST_F(VerifierEngineTest, AnAuditFindsNoMismatchAndChangesNothing) {
   VerifierOptions options;
   options.target_folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
   options.engine = {DType::kF32, device_.device, /*kv_tokens=*/1024};
@@ -322,7 +323,7 @@ TEST_F(VerifierEngineTest, AuditedCyclesAreSeenToBeRightAndChangeNothing) {
   EXPECT_EQ(second->audit, (AuditCounts{2, 7, 0, 0}));
 }
 
-TEST_F(VerifierEngineTest, SamplingOutOfRangeIsRefusedByName) {
+TEST_F(VerifierEngineTest, SamplingOutOfRangeIsRefusedWithItsName) {
   SamplingParams sampling;
   sampling.logit_bias = {{kVocabulary, 1.0f}};
   const absl::Status status = engine_->Open(kSequence, sampling);
@@ -356,14 +357,14 @@ TEST_F(VerifierEngineTest, CloseFreesAllPages) {
   (void)VerifyAlone({{1, 0}, 9, tree});
   EXPECT_LT(engine_->free_kv_tokens(), all_tokens_);
   for (uint64_t s = 1; s <= 4; ++s) engine_->Close({s, 0});
-  engine_->Close({4, 0});  // Twice, and one that never was: nothing happens.
+  engine_->Close({4, 0});  // Closing twice, or an unknown sequence, does nothing.
   engine_->Close({77, 3});
   EXPECT_EQ(engine_->free_kv_tokens(), all_tokens_);
   EXPECT_EQ(engine_->live_sequences(), 0);
   EXPECT_EQ(engine_->features().bytes(), 0);
 }
 
-TEST_F(VerifierEngineTest, AHigherEpochFreesWhatTheOldOneHeld) {
+TEST_F(VerifierEngineTest, AHigherEpochFreesThePagesOfTheOldOne) {
   ASSERT_TRUE(engine_->SetFeatureLayers({1}).ok());
   Begin({1, 0}, kPrompt);
   ASSERT_TRUE(engine_->Open({1, 1}, {}).ok());

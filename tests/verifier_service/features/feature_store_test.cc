@@ -59,7 +59,7 @@ TEST(FeatureStoreTest, ReadsTheRowsThatWereAppended) {
 TEST(FeatureStoreTest, TheNextTokenFollowsTheLastRowOnly) {
   FeatureStore store(DType::kF32, kPlenty);
   store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 3);  // A prefill chooses nothing.
+  AppendRows(store, kSequence, 0, 3);  // A prefill chooses no token.
   EXPECT_EQ(store.Read({kSequence, 0, 3}, kNoPatience)->next, kNoToken);
   AppendRows(store, kSequence, 3, 2, /*next=*/42);
   EXPECT_EQ(store.Read({kSequence, 0, 5}, kNoPatience)->next, 42);
@@ -88,7 +88,7 @@ TEST(FeatureStoreTest, RowsThatAreNotThereYetAreWaitedFor) {
   EXPECT_EQ(read->rows(), 2);
 }
 
-TEST(FeatureStoreTest, PatienceEnds) {
+TEST(FeatureStoreTest, ReadTimesOut) {
   FeatureStore store(DType::kF32, kPlenty);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 1);
@@ -116,13 +116,13 @@ TEST(FeatureStoreTest, UnknownSequences) {
     return nullptr;
   };
   EXPECT_TRUE(absl::IsNotFound(store.Copy(other, 0, 8, never).status()));
-  EXPECT_EQ(store.Copy(kSequence, 0, 8, never)->rows, 0);  // None yet.
-  AppendRows(store, other, 0, 1);                          // Nothing to keep it in.
+  EXPECT_EQ(store.Copy(kSequence, 0, 8, never)->rows, 0);  // No rows yet.
+  AppendRows(store, other, 0, 1);                          // The sequence has no history.
   store.Close(other);
   EXPECT_EQ(store.bytes(), 0);
 }
 
-TEST(FeatureStoreTest, TheSequenceThatGrowsPastTheMemoryLosesItsHistory) {
+TEST(FeatureStoreTest, ASequenceThatExceedsTheMemoryLosesItsHistory) {
   FeatureStore store(DType::kF32, /*max_bytes=*/5 * 8);
   const SequenceId other = {8, 1};
   store.Open(kSequence, kWidth);
@@ -132,14 +132,14 @@ TEST(FeatureStoreTest, TheSequenceThatGrowsPastTheMemoryLosesItsHistory) {
   AppendRows(store, kSequence, 3, 1);
   const auto read = store.Read({kSequence, 0, 1}, kNoPatience);
   EXPECT_TRUE(absl::IsOutOfRange(read.status())) << read.status();
-  EXPECT_THAT(read.status().message(), HasSubstr("--feature-bytes"));
+  EXPECT_THAT(read.status().message(), HasSubstr("--feature_bytes"));
   EXPECT_EQ(store.bytes(), 2 * 8);
-  AppendRows(store, kSequence, 4, 1);  // Stays lost: a gap must not look like a history.
+  AppendRows(store, kSequence, 4, 1);  // Still dropped: a history must have no gap.
   EXPECT_TRUE(absl::IsOutOfRange(store.Rows(kSequence).status()));
   EXPECT_TRUE(store.Read({other, 0, 2}, kNoPatience).ok());
 }
 
-TEST(FeatureStoreTest, CloseGivesTheMemoryBack) {
+TEST(FeatureStoreTest, CloseFreesTheMemory) {
   FeatureStore store(DType::kF32, kPlenty);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 4);
@@ -147,7 +147,7 @@ TEST(FeatureStoreTest, CloseGivesTheMemoryBack) {
   EXPECT_EQ(store.bytes(), 0);
 }
 
-TEST(FeatureStoreTest, ReopeningUnderAHigherEpochGivesTheOldMemoryBack) {
+TEST(FeatureStoreTest, ReopeningUnderAHigherEpochFreesTheOldMemory) {
   FeatureStore store(DType::kF32, kPlenty);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 4);
@@ -164,7 +164,7 @@ TEST(FeatureStoreTest, ASequenceOpenedBeforeAnyDrafterHasNoFeatures) {
   EXPECT_TRUE(absl::IsOutOfRange(read.status())) << read.status();
 }
 
-TEST(FeatureStoreTest, CopiesWhatFitsToWhereItIsWanted) {
+TEST(FeatureStoreTest, CopiesTheRowsThatFitToTheGivenPlace) {
   FeatureStore store(DType::kF32, kPlenty);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 5, /*next=*/42);
@@ -179,34 +179,34 @@ TEST(FeatureStoreTest, CopiesWhatFitsToWhereItIsWanted) {
         });
     EXPECT_TRUE(copied.ok()) << copied.status();
     EXPECT_EQ(copied->rows * kWidth, static_cast<int>(values.size()));
-    // Only the last row is followed by what the verify chose.
+    // Only the last row is followed by the verify's choice.
     EXPECT_EQ(copied->next, first + copied->rows == 5 ? 42 : kNoToken);
     return values;
   };
   EXPECT_THAT(copy(1, 16), ElementsAre(10, 11, 20, 21));
   EXPECT_THAT(copy(3, 17), ElementsAre(30, 31, 40, 41));
-  EXPECT_THAT(copy(2, 1), ElementsAre(20, 21));  // One row in any case.
+  EXPECT_THAT(copy(2, 1), ElementsAre(20, 21));  // At least one row.
 }
 
-TEST(FeatureStoreTest, ListenersHearEveryChangeUntilTheyGo) {
+TEST(FeatureStoreTest, ListenersAreCalledForEveryChangeUntilDestroyed) {
   FeatureStore store(DType::kF32, kPlenty);
-  int first_heard = 0, second_heard = 0;
-  const auto first = store.Listen([&] { ++first_heard; });
+  int first_calls = 0, second_calls = 0;
+  const auto first = store.Listen([&] { ++first_calls; });
   store.Open(kSequence, kWidth);
-  EXPECT_EQ(first_heard, 1);
-  auto second = store.Listen([&] { second_heard += *store.Rows(kSequence); });
+  EXPECT_EQ(first_calls, 1);
+  auto second = store.Listen([&] { second_calls += *store.Rows(kSequence); });
   AppendRows(store, kSequence, 0, 3);
-  EXPECT_EQ(first_heard, 2);
-  EXPECT_EQ(second_heard, 3);  // It may read.
+  EXPECT_EQ(first_calls, 2);
+  EXPECT_EQ(second_calls, 3);  // A listener may read the store.
   AppendRows(store, {9, 9}, 0, 1);
-  EXPECT_EQ(first_heard, 2) << "nothing changed";
+  EXPECT_EQ(first_calls, 2) << "nothing changed";
   second.reset();
   store.Close(kSequence);
-  EXPECT_EQ(first_heard, 3);
-  EXPECT_EQ(second_heard, 3);
+  EXPECT_EQ(first_calls, 3);
+  EXPECT_EQ(second_calls, 3);
 }
 
-// A store of rows that lie in a ring with room for eight of them.
+// A store whose rows are in a ring with room for eight.
 class RingStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -246,12 +246,12 @@ TEST_F(RingStoreTest, RowsAreLocatedPieceByPieceUntilTheyAreOverwritten) {
   EXPECT_THAT(Locate(1), ElementsAre(2, 1, kNoToken));
   EXPECT_THAT(Locate(4), ElementsAre(1, 4, 12));
   EXPECT_THAT(Locate(5), ElementsAre());
-  Append(4, 13);  // Does not fit before the end: over rows 0 to 3.
+  Append(4, 13);  // Does not fit before the ring's end, so it overwrites rows 0 to 3.
   EXPECT_THAT(Locate(0), ElementsAre());
   EXPECT_THAT(Locate(3), ElementsAre());
   EXPECT_THAT(Locate(4), ElementsAre(1, 4, kNoToken));
   EXPECT_THAT(Locate(5), ElementsAre(4, 8, 13));
-  EXPECT_EQ(store_->Read({kSequence, 0, 9}, kNoPatience)->rows(), 9);  // Bytes stay.
+  EXPECT_EQ(store_->Read({kSequence, 0, 9}, kNoPatience)->rows(), 9);  // Their bytes remain.
 }
 
 TEST_F(RingStoreTest, RowsThatAreNotInTheRingAreNotLocated) {

@@ -23,7 +23,7 @@ DraftTree Sample() {
   return tree;
 }
 
-TEST(AcceptTest, RootAloneCommitsItselfAndGivesTheChoice) {
+TEST(AcceptTest, ARootAloneCommitsItselfAndReturnsTheChoice) {
   const Acceptance acceptance = Accept(DraftTree(5), {77});
   EXPECT_THAT(acceptance.path, IsEmpty());
   EXPECT_EQ(acceptance.next, 77);
@@ -73,7 +73,7 @@ TEST(AcceptTest, ChoicesOfRowsOffThePathAreIgnored) {
 }
 
 TEST(AcceptTest, ATokenThatOnlyAnotherBranchCarriesIsNotAccepted) {
-  // 21 hangs below row 1 only: from row 2 it is a new token.
+  // Token 21 is a child of row 1 only.
   const Acceptance acceptance = Accept(Sample(), {11, 0, 21, 0, 0, 0, 0});
   EXPECT_THAT(acceptance.path, ElementsAre(2));
   EXPECT_EQ(acceptance.next, 21);

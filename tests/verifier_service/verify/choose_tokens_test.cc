@@ -1,5 +1,5 @@
-// Sampling controls: against transformers' logits processors (goldens/sampling.json, written by
-// make_sampling_goldens.py), and on the rows of a tree.
+// Sampling parameters: compared with transformers' logits processors (goldens/sampling.json,
+// written by make_sampling_goldens.py), and on the rows of a tree.
 #include "verifier_service/verify/choose_tokens.h"
 
 #include <cmath>
@@ -77,7 +77,7 @@ class ChooseTokensTest : public ::testing::Test {
   static inline nn::LocalDevice device_;
 };
 
-TEST(LogitEditsTest, AgreeWithTransformersAndAreUndone) {
+TEST(LogitEditsTest, MatchTransformersAndAreUndone) {
   for (const json& golden : Goldens()) {
     const auto before = golden["logits"].get<std::vector<float>>();
     std::vector<float> expected;
@@ -96,7 +96,7 @@ TEST(LogitEditsTest, AgreeWithTransformersAndAreUndone) {
   }
 }
 
-TEST_F(ChooseTokensTest, TheChoiceIsAmongTheTokensThatTransformersLeaves) {
+TEST_F(ChooseTokensTest, TheChoiceIsAmongTheTokensThatTransformersKeeps) {
   for (const json& golden : Goldens()) {
     SamplingParams sampling = SamplingOf(golden);
     std::vector<TokenId> text = TextOf(golden);
@@ -118,12 +118,12 @@ TEST_F(ChooseTokensTest, TheChoiceIsAmongTheTokensThatTransformersLeaves) {
   }
 }
 
-TEST_F(ChooseTokensTest, EveryRowOfATreeChoosesAsItsPathAloneWould) {
+TEST_F(ChooseTokensTest, EveryRowOfATreeChoosesLikeItsPathAlone) {
   std::mt19937 random(8);
   constexpr int kVocabulary = 40;
   std::normal_distribution<float> normal(0, 1);
   const std::vector<TokenId> text = {3, 5, 5, 9, 30};
-  DraftTree tree(/*root=*/9);  // Siblings, cousins, and tokens that come again on one path only.
+  DraftTree tree(/*root=*/9);  // Siblings, cousins, and tokens that repeat on one path only.
   for (const auto& [parent, token] :
        std::vector<std::pair<NodeIndex, TokenId>>{{0, 5}, {0, 7}, {1, 5}, {1, 7}, {2, 7}, {3, 5}}) {
     tree.Add(parent, token, -1.0f);
@@ -157,7 +157,7 @@ TEST_F(ChooseTokensTest, EveryRowOfATreeChoosesAsItsPathAloneWould) {
   }
 }
 
-TEST_F(ChooseTokensTest, LogprobsAreOfTheModelsOwnDistribution) {
+TEST_F(ChooseTokensTest, LogprobsAreThoseOfTheUneditedLogits) {
   DraftTree tree(/*root=*/4);
   const NodeIndex child = tree.Add(0, 2, -1.0f);
   std::vector<float> logits = {0, 1, 2, 3, /*row 1:*/ 5, 0, 0, 0};

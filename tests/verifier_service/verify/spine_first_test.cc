@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(SpineFirstTest, ARootAChainAndATreeInOrderStayAsTheyAre) {
+TEST(SpineFirstTest, ATreeInSpineFirstOrderIsUnchanged) {
   DraftTree tree(1);
   EXPECT_FALSE(PutSpineFirst(tree).has_value());
   tree.Add(0, 10, -0.1f);
