@@ -40,6 +40,7 @@ class RemoteArm final : public Arm {
     std::vector<PromptMeasurement> results(prompts.size());
     std::vector<absl::Status> statuses(prompts.size());
     std::vector<std::thread> threads;
+    threads.reserve(prompts.size());
     for (size_t i = 0; i < prompts.size(); ++i) {
       threads.emplace_back([&, i] { statuses[i] = RunOne(prompts[i], settings, results[i]); });
     }

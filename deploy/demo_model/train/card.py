@@ -1,4 +1,4 @@
-"""Writes the model card (README.md beside target/ and drafter/) from what the stages recorded."""
+"""Writes the model card, README.md beside target/ and drafter/, from the records of the stages."""
 
 import argparse
 import json
@@ -9,30 +9,35 @@ from safetensors import safe_open
 
 TEMPLATE = """# The demo pair
 
-A small Qwen3-architecture target and a DFlash drafter for it, trained from scratch on two CPU cores so that `bastion`
-has something real to run out of the box. It continues Python source text and Python documentation. It is a
-demonstration of decoding, not an assistant: it has no chat template and its text is often wrong.
+A small target with the Qwen3 architecture, and a DFlash drafter for it. Both were trained from
+scratch on two CPU cores, so that bastion has a real pair of models to run. The target continues
+Python source code and Python documentation. It demonstrates decoding. It is not an assistant: it has
+no chat template, and its text is often wrong.
 
 | | target | drafter |
 |---|---|---|
 | architecture | Qwen3 dense, tied embeddings | DFlash (z-lab's checkpoint layout), block {block} |
 | layers / hidden / feed-forward | {layers} / {hidden} / {ffn} | {draft_layers} / {hidden} / {draft_ffn} |
 | heads: query, key/value, size | {heads}, {groups}, {head_dim} | the same |
-| parameters | {target_millions:.2f} M | {drafter_millions:.2f} M, embedding and LM head are the target's |
+| parameters | {target_millions:.2f} M | {drafter_millions:.2f} M; embedding and LM head are the target's |
 | stored as | bf16 safetensors, {target_mb:.1f} MB | bf16 safetensors, {drafter_mb:.1f} MB |
 | training | {target_tokens:.2f} M tokens, {target_minutes:.0f} min | {drafter_steps} steps of 256 blocks, {drafter_minutes:.0f} min |
 
-The target grew while it was trained: {grown_at:.0%} of the time as a model of {seed_layers} layers and {seed_ffn}
-feed-forward units, then as what it is now, from weights that compute the same function (`train/grow.py`).
+The target grew during training. For {grown_at:.0%} of the time it had {seed_layers} layers and
+{seed_ffn} feed-forward units. Then it was extended to its final size, with weights that compute the
+same function ([grow.py](train/grow.py)).
 
-The drafter reads the target's hidden states after layers {taps}. Tokenizer: byte-level BPE, {vocabulary} entries,
-Qwen2's pre-tokenizer, 8 special tokens (`<|endoftext|>` 0, `<|mask|>` 1).
+The drafter reads the target's hidden states after layers {taps}. The tokenizer is a byte-level BPE
+with {vocabulary} entries and Qwen2's pre-tokenizer. It has 8 special tokens, among them
+`<|endoftext|>` (id 0) and `<|mask|>` (id 1).
 
 ## Numbers
-Held-out validation files: **{nats:.3f} nats per token, perplexity {perplexity:.1f}, {bits:.3f} bits per byte**.
 
-Committed tokens per cycle (τ) at temperature 0, {prompts} prompts of `prompts.jsonl`, {new_tokens} new tokens each, by
-`train/evaluate.py` (fp32, DDTree's best-first tree of so many nodes):
+Validation files: **{nats:.3f} nats per token, perplexity {perplexity:.1f}, {bits:.3f} bits per byte**.
+
+Mean committed tokens per cycle (τ) at temperature 0, on the {prompts} prompts of `prompts.jsonl`,
+{new_tokens} new tokens each. Computed by [evaluate.py](train/evaluate.py) in fp32. `tree:N` is
+DDTree's best-first tree of N nodes:
 
 | {arm_names} |
 |{arm_rules}|
@@ -40,11 +45,13 @@ Committed tokens per cycle (τ) at temperature 0, {prompts} prompts of `prompts.
 
 {exactness}
 
-## Data and licence
-Text: the standard library, the test-suite and the documentation sources of CPython 3.11 from Debian 12
-({packages}), under the PSF License Agreement (see LICENSE in each folder). Files that are mostly data, and duplicates,
-are left out. Every file belongs to one split by a hash of its path; `split.json` records the rule, the digests, and the
-files kept out of training.
+## Data and license
+
+The training text is the standard library, the test suite and the documentation sources of CPython
+3.11, as packaged by Debian 12 ({packages}). It is under the PSF License Agreement; see `LICENSE` in
+each folder. Duplicates, and files that contain mostly data, are left out. A hash of its path assigns
+each file to one split. `split.json` records the rule, the digests, and the files kept out of
+training.
 
 | split | files | MB | use |
 |---|---|---|---|
@@ -52,18 +59,23 @@ files kept out of training.
 | validation | {validation_files} | {validation_mb:.1f} | perplexity |
 | held out | {heldout_files} | {heldout_mb:.1f} | `prompts.jsonl` |
 
-The drafter learned from teacher text: {teacher_tokens:.2f} M tokens sampled from the target itself after prefixes of
-training files, half greedy and half at temperature 0.8, cut where a loop sets in.
+The drafter was trained on teacher text: {teacher_tokens:.2f} M tokens that the target wrote after
+prefixes of training files. Half of them are greedy and half are sampled at temperature 0.8. Texts are
+cut where a loop begins.
 {prior}
-Prompts were chosen by the target's own greedy continuation of {continuation} tokens: no end of text, and distinct 4-grams at least
-{min_distinct} of all 4-grams. {prompt_counts}
-The target is small: after some hundred tokens its greedy text loops, so measure with {continuation} new tokens. Also before that
-it keeps coming back to the same phrases, which makes it easier to draft than the text of a strong model.
+A prompt was chosen only if the target's greedy continuation of {continuation} tokens has no end of
+text, and if at least {min_distinct} of its 4-grams are distinct. {prompt_counts}
+
+The target is small. After a few hundred tokens its greedy text loops, so measure with {continuation}
+new tokens. Even before that it repeats its phrases, which makes its text easier to draft than the
+text of a strong model.
 
 ## Reproduce
-`deploy/demo_model/train/run.sh` makes everything from scratch: {reproduce_minutes:.0f} minutes of training with the
-times above, on two free cores. Training runs against the clock (`--target-minutes`, `--drafter-minutes`): a faster
-machine sees more tokens, so numbers vary from machine to machine; the learning rates always reach zero.
+
+`deploy/demo_model/train/run.sh` makes everything from scratch. With the times above, training takes
+{reproduce_minutes:.0f} minutes on two free cores. Training stops by the clock (`--target-minutes`,
+`--drafter-minutes`): a faster machine sees more tokens, so numbers differ between machines. The
+learning rates always reach zero.
 {notes}"""
 
 
@@ -72,27 +84,28 @@ def megabytes(folder: Path) -> float:
 
 
 def prior(drafter: Path) -> str:
-    """The paragraph on the transition prior; nothing where its stage was skipped."""
+    """The paragraph on the transition prior. Empty if its stage was skipped."""
     path = drafter / "transition_prior.safetensors"
     if not path.exists():
         return ""
     with safe_open(path, "np") as table:
         pairs = table.get_slice("pairs").get_shape()[0]
-    return (f"\n`{drafter.name}/{path.name}` ({path.stat().st_size / 1e6:.2f} MB, same licence): what followed each token and "
-            f"{pairs} pairs of\ntokens in the teacher text, and how often, counted by `bastion-train prior`.\n")
+    return (f"\n`{drafter.name}/{path.name}` ({path.stat().st_size / 1e6:.2f} MB, same license) holds counts from the\n"
+            f"teacher text: what followed each token and {pairs} pairs of tokens. `bastion-train prior` counted\n"
+            "them.\n")
 
 
 def exactness(evaluation: dict) -> str:
-    """What the comparison of texts showed."""
+    """The result of comparing the texts."""
     against = "plain greedy decoding" if evaluation.get("compared_with_greedy") else "the other arms"
     differ = evaluation["texts_that_differ"]
     if differ == 0:
-        return f"On every prompt each arm's text equals that of {against}, token for token."
-    return f"On {differ} prompts an arm's text left that of {against} (near ties)."
+        return f"On every prompt, the text with each tree equals the text of {against}, token for token."
+    return f"On {differ} prompts, the text with a tree differs from that of {against} (near ties)."
 
 
 def fields(work: Path, out: Path) -> dict:
-    """All the values of TEMPLATE."""
+    """The values of TEMPLATE."""
     from grow import SEEDLING
     from prompts import CONTINUATION, MIN_DISTINCT
     from target import GROW_AT
@@ -129,7 +142,7 @@ def fields(work: Path, out: Path) -> dict:
         "prior": prior(out / "drafter"),
         "min_distinct": MIN_DISTINCT, "continuation": CONTINUATION,
         "prompt_counts": f"{counts['good']} of {counts['candidates']} candidates passed; {counts['chosen']} are "
-                         "drawn from them, at most three from a file.",
+                         "drawn from them, at most three per file.",
         "reproduce_minutes": sum(minutes.values()) + 10,
     }
 

@@ -32,7 +32,7 @@ class Shards:
             raise SystemExit(f"drafter: no teacher text in {folder}; run teacher.py first")
 
     def paths(self) -> list[Path]:
-        """Read anew for every draw, so that a teacher that still writes is not waited for."""
+        """Listed again at every draw, so that training can begin while the teacher still writes."""
         return sorted(self.folder.glob("*.pt"))
 
     def draw(self, generator: torch.Generator) -> dict:
