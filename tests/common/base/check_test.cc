@@ -5,7 +5,7 @@
 namespace bastion {
 namespace {
 
-TEST(CheckTest, PassesInSilence) {
+TEST(CheckTest, ATrueConditionDoesNotAbort) {
   CHECK(true) << "never evaluated";
   CHECK_EQ(1, 1);
   CHECK_LE(1, 1);
@@ -15,11 +15,11 @@ TEST(CheckTest, PassesInSilence) {
   SUCCEED();
 }
 
-TEST(CheckTest, DiesWithTheConditionAndTheMessage) {
+TEST(CheckTest, AFalseConditionAbortsWithTheConditionAndTheMessage) {
   EXPECT_DEATH(CHECK(1 > 2) << "arithmetic", "F.*check_test.cc.*CHECK failed: 1 > 2 arithmetic");
 }
 
-TEST(CheckTest, ComparisonsDieWithBothValues) {
+TEST(CheckTest, AFailedComparisonReportsBothValues) {
   EXPECT_DEATH(CHECK_EQ(1, 2), "1 vs 2");
   EXPECT_DEATH(CHECK_LE(2, 1), "2 vs 1");
   EXPECT_DEATH(CHECK_LT(1, 1), "1 vs 1");
@@ -27,7 +27,7 @@ TEST(CheckTest, ComparisonsDieWithBothValues) {
   EXPECT_DEATH(CHECK_GT(1, 1), "1 vs 1");
 }
 
-TEST(CheckTest, DebugCheckFollowsTheBuildType) {
+TEST(CheckTest, DcheckAbortsOnlyInDebugBuilds) {
 #ifdef NDEBUG
   DCHECK(false);
   SUCCEED();
@@ -36,7 +36,7 @@ TEST(CheckTest, DebugCheckFollowsTheBuildType) {
 #endif
 }
 
-TEST(CheckTest, HangsBelowAnIfWithoutTakingItsElse) {
+TEST(CheckTest, DoesNotCaptureTheElseOfAnOuterIf) {
   bool other = false;
   if (false)
     CHECK(true);
@@ -45,7 +45,7 @@ TEST(CheckTest, HangsBelowAnIfWithoutTakingItsElse) {
   EXPECT_TRUE(other);
 }
 
-TEST(LogTest, OneLineWithSeverityAndPlace) {
+TEST(LogTest, WritesOneLineWithSeverityAndSourceLocation) {
   ::testing::internal::CaptureStderr();
   LOG(WARNING) << "rows " << 3;
   const std::string line = ::testing::internal::GetCapturedStderr();
