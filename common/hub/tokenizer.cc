@@ -60,10 +60,10 @@ absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,
 
 const std::string& Tokenizer::Bytes(TokenId id) const {
   static const std::string* const kNone = new std::string;
-  return Known(id) ? pieces_[id].bytes : *kNone;
+  return IsKnown(id) ? pieces_[id].bytes : *kNone;
 }
 
-bool Tokenizer::IsSpecial(TokenId id) const { return Known(id) && pieces_[id].special; }
+bool Tokenizer::IsSpecial(TokenId id) const { return IsKnown(id) && pieces_[id].special; }
 
 std::optional<TokenId> Tokenizer::Find(std::string_view token) const {
   uint32_t id = 0;

@@ -8,7 +8,8 @@
 namespace bastion::hub {
 namespace {
 
-// One row of table 3-7: how many bytes a lead byte announces and what the second may be.
+// An entry of table 3-7: the number of bytes of a character with this lead byte, and the valid
+// range of its second byte.
 struct Lead {
   size_t length;
   uint8_t second_low;

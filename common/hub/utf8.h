@@ -1,4 +1,4 @@
-// UTF-8 as the Unicode standard's table 3-7 defines it: no surrogates, no overlong forms, nothing
+// UTF-8 as defined by table 3-7 of the Unicode standard: no surrogates, no overlong forms, nothing
 // above U+10FFFF. Thread-safe: no state.
 #ifndef BASTION_COMMON_HUB_UTF8_H_
 #define BASTION_COMMON_HUB_UTF8_H_
@@ -11,22 +11,22 @@
 
 namespace bastion::hub {
 
-// What stands at the front of some bytes.
+// The first character, or part of one, of a byte string.
 struct Utf8Front {
   enum class Kind {
     kCharacter,   // A whole character of `length` bytes.
-    kIncomplete,  // All the bytes there are begin a character; more are needed. Also: no bytes.
-    kBroken,      // `length` bytes that no character can begin with; one U+FFFD stands for them.
+    kIncomplete,  // All `length` bytes are the beginning of a character, or there are no bytes.
+    kBroken,      // `length` bytes that cannot begin a character. One U+FFFD replaces them.
   };
   Kind kind;
   size_t length;
 };
 [[nodiscard]] Utf8Front ReadUtf8(std::string_view bytes);
 
-// Offset of the first byte that is not UTF-8; npos where all of it is.
+// Offset of the first byte that is not valid UTF-8, or npos.
 [[nodiscard]] size_t FindInvalidUtf8(std::string_view text);
 
-// INVALID_ARGUMENT with the offset where `text` is not UTF-8; `what` names it.
+// INVALID_ARGUMENT with the offset if `text` is not UTF-8. `what` names the text in the message.
 [[nodiscard]] absl::Status CheckUtf8(std::string_view text, std::string_view what);
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";

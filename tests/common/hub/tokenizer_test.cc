@@ -45,14 +45,14 @@ std::string RandomText(std::mt19937& random) {
   return text;
 }
 
-TEST(TokenizerTest, MergesAndBytes) {
+TEST(TokenizerTest, EncodesMergesAndBytes) {
   const auto ids = ByteLevel().Encode("the the é", false);
   ASSERT_TRUE(ids.ok()) << ids.status();
   EXPECT_THAT(*ids, ElementsAre(kFirstMerge + 1, kFirstMerge + 2, ' ', kFirstMerge + 3));
   EXPECT_EQ(*ByteLevel().Decode(*ids, false), "the the é");
 }
 
-TEST(TokenizerTest, RandomTextComesBack) {
+TEST(TokenizerTest, RoundTripsRandomText) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round) {
     const std::string text = RandomText(random);
@@ -66,14 +66,14 @@ TEST(TokenizerTest, RandomTextComesBack) {
   }
 }
 
-TEST(TokenizerTest, EveryByteHasItsToken) {
+TEST(TokenizerTest, EveryByteHasAToken) {
   for (int byte = 0; byte < 256; ++byte) {
     EXPECT_EQ(ByteLevel().Bytes(byte), std::string(1, static_cast<char>(byte)));
   }
   EXPECT_EQ(ByteLevel().Bytes(kFirstMerge + 4), "\xE6\x97");  // Two thirds of a character.
 }
 
-TEST(TokenizerTest, SpecialTokens) {
+TEST(TokenizerTest, RecognizesSpecialTokens) {
   EXPECT_EQ(ByteLevel().vocabulary(), testing::kByteLevelVocabulary);
   EXPECT_EQ(ByteLevel().Find("<|im_end|>"), kImEnd);
   EXPECT_EQ(ByteLevel().Find("<|nothing|>"), std::nullopt);
@@ -87,7 +87,7 @@ TEST(TokenizerTest, SpecialTokens) {
   EXPECT_EQ(ByteLevel().Bytes(kImEnd), "<|im_end|>");
 }
 
-TEST(TokenizerTest, IdsThatNobodyKnows) {
+TEST(TokenizerTest, UnknownIdsAreEmpty) {
   EXPECT_EQ(ByteLevel().Bytes(100000), "");
   EXPECT_EQ(ByteLevel().Bytes(-1), "");
   EXPECT_FALSE(ByteLevel().IsSpecial(-1));
@@ -95,21 +95,21 @@ TEST(TokenizerTest, IdsThatNobodyKnows) {
   EXPECT_EQ(ByteLevel().Decode({-1}, false).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(TokenizerTest, TextThatIsNotUtf8) {
+TEST(TokenizerTest, RefusesTextThatIsNotUtf8) {
   const absl::Status status = ByteLevel().Encode("abc\xFF", false).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("byte 3"));
   EXPECT_EQ(ByteLevel().Find("\xFF"), std::nullopt);
 }
 
-TEST(TokenizerTest, EmptyTextAndZeroBytes) {
+TEST(TokenizerTest, RoundTripsEmptyTextAndZeroBytes) {
   EXPECT_TRUE(ByteLevel().Encode("", true)->empty());
   EXPECT_EQ(*ByteLevel().Decode({}, true), "");
   const std::string text("a\0b", 3);
   EXPECT_EQ(*ByteLevel().Decode(*ByteLevel().Encode(text, false), true), text);
 }
 
-TEST(TokenizerTest, ManyThreadsAtOnce) {
+TEST(TokenizerTest, IsThreadSafe) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([t] {
@@ -123,7 +123,7 @@ TEST(TokenizerTest, ManyThreadsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(TokenizerTest, PostProcessorIsAskedFor) {
+TEST(TokenizerTest, AddSpecialEnablesThePostProcessor) {
   json file = ByteLevelTokenizerJson();
   file["post_processor"] = {
       {"type", "TemplateProcessing"},
@@ -141,7 +141,7 @@ TEST(TokenizerTest, PostProcessorIsAskedFor) {
   EXPECT_THAT(*tokenizer.Encode("a", false), ElementsAre('a'));
 }
 
-TEST(TokenizerTest, PaddingAndTruncationOfTheFileAreLeftOut) {
+TEST(TokenizerTest, IgnoresPaddingAndTruncationInTheFile) {
   json file = ByteLevelTokenizerJson();
   file["truncation"] = {
       {"direction", "Right"}, {"max_length", 2}, {"strategy", "LongestFirst"}, {"stride", 0}};
@@ -152,7 +152,7 @@ TEST(TokenizerTest, PaddingAndTruncationOfTheFileAreLeftOut) {
   EXPECT_EQ(tokenizer.Encode("abcd", false)->size(), 4u);
 }
 
-TEST(TokenizerTest, ByteFallbackPieces) {
+TEST(TokenizerTest, DecodesByteFallbackTokens) {
   json vocabulary = {{"<unk>", 0}, {"▁a", 1}, {"▁", 2}, {"a", 3}, {"b", 4}};
   for (const char* token : {"<0xE6>", "<0x97>", "<0xA5>"}) vocabulary[token] = vocabulary.size();
   json file;
@@ -170,14 +170,14 @@ TEST(TokenizerTest, ByteFallbackPieces) {
   const Tokenizer tokenizer = LoadTokenizer(file);
   EXPECT_EQ(tokenizer.Bytes(5), "\xE6");
   EXPECT_EQ(tokenizer.Bytes(7), "\xA5");
-  EXPECT_EQ(tokenizer.Bytes(1),
-            " a");  // As a continuation: the decoder strips a text's first space.
+  // Bytes keeps the space: the decoder strips only the first space of a text.
+  EXPECT_EQ(tokenizer.Bytes(1), " a");
   EXPECT_EQ(tokenizer.Bytes(4), "b");
   EXPECT_THAT(*tokenizer.Encode("b日", false), ElementsAre(4, 5, 6, 7));
   EXPECT_EQ(*tokenizer.Decode({1, 1, 5, 6, 7}, false), "a a日");
 }
 
-TEST(TokenizerTest, WordPieces) {
+TEST(TokenizerTest, DecodesWordPieces) {
   json file;
   file["pre_tokenizer"] = {{"type", "Whitespace"}};
   file["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", false}};
@@ -192,7 +192,7 @@ TEST(TokenizerTest, WordPieces) {
   EXPECT_EQ(tokenizer.Bytes(2), "s");
 }
 
-TEST(TokenizerTest, DamagedFiles) {
+TEST(TokenizerTest, DamagedFilesAreReported) {
   const TempFolder folder;
   EXPECT_EQ(Tokenizer::Load(folder.path()).status().code(), absl::StatusCode::kNotFound);
   const std::string whole = ByteLevelTokenizerJson().dump();
@@ -206,7 +206,7 @@ TEST(TokenizerTest, DamagedFiles) {
   }
 }
 
-TEST(TokenizerTest, MergeWithoutItsToken) {
+TEST(TokenizerTest, AMergeWithoutItsTokenIsReported) {
   json file = ByteLevelTokenizerJson();
   file["model"]["merges"].push_back({"q", "q"});
   const TempFolder folder;
@@ -215,7 +215,7 @@ TEST(TokenizerTest, MergeWithoutItsToken) {
               AllOf(HasSubstr("tokenizer.json"), HasSubstr("qq")));
 }
 
-TEST(TokenizerTest, LargestIdOnEarth) {
+TEST(TokenizerTest, RefusesAHugeId) {
   json file = ByteLevelTokenizerJson();
   file["model"]["vocab"]["far away"] = 4294967295u;
   const TempFolder folder;

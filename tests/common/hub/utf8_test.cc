@@ -17,7 +17,7 @@ void ExpectFront(std::string_view bytes, Kind kind, size_t length) {
   EXPECT_EQ(front.length, length) << bytes;
 }
 
-TEST(Utf8Test, WholeCharactersOfEveryLength) {
+TEST(Utf8Test, ReadsWholeCharactersOfEveryLength) {
   ExpectFront("a", Kind::kCharacter, 1);
   ExpectFront(std::string_view("\0", 1), Kind::kCharacter, 1);
   ExpectFront("é!", Kind::kCharacter, 2);
@@ -25,14 +25,14 @@ TEST(Utf8Test, WholeCharactersOfEveryLength) {
   ExpectFront("🚀", Kind::kCharacter, 4);
 }
 
-TEST(Utf8Test, BeginningsOfCharacters) {
+TEST(Utf8Test, ReadsIncompleteCharacters) {
   ExpectFront("", Kind::kIncomplete, 0);
   ExpectFront("\xC3", Kind::kIncomplete, 1);
   ExpectFront("\xE6\x97", Kind::kIncomplete, 2);
   ExpectFront("\xF0\x9F\x9A", Kind::kIncomplete, 3);
 }
 
-TEST(Utf8Test, BytesThatBeginNothing) {
+TEST(Utf8Test, ReadsBrokenBytes) {
   ExpectFront("\x80", Kind::kBroken, 1);
   ExpectFront("\xFF", Kind::kBroken, 1);
   ExpectFront("\xC0\x80", Kind::kBroken, 1);      // Overlong.
@@ -44,14 +44,14 @@ TEST(Utf8Test, BytesThatBeginNothing) {
   ExpectFront("\xE6\x97z", Kind::kBroken, 2);  // Cut off by another character.
 }
 
-TEST(Utf8Test, OffsetOfTheFirstBadByte) {
+TEST(Utf8Test, FindsTheFirstInvalidByte) {
   EXPECT_EQ(FindInvalidUtf8(""), kNowhere);
   EXPECT_EQ(FindInvalidUtf8("naïve 日本 🚀"), kNowhere);
   EXPECT_EQ(FindInvalidUtf8("ab\xFF"), 2u);
   EXPECT_EQ(FindInvalidUtf8("é\xE6\x97"), 2u);
 }
 
-TEST(Utf8Test, CheckNamesTextAndOffset) {
+TEST(Utf8Test, CheckReportsTextAndOffset) {
   EXPECT_TRUE(CheckUtf8("fine", "the prompt").ok());
   const absl::Status status = CheckUtf8("ab\xFF", "the prompt");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
