@@ -60,7 +60,7 @@ void ThreadPool::KeepApart() {
   if (at == cores_.end()) return;
   callers_core_ = core;
   size_t next = at - cores_.begin();
-  for (std::thread& worker : workers_) PinTo(cores_[++next % cores_.size()], worker);
+  for (std::thread& worker : workers_) PinThread(cores_[++next % cores_.size()], worker);
 }
 
 void ThreadPool::Run(const Loop& loop) {

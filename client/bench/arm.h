@@ -1,5 +1,5 @@
-// An arm of the benchmark: one policy, in process or through running services. Arms take turns
-// prompt by prompt, so that noise of the machine hits all alike.
+// Arm: runs prompts under one policy, in process or through running services. The benchmark
+// alternates between arms after each prompt, so that noise of the machine affects all arms equally.
 #ifndef BASTION_CLIENT_BENCH_ARM_H_
 #define BASTION_CLIENT_BENCH_ARM_H_
 
@@ -18,28 +18,29 @@ namespace bastion {
 class Arm {
  public:
   virtual ~Arm() = default;
-  // Runs the prompts together (settings.concurrency of them at most).
+  // Runs the prompts concurrently. REQUIRES: at most settings.concurrency prompts.
   [[nodiscard]] virtual absl::StatusOr<std::vector<PromptMeasurement>> Run(
       const std::vector<BenchPrompt>& prompts, const BenchSettings& settings) = 0;
 };
 
-// The stages that an arm in process runs on. Not owned.
+// The stages of an in-process arm. Not owned.
 struct ArmStages {
   Verifier* verifier = nullptr;
   Drafter* drafter = nullptr;
-  const TransitionGains* table = nullptr;  // None: +prior has the request alone.
+  const TransitionGains* table = nullptr;  // Null: +prior learns from the request only.
 };
 
-// In process. The stages must outlive the arm; `stop_tokens` end an answer.
+// Makes an in-process arm. A token of `stop_tokens` ends an answer. INVALID_ARGUMENT for an unknown
+// policy. REQUIRES: `stages` outlive the arm.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<Arm>> MakeLocalArm(
     const std::string& policy, const ArmStages& stages, const CalibrationTable& table,
     const std::vector<TokenId>& stop_tokens);
 
-// Through the orchestrator at `endpoint`.
+// Makes an arm that calls the orchestrator at `endpoint`.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<Arm>> MakeRemoteArm(const std::string& policy,
                                                                  const std::string& endpoint);
 
-// The device that the services at `endpoint` run on, in their words.
+// The device description that the services at `endpoint` report.
 [[nodiscard]] absl::StatusOr<std::string> RemoteDevice(const std::string& endpoint);
 
 }  // namespace bastion

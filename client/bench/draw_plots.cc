@@ -20,7 +20,7 @@ absl::Status DrawPlots(const std::string& folder) {
   }
   if (status == 0) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("no plots: run deploy/local/setup.sh, then build/venv/bin/python "
+      absl::StrCat("cannot draw plots: run deploy/local/setup.sh, then build/venv/bin/python "
                    "deploy/measure/plots.py ",
                    folder));
 }

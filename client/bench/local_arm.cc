@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kPrefillChunk = 4096;
 
-MeasuredCycle Measured(const CycleRecord& cycle) {
+MeasuredCycle ToMeasuredCycle(const CycleRecord& cycle) {
   MeasuredCycle measured;
   measured.committed_length = cycle.committed_length;
   measured.nodes = cycle.nodes;
@@ -41,7 +41,7 @@ class LocalArm final : public Arm {
                                                      const BenchSettings& settings) override;
 
  private:
-  // One prompt on its way.
+  // A prompt that is being decoded.
   struct Live {
     std::unique_ptr<DecodeSequence> sequence;
     PromptMeasurement result;
@@ -114,7 +114,7 @@ absl::StatusOr<std::vector<PromptMeasurement>> LocalArm::Run(
     one.result.seconds = absl::ToDoubleSeconds(one.ended - one.began);
     one.result.output = one.sequence->output();
     for (const CycleRecord& cycle : one.sequence->cycles()) {
-      one.result.cycles.push_back(Measured(cycle));
+      one.result.cycles.push_back(ToMeasuredCycle(cycle));
     }
     cycle_.Close(*one.sequence, *drafter_);
     results.push_back(std::move(one.result));

@@ -1,4 +1,4 @@
-// What one prompt under one policy gave. Plain data; becomes results.json.
+// Measurements of a prompt under a policy. Plain data. The report writes it to results.json.
 #ifndef BASTION_CLIENT_BENCH_MEASUREMENT_H_
 #define BASTION_CLIENT_BENCH_MEASUREMENT_H_
 
@@ -20,12 +20,12 @@ struct StageSeconds {
   double draft = 0, tree = 0, verify_queue = 0, verify = 0, commit = 0, audit = 0, transfer = 0;
 };
 
-// One cycle, as far as the report needs it.
+// The values of a cycle that the report uses.
 struct MeasuredCycle {
   int committed_length = 0;
   int nodes = 0;
   int rows = 0;
-  double predicted_verify = 0;  // Seconds; the prediction of stages.verify.
+  double predicted_verify = 0;  // Predicted stages.verify, in seconds.
   StageSeconds stages;
 };
 
@@ -33,7 +33,7 @@ struct PromptMeasurement {
   std::string id;
   std::vector<TokenId> output;
   std::vector<MeasuredCycle> cycles;
-  double seconds = 0;  // Prefill left out.
+  double seconds = 0;  // Without prefill.
   double prefill_seconds = 0;
 };
 

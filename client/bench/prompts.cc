@@ -17,7 +17,7 @@ absl::StatusOr<BenchPrompt> ParseLine(const std::string& line, const std::string
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object() || !object.contains("id") || !object["id"].is_string()) {
     return absl::InvalidArgumentError(
-        "want a JSON object with \"id\" and \"text\" or \"token_ids\"");
+        "must be a JSON object with \"id\" and \"text\" or \"token_ids\"");
   }
   BenchPrompt prompt;
   prompt.id = object["id"].get<std::string>();
@@ -28,7 +28,7 @@ absl::StatusOr<BenchPrompt> ParseLine(const std::string& line, const std::string
     ASSIGN_OR_RETURN(prompt.tokens, tokenizer->Encode(object["text"].get<std::string>(), true));
   } else if (object.contains("token_ids") && object["token_ids"].is_array()) {
     for (const auto& id : object["token_ids"]) {
-      if (!id.is_number_integer()) return absl::InvalidArgumentError("token_ids: want integers");
+      if (!id.is_number_integer()) return absl::InvalidArgumentError("token_ids must be integers");
       prompt.tokens.push_back(id.get<TokenId>());
     }
   }
@@ -41,7 +41,7 @@ absl::StatusOr<BenchPrompt> ParseLine(const std::string& line, const std::string
 absl::StatusOr<std::vector<BenchPrompt>> LoadPrompts(const std::string& file,
                                                      const std::string& target_folder) {
   std::ifstream stream(file);
-  if (!stream) return absl::NotFoundError(absl::StrCat("--prompts ", file, ": cannot be read"));
+  if (!stream) return absl::NotFoundError(absl::StrCat("--prompts: cannot read ", file));
   std::optional<hub::Tokenizer> tokenizer;
   std::vector<BenchPrompt> prompts;
   int number = 0;
@@ -52,7 +52,8 @@ absl::StatusOr<std::vector<BenchPrompt>> LoadPrompts(const std::string& file,
     if (!prompt.ok()) return Annotate(prompt.status(), absl::StrCat(file, ":", number));
     prompts.push_back(*std::move(prompt));
   }
-  if (prompts.empty()) return absl::InvalidArgumentError(absl::StrCat(file, ": no prompts in it"));
+  if (prompts.empty())
+    return absl::InvalidArgumentError(absl::StrCat(file, ": the file has no prompts"));
   return prompts;
 }
 
@@ -64,7 +65,7 @@ std::vector<BenchPrompt> SyntheticPrompts(int count, int vocabulary, uint64_t se
     BenchPrompt& prompt = prompts.emplace_back();
     prompt.id = absl::StrCat("synthetic-", i);
     const int length = 2 + below(39);
-    // Every third prompt is all random, the others repeat a phrase of up to four tokens.
+    // Every third prompt is random. The others repeat a phrase of up to four tokens.
     const int phrase = i % 3 == 0 ? length : 1 + below(4);
     for (int t = 0; t < length; ++t) {
       prompt.tokens.push_back(t < phrase ? below(vocabulary) : prompt.tokens[t - phrase]);

@@ -1,4 +1,4 @@
-// Prompts of a benchmark.
+// Prompts for a benchmark: from a file, or synthetic.
 #ifndef BASTION_CLIENT_BENCH_PROMPTS_H_
 #define BASTION_CLIENT_BENCH_PROMPTS_H_
 
@@ -10,13 +10,13 @@
 
 namespace bastion {
 
-// Reads JSON lines {"id", "text"} or {"id", "token_ids"}; text goes through the tokenizer of
-// `target_folder`. Errors name the file and the line.
+// Reads JSON lines {"id", "text"} or {"id", "token_ids"}. The tokenizer in `target_folder` converts
+// text to tokens. Errors name the file and the line.
 [[nodiscard]] absl::StatusOr<std::vector<BenchPrompt>> LoadPrompts(
     const std::string& file, const std::string& target_folder);
 
-// Prompts that no corpus has, the same for the same seed: tokens drawn at random, runs of one
-// token, and short phrases over and over, 2 to 40 tokens long.
+// Makes prompts of 2 to 40 tokens that are in no corpus: random tokens, and repeated phrases of 1
+// to 4 random tokens. The same seed gives the same prompts.
 [[nodiscard]] std::vector<BenchPrompt> SyntheticPrompts(int count, int vocabulary, uint64_t seed);
 
 }  // namespace bastion

@@ -14,7 +14,7 @@ double Seconds(const google::protobuf::Duration& duration) {
   return static_cast<double>(duration.seconds()) + 1e-9 * duration.nanos();
 }
 
-MeasuredCycle Measured(const v1::CycleReport& cycle) {
+MeasuredCycle ToMeasuredCycle(const v1::CycleReport& cycle) {
   MeasuredCycle measured;
   measured.committed_length = static_cast<int>(cycle.committed_length());
   measured.nodes = static_cast<int>(cycle.nodes());
@@ -68,7 +68,7 @@ class RemoteArm final : public Arm {
         const auto& ids = event.delta().token_ids();
         result.output.insert(result.output.end(), ids.begin(), ids.end());
         for (const v1::CycleReport& cycle : event.delta().cycles()) {
-          result.cycles.push_back(Measured(cycle));
+          result.cycles.push_back(ToMeasuredCycle(cycle));
         }
       } else if (event.has_finished()) {
         result.seconds = Seconds(event.finished().timings().decode());

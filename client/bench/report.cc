@@ -53,7 +53,7 @@ json PromptJson(const PromptMeasurement& prompt) {
           {"stage_seconds", StagesJson(stages)}};
 }
 
-// One [rows, predicted seconds, measured seconds] a cycle.
+// One entry [rows, predicted seconds, measured seconds] per cycle.
 json VerifyTrace(const PolicyResults& policy) {
   json trace = json::array();
   for (const PromptMeasurement& prompt : policy.prompts) {
@@ -80,7 +80,7 @@ json PolicyJson(const BenchReport& report, const PolicyResults& policy) {
 
 absl::Status WriteReportFile(const std::string& folder, const std::string& name,
                              const std::string& content) {
-  std::error_code error;  // A folder that is not there is told below.
+  std::error_code error;  // Ignored: without the folder, writing the file fails below.
   std::filesystem::create_directories(folder, error);
   const std::filesystem::path path = std::filesystem::path(folder) / name;
   std::ofstream file(path);
@@ -165,8 +165,8 @@ absl::Status CheckSameTexts(const BenchReport& report) {
           std::mismatch(actual.begin(), actual.end(), expected.begin(), expected.end());
       return absl::DataLossError(
           absl::StrCat("prompt ", policy.prompts[i].id, ": ", policy.policy, " and ",
-                       reference.policy, " differ from output token ", at - actual.begin(),
-                       " on (of ", actual.size(), " and ", expected.size(), ")"));
+                       reference.policy, " first differ at output token ", at - actual.begin(),
+                       " (", actual.size(), " and ", expected.size(), " tokens)"));
     }
   }
   return absl::OkStatus();
@@ -241,8 +241,7 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
   RETURN_IF_ERROR(WriteReportFile(folder, "results.json", results.dump(1)));
   const std::string heading = absl::StrFormat(
       "# bastion-bench\n\n%s, target %s, drafter %s, %s, temperature %g, seed %d, "
-      "%d new tokens, concurrency %d. Prefill is left out of the rates; milliseconds are means per "
-      "cycle.\n\n",
+      "%d new tokens, concurrency %d. Rates exclude prefill. Milliseconds are means per cycle.\n\n",
       report.device, report.target, report.drafter, report.mode, settings.sampling.temperature,
       settings.sampling.seed, settings.max_new_tokens, settings.concurrency);
   const std::string ablation = AblationTable(report);

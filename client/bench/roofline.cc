@@ -14,10 +14,10 @@ namespace bastion {
 namespace {
 
 constexpr int kDrafts = 15;
-constexpr uint64_t kSession = uint64_t{3} << 61;  // Nobody else's.
+constexpr uint64_t kSession = uint64_t{3} << 61;  // Used only here.
 
-// A GPU's are those that the engine told: what its memory can do by its clock, products in the
-// engine's type.
+// The peaks that the engine reports for its GPU: the memory rate from the memory clock, and the
+// measured FLOP/s in the engine's type.
 MachineLimits LimitsOfGpu(const DevicePeaks& peaks) {
   MachineLimits limits;
   limits.read_bytes_per_second = peaks.bytes_per_second;
@@ -37,8 +37,8 @@ MachineLimits MeasureLimits(const nn::Device& device) {
   return limits;
 }
 
-// A forward of `rows` rows after `context` cached tokens, not yet timed.
-ForwardTime Bounded(const MachineLimits& limits, const nn::ForwardCost& cost, int rows,
+// The bytes, FLOPs and lower time bound of a forward of `rows` rows after `context` cached tokens.
+ForwardTime BoundOf(const MachineLimits& limits, const nn::ForwardCost& cost, int rows,
                     int context) {
   ForwardTime forward;
   forward.rows = rows;
@@ -51,18 +51,18 @@ ForwardTime Bounded(const MachineLimits& limits, const nn::ForwardCost& cost, in
   return forward;
 }
 
-absl::Status MeasureVerifies(LocalStages& stages, const RooflineOptions& wanted,
+absl::Status MeasureVerifies(LocalStages& stages, const RooflineOptions& roofline,
                              RooflineReport& report) {
   CalibrationOptions options;
-  options.row_counts = options.shared_row_counts = wanted.rows;
-  options.contexts = wanted.contexts;
+  options.row_counts = options.shared_row_counts = roofline.rows;
+  options.contexts = roofline.contexts;
   options.session = kSession;
   options.time_limit = absl::Minutes(2);
   ASSIGN_OR_RETURN(const CalibrationTable table,
                    CalibrateWithBar(stages.verifier(), "timing the target", options));
   const nn::ForwardCost cost = stages.verifier_engine().cost();
   for (const CalibrationPoint& point : table.points) {
-    ForwardTime forward = Bounded(report.limits, cost, point.rows, point.context);
+    ForwardTime forward = BoundOf(report.limits, cost, point.rows, point.context);
     forward.name = point.rows == 1 ? "decode" : "verify";
     forward.seconds = point.seconds;
     report.forwards.push_back(forward);
@@ -70,7 +70,7 @@ absl::Status MeasureVerifies(LocalStages& stages, const RooflineOptions& wanted,
   return absl::OkStatus();
 }
 
-// Drafts after each of a few plain decode steps, as the cycle would.
+// Alternates plain decode steps and drafts, like a decode cycle, and times the drafts.
 absl::Status MeasureDraft(LocalStages& stages, RooflineReport& report) {
   const SequenceId sequence = {kSession + 1, 0};
   const int context = report.forwards.front().context;
@@ -97,7 +97,7 @@ absl::Status MeasureDraft(LocalStages& stages, RooflineReport& report) {
   stages.verifier().Close(sequence);
   ASSIGN_OR_RETURN(const DrafterInfo drafter, stages.drafter().Info());
   const nn::ForwardCost cost = stages.drafter_engine().cost();
-  ForwardTime forward = Bounded(report.limits, cost, drafter.positions + 1, context);
+  ForwardTime forward = BoundOf(report.limits, cost, drafter.positions + 1, context);
   forward.name = "draft";
   forward.seconds = Median(seconds);
   report.forwards.push_back(forward);

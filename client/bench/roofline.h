@@ -1,9 +1,9 @@
-// How near the engine is to its machine: what one decode step, verify and draft must read and
-// compute, what memory and arithmetic give here, and what is measured.
+// Compares the engines with the limits of the machine: for decode steps, verifies and drafts, the
+// bytes read, the FLOPs, the lower bound on the time, and the measured time.
 //
 //   bound = max(bytes / read bandwidth, FLOPs / rate of the weights' type)
 //
-// A share above 100 % says that the caches held a part of the bytes.
+// The measured time can be below the bound if the CPU caches hold a part of the bytes.
 #ifndef BASTION_CLIENT_BENCH_ROOFLINE_H_
 #define BASTION_CLIENT_BENCH_ROOFLINE_H_
 
@@ -30,13 +30,13 @@ struct ForwardTime {
   double bytes = 0;
   double flops = 0;
   double bound_seconds = 0;
-  double seconds = 0;  // Median.
+  double seconds = 0;  // Median of the measured times.
 };
 
 struct RooflineReport {
   std::string device;
   MachineLimits limits;
-  std::vector<ForwardTime> forwards;  // By context; drafts come last.
+  std::vector<ForwardTime> forwards;  // Ordered by context; drafts come last.
 
   [[nodiscard]] std::string Markdown() const;
   [[nodiscard]] std::string Json() const;
@@ -47,8 +47,8 @@ struct RooflineOptions {
   std::vector<int> contexts = {256};
 };
 
-// Measures the machine with the threads of `stages`, or takes its GPU's limits, then its models.
-// Progress goes to stderr.
+// Measures the machine with the threads of `stages` (on a GPU: uses the reported peaks), then the
+// models. Prints progress to stderr.
 [[nodiscard]] absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
                                                              const RooflineOptions& options = {});
 

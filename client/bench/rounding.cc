@@ -9,10 +9,10 @@
 namespace bastion {
 namespace {
 
-constexpr uint64_t kSession = uint64_t{7} << 60;  // Nobody else's.
-constexpr int kLikeliest = 20;                    // Told of each distribution.
+constexpr uint64_t kSession = uint64_t{7} << 60;  // Used only here.
+constexpr int kTopTokens = 20;                    // Log-probabilities requested per token.
 
-// One target decoding plainly, with log-probabilities.
+// Decodes token by token with one target and reads log-probabilities.
 class PlainDecoder {
  public:
   PlainDecoder(Verifier& verifier, uint64_t session) : verifier_(verifier), id_{session, 0} {}
@@ -22,12 +22,12 @@ class PlainDecoder {
 
   absl::Status Start(const std::vector<TokenId>& context) {
     SamplingParams sampling;
-    sampling.logprobs = kLikeliest;
+    sampling.logprobs = kTopTokens;
     RETURN_IF_ERROR(verifier_.Open(id_, sampling));
     cached_ = static_cast<Position>(context.size());
     return verifier_.Prefill({id_, 0, context}).status();
   }
-  // The choice after `token`, with its distribution's likeliest tokens.
+  // The choice after `token`, with the log-probabilities of the most likely tokens.
   absl::StatusOr<Acceptance> Step(TokenId token) {
     ASSIGN_OR_RETURN(VerifyResult result, verifier_.Verify({{id_, cached_++, DraftTree(token)}}));
     RETURN_IF_ERROR(result.outcomes.at(0).status);
@@ -40,7 +40,8 @@ class PlainDecoder {
   Position cached_ = 0;
 };
 
-// Of `token` among the likeliest; what is not told is at most the last of them.
+// Log-probability of `token`. If it is not among the reported tokens, that of the last one: an
+// upper bound.
 double LogProb(const TokenLogprobs& distribution, TokenId token) {
   for (const auto& [other, log_prob] : distribution.top) {
     if (other == token) return log_prob;
@@ -52,7 +53,7 @@ double LogProb(const TokenLogprobs& distribution, TokenId token) {
 
 std::string RoundingError::ToString() const {
   return absl::StrFormat(
-      "int8 against bf16: the same likeliest token at %.1f %% of %d positions, "
+      "int8 against bf16: same most likely token at %.1f %% of %d positions, "
       "mean |difference| of the chosen token's log-probability %.4f",
       100.0 * same_choice / std::max(1, positions), positions, log_prob_difference);
 }
@@ -67,13 +68,13 @@ absl::StatusOr<RoundingError> MeasureRounding(Verifier& exact, Verifier& rounded
     RETURN_IF_ERROR(other.Start(context));
     TokenId token = prompts[i].tokens.back();
     for (int step = 0; step < tokens; ++step) {
-      ASSIGN_OR_RETURN(const Acceptance wanted, reference.Step(token));
-      ASSIGN_OR_RETURN(const Acceptance got, other.Step(token));
-      token = wanted.next;
+      ASSIGN_OR_RETURN(const Acceptance expected, reference.Step(token));
+      ASSIGN_OR_RETURN(const Acceptance actual, other.Step(token));
+      token = expected.next;
       ++error.positions;
-      error.same_choice += static_cast<int>(got.next == token);
+      error.same_choice += static_cast<int>(actual.next == token);
       error.log_prob_difference +=
-          std::abs(LogProb(wanted.logprobs.at(0), token) - LogProb(got.logprobs.at(0), token));
+          std::abs(LogProb(expected.logprobs.at(0), token) - LogProb(actual.logprobs.at(0), token));
     }
   }
   error.log_prob_difference /= std::max(1, error.positions);

@@ -1,6 +1,6 @@
-// What int8 weights cost in fidelity: an int8 target against the same weights in bf16, both fed
-// what the bf16 one writes. An int8 target is a model of its own, decoded losslessly as any other;
-// this says how far it is from the one it was rounded from.
+// Measures the fidelity of int8 weights: compares an int8 target with the same weights in bf16.
+// Both get the tokens that the bf16 target chooses. Decoding with an int8 target is lossless with
+// respect to that target; this measures its distance from the bf16 model.
 #ifndef BASTION_CLIENT_BENCH_ROUNDING_H_
 #define BASTION_CLIENT_BENCH_ROUNDING_H_
 
@@ -14,13 +14,13 @@ namespace bastion {
 
 struct RoundingError {
   int positions = 0;
-  int same_choice = 0;             // Positions where both have the same likeliest token.
-  double log_prob_difference = 0;  // Mean |Δ log p| of the token that the exact target chose.
+  int same_choice = 0;             // Positions where both have the same most likely token.
+  double log_prob_difference = 0;  // Mean |Δ log p| of the token that the exact target chooses.
 
   [[nodiscard]] std::string ToString() const;
 };
 
-// Decodes `tokens` tokens greedily after each prompt. Errors: the verifiers'.
+// Decodes `tokens` tokens greedily after each prompt. Errors: those of the verifiers.
 [[nodiscard]] absl::StatusOr<RoundingError> MeasureRounding(Verifier& exact, Verifier& rounded,
                                                             const std::vector<BenchPrompt>& prompts,
                                                             int tokens);

@@ -9,10 +9,10 @@
 namespace bastion {
 namespace {
 
-constexpr absl::Duration kShortCall = absl::Seconds(5);
+constexpr absl::Duration kShortTimeout = absl::Seconds(5);
 
-void SetDeadline(absl::Duration patience, grpc::ClientContext& context) {
-  context.set_deadline(absl::ToChronoTime(absl::Now() + patience));
+void SetTimeout(absl::Duration timeout, grpc::ClientContext& context) {
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
 }
 
 absl::Status ToAbsl(const grpc::Status& status) {
@@ -28,9 +28,9 @@ GenerationClient::GenerationClient(const std::string& endpoint)
 
 absl::Status GenerationClient::Generate(
     const v1::GenerateRequest& request,
-    const std::function<bool(const v1::GenerateResponse&)>& on_event, absl::Duration deadline) {
+    const std::function<bool(const v1::GenerateResponse&)>& on_event, absl::Duration timeout) {
   grpc::ClientContext context;
-  SetDeadline(deadline, context);
+  SetTimeout(timeout, context);
   const auto reader = stub_->Generate(&context, request);
   v1::GenerateResponse event;
   while (reader->Read(&event)) {
@@ -44,7 +44,7 @@ absl::Status GenerationClient::Generate(
 
 absl::StatusOr<v1::ListModelsResponse> GenerationClient::ListModels() {
   grpc::ClientContext context;
-  SetDeadline(kShortCall, context);
+  SetTimeout(kShortTimeout, context);
   v1::ListModelsResponse response;
   const grpc::Status status = stub_->ListModels(&context, {}, &response);
   if (!status.ok()) return ToAbsl(status);
@@ -53,7 +53,7 @@ absl::StatusOr<v1::ListModelsResponse> GenerationClient::ListModels() {
 
 absl::StatusOr<v1::GetServerInfoResponse> GenerationClient::GetServerInfo() {
   grpc::ClientContext context;
-  SetDeadline(kShortCall, context);
+  SetTimeout(kShortTimeout, context);
   v1::GetServerInfoResponse response;
   const grpc::Status status = stub_->GetServerInfo(&context, {}, &response);
   if (!status.ok()) return ToAbsl(status);
@@ -62,7 +62,7 @@ absl::StatusOr<v1::GetServerInfoResponse> GenerationClient::GetServerInfo() {
 
 absl::Status GenerationClient::Health() {
   grpc::ClientContext context;
-  SetDeadline(kShortCall, context);
+  SetTimeout(kShortTimeout, context);
   grpc::health::v1::HealthCheckResponse response;
   const grpc::Status status =
       grpc::health::v1::Health::NewStub(channel_)->Check(&context, {}, &response);

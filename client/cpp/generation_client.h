@@ -1,4 +1,5 @@
-// A client of the public API: one channel, streamed answers, errors as absl::Status. Thread-safe.
+// GenerationClient: a client of the public API over one channel. It streams answers and returns
+// errors as absl::Status. Thread-safe.
 #ifndef BASTION_CLIENT_CPP_GENERATION_CLIENT_H_
 #define BASTION_CLIENT_CPP_GENERATION_CLIENT_H_
 
@@ -15,19 +16,21 @@ namespace bastion {
 
 class GenerationClient {
  public:
-  // `endpoint`: "host:port" or "unix:///path".
+  // `endpoint` is "host:port" or "unix:///path".
   explicit GenerationClient(const std::string& endpoint);
 
-  // Calls `on_event` for every event in order; it returns false to cancel. Returns the call's
-  // status: OK exactly when Finished came. CANCELLED when on_event said so.
+  // Calls `on_event` for every event, in order. `on_event` returns false to cancel the call.
+  // Returns OK if the answer ended with Finished, CANCELLED if on_event returned false, else the
+  // error of the call.
   [[nodiscard]] absl::Status Generate(
       const v1::GenerateRequest& request,
       const std::function<bool(const v1::GenerateResponse&)>& on_event,
-      absl::Duration deadline = absl::Minutes(10));
+      absl::Duration timeout = absl::Minutes(10));
 
   [[nodiscard]] absl::StatusOr<v1::ListModelsResponse> ListModels();
   [[nodiscard]] absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo();
-  // OK when the service says SERVING; UNAVAILABLE with what it says otherwise.
+  // OK if the health status of the service is SERVING. UNAVAILABLE otherwise; the message has the
+  // status.
   [[nodiscard]] absl::Status Health();
 
  private:

@@ -11,7 +11,8 @@
 namespace bastion {
 namespace {
 
-bool Read(absl::string_view name, absl::string_view value, SamplingParams& sampling) {
+// False for an unknown name or an invalid value.
+bool ParseSetting(absl::string_view name, absl::string_view value, SamplingParams& sampling) {
   if (name == "temperature") return absl::SimpleAtof(value, &sampling.temperature);
   if (name == "seed") return absl::SimpleAtoi(value, &sampling.seed);
   if (name == "top_k") return absl::SimpleAtoi(value, &sampling.top_k);
@@ -25,16 +26,16 @@ bool Read(absl::string_view name, absl::string_view value, SamplingParams& sampl
 
 }  // namespace
 
-absl::StatusOr<SamplingParams> ParseSampling(absl::string_view written) {
+absl::StatusOr<SamplingParams> ParseSampling(absl::string_view text) {
   SamplingParams sampling;
-  for (const absl::string_view part : absl::StrSplit(written, ',', absl::SkipWhitespace())) {
+  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
     const std::pair<absl::string_view, absl::string_view> setting =
         absl::StrSplit(absl::StripAsciiWhitespace(part), absl::MaxSplits('=', 1));
-    if (!Read(setting.first, setting.second, sampling)) {
+    if (!ParseSetting(setting.first, setting.second, sampling)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "sampling: \"", part,
-          "\": want name=number, the names being temperature, seed, top_k, top_p, min_p, "
-          "repetition_penalty, presence_penalty, frequency_penalty"));
+          "\" is not name=number; the names are temperature, seed, top_k, top_p, min_p, "
+          "repetition_penalty, presence_penalty and frequency_penalty"));
     }
   }
   return sampling;

@@ -1,4 +1,4 @@
-// Sampling parameters as clients write them, and into a request.
+// Parses sampling parameters from text and encodes them into a request. Thread-safe: no state.
 #ifndef BASTION_CLIENT_CPP_SAMPLING_H_
 #define BASTION_CLIENT_CPP_SAMPLING_H_
 
@@ -9,13 +9,12 @@
 
 namespace bastion {
 
-// "top_p=0.9,repetition_penalty=1.1": any of temperature, seed, top_k, top_p, min_p,
-// repetition_penalty, presence_penalty, frequency_penalty; what is left out stays off.
-// INVALID_ARGUMENT naming what cannot be read; whether values are in range is for the server to
-// say.
-[[nodiscard]] absl::StatusOr<SamplingParams> ParseSampling(absl::string_view written);
+// Parses e.g. "top_p=0.9,repetition_penalty=1.1". The names are temperature, seed, top_k, top_p,
+// min_p, repetition_penalty, presence_penalty and frequency_penalty; a parameter that is not named
+// is off. INVALID_ARGUMENT names the part that cannot be parsed. The server checks the ranges.
+[[nodiscard]] absl::StatusOr<SamplingParams> ParseSampling(absl::string_view text);
 
-// All but the seed: 0 is a seed to some, and none to others.
+// Encodes all fields except the seed: the caller decides whether seed 0 is a seed or means none.
 void Encode(const SamplingParams& sampling, v1::SamplingParams& out);
 
 }  // namespace bastion

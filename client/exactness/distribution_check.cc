@@ -10,25 +10,27 @@
 namespace bastion {
 namespace {
 
-constexpr double kFamilyLevel = 1e-4;  // Chance that a sound target fails any chi-square test.
-// A sum over many outcomes is near normal; one in millions of sound targets is so far off.
-constexpr double kMostDeviations = 5;
-constexpr double kSumSlack = 1e-9;  // Probabilities sum to one within this.
+// Probability that a correct target fails any of the chi-square tests.
+constexpr double kFamilyLevel = 1e-4;
+// The total variation sums over many outcomes, so it is almost normal. A correct target exceeds
+// five standard deviations once in millions of runs.
+constexpr double kMaxDeviations = 5;
+constexpr double kSumTolerance = 1e-9;  // Rounding error of a sum of probabilities.
 constexpr int kBootstrapRounds = 1000;
-constexpr int kLookedAt[] = {1, 2, 0};  // Choices of a walk.
+constexpr int kTestedChoices[] = {1, 2, 0};  // DistributionTest::choices of the tests.
 constexpr int kCandidates = 64;
 
-// A prompt, the tree after it, and what the target says after each of its nodes.
+// A prompt, a tree after it, and the target's log-probabilities after each node.
 struct FrozenTree {
   std::vector<TokenId> prompt;
   DraftTree tree{0};
   std::vector<std::vector<double>> log_probs;  // [rows][V]
 
-  // What the choice makes of it.
+  // The distribution after each node that `choice` draws from. [rows][V]
   [[nodiscard]] std::vector<std::vector<double>> Distributions(const ChoiceParams& choice) const {
-    std::vector<std::vector<double>> of_rows;
-    for (const auto& row : log_probs) of_rows.push_back(ChoiceProbabilities(row, choice));
-    return of_rows;
+    std::vector<std::vector<double>> distributions;
+    for (const auto& row : log_probs) distributions.push_back(ChoiceProbabilities(row, choice));
+    return distributions;
   }
 };
 
@@ -43,18 +45,21 @@ class Checker {
   [[nodiscard]] SequenceId NextId() { return {next_session_++, 0}; }
   [[nodiscard]] Position cached() const { return static_cast<Position>(frozen_.prompt.size()) - 1; }
 
-  // Sets frozen_.
+  // Chooses a prompt, grows its tree and sets frozen_.
   absl::Status Freeze();
-  // The drafter's tree after `prompt`; the root alone where it has nothing to say.
+  // Grows the drafter's tree after `prompt`. The root alone if the drafter returns no candidates.
   absl::StatusOr<DraftTree> GrowTree(const std::vector<TokenId>& prompt);
-  absl::StatusOr<std::vector<Draft>> AskDrafter(SequenceId id, const std::vector<TokenId>& prompt);
-  // By plain decoding.
+  absl::StatusOr<std::vector<Draft>> RequestDraft(SequenceId id,
+                                                  const std::vector<TokenId>& prompt);
+  // Computes the log-probabilities after each node by plain decoding. [rows][V]
   absl::StatusOr<std::vector<std::vector<double>>> LogProbsOf(const std::vector<TokenId>& prompt,
                                                               const DraftTree& tree);
+  // Draws the walks of one setting and counts their outcomes.
   absl::Status Draw(const ChoiceParams& setting, const WalkOutcomes& outcomes,
                     std::vector<int64_t>& counts);
-  absl::Status DrawTogether(const std::vector<SequenceId>& ids, const WalkOutcomes& outcomes,
-                            std::vector<int64_t>& counts);
+  // Draws one walk per sequence, in one batch.
+  absl::Status DrawBatch(const std::vector<SequenceId>& ids, const WalkOutcomes& outcomes,
+                         std::vector<int64_t>& counts);
   absl::StatusOr<VerifyResult> VerifyAll(const std::vector<SequenceId>& ids, Position cached,
                                          const DraftTree& tree);
 
@@ -66,8 +71,8 @@ class Checker {
   DistributionReport report_;
 };
 
-absl::StatusOr<std::vector<Draft>> Checker::AskDrafter(SequenceId id,
-                                                       const std::vector<TokenId>& prompt) {
+absl::StatusOr<std::vector<Draft>> Checker::RequestDraft(SequenceId id,
+                                                         const std::vector<TokenId>& prompt) {
   const std::vector<TokenId> before(prompt.begin(), prompt.end() - 1);
   RETURN_IF_ERROR(check_.verifier->Prefill({id, 0, before}).status());
   Frontier frontier;
@@ -82,7 +87,7 @@ absl::StatusOr<std::vector<Draft>> Checker::AskDrafter(SequenceId id,
 absl::StatusOr<DraftTree> Checker::GrowTree(const std::vector<TokenId>& prompt) {
   const SequenceId id = NextId();
   RETURN_IF_ERROR(check_.verifier->Open(id, SamplingParams()));
-  const absl::StatusOr<std::vector<Draft>> drafts = AskDrafter(id, prompt);
+  const absl::StatusOr<std::vector<Draft>> drafts = RequestDraft(id, prompt);
   check_.drafter->Close(id);
   check_.verifier->Close(id);
   RETURN_IF_ERROR(drafts.status());
@@ -108,7 +113,7 @@ absl::StatusOr<std::vector<std::vector<double>>> Checker::LogProbsOf(
 absl::Status Checker::Freeze() {
   ChoiceParams plain;
   plain.temperature = 1;
-  double most = -1;
+  double largest_entropy = -1;
   for (const std::vector<TokenId>& prompt : check_.prompts) {
     FrozenTree candidate;
     candidate.prompt = prompt;
@@ -117,13 +122,13 @@ absl::Status Checker::Freeze() {
     ASSIGN_OR_RETURN(candidate.log_probs, LogProbsOf(prompt, candidate.tree));
     const double entropy = WalkOutcomes(&candidate.tree, target_.dims.vocabulary)
                                .EntropyBelowRoot(candidate.Distributions(plain));
-    if (entropy <= most) continue;
-    most = entropy;
+    if (entropy <= largest_entropy) continue;
+    largest_entropy = entropy;
     frozen_ = std::move(candidate);
   }
-  if (most >= 0) return absl::OkStatus();
+  if (largest_entropy >= 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "the drafter has nothing to say after any prompt: there is no tree to walk");
+      "the drafter returned no candidates for any prompt, so there is no tree to check");
 }
 
 absl::StatusOr<VerifyResult> Checker::VerifyAll(const std::vector<SequenceId>& ids, Position cached,
@@ -135,9 +140,10 @@ absl::StatusOr<VerifyResult> Checker::VerifyAll(const std::vector<SequenceId>& i
   return result;
 }
 
-absl::Status Checker::DrawTogether(const std::vector<SequenceId>& ids, const WalkOutcomes& outcomes,
-                                   std::vector<int64_t>& counts) {
-  // The prompt goes in as roots, for all sequences at once: cheaper than many short prefills.
+absl::Status Checker::DrawBatch(const std::vector<SequenceId>& ids, const WalkOutcomes& outcomes,
+                                std::vector<int64_t>& counts) {
+  // Verify the prompt's tokens as roots, for all sequences in one forward. This is cheaper than
+  // many short prefills.
   for (Position position = 0; position < cached(); ++position) {
     RETURN_IF_ERROR(VerifyAll(ids, position, DraftTree(frozen_.prompt[position])).status());
   }
@@ -154,12 +160,12 @@ absl::Status Checker::DrawTogether(const std::vector<SequenceId>& ids, const Wal
 absl::Status Checker::Draw(const ChoiceParams& setting, const WalkOutcomes& outcomes,
                            std::vector<int64_t>& counts) {
   const auto settings = static_cast<int>(check_.settings.size());
-  const int together =
-      std::clamp(check_.together, 1, std::max(1, target_.max_rows / frozen_.tree.rows()));
+  const int batch_size =
+      std::clamp(check_.batch_size, 1, std::max(1, target_.max_rows / frozen_.tree.rows()));
   for (int left = (check_.walks + settings - 1) / settings; left > 0;) {
     std::vector<SequenceId> ids;
     absl::Status status;
-    while (status.ok() && static_cast<int>(ids.size()) < std::min(left, together)) {
+    while (status.ok() && static_cast<int>(ids.size()) < std::min(left, batch_size)) {
       SamplingParams sampling;
       static_cast<ChoiceParams&>(sampling) = setting;
       sampling.seed = next_seed_++;
@@ -167,7 +173,7 @@ absl::Status Checker::Draw(const ChoiceParams& setting, const WalkOutcomes& outc
       ids.push_back(NextId());
       status = check_.verifier->Open(ids.back(), sampling);
     }
-    if (status.ok()) status = DrawTogether(ids, outcomes, counts);
+    if (status.ok()) status = DrawBatch(ids, outcomes, counts);
     for (const SequenceId id : ids) check_.verifier->Close(id);
     RETURN_IF_ERROR(status);
     left -= static_cast<int>(ids.size());
@@ -182,8 +188,8 @@ DistributionTest TestOf(const WalkOutcomes& outcomes, const std::vector<double>&
   std::vector<int64_t> shorter_counts(outcomes.cells(), 0);
   for (size_t cell = 0; cell < outcomes.cells(); ++cell) {
     if (probabilities[cell] == 0 && counts[cell] == 0) continue;
-    // An impossible outcome stays in a cell of its own.
-    const size_t to = probabilities[cell] > 0 ? outcomes.Shortened(cell, choices) : cell;
+    // An impossible outcome is not merged with others.
+    const size_t to = probabilities[cell] > 0 ? outcomes.TruncateWalk(cell, choices) : cell;
     shorter[to] += probabilities[cell];
     shorter_counts[to] += counts[cell];
   }
@@ -194,8 +200,8 @@ DistributionTest TestOf(const WalkOutcomes& outcomes, const std::vector<double>&
   test.chi_square = ChiSquareOf(bins);
   test.total_variation = TotalVariation(bins);
   test.expected = BootstrapTotalVariation(bins, kBootstrapRounds);
-  test.most_total_variation =
-      test.expected.mean + kMostDeviations * test.expected.deviation + kSumSlack;
+  test.max_total_variation =
+      test.expected.mean + kMaxDeviations * test.expected.deviation + kSumTolerance;
   return test;
 }
 
@@ -213,16 +219,16 @@ absl::StatusOr<DistributionReport> Checker::Run() {
         outcomes.Probabilities(frozen_.Distributions(setting));
     std::vector<int64_t> counts(outcomes.cells(), 0);
     RETURN_IF_ERROR(Draw(setting, outcomes, counts));
-    for (const int choices : kLookedAt) {
+    for (const int choices : kTestedChoices) {
       report_.tests.push_back(TestOf(outcomes, probabilities, counts, choices));
       report_.tests.back().setting = setting;
     }
   }
-  report_.least_p_value =
+  report_.min_p_value =
       kFamilyLevel / static_cast<double>(std::max<size_t>(1, report_.tests.size()));
   for (DistributionTest& test : report_.tests) {
-    test.passed = test.chi_square.p_value >= report_.least_p_value &&
-                  test.total_variation <= test.most_total_variation;
+    test.passed = test.chi_square.p_value >= report_.min_p_value &&
+                  test.total_variation <= test.max_total_variation;
   }
   return std::move(report_);
 }

@@ -63,7 +63,7 @@ constexpr char kExample[] =
 
 // Session ids of the parts do not overlap; arms count from 1.
 constexpr uint64_t kCalibrationSession = uint64_t{1} << 61;
-constexpr uint64_t kOpinionSession = uint64_t{1} << 62;
+constexpr uint64_t kLogProbSession = uint64_t{1} << 62;
 constexpr uint64_t kWalkSession = uint64_t{1} << 63;
 constexpr int kTogether = 32;
 constexpr size_t kWalkPromptTokens = 2;
@@ -72,7 +72,7 @@ constexpr size_t kWalkPromptTokens = 2;
 struct Subject {
   std::unique_ptr<LocalStages> stages;
   std::vector<std::unique_ptr<Arm>> arms;
-  std::unique_ptr<TokenOpinion> opinion;
+  std::unique_ptr<LogProbSource> log_probs;
   std::string device;
 };
 
@@ -152,7 +152,7 @@ absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, i
         MakeLocalArm(policy, {&verifier, &subject.stages->drafter(), subject.stages->table()},
                      table, config.special.eos));
   }
-  subject.opinion = MakeLocalOpinion(&verifier, kOpinionSession);
+  subject.log_probs = MakeLocalLogProbs(&verifier, kLogProbSession);
   subject.device = info.device;
   return subject;
 }
@@ -163,7 +163,7 @@ absl::StatusOr<Subject> RemoteSubject(const std::vector<std::string>& policies,
   for (const std::string& policy : policies) {
     ASSIGN_OR_RETURN(subject.arms.emplace_back(), MakeRemoteArm(policy, endpoint));
   }
-  subject.opinion = MakeRemoteOpinion(endpoint);
+  subject.log_probs = MakeRemoteLogProbs(endpoint);
   ASSIGN_OR_RETURN(subject.device, RemoteDevice(endpoint));
   return subject;
 }
@@ -196,7 +196,7 @@ absl::StatusOr<DistributionReport> RunDistributionCheck(LocalStages& stages,
   }
   check.tree_nodes = absl::GetFlag(FLAGS_tree_nodes);
   check.walks = absl::GetFlag(FLAGS_walks);
-  check.together = kTogether;
+  check.batch_size = kTogether;
   check.first_seed = absl::GetFlag(FLAGS_seed);
   check.first_session = kWalkSession;
   check.progress = [&](int done, int total) { bar.Show(done, total); };
@@ -233,7 +233,7 @@ absl::Status Run() {
   for (size_t i = 0; i < policies.size(); ++i) {
     texts.policies.push_back({policies[i], subject.arms[i].get()});
   }
-  texts.opinion = subject.opinion.get();
+  texts.log_probs = subject.log_probs.get();
   ASSIGN_OR_RETURN(const TextReport text_report, RunTextCheck(texts));
   std::cout << "Texts against plain decoding, " << texts.settings.size() << " settings:\n"
             << TextTable(text_report) << std::endl;

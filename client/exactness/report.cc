@@ -9,7 +9,7 @@
 namespace bastion {
 namespace {
 
-constexpr size_t kMostDifferences = 40;
+constexpr size_t kMaxDifferences = 40;
 
 std::string TokenName(TokenId token) {
   return token == kNoToken ? "the end" : absl::StrCat("token ", token);
@@ -30,7 +30,7 @@ std::string SettingName(const ChoiceParams& setting) {
   return name;
 }
 
-std::string LookedAt(int choices) {
+std::string TestedChoices(int choices) {
   if (choices == 1) return "first choice";
   if (choices == 0) return "whole walk";
   return absl::StrCat("first ", choices);
@@ -38,7 +38,7 @@ std::string LookedAt(int choices) {
 
 int Sum(const TextReport& report, int PolicyTexts::*field) {
   int sum = 0;
-  for (const PolicyTexts& row : report.policies) sum += row.*field;
+  for (const PolicyTexts& policy : report.policies) sum += policy.*field;
   return sum;
 }
 
@@ -47,18 +47,21 @@ int Sum(const TextReport& report, int PolicyTexts::*field) {
 std::string TextTable(const TextReport& report) {
   std::string table = absl::StrFormat("%-18s %5s %6s %7s %5s %7s %16s\n", "policy", "batch",
                                       "texts", "tokens", "tau", "differ", "within rounding");
-  for (const PolicyTexts& row : report.policies) {
-    absl::StrAppendFormat(&table, "%-18s %5d %6d %7d %5.2f %7d %16d\n", row.policy, row.batch_size,
-                          row.texts, row.tokens, row.tau(), row.different, row.within_rounding);
+  for (const PolicyTexts& line : report.policies) {
+    absl::StrAppendFormat(&table, "%-18s %5d %6d %7d %5.2f %7d %16d\n", line.policy,
+                          line.batch_size, line.texts, line.tokens, line.tau(), line.different,
+                          line.within_rounding);
   }
-  const size_t shown = std::min(report.differences.size(), kMostDifferences);
+  const size_t shown = std::min(report.differences.size(), kMaxDifferences);
   for (size_t i = 0; i < shown; ++i) {
     const TextDifference& difference = report.differences[i];
-    absl::StrAppendFormat(
-        &table, "prompt %s, %s, %s, batch %d: output token %d is %s, not %s (%s; %d more differ)\n",
-        difference.prompt, difference.policy, difference.setting, difference.batch_size,
-        difference.position, TokenName(difference.actual), TokenName(difference.expected),
-        GapText(difference), difference.tokens_after);
+    absl::StrAppendFormat(&table,
+                          "prompt %s, %s, %s, batch %d: output token %d is %s, expected %s (%s; %d "
+                          "more tokens differ)\n",
+                          difference.prompt, difference.policy, difference.setting,
+                          difference.batch_size, difference.position, TokenName(difference.actual),
+                          TokenName(difference.expected), GapText(difference),
+                          difference.tokens_after);
   }
   if (shown < report.differences.size()) {
     absl::StrAppend(&table, "… and ", report.differences.size() - shown, " more texts\n");
@@ -68,16 +71,16 @@ std::string TextTable(const TextReport& report) {
 
 std::string DistributionTable(const DistributionReport& report) {
   std::string table = absl::StrFormat(
-      "one tree of %d rows, %d deep; %d walks, %d choices; p-values below %.2g fail\n"
+      "one tree of %d rows, depth %d; %d walks, %d choices; p-values below %.2g fail\n"
       "%-16s %-12s %7s %6s %10s %9s %9s %9s %9s\n",
-      report.tree_rows, report.tree_depth, report.walks, report.choices, report.least_p_value,
-      "setting", "looked at", "draws", "bins", "chi-square", "p", "TV", "expected", "at most");
+      report.tree_rows, report.tree_depth, report.walks, report.choices, report.min_p_value,
+      "setting", "tested", "draws", "bins", "chi-square", "p", "TV", "expected", "at most");
   for (const DistributionTest& test : report.tests) {
     absl::StrAppendFormat(&table, "%-16s %-12s %7d %6d %10.1f %9.2g %9.5f %9.5f %9.5f%s\n",
-                          SettingName(test.setting), LookedAt(test.choices), test.draws,
+                          SettingName(test.setting), TestedChoices(test.choices), test.draws,
                           test.chi_square.degrees + 1, test.chi_square.statistic,
                           test.chi_square.p_value, test.total_variation, test.expected.mean,
-                          test.most_total_variation, test.passed ? "" : "  FAILED");
+                          test.max_total_variation, test.passed ? "" : "  FAILED");
   }
   return table;
 }
@@ -100,7 +103,8 @@ std::string Verdict(const TextReport& texts,
     absl::StrAppend(&found, "; distributions not checked");
   }
   if (!texts.speculated()) {
-    absl::StrAppend(&found, "; no drafted token was accepted, so the texts prove little");
+    absl::StrAppend(&found,
+                    "; no drafted token was accepted, so the texts hardly test speculation");
   }
   return absl::StrCat(exact ? "EXACT: " : "NOT EXACT: ", found);
 }

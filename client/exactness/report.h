@@ -1,4 +1,4 @@
-// What people read of the checks.
+// Formats the results of the checks as text. Thread-safe: no state.
 #ifndef BASTION_CLIENT_EXACTNESS_REPORT_H_
 #define BASTION_CLIENT_EXACTNESS_REPORT_H_
 
@@ -10,14 +10,14 @@
 
 namespace bastion {
 
-// A line for each policy and batch size, then one for each difference (the first 40 of them).
+// A line for each policy and batch size, then a line for each of the first 40 differences.
 [[nodiscard]] std::string TextTable(const TextReport& report);
 
 // A line for each test.
 [[nodiscard]] std::string DistributionTable(const DistributionReport& report);
 
-// "EXACT: …" or "NOT EXACT: …" with what was found. `distribution` is absent where that check could
-// not be made.
+// "EXACT: …" or "NOT EXACT: …" and a summary of the results. `distribution` is null if that check
+// did not run.
 [[nodiscard]] std::string Verdict(const TextReport& texts,
                                   const std::optional<DistributionReport>& distribution);
 

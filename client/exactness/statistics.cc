@@ -12,26 +12,26 @@ namespace bastion {
 namespace {
 
 constexpr double kPrecision = 1e-15;
-constexpr int kMostTerms = 100000;
+constexpr int kMaxTerms = 100000;
 
-// x^a e^−x / Γ(a): the factor before both expansions.
+// x^a e^−x / Γ(a): the factor of both expansions.
 double GammaFactor(double a, double x) { return std::exp(a * std::log(x) - x - std::lgamma(a)); }
 
-// P(a, x) = 1 − Q(a, x) as a power series; converges fast for x < a + 1.
+// P(a, x) = 1 − Q(a, x) as a power series. It converges fast for x < a + 1.
 double LowerGammaSeries(double a, double x) {
   double term = 1 / a, sum = term;
-  for (int n = 1; n < kMostTerms && term > sum * kPrecision; ++n) {
+  for (int n = 1; n < kMaxTerms && term > sum * kPrecision; ++n) {
     term *= x / (a + n);
     sum += term;
   }
   return sum * GammaFactor(a, x);
 }
 
-// Q(a, x) as a continued fraction, by Lentz's method; converges fast for x >= a + 1.
+// Q(a, x) as a continued fraction (Lentz's method). It converges fast for x >= a + 1.
 double UpperGammaFraction(double a, double x) {
   constexpr double kTiny = 1e-300;
   double b = x + 1 - a, c = 1 / kTiny, d = 1 / b, value = d;
-  for (int n = 1; n < kMostTerms; ++n) {
+  for (int n = 1; n < kMaxTerms; ++n) {
     const double numerator = -n * (n - a);
     b += 2;
     d = numerator * d + b;
@@ -118,7 +118,8 @@ TotalVariationRange BootstrapTotalVariation(const Bins& bins, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     Bins drawn = bins;
     drawn.impossible = 0;
-    // A multinomial draw, one bin after the other out of those draws that are left.
+    // Draw from the multinomial distribution bin by bin: each bin is a binomial draw from the
+    // remaining draws.
     int64_t left = bins.draws;
     double mass = 1;
     for (size_t i = 0; i < bins.counts.size(); ++i) {

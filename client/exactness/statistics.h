@@ -1,5 +1,5 @@
-// Whether counts of drawn outcomes can have come from a known distribution. Everything is
-// deterministic. Thread-safe: no state.
+// Tests whether counts of outcomes can come from a known distribution. Deterministic.
+// Thread-safe: no state.
 #ifndef BASTION_CLIENT_EXACTNESS_STATISTICS_H_
 #define BASTION_CLIENT_EXACTNESS_STATISTICS_H_
 
@@ -10,34 +10,35 @@
 
 namespace bastion {
 
-// Outcomes with what was expected and what was drawn.
+// Outcomes in bins, with their probabilities and counts.
 struct Bins {
-  std::vector<double> probabilities;  // Sum to one.
+  std::vector<double> probabilities;  // Their sum is one.
   std::vector<int64_t> counts;
   int64_t draws = 0;
-  int64_t impossible = 0;  // Draws of outcomes that have no probability; in no bin.
+  int64_t impossible = 0;  // Draws of outcomes with probability 0. They are in no bin.
 };
 
-// Puts outcomes that are expected less than `least_expected` times into one bin; when that one is
-// too small as well, the rarest of the others joins it. REQUIRES: as many counts as probabilities.
+// Merges outcomes with an expected count below `least_expected` into one bin. If that bin is still
+// too small, merges it with the rarest other bin. REQUIRES: as many counts as probabilities.
 [[nodiscard]] Bins PoolRare(absl::Span<const double> probabilities,
                             absl::Span<const int64_t> counts, double least_expected = 5);
 
-// Q(a, x) = Γ(a, x) / Γ(a), the regularised upper incomplete gamma function.
+// Q(a, x) = Γ(a, x) / Γ(a), the regularized upper incomplete gamma function.
 // REQUIRES: a > 0, x >= 0.
 [[nodiscard]] double UpperGamma(double a, double x);
 
 struct ChiSquare {
   double statistic = 0;
-  int degrees = 0;     // Bins − 1.
-  double p_value = 1;  // 0 when something impossible was drawn.
+  int degrees = 0;     // Degrees of freedom: bins − 1.
+  double p_value = 1;  // 0 if an impossible outcome was drawn.
 };
 [[nodiscard]] ChiSquare ChiSquareOf(const Bins& bins);
 
-// Half the sum of |drawn share − probability|.
+// Half the sum over the outcomes of |relative frequency − probability|.
 [[nodiscard]] double TotalVariation(const Bins& bins);
 
-// What total variation as many draws from the probabilities themselves give.
+// The total variation of samples of bins.draws draws from bins.probabilities, estimated from
+// `rounds` samples.
 struct TotalVariationRange {
   double mean = 0;
   double deviation = 0;

@@ -11,8 +11,8 @@
 namespace bastion {
 namespace {
 
-absl::StatusOr<std::vector<double>> Ask(Verifier& verifier, SequenceId id,
-                                        absl::Span<const TokenId> prefix, int vocabulary) {
+absl::StatusOr<std::vector<double>> ReadLogProbs(Verifier& verifier, SequenceId id,
+                                                 absl::Span<const TokenId> prefix, int vocabulary) {
   const auto cached = static_cast<Position>(prefix.size()) - 1;
   RETURN_IF_ERROR(verifier.Prefill({id, 0, {prefix.begin(), prefix.end() - 1}}).status());
   ASSIGN_OR_RETURN(const VerifyResult result,
@@ -29,14 +29,15 @@ absl::StatusOr<std::vector<double>> Ask(Verifier& verifier, SequenceId id,
                                 [](double value) { return std::isnan(value); });
   if (all) return log_probs;
   return absl::DataLossError(
-      absl::StrCat("the verifier does not tell the log-probabilities of all ", vocabulary,
+      absl::StrCat("the verifier did not report the log-probabilities of all ", vocabulary,
                    " tokens after a prefix of ", prefix.size()));
 }
 
-// Tokens by falling probability, and how much mass the first ones hold.
-class Race {
+// A distribution over the tokens, in order of decreasing probability, that can be truncated.
+class TruncatedDistribution {
  public:
-  explicit Race(std::vector<double> mass) : mass_(std::move(mass)), order_(mass_.size()) {
+  explicit TruncatedDistribution(std::vector<double> mass)
+      : mass_(std::move(mass)), order_(mass_.size()) {
     std::iota(order_.begin(), order_.end(), 0);
     std::stable_sort(order_.begin(), order_.end(),
                      [this](int a, int b) { return mass_[a] > mass_[b]; });
@@ -45,16 +46,16 @@ class Race {
   void KeepTopK(int top_k) {
     if (top_k >= static_cast<int>(order_.size())) return;
     const double last = mass_[order_[top_k - 1]];
-    // All that tie for the last place stay.
+    // Keep all tokens that tie with the last one.
     while (mass_[order_.back()] < last) order_.pop_back();
   }
 
   void KeepTopP(double top_p) {
-    const double wanted = top_p * Total();
-    double likelier = 0;
+    const double needed = top_p * Total();
+    double sum = 0;
     size_t kept = 0;
-    while (kept < order_.size() && (kept == 0 || likelier < wanted)) {
-      likelier += mass_[order_[kept++]];
+    while (kept < order_.size() && (kept == 0 || sum < needed)) {
+      sum += mass_[order_[kept++]];
     }
     order_.resize(kept);
   }
@@ -92,26 +93,26 @@ absl::StatusOr<std::vector<double>> NextLogProbs(Verifier& verifier, SequenceId 
   sampling.logprobs = target.dims.vocabulary;
   RETURN_IF_ERROR(verifier.Open(scratch, sampling));
   absl::StatusOr<std::vector<double>> log_probs =
-      Ask(verifier, scratch, prefix, target.dims.vocabulary);
+      ReadLogProbs(verifier, scratch, prefix, target.dims.vocabulary);
   verifier.Close(scratch);
   return log_probs;
 }
 
 std::vector<double> ChoiceProbabilities(absl::Span<const double> log_probs,
                                         const ChoiceParams& choice) {
-  const auto likeliest = std::max_element(log_probs.begin(), log_probs.end());
+  const auto largest = std::max_element(log_probs.begin(), log_probs.end());
   std::vector<double> mass(log_probs.size(), 0);
   if (choice.temperature == 0) {
-    mass[likeliest - log_probs.begin()] = 1;
+    mass[largest - log_probs.begin()] = 1;
     return mass;
   }
   std::transform(log_probs.begin(), log_probs.end(), mass.begin(),
-                 [&](double value) { return std::exp((value - *likeliest) / choice.temperature); });
-  Race race(std::move(mass));
-  if (choice.top_k > 0) race.KeepTopK(choice.top_k);
-  if (choice.top_p < 1) race.KeepTopP(choice.top_p);
-  if (choice.min_p > 0) race.KeepMinP(choice.min_p);
-  return race.Probabilities();
+                 [&](double value) { return std::exp((value - *largest) / choice.temperature); });
+  TruncatedDistribution distribution(std::move(mass));
+  if (choice.top_k > 0) distribution.KeepTopK(choice.top_k);
+  if (choice.top_p < 1) distribution.KeepTopP(choice.top_p);
+  if (choice.min_p > 0) distribution.KeepMinP(choice.min_p);
+  return distribution.Probabilities();
 }
 
 }  // namespace bastion

@@ -1,5 +1,5 @@
-// What the target says of the next token, and what the choice rules make of it: computed here once
-// more, in double precision and in the plainest way, to compare the engine with.
+// The target's distribution of the next token, before and after the rules of the keyed choice. This
+// is an independent, simple implementation in double precision, used to check the engine.
 #ifndef BASTION_CLIENT_EXACTNESS_TARGET_DISTRIBUTION_H_
 #define BASTION_CLIENT_EXACTNESS_TARGET_DISTRIBUTION_H_
 
@@ -11,16 +11,17 @@
 
 namespace bastion {
 
-// The target's own log-probability of every token [V] after `prefix`, from plain decoding: no tree
-// is involved. `scratch` is opened and closed again. Errors are the verifier's, or DATA_LOSS when
-// it does not tell all tokens. REQUIRES: `prefix` is not empty.
+// The target's own log-probability of every token [V] after `prefix`, by plain decoding without a
+// tree. Opens and closes the sequence `scratch`. Errors: those of the verifier, DATA_LOSS if it
+// does not report all tokens. REQUIRES: `prefix` is not empty.
 [[nodiscard]] absl::StatusOr<std::vector<double>> NextLogProbs(Verifier& verifier,
                                                                SequenceId scratch,
                                                                absl::Span<const TokenId> prefix);
 
-// The distribution [V] that the keyed choice draws from, given a row's log-probabilities:
-// temperature, then top-k, top-p and min-p in this order, each over what the one before left
-// (kernels/ops.h). At temperature 0 all mass is on the likeliest token, the lowest id of equals.
+// The distribution [V] that the keyed choice draws from, given a row's log-probabilities. It
+// applies temperature, top-k, top-p and min-p in this order, each to the tokens that the previous
+// one kept (kernels/ops.h). At temperature 0 the most likely token has probability 1; of equally
+// likely tokens, the one with the lowest id.
 [[nodiscard]] std::vector<double> ChoiceProbabilities(absl::Span<const double> log_probs,
                                                       const ChoiceParams& choice);
 

@@ -14,22 +14,23 @@ class Checker {
   explicit Checker(const TextCheck& check) : check_(check) {
     for (const int size : check_.batch_sizes) {
       for (const TextPolicy& policy : check_.policies) {
-        PolicyTexts& row = report_.policies.emplace_back();
-        row.policy = policy.name;
-        row.batch_size = size;
+        PolicyTexts& texts = report_.policies.emplace_back();
+        texts.policy = policy.name;
+        texts.batch_size = size;
       }
     }
   }
 
   absl::StatusOr<TextReport> Run() {
     for (const TextSetting& setting : check_.settings) {
-      ASSIGN_OR_RETURN(const Texts reference, Play(*check_.policies[0].arm, setting, MostPrompts(),
-                                                   check_.batch_sizes[0]));
-      size_t row = 0;
+      ASSIGN_OR_RETURN(const Texts reference, RunPrompts(*check_.policies[0].arm, setting,
+                                                         MaxPromptCount(), check_.batch_sizes[0]));
+      size_t index = 0;
       for (const int size : check_.batch_sizes) {
         for (const TextPolicy& policy : check_.policies) {
-          ASSIGN_OR_RETURN(const Texts texts, Play(*policy.arm, setting, PromptsAt(size), size));
-          RETURN_IF_ERROR(Compare(setting, reference, texts, report_.policies[row++]));
+          ASSIGN_OR_RETURN(const Texts texts,
+                           RunPrompts(*policy.arm, setting, PromptCount(size), size));
+          RETURN_IF_ERROR(Compare(setting, reference, texts, report_.policies[index++]));
           if (check_.progress) check_.progress(++done_, Total());
         }
       }
@@ -41,44 +42,46 @@ class Checker {
   [[nodiscard]] int Total() const {
     return static_cast<int>(check_.settings.size() * report_.policies.size());
   }
-  [[nodiscard]] size_t PromptsAt(int batch_size) const {
+  // Number of prompts that run at this batch size.
+  [[nodiscard]] size_t PromptCount(int batch_size) const {
     return std::min<size_t>(check_.prompts.size(), std::max(check_.max_prompts, batch_size));
   }
-  [[nodiscard]] size_t MostPrompts() const {
-    return PromptsAt(*std::max_element(check_.batch_sizes.begin(), check_.batch_sizes.end()));
+  [[nodiscard]] size_t MaxPromptCount() const {
+    return PromptCount(*std::max_element(check_.batch_sizes.begin(), check_.batch_sizes.end()));
   }
 
-  // The first `count` prompts, `size` at a time.
-  absl::StatusOr<Texts> Play(Arm& arm, const TextSetting& setting, size_t count, int size) const {
+  // Runs the first `count` prompts in batches of `size`.
+  absl::StatusOr<Texts> RunPrompts(Arm& arm, const TextSetting& setting, size_t count,
+                                   int size) const {
     const BenchSettings settings = {setting.sampling, check_.max_new_tokens, size};
     Texts texts;
     for (size_t begin = 0; begin < count; begin += size) {
       const size_t end = std::min<size_t>(count, begin + size);
       ASSIGN_OR_RETURN(
-          Texts together,
+          Texts batch,
           arm.Run({check_.prompts.begin() + begin, check_.prompts.begin() + end}, settings));
-      std::move(together.begin(), together.end(), std::back_inserter(texts));
+      std::move(batch.begin(), batch.end(), std::back_inserter(texts));
     }
     return texts;
   }
 
   absl::Status Compare(const TextSetting& setting, const Texts& reference, const Texts& texts,
-                       PolicyTexts& row) {
+                       PolicyTexts& results) {
     for (size_t i = 0; i < texts.size(); ++i) {
-      ++row.texts;
-      row.tokens += static_cast<int>(texts[i].output.size());
-      row.cycles += static_cast<int>(texts[i].cycles.size());
+      ++results.texts;
+      results.tokens += static_cast<int>(texts[i].output.size());
+      results.cycles += static_cast<int>(texts[i].cycles.size());
       if (texts[i].output == reference[i].output) continue;
       TextDifference difference = FirstDifference(reference[i].output, texts[i].output);
       difference.prompt = texts[i].id;
-      difference.policy = row.policy;
+      difference.policy = results.policy;
       difference.setting = setting.name;
-      difference.batch_size = row.batch_size;
+      difference.batch_size = results.batch_size;
       std::vector<TokenId> prefix = check_.prompts[i].tokens;
       prefix.insert(prefix.end(), texts[i].output.begin(),
                     texts[i].output.begin() + difference.position);
-      RETURN_IF_ERROR(Weigh(setting.sampling, prefix, difference));
-      ++(difference.rounding ? row.within_rounding : row.different);
+      RETURN_IF_ERROR(MeasureGap(setting.sampling, prefix, difference));
+      ++(difference.rounding ? results.within_rounding : results.different);
       report_.differences.push_back(std::move(difference));
     }
     return absl::OkStatus();
@@ -101,11 +104,12 @@ class Checker {
     return difference;
   }
 
-  absl::Status Weigh(const SamplingParams& sampling, const std::vector<TokenId>& prefix,
-                     TextDifference& difference) const {
+  // Sets the gap of `difference`, if the target reports it.
+  absl::Status MeasureGap(const SamplingParams& sampling, const std::vector<TokenId>& prefix,
+                          TextDifference& difference) const {
     const std::pair<TokenId, TokenId> tokens(difference.expected, difference.actual);
     if (tokens.first == kNoToken || tokens.second == kNoToken) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const auto log_probs, check_.opinion->LogProbs(prefix, tokens));
+    ASSIGN_OR_RETURN(const auto log_probs, check_.log_probs->LogProbs(prefix, tokens));
     if (!log_probs) return absl::OkStatus();
     difference.gap = ChoiceGap(*log_probs, tokens, static_cast<Position>(prefix.size()), sampling);
     difference.raw_gap = sampling.edits_logits();

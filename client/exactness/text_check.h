@@ -1,5 +1,5 @@
-// The text check: every policy must write, token for token, what plain decoding writes of the same
-// prompts with the same settings and seed, alone and in a batch.
+// The text check: for the same prompts, settings and seed, every policy must generate exactly the
+// tokens of plain decoding, alone and in a batch.
 #ifndef BASTION_CLIENT_EXACTNESS_TEXT_CHECK_H_
 #define BASTION_CLIENT_EXACTNESS_TEXT_CHECK_H_
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/bench/arm.h"
-#include "client/exactness/token_opinion.h"
+#include "client/exactness/log_prob_source.h"
 
 namespace bastion {
 
@@ -24,28 +24,28 @@ struct TextSetting {
 };
 
 struct TextCheck {
-  std::vector<TextPolicy> policies;  // The first one is plain decoding, the reference.
+  std::vector<TextPolicy> policies;  // The first policy is plain decoding, the reference.
   std::vector<TextSetting> settings;
   std::vector<BenchPrompt> prompts;
-  std::vector<int> batch_sizes;  // The reference is written at the first.
-  int max_prompts = 2;           // At each batch size; a larger batch is filled nevertheless.
+  std::vector<int> batch_sizes;  // The reference runs with the first one.
+  int max_prompts = 2;           // Prompts per batch size. A larger batch runs more to be full.
   int max_new_tokens = 24;
-  double rounding = 0;  // A difference with a smaller gap than this is rounding.
-  TokenOpinion* opinion = nullptr;
+  double rounding = 0;  // A difference with a gap below this counts as a rounding error.
+  LogProbSource* log_probs = nullptr;
   std::function<void(int done, int total)> progress;
 };
 
-// The first token of a text that is not the reference's. What follows it has another prefix, so it
-// says nothing more.
+// The first token of a text that differs from the reference. Later tokens follow another prefix, so
+// their differences prove nothing.
 struct TextDifference {
   std::string prompt, policy, setting;
   int batch_size = 0;
-  int position = 0;             // In the output.
-  TokenId expected = kNoToken;  // kNoToken: the text has ended there.
+  int position = 0;             // Index in the output.
+  TokenId expected = kNoToken;  // kNoToken: the text ends there.
   TokenId actual = kNoToken;
-  int tokens_after = 0;       // Of the two texts' tokens that follow, how many differ.
-  std::optional<double> gap;  // ChoiceGap of the two tokens, where the target tells it.
-  bool raw_gap = false;       // The setting edits logits, and the gap leaves that out.
+  int tokens_after = 0;       // Number of later positions at which the texts differ.
+  std::optional<double> gap;  // ChoiceGap of the two tokens, if the target reports both.
+  bool raw_gap = false;       // True: the setting edits logits, and the gap ignores the edits.
   bool rounding = false;      // The gap is below the tolerance.
 };
 
@@ -53,8 +53,8 @@ struct PolicyTexts {
   std::string policy;
   int batch_size = 0;
   int texts = 0, tokens = 0, cycles = 0;
-  int different = 0;  // Texts; those within rounding are counted apart.
-  int within_rounding = 0;
+  int different = 0;        // Texts that differ by more than rounding.
+  int within_rounding = 0;  // Texts that differ within rounding.
 
   [[nodiscard]] double tau() const { return cycles > 0 ? double(tokens) / cycles : 0; }
 };
@@ -63,12 +63,14 @@ struct TextReport {
   std::vector<PolicyTexts> policies;
   std::vector<TextDifference> differences;
 
+  // True if no text differs by more than rounding.
   [[nodiscard]] bool exact() const;
-  // Whether any policy wrote more than a token a cycle: otherwise nothing was put to the test.
+  // True if a policy generated more than one token per cycle. Otherwise the check did not test
+  // speculation.
   [[nodiscard]] bool speculated() const;
 };
 
-// Errors are those of the arms and of the opinion; a difference is none.
+// A difference is not an error. Errors: those of the arms and of check.log_probs.
 // REQUIRES: policies, settings, prompts and batch sizes are not empty.
 [[nodiscard]] absl::StatusOr<TextReport> CheckTexts(const TextCheck& check);
 

@@ -8,7 +8,7 @@ absl::StatusOr<size_t> WalkOutcomes::CellOf(const Acceptance& acceptance) const 
   NodeIndex last = 0;
   for (const NodeIndex node : acceptance.path) {
     if (node <= 0 || node >= tree_->rows() || tree_->parent(node) != last) {
-      return absl::DataLossError("the verifier accepted nodes that are no path from the root");
+      return absl::DataLossError("the verifier accepted nodes that are not a path from the root");
     }
     last = node;
   }
@@ -18,43 +18,44 @@ absl::StatusOr<size_t> WalkOutcomes::CellOf(const Acceptance& acceptance) const 
   return Cell(last, acceptance.next);
 }
 
-std::vector<double> WalkOutcomes::Reach(const std::vector<std::vector<double>>& of_rows) const {
+std::vector<double> WalkOutcomes::ReachProbabilities(
+    const std::vector<std::vector<double>>& distributions) const {
   std::vector<double> reach(tree_->rows(), 1);
   for (NodeIndex node = 1; node < tree_->rows(); ++node) {
     const NodeIndex parent = tree_->parent(node);
-    reach[node] = reach[parent] * of_rows[parent][tree_->token(node)];
+    reach[node] = reach[parent] * distributions[parent][tree_->token(node)];
   }
   return reach;
 }
 
 std::vector<double> WalkOutcomes::Probabilities(
-    const std::vector<std::vector<double>>& of_rows) const {
+    const std::vector<std::vector<double>>& distributions) const {
   std::vector<double> probabilities(cells());
-  const std::vector<double> reach = Reach(of_rows);
+  const std::vector<double> reach = ReachProbabilities(distributions);
   for (NodeIndex node = 0; node < tree_->rows(); ++node) {
     for (TokenId token = 0; token < vocabulary_; ++token) {
-      probabilities[Cell(node, token)] = reach[node] * of_rows[node][token];
+      probabilities[Cell(node, token)] = reach[node] * distributions[node][token];
     }
   }
-  // Whoever chooses a node's token goes on from it.
+  // A walk that chooses a node's token continues at that node, so it does not end here.
   for (NodeIndex node = 1; node < tree_->rows(); ++node) {
     probabilities[Cell(tree_->parent(node), tree_->token(node))] = 0;
   }
   return probabilities;
 }
 
-double WalkOutcomes::EntropyBelowRoot(const std::vector<std::vector<double>>& of_rows) const {
-  const std::vector<double> reach = Reach(of_rows);
+double WalkOutcomes::EntropyBelowRoot(const std::vector<std::vector<double>>& distributions) const {
+  const std::vector<double> reach = ReachProbabilities(distributions);
   double sum = 0;
   for (NodeIndex node = 1; node < tree_->rows(); ++node) {
-    for (const double p : of_rows[node]) {
+    for (const double p : distributions[node]) {
       if (p > 0) sum -= reach[node] * p * std::log(p);
     }
   }
   return sum;
 }
 
-size_t WalkOutcomes::Shortened(size_t cell, int choices) const {
+size_t WalkOutcomes::TruncateWalk(size_t cell, int choices) const {
   const auto last = static_cast<NodeIndex>(cell / vocabulary_);
   if (choices == 0 || tree_->depth(last) < choices) return cell;
   NodeIndex node = last;

@@ -1,5 +1,5 @@
-// The outcomes of walks over one tree, as a table [rows, V]: cell (n, y) is the walk whose last
-// accepted node is n and that then chose y, which is no child of n.
+// WalkOutcomes: the possible outcomes of walks over one tree, as a table [rows, V]. Cell (n, y) is
+// the walk whose last accepted node is n and that then chooses y, where no child of n has token y.
 #ifndef BASTION_CLIENT_EXACTNESS_WALK_OUTCOMES_H_
 #define BASTION_CLIENT_EXACTNESS_WALK_OUTCOMES_H_
 
@@ -12,7 +12,7 @@ namespace bastion {
 
 class WalkOutcomes {
  public:
-  // `tree` must outlive this.
+  // REQUIRES: `tree` outlives this object.
   WalkOutcomes(const DraftTree* tree, int vocabulary) : tree_(tree), vocabulary_(vocabulary) {}
 
   [[nodiscard]] size_t cells() const {
@@ -22,23 +22,26 @@ class WalkOutcomes {
     return static_cast<size_t>(last) * static_cast<size_t>(vocabulary_) + static_cast<size_t>(next);
   }
 
-  // DATA_LOSS when the accepted nodes are no path from the root, or no token follows them.
+  // The cell of `acceptance`. DATA_LOSS if the accepted nodes are not a path from the root, or
+  // `next` is not in the vocabulary.
   [[nodiscard]] absl::StatusOr<size_t> CellOf(const Acceptance& acceptance) const;
 
-  // The probability of each cell, given each row's distribution [rows][V].
+  // The probability of each cell, given the distribution after each node. [rows][V]
   [[nodiscard]] std::vector<double> Probabilities(
-      const std::vector<std::vector<double>>& of_rows) const;
+      const std::vector<std::vector<double>>& distributions) const;
 
-  // How much of a walk is left to chance below the root, in nats: the entropies of the choices
-  // after each node, weighted with how often walks get there.
-  [[nodiscard]] double EntropyBelowRoot(const std::vector<std::vector<double>>& of_rows) const;
+  // Entropy of a walk below the root, in nats: the sum over the nodes of the entropy of the choice
+  // after the node, weighted by the probability that a walk reaches the node.
+  [[nodiscard]] double EntropyBelowRoot(
+      const std::vector<std::vector<double>>& distributions) const;
 
-  // Where the outcomes of `cell` go when only the first `choices` of a walk are looked at; 0: all.
-  [[nodiscard]] size_t Shortened(size_t cell, int choices) const;
+  // The cell of the walk of `cell` when only its first `choices` choices count. 0: all.
+  [[nodiscard]] size_t TruncateWalk(size_t cell, int choices) const;
 
  private:
-  // How likely a walk comes to each node.
-  [[nodiscard]] std::vector<double> Reach(const std::vector<std::vector<double>>& of_rows) const;
+  // The probability that a walk reaches each node.
+  [[nodiscard]] std::vector<double> ReachProbabilities(
+      const std::vector<std::vector<double>>& distributions) const;
 
   const DraftTree* const tree_;
   const int vocabulary_;

@@ -1,5 +1,5 @@
-// The two stages in process: engines behind the interfaces of common/stages/stages.h, on one
-// team of threads. Thread-compatible.
+// LocalStages: both stages in this process. The engines implement the interfaces of
+// common/stages/stages.h and share one thread pool. Thread-compatible.
 #ifndef BASTION_CLIENT_INPROCESS_LOCAL_STAGES_H_
 #define BASTION_CLIENT_INPROCESS_LOCAL_STAGES_H_
 
@@ -14,6 +14,7 @@
 
 namespace bastion {
 
+// A Verifier that calls an engine. Does not own it.
 class LocalVerifier final : public Verifier {
  public:
   explicit LocalVerifier(verifier::VerifierEngine* engine) : engine_(engine) {}
@@ -33,6 +34,7 @@ class LocalVerifier final : public Verifier {
   verifier::VerifierEngine* const engine_;
 };
 
+// A Drafter that calls an engine. Does not own it.
 class LocalDrafter final : public Drafter {
  public:
   explicit LocalDrafter(drafter::DrafterEngine* engine) : engine_(engine) {}
@@ -49,27 +51,28 @@ class LocalDrafter final : public Drafter {
 struct LocalOptions {
   std::string target_folder;
   std::string drafter_folder;
-  std::string dtype = "bf16";   // Of the target.
-  std::string drafter_dtype;    // Empty: as the target.
-  std::string device = "auto";  // "cpu", "cuda" or "auto", for both.
+  std::string dtype = "bf16";   // Type of the target's weights.
+  std::string drafter_dtype;    // Empty: the same as `dtype`.
+  std::string device = "auto";  // "cpu", "cuda" or "auto", for both models.
   int gpu = 0;
-  std::string gemm_table;  // Of that GPU; empty: found out at every start.
-  int threads = 0;
+  std::string gemm_table;  // Cache file for GEMM autotuning. Empty: tune again at every start.
+  int threads = 0;         // See nn::OpenLocalDevice.
   int max_sequences = 64;
-  bool show_progress = false;  // While weights are loaded.
-  std::string prior;           // Transition table or its folder; empty: the drafter's folder.
+  bool show_progress = false;  // Show a progress bar while loading weights.
+  std::string prior;           // Transition table or its folder. Empty: the drafter's folder.
 };
 
-// Both engines and what they stand on, in the order in which they must go.
+// Owns both engines and the objects that they use. The order of the members is the reverse order of
+// destruction.
 class LocalStages {
  public:
-  // Errors name the folder and what is wrong with it.
+  // Loads both models. Errors name the folder and the problem.
   static absl::StatusOr<std::unique_ptr<LocalStages>> Create(const LocalOptions& options);
 
   [[nodiscard]] Verifier& verifier() { return *verifier_; }
   [[nodiscard]] Drafter& drafter() { return *drafter_; }
   [[nodiscard]] bool on_gpu() const { return on_gpu_; }
-  // The transition table beside the drafter; null when there is none.
+  // The transition table of `LocalOptions::prior` or the drafter's folder. Null if there is none.
   [[nodiscard]] const TransitionGains* table() const { return table_.get(); }
   [[nodiscard]] verifier::VerifierEngine& verifier_engine() { return *verifier_engine_; }
   [[nodiscard]] drafter::DrafterEngine& drafter_engine() { return *drafter_engine_; }

@@ -21,30 +21,31 @@ absl::StatusOr<int64_t> TotalBytes(const std::vector<std::string>& files) {
   int64_t total = 0;
   for (const std::string& file : files) {
     if (!absl::EndsWith(file, ".txt") && !absl::EndsWith(file, ".jsonl")) {
-      return absl::InvalidArgumentError(absl::StrCat(file, ": want a .txt or a .jsonl file"));
+      return absl::InvalidArgumentError(absl::StrCat(file, ": must be a .txt or .jsonl file"));
     }
     std::error_code error;
     const uintmax_t bytes = std::filesystem::file_size(file, error);
     if (error) {
-      return absl::InvalidArgumentError(absl::StrCat(file, ": cannot be read: ", error.message()));
+      return absl::InvalidArgumentError(absl::StrCat(file, ": cannot read it: ", error.message()));
     }
     total += static_cast<int64_t>(bytes);
   }
   return total;
 }
 
-absl::Status Unreadable(const std::string& file) {
-  return absl::InvalidArgumentError(absl::StrCat(file, ": cannot be read"));
+absl::Status ReadError(const std::string& file) {
+  return absl::InvalidArgumentError(absl::StrCat(file, ": cannot read it"));
 }
 
-absl::StatusOr<std::vector<TokenId>> TokenIds(const nlohmann::json& list) {
+absl::StatusOr<std::vector<TokenId>> ParseTokenIds(const nlohmann::json& list) {
   std::vector<TokenId> tokens;
   tokens.reserve(list.size());
   for (const nlohmann::json& id : list) {
-    if (!id.is_number_integer()) return absl::InvalidArgumentError("token_ids: want integers");
+    if (!id.is_number_integer()) return absl::InvalidArgumentError("token_ids must be integers");
     const int64_t number = id.get<int64_t>();
     if (number < 0 || number > std::numeric_limits<TokenId>::max()) {
-      return absl::InvalidArgumentError(absl::StrCat("token_ids: no token has the id ", id.dump()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("token_ids: ", id.dump(), " is not a token id"));
     }
     tokens.push_back(static_cast<TokenId>(number));
   }
@@ -64,7 +65,7 @@ class TextReader {
   absl::Status ReadWhole(const std::string& file) {
     std::ifstream stream(file, std::ios::binary);
     const std::string text(std::istreambuf_iterator<char>(stream), {});
-    if (!stream.is_open() || stream.bad()) return Unreadable(file);
+    if (!stream.is_open() || stream.bad()) return ReadError(file);
     const absl::StatusOr<std::vector<TokenId>> tokens = Encode(text);
     RETURN_IF_ERROR(Annotate(tokens.ok() ? use_(*tokens) : tokens.status(), file));
     Advance(text.size());
@@ -83,7 +84,7 @@ class TextReader {
       }
       Advance(line.size() + 1);
     }
-    if (!stream.is_open() || stream.bad()) return Unreadable(file);
+    if (!stream.is_open() || stream.bad()) return ReadError(file);
     return absl::OkStatus();
   }
 
@@ -93,9 +94,9 @@ class TextReader {
       const auto text = object.find("text");
       if (text != object.end() && text->is_string()) return Encode(text->get<std::string>());
       const auto ids = object.find("token_ids");
-      if (ids != object.end() && ids->is_array()) return TokenIds(*ids);
+      if (ids != object.end() && ids->is_array()) return ParseTokenIds(*ids);
     }
-    return absl::InvalidArgumentError("want a JSON object with \"text\" or \"token_ids\"");
+    return absl::InvalidArgumentError("must be a JSON object with \"text\" or \"token_ids\"");
   }
 
   absl::StatusOr<std::vector<TokenId>> Encode(const std::string& text) {
@@ -105,11 +106,11 @@ class TextReader {
     return tokenizer_->Encode(text, /*add_special=*/true);
   }
 
-  // Tells the progress a few hundred times in all.
+  // Counts `bytes` as read. Reports progress about 200 times in total.
   void Advance(size_t bytes) {
     done_ += static_cast<int64_t>(bytes);
-    if (done_ < total_ && done_ - told_ < total_ / 200) return;
-    told_ = done_;
+    if (done_ < total_ && done_ - reported_ < total_ / 200) return;
+    reported_ = done_;
     progress_(std::min(done_, total_), total_);
   }
 
@@ -117,7 +118,7 @@ class TextReader {
   const int64_t total_;
   const Use use_;
   const Progress progress_;
-  int64_t done_ = 0, told_ = 0;
+  int64_t done_ = 0, reported_ = 0;
   std::optional<hub::Tokenizer> tokenizer_;
 };
 

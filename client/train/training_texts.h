@@ -1,7 +1,7 @@
-// The texts of training files, as tokens.
+// Reads training files and converts their texts to tokens.
 //
 //   FILE.txt     one text
-//   FILE.jsonl   one a line: {"text": "…"} or {"token_ids": […]}; other keys are ignored
+//   FILE.jsonl   one text per line: {"text": "…"} or {"token_ids": […]}; other keys are ignored
 //
 // Thread-safe: no state.
 #ifndef BASTION_CLIENT_TRAIN_TRAINING_TEXTS_H_
@@ -18,10 +18,10 @@
 
 namespace bastion::drafter {
 
-// Calls `use` for each text, file by file, and `progress` now and then with the bytes read so far
-// and of all files. Text goes through the tokenizer of `target_folder`, which is loaded when first
-// needed. INVALID_ARGUMENT for a file that cannot be read, is of another kind or holds something
-// else; that and the errors of `use` and the tokenizer name the file, and the line of a .jsonl.
+// Calls `use` for each text, file by file. Regularly calls `progress` with the bytes read so far
+// and the total of all files. The tokenizer in `target_folder` is loaded when the first text needs
+// it. INVALID_ARGUMENT for a file that cannot be read, has another extension or is malformed.
+// Errors, also those of `use` and the tokenizer, name the file and, for .jsonl files, the line.
 [[nodiscard]] absl::Status ForEachText(
     const std::vector<std::string>& files, const std::string& target_folder,
     absl::FunctionRef<absl::Status(absl::Span<const TokenId> text)> use,

@@ -24,7 +24,7 @@ struct Entry {
   TokenId token;
 };
 
-// One context and what is kept of it: the first entries of its run.
+// A context and the entries of it that the table keeps.
 struct Run {
   uint64_t context;
   uint64_t total;
@@ -33,16 +33,17 @@ struct Run {
 
 uint64_t DivideUp(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-// By context, then as they are ranked within it.
-void Rank(std::vector<Entry>& entries) {
+// Sorts by context, then by decreasing count, then by token id.
+void SortEntries(std::vector<Entry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     if (a.context != b.context) return a.context < b.context;
     return a.count != b.count ? a.count > b.count : a.token < b.token;
   });
 }
 
-std::vector<Run> Runs(const std::vector<Entry>& ranked, int keep,
-                      absl::FunctionRef<uint64_t(uint64_t context)> total) {
+// Groups sorted entries by context. Keeps the first `keep` entries of each context.
+std::vector<Run> MakeRuns(const std::vector<Entry>& ranked, int keep,
+                          absl::FunctionRef<uint64_t(uint64_t context)> total) {
   std::vector<Run> runs;
   for (size_t begin = 0, end = 0; begin < ranked.size(); begin = end) {
     const uint64_t context = ranked[begin].context;
@@ -53,14 +54,14 @@ std::vector<Run> Runs(const std::vector<Entry>& ranked, int keep,
   return runs;
 }
 
-uint64_t Entries(const std::vector<Run>& runs) {
+uint64_t CountEntries(const std::vector<Run>& runs) {
   uint64_t entries = 0;
   for (const Run& run : runs) entries += run.entries.size();
   return entries;
 }
 
-// Empties the runs of the rarest contexts until `excess` entries are gone.
-void GiveWay(std::vector<Run>& runs, uint64_t& excess) {
+// Removes the entries of the rarest contexts until at least `excess` entries are removed.
+void DropRarestRuns(std::vector<Run>& runs, uint64_t& excess) {
   if (excess == 0) return;
   std::vector<Run*> rarest;
   rarest.reserve(runs.size());
@@ -75,8 +76,9 @@ void GiveWay(std::vector<Run>& runs, uint64_t& excess) {
   }
 }
 
-// The next context of `columns`. One divisor for counts and total keeps the shares; rounding counts
-// down and the total up keeps their sum below it.
+// Appends the next context to `columns`. Counts and total are divided by the same number, which
+// keeps their ratios. Counts are rounded down and the total is rounded up, so that the sum of the
+// counts does not exceed the total.
 void Append(uint64_t total, absl::Span<const Entry> entries, Columns& columns) {
   const uint64_t largest = entries.empty() ? 0 : entries.front().count;
   const uint64_t divisor = std::max({kMaxCount, largest, DivideUp(total * kMaxCount, kMaxTotal)});
@@ -90,17 +92,17 @@ void Append(uint64_t total, absl::Span<const Entry> entries, Columns& columns) {
   columns.offsets.push_back(static_cast<uint32_t>(columns.tokens.size()));
 }
 
-// Drops the quarter of `counts` that was seen least, of equals the larger keys.
+// Drops the quarter of `counts` with the smallest counts; of equal counts, the larger keys.
 void DropRarest(absl::flat_hash_map<uint64_t, uint64_t>& counts,
                 absl::FunctionRef<void(uint64_t key)> dropped) {
   std::vector<std::pair<uint64_t, uint64_t>> ranked(counts.begin(), counts.end());
-  const auto first_to_go = ranked.begin() + static_cast<ptrdiff_t>(ranked.size() * 3 / 4);
-  std::nth_element(ranked.begin(), first_to_go, ranked.end(), [](const auto& a, const auto& b) {
+  const auto first_to_drop = ranked.begin() + static_cast<ptrdiff_t>(ranked.size() * 3 / 4);
+  std::nth_element(ranked.begin(), first_to_drop, ranked.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
-  for (auto gone = first_to_go; gone != ranked.end(); ++gone) {
-    counts.erase(gone->first);
-    dropped(gone->first);
+  for (auto entry = first_to_drop; entry != ranked.end(); ++entry) {
+    counts.erase(entry->first);
+    dropped(entry->first);
   }
 }
 
@@ -109,13 +111,14 @@ void DropRarest(absl::flat_hash_map<uint64_t, uint64_t>& counts,
 absl::Status Validate(const TransitionLimits& limits) {
   const int most = static_cast<int>(kMaxCount);
   if (limits.singles < 0 || limits.singles > most || limits.pairs < 0 || limits.pairs > most) {
-    return absl::InvalidArgumentError(absl::StrCat("continuations of a context: want 0 to ", most,
-                                                   ", got ", limits.singles, " for tokens and ",
-                                                   limits.pairs, " for pairs"));
+    return absl::InvalidArgumentError(absl::StrCat("continuations per context: ", limits.singles,
+                                                   " for tokens and ", limits.pairs,
+                                                   " for pairs; each must be in [0, ", most, "]"));
   }
   if (limits.max_entries < 0 || static_cast<uint64_t>(limits.max_entries) > kMaxTotal) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("continuations in all: want 0 to ", kMaxTotal, ", got ", limits.max_entries));
+    return absl::InvalidArgumentError(absl::StrCat("total number of continuations is ",
+                                                   limits.max_entries, "; it must be in [0, ",
+                                                   kMaxTotal, "]"));
   }
   return absl::OkStatus();
 }
@@ -132,7 +135,7 @@ TransitionCounter::TransitionCounter(int vocabulary, int64_t max_counted)
 absl::Status TransitionCounter::Add(absl::Span<const TokenId> text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] < 0 || static_cast<uint64_t>(text[i]) >= vocabulary_) {
-      return absl::InvalidArgumentError(absl::StrCat("token ", text[i], " at place ", i,
+      return absl::InvalidArgumentError(absl::StrCat("token ", text[i], " at index ", i,
                                                      " is outside the target's vocabulary of ",
                                                      vocabulary_));
     }
@@ -157,11 +160,11 @@ void TransitionCounter::CountPair(uint64_t pair, TokenId next) {
   PairContext& context = pair_contexts_[pair];
   ++context.total;
   if (++pairs_[pair * vocabulary_ + next] > 1) return;
-  ++context.held;
+  ++context.entries;
   if (pairs_.size() <= max_counted_) return;
   DropRarest(pairs_, [this](uint64_t key) {
     const auto found = pair_contexts_.find(key / vocabulary_);
-    if (--found->second.held == 0) pair_contexts_.erase(found);
+    if (--found->second.entries == 0) pair_contexts_.erase(found);
   });
 }
 
@@ -178,15 +181,15 @@ absl::StatusOr<TransitionTable> TransitionCounter::Build(const TransitionLimits&
     if (static_cast<int64_t>(pair_total(pair)) < limits.min_pair_total) continue;
     pairs.push_back({pair, count, static_cast<TokenId>(key % vocabulary_)});
   }
-  Rank(singles);
-  Rank(pairs);
+  SortEntries(singles);
+  SortEntries(pairs);
   std::vector<Run> single_runs =
-      Runs(singles, limits.singles, [&](uint64_t token) { return totals_[token]; });
-  std::vector<Run> pair_runs = Runs(pairs, limits.pairs, pair_total);
-  const uint64_t entries = Entries(single_runs) + Entries(pair_runs);
+      MakeRuns(singles, limits.singles, [&](uint64_t token) { return totals_[token]; });
+  std::vector<Run> pair_runs = MakeRuns(pairs, limits.pairs, pair_total);
+  const uint64_t entries = CountEntries(single_runs) + CountEntries(pair_runs);
   uint64_t excess = entries - std::min(entries, static_cast<uint64_t>(limits.max_entries));
-  GiveWay(pair_runs, excess);
-  GiveWay(single_runs, excess);
+  DropRarestRuns(pair_runs, excess);
+  DropRarestRuns(single_runs, excess);
 
   Columns columns;
   columns.vocabulary = static_cast<int>(vocabulary_);
@@ -194,8 +197,8 @@ absl::StatusOr<TransitionTable> TransitionCounter::Build(const TransitionLimits&
   auto run = single_runs.begin();
   for (uint64_t token = 0; token < vocabulary_; ++token) {
     columns.occurrences.push_back(static_cast<uint32_t>(std::min(occurrences_[token], kMaxTotal)));
-    const bool followed = run != single_runs.end() && run->context == token;
-    Append(totals_[token], followed ? (run++)->entries : absl::Span<const Entry>(), columns);
+    const bool has_run = run != single_runs.end() && run->context == token;
+    Append(totals_[token], has_run ? (run++)->entries : absl::Span<const Entry>(), columns);
   }
   for (const Run& pair : pair_runs) {
     if (pair.entries.empty()) continue;

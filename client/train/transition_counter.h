@@ -1,12 +1,12 @@
-// Counts what follows each token and each pair of tokens in texts, and builds a TransitionTable.
+// TransitionCounter: counts which tokens follow each token and each pair of tokens in texts, and
+// builds a TransitionTable.
 //
-// Counts are exact while they fit. Memory is bounded by lossy counting: when the counted
-// continuations of tokens, or those of pairs, pass `max_counted`, the quarter seen least is dropped
-// and starts from zero when it comes again. What is frequent all along survives; a count is never
-// too large, and at most too small by what was dropped. The same texts in the same order give the
-// same table.
+// Counts are exact until a map has more than `max_counted` entries. Then the quarter of the entries
+// with the smallest counts is dropped (lossy counting); a dropped entry that occurs again starts
+// from zero. So memory is bounded, frequent entries survive, and a count is never too large. The
+// same texts in the same order give the same table.
 //
-// Not thread-safe.
+// Thread-compatible.
 #ifndef BASTION_CLIENT_TRAIN_TRANSITION_COUNTER_H_
 #define BASTION_CLIENT_TRAIN_TRANSITION_COUNTER_H_
 
@@ -22,12 +22,13 @@
 
 namespace bastion::drafter {
 
-// What a table keeps; continuations are ranked by count, then by token id.
+// Limits on a table. It keeps the continuations with the largest counts; of equal counts, those
+// with the smallest token ids.
 struct TransitionLimits {
-  int singles = 16;                 // Continuations of a token.
-  int pairs = 8;                    // Continuations of a pair, of those seen at least twice.
-  int min_pair_total = 8;           // Pairs that were followed less often are left out.
-  int64_t max_entries = 4'000'000;  // Continuations in all: the rarest pairs go first.
+  int singles = 16;                 // Continuations per token.
+  int pairs = 8;                    // Continuations per pair, out of those counted at least twice.
+  int min_pair_total = 8;           // Pairs with a smaller total are dropped.
+  int64_t max_entries = 4'000'000;  // Total continuations. The rarest pairs are dropped first.
 };
 
 // INVALID_ARGUMENT for limits out of range.
@@ -35,33 +36,33 @@ struct TransitionLimits {
 
 class TransitionCounter {
  public:
-  // Three tokens make one 64-bit key.
+  // Three token ids must fit into a 64-bit key.
   static constexpr int kMaxVocabulary = 1 << 21;
-  // About 1 GB: 70 bytes for each.
+  // About 1 GB at 70 bytes per entry.
   static constexpr int64_t kMaxCounted = 14'000'000;
 
   // REQUIRES: 1 <= vocabulary <= kMaxVocabulary, max_counted >= 1.
   explicit TransitionCounter(int vocabulary, int64_t max_counted = kMaxCounted);
 
-  // Counts one text; nothing is counted across its borders. INVALID_ARGUMENT, and nothing is
-  // counted at all, for a token outside the vocabulary.
+  // Counts one text. Tokens of different texts are not counted as consecutive. INVALID_ARGUMENT for
+  // a token outside the vocabulary; then nothing is counted.
   [[nodiscard]] absl::Status Add(absl::Span<const TokenId> text);
 
-  // INVALID_ARGUMENT as Validate says. A context whose counts pass 65535 is scaled down,
-  // its total too; what then counts less than one is left out.
+  // Builds the table. If a count of a context exceeds 65535, all its counts and its total are
+  // scaled down, and counts that become less than one are dropped. Errors: Validate.
   [[nodiscard]] absl::StatusOr<TransitionTable> Build(const TransitionLimits& limits) const;
 
   [[nodiscard]] int64_t texts() const { return texts_; }
   [[nodiscard]] int64_t tokens() const { return tokens_; }
-  // Continuations held now, of tokens and of pairs.
+  // Number of entries in memory, for tokens and for pairs.
   [[nodiscard]] size_t counted() const { return singles_.size() + pairs_.size(); }
 
  private:
-  // context · V + next token -> how often.
+  // context · V + next token, to its count.
   using Counts = absl::flat_hash_map<uint64_t, uint64_t>;
   struct PairContext {
     uint64_t total = 0;
-    uint32_t held = 0;  // Continuations in pairs_; a context without any is dropped.
+    uint32_t entries = 0;  // Entries in pairs_. A context without entries is dropped.
   };
 
   void CountSingle(TokenId last, TokenId next);
@@ -70,10 +71,11 @@ class TransitionCounter {
   uint64_t vocabulary_;
   size_t max_counted_;
   int64_t texts_ = 0, tokens_ = 0;
-  std::vector<uint64_t> occurrences_;                         // [V]
-  std::vector<uint64_t> totals_;                              // [V] of what followed a token.
-  Counts singles_, pairs_;                                    // By token; by previous · V + last.
-  absl::flat_hash_map<uint64_t, PairContext> pair_contexts_;  // By previous · V + last.
+  std::vector<uint64_t> occurrences_;  // [V]
+  std::vector<uint64_t> totals_;       // [V] how often each token was followed by another one
+  Counts singles_;                     // The context is the token.
+  Counts pairs_;                       // The context is previous · V + last.
+  absl::flat_hash_map<uint64_t, PairContext> pair_contexts_;  // Key: previous · V + last.
 };
 
 }  // namespace bastion::drafter

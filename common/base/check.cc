@@ -21,7 +21,7 @@ LogLine::LogLine(Severity severity, const char* file, int line) : severity_(seve
 LogLine::~LogLine() {
   stream_ << '\n';
   const std::string line = stream_.str();
-  // A console that is gone must not take the service with it.
+  // A failed write is ignored: the service must survive a closed console.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   if (severity_ == Severity::kFatal) std::abort();
 }

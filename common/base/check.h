@@ -1,7 +1,8 @@
-// CHECK and LOG for our own bugs and for the operator's console.
+// CHECK and LOG.
 //
-// CHECK aborts: use it only for what can be wrong through a bug of ours. Whatever a client, a peer
-// or a file can cause is an absl::Status instead. Thread-safe: one write(2) per line.
+// CHECK aborts: use it only for conditions that a bug in this code can break. An error that a
+// client, a peer or a file can cause is an absl::Status instead. LOG writes one line to stderr.
+// Thread-safe: one write(2) per line.
 #ifndef BASTION_COMMON_BASE_CHECK_H_
 #define BASTION_COMMON_BASE_CHECK_H_
 
@@ -11,7 +12,7 @@ namespace bastion::base {
 
 enum class Severity { kInfo, kWarning, kError, kFatal };
 
-// One line on stderr, written when the object dies; a kFatal line then aborts.
+// One line on stderr. The destructor writes it; after a kFatal line it aborts the process.
 class LogLine {
  public:
   LogLine(Severity severity, const char* file, int line);

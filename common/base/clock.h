@@ -1,4 +1,4 @@
-// Time comes through Clock, so that tests decide what time it is. Implementations are thread-safe.
+// Clock: the source of time. Tests replace it to control time. Implementations are thread-safe.
 #ifndef BASTION_COMMON_BASE_CLOCK_H_
 #define BASTION_COMMON_BASE_CLOCK_H_
 
@@ -9,17 +9,18 @@ namespace bastion {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Monotonic time since an arbitrary start; differences are meaningful, the value is not.
+  // Monotonic time since an arbitrary start. Only differences are meaningful.
   [[nodiscard]] virtual absl::Duration Now() const = 0;
 
   // The process-wide steady clock.
   static const Clock& Real();
 };
 
-// Measures consecutive stages: each Lap() gives the time since the last one.
+// Measures consecutive stages. Thread-compatible.
 class StopWatch {
  public:
   explicit StopWatch(const Clock& clock = Clock::Real()) : clock_(clock), last_(clock.Now()) {}
+  // Time since the last Lap or the construction.
   absl::Duration Lap() {
     const absl::Duration now = clock_.Now();
     const absl::Duration lap = now - last_;

@@ -19,7 +19,7 @@ constexpr size_t kTextColumn = 30;
 
 using Flags = std::map<absl::string_view, absl::CommandLineFlag*>;
 
-// The flags that the project defines; absl defines some for itself.
+// The flags that the project defines, without those that absl defines.
 const Flags& ProjectFlags() {
   static const Flags* const flags = [] {
     auto* found = new Flags;
@@ -31,7 +31,7 @@ const Flags& ProjectFlags() {
   return *flags;
 }
 
-// Edits (insertions, deletions, replacements) that turn `a` into `b`.
+// Number of edits (insertions, deletions, replacements) that turn `a` into `b`.
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -62,7 +62,7 @@ absl::Status UnknownFlag(absl::string_view name) {
                    nearest.empty() ? "" : "?", " --help lists all flags"));
 }
 
-// Appends `text` from column kTextColumn on, broken at spaces.
+// Appends `text` at column kTextColumn. Breaks lines at spaces.
 void AppendWrapped(std::string& out, absl::string_view text) {
   size_t column = kTextColumn;
   bool first = true;
@@ -126,7 +126,7 @@ absl::Status CheckFlagNames(int argc, char** argv) {
       if (flag != nullptr && !flag->IsOfType<bool>()) flag = nullptr;
     }
     if (flag == nullptr) return UnknownFlag(name);
-    // The next argument is this flag's value.
+    // Skip the next argument: it is the value of this flag.
     if (!flag->IsOfType<bool>() && !absl::StrContains(argument, '=')) ++i;
   }
   return absl::OkStatus();

@@ -1,5 +1,5 @@
-// What a program says about its command line: --help by groups, and errors that name the flag.
-// Thread-compatible; used from main functions, before other threads run.
+// Command-line support for main functions: --help with flags in groups, and errors that name the
+// flag. Not thread-safe: call it before other threads start.
 #ifndef BASTION_COMMON_BASE_COMMAND_LINE_H_
 #define BASTION_COMMON_BASE_COMMAND_LINE_H_
 
@@ -10,36 +10,36 @@
 
 namespace bastion {
 
-// Flags that --help lists together. Each entry is a flag's name and the placeholder of its value,
-// "target DIR"; a flag without a value has no placeholder.
+// Flags that --help lists together. An entry is the name of a flag and the placeholder of its
+// value, e.g. "target DIR". A flag without a value has no placeholder.
 struct FlagGroup {
   const char* title;
   std::vector<const char*> flags;
 };
 
 struct ProgramInfo {
-  const char* summary;                     // One sentence: what the program does.
+  const char* summary;                     // What the program does, in one sentence.
   const char* usage;                       // The arguments, e.g. "--target DIR [flags]".
-  const char* example;                     // The arguments of one call that works.
+  const char* example;                     // Arguments of a call that works.
   std::vector<const char*> required = {};  // Names of flags that must not be empty.
   std::vector<FlagGroup> groups;
   // Text after the flags, or null.
   const char* notes = nullptr;
 };
 
-// Turns the dashes inside the names of flags in `argv` into underscores, in place: people write
-// --max-new-tokens, but a flag variable can only be called max_new_tokens. Values, arguments that
-// are not flags, and everything after a lone "--" stay as they are.
+// Replaces dashes in the names of flags in `argv` by underscores, in place: users write
+// --max-new-tokens, but a flag variable can only be called max_new_tokens. Does not change values,
+// arguments that are not flags, and arguments after a lone "--".
 void UnderscoreFlagNames(int argc, char** argv);
 
-// INVALID_ARGUMENT for a flag that does not exist; the message suggests the nearest name.
+// INVALID_ARGUMENT for a flag that does not exist. The message suggests the most similar name.
 [[nodiscard]] absl::Status CheckFlagNames(int argc, char** argv);
 
 // INVALID_ARGUMENT for a required flag without a value. Call it after the flags are parsed.
 [[nodiscard]] absl::Status CheckRequiredFlags(const std::string& program, const ProgramInfo& info);
 
-// The text of --help: summary, usage, example and every flag with its unit and default. Flags of
-// the program that no group lists come last, under "Other".
+// The text of --help: summary, usage, example and every flag with its unit and default. Flags that
+// are in no group come last, under "Other".
 [[nodiscard]] std::string HelpText(const std::string& program, const ProgramInfo& info);
 
 // True if an argument before a lone "--" is `flag` or `alias`.

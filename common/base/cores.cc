@@ -18,7 +18,7 @@ std::vector<int> UsableCores() {
   return cores;
 }
 
-void PinTo(int core, std::thread& thread) {
+void PinThread(int core, std::thread& thread) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(core, &set);

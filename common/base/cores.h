@@ -1,4 +1,4 @@
-// The cores of this machine that are ours.
+// The CPU cores that this process may use. Thread-safe.
 #ifndef BASTION_COMMON_BASE_CORES_H_
 #define BASTION_COMMON_BASE_CORES_H_
 
@@ -7,11 +7,11 @@
 
 namespace bastion {
 
-// Numbers of the cores that the calling thread may run on, ascending; never empty.
+// Numbers of the cores that the calling thread may run on, in ascending order. Never empty.
 [[nodiscard]] std::vector<int> UsableCores();
 
-// From now on `thread` runs on `core` alone, if the system lets it.
-void PinTo(int core, std::thread& thread);
+// Restricts `thread` to `core`. No effect if the system refuses.
+void PinThread(int core, std::thread& thread);
 
 }  // namespace bastion
 

@@ -1,5 +1,4 @@
-// The element types of tensors: in checkpoints, in kernels, in features and on the wire.
-// Thread-safe: no state.
+// Element types of tensors in checkpoints, kernels, features and messages. Thread-safe: no state.
 #ifndef BASTION_COMMON_BASE_DTYPE_H_
 #define BASTION_COMMON_BASE_DTYPE_H_
 
@@ -10,8 +9,8 @@
 
 namespace bastion {
 
-// Weights are floats in a checkpoint; kernels take fp32, bf16 and, for weights only, int8.
-// The other integers are for tables.
+// Checkpoints store weights as floats. Kernels accept fp32, bf16 and, for weights only, int8. The
+// other integer types are for tables.
 enum class DType { kF32, kBF16, kF16, kInt8, kU16, kI32, kU32, kI64, kU64 };
 
 [[nodiscard]] constexpr size_t BytesPerElement(DType dtype) {
@@ -32,20 +31,20 @@ enum class DType { kF32, kBF16, kF16, kInt8, kU16, kI32, kU32, kI64, kU64 };
 
 [[nodiscard]] constexpr bool IsFloat(DType dtype) { return dtype <= DType::kF16; }
 
-// The name in flags and reports, e.g. "bf16".
+// Name in flags and reports, e.g. "bf16".
 [[nodiscard]] constexpr const char* Name(DType dtype) {
   constexpr const char* kNames[] = {"fp32",  "bf16",   "fp16",  "int8",  "uint16",
                                     "int32", "uint32", "int64", "uint64"};
   return kNames[static_cast<size_t>(dtype)];
 }
 
-// The name in a safetensors header, e.g. "BF16".
+// Name in a safetensors header, e.g. "BF16".
 [[nodiscard]] constexpr const char* SafetensorsName(DType dtype) {
   constexpr const char* kNames[] = {"F32", "BF16", "F16", "I8", "U16", "I32", "U32", "I64", "U64"};
   return kNames[static_cast<size_t>(dtype)];
 }
 
-// The element types that are read from safetensors files.
+// Element types that this project reads from safetensors files.
 inline constexpr DType kSafetensorsDTypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kU16,
                                                DType::kI32, DType::kU32,  DType::kI64, DType::kU64};
 
@@ -57,7 +56,7 @@ inline constexpr DType kSafetensorsDTypes[] = {DType::kF32, DType::kBF16, DType:
   return std::nullopt;
 }
 
-// As config.json writes it: float32, bfloat16, float16.
+// `name` as in config.json: float32, bfloat16 or float16. Nullopt for any other name.
 [[nodiscard]] constexpr std::optional<DType> DTypeFromConfig(std::string_view name) {
   if (name == "float32") return DType::kF32;
   if (name == "bfloat16") return DType::kBF16;

@@ -1,6 +1,6 @@
-// The integers that name things, and the legend of shapes used in every comment:
-// B sequences, R rows, P draft positions, K candidates per position, L layers, H query heads,
-// G kv heads, D head dim, C hidden, V vocabulary, F feature width, T cached tokens.
+// Identifiers, and the legend of the shapes in all comments: B sequences, R rows, P draft
+// positions, K candidates per position, L layers, H query heads, G kv heads, D head dim, C hidden,
+// V vocabulary, F feature width, T cached tokens.
 #ifndef BASTION_COMMON_BASE_IDS_H_
 #define BASTION_COMMON_BASE_IDS_H_
 
@@ -12,14 +12,14 @@ namespace bastion {
 
 using TokenId = int32_t;    // Index into the target's vocabulary, 0 <= id < V.
 using Position = int32_t;   // Absolute position of a token in its sequence, from 0.
-using NodeIndex = int32_t;  // Row of a draft tree; 0 is the root.
+using NodeIndex = int32_t;  // Index of a node in a draft tree; 0 is the root.
 
 inline constexpr TokenId kNoToken = -1;
 inline constexpr NodeIndex kNoNode = -1;
 
-// The live state of one request in one process. The orchestrator draws `session` once per request;
-// `epoch` grows when the state is rebuilt (a peer was restarted), so that a late message for the
-// old state is refused instead of applied.
+// Identifies the live state of one request. The orchestrator chooses `session` once per
+// request. `epoch` increases when the state is rebuilt (after a peer restarted), so that the peer
+// refuses a late message for the old state.
 struct SequenceId {
   uint64_t session = 0;
   uint32_t epoch = 0;

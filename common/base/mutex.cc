@@ -5,7 +5,7 @@
 namespace bastion {
 namespace {
 
-// Longer than any process lives, and no overflow when added to now.
+// Longer than any process lives. Adding it to the current time does not overflow.
 constexpr absl::Duration kForever = absl::Hours(24 * 365);
 
 }  // namespace
@@ -16,18 +16,18 @@ void Mutex::WakeReady() {
   }
 }
 
-bool Mutex::AwaitWithTimeout(absl::FunctionRef<bool()> condition, absl::Duration patience) {
+bool Mutex::AwaitWithTimeout(absl::FunctionRef<bool()> condition, absl::Duration timeout) {
   if (condition()) return true;
   const auto deadline =
-      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::min(patience, kForever));
-  WakeReady();  // What was written before may be what another one waits for.
+      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::min(timeout, kForever));
+  WakeReady();  // Another thread may wait for what the caller wrote before this call.
   Waiter self{condition, {}};
   waiters_.push_back(&self);
   std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
   while (!condition()) {
     if (self.woken.wait_until(lock, deadline) == std::cv_status::timeout) break;
   }
-  lock.release();  // Still locked: the caller unlocks.
+  lock.release();  // Keep the mutex locked: the caller unlocks it.
   waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &self));
   return condition();
 }

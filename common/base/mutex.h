@@ -1,8 +1,9 @@
-// Mutex: a mutual exclusion lock whose holder can wait for a condition on what it guards.
+// Mutex: a lock whose holder can wait for a condition on the guarded data.
 //
-// The same manners as absl::Mutex (a condition is a function, nobody calls notify, the one who
-// unlocks decides whose condition has become true), made of std parts: Debian's absl::Mutex is not
-// built for the thread sanitizer, which then takes everything it guards for a race.
+// It works like absl::Mutex: a condition is a function, there is no notify call, and every Unlock
+// evaluates the conditions of all waiters and wakes those whose condition is true. It is built from
+// std types because Debian's absl::Mutex is not compiled for the thread sanitizer, which would
+// report every access to guarded data as a race.
 #ifndef BASTION_COMMON_BASE_MUTEX_H_
 #define BASTION_COMMON_BASE_MUTEX_H_
 
@@ -30,13 +31,13 @@ class ABSL_LOCKABLE Mutex {
     mutex_.unlock();
   }
 
-  // Gives the lock up until `condition` holds or `patience` is over, and takes it again; returns
-  // condition(). The condition is called under the lock, by any thread that unlocks: it may read
-  // what this mutex guards and must not lock anything. REQUIRES: the lock is held.
-  bool AwaitWithTimeout(absl::FunctionRef<bool()> condition, absl::Duration patience)
+  // Releases the lock until `condition` is true or `timeout` has passed, then takes it again.
+  // Returns condition(). Any thread that unlocks may call `condition`, under the lock: it may read
+  // the guarded data and must not lock anything. REQUIRES: the caller holds the lock.
+  bool AwaitWithTimeout(absl::FunctionRef<bool()> condition, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this);
 
-  // For the analysis, in conditions: the caller of this function holds the lock.
+  // Tells the thread-safety analysis, in a condition, that the lock is held.
   void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
 
  private:
@@ -44,12 +45,14 @@ class ABSL_LOCKABLE Mutex {
     absl::FunctionRef<bool()> condition;
     std::condition_variable woken;
   };
+  // Wakes the waiters whose condition is true.
   void WakeReady();
 
   std::mutex mutex_;
   std::vector<Waiter*> waiters_;  // Guarded by mutex_.
 };
 
+// Holds the lock during its lifetime.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {

@@ -30,7 +30,7 @@ absl::Status ParseAndRun(int argc, char** argv, const std::string& program, cons
 
 int RunProgram(int argc, char** argv, const ProgramInfo& info,
                absl::FunctionRef<absl::Status(const std::vector<char*>& arguments)> run) {
-  // Debian builds Abseil with deadlock detection, which gRPC pays for at every lock.
+  // Debian builds Abseil with deadlock detection, which slows down every lock in gRPC.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const std::string program = std::filesystem::path(argv[0]).filename().string();
   if (HasArgument(argc, argv, "--help", "-h")) {

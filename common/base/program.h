@@ -1,4 +1,4 @@
-// What every main function of the project does around its work.
+// RunProgram: the common part of all main functions.
 #ifndef BASTION_COMMON_BASE_PROGRAM_H_
 #define BASTION_COMMON_BASE_PROGRAM_H_
 
@@ -10,9 +10,9 @@
 
 namespace bastion {
 
-// Parses the flags (dashes in their names are fine) and calls `run` with the arguments that are
-// left, argv[0] first. Prints an error in one line under the program's name. Exceptions of
-// libraries (out of memory) count as errors. Answers --help and --version itself.
+// Parses the flags (names may contain dashes) and calls `run` with the other arguments, argv[0]
+// first. Prints an error as one line that begins with the program's name. An exception from a
+// library (e.g. out of memory) is an error. Handles --help and --version.
 // Returns the exit status: 0, or 1 after an error.
 int RunProgram(int argc, char** argv, const ProgramInfo& info,
                absl::FunctionRef<absl::Status(const std::vector<char*>& arguments)> run);

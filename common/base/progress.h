@@ -1,4 +1,5 @@
-// A progress bar on stderr, when that is a terminal; a line at the end otherwise.
+// A progress bar on stderr if stderr is a terminal, else a single line at the end.
+// Thread-compatible.
 #ifndef BASTION_COMMON_BASE_PROGRESS_H_
 #define BASTION_COMMON_BASE_PROGRESS_H_
 
@@ -9,8 +10,8 @@ namespace bastion {
 
 class ProgressBar {
  public:
-  // `unit`, where there is one, is printed behind the numbers.
-  explicit ProgressBar(std::string what, std::string unit = "");
+  // Prints `label` before the numbers and `unit`, if any, after them.
+  explicit ProgressBar(std::string label, std::string unit = "");
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -18,7 +19,7 @@ class ProgressBar {
   void Show(int64_t done, int64_t total);
 
  private:
-  std::string what_, unit_;
+  std::string label_, unit_;
   bool terminal_;
   int64_t done_ = 0, total_ = 0;
 };

@@ -1,5 +1,5 @@
-// Counter-based randomness: a value is a pure function of its key and counter, so it does not
-// depend on who asks first, in which batch, or whether speculation is on.
+// Counter-based random numbers: a value is a pure function of its key and counter, so it does not
+// depend on the order of calls, on the batch, or on speculation.
 //
 // Generator: Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as
 // easy as 1, 2, 3", SC 2011). Thread-safe: no state.
@@ -16,7 +16,7 @@ namespace bastion {
 using PhiloxCounter = std::array<uint32_t, 4>;
 using PhiloxKey = std::array<uint32_t, 2>;
 
-// For those who run many generators side by side.
+// Constants for the vectorized and GPU versions of the generator.
 inline constexpr int kPhiloxRounds = 10;
 inline constexpr uint32_t kPhiloxMultipliers[] = {0xD2511F53, 0xCD9E8D57};
 inline constexpr uint32_t kPhiloxWeyls[] = {0x9E3779B9, 0xBB67AE85};
@@ -31,8 +31,8 @@ inline constexpr uint32_t kPhiloxWeyls[] = {0x9E3779B9, 0xBB67AE85};
 // The random words behind the keyed choice of tokens 4*group .. 4*group+3.
 [[nodiscard]] PhiloxCounter KeyedWords(uint64_t seed, Position position, uint32_t group);
 
-// The standard Gumbel variable g(seed, position, token) of the keyed choice: position is the
-// absolute position of the token being chosen. Same arguments, same value, everywhere.
+// The standard Gumbel variable g(seed, position, token) of the keyed choice. `position` is the
+// absolute position of the token to choose. The same arguments give the same value everywhere.
 [[nodiscard]] float KeyedGumbel(uint64_t seed, Position position, TokenId token);
 
 // The four values for tokens 4*group .. 4*group+3 in one generator call.

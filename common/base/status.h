@@ -1,7 +1,7 @@
-// absl::Status plumbing: RETURN_IF_ERROR and ASSIGN_OR_RETURN.
+// Helpers for absl::Status: RETURN_IF_ERROR, ASSIGN_OR_RETURN and Annotate.
 //
-// Rule (style guide of this project): Status for anything an outside party can cause, CHECK for our
-// own bugs. Messages say what was wrong, where, and what to do about it.
+// Rule of this project: Status for errors that a client, a peer or a file can cause, CHECK for bugs
+// in this code. A message says what was wrong, where, and what to do.
 #ifndef BASTION_COMMON_BASE_STATUS_H_
 #define BASTION_COMMON_BASE_STATUS_H_
 
@@ -14,7 +14,7 @@
 
 namespace bastion {
 
-// The same code with `context` and ": " put before the message. OK stays OK.
+// Returns `status` with `context` and ": " before its message. Returns OK for OK.
 [[nodiscard]] inline absl::Status Annotate(const absl::Status& status, std::string_view context) {
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(std::string(context), ": ", status.message()));

@@ -1,5 +1,5 @@
-// The Rust border in C++ terms: statuses become absl::Status, memory becomes values. Internal to
-// common/hub. Thread-safe: no state.
+// Conversions at the boundary to Rust: BastionHubStatus to absl::Status, and Rust's memory to C++
+// values. Internal to common/hub. Thread-safe: no state.
 #ifndef BASTION_COMMON_HUB_BORDER_H_
 #define BASTION_COMMON_HUB_BORDER_H_
 
@@ -15,7 +15,7 @@ namespace bastion::hub {
 
 [[nodiscard]] BastionHubBytes Borrow(std::string_view text);
 
-// These take what Rust handed out, and free it.
+// Converts a value that Rust returned, and frees it.
 [[nodiscard]] absl::Status Take(BastionHubStatus status);
 [[nodiscard]] std::string Take(BastionHubText text);
 [[nodiscard]] std::vector<TokenId> Take(BastionHubIds ids);

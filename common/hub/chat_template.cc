@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr const char* kTokenNames[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
 
-// A token is its text, or an object that holds the text under "content".
+// A token is a string, or an object with the string in "content".
 std::map<std::string, std::string> TokenTexts(const JsonObject& config) {
   std::map<std::string, std::string> texts;
   for (const char* name : kTokenNames) {
@@ -31,7 +31,7 @@ std::map<std::string, std::string> TokenTexts(const JsonObject& config) {
   return texts;
 }
 
-// The template of tokenizer_config.json: one text, or a list of {name, template} with a "default".
+// The template in tokenizer_config.json: a string, or a list of {name, template}.
 absl::StatusOr<std::string> InlineTemplate(const JsonObject& config) {
   const json* found = config.Find("chat_template");
   if (found != nullptr && found->is_string()) return found->get<std::string>();
@@ -43,14 +43,14 @@ absl::StatusOr<std::string> InlineTemplate(const JsonObject& config) {
       }
     }
   }
-  if (found != nullptr) return config.Wrong("chat_template", "holds no default template");
+  if (found != nullptr) return config.KeyError("chat_template", "has no default template");
   return absl::NotFoundError(
       absl::StrCat(config.origin(),
-                   ": no 'chat_template', and no chat_template.jinja beside it; "
-                   "this checkpoint completes text: send a plain prompt"));
+                   ": no 'chat_template', and no chat_template.jinja in its folder; this "
+                   "checkpoint does not support chat: send a plain prompt"));
 }
 
-absl::StatusOr<std::string> Source(const std::string& folder, const JsonObject& config) {
+absl::StatusOr<std::string> ReadSource(const std::string& folder, const JsonObject& config) {
   absl::StatusOr<std::string> file = ReadTextFile(absl::StrCat(folder, "/chat_template.jinja"));
   if (!absl::IsNotFound(file.status())) return file;
   return InlineTemplate(config);
@@ -65,7 +65,7 @@ void ChatTemplate::Free::operator()(BastionHubTemplate* handle) const {
 absl::StatusOr<ChatTemplate> ChatTemplate::Load(const std::string& folder) {
   ASSIGN_OR_RETURN(const JsonObject config,
                    JsonObject::ReadOptional(absl::StrCat(folder, "/tokenizer_config.json")));
-  ASSIGN_OR_RETURN(const std::string source, Source(folder, config));
+  ASSIGN_OR_RETURN(const std::string source, ReadSource(folder, config));
   BastionHubTemplate* raw = nullptr;
   RETURN_IF_ERROR(Annotate(Take(bastion_hub_template_new(Borrow(source), &raw)),
                            absl::StrCat("chat template of ", folder)));
@@ -87,7 +87,7 @@ absl::StatusOr<std::string> ChatTemplate::Render(absl::Span<const ChatMessage> m
   BastionHubText rendered;
   RETURN_IF_ERROR(
       Annotate(Take(bastion_hub_template_render(handle_.get(), Borrow(text), &rendered)),
-               "the chat template refused the conversation"));
+               "the chat template rejected the conversation"));
   return Take(rendered);
 }
 

@@ -1,9 +1,9 @@
-// A checkpoint's chat template: the text a model was taught to see for a conversation.
+// ChatTemplate: turns a conversation into the text that the model was trained on.
 //
-// The template is Jinja, rendered with the settings, filters and functions that `transformers`
-// gives it, except strftime_now: a prompt is a function of its messages alone.
+// The template is Jinja, rendered with the settings, filters and functions of `transformers`,
+// without strftime_now: the text must depend on the messages alone.
 //
-// Thread-safe: immutable once loaded.
+// Thread-safe: immutable after Load.
 #ifndef BASTION_COMMON_HUB_CHAT_TEMPLATE_H_
 #define BASTION_COMMON_HUB_CHAT_TEMPLATE_H_
 
@@ -19,19 +19,20 @@ struct BastionHubTemplate;
 namespace bastion::hub {
 
 struct ChatMessage {
-  std::string role;  // "system", "user", "assistant": what the template knows.
+  std::string role;  // A role that the template knows, e.g. "system", "user", "assistant".
   std::string content;
 };
 
 class ChatTemplate {
  public:
-  // From folder/chat_template.jinja, else the `chat_template` of folder/tokenizer_config.json (the
-  // one named "default" where it is a list). NOT_FOUND, with advice, where there is none;
-  // INVALID_ARGUMENT where it does not parse.
+  // Loads folder/chat_template.jinja or, without that file, `chat_template` of
+  // folder/tokenizer_config.json. If that is a list, loads the entry named "default". NOT_FOUND if
+  // there is no template, INVALID_ARGUMENT if it does not parse.
   [[nodiscard]] static absl::StatusOr<ChatTemplate> Load(const std::string& folder);
 
-  // INVALID_ARGUMENT where a message is not UTF-8 or the template refuses the conversation.
-  // `add_generation_prompt` ends the text where the assistant's answer begins.
+  // Returns the text of `messages`. With `add_generation_prompt`, it ends where the assistant's
+  // answer begins. INVALID_ARGUMENT if a message is not UTF-8 or the template rejects the
+  // conversation.
   [[nodiscard]] absl::StatusOr<std::string> Render(absl::Span<const ChatMessage> messages,
                                                    bool add_generation_prompt) const;
 
@@ -46,7 +47,7 @@ class ChatTemplate {
       : handle_(std::move(handle)), variables_(std::move(variables)) {}
 
   Handle handle_;
-  Variables variables_;  // bos_token, eos_token … as tokenizer_config.json writes them.
+  Variables variables_;  // bos_token, eos_token … from tokenizer_config.json.
 };
 
 }  // namespace bastion::hub

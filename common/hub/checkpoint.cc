@@ -25,20 +25,20 @@ std::string ShapeText(absl::Span<const int64_t> shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-// The index's weight_map: tensor name -> file name inside the folder.
+// `weight_map` of the index: tensor name to file name in the folder.
 using WeightMap = std::map<std::string, std::string>;
 
 absl::StatusOr<WeightMap> ReadIndex(const std::string& path) {
   ASSIGN_OR_RETURN(const JsonObject index, JsonObject::Read(path));
   ASSIGN_OR_RETURN(const JsonObject listed, index.Child("weight_map"));
-  if (listed.json().empty()) return index.Wrong("weight_map", "must map tensors to files");
+  if (listed.json().empty()) return index.KeyError("weight_map", "must map tensors to files");
   WeightMap map;
   for (const auto& [tensor, file] : listed.json().items()) {
-    if (!file.is_string()) return listed.Wrong(tensor.c_str(), "must name a file");
+    if (!file.is_string()) return listed.KeyError(tensor.c_str(), "must name a file");
     const std::string name = file.get<std::string>();
     if (name.empty() || absl::StrContains(name, "/")) {
-      return listed.Wrong(tensor.c_str(),
-                          absl::StrCat("names '", name, "', which is no file of this folder"));
+      return listed.KeyError(tensor.c_str(),
+                             absl::StrCat("names '", name, "', which is not a file name"));
     }
     map[tensor] = name;
   }
@@ -51,19 +51,19 @@ absl::StatusOr<std::vector<SafetensorsFile>> OpenShards(const std::string& folde
   std::map<std::string, size_t> opened;
   std::vector<SafetensorsFile> files;
   for (const auto& [tensor, name] : map) {
-    const auto [place, is_new] = opened.try_emplace(name, files.size());
+    const auto [entry, is_new] = opened.try_emplace(name, files.size());
     if (is_new) {
       absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(absl::StrCat(folder, "/", name));
       if (absl::IsNotFound(file.status())) {
-        return absl::NotFoundError(absl::StrCat(index_path, ": lists the shard ", name,
-                                                " for tensor '", tensor, "', which is missing"));
+        return absl::NotFoundError(
+            absl::StrCat(index_path, ": shard ", name, " of tensor '", tensor, "' is missing"));
       }
       RETURN_IF_ERROR(file.status());
       files.push_back(*std::move(file));
     }
-    if (!files[place->second].Has(tensor)) {
-      return absl::InvalidArgumentError(absl::StrCat(index_path, ": lists tensor '", tensor,
-                                                     "' in ", name, ", which does not hold it"));
+    if (!files[entry->second].Has(tensor)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(index_path, ": shard ", name, " does not contain tensor '", tensor, "'"));
     }
   }
   return files;
@@ -80,8 +80,8 @@ absl::StatusOr<std::vector<SafetensorsFile>> OpenFiles(const std::string& folder
   }
   if (Exists(absl::StrCat(folder, "/", kIndex))) return OpenShards(folder);
   return absl::NotFoundError(
-      absl::StrCat(folder, ": holds neither ", kSingle, " nor ", kIndex,
-                   "; weights in other formats must be saved as safetensors first"));
+      absl::StrCat(folder, ": contains neither ", kSingle, " nor ", kIndex,
+                   "; convert weights in other formats to safetensors first"));
 }
 
 }  // namespace
@@ -94,21 +94,21 @@ absl::StatusOr<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::st
 Checkpoint::Checkpoint(std::string folder, std::vector<SafetensorsFile> files)
     : folder_(std::move(folder)), files_(std::move(files)) {
   for (size_t i = 0; i < files_.size(); ++i) {
-    for (const std::string& name : files_[i].TensorNames()) home_.emplace(name, i);
+    for (const std::string& name : files_[i].TensorNames()) file_index_.emplace(name, i);
   }
 }
 
 std::vector<std::string> Checkpoint::TensorNames() const {
   std::vector<std::string> names;
-  names.reserve(home_.size());
-  for (const auto& [name, file] : home_) names.push_back(name);
+  names.reserve(file_index_.size());
+  for (const auto& [name, file] : file_index_) names.push_back(name);
   return names;
 }
 
 absl::StatusOr<TensorView> Checkpoint::Tensor(const std::string& name,
                                               absl::Span<const int64_t> shape) const {
-  const auto found = home_.find(name);
-  if (found == home_.end()) {
+  const auto found = file_index_.find(name);
+  if (found == file_index_.end()) {
     return absl::NotFoundError(absl::StrCat(folder_, ": no tensor '", name, "'"));
   }
   const SafetensorsFile& file = files_[found->second];

@@ -1,8 +1,9 @@
-// The weights in a Hugging Face folder: model.safetensors, or the shards that
-// model.safetensors.index.json lists. Mapped, not read: pages come in as they are touched.
+// Checkpoint: the weights in a Hugging Face folder. They are in model.safetensors, or in the shards
+// that model.safetensors.index.json lists. The files are mapped: the system reads a page when it is
+// first accessed.
 //
-// Thread-safe: immutable. Views borrow from the mapping, which lives as long as the Checkpoint; who
-// keeps a view keeps the shared_ptr.
+// Thread-safe: immutable. A TensorView borrows from the mapping, so the caller must keep the
+// shared_ptr to the Checkpoint as long as the view.
 #ifndef BASTION_COMMON_HUB_CHECKPOINT_H_
 #define BASTION_COMMON_HUB_CHECKPOINT_H_
 
@@ -20,19 +21,19 @@ namespace bastion::hub {
 
 class Checkpoint {
  public:
-  // Opens and checks every file. A folder that holds both forms is read as the single file, as
-  // `transformers` does. Errors name the file, and the tensor where one is to blame:
+  // Opens and checks every file. If the folder has a single file and shards, it uses the single
+  // file, like `transformers`. Errors name the file and, if one is the cause, the tensor:
   //   NOT_FOUND         no folder, no weights in it, or a shard that the index lists is missing
-  //   INVALID_ARGUMENT  a damaged file or index, or an index that promises what a shard lacks
+  //   INVALID_ARGUMENT  a damaged file or index, or a shard without a tensor that the index lists
   [[nodiscard]] static absl::StatusOr<std::shared_ptr<const Checkpoint>> Open(
       const std::string& folder);
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
-  [[nodiscard]] bool Has(const std::string& name) const { return home_.count(name) > 0; }
+  [[nodiscard]] bool Has(const std::string& name) const { return file_index_.count(name) > 0; }
   [[nodiscard]] std::vector<std::string> TensorNames() const;  // Ascending.
 
-  // NOT_FOUND where there is no such tensor, INVALID_ARGUMENT where its shape is another one (the
-  // message prints both), UNIMPLEMENTED where its elements are no floats of DType.
+  // NOT_FOUND for an unknown name, INVALID_ARGUMENT if the tensor has another shape (the message
+  // prints both shapes), UNIMPLEMENTED if its elements are not F32, BF16 or F16.
   [[nodiscard]] absl::StatusOr<TensorView> Tensor(const std::string& name,
                                                   absl::Span<const int64_t> shape) const;
 
@@ -41,7 +42,7 @@ class Checkpoint {
 
   std::string folder_;
   std::vector<SafetensorsFile> files_;
-  std::map<std::string, size_t> home_;  // Tensor name -> index into files_.
+  std::map<std::string, size_t> file_index_;  // Tensor name to index into files_.
 };
 
 }  // namespace bastion::hub

@@ -1,18 +1,20 @@
-// The C functions of the Rust crate in rust/: Hugging Face's own tokenizer, chat-template and
-// safetensors code behind opaque handles. Nobody but the .cc files of this folder calls them.
+// The C functions of the Rust crate in rust/: Hugging Face's tokenizer and safetensors code and a
+// Jinja engine, behind opaque handles. Only the .cc files of this folder call them.
 //
-// Contract, the same for every function that returns a BastionHubStatus:
-//  - `code` is an absl::StatusCode; for anything but 0 (OK) `message` says what was wrong, the
-//  output
-//    arguments are untouched, and the caller frees the message with bastion_hub_text_free.
-//  - A Rust panic is caught at the border and becomes code 13 (INTERNAL). Nothing aborts.
-//  - Text goes in as pointer and length, need not end in NUL and is not kept after the call. Where
-//  the
-//    Rust side needs UTF-8 it checks, and answers 3 (INVALID_ARGUMENT).
-//  - Text and ids that come out belong to the caller, who frees them with the matching _free.
+// Contract of every function that returns a BastionHubStatus:
 //
-// Thread rule: handles are immutable once made; any number of threads may use one at a time.
-// The Rust twin of these declarations is rust/src/border.rs: change both together.
+// `code` is an absl::StatusCode. If it is not 0 (OK), `message` says what was wrong and the output
+// arguments are unchanged. The caller frees the message with bastion_hub_text_free.
+//
+// A Rust panic is caught and becomes code 13 (INTERNAL). It never aborts the process.
+//
+// Input text is a pointer and a length. It need not end in NUL, and Rust does not keep it after the
+// call. Where UTF-8 is required, Rust checks it and returns 3 (INVALID_ARGUMENT).
+//
+// The caller owns output text and ids and frees them with the matching _free function.
+//
+// Handles are immutable after creation. Any number of threads may use a handle concurrently.
+// rust/src/border.rs declares the same types: change both files together.
 #ifndef BASTION_COMMON_HUB_FFI_H_
 #define BASTION_COMMON_HUB_FFI_H_
 
@@ -21,7 +23,7 @@
 
 extern "C" {
 
-// Borrowed bytes, valid for the length of a call.
+// Borrowed bytes, valid during a call.
 struct BastionHubBytes {
   const uint8_t* data;
   size_t size;
@@ -51,7 +53,7 @@ struct BastionHubTokenizer;
 
 BastionHubStatus bastion_hub_tokenizer_new(BastionHubBytes json, BastionHubTokenizer** out);
 void bastion_hub_tokenizer_free(BastionHubTokenizer* tokenizer);
-// One past the largest id.
+// Returns the largest id plus one.
 BastionHubStatus bastion_hub_tokenizer_vocabulary(const BastionHubTokenizer* tokenizer,
                                                   uint32_t* out);
 BastionHubStatus bastion_hub_tokenizer_encode(const BastionHubTokenizer* tokenizer,
@@ -60,7 +62,7 @@ BastionHubStatus bastion_hub_tokenizer_encode(const BastionHubTokenizer* tokeniz
 BastionHubStatus bastion_hub_tokenizer_decode(const BastionHubTokenizer* tokenizer,
                                               const uint32_t* ids, size_t count, bool skip_special,
                                               BastionHubText* out);
-// 5 (NOT_FOUND) where no token is written so.
+// 5 (NOT_FOUND) if there is no token with this text.
 BastionHubStatus bastion_hub_tokenizer_find(const BastionHubTokenizer* tokenizer,
                                             BastionHubBytes token, uint32_t* out);
 
@@ -84,15 +86,15 @@ struct BastionHubTemplate;
 
 BastionHubStatus bastion_hub_template_new(BastionHubBytes source, BastionHubTemplate** out);
 void bastion_hub_template_free(BastionHubTemplate* chat_template);
-// `variables` is a JSON object: what the template sees under the names of its keys.
+// `variables` is a JSON object. Its keys are the variables of the template.
 BastionHubStatus bastion_hub_template_render(const BastionHubTemplate* chat_template,
                                              BastionHubBytes variables, BastionHubText* out);
 
 // ---- safetensors ----
 
-// Checks a whole file, header against size, and gives its table of contents as a JSON object
-// {name: {"dtype": text, "shape": [..], "begin": offset, "end": offset}}, offsets from the file's
-// first byte. Only the header is read.
+// Checks the header of a file against the file's size and returns the table of contents as a JSON
+// object {name: {"dtype": text, "shape": [..], "begin": offset, "end": offset}}. Offsets count from
+// the first byte of the file. It reads only the header.
 BastionHubStatus bastion_hub_safetensors_contents(BastionHubBytes file, BastionHubText* out);
 
 }  // extern "C"

@@ -25,7 +25,7 @@ std::optional<int> AsInt(const Json& value) {
   return static_cast<int>(number);
 }
 
-// What `value` is as a T; nullopt where it is something else.
+// Returns `value` as a T. Nullopt if it has another type.
 template <typename T>
 std::optional<T> As(const Json& value);
 template <>
@@ -67,7 +67,7 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   if (!file) return absl::ErrnoToStatus(errno, path);
   std::ostringstream text;
   text << file.rdbuf();
-  if (file.bad()) return absl::ErrnoToStatus(errno, absl::StrCat("reading ", path));
+  if (file.bad()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
   return std::move(text).str();
 }
 
@@ -98,7 +98,7 @@ const Json* JsonObject::Find(const char* key) const {
 
 absl::StatusOr<JsonObject> JsonObject::Child(const char* key) const {
   const Json* found = Find(key);
-  if (found != nullptr && !found->is_object()) return Wrong(key, "must be an object");
+  if (found != nullptr && !found->is_object()) return KeyError(key, "must be an object");
   return JsonObject(found == nullptr ? Json::object() : *found,
                     absl::StrCat(origin_, ": '", key, "'"));
 }
@@ -106,9 +106,9 @@ absl::StatusOr<JsonObject> JsonObject::Child(const char* key) const {
 template <typename T>
 absl::StatusOr<T> JsonObject::Get(const char* key) const {
   const Json* found = Find(key);
-  if (found == nullptr) return Wrong(key, "is missing");
+  if (found == nullptr) return KeyError(key, "is missing");
   std::optional<T> value = As<T>(*found);
-  if (!value.has_value()) return Wrong(key, absl::StrCat("must be ", kKind<T>));
+  if (!value.has_value()) return KeyError(key, absl::StrCat("must be ", kKind<T>));
   return *std::move(value);
 }
 template absl::StatusOr<bool> JsonObject::Get(const char*) const;
@@ -123,13 +123,13 @@ absl::StatusOr<std::vector<int>> JsonObject::Integers(const char* key) const {
   std::vector<int> numbers;
   for (const Json& entry : list) {
     const std::optional<int> number = AsInt(entry);
-    if (!number.has_value()) return Wrong(key, "must be an integer or a list of integers");
+    if (!number.has_value()) return KeyError(key, "must be an integer or a list of integers");
     numbers.push_back(*number);
   }
   return numbers;
 }
 
-absl::Status JsonObject::Wrong(const char* key, std::string_view problem) const {
+absl::Status JsonObject::KeyError(const char* key, std::string_view problem) const {
   return absl::InvalidArgumentError(absl::StrCat(origin_, ": '", key, "' ", std::string(problem)));
 }
 

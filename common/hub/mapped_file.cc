@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Open(const std::st
   const size_t size = static_cast<size_t>(facts.st_size);
   if (size == 0) return std::unique_ptr<const MappedFile>(new MappedFile(path, nullptr, 0));
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
-  if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat("mapping ", path));
+  if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", path));
   return std::unique_ptr<const MappedFile>(
       new MappedFile(path, static_cast<const char*>(data), size));
 }

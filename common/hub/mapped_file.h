@@ -1,7 +1,7 @@
-// A file mapped read-only into memory.
+// MappedFile: a file mapped read-only into memory.
 //
-// The size is read once, at Open. A file that somebody shortens while it is mapped ends the process
-// with SIGBUS when the lost part is read: replace checkpoints by renaming, never in place.
+// The size is read once, in Open. If another process truncates the file later, reading the missing
+// part kills this process with SIGBUS. So replace checkpoints by renaming, never in place.
 //
 // Thread-safe: immutable.
 #ifndef BASTION_COMMON_HUB_MAPPED_FILE_H_
@@ -17,7 +17,7 @@ namespace bastion::hub {
 
 class MappedFile {
  public:
-  // NOT_FOUND for a missing file; every error names `path`. An empty file maps to no bytes.
+  // NOT_FOUND for a missing file. Every error names `path`. The bytes of an empty file are empty.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<const MappedFile>> Open(
       const std::string& path);
   ~MappedFile();
@@ -36,7 +36,7 @@ class MappedFile {
   size_t size_;
 };
 
-// Asks the system to bring `bytes` of a mapping in from the disk, without waiting for it.
+// Asks the system to read `bytes` of a mapping from disk. Does not wait.
 void Prefetch(std::string_view bytes);
 
 }  // namespace bastion::hub

@@ -15,43 +15,43 @@ namespace {
 constexpr const char* kTarget = "Qwen3ForCausalLM";
 constexpr const char* kDrafter = "DFlashDraftModel";
 
-// What `transformers` puts in where a Qwen3 config leaves a value out.
+// Defaults of `transformers` for a Qwen3 config.
 constexpr int kDefaultHeadDim = 128;
 constexpr int kDefaultMaxPositions = 32768;
 constexpr int kDefaultMaxWindowLayers = 28;
 constexpr double kDefaultRmsNormEps = 1e-6;
 constexpr double kDefaultRopeTheta = 10000.0;
 
-absl::Status Unimplemented(const JsonObject& config, std::string_view what) {
+absl::Status Unsupported(const JsonObject& config, std::string_view what) {
   return absl::UnimplementedError(absl::StrCat(config.origin(), ": ", std::string(what)));
 }
 
-absl::StatusOr<int> Positive(const JsonObject& config, const char* key) {
+absl::StatusOr<int> GetPositive(const JsonObject& config, const char* key) {
   ASSIGN_OR_RETURN(const int value, config.Get<int>(key));
-  if (value <= 0) return config.Wrong(key, absl::StrCat("is ", value, ", must be positive"));
+  if (value <= 0) return config.KeyError(key, absl::StrCat("is ", value, ", must be positive"));
   return value;
 }
 
-absl::StatusOr<int> Positive(const JsonObject& config, const char* key, int fallback) {
-  return config.Has(key) ? Positive(config, key) : fallback;
+absl::StatusOr<int> GetPositive(const JsonObject& config, const char* key, int fallback) {
+  return config.Has(key) ? GetPositive(config, key) : fallback;
 }
 
-absl::StatusOr<double> Positive(const JsonObject& config, const char* key, double fallback) {
+absl::StatusOr<double> GetPositive(const JsonObject& config, const char* key, double fallback) {
   ASSIGN_OR_RETURN(const double value, config.Get<double>(key, fallback));
-  if (value <= 0) return config.Wrong(key, absl::StrCat("is ", value, ", must be positive"));
+  if (value <= 0) return config.KeyError(key, absl::StrCat("is ", value, ", must be positive"));
   return value;
 }
 
 absl::Status ReadArchitecture(const JsonObject& json, ModelConfig& config) {
   const nlohmann::json* names = json.Find("architectures");
   if (names == nullptr || !names->is_array() || names->empty() || !names->front().is_string()) {
-    return json.Wrong("architectures", "must be a list that begins with a name");
+    return json.KeyError("architectures", "must be a list that begins with a name");
   }
   config.architecture = names->front().get<std::string>();
   if (config.architecture != kTarget && config.architecture != kDrafter) {
-    return json.Wrong("architectures",
-                      absl::StrCat("names '", config.architecture, "'; supported are ", kTarget,
-                                   " (target) and ", kDrafter, " (drafter)"));
+    return json.KeyError("architectures",
+                         absl::StrCat("names '", config.architecture, "'; supported are ", kTarget,
+                                      " (target) and ", kDrafter, " (drafter)"));
   }
   const bool drafter =
       config.architecture == kDrafter || json.Has("block_size") || json.Has("dflash_config");
@@ -61,29 +61,29 @@ absl::Status ReadArchitecture(const JsonObject& json, ModelConfig& config) {
 
 absl::Status CheckHeads(const JsonObject& json, const ModelDims& dims) {
   if (dims.query_heads % dims.kv_heads != 0) {
-    return json.Wrong("num_key_value_heads",
-                      absl::StrCat("is ", dims.kv_heads, ", which does not divide the ",
-                                   dims.query_heads, " query heads"));
+    return json.KeyError("num_key_value_heads",
+                         absl::StrCat("is ", dims.kv_heads, ", which does not divide the ",
+                                      dims.query_heads, " query heads"));
   }
   if (dims.head_dim % 2 != 0) {
-    return json.Wrong("head_dim",
-                      absl::StrCat("is ", dims.head_dim, "; rotary embeddings need an even one"));
+    return json.KeyError(
+        "head_dim", absl::StrCat("is ", dims.head_dim, "; rotary embeddings need an even number"));
   }
   return absl::OkStatus();
 }
 
 absl::Status ReadDims(const JsonObject& json, ModelConfig& config) {
   ModelDims& dims = config.dims;
-  ASSIGN_OR_RETURN(dims.layers, Positive(json, "num_hidden_layers"));
-  ASSIGN_OR_RETURN(dims.hidden, Positive(json, "hidden_size"));
-  ASSIGN_OR_RETURN(dims.query_heads, Positive(json, "num_attention_heads"));
-  ASSIGN_OR_RETURN(dims.kv_heads, Positive(json, "num_key_value_heads", dims.query_heads));
-  ASSIGN_OR_RETURN(dims.head_dim, Positive(json, "head_dim", kDefaultHeadDim));
-  ASSIGN_OR_RETURN(dims.intermediate, Positive(json, "intermediate_size"));
-  ASSIGN_OR_RETURN(dims.vocabulary, Positive(json, "vocab_size"));
+  ASSIGN_OR_RETURN(dims.layers, GetPositive(json, "num_hidden_layers"));
+  ASSIGN_OR_RETURN(dims.hidden, GetPositive(json, "hidden_size"));
+  ASSIGN_OR_RETURN(dims.query_heads, GetPositive(json, "num_attention_heads"));
+  ASSIGN_OR_RETURN(dims.kv_heads, GetPositive(json, "num_key_value_heads", dims.query_heads));
+  ASSIGN_OR_RETURN(dims.head_dim, GetPositive(json, "head_dim", kDefaultHeadDim));
+  ASSIGN_OR_RETURN(dims.intermediate, GetPositive(json, "intermediate_size"));
+  ASSIGN_OR_RETURN(dims.vocabulary, GetPositive(json, "vocab_size"));
   ASSIGN_OR_RETURN(config.max_positions,
-                   Positive(json, "max_position_embeddings", kDefaultMaxPositions));
-  ASSIGN_OR_RETURN(config.rms_norm_eps, Positive(json, "rms_norm_eps", kDefaultRmsNormEps));
+                   GetPositive(json, "max_position_embeddings", kDefaultMaxPositions));
+  ASSIGN_OR_RETURN(config.rms_norm_eps, GetPositive(json, "rms_norm_eps", kDefaultRmsNormEps));
   ASSIGN_OR_RETURN(config.tie_word_embeddings, json.Get<bool>("tie_word_embeddings", false));
   return CheckHeads(json, dims);
 }
@@ -93,8 +93,8 @@ absl::Status ReadDType(const JsonObject& json, ModelConfig& config) {
   ASSIGN_OR_RETURN(const std::string name, json.Get<std::string>(key, "float32"));
   const std::optional<DType> dtype = DTypeFromConfig(name);
   if (!dtype.has_value()) {
-    return json.Wrong(key,
-                      absl::StrCat("is '", name, "'; supported are float32, bfloat16 and float16"));
+    return json.KeyError(
+        key, absl::StrCat("is '", name, "'; supported are float32, bfloat16 and float16"));
   }
   config.dtype = *dtype;
   config.dims.bytes_per_element = static_cast<int>(BytesPerElement(*dtype));
@@ -105,36 +105,37 @@ absl::Status CheckRopeType(const JsonObject& rope) {
   const char* key = rope.Has("rope_type") ? "rope_type" : "type";
   ASSIGN_OR_RETURN(const std::string type, rope.Get<std::string>(key, "default"));
   if (type == "default") return absl::OkStatus();
-  return Unimplemented(rope, absl::StrCat("rotary embeddings of type '", type,
-                                          "' are not built in; only 'default' is"));
+  return Unsupported(rope, absl::StrCat("rotary embeddings of type '", type,
+                                        "' are not supported; only 'default' is"));
 }
 
-// Up to transformers 4: rope_theta and rope_scaling at the top; from 5 on: rope_parameters.
+// Up to version 4, transformers writes rope_theta and rope_scaling. Since version 5, it writes
+// rope_parameters.
 absl::Status ReadRope(const JsonObject& json, ModelConfig& config) {
   ASSIGN_OR_RETURN(const JsonObject scaling, json.Child("rope_scaling"));
   RETURN_IF_ERROR(CheckRopeType(scaling));
   ASSIGN_OR_RETURN(const JsonObject parameters, json.Child("rope_parameters"));
   RETURN_IF_ERROR(CheckRopeType(parameters));
   const JsonObject& source = parameters.Has("rope_theta") ? parameters : json;
-  ASSIGN_OR_RETURN(config.rope_theta, Positive(source, "rope_theta", kDefaultRopeTheta));
+  ASSIGN_OR_RETURN(config.rope_theta, GetPositive(source, "rope_theta", kDefaultRopeTheta));
   return absl::OkStatus();
 }
 
 absl::Status CheckFeatures(const JsonObject& json) {
   ASSIGN_OR_RETURN(const bool bias, json.Get<bool>("attention_bias", false));
-  if (bias) return Unimplemented(json, "attention_bias is true; biases are not built in");
+  if (bias) return Unsupported(json, "attention_bias is true; biases are not supported");
   ASSIGN_OR_RETURN(const std::string activation, json.Get<std::string>("hidden_act", "silu"));
   if (activation == "silu") return absl::OkStatus();
-  return Unimplemented(
-      json, absl::StrCat("hidden_act '", activation, "' is not built in; only 'silu' is"));
+  return Unsupported(
+      json, absl::StrCat("hidden_act '", activation, "' is not supported; only 'silu' is"));
 }
 
-// One name a layer, as the file lists them or as `transformers` fills them in.
-absl::StatusOr<std::vector<std::string>> LayerTypes(const JsonObject& json, int layers) {
+// The type of each layer, from the config or the default of `transformers`.
+absl::StatusOr<std::vector<std::string>> ReadLayerTypes(const JsonObject& json, int layers) {
   std::vector<std::string> types;
   if (const nlohmann::json* listed = json.Find("layer_types"); listed != nullptr) {
     if (!listed->is_array() || static_cast<int>(listed->size()) != layers) {
-      return json.Wrong("layer_types", absl::StrCat("must list the ", layers, " layers"));
+      return json.KeyError("layer_types", absl::StrCat("must list the ", layers, " layers"));
     }
     for (const nlohmann::json& type : *listed) {
       types.push_back(type.is_string() ? type.get<std::string>() : type.dump());
@@ -149,38 +150,39 @@ absl::StatusOr<std::vector<std::string>> LayerTypes(const JsonObject& json, int 
   return types;
 }
 
-// The width of sliding layers; 0 where the config switches windows off, which `transformers` does
-// unless told otherwise.
-absl::StatusOr<int> Window(const JsonObject& json) {
+// The window of sliding layers. 0 if the config does not enable windows; like in `transformers`,
+// they are disabled by default.
+absl::StatusOr<int> ReadWindow(const JsonObject& json) {
   ASSIGN_OR_RETURN(const bool used, json.Get<bool>("use_sliding_window", false));
   if (!used || !json.Has("sliding_window")) return 0;
-  return Positive(json, "sliding_window");
+  return GetPositive(json, "sliding_window");
 }
 
 absl::Status ReadWindows(const JsonObject& json, ModelConfig& config) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> types, LayerTypes(json, config.dims.layers));
-  ASSIGN_OR_RETURN(const int window, Window(json));
+  ASSIGN_OR_RETURN(const std::vector<std::string> types, ReadLayerTypes(json, config.dims.layers));
+  ASSIGN_OR_RETURN(const int window, ReadWindow(json));
   for (const std::string& type : types) {
     if (type != "full_attention" && type != "sliding_attention") {
-      return Unimplemented(json, absl::StrCat("layer type '", type, "' is not built in"));
+      return Unsupported(json, absl::StrCat("layer type '", type, "' is not supported"));
     }
     const bool sliding = type == "sliding_attention";
-    // The authors' drafter code runs such a layer without a window; `transformers` refuses it.
+    // The DFlash authors' code runs such a layer without a window; `transformers` refuses it.
     if (sliding && window == 0 && config.kind == ModelKind::kTarget) {
-      return json.Wrong("sliding_window",
-                        "must be set, and use_sliding_window true, for the "
-                        "sliding_attention layers of layer_types");
+      return json.KeyError("sliding_window",
+                           "must be set, and use_sliding_window true, for the "
+                           "sliding_attention layers of layer_types");
     }
     config.sliding_windows.push_back(sliding ? window : 0);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<TokenId>> TokenIds(const JsonObject& json, const char* key, int limit) {
+absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const JsonObject& json, const char* key,
+                                                  int limit) {
   ASSIGN_OR_RETURN(const std::vector<int> ids, json.Integers(key));
   for (const int id : ids) {
     if (id < 0 || id >= limit) {
-      return json.Wrong(key, absl::StrCat("is ", id, ", outside the vocabulary of ", limit));
+      return json.KeyError(key, absl::StrCat("is ", id, ", outside the vocabulary of ", limit));
     }
   }
   return ids;
@@ -189,14 +191,14 @@ absl::StatusOr<std::vector<TokenId>> TokenIds(const JsonObject& json, const char
 absl::Status ReadSpecialTokens(const JsonObject& json, const std::string& folder,
                                ModelConfig& config) {
   const int vocabulary = config.dims.vocabulary;
-  ASSIGN_OR_RETURN(config.special.bos, TokenIds(json, "bos_token_id", vocabulary));
-  ASSIGN_OR_RETURN(const std::vector<TokenId> eos, TokenIds(json, "eos_token_id", vocabulary));
+  ASSIGN_OR_RETURN(config.special.bos, ReadTokenIds(json, "bos_token_id", vocabulary));
+  ASSIGN_OR_RETURN(const std::vector<TokenId> eos, ReadTokenIds(json, "eos_token_id", vocabulary));
   ASSIGN_OR_RETURN(const JsonObject generation,
                    JsonObject::ReadOptional(absl::StrCat(folder, "/generation_config.json")));
-  ASSIGN_OR_RETURN(const std::vector<TokenId> more,
-                   TokenIds(generation, "eos_token_id", vocabulary));
+  ASSIGN_OR_RETURN(const std::vector<TokenId> generation_eos,
+                   ReadTokenIds(generation, "eos_token_id", vocabulary));
   std::set<TokenId> all(eos.begin(), eos.end());
-  all.insert(more.begin(), more.end());
+  all.insert(generation_eos.begin(), generation_eos.end());
   config.special.eos.assign(all.begin(), all.end());
   return absl::OkStatus();
 }
@@ -204,16 +206,16 @@ absl::Status ReadSpecialTokens(const JsonObject& json, const std::string& folder
 absl::Status ReadTargetLayers(const JsonObject& json, const JsonObject& dflash_json,
                               ModelConfig& config) {
   DFlashConfig& dflash = config.dflash;
-  ASSIGN_OR_RETURN(dflash.num_target_layers, Positive(json, "num_target_layers"));
+  ASSIGN_OR_RETURN(dflash.num_target_layers, GetPositive(json, "num_target_layers"));
   ASSIGN_OR_RETURN(dflash.target_layer_ids, dflash_json.Integers("target_layer_ids"));
   if (dflash.target_layer_ids.empty()) {
     dflash.target_layer_ids = DefaultTargetLayerIds(dflash.num_target_layers, config.dims.layers);
   }
   for (const int id : dflash.target_layer_ids) {
     if (id < 0 || id >= dflash.num_target_layers) {
-      return dflash_json.Wrong("target_layer_ids",
-                               absl::StrCat("has layer ", id, " of a target with ",
-                                            dflash.num_target_layers, " layers"));
+      return dflash_json.KeyError("target_layer_ids",
+                                  absl::StrCat("has layer ", id, " of a target with ",
+                                               dflash.num_target_layers, " layers"));
     }
   }
   return absl::OkStatus();
@@ -221,18 +223,18 @@ absl::Status ReadTargetLayers(const JsonObject& json, const JsonObject& dflash_j
 
 absl::Status ReadDFlash(const JsonObject& json, ModelConfig& config) {
   DFlashConfig& dflash = config.dflash;
-  ASSIGN_OR_RETURN(dflash.block_size, Positive(json, "block_size"));
+  ASSIGN_OR_RETURN(dflash.block_size, GetPositive(json, "block_size"));
   if (dflash.block_size < 2) {
-    return json.Wrong("block_size", "is 1, which leaves no position to draft");
+    return json.KeyError("block_size", "is 1, which leaves no position to draft");
   }
   ASSIGN_OR_RETURN(const JsonObject child, json.Child("dflash_config"));
   RETURN_IF_ERROR(ReadTargetLayers(json, child, config));
   ASSIGN_OR_RETURN(dflash.causal_windows, json.Get<bool>("is_causal", true));
   ASSIGN_OR_RETURN(dflash.mask_token, child.Get<int>("mask_token_id"));
   if (dflash.mask_token < 0 || dflash.mask_token >= config.dims.vocabulary) {
-    return child.Wrong("mask_token_id",
-                       absl::StrCat("is ", dflash.mask_token, ", outside the vocabulary of ",
-                                    config.dims.vocabulary));
+    return child.KeyError("mask_token_id",
+                          absl::StrCat("is ", dflash.mask_token, ", outside the vocabulary of ",
+                                       config.dims.vocabulary));
   }
   return absl::OkStatus();
 }
@@ -262,7 +264,7 @@ std::vector<int> DefaultTargetLayerIds(int target_layers, int draft_layers) {
   const double span = target_layers - 4;
   std::vector<int> ids;
   for (int i = 0; i < draft_layers; ++i) {
-    // nearbyint rounds half to even, as Python's round does.
+    // Like Python's round, nearbyint rounds half to even.
     ids.push_back(static_cast<int>(std::nearbyint(1 + i * span / (draft_layers - 1))));
   }
   return ids;

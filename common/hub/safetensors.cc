@@ -48,7 +48,8 @@ absl::StatusOr<TensorView> SafetensorsFile::Tensor(const std::string& name) cons
   if (reinterpret_cast<uintptr_t>(data) % BytesPerElement(*dtype) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(path(), ": tensor '", name, "' begins at byte ", entry.begin,
-                     ", which is not aligned to its dtype ", entry.dtype, "; save the file anew"));
+                     ", which is not aligned to its dtype ", entry.dtype,
+                     "; save the file again with aligned tensors"));
   }
   return TensorView{*dtype, entry.shape, data, entry.end - entry.begin};
 }

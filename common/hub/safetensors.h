@@ -1,10 +1,11 @@
-// One safetensors file: an 8-byte length, a JSON header of that length, then the tensors' bytes.
+// SafetensorsFile: a safetensors file, mapped for reading. It is an 8-byte length n, a JSON header
+// of n bytes, and the bytes of the tensors.
 //
 //   | u64 n | header: {"name": {"dtype", "shape", "data_offsets": [begin, end]}, …} | data … |
 //            8                                                                     8 + n    size
 //
-// The tensors fill the data without gaps or overlaps; Hugging Face's own crate checks that, against
-// the size of the file, before anything is handed out. Only the header is read by Open.
+// The tensors fill the data without gaps or overlaps. Open checks this against the file's size with
+// Hugging Face's crate. It reads only the header.
 //
 // Thread-safe: immutable.
 #ifndef BASTION_COMMON_HUB_SAFETENSORS_H_
@@ -24,23 +25,24 @@ namespace bastion::hub {
 
 class SafetensorsFile {
  public:
-  // INVALID_ARGUMENT for a file that is damaged; the message names the file and, where the header
-  // could be read, the tensor.
+  // INVALID_ARGUMENT for a damaged file. The message names the file and, if the header could be
+  // read, the tensor.
   [[nodiscard]] static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return file_->path(); }
   [[nodiscard]] std::vector<std::string> TensorNames() const;
   [[nodiscard]] bool Has(const std::string& name) const { return entries_.count(name) > 0; }
 
-  // NOT_FOUND for an unknown name; UNIMPLEMENTED for an element type that is none of DType;
-  // INVALID_ARGUMENT where the data is not aligned to its element. Valid as long as this object.
+  // NOT_FOUND for an unknown name, UNIMPLEMENTED for an element type that is not in
+  // kSafetensorsDTypes, INVALID_ARGUMENT if the data is not aligned to its element size. The view
+  // is valid as long as this object.
   [[nodiscard]] absl::StatusOr<TensorView> Tensor(const std::string& name) const;
 
  private:
   struct Entry {
     std::string dtype;
     std::vector<int64_t> shape;
-    size_t begin = 0;  // From the first byte of the file.
+    size_t begin = 0;  // Byte offsets in the file.
     size_t end = 0;
   };
   SafetensorsFile(std::unique_ptr<const MappedFile> file, std::map<std::string, Entry> entries)
@@ -50,13 +52,13 @@ class SafetensorsFile {
   std::map<std::string, Entry> entries_;
 };
 
-// The elements of the tensor `name` [N] of a table. INVALID_ARGUMENT where it is missing, or of
-// another type or number of dimensions than T and 1.
+// Returns a copy of the tensor `name` [N]. INVALID_ARGUMENT if it is missing, has other elements
+// than T or has another number of dimensions.
 template <typename T>
 [[nodiscard]] absl::StatusOr<std::vector<T>> ReadVector(const SafetensorsFile& file,
                                                         const std::string& name) {
   const absl::StatusOr<TensorView> view = file.Tensor(name);
-  // A tensor that is missing is damage: NOT_FOUND is for the file.
+  // A file without the tensor is damaged. NOT_FOUND would mean that the file is missing.
   if (!view.ok()) return absl::InvalidArgumentError(view.status().message());
   if (view->dtype != DTypeOf<T>() || view->shape.size() != 1) {
     return absl::InvalidArgumentError(absl::StrCat(

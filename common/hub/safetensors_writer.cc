@@ -28,7 +28,7 @@ std::vector<NamedTensor> WidestFirst(absl::Span<const NamedTensor> tensors) {
   return ordered;
 }
 
-// The length and the header, padded with spaces so that the data begins at a multiple of 8.
+// The length and the header. Padded with spaces so that the data begins at a multiple of 8.
 std::string Header(const std::vector<NamedTensor>& tensors) {
   nlohmann::json entries = nlohmann::json::object();
   size_t begin = 0;
@@ -36,7 +36,7 @@ std::string Header(const std::vector<NamedTensor>& tensors) {
     size_t bytes = BytesPerElement(view.dtype);
     for (const int64_t size : view.shape) bytes *= static_cast<size_t>(size);
     CHECK_EQ(bytes, view.bytes) << "bytes of tensor '" << name << "'";
-    CHECK(!entries.contains(name)) << "two tensors '" << name << "'";
+    CHECK(!entries.contains(name)) << "two tensors are named '" << name << "'";
     entries[name] = {{"dtype", SafetensorsName(view.dtype)},
                      {"shape", view.shape},
                      {"data_offsets", {begin, begin + bytes}}};
@@ -58,7 +58,7 @@ bool WriteAll(int file, std::string_view bytes) {
   return true;
 }
 
-// False with the reason in errno, and with what there is of the file left behind.
+// Returns false and sets errno after an error. The incomplete file remains.
 bool WriteFile(const std::vector<NamedTensor>& tensors, const std::string& path, mode_t mode) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (file < 0) return false;
@@ -83,7 +83,8 @@ absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors, const std::
   }
   const int error = errno;
   unlink(unfinished.c_str());
-  return absl::ErrnoToStatus(error, absl::StrCat("writing ", path, ", which stays as it was"));
+  return absl::ErrnoToStatus(error,
+                             absl::StrCat("cannot write ", path, " (an old file is unchanged)"));
 }
 
 }  // namespace bastion::hub

@@ -1,6 +1,6 @@
-// Writes a safetensors file; the form is drawn in safetensors.h.
+// Writes safetensors files. safetensors.h describes the format.
 //
-// Thread-safe: no state. Two writers of one path at a time are for the caller to keep apart.
+// Thread-safe: no state. The caller must not write one path from two threads concurrently.
 #ifndef BASTION_COMMON_HUB_SAFETENSORS_WRITER_H_
 #define BASTION_COMMON_HUB_SAFETENSORS_WRITER_H_
 
@@ -15,15 +15,15 @@
 
 namespace bastion::hub {
 
-// Who may read a new file.
+// Permissions of a new file: 0666 minus the umask, or 0600.
 enum class FileAccess { kEveryone, kOwner };
 
 struct NamedTensor {
   std::string name;
-  TensorView view;  // Borrowed until the file is written.
+  TensorView view;  // Must stay valid until the file is written.
 };
 
-// The tensor [N] of `values`, which must outlive it.
+// A tensor [N] over `values`. `values` must outlive it.
 template <typename T>
 [[nodiscard]] NamedTensor TensorOf(std::string name, const std::vector<T>& values) {
   return {std::move(name),
@@ -33,11 +33,11 @@ template <typename T>
            values.size() * sizeof(T)}};
 }
 
-// Writes PATH.tmp, brings it to the disk and renames it: whatever goes wrong (no folder, no right,
-// a full disk), `path` keeps what it held before, and the status is that of the system's error with
-// the path in it. In the file the tensors with the widest elements come first, so that each is
-// aligned without gaps, which the format forbids.
-// REQUIRES: names are unique, and every view has the bytes of its shape and type.
+// Writes PATH.tmp, syncs it to disk and renames it. After an error (no folder, no permission, a
+// full disk), the old file at `path` is unchanged; the status is the system's error and names the
+// path. Tensors with the widest elements come first in the file, so that each tensor is aligned
+// without gaps, which the format forbids. REQUIRES: names are unique, and every view has the bytes
+// of its shape and type.
 [[nodiscard]] absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors,
                                             const std::string& path,
                                             FileAccess access = FileAccess::kEveryone);

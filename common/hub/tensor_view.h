@@ -1,5 +1,5 @@
-// A tensor inside a mapped file, or one to be written. Plain data: it borrows, the file or the
-// writer's caller owns.
+// TensorView: a tensor in a mapped file, or one to be written. Plain data. It does not own the
+// bytes: the file or the caller does.
 #ifndef BASTION_COMMON_HUB_TENSOR_VIEW_H_
 #define BASTION_COMMON_HUB_TENSOR_VIEW_H_
 

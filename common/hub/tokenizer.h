@@ -1,6 +1,6 @@
-// Text to token ids and back, by Hugging Face's own code for tokenizer.json.
+// Tokenizer: converts text to token ids and back, with Hugging Face's code for tokenizer.json.
 //
-// Thread-safe: immutable once loaded.
+// Thread-safe: immutable after Load.
 #ifndef BASTION_COMMON_HUB_TOKENIZER_H_
 #define BASTION_COMMON_HUB_TOKENIZER_H_
 
@@ -20,22 +20,22 @@ namespace bastion::hub {
 
 class Tokenizer {
  public:
-  // Reads folder/tokenizer.json. NOT_FOUND without one, INVALID_ARGUMENT for a damaged one.
+  // Reads folder/tokenizer.json. NOT_FOUND if it is missing, INVALID_ARGUMENT if it is damaged.
   [[nodiscard]] static absl::StatusOr<Tokenizer> Load(const std::string& folder);
 
-  // INVALID_ARGUMENT, with the offset, for text that is not UTF-8. `add_special` asks for what the
-  // file's post-processor adds around a text, a BOS token for example.
+  // Returns the ids of `text`. With `add_special`, includes the tokens that the file's
+  // post-processor adds, e.g. BOS. INVALID_ARGUMENT with the offset if `text` is not UTF-8.
   [[nodiscard]] absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                                             bool add_special) const;
 
-  // The text of all the ids at once; bytes that are no UTF-8 become U+FFFD. Ids without a token add
-  // nothing. INVALID_ARGUMENT for a negative id.
+  // Returns the text of `ids`. Invalid UTF-8 becomes U+FFFD. Ids without a token add nothing.
+  // INVALID_ARGUMENT for a negative id.
   [[nodiscard]] absl::StatusOr<std::string> Decode(absl::Span<const TokenId> ids,
                                                    bool skip_special) const;
 
-  // One past the largest id. A model's V may be larger: checkpoints pad it.
+  // The largest id plus one. A model's V may be larger, because checkpoints pad it.
   [[nodiscard]] int vocabulary() const { return vocabulary_; }
-  // The id of the token that the file writes as `token` ("<|im_end|>"), if there is one.
+  // The id of the token with the text `token`, e.g. "<|im_end|>". Nullopt if there is none.
   [[nodiscard]] std::optional<TokenId> Find(std::string_view token) const;
   [[nodiscard]] const BastionHubTokenizer* handle() const { return handle_.get(); }
 

@@ -13,20 +13,22 @@
 namespace bastion::hub {
 namespace {
 
-// The vocabulary.
+// Returns the vocabulary size.
 absl::StatusOr<int> ReadFacts(const SafetensorsFile& file) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> facts, ReadVector<int64_t>(file, "facts"));
-  const auto wrong = [&](const char* what, int64_t value) {
+  const auto invalid = [&](const char* what, int64_t value) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.path(), ": tensor 'facts': ", what, value,
-                     "; make the file anew with bastion-train prior"));
+                     "; create the file again with bastion-train prior"));
   };
   if (facts.empty() || facts[0] != kTransitionFileVersion) {
-    return wrong("want format version 1, got ", facts.empty() ? 0 : facts[0]);
+    return invalid("expected format version 1, got ", facts.empty() ? 0 : facts[0]);
   }
-  if (facts.size() != 2) return wrong("want 2 entries, got ", static_cast<int64_t>(facts.size()));
+  if (facts.size() != 2) {
+    return invalid("expected 2 entries, got ", static_cast<int64_t>(facts.size()));
+  }
   if (facts[1] < 1 || facts[1] > std::numeric_limits<int>::max()) {
-    return wrong("want a vocabulary, got ", facts[1]);
+    return invalid("expected a vocabulary of 1 to 2^31 - 1 tokens, got ", facts[1]);
   }
   return static_cast<int>(facts[1]);
 }
@@ -58,28 +60,28 @@ absl::Status WriteTransitionTable(const TransitionTable& table, const std::strin
                           path);
 }
 
-absl::StatusOr<std::unique_ptr<const TransitionTable>> FindTransitionTable(
-    const std::string& folder, int vocabulary) {
-  std::string path = folder;
+absl::StatusOr<std::unique_ptr<const TransitionTable>> FindTransitionTable(const std::string& path,
+                                                                           int vocabulary) {
+  std::string file = path;
   if (std::filesystem::is_directory(path)) {
-    path = absl::StrCat(folder, "/", kTransitionFileName);
-    if (!std::filesystem::exists(path)) return nullptr;
+    file = absl::StrCat(path, "/", kTransitionFileName);
+    if (!std::filesystem::exists(file)) return nullptr;
   }
-  ASSIGN_OR_RETURN(TransitionTable table, ReadTransitionTable(path));
+  ASSIGN_OR_RETURN(TransitionTable table, ReadTransitionTable(file));
   if (table.vocabulary() != vocabulary) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": a table for a vocabulary of ", table.vocabulary(),
-                     ", the target has ", vocabulary, ": make one with bastion-train prior"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        file, ": the table has a vocabulary of ", table.vocabulary(), ", the target one of ",
+        vocabulary, "; create a table for this target with bastion-train prior"));
   }
   return std::make_unique<const TransitionTable>(std::move(table));
 }
 
 absl::StatusOr<std::unique_ptr<const TransitionTable>> RequireTransitionTable(
-    const std::string& folder, int vocabulary) {
-  ASSIGN_OR_RETURN(auto table, FindTransitionTable(folder, vocabulary));
+    const std::string& path, int vocabulary) {
+  ASSIGN_OR_RETURN(auto table, FindTransitionTable(path, vocabulary));
   if (table != nullptr) return table;
-  return absl::NotFoundError(absl::StrCat(folder, ": no ", kTransitionFileName,
-                                          " there; make one with bastion-train prior"));
+  return absl::NotFoundError(
+      absl::StrCat(path, " has no ", kTransitionFileName, "; create it with bastion-train prior"));
 }
 
 }  // namespace bastion::hub

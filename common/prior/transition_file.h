@@ -1,8 +1,8 @@
-// A TransitionTable as a safetensors file of its own, beside the drafter's weights, whose loader
-// does not look at it.
+// Reads and writes a TransitionTable as a safetensors file. The file lies in the drafter's folder;
+// the loader of the drafter's weights ignores it.
 //
 //   facts        I64 [2]          format version, vocabulary V
-//   pairs        U64 [M]          the other columns: see TransitionTable::Columns
+//   pairs        U64 [M]          this and the others: see TransitionTable::Columns
 //   occurrences  U32 [V]
 //   totals       U32 [V + M]
 //   offsets      U32 [V + M + 1]
@@ -25,20 +25,22 @@ namespace bastion::hub {
 inline constexpr const char* kTransitionFileName = "transition_prior.safetensors";
 inline constexpr int64_t kTransitionFileVersion = 1;
 
-// NOT_FOUND where there is no file. INVALID_ARGUMENT, naming the file and where possible the
-// tensor, for a file that is damaged, of another version or inconsistent.
+// NOT_FOUND if there is no file. INVALID_ARGUMENT if the file is damaged, has another version or is
+// inconsistent; the message names the file and, if possible, the tensor.
 [[nodiscard]] absl::StatusOr<TransitionTable> ReadTransitionTable(const std::string& path);
 
-// The table beside the checkpoint in `folder`, or of the file `folder`; null where a folder has
-// none. FAILED_PRECONDITION for a table of another vocabulary, else as ReadTransitionTable.
+// Reads the table at `path`: a table file, or a folder that may contain one. Null for a folder
+// without a table. FAILED_PRECONDITION if the table has another vocabulary; other errors as
+// ReadTransitionTable.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<const TransitionTable>> FindTransitionTable(
-    const std::string& folder, int vocabulary);
+    const std::string& path, int vocabulary);
 
-// The same for a place that someone named: NOT_FOUND where there is none.
+// Like FindTransitionTable, but NOT_FOUND for a folder without a table.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<const TransitionTable>> RequireTransitionTable(
-    const std::string& folder, int vocabulary);
+    const std::string& path, int vocabulary);
 
-// As WriteSafetensors: the whole new file, or the old one and a status.
+// Writes the table to `path`. After an error, the old file, if any, is unchanged. Errors:
+// WriteSafetensors.
 [[nodiscard]] absl::Status WriteTransitionTable(const TransitionTable& table,
                                                 const std::string& path);
 

@@ -10,9 +10,9 @@
 namespace bastion {
 namespace {
 
-absl::Status Wrong(const char* column, size_t at, const char* what) {
+absl::Status InvalidEntry(const char* column, size_t index, const char* problem) {
   return absl::InvalidArgumentError(
-      absl::StrCat("transition table: ", column, "[", at, "] ", what));
+      absl::StrCat("transition table: ", column, "[", index, "] ", problem));
 }
 
 absl::Status CheckSizes(const TransitionTable::Columns& columns) {
@@ -22,28 +22,30 @@ absl::Status CheckSizes(const TransitionTable::Columns& columns) {
       columns.totals.size() != contexts || columns.offsets.size() != contexts + 1 ||
       columns.tokens.size() != columns.counts.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "transition table: a vocabulary of ", columns.vocabulary, " and ", columns.pairs.size(),
-        " pairs do not fit ", columns.occurrences.size(), " occurrences, ", columns.totals.size(),
-        " totals, ", columns.offsets.size(), " offsets, ", columns.tokens.size(), " tokens and ",
-        columns.counts.size(), " counts"));
+        "transition table: column sizes do not match a vocabulary of ", columns.vocabulary, " and ",
+        columns.pairs.size(), " pairs: ", columns.occurrences.size(), " occurrences, ",
+        columns.totals.size(), " totals, ", columns.offsets.size(), " offsets, ",
+        columns.tokens.size(), " tokens, ", columns.counts.size(), " counts"));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckContexts(const TransitionTable::Columns& columns) {
   const std::vector<uint32_t>& offsets = columns.offsets;
-  if (offsets.front() != 0) return Wrong("offsets", 0, "is not 0");
+  if (offsets.front() != 0) return InvalidEntry("offsets", 0, "is not 0");
   if (offsets.back() != columns.tokens.size()) {
-    return Wrong("offsets", offsets.size() - 1, "is not the number of continuations");
+    return InvalidEntry("offsets", offsets.size() - 1, "is not the number of continuations");
   }
   for (size_t context = 0; context + 1 < offsets.size(); ++context) {
-    if (offsets[context] > offsets[context + 1]) return Wrong("offsets", context, "falls");
+    if (offsets[context] > offsets[context + 1])
+      return InvalidEntry("offsets", context, "is above the next offset");
   }
-  // Only now is every offset known to lie within the continuations.
+  // From here on, every offset is known to lie within the continuations.
   for (size_t context = 0; context + 1 < offsets.size(); ++context) {
     uint64_t kept = 0;
     for (size_t i = offsets[context]; i < offsets[context + 1]; ++i) kept += columns.counts[i];
-    if (kept > columns.totals[context]) return Wrong("totals", context, "is below its counts");
+    if (kept > columns.totals[context])
+      return InvalidEntry("totals", context, "is below the sum of its counts");
   }
   return absl::OkStatus();
 }
@@ -52,15 +54,15 @@ absl::Status CheckTokens(const TransitionTable::Columns& columns) {
   const auto vocabulary = static_cast<uint64_t>(columns.vocabulary);
   for (size_t i = 0; i < columns.pairs.size(); ++i) {
     if (columns.pairs[i] >= vocabulary * vocabulary) {
-      return Wrong("pairs", i, "is outside the vocabulary");
+      return InvalidEntry("pairs", i, "is outside the vocabulary");
     }
     if (i > 0 && columns.pairs[i] <= columns.pairs[i - 1]) {
-      return Wrong("pairs", i, "does not rise");
+      return InvalidEntry("pairs", i, "is not above the pair before it");
     }
   }
   for (size_t i = 0; i < columns.tokens.size(); ++i) {
     if (columns.tokens[i] < 0 || columns.tokens[i] >= columns.vocabulary) {
-      return Wrong("tokens", i, "is outside the vocabulary");
+      return InvalidEntry("tokens", i, "is outside the vocabulary");
     }
   }
   return absl::OkStatus();

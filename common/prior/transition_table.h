@@ -1,11 +1,12 @@
-// TransitionTable: which tokens followed which in a large text, and how often. Plain data, counted
-// once (bastion-train prior); trees look it up through TransitionGains (orchestrator/tree).
+// TransitionTable: how often tokens followed other tokens in a large text. bastion-train prior
+// counts it once; draft trees use it through TransitionGains (orchestrator/prior).
 //
-// A context is the last token, or the last two. Each keeps the total of what followed it and its
-// most frequent continuations; the table is sparse, so a context may be unknown and a continuation
-// may have been dropped. What is kept is bounded by who builds the table, not by the vocabulary.
+// A context is the last token or the last two tokens. A continuation is a token that followed a
+// context. The table stores, for each context, how many continuations were counted and the most
+// frequent ones. It is sparse: a context may be missing, and rare continuations may have been
+// dropped. The program that builds the table bounds its size.
 //
-// Thread-safe: immutable. A pair is found by binary search.
+// Thread-safe: immutable. A lookup of a pair is a binary search.
 #ifndef BASTION_COMMON_PRIOR_TRANSITION_TABLE_H_
 #define BASTION_COMMON_PRIOR_TRANSITION_TABLE_H_
 
@@ -18,37 +19,38 @@
 
 namespace bastion {
 
-// What followed one context. An unknown context has a total of 0.
+// The continuations of one context. An unknown context has a total of 0.
 struct Continuations {
-  float total = 0;  // Of all continuations, those that are not kept included.
-  absl::Span<const TokenId> tokens;
-  absl::Span<const uint16_t> counts;  // Of `tokens`, in their order.
+  float total = 0;                    // Number of continuations, including the dropped ones.
+  absl::Span<const TokenId> tokens;   // The most frequent continuations.
+  absl::Span<const uint16_t> counts;  // Parallel to `tokens`.
 };
 
 class TransitionTable {
  public:
-  // The table as a file holds it. Contexts are numbered: first the V single tokens by their id,
-  // then the pairs in the order of `pairs`.
+  // The columns of the file. Contexts are numbered: first the V single tokens by id, then the M
+  // pairs in the order of `pairs`.
   struct Columns {
     int vocabulary = 0;                 // V
-    std::vector<uint32_t> occurrences;  // [V] of each token in the text, saturating.
-    std::vector<uint64_t> pairs;        // [M] previous · V + last, rising.
-    std::vector<uint32_t> totals;       // [V + M] continuations that were counted.
-    std::vector<uint32_t> offsets;      // [V + M + 1] into `tokens` and `counts`.
-    std::vector<TokenId> tokens;        // [E] by falling count within a context.
-    std::vector<uint16_t> counts;       // [E] at most the context's total in sum.
+    std::vector<uint32_t> occurrences;  // [V] how often each token occurs in the text, saturating
+    std::vector<uint64_t> pairs;        // [M] previous · V + last, increasing
+    std::vector<uint32_t> totals;       // [V + M] number of counted continuations
+    std::vector<uint32_t> offsets;      // [V + M + 1] first entry in `tokens` and `counts`
+    std::vector<TokenId> tokens;        // [E] by decreasing count within a context
+    std::vector<uint16_t> counts;       // [E] their sum is at most the context's total
   };
 
-  // INVALID_ARGUMENT, saying which column is wrong and where.
+  // INVALID_ARGUMENT naming the invalid column and entry.
   [[nodiscard]] static absl::StatusOr<TransitionTable> Make(Columns columns);
 
   [[nodiscard]] int vocabulary() const { return columns_.vocabulary; }
   [[nodiscard]] const Columns& columns() const { return columns_; }
 
-  // The share of `token` in the text, smoothed by half a count: above 0 for every token.
+  // Relative frequency of `token` in the text, smoothed by half a count: above 0 for every token.
   // REQUIRES, here and below: tokens lie in [0, vocabulary).
   [[nodiscard]] float Probability(TokenId token) const { return probabilities_[token]; }
 
+  // Continuations of the context `last`, or of the context {previous, last}.
   [[nodiscard]] Continuations After(TokenId last) const { return Context(last); }
   [[nodiscard]] Continuations After(TokenId previous, TokenId last) const;
 

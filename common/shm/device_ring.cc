@@ -20,7 +20,7 @@ bool HoldsFrom(uint64_t position, uint64_t capacity, uint64_t announced) {
 absl::StatusOr<std::shared_ptr<DeviceRingWriter>> DeviceRingWriter::Create(Descriptor memory,
                                                                            uint64_t capacity,
                                                                            std::string uuid) {
-  CHECK(capacity > 0 && capacity % kDeviceBorder == 0) << "a ring of " << capacity << " bytes";
+  CHECK(capacity > 0 && capacity % kDeviceAlignment == 0) << "a ring of " << capacity << " bytes";
   ASSIGN_OR_RETURN(SharedSegment counters, SharedSegment::Create(kCounterBytes));
   return std::shared_ptr<DeviceRingWriter>(
       new DeviceRingWriter(std::move(memory), capacity, std::move(uuid), std::move(counters)));
@@ -32,11 +32,11 @@ std::atomic<uint64_t>& DeviceRingWriter::announced() const {
 
 std::optional<uint64_t> DeviceRingWriter::Reserve(uint64_t bytes) {
   if (bytes > capacity_ / 2) return std::nullopt;
-  uint64_t begin = (head_ + kDeviceBorder - 1) / kDeviceBorder * kDeviceBorder;
+  uint64_t begin = (head_ + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
   if (begin % capacity_ + bytes > capacity_) begin = (begin / capacity_ + 1) * capacity_;
   head_ = begin;
   reserved_ = bytes;
-  // It never goes back: of the room before this one more may be overwritten than was kept.
+  // The counter never decreases, even if the last reservation was larger than what was kept.
   if (begin + bytes > announced().load(std::memory_order_relaxed)) {
     announced().store(begin + bytes, std::memory_order_seq_cst);
   }
@@ -44,7 +44,7 @@ std::optional<uint64_t> DeviceRingWriter::Reserve(uint64_t bytes) {
 }
 
 void DeviceRingWriter::Keep(uint64_t bytes) {
-  CHECK_LE(bytes, reserved_) << "more than was reserved";
+  CHECK_LE(bytes, reserved_) << "kept more bytes than were reserved";
   head_ += bytes;
   reserved_ = 0;
 }
@@ -76,12 +76,12 @@ uint64_t DeviceRingReader::announced() const {
 
 absl::Status DeviceRingReader::Check(uint64_t position, uint64_t bytes) const {
   const uint64_t known = announced();
-  if (position <= known && bytes <= known - position && position % kDeviceBorder == 0 &&
+  if (position <= known && bytes <= known - position && position % kDeviceAlignment == 0 &&
       bytes <= capacity_ - position % capacity_) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the GPU's ring has no ", bytes, " bytes at ", position));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no piece of ", bytes, " bytes can be at position ", position, " of the GPU's ring"));
 }
 
 bool DeviceRingReader::Holds(uint64_t position) const {

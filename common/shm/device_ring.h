@@ -1,19 +1,20 @@
-// A ring in the memory of a GPU that one process writes and a peer on the same GPU reads: bytes go
-// from one to the other without passing the host.
+// A ring buffer in GPU memory. One process writes it and a peer on the same GPU reads it, so the
+// bytes never pass through host memory.
 //
-// The memory's descriptor and a segment of host memory with one counter are handed over when the
-// peer attaches (attach.h); where in the ring something lies is said in messages. Positions count
-// bytes since the beginning and never wrap; a piece begins at position % capacity and does not
-// cross the ring's end.
+// When the peer attaches (attach_server.h), it receives two descriptors: the GPU memory and a
+// segment of host memory with one counter. Messages carry the positions of pieces in the ring.
+// Positions count the bytes written since the ring was created; they never wrap. A piece begins at
+// position % capacity and does not cross the end of the ring.
 //
-// Nobody waits for readers. Before the device may write [p, p + n) the host announces p + n; what a
-// reader has copied is good if, afterwards, no more was announced than capacity beyond where it
-// began. The counter is written before the work is put on the device and read after the reader's
-// copy is done, so an overwriting that the copy saw was announced. What is told to the peer was
-// written already: the writer's host has waited for it.
+// The writer does not wait for readers. Before the device may write [p, p + n), the host stores the
+// counter p + n ("announces" it). A reader checks the counter after it has copied a piece: the copy
+// is valid if the counter is at most one capacity beyond the beginning of the piece. This is safe
+// because the writer stores the counter before it launches the device's write, and the reader loads
+// it after its copy has finished. The writer sends a position to the peer only after the device has
+// finished writing the piece.
 //
-// Unlike a SharedSegment a GPU's memory cannot be sealed: a peer could map it for writing. Peers
-// are processes of the same user (attach.h), and the writer never reads the ring.
+// Unlike a SharedSegment, GPU memory cannot be sealed: a peer could map it for writing. Peers are
+// processes of the same user (attach_server.h), and the writer never reads the ring.
 #ifndef BASTION_COMMON_SHM_DEVICE_RING_H_
 #define BASTION_COMMON_SHM_DEVICE_RING_H_
 
@@ -31,43 +32,46 @@
 
 namespace bastion::wire {
 
-inline constexpr uint64_t kDeviceBorder = 16;  // Pieces begin on one: what kernels store at once.
+// Alignment of pieces in bytes: the widest store of a kernel.
+inline constexpr uint64_t kDeviceAlignment = 16;
 
 struct DeviceRingCounters {
-  std::atomic<uint64_t> announced;  // Position after what was or may be overwritten by now.
+  std::atomic<uint64_t> announced;  // The device may have written up to this position.
 };
 
-// What the peer is handed.
+// What the peer receives when it attaches.
 struct DeviceRingEnds {
-  Descriptor memory;
-  Descriptor counters;
-  uint64_t capacity = 0;
+  Descriptor memory;      // GPU memory of `capacity` bytes.
+  Descriptor counters;    // Segment with the DeviceRingCounters.
+  uint64_t capacity = 0;  // bytes
 };
 
-// One thread writes; const methods are for any.
+// The writer's end. One thread writes; any thread may call const methods.
 class DeviceRingWriter {
  public:
-  // `memory` of GPU `uuid` has `capacity` bytes, a multiple of kDeviceBorder.
+  // `memory` is `capacity` bytes of memory of the GPU `uuid`. REQUIRES: capacity is a positive
+  // multiple of kDeviceAlignment. Errors: SharedSegment::Create.
   [[nodiscard]] static absl::StatusOr<std::shared_ptr<DeviceRingWriter>> Create(Descriptor memory,
                                                                                 uint64_t capacity,
                                                                                 std::string uuid);
 
-  // Room for at most `bytes`, which may be written from now on; none for more than half of the
-  // ring. What was reserved before and not kept is given up.
+  // Reserves `bytes` and returns their position. The device may write there after this call.
+  // Nullopt if `bytes` is more than half of the ring. Releases an earlier reservation that was not
+  // kept.
   [[nodiscard]] std::optional<uint64_t> Reserve(uint64_t bytes);
-  // So many bytes of the room reserved last are to stay. REQUIRES: not more than that.
+  // Keeps the first `bytes` of the last reservation. REQUIRES: bytes <= the reserved bytes.
   void Keep(uint64_t bytes);
 
-  // As DeviceRing.
+  // As DeviceRing::Holds.
   [[nodiscard]] bool Holds(uint64_t position) const;
-  // Whether a reader lives: until the first one comes it is not worth writing.
-  [[nodiscard]] bool wanted() const { return readers_.load(std::memory_order_relaxed) > 0; }
-  // A reader, for as long as the returned object lives, which the ring must outlive.
+  // True while there is a reader. Without one, the owner need not write.
+  [[nodiscard]] bool has_reader() const { return readers_.load(std::memory_order_relaxed) > 0; }
+  // Counts a reader as long as the returned object lives. The ring must outlive that object.
   [[nodiscard]] std::shared_ptr<void> AddReader() const;
 
   [[nodiscard]] const std::string& uuid() const { return uuid_; }
   [[nodiscard]] uint64_t capacity() const { return capacity_; }
-  // To hand over: of the memory, of the counters.
+  // Descriptors of the GPU memory and of the counters, to send to the peer.
   [[nodiscard]] std::pair<int, int> descriptors() const {
     return {memory_.get(), counters_.descriptor()};
   }
@@ -85,17 +89,18 @@ class DeviceRingWriter {
   const std::string uuid_;
   const SharedSegment counters_;
   mutable std::atomic<int> readers_{0};
-  uint64_t head_ = 0;      // Where the next room may begin.
-  uint64_t reserved_ = 0;  // Bytes from there on.
+  uint64_t head_ = 0;      // Position of the current reservation, or where the next one may begin.
+  uint64_t reserved_ = 0;  // Bytes reserved from `head_` on.
 };
 
+// The reader's end. Thread-safe.
 class DeviceRingReader final : public DeviceRing {
  public:
-  // Errors: SharedSegment::Map, reader.import.
+  // Maps both descriptors. Errors: SharedSegment::Map, reader.import.
   [[nodiscard]] static absl::StatusOr<std::shared_ptr<const DeviceRingReader>> Import(
       DeviceRingEnds ends, const DeviceReader& reader);
 
-  // INVALID_ARGUMENT unless there can be a piece of `bytes` at `position`.
+  // INVALID_ARGUMENT unless a piece of `bytes` can be at `position`.
   [[nodiscard]] absl::Status Check(uint64_t position, uint64_t bytes) const;
   const char* At(uint64_t position) const override { return data_.get() + position % capacity_; }
   bool Holds(uint64_t position) const override;
@@ -106,7 +111,7 @@ class DeviceRingReader final : public DeviceRing {
       : data_(std::move(data)), capacity_(capacity), counters_(std::move(counters)) {}
   [[nodiscard]] uint64_t announced() const;
 
-  const std::shared_ptr<const char> data_;  // On the device.
+  const std::shared_ptr<const char> data_;  // In GPU memory.
   const uint64_t capacity_;
   const SharedSegment counters_;
 };

@@ -17,7 +17,7 @@
 namespace bastion::wire {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "a futex is the low half of a counter");
+static_assert(std::endian::native == std::endian::little, "futexes use the low half of a counter");
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(sizeof(SharedCounters) <= kRingStart);
 
@@ -32,12 +32,12 @@ constexpr std::array<uint32_t, 256> MakeCrcTable() {
 }
 constexpr std::array<uint32_t, 256> kCrcTable = MakeCrcTable();
 
-constexpr uint64_t RoundUp(uint64_t value, uint64_t border) {
-  return (value + border - 1) / border * border;
+constexpr uint64_t RoundUp(uint64_t value, uint64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
 }
 
-// Whether [offset, offset + bytes) of a message is one piece of it. Written so that no sum of what
-// the peer says can overflow.
+// True if [offset, offset + bytes) lies in the message and does not cross the end of the ring. No
+// sum of values from the peer can overflow here.
 bool IsPiece(uint64_t offset, uint64_t bytes, uint64_t extent, const SlotBounds& bounds) {
   if (offset < sizeof(SlotHeader) || offset > extent || bytes > extent - offset) return false;
   return bytes <= bounds.capacity - (bounds.position + offset) % bounds.capacity;
@@ -65,33 +65,34 @@ uint32_t HeaderCrc(const SlotHeader& header) {
 absl::Status CheckHeader(const SlotHeader& header, const SlotBounds& bounds) {
   if (header.magic != kSlotMagic || header.layout_version != kLayoutVersion ||
       header.crc32c != HeaderCrc(header)) {
-    return absl::DataLossError("shared memory: no header of a message where one must be");
+    return absl::DataLossError("shared memory: invalid message header");
   }
   if (header.epoch != bounds.epoch) {
-    return absl::FailedPreconditionError(absl::StrCat("shared memory: a message of epoch ",
-                                                      header.epoch, ", ", bounds.epoch, " lives"));
+    return absl::FailedPreconditionError(absl::StrCat("shared memory: message of epoch ",
+                                                      header.epoch, ", expected ", bounds.epoch));
   }
   if (header.sequence != bounds.sequence) {
-    return absl::DataLossError(absl::StrCat("shared memory: message ", header.sequence,
-                                            " where message ", bounds.sequence, " must be"));
+    return absl::DataLossError(absl::StrCat("shared memory: message number ", header.sequence,
+                                            ", expected ", bounds.sequence));
   }
-  // A skip leads from inside the ring to its start: one after another would keep the reader busy.
+  // A skip must lead from inside the ring to its start. Otherwise a peer could keep the reader busy
+  // with a series of skips.
   const uint64_t to_start = bounds.capacity - bounds.position % bounds.capacity;
-  const bool holds_what_it_says =
+  const bool extent_fits_kind =
       header.kind == SlotKind::kSkip
           ? header.extent == to_start && to_start < bounds.capacity
           : header.kind == SlotKind::kMessage &&
                 IsPiece(header.body_offset, header.body_bytes, header.extent, bounds);
-  if (header.extent < sizeof(SlotHeader) || header.extent % kSlotBorder != 0 ||
-      header.extent > bounds.available || !holds_what_it_says) {
-    return absl::DataLossError("shared memory: a message that does not lie within its ring");
+  if (header.extent < sizeof(SlotHeader) || header.extent % kSlotAlignment != 0 ||
+      header.extent > bounds.available || !extent_fits_kind) {
+    return absl::DataLossError("shared memory: message outside its ring");
   }
   return absl::OkStatus();
 }
 
-void SleepUntilRung(const Bell& bell, absl::Duration limit) {
+void SleepUntilChanged(const CounterWatch& watch, absl::Duration limit) {
   const timespec relative = absl::ToTimespec(limit);
-  Futex(*bell.counter, FUTEX_WAIT, static_cast<uint32_t>(bell.seen), &relative);
+  Futex(*watch.counter, FUTEX_WAIT, static_cast<uint32_t>(watch.seen), &relative);
 }
 
 void WakeSleepers(const std::atomic<uint64_t>& counter) {
@@ -105,32 +106,33 @@ RingWriter::RingWriter(const SharedSegment& mine, const SharedSegment& theirs, u
       capacity_(mine.bytes() - kRingStart),
       epoch_(epoch) {
   CHECK_EQ(mine.bytes(), theirs.bytes());
-  CHECK_EQ(capacity_ % kSlotBorder, 0u);
+  CHECK_EQ(capacity_ % kSlotAlignment, 0u);
 }
 
 bool RingWriter::CanEverReserve(size_t bytes) const {
-  // Half of the ring: the gap before its end is smaller than the piece that did not fit there.
-  const uint64_t most = capacity_ / 2;
-  return bytes <= most && content_ + RoundUp(bytes, kSlotBorder) <= most;
+  // At most half of the ring: the gap before the end of the ring is smaller than the piece that did
+  // not fit there.
+  const uint64_t limit = capacity_ / 2;
+  return bytes <= limit && content_ + RoundUp(bytes, kSlotAlignment) <= limit;
 }
 
 RingWriter::Piece RingWriter::Reserve(size_t bytes) {
   if (!CanEverReserve(bytes)) return {};
   acked_ = theirs_->ack.load(std::memory_order_acquire);
-  const bool begun = end_ > begin_ + sizeof(SlotHeader);
-  if (!begun && acked_ == begin_ && begin_ % capacity_ >= kRewindAfter) {
+  const bool has_pieces = end_ > begin_ + sizeof(SlotHeader);
+  if (!has_pieces && acked_ == begin_ && begin_ % capacity_ >= kRewindAfter) {
     SlotHeader skip{};
     skip.kind = SlotKind::kSkip;
     skip.extent = capacity_ - begin_ % capacity_;
-    Show(skip);
+    PublishSlot(skip);
   }
   uint64_t at = end_;
   if (at % capacity_ + bytes > capacity_) at = RoundUp(at, capacity_);
-  const uint64_t end = at + RoundUp(bytes, kSlotBorder);
-  // An ack that makes no sense leaves no room.
+  const uint64_t end = at + RoundUp(bytes, kSlotAlignment);
+  // An invalid ack counts as a full ring.
   if (acked_ > begin_ || end - acked_ > capacity_) return {};
   end_ = end;
-  content_ += RoundUp(bytes, kSlotBorder);
+  content_ += RoundUp(bytes, kSlotAlignment);
   return {ring_ + at % capacity_, at - begin_};
 }
 
@@ -140,10 +142,10 @@ void RingWriter::Publish(const Piece& body, size_t body_bytes) {
   header.extent = end_ - begin_;
   header.body_offset = body.offset;
   header.body_bytes = body_bytes;
-  Show(header);
+  PublishSlot(header);
 }
 
-void RingWriter::Show(SlotHeader header) {
+void RingWriter::PublishSlot(SlotHeader header) {
   header.magic = kSlotMagic;
   header.layout_version = kLayoutVersion;
   header.sequence = ++sequence_;
@@ -151,18 +153,19 @@ void RingWriter::Show(SlotHeader header) {
   header.crc32c = HeaderCrc(header);
   std::memcpy(ring_ + begin_ % capacity_, &header, sizeof header);
   begin_ += header.extent;
-  Abandon();
-  // Before the flag is read: either the reader sees the slot, or we see that it sleeps.
+  DiscardMessage();
+  // Store the head before loading the flag: either the reader sees the slot, or this thread sees
+  // that the reader sleeps.
   mine_->head.store(begin_, std::memory_order_seq_cst);
   if (theirs_->awaits_message.load(std::memory_order_seq_cst) != 0) WakeSleepers(mine_->head);
 }
 
-void RingWriter::Abandon() {
+void RingWriter::DiscardMessage() {
   end_ = begin_ + sizeof(SlotHeader);
   content_ = sizeof(SlotHeader);
 }
 
-Bell RingWriter::room() const { return {&theirs_->ack, acked_, &mine_->awaits_room}; }
+CounterWatch RingWriter::room_watch() const { return {&theirs_->ack, acked_, &mine_->awaits_room}; }
 
 RingReader::RingReader(const SharedSegment& mine, const SharedSegment& theirs, uint32_t epoch)
     : mine_(reinterpret_cast<SharedCounters*>(mine.data())),
@@ -174,14 +177,14 @@ RingReader::RingReader(const SharedSegment& mine, const SharedSegment& theirs, u
   bounds_.epoch = epoch;
 }
 
-absl::StatusOr<bool> RingReader::Take() {
+absl::StatusOr<bool> RingReader::TakeMessage() {
   for (;;) {
     const uint64_t head = theirs_->head.load(std::memory_order_acquire);
     if (head == bounds_.position) return false;
-    // Positions only grow: what is smaller wraps to something larger than any ring.
+    // Positions only increase. A smaller head wraps to a difference larger than any ring.
     bounds_.available = head - bounds_.position;
-    if (bounds_.available > bounds_.capacity || bounds_.available % kSlotBorder != 0) {
-      return absl::DataLossError("shared memory: the peer's head makes no sense");
+    if (bounds_.available > bounds_.capacity || bounds_.available % kSlotAlignment != 0) {
+      return absl::DataLossError("shared memory: invalid head position from the peer");
     }
     SlotHeader header;
     std::memcpy(&header, At(0), sizeof header);
@@ -197,8 +200,9 @@ absl::StatusOr<bool> RingReader::Take() {
 
 absl::StatusOr<absl::string_view> RingReader::Piece(uint64_t offset, uint64_t bytes) const {
   if (!IsPiece(offset, bytes, extent_, bounds_)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shared memory: ", bytes, " bytes at ", offset, " of a message of ", extent_));
+    return absl::InvalidArgumentError(absl::StrCat("shared memory: ", bytes, " bytes at offset ",
+                                                   offset, " are not one piece of a message of ",
+                                                   extent_, " bytes"));
   }
   return absl::string_view(At(offset), bytes);
 }
@@ -213,7 +217,7 @@ void RingReader::Release() {
   if (theirs_->awaits_room.load(std::memory_order_seq_cst) != 0) WakeSleepers(mine_->ack);
 }
 
-Bell RingReader::message() const {
+CounterWatch RingReader::message_watch() const {
   return {&theirs_->head, bounds_.position + extent_, &mine_->awaits_message};
 }
 

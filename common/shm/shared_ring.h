@@ -1,22 +1,23 @@
-// The rings of messages between two processes: one each way, over two segments (shared_segment.h)
-// that each have one writer.
+// Message rings between two processes: one ring for each direction. Each ring lies in a segment
+// (shared_segment.h) that only one process writes.
 //
-//   a segment:  [0, 4096)   SharedCounters of the side that writes it
-//               [4096, …)   its ring: the bytes that it publishes, round and round
+//   a segment:  [0, 4096)   SharedCounters of the process that writes it
+//               [4096, …)   its ring
 //   a message:  SlotHeader | piece | piece | …
 //
-// Everything begins on a 64-byte border and no piece crosses the end of the ring: what does not fit
-// before it begins at the ring's start, so that a piece can be written and read in place. One of
-// the pieces is the message's body, the others are what the body refers to. Positions count bytes
-// since the beginning and never wrap.
+// Headers and pieces are aligned to 64 bytes. A piece never crosses the end of the ring: if it does
+// not fit before the end, it begins at the start of the ring. So it can be written and read in
+// place. One piece is the body of the message; the body refers to the others. Positions count the
+// bytes published since the ring was created; they never wrap.
 //
-// A ring is as large as the largest messages want it, and most are small: when it is empty the
-// writer skips back to its start now and then, so that memory is only used, and stays in the
-// caches, as far as messages pile up.
+// A ring has room for the largest messages, but most messages are small. When the ring is empty and
+// its position is past kRewindAfter, the writer skips back to the start. So a ring that never fills
+// up touches little memory, and that memory stays in the CPU caches.
 //
-// A message becomes visible when the head moves past it: whoever dies in the middle of writing one
-// has written nothing. Nothing the other side writes is believed: a header is copied, then checked.
-// Thread-compatible; a writer and a reader over the same segments may be on two threads.
+// A message becomes visible when the head moves past it, so a process that dies while it writes a
+// message has published nothing. The reader does not trust the writer: it copies each header, then
+// checks the copy. Thread-compatible. A writer and a reader of the same segments may run on two
+// threads.
 #ifndef BASTION_COMMON_SHM_SHARED_RING_H_
 #define BASTION_COMMON_SHM_SHARED_RING_H_
 
@@ -32,16 +33,22 @@
 
 namespace bastion::wire {
 
-inline constexpr size_t kSlotBorder = 64;
+inline constexpr size_t kSlotAlignment = 64;
 inline constexpr size_t kRingStart = 4096;
 
+// Written by the owner of a segment, read by the peer.
 struct SharedCounters {
-  alignas(kSlotBorder) std::atomic<uint64_t> head;  // Position after what I published.
-  alignas(kSlotBorder) std::atomic<uint64_t> ack;  // Position before which I need nothing of yours.
-  alignas(kSlotBorder) std::atomic<uint32_t> awaits_message;  // I sleep until your head moves.
-  std::atomic<uint32_t> awaits_room;                          // I sleep until your ack moves.
+  // The owner has published everything before this position of its own ring.
+  alignas(kSlotAlignment) std::atomic<uint64_t> head;
+  // The owner has released everything before this position of the peer's ring.
+  alignas(kSlotAlignment) std::atomic<uint64_t> ack;
+  // Not 0: the owner sleeps until the peer's head moves.
+  alignas(kSlotAlignment) std::atomic<uint32_t> awaits_message;
+  // Not 0: the owner sleeps until the peer's ack moves.
+  std::atomic<uint32_t> awaits_room;
 };
 
+// kSkip: no message here; the next header is at the start of the ring.
 enum class SlotKind : uint32_t { kMessage = 1, kSkip = 2 };
 
 struct SlotHeader {
@@ -49,78 +56,81 @@ struct SlotHeader {
   uint32_t layout_version;
   uint64_t sequence;     // 1, 2, 3, … in each ring.
   uint64_t extent;       // Bytes from this header to the next one.
-  uint64_t body_offset;  // From this header.
+  uint64_t body_offset;  // Bytes from this header to the body.
   uint64_t body_bytes;
-  uint32_t epoch;  // Of the attachment: a message of an earlier one is not taken for a new one.
-  SlotKind kind;   // kSkip: nothing until the next header, at the ring's start.
+  uint32_t epoch;  // Differs for each attachment, so a message of an earlier one is refused.
+  SlotKind kind;
   uint32_t unused[3];
-  uint32_t crc32c;  // Of the bytes before it.
+  uint32_t crc32c;  // Checksum of the bytes before this field.
 };
-static_assert(sizeof(SlotHeader) == kSlotBorder);
+static_assert(sizeof(SlotHeader) == kSlotAlignment);
 
 inline constexpr uint32_t kSlotMagic = 0x54534142;  // "BAST"
 inline constexpr uint32_t kLayoutVersion = 1;
-// What piles up before an empty ring begins at its start again.
+// An empty ring skips back to its start once its position in the ring is at least this (bytes).
 inline constexpr uint64_t kRewindAfter = 1 << 20;
-// Changes with what either side takes for granted about the memory of the other.
+// Differs between two builds that lay out the shared structures differently.
 inline constexpr uint64_t kLayoutHash = sizeof(SharedCounters) << 32 | kRingStart << 16 |
                                         offsetof(SlotHeader, crc32c) << 8 |
                                         offsetof(SlotHeader, epoch);
 
-// What the next header of a ring must agree with.
+// The values that the next header of a ring is checked against.
 struct SlotBounds {
-  uint64_t position = 0;   // Of the header.
-  uint64_t available = 0;  // Bytes published from there on.
+  uint64_t position = 0;   // Position of the header.
+  uint64_t available = 0;  // Bytes published from `position` on.
   uint64_t capacity = 0;   // Bytes of the ring.
-  uint64_t sequence = 0;
+  uint64_t sequence = 0;   // Expected sequence number.
   uint32_t epoch = 0;
 };
 
 [[nodiscard]] uint32_t HeaderCrc(const SlotHeader& header);
-// FAILED_PRECONDITION for another epoch, DATA_LOSS for anything else that is not a header of ours
-// whose message and body lie within `bounds`. `header` is a copy that nobody else can change.
+// FAILED_PRECONDITION for another epoch. DATA_LOSS if anything else is wrong with the header, or if
+// its message or body do not lie within `bounds`. REQUIRES: `header` is a private copy, which the
+// peer cannot change.
 [[nodiscard]] absl::Status CheckHeader(const SlotHeader& header, const SlotBounds& bounds);
 
-// One of the peer's counters that should move on from `seen`, and our flag that says we sleep until
-// it does.
-struct Bell {
+// A wait for one of the peer's counters to change.
+struct CounterWatch {
   const std::atomic<uint64_t>* counter;
-  uint64_t seen;
-  std::atomic<uint32_t>* asleep;
+  uint64_t seen;                  // The last known value of `counter`.
+  std::atomic<uint32_t>* asleep;  // Set to 1 while this process sleeps, so that the peer wakes it.
 
-  [[nodiscard]] bool rung() const { return counter->load(std::memory_order_seq_cst) != seen; }
+  [[nodiscard]] bool changed() const { return counter->load(std::memory_order_seq_cst) != seen; }
 };
-// Sleeps until the bell is rung, at most `limit`; it may also return for no reason.
-void SleepUntilRung(const Bell& bell, absl::Duration limit);
-// Wakes who sleeps on `counter`, in any process.
+// Sleeps until the counter changes, at most `limit`. It may return early.
+void SleepUntilChanged(const CounterWatch& watch, absl::Duration limit);
+// Wakes the threads that sleep on `counter`, in all processes.
 void WakeSleepers(const std::atomic<uint64_t>& counter);
 
+// Writes messages to the ring of segment `mine`.
 class RingWriter {
  public:
-  // A piece of the message being written; no data: there is no room for it now.
+  // A piece of the message being written.
   struct Piece {
-    char* data = nullptr;
-    uint64_t offset = 0;  // From the message's header.
+    char* data = nullptr;  // Null: the ring has no room now.
+    uint64_t offset = 0;   // Bytes from the message's header.
   };
 
-  // The segments must outlive the writer and have one size, whole slots of it for the ring.
+  // REQUIRES: the segments outlive the writer and have the same size; the ring's size is a multiple
+  // of kSlotAlignment.
   RingWriter(const SharedSegment& mine, const SharedSegment& theirs, uint32_t epoch);
 
-  // Room for `bytes` more of the message being written, good until it is published.
+  // Reserves a piece of `bytes` in the message being written. The piece may be written until
+  // Publish.
   [[nodiscard]] Piece Reserve(size_t bytes);
-  // Whether an empty ring has room for `bytes` more.
+  // True if the message being written could get `bytes` more in an empty ring.
   [[nodiscard]] bool CanEverReserve(size_t bytes) const;
-  // Ends the message with `body`, the last piece that was reserved, and shows it to the reader.
+  // Publishes the message. `body` is the last piece that was reserved.
   void Publish(const Piece& body, size_t body_bytes);
-  // Forgets the message being written.
-  void Abandon();
+  // Discards the message being written.
+  void DiscardMessage();
 
-  // Rung when there may be room that the last Reserve missed.
-  [[nodiscard]] Bell room() const;
+  // The wait for room after a Reserve that found none.
+  [[nodiscard]] CounterWatch room_watch() const;
 
  private:
-  // Shows a slot to the reader and goes on behind it.
-  void Show(SlotHeader header);
+  // Publishes a slot and begins the next one behind it.
+  void PublishSlot(SlotHeader header);
 
   SharedCounters* const mine_;
   const SharedCounters* const theirs_;
@@ -128,30 +138,32 @@ class RingWriter {
   const uint64_t capacity_;
   const uint32_t epoch_;
   uint64_t sequence_ = 0;
-  uint64_t acked_ = 0;  // As last read.
-  // The message being written.
+  uint64_t acked_ = 0;  // The peer's ack when it was last read.
+  // Positions of the message being written.
   uint64_t begin_ = 0;
   uint64_t end_ = sizeof(SlotHeader);
-  uint64_t content_ = sizeof(SlotHeader);  // Of [begin_, end_), what is not a gap.
+  uint64_t content_ = sizeof(SlotHeader);  // Bytes of [begin_, end_) without gaps.
 };
 
+// Reads messages from the ring of segment `theirs`.
 class RingReader {
  public:
-  // As RingWriter.
+  // REQUIRES: as for RingWriter.
   RingReader(const SharedSegment& mine, const SharedSegment& theirs, uint32_t epoch);
 
-  // Takes up the next message; false when there is none yet. Errors: CheckHeader, and DATA_LOSS for
-  // a head that makes no sense. REQUIRES: the last message was released.
-  [[nodiscard]] absl::StatusOr<bool> Take();
-  // Of the message taken up. The peer can still change these bytes.
+  // Takes the next message. Returns false if there is none yet. Errors: CheckHeader, and DATA_LOSS
+  // for an invalid head position. REQUIRES: the last message was released.
+  [[nodiscard]] absl::StatusOr<bool> TakeMessage();
+  // Body of the current message. The peer can still change these bytes.
   [[nodiscard]] absl::string_view body() const { return body_; }
-  // INVALID_ARGUMENT unless these bytes lie in the message taken up, in one piece.
+  // Bytes [offset, offset + bytes) of the current message. The peer can still change them.
+  // INVALID_ARGUMENT unless they lie in the message and do not cross the end of the ring.
   [[nodiscard]] absl::StatusOr<absl::string_view> Piece(uint64_t offset, uint64_t bytes) const;
-  // Done with the message taken up, if any: the writer may have its room.
+  // Releases the current message, if any: the writer may reuse its room.
   void Release();
 
-  // Rung when there is a message after those taken up.
-  [[nodiscard]] Bell message() const;
+  // The wait for the next message.
+  [[nodiscard]] CounterWatch message_watch() const;
 
  private:
   [[nodiscard]] const char* At(uint64_t offset) const {
@@ -161,8 +173,8 @@ class RingReader {
   SharedCounters* const mine_;
   const SharedCounters* const theirs_;
   const char* const ring_;
-  SlotBounds bounds_;    // Of the message taken up, else of the next one.
-  uint64_t extent_ = 0;  // Of the message taken up; 0: none.
+  SlotBounds bounds_;    // Bounds of the current message; without one, of the next message.
+  uint64_t extent_ = 0;  // Extent of the current message; 0: none.
   absl::string_view body_;
 };
 

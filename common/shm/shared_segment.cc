@@ -23,32 +23,33 @@ Descriptor::~Descriptor() {
 absl::StatusOr<SharedSegment> SharedSegment::Create(size_t bytes) {
   Descriptor descriptor(memfd_create("bastion", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!descriptor.valid() || ftruncate(descriptor.get(), static_cast<off_t>(bytes)) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("shared memory of ", bytes, " bytes"));
+    return absl::ErrnoToStatus(errno,
+                               absl::StrCat("cannot create ", bytes, " bytes of shared memory"));
   }
   void* data =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), /*offset=*/0);
-  if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, "mapping shared memory");
+  if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, "cannot map shared memory");
   SharedSegment segment(std::move(descriptor), static_cast<char*>(data), bytes);
-  // After the mapping: the seal is on future ones.
+  // Seal after mapping: the seal forbids later writable mappings only.
   if (fcntl(segment.descriptor(), F_ADD_SEALS, kSeals) != 0) {
-    return absl::ErrnoToStatus(errno, "sealing shared memory");
+    return absl::ErrnoToStatus(errno, "cannot seal shared memory");
   }
   return segment;
 }
 
 absl::StatusOr<SharedSegment> SharedSegment::Map(Descriptor descriptor, size_t bytes) {
-  // Seals first: only then is the size what it will stay.
+  // Check the seals before the size: without them the size could still change.
   const int seals = fcntl(descriptor.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) {
     return absl::InvalidArgumentError("the peer's shared memory is not sealed");
   }
   struct stat facts {};
   if (fstat(descriptor.get(), &facts) != 0 || facts.st_size != static_cast<off_t>(bytes)) {
-    return absl::InvalidArgumentError(absl::StrCat("the peer's shared memory has ", facts.st_size,
-                                                   " bytes, it announced ", bytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the peer's shared memory has ", facts.st_size, " bytes, expected ", bytes));
   }
   void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), /*offset=*/0);
-  if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, "mapping the peer's shared memory");
+  if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, "cannot map the peer's shared memory");
   return SharedSegment(std::move(descriptor), static_cast<char*>(data), bytes);
 }
 

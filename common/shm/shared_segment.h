@@ -1,8 +1,8 @@
-// SharedSegment: memory that one process writes and its peer can only read.
+// SharedSegment: memory that one process writes and its peer can only read. Thread-compatible.
 //
-// A memfd sealed so that nobody can resize it or map it for writing again: a peer that was handed
-// the descriptor can neither change what is read there nor cut it short under the reader's feet.
-// There is no name to guess, and nothing is left behind by a crash.
+// It is a memfd, sealed against resizing and against further writable mappings. So a peer that
+// receives the descriptor can neither change the contents nor truncate the file. A memfd has no
+// name to guess, and a crash leaves nothing behind.
 #ifndef BASTION_COMMON_SHM_SHARED_SEGMENT_H_
 #define BASTION_COMMON_SHM_SHARED_SEGMENT_H_
 
@@ -14,7 +14,7 @@
 
 namespace bastion::wire {
 
-// A file descriptor, closed when it goes.
+// Owns a file descriptor and closes it.
 class Descriptor {
  public:
   explicit Descriptor(int descriptor = -1) : descriptor_(descriptor) {}
@@ -34,9 +34,10 @@ class Descriptor {
 
 class SharedSegment {
  public:
-  // Memory of ours: zeroed, mapped for writing here and, being sealed, nowhere else.
+  // Creates `bytes` of zeroed memory. Only this mapping is writable. Errors: those of the system
+  // calls.
   [[nodiscard]] static absl::StatusOr<SharedSegment> Create(size_t bytes);
-  // The peer's, mapped for reading. INVALID_ARGUMENT unless it is sealed as Create does it and has
+  // Maps a peer's segment read-only. INVALID_ARGUMENT unless it has the seals that Create sets and
   // exactly `bytes`.
   [[nodiscard]] static absl::StatusOr<SharedSegment> Map(Descriptor descriptor, size_t bytes);
 

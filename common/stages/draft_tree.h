@@ -1,12 +1,12 @@
 // DraftTree: the tokens proposed for one verify forward, as plain data.
 //
-// Invariants (Validate checks them; whoever receives a tree from another process must call it):
+// Invariants (Validate checks them; a service that receives a tree from a peer must call it):
 //   - node 0 is the root: the bonus token, not yet run through the target; its parent is kNoNode;
 //   - parents come before children: parent[i] < i for i > 0;
-//   - siblings carry different tokens (else acceptance would be ambiguous);
-//   - path scores never grow along a path.
-// Nodes are in the order in which the tree policy took them, so every prefix of the arrays is a
-// tree. Thread-compatible.
+//   - siblings have different tokens (otherwise acceptance would be ambiguous);
+//   - path scores never increase along a path.
+// Nodes are stored in the order in which the tree policy added them, so every prefix of the arrays
+// is a tree. Thread-compatible.
 #ifndef BASTION_COMMON_STAGES_DRAFT_TREE_H_
 #define BASTION_COMMON_STAGES_DRAFT_TREE_H_
 
@@ -27,14 +27,14 @@ class DraftTree {
   // REQUIRES: 0 <= parent < rows().
   NodeIndex Add(NodeIndex parent, TokenId token, float log_score);
 
-  // Makes room for `nodes` nodes, so that adding them allocates nothing.
+  // Allocates room for `nodes` nodes, so that adding them does not allocate.
   void Reserve(int nodes);
 
   // Keeps the root and the first `nodes` nodes. REQUIRES: 0 <= nodes <= this->nodes().
   void Truncate(int nodes);
 
   [[nodiscard]] int rows() const { return static_cast<int>(tokens_.size()); }
-  // N of the papers: rows without the root.
+  // N in the papers: rows without the root.
   [[nodiscard]] int nodes() const { return rows() - 1; }
   [[nodiscard]] TokenId token(NodeIndex i) const { return tokens_[i]; }
   [[nodiscard]] NodeIndex parent(NodeIndex i) const { return parents_[i]; }
@@ -43,17 +43,18 @@ class DraftTree {
   [[nodiscard]] const std::vector<TokenId>& tokens() const { return tokens_; }
   [[nodiscard]] const std::vector<NodeIndex>& parents() const { return parents_; }
 
-  // True when every node is the child of the node before it.
+  // True if every node is the child of the node before it.
   [[nodiscard]] bool IsChain() const;
 
   // Ancestor-or-self bits, row by row: [rows, words] with words = ceil(rows / 64). Bit j of row i
   // is set when j is i or an ancestor of i.
   [[nodiscard]] std::vector<uint64_t> AncestorBits() const;
 
-  // The expected committed length under the drafter: Â = Σ ρ(i), root included (BASTION, eq. 3).
+  // The committed length that the drafter's scores predict: Â = Σ ρ(i), root included (BASTION,
+  // eq. 3).
   [[nodiscard]] double ExpectedCommittedLength() const;
 
-  // INVALID_ARGUMENT naming the first broken invariant; tokens must lie in [0, vocabulary).
+  // INVALID_ARGUMENT naming the first broken invariant. Tokens must lie in [0, vocabulary).
   [[nodiscard]] absl::Status Validate(int vocabulary) const;
 
   friend bool operator==(const DraftTree&, const DraftTree&) = default;

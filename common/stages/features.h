@@ -1,9 +1,9 @@
-// Features: the target's hidden states that a drafter reads, for the committed tokens of one
-// sequence. Plain data: rows of F values (the outputs of the wanted layers side by side), fp32 or
-// bf16, in the byte order of the machine (little-endian everywhere this runs).
+// Features: hidden states of the target for the committed tokens of one sequence. Some drafters
+// read them. Plain data: rows of F values, fp32 or bf16, little-endian. A row holds the outputs of
+// the layers that the drafter chose, side by side.
 //
-// Between two processes on one GPU they can stay in its memory: a drafter that says how it reads
-// there (DeviceReader) may be given DeviceRows instead of bytes, and nobody else is.
+// Between two processes on one GPU, features can stay in GPU memory. A drafter that passes a
+// DeviceReader may receive DeviceRows instead of bytes; any other drafter receives bytes.
 #ifndef BASTION_COMMON_STAGES_FEATURES_H_
 #define BASTION_COMMON_STAGES_FEATURES_H_
 
@@ -19,33 +19,34 @@
 
 namespace bastion {
 
-// A ring in a GPU's memory, mapped here to be read while another process goes on writing it.
-// Positions count bytes since it began and never wrap. Thread-safe.
+// A ring buffer in GPU memory that another process writes and this process reads. Positions count
+// the bytes written since the ring was created; they never wrap. Thread-safe.
 class DeviceRing {
  public:
   virtual ~DeviceRing() = default;
-  // Where the byte at `position` lies on the device. Ask Holds after reading, not before.
+  // Device address of the byte at `position`. Call Holds after reading, not before.
   [[nodiscard]] virtual const char* At(uint64_t position) const = 0;
-  // Whether nothing from `position` on was overwritten so far.
+  // True if no byte from `position` on has been overwritten.
   [[nodiscard]] virtual bool Holds(uint64_t position) const = 0;
 };
 
-// Rows in such a ring, in one piece.
+// Contiguous feature rows in a DeviceRing.
 struct DeviceRows {
-  std::shared_ptr<const DeviceRing> ring;  // Null: there are none.
-  uint64_t position = 0;
+  std::shared_ptr<const DeviceRing> ring;  // Null: no rows.
+  uint64_t position = 0;                   // Where the first row begins in the ring.
   int rows = 0;
 
   [[nodiscard]] const char* data() const { return ring->At(position); }
+  // True if no row has been overwritten. Call it after reading.
   [[nodiscard]] bool intact() const { return ring->Holds(position); }
 };
 
-// How a drafter on a GPU reads features in that GPU's memory.
+// How a drafter on a GPU reads features from that GPU's memory.
 struct DeviceReader {
-  std::string uuid;          // Of the GPU.
-  DType type = DType::kF32;  // The only one that it takes there.
-  // Maps memory that another process exported, until the last pointer to it goes. The descriptor
-  // stays the caller's.
+  std::string uuid;          // UUID of the GPU.
+  DType type = DType::kF32;  // The only element type that the drafter reads on the device.
+  // Maps `bytes` of GPU memory that another process exported as `descriptor`. The mapping lives as
+  // long as the returned pointer. The caller keeps the descriptor.
   std::function<absl::StatusOr<std::shared_ptr<const char>>(int descriptor, uint64_t bytes)> import;
 };
 
@@ -53,10 +54,10 @@ struct Features {
   int width = 0;             // F
   DType type = DType::kF32;  // kF32 or kBF16
   std::string bytes;         // [rows, F]
-  // The token after the last row once the target has chosen it, which a verify does and a prefill
-  // does not: the root of the next draft.
+  // The token after the last row: the root of the next draft. kNoToken if the target has not chosen
+  // it yet (a prefill does not choose one).
   TokenId next = kNoToken;
-  DeviceRows device = {};  // Instead of bytes.
+  DeviceRows device = {};  // Replaces `bytes` if the rows are in GPU memory.
 
   [[nodiscard]] bool on_device() const { return device.ring != nullptr; }
   [[nodiscard]] size_t row_bytes() const {
@@ -68,23 +69,25 @@ struct Features {
   }
 };
 
-// Which rows: tokens [first, first + count) of a sequence.
+// Selects the rows of tokens [first, first + count) of a sequence.
 struct FeatureRange {
   SequenceId sequence;
   Position first = 0;
   int count = 0;
-  bool may_be_on_device = false;  // Else as bytes.
+  bool may_be_on_device = false;  // False: the reader accepts bytes only.
 };
 
-// Where a drafter gets features from: the verifier in the same process, or its stream.
+// Where a drafter gets features from: a verifier in the same process or a stream from a verifier
+// service.
 class FeatureSource {
  public:
   virtual ~FeatureSource() = default;
-  // Rows from `range.first` on, once all of the range are there: exactly `range.count` of them, but
-  // for rows that may be on a device, of which only those come that lie in one piece. NOT_FOUND:
-  // unknown sequence; OUT_OF_RANGE: not there any more; DEADLINE_EXCEEDED: not there yet.
+  // Waits up to `timeout` until all rows of `range` exist, then returns them. A reader that accepts
+  // device rows may get fewer rows: only the first ones, up to where contiguous device memory ends.
+  // NOT_FOUND: unknown sequence. OUT_OF_RANGE: the rows were discarded. DEADLINE_EXCEEDED: the rows
+  // do not exist yet.
   [[nodiscard]] virtual absl::StatusOr<Features> Read(const FeatureRange& range,
-                                                      absl::Duration patience) = 0;
+                                                      absl::Duration timeout) = 0;
 };
 
 }  // namespace bastion

@@ -19,15 +19,15 @@ absl::Status Marginals::Validate(int vocabulary) const {
     seen.clear();
     for (int r = 0; r < candidates; ++r) {
       if (token(p, r) < 0 || token(p, r) >= vocabulary || !seen.insert(token(p, r)).second) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("marginals: position ", p, " rank ", r, ": token ", token(p, r),
-                         " repeats or is outside the vocabulary of ", vocabulary));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "marginals: position ", p, " rank ", r, ": token ", token(p, r),
+            " repeats an earlier candidate or is outside the vocabulary of ", vocabulary));
       }
       const bool sorted = r == 0 || log_prob(p, r) <= log_prob(p, r - 1);
       if (!(log_prob(p, r) <= 0.0f) || !sorted) {
         return absl::InvalidArgumentError(absl::StrCat("marginals: position ", p, " rank ", r,
                                                        ": log-probability ", log_prob(p, r),
-                                                       " is not sorted or above zero"));
+                                                       " is above 0, NaN or not sorted"));
       }
     }
   }

@@ -1,8 +1,9 @@
-// Marginals: what a drafter says about the P positions that follow one node. Plain data.
+// Marginals: a drafter's token distributions for the P positions that follow one node. Plain data.
 //
-// Struct of arrays, position-major [P, K]; within a position candidates are sorted by falling
-// log-probability, ties by rising token id. log_probs are of the drafter's full softmax (they need
-// not sum to one over the K kept). An empty object (P = 0) means "no draft": the tree stays a root.
+// Struct of arrays, position-major [P, K]. Candidates of a position are sorted by decreasing
+// log-probability; ties are sorted by increasing token id. The log-probabilities come from the
+// drafter's full softmax, so the K kept ones need not sum to one. An empty object (P = 0) means "no
+// draft": the tree is the root alone.
 #ifndef BASTION_COMMON_STAGES_MARGINALS_H_
 #define BASTION_COMMON_STAGES_MARGINALS_H_
 
@@ -28,7 +29,7 @@ struct Marginals {
     return log_probs[static_cast<size_t>(position) * candidates + rank];
   }
 
-  // INVALID_ARGUMENT unless sizes agree, tokens lie in [0, vocabulary) without a repeat inside a
+  // INVALID_ARGUMENT unless sizes agree, tokens lie in [0, vocabulary) and differ within a
   // position, and log-probabilities are <= 0, sorted and not NaN (-inf is allowed).
   [[nodiscard]] absl::Status Validate(int vocabulary) const;
 

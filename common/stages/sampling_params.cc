@@ -8,25 +8,25 @@
 namespace bastion {
 namespace {
 
-constexpr float kHottest = 100.0f;
-constexpr float kMostRepetitionPenalty = 100.0f;
-constexpr float kMostPenalty = 2.0f;
-constexpr float kMostBias = 100.0f;
+constexpr float kMaxTemperature = 100.0f;
+constexpr float kMaxRepetitionPenalty = 100.0f;
+constexpr float kMaxPenalty = 2.0f;
+constexpr float kMaxBias = 100.0f;
 
-// NaN is in no range.
-absl::Status InRange(absl::string_view field, double value, double least, double most) {
+// NaN fails both range checks.
+absl::Status CheckRange(absl::string_view field, double value, double least, double most) {
   if (value >= least && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", value, " is not between ", least, " and ", most));
+      absl::StrCat(field, " is ", value, "; it must be in [", least, ", ", most, "]"));
 }
 
-absl::Status AboveZero(absl::string_view field, double value, double most) {
+absl::Status CheckPositive(absl::string_view field, double value, double most) {
   if (value > 0 && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", value, " is not above 0 and at most ", most));
+      absl::StrCat(field, " is ", value, "; it must be in (0, ", most, "]"));
 }
 
-absl::Status IsToken(absl::string_view field, TokenId token, int vocabulary) {
+absl::Status CheckToken(absl::string_view field, TokenId token, int vocabulary) {
   if (token >= 0 && token < vocabulary) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(field, ": token ", token, " is outside the vocabulary of ", vocabulary));
@@ -35,24 +35,24 @@ absl::Status IsToken(absl::string_view field, TokenId token, int vocabulary) {
 }  // namespace
 
 absl::Status SamplingParams::Validate(int vocabulary) const {
-  constexpr double kAny = std::numeric_limits<int>::max();
-  RETURN_IF_ERROR(InRange("temperature", temperature, 0, kHottest));
-  RETURN_IF_ERROR(InRange("top_k", top_k, 0, kAny));
-  RETURN_IF_ERROR(AboveZero("top_p", top_p, 1));
-  RETURN_IF_ERROR(InRange("min_p", min_p, 0, 1));
-  RETURN_IF_ERROR(AboveZero("repetition_penalty", repetition_penalty, kMostRepetitionPenalty));
-  RETURN_IF_ERROR(InRange("presence_penalty", presence_penalty, -kMostPenalty, kMostPenalty));
-  RETURN_IF_ERROR(InRange("frequency_penalty", frequency_penalty, -kMostPenalty, kMostPenalty));
+  constexpr double kMaxInt = std::numeric_limits<int>::max();
+  RETURN_IF_ERROR(CheckRange("temperature", temperature, 0, kMaxTemperature));
+  RETURN_IF_ERROR(CheckRange("top_k", top_k, 0, kMaxInt));
+  RETURN_IF_ERROR(CheckPositive("top_p", top_p, 1));
+  RETURN_IF_ERROR(CheckRange("min_p", min_p, 0, 1));
+  RETURN_IF_ERROR(CheckPositive("repetition_penalty", repetition_penalty, kMaxRepetitionPenalty));
+  RETURN_IF_ERROR(CheckRange("presence_penalty", presence_penalty, -kMaxPenalty, kMaxPenalty));
+  RETURN_IF_ERROR(CheckRange("frequency_penalty", frequency_penalty, -kMaxPenalty, kMaxPenalty));
   for (const auto& [token, bias] : logit_bias) {
-    RETURN_IF_ERROR(IsToken("logit_bias", token, vocabulary));
-    RETURN_IF_ERROR(InRange("logit_bias", bias, -kMostBias, kMostBias));
+    RETURN_IF_ERROR(CheckToken("logit_bias", token, vocabulary));
+    RETURN_IF_ERROR(CheckRange("logit_bias", bias, -kMaxBias, kMaxBias));
   }
-  RETURN_IF_ERROR(InRange("prompt_tokens", prompt_tokens, 0, kAny));
-  RETURN_IF_ERROR(InRange("min_tokens", min_tokens, 0, kAny));
+  RETURN_IF_ERROR(CheckRange("prompt_tokens", prompt_tokens, 0, kMaxInt));
+  RETURN_IF_ERROR(CheckRange("min_tokens", min_tokens, 0, kMaxInt));
   for (const TokenId token : stop_tokens) {
-    RETURN_IF_ERROR(IsToken("stop_tokens", token, vocabulary));
+    RETURN_IF_ERROR(CheckToken("stop_tokens", token, vocabulary));
   }
-  return InRange("logprobs", logprobs.value_or(0), 0, vocabulary);
+  return CheckRange("logprobs", logprobs.value_or(0), 0, vocabulary);
 }
 
 }  // namespace bastion

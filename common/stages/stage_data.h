@@ -1,6 +1,6 @@
-// What the stages of the decode cycle tell each other, as plain data: the orchestrator's stages,
-// the services' engines and the wire codecs all speak these structs, so that a stage in process and
-// a stage behind gRPC are the same to everyone.
+// Plain data that the stages of the decode cycle exchange. The orchestrator, the services' engines
+// and the wire codecs all use these structs, so a caller cannot see whether a stage runs in process
+// or behind gRPC.
 #ifndef BASTION_COMMON_STAGES_STAGE_DATA_H_
 #define BASTION_COMMON_STAGES_STAGE_DATA_H_
 
@@ -19,15 +19,16 @@ namespace bastion {
 
 // ---- verify ----
 
-// Prompt tokens to commit without choosing anything. They continue the `cached` tokens already
-// there.
+// Prompt tokens to commit without choosing a next token. They follow the `cached` tokens that are
+// already in the KV cache.
 struct PrefillItem {
   SequenceId sequence;
   Position cached = 0;
   std::vector<TokenId> tokens;
 };
 
-// One sequence's share of a verify forward. `cached` must equal the tokens committed so far.
+// One sequence's part of a verify forward. `cached` must equal the number of tokens committed so
+// far.
 struct VerifyItem {
   SequenceId sequence;
   Position cached = 0;
@@ -35,30 +36,33 @@ struct VerifyItem {
 };
 using Forest = std::vector<VerifyItem>;
 
-// The path the target would have written itself.
+// The part of a tree that the target accepts: the path of its own choices.
 struct Acceptance {
   std::vector<NodeIndex> path;  // Accepted nodes below the root, parents first.
   TokenId next = 0;             // The target's choice after the last accepted node: the next root.
-  // Of the path's tokens and of `next`; empty unless asked for.
+  // One entry per token of `path`, then one for `next`. Empty unless the request asks for
+  // log-probabilities.
   std::vector<TokenLogprobs> logprobs = {};
 
-  // Tokens that entered the KV cache: the root and the path (τ is the mean of this).
+  // Tokens that entered the KV cache: the root and the path. Its mean is τ.
   [[nodiscard]] int committed_length() const { return 1 + static_cast<int>(path.size()); }
   friend bool operator==(const Acceptance&, const Acceptance&) = default;
 };
 
-// A sequence may fail alone (unknown, stale epoch, out of cache): then `acceptance` is empty.
+// The result for one sequence. One sequence may fail (unknown, stale epoch, KV cache full) while
+// others succeed; its `acceptance` is then empty.
 struct VerifyOutcome {
   absl::Status status;
   Acceptance acceptance;
 };
 
-// What a verifier's audit of its own cycles found so far (verifier_service/engine/audit.h).
+// Totals of the verifier's audit since it started. The audit decodes some cycles again token by
+// token and compares (verifier_service/engine/audit.h).
 struct AuditCounts {
-  int64_t cycles = 0;
-  int64_t tokens = 0;
-  int64_t within_tolerance = 0;  // Tokens that plain decoding chose otherwise, by a hair.
-  int64_t mismatches = 0;        // And those beyond.
+  int64_t cycles = 0;            // Cycles compared.
+  int64_t tokens = 0;            // Tokens compared.
+  int64_t within_tolerance = 0;  // Tokens that differ, with scores within the tolerance.
+  int64_t mismatches = 0;        // Tokens that differ by more than the tolerance.
 
   friend bool operator==(const AuditCounts&, const AuditCounts&) = default;
 };
@@ -71,36 +75,38 @@ struct VerifyResult {
 
 // ---- draft ----
 
-// A request for the distributions of the positions that follow each of some tree nodes. Nodes are
-// named by their path from the root, root excluded; the root itself is the empty path.
+// Asks a drafter for the distributions of the positions that follow some tree nodes.
 struct Frontier {
   SequenceId sequence;
-  // Tokens in the target's cache; their features are ready at the verifier.
+  // Number of tokens in the target's KV cache. The verifier has their features.
   Position committed = 0;
   TokenId root = 0;
-  // The last committed tokens, at positions [committed - size, committed): those that no earlier
-  // successful Expand named. After a failed one all are named again, so that a drafter which
-  // restarted misses none; others skip the positions they have. Not sent to a drafter that does
-  // not want tokens (DrafterInfo::wants_tokens).
+  // The last committed tokens, at positions [committed - size, committed): all tokens that no
+  // earlier successful Expand carried. After a failed Expand all committed tokens are sent again,
+  // in case the drafter restarted. The drafter skips positions that it already has. Empty for a
+  // drafter without DrafterInfo::wants_tokens.
   std::vector<TokenId> new_tokens;
+  // The nodes. Each one is named by the tokens of its path from the root, without the root. The
+  // empty path is the root.
   std::vector<std::vector<TokenId>> paths = {{}};
-  int candidates = 64;  // K wanted.
+  int candidates = 64;  // K: candidates per position.
   ChoiceParams sampling;
-  // Rank candidates by what the keyed choice will compare, log q/T + g, not by q alone: the drafter
-  // guesses what the target picks with the same noise. Of no effect at temperature 0.
+  // Coupled drafting: rank candidates by log q/T + g, with the noise g of the target's keyed
+  // choice, instead of by q. No effect at temperature 0.
   bool coupled = false;
 };
 
-// One entry a path; empty marginals where the drafter has nothing to say.
+// The reply to a Frontier.
 struct Draft {
+  // One entry per path, in order. Empty marginals: the drafter has no prediction.
   std::vector<Marginals> marginals;
 
   friend bool operator==(const Draft&, const Draft&) = default;
 };
 
-// ---- facts each service states about itself ----
+// ---- what each service reports about itself ----
 
-// Dims that the roofline needs (method: BASTION, appendix F).
+// Model dimensions that the roofline needs (BASTION, appendix F).
 struct ModelDims {
   int layers = 0;
   int hidden = 0;
@@ -112,7 +118,7 @@ struct ModelDims {
   int bytes_per_element = 4;
 };
 
-// Measured by the verifier at start, never typed in.
+// Peak rates of the verifier's device. The verifier measures them when it starts.
 struct DevicePeaks {
   double bytes_per_second = 0;
   double flops_per_second = 0;
@@ -120,19 +126,19 @@ struct DevicePeaks {
 
 struct TargetInfo {
   std::string model;   // Folder name of the checkpoint.
-  std::string device;  // For people: "Intel … , 2 threads, AVX3, bf16".
+  std::string device;  // Description for users: "Intel … , 2 threads, AVX3, bf16".
   ModelDims dims;
   DevicePeaks peaks;
-  int max_context = 0;
-  int max_rows = 0;  // Most rows one verify forward takes.
+  int max_context = 0;  // Maximum tokens of a sequence.
+  int max_rows = 0;     // Maximum rows of one verify forward.
 };
 
 struct DrafterInfo {
-  std::string model;
-  int positions = 0;  // P: horizon of one round.
+  std::string model;  // Folder name of the checkpoint.
+  int positions = 0;  // P: positions that one Expand predicts.
   int vocabulary = 0;
-  int max_context = 0;
-  bool wants_tokens = false;  // Drafts depend on token ids (Frontier::new_tokens), not features.
+  int max_context = 0;        // Maximum tokens of a sequence.
+  bool wants_tokens = false;  // The drafter reads Frontier::new_tokens instead of features.
 };
 
 }  // namespace bastion

@@ -1,8 +1,9 @@
-// The two borders of the decode cycle. Three kinds of implementation stand behind each: over gRPC
-// (orchestrator/remote), in process (client/bench), and fakes (tests/support); one conformance
-// suite runs on all of them (tests/conformance).
+// Drafter and Verifier: the two interfaces that the decode cycle calls. Each has three kinds of
+// implementation: over gRPC (orchestrator/remote), in process (the services' engines, see
+// client/inprocess), and fakes for tests (tests/support). One conformance suite runs on all of them
+// (tests/conformance).
 //
-// Both are used from one thread, the cycle's.
+// Thread-compatible. The cycle calls both from one thread.
 #ifndef BASTION_COMMON_STAGES_STAGES_H_
 #define BASTION_COMMON_STAGES_STAGES_H_
 
@@ -15,33 +16,34 @@
 
 namespace bastion {
 
-// Guesses. A drafter's failure or lateness is never an error of the request: callers treat a non-OK
-// status like empty marginals.
+// Predicts the next tokens of sequences. A failed or late drafter never fails a request: callers
+// treat a non-OK status like empty marginals.
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  // UNAVAILABLE while the drafter is not there.
+  // UNAVAILABLE while the drafter cannot be reached.
   [[nodiscard]] virtual absl::StatusOr<DrafterInfo> Info() = 0;
-  // One Draft per frontier, in order.
+  // Returns one Draft per frontier, in order.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
-  // Frees the sequence's state; unknown sequences are fine.
+  // Frees the state of the sequence. Ignores an unknown sequence.
   virtual void Close(SequenceId sequence) = 0;
 };
 
-// Decides. A non-OK status of a call means that nothing is known about the sequences in it any
-// more: they must be failed or opened anew under a higher epoch.
+// Chooses tokens with the target model. After a non-OK status, the state of every sequence in the
+// call is unknown: the caller must fail these sequences or open them again with a higher epoch.
 class Verifier {
  public:
   virtual ~Verifier() = default;
   [[nodiscard]] virtual absl::StatusOr<TargetInfo> Info() = 0;
-  // ALREADY_EXISTS / FAILED_PRECONDITION for a live or stale {session, epoch};
-  // RESOURCE_EXHAUSTED when no more sequences fit.
+  // ALREADY_EXISTS for a live {session, epoch}, FAILED_PRECONDITION for a stale one,
+  // RESOURCE_EXHAUSTED if no more sequences fit.
   [[nodiscard]] virtual absl::Status Open(SequenceId sequence, const SamplingParams& sampling) = 0;
-  // Commits prompt tokens in chunks of the verifier's choosing.
+  // Commits prompt tokens. The verifier chooses the size of the chunks.
   [[nodiscard]] virtual absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) = 0;
-  // One forward over all rows; replies after its own commit.
+  // Runs one forward over the rows of all trees, accepts and commits.
   [[nodiscard]] virtual absl::StatusOr<VerifyResult> Verify(const Forest& forest) = 0;
+  // Frees the state of the sequence. Ignores an unknown sequence.
   virtual void Close(SequenceId sequence) = 0;
 };
 

@@ -1,5 +1,5 @@
-// TimingTrace: where a verify call's time went, measured by the verifier. It feeds the
-// orchestrator's cost model. Plain data.
+// TimingTrace: how long each part of a verify call took. The verifier measures it; the
+// orchestrator's cost model learns from it. Plain data.
 #ifndef BASTION_COMMON_STAGES_TIMING_TRACE_H_
 #define BASTION_COMMON_STAGES_TIMING_TRACE_H_
 
@@ -10,17 +10,17 @@
 namespace bastion {
 
 struct TimingTrace {
-  absl::Duration queue;           // Waiting for the engine.
-  absl::Duration layout;          // Trees to rows, positions, slots and masks.
-  absl::Duration forward;         // The model, logits included.
-  absl::Duration accept;          // The target's choices and the walks along them.
-  absl::Duration commit;          // KV compaction and the sequences' history.
-  absl::Duration feature_export;  // Features of the accepted rows, gathered and stored.
-  absl::Duration audit;           // Decoding the call again token by token; usually zero.
+  absl::Duration queue;           // Wait for the engine.
+  absl::Duration layout;          // Turn trees into rows, positions, slots and masks.
+  absl::Duration forward;         // Run the model, logits included.
+  absl::Duration accept;          // Choose tokens and walk the trees along them.
+  absl::Duration commit;          // Compact the KV cache and extend the sequences' history.
+  absl::Duration feature_export;  // Gather and store the features of the accepted rows.
+  absl::Duration audit;           // Decode the call again token by token. Zero if not audited.
   int rows = 0;
   std::vector<int> contexts;  // Cached tokens of each sequence before the call.
 
-  // The verify stage, which the cost model predicts from rows and contexts.
+  // Duration of the verify stage. The cost model predicts it from rows and contexts.
   [[nodiscard]] absl::Duration verify() const { return layout + forward + accept; }
 };
 

@@ -24,12 +24,12 @@ int64_t ElementBytes(TensorRef::DType dtype) {
   }
 }
 
-// Bytes of a tensor as a peer describes it, or -1 when that makes no sense.
+// Bytes of a tensor with this type and shape, which a peer may have sent. -1 if they are invalid.
 int64_t CheckedBytes(TensorRef::DType dtype, absl::Span<const int64_t> dims) {
   int64_t bytes = ElementBytes(dtype);
   if (bytes == 0) return -1;
   for (const int64_t dim : dims) {
-    // Also beside a dim of 0: whoever decodes reads dims into an int.
+    // Checked even if another dim is 0, because decoders store dims as int.
     if (dim < 0 || dim > std::numeric_limits<int32_t>::max()) return -1;
     if (dim > 0 && bytes > kMaxTensorBytes / dim) return -1;
     bytes *= dim;
@@ -41,7 +41,7 @@ int64_t CheckedBytes(TensorRef::DType dtype, absl::Span<const int64_t> dims) {
 
 int64_t TensorShape::bytes() const { return CheckedBytes(dtype, dims); }
 
-void Describe(const TensorShape& shape, TensorRef& reference) {
+void SetShape(const TensorShape& shape, TensorRef& reference) {
   reference.set_dtype(shape.dtype);
   for (const int64_t dim : shape.dims) reference.add_shape(dim);
 }
@@ -51,7 +51,7 @@ absl::Status CheckBytes(const TensorRef& reference, uint64_t bytes) {
       reference.dtype(), {reference.shape().data(), static_cast<size_t>(reference.shape_size())});
   if (needed >= 0 && static_cast<uint64_t>(needed) == bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("tensor: its shape needs ", needed, " bytes, it carries ", bytes));
+      absl::StrCat("tensor: the shape needs ", needed, " bytes, the message has ", bytes));
 }
 
 void Carrier::Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference) {
@@ -61,7 +61,7 @@ void Carrier::Put(const TensorShape& shape, absl::string_view bytes, TensorRef& 
 }
 
 char* InlineCarrier::Reserve(const TensorShape& shape, TensorRef& reference) {
-  Describe(shape, reference);
+  SetShape(shape, reference);
   std::string& bytes = *reference.mutable_inline_();
   bytes.resize(static_cast<size_t>(shape.bytes()));
   return bytes.data();
@@ -69,7 +69,8 @@ char* InlineCarrier::Reserve(const TensorShape& shape, TensorRef& reference) {
 
 absl::StatusOr<absl::string_view> InlineCarrier::Get(const TensorRef& reference) {
   if (reference.carrier_case() != TensorRef::kInline) {
-    return absl::UnimplementedError("tensor: only inline bytes were agreed on with this peer");
+    return absl::UnimplementedError(
+        "tensor: this stream carries inline bytes only, the peer sent another carrier");
   }
   RETURN_IF_ERROR(CheckBytes(reference, reference.inline_().size()));
   return reference.inline_();

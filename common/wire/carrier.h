@@ -1,9 +1,9 @@
-// A carrier moves the bytes of tensors between two services. Inline bytes in the message are the
-// fallback and the reference; shared memory of the host (shared_channel.h) stands behind the same
-// interface, with byte-identical results.
+// A carrier moves the bytes of tensors between two services. The InlineCarrier puts them into the
+// message; a SharedChannel (shared_channel.h) puts them into shared memory. The results are
+// byte-identical.
 //
-// One carrier serves one stream; used from the thread that writes (Reserve, Put) or reads (Get)
-// that stream.
+// One carrier serves one stream. The thread that sends calls Reserve and Put; the thread that
+// receives calls Get.
 #ifndef BASTION_COMMON_WIRE_CARRIER_H_
 #define BASTION_COMMON_WIRE_CARRIER_H_
 
@@ -23,25 +23,27 @@ struct TensorShape {
   TensorRef::DType dtype = TensorRef::DTYPE_FLOAT32;
   std::vector<int64_t> dims;
 
+  // -1 if the type or a dim is invalid.
   [[nodiscard]] int64_t bytes() const;
 };
 
 class Carrier {
  public:
   virtual ~Carrier() = default;
-  // Where to write the shape.bytes() of a tensor of the next message; good until that is sent.
+  // Reserves shape.bytes() for a tensor of the next message and fills `reference`. The caller
+  // writes the bytes before it sends the message.
   [[nodiscard]] virtual char* Reserve(const TensorShape& shape, TensorRef& reference) = 0;
-  // Sends `bytes` as a tensor of `shape`. REQUIRES: bytes.size() == shape.bytes().
+  // Like Reserve, and copies `bytes` there. REQUIRES: bytes.size() == shape.bytes().
   void Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference);
-  // The bytes behind `reference`, of the last message received; good until it goes and the next one
-  // is received. INVALID_ARGUMENT when shape and size disagree or the bytes are not in the message,
-  // UNIMPLEMENTED for a carrier that was not agreed on.
+  // The bytes of a tensor of the last message received. They stay valid while that message lives
+  // and until the next one is received. INVALID_ARGUMENT if shape and size disagree or the bytes
+  // are not in the message, UNIMPLEMENTED if the stream does not use the reference's carrier.
   [[nodiscard]] virtual absl::StatusOr<absl::string_view> Get(const TensorRef& reference) = 0;
 };
 
-// Writes dtype and shape.
-void Describe(const TensorShape& shape, TensorRef& reference);
-// INVALID_ARGUMENT unless the dtype and shape of `reference` need just so many bytes.
+// Writes the dtype and dims of `shape` to `reference`.
+void SetShape(const TensorShape& shape, TensorRef& reference);
+// INVALID_ARGUMENT unless a tensor of the dtype and shape of `reference` has exactly `bytes`.
 [[nodiscard]] absl::Status CheckBytes(const TensorRef& reference, uint64_t bytes);
 
 class InlineCarrier final : public Carrier {

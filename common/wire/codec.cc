@@ -21,10 +21,10 @@ std::vector<T> FromBytes(absl::string_view bytes) {
   return values;
 }
 
-// Features of the width and type that `in` says, without rows.
-absl::StatusOr<Features> DescribedFeatures(const proto::TensorRef& in) {
+// Features with the width and type of `in`, without rows.
+absl::StatusOr<Features> EmptyFeatures(const proto::TensorRef& in) {
   if (in.shape_size() != 2 || in.shape(1) <= 0 || in.dtype() == TensorRef::DTYPE_INT32) {
-    return absl::InvalidArgumentError("features: want float32 or bfloat16 [rows, F]");
+    return absl::InvalidArgumentError("features: must be float32 or bfloat16 [rows, F]");
   }
   Features features;
   features.width = static_cast<int>(in.shape(1));
@@ -108,7 +108,8 @@ absl::StatusOr<DraftTree> Decode(const proto::DraftTree& in) {
   if (rows == 0 || in.parents_size() != rows || in.log_scores_size() != rows) {
     return absl::InvalidArgumentError(absl::StrCat("tree: ", rows, " tokens, ", in.parents_size(),
                                                    " parents, ", in.log_scores_size(),
-                                                   " scores; at least the root is needed"));
+                                                   " scores; they must agree, with at least the "
+                                                   "root"));
   }
   DraftTree tree(in.tokens(0));
   for (NodeIndex i = 1; i < rows; ++i) {
@@ -187,11 +188,11 @@ void Encode(const VerifyResult& result, proto::VerifierReply& out) {
     added.mutable_path()->Add(outcome.acceptance.path.begin(), outcome.acceptance.path.end());
     added.set_next(outcome.acceptance.next);
     for (const TokenLogprobs& logprobs : outcome.acceptance.logprobs) {
-      proto::VerifierReply::Logprobs& told = *added.add_logprobs();
-      told.set_chosen(logprobs.chosen);
+      proto::VerifierReply::Logprobs& encoded = *added.add_logprobs();
+      encoded.set_chosen(logprobs.chosen);
       for (const auto& [token, value] : logprobs.top) {
-        told.add_tokens(token);
-        told.add_values(value);
+        encoded.add_tokens(token);
+        encoded.add_values(value);
       }
     }
   }
@@ -207,11 +208,11 @@ VerifyResult DecodeVerifyResult(const proto::VerifierReply& in) {
     added.status = Decode(outcome.status());
     added.acceptance.path.assign(outcome.path().begin(), outcome.path().end());
     added.acceptance.next = outcome.next();
-    for (const proto::VerifierReply::Logprobs& told : outcome.logprobs()) {
+    for (const proto::VerifierReply::Logprobs& encoded : outcome.logprobs()) {
       TokenLogprobs& logprobs = added.acceptance.logprobs.emplace_back();
-      logprobs.chosen = told.chosen();
-      for (int i = 0; i < std::min(told.tokens_size(), told.values_size()); ++i) {
-        logprobs.top.emplace_back(told.tokens(i), told.values(i));
+      logprobs.chosen = encoded.chosen();
+      for (int i = 0; i < std::min(encoded.tokens_size(), encoded.values_size()); ++i) {
+        logprobs.top.emplace_back(encoded.tokens(i), encoded.values(i));
       }
     }
   }
@@ -270,7 +271,7 @@ absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carr
         !std::equal(tokens.shape().begin(), tokens.shape().end(), log_probs.shape().begin(),
                     log_probs.shape().end())) {
       return absl::InvalidArgumentError(
-          "marginals: want int32 tokens and float32 log-probs, both [P, K] of at least one");
+          "marginals: must be int32 tokens and float32 log-probs, both [P, K] with P, K >= 1");
     }
     ASSIGN_OR_RETURN(const absl::string_view token_bytes, carrier.Get(tokens));
     added.tokens = FromBytes<TokenId>(token_bytes);
@@ -291,7 +292,7 @@ TensorShape FeatureShape(DType type, int rows, int width) {
 }
 
 absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier) {
-  ASSIGN_OR_RETURN(Features features, DescribedFeatures(in));
+  ASSIGN_OR_RETURN(Features features, EmptyFeatures(in));
   ASSIGN_OR_RETURN(const absl::string_view bytes, carrier.Get(in));
   features.bytes = std::string(bytes);
   return features;
@@ -300,9 +301,10 @@ absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier) {
 absl::StatusOr<Features> Decode(const proto::TensorRef& in,
                                 const std::shared_ptr<const DeviceRingReader>& ring) {
   if (ring == nullptr) {
-    return absl::UnimplementedError("features: no ring of a GPU's memory was agreed on");
+    return absl::UnimplementedError(
+        "features: the peer sent rows in GPU memory, but this stream has no ring there");
   }
-  ASSIGN_OR_RETURN(Features features, DescribedFeatures(in));
+  ASSIGN_OR_RETURN(Features features, EmptyFeatures(in));
   RETURN_IF_ERROR(CheckBytes(in, in.device().bytes()));
   RETURN_IF_ERROR(ring->Check(in.device().position(), in.device().bytes()));
   features.device = {ring, in.device().position(), static_cast<int>(in.shape(0))};

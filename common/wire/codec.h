@@ -1,5 +1,6 @@
-// Between the internal protocol and the plain data of the stages. Encoding cannot fail; decoding
-// checks everything a peer can get wrong and answers INVALID_ARGUMENT.
+// Converts between the messages of the internal protocol and the plain data of the stages. Encode
+// cannot fail. Decode checks that a message is well formed and returns INVALID_ARGUMENT if not.
+// Thread-safe: no state.
 #ifndef BASTION_COMMON_WIRE_CODEC_H_
 #define BASTION_COMMON_WIRE_CODEC_H_
 
@@ -38,7 +39,7 @@ void Encode(const PrefillItem& item, proto::VerifierRequest::Prefill& out);
 void Encode(const Forest& forest, proto::VerifierRequest::Verify& out);
 [[nodiscard]] absl::StatusOr<Forest> Decode(const proto::VerifierRequest::Verify& in);
 
-// Outcomes and trace of a Verify.
+// Outcomes, trace and audit counts of a Verify.
 void Encode(const VerifyResult& result, proto::VerifierReply& out);
 [[nodiscard]] VerifyResult DecodeVerifyResult(const proto::VerifierReply& in);
 
@@ -48,11 +49,11 @@ void Encode(const Frontier& frontier, proto::DrafterRequest::Frontier& out);
 void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& out);
 [[nodiscard]] absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carrier);
 
-// Of features, which are written where the carrier reserves room for them.
+// Features have no Encode: the sender writes them to the bytes that the carrier reserved.
 [[nodiscard]] TensorRef::DType FeatureDType(DType type);
 [[nodiscard]] TensorShape FeatureShape(DType type, int rows, int width);
 [[nodiscard]] absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier);
-// Features in the GPU's memory; UNIMPLEMENTED where there is no ring.
+// Decodes features in GPU memory. UNIMPLEMENTED if `ring` is null.
 [[nodiscard]] absl::StatusOr<Features> Decode(const proto::TensorRef& in,
                                               const std::shared_ptr<const DeviceRingReader>& ring);
 

@@ -1,4 +1,4 @@
-// Streams of messages over gRPC, for both ends; tensors travel inline.
+// Message streams over gRPC, for servers and clients. Tensors are inline.
 #ifndef BASTION_COMMON_WIRE_GRPC_STREAM_H_
 #define BASTION_COMMON_WIRE_GRPC_STREAM_H_
 
@@ -18,11 +18,11 @@
 
 namespace bastion::wire {
 
-// The server's end, without deadlines.
+// The server's end. It ignores deadlines.
 template <typename Reply, typename Request>
 class GrpcServerStream final : public MessageStream<Reply, Request> {
  public:
-  // Both must outlive the stream.
+  // REQUIRES: `context` and `stream` outlive this object.
   GrpcServerStream(grpc::ServerContext* context, grpc::ServerReaderWriter<Reply, Request>* stream)
       : context_(context), stream_(stream) {}
 
@@ -32,41 +32,41 @@ class GrpcServerStream final : public MessageStream<Reply, Request> {
   absl::Status Receive(Request* request, absl::Time) override {
     return stream_->Read(request) ? absl::OkStatus() : Gone();
   }
-  bool keeps_deadlines() const override { return false; }
+  bool supports_deadlines() const override { return false; }
   void Cancel() override { context_->TryCancel(); }
   Carrier& carrier() override { return carrier_; }
 
  private:
-  static absl::Status Gone() { return absl::UnavailableError("the caller is gone"); }
+  static absl::Status Gone() { return absl::UnavailableError("the caller ended the call"); }
 
   grpc::ServerContext* const context_;
   grpc::ServerReaderWriter<Reply, Request>* const stream_;
   InlineCarrier carrier_;
 };
 
-// A client's end without deadlines, for two threads.
+// A client's end that ignores deadlines. One thread may send while another receives.
 template <typename Request, typename Reply>
-class GrpcPatientStream final : public MessageStream<Request, Reply> {
+class GrpcBlockingStream final : public MessageStream<Request, Reply> {
  public:
   using Stream = grpc::ClientReaderWriter<Request, Reply>;
   // `open` starts the call: `stub->Features(context)`.
-  explicit GrpcPatientStream(
+  explicit GrpcBlockingStream(
       const std::function<std::unique_ptr<Stream>(grpc::ClientContext*)>& open) {
-    StateProtocol(context_);
+    AddProtocolVersion(context_);
     stream_ = open(&context_);
   }
-  ~GrpcPatientStream() override { Cancel(); }
+  ~GrpcBlockingStream() override { Cancel(); }
 
   absl::Status Send(const Request& request, absl::Time) override {
     if (stream_->Write(request)) return absl::OkStatus();
-    return absl::UnavailableError("the stream broke");  // Receive knows why.
+    return absl::UnavailableError("the stream broke");  // Receive returns the reason.
   }
   absl::Status Receive(Reply* reply, absl::Time) override {
     if (stream_->Read(reply)) return absl::OkStatus();
-    const absl::Status why = FromGrpc(stream_->Finish());
-    return why.ok() ? absl::UnavailableError("the peer ended the stream") : why;
+    const absl::Status reason = FromGrpc(stream_->Finish());
+    return reason.ok() ? absl::UnavailableError("the peer ended the stream") : reason;
   }
-  bool keeps_deadlines() const override { return false; }
+  bool supports_deadlines() const override { return false; }
   void Cancel() override { context_.TryCancel(); }
   Carrier& carrier() override { return carrier_; }
 
@@ -76,21 +76,21 @@ class GrpcPatientStream final : public MessageStream<Request, Reply> {
   InlineCarrier carrier_;
 };
 
-// A client's end with deadlines, for one thread. Made on a completion queue, because the sync API
-// cannot give up waiting.
+// A client's end with deadlines, for one thread. It uses a completion queue because calls of the
+// sync API have no timeout.
 template <typename Request, typename Reply>
 class GrpcTimedStream final : public MessageStream<Request, Reply> {
  public:
   using Stream = grpc::ClientAsyncReaderWriter<Request, Reply>;
-  // Prepares the call on the given context and queue: `stub->PrepareAsyncSteps(context, queue)`.
+  // Prepares the call, e.g. `stub->PrepareAsyncSteps(context, queue)`.
   using Prepare =
       std::function<std::unique_ptr<Stream>(grpc::ClientContext*, grpc::CompletionQueue*)>;
 
-  // UNAVAILABLE when the peer is away, or what it says when it refuses.
+  // UNAVAILABLE if the peer cannot be reached; otherwise the status with which the peer refuses.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<GrpcTimedStream>> Open(const Prepare& prepare,
                                                                              absl::Time deadline) {
     auto opened = std::unique_ptr<GrpcTimedStream>(new GrpcTimedStream());
-    StateProtocol(opened->context_);
+    AddProtocolVersion(opened->context_);
     opened->stream_ = prepare(&opened->context_, &opened->queue_);
     opened->stream_->StartCall(Tag(kStart));
     RETURN_IF_ERROR(opened->Pump(deadline, [&] { return opened->started_; }));
@@ -107,7 +107,7 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
   }
 
   absl::Status Send(const Request& request, absl::Time deadline) override {
-    // The last message may still be on its way out.
+    // Wait until the previous message is written.
     RETURN_IF_ERROR(Pump(deadline, [&] { return !writing_; }));
     writing_ = true;
     stream_->Write(request, Tag(kWrite));
@@ -120,7 +120,7 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
     stream_->Read(&reply_, Tag(kRead));
     return absl::OkStatus();
   }
-  bool keeps_deadlines() const override { return true; }
+  bool supports_deadlines() const override { return true; }
   void Cancel() override { context_.TryCancel(); }
   Carrier& carrier() override { return carrier_; }
 
@@ -131,18 +131,18 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
 
   static void* Tag(Operation operation) { return reinterpret_cast<void*>(operation); }
 
-  // Handles completions until `done`. A failed operation ends the stream.
+  // Handles completions until done() is true. A failed operation ends the stream.
   template <typename Done>
   absl::Status Pump(absl::Time deadline, Done done) {
-    RETURN_IF_ERROR(over_);
+    RETURN_IF_ERROR(final_status_);
     while (!done()) {
       void* tag = nullptr;
       bool ok = false;
       const auto next = queue_.AsyncNext(&tag, &ok, absl::ToChronoTime(deadline));
       if (next == grpc::CompletionQueue::TIMEOUT) {
-        return absl::DeadlineExceededError("no news from the peer");
+        return absl::DeadlineExceededError("no message from the peer");
       }
-      if (!ok) return over_ = WhyOver();
+      if (!ok) return final_status_ = ReadFinalStatus();
       if (tag == Tag(kStart)) started_ = true;
       if (tag == Tag(kWrite)) writing_ = false;
       if (tag == Tag(kRead)) read_done_ = true;
@@ -150,14 +150,14 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
     return absl::OkStatus();
   }
 
-  // Asks the broken stream for its status.
-  absl::Status WhyOver() {
+  // Reads the status of the stream after it broke.
+  absl::Status ReadFinalStatus() {
     stream_->Finish(&finished_, Tag(kFinish));
     void* tag = nullptr;
     bool ok = false;
-    const auto patience = absl::ToChronoTime(absl::Now() + absl::Seconds(1));
+    const auto deadline = absl::ToChronoTime(absl::Now() + absl::Seconds(1));
     while (tag != Tag(kFinish) &&
-           queue_.AsyncNext(&tag, &ok, patience) == grpc::CompletionQueue::GOT_EVENT) {
+           queue_.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT) {
     }
     if (tag != Tag(kFinish) || finished_.ok() ||
         finished_.error_code() == grpc::StatusCode::CANCELLED) {
@@ -170,9 +170,9 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
   grpc::CompletionQueue queue_;
   std::unique_ptr<Stream> stream_;
   Reply reply_;
-  grpc::Status finished_;  // Written when the queue says so, which may be in the destructor.
+  grpc::Status finished_;  // gRPC writes it before the kFinish event, perhaps in the destructor.
   bool started_ = false, writing_ = false, read_done_ = false;
-  absl::Status over_;
+  absl::Status final_status_;  // Not OK once the stream is over.
   InlineCarrier carrier_;
 };
 

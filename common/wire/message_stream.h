@@ -1,7 +1,7 @@
-// A stream of messages between two services, seen from one of its ends: over gRPC (grpc_stream.h)
-// or over shared memory (shared_channel.h). Who uses one does not know which.
+// MessageStream: one end of a stream of messages between two services, over gRPC (grpc_stream.h) or
+// over shared memory (shared_channel.h). The caller does not see which.
 //
-// One thread may send while another receives; Cancel from any.
+// One thread may send while another receives. Any thread may cancel.
 #ifndef BASTION_COMMON_WIRE_MESSAGE_STREAM_H_
 #define BASTION_COMMON_WIRE_MESSAGE_STREAM_H_
 
@@ -16,18 +16,17 @@ class MessageStream {
  public:
   virtual ~MessageStream() = default;
 
-  // OK: on its way. DEADLINE_EXCEEDED: not sent, and the stream lives. Anything else: the stream is
-  // over, and why (UNAVAILABLE: the peer went without a word).
+  // DEADLINE_EXCEEDED: the message was not sent, and the stream stays open. Any other error: the
+  // stream has ended for this reason (UNAVAILABLE: the peer is gone and gave no reason).
   [[nodiscard]] virtual absl::Status Send(const Sent& message, absl::Time deadline) = 0;
-  // OK: a message came. Errors as of Send.
+  // Waits for the next message. Errors: as Send.
   [[nodiscard]] virtual absl::Status Receive(Received* message, absl::Time deadline) = 0;
-  // Whether a deadline is kept; else it is not looked at, and Send waits as long as it takes.
-  [[nodiscard]] virtual bool keeps_deadlines() const = 0;
-  // Ends the stream: whoever waits in it returns.
+  // False if Send and Receive ignore the deadline and wait as long as needed.
+  [[nodiscard]] virtual bool supports_deadlines() const = 0;
+  // Ends the stream. Blocked calls of Send and Receive return.
   virtual void Cancel() = 0;
 
-  // Carries the tensors of the messages: those of the next one sent, those of the last one
-  // received.
+  // Carries the tensors of the next message sent and of the last message received.
   [[nodiscard]] virtual Carrier& carrier() = 0;
 };
 

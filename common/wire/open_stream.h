@@ -1,4 +1,4 @@
-// Opens a stream over what the two processes agree on: shared memory, else gRPC.
+// Opens a stream over shared memory if the peer offers it, else over gRPC.
 #ifndef BASTION_COMMON_WIRE_OPEN_STREAM_H_
 #define BASTION_COMMON_WIRE_OPEN_STREAM_H_
 
@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "common/wire/attach.h"
+#include "common/wire/attacher.h"
 #include "common/wire/grpc_stream.h"
 #include "common/wire/shared_channel.h"
 
 namespace bastion::wire {
 
-// A client's end that heeds deadlines. Errors: GrpcTimedStream::Open.
+// Opens a client's end that supports deadlines. `prepare` prepares the gRPC call. Errors:
+// GrpcTimedStream::Open.
 template <typename Request, typename Reply>
 [[nodiscard]] absl::StatusOr<std::unique_ptr<MessageStream<Request, Reply>>> OpenTimedStream(
     Attacher& attacher,

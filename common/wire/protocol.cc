@@ -7,20 +7,20 @@
 
 namespace bastion::wire {
 
-void StateProtocol(grpc::ClientContext& context) {
+void AddProtocolVersion(grpc::ClientContext& context) {
   context.AddMetadata(kProtocolKey, absl::StrCat(kProtocolVersion));
 }
 
 absl::Status CheckProtocol(const grpc::ServerContext& context) {
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find(kProtocolKey);
-  // A string_ref is not NUL-terminated: take its length.
+  // A string_ref is not NUL-terminated: use its length.
   const std::string theirs =
       found == metadata.end() ? "none" : std::string(found->second.data(), found->second.size());
   if (theirs == absl::StrCat(kProtocolVersion)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("the peer speaks protocol version ", theirs,
-                                                    ", this service speaks ", kProtocolVersion,
-                                                    "; run services of one release together"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the peer speaks protocol version ", theirs, ", this service speaks version ",
+                   kProtocolVersion, "; run services of one release together"));
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {
@@ -44,7 +44,8 @@ std::shared_ptr<grpc::Channel> ConnectPeer(const std::string& address) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 250);
-  // Peers of one replica restart on their own: a channel of its own, not one shared by address.
+  // Do not share connections between channels: a restarted peer needs a new connection, without the
+  // back-off state of another channel.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }

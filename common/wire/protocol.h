@@ -1,4 +1,5 @@
-// Version of protos/bastion/internal, checked by both sides of every internal call.
+// The version of the internal protocol (protos/bastion/internal), which the server checks for every
+// call, and helpers for gRPC statuses and channels. Thread-safe: no state.
 #ifndef BASTION_COMMON_WIRE_PROTOCOL_H_
 #define BASTION_COMMON_WIRE_PROTOCOL_H_
 
@@ -10,18 +11,19 @@ namespace bastion::wire {
 
 inline constexpr char kProtocolKey[] = "bastion-protocol";
 inline constexpr int kProtocolVersion = 2;
-// Internal messages are chunked to stay below this.
+// Maximum size of an internal message. Larger data is sent in chunks.
 inline constexpr int kMaxMessageBytes = 16 << 20;
 
-// States our version on a call that is about to start.
-void StateProtocol(grpc::ClientContext& context);
-// FAILED_PRECONDITION with both versions unless the caller speaks ours.
+// Adds this service's protocol version to a call. Call it before the call starts.
+void AddProtocolVersion(grpc::ClientContext& context);
+// FAILED_PRECONDITION unless the caller has the same protocol version. The message has both.
 [[nodiscard]] absl::Status CheckProtocol(const grpc::ServerContext& context);
 
 [[nodiscard]] grpc::Status ToGrpc(const absl::Status& status);
 [[nodiscard]] absl::Status FromGrpc(const grpc::Status& status);
 
-// A channel to a peer of ours: keepalive on, message limit set, messages never compressed.
+// A channel to another bastion service, with keepalive and the message limit. It connects when it
+// is first used.
 [[nodiscard]] std::shared_ptr<grpc::Channel> ConnectPeer(const std::string& address);
 
 }  // namespace bastion::wire

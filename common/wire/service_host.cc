@@ -21,16 +21,16 @@ void EnablePlugins(bool reflection) {
   if (reflection) std::call_once(once, grpc::reflection::InitProtoReflectionServerBuilderPlugin);
 }
 
-// Holds every call back until the host is set up: the health service of gRPC says SERVING from the
-// server's first moment, and whoever starts a service by its health would come too early.
-class Gate final : public grpc::experimental::ServerInterceptorFactoryInterface {
+// Delays the start of every call until the host is set up. gRPC's health service reports SERVING
+// as soon as the server starts, so without the gate a client could see SERVING too early.
+class StartupGate final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit Gate(std::shared_future<void> open) : open_(std::move(open)) {}
+  explicit StartupGate(std::shared_future<void> open) : open_(std::move(open)) {}
 
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* /*call*/) override {
     open_.wait();
-    return nullptr;  // The calls themselves are nobody's business.
+    return nullptr;  // Only the start of a call is delayed; the call itself is not intercepted.
   }
 
  private:
@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // One poller at a time is enough here, and idle ones should not come and go.
+  // One or two pollers are enough. More would only be started and stopped all the time.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
@@ -71,13 +71,14 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::promise<void> open;
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> gate;
-  gate.push_back(std::make_unique<Gate>(open.get_future().share()));
+  gate.push_back(std::make_unique<StartupGate>(open.get_future().share()));
   builder.experimental().SetInterceptorCreators(std::move(gate));
   host->server_ = builder.BuildAndStart();
   if (host->server_ == nullptr) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", absl::StrJoin(options.addresses, ", "),
-                     ": in use, not permitted, or a socket path that is too long (107 bytes)"));
+                     ": an address is in use or not permitted, or a socket path is longer than 107 "
+                     "bytes"));
   }
   for (size_t i = 0; i < ports.size(); ++i) {
     const bool tcp = options.addresses[i].rfind("unix", 0) != 0;

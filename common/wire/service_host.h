@@ -1,5 +1,5 @@
-// What every service's main needs around its gRPC services: listen, health, reflection, a bound on
-// threads, and an orderly end on SIGTERM or SIGINT.
+// ServiceHost: the gRPC server of a service process, with health checks, reflection, a limit on
+// threads and an orderly shutdown on SIGTERM or SIGINT.
 #ifndef BASTION_COMMON_WIRE_SERVICE_HOST_H_
 #define BASTION_COMMON_WIRE_SERVICE_HOST_H_
 
@@ -17,25 +17,29 @@ namespace bastion::wire {
 struct HostOptions {
   // gRPC addresses: "unix:///run/bastion/verifier.sock", "127.0.0.1:7070".
   std::vector<std::string> addresses;
-  int max_threads = 64;  // Concurrent calls; more wait.
+  int max_threads = 64;  // Limit on concurrent calls. Further calls wait.
   int max_message_bytes = 16 << 20;
   bool reflection = true;
 };
 
+// Thread-compatible.
 class ServiceHost {
  public:
-  // Starts serving `services`, which must outlive the host. UNAVAILABLE when an address cannot be
-  // had (the message names it). Health is NOT_SERVING until SetServing(true).
+  // Starts to serve `services`. Health is NOT_SERVING until SetServing(true). UNAVAILABLE if it
+  // cannot listen on an address; the message names the addresses. REQUIRES: `services` outlive the
+  // host.
   static absl::StatusOr<std::unique_ptr<ServiceHost>> Start(
       const HostOptions& options, const std::vector<grpc::Service*>& services);
   ~ServiceHost();
 
+  // Sets the health status to SERVING or NOT_SERVING.
   void SetServing(bool serving);
 
-  // Refuses new calls, gives running ones `grace`, then cancels them. Returns when all have ended.
+  // Refuses new calls and cancels the running calls after `grace`. Returns when all calls have
+  // ended.
   void Shutdown(absl::Duration grace);
 
-  // The port that was bound for the first TCP address (for ":0" in tests); 0 for sockets.
+  // The bound port of the first TCP address; tests listen on port 0. 0 if there is no TCP address.
   [[nodiscard]] int port() const { return port_; }
 
  private:
@@ -44,7 +48,8 @@ class ServiceHost {
   int port_ = 0;
 };
 
-// Blocks SIGTERM and SIGINT in this thread and those it starts. Call first in main.
+// Blocks SIGTERM and SIGINT in this thread and in the threads that it starts later. Call it first
+// in main.
 void BlockStopSignals();
 // Waits for SIGTERM or SIGINT and returns its name.
 [[nodiscard]] std::string WaitForStopSignal();

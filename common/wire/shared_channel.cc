@@ -14,10 +14,10 @@
 namespace bastion::wire {
 namespace {
 
-// A sleeper looks after the lease this often: nothing wakes it when its peer is killed.
+// How often a sleeping thread checks the lease. Nothing wakes it if the peer is killed.
 constexpr absl::Duration kLeaseCheck = absl::Milliseconds(100);
-// What End() says of its reason; a longer message is cut.
-constexpr size_t kMostLastWords = 1024;
+// Bytes of the status message that End() sends. A longer message is truncated.
+constexpr size_t kMaxReasonBytes = 1024;
 
 }  // namespace
 
@@ -32,14 +32,16 @@ absl::Status SharedChannel::Send(const google::protobuf::MessageLite& message,
   RETURN_IF_ERROR(CheckCancelled());
   const size_t bytes = message.ByteSizeLong();
   if (!writer_.CanEverReserve(bytes)) {
-    writer_.Abandon();
+    writer_.DiscardMessage();
     return absl::ResourceExhaustedError(
-        absl::StrCat("a message of ", bytes, " bytes and its tensors do not fit the ring"));
+        absl::StrCat("shared memory: a message of ", bytes,
+                     " bytes and its tensors are larger than half of the ring"));
   }
   RingWriter::Piece body = writer_.Reserve(bytes);
   while (body.data == nullptr) {
-    if (absl::Status room = Await(writer_.room(), deadline, last_wait_for_room_); !room.ok()) {
-      writer_.Abandon();
+    if (absl::Status room = Await(writer_.room_watch(), deadline, last_wait_for_room_);
+        !room.ok()) {
+      writer_.DiscardMessage();
       return room;
     }
     body = writer_.Reserve(bytes);
@@ -53,64 +55,68 @@ absl::Status SharedChannel::Receive(google::protobuf::MessageLite* message, absl
   reader_.Release();
   for (;;) {
     RETURN_IF_ERROR(CheckCancelled());
-    ASSIGN_OR_RETURN(const bool taken, reader_.Take());
+    ASSIGN_OR_RETURN(const bool taken, reader_.TakeMessage());
     if (taken) break;
-    RETURN_IF_ERROR(Await(reader_.message(), deadline, last_wait_for_message_));
+    RETURN_IF_ERROR(Await(reader_.message_watch(), deadline, last_wait_for_message_));
   }
-  // Parsed from a copy: the parser may look twice, and the peer could change what it sees. Only
-  // tensors, of which any bytes will do, are read in place.
+  // Parse a copy: the parser may read a byte twice, and the peer could change it in between. Only
+  // tensors are read in place: any bytes are valid there.
   body_.assign(reader_.body().data(), reader_.body().size());
   if (message->ParseFromString(body_)) return absl::OkStatus();
-  return absl::DataLossError("shared memory: a message that cannot be parsed");
+  return absl::DataLossError("shared memory: cannot parse a message from the peer");
 }
 
-absl::Status SharedChannel::Await(const Bell& bell, absl::Time deadline, absl::Duration& last) {
-  if (bell.rung()) return absl::OkStatus();
+absl::Status SharedChannel::Await(const CounterWatch& watch, absl::Time deadline,
+                                  absl::Duration& last) {
+  if (watch.changed()) return absl::OkStatus();
   const absl::Time start = absl::Now();
-  // A wait that was slept through took longer than it had to, and so did the peer's meanwhile.
-  const absl::Time look_until = last <= 4 * spin_ ? std::min(deadline, start + spin_) : start;
-  while (!bell.rung() && absl::Now() < look_until) {
-    std::this_thread::yield();  // To the peer, where there are fewer cores than who looks.
+  // Spin if the last wait was short. The limit is generous because sleeping lengthens a wait, and
+  // may have lengthened the peer's too.
+  const absl::Time spin_until = last <= 4 * spin_ ? std::min(deadline, start + spin_) : start;
+  while (!watch.changed() && absl::Now() < spin_until) {
+    std::this_thread::yield();  // Let the peer run if there are more spinning threads than cores.
   }
-  const absl::Status waited = bell.rung() ? absl::OkStatus() : Sleep(bell, deadline);
+  const absl::Status waited = watch.changed() ? absl::OkStatus() : Sleep(watch, deadline);
   last = absl::Now() - start;
   return waited;
 }
 
-absl::Status SharedChannel::Sleep(const Bell& bell, absl::Time deadline) {
+absl::Status SharedChannel::Sleep(const CounterWatch& watch, absl::Time deadline) {
   for (;;) {
-    // The flag goes up before the last look: what comes after that look wakes us.
-    bell.asleep->store(1, std::memory_order_seq_cst);
-    // And the lease before it: what the peer sent before it went still counts.
+    // Set the flag before the last check of the counter: a change after that check wakes us.
+    watch.asleep->store(1, std::memory_order_seq_cst);
+    // Check the lease before the counter: messages that the peer sent before it ended still count.
     const absl::Status lease = CheckLease();
     const absl::Duration left = deadline - absl::Now();
-    if (!bell.rung() && lease.ok() && left > absl::ZeroDuration()) {
-      SleepUntilRung(bell, std::min(left, kLeaseCheck));
+    if (!watch.changed() && lease.ok() && left > absl::ZeroDuration()) {
+      SleepUntilChanged(watch, std::min(left, kLeaseCheck));
     }
-    bell.asleep->store(0, std::memory_order_relaxed);
-    if (bell.rung()) return absl::OkStatus();
+    watch.asleep->store(0, std::memory_order_relaxed);
+    if (watch.changed()) return absl::OkStatus();
     RETURN_IF_ERROR(lease);
-    if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("no news from the peer");
+    if (left <= absl::ZeroDuration()) {
+      return absl::DeadlineExceededError("no message from the peer");
+    }
   }
 }
 
 absl::Status SharedChannel::CheckLease() {
   MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(over_);
-  char words[sizeof(int32_t) + kMostLastWords];
-  const ssize_t got = recv(ends_.lease.get(), words, sizeof words, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
-  over_ = absl::UnavailableError("the stream over shared memory has ended");
-  if (got >= static_cast<ssize_t>(sizeof(int32_t))) {
-    int32_t code;
-    std::memcpy(&code, words, sizeof code);
-    const absl::string_view why(words + sizeof code, got - sizeof code);
-    const auto reason = static_cast<absl::StatusCode>(code);
-    // A late answer would say that the stream lives.
-    const bool tells = code != 0 && reason != absl::StatusCode::kDeadlineExceeded;
-    if (tells) over_ = absl::Status(reason, why);
+  RETURN_IF_ERROR(final_status_);
+  char packet[sizeof(int32_t) + kMaxReasonBytes];
+  const ssize_t received = recv(ends_.lease.get(), packet, sizeof packet, MSG_DONTWAIT);
+  if (received < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
+  final_status_ = absl::UnavailableError("the peer ended the stream over shared memory");
+  if (received >= static_cast<ssize_t>(sizeof(int32_t))) {
+    int32_t raw_code;
+    std::memcpy(&raw_code, packet, sizeof raw_code);
+    const absl::string_view message(packet + sizeof raw_code, received - sizeof raw_code);
+    const auto code = static_cast<absl::StatusCode>(raw_code);
+    // DEADLINE_EXCEEDED would tell the caller that the stream is still open.
+    const bool usable = raw_code != 0 && code != absl::StatusCode::kDeadlineExceeded;
+    if (usable) final_status_ = absl::Status(code, message);
   }
-  return over_;
+  return final_status_;
 }
 
 absl::Status SharedChannel::CheckCancelled() const {
@@ -130,10 +136,10 @@ void SharedChannel::Cancel() {
 
 void SharedChannel::End(const absl::Status& reason) {
   const auto code = static_cast<int32_t>(reason.code());
-  std::string words(reinterpret_cast<const char*>(&code), sizeof code);
-  absl::StrAppend(&words, reason.message().substr(0, kMostLastWords));
-  // A peer that is gone need not be told.
-  (void)send(ends_.lease.get(), words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  std::string packet(reinterpret_cast<const char*>(&code), sizeof code);
+  absl::StrAppend(&packet, reason.message().substr(0, kMaxReasonBytes));
+  // Ignore an error: the peer may be gone already.
+  (void)send(ends_.lease.get(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   Cancel();
 }
 
@@ -141,7 +147,7 @@ char* SharedChannel::Reserve(const TensorShape& shape, TensorRef& reference) {
   const auto bytes = static_cast<size_t>(shape.bytes());
   const RingWriter::Piece piece = writer_.Reserve(bytes);
   if (piece.data == nullptr) return inline_.Reserve(shape, reference);
-  Describe(shape, reference);
+  SetShape(shape, reference);
   reference.mutable_slot()->set_offset(piece.offset);
   reference.mutable_slot()->set_bytes(bytes);
   return piece.data;

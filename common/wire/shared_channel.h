@@ -1,11 +1,12 @@
 // SharedChannel: a stream of messages over shared memory, and the carrier of their tensors.
 //
-// Messages go through the rings of shared_ring.h, tensors beside them in the same slot: written
-// where the peer reads them. The attach socket is the lease: while it is open the peer lives, and
-// its end is the stream's. Who waits sleeps and is woken, unless the last wait was so short that it
-// pays to look for a moment first: looking all the time would take the core from who computes.
+// Messages go through the rings of shared_ring.h. A tensor lies in the slot of its message: the
+// sender writes it where the receiver reads it. The socket of the handshake is the lease: the
+// stream lives while it is open. A waiting thread sleeps until the peer wakes it. If the last wait
+// was short, it spins for up to `spin` first; spinning indefinitely would take the core from the
+// compute threads.
 //
-// Thread-compatible like MessageStream: one thread sends, one receives, any may cancel.
+// Threads: one thread may send while another receives. Any thread may cancel.
 #ifndef BASTION_COMMON_WIRE_SHARED_CHANNEL_H_
 #define BASTION_COMMON_WIRE_SHARED_CHANNEL_H_
 
@@ -26,48 +27,52 @@
 
 namespace bastion::wire {
 
-// What two processes share once they have attached (attach.h).
+// One process's share of a stream after the handshake (attach_server.h).
 struct SharedEnds {
   Descriptor lease;
-  SharedSegment mine;
-  SharedSegment theirs;  // As large as `mine`.
+  SharedSegment mine;    // This process writes it.
+  SharedSegment theirs;  // The peer writes it. As large as `mine`.
   uint32_t epoch = 0;
-  std::unique_ptr<DeviceRingEnds> device = nullptr;  // The peer's ring, if it handed one over.
+  std::unique_ptr<DeviceRingEnds> device = nullptr;  // The peer's ring in GPU memory, or null.
 };
 
 class SharedChannel final : public Carrier {
  public:
   static constexpr absl::Duration kSpin = absl::Microseconds(50);
 
-  // `spin`: how long a wait looks, at most, before it sleeps; zero: it sleeps at once.
+  // `spin` is how long a wait spins before it sleeps, at most. Zero: it never spins.
   explicit SharedChannel(SharedEnds ends, absl::Duration spin = kSpin);
-  // The peer sees UNAVAILABLE, unless it was told something else.
+  // The peer sees UNAVAILABLE, or the status that End sent.
   ~SharedChannel() override { Cancel(); }
 
   // As MessageStream. Also RESOURCE_EXHAUSTED for a message that is larger than half of the ring,
-  // and DATA_LOSS when the peer wrote what is not a message.
+  // and DATA_LOSS if the peer wrote invalid data.
   [[nodiscard]] absl::Status Send(const google::protobuf::MessageLite& message,
                                   absl::Time deadline);
   [[nodiscard]] absl::Status Receive(google::protobuf::MessageLite* message, absl::Time deadline);
   void Cancel();
-  // Cancels, and tells the peer why.
+  // Sends `reason` to the peer and cancels.
   void End(const absl::Status& reason);
 
-  // The ring that the peer handed over, or null; the first time.
+  // Moves out the ring in GPU memory that the peer passed in the handshake. Null if there is none,
+  // and after the first call.
   [[nodiscard]] std::unique_ptr<DeviceRingEnds> TakeDevice() { return std::move(ends_.device); }
 
-  // In the slot if there is room for it now, else inline.
+  // As Carrier. Reserve uses the ring if it has room now, else inline bytes.
   char* Reserve(const TensorShape& shape, TensorRef& reference) override;
   absl::StatusOr<absl::string_view> Get(const TensorRef& reference) override;
 
  private:
-  // `last`: how long the last wait of this kind took.
-  [[nodiscard]] absl::Status Await(const Bell& bell, absl::Time deadline, absl::Duration& last);
-  [[nodiscard]] absl::Status Sleep(const Bell& bell, absl::Time deadline)
+  // Waits until the counter changes. `last` is the duration of the last wait of the same kind; it
+  // is updated.
+  [[nodiscard]] absl::Status Await(const CounterWatch& watch, absl::Time deadline,
+                                   absl::Duration& last);
+  [[nodiscard]] absl::Status Sleep(const CounterWatch& watch, absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Not OK once the stream is over.
+  // Not OK after the stream has ended.
   [[nodiscard]] absl::Status CheckLease() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Not OK once this side cancelled: a peer that goes on sending would keep it busy for ever.
+  // Not OK after Cancel. Without this check, a peer that keeps sending would keep this side busy
+  // forever.
   [[nodiscard]] absl::Status CheckCancelled() const;
 
   SharedEnds ends_;
@@ -79,9 +84,10 @@ class SharedChannel final : public Carrier {
   InlineCarrier inline_;
   std::atomic<bool> cancelled_{false};
   Mutex mutex_;
-  absl::Status over_ ABSL_GUARDED_BY(mutex_);
+  absl::Status final_status_ ABSL_GUARDED_BY(mutex_);  // Not OK after the stream has ended.
 };
 
+// A MessageStream over a SharedChannel.
 template <typename Sent, typename Received>
 class SharedStream final : public MessageStream<Sent, Received> {
  public:
@@ -93,7 +99,7 @@ class SharedStream final : public MessageStream<Sent, Received> {
   absl::Status Receive(Received* message, absl::Time deadline) override {
     return channel_->Receive(message, deadline);
   }
-  bool keeps_deadlines() const override { return true; }
+  bool supports_deadlines() const override { return true; }
   void Cancel() override { channel_->Cancel(); }
   Carrier& carrier() override { return *channel_; }
 

@@ -1,10 +1,11 @@
-// The client side of a stream of step messages: one call at a time, each with a deadline.
+// StepStream: the client's side of a stream of step messages. One call at a time, each with a
+// timeout.
 //
-// A peer that is late costs the caller its patience and nothing more; its reply is recognised by
-// its step number when it comes and dropped. A broken stream is opened again by the next call, with
-// a pause in between.
+// A late peer costs a call its timeout and nothing else: a reply that arrives later is recognized
+// by its step number and dropped. After a stream broke, a later call opens it again, at most once
+// per retry interval.
 //
-// Thread-compatible: the cycle's thread.
+// Thread-compatible. The cycle's thread uses it.
 #ifndef BASTION_COMMON_WIRE_STEP_STREAM_H_
 #define BASTION_COMMON_WIRE_STEP_STREAM_H_
 
@@ -32,58 +33,63 @@ class StepStream {
   StepStream(std::string peer, Opener opener)
       : peer_(std::move(peer)), opener_(std::move(opener)) {}
 
-  // Sends `request` under a fresh step number and waits for its reply.
-  //   DEADLINE_EXCEEDED  no reply within `patience`; the stream stays open
-  //   UNAVAILABLE        no stream (the peer is away), or it broke during the call
-  // The reply's tensors are read through carrier(), until the next Call.
-  [[nodiscard]] absl::StatusOr<Reply> Call(Request request, absl::Duration patience) {
-    const absl::Time deadline = absl::Now() + patience;
-    RETURN_IF_ERROR(Open(deadline));
+  // Sends `request` with a new step number and waits for its reply.
+  //   DEADLINE_EXCEEDED  no reply within `timeout`; the stream stays open
+  //   UNAVAILABLE        no stream (the peer cannot be reached), or it broke during the call
+  // The reply's tensors can be read through carrier() until the next Call.
+  [[nodiscard]] absl::StatusOr<Reply> Call(Request request, absl::Duration timeout) {
+    const absl::Time deadline = absl::Now() + timeout;
+    RETURN_IF_ERROR(EnsureOpen(deadline));
     request.set_step(++step_);
-    RETURN_IF_ERROR(Heed(stream_->Send(request, deadline)));
+    RETURN_IF_ERROR(CheckStream(stream_->Send(request, deadline)));
     Reply reply;
     for (;;) {
-      RETURN_IF_ERROR(Heed(stream_->Receive(&reply, deadline)));
+      RETURN_IF_ERROR(CheckStream(stream_->Receive(&reply, deadline)));
       if (reply.step() == step_) return reply;
-      // Who has nothing but answers to earlier steps is late too.
-      if (absl::Now() > deadline) return Heed(absl::DeadlineExceededError("earlier answers"));
+      // A peer that only sends replies to earlier steps is late too.
+      if (absl::Now() > deadline) {
+        return CheckStream(absl::DeadlineExceededError("only replies to earlier steps"));
+      }
     }
   }
 
-  // Sends `request` and does not wait for its reply, which a later Call will drop. Does nothing
-  // without an open stream, or when the last write is stuck for longer than `patience`.
-  void Post(Request request, absl::Duration patience) {
+  // Sends `request` and does not wait for its reply; a later Call drops the reply. Does nothing if
+  // no stream is open, or if the previous write blocks for longer than `timeout`.
+  void Post(Request request, absl::Duration timeout) {
     if (stream_ == nullptr) return;
     request.set_step(++step_);
-    (void)Heed(stream_->Send(request, absl::Now() + patience));
+    (void)CheckStream(stream_->Send(request, absl::Now() + timeout));
   }
 
-  // Whether a stream is open as far as this side knows.
+  // True if a stream is open as far as this side knows.
   [[nodiscard]] bool connected() const { return stream_ != nullptr; }
   // REQUIRES: connected().
   [[nodiscard]] Carrier& carrier() { return stream_->carrier(); }
 
  private:
-  absl::Status Open(absl::Time deadline) {
+  static constexpr absl::Duration kRetryInterval = absl::Milliseconds(200);
+
+  // Opens a stream if there is none. Fails without an attempt during the retry interval.
+  absl::Status EnsureOpen(absl::Time deadline) {
     if (stream_ != nullptr) return absl::OkStatus();
     if (absl::Now() < retry_at_) return last_error_;
     absl::StatusOr<std::unique_ptr<Stream>> opened = opener_(deadline);
-    if (!opened.ok()) return Break(opened.status());
+    if (!opened.ok()) return DropStream(opened.status());
     stream_ = *std::move(opened);
     return absl::OkStatus();
   }
 
-  // What `status` of the stream means for the caller. A stream that is over is dropped.
-  absl::Status Heed(const absl::Status& status) {
+  // Turns a status of the stream into the caller's. Drops a stream that has ended.
+  absl::Status CheckStream(const absl::Status& status) {
     if (status.ok()) return status;
-    if (!absl::IsDeadlineExceeded(status)) return Break(status);
+    if (!absl::IsDeadlineExceeded(status)) return DropStream(status);
     return absl::DeadlineExceededError(absl::StrCat(peer_, " did not answer in time"));
   }
 
-  absl::Status Break(const absl::Status& why) {
-    last_error_ =
-        Annotate(why, absl::IsUnavailable(why) ? absl::StrCat(peer_, " is not reachable") : peer_);
-    retry_at_ = absl::Now() + absl::Milliseconds(200);
+  absl::Status DropStream(const absl::Status& reason) {
+    last_error_ = Annotate(
+        reason, absl::IsUnavailable(reason) ? absl::StrCat(peer_, " is not reachable") : peer_);
+    retry_at_ = absl::Now() + kRetryInterval;
     stream_.reset();
     return last_error_;
   }

@@ -113,7 +113,7 @@ std::unique_ptr<RemoteFeatures::Stream> RemoteFeatures::Open(Ring& ring) {
     return std::make_unique<wire::SharedStream<proto::FeatureRequest, proto::FeatureReply>>(
         std::move(channel));
   }
-  return std::make_unique<wire::GrpcPatientStream<proto::FeatureRequest, proto::FeatureReply>>(
+  return std::make_unique<wire::GrpcBlockingStream<proto::FeatureRequest, proto::FeatureReply>>(
       [this](grpc::ClientContext* context) { return stub_->Features(context); });
 }
 

@@ -21,7 +21,7 @@
 #include "common/base/mutex.h"
 #include "common/shm/device_ring.h"
 #include "common/stages/features.h"
-#include "common/wire/attach.h"
+#include "common/wire/attacher.h"
 #include "common/wire/message_stream.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 

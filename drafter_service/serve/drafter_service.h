@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/mutex.h"
-#include "common/wire/attach.h"
+#include "common/wire/attach_server.h"
 #include "common/wire/message_stream.h"
 #include "drafter_service/engine/drafter_engine.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"

@@ -27,7 +27,7 @@ RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
 
 absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
   grpc::ClientContext context;
-  wire::StateProtocol(context);
+  wire::AddProtocolVersion(context);
   context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(2)));
   proto::DrafterInfo info;
   const grpc::Status status = stub_->GetInfo(&context, {}, &info);

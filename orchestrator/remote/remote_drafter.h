@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/stages/stages.h"
-#include "common/wire/attach.h"
+#include "common/wire/attacher.h"
 #include "common/wire/step_stream.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"

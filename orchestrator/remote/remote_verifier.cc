@@ -28,7 +28,7 @@ RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
 
 absl::StatusOr<TargetInfo> RemoteVerifier::Info() {
   grpc::ClientContext context;
-  wire::StateProtocol(context);
+  wire::AddProtocolVersion(context);
   context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(2)));
   proto::TargetInfo info;
   const grpc::Status status = stub_->GetInfo(&context, {}, &info);

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "common/stages/stages.h"
-#include "common/wire/attach.h"
+#include "common/wire/attacher.h"
 #include "common/wire/step_stream.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 

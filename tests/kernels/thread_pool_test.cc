@@ -94,7 +94,7 @@ TEST(ThreadPoolTest, ATeamThatFillsTheCoresKeepsApartWhereverItsCallerGoes) {
     }
   });
   for (const int core : all) {
-    PinTo(core, caller);
+    PinThread(core, caller);
     pinned = core;
     while (done != core) std::this_thread::yield();
   }

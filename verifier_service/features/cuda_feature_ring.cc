@@ -8,7 +8,7 @@
 namespace bastion::verifier {
 
 absl::StatusOr<CudaFeatureRing> CudaFeatureRing::Create(uint64_t bytes, const std::string& uuid) {
-  const uint64_t whole = bytes / wire::kDeviceBorder * wire::kDeviceBorder;
+  const uint64_t whole = bytes / wire::kDeviceAlignment * wire::kDeviceAlignment;
   CudaFeatureRing ring;
   ASSIGN_OR_RETURN(ring.memory_,
                    kernels::cuda::Memory::OnDeviceToShare(whole, "features for a drafter"));
@@ -21,7 +21,7 @@ absl::StatusOr<CudaFeatureRing> CudaFeatureRing::Create(uint64_t bytes, const st
 char* CudaFeatureRing::Reserve(uint64_t bytes) {
   kept_ = false;
   position_.reset();
-  if (writer_ == nullptr || bytes == 0 || !writer_->wanted()) return nullptr;
+  if (writer_ == nullptr || bytes == 0 || !writer_->has_reader()) return nullptr;
   position_ = writer_->Reserve(bytes);
   if (!position_) return nullptr;
   return memory_.as<char>() + *position_ % writer_->capacity();

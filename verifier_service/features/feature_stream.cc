@@ -44,7 +44,7 @@ void FeatureStream::ReadRequests() {
 }
 
 void FeatureStream::PushFromEngine() {
-  if (stream_->keeps_deadlines() && pushing_.TryLock()) {
+  if (stream_->supports_deadlines() && pushing_.TryLock()) {
     const absl::Status pushed = PushNew(absl::InfinitePast());
     pushing_.Unlock();
     if (pushed.ok()) return;
@@ -94,7 +94,7 @@ absl::StatusOr<int> FeatureStream::Fill(SequenceId sequence, const Place& place,
     ASSIGN_OR_RETURN(const FeatureStore::Located located, store_->Locate(sequence, place.next));
     if (located.rows > 0) {
       const auto shape = wire::FeatureShape(located.type, located.rows, located.width);
-      wire::Describe(shape, *reply.mutable_features());
+      wire::SetShape(shape, *reply.mutable_features());
       reply.mutable_features()->mutable_device()->set_position(located.position);
       reply.mutable_features()->mutable_device()->set_bytes(shape.bytes());
       if (located.next != kNoToken) reply.set_next(located.next);

@@ -13,7 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/mutex.h"
-#include "common/wire/attach.h"
+#include "common/wire/attach_server.h"
 #include "common/wire/message_stream.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "verifier_service/engine/verifier_engine.h"

@@ -7,7 +7,7 @@
 namespace bastion {
 namespace {
 
-TEST(SyntheticPromptsTest, AreOfTheVocabularyDifferentAndTheSameEachTime) {
+TEST(SyntheticPromptsTest, AreValidDistinctAndReproducible) {
   const auto prompts = SyntheticPrompts(100, 50, 3);
   const auto again = SyntheticPrompts(100, 50, 3);
   ASSERT_EQ(prompts.size(), 100u);
@@ -23,7 +23,7 @@ TEST(SyntheticPromptsTest, AreOfTheVocabularyDifferentAndTheSameEachTime) {
   EXPECT_GT(texts.size(), 90u);
 }
 
-TEST(SyntheticPromptsTest, SomeRepeatThemselves) {
+TEST(SyntheticPromptsTest, SomeRepeatAPhrase) {
   int loops = 0;
   for (const BenchPrompt& prompt : SyntheticPrompts(60, 4096, 1)) {
     const std::set<TokenId> kinds(prompt.tokens.begin(), prompt.tokens.end());

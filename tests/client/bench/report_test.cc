@@ -18,8 +18,8 @@ StageSeconds Stages(double draft, double tree, double commit, double transfer) {
   return {.draft = draft, .tree = tree, .verify = 0.5, .commit = commit, .transfer = transfer};
 }
 
-// Plain: 4 tokens in 4 s. The tree: 4 tokens in 2 cycles and 1 s; verify predicted 10 % and 50 %
-// off.
+// "ar": 4 tokens in 4 s. "fixed:8": 4 tokens in 2 cycles and 1 s, with verify predictions that are
+// wrong by 10 % and 50 %.
 BenchReport Example() {
   BenchReport report;
   report.device = "a box";
@@ -39,7 +39,7 @@ std::string Content(const std::string& path) {
   return content.str();
 }
 
-TEST(BenchReportTest, FiguresAreThoseWorkedByHand) {
+TEST(BenchReportTest, FiguresMatchValuesComputedByHand) {
   const BenchReport report = Example();
   const PolicyResults& tree = report.policies[1];
   EXPECT_DOUBLE_EQ(tree.tokens_per_second(), 4);
@@ -50,13 +50,13 @@ TEST(BenchReportTest, FiguresAreThoseWorkedByHand) {
   EXPECT_NEAR(tree.verify_prediction_error_median(), 0.5, 1e-12);
 }
 
-TEST(BenchReportTest, WithoutThePlainArmThereIsNoSpeedup) {
+TEST(BenchReportTest, SpeedupIsZeroWithoutThePlainArm) {
   BenchReport report = Example();
   report.policies.erase(report.policies.begin());
   EXPECT_EQ(report.SpeedupVsAr(report.policies[0]), 0);
 }
 
-TEST(BenchReportTest, NothingMeasuredGivesZerosNotNaNs) {
+TEST(BenchReportTest, FiguresAreZeroWithoutMeasurements) {
   const PolicyResults empty{"ar", {}};
   EXPECT_EQ(empty.tokens_per_second(), 0);
   EXPECT_EQ(empty.tau(), 0);
@@ -64,7 +64,7 @@ TEST(BenchReportTest, NothingMeasuredGivesZerosNotNaNs) {
   EXPECT_EQ(empty.verify_prediction_error_median(), 0);
 }
 
-TEST(BenchReportTest, AblationHasARowForEveryPolicyThatRanWithAndWithoutAPrior) {
+TEST(BenchReportTest, AblationListsPoliciesThatRanWithAndWithoutAPrior) {
   BenchReport report = Example();
   EXPECT_EQ(AblationTable(report), "");
   for (const char* policy : {"fixed:8+prior:table", "fixed:8+prior"}) {
@@ -77,7 +77,7 @@ TEST(BenchReportTest, AblationHasARowForEveryPolicyThatRanWithAndWithoutAPrior) 
 
 TEST(BenchReportTest, EqualTextsPass) { EXPECT_TRUE(CheckSameTexts(Example()).ok()); }
 
-TEST(BenchReportTest, ADifferentTokenIsNamed) {
+TEST(BenchReportTest, ADifferentTokenIsReported) {
   BenchReport report = Example();
   report.policies[1].prompts[0].output[2] = 9;
   const absl::Status status = CheckSameTexts(report);
@@ -93,7 +93,7 @@ TEST(BenchReportTest, AShorterTextIsDifferent) {
   EXPECT_TRUE(absl::IsDataLoss(CheckSameTexts(report)));
 }
 
-TEST(BenchReportTest, FilesHoldTheFiguresAndTheVerdict) {
+TEST(BenchReportTest, FilesContainTheFiguresAndTheVerdict) {
   const testing::TempFolder folder;
   ASSERT_TRUE(WriteReport(Example(), folder.path()).ok());
   const auto results = nlohmann::json::parse(Content(folder.File("results.json")));
@@ -105,7 +105,7 @@ TEST(BenchReportTest, FilesHoldTheFiguresAndTheVerdict) {
   EXPECT_THAT(markdown, HasSubstr("Every policy wrote the same tokens."));
 }
 
-TEST(BenchReportTest, AFolderThatCannotBeWrittenIsNamed) {
+TEST(BenchReportTest, AFolderThatCannotBeWrittenIsReported) {
   const absl::Status status = WriteReport(Example(), "/proc/nowhere");
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("/proc/nowhere"));

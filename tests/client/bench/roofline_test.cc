@@ -7,7 +7,7 @@
 namespace bastion {
 namespace {
 
-TEST(RooflineTest, TheDemoPairStaysWithinTheMachine) {
+TEST(RooflineTest, TheDemoPairIsWithinTheLimitsOfTheMachine) {
   LocalOptions options;
   options.target_folder = BASTION_SOURCE_DIR "/deploy/demo_model/target";
   options.drafter_folder = BASTION_SOURCE_DIR "/deploy/demo_model/drafter";
@@ -21,10 +21,10 @@ TEST(RooflineTest, TheDemoPairStaysWithinTheMachine) {
   EXPECT_EQ(report->forwards.back().name, "draft");
   for (const ForwardTime& forward : report->forwards) {
     EXPECT_GT(forward.seconds, 0);
-    // The caches may hold a part of so small a model, and arithmetic is no faster than measured.
+    // CPU caches may hold a part of this small model, so the time may be below the bound.
     EXPECT_LT(forward.bound_seconds / forward.seconds, 5) << forward.name << " " << forward.rows;
   }
-  // 15.3 M weights in bf16, and the head's zeros past K.
+  // 15.3 M weights in bf16, and the zero padding of the head.
   EXPECT_NEAR(report->forwards.front().bytes, 31.8e6, 0.1e6);
   const auto json = nlohmann::json::parse(report->Json());
   EXPECT_EQ(json["forwards"].size(), 9u);

@@ -8,10 +8,10 @@ namespace {
 
 using ::bastion::testing::FakeVerifier;
 
-// Picks the next token but one, with log-probabilities that the fake does not know.
-class ToldVerifier final : public Verifier {
+// Chooses root + `step` with log-probability `log_prob`.
+class SteppingVerifier final : public Verifier {
  public:
-  ToldVerifier(TokenId step, float log_prob) : step_(step), log_prob_(log_prob) {}
+  SteppingVerifier(TokenId step, float log_prob) : step_(step), log_prob_(log_prob) {}
 
   absl::StatusOr<TargetInfo> Info() override { return TargetInfo(); }
   absl::Status Open(SequenceId, const SamplingParams& sampling) override {
@@ -28,7 +28,7 @@ class ToldVerifier final : public Verifier {
     const TokenId root = forest[0].tree.token(0);
     VerifyOutcome outcome;
     outcome.acceptance.next = root + step_;
-    // The likeliest token, and what the other target picks.
+    // The most likely token, and the token that the other target chooses.
     outcome.acceptance.logprobs = {{log_prob_, {{root + step_, log_prob_}, {root + 1, -3.0f}}}};
     return VerifyResult{{outcome}, {}, {}};
   }
@@ -45,7 +45,7 @@ class ToldVerifier final : public Verifier {
 const std::vector<BenchPrompt> kPrompts = {{"a", {1, 2, 3}}, {"b", {4, 5}}};
 
 TEST(RoundingTest, ATargetAgreesWithItself) {
-  ToldVerifier exact(1, -0.5f), same(1, -0.5f);
+  SteppingVerifier exact(1, -0.5f), same(1, -0.5f);
   const auto error = MeasureRounding(exact, same, kPrompts, 5);
   ASSERT_TRUE(error.ok()) << error.status();
   EXPECT_EQ(error->positions, 10);
@@ -54,15 +54,15 @@ TEST(RoundingTest, ATargetAgreesWithItself) {
   EXPECT_EQ(exact.open, 0);
 }
 
-TEST(RoundingTest, AnotherChoiceAndItsLogProbabilityCount) {
-  ToldVerifier exact(1, -0.5f), other(2, -0.25f);
+TEST(RoundingTest, CountsDifferentChoicesAndLogProbabilities) {
+  SteppingVerifier exact(1, -0.5f), other(2, -0.25f);
   const auto error = MeasureRounding(exact, other, kPrompts, 4);
   ASSERT_TRUE(error.ok()) << error.status();
   EXPECT_EQ(error->same_choice, 0);
-  EXPECT_NEAR(error->log_prob_difference, 2.5, 1e-6);  // −0.5 there, −3 here.
+  EXPECT_NEAR(error->log_prob_difference, 2.5, 1e-6);  // −0.5 and −3.
 }
 
-TEST(RoundingTest, AFailingTargetIsTold) {
+TEST(RoundingTest, ReturnsTheErrorOfATarget) {
   FakeVerifier exact, rounded;
   exact.call_fails = absl::DataLossError("gone");
   EXPECT_EQ(MeasureRounding(exact, rounded, kPrompts, 4).status().message(), "gone");

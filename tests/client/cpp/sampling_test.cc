@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(ParseSamplingTest, EveryNameIsRead) {
+TEST(ParseSamplingTest, ParsesEveryName) {
   const auto sampling = ParseSampling(
       "temperature=0.7,seed=9,top_k=40,top_p=0.9,min_p=0.05,repetition_penalty=1.1,"
       "presence_penalty=-0.5,frequency_penalty=0.25");
@@ -16,12 +16,12 @@ TEST(ParseSamplingTest, EveryNameIsRead) {
   EXPECT_EQ(*sampling, (SamplingParams{{0.7f, 9, 40, 0.9f, 0.05f}, 1.1f, -0.5f, 0.25f}));
 }
 
-TEST(ParseSamplingTest, WhatIsLeftOutIsOff) {
+TEST(ParseSamplingTest, OmittedParametersAreOff) {
   EXPECT_EQ(*ParseSampling(""), SamplingParams());
   EXPECT_EQ(ParseSampling(" top_k=5 ")->top_p, 1.0f);
 }
 
-TEST(ParseSamplingTest, WhatCannotBeReadIsNamed) {
+TEST(ParseSamplingTest, InvalidPartsAreReported) {
   for (const char* text : {"top_q=1", "top_p", "top_p=", "top_p=x", "top_k=1.5", "=1", "seed=-1"}) {
     const absl::Status status = ParseSampling(text).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
@@ -29,7 +29,7 @@ TEST(ParseSamplingTest, WhatCannotBeReadIsNamed) {
   }
 }
 
-TEST(EncodeSamplingTest, AllButTheSeedReachesTheRequest) {
+TEST(EncodeSamplingTest, EncodesAllFieldsExceptTheSeed) {
   v1::SamplingParams encoded;
   Encode({{0.7f, 9, 40, 0.9f, 0.05f}, 1.1f, -0.5f, 0.25f, {{3, 2.0f}}}, encoded);
   EXPECT_FALSE(encoded.has_seed());

@@ -1,4 +1,4 @@
-// The check on a sound toy target and on broken ones.
+// Runs the check on a correct toy target and on faulty ones.
 #include "client/exactness/distribution_check.h"
 
 #include "client/exactness/report.h"
@@ -32,7 +32,7 @@ class DistributionCheckTest : public ::testing::Test {
     return CheckDistribution(check);
   }
 
-  // Whether any test of so many choices failed.
+  // True if a test of `choices` choices failed.
   static bool Failed(const DistributionReport& report, int choices) {
     return std::any_of(report.tests.begin(), report.tests.end(),
                        [&](const auto& test) { return test.choices == choices && !test.passed; });
@@ -41,7 +41,7 @@ class DistributionCheckTest : public ::testing::Test {
   ToyDrafter drafter_;
 };
 
-TEST_F(DistributionCheckTest, ASoundTargetPasses) {
+TEST_F(DistributionCheckTest, ACorrectTargetPasses) {
   ToyTarget target;
   const auto report = Check(target);
   ASSERT_TRUE(report.ok()) << report.status();
@@ -53,24 +53,24 @@ TEST_F(DistributionCheckTest, ASoundTargetPasses) {
   EXPECT_EQ(target.live_sequences(), 0u);
 }
 
-TEST_F(DistributionCheckTest, AWalkAlongTheLikeliestTokensIsCaught) {
+TEST_F(DistributionCheckTest, DetectsAWalkAlongTheMostLikelyTokens) {
   ToyTarget target(ToyFault::kArgmaxWalk);
   const auto report = Check(target);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_TRUE(Failed(*report, 1)) << DistributionTable(*report);
 }
 
-TEST_F(DistributionCheckTest, ANoiseKeyThatForgetsThePositionIsCaughtByTheJointTest) {
+TEST_F(DistributionCheckTest, JointTestsDetectANoiseKeyWithoutThePosition) {
   ToyTarget target(ToyFault::kNoPositionInKey);
   const auto report = Check(target);
   ASSERT_TRUE(report.ok()) << report.status();
-  // Alone, each choice is as it should be.
+  // Each single choice has the correct distribution.
   EXPECT_FALSE(Failed(*report, 1)) << DistributionTable(*report);
   EXPECT_TRUE(Failed(*report, 2)) << DistributionTable(*report);
   EXPECT_TRUE(Failed(*report, 0)) << DistributionTable(*report);
 }
 
-TEST_F(DistributionCheckTest, ASilentDrafterIsAnError) {
+TEST_F(DistributionCheckTest, ADrafterWithoutCandidatesIsAnError) {
   drafter_.silent = true;
   ToyTarget target;
   EXPECT_TRUE(absl::IsFailedPrecondition(Check(target).status()));

@@ -15,24 +15,24 @@ Bins BinsOf(const std::vector<double>& probabilities, const std::vector<int64_t>
   return PoolRare(probabilities, counts);
 }
 
-TEST(UpperGammaTest, IsTheTailOfTheChiSquareDistribution) {
-  // Critical values of published tables: p = Q(degrees / 2, x / 2).
+TEST(UpperGammaTest, MatchesTheTailOfTheChiSquareDistribution) {
+  // Critical values from published tables: p = Q(degrees / 2, x / 2).
   EXPECT_NEAR(UpperGamma(0.5, 3.841458820694124 / 2), 0.05, 1e-12);
   EXPECT_NEAR(UpperGamma(1.0, 9.210340371976182 / 2), 0.01, 1e-12);
   EXPECT_NEAR(UpperGamma(5.0, 18.307038053275146 / 2), 0.05, 1e-12);
   EXPECT_NEAR(UpperGamma(50.0, 124.34211340400407 / 2), 0.05, 1e-10);
 }
 
-TEST(UpperGammaTest, OfOneIsTheExponential) {
+TEST(UpperGammaTest, MatchesTheExponentialForAOfOne) {
   for (const double x : {0.1, 1.0, 1.9, 2.1, 30.0}) {
     EXPECT_NEAR(UpperGamma(1, x) / std::exp(-x), 1, 1e-10) << x;
   }
 }
 
-TEST(UpperGammaTest, FallsFromOneToZero) {
+TEST(UpperGammaTest, DecreasesFromOneToZero) {
   EXPECT_EQ(UpperGamma(3, 0), 1);
   EXPECT_LT(UpperGamma(3, 1000), 1e-300);
-  // Both expansions agree where they meet.
+  // Both expansions agree near x = a + 1.
   EXPECT_NEAR(UpperGamma(400, 400.999), UpperGamma(400, 401.001), 1e-4);
 }
 
@@ -50,26 +50,26 @@ TEST(PoolRareTest, APoolThatIsTooSmallJoinsTheRarestBin) {
   EXPECT_THAT(bins.counts, ElementsAre(70, 30));
 }
 
-TEST(ChiSquareTest, IsTheSumWorkedByHand) {
+TEST(ChiSquareTest, MatchesASumComputedByHand) {
   const ChiSquare result = ChiSquareOf(BinsOf({0.5, 0.25, 0.25}, {60, 20, 20}));
   EXPECT_EQ(result.degrees, 2);
   EXPECT_NEAR(result.statistic, 100.0 / 50 + 25.0 / 25 + 25.0 / 25, 1e-9);
   EXPECT_NEAR(result.p_value, std::exp(-2), 1e-9);
 }
 
-TEST(ChiSquareTest, WhatCannotBeIsNoChance) {
+TEST(ChiSquareTest, AnImpossibleDrawHasPValueZero) {
   EXPECT_EQ(ChiSquareOf(BinsOf({0.5, 0.5, 0}, {500, 499, 1})).p_value, 0);
 }
 
-TEST(ChiSquareTest, OneBinTellsNothing) { EXPECT_EQ(ChiSquareOf(BinsOf({1}, {100})).p_value, 1); }
+TEST(ChiSquareTest, OneBinHasPValueOne) { EXPECT_EQ(ChiSquareOf(BinsOf({1}, {100})).p_value, 1); }
 
-TEST(TotalVariationTest, IsHalfTheSumOfDifferences) {
+TEST(TotalVariationTest, IsHalfTheSumOfTheDifferences) {
   EXPECT_NEAR(TotalVariation(BinsOf({0.5, 0.25, 0.25}, {60, 20, 20})), 0.1, 1e-12);
   EXPECT_NEAR(TotalVariation(BinsOf({0.5, 0.5, 0}, {50, 40, 10})), 0.1, 1e-12);
 }
 
-TEST(TotalVariationTest, OfExactDrawsIsWhatTheBinomialSays) {
-  // Two even bins: |count / n − 1/2| is half-normal with deviation 1 / (2 √n).
+TEST(TotalVariationTest, BootstrapMatchesTheBinomialDistribution) {
+  // Two equal bins: |count / n − 1/2| is half-normal with deviation 1 / (2 √n).
   const TotalVariationRange range = BootstrapTotalVariation(BinsOf({0.5, 0.5}, {5000, 5000}), 4000);
   const double deviation = 1 / (2 * std::sqrt(10000.0));
   EXPECT_NEAR(range.mean, deviation * std::sqrt(2 / M_PI), 0.05 * deviation);

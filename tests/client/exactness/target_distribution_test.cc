@@ -28,17 +28,17 @@ ChoiceParams At(float temperature) {
   return choice;
 }
 
-TEST(ChoiceProbabilitiesTest, TemperatureOneIsTheModelsOwn) {
+TEST(ChoiceProbabilitiesTest, TemperatureOneKeepsTheModelsDistribution) {
   EXPECT_THAT(ChoiceProbabilities(kLogProbs, At(1)), Near({0.1, 0.4, 0.2, 0.2, 0.1}));
 }
 
 TEST(ChoiceProbabilitiesTest, ALowTemperatureSharpens) {
-  // Squares: 1, 16, 4, 4, 1 of 26.
+  // Proportional to the squares 1, 16, 4, 4, 1.
   EXPECT_THAT(ChoiceProbabilities(kLogProbs, At(0.5)),
               Near({1.0 / 26, 16.0 / 26, 4.0 / 26, 4.0 / 26, 1.0 / 26}));
 }
 
-TEST(ChoiceProbabilitiesTest, TemperatureZeroIsTheLikeliest) {
+TEST(ChoiceProbabilitiesTest, TemperatureZeroSelectsTheMostLikelyToken) {
   EXPECT_THAT(ChoiceProbabilities(kLogProbs, At(0)), Near({0, 1, 0, 0, 0}));
 }
 
@@ -48,26 +48,26 @@ TEST(ChoiceProbabilitiesTest, TopKKeepsTiesForTheLastPlace) {
   EXPECT_THAT(ChoiceProbabilities(kLogProbs, choice), Near({0, 0.5, 0.25, 0.25, 0}));
 }
 
-TEST(ChoiceProbabilitiesTest, TopPKeepsTheTokenThatCrossesIt) {
+TEST(ChoiceProbabilitiesTest, TopPKeepsTheTokenThatCrossesTheThreshold) {
   ChoiceParams choice = At(1);
   choice.top_p = 0.5f;
   EXPECT_THAT(ChoiceProbabilities(kLogProbs, choice), Near({0, 2.0 / 3, 1.0 / 3, 0, 0}));
 }
 
-TEST(ChoiceProbabilitiesTest, TopPSeesWhatTopKLeft) {
+TEST(ChoiceProbabilitiesTest, TopPAppliesAfterTopK) {
   ChoiceParams choice = At(1);
   choice.top_k = 3;
   choice.top_p = 0.45f;  // 0.4 / 0.8 is enough.
   EXPECT_THAT(ChoiceProbabilities(kLogProbs, choice), Near({0, 1, 0, 0, 0}));
 }
 
-TEST(ChoiceProbabilitiesTest, MinPIsRelativeToTheLikeliest) {
+TEST(ChoiceProbabilitiesTest, MinPIsRelativeToTheMostLikelyToken) {
   ChoiceParams choice = At(1);
   choice.min_p = 0.4f;
   EXPECT_THAT(ChoiceProbabilities(kLogProbs, choice), Near({0, 0.5, 0.25, 0.25, 0}));
 }
 
-TEST(NextLogProbsTest, AreThoseOfTheModelAndLeaveNothingOpen) {
+TEST(NextLogProbsTest, MatchTheModelAndCloseTheSequence) {
   testing::ToyTarget target;
   const auto log_probs = NextLogProbs(target, {7, 0}, {3, 5, 2});
   ASSERT_TRUE(log_probs.ok()) << log_probs.status();
@@ -83,7 +83,8 @@ TEST(NextLogProbsTest, AreThoseOfTheModelAndLeaveNothingOpen) {
 
 class WalkOutcomesTest : public ::testing::Test {
  protected:
-  // Root 0; 1 and 2 below it; 1 again below the first of these.
+  // The root has token 0 and children with tokens 1 and 2. The first child has a child with
+  // token 1.
   WalkOutcomesTest() {
     tree_.Add(0, 1, -1);
     tree_.Add(0, 2, -1);
@@ -94,28 +95,28 @@ class WalkOutcomesTest : public ::testing::Test {
   WalkOutcomes outcomes_{&tree_, 3};
 };
 
-TEST_F(WalkOutcomesTest, ProbabilitiesAreProductsAlongTheWalk) {
+TEST_F(WalkOutcomesTest, ProbabilitiesMultiplyAlongTheWalk) {
   const std::vector<double> p =
       outcomes_.Probabilities({{0.5, 0.3, 0.2}, {0.6, 0.3, 0.1}, {0.2, 0.2, 0.6}, {0.1, 0.1, 0.8}});
   EXPECT_THAT(p, Near({0.5, 0, 0, 0.18, 0, 0.03, 0.04, 0.04, 0.12, 0.009, 0.009, 0.072}));
 }
 
-TEST_F(WalkOutcomesTest, EntropyBelowTheRootCountsWhatWalksReach) {
-  // Even choices of two after the second node, which half of the walks reach; none elsewhere.
+TEST_F(WalkOutcomesTest, EntropyIsWeightedByReach) {
+  // Only the choice after node 2 is random: two equally likely tokens. Half of the walks reach it.
   const double entropy =
       outcomes_.EntropyBelowRoot({{0.5, 0, 0.5}, {1, 0, 0}, {0.5, 0.5, 0}, {1, 0, 0}});
   EXPECT_NEAR(entropy, 0.5 * std::log(2), 1e-12);
 }
 
-TEST_F(WalkOutcomesTest, AShorterLookEndsOnTheWay) {
-  EXPECT_EQ(outcomes_.Shortened(outcomes_.Cell(3, 2), 0), outcomes_.Cell(3, 2));
-  EXPECT_EQ(outcomes_.Shortened(outcomes_.Cell(3, 2), 2), outcomes_.Cell(1, 1));
-  EXPECT_EQ(outcomes_.Shortened(outcomes_.Cell(3, 2), 1), outcomes_.Cell(0, 1));
-  EXPECT_EQ(outcomes_.Shortened(outcomes_.Cell(2, 0), 2), outcomes_.Cell(2, 0));
-  EXPECT_EQ(outcomes_.Shortened(outcomes_.Cell(0, 0), 1), outcomes_.Cell(0, 0));
+TEST_F(WalkOutcomesTest, TruncateWalkKeepsTheFirstChoices) {
+  EXPECT_EQ(outcomes_.TruncateWalk(outcomes_.Cell(3, 2), 0), outcomes_.Cell(3, 2));
+  EXPECT_EQ(outcomes_.TruncateWalk(outcomes_.Cell(3, 2), 2), outcomes_.Cell(1, 1));
+  EXPECT_EQ(outcomes_.TruncateWalk(outcomes_.Cell(3, 2), 1), outcomes_.Cell(0, 1));
+  EXPECT_EQ(outcomes_.TruncateWalk(outcomes_.Cell(2, 0), 2), outcomes_.Cell(2, 0));
+  EXPECT_EQ(outcomes_.TruncateWalk(outcomes_.Cell(0, 0), 1), outcomes_.Cell(0, 0));
 }
 
-TEST_F(WalkOutcomesTest, WhatIsNoPathIsNamed) {
+TEST_F(WalkOutcomesTest, CellOfRefusesNodesThatAreNotAPath) {
   EXPECT_EQ(*outcomes_.CellOf({{1, 3}, 2}), outcomes_.Cell(3, 2));
   EXPECT_TRUE(absl::IsDataLoss(outcomes_.CellOf({{2, 3}, 0}).status()));
   EXPECT_TRUE(absl::IsDataLoss(outcomes_.CellOf({{9}, 0}).status()));

@@ -1,4 +1,4 @@
-// The check on a sound toy target and on broken ones, through the arms of the benchmark.
+// Runs the check on a correct toy target and on faulty ones, with in-process arms.
 #include "client/exactness/text_check.h"
 
 #include <cmath>
@@ -56,8 +56,8 @@ class TextCheckTest : public ::testing::Test {
     check.batch_sizes = {1, 3};
     check.max_new_tokens = 40;
     check.rounding = rounding_;
-    const auto opinion = MakeLocalOpinion(&target, uint64_t{1} << 62);
-    check.opinion = opinion.get();
+    const auto log_probs = MakeLocalLogProbs(&target, uint64_t{1} << 62);
+    check.log_probs = log_probs.get();
     return CheckTexts(check);
   }
 
@@ -71,14 +71,14 @@ const std::vector<TextSetting>& AllSettings() {
   return settings;
 }
 
-TEST_F(TextCheckTest, ASoundTargetPasses) {
+TEST_F(TextCheckTest, ACorrectTargetPasses) {
   ToyTarget target;
   const auto report = Check(target, AllSettings());
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_TRUE(report->exact()) << TextTable(*report);
   EXPECT_TRUE(report->speculated());
   EXPECT_EQ(report->policies.size(), 12u);
-  // Two prompts alone, three in a batch of three.
+  // Two prompts at batch size 1, three prompts at batch size 3, four settings each.
   EXPECT_EQ(report->policies.front().texts, 2 * 4);
   EXPECT_EQ(report->policies.back().texts, 3 * 4);
   EXPECT_EQ(report->policies.back().tokens, 3 * 4 * 40);
@@ -86,7 +86,7 @@ TEST_F(TextCheckTest, ASoundTargetPasses) {
   EXPECT_THAT(Verdict(*report, std::nullopt), HasSubstr("EXACT: 0 of 120 texts differ"));
 }
 
-TEST_F(TextCheckTest, AWalkAlongTheLikeliestTokensIsCaught) {
+TEST_F(TextCheckTest, DetectsAWalkAlongTheMostLikelyTokens) {
   ToyTarget target(ToyFault::kArgmaxWalk);
   const auto report = Check(target, {Setting(1, false)});
   ASSERT_TRUE(report.ok()) << report.status();
@@ -94,7 +94,7 @@ TEST_F(TextCheckTest, AWalkAlongTheLikeliestTokensIsCaught) {
   EXPECT_THAT(Verdict(*report, std::nullopt), ::testing::StartsWith("NOT EXACT: "));
 }
 
-TEST_F(TextCheckTest, APenaltyThatSeesOtherBranchesIsCaught) {
+TEST_F(TextCheckTest, DetectsAPenaltyThatCountsOtherBranches) {
   ToyTarget target(ToyFault::kLeakyPenalty);
   const auto plain = Check(target, {Setting(0, false), Setting(1, false)});
   ASSERT_TRUE(plain.ok()) << plain.status();
@@ -106,15 +106,15 @@ TEST_F(TextCheckTest, APenaltyThatSeesOtherBranchesIsCaught) {
   }
 }
 
-// Plain decoding has the same fault: only distributions show it.
-TEST_F(TextCheckTest, ANoiseKeyThatForgetsThePositionChangesNoText) {
+// Plain decoding has the same fault, so only the distribution check detects it.
+TEST_F(TextCheckTest, ANoiseKeyWithoutThePositionChangesNoText) {
   ToyTarget target(ToyFault::kNoPositionInKey);
   const auto report = Check(target, AllSettings());
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_TRUE(report->exact());
 }
 
-TEST_F(TextCheckTest, ADifferenceTellsPlaceTokensAndGap) {
+TEST_F(TextCheckTest, ADifferenceHasPositionTokensAndGap) {
   ToyTarget target(ToyFault::kArgmaxWalk);
   const auto report = Check(target, {Setting(1, false)});
   ASSERT_TRUE(report.ok()) << report.status();
@@ -140,7 +140,7 @@ TEST_F(TextCheckTest, AGapBelowTheToleranceIsRounding) {
   EXPECT_THAT(Verdict(*report, std::nullopt), HasSubstr("more within rounding"));
 }
 
-TEST(ChoiceGapTest, ComparesWhatTheKeyedChoiceCompares) {
+TEST(ChoiceGapTest, ComparesTheValuesOfTheKeyedChoice) {
   ChoiceParams choice;
   EXPECT_DOUBLE_EQ(ChoiceGap({-1.0, -3.5}, {4, 2}, 9, choice), 2.5);
   choice.temperature = 0.5f;

@@ -21,7 +21,7 @@ std::vector<float> LogSoftmax(std::vector<float> logits) {
   return logits;
 }
 
-std::vector<TokenId> ByFallingLogit(const std::vector<float>& logits) {
+std::vector<TokenId> SortedByLogit(const std::vector<float>& logits) {
   std::vector<TokenId> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
@@ -56,7 +56,8 @@ std::vector<float> ToyLogits(TokenId before, TokenId last) {
   std::vector<float> logits;
   logits.reserve(kToyTokens);
   for (TokenId x = 0; x < kToyTokens; ++x) {
-    // Mostly the last token's doing, so that one who knows only that guesses well.
+    // The last token has the largest effect, so that a drafter which knows only the last token
+    // often predicts correctly.
     logits.push_back(1.2f * KeyedGumbel(77, last, x) + 0.3f * KeyedGumbel(78, before, x));
   }
   return logits;
@@ -75,7 +76,7 @@ absl::StatusOr<TargetInfo> ToyTarget::Info() {
 absl::Status ToyTarget::Open(SequenceId sequence, const SamplingParams& sampling) {
   RETURN_IF_ERROR(sampling.Validate(kToyTokens));
   const bool fresh = live_.try_emplace(sequence.session, State{sampling, {}}).second;
-  return fresh ? absl::OkStatus() : absl::AlreadyExistsError("the session lives");
+  return fresh ? absl::OkStatus() : absl::AlreadyExistsError("the session is open");
 }
 
 absl::StatusOr<TimingTrace> ToyTarget::Prefill(const PrefillItem& item) {
@@ -87,13 +88,13 @@ absl::StatusOr<TimingTrace> ToyTarget::Prefill(const PrefillItem& item) {
   return trace;
 }
 
-// The keyed choice after `path`.
+// The keyed choice after `path`. Penalties count the tokens `penalized`.
 TokenId ToyTarget::Choose(const State& state, const std::vector<TokenId>& path,
                           const std::vector<TokenId>& penalized) const {
   const SamplingParams& sampling = state.sampling;
   std::vector<float> logits = LogitsAfter(path);
   Penalize(sampling, penalized, logits);
-  const std::vector<TokenId> order = ByFallingLogit(logits);
+  const std::vector<TokenId> order = SortedByLogit(logits);
   if (sampling.temperature == 0) return order[0];
   const Position position =
       fault_ == ToyFault::kNoPositionInKey ? 0 : static_cast<Position>(path.size());
@@ -102,10 +103,10 @@ TokenId ToyTarget::Choose(const State& state, const std::vector<TokenId>& path,
   for (const float logit : logits) mass.push_back(std::exp(logit / sampling.temperature));
   const double total = std::accumulate(mass.begin(), mass.end(), 0.0);
   TokenId best = kNoToken;
-  double best_value = 0, likelier = 0;
+  double best_value = 0, sum = 0;
   for (const TokenId x : order) {
-    if (best != kNoToken && likelier >= sampling.top_p * total) break;
-    likelier += mass[x];
+    if (best != kNoToken && sum >= sampling.top_p * total) break;
+    sum += mass[x];
     const double value = logits[x] / sampling.temperature + KeyedGumbel(sampling.seed, position, x);
     if (best == kNoToken || value > best_value) {
       best = x;
@@ -128,18 +129,18 @@ Acceptance ToyTarget::Walk(State& state, const DraftTree& tree) const {
     acceptance.next = Choose(state, state.tokens, penalized);
     const std::vector<float> logits = LogitsAfter(state.tokens);
     const bool by_argmax = fault_ == ToyFault::kArgmaxWalk && state.sampling.temperature > 0;
-    const TokenId wanted = by_argmax ? ByFallingLogit(logits)[0] : acceptance.next;
+    const TokenId followed = by_argmax ? SortedByLogit(logits)[0] : acceptance.next;
     if (state.sampling.logprobs) {
       const std::vector<float> log_probs = LogSoftmax(logits);
-      TokenLogprobs& told = acceptance.logprobs.emplace_back();
-      told.chosen = log_probs[acceptance.next];
-      for (const TokenId x : ByFallingLogit(log_probs)) told.top.emplace_back(x, log_probs[x]);
-      told.top.resize(*state.sampling.logprobs);
+      TokenLogprobs& reported = acceptance.logprobs.emplace_back();
+      reported.chosen = log_probs[acceptance.next];
+      for (const TokenId x : SortedByLogit(log_probs)) reported.top.emplace_back(x, log_probs[x]);
+      reported.top.resize(*state.sampling.logprobs);
     }
     const NodeIndex from = at;
     at = kNoNode;
     for (NodeIndex child = from + 1; child < tree.rows(); ++child) {
-      if (tree.parent(child) == from && tree.token(child) == wanted) at = child;
+      if (tree.parent(child) == from && tree.token(child) == followed) at = child;
     }
     if (at != kNoNode) acceptance.path.push_back(at);
   }
@@ -151,7 +152,7 @@ absl::StatusOr<VerifyResult> ToyTarget::Verify(const Forest& forest) {
   for (const VerifyItem& item : forest) {
     State& state = live_.at(item.sequence.session);
     if (item.cached != static_cast<Position>(state.tokens.size())) {
-      return absl::FailedPreconditionError("cached is not what is committed");
+      return absl::FailedPreconditionError("`cached` is not the committed length");
     }
     RETURN_IF_ERROR(item.tree.Validate(kToyTokens));
     VerifyOutcome& outcome = result.outcomes.emplace_back();
@@ -178,7 +179,7 @@ absl::StatusOr<std::vector<Draft>> ToyDrafter::Expand(absl::Span<const Frontier>
     TokenId last = frontier.root;
     for (int p = 0; p < kDraftPositions; ++p) {
       const std::vector<float> log_probs = LogSoftmax(ToyLogits(0, last));
-      const std::vector<TokenId> order = ByFallingLogit(log_probs);
+      const std::vector<TokenId> order = SortedByLogit(log_probs);
       for (int r = 0; r < marginals.candidates; ++r) {
         marginals.tokens.push_back(order[r]);
         marginals.log_probs.push_back(std::min(0.0f, log_probs[order[r]]));

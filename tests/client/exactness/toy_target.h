@@ -1,6 +1,7 @@
-// A toy language model behind the verify stage: real logits as a function of the last two tokens,
-// the real keyed noise, penalties over tree paths and its own acceptance walk. It can be made wrong
-// in the ways that the checks must notice. Everything is deterministic. Thread-compatible.
+// ToyTarget: a small language model that implements Verifier. Its logits are a function of the last
+// two tokens. It uses the real keyed noise, applies penalties along tree paths and has its own
+// acceptance walk. A ToyFault makes it wrong in a way that the checks must detect. Deterministic
+// and thread-compatible.
 #ifndef BASTION_TESTS_CLIENT_EXACTNESS_TOY_TARGET_H_
 #define BASTION_TESTS_CLIENT_EXACTNESS_TOY_TARGET_H_
 
@@ -11,16 +12,16 @@
 
 namespace bastion::testing {
 
-inline constexpr int kToyTokens = 12;  // Vocabulary.
+inline constexpr int kToyTokens = 12;  // Vocabulary size.
 
 enum class ToyFault {
   kNone,
-  kArgmaxWalk,       // Accepts a child when it is the likeliest token, not the chosen one.
-  kNoPositionInKey,  // The same noise at every position.
-  kLeakyPenalty,     // A row's penalties see the tokens of all other branches.
+  kArgmaxWalk,       // Accepts the child with the most likely token instead of the chosen one.
+  kNoPositionInKey,  // Uses the same noise at every position.
+  kLeakyPenalty,     // The penalties of a row count the tokens of all branches.
 };
 
-// The toy's logits [kToyTokens] after `before`, `last`.
+// The toy's logits [kToyTokens] after the tokens `before` and `last`.
 [[nodiscard]] std::vector<float> ToyLogits(TokenId before, TokenId last);
 
 class ToyTarget final : public Verifier {
@@ -49,14 +50,14 @@ class ToyTarget final : public Verifier {
   std::map<uint64_t, State> live_;  // By session.
 };
 
-// Guesses from the last token alone, so it is often right and often wrong.
+// Predicts from the last token alone, so it is often right and often wrong.
 class ToyDrafter final : public Drafter {
  public:
   absl::StatusOr<DrafterInfo> Info() override;
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
   void Close(SequenceId) override {}
 
-  bool silent = false;  // Has nothing to say.
+  bool silent = false;  // True: return no candidates.
 };
 
 }  // namespace bastion::testing

@@ -45,7 +45,7 @@ class TrainingTextsTest : public ::testing::Test {
   int64_t done_ = 0, total_ = 0;
 };
 
-TEST_F(TrainingTextsTest, WholeFilesAndLines) {
+TEST_F(TrainingTextsTest, ReadsTextFilesAndJsonLines) {
   folder_.Write("a.txt", "the\nin");
   folder_.Write("b.jsonl",
                 "{\"text\": \"the\", \"id\": 7}\n\n{\"token_ids\": [5, 0, 6], \"text\": null}\n"
@@ -57,7 +57,7 @@ TEST_F(TrainingTextsTest, WholeFilesAndLines) {
   EXPECT_GT(total_, 70);
 }
 
-TEST_F(TrainingTextsTest, TokensNeedNoTokenizer) {
+TEST_F(TrainingTextsTest, TokenIdsNeedNoTokenizer) {
   ASSERT_EQ(std::remove(folder_.File("tokenizer.json").c_str()), 0);
   folder_.Write("a.jsonl", "{\"token_ids\": [1, 2]}\n{\"text\": \"x\"}\n");
   const absl::Status status = Read({"a.jsonl"});
@@ -66,41 +66,41 @@ TEST_F(TrainingTextsTest, TokensNeedNoTokenizer) {
   EXPECT_THAT(status.message(), HasSubstr("tokenizer.json"));
 }
 
-TEST_F(TrainingTextsTest, LinesThatAreNoTexts) {
+TEST_F(TrainingTextsTest, RefusesLinesWithoutAText) {
   folder_.Write("a.jsonl", "{\"token_ids\": [1]}\nnot json\n");
-  ExpectRefused("a.jsonl", "a.jsonl:2", "want a JSON object with");
+  ExpectRefused("a.jsonl", "a.jsonl:2", "must be a JSON object with");
   folder_.Write("b.jsonl", "{\"prompt\": \"x\"}\n");
-  ExpectRefused("b.jsonl", "b.jsonl:1", "want a JSON object with");
+  ExpectRefused("b.jsonl", "b.jsonl:1", "must be a JSON object with");
   folder_.Write("c.jsonl", "\n\n[1, 2]\n");
-  ExpectRefused("c.jsonl", "c.jsonl:3", "want a JSON object with");
+  ExpectRefused("c.jsonl", "c.jsonl:3", "must be a JSON object with");
 }
 
-TEST_F(TrainingTextsTest, TokenIdsThatAreNone) {
+TEST_F(TrainingTextsTest, RefusesInvalidTokenIds) {
   folder_.Write("a.jsonl", "{\"token_ids\": [1, 2.5]}\n");
-  ExpectRefused("a.jsonl", "a.jsonl:1", "want integers");
+  ExpectRefused("a.jsonl", "a.jsonl:1", "token_ids must be integers");
   for (const char* id : {"-1", "2147483648", "18446744073709551615", "4294967296"}) {
     folder_.Write("a.jsonl", std::string("{\"token_ids\": [") + id + "]}\n");
-    ExpectRefused("a.jsonl", "a.jsonl:1", std::string("no token has the id ") + id);
+    ExpectRefused("a.jsonl", "a.jsonl:1", std::string("token_ids: ") + id + " is not a token id");
   }
 }
 
-TEST_F(TrainingTextsTest, ErrorsOfTheUserSayWhere) {
+TEST_F(TrainingTextsTest, ErrorsOfTheCallbackNameTheLine) {
   folder_.Write("a.jsonl", "{\"token_ids\": [1]}\n{\"token_ids\": [999]}\n");
   ExpectRefused("a.jsonl", "a.jsonl:2", "too large");
 }
 
-TEST_F(TrainingTextsTest, TextThatIsNoUtf8) {
+TEST_F(TrainingTextsTest, RefusesTextThatIsNotUtf8) {
   folder_.Write("a.txt", "the \xFF");
   ExpectRefused("a.txt", "a.txt", "UTF-8");
   folder_.Write("a.jsonl", "{\"text\": \"\xFF\"}\n");
-  ExpectRefused("a.jsonl", "a.jsonl:1", "want a JSON object with");
+  ExpectRefused("a.jsonl", "a.jsonl:1", "must be a JSON object with");
 }
 
-TEST_F(TrainingTextsTest, FilesThatCannotBeRead) {
-  ExpectRefused("none.txt", "none.txt", "cannot be read");
-  ExpectRefused("tokenizer.json", "tokenizer.json", "want a .txt or a .jsonl file");
+TEST_F(TrainingTextsTest, RefusesFilesThatCannotBeRead) {
+  ExpectRefused("none.txt", "none.txt", "cannot read it");
+  ExpectRefused("tokenizer.json", "tokenizer.json", "must be a .txt or .jsonl file");
   std::filesystem::create_directory(folder_.File("folder.txt"));
-  ExpectRefused("folder.txt", "folder.txt", "cannot be read");
+  ExpectRefused("folder.txt", "folder.txt", "cannot read it");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ using ::testing::IsEmpty;
 
 using Text = std::vector<TokenId>;
 
-// Keeps everything that two counts prove.
+// Limits that keep every continuation of a token and every pair entry counted at least twice.
 TransitionLimits Loose() {
   TransitionLimits limits;
   limits.singles = limits.pairs = 100;
@@ -33,7 +33,7 @@ void Add(TransitionCounter& counter, const Text& text, int times = 1) {
   for (int i = 0; i < times; ++i) EXPECT_TRUE(counter.Add(text).ok());
 }
 
-TEST(TransitionCounterTest, ExactCountsOfASmallText) {
+TEST(TransitionCounterTest, CountsASmallTextExactly) {
   TransitionCounter counter(5);
   Add(counter, {0, 1, 2, 0, 1, 2, 0, 1, 3});
   EXPECT_EQ(counter.texts(), 1);
@@ -44,14 +44,14 @@ TEST(TransitionCounterTest, ExactCountsOfASmallText) {
   EXPECT_THAT(table.After(1).tokens, ElementsAre(2, 3));
   EXPECT_THAT(table.After(1).counts, ElementsAre(2, 1));
   EXPECT_EQ(table.After(3).total, 0.0f);
-  // After (0, 1) came 2, 2 and 3; what a pair was followed by once is not kept, but it counts.
+  // (0, 1) was followed by 2, 2 and 3. The single 3 is not kept, but it is in the total.
   EXPECT_EQ(table.After(0, 1).total, 3.0f);
   EXPECT_THAT(table.After(0, 1).tokens, ElementsAre(2));
   EXPECT_THAT(table.After(0, 1).counts, ElementsAre(2));
   EXPECT_THAT(table.columns().pairs, ElementsAre(0 * 5 + 1, 1 * 5 + 2, 2 * 5 + 0));
 }
 
-TEST(TransitionCounterTest, NothingIsCountedAcrossTheBordersOfTexts) {
+TEST(TransitionCounterTest, CountsNothingAcrossTexts) {
   TransitionCounter counter(4);
   Add(counter, {0, 1}, 20);
   Add(counter, {2}, 20);
@@ -65,7 +65,7 @@ TEST(TransitionCounterTest, NothingIsCountedAcrossTheBordersOfTexts) {
   EXPECT_THAT(table.columns().pairs, IsEmpty());
 }
 
-TEST(TransitionCounterTest, KeepsTheMostFrequentAndOfEqualsTheSmallerIds) {
+TEST(TransitionCounterTest, KeepsTheLargestCountsThenTheSmallestIds) {
   TransitionCounter counter(8);
   Add(counter, {0, 7, 1}, 3);
   Add(counter, {0, 7, 2}, 5);
@@ -81,7 +81,7 @@ TEST(TransitionCounterTest, KeepsTheMostFrequentAndOfEqualsTheSmallerIds) {
   EXPECT_EQ(table.After(0, 7).total, 24.0f);
 }
 
-TEST(TransitionCounterTest, PairsThatWereFollowedTooRarely) {
+TEST(TransitionCounterTest, DropsPairsWithASmallTotal) {
   TransitionCounter counter(4);
   Add(counter, {0, 1, 2}, 8);
   Add(counter, {1, 0, 2}, 7);
@@ -90,9 +90,10 @@ TEST(TransitionCounterTest, PairsThatWereFollowedTooRarely) {
   EXPECT_EQ(table.After(0).total, 15.0f);
 }
 
-TEST(TransitionCounterTest, ScalesAContextWhoseCountsPassSixteenBits) {
+TEST(TransitionCounterTest, ScalesAContextWithCountsAboveSixteenBits) {
   TransitionCounter counter(4);
-  // 0 is followed 131,070 times by 1, 32,768 times by 2 and once by 3: halved, 3 is nothing.
+  // Token 0 is followed by 1 131,070 times, by 2 32,768 times and by 3 once. The counts are halved,
+  // so 3 is dropped.
   Text text;
   for (int i = 0; i < 131070; ++i) text.insert(text.end(), {0, 1});
   Add(counter, text);
@@ -111,16 +112,16 @@ TEST(TransitionCounterTest, MemoryIsBoundedAndFrequentPairsSurvive) {
   constexpr int64_t kLimit = 2000;
   TransitionCounter counter(kVocabulary, kLimit);
   std::mt19937 random(1);
-  size_t most = 0;
+  size_t largest = 0;
   for (int i = 0; i < 3000; ++i) {
     Text noise(20);
     for (TokenId& token : noise) token = static_cast<TokenId>(random() % kVocabulary);
     Add(counter, noise);
     Add(counter, {10, 11, 12});
-    most = std::max(most, counter.counted());
+    largest = std::max(largest, counter.counted());
   }
-  EXPECT_LE(most, 2u * kLimit);
-  EXPECT_GT(most, static_cast<size_t>(kLimit));
+  EXPECT_LE(largest, 2u * kLimit);
+  EXPECT_GT(largest, static_cast<size_t>(kLimit));
   const TransitionTable table = Build(counter, TransitionLimits());
   const Continuations after = table.After(10, 11);
   EXPECT_GE(after.total, 3000.0f);
@@ -130,7 +131,7 @@ TEST(TransitionCounterTest, MemoryIsBoundedAndFrequentPairsSurvive) {
   EXPECT_EQ(table.After(11).tokens[0], 12);
 }
 
-TEST(TransitionCounterTest, TheSameTextsGiveTheSameTableAlsoWhenMuchIsDropped) {
+TEST(TransitionCounterTest, LossyCountingIsDeterministic) {
   const auto make = [] {
     TransitionCounter counter(50, 300);
     std::mt19937 random(5);
@@ -149,13 +150,13 @@ TEST(TransitionCounterTest, TheSameTextsGiveTheSameTableAlsoWhenMuchIsDropped) {
   EXPECT_EQ(first.columns().counts, second.columns().counts);
 }
 
-TEST(TransitionCounterTest, TheRarestPairsGiveWayFirst) {
+TEST(TransitionCounterTest, DropsTheRarestPairsFirst) {
   TransitionCounter counter(6);
   Add(counter, {0, 1, 2}, 10);
   Add(counter, {1, 0, 2}, 30);
   Add(counter, {2, 0, 3}, 20);
   TransitionLimits limits;
-  // Of tokens: 1 and 2 and 3 after 0, 2 and 0 after 1, 0 after 2; of pairs: three.
+  // Continuations of tokens: 1, 2 and 3 after 0; 2 and 0 after 1; 0 after 2. Three of pairs.
   ASSERT_EQ(Build(counter, limits).columns().tokens.size(), 9u);
   limits.max_entries = 8;
   EXPECT_THAT(Build(counter, limits).columns().pairs, ElementsAre(1 * 6 + 0, 2 * 6 + 0));
@@ -172,18 +173,18 @@ TEST(TransitionCounterTest, TheRarestPairsGiveWayFirst) {
   EXPECT_THAT(Build(counter, limits).columns().tokens, IsEmpty());
 }
 
-TEST(TransitionCounterTest, TokenOutsideTheVocabularyCountsNothing) {
+TEST(TransitionCounterTest, ATextWithAnInvalidTokenIsNotCounted) {
   TransitionCounter counter(4);
   for (const TokenId outside : {4, -1}) {
     const absl::Status status = counter.Add(Text{0, 1, outside});
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(status.message(), HasSubstr("at place 2 is outside the target's vocabulary of 4"));
+    EXPECT_THAT(status.message(), HasSubstr("at index 2 is outside the target's vocabulary of 4"));
   }
   EXPECT_EQ(counter.tokens(), 0);
   EXPECT_EQ(Build(counter, Loose()).After(0).total, 0.0f);
 }
 
-TEST(TransitionCounterTest, LimitsOutOfRange) {
+TEST(TransitionCounterTest, RefusesLimitsOutOfRange) {
   const TransitionCounter counter(4);
   for (int TransitionLimits::*limit : {&TransitionLimits::singles, &TransitionLimits::pairs}) {
     for (const int wrong : {-1, 65536}) {

@@ -18,11 +18,11 @@ TEST(CheckTest, ATrueConditionPrintsNothingAndSkipsTheMessage) {
   EXPECT_EQ(evaluated, 0);
 }
 
-TEST(CheckTest, DiesWithTheConditionAndTheMessage) {
+TEST(CheckTest, AFalseConditionAbortsWithTheConditionAndTheMessage) {
   EXPECT_DEATH(CHECK(1 > 2) << "arithmetic", "F.*check_test.cc.*CHECK failed: 1 > 2 arithmetic");
 }
 
-TEST(CheckTest, ComparisonsDieWithBothValues) {
+TEST(CheckTest, AFailedComparisonReportsBothValues) {
   EXPECT_DEATH(CHECK_EQ(1, 2), "1 vs 2");
   EXPECT_DEATH(CHECK_LE(2, 1), "2 vs 1");
   EXPECT_DEATH(CHECK_LT(1, 1), "1 vs 1");
@@ -30,7 +30,7 @@ TEST(CheckTest, ComparisonsDieWithBothValues) {
   EXPECT_DEATH(CHECK_GT(1, 1), "1 vs 1");
 }
 
-TEST(CheckTest, DebugCheckFollowsTheBuildType) {
+TEST(CheckTest, DcheckAbortsOnlyInDebugBuilds) {
   int evaluated = 0;
   const auto is_false = [&] {
     ++evaluated;
@@ -45,7 +45,7 @@ TEST(CheckTest, DebugCheckFollowsTheBuildType) {
 #endif
 }
 
-TEST(CheckTest, HangsBelowAnIfWithoutTakingItsElse) {
+TEST(CheckTest, DoesNotCaptureTheElseOfAnOuterIf) {
   bool other = false;
   if (false)
     CHECK(true);
@@ -54,7 +54,7 @@ TEST(CheckTest, HangsBelowAnIfWithoutTakingItsElse) {
   EXPECT_TRUE(other);
 }
 
-TEST(LogTest, OneLineWithSeverityAndPlace) {
+TEST(LogTest, WritesOneLineWithSeverityAndSourceLocation) {
   ::testing::internal::CaptureStderr();
   LOG(WARNING) << "rows " << 3;
   const std::string line = ::testing::internal::GetCapturedStderr();

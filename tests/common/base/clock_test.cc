@@ -6,7 +6,7 @@
 namespace bastion {
 namespace {
 
-TEST(ClockTest, RealTimeNeverGoesBack) {
+TEST(ClockTest, RealTimeNeverDecreases) {
   absl::Duration last = Clock::Real().Now();
   for (int i = 0; i < 1000; ++i) {
     const absl::Duration now = Clock::Real().Now();
@@ -15,7 +15,7 @@ TEST(ClockTest, RealTimeNeverGoesBack) {
   }
 }
 
-TEST(StopWatchTest, LapsFollowEachOther) {
+TEST(StopWatchTest, LapReturnsTheTimeSinceTheLastLap) {
   testing::ManualClock clock;
   clock.Advance(absl::Seconds(5));
   StopWatch watch(clock);

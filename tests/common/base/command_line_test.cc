@@ -9,8 +9,8 @@ ABSL_FLAG(std::string, model_folder, "", "Folder of the model.");
 ABSL_FLAG(int, max_new_tokens, 128, "Most tokens to generate.");
 ABSL_FLAG(
     bool, ignore_eos, false,
-    "Generate to the limit even if the model ends the text, which it does when it has nothing "
-    "more to say about the prompt.");
+    "Generate to the limit even if the model ends the text. Without this flag, the answer ends "
+    "at the first end-of-text token.");
 ABSL_FLAG(double, forgotten, 0.5, "A flag that no group lists.");
 
 namespace bastion {
@@ -28,7 +28,7 @@ ProgramInfo Info() {
           .notes = "A note."};
 }
 
-// The arguments of a call, as main gets them.
+// argc and argv of a call.
 class Arguments {
  public:
   explicit Arguments(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {
@@ -55,13 +55,13 @@ std::vector<std::string> Renamed(std::vector<std::string> texts) {
   return arguments.texts();
 }
 
-TEST(UnderscoreFlagNamesTest, OnlyNamesOfFlagsChange) {
+TEST(UnderscoreFlagNamesTest, ChangesOnlyFlagNames) {
   EXPECT_EQ(Renamed({"my-program", "--max-new-tokens", "a-b", "--prompt-file=x-y", "-v-w", "c-d"}),
             (std::vector<std::string>{"my-program", "--max_new_tokens", "a-b", "--prompt_file=x-y",
                                       "-v-w", "c-d"}));
 }
 
-TEST(UnderscoreFlagNamesTest, NothingChangesAfterALoneDoubleDash) {
+TEST(UnderscoreFlagNamesTest, ChangesNothingAfterALoneDoubleDash) {
   EXPECT_EQ(Renamed({"p", "--", "--a-b"}), (std::vector<std::string>{"p", "--", "--a-b"}));
 }
 
@@ -70,18 +70,18 @@ TEST(CheckFlagNamesTest, KnownFlagsPass) {
   EXPECT_TRUE(CheckNames({"p", "--noignore_eos", "command", "--", "--whatever"}).ok());
 }
 
-TEST(CheckFlagNamesTest, AValueThatLooksLikeAFlagIsNoFlag) {
+TEST(CheckFlagNamesTest, AValueThatLooksLikeAFlagIsNotChecked) {
   EXPECT_TRUE(CheckNames({"p", "--model-folder", "--odd-folder"}).ok());
 }
 
-TEST(CheckFlagNamesTest, AMisspeltFlagSuggestsTheNearest) {
+TEST(CheckFlagNamesTest, AMisspelledFlagGetsASuggestion) {
   const absl::Status status = CheckNames({"p", "--max-new-token", "3"});
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(status.message(), HasSubstr("unknown flag --max_new_token; did you mean "
                                           "--max_new_tokens?"));
 }
 
-TEST(CheckFlagNamesTest, AFlagThatIsLikeNoOtherSuggestsNothing) {
+TEST(CheckFlagNamesTest, AFlagUnlikeAllOthersGetsNoSuggestion) {
   const absl::Status status = CheckNames({"p", "--zzzzzzzzzz"});
   EXPECT_THAT(status.message(), HasSubstr("unknown flag --zzzzzzzzzz"));
   EXPECT_THAT(status.message(), Not(HasSubstr("did you mean")));
@@ -91,7 +91,7 @@ TEST(CheckFlagNamesTest, OnlyBooleanFlagsCanBeNegated) {
   EXPECT_FALSE(CheckNames({"p", "--nomax_new_tokens"}).ok());
 }
 
-TEST(CheckRequiredFlagsTest, AMissingFlagIsNamedWithAnExample) {
+TEST(CheckRequiredFlagsTest, AMissingFlagIsReportedWithAnExample) {
   absl::SetFlag(&FLAGS_model_folder, "");
   EXPECT_EQ(CheckRequiredFlags("program", Info()),
             absl::InvalidArgumentError(
@@ -114,7 +114,7 @@ TEST(HelpTextTest, FlagsAreGroupedWithPlaceholdersAndDefaults) {
   EXPECT_THAT(help, HasSubstr("\nA note.\n"));
 }
 
-TEST(HelpTextTest, LongTextsAreBrokenAtTheLineWidth) {
+TEST(HelpTextTest, LongTextIsWrappedAtTheLineWidth) {
   const std::string help = HelpText("program", Info());
   size_t begin = 0;
   for (size_t end = help.find('\n'); end != std::string::npos; end = help.find('\n', begin)) {

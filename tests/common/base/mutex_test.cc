@@ -8,13 +8,13 @@
 namespace bastion {
 namespace {
 
-TEST(MutexTest, AConditionThatHoldsIsNotWaitedFor) {
+TEST(MutexTest, AwaitReturnsImmediatelyIfTheConditionIsTrue) {
   Mutex mutex;
   MutexLock lock(&mutex);
   EXPECT_TRUE(mutex.AwaitWithTimeout([] { return true; }, absl::InfiniteDuration()));
 }
 
-TEST(MutexTest, AConditionThatNeverHoldsEndsWithPatience) {
+TEST(MutexTest, AwaitReturnsFalseAfterTheTimeout) {
   Mutex mutex;
   MutexLock lock(&mutex);
   EXPECT_FALSE(mutex.AwaitWithTimeout([] { return false; }, absl::Milliseconds(5)));
@@ -22,22 +22,22 @@ TEST(MutexTest, AConditionThatNeverHoldsEndsWithPatience) {
   EXPECT_FALSE(mutex.AwaitWithTimeout([] { return false; }, -absl::InfiniteDuration()));
 }
 
-TEST(MutexTest, TheLockIsFreeWhileWaiting) {
+TEST(MutexTest, AwaitReleasesTheLock) {
   Mutex mutex;
-  bool said = false;
+  bool written = false;
   std::thread other([&] {
     MutexLock lock(&mutex);
-    said = true;
+    written = true;
   });
   {
     MutexLock lock(&mutex);
-    EXPECT_TRUE(mutex.AwaitWithTimeout([&] { return said; }, absl::Seconds(10)));
+    EXPECT_TRUE(mutex.AwaitWithTimeout([&] { return written; }, absl::Seconds(10)));
   }
   other.join();
 }
 
-// Two threads hand a number back and forth; each waits without limit for its turn.
-TEST(MutexTest, NoWakeUpIsLost) {
+// Two threads take turns. Each waits for its turn without a timeout.
+TEST(MutexTest, NoWakeupIsLost) {
   Mutex mutex;
   int turn = 0;
   const auto play = [&](int parity) {
@@ -54,7 +54,7 @@ TEST(MutexTest, NoWakeUpIsLost) {
   EXPECT_EQ(turn, 4000);
 }
 
-TEST(MutexTest, AWriterThatGoesOnToWaitWakesTheOthersFirst) {
+TEST(MutexTest, AwaitWakesOtherWaitersBeforeItWaits) {
   Mutex mutex;
   bool first = false, second = false;
   std::thread other([&] {
@@ -70,15 +70,15 @@ TEST(MutexTest, AWriterThatGoesOnToWaitWakesTheOthersFirst) {
   other.join();
 }
 
-TEST(MutexTest, EveryWaiterHearsOfItsOwnCondition) {
+TEST(MutexTest, EveryWaiterIsWokenByItsOwnCondition) {
   Mutex mutex;
   int value = 0;
-  std::atomic<int> heard = 0;
+  std::atomic<int> woken = 0;
   std::vector<std::thread> waiters;
   for (int wanted = 1; wanted <= 8; ++wanted) {
     waiters.emplace_back([&, wanted] {
       MutexLock lock(&mutex);
-      if (mutex.AwaitWithTimeout([&] { return value >= wanted; }, absl::Seconds(10))) ++heard;
+      if (mutex.AwaitWithTimeout([&] { return value >= wanted; }, absl::Seconds(10))) ++woken;
     });
   }
   for (int i = 0; i < 8; ++i) {
@@ -86,7 +86,7 @@ TEST(MutexTest, EveryWaiterHearsOfItsOwnCondition) {
     ++value;
   }
   for (std::thread& waiter : waiters) waiter.join();
-  EXPECT_EQ(heard, 8);
+  EXPECT_EQ(woken, 8);
 }
 
 }  // namespace

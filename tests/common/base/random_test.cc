@@ -14,7 +14,7 @@
 namespace bastion {
 namespace {
 
-// The three lines "philox4x32 10" of kat_vectors in Random123, the authors' own library.
+// The three lines "philox4x32 10" of kat_vectors in Random123, the authors' library.
 TEST(PhiloxTest, PublishedVectorZeros) {
   EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}),
             (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -31,9 +31,9 @@ TEST(PhiloxTest, PublishedVectorDigitsOfPi) {
             (PhiloxCounter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-// A standard Gumbel variable has mean γ = 0.57722 and variance π²/6 = 1.64493. With n = 2^18 draws
-// the mean is within 5·sqrt(1.645/n) = 0.0125, the variance (kurtosis 5.4) within
-// 5·1.645·sqrt(4.4/n) = 0.034.
+// A standard Gumbel variable has mean γ = 0.57722 and variance π²/6 = 1.64493. The tolerances are
+// five standard deviations for n = 2^18 draws: 5·sqrt(1.645/n) = 0.0125 for the mean and
+// 5·1.645·sqrt(4.4/n) = 0.034 for the variance (kurtosis 5.4).
 TEST(KeyedGumbelTest, MeanAndVariance) {
   constexpr int kDraws = 1 << 18;
   double sum = 0;
@@ -48,8 +48,8 @@ TEST(KeyedGumbelTest, MeanAndVariance) {
   EXPECT_NEAR(squares / kDraws - mean * mean, 1.64493, 0.034);
 }
 
-// P(g < x) = exp(-exp(-x)): at the three quartiles, within 5 standard deviations of a share.
-TEST(KeyedGumbelTest, Quartiles) {
+// P(g < x) = exp(-exp(-x)). The tolerance is five standard deviations.
+TEST(KeyedGumbelTest, QuartilesMatchTheDistribution) {
   constexpr int kDraws = 1 << 16;
   for (const double share : {0.25, 0.5, 0.75}) {
     const double quantile = -std::log(-std::log(share));
@@ -60,7 +60,7 @@ TEST(KeyedGumbelTest, Quartiles) {
   }
 }
 
-// The choice argmax (log p + g) follows p: the Gumbel trick, with p = (1/2, 1/3, 1/6).
+// The Gumbel-max trick: argmax (log p + g) is distributed like p = (1/2, 1/3, 1/6).
 TEST(KeyedGumbelTest, ArgmaxSamplesTheDistribution) {
   const std::vector<double> p = {1.0 / 2, 1.0 / 3, 1.0 / 6};
   constexpr int kDraws = 30000;
@@ -78,7 +78,7 @@ TEST(KeyedGumbelTest, ArgmaxSamplesTheDistribution) {
   }
 }
 
-TEST(KeyedGumbelTest, ValueDoesNotDependOnWhoAsksFirst) {
+TEST(KeyedGumbelTest, ValuesDoNotDependOnTheOrderOfCalls) {
   using Key = std::tuple<uint64_t, Position, TokenId>;
   std::vector<Key> keys;
   for (uint64_t seed = 0; seed < 3; ++seed) {
@@ -96,7 +96,7 @@ TEST(KeyedGumbelTest, ValueDoesNotDependOnWhoAsksFirst) {
   }
 }
 
-TEST(KeyedGumbelTest, GroupHoldsFourNeighbours) {
+TEST(KeyedGumbelTest, GroupHoldsFourConsecutiveTokens) {
   for (uint32_t group : {0u, 1u, 1000u}) {
     const std::array<float, 4> values = KeyedGumbelGroup(11, 22, group);
     for (int i = 0; i < 4; ++i) {
@@ -105,7 +105,7 @@ TEST(KeyedGumbelTest, GroupHoldsFourNeighbours) {
   }
 }
 
-TEST(KeyedGumbelTest, EveryPartOfTheKeyCounts) {
+TEST(KeyedGumbelTest, EveryPartOfTheKeyMatters) {
   const uint64_t high = uint64_t{1} << 32;
   const std::set<float> values = {KeyedGumbel(1, 5, 9),  KeyedGumbel(1 + high, 5, 9),
                                   KeyedGumbel(2, 5, 9),  KeyedGumbel(1, 6, 9),

@@ -14,8 +14,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::TempFolder;
 
-// The constructs that Qwen3's template uses, in a shorter one: namespace, reversed slices, Python
-// string methods, tests, and blocks on lines of their own.
+// A short template with the constructs of Qwen3's template: namespace, reversed slices, Python
+// string methods, tests, and blocks on separate lines.
 constexpr const char* kQwenStyle = R"({%- if messages[0].role == 'system' %}
     {{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}
 {%- endif %}
@@ -51,7 +51,7 @@ class ChatTemplateTest : public ::testing::Test {
     folder_.Write("tokenizer_config.json", tokenizer_config.dump());
     return ChatTemplate::Load(folder_.path());
   }
-  // What `source` makes of `messages`.
+  // Renders `messages` with the template `source`.
   absl::StatusOr<std::string> Render(const std::string& source,
                                      const std::vector<ChatMessage>& messages) {
     const auto chat = Load({{"chat_template", source}, {"bos_token", "<s>"}});
@@ -61,7 +61,7 @@ class ChatTemplateTest : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(ChatTemplateTest, QwenStyleConversation) {
+TEST_F(ChatTemplateTest, RendersAQwenStyleConversation) {
   const auto chat = Load({{"chat_template", kQwenStyle}});
   ASSERT_TRUE(chat.ok()) << chat.status();
   const std::vector<ChatMessage> messages = {{"system", "Be brief."},
@@ -75,19 +75,19 @@ TEST_F(ChatTemplateTest, QwenStyleConversation) {
   EXPECT_EQ(*chat->Render({{"user", "x"}}, false), "<|im_start|>user\nx<|im_end|>\n");
 }
 
-TEST_F(ChatTemplateTest, JinjaFileWinsOverTheConfig) {
+TEST_F(ChatTemplateTest, PrefersTheJinjaFileToTheConfig) {
   folder_.Write("chat_template.jinja", "file:{{ messages[0]['content'] }}");
   EXPECT_EQ(*Render("config", {{"user", "x"}}), "file:x");
 }
 
-TEST_F(ChatTemplateTest, FileWithoutTokenizerConfig) {
+TEST_F(ChatTemplateTest, TheTokenizerConfigIsOptional) {
   folder_.Write("chat_template.jinja", "[{{ bos_token }}]");
   const auto chat = ChatTemplate::Load(folder_.path());
   ASSERT_TRUE(chat.ok()) << chat.status();
   EXPECT_EQ(*chat->Render({}, true), "[]");
 }
 
-TEST_F(ChatTemplateTest, ListWithADefault) {
+TEST_F(ChatTemplateTest, UsesTheDefaultEntryOfAList) {
   const json tools = {{"name", "tool_use"}, {"template", "t"}};
   const json plain = {{"name", "default"}, {"template", "d"}};
   const auto chat = Load({{"chat_template", json::array({tools, plain})}});
@@ -97,7 +97,7 @@ TEST_F(ChatTemplateTest, ListWithADefault) {
               AllOf(HasSubstr("tokenizer_config.json"), HasSubstr("no default template")));
 }
 
-TEST_F(ChatTemplateTest, SpecialTokensAsTextOrObject) {
+TEST_F(ChatTemplateTest, SpecialTokensMayBeStringsOrObjects) {
   const auto chat = Load({{"chat_template", "{{ bos_token }}{{ eos_token }}{{ pad_token }}"},
                           {"bos_token", "<s>"},
                           {"eos_token", {{"content", "</s>"}, {"lstrip", false}}},
@@ -106,16 +106,16 @@ TEST_F(ChatTemplateTest, SpecialTokensAsTextOrObject) {
   EXPECT_EQ(*chat->Render({}, false), "<s></s>");
 }
 
-TEST_F(ChatTemplateTest, BlocksAreTrimmedAsTransformersDoes) {
+TEST_F(ChatTemplateTest, TrimsBlocksLikeTransformers) {
   EXPECT_EQ(*Render("a\n  {% if true %}\nb\n  {% endif %}\nc\n", {}), "a\nb\nc");
 }
 
-TEST_F(ChatTemplateTest, ToJsonWritesLikePython) {
+TEST_F(ChatTemplateTest, ToJsonFormatsLikePython) {
   EXPECT_EQ(*Render("{{ messages | tojson }}", {{"user", "<é> 'q' \"d\"\n"}}),
             R"([{"role": "user", "content": "<é> 'q' \"d\"\n"}])");
 }
 
-TEST_F(ChatTemplateTest, NoTemplateComesWithAdvice) {
+TEST_F(ChatTemplateTest, AMissingTemplateIsReportedWithAdvice) {
   const absl::Status status = Load({{"bos_token", "<s>"}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(status.message(),
@@ -123,33 +123,33 @@ TEST_F(ChatTemplateTest, NoTemplateComesWithAdvice) {
   EXPECT_EQ(ChatTemplate::Load("/nowhere").status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(ChatTemplateTest, TemplateThatDoesNotParse) {
+TEST_F(ChatTemplateTest, ATemplateThatDoesNotParseIsInvalid) {
   const absl::Status status = Load({{"chat_template", "a\n{% if %}"}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), AllOf(HasSubstr(folder_.path()), HasSubstr("chat_template:2")));
 }
 
-TEST_F(ChatTemplateTest, TemplateThatRefusesTheConversation) {
+TEST_F(ChatTemplateTest, ATemplateMayRejectTheConversation) {
   const absl::Status status =
       Render("{{ raise_exception('roles must alternate') }}", {{"user", "x"}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("roles must alternate"));
 }
 
-TEST_F(ChatTemplateTest, TemplateThatNeverEnds) {
+TEST_F(ChatTemplateTest, AnEndlessTemplateIsStopped) {
   const std::string loop =
       "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}";
   EXPECT_THAT(Render(loop, {}).status().message(), HasSubstr("out of fuel"));
   EXPECT_FALSE(Render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", {}).ok());
 }
 
-TEST_F(ChatTemplateTest, MessagesThatAreNotUtf8) {
+TEST_F(ChatTemplateTest, RefusesMessagesThatAreNotUtf8) {
   EXPECT_THAT(Render("x", {{"user", "a\xFF"}}).status().message(),
               HasSubstr("the content of message 0 is not UTF-8 at byte 1"));
   EXPECT_THAT(Render("x", {{"\xFF", ""}}).status().message(), HasSubstr("the role of message 0"));
 }
 
-TEST_F(ChatTemplateTest, JinjaFileThatIsNotUtf8) {
+TEST_F(ChatTemplateTest, RefusesAJinjaFileThatIsNotUtf8) {
   folder_.Write("chat_template.jinja", "ab\xFF");
   EXPECT_THAT(ChatTemplate::Load(folder_.path()).status().message(), HasSubstr("from byte 2"));
 }

@@ -39,7 +39,7 @@ class CheckpointTest : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(CheckpointTest, SingleFile) {
+TEST_F(CheckpointTest, ReadsASingleFile) {
   WriteSingle();
   const auto checkpoint = Checkpoint::Open(folder_.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
@@ -49,7 +49,7 @@ TEST_F(CheckpointTest, SingleFile) {
   EXPECT_EQ(static_cast<const float*>(w->data)[3], 3.0f);
 }
 
-TEST_F(CheckpointTest, Shards) {
+TEST_F(CheckpointTest, ReadsShards) {
   WriteShards();
   const auto checkpoint = Checkpoint::Open(folder_.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
@@ -59,7 +59,7 @@ TEST_F(CheckpointTest, Shards) {
   EXPECT_EQ((*checkpoint)->Tensor("c", {2})->bytes, 8u);
 }
 
-TEST_F(CheckpointTest, SingleFileWinsOverShards) {
+TEST_F(CheckpointTest, PrefersTheSingleFileToShards) {
   WriteShards();
   WriteSingle();
   const auto checkpoint = Checkpoint::Open(folder_.path());
@@ -67,16 +67,16 @@ TEST_F(CheckpointTest, SingleFileWinsOverShards) {
   EXPECT_THAT((*checkpoint)->TensorNames(), ElementsAre("w"));
 }
 
-TEST_F(CheckpointTest, TablesBesideTheWeightsAreNoWeights) {
+TEST_F(CheckpointTest, IgnoresOtherSafetensorsFiles) {
   folder_.Write("transition_prior.safetensors", "not even a safetensors file");
-  ExpectRefused(absl::StatusCode::kNotFound, "holds neither", "model.safetensors");
+  ExpectRefused(absl::StatusCode::kNotFound, "contains neither", "model.safetensors");
   WriteSingle();
   const auto checkpoint = Checkpoint::Open(folder_.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   EXPECT_THAT((*checkpoint)->TensorNames(), ElementsAre("w"));
 }
 
-TEST_F(CheckpointTest, IntegersAreNoWeights) {
+TEST_F(CheckpointTest, RefusesIntegerWeights) {
   folder_.Write("model.safetensors", SafetensorsFileOf({{"w", "I32", {1}, "1234"}}));
   const auto checkpoint = Checkpoint::Open(folder_.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
@@ -86,7 +86,7 @@ TEST_F(CheckpointTest, IntegersAreNoWeights) {
                                       HasSubstr("weights must be F32, BF16 or F16")));
 }
 
-TEST_F(CheckpointTest, FilesDeletedWhileInUse) {
+TEST_F(CheckpointTest, AFileMayBeDeletedWhileInUse) {
   WriteSingle();
   const auto checkpoint = Checkpoint::Open(folder_.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
@@ -94,7 +94,7 @@ TEST_F(CheckpointTest, FilesDeletedWhileInUse) {
   EXPECT_EQ(static_cast<const float*>((*checkpoint)->Tensor("w", {2, 2})->data)[1], 1.0f);
 }
 
-TEST_F(CheckpointTest, WrongShapePrintsBoth) {
+TEST_F(CheckpointTest, AWrongShapeIsReportedWithBothShapes) {
   WriteSingle();
   const auto checkpoint = Checkpoint::Open(folder_.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
@@ -105,7 +105,7 @@ TEST_F(CheckpointTest, WrongShapePrintsBoth) {
   EXPECT_FALSE((*checkpoint)->Tensor("w", {4}).ok());
 }
 
-TEST_F(CheckpointTest, MissingTensor) {
+TEST_F(CheckpointTest, AMissingTensorIsReported) {
   WriteSingle();
   const auto checkpoint = Checkpoint::Open(folder_.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
@@ -114,35 +114,35 @@ TEST_F(CheckpointTest, MissingTensor) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr(folder_.path()), HasSubstr("'lm_head.weight'")));
 }
 
-TEST_F(CheckpointTest, NoFolderAndNoWeights) {
+TEST_F(CheckpointTest, AMissingFolderAndMissingWeightsAreReported) {
   EXPECT_THAT(Checkpoint::Open(folder_.File("none")).status().message(),
               HasSubstr("no such folder"));
   folder_.Write("pytorch_model.bin", "x");
-  ExpectRefused(absl::StatusCode::kNotFound, "holds neither model.safetensors",
-                "must be saved as safetensors");
+  ExpectRefused(absl::StatusCode::kNotFound, "contains neither model.safetensors",
+                "convert weights in other formats to safetensors");
 }
 
-TEST_F(CheckpointTest, MissingShard) {
+TEST_F(CheckpointTest, AMissingShardIsReported) {
   WriteShards();
   ASSERT_EQ(std::remove(folder_.File("s2.safetensors").c_str()), 0);
   ExpectRefused(absl::StatusCode::kNotFound, kIndex,
-                "lists the shard s2.safetensors for tensor 'b', which is missing");
+                "shard s2.safetensors of tensor 'b' is missing");
 }
 
-TEST_F(CheckpointTest, DamagedShard) {
+TEST_F(CheckpointTest, ADamagedShardIsReported) {
   WriteShards();
   folder_.Write("s2.safetensors", "garbage!");
   ExpectRefused(absl::StatusCode::kInvalidArgument, "s2.safetensors", "header");
 }
 
-TEST_F(CheckpointTest, ShardWithoutItsTensor) {
+TEST_F(CheckpointTest, AShardWithoutItsTensorIsReported) {
   WriteShards();
   folder_.Write("s2.safetensors", SafetensorsFileOf({{"c", "F32", {2}, CountingFloats(2)}}));
   ExpectRefused(absl::StatusCode::kInvalidArgument, kIndex,
-                "lists tensor 'b' in s2.safetensors, which does not hold it");
+                "shard s2.safetensors does not contain tensor 'b'");
 }
 
-TEST_F(CheckpointTest, DamagedIndex) {
+TEST_F(CheckpointTest, ADamagedIndexIsReported) {
   folder_.Write(kIndex, "{");
   ExpectRefused(absl::StatusCode::kInvalidArgument, kIndex, "parse error");
   folder_.Write(kIndex, "{}");
@@ -150,7 +150,7 @@ TEST_F(CheckpointTest, DamagedIndex) {
   folder_.Write(kIndex, R"({"weight_map": {"a": 3}})");
   ExpectRefused(absl::StatusCode::kInvalidArgument, kIndex, "'a' must name a file");
   folder_.Write(kIndex, R"({"weight_map": {"a": "../a.safetensors"}})");
-  ExpectRefused(absl::StatusCode::kInvalidArgument, kIndex, "no file of this folder");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, kIndex, "which is not a file name");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class JsonFileTest : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(JsonFileTest, TypedValuesAndFallbacks) {
+TEST_F(JsonFileTest, GetsTypedValuesAndFallbacks) {
   const auto object = Read(R"({"i": 3, "d": 0.5, "b": true, "s": "é", "none": null})");
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_EQ(*object->Get<int>("i"), 3);
@@ -35,7 +35,7 @@ TEST_F(JsonFileTest, TypedValuesAndFallbacks) {
   EXPECT_FALSE(object->Has("none"));
 }
 
-TEST_F(JsonFileTest, WrongTypesNameFileAndKey) {
+TEST_F(JsonFileTest, AWrongTypeIsReportedWithFileAndKey) {
   const auto object = Read(R"({"i": 1.5, "b": "yes", "big": 4294967296, "n": [1, "x"]})");
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_THAT(object->Get<int>("i").status().message(),
@@ -47,7 +47,7 @@ TEST_F(JsonFileTest, WrongTypesNameFileAndKey) {
   EXPECT_THAT(object->Child("b").status().message(), HasSubstr("'b' must be an object"));
 }
 
-TEST_F(JsonFileTest, OneIntegerOrAList) {
+TEST_F(JsonFileTest, IntegersAcceptsOneOrAList) {
   const auto object = Read(R"({"one": 4, "many": [2, 1], "child": {"many": "x"}})");
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_THAT(*object->Integers("one"), ElementsAre(4));
@@ -58,19 +58,19 @@ TEST_F(JsonFileTest, OneIntegerOrAList) {
   EXPECT_THAT(child->Integers("many").status().message(), HasSubstr("x.json: 'child': 'many'"));
 }
 
-TEST_F(JsonFileTest, NotJson) {
+TEST_F(JsonFileTest, RefusesWhatIsNotAJsonObject) {
   EXPECT_EQ(Read("{\"a\": ").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Read("{\"a\": ").status().message(), HasSubstr("x.json"));
   EXPECT_THAT(Read("").status().message(), HasSubstr("x.json"));
   EXPECT_THAT(Read("[1]").status().message(), HasSubstr("not a JSON object"));
 }
 
-TEST_F(JsonFileTest, NotUtf8) {
+TEST_F(JsonFileTest, RefusesWhatIsNotUtf8) {
   EXPECT_THAT(Read("{\"a\": \"\xFF\"}").status().message(),
               HasSubstr("x.json is not UTF-8 at byte 7"));
 }
 
-TEST_F(JsonFileTest, MissingFiles) {
+TEST_F(JsonFileTest, OnlyReadOptionalAcceptsAMissingFile) {
   const std::string path = folder_.File("none.json");
   EXPECT_TRUE(absl::IsNotFound(JsonObject::Read(path).status()));
   EXPECT_THAT(JsonObject::Read(path).status().message(), HasSubstr("none.json"));
@@ -79,12 +79,12 @@ TEST_F(JsonFileTest, MissingFiles) {
   EXPECT_TRUE(optional->json().empty());
 }
 
-TEST_F(JsonFileTest, FolderInsteadOfFile) {
+TEST_F(JsonFileTest, RefusesAFolder) {
   EXPECT_FALSE(JsonObject::Read(folder_.path()).ok());
   EXPECT_FALSE(JsonObject::ReadOptional(folder_.path()).ok());
 }
 
-TEST_F(JsonFileTest, DeepNestingIsNoStackOverflow) {
+TEST_F(JsonFileTest, SurvivesDeepNesting) {
   const std::string deep(200000, '[');
   EXPECT_FALSE(Read("{\"a\": " + deep).ok());
 }

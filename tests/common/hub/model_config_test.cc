@@ -50,7 +50,7 @@ class ModelConfigTest : public ::testing::Test {
     folder_.Write("config.json", config.dump());
     return ReadModelConfig(folder_.path());
   }
-  // Reads `config` with `key` set to `value`; expects an error that names the file and `reason`.
+  // Reads `config` with `key` set to `value` and expects an error with the file and `reason`.
   void ExpectRefused(json config, const char* key, const json& value, const std::string& reason,
                      absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
     config[key] = value;
@@ -61,7 +61,7 @@ class ModelConfigTest : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(ModelConfigTest, Qwen3Target) {
+TEST_F(ModelConfigTest, ReadsAQwen3Target) {
   const auto config = Read(Target());
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->kind, ModelKind::kTarget);
@@ -84,7 +84,7 @@ TEST_F(ModelConfigTest, Qwen3Target) {
   EXPECT_THAT(config->special.bos, IsEmpty());
 }
 
-TEST_F(ModelConfigTest, DefaultsAreThoseOfTransformers) {
+TEST_F(ModelConfigTest, UsesTheDefaultsOfTransformers) {
   json config = Target();
   for (const char* key :
        {"num_key_value_heads", "head_dim", "max_position_embeddings", "torch_dtype", "rms_norm_eps",
@@ -103,7 +103,7 @@ TEST_F(ModelConfigTest, DefaultsAreThoseOfTransformers) {
   EXPECT_THAT(read->special.eos, IsEmpty());
 }
 
-TEST_F(ModelConfigTest, NamesOfTransformersFive) {
+TEST_F(ModelConfigTest, ReadsTheKeysOfTransformersFive) {
   json config = Target();
   config.erase("rope_theta");
   config.erase("torch_dtype");
@@ -115,7 +115,7 @@ TEST_F(ModelConfigTest, NamesOfTransformersFive) {
   EXPECT_EQ(read->dtype, DType::kF16);
 }
 
-TEST_F(ModelConfigTest, EndTokensOfBothFiles) {
+TEST_F(ModelConfigTest, MergesTheEndTokensOfBothFiles) {
   json config = Target();
   config["eos_token_id"] = {9, 3};
   folder_.Write("generation_config.json", R"({"eos_token_id": [5, 3]})");
@@ -124,14 +124,14 @@ TEST_F(ModelConfigTest, EndTokensOfBothFiles) {
   EXPECT_THAT(read->special.eos, ElementsAre(3, 5, 9));
 }
 
-TEST_F(ModelConfigTest, DamagedGenerationConfig) {
+TEST_F(ModelConfigTest, ADamagedGenerationConfigIsReported) {
   folder_.Write("generation_config.json", "{");
   EXPECT_THAT(Read(Target()).status().message(), HasSubstr("generation_config.json"));
   folder_.Write("generation_config.json", R"({"eos_token_id": 1000})");
   EXPECT_THAT(Read(Target()).status().message(), HasSubstr("outside the vocabulary of 1000"));
 }
 
-TEST_F(ModelConfigTest, DFlashDrafter) {
+TEST_F(ModelConfigTest, ReadsADFlashDrafter) {
   const auto config = Read(Drafter());
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->kind, ModelKind::kDrafter);
@@ -141,7 +141,7 @@ TEST_F(ModelConfigTest, DFlashDrafter) {
   EXPECT_THAT(config->dflash.target_layer_ids, ElementsAre(1, 9, 17));
 }
 
-TEST_F(ModelConfigTest, WindowsInsideTheBlock) {
+TEST_F(ModelConfigTest, IsCausalSelectsCausalWindows) {
   EXPECT_TRUE(Read(Drafter())->dflash.causal_windows);
   json config = Drafter();
   config["is_causal"] = false;
@@ -149,7 +149,7 @@ TEST_F(ModelConfigTest, WindowsInsideTheBlock) {
   ExpectRefused(Drafter(), "is_causal", 1, "'is_causal' must be true or false");
 }
 
-TEST_F(ModelConfigTest, DrafterWithoutTargetLayersTakesTheDefault) {
+TEST_F(ModelConfigTest, ADrafterWithoutTargetLayersUsesTheDefault) {
   json config = Drafter();
   config["dflash_config"].erase("target_layer_ids");
   const auto read = Read(config);
@@ -157,8 +157,8 @@ TEST_F(ModelConfigTest, DrafterWithoutTargetLayersTakesTheDefault) {
   EXPECT_THAT(read->dflash.target_layer_ids, ElementsAre(1, 17, 33));
 }
 
-// By hand from round(1 + i * (L - 4) / (n - 1)), halves to the even neighbour.
-TEST(DefaultTargetLayerIdsTest, SpreadAndRounded) {
+// Computed by hand: round(1 + i * (L - 4) / (n - 1)), half to even.
+TEST(DefaultTargetLayerIdsTest, SpacesLayersEvenly) {
   EXPECT_THAT(DefaultTargetLayerIds(36, 5), ElementsAre(1, 9, 17, 25, 33));
   EXPECT_THAT(DefaultTargetLayerIds(28, 5), ElementsAre(1, 7, 13, 19, 25));
   EXPECT_THAT(DefaultTargetLayerIds(32, 4), ElementsAre(1, 10, 20, 29));
@@ -166,12 +166,12 @@ TEST(DefaultTargetLayerIdsTest, SpreadAndRounded) {
   EXPECT_THAT(DefaultTargetLayerIds(7, 1), ElementsAre(3));
 }
 
-TEST(DefaultTargetLayerIdsTest, HalvesGoToTheEvenNeighbour) {
+TEST(DefaultTargetLayerIdsTest, RoundsHalfToEven) {
   EXPECT_THAT(DefaultTargetLayerIds(7, 3), ElementsAre(1, 2, 4));  // 2.5 -> 2
   EXPECT_THAT(DefaultTargetLayerIds(9, 3), ElementsAre(1, 4, 6));  // 3.5 -> 4
 }
 
-TEST_F(ModelConfigTest, SlidingLayersAsListed) {
+TEST_F(ModelConfigTest, ReadsSlidingLayersFromLayerTypes) {
   json config = Drafter();
   config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
   config["sliding_window"] = 64;
@@ -181,7 +181,7 @@ TEST_F(ModelConfigTest, SlidingLayersAsListed) {
   EXPECT_THAT(read->sliding_windows, ElementsAre(64, 0, 64));
 }
 
-TEST_F(ModelConfigTest, SlidingLayersFromMaxWindowLayers) {
+TEST_F(ModelConfigTest, ReadsSlidingLayersFromMaxWindowLayers) {
   json config = Target();
   config["sliding_window"] = 64;
   config["use_sliding_window"] = true;
@@ -191,7 +191,7 @@ TEST_F(ModelConfigTest, SlidingLayersFromMaxWindowLayers) {
   EXPECT_THAT(read->sliding_windows, ElementsAre(0, 64, 64));
 }
 
-TEST_F(ModelConfigTest, WindowSwitchedOff) {
+TEST_F(ModelConfigTest, ATargetWithSlidingLayersNeedsAWindow) {
   json config = Drafter();
   config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
   config["sliding_window"] = 64;
@@ -203,7 +203,7 @@ TEST_F(ModelConfigTest, WindowSwitchedOff) {
   ExpectRefused(target, "layer_types", config["layer_types"], "'sliding_window' must be set");
 }
 
-TEST_F(ModelConfigTest, LayerTypesThatCannotBe) {
+TEST_F(ModelConfigTest, RefusesInvalidLayerTypes) {
   ExpectRefused(Target(), "layer_types", json::array({"full_attention"}), "must list the 3 layers");
   ExpectRefused(Target(), "layer_types", "full", "must list the 3 layers");
   ExpectRefused(Target(), "layer_types", {"full_attention", "linear_attention", "full_attention"},
@@ -212,7 +212,7 @@ TEST_F(ModelConfigTest, LayerTypesThatCannotBe) {
                 absl::StatusCode::kUnimplemented);
 }
 
-TEST_F(ModelConfigTest, UnknownArchitectures) {
+TEST_F(ModelConfigTest, RefusesUnknownArchitectures) {
   ExpectRefused(Target(), "architectures", {"LlamaForCausalLM"},
                 "names 'LlamaForCausalLM'; supported are Qwen3ForCausalLM (target) and "
                 "DFlashDraftModel (drafter)");
@@ -221,7 +221,7 @@ TEST_F(ModelConfigTest, UnknownArchitectures) {
   }
 }
 
-TEST_F(ModelConfigTest, NumbersThatMustBePositive) {
+TEST_F(ModelConfigTest, RefusesNumbersThatAreNotPositive) {
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads",
                           "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
                           "max_position_embeddings", "rms_norm_eps", "rope_theta"}) {
@@ -231,20 +231,20 @@ TEST_F(ModelConfigTest, NumbersThatMustBePositive) {
   }
 }
 
-TEST_F(ModelConfigTest, NumbersThatMustBeThere) {
+TEST_F(ModelConfigTest, RefusesMissingNumbers) {
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads",
                           "intermediate_size", "vocab_size"}) {
     ExpectRefused(Target(), key, nullptr, std::string("'") + key + "' is missing");
   }
 }
 
-TEST_F(ModelConfigTest, HeadsThatDoNotFit) {
+TEST_F(ModelConfigTest, RefusesInvalidHeads) {
   ExpectRefused(Target(), "num_key_value_heads", 4,
                 "is 4, which does not divide the 6 query heads");
-  ExpectRefused(Target(), "head_dim", 33, "rotary embeddings need an even one");
+  ExpectRefused(Target(), "head_dim", 33, "rotary embeddings need an even number");
 }
 
-TEST_F(ModelConfigTest, FeaturesThatAreNotBuiltIn) {
+TEST_F(ModelConfigTest, RefusesUnsupportedFeatures) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
   ExpectRefused(Target(), "attention_bias", true, "attention_bias", unimplemented);
   ExpectRefused(Target(), "hidden_act", "gelu", "hidden_act 'gelu'", unimplemented);
@@ -259,19 +259,19 @@ TEST_F(ModelConfigTest, FeaturesThatAreNotBuiltIn) {
   EXPECT_TRUE(Read(harmless).ok());
 }
 
-TEST_F(ModelConfigTest, DTypesThatAreNotComputed) {
+TEST_F(ModelConfigTest, RefusesUnsupportedDTypes) {
   ExpectRefused(Target(), "torch_dtype", "float64", "is 'float64'; supported are float32");
   ExpectRefused(Target(), "dtype", 3, "'dtype' must be text");
 }
 
-TEST_F(ModelConfigTest, SpecialTokensOutsideTheVocabulary) {
+TEST_F(ModelConfigTest, RefusesSpecialTokensOutsideTheVocabulary) {
   ExpectRefused(Target(), "eos_token_id", 1000, "is 1000, outside the vocabulary of 1000");
   ExpectRefused(Target(), "eos_token_id", {1, -1}, "is -1, outside");
   ExpectRefused(Target(), "bos_token_id", 5000, "'bos_token_id' is 5000");
   ExpectRefused(Target(), "eos_token_id", "<eos>", "must be an integer or a list");
 }
 
-TEST_F(ModelConfigTest, DrafterFieldsThatCannotBe) {
+TEST_F(ModelConfigTest, RefusesInvalidDrafterFields) {
   ExpectRefused(Drafter(), "block_size", nullptr, "'block_size' is missing");
   ExpectRefused(Drafter(), "block_size", 1, "no position to draft");
   ExpectRefused(Drafter(), "num_target_layers", nullptr, "'num_target_layers' is missing");
@@ -282,12 +282,12 @@ TEST_F(ModelConfigTest, DrafterFieldsThatCannotBe) {
                 "has layer 36 of a target with 36 layers");
 }
 
-TEST_F(ModelConfigTest, NoConfigAndNoFolder) {
+TEST_F(ModelConfigTest, AMissingConfigIsNotFound) {
   EXPECT_EQ(ReadModelConfig(folder_.path()).status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(ReadModelConfig("/nowhere").status().message(), HasSubstr("/nowhere/config.json"));
 }
 
-TEST_F(ModelConfigTest, NotUtf8) {
+TEST_F(ModelConfigTest, RefusesAConfigThatIsNotUtf8) {
   folder_.Write("config.json", "{\"x\": \"\xC3\x28\"}");
   const absl::Status status = ReadModelConfig(folder_.path()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

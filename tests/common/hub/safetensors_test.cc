@@ -22,7 +22,7 @@ class SafetensorsTest : public ::testing::Test {
     folder_.Write("m.safetensors", bytes);
     return SafetensorsFile::Open(folder_.File("m.safetensors"));
   }
-  // Both halves of what every refusal must say.
+  // Expects an error with the file and `reason`.
   void ExpectRefused(std::string_view bytes, const std::string& reason) {
     const absl::Status status = Open(bytes).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -52,7 +52,7 @@ TEST_F(SafetensorsTest, ReadsWhatWasWritten) {
   EXPECT_EQ(b->bytes, 4u);
 }
 
-TEST_F(SafetensorsTest, ViewsOutliveAMoveOfTheFile) {
+TEST_F(SafetensorsTest, ViewsStayValidWhenTheFileMoves) {
   auto file = Open(TwoTensors());
   ASSERT_TRUE(file.ok()) << file.status();
   const auto view = file->Tensor("a");
@@ -61,24 +61,24 @@ TEST_F(SafetensorsTest, ViewsOutliveAMoveOfTheFile) {
   EXPECT_EQ(static_cast<const float*>(view->data)[5], 5.0f);
 }
 
-TEST_F(SafetensorsTest, NoTensorsAtAll) {
+TEST_F(SafetensorsTest, AFileMayHaveNoTensors) {
   const auto file = Open(SafetensorsFileOf("{}", ""));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_TRUE(file->TensorNames().empty());
 }
 
-TEST_F(SafetensorsTest, MissingFile) {
+TEST_F(SafetensorsTest, AMissingFileIsNotFound) {
   const absl::Status status = SafetensorsFile::Open(folder_.File("no.safetensors")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(status.message(), HasSubstr("no.safetensors"));
 }
 
-TEST_F(SafetensorsTest, FolderInsteadOfFile) {
+TEST_F(SafetensorsTest, RefusesAFolder) {
   EXPECT_THAT(SafetensorsFile::Open(folder_.path()).status().message(),
               HasSubstr("not a regular file"));
 }
 
-TEST_F(SafetensorsTest, MissingTensorIsNamed) {
+TEST_F(SafetensorsTest, AMissingTensorIsReported) {
   const auto file = Open(TwoTensors());
   ASSERT_TRUE(file.ok()) << file.status();
   const absl::Status status = file->Tensor("c").status();
@@ -86,30 +86,30 @@ TEST_F(SafetensorsTest, MissingTensorIsNamed) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("m.safetensors"), HasSubstr("'c'")));
 }
 
-TEST_F(SafetensorsTest, EmptyAndTinyFiles) {
+TEST_F(SafetensorsTest, RefusesFilesWithoutAWholeLength) {
   ExpectRefused("", "header too small");
   ExpectRefused("1234567", "header too small");
 }
 
-TEST_F(SafetensorsTest, TruncatedInTheHeader) {
+TEST_F(SafetensorsTest, RefusesATruncatedHeader) {
   ExpectRefused(TwoTensors().substr(0, 40), "bytes in a file of 40: truncated?");
 }
 
-TEST_F(SafetensorsTest, TruncatedInTheDataNamesTheTensor) {
+TEST_F(SafetensorsTest, TruncatedDataIsReportedWithTheTensor) {
   const std::string whole = TwoTensors();
   ExpectRefused(whole.substr(0, whole.size() - 1), "tensor 'b' ends at byte 28");
   ExpectRefused(whole.substr(0, whole.size() - 5), "tensor 'a' ends at byte 24");
 }
 
-TEST_F(SafetensorsTest, BytesBehindTheLastTensor) {
+TEST_F(SafetensorsTest, RefusesBytesAfterTheLastTensor) {
   ExpectRefused(TwoTensors() + "x", "the tensors end at byte 28 of 29");
 }
 
-TEST_F(SafetensorsTest, HeaderLongerThanAnyHeader) {
+TEST_F(SafetensorsTest, RefusesATooLargeHeader) {
   ExpectRefused(std::string(8, '\xFF') + "{}", "header too large");
 }
 
-TEST_F(SafetensorsTest, GarbageInTheHeader) {
+TEST_F(SafetensorsTest, RefusesAHeaderThatIsNotJson) {
   ExpectRefused(SafetensorsFileOf("not json", ""), "invalid JSON in header");
   ExpectRefused(SafetensorsFileOf("[1, 2]  ", ""), "invalid JSON in header");
   ExpectRefused(SafetensorsFileOf("{\"\xFF\": 1}", ""), "invalid UTF-8 in header");
@@ -122,44 +122,44 @@ std::string OneTensor(const std::string& dtype, const std::string& shape,
          offsets + "}}";
 }
 
-TEST_F(SafetensorsTest, OffsetsOutsideTheFile) {
+TEST_F(SafetensorsTest, RefusesOffsetsOutsideTheFile) {
   ExpectRefused(SafetensorsFileOf(OneTensor("F32", "[4]", "[0, 16]"), "12345678"),
-                "tensor 'w' ends at byte 16 of the data, the file holds 8");
+                "tensor 'w' ends at byte 16 of the data, the file has 8");
   ExpectRefused(SafetensorsFileOf(OneTensor("F32", "[2]", "[8, 0]"), "12345678"),
                 "tensor 'w' begins at byte 8 after its end 0");
 }
 
-TEST_F(SafetensorsTest, OffsetsNearTheLargestNumber) {
+TEST_F(SafetensorsTest, RefusesOffsetsThatOverflow) {
   const std::string huge = "18446744073709551608";  // 2^64 - 8
   ExpectRefused(
       SafetensorsFileOf(OneTensor("U8", "[" + huge + "]", "[0, " + huge + "]"), "12345678"),
       "tensor 'w'");
 }
 
-TEST_F(SafetensorsTest, OverlapAndGap) {
+TEST_F(SafetensorsTest, RefusesOverlapsAndGaps) {
   const std::string a = R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}, "b": )";
   ExpectRefused(
       SafetensorsFileOf(a + R"({"dtype": "U8", "shape": [4], "data_offsets": [2, 6]}})", "123456"),
-      "tensor 'b' overlaps the one before it: it begins at 2, not 4");
+      "tensor 'b' overlaps the one before it: begins at 2, expected 4");
   ExpectRefused(SafetensorsFileOf(a + R"({"dtype": "U8", "shape": [4], "data_offsets": [5, 9]}})",
                                   "123456789"),
-                "tensor 'b' leaves a gap: it begins at 5, not 4");
+                "tensor 'b' leaves a gap: begins at 5, expected 4");
 }
 
-TEST_F(SafetensorsTest, ShapeThatDoesNotFitTheBytes) {
+TEST_F(SafetensorsTest, RefusesAShapeThatDoesNotMatchTheBytes) {
   ExpectRefused(SafetensorsFileOf(OneTensor("F32", "[3]", "[0, 8]"), "12345678"),
-                "tensor 'w' of shape [3] and dtype F32 cannot fill 8 bytes");
+                "tensor 'w' of shape [3] and dtype F32 does not have 8 bytes");
   ExpectRefused(
       SafetensorsFileOf(OneTensor("F32", "[4294967296, 4294967296]", "[0, 8]"), "12345678"),
       "tensor 'w' of shape [4294967296,4294967296]");
 }
 
-TEST_F(SafetensorsTest, DTypeNobodyKnows) {
+TEST_F(SafetensorsTest, RefusesAnUnknownDType) {
   ExpectRefused(SafetensorsFileOf(OneTensor("F99", "[2]", "[0, 8]"), "12345678"),
                 "tensor 'w' has the unknown dtype 'F99'");
 }
 
-TEST_F(SafetensorsTest, DTypeThatNothingHereUses) {
+TEST_F(SafetensorsTest, AnUnsupportedDTypeIsUnimplemented) {
   const auto file = Open(SafetensorsFileOf(OneTensor("F64", "[1]", "[0, 8]"), "12345678"));
   ASSERT_TRUE(file.ok()) << file.status();
   const absl::Status status = file->Tensor("w").status();
@@ -169,7 +169,7 @@ TEST_F(SafetensorsTest, DTypeThatNothingHereUses) {
                     HasSubstr("F32, BF16, F16, U16, I32, U32, I64, U64")));
 }
 
-TEST_F(SafetensorsTest, IntegerTensors) {
+TEST_F(SafetensorsTest, ReadsIntegerTensors) {
   const auto file = Open(SafetensorsFileOf(
       {{"a", "I64", {1}, "12345678"}, {"b", "U32", {1}, "1234"}, {"c", "U16", {1}, "12"}}));
   ASSERT_TRUE(file.ok()) << file.status();
@@ -178,7 +178,7 @@ TEST_F(SafetensorsTest, IntegerTensors) {
   EXPECT_EQ(file->Tensor("c")->dtype, DType::kU16);
 }
 
-TEST_F(SafetensorsTest, DataThatIsNotAligned) {
+TEST_F(SafetensorsTest, RefusesUnalignedData) {
   const auto file =
       Open(SafetensorsFileOf({{"a", "U8", {1}, "x"}, {"b", "F32", {1}, CountingFloats(1)}}));
   ASSERT_TRUE(file.ok()) << file.status();

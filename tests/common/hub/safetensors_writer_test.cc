@@ -20,8 +20,8 @@ using testing::TempFolder;
 
 class SafetensorsWriterTest : public ::testing::Test {
  protected:
-  // What one run of the writer leaves in its folder.
-  [[nodiscard]] size_t Files() const {
+  // Number of files in the folder.
+  [[nodiscard]] size_t CountFiles() const {
     size_t files = 0;
     for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator(folder_.path())) {
       ++files;
@@ -32,7 +32,7 @@ class SafetensorsWriterTest : public ::testing::Test {
   const std::string path_ = folder_.File("t.safetensors");
 };
 
-TEST_F(SafetensorsWriterTest, EveryTypeComesBackAligned) {
+TEST_F(SafetensorsWriterTest, TensorsOfAllTypesAreReadBackAligned) {
   const std::vector<uint16_t> odd = {1, 2, 3};
   const std::vector<float> matrix = {0.5f, -1, 2, 4, 8, 16};
   const std::vector<int32_t> negative = {-1};
@@ -57,22 +57,22 @@ TEST_F(SafetensorsWriterTest, EveryTypeComesBackAligned) {
   EXPECT_EQ(file->Tensor("none")->bytes, 0u);
 }
 
-TEST_F(SafetensorsWriterTest, NoTensorsAtAll) {
+TEST_F(SafetensorsWriterTest, WritesAFileWithoutTensors) {
   ASSERT_TRUE(WriteSafetensors({}, path_).ok());
   const auto file = SafetensorsFile::Open(path_);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_TRUE(file->TensorNames().empty());
 }
 
-TEST_F(SafetensorsWriterTest, TheNewFileTakesThePlaceOfTheOld) {
+TEST_F(SafetensorsWriterTest, ReplacesAnOldFile) {
   folder_.Write("t.safetensors", "old");
   const std::vector<float> values = {1};
   ASSERT_TRUE(WriteSafetensors({TensorOf("w", values)}, path_).ok());
   EXPECT_TRUE(SafetensorsFile::Open(path_).ok());
-  EXPECT_EQ(Files(), 1u);
+  EXPECT_EQ(CountFiles(), 1u);
 }
 
-TEST_F(SafetensorsWriterTest, AFolderThatIsMissingOrNone) {
+TEST_F(SafetensorsWriterTest, AMissingFolderIsReported) {
   const absl::Status missing = WriteSafetensors({}, folder_.File("none/t.safetensors"));
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound) << missing;
   EXPECT_THAT(missing.message(), HasSubstr("none/t.safetensors"));
@@ -81,8 +81,8 @@ TEST_F(SafetensorsWriterTest, AFolderThatIsMissingOrNone) {
               HasSubstr("Not a directory"));
 }
 
-// A limit on the size of files stands for the full disk: write(2) fails in the middle.
-TEST_F(SafetensorsWriterTest, AFullDiskLeavesTheOldFile) {
+// A limit on the file size simulates a full disk: write(2) fails in the middle of the file.
+TEST_F(SafetensorsWriterTest, AFullDiskLeavesTheOldFileUnchanged) {
   folder_.Write("t.safetensors", "old");
   const std::vector<float> values(10000, 1.0f);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -95,18 +95,19 @@ TEST_F(SafetensorsWriterTest, AFullDiskLeavesTheOldFile) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_FALSE(status.ok());
-  EXPECT_THAT(status.message(), HasSubstr("t.safetensors, which stays as it was: File too large"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("t.safetensors (an old file is unchanged): File too large"));
   EXPECT_EQ(std::filesystem::file_size(path_), 3u);
-  EXPECT_EQ(Files(), 1u);
+  EXPECT_EQ(CountFiles(), 1u);
 }
 
-TEST_F(SafetensorsWriterTest, TensorsThatNoFileCanHold) {
+TEST_F(SafetensorsWriterTest, AbortsForInvalidTensors) {
   const std::vector<float> values(4);
   NamedTensor wrong = TensorOf("w", values);
   wrong.view.shape = {2, 3};
   EXPECT_DEATH((void)WriteSafetensors({wrong}, path_), "24 vs 16 bytes of tensor 'w'");
   const NamedTensor twin = TensorOf("w", values);
-  EXPECT_DEATH((void)WriteSafetensors({twin, twin}, path_), "two tensors 'w'");
+  EXPECT_DEATH((void)WriteSafetensors({twin, twin}, path_), "two tensors are named 'w'");
 }
 
 }  // namespace

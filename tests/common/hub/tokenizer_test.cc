@@ -60,7 +60,7 @@ TEST(TokenizerTest, MergesAndBytes) {
   EXPECT_EQ(*ByteLevel().Decode(*ids, false), "the the é");
 }
 
-TEST(TokenizerTest, RandomTextComesBack) {
+TEST(TokenizerTest, RoundTripsRandomText) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round) {
     const std::string text = RandomText(random);
@@ -88,21 +88,21 @@ TEST(TokenizerTest, IdsThatNobodyKnows) {
   EXPECT_EQ(ByteLevel().Decode({-1}, false).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(TokenizerTest, TextThatIsNotUtf8) {
+TEST(TokenizerTest, RefusesTextThatIsNotUtf8) {
   const absl::Status status = ByteLevel().Encode("abc\xFF", false).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("byte 3"));
   EXPECT_EQ(ByteLevel().Find("\xFF"), std::nullopt);
 }
 
-TEST(TokenizerTest, EmptyTextAndZeroBytes) {
+TEST(TokenizerTest, RoundTripsEmptyTextAndZeroBytes) {
   EXPECT_TRUE(ByteLevel().Encode("", true)->empty());
   EXPECT_EQ(*ByteLevel().Decode({}, true), "");
   const std::string text("a\0b", 3);
   EXPECT_EQ(*ByteLevel().Decode(*ByteLevel().Encode(text, false), true), text);
 }
 
-TEST(TokenizerTest, ManyThreadsAtOnce) {
+TEST(TokenizerTest, IsThreadSafe) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([t] {
@@ -116,7 +116,7 @@ TEST(TokenizerTest, ManyThreadsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(TokenizerTest, PostProcessorIsAskedFor) {
+TEST(TokenizerTest, AddSpecialEnablesThePostProcessor) {
   json file = ByteLevelTokenizerJson();
   file["post_processor"] = {
       {"type", "TemplateProcessing"},
@@ -134,7 +134,7 @@ TEST(TokenizerTest, PostProcessorIsAskedFor) {
   EXPECT_THAT(*tokenizer.Encode("a", false), ElementsAre('a'));
 }
 
-TEST(TokenizerTest, PaddingAndTruncationOfTheFileAreLeftOut) {
+TEST(TokenizerTest, IgnoresPaddingAndTruncationInTheFile) {
   json file = ByteLevelTokenizerJson();
   file["truncation"] = {
       {"direction", "Right"}, {"max_length", 2}, {"strategy", "LongestFirst"}, {"stride", 0}};
@@ -145,7 +145,7 @@ TEST(TokenizerTest, PaddingAndTruncationOfTheFileAreLeftOut) {
   EXPECT_EQ(tokenizer.Encode("abcd", false)->size(), 4u);
 }
 
-TEST(TokenizerTest, ByteFallbackPieces) {
+TEST(TokenizerTest, DecodesByteFallbackTokens) {
   json vocabulary = {{"<unk>", 0}, {"▁a", 1}, {"▁", 2}, {"a", 3}, {"b", 4}};
   for (const char* token : {"<0xE6>", "<0x97>", "<0xA5>"}) vocabulary[token] = vocabulary.size();
   json file;
@@ -167,7 +167,7 @@ TEST(TokenizerTest, ByteFallbackPieces) {
   EXPECT_EQ(*tokenizer.Decode({1, 1, 5, 6, 7}, false), "a a日");
 }
 
-TEST(TokenizerTest, WordPieces) {
+TEST(TokenizerTest, DecodesWordPieces) {
   json file;
   file["pre_tokenizer"] = {{"type", "Whitespace"}};
   file["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", false}};
@@ -181,7 +181,7 @@ TEST(TokenizerTest, WordPieces) {
   EXPECT_EQ(Detokenized(tokenizer, {1, 2}), " trees");
 }
 
-TEST(TokenizerTest, DamagedFiles) {
+TEST(TokenizerTest, DamagedFilesAreReported) {
   const TempFolder folder;
   EXPECT_EQ(Tokenizer::Load(folder.path()).status().code(), absl::StatusCode::kNotFound);
   const std::string whole = ByteLevelTokenizerJson().dump();
@@ -195,7 +195,7 @@ TEST(TokenizerTest, DamagedFiles) {
   }
 }
 
-TEST(TokenizerTest, MergeWithoutItsToken) {
+TEST(TokenizerTest, AMergeWithoutItsTokenIsReported) {
   json file = ByteLevelTokenizerJson();
   file["model"]["merges"].push_back({"q", "q"});
   const TempFolder folder;
@@ -204,7 +204,7 @@ TEST(TokenizerTest, MergeWithoutItsToken) {
               AllOf(HasSubstr("tokenizer.json"), HasSubstr("qq")));
 }
 
-TEST(TokenizerTest, LargestIdOnEarth) {
+TEST(TokenizerTest, RefusesAHugeId) {
   json file = ByteLevelTokenizerJson();
   file["model"]["vocab"]["far away"] = 4294967295u;
   const TempFolder folder;

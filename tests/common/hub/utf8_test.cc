@@ -26,14 +26,14 @@ TEST(Utf8Test, BytesThatAreNoCharacter) {
   }
 }
 
-TEST(Utf8Test, OffsetOfTheFirstBadByte) {
+TEST(Utf8Test, FindsTheFirstInvalidByte) {
   EXPECT_EQ(FindInvalidUtf8(""), kNowhere);
   EXPECT_EQ(FindInvalidUtf8("naïve 日本 🚀"), kNowhere);
   EXPECT_EQ(FindInvalidUtf8("ab\xFF"), 2u);
   EXPECT_EQ(FindInvalidUtf8("é\xE6\x97"), 2u);
 }
 
-TEST(Utf8Test, CheckNamesTextAndOffset) {
+TEST(Utf8Test, CheckReportsTextAndOffset) {
   EXPECT_TRUE(CheckUtf8("fine", "the prompt").ok());
   const absl::Status status = CheckUtf8("ab\xFF", "the prompt");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -15,7 +15,7 @@ using testing::SafetensorsFileOf;
 
 class WeightsTest : public ::testing::Test {
  protected:
-  // Of floats 0, 1, 2, …: a [2, 3], b [1, 3] and v [4]; of bf16: h [2, 2].
+  // A checkpoint with a [2, 3], b [1, 3] and v [4] of floats 0, 1, 2, … and h [2, 2] of bf16.
   std::shared_ptr<const hub::Checkpoint> Open() {
     folder_.Write("model.safetensors",
                   SafetensorsFileOf({{"a", "F32", {2, 3}, CountingFloats(6)},
@@ -34,7 +34,7 @@ class WeightsTest : public ::testing::Test {
   PackingPlan plan_;
 };
 
-TEST_F(WeightsTest, StackedMatricesAreThereOnceThePlanHasRun) {
+TEST_F(WeightsTest, StackedMatricesAreFilledAfterThePlanRan) {
   const auto checkpoint = Open();
   const WeightLoader loader(checkpoint, DType::kF32, plan_);
   const auto stacked = loader.Stacked({"b", "a"}, {1, 2}, 3);
@@ -50,14 +50,14 @@ TEST_F(WeightsTest, StackedMatricesAreThereOnceThePlanHasRun) {
   }
 }
 
-TEST_F(WeightsTest, ProgressIsALineWhereThereIsNoTerminal) {
+TEST_F(WeightsTest, ProgressIsOneLineWithoutATerminal) {
   options_.show_progress = true;
   ::testing::internal::CaptureStderr();
   plan_.Run("models/pair/", options_);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "loading pair: 0 of 0 MB\n");
 }
 
-TEST_F(WeightsTest, TableOfTheRightTypeStaysInTheFileAndKeepsItMapped) {
+TEST_F(WeightsTest, ATableOfTheSameTypeBorrowsTheMappedFile) {
   auto checkpoint = Open();
   const void* const in_file = checkpoint->Tensor("h", {2, 2})->data;
   auto table = WeightLoader(checkpoint, DType::kBF16, plan_).Table("h", 2, 2);
@@ -70,14 +70,14 @@ TEST_F(WeightsTest, TableOfTheRightTypeStaysInTheFileAndKeepsItMapped) {
   EXPECT_TRUE(watched.expired());
 }
 
-TEST_F(WeightsTest, TableOfAnotherTypeIsConverted) {
+TEST_F(WeightsTest, ATableOfAnotherTypeIsConverted) {
   const auto checkpoint = Open();
   const auto table = WeightLoader(checkpoint, DType::kInt8, plan_).Table("a", 2, 3);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(kernels::Bf16ToFloat(table->as<uint16_t>()[1 * 3 + 2]), 5);
 }
 
-TEST_F(WeightsTest, VectorsAreCopiesInFloats) {
+TEST_F(WeightsTest, VectorsAreCopiedAsFloats) {
   const auto checkpoint = Open();
   const auto vector = WeightLoader(checkpoint, DType::kBF16, plan_).Vector("v", 4);
   ASSERT_TRUE(vector.ok()) << vector.status();
@@ -85,7 +85,7 @@ TEST_F(WeightsTest, VectorsAreCopiesInFloats) {
   EXPECT_EQ(vector->as<float>()[3], 3);
 }
 
-TEST_F(WeightsTest, AMissingPartOrAWrongShapeIsNamed) {
+TEST_F(WeightsTest, AMissingTensorOrAWrongShapeIsReported) {
   const auto checkpoint = Open();
   const WeightLoader loader(checkpoint, DType::kF32, plan_);
   EXPECT_THAT(loader.Stacked({"a", "z"}, {2, 1}, 3).status().message(), HasSubstr("'z'"));

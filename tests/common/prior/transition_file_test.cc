@@ -40,7 +40,7 @@ TransitionTable Sample() {
 
 class TransitionFileTest : public ::testing::Test {
  protected:
-  // The sample's tensors, widest first; a test replaces one.
+  // The sample's tensors, widest first. A test replaces one of them.
   static std::map<std::string, TensorFixture> Tensors() {
     const TransitionTable sample = Sample();
     const TransitionTable::Columns& columns = sample.columns();
@@ -58,11 +58,11 @@ class TransitionFileTest : public ::testing::Test {
     return ReadBytes(SafetensorsFileOf(list));
   }
   absl::StatusOr<TransitionTable> ReadBytes(const std::string& bytes) {
-    std::remove(path_.c_str());  // Some file systems bring what is overwritten to the disk at once.
+    std::remove(path_.c_str());  // Overwriting a file is slow on some file systems.
     folder_.Write(kTransitionFileName, bytes);
     return ReadTransitionTable(path_);
   }
-  // The sample with the tensor at `place` replaced.
+  // Replaces the tensor at `place` of the sample and expects `reason` in the error.
   void ExpectRefused(const std::string& place, const TensorFixture& tensor,
                      const std::string& reason) {
     auto tensors = Tensors();
@@ -88,14 +88,14 @@ void ExpectSample(const absl::StatusOr<TransitionTable>& table) {
   EXPECT_EQ(got.counts, want.counts);
 }
 
-TEST_F(TransitionFileTest, ComesBackAsItWasWritten) {
+TEST_F(TransitionFileTest, ReadsWhatWasWritten) {
   ASSERT_TRUE(WriteTransitionTable(Sample(), path_).ok());
   const auto table = ReadTransitionTable(path_);
   ExpectSample(table);
   EXPECT_THAT(table->After(2, 2).counts, ElementsAre(65535));
 }
 
-TEST_F(TransitionFileTest, WithoutAnyPair) {
+TEST_F(TransitionFileTest, ReadsATableWithoutPairs) {
   TransitionTable::Columns columns;
   columns.vocabulary = 1;
   columns.occurrences = {7};
@@ -107,15 +107,15 @@ TEST_F(TransitionFileTest, WithoutAnyPair) {
   EXPECT_EQ(table->After(0, 0).total, 0.0f);
 }
 
-TEST_F(TransitionFileTest, ReadsTheFormThatItsHeaderDescribes) { ExpectSample(Read(Tensors())); }
+TEST_F(TransitionFileTest, ReadsTheDocumentedFormat) { ExpectSample(Read(Tensors())); }
 
-TEST_F(TransitionFileTest, MissingFile) {
+TEST_F(TransitionFileTest, AMissingFileIsNotFound) {
   const absl::Status status = ReadTransitionTable(path_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(status.message(), HasSubstr(path_));
 }
 
-TEST_F(TransitionFileTest, IsFoundByItsFolderOrByItsName) {
+TEST_F(TransitionFileTest, FindAcceptsAFolderOrAFile) {
   ASSERT_TRUE(WriteTransitionTable(Sample(), path_).ok());
   const int vocabulary = Sample().vocabulary();
   for (const std::string& place : {folder_.path(), path_}) {
@@ -129,14 +129,14 @@ TEST_F(TransitionFileTest, IsFoundByItsFolderOrByItsName) {
   EXPECT_THAT(other.status().message(), HasSubstr(path_));
 }
 
-TEST_F(TransitionFileTest, AFolderNeedNotHaveOneButANameMust) {
+TEST_F(TransitionFileTest, FindReturnsNullOnlyForAFolder) {
   const auto found = FindTransitionTable(folder_.path(), 3);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(*found, nullptr);
   EXPECT_EQ(FindTransitionTable(path_, 3).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(TransitionFileTest, TruncatedAnywhere) {
+TEST_F(TransitionFileTest, AFileTruncatedAnywhereIsInvalid) {
   ASSERT_TRUE(WriteTransitionTable(Sample(), path_).ok());
   const std::string whole = *ReadTextFile(path_);
   for (size_t length = 0; length < whole.size(); ++length) {
@@ -146,54 +146,54 @@ TEST_F(TransitionFileTest, TruncatedAnywhere) {
   }
 }
 
-TEST_F(TransitionFileTest, AnyBitOfItFlipped) {
+TEST_F(TransitionFileTest, AFileWithAFlippedBitIsReadOrInvalid) {
   ASSERT_TRUE(WriteTransitionTable(Sample(), path_).ok());
   const std::string whole = *ReadTextFile(path_);
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     std::string damaged = whole;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
     const auto table = ReadBytes(damaged);
-    if (table.ok()) continue;  // A count or a total may be another one.
+    if (table.ok()) continue;  // The bit changed only a count or a total.
     ASSERT_EQ(table.status().code(), absl::StatusCode::kInvalidArgument) << table.status();
   }
 }
 
-TEST_F(TransitionFileTest, AnotherVersion) {
+TEST_F(TransitionFileTest, AnotherVersionIsRefused) {
   ExpectRefused("0", {"facts", "I64", {2}, Bytes<int64_t>({2, 3})},
-                "'facts': want format version 1, got 2; make the file anew");
-  ExpectRefused("0", {"facts", "I64", {0}, ""}, "want format version 1");
-  ExpectRefused("0", {"facts", "I64", {3}, Bytes<int64_t>({1, 3, 0})}, "want 2 entries, got 3");
+                "'facts': expected format version 1, got 2; create the file again");
+  ExpectRefused("0", {"facts", "I64", {0}, ""}, "expected format version 1");
+  ExpectRefused("0", {"facts", "I64", {3}, Bytes<int64_t>({1, 3, 0})}, "expected 2 entries, got 3");
 }
 
-TEST_F(TransitionFileTest, NoVocabulary) {
+TEST_F(TransitionFileTest, AnInvalidVocabularyIsRefused) {
   for (const int64_t vocabulary : {int64_t{0}, int64_t{-3}, int64_t{1} << 32}) {
     ExpectRefused("0", {"facts", "I64", {2}, Bytes<int64_t>({1, vocabulary})}, "'facts'");
   }
 }
 
-TEST_F(TransitionFileTest, WrongTypesAndShapes) {
+TEST_F(TransitionFileTest, WrongTypesAndShapesAreRefused) {
   ExpectRefused("6", {"counts", "I32", {4}, Bytes<int32_t>({5, 2, 4, 1})},
                 "'counts' has dtype I32 and 1 dimensions, expected U16 and 1");
   ExpectRefused("6", {"counts", "U8", {4}, "1234"}, "'counts' has dtype U8");
   ExpectRefused("6", {"counts", "U16", {2, 2}, "12345678"}, "'counts' has dtype U16 and 2");
-  ExpectRefused("6", {"counts", "U16", {3}, "123456"}, "4 tokens and 3 counts");
+  ExpectRefused("6", {"counts", "U16", {3}, "123456"}, "4 tokens, 3 counts");
 }
 
-TEST_F(TransitionFileTest, MissingTensor) {
+TEST_F(TransitionFileTest, AMissingTensorIsReported) {
   ExpectRefused("6", {"other", "U16", {4}, "12345678"}, "no tensor 'counts'");
 }
 
-TEST_F(TransitionFileTest, TokenOutsideTheVocabulary) {
+TEST_F(TransitionFileTest, ATokenOutsideTheVocabularyIsReported) {
   ExpectRefused("5", {"tokens", "I32", {4}, Bytes<int32_t>({1, 2, 3, 0})},
                 "tokens[2] is outside the vocabulary");
 }
 
-TEST_F(TransitionFileTest, OffsetsThatLeadOutside) {
+TEST_F(TransitionFileTest, OffsetsOutsideTheContinuationsAreReported) {
   ExpectRefused("4", {"offsets", "U32", {6}, Bytes<uint32_t>({0, 2, 0x7FFFFFFF, 2, 3, 4})},
-                "offsets[2] falls");
+                "offsets[2] is above the next offset");
 }
 
-TEST_F(TransitionFileTest, FolderThatCannotBeWritten) {
+TEST_F(TransitionFileTest, WritingIntoAMissingFolderFails) {
   const absl::Status status = WriteTransitionTable(Sample(), folder_.File("none/t.safetensors"));
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
   EXPECT_THAT(status.message(), HasSubstr("none/t.safetensors"));

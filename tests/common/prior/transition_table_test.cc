@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Of a vocabulary of 3: after 0 came 1 (five times) and 2; after (0, 1) came 2 alone.
+// Vocabulary 3. Token 0 was followed by 1 (five times) and 2 (twice), the pair (0, 1) by 2.
 Columns Sample() {
   Columns columns;
   columns.vocabulary = 3;
@@ -38,7 +38,7 @@ void ExpectRefused(Columns columns, const std::string& reason) {
   EXPECT_THAT(status.message(), HasSubstr(reason));
 }
 
-TEST(TransitionTableTest, WhatFollowedAToken) {
+TEST(TransitionTableTest, FindsTheContinuationsOfAToken) {
   const TransitionTable table = Make(Sample());
   const Continuations after = table.After(0);
   EXPECT_EQ(after.total, 8.0f);
@@ -46,7 +46,7 @@ TEST(TransitionTableTest, WhatFollowedAToken) {
   EXPECT_THAT(after.counts, ElementsAre(5, 2));
 }
 
-TEST(TransitionTableTest, WhatFollowedAPair) {
+TEST(TransitionTableTest, FindsTheContinuationsOfAPair) {
   const TransitionTable table = Make(Sample());
   const Continuations after = table.After(0, 1);
   EXPECT_EQ(after.total, 5.0f);
@@ -64,7 +64,7 @@ TEST(TransitionTableTest, UnknownContextsAreEmpty) {
   }
 }
 
-TEST(TransitionTableTest, WithoutAnyPair) {
+TEST(TransitionTableTest, ATableMayHaveNoPairs) {
   Columns columns = Sample();
   columns.pairs = {};
   columns.totals.pop_back();
@@ -83,9 +83,8 @@ TEST(TransitionTableTest, ProbabilitiesAreSmoothedAndSumToOne) {
   EXPECT_FLOAT_EQ(table.Probability(0) + table.Probability(1) + table.Probability(2), 1.0f);
 }
 
-// Every third pair of a vocabulary of 200, each with its own number as total: 13,334 pairs in
-// 32,768 slots, thousands of which are wanted by several.
-TEST(TransitionTableTest, ManyPairsWhoseSlotsCollide) {
+// Every third pair of a vocabulary of 200. The total of a pair is its number plus one.
+TEST(TransitionTableTest, FindsEachOfManyPairs) {
   constexpr int kVocabulary = 200;
   Columns columns;
   columns.vocabulary = kVocabulary;
@@ -103,8 +102,8 @@ TEST(TransitionTableTest, ManyPairsWhoseSlotsCollide) {
   }
 }
 
-TEST(TransitionTableTest, SizesThatDoNotAgree) {
-  const char* reason = "a vocabulary of 3 and 1 pairs do not fit";
+TEST(TransitionTableTest, SizesThatDoNotAgreeAreRefused) {
+  const char* reason = "column sizes do not match a vocabulary of 3 and 1 pairs";
   Columns columns = Sample();
   columns.occurrences.pop_back();
   ExpectRefused(columns, reason);
@@ -119,7 +118,7 @@ TEST(TransitionTableTest, SizesThatDoNotAgree) {
   ExpectRefused(columns, reason);
 }
 
-TEST(TransitionTableTest, NoVocabulary) {
+TEST(TransitionTableTest, AnEmptyOrNegativeVocabularyIsRefused) {
   Columns columns;
   columns.offsets = {0};
   ExpectRefused(columns, "a vocabulary of 0");
@@ -127,54 +126,54 @@ TEST(TransitionTableTest, NoVocabulary) {
   ExpectRefused(columns, "a vocabulary of -1");
 }
 
-TEST(TransitionTableTest, OffsetsThatDoNotBeginAtZero) {
+TEST(TransitionTableTest, OffsetsMustBeginAtZero) {
   Columns columns = Sample();
   columns.offsets[0] = 1;
   ExpectRefused(columns, "offsets[0] is not 0");
 }
 
-TEST(TransitionTableTest, OffsetsThatEndElsewhere) {
+TEST(TransitionTableTest, OffsetsMustEndAtTheNumberOfContinuations) {
   Columns columns = Sample();
   columns.offsets[4] = 2;
   ExpectRefused(columns, "offsets[4] is not the number of continuations");
 }
 
-TEST(TransitionTableTest, OffsetsThatFall) {
+TEST(TransitionTableTest, OffsetsMustNotDecrease) {
   Columns columns = Sample();
   columns.offsets[2] = 1;
-  ExpectRefused(columns, "offsets[1] falls");
+  ExpectRefused(columns, "offsets[1] is above the next offset");
 }
 
-TEST(TransitionTableTest, OffsetsThatRiseBeyondTheContinuationsAndFallAgain) {
+TEST(TransitionTableTest, OffsetsMustNotLeaveTheContinuations) {
   Columns columns = Sample();
   columns.offsets[2] = 0xFFFFFFFF;
-  ExpectRefused(columns, "offsets[2] falls");
+  ExpectRefused(columns, "offsets[2] is above the next offset");
 }
 
-TEST(TransitionTableTest, TotalBelowItsCounts) {
+TEST(TransitionTableTest, ATotalBelowTheSumOfItsCountsIsRefused) {
   Columns columns = Sample();
   columns.totals[0] = 6;
-  ExpectRefused(columns, "totals[0] is below its counts");
+  ExpectRefused(columns, "totals[0] is below the sum of its counts");
   columns = Sample();
   columns.totals[3] = 3;
-  ExpectRefused(columns, "totals[3] is below its counts");
+  ExpectRefused(columns, "totals[3] is below the sum of its counts");
 }
 
-TEST(TransitionTableTest, PairOutsideTheVocabulary) {
+TEST(TransitionTableTest, APairOutsideTheVocabularyIsRefused) {
   Columns columns = Sample();
   columns.pairs[0] = 9;
   ExpectRefused(columns, "pairs[0] is outside the vocabulary");
 }
 
-TEST(TransitionTableTest, PairsThatDoNotRise) {
+TEST(TransitionTableTest, PairsMustIncrease) {
   Columns columns = Sample();
   columns.pairs = {1, 1};
   columns.totals.push_back(0);
   columns.offsets.push_back(3);
-  ExpectRefused(columns, "pairs[1] does not rise");
+  ExpectRefused(columns, "pairs[1] is not above the pair before it");
 }
 
-TEST(TransitionTableTest, TokenOutsideTheVocabulary) {
+TEST(TransitionTableTest, ATokenOutsideTheVocabularyIsRefused) {
   Columns columns = Sample();
   columns.tokens[1] = 3;
   ExpectRefused(columns, "tokens[1] is outside the vocabulary");

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kCapacity = 1024;
 
-// Both ends; the memory itself is of no interest here.
+// Both ends of a ring. Host memory replaces the GPU's.
 class DeviceRingTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -30,9 +30,9 @@ class DeviceRingTest : public ::testing::Test {
               return std::shared_ptr<const char>(memory_, [](auto*) {});
             }};
   }
-  // Writes `bytes`, of up to `most`.
-  uint64_t Write(uint64_t most, uint64_t bytes) {
-    const auto position = writer_->Reserve(most);
+  // Reserves `reserved` bytes and keeps `bytes`. Returns their position.
+  uint64_t Write(uint64_t reserved, uint64_t bytes) {
+    const auto position = writer_->Reserve(reserved);
     EXPECT_TRUE(position.has_value());
     writer_->Keep(bytes);
     return position.value_or(~uint64_t{0});
@@ -47,37 +47,37 @@ class DeviceRingTest : public ::testing::Test {
   std::shared_ptr<const DeviceRingReader> reader_;
 };
 
-TEST_F(DeviceRingTest, PiecesFollowEachOtherAndDoNotCrossTheEnd) {
+TEST_F(DeviceRingTest, PiecesAreConsecutiveAndDoNotCrossTheEnd) {
   EXPECT_EQ(Write(512, 400), 0u);
   EXPECT_EQ(Write(400, 200), 400u);
   EXPECT_EQ(Write(500, 100), kCapacity);  // There were 424 bytes before the end.
   EXPECT_EQ(reader_->At(kCapacity + 16), memory_ + 16);
   EXPECT_EQ(Write(16, 3), kCapacity + 112);
-  EXPECT_EQ(Write(16, 16), kCapacity + 128);  // On a border.
+  EXPECT_EQ(Write(16, 16), kCapacity + 128);  // Aligned.
 }
 
-TEST_F(DeviceRingTest, WhatMayBeOverwrittenIsNotHeldAnyMore) {
+TEST_F(DeviceRingTest, HoldsIsFalseForBytesThatMayBeOverwritten) {
   const uint64_t first = Write(512, 512), second = Write(256, 256);
   ExpectHolds(first, true);
   EXPECT_EQ(Write(256, 256), 768u);
   ExpectHolds(first, true);
-  ASSERT_EQ(writer_->Reserve(16), kCapacity);  // Announced, whether it is written or not.
+  ASSERT_EQ(writer_->Reserve(16), kCapacity);  // A reservation counts as written.
   ExpectHolds(first, false);
   ExpectHolds(second, true);
   EXPECT_EQ(Write(512, 16), kCapacity);
   ExpectHolds(second, true);
   EXPECT_EQ(Write(512, 512), kCapacity + 16);
   ExpectHolds(second, false);
-  // What was announced for room that was not kept stays announced.
+  // The bytes of a reservation that were not kept still count as written.
   ExpectHolds(kCapacity, true);
 }
 
-TEST_F(DeviceRingTest, MoreThanHalfOfItIsNotTaken) {
+TEST_F(DeviceRingTest, ReserveRefusesMoreThanHalfOfTheRing) {
   EXPECT_FALSE(writer_->Reserve(kCapacity / 2 + 1).has_value());
   EXPECT_TRUE(writer_->Reserve(kCapacity / 2).has_value());
 }
 
-TEST_F(DeviceRingTest, OnlyWhatCanBeThereIsBelieved) {
+TEST_F(DeviceRingTest, CheckRefusesImpossiblePieces) {
   Write(512, 512);
   Write(512, 512);
   Write(256, 256);
@@ -90,16 +90,16 @@ TEST_F(DeviceRingTest, OnlyWhatCanBeThereIsBelieved) {
   EXPECT_FALSE(reader_->Check(16, ~uint64_t{0}).ok());
 }
 
-TEST_F(DeviceRingTest, ItIsWantedWhileThereAreReaders) {
-  EXPECT_FALSE(writer_->wanted());
+TEST_F(DeviceRingTest, HasAReaderUntilTheLastOneIsGone) {
+  EXPECT_FALSE(writer_->has_reader());
   auto first = writer_->AddReader(), second = writer_->AddReader();
   first.reset();
-  EXPECT_TRUE(writer_->wanted());
+  EXPECT_TRUE(writer_->has_reader());
   second.reset();
-  EXPECT_FALSE(writer_->wanted());
+  EXPECT_FALSE(writer_->has_reader());
 }
 
-TEST_F(DeviceRingTest, WhatCannotBeMappedIsAnError) {
+TEST_F(DeviceRingTest, ImportFailsIfTheMemoryCannotBeMapped) {
   DeviceReader reader = Reader();
   reader.import = [](int, uint64_t) { return absl::UnavailableError("no rights"); };
   EXPECT_EQ(DeviceRingReader::Import(Ends(), reader).status(), absl::UnavailableError("no rights"));

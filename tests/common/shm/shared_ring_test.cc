@@ -1,4 +1,4 @@
-// The rings by themselves, and what a reader says to a peer that writes nonsense.
+// Tests the rings, and a reader whose peer writes invalid data.
 #include "common/shm/shared_ring.h"
 
 #include <cstring>
@@ -17,14 +17,14 @@ constexpr size_t kRing = 4096;
 
 class SharedRingTest : public ::testing::Test {
  protected:
-  // A message of a piece and a body; false when there is no room.
+  // Writes a message of a piece and a body. Returns false if the ring has no room.
   bool Write(const std::string& piece, const std::string& body) {
     const RingWriter::Piece tensor = writer_.Reserve(piece.size());
     if (tensor.data == nullptr) return false;
     std::memcpy(tensor.data, piece.data(), piece.size());
     const RingWriter::Piece last = writer_.Reserve(body.size());
     if (last.data == nullptr) {
-      writer_.Abandon();
+      writer_.DiscardMessage();
       return false;
     }
     std::memcpy(last.data, body.data(), body.size());
@@ -32,8 +32,8 @@ class SharedRingTest : public ::testing::Test {
     offset_ = tensor.offset;
     return true;
   }
-  bool Take() {
-    const absl::StatusOr<bool> taken = reader_.Take();
+  bool TakeMessage() {
+    const absl::StatusOr<bool> taken = reader_.TakeMessage();
     EXPECT_TRUE(taken.ok()) << taken.status();
     return taken.ok() && *taken;
   }
@@ -43,7 +43,7 @@ class SharedRingTest : public ::testing::Test {
     return piece.ok() ? std::string(*piece) : "";
   }
   SharedCounters& counters() { return *reinterpret_cast<SharedCounters*>(mine_.data()); }
-  // The header of the message that is to be read next, where the writer put it.
+  // The header at `position` of the ring, in place.
   SlotHeader& header(uint64_t position = 0) {
     return *reinterpret_cast<SlotHeader*>(mine_.data() + kRingStart + position);
   }
@@ -55,50 +55,50 @@ class SharedRingTest : public ::testing::Test {
   uint64_t offset_ = 0;
 };
 
-TEST_F(SharedRingTest, MessagesOfAllSizesComeRoundInOrderAndInPlace) {
+TEST_F(SharedRingTest, MessagesOfAllSizesArriveInOrder) {
   std::mt19937 random(1);
   for (int i = 0; i < 5000; ++i) {
     const std::string piece(random() % 1000, static_cast<char>('a' + i % 26));
     const std::string body(random() % 900, static_cast<char>('A' + i % 26));
     ASSERT_TRUE(Write(piece, body)) << i;
-    ASSERT_TRUE(Take()) << i;
+    ASSERT_TRUE(TakeMessage()) << i;
     EXPECT_EQ(reader_.body(), body);
     EXPECT_EQ(Piece(piece.size()), piece);
     reader_.Release();
-    EXPECT_FALSE(Take());
+    EXPECT_FALSE(TakeMessage());
   }
 }
 
-TEST_F(SharedRingTest, AFullRingTakesNothingMoreUntilTheReaderIsDone) {
+TEST_F(SharedRingTest, AFullRingHasNoRoomUntilTheReaderReleases) {
   int written = 0;
   while (Write("piece", std::string(300, static_cast<char>('a' + written)))) ++written;
   EXPECT_GE(written, 7);
   for (int round = 0; round < 100; ++round) {
-    ASSERT_TRUE(Take());
-    EXPECT_FALSE(Write("piece", std::string(300, 'x')));  // Taken up is not done with.
+    ASSERT_TRUE(TakeMessage());
+    EXPECT_FALSE(Write("piece", std::string(300, 'x')));  // The message is taken, not released.
     EXPECT_EQ(reader_.body()[299], 'a' + round % 26);
     reader_.Release();
     ASSERT_TRUE(Write("piece", std::string(300, static_cast<char>('a' + (written + round) % 26))));
   }
 }
 
-TEST_F(SharedRingTest, HalfOfTheRingIsTheLargestMessage) {
+TEST_F(SharedRingTest, TheLargestMessageIsHalfOfTheRing) {
   EXPECT_TRUE(writer_.CanEverReserve(kRing / 2 - sizeof(SlotHeader)));
   EXPECT_FALSE(writer_.CanEverReserve(kRing / 2 - sizeof(SlotHeader) + 1));
   EXPECT_FALSE(writer_.CanEverReserve(~size_t{0}));
-  for (int i = 0; i < 50; ++i) {  // Wherever it begins.
+  for (int i = 0; i < 50; ++i) {  // It fits at every position.
     ASSERT_TRUE(
         Write(std::string(kRing / 4 - sizeof(SlotHeader), 'p'), std::string(kRing / 4, 'b')));
-    ASSERT_TRUE(Take());
+    ASSERT_TRUE(TakeMessage());
     EXPECT_EQ(reader_.body(), std::string(kRing / 4, 'b'));
     reader_.Release();
     ASSERT_TRUE(Write("", std::string(i, 'b')));
-    ASSERT_TRUE(Take());
+    ASSERT_TRUE(TakeMessage());
     reader_.Release();
   }
 }
 
-TEST_F(SharedRingTest, AnEmptyRingBeginsAtItsStartAgain) {
+TEST_F(SharedRingTest, AnEmptyRingRewindsToItsStart) {
   constexpr size_t kLarge = 16 << 20;
   const SharedSegment mine = testing::MakeSegment(kLarge), theirs = testing::MakeSegment(kLarge);
   const SharedSegment mine_seen = testing::Mapped(mine), theirs_seen = testing::Mapped(theirs);
@@ -110,31 +110,31 @@ TEST_F(SharedRingTest, AnEmptyRingBeginsAtItsStartAgain) {
     EXPECT_LT(body.data, mine.data() + kRingStart + kRewindAfter + 20000);
     std::memcpy(body.data, &i, sizeof i);
     writer.Publish(body, sizeof i);
-    const auto taken = reader.Take();
+    const auto taken = reader.TakeMessage();
     ASSERT_TRUE(taken.ok() && *taken) << taken.status();
     EXPECT_EQ(std::memcmp(reader.body().data(), &i, sizeof i), 0);
     reader.Release();
   }
 }
 
-TEST_F(SharedRingTest, AMessageThatIsNotPublishedIsNotThere) {
+TEST_F(SharedRingTest, AnUnpublishedMessageIsNotVisible) {
   const RingWriter::Piece piece = writer_.Reserve(100);
   std::memset(piece.data, 'x', 100);
-  EXPECT_FALSE(Take());
-  writer_.Abandon();
+  EXPECT_FALSE(TakeMessage());
+  writer_.DiscardMessage();
   ASSERT_TRUE(Write("p", "b"));
-  ASSERT_TRUE(Take());
+  ASSERT_TRUE(TakeMessage());
   EXPECT_EQ(reader_.body(), "b");
 }
 
-TEST_F(SharedRingTest, PiecesOutsideTheMessage) {
+TEST_F(SharedRingTest, PieceRefusesBytesOutsideTheMessage) {
   ASSERT_TRUE(Write(std::string(100, 'p'), "body"));
   ASSERT_TRUE(Write(std::string(100, 'q'), "next"));
-  ASSERT_TRUE(Take());
-  constexpr uint64_t kMost = ~uint64_t{0};
+  ASSERT_TRUE(TakeMessage());
+  constexpr uint64_t kMax = ~uint64_t{0};
   const std::vector<std::pair<uint64_t, uint64_t>> outside = {
-      {0, 1},      {63, 1},        {64, 193},         {256, 1},    {kMost, 1},
-      {64, kMost}, {kMost, kMost}, {kMost - 63, 128}, {1 << 20, 0}};
+      {0, 1},     {63, 1},      {64, 193},        {256, 1},    {kMax, 1},
+      {64, kMax}, {kMax, kMax}, {kMax - 63, 128}, {1 << 20, 0}};
   for (const auto& [offset, bytes] : outside) {
     EXPECT_TRUE(absl::IsInvalidArgument(reader_.Piece(offset, bytes).status()))
         << offset << " " << bytes;
@@ -144,47 +144,47 @@ TEST_F(SharedRingTest, PiecesOutsideTheMessage) {
   EXPECT_TRUE(absl::IsInvalidArgument(reader_.Piece(64, 1).status()));
 }
 
-TEST_F(SharedRingTest, APieceAcrossTheEndOfTheRingIsNoPiece) {
+TEST_F(SharedRingTest, PieceRefusesBytesAcrossTheEndOfTheRing) {
   ASSERT_TRUE(Write("", std::string(kRing / 2 - 64, 'b')));
-  ASSERT_TRUE(Take());
+  ASSERT_TRUE(TakeMessage());
   reader_.Release();
   ASSERT_TRUE(Write(std::string(kRing / 4, 'p'), std::string(kRing / 4 - 64, 'b')));
-  ASSERT_TRUE(Take());
+  ASSERT_TRUE(TakeMessage());
   EXPECT_TRUE(reader_.Piece(64, kRing / 2 - 64).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(reader_.Piece(64, kRing / 2 - 63).status()));
 }
 
-TEST_F(SharedRingTest, ASequenceNumberThatWasSeenBefore) {
+TEST_F(SharedRingTest, ARepeatedSequenceNumberIsDataLoss) {
   ASSERT_TRUE(Write("p", "one"));
   const SlotHeader first = header();
-  ASSERT_TRUE(Take());
+  ASSERT_TRUE(TakeMessage());
   const uint64_t extent = first.extent;
   reader_.Release();
   ASSERT_TRUE(Write("p", "two"));
   header(extent) = first;
-  EXPECT_TRUE(absl::IsDataLoss(reader_.Take().status()));
+  EXPECT_TRUE(absl::IsDataLoss(reader_.TakeMessage().status()));
 }
 
-TEST_F(SharedRingTest, AnotherEpoch) {
+TEST_F(SharedRingTest, AMessageOfAnotherEpochIsRefused) {
   RingWriter stale(mine_, theirs_seen_, testing::kTestEpoch - 1);
   stale.Publish(stale.Reserve(4), 4);
-  const absl::Status status = reader_.Take().status();
+  const absl::Status status = reader_.TakeMessage().status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(status.message(), ::testing::HasSubstr("epoch 76"));
 }
 
-TEST_F(SharedRingTest, HeadsThatMakeNoSense) {
+TEST_F(SharedRingTest, AnInvalidHeadIsDataLoss) {
   ASSERT_TRUE(Write("p", "b"));
-  ASSERT_TRUE(Take());
+  ASSERT_TRUE(TakeMessage());
   reader_.Release();
   const uint64_t good = counters().head;
   for (const uint64_t head : {good - 64, good + 1, good + kRing + 64, ~uint64_t{0}, uint64_t{0}}) {
     counters().head = head;
-    EXPECT_TRUE(absl::IsDataLoss(reader_.Take().status())) << head;
+    EXPECT_TRUE(absl::IsDataLoss(reader_.TakeMessage().status())) << head;
   }
 }
 
-TEST_F(SharedRingTest, AnAckThatMakesNoSenseLeavesNoRoom) {
+TEST_F(SharedRingTest, AnInvalidAckLeavesNoRoom) {
   auto& theirs = *reinterpret_cast<SharedCounters*>(theirs_.data());
   theirs.ack = 64;
   EXPECT_FALSE(Write("p", "b"));
@@ -194,11 +194,11 @@ TEST_F(SharedRingTest, AnAckThatMakesNoSenseLeavesNoRoom) {
   EXPECT_TRUE(Write("p", "b"));
 }
 
-// Every field in turn made to be what it must not be, under a checksum that is right.
-TEST_F(SharedRingTest, HeadersWithOneFieldWrong) {
+// Sets each field in turn to an invalid value, with a correct checksum.
+TEST_F(SharedRingTest, AHeaderWithOneWrongFieldIsDataLoss) {
   ASSERT_TRUE(Write("piece", "body"));
   const SlotHeader good = header();
-  constexpr uint64_t kMost = ~uint64_t{0};
+  constexpr uint64_t kMax = ~uint64_t{0};
   const std::vector<std::function<void(SlotHeader&)>> spoilers = {
       [](SlotHeader& h) { h.magic = 0; },
       [](SlotHeader& h) { h.layout_version = 2; },
@@ -207,13 +207,13 @@ TEST_F(SharedRingTest, HeadersWithOneFieldWrong) {
       [](SlotHeader& h) { h.extent = 0; },
       [](SlotHeader& h) { h.extent += 1; },
       [](SlotHeader& h) { h.extent += 64; },
-      [](SlotHeader& h) { h.extent = kMost; },
-      [](SlotHeader& h) { h.extent = kMost - 63; },
+      [](SlotHeader& h) { h.extent = kMax; },
+      [](SlotHeader& h) { h.extent = kMax - 63; },
       [](SlotHeader& h) { h.body_offset = 0; },
-      [](SlotHeader& h) { h.body_offset = kMost; },
-      [](SlotHeader& h) { h.body_offset = kMost - 2; },
-      [](SlotHeader& h) { h.body_bytes = kMost; },
-      [](SlotHeader& h) { h.body_bytes = kMost - h.body_offset + 1; },
+      [](SlotHeader& h) { h.body_offset = kMax; },
+      [](SlotHeader& h) { h.body_offset = kMax - 2; },
+      [](SlotHeader& h) { h.body_bytes = kMax; },
+      [](SlotHeader& h) { h.body_bytes = kMax - h.body_offset + 1; },
       [](SlotHeader& h) { h.body_bytes = 65; },
       [](SlotHeader& h) { h.kind = static_cast<SlotKind>(0); },
       [](SlotHeader& h) { h.kind = static_cast<SlotKind>(3); }};
@@ -221,16 +221,16 @@ TEST_F(SharedRingTest, HeadersWithOneFieldWrong) {
     header() = good;
     spoilers[i](header());
     header().crc32c = HeaderCrc(header());
-    EXPECT_TRUE(absl::IsDataLoss(reader_.Take().status())) << i;
+    EXPECT_TRUE(absl::IsDataLoss(reader_.TakeMessage().status())) << i;
   }
   header() = good;
   header().crc32c ^= 1;
-  EXPECT_TRUE(absl::IsDataLoss(reader_.Take().status()));
+  EXPECT_TRUE(absl::IsDataLoss(reader_.TakeMessage().status()));
   header() = good;
-  EXPECT_TRUE(Take());
+  EXPECT_TRUE(TakeMessage());
 }
 
-TEST_F(SharedRingTest, ASkipThatDoesNotLeadFromWithinTheRingToItsStart) {
+TEST_F(SharedRingTest, ASkipMustLeadToTheStartOfTheRing) {
   const auto skip = [&](uint64_t position, uint64_t extent) {
     header(position).kind = SlotKind::kSkip;
     header(position).extent = extent;
@@ -240,19 +240,20 @@ TEST_F(SharedRingTest, ASkipThatDoesNotLeadFromWithinTheRingToItsStart) {
   ASSERT_TRUE(Write("p", "b"));
   const SlotHeader good = header();
   skip(0, good.extent);
-  EXPECT_TRUE(absl::IsDataLoss(reader_.Take().status()));
+  EXPECT_TRUE(absl::IsDataLoss(reader_.TakeMessage().status()));
   skip(0, kRing);
-  EXPECT_TRUE(absl::IsDataLoss(reader_.Take().status()));
+  EXPECT_TRUE(absl::IsDataLoss(reader_.TakeMessage().status()));
   header() = good;
-  ASSERT_TRUE(Take());
+  ASSERT_TRUE(TakeMessage());
   reader_.Release();
   ASSERT_TRUE(Write("p", "b"));
   skip(good.extent, kRing - good.extent);
-  EXPECT_FALSE(Take());
+  EXPECT_FALSE(TakeMessage());
 }
 
-// Random mutations, with and without a checksum that fits: whatever is accepted lies in the ring.
-TEST_F(SharedRingTest, RandomHeadersNeverLeadOutOfTheRing) {
+// Random mutations, with correct and wrong checksums. Every header that is accepted lies in the
+// ring.
+TEST_F(SharedRingTest, RandomHeadersNeverPointOutsideTheRing) {
   ASSERT_TRUE(Write("piece", "body"));
   const SlotHeader good = header();
   const SlotBounds bounds = {0, counters().head, kRing, 1, testing::kTestEpoch};
@@ -263,7 +264,7 @@ TEST_F(SharedRingTest, RandomHeadersNeverLeadOutOfTheRing) {
     auto* const bytes = reinterpret_cast<unsigned char*>(&mutant);
     for (uint64_t n = 1 + random() % 4; n > 0; --n) {
       const uint64_t at = random() % (sizeof mutant / 8) * 8;
-      // Whole words of random size, so that the small values which nearly fit come up.
+      // Words of random width, so that small values, which almost fit, are common.
       const uint64_t word = random() >> random() % 64;
       std::memcpy(bytes + at, &word, sizeof word);
     }
@@ -282,41 +283,41 @@ TEST_F(SharedRingTest, RandomHeadersNeverLeadOutOfTheRing) {
 }
 
 TEST(SharedRingLayoutTest, TheChecksumIsCrc32c) {
-  // The check value of the algorithm, "123456789", cannot be asked for: this is 60 zero bytes.
+  // HeaderCrc accepts only whole headers, so this is the CRC-32C of 60 zero bytes, bit by bit.
   uint32_t crc = ~0u;
   for (int bit = 0; bit < 60 * 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0u);
   EXPECT_EQ(HeaderCrc(SlotHeader{}), ~crc);
 }
 
-TEST_F(SharedRingTest, AWriterAndAReaderOnTwoThreadsNeverMissEachOther) {
+TEST_F(SharedRingTest, AWriterAndAReaderOnTwoThreadsLoseNoWakeup) {
   constexpr int kMessages = 20000;
   std::thread writing([&] {
     for (int i = 0; i < kMessages; ++i) {
       const std::string body = std::to_string(i);
       while (!Write(std::string(i % 700, 'p'), body)) {
-        const Bell bell = writer_.room();
-        bell.asleep->store(1);
-        if (!bell.rung()) SleepUntilRung(bell, absl::Seconds(20));
-        bell.asleep->store(0);
+        const CounterWatch watch = writer_.room_watch();
+        watch.asleep->store(1);
+        if (!watch.changed()) SleepUntilChanged(watch, absl::Seconds(20));
+        watch.asleep->store(0);
       }
     }
   });
   int read = 0;
   const absl::Time start = absl::Now();
   while (read < kMessages) {
-    if (Take()) {
+    if (TakeMessage()) {
       ASSERT_EQ(reader_.body(), std::to_string(read));
       ++read;
       reader_.Release();
       continue;
     }
-    const Bell bell = reader_.message();
-    bell.asleep->store(1);
-    if (!bell.rung()) SleepUntilRung(bell, absl::Seconds(20));
-    bell.asleep->store(0);
+    const CounterWatch watch = reader_.message_watch();
+    watch.asleep->store(1);
+    if (!watch.changed()) SleepUntilChanged(watch, absl::Seconds(20));
+    watch.asleep->store(0);
   }
   writing.join();
-  EXPECT_LT(absl::Now() - start, absl::Seconds(20)) << "a wake-up was lost";
+  EXPECT_LT(absl::Now() - start, absl::Seconds(20)) << "a wakeup was lost";
 }
 
 }  // namespace

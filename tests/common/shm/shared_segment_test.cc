@@ -1,4 +1,4 @@
-// What a peer that was handed a descriptor can and cannot do with it.
+// Tests what a peer can and cannot do with a segment's descriptor.
 #include "common/shm/shared_segment.h"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ TEST(SharedSegmentTest, ThePeerCanNeitherWriteNorResize) {
   EXPECT_NE(mprotect(theirs->data(), kBytes, PROT_READ | PROT_WRITE), 0);
 }
 
-TEST(SharedSegmentTest, MemoryThatLacksASealIsRefused) {
+TEST(SharedSegmentTest, MapRefusesMemoryThatLacksASeal) {
   constexpr int kAll = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
   for (const int missing : {F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE, F_SEAL_SEAL, kAll}) {
     Descriptor loose(memfd_create("loose", MFD_ALLOW_SEALING));
@@ -58,12 +58,12 @@ TEST(SharedSegmentTest, MemoryThatLacksASealIsRefused) {
   }
 }
 
-TEST(SharedSegmentTest, WhatIsNotSharedMemoryIsRefused) {
+TEST(SharedSegmentTest, MapRefusesOtherFiles) {
   EXPECT_FALSE(SharedSegment::Map(Descriptor(open("/dev/zero", O_RDONLY)), kBytes).ok());
   EXPECT_FALSE(SharedSegment::Map(Descriptor(), kBytes).ok());
 }
 
-TEST(SharedSegmentTest, MemoryOfAnotherSizeThanAnnouncedIsRefused) {
+TEST(SharedSegmentTest, MapRefusesAnotherSize) {
   const SharedSegment mine = Make();
   for (const size_t announced : {kBytes - 1, kBytes + 1, 2 * kBytes, size_t{0}}) {
     const absl::Status status = SharedSegment::Map(Copy(mine), announced).status();

@@ -28,7 +28,7 @@ DraftTree Sample() {
   return tree;
 }
 
-TEST(DraftTreeTest, RootAlone) {
+TEST(DraftTreeTest, NewTreeIsTheRootAlone) {
   const DraftTree tree(kRoot);
   EXPECT_EQ(tree.rows(), 1);
   EXPECT_EQ(tree.nodes(), 0);
@@ -51,7 +51,7 @@ TEST(DraftTreeTest, AddKeepsOrderDepthAndScores) {
   EXPECT_NEAR(tree.ExpectedCommittedLength(), 2.125, 1e-6);
 }
 
-TEST(DraftTreeTest, AddBelowAMissingParentIsABug) {
+TEST(DraftTreeTest, AddBelowAMissingParentAborts) {
   DraftTree tree(kRoot);
   EXPECT_DEATH(tree.Add(1, 2, 0.0f), "parent 1 of 1 rows");
   EXPECT_DEATH(tree.Add(kNoNode, 2, 0.0f), "parent -1");
@@ -69,13 +69,13 @@ TEST(DraftTreeTest, TruncateKeepsTheFirstNodes) {
   EXPECT_DEATH(tree.Truncate(-1), "-1 of 0 nodes");
 }
 
-TEST(DraftTreeTest, ReserveChangesNothingToSee) {
+TEST(DraftTreeTest, ReserveDoesNotChangeTheTree) {
   DraftTree tree(kRoot);
   tree.Reserve(100);
   EXPECT_EQ(tree, DraftTree(kRoot));
 }
 
-TEST(DraftTreeTest, ChainIsRecognised) {
+TEST(DraftTreeTest, IsChainIsFalseWithTwoSiblings) {
   DraftTree tree(kRoot);
   tree.Add(0, 1, 0.0f);
   tree.Add(1, 2, 0.0f);
@@ -84,12 +84,12 @@ TEST(DraftTreeTest, ChainIsRecognised) {
   EXPECT_FALSE(tree.IsChain());
 }
 
-TEST(DraftTreeTest, AncestorBitsOfTheSample) {
-  // Rows 0..4; bit 0 is the root, then each row's path.
+TEST(DraftTreeTest, AncestorBitsHoldThePathOfEachRow) {
+  // Rows 0 to 4. Bit 0 is the root.
   EXPECT_THAT(Sample().AncestorBits(), ElementsAre(0b00001, 0b00011, 0b00101, 0b01011, 0b10011));
 }
 
-TEST(DraftTreeTest, AncestorBitsAcrossWordsFollowTheParents) {
+TEST(DraftTreeTest, AncestorBitsSpanSeveralWords) {
   std::mt19937 random(1);
   DraftTree tree(kRoot);
   for (int i = 0; i < 200; ++i) {
@@ -105,14 +105,14 @@ TEST(DraftTreeTest, AncestorBitsAcrossWordsFollowTheParents) {
   }
 }
 
-TEST(DraftTreeTest, ValidateNamesATokenOutsideTheVocabulary) {
+TEST(DraftTreeTest, ValidateReportsATokenOutsideTheVocabulary) {
   DraftTree tree = Sample();
   EXPECT_EQ(tree.Validate(21).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(tree.Validate(21).message(), HasSubstr("node 4: token 21"));
   EXPECT_THAT(DraftTree(-1).Validate(kVocabulary).message(), HasSubstr("node 0: token -1"));
 }
 
-TEST(DraftTreeTest, ValidateNamesSiblingsWithTheSameToken) {
+TEST(DraftTreeTest, ValidateReportsSiblingsWithTheSameToken) {
   DraftTree tree = Sample();
   tree.Add(2, 20, -9.0f);  // The same token below another parent is fine.
   EXPECT_TRUE(tree.Validate(kVocabulary).ok());
@@ -121,19 +121,19 @@ TEST(DraftTreeTest, ValidateNamesSiblingsWithTheSameToken) {
               HasSubstr("node 6: parent 1 already has a child with token 20"));
 }
 
-TEST(DraftTreeTest, ValidateNamesAGrowingScore) {
+TEST(DraftTreeTest, ValidateReportsAnIncreasingScore) {
   DraftTree tree = Sample();
   tree.Add(1, 30, std::log(0.6f));
   EXPECT_THAT(tree.Validate(kVocabulary).message(), HasSubstr("node 5: log score"));
 }
 
-TEST(DraftTreeTest, ValidateNamesAScoreThatIsNoNumber) {
+TEST(DraftTreeTest, ValidateRejectsANanScore) {
   DraftTree tree = Sample();
   tree.Add(1, 30, std::numeric_limits<float>::quiet_NaN());
   EXPECT_FALSE(tree.Validate(kVocabulary).ok());
 }
 
-TEST(DraftTreeTest, ValidateNamesAPositiveScoreBelowTheRoot) {
+TEST(DraftTreeTest, ValidateRejectsAPositiveScore) {
   DraftTree tree(kRoot);
   tree.Add(0, 30, 0.5f);
   EXPECT_FALSE(tree.Validate(kVocabulary).ok());

@@ -27,14 +27,14 @@ TEST(MarginalsTest, NoDraftIsValid) {
   EXPECT_TRUE(Marginals().Validate(kVocabulary).ok());
 }
 
-TEST(MarginalsTest, NegativeSizes) {
+TEST(MarginalsTest, ValidateReportsNegativeSizes) {
   Marginals marginals;
   marginals.positions = -1;
   marginals.candidates = -1;
   EXPECT_THAT(marginals.Validate(kVocabulary).message(), HasSubstr("negative"));
 }
 
-TEST(MarginalsTest, SizesThatDoNotAgree) {
+TEST(MarginalsTest, ValidateReportsSizesThatDoNotAgree) {
   Marginals tokens = Sample();
   tokens.tokens.pop_back();
   EXPECT_THAT(tokens.Validate(kVocabulary).message(), HasSubstr("[2, 2] needs 4 entries, got 3"));
@@ -43,33 +43,33 @@ TEST(MarginalsTest, SizesThatDoNotAgree) {
   EXPECT_THAT(log_probs.Validate(kVocabulary).message(), HasSubstr("5 log-probabilities"));
 }
 
-TEST(MarginalsTest, TokenOutsideTheVocabulary) {
+TEST(MarginalsTest, ValidateReportsATokenOutsideTheVocabulary) {
   EXPECT_THAT(Sample().Validate(4).message(), HasSubstr("position 0 rank 1: token 4"));
   Marginals negative = Sample();
   negative.tokens[2] = -1;
   EXPECT_THAT(negative.Validate(kVocabulary).message(), HasSubstr("position 1 rank 0: token -1"));
 }
 
-TEST(MarginalsTest, TokenRepeatedInsideAPosition) {
+TEST(MarginalsTest, ValidateReportsARepeatedToken) {
   Marginals marginals = Sample();
   marginals.tokens[1] = 3;
   EXPECT_THAT(marginals.Validate(kVocabulary).message(),
               HasSubstr("position 0 rank 1: token 3 repeats"));
 }
 
-TEST(MarginalsTest, LogProbabilityAboveZero) {
+TEST(MarginalsTest, ValidateReportsALogProbabilityAboveZero) {
   Marginals marginals = Sample();
   marginals.log_probs[0] = 0.1f;
   EXPECT_THAT(marginals.Validate(kVocabulary).message(), HasSubstr("position 0 rank 0"));
 }
 
-TEST(MarginalsTest, LogProbabilitiesOutOfOrder) {
+TEST(MarginalsTest, ValidateReportsUnsortedLogProbabilities) {
   Marginals marginals = Sample();
   marginals.log_probs[1] = -0.1f;
   EXPECT_THAT(marginals.Validate(kVocabulary).message(), HasSubstr("not sorted"));
 }
 
-TEST(MarginalsTest, LogProbabilityThatIsNoNumber) {
+TEST(MarginalsTest, ValidateRejectsANanLogProbability) {
   for (size_t i = 0; i < 4; ++i) {
     Marginals marginals = Sample();
     marginals.log_probs[i] = std::numeric_limits<float>::quiet_NaN();

@@ -12,7 +12,7 @@ TEST(AcceptanceTest, CommittedLengthCountsTheRoot) {
   EXPECT_EQ(acceptance.committed_length(), 4);
 }
 
-TEST(TimingTraceTest, VerifyIsLayoutForwardAndAccept) {
+TEST(TimingTraceTest, VerifySumsLayoutForwardAndAccept) {
   TimingTrace trace;
   trace.queue = absl::Seconds(100);
   trace.layout = absl::Milliseconds(1);
@@ -23,7 +23,7 @@ TEST(TimingTraceTest, VerifyIsLayoutForwardAndAccept) {
   EXPECT_EQ(trace.verify(), absl::Milliseconds(321));
 }
 
-TEST(FrontierTest, AsksForTheRootByDefault) {
+TEST(FrontierTest, ContainsOnlyTheRootByDefault) {
   const Frontier frontier;
   ASSERT_EQ(frontier.paths.size(), 1u);
   EXPECT_TRUE(frontier.paths[0].empty());

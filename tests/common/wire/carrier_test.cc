@@ -21,14 +21,14 @@ TensorRef Reference(TensorRef::DType dtype, const std::vector<int64_t>& shape, s
 
 absl::Status Get(const TensorRef& reference) { return InlineCarrier().Get(reference).status(); }
 
-TEST(CarrierTest, ShapesKnowTheirBytes) {
+TEST(CarrierTest, ShapeComputesItsBytes) {
   EXPECT_EQ((TensorShape{TensorRef::DTYPE_FLOAT32, {3, 4}}.bytes()), 48);
   EXPECT_EQ((TensorShape{TensorRef::DTYPE_BFLOAT16, {3, 4}}.bytes()), 24);
   EXPECT_EQ((TensorShape{TensorRef::DTYPE_INT32, {}}.bytes()), 4);
   EXPECT_EQ((TensorShape{TensorRef::DTYPE_INT32, {0, 7}}.bytes()), 0);
 }
 
-TEST(CarrierTest, InlineBytesComeBackAsTheyWere) {
+TEST(CarrierTest, InlineBytesArriveUnchanged) {
   InlineCarrier carrier;
   TensorRef reference;
   const std::string bytes("\0\1\2\3\4\5\6\7", 8);
@@ -40,27 +40,27 @@ TEST(CarrierTest, InlineBytesComeBackAsTheyWere) {
   EXPECT_EQ(*got, bytes);
 }
 
-TEST(CarrierTest, PuttingBytesThatAreNotTheShapesIsABug) {
+TEST(CarrierTest, PutAbortsIfBytesAndShapeDisagree) {
   InlineCarrier carrier;
   TensorRef reference;
   EXPECT_DEATH(carrier.Put({TensorRef::DTYPE_FLOAT32, {2}}, "1234567", reference), "8 vs 7");
 }
 
-TEST(CarrierTest, BytesThatDisagreeWithTheShape) {
+TEST(CarrierTest, GetRefusesBytesThatDisagreeWithTheShape) {
   const absl::Status status = Get(Reference(TensorRef::DTYPE_FLOAT32, {2, 3}, 23));
   EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(status.message(), HasSubstr("24 bytes, it carries 23"));
+  EXPECT_THAT(status.message(), HasSubstr("24 bytes, the message has 23"));
   EXPECT_TRUE(Get(Reference(TensorRef::DTYPE_FLOAT32, {2, 3}, 24)).ok());
 }
 
-TEST(CarrierTest, NegativeAndOverflowingDims) {
+TEST(CarrierTest, GetRefusesNegativeAndOverflowingDims) {
   constexpr int64_t kHuge = int64_t{1} << 62;
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   for (const std::vector<int64_t>& shape :
        std::vector<std::vector<int64_t>>{{-1, -4},
                                          {-4},
                                          {kHuge, 4},
-                                         {kMost, kMost},
+                                         {kMax, kMax},
                                          {0, kHuge},
                                          {kHuge, 0},
                                          {0, -1},
@@ -72,12 +72,12 @@ TEST(CarrierTest, NegativeAndOverflowingDims) {
   }
 }
 
-TEST(CarrierTest, UnknownDType) {
+TEST(CarrierTest, GetRefusesAnUnknownDType) {
   EXPECT_TRUE(absl::IsInvalidArgument(Get(Reference(TensorRef::DTYPE_UNSPECIFIED, {2}, 8))));
   EXPECT_TRUE(absl::IsInvalidArgument(Get(Reference(static_cast<TensorRef::DType>(99), {2}, 8))));
 }
 
-TEST(CarrierTest, ACarrierThatWasNotAgreedOn) {
+TEST(CarrierTest, GetRefusesAnotherCarrier) {
   TensorRef reference;
   reference.set_dtype(TensorRef::DTYPE_FLOAT32);
   EXPECT_TRUE(absl::IsUnimplemented(Get(reference)));

@@ -25,24 +25,26 @@ DraftTree RandomTree(std::mt19937& random, int nodes) {
   return tree;
 }
 
-// Encodes into a message, through its serialized form, and decodes.
+// Encodes `value` into a message, serializes and parses the message, and decodes it.
 template <typename Proto, typename T>
-auto Through(const T& value) {
+auto RoundTrip(const T& value) {
   Proto encoded, received;
   Encode(value, encoded);
   EXPECT_TRUE(received.ParseFromString(encoded.SerializeAsString()));
   return Decode(received);
 }
 
-TEST(CodecTest, SequenceIds) { EXPECT_EQ(Through<proto::SequenceId>(kSequence), kSequence); }
-
-TEST(CodecTest, Statuses) {
-  EXPECT_TRUE(Through<proto::StepStatus>(absl::OkStatus()).ok());
-  const absl::Status error = absl::ResourceExhaustedError("64 sequences live already");
-  EXPECT_EQ(Through<proto::StepStatus>(error), error);
+TEST(CodecTest, RoundTripsSequenceIds) {
+  EXPECT_EQ(RoundTrip<proto::SequenceId>(kSequence), kSequence);
 }
 
-TEST(CodecTest, ACodeThatNobodyKnowsIsStillAnError) {
+TEST(CodecTest, RoundTripsStatuses) {
+  EXPECT_TRUE(RoundTrip<proto::StepStatus>(absl::OkStatus()).ok());
+  const absl::Status error = absl::ResourceExhaustedError("64 sequences are open");
+  EXPECT_EQ(RoundTrip<proto::StepStatus>(error), error);
+}
+
+TEST(CodecTest, AnUnknownStatusCodeIsStillAnError) {
   proto::StepStatus status;
   status.set_code(4711);
   EXPECT_FALSE(Decode(status).ok());
@@ -50,7 +52,7 @@ TEST(CodecTest, ACodeThatNobodyKnowsIsStillAnError) {
   EXPECT_FALSE(Decode(status).ok());
 }
 
-TEST(CodecTest, Sampling) {
+TEST(CodecTest, RoundTripsSamplingParams) {
   SamplingParams sampling = {{0.7f, std::numeric_limits<uint64_t>::max(), 40, 0.9f, 0.05f}};
   sampling.repetition_penalty = 1.2f;
   sampling.presence_penalty = -0.5f;
@@ -75,29 +77,29 @@ TEST(CodecTest, BiasesWithoutTokensAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(Decode(encoded).status()));
 }
 
-TEST(CodecTest, RandomTrees) {
+TEST(CodecTest, RoundTripsRandomTrees) {
   std::mt19937 random(1);
   for (int nodes = 0; nodes < 100; ++nodes) {
     const DraftTree tree = RandomTree(random, nodes);
-    const auto decoded = Through<proto::DraftTree>(tree);
+    const auto decoded = RoundTrip<proto::DraftTree>(tree);
     ASSERT_TRUE(decoded.ok()) << decoded.status();
     ASSERT_EQ(*decoded, tree);
   }
 }
 
-TEST(CodecTest, ATreeOfZeroProbabilityNodes) {
+TEST(CodecTest, RoundTripsATreeWithAZeroProbabilityNode) {
   DraftTree tree(1);
   tree.Add(0, 2, -std::numeric_limits<float>::infinity());
-  EXPECT_EQ(*Through<proto::DraftTree>(tree), tree);
+  EXPECT_EQ(*RoundTrip<proto::DraftTree>(tree), tree);
 }
 
-TEST(CodecTest, ATreeWithoutARoot) {
+TEST(CodecTest, ATreeWithoutARootIsRefused) {
   const auto decoded = Decode(proto::DraftTree());
   EXPECT_TRUE(absl::IsInvalidArgument(decoded.status()));
-  EXPECT_THAT(decoded.status().message(), HasSubstr("at least the root"));
+  EXPECT_THAT(decoded.status().message(), HasSubstr("with at least the root"));
 }
 
-TEST(CodecTest, TreeArraysOfDifferentSizes) {
+TEST(CodecTest, TreeArraysOfDifferentSizesAreRefused) {
   std::mt19937 random(1);
   proto::DraftTree good;
   Encode(RandomTree(random, 5), good);
@@ -113,7 +115,7 @@ TEST(CodecTest, TreeArraysOfDifferentSizes) {
   EXPECT_TRUE(absl::IsInvalidArgument(Decode(bad).status()));
 }
 
-TEST(CodecTest, ParentsThatDoNotComeBeforeTheirChildren) {
+TEST(CodecTest, AParentAfterItsChildIsRefused) {
   for (const int parent : {2, 3, 100, -1, -100}) {
     proto::DraftTree tree;
     Encode(DraftTree(1), tree);
@@ -128,7 +130,7 @@ TEST(CodecTest, ParentsThatDoNotComeBeforeTheirChildren) {
   }
 }
 
-TEST(CodecTest, Traces) {
+TEST(CodecTest, RoundTripsTraces) {
   TimingTrace trace;
   trace.queue = absl::Nanoseconds(1);
   trace.layout = absl::Nanoseconds(2);
@@ -138,7 +140,7 @@ TEST(CodecTest, Traces) {
   trace.feature_export = absl::Nanoseconds(6);
   trace.rows = 7;
   trace.contexts = {8, 0, 9};
-  const TimingTrace decoded = Through<proto::TimingTrace>(trace);
+  const TimingTrace decoded = RoundTrip<proto::TimingTrace>(trace);
   EXPECT_EQ(decoded.queue, trace.queue);
   EXPECT_EQ(decoded.layout, trace.layout);
   EXPECT_EQ(decoded.forward, trace.forward);
@@ -150,18 +152,18 @@ TEST(CodecTest, Traces) {
   EXPECT_EQ(decoded.contexts, trace.contexts);
 }
 
-TEST(CodecTest, PrefillItems) {
+TEST(CodecTest, RoundTripsPrefillItems) {
   const PrefillItem decoded =
-      Through<proto::VerifierRequest::Prefill>(PrefillItem{kSequence, 12, {3, 0, 7}});
+      RoundTrip<proto::VerifierRequest::Prefill>(PrefillItem{kSequence, 12, {3, 0, 7}});
   EXPECT_EQ(decoded.sequence, kSequence);
   EXPECT_EQ(decoded.cached, 12);
   EXPECT_EQ(decoded.tokens, (std::vector<TokenId>{3, 0, 7}));
 }
 
-TEST(CodecTest, Forests) {
+TEST(CodecTest, RoundTripsForests) {
   std::mt19937 random(2);
   const Forest forest = {{kSequence, 5, RandomTree(random, 9)}, {{1, 0}, 0, DraftTree(4)}};
-  const auto decoded = Through<proto::VerifierRequest::Verify>(forest);
+  const auto decoded = RoundTrip<proto::VerifierRequest::Verify>(forest);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   ASSERT_EQ(decoded->size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
@@ -171,14 +173,14 @@ TEST(CodecTest, Forests) {
   }
 }
 
-TEST(CodecTest, AForestWithOneTreeWithoutARoot) {
+TEST(CodecTest, AForestWithARootlessTreeIsRefused) {
   proto::VerifierRequest::Verify request;
   Encode(Forest{{kSequence, 5, DraftTree(4)}}, request);
   request.add_items();
   EXPECT_TRUE(absl::IsInvalidArgument(Decode(request).status()));
 }
 
-TEST(CodecTest, VerifyResults) {
+TEST(CodecTest, RoundTripsVerifyResults) {
   VerifyResult result;
   result.outcomes.push_back({absl::OkStatus(), {{1, 4, 6}, 99}});
   result.outcomes[0].acceptance.logprobs = {{-0.5f, {{7, -0.25f}, {8, -3.0f}}}, {-2.0f, {}}};
@@ -198,9 +200,9 @@ TEST(CodecTest, VerifyResults) {
   EXPECT_EQ(decoded.audit, result.audit);
 }
 
-TEST(CodecTest, Frontiers) {
+TEST(CodecTest, RoundTripsFrontiers) {
   Frontier frontier = {kSequence, 40, 7, {1, 2, 3}, {{}, {5}, {5, 6}}, 32, {1.0f, 8}, true};
-  const Frontier decoded = Through<proto::DrafterRequest::Frontier>(frontier);
+  const Frontier decoded = RoundTrip<proto::DrafterRequest::Frontier>(frontier);
   EXPECT_EQ(decoded.sequence, kSequence);
   EXPECT_EQ(decoded.committed, 40);
   EXPECT_EQ(decoded.root, 7);
@@ -211,9 +213,9 @@ TEST(CodecTest, Frontiers) {
   EXPECT_TRUE(decoded.coupled);
 }
 
-TEST(CodecTest, Infos) {
+TEST(CodecTest, RoundTripsInfos) {
   TargetInfo target = {"qwen", "a CPU", {1, 2, 3, 4, 5, 6, 7, 8}, {1.5e10, 2.5e12}, 4096, 512};
-  const TargetInfo decoded = Through<proto::TargetInfo>(target);
+  const TargetInfo decoded = RoundTrip<proto::TargetInfo>(target);
   EXPECT_EQ(decoded.model, "qwen");
   EXPECT_EQ(decoded.device, "a CPU");
   EXPECT_EQ(decoded.dims.layers, 1);
@@ -228,7 +230,8 @@ TEST(CodecTest, Infos) {
   EXPECT_EQ(decoded.peaks.flops_per_second, 2.5e12);
   EXPECT_EQ(decoded.max_context, 4096);
   EXPECT_EQ(decoded.max_rows, 512);
-  const DrafterInfo drafter = Through<proto::DrafterInfo>(DrafterInfo{"dflash", 15, 7, 2048, true});
+  const DrafterInfo drafter =
+      RoundTrip<proto::DrafterInfo>(DrafterInfo{"dflash", 15, 7, 2048, true});
   EXPECT_EQ(drafter.model, "dflash");
   EXPECT_EQ(drafter.positions, 15);
   EXPECT_EQ(drafter.vocabulary, 7);
@@ -257,7 +260,7 @@ class TensorCodecTest : public ::testing::Test {
   InlineCarrier carrier_;
 };
 
-TEST_F(TensorCodecTest, Drafts) {
+TEST_F(TensorCodecTest, RoundTripsDrafts) {
   std::mt19937 random(4);
   for (const Awkward awkward : {Awkward::kNone, Awkward::kTies, Awkward::kZeroTails}) {
     Draft draft;
@@ -269,13 +272,13 @@ TEST_F(TensorCodecTest, Drafts) {
   }
 }
 
-TEST_F(TensorCodecTest, MarginalsWithoutLogProbs) {
+TEST_F(TensorCodecTest, MarginalsWithoutLogProbsAreRefused) {
   proto::DrafterReply::Draft draft = Encoded({{Sample()}});
   draft.mutable_marginals(0)->clear_log_probs();
   EXPECT_FALSE(DecodeStatus(draft).ok());
 }
 
-TEST_F(TensorCodecTest, MarginalsOfTheWrongType) {
+TEST_F(TensorCodecTest, MarginalsOfTheWrongTypeAreRefused) {
   proto::DrafterReply::Draft draft = Encoded({{Sample()}});
   draft.mutable_marginals(0)->mutable_tokens()->set_dtype(TensorRef::DTYPE_FLOAT32);
   EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(draft)));
@@ -284,8 +287,8 @@ TEST_F(TensorCodecTest, MarginalsOfTheWrongType) {
   EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(draft)));
 }
 
-TEST_F(TensorCodecTest, MarginalsWhoseShapesDisagree) {
-  // The same number of entries, but [4, 3] log-probabilities to [3, 4] tokens.
+TEST_F(TensorCodecTest, MarginalsWhoseShapesDisagreeAreRefused) {
+  // The same number of entries, but log-probabilities of shape [4, 3] and tokens of shape [3, 4].
   proto::DrafterReply::Draft draft = Encoded({{Sample()}});
   TensorRef& log_probs = *draft.mutable_marginals(0)->mutable_log_probs();
   log_probs.set_shape(0, 4);
@@ -296,14 +299,14 @@ TEST_F(TensorCodecTest, MarginalsWhoseShapesDisagree) {
   EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(draft)));
 }
 
-TEST_F(TensorCodecTest, MarginalsWhoseBytesDisagreeWithTheirShape) {
+TEST_F(TensorCodecTest, MarginalsWhoseBytesDisagreeWithTheirShapeAreRefused) {
   proto::DrafterReply::Draft draft = Encoded({{Sample()}});
   draft.mutable_marginals(0)->mutable_tokens()->mutable_inline_()->pop_back();
   EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(draft)));
 }
 
-TEST_F(TensorCodecTest, PositionsWithoutCandidates) {
-  // No bytes at all, and yet half a milliard positions for whoever walks over them.
+TEST_F(TensorCodecTest, PositionsWithoutCandidatesAreRefused) {
+  // The tensors have no bytes, but a caller would loop over half a billion positions.
   proto::DrafterReply::Draft draft;
   for (TensorRef* tensor :
        {draft.add_marginals()->mutable_tokens(), draft.mutable_marginals(0)->mutable_log_probs()}) {
@@ -316,7 +319,7 @@ TEST_F(TensorCodecTest, PositionsWithoutCandidates) {
   EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(draft)));
 }
 
-TEST_F(TensorCodecTest, FeaturesOfBothTypes) {
+TEST_F(TensorCodecTest, RoundTripsFeaturesOfBothTypes) {
   for (const DType type : {DType::kF32, DType::kBF16}) {
     Features features = {3, type, ""};
     features.bytes = std::string(5 * features.row_bytes(), '\x7f');
@@ -331,7 +334,7 @@ TEST_F(TensorCodecTest, FeaturesOfBothTypes) {
   }
 }
 
-TEST_F(TensorCodecTest, FeaturesThatAreNoRows) {
+TEST_F(TensorCodecTest, FeaturesWithoutWholeRowsAreRefused) {
   TensorRef good;
   carrier_.Put(FeatureShape(DType::kF32, 3, 2), std::string(24, 'x'), good);
   ASSERT_TRUE(DecodeStatus(good).ok());

@@ -6,7 +6,7 @@
 namespace bastion::wire {
 namespace {
 
-// What CheckProtocol says of a caller is tested with a server around it: step_stream_test.cc.
+// step_stream_test.cc tests CheckProtocol with a caller of another version.
 
 TEST(ProtocolTest, StatusesCrossGrpcUnchanged) {
   EXPECT_TRUE(ToGrpc(absl::OkStatus()).ok());
@@ -19,14 +19,14 @@ TEST(ProtocolTest, StatusesCrossGrpcUnchanged) {
   }
 }
 
-TEST(ProtocolTest, ACallerThatStatesNoVersionIsRefused) {
+TEST(ProtocolTest, ACallerWithoutAVersionIsRefused) {
   grpc::ServerContext context;
   const absl::Status status = CheckProtocol(context);
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_THAT(status.message(), ::testing::HasSubstr("version none"));
 }
 
-TEST(ProtocolTest, ConnectingToNobodyIsNotAnErrorYet) {
+TEST(ProtocolTest, AChannelToAMissingPeerIsNotReady) {
   const auto channel = ConnectPeer("unix:/nowhere/at/all.sock");
   ASSERT_NE(channel, nullptr);
   EXPECT_NE(channel->GetState(/*try_to_connect=*/false), GRPC_CHANNEL_READY);

@@ -30,57 +30,57 @@ class ServiceHostTest : public ::testing::Test {
     return options;
   }
 
-  // UNKNOWN while there is nobody to ask.
-  HealthCheckResponse::ServingStatus Ask() const {
-    // A channel of its own: one that failed would pause before it tries again.
+  // UNKNOWN while no server listens.
+  HealthCheckResponse::ServingStatus CheckHealth() const {
+    // Use a new channel: one that failed to connect would wait before it tries again.
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     const auto health = Health::NewStub(
         grpc::CreateCustomChannel(Address(), grpc::InsecureChannelCredentials(), arguments));
     grpc::ClientContext context;
-    HealthCheckResponse answer;
-    const grpc::Status asked = health->Check(&context, HealthCheckRequest(), &answer);
-    return asked.ok() ? answer.status() : HealthCheckResponse::UNKNOWN;
+    HealthCheckResponse reply;
+    const grpc::Status status = health->Check(&context, HealthCheckRequest(), &reply);
+    return status.ok() ? reply.status() : HealthCheckResponse::UNKNOWN;
   }
 
   const std::filesystem::path socket_;
 };
 
-TEST_F(ServiceHostTest, ServesWhenToldTo) {
+TEST_F(ServiceHostTest, HealthFollowsSetServing) {
   auto host = ServiceHost::Start(Options(), {});
   ASSERT_TRUE(host.ok()) << host.status();
-  EXPECT_EQ(Ask(), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(CheckHealth(), HealthCheckResponse::NOT_SERVING);
   (*host)->SetServing(true);
-  EXPECT_EQ(Ask(), HealthCheckResponse::SERVING);
+  EXPECT_EQ(CheckHealth(), HealthCheckResponse::SERVING);
   (*host)->SetServing(false);
-  EXPECT_EQ(Ask(), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(CheckHealth(), HealthCheckResponse::NOT_SERVING);
 }
 
-TEST_F(ServiceHostTest, NeverServesBeforeIt) {
-  std::atomic<bool> over{false};
-  std::atomic<int> served{0}, refused{0};
-  std::vector<std::thread> early;
+TEST_F(ServiceHostTest, HealthIsNeverServingBeforeSetServing) {
+  std::atomic<bool> stopping{false};
+  std::atomic<int> serving{0}, not_serving{0};
+  std::vector<std::thread> callers;
   for (int i = 0; i < 8; ++i) {
-    early.emplace_back([&] {
-      while (!over) {
-        const auto status = Ask();
-        served += status == HealthCheckResponse::SERVING;
-        refused += status == HealthCheckResponse::NOT_SERVING;
+    callers.emplace_back([&] {
+      while (!stopping) {
+        const auto status = CheckHealth();
+        serving += status == HealthCheckResponse::SERVING;
+        not_serving += status == HealthCheckResponse::NOT_SERVING;
       }
     });
   }
   for (int start = 0; start < 100; ++start) {
-    const int before = refused;
+    const int before = not_serving;
     const auto host = ServiceHost::Start(Options(), {});
     ASSERT_TRUE(host.ok()) << host.status();
-    while (refused == before && served == 0) std::this_thread::yield();
+    while (not_serving == before && serving == 0) std::this_thread::yield();
   }
-  over = true;
-  for (std::thread& thread : early) thread.join();
-  EXPECT_EQ(served, 0);
+  stopping = true;
+  for (std::thread& thread : callers) thread.join();
+  EXPECT_EQ(serving, 0);
 }
 
-TEST_F(ServiceHostTest, AnAddressThatCannotBeHadIsNamed) {
+TEST_F(ServiceHostTest, AnAddressThatCannotBeBoundIsReported) {
   HostOptions options;
   options.addresses = {"unix:///nowhere/at/all.sock"};
   const auto host = ServiceHost::Start(options, {});

@@ -1,4 +1,4 @@
-// Streams over shared memory: both ends in one process, and with a peer that is killed.
+// Tests streams over shared memory, with both ends in one process and with a peer that is killed.
 #include "common/wire/shared_channel.h"
 
 #include <fcntl.h>
@@ -47,9 +47,9 @@ class SharedChannelTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return message.first();
   }
-  static absl::Status WhyNothing(SharedChannel& channel, absl::Duration patience) {
+  static absl::Status ReceiveStatus(SharedChannel& channel, absl::Duration timeout) {
     proto::FeatureReply message;
-    return channel.Receive(&message, absl::Now() + patience);
+    return channel.Receive(&message, absl::Now() + timeout);
   }
 
   int lease_of_one_, lease_of_two_;
@@ -65,7 +65,7 @@ TEST_F(SharedChannelTest, MessagesGoBothWays) {
   }
 }
 
-TEST_F(SharedChannelTest, TensorsAreReadWhereTheyWereWritten) {
+TEST_F(SharedChannelTest, TensorsTravelInTheRing) {
   std::mt19937 random(3);
   for (const int64_t rows : {1, 0, 7, 700, 3}) {
     std::string bytes(rows * 2 * 320, '\0');
@@ -92,7 +92,7 @@ TEST_F(SharedChannelTest, ATensorWithoutRoomTravelsInline) {
   EXPECT_EQ(Receive(*two_), 2);
 }
 
-TEST_F(SharedChannelTest, SlotsThatAPeerMakesUpAreInvalid) {
+TEST_F(SharedChannelTest, GetRefusesInvalidSlots) {
   ASSERT_TRUE(Send(*one_, 1).ok());
   EXPECT_EQ(Receive(*two_), 1);
   proto::TensorRef reference;
@@ -104,21 +104,21 @@ TEST_F(SharedChannelTest, SlotsThatAPeerMakesUpAreInvalid) {
     EXPECT_TRUE(absl::IsInvalidArgument(two_->Get(reference).status())) << offset;
   }
   reference.mutable_slot()->set_offset(64);
-  reference.mutable_slot()->set_bytes(4);  // Not what the shape needs.
+  reference.mutable_slot()->set_bytes(4);  // The shape needs 8.
   EXPECT_TRUE(absl::IsInvalidArgument(two_->Get(reference).status()));
   EXPECT_TRUE(absl::IsUnimplemented(InlineCarrier().Get(reference).status()));
 }
 
-TEST_F(SharedChannelTest, WaitingEndsAtTheDeadlineAndTheStreamLives) {
+TEST_F(SharedChannelTest, AWaitEndsAtTheDeadlineAndTheStreamStaysOpen) {
   const absl::Time start = absl::Now();
-  EXPECT_TRUE(absl::IsDeadlineExceeded(WhyNothing(*one_, absl::Milliseconds(30))));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ReceiveStatus(*one_, absl::Milliseconds(30))));
   EXPECT_GE(absl::Now() - start, absl::Milliseconds(30));
-  EXPECT_TRUE(absl::IsDeadlineExceeded(WhyNothing(*one_, absl::ZeroDuration())));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ReceiveStatus(*one_, absl::ZeroDuration())));
   ASSERT_TRUE(Send(*two_, 5).ok());
   EXPECT_EQ(Receive(*one_), 5);
 }
 
-TEST_F(SharedChannelTest, ASlowReaderHoldsTheWriterUpAndLosesNothing) {
+TEST_F(SharedChannelTest, ASlowReaderBlocksTheWriterAndLosesNothing) {
   constexpr int kMessages = 300;
   std::thread writing([&] {
     for (int i = 0; i < kMessages; ++i) {
@@ -140,7 +140,7 @@ TEST_F(SharedChannelTest, ASlowReaderHoldsTheWriterUpAndLosesNothing) {
   writing.join();
 }
 
-TEST_F(SharedChannelTest, AReaderThatNeverReadsCostsTheWriterItsPatience) {
+TEST_F(SharedChannelTest, SendTimesOutIfTheReaderNeverReads) {
   const std::string bytes(100000, 'x');
   absl::Status status;
   for (int i = 0; i < 100 && status.ok(); ++i) {
@@ -153,29 +153,29 @@ TEST_F(SharedChannelTest, AReaderThatNeverReadsCostsTheWriterItsPatience) {
   EXPECT_TRUE(Send(*one_, 4711).ok());
 }
 
-TEST_F(SharedChannelTest, WhatWasSentBeforeTheEndStillArrivesThenTheReason) {
+TEST_F(SharedChannelTest, MessagesSentBeforeEndArriveBeforeTheReason) {
   ASSERT_TRUE(Send(*one_, 1).ok());
-  one_->End(absl::AbortedError("had enough"));
+  one_->End(absl::AbortedError("client stopped"));
   EXPECT_EQ(Receive(*two_), 1);
   for (int i = 0; i < 2; ++i) {
-    const absl::Status status = WhyNothing(*two_, absl::Seconds(20));
-    EXPECT_EQ(status, absl::AbortedError("had enough"));
+    const absl::Status status = ReceiveStatus(*two_, absl::Seconds(20));
+    EXPECT_EQ(status, absl::AbortedError("client stopped"));
   }
 }
 
-TEST_F(SharedChannelTest, WhoCancelsHearsNothingMoreFromAPeerThatGoesOn) {
+TEST_F(SharedChannelTest, NothingArrivesAfterCancel) {
   ASSERT_TRUE(Send(*one_, 1).ok());
   two_->Cancel();
-  EXPECT_TRUE(absl::IsUnavailable(WhyNothing(*two_, absl::Seconds(20))));
+  EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(*two_, absl::Seconds(20))));
   EXPECT_TRUE(absl::IsUnavailable(Send(*two_, 1)));
 }
 
-TEST_F(SharedChannelTest, APeerCannotEndTheStreamAndSayThatItLives) {
+TEST_F(SharedChannelTest, AnEndWithDeadlineExceededBecomesUnavailable) {
   one_->End(absl::DeadlineExceededError("not yet"));
-  EXPECT_TRUE(absl::IsUnavailable(WhyNothing(*two_, absl::Seconds(20))));
+  EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(*two_, absl::Seconds(20))));
 }
 
-TEST_F(SharedChannelTest, TheEndWakesWhoWaits) {
+TEST_F(SharedChannelTest, CancelWakesAWaitingThread) {
   for (const bool own : {false, true}) {
     testing::SharedPair pair = testing::MakeSharedPair(kRing);
     SharedChannel one(std::move(pair.first)), two(std::move(pair.second));
@@ -184,26 +184,26 @@ TEST_F(SharedChannelTest, TheEndWakesWhoWaits) {
       (own ? two : one).Cancel();
     });
     const absl::Time start = absl::Now();
-    EXPECT_TRUE(absl::IsUnavailable(WhyNothing(two, absl::Seconds(20))));
+    EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(two, absl::Seconds(20))));
     EXPECT_LT(absl::Now() - start, absl::Seconds(10));
     ending.join();
   }
 }
 
-TEST_F(SharedChannelTest, ABodyThatIsNoMessage) {
+TEST_F(SharedChannelTest, ABodyThatCannotBeParsedIsDataLoss) {
   testing::SharedPair pair = testing::MakeSharedPair(kRing);
   RingWriter writer(pair.first.mine, pair.first.theirs, testing::kTestEpoch);
   SharedChannel two(std::move(pair.second));
   const RingWriter::Piece body = writer.Reserve(8);
   std::memset(body.data, 0xff, 8);
   writer.Publish(body, 8);
-  EXPECT_TRUE(absl::IsDataLoss(WhyNothing(two, absl::Seconds(20))));
+  EXPECT_TRUE(absl::IsDataLoss(ReceiveStatus(two, absl::Seconds(20))));
 }
 
-// A peer in a process of its own, killed while it is in the middle of something.
+// The peer is a child process that is killed while it sends or receives.
 class KilledPeerTest : public SharedChannelTest {
  protected:
-  // The child has `one_`, this process `two_`.
+  // The child uses `one_`, this process uses `two_`.
   void Start(const std::function<void(SharedChannel&)>& child) {
     pid_ = fork();
     ASSERT_GE(pid_, 0);
@@ -213,23 +213,24 @@ class KilledPeerTest : public SharedChannelTest {
       pause();
       _exit(0);
     }
-    close(lease_of_one_);  // Else the child's death would not be the end of it.
+    close(lease_of_one_);  // Otherwise the lease would stay open after the child's death.
   }
   void Kill() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
   void TearDown() override {
-    (void)open("/dev/null", O_RDONLY);  // In the place of what was closed: `one_` closes it again.
+    // Reuses the number of the closed descriptor, because `one_` closes it again.
+    (void)open("/dev/null", O_RDONLY);
   }
 
   pid_t pid_ = 0;
 };
 
-TEST_F(KilledPeerTest, AWriterKilledMidMessageHasSentTheWholeOnesOnly) {
+TEST_F(KilledPeerTest, AWriterKilledInAMessageHasSentOnlyCompleteOnes) {
   Start([](SharedChannel& channel) {
     (void)channel.Send(Message(1), kNever);
-    proto::TensorRef reference;  // A second one, half written.
+    proto::TensorRef reference;  // A second message, half written.
     std::memset(channel.Reserve({TensorRef::DTYPE_INT32, {1000}}, reference), 'x', 2000);
   });
   EXPECT_EQ(Receive(*two_), 1);
@@ -239,12 +240,12 @@ TEST_F(KilledPeerTest, AWriterKilledMidMessageHasSentTheWholeOnesOnly) {
     Kill();
   });
   const absl::Time start = absl::Now();
-  EXPECT_TRUE(absl::IsUnavailable(WhyNothing(*two_, absl::Seconds(20))));
+  EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(*two_, absl::Seconds(20))));
   EXPECT_LT(absl::Now() - start, absl::Seconds(5));
   killing.join();
 }
 
-TEST_F(KilledPeerTest, AWriterKilledAtAnyMomentLeavesOnlyWholeMessages) {
+TEST_F(KilledPeerTest, AWriterKilledAtAnyTimeHasSentOnlyCompleteMessages) {
   Start([](SharedChannel& channel) {
     for (int i = 0;; ++i) {
       proto::FeatureReply message = Message(i);
@@ -269,10 +270,10 @@ TEST_F(KilledPeerTest, AWriterKilledAtAnyMomentLeavesOnlyWholeMessages) {
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
 }
 
-TEST_F(KilledPeerTest, AReaderKilledMidMessageFreesTheWriterThatWaitsForRoom) {
+TEST_F(KilledPeerTest, AKilledReaderUnblocksAWriterThatWaitsForRoom) {
   Start([](SharedChannel& channel) {
     proto::FeatureReply message;
-    (void)channel.Receive(&message, kNever);  // And never releases it.
+    (void)channel.Receive(&message, kNever);  // The child never releases this message.
   });
   std::thread killing([&] {
     absl::SleepFor(absl::Milliseconds(100));

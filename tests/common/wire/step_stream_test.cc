@@ -1,5 +1,5 @@
-// The stream of step messages over every carrier, against a small drafter service on a socket of
-// its own, which is late, answers under old step numbers, dies and returns as the test wants it.
+// Tests StepStream over both transports against a small drafter service. The service can be late,
+// answer with old step numbers, stop and start again.
 #include "common/wire/step_stream.h"
 
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "common/wire/attach_server.h"
 #include "common/wire/codec.h"
 #include "common/wire/open_stream.h"
 #include "common/wire/service_host.h"
@@ -36,14 +37,14 @@ Marginals MarginalsFor(const Frontier& frontier) {
   return made;
 }
 
-// Answers a Close with one draft per session number, so that a reply can be told from another, and
-// an Expand with marginals. While held, it keeps requests waiting; a session of 0 ends the stream.
+// Answers an Expand with marginals, and a Close of session n with n drafts, so that the tests can
+// tell replies apart. A Close of session 0 ends the stream. While held, it does not answer.
 class Echo final : public proto::DrafterService::Service {
  public:
   grpc::Status Steps(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<proto::DrafterReply, proto::DrafterRequest>* stream) override {
-    if (const absl::Status spoken = CheckProtocol(*context); !spoken.ok()) return ToGrpc(spoken);
+    if (const absl::Status version = CheckProtocol(*context); !version.ok()) return ToGrpc(version);
     GrpcServerStream<proto::DrafterReply, proto::DrafterRequest> steps(context, stream);
     return ToGrpc(Serve(steps));
   }
@@ -71,10 +72,10 @@ class Echo final : public proto::DrafterService::Service {
     proto::DrafterRequest request;
     while (stream.Receive(&request, absl::InfiniteFuture()).ok()) {
       const int session = static_cast<int>(request.close().sequence().session());
-      if (request.has_close() && session == 0) return absl::AbortedError("had enough");
+      if (request.has_close() && session == 0) return absl::AbortedError("session 0 was closed");
       while (held_) absl::SleepFor(absl::Milliseconds(1));
       proto::DrafterReply late;
-      late.set_step(request.step() - 1);  // Nobody waits for this one any more.
+      late.set_step(request.step() - 1);  // The client no longer waits for this step.
       (void)stream.Send(late, absl::InfiniteFuture());
       proto::DrafterReply reply;
       reply.set_step(request.step());
@@ -125,14 +126,14 @@ class StepStreamTest : public ::testing::TestWithParam<CarrierChoice> {
     request.mutable_close()->mutable_sequence()->set_session(session);
     return request;
   }
-  absl::Status Call(int session, absl::Duration patience = kLong) {
-    const auto reply = stream_.Call(Request(session), patience);
+  absl::Status Call(int session, absl::Duration timeout = kLong) {
+    const auto reply = stream_.Call(Request(session), timeout);
     if (reply.ok()) {
-      EXPECT_EQ(reply->drafts_size(), session) << "another call's reply";
+      EXPECT_EQ(reply->drafts_size(), session) << "reply to another call";
     }
     return reply.status();
   }
-  // Marginals [positions, candidates], once for each of `count` frontiers.
+  // Expands `count` frontiers and expects marginals of shape [positions, candidates] for each.
   void ExpectMarginals(int positions, int candidates, int count = 1) {
     proto::DrafterRequest request;
     std::vector<Frontier> frontiers(count);
@@ -173,7 +174,7 @@ class StepStreamTest : public ::testing::TestWithParam<CarrierChoice> {
       }};
 };
 
-TEST_P(StepStreamTest, CallsAreAnsweredOneByOne) {
+TEST_P(StepStreamTest, EachCallGetsItsReply) {
   EXPECT_FALSE(stream_.connected());
   for (int session = 1; session <= 20; ++session) {
     const absl::Status status = Call(session);
@@ -182,7 +183,7 @@ TEST_P(StepStreamTest, CallsAreAnsweredOneByOne) {
   EXPECT_TRUE(stream_.connected());
 }
 
-TEST_P(StepStreamTest, TheCarrierIsTheOneThatWasAskedFor) {
+TEST_P(StepStreamTest, UsesTheChosenCarrier) {
   ASSERT_TRUE(Call(1).ok());
   TensorRef reference;
   stream_.carrier().Put({TensorRef::DTYPE_INT32, {1}}, "1234", reference);
@@ -190,21 +191,21 @@ TEST_P(StepStreamTest, TheCarrierIsTheOneThatWasAskedFor) {
             GetParam() == CarrierChoice::kAuto ? TensorRef::kSlot : TensorRef::kInline);
 }
 
-TEST_P(StepStreamTest, TensorsArriveByteForByte) {
+TEST_P(StepStreamTest, TensorsArriveUnchanged) {
   ExpectMarginals(1, 1);
   ExpectMarginals(7, 64);
   ExpectMarginals(15, 1024, 16);
   ExpectMarginals(3, 5, 100);
-  ExpectMarginals(30, 65000);  // 15.6 MB: as large as a message may be.
+  ExpectMarginals(30, 65000);  // 15.6 MB, close to the message limit.
   ExpectMarginals(15, 64);
 }
 
-TEST_P(StepStreamTest, ManyMessages) {
+TEST_P(StepStreamTest, ManyMessagesArrive) {
   for (int i = 0; i < 2000; ++i) ASSERT_TRUE(Call(1 + i % 3).ok()) << i;
   for (int i = 0; i < 300; ++i) ExpectMarginals(1 + i % 15, 1 + i * 7 % 500);
 }
 
-TEST_P(StepStreamTest, ALateReplyIsDroppedByItsStepNumber) {
+TEST_P(StepStreamTest, ALateReplyIsDropped) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
   const absl::Status late = Call(2, kShort);
@@ -213,11 +214,11 @@ TEST_P(StepStreamTest, ALateReplyIsDroppedByItsStepNumber) {
   EXPECT_TRUE(stream_.connected());
   echo_.Hold(false);
   echo_.AwaitAnswered(2);
-  EXPECT_TRUE(Call(3).ok());  // Call() checks that the reply is its own.
+  EXPECT_TRUE(Call(3).ok());  // Call() checks that the reply belongs to it.
   EXPECT_TRUE(Call(4).ok());
 }
 
-TEST_P(StepStreamTest, SeveralLateCallsInARowLeaveTheStreamUsable) {
+TEST_P(StepStreamTest, TheStreamSurvivesSeveralTimeouts) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
   for (int session = 2; session < 6; ++session) {
@@ -228,7 +229,7 @@ TEST_P(StepStreamTest, SeveralLateCallsInARowLeaveTheStreamUsable) {
 }
 
 TEST_P(StepStreamTest, APostIsDeliveredAndItsReplyDropped) {
-  stream_.Post(Request(1), kLong);  // Without a stream it does nothing.
+  stream_.Post(Request(1), kLong);  // No stream is open, so this does nothing.
   EXPECT_FALSE(stream_.connected());
   ASSERT_TRUE(Call(2).ok());
   stream_.Post(Request(3), kLong);
@@ -238,14 +239,14 @@ TEST_P(StepStreamTest, APostIsDeliveredAndItsReplyDropped) {
   EXPECT_EQ(echo_.answered(), 4);
 }
 
-TEST_P(StepStreamTest, APostIsDeliveredWithoutAnyFurtherCall) {
+TEST_P(StepStreamTest, APostIsDeliveredWithoutALaterCall) {
   ASSERT_TRUE(Call(1).ok());
   stream_.Post(Request(2), kLong);
   echo_.AwaitAnswered(2);
   EXPECT_EQ(echo_.answered(), 2);
 }
 
-TEST_P(StepStreamTest, APostToAHangingPeerDoesNotWait) {
+TEST_P(StepStreamTest, APostToABlockedPeerDoesNotWait) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
   const absl::Time start = absl::Now();
@@ -255,16 +256,16 @@ TEST_P(StepStreamTest, APostToAHangingPeerDoesNotWait) {
   EXPECT_TRUE(Call(3).ok());
 }
 
-TEST_P(StepStreamTest, APeerThatDiesIsUnavailable) {
+TEST_P(StepStreamTest, AStoppedPeerIsUnavailable) {
   ASSERT_TRUE(Call(1).ok());
   StopPeer();
   const absl::Status status = Call(2);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_FALSE(stream_.connected());
-  EXPECT_FALSE(Call(3).ok());  // At once: the next attempt comes after a pause.
+  EXPECT_FALSE(Call(3).ok());  // Fails without an attempt, within the retry interval.
 }
 
-TEST_P(StepStreamTest, APeerThatDiesDuringACallIsUnavailable) {
+TEST_P(StepStreamTest, APeerThatStopsDuringACallIsUnavailable) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
   std::thread killer([&] {
@@ -277,7 +278,7 @@ TEST_P(StepStreamTest, APeerThatDiesDuringACallIsUnavailable) {
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
 }
 
-TEST_P(StepStreamTest, ItConnectsAgainWhenThePeerReturns) {
+TEST_P(StepStreamTest, ReconnectsWhenThePeerReturns) {
   ASSERT_TRUE(Call(1).ok());
   StopPeer();
   EXPECT_FALSE(Call(2).ok());
@@ -292,11 +293,11 @@ TEST_P(StepStreamTest, ItConnectsAgainWhenThePeerReturns) {
   EXPECT_TRUE(Call(4).ok());
 }
 
-TEST_P(StepStreamTest, AStreamThatThePeerEndsGivesItsReason) {
+TEST_P(StepStreamTest, ACallReturnsThePeersReasonForTheEnd) {
   ASSERT_TRUE(Call(1).ok());
   const absl::Status status = Call(0);
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
-  EXPECT_THAT(status.message(), HasSubstr("had enough"));
+  EXPECT_THAT(status.message(), HasSubstr("session 0 was closed"));
   EXPECT_FALSE(stream_.connected());
 }
 
@@ -311,15 +312,15 @@ TEST_P(StepStreamTest, ACallerOfAnotherVersionIsRefused) {
   EXPECT_THAT(status.error_message(), HasSubstr("version 999"));
 }
 
-// Answers at once, and never what was asked.
-class OldAnswers final : public MessageStream<proto::DrafterRequest, proto::DrafterReply> {
+// Always has a reply to an earlier step.
+class OldReplies final : public MessageStream<proto::DrafterRequest, proto::DrafterReply> {
  public:
   absl::Status Send(const proto::DrafterRequest&, absl::Time) override { return absl::OkStatus(); }
   absl::Status Receive(proto::DrafterReply* reply, absl::Time) override {
     reply->set_step(0);
     return absl::OkStatus();
   }
-  bool keeps_deadlines() const override { return true; }
+  bool supports_deadlines() const override { return true; }
   void Cancel() override {}
   Carrier& carrier() override { return carrier_; }
 
@@ -327,9 +328,9 @@ class OldAnswers final : public MessageStream<proto::DrafterRequest, proto::Draf
   InlineCarrier carrier_;
 };
 
-TEST(StepStreamFloodTest, AFloodOfOldAnswersEndsWithThePatience) {
+TEST(StepStreamFloodTest, ACallTimesOutInAFloodOfOldReplies) {
   StepStream<proto::DrafterRequest, proto::DrafterReply> stream(
-      "the flood", [](absl::Time) { return std::make_unique<OldAnswers>(); });
+      "the flood", [](absl::Time) { return std::make_unique<OldReplies>(); });
   const absl::Status status = stream.Call({}, kShort).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_TRUE(stream.connected());

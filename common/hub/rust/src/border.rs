@@ -1,4 +1,5 @@
-//! The types that cross to C++ and the guard around every call. Twin of `../../ffi.h`.
+//! The types of the C interface and the guard around every call. `../../ffi.h` declares the same
+//! types: change both files together.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -49,7 +50,7 @@ impl Bytes {
     }
 }
 
-/// An array that C++ owns until it hands it to the matching free function.
+/// An array that C++ owns. C++ passes it to the matching free function.
 #[repr(C)]
 pub struct Owned<T> {
     data: *mut T,
@@ -68,7 +69,7 @@ impl<T> From<Vec<T>> for Owned<T> {
 
 impl<T> Owned<T> {
     /// # Safety
-    /// `self` came from `from` and is freed once.
+    /// `from` created `self`, and it is freed once.
     unsafe fn free(self) {
         if !self.data.is_null() {
             let slice = std::ptr::slice_from_raw_parts_mut(self.data, self.size);
@@ -93,14 +94,14 @@ fn panic_text(payload: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Runs the body of one border function: nothing but a status leaves it.
+/// Runs the body of a C function. Turns errors and panics into a status.
 pub fn guard(body: impl FnOnce() -> Result<(), Failure>) -> Status {
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => Failure { code: Code::Ok, message: String::new() },
         Ok(Err(failure)) => failure,
         Err(payload) => Failure {
             code: Code::Internal,
-            message: format!("panic in the Rust part: {}", panic_text(&*payload)),
+            message: format!("panic in the Rust code: {}", panic_text(&*payload)),
         },
     };
     Status { code: failure.code as i32, message: failure.message.into_bytes().into() }

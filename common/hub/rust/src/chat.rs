@@ -1,4 +1,4 @@
-//! Chat templates: Jinja as `transformers` sets it up.
+//! Chat templates: Jinja with the settings of `transformers`.
 
 use std::io;
 
@@ -12,8 +12,8 @@ use crate::border::{Bytes, Failure, Status, Text, guard};
 
 const NAME: &str = "chat_template";
 
-/// Steps a render may take: far above what a long conversation needs, and an end to `range` in
-/// `range`.
+/// Limit on the steps of a render: far more than a long conversation needs, but it ends templates
+/// with huge nested loops.
 const FUEL: u64 = 10_000_000;
 
 pub struct Handle {
@@ -45,7 +45,7 @@ impl Formatter for PythonSpacing {
     }
 }
 
-/// `tojson` as `transformers` defines it: no HTML escapes, which Jinja's own filter would add.
+/// `tojson` as in `transformers`: without the HTML escapes of Jinja's filter.
 fn tojson(value: Value, kwargs: Kwargs) -> Result<Value, Error> {
     kwargs.get::<Option<bool>>("ensure_ascii")?;
     kwargs.assert_all_used()?;
@@ -62,7 +62,7 @@ fn raise_exception(message: String) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message))
 }
 
-/// The error with the line it came from and its causes.
+/// The error with its line and its causes.
 fn failure(error: &Error) -> Failure {
     let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -1,7 +1,7 @@
-//! Hugging Face's tokenizers, chat templates and file checks behind the C functions of `../../ffi.h`.
+//! Tokenizers, chat templates and safetensors checks behind the C functions of `../../ffi.h`.
 //!
-//! `border` holds what crosses the line and the guard that turns errors and panics into statuses;
-//! each other module is one kind of file.
+//! `border` has the types of the C interface and the guard that turns errors and panics into
+//! statuses. Each other module handles one kind of file.
 
 mod border;
 mod chat;

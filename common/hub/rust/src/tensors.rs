@@ -1,4 +1,5 @@
-//! The header of a safetensors file: the crate checks it, this module says which tensor is to blame.
+//! Reads the header of a safetensors file. The crate checks it; this module finds the tensor that
+//! caused an error.
 
 use std::str::FromStr;
 
@@ -8,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::border::{Bytes, Failure, Status, Text, guard};
 
-/// Bytes of the length in front of the header.
+/// Bytes of the length field before the header.
 const PREFIX: usize = 8;
 
-/// What is wrong with one entry of the header, if anything: the crate's errors rarely name it.
-fn complaint(name: &str, entry: &Value, data_bytes: u64) -> Option<String> {
+/// The problem of one entry of the header, if any. The crate's errors rarely name the entry.
+fn problem_of(name: &str, entry: &Value, data_bytes: u64) -> Option<String> {
     let offset = |index: usize| entry.get("data_offsets")?.get(index)?.as_u64();
     let (Some(begin), Some(end)) = (offset(0), offset(1)) else {
         return Some(format!("tensor '{name}' has no pair of data_offsets"));
@@ -22,7 +23,7 @@ fn complaint(name: &str, entry: &Value, data_bytes: u64) -> Option<String> {
     }
     if end > data_bytes {
         return Some(format!(
-            "tensor '{name}' ends at byte {end} of the data, the file holds {data_bytes}: truncated?"
+            "tensor '{name}' ends at byte {end} of the data, the file has {data_bytes}: truncated?"
         ));
     }
     let dtype = entry.get("dtype").and_then(Value::as_str).unwrap_or("none");
@@ -37,15 +38,15 @@ fn complaint(name: &str, entry: &Value, data_bytes: u64) -> Option<String> {
     if bits != (end - begin).checked_mul(8) {
         let shape = Value::from(shape.clone());
         return Some(format!(
-            "tensor '{name}' of shape {shape} and dtype {dtype} cannot fill {} bytes",
+            "tensor '{name}' of shape {shape} and dtype {dtype} does not have {} bytes",
             end - begin
         ));
     }
     None
 }
 
-/// The first tensor, in the order of the data, that explains why the file was refused.
-fn blame(file: &[u8]) -> Option<String> {
+/// The problem of the first tensor, in the order of the data, that explains the error.
+fn find_problem(file: &[u8]) -> Option<String> {
     let length = u64::from_le_bytes(file.get(..PREFIX)?.try_into().ok()?);
     let stop = usize::try_from(length).ok()?.checked_add(PREFIX)?;
     let Some(text) = file.get(PREFIX..stop) else {
@@ -59,13 +60,13 @@ fn blame(file: &[u8]) -> Option<String> {
     let data_bytes = (file.len() - stop) as u64;
     let mut expected = 0;
     for (name, entry) in entries {
-        if let Some(found) = complaint(name, entry, data_bytes) {
+        if let Some(found) = problem_of(name, entry, data_bytes) {
             return Some(found);
         }
         let begin = begin(entry)?;
         if begin != expected {
             let kind = if begin < expected { "overlaps the one before it" } else { "leaves a gap" };
-            return Some(format!("tensor '{name}' {kind}: it begins at {begin}, not {expected}"));
+            return Some(format!("tensor '{name}' {kind}: begins at {begin}, expected {expected}"));
         }
         expected = entry["data_offsets"][1].as_u64()?;
     }
@@ -73,7 +74,7 @@ fn blame(file: &[u8]) -> Option<String> {
 }
 
 fn explain(file: &[u8], error: &SafeTensorError) -> Failure {
-    match blame(file) {
+    match find_problem(file) {
         Some(found) => Failure::invalid(format!("{error}: {found}")),
         None => Failure::invalid(error),
     }

@@ -7,11 +7,11 @@ use crate::border::{Bytes, Code, Failure, Ids, Status, Text, guard};
 /// Far above any published vocabulary.
 const MAX_VOCABULARY: u32 = 1 << 24;
 
-/// How the tokenizer's decoder writes bytes into the text of tokens.
+/// How the text of a token represents raw bytes.
 enum Spelling {
-    /// GPT-2's table: every byte is one printable character.
+    /// GPT-2's table: each byte is a printable character.
     ByteLevel,
-    /// `<0x0A>` stands for a byte; other tokens are plain text.
+    /// A token like `<0x0A>` is a byte. Other tokens are plain text.
     ByteFallback,
     Plain,
 }
@@ -38,8 +38,8 @@ fn spelling_of(decoder: Option<&DecoderWrapper>) -> Spelling {
     }
 }
 
-/// The byte behind a character of GPT-2's table: printable Latin-1 stands for itself, the 68 others
-/// follow in order from U+0100.
+/// The byte of a character of GPT-2's table. Printable Latin-1 characters are themselves; the 68
+/// other bytes are, in order, the characters from U+0100 on.
 fn byte_level(character: char) -> Option<u8> {
     let code = character as u32;
     match character {
@@ -56,7 +56,7 @@ fn byte_fallback(token: &str) -> Option<u8> {
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
-/// One past the largest id. A file with one absurd id must not cost the memory of a table that long.
+/// The largest id plus one. The limit prevents a huge table for a file with one absurd id.
 fn vocabulary_of(tokenizer: &Tokenizer) -> Result<u32, Failure> {
     match tokenizer.get_vocab(true).into_values().max() {
         None => Ok(0),
@@ -68,7 +68,7 @@ fn vocabulary_of(tokenizer: &Tokenizer) -> Result<u32, Failure> {
 impl Handle {
     fn new(json: &[u8]) -> Result<Handle, Failure> {
         let mut tokenizer = Tokenizer::from_bytes(json).map_err(Failure::invalid)?;
-        // A file may carry the padding and truncation of its training; neither is meant for serving.
+        // A file may contain padding and truncation settings from training. Serving needs neither.
         tokenizer.with_truncation(None).map_err(Failure::invalid)?;
         tokenizer.with_padding(None);
         let vocabulary = vocabulary_of(&tokenizer)?;
@@ -98,7 +98,7 @@ impl Handle {
 
     fn bytes_of(&self, id: u32, token: &str) -> Result<Vec<u8>, Failure> {
         match self.spelling {
-            // As the decoder does: a token with one character outside the table is plain text.
+            // Like the decoder: a token with a character outside the table is plain text.
             Spelling::ByteLevel => Ok(token
                 .chars()
                 .map(byte_level)
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn bastion_hub_tokenizer_find(
         let token = token.as_text()?;
         *out = (*handle).tokenizer.token_to_id(token).ok_or_else(|| Failure {
             code: Code::NotFound,
-            message: format!("no token is written {token:?}"),
+            message: format!("no token has the text {token:?}"),
         })?;
         Ok(())
     })

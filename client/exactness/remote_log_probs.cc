@@ -1,22 +1,22 @@
 #include "client/cpp/generation_client.h"
-#include "client/exactness/token_opinion.h"
+#include "client/exactness/log_prob_source.h"
 #include "common/base/status.h"
 
 namespace bastion {
 namespace {
 
-constexpr uint32_t kMostLogProbs = 100;  // More are refused.
+constexpr uint32_t kMaxLogProbs = 100;  // The orchestrator refuses more.
 
-class RemoteOpinion final : public TokenOpinion {
+class RemoteLogProbs final : public LogProbSource {
  public:
-  explicit RemoteOpinion(const std::string& endpoint) : client_(endpoint) {}
+  explicit RemoteLogProbs(const std::string& endpoint) : client_(endpoint) {}
 
   absl::StatusOr<std::optional<std::pair<double, double>>> LogProbs(
       const std::vector<TokenId>& prefix, std::pair<TokenId, TokenId> tokens) override {
     v1::GenerateRequest request;
     request.mutable_tokens()->mutable_ids()->Add(prefix.begin(), prefix.end());
     request.mutable_stop()->set_max_tokens(1);
-    request.mutable_output()->set_logprobs(kMostLogProbs);
+    request.mutable_output()->set_logprobs(kMaxLogProbs);
     request.mutable_speculation()->set_mode(v1::SpeculationOptions::MODE_OFF);
     std::optional<double> first, second;
     RETURN_IF_ERROR(client_.Generate(request, [&](const v1::GenerateResponse& event) {
@@ -38,8 +38,8 @@ class RemoteOpinion final : public TokenOpinion {
 
 }  // namespace
 
-std::unique_ptr<TokenOpinion> MakeRemoteOpinion(const std::string& endpoint) {
-  return std::make_unique<RemoteOpinion>(endpoint);
+std::unique_ptr<LogProbSource> MakeRemoteLogProbs(const std::string& endpoint) {
+  return std::make_unique<RemoteLogProbs>(endpoint);
 }
 
 }  // namespace bastion

@@ -1,16 +1,16 @@
 #include <cmath>
 
+#include "client/exactness/log_prob_source.h"
 #include "client/exactness/target_distribution.h"
-#include "client/exactness/token_opinion.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
 
 namespace bastion {
 namespace {
 
-class LocalOpinion final : public TokenOpinion {
+class LocalLogProbs final : public LogProbSource {
  public:
-  LocalOpinion(Verifier* verifier, uint64_t first_session)
+  LocalLogProbs(Verifier* verifier, uint64_t first_session)
       : verifier_(verifier), next_session_(first_session) {}
 
   absl::StatusOr<std::optional<std::pair<double, double>>> LogProbs(
@@ -27,8 +27,8 @@ class LocalOpinion final : public TokenOpinion {
 
 }  // namespace
 
-std::unique_ptr<TokenOpinion> MakeLocalOpinion(Verifier* verifier, uint64_t first_session) {
-  return std::make_unique<LocalOpinion>(verifier, first_session);
+std::unique_ptr<LogProbSource> MakeLocalLogProbs(Verifier* verifier, uint64_t first_session) {
+  return std::make_unique<LocalLogProbs>(verifier, first_session);
 }
 
 double ChoiceGap(std::pair<double, double> log_probs, std::pair<TokenId, TokenId> tokens,

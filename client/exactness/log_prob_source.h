@@ -1,0 +1,43 @@
+// LogProbSource and ChoiceGap: how close the target's choice between two tokens was. A small gap
+// means that a difference between two texts is a rounding error.
+#ifndef BASTION_CLIENT_EXACTNESS_LOG_PROB_SOURCE_H_
+#define BASTION_CLIENT_EXACTNESS_LOG_PROB_SOURCE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/stages/stages.h"
+
+namespace bastion {
+
+// Reads log-probabilities of the target's own distribution, by plain decoding.
+class LogProbSource {
+ public:
+  virtual ~LogProbSource() = default;
+  // Log-probabilities of two tokens after `prefix`. Nullopt if the target does not report both.
+  [[nodiscard]] virtual absl::StatusOr<std::optional<std::pair<double, double>>> LogProbs(
+      const std::vector<TokenId>& prefix, std::pair<TokenId, TokenId> tokens) = 0;
+};
+
+// A source that calls `verifier`, with sessions from `first_session` on. REQUIRES: `verifier`
+// outlives it.
+[[nodiscard]] std::unique_ptr<LogProbSource> MakeLocalLogProbs(Verifier* verifier,
+                                                               uint64_t first_session);
+
+// A source that calls the orchestrator at `endpoint`, which reports the 100 most likely tokens.
+[[nodiscard]] std::unique_ptr<LogProbSource> MakeRemoteLogProbs(const std::string& endpoint);
+
+// |difference| of the values that the keyed choice compares for two tokens at `position`: the
+// log-probabilities at temperature 0, else log-probability / temperature + noise. It ignores
+// penalties, bias and truncation, so it is only approximate if these affect one of the tokens.
+[[nodiscard]] double ChoiceGap(std::pair<double, double> log_probs,
+                               std::pair<TokenId, TokenId> tokens, Position position,
+                               const ChoiceParams& choice);
+
+}  // namespace bastion
+
+#endif  // BASTION_CLIENT_EXACTNESS_LOG_PROB_SOURCE_H_
