@@ -82,14 +82,14 @@ LookAhead::Choice LookAhead::BestPrefix(const DraftTree& tree, const Survival& s
   return best;
 }
 
-BudgetedTree LookAhead::Grow(const DraftTree& spine, const CandidateRows& rows,
+BudgetedTree LookAhead::Grow(const DraftTree& spine, const Candidates& rows,
                              const Survival& survival) const {
-  int wanted = MostNodes(rows.positions());
+  int wanted = MostNodes(rows.max_depth());
   DraftTree tree(spine.token(0));
   BestFirst best_first(rows, wanted, &tree);
   while (tree.nodes() < wanted && !best_first.exhausted() &&
-         best_first.Peek() > least_scores_[tree.nodes()]) {
-    best_first.Next();
+         best_first.PeekScore() > least_scores_[tree.nodes()]) {
+    best_first.AddNext();
   }
   if (!best_first.exhausted()) wanted = tree.nodes();
   const Choice chain = BestPrefix(spine, survival, {0, 1, Value(1, 0)});

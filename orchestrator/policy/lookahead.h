@@ -47,7 +47,7 @@ class LookAhead {
   [[nodiscard]] int WidestFan(int most) const;
 
   // The best tree. `spine` is the chain over the positions of `rows`, as far as it may pay.
-  [[nodiscard]] BudgetedTree Grow(const DraftTree& spine, const CandidateRows& rows,
+  [[nodiscard]] BudgetedTree Grow(const DraftTree& spine, const Candidates& rows,
                                   const Survival& survival) const;
 
  private:

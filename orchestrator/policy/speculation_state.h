@@ -12,7 +12,7 @@
 #include "orchestrator/policy/pace.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/policy/survival.h"
-#include "orchestrator/prior/evidence_weights.h"
+#include "orchestrator/prior/candidate_weights.h"
 
 namespace bastion {
 
@@ -30,15 +30,15 @@ struct SpeculationState {
 // What requests that guess in the same way share.
 struct SharedSpeculation {
   SpeculationState state;  // New sequences start from it.
-  EvidenceWeights draft_weights = EvidenceWeights::OfDrafts();
-  EvidenceWeights prior_weights = EvidenceWeights::OfPriorAlone();
+  CandidateWeights draft_weights = CandidateWeights::ForDrafts();
+  CandidateWeights prior_weights = CandidateWeights::ForPriorAlone();
   DraftChoice draft_choice;
   int64_t lessons = 0;  // That the weights have had.
 };
 
 // Where the transition prior of a request comes from, apart from the request itself. Nothing is
 // owned.
-struct PriorSources {
+struct PriorInputs {
   int vocabulary = 0;                      // 0: there is no prior, +prior counts for nothing.
   const TransitionGains* table = nullptr;  // Of this vocabulary, or none.
   ContinuationCounts* learned = nullptr;   // From all requests; none: nothing is learned.
@@ -48,9 +48,9 @@ struct PriorSources {
 // once and not once a request.
 class SpeculationMemory {
  public:
-  explicit SpeculationMemory(const PriorSources& sources = {}) : sources_(sources) {}
+  explicit SpeculationMemory(const PriorInputs& sources = {}) : sources_(sources) {}
 
-  [[nodiscard]] const PriorSources& sources() const { return sources_; }
+  [[nodiscard]] const PriorInputs& sources() const { return sources_; }
 
   // Stays where it is.
   [[nodiscard]] SharedSpeculation& at(Guessing guessing, Policy::Prior prior) {
@@ -64,7 +64,7 @@ class SpeculationMemory {
   }
 
  private:
-  const PriorSources sources_;
+  const PriorInputs sources_;
   std::map<std::pair<Guessing, Policy::Prior>, SharedSpeculation> shared_;
 };
 

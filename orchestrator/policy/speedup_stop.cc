@@ -8,7 +8,7 @@
 
 namespace bastion {
 
-BudgetedTree GrowToSpeedupStop(TokenId root, const CandidateRows& rows, const CycleCost& cost,
+BudgetedTree GrowToSpeedupStop(TokenId root, const Candidates& rows, const CycleCost& cost,
                                int max_nodes) {
   DraftTree tree(root);
   BestFirst best_first(rows, max_nodes, &tree);
@@ -17,11 +17,11 @@ BudgetedTree GrowToSpeedupStop(TokenId root, const CandidateRows& rows, const Cy
   double expected_length = 1;
   double best_speedup = -std::numeric_limits<double>::infinity();
   while (tree.nodes() < max_nodes && !best_first.exhausted()) {
-    expected_length += best_first.Peek();
+    expected_length += best_first.PeekScore();
     const double speedup = expected_length / seconds[tree.nodes() + 1];
     if (!(speedup > best_speedup)) return {std::move(tree), BudgetReason::kCost};
     best_speedup = speedup;
-    best_first.Next();
+    best_first.AddNext();
   }
   const BudgetReason reason =
       best_first.exhausted() ? BudgetReason::kExhausted : BudgetReason::kCap;

@@ -16,7 +16,7 @@
 namespace bastion {
 
 // REQUIRES: max_nodes >= 0.
-[[nodiscard]] BudgetedTree GrowToSpeedupStop(TokenId root, const CandidateRows& rows,
+[[nodiscard]] BudgetedTree GrowToSpeedupStop(TokenId root, const Candidates& rows,
                                              const CycleCost& cost, int max_nodes);
 
 }  // namespace bastion

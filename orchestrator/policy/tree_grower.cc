@@ -29,7 +29,7 @@ std::vector<TokenId> SettledBy(const GrownTree& grown, const Acceptance& accepta
   return settled;
 }
 
-std::optional<TransitionPrior> PriorFor(Policy::Prior prior, const PriorSources& sources) {
+std::optional<TransitionPrior> PriorFor(Policy::Prior prior, const PriorInputs& sources) {
   if (prior == Policy::Prior::kNone || sources.vocabulary == 0) return std::nullopt;
   TransitionPrior::Options options;
   options.vocabulary = sources.vocabulary;
@@ -138,17 +138,17 @@ GrownTree TreeGrower::Grow(TokenId root, const Marginals& marginals, const TreeL
     grown.drafted = true;
     return grown;
   }
-  std::unique_ptr<CandidateRows> rows;
+  std::unique_ptr<Candidates> rows;
   if (Weighs()) {
-    rows = std::make_unique<EvidenceRows>(marginals, limits.depth,
-                                          prior_.has_value() ? &*prior_ : nullptr,
-                                          &shared_->draft_weights, MostChildren(limits));
+    rows = std::make_unique<WeightedCandidates>(marginals, limits.depth,
+                                                prior_.has_value() ? &*prior_ : nullptr,
+                                                &shared_->draft_weights, MaxChildren(limits));
   } else {
-    rows = std::make_unique<MarginalRows>(marginals, limits.depth);
+    rows = std::make_unique<DraftCandidates>(marginals, limits.depth);
   }
   DraftTree spine(root);
   if (policy_.kind() == Policy::Kind::kAdaptive) {
-    spine = GrowChain(root, *rows, rows->positions(), Look(limits).least_scores());
+    spine = GrowChain(root, *rows, rows->max_depth(), Look(limits).least_scores());
   }
   BudgetedTree budgeted = GrowOver(spine, *rows, limits, marginals.positions);
   GrownTree grown = Finish(std::move(budgeted), std::move(spine), limits);
@@ -158,7 +158,7 @@ GrownTree TreeGrower::Grow(TokenId root, const Marginals& marginals, const TreeL
   return grown;
 }
 
-BudgetedTree TreeGrower::GrowOver(const DraftTree& spine, const CandidateRows& rows,
+BudgetedTree TreeGrower::GrowOver(const DraftTree& spine, const Candidates& rows,
                                   const TreeLimits& limits, int horizon) const {
   switch (policy_.kind()) {
     case Policy::Kind::kBastion:
@@ -170,7 +170,7 @@ BudgetedTree TreeGrower::GrowOver(const DraftTree& spine, const CandidateRows& r
   }
 }
 
-BudgetedTree TreeGrower::GrowNamedSize(TokenId root, const CandidateRows& rows,
+BudgetedTree TreeGrower::GrowNamedSize(TokenId root, const Candidates& rows,
                                        const TreeLimits& limits, int horizon) const {
   DraftTree tree(root);
   int wanted = policy_.nodes();
@@ -190,13 +190,13 @@ BudgetedTree TreeGrower::GrowNamedSize(TokenId root, const CandidateRows& rows,
 }
 
 DraftFreeTree TreeGrower::GrowDraftFree(TokenId root, const TreeLimits& limits) const {
-  const PriorRows rows(std::min(limits.depth, kDraftFreeDepth), &*prior_, &shared_->prior_weights,
-                       MostChildren(limits));
+  const PriorCandidates rows(std::min(limits.depth, kDraftFreeDepth), &*prior_,
+                             &shared_->prior_weights, MaxChildren(limits));
   if (policy_.kind() != Policy::Kind::kAdaptive) {
     return {GrowOver(DraftTree(root), rows, limits, kDraftFreeDepth), DraftTree(root)};
   }
   const LookAhead& look = Look(limits);
-  DraftTree spine = GrowChain(root, rows, rows.positions(), look.least_scores());
+  DraftTree spine = GrowChain(root, rows, rows.max_depth(), look.least_scores());
   return {look.Grow(spine, rows, state_.draft_free_survival), std::move(spine)};
 }
 
@@ -226,11 +226,11 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
   const bool lesson = !grown.marginals.empty() || grown.draft_free.has_value();
   if (lesson && NextLessonCounts()) {
     if (!grown.marginals.empty()) {
-      EvidenceRows::Learn(grown.marginals, prior_.has_value() ? &*prior_ : nullptr, settled,
-                          &shared_->draft_weights);
+      WeightedCandidates::UpdateWeights(grown.marginals, prior_.has_value() ? &*prior_ : nullptr,
+                                        settled, &shared_->draft_weights);
     }
     if (grown.draft_free.has_value()) {
-      PriorRows::Learn(*prior_, settled, &shared_->prior_weights);
+      PriorCandidates::UpdateWeights(*prior_, settled, &shared_->prior_weights);
     }
   }
   if (prior_.has_value()) {
@@ -260,7 +260,7 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
   Learn(outcome, &shared_->state);
 }
 
-int TreeGrower::MostChildren(const TreeLimits& limits) const {
+int TreeGrower::MaxChildren(const TreeLimits& limits) const {
   constexpr int kEnough = 32;
   if (policy_.kind() == Policy::Kind::kAdaptive) return kEnough;
   return std::max(kEnough, policy_.CandidatesFor(limits.nodes));

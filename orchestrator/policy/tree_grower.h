@@ -67,9 +67,9 @@ class TreeGrower {
   }
   // The policy's tree from the candidates in `rows`; `spine` is their top-1 path, `horizon` how
   // far they reach when no limit cuts them.
-  [[nodiscard]] BudgetedTree GrowOver(const DraftTree& spine, const CandidateRows& rows,
+  [[nodiscard]] BudgetedTree GrowOver(const DraftTree& spine, const Candidates& rows,
                                       const TreeLimits& limits, int horizon) const;
-  [[nodiscard]] BudgetedTree GrowNamedSize(TokenId root, const CandidateRows& rows,
+  [[nodiscard]] BudgetedTree GrowNamedSize(TokenId root, const Candidates& rows,
                                            const TreeLimits& limits, int horizon) const;
   [[nodiscard]] DraftFreeTree GrowDraftFree(TokenId root, const TreeLimits& limits) const;
   [[nodiscard]] GrownTree Finish(BudgetedTree budgeted, DraftTree spine,
@@ -78,7 +78,7 @@ class TreeGrower {
   [[nodiscard]] GrownTree FinishDraftFree(const TreeLimits& limits);
 
   // Children of a node that are worth listing.
-  [[nodiscard]] int MostChildren(const TreeLimits& limits) const;
+  [[nodiscard]] int MaxChildren(const TreeLimits& limits) const;
   // Weights that have settled learn from one cycle in four: a lesson costs as much as the tree.
   [[nodiscard]] bool NextLessonCounts();
   void LearnChoice(const GrownTree& grown, const CycleYield& yield);

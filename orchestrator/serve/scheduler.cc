@@ -93,7 +93,7 @@ void Scheduler::Main() {
   }
   FailAll(absl::UnavailableError("the service is shutting down"));
   if (options_.learned == nullptr) return;
-  options_.learned->Await();
+  options_.learned->WaitForSave();
   if (const absl::Status saved = options_.learned->Save(); !saved.ok()) {
     LOG(ERROR) << "the learned prior was not saved: " << saved;
   }
@@ -146,7 +146,7 @@ absl::StatusOr<std::unique_ptr<Scheduler::Engine>> Scheduler::MakeEngine(const T
                        {.time_limit = options_.calibration_limit, .session = NewSession()}));
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
   LOG(INFO) << "calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
-  const PriorSources sources = {
+  const PriorInputs sources = {
       .vocabulary = options_.vocabulary,
       .table = options_.table,
       .learned = options_.learned == nullptr ? nullptr : options_.learned->counts()};
@@ -258,7 +258,7 @@ void Scheduler::Retire() {
     return true;
   };
   running_.erase(std::remove_if(running_.begin(), running_.end(), over), running_.end());
-  if (options_.learned != nullptr) options_.learned->SaveNowAndThen(Clock::Real().Now());
+  if (options_.learned != nullptr) options_.learned->SaveIfDue(Clock::Real().Now());
   MutexLock lock(&mutex_);
   stats_.running = static_cast<int>(running_.size());
   if (engine_ != nullptr) stats_.audit = engine_->cycle.audit();

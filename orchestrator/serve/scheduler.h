@@ -73,7 +73,7 @@ class Scheduler {
     SpeculationMemory memory;
     DecodeCycle cycle;
 
-    Engine(const TargetInfo& info, CostModel fitted, const PriorSources& sources, Drafter* drafter,
+    Engine(const TargetInfo& info, CostModel fitted, const PriorInputs& sources, Drafter* drafter,
            Verifier* verifier)
         : target(info),
           costs(std::move(fitted)),

@@ -33,7 +33,7 @@ class TreeGrowerTest : public ::testing::Test {
   SpeculationMemory memory_;
   std::mt19937 random_{1};
   Marginals marginals_ = RandomMarginals(random_, 15, 32, Awkward::kNone, 6.0);
-  MarginalRows scores_{marginals_};
+  DraftCandidates scores_{marginals_};
 };
 
 }  // namespace bastion

@@ -31,14 +31,14 @@ struct LookAheadTerms {
 };
 
 BudgetedTree Grow(const Marginals& marginals, const LookAheadTerms& terms, int max_nodes) {
-  const MarginalRows rows(marginals);
+  const DraftCandidates rows(marginals);
   return LookAhead(terms.cost, max_nodes, terms.tokens_per_second)
-      .Grow(GrowChain(kRoot, rows, rows.positions()), rows, *terms.survival);
+      .Grow(GrowChain(kRoot, rows, rows.max_depth()), rows, *terms.survival);
 }
 
 // Â(T_N) of the best-first trees, N = 0 … most.
 std::vector<double> Lengths(const Marginals& marginals, int most) {
-  const DraftTree tree = GrowBestFirst(kRoot, MarginalRows(marginals), most);
+  const DraftTree tree = GrowBestFirst(kRoot, DraftCandidates(marginals), most);
   std::vector<double> lengths = {1.0};
   for (int n = 1; n <= tree.nodes(); ++n) {
     lengths.push_back(lengths.back() + std::exp(static_cast<double>(tree.log_score(n))));
@@ -74,7 +74,7 @@ TEST(LookAheadTest, SeesOverTheStepThatStopsBastion) {
   const CycleCost cost = stairs.Cost(2, 0);
   const Survival survival;
   const Marginals marginals = MarginalsOf({std::vector<double>(32, 1.0 / 32)});
-  EXPECT_EQ(GrowToSpeedupStop(kRoot, MarginalRows(marginals), cost, 31).tree.nodes(), 15);
+  EXPECT_EQ(GrowToSpeedupStop(kRoot, DraftCandidates(marginals), cost, 31).tree.nodes(), 15);
   EXPECT_EQ(Grow(marginals, {cost, &survival}, 31).tree.nodes(), 31);
 }
 
@@ -137,7 +137,7 @@ TEST(LookAheadTest, EmptyTreeWhereNothingPays) {
 TEST(LookAheadTest, ChainWinsWhenSiblingsAreNeverRight) {
   // Siblings are stated at .35 and never accepted; the spine always is.
   const Marginals marginals = MarginalsOf({{0.4, 0.35}, {0.4, 0.35}, {0.4, 0.35}, {0.4, 0.35}});
-  const MarginalRows scores(marginals);
+  const DraftCandidates scores(marginals);
   const DraftTree spine = GrowChain(kRoot, scores, 4);
   const DraftTree tree = GrowBestFirst(kRoot, scores, 30);
   Survival survival;
@@ -199,8 +199,8 @@ TEST(LookAheadTest, NothingThatPaysIsCutAwayHoweverTheCostsRise) {
     }
     const CurveEstimator curve([&](int rows) { return milliseconds[rows - 1]; });
     const Marginals marginals = MarginalsOf(Ladder(6, 16, 0.2 + 0.002 * draw));
-    const MarginalRows rows(marginals);
-    const DraftTree spine = GrowChain(kRoot, rows, rows.positions());
+    const DraftCandidates rows(marginals);
+    const DraftTree spine = GrowChain(kRoot, rows, rows.max_depth());
     const CycleCost cost = curve.Cost(1, 0.5);
     for (const double pace : {0.0, 120.0, 250.0}) {
       const LookAhead whole(cost, 63, pace), cut(cost, 63, pace, /*underestimate=*/1);

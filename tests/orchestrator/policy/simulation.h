@@ -52,7 +52,7 @@ class Simulation {
  public:
   // `verify_milliseconds` is the true time by rows; `noise` the relative spread of each call's.
   explicit Simulation(std::function<double(int rows)> verify_milliseconds, double noise = 0.0,
-                      const PriorSources& sources = {})
+                      const PriorInputs& sources = {})
       : verify_(std::move(verify_milliseconds)),
         noise_(noise),
         costs(Calibrated()),

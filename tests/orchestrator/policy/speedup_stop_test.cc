@@ -21,7 +21,7 @@ using ::bastion::testing::TileStairs;
 constexpr TokenId kRoot = 7;
 
 BudgetedTree Grow(const Marginals& marginals, const CycleCost& cost, int max_nodes) {
-  return GrowToSpeedupStop(kRoot, MarginalRows(marginals), cost, max_nodes);
+  return GrowToSpeedupStop(kRoot, DraftCandidates(marginals), cost, max_nodes);
 }
 
 // One position with .5 .3 .1 .05; draft 2 ms, overhead 1 ms, verify 7 + 1 ms a row: Ĉ(N) = 11 + N.
@@ -66,7 +66,7 @@ TEST(SpeedupStopTest, GlobalMaximumWhenTheCostIsConvex) {
   std::mt19937 random(1);
   for (int draw = 0; draw < 50; ++draw) {
     const Marginals marginals = RandomMarginals(random, 8, 16, Awkward::kNone, 1 + draw % 12);
-    const DraftTree all = GrowBestFirst(kRoot, MarginalRows(marginals), 127);
+    const DraftTree all = GrowBestFirst(kRoot, DraftCandidates(marginals), 127);
     double length = 1;
     double best = 0;
     int best_nodes = 0;

@@ -25,10 +25,10 @@ constexpr TokenId kOther = 99999;
 Marginals TwoByTwo() { return MarginalsOf({{0.8, 0.15}, {0.5, 0.4}}); }
 
 DraftTree TreeOf(const Marginals& marginals, int nodes) {
-  return GrowBestFirst(kRoot, MarginalRows(marginals), nodes);
+  return GrowBestFirst(kRoot, DraftCandidates(marginals), nodes);
 }
 DraftTree SpineOf(const Marginals& marginals) {
-  return GrowChain(kRoot, MarginalRows(marginals), marginals.positions);
+  return GrowChain(kRoot, DraftCandidates(marginals), marginals.positions);
 }
 
 TEST(PathKindsTest, SpineSiblingsAndBeyond) {

@@ -43,7 +43,7 @@ class PriorTest : public TreeGrowerTest {
   }
 
   const TransitionGains gains_{testing::NonsenseTable(kVocabulary, 8, 1)};
-  SpeculationMemory knowing_{PriorSources{.vocabulary = kVocabulary, .table = &gains_}};
+  SpeculationMemory knowing_{PriorInputs{.vocabulary = kVocabulary, .table = &gains_}};
 };
 
 TEST_F(PriorTest, EveryPolicyStaysWithinTheLimitsAndGrowsSoundTrees) {
