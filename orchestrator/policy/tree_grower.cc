@@ -290,8 +290,8 @@ void TreeGrower::LearnChoice(const GrownTree& grown, const CycleYield& yield) {
 }
 
 CycleCost TreeGrower::CostAt(int context) const {
-  return costs_->At(policy_.kind() == Policy::Kind::kBastion ? CostModel::Source::kPaper
-                                                             : CostModel::Source::kMeasured,
+  return costs_->At(policy_.kind() == Policy::Kind::kBastion ? CostModel::Estimator::kPaper
+                                                             : CostModel::Estimator::kMeasured,
                     context);
 }
 
