@@ -22,7 +22,7 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
   std::vector<size_t> asked;  // Index into `frontiers`.
   for (DecodeSequence* sequence : sequences) {
     limits.push_back(sequence->Limits(share));
-    const bool wanted = sequence->grower().WantsDraft(sequence->root(), limits.back());
+    const bool wanted = sequence->grower().DecideDraft(sequence->root(), limits.back());
     asked.push_back(wanted ? frontiers.size() : kNotAsked);
     if (wanted) frontiers.push_back(sequence->NextFrontier(limits.back()));
   }
@@ -45,7 +45,7 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
   for (size_t i = 0; i < sequences.size(); ++i) {
     const TokenId root = sequences[i]->root();
     if (asked[i] == kNotAsked) {
-      grown.trees.push_back(sequences[i]->grower().Skip(root, limits[i]));
+      grown.trees.push_back(sequences[i]->grower().GrowWithoutDraft(root, limits[i]));
       continue;
     }
     const Marginals* marginals = &kNothing;

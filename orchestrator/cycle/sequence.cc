@@ -10,7 +10,7 @@ namespace bastion {
 DecodeSequence::DecodeSequence(DecodeRequest request, TreeGrower grower)
     : request_(std::move(request)), grower_(std::move(grower)), root_(request_.prompt.back()) {
   CHECK_GT(request_.max_tokens, 0);
-  grower_.Read(request_.prompt);
+  grower_.ObservePrompt(request_.prompt);
 }
 
 PrefillItem DecodeSequence::NextPrefill(int most) const {

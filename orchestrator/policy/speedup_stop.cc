@@ -8,11 +8,11 @@
 
 namespace bastion {
 
-BudgetedTree GrowToSpeedupStop(TokenId root, const Candidates& rows, const CycleCost& cost,
+BudgetedTree GrowToSpeedupStop(TokenId root, const Candidates& candidates, const CycleCost& cost,
                                int max_nodes) {
   DraftTree tree(root);
-  BestFirst best_first(rows, max_nodes, &tree);
-  // L_AR is the same for all N: Â/Ĉ has its maximum where Ŝ has.
+  BestFirst best_first(candidates, max_nodes, &tree);
+  // L_AR is the same for all N, so Â/Ĉ rises and falls where Ŝ does.
   const std::vector<double> seconds = cost.Curve(max_nodes);
   double expected_length = 1;
   double best_speedup = -std::numeric_limits<double>::infinity();
