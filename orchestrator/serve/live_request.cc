@@ -36,7 +36,7 @@ std::string LiveRequest::TextOf(const std::vector<TokenId>& tokens) {
   for (size_t i = 0; i < tokens.size() && !stops_.stopped(); ++i) {
     const std::string piece = detokenizer_.Push({tokens[i]});
     text += published_ + i < free ? piece : stops_.Push(piece);
-    if (stops_.stopped()) sequence_->Finish(FinishReason::kStopString, published_ + i + 1);
+    if (stops_.stopped()) sequence_->StopAfter(published_ + i + 1, FinishReason::kStopString);
   }
   return text;
 }
