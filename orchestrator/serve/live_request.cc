@@ -51,8 +51,8 @@ void LiveRequest::PublishCycle() {
   published_ = output.size();
   delta.cycles = {sequence_->cycles().back()};
   if (sequence_->done() && !stops_.stopped()) {
-    delta.text += stops_.Push(detokenizer_.Finish());
-    delta.text += stops_.Finish();
+    delta.text += stops_.Push(detokenizer_.FlushIncomplete());
+    delta.text += stops_.TakeHeldText();
   }
   const absl::Duration now = clock_->Now();
   if (times_.first_token == absl::ZeroDuration()) times_.first_token = now - arrived_;

@@ -24,7 +24,7 @@ std::string IncrementalDetokenizer::Push(absl::Span<const TokenId> ids) {
   return text;
 }
 
-std::string IncrementalDetokenizer::Finish() {
+std::string IncrementalDetokenizer::FlushIncomplete() {
   const bool broken = !held_.empty();
   held_.clear();
   return broken ? std::string(hub::kReplacementCharacter) : std::string();

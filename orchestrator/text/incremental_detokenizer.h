@@ -1,10 +1,11 @@
-// Token ids to text while they arrive.
+// IncrementalDetokenizer: converts token ids to text while they arrive.
 //
-// Byte-level tokens split characters: a piece of text goes out only when it is whole UTF-8, and
-// bytes that begin a character wait for the rest. The pieces put end to end, with Finish's, are the
-// text that decoding all the ids at once gives, however the ids were grouped.
+// Byte-level tokens may split a character. A piece of text is returned only when it is whole UTF-8;
+// bytes that begin a character are held until the rest arrives. All pieces, followed by the result
+// of FlushIncomplete, equal the text that the tokenizer decodes from all ids together, however the
+// ids were grouped.
 //
-// Thread rule: one thread at a time. The tokenizer must outlive it.
+// Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TEXT_INCREMENTAL_DETOKENIZER_H_
 #define BASTION_ORCHESTRATOR_TEXT_INCREMENTAL_DETOKENIZER_H_
 
@@ -18,21 +19,23 @@ namespace bastion {
 
 class IncrementalDetokenizer {
  public:
-  // `skip_special` leaves control tokens out of the text.
+  // If `skip_special` is true, the text does not contain special tokens. `tokenizer` must outlive
+  // this object.
   explicit IncrementalDetokenizer(const hub::Tokenizer& tokenizer, bool skip_special = true)
       : tokenizer_(tokenizer), skip_special_(skip_special) {}
 
-  // The text that became certain with `ids`: UTF-8, perhaps empty. Bytes that can never become a
-  // character are U+FFFD. Ids that the tokenizer does not know add nothing.
+  // Adds `ids` and returns the text that is complete now: UTF-8, possibly empty. Bytes that cannot
+  // be part of a character become U+FFFD. Ids that the tokenizer does not know add nothing.
   [[nodiscard]] std::string Push(absl::Span<const TokenId> ids);
 
-  // What was held back, as U+FFFD: no more ids follow. Starts a new text.
-  [[nodiscard]] std::string Finish();
+  // Ends the text. Returns U+FFFD if an incomplete character was held, else "". The next Push
+  // starts a new text.
+  [[nodiscard]] std::string FlushIncomplete();
 
  private:
   const hub::Tokenizer& tokenizer_;
   bool skip_special_;
-  std::string held_;  // At most 3 bytes between calls: the beginning of a character.
+  std::string held_;  // The bytes of an incomplete character; at most 3 between calls.
 };
 
 }  // namespace bastion

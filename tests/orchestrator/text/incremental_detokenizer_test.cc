@@ -14,7 +14,7 @@ using testing::kEndOfText;
 using testing::kFirstMerge;
 using testing::kImEnd;
 
-constexpr TokenId kTwoThirdsOfDay = kFirstMerge + 4;  // E6 97, of E6 97 A5: 日.
+constexpr TokenId kTwoThirdsOfDay = kFirstMerge + 4;  // E6 97, the first bytes of 日 (E6 97 A5).
 constexpr const char* kReplacement = "\xEF\xBF\xBD";
 
 const hub::Tokenizer& Tokenizer() {
@@ -23,40 +23,40 @@ const hub::Tokenizer& Tokenizer() {
   return *tokenizer;
 }
 
-TEST(IncrementalDetokenizerTest, WholeCharactersGoStraightThrough) {
+TEST(IncrementalDetokenizerTest, WholeCharactersAreReturnedImmediately) {
   IncrementalDetokenizer detokenizer(Tokenizer());
   EXPECT_EQ(detokenizer.Push({kFirstMerge + 1, kFirstMerge + 2}), "the the");
   EXPECT_EQ(detokenizer.Push({kFirstMerge + 3}), "é");
   EXPECT_EQ(detokenizer.Push({}), "");
-  EXPECT_EQ(detokenizer.Finish(), "");
+  EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
 
-TEST(IncrementalDetokenizerTest, SplitCharacterWaitsForItsRest) {
+TEST(IncrementalDetokenizerTest, ASplitCharacterIsHeldUntilItIsComplete) {
   IncrementalDetokenizer detokenizer(Tokenizer());
   EXPECT_EQ(detokenizer.Push({'a', kTwoThirdsOfDay}), "a");
   EXPECT_EQ(detokenizer.Push({0xA5, 'b'}), "日b");
-  EXPECT_EQ(detokenizer.Finish(), "");
+  EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
 
-TEST(IncrementalDetokenizerTest, CharacterCutOffByTheNext) {
+TEST(IncrementalDetokenizerTest, ACharacterCutOffByTheNextIsReplaced) {
   IncrementalDetokenizer detokenizer(Tokenizer());
   EXPECT_EQ(detokenizer.Push({kTwoThirdsOfDay}), "");
   EXPECT_EQ(detokenizer.Push({'z'}), std::string(kReplacement) + "z");
 }
 
-TEST(IncrementalDetokenizerTest, CharacterCutOffByTheEnd) {
+TEST(IncrementalDetokenizerTest, ACharacterCutOffByTheEndIsReplaced) {
   IncrementalDetokenizer detokenizer(Tokenizer());
   EXPECT_EQ(detokenizer.Push({'a', kTwoThirdsOfDay}), "a");
-  EXPECT_EQ(detokenizer.Finish(), kReplacement);
-  EXPECT_EQ(detokenizer.Finish(), "");
+  EXPECT_EQ(detokenizer.FlushIncomplete(), kReplacement);
+  EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
 
-TEST(IncrementalDetokenizerTest, BytesThatBeginNothing) {
+TEST(IncrementalDetokenizerTest, BytesThatBeginNoCharacterAreReplaced) {
   IncrementalDetokenizer detokenizer(Tokenizer());
   EXPECT_EQ(detokenizer.Push({0xFF, 0x80}), std::string(kReplacement) + kReplacement);
 }
 
-TEST(IncrementalDetokenizerTest, SpecialTokensLeftOutOrKept) {
+TEST(IncrementalDetokenizerTest, SpecialTokensAreSkippedOrKept) {
   IncrementalDetokenizer hidden(Tokenizer());
   EXPECT_EQ(hidden.Push({'a', kImEnd, 'b'}), "ab");
   IncrementalDetokenizer shown(Tokenizer(), /*skip_special=*/false);
@@ -68,8 +68,9 @@ TEST(IncrementalDetokenizerTest, IdsOfThePaddedVocabularyAddNothing) {
   EXPECT_EQ(detokenizer.Push({'a', 5000, 'b'}), "ab");
 }
 
-// Any ids, cut anywhere: the pieces are UTF-8, and together what decoding all at once gives.
-TEST(IncrementalDetokenizerTest, RandomIdsInRandomGroups) {
+// For random ids in random groups, each piece is valid UTF-8, and all pieces together equal the
+// text decoded from all ids.
+TEST(IncrementalDetokenizerTest, TheGroupingOfTheIdsDoesNotMatter) {
   std::mt19937 random(3);
   for (int round = 0; round < 500; ++round) {
     std::vector<TokenId> all;
@@ -86,7 +87,7 @@ TEST(IncrementalDetokenizerTest, RandomIdsInRandomGroups) {
       text += piece;
       all.insert(all.end(), ids.begin(), ids.end());
     }
-    text += detokenizer.Finish();
+    text += detokenizer.FlushIncomplete();
     EXPECT_EQ(text, *Tokenizer().Decode(all, /*skip_special=*/true));
   }
 }
