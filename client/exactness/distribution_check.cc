@@ -94,7 +94,7 @@ absl::StatusOr<DraftTree> Checker::GrowTree(const std::vector<TokenId>& prompt) 
   if (drafts->empty() || drafts->front().marginals.empty()) return DraftTree(prompt.back());
   const Marginals& marginals = drafts->front().marginals[0];
   RETURN_IF_ERROR(marginals.Validate(target_.dims.vocabulary));
-  return GrowBestFirst(prompt.back(), MarginalRows(marginals), check_.tree_nodes);
+  return GrowBestFirst(prompt.back(), DraftCandidates(marginals), check_.tree_nodes);
 }
 
 absl::StatusOr<std::vector<std::vector<double>>> Checker::LogProbsOf(

@@ -25,20 +25,21 @@ TokenId RandomToken(uint64_t seed, uint32_t index, int vocabulary) {
   return static_cast<TokenId>(RandomWord(seed, index) % static_cast<uint32_t>(vocabulary));
 }
 
-// `wanted` lowered to [1, most] or dropped below 1, each value once, rising.
-std::vector<int> Clipped(const std::vector<int>& wanted, int most) {
+// The distinct values of `wanted`, rising. Values above `max` become `max`; values below 1 are
+// dropped.
+std::vector<int> Clipped(const std::vector<int>& wanted, int max) {
   std::set<int> clipped;
   for (const int value : wanted) {
-    if (std::min(value, most) >= 1) clipped.insert(std::min(value, most));
+    if (std::min(value, max) >= 1) clipped.insert(std::min(value, max));
   }
   return {clipped.begin(), clipped.end()};
 }
 
-// Committed tokens by which a sequence may outgrow its nominal context before it is opened anew: an
-// eighth changes no verify time that the table could show.
+// How many committed tokens a sequence may exceed its nominal context by before it is reopened. An
+// eighth has no visible effect on the verify time.
 int Slack(int context) { return std::max(4, context / 8); }
 
-// The random sequence of one context length, kept near that length.
+// A random sequence whose length stays near one nominal context.
 class CalibrationSequence {
  public:
   CalibrationSequence(Verifier& verifier, uint64_t session, int context, int vocabulary)
@@ -49,7 +50,7 @@ class CalibrationSequence {
   CalibrationSequence(const CalibrationSequence&) = delete;
   CalibrationSequence& operator=(const CalibrationSequence&) = delete;
 
-  // Verifies a random tree of `rows` rows and returns the verifier's time and the caller's.
+  // Verifies a random tree of `rows` rows. Returns the verifier's own time and the round trip.
   absl::StatusOr<CalibrationPoint> Measure(int rows, const Clock& clock) {
     RETURN_IF_ERROR(EnsureOpen());
     const DraftTree tree = RandomTree(rows, vocabulary_, ++trees_);
@@ -57,7 +58,10 @@ class CalibrationSequence {
     StopWatch watch(clock);
     ASSIGN_OR_RETURN(const VerifyResult result, verifier_.Verify(forest));
     const absl::Duration round_trip = watch.Lap();
-    if (result.outcomes.size() != 1) return absl::InternalError("verify: not one outcome");
+    if (result.outcomes.size() != 1) {
+      return absl::InternalError(
+          absl::StrCat("the verifier returned ", result.outcomes.size(), " outcomes for 1 tree"));
+    }
     RETURN_IF_ERROR(result.outcomes[0].status);
     const absl::Duration verify = result.trace.verify();
     if (verify <= absl::ZeroDuration()) {
@@ -96,7 +100,7 @@ class CalibrationSequence {
   uint64_t trees_ = 0;
 };
 
-// One point and its repetitions.
+// One calibration point and the times of its repetitions.
 struct Samples {
   int rows = 0;
   int context = 0;
@@ -114,15 +118,15 @@ struct Samples {
     round_trips.push_back(measured->round_trip_seconds);
     return absl::OkStatus();
   }
-  void Forget() {
+  void DiscardTimes() {
     seconds.clear();
     round_trips.clear();
   }
-  // Whether repeating it is no longer worth the time.
-  [[nodiscard]] bool Suffices() const {
+  // True if more repetitions of this point are not worth their time.
+  [[nodiscard]] bool HasEnough() const {
     constexpr double kEnoughSeconds = 0.02;
     if (seconds.size() < 2) return false;
-    // By the fastest: one that stalled does not stand for the others.
+    // The fastest repetition, so that one stalled repetition does not count as many.
     const double fastest = *std::min_element(seconds.begin(), seconds.end());
     return fastest * static_cast<double>(seconds.size()) >= kEnoughSeconds;
   }
@@ -131,13 +135,13 @@ struct Samples {
   }
 };
 
-// What is to be measured, in this order, within the limits of `target`. Empty where nothing fits.
+// The points to measure, in this order, within the limits of `target`. Empty if none fits.
 std::vector<Samples> PlanOf(const TargetInfo& target, const CalibrationOptions& options) {
-  const int most_rows =
+  const int max_rows =
       std::min({target.max_rows, target.dims.vocabulary, std::max(1, target.max_context / 2)});
-  const std::vector<int> rows = Clipped(options.row_counts, most_rows);
-  // A sequence outgrows its context by the slack, and one more tree must fit behind it.
-  const int room = target.max_context - most_rows;
+  const std::vector<int> rows = Clipped(options.row_counts, max_rows);
+  // A sequence may exceed its nominal context by the slack, and one more tree must fit after it.
+  const int room = target.max_context - max_rows;
   const std::vector<int> contexts = Clipped(options.contexts, room - Slack(room));
   const auto is_shared = [&](int row_count) {
     const std::vector<int>& shared = options.shared_row_counts;
@@ -157,7 +161,8 @@ std::vector<Samples> PlanOf(const TargetInfo& target, const CalibrationOptions& 
   return plan;
 }
 
-// Up the row counts of one context, down those of the next.
+// Sorts the points by context. Row counts alternately rise and fall from context to context, so
+// that consecutive points are similar.
 void ArrangeAsPath(std::vector<Samples>& points) {
   std::sort(points.begin(), points.end(), [](const Samples& a, const Samples& b) {
     return std::tie(a.context, a.rows) < std::tie(b.context, b.rows);
@@ -185,11 +190,11 @@ DraftTree RandomTree(int rows, int vocabulary, uint64_t seed) {
   CHECK(rows >= 1 && rows <= vocabulary) << rows << " rows of " << vocabulary << " tokens";
   uint32_t draws = 0;
   DraftTree tree(RandomToken(seed, draws++, vocabulary));
-  // Consecutive tokens differ everywhere, hence also among siblings.
+  // The nodes get consecutive tokens, so all nodes differ, and siblings too.
   const TokenId first = RandomToken(seed, draws++, vocabulary);
   while (tree.rows() < rows) {
     const int node = tree.rows();
-    // Nodes 1 and 2 are both children of the root: no chain.
+    // Nodes 1 and 2 are both children of the root, so the tree is no chain.
     const NodeIndex parent =
         node <= 2 && rows > 2 ? 0 : static_cast<NodeIndex>(RandomWord(seed, draws++) % node);
     tree.Add(parent, (first + node) % vocabulary, tree.log_score(parent) - 1.0f);
@@ -225,20 +230,20 @@ absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& cloc
     RETURN_IF_ERROR(point.Measure(clock));
     done_one();
   }
-  // The first round warms up caches and threads; it counts only where nothing else can be had.
+  // The first round warms up caches and threads. Its times count only if there is no other round.
   const bool repeats = 2 * elapsed() <= limit;
   if (!repeats) return TableOf(points);
-  for (Samples& point : points) point.Forget();
+  for (Samples& point : points) point.DiscardTimes();
   ArrangeAsPath(points);
   for (int repetition = 0; repetition < options.repetitions; ++repetition) {
     if (repetition > 0 && elapsed() > limit) break;
     for (Samples& point : points) {
-      if (!point.Suffices()) {
+      if (!point.HasEnough()) {
         RETURN_IF_ERROR(point.Measure(clock));
       }
       done_one();
     }
-    std::reverse(points.begin(), points.end());  // And back the same way.
+    std::reverse(points.begin(), points.end());  // The next repetition goes back the same way.
   }
   return TableOf(points);
 }

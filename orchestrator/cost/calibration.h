@@ -1,15 +1,17 @@
-// Calibration: measures how long the real verifier takes, over row counts and context lengths, with
-// the tree mask on. Done once at start, before the first request; the estimators are fitted to it.
+// Calibration: measures the verify time of the real verifier over row counts and context lengths,
+// with the tree mask on. It runs once at start, before the first request; the estimators are fitted
+// to the result.
 //
-// The trees are of random tokens and really branch (a chain could be verified without a mask; one
-// and two rows cannot branch). Points are measured round robin and a point is the median of its
-// repetitions, so that a busy moment of the machine hits all points alike and counts for none.
-// Points that follow each other are alike, as the forwards of a sequence are: a small one behind a
-// big one finds the weights gone from the caches, and takes up to a fifth longer.
+// The trees have random tokens. From three rows on they branch, because a chain could be verified
+// without a mask. Points are measured round robin, and a point is the median of its repetitions. So
+// a busy moment of the machine affects all points equally, and the median ignores it. Consecutive
+// points have similar sizes, like the consecutive forwards of a sequence: after a large forward a
+// small one finds the weights evicted from the caches and takes up to a fifth longer.
 //
-// What a longer context costs is attention, which grows evenly with the rows; the steps are those
-// of the matrices, the same in every context. So all row counts are measured in the first context
-// alone, a few in the others, and between those few the difference to the first is interpolated.
+// A longer context costs attention time, which grows evenly with the rows. The steps in the cost
+// come from the matrix multiplications and are the same at every context. So all row counts are
+// measured only at the first context and a few of them at the others. For the remaining row counts
+// the difference to the first context is interpolated.
 #ifndef BASTION_ORCHESTRATOR_COST_CALIBRATION_H_
 #define BASTION_ORCHESTRATOR_COST_CALIBRATION_H_
 
@@ -28,38 +30,43 @@
 namespace bastion {
 
 struct CalibrationOptions {
-  // Rows beyond the verifier's max_rows and contexts that do not fit are lowered to what fits. 17,
-  // 33 and 65 show the steps behind the multiples of 16.
+  // Row counts above the verifier's max_rows, and contexts that do not fit, are lowered to the
+  // largest value that fits. 17, 33 and 65 show the steps after the multiples of 16.
   std::vector<int> row_counts = {1,  2,  3,  4,  5,  6,  8,  10, 12, 16,
                                  17, 20, 24, 32, 33, 48, 64, 65, 96, 128};
   std::vector<int> contexts = {16, 256, 1024};
-  // Those of row_counts that are measured in every context; the least and the most always are.
+  // The row counts that are measured at every context. The smallest and the largest of row_counts
+  // always are.
   std::vector<int> shared_row_counts = {1, 2, 3, 4, 5, 6, 8, 16, 32, 128};
-  // Beside one round of warm-up that is not counted. Two are enough where they take long: the noise
-  // of a machine does not grow with them.
+  // Rounds after the warm-up round, which is not counted. A point that takes long gets only two
+  // repetitions.
   int repetitions = 5;
-  // No new round is begun after this long, and no repetition that looks like taking longer: then
-  // the warm-up is the result. That itself ends here with what it has: the shared row counts of the
-  // first context come first, then its others, then longer contexts. Zero: it is the result, whole.
+  // Soft limit. Once it is exceeded, no further round starts. If the warm-up round alone takes more
+  // than half of it, there are no repetitions and the warm-up is the result. If even the warm-up
+  // exceeds the limit, it stops there and the points measured so far are the result. The warm-up
+  // measures the shared row counts of the first context first, then its other row counts, then the
+  // longer contexts. 0: one round over all points, no repetitions.
   absl::Duration time_limit = absl::Seconds(10);
-  // Sequences are opened as {session, 0}, {session + 1, 0}, …, one per context.
+  // Session id of the first sequence. There is one sequence per context: {session, 0}, {session +
+  // 1, 0}, …
   uint64_t session = 0;
-  // Called with the number of verifies that are done, or were found to be not needed, and the
-  // number planned.
+  // Called after each verify. `done` also counts planned verifies that were skipped as not needed.
   std::function<void(int done, int total)> progress = nullptr;
 };
 
-// Opens, prefills, verifies and closes sequences of its own; those that it opened are closed again
-// in any case. Fails with the verifier's status, or INTERNAL when it reports no time.
+// Opens, prefills, verifies and closes its own sequences; it closes them on an error, too. Returns
+// the verifier's error; INTERNAL if the verifier reports no time; INVALID_ARGUMENT if no point fits
+// the verifier's limits.
 [[nodiscard]] absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
                                                          const CalibrationOptions& options);
 
-// The same with a progress bar on stderr that says `what`, in place of options.progress.
+// Calibrate with the real clock and a progress bar on stderr, labeled `what`. Replaces
+// options.progress.
 [[nodiscard]] absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier,
                                                                 const std::string& what,
                                                                 CalibrationOptions options);
 
-// A tree of `rows` rows with random tokens below `vocabulary`; from three rows on it branches.
+// A tree of `rows` rows with random tokens below `vocabulary`. It branches if `rows` >= 3.
 // REQUIRES: 1 <= rows <= vocabulary.
 [[nodiscard]] DraftTree RandomTree(int rows, int vocabulary, uint64_t seed);
 

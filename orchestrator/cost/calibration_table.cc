@@ -9,8 +9,9 @@ namespace {
 
 using Column = std::map<int, CalibrationPoint>;  // By rows.
 
-// What `column` costs more than `base` at `rows`.
-double Addition(const Column& column, const Column& base, int rows) {
+// How many seconds longer `column` takes than `base` at `rows`. Interpolated between the rows of
+// `column`; constant outside them.
+double ExtraSeconds(const Column& column, const Column& base, int rows) {
   const auto at = [&](Column::const_iterator point) {
     return std::max(0.0, point->second.seconds - base.at(point->first).seconds);
   };
@@ -35,8 +36,8 @@ CalibrationTable FillGrid(const CalibrationTable& measured) {
       if (own != column.end()) {
         point = own->second;
       } else {
-        const double more = Addition(column, base, rows);
-        point = {rows, context, point.seconds + more, point.round_trip_seconds + more};
+        const double extra = ExtraSeconds(column, base, rows);
+        point = {rows, context, point.seconds + extra, point.round_trip_seconds + extra};
       }
       table.points.push_back(point);
     }

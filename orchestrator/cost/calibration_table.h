@@ -8,26 +8,28 @@
 namespace bastion {
 
 struct CalibrationPoint {
-  int rows = 0;                   // Of the verify forward, the root included.
+  int rows = 0;                   // Rows of the verify forward, the root included.
   int context = 0;                // Cached tokens.
-  double seconds = 0;             // What the verifier says it took: TimingTrace::verify().
-  double round_trip_seconds = 0;  // What the caller waited.
+  double seconds = 0;             // Time that the verifier reports: TimingTrace::verify().
+  double round_trip_seconds = 0;  // Time that the caller waited for the reply.
 };
 
 struct CalibrationTable {
   std::vector<CalibrationPoint> points;
 
   [[nodiscard]] int max_rows() const;
-  // The median of what a call costs beside the verify itself: transport and queue.
+  // The median of the time that a call takes beyond the verify itself (transport and queue).
   [[nodiscard]] double OverheadSeconds() const;
 };
 
-// The table in which every context has all row counts of the smallest one. A point that was not
-// measured is that of the smallest context plus what this context adds at its measured row counts:
-// linear in between, the same beyond. REQUIRES: what is measured anywhere is so in the smallest.
+// Completes `measured` so that every context has all row counts of the smallest context. A missing
+// point is the point of the smallest context plus the extra time of this context, interpolated
+// between the row counts measured at this context and constant outside them.
+// REQUIRES: every measured row count is also measured at the smallest context.
 [[nodiscard]] CalibrationTable FillGrid(const CalibrationTable& measured);
 
-// The middle of `values`, the lower one of two; 0 of none.
+// The median of `values`: the lower of the two middle values if their number is even, 0 if there
+// are none.
 [[nodiscard]] double Median(std::vector<double> values);
 
 }  // namespace bastion

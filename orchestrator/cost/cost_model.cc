@@ -27,14 +27,14 @@ CostModel::CostModel(std::unique_ptr<LatencyEstimator> paper,
       measured_rows_(table.max_rows()),
       overhead_(absl::Seconds(table.OverheadSeconds())) {}
 
-CycleCost CostModel::At(Source source, int context) const {
-  const LatencyEstimator* verify = source == Source::kPaper ? paper_.get() : measured_.get();
+CycleCost CostModel::At(Estimator estimator, int context) const {
+  const LatencyEstimator* verify = estimator == Estimator::kPaper ? paper_.get() : measured_.get();
   return {verify, draft_.Predict(), overhead_.Predict(), context};
 }
 
 void CostModel::ObserveVerify(const TimingTrace& trace, absl::Duration round_trip) {
   if (trace.rows < 1) return;
-  // Several sequences in one forward: their mean context stands for all.
+  // For several sequences in one forward, the estimators use the mean context.
   const int64_t cached = std::accumulate(trace.contexts.begin(), trace.contexts.end(), int64_t{0});
   const auto sequences = static_cast<int64_t>(trace.contexts.size());
   const int context = sequences == 0 ? 0 : static_cast<int>(cached / sequences);

@@ -1,5 +1,5 @@
-// CostModel: all that is known about the costs of one drafter and one verifier, learned from every
-// call. Shared by the sequences they serve. Thread-compatible: one owner, the cycle's thread.
+// CostModel: predicts the cost of draft and verify calls to one drafter and one verifier, and
+// learns from every call. All sequences share it. Thread-compatible: owned by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_COST_COST_MODEL_H_
 #define BASTION_ORCHESTRATOR_COST_COST_MODEL_H_
 
@@ -16,32 +16,34 @@
 
 namespace bastion {
 
-// Names of MakeEstimator (orchestrator/latency).
+// Names of estimators (make_estimator.h).
 struct CostModelOptions {
-  std::string paper = "static";        // Used by the policy `bastion`.
-  std::string measured = "staircase";  // Used by all others.
+  std::string paper = "static";        // For the policy `bastion`.
+  std::string measured = "staircase";  // For all other policies.
 };
 
 class CostModel {
  public:
-  // Whose estimator: that of BASTION's procedure, or ours.
-  enum class Source { kPaper, kMeasured };
+  // Which of the two estimators of CostModelOptions.
+  enum class Estimator { kPaper, kMeasured };
 
-  // INVALID_ARGUMENT for unknown estimators, and for facts or a table that they cannot be fitted
-  // to.
+  // INVALID_ARGUMENT for an unknown estimator name, and for a target or table that an estimator
+  // cannot be fitted to.
   [[nodiscard]] static absl::StatusOr<CostModel> Fit(const TargetInfo& target,
                                                      const CalibrationTable& table,
                                                      const CostModelOptions& options = {});
 
-  // Valid until the next Observe.
-  [[nodiscard]] CycleCost At(Source source, int context) const;
+  // The predicted costs of a cycle over `context` cached tokens. Valid until the next ObserveVerify
+  // or ObserveDraft.
+  [[nodiscard]] CycleCost At(Estimator estimator, int context) const;
 
-  // The most rows that were measured: beyond them predictions are extrapolations.
+  // The largest measured row count. Predictions beyond it are extrapolated.
   [[nodiscard]] int measured_rows() const { return measured_rows_; }
 
-  // A verify call, and how long its caller waited. Waiting for the engine is not counted.
+  // Learns from a verify call. `round_trip` is the time that the caller waited. Time in the queue
+  // for the engine does not count as a cost.
   void ObserveVerify(const TimingTrace& trace, absl::Duration round_trip);
-  // An Expand call, as its caller saw it.
+  // Learns from an Expand call. `round_trip` is the time that the caller waited.
   void ObserveDraft(absl::Duration round_trip) { draft_.Observe(round_trip); }
 
  private:

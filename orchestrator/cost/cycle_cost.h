@@ -1,7 +1,7 @@
-// CycleCost: what one cycle of one sequence is predicted to take, by its number of nodes
-// (BASTION, equation 7):  Ĉ(N) = T_draft + T_aux + T_verify(N + 1 rows, c).
+// CycleCost: the predicted duration of one cycle of one sequence, by its number of nodes (BASTION,
+// equation 7):  Ĉ(N) = T_draft + T_aux + T_verify(N + 1 rows, c).
 //
-// A view of the cost model at one moment; cheap to make, not to be kept. Thread-compatible.
+// A cheap snapshot of the cost model. Do not keep it beyond the cycle. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_CYCLE_COST_H_
 #define BASTION_ORCHESTRATOR_COST_CYCLE_COST_H_
 
@@ -18,7 +18,7 @@ struct CycleCost {
   const LatencyEstimator* verify;  // Not owned.
   absl::Duration draft;            // T_draft
   absl::Duration overhead;         // T_aux: commit and transport of a verify call.
-  int context = 0;                 // c
+  int context = 0;                 // c, cached tokens.
 
   [[nodiscard]] absl::Duration Verify(int nodes) const {
     return verify->Predict(nodes + 1, context);
@@ -35,7 +35,7 @@ struct CycleCost {
     for (double& value : seconds) value += fixed;
     return seconds;
   }
-  // L_AR: a plain decode step.
+  // L_AR: the duration of a plain decode step.
   [[nodiscard]] double PlainSeconds() const { return absl::ToDoubleSeconds(overhead + Verify(0)); }
 };
 

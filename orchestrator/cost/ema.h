@@ -1,8 +1,8 @@
 // EMA: T = k·base, with k an exponential moving average of observed / base (BASTION, appendix H).
 //
-// Two of the paper's estimators are this class: "ema" over the bare roofline, and "ema+calib" over
-// the Static curve. Over the bare roofline k is unknown at the start, so the first observation sets
-// it; over a calibrated curve it starts at 1. Thread-compatible.
+// This class implements two estimators of the paper: "ema" over the bare roofline, and "ema+calib"
+// over the Static curve. Over the bare roofline k is unknown at the start, so the first observation
+// sets it. Over a calibrated curve k starts at 1. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_EMA_H_
 #define BASTION_ORCHESTRATOR_COST_EMA_H_
 

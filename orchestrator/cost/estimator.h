@@ -1,7 +1,9 @@
-// LatencyEstimator: how long a verify forward will take (T_verify of BASTION). Implementations:
-// static_fit, ema (with and without calibration), staircase; MakeEstimator picks one by name.
+// LatencyEstimator: predicts how long a verify forward will take (T_verify of BASTION).
+// Implementations: static_fit, ema (with and without calibration), staircase. MakeEstimator creates
+// one by name.
 //
-// Fed by the timing trace of every verify reply. Thread-compatible: one owner, the cycle's thread.
+// It learns from the timing trace of every verify reply. Thread-compatible: owned by the cycle's
+// thread.
 #ifndef BASTION_ORCHESTRATOR_COST_ESTIMATOR_H_
 #define BASTION_ORCHESTRATOR_COST_ESTIMATOR_H_
 
@@ -20,14 +22,14 @@ class LatencyEstimator {
   // `rows` includes the root; `context` is the number of cached tokens. REQUIRES: rows >= 1.
   [[nodiscard]] virtual absl::Duration Predict(int rows, int context) const = 0;
 
-  // Predict() in seconds for 1, 2, … seconds.size() rows. What a budget asks for once a cycle.
+  // Sets seconds[i] to Predict(i + 1, context), in seconds. Policies call this once per cycle.
   virtual void Curve(int context, absl::Span<double> seconds) const {
     for (size_t i = 0; i < seconds.size(); ++i) {
       seconds[i] = absl::ToDoubleSeconds(Predict(static_cast<int>(i) + 1, context));
     }
   }
 
-  // Learns from a verify that has taken `observed`. Durations that are not positive are ignored.
+  // Learns from a verify that took `observed`. Ignores durations that are not positive.
   virtual void Observe(int rows, int context, absl::Duration observed) = 0;
 
   [[nodiscard]] virtual std::string_view name() const = 0;

@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<LatencyEstimator>> MakeEstimator(std::string_view
                                           EmaEstimator::Start::kCalibrated);
   }
   return absl::InvalidArgumentError(absl::StrCat("unknown latency estimator \"", std::string(name),
-                                                 "\": static, ema, ema+calib or staircase"));
+                                                 "\"; use static, ema, ema+calib or staircase"));
 }
 
 }  // namespace bastion

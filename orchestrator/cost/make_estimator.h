@@ -1,4 +1,4 @@
-// The estimators by name.
+// Creates latency estimators by name.
 #ifndef BASTION_ORCHESTRATOR_COST_MAKE_ESTIMATOR_H_
 #define BASTION_ORCHESTRATOR_COST_MAKE_ESTIMATOR_H_
 
@@ -12,8 +12,9 @@
 
 namespace bastion {
 
-// "static" | "ema" | "ema+calib" (the three of BASTION) | "staircase" (ours). INVALID_ARGUMENT for
-// another name, or a table that the estimator cannot be fitted to; "ema" needs no table.
+// `name` is "static", "ema", "ema+calib" (the three of BASTION) or "staircase" (ours).
+// INVALID_ARGUMENT for another name, or a table that the estimator cannot be fitted to. "ema" needs
+// no table.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<LatencyEstimator>> MakeEstimator(
     std::string_view name, const Roofline& roofline, const CalibrationTable& table);
 

@@ -12,12 +12,13 @@ absl::StatusOr<Roofline> Roofline::Make(const ModelDims& dims, const DevicePeaks
       std::min({dims.layers, dims.hidden, dims.query_heads, dims.kv_heads, dims.head_dim,
                 dims.intermediate, dims.vocabulary, dims.bytes_per_element});
   if (smallest <= 0) {
-    return absl::InvalidArgumentError("roofline: every dim of the model must be positive");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "roofline: every dim of the model must be positive; the smallest is ", smallest));
   }
   if (!(peaks.flops_per_second > 0) || !(peaks.bytes_per_second > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("roofline: device peaks must be positive, got ",
-                                                   peaks.flops_per_second, " FLOP/s and ",
-                                                   peaks.bytes_per_second, " bytes/s"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("roofline: device peaks must be positive; the verifier reports ",
+                     peaks.flops_per_second, " FLOP/s and ", peaks.bytes_per_second, " bytes/s"));
   }
   return Roofline(dims, peaks);
 }

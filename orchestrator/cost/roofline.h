@@ -9,8 +9,8 @@
 //   Bytes = bp·[2·V·h + s(h+V) + L(2h(h_q+h_kv) + 3·h·h_ffn + 2·h_kv(c+2s) + 4s(h+h_q+h_ffn)
 //               + 2·n_q·s(c+s))]
 //
-// The last term is the attention matrix of an un-fused implementation, as in the paper; estimators
-// fit what remains. Immutable, thread-safe.
+// The last term is the attention matrix of an unfused implementation, as in the paper. Estimators
+// fit the remaining error. Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_COST_ROOFLINE_H_
 #define BASTION_ORCHESTRATOR_COST_ROOFLINE_H_
 
@@ -25,7 +25,7 @@ class Roofline {
   [[nodiscard]] static absl::StatusOr<Roofline> Make(const ModelDims& dims,
                                                      const DevicePeaks& peaks);
 
-  // REQUIRES (all three): rows >= 1, context >= 0.
+  // REQUIRES, for all three: rows >= 1, context >= 0.
   [[nodiscard]] double Flops(int rows, int context) const;
   [[nodiscard]] double Bytes(int rows, int context) const;
   [[nodiscard]] double Seconds(int rows, int context) const;

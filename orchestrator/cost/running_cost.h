@@ -1,8 +1,9 @@
-// RunningCost: an exponential moving average of a measured duration that depends on nothing we
-// model: T_draft (one Expand call) and T_aux (what a verify call costs beside the verify).
+// RunningCost: an exponential moving average of a measured duration. It serves the two costs that
+// depend on nothing we model: T_draft (one Expand call) and T_aux (a verify call without the verify
+// itself).
 //
-// One observation counts for at most four times the average, so that a single late reply is not
-// taken for the new normal. Thread-compatible.
+// An observation is capped at four times the average, so that a single late reply changes the
+// average only a little. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_RUNNING_COST_H_
 #define BASTION_ORCHESTRATOR_COST_RUNNING_COST_H_
 
@@ -15,21 +16,21 @@ namespace bastion {
 class RunningCost {
  public:
   static constexpr double kAlpha = 0.1;
-  static constexpr double kMostPerObservation = 4.0;
+  static constexpr double kMaxRatio = 4.0;  // Cap of observed / average.
 
-  // Without a start, or with zero, the first observation is taken as it is.
+  // If `start` is missing or 0, the first observation becomes the average.
   RunningCost() = default;
   explicit RunningCost(absl::Duration start) : average_(start) {}
 
   [[nodiscard]] absl::Duration Predict() const { return average_; }
 
-  // Durations that are not positive are ignored.
+  // Ignores durations that are not positive.
   void Observe(absl::Duration observed) {
     if (observed <= absl::ZeroDuration()) return;
     if (average_ <= absl::ZeroDuration()) {
       average_ = observed;
     } else {
-      average_ += kAlpha * (std::min(observed, kMostPerObservation * average_) - average_);
+      average_ += kAlpha * (std::min(observed, kMaxRatio * average_) - average_);
     }
   }
 

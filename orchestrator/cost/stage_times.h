@@ -1,5 +1,5 @@
-// StageTimes: where one cycle's time went, as the orchestrator sees it. Every report and the cost
-// model use this one division.
+// StageTimes: the time of one cycle, divided into stages. All reports and the cost model use this
+// division.
 #ifndef BASTION_ORCHESTRATOR_COST_STAGE_TIMES_H_
 #define BASTION_ORCHESTRATOR_COST_STAGE_TIMES_H_
 
@@ -8,16 +8,16 @@
 
 namespace bastion {
 
-// The parts do not overlap: they sum to the cycle, from the first draft request to the verifier's
-// reply. All sequences of a batch share one cycle and so the same times.
+// The stages do not overlap. They sum to the duration of the cycle, from the draft request to the
+// verifier's reply. All sequences of a batch share one cycle, so they get the same times.
 struct StageTimes {
   absl::Duration draft;         // The Expand call.
   absl::Duration tree;          // Growing the trees.
   absl::Duration verify_queue;  // Waiting for the verifier's engine.
   absl::Duration verify;        // Layout, forward and acceptance.
   absl::Duration commit;        // KV compaction and feature export.
-  absl::Duration audit;         // Decoding the cycle again, if it was drawn for an audit.
-  absl::Duration transfer;      // The rest of the verify call: messages and threads' wake-ups.
+  absl::Duration audit;         // Decoding the cycle again, if it was selected for an audit.
+  absl::Duration transfer;      // The rest of the verify call: messages and thread wake-ups.
 
   StageTimes& operator+=(const StageTimes& other);
   [[nodiscard]] absl::Duration total() const {
@@ -25,7 +25,7 @@ struct StageTimes {
   }
 };
 
-// The stages of one verify call. `round_trip` is what its caller waited.
+// The stages of one verify call. `round_trip` is the time that the caller waited.
 [[nodiscard]] StageTimes VerifyStages(const TimingTrace& trace, absl::Duration round_trip);
 
 }  // namespace bastion

@@ -12,9 +12,9 @@
 namespace bastion {
 namespace {
 
-// The non-falling sequence nearest to `values` in least squares (pool adjacent violators), so that
-// noise between neighbouring row counts cannot make more rows look cheaper.
-std::vector<double> NonFalling(const std::vector<double>& values) {
+// The non-decreasing sequence nearest to `values` in least squares (pool adjacent violators). With
+// it, noise between neighboring row counts cannot make more rows look cheaper.
+std::vector<double> NonDecreasing(const std::vector<double>& values) {
   struct Pool {
     double mean;
     int count;
@@ -49,9 +49,9 @@ absl::StatusOr<Staircase> Staircase::Make(absl::Span<const CalibrationPoint> poi
   std::map<std::pair<int, int>, Sum> cells;
   for (const CalibrationPoint& point : points) {
     if (!(point.seconds > 0) || point.rows < 1 || point.context < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("staircase: bad point: ", point.rows,
-                                                     " rows, context ", point.context, ", ",
-                                                     point.seconds, " s"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "staircase: invalid calibration point: ", point.rows, " rows, context ", point.context,
+          ", ", point.seconds, " s; rows and seconds must be positive, context not negative"));
     }
     rows.insert(point.rows);
     contexts.insert(point.context);
@@ -61,7 +61,7 @@ absl::StatusOr<Staircase> Staircase::Make(absl::Span<const CalibrationPoint> poi
   }
   if (cells.empty() || cells.size() != rows.size() * contexts.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("staircase: ", cells.size(), " measured points are no full grid of ",
+        absl::StrCat("staircase: ", cells.size(), " measured points do not form a full grid of ",
                      rows.size(), " row counts and ", contexts.size(), " contexts"));
   }
   std::vector<double> seconds(cells.size());
@@ -71,7 +71,7 @@ absl::StatusOr<Staircase> Staircase::Make(absl::Span<const CalibrationPoint> poi
       const Sum& cell = cells[{*context, row_count}];
       column.push_back(cell.seconds / cell.count);
     }
-    column = NonFalling(column);
+    column = NonDecreasing(column);
     const auto offset = static_cast<size_t>(std::distance(contexts.begin(), context));
     for (size_t r = 0; r < column.size(); ++r) seconds[r * contexts.size() + offset] = column[r];
   }
@@ -85,45 +85,45 @@ Staircase::Staircase(std::vector<int> rows, std::vector<int> contexts, std::vect
       seconds_(std::move(seconds)),
       row_factors_(rows_.size(), 1.0) {}
 
-Staircase::Place Staircase::Locate(const std::vector<int>& knots, int at) {
+Staircase::Location Staircase::Locate(const std::vector<int>& knots, int at) {
   if (knots.size() == 1 || at <= knots.front()) return {};
   const auto above = std::upper_bound(knots.begin(), knots.end() - 1, at);
   const auto low = static_cast<int>(above - knots.begin()) - 1;
   return {low, static_cast<double>(at - knots[low]) / (knots[low + 1] - knots[low])};
 }
 
-double Staircase::AtKnot(int row_index, const Place& context) const {
+double Staircase::SecondsAtKnot(int row_index, const Location& context) const {
   const double* cells = &seconds_[static_cast<size_t>(row_index) * contexts_.size()];
   const double low = cells[context.low];
-  // One context, or a time that falls with context by noise: nothing to interpolate or extrapolate.
+  // A time that falls with the context is noise: it is not extrapolated beyond the last context.
   const double rise = context.weight > 0 ? cells[context.low + 1] - low : 0.0;
   const double seconds = low + (context.weight > 1 ? std::max(rise, 0.0) : rise) * context.weight;
   return seconds * row_factors_[row_index] * factor_;
 }
 
 absl::Duration Staircase::Predict(int rows, int context) const {
-  const Place row = Locate(rows_, rows);
-  const Place column = Locate(contexts_, context);
-  // Corrections move row counts apart; the running maximum keeps the table from falling.
+  const Location row = Locate(rows_, rows);
+  const Location column = Locate(contexts_, context);
+  // The row factors may break the order of the row counts. The running maximum restores it.
   double low = 0;
-  for (int r = 0; r <= row.low; ++r) low = std::max(low, AtKnot(r, column));
+  for (int r = 0; r <= row.low; ++r) low = std::max(low, SecondsAtKnot(r, column));
   if (row.weight == 0) return absl::Seconds(low);
-  const double high = std::max(low, AtKnot(row.low + 1, column));
+  const double high = std::max(low, SecondsAtKnot(row.low + 1, column));
   return absl::Seconds(low + (high - low) * row.weight);
 }
 
-// One walk over the knots instead of one for every row count.
+// Equals Predict for every row count, but walks over the knots only once.
 void Staircase::Curve(int context, absl::Span<double> seconds) const {
-  const Place column = Locate(contexts_, context);
+  const Location column = Locate(contexts_, context);
   const auto last = static_cast<int>(rows_.size()) - 1;
   int knot = 0;
-  double low = AtKnot(0, column);
-  double high = last > 0 ? std::max(low, AtKnot(1, column)) : low;
+  double low = SecondsAtKnot(0, column);
+  double high = last > 0 ? std::max(low, SecondsAtKnot(1, column)) : low;
   for (int rows = 1; rows <= static_cast<int>(seconds.size()); ++rows) {
     while (knot + 1 < last && rows >= rows_[knot + 1]) {
       ++knot;
       low = high;
-      high = std::max(low, AtKnot(knot + 1, column));
+      high = std::max(low, SecondsAtKnot(knot + 1, column));
     }
     const double weight =
         rows <= rows_[knot] || last == 0
@@ -135,12 +135,12 @@ void Staircase::Curve(int context, absl::Span<double> seconds) const {
 
 void Staircase::Observe(int rows, int context, absl::Duration observed) {
   if (observed <= absl::ZeroDuration()) return;
-  const Place row = Locate(rows_, rows);
-  const Place column = Locate(contexts_, context);
-  // Against the table without the running maximum: a factor must not answer for its neighbours.
-  double predicted = AtKnot(row.low, column);
+  const Location row = Locate(rows_, rows);
+  const Location column = Locate(contexts_, context);
+  // Without the running maximum, which would blame a factor for the error of a neighbor.
+  double predicted = SecondsAtKnot(row.low, column);
   if (row.weight > 0) {
-    predicted += (AtKnot(row.low + 1, column) - predicted) * row.weight;
+    predicted += (SecondsAtKnot(row.low + 1, column) - predicted) * row.weight;
   }
   if (!(predicted > 0)) return;
   const double residual =

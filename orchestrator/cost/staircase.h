@@ -1,14 +1,16 @@
-// Staircase: the measured table of verify times itself, rows × contexts, instead of a line through
-// it. Real costs are staircases (tiles on a GPU, vector widths on a CPU), which a roofline smooths
-// away and a budget wants to stand on.
+// Staircase: predicts verify times from the measured table itself, rows × contexts, instead of a
+// line fitted to it. Real costs are staircases (tiles on a GPU, vector widths on a CPU). A roofline
+// smooths the steps away, but the best budgets are just before a step.
 //
-// Prediction: linear between measured row counts and between measured contexts; below the first
-// context its value; beyond the last row count or context along the last segment. Never falling in
-// rows.
-// Correction: the machine drifts, so every observation moves two factors by the residual
-// e = observed / predicted: one for the whole table, one for the row counts it lies between. A slow
-// machine is thus learned for all rows, and a wrong point for its own. Steps are taken in log space
-// with e clipped to [1/2, 2], so that a stalled forward does not bend the table.
+// Prediction: linear between measured row counts and between measured contexts. Below the first
+// context or row count, the first value holds. Beyond the last context or row count, the last
+// segment is continued. The prediction never falls with the rows.
+//
+// Correction: the machine drifts, so every observation moves factors by its residual
+// e = observed / predicted. One factor scales the whole table, so a slow machine is learned for all
+// row counts. Each measured row count also has its own factor, so a wrong point is learned for
+// itself; an observation moves the factors of the row counts on both sides. Steps are taken in log
+// space with e clipped to [1/2, 2], so one stalled forward does not distort the table.
 // Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_STAIRCASE_H_
 #define BASTION_ORCHESTRATOR_COST_STAIRCASE_H_
@@ -24,10 +26,10 @@ namespace bastion {
 
 class Staircase final : public LatencyEstimator {
  public:
-  static constexpr double kAlpha = 0.1;  // Of each of the two factors.
+  static constexpr double kAlpha = 0.1;  // Step size of each factor.
 
-  // INVALID_ARGUMENT unless the points are a full grid of positive times; a point measured twice
-  // counts by its mean.
+  // INVALID_ARGUMENT unless the points are a full grid of positive times. For a point measured
+  // several times, the mean counts.
   [[nodiscard]] static absl::StatusOr<Staircase> Make(absl::Span<const CalibrationPoint> points);
 
   absl::Duration Predict(int rows, int context) const override;
@@ -39,21 +41,21 @@ class Staircase final : public LatencyEstimator {
   [[nodiscard]] const std::vector<int>& row_counts() const { return rows_; }
 
  private:
-  // A place between two knots: value = (1 − weight)·knot[low] + weight·knot[low + 1]. The weight is
-  // above 1 beyond the last knot.
-  struct Place {
+  // A location between two knots: value = (1 − weight)·knot[low] + weight·knot[low + 1]. The weight
+  // is above 1 beyond the last knot.
+  struct Location {
     int low = 0;
     double weight = 0;
   };
 
   Staircase(std::vector<int> rows, std::vector<int> contexts, std::vector<double> seconds);
-  [[nodiscard]] static Place Locate(const std::vector<int>& knots, int at);
-  // The corrected time at a measured row count.
-  [[nodiscard]] double AtKnot(int row_index, const Place& context) const;
+  [[nodiscard]] static Location Locate(const std::vector<int>& knots, int at);
+  // The corrected time at the measured row count rows_[row_index].
+  [[nodiscard]] double SecondsAtKnot(int row_index, const Location& context) const;
 
-  std::vector<int> rows_;
-  std::vector<int> contexts_;
-  std::vector<double> seconds_;      // [rows, contexts], never falling in rows.
+  std::vector<int> rows_;            // Measured row counts, rising.
+  std::vector<int> contexts_;        // Measured contexts, rising.
+  std::vector<double> seconds_;      // [rows, contexts], never falling with the rows.
   std::vector<double> row_factors_;  // [rows]
   double factor_ = 1;
 };

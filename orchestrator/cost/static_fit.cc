@@ -10,7 +10,7 @@ namespace bastion {
 absl::StatusOr<StaticLine> StaticFit::Fit(const Roofline& roofline,
                                           absl::Span<const CalibrationPoint> points) {
   if (points.empty()) {
-    return absl::InvalidArgumentError("static fit: no calibration points; calibrate first");
+    return absl::InvalidArgumentError("static fit: no calibration points; run Calibrate() first");
   }
   const auto count = static_cast<double>(points.size());
   double mean_r = 0;
@@ -28,7 +28,7 @@ absl::StatusOr<StaticLine> StaticFit::Fit(const Roofline& roofline,
     covariance += r * (point.seconds - mean_t);
     variance += r * r;
   }
-  // Points of one and the same roofline value say nothing about the slope.
+  // If all points have the same roofline value, they say nothing about the slope.
   const double slope = variance > 0 ? std::max(0.0, covariance / variance) : 0.0;
   return StaticLine{slope, mean_t - slope * mean_r, fastest};
 }

@@ -1,9 +1,9 @@
-// Static: BASTION's default estimator, T = a·R + b, fitted once by least squares to the calibration
-// points and never changed by what is observed later.
+// Static: BASTION's default estimator, T = a·R + b. It is fitted once to the calibration points, by
+// least squares. Observations do not change it.
 //
-// Two guards for noisy points, neither of which the paper needs to mention: the slope is not
-// negative (then the mean of the points is the better constant), and no prediction is below the
-// fastest measured point. Thread-safe: immutable.
+// Two guards against noisy points go beyond the paper. The slope is never negative; if it would be,
+// the prediction is the mean of the points. And no prediction is below the fastest measured point.
+// Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_COST_STATIC_FIT_H_
 #define BASTION_ORCHESTRATOR_COST_STATIC_FIT_H_
 
@@ -18,12 +18,12 @@ namespace bastion {
 struct StaticLine {
   double slope = 1;          // a
   double intercept = 0;      // b, seconds.
-  double floor_seconds = 0;  // The fastest point.
+  double floor_seconds = 0;  // The time of the fastest point.
 };
 
 class StaticFit final : public LatencyEstimator {
  public:
-  // INVALID_ARGUMENT when there are no points.
+  // INVALID_ARGUMENT if there are no points.
   [[nodiscard]] static absl::StatusOr<StaticLine> Fit(const Roofline& roofline,
                                                       absl::Span<const CalibrationPoint> points);
 

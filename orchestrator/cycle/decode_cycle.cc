@@ -8,19 +8,21 @@
 namespace bastion {
 namespace {
 
-// The verifier may be another process: its answer must be a path of the tree that it was asked.
-absl::Status Check(const DraftTree& tree, const Acceptance& acceptance, int vocabulary) {
+// INTERNAL unless `acceptance` is a path of `tree` and a token of the vocabulary. The verifier may
+// be another process, so its reply is not trusted.
+absl::Status CheckAcceptance(const DraftTree& tree, const Acceptance& acceptance, int vocabulary) {
   NodeIndex at = 0;
   for (const NodeIndex node : acceptance.path) {
     if (node <= at || node >= tree.rows() || tree.parent(node) != at) {
       return absl::InternalError(absl::StrCat("the verifier accepted node ", node, " after node ",
-                                              at, " of a tree of ", tree.rows(), " rows"));
+                                              at, ", which is no path of the tree of ", tree.rows(),
+                                              " rows"));
     }
     at = node;
   }
   if (acceptance.next >= 0 && acceptance.next < vocabulary) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("the verifier chose token ", acceptance.next,
-                                          " of a vocabulary of ", vocabulary));
+                                          ", which is outside the vocabulary of ", vocabulary));
 }
 
 }  // namespace
@@ -42,19 +44,19 @@ void DecodeCycle::Commit(const Batch& batch, const GrownForest& grown, const Ver
   const TimingTrace& trace = result.trace;
   costs_->ObserveVerify(trace, round_trip);
   audit_ = result.audit;
-  if (grown.asked) draft_status_ = grown.draft_status;
+  if (grown.draft_requested) draft_status_ = grown.draft_status;
   CycleRecord record;
   record.rows = trace.rows;
   record.stages = grown.times;
   record.stages += VerifyStages(trace, round_trip);
   for (size_t i = 0; i < batch.size(); ++i) {
     const VerifyOutcome& outcome = result.outcomes[i];
-    absl::Status sound = outcome.status;
-    if (sound.ok()) sound = Check(grown.trees[i].tree, outcome.acceptance, vocabulary_);
-    if (sound.ok()) {
+    absl::Status status = outcome.status;
+    if (status.ok()) status = CheckAcceptance(grown.trees[i].tree, outcome.acceptance, vocabulary_);
+    if (status.ok()) {
       batch[i]->Commit(grown.trees[i], outcome.acceptance, record);
     } else {
-      batch[i]->Fail(std::move(sound));
+      batch[i]->Fail(std::move(status));
     }
   }
 }
@@ -64,15 +66,15 @@ void DecodeCycle::Open(DecodeSequence& sequence) {
   if (!opened.ok()) sequence.Fail(opened);
 }
 
-bool DecodeCycle::Prefill(DecodeSequence& sequence, int most) {
-  const PrefillItem item = sequence.NextPrefill(most);
+bool DecodeCycle::Prefill(DecodeSequence& sequence, int max_tokens) {
+  const PrefillItem item = sequence.NextPrefill(max_tokens);
   if (item.tokens.empty()) return false;
   const absl::StatusOr<TimingTrace> trace = verifier_->Prefill(item);
   if (!trace.ok()) {
     sequence.Fail(trace.status());
     return false;
   }
-  sequence.Prefilled(static_cast<int>(item.tokens.size()));
+  sequence.RecordPrefill(static_cast<int>(item.tokens.size()));
   return !sequence.NextPrefill(1).tokens.empty();
 }
 

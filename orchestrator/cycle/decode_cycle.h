@@ -1,7 +1,7 @@
-// The decode cycle: draft → tree → verify → commit, for a batch of sequences. One is no special
-// case.
+// DecodeCycle: draft → tree → verify → commit, for a batch of sequences. A batch of one is no
+// special case.
 //
-// Thread-compatible: one thread calls Step.
+// Thread-compatible: used by one thread, "the cycle's thread".
 #ifndef BASTION_ORCHESTRATOR_CYCLE_DECODE_CYCLE_H_
 #define BASTION_ORCHESTRATOR_CYCLE_DECODE_CYCLE_H_
 
@@ -15,12 +15,12 @@
 
 namespace bastion {
 
-// The sequences that take part in a step. Not owned.
+// The sequences of one step. Not owned.
 using Batch = std::vector<DecodeSequence*>;
 
 class DecodeCycle {
  public:
-  // Nothing is owned; `target` is the verifier's Info().
+  // Owns nothing; all pointers must outlive this object. `target` is the verifier's Info().
   DecodeCycle(const TargetInfo& target, Drafter* drafter, Verifier* verifier, CostModel* costs,
               const Clock* clock = &Clock::Real())
       : grower_(target, drafter, costs, clock),
@@ -29,23 +29,25 @@ class DecodeCycle {
         clock_(clock),
         vocabulary_(target.dims.vocabulary) {}
 
-  // Opens the sequence at the verifier. A failure is the sequence's.
+  // Opens the sequence at the verifier. An error fails the sequence.
   void Open(DecodeSequence& sequence);
 
-  // Commits up to `most` prompt tokens; true while some are left. A failure is the sequence's.
-  [[nodiscard]] bool Prefill(DecodeSequence& sequence, int most);
+  // Commits the next prompt tokens, at most `max_tokens`. Returns true while some are left. An
+  // error fails the sequence.
+  [[nodiscard]] bool Prefill(DecodeSequence& sequence, int max_tokens);
 
-  // One cycle for all of `batch`: each sequence gets tokens, or fails alone through its status.
-  // REQUIRES: prefilled, not done. An error means that the verifier lost them all.
+  // Runs one cycle for all sequences of `batch`. Each sequence either gets tokens or fails alone;
+  // see DecodeSequence::status(). Returns an error if the verify call failed; then the state of all
+  // these sequences at the verifier is unknown. REQUIRES: each sequence is prefilled and not done.
   [[nodiscard]] absl::Status Step(const Batch& batch);
 
-  // Frees the sequence everywhere.
+  // Frees the state of the sequence at the verifier and, if its policy drafts, at `drafter`.
   void Close(const DecodeSequence& sequence, Drafter& drafter);
 
-  // Why the last asked-for draft was not there; OK when it was.
+  // The error of the last draft request; OK if it succeeded.
   [[nodiscard]] const absl::Status& draft_status() const { return draft_status_; }
 
-  // What the verifier says of its audits.
+  // The verifier's audit counts, as of its last reply.
   [[nodiscard]] const AuditCounts& audit() const { return audit_; }
 
  private:

@@ -7,53 +7,53 @@
 namespace bastion {
 namespace {
 
-constexpr size_t kNotAsked = static_cast<size_t>(-1);
+constexpr size_t kNoFrontier = static_cast<size_t>(-1);
 
 }  // namespace
 
 GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
   GrownForest grown;
-  // Equal shares of a forward's rows, until budgets are shared by need.
+  // Every sequence gets an equal share of the rows of the forward.
   TargetInfo share = target_;
   share.max_rows = std::max(1, target_.max_rows / std::max<int>(1, sequences.size()));
   StopWatch watch(*clock_);
   std::vector<TreeLimits> limits;
   std::vector<Frontier> frontiers;
-  std::vector<size_t> asked;  // Index into `frontiers`.
+  std::vector<size_t> frontier_of;  // By sequence: index into `frontiers`, or kNoFrontier.
   for (DecodeSequence* sequence : sequences) {
     limits.push_back(sequence->Limits(share));
-    const bool wanted = sequence->grower().WantsDraft(sequence->root(), limits.back());
-    asked.push_back(wanted ? frontiers.size() : kNotAsked);
+    const bool wanted = sequence->grower().DecideDraft(sequence->root(), limits.back());
+    frontier_of.push_back(wanted ? frontiers.size() : kNoFrontier);
     if (wanted) frontiers.push_back(sequence->NextFrontier(limits.back()));
   }
   grown.times.tree = watch.Lap();
   std::vector<Draft> drafts;
-  grown.asked = !frontiers.empty();
-  if (grown.asked) {
+  grown.draft_requested = !frontiers.empty();
+  if (grown.draft_requested) {
     absl::StatusOr<std::vector<Draft>> expanded = drafter_->Expand(frontiers);
     grown.times.draft = watch.Lap();
     grown.draft_status = expanded.status();
     for (size_t i = 0; i < sequences.size(); ++i) {
-      if (asked[i] != kNotAsked) sequences[i]->Expanded(expanded.ok());
+      if (frontier_of[i] != kNoFrontier) sequences[i]->RecordExpand(expanded.ok());
     }
     if (expanded.ok()) {
       drafts = *std::move(expanded);
       costs_->ObserveDraft(grown.times.draft);
     }
   }
-  static const Marginals kNothing;
+  static const Marginals kNoDraft;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const TokenId root = sequences[i]->root();
-    if (asked[i] == kNotAsked) {
-      grown.trees.push_back(sequences[i]->grower().Skip(root, limits[i]));
+    if (frontier_of[i] == kNoFrontier) {
+      grown.trees.push_back(sequences[i]->grower().GrowWithoutDraft(root, limits[i]));
       continue;
     }
-    const Marginals* marginals = &kNothing;
-    if (asked[i] < drafts.size() && !drafts[asked[i]].marginals.empty()) {
-      marginals = &drafts[asked[i]].marginals[0];
+    const Marginals* marginals = &kNoDraft;
+    if (frontier_of[i] < drafts.size() && !drafts[frontier_of[i]].marginals.empty()) {
+      marginals = &drafts[frontier_of[i]].marginals[0];
       if (const absl::Status valid = marginals->Validate(target_.dims.vocabulary); !valid.ok()) {
         grown.draft_status = valid;
-        marginals = &kNothing;
+        marginals = &kNoDraft;
       }
     }
     grown.trees.push_back(sequences[i]->grower().Grow(root, *marginals, limits[i]));

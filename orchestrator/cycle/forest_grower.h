@@ -1,6 +1,7 @@
-// Draft and tree for a whole batch: asks the drafter once for all sequences that want a draft, then
-// grows every sequence's tree. No draft (the policy wants none, the gate is shut, the drafter is
-// away or late) gives the root alone: a plain decode step. Thread-compatible: the cycle's thread.
+// ForestGrower: the draft and tree stages of a batch. It sends the drafter one request for all
+// sequences that want a draft, then grows the tree of every sequence. A failed or late draft is no
+// error; the sequence's grower then grows a tree without it, possibly the root alone.
+// Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_FOREST_GROWER_H_
 #define BASTION_ORCHESTRATOR_CYCLE_FOREST_GROWER_H_
 
@@ -14,18 +15,19 @@
 namespace bastion {
 
 struct GrownForest {
-  std::vector<GrownTree> trees;  // One a sequence, in order.
-  StageTimes times;              // draft and tree.
-  bool asked = false;            // The drafter, for at least one of them.
-  absl::Status draft_status;     // Why there was no draft, if one was asked for.
+  std::vector<GrownTree> trees;  // One per sequence, in the same order.
+  StageTimes times;              // Only `draft` and `tree` are set.
+  bool draft_requested = false;  // For at least one sequence.
+  absl::Status draft_status;     // The error of the draft request, if there was a request.
 };
 
 class ForestGrower {
  public:
-  // Nothing is owned.
+  // Owns nothing; all pointers must outlive this object.
   ForestGrower(const TargetInfo& target, Drafter* drafter, CostModel* costs, const Clock* clock)
       : target_(target), drafter_(drafter), costs_(costs), clock_(clock) {}
 
+  // Grows one tree per sequence.
   [[nodiscard]] GrownForest Grow(absl::Span<DecodeSequence* const> sequences);
 
  private:

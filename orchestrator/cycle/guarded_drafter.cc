@@ -7,34 +7,34 @@
 
 namespace bastion {
 
-absl::Status GuardedDrafter::Distrust(const absl::Status& why) {
-  trusted_ = false;
-  why_not_ = why;
-  ask_again_at_ = clock_->Now() + pause_;
+absl::Status GuardedDrafter::PauseAfter(const absl::Status& error) {
+  usable_ = false;
+  last_error_ = error;
+  retry_at_ = clock_->Now() + pause_;
   pause_ = std::min(2 * pause_, kLongestPause);
-  return why;
+  return error;
 }
 
 absl::StatusOr<DrafterInfo> GuardedDrafter::Info() {
   absl::StatusOr<DrafterInfo> info = inner_->Info();
-  if (!info.ok()) return Distrust(info.status());
+  if (!info.ok()) return PauseAfter(info.status());
   if (info->vocabulary != vocabulary_ || info->positions < 1) {
-    return Distrust(absl::FailedPreconditionError(
+    return PauseAfter(absl::FailedPreconditionError(
         absl::StrCat("drafter ", info->model, " has a vocabulary of ", info->vocabulary, " and ",
-                     info->positions, " positions; the target's vocabulary is ", vocabulary_,
-                     ": it belongs to another target")));
+                     info->positions, " positions, but the target has a vocabulary of ",
+                     vocabulary_, "; start a drafter that was trained for this target")));
   }
-  trusted_ = true;
+  usable_ = true;
   return info;
 }
 
 absl::StatusOr<std::vector<Draft>> GuardedDrafter::Expand(absl::Span<const Frontier> frontiers) {
-  if (!trusted_) {
-    if (clock_->Now() < ask_again_at_) return why_not_;
+  if (!usable_) {
+    if (clock_->Now() < retry_at_) return last_error_;
     RETURN_IF_ERROR(Info().status());
   }
   absl::StatusOr<std::vector<Draft>> drafts = inner_->Expand(frontiers);
-  if (!drafts.ok()) return Distrust(drafts.status());
+  if (!drafts.ok()) return PauseAfter(drafts.status());
   pause_ = kFirstPause;
   return drafts;
 }

@@ -1,9 +1,10 @@
-// GuardedDrafter: a drafter that is known to fit the target, or not asked at all.
+// GuardedDrafter: forwards calls to an inner drafter only while that drafter works and fits the
+// target.
 //
-// Before the first draft, and after every failure, the inner drafter states its facts; one with
-// another vocabulary is refused. After a failure it is left alone for a while, twice as long each
-// time, so that a drafter that hangs does not cost every cycle its patience.
-// Thread-compatible: the cycle's thread.
+// Before the first draft, and after every failure, it calls the inner drafter's Info() and refuses
+// a drafter with another vocabulary. After a failure it does not call the inner drafter for a
+// pause, which doubles with each further failure. So a stalled drafter does not cost every cycle a
+// full timeout. Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_GUARDED_DRAFTER_H_
 #define BASTION_ORCHESTRATOR_CYCLE_GUARDED_DRAFTER_H_
 
@@ -19,25 +20,28 @@ class GuardedDrafter final : public Drafter {
   static constexpr absl::Duration kFirstPause = absl::Milliseconds(250);
   static constexpr absl::Duration kLongestPause = absl::Seconds(4);
 
-  // `inner` and `clock` must outlive it. `vocabulary`: the target's.
+  // `inner` and `clock` must outlive this object. `vocabulary` is the size of the target's
+  // vocabulary.
   GuardedDrafter(Drafter* inner, int vocabulary, const Clock* clock = &Clock::Real())
       : inner_(inner), vocabulary_(vocabulary), clock_(clock) {}
 
-  // FAILED_PRECONDITION for a drafter of another vocabulary.
+  // FAILED_PRECONDITION for a drafter with another vocabulary.
   absl::StatusOr<DrafterInfo> Info() override;
+  // During a pause: the error of the last failure.
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
   void Close(SequenceId sequence) override { inner_->Close(sequence); }
 
  private:
-  absl::Status Distrust(const absl::Status& why);
+  // Starts a pause and returns `error`.
+  absl::Status PauseAfter(const absl::Status& error);
 
   Drafter* const inner_;
   const int vocabulary_;
   const Clock* const clock_;
-  bool trusted_ = false;
-  absl::Status why_not_;
+  bool usable_ = false;      // Info() succeeded, and no call has failed since.
+  absl::Status last_error_;  // The reason for the current pause.
   absl::Duration pause_ = kFirstPause;
-  absl::Duration ask_again_at_ = -absl::InfiniteDuration();
+  absl::Duration retry_at_ = -absl::InfiniteDuration();
 };
 
 }  // namespace bastion

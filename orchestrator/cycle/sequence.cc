@@ -10,15 +10,15 @@ namespace bastion {
 DecodeSequence::DecodeSequence(DecodeRequest request, TreeGrower grower)
     : request_(std::move(request)), grower_(std::move(grower)), root_(request_.prompt.back()) {
   CHECK_GT(request_.max_tokens, 0);
-  grower_.Read(request_.prompt);
+  grower_.ObservePrompt(request_.prompt);
 }
 
-PrefillItem DecodeSequence::NextPrefill(int most) const {
+PrefillItem DecodeSequence::NextPrefill(int max_tokens) const {
   const int left = static_cast<int>(request_.prompt.size()) - 1 - committed_;
   PrefillItem item = {request_.id, committed_, {}};
   if (left <= 0) return item;
   const auto begin = request_.prompt.begin() + committed_;
-  item.tokens.assign(begin, begin + std::min(left, most));
+  item.tokens.assign(begin, begin + std::min(left, max_tokens));
   return item;
 }
 
@@ -56,7 +56,7 @@ void DecodeSequence::Emit(TokenId token) {
   }
 }
 
-void DecodeSequence::Finish(FinishReason reason, size_t tokens) {
+void DecodeSequence::StopAfter(size_t tokens, FinishReason reason) {
   reason_ = reason;
   cycles_.back().committed_length -= static_cast<int>(output_.size() - tokens);
   output_.resize(tokens);
@@ -68,9 +68,9 @@ void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance
   const size_t before = output_.size();
   for (const NodeIndex node : acceptance.path) Emit(grown.tree.token(node));
   Emit(acceptance.next);
-  const auto& told = acceptance.logprobs;
-  const size_t emitted = std::min(told.size(), output_.size() - before);
-  logprobs_.insert(logprobs_.end(), told.begin(), told.begin() + emitted);
+  const auto& logprobs = acceptance.logprobs;
+  const size_t emitted = std::min(logprobs.size(), output_.size() - before);
+  logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.begin() + emitted);
   committed_ += acceptance.committed_length();
   root_ = acceptance.next;
   record.nodes = grown.tree.nodes();

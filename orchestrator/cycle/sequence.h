@@ -1,8 +1,8 @@
-// DecodeSequence: one request on its way through the cycle, as the orchestrator sees it: the
-// prompt, what was generated, what is committed at the verifier, and how its trees are grown.
+// DecodeSequence: the orchestrator's state of one request in the decode cycle: the prompt, the
+// output so far, the number of tokens committed at the verifier, and the grower of its trees.
 //
-// The prompt's last token is the first root: prefill commits the tokens before it, so the first
-// cycle already speculates. Thread-compatible: the cycle's thread.
+// The last token of the prompt is the first root. Prefill commits the tokens before it, so the
+// first cycle already speculates. Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
 #define BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
 
@@ -23,7 +23,7 @@ struct DecodeRequest {
   SamplingParams sampling;
   int max_tokens = 0;  // At least one.
   absl::flat_hash_set<TokenId> stop_tokens;
-  std::optional<int> max_nodes;  // Of a tree; without a value the policy decides alone.
+  std::optional<int> max_nodes;  // Limit for the nodes of a tree. nullopt: no limit.
 };
 
 enum class FinishReason { kNone, kStopToken, kStopString, kLength };
@@ -31,37 +31,41 @@ enum class FinishReason { kNone, kStopToken, kStopString, kLength };
 // One cycle of one sequence.
 struct CycleRecord {
   int nodes = 0;
-  int committed_length = 0;  // Tokens of this cycle that count: none after a stop.
-  int rows = 0;              // Of the whole verify call.
-  bool drafted = false;
+  int committed_length = 0;  // Tokens that this cycle added to the output; none after a stop.
+  int rows = 0;              // Rows of the whole verify call, all sequences together.
+  bool drafted = false;      // A draft was requested.
   BudgetReason reason = BudgetReason::kPolicy;
-  int accepted = 0;                 // Nodes accepted: one at each depth from 1 on.
-  absl::Duration predicted_verify;  // Of stages.verify.
+  int accepted = 0;                 // Accepted nodes: one at each depth from 1 on.
+  absl::Duration predicted_verify;  // Prediction of stages.verify.
   StageTimes stages;
 };
 
 class DecodeSequence {
  public:
-  // REQUIRES: the request's invariants above.
+  // REQUIRES: `request` has a prompt of at least one token and max_tokens >= 1.
   DecodeSequence(DecodeRequest request, TreeGrower grower);
 
   // ---- prefill ----
-  // Prompt tokens not committed yet, at most `most`; empty when the sequence can decode.
-  [[nodiscard]] PrefillItem NextPrefill(int most) const;
-  void Prefilled(int tokens) { committed_ += tokens; }
+  // The next prompt tokens to commit, at most `max_tokens`. Empty if the sequence is prefilled.
+  [[nodiscard]] PrefillItem NextPrefill(int max_tokens) const;
+  // The verifier has committed `tokens` prompt tokens.
+  void RecordPrefill(int tokens) { committed_ += tokens; }
 
   // ---- decode ----
+  // The limits of the next tree. target.max_rows is this sequence's share of the forward.
   [[nodiscard]] TreeLimits Limits(const TargetInfo& target) const;
-  // What to ask the drafter for.
+  // The draft request of the next cycle.
   [[nodiscard]] Frontier NextFrontier(const TreeLimits& limits) const;
-  // Whether the Expand with the last frontier succeeded. The next frontier then names only newer
-  // tokens; after a failure it names all again.
-  void Expanded(bool ok) { drafter_position_ = ok ? committed_ : 0; }
-  // Takes the outcome of verifying `grown`: emits tokens up to the first stop. `record` comes with
-  // the batch's times filled in.
+  // The Expand call with the last frontier succeeded (`ok`) or failed. After a success the next
+  // frontier contains only newer tokens, after a failure it contains all of them again.
+  void RecordExpand(bool ok) { drafter_position_ = ok ? committed_ : 0; }
+  // Applies the outcome of verifying `grown`: emits tokens up to the first stop. In `record`, the
+  // caller has set the fields of the batch (rows, stages).
   void Commit(const GrownTree& grown, const Acceptance& acceptance, CycleRecord record);
-  // Ends the sequence from outside, with the first `tokens` of its output: a stop string.
-  void Finish(FinishReason reason, size_t tokens);
+  // Ends the sequence and keeps only the first `tokens` tokens of its output, because a stop string
+  // was found. REQUIRES: the last cycle emitted all tokens that are dropped.
+  void StopAfter(size_t tokens, FinishReason reason);
+  // Ends the sequence with an error.
   void Fail(absl::Status status) { status_ = std::move(status); }
 
   [[nodiscard]] const DecodeRequest& request() const { return request_; }
@@ -69,7 +73,7 @@ class DecodeSequence {
   [[nodiscard]] Position committed() const { return committed_; }
   [[nodiscard]] TokenId root() const { return root_; }
   [[nodiscard]] const std::vector<TokenId>& output() const { return output_; }
-  // Of the output's tokens; empty unless the request asks for them.
+  // One entry per output token; empty unless the request asks for log-probabilities.
   [[nodiscard]] const std::vector<TokenLogprobs>& logprobs() const { return logprobs_; }
   [[nodiscard]] const std::vector<CycleRecord>& cycles() const { return cycles_; }
   [[nodiscard]] TreeGrower& grower() { return grower_; }
@@ -79,17 +83,18 @@ class DecodeSequence {
   [[nodiscard]] bool done() const { return reason_ != FinishReason::kNone || !status_.ok(); }
 
  private:
+  // Appends `token` to the output unless the sequence has ended; ends it at a stop or the limit.
   void Emit(TokenId token);
-  // The token at `position` < committed.
+  // The token at `position`. REQUIRES: position < committed().
   [[nodiscard]] TokenId TokenAt(Position position) const;
 
   DecodeRequest request_;
   TreeGrower grower_;
-  Position committed_ = 0;
+  Position committed_ = 0;  // Tokens committed at the verifier.
   TokenId root_;
   std::vector<TokenId> output_;
   std::vector<TokenLogprobs> logprobs_;
-  Position drafter_position_ = 0;  // Committed tokens that the drafter was given.
+  Position drafter_position_ = 0;  // Committed tokens that the drafter has received.
   std::vector<CycleRecord> cycles_;
   FinishReason reason_ = FinishReason::kNone;
   absl::Status status_;

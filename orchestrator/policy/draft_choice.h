@@ -1,10 +1,11 @@
-// DraftChoice: is a draft worth waiting for, when there is a tree without one?
+// DraftChoice: decides whether a cycle waits for a draft, or verifies the draft-free tree (the tree
+// that the prior grows alone).
 //
-// Before the draft the tree that the prior alone would grow is known, and so is its expected
-// length f. What a drafted cycle brings and costs is taken to be a line over f, fitted to the
-// cycles that did draft: a prior that is sure of a long copy leaves the drafter little to add.
-// Every kTrialEvery-th time that the draft-free tree wins, a draft is asked for all the same, so
-// that the line is never out of date. Copyable. Thread-compatible.
+// The draft-free tree and its expected length f are known before the draft. The yield and the time
+// of a drafted cycle are each estimated by a line over f, fitted to the cycles that did draft. For
+// example, if the prior predicts a long copy, a draft adds little. After the draft-free tree has
+// won kTrialInterval times in a row, one cycle drafts anyway, so that the lines stay up to date.
+// Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_DRAFT_CHOICE_H_
 #define BASTION_ORCHESTRATOR_POLICY_DRAFT_CHOICE_H_
 
@@ -12,18 +13,19 @@
 
 namespace bastion {
 
-// What a cycle brings, or is expected to bring.
+// The tokens that a cycle commits and the seconds that it takes, observed or expected.
 struct CycleYield {
   double tokens = 1;
   double seconds = 0;
 
-  [[nodiscard]] double Worth(double tokens_per_second) const {
+  // The tokens, minus those that could be decoded in the same time at `tokens_per_second`.
+  [[nodiscard]] double NetTokens(double tokens_per_second) const {
     return tokens - tokens_per_second * seconds;
   }
 };
 
-// y over x by least squares over about kMemory points, with a slope drawn towards 0 while they are
-// few.
+// A least-squares line y(x) over about the last kMemory points. With few points the slope is damped
+// toward 0.
 class FadingLine {
  public:
   static constexpr double kMemory = 128;
@@ -41,63 +43,68 @@ class FadingLine {
   // REQUIRES: points() > 0.
   [[nodiscard]] double At(double x) const {
     const double mean_x = x_ / points_, mean_y = y_ / points_;
-    const double slope = (xy_ - x_ * mean_y) / (xx_ - x_ * mean_x + kPriorSpread);
+    const double slope = (xy_ - x_ * mean_y) / (xx_ - x_ * mean_x + kSlopeDamping);
     return mean_y + slope * (x - mean_x);
   }
 
  private:
-  static constexpr double kPriorSpread = 4;
+  static constexpr double kSlopeDamping = 4;
   double points_ = 0, x_ = 0, y_ = 0, xx_ = 0, xy_ = 0;
 };
 
-// Whether to grow the draft-free tree at all, only to see it lose: after kPatience cycles in which
-// it lost, every kSeldom-th cycle looks again. One per request: some texts repeat, others do not.
-class DraftFreeLookout {
+// Saves the time to grow draft-free trees that will not be used: after kMaxLosses consecutive
+// cycles that drafted, only every kRetryInterval-th cycle grows one. One object per request,
+// because some texts repeat and others do not.
+class DraftFreeBackoff {
  public:
-  static constexpr int kPatience = 4;
-  static constexpr int kSeldom = 8;
+  static constexpr int kMaxLosses = 4;
+  static constexpr int kRetryInterval = 8;
 
-  [[nodiscard]] bool Looks() const { return lost_ < kPatience || lost_ % kSeldom == 0; }
-  // A cycle that drafted, looked or not; and one whose draft-free tree was better.
-  void Lost() { ++lost_; }
-  void Won() { lost_ = 0; }
+  // True if this cycle should grow a draft-free tree.
+  [[nodiscard]] bool ShouldTry() const {
+    return losses_ < kMaxLosses || losses_ % kRetryInterval == 0;
+  }
+  // This cycle drafted, with or without growing a draft-free tree.
+  void RecordLoss() { ++losses_; }
+  // This cycle used its draft-free tree.
+  void RecordWin() { losses_ = 0; }
 
  private:
-  int lost_ = 0;
+  int losses_ = 0;
 };
 
 class DraftChoice {
  public:
-  static constexpr double kEnough = 16;  // Drafted cycles to judge by.
-  static constexpr int kTrialEvery = 64;
-  // Tokens by which the draft-free tree must be better: the line is an estimate.
+  static constexpr double kMinCycles = 16;  // Drafted cycles before the estimate is used.
+  static constexpr int kTrialInterval = 64;
+  // Tokens by which the draft-free tree must be better, because the lines are estimates.
   static constexpr double kMargin = 0.1;
 
-  // Before that every cycle drafts, and should be observed.
-  [[nodiscard]] bool judges() const { return tokens_.points() >= kEnough; }
+  // While this is false, every cycle should draft and be observed.
+  [[nodiscard]] bool has_enough_cycles() const { return tokens_.points() >= kMinCycles; }
 
-  // A draft was asked for, whatever came of it.
-  void ObserveAsked() { since_drafted_ = 0; }
-  // A cycle that drafted although the prior expected `free_tokens`.
+  // A draft was requested, whether or not it arrived.
+  void ObserveDraftRequest() { since_drafted_ = 0; }
+  // A cycle drafted. `free_tokens` is the expected length of its draft-free tree.
   void ObserveDrafted(double free_tokens, const CycleYield& drafted) {
-    ObserveAsked();
+    ObserveDraftRequest();
     tokens_.Observe(free_tokens, drafted.tokens);
     seconds_.Observe(free_tokens, drafted.seconds);
   }
 
-  // A cycle that did not, for that reason.
+  // A cycle used its draft-free tree instead of a draft.
   void ObserveDraftFree() { ++since_drafted_; }
 
-  // True when the draft-free tree is worth more, a second being worth `tokens_per_second`.
+  // True if the draft-free tree yields more net tokens than a drafted cycle is expected to.
   [[nodiscard]] bool DraftFreeWins(const CycleYield& draft_free, double tokens_per_second) const {
-    if (!judges() || since_drafted_ >= kTrialEvery) return false;
+    if (!has_enough_cycles() || since_drafted_ >= kTrialInterval) return false;
     const CycleYield drafted = {tokens_.At(draft_free.tokens), seconds_.At(draft_free.tokens)};
-    return draft_free.Worth(tokens_per_second) > drafted.Worth(tokens_per_second) + kMargin;
+    return draft_free.NetTokens(tokens_per_second) > drafted.NetTokens(tokens_per_second) + kMargin;
   }
 
  private:
-  FadingLine tokens_, seconds_;
-  int since_drafted_ = 0;
+  FadingLine tokens_, seconds_;  // Yield of drafted cycles, over the draft-free expected length.
+  int since_drafted_ = 0;        // Cycles since the last draft request.
 };
 
 }  // namespace bastion

@@ -1,17 +1,18 @@
-// DraftGate: decides before drafting whether to draft at all. This is what keeps speculation from
-// ever being slower than plain decoding.
+// DraftGate: decides before drafting whether to draft at all. It bounds how much slower than plain
+// decoding speculation can be.
 //
-// It counts in plain decode steps. A drafted cycle brings the tokens that it committed and costs
-// the time that it took, so its gain is committed − T_cycle / L_AR.
-//   - The level is the sum of gains, kept within [−4, 16]. While it is positive, every cycle
-//   drafts; so a drafter that loses time loses at most the level before it is switched off (this is
-//   a CUSUM test).
-//   - Below, drafts are trials out of an allowance. Every plain step adds 4^level to it, every
-//   trial adds its gain, and there is a trial whenever it is positive: all trials together never
-//   lose more than the allowance. It begins at a whole step per step, so a drafter that had only
-//   bad luck is tried again at once, and falls with what the trials lose, down to 1/256 (0.4 per
-//   cent of the time), for a drafter that is useless; trials that gain pay for the next ones.
-// To learn that a drafter is useless costs about start − lowest = 6 plain steps, once.
+// The unit is the duration of a plain decode step. A drafted cycle saves committed − T_cycle / L_AR
+// steps; the saving is negative if the cycle lost time.
+//   - The level is the sum of the savings, kept within [−4, 16]. While it is positive, every cycle
+//     drafts. So a drafter that loses time loses at most the level before the gate closes (a CUSUM
+//     test).
+//   - While the level is not positive, the gate is closed except for trials. Trials have an
+//     allowance: every plain step adds 4^level to it, every trial adds its saving, and a cycle is a
+//     trial whenever the allowance is positive. So all trials together never lose more than the
+//     allowance. At level 0 each plain step adds a whole step, so a drafter that only had bad luck
+//     is tried again immediately. For a useless drafter the level falls, and the rate falls to
+//     1/256 (0.4 percent of the time). Trials that save time pay for further trials.
+// Finding out that a drafter is useless costs about start − lowest = 6 plain steps, once.
 // Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_DRAFT_GATE_H_
 #define BASTION_ORCHESTRATOR_POLICY_DRAFT_GATE_H_
@@ -24,33 +25,35 @@ namespace bastion {
 class DraftGate {
  public:
   static constexpr double kHighestLevel = 16;
-  static constexpr double kStartLevel = 2;    // Of a drafter that nobody knows yet.
-  static constexpr double kTrustedLevel = 6;  // At most, of a new sequence after good ones.
+  static constexpr double kStartLevel = 2;    // For a drafter without observations.
+  static constexpr double kTrustedLevel = 6;  // Upper bound for new sequences (ForNewSequence).
   static constexpr double kLowestLevel = -4;
-  static constexpr double kLargestLoss = 8;  // In the level: one hanging draft is not the end.
+  // One cycle lowers the level by at most this, so that one stalled draft does not close the gate.
+  static constexpr double kLargestLoss = 8;
 
   // True when the next cycle should draft.
   [[nodiscard]] bool open() const { return level_ > 0 || allowance_ > 0; }
 
-  // What a plain step at `level` adds to the allowance, in plain steps.
+  // How much a plain step at `level` adds to the allowance, in plain steps.
   [[nodiscard]] static double TrialRate(double level) { return std::exp2(2 * level); }
 
-  // A cycle that drafted: tokens committed, and its time and that of a plain step in any one unit.
+  // A cycle drafted and committed `committed` tokens. `cycle_time` is the duration of the cycle and
+  // `plain_time` the duration of a plain decode step, both in the same unit.
   // REQUIRES: plain_time > 0.
   void ObserveDrafted(double committed, double cycle_time, double plain_time) {
-    const double gain = committed - cycle_time / plain_time;
-    if (level_ <= 0) allowance_ += gain;
-    level_ = std::clamp(level_ + std::max(gain, -kLargestLoss), kLowestLevel, kHighestLevel);
+    const double saving = committed - cycle_time / plain_time;
+    if (level_ <= 0) allowance_ += saving;
+    level_ = std::clamp(level_ + std::max(saving, -kLargestLoss), kLowestLevel, kHighestLevel);
     if (level_ > 0) allowance_ = 0;
   }
 
-  // A plain step that this gate was the reason of.
+  // A cycle did not draft because the gate was closed.
   void ObservePlain() {
     if (!open()) allowance_ += TrialRate(level_);
   }
 
-  // For a new sequence after those that this gate has seen: as far down, less far up. What good
-  // ones gained buys the new one more than kStartLevel of bad luck before it is given up.
+  // The initial gate of a new sequence, from what this gate observed on earlier sequences: the same
+  // level, but at most kTrustedLevel.
   [[nodiscard]] DraftGate ForNewSequence() const {
     DraftGate gate = *this;
     gate.level_ = std::min(gate.level_, kTrustedLevel);

@@ -1,4 +1,4 @@
-// What comes out of growing a tree under a budget, and why it is as large as it is. Plain data.
+// The result of growing a tree under a budget, and the reason for its size. Plain data.
 #ifndef BASTION_ORCHESTRATOR_POLICY_GROWN_TREE_H_
 #define BASTION_ORCHESTRATOR_POLICY_GROWN_TREE_H_
 
@@ -11,14 +11,14 @@
 
 namespace bastion {
 
-// What the number of nodes was bound by.
+// Why the tree has no more nodes.
 enum class BudgetReason {
-  kPolicy,     // The policy names its size (ar, chain, beam, fixed), and it was reached.
-  kCost,       // More nodes would have cost more than they would have brought.
+  kPolicy,     // It has the size that the policy names (ar, chain, beam, fixed, ngram).
+  kCost,       // More nodes would cost more than they would yield.
   kCap,        // The caller's limits: rows, tokens left, context, max_nodes of the request.
   kExhausted,  // No candidate of non-zero probability was left.
-  kGate,       // The draft was skipped: plain decoding is faster at the moment.
-  kNoDraft,    // The drafter had nothing to say, failed or was late.
+  kGate,       // The draft gate was closed: plain decoding is faster at the moment.
+  kNoDraft,    // The drafter returned an empty draft, failed or was late.
 };
 
 [[nodiscard]] constexpr std::string_view BudgetReasonName(BudgetReason reason) {
@@ -42,28 +42,28 @@ enum class BudgetReason {
 struct BudgetedTree {
   DraftTree tree;
   BudgetReason reason;
-  double expected_length = 1;  // Calibrated Â, where the policy weighs it.
+  double expected_length = 1;  // Calibrated Â. Set only by policies that compute it.
 };
 
-// The tree that the transition prior grows without a drafter.
+// A tree that the transition prior grew without a draft.
 struct DraftFreeTree {
   BudgetedTree budgeted;
-  DraftTree spine;  // As of GrownTree.
+  DraftTree spine;  // Like GrownTree::spine.
 };
 
-// One cycle's tree of one sequence, with what its grower needs to learn from the outcome.
+// One cycle's tree of one sequence, with the data that its grower needs to learn from the outcome.
 struct GrownTree {
   DraftTree tree;
   BudgetReason reason = BudgetReason::kPolicy;
-  bool drafted = false;  // A draft was asked for; its time was spent also if it came back empty.
+  bool drafted = false;  // A draft was requested. Its time was spent even if it came back empty.
   int context = 0;       // Cached tokens.
   absl::Duration predicted_verify;
-  DraftTree spine;           // The top-1 path, as far as it may pay; of the tree or not.
-  Marginals marginals = {};  // The draft as it came, if its evidence is weighed.
-  // The tree without a draft, if there was one: taken instead, or what might have been.
+  DraftTree spine;           // The top-1 path, as far as it may pay. Need not be part of `tree`.
+  Marginals marginals = {};  // The drafter's marginals, if their candidates are weighted.
+  // The draft-free tree of this cycle, if one was grown, used or not.
   std::optional<DraftFreeTree> draft_free = std::nullopt;
-  bool is_draft_free = false;  // `tree` is that one.
-  bool gate_shut = false;
+  bool is_draft_free = false;  // `tree` is the draft-free tree.
+  bool gate_shut = false;      // The draft gate prevented a draft.
 };
 
 }  // namespace bastion

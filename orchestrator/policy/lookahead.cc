@@ -8,24 +8,24 @@
 namespace bastion {
 namespace {
 
-// [N] the least price per node of any nodes that could follow the first n: the first slope of the
-// largest convex curve under the costs from n on.
-std::vector<double> Prices(const std::vector<double>& seconds) {
+// [N] for each n, the lowest cost per node, in seconds, of any number of nodes added to the first
+// n. This is the first slope of the largest convex curve below the costs from n on.
+std::vector<double> LowestCosts(const std::vector<double>& seconds) {
   const auto slope = [&seconds](int from, int to) {
     return (seconds[to] - seconds[from]) / (to - from);
   };
-  const auto most = static_cast<int>(seconds.size()) - 1;
-  std::vector<double> prices(most);
-  std::vector<int> corners = {most};  // From the right.
-  for (int nodes = most - 1; nodes >= 0; --nodes) {
+  const auto max_nodes = static_cast<int>(seconds.size()) - 1;
+  std::vector<double> costs(max_nodes);
+  std::vector<int> corners = {max_nodes};  // Corners of the convex curve, from right to left.
+  for (int nodes = max_nodes - 1; nodes >= 0; --nodes) {
     while (corners.size() >= 2 &&
            slope(nodes, corners.back()) >= slope(corners.back(), corners[corners.size() - 2])) {
       corners.pop_back();
     }
-    prices[nodes] = slope(nodes, corners.back());
+    costs[nodes] = slope(nodes, corners.back());
     corners.push_back(nodes);
   }
-  return prices;
+  return costs;
 }
 
 BudgetReason ReasonFor(int nodes, int available, int wanted, int max_nodes) {
@@ -38,41 +38,39 @@ BudgetReason ReasonFor(int nodes, int available, int wanted, int max_nodes) {
 LookAhead::LookAhead(const CycleCost& cost, int max_nodes, double tokens_per_second,
                      double underestimate)
     : seconds_(cost.Curve(max_nodes)),
-      worth_of_a_second_(std::max(tokens_per_second, 1 / cost.PlainSeconds())),
-      pace_(tokens_per_second > 0 ? worth_of_a_second_ : 0),
-      least_scores_(Prices(seconds_)) {
-  // Where the ratio decides, a second is worth at least what the empty tree makes of it.
-  const double worth = pace_ > 0 ? pace_ : 1 / seconds_[0];
-  for (double& score : least_scores_) score *= worth / underestimate;
+      price_of_second_(std::max(tokens_per_second, 1 / cost.PlainSeconds())),
+      pace_(tokens_per_second > 0 ? price_of_second_ : 0),
+      min_scores_(LowestCosts(seconds_)) {
+  // Without a pace the ratio decides. Then a second is worth at least the rate of the empty tree.
+  const double price = pace_ > 0 ? pace_ : 1 / seconds_[0];
+  for (double& score : min_scores_) score *= price / underestimate;
 }
 
 double LookAhead::Value(double expected_length, int nodes) const {
   return pace_ > 0 ? expected_length - pace_ * seconds_[nodes] : expected_length / seconds_[nodes];
 }
 
-// The largest size that could beat the empty tree if every node of its longest path were certain.
-int LookAhead::MostNodes(int positions) const {
+int LookAhead::MaxUsefulNodes(int max_depth) const {
   int nodes = max_nodes();
-  while (nodes > 0 && Value(positions + 1, nodes) <= Value(1, 0)) --nodes;
+  while (nodes > 0 && Value(max_depth + 1, nodes) <= Value(1, 0)) --nodes;
   return nodes;
 }
 
-int LookAhead::WidestFan(int most) const {
+int LookAhead::MaxUsefulChildren(int limit) const {
   constexpr double kAllowance = 2;
   double width = 1;
-  for (int nodes = 1; nodes <= std::min(most, max_nodes()); ++nodes) {
-    // Of one node.
-    const double price = worth_of_a_second_ * (seconds_[nodes] - seconds_[0]) / nodes;
-    if (price * most <= kAllowance) return most;
+  for (int nodes = 1; nodes <= std::min(limit, max_nodes()); ++nodes) {
+    // The price of one node in tokens.
+    const double price = price_of_second_ * (seconds_[nodes] - seconds_[0]) / nodes;
+    if (price * limit <= kAllowance) return limit;
     width = std::max(width, kAllowance / price);
   }
-  return std::min(static_cast<int>(width), most);
+  return std::min(static_cast<int>(width), limit);
 }
 
-// The best of the first n nodes of `tree`, n >= 1, or `best` where none is better.
 LookAhead::Choice LookAhead::BestPrefix(const DraftTree& tree, const Survival& survival,
                                         Choice best) const {
-  const std::vector<double> values = survival.Values(tree);
+  const std::vector<double> values = survival.AcceptanceProbabilities(tree);
   double expected_length = 1;
   for (int nodes = 1; nodes <= std::min(tree.nodes(), max_nodes()); ++nodes) {
     expected_length += values[nodes];
@@ -82,14 +80,14 @@ LookAhead::Choice LookAhead::BestPrefix(const DraftTree& tree, const Survival& s
   return best;
 }
 
-BudgetedTree LookAhead::Grow(const DraftTree& spine, const CandidateRows& rows,
+BudgetedTree LookAhead::Grow(const DraftTree& spine, const Candidates& candidates,
                              const Survival& survival) const {
-  int wanted = MostNodes(rows.positions());
+  int wanted = MaxUsefulNodes(candidates.max_depth());
   DraftTree tree(spine.token(0));
-  BestFirst best_first(rows, wanted, &tree);
+  BestFirst best_first(candidates, wanted, &tree);
   while (tree.nodes() < wanted && !best_first.exhausted() &&
-         best_first.Peek() > least_scores_[tree.nodes()]) {
-    best_first.Next();
+         best_first.PeekScore() > min_scores_[tree.nodes()]) {
+    best_first.AddNext();
   }
   if (!best_first.exhausted()) wanted = tree.nodes();
   const Choice chain = BestPrefix(spine, survival, {0, 1, Value(1, 0)});

@@ -1,16 +1,17 @@
-// LookAhead: the best number of nodes over the whole measured range, instead of the first place
-// where one more node does not pay.
+// LookAhead: finds the best number of nodes over the whole measured range. A rule that stops at the
+// first node that does not pay would stop before the first step of the cost curve.
 //
-// Candidates are the empty tree, the chain of every length and the best-first tree of every size up
-// to max_nodes; a candidate's expected length Â is calibrated by Survival, its cost is Ĉ. The
-// winner has the largest
-//   Â(N) − pace·Ĉ(N)   when the pace (tokens per second of late) is known, else
+// It compares the empty tree, the chain of every length and the best-first tree of every size up to
+// max_nodes. Survival calibrates the expected length Â of each; its cost is Ĉ. The winner has the
+// largest
+//   Â(N) − pace·Ĉ(N)   if the pace (recent tokens per second) is known, else
 //   Â(N) / Ĉ(N).
-// The ratio is BASTION's speedup. It is the best choice if every cycle were like this one; where
-// cycles differ, time saved in a hard cycle is spent in easier ones, so time has a price, and the
-// long-run rate is highest when every cycle buys all that is cheaper (Dinkelbach's method for the
-// maximum of a ratio of sums). The pace is never taken below that of plain decoding.
-// Of equals the chain and the smaller tree win. Thread-safe: no state.
+// The ratio is BASTION's speedup. It is the best choice if all cycles are alike. Where cycles
+// differ, time saved in a hard cycle can be spent in an easier one, so time has a price: the pace.
+// The long-run rate is highest when every cycle adds all nodes that yield more than their price
+// (Dinkelbach's method for the maximum of a ratio of sums). The pace used is never below the rate
+// of plain decoding. Of equal values the chain wins over the tree and fewer nodes over more.
+// Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_POLICY_LOOKAHEAD_H_
 #define BASTION_ORCHESTRATOR_POLICY_LOOKAHEAD_H_
 
@@ -27,27 +28,27 @@ namespace bastion {
 
 class LookAhead {
  public:
-  // Weighs trees of at most `max_nodes` >= 0. `tokens_per_second` is the pace; 0: not known yet.
-  // `underestimate` says how far a path score may be below the chance of acceptance. By itself
-  // there is no limit: Survival corrects every step of a path. Where scores are fitted to outcomes,
-  // a limit saves growing what will not be taken.
+  // Compares trees of at most `max_nodes` >= 0 nodes. `tokens_per_second` is the pace; 0: unknown.
+  // `underestimate` is the largest expected factor from a path score to the true probability of
+  // acceptance. The default assumes no bound, because Survival may raise every step of a path. If
+  // the scores are fitted to outcomes, a bound saves growing nodes that would not be used.
   LookAhead(const CycleCost& cost, int max_nodes, double tokens_per_second = 0,
             double underestimate = std::numeric_limits<double>::infinity());
 
-  // In tokens; never less than plain decoding makes of it.
-  [[nodiscard]] double worth_of_a_second() const { return worth_of_a_second_; }
+  // The price of one second in tokens: the pace, but at least the rate of plain decoding.
+  [[nodiscard]] double price_of_second() const { return price_of_second_; }
 
-  // [max_nodes] the path score below which the node after so many is not worth its cost, not even
-  // where steps of the cost curve make the nodes after it cheap.
-  [[nodiscard]] const std::vector<double>& least_scores() const { return least_scores_; }
+  // [max_nodes] min_scores()[n] is the smallest path score at which adding node n + 1 can pay. It
+  // takes into account that later steps of the cost curve may be cheap.
+  [[nodiscard]] const std::vector<double>& min_scores() const { return min_scores_; }
 
-  // The most children of one node that could pay, at most `most`: the last of w siblings is
-  // accepted with a chance of no more than 1/w (twice that is allowed, for a drafter unsure of
-  // itself).
-  [[nodiscard]] int WidestFan(int most) const;
+  // The largest number of children of one node that could pay, at most `limit`. The least probable
+  // of w siblings is accepted with probability 1/w at most. The bound allows 2/w, for a drafter
+  // that underestimates.
+  [[nodiscard]] int MaxUsefulChildren(int limit) const;
 
-  // The best tree. `spine` is the chain over the positions of `rows`, as far as it may pay.
-  [[nodiscard]] BudgetedTree Grow(const DraftTree& spine, const CandidateRows& rows,
+  // The best tree. `spine` is the top-1 chain of `candidates`, as far as it may pay.
+  [[nodiscard]] BudgetedTree Grow(const DraftTree& spine, const Candidates& candidates,
                                   const Survival& survival) const;
 
  private:
@@ -57,15 +58,18 @@ class LookAhead {
     double value = 0;
   };
   [[nodiscard]] int max_nodes() const { return static_cast<int>(seconds_.size()) - 1; }
+  // The quantity that the winner maximizes.
   [[nodiscard]] double Value(double expected_length, int nodes) const;
-  [[nodiscard]] int MostNodes(int positions) const;
+  // The largest size that could beat the empty tree if a path of `max_depth` nodes were certain.
+  [[nodiscard]] int MaxUsefulNodes(int max_depth) const;
+  // The best of `best` and the first n nodes of `tree`, for every n >= 1.
   [[nodiscard]] Choice BestPrefix(const DraftTree& tree, const Survival& survival,
                                   Choice best) const;
 
-  const std::vector<double> seconds_;  // Ĉ by nodes.
-  const double worth_of_a_second_;
-  const double pace_;
-  std::vector<double> least_scores_;
+  const std::vector<double> seconds_;  // Ĉ(0), Ĉ(1), …
+  const double price_of_second_;
+  const double pace_;  // 0: unknown.
+  std::vector<double> min_scores_;
 };
 
 }  // namespace bastion

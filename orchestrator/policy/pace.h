@@ -1,5 +1,5 @@
-// Pace: tokens per second over the recent cycles, by predicted time. It is the price of time: a
-// node that takes Δt is worth adding when it brings more tokens than Δt would bring at this pace.
+// Pace: tokens per second over the recent cycles, in predicted time. It is the price of time: a
+// node that takes Δt pays if it yields more tokens than decoding at this pace yields in Δt.
 // Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_PACE_H_
 #define BASTION_ORCHESTRATOR_POLICY_PACE_H_
@@ -8,7 +8,7 @@ namespace bastion {
 
 class Pace {
  public:
-  static constexpr double kMemory = 1 - 1.0 / 32;
+  static constexpr double kMemory = 1 - 1.0 / 32;  // Decay per cycle.
 
   // REQUIRES: seconds > 0.
   void Observe(double tokens, double seconds) {

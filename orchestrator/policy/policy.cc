@@ -16,7 +16,7 @@
 namespace bastion {
 namespace {
 
-constexpr int kWidestFan = 64;
+constexpr int kMaxCandidates = 64;
 
 // A whole number from 1 to kLargestNumber, digits only.
 std::optional<int> ParseNumber(absl::string_view text) {
@@ -31,10 +31,11 @@ std::optional<int> ParseNumber(absl::string_view text) {
 absl::Status BadPolicy(absl::string_view text) {
   return absl::InvalidArgumentError(
       absl::StrCat("policy \"", text,
-                   "\": want ar, chain[:n], beam:WxD, fixed:N, ngram:N, bastion, adaptive or "
-                   "default, +coupled or +prior[:table|:request] with all that draft, numbers from "
-                   "1 to ",
-                   Policy::kLargestNumber));
+                   "\" is not valid; use ar, chain[:n], beam:WxD, fixed:N, ngram:N, bastion, "
+                   "adaptive or default, with numbers from 1 to ",
+                   Policy::kLargestNumber,
+                   "; all but ar take the suffix +prior[:table|:request], and all but ar and ngram "
+                   "take +coupled"));
 }
 
 std::optional<Policy::Kind> KindOf(absl::string_view base) {
@@ -101,7 +102,7 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view written) {
 }
 
 int Policy::CandidatesFor(int max_nodes) const {
-  if (prior_ != Prior::kNone && wants_draft()) return kWidestFan;
+  if (prior_ != Prior::kNone && wants_draft()) return kMaxCandidates;
   switch (kind_) {
     case Kind::kAr:
     case Kind::kNgram:
@@ -116,7 +117,7 @@ int Policy::CandidatesFor(int max_nodes) const {
     case Kind::kAdaptive:
       break;
   }
-  return std::min(kWidestFan, max_nodes);
+  return std::min(kMaxCandidates, max_nodes);
 }
 
 }  // namespace bastion

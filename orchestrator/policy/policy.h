@@ -1,21 +1,24 @@
-// Policy: which tree a request's cycles verify, parsed from the text that people write.
+// Policy: which trees the cycles of a request verify, parsed from text.
 //
 //   ar            plain decoding, no drafts
-//   chain[:n]     the top-1 path, n nodes (all positions when n is left out)
+//   chain[:n]     the top-1 path, n nodes (without n: all positions)
 //   beam:WxD      the best W prefixes on each of D levels
 //   fixed:N       best-first, N nodes (DDTree)
 //   bastion       best-first with BASTION's stop rule and its Static latency estimator
 //   adaptive      best-first or chain with look-ahead over the measured costs, calibrated survival
 //                 and the draft gate
 //   ngram:N       best-first, N nodes, from the transition prior alone: no drafts
-//   default       what the services do when nobody says otherwise: adaptive+coupled+prior
+//   default       the default of the services: adaptive+coupled+prior
 //
-// With +coupled the drafter ranks its candidates with the noise that the target will choose with
-// (coupled drafting); at temperature 0 that changes nothing.
-// With +prior the tokens before a node have a say in its children (transition_prior.h), adaptive
-// may go without a draft where the prior is enough, and so does every policy when there is no
-// draft. +prior:table (with what is learned from all requests, if anything is) and +prior:request
-// leave one of its two sources out, to see what it is worth.
+// Suffixes:
+//   +coupled        The drafter ranks its candidates with the noise that the target will use for
+//                   its choice (coupled drafting). No effect at temperature 0.
+//   +prior          The tokens before a node influence its children (transition_prior.h). A cycle
+//                   without a draft verifies a tree that the prior grows alone. adaptive also skips
+//                   the draft where such a tree is worth more.
+//   +prior:table    +prior without the counts of this request: only the table and the counts of all
+//                   requests, if there are any. For measurements.
+//   +prior:request  +prior with the counts of this request only. For measurements.
 //
 // Immutable plain data; thread-safe.
 #ifndef BASTION_ORCHESTRATOR_POLICY_POLICY_H_
@@ -32,15 +35,15 @@ class Policy {
  public:
   enum class Kind { kAr, kChain, kBeam, kFixed, kBastion, kAdaptive, kNgram };
   enum class Prior { kNone, kTable, kRequest, kBoth };
-  static constexpr int kLargestNumber = 4096;  // Of any number in the text.
+  static constexpr int kLargestNumber = 4096;  // Limit for every number in the text.
 
-  // INVALID_ARGUMENT, saying what is allowed, for anything but the grammar above.
+  // INVALID_ARGUMENT with the grammar for any other text.
   [[nodiscard]] static absl::StatusOr<Policy> Parse(std::string_view written);
 
   [[nodiscard]] Kind kind() const { return kind_; }
-  // As it was written.
+  // The text that was parsed.
   [[nodiscard]] const std::string& text() const { return text_; }
-  // False when no cycle of this policy ever needs a draft.
+  // False if no cycle of this policy ever needs a draft.
   [[nodiscard]] bool wants_draft() const { return kind_ != Kind::kAr && kind_ != Kind::kNgram; }
 
   [[nodiscard]] bool coupled() const { return coupled_; }
@@ -52,10 +55,10 @@ class Policy {
   [[nodiscard]] int width() const { return width_; }
   [[nodiscard]] int depth() const { return depth_; }
 
-  // K, the candidates per position that suffice for trees of at most `max_nodes` nodes (DDTree,
-  // Lemma 1): to ask the drafter for more would change nothing. The policies that weigh costs make
-  // do with 64: a tree that pays has no wider fan. With a prior it is 64 too: evidence lifts
-  // candidates from far down.
+  // K, the number of candidates per position that suffices for trees of at most `max_nodes` nodes;
+  // more candidates would not change the tree (DDTree, Lemma 1). For policies that weigh costs, K
+  // is at most 64, because a tree that pays has no node with more children. With a prior, K is 64,
+  // because gains can move candidates up from low ranks.
   [[nodiscard]] int CandidatesFor(int max_nodes) const;
 
  private:

@@ -1,5 +1,5 @@
-// SpeculationState: what the adaptive policy learns while it runs, and SpeculationMemory, which
-// carries it from one request to the next. Thread-compatible: the cycle's thread.
+// SpeculationState holds what the adaptive policy learns. SpeculationMemory carries it from one
+// request to the next. Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_POLICY_SPECULATION_STATE_H_
 #define BASTION_ORCHESTRATOR_POLICY_SPECULATION_STATE_H_
 
@@ -12,60 +12,59 @@
 #include "orchestrator/policy/pace.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/policy/survival.h"
-#include "orchestrator/prior/evidence_weights.h"
+#include "orchestrator/prior/candidate_weights.h"
 
 namespace bastion {
 
-// How the drafter guesses: it is right less often on sampled text, more often again when it knows
-// the noise.
-enum class Guessing { kGreedy, kSampled, kCoupled };
+// What the drafter's accuracy depends on: it is lower on sampled text than on greedy text, and
+// higher again with coupled drafts.
+enum class DraftMode { kGreedy, kSampled, kCoupled };
 
 struct SpeculationState {
   Survival survival;
-  Survival draft_free_survival;  // Of trees that the prior grew alone.
+  Survival draft_free_survival;  // For trees that the prior grew alone.
   DraftGate gate;
   Pace pace;
 };
 
-// What requests that guess in the same way share.
+// State shared by all requests with the same DraftMode and kind of prior.
 struct SharedSpeculation {
   SpeculationState state;  // New sequences start from it.
-  EvidenceWeights draft_weights = EvidenceWeights::OfDrafts();
-  EvidenceWeights prior_weights = EvidenceWeights::OfPriorAlone();
+  CandidateWeights draft_weights = CandidateWeights::ForDrafts();
+  CandidateWeights prior_weights = CandidateWeights::ForPriorAlone();
   DraftChoice draft_choice;
-  int64_t lessons = 0;  // That the weights have had.
+  int64_t weight_updates = 0;  // Number of cycles that updated the weights.
 };
 
-// Where the transition prior of a request comes from, apart from the request itself. Nothing is
-// owned.
-struct PriorSources {
-  int vocabulary = 0;                      // 0: there is no prior, +prior counts for nothing.
-  const TransitionGains* table = nullptr;  // Of this vocabulary, or none.
-  ContinuationCounts* learned = nullptr;   // From all requests; none: nothing is learned.
+// The parts of the transition prior that do not belong to one request. Nothing is owned.
+struct PriorInputs {
+  int vocabulary = 0;                      // 0: no prior; +prior has no effect.
+  const TransitionGains* table = nullptr;  // Must have this vocabulary. Null: no table.
+  ContinuationCounts* learned = nullptr;   // Counts of all requests. Null: not collected.
 };
 
-// One per drafter and verifier, fed by all their sequences, so that a useless drafter is paid for
-// once and not once a request.
+// One object per drafter and verifier, shared by all their sequences. So the cost of finding out
+// that a drafter is useless arises once, not once per request.
 class SpeculationMemory {
  public:
-  explicit SpeculationMemory(const PriorSources& sources = {}) : sources_(sources) {}
+  explicit SpeculationMemory(const PriorInputs& inputs = {}) : inputs_(inputs) {}
 
-  [[nodiscard]] const PriorSources& sources() const { return sources_; }
+  [[nodiscard]] const PriorInputs& inputs() const { return inputs_; }
 
-  // Stays where it is.
-  [[nodiscard]] SharedSpeculation& at(Guessing guessing, Policy::Prior prior) {
-    return shared_[{guessing, prior}];
+  // Creates the state at the first use. The reference stays valid.
+  [[nodiscard]] SharedSpeculation& at(DraftMode mode, Policy::Prior prior) {
+    return shared_[{mode, prior}];
   }
 
-  [[nodiscard]] SpeculationState NewSequence(Guessing guessing, Policy::Prior prior) {
-    SpeculationState state = at(guessing, prior).state;
+  [[nodiscard]] SpeculationState NewSequence(DraftMode mode, Policy::Prior prior) {
+    SpeculationState state = at(mode, prior).state;
     state.gate = state.gate.ForNewSequence();
     return state;
   }
 
  private:
-  const PriorSources sources_;
-  std::map<std::pair<Guessing, Policy::Prior>, SharedSpeculation> shared_;
+  const PriorInputs inputs_;
+  std::map<std::pair<DraftMode, Policy::Prior>, SharedSpeculation> shared_;
 };
 
 }  // namespace bastion

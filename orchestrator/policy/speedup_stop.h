@@ -1,10 +1,10 @@
 // BASTION's stop rule (Algorithm 1): grow the best-first tree while the estimated speedup
 // Ŝ(N) = Â(T_N)·L_AR / Ĉ(N) rises, and return the tree before its first fall.
 //
-// As in the paper: Â are the drafter's own probabilities, N = 1 is always taken when there is a
-// candidate, and a speedup that does not rise ends it. With a convex Ĉ the first fall is the global
-// maximum (Proposition 2.4); on a staircase it is a local one, which is why lookahead.h exists.
-// Thread-safe: no state.
+// As in the paper, Â uses the drafter's own probabilities, the first node is always added if there
+// is a candidate, and growth stops when the speedup does not rise. If Ĉ is convex, the tree before
+// the first fall is the global maximum (Proposition 2.4). On a staircase it may be only a local
+// maximum; see lookahead.h. Thread-safe: no state.
 #ifndef BASTION_ORCHESTRATOR_POLICY_SPEEDUP_STOP_H_
 #define BASTION_ORCHESTRATOR_POLICY_SPEEDUP_STOP_H_
 
@@ -16,7 +16,7 @@
 namespace bastion {
 
 // REQUIRES: max_nodes >= 0.
-[[nodiscard]] BudgetedTree GrowToSpeedupStop(TokenId root, const CandidateRows& rows,
+[[nodiscard]] BudgetedTree GrowToSpeedupStop(TokenId root, const Candidates& candidates,
                                              const CycleCost& cost, int max_nodes);
 
 }  // namespace bastion

@@ -33,7 +33,7 @@ int Survival::Cell(PathKind kind, int depth) {
   return static_cast<int>(kind) * (kMaxDepth + 1) + std::min(depth, kMaxDepth);
 }
 
-std::vector<double> Survival::Values(const DraftTree& tree) const {
+std::vector<double> Survival::AcceptanceProbabilities(const DraftTree& tree) const {
   const std::vector<PathKind> kinds = PathKinds(tree);
   std::vector<double> values(tree.rows());
   values[0] = 1;
@@ -52,8 +52,8 @@ void Survival::Observe(const DraftTree& tree, const DraftTree& spine,
   accepted[0] = true;
   for (const NodeIndex i : acceptance.path) accepted[i] = true;
 
-  int spine_nodes = 0;     // Of the tree.
-  int spine_accepted = 0;  // Of these.
+  int spine_nodes = 0;     // Spine nodes in the tree.
+  int spine_accepted = 0;  // Accepted spine nodes.
   for (NodeIndex i = 1; i < tree.rows(); ++i) {
     if (kinds[i] == PathKind::kSpine) {
       ++spine_nodes;
@@ -63,7 +63,8 @@ void Survival::Observe(const DraftTree& tree, const DraftTree& spine,
       Count(kinds[i], tree.depth(i), TokenProbability(tree, i), accepted[i]);
     }
   }
-  // The whole spine of the tree was right: the target's next token tells about one depth more.
+  // The whole spine of the tree was accepted, so the target's next token also judges the next
+  // depth.
   if (spine_accepted == spine_nodes && spine_nodes < spine.nodes()) {
     const NodeIndex beyond = spine_nodes + 1;
     Count(PathKind::kSpine, beyond, TokenProbability(spine, beyond),
@@ -72,11 +73,11 @@ void Survival::Observe(const DraftTree& tree, const DraftTree& spine,
   UpdateFactors();
 }
 
-void Survival::ObserveSettled(const DraftTree& tree, const DraftTree& spine,
-                              absl::Span<const TokenId> settled) {
+void Survival::ObserveUnverified(const DraftTree& tree, const DraftTree& spine,
+                                 absl::Span<const TokenId> chosen) {
   if (tree.nodes() == 0 && spine.nodes() == 0) return;
-  const auto known = static_cast<int>(settled.size());
-  // Deeper nodes than that nobody can judge.
+  const auto known = static_cast<int>(chosen.size());
+  // For deeper nodes the target's choice is unknown, so they are left out.
   DraftTree judged(tree.token(0));
   std::vector<NodeIndex> index(tree.rows(), kNoNode);
   index[0] = 0;
@@ -85,21 +86,21 @@ void Survival::ObserveSettled(const DraftTree& tree, const DraftTree& spine,
   for (NodeIndex i = 1; i < tree.rows(); ++i) {
     if (tree.depth(i) > known) continue;
     index[i] = judged.Add(index[tree.parent(i)], tree.token(i), tree.log_score(i));
-    if (index[tree.parent(i)] != tip || tree.token(i) != settled[tree.depth(i) - 1]) continue;
+    if (index[tree.parent(i)] != tip || tree.token(i) != chosen[tree.depth(i) - 1]) continue;
     tip = index[i];
     acceptance.path.push_back(tip);
   }
   const size_t accepted = acceptance.path.size();
-  acceptance.next = accepted < settled.size() ? settled[accepted] : kNoToken;
+  acceptance.next = accepted < chosen.size() ? chosen[accepted] : kNoToken;
   DraftTree known_spine = spine;
   known_spine.Truncate(std::min(spine.nodes(), known));
   Observe(judged, known_spine, acceptance);
 }
 
-void Survival::Forget() {
-  if (++to_forget_ < kForgetTogether) return;
-  to_forget_ = 0;
-  Fade(std::pow(kMemory, kForgetTogether));
+void Survival::ObserveNoDraft() {
+  if (++unfaded_cycles_ < kFadeBatch) return;  // A batch keeps most plain steps cheap.
+  unfaded_cycles_ = 0;
+  Fade(std::pow(kMemory, kFadeBatch));
   UpdateFactors();
 }
 
@@ -118,8 +119,9 @@ void Survival::UpdateFactors() {
     for (int depth = 1; depth <= kMaxDepth; ++depth) {
       const int cell = Cell(kind, depth);
       const double above = depth == 1 ? 1.0 : factors_[cell - 1];
-      const double ratio = (accepted_[cell] + kPriorMass * above) / (predicted_[cell] + kPriorMass);
-      factors_[cell] = std::clamp(ratio, kLeast, kMost);
+      const double ratio =
+          (accepted_[cell] + kInitialMass * above) / (predicted_[cell] + kInitialMass);
+      factors_[cell] = std::clamp(ratio, kMinFactor, kMaxFactor);
     }
   }
 }

@@ -1,17 +1,17 @@
-// Survival: how far the drafter's probabilities can be trusted, learned from what was accepted.
+// Survival: calibrates the drafter's probabilities with the observed acceptance.
 //
-// A drafter is over- or under-confident, differently by depth and by kind of path: marginals of
-// independent positions hold on the most probable path, are too low for its siblings and too high
-// for what hangs below those. For every kind and depth d this keeps, over the nodes whose parent
-// was accepted (else nobody knows), the ratio of accepted to predicted mass, both fading over about
-// 64 cycles:
+// A drafter is overconfident or underconfident, depending on the depth and the kind of path.
+// Marginals of independent positions are right on the most probable path, too low for siblings of
+// this path, and too high below those siblings. For every kind and depth d, Survival keeps the
+// ratio of accepted to predicted mass, over the nodes whose parent was accepted; for other nodes
+// the target's choice is unknown. Both sums decay over about 64 cycles:
 //
 //   factor(d) = (accepted(d) + m·factor(d−1)) / (predicted(d) + m),   factor(0) = 1,  m = 1
 //
-// so that it starts at 1, and a depth without evidence behaves like the one above it. A path
-// survives with the product of its tokens' probabilities times factors. The spine is observed one
-// depth beyond the tree, because the target's next token is known there too: even a tree of the
-// root alone teaches whether the drafter would have been right.
+// The factor starts at 1, and a depth without observations has the factor of the depth above. The
+// acceptance probability of a path is the product of its tokens' probabilities times their factors.
+// The spine is observed one depth beyond the tree, because the target's next token is known there,
+// too. So even a tree of the root alone shows whether the drafter would have been right.
 // Copyable, a few hundred numbers. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_SURVIVAL_H_
 #define BASTION_ORCHESTRATOR_POLICY_SURVIVAL_H_
@@ -25,42 +25,42 @@
 
 namespace bastion {
 
-// What a node is to the spine, the path of top-1 tokens: on it, a sibling of it, or below a
-// sibling.
+// The relation of a node to the spine (the path of top-1 tokens): on it, a sibling of a spine node,
+// or below such a sibling.
 enum class PathKind { kSpine, kSibling, kBeyond };
 
 class Survival {
  public:
-  static constexpr int kMaxDepth = 32;  // Deeper nodes share the last one's factor.
-  static constexpr double kMemory = 1 - 1.0 / 64;
-  static constexpr int kForgetTogether = 16;
-  static constexpr double kPriorMass = 1;
-  static constexpr double kLeast = 1.0 / 64;
-  static constexpr double kMost = 8;
+  static constexpr int kMaxDepth = 32;             // Deeper nodes use the factor of this depth.
+  static constexpr double kMemory = 1 - 1.0 / 64;  // Decay per cycle.
+  static constexpr int kFadeBatch = 16;
+  static constexpr double kInitialMass = 1;  // m
+  static constexpr double kMinFactor = 1.0 / 64;
+  static constexpr double kMaxFactor = 8;
 
   // REQUIRES: depth >= 1.
   [[nodiscard]] double Factor(PathKind kind, int depth) const {
     return factors_[Cell(kind, depth)];
   }
 
-  // The calibrated chance of every row to be accepted: 1 for the root, and for a node its parent's
-  // times min(1, q·factor), q being the drafter's probability of the node's token. Their sum is the
-  // calibrated Â. REQUIRES: a best-first tree or a chain, where a node's first child is the most
-  // probable one.
-  [[nodiscard]] std::vector<double> Values(const DraftTree& tree) const;
+  // [rows] the calibrated acceptance probability of every row: 1 for the root, and for any other
+  // node the value of its parent times min(1, q·factor). q is the drafter's probability of the
+  // node's token. The sum of all values is the calibrated Â. REQUIRES: `tree` is a best-first tree
+  // or a chain; that is, the first child of a node is its most probable one.
+  [[nodiscard]] std::vector<double> AcceptanceProbabilities(const DraftTree& tree) const;
 
-  // Learns from a verified tree; `spine` is the top-1 path of the same draft to its full length.
-  // REQUIRES of `tree`: as for Values.
+  // Learns from a verified tree. `spine` is the top-1 path of the same draft, and may be longer
+  // than the tree. REQUIRES: `tree` as for AcceptanceProbabilities.
   void Observe(const DraftTree& tree, const DraftTree& spine, const Acceptance& acceptance);
 
-  // Learns from a tree that was not verified, by what another one settled: `settled` are the
-  // target's tokens after the root, in order.
-  void ObserveSettled(const DraftTree& tree, const DraftTree& spine,
-                      absl::Span<const TokenId> settled);
+  // Learns from a tree that was not verified. `chosen` are the target's tokens after the root, in
+  // order, known from verifying another tree. REQUIRES: `tree` as for AcceptanceProbabilities.
+  void ObserveUnverified(const DraftTree& tree, const DraftTree& spine,
+                         absl::Span<const TokenId> chosen);
 
-  // A cycle without a draft: old evidence fades, so that one day the drafter is believed again. The
-  // fading of kForgetTogether such cycles is done at once: a plain step should cost nothing here.
-  void Forget();
+  // A cycle had no draft. Old observations decay, so that the factors return to 1 in the long run.
+  // The decay takes effect every kFadeBatch calls.
+  void ObserveNoDraft();
 
  private:
   static constexpr int kCells = 3 * (kMaxDepth + 1);
@@ -69,7 +69,7 @@ class Survival {
   void Count(PathKind kind, int depth, double predicted, bool accepted);
   void UpdateFactors();
 
-  int to_forget_ = 0;
+  int unfaded_cycles_ = 0;
   std::array<double, kCells> accepted_{};
   std::array<double, kCells> predicted_{};
   std::array<double, kCells> factors_ = [] {
@@ -79,7 +79,8 @@ class Survival {
   }();
 };
 
-// The kind of every row; the root's is kSpine. REQUIRES: as for Values.
+// [rows] the kind of every row; the root is kSpine. REQUIRES: `tree` as for
+// Survival::AcceptanceProbabilities.
 [[nodiscard]] std::vector<PathKind> PathKinds(const DraftTree& tree);
 
 }  // namespace bastion

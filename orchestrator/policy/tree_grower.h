@@ -1,17 +1,18 @@
-// TreeGrower: one sequence's trees, cycle by cycle, under its policy. The calls of one cycle:
+// TreeGrower: grows the trees of one sequence under its policy. The calls of one cycle:
 //
-//   GrownTree grown = grower.WantsDraft(root, limits)
+//   GrownTree grown = grower.DecideDraft(root, limits)
 //           ? grower.Grow(root, <the drafter's marginals, empty if it failed>, limits)
-//           : grower.Skip(root, limits);
+//           : grower.GrowWithoutDraft(root, limits);
 //   <verify; the cost model observes the call>
 //   grower.Observe(grown, acceptance, <time the draft took>);
 //
-// With a transition prior there may be a draft-free tree: grown by WantsDraft, which may find it
-// good enough, and taken whenever there is no draft.
+// With a transition prior there may be a draft-free tree, which the prior grows alone. DecideDraft
+// grows it where it may be used, and may decide that it is better than a draft. It is used whenever
+// there is no draft.
 //
-// Grow and Skip learn nothing, Observe does (evidence under every policy, the rest under the
-// adaptive one). A tree never has more nodes or depth than the limits. Thread-compatible: the
-// cycle's thread.
+// Grow and GrowWithoutDraft learn nothing. Observe learns the weights of the prior under every
+// policy and everything else under the adaptive policy. A tree never has more nodes or depth than
+// the limits. Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_POLICY_TREE_GROWER_H_
 #define BASTION_ORCHESTRATOR_POLICY_TREE_GROWER_H_
 
@@ -35,70 +36,82 @@ namespace bastion {
 
 class TreeGrower {
  public:
-  // `costs` and `memory` are shared, not owned, and must outlive this.
+  // `costs` and `memory` are shared and not owned; both must outlive this object. `greedy`: the
+  // request has temperature 0.
   TreeGrower(Policy policy, bool greedy, const CostModel* costs, SpeculationMemory* memory);
 
-  // The request's prompt, its last token being the first root. Before the first cycle; what the
-  // cycles settle, Observe reads off them. Without it a prior knows the answer alone.
-  void Read(absl::Span<const TokenId> prompt);
+  // Feeds the prompt to the prior, before the first cycle. The last token of the prompt is the
+  // first root. Observe feeds the tokens of the answer. Without this call the prior knows only the
+  // answer.
+  void ObservePrompt(absl::Span<const TokenId> prompt);
 
-  // False when this cycle should not spend time on a draft.
-  [[nodiscard]] bool WantsDraft(TokenId root, const TreeLimits& limits);
+  // Begins a cycle. True if it should request a draft: then Grow follows, else GrowWithoutDraft.
+  // May grow the draft-free tree.
+  [[nodiscard]] bool DecideDraft(TokenId root, const TreeLimits& limits);
 
-  // How many candidates per position the draft of this cycle should have.
+  // The number of candidates per position to request from the drafter.
   [[nodiscard]] int CandidatesFor(const TreeLimits& limits) const;
 
-  // The draft-free tree, or the root alone, for a cycle that did not draft.
-  [[nodiscard]] GrownTree Skip(TokenId root, const TreeLimits& limits);
+  // For a cycle that requested no draft: the draft-free tree if there is one, else the root alone.
+  [[nodiscard]] GrownTree GrowWithoutDraft(TokenId root, const TreeLimits& limits);
 
-  // The policy's tree over what the drafter said. REQUIRES: `marginals` are valid.
+  // For a cycle that requested a draft: the policy's tree over `marginals`. Empty marginals mean
+  // that the draft failed; then the draft-free tree or the root alone. REQUIRES: `marginals` are
+  // valid.
   [[nodiscard]] GrownTree Grow(TokenId root, const Marginals& marginals, const TreeLimits& limits);
 
-  // What became of the tree. `draft_time` is what this cycle waited for its draft.
+  // Learns from the outcome of verifying `grown`. `draft_time` is the time that the cycle waited
+  // for its draft.
   void Observe(const GrownTree& grown, const Acceptance& acceptance, absl::Duration draft_time);
 
   [[nodiscard]] const Policy& policy() const { return policy_; }
   [[nodiscard]] const SpeculationState& state() const { return state_; }
 
  private:
-  // True when the drafter's candidates are scored with fitted weights.
-  [[nodiscard]] bool Weighs() const {
-    return prior_.has_value() || guessing_ == Guessing::kCoupled;
+  // True if the drafter's candidates are scored with learned weights.
+  [[nodiscard]] bool UsesWeights() const {
+    return prior_.has_value() || draft_mode_ == DraftMode::kCoupled;
   }
-  // The policy's tree from the candidates in `rows`; `spine` is their top-1 path, `horizon` how
-  // far they reach when no limit cuts them.
-  [[nodiscard]] BudgetedTree GrowOver(const DraftTree& spine, const CandidateRows& rows,
-                                      const TreeLimits& limits, int horizon) const;
-  [[nodiscard]] BudgetedTree GrowNamedSize(TokenId root, const CandidateRows& rows,
+  // The policy's tree over `candidates`. `spine` is their top-1 path; only the adaptive policy
+  // needs more than its root. `horizon` is the depth of the candidates without the limit on the
+  // depth.
+  [[nodiscard]] BudgetedTree GrowByPolicy(const DraftTree& spine, const Candidates& candidates,
+                                          const TreeLimits& limits, int horizon) const;
+  // The tree of a policy that names its size: beam, chain, fixed, ngram.
+  [[nodiscard]] BudgetedTree GrowNamedSize(TokenId root, const Candidates& candidates,
                                            const TreeLimits& limits, int horizon) const;
+  // REQUIRES: there is a prior.
   [[nodiscard]] DraftFreeTree GrowDraftFree(TokenId root, const TreeLimits& limits) const;
-  [[nodiscard]] GrownTree Finish(BudgetedTree budgeted, DraftTree spine,
-                                 const TreeLimits& limits) const;
-  // The same for the draft-free tree of this cycle, which there must be.
-  [[nodiscard]] GrownTree FinishDraftFree(const TreeLimits& limits);
+  [[nodiscard]] GrownTree MakeGrownTree(BudgetedTree budgeted, DraftTree spine,
+                                        const TreeLimits& limits) const;
+  // Makes the result from the draft-free tree of this cycle. REQUIRES: there is one.
+  [[nodiscard]] GrownTree TakeDraftFree(const TreeLimits& limits);
 
-  // Children of a node that are worth listing.
-  [[nodiscard]] int MostChildren(const TreeLimits& limits) const;
-  // Weights that have settled learn from one cycle in four: a lesson costs as much as the tree.
-  [[nodiscard]] bool NextLessonCounts();
-  void LearnChoice(const GrownTree& grown, const CycleYield& yield);
+  // The number of candidates per node that WeightedCandidates and PriorCandidates list.
+  [[nodiscard]] int MaxChildren(const TreeLimits& limits) const;
+  // True if this cycle updates the weights. After the first updates, one cycle in four does,
+  // because an update costs as much time as a tree.
+  [[nodiscard]] bool ShouldUpdateWeights();
+  // Updates the choice between a draft and the draft-free tree.
+  void ObserveChoice(const GrownTree& grown, const CycleYield& yield);
 
   [[nodiscard]] CycleCost CostAt(int context) const;
-  // What trees of this cycle are worth; made once a cycle.
-  [[nodiscard]] const LookAhead& Look(const TreeLimits& limits) const;
+  // The look-ahead of this cycle, created at the first call.
+  [[nodiscard]] const LookAhead& LookAheadFor(const TreeLimits& limits) const;
+  // The expected yield of verifying `tree`.
   [[nodiscard]] CycleYield YieldOf(const DraftFreeTree& tree, const CycleCost& cost) const;
 
   const Policy policy_;
-  const Guessing guessing_;
+  const DraftMode draft_mode_;
   const CostModel* const costs_;
   SharedSpeculation* const shared_;
   std::optional<TransitionPrior> prior_;
   SpeculationState state_;
   bool first_draft_ = true;
-  DraftFreeLookout lookout_;
-  int lessons_ = 0;                          // That there were, taken or not.
-  std::optional<DraftFreeTree> draft_free_;  // Of this cycle.
-  mutable std::optional<LookAhead> look_;    // Of this cycle.
+  DraftFreeBackoff backoff_;
+  int update_chances_ = 0;                   // Cycles that could have updated the weights.
+  std::optional<DraftFreeTree> draft_free_;  // The draft-free tree of this cycle, if any.
+  mutable std::optional<LookAhead> look_;    // The look-ahead of this cycle, once created.
 };
 
 }  // namespace bastion

@@ -13,8 +13,9 @@
 namespace bastion {
 namespace {
 
-constexpr size_t kFirstRoom = 64;
-constexpr size_t kNeighbourhood = 8;  // Slots that a context may be in, from its own one on.
+constexpr size_t kInitialCapacity = 64;
+constexpr size_t kNeighborhood =
+    8;  // Consecutive slots, from its hash on, that may hold a context.
 
 uint32_t HashOf(absl::Span<const TokenId> context) {
   uint64_t hash = context.size();
@@ -27,28 +28,29 @@ uint32_t HashOf(absl::Span<const TokenId> context) {
 
 }  // namespace
 
-ContinuationCounts::ContinuationCounts(size_t most_contexts)
-    : most_contexts_(std::bit_ceil(std::max(most_contexts, kFirstRoom))), slots_(kFirstRoom) {}
+ContinuationCounts::ContinuationCounts(size_t max_contexts)
+    : max_contexts_(std::bit_ceil(std::max(max_contexts, kInitialCapacity))),
+      slots_(kInitialCapacity) {}
 
 const ContinuationCounts::Slot* ContinuationCounts::Find(uint32_t hash) const {
-  for (size_t step = 0; step < kNeighbourhood; ++step) {
+  for (size_t step = 0; step < kNeighborhood; ++step) {
     const Slot& slot = slots_[(hash + step) & (slots_.size() - 1)];
-    if (slot.total == 0) return nullptr;  // Slots are taken in order and never freed.
+    if (slot.total == 0) return nullptr;  // Slots fill up in order and are never freed.
     if (slot.hash == hash) return &slot;
   }
   return nullptr;
 }
 
-ContinuationCounts::Slot& ContinuationCounts::Claim(uint32_t hash) {
+ContinuationCounts::Slot& ContinuationCounts::FindOrClaim(uint32_t hash) {
   if (const Slot* found = Find(hash)) return const_cast<Slot&>(*found);
   for (;;) {
     Slot* least = nullptr;
-    for (size_t step = 0; step < kNeighbourhood; ++step) {
+    for (size_t step = 0; step < kNeighborhood; ++step) {
       Slot& slot = slots_[(hash + step) & (slots_.size() - 1)];
       if (least == nullptr || slot.total < least->total) least = &slot;
     }
     const bool crowded = 2 * used_ >= slots_.size() || least->total > 0;
-    if (crowded && slots_.size() < most_contexts_) {
+    if (crowded && slots_.size() < max_contexts_) {
       Grow();
       continue;
     }
@@ -65,7 +67,7 @@ void ContinuationCounts::Grow() {
   used_ = 0;
   for (const Slot& kept : old) {
     if (kept.total == 0) continue;
-    for (size_t step = 0; step < kNeighbourhood; ++step) {
+    for (size_t step = 0; step < kNeighborhood; ++step) {
       Slot& slot = slots_[(kept.hash + step) & (slots_.size() - 1)];
       if (slot.total > 0) continue;
       slot = kept;
@@ -77,7 +79,7 @@ void ContinuationCounts::Grow() {
 
 void ContinuationCounts::Add(absl::Span<const TokenId> context, TokenId next) {
   CHECK(!context.empty());
-  Slot& slot = Claim(HashOf(context));
+  Slot& slot = FindOrClaim(HashOf(context));
   slot.total += 1;
   ++added_;
   const auto end = slot.tokens.begin() + slot.size;
@@ -86,7 +88,7 @@ void ContinuationCounts::Add(absl::Span<const TokenId> context, TokenId next) {
     if (slot.size < kWidth) {
       ++slot.size;
     } else {
-      // A newcomer wears the rarest one down before it takes its place.
+      // A new continuation decrements the rarest one, and replaces it when its count reaches 0.
       const auto rarest = std::min_element(slot.counts.begin(), slot.counts.end());
       if (--*rarest > 0) return;
       at = static_cast<size_t>(rarest - slot.counts.begin());
@@ -110,11 +112,11 @@ Continuations ContinuationCounts::After(absl::Span<const TokenId> context) const
 
 ContinuationCounts::Columns ContinuationCounts::ToColumns() const {
   Columns columns;
-  columns.hashes.reserve(room());
-  columns.totals.reserve(room());
-  columns.sizes.reserve(room());
-  columns.tokens.reserve(room() * kWidth);
-  columns.counts.reserve(room() * kWidth);
+  columns.hashes.reserve(capacity());
+  columns.totals.reserve(capacity());
+  columns.sizes.reserve(capacity());
+  columns.tokens.reserve(capacity() * kWidth);
+  columns.counts.reserve(capacity() * kWidth);
   for (const Slot& slot : slots_) {
     columns.hashes.push_back(slot.hash);
     columns.totals.push_back(slot.total);
@@ -129,17 +131,17 @@ ContinuationCounts::Columns ContinuationCounts::ToColumns() const {
 }
 
 absl::StatusOr<ContinuationCounts> ContinuationCounts::FromColumns(const Columns& columns,
-                                                                   size_t most_contexts,
+                                                                   size_t max_contexts,
                                                                    int vocabulary) {
-  ContinuationCounts counts(most_contexts);
+  ContinuationCounts counts(max_contexts);
   const size_t slots = columns.hashes.size();
-  if (!std::has_single_bit(slots) || slots > counts.most_contexts_ ||
+  if (!std::has_single_bit(slots) || slots > counts.max_contexts_ ||
       columns.totals.size() != slots || columns.sizes.size() != slots ||
       columns.tokens.size() != slots * kWidth || columns.counts.size() != slots * kWidth) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "continuation counts: ", slots, " contexts do not fit ", columns.totals.size(), " totals, ",
+        "continuation counts: ", slots, " contexts contradict ", columns.totals.size(), " totals, ",
         columns.sizes.size(), " sizes, ", columns.tokens.size(), " tokens, ", columns.counts.size(),
-        " counts and a bound of ", counts.most_contexts_));
+        " counts, or exceed the bound of ", counts.max_contexts_));
   }
   counts.slots_.assign(slots, Slot());
   for (size_t i = 0; i < slots; ++i) {
@@ -152,9 +154,9 @@ absl::StatusOr<ContinuationCounts> ContinuationCounts::FromColumns(const Columns
     const bool known = std::all_of(slot.tokens.begin(), slot.tokens.end(),
                                    [&](TokenId token) { return token >= 0 && token < vocabulary; });
     const float counted = std::accumulate(slot.counts.begin(), slot.counts.end(), 0.0f);
-    constexpr float kMostTotal = 1e9f;
+    constexpr float kMaxTotal = 1e9f;
     const bool fits = slot.total == 0 ? counted == 0 : slot.total >= counted;
-    if (!(slot.total >= 0 && slot.total <= kMostTotal) || !fits || slot.size > kWidth || !known) {
+    if (!(slot.total >= 0 && slot.total <= kMaxTotal) || !fits || slot.size > kWidth || !known) {
       return absl::InvalidArgumentError(
           absl::StrCat("continuation counts: context ", i, " is damaged"));
     }

@@ -1,10 +1,10 @@
-// ContinuationCounts: which tokens followed which contexts, counted while text comes in, in bounded
-// memory. The request's own bigrams and longer are kept in one of these, dropped with the request.
+// ContinuationCounts: counts which tokens followed which contexts, while text arrives, in bounded
+// memory. Each request counts its own n-grams in one object, which is dropped with the request.
 //
-// A context is any short run of tokens, known by a hash. It keeps its kWidth most frequent
-// continuations; when the contexts reach their bound, a new one takes the place of the least used
-// of its neighbourhood. So counts can be lost, and once in 2³² a context is taken for another:
-// this is evidence for drafts, and drafts may be wrong.
+// A context is any short run of tokens, identified by a 32-bit hash. It keeps its kWidth most
+// frequent continuations. When the number of contexts reaches its bound, a new context replaces the
+// least used one among its neighbors. So counts can be lost, and rarely two contexts share one
+// entry. Both are harmless: counts only influence drafts, and drafts may be wrong.
 //
 // Add and After take tens of nanoseconds. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_CONTINUATION_COUNTS_H_
@@ -26,34 +26,37 @@ class ContinuationCounts {
   static constexpr int kWidth = 8;
   static constexpr size_t kBytesPerContext = 64;
 
-  // Keeps at most `most_contexts` (rounded up to a power of two), 64 bytes each; starts small.
-  explicit ContinuationCounts(size_t most_contexts);
+  // Keeps at most `max_contexts` contexts (rounded up to a power of two) of kBytesPerContext bytes.
+  // Starts with little memory and grows.
+  explicit ContinuationCounts(size_t max_contexts);
 
-  // `next` followed `context`. REQUIRES: the context is not empty.
+  // Counts that `next` followed `context`. REQUIRES: the context is not empty.
   void Add(absl::Span<const TokenId> context, TokenId next);
 
-  // Valid until the next Add. In no order; an unknown context has a total of 0.
+  // The continuations of `context`, in no order; an unknown context has a total of 0. Valid until
+  // the next Add.
   [[nodiscard]] Continuations After(absl::Span<const TokenId> context) const;
 
-  // All of it, as a file holds it. S is room(); a slot of total 0 is free.
+  // The whole content, as stored in a file. S is capacity(). A slot with total 0 is free.
   struct Columns {
     std::vector<uint32_t> hashes;  // [S] of the contexts.
     std::vector<float> totals;     // [S]
-    std::vector<uint16_t> sizes;   // [S] continuations that count.
+    std::vector<uint16_t> sizes;   // [S] number of continuations.
     std::vector<TokenId> tokens;   // [S, kWidth]
     std::vector<uint16_t> counts;  // [S, kWidth]
   };
   [[nodiscard]] Columns ToColumns() const;
-  // INVALID_ARGUMENT for columns that do not fit together, `most_contexts` or the vocabulary.
+  // INVALID_ARGUMENT if the columns contradict each other, exceed `max_contexts`, or hold tokens
+  // outside [0, vocabulary).
   [[nodiscard]] static absl::StatusOr<ContinuationCounts> FromColumns(const Columns& columns,
-                                                                      size_t most_contexts,
+                                                                      size_t max_contexts,
                                                                       int vocabulary);
 
-  // Calls of Add so far: whether there is anything new.
+  // Number of calls to Add on this object. Callers compare it to see whether anything changed.
   [[nodiscard]] int64_t added() const { return added_; }
 
-  // Contexts that there is room for now; never more than the bound.
-  [[nodiscard]] size_t room() const { return slots_.size(); }
+  // Contexts that fit into the memory allocated so far; never more than the bound.
+  [[nodiscard]] size_t capacity() const { return slots_.size(); }
 
  private:
   struct alignas(kBytesPerContext) Slot {
@@ -66,11 +69,12 @@ class ContinuationCounts {
   static_assert(sizeof(Slot) == kBytesPerContext);
 
   [[nodiscard]] const Slot* Find(uint32_t hash) const;
-  // The slot of a context that is to be counted; may drop another one.
-  [[nodiscard]] Slot& Claim(uint32_t hash);
+  // The slot of a context, created if needed. May evict another context.
+  [[nodiscard]] Slot& FindOrClaim(uint32_t hash);
+  // Doubles the capacity.
   void Grow();
 
-  size_t most_contexts_;
+  size_t max_contexts_;
   std::vector<Slot> slots_;
   size_t used_ = 0;
   int64_t added_ = 0;

@@ -18,21 +18,22 @@ constexpr int64_t kVersion = 1;
 
 absl::StatusOr<LearnedPrior> LearnedPrior::Open(const std::string& path, int vocabulary) {
   if (!std::filesystem::exists(path)) {
-    LearnedPrior prior(path, vocabulary, ContinuationCounts(kMostContexts));
-    // Better now than after a day of learning: can it be written?
+    LearnedPrior prior(path, vocabulary, ContinuationCounts(kMaxContexts));
+    // Fails now, rather than at the first save, if the path is not writable.
     RETURN_IF_ERROR(prior.Save());
     return prior;
   }
   ASSIGN_OR_RETURN(const hub::SafetensorsFile file, hub::SafetensorsFile::Open(path));
   ASSIGN_OR_RETURN(const std::vector<int64_t> facts, hub::ReadVector<int64_t>(file, "facts"));
   if (facts.size() != 2 || facts[0] != kVersion) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": not the learned prior of this version; remove it to begin anew"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a learned prior of format version ",
+                                                   kVersion,
+                                                   "; remove the file to start with empty counts"));
   }
   if (facts[1] != vocabulary) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": learned with a vocabulary of ",
-                                                      facts[1], ", the target has ", vocabulary,
-                                                      "; name another file"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": learned with a vocabulary of ", facts[1],
+                     ", but the target has a vocabulary of ", vocabulary, "; use another file"));
   }
   ContinuationCounts::Columns columns;
   ASSIGN_OR_RETURN(columns.hashes, hub::ReadVector<uint32_t>(file, "hashes"));
@@ -41,7 +42,7 @@ absl::StatusOr<LearnedPrior> LearnedPrior::Open(const std::string& path, int voc
   ASSIGN_OR_RETURN(columns.tokens, hub::ReadVector<TokenId>(file, "tokens"));
   ASSIGN_OR_RETURN(columns.counts, hub::ReadVector<uint16_t>(file, "counts"));
   absl::StatusOr<ContinuationCounts> counts =
-      ContinuationCounts::FromColumns(columns, kMostContexts, vocabulary);
+      ContinuationCounts::FromColumns(columns, kMaxContexts, vocabulary);
   if (!counts.ok()) return Annotate(counts.status(), path);
   return LearnedPrior(path, vocabulary, *std::move(counts));
 }
@@ -62,20 +63,20 @@ absl::Status Write(const ContinuationCounts& counts, int vocabulary, const std::
 
 absl::Status LearnedPrior::Save() const { return Write(counts_, vocabulary_, path_); }
 
-void LearnedPrior::Await() {
+void LearnedPrior::WaitForSave() {
   if (saving_.valid()) saving_.wait();
 }
 
-void LearnedPrior::SaveNowAndThen(absl::Duration now) {
+void LearnedPrior::SaveIfDue(absl::Duration now) {
   if (saved_at_ == absl::ZeroDuration()) saved_at_ = now;
-  if (now - saved_at_ < kSaveEvery || counts_.added() == saved_) return;
+  if (now - saved_at_ < kSaveInterval || counts_.added() == saved_added_) return;
   saved_at_ = now;
-  saved_ = counts_.added();
-  Await();
+  saved_added_ = counts_.added();
+  WaitForSave();
   saving_ =
       std::async(std::launch::async, [counts = counts_, vocabulary = vocabulary_, path = path_] {
         if (const absl::Status saved = Write(counts, vocabulary, path); !saved.ok()) {
-          LOG(WARNING) << "the learned prior was not saved: " << saved;
+          LOG(WARNING) << "learned prior not saved: " << saved;
         }
       });
 }

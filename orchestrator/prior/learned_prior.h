@@ -1,13 +1,13 @@
-// LearnedPrior: the transition counts that all requests share, when that was asked for, and the
-// file they outlive the process in.
+// LearnedPrior: continuation counts shared by all requests, and the file that keeps them when the
+// process ends. Optional; off by default. At most 16 MiB of memory.
 //
-// Off by default: what one tenant wrote changes how fast another's text comes, and so can be
-// guessed from timing; and the file holds runs of up to three tokens of all requests, prompts
-// included (its owner alone may read it). Texts never change. Bounded: 16 MiB.
+// Privacy: the text of one tenant changes the decoding speed of another tenant's text, so timing
+// can reveal it. The file contains runs of up to three tokens from all requests, prompts included;
+// only its owner may read it. The generated text never depends on the counts.
 //
-// A safetensors file of facts I64 [2] (format version, vocabulary) and the columns of
-// ContinuationCounts, flat; written whole beside the old one, whose place it then takes.
-// Thread-compatible: the scheduler's thread.
+// File format: safetensors with `facts` I64 [2] (format version, vocabulary) and the columns of
+// ContinuationCounts, flattened. A save writes a new file and then renames it over the old one.
+// Thread-compatible: used by the scheduler's thread.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_LEARNED_PRIOR_H_
 #define BASTION_ORCHESTRATOR_PRIOR_LEARNED_PRIOR_H_
 
@@ -23,21 +23,22 @@ namespace bastion {
 
 class LearnedPrior {
  public:
-  static constexpr size_t kMostContexts = size_t{1} << 18;
-  static constexpr absl::Duration kSaveEvery = absl::Minutes(5);
+  static constexpr size_t kMaxContexts = size_t{1} << 18;
+  static constexpr absl::Duration kSaveInterval = absl::Minutes(5);
 
-  // Goes on where the file ends, or begins anew where there is none. INVALID_ARGUMENT for a file
-  // that is damaged or of another version, FAILED_PRECONDITION for one of another vocabulary.
+  // Loads the counts from the file, or creates an empty file if there is none. INVALID_ARGUMENT for
+  // a damaged file or another format version; FAILED_PRECONDITION for another vocabulary.
   [[nodiscard]] static absl::StatusOr<LearnedPrior> Open(const std::string& path, int vocabulary);
 
   [[nodiscard]] ContinuationCounts* counts() { return &counts_; }
 
+  // Writes the file and returns when it is written.
   [[nodiscard]] absl::Status Save() const;
-  // Saves a copy on a thread of its own when kSaveEvery has passed since it last did and there is
-  // anything new. A failure is logged, and tried again when there is more.
-  void SaveNowAndThen(absl::Duration now);
-  // Waits until what is being saved is saved.
-  void Await();
+  // Starts to save a copy on a background thread if kSaveInterval has passed since the last save
+  // and there are new counts. Logs a failure and tries again at the next save.
+  void SaveIfDue(absl::Duration now);
+  // Waits until the save that SaveIfDue started, if any, is done.
+  void WaitForSave();
 
  private:
   LearnedPrior(std::string path, int vocabulary, ContinuationCounts counts)
@@ -47,7 +48,7 @@ class LearnedPrior {
   int vocabulary_;
   ContinuationCounts counts_;
   absl::Duration saved_at_;
-  int64_t saved_ = 0;  // What had been added by then.
+  int64_t saved_added_ = 0;  // counts_.added() at the last save.
   std::future<void> saving_;
 };
 

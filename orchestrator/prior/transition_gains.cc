@@ -13,7 +13,7 @@ TransitionGains::TransitionGains(const TransitionTable& table) {
   }
   for (TokenId last = 0; last < vocabulary; ++last) {
     singles_.push_back(
-        Add(table.After(last), [this](TokenId token) { return probabilities_[token]; }));
+        AddContext(table.After(last), [this](TokenId token) { return probabilities_[token]; }));
   }
   const std::vector<uint64_t>& pairs = table.columns().pairs;
   pairs_.resize(std::bit_ceil(std::max<size_t>(2, 2 * pairs.size())));
@@ -22,20 +22,21 @@ TransitionGains::TransitionGains(const TransitionTable& table) {
     const auto last = static_cast<TokenId>(pair % vocabulary);
     PairSlot& slot = pairs_[SlotOf(pair)];
     slot.pair = pair;
-    slot.context = Add(table.After(previous, last),
-                       [this, last](TokenId token) { return ShareAfter(last, token); });
+    slot.context = AddContext(table.After(previous, last),
+                              [this, last](TokenId token) { return EstimateAfter(last, token); });
   }
 }
 
-template <typename Before>
-TransitionGains::Context TransitionGains::Add(const Continuations& counted, const Before& before) {
+template <typename PreviousEstimate>
+TransitionGains::Context TransitionGains::AddContext(const Continuations& counted,
+                                                     const PreviousEstimate& previous_estimate) {
   Context context;
   context.begin = static_cast<uint32_t>(gains_.size());
-  context.size = static_cast<uint32_t>(std::min<size_t>(counted.tokens.size(), kMostContinuations));
+  context.size = static_cast<uint32_t>(std::min<size_t>(counted.tokens.size(), kMaxContinuations));
   context.rest = kSmoothing / (counted.total + kSmoothing);
   for (uint32_t i = 0; i < context.size; ++i) {
     const TokenId token = counted.tokens[i];
-    const float smoothed = kSmoothing * before(token);
+    const float smoothed = kSmoothing * previous_estimate(token);
     const float count = counted.counts[i];
     gains_.push_back({token, probabilities_[token], std::log(1 + count / smoothed),
                       (count + smoothed) / (counted.total + kSmoothing)});
@@ -43,10 +44,10 @@ TransitionGains::Context TransitionGains::Add(const Continuations& counted, cons
   return context;
 }
 
-float TransitionGains::ShareAfter(TokenId last, TokenId token) const {
+float TransitionGains::EstimateAfter(TokenId last, TokenId token) const {
   const ContextGains gains = After(last);
-  for (const TransitionGain& one : gains.continuations) {
-    if (one.token == token) return one.share;
+  for (const TransitionGain& gain : gains.continuations) {
+    if (gain.token == token) return gain.estimate;
   }
   return probabilities_[token] * gains.rest;
 }
@@ -60,7 +61,7 @@ size_t TransitionGains::SlotOf(uint64_t pair) const {
 }
 
 ContextGains TransitionGains::After(TokenId previous, TokenId last) const {
-  return Of(pairs_[SlotOf(static_cast<uint64_t>(previous) * singles_.size() + last)].context);
+  return GainsOf(pairs_[SlotOf(static_cast<uint64_t>(previous) * singles_.size() + last)].context);
 }
 
 }  // namespace bastion

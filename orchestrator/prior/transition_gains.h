@@ -1,8 +1,8 @@
-// TransitionGains: a TransitionTable made ready to be asked while trees grow. The interpolation of
-// transition_prior.h is worked out once for every continuation, and all that a lookup needs lies
-// together: between two cycles the target's weights have pushed everything else out of the cache.
+// TransitionGains: a TransitionTable prepared for lookup while trees grow. The constructor computes
+// the interpolation of transition_prior.h once for every continuation. All data of one lookup is
+// contiguous, because each verify forward evicts the table from the CPU caches.
 //
-// 16 bytes a continuation, 48 to 96 a pair. Thread-safe: immutable.
+// Memory: 16 bytes per continuation, 48 to 96 per pair. Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_TRANSITION_GAINS_H_
 #define BASTION_ORCHESTRATOR_PRIOR_TRANSITION_GAINS_H_
 
@@ -15,15 +15,15 @@
 
 namespace bastion {
 
-// One continuation x of one context.
+// One continuation x of one context. The symbols are those of transition_prior.h.
 struct TransitionGain {
   TokenId token;
   float probability;  // P(x)
   float gain;         // gain_s(x)
-  float share;        // p_s(x)
+  float estimate;     // p_s(x)
 };
 
-// The continuations of one context; p_s of any other token is p_{s−1} · rest.
+// The continuations of one context. For any other token, p_s(x) = p_{s−1}(x) · rest.
 struct ContextGains {
   absl::Span<const TransitionGain> continuations;
   float rest = 1;
@@ -31,23 +31,23 @@ struct ContextGains {
 
 class TransitionGains {
  public:
-  static constexpr float kSmoothing = 20;       // k_s: this many counts outweigh what was known.
-  static constexpr int kMostContinuations = 8;  // Used of a context.
+  static constexpr float kSmoothing = 20;      // k_s
+  static constexpr int kMaxContinuations = 8;  // Per context; rarer ones are left out.
 
-  // Keeps nothing of `table`.
+  // `table` need not outlive this object.
   explicit TransitionGains(const TransitionTable& table);
 
   [[nodiscard]] int vocabulary() const { return static_cast<int>(probabilities_.size()); }
 
-  // P(x), and the evidence after the last token and after the last two. REQUIRES: tokens lie in
-  // [0, vocabulary).
+  // P(x). REQUIRES, here and below: tokens lie in [0, vocabulary).
   [[nodiscard]] float Probability(TokenId token) const { return probabilities_[token]; }
-  [[nodiscard]] ContextGains After(TokenId last) const { return Of(singles_[last]); }
+  // The continuations after the last token, and after the last two.
+  [[nodiscard]] ContextGains After(TokenId last) const { return GainsOf(singles_[last]); }
   [[nodiscard]] ContextGains After(TokenId previous, TokenId last) const;
 
  private:
   struct Context {
-    uint32_t begin = 0;
+    uint32_t begin = 0;  // First index in gains_.
     uint32_t size = 0;
     float rest = 1;
   };
@@ -57,18 +57,20 @@ class TransitionGains {
     Context context;
   };
 
-  // Adds a context whose continuation x had the share `before(x)` so far.
-  template <typename Before>
-  [[nodiscard]] Context Add(const Continuations& counted, const Before& before);
-  [[nodiscard]] float ShareAfter(TokenId last, TokenId token) const;
+  // Appends the continuations of one context to gains_. `previous_estimate(x)` is p_{s−1}(x).
+  template <typename PreviousEstimate>
+  [[nodiscard]] Context AddContext(const Continuations& counted,
+                                   const PreviousEstimate& previous_estimate);
+  // The estimate of `token` after the single token `last`.
+  [[nodiscard]] float EstimateAfter(TokenId last, TokenId token) const;
   [[nodiscard]] size_t SlotOf(uint64_t pair) const;
-  [[nodiscard]] ContextGains Of(const Context& context) const {
+  [[nodiscard]] ContextGains GainsOf(const Context& context) const {
     return {absl::MakeConstSpan(gains_).subspan(context.begin, context.size), context.rest};
   }
 
   std::vector<float> probabilities_;  // [V]
   std::vector<Context> singles_;      // [V]
-  std::vector<PairSlot> pairs_;       // Open addressing.
+  std::vector<PairSlot> pairs_;       // Hash table with open addressing.
   std::vector<TransitionGain> gains_;
 };
 

@@ -8,44 +8,45 @@
 namespace bastion {
 namespace {
 
-// k_s of what is counted while text comes in: large for other requests' text.
-constexpr int kFirstCounted = static_cast<int>(EvidenceSource::kLearnedOne);
-constexpr std::array<float, kEvidenceSources> kSmoothing = {
+// The first source with continuation counts; the sources before it read the table.
+constexpr int kFirstCounted = static_cast<int>(PriorSource::kLearnedOne);
+// k_s. Larger for text of other origin than this request.
+constexpr std::array<float, kPriorSources> kSmoothing = {
     TransitionGains::kSmoothing, TransitionGains::kSmoothing, 20, 20, 1, 1, 1};
 
-void Push(RecentTokens& recent, TokenId token) {
+void PushFront(RecentTokens& recent, TokenId token) {
   std::copy_backward(recent.tokens.begin(), recent.tokens.end() - 1, recent.tokens.end());
   recent.tokens[0] = token;
-  recent.size = std::min(recent.size + 1, RecentTokens::kMost);
+  recent.size = std::min(recent.size + 1, RecentTokens::kMaxSize);
 }
 
 }  // namespace
 
-void EvidenceList::Clear() {
-  found_.clear();
+void GainList::Clear() {
+  entries_.clear();
   ++round_;
 }
 
-size_t EvidenceList::SlotOf(TokenId token) const {
+size_t GainList::SlotOf(TokenId token) const {
   size_t at = (static_cast<uint32_t>(token) * 0x9E3779B1u) >> 24;
-  while (slots_[at].round == round_ && found_[slots_[at].index].token != token) {
+  while (slots_[at].round == round_ && entries_[slots_[at].index].token != token) {
     at = (at + 1) % kSlots;
   }
   return at;
 }
 
-const TokenEvidence* EvidenceList::Find(TokenId token) const {
+const TokenGains* GainList::Find(TokenId token) const {
   const Slot& slot = slots_[SlotOf(token)];
-  return slot.round == round_ ? &found_[slot.index] : nullptr;
+  return slot.round == round_ ? &entries_[slot.index] : nullptr;
 }
 
-TokenEvidence& EvidenceList::At(TokenId token) {
+TokenGains& GainList::FindOrAdd(TokenId token) {
   const size_t at = SlotOf(token);
-  if (slots_[at].round == round_) return found_[slots_[at].index];
-  CHECK_LT(found_.size() + 1, kSlots);
-  slots_[at] = {round_, static_cast<uint16_t>(found_.size())};
-  found_.push_back({.token = token});
-  return found_.back();
+  if (slots_[at].round == round_) return entries_[slots_[at].index];
+  CHECK_LT(entries_.size() + 1, kSlots);
+  slots_[at] = {round_, static_cast<uint16_t>(entries_.size())};
+  entries_.push_back({.token = token});
+  return entries_.back();
 }
 
 TransitionPrior::TransitionPrior(const Options& options)
@@ -56,8 +57,9 @@ TransitionPrior::TransitionPrior(const Options& options)
   CHECK(options.table == nullptr || options.table->vocabulary() == options.vocabulary);
 }
 
-void TransitionPrior::Count(ContinuationCounts* counts, int longest, TokenId next) const {
-  for (int length = 1; length <= std::min(longest, tail_.size); ++length) {
+void TransitionPrior::CountContinuation(ContinuationCounts* counts, int max_length,
+                                        TokenId next) const {
+  for (int length = 1; length <= std::min(max_length, tail_.size); ++length) {
     counts->Add(absl::MakeConstSpan(tail_.tokens.data(), length), next);
   }
 }
@@ -67,100 +69,102 @@ void TransitionPrior::Append(TokenId token) {
     tail_ = {};
     return;
   }
-  if (options_.request) Count(&request_, 3, token);
-  if (options_.learned != nullptr) Count(options_.learned, 2, token);
-  Push(tail_, token);
+  if (options_.request) CountContinuation(&request_, 3, token);
+  if (options_.learned != nullptr) CountContinuation(options_.learned, 2, token);
+  PushFront(tail_, token);
 }
 
-RecentTokens TransitionPrior::Before(const DraftTree& tree, NodeIndex node) const {
+RecentTokens TransitionPrior::TokensBefore(const DraftTree& tree, NodeIndex node) const {
   RecentTokens recent;
-  for (; node > 0 && recent.size < RecentTokens::kMost; node = tree.parent(node)) {
+  for (; node > 0 && recent.size < RecentTokens::kMaxSize; node = tree.parent(node)) {
     recent.tokens[recent.size++] = tree.token(node);
   }
-  for (int i = 0; i < tail_.size && recent.size < RecentTokens::kMost; ++i) {
+  for (int i = 0; i < tail_.size && recent.size < RecentTokens::kMaxSize; ++i) {
     recent.tokens[recent.size++] = tail_.tokens[i];
   }
   return recent;
 }
 
-RecentTokens TransitionPrior::Before(absl::Span<const TokenId> following) const {
+RecentTokens TransitionPrior::TokensBefore(absl::Span<const TokenId> following) const {
   RecentTokens recent = tail_;
-  for (const TokenId token : following) Push(recent, token);
+  for (const TokenId token : following) PushFront(recent, token);
   return recent;
 }
 
-TokenEvidence& TransitionPrior::EntryOf(TokenId token, float rest, EvidenceList* evidence) const {
-  TokenEvidence& entry = evidence->At(token);
+TokenGains& TransitionPrior::FindOrAddEntry(TokenId token, float rest, GainList* list) const {
+  TokenGains& entry = list->FindOrAdd(token);
   if (entry.probability == 0) {
     entry.probability = Probability(token);
-    entry.share = entry.probability * rest;
+    entry.estimate = entry.probability * rest;
   }
   return entry;
 }
 
-float TransitionPrior::GatherTable(const RecentTokens& recent, EvidenceList* evidence) const {
+float TransitionPrior::CollectTableGains(const RecentTokens& recent, GainList* list) const {
   if (options_.table == nullptr || recent.size < 1) return 1;
   const ContextGains one = options_.table->After(recent.tokens[0]);
   const ContextGains two =
       recent.size < 2 ? ContextGains() : options_.table->After(recent.tokens[1], recent.tokens[0]);
   for (const TransitionGain& known : one.continuations) {
-    TokenEvidence& entry = evidence->At(known.token);
+    TokenGains& entry = list->FindOrAdd(known.token);
     entry.probability = known.probability;
-    entry.share = known.share * two.rest;
-    entry.gains[static_cast<int>(EvidenceSource::kTableOne)] = known.gain;
+    entry.estimate = known.estimate * two.rest;
+    entry.gains[static_cast<int>(PriorSource::kTableOne)] = known.gain;
   }
   for (const TransitionGain& known : two.continuations) {
-    TokenEvidence& entry = evidence->At(known.token);
+    TokenGains& entry = list->FindOrAdd(known.token);
     entry.probability = known.probability;
-    entry.share = known.share;
-    entry.gains[static_cast<int>(EvidenceSource::kTableTwo)] = known.gain;
+    entry.estimate = known.estimate;
+    entry.gains[static_cast<int>(PriorSource::kTableTwo)] = known.gain;
   }
   return one.rest * two.rest;
 }
 
-Continuations TransitionPrior::Counted(EvidenceSource source, const RecentTokens& recent) const {
+Continuations TransitionPrior::ContinuationsIn(PriorSource source,
+                                               const RecentTokens& recent) const {
   const ContinuationCounts* request = options_.request ? &request_ : nullptr;
   const auto after = [&recent](const ContinuationCounts* counts, int length) -> Continuations {
     if (counts == nullptr || recent.size < length) return {};
     return counts->After(absl::MakeConstSpan(recent.tokens.data(), length));
   };
   switch (source) {
-    case EvidenceSource::kLearnedOne:
+    case PriorSource::kLearnedOne:
       return after(options_.learned, 1);
-    case EvidenceSource::kLearnedTwo:
+    case PriorSource::kLearnedTwo:
       return after(options_.learned, 2);
-    case EvidenceSource::kRequestOne:
+    case PriorSource::kRequestOne:
       return after(request, 1);
-    case EvidenceSource::kRequestTwo:
+    case PriorSource::kRequestTwo:
       return after(request, 2);
-    case EvidenceSource::kRequestThree:
+    case PriorSource::kRequestThree:
       return after(request, 3);
     default:
       return {};
   }
 }
 
-void TransitionPrior::Gather(const RecentTokens& recent, EvidenceList* evidence) const {
-  evidence->Clear();
-  const float rest = GatherTable(recent, evidence);
-  std::array<float, kEvidenceSources> totals;
+void TransitionPrior::CollectGains(const RecentTokens& recent, GainList* list) const {
+  list->Clear();
+  const float rest = CollectTableGains(recent, list);
+  std::array<float, kPriorSources> totals;
   bool any = false;
-  for (int source = kFirstCounted; source < kEvidenceSources; ++source) {
-    const Continuations known = Counted(static_cast<EvidenceSource>(source), recent);
+  for (int source = kFirstCounted; source < kPriorSources; ++source) {
+    const Continuations known = ContinuationsIn(static_cast<PriorSource>(source), recent);
     totals[source] = known.total;
     any = any || known.total > 0;
     for (size_t i = 0; i < known.tokens.size(); ++i) {
-      EntryOf(known.tokens[i], rest, evidence).gains[source] = known.counts[i];
+      // The count itself; the loop below turns it into a gain.
+      FindOrAddEntry(known.tokens[i], rest, list).gains[source] = known.counts[i];
     }
   }
   if (!any) return;
-  for (TokenEvidence& entry : evidence->found()) {
-    for (int source = kFirstCounted; source < kEvidenceSources; ++source) {
+  for (TokenGains& entry : list->entries()) {
+    for (int source = kFirstCounted; source < kPriorSources; ++source) {
       if (totals[source] == 0) continue;
       const float count = entry.gains[source];
-      const float smoothed = kSmoothing[source] * entry.share;
+      const float smoothed = kSmoothing[source] * entry.estimate;
       if (count > 0) entry.gains[source] = std::log(1 + count / smoothed);
-      entry.share = (count + smoothed) / (totals[source] + kSmoothing[source]);
+      entry.estimate = (count + smoothed) / (totals[source] + kSmoothing[source]);
     }
   }
 }

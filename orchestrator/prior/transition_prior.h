@@ -1,20 +1,39 @@
-// TransitionPrior: what the tokens just before say about the next one.
+// TransitionPrior: predicts the next token of one request from the tokens just before it.
 //
-// A block-diffusion drafter guesses every position on its own: once a sibling was taken, the next
-// marginal is about another continuation. But when a child is scored its parents are known, and
-// what usually follows them can be looked up. Sources, from the general to the particular, each
-// sharpening the estimate of the one before (interpolated counts, as in n-gram language models):
+// The nouns of orchestrator/prior:
+//   transition table     How often tokens followed one or two given tokens in a large text. It is
+//                        read-only and comes from a file (common/prior/transition_table.h).
+//                        TransitionGains is the same table, prepared for fast lookup.
+//   continuation counts  The same kind of counts, collected while the service runs
+//                        (ContinuationCounts): for each request, and optionally for all requests
+//                        together (LearnedPrior).
+//   source               One context length of the table or of the counts. There are seven
+//                        (PriorSource).
+//   gain                 How much one source raises the score of a token, given the sources before
+//                        it.
+//   prior                The estimate of the next token from all sources: this class.
+//   weights              How much the drafter's log-probability and each gain count in the score of
+//                        a candidate (CandidateWeights). They are learned from the target's
+//                        choices.
 //
-//   p_s(x) = (n_s(x) + k_s · p_{s−1}(x)) / (n_s + k_s),   p_0(x) = P(x), the token's overall share
+// Why a prior: a block-diffusion drafter predicts every position independently. Below a sibling of
+// its first choice, its next marginal belongs to another continuation. But when a child is scored,
+// the tokens before it are known, and the prior looks up which tokens usually follow them. Each
+// source, from the general to the specific, sharpens the estimate of the source before it
+// (interpolated counts, as in n-gram language models):
 //
-// n_s(x): how often x followed this source's context. What source s adds for candidate x is
+//   p_s(x) = (n_s(x) + k_s · p_{s−1}(x)) / (n_s + k_s)
 //
-//   gain_s(x) = log(1 + n_s(x) / (k_s · p_{s−1}(x)))  >= 0,
+// n_s(x) counts how often x followed this source's context, n_s counts all continuations of the
+// context, k_s is a constant, and p_0(x) = P(x) is the frequency of x in any context. The gain of
+// source s for candidate x is
 //
-// which is log p_s/p_{s−1} but for a constant that all candidates share. Tokens that no source has
-// seen here have gains of 0 and are not listed: the evidence is sparse.
+//   gain_s(x) = log(1 + n_s(x) / (k_s · p_{s−1}(x)))  >= 0.
 //
-// One per request. Thread-compatible.
+// This equals log p_s/p_{s−1} up to a constant that all candidates share. Tokens that no source has
+// seen in this context have gains of 0 and are not listed.
+//
+// One object per request. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_TRANSITION_PRIOR_H_
 #define BASTION_ORCHESTRATOR_PRIOR_TRANSITION_PRIOR_H_
 
@@ -31,9 +50,10 @@
 
 namespace bastion {
 
-// In the order of their interpolation: counts after the last token, or the last two or three; of
-// the table, of what all requests wrote (when that is learned), and of this request.
-enum class EvidenceSource {
+// In the order of interpolation. Table: the transition table. Learned: the continuation counts of
+// all requests. Request: the continuation counts of this request. One, Two, Three: the number of
+// tokens in the context.
+enum class PriorSource {
   kTableOne,
   kTableTwo,
   kLearnedOne,
@@ -42,45 +62,46 @@ enum class EvidenceSource {
   kRequestTwo,
   kRequestThree,
 };
-inline constexpr int kEvidenceSources = 7;
+inline constexpr int kPriorSources = 7;
 
-struct TokenEvidence {
+// The gains of one token after one context.
+struct TokenGains {
   TokenId token = 0;
   float probability = 0;  // P(x)
-  float share = 0;        // p(x) with all sources.
-  std::array<float, kEvidenceSources> gains{};
+  float estimate = 0;     // p_s(x) of the last source.
+  std::array<float, kPriorSources> gains{};
 };
 
-// The evidence after one context: every token that some source has seen there, once.
-class EvidenceList {
+// The gains after one context: one entry for every token that some source has seen there.
+class GainList {
  public:
-  [[nodiscard]] absl::Span<TokenEvidence> found() { return absl::MakeSpan(found_); }
-  [[nodiscard]] absl::Span<const TokenEvidence> found() const { return found_; }
+  [[nodiscard]] absl::Span<TokenGains> entries() { return absl::MakeSpan(entries_); }
+  [[nodiscard]] absl::Span<const TokenGains> entries() const { return entries_; }
 
   void Clear();
-  // The entry of `token`; a new one is all zeros.
-  [[nodiscard]] TokenEvidence& At(TokenId token);
+  // The entry of `token`. Adds one with zeros if there is none.
+  [[nodiscard]] TokenGains& FindOrAdd(TokenId token);
   // The entry of `token`, or null.
-  [[nodiscard]] const TokenEvidence* Find(TokenId token) const;
+  [[nodiscard]] const TokenGains* Find(TokenId token) const;
 
  private:
-  static constexpr size_t kSlots = 256;  // Well above twice what the sources list together.
+  static constexpr size_t kSlots = 256;  // More than twice the entries that all sources can list.
   struct Slot {
     uint32_t round = 0;
     uint16_t index = 0;
   };
-  // Where the entry of `token` is, or would be.
+  // The slot that holds the entry of `token`, or the free slot where it belongs.
   [[nodiscard]] size_t SlotOf(TokenId token) const;
 
-  std::vector<TokenEvidence> found_;
+  std::vector<TokenGains> entries_;
   std::array<Slot, kSlots> slots_{};
   uint32_t round_ = 1;
 };
 
-// The last tokens before a place, newest first.
+// The tokens just before a position, newest first.
 struct RecentTokens {
-  static constexpr int kMost = 3;
-  std::array<TokenId, kMost> tokens{};
+  static constexpr int kMaxSize = 3;
+  std::array<TokenId, kMaxSize> tokens{};
   int size = 0;
 
   friend bool operator==(const RecentTokens&, const RecentTokens&) = default;
@@ -96,23 +117,24 @@ class TransitionPrior {
 
   struct Options {
     int vocabulary = 0;
-    const TransitionGains* table = nullptr;  // Not owned; none: P(x) is uniform.
-    ContinuationCounts* learned = nullptr;   // Not owned, shared; none: nothing is learned.
-    bool request = true;                     // Count what this request writes.
+    const TransitionGains* table = nullptr;  // Not owned. Null: P(x) is uniform.
+    ContinuationCounts* learned = nullptr;   // Not owned, shared by all requests. Null: unused.
+    bool request = true;                     // Count the transitions of this request.
   };
   explicit TransitionPrior(const Options& options);
 
-  // The next token of the request: of its prompt, then of its answer. One outside the vocabulary
-  // (a bad prompt: the verifier will refuse it) ends what is known of the text before.
+  // Adds the next token of the request: first its prompt, then its answer. A token outside the
+  // vocabulary is not counted and clears the context (the verifier will refuse such a prompt).
   void Append(TokenId token);
 
-  // The tokens before a child of `node`: the path to it, and what came before the root. REQUIRES:
-  // the tree's root is the token appended last.
-  [[nodiscard]] RecentTokens Before(const DraftTree& tree, NodeIndex node) const;
-  // The same for the place after `following` more tokens.
-  [[nodiscard]] RecentTokens Before(absl::Span<const TokenId> following) const;
+  // The tokens before a child of `node`: the path to `node`, then the request's text before the
+  // root. REQUIRES: the root of the tree is the token appended last.
+  [[nodiscard]] RecentTokens TokensBefore(const DraftTree& tree, NodeIndex node) const;
+  // The tokens before the position that comes after `following` further tokens.
+  [[nodiscard]] RecentTokens TokensBefore(absl::Span<const TokenId> following) const;
 
-  void Gather(const RecentTokens& recent, EvidenceList* evidence) const;
+  // Replaces `*list` by the gains of all tokens that some source has seen after `recent`.
+  void CollectGains(const RecentTokens& recent, GainList* list) const;
 
   // P(x)
   [[nodiscard]] float Probability(TokenId token) const {
@@ -120,12 +142,15 @@ class TransitionPrior {
   }
 
  private:
-  void Count(ContinuationCounts* counts, int longest, TokenId next) const;
-  // The entry of `token`, with what is known of it without any counts.
-  TokenEvidence& EntryOf(TokenId token, float rest, EvidenceList* evidence) const;
-  // Adds the table's gains; returns what unlisted tokens keep of P(x).
-  [[nodiscard]] float GatherTable(const RecentTokens& recent, EvidenceList* evidence) const;
-  [[nodiscard]] Continuations Counted(EvidenceSource source, const RecentTokens& recent) const;
+  // Counts `next` after the last 1, 2, … `max_length` tokens.
+  void CountContinuation(ContinuationCounts* counts, int max_length, TokenId next) const;
+  // The entry of `token`. A new entry gets the estimate of a token that the table does not list;
+  // `rest` is the result of CollectTableGains.
+  TokenGains& FindOrAddEntry(TokenId token, float rest, GainList* list) const;
+  // Adds the table's gains. Returns the factor from P(x) to the table's estimate for tokens that
+  // the table does not list.
+  [[nodiscard]] float CollectTableGains(const RecentTokens& recent, GainList* list) const;
+  [[nodiscard]] Continuations ContinuationsIn(PriorSource source, const RecentTokens& recent) const;
 
   const Options options_;
   const float uniform_;

@@ -1,15 +1,17 @@
-// Candidate rows that look at the path: what a drafter says of a position, and what the transition
-// prior says of the tokens before it (evidence_weights.h tells how the two are weighed).
+// Candidates that depend on the path: WeightedCandidates combines the drafter's candidates with the
+// prior, PriorCandidates uses the prior alone. (Nouns: transition_prior.h. The weights w and the
+// terms t: candidate_weights.h.)
 //
-// EvidenceRows scores the drafter's candidates and those that the prior proposes besides; a
-// position's scores are normalised to the mass that the drafter's candidates had:
+// WeightedCandidates scores the drafter's candidates and the tokens that only the prior proposes.
+// The scores of a position are normalized to the mass that the drafter gave its candidates:
 //
 //   score(x) = w_d · t(x) − log Σ_x' exp(w_d · t(x')) + log Σ_{x' in top K} q(x')
 //
-// PriorRows has no drafter: P(x) takes the place of q, and the tokens that the prior has not seen
-// here share what is left.
-// Of a node's candidates only so many of the best are listed as the caller can use.
-// Thread-compatible.
+// PriorCandidates takes P(x) in place of the drafter's probability q(x). Tokens that the prior has
+// not seen in the context share the rest of the mass.
+//
+// Each node lists only its `max_children` best candidates. Not even the const methods may run
+// concurrently, because they fill a cache.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_WEIGHTED_CANDIDATES_H_
 #define BASTION_ORCHESTRATOR_PRIOR_WEIGHTED_CANDIDATES_H_
 
@@ -20,31 +22,34 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
-#include "orchestrator/prior/evidence_weights.h"
+#include "orchestrator/prior/candidate_weights.h"
 #include "orchestrator/prior/transition_prior.h"
 #include "orchestrator/tree/candidates.h"
 
 namespace bastion {
 
-// The rows that were handed out, where they stay. A row depends on the position and the tokens
-// before it alone: paths that share these share the row.
-class RowStore {
+// Owns the candidate lists that were handed out, at stable addresses. A list depends only on the
+// position and the tokens before it, so paths that agree in both share one list.
+class CandidateCache {
  public:
   struct Scored {
     TokenId token;
     float log_score;
   };
-  using Key = std::pair<int, RecentTokens>;  // Position, and what is before it.
+  using Key = std::pair<int, RecentTokens>;  // Position in the draft, tokens before it.
 
-  explicit RowStore(int most_children) : most_children_(most_children) {}
+  explicit CandidateCache(int max_children) : max_children_(max_children) {}
 
-  [[nodiscard]] const CandidateRow* Find(const Key& key) const;
-  // Keeps the best of `ranked` (already so) and `loose` (sorted here), all scores plus `shift`.
-  CandidateRow Merge(const Key& key, absl::Span<const Scored> ranked, std::vector<Scored>& loose,
-                     float shift);
+  // The list of `key`, or null.
+  [[nodiscard]] const CandidateList* Find(const Key& key) const;
+  // Merges `ranked` (sorted by falling score) and `unsorted` (sorted by this call), adds `shift` to
+  // all scores, and stores the best candidates as the list of `key`.
+  CandidateList Insert(const Key& key, absl::Span<const Scored> ranked,
+                       std::vector<Scored>& unsorted, float shift);
 
  private:
-  struct Row {
+  // Memory for one list, [max_children_] each.
+  struct Buffer {
     TokenId* tokens;
     float* log_scores;
   };
@@ -52,75 +57,79 @@ class RowStore {
     std::unique_ptr<TokenId[]> tokens;
     std::unique_ptr<float[]> log_scores;
   };
-  static constexpr int kRowsPerChunk = 16;
-  Row NewRow();
+  static constexpr int kListsPerChunk = 16;
+  Buffer AllocateBuffer();
 
-  const int most_children_;
+  const int max_children_;
   std::vector<Chunk> chunks_;
-  int free_ = 0;  // Rows of the last chunk.
-  absl::flat_hash_map<Key, CandidateRow> known_;
+  int free_ = 0;  // Unused buffers of the last chunk.
+  absl::flat_hash_map<Key, CandidateList> lists_;
 };
 
-class EvidenceRows final : public CandidateRows {
+class WeightedCandidates final : public Candidates {
  public:
-  // Without a prior only the drafter's weight counts. Nothing is owned; all must outlive this.
-  EvidenceRows(const Marginals& marginals, int depth, const TransitionPrior* prior,
-               const EvidenceWeights* weights, int most_children = 32);
+  // Uses at most the first `depth` positions of `marginals`. `prior` may be null; then only the
+  // drafter's weight counts. Owns nothing; all arguments must outlive this object.
+  WeightedCandidates(const Marginals& marginals, int depth, const TransitionPrior* prior,
+                     const CandidateWeights* weights, int max_children = 32);
 
-  [[nodiscard]] int positions() const override { return positions_; }
-  [[nodiscard]] CandidateRow After(const DraftTree& tree, NodeIndex node) const override;
+  [[nodiscard]] int max_depth() const override { return max_depth_; }
+  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override;
 
-  // Teaches `weights` what the target picked after the root: `settled` are its tokens in order. A
-  // pick that is no candidate says nothing of how to weigh those that are.
-  // REQUIRES: the prior stands where it stood when the marginals were made.
-  static void Learn(const Marginals& marginals, const TransitionPrior* prior,
-                    absl::Span<const TokenId> settled, EvidenceWeights* weights);
+  // Updates `weights` with the target's choices: `chosen` are the tokens that the target chose
+  // after the root, in order. Skips a position whose chosen token is no candidate, because it says
+  // nothing about how to weigh the candidates.
+  // REQUIRES: no token was appended to `prior` since the marginals were made.
+  static void UpdateWeights(const Marginals& marginals, const TransitionPrior* prior,
+                            absl::Span<const TokenId> chosen, CandidateWeights* weights);
 
  private:
-  // A position's candidates by the drafter's term alone.
-  struct Base {
-    std::vector<RowStore::Scored> ranked;  // Those above zero.
-    double sum = 0;                        // Σ exp(score)
-    float log_mass = 0;                    // log Σ q
-    std::vector<uint16_t> slots;           // Open addressing by token: rank + 1, 0 where free.
-    bool made = false;
+  // The candidates of one position with scores from the drafter's term alone.
+  struct DraftScores {
+    std::vector<CandidateCache::Scored> ranked;  // Candidates of non-zero probability.
+    double sum = 0;                              // Σ exp(score)
+    float log_mass = 0;                          // log Σ q
+    std::vector<uint16_t> slots;  // Hash table by token: rank + 1, or 0 for a free slot.
+    bool ready = false;
 
     [[nodiscard]] int RankOf(TokenId token) const;  // −1 for a token that is not listed.
   };
-  // Made when a node first asks for it: most trees are not that deep.
-  [[nodiscard]] const Base& BaseOf(int position) const;
+  // Computed at the first use, because most trees do not reach the deep positions.
+  [[nodiscard]] const DraftScores& DraftScoresAt(int position) const;
 
   const Marginals& marginals_;
-  const int positions_;
+  const int max_depth_;
   const TransitionPrior* const prior_;
-  const EvidenceWeights* const weights_;
-  mutable std::vector<Base> bases_;
-  mutable RowStore rows_;
-  mutable EvidenceList evidence_;
-  mutable std::vector<RowStore::Scored> rest_, loose_;
+  const CandidateWeights* const weights_;
+  mutable std::vector<DraftScores> draft_scores_;  // [max_depth_]
+  mutable CandidateCache cache_;
+  // Reused between calls of After().
+  mutable GainList gains_;
+  mutable std::vector<CandidateCache::Scored> unchanged_, rescored_;
 };
 
-class PriorRows final : public CandidateRows {
+class PriorCandidates final : public Candidates {
  public:
-  // Neither is owned; both must outlive this.
-  PriorRows(int depth, const TransitionPrior* prior, const EvidenceWeights* weights,
-            int most_children = 32)
-      : positions_(depth), prior_(prior), weights_(weights), rows_(most_children) {}
+  // Owns nothing; `prior` and `weights` must outlive this object.
+  PriorCandidates(int depth, const TransitionPrior* prior, const CandidateWeights* weights,
+                  int max_children = 32)
+      : max_depth_(depth), prior_(prior), weights_(weights), cache_(max_children) {}
 
-  [[nodiscard]] int positions() const override { return positions_; }
-  [[nodiscard]] CandidateRow After(const DraftTree& tree, NodeIndex node) const override;
+  [[nodiscard]] int max_depth() const override { return max_depth_; }
+  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override;
 
-  // As EvidenceRows::Learn.
-  static void Learn(const TransitionPrior& prior, absl::Span<const TokenId> settled,
-                    EvidenceWeights* weights);
+  // Updates `weights` with the target's choices, like WeightedCandidates::UpdateWeights.
+  static void UpdateWeights(const TransitionPrior& prior, absl::Span<const TokenId> chosen,
+                            CandidateWeights* weights);
 
  private:
-  const int positions_;
+  const int max_depth_;
   const TransitionPrior* const prior_;
-  const EvidenceWeights* const weights_;
-  mutable RowStore rows_;
-  mutable EvidenceList evidence_;
-  mutable std::vector<RowStore::Scored> loose_;
+  const CandidateWeights* const weights_;
+  mutable CandidateCache cache_;
+  // Reused between calls of After().
+  mutable GainList gains_;
+  mutable std::vector<CandidateCache::Scored> rescored_;
 };
 
 }  // namespace bastion

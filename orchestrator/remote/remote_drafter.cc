@@ -40,7 +40,8 @@ absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
 
 absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Frontier> frontiers) {
   proto::DrafterRequest request;
-  proto::DrafterRequest::Expand& expand = *request.mutable_expand();  // Also without frontiers.
+  // Set even if there are no frontiers, so that the message is an Expand.
+  proto::DrafterRequest::Expand& expand = *request.mutable_expand();
   for (const Frontier& frontier : frontiers) {
     proto::DrafterRequest::Frontier& added = *expand.add_frontiers();
     wire::Encode(frontier, added);
@@ -50,8 +51,9 @@ absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Fronti
                    steps_.Call(std::move(request), options_.patience));
   RETURN_IF_ERROR(wire::Decode(reply.status()));
   if (reply.drafts_size() != static_cast<int>(frontiers.size())) {
-    return absl::InternalError(absl::StrCat("the drafter answered ", reply.drafts_size(),
-                                            " drafts for ", frontiers.size(), " frontiers"));
+    return absl::InternalError(absl::StrCat("the drafter at ", options_.address, " returned ",
+                                            reply.drafts_size(), " drafts for ", frontiers.size(),
+                                            " frontiers"));
   }
   std::vector<Draft> drafts;
   for (const proto::DrafterReply::Draft& draft : reply.drafts()) {
@@ -61,7 +63,7 @@ absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Fronti
 }
 
 void RemoteDrafter::Close(SequenceId sequence) {
-  // Without a stream there is nothing to close: its end closed the sequence.
+  // If the stream is gone, the drafter has already closed the sequence.
   proto::DrafterRequest request;
   wire::Encode(sequence, *request.mutable_close()->mutable_sequence());
   steps_.Post(std::move(request), kClosePatience);

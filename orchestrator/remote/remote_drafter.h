@@ -1,5 +1,6 @@
-// The Drafter in another process, as RemoteVerifier. Late and lost calls are ordinary answers (the
-// caller decodes plainly).
+// RemoteDrafter: a Drafter in another process. One stream carries the calls of all sequences, over
+// shared memory if both sides support it, else over gRPC. A timeout or a lost stream is an ordinary
+// error: the caller decodes without a draft.
 #ifndef BASTION_ORCHESTRATOR_REMOTE_REMOTE_DRAFTER_H_
 #define BASTION_ORCHESTRATOR_REMOTE_REMOTE_DRAFTER_H_
 
@@ -9,7 +10,7 @@
 #include "common/stages/stages.h"
 #include "common/wire/attacher.h"
 #include "common/wire/step_stream.h"
-#include "orchestrator/remote/remote_verifier.h"
+#include "orchestrator/remote/remote_options.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 
 namespace bastion {
@@ -24,7 +25,7 @@ class RemoteDrafter final : public Drafter {
 
  private:
   RemoteOptions options_;
-  bool wants_tokens_ = false;  // As the drafter's last info said.
+  bool wants_tokens_ = false;  // DrafterInfo::wants_tokens of the last Info().
   std::unique_ptr<internal::v1::DrafterService::Stub> stub_;
   wire::Attacher attacher_;
   wire::StepStream<internal::v1::DrafterRequest, internal::v1::DrafterReply> steps_;

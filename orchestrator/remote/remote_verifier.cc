@@ -33,7 +33,7 @@ absl::StatusOr<TargetInfo> RemoteVerifier::Info() {
   proto::TargetInfo info;
   const grpc::Status status = stub_->GetInfo(&context, {}, &info);
   if (!status.ok()) {
-    // When to look again is the caller's choice, not the channel's.
+    // The caller decides when to retry, so the channel must not add its own backoff.
     grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
     return Annotate(wire::FromGrpc(status), absl::StrCat("verifier at ", options_.address));
   }
@@ -66,14 +66,15 @@ absl::StatusOr<VerifyResult> RemoteVerifier::Verify(const Forest& forest) {
   ASSIGN_OR_RETURN(const proto::VerifierReply reply, Call(std::move(request)));
   VerifyResult result = wire::DecodeVerifyResult(reply);
   if (result.outcomes.size() != forest.size()) {
-    return absl::InternalError(absl::StrCat("the verifier answered ", result.outcomes.size(),
-                                            " outcomes for ", forest.size(), " trees"));
+    return absl::InternalError(absl::StrCat("the verifier at ", options_.address, " returned ",
+                                            result.outcomes.size(), " outcomes for ", forest.size(),
+                                            " trees"));
   }
   return result;
 }
 
 void RemoteVerifier::Close(SequenceId sequence) {
-  // Without a stream there is nothing to close: its end closed the sequence.
+  // If the stream is gone, the verifier has already closed the sequence.
   proto::VerifierRequest request;
   wire::Encode(sequence, *request.mutable_close()->mutable_sequence());
   steps_.Post(std::move(request), kClosePatience);

@@ -1,29 +1,20 @@
-// The Verifier in another process (protos/bastion/internal). One stream for all sequences, over
-// shared memory where both sides agree to that, else over gRPC.
+// RemoteVerifier: a Verifier in another process (protos/bastion/internal). One stream carries the
+// calls of all sequences, over shared memory if both sides support it, else over gRPC.
 //
-// A lost stream is UNAVAILABLE; the verifier closes what was opened through it, so after that every
-// sequence is opened anew under a higher epoch.
+// A lost stream is UNAVAILABLE. The verifier then closes all sequences that were opened through the
+// stream. The caller must open them again with a higher epoch.
 #ifndef BASTION_ORCHESTRATOR_REMOTE_REMOTE_VERIFIER_H_
 #define BASTION_ORCHESTRATOR_REMOTE_REMOTE_VERIFIER_H_
 
 #include <memory>
-#include <string>
 
 #include "common/stages/stages.h"
 #include "common/wire/attacher.h"
 #include "common/wire/step_stream.h"
+#include "orchestrator/remote/remote_options.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 
 namespace bastion {
-
-// How long closing a sequence may wait for an earlier message to go out.
-inline constexpr absl::Duration kClosePatience = absl::Milliseconds(20);
-
-struct RemoteOptions {
-  std::string address;
-  absl::Duration patience = absl::Seconds(30);  // For one call.
-  wire::CarrierChoice carrier = wire::CarrierChoice::kAuto;
-};
 
 class RemoteVerifier final : public Verifier {
  public:
@@ -36,7 +27,7 @@ class RemoteVerifier final : public Verifier {
   void Close(SequenceId sequence) override;
 
  private:
-  // The reply's own status counts like the call's.
+  // Sends `request` and waits for the reply. An error status in the reply becomes the result.
   absl::StatusOr<internal::v1::VerifierReply> Call(internal::v1::VerifierRequest request);
 
   RemoteOptions options_;

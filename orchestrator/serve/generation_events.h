@@ -1,4 +1,4 @@
-// Events of an answer as the public API writes them.
+// Converts the events of an answer to messages of the public API.
 #ifndef BASTION_ORCHESTRATOR_SERVE_GENERATION_EVENTS_H_
 #define BASTION_ORCHESTRATOR_SERVE_GENERATION_EVENTS_H_
 
@@ -7,8 +7,10 @@
 
 namespace bastion {
 
+// A Delta with the fields of `delta` that the client asked for in `wanted`.
 [[nodiscard]] v1::GenerateResponse DeltaEvent(const OutputDelta& delta,
                                               const v1::OutputOptions& wanted);
+// The Finished event.
 [[nodiscard]] v1::GenerateResponse FinishedEvent(const OutputEnd& end);
 
 }  // namespace bastion

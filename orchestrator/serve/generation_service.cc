@@ -10,8 +10,10 @@
 namespace bastion {
 namespace {
 
-// How soon a vanished client is noticed while nothing is there to write.
-constexpr absl::Duration kPatience = absl::Milliseconds(50);
+// How often a call checks for a canceled client while there is nothing to write.
+constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+
+absl::Status ClientDisconnected() { return absl::CancelledError("the client disconnected"); }
 
 std::string DrawRequestId() {
   absl::BitGen bits;
@@ -34,29 +36,27 @@ grpc::Status GenerationService::Generate(grpc::ServerContext* context,
   auto live = std::make_unique<LiveRequest>(*std::move(prepared), &model_->tokenizer,
                                             &Clock::Real(), stream_interval_);
   const std::shared_ptr<RequestStream> stream = live->stream();
-  // A client that does not read blocks Write below; the scheduler ends the call when it gives up.
-  stream->OnAbort([context] { context->TryCancel(); });
+  // A client that does not read blocks Write below. The scheduler then aborts the call.
+  stream->SetAbortCallback([context] { context->TryCancel(); });
   const absl::Status submitted = scheduler_->Submit(std::move(live));
   if (!submitted.ok()) return wire::ToGrpc(submitted);
-  absl::Status status = absl::CancelledError("the client went away");
-  if (writer->Write(started)) status = Stream(*context, request->output(), *stream, *writer);
+  absl::Status status = ClientDisconnected();
+  if (writer->Write(started)) status = WriteEvents(*context, request->output(), *stream, *writer);
   stream->Cancel();
   return wire::ToGrpc(status);
 }
 
-absl::Status GenerationService::Stream(grpc::ServerContext& context,
-                                       const v1::OutputOptions& wanted, RequestStream& stream,
-                                       grpc::ServerWriter<v1::GenerateResponse>& writer) {
+absl::Status GenerationService::WriteEvents(grpc::ServerContext& context,
+                                            const v1::OutputOptions& wanted, RequestStream& stream,
+                                            grpc::ServerWriter<v1::GenerateResponse>& writer) {
   OutputDelta delta;
   for (;;) {
-    if (context.IsCancelled()) return absl::CancelledError("the client went away");
-    switch (stream.Next(kPatience, delta)) {
-      case RequestStream::Event::kNothing:
+    if (context.IsCancelled()) return ClientDisconnected();
+    switch (stream.WaitForEvent(kPollInterval, delta)) {
+      case RequestStream::Event::kTimeout:
         break;
       case RequestStream::Event::kDelta:
-        if (!writer.Write(DeltaEvent(delta, wanted))) {
-          return absl::CancelledError("the client went away");
-        }
+        if (!writer.Write(DeltaEvent(delta, wanted))) return ClientDisconnected();
         break;
       case RequestStream::Event::kEnd:
         RETURN_IF_ERROR(stream.status());

@@ -1,5 +1,5 @@
-// The public API: one object per call that owns nothing but the call; the work goes to the
-// scheduler.
+// GenerationService: the public API as a gRPC service. The scheduler does the decoding; the thread
+// of a call only writes its events. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_GENERATION_SERVICE_H_
 #define BASTION_ORCHESTRATOR_SERVE_GENERATION_SERVICE_H_
 
@@ -13,8 +13,8 @@ namespace bastion {
 
 class GenerationService final : public v1::GenerationService::Service {
  public:
-  // All must outlive it. `stream_interval`: between two messages of an answer; what is decoded
-  // meanwhile goes together.
+  // All pointers must outlive this object. `stream_interval` is the minimum time between two deltas
+  // of an answer; output that is decoded in between is sent together.
   GenerationService(const ServedModel* model, const RequestParser* parser, Scheduler* scheduler,
                     absl::Duration stream_interval)
       : model_(model), parser_(parser), scheduler_(scheduler), stream_interval_(stream_interval) {}
@@ -27,9 +27,11 @@ class GenerationService final : public v1::GenerationService::Service {
                              v1::GetServerInfoResponse* response) override;
 
  private:
-  [[nodiscard]] static absl::Status Stream(grpc::ServerContext& context,
-                                           const v1::OutputOptions& wanted, RequestStream& stream,
-                                           grpc::ServerWriter<v1::GenerateResponse>& writer);
+  // Writes the events of `stream` to the client until the end of the answer.
+  [[nodiscard]] static absl::Status WriteEvents(grpc::ServerContext& context,
+                                                const v1::OutputOptions& wanted,
+                                                RequestStream& stream,
+                                                grpc::ServerWriter<v1::GenerateResponse>& writer);
 
   const ServedModel* const model_;
   const RequestParser* const parser_;

@@ -13,9 +13,9 @@ LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenize
       stops_(request_.stops),
       arrived_(clock->Now()) {}
 
-void LiveRequest::Begin(SequenceId id, const CostModel* costs, SpeculationMemory* memory) {
-  begun_ = clock_->Now();
-  times_.queue = begun_ - arrived_;
+void LiveRequest::CreateSequence(SequenceId id, const CostModel* costs, SpeculationMemory* memory) {
+  admitted_ = clock_->Now();
+  times_.queue = admitted_ - arrived_;
   DecodeRequest decode = request_.decode;
   decode.id = id;
   const bool greedy = decode.sampling.temperature == 0;
@@ -23,20 +23,20 @@ void LiveRequest::Begin(SequenceId id, const CostModel* costs, SpeculationMemory
                                                TreeGrower(request_.policy, greedy, costs, memory));
 }
 
-void LiveRequest::PrefillDone() {
+void LiveRequest::MarkPrefilled() {
   prefilled_ = clock_->Now();
-  times_.prefill = prefilled_ - begun_;
+  times_.prefill = prefilled_ - admitted_;
 }
 
-std::string LiveRequest::TextOf(const std::vector<TokenId>& tokens) {
+std::string LiveRequest::Detokenize(const std::vector<TokenId>& tokens) {
   if (!stops_.any()) return detokenizer_.Push(tokens);
-  // Token by token, so that the answer ends with the one that completes a stop string.
+  // Token by token, so that the answer ends with the token that completes a stop string.
   std::string text;
-  const auto free = static_cast<size_t>(request_.decode.sampling.min_tokens);
+  const auto min_tokens = static_cast<size_t>(request_.decode.sampling.min_tokens);
   for (size_t i = 0; i < tokens.size() && !stops_.stopped(); ++i) {
     const std::string piece = detokenizer_.Push({tokens[i]});
-    text += published_ + i < free ? piece : stops_.Push(piece);
-    if (stops_.stopped()) sequence_->Finish(FinishReason::kStopString, published_ + i + 1);
+    text += published_ + i < min_tokens ? piece : stops_.Push(piece);
+    if (stops_.stopped()) sequence_->StopAfter(published_ + i + 1, FinishReason::kStopString);
   }
   return text;
 }
@@ -44,15 +44,15 @@ std::string LiveRequest::TextOf(const std::vector<TokenId>& tokens) {
 void LiveRequest::PublishCycle() {
   OutputDelta delta;
   const std::vector<TokenId>& output = sequence_->output();
-  delta.text = TextOf({output.begin() + published_, output.end()});
+  delta.text = Detokenize({output.begin() + published_, output.end()});
   delta.tokens.assign(output.begin() + published_, output.end());
   const std::vector<TokenLogprobs>& logprobs = sequence_->logprobs();
   if (!logprobs.empty()) delta.logprobs.assign(logprobs.begin() + published_, logprobs.end());
   published_ = output.size();
   delta.cycles = {sequence_->cycles().back()};
   if (sequence_->done() && !stops_.stopped()) {
-    delta.text += stops_.Push(detokenizer_.Finish());
-    delta.text += stops_.Finish();
+    delta.text += stops_.Push(detokenizer_.FlushIncomplete());
+    delta.text += stops_.TakeHeldText();
   }
   const absl::Duration now = clock_->Now();
   if (times_.first_token == absl::ZeroDuration()) times_.first_token = now - arrived_;
@@ -73,7 +73,7 @@ void LiveRequest::PublishEnd() {
   end.policy = request_.policy.text();
   end.times = times_;
   end.cycles = sequence_->cycles();
-  stream_->Finish(absl::OkStatus(), std::move(end));
+  stream_->Close(absl::OkStatus(), std::move(end));
 }
 
 }  // namespace bastion

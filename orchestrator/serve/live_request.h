@@ -1,5 +1,6 @@
-// LiveRequest: a request while it is served: its sequence, its text so far, its stream. Made by the
-// RPC's thread, then owned by the scheduler. Thread-compatible, but for stream().
+// LiveRequest: a request while it is served: its sequence, its text so far and its stream. The
+// RPC's thread creates it, then the scheduler owns it. Thread-compatible; the stream is
+// thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_LIVE_REQUEST_H_
 #define BASTION_ORCHESTRATOR_SERVE_LIVE_REQUEST_H_
 
@@ -11,46 +12,41 @@
 #include "common/hub/detokenizer.h"
 #include "common/hub/tokenizer.h"
 #include "orchestrator/cycle/sequence.h"
-#include "orchestrator/policy/policy.h"
+#include "orchestrator/serve/prepared_request.h"
 #include "orchestrator/serve/request_stream.h"
 #include "orchestrator/text/stop_strings.h"
 
 namespace bastion {
 
-// A request that passed every check.
-struct PreparedRequest {
-  std::string request_id;
-  DecodeRequest decode;
-  Policy policy;
-  StopStrings stops;
-};
-
 class LiveRequest {
  public:
-  // `tokenizer` and `clock` must outlive it. `interval`: see RequestStream.
+  // `tokenizer` and `clock` must outlive this object. `interval`: see RequestStream.
   LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer, const Clock* clock,
               absl::Duration interval = absl::ZeroDuration());
 
-  // The scheduler takes it up: makes the sequence under a session of its own.
-  void Begin(SequenceId id, const CostModel* costs, SpeculationMemory* memory);
-  [[nodiscard]] bool begun() const { return sequence_ != nullptr; }
+  // The scheduler admits the request. `id` must be unused.
+  void CreateSequence(SequenceId id, const CostModel* costs, SpeculationMemory* memory);
+  // REQUIRES: CreateSequence was called.
   [[nodiscard]] DecodeSequence& sequence() { return *sequence_; }
 
-  // Prefill is over: the decode clock starts.
-  void PrefillDone();
-  // Passes on what the last cycle committed; finishes the stream when that ended the answer.
+  // The prompt is prefilled. Decode time counts from now on.
+  void MarkPrefilled();
+  // Pushes the output of the last cycle to the stream. Closes the stream if the sequence is done.
   void PublishCycle();
-  void Fail(const absl::Status& status) { stream_->Finish(status); }
+  // Closes the stream with an error.
+  void Fail(const absl::Status& status) { stream_->Close(status); }
 
-  // Set while the client does not read; the scheduler gives up after a while.
+  // The time since which the stream has been full because the client does not read. The scheduler
+  // sets it, and drops the request if this takes too long.
   std::optional<absl::Duration> stalled_since;
 
   [[nodiscard]] const PreparedRequest& request() const { return request_; }
   [[nodiscard]] const std::shared_ptr<RequestStream>& stream() const { return stream_; }
 
  private:
-  // The text that became certain with `tokens`; ends the sequence at a stop string.
-  [[nodiscard]] std::string TextOf(const std::vector<TokenId>& tokens);
+  // The text that is decided after `tokens`. Ends the sequence at a stop string.
+  [[nodiscard]] std::string Detokenize(const std::vector<TokenId>& tokens);
+  // Closes the stream at the end of the answer.
   void PublishEnd();
 
   PreparedRequest request_;
@@ -59,8 +55,8 @@ class LiveRequest {
   std::unique_ptr<DecodeSequence> sequence_;
   hub::Detokenizer detokenizer_;
   StopStrings stops_;
-  size_t published_ = 0;  // Output tokens.
-  absl::Duration arrived_, begun_, prefilled_;
+  size_t published_ = 0;  // Number of output tokens pushed to the stream.
+  absl::Duration arrived_, admitted_, prefilled_;
   RequestTimes times_;
 };
 

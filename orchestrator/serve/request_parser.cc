@@ -1,7 +1,6 @@
 #include "orchestrator/serve/request_parser.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
@@ -10,39 +9,18 @@
 namespace bastion {
 namespace {
 
-constexpr int kMostStops = 16;
-constexpr int kMostBiases = 1024;
-constexpr uint32_t kMostLogprobs = 100;
+constexpr int kMaxStops = 16;
+constexpr int kMaxBiases = 1024;
+constexpr uint32_t kMaxLogprobs = 100;
 
-absl::Status Bad(absl::string_view field, absl::string_view problem) {
+// INVALID_ARGUMENT "<field>: <problem>".
+absl::Status FieldError(absl::string_view field, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", problem));
-}
-
-absl::Status Bad(absl::string_view prefix, const absl::Status& status) {
-  return absl::InvalidArgumentError(absl::StrCat(prefix, status.message()));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string& folder) {
-  ASSIGN_OR_RETURN(hub::ModelConfig config, hub::ReadModelConfig(folder));
-  if (config.kind != hub::ModelKind::kTarget) {
-    return absl::InvalidArgumentError(absl::StrCat(folder, " holds a drafter, not a target"));
-  }
-  ASSIGN_OR_RETURN(hub::Tokenizer tokenizer, hub::Tokenizer::Load(folder));
-  const std::string name = (std::filesystem::path(folder) / "").parent_path().filename().string();
-  auto model = std::unique_ptr<ServedModel>(
-      new ServedModel{name, std::move(config), std::move(tokenizer), std::nullopt});
-  absl::StatusOr<hub::ChatTemplate> chat = hub::ChatTemplate::Load(folder);
-  if (chat.ok()) {
-    model->chat_template = *std::move(chat);
-  } else if (!absl::IsNotFound(chat.status())) {
-    return chat.status();
-  }
-  return model;
-}
-
-absl::StatusOr<std::vector<TokenId>> RequestParser::Prompt(
+absl::StatusOr<std::vector<TokenId>> RequestParser::ParsePrompt(
     const v1::GenerateRequest& request) const {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kText:
@@ -51,14 +29,16 @@ absl::StatusOr<std::vector<TokenId>> RequestParser::Prompt(
       const auto& ids = request.tokens().ids();
       for (const TokenId id : ids) {
         if (id < 0 || id >= model_->config.dims.vocabulary) {
-          return Bad("tokens", absl::StrCat("id ", id, " is outside the vocabulary of ",
-                                            model_->config.dims.vocabulary));
+          return FieldError("tokens", absl::StrCat("id ", id, " is outside the vocabulary of ",
+                                                   model_->config.dims.vocabulary));
         }
       }
       return std::vector<TokenId>(ids.begin(), ids.end());
     }
     case v1::GenerateRequest::kChat: {
-      if (!model_->chat_template) return Bad("chat", "this checkpoint has no chat template");
+      if (!model_->chat_template) {
+        return FieldError("chat", "this model has no chat template; use text or tokens");
+      }
       std::vector<hub::ChatMessage> messages;
       for (const v1::ChatMessage& message : request.chat().messages()) {
         messages.push_back({message.role(), message.content()});
@@ -68,11 +48,12 @@ absl::StatusOr<std::vector<TokenId>> RequestParser::Prompt(
       return model_->tokenizer.Encode(text, /*add_special=*/false);
     }
     default:
-      return Bad("prompt", "is missing: give text, tokens or chat");
+      return FieldError("prompt", "is missing; set text, tokens or chat");
   }
 }
 
-absl::StatusOr<SamplingParams> RequestParser::Sampling(const v1::SamplingParams& sampling) const {
+absl::StatusOr<SamplingParams> RequestParser::ParseSampling(
+    const v1::SamplingParams& sampling) const {
   SamplingParams params;
   params.temperature = sampling.temperature();
   params.top_k = sampling.top_k();
@@ -81,13 +62,15 @@ absl::StatusOr<SamplingParams> RequestParser::Sampling(const v1::SamplingParams&
   if (sampling.has_repetition_penalty()) params.repetition_penalty = sampling.repetition_penalty();
   params.presence_penalty = sampling.presence_penalty();
   params.frequency_penalty = sampling.frequency_penalty();
-  if (sampling.logit_bias_size() > kMostBiases) {
-    return Bad("sampling.logit_bias", absl::StrCat("more than ", kMostBiases, " tokens"));
+  if (sampling.logit_bias_size() > kMaxBiases) {
+    return FieldError("sampling.logit_bias",
+                      absl::StrCat("has ", sampling.logit_bias_size(), " tokens; at most ",
+                                   kMaxBiases, " are allowed"));
   }
   params.logit_bias.assign(sampling.logit_bias().begin(), sampling.logit_bias().end());
   std::sort(params.logit_bias.begin(), params.logit_bias.end());
   const absl::Status valid = params.Validate(model_->config.dims.vocabulary);
-  if (!valid.ok()) return Bad("sampling.", valid);
+  if (!valid.ok()) return absl::InvalidArgumentError(absl::StrCat("sampling.", valid.message()));
   if (sampling.has_seed()) {
     params.seed = sampling.seed();
   } else {
@@ -101,18 +84,24 @@ absl::Status RequestParser::SetLimits(const v1::StopConditions& stop,
                                       DecodeRequest& request) const {
   const int context = model_->config.max_positions;
   const int prompt = static_cast<int>(request.prompt.size());
-  if (prompt == 0) return Bad("prompt", "is empty");
+  if (prompt == 0) return FieldError("prompt", "is empty");
   if (prompt >= context) {
-    return Bad("prompt", absl::StrCat(prompt, " tokens do not fit the context of ", context,
-                                      " with room for an answer"));
+    return FieldError("prompt", absl::StrCat("has ", prompt,
+                                             " tokens, which leaves no room for an answer in "
+                                             "the context of ",
+                                             context));
   }
-  if (stop.has_max_tokens() && stop.max_tokens() == 0) return Bad("stop.max_tokens", "is 0");
+  if (stop.has_max_tokens() && stop.max_tokens() == 0) {
+    return FieldError("stop.max_tokens", "is 0; it must be at least 1");
+  }
   const int room = context - prompt;
   request.max_tokens =
       stop.has_max_tokens() ? static_cast<int>(std::min<uint32_t>(stop.max_tokens(), room)) : room;
   for (const TokenId id : stop.stop_token_ids()) {
     if (id < 0 || id >= model_->config.dims.vocabulary) {
-      return Bad("stop.stop_token_ids", absl::StrCat(id, " is outside the vocabulary"));
+      return FieldError("stop.stop_token_ids",
+                        absl::StrCat("id ", id, " is outside the vocabulary of ",
+                                     model_->config.dims.vocabulary));
     }
     request.stop_tokens.insert(id);
   }
@@ -121,8 +110,9 @@ absl::Status RequestParser::SetLimits(const v1::StopConditions& stop,
                                model_->config.special.eos.end());
   }
   if (stop.min_tokens() > static_cast<uint32_t>(request.max_tokens)) {
-    return Bad("stop.min_tokens", absl::StrCat(stop.min_tokens(), " is more than the ",
-                                               request.max_tokens, " that there may be"));
+    return FieldError("stop.min_tokens",
+                      absl::StrCat(stop.min_tokens(), " is more than the maximum answer length of ",
+                                   request.max_tokens));
   }
   request.sampling.prompt_tokens = prompt;
   request.sampling.min_tokens = static_cast<int>(stop.min_tokens());
@@ -132,33 +122,36 @@ absl::Status RequestParser::SetLimits(const v1::StopConditions& stop,
   return absl::OkStatus();
 }
 
-absl::StatusOr<Policy> RequestParser::PolicyOf(const v1::SpeculationOptions& options) const {
+absl::StatusOr<Policy> RequestParser::ParsePolicy(const v1::SpeculationOptions& options) const {
   if (options.mode() == v1::SpeculationOptions::MODE_OFF) return Policy::Parse("ar");
   if (options.mode() != v1::SpeculationOptions::MODE_UNSPECIFIED &&
       options.mode() != v1::SpeculationOptions::MODE_ON) {
-    return Bad("speculation.mode", absl::StrCat(options.mode(), " is not a mode"));
+    return FieldError("speculation.mode",
+                      absl::StrCat(options.mode(), " is unknown; use MODE_ON or MODE_OFF"));
   }
   if (options.policy().empty()) return default_policy_;
   absl::StatusOr<Policy> policy = Policy::Parse(options.policy());
-  if (!policy.ok()) return Bad("speculation.policy", policy.status().message());
+  if (!policy.ok()) return FieldError("speculation.policy", policy.status().message());
   return policy;
 }
 
 absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& request) const {
   if (!request.model().empty() && request.model() != model_->name) {
     return absl::NotFoundError(absl::StrCat("model \"", request.model(),
-                                            "\" is not served here; \"", model_->name, "\" is"));
+                                            "\" is not served here; use \"", model_->name, "\""));
   }
-  if (request.output().logprobs() > kMostLogprobs) {
-    return Bad("output.logprobs",
-               absl::StrCat(request.output().logprobs(), " is more than ", kMostLogprobs));
+  if (request.output().logprobs() > kMaxLogprobs) {
+    return FieldError(
+        "output.logprobs",
+        absl::StrCat(request.output().logprobs(), " is more than the maximum of ", kMaxLogprobs));
   }
-  if (request.stop().stop_size() > kMostStops) {
-    return Bad("stop.stop", absl::StrCat("more than ", kMostStops, " strings"));
+  if (request.stop().stop_size() > kMaxStops) {
+    return FieldError("stop.stop", absl::StrCat("has ", request.stop().stop_size(),
+                                                " strings; at most ", kMaxStops, " are allowed"));
   }
   DecodeRequest decode;
-  ASSIGN_OR_RETURN(decode.prompt, Prompt(request));
-  ASSIGN_OR_RETURN(decode.sampling, Sampling(request.sampling()));
+  ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
+  ASSIGN_OR_RETURN(decode.sampling, ParseSampling(request.sampling()));
   RETURN_IF_ERROR(SetLimits(request.stop(), decode));
   if (request.output().has_logprobs()) {
     decode.sampling.logprobs = std::min<int>(static_cast<int>(request.output().logprobs()),
@@ -168,10 +161,10 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
     decode.max_nodes = static_cast<int>(
         std::min<uint32_t>(request.speculation().max_tree_nodes(), Policy::kLargestNumber));
   }
-  ASSIGN_OR_RETURN(Policy policy, PolicyOf(request.speculation()));
+  ASSIGN_OR_RETURN(Policy policy, ParsePolicy(request.speculation()));
   absl::StatusOr<StopStrings> stops =
       StopStrings::Create({request.stop().stop().begin(), request.stop().stop().end()});
-  if (!stops.ok()) return Bad("stop.stop", stops.status().message());
+  if (!stops.ok()) return FieldError("stop.stop", stops.status().message());
   return PreparedRequest{request.request_id(), std::move(decode), std::move(policy),
                          *std::move(stops)};
 }

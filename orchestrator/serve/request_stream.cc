@@ -21,9 +21,9 @@ bool RequestStream::full() const {
   return IsFull();
 }
 
-bool RequestStream::cancelled() const {
+bool RequestStream::canceled() const {
   MutexLock lock(&mutex_);
-  return cancelled_;
+  return canceled_;
 }
 
 void RequestStream::Push(OutputDelta delta) {
@@ -34,13 +34,13 @@ void RequestStream::Push(OutputDelta delta) {
   Append(std::move(delta.cycles), pending_.cycles);
 }
 
-void RequestStream::Finish(absl::Status status, OutputEnd end) {
+void RequestStream::Close(absl::Status status, OutputEnd end) {
   bool abort = false;
   {
     MutexLock lock(&mutex_);
-    if (finished_) return;
-    finished_ = true;
-    abort = !status.ok() && !cancelled_ && IsFull();
+    if (closed_) return;
+    closed_ = true;
+    abort = !status.ok() && !canceled_ && IsFull();
     if (abort) pending_ = {};
     status_ = std::move(status);
     end_ = std::move(end);
@@ -48,20 +48,20 @@ void RequestStream::Finish(absl::Status status, OutputEnd end) {
   if (abort && abort_) abort_();
 }
 
-RequestStream::Event RequestStream::Next(absl::Duration patience, OutputDelta& delta) {
+RequestStream::Event RequestStream::WaitForEvent(absl::Duration timeout, OutputDelta& delta) {
   MutexLock lock(&mutex_);
   const auto urgent = [this] {
     mutex_.AssertHeld();
-    return finished_ || IsFull();
+    return closed_ || IsFull();
   };
   const auto ready = [this] {
     mutex_.AssertHeld();
-    return finished_ || !pending_.cycles.empty();
+    return closed_ || !pending_.cycles.empty();
   };
   const absl::Duration pause = std::max(next_ - absl::Now(), absl::ZeroDuration());
-  const bool early = !mutex_.AwaitWithTimeout(urgent, std::min(pause, patience));
-  if (early && pause > patience) return Event::kNothing;
-  if (!mutex_.AwaitWithTimeout(ready, patience - pause)) return Event::kNothing;
+  const bool early = !mutex_.AwaitWithTimeout(urgent, std::min(pause, timeout));
+  if (early && pause > timeout) return Event::kTimeout;
+  if (!mutex_.AwaitWithTimeout(ready, timeout - pause)) return Event::kTimeout;
   if (pending_.cycles.empty()) return Event::kEnd;
   delta = std::exchange(pending_, {});
   next_ = absl::Now() + interval_;
@@ -70,7 +70,7 @@ RequestStream::Event RequestStream::Next(absl::Duration patience, OutputDelta& d
 
 void RequestStream::Cancel() {
   MutexLock lock(&mutex_);
-  cancelled_ = true;
+  canceled_ = true;
 }
 
 absl::Status RequestStream::status() const {

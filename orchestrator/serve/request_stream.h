@@ -1,7 +1,8 @@
-// The bounded queue between the cycle's thread, which produces a request's events, and the thread
-// of its RPC, which writes them to the client. What several cycles gave goes to the client together
-// when it came faster than the client is written to: on a machine that decodes and serves, each
-// message costs a fast cycle a tenth of its time. Thread-safe.
+// RequestStream: the bounded queue between the cycle's thread, which produces the events of a
+// request, and the thread of the request's RPC, which writes them to the client. The output of
+// several cycles is combined into one message if it arrives faster than messages are sent. This
+// matters if decoding and serving share a machine: one message can take a tenth of the time of a
+// fast cycle. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_REQUEST_STREAM_H_
 #define BASTION_ORCHESTRATOR_SERVE_REQUEST_STREAM_H_
 
@@ -19,11 +20,11 @@
 
 namespace bastion {
 
-// What some cycles of a request, at least one, gave its client.
+// The output of one or more cycles of a request.
 struct OutputDelta {
   std::string text;
   std::vector<TokenId> tokens;
-  std::vector<TokenLogprobs> logprobs;  // Of the tokens; empty unless asked for.
+  std::vector<TokenLogprobs> logprobs;  // One per token; empty unless the request asks for them.
   std::vector<CycleRecord> cycles;
 };
 
@@ -46,31 +47,35 @@ struct OutputEnd {
 
 class RequestStream {
  public:
-  static constexpr size_t kCapacity = 256;  // Cycles that wait for the client.
+  static constexpr size_t kCapacity = 256;  // In cycles.
 
-  // `interval`: after a delta the next one comes no sooner, but for the last and for one that fills
-  // the stream.
+  // `interval` is the minimum time between two deltas. The last delta of an answer, and a full
+  // stream, do not wait for it.
   explicit RequestStream(absl::Duration interval = absl::ZeroDuration()) : interval_(interval) {}
 
-  // ---- the cycle's side ----
+  // ---- called by the cycle's thread ----
+  // True if kCapacity cycles wait for the client. The caller must not push more.
   [[nodiscard]] bool full() const ABSL_LOCKS_EXCLUDED(mutex_);
-  [[nodiscard]] bool cancelled() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // True after Cancel(). The caller should drop the request.
+  [[nodiscard]] bool canceled() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Adds the output of a cycle. REQUIRES: `delta` has at least one cycle.
   void Push(OutputDelta delta) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends the stream. With an error, `end` is not read.
-  void Finish(absl::Status status, OutputEnd end = {}) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends the stream. Only the first call has an effect. With an error, `end` is ignored; if the
+  // stream is also full, its content is discarded and the abort callback is called.
+  void Close(absl::Status status, OutputEnd end = {}) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // ---- the RPC's side ----
-  // `abort` is called when the stream fails while it is full: the RPC is then stuck
-  // writing to a client that does not read. Set before the request is submitted; must stay callable
-  // until Cancel().
-  void OnAbort(std::function<void()> abort) { abort_ = std::move(abort); }
-  enum class Event { kNothing, kDelta, kEnd };
-  // Waits up to `patience` for the next event. A delta is all that waits; deltas come before the
-  // end.
-  Event Next(absl::Duration patience, OutputDelta& delta) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The client is gone: the cycle drops the sequence.
+  // ---- called by the RPC's thread ----
+  // `abort` is called if the stream fails while it is full, because then the RPC's thread is
+  // blocked by a client that does not read. Set it before the request is submitted. It must stay
+  // callable until Cancel().
+  void SetAbortCallback(std::function<void()> abort) { abort_ = std::move(abort); }
+  enum class Event { kTimeout, kDelta, kEnd };
+  // Waits up to `timeout` for the next event. kDelta: `delta` is the output of all cycles that were
+  // waiting. kEnd: all output was returned, and status() and end() are valid.
+  Event WaitForEvent(absl::Duration timeout, OutputDelta& delta) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The client disconnected or the RPC is over.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
-  // After kEnd.
+  // REQUIRES, for both: WaitForEvent returned kEnd.
   [[nodiscard]] absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);
   [[nodiscard]] OutputEnd end() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -83,9 +88,10 @@ class RequestStream {
   std::function<void()> abort_;
   mutable Mutex mutex_;
   OutputDelta pending_ ABSL_GUARDED_BY(mutex_);
-  absl::Time next_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // No delta sooner.
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  // The earliest time of the next delta.
+  absl::Time next_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  bool canceled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   OutputEnd end_ ABSL_GUARDED_BY(mutex_);
 };

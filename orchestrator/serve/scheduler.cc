@@ -12,12 +12,13 @@
 namespace bastion {
 namespace {
 
-// Between two looks for the verifier, a quarter longer each time: of what it took to come up, the
-// last pause is a fifth.
+// The pause between two attempts to reach the verifier grows by a quarter each time. So connecting
+// adds at most a quarter to the time that the verifier takes to start.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
 
-// Sessions are drawn, not counted: an orchestrator that restarts must not meet its old ones.
+// Session ids are random, so that a restarted orchestrator does not reuse ids of its former
+// process.
 uint64_t NewSession() {
   absl::BitGen bits;
   return absl::Uniform<uint64_t>(bits);
@@ -52,11 +53,12 @@ absl::Status Scheduler::Submit(std::unique_ptr<LiveRequest> request) {
   MutexLock lock(&mutex_);
   if (draining_) return absl::UnavailableError("the service is shutting down; try another replica");
   if (!stats_.ready) {
-    return absl::UnavailableError("the verifier is not reachable or not ready yet; try again");
+    return absl::UnavailableError(
+        "the verifier is not reachable or not ready yet; try again later");
   }
   if (static_cast<int>(waiting_.size()) >= options_.max_waiting) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(options_.max_waiting, " requests wait already; try again later"));
+    return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", options_.max_waiting,
+                                                     " requests are waiting; try again later"));
   }
   waiting_.push_back(std::move(request));
   stats_.waiting = static_cast<int>(waiting_.size());
@@ -93,9 +95,9 @@ void Scheduler::Main() {
   }
   FailAll(absl::UnavailableError("the service is shutting down"));
   if (options_.learned == nullptr) return;
-  options_.learned->Await();
+  options_.learned->WaitForSave();
   if (const absl::Status saved = options_.learned->Save(); !saved.ok()) {
-    LOG(ERROR) << "the learned prior was not saved: " << saved;
+    LOG(ERROR) << "learned prior not saved: " << saved;
   }
 }
 
@@ -124,8 +126,9 @@ bool Scheduler::Connect() {
   pause_ = absl::ZeroDuration();
   last_connect_error_.reset();
   const absl::StatusOr<DrafterInfo> drafter = drafter_->Info();
-  if (!drafter.ok())
-    LOG(WARNING) << "plain decoding until there is a drafter: " << drafter.status();
+  if (!drafter.ok()) {
+    LOG(WARNING) << "no drafter; decoding without speculation: " << drafter.status();
+  }
   {
     MutexLock lock(&mutex_);
     stats_.target = engine_->target;
@@ -139,22 +142,23 @@ absl::StatusOr<std::unique_ptr<Scheduler::Engine>> Scheduler::MakeEngine(const T
   if (target.dims.vocabulary != options_.vocabulary) {
     return absl::FailedPreconditionError(
         absl::StrCat("the verifier's model has a vocabulary of ", target.dims.vocabulary,
-                     ", the orchestrator's tokenizer folder one of ", options_.vocabulary,
-                     ": start both with the same --target"));
+                     ", but the orchestrator's model folder has a vocabulary of ",
+                     options_.vocabulary, "; start both with the same --target"));
   }
-  LOG(INFO) << "verifier: " << target.model << " on " << target.device << "; calibrating";
+  LOG(INFO) << "verifier connected: " << target.model << " on " << target.device
+            << "; calibrating the cost model";
   StopWatch watch;
   ASSIGN_OR_RETURN(
       const CalibrationTable table,
       CalibrateWithBar(*verifier_, "calibrating",
                        {.time_limit = options_.calibration_limit, .session = NewSession()}));
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
-  LOG(INFO) << "calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
-  const PriorSources sources = {
+  LOG(INFO) << "cost model calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
+  const PriorInputs prior_inputs = {
       .vocabulary = options_.vocabulary,
       .table = options_.table,
       .learned = options_.learned == nullptr ? nullptr : options_.learned->counts()};
-  return std::make_unique<Engine>(target, std::move(costs), sources, drafter_, verifier_);
+  return std::make_unique<Engine>(target, std::move(costs), prior_inputs, drafter_, verifier_);
 }
 
 void Scheduler::SetReady(bool ready) {
@@ -167,12 +171,12 @@ void Scheduler::SetReady(bool ready) {
 }
 
 void Scheduler::AwaitWork() {
-  const auto some = [this] {
+  const auto has_work = [this] {
     mutex_.AssertHeld();
     return stopping_ || !waiting_.empty() || !running_.empty();
   };
   MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(some, absl::Milliseconds(500));
+  mutex_.AwaitWithTimeout(has_work, absl::Milliseconds(500));
 }
 
 void Scheduler::Admit() {
@@ -186,7 +190,7 @@ void Scheduler::Admit() {
       stats_.waiting = static_cast<int>(waiting_.size());
       stats_.running = static_cast<int>(running_.size()) + 1;
     }
-    next->Begin({NewSession(), 0}, &engine_->costs, &engine_->memory);
+    next->CreateSequence({NewSession(), 0}, &engine_->costs, &engine_->memory);
     engine_->cycle.Open(next->sequence());
     running_.push_back(std::move(next));
   }
@@ -195,8 +199,8 @@ void Scheduler::Admit() {
 void Scheduler::Prefill() {
   for (const std::unique_ptr<LiveRequest>& request : running_) {
     DecodeSequence& sequence = request->sequence();
-    if (sequence.done() || !sequence.cycles().empty() || request->stream()->cancelled()) continue;
-    if (!engine_->cycle.Prefill(sequence, options_.prefill_chunk)) request->PrefillDone();
+    if (sequence.done() || !sequence.cycles().empty() || request->stream()->canceled()) continue;
+    if (!engine_->cycle.Prefill(sequence, options_.prefill_chunk)) request->MarkPrefilled();
   }
 }
 
@@ -206,7 +210,7 @@ void Scheduler::Step() {
   for (const std::unique_ptr<LiveRequest>& request : running_) {
     DecodeSequence& sequence = request->sequence();
     const bool ready = !sequence.done() && sequence.NextPrefill(1).tokens.empty();
-    if (!ready || request->stream()->cancelled()) continue;
+    if (!ready || request->stream()->canceled()) continue;
     if (request->stream()->full()) {
       if (!request->stalled_since) request->stalled_since = Clock::Real().Now();
       continue;
@@ -216,23 +220,24 @@ void Scheduler::Step() {
     owners.push_back(request.get());
   }
   if (batch.empty()) {
-    // Only stalled clients, or the last prefill failed: nothing to gain from hurry.
+    // All clients are stalled, or the last prefill failed. Do not spin.
     if (!running_.empty()) absl::SleepFor(absl::Milliseconds(1));
     return;
   }
   const absl::Status stepped = engine_->cycle.Step(batch);
   if (!stepped.ok()) {
     LOG(ERROR) << "verify failed: " << stepped;
-    FailAll(absl::UnavailableError(absl::StrCat("the verifier was lost: ", stepped.message())));
+    FailAll(absl::UnavailableError(
+        absl::StrCat("the connection to the verifier was lost: ", stepped.message())));
     SetReady(false);
     return;
   }
   if (engine_->cycle.draft_status() != last_draft_status_) {
     last_draft_status_ = engine_->cycle.draft_status();
     if (last_draft_status_.ok()) {
-      LOG(INFO) << "drafting";
+      LOG(INFO) << "drafts are available; decoding with speculation";
     } else {
-      LOG(WARNING) << "plain decoding, no draft: " << last_draft_status_;
+      LOG(WARNING) << "draft failed; decoding without speculation: " << last_draft_status_;
     }
   }
   for (LiveRequest* owner : owners) {
@@ -240,29 +245,30 @@ void Scheduler::Step() {
   }
 }
 
-bool Scheduler::GaveUpOn(LiveRequest& request) const {
-  if (request.stream()->cancelled()) {
-    request.Fail(absl::CancelledError("the client went away"));
+bool Scheduler::FailIfAbandoned(LiveRequest& request) const {
+  if (request.stream()->canceled()) {
+    request.Fail(absl::CancelledError("the client disconnected"));
     return true;
   }
   if (request.stalled_since &&
       Clock::Real().Now() - *request.stalled_since > options_.slow_client) {
-    request.Fail(absl::ResourceExhaustedError("the client reads too slowly"));
+    request.Fail(absl::ResourceExhaustedError(absl::StrCat(
+        "the client has not read its answer for ", absl::FormatDuration(options_.slow_client))));
     return true;
   }
   return false;
 }
 
 void Scheduler::Retire() {
-  const auto over = [this](const std::unique_ptr<LiveRequest>& request) {
+  const auto is_over = [this](const std::unique_ptr<LiveRequest>& request) {
     DecodeSequence& sequence = request->sequence();
-    if (!GaveUpOn(*request) && !sequence.done()) return false;
+    if (!FailIfAbandoned(*request) && !sequence.done()) return false;
     if (!sequence.status().ok()) request->Fail(sequence.status());
     engine_->cycle.Close(sequence, *drafter_);
     return true;
   };
-  running_.erase(std::remove_if(running_.begin(), running_.end(), over), running_.end());
-  if (options_.learned != nullptr) options_.learned->SaveNowAndThen(Clock::Real().Now());
+  running_.erase(std::remove_if(running_.begin(), running_.end(), is_over), running_.end());
+  if (options_.learned != nullptr) options_.learned->SaveIfDue(Clock::Real().Now());
   MutexLock lock(&mutex_);
   stats_.running = static_cast<int>(running_.size());
   if (engine_ != nullptr) stats_.audit = engine_->cycle.audit();

@@ -1,11 +1,12 @@
-// The scheduler: owns the cycle's thread. Takes requests up in their order of arrival, prefills
-// them in chunks between cycles, and steps all live sequences together.
+// Scheduler: owns the cycle's thread. It admits requests in their order of arrival, prefills them
+// in chunks between cycles, and steps all running sequences together.
 //
-// It also minds the two peers. While the verifier is away, requests are refused with UNAVAILABLE;
-// when it is back it is calibrated (again only if it is another one) and serving goes on. The
-// drafter may come and go: without it every step is a plain one.
+// It also watches the two peers. While the verifier is not reachable, requests are refused with
+// UNAVAILABLE. When it is reachable again, serving resumes; a verifier with another target or
+// device is calibrated first. Without a drafter, or while it fails, requests are decoded without
+// its drafts.
 //
-// Submit, stats and the like may be called from any thread.
+// Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_SCHEDULER_H_
 #define BASTION_ORCHESTRATOR_SERVE_SCHEDULER_H_
 
@@ -27,71 +28,84 @@
 namespace bastion {
 
 struct SchedulerOptions {
-  int max_running = 16;
-  int max_waiting = 256;
-  int prefill_chunk = 256;
-  absl::Duration slow_client = absl::Seconds(30);  // Until a client that does not read is dropped.
-  absl::Duration calibration_limit = absl::Seconds(10);
-  int vocabulary = 0;  // The tokenizer's model: the verifier must have the same.
-  const TransitionGains* table =
-      nullptr;                      // Of this vocabulary; none: +prior has the request alone.
-  LearnedPrior* learned = nullptr;  // None: requests teach each other nothing.
+  int max_running = 16;     // Requests decoded together.
+  int max_waiting = 256;    // Queue length. Further requests are refused.
+  int prefill_chunk = 256;  // Prompt tokens per request between two cycles.
+  // A request is dropped if its client does not read for this long while the stream is full.
+  absl::Duration slow_client = absl::Seconds(30);
+  absl::Duration calibration_limit = absl::Seconds(10);  // CalibrationOptions::time_limit.
+  int vocabulary = 0;  // Vocabulary of the served model. The verifier must have the same.
+  // Transition table for +prior, with the same vocabulary. Not owned. Null: no table.
+  const TransitionGains* table = nullptr;
+  // Counts shared by all requests. Not owned. Null: requests share no counts.
+  LearnedPrior* learned = nullptr;
 };
 
 struct SchedulerStats {
-  bool ready = false;
-  int running = 0;
-  AuditCounts audit;
-  int waiting = 0;
-  TargetInfo target;
-  std::string drafter;  // Empty while there is none.
+  bool ready = false;   // The verifier is connected and calibrated.
+  int running = 0;      // Requests being decoded.
+  AuditCounts audit;    // The verifier's audit counts.
+  int waiting = 0;      // Requests in the queue.
+  TargetInfo target;    // Of the last verifier.
+  std::string drafter;  // Name of the drafter at the last connect; empty if there was none.
 };
 
 class Scheduler {
  public:
-  // `verifier` and `drafter` must outlive it; only its thread calls them. `on_ready` hears of every
-  // change between ready and not.
+  // Starts the thread. `verifier` and `drafter` must outlive this object; only its thread calls
+  // them. The thread calls `on_ready` whenever SchedulerStats::ready changes, with the new value.
   Scheduler(const SchedulerOptions& options, Verifier* verifier, Drafter* drafter,
             std::function<void(bool)> on_ready);
+  // Fails the requests that are still waiting or running, saves the learned prior, and joins the
+  // thread.
   ~Scheduler();
 
-  // UNAVAILABLE while there is no verifier or after Drain; RESOURCE_EXHAUSTED when the queue is
-  // full.
+  // Adds a request to the queue. UNAVAILABLE if not ready or after Drain; RESOURCE_EXHAUSTED if the
+  // queue is full.
   [[nodiscard]] absl::Status Submit(std::unique_ptr<LiveRequest> request)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Refuses new requests and waits until the live ones are done, or `grace` is over.
+  // Refuses new requests from now on. Waits up to `grace` for the waiting and running ones to end.
   void Drain(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mutex_);
 
   [[nodiscard]] SchedulerStats stats() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // What is made once the verifier is there.
+  // The objects that depend on the verifier's target. Created when a verifier is connected.
   struct Engine {
     TargetInfo target;
     CostModel costs;
     SpeculationMemory memory;
     DecodeCycle cycle;
 
-    Engine(const TargetInfo& info, CostModel fitted, const PriorSources& sources, Drafter* drafter,
-           Verifier* verifier)
+    Engine(const TargetInfo& info, CostModel fitted, const PriorInputs& prior_inputs,
+           Drafter* drafter, Verifier* verifier)
         : target(info),
           costs(std::move(fitted)),
-          memory(sources),
+          memory(prior_inputs),
           cycle(info, drafter, verifier, &costs) {}
   };
 
+  // The loop of the thread.
   void Main();
+  // Tries once to reach the verifier. On failure, pauses and returns false.
   [[nodiscard]] bool Connect();
+  // Calibrates the verifier.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
   void SetReady(bool ready) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits until there are requests or the scheduler stops, but not forever.
   void AwaitWork() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Moves requests from the queue to running_, up to max_running.
   void Admit() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Prefills one chunk of each request that needs it.
   void Prefill();
+  // Runs one cycle over all requests that are ready, and publishes their output.
   void Step();
-  // Drops what is done, failed, cancelled or stalled for too long.
+  // Removes requests that are done, failed, canceled, or stalled for too long.
   void Retire() ABSL_LOCKS_EXCLUDED(mutex_);
-  [[nodiscard]] bool GaveUpOn(LiveRequest& request) const;
+  // Fails the request if its client canceled it or has not read for too long. True if so.
+  [[nodiscard]] bool FailIfAbandoned(LiveRequest& request) const;
+  // Fails all waiting and running requests.
   void FailAll(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const SchedulerOptions options_;
@@ -99,11 +113,11 @@ class Scheduler {
   Drafter* const drafter_;
   const std::function<void(bool)> on_ready_;
 
-  // The cycle's thread only.
+  // Used only by the cycle's thread.
   std::unique_ptr<Engine> engine_;
   std::vector<std::unique_ptr<LiveRequest>> running_;
   std::optional<absl::Status> last_connect_error_;
-  absl::Duration pause_;  // After the last look for a verifier that is away.
+  absl::Duration pause_;  // The last pause between two attempts to connect.
   absl::Status last_draft_status_;
 
   mutable Mutex mutex_;

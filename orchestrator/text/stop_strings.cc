@@ -9,14 +9,14 @@ namespace bastion {
 absl::StatusOr<StopStrings> StopStrings::Create(std::vector<std::string> stops, Matched matched) {
   for (size_t i = 0; i < stops.size(); ++i) {
     if (stops[i].empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("stop string ", i, " is empty"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("stop string ", i, " is empty; remove it or add a character"));
     }
   }
   return StopStrings(std::move(stops), matched);
 }
 
-// The longest stop string whose last byte is just before `end`; null where none is.
-const std::string* StopStrings::EndingAt(size_t end) const {
+const std::string* StopStrings::LongestStopEndingAt(size_t end) const {
   const std::string_view text = std::string_view(held_).substr(0, end);
   const std::string* longest = nullptr;
   for (const std::string& stop : stops_) {
@@ -27,7 +27,6 @@ const std::string* StopStrings::EndingAt(size_t end) const {
   return longest;
 }
 
-// Bytes at the end of held_ that begin some stop string without completing it.
 size_t StopStrings::UndecidedSuffix() const {
   size_t undecided = 0;
   for (const std::string& stop : stops_) {
@@ -43,7 +42,7 @@ std::string StopStrings::Push(std::string_view piece) {
   const size_t decided = held_.size();
   held_ += piece;
   for (size_t end = decided + 1; end <= held_.size(); ++end) {
-    const std::string* stop = EndingAt(end);
+    const std::string* stop = LongestStopEndingAt(end);
     if (stop == nullptr) continue;
     match_ = *stop;
     held_.resize(matched_ == Matched::kKept ? end : end - stop->size());
@@ -54,6 +53,6 @@ std::string StopStrings::Push(std::string_view piece) {
   return certain;
 }
 
-std::string StopStrings::Finish() { return std::exchange(held_, ""); }
+std::string StopStrings::TakeHeldText() { return std::exchange(held_, ""); }
 
 }  // namespace bastion

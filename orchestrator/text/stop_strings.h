@@ -1,10 +1,10 @@
-// Ends a text at the first of some stop strings while it arrives.
+// StopStrings: ends a text at the first stop string, while the text arrives in pieces.
 //
-// Text that may turn out to be the beginning of a stop string is held back until it is decided. The
-// stop that ends first wins, the longest of those that end together; so the result is a function of
-// the text alone and not of how it was cut into pieces, and speculation cannot change it.
+// Text that may be the beginning of a stop string is held until that is decided. The stop string
+// that ends first wins; if several end at the same place, the longest wins. So the result depends
+// only on the text, not on how it was split into pieces, and speculation cannot change it.
 //
-// Thread rule: one thread at a time.
+// Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TEXT_STOP_STRINGS_H_
 #define BASTION_ORCHESTRATOR_TEXT_STOP_STRINGS_H_
 
@@ -19,35 +19,37 @@ namespace bastion {
 
 class StopStrings {
  public:
-  // Whether the stop string itself belongs to the text.
+  // Whether the returned text contains the matched stop string.
   enum class Matched { kLeftOut, kKept };
 
-  // INVALID_ARGUMENT for an empty stop string, which would end every text at once. No stop strings
-  // at all is fine: text then passes straight through.
+  // INVALID_ARGUMENT for an empty stop string, which would end every text immediately. Without stop
+  // strings, all text passes unchanged.
   [[nodiscard]] static absl::StatusOr<StopStrings> Create(std::vector<std::string> stops,
                                                           Matched matched = Matched::kLeftOut);
 
-  // The text that became certain with `piece`. After a match: nothing, ever.
+  // Adds `piece` and returns the text that is decided now. After a match, returns "".
   [[nodiscard]] std::string Push(std::string_view piece);
 
-  // What was held back, now that no more text follows.
-  [[nodiscard]] std::string Finish();
+  // Returns the held text and clears it. Call it when no more text follows.
+  [[nodiscard]] std::string TakeHeldText();
 
-  // False when no text can ever match.
+  // False if there are no stop strings.
   [[nodiscard]] bool any() const { return !stops_.empty(); }
-  // The stop string that ended the text; empty as long as none did.
+  // The stop string that ended the text; empty before a match.
   [[nodiscard]] const std::string& match() const { return match_; }
   [[nodiscard]] bool stopped() const { return !match_.empty(); }
 
  private:
   StopStrings(std::vector<std::string> stops, Matched matched)
       : stops_(std::move(stops)), matched_(matched) {}
-  [[nodiscard]] const std::string* EndingAt(size_t end) const;
+  // The longest stop string that ends at the first `end` bytes of held_; null if there is none.
+  [[nodiscard]] const std::string* LongestStopEndingAt(size_t end) const;
+  // The number of bytes at the end of held_ that begin a stop string without completing it.
   [[nodiscard]] size_t UndecidedSuffix() const;
 
   std::vector<std::string> stops_;
   Matched matched_;
-  std::string held_;  // Between calls: the longest end of the text that begins a stop string.
+  std::string held_;  // Between calls: the longest suffix of the text that begins a stop string.
   std::string match_;
 };
 

@@ -22,15 +22,15 @@ struct Extension {
 
 // The `width` best one-token extensions of the kept prefixes, best first.
 std::vector<Extension> BestExtensions(const std::vector<Prefix>& kept, const DraftTree& tree,
-                                      const CandidateRows& rows, int width) {
+                                      const Candidates& candidates, int width) {
   std::vector<Extension> extensions;
   for (const Prefix& prefix : kept) {
-    const CandidateRow row = rows.After(tree, prefix.node);
-    // Within one parent scores fall with rank: no rank beyond the width can be kept.
-    for (int rank = 0; rank < std::min(width, row.size); ++rank) {
-      const double log_score = prefix.log_score + static_cast<double>(row.log_scores[rank]);
+    const CandidateList list = candidates.After(tree, prefix.node);
+    // A parent's candidates are sorted by score, so ranks beyond the width are never kept.
+    for (int rank = 0; rank < std::min(width, list.size); ++rank) {
+      const double log_score = prefix.log_score + static_cast<double>(list.log_scores[rank]);
       if (std::isinf(log_score)) break;
-      extensions.push_back({prefix.node, row.tokens[rank], log_score});
+      extensions.push_back({prefix.node, list.tokens[rank], log_score});
     }
   }
   std::stable_sort(
@@ -42,12 +42,12 @@ std::vector<Extension> BestExtensions(const std::vector<Prefix>& kept, const Dra
 
 }  // namespace
 
-DraftTree GrowBeam(TokenId root, const CandidateRows& rows, int width, int depth) {
+DraftTree GrowBeam(TokenId root, const Candidates& candidates, int width, int depth) {
   CHECK_GE(width, 1);
   DraftTree tree(root);
   std::vector<Prefix> kept = {{0, 0.0}};
-  for (int level = 0; level < std::min(depth, rows.positions()); ++level) {
-    const std::vector<Extension> best = BestExtensions(kept, tree, rows, width);
+  for (int level = 0; level < std::min(depth, candidates.max_depth()); ++level) {
+    const std::vector<Extension> best = BestExtensions(kept, tree, candidates, width);
     kept.clear();
     for (const Extension& extension : best) {
       const NodeIndex node =

@@ -1,10 +1,10 @@
-// The beam tree w×d: the rectangle that BASTION compares best-first with (its Figure 8).
+// The beam tree w×d, which BASTION compares with best-first growth (its Figure 8).
 //
-// Definition: level 1 holds the w best tokens of position 1; level k+1 holds the w best one-token
-// extensions of the prefixes on level k, by path score ρ; d levels. Every prefix that was kept is a
-// node, so N = w·d (w = 4, d = 15: 60 nodes, 61 verified rows), less where a level has fewer than w
-// extensions of non-zero probability. Ties: the extension of the better parent first, then the
-// lower rank. Nodes stand level by level, so every prefix of the arrays is a tree.
+// Definition: level 1 holds the w best tokens of position 1. Level k+1 holds the w best one-token
+// extensions of the prefixes on level k, by path score ρ. There are d levels. Every kept prefix is
+// a node, so N = w·d (w = 4, d = 15: 60 nodes, 61 verified rows). N is smaller where a level has
+// fewer than w extensions of non-zero probability. Ties: the better parent wins, then the lower
+// rank. Nodes are stored level by level, so every prefix of the arrays is a tree.
 // Thread-safe: no state.
 #ifndef BASTION_ORCHESTRATOR_TREE_BEAM_H_
 #define BASTION_ORCHESTRATOR_TREE_BEAM_H_
@@ -16,7 +16,7 @@
 namespace bastion {
 
 // REQUIRES: width >= 1.
-[[nodiscard]] DraftTree GrowBeam(TokenId root, const CandidateRows& rows, int width, int depth);
+[[nodiscard]] DraftTree GrowBeam(TokenId root, const Candidates& candidates, int width, int depth);
 
 }  // namespace bastion
 

@@ -1,8 +1,9 @@
-// CandidateRows: the ranked tokens that may follow a node, the only thing that the growers
-// (best_first, beam, chain) know of where candidates come from.
+// Candidates: the ranked tokens that may follow a node. The growers (best_first, beam, chain) see
+// candidates only through this interface and do not know their origin.
 //
-// MarginalRows is the papers' procedure: all nodes of a depth share the drafter's marginal of that
-// position. EvidenceRows and PriorRows (evidence_rows.h) look at the node's own path.
+// DraftCandidates is the papers' procedure: all nodes of a depth share the drafter's marginal of
+// that position. WeightedCandidates and PriorCandidates (orchestrator/prior/weighted_candidates.h)
+// also depend on the node's own path.
 // Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TREE_CANDIDATES_H_
 #define BASTION_ORCHESTRATOR_TREE_CANDIDATES_H_
@@ -17,42 +18,42 @@
 
 namespace bastion {
 
-// The candidates after one node. Scores are log-probabilities: they fall with rank, are <= 0 and
-// not NaN; -inf marks a candidate that is never taken. No token repeats.
-struct CandidateRow {
+// The candidates after one node, best first. Scores are log-probabilities: they never rise with the
+// rank, are <= 0 and not NaN. A candidate with score -inf is never taken. No token repeats.
+struct CandidateList {
   const TokenId* tokens = nullptr;    // [size]
   const float* log_scores = nullptr;  // [size]
   int size = 0;
 };
 
-class CandidateRows {
+class Candidates {
  public:
-  virtual ~CandidateRows() = default;
-  // No tree grown from this is deeper.
-  [[nodiscard]] virtual int positions() const = 0;
-  // Empty when nothing may follow. Valid as long as this object.
-  // REQUIRES: `node` is a row of `tree`, whose path to it does not change any more.
-  [[nodiscard]] virtual CandidateRow After(const DraftTree& tree, NodeIndex node) const = 0;
+  virtual ~Candidates() = default;
+  // A tree grown from these candidates is at most this deep.
+  [[nodiscard]] virtual int max_depth() const = 0;
+  // The candidates for children of `node`; empty when the node can have none. The list is valid as
+  // long as this object. REQUIRES: `node` is in `tree`, and the path to it does not change later.
+  [[nodiscard]] virtual CandidateList After(const DraftTree& tree, NodeIndex node) const = 0;
 };
 
-// Owns nothing: the marginals must outlive it.
-class MarginalRows final : public CandidateRows {
+// The drafter's candidates. Does not own `marginals`, which must outlive it.
+class DraftCandidates final : public Candidates {
  public:
-  // `depth` limits the positions that are used.
-  explicit MarginalRows(const Marginals& marginals, int depth = std::numeric_limits<int>::max())
-      : marginals_(marginals), positions_(std::clamp(depth, 0, marginals.positions)) {}
+  // Uses at most the first `depth` positions of `marginals`.
+  explicit DraftCandidates(const Marginals& marginals, int depth = std::numeric_limits<int>::max())
+      : marginals_(marginals), max_depth_(std::clamp(depth, 0, marginals.positions)) {}
 
-  [[nodiscard]] int positions() const override { return positions_; }
-  [[nodiscard]] CandidateRow After(const DraftTree& tree, NodeIndex node) const override {
+  [[nodiscard]] int max_depth() const override { return max_depth_; }
+  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override {
     const int position = tree.depth(node);
-    if (position >= positions_) return {};
+    if (position >= max_depth_) return {};
     const size_t begin = static_cast<size_t>(position) * marginals_.candidates;
     return {&marginals_.tokens[begin], &marginals_.log_probs[begin], marginals_.candidates};
   }
 
  private:
   const Marginals& marginals_;
-  const int positions_;
+  const int max_depth_;
 };
 
 }  // namespace bastion

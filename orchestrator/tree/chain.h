@@ -1,5 +1,5 @@
-// The chain: the drafter's most probable token at every position, one path. This is the tree of
-// linear speculative decoding (DFlash without a tree). Thread-safe: no state.
+// The chain: one path of the most probable token at every position. This is the tree of linear
+// speculative decoding (DFlash without a tree). Thread-safe: no state.
 #ifndef BASTION_ORCHESTRATOR_TREE_CHAIN_H_
 #define BASTION_ORCHESTRATOR_TREE_CHAIN_H_
 
@@ -10,11 +10,12 @@
 
 namespace bastion {
 
-// At most `length` nodes; fewer when there are fewer positions, or where a position has no
-// candidate of non-zero probability.
-// It ends before the n-th node when its path scores less than least_scores[n − 1], if there is one.
-[[nodiscard]] DraftTree GrowChain(TokenId root, const CandidateRows& rows, int length,
-                                  absl::Span<const double> least_scores = {});
+// At most `length` nodes and at most candidates.max_depth() nodes. The chain ends at the first
+// position without a candidate of non-zero probability. It also ends before the n-th node if that
+// node's path score is below min_scores[n − 1]; nodes beyond the end of `min_scores` have no
+// minimum.
+[[nodiscard]] DraftTree GrowChain(TokenId root, const Candidates& candidates, int length,
+                                  absl::Span<const double> min_scores = {});
 
 }  // namespace bastion
 

@@ -1,5 +1,5 @@
-// Seen: Frontier.new_tokens was cleared before the Expand call. When the call failed or came back
-// late, a drafter that depends on token ids would never have been given these tokens.
+// The bug: Frontier.new_tokens was cleared before the Expand call. If the call failed or timed out,
+// a drafter that depends on token ids never received these tokens.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
@@ -25,13 +25,13 @@ class TokensAfterFailedExpandTest : public ::testing::TestWithParam<absl::Status
     sequence_.emplace(std::move(request),
                       TreeGrower(*Policy::Parse("chain:3"), /*greedy=*/true, &costs_, &memory_));
     cycle_.Open(*sequence_);
-    while (cycle_.Prefill(*sequence_, /*most=*/2)) {
+    while (cycle_.Prefill(*sequence_, /*max_tokens=*/2)) {
     }
   }
 
   void Step() { ASSERT_TRUE(cycle_.Step({&*sequence_}).ok()); }
 
-  // The tokens of positions [0, committed).
+  // The tokens at positions [0, committed).
   std::vector<TokenId> Committed() const {
     std::vector<TokenId> tokens = kPrompt;
     tokens.insert(tokens.end(), sequence_->output().begin(), sequence_->output().end());
@@ -47,25 +47,25 @@ class TokensAfterFailedExpandTest : public ::testing::TestWithParam<absl::Status
   std::optional<DecodeSequence> sequence_;
 };
 
-TEST_P(TokensAfterFailedExpandTest, TheNextFrontierNamesThemAll) {
+TEST_P(TokensAfterFailedExpandTest, TheNextFrontierContainsAllTokens) {
   Step();
-  drafter_.call_fails = absl::Status(GetParam(), "no answer");
+  drafter_.call_error = absl::Status(GetParam(), "no answer");
   Step();
   Step();
-  drafter_.call_fails.reset();
+  drafter_.call_error.reset();
   const std::vector<TokenId> committed = Committed();
   Step();
-  EXPECT_THAT(drafter_.asked.back().new_tokens, ElementsAreArray(committed));
-  EXPECT_EQ(drafter_.asked.back().committed, static_cast<Position>(committed.size()));
+  EXPECT_THAT(drafter_.frontiers.back().new_tokens, ElementsAreArray(committed));
+  EXPECT_EQ(drafter_.frontiers.back().committed, static_cast<Position>(committed.size()));
 }
 
-TEST_P(TokensAfterFailedExpandTest, AfterASuccessOnlyNewerOnesAreNamed) {
+TEST_P(TokensAfterFailedExpandTest, AfterASuccessTheFrontierContainsOnlyNewTokens) {
   Step();
   const Position before = sequence_->committed();
   Step();
   const std::vector<TokenId> committed = Committed();
   Step();
-  EXPECT_THAT(drafter_.asked.back().new_tokens,
+  EXPECT_THAT(drafter_.frontiers.back().new_tokens,
               ElementsAreArray(committed.begin() + before, committed.end()));
 }
 

@@ -1,5 +1,5 @@
-// DDTree's Algorithm 1 once more, written down as the paper prints it: plain, slow and obvious,
-// with nothing shared with orchestrator/tree. Trees and τ of the engine are compared with it.
+// A second implementation of DDTree's Algorithm 1, as the paper prints it. It is slow and simple
+// and shares no code with orchestrator/tree. Tests compare the orchestrator's trees and τ with it.
 #ifndef BASTION_TESTS_SUPPORT_DDTREE_REFERENCE_H_
 #define BASTION_TESTS_SUPPORT_DDTREE_REFERENCE_H_
 
@@ -11,20 +11,20 @@
 
 namespace bastion::testing {
 
-// ρ of the paper: one rank per position, from 0.
+// ρ of the paper: one rank per position, counted from 0.
 using RankTuple = std::vector<int>;
 
 // σ(ρ), the sum of the log-probabilities along the tuple.
 [[nodiscard]] double Sigma(const Marginals& marginals, const RankTuple& ranks);
 
-// The tuples of the algorithm in the order in which it pops them: at most `budget`.
+// At most `budget` tuples, in the order in which the algorithm pops them.
 [[nodiscard]] std::vector<RankTuple> DdtreeRankTuples(const Marginals& marginals, int budget);
 
 // The tree of these tuples.
 [[nodiscard]] DraftTree DdtreeReference(TokenId root, const Marginals& marginals, int budget);
 
-// All rank tuples of non-zero probability, the most probable first (Proposition 2's order).
-// The number of tuples is K + K² + … + K^P: for small cases only.
+// All rank tuples of non-zero probability, the most probable first (the order of Proposition 2).
+// There are up to K + K² + … + K^P tuples, so use it for small cases only.
 [[nodiscard]] std::vector<RankTuple> AllRankTuplesByProbability(const Marginals& marginals);
 
 }  // namespace bastion::testing

@@ -20,7 +20,8 @@ uint64_t HashOf(absl::Span<const TokenId> prefix, uint64_t seed) {
   return Mix(state, prefix.size());
 }
 
-// The naive walk: what the target chooses, followed as far as the tree carries it.
+// Follows the target's choices down the tree, as far as the tree contains them. Appends the root
+// and the accepted tokens to `tokens`.
 Acceptance Walk(const DraftTree& tree, std::vector<TokenId>& tokens,
                 const SamplingParams& sampling) {
   Acceptance acceptance;
@@ -68,7 +69,7 @@ absl::StatusOr<TargetInfo> FakeVerifier::Info() {
 absl::Status FakeVerifier::Open(SequenceId sequence, const SamplingParams& sampling) {
   const auto found = live_.find(sequence.session);
   if (found != live_.end() && found->second.id.epoch == sequence.epoch) {
-    return absl::AlreadyExistsError("the epoch lives");
+    return absl::AlreadyExistsError("the sequence is already open");
   }
   if (found != live_.end() && found->second.id.epoch > sequence.epoch) {
     return absl::FailedPreconditionError("the epoch is stale");
@@ -85,7 +86,7 @@ absl::StatusOr<FakeVerifier::State*> FakeVerifier::Find(SequenceId id) {
 }
 
 absl::StatusOr<TimingTrace> FakeVerifier::Prefill(const PrefillItem& item) {
-  if (call_fails) return *call_fails;
+  if (call_error) return *call_error;
   TimingTrace trace;
   if (item.tokens.empty()) return trace;
   ASSIGN_OR_RETURN(State * state, Find(item.sequence));
@@ -121,7 +122,7 @@ absl::StatusOr<FakeVerifier::State*> FakeVerifier::Admit(const VerifyItem& item)
 
 absl::StatusOr<VerifyResult> FakeVerifier::Verify(const Forest& forest) {
   last_forest = forest;
-  if (call_fails) return *call_fails;
+  if (call_error) return *call_error;
   int rows = 0;
   for (const VerifyItem& item : forest) rows += item.tree.rows();
   if (rows > kToyRows) return absl::InvalidArgumentError("too many rows");
@@ -132,7 +133,7 @@ absl::StatusOr<VerifyResult> FakeVerifier::Verify(const Forest& forest) {
     outcome.status = state.status();
     if (!state.ok()) continue;
     outcome.acceptance = Walk(item.tree, (*state)->tokens, (*state)->sampling);
-    if (answers_nonsense) outcome.acceptance = *answers_nonsense;
+    if (forced_acceptance) outcome.acceptance = *forced_acceptance;
     result.trace.rows += item.tree.rows();
     result.trace.contexts.push_back(item.cached);
   }
@@ -152,7 +153,7 @@ const std::vector<TokenId>* FakeVerifier::Tokens(SequenceId sequence) const {
 
 absl::StatusOr<DrafterInfo> FakeDrafter::Info() {
   ++info_calls;
-  if (call_fails) return *call_fails;
+  if (call_error) return *call_error;
   return DrafterInfo{"toy-drafter", kPositions, vocabulary, kToyContext};
 }
 
@@ -165,33 +166,33 @@ Marginals FakeDrafter::MarginalsAfter(const std::vector<TokenId>& prefix,
   for (int p = 0; p < kPositions; ++p) {
     const TokenId truth = ToyNext(tokens, frontier.sampling);
     const uint64_t dice = HashOf(tokens, 0xD1CE) % 100;
-    // Wrong by one rank: the truth is then the second candidate.
+    // A wrong draft has the target's token as its second candidate.
     const int shift = dice < static_cast<uint64_t>(percent_right) ? 0 : kToyVocabulary - 1;
     for (int r = 0; r < marginals.candidates; ++r) {
       marginals.tokens.push_back((truth + shift + r) % kToyVocabulary);
       const float log_prob = std::log(0.6f) + static_cast<float>(r) * std::log(0.4f);
-      marginals.log_probs.push_back(answers_nonsense ? 1.0f : log_prob);
+      marginals.log_probs.push_back(sends_invalid_marginals ? 1.0f : log_prob);
     }
     tokens.push_back(truth);
   }
   return marginals;
 }
 
-absl::StatusOr<std::vector<Draft>> FakeDrafter::Expand(absl::Span<const Frontier> frontiers) {
-  asked.insert(asked.end(), frontiers.begin(), frontiers.end());
-  if (call_fails) return *call_fails;
+absl::StatusOr<std::vector<Draft>> FakeDrafter::Expand(absl::Span<const Frontier> requested) {
+  frontiers.insert(frontiers.end(), requested.begin(), requested.end());
+  if (call_error) return *call_error;
   std::vector<Draft> drafts;
-  for (const Frontier& frontier : frontiers) {
+  for (const Frontier& frontier : requested) {
     uint32_t& epoch = epochs_.try_emplace(frontier.sequence.session, 0).first->second;
     if (frontier.sequence.epoch < epoch) return absl::FailedPreconditionError("stale epoch");
     epoch = frontier.sequence.epoch;
     Draft& draft = drafts.emplace_back();
     const std::vector<TokenId>* committed = target_->Tokens(frontier.sequence);
-    const bool there =
+    const bool known =
         committed != nullptr && static_cast<size_t>(frontier.committed) <= committed->size();
     for (const std::vector<TokenId>& path : frontier.paths) {
       draft.marginals.emplace_back();
-      if (!there || !path.empty()) continue;
+      if (!known || !path.empty()) continue;
       std::vector<TokenId> prefix(committed->begin(), committed->begin() + frontier.committed);
       prefix.push_back(frontier.root);
       draft.marginals.back() = MarginalsAfter(prefix, frontier);

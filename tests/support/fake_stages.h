@@ -1,6 +1,6 @@
-// A toy pair behind the borders of the decode cycle, without an engine: a target whose next token
-// is a hash of the whole committed prefix (and of the seed, when sampling), and a drafter that
-// knows it with some errors. Everything is deterministic. Thread-compatible.
+// A toy verifier and drafter without an engine. The next token of the target is a hash of the whole
+// committed prefix (and of the seed, when sampling). The drafter predicts it with a given error
+// rate. Everything is deterministic. Thread-compatible.
 #ifndef BASTION_TESTS_SUPPORT_FAKE_STAGES_H_
 #define BASTION_TESTS_SUPPORT_FAKE_STAGES_H_
 
@@ -16,9 +16,9 @@ inline constexpr int kToyVocabulary = 97;
 inline constexpr int kToyContext = 512;
 inline constexpr int kToyRows = 256;
 
-// The token that the toy target writes after `prefix`. At temperature 0 the seed does not matter.
+// The toy target's next token after `prefix`. At temperature 0 the seed has no effect.
 [[nodiscard]] TokenId ToyNext(absl::Span<const TokenId> prefix, const ChoiceParams& sampling);
-// What plain decoding writes: `count` tokens after `prompt`.
+// The output of plain decoding: `count` tokens after `prompt`.
 [[nodiscard]] std::vector<TokenId> ToyText(std::vector<TokenId> prompt,
                                            const SamplingParams& sampling, int count);
 
@@ -30,15 +30,15 @@ class FakeVerifier final : public Verifier {
   absl::StatusOr<VerifyResult> Verify(const Forest& forest) override;
   void Close(SequenceId sequence) override;
 
-  // The committed tokens of a live sequence, or nothing.
+  // The committed tokens of a live sequence; null for any other sequence.
   [[nodiscard]] const std::vector<TokenId>* Tokens(SequenceId sequence) const;
   [[nodiscard]] int live_sequences() const { return static_cast<int>(live_.size()); }
 
-  // ---- what a test makes go wrong ----
-  std::optional<absl::Status> call_fails;      // Every Prefill and Verify.
-  std::optional<Acceptance> answers_nonsense;  // Instead of every acceptance.
+  // ---- faults that a test can set ----
+  std::optional<absl::Status> call_error;       // Returned by every Prefill and Verify.
+  std::optional<Acceptance> forced_acceptance;  // Returned for every tree.
 
-  Forest last_forest;  // Of the last Verify.
+  Forest last_forest;  // The argument of the last Verify.
 
  private:
   struct State {
@@ -57,21 +57,22 @@ class FakeDrafter final : public Drafter {
  public:
   static constexpr int kPositions = 7;
 
-  // Reads the committed tokens of `target`, as a real one reads features; not owned.
+  // Reads the committed tokens of `target`, as a real drafter reads features. `target` is not owned
+  // and must outlive this object.
   explicit FakeDrafter(const FakeVerifier* target) : target_(target) {}
 
   absl::StatusOr<DrafterInfo> Info() override;
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
   void Close(SequenceId sequence) override;
 
-  // ---- what a test makes go wrong ----
-  int percent_right = 70;                  // How often the top candidate is the target's.
-  std::optional<absl::Status> call_fails;  // Every Info and Expand.
-  bool answers_nonsense = false;           // Marginals that are not valid.
+  // ---- faults that a test can set ----
+  int percent_right = 70;                  // How often the top candidate is the target's token.
+  std::optional<absl::Status> call_error;  // Returned by every Info and Expand.
+  bool sends_invalid_marginals = false;
   int vocabulary = kToyVocabulary;
 
-  std::vector<Frontier> asked;  // All frontiers so far.
-  std::vector<SequenceId> closed;
+  std::vector<Frontier> frontiers;  // Of all Expand calls, in order.
+  std::vector<SequenceId> closed;   // Of all Close calls, in order.
   int info_calls = 0;
 
  private:

@@ -1,4 +1,4 @@
-// A clock that stands still until it is told otherwise. Header-only. Thread-compatible.
+// A clock that moves only when Advance() is called. Header-only. Thread-compatible.
 #ifndef BASTION_TESTS_SUPPORT_MANUAL_CLOCK_H_
 #define BASTION_TESTS_SUPPORT_MANUAL_CLOCK_H_
 

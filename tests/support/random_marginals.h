@@ -1,4 +1,4 @@
-// Marginals for tests: drawn at random, with the awkward features on demand. Header-only.
+// Random marginals for tests, optionally with ties or zero probabilities. Header-only.
 #ifndef BASTION_TESTS_SUPPORT_RANDOM_MARGINALS_H_
 #define BASTION_TESTS_SUPPORT_RANDOM_MARGINALS_H_
 
@@ -16,7 +16,8 @@ using Probabilities = std::vector<std::vector<double>>;  // [P, K], falling with
 
 enum class Awkward { kNone, kTies, kZeroTails };
 
-// [P, K] from linear probabilities, already sorted; token id = 100·position + rank.
+// Marginals [P, K] with the given probabilities; token id = 100·position + rank.
+// REQUIRES: each position is sorted by falling probability.
 inline Marginals MarginalsOf(const Probabilities& probabilities) {
   Marginals marginals;
   marginals.positions = static_cast<int>(probabilities.size());
@@ -30,41 +31,43 @@ inline Marginals MarginalsOf(const Probabilities& probabilities) {
   return marginals;
 }
 
-// The top candidate has `top`, every further one `fall` of what is left before it.
+// The top candidate has probability `top`. Each further candidate gets the fraction `fall` of the
+// mass that the candidates before it left.
 inline Probabilities Ladder(int positions, int candidates, double top, double fall = 0.5) {
-  Probabilities rows(positions);
-  for (std::vector<double>& row : rows) {
+  Probabilities probabilities(positions);
+  for (std::vector<double>& position : probabilities) {
     double left = 1 - top;
-    row.push_back(top);
+    position.push_back(top);
     for (int r = 1; r < candidates; ++r) {
-      row.push_back(std::min(row.back(), left * fall));
-      left -= row.back();
+      position.push_back(std::min(position.back(), left * fall));
+      left -= position.back();
     }
   }
-  return rows;
+  return probabilities;
 }
 
-// kTies draws from few values; kZeroTails ends each position, at a rank of its own, in zeros (from
-// rank 0 on once in a while). `sharpness` > 1 makes the first ranks stand out.
+// Random marginals [P, K]. kTies draws from two values. kZeroTails sets the candidates from a
+// random rank on to zero, for each position separately; sometimes that is all of them.
+// `sharpness` > 1 makes the first ranks stand out.
 inline Marginals RandomMarginals(std::mt19937& random, int positions, int candidates,
                                  Awkward awkward = Awkward::kNone, double sharpness = 1.0) {
-  Probabilities rows(positions, std::vector<double>(candidates));
-  for (std::vector<double>& row : rows) {
+  Probabilities probabilities(positions, std::vector<double>(candidates));
+  for (std::vector<double>& position : probabilities) {
     double sum = 0;
-    for (double& value : row) {
+    for (double& value : position) {
       value = awkward == Awkward::kTies
                   ? static_cast<double>(1 + random() % 2)
                   : std::pow(std::uniform_real_distribution<>(0.01, 1.0)(random), sharpness);
       sum += value;
     }
-    for (double& value : row) value /= sum;
-    std::sort(row.begin(), row.end(), std::greater<>());
+    for (double& value : position) value /= sum;
+    std::sort(position.begin(), position.end(), std::greater<>());
     if (awkward == Awkward::kZeroTails) {
       const auto kept = static_cast<std::ptrdiff_t>(random() % (candidates + 1));
-      std::fill(row.begin() + kept, row.end(), 0.0);
+      std::fill(position.begin() + kept, position.end(), 0.0);
     }
   }
-  return MarginalsOf(rows);
+  return MarginalsOf(probabilities);
 }
 
 }  // namespace bastion::testing

@@ -12,9 +12,10 @@
 
 namespace bastion::testing {
 
-using Counted = std::vector<std::pair<TokenId, uint16_t>>;  // Continuations, by falling count.
+// Continuations and their counts, by falling count.
+using Counted = std::vector<std::pair<TokenId, uint16_t>>;
 
-// The table of these contexts; every token of the vocabulary occurs once.
+// The table with these contexts. Every token of the vocabulary occurs once.
 inline TransitionTable TableOf(int vocabulary, const std::map<TokenId, Counted>& singles,
                                const std::map<std::pair<TokenId, TokenId>, Counted>& pairs = {}) {
   TransitionTable::Columns columns;
@@ -42,7 +43,7 @@ inline TransitionTable TableOf(int vocabulary, const std::map<TokenId, Counted>&
   return *TransitionTable::Make(std::move(columns));
 }
 
-// `width` random continuations of every token: a table that knows nothing.
+// A table with `width` random continuations of every token. It predicts nothing.
 inline TransitionTable NonsenseTable(int vocabulary, int width, uint32_t seed) {
   std::mt19937 random(seed);
   std::map<TokenId, Counted> singles;

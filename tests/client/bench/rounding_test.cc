@@ -64,7 +64,7 @@ TEST(RoundingTest, CountsDifferentChoicesAndLogProbabilities) {
 
 TEST(RoundingTest, ReturnsTheErrorOfATarget) {
   FakeVerifier exact, rounded;
-  exact.call_fails = absl::DataLossError("gone");
+  exact.call_error = absl::DataLossError("gone");
   EXPECT_EQ(MeasureRounding(exact, rounded, kPrompts, 4).status().message(), "gone");
 }
 

@@ -14,7 +14,7 @@ using bastion::testing::kEndOfText;
 using bastion::testing::kFirstMerge;
 using bastion::testing::kImEnd;
 
-constexpr TokenId kTwoThirdsOfDay = kFirstMerge + 4;  // E6 97, of E6 97 A5: 日.
+constexpr TokenId kTwoThirdsOfDay = kFirstMerge + 4;  // E6 97, the first bytes of 日 (E6 97 A5).
 constexpr const char* kReplacement = "\xEF\xBF\xBD";
 
 const Tokenizer& ByteLevel() {
@@ -23,35 +23,35 @@ const Tokenizer& ByteLevel() {
   return *tokenizer;
 }
 
-TEST(DetokenizerTest, WholeCharactersGoStraightThrough) {
+TEST(DetokenizerTest, WholeCharactersAreReturnedImmediately) {
   Detokenizer detokenizer(ByteLevel());
   EXPECT_EQ(detokenizer.Push({kFirstMerge + 1, kFirstMerge + 2}), "the the");
   EXPECT_EQ(detokenizer.Push({kFirstMerge + 3}), "é");
   EXPECT_EQ(detokenizer.Push({}), "");
-  EXPECT_EQ(detokenizer.Finish(), "");
+  EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
 
-TEST(DetokenizerTest, SplitCharacterWaitsForItsRest) {
+TEST(DetokenizerTest, ASplitCharacterIsHeldUntilItIsComplete) {
   Detokenizer detokenizer(ByteLevel());
   EXPECT_EQ(detokenizer.Push({'a', kTwoThirdsOfDay}), "a");
   EXPECT_EQ(detokenizer.Push({0xA5, 'b'}), "日b");
-  EXPECT_EQ(detokenizer.Finish(), "");
+  EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
 
-TEST(DetokenizerTest, CharacterCutOffByTheNext) {
+TEST(DetokenizerTest, ACharacterCutOffByTheNextIsReplaced) {
   Detokenizer detokenizer(ByteLevel());
   EXPECT_EQ(detokenizer.Push({kTwoThirdsOfDay}), "");
   EXPECT_EQ(detokenizer.Push({'z'}), std::string(kReplacement) + "z");
 }
 
-TEST(DetokenizerTest, CharacterCutOffByTheEnd) {
+TEST(DetokenizerTest, ACharacterCutOffByTheEndIsReplaced) {
   Detokenizer detokenizer(ByteLevel());
   EXPECT_EQ(detokenizer.Push({'a', kTwoThirdsOfDay}), "a");
-  EXPECT_EQ(detokenizer.Finish(), kReplacement);
-  EXPECT_EQ(detokenizer.Finish(), "");
+  EXPECT_EQ(detokenizer.FlushIncomplete(), kReplacement);
+  EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
 
-TEST(DetokenizerTest, BytesThatBeginNothing) {
+TEST(DetokenizerTest, BytesThatBeginNoCharacterAreReplaced) {
   Detokenizer detokenizer(ByteLevel());
   EXPECT_EQ(detokenizer.Push({0xFF, 0x80}), std::string(kReplacement) + kReplacement);
 }
@@ -68,7 +68,7 @@ TEST(DetokenizerTest, EveryByteTokenIsItsByte) {
   }
 }
 
-TEST(DetokenizerTest, SpecialTokensAreLeftOut) {
+TEST(DetokenizerTest, SpecialTokensAreSkipped) {
   Detokenizer detokenizer(ByteLevel());
   EXPECT_EQ(detokenizer.Push({'a', kImEnd, 'b'}), "ab");
 }
@@ -78,8 +78,9 @@ TEST(DetokenizerTest, IdsOfThePaddedVocabularyAddNothing) {
   EXPECT_EQ(detokenizer.Push({'a', 5000, 'b', -1}), "ab");
 }
 
-// Any ids, cut anywhere: the pieces are UTF-8, and together what decoding all at once gives.
-TEST(DetokenizerTest, RandomIdsInRandomGroups) {
+// For random ids in random groups, each piece is valid UTF-8, and all pieces together equal the
+// text decoded from all ids.
+TEST(DetokenizerTest, TheGroupingOfTheIdsDoesNotMatter) {
   std::mt19937 random(3);
   for (int round = 0; round < 500; ++round) {
     std::vector<TokenId> all;
@@ -96,7 +97,7 @@ TEST(DetokenizerTest, RandomIdsInRandomGroups) {
       text += piece;
       all.insert(all.end(), ids.begin(), ids.end());
     }
-    text += detokenizer.Finish();
+    text += detokenizer.FlushIncomplete();
     EXPECT_EQ(text, *ByteLevel().Decode(all, /*skip_special=*/true));
   }
 }

@@ -50,7 +50,7 @@ std::string Detokenized(const Tokenizer& tokenizer, const std::vector<TokenId>& 
   Detokenizer detokenizer(tokenizer);
   std::string text;
   for (const TokenId id : ids) text += detokenizer.Push({id});
-  return text + detokenizer.Finish();
+  return text + detokenizer.FlushIncomplete();
 }
 
 TEST(TokenizerTest, MergesAndBytes) {

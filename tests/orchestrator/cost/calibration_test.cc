@@ -18,8 +18,9 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kTransport = absl::Microseconds(300);
 
-// Takes 1 ms + 0.1 ms a row + 1 µs a cached token, in the time of `clock`; every second tree has
-// one node accepted. Checks that it is called as the contract of Verifier says.
+// A verifier whose calls take 1 ms plus 0.1 ms per row plus 1 µs per cached token, in the time of
+// `clock`. It accepts one node of every second tree, and checks that the caller keeps the contract
+// of Verifier.
 class TimedVerifier final : public Verifier {
  public:
   explicit TimedVerifier(ManualClock& clock) : clock_(clock) {
@@ -109,7 +110,7 @@ class CalibrationTest : public ::testing::Test {
   CalibrationOptions options_;
 };
 
-TEST_F(CalibrationTest, MeasuresEveryPointWithinTheLimits) {
+TEST_F(CalibrationTest, MeasuresEveryPointThatFits) {
   const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
   ASSERT_TRUE(table.ok()) << table.status();
   std::vector<int> rows;
@@ -118,13 +119,13 @@ TEST_F(CalibrationTest, MeasuresEveryPointWithinTheLimits) {
     if (point.context == 16) rows.push_back(point.rows);
     if (point.rows == 1) contexts.push_back(point.context);
   }
-  // 128 rows become 16; 1024 tokens become what 512 hold beside 62 tokens of slack and 16 rows.
+  // 128 rows become 16. 1024 tokens become 512 minus 62 tokens of slack and 16 rows.
   EXPECT_THAT(rows, ElementsAre(1, 2, 4, 8, 16));
   EXPECT_THAT(contexts, ElementsAre(16, 256, 434));
   EXPECT_EQ(table->max_rows(), 16);
 }
 
-TEST_F(CalibrationTest, TimesAreTheVerifiersAndTheCallers) {
+TEST_F(CalibrationTest, RecordsTheVerifiersTimeAndTheRoundTrip) {
   const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
   ASSERT_TRUE(table.ok());
   for (const CalibrationPoint& point : table->points) {
@@ -150,7 +151,7 @@ TEST_F(CalibrationTest, SequencesStayNearTheirContextAndAreClosed) {
   }
 }
 
-TEST_F(CalibrationTest, OneStalledForwardDoesNotCount) {
+TEST_F(CalibrationTest, IgnoresOneStalledForward) {
   verifier_.stall_at = 20;
   const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
   ASSERT_TRUE(table.ok());
@@ -165,25 +166,25 @@ TEST_F(CalibrationTest, ReportsProgress) {
     planned = total;
   };
   ASSERT_TRUE(Calibrate(verifier_, clock_, options_).ok());
-  EXPECT_EQ(planned, 5 * 3 * 4);  // Row counts, contexts, repetitions and the warm-up.
+  EXPECT_EQ(planned, 5 * 3 * 4);  // Row counts × contexts × (repetitions + warm-up).
   ASSERT_EQ(static_cast<int>(seen.size()), planned);
   EXPECT_EQ(seen.back(), planned);
   EXPECT_EQ(verifier_.verified, planned);
 }
 
-TEST_F(CalibrationTest, TimeLimitEndsItAfterAWholeRound) {
-  // A round takes 15 verifies of 1.4 to 3.4 ms: the limit passes in the third.
+TEST_F(CalibrationTest, StopsAfterTheRoundThatExceedsTheTimeLimit) {
+  // A round has 15 verifies of 1.4 to 3.4 ms, so the third round exceeds the limit.
   options_.repetitions = 1000;
   options_.time_limit = absl::Milliseconds(90);
   ASSERT_TRUE(Calibrate(verifier_, clock_, options_).ok());
   EXPECT_EQ(verifier_.verified, 5 * 3 * 3);
 }
 
-TEST_F(CalibrationTest, LongerContextsAreMeasuredAtTheSharedRowCountsAndFilledIn) {
+TEST_F(CalibrationTest, MeasuresLongerContextsAtTheSharedRowCountsAndInterpolatesTheRest) {
   options_.shared_row_counts = {4};
   const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_EQ(verifier_.verified, (5 + 3 + 3) * 4);  // 1, 4 and 16 rows in the longer contexts.
+  EXPECT_EQ(verifier_.verified, (5 + 3 + 3) * 4);  // 1, 4 and 16 rows at the longer contexts.
   ASSERT_EQ(table->points.size(), 15u);
   for (const CalibrationPoint& point : table->points) {
     const double expected =
@@ -193,23 +194,23 @@ TEST_F(CalibrationTest, LongerContextsAreMeasuredAtTheSharedRowCountsAndFilledIn
   }
 }
 
-TEST_F(CalibrationTest, WhatTakesLongIsRepeatedOnce) {
+TEST_F(CalibrationTest, SlowPointsGetFewerRepetitions) {
   verifier_.slowness = 6;  // 8 to 20 ms.
   options_.repetitions = 5;
   ASSERT_TRUE(Calibrate(verifier_, clock_, options_).ok());
   std::map<int, int> times;
   for (const DraftTree& tree : verifier_.trees) ++times[tree.rows()];
-  EXPECT_EQ(times[1], 3 * (1 + 3));  // Three of 7 ms in three contexts, and the warm-up.
+  EXPECT_EQ(times[1], 3 * (1 + 3));  // At three contexts: the warm-up and three times 7 ms.
   EXPECT_EQ(times[16], 3 * (1 + 2));
 }
 
-TEST_F(CalibrationTest, WarmUpThatWouldTakeTooLongEndsWithWhatItHas) {
-  verifier_.slowness = 1000;  // 1.1 s and more.
+TEST_F(CalibrationTest, WarmUpBeyondTheTimeLimitReturnsTheMeasuredPoints) {
+  verifier_.slowness = 1000;  // 1.1 s or more per verify.
   options_.shared_row_counts = {4};
   options_.time_limit = absl::Seconds(8);
   absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
   ASSERT_TRUE(table.ok()) << table.status();
-  // 1.1, 1.4, 2.6, 1.2, 1.8 s of the first context; the next was not begun.
+  // The points of the first context took 1.1, 1.4, 2.6, 1.2 and 1.8 s. The next did not start.
   EXPECT_EQ(verifier_.verified, 5);
   EXPECT_EQ(table->points.size(), 5u);
   options_.time_limit = absl::Seconds(5);
@@ -226,7 +227,7 @@ TEST_F(CalibrationTest, WarmUpThatWouldTakeTooLongEndsWithWhatItHas) {
   EXPECT_EQ(table->points.size(), 1u);
 }
 
-TEST_F(CalibrationTest, SlowVerifierIsMeasuredByTheWarmUpAlone) {
+TEST_F(CalibrationTest, TimeLimitZeroMeasuresEveryPointOnce) {
   options_.time_limit = absl::ZeroDuration();
   const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
   ASSERT_TRUE(table.ok());
@@ -234,7 +235,7 @@ TEST_F(CalibrationTest, SlowVerifierIsMeasuredByTheWarmUpAlone) {
   for (const CalibrationPoint& point : table->points) EXPECT_GT(point.seconds, 0);
 }
 
-TEST_F(CalibrationTest, VerifierThatFailsIsNamedAndLeavesNothingOpen) {
+TEST_F(CalibrationTest, AFailedVerifyIsReportedWithItsPointAndLeavesNothingOpen) {
   verifier_.fail_at = 7;
   const absl::Status status = Calibrate(verifier_, clock_, options_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -242,7 +243,7 @@ TEST_F(CalibrationTest, VerifierThatFailsIsNamedAndLeavesNothingOpen) {
   EXPECT_EQ(verifier_.live(), 0);
 }
 
-TEST_F(CalibrationTest, SequenceThatFailsAloneIsAnErrorToo) {
+TEST_F(CalibrationTest, AFailedSequenceIsAnError) {
   verifier_.refuse_at = 3;
   EXPECT_EQ(Calibrate(verifier_, clock_, options_).status().code(),
             absl::StatusCode::kResourceExhausted);
@@ -269,7 +270,7 @@ TEST_F(CalibrationTest, NothingToMeasureIsAnError) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(CalibrationTest, TinyContextStillFits) {
+TEST_F(CalibrationTest, ATinyContextLimitLowersTheRowCounts) {
   verifier_.info.max_context = 16;
   const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
   ASSERT_TRUE(table.ok()) << table.status();
@@ -286,7 +287,7 @@ TEST(RandomTreeTest, BranchesFromThreeRowsOn) {
   }
 }
 
-TEST(RandomTreeTest, MoreRowsThanTokensAreABug) {
+TEST(RandomTreeTest, MoreRowsThanTokensFailACheck) {
   EXPECT_DEATH((void)RandomTree(11, 10, 1), "11 rows of 10 tokens");
   EXPECT_DEATH((void)RandomTree(0, 10, 1), "0 rows");
 }
@@ -298,7 +299,7 @@ TEST(CalibrationTableTest, MedianIsTheMiddle) {
   EXPECT_EQ(Median({4, 1, 9, 2}), 2);
 }
 
-TEST(CalibrationTableTest, GridIsFilledWithTheFirstContextPlusWhatALongerOneAdds) {
+TEST(CalibrationTableTest, FillGridAddsTheExtraTimeOfLongerContexts) {
   const CalibrationTable full = FillGrid({{{1, 16, 1.0, 1.5},
                                            {2, 16, 2.0, 2.5},
                                            {4, 16, 3.0, 3.5},
@@ -313,7 +314,8 @@ TEST(CalibrationTableTest, GridIsFilledWithTheFirstContextPlusWhatALongerOneAdds
   }
   using ::testing::DoubleNear;
   using ::testing::Pointwise;
-  // Added at 2 and 8 rows: 0.2 and 0.8. The last context is faster at 4 rows: that adds nothing.
+  // The second context adds 0.2 at 2 rows and 0.8 at 8 rows. The last context is faster at 4 rows,
+  // so it adds nothing.
   EXPECT_THAT(seconds, Pointwise(DoubleNear(1e-9), {1.0, 2.0, 3.0, 9.0,  //
                                                     1.2, 2.2, 3.4, 9.8,  //
                                                     1.0, 2.0, 2.0, 9.0}));

@@ -25,7 +25,7 @@ TEST(EmaTest, FirstObservationSetsTheFactor) {
   EXPECT_NEAR(absl::ToDoubleSeconds(ema.Predict(1, 0)), 2.04, 1e-9);
 }
 
-TEST(EmaTest, FollowingObservationsMoveItByAlpha) {
+TEST(EmaTest, LaterObservationsMoveTheFactorByAlpha) {
   EmaEstimator ema = OverRoofline(EmaEstimator::Start::kFirstObservation);
   ema.Observe(1, 0, absl::Seconds(2.04));  // k = 2
   ema.Observe(1, 0, absl::Seconds(3.06));  // k = 0.9·2 + 0.1·3
@@ -37,11 +37,11 @@ TEST(EmaTest, FollowingObservationsMoveItByAlpha) {
 TEST(EmaTest, ConvergesToASteadyRatio) {
   EmaEstimator ema = OverRoofline(EmaEstimator::Start::kCalibrated);
   for (int i = 0; i < 40; ++i) ema.Observe(3, 7, absl::Seconds(3 * 2.284));
-  // The distance shrinks by 0.9 an observation: 2·0.9^40 = 0.0296.
+  // Each observation shrinks the distance by the factor 0.9: 2·0.9^40 = 0.0296.
   EXPECT_NEAR(ema.factor(), 3 - 2 * std::pow(0.9, 40), 1e-6);
 }
 
-TEST(EmaTest, CalibratedStartsFromTheCurve) {
+TEST(EmaTest, OverACalibratedCurveTheFactorStartsAtOne) {
   EmaEstimator ema = OverRoofline(EmaEstimator::Start::kCalibrated);
   ema.Observe(1, 0, absl::Seconds(2.04));
   EXPECT_NEAR(ema.factor(), 0.9 + 0.1 * 2, 1e-9);

@@ -11,11 +11,12 @@ using ::bastion::testing::TinyRoofline;
 using ::testing::HasSubstr;
 
 CalibrationTable Table() {
-  // On 2·R + 1: R(1,0) = 1.02 and R(3,0) by 2·[80+42+2(72+60+36+180+36)] = 1780 bytes = 1.78 s.
+  // Points on the line 2·R + 1. R(1,0) = 1.02 s. R(3,0) = 1.78 s, from
+  // 2·[80+42+2(72+60+36+180+36)] = 1780 bytes.
   return {{{1, 0, 3.04, 3.1}, {3, 0, 4.56, 4.7}}};
 }
 
-TEST(MakeEstimatorTest, EveryNameGivesItsEstimator) {
+TEST(MakeEstimatorTest, CreatesTheEstimatorOfEachName) {
   for (const char* name : {"static", "ema", "ema+calib", "staircase"}) {
     const auto estimator = MakeEstimator(name, TinyRoofline(), Table());
     ASSERT_TRUE(estimator.ok()) << name;
@@ -23,7 +24,7 @@ TEST(MakeEstimatorTest, EveryNameGivesItsEstimator) {
   }
 }
 
-TEST(MakeEstimatorTest, CalibratedOnesStartOnTheMeasuredPoints) {
+TEST(MakeEstimatorTest, CalibratedEstimatorsPredictTheMeasuredPoints) {
   for (const char* name : {"static", "ema+calib", "staircase"}) {
     const auto estimator = MakeEstimator(name, TinyRoofline(), Table());
     EXPECT_NEAR(absl::ToDoubleSeconds((*estimator)->Predict(1, 0)), 3.04, 1e-9) << name;
@@ -37,18 +38,18 @@ TEST(MakeEstimatorTest, EmaNeedsNoTable) {
   EXPECT_EQ((*estimator)->Predict(3, 7), absl::Seconds(2.284));
 }
 
-TEST(MakeEstimatorTest, EmptyTableIsAnErrorForTheOthers) {
+TEST(MakeEstimatorTest, CalibratedEstimatorsRefuseAnEmptyTable) {
   for (const char* name : {"static", "ema+calib", "staircase"}) {
     EXPECT_EQ(MakeEstimator(name, TinyRoofline(), {}).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
 }
 
-TEST(MakeEstimatorTest, UnknownNameListsTheKnownOnes) {
+TEST(MakeEstimatorTest, TheErrorForAnUnknownNameListsTheKnownNames) {
   const auto estimator = MakeEstimator("oracle", TinyRoofline(), Table());
   EXPECT_EQ(estimator.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(estimator.status().message(),
-              HasSubstr("\"oracle\": static, ema, ema+calib or staircase"));
+              HasSubstr("\"oracle\"; use static, ema, ema+calib or staircase"));
 }
 
 }  // namespace

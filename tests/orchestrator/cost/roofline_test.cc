@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 //   2·s·h·V        = 2·3·4·10   = 240       total: 3264
 TEST(RooflineTest, FlopsByHand) { EXPECT_DOUBLE_EQ(TinyRoofline().Flops(3, 7), 3264); }
 
-// Bytes of the same, in elements:
+// Bytes of the same forward, in elements:
 //   2·V·h                = 2·10·4     = 80
 //   s(h+V)               = 3·14       = 42
 //   2h(h_q+h_kv)         = 2·4·9      = 72
@@ -30,15 +30,15 @@ TEST(RooflineTest, FlopsByHand) { EXPECT_DOUBLE_EQ(TinyRoofline().Flops(3, 7), 3
 //   80 + 42 + 1020 = 1142 elements of 2 bytes: 2284
 TEST(RooflineTest, BytesByHand) { EXPECT_DOUBLE_EQ(TinyRoofline().Bytes(3, 7), 2284); }
 
-// One row, nothing cached: 2(96 + 48 + 24 + 120) + 80 = 656 FLOPs, and
+// One row, no cached tokens: 2(96 + 48 + 24 + 120) + 80 = 656 FLOPs, and
 // 2·[80 + 14 + 2(72 + 60 + 12 + 60 + 4)] = 1020 bytes.
 TEST(RooflineTest, OneRowWithoutContext) {
   EXPECT_DOUBLE_EQ(TinyRoofline().Flops(1, 0), 656);
   EXPECT_DOUBLE_EQ(TinyRoofline().Bytes(1, 0), 1020);
 }
 
-TEST(RooflineTest, SlowerOfTheTwoRoofsCounts) {
-  // 3264 FLOPs and 2284 bytes.
+TEST(RooflineTest, SecondsIsTheLargerOfBothTimes) {
+  // The forward has 3264 FLOPs and 2284 bytes.
   EXPECT_DOUBLE_EQ(TinyRoofline().Seconds(3, 7), 2284.0 / 1000);
   const absl::StatusOr<Roofline> compute_bound =
       Roofline::Make(TinyDims(), {.bytes_per_second = 1000, .flops_per_second = 1000});
@@ -47,7 +47,7 @@ TEST(RooflineTest, SlowerOfTheTwoRoofsCounts) {
 }
 
 TEST(RooflineTest, DoesNotOverflowAtServingSize) {
-  // Qwen3-8B: 36 layers, 151936 tokens. Weights alone are 2·(36·(2·4096·5120 + 3·4096·12288) +
+  // Qwen3-8B: 36 layers, 151936 tokens. The weights alone have 2·(36·(2·4096·5120 + 3·4096·12288) +
   // 2·151936·4096) bytes = 16.38 GB.
   const ModelDims dims = {36, 4096, 32, 8, 128, 12288, 151936, 2};
   const Roofline roofline =

@@ -5,20 +5,20 @@
 namespace bastion {
 namespace {
 
-TEST(RunningCostTest, FirstObservationIsTakenAsItIs) {
+TEST(RunningCostTest, TheFirstObservationBecomesTheAverage) {
   RunningCost cost;
   EXPECT_EQ(cost.Predict(), absl::ZeroDuration());
   cost.Observe(absl::Milliseconds(10));
   EXPECT_EQ(cost.Predict(), absl::Milliseconds(10));
 }
 
-TEST(RunningCostTest, MovesByATenth) {
+TEST(RunningCostTest, AnObservationMovesTheAverageByATenth) {
   RunningCost cost(absl::Milliseconds(10));
   cost.Observe(absl::Milliseconds(20));
   EXPECT_EQ(cost.Predict(), absl::Milliseconds(11));
 }
 
-TEST(RunningCostTest, LateReplyCountsForFourTimesTheAverage) {
+TEST(RunningCostTest, ALateReplyIsCappedAtFourTimesTheAverage) {
   RunningCost cost(absl::Milliseconds(10));
   cost.Observe(absl::Seconds(60));
   EXPECT_EQ(cost.Predict(), absl::Milliseconds(13));

@@ -17,7 +17,7 @@ TimingTrace Trace() {
   return trace;
 }
 
-TEST(StageTimesTest, EveryPartOfAVerifyCallIsInExactlyOneStage) {
+TEST(StageTimesTest, EachPartOfAVerifyCallIsInExactlyOneStage) {
   const StageTimes times = VerifyStages(Trace(), absl::Milliseconds(138));
   EXPECT_EQ(times.verify_queue, absl::Milliseconds(1));
   EXPECT_EQ(times.verify, absl::Milliseconds(36));

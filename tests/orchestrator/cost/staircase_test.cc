@@ -27,7 +27,7 @@ double Milliseconds(const Staircase& staircase, int rows, int context) {
   return absl::ToDoubleMilliseconds(staircase.Predict(rows, context));
 }
 
-TEST(StaircaseTest, MeasuredPointsArePredictedAsMeasured) {
+TEST(StaircaseTest, PredictsTheMeasuredPoints) {
   const Staircase staircase = Sample();
   for (const CalibrationPoint& point : Points()) {
     EXPECT_NEAR(Milliseconds(staircase, point.rows, point.context), 1000 * point.seconds, 1e-6);
@@ -35,33 +35,33 @@ TEST(StaircaseTest, MeasuredPointsArePredictedAsMeasured) {
   EXPECT_THAT(staircase.row_counts(), ElementsAre(1, 4, 8));
 }
 
-TEST(StaircaseTest, LinearBetweenRowsAndContexts) {
+TEST(StaircaseTest, InterpolatesBetweenRowCountsAndContexts) {
   const Staircase staircase = Sample();
   EXPECT_NEAR(Milliseconds(staircase, 5, 100), 14, 1e-6);  // 12 + 8/4
   EXPECT_NEAR(Milliseconds(staircase, 4, 150), 14, 1e-6);  // 12 + 8/4
   EXPECT_NEAR(Milliseconds(staircase, 6, 200), 23, 1e-6);  // (12 + 20)/2 = 16, (20 + 40)/2 = 30
 }
 
-TEST(StaircaseTest, BeyondTheTable) {
+TEST(StaircaseTest, ExtrapolatesBeyondTheTable) {
   const Staircase staircase = Sample();
-  EXPECT_NEAR(Milliseconds(staircase, 4, 0), 12, 1e-6);     // Below the first context: its value.
-  EXPECT_NEAR(Milliseconds(staircase, 10, 100), 24, 1e-6);  // 2 ms a row, as from 4 to 8.
+  EXPECT_NEAR(Milliseconds(staircase, 4, 0), 12, 1e-6);     // The value at the first context.
+  EXPECT_NEAR(Milliseconds(staircase, 10, 100), 24, 1e-6);  // 2 ms per row, as from 4 to 8.
   EXPECT_NEAR(Milliseconds(staircase, 4, 500), 28, 1e-6);   // 8 ms per 200 tokens.
 }
 
-TEST(StaircaseTest, OneMeasuredPointIsAConstant) {
+TEST(StaircaseTest, OneMeasuredPointGivesAConstant) {
   const Staircase staircase = *Staircase::Make({{4, 100, 0.012, 0}});
   EXPECT_NEAR(Milliseconds(staircase, 1, 0), 12, 1e-6);
   EXPECT_NEAR(Milliseconds(staircase, 128, 4096), 12, 1e-6);
 }
 
-TEST(StaircaseTest, PointMeasuredTwiceCountsByItsMean) {
+TEST(StaircaseTest, UsesTheMeanOfAPointMeasuredTwice) {
   const Staircase staircase = *Staircase::Make({{4, 100, 0.012, 0}, {4, 100, 0.016, 0}});
   EXPECT_NEAR(Milliseconds(staircase, 4, 100), 14, 1e-6);
 }
 
 TEST(StaircaseTest, NoiseNeverMakesMoreRowsCheaper) {
-  // 10, 14, 12, 20: the second and third pool to 13.
+  // 10, 14, 12, 20 ms: the second and third are pooled to 13.
   const Staircase staircase =
       *Staircase::Make({{1, 0, 0.010, 0}, {2, 0, 0.014, 0}, {3, 0, 0.012, 0}, {4, 0, 0.020, 0}});
   EXPECT_NEAR(Milliseconds(staircase, 2, 0), 13, 1e-6);
@@ -74,7 +74,7 @@ TEST(StaircaseTest, TimesThatFallWithContextAreNotExtrapolatedBelow) {
   EXPECT_NEAR(Milliseconds(staircase, 1, 10000), 12, 1e-6);
 }
 
-TEST(StaircaseTest, MonotoneInRowsWhateverIsObserved) {
+TEST(StaircaseTest, NeverFallsWithTheRowsAfterAnyObservations) {
   Staircase staircase = Sample();
   std::mt19937 random(1);
   for (int i = 0; i < 500; ++i) {
@@ -88,7 +88,7 @@ TEST(StaircaseTest, MonotoneInRowsWhateverIsObserved) {
   }
 }
 
-TEST(StaircaseTest, CurveIsThePredictionOfEveryRowCount) {
+TEST(StaircaseTest, CurveEqualsThePredictionOfEveryRowCount) {
   Staircase grid = Sample();
   Staircase point = *Staircase::Make({{4, 100, 0.012, 0}});
   std::mt19937 random(2);
@@ -105,10 +105,10 @@ TEST(StaircaseTest, CurveIsThePredictionOfEveryRowCount) {
   }
 }
 
-TEST(StaircaseTest, OneObservationByHand) {
+TEST(StaircaseTest, HandWorkedObservation) {
   Staircase staircase = Sample();
-  // Twice as slow at the measured point 4 rows: both factors grow by 2^0.1, the others only share
-  // the common one.
+  // Twice as slow at the measured row count 4: its own factor and the common factor both grow by
+  // 2^0.1. The other row counts see only the common factor.
   staircase.Observe(4, 100, absl::Milliseconds(24));
   EXPECT_NEAR(Milliseconds(staircase, 4, 100), 12 * std::pow(2.0, 0.2), 1e-6);
   EXPECT_NEAR(Milliseconds(staircase, 8, 100), 20 * std::pow(2.0, 0.1), 1e-6);
@@ -127,15 +127,15 @@ TEST(StaircaseTest, FollowsAMachineThatBecomesSlower) {
   }
 }
 
-TEST(StaircaseTest, HalfOfASlowdownSeenAtOneRowCountIsExpectedEverywhere) {
+TEST(StaircaseTest, SpreadsHalfOfASlowdownAtOneRowCountToAll) {
   Staircase staircase = Sample();
   for (int i = 0; i < 200; ++i) staircase.Observe(4, 100, absl::Milliseconds(18));
   EXPECT_NEAR(Milliseconds(staircase, 4, 100), 18, 0.01);
   EXPECT_NEAR(Milliseconds(staircase, 1, 100), 10 * std::sqrt(1.5), 0.01);
 }
 
-TEST(StaircaseTest, CorrectsAWrongPointAlone) {
-  // In truth 8 rows take 30 ms instead of 20; the other points are right.
+TEST(StaircaseTest, CorrectsAWrongPointWithoutChangingTheOthers) {
+  // The true time at 8 rows is 30 ms instead of 20. The other points are right.
   Staircase staircase = Sample();
   for (int i = 0; i < 200; ++i) {
     staircase.Observe(1, 100, absl::Milliseconds(10));
@@ -147,13 +147,13 @@ TEST(StaircaseTest, CorrectsAWrongPointAlone) {
   EXPECT_NEAR(Milliseconds(staircase, 8, 100), 30, 1.0);
 }
 
-TEST(StaircaseTest, ObservationBetweenRowCountsIsSharedByDistance) {
+TEST(StaircaseTest, LearnsFromObservationsBetweenRowCounts) {
   Staircase staircase = Sample();
   for (int i = 0; i < 300; ++i) staircase.Observe(5, 100, absl::Milliseconds(21));
   EXPECT_NEAR(Milliseconds(staircase, 5, 100), 21, 0.01);
 }
 
-TEST(StaircaseTest, StalledForwardMovesItByLittle) {
+TEST(StaircaseTest, AStalledForwardChangesLittle) {
   Staircase staircase = Sample();
   staircase.Observe(4, 100, absl::Seconds(60));
   EXPECT_LT(Milliseconds(staircase, 4, 100), 12 * 1.15);
@@ -173,13 +173,16 @@ TEST(StaircaseTest, RefusesAGridWithAHole) {
   std::vector<CalibrationPoint> points = Points();
   points.pop_back();
   EXPECT_THAT(Staircase::Make(points).status().message(),
-              HasSubstr("no full grid of 3 row counts"));
+              HasSubstr("do not form a full grid of 3 row counts"));
 }
 
 TEST(StaircaseTest, RefusesTimesThatAreNotPositive) {
-  EXPECT_THAT(Staircase::Make({{4, 100, 0.0, 0}}).status().message(), HasSubstr("bad point"));
-  EXPECT_THAT(Staircase::Make({{0, 100, 1.0, 0}}).status().message(), HasSubstr("bad point"));
-  EXPECT_THAT(Staircase::Make({{4, -1, 1.0, 0}}).status().message(), HasSubstr("bad point"));
+  EXPECT_THAT(Staircase::Make({{4, 100, 0.0, 0}}).status().message(),
+              HasSubstr("invalid calibration point: 4 rows, context 100, 0 s"));
+  EXPECT_THAT(Staircase::Make({{0, 100, 1.0, 0}}).status().message(),
+              HasSubstr("invalid calibration point: 0 rows, context 100, 1 s"));
+  EXPECT_THAT(Staircase::Make({{4, -1, 1.0, 0}}).status().message(),
+              HasSubstr("invalid calibration point: 4 rows, context -1, 1 s"));
 }
 
 }  // namespace

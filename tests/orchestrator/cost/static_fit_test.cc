@@ -31,7 +31,7 @@ TEST(StaticFitTest, DefaultIsTheBareRoofline) {
   EXPECT_EQ(StaticFit(TinyRoofline()).Predict(3, 7), absl::Seconds(2.284));
 }
 
-TEST(StaticFitTest, CurveIsThePredictionOfEveryRowCount) {
+TEST(StaticFitTest, CurveEqualsThePredictionOfEveryRowCount) {
   const StaticFit fit(TinyRoofline());
   std::vector<double> seconds(3);
   fit.Curve(7, absl::MakeSpan(seconds));
@@ -40,7 +40,7 @@ TEST(StaticFitTest, CurveIsThePredictionOfEveryRowCount) {
   }
 }
 
-TEST(StaticFitTest, RecoversTheLineItWasMeasuredOn) {
+TEST(StaticFitTest, RecoversTheLineOfExactPoints) {
   const absl::StatusOr<StaticLine> line = StaticFit::Fit(TinyRoofline(), PointsOn(1.7, 0.3));
   ASSERT_TRUE(line.ok());
   EXPECT_NEAR(line->slope, 1.7, 1e-9);
@@ -49,15 +49,15 @@ TEST(StaticFitTest, RecoversTheLineItWasMeasuredOn) {
               1.7 * 2.284 + 0.3, 1e-9);
 }
 
-TEST(StaticFitTest, RecoversTheLineThroughNoise) {
+TEST(StaticFitTest, RecoversTheSlopeOfNoisyPoints) {
   const absl::StatusOr<StaticLine> line = StaticFit::Fit(TinyRoofline(), PointsOn(2.0, 5.0, 0.03));
   ASSERT_TRUE(line.ok());
   EXPECT_NEAR(line->slope, 2.0, 0.1);
 }
 
-// Two points by hand: R(1, 0) = 1.02 and R(3, 7) = 2.284, times 2 and 5:
+// R(1, 0) = 1.02 and R(3, 7) = 2.284, with the times 2 and 5 s:
 // a = 3 / 1.264, b = 2 − 1.02·a.
-TEST(StaticFitTest, TwoPointsByHand) {
+TEST(StaticFitTest, HandWorkedTwoPoints) {
   const absl::StatusOr<StaticLine> line =
       StaticFit::Fit(TinyRoofline(), {{1, 0, 2.0, 0}, {3, 7, 5.0, 0}});
   ASSERT_TRUE(line.ok());
@@ -73,13 +73,13 @@ TEST(StaticFitTest, FallingTimesGiveTheirMean) {
   EXPECT_EQ(line->intercept, 3.5);
 }
 
-TEST(StaticFitTest, OnePointGivesItself) {
+TEST(StaticFitTest, OnePointGivesAConstant) {
   const absl::StatusOr<StaticLine> line = StaticFit::Fit(TinyRoofline(), {{3, 7, 4.0, 0}});
   ASSERT_TRUE(line.ok());
   EXPECT_EQ(StaticFit(TinyRoofline(), *line).Predict(100, 100), absl::Seconds(4));
 }
 
-TEST(StaticFitTest, NoPredictionBelowTheFastestPoint) {
+TEST(StaticFitTest, NoPredictionIsBelowTheFastestPoint) {
   // A steep line with a negative intercept: R = 1.02 would give 2·1.02 − 1.9 = 0.14.
   const StaticFit fit(TinyRoofline(), {.slope = 2, .intercept = -1.9, .floor_seconds = 1});
   EXPECT_EQ(fit.Predict(1, 0), absl::Seconds(1));

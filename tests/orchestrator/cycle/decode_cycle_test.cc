@@ -1,4 +1,4 @@
-// The whole cycle on the toy pair of tests/support/fake_stages.h, whose text is known.
+// Tests the whole cycle on the toy pair of tests/support/fake_stages.h, whose text is known.
 #include "orchestrator/cycle/decode_cycle.h"
 
 #include "gmock/gmock.h"
@@ -37,7 +37,7 @@ class DecodeCycleTest : public ::testing::Test {
 
   void Begin(DecodeSequence& sequence) {
     cycle_.Open(sequence);
-    while (cycle_.Prefill(sequence, /*most=*/2)) {
+    while (cycle_.Prefill(sequence, /*max_tokens=*/2)) {
     }
     ASSERT_TRUE(sequence.status().ok()) << sequence.status();
     ASSERT_EQ(sequence.committed(), static_cast<Position>(kPrompt.size()) - 1);
@@ -68,7 +68,7 @@ TEST_F(DecodeCycleTest, EveryPolicyWritesTheTextOfPlainDecoding) {
   }
 }
 
-TEST_F(DecodeCycleTest, SpeculationCommitsMoreThanOneTokenACycle) {
+TEST_F(DecodeCycleTest, SpeculationCommitsMoreThanOneTokenPerCycle) {
   DecodeSequence plain = Make(1, "ar"), tree = Make(2, "fixed:16"), chain = Make(3, "chain");
   for (DecodeSequence* sequence : {&plain, &tree, &chain}) Run(*sequence);
   EXPECT_EQ(plain.cycles().size(), static_cast<size_t>(kTokens));
@@ -88,14 +88,14 @@ TEST_F(DecodeCycleTest, APerfectDrafterIsAcceptedToTheEndOfItsChain) {
   EXPECT_EQ(sequence.cycles()[0].committed_length, FakeDrafter::kPositions + 1);
 }
 
-TEST_F(DecodeCycleTest, AcceptedLengthsAreThoseOfTheNaiveWalk) {
+TEST_F(DecodeCycleTest, AcceptsTheLongestPathThatTheTextFollows) {
   const std::vector<TokenId> text = ToyText(kPrompt, {}, kTokens + 20);
   DecodeSequence sequence = Make(1, "fixed:16");
   Begin(sequence);
   size_t written = 0;
   while (!sequence.done()) {
     ASSERT_TRUE(cycle_.Step({&sequence}).ok());
-    // The longest path of the verified tree that the text follows.
+    // Find the longest path of the verified tree that matches the text.
     const DraftTree& tree = verifier_.last_forest[0].tree;
     std::vector<bool> follows(tree.rows(), false);
     follows[0] = true;
@@ -126,11 +126,11 @@ TEST_F(DecodeCycleTest, ABatchOfSeveralSequencesWritesTheTextOfEach) {
   EXPECT_EQ(greedy.output(), ToyText(kPrompt, {}, kTokens));
   EXPECT_EQ(sampled.output(), ToyText(kPrompt, {1.0f, 5}, kTokens));
   EXPECT_EQ(plain.output(), ToyText(kPrompt, {1.0f, 6}, kTokens));
-  for (const Frontier& frontier : drafter_.asked) EXPECT_NE(frontier.sequence.session, 3u);
+  for (const Frontier& frontier : drafter_.frontiers) EXPECT_NE(frontier.sequence.session, 3u);
 }
 
 TEST_F(DecodeCycleTest, ADrafterThatFailsGivesPlainDecoding) {
-  drafter_.call_fails = absl::DeadlineExceededError("late");
+  drafter_.call_error = absl::DeadlineExceededError("late");
   DecodeSequence sequence = Make(1, "fixed:16");
   Run(sequence);
   EXPECT_EQ(sequence.output(), ToyText(kPrompt, {}, kTokens));
@@ -139,20 +139,20 @@ TEST_F(DecodeCycleTest, ADrafterThatFailsGivesPlainDecoding) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(cycle_.draft_status()));
 }
 
-TEST_F(DecodeCycleTest, ADrafterThatReturnsIsUsedAgain) {
+TEST_F(DecodeCycleTest, ADrafterThatRecoversIsUsedAgain) {
   DecodeSequence sequence = Make(1, "fixed:16");
   Begin(sequence);
-  drafter_.call_fails = absl::UnavailableError("killed");
+  drafter_.call_error = absl::UnavailableError("killed");
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(cycle_.Step({&sequence}).ok());
-  drafter_.call_fails.reset();
+  drafter_.call_error.reset();
   while (!sequence.done()) ASSERT_TRUE(cycle_.Step({&sequence}).ok());
   EXPECT_EQ(sequence.output(), ToyText(kPrompt, {}, kTokens));
   EXPECT_LT(sequence.cycles().size(), static_cast<size_t>(kTokens) / 2);
   EXPECT_TRUE(cycle_.draft_status().ok());
 }
 
-TEST_F(DecodeCycleTest, MarginalsThatAreNotValidAreNoDraft) {
-  drafter_.answers_nonsense = true;
+TEST_F(DecodeCycleTest, InvalidMarginalsCountAsNoDraft) {
+  drafter_.sends_invalid_marginals = true;
   DecodeSequence sequence = Make(1, "fixed:16");
   Run(sequence);
   EXPECT_EQ(sequence.output(), ToyText(kPrompt, {}, kTokens));
@@ -166,7 +166,7 @@ TEST_F(DecodeCycleTest, AnAcceptanceThatIsNoPathOfTheTreeFailsTheSequence) {
        std::vector<std::vector<NodeIndex>>{{1000}, {-1}, {0}, {1, 1}}) {
     DecodeSequence sequence = Make(session++, "fixed:16");
     Begin(sequence);
-    verifier_.answers_nonsense = Acceptance{path, 1};
+    verifier_.forced_acceptance = Acceptance{path, 1};
     ASSERT_TRUE(cycle_.Step({&sequence}).ok());
     EXPECT_TRUE(absl::IsInternal(sequence.status())) << path[0] << ": " << sequence.status();
   }
@@ -175,12 +175,12 @@ TEST_F(DecodeCycleTest, AnAcceptanceThatIsNoPathOfTheTreeFailsTheSequence) {
 TEST_F(DecodeCycleTest, ANextTokenOutsideTheVocabularyFailsTheSequence) {
   DecodeSequence sequence = Make(1, "ar");
   Begin(sequence);
-  verifier_.answers_nonsense = Acceptance{{}, kToyVocabulary};
+  verifier_.forced_acceptance = Acceptance{{}, kToyVocabulary};
   ASSERT_TRUE(cycle_.Step({&sequence}).ok());
   EXPECT_TRUE(absl::IsInternal(sequence.status())) << sequence.status();
 }
 
-TEST_F(DecodeCycleTest, ASequenceThatTheVerifierLostFailsAlone) {
+TEST_F(DecodeCycleTest, ASequenceUnknownToTheVerifierFailsAlone) {
   DecodeSequence lost = Make(1, "fixed:4"), kept = Make(2, "fixed:4");
   Begin(lost);
   Begin(kept);
@@ -191,33 +191,33 @@ TEST_F(DecodeCycleTest, ASequenceThatTheVerifierLostFailsAlone) {
   EXPECT_FALSE(kept.output().empty());
 }
 
-TEST_F(DecodeCycleTest, AVerifierThatIsGoneIsTheBatchsError) {
+TEST_F(DecodeCycleTest, StepReturnsTheErrorOfAnUnavailableVerifier) {
   DecodeSequence sequence = Make(1, "fixed:4");
   Begin(sequence);
-  verifier_.call_fails = absl::UnavailableError("gone");
+  verifier_.call_error = absl::UnavailableError("gone");
   EXPECT_TRUE(absl::IsUnavailable(cycle_.Step({&sequence})));
   EXPECT_TRUE(sequence.output().empty());
 }
 
-TEST_F(DecodeCycleTest, OpenAndPrefillFailuresAreTheSequences) {
+TEST_F(DecodeCycleTest, OpenAndPrefillErrorsFailTheSequence) {
   DecodeSequence first = Make(1, "ar"), twin = Make(1, "ar"), broken = Make(2, "ar");
   Begin(first);
   cycle_.Open(twin);
   EXPECT_TRUE(absl::IsAlreadyExists(twin.status()));
   cycle_.Open(broken);
-  verifier_.call_fails = absl::UnavailableError("gone");
+  verifier_.call_error = absl::UnavailableError("gone");
   EXPECT_FALSE(cycle_.Prefill(broken, 2));
   EXPECT_TRUE(absl::IsUnavailable(broken.status()));
 }
 
-TEST_F(DecodeCycleTest, CloseFreesTheSequenceEverywhere) {
+TEST_F(DecodeCycleTest, CloseFreesTheSequenceAtVerifierAndDrafter) {
   DecodeSequence speculative = Make(1, "fixed:4"), plain = Make(2, "ar");
   Begin(speculative);
   Begin(plain);
   cycle_.Close(speculative, drafter_);
   cycle_.Close(plain, drafter_);
   EXPECT_EQ(verifier_.live_sequences(), 0);
-  EXPECT_THAT(drafter_.closed, ElementsAre(speculative.id()));  // It never heard of the other.
+  EXPECT_THAT(drafter_.closed, ElementsAre(speculative.id()));  // It never saw the plain sequence.
 }
 
 TEST_F(DecodeCycleTest, TreesShareTheRowsOfOneForward) {
@@ -235,7 +235,7 @@ TEST_F(DecodeCycleTest, TreesShareTheRowsOfOneForward) {
   EXPECT_EQ(sequences[0].cycles()[0].reason, BudgetReason::kCap);
 }
 
-TEST_F(DecodeCycleTest, AGuardedDrafterOfAnotherVocabularyIsNeverAsked) {
+TEST_F(DecodeCycleTest, AGuardedDrafterWithAnotherVocabularyGetsNoFrontier) {
   drafter_.vocabulary = 3;
   GuardedDrafter guarded(&drafter_, kToyVocabulary, &clock_);
   DecodeCycle cycle(*verifier_.Info(), &guarded, &verifier_, &costs_, &clock_);
@@ -243,7 +243,7 @@ TEST_F(DecodeCycleTest, AGuardedDrafterOfAnotherVocabularyIsNeverAsked) {
   Begin(sequence);
   while (!sequence.done()) ASSERT_TRUE(cycle.Step({&sequence}).ok());
   EXPECT_EQ(sequence.output(), ToyText(kPrompt, {}, kTokens));
-  EXPECT_TRUE(drafter_.asked.empty());
+  EXPECT_TRUE(drafter_.frontiers.empty());
   EXPECT_THAT(cycle.draft_status().message(), HasSubstr("vocabulary"));
 }
 

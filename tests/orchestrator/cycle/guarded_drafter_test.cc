@@ -20,7 +20,7 @@ class GuardedDrafterTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(verifier_.Open(kSequence, {}).ok()); }
 
-  absl::Status Ask() {
+  absl::Status Expand() {
     Frontier frontier;
     frontier.sequence = kSequence;
     return guarded_.Expand({frontier}).status();
@@ -32,70 +32,70 @@ class GuardedDrafterTest : public ::testing::Test {
   GuardedDrafter guarded_{&inner_, kToyVocabulary, &clock_};
 };
 
-TEST_F(GuardedDrafterTest, AsksForTheFactsOnceAndThenOnlyDrafts) {
-  EXPECT_TRUE(Ask().ok());
-  EXPECT_TRUE(Ask().ok());
+TEST_F(GuardedDrafterTest, CallsInfoOnceBeforeTheFirstDraft) {
+  EXPECT_TRUE(Expand().ok());
+  EXPECT_TRUE(Expand().ok());
   EXPECT_EQ(inner_.info_calls, 1);
-  EXPECT_EQ(inner_.asked.size(), 2u);
+  EXPECT_EQ(inner_.frontiers.size(), 2u);
 }
 
-TEST_F(GuardedDrafterTest, AnotherVocabularyIsRefused) {
+TEST_F(GuardedDrafterTest, RefusesADrafterWithAnotherVocabulary) {
   inner_.vocabulary = kToyVocabulary + 1;
-  const absl::Status status = Ask();
+  const absl::Status status = Expand();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
-  EXPECT_THAT(status.message(), HasSubstr("another target"));
-  EXPECT_TRUE(inner_.asked.empty());
+  EXPECT_THAT(status.message(), HasSubstr("start a drafter that was trained for this target"));
+  EXPECT_TRUE(inner_.frontiers.empty());
   EXPECT_TRUE(absl::IsFailedPrecondition(guarded_.Info().status()));
 }
 
-TEST_F(GuardedDrafterTest, AfterAFailureItIsLeftAloneForAWhile) {
-  ASSERT_TRUE(Ask().ok());
-  inner_.call_fails = absl::UnavailableError("gone");
-  EXPECT_TRUE(absl::IsUnavailable(Ask()));
-  inner_.call_fails.reset();
+TEST_F(GuardedDrafterTest, AFailureStartsAPause) {
+  ASSERT_TRUE(Expand().ok());
+  inner_.call_error = absl::UnavailableError("gone");
+  EXPECT_TRUE(absl::IsUnavailable(Expand()));
+  inner_.call_error.reset();
   clock_.Advance(GuardedDrafter::kFirstPause - absl::Milliseconds(1));
-  EXPECT_THAT(Ask().message(), HasSubstr("gone"));  // The reason is remembered.
-  EXPECT_EQ(inner_.asked.size(), 2u);
+  EXPECT_THAT(Expand().message(), HasSubstr("gone"));  // The error of the failed call.
+  EXPECT_EQ(inner_.frontiers.size(), 2u);
   clock_.Advance(absl::Milliseconds(1));
-  EXPECT_TRUE(Ask().ok());
-  EXPECT_EQ(inner_.info_calls, 2);  // It may be another drafter by now.
+  EXPECT_TRUE(Expand().ok());
+  EXPECT_EQ(inner_.info_calls, 2);  // Checked again, because it may be another drafter now.
 }
 
-TEST_F(GuardedDrafterTest, EveryFailureDoublesThePauseUpToTheLongest) {
-  inner_.call_fails = absl::DeadlineExceededError("late");
+TEST_F(GuardedDrafterTest, EachFailureDoublesThePauseUpToTheLongest) {
+  inner_.call_error = absl::DeadlineExceededError("late");
   absl::Duration pause = GuardedDrafter::kFirstPause;
   for (int failure = 1; failure <= 8; ++failure) {
-    EXPECT_FALSE(Ask().ok());
+    EXPECT_FALSE(Expand().ok());
     EXPECT_EQ(inner_.info_calls, failure);
     clock_.Advance(pause - absl::Milliseconds(1));
-    EXPECT_FALSE(Ask().ok());
-    EXPECT_EQ(inner_.info_calls, failure) << "asked before the pause of " << pause << " was over";
+    EXPECT_FALSE(Expand().ok());
+    EXPECT_EQ(inner_.info_calls, failure) << "called during the pause of " << pause;
     clock_.Advance(absl::Milliseconds(1));
     pause = std::min(2 * pause, GuardedDrafter::kLongestPause);
   }
   EXPECT_EQ(pause, GuardedDrafter::kLongestPause);
 }
 
-TEST_F(GuardedDrafterTest, ASuccessShortensThePauseAgain) {
-  inner_.call_fails = absl::UnavailableError("gone");
+TEST_F(GuardedDrafterTest, ASuccessResetsThePause) {
+  inner_.call_error = absl::UnavailableError("gone");
   for (int i = 0; i < 5; ++i) {
-    EXPECT_FALSE(Ask().ok());
+    EXPECT_FALSE(Expand().ok());
     clock_.Advance(GuardedDrafter::kLongestPause);
   }
-  inner_.call_fails.reset();
-  ASSERT_TRUE(Ask().ok());
-  inner_.call_fails = absl::UnavailableError("gone");
-  EXPECT_FALSE(Ask().ok());
-  inner_.call_fails.reset();
+  inner_.call_error.reset();
+  ASSERT_TRUE(Expand().ok());
+  inner_.call_error = absl::UnavailableError("gone");
+  EXPECT_FALSE(Expand().ok());
+  inner_.call_error.reset();
   clock_.Advance(GuardedDrafter::kFirstPause);
-  EXPECT_TRUE(Ask().ok());
+  EXPECT_TRUE(Expand().ok());
 }
 
-TEST_F(GuardedDrafterTest, CloseReachesTheDrafterAlsoWhileItIsLeftAlone) {
-  ASSERT_TRUE(Ask().ok());
-  inner_.call_fails = absl::DeadlineExceededError("late");
-  EXPECT_FALSE(Ask().ok());
-  guarded_.Close(kSequence);  // Late is not gone: it would keep the sequence for ever.
+TEST_F(GuardedDrafterTest, CloseReachesTheDrafterDuringAPause) {
+  ASSERT_TRUE(Expand().ok());
+  inner_.call_error = absl::DeadlineExceededError("late");
+  EXPECT_FALSE(Expand().ok());
+  guarded_.Close(kSequence);  // A drafter that is only late would otherwise keep the sequence.
   EXPECT_THAT(inner_.closed, ElementsAre(kSequence));
 }
 

@@ -25,9 +25,9 @@ class SequenceTest : public ::testing::Test {
                           TreeGrower(*Policy::Parse("fixed:16"), true, &costs_, &memory_));
   }
 
-  // Commits a chain of `accepted` below the root, then `next`.
-  static void CommitRun(DecodeSequence& sequence, const std::vector<TokenId>& accepted,
-                        TokenId next) {
+  // Commits a verified chain: the `accepted` tokens below the root, then `next`.
+  static void CommitChain(DecodeSequence& sequence, const std::vector<TokenId>& accepted,
+                          TokenId next) {
     GrownTree grown = {DraftTree(sequence.root()), BudgetReason::kPolicy, true, 0, {},
                        DraftTree(sequence.root())};
     Acceptance acceptance;
@@ -48,11 +48,11 @@ TEST_F(SequenceTest, PrefillLeavesTheLastPromptTokenAsTheRoot) {
   PrefillItem item = sequence.NextPrefill(2);
   EXPECT_EQ(item.cached, 0);
   EXPECT_THAT(item.tokens, ElementsAre(10, 11));
-  sequence.Prefilled(2);
+  sequence.RecordPrefill(2);
   item = sequence.NextPrefill(2);
   EXPECT_EQ(item.cached, 2);
   EXPECT_THAT(item.tokens, ElementsAre(12));
-  sequence.Prefilled(1);
+  sequence.RecordPrefill(1);
   EXPECT_THAT(sequence.NextPrefill(2).tokens, IsEmpty());
   EXPECT_EQ(sequence.committed(), 3);
 }
@@ -63,10 +63,10 @@ TEST_F(SequenceTest, APromptOfOneTokenNeedsNoPrefill) {
   EXPECT_EQ(sequence.root(), 10);
 }
 
-TEST_F(SequenceTest, ARunIsEmittedWithTheTokenThatFollowsIt) {
+TEST_F(SequenceTest, EmitsTheAcceptedTokensAndTheNextToken) {
   DecodeSequence sequence = Make({10, 11}, 10);
-  sequence.Prefilled(1);
-  CommitRun(sequence, {20, 21}, 22);
+  sequence.RecordPrefill(1);
+  CommitChain(sequence, {20, 21}, 22);
   EXPECT_THAT(sequence.output(), ElementsAre(20, 21, 22));
   EXPECT_EQ(sequence.root(), 22);
   EXPECT_EQ(sequence.committed(), 4);  // 10, 11, 20, 21
@@ -77,9 +77,9 @@ TEST_F(SequenceTest, ARunIsEmittedWithTheTokenThatFollowsIt) {
   EXPECT_EQ(sequence.cycles()[0].nodes, 2);
 }
 
-TEST_F(SequenceTest, StopInsideAcceptedRun) {
+TEST_F(SequenceTest, AStopTokenAmongTheAcceptedTokensEndsTheOutput) {
   DecodeSequence sequence = Make({10}, 10, {21});
-  CommitRun(sequence, {20, 21, 23}, 24);
+  CommitChain(sequence, {20, 21, 23}, 24);
   EXPECT_THAT(sequence.output(), ElementsAre(20, 21));
   EXPECT_EQ(sequence.reason(), FinishReason::kStopToken);
   EXPECT_TRUE(sequence.done());
@@ -87,17 +87,17 @@ TEST_F(SequenceTest, StopInsideAcceptedRun) {
   EXPECT_EQ(sequence.cycles()[0].accepted, 3);
 }
 
-TEST_F(SequenceTest, StopAsTheTokenAfterTheRun) {
+TEST_F(SequenceTest, AStopTokenAsTheNextTokenEndsTheOutput) {
   DecodeSequence sequence = Make({10}, 10, {24});
-  CommitRun(sequence, {20}, 24);
+  CommitChain(sequence, {20}, 24);
   EXPECT_THAT(sequence.output(), ElementsAre(20, 24));
   EXPECT_EQ(sequence.reason(), FinishReason::kStopToken);
 }
 
-TEST_F(SequenceTest, LengthLimitInsideAcceptedRun) {
+TEST_F(SequenceTest, TheLengthLimitMayCutTheAcceptedTokens) {
   DecodeSequence sequence = Make({10}, 4);
-  CommitRun(sequence, {}, 20);
-  CommitRun(sequence, {21, 22, 23, 24}, 25);
+  CommitChain(sequence, {}, 20);
+  CommitChain(sequence, {21, 22, 23, 24}, 25);
   EXPECT_THAT(sequence.output(), ElementsAre(20, 21, 22, 23));
   EXPECT_EQ(sequence.reason(), FinishReason::kLength);
   EXPECT_EQ(sequence.cycles()[1].committed_length, 3);
@@ -105,29 +105,29 @@ TEST_F(SequenceTest, LengthLimitInsideAcceptedRun) {
 
 TEST_F(SequenceTest, AStopTokenAtTheLengthLimitIsAStop) {
   DecodeSequence sequence = Make({10}, 2, {21});
-  CommitRun(sequence, {20}, 21);
+  CommitChain(sequence, {20}, 21);
   EXPECT_EQ(sequence.reason(), FinishReason::kStopToken);
 }
 
-TEST_F(SequenceTest, AFrontierNamesTheTokensSinceTheLastSuccessfulExpand) {
+TEST_F(SequenceTest, AFrontierContainsTheTokensSinceTheLastSuccessfulExpand) {
   DecodeSequence sequence = Make({10, 11, 12}, 20);
-  sequence.Prefilled(2);
+  sequence.RecordPrefill(2);
   Frontier frontier = sequence.NextFrontier(kLimits);
   EXPECT_EQ(frontier.sequence, (SequenceId{4, 2}));
   EXPECT_EQ(frontier.committed, 2);
   EXPECT_EQ(frontier.root, 12);
   EXPECT_THAT(frontier.new_tokens, ElementsAre(10, 11));
   EXPECT_THAT(frontier.paths, ElementsAre(IsEmpty()));
-  sequence.Expanded(/*ok=*/true);
-  CommitRun(sequence, {20, 21}, 22);
-  CommitRun(sequence, {}, 23);  // A cycle that asked for no draft.
+  sequence.RecordExpand(/*ok=*/true);
+  CommitChain(sequence, {20, 21}, 22);
+  CommitChain(sequence, {}, 23);  // A cycle without a draft request.
   frontier = sequence.NextFrontier(kLimits);
   EXPECT_EQ(frontier.committed, 6);
   EXPECT_EQ(frontier.root, 23);
   EXPECT_THAT(frontier.new_tokens, ElementsAre(12, 20, 21, 22));
-  sequence.Expanded(/*ok=*/true);
+  sequence.RecordExpand(/*ok=*/true);
   EXPECT_THAT(sequence.NextFrontier(kLimits).new_tokens, IsEmpty());
-  sequence.Expanded(/*ok=*/false);
+  sequence.RecordExpand(/*ok=*/false);
   EXPECT_THAT(sequence.NextFrontier(kLimits).new_tokens, ElementsAre(10, 11, 12, 20, 21, 22));
 }
 
@@ -137,19 +137,19 @@ TEST_F(SequenceTest, LimitsShrinkWithTheTokensLeft) {
   target.max_context = 100;
   DecodeSequence sequence = Make({10}, 4);
   EXPECT_EQ(sequence.Limits(target).depth, 3);
-  CommitRun(sequence, {20}, 21);
+  CommitChain(sequence, {20}, 21);
   EXPECT_EQ(sequence.Limits(target).depth, 1);
   EXPECT_EQ(sequence.Limits(target).context, 2);
 }
 
-TEST_F(SequenceTest, FinishAndFailEndIt) {
-  DecodeSequence finished = Make({10}, 9);
-  CommitRun(finished, {20, 21, 22}, 23);
-  finished.Finish(FinishReason::kStopString, /*tokens=*/2);
-  EXPECT_TRUE(finished.done());
-  EXPECT_THAT(finished.output(), ElementsAre(20, 21));
-  EXPECT_EQ(finished.cycles().back().committed_length, 2);
-  EXPECT_TRUE(finished.status().ok());
+TEST_F(SequenceTest, StopAfterAndFailEndTheSequence) {
+  DecodeSequence stopped = Make({10}, 9);
+  CommitChain(stopped, {20, 21, 22}, 23);
+  stopped.StopAfter(/*tokens=*/2, FinishReason::kStopString);
+  EXPECT_TRUE(stopped.done());
+  EXPECT_THAT(stopped.output(), ElementsAre(20, 21));
+  EXPECT_EQ(stopped.cycles().back().committed_length, 2);
+  EXPECT_TRUE(stopped.status().ok());
   DecodeSequence failed = Make({10}, 4);
   failed.Fail(absl::UnavailableError("gone"));
   EXPECT_TRUE(failed.done());

@@ -1,4 +1,4 @@
-// The adaptive policy against plain decoding and against every fixed budget, in simulated time.
+// Compares the adaptive policy with plain decoding and with fixed budgets, in simulated time.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -17,7 +17,8 @@ using ::bastion::testing::SimulatedDrafter;
 using ::bastion::testing::SimulatedRun;
 using ::bastion::testing::Simulation;
 
-// Milliseconds by rows: a CPU with vector widths and tiles, a smooth one, a GPU far from its limit.
+// Verify time in milliseconds by rows. Stairs: a CPU with vector widths and tiles. Linear: a smooth
+// cost. Flat: a GPU far from its limit.
 double Stairs(int rows) {
   double milliseconds = 1.0 + 0.004 * rows;
   if (rows > 4) milliseconds += 0.25;
@@ -36,7 +37,7 @@ double PaceOf(const std::string& policy, double (*verify)(int), const SimulatedD
   return simulation.Run(grower, drafter, cycles).pace();
 }
 
-// The best of the fixed budgets, the chain and plain decoding.
+// The pace of the best of plain decoding, the chain and several fixed budgets.
 double OraclePace(double (*verify)(int), const SimulatedDrafter& drafter) {
   double best = std::max(Simulation(verify).PlainPace(), PaceOf("chain", verify, drafter));
   for (const int nodes : {1, 4, 8, 12, 15, 31, 63, 96, 127}) {
@@ -59,7 +60,7 @@ std::vector<Setting> Settings() {
     settings.push_back({name, verify, SimulatedDrafter::Honest(Ladder(8, 16, 0.25))});
     settings.push_back({name, verify, SimulatedDrafter::Honest(Ladder(8, 16, 0.5))});
     settings.push_back({name, verify, SimulatedDrafter::Honest(Ladder(8, 16, 0.8))});
-    // Too sure of itself, not sure enough, and right on the spine only.
+    // Overconfident, underconfident, and right only on the spine.
     settings.push_back({name, verify, {Ladder(8, 16, 0.9), Ladder(8, 16, 0.5)}});
     settings.push_back({name, verify, {Ladder(8, 16, 0.4), Ladder(8, 16, 0.8)}});
     settings.push_back({name, verify, {Ladder(8, 16, 0.6), Ladder(8, 16, 0.6), 0.3}});
@@ -69,7 +70,7 @@ std::vector<Setting> Settings() {
 
 class AdaptiveOverSettings : public ::testing::TestWithParam<int> {};
 
-TEST_P(AdaptiveOverSettings, AsFastAsTheBestFixedBudget) {
+TEST_P(AdaptiveOverSettings, IsAsFastAsTheBestFixedBudget) {
   const Setting setting = Settings()[GetParam()];
   const double oracle = OraclePace(setting.verify, setting.drafter);
   EXPECT_GE(PaceOf("adaptive", setting.verify, setting.drafter), 0.97 * oracle) << setting.name;
@@ -77,13 +78,13 @@ TEST_P(AdaptiveOverSettings, AsFastAsTheBestFixedBudget) {
 INSTANTIATE_TEST_SUITE_P(All, AdaptiveOverSettings,
                          ::testing::Range(0, static_cast<int>(Settings().size())));
 
-TEST(AdaptiveSimulationTest, UselessDrafterCostsNothingMeasurable) {
+TEST(AdaptiveSimulationTest, AUselessDrafterCostsAtMostTwoPercent) {
   for (const double stated_top : {0.05, 0.5, 0.95}) {
     for (const double draft_ms : {0.2, 1.0, 5.0}) {
       SimulatedDrafter useless = SimulatedDrafter::Useless(stated_top);
       useless.milliseconds = draft_ms;
       Simulation simulation(Stairs, 0.05);
-      // Twenty requests of 128 tokens, one after the other.
+      // Twenty consecutive requests of 128 cycles.
       double tokens = 0;
       double milliseconds = 0;
       for (int request = 0; request < 20; ++request) {
@@ -98,10 +99,10 @@ TEST(AdaptiveSimulationTest, UselessDrafterCostsNothingMeasurable) {
   }
 }
 
-// A table of a vocabulary that has all the simulation's candidates, and no idea of its text.
+// A random table over a vocabulary that contains all candidates of the simulation.
 class NonsensePrior : public ::testing::Test {
  protected:
-  // Tokens per millisecond of ten requests of 128 cycles.
+  // Tokens per millisecond, over ten requests of 128 cycles.
   double PaceOverRequests(const std::string& policy, const SimulatedDrafter& drafter) {
     Simulation simulation(Stairs, 0.05, {.vocabulary = gains_.vocabulary(), .table = &gains_});
     plain_pace_ = simulation.PlainPace();
@@ -120,24 +121,24 @@ class NonsensePrior : public ::testing::Test {
   double plain_pace_ = 0;
 };
 
-TEST_F(NonsensePrior, CostsAGoodDrafterNextToNothing) {
+TEST_F(NonsensePrior, CostsAGoodDrafterAtMostFourPercent) {
   const SimulatedDrafter good = SimulatedDrafter::Honest(Ladder(8, 16, 0.7));
   const double without = PaceOverRequests("adaptive", good);
   EXPECT_GE(PaceOverRequests("adaptive+prior:table", good), 0.96 * without);
 }
 
-TEST_F(NonsensePrior, CostsADrafterThatDoesNotNameEverythingNextToNothing) {
-  for (const double named : {0.85, 0.7}) {
+TEST_F(NonsensePrior, CostsADrafterThatMissesSomeTokensAtMostFourPercent) {
+  for (const double coverage : {0.85, 0.7}) {
     SimulatedDrafter drafter = SimulatedDrafter::Honest(Ladder(8, 16, 0.7));
-    for (std::vector<double>& row : drafter.truth) {
-      for (double& chance : row) chance *= named;
+    for (std::vector<double>& position : drafter.truth) {
+      for (double& probability : position) probability *= coverage;
     }
     const double without = PaceOverRequests("adaptive", drafter);
-    EXPECT_GE(PaceOverRequests("adaptive+prior:table", drafter), 0.96 * without) << named;
+    EXPECT_GE(PaceOverRequests("adaptive+prior:table", drafter), 0.96 * without) << coverage;
   }
 }
 
-TEST_F(NonsensePrior, WithAUselessDrafterIsNotSlowerThanPlainDecoding) {
+TEST_F(NonsensePrior, WithAUselessDrafterCostsAtMostTwoPercent) {
   for (const double stated_top : {0.05, 0.5, 0.95}) {
     SimulatedDrafter useless = SimulatedDrafter::Useless(stated_top);
     useless.milliseconds = 1;
@@ -146,16 +147,16 @@ TEST_F(NonsensePrior, WithAUselessDrafterIsNotSlowerThanPlainDecoding) {
   }
 }
 
-TEST(AdaptiveSimulationTest, UselessDrafterIsDroppedWithinTheFirstRequest) {
+TEST(AdaptiveSimulationTest, AUselessDrafterIsDroppedWithinTheFirstRequest) {
   Simulation simulation(Stairs);
   TreeGrower grower = simulation.NewGrower("adaptive");
   const SimulatedRun first = simulation.Run(grower, SimulatedDrafter::Useless(0.95), 128);
   EXPECT_LT(first.drafts, 35);
-  // Plain time plus the start level, what the trials lose on the way down, and little else.
+  // The loss in plain steps: the start level, the losses of the trials, and little more.
   EXPECT_LT(first.milliseconds * simulation.PlainPace() - first.tokens, 16);
 }
 
-TEST(AdaptiveSimulationTest, TreesOfADrafterThatIsNeverRightShrinkAtOnce) {
+TEST(AdaptiveSimulationTest, TreesOfADrafterThatIsNeverRightShrinkQuickly) {
   Simulation simulation(Linear);
   TreeGrower grower = simulation.NewGrower("adaptive");
   SimulatedDrafter free = SimulatedDrafter::Useless(0.95);
@@ -167,7 +168,7 @@ TEST(AdaptiveSimulationTest, TreesOfADrafterThatIsNeverRightShrinkAtOnce) {
   EXPECT_LT(later.nodes, first.nodes);
 }
 
-TEST(AdaptiveSimulationTest, GoodDrafterIsUsedFromTheFirstCycleOn) {
+TEST(AdaptiveSimulationTest, AGoodDrafterIsUsedFromTheFirstCycleOn) {
   Simulation simulation(Stairs, 0.05);
   for (int request = 0; request < 10; ++request) {
     TreeGrower grower = simulation.NewGrower("adaptive");
@@ -177,7 +178,7 @@ TEST(AdaptiveSimulationTest, GoodDrafterIsUsedFromTheFirstCycleOn) {
   }
 }
 
-TEST(AdaptiveSimulationTest, DrafterThatTurnsGoodIsFoundAndOneThatTurnsBadIsDropped) {
+TEST(AdaptiveSimulationTest, ADrafterIsUsedAgainWhenItImprovesAndDroppedWhenItFails) {
   Simulation simulation(Stairs, 0.05);
   TreeGrower grower = simulation.NewGrower("adaptive");
   const SimulatedDrafter good = SimulatedDrafter::Honest(Ladder(8, 16, 0.7));
@@ -186,17 +187,17 @@ TEST(AdaptiveSimulationTest, DrafterThatTurnsGoodIsFoundAndOneThatTurnsBadIsDrop
   for (int round = 0; round < 3; ++round) {
     simulation.Run(grower, bad, 300);
     EXPECT_GE(simulation.Run(grower, bad, 1000).pace(), 0.98 * simulation.PlainPace());
-    simulation.Run(grower, good, 400);  // Found within these.
+    simulation.Run(grower, good, 400);  // Time to notice the improvement.
     EXPECT_GE(simulation.Run(grower, good, 1000).pace(), 0.95 * good_pace);
   }
 }
 
-TEST(AdaptiveSimulationTest, MachineThatSlowsDownIsFollowed) {
+TEST(AdaptiveSimulationTest, AdaptsToAMachineThatSlowsDown) {
   Simulation simulation(Linear, 0.05);
   TreeGrower grower = simulation.NewGrower("adaptive");
   const SimulatedDrafter drafter = SimulatedDrafter::Honest(Ladder(8, 16, 0.6));
   simulation.Run(grower, drafter, 500);
-  // Rows become dear: another process has taken the second core.
+  // Rows become expensive, as if another process took the second core.
   const auto crowded = [](int rows) { return 1.2 + 0.12 * rows; };
   simulation.SetVerify(crowded);
   simulation.Run(grower, drafter, 500);
@@ -208,7 +209,7 @@ TEST(AdaptiveSimulationTest, MachineThatSlowsDownIsFollowed) {
   EXPECT_GE(pace, 1.02 * fresh.PlainPace());
 }
 
-TEST(AdaptiveSimulationTest, SlowDrafterIsNotUsedHoweverGood) {
+TEST(AdaptiveSimulationTest, AGoodButSlowDrafterIsNotUsed) {
   SimulatedDrafter slow = SimulatedDrafter::Honest(Ladder(8, 16, 0.6));
   slow.milliseconds = 20;
   Simulation simulation(Stairs, 0.05);

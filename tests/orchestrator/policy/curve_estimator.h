@@ -1,4 +1,4 @@
-// A latency estimator that says what a test tells it: milliseconds by rows. Header-only.
+// A latency estimator with a curve that the test sets: milliseconds by rows. Header-only.
 #ifndef BASTION_TESTS_ORCHESTRATOR_POLICY_CURVE_ESTIMATOR_H_
 #define BASTION_TESTS_ORCHESTRATOR_POLICY_CURVE_ESTIMATOR_H_
 
@@ -28,7 +28,7 @@ class CurveEstimator final : public LatencyEstimator {
   std::function<double(int rows)> milliseconds_;
 };
 
-// A staircase such as tiles of 16 rows make, with a little slope on each step.
+// A staircase with tiles of 16 rows and a small slope on each step, in milliseconds.
 inline double TileStairs(int rows) { return 10.0 + 3.0 * ((rows - 1) / 16) + 0.02 * rows; }
 
 }  // namespace bastion::testing

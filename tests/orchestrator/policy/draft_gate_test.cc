@@ -10,34 +10,36 @@
 namespace bastion {
 namespace {
 
-struct Played {
+struct Totals {
   int drafts = 0;
   double tokens = 0;
   double time = 0;  // In plain steps.
 };
 
-// `cycles` cycles; a drafted one costs `cycle_time` plain steps and commits 1 + Poisson(accepted).
-Played Play(DraftGate& gate, int cycles, double cycle_time, double accepted, uint32_t seed = 1) {
+// Runs `cycles` cycles. A drafted cycle takes `cycle_time` plain steps and commits
+// 1 + Poisson(accepted) tokens.
+Totals RunCycles(DraftGate& gate, int cycles, double cycle_time, double accepted,
+                 uint32_t seed = 1) {
   std::mt19937 random(seed);
   std::poisson_distribution<> poisson(std::max(accepted, 1e-9));
-  Played played;
+  Totals totals;
   for (int i = 0; i < cycles; ++i) {
     if (gate.open()) {
       const int committed = 1 + (accepted > 0 ? poisson(random) : 0);
       gate.ObserveDrafted(committed, cycle_time, 1.0);
-      ++played.drafts;
-      played.tokens += committed;
-      played.time += cycle_time;
+      ++totals.drafts;
+      totals.tokens += committed;
+      totals.time += cycle_time;
     } else {
       gate.ObservePlain();
-      played.tokens += 1;
-      played.time += 1;
+      totals.tokens += 1;
+      totals.time += 1;
     }
   }
-  return played;
+  return totals;
 }
 
-TEST(DraftGateTest, LevelByHand) {
+TEST(DraftGateTest, HandWorkedLevel) {
   DraftGate gate;
   EXPECT_TRUE(gate.open());
   gate.ObserveDrafted(/*committed=*/3, /*cycle_time=*/4.0, /*plain_time=*/2.0);
@@ -46,89 +48,89 @@ TEST(DraftGateTest, LevelByHand) {
   EXPECT_DOUBLE_EQ(gate.level(), DraftGate::kStartLevel + 0.5);
 }
 
-TEST(DraftGateTest, TrialsByHand) {
+TEST(DraftGateTest, HandWorkedTrials) {
   DraftGate gate;
-  gate.ObserveDrafted(1, 3.0, 1.0);  // Gain −2: the level is 0, the allowance too.
+  gate.ObserveDrafted(1, 3.0, 1.0);  // Saves −2 steps: level 0, allowance 0.
   ASSERT_FALSE(gate.open());
   gate.ObservePlain();  // Adds 4^0.
   ASSERT_TRUE(gate.open());
   gate.ObserveDrafted(1, 3.0, 1.0);  // A trial that loses 2: level −2, allowance 1 − 2.
   EXPECT_DOUBLE_EQ(gate.level(), -2);
-  for (int i = 0; i < 16; ++i) {  // A sixteenth a step: sixteen steps to nothing.
+  for (int i = 0; i < 16; ++i) {  // Each step adds 1/16, so 16 steps raise the allowance to 0.
     ASSERT_FALSE(gate.open());
     gate.ObservePlain();
   }
   EXPECT_FALSE(gate.open());
   gate.ObservePlain();
   ASSERT_TRUE(gate.open());
-  gate.ObserveDrafted(4, 3.0, 1.0);  // One that gains 1 pays for the next.
+  gate.ObserveDrafted(4, 3.0, 1.0);  // A trial that saves 1 pays for the next trial.
   EXPECT_DOUBLE_EQ(gate.level(), -1);
   EXPECT_TRUE(gate.open());
   gate.ObserveDrafted(4, 2.0, 1.0);
   EXPECT_DOUBLE_EQ(gate.level(), 1);
-  gate.ObserveDrafted(1, 3.0, 1.0);  // What trials once gained is no allowance for later losses.
+  gate.ObserveDrafted(1, 3.0, 1.0);  // Earlier savings of trials do not pay for this loss.
   EXPECT_DOUBLE_EQ(gate.level(), -1);
   EXPECT_FALSE(gate.open());
 }
 
-TEST(DraftGateTest, UselessDrafterCostsTheStartAndThenHalfAPerCent) {
+TEST(DraftGateTest, AUselessDrafterCostsTheStartLevelAndThenHalfAPercent) {
   for (const double cycle_time : {1.2, 1.5, 2.0, 4.0}) {
     DraftGate gate;
-    const Played first = Play(gate, 2000, cycle_time, 0);
+    const Totals first = RunCycles(gate, 2000, cycle_time, 0);
     EXPECT_LE(first.time - first.tokens, 6 + cycle_time + 0.005 * first.tokens) << cycle_time;
-    const Played later = Play(gate, 20000, cycle_time, 0);
+    const Totals later = RunCycles(gate, 20000, cycle_time, 0);
     EXPECT_LE(later.time / later.tokens, 1.005) << cycle_time;
     EXPECT_GT(later.drafts, 0) << cycle_time;
   }
 }
 
-TEST(DraftGateTest, LossIsBoundedWhateverTheDrafterDoes) {
+TEST(DraftGateTest, TheLossIsBoundedForEveryDrafter) {
   for (const double cycle_time : {1.1, 1.6, 3.0}) {
     for (const double accepted : {0.0, 0.1, 0.3, 0.6, 1.0}) {
       for (uint32_t seed = 0; seed < 20; ++seed) {
         DraftGate gate;
-        const Played played = Play(gate, 3000, cycle_time, accepted, seed);
-        EXPECT_LE(played.time - played.tokens, DraftGate::kHighestLevel - DraftGate::kLowestLevel +
-                                                   2 * cycle_time + 0.01 * played.tokens)
+        const Totals totals = RunCycles(gate, 3000, cycle_time, accepted, seed);
+        EXPECT_LE(totals.time - totals.tokens, DraftGate::kHighestLevel - DraftGate::kLowestLevel +
+                                                   2 * cycle_time + 0.01 * totals.tokens)
             << cycle_time << " " << accepted;
       }
     }
   }
 }
 
-TEST(DraftGateTest, GoodDrafterIsAlmostAlwaysUsed) {
+TEST(DraftGateTest, AGoodDrafterIsAlmostAlwaysUsed) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     DraftGate gate;
-    EXPECT_GE(Play(gate, 2000, 1.9, 2.0, seed).drafts, 1960);
+    EXPECT_GE(RunCycles(gate, 2000, 1.9, 2.0, seed).drafts, 1960);
   }
 }
 
-TEST(DraftGateTest, DrafterThatTurnsGoodIsFound) {
+TEST(DraftGateTest, ADrafterThatImprovesIsUsedAgain) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     DraftGate gate;
-    Play(gate, 5000, 1.9, 0);
-    Play(gate, 500, 1.9, 2.0, seed);
-    EXPECT_GE(Play(gate, 500, 1.9, 2.0, seed + 100).drafts, 450);
+    RunCycles(gate, 5000, 1.9, 0);
+    RunCycles(gate, 500, 1.9, 2.0, seed);
+    EXPECT_GE(RunCycles(gate, 500, 1.9, 2.0, seed + 100).drafts, 450);
   }
 }
 
-TEST(DraftGateTest, DrafterThatTurnsUselessIsDroppedWithinItsLevel) {
+TEST(DraftGateTest, ADrafterThatBecomesUselessIsDroppedWithinItsLevel) {
   DraftGate gate;
-  Play(gate, 500, 1.9, 3.0);
-  const Played bad = Play(gate, 1000, 1.9, 0);
+  RunCycles(gate, 500, 1.9, 3.0);
+  const Totals bad = RunCycles(gate, 1000, 1.9, 0);
   EXPECT_LE(bad.time - bad.tokens, DraftGate::kHighestLevel - DraftGate::kLowestLevel + 10);
 }
 
-TEST(DraftGateTest, OneHangingDraftDoesNotCloseAHighGate) {
+TEST(DraftGateTest, OneStalledDraftDoesNotCloseTheGateAtAHighLevel) {
   DraftGate gate;
-  Play(gate, 500, 1.5, 3.0);
+  RunCycles(gate, 500, 1.5, 3.0);
   gate.ObserveDrafted(1, 10000.0, 1.0);
   EXPECT_TRUE(gate.open());
 }
 
-TEST(DraftGateTest, HangingTrialIsPaidInFullBeforeTheNext) {
+TEST(DraftGateTest, AStalledTrialIsPaidInFullBeforeTheNextTrial) {
   DraftGate gate;
-  Play(gate, 3000, 2.0, 0);
+  RunCycles(gate, 3000, 2.0, 0);
   while (!gate.open()) gate.ObservePlain();
   gate.ObserveDrafted(1, 101.0, 1.0);
   const auto steps_for_one = static_cast<int>(1 / DraftGate::TrialRate(DraftGate::kLowestLevel));
@@ -138,24 +140,24 @@ TEST(DraftGateTest, HangingTrialIsPaidInFullBeforeTheNext) {
   EXPECT_TRUE(gate.open());
 }
 
-TEST(DraftGateTest, NewSequenceStartsAsLowButNotAsHigh) {
+TEST(DraftGateTest, ANewSequenceStartsAtTheSameLevelUpToATrustedLevel) {
   DraftGate high;
-  Play(high, 500, 1.5, 3.0);
+  RunCycles(high, 500, 1.5, 3.0);
   EXPECT_EQ(high.level(), DraftGate::kHighestLevel);
   EXPECT_EQ(high.ForNewSequence().level(), DraftGate::kTrustedLevel);
   EXPECT_EQ(DraftGate().ForNewSequence().level(), DraftGate::kStartLevel);
   DraftGate low;
-  Play(low, 3000, 2.0, 0);
+  RunCycles(low, 3000, 2.0, 0);
   EXPECT_EQ(low.ForNewSequence().level(), DraftGate::kLowestLevel);
 }
 
-TEST(DraftGateTest, LevelOfManyLosersAtOnceIsBounded) {
+TEST(DraftGateTest, TheLevelNeverFallsBelowTheLowest) {
   DraftGate memory;
   for (int i = 0; i < 1000; ++i) memory.ObserveDrafted(1, 3.0, 1.0);
   EXPECT_EQ(memory.level(), DraftGate::kLowestLevel);
 }
 
-TEST(PaceTest, RatioOfTheFadingSums) {
+TEST(PaceTest, IsTheRatioOfTheDecayingSums) {
   Pace pace;
   EXPECT_EQ(pace.tokens_per_second(), 0);
   pace.Observe(4, 0.5);

@@ -1,5 +1,4 @@
-// A grower over costs of 10 ms and 0.1 ms a row, and the marginals that its tests draw from.
-// Header-only.
+// A fixture with growers over linear costs (linear_costs.h) and random marginals. Header-only.
 #ifndef BASTION_TESTS_ORCHESTRATOR_POLICY_GROWER_FIXTURE_H_
 #define BASTION_TESTS_ORCHESTRATOR_POLICY_GROWER_FIXTURE_H_
 
@@ -33,7 +32,7 @@ class TreeGrowerTest : public ::testing::Test {
   SpeculationMemory memory_;
   std::mt19937 random_{1};
   Marginals marginals_ = RandomMarginals(random_, 15, 32, Awkward::kNone, 6.0);
-  MarginalRows scores_{marginals_};
+  DraftCandidates candidates_{marginals_};
 };
 
 }  // namespace bastion

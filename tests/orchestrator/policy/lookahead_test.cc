@@ -31,14 +31,14 @@ struct LookAheadTerms {
 };
 
 BudgetedTree Grow(const Marginals& marginals, const LookAheadTerms& terms, int max_nodes) {
-  const MarginalRows rows(marginals);
+  const DraftCandidates candidates(marginals);
   return LookAhead(terms.cost, max_nodes, terms.tokens_per_second)
-      .Grow(GrowChain(kRoot, rows, rows.positions()), rows, *terms.survival);
+      .Grow(GrowChain(kRoot, candidates, candidates.max_depth()), candidates, *terms.survival);
 }
 
-// Â(T_N) of the best-first trees, N = 0 … most.
-std::vector<double> Lengths(const Marginals& marginals, int most) {
-  const DraftTree tree = GrowBestFirst(kRoot, MarginalRows(marginals), most);
+// Â(T_N) of the best-first trees of N = 0, 1, … max_nodes nodes.
+std::vector<double> Lengths(const Marginals& marginals, int max_nodes) {
+  const DraftTree tree = GrowBestFirst(kRoot, DraftCandidates(marginals), max_nodes);
   std::vector<double> lengths = {1.0};
   for (int n = 1; n <= tree.nodes(); ++n) {
     lengths.push_back(lengths.back() + std::exp(static_cast<double>(tree.log_score(n))));
@@ -54,7 +54,7 @@ int BestRatio(const std::vector<double>& lengths, const CycleCost& cost) {
   return best;
 }
 
-TEST(LookAheadTest, TrueOptimumOnAStaircase) {
+TEST(LookAheadTest, FindsTheOptimumOnAStaircase) {
   const CurveEstimator stairs(TileStairs);
   const Survival survival;
   int beyond_the_first_step = 0;
@@ -68,22 +68,23 @@ TEST(LookAheadTest, TrueOptimumOnAStaircase) {
   EXPECT_GT(beyond_the_first_step, 10);
 }
 
-TEST(LookAheadTest, SeesOverTheStepThatStopsBastion) {
-  // 16 rows cost 10 ms, 32 cost 12: BASTION stops before the step, the second step pays.
+TEST(LookAheadTest, LooksBeyondTheStepThatStopsBastion) {
+  // 16 rows take 10 ms and 32 rows take 12 ms. BASTION stops before the step, but the step pays.
   const CurveEstimator stairs([](int rows) { return rows <= 16 ? 10.0 : 12.0; });
   const CycleCost cost = stairs.Cost(2, 0);
   const Survival survival;
   const Marginals marginals = MarginalsOf({std::vector<double>(32, 1.0 / 32)});
-  EXPECT_EQ(GrowToSpeedupStop(kRoot, MarginalRows(marginals), cost, 31).tree.nodes(), 15);
+  EXPECT_EQ(GrowToSpeedupStop(kRoot, DraftCandidates(marginals), cost, 31).tree.nodes(), 15);
   EXPECT_EQ(Grow(marginals, {cost, &survival}, 31).tree.nodes(), 31);
 }
 
-// Rates by hand. One position .5 .3, draft 2 ms, verify 8, 9, 14 ms for 1, 2, 3 rows:
-//   ratio   1/10 = .100   1.5/11 = .136   1.8/16 = .113   → 1 node
-// At a pace of 20 tokens/s a millisecond costs .02 tokens (but plain decoding already makes 125/s,
-// and the pace is never below): at .125 a millisecond the values are
-//   1 − 1.25 = −.25       1.5 − 1.375 = .125              → 1 node
-// At 600 tokens/s, .6 a millisecond: 1 − 6 = −5, 1.5 − 6.6 = −5.1, 1.8 − 9.6 → none.
+// Hand-worked rates. One position with .5 .3; the draft takes 2 ms; the verify takes 8, 9, 14 ms
+// for 1, 2, 3 rows.
+//   Ratio: 1/10 = .100, 1.5/11 = .136, 1.8/16 = .113, so 1 node.
+//   Pace 20 tokens/s: plain decoding reaches 125 tokens/s, and the pace used is never below that. A
+//   millisecond costs .125 tokens: 1 − 1.25 = −.25, 1.5 − 1.375 = .125, so 1 node.
+//   Pace 600 tokens/s: a millisecond costs .6 tokens: 1 − 6 = −5, 1.5 − 6.6 = −5.1, 1.8 − 9.6 =
+//   −7.8, so no node.
 TEST(LookAheadTest, PaceIsThePriceOfTime) {
   const CurveEstimator curve([](int rows) { return rows == 1 ? 8.0 : rows == 2 ? 9.0 : 14.0; });
   const CycleCost cost = curve.Cost(2, 0);
@@ -94,8 +95,8 @@ TEST(LookAheadTest, PaceIsThePriceOfTime) {
   EXPECT_EQ(Grow(marginals, {cost, &survival, 600}, 9).tree.nodes(), 0);
 }
 
-// Where cycles differ, the ratio of each cycle alone is beaten by one price for all: cycles of
-// three kinds, met equally often, at the pace that this choice itself reaches.
+// Where cycles differ, one price of time for all cycles beats the best ratio of each cycle. There
+// are three kinds of cycles, equally frequent. The pace is the one that the resulting trees reach.
 TEST(LookAheadTest, PaceBeatsTheRatioAndEveryFixedBudgetWhereCyclesDiffer) {
   const CurveEstimator curve([](int rows) { return 1.0 + 0.01 * rows; });
   const CycleCost cost = curve.Cost(1.5, 0.1);
@@ -126,7 +127,7 @@ TEST(LookAheadTest, PaceBeatsTheRatioAndEveryFixedBudgetWhereCyclesDiffer) {
   }
 }
 
-TEST(LookAheadTest, EmptyTreeWhereNothingPays) {
+TEST(LookAheadTest, GivesTheRootAloneWhereNothingPays) {
   const CurveEstimator steep([](int rows) { return 10.0 * rows; });
   const Survival survival;
   const BudgetedTree grown = Grow(MarginalsOf({{0.3, 0.2}}), {steep.Cost(1, 0), &survival}, 100);
@@ -134,25 +135,25 @@ TEST(LookAheadTest, EmptyTreeWhereNothingPays) {
   EXPECT_EQ(grown.reason, BudgetReason::kCost);
 }
 
-TEST(LookAheadTest, ChainWinsWhenSiblingsAreNeverRight) {
-  // Siblings are stated at .35 and never accepted; the spine always is.
+TEST(LookAheadTest, TheChainWinsIfSiblingsAreNeverAccepted) {
+  // Siblings have probability .35 and are never accepted. The spine is always accepted.
   const Marginals marginals = MarginalsOf({{0.4, 0.35}, {0.4, 0.35}, {0.4, 0.35}, {0.4, 0.35}});
-  const MarginalRows scores(marginals);
-  const DraftTree spine = GrowChain(kRoot, scores, 4);
-  const DraftTree tree = GrowBestFirst(kRoot, scores, 30);
+  const DraftCandidates candidates(marginals);
+  const DraftTree spine = GrowChain(kRoot, candidates, 4);
+  const DraftTree tree = GrowBestFirst(kRoot, candidates, 30);
   Survival survival;
-  std::vector<NodeIndex> spine_rows;
+  std::vector<NodeIndex> spine_nodes;
   const std::vector<PathKind> kinds = PathKinds(tree);
   for (NodeIndex i = 1; i < tree.rows(); ++i) {
-    if (kinds[i] == PathKind::kSpine) spine_rows.push_back(i);
+    if (kinds[i] == PathKind::kSpine) spine_nodes.push_back(i);
   }
-  for (int i = 0; i < 50; ++i) survival.Observe(tree, spine, {spine_rows, kOther});
+  for (int i = 0; i < 50; ++i) survival.Observe(tree, spine, {spine_nodes, kOther});
   const CurveEstimator linear([](int rows) { return 1.0 + 0.1 * rows; });
-  const BudgetedTree grown = LookAhead(linear.Cost(0, 0), 30).Grow(spine, scores, survival);
+  const BudgetedTree grown = LookAhead(linear.Cost(0, 0), 30).Grow(spine, candidates, survival);
   EXPECT_EQ(grown.tree, spine);
 }
 
-TEST(LookAheadTest, LimitsAreNamed) {
+TEST(LookAheadTest, ReportsTheLimitThatBoundTheTree) {
   const CurveEstimator flat([](int) { return 1.0; });
   const Survival survival;
   const LookAheadTerms terms = {flat.Cost(0, 0), &survival};
@@ -164,32 +165,31 @@ TEST(LookAheadTest, LimitsAreNamed) {
   EXPECT_EQ(Grow(Marginals(), terms, 100).tree, DraftTree(kRoot));
 }
 
-TEST(LookAheadTest, WideFansAreAskedForOnlyWhereRowsAreCheap) {
+TEST(LookAheadTest, ManyChildrenAreUsefulOnlyWhereRowsAreCheap) {
   const Survival survival;
-  const CurveEstimator dear(
-      [](int rows) { return 10.0 + 2.0 * rows; });  // A row: a sixth of a step.
-  EXPECT_EQ(LookAhead(dear.Cost(3, 0), 64).WidestFan(64), 12);
+  // A row costs a sixth of a plain step.
+  const CurveEstimator expensive([](int rows) { return 10.0 + 2.0 * rows; });
+  EXPECT_EQ(LookAhead(expensive.Cost(3, 0), 64).MaxUsefulChildren(64), 12);
   const CurveEstimator cheap([](int rows) { return 10.0 + 0.001 * rows; });
-  EXPECT_EQ(LookAhead(cheap.Cost(3, 0), 64).WidestFan(64), 64);
-  EXPECT_EQ(LookAhead(cheap.Cost(3, 0), 64).WidestFan(5), 5);
-  // A step up at first, then a flat stretch: its far end counts.
+  EXPECT_EQ(LookAhead(cheap.Cost(3, 0), 64).MaxUsefulChildren(64), 64);
+  EXPECT_EQ(LookAhead(cheap.Cost(3, 0), 64).MaxUsefulChildren(5), 5);
+  // After one step the cost is flat, so the cost per node is lowest at 64 nodes.
   const CurveEstimator stairs([](int rows) { return rows == 1 ? 10.0 : 15.0; });
-  EXPECT_EQ(LookAhead(stairs.Cost(3, 0), 64).WidestFan(64), 64);
-  // Time that is worth more than plain decoding makes of it buys fewer rows.
-  EXPECT_EQ(LookAhead(dear.Cost(3, 0), 64, 2 / 0.012).WidestFan(64), 6);
+  EXPECT_EQ(LookAhead(stairs.Cost(3, 0), 64).MaxUsefulChildren(64), 64);
+  // At twice the pace of plain decoding, half as many children pay.
+  EXPECT_EQ(LookAhead(expensive.Cost(3, 0), 64, 2 / 0.012).MaxUsefulChildren(64), 6);
 }
 
-// The growth stops where even a certain path could not pay; the choice is as without that bound.
-TEST(LookAheadTest, HopelessSizesAreNotGrown) {
-  const CurveEstimator dear([](int rows) { return 10.0 * rows; });
+TEST(LookAheadTest, GrowsNothingWhereEvenACertainPathWouldNotPay) {
+  const CurveEstimator expensive([](int rows) { return 10.0 * rows; });
   const Survival survival;
   const Marginals marginals = MarginalsOf(Ladder(4, 16, 0.6));
-  const BudgetedTree grown = Grow(marginals, {dear.Cost(0, 0), &survival}, 64);
+  const BudgetedTree grown = Grow(marginals, {expensive.Cost(0, 0), &survival}, 64);
   EXPECT_EQ(grown.tree.nodes(), 0);
   EXPECT_EQ(grown.reason, BudgetReason::kCost);
 }
 
-TEST(LookAheadTest, NothingThatPaysIsCutAwayHoweverTheCostsRise) {
+TEST(LookAheadTest, MinScoresCutNoTreeThatPaysOnRandomCostCurves) {
   std::mt19937 random(21);
   for (int draw = 0; draw < 300; ++draw) {
     std::vector<double> milliseconds = {10};
@@ -199,12 +199,13 @@ TEST(LookAheadTest, NothingThatPaysIsCutAwayHoweverTheCostsRise) {
     }
     const CurveEstimator curve([&](int rows) { return milliseconds[rows - 1]; });
     const Marginals marginals = MarginalsOf(Ladder(6, 16, 0.2 + 0.002 * draw));
-    const MarginalRows rows(marginals);
-    const DraftTree spine = GrowChain(kRoot, rows, rows.positions());
+    const DraftCandidates candidates(marginals);
+    const DraftTree spine = GrowChain(kRoot, candidates, candidates.max_depth());
     const CycleCost cost = curve.Cost(1, 0.5);
     for (const double pace : {0.0, 120.0, 250.0}) {
       const LookAhead whole(cost, 63, pace), cut(cost, 63, pace, /*underestimate=*/1);
-      EXPECT_EQ(cut.Grow(spine, rows, Survival()).tree, whole.Grow(spine, rows, Survival()).tree)
+      EXPECT_EQ(cut.Grow(spine, candidates, Survival()).tree,
+                whole.Grow(spine, candidates, Survival()).tree)
           << draw << " " << pace;
     }
   }

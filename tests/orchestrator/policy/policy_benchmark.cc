@@ -1,4 +1,5 @@
-// What the budget costs a cycle: growing and choosing a tree, and learning from its outcome.
+// Measures the policy's share of a cycle: growing and choosing a tree, and learning from its
+// outcome.
 #include <random>
 
 #include "benchmark/benchmark.h"
@@ -33,7 +34,7 @@ void Cycle(benchmark::State& state, const char* policy) {
   TreeGrower grower(*Policy::Parse(policy), /*greedy=*/false, &costs, &memory);
   const TreeLimits limits = {300, 127, 15};
   for (auto _ : state) {
-    benchmark::DoNotOptimize(grower.WantsDraft(1, limits));
+    benchmark::DoNotOptimize(grower.DecideDraft(1, limits));
     const GrownTree grown = grower.Grow(1, marginals, limits);
     grower.Observe(grown, {{}, 19999}, absl::Microseconds(1));
     benchmark::DoNotOptimize(grown.tree.rows());

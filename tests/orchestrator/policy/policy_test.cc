@@ -17,7 +17,7 @@ Policy Parsed(const std::string& text) {
   return *policy;
 }
 
-TEST(PolicyTest, EveryBaseOfTheGrammar) {
+TEST(PolicyTest, ParsesEveryBaseOfTheGrammar) {
   EXPECT_EQ(Parsed("ar").kind(), Kind::kAr);
   EXPECT_EQ(Parsed("chain").kind(), Kind::kChain);
   EXPECT_EQ(Parsed("chain").nodes(), 0);
@@ -31,7 +31,7 @@ TEST(PolicyTest, EveryBaseOfTheGrammar) {
   EXPECT_EQ(Parsed("adaptive").kind(), Kind::kAdaptive);
 }
 
-TEST(PolicyTest, DefaultIsAdaptiveUnderItsOwnName) {
+TEST(PolicyTest, DefaultIsAdaptiveAndKeepsItsText) {
   EXPECT_EQ(Parsed("default").kind(), Kind::kAdaptive);
   EXPECT_EQ(Parsed("default").text(), "default");
 }
@@ -43,7 +43,7 @@ TEST(PolicyTest, OnlyPlainDecodingNeverDrafts) {
   }
 }
 
-TEST(PolicyTest, CandidatesThatSuffice) {
+TEST(PolicyTest, RequestsOnlyAsManyCandidatesAsSuffice) {
   EXPECT_EQ(Parsed("ar").CandidatesFor(64), 0);
   EXPECT_EQ(Parsed("chain").CandidatesFor(64), 1);
   EXPECT_EQ(Parsed("beam:4x15").CandidatesFor(64), 4);
@@ -53,7 +53,7 @@ TEST(PolicyTest, CandidatesThatSuffice) {
   EXPECT_EQ(Parsed("adaptive").CandidatesFor(1000), 64);
 }
 
-TEST(PolicyTest, BadTextSaysWhatIsAllowed) {
+TEST(PolicyTest, TheErrorForInvalidTextStatesTheGrammar) {
   for (const char* text : {"",
                            "AR",
                            "tree",
@@ -93,11 +93,11 @@ TEST(PolicyTest, BadTextSaysWhatIsAllowed) {
                            "fixed:0+coupled"}) {
     const absl::Status status = Policy::Parse(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(status.message(), HasSubstr("want ar, chain[:n], beam:WxD, fixed:N")) << text;
+    EXPECT_THAT(status.message(), HasSubstr("use ar, chain[:n], beam:WxD, fixed:N")) << text;
   }
 }
 
-TEST(PolicyTest, Coupled) {
+TEST(PolicyTest, ParsesCoupled) {
   for (const char* text : {"adaptive+coupled", "chain:3+coupled", "fixed:64+coupled", "default"}) {
     ASSERT_TRUE(Policy::Parse(text).ok()) << text;
     EXPECT_TRUE(Policy::Parse(text)->coupled()) << text;
@@ -107,7 +107,7 @@ TEST(PolicyTest, Coupled) {
   }
 }
 
-TEST(PolicyTest, Prior) {
+TEST(PolicyTest, ParsesPrior) {
   using Prior = Policy::Prior;
   for (const char* text : {"adaptive+prior", "chain:3+coupled+prior", "fixed:64+prior+coupled",
                            "ngram:8", "default"}) {

@@ -1,9 +1,8 @@
-// A simulated drafter and verifier: decode cycles in invented time, to see what a policy makes of
-// them. Header-only.
+// A simulated drafter and verifier: runs decode cycles of a policy in simulated time. Header-only.
 //
-// Every cycle the drafter states the same probabilities (unless changed in between), and the
-// target's tokens are drawn from what is true of it: `truth[d][r]` is the chance that the candidate
-// of rank r at depth d+1 is the target's token, given that the path above it is the target's text.
+// The drafter states the same probabilities in every cycle of a run. The target's tokens are drawn
+// from the true probabilities: truth[d][r] is the probability that the candidate of rank r at depth
+// d+1 is the target's token, given that the target chose the path above it.
 #ifndef BASTION_TESTS_ORCHESTRATOR_POLICY_SIMULATION_H_
 #define BASTION_TESTS_ORCHESTRATOR_POLICY_SIMULATION_H_
 
@@ -24,14 +23,14 @@ namespace bastion::testing {
 struct SimulatedDrafter {
   Probabilities stated;
   Probabilities truth;
-  double off_spine = 1;  // `truth` is multiplied by this below a candidate of rank > 0.
+  double off_spine = 1;  // Factor for `truth` below a candidate of rank > 0.
   double milliseconds = 0.5;
 
-  // Says what is true.
+  // States the true probabilities.
   static SimulatedDrafter Honest(const Probabilities& probabilities) {
     return {probabilities, probabilities};
   }
-  // Is never right, however sure it sounds.
+  // Is never right, but gives its top candidate the probability `stated_top`.
   static SimulatedDrafter Useless(double stated_top) {
     Probabilities never(8, std::vector<double>(16, 0.0));
     return {Ladder(8, 16, stated_top), std::move(never)};
@@ -50,13 +49,14 @@ struct SimulatedRun {
 
 class Simulation {
  public:
-  // `verify_milliseconds` is the true time by rows; `noise` the relative spread of each call's.
+  // `verify_milliseconds` is the true verify time by rows; `noise` the relative spread of the
+  // times.
   explicit Simulation(std::function<double(int rows)> verify_milliseconds, double noise = 0.0,
-                      const PriorSources& sources = {})
+                      const PriorInputs& inputs = {})
       : verify_(std::move(verify_milliseconds)),
         noise_(noise),
         costs(Calibrated()),
-        memory(sources) {}
+        memory(inputs) {}
 
   TreeGrower NewGrower(const std::string& policy) {
     return TreeGrower(*Policy::Parse(policy), /*greedy=*/true, &costs, &memory);
@@ -67,11 +67,11 @@ class Simulation {
     const Marginals marginals = MarginalsOf(drafter.stated);
     const TreeLimits limits = {kContext, 127, marginals.positions};
     for (; run.cycles < cycles; ++run.cycles) {
-      const bool drafts = grower.WantsDraft(kRoot, limits);
+      const bool drafts = grower.DecideDraft(kRoot, limits);
       const double draft_ms = drafts ? drafter.milliseconds * Noise() : 0.0;
       if (drafts) costs.ObserveDraft(absl::Milliseconds(draft_ms));
       const GrownTree grown =
-          drafts ? grower.Grow(kRoot, marginals, limits) : grower.Skip(kRoot, limits);
+          drafts ? grower.Grow(kRoot, marginals, limits) : grower.GrowWithoutDraft(kRoot, limits);
       const double verify_ms = verify_(grown.tree.rows()) * Noise();
       ObserveVerify(grown.tree.rows(), verify_ms);
       const Acceptance acceptance = Accept(grown.tree, drafter);
@@ -94,7 +94,7 @@ class Simulation {
 
  private:
   static constexpr TokenId kRoot = 1;
-  static constexpr TokenId kOther = 1'000'000;  // A token the drafter never thought of.
+  static constexpr TokenId kOther = 1'000'000;  // A token that is never a candidate.
   static constexpr int kContext = 100;
   static constexpr double kOverheadMs = 0.1;
 
@@ -122,7 +122,7 @@ class Simulation {
     costs.ObserveVerify(trace, trace.forward + absl::Milliseconds(kOverheadMs));
   }
 
-  // Walks the tree with the target's tokens, drawn depth by depth.
+  // Draws the target's tokens depth by depth and follows them down the tree.
   Acceptance Accept(const DraftTree& tree, const SimulatedDrafter& drafter) {
     Acceptance acceptance;
     NodeIndex at = 0;

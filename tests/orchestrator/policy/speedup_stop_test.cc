@@ -21,13 +21,14 @@ using ::bastion::testing::TileStairs;
 constexpr TokenId kRoot = 7;
 
 BudgetedTree Grow(const Marginals& marginals, const CycleCost& cost, int max_nodes) {
-  return GrowToSpeedupStop(kRoot, MarginalRows(marginals), cost, max_nodes);
+  return GrowToSpeedupStop(kRoot, DraftCandidates(marginals), cost, max_nodes);
 }
 
-// One position with .5 .3 .1 .05; draft 2 ms, overhead 1 ms, verify 7 + 1 ms a row: Ĉ(N) = 11 + N.
+// One position with .5 .3 .1 .05. The draft takes 2 ms, the overhead 1 ms and the verify 7 ms plus
+// 1 ms per row: Ĉ(N) = 11 + N.
 //   N     1          2          3           4
 //   Â/Ĉ   1.5/12     1.8/13     1.9/14      1.95/15
-//         .1250      .1385      .1357       .1300      falls at 3, so N = 2.
+//         .1250      .1385      .1357       .1300      The first fall is at 3, so N = 2.
 TEST(SpeedupStopTest, HandWorkedStop) {
   const CurveEstimator curve([](int rows) { return 7.0 + rows; });
   const BudgetedTree grown =
@@ -36,20 +37,20 @@ TEST(SpeedupStopTest, HandWorkedStop) {
   EXPECT_EQ(grown.reason, BudgetReason::kCost);
 }
 
-TEST(SpeedupStopTest, FirstNodeIsAlwaysTaken) {
-  // Ten times the cost for a thousandth of a token.
+TEST(SpeedupStopTest, AlwaysAddsTheFirstNode) {
+  // The first node costs 20 times a plain step and yields a thousandth of a token.
   const CurveEstimator curve([](int rows) { return rows == 1 ? 1.0 : 10.0 * rows; });
   const BudgetedTree grown = Grow(MarginalsOf({{0.001, 0.001}}), curve.Cost(0, 0), 100);
   EXPECT_EQ(grown.tree.nodes(), 1);
 }
 
-TEST(SpeedupStopTest, SpeedupThatStaysEqualStops) {
-  // Â = 1.5, 2; Ĉ = 1.5, 2: no rise at N = 2.
+TEST(SpeedupStopTest, StopsIfTheSpeedupStaysEqual) {
+  // Â = 1.5, 2 and Ĉ = 1.5, 2: the ratio does not rise at N = 2.
   const CurveEstimator curve([](int rows) { return 1.0 + (rows - 1) * 0.5; });
   EXPECT_EQ(Grow(MarginalsOf({{0.5, 0.5}}), curve.Cost(0, 0), 100).tree.nodes(), 1);
 }
 
-TEST(SpeedupStopTest, LimitsAreNamed) {
+TEST(SpeedupStopTest, ReportsTheLimitThatBoundTheTree) {
   const CurveEstimator flat([](int) { return 1.0; });
   const Marginals marginals = MarginalsOf({{0.5, 0.3}});
   EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 1).reason, BudgetReason::kCap);
@@ -59,14 +60,14 @@ TEST(SpeedupStopTest, LimitsAreNamed) {
   EXPECT_EQ(Grow(Marginals(), flat.Cost(0, 0), 100).reason, BudgetReason::kExhausted);
 }
 
-// Proposition 2.4: with a convex cost the first fall is the global maximum.
-TEST(SpeedupStopTest, GlobalMaximumWhenTheCostIsConvex) {
+// Proposition 2.4: with a convex cost the tree before the first fall is the global maximum.
+TEST(SpeedupStopTest, FindsTheGlobalMaximumOfAConvexCost) {
   const CurveEstimator convex([](int rows) { return 5.0 + 0.1 * rows + 0.004 * rows * rows; });
   const CycleCost cost = convex.Cost(2, 0.5);
   std::mt19937 random(1);
   for (int draw = 0; draw < 50; ++draw) {
     const Marginals marginals = RandomMarginals(random, 8, 16, Awkward::kNone, 1 + draw % 12);
-    const DraftTree all = GrowBestFirst(kRoot, MarginalRows(marginals), 127);
+    const DraftTree all = GrowBestFirst(kRoot, DraftCandidates(marginals), 127);
     double length = 1;
     double best = 0;
     int best_nodes = 0;
@@ -81,7 +82,7 @@ TEST(SpeedupStopTest, GlobalMaximumWhenTheCostIsConvex) {
   }
 }
 
-// Why there is a look-ahead: on a staircase the first fall is only local.
+// On a staircase the first fall is only a local maximum. This is the reason for the look-ahead.
 TEST(SpeedupStopTest, StopsAtTheFirstStepOfAStaircase) {
   const CurveEstimator stairs(TileStairs);
   std::mt19937 random(2);

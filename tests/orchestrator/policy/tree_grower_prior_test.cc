@@ -1,4 +1,4 @@
-// The grower with a transition prior.
+// Tests TreeGrower with a transition prior.
 #include <map>
 #include <string>
 #include <vector>
@@ -11,25 +11,26 @@
 namespace bastion {
 namespace {
 
-// The prompt "1 2 3 … 9" three times over, and a table that knows nothing: what comes is a copy.
+// The prompt repeats "1 2 3 … 9" three times, and the table is random. The target continues the
+// repetition.
 class PriorTest : public TreeGrowerTest {
  protected:
   static constexpr int kVocabulary = 2000;
 
   TreeGrower PriorGrower(const std::string& policy) {
-    TreeGrower grower(*Policy::Parse(policy), /*greedy=*/true, &costs_, &knowing_);
+    TreeGrower grower(*Policy::Parse(policy), /*greedy=*/true, &costs_, &prior_memory_);
     std::vector<TokenId> prompt;
     for (int i = 0; i < 28; ++i) prompt.push_back(1 + i % 9);
-    grower.Read(prompt);
+    grower.ObservePrompt(prompt);
     return grower;
   }
-  // The copy's next tokens after `root`.
+  // The next tokens of the repetition after `root`.
   static std::vector<TokenId> Copy(TokenId root, int length) {
     std::vector<TokenId> tokens;
     for (int i = 0; i < length; ++i) tokens.push_back(1 + (root - 1 + i + 1) % 9);
     return tokens;
   }
-  // What the target accepts of `tree` when it goes on copying.
+  // The target's acceptance of `tree` if it continues the repetition.
   static Acceptance AcceptCopy(const DraftTree& tree) {
     Acceptance acceptance;
     const std::vector<TokenId> copy = Copy(tree.token(0), 64);
@@ -43,17 +44,17 @@ class PriorTest : public TreeGrowerTest {
   }
 
   const TransitionGains gains_{testing::NonsenseTable(kVocabulary, 8, 1)};
-  SpeculationMemory knowing_{PriorSources{.vocabulary = kVocabulary, .table = &gains_}};
+  SpeculationMemory prior_memory_{PriorInputs{.vocabulary = kVocabulary, .table = &gains_}};
 };
 
-TEST_F(PriorTest, EveryPolicyStaysWithinTheLimitsAndGrowsSoundTrees) {
+TEST_F(PriorTest, EveryPolicyStaysWithinTheLimitsAndGrowsValidTrees) {
   for (const char* policy : {"chain+prior", "chain:4+prior", "beam:4x15+prior", "fixed:48+prior",
                              "bastion+prior", "adaptive+prior", "default", "ngram:48"}) {
     for (const TreeLimits& limits :
          {TreeLimits{100, 0, 15}, {100, 5, 0}, {100, 1, 3}, {100, 40, 2}, {100, 127, 15}}) {
       TreeGrower grower = PriorGrower(policy);
-      const GrownTree grown = grower.WantsDraft(1, limits) ? grower.Grow(1, marginals_, limits)
-                                                           : grower.Skip(1, limits);
+      const GrownTree grown = grower.DecideDraft(1, limits) ? grower.Grow(1, marginals_, limits)
+                                                            : grower.GrowWithoutDraft(1, limits);
       EXPECT_LE(grown.tree.nodes(), limits.nodes) << policy;
       for (NodeIndex i = 0; i < grown.tree.rows(); ++i) {
         EXPECT_LE(grown.tree.depth(i), limits.depth) << policy;
@@ -65,18 +66,18 @@ TEST_F(PriorTest, EveryPolicyStaysWithinTheLimitsAndGrowsSoundTrees) {
 
 TEST_F(PriorTest, NgramCopiesWithoutADraft) {
   TreeGrower grower = PriorGrower("ngram:4");
-  EXPECT_FALSE(grower.WantsDraft(1, kWide));
-  const GrownTree grown = grower.Skip(1, kWide);
+  EXPECT_FALSE(grower.DecideDraft(1, kWide));
+  const GrownTree grown = grower.GrowWithoutDraft(1, kWide);
   EXPECT_EQ(grown.tree.tokens(), (std::vector<TokenId>{1, 2, 3, 4, 5}));
   EXPECT_EQ(grown.reason, BudgetReason::kPolicy);
   EXPECT_FALSE(grown.drafted);
 }
 
-TEST_F(PriorTest, WithoutADrafterDraftFreeTreesTakeOver) {
+TEST_F(PriorTest, EmptyDraftsAreReplacedByDraftFreeTrees) {
   for (const char* policy :
        {"chain+prior", "fixed:8+prior", "bastion+prior", "adaptive+prior", "default"}) {
     TreeGrower grower = PriorGrower(policy);
-    ASSERT_TRUE(grower.WantsDraft(1, kWide)) << policy;
+    ASSERT_TRUE(grower.DecideDraft(1, kWide)) << policy;
     const GrownTree grown = grower.Grow(1, Marginals(), kWide);
     EXPECT_GE(grown.tree.nodes(), 3) << policy;
     EXPECT_EQ(grown.reason, BudgetReason::kNoDraft) << policy;
@@ -87,13 +88,13 @@ TEST_F(PriorTest, WithoutADrafterDraftFreeTreesTakeOver) {
   }
 }
 
-TEST_F(PriorTest, SiblingsOfTheSpineGetChildrenOfTheirOwn) {
-  // 40 or 2, then 41 or 42: after 2 the request always wrote 3.
+TEST_F(PriorTest, SiblingsOfTheSpineGetDifferentChildren) {
+  // The draft is 40 or 2, then 41 or 42. In the prompt, 3 always follows 2.
   marginals_ = testing::MarginalsOf({{0.6, 0.4}, {0.5, 0.5}});
   marginals_.tokens = {40, 2, 41, 42};
   TreeGrower grower = PriorGrower("fixed:8+prior:request");
   const GrownTree grown = grower.Grow(1, marginals_, kWide);
-  std::map<TokenId, TokenId> best_child;  // Of the nodes at depth 1.
+  std::map<TokenId, TokenId> best_child;  // By the token of the node at depth 1.
   for (NodeIndex i = 1; i < grown.tree.rows(); ++i) {
     if (grown.tree.depth(i) == 2) {
       best_child.emplace(grown.tree.token(grown.tree.parent(i)), grown.tree.token(i));
@@ -103,40 +104,41 @@ TEST_F(PriorTest, SiblingsOfTheSpineGetChildrenOfTheirOwn) {
   EXPECT_NE(best_child[40], 3);
 }
 
-TEST_F(PriorTest, ManyChildrenStayPossible) {
+TEST_F(PriorTest, AFixedBudgetMayNeedManyChildrenOfOneNode) {
   marginals_ = testing::MarginalsOf({std::vector<double>(64, 1.0 / 64)});
   TreeGrower coupled(*Policy::Parse("fixed:60+coupled"), /*greedy=*/false, &costs_, &memory_);
   EXPECT_EQ(coupled.Grow(kRoot, marginals_, kWide).tree.nodes(), 60);
 }
 
-TEST_F(PriorTest, ADrafterThatAnswersNothingIsNotAskedForever) {
+TEST_F(PriorTest, EmptyDraftsCloseTheGate) {
   costs_.ObserveDraft(absl::Milliseconds(5));
   TreeGrower grower = PriorGrower("adaptive+prior");
   TokenId root = 1;
-  int asked = 0;
+  int requests = 0;
   for (int cycle = 0; cycle < 400; ++cycle) {
-    const bool wants = grower.WantsDraft(root, kWide);
+    const bool wants = grower.DecideDraft(root, kWide);
     const Marginals nothing;
     const GrownTree grown = wants ? grower.Grow(root, cycle < 40 ? marginals_ : nothing, kWide)
-                                  : grower.Skip(root, kWide);
+                                  : grower.GrowWithoutDraft(root, kWide);
     const Acceptance acceptance = AcceptCopy(grown.tree);
     grower.Observe(grown, acceptance, wants ? absl::Milliseconds(5) : absl::ZeroDuration());
     root = acceptance.next;
-    asked += cycle >= 100 && wants ? 1 : 0;
+    requests += cycle >= 100 && wants ? 1 : 0;
   }
-  EXPECT_LT(asked, 30);
+  EXPECT_LT(requests, 30);
   EXPECT_LT(grower.state().gate.level(), DraftGate::kHighestLevel);
 }
 
-TEST_F(PriorTest, ACopyIsNotWaitedFor) {
+TEST_F(PriorTest, ARepetitionNeedsFewDrafts) {
   costs_.ObserveDraft(absl::Milliseconds(5));
   TreeGrower grower = PriorGrower("adaptive+prior");
   TokenId root = 1;
   int drafts = 0;
   double tokens = 0;
   for (int cycle = 0; cycle < 200; ++cycle) {
-    const bool wants = grower.WantsDraft(root, kWide);
-    const GrownTree grown = wants ? grower.Grow(root, marginals_, kWide) : grower.Skip(root, kWide);
+    const bool wants = grower.DecideDraft(root, kWide);
+    const GrownTree grown =
+        wants ? grower.Grow(root, marginals_, kWide) : grower.GrowWithoutDraft(root, kWide);
     const Acceptance acceptance = AcceptCopy(grown.tree);
     grower.Observe(grown, acceptance, wants ? absl::Milliseconds(5) : absl::ZeroDuration());
     root = acceptance.next;
@@ -147,30 +149,30 @@ TEST_F(PriorTest, ACopyIsNotWaitedFor) {
   EXPECT_GT(tokens / 150, 8);
 }
 
-TEST_F(PriorTest, AShutGateLeavesDraftFreeTrees) {
+TEST_F(PriorTest, AClosedGateStillAllowsDraftFreeTrees) {
   TreeGrower grower = PriorGrower("adaptive+prior");
   TokenId root = 1;
   while (grower.state().gate.open()) {
-    (void)grower.WantsDraft(root, kWide);
+    (void)grower.DecideDraft(root, kWide);
     const GrownTree grown = grower.Grow(root, Marginals(), kWide);
     const Acceptance acceptance = AcceptCopy(grown.tree);
-    grower.Observe(grown, acceptance, absl::Seconds(1));  // A drafter that hangs.
+    grower.Observe(grown, acceptance, absl::Seconds(1));  // The drafter stalled.
     root = acceptance.next;
   }
-  ASSERT_FALSE(grower.WantsDraft(root, kWide));
-  EXPECT_GT(grower.Skip(root, kWide).tree.nodes(), 3);
+  ASSERT_FALSE(grower.DecideDraft(root, kWide));
+  EXPECT_GT(grower.GrowWithoutDraft(root, kWide).tree.nodes(), 3);
 }
 
-TEST_F(PriorTest, WithoutAKnownVocabularyThereIsNoPrior) {
+TEST_F(PriorTest, WithoutAVocabularyThePriorSuffixHasNoEffect) {
   TreeGrower grower(*Policy::Parse("fixed:16+prior"), /*greedy=*/true, &costs_, &memory_);
-  grower.Read({1, 2, 3, 1, 2, 3, 1});
-  EXPECT_EQ(grower.Grow(kRoot, marginals_, kWide).tree, GrowBestFirst(kRoot, scores_, 16));
+  grower.ObservePrompt({1, 2, 3, 1, 2, 3, 1});
+  EXPECT_EQ(grower.Grow(kRoot, marginals_, kWide).tree, GrowBestFirst(kRoot, candidates_, 16));
 }
 
-TEST_F(PriorTest, ABadPromptIsHarmless) {
+TEST_F(PriorTest, APromptWithInvalidTokensIsHarmless) {
   TreeGrower grower = PriorGrower("adaptive+prior");
-  grower.Read({5, 1 << 30, -7, kVocabulary});
-  (void)grower.WantsDraft(kVocabulary, kWide);
+  grower.ObservePrompt({5, 1 << 30, -7, kVocabulary});
+  (void)grower.DecideDraft(kVocabulary, kWide);
   EXPECT_GT(grower.Grow(kVocabulary, marginals_, kWide).tree.rows(), 1);
 }
 

@@ -14,10 +14,10 @@ namespace {
 
 TEST_F(TreeGrowerTest, EveryPolicyGrowsItsTree) {
   EXPECT_EQ(Grow("ar").tree, DraftTree(kRoot));
-  EXPECT_EQ(Grow("chain").tree, GrowChain(kRoot, scores_, 15));
-  EXPECT_EQ(Grow("chain:4").tree, GrowChain(kRoot, scores_, 4));
-  EXPECT_EQ(Grow("beam:4x15").tree, GrowBeam(kRoot, scores_, 4, 15));
-  EXPECT_EQ(Grow("fixed:48").tree, GrowBestFirst(kRoot, scores_, 48));
+  EXPECT_EQ(Grow("chain").tree, GrowChain(kRoot, candidates_, 15));
+  EXPECT_EQ(Grow("chain:4").tree, GrowChain(kRoot, candidates_, 4));
+  EXPECT_EQ(Grow("beam:4x15").tree, GrowBeam(kRoot, candidates_, 4, 15));
+  EXPECT_EQ(Grow("fixed:48").tree, GrowBestFirst(kRoot, candidates_, 48));
   for (const char* policy : {"ar", "chain", "chain:4", "beam:4x15", "fixed:48"}) {
     EXPECT_EQ(Grow(policy).reason, BudgetReason::kPolicy) << policy;
   }
@@ -25,7 +25,7 @@ TEST_F(TreeGrowerTest, EveryPolicyGrowsItsTree) {
     const GrownTree grown = Grow(policy);
     EXPECT_GT(grown.tree.nodes(), 0) << policy;
     EXPECT_EQ(grown.reason, BudgetReason::kCost) << policy;
-    EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, scores_, grown.tree.nodes())) << policy;
+    EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, candidates_, grown.tree.nodes())) << policy;
   }
 }
 
@@ -45,7 +45,7 @@ TEST_F(TreeGrowerTest, NoPolicyExceedsTheLimits) {
   }
 }
 
-TEST_F(TreeGrowerTest, LimitsAreTheReasonWhenTheyBind) {
+TEST_F(TreeGrowerTest, ReportsTheLimitThatBoundTheTree) {
   EXPECT_EQ(Grow("fixed:48", {100, 20, 15}).reason, BudgetReason::kCap);
   EXPECT_EQ(Grow("beam:4x15", {100, 20, 15}).reason, BudgetReason::kCap);
   EXPECT_EQ(Grow("chain", {100, 127, 3}).reason, BudgetReason::kCap);
@@ -66,7 +66,7 @@ TEST_F(TreeGrowerTest, AdaptiveStaysWithinTheMeasuredRows) {
   EXPECT_EQ(Grow("adaptive").tree.nodes(), 7);
 }
 
-TEST_F(TreeGrowerTest, FailedDraftIsAPlainStep) {
+TEST_F(TreeGrowerTest, AFailedDraftGivesAPlainStep) {
   for (const char* policy : {"chain", "beam:4x15", "fixed:48", "bastion", "adaptive"}) {
     const GrownTree grown = Grower(policy).Grow(kRoot, Marginals(), kWide);
     EXPECT_EQ(grown.tree, DraftTree(kRoot)) << policy;
@@ -75,90 +75,91 @@ TEST_F(TreeGrowerTest, FailedDraftIsAPlainStep) {
   }
 }
 
-TEST_F(TreeGrowerTest, WhoWantsADraft) {
-  EXPECT_FALSE(Grower("ar").WantsDraft(kRoot, kWide));
+TEST_F(TreeGrowerTest, DecideDraftIsFalseForArAndWithoutRoomForNodes) {
+  EXPECT_FALSE(Grower("ar").DecideDraft(kRoot, kWide));
   for (const char* policy : {"chain", "beam:4x15", "fixed:48", "bastion", "adaptive"}) {
-    EXPECT_TRUE(Grower(policy).WantsDraft(kRoot, kWide)) << policy;
-    EXPECT_FALSE(Grower(policy).WantsDraft(kRoot, {100, 0, 15})) << policy;
-    EXPECT_FALSE(Grower(policy).WantsDraft(kRoot, {100, 127, 0})) << policy;
+    EXPECT_TRUE(Grower(policy).DecideDraft(kRoot, kWide)) << policy;
+    EXPECT_FALSE(Grower(policy).DecideDraft(kRoot, {100, 0, 15})) << policy;
+    EXPECT_FALSE(Grower(policy).DecideDraft(kRoot, {100, 127, 0})) << policy;
   }
 }
 
-TEST_F(TreeGrowerTest, SkipSaysWhy) {
-  EXPECT_EQ(Grower("ar").Skip(kRoot, kWide).reason, BudgetReason::kPolicy);
-  EXPECT_EQ(Grower("fixed:4").Skip(kRoot, {100, 0, 15}).reason, BudgetReason::kCap);
-  EXPECT_EQ(Grower("adaptive").Skip(kRoot, kWide).reason, BudgetReason::kGate);
-  EXPECT_FALSE(Grower("adaptive").Skip(kRoot, kWide).drafted);
+TEST_F(TreeGrowerTest, GrowWithoutDraftReportsTheReason) {
+  EXPECT_EQ(Grower("ar").GrowWithoutDraft(kRoot, kWide).reason, BudgetReason::kPolicy);
+  EXPECT_EQ(Grower("fixed:4").GrowWithoutDraft(kRoot, {100, 0, 15}).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grower("adaptive").GrowWithoutDraft(kRoot, kWide).reason, BudgetReason::kGate);
+  EXPECT_FALSE(Grower("adaptive").GrowWithoutDraft(kRoot, kWide).drafted);
 }
 
-TEST_F(TreeGrowerTest, PredictsTheVerifyOfItsTree) {
-  // 1 + 15 rows: 10 + 1.6 ms.
+TEST_F(TreeGrowerTest, PredictsTheVerifyTimeOfTheTree) {
+  // 1 + 15 rows take 10 + 1.6 ms.
   EXPECT_NEAR(absl::ToDoubleMilliseconds(Grow("fixed:15").predicted_verify), 11.6, 1e-6);
-  EXPECT_NEAR(absl::ToDoubleMilliseconds(Grower("ar").Skip(kRoot, kWide).predicted_verify), 10.1,
-              1e-6);
+  EXPECT_NEAR(
+      absl::ToDoubleMilliseconds(Grower("ar").GrowWithoutDraft(kRoot, kWide).predicted_verify),
+      10.1, 1e-6);
 }
 
-TEST_F(TreeGrowerTest, HangingDrafterClosesTheGate) {
+TEST_F(TreeGrowerTest, AStalledDrafterClosesTheGate) {
   TreeGrower grower = Grower("adaptive");
   int drafts = 0;
-  for (; grower.WantsDraft(kRoot, kWide); ++drafts) {
+  for (; grower.DecideDraft(kRoot, kWide); ++drafts) {
     grower.Observe(grower.Grow(kRoot, Marginals(), kWide), {{}, kOther}, absl::Milliseconds(50));
     ASSERT_LT(drafts, 100);
   }
   EXPECT_LT(drafts, 10);
 }
 
-TEST_F(TreeGrowerTest, DrafterThatIsGoneCostsNothingAndStaysWanted) {
+TEST_F(TreeGrowerTest, ADrafterThatFailsInstantlyDoesNotCloseTheGate) {
   TreeGrower grower = Grower("adaptive");
   for (int i = 0; i < 100; ++i) {
     grower.Observe(grower.Grow(kRoot, Marginals(), kWide), {{}, kOther}, absl::ZeroDuration());
   }
-  EXPECT_TRUE(grower.WantsDraft(kRoot, kWide));
+  EXPECT_TRUE(grower.DecideDraft(kRoot, kWide));
 }
 
-TEST_F(TreeGrowerTest, ReadingThePromptDoesNotCloseTheGateWhileDraftsPay) {
+TEST_F(TreeGrowerTest, ASlowFirstDraftDoesNotCloseTheGateWhileDraftsPay) {
   costs_.ObserveDraft(absl::Milliseconds(2));
   TreeGrower grower = Grower("adaptive");
   grower.Observe(grower.Grow(kRoot, marginals_, kWide), {{1, 2}, kOther}, absl::Seconds(3));
-  EXPECT_TRUE(grower.WantsDraft(kRoot, kWide));
+  EXPECT_TRUE(grower.DecideDraft(kRoot, kWide));
   EXPECT_GT(grower.state().gate.level(), DraftGate::kStartLevel);
-  // The second one counts in full.
+  // The time of the second draft counts in full.
   grower.Observe(grower.Grow(kRoot, marginals_, kWide), {{1, 2}, kOther}, absl::Seconds(3));
   EXPECT_LT(grower.state().gate.level(), DraftGate::kStartLevel);
 }
 
-TEST_F(TreeGrowerTest, NewSequencesStartFromWhatOthersLearned) {
+TEST_F(TreeGrowerTest, NewSequencesStartFromTheSharedState) {
   TreeGrower first = Grower("adaptive");
-  while (first.WantsDraft(kRoot, kWide)) {
+  while (first.DecideDraft(kRoot, kWide)) {
     first.Observe(first.Grow(kRoot, marginals_, kWide), {{}, kOther}, absl::Milliseconds(5));
   }
-  EXPECT_FALSE(Grower("adaptive").WantsDraft(kRoot, kWide));
+  EXPECT_FALSE(Grower("adaptive").DecideDraft(kRoot, kWide));
   EXPECT_LT(Grower("adaptive").state().survival.Factor(PathKind::kSpine, 1), 0.9);
-  // Sampled text is another matter.
+  // Greedy and sampled requests have separate state.
   TreeGrower sampled(*Policy::Parse("adaptive"), /*greedy=*/false, &costs_, &memory_);
-  EXPECT_TRUE(sampled.WantsDraft(kRoot, kWide));
+  EXPECT_TRUE(sampled.DecideDraft(kRoot, kWide));
 }
 
-TEST_F(TreeGrowerTest, PaceIsTokensPerPredictedTime) {
+TEST_F(TreeGrowerTest, PaceIsTokensPerPredictedSecond) {
   costs_.ObserveDraft(absl::Milliseconds(2));
   TreeGrower grower = Grower("adaptive");
   const GrownTree grown = grower.Grow(kRoot, marginals_, kWide);
   grower.Observe(grown, {{1, 2}, kOther}, absl::Milliseconds(2));
-  // 2 ms of draft, 1 ms of overhead and the predicted verify, for three tokens.
+  // Three tokens in 2 ms of draft, 1 ms of overhead and the predicted verify time.
   const double seconds = 0.003 + absl::ToDoubleSeconds(grown.predicted_verify);
   EXPECT_NEAR(grower.state().pace.tokens_per_second(), 3 / seconds, 1e-6);
 }
 
-TEST_F(TreeGrowerTest, OldEvidenceFadesWhileNothingIsDrafted) {
+TEST_F(TreeGrowerTest, OldObservationsDecayWithoutDrafts) {
   TreeGrower grower = Grower("adaptive");
   for (int i = 0; i < 20; ++i) {
     grower.Observe(grower.Grow(kRoot, marginals_, kWide), {{}, kOther}, absl::Milliseconds(5));
   }
-  const double disappointed = grower.state().survival.Factor(PathKind::kSpine, 1);
+  const double before = grower.state().survival.Factor(PathKind::kSpine, 1);
   for (int i = 0; i < 300; ++i) {
-    grower.Observe(grower.Skip(kRoot, kWide), {{}, kOther}, absl::ZeroDuration());
+    grower.Observe(grower.GrowWithoutDraft(kRoot, kWide), {{}, kOther}, absl::ZeroDuration());
   }
-  EXPECT_LT(disappointed, 0.5);
+  EXPECT_LT(before, 0.5);
   EXPECT_GT(grower.state().survival.Factor(PathKind::kSpine, 1), 0.9);
 }
 
@@ -169,11 +170,11 @@ TEST_F(TreeGrowerTest, OnlyTheAdaptivePolicyLearns) {
       grower.Observe(grower.Grow(kRoot, marginals_, kWide), {{}, kOther}, absl::Seconds(1));
     }
     EXPECT_EQ(grower.state().survival.Factor(PathKind::kSpine, 1), 1.0) << policy;
-    EXPECT_TRUE(Grower("adaptive").WantsDraft(kRoot, kWide)) << policy;
+    EXPECT_TRUE(Grower("adaptive").DecideDraft(kRoot, kWide)) << policy;
   }
 }
 
-TEST(BudgetReasonTest, EveryReasonHasItsName) {
+TEST(BudgetReasonTest, EveryReasonHasAName) {
   EXPECT_EQ(BudgetReasonName(BudgetReason::kPolicy), "policy");
   EXPECT_EQ(BudgetReasonName(BudgetReason::kCost), "cost");
   EXPECT_EQ(BudgetReasonName(BudgetReason::kCap), "cap");
@@ -188,8 +189,8 @@ TEST(TreeLimitsTest, TheTightestLimitCounts) {
   target.max_context = 1000;
   TreeLimits limits = LimitsFor(target, 100, 50, std::nullopt);
   EXPECT_EQ(limits.context, 100);
-  EXPECT_EQ(limits.nodes, 127);  // 128 rows, one of them the root.
-  EXPECT_EQ(limits.depth, 49);   // Of 50 tokens the last one is the target's next choice.
+  EXPECT_EQ(limits.nodes, 127);  // 128 rows include the root.
+  EXPECT_EQ(limits.depth, 49);   // The last of the 50 tokens is the target's next choice.
   EXPECT_EQ(LimitsFor(target, 100, 50, 16).nodes, 16);
   EXPECT_EQ(LimitsFor(target, 100, 50, 16).depth, 16);
   EXPECT_EQ(LimitsFor(target, 100, 50, 0).nodes, 0);

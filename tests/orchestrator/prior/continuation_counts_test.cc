@@ -35,7 +35,7 @@ TEST(ContinuationCountsTest, UnknownContextIsEmpty) {
   EXPECT_TRUE(counts.After({5}).tokens.empty());
 }
 
-TEST(ContinuationCountsTest, FrequentContinuationsStayRareOnesGiveWay) {
+TEST(ContinuationCountsTest, FrequentContinuationsStayAndRareOnesAreReplaced) {
   ContinuationCounts counts(1 << 10);
   for (int i = 0; i < 50; ++i) counts.Add({1}, 3);
   for (TokenId token = 100; token < 200; ++token) counts.Add({1}, token);
@@ -45,7 +45,7 @@ TEST(ContinuationCountsTest, FrequentContinuationsStayRareOnesGiveWay) {
   EXPECT_EQ(counts.After({1}).total, 150);
 }
 
-TEST(ContinuationCountsTest, CountsSaturateByHalvingAll) {
+TEST(ContinuationCountsTest, AFullCounterHalvesAllCountsOfItsContext) {
   ContinuationCounts counts(1 << 6);
   for (int i = 0; i < 1000; ++i) counts.Add({1}, 4);
   for (int i = 0; i < 70000; ++i) counts.Add({1}, 3);
@@ -55,7 +55,7 @@ TEST(ContinuationCountsTest, CountsSaturateByHalvingAll) {
   EXPECT_NEAR(counts.After({1}).total, kept.at(3) + kept.at(4), 2);
 }
 
-TEST(ContinuationCountsTest, GrowsWithoutForgetting) {
+TEST(ContinuationCountsTest, GrowthKeepsTheCounts) {
   ContinuationCounts counts(1 << 14);
   constexpr TokenId kContexts = 2000;
   for (TokenId token = 0; token < kContexts; ++token) counts.Add({token}, token + 1);
@@ -64,10 +64,10 @@ TEST(ContinuationCountsTest, GrowsWithoutForgetting) {
     known += CountsAfter(counts, {token}).count(token + 1) > 0 ? 1 : 0;
   }
   EXPECT_GE(known, kContexts * 99 / 100);
-  EXPECT_LE(counts.room(), size_t{1} << 14);
+  EXPECT_LE(counts.capacity(), size_t{1} << 14);
 }
 
-TEST(ContinuationCountsTest, MemoryStaysBoundedAndTheMostUsedStay) {
+TEST(ContinuationCountsTest, MemoryIsBoundedAndTheMostUsedContextStays) {
   ContinuationCounts counts(1 << 8);
   std::mt19937 random(1);
   for (int i = 0; i < 100000; ++i) {
@@ -75,11 +75,11 @@ TEST(ContinuationCountsTest, MemoryStaysBoundedAndTheMostUsedStay) {
     counts.Add({context}, 1);
     counts.Add({-5}, 2);
   }
-  EXPECT_EQ(counts.room(), size_t{1} << 8);
+  EXPECT_EQ(counts.capacity(), size_t{1} << 8);
   EXPECT_GT(CountsAfter(counts, {-5})[2], 30000);
 }
 
-TEST(ContinuationCountsTest, ComesBackFromItsColumns) {
+TEST(ContinuationCountsTest, ColumnsRestoreTheCounts) {
   ContinuationCounts counts(1 << 10);
   std::mt19937 random(2);
   for (int i = 0; i < 3000; ++i) {
@@ -91,7 +91,8 @@ TEST(ContinuationCountsTest, ComesBackFromItsColumns) {
     EXPECT_EQ(CountsAfter(*read, {context}), CountsAfter(counts, {context}));
     EXPECT_EQ(read->After({context}).total, counts.After({context}).total);
   }
-  for (TokenId context = 0; context < 2000; ++context) read->Add({context}, 1);  // And goes on.
+  // The restored object can still grow.
+  for (TokenId context = 0; context < 2000; ++context) read->Add({context}, 1);
   EXPECT_EQ(CountsAfter(*read, {1999})[1], 1);
 }
 
@@ -122,10 +123,10 @@ TEST(ContinuationCountsTest, DamagedColumnsAreRefused) {
   EXPECT_TRUE(refused({}));
   EXPECT_EQ(
       ContinuationCounts::FromColumns(ContinuationCounts(1 << 9).ToColumns(), 1 << 6, 9).status(),
-      absl::OkStatus());  // It starts small.
+      absl::OkStatus());  // The capacity of an empty object is below the bound of 64.
 }
 
-TEST(ContinuationCountsTest, ContextOfNothingIsRefused) {
+TEST(ContinuationCountsTest, AnEmptyContextFailsACheck) {
   ContinuationCounts counts(1 << 8);
   EXPECT_DEATH(counts.Add({}, 1), "empty");
 }

@@ -24,7 +24,7 @@ class LearnedPriorTest : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(LearnedPriorTest, GoesOnWhereItEnded) {
+TEST_F(LearnedPriorTest, OpenRestoresSavedCounts) {
   {
     auto prior = LearnedPrior::Open(Path(), kVocabulary);
     ASSERT_TRUE(prior.ok()) << prior.status();
@@ -37,38 +37,38 @@ TEST_F(LearnedPriorTest, GoesOnWhereItEnded) {
   EXPECT_EQ(prior->counts()->After({1, 2}).tokens[0], 3);
 }
 
-TEST_F(LearnedPriorTest, SavesNowAndThen) {
+TEST_F(LearnedPriorTest, SaveIfDueSavesAfterTheInterval) {
   auto prior = LearnedPrior::Open(Path(), kVocabulary);
   ASSERT_TRUE(prior.ok()) << prior.status();
-  prior->SaveNowAndThen(absl::Seconds(1));
+  prior->SaveIfDue(absl::Seconds(1));
   prior->counts()->Add({1}, 2);
   const auto saved = [this] {
     return LearnedPrior::Open(Path(), kVocabulary)->counts()->After({1}).total > 0;
   };
-  prior->SaveNowAndThen(absl::Seconds(2));
-  prior->Await();
+  prior->SaveIfDue(absl::Seconds(2));
+  prior->WaitForSave();
   EXPECT_FALSE(saved());
-  prior->SaveNowAndThen(absl::Seconds(2) + LearnedPrior::kSaveEvery);
-  prior->Await();
+  prior->SaveIfDue(absl::Seconds(2) + LearnedPrior::kSaveInterval);
+  prior->WaitForSave();
   EXPECT_TRUE(saved());
   EXPECT_EQ(std::filesystem::status(Path()).permissions() & std::filesystem::perms::all,
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
-TEST_F(LearnedPriorTest, AFileThatCannotBeWrittenIsSaidAtOnce) {
+TEST_F(LearnedPriorTest, OpenFailsForAPathThatIsNotWritable) {
   const auto prior = LearnedPrior::Open(folder_.File("no/such/folder/file"), kVocabulary);
   EXPECT_FALSE(prior.ok());
   EXPECT_THAT(prior.status().message(), HasSubstr("no/such/folder"));
 }
 
-TEST_F(LearnedPriorTest, AnotherVocabularyIsRefused) {
+TEST_F(LearnedPriorTest, OpenRefusesAFileOfAnotherVocabulary) {
   ASSERT_TRUE(LearnedPrior::Open(Path(), kVocabulary).ok());
   const auto prior = LearnedPrior::Open(Path(), kVocabulary + 1);
   EXPECT_EQ(prior.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(prior.status().message(), HasSubstr("vocabulary of 100"));
 }
 
-TEST_F(LearnedPriorTest, DamageIsAStatusAndNeverACrash) {
+TEST_F(LearnedPriorTest, ADamagedFileIsAnErrorAndNeverACrash) {
   {
     auto prior = LearnedPrior::Open(Path(), kVocabulary);
     ASSERT_TRUE(prior.ok()) << prior.status();
@@ -83,19 +83,19 @@ TEST_F(LearnedPriorTest, DamageIsAStatusAndNeverACrash) {
     EXPECT_FALSE(LearnedPrior::Open(Path(), kVocabulary).ok()) << size;
   }
   for (size_t at = 0; at < whole.size(); at += 41) {
-    std::string bent = whole;
-    bent[at] = static_cast<char>(bent[at] ^ 0x55);
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
     std::filesystem::remove(Path());
-    folder_.Write("learned.safetensors", bent);
+    folder_.Write("learned.safetensors", damaged);
     auto prior = LearnedPrior::Open(Path(), kVocabulary);
     if (!prior.ok()) continue;
-    // Bent, but sound enough to go on: whatever it says is finite.
+    // The damage was not detected. Then all gains must still be finite.
     TransitionPrior request({.vocabulary = kVocabulary, .learned = prior->counts()});
-    EvidenceList evidence;
+    GainList gains;
     for (TokenId token = 0; token < kVocabulary; ++token) {
       request.Append(token);
-      request.Gather(request.Before({}), &evidence);
-      for (const TokenEvidence& entry : evidence.found()) {
+      request.CollectGains(request.TokensBefore({}), &gains);
+      for (const TokenGains& entry : gains.entries()) {
         for (const float gain : entry.gains) ASSERT_TRUE(std::isfinite(gain)) << at;
       }
     }

@@ -23,23 +23,23 @@ using ::bastion::testing::TableOf;
 constexpr TokenId kRoot = 7;
 constexpr int kVocabulary = 2000;
 
-double MassOf(const CandidateRow& row) {
+double MassOf(const CandidateList& list) {
   double mass = 0;
-  for (int rank = 0; rank < row.size; ++rank) mass += std::exp(row.log_scores[rank]);
+  for (int rank = 0; rank < list.size; ++rank) mass += std::exp(list.log_scores[rank]);
   return mass;
 }
 
-void ExpectSound(const CandidateRow& row) {
+void ExpectValid(const CandidateList& list) {
   std::set<TokenId> seen;
-  for (int rank = 0; rank < row.size; ++rank) {
-    EXPECT_TRUE(seen.insert(row.tokens[rank]).second) << "token " << row.tokens[rank];
-    EXPECT_LE(row.log_scores[rank], 0);
-    EXPECT_FALSE(std::isnan(row.log_scores[rank]));
-    EXPECT_LE(row.log_scores[rank], row.log_scores[std::max(rank - 1, 0)]);
+  for (int rank = 0; rank < list.size; ++rank) {
+    EXPECT_TRUE(seen.insert(list.tokens[rank]).second) << "token " << list.tokens[rank];
+    EXPECT_LE(list.log_scores[rank], 0);
+    EXPECT_FALSE(std::isnan(list.log_scores[rank]));
+    EXPECT_LE(list.log_scores[rank], list.log_scores[std::max(rank - 1, 0)]);
   }
 }
 
-class EvidenceRowsTest : public ::testing::Test {
+class WeightedCandidatesTest : public ::testing::Test {
  protected:
   TransitionPrior PriorOver(const TransitionTable& table) {
     gains_ = std::make_unique<TransitionGains>(table);
@@ -50,16 +50,16 @@ class EvidenceRowsTest : public ::testing::Test {
 
   const DraftTree root_{kRoot};
   std::unique_ptr<TransitionGains> gains_;
-  EvidenceWeights weights_ = EvidenceWeights::OfDrafts();
+  CandidateWeights weights_ = CandidateWeights::ForDrafts();
 };
 
-TEST_F(EvidenceRowsTest, WithoutAPriorTheRowsAreTheMarginals) {
+TEST_F(WeightedCandidatesTest, WithoutAPriorTheyEqualTheDraftCandidates) {
   std::mt19937 random(1);
   for (const Awkward awkward : {Awkward::kNone, Awkward::kTies, Awkward::kZeroTails}) {
     const Marginals marginals = RandomMarginals(random, 5, 32, awkward);
-    const EvidenceRows rows(marginals, 5, nullptr, &weights_);
-    const DraftTree expected = GrowBestFirst(kRoot, MarginalRows(marginals), 40);
-    const DraftTree tree = GrowBestFirst(kRoot, rows, 40);
+    const WeightedCandidates candidates(marginals, 5, nullptr, &weights_);
+    const DraftTree expected = GrowBestFirst(kRoot, DraftCandidates(marginals), 40);
+    const DraftTree tree = GrowBestFirst(kRoot, candidates, 40);
     EXPECT_EQ(tree.tokens(), expected.tokens());
     EXPECT_EQ(tree.parents(), expected.parents());
     for (NodeIndex i = 0; i < tree.rows(); ++i) {
@@ -68,86 +68,86 @@ TEST_F(EvidenceRowsTest, WithoutAPriorTheRowsAreTheMarginals) {
   }
 }
 
-TEST_F(EvidenceRowsTest, ASiblingsChildrenAreItsOwn) {
-  // After 0 comes 101, after 1 comes 100, and the drafter cannot tell.
+TEST_F(WeightedCandidatesTest, SiblingsHaveDifferentChildren) {
+  // 101 follows 0 and 100 follows 1. The drafter gives both the same probability.
   const TransitionTable table = TableOf(kVocabulary, {{0, {{101, 50}}}, {1, {{100, 50}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.45, 0.45}});
-  const EvidenceRows rows(marginals, 2, &prior, &weights_);
+  const WeightedCandidates candidates(marginals, 2, &prior, &weights_);
   DraftTree tree(kRoot);
   const NodeIndex zero = tree.Add(0, 0, -1), one = tree.Add(0, 1, -1);
-  EXPECT_EQ(rows.After(tree, zero).tokens[0], 101);
-  EXPECT_EQ(rows.After(tree, one).tokens[0], 100);
-  EXPECT_GT(std::exp(rows.After(tree, one).log_scores[0]), 0.8);
+  EXPECT_EQ(candidates.After(tree, zero).tokens[0], 101);
+  EXPECT_EQ(candidates.After(tree, one).tokens[0], 100);
+  EXPECT_GT(std::exp(candidates.After(tree, one).log_scores[0]), 0.8);
 }
 
-TEST_F(EvidenceRowsTest, EvidenceMovesMassAndMakesNone) {
+TEST_F(WeightedCandidatesTest, ThePriorKeepsTheTotalMass) {
   std::mt19937 random(2);
   const TransitionTable table = testing::NonsenseTable(kVocabulary, 12, 3);
   const TransitionPrior prior = PriorOver(table);
   for (int draw = 0; draw < 50; ++draw) {
     const Marginals marginals = RandomMarginals(random, 3, 16, Awkward::kZeroTails);
-    const EvidenceRows rows(marginals, 3, &prior, &weights_);
-    const CandidateRow row = rows.After(root_, 0);
-    ExpectSound(row);
-    const double before = MassOf(MarginalRows(marginals).After(root_, 0));
-    EXPECT_NEAR(MassOf(row), before, 1e-5);
+    const WeightedCandidates candidates(marginals, 3, &prior, &weights_);
+    const CandidateList list = candidates.After(root_, 0);
+    ExpectValid(list);
+    const double before = MassOf(DraftCandidates(marginals).After(root_, 0));
+    EXPECT_NEAR(MassOf(list), before, 1e-5);
   }
 }
 
-TEST_F(EvidenceRowsTest, ScoreOfACandidateByHand) {
+TEST_F(WeightedCandidatesTest, HandWorkedScores) {
   const TransitionTable table = TableOf(kVocabulary, {{kRoot, {{1, 10}, {900, 30}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.6, 0.2, 0.1}});
-  const EvidenceRows rows(marginals, 1, &prior, &weights_);
-  const CandidateRow row = rows.After(root_, 0);
-  ASSERT_EQ(row.size, 4);  // 900 is the prior's own proposal.
-  const EvidenceTerms& w = weights_.At(1);
+  const WeightedCandidates candidates(marginals, 1, &prior, &weights_);
+  const CandidateList list = candidates.After(root_, 0);
+  ASSERT_EQ(list.size, 4);  // Only the prior proposes 900.
+  const CandidateTerms& w = weights_.At(1);
   const double weight = w[kFirstGainTerm];
   const double gain_1 = std::log(1 + 10 * kVocabulary / 20.0);
   const double gain_900 = std::log(1 + 30 * kVocabulary / 20.0);
   const double mass_1 = 0.2 * std::exp(weight * gain_1);
   const double mass_900 = 0.1 * std::exp(w[kOutsideTerm] + weight * gain_900);
   const double sum = 0.6 + mass_1 + 0.1 + mass_900;
-  for (int rank = 0; rank < row.size; ++rank) {
-    const double mass = row.tokens[rank] == 0   ? 0.6
-                        : row.tokens[rank] == 1 ? mass_1
-                        : row.tokens[rank] == 2 ? 0.1
-                                                : mass_900;
-    EXPECT_NEAR(std::exp(row.log_scores[rank]), 0.9 * mass / sum, 1e-5) << row.tokens[rank];
+  for (int rank = 0; rank < list.size; ++rank) {
+    const double mass = list.tokens[rank] == 0   ? 0.6
+                        : list.tokens[rank] == 1 ? mass_1
+                        : list.tokens[rank] == 2 ? 0.1
+                                                 : mass_900;
+    EXPECT_NEAR(std::exp(list.log_scores[rank]), 0.9 * mass / sum, 1e-5) << list.tokens[rank];
   }
 }
 
-TEST_F(EvidenceRowsTest, PositionsWithoutAnyCandidateEndThePath) {
+TEST_F(WeightedCandidatesTest, APositionWithoutCandidatesEndsThePath) {
   const TransitionTable table = TableOf(kVocabulary, {{kRoot, {{1, 10}}}, {0, {{5, 10}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.6, 0.4}, {0.0, 0.0}, {0.5, 0.5}});
-  const EvidenceRows rows(marginals, 3, &prior, &weights_);
-  EXPECT_EQ(GrowChain(kRoot, rows, 3).nodes(), 1);
-  EXPECT_EQ(EvidenceRows(marginals, 0, &prior, &weights_).After(root_, 0).size, 0);
+  const WeightedCandidates candidates(marginals, 3, &prior, &weights_);
+  EXPECT_EQ(GrowChain(kRoot, candidates, 3).nodes(), 1);
+  EXPECT_EQ(WeightedCandidates(marginals, 0, &prior, &weights_).After(root_, 0).size, 0);
 }
 
-TEST_F(EvidenceRowsTest, ManyCandidatesAreCutToTheBest) {
+TEST_F(WeightedCandidatesTest, ListsOnlyTheBestCandidates) {
   std::mt19937 random(4);
   const TransitionTable table = testing::NonsenseTable(kVocabulary, 16, 3);
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = RandomMarginals(random, 2, 1000);
-  const EvidenceRows rows(marginals, 2, &prior, &weights_);
-  EXPECT_EQ(rows.After(root_, 0).size, 32);
-  EXPECT_EQ(EvidenceRows(marginals, 2, &prior, &weights_, 200).After(root_, 0).size, 200);
-  ExpectSound(rows.After(root_, 0));
-  const DraftTree tree = GrowBestFirst(kRoot, rows, 500);
+  const WeightedCandidates candidates(marginals, 2, &prior, &weights_);
+  EXPECT_EQ(candidates.After(root_, 0).size, 32);
+  EXPECT_EQ(WeightedCandidates(marginals, 2, &prior, &weights_, 200).After(root_, 0).size, 200);
+  ExpectValid(candidates.After(root_, 0));
+  const DraftTree tree = GrowBestFirst(kRoot, candidates, 500);
   EXPECT_EQ(tree.nodes(), 500);
   EXPECT_TRUE(tree.Validate(kVocabulary).ok()) << tree.Validate(kVocabulary);
 }
 
-// A drafter that knows the first token, and nothing of how the second depends on it; the text is a
-// walk over a table that knows.
-class LearningTest : public EvidenceRowsTest {
+// Updates weights with a drafter that predicts the first token well, but does not know how the
+// second token depends on the first.
+class UpdateWeightsTest : public WeightedCandidatesTest {
  protected:
-  // What is left of the table's weight at depth 2 after `cycles` over texts that the table rules,
-  // or that the drafter knows better.
-  float WeightAfter(const TransitionTable& table, bool table_rules, int cycles) {
+  // The table's weight at depth 2 after `cycles` cycles. The second token of the text follows the
+  // table if `table_is_right`, else the drafter's probabilities.
+  float WeightAfter(const TransitionTable& table, bool table_is_right, int cycles) {
     std::mt19937 random(5);
     const TransitionPrior prior = PriorOver(table);
     for (int cycle = 0; cycle < cycles; ++cycle) {
@@ -158,20 +158,20 @@ class LearningTest : public EvidenceRowsTest {
       std::vector<double> masses;
       for (int rank = 0; rank < 24; ++rank) masses.push_back(std::exp(marginals.log_prob(1, rank)));
       std::discrete_distribution<> rank(masses.begin(), masses.end());
-      const TokenId settled[] = {first, table_rules ? next.tokens[continuation(random)]
-                                                    : marginals.token(1, rank(random))};
-      EvidenceRows::Learn(marginals, &prior, settled, &weights_);
+      const TokenId chosen[] = {first, table_is_right ? next.tokens[continuation(random)]
+                                                      : marginals.token(1, rank(random))};
+      WeightedCandidates::UpdateWeights(marginals, &prior, chosen, &weights_);
     }
     return weights_.At(2)[kFirstGainTerm];
   }
 };
 
-TEST_F(LearningTest, ATableThatIsRightGainsWeight) {
+TEST_F(UpdateWeightsTest, TheWeightOfARightTableRises) {
   EXPECT_GT(WeightAfter(testing::NonsenseTable(kVocabulary, 6, 11), true, 400), 0.6);
 }
 
-TEST_F(LearningTest, ANonsenseTableIsTurnedDownToZero) {
-  // It speaks of the drafter's candidates, at random.
+TEST_F(UpdateWeightsTest, TheWeightOfARandomTableFallsToZero) {
+  // The table lists the drafter's candidates at random.
   std::mt19937 random(9);
   std::map<TokenId, testing::Counted> singles;
   for (TokenId token = 0; token < 24; ++token) {
@@ -181,71 +181,72 @@ TEST_F(LearningTest, ANonsenseTableIsTurnedDownToZero) {
   EXPECT_LT(WeightAfter(TableOf(kVocabulary, singles), false, 400), 0.05);
 }
 
-TEST_F(LearningTest, APickThatNobodyNamedTeachesNothing) {
+TEST_F(UpdateWeightsTest, AChosenTokenThatIsNoCandidateChangesNothing) {
   const TransitionTable table = testing::NonsenseTable(kVocabulary, 6, 11);
   const TransitionPrior prior = PriorOver(table);
   std::mt19937 random(6);
   for (int cycle = 0; cycle < 100; ++cycle) {
     const Marginals marginals = RandomMarginals(random, 2, 24, Awkward::kNone, 4.0);
-    EvidenceRows::Learn(marginals, &prior, {kVocabulary + 1}, &weights_);
+    WeightedCandidates::UpdateWeights(marginals, &prior, {kVocabulary + 1}, &weights_);
   }
-  EXPECT_EQ(weights_.At(1), EvidenceWeights::OfDrafts().At(1));
+  EXPECT_EQ(weights_.At(1), CandidateWeights::ForDrafts().At(1));
 }
 
-TEST_F(EvidenceRowsTest, ExtremeScoresStayFinite) {
+TEST_F(WeightedCandidatesTest, ExtremeScoresStayFinite) {
   Marginals marginals = MarginalsOf({{0.5, 0.5}, {0.5, 0.5}});
   for (float& log_prob : marginals.log_probs) log_prob = -1e38f;
   std::map<TokenId, testing::Counted> singles;
   singles[kRoot] = {{0, 65000}, {900, 300}};
   const TransitionPrior prior = PriorOver(TableOf(kVocabulary, singles));
   for (int cycle = 0; cycle < 50; ++cycle) {
-    EvidenceRows::Learn(marginals, &prior, {cycle % 2 ? 0 : 900}, &weights_);
+    WeightedCandidates::UpdateWeights(marginals, &prior, {cycle % 2 ? 0 : 900}, &weights_);
   }
-  const EvidenceRows rows(marginals, 2, &prior, &weights_);
-  ExpectSound(rows.After(root_, 0));
-  EXPECT_TRUE(std::isfinite(rows.After(root_, 0).log_scores[0]));
+  const WeightedCandidates candidates(marginals, 2, &prior, &weights_);
+  ExpectValid(candidates.After(root_, 0));
+  EXPECT_TRUE(std::isfinite(candidates.After(root_, 0).log_scores[0]));
 }
 
-TEST(PriorRowsTest, RowsAreTheInterpolatedProbabilities) {
+TEST(PriorCandidatesTest, ScoresAreTheInterpolatedProbabilities) {
   const TransitionGains table(TableOf(10, {{7, {{1, 30}, {2, 10}}}}));
   TransitionPrior prior({.vocabulary = 10, .table = &table});
   prior.Append(7);
-  const EvidenceWeights weights = EvidenceWeights::OfPriorAlone();
-  const PriorRows rows(4, &prior, &weights);
-  const CandidateRow row = rows.After(DraftTree(7), 0);
-  ASSERT_EQ(row.size, 2);
-  EXPECT_EQ(row.tokens[0], 1);
-  EXPECT_NEAR(std::exp(row.log_scores[0]), (30 + 2.0) / 60, 1e-5);
-  EXPECT_NEAR(std::exp(row.log_scores[1]), (10 + 2.0) / 60, 1e-5);
+  const CandidateWeights weights = CandidateWeights::ForPriorAlone();
+  const PriorCandidates candidates(4, &prior, &weights);
+  const CandidateList list = candidates.After(DraftTree(7), 0);
+  ASSERT_EQ(list.size, 2);
+  EXPECT_EQ(list.tokens[0], 1);
+  EXPECT_NEAR(std::exp(list.log_scores[0]), (30 + 2.0) / 60, 1e-5);
+  EXPECT_NEAR(std::exp(list.log_scores[1]), (10 + 2.0) / 60, 1e-5);
 }
 
-TEST(PriorRowsTest, ARepeatedPhraseIsCopied) {
+TEST(PriorCandidatesTest, ARepeatedPhraseIsCopied) {
   TransitionPrior prior({.vocabulary = 100});
   for (const TokenId token : {1, 2, 3, 4, 5, 6, 50, 1, 2, 3}) prior.Append(token);
-  const EvidenceWeights weights = EvidenceWeights::OfPriorAlone();
-  const DraftTree chain = GrowChain(3, PriorRows(16, &prior, &weights), 4);
+  const CandidateWeights weights = CandidateWeights::ForPriorAlone();
+  const DraftTree chain = GrowChain(3, PriorCandidates(16, &prior, &weights), 4);
   EXPECT_EQ(chain.tokens(), (std::vector<TokenId>{3, 4, 5, 6, 50}));
   EXPECT_GT(chain.ExpectedCommittedLength(), 3);
 }
 
-TEST(PriorRowsTest, AnUnknownContextHasNoChildren) {
+TEST(PriorCandidatesTest, AnUnknownContextHasNoChildren) {
   TransitionPrior prior({.vocabulary = 100});
   prior.Append(1);
-  const EvidenceWeights weights = EvidenceWeights::OfPriorAlone();
-  EXPECT_EQ(GrowBestFirst(1, PriorRows(16, &prior, &weights), 8).nodes(), 0);
-  EXPECT_EQ(PriorRows(0, &prior, &weights).After(DraftTree(1), 0).size, 0);
+  const CandidateWeights weights = CandidateWeights::ForPriorAlone();
+  EXPECT_EQ(GrowBestFirst(1, PriorCandidates(16, &prior, &weights), 8).nodes(), 0);
+  EXPECT_EQ(PriorCandidates(0, &prior, &weights).After(DraftTree(1), 0).size, 0);
 }
 
-TEST(PriorRowsTest, LearnsHowFarItsCountsCanBeTrusted) {
+TEST(PriorCandidatesTest, AWrongTableLosesItsMass) {
   const TransitionGains nonsense(testing::NonsenseTable(kVocabulary, 6, 12));
-  EvidenceWeights weights = EvidenceWeights::OfPriorAlone();
+  CandidateWeights weights = CandidateWeights::ForPriorAlone();
   TransitionPrior prior({.vocabulary = kVocabulary, .table = &nonsense, .request = false});
   prior.Append(3);
-  const PriorRows rows(4, &prior, &weights);
-  const double before = MassOf(rows.After(DraftTree(3), 0));
-  for (TokenId token = 0; token < 400; ++token) PriorRows::Learn(prior, {token}, &weights);
+  const PriorCandidates candidates(4, &prior, &weights);
+  const double before = MassOf(candidates.After(DraftTree(3), 0));
+  for (TokenId token = 0; token < 400; ++token)
+    PriorCandidates::UpdateWeights(prior, {token}, &weights);
   EXPECT_GT(before, 0.5);
-  EXPECT_LT(MassOf(PriorRows(4, &prior, &weights).After(DraftTree(3), 0)), 0.05);
+  EXPECT_LT(MassOf(PriorCandidates(4, &prior, &weights).After(DraftTree(3), 0)), 0.05);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ CycleRecord Cycle(int nodes, int accepted, double predicted_ms, double measured_
   return cycle;
 }
 
-TEST(GenerationEventsTest, ADeltaSaysWhatWasAskedFor) {
+TEST(GenerationEventsTest, ADeltaContainsTheRequestedFields) {
   OutputDelta delta;
   delta.text = "def ";
   delta.tokens = {7, 9};
@@ -58,7 +58,7 @@ TEST(GenerationEventsTest, ADeltaSaysWhatWasAskedFor) {
   EXPECT_EQ(full.delta().cycles(1).committed_length(), 1u);
 }
 
-TEST(GenerationEventsTest, TheEndAddsUpItsCycles) {
+TEST(GenerationEventsTest, FinishedSumsUpTheCycles) {
   OutputEnd end;
   end.reason = FinishReason::kLength;
   end.prompt_tokens = 11;
@@ -75,7 +75,7 @@ TEST(GenerationEventsTest, TheEndAddsUpItsCycles) {
   EXPECT_EQ(finished.seed(), 42u);
   EXPECT_EQ(finished.timings().total().seconds(), 1);
   EXPECT_EQ(finished.timings().total().nanos(), 250000000);
-  EXPECT_EQ(finished.timings().draft().seconds(), 3) << "of the two cycles that drafted";
+  EXPECT_EQ(finished.timings().draft().seconds(), 3) << "the sum of two cycles with a draft";
   EXPECT_EQ(finished.timings().verify().nanos(), 5000000);
   const v1::SpeculationStats& stats = finished.speculation();
   EXPECT_EQ(stats.policy(), "adaptive");
@@ -88,7 +88,7 @@ TEST(GenerationEventsTest, TheEndAddsUpItsCycles) {
   EXPECT_NEAR(stats.verify_prediction_error_median(), 0.1, 1e-9);
 }
 
-TEST(GenerationEventsTest, StopsAreNamed) {
+TEST(GenerationEventsTest, FinishedNamesTheStop) {
   OutputEnd end;
   end.reason = FinishReason::kStopToken;
   end.stop_token = 3;
@@ -102,7 +102,7 @@ TEST(GenerationEventsTest, StopsAreNamed) {
   EXPECT_FALSE(FinishedEvent(end).finished().has_stop_token_id());
 }
 
-TEST(GenerationEventsTest, AnAnswerWithoutACycleDividesByNothing) {
+TEST(GenerationEventsTest, AnAnswerWithoutCyclesHasZeroMeans) {
   const v1::SpeculationStats stats = FinishedEvent({}).finished().speculation();
   EXPECT_EQ(stats.cycles(), 0u);
   EXPECT_EQ(stats.mean_committed_length(), 0);

@@ -51,7 +51,7 @@ class RequestParserTest : public ::testing::Test {
 
   absl::StatusOr<PreparedRequest> Parse() { return parser_->Parse(request_); }
 
-  // The request is refused, and the message names `field`.
+  // Expects INVALID_ARGUMENT with a message that contains `field`.
   void ExpectRefused(const std::string& field) {
     const absl::Status status = Parse().status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << field << ": " << status;
@@ -67,7 +67,7 @@ class RequestParserTest : public ::testing::Test {
   v1::GenerateRequest request_;
 };
 
-TEST_F(RequestParserTest, ATextWithNothingElse) {
+TEST_F(RequestParserTest, ATextAloneGetsTheDefaults) {
   request_.set_request_id("r1");
   const auto parsed = Parse();
   ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -80,7 +80,7 @@ TEST_F(RequestParserTest, ATextWithNothingElse) {
   EXPECT_EQ(parsed->policy.text(), "fixed:16");
 }
 
-TEST_F(RequestParserTest, EveryFieldIsPassedOn) {
+TEST_F(RequestParserTest, ParsesEveryField) {
   SetTokens({1, 2, 3});
   request_.mutable_sampling()->set_temperature(0.5f);
   request_.mutable_sampling()->set_seed(99);
@@ -100,7 +100,7 @@ TEST_F(RequestParserTest, EveryFieldIsPassedOn) {
   EXPECT_EQ(parsed->decode.max_nodes, 12);
 }
 
-TEST_F(RequestParserTest, EmptyPrompts) {
+TEST_F(RequestParserTest, RefusesEmptyPrompts) {
   request_.set_text("");
   ExpectRefused("prompt");
   SetTokens({});
@@ -110,7 +110,7 @@ TEST_F(RequestParserTest, EmptyPrompts) {
   ExpectRefused("prompt");
 }
 
-TEST_F(RequestParserTest, APromptOverTheContextLimit) {
+TEST_F(RequestParserTest, RefusesAPromptThatFillsTheContext) {
   SetTokens(std::vector<TokenId>(kContext, 1));
   ExpectRefused("context of 32");
   SetTokens(std::vector<TokenId>(kContext - 1, 1));
@@ -119,19 +119,19 @@ TEST_F(RequestParserTest, APromptOverTheContextLimit) {
   EXPECT_EQ(parsed->decode.max_tokens, 1);
 }
 
-TEST_F(RequestParserTest, PromptTokensOutsideTheVocabulary) {
+TEST_F(RequestParserTest, RefusesPromptTokensOutsideTheVocabulary) {
   for (const TokenId id : {-1, testing::kByteLevelVocabulary}) {
     SetTokens({1, id});
     ExpectRefused("tokens");
   }
 }
 
-TEST_F(RequestParserTest, InvalidUtf8) {
+TEST_F(RequestParserTest, RefusesInvalidUtf8) {
   request_.set_text("caf\xe9");
   EXPECT_TRUE(absl::IsInvalidArgument(Parse().status())) << Parse().status();
 }
 
-TEST_F(RequestParserTest, ChatWithoutATemplate) {
+TEST_F(RequestParserTest, RefusesAChatWithoutATemplate) {
   v1::ChatMessage& message = *request_.mutable_chat()->add_messages();
   message.set_role("user");
   message.set_content("hi");
@@ -145,7 +145,7 @@ TEST_F(RequestParserTest, AnUnknownModelIsNotFound) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(model_->name));
 }
 
-TEST_F(RequestParserTest, MaxTokens) {
+TEST_F(RequestParserTest, MaxTokensMustBePositiveAndIsLimitedByTheContext) {
   request_.mutable_stop()->set_max_tokens(0);
   ExpectRefused("stop.max_tokens");
   request_.mutable_stop()->set_max_tokens(std::numeric_limits<uint32_t>::max());
@@ -154,7 +154,7 @@ TEST_F(RequestParserTest, MaxTokens) {
   EXPECT_EQ(parsed->decode.max_tokens, kContext - static_cast<int>(parsed->decode.prompt.size()));
 }
 
-TEST_F(RequestParserTest, TemperaturesOutOfRange) {
+TEST_F(RequestParserTest, RefusesTemperaturesOutOfRange) {
   for (const float temperature : {-0.5f, 1000.0f, std::numeric_limits<float>::infinity(),
                                   std::numeric_limits<float>::quiet_NaN()}) {
     request_.mutable_sampling()->set_temperature(temperature);
@@ -162,16 +162,16 @@ TEST_F(RequestParserTest, TemperaturesOutOfRange) {
   }
 }
 
-TEST_F(RequestParserTest, WithoutASeedOneIsDrawn) {
+TEST_F(RequestParserTest, DrawsASeedIfThereIsNone) {
   const uint64_t first = Parse()->decode.sampling.seed, second = Parse()->decode.sampling.seed;
   EXPECT_NE(first, second);
 }
 
-TEST_F(RequestParserTest, EverySamplingFieldIsCheckedAndNamed) {
+TEST_F(RequestParserTest, ErrorsNameTheSamplingFieldThatIsOutOfRange) {
   using Sampling = v1::SamplingParams;
-  const auto refuse = [&](const char* field, const std::function<void(Sampling&)>& spoil) {
+  const auto refuse = [&](const char* field, const std::function<void(Sampling&)>& set) {
     request_.mutable_sampling()->Clear();
-    spoil(*request_.mutable_sampling());
+    set(*request_.mutable_sampling());
     ExpectRefused(field);
   };
   for (const float bad : {-0.1f, 101.0f, NAN, INFINITY}) {
@@ -196,7 +196,7 @@ TEST_F(RequestParserTest, EverySamplingFieldIsCheckedAndNamed) {
   });
 }
 
-TEST_F(RequestParserTest, SamplingReachesTheTargetAsItWasAsked) {
+TEST_F(RequestParserTest, ParsesEverySamplingField) {
   v1::SamplingParams& sampling = *request_.mutable_sampling();
   sampling.set_temperature(0.7f);
   sampling.set_seed(12);
@@ -220,7 +220,7 @@ TEST_F(RequestParserTest, SamplingReachesTheTargetAsItWasAsked) {
   EXPECT_EQ(parsed->decode.sampling, expected);
 }
 
-TEST_F(RequestParserTest, OffIsOff) {
+TEST_F(RequestParserTest, NeutralValuesSwitchLogitEditsOff) {
   v1::SamplingParams& sampling = *request_.mutable_sampling();
   sampling.set_top_p(1);
   sampling.set_top_k(0);
@@ -244,7 +244,7 @@ TEST_F(RequestParserTest, MinTokensAndLogprobsAreBounded) {
   ExpectRefused("stop.min_tokens");
 }
 
-TEST_F(RequestParserTest, StopConditions) {
+TEST_F(RequestParserTest, RefusesInvalidStopConditions) {
   request_.mutable_stop()->add_stop("");
   ExpectRefused("stop.stop");
   request_.mutable_stop()->Clear();
@@ -258,7 +258,7 @@ TEST_F(RequestParserTest, StopConditions) {
   }
 }
 
-TEST_F(RequestParserTest, SpeculationModes) {
+TEST_F(RequestParserTest, TheSpeculationModeSelectsThePolicy) {
   request_.mutable_speculation()->set_mode(v1::SpeculationOptions::MODE_OFF);
   request_.mutable_speculation()->set_policy("fixed:4");
   EXPECT_EQ(Parse()->policy.text(), "ar");
@@ -268,21 +268,21 @@ TEST_F(RequestParserTest, SpeculationModes) {
   ExpectRefused("speculation.mode");
 }
 
-TEST_F(RequestParserTest, PoliciesThatNobodyKnows) {
+TEST_F(RequestParserTest, RefusesInvalidPolicies) {
   for (const char* policy : {"magic", "fixed:", "fixed:-1", "beam:4"}) {
     request_.mutable_speculation()->set_policy(policy);
     ExpectRefused("speculation.policy");
   }
 }
 
-TEST_F(RequestParserTest, ANodeLimitBeyondReasonIsCutNotWrapped) {
+TEST_F(RequestParserTest, AHugeNodeLimitIsClampedAndDoesNotWrap) {
   request_.mutable_speculation()->set_max_tree_nodes(std::numeric_limits<uint32_t>::max());
   EXPECT_EQ(Parse()->decode.max_nodes, Policy::kLargestNumber);
   request_.mutable_speculation()->set_max_tree_nodes(0);
   EXPECT_EQ(Parse()->decode.max_nodes, 0);
 }
 
-TEST(ServedModelTest, FoldersThatAreNotServable) {
+TEST(ServedModelTest, LoadFailsForIncompleteFolders) {
   const testing::TempFolder empty;
   EXPECT_TRUE(absl::IsNotFound(ServedModel::Load(empty.path()).status()));
   const testing::TempFolder no_tokenizer;
@@ -295,7 +295,7 @@ TEST(ServedModelTest, FoldersThatAreNotServable) {
   EXPECT_TRUE(absl::IsInvalidArgument(ServedModel::Load(bad_template.path()).status()));
 }
 
-TEST(ServedModelTest, ATemplateMakesChatsPossible) {
+TEST(ServedModelTest, AChatTemplateEnablesChats) {
   const testing::TempFolder folder;
   folder.Write("config.json", ConfigJson().dump());
   folder.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());

@@ -20,75 +20,75 @@ OutputDelta DeltaOf(const std::string& text) {
   return delta;
 }
 
-TEST(RequestStreamTest, WhatWaitsComesTogetherInOrderAndBeforeTheEnd) {
+TEST(RequestStreamTest, CombinesWaitingOutputInOrderBeforeTheEnd) {
   RequestStream stream;
   OutputEnd end;
   end.completion_tokens = 3;
   OutputDelta delta;
   stream.Push(DeltaOf("one"));
-  ASSERT_EQ(stream.Next(kNone, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kNone, delta), Event::kDelta);
   EXPECT_EQ(delta.text, "one");
   stream.Push(DeltaOf("two"));
   stream.Push(DeltaOf("three"));
-  stream.Finish(absl::OkStatus(), end);
-  ASSERT_EQ(stream.Next(kNone, delta), Event::kDelta);
+  stream.Close(absl::OkStatus(), end);
+  ASSERT_EQ(stream.WaitForEvent(kNone, delta), Event::kDelta);
   EXPECT_EQ(delta.text, "twothree");
   EXPECT_EQ(delta.tokens, (std::vector<TokenId>{3, 5}));
   EXPECT_EQ(delta.cycles.size(), 2u);
-  ASSERT_EQ(stream.Next(kNone, delta), Event::kEnd);
-  ASSERT_EQ(stream.Next(kNone, delta), Event::kEnd);
+  ASSERT_EQ(stream.WaitForEvent(kNone, delta), Event::kEnd);
+  ASSERT_EQ(stream.WaitForEvent(kNone, delta), Event::kEnd);
   EXPECT_TRUE(stream.status().ok());
   EXPECT_EQ(stream.end().completion_tokens, 3);
 }
 
-TEST(RequestStreamTest, PatienceEndsWithNothing) {
+TEST(RequestStreamTest, WaitForEventTimesOut) {
   RequestStream stream;
   OutputDelta delta;
-  EXPECT_EQ(stream.Next(absl::Milliseconds(2), delta), Event::kNothing);
+  EXPECT_EQ(stream.WaitForEvent(absl::Milliseconds(2), delta), Event::kTimeout);
 }
 
-TEST(RequestStreamTest, TheReaderLosesNothingOfAFastCycle) {
+TEST(RequestStreamTest, TheReaderLosesNoOutputOfFastCycles) {
   RequestStream stream;
   std::string all;
   for (int i = 0; i < 100; ++i) all += std::to_string(i);
   std::thread cycle([&] {
     for (int i = 0; i < 100; ++i) stream.Push(DeltaOf(std::to_string(i)));
-    stream.Finish(absl::OkStatus());
+    stream.Close(absl::OkStatus());
   });
   std::string read;
   OutputDelta delta;
-  while (stream.Next(kLong, delta) == Event::kDelta) read += delta.text;
+  while (stream.WaitForEvent(kLong, delta) == Event::kDelta) read += delta.text;
   EXPECT_EQ(read, all);
   cycle.join();
 }
 
-TEST(RequestStreamTest, AfterTheFirstDeltaTheNextOneWaitsForTheInterval) {
+TEST(RequestStreamTest, TheSecondDeltaWaitsForTheInterval) {
   RequestStream stream(absl::Hours(1));
   OutputDelta delta;
   stream.Push(DeltaOf("one"));
-  ASSERT_EQ(stream.Next(kLong, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kLong, delta), Event::kDelta);
   stream.Push(DeltaOf("two"));
-  EXPECT_EQ(stream.Next(absl::Milliseconds(2), delta), Event::kNothing);
+  EXPECT_EQ(stream.WaitForEvent(absl::Milliseconds(2), delta), Event::kTimeout);
 
-  RequestStream brisk(absl::Milliseconds(1));
-  brisk.Push(DeltaOf("one"));
-  ASSERT_EQ(brisk.Next(kLong, delta), Event::kDelta);
-  brisk.Push(DeltaOf("two"));
-  EXPECT_EQ(brisk.Next(kLong, delta), Event::kDelta);
+  RequestStream frequent(absl::Milliseconds(1));
+  frequent.Push(DeltaOf("one"));
+  ASSERT_EQ(frequent.WaitForEvent(kLong, delta), Event::kDelta);
+  frequent.Push(DeltaOf("two"));
+  EXPECT_EQ(frequent.WaitForEvent(kLong, delta), Event::kDelta);
 }
 
 TEST(RequestStreamTest, TheEndDoesNotWaitForTheInterval) {
   RequestStream stream(absl::Hours(1));
   OutputDelta delta;
   stream.Push(DeltaOf("one"));
-  ASSERT_EQ(stream.Next(kLong, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kLong, delta), Event::kDelta);
   std::thread cycle([&] {
     stream.Push(DeltaOf("two"));
-    stream.Finish(absl::OkStatus());
+    stream.Close(absl::OkStatus());
   });
-  ASSERT_EQ(stream.Next(kLong, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kLong, delta), Event::kDelta);
   EXPECT_EQ(delta.text, "two");
-  EXPECT_EQ(stream.Next(kLong, delta), Event::kEnd);
+  EXPECT_EQ(stream.WaitForEvent(kLong, delta), Event::kEnd);
   cycle.join();
 }
 
@@ -96,12 +96,12 @@ TEST(RequestStreamTest, AFullStreamDoesNotWaitForTheInterval) {
   RequestStream stream(absl::Hours(1));
   OutputDelta delta;
   stream.Push(DeltaOf("x"));
-  ASSERT_EQ(stream.Next(kLong, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kLong, delta), Event::kDelta);
   for (size_t i = 0; i < RequestStream::kCapacity; ++i) stream.Push(DeltaOf("x"));
-  EXPECT_EQ(stream.Next(kLong, delta), Event::kDelta);
+  EXPECT_EQ(stream.WaitForEvent(kLong, delta), Event::kDelta);
 }
 
-TEST(RequestStreamTest, FullAtItsCapacity) {
+TEST(RequestStreamTest, IsFullAtItsCapacity) {
   RequestStream stream;
   for (size_t i = 0; i < RequestStream::kCapacity; ++i) {
     EXPECT_FALSE(stream.full());
@@ -109,68 +109,68 @@ TEST(RequestStreamTest, FullAtItsCapacity) {
   }
   EXPECT_TRUE(stream.full());
   OutputDelta delta;
-  ASSERT_EQ(stream.Next(kNone, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kNone, delta), Event::kDelta);
   EXPECT_FALSE(stream.full());
 }
 
-TEST(RequestStreamTest, CancelIsSeenByTheCycle) {
+TEST(RequestStreamTest, CancelSetsCanceled) {
   RequestStream stream;
-  EXPECT_FALSE(stream.cancelled());
+  EXPECT_FALSE(stream.canceled());
   stream.Cancel();
-  EXPECT_TRUE(stream.cancelled());
+  EXPECT_TRUE(stream.canceled());
 }
 
-TEST(RequestStreamTest, OnlyTheFirstFinishCounts) {
+TEST(RequestStreamTest, OnlyTheFirstCloseCounts) {
   RequestStream stream;
-  stream.Finish(absl::UnavailableError("gone"));
-  stream.Finish(absl::OkStatus());
+  stream.Close(absl::UnavailableError("gone"));
+  stream.Close(absl::OkStatus());
   EXPECT_TRUE(absl::IsUnavailable(stream.status()));
 }
 
-TEST(RequestStreamTest, AFailureOfAFullStreamAbortsTheStuckCall) {
+TEST(RequestStreamTest, AFailureOfAFullStreamAbortsTheBlockedCall) {
   RequestStream stream;
   int aborted = 0;
-  stream.OnAbort([&] { ++aborted; });
+  stream.SetAbortCallback([&] { ++aborted; });
   for (size_t i = 0; i < RequestStream::kCapacity; ++i) stream.Push(DeltaOf("x"));
-  stream.Finish(absl::ResourceExhaustedError("the client does not read"));
+  stream.Close(absl::ResourceExhaustedError("the client does not read"));
   EXPECT_EQ(aborted, 1);
   OutputDelta delta;
-  EXPECT_EQ(stream.Next(kNone, delta), Event::kEnd);  // What nobody reads is dropped.
+  EXPECT_EQ(stream.WaitForEvent(kNone, delta), Event::kEnd);  // The unread output is discarded.
   EXPECT_TRUE(absl::IsResourceExhausted(stream.status()));
 }
 
-TEST(RequestStreamTest, NoAbortWhileTheClientReads) {
+TEST(RequestStreamTest, AFailureDoesNotAbortWhileTheClientReads) {
   RequestStream stream;
   int aborted = 0;
-  stream.OnAbort([&] { ++aborted; });
+  stream.SetAbortCallback([&] { ++aborted; });
   stream.Push(DeltaOf("x"));
-  stream.Finish(absl::UnavailableError("gone"));
+  stream.Close(absl::UnavailableError("gone"));
   EXPECT_EQ(aborted, 0);
   OutputDelta delta;
-  EXPECT_EQ(stream.Next(kNone, delta), Event::kDelta);
-  EXPECT_EQ(stream.Next(kNone, delta), Event::kEnd);
+  EXPECT_EQ(stream.WaitForEvent(kNone, delta), Event::kDelta);
+  EXPECT_EQ(stream.WaitForEvent(kNone, delta), Event::kEnd);
 }
 
-TEST(RequestStreamTest, NoAbortAfterCancel) {
-  // The call is over: what the abort would touch may be gone.
+TEST(RequestStreamTest, AFailureDoesNotAbortAfterCancel) {
+  // The call is over, so the objects that the callback uses may be destroyed.
   RequestStream stream;
   int aborted = 0;
-  stream.OnAbort([&] { ++aborted; });
+  stream.SetAbortCallback([&] { ++aborted; });
   for (size_t i = 0; i < RequestStream::kCapacity; ++i) stream.Push(DeltaOf("x"));
   stream.Cancel();
-  stream.Finish(absl::CancelledError("the client went away"));
+  stream.Close(absl::CancelledError("the client disconnected"));
   EXPECT_EQ(aborted, 0);
 }
 
-TEST(RequestStreamTest, AnAnswerThatEndsWellIsNeverAborted) {
+TEST(RequestStreamTest, ACompleteAnswerIsNeverAborted) {
   RequestStream stream;
   int aborted = 0;
-  stream.OnAbort([&] { ++aborted; });
+  stream.SetAbortCallback([&] { ++aborted; });
   for (size_t i = 0; i < RequestStream::kCapacity; ++i) stream.Push(DeltaOf("x"));
-  stream.Finish(absl::OkStatus());
+  stream.Close(absl::OkStatus());
   EXPECT_EQ(aborted, 0);
   OutputDelta delta;
-  EXPECT_EQ(stream.Next(kNone, delta), Event::kDelta);
+  EXPECT_EQ(stream.WaitForEvent(kNone, delta), Event::kDelta);
 }
 
 }  // namespace

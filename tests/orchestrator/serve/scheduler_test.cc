@@ -10,12 +10,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A fake verifier that the test may look at and break while the scheduler's thread uses it.
+// A fake verifier that the test can inspect and make unavailable while the scheduler's thread uses
+// it.
 class SharedVerifier final : public Verifier {
  public:
   absl::StatusOr<TargetInfo> Info() override {
     MutexLock lock(&mutex_);
-    if (away_) return absl::UnavailableError("nobody listens");
+    if (unavailable_) return absl::UnavailableError("connection refused");
     return fake_.Info();
   }
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
@@ -28,7 +29,7 @@ class SharedVerifier final : public Verifier {
   }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
     MutexLock lock(&mutex_);
-    if (away_) return absl::UnavailableError("the stream broke");
+    if (unavailable_) return absl::UnavailableError("the stream broke");
     return fake_.Verify(forest);
   }
   void Close(SequenceId sequence) override {
@@ -36,10 +37,11 @@ class SharedVerifier final : public Verifier {
     fake_.Close(sequence);
   }
 
-  void SetAway(bool away) {
+  void SetUnavailable(bool unavailable) {
     MutexLock lock(&mutex_);
-    away_ = away;
+    unavailable_ = unavailable;
   }
+  // Waits until there are `sequences` open sequences; false after 10 seconds.
   bool AwaitLive(int sequences) {
     const auto reached = [&] { return fake_.live_sequences() == sequences; };
     MutexLock lock(&mutex_);
@@ -50,10 +52,10 @@ class SharedVerifier final : public Verifier {
  private:
   Mutex mutex_;
   testing::FakeVerifier fake_;
-  bool away_ = false;
+  bool unavailable_ = false;
 };
 
-// What a client saw of one request.
+// All events of one request.
 struct Answer {
   std::vector<TokenId> tokens;
   absl::Status status;
@@ -64,8 +66,8 @@ Answer ReadAll(RequestStream& stream) {
   Answer answer;
   OutputDelta delta;
   for (;;) {
-    switch (stream.Next(absl::Seconds(10), delta)) {
-      case RequestStream::Event::kNothing:
+    switch (stream.WaitForEvent(absl::Seconds(10), delta)) {
+      case RequestStream::Event::kTimeout:
         answer.status = absl::DeadlineExceededError("no event");
         return answer;
       case RequestStream::Event::kDelta:
@@ -109,8 +111,8 @@ class SchedulerTest : public ::testing::Test {
     request.decode.max_nodes = 32;
     return std::make_unique<LiveRequest>(std::move(request), &tokenizer_, &Clock::Real());
   }
-  // A request whose client reads nothing, once it is stuck with a full queue.
-  std::shared_ptr<RequestStream> SubmitStuck() {
+  // Submits a request whose client reads nothing. Returns when its stream is full.
+  std::shared_ptr<RequestStream> SubmitStalled() {
     auto request = Request({1, 2}, 400, "ar");
     auto stream = request->stream();
     EXPECT_TRUE(scheduler_->Submit(std::move(request)).ok());
@@ -126,7 +128,7 @@ class SchedulerTest : public ::testing::Test {
   std::unique_ptr<Scheduler> scheduler_;
 };
 
-TEST_F(SchedulerTest, RequestsThatRunTogetherEachGetTheirOwnPlainText) {
+TEST_F(SchedulerTest, ConcurrentRequestsGetTheTextOfPlainDecoding) {
   StartAndAwaitReady();
   const std::vector<std::pair<std::vector<TokenId>, const char*>> cases = {
       {{1, 2, 3}, "ar"}, {{4}, "chain"}, {{5, 6}, "fixed:8"}, {{7, 8, 9}, "adaptive"}};
@@ -144,7 +146,8 @@ TEST_F(SchedulerTest, RequestsThatRunTogetherEachGetTheirOwnPlainText) {
     EXPECT_EQ(answer.end.prompt_tokens, static_cast<int>(cases[i].first.size()));
     EXPECT_EQ(answer.end.completion_tokens, 60);
     EXPECT_EQ(answer.end.policy, cases[i].second);
-    EXPECT_EQ(answer.end.cycles.size() == 60, i == 0);  // Others commit several tokens a cycle.
+    // Only the policy `ar` commits one token per cycle.
+    EXPECT_EQ(answer.end.cycles.size() == 60, i == 0);
   }
   EXPECT_TRUE(verifier_.AwaitLive(0));
 }
@@ -160,11 +163,11 @@ TEST_F(SchedulerTest, ALongPromptIsPrefilledInChunks) {
   EXPECT_EQ(ReadAll(*stream).tokens, testing::ToyText(prompt, {}, 20));
 }
 
-TEST_F(SchedulerTest, ARequestBeyondTheQueueIsRefused) {
+TEST_F(SchedulerTest, ARequestIsRefusedIfTheQueueIsFull) {
   options_.max_running = 1;
   options_.max_waiting = 1;
   StartAndAwaitReady();
-  const auto stuck = SubmitStuck();
+  const auto stalled = SubmitStalled();
   ASSERT_TRUE(scheduler_->Submit(Request({3}, 5, "ar")).ok());
   const absl::Status refused = scheduler_->Submit(Request({4}, 5, "ar"));
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
@@ -172,42 +175,43 @@ TEST_F(SchedulerTest, ARequestBeyondTheQueueIsRefused) {
   EXPECT_EQ(scheduler_->stats().waiting, 1);
 }
 
-TEST_F(SchedulerTest, AStuckClientIsDroppedAndTheOthersGoOn) {
+TEST_F(SchedulerTest, AStalledClientIsDroppedAndOthersAreServed) {
   options_.slow_client = absl::Milliseconds(50);
   StartAndAwaitReady();
-  const auto stuck = SubmitStuck();
+  const auto stalled = SubmitStalled();
   auto request = Request({3}, 30, "chain");
   const auto stream = request->stream();
   ASSERT_TRUE(scheduler_->Submit(std::move(request)).ok());
   EXPECT_EQ(ReadAll(*stream).tokens, testing::ToyText({3}, {}, 30));
   ASSERT_TRUE(verifier_.AwaitLive(0));
-  const Answer dropped = ReadAll(*stuck);
+  const Answer dropped = ReadAll(*stalled);
   EXPECT_TRUE(absl::IsResourceExhausted(dropped.status)) << dropped.status;
 }
 
-TEST_F(SchedulerTest, ACancelledRequestFreesItsSequence) {
+TEST_F(SchedulerTest, ACanceledRequestFreesItsSequence) {
   StartAndAwaitReady();
-  const auto stream = SubmitStuck();
+  const auto stream = SubmitStalled();
   EXPECT_TRUE(verifier_.AwaitLive(1));
   stream->Cancel();
   EXPECT_TRUE(verifier_.AwaitLive(0));
 }
 
-TEST_F(SchedulerTest, ALostVerifierFailsLiveRequestsAndServingGoesOnWhenItReturns) {
+TEST_F(SchedulerTest, ALostVerifierFailsRunningRequestsAndServingResumesWhenItReturns) {
   StartAndAwaitReady();
-  auto cut = Request({1}, 100000, "ar");
-  const auto stream = cut->stream();
-  ASSERT_TRUE(scheduler_->Submit(std::move(cut)).ok());
+  auto interrupted = Request({1}, 100000, "ar");
+  const auto stream = interrupted->stream();
+  ASSERT_TRUE(scheduler_->Submit(std::move(interrupted)).ok());
   OutputDelta first;
-  ASSERT_EQ(stream->Next(absl::Seconds(10), first), RequestStream::Event::kDelta);
-  verifier_.SetAway(true);
+  ASSERT_EQ(stream->WaitForEvent(absl::Seconds(10), first), RequestStream::Event::kDelta);
+  verifier_.SetUnavailable(true);
   const Answer answer = ReadAll(*stream);
   EXPECT_TRUE(absl::IsUnavailable(answer.status)) << answer.status;
-  EXPECT_THAT(std::string(answer.status.message()), HasSubstr("verifier was lost"));
+  EXPECT_THAT(std::string(answer.status.message()),
+              HasSubstr("the connection to the verifier was lost"));
   ASSERT_TRUE(AwaitReady(false));
   EXPECT_TRUE(absl::IsUnavailable(scheduler_->Submit(Request({2}, 5, "ar"))));
 
-  verifier_.SetAway(false);
+  verifier_.SetUnavailable(false);
   ASSERT_TRUE(AwaitReady(true));
   auto again = Request({2}, 5, "ar");
   const auto again_stream = again->stream();
@@ -215,7 +219,7 @@ TEST_F(SchedulerTest, ALostVerifierFailsLiveRequestsAndServingGoesOnWhenItReturn
   EXPECT_EQ(ReadAll(*again_stream).tokens, testing::ToyText({2}, {}, 5));
 }
 
-TEST_F(SchedulerTest, DrainRefusesNewRequestsAndLetsLiveOnesEnd) {
+TEST_F(SchedulerTest, DrainRefusesNewRequestsAndLetsRunningOnesEnd) {
   StartAndAwaitReady();
   auto live = Request({1}, 50, "chain");
   const auto stream = live->stream();
@@ -225,14 +229,14 @@ TEST_F(SchedulerTest, DrainRefusesNewRequestsAndLetsLiveOnesEnd) {
   EXPECT_EQ(ReadAll(*stream).tokens, testing::ToyText({1}, {}, 50));
 }
 
-TEST_F(SchedulerTest, TheEndOfTheSchedulerFailsWhatIsStillLive) {
+TEST_F(SchedulerTest, TheDestructorFailsRunningRequests) {
   StartAndAwaitReady();
-  const auto stream = SubmitStuck();
+  const auto stream = SubmitStalled();
   scheduler_.reset();
   EXPECT_TRUE(absl::IsUnavailable(ReadAll(*stream).status));
 }
 
-TEST_F(SchedulerTest, AVerifierOfAnotherModelIsNeverReady) {
+TEST_F(SchedulerTest, IsNeverReadyWithAVerifierOfAnotherVocabulary) {
   options_.vocabulary = testing::kToyVocabulary + 1;
   Start();
   absl::SleepFor(absl::Milliseconds(300));

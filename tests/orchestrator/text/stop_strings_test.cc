@@ -11,86 +11,86 @@ namespace {
 
 using ::testing::HasSubstr;
 
-StopStrings Of(std::vector<std::string> stops,
-               StopStrings::Matched matched = StopStrings::Matched::kLeftOut) {
+StopStrings Make(std::vector<std::string> stops,
+                 StopStrings::Matched matched = StopStrings::Matched::kLeftOut) {
   return *StopStrings::Create(std::move(stops), matched);
 }
 
-TEST(StopStringsTest, NoStopsPassEverything) {
-  StopStrings stops = Of({});
+TEST(StopStringsTest, WithoutStopStringsAllTextPasses) {
+  StopStrings stops = Make({});
   EXPECT_EQ(stops.Push("abc"), "abc");
-  EXPECT_EQ(stops.Finish(), "");
+  EXPECT_EQ(stops.TakeHeldText(), "");
   EXPECT_FALSE(stops.stopped());
 }
 
-TEST(StopStringsTest, MatchInsideOnePiece) {
-  StopStrings stops = Of({"\n\n", "END"});
+TEST(StopStringsTest, FindsAMatchInsideOnePiece) {
+  StopStrings stops = Make({"\n\n", "END"});
   EXPECT_EQ(stops.Push("text END more"), "text ");
   EXPECT_TRUE(stops.stopped());
   EXPECT_EQ(stops.match(), "END");
   EXPECT_EQ(stops.Push("after"), "");
-  EXPECT_EQ(stops.Finish(), "");
+  EXPECT_EQ(stops.TakeHeldText(), "");
 }
 
-TEST(StopStringsTest, MatchOverManyPieces) {
-  StopStrings stops = Of({"END"});
+TEST(StopStringsTest, FindsAMatchOverSeveralPieces) {
+  StopStrings stops = Make({"END"});
   EXPECT_EQ(stops.Push("xE"), "x");
   EXPECT_EQ(stops.Push("N"), "");
   EXPECT_EQ(stops.Push("D!"), "");
   EXPECT_EQ(stops.match(), "END");
 }
 
-TEST(StopStringsTest, FalseBeginningIsGivenBack) {
-  StopStrings stops = Of({"END"});
+TEST(StopStringsTest, HeldTextThatIsNoStopStringIsReturned) {
+  StopStrings stops = Make({"END"});
   EXPECT_EQ(stops.Push("EN"), "");
   EXPECT_EQ(stops.Push("EN"), "EN");
   EXPECT_EQ(stops.Push("x"), "ENx");
   EXPECT_EQ(stops.Push("E"), "");
-  EXPECT_EQ(stops.Finish(), "E");
+  EXPECT_EQ(stops.TakeHeldText(), "E");
   EXPECT_FALSE(stops.stopped());
 }
 
-TEST(StopStringsTest, StopThatOverlapsItself) {
-  StopStrings stops = Of({"aab"});
+TEST(StopStringsTest, FindsAStopStringThatOverlapsItself) {
+  StopStrings stops = Make({"aab"});
   EXPECT_EQ(stops.Push("aaa"), "a");
   EXPECT_EQ(stops.Push("b"), "");
   EXPECT_EQ(stops.match(), "aab");
 }
 
-TEST(StopStringsTest, TheOneThatEndsFirstWins) {
-  StopStrings stops = Of({"abcd", "bc"});
+TEST(StopStringsTest, TheStopStringThatEndsFirstWins) {
+  StopStrings stops = Make({"abcd", "bc"});
   EXPECT_EQ(stops.Push("abcd"), "a");
   EXPECT_EQ(stops.match(), "bc");
 }
 
-TEST(StopStringsTest, TheLongestOfThoseThatEndTogether) {
-  StopStrings stops = Of({"c", "bc"});
+TEST(StopStringsTest, TheLongestWinsIfSeveralEndTogether) {
+  StopStrings stops = Make({"c", "bc"});
   EXPECT_EQ(stops.Push("abc"), "a");
   EXPECT_EQ(stops.match(), "bc");
 }
 
-TEST(StopStringsTest, KeptWhenAsked) {
-  StopStrings stops = Of({"END"}, StopStrings::Matched::kKept);
+TEST(StopStringsTest, MatchedKeptIncludesTheStopString) {
+  StopStrings stops = Make({"END"}, StopStrings::Matched::kKept);
   EXPECT_EQ(stops.Push("a E"), "a ");
   EXPECT_EQ(stops.Push("ND b"), "END");
   EXPECT_TRUE(stops.stopped());
 }
 
-TEST(StopStringsTest, CharactersOfManyBytes) {
-  StopStrings stops = Of({"日本"});
+TEST(StopStringsTest, FindsMultibyteStopStrings) {
+  StopStrings stops = Make({"日本"});
   EXPECT_EQ(stops.Push("x日"), "x");
   EXPECT_EQ(stops.Push("曜"), "日曜");
   EXPECT_EQ(stops.Push("日本"), "");
   EXPECT_EQ(stops.match(), "日本");
 }
 
-TEST(StopStringsTest, EmptyStopIsRefused) {
+TEST(StopStringsTest, AnEmptyStopStringIsRefused) {
   const absl::Status status = StopStrings::Create({"a", ""}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("stop string 1 is empty"));
 }
 
-// The text up to the first stop, found by looking at every end in turn.
+// The text before the first stop string, found by checking every end in turn.
 std::string Expected(const std::string& text, const std::vector<std::string>& stops) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;
@@ -104,24 +104,24 @@ std::string Expected(const std::string& text, const std::vector<std::string>& st
   return text;
 }
 
-TEST(StopStringsTest, TheCutsDoNotMatter) {
+TEST(StopStringsTest, TheSplitIntoPiecesDoesNotMatter) {
   std::mt19937 random(5);
-  const auto word = [&](int longest) {
-    std::string text(1 + random() % longest, 'a');
+  const auto word = [&](int max_length) {
+    std::string text(1 + random() % max_length, 'a');
     for (char& c : text) c = static_cast<char>('a' + random() % 2);
     return text;
   };
   for (int round = 0; round < 2000; ++round) {
     const std::vector<std::string> list = {word(4), word(6)};
     const std::string text = word(30);
-    StopStrings stops = Of(list);
+    StopStrings stops = Make(list);
     std::string got;
     for (size_t at = 0; at < text.size();) {
       const size_t n = 1 + random() % 5;
       got += stops.Push(std::string_view(text).substr(at, n));
       at += n;
     }
-    got += stops.Finish();
+    got += stops.TakeHeldText();
     EXPECT_EQ(got, Expected(text, list)) << text << " stops " << list[0] << " " << list[1];
   }
 }

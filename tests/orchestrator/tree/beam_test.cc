@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 constexpr TokenId kRoot = 7;
 constexpr int kVocabulary = 100000;
 
-// Scores of the nodes at `depth`, in the tree's order.
+// Path scores of the nodes at `depth`, in the order of the tree.
 std::vector<float> LevelScores(const DraftTree& tree, int depth) {
   std::vector<float> scores;
   for (NodeIndex i = 1; i < tree.rows(); ++i) {
@@ -33,7 +33,7 @@ std::vector<float> LevelScores(const DraftTree& tree, int depth) {
   return scores;
 }
 
-// As the positions are independent, the w best extensions of the w best prefixes are the w best of
+// Positions are independent. So the w best extensions of the w best prefixes are also the w best of
 // all prefixes of that length.
 std::vector<float> BestOfLength(const Marginals& marginals, int length, int width) {
   std::vector<float> scores;
@@ -46,17 +46,17 @@ std::vector<float> BestOfLength(const Marginals& marginals, int length, int widt
 }
 
 TEST(BeamTest, HandWorkedTwoByTwo) {
-  // Level 1: a .6, b .3. Level 2: ax .3, ay .24, bx .15, by .12: both places go below a.
+  // Level 1: a .6, b .3. Level 2: ax .3, ay .24, bx .15, by .12. Both kept nodes are children of a.
   const Marginals marginals = MarginalsOf({{0.6, 0.3, 0.1}, {0.5, 0.4, 0.1}});
-  const DraftTree tree = GrowBeam(kRoot, MarginalRows(marginals), 2, 2);
+  const DraftTree tree = GrowBeam(kRoot, DraftCandidates(marginals), 2, 2);
   EXPECT_THAT(tree.tokens(), ElementsAre(kRoot, 0, 1, 100, 101));
   EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0, 1, 1));
 }
 
-TEST(BeamTest, PaperShapeHasSixtyOneRows) {
+TEST(BeamTest, FourByFifteenHasSixtyOneRows) {
   std::mt19937 random(1);
   const Marginals marginals = RandomMarginals(random, 15, 64);
-  EXPECT_EQ(GrowBeam(kRoot, MarginalRows(marginals), 4, 15).rows(), 61);
+  EXPECT_EQ(GrowBeam(kRoot, DraftCandidates(marginals), 4, 15).rows(), 61);
 }
 
 TEST(BeamTest, EveryLevelHoldsTheBestPrefixesOfItsLength) {
@@ -65,7 +65,7 @@ TEST(BeamTest, EveryLevelHoldsTheBestPrefixesOfItsLength) {
     for (int draw = 0; draw < 100; ++draw) {
       const Marginals marginals = RandomMarginals(random, 1 + draw % 3, 1 + draw / 3 % 3, awkward);
       for (int width = 1; width <= 4; ++width) {
-        const DraftTree tree = GrowBeam(kRoot, MarginalRows(marginals), width, 3);
+        const DraftTree tree = GrowBeam(kRoot, DraftCandidates(marginals), width, 3);
         ASSERT_TRUE(tree.Validate(kVocabulary).ok());
         for (int depth = 1; depth <= 3; ++depth) {
           const std::vector<float> level = LevelScores(tree, depth);
@@ -82,28 +82,28 @@ TEST(BeamTest, NeverBeatsBestFirstOfTheSameSize) {
   std::mt19937 random(3);
   for (int draw = 0; draw < 20; ++draw) {
     const Marginals marginals = RandomMarginals(random, 15, 16, Awkward::kNone, 6.0);
-    const MarginalRows scores(marginals);
-    const DraftTree beam = GrowBeam(kRoot, scores, 4, 15);
-    const DraftTree best = GrowBestFirst(kRoot, scores, beam.nodes());
+    const DraftCandidates candidates(marginals);
+    const DraftTree beam = GrowBeam(kRoot, candidates, 4, 15);
+    const DraftTree best = GrowBestFirst(kRoot, candidates, beam.nodes());
     EXPECT_LE(beam.ExpectedCommittedLength(), best.ExpectedCommittedLength() + 1e-6);
   }
 }
 
-TEST(BeamTest, DepthBeyondThePositionsIsCut) {
+TEST(BeamTest, DepthIsLimitedByThePositions) {
   std::mt19937 random(4);
   const Marginals marginals = RandomMarginals(random, 3, 8);
-  EXPECT_EQ(GrowBeam(kRoot, MarginalRows(marginals), 2, 99).nodes(), 6);
-  EXPECT_EQ(GrowBeam(kRoot, MarginalRows(marginals), 2, 0).nodes(), 0);
+  EXPECT_EQ(GrowBeam(kRoot, DraftCandidates(marginals), 2, 99).nodes(), 6);
+  EXPECT_EQ(GrowBeam(kRoot, DraftCandidates(marginals), 2, 0).nodes(), 0);
 }
 
 TEST(BeamTest, EmptyMarginalsGiveTheRootAlone) {
   const Marginals marginals;
-  EXPECT_EQ(GrowBeam(kRoot, MarginalRows(marginals), 4, 15), DraftTree(kRoot));
+  EXPECT_EQ(GrowBeam(kRoot, DraftCandidates(marginals), 4, 15), DraftTree(kRoot));
 }
 
-TEST(BeamTest, WidthZeroIsABug) {
+TEST(BeamTest, WidthZeroFailsACheck) {
   const Marginals marginals;
-  EXPECT_DEATH((void)GrowBeam(kRoot, MarginalRows(marginals), 0, 15), "width");
+  EXPECT_DEATH((void)GrowBeam(kRoot, DraftCandidates(marginals), 0, 15), "width");
 }
 
 }  // namespace

@@ -25,20 +25,21 @@ constexpr TokenId kRoot = 7;
 constexpr int kVocabulary = 100000;
 
 DraftTree Grow(const Marginals& marginals, int budget) {
-  return GrowBestFirst(kRoot, MarginalRows(marginals), budget);
+  return GrowBestFirst(kRoot, DraftCandidates(marginals), budget);
 }
 
-// Tries every prefix-closed set of up to `most` prefixes and keeps the best Â of each size.
-class EveryTree {
+// Tries every prefix-closed set of up to `max_nodes` prefixes and keeps the best Â of each size.
+class ExhaustiveSearch {
  public:
-  EveryTree(const Marginals& marginals, int most) : marginals_(marginals), best_(most + 1, 0.0) {
+  ExhaustiveSearch(const Marginals& marginals, int max_nodes)
+      : marginals_(marginals), best_(max_nodes + 1, 0.0) {
     Extend({RankTuple()}, /*size=*/-1, /*sum=*/0.0);
   }
   // Â of the best tree of exactly n nodes; 0 when there is none.
   double best(int n) const { return best_[n]; }
 
  private:
-  // `open` are the prefixes that may still join; taking them in order meets each set once.
+  // `open` are the prefixes that may still join the set. Taking them in order visits each set once.
   void Extend(std::vector<RankTuple> open, int size, double sum) {
     if (size >= 0) best_[size] = std::max(best_[size], sum);
     if (size + 1 == static_cast<int>(best_.size())) return;
@@ -62,7 +63,7 @@ class EveryTree {
 
 TEST(BestFirstTest, HandWorkedTree) {
   // Position 1: 0.6 0.3, position 2: 0.5 0.4. Path scores: a .6, ax .3, b .3, ay .24, bx .15, by
-  // .12. Taking a offers b (.3) and then ax (.3): the tie goes to b, which was offered first.
+  // .12. Adding a offers b (.3) and then ax (.3). b wins the tie because it was offered first.
   const Marginals marginals = MarginalsOf({{0.6, 0.3}, {0.5, 0.4}});
   const DraftTree tree = Grow(marginals, 100);
   EXPECT_THAT(tree.tokens(), ElementsAre(kRoot, 0, 1, 100, 101, 100, 101));
@@ -70,14 +71,14 @@ TEST(BestFirstTest, HandWorkedTree) {
   EXPECT_NEAR(tree.ExpectedCommittedLength(), 1 + 0.6 + 0.3 + 0.3 + 0.24 + 0.15 + 0.12, 1e-6);
 }
 
-TEST(BestFirstTest, ChildIsOfferedWhereThereIsNoSibling) {
-  const Marginals marginals = MarginalsOf({{1.0}, {0.5}, {0.5}});  // K = 1: nothing but the chain.
+TEST(BestFirstTest, ChildIsOfferedWithoutASibling) {
+  const Marginals marginals = MarginalsOf({{1.0}, {0.5}, {0.5}});  // K = 1: only a chain.
   EXPECT_TRUE(Grow(marginals, 10).IsChain());
   EXPECT_EQ(Grow(marginals, 10).nodes(), 3);
 }
 
 TEST(BestFirstTest, SiblingIsOfferedAtTheLastDepth) {
-  const Marginals marginals = MarginalsOf({{0.5, 0.3, 0.2}});  // P = 1: nothing but siblings.
+  const Marginals marginals = MarginalsOf({{0.5, 0.3, 0.2}});  // P = 1: only siblings.
   EXPECT_THAT(Grow(marginals, 10).parents(), ElementsAre(kNoNode, 0, 0, 0));
 }
 
@@ -103,45 +104,45 @@ TEST(BestFirstTest, ZeroProbabilityIsNeverTaken) {
   EXPECT_THAT(tree.tokens(), ElementsAre(kRoot, 0, 100, 101));
 }
 
-TEST(BestFirstTest, PeekForetellsNext) {
+TEST(BestFirstTest, PeekScorePredictsAddNext) {
   std::mt19937 random(1);
   const Marginals marginals = RandomMarginals(random, 4, 5);
-  const MarginalRows rows(marginals);
+  const DraftCandidates candidates(marginals);
   DraftTree tree(kRoot);
-  BestFirst best_first(rows, 64, &tree);
+  BestFirst best_first(candidates, 64, &tree);
   for (int n = 1; n <= 64; ++n) {
     ASSERT_FALSE(best_first.exhausted());
-    const double foretold = best_first.Peek();
-    EXPECT_EQ(best_first.Next(), foretold);
+    const double predicted = best_first.PeekScore();
+    EXPECT_EQ(best_first.AddNext(), predicted);
     EXPECT_EQ(tree.nodes(), n);
-    EXPECT_NEAR(std::exp(tree.log_score(n)), foretold, 1e-6);
+    EXPECT_NEAR(std::exp(tree.log_score(n)), predicted, 1e-6);
   }
 }
 
-TEST(BestFirstTest, KnowsWhenExhausted) {
+TEST(BestFirstTest, ReportsWhenExhausted) {
   const Marginals marginals = MarginalsOf({{0.6, 0.4}, {0.6, 0.4}});
-  const MarginalRows rows(marginals);
+  const DraftCandidates candidates(marginals);
   DraftTree tree(kRoot);
-  BestFirst best_first(rows, 1, &tree);  // More than it reserved for.
-  for (int n = 0; n < 6; ++n) best_first.Next();
+  BestFirst best_first(candidates, 1, &tree);  // Grows beyond the one expected node.
+  for (int n = 0; n < 6; ++n) best_first.AddNext();
   EXPECT_TRUE(best_first.exhausted());
-  EXPECT_EQ(best_first.Peek(), 0.0);
-  EXPECT_DEATH(best_first.Next(), "exhausted");
+  EXPECT_EQ(best_first.PeekScore(), 0.0);
+  EXPECT_DEATH(best_first.AddNext(), "exhausted");
 }
 
 TEST(BestFirstTest, RefusesATreeThatHasNodes) {
   const Marginals marginals = MarginalsOf({{0.6, 0.4}});
   DraftTree tree(kRoot);
   tree.Add(0, 1, -1.0f);
-  EXPECT_DEATH(BestFirst(MarginalRows(marginals), 1, &tree), "nodes");
+  EXPECT_DEATH(BestFirst(DraftCandidates(marginals), 1, &tree), "nodes");
 }
 
-TEST(BestFirstTest, DepthLimitCutsThePositions) {
+TEST(BestFirstTest, DepthLimitsThePositions) {
   std::mt19937 random(2);
   const Marginals marginals = RandomMarginals(random, 5, 3);
-  EXPECT_EQ(GrowBestFirst(kRoot, MarginalRows(marginals, 2), 1000).nodes(), 3 + 9);
-  EXPECT_EQ(GrowBestFirst(kRoot, MarginalRows(marginals, 9), 300).nodes(), 300);
-  EXPECT_EQ(GrowBestFirst(kRoot, MarginalRows(marginals, -1), 1000).nodes(), 0);
+  EXPECT_EQ(GrowBestFirst(kRoot, DraftCandidates(marginals, 2), 1000).nodes(), 3 + 9);
+  EXPECT_EQ(GrowBestFirst(kRoot, DraftCandidates(marginals, 9), 300).nodes(), 300);
+  EXPECT_EQ(GrowBestFirst(kRoot, DraftCandidates(marginals, -1), 1000).nodes(), 0);
 }
 
 struct Case {
@@ -160,20 +161,20 @@ class BestFirstOverCases : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(BestFirstOverCases, NoPrefixClosedTreeIsBetter) {
-  constexpr int kMost = 6;
+  constexpr int kMaxNodes = 6;
   for (int draw = 0; draw < 20; ++draw) {
     const Marginals marginals = Draw();
-    const EveryTree every(marginals, kMost);
-    for (int n = 0; n <= kMost; ++n) {
+    const ExhaustiveSearch search(marginals, kMaxNodes);
+    for (int n = 0; n <= kMaxNodes; ++n) {
       const DraftTree tree = Grow(marginals, n);
-      // With zero tails there may be fewer useful nodes than n: more would add nothing.
-      EXPECT_NEAR(tree.ExpectedCommittedLength(), std::max(every.best(n), every.best(tree.nodes())),
-                  1e-6);
+      // With zero tails the tree may have fewer than n nodes. More nodes would not raise Â.
+      EXPECT_NEAR(tree.ExpectedCommittedLength(),
+                  std::max(search.best(n), search.best(tree.nodes())), 1e-6);
     }
   }
 }
 
-TEST_P(BestFirstOverCases, FirstNPrefixesByProbability) {
+TEST_P(BestFirstOverCases, HoldsTheMostProbablePrefixesInOrder) {
   for (int draw = 0; draw < 50; ++draw) {
     const Marginals marginals = Draw();
     const std::vector<RankTuple> sorted = AllRankTuplesByProbability(marginals);
@@ -185,7 +186,7 @@ TEST_P(BestFirstOverCases, FirstNPrefixesByProbability) {
   }
 }
 
-TEST_P(BestFirstOverCases, TreesAreNestedAndScoresNeverGrow) {
+TEST_P(BestFirstOverCases, TreesAreNestedAndScoresNeverRise) {
   const Marginals marginals = Draw();
   const DraftTree all = Grow(marginals, 1000);
   ASSERT_TRUE(all.Validate(kVocabulary).ok());
@@ -229,7 +230,7 @@ TEST(BestFirstTest, EqualsThePublishedProcedureAtServingSize) {
   }
 }
 
-TEST(BestFirstTest, FewerCandidatesThanTheBudgetStillGiveTheFullBudget) {
+TEST(BestFirstTest, TwoCandidatesPerPositionFillALargeBudget) {
   std::mt19937 random(4);
   const Marginals marginals = RandomMarginals(random, 15, 2);
   EXPECT_EQ(Grow(marginals, 300).nodes(), 300);

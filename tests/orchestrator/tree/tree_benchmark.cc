@@ -1,4 +1,5 @@
-// How long the trees take. The bar: 256 nodes from 15×256 marginals in less than 100 µs.
+// Measures how long it takes to grow trees. Goal: 256 nodes from 15×256 marginals in less than
+// 100 µs.
 #include <random>
 
 #include "benchmark/benchmark.h"
@@ -14,7 +15,7 @@ namespace {
 constexpr int kPositions = 15;
 constexpr int kCandidates = 256;
 
-// `sharpness` decides whether the tree is bushy (1) or long (64).
+// A `sharpness` of 1 makes the tree bushy, 64 makes it long.
 Marginals Draw(double sharpness) {
   std::mt19937 random(1);
   return testing::RandomMarginals(random, kPositions, kCandidates, testing::Awkward::kNone,
@@ -25,7 +26,7 @@ void BestFirstNodes(benchmark::State& state) {
   const Marginals marginals = Draw(static_cast<double>(state.range(1)));
   const auto budget = static_cast<int>(state.range(0));
   for (auto _ : state) {
-    benchmark::DoNotOptimize(GrowBestFirst(1, MarginalRows(marginals), budget));
+    benchmark::DoNotOptimize(GrowBestFirst(1, DraftCandidates(marginals), budget));
   }
   state.SetItemsProcessed(state.iterations() * budget);
 }
@@ -37,17 +38,18 @@ BENCHMARK(BestFirstNodes)
 void Beam4x15(benchmark::State& state) {
   const Marginals marginals = Draw(64);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(GrowBeam(1, MarginalRows(marginals), 4, kPositions));
+    benchmark::DoNotOptimize(GrowBeam(1, DraftCandidates(marginals), 4, kPositions));
   }
 }
 BENCHMARK(Beam4x15)->Unit(benchmark::kMicrosecond);
 
-// A vocabulary of 150 k; 16 continuations of every token, and of 8 every pair that the request
-// makes. The bar: 64 nodes with 64 candidates in at most 150 µs, a row in well under 1 µs.
-struct Evidence {
+// A prior over a vocabulary of 150,000 tokens. The table holds 16 continuations of every token; the
+// request adds its own counts. Goal: 64 nodes with 64 candidates in at most 150 µs, a candidate
+// list in well under 1 µs.
+struct PriorFixture {
   static constexpr int kVocabulary = 150000;
 
-  Evidence() {
+  PriorFixture() {
     std::mt19937 random(2);
     for (int i = 0; i < 2000; ++i) prior.Append(static_cast<TokenId>(random() % 400));
     prior.Append(1);
@@ -55,29 +57,29 @@ struct Evidence {
 
   TransitionGains gains{testing::NonsenseTable(kVocabulary, 16, 1)};
   TransitionPrior prior{{.vocabulary = kVocabulary, .table = &gains}};
-  EvidenceWeights draft_weights = EvidenceWeights::OfDrafts();
-  EvidenceWeights prior_weights = EvidenceWeights::OfPriorAlone();
+  CandidateWeights draft_weights = CandidateWeights::ForDrafts();
+  CandidateWeights prior_weights = CandidateWeights::ForPriorAlone();
 };
 
-void EvidenceNodes(benchmark::State& state) {
-  static const auto* const evidence = new Evidence();
+void WeightedNodes(benchmark::State& state) {
+  static const auto* const fixture = new PriorFixture();
   std::mt19937 random(1);
   const Marginals marginals = testing::RandomMarginals(random, 7, 64, testing::Awkward::kNone, 16);
   const auto budget = static_cast<int>(state.range(0));
   for (auto _ : state) {
-    const EvidenceRows rows(marginals, 7, &evidence->prior, &evidence->draft_weights);
-    benchmark::DoNotOptimize(GrowBestFirst(1, rows, budget));
+    const WeightedCandidates candidates(marginals, 7, &fixture->prior, &fixture->draft_weights);
+    benchmark::DoNotOptimize(GrowBestFirst(1, candidates, budget));
   }
   state.SetItemsProcessed(state.iterations() * budget);
 }
-BENCHMARK(EvidenceNodes)->ArgName("nodes")->Arg(4)->Arg(16)->Arg(64)->Unit(benchmark::kMicrosecond);
+BENCHMARK(WeightedNodes)->ArgName("nodes")->Arg(4)->Arg(16)->Arg(64)->Unit(benchmark::kMicrosecond);
 
 void PriorNodes(benchmark::State& state) {
-  static const auto* const evidence = new Evidence();
+  static const auto* const fixture = new PriorFixture();
   const auto budget = static_cast<int>(state.range(0));
   for (auto _ : state) {
-    const PriorRows rows(16, &evidence->prior, &evidence->prior_weights);
-    benchmark::DoNotOptimize(GrowBestFirst(1, rows, budget));
+    const PriorCandidates candidates(16, &fixture->prior, &fixture->prior_weights);
+    benchmark::DoNotOptimize(GrowBestFirst(1, candidates, budget));
   }
   state.SetItemsProcessed(state.iterations() * budget);
 }

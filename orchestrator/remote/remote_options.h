@@ -1,0 +1,24 @@
+// The options of RemoteVerifier and RemoteDrafter. Plain data.
+#ifndef BASTION_ORCHESTRATOR_REMOTE_REMOTE_OPTIONS_H_
+#define BASTION_ORCHESTRATOR_REMOTE_REMOTE_OPTIONS_H_
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/wire/attach.h"
+
+namespace bastion {
+
+// A caller does not wait for the reply to a Close. The message is dropped if an earlier message
+// blocks the stream for longer than this.
+inline constexpr absl::Duration kClosePatience = absl::Milliseconds(20);
+
+struct RemoteOptions {
+  std::string address;                          // gRPC address of the peer.
+  absl::Duration patience = absl::Seconds(30);  // Timeout of one call.
+  wire::CarrierChoice carrier = wire::CarrierChoice::kAuto;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_REMOTE_REMOTE_OPTIONS_H_

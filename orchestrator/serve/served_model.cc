@@ -1,0 +1,31 @@
+#include "orchestrator/serve/served_model.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace bastion {
+
+absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string& folder) {
+  ASSIGN_OR_RETURN(hub::ModelConfig config, hub::ReadModelConfig(folder));
+  if (config.kind != hub::ModelKind::kTarget) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder, " contains a drafter; use the folder of the target model"));
+  }
+  ASSIGN_OR_RETURN(hub::Tokenizer tokenizer, hub::Tokenizer::Load(folder));
+  const std::string name = (std::filesystem::path(folder) / "").parent_path().filename().string();
+  auto model = std::unique_ptr<ServedModel>(
+      new ServedModel{name, std::move(config), std::move(tokenizer), std::nullopt});
+  absl::StatusOr<hub::ChatTemplate> chat = hub::ChatTemplate::Load(folder);
+  if (chat.ok()) {
+    model->chat_template = *std::move(chat);
+  } else if (!absl::IsNotFound(chat.status())) {
+    return chat.status();
+  }
+  return model;
+}
+
+}  // namespace bastion
