@@ -22,6 +22,8 @@ std::string Detokenizer::Push(absl::Span<const TokenId> ids) {
       bastion_hub_detokenizer_push(handle_.get(), unsigned_ids.data(), unsigned_ids.size()));
 }
 
-std::string Detokenizer::FlushIncomplete() { return Take(bastion_hub_detokenizer_finish(handle_.get())); }
+std::string Detokenizer::FlushIncomplete() {
+  return Take(bastion_hub_detokenizer_finish(handle_.get()));
+}
 
 }  // namespace bastion::hub

@@ -1,8 +1,9 @@
 // Token ids to text while they arrive.
 //
 // A byte-level token can end inside a character. Text is returned only up to the last complete
-// character; the bytes of an incomplete one wait for the next ids. The returned pieces, with that of
-// FlushIncomplete, form the text that decoding all ids together gives, however the ids were grouped.
+// character; the bytes of an incomplete one wait for the next ids. The returned pieces, with that
+// of FlushIncomplete, form the text that decoding all ids together gives, however the ids were
+// grouped.
 //
 // Thread-compatible. The tokenizer must outlive it.
 #ifndef BASTION_COMMON_HUB_DETOKENIZER_H_
