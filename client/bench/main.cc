@@ -32,6 +32,9 @@ ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate for each prompt");
 ABSL_FLAG(int, concurrency, 1, "Prompts that run together");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU; in process");
+ABSL_FLAG(std::string, backend, "cpu",
+          "Kernels for the CPU: cpu, the project's own, or torch, which run wherever libtorch does "
+          "(in builds with it); in process");
 ABSL_FLAG(int, gpu, 0, "Which GPU; in process");
 ABSL_FLAG(std::string, gemm_table, "",
           "File that keeps how this GPU multiplies best; empty: found out anew; in process");
@@ -102,6 +105,7 @@ LocalOptions LocalOptionsFromFlags(int concurrency) {
   local.drafter_dtype = absl::GetFlag(FLAGS_drafter_dtype);
   local.prior = absl::GetFlag(FLAGS_prior);
   local.device = absl::GetFlag(FLAGS_device);
+  local.backend = absl::GetFlag(FLAGS_backend);
   local.gpu = absl::GetFlag(FLAGS_gpu);
   local.gemm_table = absl::GetFlag(FLAGS_gemm_table);
   local.threads = absl::GetFlag(FLAGS_threads);

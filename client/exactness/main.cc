@@ -24,6 +24,9 @@ ABSL_FLAG(std::string, drafter, "", "Folder of the drafter; in process");
 ABSL_FLAG(std::string, endpoint, "",
           "Address of a running orchestrator, for the text check alone; empty: in process");
 ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp32; in process: services have their own");
+ABSL_FLAG(std::string, backend, "cpu",
+          "Kernels for the CPU: cpu, the project's own, or torch, which run wherever libtorch does "
+          "(in builds with it); in process: services have their own");
 ABSL_FLAG(int, threads, 2, "Threads of the engines; in process: services have their own");
 ABSL_FLAG(std::string, prompts, BASTION_SOURCE_DIR "/deploy/demo_model/prompts.jsonl",
           "JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}");
@@ -131,6 +134,7 @@ absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, i
   options.target_folder = absl::GetFlag(FLAGS_target);
   options.drafter_folder = absl::GetFlag(FLAGS_drafter);
   options.dtype = absl::GetFlag(FLAGS_dtype);
+  options.backend = absl::GetFlag(FLAGS_backend);
   options.threads = absl::GetFlag(FLAGS_threads);
   options.max_sequences = most_together + 4;
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(options.target_folder));

@@ -52,6 +52,7 @@ struct LocalOptions {
   std::string dtype = "bf16";   // Of the target.
   std::string drafter_dtype;    // Empty: as the target.
   std::string device = "auto";  // "cpu", "cuda" or "auto", for both.
+  std::string backend = "cpu";  // "cpu" or "torch", for both.
   int gpu = 0;
   std::string gemm_table;  // Of that GPU; empty: found out at every start.
   int threads = 0;

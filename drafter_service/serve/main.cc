@@ -26,6 +26,9 @@ ABSL_FLAG(std::string, dtype, "bf16",
           "weights; the context cache of int8 is bf16");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU");
+ABSL_FLAG(std::string, backend, "cpu",
+          "Kernels for the CPU: cpu, the project's own, or torch, which run wherever libtorch does "
+          "(in builds with it)");
 ABSL_FLAG(int, gpu, 0, "Which GPU, of those that CUDA_VISIBLE_DEVICES leaves");
 ABSL_FLAG(
     std::string, gemm_table, "",
@@ -45,11 +48,13 @@ absl::Status Run() {
   if (options.drafter_folder.empty() || options.target_folder.empty()) {
     return absl::InvalidArgumentError("--drafter DIR and --target DIR are needed");
   }
-  ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
+  const std::string backend = absl::GetFlag(FLAGS_backend);
+  ASSIGN_OR_RETURN(const nn::LocalDevice local,
+                   nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads), backend));
   options.engine.device = local.device;
   options.engine.gpu = absl::GetFlag(FLAGS_gpu);
   options.engine.gemm_table = absl::GetFlag(FLAGS_gemm_table);
-  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device)));
+  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device), backend));
   ASSIGN_OR_RETURN(const auto loader, drafter::ChooseDraftModelLoader(kind, options.engine.gpu));
   options.load_model = loader.load;
   ASSIGN_OR_RETURN(options.engine.dtype,

@@ -12,7 +12,7 @@ namespace bastion::verifier {
 // Read bandwidth, and the multiply-add rate of bf16 (kernels/backend/probe.h); well below 0.1 s.
 [[nodiscard]] DevicePeaks MeasurePeaks(const nn::Device& device);
 
-// For people: CPU model, threads, instruction set.
+// For people: CPU model, threads, instruction set or library.
 [[nodiscard]] std::string DescribeDevice(const nn::Device& device);
 
 }  // namespace bastion::verifier

@@ -19,6 +19,9 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, dtype, "bf16", "bf16, fp32 or int8: weights; the KV cache of int8 is bf16");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda, or auto: a GPU where this build has CUDA and this machine a GPU");
+ABSL_FLAG(std::string, backend, "cpu",
+          "Kernels for the CPU: cpu, the project's own, or torch, which run wherever libtorch does "
+          "(in builds with it)");
 ABSL_FLAG(int, gpu, 0, "Which GPU, of those that CUDA_VISIBLE_DEVICES leaves");
 ABSL_FLAG(int64_t, gpu_feature_bytes, int64_t{64} << 20,
           "With --shared_memory: memory of the GPU where a drafter on the same GPU reads features; "
@@ -42,7 +45,9 @@ absl::Status Run() {
   verifier::VerifierOptions options;
   options.target_folder = absl::GetFlag(FLAGS_target);
   if (options.target_folder.empty()) return absl::InvalidArgumentError("--target DIR is needed");
-  ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
+  const std::string backend = absl::GetFlag(FLAGS_backend);
+  ASSIGN_OR_RETURN(const nn::LocalDevice local,
+                   nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads), backend));
   ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
   options.engine.device = local.device;
   options.engine.gpu = absl::GetFlag(FLAGS_gpu);
@@ -50,7 +55,7 @@ absl::Status Run() {
   if (!absl::GetFlag(FLAGS_shared_memory).empty()) {
     options.engine.share_bytes = absl::GetFlag(FLAGS_gpu_feature_bytes);
   }
-  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device)));
+  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device), backend));
   ASSIGN_OR_RETURN(const auto loader, verifier::ChooseTargetLoader(kind, options.engine.gpu));
   options.load_target = loader.load;
   options.engine.show_progress = true;

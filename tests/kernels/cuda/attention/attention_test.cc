@@ -13,8 +13,8 @@ class DeviceAttentionTest : public DeviceTest {
 class DeviceAttentionShapeTest : public DeviceAttentionTest,
                                  public testing::WithParamInterface<AttentionShape> {
  protected:
-  // Padding rows keep what they had; others are near the reference, and nearer still on the whole.
-  void ExpectReference(DType dtype) {
+  // Padding rows keep what they had; others are near the oracle, and nearer still on the whole.
+  void ExpectOracle(DType dtype) {
     if (GetParam().large && device_.name == "emulator") GTEST_SKIP() << "for a GPU";
     AttentionCase step(GetParam(), dtype);
     const std::vector<float> actual = Run(step), expected = step.Expected();
@@ -30,8 +30,8 @@ class DeviceAttentionShapeTest : public DeviceAttentionTest,
   }
 };
 
-TEST_P(DeviceAttentionShapeTest, HalvesAgreeWithTheReference) { ExpectReference(DType::kBF16); }
-TEST_P(DeviceAttentionShapeTest, FloatsAgreeWithTheReference) { ExpectReference(DType::kF32); }
+TEST_P(DeviceAttentionShapeTest, HalvesAgreeWithTheOracle) { ExpectOracle(DType::kBF16); }
+TEST_P(DeviceAttentionShapeTest, FloatsAgreeWithTheOracle) { ExpectOracle(DType::kF32); }
 
 // Whether row i of the span sees key `key`, told from the tree alone.
 bool Sees(const AttentionShape& shape, const TestSpan& span, int i, int key) {

@@ -11,26 +11,25 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class DeviceChooseTest : public DeviceTest {
  protected:
-  void ExpectReferenceChoices(const Races& races) {
-    EXPECT_EQ(DeviceChoices(races, *stream_), ReferenceChoices(races))
-        << "V " << races.vocabulary();
+  void ExpectOracleChoices(const Races& races) {
+    EXPECT_EQ(DeviceChoices(races, *stream_), OracleChoices(races)) << "V " << races.vocabulary();
   }
   int32_t ChooseOne(const std::vector<float>& logits, const ChoiceRule& rule) {
     return DeviceChoices({logits, {rule}}, *stream_)[0];
   }
 
-  // The tokens that the rules leave in, row by row, as the reference has them: those whose
+  // The tokens that the rules leave in, row by row, as the oracle has them: those whose
   // log-probability is not −inf.
-  static std::vector<bool> ReferenceSurvivors(const Races& races) {
+  static std::vector<bool> OracleSurvivors(const Races& races) {
     const int vocabulary = races.vocabulary();
-    const Candidates all = ReferenceCandidates(races, vocabulary);
+    const Candidates all = OracleCandidates(races, vocabulary);
     std::vector<bool> survives(races.logits.size());
     for (size_t i = 0; i < survives.size(); ++i) {
       survives[i / vocabulary * vocabulary + all.tokens[i]] = all.log_probs[i] > kOut;
     }
     return survives;
   }
-  void ExpectReferenceSurvivors(const Races& races) {
+  void ExpectOracleSurvivors(const Races& races) {
     const OnDevice<float> logits(races.logits);
     const OnDevice<ChoiceRule> rules(races.rules);
     const OnDevice<int32_t> used(1, races.rows());
@@ -39,7 +38,7 @@ class DeviceChooseTest : public DeviceTest {
         {used.data(), logits.data(), rules.data(), found.data(), races.rows(), races.vocabulary()},
         *stream_);
     Finish();
-    const std::vector<bool> expected = ReferenceSurvivors(races);
+    const std::vector<bool> expected = OracleSurvivors(races);
     const std::vector<Survivors> actual = found.Read();
     for (size_t i = 0; i < expected.size(); ++i) {
       const size_t row = i / races.vocabulary(), token = i % races.vocabulary();
@@ -62,8 +61,8 @@ TEST_F(DeviceChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
         rules.push_back({temperature, 0x123456789ABCDEFull, 17 + i});
       }
     }
-    ExpectReferenceChoices(RandomRaces(rules, vocabulary, 11));
-    ExpectReferenceChoices(RandomRaces(rules, vocabulary, 12, 3.0f, 0.5f));
+    ExpectOracleChoices(RandomRaces(rules, vocabulary, 11));
+    ExpectOracleChoices(RandomRaces(rules, vocabulary, 12, 3.0f, 0.5f));
   }
 }
 
@@ -76,24 +75,24 @@ TEST_F(DeviceChooseTest, AWholeVocabulary) {
     rules.push_back({0.6f, 3, i, 20, 0.95f});
     rules.push_back({1.5f, 4, i, 0, 0.9f});
   }
-  ExpectReferenceChoices(RandomRaces(rules, 151936, 13));
+  ExpectOracleChoices(RandomRaces(rules, 151936, 13));
 }
 
-TEST_F(DeviceChooseTest, TruncatedRacesAgreeWithTheReference) {
+TEST_F(DeviceChooseTest, TruncatedRacesAgreeWithTheOracle) {
   for (const int vocabulary : {1, 5, 31, 4096, 20000}) {
-    ExpectReferenceChoices(RandomRaces(Cuts(vocabulary, 0), vocabulary, 14));
-    ExpectReferenceChoices(RandomRaces(Cuts(vocabulary, 1), vocabulary, 15, 3.0f, 0.25f));
+    ExpectOracleChoices(RandomRaces(Cuts(vocabulary, 0), vocabulary, 14));
+    ExpectOracleChoices(RandomRaces(Cuts(vocabulary, 1), vocabulary, 15, 3.0f, 0.25f));
   }
-  ExpectReferenceChoices(RandomRaces(Cuts(50000, 2), 50000, 15, 3.0f, 0.25f));
+  ExpectOracleChoices(RandomRaces(Cuts(50000, 2), 50000, 15, 3.0f, 0.25f));
 }
 
-TEST_F(DeviceChooseTest, SurvivorsAreThoseOfTheReference) {
+TEST_F(DeviceChooseTest, SurvivorsAreThoseOfTheOracle) {
   for (const int vocabulary : {1, 5, 31, 1030, 4096, 20000}) {
-    ExpectReferenceSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 16));
-    ExpectReferenceSurvivors(RandomRaces(Cuts(vocabulary, 1), vocabulary, 17, 3.0f, 0.25f));
+    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 16));
+    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 1), vocabulary, 17, 3.0f, 0.25f));
     // Too flat for a shortlist, and zeros of both signs.
-    ExpectReferenceSurvivors(RandomRaces(Cuts(vocabulary, 2), vocabulary, 18, 0.1f));
-    ExpectReferenceSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 19, 1.0f, 100.0f));
+    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 2), vocabulary, 18, 0.1f));
+    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 19, 1.0f, 100.0f));
   }
 }
 
@@ -104,7 +103,7 @@ TEST_F(DeviceChooseTest, TopPStopsWhereTheMassIsJustEnough) {
       rules.push_back({1, 1, 1, 0, top_p});
       rules.push_back({1, 1, 1, 4, top_p});
     }
-    ExpectReferenceSurvivors({std::vector<float>(rules.size() * vocabulary, 2.0f), rules});
+    ExpectOracleSurvivors({std::vector<float>(rules.size() * vocabulary, 2.0f), rules});
   }
 }
 
@@ -161,7 +160,7 @@ TEST_F(DeviceChooseTest, ANanNeverWins) {
 
 TEST_F(DeviceChooseTest, LaunchesLeaveTheirScratchClean) {
   const Races races = RandomRaces(Cuts(9000), 9000, 22);
-  EXPECT_EQ(DeviceChoices(races, *stream_, 3), ReferenceChoices(races));
+  EXPECT_EQ(DeviceChoices(races, *stream_, 3), OracleChoices(races));
 }
 
 TEST_F(DeviceChooseTest, OneScratchServesChangingRows) {
@@ -178,7 +177,7 @@ TEST_F(DeviceChooseTest, OneScratchServesChangingRows) {
             vocabulary},
            *stream_);
     Finish();
-    std::vector<int32_t> expected = ReferenceChoices(races);
+    std::vector<int32_t> expected = OracleChoices(races);
     std::fill(expected.begin() + in_use, expected.end(), kUntouched);
     EXPECT_EQ(tokens.Read(), expected);
   }
