@@ -4,12 +4,14 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: tests/run.sh [--asan | --tsan | --cuda] [CTEST-ARGUMENT…]
+usage: tests/run.sh [--asan | --tsan | --torch | --cuda] [CTEST-ARGUMENT…]
 
 Sets the machine up, checks the format, builds and runs every test. Exit status 0 only when all
 pass; the last line says how many did.
   --asan    with the address and undefined-behaviour sanitizers
-  --tsan    with the thread sanitizer: everything that does not link libtorch
+  --tsan    with the thread sanitizer
+  --torch   with libtorch: builds the target torch_job, runs the tests labelled torch. They compare the
+            kernels and engines with those of kernels/torch
   --cuda    with what runs on NVIDIA GPUs: builds the target cuda_job, runs the tests labelled cuda.
             Compiles and links everything for the GPU; tests that need one say so and pass without
 Further arguments go to ctest: tests/run.sh -R hub_
@@ -28,10 +30,10 @@ case ${1:-} in
     preset=${1#--}
     shift
     ;;
-  --cuda)
-    preset=cuda
-    targets=(cuda_job)
-    selection=(-L '^cuda$')
+  --cuda | --torch)
+    preset=${1#--}
+    targets=("${preset}_job")
+    selection=(-L "^$preset\$")
     shift
     ;;
 esac
