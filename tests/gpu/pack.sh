@@ -15,10 +15,10 @@ Makes DIR (default: build/cuda/pack) out of build/cuda/bin:
   bastion-verifier, bastion-drafter, bastion-orchestrator, bastion-bench, bastionctl
   cuda_*_test, cuda_*_benchmark   as far as they are built
   lib/     the shared libraries they need, but for glibc and what comes with torch
-  env.sh   to be sourced there: has a python3 find torch's libraries for them
+  env.sh   to be sourced there: has a python3 find the libraries that come with its torch
   built.txt   the commit that the programs are of
-Runs on x86-64 Linux with a glibc not older than Debian 12's (2.36) and the libraries of the torch
-wheel that build/venv has; no network, no installation:
+Runs on x86-64 Linux with a glibc not older than Debian 12's (2.36) and the libraries of CUDA 13 that
+come with a torch wheel (2.11: also in a build with BASTION_TORCH); no network, no installation:
   . DIR/env.sh && DIR/bastion-verifier --help
 Build first: deploy/local/build.sh cuda cuda_job. Programs are stripped; the folder is checked to have
 all it needs and at most 60 MB. With --archive all of it is also in DIR.tar.xz, at most 20 MB, which
@@ -61,7 +61,7 @@ programs() {
   (cd "$BIN" && shopt -s nullglob && printf '%s\n' cuda_*_test cuda_*_benchmark) | sed '/^$/d'
 }
 
-# The path of every library that the program loads from outside of glibc and the wheels.
+# The path of every library that the program loads from outside of glibc.
 libraries() {
   local found
   found=$(ldd "$1")
@@ -69,7 +69,7 @@ libraries() {
     grep 'not found' <<<"$found" >&2
     die "$1 lacks libraries on this machine: deploy/local/setup.sh --cuda"
   fi
-  sed -nE 's/.* => (\/[^ ]+) .*/\1/p' <<<"$found" | grep -v /site-packages/ |
+  sed -nE 's/.* => (\/[^ ]+) .*/\1/p' <<<"$found" |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libutil|libresolv|libanl|ld-linux-x86-64)\.so' || true
 }
 
@@ -95,7 +95,6 @@ fi
 names=$(programs)
 site=$(echo "$ROOT"/build/venv/lib/python3*/site-packages)
 wheels=$(printf '%s:' "$site"/torch/lib "$site"/nvidia/*/lib)
-torch=$(sed -nE "s/^__version__ = '(.*)'/\1/p" "$site/torch/version.py")
 
 rm -rf "$out"
 mkdir -p "$out/lib"
@@ -105,10 +104,16 @@ for name in $names; do
   strip --strip-all "$out/$name"
   set_rpath "$out/$name"
 done
-for name in $names; do libraries "$BIN/$name"; done | sort -u | xargs cp -L -t "$out/lib"
+loaded=$(for name in $names; do libraries "$BIN/$name"; done | sort -u)
+grep -v /site-packages/ <<<"$loaded" | xargs cp -L -t "$out/lib"
 chmod u+w "$out"/lib/*
 strip --strip-unneeded "$out"/lib/*
-sed "s/@TORCH_VERSION@/$torch/g" "$HERE/env.sh.in" >"$out/env.sh"
+needed=$(sed -n 's|.*/site-packages/.*/||p' <<<"$loaded" | paste -sd ' ')
+torch=
+case $needed in
+  *libtorch_cpu.so*) torch=$(sed -nE "s/^__version__ = '(.*)'/\1/p" "$site/torch/version.py") ;;
+esac
+sed "s/@TORCH_VERSION@/$torch/g; s/@LIBRARIES@/$needed/g" "$HERE/env.sh.in" >"$out/env.sh"
 commit=$(git -C "$ROOT" rev-parse --short HEAD 2>/dev/null || echo unknown)
 [ -z "$(git -C "$ROOT" status --porcelain 2>/dev/null)" ] || commit+=", with changes"
 echo "$commit" >"$out/built.txt"
