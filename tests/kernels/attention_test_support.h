@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -76,20 +77,22 @@ inline std::vector<int32_t> TreePositions(const std::vector<int>& parents, int c
   return positions;
 }
 
-// A tree, two chains and a block, as spans of one call.
+// A tree, two chains, a block and a path that is longer than a window, as spans of one call.
 struct RaggedBatch {
   explicit RaggedBatch(const Cache& cache)
-      : tree(RandomParents(70, 5)),
-        bits(AncestorBits(tree, 2)),
-        positions(TreePositions(tree, 45)) {
-    spans.resize(4);
-    spans[0] = {0, 70, 45, cache.pages(0), RowMask::kAncestors, bits.data(), 2};
+      : trees{RandomParents(70, 5), std::vector<int>(60)}, positions(TreePositions(trees[0], 45)) {
+    std::iota(trees[1].begin(), trees[1].end(), -1);
+    for (const std::vector<int>& tree : trees) bits.push_back(AncestorBits(tree, 2));
+    spans.resize(5);
+    spans[0] = {0, 70, 45, cache.pages(0), RowMask::kAncestors, bits[0].data(), 2};
     spans[1] = {70, 1, 0, cache.pages(20), RowMask::kCausal, nullptr, 0};
     spans[2] = {71, 19, 16, cache.pages(30), RowMask::kCausal, nullptr, 0};
     spans[3] = {90, 8, 33, cache.pages(40), RowMask::kFull, nullptr, 0};
+    spans[4] = {98, 60, 7, cache.pages(50), RowMask::kAncestors, bits[1].data(), 2};
     positions.push_back(0);
     for (int i = 0; i < 19; ++i) positions.push_back(16 + i);
     for (int i = 0; i < 8; ++i) positions.push_back(33 + i);
+    for (int i = 0; i < 60; ++i) positions.push_back(7 + i);
   }
   RaggedBatch(const RaggedBatch&) = delete;
   RaggedBatch& operator=(const RaggedBatch&) = delete;
@@ -101,13 +104,14 @@ struct RaggedBatch {
     if (window > 0 && at <= positions[span.first_row + i] - window) return false;
     if (row < 0 || span.mask == RowMask::kFull) return true;
     if (span.mask == RowMask::kCausal) return row <= i;
+    const std::vector<int>& tree = trees[&span == &spans[0] ? 0 : 1];
     int ancestor = i;
     while (ancestor > row) ancestor = tree[ancestor];
     return ancestor == row;
   }
 
-  std::vector<int> tree;
-  std::vector<uint64_t> bits;
+  std::vector<int> trees[2];                // Parents of spans 0 and 4.
+  std::vector<std::vector<uint64_t>> bits;  // Of these
   std::vector<int32_t> positions;
   std::vector<AttentionSpan> spans;
 };

@@ -10,6 +10,11 @@ namespace bastion::kernels {
 
 [[nodiscard]] const Backend& Oracle();
 
+// Whether the oracle's attention takes heads of this width: the CPU's takes multiples of 16.
+[[nodiscard]] inline bool OracleTakes(int head_dim) {
+  return &Oracle() != &CpuBackend() || head_dim % kWidest == 0;
+}
+
 }  // namespace bastion::kernels
 
 #endif  // BASTION_TESTS_KERNELS_ORACLE_H_
