@@ -4,12 +4,14 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: deploy/local/build.sh [--minimal] [PRESET] [TARGET…]
+usage: deploy/local/build.sh [--minimal] [--torch] [PRESET] [TARGET…]
 
 Runs deploy/local/setup.sh (with --cuda for preset cuda, with --torch for preset torch), then
 configures and builds PRESET (default: release; see CMakePresets.json) into build/PRESET. Binaries land
 in build/PRESET/bin. The first build takes minutes, some of them for the Rust crates.
   --minimal   installs only what the programs need to build, and leaves the tests out
+  --torch     builds with libtorch, as preset torch does, whatever the preset is: with preset cuda for
+              the tests that compare a GPU with kernels/torch
 END
 }
 
@@ -20,11 +22,15 @@ die() {
 
 setup_arguments=()
 configure_arguments=()
-if [ "${1:-}" = --minimal ]; then
-  setup_arguments=(--minimal)
-  configure_arguments=(-DBASTION_TESTS=OFF)
+while :; do
+  case ${1:-} in
+    --minimal) configure_arguments+=(-DBASTION_TESTS=OFF) ;;
+    --torch) configure_arguments+=(-DBASTION_TORCH=ON) ;;
+    *) break ;;
+  esac
+  setup_arguments+=("$1")
   shift
-fi
+done
 case ${1:-} in
   -h | --help)
     usage

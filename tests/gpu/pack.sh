@@ -20,7 +20,8 @@ Makes DIR (default: build/cuda/pack) out of build/cuda/bin:
 Runs on x86-64 Linux with a glibc not older than Debian 12's (2.36) and the libraries of CUDA 13 that
 come with a torch wheel (2.11: also in a build with BASTION_TORCH); no network, no installation:
   . DIR/env.sh && DIR/bastion-verifier --help
-Build first: deploy/local/build.sh cuda cuda_job. Programs are stripped; the folder is checked to have
+Build first: deploy/local/build.sh --torch cuda cuda_job (without --torch some tests are missing).
+Programs are stripped; the folder is checked to have
 all it needs and at most 60 MB. With --archive all of it is also in DIR.tar.xz, at most 20 MB, which
 takes a minute; tests/gpu/run.sh takes either.
 END_OF_USAGE
