@@ -23,7 +23,6 @@ if(BASTION_SANITIZE)
 endif()
 add_custom_target(cuda_job)
 
-set(BASTION_VENV ${CMAKE_SOURCE_DIR}/build/venv CACHE PATH "Environment with the wheels")
 file(GLOB CUDA_DIR ${BASTION_VENV}/lib/python3*/site-packages/nvidia/cu13)
 foreach(file bin/nvcc nvvm/bin/cicc include/crt/host_runtime.h include/cccl/nv/target
              include/cublasLt.h lib/libcublasLt.so.13 lib/libcudart.so.13)

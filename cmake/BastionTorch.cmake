@@ -1,40 +1,40 @@
-# libtorch out of the PyPI wheel in the build-private environment that the set-up script makes.
+# libtorch out of the PyPI wheel that deploy/local/setup.sh --torch unpacks into build/venv.
 #
-# Only torch_cpu and c10 are linked: libtorch.so would drag CUDA in. The wheel also ships old
-# google/protobuf headers, so its include folders come last (-idirafter) and no file may include
-# both torch and a generated proto. libtorch_cpu itself needs libcudart and libcupti, which the
-# set-up installs next to it.
-set(BASTION_VENV ${CMAKE_SOURCE_DIR}/build/venv CACHE PATH "Environment with the torch wheel")
-file(GLOB BASTION_SITE_PACKAGES ${BASTION_VENV}/lib/python3*/site-packages)
-if(NOT EXISTS "${BASTION_SITE_PACKAGES}/torch/lib/libtorch_cpu.so")
-  message(FATAL_ERROR "no torch wheel under ${BASTION_VENV}: run deploy/local/setup.sh first")
-endif()
-set(TORCH_DIR ${BASTION_SITE_PACKAGES}/torch)
-file(GLOB NVIDIA_LIB_DIRS ${BASTION_SITE_PACKAGES}/nvidia/*/lib)
+#   bastion_torch_job(TARGET…)   # What the target torch_job builds; nothing without libtorch.
+#
+# BASTION_PORTABLE_KERNELS names the folder under kernels/ that has the portable backend. Its own
+# CMakeLists.txt builds the backend with libtorch, and a refusal that says how to get it without.
+option(BASTION_TORCH "Build the portable backend and the tests against it: they need libtorch" OFF)
+set(BASTION_PORTABLE_KERNELS torch)
 
+function(bastion_torch_job)
+  if(BASTION_TORCH)
+    add_dependencies(torch_job ${ARGN})
+  endif()
+endfunction()
+
+if(NOT BASTION_TORCH)
+  return()
+endif()
+add_custom_target(torch_job)
+# The programs with a flag --backend.
+bastion_torch_job(bastion-verifier bastion-drafter bastion-bench bastion-verify-exactness)
+
+file(GLOB site_packages ${BASTION_VENV}/lib/python3*/site-packages)
+set(TORCH_DIR ${site_packages}/torch)
+if(NOT EXISTS "${TORCH_DIR}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "no libtorch under ${BASTION_VENV}: run deploy/local/setup.sh --torch first")
+endif()
+file(GLOB nvidia_dirs ${site_packages}/nvidia/*/lib)
+
+# Only torch_cpu and c10 are linked: libtorch.so would need all of CUDA. libtorch_cpu.so itself needs
+# libcudart and libcupti, whose wheels the set-up installs too. The wheel also ships old
+# google/protobuf headers, so its include folders come last (-idirafter). Link this library PRIVATE:
+# then no other target searches these folders.
 add_library(bastion_torch INTERFACE)
-target_compile_options(bastion_torch INTERFACE "SHELL:-idirafter ${TORCH_DIR}/include"
-                                               "SHELL:-idirafter ${TORCH_DIR}/include/torch/csrc/api/include")
+target_compile_options(bastion_torch INTERFACE "SHELL:-idirafter ${TORCH_DIR}/include")
 target_link_libraries(bastion_torch INTERFACE ${TORCH_DIR}/lib/libtorch_cpu.so
                                               ${TORCH_DIR}/lib/libc10.so)
-set(BASTION_TORCH_RPATH ${TORCH_DIR}/lib ${NVIDIA_LIB_DIRS})
-list(JOIN BASTION_TORCH_RPATH ":" rpath)
-target_link_options(bastion_torch INTERFACE -Wl,-rpath,${rpath} -Wl,--disable-new-dtags
-                                            -Wl,--allow-shlib-undefined)
-
-# Torch's headers, compiled once: 25 s a file becomes 3.
-file(WRITE ${CMAKE_BINARY_DIR}/torch_pch/pch.cc "")
-add_library(bastion_torch_pch OBJECT ${CMAKE_BINARY_DIR}/torch_pch/pch.cc)
-target_link_libraries(bastion_torch_pch PUBLIC bastion_torch)
-target_precompile_headers(bastion_torch_pch PRIVATE <ATen/ATen.h>)
-set_target_properties(bastion_torch_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-target_compile_options(bastion_torch_pch PRIVATE -fPIC -fpch-preprocess)
-
-function(bastion_use_torch target)
-  # The precompiled header is position-independent code; programs would be compiled as -fPIE.
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(${target} PRIVATE -fPIC)
-  target_link_libraries(${target} PUBLIC bastion_torch)
-  target_compile_options(${target} PRIVATE -fpch-preprocess)
-  target_precompile_headers(${target} REUSE_FROM bastion_torch_pch)
-endfunction()
+list(JOIN nvidia_dirs ":" nvidia_path)
+target_link_options(bastion_torch INTERFACE -Wl,-rpath,${TORCH_DIR}/lib:${nvidia_path}
+                                            -Wl,--disable-new-dtags -Wl,--allow-shlib-undefined)

@@ -4,7 +4,7 @@
 // are in the call, however many threads run it, and wherever in the cache a key lies. So a token
 // costs the same bits in a plain decode step, in a prefill chunk and in a tree: speculation is
 // lossless to the last bit, in fp32 and in bf16. Every implementation must keep this (tests/kernels
-// checks it).
+// checks it), except for the portable one, which promises less (kernels/torch/torch_backend.h).
 //
 // Activations are fp32; weights are fp32, bf16 or int8, cached keys and values fp32 or bf16. Sums
 // are fp32.

@@ -1,5 +1,5 @@
-// The data that kernels work on: raw pointers with shapes, nothing else. Kernels know neither torch
-// nor protos; whoever calls them owns the memory.
+// The data that kernels work on: raw pointers with shapes, nothing else. No kernel knows protos,
+// and only kernels/torch knows libtorch. The caller owns the memory.
 #ifndef BASTION_KERNELS_TYPES_H_
 #define BASTION_KERNELS_TYPES_H_
 

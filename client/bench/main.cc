@@ -46,6 +46,9 @@ ABSL_FLAG(std::string, sampling, "",
           "Further sampling parameters, e.g. \"top_k=40,top_p=0.9,repetition_penalty=1.1\".");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
+ABSL_FLAG(
+    std::string, backend, "cpu",
+    "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
 ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES leaves.");
 ABSL_FLAG(std::string, gemm_table, "",
           "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
@@ -114,6 +117,7 @@ LocalOptions LocalOptionsFromFlags(int concurrency) {
   local.drafter_dtype = absl::GetFlag(FLAGS_drafter_dtype);
   local.prior = absl::GetFlag(FLAGS_prior);
   local.device = absl::GetFlag(FLAGS_device);
+  local.backend = absl::GetFlag(FLAGS_backend);
   local.gpu = absl::GetFlag(FLAGS_gpu);
   local.gemm_table = absl::GetFlag(FLAGS_gemm_table);
   local.threads = absl::GetFlag(FLAGS_threads);
@@ -246,7 +250,7 @@ int main(int argc, char** argv) {
            {"prompts FILE", "policies LIST", "max_new_tokens N", "concurrency N", "ignore_eos"}},
           {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
           {"Device (without --endpoint)",
-           {"device KIND", "threads N", "gpu INDEX", "gemm_table FILE"}},
+           {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
           {"Report", {"report DIR"}},
           {"Other measurements", {"roofline", "contexts LIST", "rows LIST", "rounding"}}}};
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });

@@ -26,6 +26,9 @@ ABSL_FLAG(std::string, endpoint, "",
           "Address of a running orchestrator. Only texts are compared there. Empty: both engines "
           "run in this process.");
 ABSL_FLAG(std::string, dtype, "bf16", "Type of the weights: bf16 or fp32.");
+ABSL_FLAG(
+    std::string, backend, "cpu",
+    "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
 ABSL_FLAG(int, threads, 2, "Threads of the engines. 0: one per core.");
 ABSL_FLAG(std::string, prompts, BASTION_SOURCE_DIR "/deploy/demo_model/prompts.jsonl",
           "File of JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}.");
@@ -139,6 +142,7 @@ absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, i
   options.target_folder = absl::GetFlag(FLAGS_target);
   options.drafter_folder = absl::GetFlag(FLAGS_drafter);
   options.dtype = absl::GetFlag(FLAGS_dtype);
+  options.backend = absl::GetFlag(FLAGS_backend);
   options.threads = absl::GetFlag(FLAGS_threads);
   options.max_sequences = most_together + 4;
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(options.target_folder));
@@ -268,8 +272,8 @@ int main(int argc, char** argv) {
       .example = bastion::kExample,
       .required = {"target"},
       .groups = {{"What is checked",
-                  {"target DIR", "drafter DIR", "endpoint ADDRESS", "dtype TYPE", "threads N",
-                   "policies LIST"}},
+                  {"target DIR", "drafter DIR", "endpoint ADDRESS", "dtype TYPE", "backend NAME",
+                   "threads N", "policies LIST"}},
                  {"Texts",
                   {"prompts FILE", "synthetic_prompts N", "max_prompts N", "prompt_tokens N",
                    "max_new_tokens N", "temperatures LIST", "settings LIST", "batch_sizes LIST",

@@ -9,14 +9,14 @@ namespace bastion {
 
 absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOptions& options) {
   auto stages = std::unique_ptr<LocalStages>(new LocalStages());
-  ASSIGN_OR_RETURN(stages->device_, nn::OpenLocalDevice(options.threads));
+  ASSIGN_OR_RETURN(stages->device_, nn::OpenLocalDevice(options.threads, options.backend));
   nn::EngineOptions engine;
   ASSIGN_OR_RETURN(engine.dtype, nn::ParseDType(options.dtype));
   engine.device = stages->device_.device;
   engine.gpu = options.gpu;
   engine.gemm_table = options.gemm_table;
   engine.show_progress = options.show_progress;
-  ASSIGN_OR_RETURN(const nn::DeviceKind kind, nn::ParseDeviceKind(options.device));
+  ASSIGN_OR_RETURN(const nn::DeviceKind kind, nn::ParseDeviceKind(options.device, options.backend));
   ASSIGN_OR_RETURN(const auto target, verifier::ChooseTargetLoader(kind, options.gpu));
   stages->on_gpu_ = target.on_gpu;
   ASSIGN_OR_RETURN(const auto draft, drafter::ChooseDraftModelLoader(kind, options.gpu));

@@ -54,6 +54,7 @@ struct LocalOptions {
   std::string dtype = "bf16";   // Type of the target's weights.
   std::string drafter_dtype;    // Empty: the same as `dtype`.
   std::string device = "auto";  // "cpu", "cuda" or "auto", for both models.
+  std::string backend = "cpu";  // "cpu" or "torch", for both models.
   int gpu = 0;
   std::string gemm_table;  // Cache file for GEMM autotuning. Empty: tune again at every start.
   int threads = 0;         // See nn::OpenLocalDevice.

@@ -1,4 +1,4 @@
-// Where and how a model runs. No torch here: the services' main functions fill this in.
+// Where and how a model runs. The services' main functions fill this in.
 #ifndef BASTION_COMMON_NN_DEVICE_H_
 #define BASTION_COMMON_NN_DEVICE_H_
 

@@ -2,26 +2,43 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/cores.h"
+#include "common/base/status.h"
+#include "kernels/torch/portable_backend.h"
 
 namespace bastion::nn {
+namespace {
 
-absl::StatusOr<LocalDevice> OpenLocalDevice(int threads) {
+absl::StatusOr<const kernels::Backend*> FindBackend(const std::string& name) {
+  if (name == "cpu") return &kernels::CpuBackend();
+  if (name == "torch") return kernels::PortableBackend();
+  return absl::InvalidArgumentError(absl::StrCat("--backend ", name, ": want cpu or torch"));
+}
+
+}  // namespace
+
+absl::StatusOr<LocalDevice> OpenLocalDevice(int threads, const std::string& backend) {
   constexpr int kMost = 1024;
   if (threads < 0 || threads > kMost) {
     return absl::InvalidArgumentError(
         absl::StrCat("--threads ", threads, ": want 0 (one per core) to ", kMost));
   }
   LocalDevice local;
+  ASSIGN_OR_RETURN(local.device.backend, FindBackend(backend));
   if (threads == 0) threads = static_cast<int>(UsableCores().size());
   local.pool = std::make_unique<kernels::ThreadPool>(threads);
-  local.device = {&kernels::CpuBackend(), local.pool.get()};
+  local.device.pool = local.pool.get();
   return local;
 }
 
-absl::StatusOr<DeviceKind> ParseDeviceKind(const std::string& name) {
+absl::StatusOr<DeviceKind> ParseDeviceKind(const std::string& name, const std::string& backend) {
+  const bool portable = backend != "cpu";
   if (name == "cpu") return DeviceKind::kCpu;
+  if (name == "auto") return portable ? DeviceKind::kCpu : DeviceKind::kAuto;
+  if (name == "cuda" && portable) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--backend ", backend, " does not run on --device cuda; leave one of them out"));
+  }
   if (name == "cuda") return DeviceKind::kCuda;
-  if (name == "auto") return DeviceKind::kAuto;
   return absl::InvalidArgumentError(absl::StrCat("--device ", name, ": want cpu, cuda or auto"));
 }
 

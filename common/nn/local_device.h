@@ -17,14 +17,18 @@ struct LocalDevice {
   Device device;
 };
 
-// A team of `threads` (0: one per core this process may use) on the best backend of this machine.
-// INVALID_ARGUMENT when `threads` is negative or absurd.
-[[nodiscard]] absl::StatusOr<LocalDevice> OpenLocalDevice(int threads);
+// A team of `threads` (0: one per core this process may use) on a backend: "cpu", the project's own
+// kernels, or "torch", the portable ones. INVALID_ARGUMENT when `threads` is negative or absurd,
+// for another backend, and for "torch" in a build without it.
+[[nodiscard]] absl::StatusOr<LocalDevice> OpenLocalDevice(int threads,
+                                                          const std::string& backend = "cpu");
 
 // Where an engine runs, as --device says: "cpu", "cuda", or "auto", a GPU if this build has CUDA
-// and this machine a GPU.
+// and this machine a GPU. A backend other than "cpu" is asked for in place of a GPU: with it "auto"
+// means the CPU, and "cuda" is an INVALID_ARGUMENT.
 enum class DeviceKind { kCpu, kCuda, kAuto };
-[[nodiscard]] absl::StatusOr<DeviceKind> ParseDeviceKind(const std::string& name);
+[[nodiscard]] absl::StatusOr<DeviceKind> ParseDeviceKind(const std::string& name,
+                                                         const std::string& backend = "cpu");
 
 // "fp32", "bf16" or "int8". A target of int8 is a model of its own: text is exact against it.
 [[nodiscard]] absl::StatusOr<DType> ParseDType(const std::string& name);

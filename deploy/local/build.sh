@@ -4,11 +4,14 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: deploy/local/build.sh [PRESET] [TARGET…]
+usage: deploy/local/build.sh [--minimal] [--torch] [PRESET] [TARGET…]
 
-Runs deploy/local/setup.sh (for preset cuda with --cuda), then configures and builds PRESET (default:
-release; see CMakePresets.json) into build/PRESET. Binaries land in build/PRESET/bin.
-The first build takes minutes, most of them for the Rust crates and torch's headers.
+Runs deploy/local/setup.sh with what PRESET needs (--cuda, --torch or --clang), then configures
+and builds PRESET (default: release; see CMakePresets.json) into build/PRESET. Binaries land in
+build/PRESET/bin. The first build takes minutes, some of them for the Rust crates.
+  --minimal   installs only what the programs need to build, and leaves the tests out
+  --torch     builds with libtorch, as preset torch does, whatever the preset is: with preset cuda for
+              the tests that compare a GPU with kernels/torch
 END
 }
 
@@ -17,6 +20,17 @@ die() {
   exit 1
 }
 
+setup_arguments=()
+configure_arguments=()
+while :; do
+  case ${1:-} in
+    --minimal) configure_arguments+=(-DBASTION_TESTS=OFF) ;;
+    --torch) configure_arguments+=(-DBASTION_TORCH=ON) ;;
+    *) break ;;
+  esac
+  setup_arguments+=("$1")
+  shift
+done
 case ${1:-} in
   -h | --help)
     usage
@@ -29,14 +43,16 @@ readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly PRESET=${1:-release}
 shift || true
 
-setup_arguments=()
-[ "$PRESET" != cuda ] || setup_arguments=(--cuda)
+case $PRESET in
+  cuda | torch) setup_arguments+=("--$PRESET") ;;
+  asan | tsan) setup_arguments+=(--clang) ;;
+esac
 "$ROOT/deploy/local/setup.sh" "${setup_arguments[@]}"
 cd "$ROOT"
 export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 export NINJA_STATUS='[%f/%t %es] '
 start=$SECONDS
-if ! configured=$(cmake --preset "$PRESET" 2>&1); then
+if ! configured=$(cmake --preset "$PRESET" "${configure_arguments[@]}" 2>&1); then
   echo "$configured" >&2
   die "cmake could not configure preset '$PRESET'"
 fi

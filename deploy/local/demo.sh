@@ -22,18 +22,8 @@ END
 target=$ROOT/deploy/demo_model/target
 demo_drafter=$ROOT/deploy/demo_model/drafter
 drafter=$demo_drafter
-prompt='from collections import UserDict
-
-
-class Registry(UserDict):
-    """A dictionary that can be merged with another one."""
-
-    def __or__(self, other):
-        if isinstance(other, dict):
-            return self.__class__(self.data | other)
-        return NotImplemented
-
-    def __ror__(self,'
+prompt_file=$ROOT/deploy/local/demo_prompt.txt
+prompt=
 tokens=64
 dtype=bf16
 drafter_dtype=
@@ -47,7 +37,7 @@ while [ $# -gt 0 ]; do
     --target) target=${2:?"$1 needs a value"} ;;
     --drafter) drafter=${2:?"$1 needs a value"} ;;
     --prompt) prompt=${2:?"$1 needs a value"} own_prompt=yes ;;
-    --prompt-file) prompt=$(cat "${2:?"$1 needs a value"}") own_prompt=yes ;;
+    --prompt-file) prompt_file=${2:?"$1 needs a value"} own_prompt=yes ;;
     --max-new-tokens) tokens=${2:?"$1 needs a value"} ;;
     --dtype) dtype=${2:?"$1 needs a value"} ;;
     --drafter-dtype) drafter_dtype=${2:?"$1 needs a value"} ;;
@@ -58,13 +48,15 @@ while [ $# -gt 0 ]; do
   esac
   shift 2
 done
+[ -n "$prompt" ] || prompt=$(cat "$prompt_file")
 if [ -z "$drafter_dtype" ]; then
   drafter_dtype=$dtype
   if [ "$dtype" = bf16 ] && [ "$drafter" = "$demo_drafter" ]; then drafter_dtype=auto; fi
 fi
 
-"$ROOT/deploy/local/build.sh" release \
-  bastion-orchestrator bastion-drafter bastion-verifier bastionctl bastion-bench
+# Only what the answer needs; bastion-bench is built when that has been streamed.
+build() { "$ROOT/deploy/local/build.sh" --minimal release "$@"; }
+build bastion-orchestrator bastion-drafter bastion-verifier bastionctl
 
 run=$(mktemp -d "${TMPDIR:-/tmp}/bastion-demo.XXXXXX")
 pids=()
@@ -87,6 +79,15 @@ start() { # name arguments…
   shift
   "$BIN/bastion-$name" "$@" --listen "unix://$run/$name.sock" 2>"$run/$name.log" &
   pids+=($!)
+}
+
+# One prompt as a line of JSON.
+json_line() {
+  local text=${1//\\/\\\\}
+  text=${text//\"/\\\"}
+  text=${text//$'\n'/\\n}
+  text=${text//$'\t'/\\t}
+  printf '{"id": "prompt", "text": "%s"}\n' "${text//$'\r'/\\r}"
 }
 
 echo "== starting verifier, drafter and orchestrator"
@@ -113,9 +114,10 @@ printf '\n== the answer, streamed\n%s' "$prompt"
 prompts=$ROOT/deploy/demo_model/prompts.jsonl
 if [ "$own_prompt" = yes ] || [ ! -f "$prompts" ]; then
   prompts=$run/prompts.jsonl
-  "$ROOT/build/venv/bin/python" -c \
-    'import json, sys; print(json.dumps({"id": "prompt", "text": sys.argv[1]}))' "$prompt" >"$prompts"
+  json_line "$prompt" >"$prompts"
 fi
+printf '\n\n'
+build bastion-bench
 printf '\n== plain (ar) against speculative decoding (default), the same prompts in turns\n'
 "$BIN/bastion-bench" --endpoint "$endpoint" --target "$target" --drafter "$drafter" \
   --prompts "$prompts" --policies ar,default --max-new-tokens "$tokens"

@@ -4,16 +4,23 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: deploy/local/setup.sh [--cuda]
+usage: deploy/local/setup.sh [--minimal] [--clang] [--torch] [--cuda]
 
 Installs what the build and the tests need, and nothing that is already there:
-  1. Debian packages   deploy/local/debian-packages.txt; needs root or sudo if any is missing
+  1. Debian packages   deploy/local/debian-packages.txt and debian-packages-tests.txt; needs root or
+                       sudo if any is missing
   2. Rust              Debian's cargo-web and rustc-web, unless cargo 1.85 or newer is found
-  3. Python packages   deploy/local/requirements.txt into build/venv: libtorch, matplotlib
+  3. Python packages   deploy/local/requirements.txt into build/venv: matplotlib and numpy
   4. Rust crates       common/hub/rust/Cargo.lock into cargo's own cache
-  --cuda               also deploy/local/requirements-cuda.txt into build/venv: the CUDA compiler and
-                       cuBLAS, 0.5 GiB to fetch and 0.8 GiB on the disk. Needs neither GPU nor driver;
-                       preset cuda needs it, the others do not look at it
+  --minimal            only what the programs need to build: leaves out step 3 and the packages in
+                       debian-packages-tests.txt
+  --clang              also deploy/local/debian-packages-clang.txt: clang and clang-tidy, 65 MB to
+                       download. Presets asan and tsan need them
+  --torch              also deploy/local/requirements-torch.txt into build/venv: libtorch, 0.5 GiB to
+                       download and 1.2 GiB on the disk. Preset torch needs it
+  --cuda               also deploy/local/requirements-cuda.txt into build/venv: the CUDA compiler, its
+                       runtime and cuBLAS, 0.5 GiB to download and 0.8 GiB on the disk. Needs neither
+                       GPU nor driver. Preset cuda needs it
 Prints one line a step. Run it as often as you like: where all is in place it takes a second.
 What apt, pip and cargo say goes to build/setup.log.
 END
@@ -23,8 +30,8 @@ readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly HERE=$ROOT/deploy/local
 readonly VENV=$ROOT/build/venv
 readonly LOG=$ROOT/build/setup.log
-readonly NEEDED_GIB=8       # The environment, cargo's cache and one build, with room to unpack.
-readonly NEEDED_CUDA_GIB=4  # What --cuda adds: the wheels, packed and unpacked, and a second build.
+readonly NEEDED_GIB=4         # The environment, cargo's cache and one build, with room to unpack.
+readonly NEEDED_WHEELS_GIB=4  # What --torch or --cuda adds: wheels, unpacked too, and a second build.
 
 die() {
   echo "setup: $*" >&2
@@ -72,7 +79,7 @@ check_system() {
   version=$(. /etc/os-release 2>/dev/null && echo "${VERSION_ID:-}")
   if [ "$id" != debian ] || [ "$version" != 12 ]; then
     die "this is ${id:-an unknown system} ${version}, not Debian 12: its packages are not known." \
-      "Install what $HERE/debian-packages.txt stands for, then build with cmake --preset release"
+      "Install what $HERE/debian-packages*.txt stand for, then build with cmake --preset release"
   fi
   [ "$(uname -m)" = x86_64 ] || die "the pinned wheels are for x86_64, this is $(uname -m)"
 }
@@ -131,27 +138,45 @@ fetch_crates() {
 }
 
 main() {
-  local cuda=no
-  case ${1:-} in
-    '') ;;
-    --cuda) cuda=yes ;;
-    -h | --help)
-      usage
-      return
-      ;;
-    *) die "unknown argument '$1' (try --help)" ;;
-  esac
+  local minimal=no clang=no torch=no cuda=no
+  for argument in "$@"; do
+    case $argument in
+      --minimal) minimal=yes ;;
+      --clang) clang=yes ;;
+      --torch) torch=yes ;;
+      --cuda) cuda=yes ;;
+      -h | --help)
+        usage
+        return
+        ;;
+      *) die "unknown argument '$argument' (try --help)" ;;
+    esac
+  done
   mkdir -p "$ROOT/build"
   : >"$LOG"
   check_system
   export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
-  # shellcheck disable=SC2046  # One word a package is meant.
-  install_packages $(listed "$HERE/debian-packages.txt")
+  local packages
+  packages=$(listed "$HERE/debian-packages.txt")
+  # Wheels are unpacked by the environment's own pip: it is made by python3-venv.
+  if [ "$minimal$torch$cuda" != yesnono ]; then
+    packages+=" $(listed "$HERE/debian-packages-tests.txt")"
+  fi
+  if [ "$clang" = yes ]; then
+    packages+=" $(listed "$HERE/debian-packages-clang.txt")"
+  fi
+  # shellcheck disable=SC2086  # One word a package is meant.
+  install_packages $packages
   cargo_is_new_enough || install_packages cargo-web rustc-web
   cargo_is_new_enough || die "no cargo 1.85 or newer on PATH, and cargo-web did not bring one"
-  install_requirements requirements.txt "$NEEDED_GIB" "libtorch and matplotlib"
+  if [ "$minimal" = no ]; then
+    install_requirements requirements.txt "$NEEDED_GIB" "matplotlib and numpy"
+  fi
+  if [ "$torch" = yes ]; then
+    install_requirements requirements-torch.txt "$NEEDED_WHEELS_GIB" "libtorch"
+  fi
   if [ "$cuda" = yes ]; then
-    install_requirements requirements-cuda.txt "$NEEDED_CUDA_GIB" "the CUDA compiler and cuBLAS"
+    install_requirements requirements-cuda.txt "$NEEDED_WHEELS_GIB" "the CUDA compiler and cuBLAS"
   fi
   fetch_crates
   echo "setup: complete ($SECONDS s)"

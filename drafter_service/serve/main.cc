@@ -27,6 +27,9 @@ ABSL_FLAG(std::string, carrier, "auto",
           "How features arrive: auto (shared memory if the verifier offers it) or inline (gRPC).");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
+ABSL_FLAG(
+    std::string, backend, "cpu",
+    "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
 ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES leaves.");
 ABSL_FLAG(std::string, gemm_table, "",
           "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
@@ -41,11 +44,13 @@ absl::Status Run() {
   drafter::DrafterOptions options;
   options.drafter_folder = absl::GetFlag(FLAGS_drafter);
   options.target_folder = absl::GetFlag(FLAGS_target);
-  ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
+  const std::string backend = absl::GetFlag(FLAGS_backend);
+  ASSIGN_OR_RETURN(const nn::LocalDevice local,
+                   nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads), backend));
   options.engine.device = local.device;
   options.engine.gpu = absl::GetFlag(FLAGS_gpu);
   options.engine.gemm_table = absl::GetFlag(FLAGS_gemm_table);
-  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device)));
+  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device), backend));
   ASSIGN_OR_RETURN(const auto loader, drafter::ChooseDraftModelLoader(kind, options.engine.gpu));
   options.load_model = loader.load;
   ASSIGN_OR_RETURN(options.engine.dtype,
@@ -92,11 +97,12 @@ int main(int argc, char** argv) {
           "--drafter deploy/demo_model/drafter --target deploy/demo_model/target "
           "--verifier unix:///tmp/verifier.sock --listen unix:///tmp/drafter.sock",
       .required = {"drafter", "target"},
-      .groups = {{"Model", {"drafter DIR", "target DIR", "dtype TYPE"}},
-                 {"Connections",
-                  {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER"}},
-                 {"Device", {"device KIND", "threads N", "gpu INDEX", "gemm_table FILE"}},
-                 {"Capacity", {"kv_tokens TOKENS", "max_sequences N"}}}};
+      .groups = {
+          {"Model", {"drafter DIR", "target DIR", "dtype TYPE"}},
+          {"Connections",
+           {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER"}},
+          {"Device", {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
+          {"Capacity", {"kv_tokens TOKENS", "max_sequences N"}}}};
   bastion::wire::BlockStopSignals();
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

@@ -2,9 +2,17 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/reference/reference.h"
 
 namespace bastion::kernels {
+namespace {
+
+std::string InstructionSet() {
+  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  const std::string vectors = hwy::TargetName(targets & -targets);
+  return cpu::HasTiles() ? vectors + " AMX" : vectors;
+}
+
+}  // namespace
 
 const Backend& CpuBackend() {
   static constexpr Backend backend = {
@@ -17,29 +25,9 @@ const Backend& CpuBackend() {
       .choose = cpu::Choose,
       .top_k = cpu::TopK,
       .kv_move = cpu::KvMove,
+      .describe = InstructionSet,
   };
   return backend;
-}
-
-const Backend& ReferenceBackend() {
-  static constexpr Backend backend = {
-      .linear = reference::Linear,
-      .rms_norm = reference::RmsNorm,
-      .embed = reference::Embed,
-      .qkv = reference::Qkv,
-      .attention = reference::Attention,
-      .silu_mul = reference::SiluMul,
-      .choose = reference::Choose,
-      .top_k = reference::TopK,
-      .kv_move = reference::KvMove,
-  };
-  return backend;
-}
-
-std::string CpuInstructionSet() {
-  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  const std::string vectors = hwy::TargetName(targets & -targets);
-  return cpu::HasTiles() ? vectors + " AMX" : vectors;
 }
 
 bool HasInt8Instructions() { return cpu::HasVnni(); }

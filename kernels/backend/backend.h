@@ -19,17 +19,15 @@ struct Backend {
   void (*choose)(const ChooseArgs&, ThreadPool&);
   void (*top_k)(const TopKArgs&, ThreadPool&);
   void (*kv_move)(const KvMoveArgs&, ThreadPool&);
+  // What computes here, for people: an instruction set, e.g. "AVX3 AMX", or a library.
+  std::string (*describe)();
 };
 
 // Vector kernels for the best instruction set of this CPU, found at run time.
 [[nodiscard]] const Backend& CpuBackend();
-// Scalar, slow and obvious: what every other backend is compared with.
-[[nodiscard]] const Backend& ReferenceBackend();
 
-// Name of the instruction set that CpuBackend uses here, for people: "AVX3", "AVX3 AMX", "AVX2", ….
-[[nodiscard]] std::string CpuInstructionSet();
-
-// Whether linear() multiplies int8 with instructions made for it. Elsewhere it is right, and slow.
+// Whether linear() of CpuBackend multiplies int8 with instructions made for it. Elsewhere it is
+// right, and slow.
 [[nodiscard]] bool HasInt8Instructions();
 
 }  // namespace bastion::kernels

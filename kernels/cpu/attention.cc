@@ -259,7 +259,8 @@ class SpanKernel {
     for (int r = 0; r < R; ++r) {
       const VisibleKeys& visible = visible_[r];
       AddRun<H, N>(end, visible.end, d, scores + r * H, total + r * H);
-      for (size_t a = 0; a < visible.picked.size(); ++a) {
+      // A window may begin among the picked keys; below it the scores are not weights.
+      for (size_t a = std::max(0, visible.begin - visible.end); a < visible.picked.size(); ++a) {
         Add<H, N>(Value(visible.picked[a]) + d, scores + r * H, visible.end + static_cast<int>(a),
                   total + r * H);
       }

@@ -77,6 +77,19 @@ class DrafterConformanceTest : public ::testing::TestWithParam<testing::StagesKi
     EXPECT_GE(marginals.candidates, kCandidates);
     EXPECT_TRUE(marginals.Validate(info_.vocabulary).ok()) << marginals.Validate(info_.vocabulary);
   }
+  // Of the same sequence, computed in calls of other rows: equal, or within rounding where kernels
+  // do not promise more.
+  void ExpectSameDraft(const Marginals& actual, const Marginals& expected) {
+    if (GetParam().row_invariant) {
+      EXPECT_EQ(actual, expected);
+      return;
+    }
+    EXPECT_EQ(actual.tokens, expected.tokens);
+    ASSERT_EQ(actual.log_probs.size(), expected.log_probs.size());
+    for (size_t i = 0; i < actual.log_probs.size(); ++i) {
+      EXPECT_NEAR(actual.log_probs[i], expected.log_probs[i], 1e-4) << "at " << i;
+    }
+  }
 
   std::unique_ptr<testing::StagesUnderTest> stages_;
   DrafterInfo info_;
@@ -107,8 +120,8 @@ TEST_P(DrafterConformanceTest, OneDraftPerFrontierInOrder) {
   const auto drafts = drafter().Expand({Ask(second), Ask(first)});
   ASSERT_TRUE(drafts.ok()) << drafts.status();
   ASSERT_EQ(drafts->size(), 2u);
-  EXPECT_EQ((*drafts)[0].marginals.at(0), alone_second);
-  EXPECT_EQ((*drafts)[1].marginals.at(0), alone_first);
+  ExpectSameDraft((*drafts)[0].marginals.at(0), alone_second);
+  ExpectSameDraft((*drafts)[1].marginals.at(0), alone_first);
 }
 
 TEST_P(DrafterConformanceTest, NothingAskedNothingAnswered) {
@@ -127,7 +140,7 @@ TEST_P(DrafterConformanceTest, ASequenceFirstSeenLateIsTakenUp) {
   ASSERT_EQ(late.committed, followed.committed);
   const Marginals marginals = Draft(late);
   ExpectADraft(marginals);
-  EXPECT_EQ(marginals, Draft(followed));
+  ExpectSameDraft(marginals, Draft(followed));
 }
 
 TEST_P(DrafterConformanceTest, APathThatIsUnknownGetsEmptyMarginals) {

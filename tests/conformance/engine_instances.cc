@@ -4,10 +4,8 @@
 #include <stdlib.h>
 
 #include <filesystem>
-#include <map>
 
 #include "absl/time/clock.h"
-#include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
 #include "common/wire/service_host.h"
 #include "drafter_service/draft/cuda_dflash.h"
@@ -16,44 +14,12 @@
 #include "kernels/cuda/runtime/runtime.h"
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
-#include "tests/conformance/stages_under_test.h"
-#include "tests/support/golden_file.h"
+#include "tests/conformance/in_process.h"
 #include "verifier_service/model/cuda_target.h"
 #include "verifier_service/serve/verifier_service.h"
 
 namespace bastion::testing {
 namespace {
-
-// Makes it outlive the test that asked first.
-class Borrowed final : public StagesUnderTest {
- public:
-  explicit Borrowed(StagesUnderTest* lender) : lender_(lender) {}
-  Verifier& verifier() override { return lender_->verifier(); }
-  Drafter& drafter() override { return lender_->drafter(); }
-
- private:
-  StagesUnderTest* const lender_;
-};
-
-class InProcess final : public StagesUnderTest {
- public:
-  explicit InProcess(const std::string& folder) {
-    LocalOptions options;
-    options.target_folder = folder + "/target";
-    options.drafter_folder = folder + "/drafter";
-    options.dtype = "fp32";
-    options.threads = 2;
-    options.max_sequences = 8;
-    auto stages = LocalStages::Create(options);
-    CHECK(stages.ok()) << stages.status();
-    stages_ = *std::move(stages);
-  }
-  Verifier& verifier() override { return stages_->verifier(); }
-  Drafter& drafter() override { return stages_->drafter(); }
-
- private:
-  std::unique_ptr<LocalStages> stages_;
-};
 
 // The engines for a GPU; in a build without CUDA on the emulator.
 class OnGpu final : public StagesUnderTest {
@@ -214,17 +180,6 @@ class OverTheWire final : public StagesUnderTest {
   std::unique_ptr<RemoteVerifier> verifier_;
   std::unique_ptr<RemoteDrafter> drafter_;
 };
-
-template <typename Kind>
-StagesKind KindOn(const std::string& name, const std::string& golden) {
-  const std::string folder = GoldenFolder(golden);
-  return {name, [folder] {
-            static std::map<std::string, std::unique_ptr<Kind>> made;
-            auto& one = made[folder];
-            if (one == nullptr) one = std::make_unique<Kind>(folder);
-            return std::make_unique<Borrowed>(one.get());
-          }};
-}
 
 }  // namespace
 

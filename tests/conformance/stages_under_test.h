@@ -22,6 +22,8 @@ class StagesUnderTest {
 struct StagesKind {
   std::string name;
   std::function<std::unique_ptr<StagesUnderTest>()> make;
+  // The kernels are row invariant (kernels/ops.h): the same rows in other calls give the same bits.
+  bool row_invariant = true;
 };
 
 // Defined by the binary's instances file.

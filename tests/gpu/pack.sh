@@ -21,10 +21,12 @@ Copies what was built for GPUs from build/cuda/bin into one folder that runs on 
   --out DIR   folder to write. Default: build/cuda/pack
   --archive   also write DIR.tar.xz, which takes a minute. tests/gpu/run.sh takes either
 
-Build first: deploy/local/build.sh cuda cuda_job. The programs are stripped. The script checks that the
-folder holds everything they need, and that it has at most 60 MB and the archive at most 20 MB.
-The other machine needs x86-64 Linux with glibc 2.36 (Debian 12's) or newer, and a python3 with the
-version of torch that build/venv has. It needs no network and no installation:
+Build first: deploy/local/build.sh --torch cuda cuda_job (without --torch some tests are missing). The
+programs are stripped. The script checks that the folder holds everything they need, and that it has at
+most 60 MB and the archive at most 20 MB.
+The other machine needs x86-64 Linux with glibc 2.36 (Debian 12's) or newer, and a python3 with a torch
+wheel for CUDA 13; a build with BASTION_TORCH needs the version of torch that build/venv has. It needs
+no network and no installation:
   . DIR/env.sh && DIR/bastion-verifier --help
 END_OF_USAGE
 }
@@ -64,7 +66,7 @@ programs() {
   (cd "$BIN" && shopt -s nullglob && printf '%s\n' cuda_*_test cuda_*_benchmark) | sed '/^$/d'
 }
 
-# The paths of all libraries that the program loads, except glibc and those in the wheels.
+# The path of every library that the program loads, except those of glibc.
 libraries() {
   local found
   found=$(ldd "$1")
@@ -72,7 +74,7 @@ libraries() {
     grep 'not found' <<<"$found" >&2
     die "$1 lacks libraries on this machine: deploy/local/setup.sh --cuda"
   fi
-  sed -nE 's/.* => (\/[^ ]+) .*/\1/p' <<<"$found" | grep -v /site-packages/ |
+  sed -nE 's/.* => (\/[^ ]+) .*/\1/p' <<<"$found" |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libutil|libresolv|libanl|ld-linux-x86-64)\.so' || true
 }
 
@@ -98,7 +100,6 @@ fi
 names=$(programs)
 site=$(echo "$ROOT"/build/venv/lib/python3*/site-packages)
 wheels=$(printf '%s:' "$site"/torch/lib "$site"/nvidia/*/lib)
-torch=$(sed -nE "s/^__version__ = '(.*)'/\1/p" "$site/torch/version.py")
 
 rm -rf "$out"
 mkdir -p "$out/lib"
@@ -108,10 +109,16 @@ for name in $names; do
   strip --strip-all "$out/$name"
   set_rpath "$out/$name"
 done
-for name in $names; do libraries "$BIN/$name"; done | sort -u | xargs cp -L -t "$out/lib"
+loaded=$(for name in $names; do libraries "$BIN/$name"; done | sort -u)
+grep -v /site-packages/ <<<"$loaded" | xargs cp -L -t "$out/lib"
 chmod u+w "$out"/lib/*
 strip --strip-unneeded "$out"/lib/*
-sed "s/@TORCH_VERSION@/$torch/g" "$HERE/env.sh.in" >"$out/env.sh"
+needed=$(sed -n 's|.*/site-packages/.*/||p' <<<"$loaded" | paste -sd ' ')
+torch=
+case $needed in
+  *libtorch_cpu.so*) torch=$(sed -nE "s/^__version__ = '(.*)'/\1/p" "$site/torch/version.py") ;;
+esac
+sed "s/@TORCH_VERSION@/$torch/g; s/@LIBRARIES@/$needed/g" "$HERE/env.sh.in" >"$out/env.sh"
 commit=$(git -C "$ROOT" rev-parse --short HEAD 2>/dev/null || echo unknown)
 [ -z "$(git -C "$ROOT" status --porcelain 2>/dev/null)" ] || commit+=", with changes"
 echo "$commit" >"$out/built.txt"

@@ -54,6 +54,16 @@ struct RandomMatrix {
     ThreadPool alone(1);
     PackMatrix({dtype == DType::kBF16 ? halves : floats}, packed, alone);
   }
+  // W[n, k], as it is packed.
+  [[nodiscard]] float element(int n, int k) const {
+    const size_t at = packed.offset(n, k);
+    if (packed.dtype == DType::kF32) return static_cast<const float*>(packed.data)[at];
+    if (packed.dtype == DType::kBF16) {
+      return Bf16ToFloat(static_cast<const uint16_t*>(packed.data)[at]);
+    }
+    return static_cast<float>(static_cast<const int8_t*>(packed.data)[at]) *
+           packed.scales(n / kPanel)[n % kPanel];
+  }
   std::vector<float> storage;
   PackedMatrix packed;
 };
@@ -66,6 +76,15 @@ void ForEachInstructionSet(Body body) {
     body(hwy::TargetName(rest & -rest));
   }
   hwy::SetSupportedTargetsForTest(0);
+}
+
+// Rows at two temperatures, every third cut by top-p, every third by top-k.
+inline std::vector<ChoiceRule> CoupledRules(int rows) {
+  std::vector<ChoiceRule> rules;
+  for (int r = 0; r < rows; ++r) rules.push_back({r % 2 ? 0.7f : 1.3f, 99, 1000 + r});
+  for (int r = 0; r < rows; r += 3) rules[r].top_p = 0.8f;
+  for (int r = 1; r < rows; r += 3) rules[r].top_k = 9;
+  return rules;
 }
 
 inline bool SameBits(const float* a, const float* b, size_t count) {

@@ -78,6 +78,7 @@ std::vector<std::string> ServiceSystem::CarrierFlags() const {
 
 void ServiceSystem::StartVerifier() {
   std::vector<std::string> flags = {"--target=" + options_.target, "--dtype=" + options_.dtype,
+                                    "--backend=" + options_.backend,
                                     "--listen=" + Address("verifier")};
   flags.insert(flags.end(), options_.verifier_flags.begin(), options_.verifier_flags.end());
   const std::vector<std::string> carrier = CarrierFlags();
@@ -89,7 +90,8 @@ void ServiceSystem::StartDrafter() {
   // A drafter's own target may be another than the verifier's: tests of mismatched pairs.
   const std::filesystem::path beside = std::filesystem::path(options_.drafter) / "../target";
   std::vector<std::string> flags = {
-      "--drafter=" + options_.drafter, "--target=" + beside.string(), "--dtype=" + options_.dtype,
+      "--drafter=" + options_.drafter,     "--target=" + beside.string(),
+      "--dtype=" + options_.dtype,         "--backend=" + options_.backend,
       "--verifier=" + Address("verifier"), "--listen=" + Address("drafter")};
   const std::vector<std::string> carrier = CarrierFlags();
   flags.insert(flags.end(), carrier.begin(), carrier.end());

@@ -28,7 +28,7 @@ DevicePeaks MeasurePeaks(const nn::Device& device) {
 
 std::string DescribeDevice(const nn::Device& device) {
   return absl::StrCat(CpuModel(), ", ", device.pool->threads(), " threads, ",
-                      kernels::CpuInstructionSet());
+                      device.backend->describe());
 }
 
 }  // namespace bastion::verifier

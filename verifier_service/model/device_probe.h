@@ -12,7 +12,7 @@ namespace bastion::verifier {
 // Read bandwidth and the FLOP rate of bf16 (kernels/backend/probe.h). Takes less than 0.1 s.
 [[nodiscard]] DevicePeaks MeasurePeaks(const nn::Device& device);
 
-// A description for logs: CPU model, threads, instruction set.
+// A description for logs: CPU model, threads, instruction set or library.
 [[nodiscard]] std::string DescribeDevice(const nn::Device& device);
 
 }  // namespace bastion::verifier

@@ -20,6 +20,9 @@ ABSL_FLAG(std::string, shared_memory, "",
           "created with mode 0700. Empty: off, every message goes over gRPC.");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
+ABSL_FLAG(
+    std::string, backend, "cpu",
+    "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
 ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES leaves.");
 ABSL_FLAG(std::string, gemm_table, "",
           "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
@@ -44,7 +47,9 @@ namespace {
 absl::Status Run() {
   verifier::VerifierOptions options;
   options.target_folder = absl::GetFlag(FLAGS_target);
-  ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
+  const std::string backend = absl::GetFlag(FLAGS_backend);
+  ASSIGN_OR_RETURN(const nn::LocalDevice local,
+                   nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads), backend));
   ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
   options.engine.device = local.device;
   options.engine.gpu = absl::GetFlag(FLAGS_gpu);
@@ -52,7 +57,7 @@ absl::Status Run() {
   if (!absl::GetFlag(FLAGS_shared_memory).empty()) {
     options.engine.share_bytes = absl::GetFlag(FLAGS_gpu_feature_bytes);
   }
-  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device)));
+  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device), backend));
   ASSIGN_OR_RETURN(const auto loader, verifier::ChooseTargetLoader(kind, options.engine.gpu));
   options.load_target = loader.load;
   options.engine.show_progress = true;
@@ -93,14 +98,14 @@ int main(int argc, char** argv) {
       .usage = "--target DIR [flags]",
       .example = "--target deploy/demo_model/target --listen unix:///tmp/verifier.sock",
       .required = {"target"},
-      .groups = {
-          {"Model", {"target DIR", "dtype TYPE"}},
-          {"Connections", {"listen ADDRESSES", "shared_memory DIR"}},
-          {"Device",
-           {"device KIND", "threads N", "gpu INDEX", "gemm_table FILE", "gpu_feature_bytes BYTES"}},
-          {"Capacity",
-           {"kv_tokens TOKENS", "max_sequences N", "max_rows ROWS", "feature_bytes BYTES"}},
-          {"Audit", {"audit_fraction FRACTION", "audit_tolerance LOGITS"}}}};
+      .groups = {{"Model", {"target DIR", "dtype TYPE"}},
+                 {"Connections", {"listen ADDRESSES", "shared_memory DIR"}},
+                 {"Device",
+                  {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
+                   "gpu_feature_bytes BYTES"}},
+                 {"Capacity",
+                  {"kv_tokens TOKENS", "max_sequences N", "max_rows ROWS", "feature_bytes BYTES"}},
+                 {"Audit", {"audit_fraction FRACTION", "audit_tolerance LOGITS"}}}};
   bastion::wire::BlockStopSignals();
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

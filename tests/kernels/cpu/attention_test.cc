@@ -1,122 +1,9 @@
-#include <gtest/gtest.h>
-
 #include <numeric>
 
-#include "tests/kernels/kernel_test_support.h"
+#include "tests/kernels/attention_test_support.h"
 
 namespace bastion::kernels {
 namespace {
-
-struct Heads {
-  int query, kv, dim;
-};
-
-// A cache of random keys and values, pages handed out in a scrambled order.
-class Cache {
- public:
-  Cache(DType dtype, Heads heads, int pages) {
-    layer_ = {dtype, heads.kv, heads.dim, nullptr, nullptr};
-    const size_t count = layer_.page_elements() * pages;
-    keys_ = RandomFloats(count, 11);
-    values_ = RandomFloats(count, 12);
-    keys16_ = ToBf16(keys_);
-    values16_ = ToBf16(values_);
-    const bool f32 = dtype == DType::kF32;
-    layer_.keys = f32 ? static_cast<void*>(keys_.data()) : keys16_.data();
-    layer_.values = f32 ? static_cast<void*>(values_.data()) : values16_.data();
-    for (int p = 0; p < pages; ++p) table_.push_back((p * 7 + 3) % pages);
-  }
-  const KvLayer& layer() const { return layer_; }
-  const int32_t* pages(int first = 0) const { return table_.data() + first; }
-  int64_t slot(int token, int first_page = 0) const {
-    return int64_t{table_[first_page + token / kPageTokens]} * kPageTokens + token % kPageTokens;
-  }
-
- private:
-  KvLayer layer_;
-  std::vector<float> keys_, values_;
-  std::vector<uint16_t> keys16_, values16_;
-  std::vector<int32_t> table_;
-};
-
-// parents[0] = -1; rows in parents-first order.
-std::vector<uint64_t> AncestorBits(const std::vector<int>& parents, int words) {
-  std::vector<uint64_t> bits(parents.size() * words, 0);
-  for (size_t i = 0; i < parents.size(); ++i) {
-    for (int j = static_cast<int>(i); j >= 0; j = parents[j]) {
-      bits[i * words + j / 64] |= uint64_t{1} << (j % 64);
-    }
-  }
-  return bits;
-}
-
-std::vector<int> RandomParents(int rows, uint32_t seed) {
-  std::mt19937 engine(seed);
-  std::vector<int> parents = {-1};
-  for (int i = 1; i < rows; ++i) parents.push_back(static_cast<int>(engine() % i));
-  return parents;
-}
-
-std::vector<int32_t> TreePositions(const std::vector<int>& parents, int cached) {
-  std::vector<int32_t> positions;
-  for (const int parent : parents) positions.push_back(parent < 0 ? cached : positions[parent] + 1);
-  return positions;
-}
-
-class AttentionTest : public testing::TestWithParam<std::tuple<Heads, DType>> {
- protected:
-  AttentionTest() : heads_(std::get<0>(GetParam())), cache_(std::get<1>(GetParam()), heads_, 64) {}
-
-  std::vector<float> Run(const Backend& backend, const std::vector<AttentionSpan>& spans,
-                         const std::vector<int32_t>& positions, const std::vector<float>& query,
-                         int threads = 2) {
-    ThreadPool pool(threads);
-    std::vector<float> output(query.size(), -7.0f);
-    AttentionArgs args;
-    args.query = query.data();
-    args.output = output.data();
-    args.cache = cache_.layer();
-    args.spans = spans.data();
-    args.span_count = static_cast<int>(spans.size());
-    args.positions = positions.data();
-    args.query_heads = heads_.query;
-    args.query_stride = width();
-    args.window = window_;
-    args.scale = 0.2f;
-    backend.attention(args, pool);
-    return output;
-  }
-  int width() const { return heads_.query * heads_.dim; }
-
-  Heads heads_;
-  Cache cache_;
-  int window_ = 0;
-};
-
-TEST_P(AttentionTest, AgreesWithReferenceOnRaggedBatchesOfTreesChainsAndBlocks) {
-  for (const int window : {0, 9}) {
-    window_ = window;
-    const std::vector<int> tree = RandomParents(70, 5);
-    const std::vector<uint64_t> bits = AncestorBits(tree, 2);
-    std::vector<AttentionSpan> spans(4);
-    spans[0] = {0, 70, 45, cache_.pages(0), RowMask::kAncestors, bits.data(), 2};
-    spans[1] = {70, 1, 0, cache_.pages(20), RowMask::kCausal, nullptr, 0};
-    spans[2] = {71, 19, 16, cache_.pages(30), RowMask::kCausal, nullptr, 0};
-    spans[3] = {90, 8, 33, cache_.pages(40), RowMask::kFull, nullptr, 0};
-    std::vector<int32_t> positions = TreePositions(tree, 45);
-    positions.push_back(0);
-    for (int i = 0; i < 19; ++i) positions.push_back(16 + i);
-    for (int i = 0; i < 8; ++i) positions.push_back(33 + i);
-    const std::vector<float> query = RandomFloats(positions.size() * width(), 21);
-    const std::vector<float> expected = Run(ReferenceBackend(), spans, positions, query);
-    ForEachInstructionSet([&](const char* name) {
-      const std::vector<float> actual = Run(CpuBackend(), spans, positions, query);
-      for (size_t i = 0; i < actual.size(); ++i) {
-        ASSERT_NEAR(actual[i], expected[i], 2e-5) << name << " window " << window << " at " << i;
-      }
-    });
-  }
-}
 
 // The heart of losslessness: a tree row is bit for bit the same path run as a chain.
 TEST_P(AttentionTest, ATreeRowHasTheBitsOfItsPathRunAsAChain) {
@@ -151,6 +38,37 @@ TEST_P(AttentionTest, ATreeRowHasTheBitsOfItsPathRunAsAChain) {
   }
 }
 
+// With queries of zeros all keys that a row sees weigh the same.
+TEST_P(AttentionTest, ARowOfZerosAveragesTheValuesThatItSees) {
+  const RaggedBatch batch(cache_);
+  const std::vector<float> query(batch.positions.size() * width(), 0.0f);
+  const int group = heads_.query / heads_.kv;
+  for (const int window : {0, 9}) {
+    window_ = window;
+    ForEachInstructionSet([&](const char* name) {
+      const std::vector<float> actual = Run(CpuBackend(), batch.spans, batch.positions, query);
+      for (const AttentionSpan& span : batch.spans) {
+        const auto first_page = static_cast<int>(span.pages - cache_.pages());
+        for (int i = 0; i < span.rows; ++i) {
+          std::vector<int64_t> seen;
+          for (int token = 0; token < span.cached + span.rows; ++token) {
+            if (batch.Sees(span, i, token, window)) seen.push_back(cache_.slot(token, first_page));
+          }
+          for (int column = 0; column < width(); ++column) {
+            double sum = 0;
+            for (const int64_t slot : seen) {
+              sum += cache_.value(slot, column / heads_.dim / group, column % heads_.dim);
+            }
+            ASSERT_NEAR(actual[size_t(span.first_row + i) * width() + column],
+                        sum / static_cast<double>(seen.size()), 2e-5)
+                << name << " window " << window << " row " << span.first_row + i;
+          }
+        }
+      }
+    });
+  }
+}
+
 TEST_P(AttentionTest, HidingAKeyChangesTheOutput) {
   const std::vector<uint64_t> sees_all = {0b1, 0b11, 0b111};
   const std::vector<uint64_t> misses_one = {0b1, 0b11, 0b101};
@@ -179,10 +97,7 @@ TEST_P(AttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
   EXPECT_EQ(as_tree, Run(CpuBackend(), spans, positions, query));
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
-                         testing::Combine(testing::Values(Heads{2, 2, 16}, Heads{6, 2, 64},
-                                                          Heads{8, 1, 32}, Heads{4, 1, 128}),
-                                          testing::Values(DType::kF32, DType::kBF16)));
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest, AttentionShapes());
 
 }  // namespace
 }  // namespace bastion::kernels

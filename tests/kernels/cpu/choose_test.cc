@@ -1,31 +1,32 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
-#include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "common/base/random.h"
 #include "tests/kernels/kernel_test_support.h"
 
 namespace bastion::kernels {
 namespace {
 
-// `rules` on rows of `logits` by the vector kernels must choose what the reference does.
-void ExpectReferenceChoices(const std::vector<float>& logits, const std::vector<ChoiceRule>& rules,
-                            const std::string& what) {
-  ThreadPool pool(2);
-  const int rows = static_cast<int>(rules.size());
-  const int vocabulary = static_cast<int>(logits.size()) / rows;
-  std::vector<int32_t> expected(rows), actual(rows);
-  ChooseArgs args = {logits.data(), rules.data(), expected.data(), rows, vocabulary};
-  ReferenceBackend().choose(args, pool);
-  args.tokens = actual.data();
-  ForEachInstructionSet([&](const char* name) {
-    CpuBackend().choose(args, pool);
-    EXPECT_EQ(actual, expected) << name << ": " << what;
-  });
+// argmax_x (logit(x) / T + g(x)) with all of the noise computed.
+int32_t SlowChoice(const float* logits, int vocabulary, const ChoiceRule& rule) {
+  int32_t best = -1;
+  float highest = -std::numeric_limits<float>::infinity();
+  for (int32_t x = 0; x < vocabulary; ++x) {
+    const float value = rule.temperature > 0 ? logits[x] / rule.temperature +
+                                                   KeyedGumbel(rule.seed, rule.position, x)
+                                             : logits[x];
+    if (value > highest) {
+      highest = value;
+      best = x;
+    }
+  }
+  return best;
 }
 
 int32_t ChooseOne(const std::vector<float>& logits, const ChoiceRule& rule) {
@@ -51,32 +52,16 @@ TEST(ChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
           RandomFloats(size_t(rows) * vocabulary, 11 + vocabulary, temperature < 0.1f ? 300 : 3);
       std::vector<ChoiceRule> rules;
       for (int r = 0; r < rows; ++r) rules.push_back({temperature, 0x123456789ABCDEFull, 17 + r});
-      ExpectReferenceChoices(logits, rules, absl::StrCat("V ", vocabulary, ", T ", temperature));
-    }
-  }
-}
-
-TEST(ChooseTest, TruncatedRacesAgreeWithReference) {
-  const int rows = 60;
-  std::vector<ChoiceRule> cuts;
-  for (const int top_k : {0, 1, 7, 5000}) {
-    for (const float top_p : {1.0f, 0.95f, 0.5f, 1e-6f}) {
-      for (const float min_p : {0.0f, 0.02f, 1.0f}) cuts.push_back({1, 0, 0, top_k, top_p, min_p});
-    }
-  }
-  for (const int vocabulary : {5, 1003, 4096}) {
-    std::vector<float> logits = RandomFloats(size_t(rows) * vocabulary, 12 + vocabulary, 3);
-    for (float& logit : logits) logit = std::round(logit * 4) / 4;  // Ties.
-    for (const float temperature : {0.3f, 1.0f, 5.0f}) {
-      for (ChoiceRule rule : cuts) {
-        rule.temperature = temperature;
-        std::vector<ChoiceRule> rules(rows, rule);
-        for (int r = 0; r < rows; ++r) rules[r].seed = r;
-        ExpectReferenceChoices(
-            logits, rules,
-            absl::StrCat("V ", vocabulary, ", T ", temperature, ", top-k ", rule.top_k, ", top-p ",
-                         rule.top_p, ", min-p ", rule.min_p));
+      std::vector<int32_t> expected, actual(rows);
+      for (int r = 0; r < rows; ++r) {
+        expected.push_back(
+            SlowChoice(logits.data() + size_t(r) * vocabulary, vocabulary, rules[r]));
       }
+      ThreadPool pool(2);
+      ForEachInstructionSet([&](const char* name) {
+        CpuBackend().choose({logits.data(), rules.data(), actual.data(), rows, vocabulary}, pool);
+        EXPECT_EQ(actual, expected) << name << ": V " << vocabulary << ", T " << temperature;
+      });
     }
   }
 }
@@ -115,48 +100,47 @@ TEST(ChooseTest, ARowOfNansOrOfNothingGivesNoToken) {
   EXPECT_EQ(ChooseOne(std::vector<float>(64, std::numeric_limits<float>::quiet_NaN()), {}), -1);
 }
 
-TEST(TopKTest, AgreesWithReferenceWithTiesAndWholeVocabulary) {
-  ThreadPool pool(2);
-  for (const int candidates : {1, 8, 64, 301}) {
-    const int rows = 3, vocabulary = 301;
-    std::vector<float> logits = RandomFloats(size_t(rows) * vocabulary, 10, 3.0f);
-    for (int x = 100; x < 140; ++x) logits[x] = 9.0f;
-    std::vector<int32_t> expected(rows * candidates), actual(rows * candidates);
-    std::vector<float> expected_log(rows * candidates), actual_log(rows * candidates);
-    ReferenceBackend().top_k({logits.data(), nullptr, expected.data(), expected_log.data(), rows,
-                              vocabulary, candidates},
-                             pool);
+TEST(TopKTest, TheWholeVocabularySortedTiesByRisingId) {
+  constexpr int kVocabulary = 301;
+  ThreadPool pool(1);
+  std::vector<float> logits = RandomFloats(kVocabulary, 10, 3.0f);
+  for (int x = 100; x < 140; ++x) logits[x] = 9.0f;
+  std::vector<int32_t> expected(kVocabulary), actual(kVocabulary);
+  std::iota(expected.begin(), expected.end(), 0);
+  std::stable_sort(expected.begin(), expected.end(),
+                   [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  for (const int candidates : {1, 8, 64, kVocabulary}) {
+    std::vector<float> log_probs(candidates);
+    actual.resize(candidates);
     ForEachInstructionSet([&](const char* name) {
       CpuBackend().top_k(
-          {logits.data(), nullptr, actual.data(), actual_log.data(), rows, vocabulary, candidates},
+          {logits.data(), nullptr, actual.data(), log_probs.data(), 1, kVocabulary, candidates},
           pool);
-      EXPECT_EQ(actual, expected) << name << " K " << candidates;
-      ExpectNear(actual_log, expected_log, name);
+      EXPECT_TRUE(std::equal(actual.begin(), actual.end(), expected.begin())) << name;
+      for (int k = 1; k < candidates; ++k) {
+        EXPECT_NEAR(log_probs[k] - log_probs[0], logits[actual[k]] - logits[actual[0]], 1e-5);
+      }
+      if (candidates < kVocabulary) return;
+      double sum = 0;
+      for (const float log_prob : log_probs) sum += std::exp(double{log_prob});
+      EXPECT_NEAR(sum, 1, 1e-5) << name;
     });
   }
 }
 
-TEST(TopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
+TEST(TopKTest, CoupledTheBestIsTheKeyedChoice) {
   ThreadPool pool(2);
   const int rows = 30, candidates = 16;
   for (const int vocabulary : {19, 1003, 4096}) {
     const std::vector<float> logits = RandomFloats(size_t(rows) * vocabulary, 14, 3.0f);
-    std::vector<ChoiceRule> rules;
-    for (int r = 0; r < rows; ++r) rules.push_back({r % 2 ? 0.7f : 1.3f, 99, 1000 + r});
-    for (int r = 0; r < rows; r += 3) rules[r].top_p = 0.8f;
-    for (int r = 1; r < rows; r += 3) rules[r].top_k = 9;
-    std::vector<int32_t> expected(rows * candidates), actual(rows * candidates), chosen(rows);
-    std::vector<float> expected_log(rows * candidates), actual_log(rows * candidates);
-    ReferenceBackend().top_k({logits.data(), rules.data(), expected.data(), expected_log.data(),
-                              rows, vocabulary, candidates},
-                             pool);
-    CpuBackend().choose({logits.data(), rules.data(), chosen.data(), rows, vocabulary}, pool);
+    const std::vector<ChoiceRule> rules = CoupledRules(rows);
+    std::vector<int32_t> actual(rows * candidates), chosen(rows);
+    std::vector<float> log_probs(rows * candidates);
     ForEachInstructionSet([&](const char* name) {
-      CpuBackend().top_k({logits.data(), rules.data(), actual.data(), actual_log.data(), rows,
+      CpuBackend().choose({logits.data(), rules.data(), chosen.data(), rows, vocabulary}, pool);
+      CpuBackend().top_k({logits.data(), rules.data(), actual.data(), log_probs.data(), rows,
                           vocabulary, candidates},
                          pool);
-      EXPECT_EQ(actual, expected) << name;
-      ExpectNear(actual_log, expected_log, name);
       for (int r = 0; r < rows; ++r) EXPECT_EQ(actual[r * candidates], chosen[r]) << name;
     });
   }

@@ -1,34 +1,52 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
-#include "tests/kernels/kernel_test_support.h"
+#include "tests/kernels/rowwise_test_support.h"
 
 namespace bastion::kernels {
 namespace {
 
-TEST(RmsNormTest, AgreesWithReferenceAtEveryWidth) {
+TEST(RmsNormTest, ARowOfThreesAndFoursAtEveryWidth) {
   ThreadPool pool(2);
+  const int rows = 5;
   for (const int width : {1, 15, 16, 64, 100, 320}) {
-    const std::vector<float> x = RandomFloats(5 * width, 1), weight = RandomFloats(width, 2);
-    std::vector<float> expected(x.size()), actual(x.size());
-    ReferenceBackend().rms_norm({x.data(), weight.data(), expected.data(), 5, width, 1e-6f}, pool);
+    const std::vector<float> weight = RandomFloats(width, 2);
+    std::vector<float> x(rows * width, 3.0f), y(x.size());
+    std::fill_n(x.begin() + width, width, 0.0f);
+    std::fill_n(x.begin() + 2 * width, width, -4.0f);
     ForEachInstructionSet([&](const char* name) {
-      CpuBackend().rms_norm({x.data(), weight.data(), actual.data(), 5, width, 1e-6f}, pool);
-      ExpectNear(actual, expected, name);
+      CpuBackend().rms_norm({x.data(), weight.data(), y.data(), rows, width, 7.0f}, pool);
+      for (int i = 0; i < width; ++i) {
+        // The root of 9 + 7 is 4, that of 16 + 7 is 4.7958….
+        EXPECT_NEAR(y[i], 0.75f * weight[i], 1e-6) << name;
+        EXPECT_EQ(y[width + i], 0.0f) << name;
+        EXPECT_NEAR(y[2 * width + i], -0.8340577f * weight[i], 1e-6) << name;
+        EXPECT_EQ(y[3 * width + i], y[i]) << name;
+      }
     });
   }
 }
 
-TEST(SiluMulTest, AgreesWithReferenceAtEveryWidth) {
+TEST(SiluMulTest, GatesThatAreShutOpenAndHalfway) {
   ThreadPool pool(2);
   for (const int width : {1, 15, 16, 64, 100}) {
-    const std::vector<float> gate_up = RandomFloats(3 * 2 * width, 1, 3.0f);
-    std::vector<float> expected(3 * width), actual(3 * width);
-    ReferenceBackend().silu_mul({gate_up.data(), expected.data(), 3, width}, pool);
+    const std::vector<float> up = RandomFloats(width, 1, 3.0f);
+    const float gates[] = {-100.0f, 0.0f, 100.0f, 1.0f};
+    std::vector<float> gate_up, y(4 * width);
+    for (const float gate : gates) {
+      gate_up.insert(gate_up.end(), width, gate);
+      gate_up.insert(gate_up.end(), up.begin(), up.end());
+    }
     ForEachInstructionSet([&](const char* name) {
-      CpuBackend().silu_mul({gate_up.data(), actual.data(), 3, width}, pool);
-      ExpectNear(actual, expected, name);
+      CpuBackend().silu_mul({gate_up.data(), y.data(), 4, width}, pool);
+      for (int i = 0; i < width; ++i) {
+        EXPECT_NEAR(y[i], 0, 1e-30) << name;
+        EXPECT_EQ(y[width + i], 0) << name;
+        EXPECT_NEAR(y[2 * width + i], 100 * up[i], 1e-4 * std::abs(up[i])) << name;
+        EXPECT_NEAR(y[3 * width + i], 0.7310586f * up[i], 1e-5) << name;  // 1 / (1 + 1 / e)
+      }
     });
   }
 }
@@ -46,65 +64,56 @@ TEST(EmbedTest, GathersRowsOfBothTypes) {
   EXPECT_EQ(y[5], Bf16ToFloat(table16[9 * 24 + 5]));
 }
 
-// Runs qkv() on one backend into a fresh cache and returns query, keys and values after it.
-std::vector<float> RunQkv(const Backend& backend, bool with_query) {
-  ThreadPool pool(2);
-  const int rows = 4, heads = 4, kv_heads = 2, dim = 32, stride = (heads + 2 * kv_heads) * dim;
-  std::vector<float> qkv = RandomFloats(size_t(rows) * stride, 4);
-  const std::vector<float> query_norm = RandomFloats(dim, 5), key_norm = RandomFloats(dim, 6);
-  const std::vector<float> table = RandomFloats(50 * dim, 7);
-  const int32_t positions[] = {0, 7, 8, 49};
-  const int64_t slots[] = {33, 2, 17, 16};
-  std::vector<float> keys(3 * 16 * kv_heads * dim), values(keys.size());
-  QkvArgs args;
-  args.query = with_query ? qkv.data() : nullptr;
-  args.key = qkv.data() + heads * dim;
-  args.value = args.key + kv_heads * dim;
-  args.query_norm = query_norm.data();
-  args.key_norm = key_norm.data();
-  args.cosine_sine = table.data();
-  args.positions = positions;
-  args.slots = slots;
-  args.cache = {DType::kF32, kv_heads, dim, keys.data(), values.data()};
-  args.rows = rows;
-  args.query_heads = heads;
-  args.query_stride = args.kv_stride = stride;
-  backend.qkv(args, pool);
-  std::vector<float> all = qkv;
-  all.insert(all.end(), keys.begin(), keys.end());
-  all.insert(all.end(), values.begin(), values.end());
-  return all;
-}
-
-TEST(QkvTest, AgreesWithReferenceWithAndWithoutQueries) {
-  for (const bool with_query : {true, false}) {
-    const std::vector<float> expected = RunQkv(ReferenceBackend(), with_query);
-    ForEachInstructionSet(
-        [&](const char* name) { ExpectNear(RunQkv(CpuBackend(), with_query), expected, name); });
-  }
-}
-
-TEST(KvMoveTest, OverlappingMovesReadAllBeforeTheyWrite) {
+// One row of one head whose halves are 1 and 2, turned by a right angle: the halves become −2 and
+// 1, divided by the root of their mean square, 2.5.
+TEST(QkvTest, ARightAngleSwapsTheHalvesAndTheSlotGetsThem) {
   ThreadPool pool(1);
-  const int kv_heads = 2, dim = 16;
-  for (const Backend* backend : {&CpuBackend(), &ReferenceBackend()}) {
-    std::vector<float> keys = RandomFloats(2 * 16 * kv_heads * dim, 8), values = keys;
-    const std::vector<float> before = keys;
-    const KvLayer layer = {DType::kF32, kv_heads, dim, keys.data(), values.data()};
-    // A rotation: written one by one it would copy slot 3 everywhere.
-    const int64_t sources[] = {3, 4, 20}, destinations[] = {4, 20, 3};
-    backend->kv_move({layer, sources, destinations, 3}, pool);
-    const auto key = [&](const std::vector<float>& all, int slot, int d) {
-      return all[size_t(slot / 16) * kv_heads * dim * 16 + size_t(dim + d) * 16 + slot % 16];
-    };
-    for (int d = 0; d < dim; ++d) {  // Head 1.
-      EXPECT_EQ(key(keys, 4, d), key(before, 3, d));
-      EXPECT_EQ(key(keys, 20, d), key(before, 4, d));
-      EXPECT_EQ(key(keys, 3, d), key(before, 20, d));
-      EXPECT_EQ(key(keys, 5, d), key(before, 5, d));
-    }
+  for (const int dim : {16, 32, 64, 128}) {
+    const int half = dim / 2;
+    std::vector<float> row(3 * dim, 1.0f), table(4 * dim, 0.0f);
+    for (const int head : {0, 1}) std::fill_n(row.begin() + head * dim + half, half, 2.0f);
+    for (int i = 0; i < dim; ++i) row[2 * dim + i] = static_cast<float>(i);
+    std::fill_n(table.begin() + 3 * dim + half, half, 1.0f);  // Sines at position 3.
+    const std::vector<float> query_norm(dim, 5.0f), key_norm(dim, 10.0f);
+    const int32_t position = 3;
+    const int64_t slot = 16 + 7;
+    const std::vector<float> before = row;
+    ForEachInstructionSet([&](const char* name) {
+      row = before;
+      std::vector<float> keys(2 * 16 * dim), values(keys.size());
+      QkvArgs args;
+      args.query = row.data();
+      args.key = row.data() + dim;
+      args.value = row.data() + 2 * dim;
+      args.query_norm = query_norm.data();
+      args.key_norm = key_norm.data();
+      args.cosine_sine = table.data();
+      args.positions = &position;
+      args.slots = &slot;
+      args.cache = {DType::kF32, 1, dim, keys.data(), values.data()};
+      args.rows = args.query_heads = 1;
+      args.query_stride = args.kv_stride = 3 * dim;
+      args.epsilon = 0;
+      CpuBackend().qkv(args, pool);
+      for (int i = 0; i < dim; ++i) {
+        const float turned = (i < half ? -2.0f : 1.0f) / std::sqrt(2.5f);
+        EXPECT_NEAR(row[i], 5 * turned, 1e-5) << name;
+        EXPECT_NEAR(keys[(dim + i) * 16 + 7], 10 * turned, 1e-5) << name;
+        EXPECT_EQ(values[(16 + 7) * dim + i], static_cast<float>(i)) << name;
+      }
+    });
   }
 }
+
+TEST(QkvTest, WithoutQueriesTheCacheGetsTheSameBits) {
+  const std::vector<float> with = RunQkv(CpuBackend(), true), without = RunQkv(CpuBackend(), false);
+  const size_t rows = 4 * 8 * 32;  // Query, key and value of 4 rows come first.
+  ASSERT_EQ(with.size(), without.size());
+  EXPECT_FALSE(SameBits(with.data(), without.data(), rows));
+  EXPECT_TRUE(SameBits(with.data() + rows, without.data() + rows, with.size() - rows));
+}
+
+TEST(KvMoveTest, OverlappingMovesReadAllBeforeTheyWrite) { ExpectRotationMoves(CpuBackend()); }
 
 }  // namespace
 }  // namespace bastion::kernels

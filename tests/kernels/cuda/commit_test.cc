@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <random>
 
-#include "kernels/backend/backend.h"
 #include "tests/kernels/cuda/device_test_support.h"
+#include "tests/kernels/oracle.h"
 
 namespace bastion::kernels::cuda {
 namespace {
 
-// One layer's keys as the reference has them, [pages, G, D, 16], from the device's [pages, G, 16,
+// One layer's keys as the oracle has them, [pages, G, D, 16], from the device's [pages, G, 16,
 // D], or back.
 std::vector<float> Transposed(const std::vector<float>& keys, int from_rows, int from_columns) {
   const size_t block = size_t(from_rows) * from_columns;
@@ -91,8 +91,8 @@ void CommitTest::ExpectMoved(const Accepted& step, const CacheShape& shape, cons
     std::vector<float> keys = Transposed(before[2 * layer], kPageTokens, shape.head_dim);
     std::vector<float> values = before[2 * layer + 1];
     const KvLayer cache = {DType::kF32, shape.kv_heads, shape.head_dim, keys.data(), values.data()};
-    ReferenceBackend().kv_move(
-        {cache, sources.data(), destinations.data(), static_cast<int>(sources.size())}, pool_);
+    Oracle().kv_move({cache, sources.data(), destinations.data(), static_cast<int>(sources.size())},
+                     pool_);
     EXPECT_EQ(caches_[2 * layer].Read(), Transposed(keys, shape.head_dim, kPageTokens))
         << "keys of layer " << layer;
     EXPECT_EQ(caches_[2 * layer + 1].Read(), values) << "values of layer " << layer;

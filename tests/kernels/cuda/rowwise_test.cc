@@ -1,12 +1,12 @@
-#include "kernels/backend/backend.h"
 #include "tests/kernels/cuda/device_test_support.h"
+#include "tests/kernels/oracle.h"
 
 namespace bastion::kernels::cuda {
 namespace {
 
 class RowwiseTest : public DeviceTest, public testing::WithParamInterface<DType> {
  protected:
-  // A bf16 result may be the neighbour of what the reference rounds to.
+  // A bf16 result may be the neighbour of what the oracle rounds to.
   void ExpectAlike(const std::vector<float>& actual, const std::vector<float>& expected) {
     const float tolerance = GetParam() == DType::kF32 ? 2e-6f : 8e-3f;
     ASSERT_EQ(actual.size(), expected.size());
@@ -34,7 +34,7 @@ TEST_P(RowwiseTest, EmbeddingRowsAreThoseOfTheTokens) {
   }
 }
 
-TEST_P(RowwiseTest, NormAgreesWithTheReferenceAndTapsItsInput) {
+TEST_P(RowwiseTest, NormAgreesWithTheOracleAndTapsItsInput) {
   for (const int width : {64, 320, 2560, 4096}) {
     const int rows = 5, stride = 3 * width;
     const std::vector<float> x = RandomFloats(rows * width, 2), weight = RandomFloats(width, 3);
@@ -48,8 +48,7 @@ TEST_P(RowwiseTest, NormAgreesWithTheReferenceAndTapsItsInput) {
         *stream_);
     Finish();
     std::vector<float> expected(rows * width);
-    ReferenceBackend().rms_norm({x.data(), weight.data(), expected.data(), rows, width, 1e-6f},
-                                pool_);
+    Oracle().rms_norm({x.data(), weight.data(), expected.data(), rows, width, 1e-6f}, pool_);
     ExpectAlike(y.Read(), expected);
     const std::vector<float> tapped = taps.Read(), kept = Rounded(GetParam(), x);
     for (int r = 0; r < rows; ++r) {
@@ -62,7 +61,7 @@ TEST_P(RowwiseTest, NormAgreesWithTheReferenceAndTapsItsInput) {
   }
 }
 
-TEST_P(RowwiseTest, SiluMulAgreesWithTheReference) {
+TEST_P(RowwiseTest, SiluMulAgreesWithTheOracle) {
   for (const int width : {1, 300, 1280}) {
     const int rows = 3;
     const std::vector<float> gate_up = RandomFloats(rows * 2 * width, 4, 4.0f);
@@ -71,12 +70,12 @@ TEST_P(RowwiseTest, SiluMulAgreesWithTheReference) {
     SiluMul({input.data(), y.data(), GetParam(), rows, width}, *stream_);
     Finish();
     std::vector<float> expected(rows * width);
-    ReferenceBackend().silu_mul({gate_up.data(), expected.data(), rows, width}, pool_);
+    Oracle().silu_mul({gate_up.data(), expected.data(), rows, width}, pool_);
     ExpectAlike(y.Read(), expected);
   }
 }
 
-// The cache of the reference, element by element, at the place that the device has it.
+// The cache of the oracle, element by element, at the place that the device has it.
 float CachedKey(const std::vector<float>& keys, int kv_heads, int dim, int64_t slot, int head,
                 int d) {
   const int64_t page = slot / kPageTokens, token = slot % kPageTokens;
@@ -122,21 +121,20 @@ TEST_P(RowwiseTest, HeadsAreNormedRotatedAndPutIntoTheirSlots) {
     Finish();
 
     std::vector<float> expected_kvq = kvq, expected_keys(cache_size), expected_values(cache_size);
-    kernels::QkvArgs reference;
-    reference.key = kvq.data();
-    reference.value = kvq.data() + heads.kv * heads.dim;
-    reference.query = expected_kvq.data() + 2 * heads.kv * heads.dim;
-    reference.query_norm = query_norm.data();
-    reference.key_norm = key_norm.data();
-    reference.cosine_sine = rope.data();
-    reference.positions = rows.positions().data();
-    reference.slots = rows.slots().data();
-    reference.cache = {DType::kF32, heads.kv, heads.dim, expected_keys.data(),
-                       expected_values.data()};
-    reference.rows = 6;
-    reference.query_heads = heads.query;
-    reference.query_stride = reference.kv_stride = stride;
-    ReferenceBackend().qkv(reference, pool_);
+    kernels::QkvArgs oracle;
+    oracle.key = kvq.data();
+    oracle.value = kvq.data() + heads.kv * heads.dim;
+    oracle.query = expected_kvq.data() + 2 * heads.kv * heads.dim;
+    oracle.query_norm = query_norm.data();
+    oracle.key_norm = key_norm.data();
+    oracle.cosine_sine = rope.data();
+    oracle.positions = rows.positions().data();
+    oracle.slots = rows.slots().data();
+    oracle.cache = {DType::kF32, heads.kv, heads.dim, expected_keys.data(), expected_values.data()};
+    oracle.rows = 6;
+    oracle.query_heads = heads.query;
+    oracle.query_stride = oracle.kv_stride = stride;
+    Oracle().qkv(oracle, pool_);
 
     std::vector<float> expected_query;
     for (int r = 0; r < 6; ++r) {

@@ -1,4 +1,4 @@
-// One step's attention on the device: operands for a shape, and what the reference makes of them.
+// One step's attention on the device: operands for a shape, and what the oracle makes of them.
 #ifndef BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_CASE_H_
 #define BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_CASE_H_
 
@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/backend/backend.h"
 #include "tests/kernels/cuda/attention/attention_shapes.h"
 #include "tests/kernels/cuda/device_test_support.h"
+#include "tests/kernels/oracle.h"
 
 namespace bastion::kernels::cuda {
 
@@ -108,7 +108,7 @@ class AttentionCase {
     args.window = shape_.window;
     args.scale = scale();
     ThreadPool alone(1);
-    ReferenceBackend().attention(args, alone);
+    Oracle().attention(args, alone);
     return output;
   }
 

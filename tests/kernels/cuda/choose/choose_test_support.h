@@ -1,4 +1,4 @@
-// Choices and candidates on the device and by the reference, for tests.
+// Choices and candidates on the device and by the oracle, for tests.
 #ifndef BASTION_TESTS_KERNELS_CUDA_CHOOSE_CHOOSE_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_CUDA_CHOOSE_CHOOSE_TEST_SUPPORT_H_
 
@@ -6,9 +6,9 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/backend/backend.h"
 #include "kernels/cuda/ops.h"
 #include "tests/kernels/cuda/device_test_support.h"
+#include "tests/kernels/oracle.h"
 
 namespace bastion::kernels::cuda {
 
@@ -34,10 +34,10 @@ struct Races {
   }
 };
 
-inline std::vector<int32_t> ReferenceChoices(const Races& races) {
+inline std::vector<int32_t> OracleChoices(const Races& races) {
   ThreadPool pool(1);
   std::vector<int32_t> tokens(races.rows());
-  ReferenceBackend().choose(
+  Oracle().choose(
       {races.logits.data(), races.rules.data(), tokens.data(), races.rows(), races.vocabulary()},
       pool);
   return tokens;
@@ -78,14 +78,13 @@ inline const ChoiceRule* CouplingOf(const Races& races, const ChoiceRule* rules)
   return coupled ? rules : nullptr;
 }
 
-inline Candidates ReferenceCandidates(const Races& races, int count) {
+inline Candidates OracleCandidates(const Races& races, int count) {
   ThreadPool pool(1);
   Candidates found = {std::vector<int32_t>(size_t(races.rows()) * count),
                       std::vector<float>(size_t(races.rows()) * count)};
-  ReferenceBackend().top_k(
-      {races.logits.data(), CouplingOf(races, races.rules.data()), found.tokens.data(),
-       found.log_probs.data(), races.rows(), races.vocabulary(), count},
-      pool);
+  Oracle().top_k({races.logits.data(), CouplingOf(races, races.rules.data()), found.tokens.data(),
+                  found.log_probs.data(), races.rows(), races.vocabulary(), count},
+                 pool);
   return found;
 }
 

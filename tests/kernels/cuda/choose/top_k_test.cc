@@ -10,9 +10,9 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class DeviceTopKTest : public DeviceTest {
  protected:
-  void ExpectReferenceCandidates(const Races& races, int count) {
+  void ExpectOracleCandidates(const Races& races, int count) {
     const Candidates actual = DeviceCandidates(races, count, *stream_);
-    const Candidates expected = ReferenceCandidates(races, count);
+    const Candidates expected = OracleCandidates(races, count);
     EXPECT_EQ(actual.tokens, expected.tokens) << "V " << races.vocabulary() << ", K " << count;
     ExpectNear(actual.log_probs, expected.log_probs, "log-probabilities");
   }
@@ -20,33 +20,33 @@ class DeviceTopKTest : public DeviceTest {
 
 std::vector<ChoiceRule> Uncoupled(int rows) { return std::vector<ChoiceRule>(rows); }
 
-TEST_F(DeviceTopKTest, AgreesWithTheReferenceWithTiesAndWholeVocabulary) {
+TEST_F(DeviceTopKTest, AgreesWithTheOracleWithTiesAndWholeVocabulary) {
   for (const int vocabulary : {1, 5, 31, 1000, 4096, 5003, 50000}) {
     for (const int candidates : {1, 2, 8, 64, 1000, kMostCandidates}) {
       if (candidates > vocabulary) continue;
-      ExpectReferenceCandidates(RandomRaces(Uncoupled(2), vocabulary, 1), candidates);
-      ExpectReferenceCandidates(RandomRaces(Uncoupled(2), vocabulary, 2, 3.0f, 0.25f), candidates);
+      ExpectOracleCandidates(RandomRaces(Uncoupled(2), vocabulary, 1), candidates);
+      ExpectOracleCandidates(RandomRaces(Uncoupled(2), vocabulary, 2, 3.0f, 0.25f), candidates);
     }
     const int all = std::min(vocabulary, kMostCandidates);
-    ExpectReferenceCandidates(RandomRaces(Uncoupled(1), vocabulary, 3), all);
+    ExpectOracleCandidates(RandomRaces(Uncoupled(1), vocabulary, 3), all);
   }
 }
 
 TEST_F(DeviceTopKTest, AWholeVocabulary) {
   const int rows = device_.name == "emulator" ? 1 : 16;
-  ExpectReferenceCandidates(RandomRaces(Uncoupled(rows), 151936, 4), 64);
+  ExpectOracleCandidates(RandomRaces(Uncoupled(rows), 151936, 4), 64);
   std::vector<ChoiceRule> rules;
   for (int r = 0; r < rows; ++r) rules.push_back({1, 77, r});
-  ExpectReferenceCandidates(RandomRaces(rules, 151936, 4), 64);
+  ExpectOracleCandidates(RandomRaces(rules, 151936, 4), 64);
 }
 
 TEST_F(DeviceTopKTest, MoreTiesThanTheShortlistHolds) {
   for (const int candidates : {1, 64, kMostCandidates}) {
     Races races = {std::vector<float>(50000, 1.5f), Uncoupled(1)};
-    ExpectReferenceCandidates(races, candidates);
+    ExpectOracleCandidates(races, candidates);
     for (int x = 0; x < 50000; x += 3) races.logits[x] = -4.0f;
     for (int x = 49000; x < 49010; ++x) races.logits[x] = 2.0f;
-    ExpectReferenceCandidates(races, candidates);
+    ExpectOracleCandidates(races, candidates);
   }
 }
 
@@ -54,8 +54,8 @@ TEST_F(DeviceTopKTest, TheBestMayAllLieInOneStripOrBlock) {
   for (const int step : {1, 8192, 4096, 4}) {
     Races races = RandomRaces(Uncoupled(1), 100000, 5, 1.0f);
     for (int i = 0; i < 1500 && i * step < 100000; ++i) races.logits[i * step] += 20.0f;
-    ExpectReferenceCandidates(races, kMostCandidates);
-    ExpectReferenceCandidates(races, 12);
+    ExpectOracleCandidates(races, kMostCandidates);
+    ExpectOracleCandidates(races, 12);
   }
 }
 
@@ -67,10 +67,10 @@ TEST_F(DeviceTopKTest, ValuesOfBothSignsAndHugeOnes) {
   races.logits[8] = 0.0f;
   races.logits[9] = std::numeric_limits<float>::denorm_min();
   const Candidates actual = DeviceCandidates(races, 1000, *stream_);
-  EXPECT_EQ(actual.tokens, ReferenceCandidates(races, 1000).tokens);
+  EXPECT_EQ(actual.tokens, OracleCandidates(races, 1000).tokens);
   races.logits.assign(3000, kOut);
   races.logits[2000] = -3.0f;
-  ExpectReferenceCandidates(races, 1);
+  ExpectOracleCandidates(races, 1);
   EXPECT_EQ(DeviceCandidates(races, 5, *stream_).tokens, (std::vector<int32_t>{2000, 0, 1, 2, 3}));
 }
 
@@ -84,7 +84,7 @@ TEST_F(DeviceTopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
     }
     rules[2].temperature = 0;  // Not coupled, between rows that are.
     const Races races = RandomRaces(rules, vocabulary, 7);
-    ExpectReferenceCandidates(races, 16);
+    ExpectOracleCandidates(races, 16);
     const std::vector<int32_t> best = DeviceCandidates(races, 1, *stream_).tokens;
     EXPECT_EQ(best, DeviceChoices(races, *stream_));
   }
@@ -92,8 +92,8 @@ TEST_F(DeviceTopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
 
 TEST_F(DeviceTopKTest, CoupledAndTruncated) {
   for (const int vocabulary : {5, 31, 5000}) {
-    ExpectReferenceCandidates(RandomRaces(Cuts(vocabulary), vocabulary, 8, 3.0f, 0.25f),
-                              std::min(vocabulary, 40));
+    ExpectOracleCandidates(RandomRaces(Cuts(vocabulary), vocabulary, 8, 3.0f, 0.25f),
+                           std::min(vocabulary, 40));
   }
 }
 
@@ -105,7 +105,7 @@ TEST_F(DeviceTopKTest, RowsWithNansAreMarkedInsteadOfRanked) {
       std::fill_n(races.logits.begin(), vocabulary, kNan);
       races.logits[3 * vocabulary - 1] = -kNan;
       const Candidates actual = DeviceCandidates(races, 4, *stream_);
-      const Candidates expected = ReferenceCandidates(
+      const Candidates expected = OracleCandidates(
           {{races.logits.begin() + vocabulary, races.logits.begin() + 2 * vocabulary}, {rule}}, 4);
       for (int k = 0; k < 4; ++k) {
         for (const int row : {0, 2}) {

@@ -20,17 +20,17 @@ class SchedulesTest : public DeviceTest, public testing::WithParamInterface<uint
 TEST_P(SchedulesTest, Choices) {
   for (const int vocabulary : {31, 9000}) {
     const Races races = RandomRaces(Cuts(vocabulary), vocabulary, 30, 3.0f, 0.25f);
-    EXPECT_EQ(DeviceChoices(races, *stream_, 2), ReferenceChoices(races));
+    EXPECT_EQ(DeviceChoices(races, *stream_, 2), OracleChoices(races));
   }
   const Races flat = RandomRaces(Cuts(9000, 1), 9000, 31, 0.1f);
-  EXPECT_EQ(DeviceChoices(flat, *stream_), ReferenceChoices(flat));
+  EXPECT_EQ(DeviceChoices(flat, *stream_), OracleChoices(flat));
 }
 
 TEST_P(SchedulesTest, Candidates) {
   const Races races = RandomRaces(std::vector<ChoiceRule>(3), 50000, 32, 3.0f, 0.25f);
   static const Candidates* const first = new Candidates(DeviceCandidates(races, 100, *stream_));
   const Candidates now = DeviceCandidates(races, 100, *stream_);
-  EXPECT_EQ(now.tokens, ReferenceCandidates(races, 100).tokens);
+  EXPECT_EQ(now.tokens, OracleCandidates(races, 100).tokens);
   EXPECT_EQ(now.tokens, first->tokens);
   EXPECT_TRUE(SameBits(now.log_probs.data(), first->log_probs.data(), now.log_probs.size()));
 }

@@ -1,0 +1,30 @@
+// The kernels of this folder. `kCompute` is the type of their arithmetic, at::kFloat or
+// at::kDouble; the others are exact, or compute in double precision in any case.
+#ifndef BASTION_KERNELS_TORCH_KERNELS_H_
+#define BASTION_KERNELS_TORCH_KERNELS_H_
+
+#include "kernels/torch/torch.h"
+// After torch.h.
+#include "kernels/ops.h"
+#include "kernels/thread_pool.h"
+
+namespace bastion::kernels::torch {
+
+template <at::ScalarType kCompute>
+void Linear(const LinearArgs& args, ThreadPool& pool);
+template <at::ScalarType kCompute>
+void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
+void Embed(const EmbedArgs& args, ThreadPool& pool);
+template <at::ScalarType kCompute>
+void Qkv(const QkvArgs& args, ThreadPool& pool);
+template <at::ScalarType kCompute>
+void Attention(const AttentionArgs& args, ThreadPool& pool);
+template <at::ScalarType kCompute>
+void SiluMul(const SiluMulArgs& args, ThreadPool& pool);
+void Choose(const ChooseArgs& args, ThreadPool& pool);
+void TopK(const TopKArgs& args, ThreadPool& pool);
+void KvMove(const KvMoveArgs& args, ThreadPool& pool);
+
+}  // namespace bastion::kernels::torch
+
+#endif  // BASTION_KERNELS_TORCH_KERNELS_H_

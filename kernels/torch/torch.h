@@ -1,0 +1,21 @@
+// ATen, without the macros that its logging leaves behind: LOG and CHECK are the project's own
+// names (common/base/check.h). Include this before check.h, and include ATen nowhere else.
+#ifndef BASTION_KERNELS_TORCH_TORCH_H_
+#define BASTION_KERNELS_TORCH_TORCH_H_
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <torch/headeronly/version.h>
+
+#undef LOG
+#undef CHECK
+#undef CHECK_EQ
+#undef CHECK_GE
+#undef CHECK_GT
+#undef CHECK_LE
+#undef CHECK_LT
+#undef CHECK_NE
+#undef DCHECK
+
+#endif  // BASTION_KERNELS_TORCH_TORCH_H_

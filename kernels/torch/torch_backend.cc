@@ -1,0 +1,38 @@
+#include "kernels/torch/torch_backend.h"
+
+#include "kernels/torch/kernels.h"
+
+namespace bastion::kernels {
+namespace {
+
+std::string Describe() { return "libtorch " TORCH_VERSION " " + at::get_cpu_capability(); }
+
+template <at::ScalarType kCompute>
+constexpr Backend Table() {
+  return {
+      .linear = torch::Linear<kCompute>,
+      .rms_norm = torch::RmsNorm<kCompute>,
+      .embed = torch::Embed,
+      .qkv = torch::Qkv<kCompute>,
+      .attention = torch::Attention<kCompute>,
+      .silu_mul = torch::SiluMul<kCompute>,
+      .choose = torch::Choose,
+      .top_k = torch::TopK,
+      .kv_move = torch::KvMove,
+      .describe = Describe,
+  };
+}
+
+}  // namespace
+
+const Backend& TorchBackend() {
+  static constexpr Backend backend = Table<at::kFloat>();
+  return backend;
+}
+
+const Backend& TorchOracle() {
+  static constexpr Backend backend = Table<at::kDouble>();
+  return backend;
+}
+
+}  // namespace bastion::kernels

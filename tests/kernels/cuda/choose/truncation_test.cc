@@ -1,0 +1,86 @@
+// Which tokens top-k, top-p and min-p leave in on the device, and what is chosen among them. At the
+// border of top-p the last bits of a sum decide, so the oracle has to sum in double precision:
+// these tests are in builds with libtorch only.
+#include "kernels/cuda/choose/truncation.h"
+
+#include <limits>
+
+#include "tests/kernels/cuda/choose/choose_test_support.h"
+
+namespace bastion::kernels::cuda {
+namespace {
+
+constexpr float kOut = -std::numeric_limits<float>::infinity();
+
+class TruncationTest : public DeviceTest {
+ protected:
+  void ExpectOracleChoices(const Races& races) {
+    EXPECT_EQ(DeviceChoices(races, *stream_), OracleChoices(races)) << "V " << races.vocabulary();
+  }
+
+  // The tokens that the rules leave in, row by row, as the oracle has them: those whose
+  // log-probability is not −inf.
+  static std::vector<bool> OracleSurvivors(const Races& races) {
+    const int vocabulary = races.vocabulary();
+    const Candidates all = OracleCandidates(races, vocabulary);
+    std::vector<bool> survives(races.logits.size());
+    for (size_t i = 0; i < survives.size(); ++i) {
+      survives[i / vocabulary * vocabulary + all.tokens[i]] = all.log_probs[i] > kOut;
+    }
+    return survives;
+  }
+  void ExpectOracleSurvivors(const Races& races) {
+    const OnDevice<float> logits(races.logits);
+    const OnDevice<ChoiceRule> rules(races.rules);
+    const OnDevice<int32_t> used(1, races.rows());
+    const OnDevice<Survivors> found(races.rows(), Survivors{kOut, INT32_MAX});
+    Truncate(
+        {used.data(), logits.data(), rules.data(), found.data(), races.rows(), races.vocabulary()},
+        *stream_);
+    Finish();
+    const std::vector<bool> expected = OracleSurvivors(races);
+    const std::vector<Survivors> actual = found.Read();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const size_t row = i / races.vocabulary(), token = i % races.vocabulary();
+      const bool survives = races.logits[i] > actual[row].least ||
+                            (races.logits[i] == actual[row].least &&
+                             static_cast<int32_t>(token) <= actual[row].last_tied);
+      const ChoiceRule& rule = races.rules[row];
+      ASSERT_EQ(survives, expected[i])
+          << "token " << token << " of " << races.vocabulary() << ", T " << rule.temperature
+          << ", top-k " << rule.top_k << ", top-p " << rule.top_p << ", min-p " << rule.min_p;
+    }
+  }
+};
+
+TEST_F(TruncationTest, TruncatedRacesAgreeWithTheOracle) {
+  for (const int vocabulary : {1, 5, 31, 4096, 20000}) {
+    ExpectOracleChoices(RandomRaces(Cuts(vocabulary, 0), vocabulary, 14));
+    ExpectOracleChoices(RandomRaces(Cuts(vocabulary, 1), vocabulary, 15, 3.0f, 0.25f));
+  }
+  ExpectOracleChoices(RandomRaces(Cuts(50000, 2), 50000, 15, 3.0f, 0.25f));
+}
+
+TEST_F(TruncationTest, SurvivorsAreThoseOfTheOracle) {
+  for (const int vocabulary : {1, 5, 31, 1030, 4096, 20000}) {
+    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 16));
+    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 1), vocabulary, 17, 3.0f, 0.25f));
+    // Too flat for a shortlist, and zeros of both signs.
+    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 2), vocabulary, 18, 0.1f));
+    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 19, 1.0f, 100.0f));
+  }
+}
+
+TEST_F(TruncationTest, TopPStopsWhereTheMassIsJustEnough) {
+  for (const int vocabulary : {8, 4096, 20000}) {
+    std::vector<ChoiceRule> rules;
+    for (const float top_p : {0.125f, 0.25f, 0.5f, 0.75f, 1e-6f, 0.0f}) {
+      rules.push_back({1, 1, 1, 0, top_p});
+      rules.push_back({1, 1, 1, 4, top_p});
+    }
+    ExpectOracleSurvivors({std::vector<float>(rules.size() * vocabulary, 2.0f), rules});
+  }
+}
+
+}  // namespace
+}  // namespace bastion::kernels::cuda

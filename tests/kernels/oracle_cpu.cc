@@ -1,0 +1,7 @@
+#include "tests/kernels/oracle.h"
+
+namespace bastion::kernels {
+
+const Backend& Oracle() { return CpuBackend(); }
+
+}  // namespace bastion::kernels

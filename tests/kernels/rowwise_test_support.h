@@ -1,0 +1,63 @@
+// One call of qkv() and one of kv_move() for every backend.
+#ifndef BASTION_TESTS_KERNELS_ROWWISE_TEST_SUPPORT_H_
+#define BASTION_TESTS_KERNELS_ROWWISE_TEST_SUPPORT_H_
+
+#include <vector>
+
+#include "tests/kernels/kernel_test_support.h"
+
+namespace bastion::kernels {
+
+// Runs qkv() on one backend into a fresh cache and returns query, keys and values after it.
+inline std::vector<float> RunQkv(const Backend& backend, bool with_query) {
+  ThreadPool pool(2);
+  const int rows = 4, heads = 4, kv_heads = 2, dim = 32, stride = (heads + 2 * kv_heads) * dim;
+  std::vector<float> qkv = RandomFloats(size_t(rows) * stride, 4);
+  const std::vector<float> query_norm = RandomFloats(dim, 5), key_norm = RandomFloats(dim, 6);
+  const std::vector<float> table = RandomFloats(50 * dim, 7);
+  const int32_t positions[] = {0, 7, 8, 49};
+  const int64_t slots[] = {33, 2, 17, 16};
+  std::vector<float> keys(3 * 16 * kv_heads * dim), values(keys.size());
+  QkvArgs args;
+  args.query = with_query ? qkv.data() : nullptr;
+  args.key = qkv.data() + heads * dim;
+  args.value = args.key + kv_heads * dim;
+  args.query_norm = query_norm.data();
+  args.key_norm = key_norm.data();
+  args.cosine_sine = table.data();
+  args.positions = positions;
+  args.slots = slots;
+  args.cache = {DType::kF32, kv_heads, dim, keys.data(), values.data()};
+  args.rows = rows;
+  args.query_heads = heads;
+  args.query_stride = args.kv_stride = stride;
+  backend.qkv(args, pool);
+  std::vector<float> all = qkv;
+  all.insert(all.end(), keys.begin(), keys.end());
+  all.insert(all.end(), values.begin(), values.end());
+  return all;
+}
+
+// A rotation of three slots: moved one by one, slot 3 would be copied everywhere.
+inline void ExpectRotationMoves(const Backend& backend) {
+  ThreadPool pool(1);
+  const int kv_heads = 2, dim = 16;
+  std::vector<float> keys = RandomFloats(2 * 16 * kv_heads * dim, 8), values = keys;
+  const std::vector<float> before = keys;
+  const KvLayer layer = {DType::kF32, kv_heads, dim, keys.data(), values.data()};
+  const int64_t sources[] = {3, 4, 20}, destinations[] = {4, 20, 3};
+  backend.kv_move({layer, sources, destinations, 3}, pool);
+  const auto key = [&](const std::vector<float>& all, int slot, int d) {
+    return all[size_t(slot / 16) * kv_heads * dim * 16 + size_t(dim + d) * 16 + slot % 16];
+  };
+  for (int d = 0; d < dim; ++d) {  // Head 1.
+    EXPECT_EQ(key(keys, 4, d), key(before, 3, d));
+    EXPECT_EQ(key(keys, 20, d), key(before, 4, d));
+    EXPECT_EQ(key(keys, 3, d), key(before, 20, d));
+    EXPECT_EQ(key(keys, 5, d), key(before, 5, d));
+  }
+}
+
+}  // namespace bastion::kernels
+
+#endif  // BASTION_TESTS_KERNELS_ROWWISE_TEST_SUPPORT_H_

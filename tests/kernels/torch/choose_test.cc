@@ -1,0 +1,112 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/kernels/torch/compared_backends.h"
+
+namespace bastion::kernels {
+namespace {
+
+// `rules` on rows of `logits` must choose what the oracle does.
+void ExpectOracleChoices(const std::vector<float>& logits, const std::vector<ChoiceRule>& rules,
+                         const std::string& what) {
+  ThreadPool pool(2);
+  const int rows = static_cast<int>(rules.size());
+  const int vocabulary = static_cast<int>(logits.size()) / rows;
+  std::vector<int32_t> expected(rows), actual(rows);
+  ChooseArgs args = {logits.data(), rules.data(), expected.data(), rows, vocabulary};
+  TorchOracle().choose(args, pool);
+  args.tokens = actual.data();
+  ForEachComparedBackend([&](const Backend& backend, const char* name) {
+    backend.choose(args, pool);
+    EXPECT_EQ(actual, expected) << name << ": " << what;
+  });
+}
+
+TEST(ChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
+  const int rows = 40;
+  for (const int vocabulary : {5, 64, 203, 1003, 4096}) {
+    for (const float temperature : {0.0f, 0.01f, 0.3f, 1.0f, 3.0f, 1000.0f}) {
+      const std::vector<float> logits =
+          RandomFloats(size_t(rows) * vocabulary, 11 + vocabulary, temperature < 0.1f ? 300 : 3);
+      std::vector<ChoiceRule> rules;
+      for (int r = 0; r < rows; ++r) rules.push_back({temperature, 0x123456789ABCDEFull, 17 + r});
+      ExpectOracleChoices(logits, rules, absl::StrCat("V ", vocabulary, ", T ", temperature));
+    }
+  }
+}
+
+TEST(ChooseTest, TruncatedRacesAgreeWithTheOracle) {
+  const int rows = 60;
+  std::vector<ChoiceRule> cuts;
+  for (const int top_k : {0, 1, 7, 5000}) {
+    for (const float top_p : {1.0f, 0.95f, 0.5f, 1e-6f}) {
+      for (const float min_p : {0.0f, 0.02f, 1.0f}) cuts.push_back({1, 0, 0, top_k, top_p, min_p});
+    }
+  }
+  for (const int vocabulary : {5, 1003, 4096}) {
+    std::vector<float> logits = RandomFloats(size_t(rows) * vocabulary, 12 + vocabulary, 3);
+    for (float& logit : logits) logit = std::round(logit * 4) / 4;  // Ties.
+    for (const float temperature : {0.3f, 1.0f, 5.0f}) {
+      for (ChoiceRule rule : cuts) {
+        rule.temperature = temperature;
+        std::vector<ChoiceRule> rules(rows, rule);
+        for (int r = 0; r < rows; ++r) rules[r].seed = r;
+        ExpectOracleChoices(
+            logits, rules,
+            absl::StrCat("V ", vocabulary, ", T ", temperature, ", top-k ", rule.top_k, ", top-p ",
+                         rule.top_p, ", min-p ", rule.min_p));
+      }
+    }
+  }
+}
+
+TEST(TopKTest, AgreesWithTheOracleWithTiesAndWholeVocabulary) {
+  ThreadPool pool(2);
+  for (const int candidates : {1, 8, 64, 301}) {
+    const int rows = 3, vocabulary = 301;
+    std::vector<float> logits = RandomFloats(size_t(rows) * vocabulary, 10, 3.0f);
+    for (int x = 100; x < 140; ++x) logits[x] = 9.0f;
+    std::vector<int32_t> expected(rows * candidates), actual(rows * candidates);
+    std::vector<float> expected_log(rows * candidates), actual_log(rows * candidates);
+    TorchOracle().top_k({logits.data(), nullptr, expected.data(), expected_log.data(), rows,
+                         vocabulary, candidates},
+                        pool);
+    ForEachComparedBackend([&](const Backend& backend, const char* name) {
+      backend.top_k(
+          {logits.data(), nullptr, actual.data(), actual_log.data(), rows, vocabulary, candidates},
+          pool);
+      EXPECT_EQ(actual, expected) << name << " K " << candidates;
+      ExpectNear(actual_log, expected_log, name);
+    });
+  }
+}
+
+TEST(TopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
+  ThreadPool pool(2);
+  const int rows = 30, candidates = 16;
+  for (const int vocabulary : {19, 1003, 4096}) {
+    const std::vector<float> logits = RandomFloats(size_t(rows) * vocabulary, 14, 3.0f);
+    const std::vector<ChoiceRule> rules = CoupledRules(rows);
+    std::vector<int32_t> expected(rows * candidates), actual(rows * candidates), chosen(rows);
+    std::vector<float> expected_log(rows * candidates), actual_log(rows * candidates);
+    TorchOracle().top_k({logits.data(), rules.data(), expected.data(), expected_log.data(), rows,
+                         vocabulary, candidates},
+                        pool);
+    CpuBackend().choose({logits.data(), rules.data(), chosen.data(), rows, vocabulary}, pool);
+    ForEachComparedBackend([&](const Backend& backend, const char* name) {
+      backend.top_k({logits.data(), rules.data(), actual.data(), actual_log.data(), rows,
+                     vocabulary, candidates},
+                    pool);
+      EXPECT_EQ(actual, expected) << name;
+      ExpectNear(actual_log, expected_log, name);
+      for (int r = 0; r < rows; ++r) EXPECT_EQ(actual[r * candidates], chosen[r]) << name;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace bastion::kernels

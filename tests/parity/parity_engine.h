@@ -1,0 +1,120 @@
+// A golden case with its target and drafter loaded in fp32, on one backend.
+#ifndef BASTION_TESTS_PARITY_PARITY_ENGINE_H_
+#define BASTION_TESTS_PARITY_PARITY_ENGINE_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/stages/draft_tree.h"
+#include "drafter_service/draft/dflash.h"
+#include "tests/support/golden_file.h"
+#include "verifier_service/model/forward.h"
+
+namespace bastion::testing {
+
+inline constexpr float kParityTolerance = 1e-4f;
+
+inline void ExpectParity(const float* actual, const std::vector<float>& expected,
+                         const char* what) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], kParityTolerance) << what << " at " << i;
+  }
+}
+
+class ParityEngine {
+ public:
+  ParityEngine(const std::string& name, const kernels::Backend& backend)
+      : golden_(GoldenFolder(name) + "/golden.safetensors"), tokens_(golden_.Integers("tokens")) {
+    const std::string folder = GoldenFolder(name);
+    options_.dtype = DType::kF32;
+    options_.device = {&backend, &pool_};
+    options_.kv_tokens = 4096;
+    auto target = verifier::TargetModel::Load(folder + "/target", options_);
+    CHECK(target.ok()) << target.status();
+    target_ = *std::move(target);
+    auto drafter = drafter::DflashModel::Load(folder + "/drafter", folder + "/target", options_);
+    CHECK(drafter.ok()) << drafter.status();
+    drafter_ = *std::move(drafter);
+  }
+
+  [[nodiscard]] const GoldenFile& golden() const { return golden_; }
+  [[nodiscard]] const std::vector<TokenId>& tokens() const { return tokens_; }
+  [[nodiscard]] verifier::TargetModel& target() { return *target_; }
+  [[nodiscard]] const nn::Device& device() const { return options_.device; }
+  [[nodiscard]] int layers() const { return target_->config().dims.layers; }
+  [[nodiscard]] int vocabulary() const { return target_->config().dims.vocabulary; }
+
+  // Commits `tokens` to `table` in chunks of `chunk` rows.
+  void Prefill(const std::vector<TokenId>& tokens, size_t chunk, nn::PageTable& table) {
+    ASSERT_TRUE(target_->cache().Reserve(table, static_cast<int>(tokens.size())).ok());
+    for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
+      const size_t end = std::min(tokens.size(), begin + chunk);
+      nn::RowBatch batch;
+      batch.AddRun({&table, static_cast<Position>(begin), kernels::RowMask::kCausal},
+                   {tokens.begin() + begin, tokens.begin() + end});
+      target_->Forward(batch, feature_layers());
+    }
+  }
+
+  [[nodiscard]] DraftTree tree() const {
+    const std::vector<TokenId> tokens = golden_.Integers("tree_tokens");
+    const std::vector<TokenId> parents = golden_.Integers("tree_parents");
+    DraftTree tree(tokens[0]);
+    for (size_t i = 1; i < tokens.size(); ++i) tree.Add(parents[i], tokens[i], -1.0f);
+    return tree;
+  }
+
+  // One forward over the tree behind the golden tokens; logits [rows, V].
+  std::vector<float> TreeLogits(const DraftTree& tree, nn::PageTable& table) {
+    const auto cached = static_cast<Position>(tokens_.size());
+    EXPECT_TRUE(target_->cache().Reserve(table, cached + tree.rows()).ok());
+    std::vector<int> depths;
+    for (NodeIndex i = 0; i < tree.rows(); ++i) depths.push_back(tree.depth(i));
+    nn::RowBatch batch;
+    batch.AddTree({&table, cached}, tree.tokens(), depths, tree.AncestorBits());
+    target_->Forward(batch, feature_layers());
+    const float* logits = target_->Logits().values;
+    return {logits, logits + size_t(tree.rows()) * vocabulary()};
+  }
+
+  // Drafts after each part of the golden context: check(round, logits of the block).
+  template <typename Check>
+  void ForEachDraft(Check check) {
+    const std::vector<float> features = golden_.Floats("features");
+    const std::vector<TokenId> added = golden_.Integers("draft_context");
+    nn::PageTable table;
+    Position context = 0;
+    for (size_t round = 0; round < added.size(); ++round) {
+      Features rows = {drafter_->feature_width(), DType::kF32, {}};
+      rows.bytes.assign(reinterpret_cast<const char*>(features.data()) + context * rows.row_bytes(),
+                        added[round] * rows.row_bytes());
+      ASSERT_TRUE(drafter_->AppendContext({{&table, context, rows}}).ok());
+      context += added[round];
+      const TokenId bonus = golden_.Integers("bonus_" + std::to_string(round))[0];
+      const auto drafts = drafter_->Draft({{&table, context, bonus}}, 16);
+      ASSERT_TRUE(drafts.ok()) << drafts.status();
+      EXPECT_TRUE((*drafts)[0].Validate(vocabulary()).ok());
+      check(std::to_string(round), drafter_->logits());
+    }
+  }
+
+ private:
+  [[nodiscard]] const std::vector<int>& feature_layers() const {
+    return drafter_->config().dflash.target_layer_ids;
+  }
+
+  GoldenFile golden_;
+  std::vector<TokenId> tokens_;
+  kernels::ThreadPool pool_{2};
+  nn::EngineOptions options_;
+  std::unique_ptr<verifier::TargetModel> target_;
+  std::unique_ptr<drafter::DflashModel> drafter_;
+};
+
+}  // namespace bastion::testing
+
+#endif  // BASTION_TESTS_PARITY_PARITY_ENGINE_H_

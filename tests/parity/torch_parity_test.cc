@@ -1,0 +1,61 @@
+// The engine on the portable backend, in both precisions, against `transformers` and against the
+// engine on the CPU's kernels, in fp32 on tiny random checkpoints.
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "kernels/torch/torch_backend.h"
+#include "tests/parity/parity_engine.h"
+
+namespace bastion {
+namespace {
+
+class TorchParityTest
+    : public ::testing::TestWithParam<std::tuple<std::string, const kernels::Backend*>> {
+ protected:
+  testing::ParityEngine cpu_{std::get<0>(GetParam()), kernels::CpuBackend()};
+  testing::ParityEngine torch_{std::get<0>(GetParam()), *std::get<1>(GetParam())};
+};
+
+TEST_P(TorchParityTest, TargetLogitsAndFeaturesAreThoseOfTransformers) {
+  nn::PageTable table;
+  torch_.Prefill(torch_.tokens(), torch_.tokens().size(), table);
+  testing::ExpectParity(torch_.target().features(), torch_.golden().Floats("features"), "features");
+  testing::ExpectParity(torch_.target().Logits().values, torch_.golden().Floats("logits"),
+                        "logits");
+}
+
+TEST_P(TorchParityTest, TreeLogitsAreThoseOfTheCpuEngine) {
+  nn::PageTable table, cpu_table;
+  torch_.Prefill(torch_.tokens(), 7, table);
+  cpu_.Prefill(cpu_.tokens(), 7, cpu_table);
+  const std::vector<float> logits = torch_.TreeLogits(torch_.tree(), table);
+  const std::vector<float> expected = cpu_.TreeLogits(cpu_.tree(), cpu_table);
+  ASSERT_EQ(logits.size(), expected.size());
+  testing::ExpectParity(logits.data(), expected, "tree logits");
+  testing::ExpectParity(logits.data(), torch_.golden().Floats("tree_logits"), "tree logits");
+}
+
+TEST_P(TorchParityTest, DrafterLogitsAreThoseOfTheCpuEngine) {
+  std::vector<std::vector<float>> expected;
+  const size_t size = cpu_.golden().Floats("marginal_logits_0").size();
+  cpu_.ForEachDraft([&](const std::string&, const float* logits) {
+    expected.emplace_back(logits, logits + size);
+  });
+  ASSERT_FALSE(expected.empty());
+  torch_.ForEachDraft([&](const std::string& round, const float* logits) {
+    testing::ExpectParity(logits, expected[std::stoi(round)], "marginal logits");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, TorchParityTest,
+                         ::testing::Combine(::testing::ValuesIn(testing::GoldenCases()),
+                                            ::testing::Values(&kernels::TorchBackend(),
+                                                              &kernels::TorchOracle())),
+                         [](const auto& info) {
+                           const bool oracle = std::get<1>(info.param) == &kernels::TorchOracle();
+                           return std::get<0>(info.param) + (oracle ? "_double" : "_single");
+                         });
+
+}  // namespace
+}  // namespace bastion
