@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "common/wire/attach.h"
+#include "common/wire/attacher.h"
 
 namespace bastion {
 
