@@ -79,7 +79,7 @@ check_system() {
   version=$(. /etc/os-release 2>/dev/null && echo "${VERSION_ID:-}")
   if [ "$id" != debian ] || [ "$version" != 12 ]; then
     die "this is ${id:-an unknown system} ${version}, not Debian 12: its packages are not known." \
-      "Install what $HERE/debian-packages*.txt stand for, then build with cmake --preset release"
+      "Install the equivalents of $HERE/debian-packages*.txt, then build with cmake --preset release"
   fi
   [ "$(uname -m)" = x86_64 ] || die "the pinned wheels are for x86_64, this is $(uname -m)"
 }

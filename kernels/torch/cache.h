@@ -3,6 +3,8 @@
 #define BASTION_KERNELS_TORCH_CACHE_H_
 
 #include "kernels/torch/tensors.h"
+// After torch.h.
+#include <array>
 
 namespace bastion::kernels::torch {
 

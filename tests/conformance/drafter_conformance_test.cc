@@ -77,7 +77,7 @@ class DrafterConformanceTest : public ::testing::TestWithParam<testing::StagesKi
     EXPECT_GE(marginals.candidates, kCandidates);
     EXPECT_TRUE(marginals.Validate(info_.vocabulary).ok()) << marginals.Validate(info_.vocabulary);
   }
-  // Of the same sequence, computed in calls of other rows: equal, or within rounding where kernels
+  // Drafts of one sequence, computed in calls of other rows: equal, or within rounding if kernels
   // do not promise more.
   void ExpectSameDraft(const Marginals& actual, const Marginals& expected) {
     if (GetParam().row_invariant) {

@@ -1,5 +1,5 @@
 // The engines in process on tiny random checkpoints. Loading measures the device, so each kind is
-// made once and handed to every test anew: the suites use sessions of their own and close them.
+// made once and lent to every test: the suites use sessions of their own and close them.
 #ifndef BASTION_TESTS_CONFORMANCE_IN_PROCESS_H_
 #define BASTION_TESTS_CONFORMANCE_IN_PROCESS_H_
 

@@ -111,7 +111,7 @@ struct RaggedBatch {
   }
 
   std::vector<int> trees[2];                // Parents of spans 0 and 4.
-  std::vector<std::vector<uint64_t>> bits;  // Of these
+  std::vector<std::vector<uint64_t>> bits;  // Ancestors, one vector a tree
   std::vector<int32_t> positions;
   std::vector<AttentionSpan> spans;
 };

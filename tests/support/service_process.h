@@ -34,7 +34,7 @@ struct SystemOptions {
   std::string target;
   std::string drafter;
   std::string dtype = "fp32";
-  std::string backend = "cpu";  // Of verifier and drafter.
+  std::string backend = "cpu";  // "cpu" or "torch", for verifier and drafter.
   std::vector<std::string> orchestrator_flags;
   std::vector<std::string> verifier_flags;
   bool shared_memory = false;

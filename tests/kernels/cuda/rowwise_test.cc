@@ -6,7 +6,7 @@ namespace {
 
 class RowwiseTest : public DeviceTest, public testing::WithParamInterface<DType> {
  protected:
-  // A bf16 result may be the neighbour of what the oracle rounds to.
+  // A bf16 result may be next to what the oracle rounds to.
   void ExpectAlike(const std::vector<float>& actual, const std::vector<float>& expected) {
     const float tolerance = GetParam() == DType::kF32 ? 2e-6f : 8e-3f;
     ASSERT_EQ(actual.size(), expected.size());
