@@ -6,7 +6,7 @@
 // without a mask. Points are measured round robin, and a point is the median of its repetitions. So
 // a busy moment of the machine affects all points equally, and the median ignores it. Consecutive
 // points have similar sizes, like the consecutive forwards of a sequence: after a large forward a
-// small one finds the weights evicted from the caches and takes up to a fifth longer.
+// small one finds the weights evicted from the caches and is up to a fifth slower.
 //
 // A longer context costs attention time, which grows evenly with the rows. The steps in the cost
 // come from the matrix multiplications and are the same at every context. So all row counts are

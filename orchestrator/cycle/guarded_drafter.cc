@@ -19,10 +19,10 @@ absl::StatusOr<DrafterInfo> GuardedDrafter::Info() {
   absl::StatusOr<DrafterInfo> info = inner_->Info();
   if (!info.ok()) return PauseAfter(info.status());
   if (info->vocabulary != vocabulary_ || info->positions < 1) {
-    return PauseAfter(absl::FailedPreconditionError(
-        absl::StrCat("drafter ", info->model, " has a vocabulary of ", info->vocabulary, " and ",
-                     info->positions, " positions, but the target has a vocabulary of ",
-                     vocabulary_, "; start a drafter that was trained for this target")));
+    return PauseAfter(absl::FailedPreconditionError(absl::StrCat(
+        "drafter ", info->model, " has a vocabulary of ", info->vocabulary, " and ",
+        info->positions, " positions, but the target has a vocabulary of ", vocabulary_,
+        "; it belongs to another target, so start this target's drafter")));
   }
   usable_ = true;
   return info;

@@ -16,7 +16,7 @@
 
 namespace bastion {
 
-// What the drafter's accuracy depends on: it is lower on sampled text than on greedy text, and
+// The drafter's accuracy depends on the mode: it is lower on sampled text than on greedy text, and
 // higher again with coupled drafts.
 enum class DraftMode { kGreedy, kSampled, kCoupled };
 

@@ -58,7 +58,7 @@ void UpdateState(const Outcome& outcome, SpeculationState* state) {
   const GrownTree& grown = outcome.grown;
   state->pace.Observe(outcome.yield.tokens, outcome.yield.seconds);
   if (grown.drafted && grown.is_draft_free) {
-    // The draft was empty. It cost its waiting time and gets no credit for the accepted tokens.
+    // The draft was empty: it cost its waiting time and gets no credit for the accepted tokens.
     state->gate.ObserveDrafted(1, outcome.plain_seconds + outcome.draft_seconds,
                                outcome.plain_seconds);
   } else if (grown.drafted) {

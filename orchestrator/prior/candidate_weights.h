@@ -1,5 +1,5 @@
 // CandidateWeights: how much the drafter and each source of the prior count in a candidate's score,
-// learned from the target's choices. (Nouns: transition_prior.h.)
+// learned from the target's choices. See transition_prior.h for the nouns.
 //
 // A candidate x has terms t(x): the drafter's log-probability, whether the drafter left x out of
 // its top K, and the gain of every source. The model of the target's choice among the candidates is

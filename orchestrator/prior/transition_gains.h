@@ -15,7 +15,7 @@
 
 namespace bastion {
 
-// One continuation x of one context. The symbols are those of transition_prior.h.
+// One continuation x of one context. Symbols as in transition_prior.h.
 struct TransitionGain {
   TokenId token;
   float probability;  // P(x)

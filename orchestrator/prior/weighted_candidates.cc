@@ -241,7 +241,7 @@ void PriorCandidates::UpdateWeights(const TransitionPrior& prior, absl::Span<con
   for (size_t i = 0; i < chosen.size(); ++i) {
     prior.CollectGains(prior.TokensBefore(chosen.subspan(0, i)), &gains);
     if (gains.entries().empty()) continue;
-    // Candidate 0 stands for all unseen tokens. It is the choice unless a listed token was chosen.
+    // Candidate 0 represents all unseen tokens. It is the choice unless a listed token was chosen.
     Choice choice;
     choice.candidates.push_back(TermsOf(std::log(UnseenMass(gains)), false, nullptr));
     choice.chosen = 0;

@@ -1,6 +1,6 @@
 // Candidates that depend on the path: WeightedCandidates combines the drafter's candidates with the
-// prior, PriorCandidates uses the prior alone. (Nouns: transition_prior.h. The weights w and the
-// terms t: candidate_weights.h.)
+// prior, PriorCandidates uses the prior alone. See transition_prior.h for the nouns, and
+// candidate_weights.h for the weights w and the terms t.
 //
 // WeightedCandidates scores the drafter's candidates and the tokens that only the prior proposes.
 // The scores of a position are normalized to the mass that the drafter gave its candidates:

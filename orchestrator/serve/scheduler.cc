@@ -227,8 +227,7 @@ void Scheduler::Step() {
   const absl::Status stepped = engine_->cycle.Step(batch);
   if (!stepped.ok()) {
     LOG(ERROR) << "verify failed: " << stepped;
-    FailAll(absl::UnavailableError(
-        absl::StrCat("the connection to the verifier was lost: ", stepped.message())));
+    FailAll(absl::UnavailableError(absl::StrCat("the verifier was lost: ", stepped.message())));
     SetReady(false);
     return;
   }
@@ -237,7 +236,7 @@ void Scheduler::Step() {
     if (last_draft_status_.ok()) {
       LOG(INFO) << "drafts are available; decoding with speculation";
     } else {
-      LOG(WARNING) << "draft failed; decoding without speculation: " << last_draft_status_;
+      LOG(WARNING) << "decoding without speculation, no draft: " << last_draft_status_;
     }
   }
   for (LiveRequest* owner : owners) {

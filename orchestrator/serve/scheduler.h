@@ -46,7 +46,7 @@ struct SchedulerStats {
   int running = 0;      // Requests being decoded.
   AuditCounts audit;    // The verifier's audit counts.
   int waiting = 0;      // Requests in the queue.
-  TargetInfo target;    // Of the last verifier.
+  TargetInfo target;    // Target of the last verifier.
   std::string drafter;  // Name of the drafter at the last connect; empty if there was none.
 };
 

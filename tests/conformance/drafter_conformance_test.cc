@@ -1,4 +1,4 @@
-// The contract of Drafter (common/stages/stages.h), for every kind of it.
+// Tests the contract of Drafter (common/stages/stages.h) for every kind of drafter.
 #include <gtest/gtest.h>
 
 #include "tests/conformance/stages_under_test.h"
@@ -9,12 +9,12 @@ namespace {
 const std::vector<TokenId> kPrompt = {3, 14, 15, 92, 65, 35, 89, 79, 32, 38};
 constexpr int kCandidates = 8;
 
-// One sequence, as the orchestrator keeps it.
+// The orchestrator's state of one sequence.
 struct Live {
   SequenceId id;
   Position committed = 0;
   TokenId root = 0;
-  std::vector<TokenId> untold;
+  std::vector<TokenId> new_tokens;  // Committed tokens that the drafter has not received.
 };
 
 class DrafterConformanceTest : public ::testing::TestWithParam<testing::StagesKind> {
@@ -43,36 +43,36 @@ class DrafterConformanceTest : public ::testing::TestWithParam<testing::StagesKi
                  {kPrompt.begin(), kPrompt.end() - 1}};
     EXPECT_TRUE(verifier().Open(live.id, {}).ok());
     opened_.push_back(live.id);
-    EXPECT_TRUE(verifier().Prefill({live.id, 0, live.untold}).ok());
+    EXPECT_TRUE(verifier().Prefill({live.id, 0, live.new_tokens}).ok());
     return live;
   }
-  static Frontier Ask(Live& live) {
+  static Frontier NextFrontier(Live& live) {
     Frontier frontier;
     frontier.sequence = live.id;
     frontier.committed = live.committed;
     frontier.root = live.root;
-    frontier.new_tokens = std::exchange(live.untold, {});
+    frontier.new_tokens = std::exchange(live.new_tokens, {});
     frontier.candidates = kCandidates;
     return frontier;
   }
   Marginals Draft(Live& live) {
-    const auto drafts = drafter().Expand({Ask(live)});
+    const auto drafts = drafter().Expand({NextFrontier(live)});
     EXPECT_TRUE(drafts.ok()) << drafts.status();
     return drafts.ok() ? drafts->at(0).marginals.at(0) : Marginals();
   }
-  // Verifies the top-1 chain of `marginals` and takes over the outcome.
+  // Verifies the top-1 chain of `marginals` and applies the outcome to `live`.
   void Step(Live& live, const Marginals& marginals) {
     DraftTree tree(live.root);
     for (int p = 0; p < marginals.positions; ++p) tree.Add(p, marginals.token(p, 0), -1);
     const auto result = verifier().Verify({{live.id, live.committed, tree}});
     ASSERT_TRUE(result.ok()) << result.status();
     const Acceptance& acceptance = result->outcomes.at(0).acceptance;
-    live.untold.push_back(live.root);
-    for (const NodeIndex node : acceptance.path) live.untold.push_back(tree.token(node));
+    live.new_tokens.push_back(live.root);
+    for (const NodeIndex node : acceptance.path) live.new_tokens.push_back(tree.token(node));
     live.committed += acceptance.committed_length();
     live.root = acceptance.next;
   }
-  void ExpectADraft(const Marginals& marginals) {
+  void ExpectValidDraft(const Marginals& marginals) {
     EXPECT_EQ(marginals.positions, info_.positions);
     EXPECT_GE(marginals.candidates, kCandidates);
     EXPECT_TRUE(marginals.Validate(info_.vocabulary).ok()) << marginals.Validate(info_.vocabulary);
@@ -96,7 +96,7 @@ class DrafterConformanceTest : public ::testing::TestWithParam<testing::StagesKi
   std::vector<SequenceId> opened_;
 };
 
-TEST_P(DrafterConformanceTest, StatesItsFacts) {
+TEST_P(DrafterConformanceTest, InfoIsComplete) {
   EXPECT_FALSE(info_.model.empty());
   EXPECT_GT(info_.positions, 0);
   EXPECT_GT(info_.max_context, 0);
@@ -107,7 +107,7 @@ TEST_P(DrafterConformanceTest, MarginalsAreValidInEveryCycle) {
   Live live = Begin();
   for (int cycle = 0; cycle < 5; ++cycle) {
     const Marginals marginals = Draft(live);
-    ExpectADraft(marginals);
+    ExpectValidDraft(marginals);
     Step(live, marginals);
   }
 }
@@ -117,57 +117,57 @@ TEST_P(DrafterConformanceTest, OneDraftPerFrontierInOrder) {
   Step(second, {});
   const Marginals alone_first = Draft(first), alone_second = Draft(second);
   ASSERT_NE(alone_first, alone_second);
-  const auto drafts = drafter().Expand({Ask(second), Ask(first)});
+  const auto drafts = drafter().Expand({NextFrontier(second), NextFrontier(first)});
   ASSERT_TRUE(drafts.ok()) << drafts.status();
   ASSERT_EQ(drafts->size(), 2u);
   ExpectSameDraft((*drafts)[0].marginals.at(0), alone_second);
   ExpectSameDraft((*drafts)[1].marginals.at(0), alone_first);
 }
 
-TEST_P(DrafterConformanceTest, NothingAskedNothingAnswered) {
+TEST_P(DrafterConformanceTest, NoFrontiersGiveNoDrafts) {
   const auto drafts = drafter().Expand({});
   ASSERT_TRUE(drafts.ok()) << drafts.status();
   EXPECT_TRUE(drafts->empty());
 }
 
-TEST_P(DrafterConformanceTest, ASequenceFirstSeenLateIsTakenUp) {
+TEST_P(DrafterConformanceTest, ASequenceMayStartDraftingLate) {
   Live followed = Begin(), late = Begin();
   for (int cycle = 0; cycle < 4; ++cycle) {
     const Marginals marginals = Draft(followed);
     Step(followed, marginals);
-    Step(late, marginals);  // The same text, without ever asking for a draft.
+    Step(late, marginals);  // The same text, without a draft request.
   }
   ASSERT_EQ(late.committed, followed.committed);
   const Marginals marginals = Draft(late);
-  ExpectADraft(marginals);
+  ExpectValidDraft(marginals);
   ExpectSameDraft(marginals, Draft(followed));
 }
 
-TEST_P(DrafterConformanceTest, APathThatIsUnknownGetsEmptyMarginals) {
+TEST_P(DrafterConformanceTest, AnUnknownPathGetsEmptyMarginals) {
   Live live = Begin();
-  Frontier frontier = Ask(live);
+  Frontier frontier = NextFrontier(live);
   frontier.paths = {{7, 8}, {}, {9}};
   const auto drafts = drafter().Expand({frontier});
   ASSERT_TRUE(drafts.ok()) << drafts.status();
   ASSERT_EQ(drafts->at(0).marginals.size(), 3u);
   EXPECT_TRUE((*drafts)[0].marginals[0].empty());
-  ExpectADraft((*drafts)[0].marginals[1]);
+  ExpectValidDraft((*drafts)[0].marginals[1]);
   EXPECT_TRUE((*drafts)[0].marginals[2].empty());
 }
 
-TEST_P(DrafterConformanceTest, ASequenceThatTheTargetDoesNotKnowGetsEmptyMarginals) {
+TEST_P(DrafterConformanceTest, ASequenceUnknownToTheTargetGetsEmptyMarginals) {
   Live unknown = {{4711, 0}, 5, 1, {1, 2, 3, 4, 5}};
   opened_.push_back(unknown.id);
   Live known = Begin();
-  const auto drafts = drafter().Expand({Ask(unknown), Ask(known)});
+  const auto drafts = drafter().Expand({NextFrontier(unknown), NextFrontier(known)});
   ASSERT_TRUE(drafts.ok()) << drafts.status();
   EXPECT_TRUE((*drafts)[0].marginals.at(0).empty());
-  ExpectADraft((*drafts)[1].marginals.at(0));
+  ExpectValidDraft((*drafts)[1].marginals.at(0));
 }
 
-TEST_P(DrafterConformanceTest, MoreCandidatesThanTheVocabularyHas) {
+TEST_P(DrafterConformanceTest, MoreCandidatesThanTheVocabularyGiveAtMostTheVocabulary) {
   Live live = Begin();
-  Frontier frontier = Ask(live);
+  Frontier frontier = NextFrontier(live);
   frontier.candidates = 10 * info_.vocabulary;
   const auto drafts = drafter().Expand({frontier});
   ASSERT_TRUE(drafts.ok()) << drafts.status();
@@ -176,17 +176,17 @@ TEST_P(DrafterConformanceTest, MoreCandidatesThanTheVocabularyHas) {
   EXPECT_LE(marginals.candidates, info_.vocabulary);
 }
 
-TEST_P(DrafterConformanceTest, StaleEpoch) {
+TEST_P(DrafterConformanceTest, AStaleEpochIsRefused) {
   Live live = Begin();
-  ExpectADraft(Draft(live));
+  ExpectValidDraft(Draft(live));
   Live stale = live;
   --stale.id.epoch;
-  EXPECT_TRUE(absl::IsFailedPrecondition(drafter().Expand({Ask(stale)}).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(drafter().Expand({NextFrontier(stale)}).status()));
   drafter().Close(stale.id);
-  ExpectADraft(Draft(live));
+  ExpectValidDraft(Draft(live));
 }
 
-TEST_P(DrafterConformanceTest, AHigherEpochBeginsAnew) {
+TEST_P(DrafterConformanceTest, AHigherEpochStartsANewSequence) {
   Live live = Begin();
   const Marginals before = Draft(live);
   ++live.id.epoch;
@@ -196,17 +196,17 @@ TEST_P(DrafterConformanceTest, AHigherEpochBeginsAnew) {
   EXPECT_EQ(Draft(live), before);
 }
 
-TEST_P(DrafterConformanceTest, CloseForgetsAndUnknownSequencesAreFine) {
+TEST_P(DrafterConformanceTest, CloseDropsTheStateAndIgnoresUnknownSequences) {
   Live live = Begin();
   const Marginals before = Draft(live);
   drafter().Close(live.id);
   drafter().Close(live.id);
   drafter().Close({4711, 5});
   Live again = live;
-  EXPECT_EQ(Draft(again), before);  // Taken up as a new one.
+  EXPECT_EQ(Draft(again), before);  // It counts as a new sequence.
   drafter().Close(live.id);
-  --live.id.epoch;  // What is forgotten cannot make an epoch stale.
-  EXPECT_TRUE(drafter().Expand({Ask(live)}).ok());
+  --live.id.epoch;  // After Close, a lower epoch is not stale.
+  EXPECT_TRUE(drafter().Expand({NextFrontier(live)}).ok());
   drafter().Close(live.id);
 }
 

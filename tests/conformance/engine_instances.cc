@@ -1,6 +1,6 @@
 // The engines on tiny random checkpoints: in process, and as services on sockets behind the remote
-// stages. Loading measures the device, so each kind is made once and handed to every test anew:
-// the suites use sessions of their own and close them.
+// stages. Loading measures the device, which is slow, so each kind is created once and shared by
+// all tests. The tests use different sessions and close them.
 #include <stdlib.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ class OnGpu final : public StagesUnderTest {
     verifier.target_folder = folder + "/target";
     verifier.engine = {DType::kF32, device_.device, 4096};
     verifier.max_sequences = 8;
-    verifier.max_rows = 128;  // The emulator takes its time for every row.
+    verifier.max_rows = 128;  // The emulator is slow.
     verifier.prefill_chunk = 64;
     verifier.load_target = verifier::LoadCudaTarget;
     auto verifier_engine = verifier::VerifierEngine::Create(verifier);
@@ -63,7 +63,7 @@ class OnGpu final : public StagesUnderTest {
   std::unique_ptr<LocalDrafter> drafter_;
 };
 
-// All three processes' parts in one: only the wire between them is real.
+// The services and their clients in one process. Only the wire between them is real.
 template <wire::CarrierChoice kCarrier, bool kOnGpu = false>
 class OverTheWire final : public StagesUnderTest {
  public:
@@ -92,12 +92,12 @@ class OverTheWire final : public StagesUnderTest {
   std::string Address(const std::string& service) const {
     return "unix:" + sockets_ + "/" + service;
   }
-  // A team of threads each, as in two processes: they are at work at the same time.
-  static nn::EngineOptions EngineOptions(nn::LocalDevice& mine) {
+  // Each engine has its own thread pool, because both compute at the same time.
+  static nn::EngineOptions EngineOptions(nn::LocalDevice& local) {
     auto device = nn::OpenLocalDevice(2);
     CHECK(device.ok()) << device.status();
-    mine = *std::move(device);
-    return {DType::kF32, mine.device, 4096};
+    local = *std::move(device);
+    return {DType::kF32, local.device, 4096};
   }
 
   std::unique_ptr<wire::ServiceHost> Host(const std::string& name, grpc::Service* service) {
@@ -155,7 +155,7 @@ class OverTheWire final : public StagesUnderTest {
     drafter_host_ = Host("drafter", drafter_service_.get());
   }
 
-  // Sequences opened before the drafter's subscription have no features.
+  // Waits until the drafter has subscribed. Sequences opened before have no features.
   void AwaitSubscription() {
     for (uint32_t epoch = 0; epoch < 500; ++epoch) {
       const SequenceId probe = {~uint64_t{0}, epoch};
@@ -191,7 +191,7 @@ std::vector<StagesKind> KindsUnderTest() {
       KindOn<OverTheWire<wire::CarrierChoice::kAuto>>("OverSharedMemory", "gqa2_untied_draft2")};
   if (kernels::cuda::OpenDevice(0).ok()) {
     kinds.push_back(KindOn<OnGpu>("OnGpu", "gqa2_untied_draft2"));
-    // Features stay in the GPU's memory.
+    // Features stay in GPU memory.
     kinds.push_back(KindOn<OverTheWire<wire::CarrierChoice::kAuto, /*kOnGpu=*/true>>(
         "OverOneGpu", "gqa2_untied_draft2"));
   }

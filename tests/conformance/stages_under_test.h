@@ -1,5 +1,5 @@
-// What the conformance suites run on: a verifier and the drafter that belongs to it, made anew for
-// every test. Each binary lists its own kinds; the suites are the same files in all of them.
+// The stages that the conformance suites test: a verifier and its drafter, created for every test.
+// All binaries contain the same suites; each binary defines its own kinds of stages.
 #ifndef BASTION_TESTS_CONFORMANCE_STAGES_UNDER_TEST_H_
 #define BASTION_TESTS_CONFORMANCE_STAGES_UNDER_TEST_H_
 
@@ -26,7 +26,7 @@ struct StagesKind {
   bool row_invariant = true;
 };
 
-// Defined by the binary's instances file.
+// Defined in the *_instances.cc file of the binary.
 [[nodiscard]] std::vector<StagesKind> KindsUnderTest();
 
 }  // namespace bastion::testing

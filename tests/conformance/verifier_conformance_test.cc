@@ -1,4 +1,4 @@
-// The contract of Verifier (common/stages/stages.h), for every kind of it.
+// Tests the contract of Verifier (common/stages/stages.h) for every kind of verifier.
 #include <gtest/gtest.h>
 
 #include "tests/conformance/stages_under_test.h"
@@ -7,7 +7,7 @@ namespace bastion {
 namespace {
 
 const std::vector<TokenId> kPrompt = {3, 14, 15, 92, 65, 35, 89, 79, 32, 38};
-constexpr Position kCached = 9;  // All of the prompt but its last token.
+constexpr Position kCached = 9;  // The prompt without its last token.
 
 class VerifierConformanceTest : public ::testing::TestWithParam<testing::StagesKind> {
  protected:
@@ -26,7 +26,7 @@ class VerifierConformanceTest : public ::testing::TestWithParam<testing::StagesK
     if (status.ok()) opened_.push_back(id);
     return status;
   }
-  // A fresh sequence with the prompt committed.
+  // Opens a new sequence and commits the prompt.
   SequenceId Begin(const SamplingParams& sampling = {}) {
     static uint64_t next_session = 1;
     const SequenceId id = {next_session++, 3};
@@ -54,7 +54,8 @@ class VerifierConformanceTest : public ::testing::TestWithParam<testing::StagesK
     verifier().Close(id);
     return text;
   }
-  // `hits` tokens of the text on a path, each with a wrong sibling before and after it.
+  // A tree with the next `hits` tokens of the text on one path. Each has a wrong sibling before and
+  // after it.
   DraftTree TreeOver(TokenId root, const TokenId* text, int hits) const {
     DraftTree tree(root);
     NodeIndex at = 0;
@@ -73,7 +74,7 @@ class VerifierConformanceTest : public ::testing::TestWithParam<testing::StagesK
   std::vector<SequenceId> opened_;
 };
 
-TEST_P(VerifierConformanceTest, StatesItsFacts) {
+TEST_P(VerifierConformanceTest, InfoIsComplete) {
   const auto info = verifier().Info();
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_FALSE(info->model.empty());
@@ -94,7 +95,7 @@ TEST_P(VerifierConformanceTest, APlainDecodeStepCommitsOneToken) {
   EXPECT_TRUE(VerifyOne({id, kCached + 1, DraftTree(first.acceptance.next)}).status.ok());
 }
 
-TEST_P(VerifierConformanceTest, ATreeCommitsWhatPlainDecodingWouldHaveWritten) {
+TEST_P(VerifierConformanceTest, ATreeCommitsTheTextOfPlainDecoding) {
   for (const SamplingParams& sampling : {SamplingParams{}, SamplingParams{1.0f, 21}}) {
     const std::vector<TokenId> text = PlainText(sampling, 13);
     const SequenceId id = Begin(sampling);
@@ -117,13 +118,13 @@ TEST_P(VerifierConformanceTest, ATreeCommitsWhatPlainDecodingWouldHaveWritten) {
   }
 }
 
-TEST_P(VerifierConformanceTest, SameSeedSameText) {
+TEST_P(VerifierConformanceTest, TheSameSeedGivesTheSameText) {
   EXPECT_EQ(PlainText({1.0f, 4}, 8), PlainText({1.0f, 4}, 8));
   EXPECT_NE(PlainText({1.0f, 4}, 8), PlainText({1.0f, 5}, 8));
   EXPECT_EQ(PlainText({0.0f, 4}, 8), PlainText({0.0f, 5}, 8));
 }
 
-TEST_P(VerifierConformanceTest, ABatchAnswersInTheOrderOfTheForest) {
+TEST_P(VerifierConformanceTest, OutcomesHaveTheOrderOfTheForest) {
   const std::vector<TokenId> greedy = PlainText({}, 3), sampled = PlainText({1.0f, 9}, 3);
   const SequenceId first = Begin(), second = Begin({1.0f, 9});
   const auto result =
@@ -151,27 +152,27 @@ TEST_P(VerifierConformanceTest, TheTraceHasRowsAndContexts) {
   EXPECT_GE(result->trace.verify(), result->trace.forward);
 }
 
-TEST_P(VerifierConformanceTest, UnknownSequence) {
+TEST_P(VerifierConformanceTest, AnUnknownSequenceIsNotFound) {
   EXPECT_TRUE(absl::IsNotFound(VerifyOne({{4711, 0}, 0, DraftTree(1)}).status));
   EXPECT_TRUE(absl::IsNotFound(verifier().Prefill({{4711, 0}, 0, {1, 2}}).status()));
 }
 
-TEST_P(VerifierConformanceTest, StaleEpoch) {
+TEST_P(VerifierConformanceTest, AStaleEpochIsRefused) {
   SequenceId id = Begin();
   --id.epoch;
   EXPECT_TRUE(absl::IsFailedPrecondition(Open(id)));
   EXPECT_TRUE(absl::IsFailedPrecondition(verifier().Prefill({id, kCached, {1}}).status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(VerifyOne({id, kCached, DraftTree(1)}).status));
-  verifier().Close(id);  // Late: its successor lives on.
+  verifier().Close(id);  // A late Close must not close the newer epoch.
   ++id.epoch;
   EXPECT_TRUE(VerifyOne({id, kCached, DraftTree(1)}).status.ok());
 }
 
-TEST_P(VerifierConformanceTest, TheSameEpochTwice) {
+TEST_P(VerifierConformanceTest, TheSameEpochCannotBeOpenedTwice) {
   EXPECT_TRUE(absl::IsAlreadyExists(Open(Begin())));
 }
 
-TEST_P(VerifierConformanceTest, ReopenedUnderAHigherEpochItBeginsAnew) {
+TEST_P(VerifierConformanceTest, AHigherEpochStartsANewSequence) {
   SequenceId id = Begin();
   const std::vector<TokenId> text = PlainText({}, 1);
   ++id.epoch;
@@ -181,7 +182,7 @@ TEST_P(VerifierConformanceTest, ReopenedUnderAHigherEpochItBeginsAnew) {
   EXPECT_EQ(VerifyOne({id, kCached, DraftTree(kPrompt.back())}).acceptance.next, text[0]);
 }
 
-TEST_P(VerifierConformanceTest, CachedThatIsNotWhatIsCommitted) {
+TEST_P(VerifierConformanceTest, RefusesACachedCountThatDiffersFromTheCommittedTokens) {
   const SequenceId id = Begin();
   for (const Position cached : {-1, 0, kCached - 1, kCached + 1}) {
     EXPECT_TRUE(absl::IsFailedPrecondition(VerifyOne({id, cached, DraftTree(1)}).status));
@@ -189,7 +190,7 @@ TEST_P(VerifierConformanceTest, CachedThatIsNotWhatIsCommitted) {
   }
 }
 
-TEST_P(VerifierConformanceTest, TokensOutsideTheVocabulary) {
+TEST_P(VerifierConformanceTest, RefusesTokensOutsideTheVocabulary) {
   const SequenceId id = Begin();
   for (const TokenId token : {-1, vocabulary_}) {
     EXPECT_TRUE(absl::IsInvalidArgument(VerifyOne({id, kCached, DraftTree(token)}).status));
@@ -197,7 +198,7 @@ TEST_P(VerifierConformanceTest, TokensOutsideTheVocabulary) {
   }
 }
 
-TEST_P(VerifierConformanceTest, TooManyRowsAreRefusedAndDoNoHarm) {
+TEST_P(VerifierConformanceTest, TooManyRowsAreRefusedAndChangeNothing) {
   const SequenceId id = Begin();
   DraftTree tree(kPrompt.back());
   for (int i = 0; i < verifier().Info()->max_rows; ++i) tree.Add(i, i % vocabulary_, -1);
@@ -205,7 +206,7 @@ TEST_P(VerifierConformanceTest, TooManyRowsAreRefusedAndDoNoHarm) {
   EXPECT_TRUE(VerifyOne({id, kCached, DraftTree(kPrompt.back())}).status.ok());
 }
 
-TEST_P(VerifierConformanceTest, PastTheContext) {
+TEST_P(VerifierConformanceTest, RefusesTokensBeyondTheContext) {
   const SequenceId id = Begin();
   const std::vector<TokenId> rest(verifier().Info()->max_context - kCached, 1);
   ASSERT_TRUE(verifier().Prefill({id, kCached, rest}).ok());
@@ -214,7 +215,7 @@ TEST_P(VerifierConformanceTest, PastTheContext) {
   EXPECT_TRUE(absl::IsOutOfRange(VerifyOne({id, full, DraftTree(1)}).status));
 }
 
-TEST_P(VerifierConformanceTest, CloseForgetsAndUnknownSequencesAreFine) {
+TEST_P(VerifierConformanceTest, CloseDropsTheStateAndIgnoresUnknownSequences) {
   const SequenceId id = Begin();
   verifier().Close(id);
   verifier().Close(id);

@@ -1,7 +1,6 @@
-// The whole cycle against the published procedure: for the demo pair, the same prompts and budget,
-// the trees that were verified are those of DDTree's algorithm (tests/support/ddtree_reference),
-// and the committed lengths, hence τ, are those of walking these trees along the plainly decoded
-// text.
+// Compares the whole cycle with the published procedure, on the demo pair. The verified trees must
+// equal the trees of DDTree's algorithm (tests/support/ddtree_reference). The committed lengths,
+// and so τ, must equal the lengths of following these trees along the text of plain decoding.
 #include <gtest/gtest.h>
 
 #include "client/bench/prompts.h"
@@ -17,25 +16,25 @@ const std::string kModels = std::string(BASTION_SOURCE_DIR) + "/deploy/demo_mode
 constexpr int kTokens = 48;
 constexpr size_t kPrompts = 4;
 
-// Remembers what the drafter said.
+// Records the drafter's marginals.
 class RecordingDrafter final : public Drafter {
  public:
   explicit RecordingDrafter(Drafter* inner) : inner_(inner) {}
   absl::StatusOr<DrafterInfo> Info() override { return inner_->Info(); }
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override {
     auto drafts = inner_->Expand(frontiers);
-    if (drafts.ok()) said.push_back(drafts->at(0).marginals.at(0));
+    if (drafts.ok()) marginals.push_back(drafts->at(0).marginals.at(0));
     return drafts;
   }
   void Close(SequenceId sequence) override { inner_->Close(sequence); }
 
-  std::vector<Marginals> said;
+  std::vector<Marginals> marginals;  // One per draft.
 
  private:
   Drafter* inner_;
 };
 
-// Remembers what was verified.
+// Records the verified trees.
 class RecordingVerifier final : public Verifier {
  public:
   explicit RecordingVerifier(Verifier* inner) : inner_(inner) {}
@@ -61,24 +60,25 @@ class RecordingVerifier final : public Verifier {
 struct DecodedRun {
   std::vector<TokenId> output;
   std::vector<CycleRecord> cycles;
-  std::vector<Marginals> said;
+  std::vector<Marginals> marginals;
   std::vector<DraftTree> trees;
 };
 
-// Tokens of `text` from `at` on that a path of `tree` follows, the root not counted.
-int FollowedAlong(const DraftTree& tree, const std::vector<TokenId>& text, size_t at) {
-  int followed = 0;
+// The number of tokens of `text`, from index `at` on, that lie on one path of `tree` below its
+// root.
+int MatchedLength(const DraftTree& tree, const std::vector<TokenId>& text, size_t at) {
+  int matched = 0;
   NodeIndex node = 0;
-  for (bool found = true; found && at + followed < text.size();) {
+  for (bool found = true; found && at + matched < text.size();) {
     found = false;
     for (NodeIndex child = 1; child < tree.rows() && !found; ++child) {
-      if (tree.parent(child) != node || tree.token(child) != text[at + followed]) continue;
+      if (tree.parent(child) != node || tree.token(child) != text[at + matched]) continue;
       node = child;
       found = true;
     }
-    followed += found ? 1 : 0;
+    matched += found ? 1 : 0;
   }
-  return followed;
+  return matched;
 }
 
 class DdtreeEqualityTest : public ::testing::TestWithParam<int> {
@@ -122,7 +122,7 @@ class DdtreeEqualityTest : public ::testing::TestWithParam<int> {
     while (!sequence.done()) EXPECT_TRUE(cycle.Step({&sequence}).ok());
     EXPECT_TRUE(sequence.status().ok()) << sequence.status();
     cycle.Close(sequence, drafter);
-    return {sequence.output(), sequence.cycles(), drafter.said, verifier.trees};
+    return {sequence.output(), sequence.cycles(), drafter.marginals, verifier.trees};
   }
 
   static LocalStages* stages_;
@@ -132,7 +132,7 @@ class DdtreeEqualityTest : public ::testing::TestWithParam<int> {
 LocalStages* DdtreeEqualityTest::stages_ = nullptr;
 CalibrationTable* DdtreeEqualityTest::table_ = nullptr;
 
-TEST_P(DdtreeEqualityTest, TreesAndCommittedLengthsAreThoseOfTheReference) {
+TEST_P(DdtreeEqualityTest, TreesAndCommittedLengthsEqualTheReference) {
   const int budget = GetParam();
   auto prompts = LoadPrompts(kModels + "/prompts.jsonl", kModels + "/target");
   ASSERT_TRUE(prompts.ok()) << prompts.status();
@@ -145,18 +145,19 @@ TEST_P(DdtreeEqualityTest, TreesAndCommittedLengthsAreThoseOfTheReference) {
       size_t emitted = 0;
       for (size_t i = 0; i < run.cycles.size(); ++i) {
         const int left = kTokens - static_cast<int>(emitted);
-        if (left <= 1) break;  // One token more needs no draft.
-        ASSERT_LT(i, run.said.size());
-        Marginals said = run.said[i];
-        // Deeper nodes could not be emitted: the reference gets the same horizon.
-        said.positions = std::min(said.positions, left - 1);
-        said.tokens.resize(size_t(said.positions) * said.candidates);
-        said.log_probs.resize(said.tokens.size());
-        const DraftTree expected = testing::DdtreeReference(run.trees[i].token(0), said, budget);
+        if (left <= 1) break;  // The last token needs no draft.
+        ASSERT_LT(i, run.marginals.size());
+        Marginals marginals = run.marginals[i];
+        // Deeper nodes could not be emitted, so the reference gets the same depth limit.
+        marginals.positions = std::min(marginals.positions, left - 1);
+        marginals.tokens.resize(size_t(marginals.positions) * marginals.candidates);
+        marginals.log_probs.resize(marginals.tokens.size());
+        const DraftTree expected =
+            testing::DdtreeReference(run.trees[i].token(0), marginals, budget);
         ASSERT_EQ(run.trees[i].tokens(), expected.tokens()) << prompt.id << " cycle " << i;
         ASSERT_EQ(run.trees[i].parents(), expected.parents()) << prompt.id << " cycle " << i;
-        const int walked = FollowedAlong(expected, plain, emitted) + 1;
-        EXPECT_EQ(run.cycles[i].committed_length, std::min(walked, left));
+        const int matched = MatchedLength(expected, plain, emitted) + 1;
+        EXPECT_EQ(run.cycles[i].committed_length, std::min(matched, left));
         emitted += run.cycles[i].committed_length;
       }
     }

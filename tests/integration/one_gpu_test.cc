@@ -1,5 +1,6 @@
-// Drafter and verifier on one GPU, or on the emulator in a build without CUDA: features stay in its
-// memory, and drafts are what they are when features go as bytes, whatever happens to the ring.
+// Tests drafter and verifier on one GPU, or on the emulator in a build without CUDA. Features stay
+// in GPU memory. The drafts must equal the drafts from features sent as bytes, even if the ring
+// overflows or is lost.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -26,10 +27,10 @@ namespace {
 constexpr int kSequences = 2;
 constexpr int64_t kLargeRing = 1 << 20;
 
-// A ring that has always gone round by the time it was read.
-class LostRing final : public DeviceRing {
+// A ring whose content has always been overwritten by the time it is read.
+class OverwrittenRing final : public DeviceRing {
  public:
-  explicit LostRing(std::shared_ptr<const DeviceRing> ring) : ring_(std::move(ring)) {}
+  explicit OverwrittenRing(std::shared_ptr<const DeviceRing> ring) : ring_(std::move(ring)) {}
   const char* At(uint64_t position) const override { return ring_->At(position); }
   bool Holds(uint64_t) const override { return false; }
 
@@ -37,16 +38,17 @@ class LostRing final : public DeviceRing {
   const std::shared_ptr<const DeviceRing> ring_;
 };
 
-// Counts where rows were read, and may make every so many reads come too late.
-class Watched final : public FeatureSource {
+// Counts the features read from GPU memory and as bytes. If `lose_every` > 0, every lose_every-th
+// read from GPU memory gets overwritten features.
+class CountingSource final : public FeatureSource {
  public:
-  explicit Watched(FeatureSource* source) : source_(source) {}
+  explicit CountingSource(FeatureSource* source) : source_(source) {}
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override {
     auto features = source_->Read(range, patience);
     if (!features.ok()) return features;
     (features->on_device() ? rows_on_device : rows_in_bytes) += features->rows();
     if (features->on_device() && lose_every > 0 && ++reads_ % lose_every == 0) {
-      features->device.ring = std::make_shared<LostRing>(features->device.ring);
+      features->device.ring = std::make_shared<OverwrittenRing>(features->device.ring);
       ++lost;
     }
     return features;
@@ -59,15 +61,15 @@ class Watched final : public FeatureSource {
   int reads_ = 0;
 };
 
-// How one run differs from others.
+// The settings of one run.
 struct Setting {
   int64_t ring_bytes = kLargeRing;
   wire::CarrierChoice carrier = wire::CarrierChoice::kAuto;
   int cycles = 12;
-  int draft_every = 1;  // Cycles: the drafter comes late to the others.
+  int draft_every = 1;  // Draft only every draft_every-th cycle.
   int lose_every = 0;
-  bool mappable = true;  // Else the drafter's process has no rights to map the ring.
-  bool same_gpu = true;  // Else it says that it is on another one.
+  bool mappable = true;  // False: the drafter is not permitted to map the ring.
+  bool same_gpu = true;  // False: the drafter reports another GPU.
 };
 
 class OneGpu {
@@ -77,8 +79,8 @@ class OneGpu {
     CHECK(mkdtemp(pattern) != nullptr);
     sockets_ = pattern;
     features_ = std::make_unique<drafter::RemoteFeatures>(address(), setting.carrier);
-    watched = std::make_unique<Watched>(features_.get());
-    watched->lose_every = setting.lose_every;
+    source = std::make_unique<CountingSource>(features_.get());
+    source->lose_every = setting.lose_every;
     StartVerifier();
     StartDrafter();
     verifier = std::make_unique<RemoteVerifier>(RemoteOptions{.address = address()});
@@ -121,7 +123,7 @@ class OneGpu {
     service_.reset();
     verifier_engine.reset();
   }
-  // Sequences opened before the drafter's subscription have no features.
+  // Waits until the drafter has subscribed. Sequences opened before have no features.
   void AwaitSubscription() {
     for (uint32_t epoch = 0; epoch < 500; ++epoch) {
       const SequenceId probe = {~uint64_t{0}, ++probes_};
@@ -138,15 +140,15 @@ class OneGpu {
   std::unique_ptr<verifier::VerifierEngine> verifier_engine;
   std::unique_ptr<RemoteVerifier> verifier;
   std::unique_ptr<drafter::DrafterEngine> drafter;
-  std::unique_ptr<Watched> watched;
+  std::unique_ptr<CountingSource> source;
 
  private:
   std::string address() const { return "unix:" + sockets_ + "/verifier"; }
-  static nn::EngineOptions EngineOptions(nn::LocalDevice& mine) {
+  static nn::EngineOptions EngineOptions(nn::LocalDevice& local) {
     auto device = nn::OpenLocalDevice(1);
     CHECK(device.ok()) << device.status();
-    mine = *std::move(device);
-    return {DType::kF32, mine.device, 2048};
+    local = *std::move(device);
+    return {DType::kF32, local.device, 2048};
   }
 
   void StartDrafter() {
@@ -157,12 +159,12 @@ class OneGpu {
     options.max_sequences = 4;
     options.feature_patience = absl::Seconds(5);
     options.load_model = drafter::LoadCudaDflash;
-    auto engine = drafter::DrafterEngine::Create(options, watched.get());
+    auto engine = drafter::DrafterEngine::Create(options, source.get());
     CHECK(engine.ok()) << engine.status();
     drafter = *std::move(engine);
     reader_ = *drafter->device_reader();
     if (!setting_.mappable) {
-      reader_.import = [](int, uint64_t) { return absl::UnavailableError("no rights"); };
+      reader_.import = [](int, uint64_t) { return absl::UnavailableError("not permitted"); };
     }
     if (!setting_.same_gpu) reader_.uuid = "another GPU";
     features_->Start(
@@ -212,7 +214,7 @@ class OneGpuTest : public ::testing::Test {
     EXPECT_TRUE(prefilled.ok()) << prefilled.status();
     return live;
   }
-  // Verifies trees that do not depend on drafts, so that every run commits the same.
+  // Verifies trees that do not depend on drafts, so that every run commits the same tokens.
   void Cycle(OneGpu& gpu, std::vector<Live>& sequences, int cycle) {
     Forest forest;
     for (const Live& live : sequences) {
@@ -258,12 +260,12 @@ class OneGpuTest : public ::testing::Test {
         run.drafts.push_back(std::move(marginals));
       }
     }
-    run.rows_on_device = gpu.watched->rows_on_device;
-    run.rows_in_bytes = gpu.watched->rows_in_bytes;
-    run.lost = gpu.watched->lost;
+    run.rows_on_device = gpu.source->rows_on_device;
+    run.rows_in_bytes = gpu.source->rows_in_bytes;
+    run.lost = gpu.source->lost;
     return run;
   }
-  // With features as bytes: what all others are compared with.
+  // The reference: a run with all features sent as bytes.
   const Outcome& FromBytes(int draft_every = 1) {
     static std::map<int, Outcome> made;
     if (!made.contains(draft_every)) {
@@ -274,7 +276,7 @@ class OneGpuTest : public ::testing::Test {
     }
     return made[draft_every];
   }
-  // Where rows come in other portions a GPU rounds otherwise.
+  // Features that arrive in portions of another size are rounded differently on a GPU.
   static void ExpectNear(const Outcome& actual, const Outcome& expected) {
     ASSERT_EQ(actual.drafts.size(), expected.drafts.size());
     for (size_t i = 0; i < actual.drafts.size(); ++i) {
@@ -290,7 +292,7 @@ class OneGpuTest : public ::testing::Test {
   int64_t row_bytes_ = 0;
 };
 
-TEST_F(OneGpuTest, DraftsFromTheGpusMemoryAreThoseFromBytes) {
+TEST_F(OneGpuTest, DraftsFromGpuMemoryEqualDraftsFromBytes) {
   const Outcome &bytes = FromBytes(), ring = RunWith(Setting());
   EXPECT_EQ(bytes.rows_on_device, 0);
   EXPECT_GT(bytes.rows_in_bytes, 0);
@@ -299,16 +301,16 @@ TEST_F(OneGpuTest, DraftsFromTheGpusMemoryAreThoseFromBytes) {
   EXPECT_EQ(ring.drafts, bytes.drafts);
 }
 
-TEST_F(OneGpuTest, ARingThatGoesRoundManyTimes) {
+TEST_F(OneGpuTest, DraftsAreRightIfTheRingWrapsManyTimes) {
   Setting setting;
-  setting.ring_bytes = 20 * row_bytes_ + 64;  // Chunks of the prompt are too many for it.
+  setting.ring_bytes = 20 * row_bytes_ + 64;  // Too small for all chunks of the prompt.
   const Outcome &bytes = FromBytes(), ring = RunWith(setting);
   EXPECT_GT(ring.rows_on_device, 20);
   EXPECT_GT(ring.rows_in_bytes, 0);
   ExpectNear(ring, bytes);
 }
 
-TEST_F(OneGpuTest, ADrafterThatComesTooLateIsGivenTheBytes) {
+TEST_F(OneGpuTest, ALateDrafterGetsOverwrittenFeaturesAsBytes) {
   Setting setting;
   setting.ring_bytes = 20 * row_bytes_ + 64;
   setting.draft_every = 8;
@@ -317,7 +319,7 @@ TEST_F(OneGpuTest, ADrafterThatComesTooLateIsGivenTheBytes) {
   ExpectNear(ring, bytes);
 }
 
-TEST_F(OneGpuTest, WhatIsOverwrittenWhileItIsReadIsReadAgainAsBytes) {
+TEST_F(OneGpuTest, FeaturesOverwrittenDuringAReadAreReadAgainAsBytes) {
   Setting setting;
   setting.lose_every = 3;
   const Outcome &bytes = FromBytes(), ring = RunWith(setting);
@@ -327,13 +329,13 @@ TEST_F(OneGpuTest, WhatIsOverwrittenWhileItIsReadIsReadAgainAsBytes) {
   ExpectNear(ring, bytes);
 }
 
-TEST_F(OneGpuTest, WithoutARingThatBothSeeItIsBytes) {
+TEST_F(OneGpuTest, WithoutASharedRingFeaturesAreSentAsBytes) {
   const Outcome& bytes = FromBytes();
-  Setting no_rights, other_gpu, no_ring;
-  no_rights.mappable = false;
+  Setting not_permitted, other_gpu, no_ring;
+  not_permitted.mappable = false;
   other_gpu.same_gpu = false;
   no_ring.ring_bytes = 0;
-  for (Setting setting : {no_rights, other_gpu, no_ring}) {
+  for (Setting setting : {not_permitted, other_gpu, no_ring}) {
     setting.cycles = 2;
     const Outcome run = RunWith(setting);
     EXPECT_EQ(run.rows_on_device, 0);
@@ -342,15 +344,15 @@ TEST_F(OneGpuTest, WithoutARingThatBothSeeItIsBytes) {
   }
 }
 
-TEST_F(OneGpuTest, AVerifierThatGoesLeavesWhatWasReadAndComesBackWithANewRing) {
+TEST_F(OneGpuTest, ReadFeaturesOutliveTheVerifierAndANewVerifierHasANewRing) {
   OneGpu gpu(folder_, Setting());
   std::vector<Live> sequences = {Open(gpu, 1)};
   Cycle(gpu, sequences, 0);
   ASSERT_FALSE(Expand(gpu, sequences)[0].empty());
-  // Rows in the old ring, held across its maker's end.
+  // Hold features in the ring while the verifier that owns it stops.
   Cycle(gpu, sequences, 1);
   const FeatureRange first = {sequences[0].id, 0, 2, /*may_be_on_device=*/true};
-  const auto held = gpu.watched->Read(first, absl::Seconds(5));
+  const auto held = gpu.source->Read(first, absl::Seconds(5));
   ASSERT_TRUE(held.ok()) << held.status();
   ASSERT_TRUE(held->on_device());
   const auto as_bytes = gpu.verifier_engine->features().Read(first, absl::ZeroDuration());
@@ -366,11 +368,11 @@ TEST_F(OneGpuTest, AVerifierThatGoesLeavesWhatWasReadAndComesBackWithANewRing) {
 
   gpu.StartVerifier();
   gpu.AwaitSubscription();
-  gpu.watched->rows_on_device = 0;
+  gpu.source->rows_on_device = 0;
   std::vector<Live> after = {Open(gpu, 2)};
   Cycle(gpu, after, 0);
   EXPECT_FALSE(Expand(gpu, after)[0].empty());
-  EXPECT_EQ(gpu.watched->rows_on_device, after[0].committed);
+  EXPECT_EQ(gpu.source->rows_on_device, after[0].committed);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The three services as processes, over every carrier: same text whatever happens to the drafter,
-// clear statuses when the verifier goes.
+// Tests the three services as processes, over every carrier: the text does not depend on the
+// drafter, and a lost verifier gives clear error statuses.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -11,7 +11,7 @@
 namespace bastion {
 namespace {
 
-// What depends on how the services talk to each other.
+// Tests that run over shared memory and over gRPC.
 class ServiceCarriersTest : public ServicesTest, public ::testing::WithParamInterface<bool> {
  protected:
   testing::ServiceSystem& Start(std::vector<std::string> flags = {}) {
@@ -25,11 +25,11 @@ class ServiceCarriersTest : public ServicesTest, public ::testing::WithParamInte
 INSTANTIATE_TEST_SUITE_P(Carriers, ServiceCarriersTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "SharedMemory" : "Inline"; });
 
-TEST_P(ServiceCarriersTest, EveryPolicyGivesTheSameTextAloneAndInCompany) {
+TEST_P(ServiceCarriersTest, EveryPolicyGivesTheSameTextAloneAndWithOtherRequests) {
   testing::ServiceSystem& system = Start();
   GenerationClient& client = system.client();
   for (const float temperature : {0.0f, 1.0f}) {
-    const Answer plain = Ask(client, Request("ar", 48, temperature));
+    const Answer plain = Generate(client, Request("ar", 48, temperature));
     ASSERT_TRUE(plain.status.ok()) << plain.status;
     ASSERT_EQ(plain.tokens.size(), 48u);
     EXPECT_EQ(plain.finished.reason(), v1::FINISH_REASON_LENGTH);
@@ -41,7 +41,7 @@ TEST_P(ServiceCarriersTest, EveryPolicyGivesTheSameTextAloneAndInCompany) {
     std::vector<std::thread> threads;
     for (size_t i = 0; i < policies.size(); ++i) {
       threads.emplace_back(
-          [&, i] { answers[i] = Ask(client, Request(policies[i], 48, temperature)); });
+          [&, i] { answers[i] = Generate(client, Request(policies[i], 48, temperature)); });
     }
     for (std::thread& thread : threads) thread.join();
     for (size_t i = 0; i < policies.size(); ++i) {
@@ -63,7 +63,7 @@ TEST_F(ServicesTest, TheCarrierChangesNoTokenAndNoTree) {
     options.drafter = kModels + "/drafter";
     options.shared_memory = shared_memory;
     answers[shared_memory] =
-        Ask(StartWith(std::move(options)).client(), Request("fixed:16", 64, 1));
+        Generate(StartWith(std::move(options)).client(), Request("fixed:16", 64, 1));
     ASSERT_TRUE(answers[shared_memory].status.ok()) << answers[shared_memory].status;
   }
   EXPECT_EQ(answers[0].tokens, answers[1].tokens);
@@ -74,34 +74,33 @@ TEST_F(ServicesTest, TheCarrierChangesNoTokenAndNoTree) {
   }
 }
 
-TEST_P(ServiceCarriersTest,
-       ADrafterKilledMidAnswerCostsOnlySpeedAndSpeculationResumesWithTheNextOne) {
+TEST_P(ServiceCarriersTest, AKilledDrafterCostsOnlySpeedAndSpeculationResumesWithTheNextDrafter) {
   testing::ServiceSystem& system = Start({"--draft_patience=2s", "--stream_interval=0"});
-  const Answer plain = Ask(system.client(), Request("ar", 300));
+  const Answer plain = Generate(system.client(), Request("ar", 300));
   ASSERT_TRUE(plain.status.ok()) << plain.status;
   bool killed = false, restarted = false;
-  const Answer answer = Ask(system.client(), Request("fixed:8", 300), [&](int cycles) {
+  const Answer answer = Generate(system.client(), Request("fixed:8", 300), [&](int cycles) {
     if (cycles >= 5 && !std::exchange(killed, true)) {
       system.drafter->Signal(SIGKILL);
       system.drafter->Wait();
     }
-    // Answers are quick: give the new drafter time to load.
+    // Slow the answer down, so that the new drafter can load before it ends.
     if (restarted) absl::SleepFor(absl::Milliseconds(20));
     if (cycles >= 20 && !std::exchange(restarted, true)) system.StartDrafter();
     return true;
   });
-  ASSERT_TRUE(restarted) << "the answer was over too soon";
+  ASSERT_TRUE(restarted) << "the answer ended before the drafter was restarted";
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.tokens, plain.tokens);
-  const Answer after = Ask(system.client(), Request("fixed:8", 60));
+  const Answer after = Generate(system.client(), Request("fixed:8", 60));
   EXPECT_GT(after.finished.speculation().draft_tokens(), 0u);
 }
 
-TEST_P(ServiceCarriersTest, ALostVerifierIsUnavailableAndServingGoesOnWhenItReturns) {
+TEST_P(ServiceCarriersTest, ALostVerifierIsUnavailableAndServingResumesWhenItReturns) {
   testing::ServiceSystem& system = Start();
-  const Answer before = Ask(system.client(), Request("default", 40));
+  const Answer before = Generate(system.client(), Request("default", 40));
   bool killed = false;
-  const Answer lost = Ask(system.client(), Request("ar", 1500), [&](int cycles) {
+  const Answer lost = Generate(system.client(), Request("ar", 1500), [&](int cycles) {
     if (cycles >= 5 && !std::exchange(killed, true)) {
       system.verifier->Signal(SIGKILL);
       system.verifier->Wait();
@@ -109,18 +108,18 @@ TEST_P(ServiceCarriersTest, ALostVerifierIsUnavailableAndServingGoesOnWhenItRetu
     return true;
   });
   EXPECT_EQ(lost.status.code(), absl::StatusCode::kUnavailable) << lost.status;
-  const Answer refused = Ask(system.client(), Request("default", 40));
+  const Answer refused = Generate(system.client(), Request("default", 40));
   EXPECT_EQ(refused.status.code(), absl::StatusCode::kUnavailable) << refused.status;
   system.StartVerifier();
   ASSERT_TRUE(system.AwaitServing());
   Answer after;
   for (int i = 0; i < 20 && after.finished.speculation().draft_tokens() == 0; ++i) {
-    after = Ask(system.client(), Request("fixed:8", 40));
+    after = Generate(system.client(), Request("fixed:8", 40));
     ASSERT_TRUE(after.status.ok()) << after.status;
     EXPECT_EQ(after.tokens, before.tokens);
     absl::SleepFor(absl::Milliseconds(300));
   }
-  EXPECT_GT(after.finished.speculation().draft_tokens(), 0u) << "the drafter did not come back";
+  EXPECT_GT(after.finished.speculation().draft_tokens(), 0u) << "the drafter did not reconnect";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The three services as processes, and what tests ask of them.
+// A fixture that runs the three services as processes, and helpers to send requests.
 #ifndef BASTION_TESTS_INTEGRATION_SERVICES_FIXTURE_H_
 #define BASTION_TESTS_INTEGRATION_SERVICES_FIXTURE_H_
 
@@ -41,9 +41,10 @@ inline v1::GenerateRequest Request(const std::string& policy, int tokens, float 
   return request;
 }
 
-// `on_delta` is called with the number of cycles so far; false cancels.
-inline Answer Ask(GenerationClient& client, const v1::GenerateRequest& request,
-                  const std::function<bool(int)>& on_delta = nullptr) {
+// Sends `request` and collects the answer. Calls `on_delta` after each delta with the number of
+// cycles so far; if it returns false, the request is canceled.
+inline Answer Generate(GenerationClient& client, const v1::GenerateRequest& request,
+                       const std::function<bool(int)>& on_delta = nullptr) {
   Answer answer;
   answer.status = client.Generate(
       request,
@@ -87,7 +88,7 @@ class ServicesTest : public ::testing::Test {
       std::cerr << "---- " << service << "\n" << system_->Log(service);
     }
   }
-  // Waits until the orchestrator runs `count` requests.
+  // Waits until the orchestrator runs `count` requests; false after a minute.
   bool AwaitRunning(uint32_t count) {
     for (int i = 0; i < 1200; ++i) {
       const auto info = system_->client().GetServerInfo();

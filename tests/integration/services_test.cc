@@ -1,5 +1,5 @@
-// The three services as processes: clear answers to whatever is asked, and nothing a client does
-// that harms another.
+// Tests the three services as processes: requests get right answers or clear errors, and no client
+// affects another client.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@
 namespace bastion {
 namespace {
 
-TEST_F(ServicesTest, StatisticsOfAnAnswerAddUp) {
-  const Answer answer = Ask(Start().client(), Request("fixed:16", 40));
+TEST_F(ServicesTest, TheStatisticsOfAnAnswerAreConsistent) {
+  const Answer answer = Generate(Start().client(), Request("fixed:16", 40));
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   uint32_t committed = 0, nodes = 0;
   for (const v1::CycleReport& cycle : answer.cycles) {
@@ -35,13 +35,13 @@ TEST_F(ServicesTest, StatisticsOfAnAnswerAddUp) {
   EXPECT_GT(answer.finished.speculation().mean_committed_length(), 1.2);
 }
 
-TEST_F(ServicesTest, WithoutADrafterDraftFreeTreesTakeOver) {
+TEST_F(ServicesTest, WithoutADrafterDraftFreeTreesAreUsed) {
   testing::ServiceSystem& system = Start({"--draft_patience=2s"});
-  const Answer plain = Ask(system.client(), Request("ar", 200));
+  const Answer plain = Generate(system.client(), Request("ar", 200));
   system.drafter->Signal(SIGKILL);
   system.drafter->Wait();
   for (const char* policy : {"default", "fixed:4+prior"}) {
-    const Answer answer = Ask(system.client(), Request(policy, 200));
+    const Answer answer = Generate(system.client(), Request(policy, 200));
     ASSERT_TRUE(answer.status.ok()) << answer.status;
     EXPECT_EQ(answer.tokens, plain.tokens) << policy;
     EXPECT_GT(answer.finished.speculation().mean_committed_length(), 1.5) << policy;
@@ -54,26 +54,26 @@ TEST_F(ServicesTest, ALearnedPriorHelpsTheNextOrchestrator) {
   testing::ServiceSystem& system = Start({"--learn_prior=" + file});
   const auto empty = std::filesystem::file_size(file);
   // A policy without a drafter: what its trees are worth comes from the prior alone.
-  const Answer first = Ask(system.client(), Request("ngram:8", 120));
+  const Answer first = Generate(system.client(), Request("ngram:8", 120));
   ASSERT_TRUE(first.status.ok()) << first.status;
   system.orchestrator->Signal(SIGTERM);
   EXPECT_EQ(system.orchestrator->Wait(), 0);
-  // The answer has more contexts than an empty table has room for.
+  // The counts of one answer exceed the initial capacity, so the file grows.
   EXPECT_GT(std::filesystem::file_size(file), empty);
   system.StartOrchestrator();
   ASSERT_TRUE(system.AwaitServing()) << system.Log("orchestrator");
-  const Answer again = Ask(system.client(), Request("ngram:8", 120));
+  const Answer again = Generate(system.client(), Request("ngram:8", 120));
   ASSERT_TRUE(again.status.ok()) << again.status;
   EXPECT_EQ(again.tokens, first.tokens);
   EXPECT_GT(again.finished.speculation().mean_committed_length(),
             1.1 * first.finished.speculation().mean_committed_length());
 }
 
-TEST_F(ServicesTest, AClientThatVanishesFreesItsSequence) {
+TEST_F(ServicesTest, ACanceledRequestFreesItsSequence) {
   testing::ServiceSystem& system = Start();
-  const Answer cut =
-      Ask(system.client(), Request("ar", 1500), [](int cycles) { return cycles < 3; });
-  EXPECT_EQ(cut.status.code(), absl::StatusCode::kCancelled);
+  const Answer canceled =
+      Generate(system.client(), Request("ar", 1500), [](int cycles) { return cycles < 3; });
+  EXPECT_EQ(canceled.status.code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(AwaitRunning(0));
 }
 
@@ -89,7 +89,7 @@ TEST_F(ServicesTest, AClientThatReadsNothingIsDroppedWhileOthersAreServed) {
   request.mutable_output()->set_logprobs(100);
   const auto reader = v1::GenerationService::NewStub(channel)->Generate(&context, request);
   ASSERT_TRUE(AwaitRunning(1));
-  const Answer other = Ask(system.client(), Request("default", 40));
+  const Answer other = Generate(system.client(), Request("default", 40));
   EXPECT_TRUE(other.status.ok()) << other.status;
   EXPECT_TRUE(AwaitRunning(0));
   v1::GenerateResponse event;
@@ -100,45 +100,45 @@ TEST_F(ServicesTest, AClientThatReadsNothingIsDroppedWhileOthersAreServed) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
-TEST_F(ServicesTest, AFastAnswerComesInFewMessagesAndLosesNothing) {
+TEST_F(ServicesTest, AFastAnswerIsSentCompletelyInFewMessages) {
   GenerationClient& client = Start({"--stream_interval=100ms"}).client();
   int messages = 0;
-  const Answer answer = Ask(client, Request("ar", 400), [&](int) { return ++messages > 0; });
+  const Answer answer = Generate(client, Request("ar", 400), [&](int) { return ++messages > 0; });
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.tokens.size(), 400u);
   EXPECT_EQ(answer.cycles.size(), 400u);
-  const google::protobuf::Duration& took = answer.finished.timings().decode();
-  EXPECT_LE(messages, 2 + 10 * (took.seconds() + 1e-9 * took.nanos()));
+  const google::protobuf::Duration& decode = answer.finished.timings().decode();
+  EXPECT_LE(messages, 2 + 10 * (decode.seconds() + 1e-9 * decode.nanos()));
 }
 
-TEST_F(ServicesTest, SigtermFinishesWhatRunsAndRefusesWhatComes) {
+TEST_F(ServicesTest, SigtermFinishesRunningRequestsAndRefusesNewOnes) {
   testing::ServiceSystem& system = Start();
   absl::Status late;
   bool signalled = false;
-  const Answer answer = Ask(system.client(), Request("ar", 400), [&](int cycles) {
+  const Answer answer = Generate(system.client(), Request("ar", 400), [&](int cycles) {
     if (cycles >= 5 && !std::exchange(signalled, true)) {
       system.orchestrator->Signal(SIGTERM);
       absl::SleepFor(absl::Milliseconds(300));
-      late = Ask(system.client(), Request("ar", 5)).status;
+      late = Generate(system.client(), Request("ar", 5)).status;
     }
     return true;
   });
-  ASSERT_TRUE(answer.status.ok()) << answer.status;  // Else no signal was sent.
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.tokens.size(), 400u);
   EXPECT_EQ(late.code(), absl::StatusCode::kUnavailable) << late;
   EXPECT_EQ(system.orchestrator->Wait(), 0);
 }
 
-TEST_F(ServicesTest, ADrafterOfAnotherTargetIsLeftOutAndSaidSo) {
+TEST_F(ServicesTest, ADrafterOfAnotherTargetIsNotUsedAndLogged) {
   testing::ServiceSystem& system =
       Start({}, testing::GoldenFolder("gqa1_tied_draft1") + "/drafter");
-  const Answer answer = Ask(system.client(), Request("fixed:16", 20));
+  const Answer answer = Generate(system.client(), Request("fixed:16", 20));
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.finished.speculation().draft_tokens(), 0u);
   EXPECT_THAT(system.Log("orchestrator"), ::testing::HasSubstr("it belongs to another target"));
 }
 
-TEST_F(ServicesTest, APeerOfAnotherProtocolVersionIsRefused) {
+TEST_F(ServicesTest, APeerWithAnotherProtocolVersionIsRefused) {
   testing::ServiceSystem& system = Start();
   for (const char* version : {"99", ""}) {
     grpc::ClientContext context;
@@ -152,16 +152,15 @@ TEST_F(ServicesTest, APeerOfAnotherProtocolVersionIsRefused) {
   }
 }
 
-// What each bad request must name.
-TEST_F(ServicesTest, BadInputIsInvalidAndNamed) {
+TEST_F(ServicesTest, ErrorsNameTheInvalidField) {
   GenerationClient& client = Start().client();
-  const auto expect = [&](absl::StatusCode code, const std::string& named,
-                          const std::function<void(v1::GenerateRequest&)>& spoil) {
+  const auto expect = [&](absl::StatusCode code, const std::string& field,
+                          const std::function<void(v1::GenerateRequest&)>& change) {
     v1::GenerateRequest request = Request("default", 8);
-    spoil(request);
-    const absl::Status status = Ask(client, request).status;
-    EXPECT_EQ(status.code(), code) << named << ": " << status;
-    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(named));
+    change(request);
+    const absl::Status status = Generate(client, request).status;
+    EXPECT_EQ(status.code(), code) << field << ": " << status;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(field));
   };
   const auto kBad = absl::StatusCode::kInvalidArgument;
   expect(kBad, "prompt", [](auto& r) { r.set_text(""); });
@@ -177,8 +176,8 @@ TEST_F(ServicesTest, BadInputIsInvalidAndNamed) {
   expect(kBad, "policy", [](auto& r) { r.mutable_speculation()->set_policy("fixed:x"); });
   expect(kBad, "stop", [](auto& r) { r.mutable_stop()->add_stop(""); });
   expect(kBad, "chat", [](auto& r) { r.mutable_chat()->add_messages()->set_role("user"); });
-  // And after all that the service is well.
-  EXPECT_TRUE(Ask(client, Request("default", 8)).status.ok());
+  // The service still works.
+  EXPECT_TRUE(Generate(client, Request("default", 8)).status.ok());
 }
 
 TEST_F(ServicesTest, SamplingControlsAreExactUnderSpeculationAndTheAuditAgrees) {
@@ -200,10 +199,10 @@ TEST_F(ServicesTest, SamplingControlsAreExactUnderSpeculationAndTheAuditAgrees) 
     request.mutable_output()->set_logprobs(2);
     return request;
   };
-  const Answer plain = Ask(client, request("ar"));
+  const Answer plain = Generate(client, request("ar"));
   ASSERT_TRUE(plain.status.ok()) << plain.status;
   for (const char* policy : {"fixed:16", "fixed:16+coupled", "adaptive", "default"}) {
-    const Answer answer = Ask(client, request(policy));
+    const Answer answer = Generate(client, request(policy));
     ASSERT_TRUE(answer.status.ok()) << policy << ": " << answer.status;
     EXPECT_EQ(answer.tokens, plain.tokens) << policy;
     EXPECT_EQ(answer.text, plain.text) << policy;
@@ -222,26 +221,26 @@ TEST_F(ServicesTest, SamplingControlsAreExactUnderSpeculationAndTheAuditAgrees) 
   EXPECT_EQ(info->audit_mismatches(), 0u);
 }
 
-TEST_F(ServicesTest, AStopStringEndsTheTextBeforeItAndNoTokenFollows) {
+TEST_F(ServicesTest, AStopStringEndsTextAndTokens) {
   GenerationClient& client = Start().client();
-  const Answer whole = Ask(client, Request("ar", 60));
+  const Answer whole = Generate(client, Request("ar", 60));
   ASSERT_GT(whole.text.size(), 20u);
   v1::GenerateRequest request = Request("fixed:16", 60);
   const std::string stop = whole.text.substr(12, 4);
   request.mutable_stop()->add_stop(stop);
-  const Answer answer = Ask(client, request);
+  const Answer answer = Generate(client, request);
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.text, whole.text.substr(0, whole.text.find(stop)));
   EXPECT_EQ(answer.finished.stop_string(), stop);
   EXPECT_EQ(answer.finished.reason(), v1::FINISH_REASON_STOP);
-  // The tokens too end where the stop string was complete, however many a cycle wrote.
+  // The tokens also end where the stop string is complete, for any number of tokens per cycle.
   request.mutable_speculation()->set_policy("ar");
-  const Answer plain = Ask(client, request);
+  const Answer plain = Generate(client, request);
   EXPECT_EQ(answer.tokens, plain.tokens);
   EXPECT_EQ(answer.finished.usage().completion_tokens(), plain.tokens.size());
-  // And with min_tokens no stop string counts before them.
+  // Stop strings within the first min_tokens tokens are ignored.
   request.mutable_stop()->set_min_tokens(60);
-  const Answer longer = Ask(client, request);
+  const Answer longer = Generate(client, request);
   EXPECT_EQ(longer.text, whole.text);
 }
 

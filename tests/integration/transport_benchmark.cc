@@ -1,10 +1,10 @@
-// What a cycle's messages cost beyond the compute: the real services and their real clients in
-// three processes, with engines that do nothing but take the time they are told to.
+// Measures the time of a cycle's messages without the compute time. The services and their clients
+// are real and run in three processes. The engines only busy-wait for a given time.
 //
-// A cycle is Verify, the features of its tokens to the drafter, and the Expand that needs them.
+// A cycle is a Verify, the transfer of its features to the drafter, and the Expand that needs them.
 // Arguments: size (0: features of 3 x 320, marginals of 7 x 64; 1: 5 x 4096 and 15 x 64), carrier
-// (0: inline, 1: shared memory), microseconds that each engine computes on one core. That time, and
-// what the feature store takes to keep the rows, is taken off; p50_us and p99_us are what remains.
+// (0: inline, 1: shared memory), and the compute time of each engine in microseconds, on one core.
+// p50_us and p99_us are the cycle time minus the compute time and the time to store the features.
 #include <benchmark/benchmark.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ Setting SettingOf(const benchmark::State& state) {
           absl::Microseconds(state.range(2))};
 }
 
-void Compute(absl::Duration time) {
+void BusyWait(absl::Duration time) {
   const absl::Duration end = Clock::Real().Now() + time;
   while (Clock::Real().Now() < end) {
   }
@@ -64,13 +64,13 @@ class IdleVerifier final : public verifier::VerifierEngine {
   absl::StatusOr<TimingTrace> Prefill(const PrefillItem&) override { return TimingTrace(); }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
     const absl::Duration start = Clock::Real().Now();
-    Compute(setting_.compute);
+    BusyWait(setting_.compute);
     store_.Append(forest[0].sequence,
                   {reinterpret_cast<const char*>(rows_.data()), rows_.size() * sizeof(rows_[0])},
                   5);
     VerifyResult result;
     result.outcomes = {{absl::OkStatus(), {{1, 2}, 5}}};
-    result.trace.forward = kept_ - start;
+    result.trace.forward = stored_at_ - start;
     return result;
   }
   void Close(SequenceId sequence) override { store_.Close(sequence); }
@@ -80,24 +80,25 @@ class IdleVerifier final : public verifier::VerifierEngine {
 
  private:
   const Setting setting_;
-  const std::vector<uint16_t> rows_;  // Of the root and two nodes, bf16.
+  const std::vector<uint16_t> rows_;  // Features of the root and two nodes, bf16.
   TargetInfo info_;
   verifier::FeatureStore store_{DType::kBF16, int64_t{1} << 33};
-  absl::Duration kept_;
-  // The first to listen: before anything is sent.
-  const std::shared_ptr<void> listening_ = store_.Listen([this] { kept_ = Clock::Real().Now(); });
+  absl::Duration stored_at_;
+  // The first listener, so it is called before the features are sent.
+  const std::shared_ptr<void> listening_ =
+      store_.Listen([this] { stored_at_ = Clock::Real().Now(); });
 };
 
-// Drafts ahead, as the real one does.
+// Starts a draft when features arrive, like the real drafter.
 class IdleDrafter final : public drafter::DrafterEngine {
  public:
   IdleDrafter(const Setting& setting, FeatureSource* features)
       : setting_(setting), features_(features) {
-    Marginals& made = draft_.marginals.emplace_back();
-    made.positions = setting.positions;
-    made.candidates = 64;
-    made.tokens.assign(size_t(made.positions) * made.candidates, 1);
-    made.log_probs.assign(made.tokens.size(), -1.0f);
+    Marginals& marginals = draft_.marginals.emplace_back();
+    marginals.positions = setting.positions;
+    marginals.candidates = 64;
+    marginals.tokens.assign(size_t(marginals.positions) * marginals.candidates, 1);
+    marginals.log_probs.assign(marginals.tokens.size(), -1.0f);
   }
 
   const DrafterInfo& info() const override { return info_; }
@@ -120,7 +121,7 @@ class IdleDrafter final : public drafter::DrafterEngine {
         features_->Read({sequence, context_, committed - context_}, absl::Seconds(1));
     RETURN_IF_ERROR(features.status());
     context_ = committed;
-    Compute(setting_.compute);
+    BusyWait(setting_.compute);
     return absl::OkStatus();
   }
 
@@ -132,7 +133,7 @@ class IdleDrafter final : public drafter::DrafterEngine {
   Position context_ = 0;
 };
 
-// Services in processes of their own, and the orchestrator's clients of them in this one.
+// Runs each service in its own process, and the orchestrator's clients in this process.
 class System {
  public:
   explicit System(const Setting& setting) : setting_(setting) {
@@ -156,7 +157,7 @@ class System {
     std::filesystem::remove_all(folder_);
   }
 
-  // What a cycle took beyond the engines' own time.
+  // Runs one cycle and returns its duration without the time of the engines.
   absl::StatusOr<absl::Duration> Cycle() {
     StopWatch watch;
     DraftTree tree(5);
@@ -223,15 +224,15 @@ class System {
   Position committed_ = 0;
 };
 
-// gRPC does not survive a fork: each setting in a process of its own, which writes its times to
-// `out`.
+// gRPC does not survive a fork, so each setting runs in its own process. It writes its times to the
+// descriptor `out`.
 void Measure(const Setting& setting, int cycles, int out) {
   System system(setting);
   for (int i = 0; i < cycles / 10; ++i) CHECK(system.Cycle().ok());
   for (int i = 0; i < cycles; ++i) {
-    const auto took = system.Cycle();
-    CHECK(took.ok()) << took.status();
-    const double microseconds = absl::ToDoubleMicroseconds(*took);
+    const auto duration = system.Cycle();
+    CHECK(duration.ok()) << duration.status();
+    const double microseconds = absl::ToDoubleMicroseconds(*duration);
     CHECK_EQ(write(out, &microseconds, sizeof microseconds), ssize_t{sizeof microseconds});
   }
 }

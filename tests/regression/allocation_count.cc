@@ -15,7 +15,7 @@ void Count(size_t bytes) {
 
 }  // namespace
 
-// glibc lets a program define these, and keeps its own under other names.
+// glibc lets a program replace these functions and keeps its own versions under other names.
 extern "C" {
 
 void* __libc_malloc(size_t bytes);

@@ -1,5 +1,5 @@
-// Counts what this program allocates. Link allocation_count.cc into one test: it takes the place of
-// the allocator's entry points for the whole program.
+// Counts the allocations of this program. allocation_count.cc replaces the allocator functions of
+// the whole program that it is linked into.
 #ifndef BASTION_TESTS_REGRESSION_ALLOCATION_COUNT_H_
 #define BASTION_TESTS_REGRESSION_ALLOCATION_COUNT_H_
 
@@ -12,7 +12,7 @@ struct Allocations {
   int64_t bytes = 0;
 };
 
-// Since the program began, all threads together.
+// All allocations since the program started, over all threads.
 [[nodiscard]] Allocations AllocationsSoFar();
 
 }  // namespace bastion::testing

@@ -1,5 +1,5 @@
-// What a decode cycle costs in things that can be counted: times are noisy, counts are not. The
-// limits are a little above what was counted last; whoever makes a cycle cheaper lowers them.
+// Limits the allocations and instructions of a decode cycle. Unlike times, counts are not noisy.
+// The limits are slightly above the current counts. Lower them when a cycle becomes cheaper.
 #include <iostream>
 #include <vector>
 
@@ -27,7 +27,7 @@ using ::bastion::testing::Simulation;
 
 struct AllocationLimit {
   const char* policy;
-  int count;  // A cycle.
+  int count;  // Per cycle.
 
   friend std::ostream& operator<<(std::ostream& out, const AllocationLimit& limit) {
     return out << limit.policy;
@@ -36,7 +36,7 @@ struct AllocationLimit {
 
 class AllocationsTest : public ::testing::TestWithParam<AllocationLimit> {};
 
-TEST_P(AllocationsTest, OfACycleInProcess) {
+TEST_P(AllocationsTest, ACycleInProcessStaysWithinItsLimit) {
   const std::string pair = BASTION_SOURCE_DIR "/deploy/demo_model/";
   LocalOptions options;
   options.target_folder = pair + "target";
@@ -79,7 +79,7 @@ TEST_P(AllocationsTest, OfACycleInProcess) {
   const double count = static_cast<double>(after.count - before.count) / kCycles;
   const double bytes = static_cast<double>(after.bytes - before.bytes) / kCycles;
   std::cout << GetParam().policy << ": " << count << " allocations, " << bytes
-            << " bytes a cycle\n";
+            << " bytes per cycle\n";
   EXPECT_LE(count, GetParam().count);
   cycle.Close(sequence, (*stages)->drafter());
 }
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, AllocationsTest,
 
 struct InstructionLimit {
   const char* policy;
-  int64_t count;  // A cycle.
+  int64_t count;  // Per cycle.
 
   friend std::ostream& operator<<(std::ostream& out, const InstructionLimit& limit) {
     return out << limit.policy;
@@ -102,7 +102,7 @@ struct InstructionLimit {
 
 class InstructionsTest : public ::testing::TestWithParam<InstructionLimit> {};
 
-TEST_P(InstructionsTest, OfPlanningAndGrowingATree) {
+TEST_P(InstructionsTest, PlanningAndGrowingATreeStaysWithinItsLimit) {
   const TransitionGains table{NonsenseTable(4096, 16, 1)};
   Simulation simulation([](int rows) { return 1.0 + 0.06 * rows; }, 0,
                         {.vocabulary = 4096, .table = &table});
@@ -112,9 +112,9 @@ TEST_P(InstructionsTest, OfPlanningAndGrowingATree) {
   constexpr int kCycles = 2;
   const auto counted = CountInstructions([&] { simulation.Run(grower, drafter, kCycles); });
   if (!counted.ok()) GTEST_SKIP() << counted.status();
-  const int64_t each = *counted / kCycles;
-  std::cout << GetParam().policy << ": " << each << " instructions a cycle\n";
-  EXPECT_LE(each, GetParam().count);
+  const int64_t per_cycle = *counted / kCycles;
+  std::cout << GetParam().policy << ": " << per_cycle << " instructions per cycle\n";
+  EXPECT_LE(per_cycle, GetParam().count);
 }
 INSTANTIATE_TEST_SUITE_P(Policies, InstructionsTest,
                          ::testing::Values(InstructionLimit{"fixed:16", 45000},

@@ -12,7 +12,7 @@
 namespace bastion::testing {
 namespace {
 
-// The child says by these where the code begins and ends.
+// The child raises these signals where the code begins and ends.
 constexpr int kBegin = SIGUSR1, kEnd = SIGUSR2;
 
 [[noreturn]] void RunTraced(const std::function<void()>& code) {
@@ -23,7 +23,8 @@ constexpr int kBegin = SIGUSR1, kEnd = SIGUSR2;
   _exit(0);
 }
 
-// Lets the child run with `request` until it stops again; the signal it stopped with, 0 at its end.
+// Continues the child with `request` until it stops again. Returns the signal that stopped it, or 0
+// if it has ended.
 int Resume(pid_t child, __ptrace_request request) {
   int status = 0;
   if (ptrace(request, child, nullptr, nullptr) != 0) return 0;
@@ -40,14 +41,16 @@ absl::StatusOr<int64_t> CountInstructions(const std::function<void()>& code) {
   int status = 0;
   const bool begun =
       waitpid(child, &status, 0) == child && WIFSTOPPED(status) && WSTOPSIG(status) == kBegin;
-  if (!begun) return absl::UnavailableError("this process may not trace its child");
+  if (!begun) {
+    return absl::UnavailableError("this process may not trace its child (ptrace is not permitted)");
+  }
   int64_t steps = 0;
   int signal = SIGTRAP;
   while (signal == SIGTRAP) {
     signal = Resume(child, PTRACE_SINGLESTEP);
     ++steps;
   }
-  if (signal != 0) {  // Stopped, not gone.
+  if (signal != 0) {  // The child is stopped, not ended.
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
   }

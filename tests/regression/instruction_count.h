@@ -1,5 +1,5 @@
-// Counts the instructions of a piece of code, one by one: slow (about a microsecond each), and the
-// same on every run, where a clock and even a hardware counter are not.
+// Counts the instructions of a piece of code by single-stepping. This is slow (about a microsecond
+// per instruction), but gives the same count on every run, unlike a clock or a hardware counter.
 #ifndef BASTION_TESTS_REGRESSION_INSTRUCTION_COUNT_H_
 #define BASTION_TESTS_REGRESSION_INSTRUCTION_COUNT_H_
 
@@ -10,8 +10,8 @@
 
 namespace bastion::testing {
 
-// Runs `code` in a child process that is stepped through. The child has this thread alone, and what
-// it does to memory stays there. UNAVAILABLE where a process may not trace its child.
+// Runs `code` in a child process and single-steps it. The child contains only the calling thread,
+// and its changes to memory are not visible here. UNAVAILABLE if tracing is not permitted.
 [[nodiscard]] absl::StatusOr<int64_t> CountInstructions(const std::function<void()>& code);
 
 }  // namespace bastion::testing

@@ -1,5 +1,5 @@
-// The bytes of one cycle's messages that are copied from process to process: all of a message that
-// goes inline, its body alone where tensors are written and read in place.
+// Limits the bytes of one cycle's messages that are copied between processes. Inline messages are
+// copied with their tensors. Over shared memory only the message body is copied.
 #include <iostream>
 #include <random>
 
@@ -19,7 +19,7 @@ constexpr int kVocabulary = 151936, kPositions = 15, kCandidates = 64;
 constexpr int kRows = 3, kFeatureWidth = 5 * 1024;
 constexpr int64_t kTensorBytes = 2 * kRows * kFeatureWidth + 8 * kPositions * kCandidates;
 
-// A verify of 16 nodes of which two are accepted, its features, and the next draft.
+// The bytes of a verify of 16 nodes (two are accepted), its features, and the next draft.
 int64_t BodyBytes(wire::Carrier& carrier) {
   proto::VerifierRequest verify;
   verify.set_step(1000);
@@ -55,18 +55,18 @@ int64_t BodyBytes(wire::Carrier& carrier) {
                               drafted.ByteSizeLong());
 }
 
-TEST(WireBytesTest, InlineACycleCopiesItsTensors) {
+TEST(WireBytesTest, ACycleInlineCopiesItsTensors) {
   wire::InlineCarrier carrier;
   const int64_t bytes = BodyBytes(carrier);
-  std::cout << "inline: " << bytes << " bytes a cycle, tensors " << kTensorBytes << "\n";
+  std::cout << "inline: " << bytes << " bytes per cycle, tensors " << kTensorBytes << "\n";
   EXPECT_LE(bytes, kTensorBytes + 350);
 }
 
-TEST(WireBytesTest, OverSharedMemoryItCopiesNone) {
+TEST(WireBytesTest, ACycleOverSharedMemoryCopiesNoTensors) {
   testing::SharedPair pair = testing::MakeSharedPair(1 << 20);
   wire::SharedChannel channel(std::move(pair.first));
   const int64_t bytes = BodyBytes(channel);
-  std::cout << "shared memory: " << bytes << " bytes a cycle\n";
+  std::cout << "shared memory: " << bytes << " bytes per cycle\n";
   EXPECT_LE(bytes, 350);
 }
 

@@ -71,8 +71,8 @@ class FakeDrafter final : public Drafter {
   bool sends_invalid_marginals = false;
   int vocabulary = kToyVocabulary;
 
-  std::vector<Frontier> frontiers;  // Of all Expand calls, in order.
-  std::vector<SequenceId> closed;   // Of all Close calls, in order.
+  std::vector<Frontier> frontiers;  // From all Expand calls, in order.
+  std::vector<SequenceId> closed;   // From all Close calls, in order.
   int info_calls = 0;
 
  private:

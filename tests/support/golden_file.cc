@@ -12,10 +12,11 @@
 namespace bastion::testing {
 namespace {
 
-// Where the programs were built, unless the environment says that they were carried elsewhere.
-std::string Goldens() {
-  const char* const moved = std::getenv("BASTION_TEST_SOURCE_DIR");
-  return std::string(moved != nullptr ? moved : BASTION_SOURCE_DIR) + "/tests/parity/goldens";
+// The folder of the goldens, in the sources that were built or those in BASTION_TEST_SOURCE_DIR.
+std::string GoldensRoot() {
+  const char* const source_dir = std::getenv("BASTION_TEST_SOURCE_DIR");
+  return std::string(source_dir != nullptr ? source_dir : BASTION_SOURCE_DIR) +
+         "/tests/parity/goldens";
 }
 
 }  // namespace
@@ -54,13 +55,13 @@ std::vector<TokenId> GoldenFile::Integers(const std::string& name) const {
 
 std::vector<std::string> GoldenCases() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(Goldens())) {
+  for (const auto& entry : std::filesystem::directory_iterator(GoldensRoot())) {
     names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
   return names;
 }
 
-std::string GoldenFolder(const std::string& name) { return Goldens() + "/" + name; }
+std::string GoldenFolder(const std::string& name) { return GoldensRoot() + "/" + name; }
 
 }  // namespace bastion::testing

@@ -1,5 +1,6 @@
-// Reads tensors of a golden.safetensors (tests/parity/make_goldens.py), integers included. A test
-// that runs elsewhere than it was built is told by BASTION_TEST_SOURCE_DIR where the sources are.
+// Reads tensors of a golden.safetensors file (tests/parity/make_goldens.py). If a test runs on
+// another machine than it was built on, set the environment variable BASTION_TEST_SOURCE_DIR to the
+// root of the sources.
 #ifndef BASTION_TESTS_SUPPORT_GOLDEN_FILE_H_
 #define BASTION_TESTS_SUPPORT_GOLDEN_FILE_H_
 
@@ -13,9 +14,10 @@ namespace bastion::testing {
 
 class GoldenFile {
  public:
-  // CHECK-fails when the file is not there or damaged: a test without its golden is a bug.
+  // CHECK-fails if the file is missing or damaged.
   explicit GoldenFile(const std::string& path);
 
+  // The elements of the tensor `name`. CHECK-fails if it is missing or has another type.
   [[nodiscard]] std::vector<float> Floats(const std::string& name) const;
   [[nodiscard]] std::vector<TokenId> Integers(const std::string& name) const;
 
@@ -26,8 +28,9 @@ class GoldenFile {
   std::string data_;
 };
 
-// Names of the case folders under tests/parity/goldens, sorted.
+// The names of the folders under tests/parity/goldens, sorted.
 [[nodiscard]] std::vector<std::string> GoldenCases();
+// The path of the folder `name`.
 [[nodiscard]] std::string GoldenFolder(const std::string& name);
 
 }  // namespace bastion::testing

@@ -23,7 +23,7 @@ std::string Utf8(uint32_t code) {
   return {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
 }
 
-// GPT-2's table: a printable Latin-1 byte is itself, the others follow from U+0100 on.
+// GPT-2's table: a printable Latin-1 byte maps to itself, the other bytes map to U+0100, U+0101, …
 std::vector<std::string> ByteCharacters() {
   std::vector<std::string> characters(256);
   uint32_t next = 0x100;
@@ -34,7 +34,7 @@ std::vector<std::string> ByteCharacters() {
   return characters;
 }
 
-// Merges in rank order, each pair in bytes.
+// The merges in the order of their rank, as pairs of byte strings.
 const std::vector<std::pair<std::string, std::string>>& Merges() {
   static const auto* const merges = new std::vector<std::pair<std::string, std::string>>{
       {"t", "h"},       {"th", "e"},          {" ", "the"},     {"\xC3", "\xA9"},
@@ -42,7 +42,8 @@ const std::vector<std::pair<std::string, std::string>>& Merges() {
   return *merges;
 }
 
-std::string Spelled(const std::string& bytes) {
+// `bytes` in the characters of ByteCharacters().
+std::string ToByteCharacters(const std::string& bytes) {
   static const auto* const characters = new std::vector<std::string>(ByteCharacters());
   std::string text;
   for (const char byte : bytes) text += (*characters)[static_cast<uint8_t>(byte)];
@@ -101,13 +102,13 @@ std::string CountingFloats(int count) {
 json ByteLevelTokenizerJson() {
   json vocabulary;
   for (int byte = 0; byte < 256; ++byte) {
-    vocabulary[Spelled(std::string(1, static_cast<char>(byte)))] = byte;
+    vocabulary[ToByteCharacters(std::string(1, static_cast<char>(byte)))] = byte;
   }
   json merges = json::array();
   TokenId next = kFirstMerge;
   for (const auto& [left, right] : Merges()) {
-    merges.push_back({Spelled(left), Spelled(right)});
-    vocabulary[Spelled(left + right)] = next++;
+    merges.push_back({ToByteCharacters(left), ToByteCharacters(right)});
+    vocabulary[ToByteCharacters(left + right)] = next++;
   }
   const char* pattern =
       "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "

@@ -1,5 +1,5 @@
-// Checkpoint folders made by tests: a folder that goes away, safetensors files good and bad, and
-// small tokenizers.
+// Helpers for tests that write checkpoint folders: a temporary folder, valid and invalid
+// safetensors files, and a small tokenizer.
 #ifndef BASTION_TESTS_SUPPORT_HUB_FIXTURES_H_
 #define BASTION_TESTS_SUPPORT_HUB_FIXTURES_H_
 
@@ -13,7 +13,7 @@
 
 namespace bastion::testing {
 
-// A folder of its own under the system's temporary one, removed with its files at the end.
+// A new folder under the system's temporary folder. The destructor removes it with its files.
 class TempFolder {
  public:
   TempFolder();
@@ -36,15 +36,16 @@ struct TensorFixture {
   std::string data;
 };
 
-// A whole safetensors file that holds `tensors` in their order.
+// The bytes of a safetensors file with `tensors` in their order.
 [[nodiscard]] std::string SafetensorsFileOf(const std::vector<TensorFixture>& tensors);
-// The same from any header, right or wrong.
+// The bytes of a file with any header, valid or not.
 [[nodiscard]] std::string SafetensorsFileOf(const std::string& header, std::string_view data);
-// `count` floats 0, 1, 2, … as bytes.
+// The bytes of the `count` floats 0, 1, 2, …
 [[nodiscard]] std::string CountingFloats(int count);
 
-// A byte-level BPE tokenizer as Qwen's, without its normalizer: ids 0 to 255 are the bytes, from
-// kFirstMerge on follow what merges make ("th", "the", " the", "é" …), then the special tokens.
+// A byte-level BPE tokenizer like Qwen's, but without a normalizer. Ids 0 to 255 are the bytes. The
+// results of merges ("th", "the", " the", "é" …) follow from kFirstMerge on, then the special
+// tokens.
 [[nodiscard]] nlohmann::json ByteLevelTokenizerJson();
 inline constexpr TokenId kFirstMerge = 256;
 inline constexpr TokenId kEndOfText = 264;  // <|endoftext|>
@@ -52,7 +53,7 @@ inline constexpr TokenId kImStart = 265;    // <|im_start|>
 inline constexpr TokenId kImEnd = 266;      // <|im_end|>
 inline constexpr int kByteLevelVocabulary = 267;
 
-// Written to a folder and loaded from it.
+// Writes `json` to a temporary folder and loads the tokenizer from it.
 [[nodiscard]] hub::Tokenizer LoadTokenizer(const nlohmann::json& json);
 
 }  // namespace bastion::testing

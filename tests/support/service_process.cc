@@ -87,10 +87,10 @@ void ServiceSystem::StartVerifier() {
 }
 
 void ServiceSystem::StartDrafter() {
-  // A drafter's own target may be another than the verifier's: tests of mismatched pairs.
-  const std::filesystem::path beside = std::filesystem::path(options_.drafter) / "../target";
+  // The drafter's target may differ from the verifier's, for tests of mismatched pairs.
+  const std::filesystem::path target = std::filesystem::path(options_.drafter) / "../target";
   std::vector<std::string> flags = {
-      "--drafter=" + options_.drafter,     "--target=" + beside.string(),
+      "--drafter=" + options_.drafter,     "--target=" + target.string(),
       "--dtype=" + options_.dtype,         "--backend=" + options_.backend,
       "--verifier=" + Address("verifier"), "--listen=" + Address("drafter")};
   const std::vector<std::string> carrier = CarrierFlags();
@@ -111,10 +111,10 @@ void ServiceSystem::StartOrchestrator() {
                                                   folder_ + "/orchestrator.log");
 }
 
-bool ServiceSystem::AwaitServing(absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
+bool ServiceSystem::AwaitServing(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
   while (absl::Now() < deadline) {
-    // By a new connection: one that was refused waits a second before it tries again.
+    // With a new connection, because a refused connection waits a second before it retries.
     if (GenerationClient(Address("orchestrator")).Health().ok() && client_->Health().ok()) {
       return true;
     }

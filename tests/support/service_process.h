@@ -1,4 +1,5 @@
-// The three services as real processes on sockets in a folder of their own, for integration tests.
+// Runs the three services as processes for integration tests. Their sockets and logs are in a
+// temporary folder.
 #ifndef BASTION_TESTS_SUPPORT_SERVICE_PROCESS_H_
 #define BASTION_TESTS_SUPPORT_SERVICE_PROCESS_H_
 
@@ -12,10 +13,10 @@
 
 namespace bastion::testing {
 
-// One child process; killed when it goes.
+// One child process. The destructor kills it.
 class ServiceProcess {
  public:
-  // Runs build/…/bin/`binary`; its output goes to `log`.
+  // Runs `binary` from the bin folder of the build. Appends its output to the file `log`.
   ServiceProcess(const std::string& binary, std::vector<std::string> arguments,
                  const std::string& log);
   ~ServiceProcess();
@@ -23,7 +24,7 @@ class ServiceProcess {
   ServiceProcess& operator=(const ServiceProcess&) = delete;
 
   void Signal(int signal) const;
-  // Waits for the end; the exit status, or 128 + the signal that ended it.
+  // Waits for the process to end. Returns its exit status, or 128 + the signal that ended it.
   int Wait();
 
  private:
@@ -40,7 +41,7 @@ struct SystemOptions {
   bool shared_memory = false;
 };
 
-// All three. Files: verifier.sock and .log, and so on.
+// All three services. The files are <service>.sock and <service>.log.
 class ServiceSystem {
  public:
   explicit ServiceSystem(SystemOptions options);
@@ -49,17 +50,19 @@ class ServiceSystem {
   void StartVerifier();
   void StartDrafter();
   void StartOrchestrator();
-  // True once the orchestrator says SERVING, false after `patience`.
-  [[nodiscard]] bool AwaitServing(absl::Duration patience = absl::Seconds(60));
+  // Waits until the orchestrator reports SERVING. False after `timeout`.
+  [[nodiscard]] bool AwaitServing(absl::Duration timeout = absl::Seconds(60));
 
+  // The gRPC address of a service.
   [[nodiscard]] std::string Address(const std::string& service) const;
+  // The log of a service so far.
   [[nodiscard]] std::string Log(const std::string& service) const;
   [[nodiscard]] GenerationClient& client() { return *client_; }
 
   std::unique_ptr<ServiceProcess> verifier, drafter, orchestrator;
 
  private:
-  // What a service needs to offer shared memory, if it should.
+  // The flags that switch shared memory on, if the options ask for it.
   [[nodiscard]] std::vector<std::string> CarrierFlags() const;
 
   SystemOptions options_;

@@ -1,4 +1,4 @@
-// Two ends of a shared-memory stream in one process, without the handshake.
+// Creates both ends of a shared-memory stream in one process, without the handshake.
 #ifndef BASTION_TESTS_SUPPORT_SHARED_PAIR_H_
 #define BASTION_TESTS_SUPPORT_SHARED_PAIR_H_
 
@@ -18,7 +18,7 @@ inline wire::SharedSegment MakeSegment(size_t ring_bytes) {
   return *std::move(segment);
 }
 
-// As the peer sees it that was handed the descriptor.
+// Maps `segment` again, as a peer does that has received its descriptor.
 inline wire::SharedSegment Mapped(const wire::SharedSegment& segment) {
   auto mapped =
       wire::SharedSegment::Map(wire::Descriptor(dup(segment.descriptor())), segment.bytes());
@@ -34,9 +34,9 @@ inline SharedPair MakeSharedPair(size_t ring_bytes) {
   int sockets[2];
   CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
   wire::SharedSegment one = MakeSegment(ring_bytes), two = MakeSegment(ring_bytes);
-  wire::SharedSegment one_seen = Mapped(one), two_seen = Mapped(two);
-  return {{wire::Descriptor(sockets[0]), std::move(one), std::move(two_seen), kTestEpoch},
-          {wire::Descriptor(sockets[1]), std::move(two), std::move(one_seen), kTestEpoch}};
+  wire::SharedSegment one_mapped = Mapped(one), two_mapped = Mapped(two);
+  return {{wire::Descriptor(sockets[0]), std::move(one), std::move(two_mapped), kTestEpoch},
+          {wire::Descriptor(sockets[1]), std::move(two), std::move(one_mapped), kTestEpoch}};
 }
 
 }  // namespace bastion::testing
