@@ -1,9 +1,9 @@
-# libtorch out of the PyPI wheel in the build-private environment that the set-up script makes.
+# libtorch from the PyPI wheel that deploy/local/setup.sh installs into build/venv.
 #
-# Only torch_cpu and c10 are linked: libtorch.so would drag CUDA in. The wheel also ships old
-# google/protobuf headers, so its include folders come last (-idirafter) and no file may include
-# both torch and a generated proto. libtorch_cpu itself needs libcudart and libcupti, which the
-# set-up installs next to it.
+# Programs link only torch_cpu and c10, because libtorch.so depends on CUDA. The wheel contains old
+# google/protobuf headers, so its include folders come last (-idirafter), and no file may include
+# both torch and a generated proto. libtorch_cpu needs libcudart and libcupti; setup.sh installs
+# them too.
 set(BASTION_VENV ${CMAKE_SOURCE_DIR}/build/venv CACHE PATH "Environment with the torch wheel")
 file(GLOB BASTION_SITE_PACKAGES ${BASTION_VENV}/lib/python3*/site-packages)
 if(NOT EXISTS "${BASTION_SITE_PACKAGES}/torch/lib/libtorch_cpu.so")
@@ -22,7 +22,7 @@ list(JOIN BASTION_TORCH_RPATH ":" rpath)
 target_link_options(bastion_torch INTERFACE -Wl,-rpath,${rpath} -Wl,--disable-new-dtags
                                             -Wl,--allow-shlib-undefined)
 
-# Torch's headers, compiled once: 25 s a file becomes 3.
+# Precompile Torch's headers: this reduces compilation from 25 s to 3 s per file.
 file(WRITE ${CMAKE_BINARY_DIR}/torch_pch/pch.cc "")
 add_library(bastion_torch_pch OBJECT ${CMAKE_BINARY_DIR}/torch_pch/pch.cc)
 target_link_libraries(bastion_torch_pch PUBLIC bastion_torch)
@@ -31,7 +31,8 @@ set_target_properties(bastion_torch_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF
 target_compile_options(bastion_torch_pch PRIVATE -fPIC -fpch-preprocess)
 
 function(bastion_use_torch target)
-  # The precompiled header is position-independent code; programs would be compiled as -fPIE.
+  # The precompiled header is compiled with -fPIC, so its users must be too; CMake would compile
+  # programs with -fPIE.
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(${target} PRIVATE -fPIC)
   target_link_libraries(${target} PUBLIC bastion_torch)
