@@ -1,5 +1,6 @@
-// The engine against `transformers` and a written-out DFlash, in fp32 on tiny random checkpoints;
-// and against itself, bit for bit: a tree against chains, compaction against a plain prefill.
+// Compares the engine with `transformers` and with a plain DFlash implementation, in fp32 on tiny
+// random checkpoints. Also compares it with itself, bit for bit: a tree with chains, and the cache
+// after compaction with a plain prefill.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -22,7 +23,7 @@ void ExpectNear(const float* actual, const std::vector<float>& expected, const c
   }
 }
 
-// One golden case with both models loaded.
+// A golden case with both models loaded.
 class ParityTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -63,7 +64,7 @@ class ParityTest : public ::testing::TestWithParam<std::string> {
     return tree;
   }
 
-  // One forward over the tree behind the golden tokens; logits [rows, V].
+  // Runs one forward over `tree` after the golden tokens. Returns the logits [rows, V].
   std::vector<float> TreeLogits(const DraftTree& tree, nn::PageTable& table) {
     const auto cached = static_cast<Position>(tokens_.size());
     EXPECT_TRUE(target_->cache().Reserve(table, cached + tree.rows()).ok());
@@ -76,7 +77,7 @@ class ParityTest : public ::testing::TestWithParam<std::string> {
     return {logits, logits + size_t(tree.rows()) * vocabulary()};
   }
 
-  // Keys and values of the first `count` tokens, layer by layer, as the cache holds them.
+  // Keys and values of the first `count` tokens in the cache, layer by layer.
   std::vector<float> CachedBits(const nn::PageTable& table, int count) {
     std::vector<float> bits;
     for (int layer = 0; layer < target_->config().dims.layers; ++layer) {
@@ -106,14 +107,14 @@ class ParityTest : public ::testing::TestWithParam<std::string> {
   std::vector<TokenId> tokens_;
 };
 
-TEST_P(ParityTest, TargetLogitsAndFeaturesAreThoseOfTransformers) {
+TEST_P(ParityTest, TargetLogitsAndFeaturesEqualTransformers) {
   nn::PageTable table;
   Prefill(tokens_, tokens_.size(), table);
   ExpectNear(target_->features(), golden_->Floats("features"), "features");
   ExpectNear(target_->Logits().values, golden_->Floats("logits"), "logits");
 }
 
-TEST_P(ParityTest, ChunkedPrefillHasTheBitsOfAWholeOne) {
+TEST_P(ParityTest, ChunkedPrefillHasTheBitsOfAWholePrefill) {
   nn::PageTable whole, chunked;
   Prefill(tokens_, tokens_.size(), whole);
   Prefill(tokens_, 7, chunked);
@@ -121,14 +122,14 @@ TEST_P(ParityTest, ChunkedPrefillHasTheBitsOfAWholeOne) {
   EXPECT_EQ(CachedBits(whole, count), CachedBits(chunked, count));
 }
 
-TEST_P(ParityTest, TreeRowsAreTheChainsOfTransformers) {
+TEST_P(ParityTest, TreeRowsEqualChainsInTransformers) {
   nn::PageTable table;
   Prefill(tokens_, tokens_.size(), table);
   const std::vector<float> logits = TreeLogits(GoldenTree(), table);
   ExpectNear(logits.data(), golden_->Floats("tree_logits"), "tree logits");
 }
 
-TEST_P(ParityTest, TreeRowsHaveTheBitsOfTheirPathsDecodedOneByOne) {
+TEST_P(ParityTest, TreeRowsHaveTheBitsOfTheirPathsDecodedTokenByToken) {
   nn::PageTable table;
   Prefill(tokens_, tokens_.size(), table);
   const DraftTree tree = GoldenTree();
@@ -172,7 +173,7 @@ TEST_P(ParityTest, CacheAfterCommitHasTheBitsOfAPlainPrefill) {
   }
 }
 
-TEST_P(ParityTest, DrafterMarginalsAreThoseOfTheWrittenOutModel) {
+TEST_P(ParityTest, DrafterMarginalsEqualThePlainImplementation) {
   const std::vector<float> features = golden_->Floats("features");
   const std::vector<TokenId> added = golden_->Integers("draft_context");
   nn::PageTable table;

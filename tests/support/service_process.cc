@@ -113,7 +113,8 @@ bool ServiceSystem::AwaitServing(absl::Duration patience) {
   const absl::Time deadline = absl::Now() + patience;
   while (absl::Now() < deadline) {
     // By a new connection: one that was refused waits a second before it tries again.
-    if (GenerationClient(Address("orchestrator")).Health().ok() && client_->Health().ok()) {
+    if (GenerationClient(Address("orchestrator")).CheckHealth().ok() &&
+        client_->CheckHealth().ok()) {
       return true;
     }
     absl::SleepFor(absl::Milliseconds(20));

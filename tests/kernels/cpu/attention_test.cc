@@ -11,7 +11,7 @@ struct Heads {
   int query, kv, dim;
 };
 
-// A cache of random keys and values, pages handed out in a scrambled order.
+// A cache of random keys and values. The page table is in scrambled order.
 class Cache {
  public:
   Cache(DType dtype, Heads heads, int pages) : pages_(pages) {
@@ -40,7 +40,7 @@ class Cache {
   std::vector<int32_t> table_;
 };
 
-// parents[0] = -1; rows in parents-first order.
+// parents[0] is -1, and parents come before their children.
 std::vector<uint64_t> AncestorBits(const std::vector<int>& parents, int words) {
   std::vector<uint64_t> bits(parents.size() * words, 0);
   for (size_t i = 0; i < parents.size(); ++i) {
@@ -119,8 +119,9 @@ TEST_P(AttentionTest, AgreesWithReferenceOnRaggedBatchesOfTreesChainsAndBlocks) 
   }
 }
 
-// The heart of losslessness: a tree row is bit for bit the same path run as a chain.
-TEST_P(AttentionTest, ATreeRowHasTheBitsOfItsPathRunAsAChain) {
+// Losslessness depends on this: the output of a tree row equals, bit for bit, the output of its
+// path decoded as a chain.
+TEST_P(AttentionTest, ATreeRowEqualsItsPathDecodedAsAChain) {
   const int cached = 21;
   const std::vector<int> tree = RandomParents(40, 6);
   const std::vector<uint64_t> bits = AncestorBits(tree, 1);
@@ -133,14 +134,14 @@ TEST_P(AttentionTest, ATreeRowHasTheBitsOfItsPathRunAsAChain) {
   for (int leaf = 0; leaf < 40; ++leaf) {
     std::vector<int> path;
     for (int j = leaf; j >= 0; j = tree[j]) path.insert(path.begin(), j);
-    // The path's keys side by side behind a copy of the prefix, in other pages.
+    // Copy the prefix and the path's keys and values to other pages, one after the other.
     std::vector<int64_t> from, to;
     for (int t = 0; t < cached; ++t) from.push_back(cache_.slot(t));
     for (const int j : path) from.push_back(cache_.slot(cached + j));
     for (size_t t = 0; t < from.size(); ++t) to.push_back(cache_.slot(static_cast<int>(t), 32));
     CpuBackend().kv_move({cache_.layer(), from.data(), to.data(), static_cast<int>(from.size())},
                          pool);
-    // As one decode step: everything but the leaf is prefix.
+    // Decode the leaf as one step after all other tokens.
     const int before = static_cast<int>(from.size()) - 1;
     const std::vector<AttentionSpan> chain = {
         {0, 1, before, cache_.pages(32), RowMask::kCausal, nullptr, 0}};
@@ -152,7 +153,7 @@ TEST_P(AttentionTest, ATreeRowHasTheBitsOfItsPathRunAsAChain) {
   }
 }
 
-TEST_P(AttentionTest, HidingAKeyChangesTheOutput) {
+TEST_P(AttentionTest, MaskingAKeyChangesTheOutput) {
   const std::vector<uint64_t> sees_all = {0b1, 0b11, 0b111};
   const std::vector<uint64_t> misses_one = {0b1, 0b11, 0b101};
   const std::vector<int32_t> positions = {10, 11, 12};
@@ -166,7 +167,7 @@ TEST_P(AttentionTest, HidingAKeyChangesTheOutput) {
   EXPECT_FALSE(SameBits(all.data() + 2 * width(), masked.data() + 2 * width(), width()));
 }
 
-TEST_P(AttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
+TEST_P(AttentionTest, AChainHasTheSameBitsWithEveryMask) {
   const int rows = 20, cached = 14;
   std::vector<int> chain(rows);
   std::iota(chain.begin(), chain.end(), -1);

@@ -12,7 +12,8 @@
 namespace bastion::kernels {
 namespace {
 
-// `rules` on rows of `logits` by the vector kernels must choose what the reference does.
+// Expects that the vector kernels choose the same tokens as the reference, for each row of `logits`
+// with its rule.
 void ExpectReferenceChoices(const std::vector<float>& logits, const std::vector<ChoiceRule>& rules,
                             const std::string& what) {
   ThreadPool pool(2);
@@ -43,7 +44,7 @@ TEST(ChooseTest, TiesGoToTheLowestId) {
   });
 }
 
-TEST(ChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
+TEST(ChooseTest, AgreesWithTheReferenceThatComputesAllNoise) {
   const int rows = 40;
   for (const int vocabulary : {5, 64, 203, 1003, 4096}) {
     for (const float temperature : {0.0f, 0.01f, 0.3f, 1.0f, 3.0f, 1000.0f}) {
@@ -56,7 +57,7 @@ TEST(ChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
   }
 }
 
-TEST(ChooseTest, TruncatedRacesAgreeWithReference) {
+TEST(ChooseTest, TruncatedChoicesAgreeWithTheReference) {
   const int rows = 60;
   std::vector<ChoiceRule> cuts;
   for (const int top_k : {0, 1, 7, 5000}) {
@@ -81,7 +82,7 @@ TEST(ChooseTest, TruncatedRacesAgreeWithReference) {
   }
 }
 
-TEST(ChooseTest, TopKKeepsTiesAndTopPTheLowerIds) {
+TEST(ChooseTest, TopKKeepsTiesAndTopPKeepsLowerIds) {
   const std::vector<float> logits = {1, 3, 3, 3, 0};
   std::set<int32_t> by_k, by_p;
   for (uint64_t seed = 0; seed < 300; ++seed) {
@@ -92,7 +93,7 @@ TEST(ChooseTest, TopKKeepsTiesAndTopPTheLowerIds) {
   EXPECT_EQ(by_p, (std::set<int32_t>{1, 2}));
 }
 
-TEST(ChooseTest, TokensThatAreRuledOutAreNeverChosen) {
+TEST(ChooseTest, TokensWithInfiniteNegativeLogitsAreNeverChosen) {
   constexpr float kOut = -std::numeric_limits<float>::infinity();
   std::vector<float> logits(100, kOut);
   logits[57] = -3.0f;
@@ -104,7 +105,7 @@ TEST(ChooseTest, TokensThatAreRuledOutAreNeverChosen) {
   });
 }
 
-TEST(ChooseTest, ARowOfNansOrOfNothingGivesNoToken) {
+TEST(ChooseTest, ARowWithoutFiniteLogitsGivesNoToken) {
   for (const float value :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
     const std::vector<float> logits(64, value);
@@ -115,7 +116,7 @@ TEST(ChooseTest, ARowOfNansOrOfNothingGivesNoToken) {
   EXPECT_EQ(ChooseOne(std::vector<float>(64, std::numeric_limits<float>::quiet_NaN()), {}), -1);
 }
 
-TEST(TopKTest, AgreesWithReferenceWithTiesAndWholeVocabulary) {
+TEST(TopKTest, AgreesWithTheReferenceWithTiesAndForTheWholeVocabulary) {
   ThreadPool pool(2);
   for (const int candidates : {1, 8, 64, 301}) {
     const int rows = 3, vocabulary = 301;
@@ -136,7 +137,7 @@ TEST(TopKTest, AgreesWithReferenceWithTiesAndWholeVocabulary) {
   }
 }
 
-TEST(TopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
+TEST(TopKTest, CoupledRanksTheValuesOfTheKeyedChoice) {
   ThreadPool pool(2);
   const int rows = 30, candidates = 16;
   for (const int vocabulary : {19, 1003, 4096}) {
@@ -162,7 +163,7 @@ TEST(TopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
   }
 }
 
-TEST(TopKTest, NansAreMarkedInsteadOfRanked) {
+TEST(TopKTest, NansAreMarkedAndNotRanked) {
   ThreadPool pool(1);
   const std::vector<float> logits(64, std::numeric_limits<float>::quiet_NaN());
   int32_t tokens[4];

@@ -18,7 +18,7 @@ class LinearTest : public testing::TestWithParam<std::tuple<Shape, DType>> {
   void SetUp() override {
     std::tie(shape_, dtype_) = GetParam();
     x_ = RandomFloats(size_t(shape_.rows) * shape_.depth, 1);
-    // What linear() may do to it anyway.
+    // linear() may round x to bf16, so round it before.
     if (dtype_ == DType::kBF16) {
       for (float& value : x_) value = Bf16ToFloat(FloatToBf16(value));
     }
@@ -40,7 +40,7 @@ class LinearTest : public testing::TestWithParam<std::tuple<Shape, DType>> {
   std::unique_ptr<RandomMatrix> matrix_;
 };
 
-TEST_P(LinearTest, AgreesWithReferenceOnEveryInstructionSet) {
+TEST_P(LinearTest, AgreesWithTheReferenceOnEveryInstructionSet) {
   for (const bool accumulate : {false, true}) {
     accumulate_ = accumulate;
     const std::vector<float> expected = Run(ReferenceBackend(), 1, x_.data(), shape_.rows);
@@ -53,7 +53,7 @@ TEST_P(LinearTest, AgreesWithReferenceOnEveryInstructionSet) {
   }
 }
 
-TEST_P(LinearTest, ARowHasTheSameBitsAloneAndInCompany) {
+TEST_P(LinearTest, ARowHasTheSameBitsAloneAndInABatch) {
   ForEachInstructionSet([&](const char* name) {
     const std::vector<float> together = Run(CpuBackend(), 2, x_.data(), shape_.rows);
     for (int r = 0; r < shape_.rows; ++r) {
@@ -66,7 +66,7 @@ TEST_P(LinearTest, ARowHasTheSameBitsAloneAndInCompany) {
   });
 }
 
-// On a CPU without matrix instructions this runs the plain tiles.
+// On a CPU without matrix instructions, this runs the implementation without them.
 class LinearTilesTest : public testing::TestWithParam<Shape> {
  protected:
   std::vector<float> Run(const RandomMatrix& matrix, const float* x, int rows, bool accumulate) {
@@ -77,7 +77,7 @@ class LinearTilesTest : public testing::TestWithParam<Shape> {
   }
 };
 
-TEST_P(LinearTilesTest, AgreeWithReferenceOnRoundedRows) {
+TEST_P(LinearTilesTest, AgreesWithTheReferenceOnRoundedRows) {
   const auto [rows, outputs, depth] = GetParam();
   const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
@@ -95,7 +95,7 @@ TEST_P(LinearTilesTest, AgreeWithReferenceOnRoundedRows) {
   }
 }
 
-TEST_P(LinearTilesTest, ARowHasTheSameBitsAloneAndInCompany) {
+TEST_P(LinearTilesTest, ARowHasTheSameBitsAloneAndInABatch) {
   const auto [rows, outputs, depth] = GetParam();
   const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
@@ -106,7 +106,7 @@ TEST_P(LinearTilesTest, ARowHasTheSameBitsAloneAndInCompany) {
   }
 }
 
-TEST(LinearTilesNanTest, ANanStaysInItsRow) {
+TEST(LinearTilesNanTest, ANanAffectsOnlyItsRow) {
   const int outputs = 40, depth = 65;
   const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);
   std::vector<float> x = RandomFloats(size_t(2) * depth, 1), y(size_t(2) * outputs);
@@ -119,7 +119,7 @@ TEST(LinearTilesNanTest, ANanStaysInItsRow) {
   }
 }
 
-TEST(LinearInt8Test, RoundingCostsLittle) {
+TEST(LinearInt8Test, RoundingErrorIsSmall) {
   const int rows = 4, outputs = 96, depth = 320;
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
   const RandomMatrix exact(DType::kF32, outputs, depth, 2),
@@ -137,7 +137,7 @@ TEST(LinearInt8Test, RoundingCostsLittle) {
   EXPECT_GT(error, 0);
 }
 
-TEST(LinearInt8Test, ARowThatIsNotFiniteGivesNansAndARowOfZerosZeros) {
+TEST(LinearInt8Test, ANonFiniteRowGivesNansAndAZeroRowGivesZeros) {
   const int outputs = 40, depth = 33;
   const RandomMatrix matrix(DType::kInt8, outputs, depth, 2);
   std::vector<float> x = RandomFloats(size_t(4) * depth, 1);

@@ -7,7 +7,7 @@
 namespace bastion::kernels {
 namespace {
 
-TEST(RmsNormTest, AgreesWithReferenceAtEveryWidth) {
+TEST(RmsNormTest, AgreesWithTheReferenceAtEveryWidth) {
   ThreadPool pool(2);
   for (const int width : {1, 15, 16, 64, 100, 320}) {
     const std::vector<float> x = RandomFloats(5 * width, 1), weight = RandomFloats(width, 2);
@@ -20,7 +20,7 @@ TEST(RmsNormTest, AgreesWithReferenceAtEveryWidth) {
   }
 }
 
-TEST(SiluMulTest, AgreesWithReferenceAtEveryWidth) {
+TEST(SiluMulTest, AgreesWithTheReferenceAtEveryWidth) {
   ThreadPool pool(2);
   for (const int width : {1, 15, 16, 64, 100}) {
     const std::vector<float> gate_up = RandomFloats(3 * 2 * width, 1, 3.0f);
@@ -46,7 +46,8 @@ TEST(EmbedTest, GathersRowsOfBothTypes) {
   EXPECT_EQ(y[5], Bf16ToFloat(table16[9 * 24 + 5]));
 }
 
-// Runs qkv() on one backend into a fresh cache and returns query, keys and values after it.
+// Runs qkv() on one backend with an empty cache and returns the query and the cached keys and
+// values.
 std::vector<float> RunQkv(const Backend& backend, bool with_query) {
   ThreadPool pool(2);
   const int rows = 4, heads = 4, kv_heads = 2, dim = 32, stride = (heads + 2 * kv_heads) * dim;
@@ -76,7 +77,7 @@ std::vector<float> RunQkv(const Backend& backend, bool with_query) {
   return all;
 }
 
-TEST(QkvTest, AgreesWithReferenceWithAndWithoutQueries) {
+TEST(QkvTest, AgreesWithTheReferenceWithAndWithoutQueries) {
   for (const bool with_query : {true, false}) {
     const std::vector<float> expected = RunQkv(ReferenceBackend(), with_query);
     ForEachInstructionSet(
@@ -84,14 +85,14 @@ TEST(QkvTest, AgreesWithReferenceWithAndWithoutQueries) {
   }
 }
 
-TEST(KvMoveTest, OverlappingMovesReadAllBeforeTheyWrite) {
+TEST(KvMoveTest, OverlappingMovesReadEverythingBeforeWriting) {
   ThreadPool pool(1);
   const int kv_heads = 2, dim = 16;
   for (const Backend* backend : {&CpuBackend(), &ReferenceBackend()}) {
     std::vector<float> keys = RandomFloats(2 * 16 * kv_heads * dim, 8), values = keys;
     const std::vector<float> before = keys;
     const KvLayer layer = {DType::kF32, kv_heads, dim, keys.data(), values.data()};
-    // A rotation: written one by one it would copy slot 3 everywhere.
+    // A rotation. Moving the slots one by one would copy slot 3 everywhere.
     const int64_t sources[] = {3, 4, 20}, destinations[] = {4, 20, 3};
     backend->kv_move({layer, sources, destinations, 3}, pool);
     const auto key = [&](const std::vector<float>& all, int slot, int d) {

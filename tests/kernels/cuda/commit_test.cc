@@ -7,8 +7,8 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-// One layer's keys as the reference has them, [pages, G, D, 16], from the device's [pages, G, 16,
-// D], or back.
+// Converts one layer's keys from the device's layout [pages, G, 16, D] to the reference's layout
+// [pages, G, D, 16], or back.
 std::vector<float> Transposed(const std::vector<float>& keys, int from_rows, int from_columns) {
   const size_t block = size_t(from_rows) * from_columns;
   std::vector<float> result(keys.size());
@@ -19,11 +19,11 @@ std::vector<float> Transposed(const std::vector<float>& keys, int from_rows, int
   return result;
 }
 
-// A step's accepted paths, and what a commit works on.
+// The spans of a step and their accepted paths: the input of a commit.
 struct Accepted {
   std::vector<TestSpan> spans;
-  std::vector<std::vector<int32_t>> paths;  // Of each span
-  std::vector<bool> broken;                 // Spans of path length −1
+  std::vector<std::vector<int32_t>> paths;  // [spans] accepted rows below the root
+  std::vector<bool> broken;                 // [spans] true: path length −1
 
   [[nodiscard]] int rows() const {
     int rows = 0;
@@ -45,7 +45,7 @@ struct CacheShape {
 
 class CommitTest : public DeviceTest, public testing::WithParamInterface<DType> {
  protected:
-  // `rows` rows after `cached` tokens, on pages of their own, with `path` accepted.
+  // Adds a span of `rows` rows after `cached` tokens, with its own pages and the accepted `path`.
   void AddSpan(Accepted& step, int cached, int rows, std::vector<int32_t> path) {
     TestSpan span = {cached, RowMask::kCausal, ChainParents(rows), {}, {}};
     for (int token = 0; token < cached + rows; token += kPageTokens) {
@@ -66,13 +66,13 @@ class CommitTest : public DeviceTest, public testing::WithParamInterface<DType> 
   }
 
   void ExpectCommits(const Accepted& step, const CacheShape& shape, int feature_width);
-  // Keys and values of one layer after the moves.
+  // Expects the keys and values of all layers to be those of the reference after the moves.
   void ExpectMoved(const Accepted& step, const CacheShape& shape, const TestRows& rows,
                    const std::vector<std::vector<float>>& before);
 
   std::mt19937 random_{1};
   std::vector<int32_t> free_pages_;
-  std::vector<Typed> caches_;  // Keys and values of layer 0, of layer 1, …
+  std::vector<Typed> caches_;  // Keys of layer 0, values of layer 0, keys of layer 1, …
   ThreadPool pool_{1};
 };
 
@@ -113,8 +113,9 @@ void CommitTest::ExpectCommits(const Accepted& step, const CacheShape& shape, in
     layers.push_back({GetParam(), shape.kv_heads, shape.head_dim, caches_[2 * layer].data(),
                       caches_[2 * layer + 1].data()});
   }
-  if (layers.empty()) layers.resize(1);  // Memory of no size is no memory.
-  std::vector<WalkResult> results(span_capacity, {50, 0, 1 << 20});  // Of spans not in use.
+  if (layers.empty()) layers.resize(1);  // An allocation must not be empty.
+  // Unused spans have invalid results, which the kernel must not read.
+  std::vector<WalkResult> results(span_capacity, {50, 0, 1 << 20});
   std::vector<int32_t> paths(row_capacity, -1);
   const std::vector<float> features =
       Rounded(GetParam(), RandomFloats(size_t(row_capacity) * feature_width, 9));
@@ -145,7 +146,7 @@ void CommitTest::ExpectCommits(const Accepted& step, const CacheShape& shape, in
   ExpectMoved(step, shape, rows, before);
 }
 
-TEST_P(CommitTest, PathsMoveInAllLayersAndFeaturesAreGathered) {
+TEST_P(CommitTest, MovesPathsInAllLayersAndGathersFeatures) {
   for (const CacheShape shape :
        {CacheShape{3, 2, 64, 40}, CacheShape{1, 1, 16, 40}, CacheShape{2, 8, 128, 40}}) {
     free_pages_.resize(shape.pages);
@@ -154,18 +155,18 @@ TEST_P(CommitTest, PathsMoveInAllLayersAndFeaturesAreGathered) {
     Accepted step;
     AddRandomSpan(step, 13, 33, 9);
     AddSpan(step, 0, 1, {});
-    AddRandomSpan(step, 30, 65, 40);         // More than a thread holds, and than feature blocks.
-    AddSpan(step, 16, 6, {1, 2, 3, 4, 5});   // In place already.
-    AddSpan(step, 5, 20, {1, 2, 4, 5, 19});  // Partly.
+    AddRandomSpan(step, 30, 65, 40);         // More rows than a thread holds in registers.
+    AddSpan(step, 16, 6, {1, 2, 3, 4, 5});   // All rows are already in place.
+    AddSpan(step, 5, 20, {1, 2, 4, 5, 19});  // Some rows are already in place.
     AddSpan(step, 7, 4, {2, 3});
     step.broken.back() = true;
     AddSpan(step, 31, 18, {17});
-    AddRandomSpan(step, 3, 64, 62);  // Nearly all: sources and destinations overlap.
+    AddRandomSpan(step, 3, 64, 62);  // Almost all rows: sources and destinations overlap.
     ExpectCommits(step, shape, 24);
   }
 }
 
-TEST_P(CommitTest, FeaturesAloneAndMovesAlone) {
+TEST_P(CommitTest, GathersOnlyFeaturesOrOnlyMoves) {
   free_pages_ = {3, 1, 0, 2};
   Accepted step;
   AddSpan(step, 10, 9, {2, 3, 8});
@@ -173,7 +174,7 @@ TEST_P(CommitTest, FeaturesAloneAndMovesAlone) {
   ExpectCommits(step, {2, 2, 32, 4}, 0);
 }
 
-TEST_P(CommitTest, AFlagIsRaised) {
+TEST_P(CommitTest, RaiseFlagWritesTheValueForTheHost) {
   const OnDevice<uint64_t> value(std::vector<uint64_t>{5});
   auto flag = Memory::OnHost(sizeof(uint64_t), "a flag");
   ASSERT_TRUE(flag.ok());

@@ -6,7 +6,7 @@ namespace {
 
 class RowwiseTest : public DeviceTest, public testing::WithParamInterface<DType> {
  protected:
-  // A bf16 result may be the neighbour of what the reference rounds to.
+  // A bf16 result may be the neighbor of the value that the reference rounds to.
   void ExpectAlike(const std::vector<float>& actual, const std::vector<float>& expected) {
     const float tolerance = GetParam() == DType::kF32 ? 2e-6f : 8e-3f;
     ASSERT_EQ(actual.size(), expected.size());
@@ -17,7 +17,7 @@ class RowwiseTest : public DeviceTest, public testing::WithParamInterface<DType>
   ThreadPool pool_{1};
 };
 
-TEST_P(RowwiseTest, EmbeddingRowsAreThoseOfTheTokens) {
+TEST_P(RowwiseTest, EmbedGathersTheRowsOfTheTokens) {
   const int vocabulary = 50, width = 320;
   const std::vector<float> table = RandomFloats(vocabulary * width, 1);
   const Typed stored(GetParam(), table);
@@ -34,7 +34,7 @@ TEST_P(RowwiseTest, EmbeddingRowsAreThoseOfTheTokens) {
   }
 }
 
-TEST_P(RowwiseTest, NormAgreesWithTheReferenceAndTapsItsInput) {
+TEST_P(RowwiseTest, RmsNormAgreesWithTheReferenceAndCopiesItsInput) {
   for (const int width : {64, 320, 2560, 4096}) {
     const int rows = 5, stride = 3 * width;
     const std::vector<float> x = RandomFloats(rows * width, 2), weight = RandomFloats(width, 3);
@@ -76,7 +76,8 @@ TEST_P(RowwiseTest, SiluMulAgreesWithTheReference) {
   }
 }
 
-// The cache of the reference, element by element, at the place that the device has it.
+// Read one element of a cache: keys in the reference's layout, then the device's layout (which is
+// also the layout of the reference's values).
 float CachedKey(const std::vector<float>& keys, int kv_heads, int dim, int64_t slot, int head,
                 int d) {
   const int64_t page = slot / kPageTokens, token = slot % kPageTokens;
@@ -88,7 +89,7 @@ float CachedRow(const std::vector<float>& rows, int kv_heads, int dim, int64_t s
   return rows[((page * kv_heads + head) * kPageTokens + token) * dim + d];
 }
 
-TEST_P(RowwiseTest, HeadsAreNormedRotatedAndPutIntoTheirSlots) {
+TEST_P(RowwiseTest, QkvNormalizesRotatesAndStoresHeads) {
   struct Heads {
     int query, kv, dim;
   };

@@ -1,4 +1,5 @@
-// One step's attention on the device: operands for a shape, and what the reference makes of them.
+// AttentionCase: the operands of one step's attention for a shape, its result on the device, and
+// the result of the reference.
 #ifndef BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_CASE_H_
 #define BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_CASE_H_
 
@@ -16,14 +17,14 @@ namespace bastion::kernels::cuda {
 
 class AttentionCase {
  public:
-  static constexpr float kUntouched = -7.0f;  // What output is full of before.
+  static constexpr float kUntouched = -7.0f;  // Initial value of the output.
 
   AttentionCase(AttentionShape shape, DType dtype, uint32_t seed = 1)
       : shape_(std::move(shape)), dtype_(dtype) {
     std::mt19937 engine(seed);
     MakeSpans(engine);
     const size_t cache = size_t(pages_) * kPageTokens * shape_.kv_heads * shape_.head_dim;
-    // Slots that no token has hold NaNs: whoever multiplies with one shows it.
+    // Unused slots contain NaN, so that a kernel that reads one gives NaN.
     keys_.assign(cache, std::numeric_limits<float>::quiet_NaN());
     values_ = keys_;
     query_.assign(size_t(capacity_) * width(), 1.0f);
@@ -40,7 +41,8 @@ class AttentionCase {
   [[nodiscard]] const TestRows& rows() const { return *rows_; }
   [[nodiscard]] int rows_used() const { return used_; }
 
-  // The values of every token t and kv head become value(t, d), all scores the same.
+  // Sets the values of every token t and kv head to value(t, d), and all queries to 0, so that all
+  // scores are equal.
   template <typename Value>
   void SetValues(Value value) {
     for (size_t b = 0; b < spans_.size(); ++b) {
@@ -52,7 +54,7 @@ class AttentionCase {
     Upload();
   }
 
-  // Output [R, H, D] after one launch.
+  // Runs one launch and returns its output [R, H, D].
   [[nodiscard]] std::vector<float> Run(Stream& stream, int multiprocessors) {
     const Typed output(dtype_, std::vector<float>(size_t(capacity_) * width(), kUntouched));
     AttentionArgs args;
@@ -113,7 +115,7 @@ class AttentionCase {
   }
 
  private:
-  // Two spans and three rows more than are used.
+  // Two more spans than are used. The capacity for rows is three more.
   [[nodiscard]] int span_capacity() const { return static_cast<int>(spans_.size()) + 2; }
   [[nodiscard]] float scale() const {
     return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
@@ -133,7 +135,7 @@ class AttentionCase {
       pages_ += count;
       used_ += span.rows;
     }
-    std::vector<int32_t> order(pages_ + 1);  // One page is nobody's.
+    std::vector<int32_t> order(pages_ + 1);  // One page stays unused.
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), engine);
     size_t next = 0;
@@ -145,7 +147,7 @@ class AttentionCase {
     rows_ = std::make_unique<TestRows>(spans_, capacity_, span_capacity());
   }
 
-  // Random operands that depend on a span's own shape, not on those beside it.
+  // Fills in random operands. They depend only on the shape of their own span.
   void Fill(uint32_t seed) {
     size_t row = 0;
     for (size_t b = 0; b < spans_.size(); ++b) {
@@ -166,7 +168,7 @@ class AttentionCase {
     }
   }
 
-  // visit(token, place in keys and values) for every element of span b's tokens, in their order.
+  // Calls visit(token, index in keys and values) for every element of span b's tokens, in order.
   template <typename Visit>
   void ForEachElement(size_t b, Visit visit) const {
     const int tokens = spans_[b].cached + static_cast<int>(spans_[b].parents.size());
@@ -179,7 +181,7 @@ class AttentionCase {
     }
   }
 
-  // The keys as the CPU's kernels have them, [pages, G, D, 16].
+  // The keys in the layout of the CPU kernels, [pages, G, D, 16].
   [[nodiscard]] std::vector<float> Transposed() const {
     std::vector<float> transposed(keys_.size());
     const size_t dim = shape_.head_dim, block = kPageTokens * dim;

@@ -13,7 +13,8 @@ class DeviceAttentionTest : public DeviceTest {
 class DeviceAttentionShapeTest : public DeviceAttentionTest,
                                  public testing::WithParamInterface<AttentionShape> {
  protected:
-  // Padding rows keep what they had; others are near the reference, and nearer still on the whole.
+  // Expects that padding rows are unchanged, and that each element of the other rows is close to
+  // the reference. The tolerance of the overall relative error is half as large.
   void ExpectReference(DType dtype) {
     if (GetParam().large && device_.name == "emulator") GTEST_SKIP() << "for a GPU";
     AttentionCase step(GetParam(), dtype);
@@ -30,10 +31,10 @@ class DeviceAttentionShapeTest : public DeviceAttentionTest,
   }
 };
 
-TEST_P(DeviceAttentionShapeTest, HalvesAgreeWithTheReference) { ExpectReference(DType::kBF16); }
-TEST_P(DeviceAttentionShapeTest, FloatsAgreeWithTheReference) { ExpectReference(DType::kF32); }
+TEST_P(DeviceAttentionShapeTest, Bf16AgreesWithTheReference) { ExpectReference(DType::kBF16); }
+TEST_P(DeviceAttentionShapeTest, Fp32AgreesWithTheReference) { ExpectReference(DType::kF32); }
 
-// Whether row i of the span sees key `key`, told from the tree alone.
+// True if row i of the span may attend to key `key`, computed from the tree alone.
 bool Sees(const AttentionShape& shape, const TestSpan& span, int i, int key) {
   const auto position = [&](int row) {
     if (span.mask != RowMask::kAncestors) return span.cached + row;
@@ -53,9 +54,9 @@ bool Sees(const AttentionShape& shape, const TestSpan& span, int i, int key) {
   return false;
 }
 
-// With queries of zeros all keys that a row sees weigh the same, 1 / n, and values that are 1 at
-// one key and column show which they are. Random operands would hide a wrong mask.
-TEST_P(DeviceAttentionShapeTest, EachRowSeesItsKeysAndNoOthers) {
+// With zero queries, all keys that a row attends to have the same weight 1 / n. Each value is 1 in
+// one column, so the output shows which keys these are. Random operands could hide a wrong mask.
+TEST_P(DeviceAttentionShapeTest, EachRowAttendsToExactlyItsKeys) {
   if (GetParam().large && device_.name == "emulator") GTEST_SKIP() << "for a GPU";
   AttentionCase step(GetParam(), DType::kBF16);
   const int dim = GetParam().head_dim;
@@ -63,7 +64,7 @@ TEST_P(DeviceAttentionShapeTest, EachRowSeesItsKeysAndNoOthers) {
   for (const TestSpan& span : step.spans()) {
     longest = std::max(longest, span.cached + static_cast<int>(span.parents.size()));
   }
-  // The newest keys, and the first.
+  // Check the first `dim` keys, then the last.
   for (const int first : {0, std::max(longest - dim, 0)}) {
     step.SetValues([&](int token, int d) { return token == first + d ? 1.0f : 0.0f; });
     const std::vector<float> actual = Run(step);
@@ -90,7 +91,7 @@ TEST_P(DeviceAttentionShapeTest, EachRowSeesItsKeysAndNoOthers) {
 INSTANTIATE_TEST_SUITE_P(Shapes, DeviceAttentionShapeTest, testing::ValuesIn(AttentionShapes()),
                          [](const auto& shape) { return shape.param.name; });
 
-// Shapes whose keys are cut into chunks, merged by whoever comes last.
+// Shapes with several chunks of keys. The block that finishes last merges their results.
 const std::vector<AttentionShape>& Chunked() {
   static const auto* const shapes = new std::vector<AttentionShape>{
       {"", 4, 1, 64, {{1000, 1, Form::kTree}, {400, 7, Form::kTree}, {900, 20, Form::kTree}}},
@@ -98,7 +99,7 @@ const std::vector<AttentionShape>& Chunked() {
   return *shapes;
 }
 
-TEST_F(DeviceAttentionTest, LaunchesAndNumbersOfBlocksDoNotChangeBits) {
+TEST_F(DeviceAttentionTest, RepeatedLaunchesAndOtherBlockCountsHaveTheSameBits) {
   for (const AttentionShape& shape : Chunked()) {
     AttentionCase step(shape, DType::kBF16);
     const std::vector<float> first = Run(step);
@@ -110,9 +111,10 @@ TEST_F(DeviceAttentionTest, LaunchesAndNumbersOfBlocksDoNotChangeBits) {
   }
 }
 
-TEST_F(DeviceAttentionTest, ASequenceGetsTheSameBitsInAnyCompany) {
+TEST_F(DeviceAttentionTest, ASequenceHasTheSameBitsAloneAndInABatch) {
   for (const AttentionShape& shape : Chunked()) {
-    AttentionShape chains = shape;  // Of random trees a sequence has another when it is alone.
+    // Use chains: random trees would differ between the batch and the single sequence.
+    AttentionShape chains = shape;
     for (SpanShape& span : chains.spans) span.form = Form::kPath;
     AttentionCase chained(chains, DType::kBF16);
     const std::vector<float> expected = Run(chained);
@@ -129,7 +131,7 @@ TEST_F(DeviceAttentionTest, ASequenceGetsTheSameBitsInAnyCompany) {
   }
 }
 
-TEST_F(DeviceAttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
+TEST_F(DeviceAttentionTest, AChainHasTheSameBitsWithEveryMask) {
   for (const int window : {0, 50}) {
     for (const SpanShape& span : {SpanShape{14, 20}, {500, 9}, {64, 64}, {30, 150}}) {
       AttentionShape shape = {"", 3, 1, 64, {span}, window, /*causal=*/true};
@@ -144,10 +146,10 @@ TEST_F(DeviceAttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
   }
 }
 
-TEST_F(DeviceAttentionTest, HidingTheFirstKeyChangesTheRowThatSawIt) {
+TEST_F(DeviceAttentionTest, MaskingTheFirstKeyChangesOnlyTheAffectedRow) {
   AttentionShape shape = {"", 4, 2, 64, {{10, 3, Form::kPath}}};
   AttentionCase all(shape, DType::kBF16);
-  shape.window = 12;  // Of the rows at positions 10, 11 and 12 the last loses the key at 0.
+  shape.window = 12;  // The row at position 12 no longer attends to the key at 0.
   AttentionCase without(shape, DType::kBF16);
   const std::vector<float> before = Run(all), after = Run(without);
   const int width = all.width();
@@ -157,7 +159,7 @@ TEST_F(DeviceAttentionTest, HidingTheFirstKeyChangesTheRowThatSawIt) {
   }
 }
 
-TEST(AttentionTakesTest, HeadsUpTo256InEights) {
+TEST(AttentionTakesTest, SupportsHeadDimsUpTo256InMultiplesOfEight) {
   EXPECT_TRUE(AttentionTakes(32, 8, 128));
   EXPECT_TRUE(AttentionTakes(3, 1, 8));
   EXPECT_TRUE(AttentionTakes(16, 16, 256));

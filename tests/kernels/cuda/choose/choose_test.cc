@@ -19,7 +19,7 @@ class DeviceChooseTest : public DeviceTest {
     return DeviceChoices({logits, {rule}}, *stream_)[0];
   }
 
-  // The tokens that the rules leave in, row by row, as the reference has them: those whose
+  // For each row, the tokens that remain after truncation by the reference: those whose
   // log-probability is not −inf.
   static std::vector<bool> ReferenceSurvivors(const Races& races) {
     const int vocabulary = races.vocabulary();
@@ -54,7 +54,7 @@ class DeviceChooseTest : public DeviceTest {
   }
 };
 
-TEST_F(DeviceChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
+TEST_F(DeviceChooseTest, AgreesWithTheReferenceThatComputesAllNoise) {
   for (const int vocabulary : {1, 5, 31, 4096, 4097, 50000}) {
     std::vector<ChoiceRule> rules;
     for (const float temperature : {0.0f, 0.01f, 0.3f, 1.0f, 1.5f, 1000.0f}) {
@@ -67,7 +67,7 @@ TEST_F(DeviceChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
   }
 }
 
-TEST_F(DeviceChooseTest, AWholeVocabulary) {
+TEST_F(DeviceChooseTest, ChoosesFromARealVocabulary) {
   const int copies = device_.name == "emulator" ? 1 : 16;
   std::vector<ChoiceRule> rules;
   for (int i = 0; i < copies; ++i) {
@@ -79,7 +79,7 @@ TEST_F(DeviceChooseTest, AWholeVocabulary) {
   ExpectReferenceChoices(RandomRaces(rules, 151936, 13));
 }
 
-TEST_F(DeviceChooseTest, TruncatedRacesAgreeWithTheReference) {
+TEST_F(DeviceChooseTest, TruncatedChoicesAgreeWithTheReference) {
   for (const int vocabulary : {1, 5, 31, 4096, 20000}) {
     ExpectReferenceChoices(RandomRaces(Cuts(vocabulary, 0), vocabulary, 14));
     ExpectReferenceChoices(RandomRaces(Cuts(vocabulary, 1), vocabulary, 15, 3.0f, 0.25f));
@@ -87,17 +87,17 @@ TEST_F(DeviceChooseTest, TruncatedRacesAgreeWithTheReference) {
   ExpectReferenceChoices(RandomRaces(Cuts(50000, 2), 50000, 15, 3.0f, 0.25f));
 }
 
-TEST_F(DeviceChooseTest, SurvivorsAreThoseOfTheReference) {
+TEST_F(DeviceChooseTest, SurvivorsAgreeWithTheReference) {
   for (const int vocabulary : {1, 5, 31, 1030, 4096, 20000}) {
     ExpectReferenceSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 16));
     ExpectReferenceSurvivors(RandomRaces(Cuts(vocabulary, 1), vocabulary, 17, 3.0f, 0.25f));
-    // Too flat for a shortlist, and zeros of both signs.
+    // Distributions that are too flat for a shortlist, and zeros of both signs.
     ExpectReferenceSurvivors(RandomRaces(Cuts(vocabulary, 2), vocabulary, 18, 0.1f));
     ExpectReferenceSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 19, 1.0f, 100.0f));
   }
 }
 
-TEST_F(DeviceChooseTest, TopPStopsWhereTheMassIsJustEnough) {
+TEST_F(DeviceChooseTest, TopPStopsAtExactlyEnoughMass) {
   for (const int vocabulary : {8, 4096, 20000}) {
     std::vector<ChoiceRule> rules;
     for (const float top_p : {0.125f, 0.25f, 0.5f, 0.75f, 1e-6f, 0.0f}) {
@@ -108,14 +108,14 @@ TEST_F(DeviceChooseTest, TopPStopsWhereTheMassIsJustEnough) {
   }
 }
 
-TEST_F(DeviceChooseTest, MinPOfOneLeavesTheBestAndMoreLeavesNone) {
+TEST_F(DeviceChooseTest, MinPOfOneKeepsTheBestTokensAndMoreKeepsNone) {
   std::vector<float> logits = RandomFloats(5000, 20);
   logits[70] = logits[4000] = 20.0f;
   EXPECT_EQ(ChooseOne(logits, {0.01f, 1, 1, 0, 1, 1.0f}), ChooseOne(logits, {0.01f, 1, 1}));
   EXPECT_EQ(ChooseOne(logits, {1, 1, 1, 0, 1, 1.5f}), -1);
 }
 
-TEST_F(DeviceChooseTest, TiesGoToTheLowestIdWhereverTheyLie) {
+TEST_F(DeviceChooseTest, TiesGoToTheLowestIdAcrossBlocks) {
   std::vector<float> logits = RandomFloats(20000, 21);
   logits[41] = logits[200] = logits[5000] = logits[19999] = 50.0f;
   EXPECT_EQ(ChooseOne(logits, {0, 1, 1}), 41);
@@ -126,7 +126,7 @@ TEST_F(DeviceChooseTest, TiesGoToTheLowestIdWhereverTheyLie) {
   EXPECT_EQ(ChooseOne({-1, -0.0f, 0.0f, -2}, {0, 1, 1}), 1);
 }
 
-TEST_F(DeviceChooseTest, TokensThatAreRuledOutAreNeverChosen) {
+TEST_F(DeviceChooseTest, TokensWithInfiniteNegativeLogitsAreNeverChosen) {
   for (const int vocabulary : {100, 9000}) {
     std::vector<float> logits(vocabulary, kOut);
     logits[57] = -3.0f;
@@ -140,7 +140,7 @@ TEST_F(DeviceChooseTest, TokensThatAreRuledOutAreNeverChosen) {
   }
 }
 
-TEST_F(DeviceChooseTest, ARowOfNansOrOfNothingGivesNoToken) {
+TEST_F(DeviceChooseTest, ARowWithoutFiniteLogitsGivesNoToken) {
   const std::vector<ChoiceRule> rules = {{0, 1, 1},          {1, 0, 0},    {1, 0, 0, 5, 0.9f},
                                          {1, 0, 0, 0, 0.9f}, {1, 0, 0, 5}, {1, 0, 0, 0, 1, 0.1f}};
   for (const float value : {kNan, -kNan, kOut}) {
@@ -151,12 +151,12 @@ TEST_F(DeviceChooseTest, ARowOfNansOrOfNothingGivesNoToken) {
   }
 }
 
-TEST_F(DeviceChooseTest, ANanNeverWins) {
+TEST_F(DeviceChooseTest, ANanIsNeverChosen) {
   std::vector<float> logits(9000, 1.0f);
   for (int x = 0; x < 9000; x += 2) logits[x] = x % 4 == 0 ? kNan : -kNan;
   EXPECT_EQ(ChooseOne(logits, {0, 1, 1}), 1);
   for (uint64_t seed = 0; seed < 10; ++seed) EXPECT_EQ(ChooseOne(logits, {1, seed, 1}) % 2, 1);
-  EXPECT_EQ(ChooseOne(logits, {1, 1, 1, 5}), -1);  // As on the CPU.
+  EXPECT_EQ(ChooseOne(logits, {1, 1, 1, 5}), -1);  // Like the CPU kernels.
 }
 
 TEST_F(DeviceChooseTest, LaunchesLeaveTheirScratchClean) {
@@ -164,7 +164,7 @@ TEST_F(DeviceChooseTest, LaunchesLeaveTheirScratchClean) {
   EXPECT_EQ(DeviceChoices(races, *stream_, 3), ReferenceChoices(races));
 }
 
-TEST_F(DeviceChooseTest, OneScratchServesChangingRows) {
+TEST_F(DeviceChooseTest, ScratchCanBeReusedForOtherRowCounts) {
   const int rows = 4, vocabulary = 9000;
   const OnDevice<char> scratch(ChooseScratchBytes(rows), 0);
   for (const int in_use : {4, 1, 3, 0, 4}) {

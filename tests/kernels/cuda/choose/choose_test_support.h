@@ -1,4 +1,4 @@
-// Choices and candidates on the device and by the reference, for tests.
+// Computes choices and candidates on the device and with the reference, for tests.
 #ifndef BASTION_TESTS_KERNELS_CUDA_CHOOSE_CHOOSE_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_CUDA_CHOOSE_CHOOSE_TEST_SUPPORT_H_
 
@@ -12,10 +12,10 @@
 
 namespace bastion::kernels::cuda {
 
-inline constexpr int32_t kUntouched = -77;  // Where nothing was written.
-inline constexpr int kPadding = 2;          // Rows behind those in use.
+inline constexpr int32_t kUntouched = -77;  // Initial value of outputs.
+inline constexpr int kPadding = 2;          // Unused rows after the used ones.
 
-// Rows of logits with a rule each, on the host.
+// Rows of logits on the host, with one rule per row.
 struct Races {
   std::vector<float> logits;      // [R, V]
   std::vector<ChoiceRule> rules;  // [R]
@@ -43,7 +43,8 @@ inline std::vector<int32_t> ReferenceChoices(const Races& races) {
   return tokens;
 }
 
-// The device's choices, with padding rows behind them; `times` launches on the same scratch.
+// The device's choices, computed with padding rows after the used rows. Launches `times` times with
+// the same scratch and expects the same result each time.
 inline std::vector<int32_t> DeviceChoices(const Races& races, Stream& stream, int times = 1) {
   const int rows = races.rows() + kPadding;
   const OnDevice<float> logits(races.padded_logits());
@@ -71,7 +72,7 @@ struct Candidates {
   std::vector<float> log_probs;  // [R, K]
 };
 
-// Not coupled when `races` is of temperature 0 throughout.
+// Returns null (not coupled) if all rules have temperature 0.
 inline const ChoiceRule* CouplingOf(const Races& races, const ChoiceRule* rules) {
   const bool coupled = std::any_of(races.rules.begin(), races.rules.end(),
                                    [](const ChoiceRule& rule) { return rule.temperature > 0; });
@@ -89,6 +90,8 @@ inline Candidates ReferenceCandidates(const Races& races, int count) {
   return found;
 }
 
+// The device's candidates. Launches `times` times with the same scratch and expects the same bits
+// each time.
 inline Candidates DeviceCandidates(const Races& races, int count, Stream& stream, int times = 1) {
   const int rows = races.rows() + kPadding;
   const OnDevice<float> logits(races.padded_logits());
@@ -119,8 +122,8 @@ inline Candidates DeviceCandidates(const Races& races, int count, Stream& stream
   return result;
 }
 
-// Every combination of cuts that is worth trying, at one of three temperatures; at another one for
-// another `turn`.
+// Rules with all combinations of several values of top-k, top-p and min-p, each with one of three
+// temperatures. Another `turn` combines them with other temperatures.
 inline std::vector<ChoiceRule> Cuts(int vocabulary, int turn = 0) {
   constexpr float kTemperatures[] = {0.3f, 1.0f, 1.5f};
   std::vector<ChoiceRule> cuts;
@@ -136,7 +139,8 @@ inline std::vector<ChoiceRule> Cuts(int vocabulary, int turn = 0) {
   return cuts;
 }
 
-// Random logits for `rules`; `grid` > 0: in steps of that, so that many tie.
+// Random logits for `rules`. If `grid` > 0, logits are multiples of it, so that there are many
+// ties.
 inline Races RandomRaces(const std::vector<ChoiceRule>& rules, int vocabulary, uint32_t seed,
                          float scale = 3.0f, float grid = 0.0f) {
   Races races = {RandomFloats(rules.size() * vocabulary, seed, scale), rules};
