@@ -1,13 +1,13 @@
-# CUDA out of the PyPI wheels that deploy/local/setup.sh --cuda unpacks into build/venv.
+# CUDA from the PyPI wheels that deploy/local/setup.sh --cuda installs into build/venv.
 #
 #   bastion_cuda_library(NAME kernels_cuda SRCS linear.cu stream.cc DEPS … [OPTIONS …])
-#   bastion_cuda_job(TARGET…)   # What the target cuda_job builds; nothing without CUDA.
+#   bastion_cuda_job(TARGET…)   # Adds targets to the target cuda_job. No effect without CUDA.
 #
-# CMake's own CUDA language does not know the wheels' layout: each .cu is compiled by a command.
-# What ptxas says of registers and spills is kept beside the object, as SOURCE.cu.log; OPTIONS are
-# nvcc's. Programs link libcudart and libcublasLt and load where there is no driver: libcuda is not
-# linked.
-option(BASTION_WITH_CUDA "Build what runs on NVIDIA GPUs" OFF)
+# CMake's CUDA language does not support the layout of the wheels, so a custom command compiles each
+# .cu file. ptxas's report on registers and spills is stored beside the object as SOURCE.cu.log.
+# OPTIONS are options for nvcc. Programs link libcudart and libcublasLt, but not libcuda, so they
+# also start on machines without a GPU driver.
+option(BASTION_WITH_CUDA "Build the kernels and engines for NVIDIA GPUs" OFF)
 
 function(bastion_cuda_job)
   if(BASTION_WITH_CUDA)
@@ -19,7 +19,7 @@ if(NOT BASTION_WITH_CUDA)
   return()
 endif()
 if(BASTION_SANITIZE)
-  message(FATAL_ERROR "BASTION_WITH_CUDA and BASTION_SANITIZE do not go together")
+  message(FATAL_ERROR "BASTION_WITH_CUDA and BASTION_SANITIZE cannot be combined: unset one")
 endif()
 add_custom_target(cuda_job)
 
@@ -32,8 +32,9 @@ foreach(file bin/nvcc nvvm/bin/cicc include/crt/host_runtime.h include/cccl/nv/t
   endif()
 endforeach()
 
-# ccache is to go by the files read, not by preprocessed text: that holds what one GPU of several
-# compiles, and after a change in what another one compiles the old object would be found.
+# ccache must hash the source files, not the preprocessed text. nvcc preprocesses a file once for
+# each GPU architecture and ccache would see only one of the texts, so it could return a stale
+# object.
 set(NVCC ${CUDA_DIR}/bin/nvcc)
 set(NVCC_LAUNCHER)
 if(CCACHE_PROGRAM)
@@ -42,7 +43,7 @@ endif()
 
 # Machine code for A100 and H100, and PTX that newer GPUs translate when they load it.
 set(BASTION_CUDA_CODE "arch=compute_80,code=sm_80" "arch=compute_90,code=[sm_90,compute_90]"
-    CACHE STRING "What nvcc generates code for, as --generate-code takes it")
+    CACHE STRING "Values of nvcc's --generate-code")
 set(NVCC_FLAGS -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 --compress-mode=size
     -I${CMAKE_SOURCE_DIR} -Xptxas -v -Werror all-warnings
     -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fno-math-errno,-ffp-contract=off)
@@ -60,9 +61,9 @@ target_link_libraries(bastion_cuda INTERFACE ${CUDA_DIR}/lib/libcudart.so.13
                                              ${CUDA_DIR}/lib/libcublasLt.so.13)
 target_link_options(bastion_cuda INTERFACE -Wl,-rpath,${CUDA_DIR}/lib -Wl,--allow-shlib-undefined)
 
-# Programs look beside themselves, too: tests/gpu/pack.sh puts there what they need elsewhere. As
-# RPATH, not RUNPATH, that also holds for the libraries of the libraries. What no program calls (of
-# the Rust part, a third of each) is left out: the programs are to be carried.
+# Programs also search $ORIGIN/lib, where tests/gpu/pack.sh copies the libraries for another machine.
+# An RPATH, unlike a RUNPATH, applies to the dependencies of libraries too. Unused sections are
+# removed to keep the archive small; unused Rust code would be a third of each program.
 set(CMAKE_BUILD_RPATH "$ORIGIN/lib")
 add_link_options(-Wl,--disable-new-dtags -Wl,--gc-sections)
 

@@ -1,10 +1,10 @@
 # bastion_hub_rust: the Rust crate behind common/hub/ffi.h, built by cargo.
 #
-# All presets share one cargo folder, so that the crates compile once; cargo's own lock keeps two
-# builds apart. Each build tree then takes a copy: its time stamp is what ninja compares.
+# All presets share one cargo folder, so that the crates compile once. Cargo's lock serializes
+# concurrent builds. Each build tree copies the archive, so that ninja can compare its time stamp.
 find_program(CARGO cargo HINTS $ENV{HOME}/.cargo/bin)
 if(NOT CARGO)
-  message(FATAL_ERROR "no cargo on PATH: run deploy/local/setup.sh first")
+  message(FATAL_ERROR "cargo is not on PATH: run deploy/local/setup.sh first")
 endif()
 
 set(HUB_RUST_DIR ${CMAKE_SOURCE_DIR}/common/hub/rust)
@@ -18,7 +18,7 @@ add_custom_command(
           ${CARGO} build --release --locked --quiet --manifest-path ${HUB_RUST_DIR}/Cargo.toml
   COMMAND ${CMAKE_COMMAND} -E copy ${HUB_CARGO_DIR}/release/libbastion_hub.a ${HUB_ARCHIVE}
   DEPENDS ${HUB_RUST_SOURCES} ${HUB_RUST_DIR}/Cargo.toml ${HUB_RUST_DIR}/Cargo.lock
-  COMMENT "Building the Rust part of common/hub (minutes the first time)"
+  COMMENT "Building the Rust part of common/hub (takes minutes the first time)"
   USES_TERMINAL VERBATIM)
 add_custom_target(bastion_hub_cargo DEPENDS ${HUB_ARCHIVE})
 

@@ -1,5 +1,5 @@
-# bastion_proto_library(NAME … PROTOS a.proto … [ROOT folder]): C++ messages and gRPC stubs. Protos are
-# named from ROOT, by default the project's root.
+# bastion_proto_library(NAME … PROTOS a.proto … [ROOT folder]): C++ messages and gRPC stubs.
+# Paths of PROTOS are relative to ROOT. Default: the root of the project.
 find_program(PROTOC protoc REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
@@ -29,6 +29,6 @@ function(bastion_proto_library)
   target_include_directories(${ARG_NAME} SYSTEM PUBLIC ${CMAKE_BINARY_DIR}/generated)
   target_link_libraries(${ARG_NAME} PUBLIC protobuf::libprotobuf PkgConfig::GRPCPP
                                            absl::synchronization)
-  # Generated code is not ours to keep free of warnings.
+  # Generated code has warnings that this project cannot fix.
   target_compile_options(${ARG_NAME} PRIVATE -w)
 endfunction()

@@ -1,4 +1,5 @@
-# One target per folder, with its dependencies spelled out: the link graph is the layering.
+# Functions to define targets. Each folder is one target with explicit dependencies, so the link
+# graph enforces the layering.
 #
 #   bastion_library(NAME common_stages SRCS draft_tree.cc DEPS common_base absl::status)
 #   bastion_binary(NAME bastion-bench SRCS main.cc DEPS …)
@@ -36,11 +37,12 @@ function(bastion_test)
   target_compile_definitions(${ARG_NAME} PRIVATE BASTION_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                                  BASTION_BINARY_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
-  # The system's gRPC and abseil, and the Rust crates, are not built for the thread sanitizer.
+  # Sanitizers slow the tests down.
   set(timeout 600)
   if(BASTION_SANITIZE)
     set(timeout 2400)
   endif()
+  # The system's gRPC and Abseil and the Rust crates are not compiled for the thread sanitizer.
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${timeout} LABELS "${ARG_LABELS}" ENVIRONMENT
     "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
   if("cuda" IN_LIST ARG_LABELS)

@@ -1,4 +1,4 @@
-# Language level, warnings, sanitizers, ccache and lld, for every target of the project.
+# Language standard, warnings, sanitizers, ccache and lld for all targets.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -15,8 +15,8 @@ if(BASTION_OPTIMIZE)
 endif()
 add_compile_options(-Wall -Wextra -Werror -fno-math-errno -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  # libstdc++ 12 uses functions that it declares deprecated, and clang reports that where templates
-  # of <algorithm> are instantiated.
+  # libstdc++ 12 calls functions that it declares deprecated. Clang reports this where templates of
+  # <algorithm> are instantiated.
   add_compile_options(-Wthread-safety -Wno-deprecated-declarations)
 endif()
 if(BASTION_SANITIZE)
@@ -29,7 +29,8 @@ endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  # A precompiled header changes its time stamp with every build directory; its content does not.
+  # Ignore time stamps of included files: a precompiled header has the same contents but another
+  # time stamp in every build folder.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
       ${CCACHE_PROGRAM})

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# nvcc.sh LOG COMMAND…: compiles, keeps all that is said in LOG (ptxas tells registers and spills of
-# every kernel), and shows of it what is an error or a warning.
+# nvcc.sh LOG COMMAND…: runs the compiler, writes its output to LOG (ptxas reports the registers and
+# spills of every kernel) and prints only errors and warnings.
 set -euo pipefail
 
 readonly LOG=$1

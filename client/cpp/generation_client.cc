@@ -60,7 +60,7 @@ absl::StatusOr<v1::GetServerInfoResponse> GenerationClient::GetServerInfo() {
   return response;
 }
 
-absl::Status GenerationClient::Health() {
+absl::Status GenerationClient::CheckHealth() {
   grpc::ClientContext context;
   SetTimeout(kShortTimeout, context);
   grpc::health::v1::HealthCheckResponse response;

@@ -31,7 +31,7 @@ class GenerationClient {
   [[nodiscard]] absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo();
   // OK if the health status of the service is SERVING. UNAVAILABLE otherwise; the message has the
   // status.
-  [[nodiscard]] absl::Status Health();
+  [[nodiscard]] absl::Status CheckHealth();
 
  private:
   std::string endpoint_;

@@ -117,7 +117,7 @@ absl::Status Models(GenerationClient& client) {
 }
 
 absl::Status Health(GenerationClient& client) {
-  RETURN_IF_ERROR(client.Health());
+  RETURN_IF_ERROR(client.CheckHealth());
   ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, client.GetServerInfo());
   std::cout << "SERVING  version " << info.version() << "  policy " << info.default_policy()
             << "  running " << info.running_requests() << "  waiting " << info.waiting_requests();

@@ -46,8 +46,10 @@ struct DistributionTest {
 struct DistributionReport {
   int tree_rows = 0, tree_depth = 0;
   int64_t walks = 0;
-  int64_t choices = 0;     // Tokens chosen in all walks.
-  double min_p_value = 0;  // A test fails below it. A correct target fails any test with p = 1e-4.
+  int64_t choices = 0;  // Tokens chosen in all walks.
+  // A test fails below it. It is chosen so that a correct target fails any of the tests with
+  // probability 1e-4.
+  double min_p_value = 0;
   std::vector<DistributionTest> tests;
 
   // True if all tests passed.

@@ -17,9 +17,9 @@ using NodeIndex = int32_t;  // Index of a node in a draft tree; 0 is the root.
 inline constexpr TokenId kNoToken = -1;
 inline constexpr NodeIndex kNoNode = -1;
 
-// Identifies the live state of one request. The orchestrator chooses `session` once per
-// request. `epoch` increases when the state is rebuilt (after a peer restarted), so that the peer
-// refuses a late message for the old state.
+// Identifies the live state of one request. The orchestrator chooses `session` once per request.
+// `epoch` increases when the state is rebuilt (after a peer restarted), so that the peer refuses a
+// late message for the old state.
 struct SequenceId {
   uint64_t session = 0;
   uint32_t epoch = 0;

@@ -61,8 +61,8 @@ struct VerifyOutcome {
 struct AuditCounts {
   int64_t cycles = 0;            // Cycles compared.
   int64_t tokens = 0;            // Tokens compared.
-  int64_t within_tolerance = 0;  // Tokens that differ, with scores within the tolerance.
-  int64_t mismatches = 0;        // Tokens that differ by more than the tolerance.
+  int64_t within_tolerance = 0;  // Tokens that differ, with a score gap within the tolerance.
+  int64_t mismatches = 0;        // Tokens that differ, with a score gap above the tolerance.
 
   friend bool operator==(const AuditCounts&, const AuditCounts&) = default;
 };

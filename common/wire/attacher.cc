@@ -44,7 +44,7 @@ void Attacher::ProposeDevice(const DeviceReader& reader) {
 std::shared_ptr<SharedChannel> Attacher::Attach(absl::Time deadline) {
   if (!enabled_) return nullptr;
   absl::StatusOr<std::shared_ptr<SharedChannel>> attached = TryAttach(deadline);
-  // A peer that cannot be reached says nothing about the transport.
+  // Do not log for an unreachable peer: the transport is not known yet.
   const bool unreachable =
       absl::IsUnavailable(attached.status()) || absl::IsDeadlineExceeded(attached.status());
   const std::string outcome =

@@ -13,10 +13,10 @@
 namespace bastion::wire {
 namespace {
 
-// The segment, or the segment, the GPU memory and its counters.
+// Either one (the segment) or three (the segment, the GPU memory and its counters).
 constexpr size_t kMaxDescriptors = 3;
 
-constexpr char kRefused[] = "shared memory: the peer refused";
+constexpr char kRefused[] = "shared memory: the peer refused to attach";
 
 }  // namespace
 

@@ -27,17 +27,17 @@ class GrpcServerStream final : public MessageStream<Reply, Request> {
       : context_(context), stream_(stream) {}
 
   absl::Status Send(const Reply& reply, absl::Time) override {
-    return stream_->Write(reply) ? absl::OkStatus() : Gone();
+    return stream_->Write(reply) ? absl::OkStatus() : CallEnded();
   }
   absl::Status Receive(Request* request, absl::Time) override {
-    return stream_->Read(request) ? absl::OkStatus() : Gone();
+    return stream_->Read(request) ? absl::OkStatus() : CallEnded();
   }
   bool supports_deadlines() const override { return false; }
   void Cancel() override { context_->TryCancel(); }
   Carrier& carrier() override { return carrier_; }
 
  private:
-  static absl::Status Gone() { return absl::UnavailableError("the caller ended the call"); }
+  static absl::Status CallEnded() { return absl::UnavailableError("the caller ended the call"); }
 
   grpc::ServerContext* const context_;
   grpc::ServerReaderWriter<Reply, Request>* const stream_;

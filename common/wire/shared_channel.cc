@@ -29,7 +29,7 @@ SharedChannel::SharedChannel(SharedEnds ends, absl::Duration spin)
 
 absl::Status SharedChannel::Send(const google::protobuf::MessageLite& message,
                                  absl::Time deadline) {
-  RETURN_IF_ERROR(CheckCancelled());
+  RETURN_IF_ERROR(CheckCanceled());
   const size_t bytes = message.ByteSizeLong();
   if (!writer_.CanEverReserve(bytes)) {
     writer_.DiscardMessage();
@@ -54,7 +54,7 @@ absl::Status SharedChannel::Send(const google::protobuf::MessageLite& message,
 absl::Status SharedChannel::Receive(google::protobuf::MessageLite* message, absl::Time deadline) {
   reader_.Release();
   for (;;) {
-    RETURN_IF_ERROR(CheckCancelled());
+    RETURN_IF_ERROR(CheckCanceled());
     ASSIGN_OR_RETURN(const bool taken, reader_.TakeMessage());
     if (taken) break;
     RETURN_IF_ERROR(Await(reader_.message_watch(), deadline, last_wait_for_message_));
@@ -119,13 +119,13 @@ absl::Status SharedChannel::CheckLease() {
   return final_status_;
 }
 
-absl::Status SharedChannel::CheckCancelled() const {
-  if (!cancelled_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  return absl::UnavailableError("the stream over shared memory was cancelled");
+absl::Status SharedChannel::CheckCanceled() const {
+  if (!canceled_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  return absl::UnavailableError("the stream over shared memory was canceled");
 }
 
 void SharedChannel::Cancel() {
-  cancelled_.store(true, std::memory_order_relaxed);
+  canceled_.store(true, std::memory_order_relaxed);
   shutdown(ends_.lease.get(), SHUT_RDWR);
   for (const SharedSegment* segment : {&ends_.mine, &ends_.theirs}) {
     const auto* counters = reinterpret_cast<const SharedCounters*>(segment->data());

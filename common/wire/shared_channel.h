@@ -73,7 +73,7 @@ class SharedChannel final : public Carrier {
   [[nodiscard]] absl::Status CheckLease() ABSL_LOCKS_EXCLUDED(mutex_);
   // Not OK after Cancel. Without this check, a peer that keeps sending would keep this side busy
   // forever.
-  [[nodiscard]] absl::Status CheckCancelled() const;
+  [[nodiscard]] absl::Status CheckCanceled() const;
 
   SharedEnds ends_;
   const absl::Duration spin_;
@@ -82,7 +82,7 @@ class SharedChannel final : public Carrier {
   absl::Duration last_wait_for_room_, last_wait_for_message_;
   std::string body_;
   InlineCarrier inline_;
-  std::atomic<bool> cancelled_{false};
+  std::atomic<bool> canceled_{false};
   Mutex mutex_;
   absl::Status final_status_ ABSL_GUARDED_BY(mutex_);  // Not OK after the stream has ended.
 };

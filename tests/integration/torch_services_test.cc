@@ -23,7 +23,7 @@ class TorchServicesTest : public ServicesTest {
                                 float temperature) {
     v1::GenerateRequest request = Request(policy, kTokens, temperature);
     request.mutable_output()->set_logprobs(2);
-    return Ask(client, request);
+    return Generate(client, request);
   }
 };
 

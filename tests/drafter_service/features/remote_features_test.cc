@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "common/wire/attach_server.h"
 #include "common/wire/grpc_stream.h"
 #include "common/wire/service_host.h"
 #include "gtest/gtest.h"
