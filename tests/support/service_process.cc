@@ -115,7 +115,8 @@ bool ServiceSystem::AwaitServing(absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
   while (absl::Now() < deadline) {
     // With a new connection, because a refused connection waits a second before it retries.
-    if (GenerationClient(Address("orchestrator")).Health().ok() && client_->Health().ok()) {
+    if (GenerationClient(Address("orchestrator")).CheckHealth().ok() &&
+        client_->CheckHealth().ok()) {
       return true;
     }
     absl::SleepFor(absl::Milliseconds(20));
