@@ -37,6 +37,7 @@ Frontier DecodeSequence::NextFrontier(const TreeLimits& limits) const {
   frontier.sequence = request_.id;
   frontier.committed = committed_;
   frontier.root = root_;
+  frontier.new_tokens.reserve(committed_ - drafter_position_);
   for (Position at = drafter_position_; at < committed_; ++at) {
     frontier.new_tokens.push_back(TokenAt(at));
   }
