@@ -1,4 +1,4 @@
-// Random operands, and a run over every instruction set that this CPU has.
+// Helpers for kernel tests: random operands, and loops over the instruction sets of this CPU.
 #ifndef BASTION_TESTS_KERNELS_KERNEL_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_KERNEL_TEST_SUPPORT_H_
 
@@ -68,7 +68,8 @@ struct RandomMatrix {
   PackedMatrix packed;
 };
 
-// Calls body() once for each instruction set this CPU can run, best first, with dispatch forced.
+// Calls body(name) once for each instruction set that this CPU supports, best first. Dispatch is
+// restricted to that instruction set.
 template <typename Body>
 void ForEachInstructionSet(Body body) {
   for (int64_t rest = hwy::SupportedTargets() & HWY_TARGETS; rest != 0; rest &= rest - 1) {

@@ -10,7 +10,8 @@
 namespace bastion::kernels {
 namespace {
 
-// Elements of any type as the packer gets them, and as floats: exact for every type.
+// Elements of any type: the bytes that the packer reads, and the same values as floats. The
+// conversion is exact for every type.
 struct Source {
   DType type;
   std::vector<char> bytes;
@@ -36,7 +37,7 @@ Source RandomSource(DType type, size_t count, uint32_t seed) {
   return {type, BytesOf(halves), {halves.begin(), halves.end()}};
 }
 
-// Panel layout and rounding as types.h says them, one element at a time.
+// Packs one element at a time, with the panel layout and rounding that types.h documents.
 std::vector<char> ReferencePack(const std::vector<float>& matrix, PackedMatrix shape) {
   std::vector<char> packed(shape.bytes(), 0);
   shape.data = packed.data();
@@ -63,7 +64,7 @@ std::vector<char> ReferencePack(const std::vector<float>& matrix, PackedMatrix s
   return packed;
 }
 
-// Packed by the product over memory that was dirty before.
+// Packs with PackMatrix into memory that was not zeroed.
 std::vector<char> Packed(const std::vector<SourceMatrix>& parts, PackedMatrix shape, int threads) {
   std::vector<char> memory(shape.bytes() + 64, 0x5A);
   char* const aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
@@ -76,7 +77,7 @@ std::vector<char> Packed(const std::vector<SourceMatrix>& parts, PackedMatrix sh
 constexpr DType kSources[] = {DType::kF32, DType::kBF16, DType::kF16};
 constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kInt8};
 
-TEST(PackTest, EveryTypeAndShapeHasTheBitsOfTheReference) {
+TEST(PackTest, EveryTypeAndShapeEqualsTheReference) {
   for (const DType source : kSources) {
     for (const auto& [rows, columns] : std::vector<std::pair<int, int>>{
              {1, 1}, {32, 32}, {33, 31}, {40, 100}, {64, 257}, {70, 320}, {31, 1030}}) {
@@ -94,7 +95,7 @@ TEST(PackTest, EveryTypeAndShapeHasTheBitsOfTheReference) {
   }
 }
 
-TEST(PackTest, PartsLieOneBelowTheOtherWhereverPanelsEnd) {
+TEST(PackTest, PartsAreStackedAcrossPanelBoundaries) {
   constexpr int kColumns = 70;
   const std::vector<int> rows = {5, 64, 1, 30};
   std::vector<Source> sources;
@@ -131,8 +132,8 @@ TEST(PackTest, HalfPrecisionIsConvertedExactly) {
   }
 }
 
-TEST(PackTest, RoundsToInt8WithTiesToEvenAndLeavesRowsOfZerosAlone) {
-  // The largest is 127: values are their own int8 before rounding.
+TEST(PackTest, RoundsToInt8WithTiesToEvenAndKeepsZeroRows) {
+  // The largest value is 127, so the scale is 1.
   const std::vector<float> matrix = {127, 0.5f, 1.5f, 2.5f,  -0.5f, -1.5f, 126.5f, -127,
                                      0,   0,    0,    -0.0f, 0,     0,     0,      0};
   const std::vector<int8_t> expected = {127, 0, 2, 2, 0, -2, 126, -127};
@@ -149,7 +150,7 @@ TEST(PackTest, RoundsToInt8WithTiesToEvenAndLeavesRowsOfZerosAlone) {
   EXPECT_EQ(shape.sums(0)[1], 0);
 }
 
-TEST(PackTest, PartsThatDoNotFillTheMatrixAreABug) {
+TEST(PackTest, AbortsIfPartsDoNotFillTheMatrix) {
   const std::vector<float> matrix(64);
   EXPECT_DEATH(Packed({{DType::kF32, matrix.data(), 1}}, {DType::kF32, 2, 32, nullptr}, 1),
                "1 vs 2");

@@ -12,7 +12,7 @@
 namespace bastion::kernels {
 namespace {
 
-TEST(ThreadPoolTest, EveryIndexIsRunOnceWhateverTheTeam) {
+TEST(ThreadPoolTest, RunsEveryIndexOnceWithAnyNumberOfThreads) {
   for (const int threads : {1, 2, 5}) {
     ThreadPool pool(threads);
     for (const int count : {0, 1, 2, 3, 17, 1000}) {
@@ -26,11 +26,12 @@ TEST(ThreadPoolTest, EveryIndexIsRunOnceWhateverTheTeam) {
   }
 }
 
-TEST(ThreadPoolTest, AMemberThatIsHeldUpKeepsOnePieceAndTheOthersDoTheRest) {
+TEST(ThreadPoolTest, OtherThreadsTakeTheWorkOfABlockedThread) {
   ThreadPool pool(2);
   std::atomic<int> held{0}, done{0};
   pool.ParallelFor(8, [&](int64_t begin, int64_t end) {
-    // Whoever runs the first index of the second share waits until all else is done.
+    // The thread that runs the first index of the second share waits until all other indices are
+    // done.
     if (begin == 4) {
       while (done < 7) std::this_thread::yield();
       held = static_cast<int>(end - begin);
@@ -41,7 +42,7 @@ TEST(ThreadPoolTest, AMemberThatIsHeldUpKeepsOnePieceAndTheOthersDoTheRest) {
   EXPECT_EQ(held, 1);
 }
 
-TEST(ThreadPoolTest, NoRangeIsSmallerThanItsGrainAllows) {
+TEST(ThreadPoolTest, RangesAreNotSmallerThanTheGrain) {
   ThreadPool pool(2);
   for (const int64_t grain : {1, 3, 4, 16}) {
     std::atomic<int64_t> ranges{0};
@@ -51,7 +52,7 @@ TEST(ThreadPoolTest, NoRangeIsSmallerThanItsGrainAllows) {
   }
 }
 
-TEST(ThreadPoolTest, LoopsAfterAPauseAndManyShortLoopsAllFinish) {
+TEST(ThreadPoolTest, ManyShortLoopsFinishAlsoAfterPauses) {
   ThreadPool pool(3);
   int64_t total = 0;
   for (int round = 0; round < 5; ++round) {
@@ -66,7 +67,7 @@ TEST(ThreadPoolTest, LoopsAfterAPauseAndManyShortLoopsAllFinish) {
   EXPECT_EQ(total, 5 * 2000 * 8);
 }
 
-// The cores that each member may run on, of a loop in which all take part.
+// The cores that each thread of the pool may run on, collected in a loop in which all threads run.
 std::multiset<std::vector<int>> CoresOfMembers(ThreadPool& pool) {
   std::mutex mutex;
   std::multiset<std::vector<int>> cores;
@@ -80,7 +81,7 @@ std::multiset<std::vector<int>> CoresOfMembers(ThreadPool& pool) {
   return cores;
 }
 
-TEST(ThreadPoolTest, ATeamThatFillsTheCoresKeepsApartWhereverItsCallerGoes) {
+TEST(ThreadPoolTest, APoolWithOneThreadPerCoreUsesDistinctCores) {
   const std::vector<int> all = UsableCores();
   ThreadPool pool(static_cast<int>(all.size()));
   std::multiset<std::vector<int>> each;
@@ -101,7 +102,7 @@ TEST(ThreadPoolTest, ATeamThatFillsTheCoresKeepsApartWhereverItsCallerGoes) {
   caller.join();
 }
 
-TEST(ThreadPoolTest, AnyOtherTeamRunsWhereThereIsRoom) {
+TEST(ThreadPoolTest, AnyOtherPoolDoesNotPinItsThreads) {
   const std::vector<int> all = UsableCores();
   ThreadPool pool(static_cast<int>(all.size()) + 1);
   for (const std::vector<int>& cores : CoresOfMembers(pool)) EXPECT_EQ(cores, all);

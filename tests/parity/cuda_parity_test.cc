@@ -1,5 +1,6 @@
-// The engines on a GPU against those on the CPU, both in fp32, on every golden case: the same
-// tokens accepted, the same features to rounding. Without a GPU the emulator stands in for one.
+// Compares the engines on a GPU with those on the CPU, in fp32, on every golden case. They must
+// accept the same tokens and compute the same features up to rounding. A build without CUDA uses
+// the emulator.
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -41,7 +42,7 @@ void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expe
   }
 }
 
-// A target and the sequences that live on it.
+// A target and the page tables of its sequences.
 struct Side {
   std::unique_ptr<verifier::Target> target;
   nn::PageTable tables[kSequences];
@@ -94,12 +95,12 @@ class CudaParityTest : public ::testing::TestWithParam<std::string> {
   Side cpu_, gpu_;
 };
 
-TEST_P(CudaParityTest, FeaturesAndLogitsAreThoseOfTransformers) {
+TEST_P(CudaParityTest, FeaturesAndLogitsEqualTransformers) {
   LoadTargets(Layers());
   Prefill(gpu_, 0, tokens_);
   ExpectNear(Floats(gpu_.target->KeptFeatures(0), DType::kF32), golden_->Floats("features"),
              kTolerance);
-  // The last token once more, where it is cached already.
+  // Decode the last token again at its position, where it is already cached.
   const auto last = static_cast<Position>(tokens_.size()) - 1;
   nn::RowBatch batch;
   batch.AddRun({&gpu_.tables[0], last, kernels::RowMask::kCausal}, {tokens_.back()});
@@ -115,7 +116,7 @@ TEST_P(CudaParityTest, FeaturesAndLogitsAreThoseOfTransformers) {
              kTolerance);
 }
 
-// How requests choose: one of them uses everything that edits logits.
+// Sampling parameters of the sequences. The last one uses all logit edits.
 std::vector<SamplingParams> Samplings() {
   std::vector<SamplingParams> samplings(kSequences);
   samplings[1].temperature = 1.0f;
@@ -135,7 +136,7 @@ std::vector<SamplingParams> Samplings() {
   return samplings;
 }
 
-// Cycles of three sequences with trees of their own, in lockstep on both sides.
+// Runs cycles of three sequences with different trees, in lockstep on both sides.
 class Lockstep {
  public:
   Lockstep(Side& cpu, Side& gpu, std::vector<TokenId> prompt)
@@ -147,7 +148,8 @@ class Lockstep {
     }
   }
 
-  // Both sides choose and keep the same. Returns how many nodes were accepted.
+  // Runs one cycle and expects that both sides accept the same. Returns the number of accepted
+  // nodes.
   int Cycle() {
     std::vector<DraftTree> trees;
     for (int s = 0; s < kSequences; ++s) trees.push_back(Tree(s));
@@ -167,8 +169,8 @@ class Lockstep {
   }
 
  private:
-  // A tree around what the CPU would write, so that paths are accepted: the first nodes are found
-  // by asking it, the others are random.
+  // Makes a tree with a path of tokens that the CPU target chooses, so that nodes are accepted. The
+  // other nodes are random.
   DraftTree Tree(int s) {
     DraftTree tree(roots_[s]);
     const int nodes = static_cast<int>(random_() % 20);
@@ -195,8 +197,8 @@ class Lockstep {
     return static_cast<TokenId>(random_() % cpu_.target->config().dims.vocabulary);
   }
 
-  // What the CPU chooses after `node`'s path. Keys and values of the path are written where a later
-  // verify writes them again.
+  // The CPU target's choice after the path of `node`. A later verify overwrites the keys and values
+  // that this writes.
   TokenId NextOf(int s, const DraftTree& tree, NodeIndex node) {
     std::vector<TokenId> path;
     for (NodeIndex at = node; at != kNoNode; at = tree.parent(at)) path.push_back(tree.token(at));
@@ -268,7 +270,7 @@ class Lockstep {
   verifier::TokenHistory histories_[kSequences];
 };
 
-TEST_P(CudaParityTest, BothSidesAcceptTheSameCycleAfterCycle) {
+TEST_P(CudaParityTest, BothSidesAcceptTheSameInEveryCycle) {
   LoadTargets(Layers());
   const std::vector<TokenId> prompt(tokens_.begin(), tokens_.end() - 1);
   for (int s = 0; s < kSequences; ++s) {
@@ -277,10 +279,10 @@ TEST_P(CudaParityTest, BothSidesAcceptTheSameCycleAfterCycle) {
   Lockstep lockstep(cpu_, gpu_, tokens_);
   int accepted = 0;
   for (int cycle = 0; cycle < 12 && !HasFailure(); ++cycle) accepted += lockstep.Cycle();
-  EXPECT_GT(accepted, 12) << "trees that are never walked test little";
+  EXPECT_GT(accepted, 12) << "too few accepted nodes to test the walks";
 }
 
-TEST_P(CudaParityTest, DraftsAreThoseOfTheCpu) {
+TEST_P(CudaParityTest, DraftsEqualThoseOfTheCpu) {
   const std::string drafter = folder_ + "/drafter", target = folder_ + "/target";
   auto cpu = drafter::LoadCpuDflash(drafter, target, options_);
   auto gpu = drafter::LoadCudaDflash(drafter, target, options_);
@@ -326,8 +328,8 @@ TEST_P(CudaParityTest, DraftsAreThoseOfTheCpu) {
   }
 }
 
-// With weights, queries and cache in bf16 both sides round, at different places.
-TEST_P(CudaParityTest, InBf16FeaturesAreNearThoseOfFp32) {
+// The goldens are fp32. The engine rounds weights, queries and the cache to bf16.
+TEST_P(CudaParityTest, Bf16FeaturesAreCloseToFp32) {
   options_.dtype = DType::kBF16;
   LoadTargets(Layers());
   Prefill(gpu_, 0, tokens_);
@@ -340,7 +342,7 @@ TEST_P(CudaParityTest, InBf16FeaturesAreNearThoseOfFp32) {
     size += std::pow(wanted[i], 2);
   }
   EXPECT_LT(std::sqrt(difference / size), 0.02);
-  EXPECT_GT(difference, 0) << "bf16 that does not round";
+  EXPECT_GT(difference, 0) << "bf16 must round";
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, CudaParityTest, ::testing::ValuesIn(testing::GoldenCases()),

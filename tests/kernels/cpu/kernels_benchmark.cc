@@ -1,4 +1,5 @@
-// Time of the engine's main kernels at the demo pair's shapes; bytes/s of weights beside it.
+// Times the engine's main kernels with the shapes of the demo pair. Also reports bytes/s of
+// weights.
 #include <benchmark/benchmark.h>
 
 #include <thread>
@@ -30,7 +31,8 @@ BENCHMARK(BM_Linear)
     ->ArgsProduct({{1, 8, 64}, {4096}, {320, 4096}})
     ->UseRealTime();
 
-// One layer's four matrices after another, of enough layers to be read from memory every time.
+// Multiplies by the four matrices of each layer in turn. There are enough layers that every matrix
+// is read from memory.
 void BM_LinearStack(benchmark::State& state) {
   const int rows = static_cast<int>(state.range(0));
   constexpr int kLayers = 9;

@@ -1,4 +1,4 @@
-// A step of one sequence in the device's memory, for benchmarks.
+// BenchmarkRows: a step of one sequence in device memory, for benchmarks.
 #ifndef BASTION_TESTS_KERNELS_CUDA_BENCHMARK_ROWS_H_
 #define BASTION_TESTS_KERNELS_CUDA_BENCHMARK_ROWS_H_
 
@@ -13,8 +13,8 @@ namespace bastion::kernels::cuda {
 
 class BenchmarkRows {
  public:
-  // `count` rows after `cached` tokens: one row, or a tree in which every row has two children.
-  // The sequence's pages are 0, 1, ….
+  // Makes `count` rows after `cached` tokens: a single row, or a binary tree. The pages of the
+  // sequence are 0, 1, ….
   [[nodiscard]] static absl::StatusOr<BenchmarkRows> Make(DeviceBenchmark& bench, int count,
                                                           int cached);
 

@@ -11,7 +11,7 @@ namespace bastion::kernels::cuda {
 namespace {
 
 constexpr int kWarmUps = 3, kReplays = 41;
-// Random values that are repeated: of odd number, so that rows of a matrix differ.
+// Number of random values; operands repeat them. It is odd, so that the rows of a matrix differ.
 constexpr size_t kPattern = (size_t{1} << 20) - 1;
 
 const std::vector<float>& Pattern() {
@@ -95,7 +95,7 @@ absl::StatusOr<std::vector<double>> DeviceBenchmark::Replay(const Graph& graph) 
 
 absl::Status DeviceBenchmark::Measure(const Figure& figure, int pieces,
                                       absl::FunctionRef<void(int piece)> work) {
-  work(0);  // Has its code loaded.
+  work(0);  // Loads the code of the kernels.
   RETURN_IF_ERROR(Annotate(stream_->Synchronize(), figure.detail));
   stream_->BeginRecording();
   for (int piece = 0; piece < pieces; ++piece) work(piece);

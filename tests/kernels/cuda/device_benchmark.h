@@ -1,6 +1,6 @@
-// Timing on the device: pieces of work are recorded one after the other, as the engine's are, and
-// the recording is replayed between two marks. Operands rotate through more memory than the
-// device's cache holds.
+// DeviceBenchmark: times work on a GPU. It records pieces of work into a graph, like the engine
+// does, and replays the graph between two marks. The pieces rotate through operands that are larger
+// than the GPU's cache.
 #ifndef BASTION_TESTS_KERNELS_CUDA_DEVICE_BENCHMARK_H_
 #define BASTION_TESTS_KERNELS_CUDA_DEVICE_BENCHMARK_H_
 
@@ -17,43 +17,44 @@
 
 namespace bastion::kernels::cuda {
 
-// Seconds of one piece of work over the replays.
+// Seconds per piece of work, over the replays.
 struct Spread {
   double median = 0;
   double low = 0;   // 10th percentile
-  double high = 0;  // 90th
+  double high = 0;  // 90th percentile
 };
 
-// What is measured. `bytes` and `operations` are the fewest that a piece can do with.
+// Describes what is measured. `bytes` and `operations` are the minimum that a piece needs.
 struct Figure {
   std::string part;    // "gemm"
   std::string detail;  // "Qwen3-8B qkv 6144 x 4096"
   int rows = 0;
   double bytes = 0;
-  double operations = 0;  // Floating-point.
+  double operations = 0;  // Floating-point operations.
 };
 
 class DeviceBenchmark {
  public:
-  // UNAVAILABLE where there is no GPU.
+  // UNAVAILABLE if there is no GPU.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<DeviceBenchmark>> Open();
 
   [[nodiscard]] const DeviceInfo& device() const { return device_; }
   [[nodiscard]] Stream& stream() { return *stream_; }
 
-  // Operands of `bytes` each that together are three times what the cache holds; at least one.
+  // Number of operands of `bytes` each that together are at least three times the size of the
+  // cache.
   [[nodiscard]] int CountOf(double bytes) const;
-  // Random values, normal with deviation `scale`, as one operand.
+  // Makes an operand of random values, normally distributed with standard deviation `scale`.
   [[nodiscard]] absl::StatusOr<Memory> Random(DType dtype, size_t count, float scale);
   template <typename T>
   [[nodiscard]] absl::StatusOr<Memory> Upload(const std::vector<T>& values) {
     return UploadBytes(values.data(), values.size() * sizeof(T));
   }
 
-  // Times pieces 0, 1, … pieces − 1 of work, prints a line and keeps it for the report.
+  // Times the pieces of work 0, 1, … pieces − 1. Prints a line and adds it to the report.
   [[nodiscard]] absl::Status Measure(const Figure& figure, int pieces,
                                      absl::FunctionRef<void(int piece)> work);
-  // Prints and keeps what was measured otherwise.
+  // Prints a measurement that the caller made and adds it to the report.
   void Keep(const Figure& figure, const Spread& spread);
 
   [[nodiscard]] nlohmann::json Report() const;
@@ -69,17 +70,18 @@ class DeviceBenchmark {
   nlohmann::json figures_ = nlohmann::json::array();
 };
 
-// Of values, one a replay, each of so many pieces. REQUIRES: there are some.
+// Percentiles of `seconds` per piece. `seconds` has one value per replay of `pieces` pieces.
+// REQUIRES: `seconds` is not empty.
 [[nodiscard]] Spread SpreadOf(std::vector<double> seconds, int pieces);
 
-// One part of the benchmark. Those that are linked in run in the order of their names' numbers.
+// A part of the benchmark. All parts that are linked run in the order of their numbers.
 struct BenchmarkPart {
   int number = 0;
   const char* name = nullptr;
   absl::Status (*run)(DeviceBenchmark&) = nullptr;
 };
 [[nodiscard]] std::vector<BenchmarkPart>& BenchmarkParts();
-// At namespace scope: const bool kept = RegisterPart({…}).
+// Use at namespace scope: const bool kept = RegisterPart({…}). Always returns true.
 bool RegisterPart(const BenchmarkPart& part);
 
 }  // namespace bastion::kernels::cuda

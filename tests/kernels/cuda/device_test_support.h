@@ -1,7 +1,8 @@
-// What tests of the device's kernels share: memory there from vectors and back, and rows of steps.
+// Helpers for tests of GPU kernels: copies between vectors and device memory, and the rows of a
+// step.
 //
-// The same tests run on the emulator everywhere and on a GPU where there is one; a program built
-// for a GPU skips them, by name, where there is none.
+// Every build runs the tests on the emulator. A program that was built for GPUs skips them on a
+// machine without a GPU.
 #ifndef BASTION_TESTS_KERNELS_CUDA_DEVICE_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_CUDA_DEVICE_TEST_SUPPORT_H_
 
@@ -20,7 +21,7 @@
 
 namespace bastion::kernels::cuda {
 
-// A vector that lives on the device.
+// A vector in device memory.
 template <typename T>
 class OnDevice {
  public:
@@ -56,7 +57,7 @@ class OnDevice {
   Memory memory_;
 };
 
-// Floats as the type that a kernel takes or gives.
+// Floats in device memory, converted to the element type of a kernel.
 class Typed {
  public:
   Typed(DType dtype, const std::vector<float>& values)
@@ -80,7 +81,7 @@ class Typed {
   OnDevice<uint16_t> halves_;
 };
 
-// As the type would keep them.
+// `values` after a conversion to `dtype` and back.
 inline std::vector<float> Rounded(DType dtype, std::vector<float> values) {
   if (dtype == DType::kF32) return values;
   for (float& value : values) value = Bf16ToFloat(FloatToBf16(value));
@@ -91,12 +92,12 @@ inline std::vector<float> Rounded(DType dtype, std::vector<float> values) {
 struct TestSpan {
   int cached = 0;
   RowMask mask = RowMask::kCausal;
-  std::vector<int> parents;     // One a row, parents first; a chain's are −1, 0, 1, ….
-  std::vector<int32_t> pages;   // Of the sequence: they cover cached + rows tokens.
-  std::vector<int32_t> tokens;  // One a row, or empty: zeros.
+  std::vector<int> parents;     // [rows] parents first; −1, 0, 1, … for a chain
+  std::vector<int32_t> pages;   // Pages of the sequence, for cached + rows tokens.
+  std::vector<int32_t> tokens;  // [rows], or empty: all zeros
 };
 
-// StepRows in device memory, with room for more rows and spans than are in use.
+// StepRows in device memory, with capacity for more rows and spans than are used.
 class TestRows {
  public:
   TestRows(const std::vector<TestSpan>& spans, int row_capacity, int span_capacity)
@@ -169,14 +170,14 @@ class TestRows {
   StepRows rows_;
 };
 
-// A chain's parents.
+// The parents of a chain: −1, 0, 1, ….
 inline std::vector<int> ChainParents(int rows) {
   std::vector<int> parents(rows);
   std::iota(parents.begin(), parents.end(), -1);
   return parents;
 }
 
-// A device and a stream, or a skipped test.
+// Opens a device and a stream. Skips the test if there is no device.
 class DeviceTest : public testing::Test {
  protected:
   void SetUp() override {

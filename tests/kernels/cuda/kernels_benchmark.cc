@@ -1,5 +1,5 @@
-// cuda_kernels_benchmark: what a GPU gives the engine's kernels, at the shapes of Qwen3-4B and 8B.
-// A table on stdout, all of it as JSON with --out.
+// cuda_kernels_benchmark: times the engine's kernels on a GPU with the shapes of Qwen3-4B and 8B.
+// Prints a table to stdout; with --out, also writes JSON.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kVocabulary = 151936;
 
-// One row and one column: as little as a kernel can do.
+// Runs a kernel with one row and one column: almost no work.
 void NextToNothing(const Memory& memory, Stream& stream) {
   SiluMul({memory.as<float>(), memory.as<float>() + 2, DType::kF32, 1, 1}, stream);
 }
@@ -39,7 +39,8 @@ absl::Status MeasureBandwidth(DeviceBenchmark& bench) {
                        [&](int /*piece*/) { bench.stream().Fill(to.as<void>(), 1, kBytes); });
 }
 
-// From the start of one kernel that is recorded to its flag in the host's memory, by the host.
+// Measures, on the host, the time from the launch of a recorded kernel until its flag arrives in
+// host memory.
 absl::Status MeasureRoundTrip(DeviceBenchmark& bench, const Memory& scratch) {
   constexpr int kTrips = 1000;
   Stream& stream = bench.stream();

@@ -1,5 +1,5 @@
-// Attention with the heads of Qwen3-8B, over short and long contexts: one sequence, one row or a
-// tree, each launch in a layer of its own.
+// Times attention with the heads of Qwen3-8B over short and long contexts, for one sequence with
+// one row or a tree. Each launch uses another layer.
 #include <algorithm>
 #include <cmath>
 
@@ -37,7 +37,7 @@ absl::Status MeasureSpan(DeviceBenchmark& bench, int context, int rows) {
   args.scale = 1 / std::sqrt(static_cast<float>(kHeadDim));
   args.scratch = scratch.as<void>();
   args.multiprocessors = bench.device().multiprocessors;
-  // Two products of a row with each key it may see: the tree's own few are left out.
+  // Two products of a row with each cached key. The few keys of the tree itself are ignored.
   const double operations = 4.0 * rows * kHeads * context * kHeadDim;
   const Figure figure = {"attention", absl::StrCat("32:8 heads of 128 over ", context), rows,
                          cache_bytes + 4.0 * static_cast<double>(queries), operations};
@@ -48,7 +48,7 @@ absl::Status MeasureSpan(DeviceBenchmark& bench, int context, int rows) {
   });
 }
 
-// Those of the tests' shapes that are a tree of this model's heads.
+// Measures the shapes of the tests that are a single tree with the heads of this model.
 absl::Status MeasureAttention(DeviceBenchmark& bench) {
   for (const AttentionShape& shape : AttentionShapes()) {
     const SpanShape& span = shape.spans.front();

@@ -1,4 +1,4 @@
-// The choice after every row, at Qwen3's vocabulary.
+// Times the choice after every row, with the vocabulary of Qwen3.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

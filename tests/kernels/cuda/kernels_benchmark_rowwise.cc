@@ -1,5 +1,5 @@
-// The kernels that work row by row, at the shapes of Qwen3-8B. Up to 64 sets of operands take
-// turns: what few rows take stays in the cache, as it does between two kernels of a forward.
+// Times the kernels that work row by row, with the shapes of Qwen3-8B. The launches rotate through
+// up to 64 sets of operands. Operands of few rows stay in the cache, as they do in a forward.
 #include <algorithm>
 
 #include "common/base/status.h"
@@ -14,7 +14,7 @@ constexpr int kWidth = 4096, kInner = 12288, kHeads = 32, kKvHeads = 8, kHeadDim
 constexpr int kStride = (kHeads + 2 * kKvHeads) * kHeadDim;
 constexpr int kVocabulary = 151936, kPositions = 4096, kMostSets = 64;
 
-// Operands of one size, one behind the other.
+// Several operands of the same size in one allocation.
 class Sets {
  public:
   Sets(Memory memory, size_t bytes, int count)

@@ -1,5 +1,5 @@
-// What only an emulator shows of attention on the device: how steps are cut, and that the order in
-// which blocks come does not matter.
+// Tests of GPU attention that need the emulator: how a step is divided into items, and that the
+// order of blocks and threads does not change the result.
 #include "kernels/cuda/attention/attention_plan.h"
 
 #include "kernels/cuda/simt/emulator.h"
@@ -17,7 +17,7 @@ struct Heads {
 
 class AttentionPlanTest : public testing::TestWithParam<Heads> {
  protected:
-  // Spans of `rows` rows after `cached` tokens, one after the other.
+  // Makes one span for each pair: `rows` rows after `cached` tokens.
   std::vector<Span> Spans(const std::vector<std::pair<int, int>>& rows_and_cached) {
     std::vector<Span> spans;
     int row = 0;
@@ -50,7 +50,7 @@ TEST_P(AttentionPlanTest, ChunksAreWholeTilesAndCoverAllKeys) {
   }
 }
 
-TEST_P(AttentionPlanTest, ScratchHoldsAnySpans) {
+TEST_P(AttentionPlanTest, ScratchIsLargeEnoughForAnySpans) {
   std::mt19937 engine(3);
   const AttentionArgs args = Args();
   const int kv_heads = GetParam().kv;
@@ -67,7 +67,8 @@ TEST_P(AttentionPlanTest, ScratchHoldsAnySpans) {
     for (const Span& span : Spans(shape)) {
       const Cut cut = attention::CutSpan(args, span);
       partial_rows += cut.partial_rows(kv_heads);
-      EXPECT_GE(attention::FirstCounter(args, span), counters) << "counters of two spans meet";
+      EXPECT_GE(attention::FirstCounter(args, span), counters)
+          << "the counters of two spans overlap";
       counters = attention::FirstCounter(args, span) + kv_heads * cut.tiles;
     }
     const size_t group = GetParam().query / kv_heads;
@@ -81,12 +82,12 @@ INSTANTIATE_TEST_SUITE_P(Heads, AttentionPlanTest,
                          testing::Values(Heads{32, 8}, Heads{1, 1}, Heads{12, 2}, Heads{16, 1},
                                          Heads{28, 4}, Heads{40, 40}));
 
-TEST(AttentionScratchTest, IsAsSmallAsOpsSays) {
+TEST(AttentionScratchTest, SizeIsWithinTheDocumentedLimits) {
   EXPECT_LT(AttentionScratchBytes(512, 64, 32, 8, 128), size_t{200} << 20);
   EXPECT_LT(AttentionScratchBytes(256, 1, 32, 8, 128), size_t{9} << 20);
 }
 
-TEST(AttentionScheduleTest, NeitherBlocksNorThreadsOrderChangesBits) {
+TEST(AttentionScheduleTest, TheOrderOfBlocksAndThreadsDoesNotChangeBits) {
   auto stream = Stream::Create();
   ASSERT_TRUE(stream.ok());
   for (const AttentionShape& shape :

@@ -1,4 +1,4 @@
-// The shapes that attention on the device is tested and timed at.
+// The shapes with which GPU attention is tested and timed.
 #ifndef BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_SHAPES_H_
 #define BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_SHAPES_H_
 
@@ -8,8 +8,8 @@
 
 namespace bastion::kernels::cuda {
 
-// What a span's rows are to each other: kChain of mask kCausal, kTree (a random one) and kPath (a
-// chain told as a tree) of mask kAncestors, kBlock of mask kFull.
+// How the rows of a span depend on each other. kChain: mask kCausal. kTree: a random tree, mask
+// kAncestors. kPath: a chain with mask kAncestors. kBlock: mask kFull.
 enum class Form { kChain, kTree, kPath, kBlock };
 
 struct SpanShape {
@@ -26,7 +26,7 @@ struct AttentionShape {
   std::vector<SpanShape> spans;
   int window = 0;
   bool causal = false;
-  bool large = false;  // More than an emulator does in seconds.
+  bool large = false;  // Takes more than seconds on the emulator, so only a GPU runs it.
 };
 
 namespace shapes {
@@ -47,8 +47,8 @@ inline AttentionShape Named(AttentionShape shape) {
   return shape;
 }
 
-// Row counts and contexts at and around the edges of pages, key tiles and row tiles; heads of every
-// width and of groups that are no powers of two.
+// Row counts and contexts at and around the sizes of pages, key tiles and row tiles. Heads of every
+// width. Group sizes that are not powers of two.
 inline void AddEdges(std::vector<AttentionShape>& shapes) {
   for (const int rows : {1, 2, 15, 16, 17, 64, 65}) {
     for (const int cached : {0, 1, 15, 16, 17, 63, 64, 65}) {
@@ -68,7 +68,7 @@ inline void AddEdges(std::vector<AttentionShape>& shapes) {
   }
 }
 
-// Contexts long enough for chunks of keys to be merged, and trees of several words and tiles.
+// Contexts that are divided into several chunks, and trees of several words and tiles.
 inline void AddLong(std::vector<AttentionShape>& shapes) {
   shapes.push_back(Named({"", 4, 1, 128, {{500, 1, Form::kChain}}}));
   shapes.push_back(Named({"", 4, 1, 128, {{2048, 1, Form::kChain}}}));
@@ -88,7 +88,7 @@ inline void AddLong(std::vector<AttentionShape>& shapes) {
   shapes.push_back(Named({"", 16, 8, 256, {{4096, 16, Form::kTree}}, 0, false, true}));
 }
 
-// Several sequences of unequal lengths, trees and masks; windows.
+// Several sequences with different lengths, trees and masks; sliding windows.
 inline void AddRagged(std::vector<AttentionShape>& shapes) {
   const std::vector<SpanShape> mixed = {
       {45, 33, Form::kTree}, {0, 1, Form::kChain},  {300, 1, Form::kChain}, {16, 19, Form::kChain},

@@ -9,7 +9,7 @@ constexpr float kOut = -std::numeric_limits<float>::infinity();
 
 class EditsTest : public DeviceTest {};
 
-// What the verifier's LogitEdits do to a logit on the host, step by step.
+// Edits a logit step by step like the verifier's LogitEdits on the host.
 float Edited(float logit, const LogitEdit& edit, bool in_text) {
   logit += edit.bias;
   if (!in_text) return logit;
@@ -17,7 +17,7 @@ float Edited(float logit, const LogitEdit& edit, bool in_text) {
   return logit - edit.frequency - edit.presence;
 }
 
-TEST_F(EditsTest, LogitsAreEditedAsOnTheHostToTheLastBitAndRestored) {
+TEST_F(EditsTest, EditsHaveTheBitsOfTheHostAndAreUndone) {
   const int rows = 3, vocabulary = 1003, count = 700;
   std::vector<float> logits = RandomFloats(rows * vocabulary, 1, 5.0f);
   logits[17] = 0.0f;
@@ -27,7 +27,7 @@ TEST_F(EditsTest, LogitsAreEditedAsOnTheHostToTheLastBitAndRestored) {
   std::vector<float> expected = logits;
   for (int i = 0; i < count; ++i) {
     LogitEdit& edit = edits[i];
-    // 700 and 3009 have no common factor: no token comes twice.
+    // 700 and 3009 have no common factor, so no token occurs twice.
     const int at = 17 + i * 700 % (rows * vocabulary);
     edit.row = at % (rows * vocabulary) / vocabulary;
     edit.token = at % (rows * vocabulary) % vocabulary;
@@ -54,7 +54,7 @@ TEST_F(EditsTest, LogitsAreEditedAsOnTheHostToTheLastBitAndRestored) {
   EXPECT_TRUE(SameBits(restored.data(), logits.data(), logits.size()));
 }
 
-TEST_F(EditsTest, NothingToEdit) {
+TEST_F(EditsTest, AnEmptyListChangesNothing) {
   const OnDevice<float> logits(std::vector<float>{1, 2});
   EditLogits({logits.data(), nullptr, nullptr, 0, 2}, *stream_);
   UndoEdits({logits.data(), nullptr, nullptr, 0, 2}, *stream_);

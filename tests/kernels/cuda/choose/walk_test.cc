@@ -13,7 +13,7 @@ class WalkTest : public DeviceTest {
   }
 };
 
-TEST_F(WalkTest, NothingAllAndPartOfAChainIsAccepted) {
+TEST_F(WalkTest, AcceptsNoneAllOrPartOfAChain) {
   Tree none = Chain(5), all = Chain(7), part = Chain(9);
   none.choices[0] = 99;
   for (int i = 0; i < 6; ++i) all.choices[i] = all.tokens[i + 1];
@@ -26,7 +26,7 @@ TEST_F(WalkTest, NothingAllAndPartOfAChainIsAccepted) {
   ExpectWalks({Chain(1)});
 }
 
-TEST_F(WalkTest, RandomTreesOfEverySize) {
+TEST_F(WalkTest, WalksRandomTreesOfManySizes) {
   std::mt19937 random(1);
   size_t longest = 0;
   for (int round = 0; round < 20; ++round) {
@@ -40,7 +40,7 @@ TEST_F(WalkTest, RandomTreesOfEverySize) {
   EXPECT_GT(longest, 6u);
 }
 
-TEST_F(WalkTest, LongChainsGoThroughEveryBlockOfRows) {
+TEST_F(WalkTest, WalksLongChainsAcrossBlocksOfRows) {
   for (const int rows : {33, 64, 200}) {
     Tree chain = Chain(rows);
     for (int i = 0; i + 1 < rows; ++i) chain.choices[i] = chain.tokens[i + 1];
@@ -49,24 +49,24 @@ TEST_F(WalkTest, LongChainsGoThroughEveryBlockOfRows) {
   }
 }
 
-TEST_F(WalkTest, MoreSpansThanWarps) {
+TEST_F(WalkTest, WalksMoreSpansThanWarps) {
   std::mt19937 random(2);
   std::vector<Tree> trees;
   for (int b = 0; b < 70; ++b) trees.push_back(RandomTree(1 + b % 9, random));
   ExpectWalks(trees);
 }
 
-TEST_F(WalkTest, OfEqualSiblingsTheFirstIsTaken) {
+TEST_F(WalkTest, FollowsTheFirstOfEqualSiblings) {
   const Tree twins = {{-1, 0, 0, 1, 2}, {7, 20, 20, 21, 21}, {20, 21, 21, 4, 5}};
   EXPECT_EQ(HostWalks({twins})[0].path, (std::vector<int32_t>{1, 3}));
   ExpectWalks({twins});
 }
 
-TEST_F(WalkTest, ASpanWithoutAChoiceKeepsNothing) {
+TEST_F(WalkTest, ASpanWithAMissingChoiceKeepsNothing) {
   std::mt19937 random(3);
   std::vector<Tree> trees;
   for (const int rows : {4, 40, 40, 6}) trees.push_back(RandomTree(rows, random));
-  trees[1].choices[35] = -1;  // Wherever it is, on the path or not.
+  trees[1].choices[35] = -1;  // The row may be on the path or not.
   std::vector<Walked> expected = HostWalks(trees);
   EXPECT_EQ(expected[1].length, -1);
   EXPECT_EQ(expected[2].first_kept, expected[1].first_kept);

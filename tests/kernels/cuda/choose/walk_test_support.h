@@ -1,4 +1,4 @@
-// Trees with choices, walked on the device and on the host, for tests.
+// Trees with choices, and walks over them on the device and on the host, for tests.
 #ifndef BASTION_TESTS_KERNELS_CUDA_CHOOSE_WALK_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_CUDA_CHOOSE_WALK_TEST_SUPPORT_H_
 
@@ -19,19 +19,19 @@ struct Tree {
   [[nodiscard]] int rows() const { return static_cast<int>(parents.size()); }
 };
 
-// Tokens 10, 11, …; no choice is one of them.
+// A chain with tokens 10, 11, …. No choice is one of these tokens.
 inline Tree Chain(int rows) {
   Tree tree = {ChainParents(rows), std::vector<int32_t>(rows), std::vector<int32_t>(rows, 5)};
   std::iota(tree.tokens.begin(), tree.tokens.end(), 10);
   return tree;
 }
 
-// Siblings carry different tokens; most choices are some child's.
+// A random tree. Siblings have different tokens. Most choices are the token of a child.
 inline Tree RandomTree(int rows, std::mt19937& random) {
   Tree tree = {{-1}, {7}, std::vector<int32_t>(rows, 3)};
   std::vector<int> children(rows);
   for (int i = 1; i < rows; ++i) {
-    // Half of the nodes hang near the end, so that paths are long.
+    // Half of the nodes are children of a recent node, so that paths are long.
     const int parent =
         random() % 2 != 0 ? i - 1 - int(random() % std::min(i, 3)) : int(random() % i);
     tree.parents.push_back(parent);
@@ -57,7 +57,7 @@ struct Walked {
   }
 };
 
-// As the verifier's Accept.
+// Walks like the verifier's Accept.
 inline std::vector<Walked> HostWalks(const std::vector<Tree>& trees) {
   std::vector<Walked> all;
   int kept = 0;
@@ -98,7 +98,8 @@ inline std::vector<Walked> AsWalked(const std::vector<Tree>& trees,
   return all;
 }
 
-// With room for more rows and spans than there are; what is put down for the host is the same.
+// Walks on the device, with capacity for more rows and spans than are used. Expects that the copies
+// for the host equal the results on the device.
 inline std::vector<Walked> DeviceWalks(const std::vector<Tree>& trees, Stream& stream) {
   std::vector<TestSpan> spans;
   std::vector<int32_t> choices;
@@ -109,7 +110,7 @@ inline std::vector<Walked> DeviceWalks(const std::vector<Tree>& trees, Stream& s
   }
   const int row_capacity = static_cast<int>(choices.size()) + 3;
   const int span_capacity = static_cast<int>(trees.size()) + 2;
-  choices.resize(row_capacity, -1);  // Of padding rows.
+  choices.resize(row_capacity, -1);  // Choices of padding rows.
   const TestRows rows(spans, row_capacity, span_capacity);
   const OnDevice<int32_t> chosen(choices);
   const OnDevice<WalkResult> results(span_capacity, WalkResult{-7, -7, -7});

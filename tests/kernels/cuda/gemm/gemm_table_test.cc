@@ -46,13 +46,13 @@ class GemmTableTest : public testing::Test {
   const std::string path_ = testing::TempDir() + "gemm_table" + std::to_string(getpid());
 };
 
-TEST_F(GemmTableTest, NoFileIsAnEmptyTable) {
+TEST_F(GemmTableTest, AMissingFileIsAnEmptyTable) {
   const auto read = ReadGemmTable(path_);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_THAT(*read, IsEmpty());
 }
 
-TEST_F(GemmTableTest, WhatIsWrittenIsRead) {
+TEST_F(GemmTableTest, ReadsWhatWasWritten) {
   for (const auto& entries : {std::vector<GemmEntry>{}, Entries()}) {
     ASSERT_TRUE(WriteGemmTable(path_, entries).ok());
     const auto read = ReadGemmTable(path_);
@@ -61,12 +61,12 @@ TEST_F(GemmTableTest, WhatIsWrittenIsRead) {
   }
 }
 
-TEST_F(GemmTableTest, AFileThatCannotBeWrittenIsToldAndLeavesNothing) {
+TEST_F(GemmTableTest, AFileThatCannotBeWrittenIsReported) {
   const std::string nowhere = path_ + "/table";
   EXPECT_EQ(WriteGemmTable(nowhere, Entries()).code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(GemmTableTest, DamagedLinesAreRefusedByTheirNumber) {
+TEST_F(GemmTableTest, DamagedLinesAreReportedWithTheirNumber) {
   ASSERT_TRUE(WriteGemmTable(path_, Entries()).ok());
   const std::string whole = Text();
   const auto changed = [&](const std::string& from, const std::string& to) {

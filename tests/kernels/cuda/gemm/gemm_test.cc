@@ -38,7 +38,7 @@ class GemmTest : public DeviceTest, public testing::WithParamInterface<DType> {
   std::unique_ptr<Gemm> gemm_;
 };
 
-// Operands of one product, with a row behind y that is not to be written to.
+// Operands of one product. y has one more row, which must not be written.
 struct Operands {
   Operands(const GemmShape& shape, uint32_t seed)
       : shape(shape),
@@ -57,8 +57,8 @@ struct Operands {
   }
   [[nodiscard]] GemmArgs args() const { return {shape, x.data(), weight.data(), y.data()}; }
 
-  // Against the same in double precision, `times` added up. fp32 sums differ from it by some 1e-7
-  // of what was summed; TF32 would by 1e-5.
+  // Compares y with the product in double precision, multiplied by `times`. Relative to the sum of
+  // absolute values, fp32 differs by about 1e-7; TF32 would differ by 1e-5.
   void Check(int times = 1) const {
     const std::vector<float> actual = y.Read();
     for (int r = 0; r < shape.rows; ++r) {
@@ -109,7 +109,7 @@ TEST_P(GemmTest, AgreesWithDoublePrecision) {
   }
 }
 
-TEST_P(GemmTest, ManyWeightsArePreparedForAtOnce) {
+TEST_P(GemmTest, OnePrepareServesManyWeights) {
   std::vector<std::unique_ptr<Operands>> layers;
   std::vector<const void*> weights;
   for (uint32_t layer = 0; layer < 3; ++layer) {
@@ -125,7 +125,7 @@ TEST_P(GemmTest, ManyWeightsArePreparedForAtOnce) {
   for (const auto& layer : layers) layer->Check();
 }
 
-TEST_P(GemmTest, ARecordingAddsAgainAndAgainWithTheSameBits) {
+TEST_P(GemmTest, ReplaysAccumulateWithTheSameBits) {
   Operands operands(Shape(9, 160, 256, /*accumulate=*/true), 30);
   const void* weight = operands.weight.data();
   ASSERT_TRUE(gemm_->Prepare(operands.args(), {&weight, 1}, *stream_).ok());
@@ -147,7 +147,7 @@ TEST_P(GemmTest, ARecordingAddsAgainAndAgainWithTheSameBits) {
   }
 }
 
-TEST_P(GemmTest, WhatWasSavedNeedsNoPreparing) {
+TEST_P(GemmTest, ALoadedTableNeedsNoPrepare) {
   const std::string path = Path();
   Operands operands(Shape(4, 64, 128), 40);
   const void* weight = operands.weight.data();
@@ -165,7 +165,7 @@ TEST_P(GemmTest, WhatWasSavedNeedsNoPreparing) {
   unlink(path.c_str());
 }
 
-TEST_P(GemmTest, LinesOfOtherDevicesAreKeptAndNotUsed) {
+TEST_P(GemmTest, EntriesOfOtherDevicesAreKeptButNotUsed) {
   const std::string path = Path();
   Operands operands(Shape(4, 64, 128), 50);
   const void* weight = operands.weight.data();
@@ -188,7 +188,7 @@ TEST_P(GemmTest, LinesOfOtherDevicesAreKeptAndNotUsed) {
   unlink(path.c_str());
 }
 
-TEST_P(GemmTest, ADamagedFileIsToldAndNotUsed) {
+TEST_P(GemmTest, ADamagedFileIsReportedAndNotUsed) {
   const std::string path = Path();
   EXPECT_TRUE(gemm_->Load(path).ok()) << "where there is none";
   Operands operands(Shape(4, 64, 128), 60);
@@ -204,7 +204,7 @@ TEST_P(GemmTest, ADamagedFileIsToldAndNotUsed) {
   unlink(path.c_str());
 }
 
-TEST_P(GemmTest, NoInt8) {
+TEST_P(GemmTest, RefusesInt8) {
   Operands operands(Shape(4, 64, 128), 70);
   GemmArgs args = operands.args();
   args.shape.dtype = DType::kInt8;

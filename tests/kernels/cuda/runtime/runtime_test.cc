@@ -18,11 +18,11 @@ class RuntimeTest : public DeviceTest {
     EXPECT_TRUE(memory.ok()) << memory.status();
     return *std::move(memory);
   }
-  // y = silu(gate) * up of one row: some kernel.
+  // Launches some kernel: y = silu(gate) * up for one row.
   void Work(const OnDevice<float>& gate_up, const OnDevice<float>& y) {
     SiluMul({gate_up.data(), y.data(), DType::kF32, 1, kWidth}, *stream_);
   }
-  // What it gives for gates of 0 is 0, for large ones their product with `up`.
+  // Input for Work. For gate 0 the result is 0; for a large gate it is gate * up.
   static std::vector<float> Input(float gate, float up) {
     std::vector<float> values(2 * kWidth, up);
     std::fill(values.begin(), values.begin() + kWidth, gate);
@@ -32,7 +32,7 @@ class RuntimeTest : public DeviceTest {
   static constexpr int kWidth = 1000;
 };
 
-TEST_F(RuntimeTest, TheDeviceIsDescribed) {
+TEST_F(RuntimeTest, OpenDeviceDescribesTheDevice) {
   EXPECT_FALSE(device_.name.empty());
   EXPECT_EQ(device_.ordinal, 0);
   EXPECT_GE(device_.capability, 80);
@@ -42,13 +42,13 @@ TEST_F(RuntimeTest, TheDeviceIsDescribed) {
   EXPECT_GT(device_.cache_bytes, 0u);
 }
 
-TEST_F(RuntimeTest, ThereAreNotSoManyDevices) {
+TEST_F(RuntimeTest, AnInvalidOrdinalIsUnavailable) {
   for (const int ordinal : {-1, 1000}) {
     EXPECT_EQ(OpenDevice(ordinal).status().code(), absl::StatusCode::kUnavailable);
   }
 }
 
-TEST_F(RuntimeTest, MemoryBeginsWithZerosAtRoundAddresses) {
+TEST_F(RuntimeTest, MemoryIsZeroedAndAligned) {
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{257}, size_t{3} << 20}) {
     const Memory device = Make(Memory::OnDevice(bytes, "a test"));
     const Memory host = Make(Memory::OnHost(bytes, "a test"));
@@ -64,7 +64,7 @@ TEST_F(RuntimeTest, MemoryBeginsWithZerosAtRoundAddresses) {
   }
 }
 
-TEST_F(RuntimeTest, CopiesGoBetweenAnyTwoMemories) {
+TEST_F(RuntimeTest, CopiesBetweenHostAndDeviceMemory) {
   constexpr size_t kCount = 100000;
   Memory first = Make(Memory::OnDevice(kCount * 4, "a test"));
   const Memory second = Make(Memory::OnDevice(kCount * 4, "a test"));
@@ -87,18 +87,18 @@ TEST_F(RuntimeTest, CopiesGoBetweenAnyTwoMemories) {
   EXPECT_EQ(read[2], values[2]);
 }
 
-TEST_F(RuntimeTest, NoRoomIsToldWithWhatItWasFor) {
+TEST_F(RuntimeTest, AFailedAllocationIsReportedWithItsPurpose) {
   const absl::Status status = Memory::OnDevice(size_t{1} << 50, "a test's whim").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("1073741824 MiB"), HasSubstr("a test's whim")));
-  // And does not spoil what comes next.
+  // Later allocations still work.
   const Memory little = Make(Memory::OnDevice(256, "a test"));
   stream_->Fill(little.as<void>(), 1, 256);
   Finish();
 }
 
-TEST_F(RuntimeTest, WhatWasRecordedReadsItsInputsAnew) {
+TEST_F(RuntimeTest, AReplayReadsItsInputsAgain) {
   const OnDevice<float> y(kWidth, -1.0f);
   OnDevice<float> gate_up(Input(50, 2));
   const Memory copied = Make(Memory::OnHost(kWidth * sizeof(float), "a test"));
@@ -112,7 +112,7 @@ TEST_F(RuntimeTest, WhatWasRecordedReadsItsInputsAnew) {
   auto graph = stream_->EndRecording();
   ASSERT_TRUE(graph.ok()) << graph.status();
   Finish();
-  EXPECT_EQ(copied.as<float>()[0], 0) << "recording is not doing";
+  EXPECT_EQ(copied.as<float>()[0], 0) << "recording must not run the work";
   for (const float up : {2.0f, -3.0f, 0.5f}) {
     gate_up.Write(Input(50, up));
     stream_->Run(**graph);
@@ -125,7 +125,7 @@ TEST_F(RuntimeTest, WhatWasRecordedReadsItsInputsAnew) {
   }
 }
 
-TEST_F(RuntimeTest, AFlagThatTheDeviceRaisesIsSeen) {
+TEST_F(RuntimeTest, AwaitFlagSeesTheFlagThatTheDeviceRaises) {
   const Memory flag = Make(Memory::OnHost(sizeof(uint64_t), "a test's flag"));
   OnDevice<uint64_t> value(1, uint64_t{7});
   const OnDevice<float> y(kWidth), gate_up(Input(50, 2));
@@ -139,7 +139,7 @@ TEST_F(RuntimeTest, AFlagThatTheDeviceRaisesIsSeen) {
   }
 }
 
-TEST_F(RuntimeTest, AFlagThatNobodyRaisesIsNotWaitedForForever) {
+TEST_F(RuntimeTest, AwaitFlagFailsIfTheWorkEndsWithoutRaisingIt) {
   const Memory flag = Make(Memory::OnHost(sizeof(uint64_t), "a test's flag"));
   const OnDevice<float> y(kWidth), gate_up(Input(50, 2));
   Work(gate_up, y);
@@ -148,7 +148,7 @@ TEST_F(RuntimeTest, AFlagThatNobodyRaisesIsNotWaitedForForever) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("raises"));
 }
 
-TEST_F(RuntimeTest, TheFirstErrorIsKeptForTheNextWait) {
+TEST_F(RuntimeTest, TheNextWaitReturnsTheFirstError) {
   stream_->Note(0, "nothing");
   Finish();
   stream_->Note(1, "the first thing");
@@ -186,7 +186,7 @@ TEST_F(RuntimeTest, MarksMeasureTheWorkBetweenThem) {
   }
 }
 
-TEST_F(RuntimeTest, AStreamIsForAnyThreadAtATime) {
+TEST_F(RuntimeTest, DifferentThreadsMayUseAStreamInTurn) {
   const OnDevice<float> y(kWidth), gate_up(Input(50, 2));
   std::thread([&] {
     Work(gate_up, y);
@@ -204,7 +204,7 @@ TEST_F(RuntimeTest, AStreamIsForAnyThreadAtATime) {
   EXPECT_THAT(y.Read(), Each(150.0f));
 }
 
-TEST_F(RuntimeTest, TwoRecordingsAtATimeAreABug) {
+TEST_F(RuntimeTest, AbortsForCallsThatARecordingForbids) {
   stream_->BeginRecording();
   EXPECT_DEATH(stream_->BeginRecording(), "one recording at a time");
   EXPECT_DEATH(static_cast<void>(stream_->Synchronize()), "being recorded");

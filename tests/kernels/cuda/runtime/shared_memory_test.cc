@@ -1,5 +1,5 @@
-// Memory of the device that two processes share: this one's own, imported again, and one that
-// another process has made.
+// Tests device memory that two processes share: imported again by the same process, and imported by
+// another process.
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -40,7 +40,7 @@ class SharedMemoryTest : public DeviceTest {
   }
   std::vector<uint32_t> Read(const Memory& memory) {
     std::vector<uint32_t> numbers(kCount, 7);
-    // By way of memory of this process's own, as the drafter reads it.
+    // Copy through memory that this process allocated, like the drafter does.
     auto own = Memory::OnDevice(kBytes, "a test");
     EXPECT_TRUE(own.ok()) << own.status();
     stream_->Copy(own->as<void>(), memory.as<void>(), kBytes);
@@ -64,17 +64,17 @@ class SharedMemoryTest : public DeviceTest {
   Memory shared_;
 };
 
-TEST_F(SharedMemoryTest, ADeviceHasOneNameInEveryProcess) {
+TEST_F(SharedMemoryTest, ADeviceHasAStableUuid) {
   EXPECT_EQ(device_.uuid.size(), 16u);
   EXPECT_EQ(OpenDevice(0)->uuid, device_.uuid);
 }
 
-TEST_F(SharedMemoryTest, ItBeginsWithZerosAndIsAsLargeAsWanted) {
+TEST_F(SharedMemoryTest, IsZeroedAndHasTheRequestedSize) {
   EXPECT_EQ(shared_.bytes(), kBytes);
   EXPECT_EQ(Read(shared_), std::vector<uint32_t>(kCount));
 }
 
-TEST_F(SharedMemoryTest, WhoImportsItSeesWhatIsWritten) {
+TEST_F(SharedMemoryTest, AnImportSeesLaterWrites) {
   Write(shared_, 1);
   const Memory imported = Import();
   EXPECT_EQ(imported.bytes(), kBytes);
@@ -84,28 +84,28 @@ TEST_F(SharedMemoryTest, WhoImportsItSeesWhatIsWritten) {
   EXPECT_EQ(Read(imported), Numbers(99));
 }
 
-TEST_F(SharedMemoryTest, ItStaysForWhoImportedItWhenItsMakerIsGone) {
+TEST_F(SharedMemoryTest, AnImportOutlivesTheExporter) {
   Write(shared_, 5);
   const Memory imported = Import();
   shared_ = Memory();
   EXPECT_EQ(Read(imported), Numbers(5));
 }
 
-TEST_F(SharedMemoryTest, WhatIsNoSharedMemoryIsNotImported) {
+TEST_F(SharedMemoryTest, ImportRefusesOtherDescriptors) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   EXPECT_FALSE(Memory::Import(ends[0], kBytes).ok());
   EXPECT_FALSE(Memory::Import(-1, kBytes).ok());
   close(ends[0]);
   close(ends[1]);
-  // And the device is well.
+  // The device still works.
   Write(shared_, 3);
   EXPECT_EQ(Read(Import()), Numbers(3));
 }
 
 TEST_F(SharedMemoryTest, AnotherProcessReadsIt) {
   Write(shared_, 1234);
-  const int descriptor = dup(Export());  // Without the flag that closes it there.
+  const int descriptor = dup(Export());  // dup clears the close-on-exec flag.
   ASSERT_GE(descriptor, 0);
   setenv(kDescriptorKey, std::to_string(descriptor).c_str(), /*overwrite=*/1);
   std::string program = "/proc/self/exe", filter = "--gtest_filter=*TheOtherProcess";
@@ -120,7 +120,7 @@ TEST_F(SharedMemoryTest, AnotherProcessReadsIt) {
   close(descriptor);
 }
 
-// Run by the test above.
+// AnotherProcessReadsIt runs this test in a child process.
 TEST_F(SharedMemoryTest, DISABLED_TheOtherProcess) {
   const char* const descriptor = getenv(kDescriptorKey);
   ASSERT_NE(descriptor, nullptr);

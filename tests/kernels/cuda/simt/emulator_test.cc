@@ -1,5 +1,5 @@
-// The emulator keeps its word: what is right on a GPU is right here, and what would be a race or a
-// hang there is noticed.
+// Tests the emulator: a kernel that is correct on a GPU gives the same results here, and the
+// emulator detects races and hangs.
 #include "kernels/cuda/simt/emulator.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-using namespace simt;  // The words that kernels are written in.
+using namespace simt;  // Kernels are written with these names.
 
 class EmulatorTest : public testing::Test {
  protected:
@@ -51,7 +51,7 @@ TEST_F(EmulatorTest, EveryThreadOfEveryBlockRunsOnce) {
   }
 }
 
-// One thread waits elsewhere than all others.
+// One thread waits at another barrier than all other threads.
 SIMT_KERNEL(64, 1)
 void DivergedBarrierKernel(Words /*args*/) {
   if (ThreadIndex() == 40) {
@@ -67,7 +67,7 @@ void LeftWarpKernel(Words args) {
   args.out[ThreadIndex()] = Ballot(true);
 }
 
-// Threads that have ended are not waited for, as on a GPU.
+// Like on a GPU, a barrier does not wait for threads that have ended.
 SIMT_KERNEL(64, 1)
 void LeftBlockKernel(Words args) {
   if (ThreadIndex() >= 32) return;
@@ -75,7 +75,7 @@ void LeftBlockKernel(Words args) {
   args.out[ThreadIndex()] = 1;
 }
 
-TEST_F(EmulatorTest, ABarrierThatAThreadMissesIsToldByWhom) {
+TEST_F(EmulatorTest, AMissedBarrierIsReportedWithTheWaitingThreads) {
   std::vector<uint32_t> out(64);
   EXPECT_DEATH(Start(DivergedBarrierKernel, {{3}, 64}, Words{}),
                "block \\(0, 0, 0\\): 63 threads wait for the block, 1 for lanes of their warp that "
@@ -86,7 +86,7 @@ TEST_F(EmulatorTest, ABarrierThatAThreadMissesIsToldByWhom) {
   EXPECT_EQ(std::accumulate(out.begin(), out.end(), 0), 32);
 }
 
-TEST_F(EmulatorTest, LaunchesThatNoGpuWouldTakeAreBugs) {
+TEST_F(EmulatorTest, AbortsForLaunchesThatAGpuRefuses) {
   EXPECT_DEATH(Start(PlaceKernel, {{1}, 48}, Words{}), "48 threads a block");
   EXPECT_DEATH(Start(PlaceKernel, {{1}, 2048}, Words{}), "2048 threads a block");
   EXPECT_DEATH(Start(PlaceKernel, {{1}, 64, 228 * 1024}, Words{}), "bytes of shared memory");
@@ -97,8 +97,8 @@ struct CopyArgs {
   float* out = nullptr;         // [3, 4, 4]
 };
 
-// Three copies, the second of nothing: all of shared memory after none, one, two and all were
-// waited for.
+// Starts three copies, the second one with zero fill. Stores all of shared memory after waiting for
+// none, one, two and all of them.
 SIMT_KERNEL(32, 1)
 void CopyKernel(CopyArgs args) {
   auto* shared = reinterpret_cast<float*>(DynamicShared());
@@ -119,7 +119,7 @@ void CopyKernel(CopyArgs args) {
   show(3);
 }
 
-TEST_F(EmulatorTest, CopiesArriveWhenTheyAreWaitedForAndNotBefore) {
+TEST_F(EmulatorTest, AsyncCopiesArriveOnlyWhenWaitedFor) {
   alignas(16) float from[12];
   std::iota(from, from + 12, 1.0f);
   std::vector<float> out(48);
@@ -139,7 +139,7 @@ TEST_F(EmulatorTest, CopiesArriveWhenTheyAreWaitedForAndNotBefore) {
 SIMT_KERNEL(32, 1)
 void CrookedCopyKernel(CopyArgs args) { CopyAsync16(DynamicShared() + 4, args.from, true); }
 
-TEST_F(EmulatorTest, CrookedCopiesAreBugs) {
+TEST_F(EmulatorTest, AbortsForUnalignedCopies) {
   alignas(16) float from[12] = {};
   EXPECT_DEATH(Start(CrookedCopyKernel, {{1}, 32, 48}, CopyArgs{from, nullptr}),
                "aligned 16 bytes");
@@ -163,7 +163,7 @@ void LaneKernel(LaneArgs args) {
   args.largest[i] = WarpMax(static_cast<float>((7 * i) % 64));
 }
 
-TEST_F(EmulatorTest, LanesSeeWhatOthersOfTheirWarpBrought) {
+TEST_F(EmulatorTest, LanesExchangeValuesWithinTheirWarp) {
   for (const uint32_t seed : {0, 3}) {
     emulator::SetSchedule(seed);
     std::vector<int> shuffled(64), exchanged(64);
@@ -194,7 +194,7 @@ struct MatricesArgs {
   uint32_t* out = nullptr;  // [32, 4]
 };
 
-// Matrix m has 1000 m + 10 row + column, its rows 32 bytes apart.
+// Element of matrix m: 1000 m + 10 row + column. Rows are 32 bytes apart.
 SIMT_KERNEL(32, 1)
 void MatricesKernel(MatricesArgs args) {
   auto* shared = reinterpret_cast<uint16_t*>(DynamicShared());
@@ -212,7 +212,7 @@ void MatricesKernel(MatricesArgs args) {
   for (int m = 0; m < 4; ++m) args.out[4 * Lane() + m] = words[m];
 }
 
-TEST_F(EmulatorTest, MatricesAreDealtOutAsDocumented) {
+TEST_F(EmulatorTest, LoadMatricesDistributesElementsAsDocumented) {
   for (const bool transposed : {false, true}) {
     std::vector<uint32_t> out(32 * 4);
     Start(MatricesKernel, {{1}, 32, 1024}, MatricesArgs{transposed, out.data()});
@@ -229,10 +229,10 @@ TEST_F(EmulatorTest, MatricesAreDealtOutAsDocumented) {
 struct MultiplyArgs {
   const float* a = nullptr;  // [16, 16]
   const float* b = nullptr;  // [16, 8]
-  float* d = nullptr;        // [16, 8]: added to
+  float* d = nullptr;        // [16, 8] accumulator
 };
 
-// The layout as simt_nvcc.h writes it down.
+// Uses the layout that simt_nvcc.h documents.
 SIMT_KERNEL(32, 1)
 void MultiplyKernel(MultiplyArgs args) {
   const int g = Lane() / 4, t = Lane() % 4;
@@ -271,13 +271,13 @@ TEST_F(EmulatorTest, MatrixInstructionIsAMatrixProduct) {
   }
 }
 
-// Who comes last stays.
+// All threads write the same word: the last one determines the result.
 SIMT_KERNEL(64, 1)
 void RacyKernel(Words args) {
   args.out[0] = 64 * Block().x + ThreadIndex();
   auto* shared = reinterpret_cast<uint32_t*>(DynamicShared());
   shared[ThreadIndex()] = ThreadIndex();
-  args.out[1 + ThreadIndex()] = shared[(ThreadIndex() + 1) % 64];  // No barrier before.
+  args.out[1 + ThreadIndex()] = shared[(ThreadIndex() + 1) % 64];  // Race: no barrier before it.
 }
 
 SIMT_KERNEL(64, 1)
@@ -289,7 +289,7 @@ void RightKernel(Words args) {
   args.out[1 + ThreadIndex()] = shared[(ThreadIndex() + 1) % 64];
 }
 
-TEST_F(EmulatorTest, ShuffledSchedulesShowRacesAndNothingElse) {
+TEST_F(EmulatorTest, ShuffledSchedulesRevealOnlyRaces) {
   std::set<std::vector<uint32_t>> racy, right;
   for (uint32_t seed = 0; seed < 10; ++seed) {
     std::vector<uint32_t> first(65), second(65), again(65);
@@ -298,7 +298,7 @@ TEST_F(EmulatorTest, ShuffledSchedulesShowRacesAndNothingElse) {
     Start(RightKernel, {{4}, 64, 256}, Words{second.data()});
     racy.insert(first);
     right.insert(second);
-    // The same seed, the same order.
+    // The same seed gives the same order.
     emulator::SetSchedule(seed);
     Start(RacyKernel, {{4}, 64, 256}, Words{again.data()});
     EXPECT_EQ(again, first);
@@ -314,7 +314,7 @@ void SharedKernel(Words args) {
   shared[ThreadIndex()] = 1;
 }
 
-TEST_F(EmulatorTest, SharedMemoryBeginsAsNotNumbersInEveryBlock) {
+TEST_F(EmulatorTest, SharedMemoryIsFilledWithNansInEveryBlock) {
   std::vector<uint32_t> out(96);
   Start(SharedKernel, {{3}, 32, 128}, Words{out.data()});
   for (const uint32_t word : out) EXPECT_EQ(word, 0xFFFFFFFFu);

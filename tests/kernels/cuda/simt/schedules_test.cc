@@ -1,4 +1,4 @@
-// The emulator's orders of blocks and threads: what comes out must not depend on them.
+// Expects that results do not depend on the order in which the emulator runs blocks and threads.
 #include <random>
 
 #include "kernels/cuda/simt/emulator.h"
@@ -17,7 +17,7 @@ class SchedulesTest : public DeviceTest, public testing::WithParamInterface<uint
   void TearDown() override { emulator::SetSchedule(0); }
 };
 
-TEST_P(SchedulesTest, Choices) {
+TEST_P(SchedulesTest, ChoicesDoNotDependOnTheSchedule) {
   for (const int vocabulary : {31, 9000}) {
     const Races races = RandomRaces(Cuts(vocabulary), vocabulary, 30, 3.0f, 0.25f);
     EXPECT_EQ(DeviceChoices(races, *stream_, 2), OracleChoices(races));
@@ -26,7 +26,7 @@ TEST_P(SchedulesTest, Choices) {
   EXPECT_EQ(DeviceChoices(flat, *stream_), OracleChoices(flat));
 }
 
-TEST_P(SchedulesTest, Candidates) {
+TEST_P(SchedulesTest, CandidatesDoNotDependOnTheSchedule) {
   const Races races = RandomRaces(std::vector<ChoiceRule>(3), 50000, 32, 3.0f, 0.25f);
   static const Candidates* const first = new Candidates(DeviceCandidates(races, 100, *stream_));
   const Candidates now = DeviceCandidates(races, 100, *stream_);
@@ -35,7 +35,7 @@ TEST_P(SchedulesTest, Candidates) {
   EXPECT_TRUE(SameBits(now.log_probs.data(), first->log_probs.data(), now.log_probs.size()));
 }
 
-TEST_P(SchedulesTest, Walks) {
+TEST_P(SchedulesTest, WalksDoNotDependOnTheSchedule) {
   std::mt19937 random(33);
   std::vector<Tree> trees;
   for (int b = 0; b < 40; ++b) trees.push_back(RandomTree(1 + 2 * b, random));
