@@ -1,5 +1,6 @@
 #include "common/nn/row_batch.h"
 
+#include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
@@ -14,14 +15,19 @@ kernels::AttentionSpan& RowBatch::AddSpan(const RowSpan& span, const std::vector
   added.pages = span.table->pages.data();
   added.mask = span.mask;
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  for (int i = 0; i < added.rows; ++i) slots_.push_back(span.table->slot(span.cached + i));
+  slots_.resize(tokens_.size());
+  for (int i = 0; i < added.rows; ++i) {
+    slots_[added.first_row + i] = span.table->slot(span.cached + i);
+  }
   return added;
 }
 
 void RowBatch::AddRun(const RowSpan& span, const std::vector<TokenId>& tokens) {
   CHECK(span.mask != kernels::RowMask::kAncestors) << "a run has no ancestor bits";
-  const int count = AddSpan(span, tokens).rows;
-  for (int i = 0; i < count; ++i) positions_.push_back(span.cached + i);
+  AddSpan(span, tokens);
+  const size_t first = positions_.size();
+  positions_.resize(tokens_.size());
+  std::iota(positions_.begin() + first, positions_.end(), span.cached);
 }
 
 void RowBatch::AddTree(const RowSpan& span, const std::vector<TokenId>& tokens,
@@ -31,7 +37,9 @@ void RowBatch::AddTree(const RowSpan& span, const std::vector<TokenId>& tokens,
   added.mask = kernels::RowMask::kAncestors;
   added.words = static_cast<int>(ancestors.size()) / added.rows;
   added.ancestors = ancestors_.emplace_back(std::move(ancestors)).data();
-  for (const int depth : depths) positions_.push_back(span.cached + depth);
+  const size_t first = positions_.size();
+  positions_.resize(tokens_.size());
+  for (size_t i = 0; i < depths.size(); ++i) positions_[first + i] = span.cached + depths[i];
 }
 
 }  // namespace bastion::nn

@@ -1,9 +1,9 @@
 #include "common/stages/draft_tree.h"
 
 #include <cmath>
-#include <set>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 
@@ -64,7 +64,8 @@ double DraftTree::ExpectedCommittedLength() const {
 }
 
 absl::Status DraftTree::Validate(int vocabulary) const {
-  std::set<std::pair<NodeIndex, TokenId>> seen;
+  absl::flat_hash_set<std::pair<NodeIndex, TokenId>> seen;
+  seen.reserve(rows());
   for (NodeIndex i = 0; i < rows(); ++i) {
     if (tokens_[i] < 0 || tokens_[i] >= vocabulary) {
       return absl::InvalidArgumentError(absl::StrCat("tree node ", i, ": token ", tokens_[i],

@@ -1,5 +1,7 @@
 #include "common/stages/marginals.h"
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
@@ -15,6 +17,7 @@ absl::Status Marginals::Validate(int vocabulary) const {
         tokens.size(), " tokens and ", log_probs.size(), " log-probabilities"));
   }
   absl::flat_hash_set<TokenId> seen;
+  seen.reserve(std::min<size_t>(candidates, tokens.size()));
   for (int p = 0; p < positions; ++p) {
     seen.clear();
     for (int r = 0; r < candidates; ++r) {

@@ -85,9 +85,9 @@ TEST_P(AllocationsTest, ACycleInProcessStaysWithinItsLimit) {
 }
 INSTANTIATE_TEST_SUITE_P(Policies, AllocationsTest,
                          ::testing::Values(AllocationLimit{"ar", 40},
-                                           AllocationLimit{"fixed:16", 150},
-                                           AllocationLimit{"adaptive", 150},
-                                           AllocationLimit{"default", 290}));
+                                           AllocationLimit{"fixed:16", 115},
+                                           AllocationLimit{"adaptive", 130},
+                                           AllocationLimit{"default", 275}));
 
 // ---- instructions ----
 
