@@ -6,14 +6,14 @@
 
 namespace bastion {
 
-absl::StatusOr<StopStrings> StopStrings::Create(std::vector<std::string> stops, Matched matched) {
+absl::StatusOr<StopStrings> StopStrings::Create(std::vector<std::string> stops) {
   for (size_t i = 0; i < stops.size(); ++i) {
     if (stops[i].empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("stop string ", i, " is empty; remove it or add a character"));
     }
   }
-  return StopStrings(std::move(stops), matched);
+  return StopStrings(std::move(stops));
 }
 
 const std::string* StopStrings::LongestStopEndingAt(size_t end) const {
@@ -45,7 +45,7 @@ std::string StopStrings::Push(std::string_view piece) {
     const std::string* stop = LongestStopEndingAt(end);
     if (stop == nullptr) continue;
     match_ = *stop;
-    held_.resize(matched_ == Matched::kKept ? end : end - stop->size());
+    held_.resize(end - stop->size());
     return std::exchange(held_, "");
   }
   std::string certain = held_.substr(0, held_.size() - UndecidedSuffix());

@@ -19,15 +19,12 @@ namespace bastion {
 
 class StopStrings {
  public:
-  // Whether the returned text contains the matched stop string.
-  enum class Matched { kLeftOut, kKept };
-
   // INVALID_ARGUMENT for an empty stop string, which would end every text immediately. Without stop
   // strings, all text passes unchanged.
-  [[nodiscard]] static absl::StatusOr<StopStrings> Create(std::vector<std::string> stops,
-                                                          Matched matched = Matched::kLeftOut);
+  [[nodiscard]] static absl::StatusOr<StopStrings> Create(std::vector<std::string> stops);
 
-  // Adds `piece` and returns the text that is decided now. After a match, returns "".
+  // Adds `piece` and returns the text that is decided now, without the stop string that ends it.
+  // After a match, returns "".
   [[nodiscard]] std::string Push(std::string_view piece);
 
   // Returns the held text and clears it. Call it when no more text follows.
@@ -40,15 +37,13 @@ class StopStrings {
   [[nodiscard]] bool stopped() const { return !match_.empty(); }
 
  private:
-  StopStrings(std::vector<std::string> stops, Matched matched)
-      : stops_(std::move(stops)), matched_(matched) {}
+  explicit StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {}
   // The longest stop string that ends at the first `end` bytes of held_; null if there is none.
   [[nodiscard]] const std::string* LongestStopEndingAt(size_t end) const;
   // The number of bytes at the end of held_ that begin a stop string without completing it.
   [[nodiscard]] size_t UndecidedSuffix() const;
 
   std::vector<std::string> stops_;
-  Matched matched_;
   std::string held_;  // Between calls: the longest suffix of the text that begins a stop string.
   std::string match_;
 };

@@ -11,10 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-StopStrings Make(std::vector<std::string> stops,
-                 StopStrings::Matched matched = StopStrings::Matched::kLeftOut) {
-  return *StopStrings::Create(std::move(stops), matched);
-}
+StopStrings Make(std::vector<std::string> stops) { return *StopStrings::Create(std::move(stops)); }
 
 TEST(StopStringsTest, WithoutStopStringsAllTextPasses) {
   StopStrings stops = Make({});
@@ -67,13 +64,6 @@ TEST(StopStringsTest, TheLongestWinsIfSeveralEndTogether) {
   StopStrings stops = Make({"c", "bc"});
   EXPECT_EQ(stops.Push("abc"), "a");
   EXPECT_EQ(stops.match(), "bc");
-}
-
-TEST(StopStringsTest, MatchedKeptIncludesTheStopString) {
-  StopStrings stops = Make({"END"}, StopStrings::Matched::kKept);
-  EXPECT_EQ(stops.Push("a E"), "a ");
-  EXPECT_EQ(stops.Push("ND b"), "END");
-  EXPECT_TRUE(stops.stopped());
 }
 
 TEST(StopStringsTest, FindsMultibyteStopStrings) {
