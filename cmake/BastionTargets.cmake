@@ -7,6 +7,7 @@
 #   bastion_benchmark(NAME tree_benchmark SRCS … DEPS …)
 function(bastion_common_options target)
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+  bastion_use_precompiled_header(${target})
 endfunction()
 
 function(bastion_library)
@@ -53,7 +54,11 @@ function(bastion_test)
   endif()
 endfunction()
 
+# Sanitizer builds leave benchmarks out.
 function(bastion_benchmark)
+  if(BASTION_SANITIZE)
+    return()
+  endif()
   cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SRCS})
   bastion_common_options(${ARG_NAME})

@@ -17,7 +17,7 @@ add_compile_options(-Wall -Wextra -Werror -fno-math-errno -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # libstdc++ 12 calls functions that it declares deprecated. Clang reports this where templates of
   # <algorithm> are instantiated.
-  add_compile_options(-Wthread-safety -Wno-deprecated-declarations)
+  add_compile_options(-Wthread-safety -Wno-deprecated-declarations -Wno-missing-braces)
 endif()
 if(BASTION_SANITIZE)
   add_compile_options(-fsanitize=${BASTION_SANITIZE} -fno-omit-frame-pointer)
