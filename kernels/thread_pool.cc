@@ -12,12 +12,12 @@ namespace {
 
 // How long an idle worker spins before it sleeps, if Rest() is not called. Longer than the gaps
 // between the loops of a step.
-constexpr auto kWatch = std::chrono::microseconds(200);
+constexpr auto kSpinTime = std::chrono::microseconds(200);
 // Spins between two reads of the clock: a few µs.
-constexpr int kSpinsPerLook = 128;
+constexpr int kSpinsPerClockRead = 128;
 // Spins of the caller that waits for workers, before it yields its core: a worker may need the
 // core.
-constexpr int kSpins = 600;
+constexpr int kSpinsBeforeYield = 600;
 
 // Pieces of one member's share of a loop: enough for other members to take some over.
 constexpr int kMaxPieces = 4;
@@ -81,7 +81,7 @@ void ThreadPool::Run(const Loop& loop) {
   Work(0);
   generation_.fetch_add(1);  // Closes the loop. No further worker can enter it.
   for (int spins = 0; inside_.load() > 0; ++spins) {
-    if (spins < kSpins) {
+    if (spins < kSpinsBeforeYield) {
       Pause();
     } else {
       std::this_thread::yield();
@@ -114,12 +114,12 @@ bool ThreadPool::Enter(uint32_t generation) {
 uint32_t ThreadPool::AwaitNext(uint32_t seen) {
   const auto news = [&](uint32_t now) { return now != seen && IsOpen(now); };
   for (;;) {
-    const auto until = std::chrono::steady_clock::now() + kWatch;
+    const auto until = std::chrono::steady_clock::now() + kSpinTime;
     for (int spins = 1; on_watch_.load(std::memory_order_relaxed); ++spins) {
       const uint32_t now = generation_.load(std::memory_order_acquire);
       if (news(now)) return now;
       Pause();
-      if (spins % kSpinsPerLook == 0 && std::chrono::steady_clock::now() > until) break;
+      if (spins % kSpinsPerClockRead == 0 && std::chrono::steady_clock::now() > until) break;
     }
     const uint32_t ring = doorbell_.load();
     sleepers_.fetch_add(1);

@@ -13,8 +13,8 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-constexpr unsigned kDriverInterface =
-    12000;  // CUDA 12.0: the calls are older and have not changed.
+// CUDA 12.0. The functions below are older and have not changed since.
+constexpr unsigned kDriverInterface = 12000;
 constexpr CUmemAllocationHandleType kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 struct Driver {
