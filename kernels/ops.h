@@ -1,14 +1,14 @@
-// The contract of every kernel: what goes in, what comes out, in which order the work is done.
+// The contract of every kernel: its inputs, its outputs, and the order of its arithmetic.
 //
-// Row invariance: what a kernel computes for one row is bit for bit the same whatever other rows
-// are in the call, however many threads run it, and wherever in the cache a key lies. So a token
-// costs the same bits in a plain decode step, in a prefill chunk and in a tree: speculation is
-// lossless to the last bit, in fp32 and in bf16. Every implementation must keep this (tests/kernels
-// checks it), except for the portable one, which promises less (kernels/torch/torch_backend.h).
+// Row invariance: the result for a row is bit for bit the same regardless of the other rows in the
+// call, the number of threads, and the places of keys in the cache. A token therefore gets the same
+// bits in a plain decode step, in a prefill chunk and in a tree, so speculation is lossless to the
+// last bit, in fp32 and in bf16. Every CPU implementation must guarantee this (tests/kernels checks
+// it), except for the portable one, which guarantees less (kernels/torch/torch_backend.h).
+// kernels/cuda/ops.h says what the GPU kernels guarantee.
 //
-// Activations are fp32; weights are fp32, bf16 or int8, cached keys and values fp32 or bf16. Sums
-// are fp32.
-// Shape legend: common/base/ids.h.
+// Activations are fp32. Weights are fp32, bf16 or int8. Cached keys and values are fp32 or bf16.
+// Sums are fp32. Shape legend: common/base/ids.h.
 #ifndef BASTION_KERNELS_OPS_H_
 #define BASTION_KERNELS_OPS_H_
 
@@ -18,10 +18,11 @@
 
 namespace bastion::kernels {
 
-// y = x Wᵀ, or y += x Wᵀ when `accumulate`. Each output is one chain of fused multiply-adds over k.
-// With int8 weights each row of x is rounded to int8 too (x = max|x|/127 · int8), and the sum is
-// one of integers. With bf16 weights on a CPU with matrix instructions x is rounded to bf16, and
-// the sum is that of its tiles. In any case a row's y does not depend on the other rows.
+// y = x Wᵀ, or y += x Wᵀ if `accumulate`. Each output is one chain of fused multiply-adds over k,
+// with two exceptions. With int8 weights, each row of x is also rounded to int8 (x = max|x|/127 ·
+// int8), and the sum is a sum of integers. With bf16 weights on a CPU with matrix instructions, x
+// is rounded to bf16, and the matrix instructions define the order of the sum. In all cases, a row
+// of y does not depend on the other rows.
 struct LinearArgs {
   const float* x = nullptr;  // [R, K]
   PackedMatrix weight;       // [N, K]
@@ -31,7 +32,7 @@ struct LinearArgs {
   bool accumulate = false;
 };
 
-// y = x / sqrt(mean(x²) + eps) * weight, row by row.
+// y = x / sqrt(mean(x²) + epsilon) * weight, for each row.
 struct RmsNormArgs {
   const float* x = nullptr;       // [R, C]
   const float* weight = nullptr;  // [C]
@@ -41,7 +42,7 @@ struct RmsNormArgs {
   float epsilon = 1e-6f;
 };
 
-// Rows of the embedding table for `tokens`.
+// y = the rows of the embedding table for `tokens`.
 struct EmbedArgs {
   const int32_t* tokens = nullptr;  // [R]
   const void* table = nullptr;      // [V, C], row-major
@@ -51,9 +52,10 @@ struct EmbedArgs {
   int width = 0;       // C
 };
 
-// Per head: RMS norm over D with its weight, then rotary embedding by the row's position (halves
-// rotated, as Qwen and Llama do). Keys and values then go to their cache slots.
-// `query` rows are normed and rotated in place; a null `query` means keys and values only.
+// Per head of queries and keys: RMS norm over D with its weight, then rotary embedding by the row's
+// position (the two halves of a head rotate, as in Qwen and Llama). Queries are changed in place.
+// Keys and values are stored in their cache slots. If `query` is null, only keys and values are
+// processed.
 struct QkvArgs {
   float* query = nullptr;              // [R, H, D], rows `query_stride` apart, in place
   const float* key = nullptr;          // [R, G, D], rows `kv_stride` apart
@@ -71,16 +73,16 @@ struct QkvArgs {
   float epsilon = 1e-6f;
 };
 
-// Which of the rows added in this call a row sees, besides the cached prefix.
+// Which rows of its span a row sees, besides the cached prefix.
 enum class RowMask {
-  kCausal,     // Rows up to itself: a prefill chunk, a chain. No mask is read.
-  kAncestors,  // Rows whose bit is set: a tree.
-  kFull,       // All rows: the block of a block-diffusion drafter.
+  kCausal,     // The rows up to itself: a prefill chunk or a chain. `ancestors` is not read.
+  kAncestors,  // The rows whose ancestor bit is set: a tree.
+  kFull,       // All rows: a block of a block-diffusion drafter.
 };
 
-// The rows of one sequence in a flattened forward: rows [first_row, first_row + rows), whose keys
-// and values lie after `cached` earlier tokens. Token j of the sequence lies at offset j % 16 of
-// page pages[j / 16]; row i of the call is token cached + i.
+// The rows of one sequence in a flattened forward: rows [first_row, first_row + rows) of the call,
+// which follow `cached` earlier tokens. Row i of the span is token cached + i of the sequence.
+// Token j of the sequence lies at offset j % 16 of page pages[j / 16].
 struct AttentionSpan {
   int first_row = 0;
   int rows = 0;
@@ -91,10 +93,10 @@ struct AttentionSpan {
   int words = 0;
 };
 
-// Attention of each row over its cached prefix (no mask) and the rows it sees (mask), under one
-// softmax. A row's keys are taken in the order of their positions, wherever they are stored, so a
-// tree row gets the bits of the same path run as a chain.
-// `window` > 0: only keys whose position is above row position - window.
+// Attention of each row over its cached prefix (no mask) and the rows that it sees (mask), in one
+// softmax. The keys of a row are processed in the order of their positions, wherever they are
+// stored, so a tree row gets the same bits as the same path run as a chain. If `window` > 0, a row
+// sees only keys whose position is greater than its own position minus `window`.
 struct AttentionArgs {
   const float* query = nullptr;  // [R, H, D], rows `query_stride` apart
   float* output = nullptr;       // [R, H, D], contiguous
@@ -116,14 +118,14 @@ struct SiluMulArgs {
   int width = 0;                   // I
 };
 
-// How the token after one row is picked: the keyed Gumbel choice argmax_x (logit(x)/T + g(seed,
-// position, x)) among the tokens that top-k, then top-p, then min-p leave in, each seeing
-// softmax(logit/T) over what the one before left (Hugging Face's order and meaning). Of tokens that
-// tie for the last place top-k keeps all, top-p the lower ids.
+// How the token after a row is chosen: argmax_x (logit(x)/T + g(seed, position, x)), the keyed
+// Gumbel choice, among the tokens that survive top-k, then top-p, then min-p. Each of the three
+// sees softmax(logit/T) over the survivors of the one before, as in Hugging Face. If several tokens
+// tie for the last place, top-k keeps all of them and top-p keeps those with the lower ids.
 struct ChoiceRule {
-  float temperature = 0;  // 0: argmax, whatever the rest says.
+  float temperature = 0;  // 0: argmax; the other fields have no effect.
   uint64_t seed = 0;
-  int32_t position = 0;  // Of the token being chosen.
+  int32_t position = 0;  // Position of the chosen token.
   int top_k = 0;         // 0: off.
   float top_p = 1;       // 1: off.
   float min_p = 0;       // 0: off.
@@ -131,7 +133,8 @@ struct ChoiceRule {
   [[nodiscard]] bool truncates() const { return top_k > 0 || top_p < 1 || min_p > 0; }
 };
 
-// Ties go to the lowest id; a row of NaNs, or one that rules every token out, gives -1.
+// Chooses a token for each row. Ties go to the lowest id. The token is -1 if all logits of the row
+// are NaN or if no token survives.
 struct ChooseArgs {
   const float* logits = nullptr;      // [R, V]
   const ChoiceRule* rules = nullptr;  // [R]
@@ -140,12 +143,15 @@ struct ChooseArgs {
   int vocabulary = 0;                 // V
 };
 
-// The K most probable tokens of each row with their log-probabilities under the row's full softmax,
-// sorted by falling log-probability, ties by rising id; a row with NaNs may give ids of -1.
-// With `coupling`, what is ranked are the values that the keyed choice compares, logit/T + g, and
-// the log-probabilities are those of their softmax; g is exact to float precision only. Tokens that
-// a rule's top-k, top-p or min-p rules out come last, with log-probability -inf. REQUIRES: 0 <
-// candidates <= vocabulary.
+// The K most probable tokens of each row with their log-probabilities under the softmax of the
+// whole row, sorted by descending log-probability, then by ascending id. A row with NaNs may give
+// ids of -1.
+//
+// With `coupling`, the kernel ranks the values that the keyed choice compares, logit/T + g, and
+// returns the log-probabilities of their softmax; g has only float precision. Tokens that the
+// rule's top-k, top-p or min-p excludes come last, with log-probability -inf.
+//
+// REQUIRES: 0 < candidates <= vocabulary.
 struct TopKArgs {
   const float* logits = nullptr;         // [R, V]
   const ChoiceRule* coupling = nullptr;  // [R], or null
@@ -156,8 +162,8 @@ struct TopKArgs {
   int candidates = 0;                    // K
 };
 
-// Moves cached tokens: slot sources[i] -> destinations[i], as if all were read before any is
-// written.
+// Moves cached tokens from slot sources[i] to slot destinations[i], as if all were read before any
+// is written.
 struct KvMoveArgs {
   KvLayer cache;
   const int64_t* sources = nullptr;       // [n]

@@ -10,24 +10,26 @@
 namespace bastion::kernels {
 namespace {
 
-// Of T elements each (PackedMatrix): what is turned at a time, 32 rows of it stay in the L1 cache.
+// Words (T elements each, see PackedMatrix) of a row that are transposed at a time. 32 rows of this
+// size fit in the L1 cache.
 constexpr int kBlockWords = 64;
-constexpr int kMostElements = kBlockWords * 4;  // Of one row of a block.
+constexpr int kMostElements =
+    kBlockWords * 4;  // The maximum number of elements in a row of a block.
 
-// One row of a panel; no data past the matrix's end.
+// The source of one row of a panel. `data` is null past the end of the matrix.
 struct Row {
   DType type = DType::kF32;
   const void* data = nullptr;
-  float inverse_scale = 0;  // Of int8.
+  float inverse_scale = 0;  // For int8 only.
 };
 using PanelRows = std::array<Row, kPanel>;
 
 float HalfToFloat(uint16_t half) {
-  constexpr uint32_t kOne = 1u << 23;  // Of a float's exponent.
+  constexpr uint32_t kOne = 1u << 23;  // One unit of a float's exponent.
   const uint32_t magnitude = uint32_t{half & 0x7FFFu} << 13;
   const bool is_subnormal = magnitude < kOne, is_special = magnitude >= 31 * kOne;
-  // A subnormal has no hidden bit: it gets one that is taken away again as a float. (Multiplying
-  // by a power of two would do for all, and cost hundreds of cycles for each subnormal.)
+  // A subnormal has no hidden bit, so add one and subtract its value as a float. (Multiplying by a
+  // power of two would handle all cases, but would cost hundreds of cycles for each subnormal.)
   const uint32_t rebias = is_special ? 224 * kOne : is_subnormal ? 113 * kOne : 112 * kOne;
   const float value = __builtin_bit_cast(float, magnitude + rebias) - (is_subnormal ? 0x1p-14f : 0);
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, value) | (half & 0x8000u) << 16);
@@ -37,7 +39,7 @@ const void* At(const Row& row, int k) {
   return static_cast<const char*>(row.data) + BytesPerElement(row.type) * k;
 }
 
-// Elements [k, k + count) of `row`.
+// Converts elements [k, k + count) of `row` to floats.
 void ToFloats(const Row& row, int k, int count, float* to) {
   const auto* const halves = static_cast<const uint16_t*>(At(row, k));
   switch (row.type) {
@@ -51,17 +53,18 @@ void ToFloats(const Row& row, int k, int count, float* to) {
       for (int i = 0; i < count; ++i) to[i] = HalfToFloat(halves[i]);
       return;
     default:
-      LOG(FATAL) << "weights of type " << Name(row.type) << " cannot be packed";
+      LOG(FATAL) << "cannot pack weights of type " << Name(row.type);
   }
 }
 
-// To the nearest integer, ties to even, of |value| < 2^22: its last bits once 1.5 · 2^23 is added.
+// Rounds to the nearest integer, ties to even: after adding 1.5 · 2^23, the lowest bits of the
+// float are the integer. REQUIRES: |value| < 2^22.
 int8_t Nearest(float value) {
   constexpr float kShift = 0x1.8p23f;
   return static_cast<int8_t>(__builtin_bit_cast(uint32_t, value + kShift));
 }
 
-// Elements [k, k + count) of `row` as a panel of `dtype` holds them.
+// Converts elements [k, k + count) of `row` to `dtype`.
 void Convert(const Row& row, int k, int count, DType dtype, void* to) {
   if (row.type == dtype) {
     std::memcpy(to, At(row, k), BytesPerElement(dtype) * count);
@@ -83,7 +86,7 @@ void Convert(const Row& row, int k, int count, DType dtype, void* to) {
 }
 
 float LargestMagnitude(const Row& row, int columns) {
-  constexpr int kLanes = 16;  // Side by side: a single running maximum would wait for itself.
+  constexpr int kLanes = 16;  // Independent maxima, to hide the latency of each comparison.
   float lanes[kLanes] = {};
   for (int k = 0; k < columns; k += kMostElements) {
     float values[kMostElements] = {};
@@ -115,7 +118,7 @@ class PanelPacker {
  private:
   [[nodiscard]] PanelRows Rows(int panel) const {
     PanelRows rows;
-    int first = 0;  // Of the part, in the stack.
+    int first = 0;  // The first row of the part in the packed matrix.
     for (const SourceMatrix& part : parts_) {
       const size_t row_bytes = part.row_bytes(to_.columns);
       for (int i = 0; i < kPanel; ++i) {
@@ -137,7 +140,7 @@ class PanelPacker {
     }
   }
 
-  // Words [word, word + count) of every row, turned.
+  // Converts the words [word, word + count) of every row and stores them transposed.
   void PackBlock(const PanelRows& rows, int word, int count, uint32_t* to) const {
     alignas(64) uint32_t block[kPanel][kBlockWords] = {};
     const int k = word * together_;
@@ -172,7 +175,7 @@ class PanelPacker {
 void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, ThreadPool& pool) {
   int rows = 0;
   for (const SourceMatrix& part : parts) rows += part.rows;
-  CHECK_EQ(rows, to.rows) << "of the parts and of the packed matrix";
+  CHECK_EQ(rows, to.rows) << "the rows of the parts must add up to the rows of the packed matrix";
   const PanelPacker packer(parts, to);
   pool.ParallelFor(to.panels(), [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) packer.Pack(static_cast<int>(panel));

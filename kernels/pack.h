@@ -1,4 +1,4 @@
-// Packing: matrices as checkpoints hold them into the panels that linear() reads.
+// Packs the matrices of a checkpoint into the panels that linear() reads.
 #ifndef BASTION_KERNELS_PACK_H_
 #define BASTION_KERNELS_PACK_H_
 
@@ -20,15 +20,15 @@ struct SourceMatrix {
   [[nodiscard]] size_t bytes(int columns) const { return row_bytes(columns) * rows; }
 };
 
-// Packs `parts`, one below the other, into `to`: its dtype, N = the sum of their rows and K are
-// given, its data is bytes() of memory to be written. Floats become bf16 by rounding to nearest,
-// int8 row by row by rounding to max|w| / 127 · int8.
+// Packs the rows of all `parts`, in order, into `to`. The caller sets the dtype, N (the total
+// number of rows) and K of `to`, and provides bytes() of memory as its data. Conversion to bf16
+// rounds to nearest. Conversion to int8 rounds each row to max|w| / 127 · int8.
 //
-// Each source is read once, panel by panel, whichever type it has (twice for int8, while its rows
-// are in the cache); nothing is allocated.
+// The function reads each source once, panel by panel (for int8 twice, the second time from the
+// cache). It allocates nothing.
 void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, ThreadPool& pool);
 
-// `count` elements of `type` at `from`, as `dtype` (fp32 or bf16, rounded to nearest) at `to`.
+// Converts `count` elements from `type` to `dtype` (fp32, or bf16 rounded to nearest).
 void ConvertElements(DType type, const void* from, int64_t count, DType dtype, void* to);
 
 }  // namespace bastion::kernels

@@ -10,15 +10,16 @@
 namespace bastion::kernels {
 namespace {
 
-// Longer than the gaps between the loops of a step that a sleeper's start would be long for; the
-// bound of a watch that nobody ends.
-constexpr auto kWatch = std::chrono::microseconds(200);
-// Between two looks at the clock: a few µs.
-constexpr int kSpinsPerLook = 128;
-// Before a member that waits for another gives up its core: that one may need it.
-constexpr int kSpins = 600;
+// How long an idle worker spins before it sleeps, if Rest() is not called. Longer than the gaps
+// between the loops of a step.
+constexpr auto kSpinTime = std::chrono::microseconds(200);
+// Spins between two reads of the clock: a few µs.
+constexpr int kSpinsPerClockRead = 128;
+// Spins of the caller that waits for workers, before it yields its core: a worker may need the
+// core.
+constexpr int kSpinsBeforeYield = 600;
 
-// Of one member's share of a loop: small enough to leave something for others to take over.
+// Pieces of one member's share of a loop: enough for other members to take some over.
 constexpr int kMaxPieces = 4;
 
 void Pause() {
@@ -46,7 +47,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::Wake() {
   KeepApart();
-  // Written once a step: the workers read its cache line all the time.
+  // Do not write an unchanged value: spinning workers read this cache line all the time.
   if (!on_watch_.load(std::memory_order_relaxed)) on_watch_.store(true, std::memory_order_relaxed);
   if (sleepers_.load() == 0) return;
   doorbell_.fetch_add(1);
@@ -74,13 +75,13 @@ void ThreadPool::Run(const Loop& loop) {
     share.taken.store(0, std::memory_order_relaxed);
   }
   // Sequentially consistent with sleepers_: a worker either sees the new generation before it
-  // sleeps, or is counted there and woken.
+  // sleeps, or is counted in sleepers_ and woken.
   generation_.fetch_add(1);
   Wake();
   Work(0);
-  generation_.fetch_add(1);  // Closed: whoever is not inside by now stays out.
+  generation_.fetch_add(1);  // Closes the loop. No further worker can enter it.
   for (int spins = 0; inside_.load() > 0; ++spins) {
-    if (spins < kSpins) {
+    if (spins < kSpinsBeforeYield) {
       Pause();
     } else {
       std::this_thread::yield();
@@ -108,16 +109,17 @@ bool ThreadPool::Enter(uint32_t generation) {
   return false;
 }
 
-// Sleeps until there is an open loop other than `seen`; returns its generation, `seen` to stop.
+// Spins, then sleeps, until a loop other than `seen` is open, and returns its generation. Returns
+// `seen` if the pool is being destroyed.
 uint32_t ThreadPool::AwaitNext(uint32_t seen) {
   const auto news = [&](uint32_t now) { return now != seen && IsOpen(now); };
   for (;;) {
-    const auto until = std::chrono::steady_clock::now() + kWatch;
+    const auto until = std::chrono::steady_clock::now() + kSpinTime;
     for (int spins = 1; on_watch_.load(std::memory_order_relaxed); ++spins) {
       const uint32_t now = generation_.load(std::memory_order_acquire);
       if (news(now)) return now;
       Pause();
-      if (spins % kSpinsPerLook == 0 && std::chrono::steady_clock::now() > until) break;
+      if (spins % kSpinsPerClockRead == 0 && std::chrono::steady_clock::now() > until) break;
     }
     const uint32_t ring = doorbell_.load();
     sleepers_.fetch_add(1);

@@ -1,18 +1,20 @@
-// A fixed team of threads for kernels. One step of the engine is many short parallel loops, so
-// workers on watch spin from one loop to the next: to start one costs well under a microsecond,
-// where waking a sleeper costs ten. Between steps they rest, and leave their cores to the other
-// services of the machine: two teams that spin on the same two cores starve each other.
+// A fixed team of threads for kernels. A step of the engine consists of many short parallel loops.
+// During a step, idle workers spin between loops: starting a loop on a spinning worker costs well
+// under a microsecond, while waking a sleeping worker costs about ten. Between steps the workers
+// sleep and leave their cores to the other services on the machine, because two teams that spin on
+// the same two cores starve each other.
 //
-// The cores belong to others during a step too. Each member has a share of a loop, cut in pieces,
-// and whoever is done takes pieces of the others': a member that is still asleep, or whose core is
-// busy with something else, delays the loop by one piece and not by its share.
+// Other processes may also use the cores during a step. Each member of the team has a share of a
+// loop, divided into pieces. A member that has finished its share takes pieces of the other shares.
+// A member that is still asleep, or whose core is busy, therefore delays the loop by one piece, not
+// by its whole share.
 //
-// A team that fills the cores of its process keeps apart: the caller runs where the scheduler puts
-// it, each worker on a core of its own around that. Left alone, Linux may queue a worker behind its
-// caller for the length of a step while the next core idles: in a domain of few cores that are busy
-// on average it does not look for an idle one.
+// If the team has exactly one thread per usable core, the pool pins the workers: the caller runs on
+// the core that the scheduler chose, and each worker is pinned to one of the other cores. Without
+// this, Linux may queue a worker on the caller's core for a whole step while another core is idle,
+// because with few cores that are busy on average it does not search for an idle one.
 //
-// Thread rule: one thread at a time calls ParallelFor; it takes part in the work.
+// Thread rule: one thread at a time calls ParallelFor. It takes part in the work.
 #ifndef BASTION_KERNELS_THREAD_POOL_H_
 #define BASTION_KERNELS_THREAD_POOL_H_
 
@@ -26,7 +28,7 @@ namespace bastion::kernels {
 
 class ThreadPool {
  public:
-  // A team of `threads` including the caller. REQUIRES: threads >= 1.
+  // Starts a team of `threads` threads, including the caller. REQUIRES: threads >= 1.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -34,9 +36,9 @@ class ThreadPool {
 
   [[nodiscard]] int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(begin, end) on ranges that cover [0, count) once; returns when all are done. Ranges
-  // are of about `grain` indices or more. Which thread runs an index never changes what it
-  // computes.
+  // Calls body(begin, end) on ranges that cover each index of [0, count) once, and returns when all
+  // calls have returned. Ranges have about `grain` indices or more. REQUIRES: the result for an
+  // index does not depend on the thread or the range.
   template <typename Body>
   void ParallelFor(int64_t count, int64_t grain, Body&& body) {
     if (count <= grain || workers_.empty()) {
@@ -54,10 +56,11 @@ class ThreadPool {
     ParallelFor(count, 1, body);
   }
 
-  // A step begins: wakes sleeping workers ahead of its loops, without waiting for them. They are on
-  // watch from here, or from the first loop, until Rest() or until no loop has come for long.
+  // Hint that a step is about to start. Wakes sleeping workers and does not wait for them. From
+  // here, or from the first loop, idle workers spin until Rest() or until there has been no loop
+  // for a while.
   void Wake();
-  // The step is over: workers go to sleep at once. Any later loop wakes them again.
+  // Hint that the step is over. Idle workers go to sleep at once. A later loop wakes them again.
   void Rest() { on_watch_.store(false, std::memory_order_relaxed); }
 
  private:
@@ -68,7 +71,8 @@ class ThreadPool {
     int64_t grain = 1;
   };
 
-  // One member's part of the loop: [begin, end) in `pieces`, of which `taken` are begun.
+  // One member's share of the loop: [begin, end), divided into `pieces`. The first `taken` pieces
+  // have been started.
   struct alignas(64) Share {
     int64_t begin = 0, end = 0;
     int pieces = 0;
@@ -77,26 +81,27 @@ class ThreadPool {
 
   static bool IsOpen(uint32_t generation) { return generation % 2 == 1; }
   void Run(const Loop& loop);
-  // Moves the workers away from the caller's core when it has changed.
+  // Pins the workers to the cores other than the caller's, if the caller's core has changed.
   void KeepApart();
-  // Runs pieces until none is left, its own first.
+  // Runs pieces until none is left, starting with the member's own share.
   void Work(int member);
-  // False when that loop is over: then nothing of it may be touched.
+  // Registers a worker as inside the loop of `generation`. Returns false if that loop is over; then
+  // the worker must not access the loop.
   bool Enter(uint32_t generation);
   void WorkerMain(int member);
   uint32_t AwaitNext(uint32_t seen);
 
   std::vector<std::thread> workers_;
-  std::vector<int> cores_;  // One for each member; empty: the team does not fill them.
-  int callers_core_ = -1;   // Which the workers' are arranged around.
-  // Both written while no loop is open and nobody is inside.
+  std::vector<int> cores_;  // One core per member. Empty: workers are not pinned.
+  int callers_core_ = -1;   // The caller's core when the workers were pinned.
+  // loop_ and shares_ are written only while no loop is open and no worker is inside.
   Loop loop_;
   std::vector<Share> shares_;
   alignas(64) std::atomic<uint32_t> generation_{0};  // Odd while a loop is open.
-  alignas(64) std::atomic<int> inside_{0};           // Workers that may touch it.
-  alignas(64) std::atomic<uint32_t> doorbell_{0};    // What sleepers wait on.
+  alignas(64) std::atomic<int> inside_{0};           // Workers that may access the loop.
+  alignas(64) std::atomic<uint32_t> doorbell_{0};    // Sleeping workers wait for it to change.
   alignas(64) std::atomic<int> sleepers_{0};
-  std::atomic<bool> on_watch_{false};
+  std::atomic<bool> on_watch_{false};  // Idle workers spin.
   std::atomic<bool> stopping_{false};
 };
 

@@ -1,5 +1,5 @@
-// The data that kernels work on: raw pointers with shapes, nothing else. No kernel knows protos,
-// and only kernels/torch knows libtorch. The caller owns the memory.
+// The data types of the kernels: raw pointers with shapes. The caller owns the memory. No kernel
+// depends on protos, and only kernels/torch depends on libtorch.
 #ifndef BASTION_KERNELS_TYPES_H_
 #define BASTION_KERNELS_TYPES_H_
 
@@ -10,7 +10,7 @@
 
 namespace bastion::kernels {
 
-// bfloat16 is the upper half of a float; rounding is to nearest, ties to even.
+// bfloat16 is the upper half of a float. FloatToBf16 rounds to nearest, ties to even.
 [[nodiscard]] inline float Bf16ToFloat(uint16_t bits) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
 }
@@ -20,20 +20,21 @@ namespace bastion::kernels {
   return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-// Floats of the widest vector in use. A page row is one such vector, a panel row two.
+// Floats of the widest vector in use. A row of a page is one such vector, a row of a panel is two.
 inline constexpr int kWidest = 16;
-inline constexpr int kPageTokens = kWidest;  // Tokens of one KV page.
-inline constexpr int kPanel = 2 * kWidest;   // Columns of one weight panel.
-inline constexpr int kDepthStep = 32;  // What the depth of a panel of floats is a multiple of.
+inline constexpr int kPageTokens = kWidest;  // Tokens per KV page.
+inline constexpr int kPanel = 2 * kWidest;   // Columns per weight panel.
+inline constexpr int kDepthStep = 32;  // Panels of floats have a depth that is a multiple of this.
 
-// A weight matrix W [N, K] packed for linear(), K filled up with zeros to a whole depth:
+// A weight matrix W [N, K], packed for linear(). K is padded with zeros to depth():
 //
 //   [ceil(N / 32)] panels x [K / T] x [32] x [T]     T = 1, 2, 4 in fp32, bf16, int8
 //
-// T rows of k lie together as one word: a shift and a mask of one register of bf16 make floats of
-// two rows, and instructions that multiply and add pairs or fours find them side by side. Behind
-// each panel of int8 lies what undoes the rounding: the scales of its columns, W = scale * int8,
-// and the sums of their int8. Columns past N are zero. 64-byte aligned.
+// T rows of k lie together in one 4-byte word. A shift and a mask of one register of bf16 give the
+// floats of two rows, and instructions that multiply and add pairs or groups of four find their
+// operands next to each other. An int8 panel is followed by the scales of its columns (W = scale *
+// int8) and the sums of the int8 values of its columns. Columns past N are zero. The data is
+// aligned to 64 bytes.
 struct PackedMatrix {
   DType dtype = DType::kF32;
   int rows = 0;     // N
@@ -41,7 +42,7 @@ struct PackedMatrix {
   const void* data = nullptr;
 
   [[nodiscard]] int panels() const { return (rows + kPanel - 1) / kPanel; }
-  [[nodiscard]] int depth() const {  // Rows of k that a panel has.
+  [[nodiscard]] int depth() const {  // Rows of k per panel.
     const int step = dtype == DType::kInt8 ? 4 : kDepthStep;
     return (columns + step - 1) / step * step;
   }
@@ -50,14 +51,14 @@ struct PackedMatrix {
     return weights + (dtype == DType::kInt8 ? kPanel * (sizeof(float) + sizeof(int32_t)) : 0);
   }
   [[nodiscard]] size_t bytes() const { return panels() * panel_bytes(); }
-  // Where element (n, k) lies, in elements.
+  // The offset of element (n, k), in elements.
   [[nodiscard]] size_t offset(int n, int k) const {
     const size_t panel = n / kPanel * (panel_bytes() / BytesPerElement(dtype));
     const int column = n % kPanel;
     const int together = static_cast<int>(sizeof(float) / BytesPerElement(dtype));  // T
     return panel + (size_t{kPanel} * (k / together) + column) * together + k % together;
   }
-  // Of an int8 panel, both [32].
+  // The column scales and column sums of an int8 panel, [32] each.
   [[nodiscard]] const float* scales(int panel) const {
     const char* begin = static_cast<const char*>(data) + panel * panel_bytes();
     return reinterpret_cast<const float*>(begin + static_cast<size_t>(depth()) * kPanel);
@@ -69,8 +70,8 @@ struct PackedMatrix {
 
 // One layer of a paged KV cache. A page holds kPageTokens tokens of all G kv heads:
 //
-//   keys    [pages, G, D, 16]   one column a token: 16 scores are one vector
-//   values  [pages, G, 16, D]   one row a token
+//   keys    [pages, G, D, 16]   one column per token, so that 16 scores are one vector
+//   values  [pages, G, 16, D]   one row per token
 //
 // A slot is page * 16 + offset.
 struct KvLayer {

@@ -1,4 +1,5 @@
-// A backend is one table of kernels, chosen once. Callers hold a pointer to it and never ask which.
+// A backend is a table of kernels. It is selected once at start; callers hold a pointer to it and
+// do not depend on which backend it is.
 #ifndef BASTION_KERNELS_BACKEND_BACKEND_H_
 #define BASTION_KERNELS_BACKEND_BACKEND_H_
 
@@ -19,15 +20,15 @@ struct Backend {
   void (*choose)(const ChooseArgs&, ThreadPool&);
   void (*top_k)(const TopKArgs&, ThreadPool&);
   void (*kv_move)(const KvMoveArgs&, ThreadPool&);
-  // What computes here, for people: an instruction set, e.g. "AVX3 AMX", or a library.
+  // Describes the implementation in logs: an instruction set, e.g. "AVX3 AMX", or a library.
   std::string (*describe)();
 };
 
-// Vector kernels for the best instruction set of this CPU, found at run time.
+// The kernels of kernels/cpu. They use the best instruction set of this CPU, detected at run time.
 [[nodiscard]] const Backend& CpuBackend();
 
-// Whether linear() of CpuBackend multiplies int8 with instructions made for it. Elsewhere it is
-// right, and slow.
+// Whether linear() of CpuBackend has int8 instructions on this CPU. Without them, int8 weights give
+// correct results, but slowly.
 [[nodiscard]] bool HasInt8Instructions();
 
 }  // namespace bastion::kernels

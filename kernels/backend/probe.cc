@@ -13,12 +13,13 @@ namespace bastion::kernels {
 namespace {
 
 constexpr int kPasses = 6;
-constexpr size_t kAlignment = size_t{2} << 20;  // Of huge pages: most time goes into first touch.
+// The size of a huge page. With huge pages, the first touch of the buffer takes less time.
+constexpr size_t kAlignment = size_t{2} << 20;
 
 class Buffer {
  public:
   explicit Buffer(size_t bytes) : data_(::operator new(bytes, std::align_val_t(kAlignment))) {
-    madvise(data_, bytes, MADV_HUGEPAGE);  // A wish.
+    madvise(data_, bytes, MADV_HUGEPAGE);  // A hint; errors do not matter.
   }
   ~Buffer() { ::operator delete(data_, std::align_val_t(kAlignment)); }
   Buffer(const Buffer&) = delete;
@@ -33,7 +34,7 @@ class Buffer {
   void* data_;
 };
 
-// At least twice what the last cache holds.
+// A buffer size that is at least twice the size of the last-level cache.
 size_t BytesBeyondCaches() {
   constexpr int64_t kLeast = int64_t{64} << 20;
   return static_cast<size_t>(std::max(kLeast, 2 * int64_t{sysconf(_SC_LEVEL3_CACHE_SIZE)}));
@@ -51,7 +52,7 @@ double BestSeconds(const Body& body) {
   return best;
 }
 
-// The exclusive or of `count` words: as little work for the bytes as there is.
+// The exclusive or of `count` words: as little computation per byte as possible.
 uint64_t Fold(const uint64_t* words, int64_t count) {
   constexpr int kAtOnce = 32;
   uint64_t folded[kAtOnce] = {};

@@ -1,5 +1,5 @@
-// What this machine gives: the limits that kernels and forwards are held against. Measured with the
-// threads in use, never typed in.
+// Measures the limits of this machine, with which kernels and forwards are compared. The
+// measurements use the engine's own threads.
 #ifndef BASTION_KERNELS_BACKEND_PROBE_H_
 #define BASTION_KERNELS_BACKEND_PROBE_H_
 
@@ -7,12 +7,12 @@
 
 namespace bastion::kernels {
 
-// Bytes a second that the pool's threads read from memory, best of several passes over a buffer
-// that no cache holds. Takes less than a tenth of a second.
+// Bytes per second that the pool's threads read from memory: the best of several passes over a
+// buffer larger than the caches. Takes less than a tenth of a second.
 [[nodiscard]] double ReadBandwidth(ThreadPool& pool);
 
-// FLOP/s of linear() with many rows over a matrix that the
-// caches hold, best of several.
+// FLOP/s of linear() with many rows and a matrix that fits in the caches: the best of several
+// passes.
 [[nodiscard]] double LinearRate(const Backend& backend, DType dtype, ThreadPool& pool);
 
 }  // namespace bastion::kernels

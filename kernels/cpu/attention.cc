@@ -1,12 +1,15 @@
-// Tree attention over a paged cache.
+// Tree attention over a paged KV cache.
 //
-// For a few rows of a span and one kv head: scores against whole key pages (16 keys a vector; the
-// rows, and the heads of the group, share each load), then one softmax a row, then the weighted
-// sums of values. A row's own tree keys are picked out of the scored pages by its ancestor bits and
-// put behind the prefix, in the order of their depth: from there on the row is a chain. The two
-// parts of the published formulation (prefix without mask, tree with mask, merged by log-sum-exp)
-// therefore meet under one shared maximum instead of two partial ones: the same sum, but bit for
-// bit independent of where the prefix ends.
+// The kernel processes a few rows of a span and one kv head at a time. First it scores the rows
+// against whole pages of keys: 16 keys per vector, and the rows and the heads of the group share
+// each load. Then it computes one softmax per row, and last the weighted sums of values. To handle
+// a tree, it picks the scores of the row's ancestors by the ancestor bits and moves them behind the
+// scores of the prefix, in the order of their depth. From then on the row looks like the last row
+// of a chain.
+//
+// The published formulation has two parts (the prefix without a mask, the tree with a mask) and
+// merges them by log-sum-exp. Here both parts share one maximum and one sum. The result is
+// mathematically the same, but its bits do not depend on where the prefix ends.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
 #include "hwy/foreach_target.h"
@@ -23,21 +26,21 @@ HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
-inline constexpr int kMaxGroup = 4;  // Query heads handled at once; larger groups take turns.
-inline constexpr int kMaxQueries =
-    kLanes == kWidest ? 6 : 1;  // Rows times heads at once, if > 1 row.
+inline constexpr int kMaxGroup = 4;  // Query heads per pass; larger groups need several passes.
+// Rows x heads per pass, if there is more than one row.
+inline constexpr int kMaxQueries = kLanes == kWidest ? 6 : 1;
 inline constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
-// Rows that share the loads of a block with `heads` heads.
+// Rows per pass with `heads` heads. They share the loads of keys and values.
 constexpr int RowsFor(int heads) { return std::max(1, kMaxQueries / heads); }
 
-// The keys one row sees, as token indices: [begin, end), then `picked` in rising order.
+// The keys that one row sees, as token indices: [begin, end), then `picked` in ascending order.
 struct VisibleKeys {
   int begin = 0;
   int end = 0;
   std::vector<int> picked;
 
-  int count() const { return end + static_cast<int>(picked.size()); }  // Counted from token 0.
+  int count() const { return end + static_cast<int>(picked.size()); }  // Includes [0, begin).
   int last() const { return picked.empty() ? end : picked.back() + 1; }
 };
 
@@ -61,8 +64,9 @@ void FindVisibleKeys(const AttentionArgs& args, const AttentionSpan& span, int i
   }
 }
 
-// scores[q][t] = query_q · k_t for the 16 tokens of each of `N` pages. Each score is one chain of
-// multiply-adds over d; two pages at once keep enough chains in flight.
+// scores[q][t] = query_q · k_t for the 16 tokens of each of N pages. Each score is one chain of
+// dependent multiply-adds over d. Two pages at a time give enough independent chains to hide their
+// latency.
 template <typename KV, int Q, int N>
 HWY_INLINE void ScorePages(const float* const* queries, const KV* const* keys, int dim,
                            float* const* scores) {
@@ -95,8 +99,9 @@ HWY_INLINE void ScorePages(const float* const* queries, const KV* const* keys, i
   }
 }
 
-// scores[0, count) -> exp(scale * (score - max)) in place, zero up to the next multiple of 16;
-// returns their sum. Entries before `begin` become zero.
+// Replaces scores [begin, count) by exp(scale * (score - max)) and returns the sum. Also sets to
+// zero the entries before `begin` in the same group of 16, and the entries from `count` up to the
+// next multiple of 16.
 HWY_INLINE float Softmax(float* scores, int begin, int count, float scale) {
   for (int t = begin / kWidest * kWidest; t < begin; ++t) scores[t] = kHidden;
   const int padded = (count + kWidest - 1) / kWidest * kWidest;
@@ -122,7 +127,7 @@ HWY_INLINE float Softmax(float* scores, int begin, int count, float scale) {
   return Sum16(sum);
 }
 
-// Rows of one span under one kv head, R rows by H query heads at a time.
+// Attention of one span and one kv head, for R rows and H query heads at a time.
 template <typename KV>
 class SpanKernel {
  public:
@@ -166,7 +171,7 @@ class SpanKernel {
     float sums[Q];
     for (int q = 0; q < Q; ++q) {
       const VisibleKeys& visible = visible_[q / H];
-      // Picked indices rise and are never below where they go: moving in place is safe.
+      // In-place moves are safe: the picked indices ascend and are never below their destinations.
       for (size_t a = 0; a < visible.picked.size(); ++a) {
         scores[q][visible.end + a] = scores[q][visible.picked[a]];
       }
@@ -177,7 +182,7 @@ class SpanKernel {
     for (; d < dim_; d += kLanes) WeighValues<R, H, 1>(d, scores, sums, outputs);
   }
 
-  // Scores of every page that one of `rows` rows sees.
+  // Scores every page that at least one of the `rows` rows sees.
   template <int Q>
   void Score(const float* const* queries, float* const* scores, int rows) {
     int begin = visible_[0].begin, last = visible_[0].last();
@@ -190,7 +195,7 @@ class SpanKernel {
     if (t < last) ScoreFrom<Q, 1>(queries, scores, t);
   }
 
-  // N whole pages from token `t` on.
+  // Scores N whole pages from token `t` on.
   template <int Q, int N>
   HWY_INLINE void ScoreFrom(const float* const* queries, float* const* scores, int t) {
     const KV* keys[N];
@@ -207,7 +212,7 @@ class SpanKernel {
            size_t(token % kPageTokens) * dim_;
   }
 
-  // total[q] += p_q(index) · value, for Q queries at `scores`.
+  // total[q] += scores[q][index] · value, for Q queries.
   template <int Q, int N>
   HWY_INLINE void Add(const KV* value, float* const* scores, int index, Vec (*total)[N]) {
     Vec x[N];
@@ -221,7 +226,7 @@ class SpanKernel {
     }
   }
 
-  // The same for the tokens [begin, end), in order.
+  // Calls Add for the tokens [begin, end), in order.
   template <int Q, int N>
   HWY_INLINE void AddRun(int begin, int end, int d, float* const* scores, Vec (*total)[N]) {
     for (int t = begin; t < end;) {
@@ -232,8 +237,9 @@ class SpanKernel {
     }
   }
 
-  // outputs[q][d, d + N lanes) = Σ_t p_t v_t / Σ_t p_t, t in the order of positions. What all rows
-  // see is read once for all; what one row sees before or after that, for it alone.
+  // outputs[q][d, d + N lanes) = Σ_t p_t v_t / Σ_t p_t, with t in the order of positions. Values
+  // that all rows see are loaded once for all rows. Values that only some rows see are loaded
+  // separately for each row.
   template <int R, int H, int N>
   HWY_INLINE void WeighValues(int d, float* const* scores, const float* sums,
                               float* const* outputs) {
@@ -259,7 +265,7 @@ class SpanKernel {
     for (int r = 0; r < R; ++r) {
       const VisibleKeys& visible = visible_[r];
       AddRun<H, N>(end, visible.end, d, scores + r * H, total + r * H);
-      // A window may begin among the picked keys; below it the scores are not weights.
+      // The window may begin among the picked keys. Softmax did not compute weights before it.
       for (size_t a = std::max(0, visible.begin - visible.end); a < visible.picked.size(); ++a) {
         Add<H, N>(Value(visible.picked[a]) + d, scores + r * H, visible.end + static_cast<int>(a),
                   total + r * H);
@@ -282,7 +288,7 @@ class SpanKernel {
   const KV* keys_;
   const KV* values_;
   const int stride_;
-  // Kept from call to call: no step allocates.
+  // Kept across calls, so that a step does not allocate.
   static thread_local VisibleKeys visible_[std::max(kMaxQueries, 1)];
   static thread_local std::vector<float> scores_;  // [Q, stride]
 };
@@ -293,7 +299,7 @@ thread_local VisibleKeys SpanKernel<KV>::visible_[std::max(kMaxQueries, 1)];
 template <typename KV>
 thread_local std::vector<float> SpanKernel<KV>::scores_;
 
-// Tasks [begin, end) of kv_heads x rows.
+// Runs the tasks [begin, end) of kv_heads x rows.
 template <typename KV>
 void SpanRows(const AttentionArgs& args, const AttentionSpan& span, int64_t begin, int64_t end) {
   const int group = args.query_heads / args.cache.kv_heads;

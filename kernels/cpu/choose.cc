@@ -1,4 +1,4 @@
-// The target's choice of a token.
+// The keyed choice of a token.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/choose.cc"
 #include "hwy/foreach_target.h"
@@ -32,16 +32,18 @@ struct Winner {
   }
 };
 
-// argmax_x (logit(x)/T + g(x)). Few tokens can win, and only for those the noise is computed: with
-// u = exp(−exp(−g)), x beats a value b only if −ln u < exp(logit(x)/T − b), and −ln u >= 1 − u.
+// Finds argmax_x (logit(x)/T + g(x)). Few tokens can win, so the exact noise is computed only for
+// these. With u = exp(−exp(−g)), token x exceeds a value b only if −ln u < exp(logit(x)/T − b).
+// Because −ln u >= 1 − u, comparing 1 − u with the right side excludes most tokens without a
+// logarithm.
 class GumbelRace {
  public:
   GumbelRace(const float* logits, int count, const ChoiceRule& rule)
       : logits_(logits), count_(count), rule_(rule) {}
 
-  // All tokens.
+  // Runs the race among all tokens.
   int32_t Run() {
-    // The best logit sets a value that most others cannot reach.
+    // The token with the best logit sets a value that most other tokens cannot reach.
     const int32_t likeliest = ArgMax(logits_, count_);
     if (likeliest >= 0) Enter(likeliest);
     alignas(64) uint32_t words[kWordTokens];
@@ -58,7 +60,7 @@ class GumbelRace {
     return winner_.token;
   }
 
-  // These only.
+  // Runs the race among `tokens` only.
   int32_t RunAmong(const std::vector<int32_t>& tokens) {
     for (const int32_t x : tokens) Enter(x);
     return winner_.token;
@@ -74,7 +76,7 @@ class GumbelRace {
     if (winner_.token < 0) return true;
     const hn::Rebind<int32_t, Floats> integers;
     const auto random = hn::LoadU(hn::Rebind<uint32_t, Floats>(), words);
-    // 1 − u, rounded down: what rounding does to the rest is far below the slack.
+    // 1 − u, rounded down. The slack is far larger than the other rounding errors.
     const auto rest = hn::BitCast(integers, hn::ShiftRight<1>(hn::Not(random)));
     const Vec unlikely = hn::Mul(hn::ConvertTo(Floats(), rest), hn::Set(Floats(), 0x1p-31f));
     const float slack = 1e-3f + 1e-6f * std::abs(winner_.value);

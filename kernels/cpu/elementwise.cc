@@ -1,4 +1,4 @@
-// RMS norm, SiLU·mul and the embedding gather.
+// RMS norm, SiLU·mul and the embedding lookup.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/elementwise.cc"
 #include "hwy/foreach_target.h"
@@ -14,7 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
-// Elements that take about as long as it takes to hand work to another thread, a microsecond.
+// Elements whose computation takes about a microsecond, which is the cost of handing work to
+// another thread.
 constexpr int kNormed = 16384, kActivated = 3072;
 
 constexpr int RowsWorth(int elements, int width) { return std::max(1, elements / width); }

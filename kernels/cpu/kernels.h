@@ -1,4 +1,5 @@
-// The vector kernels by name; contracts in kernels/ops.h, the table in kernels/backend/backend.cc.
+// The CPU kernels. kernels/ops.h has their contracts; kernels/backend/backend.cc puts them in a
+// table.
 #ifndef BASTION_KERNELS_CPU_KERNELS_H_
 #define BASTION_KERNELS_CPU_KERNELS_H_
 
@@ -9,17 +10,20 @@
 
 namespace bastion::kernels::cpu {
 
-// What linear() has in common whatever it multiplies with.
-inline constexpr size_t kPrefetchBytes = 4096;  // How far ahead of its use a weight is asked for.
-inline constexpr int kPanelsWorth = 4;          // Handing over to another thread.
+// Constants that the variants of linear() share.
+inline constexpr size_t kPrefetchBytes = 4096;  // Distance by which weights are prefetched.
+inline constexpr int kPanelsWorth = 4;          // Fewer panels are not worth another thread.
 
 void Linear(const LinearArgs& args, ThreadPool& pool);
 void LinearInt8(const LinearArgs& args, ThreadPool& pool);
+// Whether LinearInt8 uses AVX-512 VNNI.
 bool HasVnni();
-// bf16 weights on matrix instructions; in plain C++, slowly, on a CPU without them.
+// bf16 weights with matrix instructions (AMX). On a CPU without them it runs in plain C++, which is
+// slow.
 void LinearTiles(const LinearArgs& args, ThreadPool& pool);
+// Whether LinearTiles uses AMX.
 bool HasTiles();
-// Of the instruction set in use.
+// Floats per vector of the instruction set in use.
 int VectorFloats();
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
 void Embed(const EmbedArgs& args, ThreadPool& pool);

@@ -1,10 +1,10 @@
 // linear(): y = x Wᵀ over packed panels.
 //
-// A tile is M rows by N panels held in registers; k runs over all of K for it, so every output is
-// one chain of fused multiply-adds and does not depend on M. Weights are read, and widened to
-// floats, once for all rows of a tile; for few rows in several streams at once. The rows of a tile
-// are first laid side by side: as they come they may be a multiple of 4 KiB apart, and would push
-// each other out of the cache.
+// A tile is M rows by N panels of outputs, held in registers. Its loop runs over all of K, so every
+// output is one chain of fused multiply-adds and does not depend on M. The weights are loaded and
+// widened to floats once for all rows of a tile. With few rows, a tile has several panels, so that
+// several streams of weights are read at once. The rows of a tile are first copied next to each
+// other: in x, they may be a multiple of 4 KiB apart and would evict each other from the cache.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear.cc"
 #include "hwy/foreach_target.h"
@@ -20,26 +20,26 @@ namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
 inline constexpr bool kWide = kLanes == kWidest;
-inline constexpr int kMaxRows = kWide ? 12 : 2;     // Of a tile.
-inline constexpr int kPanelVectors = 2 * kVectors;  // Registers of one panel row.
-inline constexpr int kChunk = kWidest;              // Of k, in which rows are laid side by side.
+inline constexpr int kMaxRows = kWide ? 12 : 2;     // Rows of a tile.
+inline constexpr int kPanelVectors = 2 * kVectors;  // Registers for one panel row.
+inline constexpr int kChunk = kWidest;  // Rows are interleaved in chunks of this many k.
 inline constexpr size_t kLineBytes = 64;
 
-// The panels of a tile of M rows: as many as the registers hold beside the sums.
+// Panels of a tile of `m` rows. The registers hold no more sums.
 constexpr int PanelsFor(int m) {
   if (!kWide) return m == 1 ? 2 : 1;
   return m <= 2 ? 4 : m <= 6 ? 2 : 1;
 }
 
-// Rows of k that lie together in a panel.
+// T of PackedMatrix: rows of k that lie together in a panel.
 template <typename W>
 inline constexpr int kTogether = sizeof(float) / sizeof(W);
 
-// Of those, how many are widened to floats at a time: as many as the registers hold.
+// How many of these rows are widened to floats at a time. The registers hold no more.
 template <typename W>
 inline constexpr int kAtOnce = kWide ? kTogether<W> : 1;
 
-// Row `part` of those that lie together at `words`, as floats.
+// Loads row `part` of the rows that lie together at `words`, as floats.
 HWY_INLINE void LoadRow(const float* words, int, Vec* w) {
 #pragma GCC unroll 32
   for (int v = 0; v < kPanelVectors; ++v) w[v] = hn::LoadU(Floats(), words + v * kLanes);
@@ -54,7 +54,7 @@ HWY_INLINE void LoadRow(const uint16_t* words, int part, Vec* w) {
   }
 }
 
-// Writes or adds one row of a tile: `columns` floats at y.
+// Stores one row of a tile to y, or adds it: `columns` floats.
 template <int V>
 HWY_INLINE void StoreRow(const Vec* sum, float* y, int columns, bool accumulate) {
   if (columns == V * kLanes) {
@@ -70,7 +70,8 @@ HWY_INLINE void StoreRow(const Vec* sum, float* y, int columns, bool accumulate)
   for (int i = 0; i < columns; ++i) y[i] = accumulate ? y[i] + out[i] : out[i];
 }
 
-// The rows of x in nearly equal blocks of m <= kMaxRows: each [K / 16] x [m] x [16], K filled up.
+// The rows of x in nearly equal blocks of m <= kMaxRows rows. A block is [K / 16] x [m] x [16],
+// with K padded with zeros to a whole depth.
 class RowBlocks {
  public:
   void Assign(const LinearArgs& args) {
@@ -78,7 +79,7 @@ class RowBlocks {
     depth_ = args.weight.depth();
     blocks_ = (rows_ + kMaxRows - 1) / kMaxRows;
     data_ = args.x;
-    if (rows_ == 1 && args.weight.columns == depth_) return;  // Laid out as it is.
+    if (rows_ == 1 && args.weight.columns == depth_) return;  // x already has this layout.
     const size_t elements = size_t(rows_) * depth_;
     if (elements > capacity_) {
       storage_ = hwy::AllocateAligned<float>(elements);
@@ -118,13 +119,14 @@ class RowBlocks {
   int rows_ = 0, depth_ = 0, blocks_ = 0;
 };
 
-// What the tiles of one call share.
+// The inputs that all tiles of one call share.
 struct Job {
   const LinearArgs& args;
   const RowBlocks& rows;
 };
 
-// The rows of k that lie together at `words`, of N panels, for every row of a tile.
+// Multiplies the rows of k that lie together at `words`, in N panels, by every row of a tile and
+// adds the products to `sum`.
 template <typename W, int M, int N>
 HWY_INLINE void Step(const W* words, size_t panel_elements, const float* x,
                      Vec (&sum)[M][N * kPanelVectors]) {
@@ -150,12 +152,13 @@ HWY_INLINE void Step(const W* words, size_t panel_elements, const float* x,
   }
 }
 
-// The M rows of a block by N panels from `panel` on.
+// Multiplies the M rows of a block by N panels from `panel` on.
 template <typename W, int M, int N>
 void Tile(const Job& job, int block, int panel) {
   constexpr int V = N * kPanelVectors;
-  constexpr int kWordRow = kPanel * kTogether<W>;                     // Elements.
-  constexpr int kAhead = cpu::kPrefetchBytes / (kPanel * sizeof(W));  // In rows of k.
+  constexpr int kWordRow = kPanel * kTogether<W>;  // Elements per row of words.
+  constexpr int kAhead =
+      cpu::kPrefetchBytes / (kPanel * sizeof(W));  // Rows of k to prefetch ahead.
   const LinearArgs& args = job.args;
   const int depth = args.weight.depth();
   const size_t panel_elements = size_t(depth) * kPanel;
@@ -168,8 +171,8 @@ void Tile(const Job& job, int block, int panel) {
     for (int v = 0; v < V; ++v) sum[m][v] = hn::Zero(Floats());
   }
   for (int k = 0; k < depth; k += kChunk, x += M * kChunk) {
-    // Past its end a panel is followed by one that this tile has too: the next tile's lies N - 1
-    // on.
+    // The panel that follows the end of a panel also belongs to this tile. Near the end, therefore
+    // prefetch N - 1 panels further, where the next tile begins.
     const size_t next_tile = k + kAhead < depth ? 0 : (N - 1) * panel_elements;
     const W* ahead = words + size_t{kAhead} * kPanel + next_tile;
     for (int step = 0; step < kChunk; step += kTogether<W>, words += kWordRow) {
@@ -191,7 +194,7 @@ void Tile(const Job& job, int block, int panel) {
   }
 }
 
-// The M rows of a block by the panels [begin, end), in nearly equal groups.
+// Multiplies the M rows of a block by the panels [begin, end), in nearly equal groups.
 template <typename W, int M>
 void TileRow(const Job& job, int block, int begin, int end) {
   constexpr int kGroup = PanelsFor(M);
@@ -215,15 +218,15 @@ void TileRow(const Job& job, int block, int begin, int end) {
   }
 }
 
-// A block of M rows or fewer by the panels [begin, end).
+// Multiplies a block of M rows or fewer by the panels [begin, end).
 template <typename W, int M>
 void TileRowOf(const Job& job, int block, int begin, int end) {
   if (job.rows.rows(block) == M) return TileRow<W, M>(job, block, begin, end);
   if constexpr (M > 1) TileRowOf<W, M - 1>(job, block, begin, end);
 }
 
-// All rows by the panels [begin, end). The panels of one cache-full are finished for all blocks
-// before the next are read.
+// Multiplies all rows by the panels [begin, end). If there are several blocks of rows, each panel
+// is multiplied by all of them before the next panel is read, so that it stays in the cache.
 template <typename W>
 void PanelRange(const Job& job, int begin, int end) {
   const int step = job.rows.blocks() == 1 ? end - begin : 1;
@@ -239,7 +242,7 @@ void PanelRange(const Job& job, int begin, int end) {
 void Linear(const LinearArgs& args, ThreadPool& pool) {
   static thread_local RowBlocks rows;
   rows.Assign(args);
-  const Job job = {args, rows};  // The caller's, on every thread.
+  const Job job = {args, rows};  // All threads use the caller's `rows`.
   pool.ParallelFor(args.weight.panels(), PanelsFor(1), [&](int64_t begin, int64_t end) {
     if (args.weight.dtype == DType::kF32) {
       PanelRange<float>(job, static_cast<int>(begin), static_cast<int>(end));

@@ -1,8 +1,9 @@
-// linear() with int8 weights, W8A8: rows of x are rounded to eight bits as they come, products are
-// summed as integers (exact, whatever the order), and the two scales are put back at the end.
+// linear() with int8 weights (W8A8). It rounds the rows of x to eight bits at each call, sums the
+// products as integers (exact in any order), and multiplies the sums by the two scales at the end.
 //
-// Instructions that multiply int8 take one side unsigned: rows are stored with 128 added, which the
-// sums of the columns take out again. Without such instructions the loops below are plain C++.
+// The int8 instructions need one unsigned operand, so the rows of x are stored with 128 added. The
+// sums of the weight columns serve to subtract this offset again. On a CPU without these
+// instructions, plain C++ loops do the same.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,7 +14,7 @@
 
 #if defined(__x86_64__)
 #if !defined(__clang__)
-// GCC 12 warns of its own placeholders for "undefined" vectors.
+// GCC 12 gives false warnings for the "undefined" vectors of its own intrinsics.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
@@ -23,10 +24,10 @@
 namespace bastion::kernels::cpu {
 namespace {
 
-inline constexpr int kMaxRows = 12;  // Of a tile: 24 of 32 registers hold sums.
-inline constexpr int kShift = 128;   // What makes a rounded row unsigned.
+inline constexpr int kMaxRows = 12;  // Rows of a tile. 24 of the 32 registers hold sums.
+inline constexpr int kShift = 128;   // The offset that makes a rounded row unsigned.
 
-// Rows of x as bytes [R, depth] and their scales [R].
+// The rows of x as bytes [R, depth], with a scale per row [R].
 struct RoundedRows {
   std::vector<uint8_t> bytes;
   std::vector<float> scales;
@@ -35,15 +36,15 @@ struct RoundedRows {
   const uint8_t* row(int r) const { return bytes.data() + size_t(r) * depth; }
 };
 
-// M rows of `x` by one panel; `dots` [M, 32] of unsigned rows and signed weights.
+// Multiplies M rows of `x` by one panel: dots [M, 32] = unsigned rows · signed weights.
 using TileFunction = void (*)(const RoundedRows& x, int row, const int8_t* panel, int32_t* dots);
 
-// One row of a tile on its way out.
+// One row of a tile, with all that is needed to store it to y.
 struct TileRow {
   const int32_t* dots;  // [32]
-  const int32_t* sums;  // [32], of the columns
-  const float* scales;  // [32], of the columns
-  float scale;          // of the row
+  const int32_t* sums;  // [32], the sums of the weight columns
+  const float* scales;  // [32], the scales of the weight columns
+  float scale;          // The scale of the row of x
   float* y;
   int columns;  // <= 32
   bool accumulate;
@@ -51,9 +52,9 @@ struct TileRow {
 
 struct Instructions {
   TileFunction tiles[kMaxRows];  // For 1 … kMaxRows rows.
-  // max |x|; NaN if there is one.
+  // Returns max |x|, or NaN if an x is NaN.
   float (*largest)(const float* x, int count);
-  // Rounds `count` floats, `inverse` a step, to bytes with kShift added.
+  // bytes = round(x · inverse) + kShift, for `count` floats.
   void (*round)(const float* x, int count, float inverse, uint8_t* bytes);
   void (*store)(const TileRow& row);
 };
@@ -76,7 +77,7 @@ void PlainTile(const RoundedRows& x, int row, const int8_t* panel, int32_t* dots
 
 float PlainLargest(const float* x, int count) {
   float largest = 0;
-  // A NaN wins against every number: the comparison is false.
+  // The comparison is false for a NaN, so a NaN becomes the result.
   for (int k = 0; k < count; ++k) {
     const float magnitude = std::abs(x[k]);
     largest = magnitude <= largest ? largest : magnitude;
@@ -107,7 +108,7 @@ constexpr Instructions PlainInstructions(std::integer_sequence<int, M...>) {
 // ---- AVX-512 VNNI ----
 
 #if defined(__x86_64__)
-// Code for these instructions, whatever the rest is compiled for.
+// Compiles a function for these instructions, independently of the target of this file.
 #define BASTION_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 
 template <int M>
@@ -211,7 +212,7 @@ void RoundRows(const LinearArgs& args, const Instructions& instructions, Rounded
 
 bool HasVnni() {
 #if defined(__x86_64__)
-  // Not where a test restricts the vectors to narrower ones.
+  // VectorFloats() is smaller if a test restricts the vector width.
   return VectorFloats() == 16 && __builtin_cpu_supports("avx512vnni") != 0;
 #else
   return false;
@@ -222,7 +223,7 @@ void LinearInt8(const LinearArgs& args, ThreadPool& pool) {
   const Instructions& instructions = BestInstructions();
   static thread_local RoundedRows x;
   RoundRows(args, instructions, x);
-  const RoundedRows& rounded = x;  // The caller's, on every thread.
+  const RoundedRows& rounded = x;  // All threads use the caller's rows.
   const int blocks = (args.rows + kMaxRows - 1) / kMaxRows;
   pool.ParallelFor(args.weight.panels(), kPanelsWorth, [&](int64_t begin, int64_t end) {
     alignas(64) int32_t dots[kMaxRows * kPanel];

@@ -1,11 +1,12 @@
-// linear() with bf16 weights on matrix instructions (AMX). Rows of x are rounded to bf16 as they
-// come and multiplied sixteen at a time; a row's sums are the same whatever shares its tile, so
-// this path serves one row as well as many, and nothing else serves bf16 where it runs.
+// linear() with bf16 weights and matrix instructions (AMX). It rounds the rows of x to bf16 at each
+// call and multiplies 16 rows at a time. The sums of a row do not depend on the other rows in its
+// tile. A CPU with AMX uses this path for bf16 with any number of rows, so that results do not
+// depend on that number.
 //
-// The tiles stand behind a small interface with two implementations: the CPU's, and plain C++ that
-// does the same sums in the same order, for tests and for checking the CPU's once at start. They
-// agree to the last bit but for denormals, which are zero to the CPU's, coming and going, and for
-// which NaN a NaN is.
+// A small interface for tile registers has two implementations: CpuTiles uses the CPU's
+// instructions. PlainTiles computes the same sums in the same order in plain C++, for tests and to
+// check the CPU once at start. Both give the same bits, with two exceptions: the CPU treats
+// denormal inputs and outputs as zero, and the bits of a NaN may differ.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -24,11 +25,11 @@
 namespace bastion::kernels::cpu {
 namespace {
 
-inline constexpr int kTileRows = 16;   // Of x, and pairs of k.
-inline constexpr int kTileBytes = 64;  // Of a tile's row: 16 floats, 32 bf16.
-inline constexpr int kPanelBytes = kPanel * 2 * sizeof(uint16_t);  // Of one pair of k.
+inline constexpr int kTileRows = 16;   // Rows of x per tile, or pairs of k.
+inline constexpr int kTileBytes = 64;  // Bytes of a tile's row: 16 floats or 32 bf16.
+inline constexpr int kPanelBytes = kPanel * 2 * sizeof(uint16_t);  // Panel bytes per pair of k.
 
-// The tile registers: four sums, two tiles of x and two of weights.
+// The tile registers: four for sums, two for x and two for weights.
 inline constexpr int kSum = 0, kInput = 4, kWeight = 6, kTiles = 8;
 
 struct alignas(kTileBytes) InputLine {
@@ -60,7 +61,7 @@ class PlainTiles {
       std::memcpy(reinterpret_cast<char*>(data) + row * stride, &tiles_[tile][row], kTileBytes);
     }
   }
-  // sum += input · weight: even and odd k apart, then together.
+  // sum += input · weight. Like the CPU, it adds up even and odd k separately and then adds both.
   template <int sum, int input, int weight>
   void MultiplyAdd() {
     for (int m = 0; m < kTileRows; ++m) {
@@ -86,11 +87,11 @@ class PlainTiles {
 };
 
 #if defined(__x86_64__)
-// In assembly: functions compiled for matrix instructions could not be inlined into templates that
-// plain tiles share.
+// Uses inline assembly. With intrinsics, these functions would need a target attribute, and the
+// compiler could not inline them into the templates that are shared with PlainTiles.
 class CpuTiles {
  public:
-  // CPUs with tiles have these vectors.
+  // Every CPU with AMX has AVX-512.
   __attribute__((target("avx512f,avx512bw,avx512vl"))) static void Round(const float* x, int count,
                                                                          uint16_t* rounded) {
     for (int k = 0; k < count; ++k) rounded[k] = FloatToBf16(x[k]);
@@ -137,7 +138,7 @@ class CpuTiles {
 
 // ---- linear ----
 
-// Rows of x as bf16, in groups of sixteen: [ceil(R / 16)] x [K / 32] x [16] x [32], filled up with
+// The rows of x in bf16, in groups of 16: [ceil(R / 16)] x [K / 32] x [16] x [32], padded with
 // zeros.
 template <typename Tiles>
 class RoundedRows {
@@ -170,7 +171,7 @@ class RoundedRows {
   int groups_ = 0, steps_ = 0;
 };
 
-// Writes or adds rows of one panel's sums [16, 32] to y.
+// Stores the sums [16, 32] of one group and panel to y, or adds them.
 void StoreRows(const LinearArgs& args, const float* sums, int group, int panel) {
   const int rows = std::min(kTileRows, args.rows - group * kTileRows);
   const int columns = std::min(kPanel, args.weight.rows - panel * kPanel);
@@ -184,7 +185,8 @@ void StoreRows(const LinearArgs& args, const float* sums, int group, int panel) 
   }
 }
 
-// One panel for `Groups` groups of rows from `group` on: its weights are read once for them.
+// Multiplies one panel by `Groups` groups of rows from `group` on. The weights are read once for
+// all of these rows.
 template <int Groups, typename Tiles>
 void PanelTile(Tiles& tiles, const LinearArgs& args, const RoundedRows<Tiles>& rows, int group,
                int panel) {
@@ -226,7 +228,7 @@ template <typename Tiles>
 void LinearOn(const LinearArgs& args, ThreadPool& pool) {
   static thread_local RoundedRows<Tiles> caller_rows;
   caller_rows.Assign(args);
-  const RoundedRows<Tiles>& rows = caller_rows;  // The caller's, on every thread.
+  const RoundedRows<Tiles>& rows = caller_rows;  // All threads use the caller's rows.
   pool.ParallelFor(args.weight.panels(), kPanelsWorth, [&](int64_t begin, int64_t end) {
     Tiles tiles;
     tiles.Configure();
@@ -243,18 +245,19 @@ void LinearOn(const LinearArgs& args, ThreadPool& pool) {
 
 #if defined(__x86_64__)
 bool CpuSaysTiles() {
-  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // Of leaf 7, register d.
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // Bits of CPUID leaf 7, register EDX.
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 && (d & kTile) != 0;
 }
 
-// The kernel gives the registers' 8 KiB of state to processes that ask.
+// Asks Linux for permission to use AMX. The tile registers add 8 KiB to the state of a thread, so
+// Linux enables them only on request.
 bool MayUseTiles() {
   constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2).
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// A small product on the CPU's tiles and on plain ones.
+// Compares a small product on CpuTiles with the same product on PlainTiles.
 bool TilesAreRight() {
   constexpr int kRows = 19, kOutputs = 37, kDepth = 70;
   PackedMatrix shape = {DType::kBF16, kOutputs, kDepth, nullptr};
@@ -280,7 +283,7 @@ bool FindTiles() {
 #if defined(__x86_64__)
   if (!CpuSaysTiles() || !MayUseTiles()) return false;
   if (TilesAreRight()) return true;
-  LOG(WARNING) << "this CPU's matrix instructions give wrong products; doing without them";
+  LOG(WARNING) << "AMX self-test failed: matrix instructions give wrong products; not using AMX";
 #endif
   return false;
 }
@@ -289,7 +292,7 @@ bool FindTiles() {
 
 bool HasTiles() {
   static const bool has = FindTiles();
-  // Not where a test restricts the vectors to narrower ones.
+  // VectorFloats() is smaller if a test restricts the vector width.
   return has && VectorFloats() == kWidest;
 }
 

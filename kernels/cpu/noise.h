@@ -1,5 +1,5 @@
-// The noise g(seed, position, token) of the keyed choice, for whole rows. Included once for every
-// instruction set, as vector.h.
+// The noise g(seed, position, token) of the keyed choice, for whole rows. Like vector.h, it is
+// included once for every instruction set.
 #if defined(BASTION_KERNELS_CPU_NOISE_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BASTION_KERNELS_CPU_NOISE_H_
 #undef BASTION_KERNELS_CPU_NOISE_H_
@@ -19,7 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 
-// The random words of the keyed choice for tokens [first, first + kWordTokens): those of
+// The random words of the keyed choice for tokens [first, first + kWordTokens), equal to those of
 // KeyedWords.
 #if HWY_TARGET == HWY_SCALAR
 inline constexpr int kWordTokens = 4;
@@ -29,7 +29,7 @@ inline void DrawWords(uint64_t seed, int32_t position, int first, uint32_t* word
   std::copy(four.begin(), four.end(), words);
 }
 #else
-// One generator a lane, in lanes of 64 bits of which only the lower halves count.
+// One generator per lane. The lanes have 64 bits, but only their lower halves are used.
 using Words = hn::CappedTag<uint64_t, kWidest / 2>;
 inline constexpr int kWordTokens = 4 * hn::MaxLanes(Words());
 
@@ -60,8 +60,8 @@ inline void DrawWords(uint64_t seed, int32_t position, int first, uint32_t* word
 }
 #endif
 
-// out[x] = logits[x] / T + g(seed, position, x), g to float precision: for ranking drafts, not for
-// the choice itself.
+// out[x] = logits[x] / T + g(seed, position, x), with g in float precision. This is for ranking
+// draft candidates, not for the choice itself.
 inline void AddNoise(const float* logits, int count, const ChoiceRule& rule, float* out) {
   const hn::Rebind<uint32_t, Floats> unsigneds;
   const hn::Rebind<int32_t, Floats> integers;
@@ -74,8 +74,8 @@ inline void AddNoise(const float* logits, int count, const ChoiceRule& rule, flo
     const int last = std::min(count, first + kWordTokens);
     int x = first;
     for (; x + kLanes <= last; x += kLanes) {
-      // 1 − u, all bits of it where it is small and the noise large; kept away from 1, where the
-      // noise is at its lowest and matters to nobody.
+      // 1 − u. Small values, which give large noise, keep full precision. Values are limited to
+      // less than 1; near 1 the noise is lowest, and such tokens do not rank high anyway.
       const auto rest = hn::Not(hn::LoadU(unsigneds, words + (x - first)));
       const Vec low = hn::MulAdd(to_floats(hn::And(rest, hn::Set(unsigneds, 0xFFFF))),
                                  hn::Set(Floats(), 0x1p-32f), hn::Set(Floats(), 0x1p-33f));

@@ -1,4 +1,5 @@
-// Query and key norm, rotary embedding and the write to the paged cache, in one pass over the rows.
+// RMS norm and rotary embedding of queries and keys, and the write of keys and values to the paged
+// cache, in one pass over the rows. Also the move of cached tokens.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/qkv.cc"
 #include "hwy/foreach_target.h"
@@ -14,13 +15,13 @@ namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
 inline constexpr int kMaxHeadDim = 512;
-inline constexpr int kRowsWorth = 2;  // Handing over to another thread.
+inline constexpr int kRowsWorth = 2;  // Fewer rows are not worth another thread.
 
 // Half a head is a multiple of 8.
 using Part = hn::CappedTag<float, 8>;
 inline constexpr int kRotated = hn::MaxLanes(Part());
 
-// out = rope(norm(x) * weight): halves (i, i + D/2) rotate together.
+// out = rope(norm(x) * weight), rotating the pairs (i, i + D/2).
 void NormAndRotate(const float* x, const float* weight, const QkvArgs& args, int position,
                    float* out) {
   const int dim = args.cache.head_dim;
@@ -70,7 +71,8 @@ void QkvRow(const QkvArgs& args, int64_t row) {
   }
 }
 
-// One token's keys and values as a run of elements: head by head, D keys then D values.
+// Calls visit(element) for the key and value elements of one token: for each head D of the key,
+// then D of the value.
 template <typename KV, typename Visit>
 void VisitToken(const KvLayer& cache, int64_t slot, Visit visit) {
   const int dim = cache.head_dim;
@@ -85,7 +87,7 @@ void VisitToken(const KvLayer& cache, int64_t slot, Visit visit) {
   }
 }
 
-// Reads all, then writes all: sources and destinations may overlap.
+// Reads all tokens before it writes any, because sources and destinations may overlap.
 template <typename KV>
 void MoveTokens(const KvMoveArgs& args) {
   static thread_local std::vector<KV> staged;

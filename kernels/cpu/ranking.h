@@ -1,5 +1,5 @@
-// The most probable tokens of a row of logits. Included once for every instruction set, as
-// vector.h.
+// Finds the most probable tokens of a row of logits. Like vector.h, it is included once for every
+// instruction set.
 #if defined(BASTION_KERNELS_CPU_RANKING_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BASTION_KERNELS_CPU_RANKING_H_
 #undef BASTION_KERNELS_CPU_RANKING_H_
@@ -33,7 +33,7 @@ inline float Highest(const float* x, int count) {
   return result;
 }
 
-// Σ exp((x − highest)·scale), one order of summation for every instruction set.
+// Σ exp((x − highest)·scale). The order of the sum is the same for every instruction set.
 inline float SumExp(const float* x, int count, float highest, float scale = 1.0f) {
   const Vec peak = hn::Set(Floats(), highest);
   const Vec factor = hn::Set(Floats(), scale);
@@ -51,9 +51,9 @@ inline float SumExp(const float* x, int count, float highest, float scale = 1.0f
   return total;
 }
 
-// Ids that may be among the K best: everything not below a bound that at least K tokens reach.
-// The bound is the K-th best of the maxima of 2K or more interleaved strips; a strip is one column
-// of the logits laid out in rows of as many.
+// Finds the ids that may be among the K best: all tokens that reach a bound, which at least K
+// tokens reach. The row is divided into 2K or more interleaved strips (strip i has the tokens i, i
+// + strips, …). The bound is the K-th best of the maxima of the strips.
 inline void Shortlist(const float* logits, int vocabulary, int candidates,
                       std::vector<int32_t>& ids) {
   const int strips = std::min(vocabulary, (2 * candidates + kWidest - 1) / kWidest * kWidest);
@@ -82,8 +82,9 @@ inline void Shortlist(const float* logits, int vocabulary, int candidates,
   ids.resize(next - ids.data());
 }
 
-// The `candidates` best ids by falling logit, ties by rising id, then in any order all others that
-// tie with the last of these. Fewer where there are NaNs. REQUIRES: 0 < candidates <= vocabulary.
+// Finds the `candidates` best ids, by descending logit and then by ascending id. All other tokens
+// that tie with the last one follow in any order. A row with NaNs may give fewer ids. REQUIRES: 0 <
+// candidates <= vocabulary.
 inline void SortedBest(const float* logits, int vocabulary, int candidates,
                        std::vector<int32_t>& ids) {
   Shortlist(logits, vocabulary, candidates, ids);

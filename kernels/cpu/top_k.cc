@@ -23,7 +23,7 @@ void MarkBroken(const TopKArgs& args, int64_t row) {
               std::numeric_limits<float>::quiet_NaN());
 }
 
-// The values that are ranked: the logits, or with a rule what the keyed choice would compare.
+// The values to rank: the logits, or for a coupled row the values that the keyed choice compares.
 const float* Ranked(const TopKArgs& args, int64_t row) {
   const float* logits = args.logits + row * args.vocabulary;
   if (args.coupling == nullptr || args.coupling[row].temperature <= 0) return logits;

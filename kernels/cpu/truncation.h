@@ -1,5 +1,5 @@
-// Top-k, top-p and min-p over a row of logits. Included once for every instruction set, as
-// vector.h.
+// Top-k, top-p and min-p over a row of logits. Like vector.h, it is included once for every
+// instruction set.
 #if defined(BASTION_KERNELS_CPU_TRUNCATION_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BASTION_KERNELS_CPU_TRUNCATION_H_
 #undef BASTION_KERNELS_CPU_TRUNCATION_H_
@@ -20,8 +20,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 
-// The tokens that top-k, top-p and min-p leave in the race. Each step sees what the one before left
-// over. Nothing where there are NaNs.
+// Finds the tokens that survive top-k, then top-p, then min-p. Each step sees only the survivors of
+// the step before. In a row with NaNs no token survives.
 class Truncation {
  public:
   Truncation(const float* logits, int count, const ChoiceRule& rule)
@@ -50,7 +50,7 @@ class Truncation {
   }
 
  private:
-  // Unnormalised: the likeliest token has mass 1.
+  // Unnormalized: the most likely token has mass 1.
   float Mass(int32_t x) const { return std::exp((logits_[x] - highest_) / rule_.temperature); }
   float MassOf(const std::vector<int32_t>& tokens) const {
     float mass = 0;
@@ -58,7 +58,8 @@ class Truncation {
     return mass;
   }
 
-  // Sorts ever more of the likeliest tokens until they hold top_p of the mass.
+  // Sorts the 64 most likely tokens, then 8 times as many, and so on, until they have top_p of the
+  // mass.
   void SortUntilEnough(std::vector<int32_t>& kept) const {
     for (int64_t wanted = 64;; wanted *= 8) {
       SortedBest(logits_, count_, static_cast<int>(std::min<int64_t>(wanted, count_)), kept);
@@ -66,7 +67,7 @@ class Truncation {
     }
   }
 
-  // A token stays while the likelier ones hold less than top_p of the mass.
+  // Keeps a token if the more likely tokens together have less than top_p of the mass.
   void KeepTopP(std::vector<int32_t>& kept) const {
     float likelier = 0;
     size_t staying = 0;

@@ -1,8 +1,9 @@
-// Helpers shared by the vector kernels. Included once for every instruction set (Highway's
-// foreach_target scheme: no classic include guard), inside namespace HWY_NAMESPACE.
+// Helpers for the vector kernels. This file is included once for every instruction set (Highway's
+// foreach_target scheme), so it has no ordinary include guard. Its contents are inside
+// HWY_NAMESPACE.
 //
-// Sums over a row are kept in 16 virtual lanes (element i goes to lane i % 16) and folded in one
-// fixed order, so a result does not depend on the width of the vectors that computed it.
+// Sums over a row use 16 virtual lanes: element i belongs to lane i % 16. The lanes are added in a
+// fixed order, so a result does not depend on the width of the vectors.
 #if defined(BASTION_KERNELS_CPU_VECTOR_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BASTION_KERNELS_CPU_VECTOR_H_
 #undef BASTION_KERNELS_CPU_VECTOR_H_
@@ -21,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// At most 16 lanes: a panel row or a page row is kVectors of these.
+// A vector of at most 16 floats. A page row is kVectors of them, a panel row twice as many.
 using Floats = hn::CappedTag<float, kWidest>;
 using Vec = hn::Vec<Floats>;
 inline constexpr int kLanes = hn::MaxLanes(Floats());
@@ -64,7 +65,7 @@ HWY_INLINE float Max16(const Lanes16& lanes) {
   return *std::max_element(a, a + kWidest);
 }
 
-// Σ x², in 16 virtual lanes. Any count.
+// Σ x² over 16 virtual lanes, for any count.
 HWY_INLINE float SumOfSquares(const float* x, int count) {
   Lanes16 sum = Broadcast16(0.0f);
   int i = 0;

@@ -1,5 +1,5 @@
-// Commits what was walked: moves of cached keys and values in all layers and the gather of
-// features, in one launch; and the flag that tells the host.
+// Commits the walked paths in one launch: moves cached keys and values in all layers and gathers
+// the features. Also the kernel that raises a flag for the host.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/simt/simt.h"
 
@@ -9,24 +9,25 @@ namespace {
 using namespace simt;
 
 constexpr int kThreads = 256;
-constexpr int kFeatureBlocks = 16;  // Of a span: each copies every 16th row.
-constexpr int kBatch = 8;           // Rows that a thread holds.
+constexpr int kFeatureBlocks = 16;  // Blocks per span. Each copies every 16th row.
+constexpr int kBatch = 8;           // Rows that a thread holds at a time.
 
-// A column of a span: sixteen bytes of each of its rows, `bytes` apart in its head's page.
+// 16 bytes at the same place in the key or the value of every token, for one kv head.
 struct Column {
-  char* base = nullptr;     // Of the first token of page 0.
-  int64_t page_bytes = 0;   // From a page to the next.
-  int64_t token_bytes = 0;  // From a token of a page to the next.
+  char* base = nullptr;     // The column of the first token of page 0.
+  int64_t page_bytes = 0;   // Distance between pages.
+  int64_t token_bytes = 0;  // Distance between tokens of a page.
 
   [[nodiscard]] SIMT_DEVICE char* At(int64_t slot) const {
     return base + slot / kPageTokens * page_bytes + slot % kPageTokens * token_bytes;
   }
 };
 
-// Moves the column of row path[k] to that of row k + 1, for k = 0 … length − 1. A path rises, so
-// path[k] >= k + 1, and what is still to be read when row k + 1 is written, path[j] with j > k,
-// lies above it: path[j] >= j + 1 > k + 1. In rising k nothing is overwritten before it was read,
-// however many rows are read ahead; and no other thread touches this column.
+// Copies the column of row path[k] to row k + 1, for k = 0 … length − 1. The rows of a path
+// increase, so path[k] >= k + 1. When row k + 1 is written, the rows that are still to be read are
+// path[j] for j > k, and path[j] >= j + 1 > k + 1. With increasing k, no row is therefore
+// overwritten before it is read, regardless of the batch size. No other thread accesses this
+// column.
 SIMT_DEVICE void MoveColumn(const Column& column, const int32_t* path, int length,
                             const int64_t* slots) {
   for (int first = 0; first < length; first += kBatch) {
@@ -44,11 +45,11 @@ SIMT_DEVICE void MoveColumn(const Column& column, const int32_t* path, int lengt
   }
 }
 
-// All heads' keys and values of one span in one layer.
+// Moves the keys and values of one span in one layer, for all heads.
 SIMT_DEVICE void MoveLayer(const CommitArgs& args, int span, const DeviceKvLayer& layer) {
   const int begin = args.rows.first_rows[span];
   const int element = args.dtype == DType::kF32 ? 4 : 2;
-  const int columns = args.head_dim * element / 16;  // Of a head's keys or values.
+  const int columns = args.head_dim * element / 16;  // Columns of a head's keys or values.
   const int64_t head_bytes = static_cast<int64_t>(kPageTokens) * columns * 16;
   for (int i = ThreadIndex(); i < 2 * args.kv_heads * columns; i += BlockThreads()) {
     const int head = i / columns % args.kv_heads, side = i / columns / args.kv_heads;
@@ -61,7 +62,8 @@ SIMT_DEVICE void MoveLayer(const CommitArgs& args, int span, const DeviceKvLayer
   }
 }
 
-// Features of the span's root and accepted nodes, the share of block `part` of kFeatureBlocks.
+// Copies the features of the span's root and accepted nodes: the rows of block `part` of
+// kFeatureBlocks.
 SIMT_DEVICE void GatherFeatures(const CommitArgs& args, int span, int part) {
   const WalkResult result = args.results[span];
   const int begin = args.rows.first_rows[span];
@@ -77,7 +79,7 @@ SIMT_DEVICE void GatherFeatures(const CommitArgs& args, int span, int part) {
   }
 }
 
-// Blocks (span, y): layer y, and from there on the parts of the features.
+// Block (span, y) moves layer y, or copies part y − layer_count of the features.
 SIMT_KERNEL(kThreads, 2)
 void CommitKernel(CommitArgs args) {
   const int span = Block().x, y = Block().y;

@@ -1,14 +1,16 @@
-// The contract of every kernel on the device. They do what kernels/ops.h says of the ops of the
-// same name, on the device's memory, put on a stream; shapes and slots are fixed when the work is
-// recorded, and what changes from step to step lies in StepRows, which a recorded graph reads anew.
+// The contract of every GPU kernel. Each function enqueues on a stream what kernels/ops.h specifies
+// for the op of the same name, on device memory. Recording a graph fixes the shapes and the
+// pointers. The data that changes from step to step lies in StepRows, which every replay of the
+// graph reads.
 //
-// The residual stream and what matrices give are fp32; what they take, queries and the cache are of
-// the matrices' type, bf16 or fp32 (the latter to compare with the CPU, not to be fast). Sums are
-// fp32 and in a fixed order: the same step gives the same bits again. Other than on the CPU a row's
-// bits do depend on how many rows its step has, as its matrix products' tiles do.
+// The residual stream and the outputs of matrix products are fp32. The inputs of matrix products,
+// the queries and the KV cache have the type of the weights: bf16 or fp32. (fp32 is for comparisons
+// with the CPU and is not optimized.) Sums are fp32 and have a fixed order, so the same step always
+// gives the same bits. Unlike on the CPU, the bits of a row depend on the number of rows in its
+// step, because the tiles of the matrix products depend on it.
 //
-// Shape legend: common/base/ids.h; R here is the step's capacity, of which `counts` says how much
-// is in use.
+// Shape legend: common/base/ids.h. R is the row capacity of a step; StepRows::used says how many
+// rows are in use.
 #ifndef BASTION_KERNELS_CUDA_OPS_H_
 #define BASTION_KERNELS_CUDA_OPS_H_
 
@@ -21,33 +23,34 @@
 
 namespace bastion::kernels::cuda {
 
-// The rows of one step. Span b has rows [first_rows[b], first_rows[b + 1]) after `cached[b]`
-// earlier tokens; token j of its sequence lies at offset j % 16 of page pages[first_pages[b] + j /
-// 16], and row i of the span is token cached + i. Rows from rows_used on are padding: token 0,
-// position 0, a slot that nobody reads.
+// The rows of one step. Span b has the rows [first_rows[b], first_rows[b + 1]), which follow
+// `cached[b]` earlier tokens. Row i of span b is token cached[b] + i of its sequence. Token j of
+// the sequence lies at offset j % 16 of page pages[first_pages[b] + j / 16]. The rows from used[0]
+// on are padding: token 0, position 0, and a slot that is never read.
 struct StepRows {
   const int32_t* used = nullptr;         // [2]: rows and spans in use
   const int32_t* tokens = nullptr;       // [R]
   const int32_t* positions = nullptr;    // [R]
-  const int32_t* parents = nullptr;      // [R], as rows of the span; -1 for its first
+  const int32_t* parents = nullptr;      // [R], row index within the span; -1: the span's first row
   const int64_t* slots = nullptr;        // [R]
   const int32_t* first_rows = nullptr;   // [B + 1]
   const int32_t* cached = nullptr;       // [B]
   const int32_t* first_pages = nullptr;  // [B]
-  const int32_t* masks = nullptr;        // [B], RowMask as a number
-  const int32_t* pages = nullptr;        // All spans' page tables, one after the other
+  const int32_t* masks = nullptr;        // [B], a RowMask as a number
+  const int32_t* pages = nullptr;        // The page tables of all spans, concatenated
   const uint64_t* ancestors = nullptr;   // [R, words], bit j of row i of a span: i sees row j
   int words = 0;
   int row_capacity = 0;   // R
   int span_capacity = 0;  // B
 };
 
-// One layer of the paged cache on the device. A page holds kPageTokens tokens of all G kv heads:
-//   keys, values  [pages, G, 16, D]     one row a token
+// One layer of the paged KV cache in device memory. A page holds kPageTokens tokens of all G kv
+// heads:
+//   keys, values  [pages, G, 16, D]     one row per token
 // A slot is page * 16 + offset.
 using DeviceKvLayer = KvLayer;
 
-// Rows of the embedding for the step's tokens: y [R, C] of float.
+// y = the rows of the embedding table for the step's tokens.
 struct EmbedArgs {
   StepRows rows;
   const void* table = nullptr;  // [V, C]
@@ -57,8 +60,8 @@ struct EmbedArgs {
 };
 void Embed(const EmbedArgs& args, Stream& stream);
 
-// y = rms_norm(x), rounded to `dtype` for a matrix to take. With `tap`, x itself is also kept there
-// as features, rounded to the same type: the tap of one layer is a piece of a row of features.
+// y = rms_norm(x), rounded to `dtype`, the input type of matrix products. If `tap` is not null,
+// also stores x there, rounded to the same type: the columns of this layer in the feature rows.
 struct RmsNormArgs {
   const float* x = nullptr;       // [R, C]
   const float* weight = nullptr;  // [C]
@@ -72,14 +75,14 @@ struct RmsNormArgs {
 };
 void RmsNorm(const RmsNormArgs& args, Stream& stream);
 
-// Per head: RMS norm over D, rotary embedding; queries to `query_out`, keys and values to the
-// cache.
+// Per head: RMS norm over D, then rotary embedding, for queries and keys. Writes the queries to
+// `query_out` and the keys and values to the cache.
 struct QkvArgs {
   StepRows rows;
   const float* query = nullptr;        // [R, H, D], rows `stride` apart; null: keys and values only
   const float* key = nullptr;          // [R, G, D], rows `stride` apart
   const float* value = nullptr;        // [R, G, D], rows `stride` apart
-  void* query_out = nullptr;           // [R, H, D] of the cache's type
+  void* query_out = nullptr;           // [R, H, D] of the cache's dtype
   const float* query_norm = nullptr;   // [D]
   const float* key_norm = nullptr;     // [D]
   const float* cosine_sine = nullptr;  // [positions, D]: D/2 cosines, then D/2 sines
@@ -100,71 +103,76 @@ struct SiluMulArgs {
 };
 void SiluMul(const SiluMulArgs& args, Stream& stream);
 
-// Attention of each row over its cached prefix and the rows it sees, in one launch: work is cut
-// into (span, kv head, tile of rows, chunk of keys), and whoever finishes the last chunk of a tile
-// merges them, in the chunks' order. How a span is cut depends on its own rows and length alone.
+// Attention of each row over its cached prefix and the rows that it sees, in one launch. Each work
+// item is a (span, kv head, tile of rows, chunk of keys). The block that finishes the last chunk of
+// a tile merges all of them, in the order of the chunks. The division of a span depends only on its
+// own rows, length and window, not on the other spans.
 struct AttentionArgs {
   StepRows rows;
-  const void* query = nullptr;  // [R, H, D] of the cache's type
-  void* output = nullptr;       // [R, H, D] of the cache's type; padding rows are left alone
+  const void* query = nullptr;  // [R, H, D] of the cache's dtype
+  void* output = nullptr;       // [R, H, D] of the cache's dtype; padding rows are not written
   DeviceKvLayer cache;
   int query_heads = 0;  // H
-  int window = 0;       // As kernels/ops.h
-  bool causal = false;  // Spans of mask kFull are causal in this layer
+  int window = 0;       // As in kernels/ops.h
+  bool causal = false;  // Treat spans with mask kFull as causal in this layer
   float scale = 1.0f;
-  // AttentionScratchBytes of memory that all layers share, zeroed once: each launch leaves its
-  // counters at zero.
+  // AttentionScratchBytes of device memory. All layers may share it. The caller zeroes it once;
+  // each launch resets its counters to zero.
   void* scratch = nullptr;
   int multiprocessors = 1;
 };
-// REQUIRES: AttentionTakes the shape. Where there is a window, no row's position is below that of
-// its span's first row.
+// REQUIRES: AttentionTakes(the shape). With a window, no row has a lower position than the first
+// row of its span.
 void Attention(const AttentionArgs& args, Stream& stream);
-// Heads of up to 256 elements, in multiples of 8; they are fastest at 64, 128 and 256.
+// Whether Attention supports the shape: head_dim is a multiple of 8 and at most 256 (fastest: 64,
+// 128, 256), and query_heads is a multiple of kv_heads.
 [[nodiscard]] bool AttentionTakes(int query_heads, int kv_heads, int head_dim);
-// Enough for any spans within the capacities, however long: at most 192 partial rows, of head_dim +
-// 4 floats, for each row and each of a kv head's query heads, and at most 16384 for each span.
-// 512 rows, 64 spans, 32 query heads, 8 kv heads of 128: 198 MiB; one span alone: 8.5 MiB.
+// Bytes of scratch for any spans within the capacities, at any context length. The scratch holds
+// partial rows of head_dim + 4 floats: at most 192 for each row and each query head of a kv head's
+// group, and at most 16,384 per span. Example with 512 rows, 32 query heads, 8 kv heads and
+// head_dim 128: 198 MiB for 64 spans, 8.5 MiB for one span.
 [[nodiscard]] size_t AttentionScratchBytes(int row_capacity, int span_capacity, int query_heads,
                                            int kv_heads, int head_dim);
 
-// What a request's bias, minimum length and penalties do to one logit: x + bias, then if it is
-// among the tokens of the text x / penalty or x · penalty by its sign, then − frequency − presence.
+// The effect of a request's bias, minimum length and penalties on one logit x. First x += bias.
+// Then x is divided by `penalty` if x > 0, else multiplied by it. Then x −= frequency + presence.
 struct LogitEdit {
   int32_t row = 0;
   int32_t token = 0;
-  float bias = 0;       // −inf rules the token out.
+  float bias = 0;       // −inf excludes the token.
   float penalty = 1;    // Repetition penalty.
   float frequency = 0;  // Frequency penalty times the count.
   float presence = 0;
 };
 
-// At most one edit for a (row, token). Launched only for steps that have any, outside of graphs.
+// EditLogits applies the edits in place; UndoEdits restores the logits. REQUIRES: at most one edit
+// per (row, token). The engine launches these only in steps with edits, outside of graphs.
 struct EditArgs {
   float* logits = nullptr;           // [R, V]
   const LogitEdit* edits = nullptr;  // [n]
-  float* before = nullptr;           // [n]: the logits as they were
+  float* before = nullptr;           // [n], the original logits
   int count = 0;                     // n
   int vocabulary = 0;
 };
 void EditLogits(const EditArgs& args, Stream& stream);
 void UndoEdits(const EditArgs& args, Stream& stream);
 
-// What top-k, top-p and min-p leave of one row: tokens whose logit is above `least`, and of those
-// that have just that, those up to `last_tied`.
+// The tokens of one row that survive top-k, top-p and min-p: all with a logit above `least`, and
+// those with a logit equal to `least` whose id is at most `last_tied`.
 struct Survivors {
   float least;
   int32_t last_tied;
 };
 
-// The keyed choice after every row (kernels/ops.h). Masses are summed as integers, so that their
-// order does not matter. Ties go to the lowest id; −1 for a row of NaNs or with nothing left.
+// The keyed choice of a token for every row (kernels/ops.h). Probability masses are summed as
+// integers, so that the order of the sum does not matter. Ties go to the lowest id. The token is −1
+// for a row of NaNs and for a row without survivors.
 struct ChooseArgs {
-  const int32_t* rows_used = nullptr;  // [1]: rows from there on are not looked at
+  const int32_t* rows_used = nullptr;  // [1]; rows from *rows_used on are skipped
   const float* logits = nullptr;       // [R, V]
   const ChoiceRule* rules = nullptr;   // [R]
   int32_t* tokens = nullptr;           // [R]
-  void* scratch = nullptr;             // ChooseScratchBytes, zeroed once
+  void* scratch = nullptr;             // ChooseScratchBytes; the caller zeroes it once
   int rows = 0;                        // R
   int vocabulary = 0;                  // V
 };
@@ -176,10 +184,10 @@ inline constexpr int kMostCandidates = 1024;
 struct TopKArgs {
   const int32_t* rows_used = nullptr;
   const float* logits = nullptr;         // [R, V]
-  const ChoiceRule* coupling = nullptr;  // [R]; of temperature 0: not coupled
-  int32_t* tokens = nullptr;             // [R, K]; may be the host's
-  float* log_probs = nullptr;            // [R, K]; may be the host's
-  void* scratch = nullptr;               // TopKScratchBytes, zeroed once
+  const ChoiceRule* coupling = nullptr;  // [R] or null; rows with temperature 0 are not coupled
+  int32_t* tokens = nullptr;             // [R, K]; may be host memory
+  float* log_probs = nullptr;            // [R, K]; may be host memory
+  void* scratch = nullptr;               // TopKScratchBytes; the caller zeroes it once
   int rows = 0;                          // R
   int vocabulary = 0;                    // V
   int candidates = 0;                    // K
@@ -187,27 +195,28 @@ struct TopKArgs {
 void TopK(const TopKArgs& args, Stream& stream);
 [[nodiscard]] size_t TopKScratchBytes(int rows, int vocabulary);
 
-// Walks each span's tree along the choices (verifier_service/verify/accept.h).
+// Walks the tree of each span along the choices (verifier_service/verify/accept.h).
 struct WalkResult {
-  int32_t path_length = 0;  // Accepted nodes; −1 where a choice of the span is −1.
-  int32_t next = 0;         // The choice after the last of them.
-  int32_t first_kept = 0;   // Rows that spans before this one keep, roots and accepted nodes.
+  int32_t path_length = 0;  // Number of accepted nodes; −1 if a choice of the span is −1.
+  int32_t next = 0;         // The choice of the last accepted node, or of the root.
+  int32_t first_kept = 0;   // Number of rows (roots and accepted nodes) that earlier spans keep.
 };
 struct WalkArgs {
   StepRows rows;
   const int32_t* choices = nullptr;  // [R]
   WalkResult* results = nullptr;     // [B]
-  // [R]: the k-th accepted node of span b, as a row of the span, is paths[first_rows[b] + k].
+  // [R]: paths[first_rows[b] + k] is the k-th accepted node of span b, as a row index within the
+  // span.
   int32_t* paths = nullptr;
-  // The same for the host, or null.
+  // Copies of both in host memory, or null.
   WalkResult* results_for_host = nullptr;
   int32_t* paths_for_host = nullptr;
 };
 void Walk(const WalkArgs& args, Stream& stream);
 
-// Commits what was walked: in all layers the k-th accepted node's key and value move to the slot of
-// row k + 1 of its span, and the features of the root and the accepted nodes of all spans are put
-// side by side. Spans of path length −1 keep nothing.
+// Commits the walked paths. In every layer, moves the key and the value of the k-th accepted node
+// to the slot of row k + 1 of its span. Copies the features of the roots and the accepted nodes of
+// all spans into consecutive rows. Spans with path length −1 keep nothing.
 struct CommitArgs {
   StepRows rows;
   const WalkResult* results = nullptr;    // [B]
@@ -216,17 +225,17 @@ struct CommitArgs {
   int layer_count = 0;                    // L
   int kv_heads = 0;
   int head_dim = 0;
-  DType dtype = DType::kF32;       // Of the cache and the features
+  DType dtype = DType::kF32;       // The type of the cache and the features
   const void* features = nullptr;  // [R, F] of dtype
-  void* kept_features = nullptr;   // [rows kept, F] of dtype; may be the host's
-  int feature_width = 0;           // F, a multiple of 8; 0: none
+  void* kept_features = nullptr;   // [rows kept, F] of dtype; may be host memory
+  int feature_width = 0;           // F, a multiple of 8; 0: no features
 };
 void Commit(const CommitArgs& args, Stream& stream);
 
-// Puts *value at *flag after all that was put on the stream before, for Stream::AwaitFlag.
+// Stores *value to *flag after all earlier work on the stream. Stream::AwaitFlag waits for it.
 struct RaiseFlagArgs {
-  const uint64_t* value = nullptr;  // Of the device
-  uint64_t* flag = nullptr;         // Of the host
+  const uint64_t* value = nullptr;  // Device memory
+  uint64_t* flag = nullptr;         // Host memory
 };
 void RaiseFlag(const RaiseFlagArgs& args, Stream& stream);
 

@@ -1,4 +1,4 @@
-// Per head: RMS norm, rotary embedding, and keys and values to the cache.
+// RMS norm and rotary embedding per head, and the write of keys and values to the cache.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/simt/simt.h"
 
@@ -8,23 +8,23 @@ namespace {
 using namespace simt;
 
 constexpr int kThreads = 128;
-constexpr int kMostPairs = 8;  // Rotated pairs that a lane holds: head_dim <= 512.
+constexpr int kMostPairs = 8;  // Rotated pairs per lane, so head_dim <= 512.
 
-// Where row `slot` of kv head `head` lies in a layer's keys or values, in elements.
+// Offset of slot `slot` of kv head `head` in a layer's keys or values, in elements.
 SIMT_DEVICE int64_t RowOffset(const DeviceKvLayer& cache, int64_t slot, int head) {
   const int64_t page = slot / kPageTokens, token = slot % kPageTokens;
   return ((page * cache.kv_heads + head) * kPageTokens + token) * cache.head_dim;
 }
 
-// What all heads of a row share.
+// The inputs that all heads of a row share.
 struct Rotation {
   const float* cosine_sine;  // [D]
   int head_dim;              // D
   float epsilon;
 };
 
-// One warp norms x [D] with `weight` and rotates it into `out`. Lane l holds the pairs
-// (i, i + D/2) for i = l, l + 32, ….
+// One warp normalizes x [D], multiplies it by `weight`, rotates it and writes it to `out`. Lane l
+// holds the pairs (i, i + D/2) for i = l, l + 32, ….
 template <typename Out>
 SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const Rotation& by, Out* out) {
   const int half = by.head_dim / 2;
@@ -49,7 +49,7 @@ SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const Rotati
   }
 }
 
-// One warp per (row, head): first the query heads, then keys, then values.
+// One warp per (row, head): first the query heads, then the key heads, then the value heads.
 template <typename Stored>
 SIMT_KERNEL(kThreads, 1)
 void QkvKernel(QkvArgs args) {

@@ -5,11 +5,12 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-using namespace simt;  // The words that kernels are written in.
+using namespace simt;
 
 constexpr int kThreads = 256;
 
-// Sum over the block, for all of its threads. `partial` is [warps] of shared memory.
+// Returns the sum of `value` over the block to all of its threads. `partial` [warps] is shared
+// memory.
 SIMT_DEVICE float BlockSum(float value, float* partial) {
   value = WarpSum(value);
   if (Lane() == 0) partial[Warp()] = value;
@@ -58,7 +59,7 @@ void SiluMulKernel(SiluMulArgs args) {
   Store(static_cast<Out*>(args.y) + row * args.width + i, gate / (1.0f + Exp(-gate)) * up);
 }
 
-// Width of blocks for rows of `width`.
+// Threads per block for rows of `width` elements: one thread for every four, at most kThreads.
 int ThreadsFor(int width) {
   const int warps = (width + 4 * kWarp - 1) / (4 * kWarp);
   return kWarp * (warps < kThreads / kWarp ? warps : kThreads / kWarp);

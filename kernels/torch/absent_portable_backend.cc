@@ -5,7 +5,8 @@ namespace bastion::kernels {
 
 absl::StatusOr<const Backend*> PortableBackend() {
   return absl::InvalidArgumentError(
-      "--backend torch: this build has no libtorch; build with deploy/local/build.sh torch");
+      "--backend torch needs libtorch, which this build lacks; build with deploy/local/build.sh "
+      "torch");
 }
 
 }  // namespace bastion::kernels

@@ -6,7 +6,7 @@
 namespace bastion::kernels::torch {
 namespace {
 
-// [rows, rows]: row i sees row j of the span.
+// [rows, rows]: true if row i of the span sees row j.
 at::Tensor SeenRows(const AttentionSpan& span) {
   const at::Tensor index = at::arange(span.rows, at::kLong);
   if (span.mask == RowMask::kCausal) return index.unsqueeze(0) <= index.unsqueeze(1);
@@ -16,12 +16,12 @@ at::Tensor SeenRows(const AttentionSpan& span) {
   return bits.view({span.rows, -1}).narrow(1, 0, span.rows).to(at::kBool);
 }
 
-// [rows, T]: row i does not see token t of the span's sequence.
+// [rows, T]: true if row i does not see token t of the span's sequence.
 at::Tensor Hidden(const AttentionArgs& args, const AttentionSpan& span) {
   const at::Tensor prefix = at::ones({span.rows, span.cached}, at::kBool);
   at::Tensor seen = at::cat({prefix, SeenRows(span)}, 1);
   if (args.window > 0) {
-    // An added row's key is at the row's position, a cached one at its index.
+    // The position of a cached key is its index. The position of a row's key is the row's position.
     const at::Tensor rows = Indices(args.positions + span.first_row, span.rows);
     const at::Tensor keys = at::cat({at::arange(span.cached, at::kInt), rows});
     seen = seen.logical_and(keys.unsqueeze(0) > rows.unsqueeze(1) - args.window);
@@ -29,7 +29,7 @@ at::Tensor Hidden(const AttentionArgs& args, const AttentionSpan& span) {
   return seen.logical_not();
 }
 
-// The query heads of one kv head, over one sequence.
+// Attention of one span, for the query heads of one kv head.
 template <at::ScalarType kCompute>
 void AttendHead(const AttentionArgs& args, const AttentionSpan& span, int kv_head) {
   const KvLayer& cache = args.cache;

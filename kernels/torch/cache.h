@@ -1,4 +1,4 @@
-// One layer's pages as tensors.
+// The pages of one layer of the KV cache as tensors.
 #ifndef BASTION_KERNELS_TORCH_CACHE_H_
 #define BASTION_KERNELS_TORCH_CACHE_H_
 
@@ -9,7 +9,7 @@
 namespace bastion::kernels::torch {
 
 struct Pages {
-  // The first `count` pages.
+  // Views the first `count` pages.
   Pages(const KvLayer& cache, int64_t count)
       : keys(View(cache.keys, TypeOf(cache.dtype),
                   {count, cache.kv_heads, cache.head_dim, kPageTokens})),
@@ -20,7 +20,7 @@ struct Pages {
   at::Tensor values;  // [pages, G, 16, D]
 };
 
-// Keys and values of single tokens, by their slots.
+// Reads and writes the keys and values of tokens by their slots.
 class Slots {
  public:
   Slots(const KvLayer& cache, const int64_t* slots, int64_t count)
@@ -33,7 +33,7 @@ class Slots {
   // [count, G, D]
   [[nodiscard]] at::Tensor Keys() const { return pages_.keys.index(KeyPlaces()); }
   [[nodiscard]] at::Tensor Values() const { return pages_.values.index(ValuePlaces()); }
-  // Rounds to the cache's type.
+  // Writes keys and values [count, G, D], rounded to the cache's type.
   void Write(const at::Tensor& keys, const at::Tensor& values) {
     pages_.keys.index_put_(KeyPlaces(), keys.to(pages_.keys.scalar_type()));
     pages_.values.index_put_(ValuePlaces(), values.to(pages_.values.scalar_type()));

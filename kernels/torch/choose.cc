@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kOut = -std::numeric_limits<double>::infinity();
 
-// g(seed, position, x) for every token, [V]. From the project's own generator: every backend gets
-// the same bits.
+// g(seed, position, x) for every token, [V]. It uses the project's own generator, so that every
+// backend gets the same bits.
 at::Tensor Noise(const ChoiceRule& rule, int64_t vocabulary) {
   const at::Tensor noise = at::empty({(vocabulary + 3) / 4, 4}, at::kFloat);
   auto* const groups = reinterpret_cast<std::array<float, 4>*>(noise.mutable_data_ptr<float>());
@@ -22,20 +22,21 @@ at::Tensor Noise(const ChoiceRule& rule, int64_t vocabulary) {
 }
 
 struct Ranked {
-  at::Tensor values;  // Falling
-  at::Tensor ids;     // Rising where values tie
+  at::Tensor values;  // Descending
+  at::Tensor ids;     // Ascending where values tie
 };
 Ranked Rank(const at::Tensor& values) {
   auto [sorted, ids] = values.sort(/*stable=*/true, 0, /*descending=*/true);
   return {std::move(sorted), std::move(ids)};
 }
 
-// Which tokens top-k, then top-p, then min-p leave in the race, [V]. None where there are NaNs.
+// [V]: true for the tokens that survive top-k, then top-p, then min-p. No token survives in a row
+// with NaNs.
 at::Tensor Survivors(const at::Tensor& logits, const ChoiceRule& rule) {
   if (logits.isnan().any().item<bool>()) return at::zeros_like(logits, at::kBool);
   const Ranked ranked = Rank(logits);
   const at::Tensor best = ranked.values[0].to(at::kDouble);
-  // Unnormalized: the likeliest token has mass 1.
+  // Unnormalized: the most likely token has mass 1.
   at::Tensor mass = ((ranked.values.to(at::kDouble) - best) / double{rule.temperature}).exp();
   at::Tensor kept = at::ones_like(logits, at::kBool);
   if (rule.top_k > 0 && rule.top_k < logits.size(0)) {
@@ -44,7 +45,8 @@ at::Tensor Survivors(const at::Tensor& logits, const ChoiceRule& rule) {
   if (rule.top_p < 1) {
     const at::Tensor left = mass * kept, through = left.cumsum(0);
     at::Tensor enough = at::zeros_like(kept);
-    // The likeliest stays in any case; each other while those before it hold less than top_p.
+    // The most likely token always survives. Any other token survives if the tokens before it have
+    // less than top_p of the mass.
     enough.narrow(0, 1, enough.size(0) - 1)
         .copy_(through.narrow(0, 0, enough.size(0) - 1) >= left.sum() * double{rule.top_p});
     kept = kept.logical_and(enough.logical_not());
@@ -53,8 +55,8 @@ at::Tensor Survivors(const at::Tensor& logits, const ChoiceRule& rule) {
   return at::empty_like(kept).scatter_(0, ranked.ids, kept);
 }
 
-// What the choice compares, [V]: logit / T + g, or the logits themselves at T = 0; −inf for tokens
-// that the rule leaves out.
+// The values that the choice compares, [V]: logit / T + g, or the logits at T = 0; −inf for tokens
+// that the rule excludes.
 at::Tensor RaceValues(const at::Tensor& logits, const ChoiceRule& rule) {
   if (rule.temperature <= 0) return logits;
   const at::Tensor values = logits / rule.temperature + Noise(rule, logits.size(0));

@@ -1,5 +1,5 @@
-// The kernels of this folder. `kCompute` is the type of their arithmetic, at::kFloat or
-// at::kDouble; the others are exact, or compute in double precision in any case.
+// The ATen kernels. `kCompute` is the type of a kernel's arithmetic: at::kFloat or at::kDouble. The
+// kernels without it are exact or always compute in double precision.
 #ifndef BASTION_KERNELS_TORCH_KERNELS_H_
 #define BASTION_KERNELS_TORCH_KERNELS_H_
 

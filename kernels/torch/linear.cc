@@ -4,12 +4,13 @@
 namespace bastion::kernels::torch {
 namespace {
 
-// A panel is [K / T, 32] words of T elements each (PackedMatrix), so with part t of x, the columns
-// t, T + t, 2T + t, … of it,
+// A panel is [K / T, 32] words of T elements each (PackedMatrix). The product is therefore a sum
+// over the elements of a word:
 //
 //   y = Σ_t x_t · w_t      x_t [R, K / T]      w_t [K / T, 32], element t of every word
 //
-// and w_t comes out of the words by a shift or a mask.
+// x_t has the columns t, T + t, 2T + t, … of x. Part returns w_t: a shift or a mask extracts it
+// from the words.
 at::Tensor Part(const at::Tensor& words, DType dtype, int t) {
   if (dtype == DType::kInt8) return words.bitwise_left_shift(24 - 8 * t).bitwise_right_shift(24);
   if (dtype == DType::kF32) return words.view(at::kFloat);
@@ -19,7 +20,7 @@ at::Tensor Part(const at::Tensor& words, DType dtype, int t) {
 
 struct Inputs {
   at::Tensor parts;  // [T, R, K / T]
-  at::Tensor scale;  // [R, 1], of the int8 that x is rounded to
+  at::Tensor scale;  // [R, 1], the scales of x rounded to int8; undefined for float weights
 };
 
 template <at::ScalarType kCompute>
@@ -40,7 +41,7 @@ Inputs MakeInputs(const LinearArgs& args) {
   return inputs;
 }
 
-// The columns of panels [begin, end) of y.
+// Computes the columns of y that belong to panels [begin, end).
 template <at::ScalarType kCompute>
 void Multiply(const LinearArgs& args, const Inputs& inputs, int64_t begin, int64_t end) {
   const PackedMatrix& weight = args.weight;
@@ -71,7 +72,7 @@ void Multiply(const LinearArgs& args, const Inputs& inputs, int64_t begin, int64
 
 template <at::ScalarType kCompute>
 void Linear(const LinearArgs& args, ThreadPool& pool) {
-  constexpr int64_t kPanelsAtOnce = 8;  // Unpacked they stay in the cache.
+  constexpr int64_t kPanelsAtOnce = 8;  // Few enough that the unpacked panels stay in the cache.
   const AtenScope scope;
   const Inputs inputs = MakeInputs<kCompute>(args);
   ForRanges(pool, args.weight.panels(), kPanelsAtOnce, [&](int64_t begin, int64_t end) {

@@ -1,6 +1,6 @@
-// The backend for processors that the kernels in kernels/cpu do not serve well. It needs libtorch,
-// so a build has it only with BASTION_TORCH. One of two files is compiled: portable_backend.cc, or
-// absent_portable_backend.cc in a build without libtorch. Thread-safe.
+// The backend for processors on which the kernels in kernels/cpu are slow. It needs libtorch, so
+// only builds with BASTION_TORCH have it. A build compiles one of two files: portable_backend.cc,
+// or absent_portable_backend.cc in a build without libtorch. Thread-safe.
 #ifndef BASTION_KERNELS_TORCH_PORTABLE_BACKEND_H_
 #define BASTION_KERNELS_TORCH_PORTABLE_BACKEND_H_
 

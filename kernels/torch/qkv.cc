@@ -16,7 +16,7 @@ class Rotation {
     sine_ = turns.select(1, 1).unsqueeze(1);
   }
 
-  // Rows of `heads` heads in memory, [R, heads, D].
+  // Views rows of `heads` heads, [R, heads, D]. `stride` is the distance between rows.
   [[nodiscard]] at::Tensor Heads(const float* data, int heads, int stride) const {
     return View(data, at::kFloat, {rows_, heads, dim_}, {stride, dim_, 1});
   }

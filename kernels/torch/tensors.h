@@ -1,4 +1,4 @@
-// Tensors over the memory that a kernel is given, and the scope in which ATen works on them.
+// Tensors that view the memory passed to a kernel, and the scope in which ATen operations run.
 #ifndef BASTION_KERNELS_TORCH_TENSORS_H_
 #define BASTION_KERNELS_TORCH_TENSORS_H_
 
@@ -12,11 +12,12 @@
 
 namespace bastion::kernels::torch {
 
-// While it lives, this thread's operations record no gradients and use no other thread.
+// While an AtenScope exists, operations of this thread record no gradients and use no other
+// threads.
 class AtenScope {
  public:
   AtenScope() {
-    // ATen keeps the number of threads for each thread that calls it.
+    // ATen stores the number of threads per calling thread.
     thread_local const bool alone = [] {
       at::set_num_threads(1);
       return true;
@@ -28,7 +29,7 @@ class AtenScope {
   const c10::InferenceMode inference_;
 };
 
-// body(begin, end) on ranges that cover [0, count), in an AtenScope, on the pool's threads.
+// Calls body(begin, end) in an AtenScope on the pool's threads, for ranges that cover [0, count).
 template <typename Body>
 void ForRanges(ThreadPool& pool, int64_t count, int64_t grain, const Body& body) {
   pool.ParallelFor(count, grain, [&](int64_t begin, int64_t end) {
@@ -37,12 +38,12 @@ void ForRanges(ThreadPool& pool, int64_t count, int64_t grain, const Body& body)
   });
 }
 
-// REQUIRES: a type that caches and tables have.
+// REQUIRES: fp32 or bf16, the types of caches and embedding tables.
 [[nodiscard]] inline at::ScalarType TypeOf(DType dtype) {
   return dtype == DType::kF32 ? at::kFloat : at::kBFloat16;
 }
 
-// The memory at `data` as a tensor; of contiguous rows if there are no strides.
+// A tensor that views the memory at `data`. Without `strides`, it is contiguous.
 [[nodiscard]] inline at::Tensor View(const void* data, at::ScalarType type, at::IntArrayRef sizes) {
   return at::from_blob(const_cast<void*>(data), sizes, at::dtype(type));
 }
@@ -57,7 +58,7 @@ void ForRanges(ThreadPool& pool, int64_t count, int64_t grain, const Body& body)
   return View(data, at::kInt, {count});
 }
 
-// How many rows a table has at least that `count` indices look into: a kernel is not told.
+// The number of table rows that `count` indices need. Kernels do not get the size of the table.
 template <typename Index>
 [[nodiscard]] int64_t RowsSpanned(const Index* indices, int64_t count) {
   return count == 0 ? 0 : int64_t{*std::max_element(indices, indices + count)} + 1;

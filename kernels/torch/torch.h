@@ -1,5 +1,5 @@
-// ATen, without the macros that its logging leaves behind: LOG and CHECK are the project's own
-// names (common/base/check.h). Include this before check.h, and include ATen nowhere else.
+// Includes ATen and removes its logging macros, because the project defines its own LOG and CHECK
+// (common/base/check.h). Include this file before check.h. Do not include ATen anywhere else.
 #ifndef BASTION_KERNELS_TORCH_TORCH_H_
 #define BASTION_KERNELS_TORCH_TORCH_H_
 

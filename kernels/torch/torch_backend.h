@@ -1,18 +1,18 @@
-// Every kernel of kernels/ops.h written with ATen: packed weights and pages become tensors, and
-// what tensor operations give is written back.
+// Every kernel of kernels/ops.h, written with ATen. The kernels view packed weights and pages as
+// tensors, compute with tensor operations, and write the results back.
 //
-// The backend has two uses. In fp32 it is portable: it runs on every processor that libtorch runs
-// on (--backend torch). In double precision it is the oracle: tests compare every other backend
-// with it.
+// The backend has two uses. In fp32 it is portable: it runs on every processor that libtorch
+// supports (--backend torch). In double precision it is the oracle: tests compare every other
+// backend with it.
 //
-// There is no row invariance here, unlike in the other backends: ATen may sum in another order when
-// a call has other rows. Speculation then writes a text of the same distribution, but near a tie it
-// may choose another token than plain decoding. Results do repeat for the same calls on the same
-// number of threads.
+// Unlike the other CPU backend, it is not row invariant: ATen may sum in a different order if a
+// call has different rows. Speculation then still gives text of the same distribution, but near a
+// tie it may choose another token than plain decoding. The same calls with the same number of
+// threads give the same results.
 //
-// ATen runs each operation on the thread that calls it. Kernels share their work over the engine's
-// ThreadPool: an OpenMP team of ATen's would spin on the same cores, and starve it and the other
-// services of the machine.
+// ATen runs each operation on the calling thread only. The kernels divide their work among the
+// threads of the engine's ThreadPool instead. An OpenMP team of ATen would spin on the same cores
+// and starve the ThreadPool and the other services on the machine.
 #ifndef BASTION_KERNELS_TORCH_TORCH_BACKEND_H_
 #define BASTION_KERNELS_TORCH_TORCH_BACKEND_H_
 

@@ -1,9 +1,11 @@
-// Attention over a paged cache of rows that form trees, chains or blocks, many sequences at once,
-// in one launch (design: split keys and merge inside the kernel; the prefix has no mask).
+// Attention over a paged KV cache for rows that form trees, chains or blocks. One launch serves all
+// sequences of a step: it splits the keys into chunks and merges the chunks in the same kernel. The
+// prefix needs no mask.
 //
-// Blocks take the plan's items in turn (attention_plan.h). An item's keys and values stream through
-// a ring in shared memory (attention_tile.h). Where keys are in chunks, the block that brings in
-// the last chunk of a tile merges them all, in their order: which one that is changes no bit.
+// Block i processes the plan's items i, i + blocks, … (attention_plan.h). The keys and values of an
+// item stream through a ring in shared memory (attention_tile.h). If the keys of a tile are split
+// into chunks, the block that finishes last merges them in the order of the chunks, so the result
+// does not depend on which block that is.
 #include "common/base/check.h"
 #include "kernels/cuda/attention/attention_merge.h"
 #include "kernels/cuda/attention/attention_plan.h"
@@ -13,10 +15,11 @@ namespace bastion::kernels::cuda {
 namespace attention {
 namespace {
 
-constexpr int kBlocks = 2;  // On a multiprocessor at once: what registers and sm_90's memory allow.
+// Blocks per multiprocessor. Registers and the shared memory of sm_90 permit no more.
+constexpr int kBlocks = 2;
 constexpr float kLog2E = 1.4426950408889634f;
 
-// One block works at one item, whose rows are 64 / kSplit.
+// One block processes one item with a tile of 64 / kSplit rows.
 template <int D, int kSplit>
 SIMT_DEVICE void Attend(const AttentionArgs& args, const Item& item, char* ring) {
   constexpr int kKeys = kTileKeys / kSplit, kSlots = Ring<D>::kSlots;
@@ -32,7 +35,8 @@ SIMT_DEVICE void Attend(const AttentionArgs& args, const Item& item, char* ring)
   const bool works = first_row < item.rows;
   const float scale = args.scale * kLog2E;
   int slot = 0;
-  // Behind this, the oldest load under way is there for all, and the slot before it is free.
+  // Waits until the oldest load has arrived and all threads see it. Starts a load into the slot
+  // that was read before it, and returns the address of the loaded tile.
   const auto next_tile = [&] {
     WaitCopies<kSlots - 2>();
     SyncBlock();
@@ -67,13 +71,14 @@ SIMT_DEVICE void Attend(const AttentionArgs& args, const Item& item, char* ring)
   GiveResults<D, kSplit>(args, item, summed);
 }
 
-// What a block keeps in shared memory behind its ring, before the plan: registers are scarce.
+// Block-wide state in shared memory, between the ring and the plan. It is not in registers because
+// they are scarce.
 struct alignas(16) BlockState {
   Item item;
-  int32_t last = 0;  // Whether the block is the last to arrive.
+  int32_t last = 0;  // 1 if this block is the last of a tile's chunks to finish.
 };
 
-// Heads of up to D elements; the weights of a merge fit into the ring.
+// Attention for heads of up to D elements. MergeChunks keeps its weights in the ring's memory.
 template <int D>
 SIMT_KERNEL(kThreads, kBlocks)
 void AttentionKernel(AttentionArgs args) {
@@ -99,7 +104,7 @@ void AttentionKernel(AttentionArgs args) {
     if (item.chunks > 1 && LastToArrive(args, item, &state->last)) {
       MergeChunks(args, item, reinterpret_cast<float*>(ring));
     }
-    SyncBlock();  // The ring and the item are free for the next.
+    SyncBlock();  // The next iteration overwrites the ring and the item.
   }
 }
 
@@ -119,24 +124,25 @@ SIMT_DEVICE int SpanOf(const StepRows& rows, int row) {
   return b;
 }
 
-// One warp per (row, head) in fp32, to compare with: the lanes take 32 keys at a time, then the
-// columns of their values.
+// The sums of one (row, head) in the fp32 kernel, which is a reference for tests. One warp computes
+// them: each lane scores one key of 32, then each lane adds up some columns of the values.
 struct ExactRow {
-  static constexpr int kColumns = 8;  // Of a lane: head_dim <= 256.
+  static constexpr int kColumns = 8;  // Columns per lane, so head_dim <= 256.
 
   float output[kColumns] = {0, 0, 0, 0, 0, 0, 0, 0};
   float peak = -Infinity();
   float weight = 0;
 };
 
-// Where a key or value of a span lies, in elements.
+// Offset of key `key` of a span in the layer's keys, and of its value in the values, in elements.
 SIMT_DEVICE int64_t KeyOffset(const AttentionArgs& args, const Span& span, int key, int kv_head) {
   const int page = args.rows.pages[args.rows.first_pages[span.index] + key / kPageTokens];
   const int64_t head = static_cast<int64_t>(page) * args.cache.kv_heads + kv_head;
   return (head * kPageTokens + key % kPageTokens) * args.cache.head_dim;
 }
 
-// Adds the keys at `begin` + lane, those of `seen`; `offset` is the lane's key's.
+// Adds 32 keys and their values to `sums`. Lane l has the key at `offset`; bit l of `seen` says
+// whether the row sees it.
 SIMT_DEVICE void AddKeys(const AttentionArgs& args, const float* query, uint32_t seen,
                          int64_t offset, ExactRow& sums) {
   const int head_dim = args.cache.head_dim;

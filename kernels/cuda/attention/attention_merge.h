@@ -1,6 +1,6 @@
-// What becomes of attention.cu's sums: the warps of a block bring theirs together, the block gives
-// the tile's output or a chunk's partial results, and the block that finishes a tile's last chunk
-// merges all of them, in their order.
+// Merges the sums of attention.cu. First, the warps of a block combine their sums. A block then
+// stores the output of its tile, or the partial results of its chunk. The block that finishes the
+// last chunk of a tile merges all of them, in the order of the chunks.
 #ifndef BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_MERGE_H_
 #define BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_MERGE_H_
 
@@ -9,15 +9,15 @@
 
 namespace bastion::kernels::cuda::attention {
 
-// The last block's merge is all latency: chunks whose results a thread has under way at once, for
-// as many places of the output side by side.
+// The merge is bound by memory latency. To hide it, a thread loads the results of kTogether chunks
+// at once, for kSideBySide places of the output.
 inline constexpr int kTogether = 8;
 inline constexpr int kSideBySide = 2;
 
-// What the block's warps have summed up, in the ring's memory: 16 rows of each of the four.
+// The sums of the block's four warps, 16 rows each. They lie in the memory of the ring.
 template <int D>
 struct Summed {
-  static constexpr int kStride = D + 8;  // So that rows begin in other banks.
+  static constexpr int kStride = D + 8;  // Successive rows begin in different banks.
   static constexpr int kRows = kThreads / kWarp * kWarpRows;
   static_assert((kStride + 2) * kRows * sizeof(float) <= Ring<D>::kBytes);
 
@@ -51,7 +51,8 @@ struct Summed {
   }
 };
 
-// Four neighbouring columns of one row's result: weighted values, not divided by their weights yet.
+// Four adjacent columns of one row: the sums of weighted values, not yet divided by the sum of
+// weights.
 struct Quarter {
   float values[4] = {0, 0, 0, 0};
   float peak = 0;
@@ -63,7 +64,7 @@ struct Quarter {
   }
 };
 
-// From the warps that shared the keys of row `row`, in the keys' order.
+// Combines the sums of the warps that shared the keys of row `row`, in the order of the keys.
 template <int D, int kSplit>
 SIMT_DEVICE Quarter FromWarps(const Summed<D>& summed, int row, int column) {
   const int first = row / kWarpRows * kSplit * kWarpRows + row % kWarpRows;
@@ -84,7 +85,8 @@ SIMT_DEVICE Quarter FromWarps(const Summed<D>& summed, int row, int column) {
   return result;
 }
 
-// Rounds four neighbouring columns of the tile's row `row` into the output.
+// Divides four adjacent columns of the tile's row `row` by the weight and rounds them into the
+// output.
 SIMT_DEVICE void StoreOutput(const AttentionArgs& args, const Item& item, int row, int column,
                              const Quarter& result) {
   const int64_t at =
@@ -97,7 +99,8 @@ SIMT_DEVICE void StoreOutput(const AttentionArgs& args, const Item& item, int ro
   to[1] = PackBf16(result.values[2] * inverse, result.values[3] * inverse);
 }
 
-// The block's results of an item: the output where its tile has one chunk, else partial ones.
+// Stores the block's results of an item: the output if its tile has one chunk, otherwise the
+// partial results of the chunk.
 template <int D, int kSplit>
 SIMT_DEVICE void GiveResults(const AttentionArgs& args, const Item& item, const Summed<D>& summed) {
   const int quarters = args.cache.head_dim / 4;
@@ -114,7 +117,7 @@ SIMT_DEVICE void GiveResults(const AttentionArgs& args, const Item& item, const 
       partial[kRowExtra * row] = result.peak;
       partial[kRowExtra * row + 1] = result.weight;
     }
-    if (result.weight == 0) continue;  // Nobody reads them.
+    if (result.weight == 0) continue;  // AddChunks does not read the values.
     Bytes16 bits;
     SIMT_UNROLL
     for (int k = 0; k < 4; ++k) bits.word[k] = AsBits(result.values[k]);
@@ -122,8 +125,8 @@ SIMT_DEVICE void GiveResults(const AttentionArgs& args, const Item& item, const 
   }
 }
 
-// Whether this block is the last to have given the results of one of the tile's chunks; those of
-// the others are then seen by all of its threads. `flag` is the block's.
+// Whether this block is the last one to store the results of a chunk of the tile. If so, all of its
+// threads can read the results of the other blocks. `flag` is in the block's shared memory.
 SIMT_DEVICE bool LastToArrive(const AttentionArgs& args, const Item& item, int32_t* flag) {
   FenceDevice();
   SyncBlock();
@@ -138,7 +141,8 @@ SIMT_DEVICE bool LastToArrive(const AttentionArgs& args, const Item& item, int32
   return *flag != 0;
 }
 
-// How much each chunk's results count in each row's: weights [chunks, rows] in shared memory.
+// Computes the weight of each chunk in the output of each row: weights [chunks, rows] in shared
+// memory.
 SIMT_DEVICE void WeighChunks(const AttentionArgs& args, const Item& item, float* weights) {
   const int row = ThreadIndex();
   if (row >= item.rows) return;
@@ -169,10 +173,10 @@ SIMT_DEVICE void WeighChunks(const AttentionArgs& args, const Item& item, float*
   }
 }
 
-// What a thread merges in one go: chunks from `begin` on, at quarters i, i + kThreads, … of the
-// tile's rows.
+// What a thread merges in one step: kTogether chunks from `begin` on, at the kSideBySide quarters
+// i, i + kThreads, … of the tile's rows.
 struct Portion {
-  const float* weights = nullptr;  // WeighChunks
+  const float* weights = nullptr;  // From WeighChunks
   int begin = 0;
   int i = 0;
 };
@@ -207,7 +211,7 @@ SIMT_DEVICE void AddChunks(const AttentionArgs& args, const Item& item, const Po
   }
 }
 
-// The tile's output from all its chunks, in their order.
+// Computes the tile's output from all of its chunks, in their order.
 SIMT_DEVICE void MergeChunks(const AttentionArgs& args, const Item& item, float* weights) {
   WeighChunks(args, item, weights);
   SyncBlock();

@@ -1,10 +1,11 @@
-// How the attention of a step is cut into items of work, where their partial results lie, and which
-// keys a row sees: what attention.cu's kernels decide before they multiply anything.
+// The plan of attention.cu: how the attention of a step is divided into work items, where their
+// partial results lie, and which keys a row sees.
 //
-// The heads that share a kv head are rows of one matrix: packed row p of a span is its row p /
-// group with head p % group of the kv head's, group = H / G. An item is a tile of packed rows of
-// one kv head against a chunk of the span's keys. How a span is cut depends on its own rows, length
-// and window alone, so a sequence gets the same bits whoever else is in the step.
+// The query heads that share a kv head are rows of one matrix. Packed row p of a span is row p /
+// group of the span, with head p % group of the kv head's group (group = H / G). An item is a tile
+// of packed rows of one kv head and a chunk of the span's keys. The division of a span depends only
+// on its own rows, length and window, so a sequence gets the same bits regardless of the other
+// sequences in the step.
 #ifndef BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
 #define BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
 
@@ -15,25 +16,27 @@ namespace bastion::kernels::cuda::attention {
 
 using namespace simt;
 
-inline constexpr int kThreads = 128;  // Of a block: four warps.
-inline constexpr int kTileKeys = 64;  // Keys that a block takes at once, four pages.
-inline constexpr int kWarpRows = 16;  // Packed rows that a warp holds, as its matrices have.
+inline constexpr int kThreads = 128;  // Threads of a block: four warps.
+inline constexpr int kTileKeys = 64;  // Keys that a block loads at a time: four pages.
+inline constexpr int kWarpRows = 16;  // Packed rows per warp: the rows of its matrix instructions.
 inline constexpr int kMostTileRows = 64;
-inline constexpr int kLeastChunk = 128;  // Keys below which a chunk is not worth its merging.
+inline constexpr int kLeastChunk = 128;  // Keys. A smaller chunk costs more to merge than it saves.
 
-// Items that one span is cut into at most: about two blocks for each multiprocessor of the largest
-// GPUs. Fewer when all its rows are one tile, which bounds the scratch (PartialRowsBound).
+// The maximum number of items of one span: about two blocks for each multiprocessor of the largest
+// GPUs. The limit is lower if all rows of the span fit in one tile; that bounds the scratch
+// (PartialRowsBound).
 inline constexpr int kMostItems = 256;
 inline constexpr int kMostItemsOfOneTile = 192;
 
-// Scratch: counters of arrived chunks, at the same place whatever a launch's capacities are, then
-// partial results. Those of one tile and chunk with n rows are [n, 4], the row's largest score and
-// sum of weights first, then [n, D] of weighted values; a row takes D + 4 floats.
+// Layout of the scratch: first the counters of finished chunks, in kCounterBytes whatever the
+// capacities of a launch are, then the partial results. The partial results of one tile of n rows
+// and one chunk are [n, 4] floats (the row's largest score, its sum of weights, and two that are
+// unused), then [n, D] sums of weighted values. A row occupies D + 4 floats.
 inline constexpr int kMostTiles = 1 << 16;
 inline constexpr size_t kCounterBytes = kMostTiles * sizeof(int32_t);
 inline constexpr int kRowExtra = 4;
 
-// One span of the step.
+// One span of the step (StepRows).
 struct Span {
   int index = 0;
   int first_row = 0;
@@ -59,19 +62,19 @@ SIMT_DEVICE int GroupOf(const AttentionArgs& args) {
   return args.query_heads / args.cache.kv_heads;
 }
 
-// The first key that a row at `position` or a later one may see.
+// The first key that a row at `position` or later can see.
 SIMT_DEVICE int FirstSeen(const AttentionArgs& args, int position) {
   return args.window > 0 ? Max(position - args.window + 1, 0) : 0;
 }
 
-// How a span is cut, for each of its kv heads.
+// How a span is divided, for each kv head.
 struct Cut {
-  int packed = 0;      // Rows x group.
-  int tile_rows = 0;   // 16, 32 or 64 packed rows.
-  int tiles = 0;       // Of rows.
-  int first_key = 0;   // A multiple of kTileKeys; nobody sees a key below.
-  int chunk_keys = 0;  // A multiple of kTileKeys.
-  int chunks = 0;      // Of keys, none of them empty.
+  int packed = 0;      // Number of packed rows: rows x group.
+  int tile_rows = 0;   // Packed rows per tile: 16, 32 or 64.
+  int tiles = 0;       // Number of tiles of rows.
+  int first_key = 0;   // No row sees a key below this one. A multiple of kTileKeys.
+  int chunk_keys = 0;  // Keys per chunk, a multiple of kTileKeys.
+  int chunks = 0;      // Number of chunks of keys. None of them is empty.
 
   [[nodiscard]] SIMT_DEVICE int items(int kv_heads) const { return kv_heads * tiles * chunks; }
   [[nodiscard]] SIMT_DEVICE int partial_rows(int kv_heads) const {
@@ -79,9 +82,10 @@ struct Cut {
   }
 };
 
-// Chunks for `keys` keys of a span with this many tiles of `rows` packed rows. What the last block
-// has to merge grows with chunks x rows, what each block has to do before falls with the chunks:
-// the sum is least about where chunks² x rows = 2 x keys (64 rows: 8 chunks at 2K keys, 32 at 32K).
+// The number of chunks for `keys` keys and tiles of `rows` packed rows. With more chunks, the merge
+// by the last block takes longer (it grows with chunks x rows), but each block has fewer keys. The
+// sum of both is smallest near chunks² x rows = 2 x keys. For 64 rows these are 8 chunks at 2K keys
+// and 32 at 32K keys.
 SIMT_DEVICE int ChunksFor(int keys, int rows, int tiles_of_all_heads, bool one_tile) {
   const int limit = (one_tile ? kMostItemsOfOneTile : kMostItems) / Max(tiles_of_all_heads, 1);
   const float balanced = Sqrt(static_cast<float>(2 * keys) / static_cast<float>(Max(rows, 1)));
@@ -96,7 +100,7 @@ SIMT_DEVICE Cut CutSpan(const AttentionArgs& args, const Span& span) {
                   : cut.packed <= 2 * kWarpRows ? 2 * kWarpRows
                                                 : kMostTileRows;
   cut.tiles = (cut.packed + cut.tile_rows - 1) / cut.tile_rows;
-  // No row of a span has a position below that of its first.
+  // The first row of a span has the lowest position.
   const int first = args.window > 0 ? FirstSeen(args, args.rows.positions[span.first_row]) : 0;
   cut.first_key = Min(first, span.cached) / kTileKeys * kTileKeys;
   const int keys = span.length() - cut.first_key;
@@ -108,16 +112,18 @@ SIMT_DEVICE Cut CutSpan(const AttentionArgs& args, const Span& span) {
   return cut;
 }
 
-// Rows of partial results of any spans with `rows` rows together. A span of one tile has at most
-// kMostItemsOfOneTile / G chunks, hence as many times its packed rows in partial ones over all kv
-// heads; of more tiles, kMostItems / 2 times. And no item has more than kMostTileRows.
+// Upper bound of the rows of partial results, for `spans` spans with `rows` rows in total. Over all
+// kv heads, a span of one tile has at most kMostItemsOfOneTile partial rows per packed row, and a
+// span of several tiles at most kMostItems / 2. A span has at most kMostItems items, and no item
+// has more than kMostTileRows rows.
 inline size_t PartialRowsBound(size_t rows, size_t spans, size_t group) {
   const size_t by_rows = kMostItemsOfOneTile * rows * group;
   const size_t by_spans = size_t{kMostItems} * kMostTileRows * spans;
   return by_rows < by_spans ? by_rows : by_spans;
 }
 
-// Counters of any such spans, which have at most rows x group / 64 + 1 tiles each.
+// Upper bound of the counters of such spans. A span has at most its rows x group / 64 + 1 tiles per
+// kv head.
 inline size_t TilesBound(size_t rows, size_t spans, size_t query_heads, size_t kv_heads) {
   return rows * query_heads / kMostTileRows + kv_heads * (spans + 1);
 }
@@ -125,12 +131,12 @@ SIMT_DEVICE int FirstCounter(const AttentionArgs& args, const Span& span) {
   return args.cache.kv_heads * (span.first_row * GroupOf(args) / kMostTileRows + span.index);
 }
 
-// All items of a step in shared memory: those of span b are [first_items[b], first_items[b + 1]),
-// and the partial rows of the chunks that it is cut into begin at first_partials[b].
+// The items of a step, in shared memory. Span b has the items [first_items[b], first_items[b + 1]),
+// and its partial rows begin at first_partials[b].
 struct Plan {
   int32_t* first_items = nullptr;     // [B + 1]
   int32_t* first_partials = nullptr;  // [B + 1]
-  int spans = 0;                      // In use
+  int spans = 0;                      // Spans in use
 
   [[nodiscard]] SIMT_DEVICE int items() const { return first_items[spans]; }
   [[nodiscard]] static size_t Bytes(int span_capacity) {
@@ -138,7 +144,7 @@ struct Plan {
   }
 };
 
-// One warp turns counts[1 … n] into their running sums.
+// One warp replaces counts[1 … n] by their running sums and counts[0] by 0.
 SIMT_DEVICE void SumUp(int32_t* counts, int n) {
   int32_t before = 0;
   for (int begin = 1; begin <= n; begin += kWarp) {
@@ -155,7 +161,7 @@ SIMT_DEVICE void SumUp(int32_t* counts, int n) {
   if (Lane() == 0) counts[0] = 0;
 }
 
-// The whole block makes the plan at `shared`.
+// Makes the plan at `shared`. All threads of the block take part.
 SIMT_DEVICE Plan MakePlan(const AttentionArgs& args, char* shared) {
   Plan plan;
   plan.first_items = reinterpret_cast<int32_t*>(shared);
@@ -173,25 +179,25 @@ SIMT_DEVICE Plan MakePlan(const AttentionArgs& args, char* shared) {
   return plan;
 }
 
-// One item: packed rows [first, first + rows) of a kv head against keys [begin, end).
+// One item: the packed rows [first, first + rows) of a kv head and the keys [begin, end).
 struct Item {
   Span span;
-  int first_page = 0;  // Of the span's pages
-  int group = 1;
+  int first_page = 0;  // Index of the span's page table in StepRows::pages
+  int group = 1;       // Query heads per kv head
   int kv_head = 0;
   int tile_rows = 0;  // 16, 32 or 64
-  int first = 0;      // A packed row
-  int rows = 0;       // Packed rows that there are, of tile_rows
+  int first = 0;      // The first packed row
+  int rows = 0;       // Packed rows in use, at most tile_rows
   int chunk = 0;
   int chunks = 0;
-  int begin = 0;        // A multiple of kTileKeys
-  int end = 0;          // begin or less: no row sees any of the chunk's keys
+  int begin = 0;        // The first key, a multiple of kTileKeys
+  int end = 0;          // If end <= begin, no row sees any of the chunk's keys.
   int plain_begin = 0;  // All rows see all keys in [plain_begin, plain_end): no mask is needed.
   int plain_end = 0;
-  int counter = 0;  // Of the tile's chunks that are done
-  int partial = 0;  // The row of scratch where the tile's chunks begin
+  int counter = 0;  // Index of the tile's counter of finished chunks
+  int partial = 0;  // The row of scratch where the tile's partial results begin
 
-  // The row of the span that packed row `first + i` belongs to; past the end the last one.
+  // The row of the span that packed row `first + i` belongs to. Past the end: the last one.
   [[nodiscard]] SIMT_DEVICE int RowOf(int i) const { return (first + Min(i, rows - 1)) / group; }
   [[nodiscard]] SIMT_DEVICE int HeadOf(int i) const {
     return kv_head * group + (first + Min(i, rows - 1)) % group;
@@ -201,7 +207,8 @@ struct Item {
   }
 };
 
-// What the windows of the item's rows hide of its keys: all below begin, some below plain_begin.
+// Narrows the item to the keys inside the windows of its rows. The windows hide all keys below
+// `begin` and some keys below `plain_begin`.
 SIMT_DEVICE void NarrowToWindows(const AttentionArgs& args, Item& item) {
   if (args.window <= 0) return;
   const int last_row = item.RowOf(item.rows - 1);
@@ -216,14 +223,15 @@ SIMT_DEVICE void NarrowToWindows(const AttentionArgs& args, Item& item) {
     least = Min(least, ShuffleXor(least, step));
     most = Max(most, ShuffleXor(most, step));
   }
-  // Rows added in this step lie where their positions do not say: they are looked at one by one.
+  // Only for cached tokens is the key index equal to the position. Rows of this step may have any
+  // position, so SeenKeys checks them one by one.
   const int seen = Min(FirstSeen(args, least), item.span.cached);
   item.begin = Max(item.begin, seen / kTileKeys * kTileKeys);
   item.plain_begin = FirstSeen(args, most);
 }
 
-// Item `index` of the plan, found by one warp. Items of the same kv head and chunk come one after
-// the other, so that their keys and values come from the cache.
+// Item `index` of the plan. All lanes of one warp take part. Items with the same kv head and chunk
+// are consecutive, so that their keys and values are read from the L2 cache.
 SIMT_DEVICE Item ItemAt(const AttentionArgs& args, const Plan& plan, int index) {
   int b = 0;
   for (int above = plan.spans; above - b > 1;) {
@@ -254,7 +262,7 @@ SIMT_DEVICE Item ItemAt(const AttentionArgs& args, const Plan& plan, int index) 
   return item;
 }
 
-// The results of chunk `chunk` of the item's tile: [rows, 4], then [rows, D].
+// The partial results of chunk `chunk` of the item's tile: [rows, 4], then [rows, D].
 SIMT_DEVICE float* PartialAt(const AttentionArgs& args, const Item& item, int chunk) {
   float* begin = reinterpret_cast<float*>(static_cast<char*>(args.scratch) + kCounterBytes);
   return begin +
@@ -266,7 +274,7 @@ SIMT_DEVICE uint64_t LowBits(int n) {
   return n <= 0 ? 0 : n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
 }
 
-// 64 bits of `words` from bit `at` on; zeros past the end. REQUIRES: at >= 0.
+// 64 bits of `words` from bit `at` on. Bits past the end are 0. REQUIRES: at >= 0.
 SIMT_DEVICE uint64_t BitsFrom(const uint64_t* words, int count, int at) {
   const int word = at / 64, shift = at % 64;
   uint64_t bits = word < count ? words[word] >> shift : 0;
@@ -274,9 +282,10 @@ SIMT_DEVICE uint64_t BitsFrom(const uint64_t* words, int count, int at) {
   return bits;
 }
 
-// Which of the keys [first_key, first_key + 64) row `row` of the span sees, the window aside.
+// Which of the keys [first_key, first_key + 64) row `row` of the span sees, as bits, without regard
+// to the window.
 SIMT_DEVICE uint64_t Unhidden(const StepRows& rows, const Span& span, int row, int first_key) {
-  const int own = first_key - span.cached;  // The span's row whose key is the first; maybe < 0.
+  const int own = first_key - span.cached;  // The row of the span that has this key; may be < 0.
   if (span.mask == RowMask::kCausal) return LowBits(row + 1 - own);
   if (span.mask == RowMask::kFull) return LowBits(span.rows - own);
   const uint64_t* words = rows.ancestors + static_cast<int64_t>(span.first_row + row) * rows.words;
@@ -290,7 +299,7 @@ SIMT_DEVICE uint64_t SeenKeys(const AttentionArgs& args, const Span& span, int r
   uint64_t seen = Unhidden(args.rows, span, row, first_key);
   if (args.window <= 0) return seen;
   const int32_t* positions = args.rows.positions + span.first_row;
-  const int hidden = positions[row] - args.window;  // The last position that is too far back.
+  const int hidden = positions[row] - args.window;  // The last position before the window.
   seen &= ~LowBits(Min(hidden + 1, span.cached) - first_key);
   if (hidden < positions[0]) return seen;
   const int end = Min(first_key + 64, span.length());

@@ -1,9 +1,9 @@
-// What attention.cu's warps do with a tile of 64 keys: copy it to shared memory, multiply queries
-// with keys, weigh, and add up values, in matrices of 16 packed rows (attention_plan.h), with an
-// online softmax in base 2.
+// The steps of attention.cu for a tile of 64 keys: copy it to shared memory, multiply queries by
+// keys, compute the softmax weights and add up the weighted values. They use matrices of 16 packed
+// rows (attention_plan.h) and an online softmax in base 2.
 //
-// A block's four warps are 4 / kSplit groups of 16 rows; the kSplit warps of a group share its
-// keys: a tile of 64, 32 or 16 packed rows.
+// The four warps of a block form 4 / kSplit groups. Each group has 16 packed rows, and its kSplit
+// warps divide the keys of a tile among them. A block therefore processes 64, 32 or 16 packed rows.
 #ifndef BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_TILE_H_
 #define BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_TILE_H_
 
@@ -11,11 +11,11 @@
 
 namespace bastion::kernels::cuda::attention {
 
-// Shared memory for heads of up to D elements: a ring of tiles, keys and values in turn, each row's
-// pieces of 16 bytes at places that depend on the row, so that no eight rows of a matrix are in the
-// same banks. Queries of heads too wide for registers lie behind it in the same way. After the last
-// tile all of it is used for what the warps have summed up. 96 KiB and less: two blocks find room
-// on a multiprocessor of sm_90, one on that of sm_86.
+// The shared memory for heads of up to D elements: a ring of tiles, alternately keys and values.
+// The order of the 16-byte pieces of a row depends on the row, so that the eight rows of a matrix
+// lie in different banks. If D is too large to keep queries in registers, the queries follow the
+// ring in the same layout. After the last tile, Summed reuses the memory. The size is at most 96
+// KiB, so that two blocks fit on a multiprocessor of sm_90 and one on a multiprocessor of sm_86.
 template <int D>
 struct Ring {
   static constexpr bool kSharedQueries = D > 128;
@@ -30,23 +30,24 @@ struct Ring {
   }
 };
 
-// Brings an item's tiles into the ring, one load after the other: the keys of its first tile, their
-// values, the keys of the next. Columns past the head's and rows past the span's are zeros.
+// Loads the tiles of an item into the ring, in this order: the keys of the first tile, its values,
+// the keys of the second tile, and so on. Columns past head_dim and rows past the end of the span
+// become zeros.
 template <int D>
 struct Loader {
-  static constexpr int kPieces = D / 8;  // Of a row.
+  static constexpr int kPieces = D / 8;  // 16-byte pieces of a row.
   static constexpr int kPassRows = kThreads / kPieces;
   static constexpr int kPassesPerPage = kPageTokens / kPassRows;
   static constexpr int kTilePages = kTileKeys / kPageTokens;
-  static constexpr int kTilesPerWarp = kWarp / kTilePages;  // Whose pages a warp holds together.
+  static constexpr int kTilesPerWarp = kWarp / kTilePages;  // Tiles whose pages a warp holds.
 
   const AttentionArgs& args;
   const Item& item;
   uint32_t ring;
-  int offset;       // Of the thread's piece and row in page 0, in elements.
-  int load = 0;     // The next one: tile load / 2.
-  int slot = 0;     // Where it goes.
-  int held, ahead;  // Pages of the tiles under way, one a lane, and those after them.
+  int offset;       // Offset of the thread's piece and row in page 0, in elements.
+  int load = 0;     // Number of the next load. It belongs to tile load / 2.
+  int slot = 0;     // The slot that the next load fills.
+  int held, ahead;  // One page number per lane: for the current tiles, and for those after them.
 
   SIMT_DEVICE Loader(const AttentionArgs& attention, const Item& work, uint32_t slots)
       : args(attention), item(work), ring(slots) {
@@ -58,13 +59,14 @@ struct Loader {
 
   SIMT_DEVICE static int Piece() { return ThreadIndex() % kPieces; }
 
-  // The lane's page of the `turn`-th kWarp pages.
+  // The page number that this lane holds of the `turn`-th group of kWarp pages.
   SIMT_DEVICE int PageOf(int turn) const {
     const int page = item.begin / kPageTokens + turn * kWarp + Lane();
     return page * kPageTokens < item.span.length() ? args.rows.pages[item.first_page + page] : 0;
   }
 
-  // Starts the next load, or an empty one after the last, into the next slot.
+  // Starts the next load into the next slot. After the last load it commits an empty group of
+  // copies.
   SIMT_DEVICE void Next() {
     const int tile = load / 2, first_key = item.begin + tile * kTileKeys;
     if (first_key < item.end) {
@@ -87,7 +89,8 @@ struct Loader {
     slot = slot + 1 < Ring<D>::kSlots ? slot + 1 : 0;
   }
 
-  // 16 rows to row `to` on of the slot, whose first is that of key `first_key`.
+  // Copies the 16 rows of a page to the rows from `to` on of the slot. Row 0 of the slot is key
+  // `first_key`.
   SIMT_DEVICE void CopyPage(const uint16_t* from, int first_key, int to) const {
     const uint32_t tile = ring + slot * Ring<D>::kSlotBytes;
     SIMT_UNROLL
@@ -100,17 +103,17 @@ struct Loader {
   }
 };
 
-// The queries of a warp's 16 rows as the left matrices of the products, one for 16 columns. The
-// block has them in registers, or where heads are wide in shared memory, behind the first wait for
-// copies and SyncBlock.
+// The queries of a warp's 16 rows as left operands of matrix products, one for each 16 columns.
+// They are in registers, or in shared memory if D is large. In shared memory they are valid after
+// the first wait for copies and SyncBlock.
 template <int D>
 struct Query {
   static constexpr bool kHeld = !Ring<D>::kSharedQueries;
 
   uint32_t held[kHeld ? D / 16 : 1][4];
-  uint32_t row;  // Of the lane in shared memory.
+  uint32_t row;  // Address of the lane's row in shared memory.
 
-  // The block's part: the first copies under way.
+  // The block starts copying the queries to shared memory, before any load of the ring.
   SIMT_DEVICE static void Start(const AttentionArgs& args, const Item& item, uint32_t ring) {
     if constexpr (!kHeld) {
       const uint32_t queries = ring + Ring<D>::kSlots * Ring<D>::kSlotBytes;
@@ -135,7 +138,8 @@ struct Query {
         }
       }
     } else {
-      // Matrices of 8 rows x 8 columns: rows 0 … 7 and 8 … 15 of columns 0 … 7, then of 8 … 15.
+      // Order of the 8 x 8 matrices: rows 0 … 7 and rows 8 … 15 of columns 0 … 7, then the same
+      // rows of columns 8 … 15.
       row = ring + Ring<D>::kSlots * Ring<D>::kSlotBytes +
             (first_row + Lane() % 16) * Ring<D>::kRowBytes;
     }
@@ -157,13 +161,13 @@ struct Query {
   }
 };
 
-// What a warp has summed up for its 16 rows. With g = lane / 4 and t = lane % 4 a lane has of row
-// g + 8 h: columns 8 n + 2 t and 8 n + 2 t + 1 in output[n][2 h], output[n][2 h + 1].
+// The sums of a warp for its 16 rows. With g = lane / 4 and t = lane % 4, a lane holds columns 8 n
+// + 2 t and 8 n + 2 t + 1 of row g + 8 h in output[n][2 h] and output[n][2 h + 1].
 template <int D>
 struct Sums {
   float output[D / 8][4];
-  float peak[2];    // The largest score so far, times log2(e); −inf: no key was seen yet.
-  float weight[2];  // Of the lane's own keys.
+  float peak[2];    // The largest score so far, times log2(e). −inf: the row has seen no key yet.
+  float weight[2];  // The sum of weights of the keys that this lane holds.
 
   SIMT_DEVICE void Clear() {
     SIMT_UNROLL
@@ -179,11 +183,11 @@ struct Sums {
   }
 };
 
-// scores [16, kKeys] = query · keys, of the keys of the tile from `first_key` on.
+// scores [16, kKeys] = query · keys, for the keys of the tile from `first_key` on.
 template <int D, int kKeys>
 SIMT_DEVICE void Score(const Query<D>& query, uint32_t tile, int first_key,
                        float (&scores)[kKeys / 8][4]) {
-  // Matrices of 8 keys x 8 columns: keys 0 … 7 with columns 0 … 7 and 8 … 15, then keys 8 … 15.
+  // Order of the 8 x 8 matrices: keys 0 … 7 with columns 0 … 7 and 8 … 15, then keys 8 … 15.
   const int matrix = Lane() / 8;
   const uint32_t rows = tile + (first_key + matrix / 2 * 8 + Lane() % 8) * Ring<D>::kRowBytes;
   const int piece = matrix % 2 ^ Lane() % 8;
@@ -206,7 +210,8 @@ SIMT_DEVICE void Score(const Query<D>& query, uint32_t tile, int first_key,
   }
 }
 
-// −inf where row `half` of the lane's two does not see the key; bit i of `seen` is key i.
+// Sets the scores of keys that the row does not see to −inf. Bit i of `seen` is key i. `half`
+// selects one of the lane's two rows.
 template <int kKeys>
 SIMT_DEVICE void Hide(uint64_t seen, int half, float (&scores)[kKeys / 8][4]) {
   seen >>= 2 * (Lane() % 4);
@@ -219,8 +224,8 @@ SIMT_DEVICE void Hide(uint64_t seen, int half, float (&scores)[kKeys / 8][4]) {
   }
 }
 
-// Scores become weights 2^(score · scale − peak), and what was summed up before is scaled to the
-// new peaks. A row that has seen no key yet keeps the peak −inf and weights of zero.
+// Replaces scores by weights 2^(score · scale − peak) and rescales the sums so far to the new
+// peaks. A row that has seen no key yet keeps the peak −inf and weights of zero.
 template <int D, int kKeys>
 SIMT_DEVICE void Weigh(float scale, float (&scores)[kKeys / 8][4], Sums<D>& sums) {
   SIMT_UNROLL
@@ -254,12 +259,12 @@ SIMT_DEVICE void Weigh(float scale, float (&scores)[kKeys / 8][4], Sums<D>& sums
   }
 }
 
-// output [16, D] += weights [16, kKeys] · values, of the keys of the tile from `first_key` on. The
-// weights, rounded to bf16, lie as the product's left matrices want them.
+// output [16, D] += weights [16, kKeys] · values, for the keys of the tile from `first_key` on. The
+// weights, rounded to bf16, already have the layout of left operands.
 template <int D, int kKeys>
 SIMT_DEVICE void AddValues(const float (&weights)[kKeys / 8][4], uint32_t tile, int first_key,
                            float (&output)[D / 8][4]) {
-  // Matrices of 8 keys x 8 columns: columns 0 … 7 of keys 0 … 7 and 8 … 15, then columns 8 … 15.
+  // Order of the 8 x 8 matrices: columns 0 … 7 of keys 0 … 7 and 8 … 15, then columns 8 … 15.
   const int matrix = Lane() / 8;
   const uint32_t rows = tile + (first_key + matrix % 2 * 8 + Lane() % 8) * Ring<D>::kRowBytes;
   const int piece = matrix / 2 ^ Lane() % 8;

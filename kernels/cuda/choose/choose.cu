@@ -1,5 +1,6 @@
-// The keyed choice after every row, several blocks a row. A block's winner is one number
-// (select.h), and the largest of these wins, whoever comes first; the last block of a row says so.
+// The keyed choice of a token for every row, with several blocks per row. Each block reduces its
+// tokens to one Entry (select.h). The largest Entry of a row wins, regardless of the order of the
+// blocks. The block that finishes last writes the token.
 #include "kernels/cuda/choose/noise.h"
 #include "kernels/cuda/choose/select.h"
 #include "kernels/cuda/choose/survivors.h"
@@ -13,11 +14,11 @@ namespace {
 using namespace simt;
 
 constexpr int kThreads = 256;
-constexpr int kBlockTokens = 4096;      // Tokens that one block looks at.
-constexpr int kWarpTokens = 4 * kWarp;  // At a time.
-static_assert(kNoiseTokens == 4);       // As many as a lane takes.
+constexpr int kBlockTokens = 4096;      // Tokens per block.
+constexpr int kWarpTokens = 4 * kWarp;  // Tokens that a warp processes at a time.
+static_assert(kNoiseTokens == 4);       // A lane processes four tokens at a time.
 
-// The blocks of a row meet here; zeros between launches.
+// Where the blocks of a row combine their results. Zero between launches.
 struct Meeting {
   Entry best;
   uint32_t arrived;
@@ -27,10 +28,10 @@ struct Meeting {
 struct ChooseKernelArgs {
   ChooseArgs choose;
   Meeting* meetings = nullptr;           // [R]
-  const Survivors* survivors = nullptr;  // [R], of rows that truncate
+  const Survivors* survivors = nullptr;  // [R], valid for rows whose rule truncates
 };
 
-// The tokens of one row that one block looks at.
+// The tokens of one row that one block processes.
 struct Section {
   const float* logits = nullptr;  // [V], the row
   int vocabulary = 0;
@@ -38,7 +39,7 @@ struct Section {
   int end = 0;
   Survivors survivors;
 
-  // Logits of tokens x … x + 3, −inf for those that are out of the race.
+  // The logits of tokens x … x + 3, −inf for tokens that do not survive.
   [[nodiscard]] SIMT_DEVICE FourValues Load(int x) const {
     FourValues four = LoadFour(logits, x, vocabulary);
     SIMT_UNROLL
@@ -49,7 +50,7 @@ struct Section {
   }
 };
 
-// NaN and −inf never win.
+// The Entry of a value. NaN and −inf never win.
 SIMT_DEVICE Entry Challenger(float value, int32_t token) {
   return value > -Infinity() ? EntryOf(value, token) : kNoEntry;
 }
@@ -65,11 +66,13 @@ SIMT_DEVICE Entry RaceOfLogits(const Section& section) {
   return best;
 }
 
-// This thread's best of logit/T + g. Few tokens can win, and only for those the noise is computed:
-// with u = exp(−exp(−g)), x beats a value b only if −ln u < exp(logit(x)/T − b), and −ln u >= 1 − u
-// (kernels/cpu/choose.cc). What is left is held against b with noise in floats, and the rest of
-// that, with noise in doubles, against each other. All lanes share b, which grows as they go, and
-// stay together.
+// Finds this thread's best logit/T + g. Few tokens can win, so the exact noise is computed only for
+// these, after two cheaper tests against a bound b. First: with u = exp(−exp(−g)), token x exceeds
+// b only if −ln u < exp(logit(x)/T − b); because −ln u >= 1 − u, comparing 1 − u excludes most
+// tokens without a logarithm (as in kernels/cpu/choose.cc). Second: the remaining tokens are
+// compared with b, with the noise in floats. The tokens that pass are compared with each other,
+// with the noise in doubles. The lanes of a warp share b, which increases as they advance, and do
+// not diverge.
 class RaceWithNoise {
  public:
   SIMT_DEVICE RaceWithNoise(const Section& section, const ChoiceRule& rule)
@@ -112,13 +115,13 @@ class RaceWithNoise {
     }
   }
 
-  // False only for a token whose value is below the bound.
+  // Returns false only for a token whose value is below the bound.
   [[nodiscard]] SIMT_DEVICE bool MayWin(float logit, uint32_t word) const {
     const float unlikely = static_cast<float>(~word >> 8) * 0x1p-24f;  // 1 − u, rounded down.
     return !(unlikely * 0.999f > Exp(logit * inverse_ - bound_ + 1e-3f + Slack(bound_)));
   }
 
-  // More than floats may be off for values of about this size.
+  // An upper bound of the rounding error of float arithmetic for values of about this size.
   [[nodiscard]] static SIMT_DEVICE float Slack(float value) {
     return 1e-4f + 1e-6f * Max(value, -value);
   }
@@ -126,11 +129,12 @@ class RaceWithNoise {
   const Section& section_;
   const ChoiceRule& rule_;
   const float inverse_;
-  float bound_ = -Infinity();  // Some token of this warp reaches it.
-  Entry best_ = kNoEntry;      // Of this thread.
+  float bound_ = -Infinity();  // At least one token of this warp reaches it.
+  Entry best_ = kNoEntry;      // This thread's best.
 };
 
-// For the thread that brings its block's best: if that is the row's last block, the token.
+// Reports the block's best. Called by one thread per block. The last block of the row writes the
+// token.
 SIMT_DEVICE void Report(const ChooseKernelArgs& args, int row, Entry best) {
   Meeting& meeting = args.meetings[row];
   AtomicMax(&meeting.best, best);

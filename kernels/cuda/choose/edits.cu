@@ -1,4 +1,4 @@
-// What requests do to single logits, and undoing it.
+// Applies the requests' edits of single logits, and undoes them.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/simt/simt.h"
 
@@ -13,7 +13,8 @@ SIMT_DEVICE float* LogitOf(const EditArgs& args, const LogitEdit& edit) {
   return args.logits + static_cast<int64_t>(edit.row) * args.vocabulary + edit.token;
 }
 
-// Each step is rounded as on the host (verifier_service/verify/logit_edits.cc): nothing is fused.
+// Each operation rounds as on the host (verifier_service/verify/logit_edits.cc). Multiply() keeps
+// the compiler from fusing a product with a sum.
 SIMT_KERNEL(kThreads, 1)
 void EditKernel(EditArgs args) {
   const int i = Block().x * kThreads + ThreadIndex();

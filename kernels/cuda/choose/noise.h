@@ -1,5 +1,5 @@
-// The noise of the keyed choice on the device: common/base/random.h, word for word, and Gumbel
-// variables from it. For kernels, as simt.h.
+// The noise of the keyed choice on the GPU: the same random words as common/base/random.h, and
+// Gumbel variables from them. Include it in kernel sources only, like simt.h.
 #ifndef BASTION_KERNELS_CUDA_CHOOSE_NOISE_H_
 #define BASTION_KERNELS_CUDA_CHOOSE_NOISE_H_
 
@@ -11,15 +11,16 @@
 
 namespace bastion::kernels::cuda {
 
-inline constexpr int kNoiseTokens = 4;  // Tokens that one call of the generator serves.
+inline constexpr int kNoiseTokens = 4;  // Tokens per call of the generator.
 
-// Copies of the generator's constants that are numbers, not arrays: device code may name those.
+// Scalar copies of the generator's constants: device code cannot refer to a host array.
 inline constexpr uint32_t kNoiseMultiplier0 = kPhiloxMultipliers[0];
 inline constexpr uint32_t kNoiseMultiplier1 = kPhiloxMultipliers[1];
 inline constexpr uint32_t kNoiseWeyl0 = kPhiloxWeyls[0];
 inline constexpr uint32_t kNoiseWeyl1 = kPhiloxWeyls[1];
 
-// The random words of tokens 4 group … 4 group + 3: KeyedWords of common/base/random.h.
+// The random words of tokens 4 · group … 4 · group + 3, equal to KeyedWords of
+// common/base/random.h.
 struct NoiseWords {
   uint32_t word[kNoiseTokens];
 };
@@ -40,15 +41,15 @@ SIMT_DEVICE NoiseWords DrawWords(const ChoiceRule& rule, uint32_t group) {
   return {{c0, c1, c2, c3}};
 }
 
-// g = −ln(−ln u) with u = (word + 1/2) / 2³², in doubles as KeyedGumbel of common/base/random.h:
-// what is compared in a choice.
+// g = −ln(−ln u) with u = (word + 1/2) / 2³², in doubles like KeyedGumbel of common/base/random.h.
+// The choice compares these values.
 SIMT_DEVICE float Gumbel(uint32_t word) {
   const double u = (static_cast<double>(word) + 0.5) * 0x1p-32;
   return static_cast<float>(-simt::Log(-simt::Log(u)));
 }
 
-// The same in floats, within 1e-5 of it. u is far from 0 or 1 − u is: −ln u is taken of that which
-// a float holds to all of its bits.
+// g in floats, within 1e-5 of Gumbel(word). For u >= 1/2 it computes −ln u from 1 − u, for u < 1/2
+// from u: a float represents the smaller of the two with full relative precision.
 SIMT_DEVICE float GumbelEstimate(uint32_t word) {
   const bool likely = (word >> 31) != 0;
   const float near = (static_cast<float>(likely ? ~word : word) + 0.5f) * 0x1p-32f;

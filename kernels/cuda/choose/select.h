@@ -1,5 +1,5 @@
-// Finding the best tokens of a row, by value and id, without sorting the row: what truncation and
-// top-k share. For kernels, as simt.h; blocks of kSelectThreads.
+// Finds the best tokens of a row, by value and id, without sorting the row. Truncation and top-k
+// share it. Include it in kernel sources only, like simt.h. Blocks have kSelectThreads threads.
 #ifndef BASTION_KERNELS_CUDA_CHOOSE_SELECT_H_
 #define BASTION_KERNELS_CUDA_CHOOSE_SELECT_H_
 
@@ -9,11 +9,11 @@
 
 namespace bastion::kernels::cuda {
 
-// A token and its value as one number: the larger has the larger value or, of equal values, the
-// lower id. −0 is 0.
+// A token and its value as one number. The larger Entry has the larger value or, if the values are
+// equal, the lower id. −0 equals 0.
 using Entry = uint64_t;
-inline constexpr Entry kNoEntry = 0;             // Below all others.
-inline constexpr Entry kBrokenEntry = ~Entry{};  // A NaN: above all others.
+inline constexpr Entry kNoEntry = 0;             // Below every other Entry.
+inline constexpr Entry kBrokenEntry = ~Entry{};  // A NaN. Above every other Entry.
 
 SIMT_DEVICE Entry EntryOf(float value, int32_t token) {
   uint32_t bits = simt::AsBits(value);
@@ -39,7 +39,8 @@ SIMT_DEVICE Entry BestOfWarp(Entry best) {
   return best;
 }
 
-// Values of tokens x … x + 3 of a row of `count`, −inf from its end on. REQUIRES: x % 4 == 0.
+// The values of tokens x … x + 3 of a row of `count` values, −inf past its end. REQUIRES: x % 4 ==
+// 0.
 struct FourValues {
   float value[4];
 };
@@ -57,15 +58,17 @@ SIMT_DEVICE FourValues LoadFour(const float* row, int x, int count) {
 }
 
 inline constexpr int kSelectThreads = 1024;
-inline constexpr int kShortlist = 4096;  // Entries that a block may gather.
+inline constexpr int kShortlist = 4096;  // The maximum number of entries that a block gathers.
 inline constexpr int kStrips = 2 * kSelectThreads;
-inline constexpr int kMostSelected = 1024;  // Best tokens that a shortlist is made for.
+inline constexpr int kMostSelected = 1024;  // The maximum number of best tokens for a shortlist.
 inline constexpr int kBins = 2048;
 
-// Shared memory of a block that selects.
+// The shared memory of a block that selects.
 struct SelectMemory {
   Entry list[kShortlist];
-  uint32_t low[kBins];  // Lower and upper halves of the bins' weights: 32-bit atomics are fast.
+  // The lower and upper halves of the bins' weights. They are separate because 32-bit atomics are
+  // fast.
+  uint32_t low[kBins];
   uint32_t high[kBins];
   uint64_t partial[kSelectThreads / kWarp];
   uint64_t above;
@@ -73,7 +76,8 @@ struct SelectMemory {
   int32_t gathered;
 };
 
-// Of `value` of all threads; `combine` is associative and commutative.
+// Combines `value` of all threads of the block and returns the result to all of them. REQUIRES:
+// `combine` is associative and commutative.
 template <typename Combine>
 SIMT_DEVICE uint64_t OverBlock(uint64_t value, SelectMemory& memory, Combine combine) {
   SIMT_UNROLL
@@ -96,14 +100,14 @@ SIMT_DEVICE uint64_t SumOfBlock(uint64_t value, SelectMemory& memory) {
   return OverBlock(value, memory, [](uint64_t a, uint64_t b) { return a + b; });
 }
 
-// Tokens to select from: a row of `count` values, or a list of as many entries.
+// The tokens to select from: a row of `count` values, or a list of `count` entries.
 struct Tokens {
   const float* row = nullptr;
   const Entry* list = nullptr;
   int count = 0;
 
-  // visit(entry, strip) for this thread's share, in a fixed order. Every entry of a row lies in one
-  // of kStrips strips of about the same length.
+  // Calls visit(entry, strip) for this thread's share, in a fixed order. A row is divided into
+  // kStrips strips of about the same length; each belongs to one thread.
   template <typename Visit>
   SIMT_DEVICE void ForEach(Visit visit) const {
     const int thread = simt::ThreadIndex(), threads = simt::BlockThreads();
@@ -112,7 +116,7 @@ struct Tokens {
       return;
     }
     for (int first = 4 * thread; first < count; first += 8 * threads) {
-      // Two loads are under way at a time.
+      // Issue two loads at a time.
       const int second = first + 4 * threads;
       const FourValues four[2] = {LoadFour(row, first, count), LoadFour(row, second, count)};
       SIMT_UNROLL
@@ -124,7 +128,7 @@ struct Tokens {
   }
 };
 
-// Adds to a bin of `memory`, in any order with the same result.
+// Adds `weight` to a bin of `memory`. The result does not depend on the order of the additions.
 SIMT_DEVICE void AddWeight(SelectMemory& memory, int bin, uint32_t weight) {
   simt::AtomicAdd(&memory.low[bin], weight);
 }
@@ -136,14 +140,15 @@ SIMT_DEVICE void AddWeight(SelectMemory& memory, int bin, uint64_t weight) {
   if (high != 0) simt::AtomicAdd(&memory.high[bin], high);
 }
 
-// Finds the bin in which the weights, added up from the last bin down, reach `target`; memory.bin
-// and memory.above, the weight of the bins after it. If they never do, leaves those as they are.
+// Adds up the weights from the last bin down and finds the bin in which the sum reaches `target`.
+// Stores it in memory.bin, and the total weight of the bins after it in memory.above. If the sum
+// never reaches `target`, changes neither.
 SIMT_DEVICE void FindBin(SelectMemory& memory, uint64_t target) {
-  const int last = kBins - 1 - 2 * simt::ThreadIndex();  // This thread's are `last` and last − 1.
+  const int last = kBins - 1 - 2 * simt::ThreadIndex();  // This thread has bins last and last − 1.
   const uint64_t first_weight = static_cast<uint64_t>(memory.high[last]) << 32 | memory.low[last];
   const uint64_t both =
       first_weight + (static_cast<uint64_t>(memory.high[last - 1]) << 32 | memory.low[last - 1]);
-  uint64_t through = both;  // Of this warp's threads up to this one.
+  uint64_t through = both;  // The sum over the threads of this warp up to this one.
   SIMT_UNROLL
   for (int step = 1; step < kWarp; step *= 2) {
     const uint64_t before = simt::Shuffle(through, simt::Lane() - step);
@@ -161,24 +166,25 @@ SIMT_DEVICE void FindBin(SelectMemory& memory, uint64_t target) {
   simt::SyncBlock();
 }
 
-// What is looked for: the entry at which the weights of all, from the best down, reach `target`;
-// or, when ids do not matter, its value with an id that is below all. REQUIRES: they do reach it,
-// and target > 0.
+// What Select looks for: the entry at which the sum of weights, from the best entry down, reaches
+// `target`. If `to_the_token` is false, only the value of the entry matters, and the result is
+// lower than all entries with that value. REQUIRES: target > 0, and the sum of all weights reaches
+// it.
 struct Wanted {
   uint64_t target = 0;
   bool to_the_token = false;
 };
 
-// Radix selection, eleven bits at a time, of ids below 2²². weigh(entry) gives an uint32_t when all
-// weights fit one together, else an uint64_t.
+// Radix selection, eleven bits at a time, for ids below 2²². weigh(entry) returns a uint32_t if the
+// sum of all weights fits in one, else a uint64_t.
 template <typename Weigh>
 SIMT_DEVICE Entry Select(const Tokens& tokens, const Wanted& wanted, Weigh weigh,
                          SelectMemory& memory) {
-  constexpr Entry kUpperIdBits = 0xFFC00000u;  // All set: ids are kept as their complement.
+  constexpr Entry kUpperIdBits = 0xFFC00000u;  // Set in every Entry: it holds the id's complement.
   Entry found = 0, decided = 0;
   uint64_t target = wanted.target;
   for (int pass = 0; pass < (wanted.to_the_token ? 5 : 3); ++pass) {
-    // Digits begin at bits 53, 42 and 32 (ten bits), then 11 and 0.
+    // The digits begin at bits 53, 42, 32 (this one has ten bits), 11 and 0.
     const int shift = pass < 2 ? 53 - 11 * pass : pass == 2 ? 32 : 11 * (4 - pass);
     const Entry digit = pass == 2 ? kBins / 2 - 1 : kBins - 1;
     for (int bin = simt::ThreadIndex(); bin < kBins; bin += simt::BlockThreads()) {
@@ -201,13 +207,15 @@ SIMT_DEVICE Entry Select(const Tokens& tokens, const Wanted& wanted, Weigh weigh
   }
   return found;
 }
-// The value of the k-th best of `tokens`, below all entries that have it.
+// The value of the k-th best of `tokens`, as an Entry that is lower than all entries with that
+// value.
 SIMT_DEVICE Entry ValueOfRank(const Tokens& tokens, int k, SelectMemory& memory) {
   return Select(
       tokens, {static_cast<uint64_t>(k), false}, [](Entry) { return uint32_t{1}; }, memory);
 }
 
-// The best entry of `row`, for all threads, and in memory.list [kStrips] that of every strip.
+// Returns the best entry of `row` to all threads. Stores the best entry of each strip in
+// memory.list [kStrips].
 SIMT_DEVICE Entry FindStrips(const Tokens& row, SelectMemory& memory) {
   Entry first = kNoEntry, second = kNoEntry;
   row.ForEach([&](Entry entry, int strip) {
@@ -222,14 +230,16 @@ SIMT_DEVICE Entry FindStrips(const Tokens& row, SelectMemory& memory) {
   return BestOfBlock(Better(first, second), memory);
 }
 
-// After FindStrips: an entry that at least k entries of the row are not below, hardly more of them
-// if the best are spread over the strips. REQUIRES: k <= kMostSelected.
+// Returns a floor that at least k entries of the row reach: the k-th best of the strips' best
+// entries. If the best tokens are spread over the strips, few more than k entries reach it.
+// REQUIRES: FindStrips ran last; k <= kMostSelected.
 SIMT_DEVICE Entry FloorOf(int k, SelectMemory& memory) {
   return ValueOfRank({nullptr, memory.list, kStrips}, k, memory);
 }
 
-// Gathers in memory.list what of `row` is not below `floor`, in any order, and calls visit(entry)
-// for all entries. Returns how many are not below: more than kShortlist do not fit.
+// Gathers the entries of `row` that are >= `floor` in memory.list, in any order, and calls
+// visit(entry) for every entry of the row. Returns the number of entries >= `floor`. The list holds
+// only the first kShortlist of them.
 template <typename Visit>
 SIMT_DEVICE int Gather(const Tokens& row, Entry floor, SelectMemory& memory, Visit visit) {
   if (simt::ThreadIndex() == 0) memory.gathered = 0;

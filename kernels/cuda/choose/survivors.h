@@ -1,4 +1,5 @@
-// Who is left in the race of a row: what Truncate (truncation.h) found, for kernels, as simt.h.
+// Tests whether a token survives truncation, given the results of Truncate (truncation.h). Include
+// it in kernel sources only, like simt.h.
 #ifndef BASTION_KERNELS_CUDA_CHOOSE_SURVIVORS_H_
 #define BASTION_KERNELS_CUDA_CHOOSE_SURVIVORS_H_
 
@@ -9,12 +10,13 @@
 
 namespace bastion::kernels::cuda {
 
-// Whether a rule leaves tokens out. At temperature 0 the best wins, whatever the rest says.
+// Whether a rule can exclude tokens. At temperature 0 the best token wins, whatever the other
+// parameters are.
 SIMT_DEVICE bool Truncates(const ChoiceRule& rule) {
   return rule.temperature > 0 && (rule.top_k > 0 || rule.top_p < 1 || rule.min_p > 0);
 }
 
-// What to hold tokens of `row` against: all survive where the rule does not truncate.
+// The survivors of `row`. All tokens survive if the rule does not truncate.
 SIMT_DEVICE Survivors SurvivorsOf(const ChoiceRule& rule, const Survivors* survivors, int row) {
   return Truncates(rule) ? survivors[row] : Survivors{-simt::Infinity(), INT32_MAX};
 }

@@ -1,8 +1,8 @@
-// The drafter's top candidates, one block a row, without sorting the row (select.h): two passes
-// over it, and the few that are left are sorted in shared memory.
+// The drafter's top candidates, with one block per row. A block does not sort its row. It makes two
+// passes over the row (select.h) and sorts the few tokens that remain in shared memory.
 //
-// Where the drafter is coupled to the choice, a kernel before it makes the values that the choice
-// would compare, with all of the GPU: the noise costs far more than the passes.
+// If the drafter is coupled to the choice, another kernel first computes the values that the choice
+// would compare. It uses the whole GPU, because the noise costs far more than the passes.
 #include "kernels/cuda/choose/noise.h"
 #include "kernels/cuda/choose/select.h"
 #include "kernels/cuda/choose/survivors.h"
@@ -17,20 +17,20 @@ using namespace simt;
 
 constexpr int kNoiseThreads = 256;
 static_assert(kMostCandidates <= kMostSelected);
-static_assert(kNoiseTokens == 4);  // As many as a thread takes.
+static_assert(kNoiseTokens == 4);  // A thread of NoiseKernel processes four tokens.
 
 struct TopKKernelArgs {
   TopKArgs top_k;
-  float* noisy = nullptr;                // [R, stride]: values of coupled rows
-  const Survivors* survivors = nullptr;  // [R], of coupled rows that truncate
-  int stride = 0;                        // V as a multiple of four
+  float* noisy = nullptr;                // [R, stride], the values of coupled rows
+  const Survivors* survivors = nullptr;  // [R], valid for coupled rows whose rule truncates
+  int stride = 0;                        // V rounded up to a multiple of four
 };
 
 SIMT_DEVICE bool IsCoupled(const TopKArgs& args, int row) {
   return args.coupling != nullptr && args.coupling[row].temperature > 0;
 }
 
-// logit/T + g to float precision, −inf for tokens that the rule leaves out; NaN stays NaN.
+// Computes logit/T + g in float precision: −inf for tokens that the rule excludes, NaN for NaN.
 SIMT_KERNEL(kNoiseThreads, 4)
 void NoiseKernel(TopKKernelArgs args) {
   const int row = Block().x, x = 4 * (Block().y * kNoiseThreads + ThreadIndex());
@@ -52,7 +52,7 @@ void NoiseKernel(TopKKernelArgs args) {
   StoreBytes16(args.noisy + static_cast<int64_t>(row) * args.stride + x, noisy);
 }
 
-// Sorts list [count], the best first. REQUIRES: count is a power of two.
+// Sorts list [count], best entry first. REQUIRES: count is a power of two.
 SIMT_DEVICE void Sort(Entry* list, int count) {
   for (int run = 2; run <= count; run *= 2) {
     for (int step = run / 2; step > 0; step /= 2) {
@@ -70,13 +70,13 @@ SIMT_DEVICE void Sort(Entry* list, int count) {
   }
 }
 
-// What a row's values say of it.
+// Statistics of the values of a row.
 struct Ranked {
-  float highest = 0;  // NaN where any of the row is.
+  float highest = 0;  // NaN if any value of the row is NaN.
   float log_sum = 0;  // ln Σ exp(value − highest)
 };
 
-// Leaves the best K of `row`, the best first, in memory.list.
+// Stores the `candidates` best entries of `row` in memory.list, best first.
 SIMT_DEVICE Ranked Rank(const Tokens& row, int candidates, SelectMemory& memory) {
   Ranked ranked;
   ranked.highest = ValueOf(FindStrips(row, memory));
@@ -93,7 +93,7 @@ SIMT_DEVICE Ranked Rank(const Tokens& row, int candidates, SelectMemory& memory)
   int whole = 2;
   while (whole < count) whole *= 2;
   for (int i = count + ThreadIndex(); i < whole; i += BlockThreads()) memory.list[i] = kNoEntry;
-  // Each block's sum is in the order of its lanes, then of its warps.
+  // The order of the sum is fixed: over the lanes of each warp, then over the warps.
   sum = WarpSum(sum);
   auto* partial = reinterpret_cast<float*>(memory.partial);
   if (Lane() == 0) partial[Warp()] = sum;

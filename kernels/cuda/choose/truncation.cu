@@ -1,10 +1,10 @@
-// Top-k, top-p and min-p, one block a row, without sorting it. The three leave a beginning of the
-// ranking in the race (by falling logit, then rising id), so each is a cut: the last entry that
-// stays.
+// Top-k, top-p and min-p, with one block per row and without sorting the row. Each of the three
+// keeps the first tokens of the ranking (by descending logit, then ascending id). So each one only
+// has to find its cut: the last entry that survives.
 //
-// Mostly the cut is among the best thousand tokens. Those are gathered in shared memory in two
-// passes over the row, and the rest happens there; a flatter row is selected from where it lies.
-// Masses are integers: sums of them have no order.
+// The cut is usually among the best thousand tokens. Two passes over the row gather them in shared
+// memory, and the cut is searched there. If the distribution is too flat for that, the cut is
+// searched in the row itself. Masses are integers, so the order of their sums does not matter.
 #include "kernels/cuda/choose/select.h"
 #include "kernels/cuda/choose/survivors.h"
 #include "kernels/cuda/choose/truncation.h"
@@ -14,7 +14,8 @@ namespace {
 
 using namespace simt;
 
-// Mass of a token, unnormalised: the likeliest has 1, and 2²² of those still fit in 64 bits.
+// The unnormalized mass of a token. The most likely token has mass 1, as an integer 2⁴⁰, so that
+// the sum over 2²² tokens fits in 64 bits.
 class Masses {
  public:
   SIMT_DEVICE Masses(float highest, float temperature)
@@ -32,7 +33,7 @@ class Masses {
   float temperature_;
 };
 
-// Of the entries from `cut` up.
+// The total mass of the entries >= `cut`.
 SIMT_DEVICE uint64_t TotalMass(const Tokens& tokens, Entry cut, const Masses& masses,
                                SelectMemory& memory) {
   uint64_t total = 0;
@@ -40,8 +41,8 @@ SIMT_DEVICE uint64_t TotalMass(const Tokens& tokens, Entry cut, const Masses& ma
   return SumOfBlock(total, memory);
 }
 
-// Mass at which top-p has enough: the least integer that is not below top_p · total. The likeliest
-// token always stays.
+// The mass at which top-p stops: the smallest integer >= top_p · total, but at least 1, so that the
+// most likely token always survives.
 SIMT_DEVICE uint64_t EnoughMass(float top_p, uint64_t total) {
   const double wanted = static_cast<double>(top_p) * static_cast<double>(total);
   const auto whole = wanted > 0 ? static_cast<uint64_t>(wanted) : 0;
@@ -49,15 +50,16 @@ SIMT_DEVICE uint64_t EnoughMass(float top_p, uint64_t total) {
   return enough > 0 ? enough : 1;
 }
 
-// One row's race: which of its tokens are still to be looked at, and the cut so far.
+// The state of one row's truncation.
 struct Race {
   Tokens row;
-  Tokens tokens;
-  Entry cut = kNoEntry;
-  uint64_t total = 0;  // Mass from the cut up.
+  Tokens tokens;         // The tokens to search for the next cut: the row or a shortlist of it.
+  Entry cut = kNoEntry;  // The cut so far.
+  uint64_t total = 0;    // The total mass of the entries >= cut.
 };
 
-// After FindStrips: narrows race.tokens to a list of the best `wanted` and some more, if they fit.
+// Narrows race.tokens to a list of the best `wanted` entries and a few more, if they fit in shared
+// memory. REQUIRES: FindStrips ran last.
 SIMT_DEVICE void Shorten(Race& race, int wanted, const Masses& masses, SelectMemory& memory) {
   uint64_t total = 0;
   const int count = Gather(race.row, FloorOf(wanted, memory), memory,
@@ -78,13 +80,14 @@ SIMT_DEVICE void CutTopP(Race& race, float top_p, const Masses& masses, SelectMe
   if (race.tokens.list != nullptr && TotalMass(race.tokens, race.cut, masses, memory) < enough) {
     race.tokens = race.row;
   }
-  // What is below the cut so far comes after the mass is enough.
+  // Select needs no filter for entries below the present cut: the sum reaches `enough` before it
+  // gets to them.
   race.cut = Select(
       race.tokens, {enough, true}, [&](Entry entry) { return masses.Fixed(entry); }, memory);
 }
 
 SIMT_DEVICE void CutMinP(Race& race, float min_p, const Masses& masses, SelectMemory& memory) {
-  Entry last = kBrokenEntry;  // Of those that stay.
+  Entry last = kBrokenEntry;  // The lowest entry that survives.
   race.tokens.ForEach([&](Entry entry, int) {
     if (entry >= race.cut && entry < last && masses.Of(entry) >= min_p) last = entry;
   });
@@ -102,14 +105,15 @@ void TruncateKernel(TruncateArgs args) {
   Race race;
   race.row = race.tokens = {logits, nullptr, args.vocabulary};
   const Entry best = FindStrips(race.row, memory);
-  const float highest = ValueOf(best);  // NaN if any of the row is.
+  const float highest = ValueOf(best);  // NaN if any value of the row is NaN.
   Survivors survivors = {Infinity(), -1};
   if (highest > -Infinity() && highest < Infinity()) {
     const Masses masses(highest, rule.temperature);
     if (rule.top_k > 0 && rule.top_k < args.vocabulary) CutTopK(race, rule.top_k, masses, memory);
     if (rule.top_p < 1) CutTopP(race, rule.top_p, masses, memory);
     if (rule.min_p > 0) CutMinP(race, rule.min_p, masses, memory);
-    // Without an id of its own the cut is below all ids: INT32_MAX. kBrokenEntry lets nobody pass.
+    // A cut that is only a value has no id; the mask turns it into INT32_MAX, so that all tokens
+    // with this value survive. With kBrokenEntry no token survives.
     if (race.cut == kNoEntry) {
       survivors = {-Infinity(), INT32_MAX};
     } else if (race.cut != kBrokenEntry) {

@@ -1,4 +1,4 @@
-// Top-k, top-p and min-p over rows of logits: what the choice and the coupled top-k have in common.
+// Top-k, top-p and min-p over rows of logits, for the choice and the coupled top-k.
 #ifndef BASTION_KERNELS_CUDA_CHOOSE_TRUNCATION_H_
 #define BASTION_KERNELS_CUDA_CHOOSE_TRUNCATION_H_
 
@@ -9,8 +9,8 @@
 
 namespace bastion::kernels::cuda {
 
-// Survivors of the rows whose rules truncate; the others are left alone. Nothing survives in a row
-// with NaNs, with +inf or with −inf only.
+// Finds the survivors of the rows whose rules truncate; does not write the others. No token
+// survives in a row that contains NaN or +inf, or only −inf.
 struct TruncateArgs {
   const int32_t* rows_used = nullptr;
   const float* logits = nullptr;      // [R, V], V at most 2²²

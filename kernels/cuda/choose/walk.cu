@@ -1,4 +1,5 @@
-// The walk along the choices (verifier_service/verify/accept.h), one warp a span.
+// Walks each span's tree along the choices (verifier_service/verify/accept.h), with one warp per
+// span.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/simt/simt.h"
 
@@ -9,15 +10,15 @@ using namespace simt;
 
 constexpr int kThreads = 1024;  // One block: up to 32 spans are walked at once.
 
-// Puts down accepted nodes, for the device and, if it wants them, for the host.
+// Stores an accepted node for the device and, if the caller wants it, for the host.
 SIMT_DEVICE void Keep(const WalkArgs& args, int at, int32_t node) {
   args.paths[at] = node;
   if (args.paths_for_host != nullptr) args.paths_for_host[at] = node;
 }
 
-// Rows come parents first, so one pass meets the whole path. The warp looks at 32 rows at a time,
-// each lane at one; a row that is accepted makes those above it in the same 32 worth another look.
-// Every lane gets the result.
+// Parents precede their children, so one pass over the rows finds the whole path. The warp checks
+// 32 rows at a time, one per lane. When it accepts a row, it checks the same 32 rows again for a
+// child of that row. All lanes get the result.
 SIMT_DEVICE WalkResult WalkSpan(const WalkArgs& args, int span) {
   const int begin = args.rows.first_rows[span], rows = args.rows.first_rows[span + 1] - begin;
   WalkResult result;
@@ -27,7 +28,7 @@ SIMT_DEVICE WalkResult WalkSpan(const WalkArgs& args, int span) {
     const int row = first + Lane();
     const bool in_use = row < rows;
     const int token = in_use ? args.rows.tokens[begin + row] : 0;
-    const int parent = in_use ? args.rows.parents[begin + row] : -1;  // As the root's: not a child.
+    const int parent = in_use ? args.rows.parents[begin + row] : -1;  // −1: not a child of any row.
     const int choice = in_use ? args.choices[begin + row] : 0;
     if (Ballot(choice < 0) != 0) {
       result.path_length = result.next = -1;
@@ -45,14 +46,14 @@ SIMT_DEVICE WalkResult WalkSpan(const WalkArgs& args, int span) {
   return result;
 }
 
-// The first warp adds up what spans keep, 32 of them at a time.
+// One warp computes first_kept of every span: a running sum over the spans, 32 at a time.
 SIMT_DEVICE void PlaceSpans(const WalkArgs& args, int spans) {
-  int kept = 0;  // By all spans before these.
+  int kept = 0;  // Rows that all spans before `first` keep.
   for (int first = 0; first < spans; first += kWarp) {
     const int span = first + Lane();
     WalkResult result;
     if (span < spans) result = args.results[span];
-    const int mine = span < spans ? result.path_length + 1 : 0;  // None for a length of −1.
+    const int mine = span < spans ? result.path_length + 1 : 0;  // 0 if path_length is −1.
     int through = mine;
     SIMT_UNROLL
     for (int step = 1; step < kWarp; step *= 2) {

@@ -1,4 +1,4 @@
-// Matrix products on the device: y = x Wᵀ (+ y), the sum in fp32.
+// Matrix products on the GPU: y = x Wᵀ, or y += x Wᵀ, summed in fp32.
 #ifndef BASTION_KERNELS_CUDA_GEMM_GEMM_H_
 #define BASTION_KERNELS_CUDA_GEMM_GEMM_H_
 
@@ -15,7 +15,7 @@
 namespace bastion::kernels::cuda {
 
 struct GemmShape {
-  DType dtype = DType::kBF16;  // Of x and W.
+  DType dtype = DType::kBF16;  // The type of x and W.
   int rows = 0;                // R
   int columns = 0;             // N
   int depth = 0;               // K
@@ -24,7 +24,7 @@ struct GemmShape {
   [[nodiscard]] friend auto operator<=>(const GemmShape&, const GemmShape&) = default;
 };
 
-// All three aligned to 16 bytes.
+// REQUIRES: x, weight and y are aligned to 16 bytes.
 struct GemmArgs {
   GemmShape shape;
   const void* x = nullptr;       // [R, K] of dtype
@@ -32,29 +32,31 @@ struct GemmArgs {
   float* y = nullptr;            // [R, N]
 };
 
-// How each shape is best multiplied on this device is found out once, by timing what the library
-// proposes, and kept; with a file, from start to start. Sums are in a fixed order. For one stream
-// at a time: products share a workspace.
+// Multiplies matrices with a tuned algorithm per shape: Prepare times the algorithms that the
+// library proposes and keeps the fastest. Load and Save keep the results in a file across starts of
+// the process. Sums have a fixed order. Use it with one stream at a time, because all products
+// share a workspace.
 class Gemm {
  public:
-  // REQUIRES: OpenDevice.
+  // REQUIRES: OpenDevice succeeded.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Gemm>> Create();
   virtual ~Gemm() = default;
 
-  // Reads what an earlier Save left: OK where there is no such file, INVALID_ARGUMENT where it is
-  // damaged, and then nothing of it is used. Lines of another device or library are for others:
-  // Save, which replaces the file, puts them back.
+  // Reads the file of an earlier Save. OK if the file does not exist. INVALID_ARGUMENT if it is
+  // damaged; then none of it is used. Entries of other devices or library versions are not used,
+  // but Save, which replaces the file, writes them back.
   [[nodiscard]] virtual absl::Status Load(const std::string& path) = 0;
   [[nodiscard]] virtual absl::Status Save(const std::string& path) const = 0;
 
-  // Finds the way for args.shape, if it is not known yet, by multiplying with each of `weights` in
-  // turn, args.weight aside: those of several layers, so that none lies in the device's cache. y is
-  // written to, and the stream's marks are forgotten. Not while recording. REQUIRES: x, y and
-  // weights hold values that can be multiplied; there are weights.
+  // Finds the fastest algorithm for args.shape, unless it is already known. The timed products
+  // rotate through `weights` and ignore args.weight; pass the weights of several layers, so that
+  // none of them stays in the GPU's cache. Overwrites y and calls ForgetMarks on the stream. Must
+  // not be called while recording. REQUIRES: `weights` is not empty, and x, y and the weights
+  // contain no NaN or infinity.
   [[nodiscard]] virtual absl::Status Prepare(const GemmArgs& args,
                                              absl::Span<const void* const> weights,
                                              Stream& stream) = 0;
-  // REQUIRES: Prepare or Load of that shape.
+  // REQUIRES: Prepare or Load succeeded for args.shape.
   virtual void Run(const GemmArgs& args, Stream& stream) = 0;
 };
 

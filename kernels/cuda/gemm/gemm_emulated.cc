@@ -16,7 +16,8 @@ float Element(DType dtype, const void* matrix, int64_t at) {
                               : Bf16ToFloat(static_cast<const uint16_t*>(matrix)[at]);
 }
 
-// There is one way to multiply here. Which shapes were prepared is kept, to notice who forgets it.
+// The emulator's Gemm. It has a single algorithm, so Prepare only records the shape, and Run checks
+// that the shape was prepared.
 class EmulatedGemm final : public Gemm {
  public:
   absl::Status Load(const std::string& path) override {
@@ -39,9 +40,9 @@ class EmulatedGemm final : public Gemm {
 
   absl::Status Prepare(const GemmArgs& args, absl::Span<const void* const> weights,
                        Stream& /*stream*/) override {
-    CHECK(!weights.empty()) << "no weights to try";
+    CHECK(!weights.empty()) << "Prepare needs at least one weight matrix";
     if (args.shape.dtype == DType::kInt8) {
-      return absl::InvalidArgumentError("no matrix product on the GPU of int8");
+      return absl::InvalidArgumentError("a GPU matrix product needs bf16 or fp32; got int8");
     }
     GemmEntry entry;
     entry.device = kDevice;
@@ -50,7 +51,7 @@ class EmulatedGemm final : public Gemm {
     return absl::OkStatus();
   }
   void Run(const GemmArgs& args, Stream& stream) override {
-    CHECK(prepared_.contains(args.shape)) << "a product of a shape that was not prepared";
+    CHECK(prepared_.contains(args.shape)) << "the shape of a product was not prepared";
     stream.Do([args] { Multiply(args); });
   }
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kFirstLine[] =
     "bastion-gemm-1\tdevice library type rows columns depth put|add algorithm microseconds";
-constexpr size_t kDigits = 16;  // Of one word of an algorithm.
+constexpr size_t kDigits = 16;  // Hexadecimal digits per word of an algorithm.
 
 std::string Line(const GemmEntry& entry) {
   const GemmShape& shape = entry.shape;
@@ -44,24 +44,24 @@ bool ReadWords(absl::string_view text, std::array<uint64_t, 8>& words) {
   return true;
 }
 
-// What is wrong with the line, or null.
+// Parses a line into `entry`. Returns a description of the error, or null.
 const char* Read(const std::string& line, GemmEntry& entry) {
   const std::vector<std::string> fields = absl::StrSplit(line, '\t');
-  if (fields.size() != 9) return "nine fields are wanted";
+  if (fields.size() != 9) return "a line must have 9 fields";
   GemmShape& shape = entry.shape;
   entry.device = fields[0];
-  if (entry.device.empty()) return "no device";
-  if (!absl::SimpleAtoi(fields[1], &entry.library)) return "no version of the library";
-  if (fields[2] != Name(DType::kF32) && fields[2] != Name(DType::kBF16)) return "no type";
+  if (entry.device.empty()) return "the device is empty";
+  if (!absl::SimpleAtoi(fields[1], &entry.library)) return "the library version is not a number";
+  if (fields[2] != Name(DType::kF32) && fields[2] != Name(DType::kBF16)) return "unknown type";
   shape.dtype = fields[2] == Name(DType::kF32) ? DType::kF32 : DType::kBF16;
   if (!ReadSize(fields[3], shape.rows) || !ReadSize(fields[4], shape.columns) ||
       !ReadSize(fields[5], shape.depth)) {
-    return "no shape";
+    return "rows, columns and depth must be positive numbers";
   }
-  if (fields[6] != "put" && fields[6] != "add") return "neither put nor add";
+  if (fields[6] != "put" && fields[6] != "add") return "field 7 must be put or add";
   shape.accumulate = fields[6] == "add";
-  if (!ReadWords(fields[7], entry.algorithm)) return "no algorithm of 128 digits";
-  if (!absl::SimpleAtod(fields[8], &entry.microseconds)) return "no time";
+  if (!ReadWords(fields[7], entry.algorithm)) return "the algorithm must have 128 hex digits";
+  if (!absl::SimpleAtod(fields[8], &entry.microseconds)) return "the time is not a number";
   return nullptr;
 }
 
@@ -78,18 +78,18 @@ absl::StatusOr<std::vector<GemmEntry>> ReadGemmTable(const std::string& path) {
   for (int number = 1; std::getline(file, line); ++number) {
     const char* wrong = nullptr;
     if (number == 1) {
-      if (line != kFirstLine) wrong = "not a table of matrix products, or of another version";
+      if (line != kFirstLine) wrong = "not a GEMM tuning file of this version";
     } else {
       wrong = Read(line, entries.emplace_back());
     }
-    // A line that was not written to its end may still look whole.
-    if (wrong == nullptr && file.eof()) wrong = "the file ends within the line";
+    // A truncated line can still parse, so also require the newline.
+    if (wrong == nullptr && file.eof()) wrong = "the file ends in the middle of the line";
     if (wrong != nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ":", number, ": ", wrong, ": remove the file, and it is made anew"));
+          absl::StrCat(path, ":", number, ": ", wrong, "; delete the file to tune again"));
     }
   }
-  if (file.bad()) return absl::InvalidArgumentError(absl::StrCat(path, ": cannot be read"));
+  if (file.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read ", path));
   return entries;
 }
 
@@ -103,13 +103,13 @@ absl::Status WriteGemmTable(const std::string& path, const std::vector<GemmEntry
     if (!file) {
       const std::string why = std::strerror(errno);
       static_cast<void>(std::remove(unfinished.c_str()));
-      return absl::UnavailableError(absl::StrCat(unfinished, " cannot be written: ", why));
+      return absl::UnavailableError(absl::StrCat("cannot write ", unfinished, ": ", why));
     }
   }
   if (std::rename(unfinished.c_str(), path.c_str()) == 0) return absl::OkStatus();
   const std::string why = std::strerror(errno);
   static_cast<void>(std::remove(unfinished.c_str()));
-  return absl::UnavailableError(absl::StrCat(path, " cannot be replaced: ", why));
+  return absl::UnavailableError(absl::StrCat("cannot replace ", path, ": ", why));
 }
 
 }  // namespace bastion::kernels::cuda

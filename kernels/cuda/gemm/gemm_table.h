@@ -1,4 +1,4 @@
-// The file in which Gemm keeps what it found out, one shape a line.
+// The GEMM tuning file, in which Gemm keeps the fastest algorithm of each shape, one per line.
 #ifndef BASTION_KERNELS_CUDA_GEMM_GEMM_TABLE_H_
 #define BASTION_KERNELS_CUDA_GEMM_GEMM_TABLE_H_
 
@@ -14,8 +14,8 @@
 namespace bastion::kernels::cuda {
 
 struct GemmEntry {
-  std::string device;    // As DeviceInfo calls it.
-  uint64_t library = 0;  // Its version: what follows means nothing to another one.
+  std::string device;    // DeviceInfo::name.
+  uint64_t library = 0;  // The library version. `algorithm` is valid only for this version.
   GemmShape shape;
   std::array<uint64_t, 8> algorithm = {};
   double microseconds = 0;
@@ -23,9 +23,10 @@ struct GemmEntry {
   [[nodiscard]] friend bool operator==(const GemmEntry&, const GemmEntry&) = default;
 };
 
-// Nothing where there is no such file; INVALID_ARGUMENT with the line that cannot be read.
+// Returns no entries if the file does not exist. INVALID_ARGUMENT with the line number if a line
+// cannot be parsed.
 [[nodiscard]] absl::StatusOr<std::vector<GemmEntry>> ReadGemmTable(const std::string& path);
-// Replaces the file at once: who reads it meanwhile sees the old one or the new.
+// Replaces the file atomically: a concurrent reader sees the old or the new contents.
 [[nodiscard]] absl::Status WriteGemmTable(const std::string& path,
                                           const std::vector<GemmEntry>& entries);
 

@@ -1,4 +1,4 @@
-// The GPU of this process, for what is written against CUDA itself.
+// The GPU of this process, for code that calls CUDA directly.
 #ifndef BASTION_KERNELS_CUDA_RUNTIME_CURRENT_DEVICE_H_
 #define BASTION_KERNELS_CUDA_RUNTIME_CURRENT_DEVICE_H_
 
@@ -6,9 +6,10 @@
 
 namespace bastion::kernels::cuda {
 
-// The one that OpenDevice chose. REQUIRES: it did.
+// The ordinal of the GPU that OpenDevice chose. REQUIRES: OpenDevice succeeded.
 [[nodiscard]] int ProcessDevice();
-// CUDA keeps a current device for each thread, device 0 in the beginning: makes it the process's.
+// Makes the process's GPU the current device of the calling thread. CUDA keeps a current device per
+// thread, initially device 0.
 [[nodiscard]] cudaError_t MakeCurrent();
 
 }  // namespace bastion::kernels::cuda

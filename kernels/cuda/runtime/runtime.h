@@ -1,6 +1,7 @@
-// A GPU's memory, its queue of work and recordings of such work, without the GPU's headers: what
-// the CUDA engine is written against. Two implementations: runtime_cuda.cc, and runtime_emulated.cc
-// for tests on a CPU, where device memory is memory and work is done as it is put on the stream.
+// The interface of the CUDA engine to a GPU, without CUDA headers: device memory, streams, and
+// graphs of recorded work. There are two implementations: runtime_cuda.cc, and runtime_emulated.cc
+// for tests on a CPU. In the emulator, device memory is host memory, and a stream does its work
+// immediately.
 #ifndef BASTION_KERNELS_CUDA_RUNTIME_RUNTIME_H_
 #define BASTION_KERNELS_CUDA_RUNTIME_RUNTIME_H_
 
@@ -25,15 +26,15 @@ struct DeviceInfo {
   size_t memory_bytes = 0;
   size_t free_bytes = 0;
   size_t cache_bytes = 0;       // L2.
-  double bytes_per_second = 0;  // Of its memory, by its clock and width; 0: it does not say.
+  double bytes_per_second = 0;  // Memory bandwidth from clock and bus width. 0: unknown.
 };
 
-// Makes GPU `ordinal` the one of this process. UNAVAILABLE where there is no driver or no such GPU,
-// FAILED_PRECONDITION where it is older than these kernels were compiled for.
+// Makes GPU `ordinal` the GPU of this process. UNAVAILABLE if there is no driver or no such GPU.
+// FAILED_PRECONDITION if the GPU is older than the kernels support.
 [[nodiscard]] absl::StatusOr<DeviceInfo> OpenDevice(int ordinal);
 
-// Memory of the device, or of the host for the device to copy from and write to. Zeroed, aligned to
-// 256 bytes. Movable.
+// Device memory, or host memory that the device can access. Zeroed and aligned to 256 bytes.
+// Movable.
 class Memory {
  public:
   Memory() = default;
@@ -47,19 +48,21 @@ class Memory {
   }
   ~Memory();
 
-  // RESOURCE_EXHAUSTED with what was wanted and what is free.
+  // RESOURCE_EXHAUSTED if there is not enough memory; the message has `what` and the needed and
+  // free sizes.
   [[nodiscard]] static absl::StatusOr<Memory> OnDevice(size_t bytes, const char* what);
-  // Page-locked; the device reaches it under the same address.
+  // Page-locked host memory. The device accesses it at the same address.
   [[nodiscard]] static absl::StatusOr<Memory> OnHost(size_t bytes, const char* what);
 
-  // Of the device, in an allocation of its own, for another process on that device to read.
-  // UNIMPLEMENTED where the driver cannot share memory.
+  // Device memory that another process can import to read it, in an allocation of its own.
+  // UNIMPLEMENTED if the driver cannot share memory.
   [[nodiscard]] static absl::StatusOr<Memory> OnDeviceToShare(size_t bytes, const char* what);
-  // A file descriptor of it to hand over, the caller's to close. REQUIRES: made to share.
+  // Returns a file descriptor of the memory, to be sent to the other process. The caller closes it.
+  // REQUIRES: OnDeviceToShare made this memory.
   [[nodiscard]] absl::StatusOr<int> ExportDescriptor() const;
-  // `bytes` that another process exported, to be read only. They stay when that process is gone;
-  // the descriptor stays the caller's. UNAVAILABLE where they cannot be mapped, as for memory of
-  // another device or a part of one (MIG).
+  // Maps `bytes` of memory that another process exported, read-only. The memory stays valid after
+  // that process exits. The caller still owns `descriptor`. UNAVAILABLE if the memory cannot be
+  // mapped, for example because it is on another device or on another MIG partition.
   [[nodiscard]] static absl::StatusOr<Memory> Import(int descriptor, size_t bytes);
 
   template <typename T>
@@ -77,46 +80,48 @@ class Memory {
   void* data_ = nullptr;
   size_t bytes_ = 0;
   bool on_host_ = false;
-  std::shared_ptr<const Mapping> mapping_;  // Of memory that is shared, which goes with it.
+  std::shared_ptr<const Mapping> mapping_;  // Owns shared memory; null for other memory.
 };
 
-// Work that was recorded, to be run again and again as it is: it reads and writes the same memory.
+// Recorded work that can be run repeatedly. Every run reads and writes the same memory.
 class Graph {
  public:
   virtual ~Graph() = default;
 };
 
-// Work done in the order in which it is put here, while the host goes on. What fails is remembered
-// and told by the next Synchronize(). Not thread-safe, but for any thread at a time.
+// A queue of work for the device. The device executes it in order, while the host continues. Errors
+// are kept and returned by the next Synchronize() or AwaitFlag(). Not thread-safe, but not bound to
+// one thread.
 class Stream {
  public:
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Stream>> Create();
   virtual ~Stream() = default;
 
-  // Between any two memories of host and device.
+  // Copies between any two addresses in host or device memory.
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;
   virtual void Fill(void* to, uint8_t value, size_t bytes) = 0;
 
-  // What is put on the stream from here to End, by this thread, is recorded instead of done.
-  // Kernels should have run before: their code is loaded when they are first wanted.
+  // Until EndRecording, work that this thread puts on the stream is recorded, not executed. Run
+  // each kernel once before recording it, because CUDA loads the code of a kernel at its first
+  // launch.
   virtual void BeginRecording() = 0;
   [[nodiscard]] virtual absl::StatusOr<std::unique_ptr<Graph>> EndRecording() = 0;
   virtual void Run(const Graph& graph) = 0;
 
-  // Waits for all of it. INTERNAL when anything failed since the last time.
+  // Waits for all work on the stream. INTERNAL if any work failed since the last call.
   [[nodiscard]] virtual absl::Status Synchronize() = 0;
-  // Waits until the device has put `value` (or more) at `flag`, memory of the host; spins.
-  // INTERNAL as Synchronize, and when all work is done and the flag was not raised.
+  // Spins until the device has stored `value` or more at `flag`, which is host memory. INTERNAL if
+  // any work failed, or if all work is done and the flag was not raised.
   [[nodiscard]] virtual absl::Status AwaitFlag(const uint64_t* flag, uint64_t value) = 0;
 
-  // Marks a moment in the work, for ElapsedSeconds: waits for the later of two marks. Not while
-  // recording.
+  // Mark records a point in time on the stream and returns its index. ElapsedSeconds waits for the
+  // later of two marks. Neither may be called while recording. ForgetMarks discards all marks.
   [[nodiscard]] virtual int Mark() = 0;
   [[nodiscard]] virtual absl::StatusOr<double> ElapsedSeconds(int from, int to) = 0;
   virtual void ForgetMarks() = 0;
 
-  // For kernels and libraries: the device's own stream; keeping an error code (0: none); and, in
-  // the emulator alone, doing or recording something.
+  // For kernels and libraries. native() is the CUDA stream. Note keeps an error code (0: no error).
+  // Do executes or records host code; only the emulator supports it.
   [[nodiscard]] virtual void* native() = 0;
   virtual void Note(int error, const char* what) = 0;
   virtual void Do(std::function<void()> work) = 0;

@@ -22,7 +22,8 @@ constexpr size_t kLeastBytes = 256;
 // The GPU that OpenDevice chose.
 std::atomic<int> process_device{-1};
 
-// The text of `error`, which CUDA then forgets: a later question for the last one is about others.
+// The text of `error`. Also clears CUDA's last error, so that later calls of cudaGetLastError do
+// not return it again.
 std::string Text(cudaError_t error) {
   static_cast<void>(cudaGetLastError());
   return absl::StrCat(cudaGetErrorString(error), " (", cudaGetErrorName(error), ")");
@@ -34,7 +35,7 @@ int64_t Attribute(cudaDeviceAttr attribute, int ordinal) {
   return value;
 }
 
-// A memory clock in kHz, data on both of its edges, over a bus of so many bits.
+// The peak memory bandwidth: the clock in kHz, two transfers per cycle, over a bus of `bits` bits.
 double BytesPerSecond(int ordinal) {
   const auto clock = static_cast<double>(Attribute(cudaDevAttrMemoryClockRate, ordinal));
   const auto bits = static_cast<double>(Attribute(cudaDevAttrGlobalMemoryBusWidth, ordinal));
@@ -77,21 +78,21 @@ class CudaStream final : public Stream {
   void BeginRecording() override {
     CHECK(!recording_) << "one recording at a time";
     Enter();
-    // Other threads may allocate meanwhile.
-    Note(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "a recording's begin");
+    // ThreadLocal: other threads may allocate memory during the recording.
+    Note(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "starting a recording");
     recording_ = true;
   }
   absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override;
   void Run(const Graph& graph) override {
     Enter();
     Note(cudaGraphLaunch(static_cast<const CudaGraph&>(graph).executable, stream_),
-         "what was recorded");
+         "launching a recorded graph");
   }
 
   absl::Status Synchronize() override {
-    CHECK(!recording_) << "waiting for what is being recorded";
+    CHECK(!recording_) << "cannot wait for a stream that is being recorded";
     Enter();
-    Note(cudaStreamSynchronize(stream_), "the work on the GPU");
+    Note(cudaStreamSynchronize(stream_), "work on the GPU");
     return TakeNoted();
   }
   absl::Status AwaitFlag(const uint64_t* flag, uint64_t value) override;
@@ -110,19 +111,19 @@ class CudaStream final : public Stream {
     if (noted_.ok()) noted_ = absl::InternalError(absl::StrCat(what, " failed: ", text));
   }
   void Do(std::function<void()> /*work*/) override {
-    CHECK(false) << "work of the host on a GPU's stream: that is for the emulator";
+    CHECK(false) << "only the emulator can run host code on a stream";
   }
 
  private:
-  void Enter() { Note(MakeCurrent(), "choosing the GPU"); }
-  // Sees to it that a wait for a flag ends: false when no flag can come any more.
+  void Enter() { Note(MakeCurrent(), "selecting the GPU"); }
+  // Returns false if all work is done or any work failed, so that no flag can be raised any more.
   [[nodiscard]] bool StillRuns();
   [[nodiscard]] absl::Status TakeNoted() { return std::exchange(noted_, absl::OkStatus()); }
 
   const cudaStream_t stream_;
   absl::Status noted_;
   bool recording_ = false;
-  std::vector<cudaEvent_t> events_;  // Of which the first `marks_` are in use.
+  std::vector<cudaEvent_t> events_;  // The first `marks_` events are in use.
   size_t marks_ = 0;
 };
 
@@ -131,13 +132,13 @@ absl::StatusOr<std::unique_ptr<Graph>> CudaStream::EndRecording() {
   Enter();
   recording_ = false;
   cudaGraph_t graph = nullptr;
-  Note(cudaStreamEndCapture(stream_, &graph), "a recording");
+  Note(cudaStreamEndCapture(stream_, &graph), "ending a recording");
   auto recorded = std::make_unique<CudaGraph>();
   if (noted_.ok()) {
-    Note(cudaGraphInstantiate(&recorded->executable, graph, 0), "making a recording ready");
+    Note(cudaGraphInstantiate(&recorded->executable, graph, 0), "instantiating a graph");
   }
   if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
-  if (noted_.ok()) Note(cudaGraphUpload(recorded->executable, stream_), "loading a recording");
+  if (noted_.ok()) Note(cudaGraphUpload(recorded->executable, stream_), "uploading a graph");
   RETURN_IF_ERROR(TakeNoted());
   return recorded;
 }
@@ -148,13 +149,13 @@ bool CudaStream::StillRuns() {
     static_cast<void>(cudaGetLastError());
     return true;
   }
-  Note(state, "the work on the GPU");
+  Note(state, "work on the GPU");
   return false;
 }
 
 absl::Status CudaStream::AwaitFlag(const uint64_t* flag, uint64_t value) {
-  constexpr int kSpins = 4096;  // A few hundred microseconds between two looks at the stream.
-  CHECK(!recording_) << "waiting for what is being recorded";
+  constexpr int kSpins = 4096;  // A few hundred microseconds between two queries of the stream.
+  CHECK(!recording_) << "cannot wait for a stream that is being recorded";
   Enter();
   const auto raised = [&] { return __atomic_load_n(flag, __ATOMIC_ACQUIRE) >= value; };
   for (;;) {
@@ -165,9 +166,9 @@ absl::Status CudaStream::AwaitFlag(const uint64_t* flag, uint64_t value) {
     if (StillRuns()) continue;
     RETURN_IF_ERROR(TakeNoted());
     if (raised()) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("the GPU has done its work and the flag is at ", *flag,
+    return absl::InternalError(absl::StrCat("all work on the GPU is done, but the flag is ", *flag,
                                             " instead of ", value,
-                                            ": nothing on the stream raises it"));
+                                            ": no work on the stream raises it"));
   }
 }
 
@@ -185,32 +186,33 @@ int CudaStream::Mark() {
 
 absl::StatusOr<double> CudaStream::ElapsedSeconds(int from, int to) {
   CHECK(std::min(from, to) >= 0 && static_cast<size_t>(std::max(from, to)) < marks_)
-      << "marks " << from << " and " << to << " of " << marks_;
+      << "there are " << marks_ << " marks; got the indices " << from << " and " << to;
   Enter();
   float milliseconds = 0;
   cudaError_t error = cudaEventSynchronize(events_[std::max(from, to)]);
   if (error == cudaSuccess) error = cudaEventElapsedTime(&milliseconds, events_[from], events_[to]);
   if (error != cudaSuccess) {
-    return absl::InternalError(absl::StrCat("the work between two marks failed: ", Text(error)));
+    return absl::InternalError(absl::StrCat("work between two marks failed: ", Text(error)));
   }
   return static_cast<double>(milliseconds) * 1e-3;
 }
 
 absl::Status NoRoom(size_t bytes, const char* what, size_t free, cudaError_t error) {
-  const std::string wanted = absl::StrCat(MiB(bytes), " MiB for ", what);
+  const std::string wanted = absl::StrCat(MiB(bytes), " MiB needed for ", what);
   if (error != cudaErrorMemoryAllocation) {
-    return absl::InternalError(absl::StrCat("no memory, ", wanted, ": ", Text(error)));
+    return absl::InternalError(
+        absl::StrCat("memory allocation failed: ", Text(error), ", ", wanted));
   }
   static_cast<void>(cudaGetLastError());
   return absl::ResourceExhaustedError(
-      absl::StrCat(wanted, " wanted, ", MiB(free), " MiB are free"));
+      absl::StrCat("not enough memory: ", MiB(free), " MiB free, ", wanted));
 }
 
 }  // namespace
 
 int ProcessDevice() {
   const int device = process_device.load(std::memory_order_relaxed);
-  CHECK_GE(device, 0) << "OpenDevice comes first";
+  CHECK_GE(device, 0) << "call OpenDevice first";
   return device;
 }
 
@@ -227,14 +229,15 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) {
-    return absl::UnavailableError(absl::StrCat(Text(error),
-                                               ": is there an NVIDIA GPU, and a driver for CUDA ",
-                                               CUDART_VERSION / 1000, "? nvidia-smi says which"));
+    return absl::UnavailableError(absl::StrCat("cannot use CUDA: ", Text(error),
+                                               "; check with nvidia-smi that there is an NVIDIA GPU"
+                                               " with a driver for CUDA ",
+                                               CUDART_VERSION / 1000));
   }
   if (ordinal < 0 || ordinal >= count) {
-    return absl::UnavailableError(absl::StrCat("GPU ", ordinal, " of ", count,
-                                               ": they are counted from 0, and CUDA_VISIBLE_DEVICES"
-                                               " may hide some"));
+    return absl::UnavailableError(absl::StrCat("there is no GPU ", ordinal, ": ", count,
+                                               " GPUs are visible, numbered from 0;"
+                                               " CUDA_VISIBLE_DEVICES may hide some"));
   }
   cudaDeviceProp properties;
   error = cudaGetDeviceProperties(&properties, ordinal);
@@ -249,14 +252,14 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   if (info.capability < kLeastCapability) {
     return absl::FailedPreconditionError(
         absl::StrCat(info.name, " has compute capability ", properties.major, ".", properties.minor,
-                     ": the kernels need ", kLeastCapability / 10, ".0 (A100) or newer"));
+                     "; the kernels need ", kLeastCapability / 10, ".0 (A100) or later"));
   }
   process_device.store(ordinal, std::memory_order_relaxed);
   error = MakeCurrent();
   if (error == cudaSuccess) error = cudaMemGetInfo(&info.free_bytes, &info.memory_bytes);
   if (error != cudaSuccess) {
-    return absl::UnavailableError(
-        absl::StrCat(info.name, ": ", Text(error), ": does another process keep it?"));
+    return absl::UnavailableError(absl::StrCat("cannot use ", info.name, ": ", Text(error),
+                                               "; another process may occupy it"));
   }
   info.multiprocessors = properties.multiProcessorCount;
   info.cache_bytes = static_cast<size_t>(properties.l2CacheSize);
@@ -264,8 +267,9 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   return info;
 }
 
-// What fails here was told by the stream whose work failed, or is the process's end: the runtime
-// may be gone before a static object, and the driver has then taken the memory back.
+// Ignores errors. Either a stream has already reported the error, or the process is exiting: the
+// CUDA runtime may be destroyed before a static Memory object, and then the driver has already
+// freed the memory.
 Memory::~Memory() {
   if (data_ == nullptr || mapping_ != nullptr || MakeCurrent() != cudaSuccess) return;
   if ((on_host_ ? cudaFreeHost(data_) : cudaFree(data_)) != cudaSuccess) {
@@ -283,7 +287,7 @@ absl::StatusOr<Memory> Memory::OnDevice(size_t bytes, const char* what) {
     return NoRoom(bytes, what, free, error);
   }
   Memory memory(data, bytes, /*on_host=*/false);
-  // Streams of ours do not wait for the default one, which this goes to.
+  // cudaMemset runs on the default stream, for which our non-blocking streams do not wait.
   error = cudaMemset(data, 0, std::max(bytes, kLeastBytes));
   if (error == cudaSuccess) error = cudaStreamSynchronize(nullptr);
   if (error != cudaSuccess) return NoRoom(bytes, what, 0, error);
@@ -310,7 +314,7 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::Create() {
   cudaError_t error = MakeCurrent();
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   if (error != cudaSuccess) {
-    return absl::InternalError(absl::StrCat("no stream on the GPU: ", Text(error)));
+    return absl::InternalError(absl::StrCat("cannot create a CUDA stream: ", Text(error)));
   }
   return std::make_unique<CudaStream>(stream);
 }

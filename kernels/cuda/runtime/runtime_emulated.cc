@@ -36,13 +36,13 @@ class EmulatedStream final : public Stream {
   }
 
   absl::Status Synchronize() override {
-    CHECK(recording_ == nullptr) << "waiting for what is being recorded";
+    CHECK(recording_ == nullptr) << "cannot wait for a stream that is being recorded";
     return std::exchange(noted_, absl::OkStatus());
   }
   absl::Status AwaitFlag(const uint64_t* flag, uint64_t value) override {
     RETURN_IF_ERROR(Synchronize());
     if (*flag >= value) return absl::OkStatus();
-    return absl::InternalError("nothing on the stream raises the flag");
+    return absl::InternalError("no work on the stream raises the flag");
   }
 
   int Mark() override {
@@ -83,7 +83,7 @@ absl::StatusOr<void*> Allocate(size_t bytes, const char* what) {
       bytes > kMemoryBytes ? nullptr : std::aligned_alloc(kAlignment, std::max(whole, kAlignment));
   if (data == nullptr) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(bytes >> 20, " MiB for ", what, " wanted, the emulator has not so many"));
+        absl::StrCat("not enough memory in the emulator: ", bytes >> 20, " MiB needed for ", what));
   }
   std::memset(data, 0, whole);
   return data;
@@ -92,7 +92,7 @@ absl::StatusOr<void*> Allocate(size_t bytes, const char* what) {
 }  // namespace
 
 absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
-  if (ordinal != 0) return absl::UnavailableError("the emulator has one device, number 0");
+  if (ordinal != 0) return absl::UnavailableError("the emulator has only device 0");
   DeviceInfo info;
   info.name = "emulator";
   info.uuid = "bastion emulator";

@@ -1,6 +1,6 @@
-// Memory that two processes on one GPU share, by the driver's own calls: the runtime's can only
-// share whole blocks of its allocator. They are looked up when they are first wanted, because
-// programs are to load where there is no driver.
+// Device memory that two processes on one GPU share. It uses the driver API, because the runtime
+// API can only share whole blocks of its allocator. The driver functions are looked up at first
+// use, so that programs also start on machines without a driver.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -13,8 +13,8 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-constexpr unsigned kDriverInterface =
-    12000;  // CUDA 12.0: the calls are older and have not changed.
+// CUDA 12.0. The functions below are older and have not changed since.
+constexpr unsigned kDriverInterface = 12000;
 constexpr CUmemAllocationHandleType kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 struct Driver {
@@ -39,7 +39,7 @@ absl::Status Find(const char* name, Function& function) {
       cudaGetDriverEntryPointByVersion(name, &found, kDriverInterface, cudaEnableDefault, &result);
   if (error != cudaSuccess || result != cudaDriverEntryPointSuccess || found == nullptr) {
     static_cast<void>(cudaGetLastError());
-    return absl::UnimplementedError(absl::StrCat("the driver of this GPU has no ", name));
+    return absl::UnimplementedError(absl::StrCat("the driver of this GPU does not have ", name));
   }
   function = reinterpret_cast<Function>(found);
   return absl::OkStatus();
@@ -89,31 +89,31 @@ CUmemAllocationProp Wanted(int device) {
 
 }  // namespace
 
-// Whatever of it there is goes in the end.
+// Owns the allocation and its mapping. The destructor releases the parts that were made.
 struct Memory::Mapping {
   explicit Mapping(const Driver& driver) : driver(driver) {}
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() {
-    // Unlike cudaFree, unmapping does not wait for who still reads there.
+    // Unlike cudaFree, unmapping does not wait for kernels that still read the memory.
     if (MakeCurrent() != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) return;
     if (mapped) static_cast<void>(driver.unmap(address, bytes));
     if (address != 0) static_cast<void>(driver.free(address, bytes));
     if (allocated) static_cast<void>(driver.release(handle));
   }
 
-  // Sets `bytes`: allocations are whole granules.
+  // Sets `bytes` to `wanted_bytes`, rounded up to the allocation granularity.
   [[nodiscard]] absl::Status RoundUp(size_t wanted_bytes) {
     size_t granule = 0;
     const CUmemAllocationProp wanted = Wanted(ProcessDevice());
     RETURN_IF_ERROR(Check(driver,
                           driver.granularity(&granule, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-                          "the granularity of shared memory"));
+                          "asking for the allocation granularity"));
     bytes = (wanted_bytes + granule - 1) / granule * granule;
     return absl::OkStatus();
   }
   [[nodiscard]] absl::Status Map(CUmemAccess_flags flags) {
-    constexpr char kWhat[] = "mapping shared memory of the GPU";
+    constexpr char kWhat[] = "mapping shared GPU memory";
     RETURN_IF_ERROR(Check(driver, driver.reserve(&address, bytes, 0, 0, 0), kWhat));
     RETURN_IF_ERROR(Check(driver, driver.map(address, bytes, 0, handle, 0), kWhat));
     mapped = true;
@@ -144,9 +144,10 @@ absl::StatusOr<Memory> Memory::OnDeviceToShare(size_t bytes, const char* what) {
   auto mapping = std::make_shared<Mapping>(driver);
   RETURN_IF_ERROR(mapping->RoundUp(bytes));
   const CUmemAllocationProp wanted = Wanted(ProcessDevice());
-  RETURN_IF_ERROR(Annotate(
-      Check(driver, driver.create(&mapping->handle, mapping->bytes, &wanted, 0), "memory to share"),
-      absl::StrCat(mapping->bytes >> 20, " MiB for ", what)));
+  RETURN_IF_ERROR(
+      Annotate(Check(driver, driver.create(&mapping->handle, mapping->bytes, &wanted, 0),
+                     "allocating GPU memory to share"),
+               absl::StrCat(mapping->bytes >> 20, " MiB for ", what)));
   mapping->allocated = true;
   RETURN_IF_ERROR(mapping->Map(CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
   Memory memory(mapping, bytes);
@@ -158,7 +159,7 @@ absl::StatusOr<Memory> Memory::OnDeviceToShare(size_t bytes, const char* what) {
 }
 
 absl::StatusOr<int> Memory::ExportDescriptor() const {
-  CHECK(mapping_ != nullptr) << "this memory was not made to be shared";
+  CHECK(mapping_ != nullptr) << "only memory from OnDeviceToShare can be exported";
   if (const cudaError_t error = MakeCurrent(); error != cudaSuccess) {
     return absl::UnavailableError(cudaGetErrorString(error));
   }
@@ -166,7 +167,7 @@ absl::StatusOr<int> Memory::ExportDescriptor() const {
   RETURN_IF_ERROR(
       Check(mapping_->driver,
             mapping_->driver.to_shareable(&descriptor, mapping_->handle, kDescriptor, 0),
-            "a descriptor of the GPU's memory"));
+            "exporting GPU memory"));
   return descriptor;
 }
 
@@ -180,7 +181,7 @@ absl::StatusOr<Memory> Memory::Import(int descriptor, size_t bytes) {
   // The descriptor itself is passed where a pointer to a handle is expected.
   void* const handle = reinterpret_cast<void*>(static_cast<uintptr_t>(descriptor));
   RETURN_IF_ERROR(Check(driver, driver.from_shareable(&mapping->handle, handle, kDescriptor),
-                        "taking over memory of the GPU"));
+                        "importing GPU memory"));
   mapping->allocated = true;
   RETURN_IF_ERROR(mapping->Map(CU_MEM_ACCESS_FLAGS_PROT_READ));
   return Memory(mapping, bytes);

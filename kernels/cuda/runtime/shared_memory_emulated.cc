@@ -1,5 +1,5 @@
-// What stands for memory that two processes on one GPU share: a file in memory, sealed like the
-// segments of common/shm/shared_segment.h.
+// The emulator's version of device memory that two processes share: a file in memory (memfd),
+// sealed like the segments of common/shm/shared_segment.h.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -45,7 +45,7 @@ absl::StatusOr<Memory> Memory::OnDeviceToShare(size_t bytes, const char* what) {
     mapping->data = mmap(nullptr, mapping->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
                          mapping->descriptor, /*offset=*/0);
   }
-  // After the mapping: the seal is on future ones.
+  // Seal after mapping: F_SEAL_FUTURE_WRITE allows existing writable mappings only.
   if (mapping->data == MAP_FAILED || fcntl(mapping->descriptor, F_ADD_SEALS, kSeals) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(bytes >> 20, " MiB to share for ", what));
   }
@@ -53,9 +53,9 @@ absl::StatusOr<Memory> Memory::OnDeviceToShare(size_t bytes, const char* what) {
 }
 
 absl::StatusOr<int> Memory::ExportDescriptor() const {
-  CHECK(mapping_ != nullptr) << "this memory was not made to be shared";
+  CHECK(mapping_ != nullptr) << "only memory from OnDeviceToShare can be exported";
   const int descriptor = fcntl(mapping_->descriptor, F_DUPFD_CLOEXEC, 0);
-  if (descriptor < 0) return absl::ErrnoToStatus(errno, "a descriptor of the emulator's memory");
+  if (descriptor < 0) return absl::ErrnoToStatus(errno, "exporting emulator memory");
   return descriptor;
 }
 
@@ -64,13 +64,13 @@ absl::StatusOr<Memory> Memory::Import(int descriptor, size_t bytes) {
   struct stat facts {};
   if (seals < 0 || (seals & kSeals) != kSeals || fstat(descriptor, &facts) != 0 ||
       facts.st_size != static_cast<off_t>(std::max<size_t>(bytes, 1))) {
-    return absl::UnavailableError("no memory of the emulator's, or not of this size");
+    return absl::UnavailableError("the descriptor is not emulator memory of the expected size");
   }
   auto mapping = std::make_shared<Mapping>();
   mapping->bytes = static_cast<size_t>(facts.st_size);
   mapping->data = mmap(nullptr, mapping->bytes, PROT_READ, MAP_SHARED, descriptor, /*offset=*/0);
   if (mapping->data == MAP_FAILED) {
-    return absl::UnavailableError("the emulator's memory cannot be mapped");
+    return absl::UnavailableError("cannot map emulator memory");
   }
   return Memory(mapping, bytes);
 }

@@ -13,8 +13,8 @@
 #include "common/base/mutex.h"
 #include "kernels/cuda/simt/simt.h"
 
-// Saves the registers that a call keeps on the stack and that stack's pointer in *from, and goes on
-// where `to` was saved.
+// Switches stacks. Pushes the callee-saved registers, stores the stack pointer in *from, and
+// continues on the stack `to`, which an earlier call saved.
 extern "C" void bastion_emulator_switch(void** from, void* to);
 asm(R"(
 .text
@@ -61,7 +61,7 @@ struct Thread {
 };
 
 struct WarpState {
-  WarpValues values[2];  // In turn: a lane may be one exchange ahead of those that still read.
+  WarpValues values[2];  // Used alternately: a lane may be one exchange ahead of the slowest lane.
 };
 
 class Machine {
@@ -69,7 +69,7 @@ class Machine {
   Machine() : threads_(kMostThreads), warps_(kMostThreads / kWarp) {
     stacks_ = static_cast<char*>(mmap(nullptr, kMostThreads * kStackBytes, PROT_READ | PROT_WRITE,
                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    CHECK(stacks_ != MAP_FAILED) << "no memory for the emulator's stacks";
+    CHECK(stacks_ != MAP_FAILED) << "cannot allocate the emulator's stacks";
     shared_storage_.resize(kSharedBytes + 128);
     const auto begin = reinterpret_cast<uintptr_t>(shared_storage_.data());
     shared_ = shared_storage_.data() + (-begin & 127);
@@ -90,7 +90,8 @@ class Machine {
     }
   }
 
-  // Gives the processor back until `state` has been lifted.
+  // Sets the current thread's state and switches to the scheduler, which resumes the thread when it
+  // is ready again.
   void Wait(State state) {
     threads_[current_].state = state;
     bastion_emulator_switch(&threads_[current_].stack_pointer, scheduler_);
@@ -118,7 +119,7 @@ class Machine {
  private:
   static void ThreadMain();
 
-  // A stack on which the first switch to it begins ThreadMain.
+  // Prepares a stack so that the first switch to it starts ThreadMain.
   void Prepare(int index) {
     auto* top = reinterpret_cast<uint64_t*>(stacks_ + (index + 1) * kStackBytes) - 2;
     *top = reinterpret_cast<uint64_t>(&ThreadMain);
@@ -169,9 +170,10 @@ class Machine {
     const int at_block = Count(State::kAtBlockBarrier, 0, threads);
     const int done = Count(State::kDone, 0, threads);
     CHECK_EQ(at_block + done, threads)
-        << "block (" << block_.x << ", " << block_.y << ", " << block_.z << "): " << at_block
-        << " threads wait for the block, " << Count(State::kAtWarpBarrier, 0, threads)
-        << " for lanes of their warp that do not come, " << done << " are done";
+        << "deadlock in block (" << block_.x << ", " << block_.y << ", " << block_.z
+        << "): " << at_block << " threads wait at a block barrier, "
+        << Count(State::kAtWarpBarrier, 0, threads) << " wait at a warp barrier, " << done
+        << " have finished";
     Ready(0, threads);
   }
 
@@ -213,14 +215,15 @@ void Machine::ThreadMain() {
   machine.Wait(State::kDone);
 }
 
-// A row of a matrix in shared memory.
+// The address of a matrix row in shared memory. Checks its alignment and bounds.
 const char* SharedRow(uint32_t address) {
   CHECK(address % 16 == 0 && address + 16 <= TheMachine().shape().shared)
-      << "a matrix's row at byte " << address << " of shared memory";
+      << "a matrix row at byte " << address
+      << " of shared memory is unaligned or past the end of the shared memory";
   return Shared() + address;
 }
 
-// Element (row, column) of the matrix whose rows are at `rows`.
+// Element (row, column) of matrix `matrix`. Lane 8 · matrix + r passed the address of row r.
 uint16_t Element(const WarpValues& rows, int matrix, int row, int column) {
   const char* at;
   std::memcpy(&at, rows.of(8 * matrix + row), sizeof(at));
@@ -260,7 +263,7 @@ void Exchange(const void* value, size_t size, absl::FunctionRef<void(const WarpV
 
 void QueueCopy(void* shared, const void* global) {
   const auto aligned = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; };
-  CHECK(aligned(shared) && aligned(global)) << "an asynchronous copy moves aligned 16 bytes";
+  CHECK(aligned(shared) && aligned(global)) << "an asynchronous copy needs aligned 16 bytes";
   TheMachine().thread().queued.push_back({shared, global});
 }
 

@@ -1,13 +1,14 @@
-// Runs kernels on a CPU as a GPU would, block by block, the threads of a block taking turns at
-// barriers: for tests, where there is no GPU. Slow, and strict:
+// Runs GPU kernels on a CPU, for tests on machines without a GPU. It runs one block at a time and
+// switches between the threads of a block at barriers. It is slow and strict:
 //
-// - a barrier that some thread of the block or warp never reaches stops the program, and says who;
-// - shared memory is full of NaNs when a block begins;
-// - asynchronous copies arrive when they are waited for, not before;
-// - the order of blocks, and of threads between barriers, can be shuffled (SetSchedule): what
-//   depends on it was a race.
+// - If a thread of the block or warp never reaches a barrier, the emulator aborts and reports how
+//   many threads wait at which barrier.
+// - Shared memory is filled with NaNs when a block begins.
+// - Asynchronous copies take effect only when the kernel waits for them.
+// - SetSchedule shuffles the order of blocks, and of threads between barriers. If a result depends
+//   on that order, the kernel has a race.
 //
-// One launch at a time, on the thread that calls Run.
+// It runs one launch at a time, on the thread that calls Run.
 #ifndef BASTION_KERNELS_CUDA_SIMT_EMULATOR_H_
 #define BASTION_KERNELS_CUDA_SIMT_EMULATOR_H_
 
@@ -19,15 +20,16 @@
 
 namespace bastion::kernels::cuda::emulator {
 
-inline constexpr size_t kSharedBytes = 227 * 1024;  // Of a block on sm_90.
+inline constexpr size_t kSharedBytes = 227 * 1024;  // The limit for a block on sm_90.
 
-// The order in which blocks run, and threads between barriers: 0 rising, else shuffled by it.
+// Sets the order of blocks, and of threads between barriers. 0: ascending; else: shuffled with this
+// seed.
 void SetSchedule(uint32_t seed);
 
 // Runs `thread` for every thread of every block.
 void Run(const LaunchShape& shape, absl::FunctionRef<void()> thread);
 
-// What follows is called from kernels, by way of simt.h.
+// Kernels call the functions below through simt.h.
 
 [[nodiscard]] int ThreadIndex();
 [[nodiscard]] int BlockThreads();
@@ -37,7 +39,7 @@ void Run(const LaunchShape& shape, absl::FunctionRef<void()> thread);
 void SyncBlock();
 void SyncWarp();
 
-// What the lanes of a warp brought to an Exchange.
+// The values that the lanes of a warp passed to Exchange.
 struct WarpValues {
   static constexpr size_t kBytes = 32;
   alignas(16) char bytes[kWarp][kBytes];
@@ -45,10 +47,11 @@ struct WarpValues {
   [[nodiscard]] const char* of(int lane) const { return bytes[lane]; }
 };
 
-// Every lane of the warp brings `size` bytes and reads what all brought. REQUIRES: size <= kBytes.
+// Every lane of the warp passes `size` bytes; `read` gets the bytes of all lanes. REQUIRES: size <=
+// kBytes.
 void Exchange(const void* value, size_t size, absl::FunctionRef<void(const WarpValues&)> read);
 
-// Sixteen bytes to `shared` from `global`, or zeros where that is null.
+// Queues a copy of 16 bytes from `global` to `shared`. Null `global`: zeros.
 void QueueCopy(void* shared, const void* global);
 void CommitCopies();
 void FinishCopies(int pending);

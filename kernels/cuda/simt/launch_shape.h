@@ -1,4 +1,4 @@
-// How many threads a kernel is launched with.
+// The shape of a kernel launch: grid, threads per block and shared memory.
 #ifndef BASTION_KERNELS_CUDA_SIMT_LAUNCH_SHAPE_H_
 #define BASTION_KERNELS_CUDA_SIMT_LAUNCH_SHAPE_H_
 
@@ -6,9 +6,9 @@
 
 namespace bastion::kernels::cuda {
 
-inline constexpr int kWarp = 32;  // Threads that run in step.
+inline constexpr int kWarp = 32;  // Threads per warp.
 
-// Blocks of a launch.
+// The number of blocks in each dimension, or the index of one block.
 struct Grid {
   int x = 1;
   int y = 1;
@@ -17,8 +17,8 @@ struct Grid {
 
 struct LaunchShape {
   Grid grid;
-  int threads = 0;    // Of a block: a multiple of kWarp.
-  size_t shared = 0;  // Bytes of shared memory that a block has.
+  int threads = 0;    // Threads per block, a multiple of kWarp.
+  size_t shared = 0;  // Shared memory per block, in bytes.
 };
 
 }  // namespace bastion::kernels::cuda

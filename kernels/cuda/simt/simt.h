@@ -1,10 +1,10 @@
-// The words that kernels are written in: threads, barriers, warps, shared memory, copies and matrix
-// instructions. nvcc gives them their meaning on a GPU. Everywhere else emulator.h does: the same
-// sources then run thread by thread on a CPU, with barriers that notice who is missing, so that
-// every kernel's logic is tested where no GPU is.
+// The primitives with which kernels are written: threads, barriers, warps, shared memory, copies
+// and matrix instructions. With nvcc they are intrinsics of the GPU (simt_nvcc.h). With other
+// compilers they call the emulator (emulator.h), which runs the same sources thread by thread on a
+// CPU, so that tests cover the logic of every kernel on machines without a GPU.
 //
-// A kernel is `SIMT_KERNEL(threads, blocks_per_multiprocessor) void Name(Args args)`, with blocks
-// of one dimension and up to three of the grid. Its shared memory is DynamicShared(), nothing else.
+// A kernel is `SIMT_KERNEL(threads, blocks_per_multiprocessor) void Name(Args args)`. Blocks have
+// one dimension, the grid has up to three. A kernel may use only DynamicShared() as shared memory.
 #ifndef BASTION_KERNELS_CUDA_SIMT_SIMT_H_
 #define BASTION_KERNELS_CUDA_SIMT_SIMT_H_
 
@@ -18,7 +18,7 @@
 #define SIMT_KERNEL(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define SIMT_DEVICE __device__ __forceinline__
 #define SIMT_UNROLL _Pragma("unroll")
-#define SIMT_ROLL _Pragma("unroll 1")  // Registers are dearer than the loop.
+#define SIMT_ROLL _Pragma("unroll 1")  // Unrolling would cost more registers than it is worth.
 #else
 #define SIMT_KERNEL(threads, blocks)
 #define SIMT_DEVICE inline
@@ -28,7 +28,7 @@
 
 namespace bastion::kernels::cuda::simt {
 
-// Sixteen bytes, the widest that one thread moves at once.
+// 16 bytes, the widest load or store of one thread.
 struct alignas(16) Bytes16 {
   uint32_t word[4];
 };
@@ -41,7 +41,7 @@ struct alignas(16) Bytes16 {
 #include "kernels/cuda/simt/simt_emulated.h"
 #endif
 
-// What follows from the words above, the same on both.
+// Functions that use the primitives above. They are the same on the GPU and in the emulator.
 namespace bastion::kernels::cuda::simt {
 
 SIMT_DEVICE int Lane() { return ThreadIndex() % kWarp; }
@@ -60,7 +60,7 @@ SIMT_DEVICE float WarpMax(float value) {
   return value;
 }
 
-// The same by pointers.
+// Overloads for pointers.
 SIMT_DEVICE void CopyAsync16(void* shared, const void* global, bool valid) {
   CopyAsync16(SharedAddress(shared), global, valid);
 }
@@ -71,18 +71,18 @@ SIMT_DEVICE void LoadMatricesTransposed(uint32_t (&words)[4], const void* row) {
   LoadMatricesTransposed(words, SharedAddress(row));
 }
 
-// bfloat16 as its bits.
+// Conversions of bfloat16, which is stored as uint16_t.
 SIMT_DEVICE float FromBf16(uint16_t bits) { return AsFloat(static_cast<uint32_t>(bits) << 16); }
 SIMT_DEVICE uint16_t ToBf16(float value) {
   const uint32_t bits = AsBits(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
   return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
-// Of two in one word, as PackBf16 makes them.
+// The two bfloat16 values in a word from PackBf16.
 SIMT_DEVICE float LowBf16(uint32_t pair) { return AsFloat(pair << 16); }
 SIMT_DEVICE float HighBf16(uint32_t pair) { return AsFloat(pair & 0xFFFF0000u); }
 
-// Elements of either type that activations and caches have.
+// Loads and stores of fp32 and bf16 elements.
 SIMT_DEVICE float Load(const float* at) { return *at; }
 SIMT_DEVICE float Load(const uint16_t* at) { return FromBf16(*at); }
 SIMT_DEVICE void Store(float* at, float value) { *at = value; }

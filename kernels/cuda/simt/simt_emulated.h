@@ -1,4 +1,4 @@
-// The words of simt.h on a CPU (emulator.h). Included by simt.h.
+// The primitives of simt.h in the emulator (emulator.h). Only simt.h includes this file.
 #ifndef BASTION_KERNELS_CUDA_SIMT_SIMT_EMULATED_H_
 #define BASTION_KERNELS_CUDA_SIMT_SIMT_EMULATED_H_
 
@@ -22,7 +22,7 @@ inline Grid Blocks() { return emulator::Blocks(); }
 inline void SyncBlock() { emulator::SyncBlock(); }
 inline void SyncWarp() { emulator::SyncWarp(); }
 
-// What `value` of `lane` is, every lane having brought its own.
+// Returns the `value` that lane `lane` passed.
 template <typename T>
 T Shuffle(T value, int lane) {
   T taken;
@@ -52,7 +52,7 @@ inline uint32_t SharedAddress(const void* shared) {
   return static_cast<uint32_t>(static_cast<const char*>(shared) - DynamicShared());
 }
 
-// Threads take turns only at barriers: what lies between two is atomic as it stands.
+// The emulator switches threads only at barriers, so plain reads and writes are atomic.
 template <typename T>
 T AtomicAdd(T* at, T value) {
   const T before = *at;
@@ -93,17 +93,17 @@ inline float Sqrt(float x) { return std::sqrt(x); }
 inline float Infinity() { return std::numeric_limits<float>::infinity(); }
 
 inline Bytes16 LoadBytes16(const void* at) {
-  CHECK_EQ(reinterpret_cast<uintptr_t>(at) % 16, 0u) << "a load of sixteen bytes";
+  CHECK_EQ(reinterpret_cast<uintptr_t>(at) % 16, 0u) << "a load of 16 bytes must be aligned";
   Bytes16 bytes;
   std::memcpy(&bytes, at, sizeof(bytes));
   return bytes;
 }
 inline void StoreBytes16(void* at, const Bytes16& bytes) {
-  CHECK_EQ(reinterpret_cast<uintptr_t>(at) % 16, 0u) << "a store of sixteen bytes";
+  CHECK_EQ(reinterpret_cast<uintptr_t>(at) % 16, 0u) << "a store of 16 bytes must be aligned";
   std::memcpy(at, &bytes, sizeof(bytes));
 }
 
-// Copies arrive as late as they may: when they are waited for.
+// Copies take effect as late as the GPU permits: when the kernel waits for them.
 inline void CopyAsync16(uint32_t to, const void* global, bool valid) {
   emulator::QueueCopy(DynamicShared() + to, valid ? global : nullptr);
 }

@@ -1,5 +1,5 @@
-// The words of simt.h as nvcc's intrinsics and PTX (PTX ISA 8; sm_80 and later). Included by
-// simt.h.
+// The primitives of simt.h as nvcc intrinsics and PTX (PTX ISA 8; sm_80 and later). Only simt.h
+// includes this file.
 #ifndef BASTION_KERNELS_CUDA_SIMT_SIMT_NVCC_H_
 #define BASTION_KERNELS_CUDA_SIMT_SIMT_NVCC_H_
 
@@ -34,7 +34,7 @@ SIMT_DEVICE char* DynamicShared() {
   return bastion_dynamic_shared;
 }
 
-// The value before the addition, or before the larger one is put there.
+// These return the old value.
 SIMT_DEVICE int32_t AtomicAdd(int32_t* at, int32_t value) { return atomicAdd(at, value); }
 SIMT_DEVICE uint32_t AtomicAdd(uint32_t* at, uint32_t value) { return atomicAdd(at, value); }
 SIMT_DEVICE uint64_t AtomicAdd(uint64_t* at, uint64_t value) {
@@ -47,24 +47,26 @@ SIMT_DEVICE uint64_t AtomicMax(uint64_t* at, uint64_t value) {
 }
 SIMT_DEVICE void FenceDevice() { __threadfence(); }
 SIMT_DEVICE void FenceSystem() { __threadfence_system(); }
-// To memory that the host watches; all that the block wrote before a FenceSystem is seen first.
+// Stores to memory that the host polls. After a FenceSystem, the host sees all earlier writes of
+// this thread before it sees this store.
 SIMT_DEVICE void StoreForHost(uint64_t* at, uint64_t value) {
   *reinterpret_cast<volatile uint64_t*>(at) = value;
 }
 
 SIMT_DEVICE uint32_t AsBits(float value) { return __float_as_uint(value); }
 SIMT_DEVICE float AsFloat(uint32_t bits) { return __uint_as_float(bits); }
-// Two floats rounded to bf16 in one word, the first in its lower half. What a NaN becomes, is NaN.
+// Rounds two floats to bf16 and packs them into one word, the first in the lower half. A NaN stays
+// a NaN, but its bits may change.
 SIMT_DEVICE uint32_t PackBf16(float first, float second) {
   uint32_t pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(second), "f"(first));
   return pair;
 }
 SIMT_DEVICE int PopCount(uint32_t bits) { return __popc(bits); }
-// Place of the lowest set bit. REQUIRES: bits != 0.
+// Index of the lowest set bit. REQUIRES: bits != 0.
 SIMT_DEVICE int LowestBit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }
 SIMT_DEVICE uint32_t MultiplyHigh(uint32_t a, uint32_t b) { return __umulhi(a, b); }
-// a b, rounded: never fused with an addition.
+// a · b, rounded; never fused with an addition.
 SIMT_DEVICE float Multiply(float a, float b) { return __fmul_rn(a, b); }
 SIMT_DEVICE float Max(float a, float b) { return fmaxf(a, b); }
 SIMT_DEVICE float Min(float a, float b) { return fminf(a, b); }
@@ -79,36 +81,36 @@ SIMT_DEVICE float ReciprocalSqrt(float x) { return 1.0f / sqrtf(x); }
 SIMT_DEVICE float Sqrt(float x) { return sqrtf(x); }
 SIMT_DEVICE float Infinity() { return __uint_as_float(0x7F800000u); }
 
-// Sixteen bytes at once. REQUIRES: `at` is aligned to as many.
+// Loads and stores 16 bytes. REQUIRES: `at` is aligned to 16 bytes.
 SIMT_DEVICE Bytes16 LoadBytes16(const void* at) { return *static_cast<const Bytes16*>(at); }
 SIMT_DEVICE void StoreBytes16(void* at, const Bytes16& bytes) {
   *static_cast<Bytes16*>(at) = bytes;
 }
 
-// Sixteen bytes from global into shared memory, behind the thread's back, or zeros where there is
-// nothing to copy. Copies that were committed together are waited for together; SyncBlock() then
-// shows them to the other threads.
+// Starts an asynchronous copy of 16 bytes from global to shared memory; if `valid` is false, it
+// writes zeros. CommitCopies closes a group of copies, and WaitCopies waits for groups. The other
+// threads of the block see the data after WaitCopies and SyncBlock().
 SIMT_DEVICE void CopyAsync16(uint32_t to, const void* global, bool valid) {
   const int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(global), "r"(bytes)
                : "memory");
 }
 SIMT_DEVICE void CommitCopies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-// Until at most `Pending` committed groups are under way.
+// Waits until at most `Pending` committed groups are unfinished.
 template <int Pending>
 SIMT_DEVICE void WaitCopies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(Pending) : "memory");
 }
 
-// Where in the block's shared memory something lies: half the width of a pointer, and sums with
-// constants cost nothing in the instructions that take it.
+// The address of `shared` within the block's shared memory. It needs half the registers of a
+// pointer, and instructions add constant offsets to it for free.
 SIMT_DEVICE uint32_t SharedAddress(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory: lane 8 m + r names row r of matrix m
-// (16 bytes), and gets of matrix m, in words[m], elements (2 (lane % 4), 2 (lane % 4) + 1) of row
-// lane / 4. Transposed: of column lane / 4.
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory. Lane 8 m + r passes the address
+// of row r of matrix m (16 bytes). In words[m], a lane gets elements 2 (lane % 4) and 2 (lane % 4)
+// + 1 of row lane / 4 of matrix m. LoadMatricesTransposed: of column lane / 4.
 SIMT_DEVICE void LoadMatrices(uint32_t (&words)[4], uint32_t row_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -122,8 +124,8 @@ SIMT_DEVICE void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t row_addre
                : "memory");
 }
 
-// d += a b, a [16, 16] and b [16, 8] of bf16, d [16, 8] of float, spread over the warp. With
-// g = lane / 4 and t = lane % 4:
+// d += a · b with a [16, 16] and b [16, 8] in bf16 and d [16, 8] in fp32, distributed over the
+// warp. With g = lane / 4 and t = lane % 4, a lane holds these elements:
 //   d: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
 //   a: pairs from (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), along the row
 //   b: pairs from (2t, g), (2t + 8, g), along the column
@@ -136,18 +138,18 @@ SIMT_DEVICE void MatrixMultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Blocks of `shape.threads` run kernel(args) after what was put on `stream` before.
+// Enqueues kernel(args) with `shape` on `stream`.
 template <typename Args>
 void Launch(Stream& stream, void (*kernel)(Args), const LaunchShape& shape, const Args& args) {
   if (shape.grid.x <= 0 || shape.grid.y <= 0 || shape.grid.z <= 0) return;
   if (shape.shared > 48 * 1024) {
     stream.Note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(shape.shared)),
-                "a kernel's shared memory");
+                "setting a kernel's shared memory");
   }
   const dim3 blocks(shape.grid.x, shape.grid.y, shape.grid.z);
   kernel<<<blocks, shape.threads, shape.shared, static_cast<cudaStream_t>(stream.native())>>>(args);
-  stream.Note(cudaGetLastError(), "a kernel's launch");
+  stream.Note(cudaGetLastError(), "launching a kernel");
 }
 
 }  // namespace bastion::kernels::cuda::simt

@@ -78,10 +78,10 @@ void LeftBlockKernel(Words args) {
 TEST_F(EmulatorTest, AMissedBarrierIsReportedWithTheWaitingThreads) {
   std::vector<uint32_t> out(64);
   EXPECT_DEATH(Start(DivergedBarrierKernel, {{3}, 64}, Words{}),
-               "block \\(0, 0, 0\\): 63 threads wait for the block, 1 for lanes of their warp that "
-               "do not come, 0 are done");
+               "block \\(0, 0, 0\\): 63 threads wait at a block barrier, 1 wait at a warp barrier, "
+               "0 have finished");
   EXPECT_DEATH(Start(LeftWarpKernel, {{1}, 64}, Words{out.data()}),
-               "31 for lanes of their warp that do not come, 33 are done");
+               "31 wait at a warp barrier, 33 have finished");
   Start(LeftBlockKernel, {{1}, 64}, Words{out.data()});
   EXPECT_EQ(std::accumulate(out.begin(), out.end(), 0), 32);
 }
