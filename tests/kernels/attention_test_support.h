@@ -20,7 +20,7 @@ struct Heads {
 // A cache of random keys and values, pages handed out in a scrambled order.
 class Cache {
  public:
-  Cache(DType dtype, Heads heads, int pages) : pages_(pages) {
+  Cache(DType dtype, Heads heads, int pages) {
     layer_ = {dtype, heads.kv, heads.dim, nullptr, nullptr};
     const size_t count = layer_.page_elements() * pages;
     keys_ = RandomFloats(count, 11);
@@ -46,7 +46,6 @@ class Cache {
   }
 
  private:
-  int pages_;
   KvLayer layer_;
   std::vector<float> keys_, values_;
   std::vector<uint16_t> keys16_, values16_;

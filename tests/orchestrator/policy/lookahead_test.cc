@@ -166,7 +166,6 @@ TEST(LookAheadTest, ReportsTheLimitThatBoundTheTree) {
 }
 
 TEST(LookAheadTest, ManyChildrenAreUsefulOnlyWhereRowsAreCheap) {
-  const Survival survival;
   // A row costs a sixth of a plain step.
   const CurveEstimator expensive([](int rows) { return 10.0 + 2.0 * rows; });
   EXPECT_EQ(LookAhead(expensive.Cost(3, 0), 64).MaxUsefulChildren(64), 12);
