@@ -11,7 +11,8 @@ namespace {
 absl::StatusOr<const kernels::Backend*> FindBackend(const std::string& name) {
   if (name == "cpu") return &kernels::CpuBackend();
   if (name == "torch") return kernels::PortableBackend();
-  return absl::InvalidArgumentError(absl::StrCat("--backend is ", name, "; it must be cpu or torch"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--backend is ", name, "; it must be cpu or torch"));
 }
 
 }  // namespace
