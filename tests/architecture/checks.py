@@ -1,4 +1,4 @@
-"""The checks. A check is a function that takes the files of the tree and yields findings. CHECKS lists them."""
+"""The checks. A check takes the files of the tree and yields findings. CHECKS lists all checks."""
 
 import ast
 import os
@@ -61,7 +61,7 @@ def library_borders(files):
 
 
 def torch_and_protos(files):
-    """No file includes both torch and generated protobuf code, because the torch wheel ships old protobuf headers."""
+    """No file includes both torch and generated protobuf code: the wheel ships old protobuf headers."""
     for file in files:
         found = list(file.includes()) if file.is_cpp else []
         if any(included.startswith(rules.TORCH) for _, included in found):

@@ -1,4 +1,4 @@
-"""Checks that every CMake target lists the targets whose headers it includes, so that the link graph is complete."""
+"""Checks that every CMake target lists the targets whose headers it includes."""
 
 import dataclasses
 import os

@@ -25,4 +25,4 @@ def plain_english(files):
             if found := _WORDS.search(line):
                 yield Finding(file.path, number, f"avoid '{found.group()}'; say it in plain English")
             if file.is_code and _FRAGMENT.search(line):
-                yield Finding(file.path, number, "a comment begins with a fragment ('O" "f ...'); write a sentence")
+                yield Finding(file.path, number, "a comment begins with a fragment ('O" "f ...')")

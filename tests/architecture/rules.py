@@ -1,4 +1,4 @@
-"""The rules that the architecture test enforces. To change a rule, edit it here and explain why in the commit.
+"""The rules that the architecture test enforces. To change a rule, edit it here and say why in the commit.
 
 A key of MAY_INCLUDE is a folder. Its value lists the other folders whose headers it may include.
 A file belongs to the longest listed folder above it. Every include that is not listed is a finding.
