@@ -21,9 +21,8 @@ MAY_INCLUDE = {
 
     "kernels": ["common/base"],  # The interface: ops.h, types.h, packing, threads.
     "kernels/cpu": ["common/base", "kernels"],
-    "kernels/reference": ["common/base", "kernels"],
     "kernels/torch": ["common/base", "kernels", "kernels/backend"],
-    "kernels/backend": ["common/base", "kernels", "kernels/cpu", "kernels/reference"],
+    "kernels/backend": ["common/base", "kernels", "kernels/cpu"],
     "kernels/cuda/runtime": ["common/base"],
     "kernels/cuda/simt": ["common/base", "kernels", "kernels/cuda/runtime"],
     "kernels/cuda": ["common/base", "kernels", "kernels/cuda/runtime", "kernels/cuda/simt"],
