@@ -17,7 +17,7 @@ namespace bastion::cuda {
 struct StepCapacity {
   int rows = 0;   // R
   int spans = 0;  // B
-  int pages = 0;  // Of all spans together. Page number `pages` itself is for padding rows.
+  int pages = 0;  // All spans together. Page number `pages` itself is for padding rows.
 };
 
 // The rows of one step, and data for each row.
