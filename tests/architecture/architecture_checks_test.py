@@ -4,6 +4,7 @@ import unittest
 
 import checks
 import cmake_checks
+import english_checks
 import rules
 from source import File, Scan, skeleton
 
@@ -210,6 +211,31 @@ class TextChecks(unittest.TestCase):
         self.assertFalse(anchors("[x](docs/b.md#three)\n", "README.md"))
         self.assertEqual(anchors("\n[x](b.md#four)\n"), ["docs/a.md:2: no heading for #four in docs/b.md"])
         self.assertEqual(anchors("[x](#here)\n"), ["docs/a.md:1: no heading for #here in docs/a.md"])
+
+
+class EnglishChecks(unittest.TestCase):
+    def english(self, path, text):
+        return findings(english_checks.plain_english, (path, text))
+
+    def test_phrases_to_avoid(self):
+        self.assertEqual(self.english("a.cc", "int a;\n// No" "body reads it.\n"),
+                         ["a.cc:2: avoid 'No" "body'; say it in plain English"])
+        for phrase in ("who" "ever", "a" "new", "he" "ed", "he" "eds", "st" "ands", "as they " "come",
+                       "so " "many", "of " "which", "takes " "up", "is " "had", "the " "like", "makes " "do"):
+            self.assertEqual(len(self.english("docs/a.md", f"Rows {phrase} here.\n")), 1, phrase)
+        self.assertFalse(self.english("docs/a.md", "Many threads take the likely path and renew it.\n"))
+
+    def test_fragments(self):
+        of = "O" "f"
+        for text in (f"// {of} all rows.\n", f"int a;  // {of} all rows.\n", f"# {of} all rows.\n",
+                     f'"""{of} all rows."""\n', f'ABSL_FLAG(int, a, 0, "{of} all rows.");\n'):
+            self.assertEqual(self.english("a.cc", text),
+                             [f"a.cc:1: a comment begins with a fragment ('{of} ...')"])
+        self.assertFalse(self.english("a.cc", "// The number of rows, often one.\n"))
+        self.assertFalse(self.english("docs/a.md", f"# {of} trees\n"))
+
+    def test_data_is_not_checked(self):
+        self.assertFalse(self.english("deploy/demo_model/target/a.md", "No" "body\n"))
 
 
 class DocumentationChecks(unittest.TestCase):
