@@ -5,6 +5,7 @@ import os
 import re
 
 import cmake_checks
+import english_checks
 import rules
 from source import Finding, Scan
 
@@ -251,4 +252,4 @@ def anchors(files):
 CHECKS = [include_direction, include_cycles, library_borders, torch_and_protos,
           conditional_compilation, header_guards, settings_at_the_edge, file_length, function_size,
           config_size, open_ends, commented_out_code, links, anchors, documentation_length,
-          required_files, cmake_checks.linked_dependencies]
+          required_files, cmake_checks.linked_dependencies, english_checks.plain_english]
