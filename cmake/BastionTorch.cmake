@@ -1,10 +1,10 @@
-# libtorch out of the PyPI wheel that deploy/local/setup.sh --torch unpacks into build/venv.
+# libtorch from the PyPI wheel that deploy/local/setup.sh --torch installs into build/venv.
 #
-#   bastion_torch_job(TARGET…)   # What the target torch_job builds; nothing without libtorch.
+#   bastion_torch_job(TARGET…)   # Adds targets to the target torch_job. No effect without libtorch.
 #
-# BASTION_PORTABLE_KERNELS names the folder under kernels/ that has the portable backend. Its own
-# CMakeLists.txt builds the backend with libtorch, and a refusal that says how to get it without.
-option(BASTION_TORCH "Build the portable backend and the tests against it: they need libtorch" OFF)
+# BASTION_PORTABLE_KERNELS names the folder under kernels/ that has the portable backend. Without
+# libtorch, its CMakeLists.txt builds a stub that returns an error and says how to get the backend.
+option(BASTION_TORCH "Build the portable backend and its tests. Needs libtorch" OFF)
 set(BASTION_PORTABLE_KERNELS torch)
 
 function(bastion_torch_job)
@@ -17,7 +17,7 @@ if(NOT BASTION_TORCH)
   return()
 endif()
 add_custom_target(torch_job)
-# The programs with a flag --backend.
+# The programs that have a flag --backend.
 bastion_torch_job(bastion-verifier bastion-drafter bastion-bench bastion-verify-exactness)
 
 file(GLOB site_packages ${BASTION_VENV}/lib/python3*/site-packages)
@@ -28,7 +28,7 @@ endif()
 file(GLOB nvidia_dirs ${site_packages}/nvidia/*/lib)
 
 # Only torch_cpu and c10 are linked: libtorch.so would need all of CUDA. libtorch_cpu.so itself needs
-# libcudart and libcupti, whose wheels the set-up installs too. The wheel also ships old
+# libcudart and libcupti, whose wheels setup.sh also installs. The wheel also ships old
 # google/protobuf headers, so its include folders come last (-idirafter). Link this library PRIVATE:
 # then no other target searches these folders.
 add_library(bastion_torch INTERFACE)

@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Load(DeviceLoader&
   if (!kernels::cuda::AttentionTakes(dims.query_heads, dims.kv_heads, dims.head_dim)) {
     return absl::UnimplementedError(
         absl::StrCat(dims.query_heads, " query heads on ", dims.kv_heads, " of ", dims.head_dim,
-                     " dims: the GPU's attention kernel does not take these; run on the CPU"));
+                     " dims: the GPU's attention kernel does not support this; use --device cpu"));
   }
   auto decoder = std::unique_ptr<DeviceDecoder>(new DeviceDecoder(config, loader.dtype(), gpu));
   for (int layer = 0; layer < config.dims.layers; ++layer) {
@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Load(DeviceLoader&
 absl::Status DeviceDecoder::Allocate(const StepCapacity& capacity) {
   const ModelDims& dims = config_.dims;
   const size_t rows = capacity.rows, element = BytesPerElement(dtype_);
-  // One page more than there are to hand out, for padding rows.
+  // One more page than the pool assigns, for padding rows.
   const size_t side = size_t(capacity.pages + 1) * kernels::kPageTokens * KvWidth(dims) * element;
   for (int layer = 0; layer < dims.layers; ++layer) {
     ASSIGN_OR_RETURN(Memory memory, Memory::OnDevice(2 * side, "the KV cache; lower --kv-tokens"));
@@ -86,7 +86,7 @@ absl::Status DeviceDecoder::Allocate(const StepCapacity& capacity) {
     cache_.push_back(std::move(memory));
   }
   const size_t table = kv_layers_.size() * sizeof(kv_layers_[0]);
-  ASSIGN_OR_RETURN(layer_table_, Memory::OnDevice(table, "the layers' table"));
+  ASSIGN_OR_RETURN(layer_table_, Memory::OnDevice(table, "the table of KV layers"));
   gpu_.stream->Copy(layer_table_.as<void>(), kv_layers_.data(), table);
   constexpr char kWhat[] = "activations";
   ASSIGN_OR_RETURN(hidden_, Memory::OnDevice(rows * dims.hidden * sizeof(float), kWhat));
@@ -98,7 +98,7 @@ absl::Status DeviceDecoder::Allocate(const StepCapacity& capacity) {
   ASSIGN_OR_RETURN(activation_, Memory::OnDevice(rows * dims.intermediate * element, kWhat));
   const size_t scratch = kernels::cuda::AttentionScratchBytes(
       capacity.rows, capacity.spans, dims.query_heads, dims.kv_heads, dims.head_dim);
-  ASSIGN_OR_RETURN(scratch_, Memory::OnDevice(scratch, "attention's partial results"));
+  ASSIGN_OR_RETURN(scratch_, Memory::OnDevice(scratch, "partial results of attention"));
   return gpu_.stream->Synchronize();
 }
 
@@ -182,7 +182,7 @@ void DeviceDecoder::RunBlock(int layer, const StepRows& rows) {
 
 void DeviceDecoder::Forward(const StepRows& rows, const FeatureTaps& taps) {
   const int width = static_cast<int>(taps.layers.size()) * config_.dims.hidden;
-  // A layer's output is tapped by the norm that reads it next.
+  // The norm of the next layer also copies this layer's output to the features.
   for (int layer = 0; layer < config_.dims.layers; ++layer) {
     Norm(blocks_[layer].attention_norm, TapOf(layer - 1, taps), width, rows.row_capacity);
     RunBlock(layer, rows);

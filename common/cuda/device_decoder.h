@@ -1,7 +1,8 @@
-// A stack of decoder blocks on a GPU: common/nn/decoder.h with its rows, cache and activations in
-// device memory, and every pass put on a stream, to be recorded.
+// DeviceDecoder: a stack of decoder blocks on a GPU, the counterpart of common/nn/decoder.h. Rows,
+// cache and activations are in device memory. Every pass is enqueued on a stream and can be
+// recorded as a graph.
 //
-// The residual stream is fp32; what a matrix takes is of the weights' type.
+// The residual stream is fp32. The inputs of matrix products have the type of the weights.
 #ifndef BASTION_COMMON_CUDA_DEVICE_DECODER_H_
 #define BASTION_COMMON_CUDA_DEVICE_DECODER_H_
 
@@ -16,41 +17,44 @@
 
 namespace bastion::cuda {
 
-// Which layers' outputs are features, and where they go.
+// The layers whose outputs are features, and the memory that receives them.
 struct FeatureTaps {
   std::vector<int> layers;
-  void* features = nullptr;  // [R, F] of the weights' type, F = layers.size() * C.
+  void* features = nullptr;  // [R, F] in the weights' type, F = layers.size() * C.
 };
 
 class DeviceDecoder {
  public:
-  // Blocks named `prefix` + "layers.N.", for steps of at most `capacity`, on `gpu`, which must
-  // outlive it. RESOURCE_EXHAUSTED where the device's memory does not suffice, UNIMPLEMENTED for
-  // heads that the kernels do not take.
+  // Loads the blocks `prefix` + "layers.N." and allocates memory for steps of at most `capacity`.
+  // `gpu` must outlive the decoder. RESOURCE_EXHAUSTED if the device has too little memory,
+  // UNIMPLEMENTED for head counts or widths that the kernels do not support.
   static absl::StatusOr<std::unique_ptr<DeviceDecoder>> Load(DeviceLoader& loader,
                                                              const hub::ModelConfig& config,
                                                              const std::string& prefix,
                                                              const StepCapacity& capacity,
                                                              Gpu& gpu);
 
-  // Hidden rows [R, C] of floats, in place; keys and values go to the cache. normed [R, C] is what
-  // the final norm makes of them, in the weights' type.
+  // Runs hidden() through all blocks, in place. Writes keys and values to the cache and the output
+  // of the final norm to normed().
   void Forward(const kernels::cuda::StepRows& rows, const FeatureTaps& taps);
-  // Keys and values of context rows [R, C], in the weights' type, that are attended from by nobody.
+  // Writes keys and values of `context` [R, C], in the weights' type, to the cache; no query is
+  // computed for these rows.
   void StoreContext(const kernels::cuda::StepRows& rows, const void* context);
 
-  // Finds the best way to multiply `rows` rows, for Forward (and StoreContext).
+  // Tunes the matrix products of Forward for `rows` rows and, if `with_context`, those of
+  // StoreContext.
   [[nodiscard]] absl::Status Prepare(int rows, bool with_context);
 
   [[nodiscard]] float* hidden() const { return hidden_.as<float>(); }  // [R, C]
-  [[nodiscard]] void* normed() const { return normed_.as<void>(); }    // [R, C]
-  // One entry a layer, in device memory.
+  // [R, C] in the weights' type.
+  [[nodiscard]] void* normed() const { return normed_.as<void>(); }
+  // One entry per layer, in device memory.
   [[nodiscard]] const kernels::cuda::DeviceKvLayer* layers() const {
     return layer_table_.as<kernels::cuda::DeviceKvLayer>();
   }
   [[nodiscard]] const hub::ModelConfig& config() const { return config_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
-  // Of all blocks; the vocabulary's ends left out.
+  // The cost of all blocks, without embedding and LM head.
   [[nodiscard]] nn::ForwardCost Cost() const;
 
  private:
@@ -64,7 +68,7 @@ class DeviceDecoder {
                 bool accumulate) const;
   void RunBlock(int layer, const kernels::cuda::StepRows& rows);
   [[nodiscard]] kernels::cuda::QkvArgs QkvOf(int layer, const kernels::cuda::StepRows& rows) const;
-  // Where the output of `layer` is tapped to, or null.
+  // The memory that receives the output of `layer` as features. Null if it is not a feature.
   [[nodiscard]] void* TapOf(int layer, const FeatureTaps& taps) const;
 
   hub::ModelConfig config_;
@@ -75,11 +79,12 @@ class DeviceDecoder {
   Memory rope_;                      // [positions, D]
   std::vector<Memory> cache_;        // L x [2, pages, G, 16, D]: keys, then values
   std::vector<kernels::cuda::DeviceKvLayer> kv_layers_;  // L
-  Memory layer_table_;                                   // The same on the device
+  Memory layer_table_;                                   // kv_layers_ on the device.
   Memory hidden_, normed_, kvq_, query_, attention_, gate_up_, activation_, scratch_;
 };
 
-// y [R, N] = x Wᵀ of a matrix beside the blocks, and finding the best way to it.
+// Computes y [R, N] = x Wᵀ for a matrix that is not part of a block. PrepareProduct tunes it; call
+// it first.
 void PutProduct(const DeviceMatrix& weight, const void* x, float* y, int rows, Gpu& gpu);
 [[nodiscard]] absl::Status PrepareProduct(const DeviceMatrix& weight, const void* x, float* y,
                                           int rows, Gpu& gpu);

@@ -26,7 +26,7 @@ DeviceLoader::DeviceLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DT
 
 absl::Status DeviceLoader::Put(const hub::TensorView& view, DType dtype, char* to) {
   if (staging_.bytes() == 0) {
-    ASSIGN_OR_RETURN(staging_, Memory::OnHost(kStagingBytes, "staging of weights"));
+    ASSIGN_OR_RETURN(staging_, Memory::OnHost(kStagingBytes, "the staging buffer for weights"));
   }
   const DType type = view.dtype;
   const size_t source = type == DType::kF32 ? 4 : 2;

@@ -1,4 +1,4 @@
-// Weights in a GPU's memory: matrices row-major in the engine's type, norms as floats.
+// Weights in GPU memory: row-major matrices in the engine's type, norms as floats.
 #ifndef BASTION_COMMON_CUDA_DEVICE_WEIGHTS_H_
 #define BASTION_COMMON_CUDA_DEVICE_WEIGHTS_H_
 
@@ -29,10 +29,10 @@ struct DeviceMatrix {
   [[nodiscard]] const void* data() const { return storage.as<void>(); }
 };
 
-// Copies tensors of one checkpoint to the device, as they are asked for.
+// Copies tensors of one checkpoint to the device, one call at a time.
 class DeviceLoader {
  public:
-  // `bar`, when there is one, shows the megabytes of this checkpoint.
+  // `bar` may be null. It shows how many megabytes of the checkpoint are loaded.
   DeviceLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype, Stream& stream,
                ProgressBar* bar);
 
@@ -46,7 +46,7 @@ class DeviceLoader {
   [[nodiscard]] Stream& stream() { return stream_; }
 
  private:
-  // Converts `view` and copies it to `to`; waits until it is there.
+  // Converts `view` to `dtype`, copies it to `to` and waits for the copy.
   [[nodiscard]] absl::Status Put(const hub::TensorView& view, DType dtype, char* to);
 
   std::shared_ptr<const hub::Checkpoint> checkpoint_;
@@ -72,10 +72,10 @@ struct DeviceBlock {
                                                           const std::string& prefix,
                                                           const ModelDims& dims);
 
-// Embedding table and LM head, one matrix where the checkpoint ties them.
+// Embedding table and LM head. They are one matrix if the checkpoint ties them.
 struct DeviceVocabulary {
-  DeviceMatrix table;  // [V, C]
-  DeviceMatrix own_head;
+  DeviceMatrix table;     // [V, C]
+  DeviceMatrix own_head;  // [V, C]; empty if tied.
 
   [[nodiscard]] const DeviceMatrix& head() const { return own_head.rows > 0 ? own_head : table; }
 };

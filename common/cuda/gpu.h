@@ -1,4 +1,4 @@
-// One GPU as the engines use it: its stream, and its matrix products.
+// Gpu: one GPU with the stream and the matrix products that an engine uses.
 #ifndef BASTION_COMMON_CUDA_GPU_H_
 #define BASTION_COMMON_CUDA_GPU_H_
 
@@ -17,10 +17,10 @@ struct Gpu {
   std::unique_ptr<kernels::cuda::Gemm> gemm;
 };
 
-// Opens GPU `ordinal`; how matrices are multiplied is read from `gemm_table`, if that is a file.
-// Errors: kernels::cuda::OpenDevice, Gemm::Load.
+// Opens GPU `ordinal` and reads the GEMM autotuning results from the file `gemm_table`, if it
+// exists. Errors: those of kernels::cuda::OpenDevice and Gemm::Load.
 [[nodiscard]] absl::StatusOr<Gpu> OpenGpu(int ordinal, const std::string& gemm_table);
-// Writes it back, with what was found out since. Nothing to do where `gemm_table` is empty.
+// Writes all autotuning results to the file `gemm_table`. Does nothing if the name is empty.
 [[nodiscard]] absl::Status SaveGemmTable(const Gpu& gpu, const std::string& gemm_table);
 
 }  // namespace bastion::cuda

@@ -1,7 +1,8 @@
-// How many rows steps are recorded for: a step runs as the next larger one.
+// Row buckets: the row counts for which a GPU step is recorded as a graph. A step is padded to the
+// next larger bucket.
 //
-// By where matrix products get dearer (tiles of 16 and 64 rows), close enough that padding is
-// cheap.
+// The buckets follow the tile sizes of matrix products (16 and 64 rows), where the cost of a step
+// increases. They are close enough to each other that padding is cheap.
 #ifndef BASTION_COMMON_CUDA_ROW_BUCKETS_H_
 #define BASTION_COMMON_CUDA_ROW_BUCKETS_H_
 
@@ -9,7 +10,7 @@
 
 namespace bastion::cuda {
 
-// Those up to `most`, and `most` itself. REQUIRES: most > 0.
+// The buckets below `most`, and `most` itself, ascending. REQUIRES: most > 0.
 [[nodiscard]] inline std::vector<int> RowBuckets(int most) {
   std::vector<int> buckets;
   for (const int rows : {1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384}) {
@@ -19,7 +20,7 @@ namespace bastion::cuda {
   return buckets;
 }
 
-// The bucket that `rows` run in. REQUIRES: rows <= buckets.back().
+// The smallest bucket that holds `rows` rows. REQUIRES: rows <= buckets.back().
 [[nodiscard]] inline int BucketOf(const std::vector<int>& buckets, int rows) {
   for (const int bucket : buckets) {
     if (rows <= bucket) return bucket;

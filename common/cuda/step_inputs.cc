@@ -42,8 +42,8 @@ absl::StatusOr<StepInputs> StepInputs::Create(const StepCapacity& capacity) {
   StepInputs inputs;
   inputs.capacity_ = capacity;
   const size_t bytes = inputs.On(Memory()).bytes + capacity.pages * sizeof(int32_t);
-  ASSIGN_OR_RETURN(inputs.host_, Memory::OnHost(bytes, "a step's inputs"));
-  ASSIGN_OR_RETURN(inputs.device_, Memory::OnDevice(bytes, "a step's inputs"));
+  ASSIGN_OR_RETURN(inputs.host_, Memory::OnHost(bytes, "the inputs of a step"));
+  ASSIGN_OR_RETURN(inputs.device_, Memory::OnDevice(bytes, "the inputs of a step"));
   return inputs;
 }
 

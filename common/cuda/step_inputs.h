@@ -1,5 +1,5 @@
-// What changes from step to step, in one block of device memory that a recorded graph reads: filled
-// on the host, copied over in one go.
+// StepInputs: the inputs that change from step to step, in one block of device memory that a
+// recorded graph reads. The host fills its own block and sends it to the device in one copy.
 #ifndef BASTION_COMMON_CUDA_STEP_INPUTS_H_
 #define BASTION_COMMON_CUDA_STEP_INPUTS_H_
 
@@ -13,42 +13,43 @@
 
 namespace bastion::cuda {
 
-// The most that a step takes.
+// Upper limits of one step.
 struct StepCapacity {
   int rows = 0;   // R
   int spans = 0;  // B
-  int pages = 0;  // Of all spans together; a slot of page `pages` itself is for padding rows.
+  int pages = 0;  // All spans together. Page number `pages` itself is for padding rows.
 };
 
-// The rows of one step, and what else is known of each.
+// The rows of one step, and data for each row.
 struct StepContents {
   const nn::RowBatch& batch;
-  // Of rows as rows of their span, −1 for its first; empty where nothing is walked.
-  absl::Span<const int32_t> parents = {};            // [rows]
-  absl::Span<const kernels::ChoiceRule> rules = {};  // [rows]; empty where nothing is chosen.
+  // [rows]: index of each row's parent within its span, −1 for the first row of a span. Empty if
+  // the step has no tree to walk.
+  absl::Span<const int32_t> parents = {};
+  absl::Span<const kernels::ChoiceRule> rules = {};  // [rows]; empty if no token is chosen.
 };
 
 class StepInputs {
  public:
-  StepInputs() = default;  // Of no capacity.
+  StepInputs() = default;  // Capacity 0.
   // REQUIRES: capacity.rows is a multiple of 64.
   [[nodiscard]] static absl::StatusOr<StepInputs> Create(const StepCapacity& capacity);
 
-  // Puts `contents` on the way to the device, padded to `rows` rows, and numbers the step. The last
-  // step's must have arrived. REQUIRES: within the capacity.
+  // Increments step() and enqueues a copy of `contents`, padded to `rows` rows, to the device.
+  // REQUIRES: the copy of the previous step is complete; `contents` and `rows` fit the capacity.
   void Send(const StepContents& contents, int rows, kernels::cuda::Stream& stream);
 
-  // For work on the first `rows` rows.
+  // The inputs in device memory, as arguments for kernels that work on the first `rows` rows.
   [[nodiscard]] kernels::cuda::StepRows Rows(int rows) const;
   [[nodiscard]] const kernels::ChoiceRule* rules() const { return On(device_).rules; }  // [R]
-  // Of the step that was sent last: here, and where the device has it.
+  // Number of the step that was sent last: its value, and its address in device memory.
   [[nodiscard]] uint64_t step() const { return step_; }
   [[nodiscard]] const uint64_t* device_step() const { return On(device_).step; }
 
   [[nodiscard]] const StepCapacity& capacity() const { return capacity_; }
 
  private:
-  // Where everything lies in a block of memory.
+  // Addresses of all inputs in a block of memory.
   struct Sections {
     uint64_t* step;
     int32_t* used;
@@ -58,13 +59,13 @@ class StepInputs {
     int32_t *first_rows, *cached, *first_pages, *masks;  // [B + 1], [B], [B], [B]
     uint64_t* ancestors;                                 // [R, words]
     int32_t* pages;
-    size_t bytes;  // Before the pages, which come last.
+    size_t bytes;  // Size of everything before `pages`, which come last.
   };
 
   [[nodiscard]] Sections On(const kernels::cuda::Memory& memory) const;
   [[nodiscard]] int words() const { return capacity_.rows / 64; }
   void FillRows(const StepContents& contents, int rows, const Sections& to) const;
-  // How many pages there are.
+  // Returns the number of pages in all page tables.
   [[nodiscard]] int FillSpans(const nn::RowBatch& batch, const Sections& to) const;
 
   StepCapacity capacity_;

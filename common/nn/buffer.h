@@ -1,7 +1,7 @@
 // Buffer: memory that the engine owns or borrows. Kernels get raw pointers into it.
 //
-// A copy refers to the same memory, which is freed with the last copy. Shapes are written in the
-// legend's letters (common/base/ids.h) where a buffer is declared. Thread-compatible.
+// Copies share the memory; destroying the last copy frees it. Each declaration of a buffer gives
+// its shape in the letters of common/base/ids.h. Thread-compatible.
 #ifndef BASTION_COMMON_NN_BUFFER_H_
 #define BASTION_COMMON_NN_BUFFER_H_
 
@@ -12,20 +12,20 @@
 
 namespace bastion::nn {
 
-// kHuge asks the system for huge pages. They are faster to allocate and to walk through, and worth
-// it where all of the memory will be used.
+// kHuge asks the system for huge pages. They are faster to allocate and to read, but pay off only
+// if all of the memory is used.
 enum class Paging { kSmall, kHuge };
 
 class Buffer {
  public:
   Buffer() = default;  // No memory.
 
-  // `bytes` of uninitialized memory, 64-byte aligned. Throws std::bad_alloc when there is none.
+  // `bytes` of uninitialized memory, 64-byte aligned. Throws std::bad_alloc if out of memory.
   [[nodiscard]] static Buffer Allocate(size_t bytes);
-  // `bytes` of zeros in pages of their own. The system provides each page when it is first
-  // written. Throws std::bad_alloc when there is no address space left.
+  // `bytes` of zeroed memory in separate pages. The system allocates each page at its first write.
+  // Throws std::bad_alloc if the address space is exhausted.
   [[nodiscard]] static Buffer Pages(size_t bytes, Paging paging);
-  // Memory at `data` that `owner` keeps alive. It must only be read.
+  // Read-only memory at `data`, kept alive by `owner`.
   [[nodiscard]] static Buffer Borrow(const void* data, std::shared_ptr<const void> owner) {
     return Buffer(std::shared_ptr<void>(std::move(owner), const_cast<void*>(data)));
   }
@@ -45,7 +45,7 @@ class Buffer {
 // A buffer of floats that keeps its memory between calls.
 class Scratch {
  public:
-  // Memory for [rows, width] floats. Its contents are lost when it grows.
+  // Memory for [rows, width] floats. A call that needs more memory discards the contents.
   float* Reserve(int64_t rows, int64_t width) {
     if (rows * width > floats_) {
       floats_ = rows * width;

@@ -1,5 +1,5 @@
-// What loaders for the host and for a GPU know alike: which tensors a decoder block has, by their
-// names in a checkpoint, and what type their elements are. Where they are brought is the loader's.
+// The tensors of a decoder block, by their names in a checkpoint. The loaders for the host and for
+// the GPU share this list; each loader decides where it stores the tensors.
 #ifndef BASTION_COMMON_NN_CHECKPOINT_TENSORS_H_
 #define BASTION_COMMON_NN_CHECKPOINT_TENSORS_H_
 
@@ -13,8 +13,9 @@
 
 namespace bastion::nn {
 
-// One decoder block (Qwen3 names under `prefix`). A Block has attention_norm, mlp_norm, query_norm
-// and key_norm, which are the Loader's Vector, and kvq, output, gate_up and down, its Stacked.
+// Loads one decoder block (Qwen3 names under `prefix`). The members attention_norm, mlp_norm,
+// query_norm and key_norm of Block have the type that Loader::Vector returns; kvq, output, gate_up
+// and down have the type that Loader::Stacked returns.
 template <typename Block, typename Loader>
 absl::StatusOr<Block> LoadBlockTensors(Loader& loader, const std::string& prefix,
                                        const ModelDims& dims) {

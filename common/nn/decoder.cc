@@ -11,8 +11,9 @@ absl::Status CheckHeadDim(const hub::ModelConfig& config) {
   if (config.dims.head_dim % kernels::kWidest == 0 && config.dims.head_dim <= 512) {
     return absl::OkStatus();
   }
-  return absl::UnimplementedError(absl::StrCat("head_dim ", config.dims.head_dim,
-                                               ": this engine takes multiples of 16 up to 512"));
+  return absl::UnimplementedError(
+      absl::StrCat("head_dim is ", config.dims.head_dim,
+                   "; this engine supports only multiples of 16 up to 512"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A stack of decoder blocks with its rotary table and KV cache, and the vocabulary's two ends
-// (embedding and LM head) that a target owns and a block-diffusion drafter borrows from it.
+// Decoder: a stack of decoder blocks with its rotary table and KV cache. Vocabulary: the embedding
+// and the LM head, which a target owns and a block-diffusion drafter borrows from the target.
 //
 // Not thread-safe: one forward at a time.
 #ifndef BASTION_COMMON_NN_DECODER_H_
@@ -19,8 +19,8 @@ namespace bastion::nn {
 
 class Decoder {
  public:
-  // Blocks named `prefix` + "layers.N.", and the final norm `prefix` + "norm.weight". Ready when
-  // the loader's plan has been run.
+  // Loads the blocks `prefix` + "layers.N." and the final norm `prefix` + "norm.weight". The
+  // matrices are empty until the loader's PackingPlan has run.
   static absl::StatusOr<std::unique_ptr<Decoder>> Load(const WeightLoader& loader,
                                                        const hub::ModelConfig& config,
                                                        const std::string& prefix,
@@ -29,21 +29,22 @@ class Decoder {
   // Called after each block with its index and the hidden rows x [R, C].
   using LayerTap = std::function<void(int layer, const float* x)>;
 
-  // Hidden rows x [R, C] through all blocks, in place; keys and values go to the cache.
+  // Runs hidden rows x [R, C] through all blocks, in place. Writes their keys and values to the
+  // cache.
   void Forward(const RowBatch& batch, float* x, const LayerTap& tap = nullptr);
-  // Context rows into the cache of every layer, attended from by nobody
-  // (DecoderBlock::StoreContext).
+  // Writes keys and values of context rows to the cache of every layer; no query is computed for
+  // them (DecoderBlock::StoreContext).
   void StoreContext(const RowBatch& batch, const float* context);
-  // y = final_norm(x), rows of C.
+  // y [R, C] = final_norm(x [R, C]).
   void FinalNorm(const float* x, int rows, float* y) const;
 
-  // Of all blocks; the vocabulary's ends left out.
+  // The cost of all blocks, without embedding and LM head.
   [[nodiscard]] ForwardCost Cost() const;
 
   [[nodiscard]] KvCache& cache() { return cache_; }
   [[nodiscard]] const hub::ModelConfig& config() const { return config_; }
   [[nodiscard]] const Device& device() const { return options_.device; }
-  // Positions that the rotary table covers: rows must stay below.
+  // Number of positions in the rotary table. The positions of all rows must be below it.
   [[nodiscard]] int max_positions() const { return config_.max_positions; }
 
  private:
@@ -58,16 +59,16 @@ class Decoder {
   BlockScratch scratch_;
 };
 
-// Embedding table and LM head (one tensor where the checkpoint ties them).
+// Embedding table and LM head. They are one tensor if the checkpoint ties them.
 class Vocabulary {
  public:
-  // Ready when the loader's plan has been run.
+  // The matrices are empty until the loader's PackingPlan has run.
   static absl::StatusOr<Vocabulary> Load(const WeightLoader& loader,
                                          const hub::ModelConfig& config);
 
-  // x [R, C] = rows of the embedding. REQUIRES: every token in [0, size).
+  // Writes the embeddings of `tokens` to x [R, C]. REQUIRES: every token is in [0, size).
   void Embed(const Device& device, const std::vector<TokenId>& tokens, float* x) const;
-  // logits [R, V] of final-normed rows x [R, C].
+  // Computes logits [R, V] from x [R, C], the output of FinalNorm.
   void Logits(const Device& device, const float* x, int rows, float* logits) const;
 
   [[nodiscard]] const kernels::PackedMatrix& head() const { return head_.packed; }

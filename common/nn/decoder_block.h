@@ -1,7 +1,7 @@
-// The one decoder block of every model: pre-norm attention with grouped heads, query/key norms and
-// rotary positions, then a gated MLP. Differences between models are data (BlockShape, weights).
+// The decoder block that all models use: pre-norm attention with grouped heads, query and key norms
+// and rotary positions, then a gated MLP. Models differ only in data (BlockShape, weights).
 //
-// Not thread-safe: scratch memory is shared by the blocks of one Decoder.
+// Not thread-safe: the blocks of one Decoder share scratch memory.
 #ifndef BASTION_COMMON_NN_DECODER_BLOCK_H_
 #define BASTION_COMMON_NN_DECODER_BLOCK_H_
 
@@ -14,21 +14,21 @@ namespace bastion::nn {
 struct BlockShape {
   ModelDims dims;
   float norm_epsilon = 1e-6f;
-  int window = 0;       // Sliding-window attention over so many positions; 0 = all.
-  bool causal = false;  // Whether a row never sees a later one of its run, even in a full block.
+  int window = 0;       // Positions that a row attends to, itself included. 0: all.
+  bool causal = false;  // True: a kFull span is treated as kCausal.
 };
 
-// Buffers that the blocks of a model take turns with.
+// Buffers that the blocks of a model share, one block at a time.
 struct BlockScratch {
   Scratch normed, kvq, attention, gate_up, activation;
   std::vector<kernels::AttentionSpan> spans;
 };
 
-// What one pass of a block works with besides the hidden rows.
+// Inputs of one pass of a block, besides the hidden rows.
 struct BlockPass {
   const Device& device;
   const RowBatch& batch;
-  kernels::KvLayer cache;  // The block's own layer.
+  kernels::KvLayer cache;  // The layer of this block.
   const Buffer& rope;      // [positions, D]: cosines, then sines.
   BlockScratch& scratch;
 };
@@ -38,18 +38,18 @@ class DecoderBlock {
   DecoderBlock(const BlockShape& shape, BlockWeights weights)
       : shape_(shape), weights_(std::move(weights)) {}
 
-  // x [R, C] in place; writes the rows' keys and values to their slots of the cache.
+  // Updates x [R, C] in place. Writes the rows' keys and values to their slots in the cache.
   void Forward(const BlockPass& pass, float* x) const;
 
-  // Keys and values of context rows that are not attended from: projected from `context` [R, C]
-  // without the attention norm (DFlash; method.md §4).
+  // Writes keys and values of context rows to the cache; no query is computed for these rows. They
+  // are projected from `context` [R, C] without the attention norm (DFlash, arXiv 2602.06036).
   void StoreContext(const BlockPass& pass, const float* context) const;
 
   void AddCost(ForwardCost& cost) const;
 
  private:
   [[nodiscard]] kernels::QkvArgs QkvOf(const BlockPass& pass) const;
-  // The batch's spans, or `changed` where this block is causal whatever they say.
+  // The batch's spans. If the block is causal: `changed`, a copy in which kFull became kCausal.
   [[nodiscard]] const std::vector<kernels::AttentionSpan>& SpansOf(
       const RowBatch& batch, std::vector<kernels::AttentionSpan>& changed) const;
 

@@ -1,4 +1,4 @@
-// Where and how a model runs. The services' main functions fill this in.
+// The options of an engine: device, element types and capacity. Main functions fill them in.
 #ifndef BASTION_COMMON_NN_DEVICE_H_
 #define BASTION_COMMON_NN_DEVICE_H_
 
@@ -9,38 +9,39 @@
 
 namespace bastion::nn {
 
-// A table of kernels and the team that runs them. One forward at a time.
+// A table of kernels and the threads that run them. Runs one forward at a time.
 struct Device {
   const kernels::Backend* backend = nullptr;
   kernels::ThreadPool* pool = nullptr;
 };
 
-// Of what is not multiplied, the KV cache and the embedding table, where matrices are of `dtype`.
+// The type of KV cache and embedding table when the weight matrices have type `dtype`.
 [[nodiscard]] constexpr DType StoredType(DType dtype) {
   return dtype == DType::kF32 ? dtype : DType::kBF16;
 }
 
 struct EngineOptions {
-  DType dtype = DType::kBF16;  // Of the weight matrices.
+  DType dtype = DType::kBF16;  // Type of the weight matrices.
   Device device;
   int kv_tokens = 65536;       // Tokens that the KV cache holds, all sequences together.
-  bool show_progress = false;  // A bar on stderr while weights are loaded.
-  // For engines on a GPU: which one, the file that keeps how its matrices are best multiplied
-  // (empty: found out at every start), and the most of one forward, as its memory is laid out once.
-  int gpu = 0;
-  std::string gemm_table = {};
+  bool show_progress = false;  // Show a progress bar on stderr while weights load.
+  // The following options apply to engines on a GPU only.
+  int gpu = 0;                  // Index of the GPU.
+  std::string gemm_table = {};  // Cache file for GEMM autotuning. Empty: tune at every start.
+  // Limits of one forward. The engine allocates memory for them once.
   int max_rows = 512;
   int max_sequences = 64;
-  // Of a GPU's memory where the target's features lie for a drafter on the same GPU; 0: none.
+  // Bytes of GPU memory from which a drafter on the same GPU reads the target's features. 0: off.
   int64_t share_bytes = 0;
 };
 
-// What one forward needs, whoever computes it: the floor that its time is compared with.
+// Memory traffic and arithmetic of one forward on any device. The roofline model derives a lower
+// bound of the forward's time from them.
 struct ForwardCost {
-  DType dtype = DType::kF32;          // Of the matrices.
+  DType dtype = DType::kF32;          // Type of the matrices.
   int64_t weight_bytes = 0;           // Read once for all rows.
   int64_t kv_bytes_per_token = 0;     // Read for each cached token, once for all rows.
-  int64_t multiply_adds_per_row = 0;  // Of weights; attention left out.
+  int64_t multiply_adds_per_row = 0;  // In the weight matrices only, without attention.
 
   void Add(const kernels::PackedMatrix& matrix) {
     dtype = matrix.dtype;

@@ -1,7 +1,7 @@
-// Paged KV cache in the host's memory: one pool of pages for all sequences and layers.
+// Paged KV cache in host memory: one pool of pages for all sequences and layers.
 //
-// A page holds kPageTokens tokens of every layer under one number, so a sequence's table serves all
-// layers. Layout inside a page: kernels/types.h. Thread-compatible.
+// A page number refers to kPageTokens tokens in every layer, so one page table per sequence is
+// enough for all layers. Layout of a page: kernels/types.h. Thread-compatible.
 #ifndef BASTION_COMMON_NN_KV_CACHE_H_
 #define BASTION_COMMON_NN_KV_CACHE_H_
 
@@ -20,7 +20,7 @@ struct KvShape {
   DType dtype = DType::kF32;
 };
 
-// A page pool with the memory of its pages, on the host.
+// A page pool and the host memory of its pages.
 class KvCache : public PagePool {
  public:
   KvCache(const KvShape& shape, int pages);

@@ -11,7 +11,8 @@ namespace {
 absl::StatusOr<const kernels::Backend*> FindBackend(const std::string& name) {
   if (name == "cpu") return &kernels::CpuBackend();
   if (name == "torch") return kernels::PortableBackend();
-  return absl::InvalidArgumentError(absl::StrCat("--backend ", name, ": want cpu or torch"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--backend is ", name, "; it must be cpu or torch"));
 }
 
 }  // namespace
@@ -20,7 +21,7 @@ absl::StatusOr<LocalDevice> OpenLocalDevice(int threads, const std::string& back
   constexpr int kMost = 1024;
   if (threads < 0 || threads > kMost) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--threads ", threads, ": want 0 (one per core) to ", kMost));
+        absl::StrCat("--threads is ", threads, "; it must be 0 (one per core) to ", kMost));
   }
   LocalDevice local;
   ASSIGN_OR_RETURN(local.device.backend, FindBackend(backend));
@@ -36,17 +37,19 @@ absl::StatusOr<DeviceKind> ParseDeviceKind(const std::string& name, const std::s
   if (name == "auto") return portable ? DeviceKind::kCpu : DeviceKind::kAuto;
   if (name == "cuda" && portable) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--backend ", backend, " does not run on --device cuda; leave one of them out"));
+        "--backend ", backend, " does not run on --device cuda; remove one of these flags"));
   }
   if (name == "cuda") return DeviceKind::kCuda;
-  return absl::InvalidArgumentError(absl::StrCat("--device ", name, ": want cpu, cuda or auto"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--device is ", name, "; it must be cpu, cuda or auto"));
 }
 
 absl::StatusOr<DType> ParseDType(const std::string& name) {
   if (name == "fp32") return DType::kF32;
   if (name == "bf16") return DType::kBF16;
   if (name == "int8") return DType::kInt8;
-  return absl::InvalidArgumentError(absl::StrCat("--dtype ", name, ": want fp32, bf16 or int8"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--dtype is ", name, "; it must be fp32, bf16 or int8"));
 }
 
 absl::StatusOr<DType> ParseDraftDType(const std::string& name, bool on_gpu) {
@@ -55,7 +58,7 @@ absl::StatusOr<DType> ParseDraftDType(const std::string& name, bool on_gpu) {
   }
   if (const auto dtype = ParseDType(name); dtype.ok()) return dtype;
   return absl::InvalidArgumentError(
-      absl::StrCat("dtype ", name, " of the drafter: want fp32, bf16, int8 or auto"));
+      absl::StrCat("the drafter's dtype is ", name, "; it must be fp32, bf16, int8 or auto"));
 }
 
 }  // namespace bastion::nn

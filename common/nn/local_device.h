@@ -1,5 +1,5 @@
-// The device of this process, from what the flags of a program with an engine say. Used from main
-// functions only.
+// Turns the values of --device, --backend, --threads and --dtype into an nn::Device and types. Only
+// main functions use it.
 #ifndef BASTION_COMMON_NN_LOCAL_DEVICE_H_
 #define BASTION_COMMON_NN_LOCAL_DEVICE_H_
 
@@ -17,23 +17,24 @@ struct LocalDevice {
   Device device;
 };
 
-// A team of `threads` (0: one per core this process may use) on a backend: "cpu", the project's own
-// kernels, or "torch", the portable ones. INVALID_ARGUMENT when `threads` is negative or absurd,
-// for another backend, and for "torch" in a build without it.
+// Starts `threads` threads (0: one per core that this process may use) for `backend`: "cpu" (the
+// project's own kernels) or "torch" (the portable ones). INVALID_ARGUMENT if `threads` is out of
+// range, if the backend is unknown, or for "torch" in a build without it.
 [[nodiscard]] absl::StatusOr<LocalDevice> OpenLocalDevice(int threads,
                                                           const std::string& backend = "cpu");
 
-// Where an engine runs, as --device says: "cpu", "cuda", or "auto", a GPU if this build has CUDA
-// and this machine a GPU. A backend other than "cpu" is asked for in place of a GPU: with it "auto"
-// means the CPU, and "cuda" is an INVALID_ARGUMENT.
+// Where an engine runs: the value of --device. "auto" is a GPU if this build supports CUDA and the
+// machine has one. A --backend other than "cpu" excludes the GPU: "auto" then means the CPU, and
+// "cuda" is INVALID_ARGUMENT.
 enum class DeviceKind { kCpu, kCuda, kAuto };
 [[nodiscard]] absl::StatusOr<DeviceKind> ParseDeviceKind(const std::string& name,
                                                          const std::string& backend = "cpu");
 
-// "fp32", "bf16" or "int8". A target of int8 is a model of its own: text is exact against it.
+// "fp32", "bf16" or "int8". An int8 target counts as a model of its own: speculation reproduces the
+// text of the int8 target, not of the unquantized one.
 [[nodiscard]] absl::StatusOr<DType> ParseDType(const std::string& name);
-// The same, or "auto": int8 on a CPU that has instructions for it, else bf16. How a drafter is
-// rounded changes guesses, never the text.
+// The same, or "auto": int8 on a CPU that has instructions for it, else bf16. The drafter's type
+// changes the drafts and therefore the speed, never the output.
 [[nodiscard]] absl::StatusOr<DType> ParseDraftDType(const std::string& name, bool on_gpu = false);
 
 }  // namespace bastion::nn

@@ -37,7 +37,7 @@ void PackingPlan::Run(const std::string& folder, const EngineOptions& options) c
   int64_t done = 0, total = 0;
   for (const Job& job : jobs_) total += source_bytes(job);
   for (size_t i = 0; i < jobs_.size(); ++i) {
-    // One ahead, so that the disk has work while the processors have.
+    // Prefetch the next job, so that the disk reads while the threads pack.
     if (i == 0) prefetch(jobs_[i]);
     if (i + 1 < jobs_.size()) prefetch(jobs_[i + 1]);
     kernels::PackMatrix(jobs_[i].parts, jobs_[i].to, *options.device.pool);

@@ -1,6 +1,5 @@
-// Matrices that wait to be packed. A model is put together first, which finds what is wrong with
-// its checkpoint at once; then all of its matrices are packed in one go, straight from the mapped
-// files.
+// PackingPlan: matrices to pack later. A loader first checks all tensors of a checkpoint, so that
+// errors are reported at once. Run then packs the matrices directly from the mapped files.
 //
 // Not thread-safe.
 #ifndef BASTION_COMMON_NN_PACKING_PLAN_H_
@@ -16,10 +15,12 @@ namespace bastion::nn {
 
 class PackingPlan {
  public:
-  // `parts`, in a mapped file that stays mapped until Run, are to be packed into `to` (PackMatrix).
+  // Adds a job: pack `parts` into `to` (kernels::PackMatrix). REQUIRES: the file that holds `parts`
+  // stays mapped until Run.
   void Add(std::vector<kernels::SourceMatrix> parts, const kernels::PackedMatrix& to);
 
-  // Packs what was added, on the team of `options`; a progress bar there is named for `folder`.
+  // Runs all jobs on the threads of `options.device`. The progress bar, if `options` enables it,
+  // shows the name of `folder`.
   void Run(const std::string& folder, const EngineOptions& options) const;
 
  private:

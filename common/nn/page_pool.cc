@@ -13,7 +13,7 @@ absl::Status PagePool::Reserve(PageTable& table, int tokens) {
   if (missing > free_pages()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("KV cache: ", missing, " more pages of ", kernels::kPageTokens,
-                     " tokens wanted, ", free_pages(), " of ", total_pages_,
+                     " tokens needed, ", free_pages(), " of ", total_pages_,
                      " free; raise --kv-tokens or lower the number of live sequences"));
   }
   for (int i = 0; i < missing; ++i) {

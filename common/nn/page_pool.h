@@ -1,5 +1,5 @@
-// Pages of a KV cache, handed out to sequences. Where the memory behind them is, on the host or a
-// GPU, is another's business.
+// PagePool: assigns the pages of a KV cache to sequences. It handles page numbers only; the owner
+// of the pool has the memory, on the host or on a GPU.
 //
 // Not thread-safe: owned by one engine.
 #ifndef BASTION_COMMON_NN_PAGE_POOL_H_
@@ -13,18 +13,18 @@
 
 namespace bastion::nn {
 
-// The pages of one sequence, in token order. Owned by the sequence, filled by PagePool.
+// The pages of one sequence, in token order. The sequence owns the table; PagePool changes it.
 struct PageTable {
   std::vector<int32_t> pages;
 
-  // Slot of token `position`. REQUIRES: the table covers it.
+  // The cache slot of the token at `position`. REQUIRES: the table covers it.
   [[nodiscard]] int64_t slot(int position) const {
     return int64_t{pages[position / kernels::kPageTokens]} * kernels::kPageTokens +
            position % kernels::kPageTokens;
   }
 };
 
-// Pages that `tokens` tokens take.
+// Number of pages that hold `tokens` tokens.
 [[nodiscard]] constexpr int PagesFor(int tokens) {
   return (tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
 }
@@ -36,10 +36,10 @@ class PagePool {
   [[nodiscard]] int total_pages() const { return total_pages_; }
   [[nodiscard]] int free_pages() const { return static_cast<int>(free_.size()); }
 
-  // Grows `table` to cover `tokens` tokens. RESOURCE_EXHAUSTED (table unchanged) when pages run
-  // out.
+  // Grows `table` until it covers `tokens` tokens. RESOURCE_EXHAUSTED, without changing the table,
+  // if too few pages are free.
   [[nodiscard]] absl::Status Reserve(PageTable& table, int tokens);
-  // Gives back the pages past `tokens` tokens.
+  // Returns the pages of `table` that are not needed for `tokens` tokens to the pool.
   void Shrink(PageTable& table, int tokens);
 
  private:

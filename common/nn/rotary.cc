@@ -6,7 +6,7 @@
 namespace bastion::nn {
 namespace {
 
-constexpr int64_t kPositionsWorth = 64;  // Of the table, to share among threads.
+constexpr int64_t kPositionsPerTask = 64;
 
 }  // namespace
 
@@ -16,7 +16,7 @@ void FillRotaryTable(const hub::ModelConfig& config, kernels::ThreadPool& pool, 
   for (int i = 0; i < half; ++i) {
     frequencies[i] = std::pow(config.rope_theta, -2.0 * i / head_dim);
   }
-  pool.ParallelFor(config.max_positions, kPositionsWorth, [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(config.max_positions, kPositionsPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       for (int i = 0; i < half; ++i) {
         const double angle = static_cast<double>(p) * frequencies[i];

@@ -1,4 +1,5 @@
-// The rotary table of a model: what positions turn queries and keys by.
+// The rotary table of a model: cosines and sines of the angles by which rotary position embedding
+// rotates queries and keys.
 #ifndef BASTION_COMMON_NN_ROTARY_H_
 #define BASTION_COMMON_NN_ROTARY_H_
 
@@ -7,8 +8,8 @@
 
 namespace bastion::nn {
 
-// table [positions, D] = cos(p·θ^(−2i/D)) for i < D/2, then the sines. Angles in double: at
-// position 30,000 a float angle would be wrong in the third digit.
+// table [positions, D] = cos(p·θ^(−2i/D)) for i < D/2, then the sines. Angles are computed in
+// double: at position 30,000 a float angle has an error in its third decimal place.
 void FillRotaryTable(const hub::ModelConfig& config, kernels::ThreadPool& pool, float* table);
 
 }  // namespace bastion::nn

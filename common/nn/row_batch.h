@@ -1,4 +1,5 @@
-// The rows of several sequences flattened to one forward. A batch of one is no special case.
+// RowBatch: the rows of one forward, all sequences one after the other. A batch of one sequence is
+// not a special case.
 #ifndef BASTION_COMMON_NN_ROW_BATCH_H_
 #define BASTION_COMMON_NN_ROW_BATCH_H_
 
@@ -12,7 +13,7 @@
 
 namespace bastion::nn {
 
-// What one sequence adds to a forward. Its page table must cover cached + tokens.size() tokens and
+// The sequence whose rows are added. Its page table must cover cached + tokens.size() tokens and
 // outlive the forward.
 struct RowSpan {
   const PageTable* table = nullptr;
@@ -22,10 +23,11 @@ struct RowSpan {
 
 class RowBatch {
  public:
-  // Rows at positions cached, cached + 1, …: a prefill chunk (kCausal) or a draft block (kFull).
+  // Adds rows at positions cached, cached + 1, …: a prefill chunk (kCausal) or a draft block
+  // (kFull).
   void AddRun(const RowSpan& span, const std::vector<TokenId>& tokens);
-  // Rows of a tree: row i at position cached + depths[i], seeing the rows of its ancestor bits
-  // [rows, words].
+  // Adds the rows of a tree. Row i has position cached + depths[i] and sees the rows whose bits are
+  // set in row i of `ancestors` [rows, words].
   void AddTree(const RowSpan& span, const std::vector<TokenId>& tokens,
                const std::vector<int>& depths, std::vector<uint64_t> ancestors);
 

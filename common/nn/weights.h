@@ -1,8 +1,7 @@
-// Weights as the engine holds them: matrices packed for linear(), norms as floats.
+// Weights in host memory: matrices packed for linear(), norms as floats.
 //
-// A model is a table: which tensors a block has is fixed by the architecture's names here, their
-// shapes by the dims. Matrices and norms are copied out of the checkpoint; an embedding table of
-// the right type stays where it is, in the mapped file, and keeps it mapped.
+// The loader copies matrices and norms out of the checkpoint. An embedding table that has the
+// engine's type is not copied: the Buffer refers to the mapped file and keeps it mapped.
 #ifndef BASTION_COMMON_NN_WEIGHTS_H_
 #define BASTION_COMMON_NN_WEIGHTS_H_
 
@@ -20,28 +19,28 @@
 
 namespace bastion::nn {
 
-// A packed matrix and the memory it lives in.
+// A packed matrix and its memory.
 struct Matrix {
   kernels::PackedMatrix packed;
   Buffer storage;
 
-  // The first `rows` rows as a matrix of their own.
+  // A view of the first `rows` rows.
   [[nodiscard]] kernels::PackedMatrix FirstRows(int rows) const {
     return {packed.dtype, rows, packed.columns, packed.data};
   }
 };
 
-// Reads tensors of one checkpoint and brings them into the engine's dtype and layout. Matrices are
-// left to `plan`, which must outlive the loader: they are empty until it is run.
+// Reads tensors of one checkpoint and converts them to the engine's dtype and layout. It adds the
+// matrices to `plan`, which must outlive the loader; they are empty until the plan has run.
 class WeightLoader {
  public:
   WeightLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype, PackingPlan& plan)
       : checkpoint_(std::move(checkpoint)), dtype_(dtype), plan_(plan) {}
 
-  // The named matrices [rows_i, columns] stacked into one and packed.
+  // The named matrices [rows_i, columns], one below the other, packed as one matrix.
   [[nodiscard]] absl::StatusOr<Matrix> Stacked(const std::vector<std::string>& names,
                                                const std::vector<int>& rows, int columns) const;
-  // A row-major table [rows, columns] (an embedding), only to be read.
+  // A read-only row-major table [rows, columns] (an embedding).
   [[nodiscard]] absl::StatusOr<Buffer> Table(const std::string& name, int rows, int columns) const;
   // A vector of floats [size].
   [[nodiscard]] absl::StatusOr<Buffer> Vector(const std::string& name, int size) const;

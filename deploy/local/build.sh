@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Sets the machine up and builds one preset; see --help.
+# Sets up the machine and builds one preset; see --help.
 set -euo pipefail
 
 usage() {
   cat <<'END'
 usage: deploy/local/build.sh [--minimal] [--torch] [PRESET] [TARGET…]
 
-Runs deploy/local/setup.sh with what PRESET needs (--cuda, --torch or --clang), then configures
-and builds PRESET (default: release; see CMakePresets.json) into build/PRESET. Binaries land in
-build/PRESET/bin. The first build takes minutes, some of them for the Rust crates.
-  --minimal   installs only what the programs need to build, and leaves the tests out
-  --torch     builds with libtorch, as preset torch does, whatever the preset is: with preset cuda for
-              the tests that compare a GPU with kernels/torch
+Runs deploy/local/setup.sh with the flag that PRESET needs (--cuda, --torch or --clang), then
+configures and builds PRESET (default: release; see CMakePresets.json) in build/PRESET. The programs
+are in build/PRESET/bin. The first build takes several minutes; it also compiles the Rust crates.
+  --minimal   installs only what the build of the programs needs, and does not build the tests
+  --torch     builds with libtorch, whatever the preset. With preset cuda: for the tests that compare
+              a GPU with kernels/torch
 END
 }
 
@@ -54,8 +54,8 @@ export NINJA_STATUS='[%f/%t %es] '
 start=$SECONDS
 if ! configured=$(cmake --preset "$PRESET" "${configure_arguments[@]}" 2>&1); then
   echo "$configured" >&2
-  die "cmake could not configure preset '$PRESET'"
+  die "cannot configure preset '$PRESET'; see the errors above"
 fi
 echo "build: $PRESET, with $(nproc) jobs"
-cmake --build "build/$PRESET" ${1:+--target "$@"} || die "preset '$PRESET' did not build"
+cmake --build "build/$PRESET" ${1:+--target "$@"} || die "cannot build preset '$PRESET'; see the errors above"
 echo "build: $PRESET is in build/$PRESET/bin ($((SECONDS - start)) s)"

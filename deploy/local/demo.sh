@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a fresh Debian 12 machine to a streamed answer of the whole system; see --help.
+# Builds and runs the whole system on a fresh Debian 12 machine, and streams an answer; see --help.
 set -euo pipefail
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -11,11 +11,18 @@ usage: deploy/local/demo.sh [--target DIR] [--drafter DIR] [--prompt TEXT | --pr
                             [--max-new-tokens N] [--dtype bf16|fp32]
                             [--drafter-dtype bf16|fp32|int8|auto]
 
-Sets the machine up, builds, starts verifier, drafter and orchestrator on local sockets and shared
-memory, streams one answer, then measures plain against speculative decoding through the services and prints the table.
-The services are stopped at the end. Without arguments the demo pair of this repository is used, the
-target in bf16; its drafter, whose rounding may cost a guess and never changes the text, in int8 where
-the CPU has instructions for it (auto).
+Sets up the machine, builds, and starts verifier, drafter and orchestrator on local sockets with
+shared memory. Streams one answer. Then compares plain with speculative decoding through the services,
+prints a table, and stops the services.
+  --target DIR         model folder of the target. Default: the demo pair's
+  --drafter DIR        model folder of the drafter. Default: the demo pair's
+  --prompt TEXT        prompt to continue, in the answer and in the table
+  --prompt-file FILE   file with the prompt. Default: deploy/local/demo_prompt.txt
+  --max-new-tokens N   maximum tokens per answer. Default: 64
+  --dtype TYPE         type of the target's weights: bf16 or fp32. Default: bf16
+  --drafter-dtype TYPE type of the drafter's weights: bf16, fp32, int8, or auto (int8 if the CPU has
+                       instructions for it, else bf16). Default: auto for the demo pair in bf16, else
+                       --dtype. It never changes the text
 END
 }
 
@@ -42,7 +49,7 @@ while [ $# -gt 0 ]; do
     --dtype) dtype=${2:?"$1 needs a value"} ;;
     --drafter-dtype) drafter_dtype=${2:?"$1 needs a value"} ;;
     *)
-      echo "demo.sh: unknown argument $1 (see --help)" >&2
+      echo "demo.sh: unknown argument '$1' (try --help)" >&2
       exit 2
       ;;
   esac
@@ -54,7 +61,7 @@ if [ -z "$drafter_dtype" ]; then
   if [ "$dtype" = bf16 ] && [ "$drafter" = "$demo_drafter" ]; then drafter_dtype=auto; fi
 fi
 
-# Only what the answer needs; bastion-bench is built when that has been streamed.
+# First build only the programs that the answer needs. bastion-bench is built after the answer.
 build() { "$ROOT/deploy/local/build.sh" --minimal release "$@"; }
 build bastion-orchestrator bastion-drafter bastion-verifier bastionctl
 
@@ -67,21 +74,25 @@ stop() {
     kill "${pids[@]}" 2>/dev/null || true
     wait "${pids[@]}" 2>/dev/null || true
   fi
-  [ "$status" = 0 ] || { echo "demo.sh: failed; the services said:" >&2; tail -n 5 "$run"/*.log >&2 || true; }
+  if [ "$status" != 0 ]; then
+    echo "demo.sh: failed; the last log lines of the services:" >&2
+    tail -n 5 "$run"/*.log >&2 || true
+  fi
   rm -rf "$run"
   exit "$status"
 }
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-start() { # name arguments…
+# start NAME ARGUMENT…: starts a service in the background.
+start() {
   local name=$1
   shift
   "$BIN/bastion-$name" "$@" --listen "unix://$run/$name.sock" 2>"$run/$name.log" &
   pids+=($!)
 }
 
-# One prompt as a line of JSON.
+# json_line TEXT: prints a prompt as one line of JSON.
 json_line() {
   local text=${1//\\/\\\\}
   text=${text//\"/\\\"}
@@ -99,7 +110,7 @@ if [ -f "$drafter/transition_prior.safetensors" ]; then prior=(--prior "$drafter
 start orchestrator --target "$target" --verifier "unix://$run/verifier.sock" \
   --drafter "unix://$run/drafter.sock" "${prior[@]}"
 endpoint=unix://$run/orchestrator.sock
-printf '   calibrating the latency model through the verifier '
+printf '   measuring verify times for the latency model '
 until "$BIN/bastionctl" health --endpoint "$endpoint" >/dev/null 2>&1; do
   for pid in "${pids[@]}"; do kill -0 "$pid" || exit 1; done
   printf .
@@ -108,7 +119,7 @@ done
 echo " ready"
 "$BIN/bastionctl" models --endpoint "$endpoint"
 
-printf '\n== the answer, streamed\n%s' "$prompt"
+printf '\n== streaming the answer\n%s' "$prompt"
 "$BIN/bastionctl" generate --endpoint "$endpoint" --prompt "$prompt" --max-new-tokens "$tokens"
 
 prompts=$ROOT/deploy/demo_model/prompts.jsonl
@@ -118,6 +129,6 @@ if [ "$own_prompt" = yes ] || [ ! -f "$prompts" ]; then
 fi
 printf '\n\n'
 build bastion-bench
-printf '\n== plain (ar) against speculative decoding (default), the same prompts in turns\n'
+printf '\n== comparing plain (ar) with speculative decoding (default) on the same prompts\n'
 "$BIN/bastion-bench" --endpoint "$endpoint" --target "$target" --drafter "$drafter" \
   --prompts "$prompts" --policies ar,default --max-new-tokens "$tokens"

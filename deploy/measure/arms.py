@@ -1,4 +1,4 @@
-"""Arms of a comparison: engines that answer the same prompts in turns, and the table that compares their rates."""
+"""Arms of a comparison: engines that answer the same prompts in turns, and a table of their rates."""
 
 import json
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from report import number, table
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one prompt: all new tokens, seconds without prefill, and cycles (one a token without drafts)."""
+    """The answer to one prompt. `seconds` leaves out prefill. Without drafts, every token is one cycle."""
 
     tokens: list[int]
     seconds: float

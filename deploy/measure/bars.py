@@ -1,4 +1,4 @@
-"""Bars: what a measured figure must reach, and whether it did. The CPU figures and the GPU run share them."""
+"""Bars: limits that measured figures must meet, and verdicts. The CPU figures and the GPU run share them."""
 
 from dataclasses import dataclass
 
@@ -55,7 +55,7 @@ class Verdict:
 
 
 def measured(value: float, note: str = "") -> dict:
-    """What a run found for one bar, as the JSON files keep it."""
+    """The figure for one bar, in the form of the JSON files."""
     return {"value": value, "note": note}
 
 

@@ -1,7 +1,7 @@
 """Reads and writes the tensors of Hugging Face folders (config.json and safetensors files) with numpy alone.
 
 A tensor is kept as the file stores it: BF16 as uint16 (its bits), F16 and F32 as numpy's floats. Tensors are written in
-pieces, so a checkpoint may be larger than the memory.
+pieces, so a checkpoint can be larger than the memory.
 """
 
 import errno
@@ -20,7 +20,7 @@ STORED_AS = {"BF16": np.uint16, "F16": np.float16, "F32": np.float32, "I64": np.
 
 
 class CheckpointError(Exception):
-    """A folder is not what it must be. The text says what the user can change."""
+    """A folder cannot be used. The text says why, and what the user can change."""
 
 
 def to_floats(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What compare_llama_cpp.py and compare_ddtree.py share: their flags, the prompts as token ids, and bastion's side."""
+"""Shared by compare_llama_cpp.py and compare_ddtree.py: flags, prompts as token ids, and bastion's arms."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from arms import Arm, add_answers, rounds, save
 from runner import DEMO, PROGRAMS, ROOT, NotRun, Runner, ServiceSettings
 
-INSTALL = "build/compare_venv lacks it: install deploy/measure/compare_requirements.txt, which says how"
+INSTALL = "install the packages in deploy/measure/compare_requirements.txt, which says how"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def make_parser(description: str) -> tuple[ArgumentParser, object]:
                       help='JSON lines of {"id", "text"} or {"id", "token_ids"}. Default: the demo model\'s')
     what.add_argument("--count", type=int, default=32, help="number of prompts, from the first on. Default: 32")
     what.add_argument("--rounds", type=int, default=4,
-                      help="number of shares that the prompts are divided into; in each, all arms take a turn. Default: 4")
+                      help="shares of the prompts. All arms answer a share before the next one. Default: 4")
     what.add_argument("--max_new_tokens", type=int, default=64, help="tokens to generate for each prompt. Default: 64")
     ours = parser.add_argument_group("bastion")
     ours.add_argument("--policies", default="ar,adaptive+prior",
@@ -59,7 +59,7 @@ def load_prompts(args: Namespace) -> list[Prompt]:
         raise NotRun(f"{error}: {INSTALL}") from error
     for folder in (args.target, args.drafter):
         if not (folder / "config.json").exists():
-            raise NotRun(f"{folder} holds no model: it has no config.json")
+            raise NotRun(f"{folder} is not a model folder: it has no config.json")
     tokenizer, prompts = None, []
     for number, line in enumerate(args.prompts.read_text().splitlines()[:args.count], 1):
         try:
@@ -71,12 +71,12 @@ def load_prompts(args: Namespace) -> list[Prompt]:
         except (ValueError, KeyError, TypeError) as error:
             raise NotRun(f"{args.prompts}:{number}: a line needs id, and text or token_ids: {error}") from error
     if not prompts:
-        raise NotRun(f"{args.prompts} holds no prompts")
+        raise NotRun(f"{args.prompts} has no prompts")
     return prompts
 
 
 class Bastion:
-    """bastion's side of a comparison. `arms` holds its answers by the arm's name."""
+    """Runs bastion's arms of a comparison. `arms` has their answers, by name."""
 
     def __init__(self, args: Namespace, run: Runner):
         self._args, self._run = args, run
@@ -103,7 +103,7 @@ class Bastion:
 
 @contextlib.contextmanager
 def bastion_side(args: Namespace) -> Iterator[Bastion]:
-    """Bastion with a temporary folder for what its programs print. Stops them at the end."""
+    """A Bastion whose programs log to a temporary folder. Stops the programs at the end."""
     with tempfile.TemporaryDirectory() as folder:
         run = Runner(programs=args.programs.resolve(), raw=Path(folder))
         run.program("bastion-bench")
@@ -114,7 +114,7 @@ def bastion_side(args: Namespace) -> Iterator[Bastion]:
 
 
 def take_turns(args: Namespace, prompts: list[Prompt], turns: list[Callable[[list[Prompt]], None]]) -> None:
-    """Divides the prompts into rounds. In each round every side answers that share; who begins alternates."""
+    """Divides the prompts into rounds. In each round all sides answer a share, in alternating order."""
     shares = rounds(prompts, args.rounds)
     for index, share in enumerate(shares):
         for turn in turns if index % 2 == 0 else turns[::-1]:

@@ -6,10 +6,10 @@
 compare_requirements.txt says how to make build/compare_venv.
 
 Both use the same pair, prompts and threads. Their code (https://github.com/liranringel/ddtree,
-Ringel and Romano, arXiv 2604.12989) is cloned to build/compare/ddtree and called as their
+Ringel and Romano, arXiv 2604.12989) is cloned to build/compare/ddtree. This script calls it as their
 benchmark.py does: plain decoding (dflash_generate with blocks of 1), DFlash, and DDTree at every
-budget, on Hugging Face transformers. It is written for CUDA. On a CPU this script changes four
-things, and nothing else:
+budget, on Hugging Face transformers. Their code is written for CUDA. On a CPU this script changes
+four things, and nothing else:
   - torch.cuda.synchronize() does nothing (their clock calls it);
   - the drafter's attention is PyTorch's sdpa instead of flash-attn, which has no CPU version (the
     target uses sdpa anyway);
@@ -17,9 +17,9 @@ things, and nothing else:
   - fp32 runs in addition to their bf16, since CPUs without bf16 instructions are faster with it.
 
 The prompts are divided into rounds. In each round every arm (an engine with a policy) answers that
-share. bastion goes first in every other round. All arms run to the limit. Rates leave out prefill,
-and on their side the first draft too, as they measure it. Ratios are relative to the fastest of
-theirs.
+share. bastion goes first in every other round. All arms generate --max_new_tokens. Rates leave out
+prefill and, for their code, the first draft, as in their benchmark. Ratios are relative to the
+fastest of their arms.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from compare_common import INSTALL, Bastion, Prompt, bastion_side, load_prompts,
 from runner import MeasureError, NotRun
 
 REPOSITORY, COMMIT = "https://github.com/liranringel/ddtree", "c96427a"
-KV_TOKENS = 8192  # KV cache of the services. Their default would leave too little memory for a large model in Python.
+KV_TOKENS = 8192  # The services' default would leave too little memory for a large model in Python.
 
 
 def fetch(folder: Path) -> None:
@@ -44,7 +44,7 @@ def fetch(folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     for command in (["git", "clone", "--quiet", REPOSITORY, folder], ["git", "-C", folder, "checkout", "--quiet", COMMIT]):
         if subprocess.run([str(part) for part in command]).returncode != 0:
-            raise NotRun(f"cannot clone {REPOSITORY}: put its files at commit {COMMIT} into {folder}")
+            raise NotRun(f"cannot clone {REPOSITORY}; put its files at commit {COMMIT} into {folder}")
 
 
 def import_theirs(folder: Path) -> types.SimpleNamespace:
@@ -59,7 +59,7 @@ def import_theirs(folder: Path) -> types.SimpleNamespace:
     for name in ("load_dataset", "Features", "Sequence", "Value"):
         setattr(stand_in, name, None)
     sys.modules.setdefault("datasets", stand_in)
-    sys.path.insert(0, str(folder))  # Their code is no package: its modules import each other by their bare names.
+    sys.path.insert(0, str(folder))  # Their modules import each other by bare names.
     import ddtree
     import dflash
     import model
@@ -95,7 +95,7 @@ def their_arms(args: argparse.Namespace) -> dict[str, Callable[[Prompt], Answer]
     """The functions that answer a prompt, by the name of their arm."""
     theirs = import_theirs(args.work / "ddtree")
     theirs.torch.set_num_threads(args.threads)
-    theirs.ddtree.maybe_enable_cpp_compact(True)  # As in their benchmark. Without a compiler it warns and goes on.
+    theirs.ddtree.maybe_enable_cpp_compact(True)  # As in their benchmark. Without a compiler it only warns.
     arms = {}
     for dtype in args.hf_dtypes.split(","):
         pair, short = Pair(theirs, args, dtype), {"float32": "fp32", "bfloat16": "bf16"}[dtype]
@@ -107,7 +107,7 @@ def their_arms(args: argparse.Namespace) -> dict[str, Callable[[Prompt], Answer]
 
 
 def measure(args: argparse.Namespace, bastion: Bastion, endpoint: str) -> list[Arm]:
-    """Their arms. bastion keeps its own."""
+    """Runs all arms. Returns those of their code; bastion.arms has the others."""
     prompts, run = load_prompts(args), their_arms(args)
     arms = [Arm(name) for name in run]
     for answer in run.values():

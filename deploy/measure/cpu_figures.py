@@ -3,10 +3,10 @@
 
     build/venv/bin/python deploy/measure/cpu_figures.py --out DIR [--quick] [--only SECTION,...]
 
-Writes DIR/figures.md (a table of bars, then a section each), DIR/figures.json and plots. What the
-programs printed stays in DIR/raw. Sections run one after another. A section that lacks something
-says so, and the others go on. With --only, the other sections of an earlier run into DIR are kept.
-Run it on a quiet machine. README.md in this folder explains the figures.
+Writes DIR/figures.md (a table of bars and one part per section), DIR/figures.json and plots. The
+output of the programs stays in DIR/raw. Sections run one after another. If a section cannot run, the
+report says why, and the other sections still run. With --only, DIR keeps the other sections of an
+earlier run. Run it on an idle machine. README.md in this folder explains the figures.
 
 Exit status: 0 if every bar that was judged is met and no section failed.
 """
@@ -27,14 +27,14 @@ from runner import PROGRAMS, MeasureError, NotRun
 
 
 class OtherLoad:
-    """The CPU time that other programs and the host's other guests used since this object was made."""
+    """Measures the CPU time that other programs and other guests of the host use from now on."""
 
     def __init__(self):
         self._began = self._read()
 
     @staticmethod
     def _read() -> tuple[float, float, float]:
-        """Seconds of all CPUs: in total, busy, and used by this process and its children."""
+        """Seconds of all CPUs: total, busy, and used by this process and its children."""
         ticks = [int(field) / os.sysconf("SC_CLK_TCK") for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
         ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         return sum(ticks), sum(ticks) - ticks[3] - ticks[4], sum(used.ru_utime + used.ru_stime for used in ours)
@@ -75,14 +75,15 @@ def arguments() -> argparse.Namespace:
                        help="folder with bastion-bench and the services. Default: build/release/bin")
     args = parser.parse_args()
     if unknown := set(args.only.split(",")) - set(SECTIONS):
-        parser.error(f"--only: there is no section {', '.join(sorted(unknown))}; the sections are {', '.join(SECTIONS)}")
+        parser.error(f"--only: unknown section {', '.join(sorted(unknown))}; "
+                     f"choose from {', '.join(SECTIONS)}")
     if not plots.is_available():
         parser.error(f"{sys.executable} has no matplotlib: use build/venv/bin/python (made by deploy/local/setup.sh)")
     return args
 
 
 def run_sections(run: CpuRun, chosen: list[str], out: Path) -> bool:
-    """Runs the sections and rewrites the report after each. Returns whether all is well."""
+    """Runs the sections and rewrites the report after each. Returns False on a missed bar or a failed section."""
     file = out / "figures.json"
     sections = json.loads(file.read_text())["sections"] if file.exists() else {}
     titles, verdicts = {name: title for name, (title, _) in SECTIONS.items()}, []

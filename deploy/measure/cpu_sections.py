@@ -1,4 +1,4 @@
-"""The sections of cpu_figures.py: what each one runs, and what it measured.
+"""The sections of cpu_figures.py.
 
 Each section is a function that returns a dictionary: `measured` (values for its bars), `numbers` (for figures.json and the
 plots) and `text` (Markdown).
@@ -48,9 +48,9 @@ class CpuRun(Runner):
         if (folder / "drafter/model.safetensors").exists():
             return folder
         if self.given_pair:
-            raise NotRun(f"{folder} holds no pair: make one with deploy/measure/inflate.py --profile cpu-1b")
+            raise NotRun(f"{folder} has no pair; make one with deploy/measure/inflate.py --profile cpu-1b")
         if shutil.disk_usage(self.out).free < INFLATED_BYTES:
-            raise NotRun(f"an inflated pair needs {INFLATED_BYTES >> 30} GiB of disk: free them, or pass --inflated DIR")
+            raise NotRun(f"the inflated pair needs {INFLATED_BYTES >> 30} GiB of disk; or pass --inflated DIR")
         self.command("inflate", inflate_command("cpu-1b", folder))
         return folder
 
@@ -63,7 +63,7 @@ class CpuRun(Runner):
         return self.bench(name, prompts, [*self.models(pair), "--ignore_eos", *flags])
 
 
-# ---- what several sections need ----
+# ---- shared by several sections ----
 
 
 def pairs(run: CpuRun, text: list[str]) -> dict[str, Path]:
@@ -76,13 +76,13 @@ def pairs(run: CpuRun, text: list[str]) -> dict[str, Path]:
 
 
 def lowest_share(rows: list[dict]) -> dict:
-    """The speculative policy that reaches the smallest share of its ideal."""
+    """The smallest share of the ideal that a speculative policy reaches, and its name."""
     row = min((row for row in rows if row["policy"] != "ar"), key=lambda row: row["share"])
     return measured(row["share"], row["policy"])
 
 
 def largest_host(rows: list[dict]) -> dict:
-    """The policy whose cycles spend the largest share outside the forwards."""
+    """The largest share of a cycle that a policy spends outside the forwards, and its name."""
     row = max(rows, key=lambda row: row["host"])
     return measured(row["host"], row["policy"])
 

@@ -1,6 +1,6 @@
-"""The bars of the GPU run, and the figures in its raw output. Nothing is run or written here.
+"""The bars of the GPU run, and the figures in its raw output. This module runs and writes nothing.
 
-Output that is missing or was cut short is left out, because a run that was stopped has only a part of it.
+Missing or incomplete output is ignored, because a run that was stopped has only a part of it.
 """
 
 from pathlib import Path
@@ -64,7 +64,7 @@ def against_fixed(results: dict) -> dict[str, float]:
 
 
 def failed_tests(found: dict) -> dict | None:
-    """Failed and skipped tests. A program that ended badly without naming a test counts as one."""
+    """The number of failed and skipped tests. A program that crashed without naming a test counts as one."""
     if not found["kernels"]:
         return None
     ends = found["kernels"].values()

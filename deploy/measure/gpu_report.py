@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes one GPU report out of the raw output of one or more runs of tests/gpu/run.sh.
+"""Writes one GPU report from the raw output of one or more runs of tests/gpu/run.sh.
 
     deploy/measure/gpu_report.py --out DIR FIRST/gpu_raw.tar.gz SECOND/gpu_raw.tar.gz
 
 Writes gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, if this Python has matplotlib, two
-plots. A step that several runs have is taken from the last of them.
+plots. If several runs have the same step, the report uses the last run's.
 """
 
 import argparse
@@ -167,7 +167,7 @@ def gather(sources: list[Path], raw: Path) -> None:
                 tar.extractall(folder, **SAFE)
             folder = folder / "raw"
         if not folder.is_dir():
-            raise FileNotFoundError(f"{source}: holds no raw output of tests/gpu/run.sh")
+            raise FileNotFoundError(f"{source} has no raw output of tests/gpu/run.sh")
         for step in folder.iterdir():
             if step.is_dir():
                 shutil.rmtree(raw / step.name, ignore_errors=True)

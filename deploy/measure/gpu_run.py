@@ -43,7 +43,7 @@ from runner import ROOT, Failed, NotRun, Stopped
 
 DEADLINE = 525.0
 PAIR_BYTES = {"cuda": 30 << 30, "cpu": 1 << 30}
-LEAST_SECONDS = 3.0  # A step that would get less is not started.
+LEAST_SECONDS = 3.0  # A step with less time left is skipped.
 
 
 def arguments() -> argparse.Namespace:
@@ -69,7 +69,7 @@ def arguments() -> argparse.Namespace:
                        "one, in memory if there is enough")
     args = parser.parse_args()
     if unknown := set(args.only.split(",")) - set(PARTS):
-        parser.error(f"--only: there is no part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
+        parser.error(f"--only: unknown part {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
     return args
 
 
@@ -80,7 +80,7 @@ def available_memory() -> int:
 
 
 def scratch(needed: int) -> Path:
-    """A temporary folder: in memory if that leaves as much again free, else on disk."""
+    """A temporary folder, in memory if twice `needed` bytes are available, else on disk."""
     memory, disk = Path("/dev/shm"), Path(tempfile.gettempdir())
     fits = memory.is_dir() and shutil.disk_usage(memory).free > needed and available_memory() > 2 * needed
     return Path(tempfile.mkdtemp(prefix="bastion-gpu.", dir=memory if fits else disk))
@@ -96,7 +96,7 @@ def output_lines(argv: list[str]) -> list[str]:
 
 
 def torch_version() -> str:
-    """Does not import torch, which takes seconds."""
+    """The version of torch, without importing it, which would take seconds."""
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -141,13 +141,13 @@ def write_report(run: GpuRun, out: Path, plots: bool) -> bool:
     try:
         gpu_report.write([run.raw], out, plots)
         return True
-    except Exception:  # Any error: the raw output is worth more than the report.
+    except Exception:  # Any error: the run must go on, since the raw output has everything.
         traceback.print_exc()
         return False
 
 
 def run_steps(run: GpuRun, steps: list[Step], args: argparse.Namespace) -> bool:
-    """Runs the steps, with a report after each. Returns whether all is well."""
+    """Runs the steps and writes a report after each. Returns False if a step or the report failed."""
     pairs, done = Pairs(run), {}
     for step in steps:
         if step.part == "pairs":

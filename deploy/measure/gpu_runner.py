@@ -1,4 +1,4 @@
-"""One run on a GPU: its settings and clock, and the inflated pairs that it makes in the background."""
+"""The settings and the clock of one GPU run, and the inflated pairs that it makes in the background."""
 
 import subprocess
 import time
@@ -27,7 +27,7 @@ class GpuRun(Runner):
         return self.pairs / "gemm_table.txt"
 
     def program(self, name: str) -> Path:
-        """A missing program is an error here, because a whole pack was promised."""
+        """The path of a program. A missing one is an error, because a pack must be complete."""
         if not (self.programs / name).exists():
             raise Failed(f"{name} was not packed")
         return self.programs / name
@@ -55,7 +55,7 @@ class Pairs:
         return self._run.shape or ("{}" if self._run.on_gpu else self.TINY)
 
     def _mark(self, size: str) -> Path:
-        """A file that a complete pair has. It holds the changes of the shape."""
+        """A file that marks a complete pair. Its content is the changes of the shape."""
         return self.folder(size) / "complete"
 
     def _exists(self, size: str) -> bool:

@@ -1,4 +1,4 @@
-"""The steps of gpu_run.py. Each is a function that leaves its raw output under run.raw and raises Failed if something broke."""
+"""The steps of gpu_run.py. A step is a function that writes to run.raw, and raises Failed on errors."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ POLICIES = "ar,chain,fixed:4,fixed:16,fixed:32,fixed:64,adaptive,default"
 
 
 def sweep(run: GpuRun, _: Pairs) -> None:
-    """Times the kernels. A part that fails does not keep the others from running."""
+    """Times the kernels. If one part fails, the others still run."""
     if not run.on_gpu:
         raise NotRun("the sweep measures a GPU")
     broken = {}
@@ -65,13 +65,13 @@ def say_differing(run: GpuRun, results: dict) -> None:
 
 
 def decode(size: str, run: GpuRun, pairs: Pairs) -> None:
-    """Texts may differ here: products of more rows round differently."""
+    """Policies in process. Texts may differ from plain decoding: products of more rows round differently."""
     flags = [*in_process(run, pairs.ready(size)), "--policies", POLICIES, "--max_new_tokens", run.pick(64, 16), "--ignore_eos"]
     say_differing(run, run.bench(f"decode_{size}", demo_prompts(run.pick(8, 2)), flags, exact=False))
 
 
 def through_services(size: str, run: GpuRun, pairs: Pairs) -> None:
-    """The demo pair runs in fp32, where texts must not differ."""
+    """Policies through services. The demo pair runs in fp32, where texts must not differ."""
     folder, dtype = (DEMO, "fp32") if size == "demo" else (pairs.ready(size), "bf16")
     name, exact = f"services_{size}", size == "demo"
     settings = ServiceSettings(folder / "target", folder / "drafter", engine_flags(run), dtype, dtype, shared_memory=True)
@@ -84,7 +84,7 @@ def through_services(size: str, run: GpuRun, pairs: Pairs) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """`seconds`: the least time that it gets, after the shares of later steps are set aside."""
+    """`seconds`: the time that is reserved for it until it starts."""
 
     name: str
     part: str

@@ -10,7 +10,8 @@ from program_output import load_json, test_counts
 from runner import Failed
 
 TOGETHER = 12  # Test programs that run at the same time.
-SHARDS = {"cuda_kernels_attention_test": 8, "cuda_parity_test": 4}  # Their CPU references take most of the time.
+# Programs that are split because their CPU references take long.
+SHARDS = {"cuda_kernels_attention_test": 8, "cuda_parity_test": 4}
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,14 @@ class Shard:
         return run.start(self.name, argv, environment=environment)
 
     def end(self, run: GpuRun, status: int | None, seconds: float) -> dict:
-        """Its entry, which it also prints. Status None: it was not started, or it was stopped."""
+        """Returns the shard's entry and prints it. Status None: the shard was not started, or was stopped."""
         output = load_json(run.raw / f"{self.name}.json")
         counts = test_counts(output) if output else {}
         if output:
             text = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
         else:
-            text = "no time was left" if status is None else f"ended with status {status}: {run.last_words(self.name)}"
+            ended = f"ended with status {status}: {run.last_line(self.name)}"
+            text = "no time was left" if status is None else ended
         run.say(f"  {self.name.removeprefix('kernels/')}: {text} ({seconds:.1f} s)")
         return {"status": status, "seconds": seconds, "whole": bool(output), **counts}
 
@@ -50,7 +52,7 @@ def one_program(ends: list[dict]) -> dict:
 
 
 def run_shards(run: GpuRun, waiting: list[Shard]) -> dict[Shard, dict]:
-    """Runs the shards, several at a time, until all have ended or the time is over."""
+    """Runs the shards, several at a time, until all have ended or run.ends has passed."""
     running, ends = {}, {}
     while waiting or running:
         while waiting and len(running) < (TOGETHER if run.on_gpu else 1):

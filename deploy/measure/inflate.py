@@ -16,21 +16,21 @@ How it works, for hidden width d -> D and head size h -> H (inflate_maps.py plac
               q-norm unchanged, k-norm·√(h/H). (A config has one eps. For these norms it is off by
               less than the source's own: 1e-6 beside a mean square near 1.)
   more heads, units, layers
-              Random weights that really run, followed by output projections of zeros. A key/value
+              Random weights, which cost time, followed by output projections of zeros. A key/value
               head that serves more query heads than the new shape allows is copied. Extra layers
               lie between the real ones, and the drafter's target_layer_ids follow. Extra tapped
               layers meet zero columns of `fc`.
   vocabulary  One spare hidden dim holds a small constant (2^-17) in every real token's embedding.
               No layer reads it or adds to it. The final norms make it large, and a new token's row
-              multiplies it by -2^15, so that no new token wins or has any probability. Real rows
-              are all shifted by the same 2^-17 of it.
-Weights that are only ever multiplied by zeros are random, so that power and clock rates are real.
+              multiplies it by -2^15, so that the probability of a new token is 0. The logits of
+              all real tokens are shifted by the same tiny amount.
+Weights that are only multiplied by zeros are random, so that power and clock rates are realistic.
 Matrices keep the dtype of the source, bit for bit. Norms are written in fp32, because the factors
 are not exact in bf16.
 
 Profiles: the shapes of Qwen3-0.6B (cpu-1b), 1.7B (cpu-2b), 4B and 8B, with drafters as z-lab
-publishes them: layers like the target's, 5 of them for 32 or 36 and here 4 for 28, and 5 tapped
-layers. llama-3.1-8b has the dims of Llama-3.1-8B but is a Qwen3 model (it keeps the q- and
+publishes them: layers like the target's (5 of them for 32 or 36 target layers, 4 for 28) and 5
+tapped layers. llama-3.1-8b has the dims of Llama-3.1-8B but is a Qwen3 model (it keeps the q- and
 k-norms). A tied source stays tied if the published model is tied. Theta, block size and positions
 (see --positions) stay the source's.
 """
@@ -46,7 +46,7 @@ from pathlib import Path
 try:
     import numpy as np
 except ModuleNotFoundError:
-    sys.exit("inflate: this Python has no numpy: use build/venv/bin/python (made by deploy/local/setup.sh)")
+    sys.exit("inflate: this Python has no numpy; use build/venv/bin/python (made by deploy/local/setup.sh)")
 
 import qwen3_forward
 from checkpoint_io import Checkpoint, CheckpointError, Entry, from_floats, whole, write_safetensors
@@ -165,7 +165,7 @@ class Model:
 
 
 def quiet(indices: np.ndarray) -> np.ndarray:
-    """The same map, with zeros where there is no source."""
+    """The same map with QUIET wherever there is no source."""
     return np.where(indices >= 0, indices, QUIET)
 
 
@@ -207,7 +207,7 @@ def last_hidden(target: Checkpoint, drafter: Checkpoint) -> tuple[np.ndarray, np
 
 
 def check_source(source: Checkpoint, architectures: tuple[str, ...], shape: Shape, layers: int) -> None:
-    """Refuses models that the method above does not cover, and shapes that are smaller than the source."""
+    """Raises an error for models that cannot be grown, and for shapes that are smaller than the source."""
     config, folder = source.config, source.folder
     names = config.get("architectures") or [None]
     if names[0] not in architectures:
@@ -249,10 +249,10 @@ def inflate(target_folder: Path, drafter_folder: Path, shape: Shape, out: Path, 
     check_source(sources[0], ("Qwen3ForCausalLM",), shape, shape.layers)
     check_source(sources[1], ("DFlashDraftModel", "Qwen3ForCausalLM"), shape, shape.drafter_layers)
     if "block_size" not in sources[1].config or "target_layer_ids" not in sources[1].config.get("dflash_config", {}):
-        raise CheckpointError(f"{drafter_folder}: is no DFlash drafter: config.json lacks block_size or "
+        raise CheckpointError(f"{drafter_folder} is not a DFlash drafter: config.json lacks block_size or "
                               "dflash_config.target_layer_ids")
     if out.resolve() in (target_folder.resolve().parent, drafter_folder.resolve().parent):
-        raise CheckpointError(f"{out} holds the source: choose another folder")
+        raise CheckpointError(f"{out} has the source models; choose another folder")
     target = Model(sources[0], shape, shape.layers, "model.")
     drafter = Model(sources[1], shape, shape.drafter_layers, "")
     last, draft_last = last_hidden(*sources)

@@ -44,7 +44,7 @@ def spread(count: int, size: int) -> list[int]:
 def head_map(old: int, new: int) -> np.ndarray:
     """Rotary pair (j, j + old/2) goes to pair j·new/old. The dims between are QUIET."""
     if new % old:
-        raise CheckpointError(f"head_dim {new} is not a multiple of the source's {old}: no rotary pair would turn like the source's")
+        raise CheckpointError(f"head_dim is {new}; it must be a multiple of the source's {old}")
     places = np.full(new, QUIET)
     places[:: new // old] = np.arange(old)
     return places
@@ -89,7 +89,7 @@ def make_maps(config: dict, shape) -> Maps:
 
 
 class Noise:
-    """Uniform random numbers in ±`scale`. One block of them is repeated, each time from a random place."""
+    """Uniform random numbers in ±`scale`, repeated from one block, each time from a random offset."""
 
     def __init__(self, dtype: str, scale: float):
         self._random = np.random.default_rng(1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every plot of this project, in one style. The CPU figures, the GPU run and bastion-bench share them.
+"""Draws all plots of this project. The CPU figures, the GPU run and the reports of bastion-bench use them.
 
     plots.py FOLDER
 
@@ -117,7 +117,8 @@ def verify_chart(series: dict[str, dict[int, float]], limits: dict[int, float], 
     first = next(iter(series.values()))
     for rows in {rows for rows in limits if rows in first} | {max(first)}:
         value = first[rows]
-        offset = (-36, 8) if value > limits.get(rows, value) else (5, -14)  # On the other side of a limit that is missed.
+        # The label is above a point that misses its limit, and below any other point.
+        offset = (-36, 8) if value > limits.get(rows, value) else (5, -14)
         axes.annotate(f"{value:.2f}×", (rows, value), xytext=offset, textcoords="offset points", fontsize=8, color=INK)
     if limits:
         axes.scatter(list(limits), list(limits.values()), marker="_", s=500, linewidths=2.5, color=LIMIT, zorder=3,
@@ -131,7 +132,7 @@ def verify_chart(series: dict[str, dict[int, float]], limits: dict[int, float], 
 
 
 def _log_axes(axes, rows: list[int], values: tuple[float, float]) -> None:
-    """Both axes logarithmic, with plain numbers as ticks. `values`: the least and the largest."""
+    """Makes both axes logarithmic, with plain numbers as ticks. `values`: the smallest and the largest."""
     low, high = values
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)

@@ -1,5 +1,8 @@
-"""Reads what the measured programs write: bastion-bench's results.json and roofline.json, the JSON of gtest and of the
-transport benchmark, and the lines that cycle_counts_test prints. Nothing is run here."""
+"""Reads the output of the measured programs.
+
+These are results.json and roofline.json of bastion-bench, the JSON of gtest and of the transport benchmark,
+and the lines that cycle_counts_test prints.
+"""
 
 import json
 import re
@@ -12,7 +15,7 @@ STAGES = ("draft", "tree", "verify", "commit", "transfer")
 
 
 def load_json(path: Path):
-    """The file's content, or None if the file is missing or was cut short."""
+    """The file's content, or None if the file is missing or incomplete."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):

@@ -1,5 +1,7 @@
-"""Runs programs, keeps what they print, and stops them when their time is over. The CPU figures, the GPU run and the
-comparisons share it."""
+"""Runs programs with a time limit and keeps their output.
+
+The CPU figures, the GPU run and the comparisons share it.
+"""
 
 import contextlib
 import json
@@ -28,11 +30,11 @@ class MeasureError(Exception):
 
 
 class Failed(MeasureError):
-    """Something broke although everything it needs was there."""
+    """The measurement ran and failed."""
 
 
 class Stopped(Failed):
-    """The time for it was over."""
+    """The measurement was stopped because its time was over."""
 
 
 class NotRun(MeasureError):
@@ -74,7 +76,7 @@ class Runner:
     programs: Path
     raw: Path
     quick: bool = False
-    ends: float = math.inf  # When running programs are stopped, in the time of time.monotonic().
+    ends: float = math.inf  # Programs are stopped when time.monotonic() reaches this.
     _alive: list[subprocess.Popen] = field(default_factory=list, init=False)
 
     def pick(self, full, quick):
@@ -82,7 +84,7 @@ class Runner:
 
     def program(self, name: str) -> Path:
         if not (self.programs / name).exists():
-            raise NotRun(f"{name} is not built: run deploy/local/build.sh")
+            raise NotRun(f"{name} is not built; run deploy/local/build.sh")
         return self.programs / name
 
     def start(self, name: str, argv: list, *, output: Path | None = None, environment: dict | None = None) -> subprocess.Popen:
@@ -118,7 +120,7 @@ class Runner:
         self.stop(*self._alive)
 
     def wait(self, process: subprocess.Popen) -> int:
-        """Waits for the exit status. Stops the process and raises Stopped when the time is over."""
+        """Waits for the exit status. At the time `ends`, stops the process and raises Stopped."""
         try:
             status = process.wait(None if self.ends == math.inf else max(0.0, self.ends - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -127,7 +129,7 @@ class Runner:
         self._alive.remove(process)
         return status
 
-    def last_words(self, name: str) -> str:
+    def last_line(self, name: str) -> str:
         """The last line that the program wrote to raw/NAME.log, or else to raw/NAME.out."""
         for path in (self.raw / f"{name}.log", self.raw / f"{name}.out"):
             lines = path.read_text(errors="replace").replace("\r", "\n").strip().splitlines() if path.exists() else []
@@ -136,7 +138,7 @@ class Runner:
         return "it printed nothing"
 
     def failure(self, name: str, program, status: int) -> Failed:
-        why = "killed, perhaps for lack of memory" if status == -signal.SIGKILL else self.last_words(name)
+        why = "killed, perhaps for lack of memory" if status == -signal.SIGKILL else self.last_line(name)
         return Failed(f"{Path(str(program)).name}, status {status}: {why} (raw/{name}.log)")
 
     def command(self, name: str, argv: list) -> None:
@@ -179,7 +181,7 @@ class Runner:
     def services(self, name: str, settings: ServiceSettings) -> Iterator[str]:
         """Starts verifier, drafter and orchestrator, yields the orchestrator's address, and stops them at the end.
 
-        Their logs go to raw/NAME. Their sockets lie in a temporary folder, since a socket's path must be short.
+        Their logs go to raw/NAME. Their sockets are in a temporary folder, which keeps their paths short.
         """
         with tempfile.TemporaryDirectory(prefix="bastion.") as sockets:
             commands = self._service_commands(settings, Path(sockets))
@@ -216,5 +218,6 @@ class Runner:
                     program = Path(service.args[0]).name
                     raise self.failure(f"{name}/{program}", program, service.returncode)
             if time.monotonic() > deadline:
-                raise Failed(f"the services were not ready after {STARTUP_SECONDS} s: {self.last_words(f'{name}/health')}")
+                raise Failed(f"the services were not ready after {STARTUP_SECONDS} s: "
+                             f"{self.last_line(f'{name}/health')}")
             time.sleep(0.1)

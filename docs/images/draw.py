@@ -14,17 +14,17 @@ from matplotlib import pyplot as plt  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent.parent
 SECTION = "## Transition prior"
-# Rows of the table at temperature 0, from the bottom of the picture to its top.
+# Rows of the table at temperature 0, from the bottom of the picture to the top.
 ROWS = ["fixed:64", "fixed:16", "fixed:4", "ngram:4 (no drafter)", "adaptive"]
 LABELS = {"fixed:64": "fixed tree, 64 nodes", "fixed:16": "fixed tree, 16 nodes", "fixed:4": "fixed tree, 4 nodes",
           "ngram:4 (no drafter)": "prior alone, no drafter", "adaptive": "adaptive"}
 # Readable on light and on dark backgrounds.
 INK, WITHOUT, WITH = "#707a84", "#6d87a3", "#2f78c4"
-HEIGHT = 0.38  # of one bar; a row is 1
+HEIGHT = 0.38  # Height of a bar. A row has height 1.
 
 
 def speeds(page: str) -> dict[str, tuple[float | None, float | None]]:
-    """Policy → speed without the prior and with both of its sources, at temperature 0."""
+    """By policy, the speed without the prior and with both of its sources, at temperature 0."""
     section = page[page.index(SECTION):]
     found = {}
     for line in section.splitlines():
@@ -38,7 +38,7 @@ def speeds(page: str) -> dict[str, tuple[float | None, float | None]]:
 
 
 def speed(cell: str) -> float | None:
-    """The speed of a cell such as "2.67, 1.55×"; None when the cell has no speed."""
+    """The speed in a cell such as "2.67, 1.55×". None: the cell has no speed."""
     match = re.search(r"([\d.]+)×", cell)
     return float(match.group(1)) if match else None
 

@@ -1,14 +1,15 @@
-"""Plants an offender for every check and sees it found, and sees the innocent left alone."""
+"""Tests that every check reports files that violate its rule, and no others."""
 
 import unittest
 
 import checks
 import cmake_checks
+import english_checks
 import rules
 from source import File, Scan, skeleton
 
 
-def offences(check, *files):
+def findings(check, *files):
     return [str(o) for o in check([File(path, text) for path, text in files])]
 
 
@@ -19,9 +20,9 @@ def function(lines, parameters="int a"):
 class IncludeChecks(unittest.TestCase):
     def includes(self, path, *included):
         text = "".join(f'#include "{i}"\n' for i in included)
-        return offences(checks.include_direction, (path, text))
+        return findings(checks.include_direction, (path, text))
 
-    def test_edge_against_the_direction(self):
+    def test_include_against_the_direction(self):
         self.assertEqual(
             self.includes("common/stages/a.h", "common/base/b.h", "common/wire/c.h"),
             ["common/stages/a.h:2: common/stages may not include common/wire/c.h"])
@@ -50,22 +51,22 @@ class IncludeChecks(unittest.TestCase):
         self.assertFalse(self.includes("tests/client/a.cc", "client/cpp/b.h", "kernels/ops.h"))
 
     def test_folder_without_a_rule(self):
-        self.assertTrue(self.includes("novelty/a.cc", "common/base/b.h"))
+        self.assertTrue(self.includes("unknown/a.cc", "common/base/b.h"))
 
-    def test_circle_of_rules(self):
+    def test_cycle_of_rules(self):
         saved = rules.MAY_INCLUDE
         try:
             rules.MAY_INCLUDE = {"a": ["b"], "b": ["c"], "c": ["a"], "d": ["a"]}
-            self.assertEqual([str(o) for o in checks.include_circles([])],
-                             ["tests/architecture/rules.py:1: a circle: a -> b -> c -> a"])
+            self.assertEqual([str(o) for o in checks.include_cycles([])],
+                             ["tests/architecture/rules.py:1: a cycle: a -> b -> c -> a"])
             rules.MAY_INCLUDE = {"a": ["b", "c"], "b": ["c"], "c": []}
-            self.assertEqual(list(checks.include_circles([])), [])
+            self.assertEqual(list(checks.include_cycles([])), [])
         finally:
             rules.MAY_INCLUDE = saved
 
-    def test_libraries_stay_behind_their_borders(self):
+    def test_libraries_in_other_folders(self):
         def libraries(path, text):
-            return offences(checks.library_borders, (path, text))
+            return findings(checks.library_borders, (path, text))
         self.assertTrue(libraries("kernels/cpu/a.cc", "#include <ATen/ATen.h>\n"))
         self.assertTrue(libraries("orchestrator/tree/a.cc", "#include <torch/torch.h>\n"))
         self.assertTrue(libraries("common/nn/a.cc", "#include <grpcpp/grpcpp.h>\n"))
@@ -75,16 +76,16 @@ class IncludeChecks(unittest.TestCase):
 
     def test_torch_and_protos_in_one_file(self):
         both = '#include <c10/core/Device.h>\n#include "protos/bastion/v1/generation.pb.h"\n'
-        self.assertTrue(offences(checks.torch_and_protos, ("drafter_service/serve/a.cc", both)))
+        self.assertTrue(findings(checks.torch_and_protos, ("drafter_service/serve/a.cc", both)))
         one = both.splitlines()[1]
-        self.assertFalse(offences(checks.torch_and_protos, ("drafter_service/serve/a.cc", one)))
+        self.assertFalse(findings(checks.torch_and_protos, ("drafter_service/serve/a.cc", one)))
 
 
 class LinkChecks(unittest.TestCase):
     HEADER = ("common/base/b.h", "")
 
     def links(self, cmake, *files):
-        return offences(cmake_checks.linked_dependencies,
+        return findings(cmake_checks.linked_dependencies,
                         ("common/base/CMakeLists.txt", "bastion_library(NAME base SRCS b.cc)\n"),
                         ("common/base/b.cc", ""), self.HEADER,
                         ("common/wire/CMakeLists.txt", cmake), *files)
@@ -94,8 +95,8 @@ class LinkChecks(unittest.TestCase):
         self.assertEqual(
             self.links("bastion_library(NAME wire SRCS a.cc DEPS absl::status)\n", source),
             ["common/wire/CMakeLists.txt:1: wire includes absl/time/time.h "
-             "and does not list absl::time",
-             "common/wire/CMakeLists.txt:1: wire includes common/base/b.h and does not list base"])
+             "but does not list absl::time",
+             "common/wire/CMakeLists.txt:1: wire includes common/base/b.h but does not list base"])
         self.assertFalse(
             self.links("bastion_library(NAME wire SRCS a.cc\n  DEPS base absl::time)\n", source))
 
@@ -110,7 +111,7 @@ class PreprocessorChecks(unittest.TestCase):
 
     def test_conditionals(self):
         def conditionals(path, text):
-            return offences(checks.conditional_compilation, (path, text))
+            return findings(checks.conditional_compilation, (path, text))
         self.assertFalse(conditionals("common/base/a.h", self.GUARD))
         self.assertTrue(conditionals("common/base/a.h", self.GUARD + "#ifdef __linux__\n#endif\n"))
         self.assertTrue(conditionals("common/base/a.cc", "  #  if 0\n#endif\n"))
@@ -119,16 +120,16 @@ class PreprocessorChecks(unittest.TestCase):
         self.assertFalse(conditionals("kernels/cpu/a.cc", "#if HWY_ONCE\n#endif\n"))
 
     def test_guards(self):
-        self.assertFalse(offences(checks.header_guards, ("common/base/a.h", self.GUARD)))
-        self.assertTrue(offences(checks.header_guards, ("common/base/b.h", self.GUARD)))
-        self.assertTrue(offences(checks.header_guards, ("common/base/b.h", "#pragma once\n")))
-        self.assertTrue(offences(checks.header_guards, ("common/base/a.cuh", self.GUARD)))
+        self.assertFalse(findings(checks.header_guards, ("common/base/a.h", self.GUARD)))
+        self.assertTrue(findings(checks.header_guards, ("common/base/b.h", self.GUARD)))
+        self.assertTrue(findings(checks.header_guards, ("common/base/b.h", "#pragma once\n")))
+        self.assertTrue(findings(checks.header_guards, ("common/base/a.cuh", self.GUARD)))
         cuda = self.GUARD.replace("_A_H_", "_A_CUH_")
-        self.assertFalse(offences(checks.header_guards, ("common/base/a.cuh", cuda)))
+        self.assertFalse(findings(checks.header_guards, ("common/base/a.cuh", cuda)))
 
     def test_settings(self):
         def settings(path, text):
-            return offences(checks.settings_at_the_edge, (path, text))
+            return findings(checks.settings_at_the_edge, (path, text))
         self.assertTrue(settings("common/base/a.cc", 'x = getenv("HOME");\n'))
         self.assertTrue(settings("common/base/a.cc", 'ABSL_FLAG(int, x, 0, "");\n'))
         self.assertFalse(settings("client/ctl/main.cc", 'x = std::getenv("HOME");\n'))
@@ -138,73 +139,73 @@ class PreprocessorChecks(unittest.TestCase):
 class SizeChecks(unittest.TestCase):
     def test_files(self):
         limit = rules.MAX_FILE_LINES
-        self.assertFalse(offences(checks.file_length, ("a.cc", "\n" * limit)))
-        self.assertEqual(offences(checks.file_length, ("a.cc", "\n" * (limit + 1))),
+        self.assertFalse(findings(checks.file_length, ("a.cc", "\n" * limit)))
+        self.assertEqual(findings(checks.file_length, ("a.cc", "\n" * (limit + 1))),
                          [f"a.cc:{limit + 1}: {limit + 1} lines, at most {limit}"])
 
     def test_function_bodies(self):
         limit = rules.MAX_FUNCTION_LINES
-        self.assertFalse(offences(checks.function_size, ("a.cc", function(limit))))
-        self.assertEqual(offences(checks.function_size, ("a.cc", "\n" + function(limit + 1))),
+        self.assertFalse(findings(checks.function_size, ("a.cc", function(limit))))
+        self.assertEqual(findings(checks.function_size, ("a.cc", "\n" + function(limit + 1))),
                          [f"a.cc:2: Long is {limit + 1} lines long, at most {limit}"])
         nested = "namespace n {\nclass C {\n public:\n" + function(limit + 1) + "};\n}\n"
-        self.assertTrue(offences(checks.function_size, ("a.h", nested)))
+        self.assertTrue(findings(checks.function_size, ("a.h", nested)))
 
     def test_cuda_kernels(self):
         limit = rules.MAX_FUNCTION_LINES
         long = "__global__ void __launch_bounds__(32 * kWarps, 2)\n" + function(limit + 1).replace("int ", "", 1)
         for path in ("a.cu", "a.cuh"):
-            self.assertEqual(offences(checks.function_size, (path, long)),
+            self.assertEqual(findings(checks.function_size, (path, long)),
                              [f"{path}:1: Long is {limit + 1} lines long, at most {limit}"])
             six = function(1, "int a, int b, int c, int d, int e, int f")
             bounded = "__global__ __launch_bounds__(128) " + six.replace("int", "void", 1)
-            self.assertEqual(len(offences(checks.function_size, (path, bounded))), 1)
+            self.assertEqual(len(findings(checks.function_size, (path, bounded))), 1)
 
     def test_python_functions(self):
         long = "def f(a):\n" + "    a += 1\n" * (rules.MAX_FUNCTION_LINES + 1)
-        self.assertTrue(offences(checks.function_size, ("a.py", long)))
-        self.assertTrue(offences(checks.function_size, ("a.py", "def f(a, b, c, d, e, f): pass\n")))
-        self.assertFalse(offences(checks.function_size, ("a.py", "def f(a, *, b, c, d, e, f): pass\n")))
+        self.assertTrue(findings(checks.function_size, ("a.py", long)))
+        self.assertTrue(findings(checks.function_size, ("a.py", "def f(a, b, c, d, e, f): pass\n")))
+        self.assertFalse(findings(checks.function_size, ("a.py", "def f(a, *, b, c, d, e, f): pass\n")))
 
     def test_parameters(self):
         six = "int a, int b, int c, int d, int e, int f"
         for text in (function(1, six), f"void F({six});\n", f"struct S {{ S({six}) : a_{{a}}, b_(b) {{}} }};\n"):
-            self.assertEqual(len(offences(checks.function_size, ("a.cc", text))), 1, text)
+            self.assertEqual(len(findings(checks.function_size, ("a.cc", text))), 1, text)
         templated = "std::map<int, std::pair<int, int>> F(std::map<int, int> a, std::function<int(int, int)> b);\n"
-        self.assertFalse(offences(checks.function_size, ("a.cc", templated)))
+        self.assertFalse(findings(checks.function_size, ("a.cc", templated)))
 
     def test_config_structs(self):
         def config(fields):
             return "struct RunConfig {\n" + "".join(f"  int f{i} = 0;\n" for i in range(fields)) + "};\n"
-        self.assertFalse(offences(checks.config_size, ("a.h", config(rules.MAX_CONFIG_FIELDS))))
-        self.assertTrue(offences(checks.config_size, ("a.h", config(rules.MAX_CONFIG_FIELDS + 1))))
+        self.assertFalse(findings(checks.config_size, ("a.h", config(rules.MAX_CONFIG_FIELDS))))
+        self.assertTrue(findings(checks.config_size, ("a.h", config(rules.MAX_CONFIG_FIELDS + 1))))
 
 
 class TextChecks(unittest.TestCase):
     def test_open_ends(self):
-        self.assertTrue(offences(checks.open_ends, ("a.cc", "// TO" "DO(me): later\n")))
-        self.assertTrue(offences(checks.open_ends, ("a.py", "# FIX" "ME\n")))
-        self.assertFalse(offences(checks.open_ends, ("a.cc", "// Nothing to do here.\n")))
+        self.assertTrue(findings(checks.open_ends, ("a.cc", "// TO" "DO(me): later\n")))
+        self.assertTrue(findings(checks.open_ends, ("a.py", "# FIX" "ME\n")))
+        self.assertFalse(findings(checks.open_ends, ("a.cc", "// Nothing to do here.\n")))
 
     def test_commented_out_code(self):
         code = "// foo.Bar(1);\n// return x;\n"
-        self.assertTrue(offences(checks.commented_out_code, ("a.cc", code)))
-        self.assertTrue(offences(checks.commented_out_code, ("a.cc", '// #include "a.h"\n')))
+        self.assertTrue(findings(checks.commented_out_code, ("a.cc", code)))
+        self.assertTrue(findings(checks.commented_out_code, ("a.cc", '// #include "a.h"\n')))
         prose = "// Returns the sum;\n// NOT_FOUND without one; see there.\n// x = 3; so y grows.\n"
-        self.assertFalse(offences(checks.commented_out_code, ("a.cc", prose)))
+        self.assertFalse(findings(checks.commented_out_code, ("a.cc", prose)))
 
     def test_links(self):
         def links(text):
             files = [File("docs/a.md", text)]
             return [str(o) for o in checks.links(files, {"docs/b.md", "common/base/ids.h"}.__contains__)]
         self.assertFalse(links("[b](b.md#part), [web](https://example.org), `common/base/ids.h`\n"))
-        self.assertEqual(links("\n[c](../c.md)\n"), ["docs/a.md:2: leads nowhere: docs/../c.md"])
+        self.assertEqual(links("\n[c](../c.md)\n"), ["docs/a.md:2: link to a missing file: docs/../c.md"])
         self.assertTrue(links("see `common/base/gone.h`\n"))
 
     def test_anchors(self):
         def anchors(text, path="docs/a.md"):
             headings = "# One\n## Two `words`, *here*\n## [Three](x.md)\n## One\n```\n# four\n```\n"
-            return offences(checks.anchors, ("docs/b.md", headings), (path, text))
+            return findings(checks.anchors, ("docs/b.md", headings), (path, text))
         self.assertFalse(anchors("[x](b.md#one), [x](b.md#two-words-here), [x](b.md#three), [x](b.md#one-1)\n"))
         self.assertFalse(anchors("# Here\n[x](#here), [x](b.md), [web](https://example.org/#x), [x](c.h#L1)\n"))
         self.assertFalse(anchors("[x](docs/b.md#three)\n", "README.md"))
@@ -212,15 +213,40 @@ class TextChecks(unittest.TestCase):
         self.assertEqual(anchors("[x](#here)\n"), ["docs/a.md:1: no heading for #here in docs/a.md"])
 
 
+class EnglishChecks(unittest.TestCase):
+    def english(self, path, text):
+        return findings(english_checks.plain_english, (path, text))
+
+    def test_phrases_to_avoid(self):
+        self.assertEqual(self.english("a.cc", "int a;\n// No" "body reads it.\n"),
+                         ["a.cc:2: avoid 'No" "body'; say it in plain English"])
+        for phrase in ("who" "ever", "a" "new", "he" "ed", "he" "eds", "st" "ands", "as they " "come",
+                       "so " "many", "of " "which", "takes " "up", "is " "had", "the " "like", "makes " "do"):
+            self.assertEqual(len(self.english("docs/a.md", f"Rows {phrase} here.\n")), 1, phrase)
+        self.assertFalse(self.english("docs/a.md", "Many threads take the likely path and renew it.\n"))
+
+    def test_fragments(self):
+        of = "O" "f"
+        for text in (f"// {of} all rows.\n", f"int a;  // {of} all rows.\n", f"# {of} all rows.\n",
+                     f'"""{of} all rows."""\n', f'ABSL_FLAG(int, a, 0, "{of} all rows.");\n'):
+            self.assertEqual(self.english("a.cc", text),
+                             [f"a.cc:1: a comment begins with a fragment ('{of} ...')"])
+        self.assertFalse(self.english("a.cc", "// The number of rows, often one.\n"))
+        self.assertFalse(self.english("docs/a.md", f"# {of} trees\n"))
+
+    def test_data_is_not_checked(self):
+        self.assertFalse(self.english("deploy/demo_model/target/a.md", "No" "body\n"))
+
+
 class DocumentationChecks(unittest.TestCase):
     def length(self, path, text):
-        return offences(checks.documentation_length, (path, text))
+        return findings(checks.documentation_length, (path, text))
 
     def test_words_of_the_readme(self):
         limit = rules.README_WORDS
         self.assertFalse(self.length("README.md", "word " * (limit - 1)))
         self.assertEqual(self.length("README.md", "word " * limit),
-                         [f"README.md:1: {limit} words, fewer than {limit} are allowed"])
+                         [f"README.md:1: {limit} words; must be fewer than {limit}"])
 
     def test_lines_of_the_readme(self):
         limit = rules.README_LINES
@@ -246,7 +272,7 @@ class DocumentationChecks(unittest.TestCase):
 
 
 class ScanTest(unittest.TestCase):
-    def test_literals_and_comments_are_no_code(self):
+    def test_literals_and_comments_are_removed(self):
         text = skeleton('a("{ // }"); // {\n/* {\n */ b(\'{\', R"(}{)", 1\'000);\n#define X {\nc')
         self.assertEqual(text.count("{") + text.count("}"), 0)
         self.assertEqual(text.count("\n"), 4)

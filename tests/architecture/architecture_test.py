@@ -1,4 +1,4 @@
-"""Runs every check of checks.py over the tree; prints offenders as file:line: what."""
+"""Runs every check in checks.CHECKS on the tree and prints the findings as file:line: message."""
 
 import os
 import sys
@@ -11,14 +11,14 @@ def main():
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.chdir(root)
     files = source.read_tree(root)
-    offences = 0
+    total = 0
     for check in checks.CHECKS:
         found = sorted(check(files), key=str)
-        offences += len(found)
-        for offence in found:
-            print(offence)
-        print(f"{check.__name__}: {len(found)} offences in {len(files)} files")
-    return 1 if offences else 0
+        total += len(found)
+        for finding in found:
+            print(finding)
+        print(f"{check.__name__}: {len(found)} findings in {len(files)} files")
+    return 1 if total else 0
 
 
 if __name__ == "__main__":

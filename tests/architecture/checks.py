@@ -1,12 +1,13 @@
-"""The checks. Each is a function from the files of the tree to its offences; CHECKS lists them."""
+"""The checks. A check takes the files of the tree and yields findings. CHECKS lists all checks."""
 
 import ast
 import os
 import re
 
 import cmake_checks
+import english_checks
 import rules
-from source import Offence, Scan
+from source import Finding, Scan
 
 
 def _under(path, folder):
@@ -14,13 +15,13 @@ def _under(path, folder):
 
 
 def home(path):
-    """The longest folder of MAY_INCLUDE that holds path."""
+    """The longest folder in MAY_INCLUDE that contains path. None: there is no such folder."""
     homes = [folder for folder in rules.MAY_INCLUDE if _under(path, folder)]
     return max(homes, key=len, default=None)
 
 
 def include_direction(files):
-    """Folders include what rules.MAY_INCLUDE grants them, nothing else."""
+    """A folder includes only headers of folders that rules.MAY_INCLUDE lists for it."""
     top_level = {folder.split("/")[0] for folder in rules.MAY_INCLUDE} | {rules.TESTS}
     for file in files:
         if not file.is_cpp or _under(file.path, rules.TESTS):
@@ -30,48 +31,48 @@ def include_direction(files):
             if included.split("/")[0] not in top_level:
                 continue
             if folder is None:
-                yield Offence(file.path, line, "this folder is not in tests/architecture/rules.py")
+                yield Finding(file.path, line, "this folder is not in tests/architecture/rules.py")
             elif home(included) not in [folder, *rules.MAY_INCLUDE[folder]]:
-                yield Offence(file.path, line, f"{folder} may not include {included}")
+                yield Finding(file.path, line, f"{folder} may not include {included}")
 
 
-def _circle(folder, graph, above=()):
-    """The first circle of folders that can be reached from folder, or None."""
+def _cycle(folder, graph, above=()):
+    """The first cycle of folders that can be reached from folder, or None."""
     if folder in above:
         return [*above[above.index(folder):], folder]
-    found = (_circle(below, graph, (*above, folder)) for below in graph.get(folder, ()))
-    return next((circle for circle in found if circle), None)
+    found = (_cycle(below, graph, (*above, folder)) for below in graph.get(folder, ()))
+    return next((cycle for cycle in found if cycle), None)
 
 
-def include_circles(_):
-    """The folders of rules.MAY_INCLUDE form layers: no circle."""
+def include_cycles(_):
+    """The folders in rules.MAY_INCLUDE form layers, without cycles."""
     for folder in rules.MAY_INCLUDE:
-        circle = _circle(folder, rules.MAY_INCLUDE)
-        if circle and circle[0] == folder == min(circle):
-            yield Offence("tests/architecture/rules.py", 1, "a circle: " + " -> ".join(circle))
+        cycle = _cycle(folder, rules.MAY_INCLUDE)
+        if cycle and cycle[0] == folder == min(cycle):
+            yield Finding("tests/architecture/rules.py", 1, "a cycle: " + " -> ".join(cycle))
 
 
 def library_borders(files):
-    """Libraries stay in the folders that rules.LIBRARIES names."""
+    """Only the folders that rules.LIBRARIES lists for a library include it."""
     for file in files:
         for line, included in file.includes() if file.is_cpp else ():
             for library, (prefixes, folders) in rules.LIBRARIES.items():
                 if included.startswith(prefixes) and not any(_under(file.path, f) for f in folders):
-                    yield Offence(file.path, line, f"{library} is not for this folder: {included}")
+                    yield Finding(file.path, line, f"this folder may not include {library}: {included}")
 
 
 def torch_and_protos(files):
-    """No file includes torch and generated protobuf code: the wheel ships old protobuf headers."""
+    """No file includes both torch and generated protobuf code: the wheel ships old protobuf headers."""
     for file in files:
         found = list(file.includes()) if file.is_cpp else []
         if any(included.startswith(rules.TORCH) for _, included in found):
             for line, included in found:
                 if included.endswith(rules.GENERATED):
-                    yield Offence(file.path, line, f"torch and {included} in one file")
+                    yield Finding(file.path, line, f"a file may not include both torch and {included}")
 
 
 def conditional_compilation(files):
-    """The preprocessor decides in header guards and in kernel dispatch only."""
+    """Only header guards and kernel dispatch use preprocessor conditionals."""
     for file in files:
         if not file.is_cpp or any(file.path.startswith(p) for p in rules.CONDITIONALS_ALLOWED):
             continue
@@ -83,21 +84,21 @@ def conditional_compilation(files):
             condition = match.group(2).strip()
             if condition == "NDEBUG" and any(file.path.startswith(p) for p in rules.NDEBUG_ALLOWED):
                 continue
-            yield Offence(file.path, number, f"#{match.group(1)} {condition} outside of kernel dispatch")
+            yield Finding(file.path, number, f"#{match.group(1)} {condition} outside kernel dispatch")
 
 
 def header_guards(files):
-    """A header's guard is its path."""
+    """The name of a header guard is derived from the path."""
     for file in files:
         if not file.path.endswith((".h", ".cuh")):
             continue
         guard = "BASTION_" + re.sub(r"[/.]", "_", file.path).upper() + "_"
         if guard not in file.text:
-            yield Offence(file.path, 1, f"no header guard {guard}")
+            yield Finding(file.path, 1, f"no header guard {guard}")
 
 
 def settings_at_the_edge(files):
-    """Environment and flags are read in main.cc."""
+    """Only the files in rules.SETTINGS_ALLOWED read flags and the environment."""
     pattern = re.compile(r"\b(secure_getenv|getenv)\s*\(|\bABSL_(DECLARE_)?FLAG\s*\(|\babsl::GetFlag\b")
     for file in files:
         name = file.path.split("/")[-1]
@@ -105,13 +106,13 @@ def settings_at_the_edge(files):
             continue
         for number, line in enumerate(file.lines, 1):
             if pattern.search(line.split("//")[0]):
-                yield Offence(file.path, number, "flags and environment are read in main.cc")
+                yield Finding(file.path, number, "only main.cc may read flags and the environment")
 
 
 def file_length(files):
     for file in files:
         if file.is_code and len(file.lines) > rules.MAX_FILE_LINES:
-            yield Offence(file.path, rules.MAX_FILE_LINES + 1,
+            yield Finding(file.path, rules.MAX_FILE_LINES + 1,
                           f"{len(file.lines)} lines, at most {rules.MAX_FILE_LINES}")
 
 
@@ -120,7 +121,7 @@ def _python_functions(file):
     for node in ast.walk(ast.parse(file.text)):
         if isinstance(node, kinds):
             body = node.end_lineno - node.body[0].lineno + 1
-            names = [a.arg for a in node.args.posonlyargs + node.args.args]  # Not keyword-only ones.
+            names = [a.arg for a in node.args.posonlyargs + node.args.args]  # Without keyword-only ones.
             yield node.name, node.lineno, len([n for n in names if n not in ("self", "cls")]), body
 
 
@@ -133,28 +134,28 @@ def function_size(files):
             found = _python_functions(file)
         for name, line, parameters, body in found:
             if body > rules.MAX_FUNCTION_LINES:
-                yield Offence(file.path, line,
+                yield Finding(file.path, line,
                               f"{name} is {body} lines long, at most {rules.MAX_FUNCTION_LINES}")
             if parameters > rules.MAX_PARAMETERS:
-                yield Offence(file.path, line, f"{name} takes {parameters} parameters, at most "
-                                               f"{rules.MAX_PARAMETERS}: make it a struct")
+                yield Finding(file.path, line, f"{name} has {parameters} parameters, at most "
+                                               f"{rules.MAX_PARAMETERS}: pass a struct")
 
 
 def config_size(files):
     for file in files:
         for struct in Scan(file.text).structs if file.is_cpp else ():
             if struct.name.endswith(rules.CONFIG_NAMES) and struct.fields > rules.MAX_CONFIG_FIELDS:
-                yield Offence(file.path, struct.line, f"{struct.name} has {struct.fields} fields, "
+                yield Finding(file.path, struct.line, f"{struct.name} has {struct.fields} fields, "
                                                       f"at most {rules.MAX_CONFIG_FIELDS}")
 
 
 def open_ends(files):
-    """Nothing is left open in the code."""
+    """No open-task markers in the code."""
     pattern = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
     for file in files:
         for number, line in enumerate(file.lines, 1):
             if file.is_code and pattern.search(line):
-                yield Offence(file.path, number, "left open: finish it or write an issue")
+                yield Finding(file.path, number, "an open task: finish it or write an issue")
 
 
 _STATEMENT = re.compile(
@@ -171,11 +172,11 @@ def commented_out_code(files):
             statement = file.is_cpp and bool(_STATEMENT.match(text))
             run = run + 1 if statement else 0
             if run == 2 or (statement and "#" in text):
-                yield Offence(file.path, number, "commented-out code")
+                yield Finding(file.path, number, "commented-out code")
 
 
 def links(files, exists=os.path.exists):
-    """Relative links and code paths in Markdown lead somewhere."""
+    """The targets of relative links and code paths in Markdown exist."""
     link = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
     code = re.compile(r"`((?:common|kernels|orchestrator|drafter_service|verifier_service|client|deploy"
                       r"|tests|protos|cmake)/[\w./-]*\w)`")
@@ -185,35 +186,35 @@ def links(files, exists=os.path.exists):
             targets = [os.path.join(folder, t) for t in link.findall(line) if ":" not in t]
             for target in targets + code.findall(line):
                 if not exists(os.path.normpath(target)):
-                    yield Offence(file.path, number, f"leads nowhere: {target}")
+                    yield Finding(file.path, number, f"link to a missing file: {target}")
 
 
 def documentation_length(files):
-    """The README can be read in minutes, and a page of docs/ has one purpose."""
+    """Limits the length of README.md and of the pages in docs/."""
     for file in files:
         is_readme = file.path == "README.md"
         words = len(file.text.split())
         if is_readme and words >= rules.README_WORDS:
-            yield Offence(file.path, 1, f"{words} words, fewer than {rules.README_WORDS} are allowed")
+            yield Finding(file.path, 1, f"{words} words; must be fewer than {rules.README_WORDS}")
         most = rules.README_LINES if is_readme else rules.MAX_PAGE_LINES
         is_page = is_readme or (_under(file.path, "docs") and file.path.endswith(".md"))
         if is_page and len(file.lines) > most:
-            yield Offence(file.path, most + 1, f"{len(file.lines)} lines, at most {most}")
+            yield Finding(file.path, most + 1, f"{len(file.lines)} lines, at most {most}")
 
 
 def required_files(files, exists=os.path.exists):
-    """The files that every visitor of a repository looks for."""
+    """The files in rules.REQUIRED_FILES exist."""
     present = {file.path for file in files}
     for path in rules.REQUIRED_FILES:
         if path not in present and not exists(path):
-            yield Offence(path, 1, "this file is missing")
+            yield Finding(path, 1, "this file is missing")
 
 
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 
 
 def _outside_of_code(file):
-    """(number, line) of the lines of a Markdown file that are not in a fenced block."""
+    """Yields (number, line) for the lines of a Markdown file outside fenced code blocks."""
     fenced = False
     for number, line in enumerate(file.lines, 1):
         if line.lstrip().startswith("```"):
@@ -223,7 +224,7 @@ def _outside_of_code(file):
 
 
 def _anchors(file):
-    """The anchors that GitHub gives the headings of a Markdown file."""
+    """The anchors that GitHub generates for the headings of a Markdown file."""
     found = set()
     for _, line in _outside_of_code(file):
         if heading := re.match(r"#{1,6}\s+(.*?)\s*#*$", line):
@@ -237,7 +238,7 @@ def _anchors(file):
 
 
 def anchors(files):
-    """The #anchor of a link to a Markdown file is one of its headings."""
+    """The #anchor of a link to a Markdown file is the anchor of one of its headings."""
     pages = {file.path: file for file in files if file.path.endswith(".md")}
     for file in pages.values():
         for number, line in _outside_of_code(file):
@@ -245,10 +246,10 @@ def anchors(files):
                 path = os.path.normpath(os.path.join(os.path.dirname(file.path), target))
                 page = pages.get(path) if target else file
                 if anchor and ":" not in target and page and anchor not in _anchors(page):
-                    yield Offence(file.path, number, f"no heading for #{anchor} in {page.path}")
+                    yield Finding(file.path, number, f"no heading for #{anchor} in {page.path}")
 
 
-CHECKS = [include_direction, include_circles, library_borders, torch_and_protos,
+CHECKS = [include_direction, include_cycles, library_borders, torch_and_protos,
           conditional_compilation, header_guards, settings_at_the_edge, file_length, function_size,
           config_size, open_ends, commented_out_code, links, anchors, documentation_length,
-          required_files, cmake_checks.linked_dependencies]
+          required_files, cmake_checks.linked_dependencies, english_checks.plain_english]

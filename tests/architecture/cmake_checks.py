@@ -1,11 +1,11 @@
-"""Checks that every CMake target lists what its files include: the link graph is the layering."""
+"""Checks that every CMake target lists the targets whose headers it includes."""
 
 import dataclasses
 import os
 import re
 
 import rules
-from source import Offence
+from source import Finding
 
 _CALL = re.compile(r"\bbastion_(?:library|binary|cuda_library)\s*\(([^()]*)\)")
 _SET = re.compile(r"\bset\s*\((\w+)\s+([^()]*)\)")
@@ -14,7 +14,7 @@ _SET = re.compile(r"\bset\s*\((\w+)\s+([^()]*)\)")
 @dataclasses.dataclass(frozen=True)
 class Target:
     name: str
-    cmake: str      # Path of its CMakeLists.txt.
+    cmake: str      # Path of the CMakeLists.txt that declares it.
     line: int
     sources: tuple  # Paths from the root.
     deps: frozenset
@@ -48,7 +48,7 @@ def targets_of(file):
 
 
 def _owners(targets):
-    """Header path -> names of the targets that implement it; folder -> names of its targets."""
+    """Two maps: from a header's path to the targets that implement it, and from a folder to its targets."""
     headers, folders = {}, {}
     for target in targets:
         for source in target.sources:
@@ -58,13 +58,13 @@ def _owners(targets):
 
 
 def _library_of(included):
-    """The target of a header from outside the project's folders, or None."""
+    """The target of a generated or third-party header, or None."""
     prefixes = [p for p in rules.HEADER_TARGETS if included.startswith(p)]
     return {rules.HEADER_TARGETS[max(prefixes, key=len)]} if prefixes else None
 
 
 def _parts(target, by_path):
-    """The target's files: its sources, and the headers of the same name beside them."""
+    """The files of a target: its sources, and the headers with the same names."""
     for source in target.sources:
         for path in (source, os.path.splitext(source)[0] + ".h"):
             if path in by_path:
@@ -87,8 +87,8 @@ def linked_dependencies(files):
                 if owners and target.name not in owners and not _listed(owners, target.deps):
                     missing.setdefault(" or ".join(sorted(owners)), included)
         for owner, included in sorted(missing.items()):
-            yield Offence(target.cmake, target.line,
-                          f"{target.name} includes {included} and does not list {owner}")
+            yield Finding(target.cmake, target.line,
+                          f"{target.name} includes {included} but does not list {owner}")
 
 
 def _listed(owners, deps):

@@ -1,28 +1,28 @@
-"""Checks that comments, flags and documents avoid the idiom that stopped readers."""
+"""Checks that comments, messages, flags and documents avoid phrases that readers had to read twice."""
 
 import re
 
-from source import Offence
+from source import Finding
 
-# Words and phrases that plain American English does without.
+# Words and phrases to avoid.
 _WORDS = re.compile(
     r"\b(who" r"ever|no" r"body|a" r"new|he" r"eds?|st" r"ands)\b"
     r"|\bas they " r"come\b|\bso " r"many\b|\bof " r"which\b|\btakes " r"up\b|\bis " r"had\b"
     r"|\bthe " r"like\b|\bmakes " r"do\b", re.IGNORECASE)
-# A comment, a docstring or a flag's help that begins with a fragment.
+# A comment, a docstring or a flag's help text that begins with a fragment.
 _FRAGMENT = re.compile(r"(?://+!?<?|#+|\"\"\"|/\*+)\s*O" r"f\b|^\s*\"O" r"f\s|,\s*\"O" r"f\s[^\"]*\"\)")
 
-# Texts that are data: they are not written by the project or must stay as they are.
+# Data files, which this project did not write or must not change.
 _DATA = ("deploy/demo_model/target/", "deploy/demo_model/drafter/", "tests/parity/goldens/")
 
 
 def plain_english(files):
-    """No comment, message or page uses the words above or begins with a fragment."""
+    """No text uses the phrases above, and no comment begins with such a fragment."""
     for file in files:
         if file.path.startswith(_DATA):
             continue
         for number, line in enumerate(file.lines, 1):
             if found := _WORDS.search(line):
-                yield Offence(file.path, number, f"plain English does without '{found.group()}'")
+                yield Finding(file.path, number, f"avoid '{found.group()}'; say it in plain English")
             if file.is_code and _FRAGMENT.search(line):
-                yield Offence(file.path, number, "a comment begins with a fragment ('O" "f ...')")
+                yield Finding(file.path, number, "a comment begins with a fragment ('O" "f ...')")

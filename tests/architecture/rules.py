@@ -1,8 +1,8 @@
-"""What the architecture test enforces. To change a rule, edit it here and say why in the commit.
+"""The rules that the architecture test enforces. To change a rule, edit it here and say why in the commit.
 
 A key of MAY_INCLUDE is a folder. Its value lists the other folders whose headers it may include.
-A file belongs to the longest listed folder above it. Every include that is not listed is an
-offense, and the lists must not form a circle.
+A file belongs to the longest listed folder above it. Every include that is not listed is a finding.
+The lists must not form a cycle.
 """
 
 _DATA = ["common/base", "common/stages"]
@@ -19,11 +19,10 @@ MAY_INCLUDE = {
     "common/shm": [*_DATA],  # Neither gRPC nor protos.
     "common/wire": [*_DATA, "common/shm", _INTERNAL],
 
-    "kernels": ["common/base"],  # The contract: ops.h, types.h, packing, threads.
+    "kernels": ["common/base"],  # The interface: ops.h, types.h, packing, threads.
     "kernels/cpu": ["common/base", "kernels"],
-    "kernels/reference": ["common/base", "kernels"],
     "kernels/torch": ["common/base", "kernels", "kernels/backend"],
-    "kernels/backend": ["common/base", "kernels", "kernels/cpu", "kernels/reference"],
+    "kernels/backend": ["common/base", "kernels", "kernels/cpu"],
     "kernels/cuda/runtime": ["common/base"],
     "kernels/cuda/simt": ["common/base", "kernels", "kernels/cuda/runtime"],
     "kernels/cuda": ["common/base", "kernels", "kernels/cuda/runtime", "kernels/cuda/simt"],
@@ -73,7 +72,7 @@ MAY_INCLUDE = {
                            "orchestrator/prior", "orchestrator/remote", "orchestrator/text",
                            "protos/bastion/v1"],
 
-    # Clients; inprocess, bench and exactness embed the engines.
+    # Clients. inprocess, bench and exactness run the engines in process.
     "client/cpp": ["common/stages", "protos/bastion/v1"],
     "client/ctl": ["client/cpp", "common/base", "protos/bastion/v1"],
     "client/inprocess": [*_DATA, "common/nn", "common/prior", "drafter_service/draft",
@@ -87,10 +86,10 @@ MAY_INCLUDE = {
     "client/train": ["common/base", "common/hub", "common/prior"],
 }
 
-# Tests may include every folder; no folder above may include a test.
+# Tests may include every folder. No folder above may include a test.
 TESTS = "tests"
 
-# Libraries that only some folders may include. A library that is not named here is free for all.
+# Libraries that only some folders may include. Every folder may include all other libraries.
 LIBRARIES = {
     "torch": (("ATen/", "torch/", "c10/"), ["kernels/torch", "tests"]),
     "protobuf and gRPC": (("grpcpp/", "grpc/", "google/protobuf/"),
@@ -102,7 +101,7 @@ LIBRARIES = {
 TORCH = LIBRARIES["torch"][0]
 GENERATED = ".pb.h"
 
-# The CMake target that a header from outside the folders above stands for. The longest prefix wins.
+# The CMake targets of generated and third-party headers, by prefix. The longest prefix wins.
 HEADER_TARGETS = {
     "protos/bastion/internal/": "protos_internal",
     "protos/bastion/v1/": "protos_public",
@@ -126,12 +125,12 @@ HEADER_TARGETS = {
     "absl/types/span.h": "absl::span",
 }
 
-# Where the preprocessor may decide: Highway compiles a kernel once for each instruction set.
+# Files that may use preprocessor conditionals: Highway compiles a kernel once per instruction set.
 CONDITIONALS_ALLOWED = ["kernels/cpu/", "kernels/backend/backend.cc", "kernels/thread_pool.cc",
                         "kernels/cuda/simt/simt.h"]
 NDEBUG_ALLOWED = ["common/base/check.h", "tests/"]
 
-# Flags and the environment are read here, and passed on as plain structs.
+# Only these files may read flags and the environment. They pass the values on as plain structs.
 SETTINGS_ALLOWED = ["main.cc", "flags.cc", "flags.h"]
 
 MAX_FILE_LINES = 400
@@ -140,9 +139,9 @@ MAX_PARAMETERS = 5
 MAX_CONFIG_FIELDS = 12
 CONFIG_NAMES = ("Config", "Options", "Settings", "Params", "Flags")
 
-README_WORDS = 900  # The README has fewer.
+README_WORDS = 900  # Must be fewer.
 README_LINES = 150
-MAX_PAGE_LINES = 200  # Of a page in docs/.
+MAX_PAGE_LINES = 200  # Lines of a page in docs/.
 REQUIRED_FILES = ["LICENSE", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", ".editorconfig",
                   ".pre-commit-config.yaml"]
 

@@ -1,4 +1,4 @@
-"""Reads the tree's files and takes C++ apart just far enough to measure it."""
+"""Reads the files of the tree, and finds functions and structs in C++ files."""
 
 import dataclasses
 import os
@@ -8,7 +8,7 @@ import rules
 
 
 @dataclasses.dataclass(frozen=True)
-class Offence:
+class Finding:
     path: str
     line: int
     what: str
@@ -49,7 +49,7 @@ class File:
         return self.path.endswith(rules.CODE_SUFFIXES) or self.path.endswith("CMakeLists.txt")
 
     def includes(self):
-        """(line, path) of every #include."""
+        """Yields (line, path) of every #include."""
         for number, line in enumerate(self.lines, 1):
             if match := re.match(r'\s*#\s*include\s*[<"]([^">]+)[">]', line):
                 yield number, match.group(1)
@@ -75,7 +75,7 @@ _NOISE = re.compile(
 
 
 def skeleton(text):
-    """C++ without comments, literals and preprocessor lines; every line keeps its number."""
+    """Removes comments, literals and preprocessor lines from C++. Line numbers do not change."""
     def blank(match):
         piece = match.group(0)
         filler = '""' if piece[0] in "\"'R" else ""
@@ -96,7 +96,7 @@ def _matching(text, at, opening, closing):
 
 
 def _split(text):
-    """The parts of text between its outermost commas."""
+    """Splits text at commas that are not inside brackets."""
     parts, depth, start = [], 0, 0
     for i, char in enumerate(text):
         if char in "([{<":
@@ -114,8 +114,8 @@ _NO_FUNCTION = re.compile(r"^\s*(using|typedef|static_assert|friend\s+class|retu
 
 
 def _callable(head):
-    """(name, number of parameters) where head is that of a function, else None."""
-    head = re.sub(r"\[\[.*?\]\]|\b__\w+__\s*\([^()]*\)", "", head)  # As __launch_bounds__(128).
+    """The name and the number of parameters if head is the head of a function, else None."""
+    head = re.sub(r"\[\[.*?\]\]|\b__\w+__\s*\([^()]*\)", "", head)  # Removes __launch_bounds__(128).
     if _NO_FUNCTION.search(re.sub(r"operator\s*\S+", "operator", head)):
         return None
     depth = 0
@@ -142,8 +142,10 @@ _INITIALIZER = re.compile(r"\)[^{};]*:[^:].*[\w>]\s*$", re.DOTALL)
 
 
 class Scan:
-    """The functions and structs of a C++ file, by matching braces. An approximation: it knows
-    the constructs of this project's style, not the language."""
+    """Finds the functions and structs of a C++ file by matching braces.
+
+    It supports only the constructs that this project uses.
+    """
 
     def __init__(self, text):
         self._text = skeleton(text)
@@ -155,7 +157,7 @@ class Scan:
         return self._text.count("\n", 0, at) + 1
 
     def _scope(self, start, stop):
-        """Walks the declarations of a namespace or class; returns how many were data."""
+        """Scans the declarations of a namespace or class. Returns the number of data members."""
         head, at, data = start, start, 0
         while at < stop:
             char = self._text[at]
@@ -181,7 +183,7 @@ class Scan:
         return len(_split(text.split("=")[0])) if is_data and "(" not in text.split("=")[0] else 0
 
     def _block(self, head, at, end):
-        """One pair of braces; true where it ends the declaration that it belongs to."""
+        """Scans one pair of braces. Returns True if it ends a declaration."""
         text = self._text[head:at]
         line = self._line(head + _indent(text))
         if _CONTAINER.match(text):

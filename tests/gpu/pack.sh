@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs what was built for GPUs into one folder that runs on another machine. See --help.
+# Packs the GPU programs into one folder that runs on another machine. See --help.
 set -euo pipefail
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -11,11 +11,11 @@ usage() {
   cat <<'END_OF_USAGE'
 usage: tests/gpu/pack.sh [--out DIR] [--archive]
 
-Copies what was built for GPUs from build/cuda/bin into one folder that runs on another machine:
+Copies the GPU programs from build/cuda/bin into one folder that runs on another machine:
   bastion-verifier, bastion-drafter, bastion-orchestrator, bastion-bench, bastionctl
-  cuda_*_test, cuda_*_benchmark   those that are built
+  cuda_*_test, cuda_*_benchmark   all that are built
   lib/        the shared libraries that they need, except glibc and those in the torch wheel
-  env.sh      to be sourced there: finds torch's libraries for the programs
+  env.sh      source it on the other machine: it finds torch's libraries for the programs
   built.txt   the commit that the programs were built from
 
   --out DIR   folder to write. Default: build/cuda/pack
@@ -60,7 +60,7 @@ done
 programs() {
   local name
   for name in bastion-verifier bastion-drafter bastion-orchestrator bastion-bench bastionctl; do
-    [ -x "$BIN/$name" ] || die "no $BIN/$name: deploy/local/build.sh cuda cuda_job"
+    [ -x "$BIN/$name" ] || die "$BIN/$name is missing; build it with deploy/local/build.sh cuda cuda_job"
     echo "$name"
   done
   (cd "$BIN" && shopt -s nullglob && printf '%s\n' cuda_*_test cuda_*_benchmark) | sed '/^$/d'
@@ -72,17 +72,17 @@ libraries() {
   found=$(ldd "$1")
   if grep -q 'not found' <<<"$found"; then
     grep 'not found' <<<"$found" >&2
-    die "$1 lacks libraries on this machine: deploy/local/setup.sh --cuda"
+    die "$1 lacks libraries on this machine; run deploy/local/setup.sh --cuda"
   fi
   sed -nE 's/.* => (\/[^ ]+) .*/\1/p' <<<"$found" |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libutil|libresolv|libanl|ld-linux-x86-64)\.so' || true
 }
 
-# Programs look for libraries in lib/ beside them, then in this machine's build/venv. Drops the latter.
+# Makes the program look for libraries only in lib/ beside it, no longer in this machine's build/venv.
 set_rpath() {
   cmake -DFILE="$1" -P "$HERE/set_rpath.cmake" >/dev/null
   readelf -d "$1" | grep -qF 'Library rpath: [$ORIGIN/lib]' ||
-    die "$1 looks for libraries outside of \$ORIGIN/lib: was it built with the preset cuda?"
+    die "$1 does not look for libraries in \$ORIGIN/lib; build it with preset cuda"
 }
 
 # Checks that the program finds every library in the folder, in glibc or in the wheels.
@@ -95,7 +95,7 @@ check_program() {
 }
 
 if [ -e "$out" ] && [ ! -e "$out/env.sh" ] && [ -n "$(ls -A "$out")" ]; then
-  die "$out exists and was not made by this script: choose another folder"
+  die "$out was not made by this script; choose another folder"
 fi
 names=$(programs)
 site=$(echo "$ROOT"/build/venv/lib/python3*/site-packages)
@@ -124,7 +124,7 @@ commit=$(git -C "$ROOT" rev-parse --short HEAD 2>/dev/null || echo unknown)
 echo "$commit" >"$out/built.txt"
 for name in $names; do check_program "$out/$name"; done
 
-# check_size PATH MB: prints the size, and stops if it is more than MB.
+# check_size PATH MB: prints the size of PATH. Fails if it is larger than MB.
 check_size() {
   local bytes
   bytes=$(du -sb "$1" | cut -f1)
@@ -137,7 +137,7 @@ size=$(check_size "$out" "$MAX_MB")
 echo "pack: $out has $(wc -w <<<"$names") programs and $(find "$out/lib" -type f | wc -l) libraries, $size"
 rm -f "$out.tar.xz"
 if [ "$archive" = yes ]; then
-  # One block for all files, because the programs share much of their code.
+  # One thread, so that xz compresses all files as one block: the programs share much of their code.
   tar -C "$out" -c . | xz -T1 -9 >"$out.tar.xz"
   size=$(check_size "$out.tar.xz" "$MAX_ARCHIVE_MB")
   echo "pack: $out.tar.xz, $size"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests and measures everything that needs a GPU. deploy/measure/gpu_run.py does the work and has the --help.
+# Tests and measures everything that needs a GPU. It starts deploy/measure/gpu_run.py. See --help.
 set -euo pipefail
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -33,7 +33,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 
-# Unpacks an archive with tar if there is an xz, else with Python.
+# Unpacks the archive with tar and xz. If that fails, with Python.
 unpack() {
   local folder=$ROOT/build/gpu/pack
   rm -rf "$folder"
@@ -47,5 +47,5 @@ unpack() {
 if [ -f "$pack" ]; then unpack "$pack"; fi
 [ -f "$pack/env.sh" ] || die "$pack is not a folder made by tests/gpu/pack.sh"
 PYTHON=$python
-. "$pack/env.sh" || die "the programs' libraries were not found: see above"
+. "$pack/env.sh" || die "the libraries of the programs were not found; see above"
 exec "$python" "$RUN" --pack "$pack" "${arguments[@]}"

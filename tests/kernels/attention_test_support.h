@@ -1,4 +1,4 @@
-// A paged cache, trees over it, and attention on both, for every CPU backend.
+// A paged cache, trees and a fixture for tests of attention on CPU backends.
 #ifndef BASTION_TESTS_KERNELS_ATTENTION_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_ATTENTION_TEST_SUPPORT_H_
 
@@ -17,7 +17,7 @@ struct Heads {
   int query, kv, dim;
 };
 
-// A cache of random keys and values, pages handed out in a scrambled order.
+// A cache of random keys and values. The order of its pages is scrambled.
 class Cache {
  public:
   Cache(DType dtype, Heads heads, int pages) {
@@ -34,7 +34,7 @@ class Cache {
   }
   const KvLayer& layer() const { return layer_; }
   const int32_t* pages(int first = 0) const { return table_.data() + first; }
-  // Column d of the value at a slot.
+  // Column d of the value at `slot`.
   float value(int64_t slot, int head, int d) const {
     const int64_t row =
         (slot / kPageTokens * layer_.kv_heads + head) * kPageTokens + slot % kPageTokens;
@@ -52,7 +52,7 @@ class Cache {
   std::vector<int32_t> table_;
 };
 
-// parents[0] = -1; rows in parents-first order.
+// Ancestor bits of a tree. parents[0] is -1, and a parent comes before its children.
 inline std::vector<uint64_t> AncestorBits(const std::vector<int>& parents, int words) {
   std::vector<uint64_t> bits(parents.size() * words, 0);
   for (size_t i = 0; i < parents.size(); ++i) {
@@ -76,7 +76,7 @@ inline std::vector<int32_t> TreePositions(const std::vector<int>& parents, int c
   return positions;
 }
 
-// A tree, two chains, a block and a path that is longer than a window, as spans of one call.
+// The spans of one call: a tree, two chains, a block, and a path that is longer than a window.
 struct RaggedBatch {
   explicit RaggedBatch(const Cache& cache)
       : trees{RandomParents(70, 5), std::vector<int>(60)}, positions(TreePositions(trees[0], 45)) {
@@ -96,7 +96,8 @@ struct RaggedBatch {
   RaggedBatch(const RaggedBatch&) = delete;
   RaggedBatch& operator=(const RaggedBatch&) = delete;
 
-  // Whether row i of `span` sees token `token` of its sequence, told from the tree alone.
+  // Whether row i of `span` sees token `token` of its sequence. Derived from the tree, not from
+  // masks.
   [[nodiscard]] bool Sees(const AttentionSpan& span, int i, int token, int window) const {
     const int row = token - span.cached;
     const int at = row < 0 ? token : positions[span.first_row + row];
@@ -110,7 +111,7 @@ struct RaggedBatch {
   }
 
   std::vector<int> trees[2];                // Parents of spans 0 and 4.
-  std::vector<std::vector<uint64_t>> bits;  // Ancestors, one vector a tree
+  std::vector<std::vector<uint64_t>> bits;  // Ancestor bits, one vector per tree.
   std::vector<int32_t> positions;
   std::vector<AttentionSpan> spans;
 };
@@ -145,7 +146,7 @@ class AttentionTest : public testing::TestWithParam<std::tuple<Heads, DType>> {
   int window_ = 0;
 };
 
-// Every group size and width that the kernels tell apart, in both types of a cache.
+// Every group size and width that the kernels handle differently, with both cache types.
 inline auto AttentionShapes() {
   return testing::Combine(
       testing::Values(Heads{2, 2, 16}, Heads{6, 2, 64}, Heads{8, 1, 32}, Heads{4, 1, 128}),

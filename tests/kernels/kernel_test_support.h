@@ -27,7 +27,7 @@ inline void ExpectNear(const std::vector<float>& actual, const std::vector<float
                        const char* name) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
-    if (actual[i] == expected[i]) continue;  // Infinities too.
+    if (actual[i] == expected[i]) continue;  // Infinities, too.
     ASSERT_NEAR(actual[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << name << " at " << i;
   }
 }
@@ -44,7 +44,7 @@ struct RandomMatrix {
     const std::vector<float> values = RandomFloats(size_t(rows) * columns, seed, 0.1f);
     packed = {dtype, rows, columns, nullptr};
     storage.resize(packed.bytes() / 4 + 16);
-    // Panels are 64-byte aligned by contract.
+    // linear() requires 64-byte aligned panels.
     void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(storage.data()) + 63) &
                                             ~uintptr_t{63});
     packed.data = aligned;
@@ -54,7 +54,7 @@ struct RandomMatrix {
     ThreadPool alone(1);
     PackMatrix({dtype == DType::kBF16 ? halves : floats}, packed, alone);
   }
-  // W[n, k], as it is packed.
+  // W[n, k], read from the packed matrix.
   [[nodiscard]] float element(int n, int k) const {
     const size_t at = packed.offset(n, k);
     if (packed.dtype == DType::kF32) return static_cast<const float*>(packed.data)[at];
@@ -79,7 +79,7 @@ void ForEachInstructionSet(Body body) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-// Rows at two temperatures, every third cut by top-p, every third by top-k.
+// Rules at two temperatures. Every third row has top-p, every third has top-k.
 inline std::vector<ChoiceRule> CoupledRules(int rows) {
   std::vector<ChoiceRule> rules;
   for (int r = 0; r < rows; ++r) rules.push_back({r % 2 ? 0.7f : 1.3f, 99, 1000 + r});

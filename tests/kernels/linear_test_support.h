@@ -1,4 +1,4 @@
-// Matrix products of every shape that the kernels tell apart.
+// Fixtures and shapes for tests of matrix products: every case that the kernels handle differently.
 #ifndef BASTION_TESTS_KERNELS_LINEAR_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_LINEAR_TEST_SUPPORT_H_
 
@@ -22,7 +22,7 @@ class LinearTest : public testing::TestWithParam<std::tuple<Shape, DType>> {
   void SetUp() override {
     std::tie(shape_, dtype_) = GetParam();
     x_ = RandomFloats(size_t(shape_.rows) * shape_.depth, 1);
-    // What linear() may do to it anyway.
+    // linear() may round x to bf16, so x is bf16 already.
     if (dtype_ == DType::kBF16) {
       for (float& value : x_) value = Bf16ToFloat(FloatToBf16(value));
     }
@@ -44,7 +44,7 @@ class LinearTest : public testing::TestWithParam<std::tuple<Shape, DType>> {
   std::unique_ptr<RandomMatrix> matrix_;
 };
 
-// On a CPU without matrix instructions this runs the plain tiles.
+// Tests LinearTiles. On a CPU without matrix instructions it runs the plain tiles.
 class LinearTilesTest : public testing::TestWithParam<Shape> {
  protected:
   std::vector<float> Run(const RandomMatrix& matrix, const float* x, int rows, bool accumulate) {

@@ -1,6 +1,7 @@
-// The backend that tests of a device's kernels compare them with: kernels/torch in double precision
-// in a build with libtorch (label torch), the CPU's kernels in every other. Tests of the CPU's
-// kernels against it are in tests/kernels/torch, and built with libtorch only.
+// The oracle: the backend that tests of GPU kernels compare results with. In a build with libtorch
+// (label torch) it is kernels/torch in double precision, in other builds the CPU's kernels. The
+// tests in tests/kernels/torch compare the CPU's kernels with it; only builds with libtorch have
+// them.
 #ifndef BASTION_TESTS_KERNELS_ORACLE_H_
 #define BASTION_TESTS_KERNELS_ORACLE_H_
 
@@ -10,7 +11,7 @@ namespace bastion::kernels {
 
 [[nodiscard]] const Backend& Oracle();
 
-// Whether the oracle's attention takes heads of this width: the CPU's takes multiples of 16.
+// Whether the oracle's attention supports this head width. The CPU's supports multiples of 16.
 [[nodiscard]] inline bool OracleTakes(int head_dim) {
   return &Oracle() != &CpuBackend() || head_dim % kWidest == 0;
 }

@@ -38,7 +38,7 @@ inline std::vector<float> RunQkv(const Backend& backend, bool with_query) {
   return all;
 }
 
-// A rotation of three slots: moved one by one, slot 3 would be copied everywhere.
+// Rotates three slots. A backend that moved them one by one would copy slot 3 to all of them.
 inline void ExpectRotationMoves(const Backend& backend) {
   ThreadPool pool(1);
   const int kv_heads = 2, dim = 16;

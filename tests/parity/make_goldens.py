@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Writes the parity goldens: tiny random checkpoints and what they compute in fp32.
+"""Writes the parity goldens: tiny random checkpoints, and their outputs in fp32.
 
-Targets run through `transformers`' Qwen3ForCausalLM; the DFlash drafter is written out below, on its own, from the
-paper (arXiv 2602.06036) and the checkpoint format, with nothing cached: every result is one full forward.
+Targets run in `transformers`' Qwen3ForCausalLM. The DFlash drafter is implemented below, from the paper
+(arXiv 2602.06036) and the checkpoint format. It caches nothing: every result is one full forward.
 
     pip install torch==2.11.0 transformers==5.23.0 safetensors==0.8.0
     python tests/parity/make_goldens.py            # rewrites tests/parity/goldens/
 
-Each case folder has `target/` and `drafter/` (Hugging Face folders) and `golden.safetensors`; T tokens, V vocabulary,
-F feature width, N tree nodes without the root, γ = block_size − 1:
+Each case folder has `target/` and `drafter/` (Hugging Face folders) and `golden.safetensors`. Shapes: T
+tokens, V vocabulary, F feature width, N tree nodes without the root, γ = block_size − 1.
     tokens [T], logits [T, V], features [T, F]      a plain forward
     tree_tokens, tree_parents [N + 1], tree_logits [N + 1, V]
-        a tree after the T tokens, root first with parent −1; each row is the last row of a chain forward
-    draft_context [3]                               how many features are committed before draft 0, 1, 2
+        a tree after the T tokens, root first with parent −1. Each row of logits is from its own chain forward
+    draft_context [3]                               number of features that are added before draft 0, 1, 2
     bonus_i [1], marginal_logits_i [γ, V]           the bonus token of draft i and the drafter's logits
 """
 
@@ -61,7 +61,7 @@ CASES = [
          vocabulary=256, rope_theta=1000000.0),
     Case("gqa4_tied_draft5", 3, heads=4, groups=1, layers=4, draft_layers=5, layer_ids=(0, 1, 2), block=16,
          vocabulary=211),
-    # Window layers that look both ways inside the block, and (the authors' default for such layers) causal ones.
+    # Inside the block, window layers are bidirectional, or causal (the authors' default for such layers).
     Case("sliding_window", 4, heads=2, groups=1, layers=2, draft_layers=2, layer_ids=(0,),
          draft_extra={**SLIDING, "is_causal": False}),
     Case("sliding_window_causal", 5, heads=2, groups=1, layers=2, draft_layers=2, layer_ids=(0,),
@@ -97,7 +97,7 @@ def draft_config(case: Case) -> dict:
 
 
 def layer_ids(config: dict) -> list[int]:
-    """dflash_config's target_layer_ids, or the default: evenly from layer 1 to layer num_target_layers − 3."""
+    """target_layer_ids of dflash_config. Default: evenly spaced from layer 1 to num_target_layers − 3."""
     ids = config["dflash_config"].get("target_layer_ids")
     if ids is not None:
         return ids
@@ -166,7 +166,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def rope(x: torch.Tensor, positions: torch.Tensor, theta: float) -> torch.Tensor:
-    """x [rows, heads, D] turned to its absolute positions [rows]; the first half of D pairs with the second."""
+    """Applies RoPE in its half-split form to x [rows, heads, D] with absolute positions [rows]."""
     half = x.shape[-1] // 2
     angle = positions.float()[:, None, None] * theta ** (-torch.arange(half) / half)
     a, b = x[..., :half], x[..., half:]
@@ -174,10 +174,10 @@ def rope(x: torch.Tensor, positions: torch.Tensor, theta: float) -> torch.Tensor
 
 
 def visible(config: dict, layer: int, positions: torch.Tensor, context: int) -> torch.Tensor:
-    """[block, context + block]: which keys a block row sees, by the authors' rule.
+    """Mask [block, context + block] of the keys that a block row sees, as in the authors' code.
 
-    Full layers see everything. Window layers see keys nearer than `sliding_window`; inside the block they are causal
-    unless the config says `is_causal: false`.
+    Rows of full layers see all keys. Rows of window layers see keys at distances below `sliding_window`.
+    Inside the block, window layers are causal unless the config has `is_causal: false`.
     """
     queries, keys = positions[context:, None], positions[None, :]
     sees = torch.ones(len(queries), len(positions), dtype=torch.bool)
@@ -203,7 +203,7 @@ def draft(config: dict, w: dict, target: torch.nn.Module, features: torch.Tensor
     for i in range(config["num_hidden_layers"]):
         p = {name.removeprefix(f"layers.{i}."): t for name, t in w.items() if name.startswith(f"layers.{i}.")}
         normed = rms_norm(x, p["input_layernorm.weight"])
-        rows = torch.cat([ctx, normed])  # ctx rows come without input_layernorm
+        rows = torch.cat([ctx, normed])  # No input_layernorm for ctx rows.
         q = (normed @ p["self_attn.q_proj.weight"].T).view(block, heads, d)
         k = (rows @ p["self_attn.k_proj.weight"].T).view(n + block, groups, d)
         v = (rows @ p["self_attn.v_proj.weight"].T).view(n + block, groups, d)
@@ -221,7 +221,7 @@ def draft(config: dict, w: dict, target: torch.nn.Module, features: torch.Tensor
 
 
 def random_tree(vocabulary: int) -> tuple[list[int], list[int]]:
-    """Tokens and parents of root + NODES nodes, parents first, siblings distinct, depth at most MAX_DEPTH."""
+    """Tokens and parents of a random tree: parents first, distinct siblings, depth at most MAX_DEPTH."""
     tokens, parents, depths = [int(torch.randint(8, vocabulary, (1,)))], [-1], [0]
     while len(tokens) < NODES + 1:
         parent = int(torch.randint(len(tokens), (1,)))
@@ -235,7 +235,7 @@ def random_tree(vocabulary: int) -> tuple[list[int], list[int]]:
 
 
 def tree_logits(model: Qwen3ForCausalLM, tokens: torch.Tensor, tree: list[int], parents: list[int]) -> torch.Tensor:
-    """[N + 1, V], each row from its own chain: the tokens, the row's ancestors, the row."""
+    """Logits [N + 1, V]. Each row is from its own chain: the tokens, the ancestors of the row, the row."""
     rows = []
     for index in range(len(tree)):
         path, node = [], index
@@ -256,7 +256,7 @@ def make(case: Case) -> None:
     tokens = torch.randint(8, case.vocabulary, (TOKENS,))
     out = model(tokens[None], output_hidden_states=True)
     ids = layer_ids(config)
-    assert max(ids) + 1 < case.layers  # hidden_states[layers] would be behind the final norm
+    assert max(ids) + 1 < case.layers  # hidden_states[layers] would be the output of the final norm
     features = torch.cat([out.hidden_states[i + 1][0] for i in ids], -1)
     tree, parents = random_tree(case.vocabulary)
     golden = {"tokens": tokens, "logits": out.logits[0], "features": features,

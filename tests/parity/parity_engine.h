@@ -1,4 +1,4 @@
-// A golden case with its target and drafter loaded in fp32, on one backend.
+// ParityEngine: a golden case with its target and drafter, loaded in fp32 on one backend.
 #ifndef BASTION_TESTS_PARITY_PARITY_ENGINE_H_
 #define BASTION_TESTS_PARITY_PARITY_ENGINE_H_
 
@@ -68,7 +68,7 @@ class ParityEngine {
     return tree;
   }
 
-  // One forward over the tree behind the golden tokens; logits [rows, V].
+  // Runs one forward of the tree after the golden tokens. Returns logits [rows, V].
   std::vector<float> TreeLogits(const DraftTree& tree, nn::PageTable& table) {
     const auto cached = static_cast<Position>(tokens_.size());
     EXPECT_TRUE(target_->cache().Reserve(table, cached + tree.rows()).ok());
@@ -81,7 +81,7 @@ class ParityEngine {
     return {logits, logits + size_t(tree.rows()) * vocabulary()};
   }
 
-  // Drafts after each part of the golden context: check(round, logits of the block).
+  // Appends each part of the golden context, drafts, and calls check(round, logits of the block).
   template <typename Check>
   void ForEachDraft(Check check) {
     const std::vector<float> features = golden_.Floats("features");

@@ -1,5 +1,6 @@
-// The engine against `transformers` and a written-out DFlash, in fp32 on tiny random checkpoints;
-// and against itself, bit for bit: a tree against chains, compaction against a plain prefill.
+// Compares the engine with `transformers` and with a simple DFlash, in fp32 on tiny random
+// checkpoints. Also compares the engine with itself, bit for bit: a tree with chains, and the cache
+// after compaction with the cache after a plain prefill.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -10,7 +11,6 @@
 namespace bastion {
 namespace {
 
-// One golden case with both models loaded.
 class ParityTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -20,7 +20,7 @@ class ParityTest : public ::testing::TestWithParam<std::string> {
   const std::vector<TokenId>& tokens() const { return engine_->tokens(); }
   nn::KvCache& cache() { return engine_->target().cache(); }
 
-  // Keys and values of the first `count` tokens, layer by layer, as the cache holds them.
+  // The cached keys and values of the first `count` tokens, layer by layer.
   std::vector<float> CachedBits(const nn::PageTable& table, int count) {
     std::vector<float> bits;
     for (int layer = 0; layer < engine_->layers(); ++layer) {

@@ -1,4 +1,4 @@
-// The engine on the portable backend, in both precisions, against `transformers` and against the
+// Compares the engine on the portable backend, in both precisions, with `transformers` and with the
 // engine on the CPU's kernels, in fp32 on tiny random checkpoints.
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@ double Sigma(const Marginals& marginals, const RankTuple& ranks) {
 
 std::vector<RankTuple> DdtreeRankTuples(const Marginals& marginals, int budget) {
   std::vector<RankTuple> taken;
-  std::vector<RankTuple> open;  // The heap H of the paper, as a list in the order of pushing.
+  std::vector<RankTuple> open;  // The heap H of the paper, as a list in push order.
   const auto push = [&](const RankTuple& ranks) {
     if (std::isfinite(Sigma(marginals, ranks))) open.push_back(ranks);
   };

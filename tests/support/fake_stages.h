@@ -1,6 +1,6 @@
-// A toy verifier and drafter without an engine. The next token of the target is a hash of the whole
-// committed prefix (and of the seed, when sampling). The drafter predicts it with a given error
-// rate. Everything is deterministic. Thread-compatible.
+// FakeVerifier and FakeDrafter: toy stages without an engine. The next token of the target is a
+// hash of the whole committed prefix (and of the seed, when sampling). The drafter predicts it with
+// a given error rate. Everything is deterministic. Thread-compatible.
 #ifndef BASTION_TESTS_SUPPORT_FAKE_STAGES_H_
 #define BASTION_TESTS_SUPPORT_FAKE_STAGES_H_
 

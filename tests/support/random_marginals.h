@@ -12,12 +12,12 @@
 
 namespace bastion::testing {
 
-using Probabilities = std::vector<std::vector<double>>;  // [P, K], falling within a position.
+using Probabilities = std::vector<std::vector<double>>;  // [P, K], descending within a position.
 
 enum class Awkward { kNone, kTies, kZeroTails };
 
 // Marginals [P, K] with the given probabilities; token id = 100·position + rank.
-// REQUIRES: each position is sorted by falling probability.
+// REQUIRES: each position is sorted by descending probability.
 inline Marginals MarginalsOf(const Probabilities& probabilities) {
   Marginals marginals;
   marginals.positions = static_cast<int>(probabilities.size());
@@ -48,7 +48,7 @@ inline Probabilities Ladder(int positions, int candidates, double top, double fa
 
 // Random marginals [P, K]. kTies draws from two values. kZeroTails sets the candidates from a
 // random rank on to zero, for each position separately; sometimes that is all of them.
-// `sharpness` > 1 makes the first ranks stand out.
+// `sharpness` > 1 gives the first ranks more probability.
 inline Marginals RandomMarginals(std::mt19937& random, int positions, int candidates,
                                  Awkward awkward = Awkward::kNone, double sharpness = 1.0) {
   Probabilities probabilities(positions, std::vector<double>(candidates));

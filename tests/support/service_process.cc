@@ -114,7 +114,7 @@ void ServiceSystem::StartOrchestrator() {
 bool ServiceSystem::AwaitServing(absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
   while (absl::Now() < deadline) {
-    // With a new connection, because a refused connection waits a second before it retries.
+    // Use a new connection each time, because gRPC waits a second before it retries a refused one.
     if (GenerationClient(Address("orchestrator")).CheckHealth().ok() &&
         client_->CheckHealth().ok()) {
       return true;

@@ -12,7 +12,7 @@
 
 namespace bastion::testing {
 
-// Continuations and their counts, by falling count.
+// Continuations and their counts, sorted by descending count.
 using Counted = std::vector<std::pair<TokenId, uint16_t>>;
 
 // The table with these contexts. Every token of the vocabulary occurs once.

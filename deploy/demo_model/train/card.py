@@ -1,4 +1,4 @@
-"""Writes the model card, README.md beside target/ and drafter/, from the records of the stages."""
+"""Writes the model card, the README.md next to target/ and drafter/, from the results of the stages."""
 
 import argparse
 import json

@@ -1,10 +1,10 @@
 """The training text: Python's standard library, its tests and its documentation, as Debian 12 ships them.
 
-Licence of the text: PSF License Agreement (the documentation's examples also under Zero Clause BSD).
+License of the text: PSF License Agreement (the documentation's examples also under Zero Clause BSD).
 
-A file belongs to one split, decided by a hash of its path, so the split is the same on every machine:
-`train` (about 95 %), `validation` (perplexity only) and `heldout` (prompts only). Files that are mostly data
-(encodings, long literals, generated tables) and exact duplicates are dropped.
+A hash of its path assigns each file to one split, so the splits are the same on every machine: `train` (about
+95 %), `validation` (perplexity only) and `heldout` (prompts only). Exact duplicates and files that are mostly
+data (encodings, long literals, generated tables) are dropped.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-# (root, glob, kind) of every source; the Debian package that owns it is named in PACKAGES.
+# (root, glob, kind) of every source. PACKAGES names the Debian packages that install them.
 SOURCES = [
     (Path("/usr/lib/python3.11"), "**/*.py", "python"),
     (Path("/usr/share/doc/python3.11/html/_sources"), "**/*.rst.txt", "docs"),
@@ -51,7 +51,7 @@ def split_of(path: str) -> str:
 
 
 def is_mostly_data(text: str) -> bool:
-    """True for tables and literals: the share of characters inside numbers, escapes and base64 runs is high."""
+    """True for tables and literals: many characters in numbers, escapes and base64, or a very long line."""
     data = sum(len(match) for match in _DATA.findall(text))
     longest_line = max((len(line) for line in text.splitlines()), default=0)
     return data > MAX_DATA_SHARE * len(text) or longest_line > 2000
@@ -83,7 +83,7 @@ def collect() -> list[Document]:
 
 
 def summary(documents: list[Document]) -> dict:
-    """What the model card records: rule, sizes, and the files kept out of training."""
+    """The content of split.json: the rule, the sizes, and the files kept out of training."""
     splits = {}
     for split in ("train", "validation", "heldout"):
         part = [d for d in documents if d.split == split]

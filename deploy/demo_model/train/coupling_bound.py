@@ -1,10 +1,11 @@
-"""How near coupled drafting comes to the best that any coupling could do with this pair.
+"""Compares the τ of coupled drafting with an upper bound for any coupling with this pair.
 
-Reads the results.json of a bastion-bench run at a temperature T with the policies ar and chain+coupled. A chain of
-independent draws from the drafter's marginals q cannot be accepted d deep with more than the probability that
-Σ_x min(P(x₁…x_d), Π q_i(x_i)) leaves, whatever it knows of the target's noise; over the target's own texts that is
-the mean of min(1, Π q_i(x_i)/p(x_i)). So τ of a chain is at most 1 + Σ_d of these means. Gumbel coupling, as
-served, is one such coupling; sharing nothing is another.
+Reads the results.json of a bastion-bench run at a temperature T with the policies ar and chain+coupled. The
+drafter draws a chain x₁…x_d from its marginals q, one token per position, independently of each other.
+However these draws are coupled with the target's noise, the probability that the first d tokens are accepted
+is at most Σ_x min(P(x₁…x_d), Π q_i(x_i)). This script estimates that sum as the mean of min(1, Π
+q_i(x_i)/p(x_i)) over texts that the target wrote. So the τ of a chain is at most 1 + Σ_d of these means. The
+Gumbel coupling that the services use is one such coupling; independent noise is another.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from export import load_drafter, load_target
 
 @torch.no_grad()
 def log_ratios(model, drafter, tokens: list[int], first: int, temperature: float) -> torch.Tensor:
-    """[roots, BLOCK − 1] of log q_i(x_i) − log p(x_i) for every root from token `first` on."""
+    """log q_i(x_i) − log p(x_i) [roots, BLOCK − 1] for every root from token `first` on."""
     ids = torch.tensor([tokens])
     hidden, features = model.hidden(ids, None, None, taps=TARGET_LAYERS)
     log_p = F.log_softmax(model.head(hidden[0]) / temperature, dim=-1)
@@ -55,7 +56,7 @@ def main() -> None:
                                        len(prompts[p["id"]]) - 1, temperature) for p in policies["ar"]["prompts"]])
         bound = 1 + ratios.cumsum(1).clamp(max=0).exp().mean(0).sum().item()
         told = ", ".join(f"{name} {policy['tau']:.2f}" for name, policy in policies.items() if "chain" in name)
-        print(f"T {temperature:g}: no chain from these marginals can pass τ {bound:.2f}; measured: {told}")
+        print(f"T {temperature:g}: τ of a chain is at most {bound:.2f} with any coupling; measured: {told}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """The DFlash drafter (Chen et al., arXiv 2602.06036) in z-lab's checkpoint layout, plain PyTorch.
 
-One forward gives the marginals of the γ = block_size − 1 tokens after an anchor. Keys and values come from the target's
-features of the committed tokens (projected once, `ctx`) and from the block [anchor token, MASK × γ]; queries from the
-block only. A block row sees every ctx row before its anchor and its own whole block, in both directions.
-Shapes: B sequences, T committed tokens, A anchors per sequence, K block size, C hidden, F feature width.
+One forward computes the marginals of the γ = block_size − 1 tokens after an anchor. Keys and values come from
+the target's features of the committed tokens (projected once, `ctx`) and from the block [anchor token, MASK ×
+γ]. Queries come from the block only. A block row attends to every ctx row before its anchor and to all rows
+of its own block. Shapes: B sequences, T committed tokens, A anchors per sequence, K block size, C hidden, F
+feature width.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ MASK_TOKEN = 1
 
 @dataclass(frozen=True)
 class DraftConfig:
-    """The draft decoder's dims; `decoder` is the target's with fewer layers and feed-forward units."""
+    """The drafter's dims. `decoder`: the target's config with fewer layers and feed-forward units."""
 
     decoder: Config = replace(Config(), num_hidden_layers=2, intermediate_size=896)
     target_layers: int = Config().num_hidden_layers
@@ -37,7 +38,7 @@ class DraftConfig:
 
 
 class DFlash(nn.Module):
-    """Embedding and LM head are the target's and are passed in."""
+    """The drafter. It has no embedding and no LM head: callers pass those of the target."""
 
     def __init__(self, config: DraftConfig):
         super().__init__()
@@ -73,9 +74,11 @@ class DFlash(nn.Module):
 
 
 def start_from_target(drafter: DFlash, target: torch.nn.Module) -> None:
-    """Initial weights: the target's last layers (their first feed-forward units) and final norm, and for `fc` the pick of the last tapped layer.
+    """Sets initial weights.
 
-    Keys and values of the context then begin as those of the target's own layer after the tap.
+    Layers and final norm are copied from the target's last layers (their first feed-forward units). `fc`
+    starts as a selection of the last tapped layer plus small noise, so that the context's keys and values
+    start close to those of the target.
     """
     layers = list(target.model.layers)[-len(drafter.layers):]
     hidden = drafter.fc.weight.shape[0]
@@ -88,7 +91,7 @@ def start_from_target(drafter: DFlash, target: torch.nn.Module) -> None:
 
 
 def block_mask(anchors: Tensor, context: int) -> Tensor:
-    """[B, 1, A·K, T + A·K]: ctx rows before the anchor, and the row's own block."""
+    """The mask [B, 1, A·K, T + A·K]: a row attends to the ctx rows before its anchor and to its own block."""
     batch, count = anchors.shape
     row_anchor = anchors.repeat_interleave(BLOCK, dim=1)
     sees_ctx = torch.arange(context) < row_anchor.unsqueeze(-1)
@@ -98,7 +101,7 @@ def block_mask(anchors: Tensor, context: int) -> Tensor:
 
 
 def draft_layer(layer: Layer, x: Tensor, ctx: Tensor, ropes: tuple[tuple, tuple], mask: Tensor) -> Tensor:
-    """One decoder layer over block rows x [B, A·K, C]; ctx rows [B, T, C] are projected without input_layernorm."""
+    """One decoder layer on block rows x [B, A·K, C]. ctx [B, T, C] is projected without input_layernorm."""
     attention = layer.self_attn
     ctx_rope, block_rope = ropes
     normed = layer.input_layernorm(x)

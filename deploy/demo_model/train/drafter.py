@@ -1,8 +1,9 @@
-"""Trains the DFlash drafter on teacher text, the target's features frozen, until `--max-minutes` are used.
+"""Trains the DFlash drafter on teacher text and frozen features of the target, for `--max-minutes`.
 
-Anchors are random and sorted; every anchor's block predicts the γ tokens after it. The loss of position k is weighted
-exp(−(k−1)/4) (DFlash's decay for a block of 8). A label is half the token of the teacher text and half the target's
-own distribution at that place, at temperature 1.
+Anchors are random and sorted. The block of an anchor predicts the γ tokens after it. The loss of position k
+has the weight exp(−(k−1)/4) (DFlash's decay for a block of 8). A label is the average of two distributions:
+all probability on the token of the teacher text, and the target's distribution at that position at
+temperature 1.
 """
 
 import argparse
@@ -24,7 +25,7 @@ DECAY = torch.exp(-torch.arange(BLOCK - 1) / 4.0)
 
 
 class Shards:
-    """The teacher's shards, drawn at random; each stays on disk until used (the page cache holds them)."""
+    """The teacher's shards, drawn at random. A shard is read from disk each time it is drawn."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -32,7 +33,7 @@ class Shards:
             raise SystemExit(f"drafter: no teacher text in {folder}; run teacher.py first")
 
     def paths(self) -> list[Path]:
-        """Listed again at every draw, so that training can begin while the teacher still writes."""
+        """The shards that exist now. Training can begin while the teacher still writes more."""
         return sorted(self.folder.glob("*.pt"))
 
     def draw(self, generator: torch.Generator) -> dict:
@@ -47,7 +48,7 @@ class Shards:
 
 
 def draw_anchors(part: dict, generator: torch.Generator) -> Tensor:
-    """[B, A] sorted positions in [prefix, useful − γ − 1], so that all γ labels are useful text."""
+    """Sorted positions [B, A] in [prefix, useful − γ − 1], so that all γ labels are useful text."""
     lowest = part["prefix"]
     highest = (part["useful"] - BLOCK).clamp(min=lowest).unsqueeze(1)
     uniform = torch.rand(len(part["tokens"]), ANCHORS, generator=generator)
@@ -55,7 +56,7 @@ def draw_anchors(part: dict, generator: torch.Generator) -> Tensor:
 
 
 def block_loss(drafter: DFlash, head: Tensor, part: dict, anchors: Tensor) -> tuple[Tensor, Tensor]:
-    """(decayed loss, share of positions [γ] at which the arg max is the teacher's token)."""
+    """Returns the weighted loss, and by position [γ] the share of arg maxes that are the teacher's token."""
     batch = torch.arange(len(anchors)).view(-1, 1, 1)
     anchor_tokens = part["tokens"].gather(1, anchors)
     longest = int(anchors.max())
@@ -75,7 +76,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--max-minutes", type=float, default=35.0)
-    parser.add_argument("--start-from", type=Path, help="checkpoint of an earlier drafter, for its weights")
+    parser.add_argument("--start-from", type=Path,
+                        help="checkpoint of an earlier drafter to start from. Default: the target's weights")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--muon-lr", type=float, default=0.02)
     parser.add_argument("--adam-lr", type=float, default=0.003)

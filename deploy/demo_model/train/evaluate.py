@@ -1,7 +1,8 @@
-"""Reference evaluation at T = 0: committed length per cycle (τ) of the pair on the prompts, and held-out perplexity.
+"""Reference evaluation at T = 0: committed tokens per cycle (τ) on the prompts, and validation perplexity.
 
-A second, plain implementation of the decode cycle for one sequence. The tree is DDTree's best-first tree (arXiv
-2604.12989) of `--nodes` nodes, or the top-1 chain. `--exact` compares every text with plain greedy decoding.
+Has its own simple decode cycle for one sequence, independent of bastion's. The tree is DDTree's best-first
+tree (arXiv 2604.12989) of `--nodes` nodes, or the top-1 chain. `--exact` compares every text with plain
+greedy decoding.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def chain(log_q: torch.Tensor, nodes: int) -> list[tuple[int, int, int]]:
 
 
 class Sequence:
-    """The target's cache and features of the committed tokens of one sequence, and the bonus token after them."""
+    """One sequence: the target's cache and features of committed tokens, and the bonus token after them."""
 
     def __init__(self, model: Qwen3, prompt: list[int], capacity: int):
         self.model, self.caches = model, model.new_caches(1, capacity)
@@ -60,7 +61,7 @@ class Sequence:
         self.bonus = int(model.head(hidden[0, -1]).argmax())
 
     def verify(self, tree: list[tuple[int, int, int]]) -> list[int]:
-        """One forward of root and nodes; commits the accepted path. Returns the accepted tokens and the new bonus."""
+        """Verifies the tree in one forward and commits the accepted path. Returns accepted tokens and new bonus."""
         n, rows = self.caches[0].used, 1 + len(tree)
         sees = torch.eye(rows, dtype=torch.bool)
         for row, (parent, _, _) in enumerate(tree, start=1):
@@ -88,9 +89,9 @@ class Sequence:
 
 @torch.no_grad()
 def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, tree: tuple) -> tuple[list[int], list]:
-    """(generated ids, committed length of each cycle) of tree-speculative greedy decoding.
+    """Greedy decoding with tree speculation. Returns generated ids and the committed length of each cycle.
 
-    `tree` is (nodes, builder).
+    `tree`: (number of nodes, function that builds the tree).
     """
     nodes, builder = tree
     head = model.model.embed_tokens.weight
@@ -106,7 +107,7 @@ def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, tree: tup
 
 @torch.no_grad()
 def greedy(model: Qwen3, prompt: list[int], new: int) -> list[int]:
-    """Plain decoding, one token per forward."""
+    """Plain greedy decoding, one token per forward."""
     tokens, _, _ = generate(model, torch.tensor([prompt]), new, (torch.zeros(1), torch.Generator()))
     return tokens[0, len(prompt):].tolist()
 
@@ -131,7 +132,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=Path, required=True)
     parser.add_argument("--nodes", type=int, nargs="+", default=[64])
     parser.add_argument("--new-tokens", type=int, default=CONTINUATION)
-    parser.add_argument("--limit", type=int, default=1000, help="prompts to use")
+    parser.add_argument("--limit", type=int, default=1000, help="maximum number of prompts. Default: 1000")
     parser.add_argument("--exact", action="store_true", help="also compare every text with plain greedy decoding")
     args = parser.parse_args()
     torch.set_num_threads(2)

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from dflash import DFlash, DraftConfig
 from qwen3 import Config, Qwen3
 
-LICENCE = """The weights in this folder were trained from scratch on the standard library, the test-suite and the
+LICENSE = """The weights in this folder were trained from scratch on the standard library, the test-suite and the
 documentation of CPython 3.11 as packaged by Debian 12 (libpython3.11-stdlib, libpython3.11-testsuite, python3.11-doc),
 which are under the PSF License Agreement, Copyright (c) 2001 Python Software Foundation; All Rights Reserved
 (https://docs.python.org/3.11/license.html). The weights may be used, changed and passed on under the same terms.
@@ -19,7 +19,7 @@ which are under the PSF License Agreement, Copyright (c) 2001 Python Software Fo
 
 
 def load_target(work: Path) -> Qwen3:
-    """The target of the last checkpoint, frozen, rounded to bf16 as it will be shipped; fp32 arithmetic."""
+    """The target of the last checkpoint, frozen. Weights are rounded to bf16; arithmetic is fp32."""
     model = Qwen3(Config())
     model.load_state_dict(torch.load(work / "target.pt", weights_only=True)["model"])
     return round_to_bf16(model)
@@ -39,18 +39,18 @@ def round_to_bf16(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def write_folder(folder: Path, model: torch.nn.Module, config: dict, tokenizer: Path) -> None:
-    """config.json, model.safetensors, tokenizer files, LICENSE."""
+    """Writes config.json, model.safetensors, tokenizer files and LICENSE."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().bfloat16().contiguous() for name, tensor in model.state_dict().items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(tokenizer / name, folder / name)
-    (folder / "LICENSE").write_text(LICENCE)
+    (folder / "LICENSE").write_text(LICENSE)
 
 
 def check_against_transformers(folder: Path, model: Qwen3) -> float:
-    """Largest difference of logits between our forward and Qwen3ForCausalLM on the folder, fp32."""
+    """The largest difference of fp32 logits between `model` and Qwen3ForCausalLM loaded from the folder."""
     from transformers import Qwen3ForCausalLM
     reference = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     ids = torch.randint(8, model.config.vocab_size, (2, 200), generator=torch.Generator().manual_seed(1))
@@ -61,8 +61,9 @@ def check_against_transformers(folder: Path, model: Qwen3) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="folder that gets target/ and drafter/")
-    parser.add_argument("--random-drafter", action="store_true", help="an untrained drafter, for trying the format")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write target/ and drafter/ to")
+    parser.add_argument("--random-drafter", action="store_true",
+                        help="write an untrained drafter, to test the format")
     parser.add_argument("--only", choices=["target", "drafter"])
     args = parser.parse_args()
     if args.only != "drafter":
@@ -71,7 +72,7 @@ def main() -> None:
         generation = {"do_sample": False, "eos_token_id": 0, "pad_token_id": 0}
         (args.out / "target" / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
         difference = check_against_transformers(args.out / "target", target)
-        print(f"logits: largest difference to transformers {difference:.2e}")
+        print(f"largest difference of logits from transformers: {difference:.2e}")
         assert difference < 1e-3
     if args.only != "target":
         drafter = round_to_bf16(DFlash(DraftConfig())) if args.random_drafter else load_drafter(args.work)

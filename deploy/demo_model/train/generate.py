@@ -1,4 +1,4 @@
-"""Batched sampling from the target with a key/value cache; also how loops are told from text."""
+"""Batched sampling from the target with a key/value cache, and detection of loops in the text."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ LOOP_WINDOW, LOOP_RATIO = 32, 0.35
 
 
 def choose(logits: Tensor, temperature: Tensor, generator: torch.Generator) -> Tensor:
-    """Next ids [B] from logits [B, V]: arg max where temperature [B] is 0, else a sample (Gumbel)."""
+    """Next ids [B] from logits [B, V]: arg max if the row's temperature is 0, else a sample (Gumbel)."""
     picks = logits.argmax(dim=-1)
     warm = temperature > 0
     if warm.any():
@@ -24,10 +24,11 @@ def generate(model: Qwen3, prefix: Tensor, count: int, sampling: tuple[Tensor, t
              taps: tuple[int, ...] = ()) -> tuple[Tensor, Tensor, Tensor]:
     """Continues prefix [B, P] by `count` ids, without stopping at the end of text.
 
-    `sampling`: temperatures [B], 0 for greedy, and the generator of the noise.
+    `sampling`: temperatures [B] (0: greedy), and the generator of the noise.
 
-    Returns tokens [B, P + count], and for all but the last token, which is never run, the final hidden states
-    [B, P + count − 1, C] and the features [B, P + count − 1, F], both fp16 (features are empty without taps).
+    Returns tokens [B, P + count], final hidden states [B, P + count − 1, C] and features [B, P + count − 1,
+    F]. Hidden states and features are fp16 and lack the last token, which is not run. Features are empty
+    without taps.
     """
     caches = model.new_caches(prefix.shape[0], prefix.shape[1] + count)
     tokens, position, hiddens, features = [prefix], 0, [], []
@@ -45,13 +46,16 @@ def generate(model: Qwen3, prefix: Tensor, count: int, sampling: tuple[Tensor, t
 
 
 def distinct_ratio(ids: list[int]) -> float:
-    """Distinct 4-grams over all 4-grams: 1 for text that never repeats itself, near 0 for a loop."""
+    """Number of distinct 4-grams / number of 4-grams: 1 for text without repetition, near 0 for a loop."""
     grams = [tuple(ids[i:i + 4]) for i in range(len(ids) - 3)]
     return len(set(grams)) / len(grams) if grams else 1.0
 
 
 def useful_length(ids: list[int]) -> int:
-    """How many ids come before a loop sets in (a window of LOOP_WINDOW ids under LOOP_RATIO) or the text ends."""
+    """Number of ids before the text ends or a loop begins.
+
+    A loop is a window of LOOP_WINDOW ids whose distinct_ratio is below LOOP_RATIO.
+    """
     end = ids.index(EOS) if EOS in ids else len(ids)
     for start in range(0, end - LOOP_WINDOW + 1, 4):
         if distinct_ratio(ids[start:start + LOOP_WINDOW]) < LOOP_RATIO:

@@ -1,8 +1,8 @@
-"""Growing a trained target into a larger one that computes the same function (progressive stacking).
+"""Grows a trained target into a larger one that computes the same function (progressive stacking).
 
-Inserted layers are copies of the layer before them with zero output projections, and added feed-forward units have
-zero columns in `down_proj`: both start as no-ops, so training goes on from the loss that was reached. A small model
-sees more tokens in the first part of a training that is short of time.
+Inserted layers are copies of the layer before them with zero output projections. Added feed-forward units
+have zero columns in `down_proj`. Both start as no-ops, so training continues from the loss it had reached.
+The small model is faster, so a training with limited time sees more tokens.
 """
 
 from dataclasses import replace
@@ -12,17 +12,17 @@ import torch
 from qwen3 import Config, Layer, Qwen3
 
 SEEDLING = replace(Config(), num_hidden_layers=6, intermediate_size=896)
-COPIES = (0, 0, 1, 2, 2, 3, 4, 4, 5)  # the seedling's layer behind each layer of the grown model
+COPIES = (0, 0, 1, 2, 2, 3, 4, 4, 5)  # For each layer of the grown model, the layer of the seedling.
 
 
 def widen(layer: Layer, units: int) -> None:
-    """Keeps only the first `units` feed-forward units at work; the others start as no-ops."""
+    """Makes all feed-forward units after the first `units` no-ops."""
     with torch.no_grad():
         layer.mlp.down_proj.weight[:, units:].zero_()
 
 
 def copy_layer(ours: Layer, theirs: Layer) -> None:
-    """Weights of `theirs`; of the feed-forward units, as many as both have."""
+    """Copies the weights of `theirs`, and of its feed-forward units as many as both layers have."""
     units = min(ours.mlp.gate_proj.weight.shape[0], theirs.mlp.gate_proj.weight.shape[0])
     source = theirs.state_dict()
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """Muon for matrices (Jordan et al., 2024): momentum, orthogonalized by Newton-Schulz, with decoupled weight decay.
 
-Equal shapes are stacked and orthogonalized in one batched product. Embeddings and norms belong to AdamW.
+Matrices of equal shape are orthogonalized together, as one batch. Embeddings and norms use AdamW.
 """
 
 import torch
@@ -10,7 +10,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalize(g: Tensor, steps: int = 5) -> Tensor:
-    """The nearest semi-orthogonal matrices, roughly (singular values in about 0.7..1.2). g [n, rows, columns]."""
+    """Approximates the nearest semi-orthogonal matrices (singular values 0.7 to 1.2). g [n, rows, columns]."""
     a, b, c = COEFFICIENTS
     tall = g.shape[1] > g.shape[2]
     x = g.transpose(1, 2) if tall else g
@@ -52,7 +52,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def optimizers(model: torch.nn.Module, muon_lr: float, adam_lr: float, weight_decay: float) -> list:
-    """[Muon for the matrices of the layers (and `fc`), AdamW for the rest]; each group keeps its peak as `base_lr`."""
+    """Muon for layer matrices and `fc`, AdamW for the rest. Each group stores its peak lr as `base_lr`."""
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
     rest = [p for n, p in named if p.dim() != 2 or "embed" in n]

@@ -1,9 +1,10 @@
-"""Picks the held-out prompts of `prompts.jsonl`: pieces of Python files that no training saw.
+"""Picks the prompts of `prompts.jsonl`: pieces of Python files that were held out from training.
 
-A prompt begins at the start of a line and has 40–200 tokens (one of LENGTHS before trimming). What makes a good one is
-the target's greedy continuation of CONTINUATION tokens: no end of text, and no loop, because a loop flatters every
-drafter: distinct 4-grams / all 4-grams at least MIN_DISTINCT. (A target this small loops sooner or later: these prompts
-are good for that many tokens.) Of those WANTED are drawn at random, at most MAX_PER_FILE from one file.
+A prompt begins at the start of a line and has 40–200 tokens (one of LENGTHS before trimming). A prompt is
+good if the target's greedy continuation of CONTINUATION tokens has no end of text and no loop (distinct
+4-grams / all 4-grams at least MIN_DISTINCT). A loop is too easy for any drafter. Longer continuations of this
+small target do loop, so measure with at most CONTINUATION tokens. WANTED good prompts are drawn at random, at
+most MAX_PER_FILE from one file.
 """
 
 import argparse
@@ -33,7 +34,7 @@ STARTS = re.compile(r"^(?:def |class |    def |import |from |#)", re.M)
 
 
 def candidates(document: corpus.Document, tokenizer: Tokenizer, generator: torch.Generator) -> list[str]:
-    """Up to CANDIDATES_PER_FILE pieces of a file, each ending in the middle of things as a prompt does."""
+    """Up to CANDIDATES_PER_FILE pieces of a file. They end anywhere, as prompts do."""
     starts = [m.start() for m in STARTS.finditer(document.text)]
     order = torch.randperm(len(starts), generator=generator)[:CANDIDATES_PER_FILE].tolist()
     texts = []
@@ -50,7 +51,7 @@ def candidates(document: corpus.Document, tokenizer: Tokenizer, generator: torch
 
 
 def continuations(model: Qwen3, prompts: list[list[int]]) -> list[list[int]]:
-    """Greedy continuations, CONTINUATION ids each; prompts of equal length run as one batch."""
+    """Greedy continuations of CONTINUATION ids. Prompts of equal length run as one batch."""
     by_length: dict[int, list[int]] = {}
     for index, ids in enumerate(prompts):
         by_length.setdefault(len(ids), []).append(index)
@@ -66,14 +67,14 @@ def continuations(model: Qwen3, prompts: list[list[int]]) -> list[list[int]]:
 
 
 def is_good(continuation: list[int]) -> bool:
-    """The criterion of the module's docstring."""
+    """See the docstring of this module."""
     return EOS not in continuation and distinct_ratio(continuation) >= MIN_DISTINCT
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="prompts.jsonl")
+    parser.add_argument("--out", type=Path, required=True, help="file to write, prompts.jsonl")
     args = parser.parse_args()
     torch.set_num_threads(2)
     tokenizer = Tokenizer.from_file(str(args.work / "tokenizer" / "tokenizer.json"))

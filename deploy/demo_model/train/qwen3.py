@@ -1,8 +1,8 @@
-"""The Qwen3 dense decoder in plain PyTorch, parameter names as in `transformers`' Qwen3ForCausalLM.
+"""The dense Qwen3 decoder in plain PyTorch, with the parameter names of `transformers`' Qwen3ForCausalLM.
 
-Shapes: B sequences, T tokens, C hidden, H query heads, G key/value heads, D head size, V vocabulary.
-Written out here because training on a few CPU cores needs no more than this; export.py checks the logits
-against `transformers` on the exported folder.
+Shapes: B sequences, T tokens, C hidden, H query heads, G key/value heads, D head size, V vocabulary. Training
+on a few CPU cores needs only this small subset of `transformers`. export.py compares the logits with those of
+`transformers` on the exported folder.
 """
 
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Config:
-    """The dims of config.json that the decoder block reads (names as there)."""
+    """The dims in config.json, under the same names."""
 
     vocab_size: int = 4096
     hidden_size: int = 320
@@ -51,7 +51,7 @@ class RMSNorm(nn.Module):
 
 
 def rope_table(positions: Tensor, config: Config) -> tuple[Tensor, Tensor]:
-    """cos and sin, each [..., T, 1, D], of absolute positions [..., T]."""
+    """cos and sin, each [..., T, 1, D], for absolute positions [..., T]."""
     half = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     angle = positions.float().unsqueeze(-1) * config.rope_theta**-half
     angle = torch.cat([angle, angle], dim=-1).unsqueeze(-2)
@@ -59,7 +59,7 @@ def rope_table(positions: Tensor, config: Config) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, rope: tuple[Tensor, Tensor]) -> Tensor:
-    """RoPE, the half-split form, on x [..., T, heads, D]."""
+    """Applies RoPE in its half-split form to x [..., T, heads, D]."""
     low, high = x.chunk(2, dim=-1)
     return x * rope[0] + torch.cat([-high, low], dim=-1) * rope[1]
 
@@ -88,9 +88,9 @@ class Attention(nn.Module):
         return rotate(self.k_norm(k), rope).transpose(1, 2), v.transpose(1, 2)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        """q [B, H, T, D], k and v [B, G, S, D] -> [B, T, C]; mask [.., T, S] is True where a key is seen."""
+        """q [B, H, T, D], k and v [B, G, S, D] -> [B, T, C]. mask [.., T, S]: True where a key is visible."""
         repeat = self.heads // self.groups
-        if q.shape[2] == 1 and mask is None:  # decode: the heads of one group as rows, so that no key is copied
+        if q.shape[2] == 1 and mask is None:  # Decode. The heads of a group become rows: no key is copied.
             grouped = q.reshape(q.shape[0], self.groups, repeat, self.d)
             out = F.scaled_dot_product_attention(grouped, k, v).reshape(q.shape)
         else:
@@ -100,14 +100,14 @@ class Attention(nn.Module):
 
 
 class Cache:
-    """Keys and values of one layer for B sequences in step, preallocated: [B, G, capacity, D] each."""
+    """Keys and values of one layer for B sequences of equal length, preallocated [B, G, capacity, D]."""
 
     def __init__(self, batch: int, capacity: int, config: Config):
         shape = (batch, config.num_key_value_heads, capacity, config.head_dim)
         self.k, self.v, self.used = torch.empty(shape), torch.empty(shape), 0
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores [B, G, T, D] and returns everything stored so far."""
+        """Appends [B, G, T, D] and returns everything stored so far."""
         end = self.used + k.shape[2]
         self.k[:, :, self.used:end], self.v[:, :, self.used:end] = k, v
         self.used = end
@@ -135,7 +135,7 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: Cache | None = None,
                 mask: Tensor | None = None) -> Tensor:
-        """[B, T, C] -> [B, T, C]. A cache is extended by the T rows; causal unless a mask is given."""
+        """[B, T, C] -> [B, T, C]. Appends the T rows to the cache, if any. Causal unless a mask is given."""
         normed = self.input_layernorm(x)
         q = self.self_attn.queries(normed, rope)
         k, v = self.self_attn.keys_values(normed, rope)
@@ -164,7 +164,7 @@ class Qwen3(nn.Module):
         self.reset()
 
     def reset(self) -> None:
-        """Small embeddings, 1/sqrt(fan-in) matrices, zero output projections (each block starts as the identity)."""
+        """Initializes the weights. Output projections are zero, so each block starts as the identity."""
         for name, parameter in self.named_parameters():
             if parameter.dim() < 2:
                 continue
@@ -199,5 +199,5 @@ class Qwen3(nn.Module):
         return self.head(self.hidden(tokens)[0])
 
     def new_caches(self, batch: int, capacity: int) -> list[Cache]:
-        """Room for `capacity` tokens of each of `batch` sequences."""
+        """One cache per layer, for `batch` sequences of at most `capacity` tokens."""
         return [Cache(batch, capacity, self.config) for _ in self.model.layers]

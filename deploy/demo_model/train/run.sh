@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Reproduces the demo pair from scratch: corpus, tokenizer, target, teacher text, drafter, prompts, transition prior,
-# model card.
-# Interrupted, the same command goes on where it stopped. Debian 12; two CPU cores are enough.
+# Makes the demo pair from scratch: corpus, tokenizer, target, teacher text, drafter, prompts,
+# transition prior and model card. Needs Debian 12 and two CPU cores. If it is interrupted, the same
+# command continues where it stopped.
 #   run.sh [--work DIR] [--target-minutes N] [--teacher-minutes N] [--drafter-minutes N]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -23,19 +23,19 @@ say() { echo "== $*" >&2; }
 
 packages=(libpython3.11-stdlib libpython3.11-testsuite python3.11-doc python3-venv)
 if ! dpkg -s "${packages[@]}" >/dev/null 2>&1; then
-  say "installing ${packages[*]} (the training text)"
+  say "installing the training text: ${packages[*]}"
   sudo=$([ "$(id -u)" = 0 ] || echo sudo)
   $sudo apt-get update -qq && $sudo apt-get install -y -qq --no-install-recommends "${packages[@]}"
 fi
 python=$work/venv/bin/python
 if ! "$python" -c 'import torch, transformers, safetensors, tqdm' 2>/dev/null; then
-  say "Python environment in $work/venv"
+  say "installing a Python environment in $work/venv"
   python3 -m venv "$work/venv"
-  # PyPI's torch for Linux needs CUDA's libraries at import, also where no GPU is: about 5 GB in all.
+  # PyPI's torch for Linux loads CUDA's libraries even without a GPU. The environment needs about 5 GB.
   "$python" -m pip install -r "$here/requirements.txt"
 fi
 
-# Large buffers are kept and reused instead of being given back to the kernel after every operation.
+# Keep large buffers for reuse instead of returning them to the system after every operation.
 export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=17179869184 OMP_WAIT_POLICY=passive
 cd "$here"
 stage() { say "$1"; shift; nice -n 19 "$python" "$@"; }
@@ -53,7 +53,7 @@ if [ -x "$trainer" ]; then
   stage "transition prior" teacher_tokens.py --work "$work"
   nice -n 19 "$trainer" prior --target "$model/target" --out "$model/drafter" "$work/teacher_tokens.jsonl"
 else
-  say "transition prior: skipped, no bastion-train; deploy/local/build.sh release bastion-train builds it"
+  say "transition prior skipped: build bastion-train first with deploy/local/build.sh release bastion-train"
 fi
 stage "evaluation" evaluate.py --work "$work" --prompts "$model/prompts.jsonl" --nodes 4 8 16 32 64 --exact
 stage "model card" card.py --work "$work" --out "$model"

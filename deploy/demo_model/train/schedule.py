@@ -1,6 +1,7 @@
-"""Training against the clock: learning rates as a function of the share of the time that is used.
+"""Training for a fixed time: the learning rate depends on the share of the time that has passed.
 
-A run always ends annealed, however fast the machine is; `--max-minutes` counts training time only, across restarts.
+The learning rate reaches zero at the end of the time on any machine. `--max-minutes` counts training time
+only, and continues across restarts.
 """
 
 import json
@@ -12,21 +13,21 @@ import torch
 
 
 def learning_rate_scale(share: float, decay_from: float = 0.4) -> float:
-    """1 % warm-up, flat, then linear to zero. `share` is elapsed / allowed, 0..1."""
+    """1 % warm-up, then 1, then linearly to 0. `share`: elapsed time / allowed time, 0 to 1."""
     if share < 0.01:
         return max(share, 1e-4) / 0.01
     return min(1.0, max(0.0, (1.0 - share) / (1.0 - decay_from)))
 
 
 def set_scale(optimizers: list, scale: float) -> None:
-    """Every group's lr = its peak (`base_lr`) times `scale`."""
+    """Sets the lr of every group to its peak (`base_lr`) times `scale`."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["base_lr"] * scale
 
 
 class Clock:
-    """Seconds of training, including those of earlier starts (`spent`)."""
+    """Counts seconds of training. `spent`: seconds of earlier runs."""
 
     def __init__(self, max_minutes: float, spent: float = 0.0):
         self.limit, self.spent, self.start = max_minutes * 60.0, spent, time.monotonic()
@@ -39,17 +40,17 @@ class Clock:
 
 
 class Checkpoint:
-    """One file with model, optimizers and counters, replaced atomically every `every` seconds."""
+    """A file with model, optimizers and counters, to be saved every `every` seconds. save() is atomic."""
 
     def __init__(self, path: Path, every: float = 180.0):
         self.path, self.every, self.last = path, every, time.monotonic()
 
     def peek(self) -> dict:
-        """The counters, {} on a first start."""
+        """Returns the counters. {}: there is no checkpoint."""
         return torch.load(self.path, weights_only=True)["counters"] if self.path.exists() else {}
 
     def load(self, model: torch.nn.Module, optimizers: list) -> dict:
-        """Restores in place; returns the counters, {} on a first start."""
+        """Restores model and optimizers in place. Returns the counters. {}: there is no checkpoint."""
         if not self.path.exists():
             return {}
         state = torch.load(self.path, weights_only=True)
@@ -70,6 +71,6 @@ class Checkpoint:
 
 
 def append_log(path: Path, record: dict) -> None:
-    """One JSON line per record."""
+    """Appends the record as one line of JSON."""
     with open(path, "a", encoding="utf-8") as log:
         log.write(json.dumps(record) + "\n")

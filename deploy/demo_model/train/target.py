@@ -1,7 +1,7 @@
-"""Trains the target: next-token cross-entropy on the corpus, Muon + AdamW, fp32, until `--max-minutes` are used.
+"""Trains the target for `--max-minutes`: next-token cross-entropy on the corpus, Muon and AdamW, fp32.
 
-Window lengths grow with the share of time used (256, 512, then some 1024), because attention is the dear part on a
-CPU, and so does the model (grow.py). Interrupted, the same command goes on from the last checkpoint.
+Windows get longer during training (256, 512, then some 1024), because attention is expensive on a CPU. The
+model grows too (grow.py). If training is interrupted, the same command continues from the last checkpoint.
 """
 
 import argparse
@@ -18,23 +18,23 @@ from qwen3 import Config, Qwen3
 from schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
 
 MICRO_TOKENS = 2048
-GROW_AT = 0.45  # Share of the time.
+GROW_AT = 0.45  # Share of the training time after which the model grows.
 
 
 def step_tokens(share: float) -> int:
-    """Tokens per optimizer step: small early, when many steps teach more than exact ones."""
+    """Tokens per optimizer step. Early in training, many small steps learn faster than few large ones."""
     return 2048 if share < 0.75 else 4096
 
 
 def window_length(share: float, step: int) -> int:
-    """Tokens per window at this share of the time."""
+    """Tokens per window."""
     if share < 0.55:
         return 256
     return 1024 if share > 0.8 and step % 3 == 0 else 512
 
 
 def batch(stream: np.ndarray, length: int, windows: int, step: int) -> torch.Tensor:
-    """[windows, length + 1] ids at offsets that depend on `step` only."""
+    """Ids [windows, length + 1], at offsets that depend on `step` only."""
     offsets = np.random.default_rng(step).integers(0, len(stream) - length - 1, windows)
     return torch.from_numpy(np.stack([stream[o:o + length + 1] for o in offsets]).astype(np.int64))
 
@@ -66,7 +66,7 @@ def new_optimizers(model: Qwen3, args: argparse.Namespace) -> list:
 
 
 def start(checkpoint: Checkpoint, args: argparse.Namespace) -> tuple[Qwen3, list, dict]:
-    """(model, optimizers, counters) of the last checkpoint, or those of a first start."""
+    """Model, optimizers and counters: of the last checkpoint, or new ones if there is none."""
     layers = checkpoint.peek().get("layers", SEEDLING.num_hidden_layers)
     model = Qwen3(SEEDLING if layers == SEEDLING.num_hidden_layers else Config())
     pair = new_optimizers(model, args)

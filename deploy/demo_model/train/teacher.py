@@ -1,8 +1,9 @@
 """Teacher text for the drafter: continuations of training-file prefixes, sampled from the trained target.
 
-Half of the sequences are greedy, half at temperature 0.8; what follows the onset of a loop is not used. Each shard in
-`WORK/teacher/` is one batch: tokens [B, T], prefix (tokens of corpus text), useful [B] (tokens to learn from),
-features [B, T − 1, F] and final hidden states [B, T − 1, C], both fp16 as computed while sampling.
+Half of the sequences are greedy and half are sampled at temperature 0.8. Text after the beginning of a loop
+is not used. Each shard in `WORK/teacher/` is one batch: tokens [B, T]; prefix, the number of corpus tokens;
+useful [B], the number of tokens before a loop; features [B, T − 1, F] and final hidden states [B, T − 1, C],
+both in fp16.
 """
 
 import argparse
@@ -18,19 +19,20 @@ from generate import generate, useful_length
 from schedule import Clock
 
 BATCH = 96
-# (corpus prefix, sampled continuation) in tokens, cycled through; mostly like the prompts, some long contexts.
+# (corpus prefix, continuation) in tokens. Shards cycle through them. Most are like the prompts, some are
+# longer.
 SHAPES = [(48, 160), (96, 160), (160, 160), (64, 160), (128, 160), (224, 160), (72, 192), (448, 96)]
 TEMPERATURE = 0.8
 
 
 def prefixes(stream: np.ndarray, length: int, seed: int) -> torch.Tensor:
-    """[BATCH, length] windows of the training stream, at offsets that depend on `seed` only."""
+    """Windows [BATCH, length] of the training stream, at offsets that depend on `seed` only."""
     offsets = np.random.default_rng([7, seed]).integers(0, len(stream) - length, BATCH)
     return torch.from_numpy(np.stack([stream[o:o + length] for o in offsets]).astype(np.int64))
 
 
 def make_shard(model: torch.nn.Module, stream: np.ndarray, index: int) -> dict:
-    """One batch of teacher text; a function of (weights, index)."""
+    """One batch of teacher text. It depends on the weights and `index` only."""
     prefix, count = SHAPES[index % len(SHAPES)]
     temperature = torch.tensor([0.0, TEMPERATURE]).repeat(BATCH // 2)
     generator = torch.Generator().manual_seed(index)

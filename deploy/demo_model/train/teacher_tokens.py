@@ -1,8 +1,8 @@
-"""Writes the teacher text as tokens, for counting: WORK/teacher_tokens.jsonl, {"token_ids": […]} a line.
+"""Writes the teacher text as token ids to WORK/teacher_tokens.jsonl, one {"token_ids": […]} per line.
 
-The drafter's transition prior (bastion-train prior) is to know what the target itself writes after a token, not what
-people wrote in the corpus. So a row begins two tokens before the target's first, which gives that one its context, and
-ends where teacher.py found the text useful.
+`bastion-train prior` counts them. The transition prior describes what the target writes after a token, not
+what people wrote in the corpus. So a row begins two tokens before the target's first token, which are its
+context, and ends at the end of the useful text.
 """
 
 import argparse
@@ -12,11 +12,11 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-CONTEXT = 2  # Tokens of a pair.
+CONTEXT = 2  # The prior counts what follows pairs of tokens.
 
 
 def rows(shard: dict) -> list[list[int]]:
-    """The target's own tokens of each row, CONTEXT tokens of its prefix in front."""
+    """For each row, the tokens that the target wrote, after the last CONTEXT tokens of the prefix."""
     begin = shard["prefix"] - CONTEXT
     return [row[begin:useful].tolist() for row, useful in zip(shard["tokens"], shard["useful"].tolist())]
 

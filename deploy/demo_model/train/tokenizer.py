@@ -1,7 +1,7 @@
 """A byte-level BPE tokenizer of 4096 entries, written as a Hugging Face `tokenizer.json`.
 
 Pre-tokenizer: the regular expression of Qwen2/Qwen3. Ids 0..7 are the special tokens, in the order of SPECIALS.
-Also turns each split of the corpus into one stream of uint16 ids, `<|endoftext|>` after every file.
+Also turns each split of the corpus into one stream of uint16 ids, with `<|endoftext|>` after every file.
 """
 
 import argparse
@@ -21,7 +21,7 @@ QWEN2_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[
 
 
 def train(texts: list[str]) -> Tokenizer:
-    """Learns the merges on `texts`."""
+    """Trains the tokenizer on `texts`."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
@@ -50,7 +50,7 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
 
 
 def encode(tokenizer: Tokenizer, documents: list[corpus.Document]) -> tuple[np.ndarray, int]:
-    """All documents as one stream of ids [tokens] uint16, and their bytes of UTF-8."""
+    """All documents as one stream of uint16 ids [tokens], and their size in bytes of UTF-8."""
     ids = []
     for encoding in tokenizer.encode_batch([d.text for d in documents]):
         ids.append(np.array(encoding.ids + [EOS], dtype=np.uint16))

@@ -169,7 +169,7 @@ TEST_P(DecoderTest, AHeadDimThatTheKernelsCannotTakeIsRefusedByName) {
   const WeightLoader loader(*hub::Checkpoint::Open(folder), options_.dtype, plan);
   const auto refused = Decoder::Load(loader, odd, "model.", options_);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(refused.status().message(), HasSubstr("head_dim 24"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("head_dim is 24"));
   EXPECT_THAT(refused.status().message(), HasSubstr(folder));
 }
 

@@ -18,7 +18,8 @@ TEST(LocalDeviceTest, ABackendIsFoundByItsName) {
   EXPECT_EQ(OpenLocalDevice(1, "cpu")->device.backend, &kernels::CpuBackend());
   const absl::Status unknown = OpenLocalDevice(1, "gpu").status();
   EXPECT_TRUE(absl::IsInvalidArgument(unknown));
-  EXPECT_THAT(std::string(unknown.message()), HasSubstr("--backend gpu: want cpu or torch"));
+  EXPECT_THAT(std::string(unknown.message()),
+              HasSubstr("--backend is gpu; it must be cpu or torch"));
 }
 
 TEST(LocalDeviceTest, ThePortableBackendIsWhatTheBuildHas) {

@@ -55,7 +55,7 @@ class ReportTest(RawTest):
         self.assertEqual([bar["key"] for bar in both["bars"] if bar["verdict"] == "met"], ["decode", "exact"])
 
     def test_a_source_without_raw_output_is_named(self):
-        with self.assertRaisesRegex(FileNotFoundError, "nothing: holds no raw output"):
+        with self.assertRaisesRegex(FileNotFoundError, "nothing has no raw output"):
             gpu_report.write([self.folder / "nothing"], self.folder / "out", with_plots=False)
 
 

@@ -106,11 +106,11 @@ class InflateTest(unittest.TestCase):
 
     def test_what_is_refused(self):
         self.refused("smaller than .*hidden 256 < 320", replace(SHAPE, hidden=256))
-        self.refused("not a multiple", replace(SHAPE, head_dim=96))
+        self.refused("must be a multiple", replace(SHAPE, head_dim=96))
         self.refused("cannot hold", replace(SHAPE, query_heads=4, kv_heads=4))
         self.refused("needs a larger hidden width", replace(SHAPE, hidden=320))
         self.refused("DFlashDraftModel; only Qwen3ForCausalLM can be grown", SHAPE, [PAIR[1], PAIR[1]])
-        self.refused("is no DFlash drafter", replace(SHAPE, drafter_layers=11), [PAIR[0], PAIR[0]])
+        self.refused("is not a DFlash drafter", replace(SHAPE, drafter_layers=11), [PAIR[0], PAIR[0]])
         self.refused("cannot read config.json", SHAPE, [Path("/nowhere"), PAIR[1]])
 
     def test_a_disk_without_room(self):

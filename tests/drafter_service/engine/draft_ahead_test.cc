@@ -95,8 +95,8 @@ TEST(DraftAheadTest, SequencesRequestedTogetherAreDraftedTogether) {
   DraftAhead ahead;
   ahead.PredictNext({Ask(kOne, 10, 5), Ask(kOther, 20, 6)});
   EXPECT_THAT(ahead.AddArrival(kOther, 21, 3), IsEmpty());
-  EXPECT_THAT(ahead.AddArrival(kOther, 21, 3), IsEmpty()) << "the same news twice";
-  EXPECT_THAT(ahead.AddArrival({3, 0}, 4, 3), IsEmpty()) << "of a sequence nobody asked for";
+  EXPECT_THAT(ahead.AddArrival(kOther, 21, 3), IsEmpty()) << "the same arrival twice";
+  EXPECT_THAT(ahead.AddArrival({3, 0}, 4, 3), IsEmpty()) << "a sequence that was not requested";
   EXPECT_THAT(ahead.AddArrival(kOne, 12, 4), SizeIs(2));
 }
 

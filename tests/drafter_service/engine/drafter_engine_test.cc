@@ -168,11 +168,11 @@ TEST_F(DrafterEngineTest, APredictedRootThatIsNotRequestedIsDraftedAgain) {
   const auto told = MakeEngine(told_features);
   ASSERT_TRUE(asked->Expand({Ask(9, 3)}).ok() && told->Expand({Ask(9, 3)}).ok());
   told->FeaturesArrived(kSequence, 11, 40);
-  const auto anew = told->Expand({Ask(11, 41)});
+  const auto again = told->Expand({Ask(11, 41)});
   const auto then = asked->Expand({Ask(11, 41)});
-  ASSERT_TRUE(anew.ok() && then.ok()) << anew.status() << then.status();
-  EXPECT_EQ(anew->at(0).marginals.at(0).tokens, then->at(0).marginals.at(0).tokens);
-  EXPECT_EQ(anew->at(0).marginals.at(0).log_probs, then->at(0).marginals.at(0).log_probs);
+  ASSERT_TRUE(again.ok() && then.ok()) << again.status() << then.status();
+  EXPECT_EQ(again->at(0).marginals.at(0).tokens, then->at(0).marginals.at(0).tokens);
+  EXPECT_EQ(again->at(0).marginals.at(0).log_probs, then->at(0).marginals.at(0).log_probs);
 }
 
 TEST_F(DrafterEngineTest, AnArrivalWithARootOutsideTheVocabularyIsDropped) {

@@ -5,7 +5,8 @@
 namespace bastion::kernels {
 namespace {
 
-// The heart of losslessness: a tree row is bit for bit the same path run as a chain.
+// Losslessness depends on this: a tree row has the same bits as the last row of its path as a
+// chain.
 TEST_P(AttentionTest, ATreeRowHasTheBitsOfItsPathRunAsAChain) {
   const int cached = 21;
   const std::vector<int> tree = RandomParents(40, 6);
@@ -19,14 +20,14 @@ TEST_P(AttentionTest, ATreeRowHasTheBitsOfItsPathRunAsAChain) {
   for (int leaf = 0; leaf < 40; ++leaf) {
     std::vector<int> path;
     for (int j = leaf; j >= 0; j = tree[j]) path.insert(path.begin(), j);
-    // The path's keys side by side behind a copy of the prefix, in other pages.
+    // Copies the prefix and then the keys of the path to other pages.
     std::vector<int64_t> from, to;
     for (int t = 0; t < cached; ++t) from.push_back(cache_.slot(t));
     for (const int j : path) from.push_back(cache_.slot(cached + j));
     for (size_t t = 0; t < from.size(); ++t) to.push_back(cache_.slot(static_cast<int>(t), 32));
     CpuBackend().kv_move({cache_.layer(), from.data(), to.data(), static_cast<int>(from.size())},
                          pool);
-    // As one decode step: everything but the leaf is prefix.
+    // Runs one decode step: everything before the leaf is cached.
     const int before = static_cast<int>(from.size()) - 1;
     const std::vector<AttentionSpan> chain = {
         {0, 1, before, cache_.pages(32), RowMask::kCausal, nullptr, 0}};
@@ -38,7 +39,7 @@ TEST_P(AttentionTest, ATreeRowHasTheBitsOfItsPathRunAsAChain) {
   }
 }
 
-// With queries of zeros all keys that a row sees weigh the same.
+// With a query of zeros, all keys that a row sees have the same weight.
 TEST_P(AttentionTest, ARowOfZerosAveragesTheValuesThatItSees) {
   const RaggedBatch batch(cache_);
   const std::vector<float> query(batch.positions.size() * width(), 0.0f);

@@ -13,7 +13,7 @@
 namespace bastion::kernels {
 namespace {
 
-// argmax_x (logit(x) / T + g(x)) with all of the noise computed.
+// argmax_x (logit(x) / T + g(x)). Computes the noise of every token.
 int32_t SlowChoice(const float* logits, int vocabulary, const ChoiceRule& rule) {
   int32_t best = -1;
   float highest = -std::numeric_limits<float>::infinity();

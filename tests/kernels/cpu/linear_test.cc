@@ -27,7 +27,7 @@ TEST_P(LinearTest, UnitRowsGiveTheColumnsOfTheMatrix) {
   for (int r = 0; r < rows; ++r) units[size_t(r) * shape_.depth + r] = 1;
   for (const bool accumulate : {false, true}) {
     accumulate_ = accumulate;
-    const float before = accumulate ? 3.0f : 0.0f;  // What Run() fills y with.
+    const float before = accumulate ? 3.0f : 0.0f;  // Run() fills y with it.
     ForEachInstructionSet([&](const char* name) {
       const std::vector<float> y = Run(CpuBackend(), 2, units.data(), rows);
       for (int r = 0; r < rows; ++r) {

@@ -19,7 +19,7 @@ TEST(RmsNormTest, ARowOfThreesAndFoursAtEveryWidth) {
     ForEachInstructionSet([&](const char* name) {
       CpuBackend().rms_norm({x.data(), weight.data(), y.data(), rows, width, 7.0f}, pool);
       for (int i = 0; i < width; ++i) {
-        // The root of 9 + 7 is 4, that of 16 + 7 is 4.7958….
+        // √(9 + 7) is 4, and √(16 + 7) is 4.7958….
         EXPECT_NEAR(y[i], 0.75f * weight[i], 1e-6) << name;
         EXPECT_EQ(y[width + i], 0.0f) << name;
         EXPECT_NEAR(y[2 * width + i], -0.8340577f * weight[i], 1e-6) << name;
@@ -64,8 +64,8 @@ TEST(EmbedTest, GathersRowsOfBothTypes) {
   EXPECT_EQ(y[5], Bf16ToFloat(table16[9 * 24 + 5]));
 }
 
-// One row of one head whose halves are 1 and 2, turned by a right angle: the halves become −2 and
-// 1, divided by the root of their mean square, 2.5.
+// Rotates one head, whose halves are 1 and 2, by a right angle. The halves become −2 and 1, divided
+// by the root of the mean square, √2.5.
 TEST(QkvTest, ARightAngleSwapsTheHalvesAndTheSlotGetsThem) {
   ThreadPool pool(1);
   for (const int dim : {16, 32, 64, 128}) {

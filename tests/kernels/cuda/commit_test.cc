@@ -7,8 +7,8 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-// One layer's keys as the oracle has them, [pages, G, D, 16], from the device's [pages, G, 16,
-// D], or back.
+// Transposes the blocks of one layer's keys, from the device's layout [pages, G, 16, D] to the
+// oracle's [pages, G, D, 16], or back.
 std::vector<float> Transposed(const std::vector<float>& keys, int from_rows, int from_columns) {
   const size_t block = size_t(from_rows) * from_columns;
   std::vector<float> result(keys.size());
@@ -19,11 +19,11 @@ std::vector<float> Transposed(const std::vector<float>& keys, int from_rows, int
   return result;
 }
 
-// A step's accepted paths, and what a commit works on.
+// The spans of a step and their accepted paths.
 struct Accepted {
   std::vector<TestSpan> spans;
-  std::vector<std::vector<int32_t>> paths;  // Of each span
-  std::vector<bool> broken;                 // Spans of path length −1
+  std::vector<std::vector<int32_t>> paths;  // Accepted rows of each span.
+  std::vector<bool> broken;                 // True: path length −1, nothing is kept.
 
   [[nodiscard]] int rows() const {
     int rows = 0;
@@ -45,7 +45,7 @@ struct CacheShape {
 
 class CommitTest : public DeviceTest, public testing::WithParamInterface<DType> {
  protected:
-  // `rows` rows after `cached` tokens, on pages of their own, with `path` accepted.
+  // Adds a span of `rows` rows after `cached` tokens, with its own pages and the accepted `path`.
   void AddSpan(Accepted& step, int cached, int rows, std::vector<int32_t> path) {
     TestSpan span = {cached, RowMask::kCausal, ChainParents(rows), {}, {}};
     for (int token = 0; token < cached + rows; token += kPageTokens) {
@@ -66,7 +66,7 @@ class CommitTest : public DeviceTest, public testing::WithParamInterface<DType> 
   }
 
   void ExpectCommits(const Accepted& step, const CacheShape& shape, int feature_width);
-  // Keys and values of one layer after the moves.
+  // Expects that keys and values of all layers were moved as the oracle moves them.
   void ExpectMoved(const Accepted& step, const CacheShape& shape, const TestRows& rows,
                    const std::vector<std::vector<float>>& before);
 
@@ -113,8 +113,9 @@ void CommitTest::ExpectCommits(const Accepted& step, const CacheShape& shape, in
     layers.push_back({GetParam(), shape.kv_heads, shape.head_dim, caches_[2 * layer].data(),
                       caches_[2 * layer + 1].data()});
   }
-  if (layers.empty()) layers.resize(1);  // Memory of no size is no memory.
-  std::vector<WalkResult> results(span_capacity, {50, 0, 1 << 20});  // Of spans not in use.
+  if (layers.empty()) layers.resize(1);  // An allocation must not be empty.
+  // Unused spans have invalid results, which must be ignored.
+  std::vector<WalkResult> results(span_capacity, {50, 0, 1 << 20});
   std::vector<int32_t> paths(row_capacity, -1);
   const std::vector<float> features =
       Rounded(GetParam(), RandomFloats(size_t(row_capacity) * feature_width, 9));
@@ -154,13 +155,13 @@ TEST_P(CommitTest, PathsMoveInAllLayersAndFeaturesAreGathered) {
     Accepted step;
     AddRandomSpan(step, 13, 33, 9);
     AddSpan(step, 0, 1, {});
-    AddRandomSpan(step, 30, 65, 40);         // More than a thread holds, and than feature blocks.
-    AddSpan(step, 16, 6, {1, 2, 3, 4, 5});   // In place already.
-    AddSpan(step, 5, 20, {1, 2, 4, 5, 19});  // Partly.
+    AddRandomSpan(step, 30, 65, 40);  // More rows than a thread holds or feature blocks exist.
+    AddSpan(step, 16, 6, {1, 2, 3, 4, 5});   // All rows are in place already.
+    AddSpan(step, 5, 20, {1, 2, 4, 5, 19});  // Some rows are in place.
     AddSpan(step, 7, 4, {2, 3});
     step.broken.back() = true;
     AddSpan(step, 31, 18, {17});
-    AddRandomSpan(step, 3, 64, 62);  // Nearly all: sources and destinations overlap.
+    AddRandomSpan(step, 3, 64, 62);  // Nearly all rows: sources and destinations overlap.
     ExpectCommits(step, shape, 24);
   }
 }

@@ -6,7 +6,7 @@ namespace {
 
 class RowwiseTest : public DeviceTest, public testing::WithParamInterface<DType> {
  protected:
-  // A bf16 result may be next to what the oracle rounds to.
+  // A bf16 result may differ from the oracle's rounding by one step.
   void ExpectAlike(const std::vector<float>& actual, const std::vector<float>& expected) {
     const float tolerance = GetParam() == DType::kF32 ? 2e-6f : 8e-3f;
     ASSERT_EQ(actual.size(), expected.size());
@@ -75,7 +75,7 @@ TEST_P(RowwiseTest, SiluMulAgreesWithTheOracle) {
   }
 }
 
-// The cache of the oracle, element by element, at the place that the device has it.
+// An element of the oracle's cache, at the position that it has on the device.
 float CachedKey(const std::vector<float>& keys, int kv_heads, int dim, int64_t slot, int head,
                 int d) {
   const int64_t page = slot / kPageTokens, token = slot % kPageTokens;

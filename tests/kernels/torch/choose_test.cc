@@ -10,7 +10,7 @@
 namespace bastion::kernels {
 namespace {
 
-// `rules` on rows of `logits` must choose what the oracle does.
+// Expects that every backend chooses like the oracle, one rule per row of `logits`.
 void ExpectOracleChoices(const std::vector<float>& logits, const std::vector<ChoiceRule>& rules,
                          const std::string& what) {
   ThreadPool pool(2);

@@ -7,8 +7,8 @@
 
 namespace bastion::kernels {
 
-// Calls body(backend, name) for the CPU's kernels on each instruction set that this CPU can run,
-// then for the portable ones.
+// Calls body(backend, name) for the CPU's kernels with each instruction set that this CPU supports,
+// then for the portable kernels.
 template <typename Body>
 void ForEachComparedBackend(Body body) {
   ForEachInstructionSet([&](const char* name) { body(CpuBackend(), name); });

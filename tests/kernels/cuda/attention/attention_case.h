@@ -1,4 +1,5 @@
-// One step's attention on the device: operands for a shape, and what the oracle makes of them.
+// AttentionCase: attention of one step on the device. It makes operands for a shape, runs the
+// kernel and computes the expected output with the oracle.
 #ifndef BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_CASE_H_
 #define BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_CASE_H_
 
@@ -16,14 +17,14 @@ namespace bastion::kernels::cuda {
 
 class AttentionCase {
  public:
-  static constexpr float kUntouched = -7.0f;  // What output is full of before.
+  static constexpr float kUntouched = -7.0f;  // The output before the launch.
 
   AttentionCase(AttentionShape shape, DType dtype, uint32_t seed = 1)
       : shape_(std::move(shape)), dtype_(dtype) {
     std::mt19937 engine(seed);
     MakeSpans(engine);
     const size_t cache = size_t(pages_) * kPageTokens * shape_.kv_heads * shape_.head_dim;
-    // Slots that no token has hold NaNs: whoever multiplies with one shows it.
+    // Unused slots hold NaNs. If a kernel reads one, the NaN shows up in the output.
     keys_.assign(cache, std::numeric_limits<float>::quiet_NaN());
     values_ = keys_;
     query_.assign(size_t(capacity_) * width(), 1.0f);
@@ -40,7 +41,7 @@ class AttentionCase {
   [[nodiscard]] const TestRows& rows() const { return *rows_; }
   [[nodiscard]] int rows_used() const { return used_; }
 
-  // The values of every token t and kv head become value(t, d), all scores the same.
+  // Sets the values of every token t and kv head to value(t, d), and makes all scores equal.
   template <typename Value>
   void SetValues(Value value) {
     for (size_t b = 0; b < spans_.size(); ++b) {
@@ -113,7 +114,7 @@ class AttentionCase {
   }
 
  private:
-  // Two spans and three rows more than are used.
+  // The capacity is two spans and three rows larger than what is used.
   [[nodiscard]] int span_capacity() const { return static_cast<int>(spans_.size()) + 2; }
   [[nodiscard]] float scale() const {
     return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
@@ -133,7 +134,7 @@ class AttentionCase {
       pages_ += count;
       used_ += span.rows;
     }
-    std::vector<int32_t> order(pages_ + 1);  // One page is nobody's.
+    std::vector<int32_t> order(pages_ + 1);  // One page is unused.
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), engine);
     size_t next = 0;
@@ -145,7 +146,7 @@ class AttentionCase {
     rows_ = std::make_unique<TestRows>(spans_, capacity_, span_capacity());
   }
 
-  // Random operands that depend on a span's own shape, not on those beside it.
+  // Random operands. Those of a span depend on its own shape only, not on the other spans.
   void Fill(uint32_t seed) {
     size_t row = 0;
     for (size_t b = 0; b < spans_.size(); ++b) {
@@ -166,7 +167,7 @@ class AttentionCase {
     }
   }
 
-  // visit(token, place in keys and values) for every element of span b's tokens, in their order.
+  // Calls visit(token, index in keys_ and values_) for every element of span b, token by token.
   template <typename Visit>
   void ForEachElement(size_t b, Visit visit) const {
     const int tokens = spans_[b].cached + static_cast<int>(spans_[b].parents.size());
@@ -179,7 +180,7 @@ class AttentionCase {
     }
   }
 
-  // The keys as the CPU's kernels have them, [pages, G, D, 16].
+  // The keys in the layout of the CPU's kernels, [pages, G, D, 16].
   [[nodiscard]] std::vector<float> Transposed() const {
     std::vector<float> transposed(keys_.size());
     const size_t dim = shape_.head_dim, block = kPageTokens * dim;
@@ -211,7 +212,7 @@ class AttentionCase {
   DType dtype_;
   int pages_ = 0, used_ = 0, capacity_ = 0;
   std::vector<TestSpan> spans_;
-  std::vector<float> query_, keys_, values_;  // [R, H, D], [pages, G, 16, D] twice
+  std::vector<float> query_, keys_, values_;  // [R, H, D]; keys and values [pages, G, 16, D]
   std::unique_ptr<TestRows> rows_;
   std::unique_ptr<Typed> device_query_, device_keys_, device_values_;
   std::unique_ptr<OnDevice<int32_t>> scratch_;

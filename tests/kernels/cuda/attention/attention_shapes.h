@@ -26,7 +26,7 @@ struct AttentionShape {
   std::vector<SpanShape> spans;
   int window = 0;
   bool causal = false;
-  bool large = false;  // Takes more than seconds on the emulator, so only a GPU runs it.
+  bool large = false;  // Too slow on the emulator: only a GPU runs it.
 };
 
 namespace shapes {

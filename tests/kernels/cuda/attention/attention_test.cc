@@ -13,7 +13,7 @@ class DeviceAttentionTest : public DeviceTest {
 class DeviceAttentionShapeTest : public DeviceAttentionTest,
                                  public testing::WithParamInterface<AttentionShape> {};
 
-// Whether row i of the span sees key `key`, told from the tree alone.
+// Whether row i of the span sees key `key`. Derived from the parents, not from masks.
 bool Sees(const AttentionShape& shape, const TestSpan& span, int i, int key) {
   const auto position = [&](int row) {
     if (span.mask != RowMask::kAncestors) return span.cached + row;
@@ -33,17 +33,18 @@ bool Sees(const AttentionShape& shape, const TestSpan& span, int i, int key) {
   return false;
 }
 
-// With queries of zeros all keys that a row sees weigh the same, 1 / n, and values that are 1 at
-// one key and column show which they are. Random operands would hide a wrong mask.
+// With queries of zeros, each of the n keys that a row sees has the weight 1 / n. Column d of the
+// values is 1 for one key only, so the output shows which keys the row sees. With random operands a
+// wrong mask could go unnoticed.
 TEST_P(DeviceAttentionShapeTest, EachRowSeesItsKeysAndNoOthers) {
-  if (GetParam().large && device_.name == "emulator") GTEST_SKIP() << "for a GPU";
+  if (GetParam().large && device_.name == "emulator") GTEST_SKIP() << "too slow on the emulator";
   AttentionCase step(GetParam(), DType::kBF16);
   const int dim = GetParam().head_dim;
   int longest = 0;
   for (const TestSpan& span : step.spans()) {
     longest = std::max(longest, span.cached + static_cast<int>(span.parents.size()));
   }
-  // The newest keys, and the first.
+  // First the oldest keys, then the newest.
   for (const int first : {0, std::max(longest - dim, 0)}) {
     step.SetValues([&](int token, int d) { return token == first + d ? 1.0f : 0.0f; });
     const std::vector<float> actual = Run(step);
@@ -70,7 +71,7 @@ TEST_P(DeviceAttentionShapeTest, EachRowSeesItsKeysAndNoOthers) {
 INSTANTIATE_TEST_SUITE_P(Shapes, DeviceAttentionShapeTest, testing::ValuesIn(AttentionShapes()),
                          [](const auto& shape) { return shape.param.name; });
 
-// Shapes whose keys are cut into chunks, merged by whoever comes last.
+// Shapes whose keys are divided into chunks. The block that finishes last merges them.
 const std::vector<AttentionShape>& Chunked() {
   static const auto* const shapes = new std::vector<AttentionShape>{
       {"", 4, 1, 64, {{1000, 1, Form::kTree}, {400, 7, Form::kTree}, {900, 20, Form::kTree}}},
@@ -92,7 +93,8 @@ TEST_F(DeviceAttentionTest, LaunchesAndNumbersOfBlocksDoNotChangeBits) {
 
 TEST_F(DeviceAttentionTest, ASequenceGetsTheSameBitsInAnyCompany) {
   for (const AttentionShape& shape : Chunked()) {
-    AttentionShape chains = shape;  // Of random trees a sequence has another when it is alone.
+    // Paths, because random trees would differ between a sequence alone and one among others.
+    AttentionShape chains = shape;
     for (SpanShape& span : chains.spans) span.form = Form::kPath;
     AttentionCase chained(chains, DType::kBF16);
     const std::vector<float> expected = Run(chained);
@@ -127,7 +129,7 @@ TEST_F(DeviceAttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
 TEST_F(DeviceAttentionTest, HidingTheFirstKeyChangesTheRowThatSawIt) {
   AttentionShape shape = {"", 4, 2, 64, {{10, 3, Form::kPath}}};
   AttentionCase all(shape, DType::kBF16);
-  shape.window = 12;  // Of the rows at positions 10, 11 and 12 the last loses the key at 0.
+  shape.window = 12;  // The row at position 12 no longer sees the key at 0; rows 10 and 11 do.
   AttentionCase without(shape, DType::kBF16);
   const std::vector<float> before = Run(all), after = Run(without);
   const int width = all.width();

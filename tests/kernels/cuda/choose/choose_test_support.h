@@ -1,4 +1,4 @@
-// Choices and candidates on the device and by the oracle, for tests.
+// Choices and candidates by the device and by the oracle, for tests.
 #ifndef BASTION_TESTS_KERNELS_CUDA_CHOOSE_CHOOSE_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_CUDA_CHOOSE_CHOOSE_TEST_SUPPORT_H_
 
@@ -12,10 +12,10 @@
 
 namespace bastion::kernels::cuda {
 
-inline constexpr int32_t kUntouched = -77;  // Where nothing was written.
-inline constexpr int kPadding = 2;          // Rows behind those in use.
+inline constexpr int32_t kUntouched = -77;  // Output that was not written.
+inline constexpr int kPadding = 2;          // Padding rows after the used ones.
 
-// Rows of logits with a rule each, on the host.
+// Rows of logits on the host, with one rule per row.
 struct Races {
   std::vector<float> logits;      // [R, V]
   std::vector<ChoiceRule> rules;  // [R]
@@ -43,7 +43,8 @@ inline std::vector<int32_t> OracleChoices(const Races& races) {
   return tokens;
 }
 
-// The device's choices, with padding rows behind them; `times` launches on the same scratch.
+// The device's choices. Expects that padding rows are not written, and that `times` launches with
+// the same scratch memory choose the same.
 inline std::vector<int32_t> DeviceChoices(const Races& races, Stream& stream, int times = 1) {
   const int rows = races.rows() + kPadding;
   const OnDevice<float> logits(races.padded_logits());
@@ -71,7 +72,7 @@ struct Candidates {
   std::vector<float> log_probs;  // [R, K]
 };
 
-// Not coupled when `races` is of temperature 0 throughout.
+// `rules`, or null (not coupled) if all temperatures are 0.
 inline const ChoiceRule* CouplingOf(const Races& races, const ChoiceRule* rules) {
   const bool coupled = std::any_of(races.rules.begin(), races.rules.end(),
                                    [](const ChoiceRule& rule) { return rule.temperature > 0; });
@@ -88,8 +89,8 @@ inline Candidates OracleCandidates(const Races& races, int count) {
   return found;
 }
 
-// TopK over the rows of `races` and some rows of padding, launched any number of times with the
-// same scratch memory.
+// Launches TopK for the rows of `races` and some padding rows, any number of times with the same
+// scratch memory.
 class DeviceTopK {
  public:
   DeviceTopK(const Races& races, int count)
@@ -132,7 +133,7 @@ inline Candidates DeviceCandidates(const Races& races, int count, Stream& stream
   return DeviceTopK(races, count).Launch(stream);
 }
 
-// Launches that share scratch memory give the same bits.
+// Expects that launches that share scratch memory give the same bits.
 inline void ExpectSameCandidatesOverLaunches(const Races& races, int count, Stream& stream) {
   const DeviceTopK top_k(races, count);
   const Candidates first = top_k.Launch(stream);
@@ -144,8 +145,8 @@ inline void ExpectSameCandidatesOverLaunches(const Races& races, int count, Stre
   }
 }
 
-// Every combination of cuts that is worth trying, at one of three temperatures; at another one for
-// another `turn`.
+// Rules with combinations of top-k, top-p and min-p, each at one of three temperatures. `turn`
+// rotates the temperatures.
 inline std::vector<ChoiceRule> Cuts(int vocabulary, int turn = 0) {
   constexpr float kTemperatures[] = {0.3f, 1.0f, 1.5f};
   std::vector<ChoiceRule> cuts;
@@ -161,7 +162,7 @@ inline std::vector<ChoiceRule> Cuts(int vocabulary, int turn = 0) {
   return cuts;
 }
 
-// Random logits for `rules`; `grid` > 0: in steps of that, so that many tie.
+// Random logits for `rules`. `grid` > 0: logits are multiples of it, so that many tie.
 inline Races RandomRaces(const std::vector<ChoiceRule>& rules, int vocabulary, uint32_t seed,
                          float scale = 3.0f, float grid = 0.0f) {
   Races races = {RandomFloats(rules.size() * vocabulary, seed, scale), rules};

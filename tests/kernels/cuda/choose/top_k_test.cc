@@ -82,7 +82,7 @@ TEST_F(DeviceTopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
       if (r % 3 == 0) rules.back().top_p = 0.8f;
       if (r % 3 == 1) rules.back().top_k = 9;
     }
-    rules[2].temperature = 0;  // Not coupled, between rows that are.
+    rules[2].temperature = 0;  // This row is not coupled, its neighbors are.
     const Races races = RandomRaces(rules, vocabulary, 7);
     ExpectOracleCandidates(races, 16);
     const std::vector<int32_t> best = DeviceCandidates(races, 1, *stream_).tokens;

@@ -1,6 +1,6 @@
-// Which tokens top-k, top-p and min-p leave in on the device, and what is chosen among them. At the
-// border of top-p the last bits of a sum decide, so the oracle has to sum in double precision:
-// these tests are in builds with libtorch only.
+// Tests which tokens remain on the device after top-k, top-p and min-p, and which one is chosen. At
+// the border of top-p the last bits of a sum decide, so the oracle must sum in double precision.
+// Only builds with libtorch have these tests.
 #include "kernels/cuda/choose/truncation.h"
 
 #include <limits>
@@ -18,8 +18,8 @@ class TruncationTest : public DeviceTest {
     EXPECT_EQ(DeviceChoices(races, *stream_), OracleChoices(races)) << "V " << races.vocabulary();
   }
 
-  // The tokens that the rules leave in, row by row, as the oracle has them: those whose
-  // log-probability is not −inf.
+  // The tokens that remain according to the oracle: those with a log-probability above −inf. One
+  // flag per logit.
   static std::vector<bool> OracleSurvivors(const Races& races) {
     const int vocabulary = races.vocabulary();
     const Candidates all = OracleCandidates(races, vocabulary);
@@ -65,7 +65,7 @@ TEST_F(TruncationTest, SurvivorsAreThoseOfTheOracle) {
   for (const int vocabulary : {1, 5, 31, 1030, 4096, 20000}) {
     ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 16));
     ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 1), vocabulary, 17, 3.0f, 0.25f));
-    // Too flat for a shortlist, and zeros of both signs.
+    // Logits that are too flat for a shortlist, then zeros of both signs.
     ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 2), vocabulary, 18, 0.1f));
     ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 19, 1.0f, 100.0f));
   }

@@ -66,7 +66,7 @@ TEST_F(WalkTest, ASpanWithAMissingChoiceKeepsNothing) {
   std::mt19937 random(3);
   std::vector<Tree> trees;
   for (const int rows : {4, 40, 40, 6}) trees.push_back(RandomTree(rows, random));
-  trees[1].choices[35] = -1;  // The row may be on the path or not.
+  trees[1].choices[35] = -1;  // Whether or not the path reaches this row.
   std::vector<Walked> expected = HostWalks(trees);
   EXPECT_EQ(expected[1].length, -1);
   EXPECT_EQ(expected[2].first_kept, expected[1].first_kept);

@@ -79,7 +79,8 @@ struct Operands {
       }
     }
     for (int n = 0; n < shape.columns; ++n) {
-      ASSERT_EQ(actual[size_t(shape.rows) * shape.columns + n], kPoison) << "behind y, " << n;
+      ASSERT_EQ(actual[size_t(shape.rows) * shape.columns + n], kPoison)
+          << "after the end of y, " << n;
     }
   }
 
@@ -190,7 +191,7 @@ TEST_P(GemmTest, EntriesOfOtherDevicesAreKeptButNotUsed) {
 
 TEST_P(GemmTest, ADamagedFileIsReportedAndNotUsed) {
   const std::string path = Path();
-  EXPECT_TRUE(gemm_->Load(path).ok()) << "where there is none";
+  EXPECT_TRUE(gemm_->Load(path).ok()) << "without a file";
   Operands operands(Shape(4, 64, 128), 60);
   const void* weight = operands.weight.data();
   ASSERT_TRUE(gemm_->Prepare(operands.args(), {&weight, 1}, *stream_).ok());
