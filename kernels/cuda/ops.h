@@ -179,8 +179,8 @@ struct ChooseArgs {
 void Choose(const ChooseArgs& args, Stream& stream);
 [[nodiscard]] size_t ChooseScratchBytes(int rows);
 
-// The drafter's candidates (kernels/ops.h: TopKArgs). `candidates` <= kMostCandidates.
-inline constexpr int kMostCandidates = 1024;
+// The drafter's candidates (kernels/ops.h: TopKArgs). `candidates` <= kMaxCandidates.
+inline constexpr int kMaxCandidates = 1024;
 struct TopKArgs {
   const int32_t* rows_used = nullptr;
   const float* logits = nullptr;         // [R, V]
