@@ -23,7 +23,7 @@ struct DrafterOptions {
   std::string target_folder;  // For the embedding and the LM head.
   nn::EngineOptions engine;
   int max_sequences = 64;
-  absl::Duration feature_patience = absl::Milliseconds(200);
+  absl::Duration feature_timeout = absl::Milliseconds(200);
   DraftModelLoader load_model = nullptr;  // Null: LoadCpuDflash.
 };
 

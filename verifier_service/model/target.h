@@ -58,7 +58,7 @@ class Target {
     return nullptr;
   }
   // The position of KeptFeatures(index) in the ring, if they are there.
-  [[nodiscard]] virtual std::optional<uint64_t> KeptInRing(int /*index*/) const {
+  [[nodiscard]] virtual std::optional<uint64_t> KeptRingPosition(int /*index*/) const {
     return std::nullopt;
   }
 
