@@ -119,9 +119,9 @@ absl::StatusOr<std::vector<TextSetting>> Settings() {
 absl::StatusOr<std::vector<BenchPrompt>> Prompts() {
   ASSIGN_OR_RETURN(auto prompts,
                    LoadPrompts(absl::GetFlag(FLAGS_prompts), absl::GetFlag(FLAGS_target)));
-  const auto most = static_cast<size_t>(std::max(1, absl::GetFlag(FLAGS_prompt_tokens)));
+  const auto max_tokens = static_cast<size_t>(std::max(1, absl::GetFlag(FLAGS_prompt_tokens)));
   for (BenchPrompt& prompt : prompts) {
-    const size_t kept = std::min(most, prompt.tokens.size());
+    const size_t kept = std::min(max_tokens, prompt.tokens.size());
     prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - kept);
   }
   ASSIGN_OR_RETURN(const hub::ModelConfig config,

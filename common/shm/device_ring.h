@@ -39,7 +39,7 @@ struct DeviceRingCounters {
   std::atomic<uint64_t> announced;  // The device may have written up to this position.
 };
 
-// What the peer receives when it attaches.
+// The descriptors and sizes that the peer receives when it attaches.
 struct DeviceRingEnds {
   Descriptor memory;      // GPU memory of `capacity` bytes.
   Descriptor counters;    // Segment with the DeviceRingCounters.

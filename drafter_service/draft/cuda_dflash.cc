@@ -140,9 +140,9 @@ absl::Status CudaDflash::Allocate() {
       top_k_scratch_,
       Memory::OnDevice(
           kernels::cuda::TopKScratchBytes(static_cast<int>(rows), config_.dims.vocabulary), kWhat));
-  const size_t most = rows * kernels::cuda::kMaxCandidates;
-  ASSIGN_OR_RETURN(tokens_, Memory::OnHost(most * sizeof(int32_t), kWhat));
-  ASSIGN_OR_RETURN(log_probs_, Memory::OnHost(most * sizeof(float), kWhat));
+  const size_t max_candidates = rows * kernels::cuda::kMaxCandidates;
+  ASSIGN_OR_RETURN(tokens_, Memory::OnHost(max_candidates * sizeof(int32_t), kWhat));
+  ASSIGN_OR_RETURN(log_probs_, Memory::OnHost(max_candidates * sizeof(float), kWhat));
   return absl::OkStatus();
 }
 

@@ -98,15 +98,15 @@ std::vector<int32_t> ParentsOf(absl::Span<const TreeRows> trees) {
 
 // The maximum number of rows that the walks can keep: the root and the longest path of each tree.
 int MaxKept(absl::Span<const TreeRows> trees) {
-  int most = 0;
+  int rows_kept = 0;
   for (const TreeRows& rows : trees) {
     int depth = 0;
     for (NodeIndex node = 0; node < rows.tree->rows(); ++node) {
       depth = std::max(depth, rows.tree->depth(node));
     }
-    most += 1 + depth;
+    rows_kept += 1 + depth;
   }
-  return most;
+  return rows_kept;
 }
 
 absl::Status CudaTarget::RunStep(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,

@@ -173,7 +173,7 @@ SIMT_DEVICE void WeighChunks(const AttentionArgs& args, const Item& item, float*
   }
 }
 
-// What a thread merges in one step: kChunksPerStep chunks from `begin` on, at the
+// The work of a thread in one step of the merge: kChunksPerStep chunks from `begin` on, for the
 // kQuartersPerThread quarters i, i + kThreads, … of the tile's rows.
 struct Portion {
   const float* weights = nullptr;  // From WeighChunks

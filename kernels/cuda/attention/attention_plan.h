@@ -212,22 +212,22 @@ struct Item {
 SIMT_DEVICE void NarrowToWindows(const AttentionArgs& args, Item& item) {
   if (args.window <= 0) return;
   const int last_row = item.RowOf(item.rows - 1);
-  int least = args.rows.positions[item.span.first_row + item.RowOf(0)], most = least;
+  int lowest = args.rows.positions[item.span.first_row + item.RowOf(0)], highest = lowest;
   for (int i = item.RowOf(0) + Lane(); i <= last_row; i += kWarp) {
     const int position = args.rows.positions[item.span.first_row + i];
-    least = Min(least, position);
-    most = Max(most, position);
+    lowest = Min(lowest, position);
+    highest = Max(highest, position);
   }
   SIMT_UNROLL
   for (int step = kWarp / 2; step > 0; step /= 2) {
-    least = Min(least, ShuffleXor(least, step));
-    most = Max(most, ShuffleXor(most, step));
+    lowest = Min(lowest, ShuffleXor(lowest, step));
+    highest = Max(highest, ShuffleXor(highest, step));
   }
   // Only for cached tokens is the key index equal to the position. Rows of this step may have any
   // position, so SeenKeys checks them one by one.
-  const int seen = Min(FirstSeen(args, least), item.span.cached);
+  const int seen = Min(FirstSeen(args, lowest), item.span.cached);
   item.begin = Max(item.begin, seen / kTileKeys * kTileKeys);
-  item.plain_begin = FirstSeen(args, most);
+  item.plain_begin = FirstSeen(args, highest);
 }
 
 // Item `index` of the plan. All lanes of one warp take part. Items with the same kv head and chunk
@@ -282,8 +282,8 @@ SIMT_DEVICE uint64_t BitsFrom(const uint64_t* words, int count, int at) {
   return bits;
 }
 
-// Which of the keys [first_key, first_key + 64) row `row` of the span sees, as bits, without regard
-// to the window.
+// Returns a bit mask of the keys [first_key, first_key + 64) that row `row` of the span sees if the
+// window is ignored.
 SIMT_DEVICE uint64_t Unhidden(const StepRows& rows, const Span& span, int row, int first_key) {
   const int own = first_key - span.cached;  // The row of the span that has this key; may be < 0.
   if (span.mask == RowMask::kCausal) return LowBits(row + 1 - own);
@@ -294,7 +294,7 @@ SIMT_DEVICE uint64_t Unhidden(const StepRows& rows, const Span& span, int row, i
   return (BitsFrom(words, rows.words, 0) & LowBits(span.rows)) << -own | LowBits(-own);
 }
 
-// Which of the keys [first_key, first_key + 64) row `row` of the span sees, as bits.
+// Returns a bit mask of the keys [first_key, first_key + 64) that row `row` of the span sees.
 SIMT_DEVICE uint64_t SeenKeys(const AttentionArgs& args, const Span& span, int row, int first_key) {
   uint64_t seen = Unhidden(args.rows, span, row, first_key);
   if (args.window <= 0) return seen;

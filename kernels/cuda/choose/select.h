@@ -166,7 +166,7 @@ SIMT_DEVICE void FindBin(SelectMemory& memory, uint64_t target) {
   simt::SyncBlock();
 }
 
-// What Select looks for: the entry at which the sum of weights, from the best entry down, reaches
+// The goal of Select: the entry at which the sum of weights, from the best entry down, reaches
 // `target`. If `to_the_token` is false, only the value of the entry matters, and the result is
 // lower than all entries with that value. REQUIRES: target > 0, and the sum of all weights reaches
 // it.

@@ -42,8 +42,8 @@ class TruncationTest : public DeviceTest {
     const std::vector<Survivors> actual = found.Read();
     for (size_t i = 0; i < expected.size(); ++i) {
       const size_t row = i / races.vocabulary(), token = i % races.vocabulary();
-      const bool survives = races.logits[i] > actual[row].least ||
-                            (races.logits[i] == actual[row].least &&
+      const bool survives = races.logits[i] > actual[row].min_logit ||
+                            (races.logits[i] == actual[row].min_logit &&
                              static_cast<int32_t>(token) <= actual[row].last_tied);
       const ChoiceRule& rule = races.rules[row];
       ASSERT_EQ(survives, expected[i])
