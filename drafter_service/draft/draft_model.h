@@ -59,7 +59,8 @@ class DraftModel {
 
   virtual void Release(nn::PageTable& table) = 0;
 
-  // The bytes read and the multiply-adds of the forward of one block, with its logits and new context.
+  // The bytes read and the multiply-adds of the forward of one block, with its logits and new
+  // context.
   [[nodiscard]] virtual nn::ForwardCost Cost() const = 0;
   [[nodiscard]] virtual const hub::ModelConfig& config() const = 0;
   // How the model reads features in GPU memory. Null: it accepts only bytes.

@@ -216,13 +216,13 @@ absl::Status RemoteFeatures::FollowAgain(SequenceId sequence, Position first,
 
 absl::StatusOr<RemoteFeatures::Window*> RemoteFeatures::Await(const FeatureRange& range,
                                                               absl::Time deadline) {
-  const auto decided = [&] {
+  const auto is_ready = [&] {
     mutex_.AssertHeld();
     const auto found = windows_.find(range.sequence);
     return found == windows_.end() || !found->second.status.ok() ||
            found->second.first + found->second.rows >= range.first + range.count;
   };
-  if (!mutex_.AwaitWithTimeout(decided, deadline - absl::Now())) {
+  if (!mutex_.AwaitWithTimeout(is_ready, deadline - absl::Now())) {
     return absl::DeadlineExceededError("the features have not arrived yet");
   }
   const auto found = windows_.find(range.sequence);
