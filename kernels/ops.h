@@ -73,7 +73,7 @@ struct QkvArgs {
   float epsilon = 1e-6f;
 };
 
-// Which rows of its span a row sees, besides the cached prefix.
+// The rows of its span that a row sees. Every row also sees the cached prefix.
 enum class RowMask {
   kCausal,     // The rows up to itself: a prefill chunk or a chain. `ancestors` is not read.
   kAncestors,  // The rows whose ancestor bit is set: a tree.

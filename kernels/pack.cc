@@ -10,11 +10,10 @@
 namespace bastion::kernels {
 namespace {
 
-// Words (T elements each, see PackedMatrix) of a row that are transposed at a time. 32 rows of this
-// size fit in the L1 cache.
+// The matrix is transposed in blocks of 32 rows and this many words (see PackedMatrix), so that a
+// block fits in the L1 cache.
 constexpr int kBlockWords = 64;
-constexpr int kMostElements =
-    kBlockWords * 4;  // The maximum number of elements in a row of a block.
+constexpr int kMaxElements = kBlockWords * 4;  // Maximum elements in a row of a block.
 
 // The source of one row of a panel. `data` is null past the end of the matrix.
 struct Row {
@@ -28,8 +27,9 @@ float HalfToFloat(uint16_t half) {
   constexpr uint32_t kOne = 1u << 23;  // One unit of a float's exponent.
   const uint32_t magnitude = uint32_t{half & 0x7FFFu} << 13;
   const bool is_subnormal = magnitude < kOne, is_special = magnitude >= 31 * kOne;
-  // A subnormal has no hidden bit, so add one and subtract its value as a float. (Multiplying by a
-  // power of two would handle all cases, but would cost hundreds of cycles for each subnormal.)
+  // A subnormal has no implicit leading bit. So add that bit, and subtract its value as a float.
+  // (Multiplying by a power of two would handle all cases, but would cost hundreds of cycles for
+  // each subnormal.)
   const uint32_t rebias = is_special ? 224 * kOne : is_subnormal ? 113 * kOne : 112 * kOne;
   const float value = __builtin_bit_cast(float, magnitude + rebias) - (is_subnormal ? 0x1p-14f : 0);
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, value) | (half & 0x8000u) << 16);
@@ -70,16 +70,16 @@ void Convert(const Row& row, int k, int count, DType dtype, void* to) {
     std::memcpy(to, At(row, k), BytesPerElement(dtype) * count);
     return;
   }
-  float values[kMostElements];
+  float values[kMaxElements];
   ToFloats(row, k, count, values);
   if (dtype == DType::kF32) {
     std::memcpy(to, values, sizeof(float) * count);
   } else if (dtype == DType::kBF16) {
-    uint16_t rounded[kMostElements];
+    uint16_t rounded[kMaxElements];
     for (int i = 0; i < count; ++i) rounded[i] = FloatToBf16(values[i]);
     std::memcpy(to, rounded, sizeof(uint16_t) * count);
   } else {
-    int8_t rounded[kMostElements];
+    int8_t rounded[kMaxElements];
     for (int i = 0; i < count; ++i) rounded[i] = Nearest(values[i] * row.inverse_scale);
     std::memcpy(to, rounded, count);
   }
@@ -88,10 +88,10 @@ void Convert(const Row& row, int k, int count, DType dtype, void* to) {
 float LargestMagnitude(const Row& row, int columns) {
   constexpr int kLanes = 16;  // Independent maxima, to hide the latency of each comparison.
   float lanes[kLanes] = {};
-  for (int k = 0; k < columns; k += kMostElements) {
-    float values[kMostElements] = {};
-    ToFloats(row, k, std::min(kMostElements, columns - k), values);
-    for (int i = 0; i < kMostElements; i += kLanes) {
+  for (int k = 0; k < columns; k += kMaxElements) {
+    float values[kMaxElements] = {};
+    ToFloats(row, k, std::min(kMaxElements, columns - k), values);
+    for (int i = 0; i < kMaxElements; i += kLanes) {
       for (int l = 0; l < kLanes; ++l) lanes[l] = std::max(lanes[l], std::abs(values[i + l]));
     }
   }
@@ -101,18 +101,20 @@ float LargestMagnitude(const Row& row, int columns) {
 class PanelPacker {
  public:
   PanelPacker(absl::Span<const SourceMatrix> parts, const PackedMatrix& to)
-      : parts_(parts), to_(to), together_(static_cast<int>(4 / BytesPerElement(to.dtype))) {}
+      : parts_(parts),
+        to_(to),
+        elements_per_word_(static_cast<int>(4 / BytesPerElement(to.dtype))) {}
 
   void Pack(int panel) const {
     PanelRows rows = Rows(panel);
-    if (to_.dtype == DType::kInt8) Scale(panel, rows);
+    if (to_.dtype == DType::kInt8) SetScales(panel, rows);
     auto* const words = static_cast<uint32_t*>(const_cast<void*>(to_.data)) +
                         to_.panel_bytes() / sizeof(uint32_t) * panel;
-    const int total = to_.depth() / together_;
+    const int total = to_.depth() / elements_per_word_;
     for (int word = 0; word < total; word += kBlockWords) {
       PackBlock(rows, word, std::min(kBlockWords, total - word), words + size_t{kPanel} * word);
     }
-    if (to_.dtype == DType::kInt8) Sum(panel);
+    if (to_.dtype == DType::kInt8) SetSums(panel);
   }
 
  private:
@@ -131,7 +133,7 @@ class PanelPacker {
     return rows;
   }
 
-  void Scale(int panel, PanelRows& rows) const {
+  void SetScales(int panel, PanelRows& rows) const {
     float* const scales = const_cast<float*>(to_.scales(panel));
     for (int i = 0; i < kPanel; ++i) {
       const float largest = rows[i].data == nullptr ? 0 : LargestMagnitude(rows[i], to_.columns);
@@ -143,8 +145,8 @@ class PanelPacker {
   // Converts the words [word, word + count) of every row and stores them transposed.
   void PackBlock(const PanelRows& rows, int word, int count, uint32_t* to) const {
     alignas(64) uint32_t block[kPanel][kBlockWords] = {};
-    const int k = word * together_;
-    const int elements = std::min(count * together_, to_.columns - k);
+    const int k = word * elements_per_word_;
+    const int elements = std::min(count * elements_per_word_, to_.columns - k);
     for (int i = 0; i < kPanel; ++i) {
       if (rows[i].data != nullptr) Convert(rows[i], k, elements, to_.dtype, block[i]);
     }
@@ -153,7 +155,7 @@ class PanelPacker {
     }
   }
 
-  void Sum(int panel) const {
+  void SetSums(int panel) const {
     const auto* const begin = static_cast<const int8_t*>(to_.data) + to_.panel_bytes() * panel;
     auto* const sums = const_cast<int32_t*>(to_.sums(panel));
     std::fill_n(sums, kPanel, 0);
@@ -167,7 +169,7 @@ class PanelPacker {
 
   const absl::Span<const SourceMatrix> parts_;
   const PackedMatrix to_;
-  const int together_;  // T
+  const int elements_per_word_;  // T of PackedMatrix.
 };
 
 }  // namespace
@@ -183,8 +185,8 @@ void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, Th
 }
 
 void ConvertElements(DType type, const void* from, int64_t count, DType dtype, void* to) {
-  for (int64_t k = 0; k < count; k += kMostElements) {
-    const auto part = static_cast<int>(std::min<int64_t>(kMostElements, count - k));
+  for (int64_t k = 0; k < count; k += kMaxElements) {
+    const auto part = static_cast<int>(std::min<int64_t>(kMaxElements, count - k));
     Convert({type, static_cast<const char*>(from) + BytesPerElement(type) * k}, 0, part, dtype,
             static_cast<char*>(to) + BytesPerElement(dtype) * k);
   }

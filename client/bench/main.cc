@@ -133,7 +133,7 @@ absl::StatusOr<std::vector<int>> ParseNumbers(const std::string& flag,
     int number = 0;
     if (!absl::SimpleAtoi(text, &number) || number <= 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat(flag, ": \"", text, "\" is not a whole number above 0"));
+          absl::StrCat(flag, ": \"", text, "\" is not a positive integer"));
     }
     numbers.push_back(number);
   }
@@ -227,7 +227,7 @@ absl::Status Run() {
     if (const absl::Status drawn = DrawPlots(folder); !drawn.ok()) LOG(WARNING) << drawn;
   }
   RETURN_IF_ERROR(CheckSameTexts(report));
-  std::cout << "Every policy wrote the same tokens.\n";
+  std::cout << "Every policy generated the same tokens.\n";
   return absl::OkStatus();
 }
 

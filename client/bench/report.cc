@@ -80,7 +80,7 @@ json PolicyJson(const BenchReport& report, const PolicyResults& policy) {
 
 absl::Status WriteReportFile(const std::string& folder, const std::string& name,
                              const std::string& content) {
-  std::error_code error;  // Ignored: without the folder, writing the file fails below.
+  std::error_code error;  // Not checked: if this fails, so does writing the file.
   std::filesystem::create_directories(folder, error);
   const std::filesystem::path path = std::filesystem::path(folder) / name;
   std::ofstream file(path);
@@ -88,7 +88,8 @@ absl::Status WriteReportFile(const std::string& folder, const std::string& name,
   file.close();
   if (file) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("cannot write ", path.string(), ": no such folder, no permission or no space"));
+      absl::StrCat("cannot write ", path.string(),
+                   "; check that its folder exists, is writable and has free space"));
 }
 
 double PolicyResults::tokens_per_second() const {
@@ -175,7 +176,7 @@ absl::Status CheckSameTexts(const BenchReport& report) {
 std::string MarkdownTable(const BenchReport& report) {
   std::string table =
       "| policy | tokens/s | vs ar | τ | nodes | draft ms | tree ms | verify ms | commit ms | "
-      "transfer ms | verify predicted ± |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+      "transfer ms | verify prediction error |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
   for (const PolicyResults& policy : report.policies) {
     size_t cycles = 0;
     for (const PromptMeasurement& prompt : policy.prompts) cycles += prompt.cycles.size();
@@ -213,8 +214,7 @@ std::string AblationTable(const BenchReport& report) {
     if (found > 1) absl::StrAppend(&rows, "| ", base.policy, " |", cells, "\n");
   }
   if (rows.empty()) return rows;
-  return "| τ, speed against ar | no prior | table | request | both |\n|---|--:|--:|--:|--:|\n" +
-         rows;
+  return "| τ, speed vs ar | no prior | table | request | both |\n|---|--:|--:|--:|--:|\n" + rows;
 }
 
 absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
@@ -247,8 +247,8 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
   const std::string ablation = AblationTable(report);
   const absl::Status same = CheckSameTexts(report);
   const std::string verdict =
-      same.ok() ? "\nEvery policy wrote the same tokens.\n"
-                : absl::StrCat("\n**Texts differ:** ", std::string(same.message()), "\n");
+      same.ok() ? "\nEvery policy generated the same tokens.\n"
+                : absl::StrCat("\n**Outputs differ:** ", std::string(same.message()), "\n");
   return WriteReportFile(
       folder, "report.md",
       heading + MarkdownTable(report) + verdict + (ablation.empty() ? "" : "\n" + ablation));

@@ -53,7 +53,7 @@ double LogProb(const TokenLogprobs& distribution, TokenId token) {
 
 std::string RoundingError::ToString() const {
   return absl::StrFormat(
-      "int8 against bf16: same most likely token at %.1f %% of %d positions, "
+      "int8 vs bf16: same most likely token at %.1f %% of %d positions, "
       "mean |difference| of the chosen token's log-probability %.4f",
       100.0 * same_choice / std::max(1, positions), positions, log_prob_difference);
 }

@@ -1,6 +1,6 @@
 // Measures the fidelity of int8 weights: compares an int8 target with the same weights in bf16.
-// Both get the tokens that the bf16 target chooses. Decoding with an int8 target is lossless with
-// respect to that target; this measures its distance from the bf16 model.
+// Both decode the text that the bf16 target generates. Decoding with an int8 target is lossless
+// with respect to that target; this measures its distance from the bf16 model.
 #ifndef BASTION_CLIENT_BENCH_ROUNDING_H_
 #define BASTION_CLIENT_BENCH_ROUNDING_H_
 
@@ -20,7 +20,8 @@ struct RoundingError {
   [[nodiscard]] std::string ToString() const;
 };
 
-// Decodes `tokens` tokens greedily after each prompt. Errors: those of the verifiers.
+// Generates `tokens` tokens after each prompt, greedily, with `exact`, and runs `rounded` over the
+// same text. Returns the error of a verifier call that fails.
 [[nodiscard]] absl::StatusOr<RoundingError> MeasureRounding(Verifier& exact, Verifier& rounded,
                                                             const std::vector<BenchPrompt>& prompts,
                                                             int tokens);

@@ -10,11 +10,13 @@
 namespace bastion {
 
 // Parses e.g. "top_p=0.9,repetition_penalty=1.1". The names are temperature, seed, top_k, top_p,
-// min_p, repetition_penalty, presence_penalty and frequency_penalty; a parameter that is not named
-// is off. INVALID_ARGUMENT names the part that cannot be parsed. The server checks the ranges.
+// min_p, repetition_penalty, presence_penalty and frequency_penalty; a parameter that `text`
+// does not set keeps its default. Returns INVALID_ARGUMENT, with the part that cannot be parsed in
+// the message. Does not check ranges; the server does.
 [[nodiscard]] absl::StatusOr<SamplingParams> ParseSampling(absl::string_view text);
 
-// Encodes all fields except the seed: the caller decides whether seed 0 is a seed or means none.
+// Encodes all fields except the seed. The caller sets it, because only the caller knows whether 0
+// is a seed or means that there is none.
 void Encode(const SamplingParams& sampling, v1::SamplingParams& out);
 
 }  // namespace bastion

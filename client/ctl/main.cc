@@ -142,7 +142,7 @@ absl::Status Run(const std::vector<char*>& arguments) {
       kExample));
 }
 
-// Replaces this process by the program `name` in its folder. Returns only if that fails.
+// Replaces this process with the program `name` in its folder. Returns only if that fails.
 int ExecSibling(const std::string& name, char** arguments) {
   std::error_code error;
   const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);

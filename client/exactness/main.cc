@@ -1,5 +1,5 @@
-// bastion-verify-exactness (bastionctl verify-exactness): checks on your machine and models that
-// speculation changes no token. Exit status 0 only if no difference was found.
+// bastion-verify-exactness (bastionctl verify-exactness): checks that speculation changes no
+// token on your machine and with your models. The exit status is 0 only if no difference was found.
 #include <algorithm>
 #include <iostream>
 #include <optional>
@@ -20,11 +20,11 @@
 #include "orchestrator/cost/calibration.h"
 
 ABSL_FLAG(std::string, target, "",
-          "Folder of the target model. With --endpoint only its tokenizer is read.");
+          "Folder of the target model. With --endpoint, only its tokenizer and config are read.");
 ABSL_FLAG(std::string, drafter, "", "Folder of the drafter. Not used with --endpoint.");
 ABSL_FLAG(std::string, endpoint, "",
-          "Address of a running orchestrator. Only texts are compared there. Empty: both engines "
-          "run in this process.");
+          "Address of a running orchestrator to check. Only its texts are compared, not its "
+          "distributions. Empty: run both engines in this process.");
 ABSL_FLAG(std::string, dtype, "bf16", "Type of the weights: bf16 or fp32.");
 ABSL_FLAG(
     std::string, backend, "cpu",
@@ -33,8 +33,10 @@ ABSL_FLAG(int, threads, 2, "Threads of the engines. 0: one per core.");
 ABSL_FLAG(std::string, prompts, BASTION_SOURCE_DIR "/deploy/demo_model/prompts.jsonl",
           "File of JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}.");
 ABSL_FLAG(int, synthetic_prompts, 0, "Additional prompts of random tokens.");
-ABSL_FLAG(int, max_prompts, 2, "Prompts for each batch size. A larger batch is always filled.");
-ABSL_FLAG(int, prompt_tokens, 32, "Longer prompts keep only their last tokens, this many.");
+ABSL_FLAG(int, max_prompts, 2,
+          "Maximum prompts for each batch size, or the batch size if that is larger.");
+ABSL_FLAG(int, prompt_tokens, 32,
+          "Maximum tokens per prompt. Longer prompts keep only their last tokens.");
 ABSL_FLAG(int, max_new_tokens, 16, "Tokens to generate for each prompt.");
 ABSL_FLAG(std::vector<std::string>, policies,
           std::vector<std::string>({"chain", "fixed:16+prior", "fixed:64", "adaptive",
@@ -50,13 +52,15 @@ ABSL_FLAG(std::string, settings,
           "Sampling settings of the text check, separated by semicolons. An empty one is plain "
           "sampling.");
 ABSL_FLAG(std::vector<std::string>, batch_sizes, std::vector<std::string>({"1", "8"}),
-          "Numbers of prompts that are decoded together, separated by commas.");
-ABSL_FLAG(uint64_t, seed, 1, "Seed of the sampling.");
-ABSL_FLAG(double, rounding, 0,
-          "Texts may differ where the two tokens' logits are closer than this. fp32 needs 0. Where "
-          "bf16 kernels of different machines meet, rounding can change gaps of up to 0.01.");
-ABSL_FLAG(int, walks, 50400, "Walks of the distribution check. 0: skip it.");
-ABSL_FLAG(int, tree_nodes, 6, "Nodes of the draft tree that is walked, without its root.");
+          "Batch sizes of the text check, separated by commas.");
+ABSL_FLAG(uint64_t, seed, 1, "First random seed. Each setting and each walk uses its own.");
+ABSL_FLAG(
+    double, rounding, 0,
+    "A difference counts as a rounding error if the gap between the two tokens, in logits, is "
+    "below this. Use 0 with fp32, and 0.01 to compare bf16 results of different machines.");
+ABSL_FLAG(int, walks, 50400, "Walks of the distribution check, in total. 0: skip it.");
+ABSL_FLAG(int, tree_nodes, 6,
+          "Nodes of the draft tree in the distribution check, without the root.");
 
 namespace bastion {
 namespace {
@@ -64,11 +68,12 @@ namespace {
 constexpr char kExample[] =
     "--target deploy/demo_model/target --drafter deploy/demo_model/drafter --dtype fp32";
 
-// Session ids of the parts do not overlap; arms count from 1.
+// First session ids. They are far apart, so that no two parts of the check use the same session.
+// The arms use ids from 1.
 constexpr uint64_t kCalibrationSession = uint64_t{1} << 61;
 constexpr uint64_t kLogProbSession = uint64_t{1} << 62;
 constexpr uint64_t kWalkSession = uint64_t{1} << 63;
-constexpr int kTogether = 32;
+constexpr int kWalkBatchSize = 32;
 constexpr size_t kWalkPromptTokens = 2;
 
 // The engines that are checked. `stages` is null if they run behind an endpoint.
@@ -81,10 +86,10 @@ struct Subject {
 
 absl::StatusOr<std::vector<int>> BatchSizes() {
   std::vector<int> sizes;
-  for (const std::string& written : absl::GetFlag(FLAGS_batch_sizes)) {
-    if (!absl::SimpleAtoi(written, &sizes.emplace_back()) || sizes.back() < 1) {
+  for (const std::string& text : absl::GetFlag(FLAGS_batch_sizes)) {
+    if (!absl::SimpleAtoi(text, &sizes.emplace_back()) || sizes.back() < 1) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--batch_sizes: \"", written, "\" is not a whole number above 0"));
+          absl::StrCat("--batch_sizes: \"", text, "\" is not a positive integer"));
     }
   }
   if (sizes.empty())
@@ -94,16 +99,16 @@ absl::StatusOr<std::vector<int>> BatchSizes() {
 
 absl::StatusOr<std::vector<TextSetting>> Settings() {
   std::vector<TextSetting> settings;
-  for (const std::string& written : absl::GetFlag(FLAGS_temperatures)) {
-    for (const absl::string_view more : absl::StrSplit(absl::GetFlag(FLAGS_settings), ';')) {
+  for (const std::string& temperature : absl::GetFlag(FLAGS_temperatures)) {
+    for (const absl::string_view sampling : absl::StrSplit(absl::GetFlag(FLAGS_settings), ';')) {
       TextSetting& setting = settings.emplace_back();
-      ASSIGN_OR_RETURN(setting.sampling, ParseSampling(more));
-      if (!absl::SimpleAtof(written, &setting.sampling.temperature)) {
+      ASSIGN_OR_RETURN(setting.sampling, ParseSampling(sampling));
+      if (!absl::SimpleAtof(temperature, &setting.sampling.temperature)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("--temperatures: \"", written, "\" is not a number"));
+            absl::StrCat("--temperatures: \"", temperature, "\" is not a number"));
       }
       setting.sampling.seed = absl::GetFlag(FLAGS_seed) + settings.size();
-      setting.name = absl::StrCat("T ", written, more.empty() ? "" : ",", more);
+      setting.name = absl::StrCat("T ", temperature, sampling.empty() ? "" : ",", sampling);
     }
   }
   if (settings.empty())
@@ -114,9 +119,9 @@ absl::StatusOr<std::vector<TextSetting>> Settings() {
 absl::StatusOr<std::vector<BenchPrompt>> Prompts() {
   ASSIGN_OR_RETURN(auto prompts,
                    LoadPrompts(absl::GetFlag(FLAGS_prompts), absl::GetFlag(FLAGS_target)));
-  const auto most = static_cast<size_t>(std::max(1, absl::GetFlag(FLAGS_prompt_tokens)));
+  const auto max_tokens = static_cast<size_t>(std::max(1, absl::GetFlag(FLAGS_prompt_tokens)));
   for (BenchPrompt& prompt : prompts) {
-    const size_t kept = std::min(most, prompt.tokens.size());
+    const size_t kept = std::min(max_tokens, prompt.tokens.size());
     prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - kept);
   }
   ASSIGN_OR_RETURN(const hub::ModelConfig config,
@@ -136,7 +141,7 @@ absl::StatusOr<CalibrationTable> QuickCalibration(Verifier& verifier) {
   return Calibrate(verifier, Clock::Real(), options);
 }
 
-absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, int most_together) {
+absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, int max_batch_size) {
   Subject subject;
   LocalOptions options;
   options.target_folder = absl::GetFlag(FLAGS_target);
@@ -144,7 +149,7 @@ absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, i
   options.dtype = absl::GetFlag(FLAGS_dtype);
   options.backend = absl::GetFlag(FLAGS_backend);
   options.threads = absl::GetFlag(FLAGS_threads);
-  options.max_sequences = most_together + 4;
+  options.max_sequences = max_batch_size + 4;
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(options.target_folder));
   ASSIGN_OR_RETURN(subject.stages, LocalStages::Create(options));
   Verifier& verifier = subject.stages->verifier();
@@ -200,7 +205,7 @@ absl::StatusOr<DistributionReport> RunDistributionCheck(LocalStages& stages,
   }
   check.tree_nodes = absl::GetFlag(FLAGS_tree_nodes);
   check.walks = absl::GetFlag(FLAGS_walks);
-  check.batch_size = kTogether;
+  check.batch_size = kWalkBatchSize;
   check.first_seed = absl::GetFlag(FLAGS_seed);
   check.first_session = kWalkSession;
   check.progress = [&](int done, int total) { bar.Show(done, total); };
@@ -229,9 +234,9 @@ absl::Status Run() {
   std::vector<std::string> policies = absl::GetFlag(FLAGS_policies);
   policies.insert(policies.begin(), "ar");
   const std::string endpoint = absl::GetFlag(FLAGS_endpoint);
-  const int most_together =
-      std::max(kTogether, *std::max_element(texts.batch_sizes.begin(), texts.batch_sizes.end()));
-  ASSIGN_OR_RETURN(const Subject subject, endpoint.empty() ? LocalSubject(policies, most_together)
+  const int max_batch_size = std::max(
+      kWalkBatchSize, *std::max_element(texts.batch_sizes.begin(), texts.batch_sizes.end()));
+  ASSIGN_OR_RETURN(const Subject subject, endpoint.empty() ? LocalSubject(policies, max_batch_size)
                                                            : RemoteSubject(policies, endpoint));
   std::cout << subject.device << "\n\n";
   for (size_t i = 0; i < policies.size(); ++i) {
@@ -239,23 +244,23 @@ absl::Status Run() {
   }
   texts.log_probs = subject.log_probs.get();
   ASSIGN_OR_RETURN(const TextReport text_report, RunTextCheck(texts));
-  std::cout << "Texts against plain decoding, " << texts.settings.size() << " settings:\n"
+  std::cout << "Texts compared with plain decoding, " << texts.settings.size() << " settings:\n"
             << TextTable(text_report) << std::endl;
 
   std::optional<DistributionReport> distribution;
   if (subject.stages == nullptr) {
-    std::cout << "Distributions: not checked; that needs the engines in this process (no "
-                 "--endpoint).\n\n";
+    std::cout << "Distributions: not checked, because the engines run behind --endpoint. Remove "
+                 "--endpoint to check them.\n\n";
   } else if (absl::GetFlag(FLAGS_walks) <= 0) {
     std::cout << "Distributions: not checked (--walks=0).\n\n";
   } else {
     ASSIGN_OR_RETURN(distribution, RunDistributionCheck(*subject.stages, texts.prompts));
-    std::cout << "Distributions of walks over a frozen tree:\n"
+    std::cout << "Distributions of walks over a fixed draft tree:\n"
               << DistributionTable(*distribution) << std::endl;
   }
   std::cout << Verdict(text_report, distribution) << std::endl;
   if (text_report.exact() && (!distribution || distribution->exact())) return absl::OkStatus();
-  return absl::DataLossError("speculation changes what the target writes");
+  return absl::DataLossError("speculation changes what the target generates");
 }
 
 }  // namespace
@@ -271,7 +276,7 @@ int main(int argc, char** argv) {
           "         bastion-verify-exactness --target DIR --endpoint ADDRESS [flags]",
       .example = bastion::kExample,
       .required = {"target"},
-      .groups = {{"What is checked",
+      .groups = {{"Models and policies",
                   {"target DIR", "drafter DIR", "endpoint ADDRESS", "dtype TYPE", "backend NAME",
                    "threads N", "policies LIST"}},
                  {"Texts",

@@ -10,14 +10,14 @@
 
 namespace bastion {
 
-// A line for each policy and batch size, then a line for each of the first 40 differences.
+// Returns a line for each policy and batch size, then a line for each of the first 40 differences.
 [[nodiscard]] std::string TextTable(const TextReport& report);
 
-// A line for each test.
+// Returns a line for each test.
 [[nodiscard]] std::string DistributionTable(const DistributionReport& report);
 
-// "EXACT: …" or "NOT EXACT: …" and a summary of the results. `distribution` is null if that check
-// did not run.
+// Returns "EXACT: …" or "NOT EXACT: …" with a summary of the results. `distribution` is empty if
+// the distribution check did not run.
 [[nodiscard]] std::string Verdict(const TextReport& texts,
                                   const std::optional<DistributionReport>& distribution);
 

@@ -48,17 +48,17 @@ double UpperGammaFraction(double a, double x) {
 }  // namespace
 
 Bins PoolRare(absl::Span<const double> probabilities, absl::Span<const int64_t> counts,
-              double least_expected) {
+              double min_expected) {
   CHECK_EQ(probabilities.size(), counts.size());
   Bins bins;
   bins.draws = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  const double least = least_expected / static_cast<double>(std::max<int64_t>(1, bins.draws));
+  const double threshold = min_expected / static_cast<double>(std::max<int64_t>(1, bins.draws));
   double rare = 0;
   int64_t rare_count = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
     if (probabilities[i] <= 0) {
       bins.impossible += counts[i];
-    } else if (probabilities[i] < least) {
+    } else if (probabilities[i] < threshold) {
       rare += probabilities[i];
       rare_count += counts[i];
     } else {
@@ -67,7 +67,7 @@ Bins PoolRare(absl::Span<const double> probabilities, absl::Span<const int64_t> 
     }
   }
   if (rare == 0) return bins;
-  if (rare < least && !bins.counts.empty()) {
+  if (rare < threshold && !bins.counts.empty()) {
     const auto rarest = std::min_element(bins.probabilities.begin(), bins.probabilities.end());
     *rarest += rare;
     bins.counts[rarest - bins.probabilities.begin()] += rare_count;

@@ -1,4 +1,4 @@
-// Tests whether counts of outcomes can come from a known distribution. Deterministic.
+// Tests whether counts of outcomes are consistent with a known distribution. Deterministic.
 // Thread-safe: no state.
 #ifndef BASTION_CLIENT_EXACTNESS_STATISTICS_H_
 #define BASTION_CLIENT_EXACTNESS_STATISTICS_H_
@@ -18,10 +18,10 @@ struct Bins {
   int64_t impossible = 0;  // Draws of outcomes with probability 0. They are in no bin.
 };
 
-// Merges outcomes with an expected count below `least_expected` into one bin. If that bin is still
+// Merges outcomes with an expected count below `min_expected` into one bin. If that bin is still
 // too small, merges it with the rarest other bin. REQUIRES: as many counts as probabilities.
 [[nodiscard]] Bins PoolRare(absl::Span<const double> probabilities,
-                            absl::Span<const int64_t> counts, double least_expected = 5);
+                            absl::Span<const int64_t> counts, double min_expected = 5);
 
 // Q(a, x) = Γ(a, x) / Γ(a), the regularized upper incomplete gamma function.
 // REQUIRES: a > 0, x >= 0.
@@ -37,11 +37,11 @@ struct ChiSquare {
 // Half the sum over the outcomes of |relative frequency − probability|.
 [[nodiscard]] double TotalVariation(const Bins& bins);
 
-// The total variation of samples of bins.draws draws from bins.probabilities, estimated from
-// `rounds` samples.
+// The total variation to expect if bins.draws outcomes are drawn from bins.probabilities, estimated
+// from `rounds` simulations.
 struct TotalVariationRange {
   double mean = 0;
-  double deviation = 0;
+  double deviation = 0;  // Standard deviation.
 };
 [[nodiscard]] TotalVariationRange BootstrapTotalVariation(const Bins& bins, int rounds);
 

@@ -61,8 +61,8 @@ class TruncatedDistribution {
   }
 
   void KeepMinP(double min_p) {
-    const double least = min_p * mass_[order_.front()];
-    while (mass_[order_.back()] < least) order_.pop_back();
+    const double threshold = min_p * mass_[order_.front()];
+    while (mass_[order_.back()] < threshold) order_.pop_back();
   }
 
   [[nodiscard]] std::vector<double> Probabilities() const {

@@ -28,7 +28,7 @@ struct TextCheck {
   std::vector<TextSetting> settings;
   std::vector<BenchPrompt> prompts;
   std::vector<int> batch_sizes;  // The reference runs with the first one.
-  int max_prompts = 2;           // Prompts per batch size. A larger batch runs more to be full.
+  int max_prompts = 2;           // Prompts per batch size, or the batch size if that is larger.
   int max_new_tokens = 24;
   double rounding = 0;  // A difference with a gap below this counts as a rounding error.
   LogProbSource* log_probs = nullptr;

@@ -8,7 +8,8 @@ absl::StatusOr<size_t> WalkOutcomes::CellOf(const Acceptance& acceptance) const 
   NodeIndex last = 0;
   for (const NodeIndex node : acceptance.path) {
     if (node <= 0 || node >= tree_->rows() || tree_->parent(node) != last) {
-      return absl::DataLossError("the verifier accepted nodes that are not a path from the root");
+      return absl::DataLossError(
+          "the verifier accepted nodes that do not form a path from the root");
     }
     last = node;
   }
@@ -37,7 +38,8 @@ std::vector<double> WalkOutcomes::Probabilities(
       probabilities[Cell(node, token)] = reach[node] * distributions[node][token];
     }
   }
-  // A walk that chooses a node's token continues at that node, so it does not end here.
+  // A walk that chooses the token of a child continues at the child, so it never ends at the parent
+  // with that token.
   for (NodeIndex node = 1; node < tree_->rows(); ++node) {
     probabilities[Cell(tree_->parent(node), tree_->token(node))] = 0;
   }

@@ -22,7 +22,7 @@ class WalkOutcomes {
     return static_cast<size_t>(last) * static_cast<size_t>(vocabulary_) + static_cast<size_t>(next);
   }
 
-  // The cell of `acceptance`. DATA_LOSS if the accepted nodes are not a path from the root, or
+  // The cell of `acceptance`. DATA_LOSS if the accepted nodes do not form a path from the root, or
   // `next` is not in the vocabulary.
   [[nodiscard]] absl::StatusOr<size_t> CellOf(const Acceptance& acceptance) const;
 

@@ -109,11 +109,11 @@ void DropRarest(absl::flat_hash_map<uint64_t, uint64_t>& counts,
 }  // namespace
 
 absl::Status Validate(const TransitionLimits& limits) {
-  const int most = static_cast<int>(kMaxCount);
-  if (limits.singles < 0 || limits.singles > most || limits.pairs < 0 || limits.pairs > most) {
+  const int max = static_cast<int>(kMaxCount);
+  if (limits.singles < 0 || limits.singles > max || limits.pairs < 0 || limits.pairs > max) {
     return absl::InvalidArgumentError(absl::StrCat("continuations per context: ", limits.singles,
                                                    " for tokens and ", limits.pairs,
-                                                   " for pairs; each must be in [0, ", most, "]"));
+                                                   " for pairs; each must be in [0, ", max, "]"));
   }
   if (limits.max_entries < 0 || static_cast<uint64_t>(limits.max_entries) > kMaxTotal) {
     return absl::InvalidArgumentError(absl::StrCat("total number of continuations is ",

@@ -10,13 +10,13 @@
 
 namespace bastion::cuda {
 
-// The buckets below `most`, and `most` itself, ascending. REQUIRES: most > 0.
-[[nodiscard]] inline std::vector<int> RowBuckets(int most) {
+// The buckets below `max_rows`, and `max_rows` itself, ascending. REQUIRES: max_rows > 0.
+[[nodiscard]] inline std::vector<int> RowBuckets(int max_rows) {
   std::vector<int> buckets;
   for (const int rows : {1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384}) {
-    if (rows < most) buckets.push_back(rows);
+    if (rows < max_rows) buckets.push_back(rows);
   }
-  buckets.push_back(most);
+  buckets.push_back(max_rows);
   return buckets;
 }
 

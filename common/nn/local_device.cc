@@ -18,10 +18,10 @@ absl::StatusOr<const kernels::Backend*> FindBackend(const std::string& name) {
 }  // namespace
 
 absl::StatusOr<LocalDevice> OpenLocalDevice(int threads, const std::string& backend) {
-  constexpr int kMost = 1024;
-  if (threads < 0 || threads > kMost) {
+  constexpr int kMaxThreads = 1024;
+  if (threads < 0 || threads > kMaxThreads) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--threads is ", threads, "; it must be 0 (one per core) to ", kMost));
+        absl::StrCat("--threads is ", threads, "; it must be 0 (one per core) to ", kMaxThreads));
   }
   LocalDevice local;
   ASSIGN_OR_RETURN(local.device.backend, FindBackend(backend));

@@ -39,7 +39,7 @@ struct DeviceRingCounters {
   std::atomic<uint64_t> announced;  // The device may have written up to this position.
 };
 
-// What the peer receives when it attaches.
+// The descriptors and sizes that the peer receives when it attaches.
 struct DeviceRingEnds {
   Descriptor memory;      // GPU memory of `capacity` bytes.
   Descriptor counters;    // Segment with the DeviceRingCounters.
@@ -62,7 +62,7 @@ class DeviceRingWriter {
   // Keeps the first `bytes` of the last reservation. REQUIRES: bytes <= the reserved bytes.
   void Keep(uint64_t bytes);
 
-  // As DeviceRing::Holds.
+  // See DeviceRing::Holds.
   [[nodiscard]] bool Holds(uint64_t position) const;
   // True while there is a reader. Without one, the owner need not write.
   [[nodiscard]] bool has_reader() const { return readers_.load(std::memory_order_relaxed) > 0; }

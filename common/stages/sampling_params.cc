@@ -13,17 +13,17 @@ constexpr float kMaxRepetitionPenalty = 100.0f;
 constexpr float kMaxPenalty = 2.0f;
 constexpr float kMaxBias = 100.0f;
 
-// NaN fails both range checks.
-absl::Status CheckRange(absl::string_view field, double value, double least, double most) {
-  if (value >= least && value <= most) return absl::OkStatus();
+// NaN fails this check and the next one, because its comparisons are false.
+absl::Status CheckRange(absl::string_view field, double value, double min, double max) {
+  if (value >= min && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", value, "; it must be in [", least, ", ", most, "]"));
+      absl::StrCat(field, " is ", value, "; it must be in [", min, ", ", max, "]"));
 }
 
-absl::Status CheckPositive(absl::string_view field, double value, double most) {
-  if (value > 0 && value <= most) return absl::OkStatus();
+absl::Status CheckPositive(absl::string_view field, double value, double max) {
+  if (value > 0 && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", value, "; it must be in (0, ", most, "]"));
+      absl::StrCat(field, " is ", value, "; it must be in (0, ", max, "]"));
 }
 
 absl::Status CheckToken(absl::string_view field, TokenId token, int vocabulary) {

@@ -84,9 +84,9 @@ absl::Status AttachServer::Offer(const AttachRequest& request, Serve serve, Atta
                      ") differs from this service's (version ", kLayoutVersion,
                      "); run services of one release together"));
   }
-  std::string token(kTokenBytes, '\0');
+  std::string token(kOfferTokenBytes, '\0');
   uint32_t epoch = 0;
-  if (getrandom(token.data(), kTokenBytes, 0) != static_cast<ssize_t>(kTokenBytes) ||
+  if (getrandom(token.data(), kOfferTokenBytes, 0) != static_cast<ssize_t>(kOfferTokenBytes) ||
       getrandom(&epoch, sizeof epoch, 0) != static_cast<ssize_t>(sizeof epoch)) {
     return SystemError("getrandom");
   }

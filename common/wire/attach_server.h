@@ -1,5 +1,5 @@
 // AttachServer: the server's side of the attach handshake. Two processes on one host use the
-// handshake to replace a gRPC stream by a stream over shared memory.
+// handshake to replace a gRPC stream with a stream over shared memory.
 //
 //   client (attacher.h)                      server
 //   Attach(layout) over gRPC      ───────►   checks the layout

@@ -39,7 +39,7 @@ void Encode(const PrefillItem& item, proto::VerifierRequest::Prefill& out);
 void Encode(const Forest& forest, proto::VerifierRequest::Verify& out);
 [[nodiscard]] absl::StatusOr<Forest> Decode(const proto::VerifierRequest::Verify& in);
 
-// Outcomes, trace and audit counts of a Verify.
+// Converts the outcomes, the trace and the audit counts of a Verify reply.
 void Encode(const VerifyResult& result, proto::VerifierReply& out);
 [[nodiscard]] VerifyResult DecodeVerifyResult(const proto::VerifierReply& in);
 
@@ -49,7 +49,8 @@ void Encode(const Frontier& frontier, proto::DrafterRequest::Frontier& out);
 void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& out);
 [[nodiscard]] absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carrier);
 
-// Features have no Encode: the sender writes them to the bytes that the carrier reserved.
+// Features have no Encode: the sender writes them directly into the memory that the carrier
+// reserved.
 [[nodiscard]] TensorRef::DType FeatureDType(DType type);
 [[nodiscard]] TensorShape FeatureShape(DType type, int rows, int width);
 [[nodiscard]] absl::StatusOr<Features> Decode(const proto::TensorRef& in, Carrier& carrier);

@@ -76,7 +76,7 @@ absl::Status SendDescriptors(const Descriptor& socket, const std::string& text,
 }
 
 absl::StatusOr<Packet> ReceiveDescriptors(const Descriptor& socket, size_t count) {
-  char text[kTokenBytes + 1];
+  char text[kOfferTokenBytes + 1];
   iovec part = {text, sizeof text};
   alignas(cmsghdr) char control[CMSG_SPACE((kMaxDescriptors + 1) * sizeof(int))];
   msghdr message{};

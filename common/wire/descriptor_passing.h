@@ -1,5 +1,5 @@
-// Unix-socket helpers for the attach handshake (attach_server.h). A packet carries a text and file
-// descriptors. Thread-safe: no state.
+// Unix-socket helpers for the attach handshake (attach_server.h). A packet carries a string and
+// file descriptors. Thread-safe: no state.
 #ifndef BASTION_COMMON_WIRE_DESCRIPTOR_PASSING_H_
 #define BASTION_COMMON_WIRE_DESCRIPTOR_PASSING_H_
 
@@ -18,20 +18,22 @@
 
 namespace bastion::wire {
 
-// Limits that both sides of the handshake use.
-inline constexpr size_t kTokenBytes = 32;
-// Time from an offer to the end of its handshake.
+// Both sides of the handshake use these limits. The token is the secret that identifies an offer
+// (attach_server.h).
+inline constexpr size_t kOfferTokenBytes = 32;
+// Maximum time from an offer to the end of its handshake.
 inline constexpr absl::Duration kOfferLifetime = absl::Seconds(10);
-// Time for each message of a handshake.
+// Maximum time for each message of a handshake.
 inline constexpr absl::Duration kHandshakeTimeout = absl::Seconds(2);
 
-// The error of the system call that just failed, from errno. `what` names the call or its argument.
+// Returns the error of the system call that just failed, from errno. `what` names the call or its
+// argument.
 [[nodiscard]] absl::Status SystemError(absl::string_view what);
 
 // INVALID_ARGUMENT if `path` is empty or too long for a socket address.
 [[nodiscard]] absl::StatusOr<sockaddr_un> SocketAddress(const std::string& path);
 
-// Limits each later send and receive on `socket` to `timeout`.
+// Sets the timeout of every later send and receive on `socket`.
 void SetTimeouts(const Descriptor& socket, absl::Duration timeout);
 
 // PERMISSION_DENIED unless the peer's process runs as `user`.
@@ -43,7 +45,7 @@ void SetTimeouts(const Descriptor& socket, absl::Duration timeout);
                                            const std::vector<int>& descriptors);
 
 struct Packet {
-  std::string text;  // At most kTokenBytes + 1 bytes.
+  std::string text;  // At most kOfferTokenBytes + 1 bytes.
   std::vector<Descriptor> descriptors;
 };
 // Receives one packet. UNAVAILABLE if the peer closed the connection, INVALID_ARGUMENT unless the

@@ -140,9 +140,9 @@ absl::Status CudaDflash::Allocate() {
       top_k_scratch_,
       Memory::OnDevice(
           kernels::cuda::TopKScratchBytes(static_cast<int>(rows), config_.dims.vocabulary), kWhat));
-  const size_t most = rows * kernels::cuda::kMostCandidates;
-  ASSIGN_OR_RETURN(tokens_, Memory::OnHost(most * sizeof(int32_t), kWhat));
-  ASSIGN_OR_RETURN(log_probs_, Memory::OnHost(most * sizeof(float), kWhat));
+  const size_t max_candidates = rows * kernels::cuda::kMaxCandidates;
+  ASSIGN_OR_RETURN(tokens_, Memory::OnHost(max_candidates * sizeof(int32_t), kWhat));
+  ASSIGN_OR_RETURN(log_probs_, Memory::OnHost(max_candidates * sizeof(float), kWhat));
   return absl::OkStatus();
 }
 
@@ -295,8 +295,7 @@ absl::Status CudaDflash::RunDraft(const std::vector<BlockItem>& items, int candi
 
 absl::StatusOr<std::vector<Marginals>> CudaDflash::Draft(const std::vector<BlockItem>& items,
                                                          int candidates) {
-  const int wanted =
-      std::min({candidates, config_.dims.vocabulary, kernels::cuda::kMostCandidates});
+  const int wanted = std::min({candidates, config_.dims.vocabulary, kernels::cuda::kMaxCandidates});
   if (static_cast<int>(items.size()) * block() > block_buckets_.back()) {
     return absl::InvalidArgumentError(absl::StrCat(
         items.size(), " blocks in one draft; the limit is ", block_buckets_.back() / block()));
@@ -325,7 +324,7 @@ absl::StatusOr<std::unique_ptr<DraftModel>> LoadCudaDflash(const std::string& dr
                                                            const std::string& target_folder,
                                                            const nn::EngineOptions& options) {
   if (options.dtype == DType::kInt8) {
-    return absl::InvalidArgumentError("int8 is for CPUs: a drafter on a GPU takes bf16 or fp32");
+    return absl::InvalidArgumentError("--dtype int8 works on CPUs only; use bf16 or fp32 on a GPU");
   }
   ASSIGN_OR_RETURN(cuda::Gpu gpu, cuda::OpenGpu(options.gpu, options.gemm_table));
   auto model = std::make_unique<CudaDflash>(std::move(gpu), options);

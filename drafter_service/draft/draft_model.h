@@ -59,10 +59,11 @@ class DraftModel {
 
   virtual void Release(nn::PageTable& table) = 0;
 
-  // What the forward of one block, with its logits and new context, reads and computes.
+  // The bytes read and the multiply-adds of the forward of one block, with its logits and new
+  // context.
   [[nodiscard]] virtual nn::ForwardCost Cost() const = 0;
   [[nodiscard]] virtual const hub::ModelConfig& config() const = 0;
-  // How it reads features in its GPU's memory. Null: it takes only bytes.
+  // How the model reads features in GPU memory. Null: it accepts only bytes.
   [[nodiscard]] virtual const DeviceReader* device_reader() const { return nullptr; }
 
   [[nodiscard]] int positions() const { return config().dflash.block_size - 1; }  // P

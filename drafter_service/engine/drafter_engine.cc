@@ -121,7 +121,7 @@ absl::Status Engine::CatchUp(const Frontier& frontier, Sequence& sequence) {
 }
 
 absl::Status Engine::AppendRange(const FeatureRange& range, Sequence& sequence) {
-  ASSIGN_OR_RETURN(Features features, features_->Read(range, options_.feature_patience));
+  ASSIGN_OR_RETURN(Features features, features_->Read(range, options_.feature_timeout));
   model_->WakeUp();
   const int rows = features.rows();
   RETURN_IF_ERROR(

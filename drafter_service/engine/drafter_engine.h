@@ -23,7 +23,7 @@ struct DrafterOptions {
   std::string target_folder;  // For the embedding and the LM head.
   nn::EngineOptions engine;
   int max_sequences = 64;
-  absl::Duration feature_patience = absl::Milliseconds(200);
+  absl::Duration feature_timeout = absl::Milliseconds(200);
   DraftModelLoader load_model = nullptr;  // Null: LoadCpuDflash.
 };
 
@@ -37,9 +37,9 @@ class DrafterEngine {
   [[nodiscard]] virtual const DrafterInfo& info() const = 0;
   // The target layers whose features this drafter reads.
   [[nodiscard]] virtual const std::vector<int>& feature_layers() const = 0;
-  // How it reads features in its GPU's memory. Null: it takes only bytes.
+  // How the model reads features in GPU memory. Null: it accepts only bytes.
   [[nodiscard]] virtual const DeviceReader* device_reader() const { return nullptr; }
-  // What one draft reads and computes.
+  // The bytes read and the multiply-adds of one draft.
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
 
   // Contract: Drafter::Expand in common/stages/stages.h. The context of an unknown sequence is

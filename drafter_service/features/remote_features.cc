@@ -17,7 +17,7 @@ namespace proto = internal::v1;
 
 namespace {
 
-constexpr absl::Duration kAttachPatience = absl::Seconds(2);
+constexpr absl::Duration kAttachTimeout = absl::Seconds(2);
 
 absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Carrier& carrier,
                                      const std::shared_ptr<const wire::DeviceRingReader>& ring) {
@@ -108,7 +108,7 @@ void RemoteFeatures::Main() {
 }
 
 std::unique_ptr<RemoteFeatures::Stream> RemoteFeatures::Open(Ring& ring) {
-  if (auto channel = attacher_.Attach(absl::Now() + kAttachPatience)) {
+  if (auto channel = attacher_.Attach(absl::Now() + kAttachTimeout)) {
     ring = Import(channel->TakeDevice());
     return std::make_unique<wire::SharedStream<proto::FeatureRequest, proto::FeatureReply>>(
         std::move(channel));
@@ -186,7 +186,7 @@ bool RemoteFeatures::Take(const proto::FeatureReply& reply, absl::StatusOr<Featu
   // Rows that were sent before the sequence was followed again are not the requested ones.
   if (reply.first() != window.first + window.rows) return false;
   if (features->rows() > 0) window.Append(*std::move(features));
-  if (reply.has_next() && ++window.unread > kMostUnread) Unfollow(sequence);
+  if (reply.has_next() && ++window.unread > kMaxUnread) Unfollow(sequence);
   return true;
 }
 
@@ -216,13 +216,13 @@ absl::Status RemoteFeatures::FollowAgain(SequenceId sequence, Position first,
 
 absl::StatusOr<RemoteFeatures::Window*> RemoteFeatures::Await(const FeatureRange& range,
                                                               absl::Time deadline) {
-  const auto decided = [&] {
+  const auto is_ready = [&] {
     mutex_.AssertHeld();
     const auto found = windows_.find(range.sequence);
     return found == windows_.end() || !found->second.status.ok() ||
            found->second.first + found->second.rows >= range.first + range.count;
   };
-  if (!mutex_.AwaitWithTimeout(decided, deadline - absl::Now())) {
+  if (!mutex_.AwaitWithTimeout(is_ready, deadline - absl::Now())) {
     return absl::DeadlineExceededError("the features have not arrived yet");
   }
   const auto found = windows_.find(range.sequence);
@@ -231,8 +231,8 @@ absl::StatusOr<RemoteFeatures::Window*> RemoteFeatures::Await(const FeatureRange
   return &found->second;
 }
 
-absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
+absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Follow(range.sequence, range.first));
   for (;;) {

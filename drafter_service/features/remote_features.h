@@ -44,7 +44,7 @@ class RemoteFeatures final : public FeatureSource {
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Discards rows before `range.first`: a drafter reads each row once.
-  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override
+  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration timeout) override
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -66,7 +66,7 @@ class RemoteFeatures final : public FeatureSource {
   };
   // A sequence whose features are not read for this many cycles is no longer followed, to save its
   // messages. The next Read follows it again.
-  static constexpr int kMostUnread = 8;
+  static constexpr int kMaxUnread = 8;
 
   void Main();
   // Opens a stream. Sets `ring` to the verifier's ring if it offers one that can be mapped.

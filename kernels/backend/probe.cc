@@ -36,8 +36,8 @@ class Buffer {
 
 // A buffer size that is at least twice the size of the last-level cache.
 size_t BytesBeyondCaches() {
-  constexpr int64_t kLeast = int64_t{64} << 20;
-  return static_cast<size_t>(std::max(kLeast, 2 * int64_t{sysconf(_SC_LEVEL3_CACHE_SIZE)}));
+  constexpr int64_t kMinBytes = int64_t{64} << 20;
+  return static_cast<size_t>(std::max(kMinBytes, 2 * int64_t{sysconf(_SC_LEVEL3_CACHE_SIZE)}));
 }
 
 template <typename Body>

@@ -99,7 +99,7 @@ HWY_INLINE void ScorePages(const float* const* queries, const KV* const* keys, i
   }
 }
 
-// Replaces scores [begin, count) by exp(scale * (score - max)) and returns the sum. Also sets to
+// Replaces scores [begin, count) with exp(scale * (score - max)) and returns the sum. Also sets to
 // zero the entries before `begin` in the same group of 16, and the entries from `count` up to the
 // next multiple of 16.
 HWY_INLINE float Softmax(float* scores, int begin, int count, float scale) {

@@ -31,13 +31,13 @@ constexpr int PanelsFor(int m) {
   return m <= 2 ? 4 : m <= 6 ? 2 : 1;
 }
 
-// T of PackedMatrix: rows of k that lie together in a panel.
+// T of PackedMatrix: weights per word of a panel.
 template <typename W>
-inline constexpr int kTogether = sizeof(float) / sizeof(W);
+inline constexpr int kPerWord = sizeof(float) / sizeof(W);
 
 // How many of these rows are widened to floats at a time. The registers hold no more.
 template <typename W>
-inline constexpr int kAtOnce = kWide ? kTogether<W> : 1;
+inline constexpr int kAtOnce = kWide ? kPerWord<W> : 1;
 
 // Loads row `part` of the rows that lie together at `words`, as floats.
 HWY_INLINE void LoadRow(const float* words, int, Vec* w) {
@@ -131,7 +131,7 @@ template <typename W, int M, int N>
 HWY_INLINE void Step(const W* words, size_t panel_elements, const float* x,
                      Vec (&sum)[M][N * kPanelVectors]) {
 #pragma GCC unroll 2
-  for (int first = 0; first < kTogether<W>; first += kAtOnce<W>) {
+  for (int first = 0; first < kPerWord<W>; first += kAtOnce<W>) {
     Vec w[kAtOnce<W>][N * kPanelVectors];
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
@@ -156,7 +156,7 @@ HWY_INLINE void Step(const W* words, size_t panel_elements, const float* x,
 template <typename W, int M, int N>
 void Tile(const Job& job, int block, int panel) {
   constexpr int V = N * kPanelVectors;
-  constexpr int kWordRow = kPanel * kTogether<W>;  // Elements per row of words.
+  constexpr int kWordRow = kPanel * kPerWord<W>;  // Elements per row of words.
   constexpr int kAhead =
       cpu::kPrefetchBytes / (kPanel * sizeof(W));  // Rows of k to prefetch ahead.
   const LinearArgs& args = job.args;
@@ -175,7 +175,7 @@ void Tile(const Job& job, int block, int panel) {
     // prefetch N - 1 panels further, where the next tile begins.
     const size_t next_tile = k + kAhead < depth ? 0 : (N - 1) * panel_elements;
     const W* ahead = words + size_t{kAhead} * kPanel + next_tile;
-    for (int step = 0; step < kChunk; step += kTogether<W>, words += kWordRow) {
+    for (int step = 0; step < kChunk; step += kPerWord<W>, words += kWordRow) {
 #pragma GCC unroll 8
       for (int n = 0; n < N; ++n) {
         for (size_t line = 0; line < kWordRow * sizeof(W); line += kLineBytes) {

@@ -157,10 +157,10 @@ struct EditArgs {
 void EditLogits(const EditArgs& args, Stream& stream);
 void UndoEdits(const EditArgs& args, Stream& stream);
 
-// The tokens of one row that survive top-k, top-p and min-p: all with a logit above `least`, and
-// those with a logit equal to `least` whose id is at most `last_tied`.
+// The tokens of one row that survive top-k, top-p and min-p: all with a logit above `min_logit`,
+// and those with a logit equal to `min_logit` whose id is at most `last_tied`.
 struct Survivors {
-  float least;
+  float min_logit;
   int32_t last_tied;
 };
 
@@ -179,8 +179,8 @@ struct ChooseArgs {
 void Choose(const ChooseArgs& args, Stream& stream);
 [[nodiscard]] size_t ChooseScratchBytes(int rows);
 
-// The drafter's candidates (kernels/ops.h: TopKArgs). `candidates` <= kMostCandidates.
-inline constexpr int kMostCandidates = 1024;
+// The drafter's candidates (kernels/ops.h: TopKArgs). `candidates` <= kMaxCandidates.
+inline constexpr int kMaxCandidates = 1024;
 struct TopKArgs {
   const int32_t* rows_used = nullptr;
   const float* logits = nullptr;         // [R, V]

@@ -1,4 +1,4 @@
-// RMS norm and rotary embedding per head, and the write of keys and values to the cache.
+// Applies RMS norm and the rotary embedding to each head, and writes keys and values to the cache.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/simt/simt.h"
 
@@ -8,7 +8,7 @@ namespace {
 using namespace simt;
 
 constexpr int kThreads = 128;
-constexpr int kMostPairs = 8;  // Rotated pairs per lane, so head_dim <= 512.
+constexpr int kMaxPairs = 8;  // Rotated pairs per lane, so head_dim <= 512.
 
 // Offset of slot `slot` of kv head `head` in a layer's keys or values, in elements.
 SIMT_DEVICE int64_t RowOffset(const DeviceKvLayer& cache, int64_t slot, int head) {
@@ -26,24 +26,25 @@ struct Rotation {
 // One warp normalizes x [D], multiplies it by `weight`, rotates it and writes it to `out`. Lane l
 // holds the pairs (i, i + D/2) for i = l, l + 32, ….
 template <typename Out>
-SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const Rotation& by, Out* out) {
-  const int half = by.head_dim / 2;
-  float first[kMostPairs], second[kMostPairs], squares = 0;
+SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const Rotation& rotation,
+                               Out* out) {
+  const int half = rotation.head_dim / 2;
+  float first[kMaxPairs], second[kMaxPairs], squares = 0;
   SIMT_UNROLL
-  for (int p = 0; p < kMostPairs; ++p) {
+  for (int p = 0; p < kMaxPairs; ++p) {
     const int i = Lane() + p * kWarp;
     first[p] = i < half ? x[i] : 0.0f;
     second[p] = i < half ? x[i + half] : 0.0f;
     squares += first[p] * first[p] + second[p] * second[p];
   }
-  const float mean = WarpSum(squares) / static_cast<float>(by.head_dim);
-  const float scale = ReciprocalSqrt(mean + by.epsilon);
+  const float mean = WarpSum(squares) / static_cast<float>(rotation.head_dim);
+  const float scale = ReciprocalSqrt(mean + rotation.epsilon);
   SIMT_UNROLL
-  for (int p = 0; p < kMostPairs; ++p) {
+  for (int p = 0; p < kMaxPairs; ++p) {
     const int i = Lane() + p * kWarp;
     if (i >= half) break;
     const float a = first[p] * scale * weight[i], b = second[p] * scale * weight[i + half];
-    const float cosine = by.cosine_sine[i], sine = by.cosine_sine[i + half];
+    const float cosine = rotation.cosine_sine[i], sine = rotation.cosine_sine[i + half];
     Store(out + i, a * cosine - b * sine);
     Store(out + i + half, b * cosine + a * sine);
   }
@@ -59,17 +60,17 @@ void QkvKernel(QkvArgs args) {
   if (task >= queries + 2 * kv_heads) return;
   const int64_t begin = static_cast<int64_t>(row) * args.stride;
   const int64_t position = args.rows.positions[row];
-  const Rotation by = {args.cosine_sine + position * head_dim, head_dim, args.epsilon};
+  const Rotation rotation = {args.cosine_sine + position * head_dim, head_dim, args.epsilon};
   if (task < queries) {
     Stored* out = static_cast<Stored*>(args.query_out) +
                   (static_cast<int64_t>(row) * args.query_heads + task) * head_dim;
-    NormAndRotate(args.query + begin + task * head_dim, args.query_norm, by, out);
+    NormAndRotate(args.query + begin + task * head_dim, args.query_norm, rotation, out);
     return;
   }
   const int head = (task - queries) % kv_heads;
   const int64_t to = RowOffset(args.cache, args.rows.slots[row], head);
   if (task < queries + kv_heads) {
-    NormAndRotate(args.key + begin + head * head_dim, args.key_norm, by,
+    NormAndRotate(args.key + begin + head * head_dim, args.key_norm, rotation,
                   static_cast<Stored*>(args.cache.keys) + to);
     return;
   }

@@ -8,7 +8,7 @@
 namespace bastion::kernels::torch {
 namespace {
 
-constexpr double kOut = -std::numeric_limits<double>::infinity();
+constexpr double kMasked = -std::numeric_limits<double>::infinity();
 
 // g(seed, position, x) for every token, [V]. It uses the project's own generator, so that every
 // backend gets the same bits.
@@ -60,15 +60,15 @@ at::Tensor Survivors(const at::Tensor& logits, const ChoiceRule& rule) {
 at::Tensor RaceValues(const at::Tensor& logits, const ChoiceRule& rule) {
   if (rule.temperature <= 0) return logits;
   const at::Tensor values = logits / rule.temperature + Noise(rule, logits.size(0));
-  return rule.truncates() ? values.masked_fill(Survivors(logits, rule).logical_not(), kOut)
+  return rule.truncates() ? values.masked_fill(Survivors(logits, rule).logical_not(), kMasked)
                           : values;
 }
 
 // The first id of the highest value; −1 if none is above −inf. NaN never wins.
 int32_t Winner(const at::Tensor& values) {
-  const at::Tensor racing = values.masked_fill(values.isnan(), kOut);
+  const at::Tensor racing = values.masked_fill(values.isnan(), kMasked);
   const auto best = racing.argmax().item<int64_t>();
-  return racing[best].item<float>() > kOut ? static_cast<int32_t>(best) : -1;
+  return racing[best].item<float>() > kMasked ? static_cast<int32_t>(best) : -1;
 }
 
 void RankRow(const TopKArgs& args, int64_t row) {

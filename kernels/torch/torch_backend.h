@@ -5,14 +5,14 @@
 // supports (--backend torch). In double precision it is the oracle: tests compare every other
 // backend with it.
 //
-// Unlike the other CPU backend, it is not row invariant: ATen may sum in a different order if a
-// call has different rows. Speculation then still gives text of the same distribution, but near a
-// tie it may choose another token than plain decoding. The same calls with the same number of
-// threads give the same results.
+// Unlike the other CPU backend, this one is not row invariant: ATen may sum in a different order if
+// a call has a different number of rows. Speculation then still preserves the distribution of the
+// text, but near a tie it may choose a different token than plain decoding. The same calls with the
+// same number of threads give the same results.
 //
 // ATen runs each operation on the calling thread only. The kernels divide their work among the
-// threads of the engine's ThreadPool instead. An OpenMP team of ATen would spin on the same cores
-// and starve the ThreadPool and the other services on the machine.
+// threads of the engine's ThreadPool instead. If ATen used its own OpenMP threads, they would spin
+// on the same cores and starve the ThreadPool and the other services on the machine.
 #ifndef BASTION_KERNELS_TORCH_TORCH_BACKEND_H_
 #define BASTION_KERNELS_TORCH_TORCH_BACKEND_H_
 

@@ -24,7 +24,7 @@ struct CostModelOptions {
 
 class CostModel {
  public:
-  // Which of the two estimators of CostModelOptions.
+  // The two estimators of CostModelOptions.
   enum class Estimator { kPaper, kMeasured };
 
   // INVALID_ARGUMENT for an unknown estimator name, and for a target or table that an estimator

@@ -1,10 +1,10 @@
 // GuardedDrafter: forwards calls to an inner drafter only while that drafter works and fits the
 // target.
 //
-// Before the first draft, and after every failure, it calls the inner drafter's Info() and refuses
-// a drafter with another vocabulary. After a failure it does not call the inner drafter for a
-// pause, which doubles with each further failure. So a stalled drafter does not cost every cycle a
-// full timeout. Thread-compatible: used by the cycle's thread.
+// Before the first draft, and after every failure, it calls the inner drafter's Info() and rejects
+// a drafter whose vocabulary size differs from the target's. After a failure it makes no calls to
+// the inner drafter during a pause, which doubles with each further failure. So a stalled drafter
+// does not cost every cycle a full timeout. Thread-compatible: only the cycle's thread uses it.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_GUARDED_DRAFTER_H_
 #define BASTION_ORCHESTRATOR_CYCLE_GUARDED_DRAFTER_H_
 
@@ -25,9 +25,9 @@ class GuardedDrafter final : public Drafter {
   GuardedDrafter(Drafter* inner, int vocabulary, const Clock* clock = &Clock::Real())
       : inner_(inner), vocabulary_(vocabulary), clock_(clock) {}
 
-  // FAILED_PRECONDITION for a drafter with another vocabulary.
+  // FAILED_PRECONDITION if the drafter's vocabulary size differs from the target's.
   absl::StatusOr<DrafterInfo> Info() override;
-  // During a pause: the error of the last failure.
+  // During a pause, returns the last error.
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
   void Close(SequenceId sequence) override { inner_->Close(sequence); }
 

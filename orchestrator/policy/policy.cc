@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMaxCandidates = 64;
 
-// A whole number from 1 to kLargestNumber, digits only.
+// An integer from 1 to kLargestNumber, digits only.
 std::optional<int> ParseNumber(absl::string_view text) {
   int number = 0;
   if (!std::all_of(text.begin(), text.end(), absl::ascii_isdigit) ||

@@ -27,7 +27,7 @@ class LearnedPrior {
   static constexpr absl::Duration kSaveInterval = absl::Minutes(5);
 
   // Loads the counts from the file, or creates an empty file if there is none. INVALID_ARGUMENT for
-  // a damaged file or another format version; FAILED_PRECONDITION for another vocabulary.
+  // a damaged file or another format version; FAILED_PRECONDITION if its vocabulary size differs.
   [[nodiscard]] static absl::StatusOr<LearnedPrior> Open(const std::string& path, int vocabulary);
 
   [[nodiscard]] ContinuationCounts* counts() { return &counts_; }

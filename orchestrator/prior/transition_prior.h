@@ -1,13 +1,13 @@
 // TransitionPrior: predicts the next token of one request from the tokens just before it.
 //
-// The nouns of orchestrator/prior:
+// Terms used in orchestrator/prior:
 //   transition table     How often tokens followed one or two given tokens in a large text. It is
 //                        read-only and comes from a file (common/prior/transition_table.h).
 //                        TransitionGains is the same table, prepared for fast lookup.
 //   continuation counts  The same kind of counts, collected while the service runs
 //                        (ContinuationCounts): for each request, and optionally for all requests
 //                        together (LearnedPrior).
-//   source               One context length of the table or of the counts. There are seven
+//   source               The counts of one kind for one context length. There are seven sources
 //                        (PriorSource).
 //   gain                 How much one source raises the score of a token, given the sources before
 //                        it.
@@ -16,9 +16,10 @@
 //                        a candidate (CandidateWeights). They are learned from the target's
 //                        choices.
 //
-// Why a prior: a block-diffusion drafter predicts every position independently. Below a sibling of
-// its first choice, its next marginal belongs to another continuation. But when a child is scored,
-// the tokens before it are known, and the prior looks up which tokens usually follow them. Each
+// Why a prior: a block-diffusion drafter predicts every position independently. Its marginal for a
+// position assumes the most likely tokens at the positions before it, so it fits poorly below any
+// other tree node. But when a child is scored, the tokens before it are known, and the prior looks
+// up which tokens usually follow them. Each
 // source, from the general to the specific, sharpens the estimate of the source before it
 // (interpolated counts, as in n-gram language models):
 //
@@ -31,7 +32,7 @@
 //   gain_s(x) = log(1 + n_s(x) / (k_s · p_{s−1}(x)))  >= 0.
 //
 // This equals log p_s/p_{s−1} up to a constant that all candidates share. Tokens that no source has
-// seen in this context have gains of 0 and are not listed.
+// seen in this context have gains of 0 and are not in the GainList.
 //
 // One object per request. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_TRANSITION_PRIOR_H_
@@ -50,9 +51,9 @@
 
 namespace bastion {
 
-// In the order of interpolation. Table: the transition table. Learned: the continuation counts of
-// all requests. Request: the continuation counts of this request. One, Two, Three: the number of
-// tokens in the context.
+// The sources, in the order of interpolation. kTable… is the transition table, kLearned… are the
+// continuation counts of all requests, and kRequest… are those of this request. One, Two and Three
+// are the numbers of tokens in the context.
 enum class PriorSource {
   kTableOne,
   kTableTwo,
@@ -123,17 +124,19 @@ class TransitionPrior {
   };
   explicit TransitionPrior(const Options& options);
 
-  // Adds the next token of the request: first its prompt, then its answer. A token outside the
-  // vocabulary is not counted and clears the context (the verifier will refuse such a prompt).
+  // Adds the next token of the request. Call it for each token of the prompt, then for each output
+  // token. A token outside the vocabulary is not counted and clears the context (the verifier will
+  // reject such a prompt).
   void Append(TokenId token);
 
   // The tokens before a child of `node`: the path to `node`, then the request's text before the
   // root. REQUIRES: the root of the tree is the token appended last.
   [[nodiscard]] RecentTokens TokensBefore(const DraftTree& tree, NodeIndex node) const;
-  // The tokens before the position that comes after `following` further tokens.
+  // The tokens before the next position, if `following` were appended first.
   [[nodiscard]] RecentTokens TokensBefore(absl::Span<const TokenId> following) const;
 
-  // Replaces `*list` by the gains of all tokens that some source has seen after `recent`.
+  // Replaces the contents of `*list` with the gains of all tokens that some source has seen after
+  // `recent`.
   void CollectGains(const RecentTokens& recent, GainList* list) const;
 
   // P(x)
@@ -144,11 +147,11 @@ class TransitionPrior {
  private:
   // Counts `next` after the last 1, 2, … `max_length` tokens.
   void CountContinuation(ContinuationCounts* counts, int max_length, TokenId next) const;
-  // The entry of `token`. A new entry gets the estimate of a token that the table does not list;
-  // `rest` is the result of CollectTableGains.
+  // Returns the entry of `token`. Adds one with estimate P(x) · rest if there is none. `rest` is
+  // the result of CollectTableGains.
   TokenGains& FindOrAddEntry(TokenId token, float rest, GainList* list) const;
-  // Adds the table's gains. Returns the factor from P(x) to the table's estimate for tokens that
-  // the table does not list.
+  // Adds the table's gains. Returns `rest`: the table's estimate of a token that it does not list
+  // is P(x) · rest.
   [[nodiscard]] float CollectTableGains(const RecentTokens& recent, GainList* list) const;
   [[nodiscard]] Continuations ContinuationsIn(PriorSource source, const RecentTokens& recent) const;
 

@@ -48,7 +48,7 @@ absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Fronti
     if (!wants_tokens_) added.clear_new_tokens();
   }
   ASSIGN_OR_RETURN(const proto::DrafterReply reply,
-                   steps_.Call(std::move(request), options_.patience));
+                   steps_.Call(std::move(request), options_.call_timeout));
   RETURN_IF_ERROR(wire::Decode(reply.status()));
   if (reply.drafts_size() != static_cast<int>(frontiers.size())) {
     return absl::InternalError(absl::StrCat("the drafter at ", options_.address, " returned ",
@@ -66,7 +66,7 @@ void RemoteDrafter::Close(SequenceId sequence) {
   // If the stream is gone, the drafter has already closed the sequence.
   proto::DrafterRequest request;
   wire::Encode(sequence, *request.mutable_close()->mutable_sequence());
-  steps_.Post(std::move(request), kClosePatience);
+  steps_.Post(std::move(request), kCloseTimeout);
 }
 
 }  // namespace bastion

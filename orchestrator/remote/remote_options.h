@@ -11,11 +11,11 @@ namespace bastion {
 
 // A caller does not wait for the reply to a Close. The message is dropped if an earlier message
 // blocks the stream for longer than this.
-inline constexpr absl::Duration kClosePatience = absl::Milliseconds(20);
+inline constexpr absl::Duration kCloseTimeout = absl::Milliseconds(20);
 
 struct RemoteOptions {
-  std::string address;                          // gRPC address of the peer.
-  absl::Duration patience = absl::Seconds(30);  // Timeout of one call.
+  std::string address;  // gRPC address of the peer.
+  absl::Duration call_timeout = absl::Seconds(30);
   wire::CarrierChoice carrier = wire::CarrierChoice::kAuto;
 };
 

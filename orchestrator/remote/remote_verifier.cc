@@ -41,7 +41,8 @@ absl::StatusOr<TargetInfo> RemoteVerifier::Info() {
 }
 
 absl::StatusOr<proto::VerifierReply> RemoteVerifier::Call(proto::VerifierRequest request) {
-  ASSIGN_OR_RETURN(proto::VerifierReply reply, steps_.Call(std::move(request), options_.patience));
+  ASSIGN_OR_RETURN(proto::VerifierReply reply,
+                   steps_.Call(std::move(request), options_.call_timeout));
   RETURN_IF_ERROR(wire::Decode(reply.status()));
   return reply;
 }
@@ -77,7 +78,7 @@ void RemoteVerifier::Close(SequenceId sequence) {
   // If the stream is gone, the verifier has already closed the sequence.
   proto::VerifierRequest request;
   wire::Encode(sequence, *request.mutable_close()->mutable_sequence());
-  steps_.Post(std::move(request), kClosePatience);
+  steps_.Post(std::move(request), kCloseTimeout);
 }
 
 }  // namespace bastion

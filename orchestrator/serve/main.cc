@@ -61,7 +61,7 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
   RemoteVerifier verifier({.address = absl::GetFlag(FLAGS_verifier), .carrier = carrier});
   RemoteDrafter remote_drafter({.address = absl::GetFlag(FLAGS_drafter),
-                                .patience = absl::GetFlag(FLAGS_draft_patience),
+                                .call_timeout = absl::GetFlag(FLAGS_draft_patience),
                                 .carrier = carrier});
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
 

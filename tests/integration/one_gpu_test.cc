@@ -43,8 +43,8 @@ class OverwrittenRing final : public DeviceRing {
 class CountingSource final : public FeatureSource {
  public:
   explicit CountingSource(FeatureSource* source) : source_(source) {}
-  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override {
-    auto features = source_->Read(range, patience);
+  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration timeout) override {
+    auto features = source_->Read(range, timeout);
     if (!features.ok()) return features;
     (features->on_device() ? rows_on_device : rows_in_bytes) += features->rows();
     if (features->on_device() && lose_every > 0 && ++reads_ % lose_every == 0) {
@@ -157,7 +157,7 @@ class OneGpu {
     options.target_folder = folder_ + "/target";
     options.engine = EngineOptions(drafter_device_);
     options.max_sequences = 4;
-    options.feature_patience = absl::Seconds(5);
+    options.feature_timeout = absl::Seconds(5);
     options.load_model = drafter::LoadCudaDflash;
     auto engine = drafter::DrafterEngine::Create(options, source.get());
     CHECK(engine.ok()) << engine.status();

@@ -1,4 +1,5 @@
-// Fixtures and shapes for tests of matrix products: every case that the kernels handle differently.
+// Fixtures and shapes for tests of matrix products. The shapes cover every code path of the
+// kernels.
 #ifndef BASTION_TESTS_KERNELS_LINEAR_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_LINEAR_TEST_SUPPORT_H_
 
@@ -22,7 +23,7 @@ class LinearTest : public testing::TestWithParam<std::tuple<Shape, DType>> {
   void SetUp() override {
     std::tie(shape_, dtype_) = GetParam();
     x_ = RandomFloats(size_t(shape_.rows) * shape_.depth, 1);
-    // linear() may round x to bf16, so x is bf16 already.
+    // linear() may round x to bf16, so use values that bf16 represents exactly.
     if (dtype_ == DType::kBF16) {
       for (float& value : x_) value = Bf16ToFloat(FloatToBf16(value));
     }

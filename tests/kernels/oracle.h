@@ -1,7 +1,7 @@
 // The oracle: the backend that tests of GPU kernels compare results with. In a build with libtorch
-// (label torch) it is kernels/torch in double precision, in other builds the CPU's kernels. The
-// tests in tests/kernels/torch compare the CPU's kernels with it; only builds with libtorch have
-// them.
+// (label torch) the oracle is kernels/torch in double precision. In other builds it is the
+// project's CPU kernels, which tests/kernels/torch compares with kernels/torch in builds with
+// libtorch.
 #ifndef BASTION_TESTS_KERNELS_ORACLE_H_
 #define BASTION_TESTS_KERNELS_ORACLE_H_
 
@@ -11,8 +11,9 @@ namespace bastion::kernels {
 
 [[nodiscard]] const Backend& Oracle();
 
-// Whether the oracle's attention supports this head width. The CPU's supports multiples of 16.
-[[nodiscard]] inline bool OracleTakes(int head_dim) {
+// Whether the oracle's attention supports this head_dim. That of the CPU kernels supports
+// multiples of 16.
+[[nodiscard]] inline bool OracleSupports(int head_dim) {
   return &Oracle() != &CpuBackend() || head_dim % kWidest == 0;
 }
 

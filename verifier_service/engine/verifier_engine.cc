@@ -183,7 +183,7 @@ absl::Status Engine::PrefillChunk(Sequence& sequence, const std::vector<TokenId>
   nn::RowBatch batch;
   batch.AddRun({&sequence.table, sequence.committed, kernels::RowMask::kCausal}, tokens);
   RETURN_IF_ERROR(target_->Prefill(batch));
-  features_.Append(sequence.id, target_->KeptFeatures(0), kNoToken, target_->KeptInRing(0));
+  features_.Append(sequence.id, target_->KeptFeatures(0), kNoToken, target_->KeptRingPosition(0));
   for (const TokenId token : tokens) sequence.Committed(token);
   return absl::OkStatus();
 }
@@ -248,7 +248,7 @@ void Engine::VerifyBatch(const nn::RowBatch& batch, const std::vector<Entry>& en
     result.trace.commit += watch.Lap();
     const int index = static_cast<int>(i);
     features_.Append(entry.item->sequence, target_->KeptFeatures(index),
-                     entry.outcome->acceptance.next, target_->KeptInRing(index));
+                     entry.outcome->acceptance.next, target_->KeptRingPosition(index));
     result.trace.feature_export += watch.Lap();
   }
 }

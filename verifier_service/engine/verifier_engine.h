@@ -50,7 +50,7 @@ class VerifierEngine {
   [[nodiscard]] virtual absl::StatusOr<VerifyResult> Verify(const Forest& forest) = 0;
   virtual void Close(SequenceId sequence) = 0;
 
-  // What one verify forward reads and computes.
+  // The bytes read and the multiply-adds of one verify forward.
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
   // Thread-safe.
   [[nodiscard]] virtual FeatureStore& features() = 0;

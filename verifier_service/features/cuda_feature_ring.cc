@@ -11,7 +11,7 @@ absl::StatusOr<CudaFeatureRing> CudaFeatureRing::Create(uint64_t bytes, const st
   const uint64_t whole = bytes / wire::kDeviceAlignment * wire::kDeviceAlignment;
   CudaFeatureRing ring;
   ASSIGN_OR_RETURN(ring.memory_,
-                   kernels::cuda::Memory::OnDeviceToShare(whole, "features for a drafter"));
+                   kernels::cuda::Memory::OnDeviceShareable(whole, "features for a drafter"));
   ASSIGN_OR_RETURN(const int descriptor, ring.memory_.ExportDescriptor());
   ASSIGN_OR_RETURN(ring.writer_,
                    wire::DeviceRingWriter::Create(wire::Descriptor(descriptor), whole, uuid));

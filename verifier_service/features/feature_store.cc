@@ -120,20 +120,20 @@ absl::Status FeatureStore::Check(SequenceId sequence) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Features> FeatureStore::Read(const FeatureRange& range, absl::Duration patience) {
+absl::StatusOr<Features> FeatureStore::Read(const FeatureRange& range, absl::Duration timeout) {
   MutexLock lock(&mutex_);
-  const auto decided = [&] {
+  const auto is_ready = [&] {
     mutex_.AssertHeld();
     return !Check(range.sequence).ok() ||
            histories_.at(range.sequence).features.rows() >= range.first + range.count;
   };
-  mutex_.AwaitWithTimeout(decided, patience);
+  mutex_.AwaitWithTimeout(is_ready, timeout);
   RETURN_IF_ERROR(Check(range.sequence));
   const Features& kept = histories_.at(range.sequence).features;
   if (kept.rows() < range.first + range.count) {
-    return absl::DeadlineExceededError(absl::StrCat("features of ", Name(range.sequence), ": ",
-                                                    kept.rows(), " rows are there, ",
-                                                    range.first + range.count, " wanted"));
+    return absl::DeadlineExceededError(
+        absl::StrCat("features of ", Name(range.sequence), ": timed out; the store has ",
+                     kept.rows(), " rows, but ", range.first + range.count, " were requested"));
   }
   const size_t row = kept.row_bytes();
   const bool to_the_end = range.first + range.count == kept.rows();
@@ -148,13 +148,13 @@ absl::StatusOr<int> FeatureStore::Rows(SequenceId sequence) const {
 }
 
 absl::StatusOr<FeatureStore::Copied> FeatureStore::Copy(SequenceId sequence, Position first,
-                                                        size_t most_bytes, Place place) const {
+                                                        size_t max_bytes, Place place) const {
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Check(sequence));
   const Features& kept = histories_.at(sequence).features;
   if (kept.rows() <= first) return Copied();
-  const auto most = static_cast<int>(std::max<size_t>(1, most_bytes / kept.row_bytes()));
-  const int rows = std::min(kept.rows() - first, most);
+  const auto max_rows = static_cast<int>(std::max<size_t>(1, max_bytes / kept.row_bytes()));
+  const int rows = std::min(kept.rows() - first, max_rows);
   std::memcpy(place(kept.type, rows, kept.width), kept.bytes.data() + first * kept.row_bytes(),
               rows * kept.row_bytes());
   return Copied{rows, first + rows == kept.rows() ? kept.next : kNoToken};

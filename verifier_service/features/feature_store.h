@@ -44,7 +44,7 @@ class FeatureStore final : public FeatureSource {
               std::optional<uint64_t> in_ring = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration patience) override
+  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration timeout) override
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The number of rows in the store. NOT_FOUND and OUT_OF_RANGE: see Read.
@@ -52,13 +52,13 @@ class FeatureStore final : public FeatureSource {
 
   // Returns the memory to write `rows` rows of `width` values to. Called under the store's lock.
   using Place = absl::FunctionRef<char*(DType type, int rows, int width)>;
-  // Copies rows from `first` on to the memory that `place` returns: all that fit into `most_bytes`,
-  // and at least one. Without rows `place` is not called. Errors: see Rows.
+  // Copies the rows from `first` on into the memory that `place` returns: as many as fit into
+  // `max_bytes`, but at least one. Does not call `place` if there are no rows. Errors: see Rows.
   struct Copied {
     int rows = 0;
     TokenId next = kNoToken;  // See Features::next.
   };
-  [[nodiscard]] absl::StatusOr<Copied> Copy(SequenceId sequence, Position first, size_t most_bytes,
+  [[nodiscard]] absl::StatusOr<Copied> Copy(SequenceId sequence, Position first, size_t max_bytes,
                                             Place place) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The rows from `first` on that are contiguous in the ring and not overwritten. `rows` is 0 if

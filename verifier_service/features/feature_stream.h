@@ -4,7 +4,7 @@
 // Over shared memory the committing thread writes the features itself, so no thread has to wake up.
 // Run() sends the rest: what did not fit immediately, and everything over gRPC. A second thread of
 // Run() reads which sequences to follow. A drafter on the same GPU gets the position of the rows in
-// the GPU's ring instead of their bytes, while they are there.
+// the GPU's ring instead of their bytes, until the rows are overwritten.
 #ifndef BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STREAM_H_
 #define BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STREAM_H_
 

@@ -141,8 +141,8 @@ kernels::cuda::CommitArgs CudaStep::CommitOf(int rows) const {
   return commit;
 }
 
-void CudaStep::PutRing(int rows, int most_kept) {
-  char* const to = ring_.Reserve(most_kept * feature_row_bytes());
+void CudaStep::PutRing(int rows, int max_kept) {
+  char* const to = ring_.Reserve(max_kept * feature_row_bytes());
   if (to == nullptr) return;
   // A commit of no layers only gathers the rows' features.
   kernels::cuda::CommitArgs gather = CommitOf(cuda::BucketOf(buckets_, rows));
@@ -215,9 +215,9 @@ absl::Status CudaStep::UndoEdits() {
   return gpu_.stream->Synchronize();
 }
 
-absl::Status CudaStep::RunDecision(int rows, int most_kept) {
+absl::Status CudaStep::RunDecision(int rows, int max_kept) {
   gpu_.stream->Run(*GraphsFor(rows).decision);
-  PutRing(rows, most_kept);
+  PutRing(rows, max_kept);
   return gpu_.stream->AwaitFlag(&flags_.as<uint64_t>()[0], inputs_.step());
 }
 

@@ -32,9 +32,9 @@ class CudaStep {
   // Edits the logits before tokens are chosen. UndoEdits restores the model's own.
   [[nodiscard]] absl::Status EditLogits(const std::vector<kernels::cuda::LogitEdit>& edits);
   [[nodiscard]] absl::Status UndoEdits();
-  // Chooses tokens, walks the trees and commits; at most `most_kept` rows are kept. Returns when
+  // Chooses tokens, walks the trees and commits; at most `max_kept` rows are kept. Returns when
   // results() and paths() are valid.
-  [[nodiscard]] absl::Status RunDecision(int rows, int most_kept);
+  [[nodiscard]] absl::Status RunDecision(int rows, int max_kept);
   // Waits until kept_features() holds `rows` rows. The next step may then be sent.
   [[nodiscard]] absl::Status AwaitCommit(int rows);
 
@@ -77,7 +77,7 @@ class CudaStep {
   void PutDecision(int rows);
   [[nodiscard]] kernels::cuda::CommitArgs CommitOf(int rows) const;
   // Copies the features that the last decision keeps to the ring, if there is room.
-  void PutRing(int rows, int most_kept);
+  void PutRing(int rows, int max_kept);
   [[nodiscard]] const Graphs& GraphsFor(int rows) const;
   [[nodiscard]] size_t feature_width() const { return taps_.layers.size() * config().dims.hidden; }
   [[nodiscard]] size_t element() const { return BytesPerElement(decoder_->dtype()); }

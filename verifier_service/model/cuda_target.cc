@@ -38,7 +38,7 @@ class CudaTarget final : public Target {
   std::shared_ptr<const wire::DeviceRingWriter> feature_ring() const override {
     return step_->ring().writer();
   }
-  std::optional<uint64_t> KeptInRing(int index) const override {
+  std::optional<uint64_t> KeptRingPosition(int index) const override {
     const auto begin = step_->ring().position();
     if (!begin) return std::nullopt;
     return *begin + kept_begins_[index] * step_->feature_row_bytes();
@@ -52,17 +52,18 @@ class CudaTarget final : public Target {
   DevicePeaks MeasurePeaks() override { return step_->MeasurePeaks(); }
 
  private:
-  // Runs `batch` up to the accepted tokens. Returns when the host has them.
+  // Runs the forward, the choices and the acceptance walk. Returns when the accepted tokens are in
+  // host memory.
   [[nodiscard]] absl::Status RunStep(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,
                                      TimingTrace& trace);
   [[nodiscard]] absl::StatusOr<Acceptance> ReadTree(int index, const TreeRows& rows);
-  void NoteKept(absl::Span<const TreeRows> trees);
+  void UpdateKeptBegins(absl::Span<const TreeRows> trees);
 
   cuda::Gpu gpu_;
   const nn::EngineOptions options_;
   nn::PagePool pages_;
   std::unique_ptr<CudaStep> step_;
-  // First kept row of each tree, and the end of the last: [trees + 1].
+  // Tree i keeps the rows [kept_begins_[i], kept_begins_[i + 1]). [trees + 1]
   std::vector<int> kept_begins_ = {0};
 };
 
@@ -74,7 +75,7 @@ absl::Status CudaTarget::Load(const std::string& folder) {
 }
 
 void CudaTarget::SetFeatureLayers(const std::vector<int>& layers) {
-  // The next step reports an error of this one.
+  // If recording fails, the next step returns an error.
   if (const absl::Status status = step_->Record(layers); !status.ok()) LOG(ERROR) << status;
 }
 
@@ -95,17 +96,17 @@ std::vector<int32_t> ParentsOf(absl::Span<const TreeRows> trees) {
   return parents;
 }
 
-// The most rows that walks of these trees can keep: each root and its longest path.
-int MostKept(absl::Span<const TreeRows> trees) {
-  int most = 0;
+// The maximum number of rows that the walks can keep: the root and the longest path of each tree.
+int MaxKept(absl::Span<const TreeRows> trees) {
+  int rows_kept = 0;
   for (const TreeRows& rows : trees) {
     int depth = 0;
     for (NodeIndex node = 0; node < rows.tree->rows(); ++node) {
       depth = std::max(depth, rows.tree->depth(node));
     }
-    most += 1 + depth;
+    rows_kept += 1 + depth;
   }
-  return most;
+  return rows_kept;
 }
 
 absl::Status CudaTarget::RunStep(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,
@@ -120,11 +121,11 @@ absl::Status CudaTarget::RunStep(const nn::RowBatch& batch, absl::Span<const Tre
   step_->RunHead(batch.rows());
   const int forwarded = stream.Mark();
   RETURN_IF_ERROR(step_->EditLogits(EditList(trees)));
-  RETURN_IF_ERROR(step_->RunDecision(batch.rows(), MostKept(trees)));
-  const absl::Duration waited = watch.Lap();
+  RETURN_IF_ERROR(step_->RunDecision(batch.rows(), MaxKept(trees)));
+  const absl::Duration elapsed = watch.Lap();
   ASSIGN_OR_RETURN(const double forward, stream.ElapsedSeconds(begin, forwarded));
-  trace.forward = std::min(absl::Seconds(forward), waited);
-  trace.accept = waited - trace.forward;
+  trace.forward = std::min(absl::Seconds(forward), elapsed);
+  trace.accept = elapsed - trace.forward;
   return absl::OkStatus();
 }
 
@@ -150,7 +151,7 @@ absl::StatusOr<Acceptance> CudaTarget::ReadTree(int index, const TreeRows& rows)
   return acceptance;
 }
 
-void CudaTarget::NoteKept(absl::Span<const TreeRows> trees) {
+void CudaTarget::UpdateKeptBegins(absl::Span<const TreeRows> trees) {
   kept_begins_.resize(1);
   for (size_t i = 0; i < trees.size(); ++i) {
     kept_begins_.push_back(kept_begins_.back() + 1 + step_->results()[i].path_length);
@@ -169,7 +170,7 @@ std::vector<absl::StatusOr<Acceptance>> CudaTarget::Verify(const nn::RowBatch& b
   for (size_t i = 0; i < trees.size(); ++i) {
     outcomes.push_back(ReadTree(static_cast<int>(i), trees[i]));
   }
-  NoteKept(trees);
+  UpdateKeptBegins(trees);
   const absl::Status committed = step_->AwaitCommit(kept_begins_.back());
   trace.commit = watch.Lap();
   if (committed.ok()) return outcomes;
@@ -191,7 +192,7 @@ absl::StatusOr<PlainStep> CudaTarget::DecodeOne(const nn::RowBatch& batch, const
 absl::StatusOr<std::unique_ptr<Target>> LoadCudaTarget(const std::string& folder,
                                                        const nn::EngineOptions& options) {
   if (options.dtype == DType::kInt8) {
-    return absl::InvalidArgumentError("--dtype int8 is for CPUs: a GPU takes bf16 or fp32");
+    return absl::InvalidArgumentError("--dtype int8 works on CPUs only; use bf16 or fp32 on a GPU");
   }
   ASSIGN_OR_RETURN(cuda::Gpu gpu, cuda::OpenGpu(options.gpu, options.gemm_table));
   auto target = std::make_unique<CudaTarget>(std::move(gpu), options);

@@ -31,7 +31,7 @@ class TargetModel {
   // Features [R, F] of the last Forward, F = feature_layers.size() * C.
   [[nodiscard]] const float* features() const { return features_data_; }
 
-  // What a forward with its logits reads and computes.
+  // The bytes read and the multiply-adds of a forward with its logits.
   [[nodiscard]] nn::ForwardCost Cost() const;
 
   [[nodiscard]] nn::KvCache& cache() { return decoder_->cache(); }

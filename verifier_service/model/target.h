@@ -53,12 +53,12 @@ class Target {
   // Prefill (index 0), keeps. Valid until the next call.
   [[nodiscard]] virtual absl::Span<const char> KeptFeatures(int index) const = 0;
   [[nodiscard]] virtual DType feature_type() const = 0;
-  // The ring from which other processes on this GPU can read them, or null.
+  // The ring from which other processes on this GPU can read these features, or null.
   [[nodiscard]] virtual std::shared_ptr<const wire::DeviceRingWriter> feature_ring() const {
     return nullptr;
   }
-  // The position of KeptFeatures(index) in the ring, if they are there.
-  [[nodiscard]] virtual std::optional<uint64_t> KeptInRing(int /*index*/) const {
+  // The position of KeptFeatures(index) in feature_ring(). Nullopt if the ring does not hold them.
+  [[nodiscard]] virtual std::optional<uint64_t> KeptRingPosition(int /*index*/) const {
     return std::nullopt;
   }
 
@@ -69,7 +69,7 @@ class Target {
 
   [[nodiscard]] virtual nn::PagePool& pages() = 0;
   [[nodiscard]] virtual const hub::ModelConfig& config() const = 0;
-  // What a forward with its logits reads and computes.
+  // The bytes read and the multiply-adds of a forward with its logits.
   [[nodiscard]] virtual nn::ForwardCost Cost() const = 0;
   // A description for logs: "Intel … , 2 threads, AVX3".
   [[nodiscard]] virtual std::string DescribeDevice() const = 0;

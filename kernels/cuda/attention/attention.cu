@@ -82,7 +82,7 @@ struct alignas(16) BlockState {
 template <int D>
 SIMT_KERNEL(kThreads, kBlocks)
 void AttentionKernel(AttentionArgs args) {
-  static_assert(kMostItemsOfOneTile * kMostTileRows * sizeof(float) <= Ring<D>::kBytes);
+  static_assert(kMaxItemsOfOneTile * kMaxTileRows * sizeof(float) <= Ring<D>::kBytes);
   char* ring = DynamicShared();
   auto* state = reinterpret_cast<BlockState*>(ring + Ring<D>::kBytes);
   const Plan plan = MakePlan(args, ring + Ring<D>::kBytes + sizeof(BlockState));
@@ -222,7 +222,7 @@ size_t AttentionScratchBytes(int row_capacity, int span_capacity, int query_head
                              int head_dim) {
   using namespace attention;
   const size_t rows = row_capacity, spans = span_capacity, heads = query_heads;
-  CHECK_LE(TilesBound(rows, spans, heads, kv_heads), size_t{kMostTiles}) << "tiles of one step";
+  CHECK_LE(TilesBound(rows, spans, heads, kv_heads), size_t{kMaxTiles}) << "tiles of one step";
   const size_t partial_rows = PartialRowsBound(rows, spans, heads / kv_heads);
   return kCounterBytes + partial_rows * (head_dim + kRowExtra) * sizeof(float);
 }

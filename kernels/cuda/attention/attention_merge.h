@@ -9,10 +9,10 @@
 
 namespace bastion::kernels::cuda::attention {
 
-// The merge is bound by memory latency. To hide it, a thread loads the results of kTogether chunks
-// at once, for kSideBySide places of the output.
-inline constexpr int kTogether = 8;
-inline constexpr int kSideBySide = 2;
+// Memory latency limits the speed of the merge. To hide it, a thread issues the loads of
+// kChunksPerStep chunks at a time, for kQuartersPerThread quarters of the output.
+inline constexpr int kChunksPerStep = 8;
+inline constexpr int kQuartersPerThread = 2;
 
 // The sums of the block's four warps, 16 rows each. They lie in the memory of the ring.
 template <int D>
@@ -150,16 +150,16 @@ SIMT_DEVICE void WeighChunks(const AttentionArgs& args, const Item& item, float*
   const int64_t stride = PartialAt(args, item, 1) - PartialAt(args, item, 0);
   float peak = -Infinity(), sum = 0;
   SIMT_ROLL
-  for (int begin = 0; begin < item.chunks; begin += kTogether) {
-    float peaks[kTogether], sums[kTogether];
+  for (int begin = 0; begin < item.chunks; begin += kChunksPerStep) {
+    float peaks[kChunksPerStep], sums[kChunksPerStep];
     SIMT_UNROLL
-    for (int k = 0; k < kTogether; ++k) {
+    for (int k = 0; k < kChunksPerStep; ++k) {
       const bool there = begin + k < item.chunks;
       peaks[k] = there ? first[(begin + k) * stride] : -Infinity();
       sums[k] = there ? first[(begin + k) * stride + 1] : 0.0f;
     }
     SIMT_UNROLL
-    for (int k = 0; k < kTogether; ++k) {
+    for (int k = 0; k < kChunksPerStep; ++k) {
       const float higher = Max(peak, peaks[k]), base = higher == -Infinity() ? 0.0f : higher;
       sum = sum * Exp2(peak - base) + sums[k] * Exp2(peaks[k] - base);
       peak = higher;
@@ -173,8 +173,8 @@ SIMT_DEVICE void WeighChunks(const AttentionArgs& args, const Item& item, float*
   }
 }
 
-// What a thread merges in one step: kTogether chunks from `begin` on, at the kSideBySide quarters
-// i, i + kThreads, … of the tile's rows.
+// The work of a thread in one step of the merge: kChunksPerStep chunks from `begin` on, for the
+// kQuartersPerThread quarters i, i + kThreads, … of the tile's rows.
 struct Portion {
   const float* weights = nullptr;  // From WeighChunks
   int begin = 0;
@@ -182,17 +182,17 @@ struct Portion {
 };
 
 SIMT_DEVICE void AddChunks(const AttentionArgs& args, const Item& item, const Portion& portion,
-                           Quarter (&results)[kSideBySide]) {
+                           Quarter (&results)[kQuartersPerThread]) {
   const int quarters = args.cache.head_dim / 4, begin = portion.begin, i = portion.i;
   const float* first = PartialAt(args, item, begin) + kRowExtra * item.rows;
   const int64_t stride = PartialAt(args, item, 1) - PartialAt(args, item, 0);
-  Bytes16 parts[kSideBySide][kTogether];
-  float factors[kSideBySide][kTogether];
+  Bytes16 parts[kQuartersPerThread][kChunksPerStep];
+  float factors[kQuartersPerThread][kChunksPerStep];
   SIMT_UNROLL
-  for (int side = 0; side < kSideBySide; ++side) {
+  for (int side = 0; side < kQuartersPerThread; ++side) {
     const int row = (i + side * kThreads) / quarters;
     SIMT_UNROLL
-    for (int k = 0; k < kTogether; ++k) {
+    for (int k = 0; k < kChunksPerStep; ++k) {
       const bool there = begin + k < item.chunks && row < item.rows;
       factors[side][k] = there ? portion.weights[(begin + k) * item.rows + row] : 0.0f;
       const float* from = first + k * stride + 4 * (i + side * kThreads);
@@ -200,9 +200,9 @@ SIMT_DEVICE void AddChunks(const AttentionArgs& args, const Item& item, const Po
     }
   }
   SIMT_UNROLL
-  for (int side = 0; side < kSideBySide; ++side) {
+  for (int side = 0; side < kQuartersPerThread; ++side) {
     SIMT_UNROLL
-    for (int k = 0; k < kTogether; ++k) {
+    for (int k = 0; k < kChunksPerStep; ++k) {
       SIMT_UNROLL
       for (int c = 0; c < 4; ++c) {
         results[side].values[c] += AsFloat(parts[side][k].word[c]) * factors[side][k];
@@ -217,14 +217,14 @@ SIMT_DEVICE void MergeChunks(const AttentionArgs& args, const Item& item, float*
   SyncBlock();
   const int quarters = args.cache.head_dim / 4;
   SIMT_ROLL
-  for (int i = ThreadIndex(); i < item.rows * quarters; i += kSideBySide * kThreads) {
-    Quarter results[kSideBySide];
+  for (int i = ThreadIndex(); i < item.rows * quarters; i += kQuartersPerThread * kThreads) {
+    Quarter results[kQuartersPerThread];
     SIMT_ROLL
-    for (int begin = 0; begin < item.chunks; begin += kTogether) {
+    for (int begin = 0; begin < item.chunks; begin += kChunksPerStep) {
       AddChunks(args, item, {weights, begin, i}, results);
     }
     SIMT_UNROLL
-    for (int side = 0; side < kSideBySide; ++side) {
+    for (int side = 0; side < kQuartersPerThread; ++side) {
       results[side].weight = 1.0f;
       const int at = i + side * kThreads;
       if (at < item.rows * quarters) {

@@ -19,21 +19,21 @@ using namespace simt;
 inline constexpr int kThreads = 128;  // Threads of a block: four warps.
 inline constexpr int kTileKeys = 64;  // Keys that a block loads at a time: four pages.
 inline constexpr int kWarpRows = 16;  // Packed rows per warp: the rows of its matrix instructions.
-inline constexpr int kMostTileRows = 64;
-inline constexpr int kLeastChunk = 128;  // Keys. A smaller chunk costs more to merge than it saves.
+inline constexpr int kMaxTileRows = 64;
+inline constexpr int kMinChunk = 128;  // Keys. A smaller chunk costs more to merge than it saves.
 
 // The maximum number of items of one span: about two blocks for each multiprocessor of the largest
 // GPUs. The limit is lower if all rows of the span fit in one tile; that bounds the scratch
 // (PartialRowsBound).
-inline constexpr int kMostItems = 256;
-inline constexpr int kMostItemsOfOneTile = 192;
+inline constexpr int kMaxItems = 256;
+inline constexpr int kMaxItemsOfOneTile = 192;
 
 // Layout of the scratch: first the counters of finished chunks, in kCounterBytes whatever the
 // capacities of a launch are, then the partial results. The partial results of one tile of n rows
 // and one chunk are [n, 4] floats (the row's largest score, its sum of weights, and two that are
 // unused), then [n, D] sums of weighted values. A row occupies D + 4 floats.
-inline constexpr int kMostTiles = 1 << 16;
-inline constexpr size_t kCounterBytes = kMostTiles * sizeof(int32_t);
+inline constexpr int kMaxTiles = 1 << 16;
+inline constexpr size_t kCounterBytes = kMaxTiles * sizeof(int32_t);
 inline constexpr int kRowExtra = 4;
 
 // One span of the step (StepRows).
@@ -87,9 +87,9 @@ struct Cut {
 // sum of both is smallest near chunks² x rows = 2 x keys. For 64 rows these are 8 chunks at 2K keys
 // and 32 at 32K keys.
 SIMT_DEVICE int ChunksFor(int keys, int rows, int tiles_of_all_heads, bool one_tile) {
-  const int limit = (one_tile ? kMostItemsOfOneTile : kMostItems) / Max(tiles_of_all_heads, 1);
+  const int limit = (one_tile ? kMaxItemsOfOneTile : kMaxItems) / Max(tiles_of_all_heads, 1);
   const float balanced = Sqrt(static_cast<float>(2 * keys) / static_cast<float>(Max(rows, 1)));
-  const int wanted = Min((keys + kLeastChunk - 1) / kLeastChunk, static_cast<int>(balanced));
+  const int wanted = Min((keys + kMinChunk - 1) / kMinChunk, static_cast<int>(balanced));
   return Max(Min(wanted, limit), 1);
 }
 
@@ -98,14 +98,14 @@ SIMT_DEVICE Cut CutSpan(const AttentionArgs& args, const Span& span) {
   cut.packed = span.rows * GroupOf(args);
   cut.tile_rows = cut.packed <= kWarpRows       ? kWarpRows
                   : cut.packed <= 2 * kWarpRows ? 2 * kWarpRows
-                                                : kMostTileRows;
+                                                : kMaxTileRows;
   cut.tiles = (cut.packed + cut.tile_rows - 1) / cut.tile_rows;
   // The first row of a span has the lowest position.
   const int first = args.window > 0 ? FirstSeen(args, args.rows.positions[span.first_row]) : 0;
   cut.first_key = Min(first, span.cached) / kTileKeys * kTileKeys;
   const int keys = span.length() - cut.first_key;
-  const int chunks = ChunksFor(keys, Min(cut.packed, kMostTileRows),
-                               cut.tiles * args.cache.kv_heads, cut.tiles == 1);
+  const int chunks = ChunksFor(keys, Min(cut.packed, kMaxTileRows), cut.tiles * args.cache.kv_heads,
+                               cut.tiles == 1);
   const int share = (keys + chunks - 1) / chunks;
   cut.chunk_keys = (share + kTileKeys - 1) / kTileKeys * kTileKeys;
   cut.chunks = (keys + cut.chunk_keys - 1) / cut.chunk_keys;
@@ -113,22 +113,22 @@ SIMT_DEVICE Cut CutSpan(const AttentionArgs& args, const Span& span) {
 }
 
 // Upper bound of the rows of partial results, for `spans` spans with `rows` rows in total. Over all
-// kv heads, a span of one tile has at most kMostItemsOfOneTile partial rows per packed row, and a
-// span of several tiles at most kMostItems / 2. A span has at most kMostItems items, and no item
-// has more than kMostTileRows rows.
+// kv heads, a span of one tile has at most kMaxItemsOfOneTile partial rows per packed row, and a
+// span of several tiles at most kMaxItems / 2. A span has at most kMaxItems items, and no item
+// has more than kMaxTileRows rows.
 inline size_t PartialRowsBound(size_t rows, size_t spans, size_t group) {
-  const size_t by_rows = kMostItemsOfOneTile * rows * group;
-  const size_t by_spans = size_t{kMostItems} * kMostTileRows * spans;
+  const size_t by_rows = kMaxItemsOfOneTile * rows * group;
+  const size_t by_spans = size_t{kMaxItems} * kMaxTileRows * spans;
   return by_rows < by_spans ? by_rows : by_spans;
 }
 
 // Upper bound of the counters of such spans. A span has at most its rows x group / 64 + 1 tiles per
 // kv head.
 inline size_t TilesBound(size_t rows, size_t spans, size_t query_heads, size_t kv_heads) {
-  return rows * query_heads / kMostTileRows + kv_heads * (spans + 1);
+  return rows * query_heads / kMaxTileRows + kv_heads * (spans + 1);
 }
 SIMT_DEVICE int FirstCounter(const AttentionArgs& args, const Span& span) {
-  return args.cache.kv_heads * (span.first_row * GroupOf(args) / kMostTileRows + span.index);
+  return args.cache.kv_heads * (span.first_row * GroupOf(args) / kMaxTileRows + span.index);
 }
 
 // The items of a step, in shared memory. Span b has the items [first_items[b], first_items[b + 1]),
@@ -144,7 +144,7 @@ struct Plan {
   }
 };
 
-// One warp replaces counts[1 … n] by their running sums and counts[0] by 0.
+// One warp replaces counts[1 … n] with their running sums and counts[0] with 0.
 SIMT_DEVICE void SumUp(int32_t* counts, int n) {
   int32_t before = 0;
   for (int begin = 1; begin <= n; begin += kWarp) {
@@ -212,22 +212,22 @@ struct Item {
 SIMT_DEVICE void NarrowToWindows(const AttentionArgs& args, Item& item) {
   if (args.window <= 0) return;
   const int last_row = item.RowOf(item.rows - 1);
-  int least = args.rows.positions[item.span.first_row + item.RowOf(0)], most = least;
+  int lowest = args.rows.positions[item.span.first_row + item.RowOf(0)], highest = lowest;
   for (int i = item.RowOf(0) + Lane(); i <= last_row; i += kWarp) {
     const int position = args.rows.positions[item.span.first_row + i];
-    least = Min(least, position);
-    most = Max(most, position);
+    lowest = Min(lowest, position);
+    highest = Max(highest, position);
   }
   SIMT_UNROLL
   for (int step = kWarp / 2; step > 0; step /= 2) {
-    least = Min(least, ShuffleXor(least, step));
-    most = Max(most, ShuffleXor(most, step));
+    lowest = Min(lowest, ShuffleXor(lowest, step));
+    highest = Max(highest, ShuffleXor(highest, step));
   }
   // Only for cached tokens is the key index equal to the position. Rows of this step may have any
   // position, so SeenKeys checks them one by one.
-  const int seen = Min(FirstSeen(args, least), item.span.cached);
+  const int seen = Min(FirstSeen(args, lowest), item.span.cached);
   item.begin = Max(item.begin, seen / kTileKeys * kTileKeys);
-  item.plain_begin = FirstSeen(args, most);
+  item.plain_begin = FirstSeen(args, highest);
 }
 
 // Item `index` of the plan. All lanes of one warp take part. Items with the same kv head and chunk
@@ -282,8 +282,8 @@ SIMT_DEVICE uint64_t BitsFrom(const uint64_t* words, int count, int at) {
   return bits;
 }
 
-// Which of the keys [first_key, first_key + 64) row `row` of the span sees, as bits, without regard
-// to the window.
+// Returns a bit mask of the keys [first_key, first_key + 64) that row `row` of the span sees if the
+// window is ignored.
 SIMT_DEVICE uint64_t Unhidden(const StepRows& rows, const Span& span, int row, int first_key) {
   const int own = first_key - span.cached;  // The row of the span that has this key; may be < 0.
   if (span.mask == RowMask::kCausal) return LowBits(row + 1 - own);
@@ -294,7 +294,7 @@ SIMT_DEVICE uint64_t Unhidden(const StepRows& rows, const Span& span, int row, i
   return (BitsFrom(words, rows.words, 0) & LowBits(span.rows)) << -own | LowBits(-own);
 }
 
-// Which of the keys [first_key, first_key + 64) row `row` of the span sees, as bits.
+// Returns a bit mask of the keys [first_key, first_key + 64) that row `row` of the span sees.
 SIMT_DEVICE uint64_t SeenKeys(const AttentionArgs& args, const Span& span, int row, int first_key) {
   uint64_t seen = Unhidden(args.rows, span, row, first_key);
   if (args.window <= 0) return seen;

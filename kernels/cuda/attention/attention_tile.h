@@ -22,7 +22,7 @@ struct Ring {
   static constexpr int kRowBytes = 2 * D;
   static constexpr int kSlotBytes = kTileKeys * kRowBytes;
   static constexpr int kSlots = D <= 128 ? 6 : 2;
-  static constexpr int kQueryBytes = kSharedQueries ? kMostTileRows * kRowBytes : 0;
+  static constexpr int kQueryBytes = kSharedQueries ? kMaxTileRows * kRowBytes : 0;
   static constexpr int kBytes = kSlots * kSlotBytes + kQueryBytes;
 
   SIMT_DEVICE static int Place(int row, int piece) {
@@ -224,7 +224,7 @@ SIMT_DEVICE void Hide(uint64_t seen, int half, float (&scores)[kKeys / 8][4]) {
   }
 }
 
-// Replaces scores by weights 2^(score · scale − peak) and rescales the sums so far to the new
+// Replaces scores with weights 2^(score · scale − peak) and rescales the sums so far to the new
 // peaks. A row that has seen no key yet keeps the peak −inf and weights of zero.
 template <int D, int kKeys>
 SIMT_DEVICE void Weigh(float scale, float (&scores)[kKeys / 8][4], Sums<D>& sums) {

@@ -12,12 +12,12 @@ namespace bastion::kernels::cuda {
 // A token and its value as one number. The larger Entry has the larger value or, if the values are
 // equal, the lower id. −0 equals 0.
 using Entry = uint64_t;
-inline constexpr Entry kNoEntry = 0;             // Below every other Entry.
-inline constexpr Entry kBrokenEntry = ~Entry{};  // A NaN. Above every other Entry.
+inline constexpr Entry kNoEntry = 0;          // Below every other Entry.
+inline constexpr Entry kNanEntry = ~Entry{};  // A NaN. Above every other Entry.
 
 SIMT_DEVICE Entry EntryOf(float value, int32_t token) {
   uint32_t bits = simt::AsBits(value);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return kBrokenEntry;
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return kNanEntry;
   if (bits == 0x80000000u) bits = 0;
   const uint32_t key = bits ^ ((bits >> 31) != 0 ? 0xFFFFFFFFu : 0x80000000u);
   return static_cast<Entry>(key) << 32 | ~static_cast<uint32_t>(token);
@@ -60,7 +60,7 @@ SIMT_DEVICE FourValues LoadFour(const float* row, int x, int count) {
 inline constexpr int kSelectThreads = 1024;
 inline constexpr int kShortlist = 4096;  // The maximum number of entries that a block gathers.
 inline constexpr int kStrips = 2 * kSelectThreads;
-inline constexpr int kMostSelected = 1024;  // The maximum number of best tokens for a shortlist.
+inline constexpr int kMaxSelected = 1024;  // The maximum number of best tokens for a shortlist.
 inline constexpr int kBins = 2048;
 
 // The shared memory of a block that selects.
@@ -166,7 +166,7 @@ SIMT_DEVICE void FindBin(SelectMemory& memory, uint64_t target) {
   simt::SyncBlock();
 }
 
-// What Select looks for: the entry at which the sum of weights, from the best entry down, reaches
+// The goal of Select: the entry at which the sum of weights, from the best entry down, reaches
 // `target`. If `to_the_token` is false, only the value of the entry matters, and the result is
 // lower than all entries with that value. REQUIRES: target > 0, and the sum of all weights reaches
 // it.
@@ -232,7 +232,7 @@ SIMT_DEVICE Entry FindStrips(const Tokens& row, SelectMemory& memory) {
 
 // Returns a floor that at least k entries of the row reach: the k-th best of the strips' best
 // entries. If the best tokens are spread over the strips, few more than k entries reach it.
-// REQUIRES: FindStrips ran last; k <= kMostSelected.
+// REQUIRES: FindStrips ran last; k <= kMaxSelected.
 SIMT_DEVICE Entry FloorOf(int k, SelectMemory& memory) {
   return ValueOfRank({nullptr, memory.list, kStrips}, k, memory);
 }

@@ -21,7 +21,8 @@ SIMT_DEVICE Survivors SurvivorsOf(const ChoiceRule& rule, const Survivors* survi
   return Truncates(rule) ? survivors[row] : Survivors{-simt::Infinity(), INT32_MAX};
 }
 SIMT_DEVICE bool Survives(float logit, int32_t token, const Survivors& survivors) {
-  return logit > survivors.least || (logit == survivors.least && token <= survivors.last_tied);
+  return logit > survivors.min_logit ||
+         (logit == survivors.min_logit && token <= survivors.last_tied);
 }
 
 }  // namespace bastion::kernels::cuda

@@ -16,7 +16,7 @@ namespace {
 using namespace simt;
 
 constexpr int kNoiseThreads = 256;
-static_assert(kMostCandidates <= kMostSelected);
+static_assert(kMaxCandidates <= kMaxSelected);
 static_assert(kNoiseTokens == 4);  // A thread of NoiseKernel processes four tokens.
 
 struct TopKKernelArgs {

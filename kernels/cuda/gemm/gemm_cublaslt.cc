@@ -1,5 +1,5 @@
-// Gemm with cuBLASLt. The library uses column-major matrices. For it, our row-major y [R, N] is an
-// N x R matrix, x [R, K] is K x R, and W [N, K] is K x N and gets transposed. It computes y = W' x.
+// Gemm with cuBLASLt. cuBLASLt uses column-major matrices: it sees our row-major y [R, N] as an
+// N x R matrix, x [R, K] as K x R, and W [N, K] as K x N, which it transposes to compute y = W' x.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
@@ -19,22 +19,22 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t{64} << 20;  // NVIDIA recommends 32 MiB on Hopper.
+constexpr size_t kWorkspaceBytes = size_t{64} << 20;  // Twice what NVIDIA recommends on Hopper.
 constexpr uint32_t kAlignment = 16;
 constexpr int kProposals = 16;
 constexpr int kFinalists = 3;
 constexpr int kFewReplays = 3, kManyReplays = 15;
-constexpr size_t kLeastProducts = 4, kMostProducts = 64;  // Products per replay.
-// A proposal replaces one that the library ranks higher only if it takes less than this fraction of
-// its time. Otherwise measurement noise would decide.
-constexpr double kFaster = 0.98;
+constexpr size_t kMinProducts = 4, kMaxProducts = 64;  // Products per replay.
+// Prepare prefers an algorithm to one that cuBLASLt ranks higher only if the ratio of their times
+// is below this. Otherwise measurement noise would decide.
+constexpr double kMaxTimeRatio = 0.98;
 
 absl::Status ToStatus(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
   return absl::InternalError(absl::StrCat(what, " failed: ", cublasLtGetStatusName(status)));
 }
 
-// The library's descriptors of a shape. These structs need no allocation.
+// The cuBLASLt descriptors of one matrix product. These structs need no allocation.
 struct Product {
   GemmShape shape;
   cublasLtMatmulDescOpaque_t operation;
@@ -52,7 +52,7 @@ absl::StatusOr<Product> ProductOf(const GemmShape& shape) {
   const auto columns = static_cast<uint64_t>(shape.columns);
   const auto depth = static_cast<uint64_t>(shape.depth);
   const cublasOperation_t transposed = CUBLAS_OP_T;
-  constexpr char kWhat[] = "making the cuBLASLt descriptors of a matrix product";
+  constexpr char kWhat[] = "creating the cuBLASLt descriptors of a matrix product";
   Product product;
   product.shape = shape;
   // CUBLAS_COMPUTE_32F does not round fp32 inputs to TF32.
@@ -72,8 +72,8 @@ absl::StatusOr<Product> ProductOf(const GemmShape& shape) {
 }
 
 template <typename T>
-absl::Status Prefer(cublasLtMatmulPreferenceOpaque_t& preference,
-                    cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+absl::Status SetPreference(cublasLtMatmulPreferenceOpaque_t& preference,
+                           cublasLtMatmulPreferenceAttributes_t attribute, T value) {
   return ToStatus(
       cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)),
       "setting a cuBLASLt preference");
@@ -81,19 +81,19 @@ absl::Status Prefer(cublasLtMatmulPreferenceOpaque_t& preference,
 
 // Allows split-K only with reduction schemes that add the parts in a separate step, in a fixed
 // order.
-absl::StatusOr<cublasLtMatmulPreferenceOpaque_t> Preference() {
+absl::StatusOr<cublasLtMatmulPreferenceOpaque_t> MakePreference() {
   cublasLtMatmulPreferenceOpaque_t preference;
   RETURN_IF_ERROR(
-      ToStatus(cublasLtMatmulPreferenceInit(&preference), "making the cuBLASLt preferences"));
-  RETURN_IF_ERROR(
-      Prefer<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes));
-  RETURN_IF_ERROR(Prefer<uint32_t>(
+      ToStatus(cublasLtMatmulPreferenceInit(&preference), "creating the cuBLASLt preferences"));
+  RETURN_IF_ERROR(SetPreference<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                          kWorkspaceBytes));
+  RETURN_IF_ERROR(SetPreference<uint32_t>(
       preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
   for (const auto operand :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-    RETURN_IF_ERROR(Prefer<uint32_t>(preference, operand, kAlignment));
+    RETURN_IF_ERROR(SetPreference<uint32_t>(preference, operand, kAlignment));
   }
   return preference;
 }
@@ -110,7 +110,7 @@ struct Trial {
   const GemmArgs& args;
   absl::Span<const void* const> weights;
   Stream& stream;
-  size_t products = 0;  // Products per replay
+  size_t products = 0;  // Products per replay.
 };
 
 class CublasLtGemm final : public Gemm {
@@ -132,9 +132,9 @@ class CublasLtGemm final : public Gemm {
   void Run(const GemmArgs& args, Stream& stream) override {
     const auto candidate = chosen_.find(args.shape);
     CHECK(candidate != chosen_.end())
-        << "the shape of a product was not prepared: " << args.shape.rows << " rows, "
+        << "call Gemm::Prepare before Run for this shape: " << args.shape.rows << " rows, "
         << args.shape.columns << " columns, depth " << args.shape.depth;
-    Note(Multiply(candidate->second, args, stream), stream);
+    ReportError(Multiply(candidate->second, args, stream), stream);
   }
 
  private:
@@ -142,10 +142,10 @@ class CublasLtGemm final : public Gemm {
   [[nodiscard]] cublasStatus_t Multiply(Candidate& candidate, const GemmArgs& args, Stream& stream);
   // Seconds per product. Infinity if the library fails to run an algorithm that it proposed.
   [[nodiscard]] absl::StatusOr<double> Time(Candidate& candidate, const Trial& trial, int replays);
-  static void Note(cublasStatus_t status, Stream& stream) {
+  static void ReportError(cublasStatus_t status, Stream& stream) {
     if (status == CUBLAS_STATUS_SUCCESS) return;
     const std::string what = absl::StrCat("cublasLtMatmul (", cublasLtGetStatusName(status), ")");
-    stream.Note(cudaErrorUnknown, what.c_str());
+    stream.ReportError(cudaErrorUnknown, what.c_str());
   }
 
   const cublasLtHandle_t handle_;
@@ -191,7 +191,7 @@ absl::Status CublasLtGemm::Save(const std::string& path) const {
 
 absl::StatusOr<std::vector<Candidate>> CublasLtGemm::Proposals(const GemmShape& shape) {
   ASSIGN_OR_RETURN(Product product, ProductOf(shape));
-  ASSIGN_OR_RETURN(cublasLtMatmulPreferenceOpaque_t preference, Preference());
+  ASSIGN_OR_RETURN(cublasLtMatmulPreferenceOpaque_t preference, MakePreference());
   cublasLtMatmulHeuristicResult_t results[kProposals] = {};
   int count = 0;
   RETURN_IF_ERROR(ToStatus(cublasLtMatmulAlgoGetHeuristic(
@@ -232,7 +232,7 @@ absl::StatusOr<double> CublasLtGemm::Time(Candidate& candidate, const Trial& tri
   stream.BeginRecording();
   for (size_t i = 0; i < trial.products; ++i) {
     args.weight = trial.weights[i % trial.weights.size()];
-    Note(Multiply(candidate, args, stream), stream);
+    ReportError(Multiply(candidate, args, stream), stream);
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Graph> graph, stream.EndRecording());
   stream.Run(*graph);
@@ -259,10 +259,10 @@ absl::Status CublasLtGemm::Prepare(const GemmArgs& args, absl::Span<const void* 
   ASSIGN_OR_RETURN(std::vector<Candidate> candidates, Proposals(args.shape));
   const GemmShape& shape = args.shape;
   const size_t bytes = size_t(shape.columns) * shape.depth * BytesPerElement(shape.dtype);
-  // Enough products that their weights exceed three times the L2 cache, if there are enough
-  // weights.
-  const size_t cold = std::min({3 * cache_bytes_ / bytes + 1, weights.size(), kMostProducts});
-  const Trial trial = {args, weights, stream, std::max(cold, kLeastProducts)};
+  // Rotate through weights of three times the size of the L2 cache, so that no product finds its
+  // weights there, unless there are fewer weights.
+  const size_t cold = std::min({3 * cache_bytes_ / bytes + 1, weights.size(), kMaxProducts});
+  const Trial trial = {args, weights, stream, std::max(cold, kMinProducts)};
   stream.ForgetMarks();
   std::vector<std::pair<double, size_t>> order;
   for (size_t i = 0; i < candidates.size(); ++i) {
@@ -281,7 +281,8 @@ absl::Status CublasLtGemm::Prepare(const GemmArgs& args, absl::Span<const void* 
   Candidate* best = nullptr;
   for (const auto& [unused, i] : order) {
     ASSIGN_OR_RETURN(candidates[i].seconds, Time(candidates[i], trial, kManyReplays));
-    if (best == nullptr || candidates[i].seconds < kFaster * best->seconds) best = &candidates[i];
+    if (best == nullptr || candidates[i].seconds < kMaxTimeRatio * best->seconds)
+      best = &candidates[i];
   }
   chosen_.insert({shape, *best});
   return absl::OkStatus();

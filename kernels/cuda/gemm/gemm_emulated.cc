@@ -52,7 +52,7 @@ class EmulatedGemm final : public Gemm {
   }
   void Run(const GemmArgs& args, Stream& stream) override {
     CHECK(prepared_.contains(args.shape)) << "the shape of a product was not prepared";
-    stream.Do([args] { Multiply(args); });
+    stream.AddHostWork([args] { Multiply(args); });
   }
 
  private:

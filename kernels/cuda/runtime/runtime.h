@@ -1,7 +1,7 @@
-// The interface of the CUDA engine to a GPU, without CUDA headers: device memory, streams, and
-// graphs of recorded work. There are two implementations: runtime_cuda.cc, and runtime_emulated.cc
-// for tests on a CPU. In the emulator, device memory is host memory, and a stream does its work
-// immediately.
+// The interface between the CUDA engine and a GPU, without CUDA headers: device memory, streams,
+// and graphs of recorded work. There are two implementations: runtime_cuda.cc, and
+// runtime_emulated.cc for tests on a CPU. In the emulator, device memory is host memory, and a
+// stream does its work immediately.
 #ifndef BASTION_KERNELS_CUDA_RUNTIME_RUNTIME_H_
 #define BASTION_KERNELS_CUDA_RUNTIME_RUNTIME_H_
 
@@ -48,17 +48,17 @@ class Memory {
   }
   ~Memory();
 
-  // RESOURCE_EXHAUSTED if there is not enough memory; the message has `what` and the needed and
-  // free sizes.
+  // RESOURCE_EXHAUSTED if there is not enough memory; the message has `what`, the size
+  // needed and the size available.
   [[nodiscard]] static absl::StatusOr<Memory> OnDevice(size_t bytes, const char* what);
   // Page-locked host memory. The device accesses it at the same address.
   [[nodiscard]] static absl::StatusOr<Memory> OnHost(size_t bytes, const char* what);
 
-  // Device memory that another process can import to read it, in an allocation of its own.
-  // UNIMPLEMENTED if the driver cannot share memory.
-  [[nodiscard]] static absl::StatusOr<Memory> OnDeviceToShare(size_t bytes, const char* what);
+  // Device memory that another process can import and read. It shares no allocation with other
+  // memory. UNIMPLEMENTED if the driver cannot share memory.
+  [[nodiscard]] static absl::StatusOr<Memory> OnDeviceShareable(size_t bytes, const char* what);
   // Returns a file descriptor of the memory, to be sent to the other process. The caller closes it.
-  // REQUIRES: OnDeviceToShare made this memory.
+  // REQUIRES: OnDeviceShareable made this memory.
   [[nodiscard]] absl::StatusOr<int> ExportDescriptor() const;
   // Maps `bytes` of memory that another process exported, read-only. The memory stays valid after
   // that process exits. The caller still owns `descriptor`. UNAVAILABLE if the memory cannot be
@@ -89,8 +89,8 @@ class Graph {
   virtual ~Graph() = default;
 };
 
-// A queue of work for the device. The device executes it in order, while the host continues. Errors
-// are kept and returned by the next Synchronize() or AwaitFlag(). Not thread-safe, but not bound to
+// A queue of work for the device. The device executes it in order, while the host continues. The
+// next Synchronize() or AwaitFlag() returns the first error. Not thread-safe, but not bound to
 // one thread.
 class Stream {
  public:
@@ -120,11 +120,12 @@ class Stream {
   [[nodiscard]] virtual absl::StatusOr<double> ElapsedSeconds(int from, int to) = 0;
   virtual void ForgetMarks() = 0;
 
-  // For kernels and libraries. native() is the CUDA stream. Note keeps an error code (0: no error).
-  // Do executes or records host code; only the emulator supports it.
+  // For kernels and libraries. native() returns the CUDA stream. ReportError passes a CUDA error
+  // code to the next wait; it ignores 0, which means no error. AddHostWork executes or records host
+  // code; only the emulator supports it.
   [[nodiscard]] virtual void* native() = 0;
-  virtual void Note(int error, const char* what) = 0;
-  virtual void Do(std::function<void()> work) = 0;
+  virtual void ReportError(int error, const char* what) = 0;
+  virtual void AddHostWork(std::function<void()> work) = 0;
 };
 
 }  // namespace bastion::kernels::cuda

@@ -16,8 +16,8 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-constexpr int kLeastCapability = 80;
-constexpr size_t kLeastBytes = 256;
+constexpr int kMinCapability = 80;
+constexpr size_t kMinBytes = 256;
 
 // The GPU that OpenDevice chose.
 std::atomic<int> process_device{-1};
@@ -68,32 +68,33 @@ class CudaStream final : public Stream {
 
   void Copy(void* to, const void* from, size_t bytes) override {
     Enter();
-    Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "a copy");
+    ReportError(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "a copy");
   }
   void Fill(void* to, uint8_t value, size_t bytes) override {
     Enter();
-    Note(cudaMemsetAsync(to, value, bytes, stream_), "a fill");
+    ReportError(cudaMemsetAsync(to, value, bytes, stream_), "a fill");
   }
 
   void BeginRecording() override {
-    CHECK(!recording_) << "one recording at a time";
+    CHECK(!recording_) << "end the current recording before you begin another";
     Enter();
     // ThreadLocal: other threads may allocate memory during the recording.
-    Note(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "starting a recording");
+    ReportError(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+                "starting a recording");
     recording_ = true;
   }
   absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override;
   void Run(const Graph& graph) override {
     Enter();
-    Note(cudaGraphLaunch(static_cast<const CudaGraph&>(graph).executable, stream_),
-         "launching a recorded graph");
+    ReportError(cudaGraphLaunch(static_cast<const CudaGraph&>(graph).executable, stream_),
+                "launching a recorded graph");
   }
 
   absl::Status Synchronize() override {
     CHECK(!recording_) << "cannot wait for a stream that is being recorded";
     Enter();
-    Note(cudaStreamSynchronize(stream_), "work on the GPU");
-    return TakeNoted();
+    ReportError(cudaStreamSynchronize(stream_), "work on the GPU");
+    return TakeError();
   }
   absl::Status AwaitFlag(const uint64_t* flag, uint64_t value) override;
 
@@ -105,23 +106,23 @@ class CudaStream final : public Stream {
     Enter();
     return stream_;
   }
-  void Note(int error, const char* what) override {
+  void ReportError(int error, const char* what) override {
     if (error == cudaSuccess) return;
     const std::string text = Text(static_cast<cudaError_t>(error));
-    if (noted_.ok()) noted_ = absl::InternalError(absl::StrCat(what, " failed: ", text));
+    if (error_.ok()) error_ = absl::InternalError(absl::StrCat(what, " failed: ", text));
   }
-  void Do(std::function<void()> /*work*/) override {
+  void AddHostWork(std::function<void()> /*work*/) override {
     CHECK(false) << "only the emulator can run host code on a stream";
   }
 
  private:
-  void Enter() { Note(MakeCurrent(), "selecting the GPU"); }
+  void Enter() { ReportError(MakeCurrent(), "selecting the GPU"); }
   // Returns false if all work is done or any work failed, so that no flag can be raised any more.
   [[nodiscard]] bool StillRuns();
-  [[nodiscard]] absl::Status TakeNoted() { return std::exchange(noted_, absl::OkStatus()); }
+  [[nodiscard]] absl::Status TakeError() { return std::exchange(error_, absl::OkStatus()); }
 
   const cudaStream_t stream_;
-  absl::Status noted_;
+  absl::Status error_;
   bool recording_ = false;
   std::vector<cudaEvent_t> events_;  // The first `marks_` events are in use.
   size_t marks_ = 0;
@@ -132,14 +133,14 @@ absl::StatusOr<std::unique_ptr<Graph>> CudaStream::EndRecording() {
   Enter();
   recording_ = false;
   cudaGraph_t graph = nullptr;
-  Note(cudaStreamEndCapture(stream_, &graph), "ending a recording");
+  ReportError(cudaStreamEndCapture(stream_, &graph), "ending a recording");
   auto recorded = std::make_unique<CudaGraph>();
-  if (noted_.ok()) {
-    Note(cudaGraphInstantiate(&recorded->executable, graph, 0), "instantiating a graph");
+  if (error_.ok()) {
+    ReportError(cudaGraphInstantiate(&recorded->executable, graph, 0), "instantiating a graph");
   }
   if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
-  if (noted_.ok()) Note(cudaGraphUpload(recorded->executable, stream_), "uploading a graph");
-  RETURN_IF_ERROR(TakeNoted());
+  if (error_.ok()) ReportError(cudaGraphUpload(recorded->executable, stream_), "uploading a graph");
+  RETURN_IF_ERROR(TakeError());
   return recorded;
 }
 
@@ -149,7 +150,7 @@ bool CudaStream::StillRuns() {
     static_cast<void>(cudaGetLastError());
     return true;
   }
-  Note(state, "work on the GPU");
+  ReportError(state, "work on the GPU");
   return false;
 }
 
@@ -160,27 +161,27 @@ absl::Status CudaStream::AwaitFlag(const uint64_t* flag, uint64_t value) {
   const auto raised = [&] { return __atomic_load_n(flag, __ATOMIC_ACQUIRE) >= value; };
   for (;;) {
     for (int spin = 0; spin < kSpins; ++spin) {
-      if (raised()) return TakeNoted();
+      if (raised()) return TakeError();
       __builtin_ia32_pause();
     }
     if (StillRuns()) continue;
-    RETURN_IF_ERROR(TakeNoted());
+    RETURN_IF_ERROR(TakeError());
     if (raised()) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("all work on the GPU is done, but the flag is ", *flag,
                                             " instead of ", value,
-                                            ": no work on the stream raises it"));
+                                            ": no work on the stream raised it"));
   }
 }
 
 int CudaStream::Mark() {
-  CHECK(!recording_) << "marks are not recorded";
+  CHECK(!recording_) << "Mark must not be called while recording";
   Enter();
   if (marks_ == events_.size()) {
     cudaEvent_t event = nullptr;
-    Note(cudaEventCreate(&event), "a mark");
+    ReportError(cudaEventCreate(&event), "a mark");
     events_.push_back(event);
   }
-  Note(cudaEventRecord(events_[marks_], stream_), "a mark");
+  ReportError(cudaEventRecord(events_[marks_], stream_), "a mark");
   return static_cast<int>(marks_++);
 }
 
@@ -249,10 +250,10 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   info.uuid.assign(properties.uuid.bytes, sizeof properties.uuid.bytes);
   info.ordinal = ordinal;
   info.capability = 10 * properties.major + properties.minor;
-  if (info.capability < kLeastCapability) {
+  if (info.capability < kMinCapability) {
     return absl::FailedPreconditionError(
         absl::StrCat(info.name, " has compute capability ", properties.major, ".", properties.minor,
-                     "; the kernels need ", kLeastCapability / 10, ".0 (A100) or later"));
+                     "; the kernels need ", kMinCapability / 10, ".0 (A100) or later"));
   }
   process_device.store(ordinal, std::memory_order_relaxed);
   error = MakeCurrent();
@@ -280,7 +281,7 @@ Memory::~Memory() {
 absl::StatusOr<Memory> Memory::OnDevice(size_t bytes, const char* what) {
   void* data = nullptr;
   cudaError_t error = MakeCurrent();
-  if (error == cudaSuccess) error = cudaMalloc(&data, std::max(bytes, kLeastBytes));
+  if (error == cudaSuccess) error = cudaMalloc(&data, std::max(bytes, kMinBytes));
   if (error != cudaSuccess) {
     size_t free = 0, all = 0;
     static_cast<void>(cudaMemGetInfo(&free, &all));
@@ -288,7 +289,7 @@ absl::StatusOr<Memory> Memory::OnDevice(size_t bytes, const char* what) {
   }
   Memory memory(data, bytes, /*on_host=*/false);
   // cudaMemset runs on the default stream, for which our non-blocking streams do not wait.
-  error = cudaMemset(data, 0, std::max(bytes, kLeastBytes));
+  error = cudaMemset(data, 0, std::max(bytes, kMinBytes));
   if (error == cudaSuccess) error = cudaStreamSynchronize(nullptr);
   if (error != cudaSuccess) return NoRoom(bytes, what, 0, error);
   return memory;
@@ -298,14 +299,14 @@ absl::StatusOr<Memory> Memory::OnHost(size_t bytes, const char* what) {
   void* data = nullptr;
   cudaError_t error = MakeCurrent();
   if (error == cudaSuccess) {
-    error = cudaHostAlloc(&data, std::max(bytes, kLeastBytes),
+    error = cudaHostAlloc(&data, std::max(bytes, kMinBytes),
                           cudaHostAllocMapped | cudaHostAllocPortable);
   }
   if (error != cudaSuccess) {
     const auto free = static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
     return NoRoom(bytes, what, free, error);
   }
-  std::memset(data, 0, std::max(bytes, kLeastBytes));
+  std::memset(data, 0, std::max(bytes, kMinBytes));
   return Memory(data, bytes, /*on_host=*/true);
 }
 

@@ -20,33 +20,33 @@ struct RecordedWork final : Graph {
 class EmulatedStream final : public Stream {
  public:
   void Copy(void* to, const void* from, size_t bytes) override {
-    Do([=] { std::memmove(to, from, bytes); });
+    AddHostWork([=] { std::memmove(to, from, bytes); });
   }
   void Fill(void* to, uint8_t value, size_t bytes) override {
-    Do([=] { std::memset(to, value, bytes); });
+    AddHostWork([=] { std::memset(to, value, bytes); });
   }
 
   void BeginRecording() override {
-    CHECK(recording_ == nullptr) << "one recording at a time";
+    CHECK(recording_ == nullptr) << "end the current recording before you begin another";
     recording_ = std::make_unique<RecordedWork>();
   }
   absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override { return std::move(recording_); }
   void Run(const Graph& graph) override {
-    for (const auto& work : static_cast<const RecordedWork&>(graph).work) Do(work);
+    for (const auto& work : static_cast<const RecordedWork&>(graph).work) AddHostWork(work);
   }
 
   absl::Status Synchronize() override {
     CHECK(recording_ == nullptr) << "cannot wait for a stream that is being recorded";
-    return std::exchange(noted_, absl::OkStatus());
+    return std::exchange(error_, absl::OkStatus());
   }
   absl::Status AwaitFlag(const uint64_t* flag, uint64_t value) override {
     RETURN_IF_ERROR(Synchronize());
     if (*flag >= value) return absl::OkStatus();
-    return absl::InternalError("no work on the stream raises the flag");
+    return absl::InternalError("all work on the stream is done, but none of it raised the flag");
   }
 
   int Mark() override {
-    CHECK(recording_ == nullptr) << "marks are not recorded";
+    CHECK(recording_ == nullptr) << "Mark must not be called while recording";
     marks_.push_back(std::chrono::steady_clock::now());
     return static_cast<int>(marks_.size()) - 1;
   }
@@ -56,11 +56,11 @@ class EmulatedStream final : public Stream {
   void ForgetMarks() override { marks_.clear(); }
 
   void* native() override { return nullptr; }
-  void Note(int error, const char* what) override {
-    if (error == 0 || !noted_.ok()) return;
-    noted_ = absl::InternalError(absl::StrCat(what, " failed: error ", error));
+  void ReportError(int error, const char* what) override {
+    if (error == 0 || !error_.ok()) return;
+    error_ = absl::InternalError(absl::StrCat(what, " failed: error ", error));
   }
-  void Do(std::function<void()> work) override {
+  void AddHostWork(std::function<void()> work) override {
     if (recording_ != nullptr) {
       recording_->work.push_back(std::move(work));
     } else {
@@ -69,7 +69,7 @@ class EmulatedStream final : public Stream {
   }
 
  private:
-  absl::Status noted_;
+  absl::Status error_;
   std::unique_ptr<RecordedWork> recording_;
   std::vector<std::chrono::steady_clock::time_point> marks_;
 };

@@ -136,7 +136,7 @@ Memory::Memory(std::shared_ptr<const Mapping> mapping, size_t bytes)
       bytes_(bytes),
       mapping_(std::move(mapping)) {}
 
-absl::StatusOr<Memory> Memory::OnDeviceToShare(size_t bytes, const char* what) {
+absl::StatusOr<Memory> Memory::OnDeviceShareable(size_t bytes, const char* what) {
   ASSIGN_OR_RETURN(const Driver driver, TheDriver());
   if (const cudaError_t error = MakeCurrent(); error != cudaSuccess) {
     return absl::UnavailableError(cudaGetErrorString(error));
@@ -159,7 +159,7 @@ absl::StatusOr<Memory> Memory::OnDeviceToShare(size_t bytes, const char* what) {
 }
 
 absl::StatusOr<int> Memory::ExportDescriptor() const {
-  CHECK(mapping_ != nullptr) << "only memory from OnDeviceToShare can be exported";
+  CHECK(mapping_ != nullptr) << "only memory from OnDeviceShareable can be exported";
   if (const cudaError_t error = MakeCurrent(); error != cudaSuccess) {
     return absl::UnavailableError(cudaGetErrorString(error));
   }

@@ -36,7 +36,7 @@ struct Memory::Mapping {
 Memory::Memory(std::shared_ptr<const Mapping> mapping, size_t bytes)
     : data_(mapping->data), bytes_(bytes), mapping_(std::move(mapping)) {}
 
-absl::StatusOr<Memory> Memory::OnDeviceToShare(size_t bytes, const char* what) {
+absl::StatusOr<Memory> Memory::OnDeviceShareable(size_t bytes, const char* what) {
   auto mapping = std::make_shared<Mapping>();
   mapping->bytes = std::max<size_t>(bytes, 1);
   mapping->descriptor = memfd_create("bastion_device", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -53,7 +53,7 @@ absl::StatusOr<Memory> Memory::OnDeviceToShare(size_t bytes, const char* what) {
 }
 
 absl::StatusOr<int> Memory::ExportDescriptor() const {
-  CHECK(mapping_ != nullptr) << "only memory from OnDeviceToShare can be exported";
+  CHECK(mapping_ != nullptr) << "only memory from OnDeviceShareable can be exported";
   const int descriptor = fcntl(mapping_->descriptor, F_DUPFD_CLOEXEC, 0);
   if (descriptor < 0) return absl::ErrnoToStatus(errno, "exporting emulator memory");
   return descriptor;

@@ -42,7 +42,7 @@ bastion_emulator_switch:
 namespace bastion::kernels::cuda::emulator {
 namespace {
 
-constexpr int kMostThreads = 1024;
+constexpr int kMaxThreads = 1024;
 constexpr size_t kStackBytes = 256 * 1024;
 
 enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
@@ -66,8 +66,8 @@ struct WarpState {
 
 class Machine {
  public:
-  Machine() : threads_(kMostThreads), warps_(kMostThreads / kWarp) {
-    stacks_ = static_cast<char*>(mmap(nullptr, kMostThreads * kStackBytes, PROT_READ | PROT_WRITE,
+  Machine() : threads_(kMaxThreads), warps_(kMaxThreads / kWarp) {
+    stacks_ = static_cast<char*>(mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE,
                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     CHECK(stacks_ != MAP_FAILED) << "cannot allocate the emulator's stacks";
     shared_storage_.resize(kSharedBytes + 128);
@@ -76,7 +76,7 @@ class Machine {
   }
 
   void Run(const LaunchShape& shape, absl::FunctionRef<void()> body) {
-    CHECK(shape.threads > 0 && shape.threads <= kMostThreads && shape.threads % kWarp == 0)
+    CHECK(shape.threads > 0 && shape.threads <= kMaxThreads && shape.threads % kWarp == 0)
         << shape.threads << " threads a block";
     CHECK_LE(shape.shared, kSharedBytes) << "bytes of shared memory";
     shape_ = &shape;

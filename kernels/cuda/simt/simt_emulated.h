@@ -119,7 +119,7 @@ void MatrixMultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint3
 
 template <typename Args>
 void Launch(Stream& stream, void (*kernel)(Args), const LaunchShape& shape, const Args& args) {
-  stream.Do([kernel, shape, args] { emulator::Run(shape, [&] { kernel(args); }); });
+  stream.AddHostWork([kernel, shape, args] { emulator::Run(shape, [&] { kernel(args); }); });
 }
 
 }  // namespace bastion::kernels::cuda::simt

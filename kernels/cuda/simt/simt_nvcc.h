@@ -143,13 +143,13 @@ template <typename Args>
 void Launch(Stream& stream, void (*kernel)(Args), const LaunchShape& shape, const Args& args) {
   if (shape.grid.x <= 0 || shape.grid.y <= 0 || shape.grid.z <= 0) return;
   if (shape.shared > 48 * 1024) {
-    stream.Note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(shape.shared)),
-                "setting a kernel's shared memory");
+    stream.ReportError(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            static_cast<int>(shape.shared)),
+                       "setting a kernel's shared memory");
   }
   const dim3 blocks(shape.grid.x, shape.grid.y, shape.grid.z);
   kernel<<<blocks, shape.threads, shape.shared, static_cast<cudaStream_t>(stream.native())>>>(args);
-  stream.Note(cudaGetLastError(), "launching a kernel");
+  stream.ReportError(cudaGetLastError(), "launching a kernel");
 }
 
 }  // namespace bastion::kernels::cuda::simt

@@ -102,7 +102,7 @@ TEST(BenchReportTest, FilesContainTheFiguresAndTheVerdict) {
   EXPECT_EQ(results["policies"][1]["verify_trace"][0], nlohmann::json({5, 0.45, 0.5}));
   const std::string markdown = Content(folder.File("report.md"));
   EXPECT_THAT(markdown, HasSubstr("| fixed:8 | 4.0 | 4.00× | 2.00 | 6.0 | 200.000 |"));
-  EXPECT_THAT(markdown, HasSubstr("Every policy wrote the same tokens."));
+  EXPECT_THAT(markdown, HasSubstr("Every policy generated the same tokens."));
 }
 
 TEST(BenchReportTest, AFolderThatCannotBeWrittenIsReported) {

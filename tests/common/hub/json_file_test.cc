@@ -58,14 +58,14 @@ TEST_F(JsonFileTest, IntegersAcceptsOneOrAList) {
   EXPECT_THAT(child->Integers("many").status().message(), HasSubstr("x.json: 'child': 'many'"));
 }
 
-TEST_F(JsonFileTest, RefusesWhatIsNotAJsonObject) {
+TEST_F(JsonFileTest, RefusesAnythingButAJsonObject) {
   EXPECT_EQ(Read("{\"a\": ").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Read("{\"a\": ").status().message(), HasSubstr("x.json"));
   EXPECT_THAT(Read("").status().message(), HasSubstr("x.json"));
   EXPECT_THAT(Read("[1]").status().message(), HasSubstr("not a JSON object"));
 }
 
-TEST_F(JsonFileTest, RefusesWhatIsNotUtf8) {
+TEST_F(JsonFileTest, RefusesInvalidUtf8) {
   EXPECT_THAT(Read("{\"a\": \"\xFF\"}").status().message(),
               HasSubstr("x.json is not UTF-8 at byte 7"));
 }

@@ -26,7 +26,7 @@ TEST(BufferTest, PagesAreZero) {
   }
 }
 
-TEST(BufferTest, NothingIsAllocatedForNoBytes) {
+TEST(BufferTest, ABufferOfNoBytesAllocatesNothing) {
   EXPECT_EQ(Buffer().data(), nullptr);
   EXPECT_EQ(Buffer::Pages(0, Paging::kSmall).data(), nullptr);
 }

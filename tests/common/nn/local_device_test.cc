@@ -22,7 +22,7 @@ TEST(LocalDeviceTest, ABackendIsFoundByItsName) {
               HasSubstr("--backend is gpu; it must be cpu or torch"));
 }
 
-TEST(LocalDeviceTest, ThePortableBackendIsWhatTheBuildHas) {
+TEST(LocalDeviceTest, ThePortableBackendIsAvailableInBuildsWithIt) {
   const auto portable = kernels::PortableBackend();
   const auto device = OpenLocalDevice(1, "torch");
   ASSERT_EQ(device.status(), portable.status());

@@ -42,7 +42,7 @@ TEST(PagePoolTest, ReservingFewerTokensKeepsThePages) {
   EXPECT_THAT(table.pages, SizeIs(3));
 }
 
-TEST(PagePoolTest, AFullPoolLeavesTheTableAndSaysWhatIsMissing) {
+TEST(PagePoolTest, AFullPoolLeavesTheTableUnchangedAndSaysHowManyPagesAreMissing) {
   PagePool pool(2);
   PageTable table;
   ASSERT_TRUE(pool.Reserve(table, 1).ok());

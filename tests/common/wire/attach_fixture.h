@@ -19,7 +19,7 @@
 
 namespace bastion::wire {
 
-inline constexpr absl::Duration kLong = absl::Seconds(20);
+inline constexpr absl::Duration kLongTimeout = absl::Seconds(20);
 
 inline AttachRequest ValidRequest() {
   AttachRequest request;
@@ -97,8 +97,8 @@ class AttachFixture : public ::testing::Test {
     SharedChannel channel(*std::move(ends));
     internal::v1::FeatureReply message, reply;
     message.set_first(7);
-    ASSERT_TRUE(channel.Send(message, absl::Now() + kLong).ok());
-    ASSERT_TRUE(channel.Receive(&reply, absl::Now() + kLong).ok());
+    ASSERT_TRUE(channel.Send(message, absl::Now() + kLongTimeout).ok());
+    ASSERT_TRUE(channel.Receive(&reply, absl::Now() + kLongTimeout).ok());
     EXPECT_EQ(reply.first(), 7);
   }
 

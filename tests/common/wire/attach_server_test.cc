@@ -156,8 +156,9 @@ TEST_F(AttachServerTest, ThePeerReceivesTheStatusThatServeReturns) {
   SharedChannel channel(*std::move(ends));
   proto::FeatureReply message;
   message.set_first(-1);
-  ASSERT_TRUE(channel.Send(message, absl::Now() + kLong).ok());
-  EXPECT_EQ(channel.Receive(&message, absl::Now() + kLong), absl::InvalidArgumentError("negative"));
+  ASSERT_TRUE(channel.Send(message, absl::Now() + kLongTimeout).ok());
+  EXPECT_EQ(channel.Receive(&message, absl::Now() + kLongTimeout),
+            absl::InvalidArgumentError("negative"));
 }
 
 TEST_F(AttachServerTest, StoppingTheServerEndsItsStreams) {
@@ -167,7 +168,7 @@ TEST_F(AttachServerTest, StoppingTheServerEndsItsStreams) {
   SharedChannel channel(*std::move(ends));
   server_.reset();
   proto::FeatureReply message;
-  EXPECT_TRUE(absl::IsUnavailable(channel.Receive(&message, absl::Now() + kLong)));
+  EXPECT_TRUE(absl::IsUnavailable(channel.Receive(&message, absl::Now() + kLongTimeout)));
   EXPECT_TRUE(std::filesystem::is_empty(options_.folder));
 }
 
@@ -188,12 +189,12 @@ TEST_F(AttachServerTest, StopsWhileAClientSendsWithoutPause) {
   const absl::Time start = absl::Now();
   std::thread sending([&] {
     const proto::FeatureReply message;
-    while (absl::Now() < start + kLong && channel.Send(message, start + kLong).ok()) {
+    while (absl::Now() < start + kLongTimeout && channel.Send(message, start + kLongTimeout).ok()) {
     }
   });
   absl::SleepFor(absl::Milliseconds(50));
   server_.reset();
-  EXPECT_LT(absl::Now() - start, kLong / 2);
+  EXPECT_LT(absl::Now() - start, kLongTimeout / 2);
   sending.join();
 }
 

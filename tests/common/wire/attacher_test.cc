@@ -56,7 +56,7 @@ TEST_F(AttacherTest, CallsOnlyPeersBehindUnixSocketsAndFallsBackToGrpc) {
   const auto attach = [&](const std::string& address, CarrierChoice choice,
                           const Attacher::AttachCall& call) {
     return Attacher(address, choice, AttachRequest::STREAM_FEATURES, call)
-        .Attach(absl::Now() + kLong);
+        .Attach(absl::Now() + kLongTimeout);
   };
   EXPECT_EQ(attach("127.0.0.1:1", CarrierChoice::kAuto, call), nullptr);
   EXPECT_EQ(attach("unix:///x", CarrierChoice::kInline, call), nullptr);

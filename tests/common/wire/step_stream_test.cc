@@ -23,7 +23,7 @@ namespace proto = internal::v1;
 using ::testing::HasSubstr;
 using ServerStream = MessageStream<proto::DrafterReply, proto::DrafterRequest>;
 
-constexpr absl::Duration kLong = absl::Seconds(20);
+constexpr absl::Duration kLongTimeout = absl::Seconds(20);
 constexpr absl::Duration kShort = absl::Milliseconds(60);
 
 Marginals MarginalsFor(const Frontier& frontier) {
@@ -60,7 +60,7 @@ class Echo final : public proto::DrafterService::Service {
 
   void Hold(bool hold) { held_ = hold; }
   void AwaitAnswered(int count) {
-    const absl::Time deadline = absl::Now() + kLong;
+    const absl::Time deadline = absl::Now() + kLongTimeout;
     while (answered_ < count && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(1));
   }
   int answered() const { return answered_; }
@@ -126,7 +126,7 @@ class StepStreamTest : public ::testing::TestWithParam<CarrierChoice> {
     request.mutable_close()->mutable_sequence()->set_session(session);
     return request;
   }
-  absl::Status Call(int session, absl::Duration timeout = kLong) {
+  absl::Status Call(int session, absl::Duration timeout = kLongTimeout) {
     const auto reply = stream_.Call(Request(session), timeout);
     if (reply.ok()) {
       EXPECT_EQ(reply->drafts_size(), session) << "reply to another call";
@@ -143,7 +143,7 @@ class StepStreamTest : public ::testing::TestWithParam<CarrierChoice> {
       frontiers[i].root = 1000 * i;
       Encode(frontiers[i], *request.mutable_expand()->add_frontiers());
     }
-    const auto reply = stream_.Call(std::move(request), kLong);
+    const auto reply = stream_.Call(std::move(request), kLongTimeout);
     ASSERT_TRUE(reply.ok()) << reply.status();
     ASSERT_EQ(reply->drafts_size(), count);
     for (int i = 0; i < count; ++i) {
@@ -229,11 +229,11 @@ TEST_P(StepStreamTest, TheStreamSurvivesSeveralTimeouts) {
 }
 
 TEST_P(StepStreamTest, APostIsDeliveredAndItsReplyDropped) {
-  stream_.Post(Request(1), kLong);  // No stream is open, so this does nothing.
+  stream_.Post(Request(1), kLongTimeout);  // No stream is open, so this does nothing.
   EXPECT_FALSE(stream_.connected());
   ASSERT_TRUE(Call(2).ok());
-  stream_.Post(Request(3), kLong);
-  stream_.Post(Request(4), kLong);
+  stream_.Post(Request(3), kLongTimeout);
+  stream_.Post(Request(4), kLongTimeout);
   EXPECT_TRUE(Call(5).ok());
   echo_.AwaitAnswered(4);
   EXPECT_EQ(echo_.answered(), 4);
@@ -241,7 +241,7 @@ TEST_P(StepStreamTest, APostIsDeliveredAndItsReplyDropped) {
 
 TEST_P(StepStreamTest, APostIsDeliveredWithoutALaterCall) {
   ASSERT_TRUE(Call(1).ok());
-  stream_.Post(Request(2), kLong);
+  stream_.Post(Request(2), kLongTimeout);
   echo_.AwaitAnswered(2);
   EXPECT_EQ(echo_.answered(), 2);
 }
@@ -250,7 +250,7 @@ TEST_P(StepStreamTest, APostToABlockedPeerDoesNotWait) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
   const absl::Time start = absl::Now();
-  stream_.Post(Request(2), kLong);
+  stream_.Post(Request(2), kLongTimeout);
   EXPECT_LT(absl::Now() - start, absl::Seconds(5));
   echo_.Hold(false);
   EXPECT_TRUE(Call(3).ok());

@@ -100,7 +100,7 @@ TEST(DraftAheadTest, SequencesRequestedTogetherAreDraftedTogether) {
   EXPECT_THAT(ahead.AddArrival(kOne, 12, 4), SizeIs(2));
 }
 
-TEST(DraftAheadTest, AClosedSequenceIsNotWaitedFor) {
+TEST(DraftAheadTest, DoesNotWaitForAClosedSequence) {
   DraftAhead ahead;
   ahead.PredictNext({Ask(kOne, 10, 5), Ask(kOther, 20, 6)});
   ahead.Forget(kOther);

@@ -77,9 +77,9 @@ TEST(ChooseTest, TopKKeepsTiesAndTopPTheLowerIds) {
   EXPECT_EQ(by_p, (std::set<int32_t>{1, 2}));
 }
 
-TEST(ChooseTest, TokensThatAreRuledOutAreNeverChosen) {
-  constexpr float kOut = -std::numeric_limits<float>::infinity();
-  std::vector<float> logits(100, kOut);
+TEST(ChooseTest, MaskedTokensAreNeverChosen) {
+  constexpr float kMasked = -std::numeric_limits<float>::infinity();
+  std::vector<float> logits(100, kMasked);
   logits[57] = -3.0f;
   ForEachInstructionSet([&](const char* name) {
     for (uint64_t seed = 0; seed < 50; ++seed) {
@@ -89,7 +89,7 @@ TEST(ChooseTest, TokensThatAreRuledOutAreNeverChosen) {
   });
 }
 
-TEST(ChooseTest, ARowOfNansOrOfNothingGivesNoToken) {
+TEST(ChooseTest, RowsWithOnlyNansOrMaskedLogitsGiveNoToken) {
   for (const float value :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
     const std::vector<float> logits(64, value);

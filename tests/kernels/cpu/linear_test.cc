@@ -82,7 +82,7 @@ TEST(LinearInt8Test, RoundingCostsLittle) {
   EXPECT_GT(error, 0);
 }
 
-TEST(LinearInt8Test, ARowThatIsNotFiniteGivesNansAndARowOfZerosZeros) {
+TEST(LinearInt8Test, GivesNansForNonFiniteRowsAndZerosForZeroRows) {
   const int outputs = 40, depth = 33;
   const RandomMatrix matrix(DType::kInt8, outputs, depth, 2);
   std::vector<float> x = RandomFloats(size_t(4) * depth, 1);

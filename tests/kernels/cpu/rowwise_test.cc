@@ -8,7 +8,7 @@
 namespace bastion::kernels {
 namespace {
 
-TEST(RmsNormTest, ARowOfThreesAndFoursAtEveryWidth) {
+TEST(RmsNormTest, NormalizesConstantRowsOfAnyWidth) {
   ThreadPool pool(2);
   const int rows = 5;
   for (const int width : {1, 15, 16, 64, 100, 320}) {
@@ -29,7 +29,7 @@ TEST(RmsNormTest, ARowOfThreesAndFoursAtEveryWidth) {
   }
 }
 
-TEST(SiluMulTest, GatesThatAreShutOpenAndHalfway) {
+TEST(SiluMulTest, AppliesClosedOpenAndPartlyOpenGates) {
   ThreadPool pool(2);
   for (const int width : {1, 15, 16, 64, 100}) {
     const std::vector<float> up = RandomFloats(width, 1, 3.0f);
@@ -66,7 +66,7 @@ TEST(EmbedTest, GathersRowsOfBothTypes) {
 
 // Rotates one head, whose halves are 1 and 2, by a right angle. The halves become −2 and 1, divided
 // by the root of the mean square, √2.5.
-TEST(QkvTest, ARightAngleSwapsTheHalvesAndTheSlotGetsThem) {
+TEST(QkvTest, RotatesByARightAngleAndWritesToTheSlot) {
   ThreadPool pool(1);
   for (const int dim : {16, 32, 64, 128}) {
     const int half = dim / 2;
@@ -96,16 +96,16 @@ TEST(QkvTest, ARightAngleSwapsTheHalvesAndTheSlotGetsThem) {
       args.epsilon = 0;
       CpuBackend().qkv(args, pool);
       for (int i = 0; i < dim; ++i) {
-        const float turned = (i < half ? -2.0f : 1.0f) / std::sqrt(2.5f);
-        EXPECT_NEAR(row[i], 5 * turned, 1e-5) << name;
-        EXPECT_NEAR(keys[(dim + i) * 16 + 7], 10 * turned, 1e-5) << name;
+        const float rotated = (i < half ? -2.0f : 1.0f) / std::sqrt(2.5f);
+        EXPECT_NEAR(row[i], 5 * rotated, 1e-5) << name;
+        EXPECT_NEAR(keys[(dim + i) * 16 + 7], 10 * rotated, 1e-5) << name;
         EXPECT_EQ(values[(16 + 7) * dim + i], static_cast<float>(i)) << name;
       }
     });
   }
 }
 
-TEST(QkvTest, WithoutQueriesTheCacheGetsTheSameBits) {
+TEST(QkvTest, WritesTheSameKeysAndValuesWithoutQueries) {
   const std::vector<float> with = RunQkv(CpuBackend(), true), without = RunQkv(CpuBackend(), false);
   const size_t rows = 4 * 8 * 32;  // Query, key and value of 4 rows come first.
   ASSERT_EQ(with.size(), without.size());
@@ -113,7 +113,7 @@ TEST(QkvTest, WithoutQueriesTheCacheGetsTheSameBits) {
   EXPECT_TRUE(SameBits(with.data() + rows, without.data() + rows, with.size() - rows));
 }
 
-TEST(KvMoveTest, OverlappingMovesReadAllBeforeTheyWrite) { ExpectRotationMoves(CpuBackend()); }
+TEST(KvMoveTest, OverlappingMovesReadAllRowsBeforeWriting) { ExpectRotationMoves(CpuBackend()); }
 
 }  // namespace
 }  // namespace bastion::kernels

@@ -93,21 +93,21 @@ absl::StatusOr<std::vector<double>> DeviceBenchmark::Replay(const Graph& graph) 
   return seconds;
 }
 
-absl::Status DeviceBenchmark::Measure(const Figure& figure, int pieces,
-                                      absl::FunctionRef<void(int piece)> work) {
+absl::Status DeviceBenchmark::Measure(const Figure& figure, int calls,
+                                      absl::FunctionRef<void(int call)> work) {
   work(0);  // Loads the code of the kernels.
   RETURN_IF_ERROR(Annotate(stream_->Synchronize(), figure.detail));
   stream_->BeginRecording();
-  for (int piece = 0; piece < pieces; ++piece) work(piece);
+  for (int call = 0; call < calls; ++call) work(call);
   absl::StatusOr<std::unique_ptr<Graph>> graph = stream_->EndRecording();
   if (!graph.ok()) return Annotate(graph.status(), figure.detail);
   absl::StatusOr<std::vector<double>> seconds = Replay(**graph);
   if (!seconds.ok()) return Annotate(seconds.status(), figure.detail);
-  Keep(figure, SpreadOf(*std::move(seconds), pieces));
+  AddMeasurement(figure, SpreadOf(*std::move(seconds), calls));
   return absl::OkStatus();
 }
 
-void DeviceBenchmark::Keep(const Figure& figure, const Spread& spread) {
+void DeviceBenchmark::AddMeasurement(const Figure& figure, const Spread& spread) {
   nlohmann::json entry = {{"part", figure.part},        {"work", figure.detail},
                           {"rows", figure.rows},        {"us", 1e6 * spread.median},
                           {"us_p10", 1e6 * spread.low}, {"us_p90", 1e6 * spread.high}};
@@ -146,11 +146,11 @@ nlohmann::json DeviceBenchmark::Report() const {
           {"figures", figures_}};
 }
 
-Spread SpreadOf(std::vector<double> seconds, int pieces) {
+Spread SpreadOf(std::vector<double> seconds, int calls) {
   std::sort(seconds.begin(), seconds.end());
   const auto at = [&](double share) {
     const auto place = std::lround(share * static_cast<double>(seconds.size() - 1));
-    return seconds[place] / pieces;
+    return seconds[place] / calls;
   };
   return {at(0.5), at(0.1), at(0.9)};
 }

@@ -1,5 +1,5 @@
-// DeviceBenchmark: times work on a GPU. It records pieces of work into a graph, like the engine
-// does, and replays the graph between two marks. The pieces rotate through operands that are larger
+// DeviceBenchmark: times calls on a GPU. It records the calls into a graph, as the engine does,
+// and replays the graph between two marks. The calls rotate through operands that are larger
 // than the GPU's cache.
 #ifndef BASTION_TESTS_KERNELS_CUDA_DEVICE_BENCHMARK_H_
 #define BASTION_TESTS_KERNELS_CUDA_DEVICE_BENCHMARK_H_
@@ -17,14 +17,14 @@
 
 namespace bastion::kernels::cuda {
 
-// Seconds per piece of work, over the replays.
+// Seconds per call, over the replays.
 struct Spread {
   double median = 0;
   double low = 0;   // 10th percentile
   double high = 0;  // 90th percentile
 };
 
-// Describes what is measured. `bytes` and `operations` are the minimum that a piece needs.
+// Describes what is measured. `bytes` and `operations` are the minimum that a call needs.
 struct Figure {
   std::string part;    // "gemm"
   std::string detail;  // "Qwen3-8B qkv 6144 x 4096"
@@ -51,11 +51,11 @@ class DeviceBenchmark {
     return UploadBytes(values.data(), values.size() * sizeof(T));
   }
 
-  // Times the pieces of work 0, 1, … pieces − 1. Prints a line and adds it to the report.
-  [[nodiscard]] absl::Status Measure(const Figure& figure, int pieces,
-                                     absl::FunctionRef<void(int piece)> work);
+  // Times the calls work(0) … work(calls − 1). Prints a line and adds it to the report.
+  [[nodiscard]] absl::Status Measure(const Figure& figure, int calls,
+                                     absl::FunctionRef<void(int call)> work);
   // Prints a measurement that the caller made and adds it to the report.
-  void Keep(const Figure& figure, const Spread& spread);
+  void AddMeasurement(const Figure& figure, const Spread& spread);
 
   [[nodiscard]] nlohmann::json Report() const;
 
@@ -70,9 +70,9 @@ class DeviceBenchmark {
   nlohmann::json figures_ = nlohmann::json::array();
 };
 
-// Percentiles of `seconds` per piece. `seconds` has one value per replay of `pieces` pieces.
+// Percentiles of `seconds` per call. `seconds` has one value per replay of `calls` calls.
 // REQUIRES: `seconds` is not empty.
-[[nodiscard]] Spread SpreadOf(std::vector<double> seconds, int pieces);
+[[nodiscard]] Spread SpreadOf(std::vector<double> seconds, int calls);
 
 // A part of the benchmark. All parts that are linked run in the order of their numbers.
 struct BenchmarkPart {
@@ -81,7 +81,7 @@ struct BenchmarkPart {
   absl::Status (*run)(DeviceBenchmark&) = nullptr;
 };
 [[nodiscard]] std::vector<BenchmarkPart>& BenchmarkParts();
-// Use at namespace scope: const bool kept = RegisterPart({…}). Always returns true.
+// Use at namespace scope: const bool registered = RegisterPart({…}). Always returns true.
 bool RegisterPart(const BenchmarkPart& part);
 
 }  // namespace bastion::kernels::cuda

@@ -34,9 +34,9 @@ absl::Status MeasureBandwidth(DeviceBenchmark& bench) {
   ASSIGN_OR_RETURN(Memory to, Memory::OnDevice(kBytes, "a copy"));
   RETURN_IF_ERROR(bench.Measure(
       {"device", "copy of 1 GiB, read and written", 0, 2.0 * kBytes, 0}, 1,
-      [&](int /*piece*/) { bench.stream().Copy(to.as<void>(), from.as<void>(), kBytes); }));
+      [&](int /*call*/) { bench.stream().Copy(to.as<void>(), from.as<void>(), kBytes); }));
   return bench.Measure({"device", "fill of 1 GiB", 0, 1.0 * kBytes, 0}, 1,
-                       [&](int /*piece*/) { bench.stream().Fill(to.as<void>(), 1, kBytes); });
+                       [&](int /*call*/) { bench.stream().Fill(to.as<void>(), 1, kBytes); });
 }
 
 // Measures, on the host, the time from the launch of a recorded kernel until its flag arrives in
@@ -60,7 +60,8 @@ absl::Status MeasureRoundTrip(DeviceBenchmark& bench, const Memory& scratch) {
     seconds.push_back(took.count());
     RETURN_IF_ERROR(stream.Synchronize());
   }
-  bench.Keep({"device", "kernel and flag, there and back", 1}, SpreadOf(std::move(seconds), 1));
+  bench.AddMeasurement({"device", "kernel and flag, round trip", 1},
+                       SpreadOf(std::move(seconds), 1));
   return absl::OkStatus();
 }
 
@@ -68,7 +69,7 @@ absl::Status MeasureDevice(DeviceBenchmark& bench) {
   RETURN_IF_ERROR(MeasureBandwidth(bench));
   ASSIGN_OR_RETURN(Memory scratch, bench.Random(DType::kF32, 64, 1));
   RETURN_IF_ERROR(bench.Measure({"device", "one of 100 kernels that do nothing", 1}, 100,
-                                [&](int /*piece*/) { NextToNothing(scratch, bench.stream()); }));
+                                [&](int /*call*/) { NextToNothing(scratch, bench.stream()); }));
   return MeasureRoundTrip(bench, scratch);
 }
 
@@ -103,9 +104,9 @@ absl::Status MeasureMatrix(DeviceBenchmark& bench, Gemm& gemm, const char* model
     const Figure figure = {
         "gemm", absl::StrCat(model, " ", matrix.name, " ", matrix.columns, " x ", matrix.depth),
         rows, bytes, 2 * outputs * matrix.depth};
-    const int pieces = 2 * static_cast<int>(weights.size());
-    RETURN_IF_ERROR(bench.Measure(figure, pieces, [&](int piece) {
-      args.weight = weights[piece % weights.size()];
+    const int calls = 2 * static_cast<int>(weights.size());
+    RETURN_IF_ERROR(bench.Measure(figure, calls, [&](int call) {
+      args.weight = weights[call % weights.size()];
       gemm.Run(args, bench.stream());
     }));
   }
@@ -164,7 +165,7 @@ absl::Status Run() {
   return absl::OkStatus();
 }
 
-const bool kept =
+const bool registered =
     RegisterPart({1, "device", MeasureDevice}) && RegisterPart({2, "gemm", MeasureGemm});
 
 }  // namespace

@@ -61,7 +61,7 @@ absl::Status MeasureAttention(DeviceBenchmark& bench) {
   return absl::OkStatus();
 }
 
-const bool kept = RegisterPart({5, "attention", MeasureAttention});
+const bool registered = RegisterPart({5, "attention", MeasureAttention});
 
 }  // namespace
 }  // namespace bastion::kernels::cuda

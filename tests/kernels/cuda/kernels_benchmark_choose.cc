@@ -1,4 +1,4 @@
-// Times the choice after every row, with the vocabulary of Qwen3.
+// Benchmarks Choose, which chooses one token per row, with the vocabulary of Qwen3.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-constexpr int kVocabulary = 151936, kMostSets = 64;
+constexpr int kVocabulary = 151936, kMaxSets = 64;
 
 struct Rule {
   const char* name;
@@ -19,7 +19,7 @@ struct Rule {
 absl::Status MeasureRule(DeviceBenchmark& bench, const Rule& rule, int rows) {
   const size_t elements = size_t(rows) * kVocabulary;
   const double bytes = 4.0 * static_cast<double>(elements);
-  const int sets = std::min(kMostSets, bench.CountOf(bytes));
+  const int sets = std::min(kMaxSets, bench.CountOf(bytes));
   std::vector<ChoiceRule> rules(rows, rule.rule);
   for (int row = 0; row < rows; ++row) rules[row].position = row;
   ASSIGN_OR_RETURN(Memory logits, bench.Random(DType::kF32, elements * sets, 3));
@@ -34,8 +34,8 @@ absl::Status MeasureRule(DeviceBenchmark& bench, const Rule& rule, int rows) {
   args.scratch = scratch.as<void>();
   args.rows = rows;
   args.vocabulary = kVocabulary;
-  return bench.Measure({"choose", rule.name, rows, bytes, 0}, sets, [&](int piece) {
-    args.logits = logits.as<float>() + elements * piece;
+  return bench.Measure({"choose", rule.name, rows, bytes, 0}, sets, [&](int call) {
+    args.logits = logits.as<float>() + elements * call;
     Choose(args, bench.stream());
   });
 }
@@ -51,7 +51,7 @@ absl::Status MeasureChoose(DeviceBenchmark& bench) {
   return absl::OkStatus();
 }
 
-const bool kept = RegisterPart({4, "choose", MeasureChoose});
+const bool registered = RegisterPart({4, "choose", MeasureChoose});
 
 }  // namespace
 }  // namespace bastion::kernels::cuda

@@ -12,7 +12,7 @@ namespace {
 constexpr DType kType = DType::kBF16;
 constexpr int kWidth = 4096, kInner = 12288, kHeads = 32, kKvHeads = 8, kHeadDim = 128;
 constexpr int kStride = (kHeads + 2 * kKvHeads) * kHeadDim;
-constexpr int kVocabulary = 151936, kPositions = 4096, kMostSets = 64;
+constexpr int kVocabulary = 151936, kPositions = 4096, kMaxSets = 64;
 
 // Several operands of the same size in one allocation.
 class Sets {
@@ -22,13 +22,13 @@ class Sets {
 
   static absl::StatusOr<Sets> Make(DeviceBenchmark& bench, DType dtype, size_t elements) {
     const size_t bytes = elements * BytesPerElement(dtype);
-    const int count = std::min(kMostSets, bench.CountOf(static_cast<double>(bytes)));
+    const int count = std::min(kMaxSets, bench.CountOf(static_cast<double>(bytes)));
     ASSIGN_OR_RETURN(Memory memory, bench.Random(dtype, elements * count, 1));
     return Sets(std::move(memory), bytes, count);
   }
   template <typename T>
-  [[nodiscard]] T* at(int piece) const {
-    return reinterpret_cast<T*>(memory_.as<char>() + bytes_ * (piece % count_));
+  [[nodiscard]] T* at(int call) const {
+    return reinterpret_cast<T*>(memory_.as<char>() + bytes_ * (call % count_));
   }
 
  private:
@@ -44,8 +44,8 @@ Figure FigureOf(const char* work, int rows, double bytes_per_row) {
 absl::Status MeasureEmbed(DeviceBenchmark& bench, int rows, const Memory& table) {
   ASSIGN_OR_RETURN(BenchmarkRows step, BenchmarkRows::Make(bench, rows, 0));
   ASSIGN_OR_RETURN(Sets y, Sets::Make(bench, DType::kF32, size_t(rows) * kWidth));
-  return bench.Measure(FigureOf("embed", rows, 6.0 * kWidth), kMostSets, [&](int piece) {
-    Embed({step.rows(), table.as<void>(), kType, y.at<float>(piece), kWidth}, bench.stream());
+  return bench.Measure(FigureOf("embed", rows, 6.0 * kWidth), kMaxSets, [&](int call) {
+    Embed({step.rows(), table.as<void>(), kType, y.at<float>(call), kWidth}, bench.stream());
   });
 }
 
@@ -55,12 +55,11 @@ absl::Status MeasureNorm(DeviceBenchmark& bench, int rows, bool taps) {
   ASSIGN_OR_RETURN(Sets tap, Sets::Make(bench, kType, size_t(rows) * kWidth));
   ASSIGN_OR_RETURN(Memory weight, bench.Random(DType::kF32, kWidth, 1));
   const char* const work = taps ? "norm with a tap" : "norm";
-  return bench.Measure(
-      FigureOf(work, rows, (taps ? 8.0 : 6.0) * kWidth), kMostSets, [&](int piece) {
-        RmsNorm({x.at<float>(piece), weight.as<float>(), y.at<void>(piece),
-                 taps ? tap.at<void>(piece) : nullptr, kWidth, kType, rows, kWidth, 1e-6f},
-                bench.stream());
-      });
+  return bench.Measure(FigureOf(work, rows, (taps ? 8.0 : 6.0) * kWidth), kMaxSets, [&](int call) {
+    RmsNorm({x.at<float>(call), weight.as<float>(), y.at<void>(call),
+             taps ? tap.at<void>(call) : nullptr, kWidth, kType, rows, kWidth, 1e-6f},
+            bench.stream());
+  });
 }
 
 absl::Status MeasureQkv(DeviceBenchmark& bench, int rows) {
@@ -80,11 +79,11 @@ absl::Status MeasureQkv(DeviceBenchmark& bench, int rows) {
   args.cache = {kType, kKvHeads, kHeadDim, keys.as<void>(), values.as<void>()};
   args.query_heads = kHeads;
   args.stride = kStride;
-  return bench.Measure(FigureOf("qkv", rows, 6.0 * kStride), kMostSets, [&](int piece) {
-    args.query = input.at<float>(piece);
+  return bench.Measure(FigureOf("qkv", rows, 6.0 * kStride), kMaxSets, [&](int call) {
+    args.query = input.at<float>(call);
     args.key = args.query + kHeads * kHeadDim;
     args.value = args.key + kKvHeads * kHeadDim;
-    args.query_out = query.at<void>(piece);
+    args.query_out = query.at<void>(call);
     Qkv(args, bench.stream());
   });
 }
@@ -92,8 +91,8 @@ absl::Status MeasureQkv(DeviceBenchmark& bench, int rows) {
 absl::Status MeasureSiluMul(DeviceBenchmark& bench, int rows) {
   ASSIGN_OR_RETURN(Sets gate_up, Sets::Make(bench, DType::kF32, size_t{2} * rows * kInner));
   ASSIGN_OR_RETURN(Sets y, Sets::Make(bench, kType, size_t(rows) * kInner));
-  return bench.Measure(FigureOf("silu", rows, 10.0 * kInner), kMostSets, [&](int piece) {
-    SiluMul({gate_up.at<float>(piece), y.at<void>(piece), kType, rows, kInner}, bench.stream());
+  return bench.Measure(FigureOf("silu", rows, 10.0 * kInner), kMaxSets, [&](int call) {
+    SiluMul({gate_up.at<float>(call), y.at<void>(call), kType, rows, kInner}, bench.stream());
   });
 }
 
@@ -109,7 +108,7 @@ absl::Status MeasureRowwise(DeviceBenchmark& bench) {
   return absl::OkStatus();
 }
 
-const bool kept = RegisterPart({3, "rowwise", MeasureRowwise});
+const bool registered = RegisterPart({3, "rowwise", MeasureRowwise});
 
 }  // namespace
 }  // namespace bastion::kernels::cuda

@@ -7,7 +7,7 @@
 
 namespace bastion::kernels {
 
-// Calls body(backend, name) for the CPU's kernels with each instruction set that this CPU supports,
+// Calls body(backend, name) for the CPU kernels with each instruction set that this CPU supports,
 // then for the portable kernels.
 template <typename Body>
 void ForEachComparedBackend(Body body) {

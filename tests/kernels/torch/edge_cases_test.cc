@@ -1,4 +1,4 @@
-// Edge cases of the kernels' contract, for the portable backend in both precisions.
+// Edge cases of kernels/ops.h, tested on the portable backend in both precisions.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace bastion::kernels {
 namespace {
 
-constexpr float kOut = -std::numeric_limits<float>::infinity();
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class TorchEdgeCaseTest : public testing::TestWithParam<const Backend*> {
@@ -32,8 +32,8 @@ TEST_P(TorchEdgeCaseTest, TiesGoToTheLowestId) {
   EXPECT_EQ(ChooseOne({-1, -0.0f, 0.0f, -2}, {0, 1, 1}), 1);
 }
 
-TEST_P(TorchEdgeCaseTest, TokensThatAreRuledOutAreNeverChosen) {
-  std::vector<float> logits(100, kOut);
+TEST_P(TorchEdgeCaseTest, MaskedTokensAreNeverChosen) {
+  std::vector<float> logits(100, kMasked);
   logits[57] = -3.0f;
   for (uint64_t seed = 0; seed < 50; ++seed) {
     EXPECT_EQ(ChooseOne(logits, {2, seed, 4}), 57);
@@ -41,8 +41,8 @@ TEST_P(TorchEdgeCaseTest, TokensThatAreRuledOutAreNeverChosen) {
   }
 }
 
-TEST_P(TorchEdgeCaseTest, ARowOfNansOrOfNothingGivesNoToken) {
-  for (const float value : {kNan, kOut}) {
+TEST_P(TorchEdgeCaseTest, RowsWithOnlyNansOrMaskedLogitsGiveNoToken) {
+  for (const float value : {kNan, kMasked}) {
     for (const ChoiceRule& rule :
          {ChoiceRule{0, 0, 0}, ChoiceRule{1, 0, 0}, ChoiceRule{1, 0, 0, 5, 0.9f}}) {
       EXPECT_EQ(ChooseOne(std::vector<float>(64, value), rule), -1);
@@ -56,10 +56,10 @@ TEST_P(TorchEdgeCaseTest, ANanNeverWins) {
   for (int x = 0; x < 100; x += 2) logits[x] = kNan;
   EXPECT_EQ(ChooseOne(logits, {0, 1, 1}), 1);
   for (uint64_t seed = 0; seed < 10; ++seed) EXPECT_EQ(ChooseOne(logits, {1, seed, 1}) % 2, 1);
-  EXPECT_EQ(ChooseOne(logits, {1, 1, 1, 5}), -1);  // Like on the CPU.
+  EXPECT_EQ(ChooseOne(logits, {1, 1, 1, 5}), -1);  // As the CPU kernels do.
 }
 
-TEST_P(TorchEdgeCaseTest, CandidatesOfARowWithNansAreMarked) {
+TEST_P(TorchEdgeCaseTest, CandidatesOfARowWithNansAreInvalid) {
   std::vector<float> logits = RandomFloats(2 * 64, 3);
   logits[64 + 9] = kNan;
   int32_t tokens[8];
@@ -73,7 +73,7 @@ TEST_P(TorchEdgeCaseTest, CandidatesOfARowWithNansAreMarked) {
   }
 }
 
-TEST_P(TorchEdgeCaseTest, AnInt8RowThatIsNotFiniteGivesNansAndARowOfZerosZeros) {
+TEST_P(TorchEdgeCaseTest, Int8LinearGivesNansForNonFiniteRowsAndZerosForZeroRows) {
   const int outputs = 40, depth = 33;
   const RandomMatrix matrix(DType::kInt8, outputs, depth, 2);
   std::vector<float> x = RandomFloats(size_t(4) * depth, 1), y(size_t(4) * outputs, 1.0f);
@@ -89,7 +89,7 @@ TEST_P(TorchEdgeCaseTest, AnInt8RowThatIsNotFiniteGivesNansAndARowOfZerosZeros) 
   }
 }
 
-TEST_P(TorchEdgeCaseTest, AStrideLeavesWhatIsBesideARow) {
+TEST_P(TorchEdgeCaseTest, LinearDoesNotWriteToThePaddingBetweenRows) {
   const int rows = 3, outputs = 33, depth = 20, stride = outputs + 5;
   const RandomMatrix matrix(DType::kF32, outputs, depth, 2);
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
@@ -106,7 +106,7 @@ TEST_P(TorchEdgeCaseTest, AStrideLeavesWhatIsBesideARow) {
   }
 }
 
-TEST_P(TorchEdgeCaseTest, EmbeddingRowsOfBothTypes) {
+TEST_P(TorchEdgeCaseTest, EmbedGathersRowsOfBothTypes) {
   const std::vector<float> table = RandomFloats(10 * 24, 3);
   const std::vector<uint16_t> table16 = ToBf16(table);
   const int32_t tokens[] = {9, 0, 9};
@@ -118,7 +118,7 @@ TEST_P(TorchEdgeCaseTest, EmbeddingRowsOfBothTypes) {
   EXPECT_EQ(y[5], Bf16ToFloat(table16[9 * 24 + 5]));
 }
 
-TEST_P(TorchEdgeCaseTest, OverlappingMovesReadAllBeforeTheyWrite) {
+TEST_P(TorchEdgeCaseTest, OverlappingMovesReadAllRowsBeforeWriting) {
   ExpectRotationMoves(backend());
 }
 

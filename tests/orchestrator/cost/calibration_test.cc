@@ -256,7 +256,7 @@ TEST_F(CalibrationTest, EmptyTraceIsAnError) {
               HasSubstr("timing trace is empty"));
 }
 
-TEST_F(CalibrationTest, NothingToMeasureIsAnError) {
+TEST_F(CalibrationTest, CalibratingNothingIsAnError) {
   options_.row_counts = {0, -3};
   EXPECT_EQ(Calibrate(verifier_, clock_, options_).status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -37,7 +37,7 @@ TEST(RooflineTest, OneRowWithoutContext) {
   EXPECT_DOUBLE_EQ(TinyRoofline().Bytes(1, 0), 1020);
 }
 
-TEST(RooflineTest, SecondsIsTheLargerOfBothTimes) {
+TEST(RooflineTest, SecondsIsTheLargerOfMemoryAndComputeTime) {
   // The forward has 3264 FLOPs and 2284 bytes.
   EXPECT_DOUBLE_EQ(TinyRoofline().Seconds(3, 7), 2284.0 / 1000);
   const absl::StatusOr<Roofline> compute_bound =
@@ -46,7 +46,7 @@ TEST(RooflineTest, SecondsIsTheLargerOfBothTimes) {
   EXPECT_DOUBLE_EQ(compute_bound->Seconds(3, 7), 3264.0 / 1000);
 }
 
-TEST(RooflineTest, DoesNotOverflowAtServingSize) {
+TEST(RooflineTest, DoesNotOverflowForALargeModel) {
   // Qwen3-8B: 36 layers, 151936 tokens. The weights alone have 2·(36·(2·4096·5120 + 3·4096·12288) +
   // 2·151936·4096) bytes = 16.38 GB.
   const ModelDims dims = {36, 4096, 32, 8, 128, 12288, 151936, 2};

@@ -160,7 +160,7 @@ TEST_F(DecodeCycleTest, InvalidMarginalsCountAsNoDraft) {
   for (const CycleRecord& cycle : sequence.cycles()) EXPECT_EQ(cycle.nodes, 0);
 }
 
-TEST_F(DecodeCycleTest, AnAcceptanceThatIsNoPathOfTheTreeFailsTheSequence) {
+TEST_F(DecodeCycleTest, AnAcceptanceThatIsNotAPathFailsTheSequence) {
   uint64_t session = 1;
   for (const std::vector<NodeIndex>& path :
        std::vector<std::vector<NodeIndex>>{{1000}, {-1}, {0}, {1, 1}}) {

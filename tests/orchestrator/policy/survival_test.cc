@@ -109,7 +109,7 @@ TEST(SurvivalTest, ANodesProbabilityNeverExceedsItsParents) {
     EXPECT_LE(value, 1.0);
 }
 
-TEST(SurvivalTest, ADrafterThatIsNeverRightSoonGetsALowFactor) {
+TEST(SurvivalTest, ADrafterWithNoAcceptedTokensSoonGetsALowFactor) {
   const Marginals sure = MarginalsOf({{0.95, 0.04}, {0.95, 0.04}});
   Survival survival;
   for (int i = 0; i < 20; ++i) survival.Observe(TreeOf(sure, 3), SpineOf(sure), {{}, kOther});

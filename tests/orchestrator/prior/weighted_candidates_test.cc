@@ -181,7 +181,7 @@ TEST_F(UpdateWeightsTest, TheWeightOfARandomTableFallsToZero) {
   EXPECT_LT(WeightAfter(TableOf(kVocabulary, singles), false, 400), 0.05);
 }
 
-TEST_F(UpdateWeightsTest, AChosenTokenThatIsNoCandidateChangesNothing) {
+TEST_F(UpdateWeightsTest, AChosenTokenThatIsNotACandidateChangesNothing) {
   const TransitionTable table = testing::NonsenseTable(kVocabulary, 6, 11);
   const TransitionPrior prior = PriorOver(table);
   std::mt19937 random(6);

@@ -9,8 +9,8 @@ namespace {
 
 using Event = RequestStream::Event;
 
-constexpr absl::Duration kLong = absl::Seconds(30);
-constexpr absl::Duration kNone = absl::ZeroDuration();
+constexpr absl::Duration kLongTimeout = absl::Seconds(30);
+constexpr absl::Duration kNoWait = absl::ZeroDuration();
 
 OutputDelta DeltaOf(const std::string& text) {
   OutputDelta delta;
@@ -20,23 +20,23 @@ OutputDelta DeltaOf(const std::string& text) {
   return delta;
 }
 
-TEST(RequestStreamTest, CombinesWaitingOutputInOrderBeforeTheEnd) {
+TEST(RequestStreamTest, CombinesPendingOutputInOrderBeforeTheEnd) {
   RequestStream stream;
   OutputEnd end;
   end.completion_tokens = 3;
   OutputDelta delta;
   stream.Push(DeltaOf("one"));
-  ASSERT_EQ(stream.WaitForEvent(kNone, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
   EXPECT_EQ(delta.text, "one");
   stream.Push(DeltaOf("two"));
   stream.Push(DeltaOf("three"));
   stream.Close(absl::OkStatus(), end);
-  ASSERT_EQ(stream.WaitForEvent(kNone, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
   EXPECT_EQ(delta.text, "twothree");
   EXPECT_EQ(delta.tokens, (std::vector<TokenId>{3, 5}));
   EXPECT_EQ(delta.cycles.size(), 2u);
-  ASSERT_EQ(stream.WaitForEvent(kNone, delta), Event::kEnd);
-  ASSERT_EQ(stream.WaitForEvent(kNone, delta), Event::kEnd);
+  ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kEnd);
+  ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kEnd);
   EXPECT_TRUE(stream.status().ok());
   EXPECT_EQ(stream.end().completion_tokens, 3);
 }
@@ -47,7 +47,7 @@ TEST(RequestStreamTest, WaitForEventTimesOut) {
   EXPECT_EQ(stream.WaitForEvent(absl::Milliseconds(2), delta), Event::kTimeout);
 }
 
-TEST(RequestStreamTest, TheReaderLosesNoOutputOfFastCycles) {
+TEST(RequestStreamTest, NoOutputIsLostIfCyclesAreFast) {
   RequestStream stream;
   std::string all;
   for (int i = 0; i < 100; ++i) all += std::to_string(i);
@@ -57,7 +57,7 @@ TEST(RequestStreamTest, TheReaderLosesNoOutputOfFastCycles) {
   });
   std::string read;
   OutputDelta delta;
-  while (stream.WaitForEvent(kLong, delta) == Event::kDelta) read += delta.text;
+  while (stream.WaitForEvent(kLongTimeout, delta) == Event::kDelta) read += delta.text;
   EXPECT_EQ(read, all);
   cycle.join();
 }
@@ -66,29 +66,29 @@ TEST(RequestStreamTest, TheSecondDeltaWaitsForTheInterval) {
   RequestStream stream(absl::Hours(1));
   OutputDelta delta;
   stream.Push(DeltaOf("one"));
-  ASSERT_EQ(stream.WaitForEvent(kLong, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kDelta);
   stream.Push(DeltaOf("two"));
   EXPECT_EQ(stream.WaitForEvent(absl::Milliseconds(2), delta), Event::kTimeout);
 
   RequestStream frequent(absl::Milliseconds(1));
   frequent.Push(DeltaOf("one"));
-  ASSERT_EQ(frequent.WaitForEvent(kLong, delta), Event::kDelta);
+  ASSERT_EQ(frequent.WaitForEvent(kLongTimeout, delta), Event::kDelta);
   frequent.Push(DeltaOf("two"));
-  EXPECT_EQ(frequent.WaitForEvent(kLong, delta), Event::kDelta);
+  EXPECT_EQ(frequent.WaitForEvent(kLongTimeout, delta), Event::kDelta);
 }
 
 TEST(RequestStreamTest, TheEndDoesNotWaitForTheInterval) {
   RequestStream stream(absl::Hours(1));
   OutputDelta delta;
   stream.Push(DeltaOf("one"));
-  ASSERT_EQ(stream.WaitForEvent(kLong, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kDelta);
   std::thread cycle([&] {
     stream.Push(DeltaOf("two"));
     stream.Close(absl::OkStatus());
   });
-  ASSERT_EQ(stream.WaitForEvent(kLong, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kDelta);
   EXPECT_EQ(delta.text, "two");
-  EXPECT_EQ(stream.WaitForEvent(kLong, delta), Event::kEnd);
+  EXPECT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kEnd);
   cycle.join();
 }
 
@@ -96,9 +96,9 @@ TEST(RequestStreamTest, AFullStreamDoesNotWaitForTheInterval) {
   RequestStream stream(absl::Hours(1));
   OutputDelta delta;
   stream.Push(DeltaOf("x"));
-  ASSERT_EQ(stream.WaitForEvent(kLong, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kDelta);
   for (size_t i = 0; i < RequestStream::kCapacity; ++i) stream.Push(DeltaOf("x"));
-  EXPECT_EQ(stream.WaitForEvent(kLong, delta), Event::kDelta);
+  EXPECT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kDelta);
 }
 
 TEST(RequestStreamTest, IsFullAtItsCapacity) {
@@ -109,7 +109,7 @@ TEST(RequestStreamTest, IsFullAtItsCapacity) {
   }
   EXPECT_TRUE(stream.full());
   OutputDelta delta;
-  ASSERT_EQ(stream.WaitForEvent(kNone, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
   EXPECT_FALSE(stream.full());
 }
 
@@ -127,7 +127,7 @@ TEST(RequestStreamTest, OnlyTheFirstCloseCounts) {
   EXPECT_TRUE(absl::IsUnavailable(stream.status()));
 }
 
-TEST(RequestStreamTest, AFailureOfAFullStreamAbortsTheBlockedCall) {
+TEST(RequestStreamTest, AnErrorOnAFullStreamAbortsTheRpc) {
   RequestStream stream;
   int aborted = 0;
   stream.SetAbortCallback([&] { ++aborted; });
@@ -135,11 +135,11 @@ TEST(RequestStreamTest, AFailureOfAFullStreamAbortsTheBlockedCall) {
   stream.Close(absl::ResourceExhaustedError("the client does not read"));
   EXPECT_EQ(aborted, 1);
   OutputDelta delta;
-  EXPECT_EQ(stream.WaitForEvent(kNone, delta), Event::kEnd);  // The unread output is discarded.
+  EXPECT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kEnd);  // The unread output is discarded.
   EXPECT_TRUE(absl::IsResourceExhausted(stream.status()));
 }
 
-TEST(RequestStreamTest, AFailureDoesNotAbortWhileTheClientReads) {
+TEST(RequestStreamTest, AnErrorDoesNotAbortIfTheStreamIsNotFull) {
   RequestStream stream;
   int aborted = 0;
   stream.SetAbortCallback([&] { ++aborted; });
@@ -147,11 +147,11 @@ TEST(RequestStreamTest, AFailureDoesNotAbortWhileTheClientReads) {
   stream.Close(absl::UnavailableError("gone"));
   EXPECT_EQ(aborted, 0);
   OutputDelta delta;
-  EXPECT_EQ(stream.WaitForEvent(kNone, delta), Event::kDelta);
-  EXPECT_EQ(stream.WaitForEvent(kNone, delta), Event::kEnd);
+  EXPECT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
+  EXPECT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kEnd);
 }
 
-TEST(RequestStreamTest, AFailureDoesNotAbortAfterCancel) {
+TEST(RequestStreamTest, AnErrorDoesNotAbortAfterCancel) {
   // The call is over, so the objects that the callback uses may be destroyed.
   RequestStream stream;
   int aborted = 0;
@@ -170,7 +170,7 @@ TEST(RequestStreamTest, ACompleteAnswerIsNeverAborted) {
   stream.Close(absl::OkStatus());
   EXPECT_EQ(aborted, 0);
   OutputDelta delta;
-  EXPECT_EQ(stream.WaitForEvent(kNone, delta), Event::kDelta);
+  EXPECT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST(StopStringsTest, FindsAMatchOverSeveralPieces) {
   EXPECT_EQ(stops.match(), "END");
 }
 
-TEST(StopStringsTest, HeldTextThatIsNoStopStringIsReturned) {
+TEST(StopStringsTest, HeldTextThatIsNotAStopStringIsReturned) {
   StopStrings stops = Make({"END"});
   EXPECT_EQ(stops.Push("EN"), "");
   EXPECT_EQ(stops.Push("EN"), "EN");

@@ -32,8 +32,8 @@ class AuditTest : public ::testing::Test {
     return sequence;
   }
 
-  // What plain decoding writes after kPrompt, found with the audit itself: it reports a mismatch
-  // for every token except the right one.
+  // Returns the token that plain decoding generates after kPrompt. It is found with the audit
+  // itself, which reports a mismatch for every other token.
   TokenId PlainNext(const SamplingParams& sampling) {
     for (TokenId token = 0;; ++token) {
       Sequence& sequence = SequenceOf(sampling, kPrompt);

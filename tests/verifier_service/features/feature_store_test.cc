@@ -15,9 +15,9 @@ using ::testing::HasSubstr;
 
 constexpr SequenceId kSequence = {7, 1};
 constexpr int kWidth = 2;
-constexpr int64_t kPlenty = 1 << 20;
-constexpr absl::Duration kNoPatience = absl::ZeroDuration();
-constexpr absl::Duration kLong = absl::Seconds(30);
+constexpr int64_t kLargeLimit = 1 << 20;
+constexpr absl::Duration kNoWait = absl::ZeroDuration();
+constexpr absl::Duration kLongTimeout = absl::Seconds(30);
 
 // Row r holds 10·r and 10·r + 1.
 std::vector<float> Rows(int first, int count) {
@@ -43,73 +43,73 @@ std::vector<float> Floats(const Features& features) {
 }
 
 TEST(FeatureStoreTest, ReadsTheRowsThatWereAppended) {
-  FeatureStore store(DType::kF32, kPlenty);
+  FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 3);
   AppendRows(store, kSequence, 3, 2);
   EXPECT_EQ(*store.Rows(kSequence), 5);
   EXPECT_EQ(store.bytes(), 5 * 8);
-  const auto read = store.Read({kSequence, 2, 2}, kNoPatience);
+  const auto read = store.Read({kSequence, 2, 2}, kNoWait);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->width, kWidth);
   EXPECT_EQ(read->rows(), 2);
   EXPECT_THAT(Floats(*read), ElementsAre(20, 21, 30, 31));
 }
 
-TEST(FeatureStoreTest, TheNextTokenFollowsTheLastRowOnly) {
-  FeatureStore store(DType::kF32, kPlenty);
+TEST(FeatureStoreTest, TheNextTokenIsReturnedOnlyWithTheLastRow) {
+  FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 3);  // A prefill chooses no token.
-  EXPECT_EQ(store.Read({kSequence, 0, 3}, kNoPatience)->next, kNoToken);
+  EXPECT_EQ(store.Read({kSequence, 0, 3}, kNoWait)->next, kNoToken);
   AppendRows(store, kSequence, 3, 2, /*next=*/42);
-  EXPECT_EQ(store.Read({kSequence, 0, 5}, kNoPatience)->next, 42);
-  EXPECT_EQ(store.Read({kSequence, 4, 1}, kNoPatience)->next, 42);
-  EXPECT_EQ(store.Read({kSequence, 0, 4}, kNoPatience)->next, kNoToken);
+  EXPECT_EQ(store.Read({kSequence, 0, 5}, kNoWait)->next, 42);
+  EXPECT_EQ(store.Read({kSequence, 4, 1}, kNoWait)->next, 42);
+  EXPECT_EQ(store.Read({kSequence, 0, 4}, kNoWait)->next, kNoToken);
 }
 
 TEST(FeatureStoreTest, Bf16RowsAreHalfAsLong) {
-  FeatureStore store(DType::kBF16, kPlenty);
+  FeatureStore store(DType::kBF16, kLargeLimit);
   store.Open(kSequence, kWidth);
   store.Append(kSequence, {"\x20\x41\x30\x41", 4});  // 10 and 11.
-  const auto read = store.Read({kSequence, 0, 1}, kNoPatience);
+  const auto read = store.Read({kSequence, 0, 1}, kNoWait);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->rows(), 1);
   EXPECT_EQ(read->bytes, "\x20\x41\x30\x41");
 }
 
-TEST(FeatureStoreTest, RowsThatAreNotThereYetAreWaitedFor) {
-  FeatureStore store(DType::kF32, kPlenty);
+TEST(FeatureStoreTest, ReadWaitsForRows) {
+  FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 1);
   std::thread engine([&] { AppendRows(store, kSequence, 1, 1); });
-  const auto read = store.Read({kSequence, 0, 2}, kLong);
+  const auto read = store.Read({kSequence, 0, 2}, kLongTimeout);
   engine.join();
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->rows(), 2);
 }
 
 TEST(FeatureStoreTest, ReadTimesOut) {
-  FeatureStore store(DType::kF32, kPlenty);
+  FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 1);
   const auto read = store.Read({kSequence, 0, 2}, absl::Milliseconds(5));
   EXPECT_EQ(read.status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(read.status().message(), HasSubstr("1 rows are there, 2 wanted"));
+  EXPECT_THAT(read.status().message(), HasSubstr("the store has 1 rows, but 2 were requested"));
 }
 
-TEST(FeatureStoreTest, WaitingEndsWhenTheSequenceIsClosed) {
-  FeatureStore store(DType::kF32, kPlenty);
+TEST(FeatureStoreTest, ReadFailsWhenTheSequenceIsClosed) {
+  FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, kWidth);
   std::thread engine([&] { store.Close(kSequence); });
-  EXPECT_TRUE(absl::IsNotFound(store.Read({kSequence, 0, 1}, kLong).status()));
+  EXPECT_TRUE(absl::IsNotFound(store.Read({kSequence, 0, 1}, kLongTimeout).status()));
   engine.join();
 }
 
-TEST(FeatureStoreTest, UnknownSequences) {
-  FeatureStore store(DType::kF32, kPlenty);
+TEST(FeatureStoreTest, UnknownSequencesAreNotFound) {
+  FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, kWidth);
   const SequenceId other = {7, 2};
-  EXPECT_TRUE(absl::IsNotFound(store.Read({other, 0, 1}, kNoPatience).status()));
+  EXPECT_TRUE(absl::IsNotFound(store.Read({other, 0, 1}, kNoWait).status()));
   EXPECT_TRUE(absl::IsNotFound(store.Rows(other).status()));
   const auto never = [](DType, int, int) -> char* {
     ADD_FAILURE();
@@ -122,7 +122,7 @@ TEST(FeatureStoreTest, UnknownSequences) {
   EXPECT_EQ(store.bytes(), 0);
 }
 
-TEST(FeatureStoreTest, ASequenceThatExceedsTheMemoryLosesItsHistory) {
+TEST(FeatureStoreTest, ASequenceThatExceedsTheMemoryLimitLosesItsHistory) {
   FeatureStore store(DType::kF32, /*max_bytes=*/5 * 8);
   const SequenceId other = {8, 1};
   store.Open(kSequence, kWidth);
@@ -130,17 +130,17 @@ TEST(FeatureStoreTest, ASequenceThatExceedsTheMemoryLosesItsHistory) {
   AppendRows(store, kSequence, 0, 3);
   AppendRows(store, other, 0, 2);
   AppendRows(store, kSequence, 3, 1);
-  const auto read = store.Read({kSequence, 0, 1}, kNoPatience);
+  const auto read = store.Read({kSequence, 0, 1}, kNoWait);
   EXPECT_TRUE(absl::IsOutOfRange(read.status())) << read.status();
   EXPECT_THAT(read.status().message(), HasSubstr("--feature_bytes"));
   EXPECT_EQ(store.bytes(), 2 * 8);
-  AppendRows(store, kSequence, 4, 1);  // Still dropped: a history must have no gap.
+  AppendRows(store, kSequence, 4, 1);  // Still dropped, because a history must not have gaps.
   EXPECT_TRUE(absl::IsOutOfRange(store.Rows(kSequence).status()));
-  EXPECT_TRUE(store.Read({other, 0, 2}, kNoPatience).ok());
+  EXPECT_TRUE(store.Read({other, 0, 2}, kNoWait).ok());
 }
 
 TEST(FeatureStoreTest, CloseFreesTheMemory) {
-  FeatureStore store(DType::kF32, kPlenty);
+  FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 4);
   store.Close(kSequence);
@@ -148,7 +148,7 @@ TEST(FeatureStoreTest, CloseFreesTheMemory) {
 }
 
 TEST(FeatureStoreTest, ReopeningUnderAHigherEpochFreesTheOldMemory) {
-  FeatureStore store(DType::kF32, kPlenty);
+  FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 4);
   store.Open({kSequence.session, kSequence.epoch + 1}, kWidth);
@@ -157,21 +157,21 @@ TEST(FeatureStoreTest, ReopeningUnderAHigherEpochFreesTheOldMemory) {
 }
 
 TEST(FeatureStoreTest, ASequenceOpenedBeforeAnyDrafterHasNoFeatures) {
-  FeatureStore store(DType::kF32, kPlenty);
+  FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, /*width=*/0);
   AppendRows(store, kSequence, 0, 1);
-  const auto read = store.Read({kSequence, 0, 1}, kNoPatience);
+  const auto read = store.Read({kSequence, 0, 1}, kNoWait);
   EXPECT_TRUE(absl::IsOutOfRange(read.status())) << read.status();
 }
 
-TEST(FeatureStoreTest, CopiesTheRowsThatFitToTheGivenPlace) {
-  FeatureStore store(DType::kF32, kPlenty);
+TEST(FeatureStoreTest, CopiesTheRowsThatFitIntoTheGivenMemory) {
+  FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 5, /*next=*/42);
-  const auto copy = [&](Position first, size_t most_bytes) {
+  const auto copy = [&](Position first, size_t max_bytes) {
     std::vector<float> values;
     const auto copied =
-        store.Copy(kSequence, first, most_bytes, [&](DType type, int rows, int width) {
+        store.Copy(kSequence, first, max_bytes, [&](DType type, int rows, int width) {
           EXPECT_EQ(type, DType::kF32);
           EXPECT_EQ(width, kWidth);
           values.resize(size_t(rows) * width);
@@ -179,7 +179,7 @@ TEST(FeatureStoreTest, CopiesTheRowsThatFitToTheGivenPlace) {
         });
     EXPECT_TRUE(copied.ok()) << copied.status();
     EXPECT_EQ(copied->rows * kWidth, static_cast<int>(values.size()));
-    // Only the last row is followed by the verify's choice.
+    // The token that the verify chose is returned only with the last row.
     EXPECT_EQ(copied->next, first + copied->rows == 5 ? 42 : kNoToken);
     return values;
   };
@@ -189,7 +189,7 @@ TEST(FeatureStoreTest, CopiesTheRowsThatFitToTheGivenPlace) {
 }
 
 TEST(FeatureStoreTest, ListenersAreCalledForEveryChangeUntilDestroyed) {
-  FeatureStore store(DType::kF32, kPlenty);
+  FeatureStore store(DType::kF32, kLargeLimit);
   int first_calls = 0, second_calls = 0;
   const auto first = store.Listen([&] { ++first_calls; });
   store.Open(kSequence, kWidth);
@@ -206,14 +206,14 @@ TEST(FeatureStoreTest, ListenersAreCalledForEveryChangeUntilDestroyed) {
   EXPECT_EQ(second_calls, 3);
 }
 
-// A store whose rows are in a ring with room for eight.
+// A store with a ring that has room for eight rows.
 class RingStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto ring = wire::DeviceRingWriter::Create(wire::Descriptor(), 8 * kRowBytes, "a GPU");
     ASSERT_TRUE(ring.ok()) << ring.status();
     ring_ = *std::move(ring);
-    store_ = std::make_unique<FeatureStore>(DType::kF32, kPlenty, ring_);
+    store_ = std::make_unique<FeatureStore>(DType::kF32, kLargeLimit, ring_);
     store_->Open(kSequence, kRingWidth);
   }
   void Append(int count, TokenId next, bool in_ring = true) {
@@ -224,7 +224,7 @@ class RingStoreTest : public ::testing::Test {
     }
     store_->Append(kSequence, std::string(count * kRowBytes, 'x'), next, position);
   }
-  // {rows, position as a row, next}.
+  // Returns {rows, position / kRowBytes, next}.
   std::vector<int64_t> Locate(Position first) {
     const auto located = store_->Locate(kSequence, first);
     EXPECT_TRUE(located.ok()) << located.status();
@@ -239,22 +239,24 @@ class RingStoreTest : public ::testing::Test {
   std::unique_ptr<FeatureStore> store_;
 };
 
-TEST_F(RingStoreTest, RowsAreLocatedPieceByPieceUntilTheyAreOverwritten) {
+TEST_F(RingStoreTest, LocatesTheRowsOfEachAppendUntilTheyAreOverwritten) {
   Append(3, 11);
   Append(2, 12);
   EXPECT_THAT(Locate(0), ElementsAre(3, 0, kNoToken));
   EXPECT_THAT(Locate(1), ElementsAre(2, 1, kNoToken));
   EXPECT_THAT(Locate(4), ElementsAre(1, 4, 12));
   EXPECT_THAT(Locate(5), ElementsAre());
-  Append(4, 13);  // Does not fit before the ring's end, so it overwrites rows 0 to 3.
+  Append(4,
+         13);  // Does not fit before the end of the ring, so it wraps and overwrites rows 0 to 3.
   EXPECT_THAT(Locate(0), ElementsAre());
   EXPECT_THAT(Locate(3), ElementsAre());
   EXPECT_THAT(Locate(4), ElementsAre(1, 4, kNoToken));
   EXPECT_THAT(Locate(5), ElementsAre(4, 8, 13));
-  EXPECT_EQ(store_->Read({kSequence, 0, 9}, kNoPatience)->rows(), 9);  // Their bytes remain.
+  EXPECT_EQ(store_->Read({kSequence, 0, 9}, kNoWait)->rows(),
+            9);  // The bytes of all rows stay in the store.
 }
 
-TEST_F(RingStoreTest, RowsThatAreNotInTheRingAreNotLocated) {
+TEST_F(RingStoreTest, DoesNotLocateRowsOutsideTheRing) {
   Append(2, 11, /*in_ring=*/false);
   Append(2, 12);
   EXPECT_THAT(Locate(1), ElementsAre());

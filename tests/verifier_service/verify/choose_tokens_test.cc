@@ -24,7 +24,7 @@ using ::testing::FloatNear;
 using ::testing::Pair;
 using ::testing::Pointwise;
 
-constexpr float kOut = -std::numeric_limits<float>::infinity();
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 json Goldens() {
   return json::parse(
@@ -82,7 +82,7 @@ TEST(LogitEditsTest, MatchTransformersAndAreUndone) {
     const auto before = golden["logits"].get<std::vector<float>>();
     std::vector<float> expected;
     for (const json& logit : golden["edited"]) {
-      expected.push_back(logit.is_null() ? kOut : logit.get<float>());
+      expected.push_back(logit.is_null() ? kMasked : logit.get<float>());
     }
     const SamplingParams sampling = SamplingOf(golden);
     const TokenHistory history = HistoryOf(TextOf(golden), sampling.prompt_tokens);
@@ -107,7 +107,7 @@ TEST_F(ChooseTokensTest, TheChoiceIsAmongTheTokensThatTransformersKeeps) {
     for (uint64_t seed = 0; seed < 50; ++seed) {
       sampling.seed = seed;
       TokenId best = -1;
-      float value = kOut;
+      float value = kMasked;
       for (const TokenId token : golden["kept"]) {
         const float with = golden["edited"][token].get<float>() / sampling.temperature +
                            KeyedGumbel(seed, /*position=*/1, token);

@@ -180,7 +180,7 @@ class AttentionCase {
     }
   }
 
-  // The keys in the layout of the CPU's kernels, [pages, G, D, 16].
+  // The keys in the layout of the CPU kernels, [pages, G, D, 16].
   [[nodiscard]] std::vector<float> Transposed() const {
     std::vector<float> transposed(keys_.size());
     const size_t dim = shape_.head_dim, block = kPageTokens * dim;

@@ -1,5 +1,5 @@
 // Compares attention on the device with the oracle. The tolerance for fp32 is smaller than the
-// error of the CPU's kernels in long contexts, so on a GPU these tests need libtorch's oracle.
+// error of the CPU kernels in long contexts, so on a GPU these tests need libtorch's oracle.
 #include <algorithm>
 
 #include "tests/kernels/cuda/attention/attention_case.h"
@@ -35,7 +35,7 @@ TEST_P(DeviceAttentionOracleTest, FloatsAgreeWithTheOracle) { ExpectOracle(DType
 std::vector<AttentionShape> OracleShapes() {
   std::vector<AttentionShape> shapes = AttentionShapes();
   shapes.erase(std::remove_if(shapes.begin(), shapes.end(),
-                              [](const auto& shape) { return !OracleTakes(shape.head_dim); }),
+                              [](const auto& shape) { return !OracleSupports(shape.head_dim); }),
                shapes.end());
   return shapes;
 }

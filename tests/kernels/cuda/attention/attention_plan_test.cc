@@ -1,5 +1,5 @@
-// Tests of GPU attention that need the emulator: how a step is divided into items, and that the
-// order of blocks and threads does not change the result.
+// Tests of GPU attention that need the emulator. They check how a step is divided into items, and
+// that the order of blocks and threads does not change the result.
 #include "kernels/cuda/attention/attention_plan.h"
 
 #include "kernels/cuda/simt/emulator.h"
@@ -45,7 +45,7 @@ TEST_P(AttentionPlanTest, ChunksAreWholeTilesAndCoverAllKeys) {
       EXPECT_GE(cut.chunks * cut.chunk_keys, span.length());
       EXPECT_LT((cut.chunks - 1) * cut.chunk_keys, span.length());
       EXPECT_GE(cut.tiles * cut.tile_rows, rows * GetParam().query / GetParam().kv);
-      EXPECT_TRUE(cut.chunks == 1 || cut.items(GetParam().kv) <= attention::kMostItems);
+      EXPECT_TRUE(cut.chunks == 1 || cut.items(GetParam().kv) <= attention::kMaxItems);
     }
   }
 }
@@ -56,10 +56,10 @@ TEST_P(AttentionPlanTest, ScratchIsLargeEnoughForAnySpans) {
   const int kv_heads = GetParam().kv;
   for (int round = 0; round < 500; ++round) {
     std::vector<std::pair<int, int>> shape;
-    const int most_rows = 1 << engine() % 8;
+    const int max_rows = 1 << engine() % 8;
     size_t total = 0;
     for (int left = 1 + static_cast<int>(engine() % 64); left > 0; --left) {
-      shape.emplace_back(1 + engine() % most_rows, engine() % 300000);
+      shape.emplace_back(1 + engine() % max_rows, engine() % 300000);
       total += shape.back().first;
     }
     size_t partial_rows = 0;

@@ -91,7 +91,7 @@ TEST_F(DeviceAttentionTest, LaunchesAndNumbersOfBlocksDoNotChangeBits) {
   }
 }
 
-TEST_F(DeviceAttentionTest, ASequenceGetsTheSameBitsInAnyCompany) {
+TEST_F(DeviceAttentionTest, ASequenceGetsTheSameBitsInAnyBatch) {
   for (const AttentionShape& shape : Chunked()) {
     // Paths, because random trees would differ between a sequence alone and one among others.
     AttentionShape chains = shape;

@@ -5,7 +5,7 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-constexpr float kOut = -std::numeric_limits<float>::infinity();
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class DeviceChooseTest : public DeviceTest {
@@ -61,9 +61,9 @@ TEST_F(DeviceChooseTest, TiesGoToTheLowestIdWhereverTheyLie) {
   EXPECT_EQ(ChooseOne({-1, -0.0f, 0.0f, -2}, {0, 1, 1}), 1);
 }
 
-TEST_F(DeviceChooseTest, TokensThatAreRuledOutAreNeverChosen) {
+TEST_F(DeviceChooseTest, MaskedTokensAreNeverChosen) {
   for (const int vocabulary : {100, 9000}) {
-    std::vector<float> logits(vocabulary, kOut);
+    std::vector<float> logits(vocabulary, kMasked);
     logits[57] = -3.0f;
     for (uint64_t seed = 0; seed < 20; ++seed) {
       for (const ChoiceRule& rule :
@@ -75,10 +75,10 @@ TEST_F(DeviceChooseTest, TokensThatAreRuledOutAreNeverChosen) {
   }
 }
 
-TEST_F(DeviceChooseTest, ARowOfNansOrOfNothingGivesNoToken) {
+TEST_F(DeviceChooseTest, RowsWithOnlyNansOrMaskedLogitsGiveNoToken) {
   const std::vector<ChoiceRule> rules = {{0, 1, 1},          {1, 0, 0},    {1, 0, 0, 5, 0.9f},
                                          {1, 0, 0, 0, 0.9f}, {1, 0, 0, 5}, {1, 0, 0, 0, 1, 0.1f}};
-  for (const float value : {kNan, -kNan, kOut}) {
+  for (const float value : {kNan, -kNan, kMasked}) {
     for (const int vocabulary : {1, 64, 9000}) {
       const Races races = {std::vector<float>(rules.size() * vocabulary, value), rules};
       EXPECT_EQ(DeviceChoices(races, *stream_), std::vector<int32_t>(rules.size(), -1));
@@ -91,7 +91,7 @@ TEST_F(DeviceChooseTest, ANanNeverWins) {
   for (int x = 0; x < 9000; x += 2) logits[x] = x % 4 == 0 ? kNan : -kNan;
   EXPECT_EQ(ChooseOne(logits, {0, 1, 1}), 1);
   for (uint64_t seed = 0; seed < 10; ++seed) EXPECT_EQ(ChooseOne(logits, {1, seed, 1}) % 2, 1);
-  EXPECT_EQ(ChooseOne(logits, {1, 1, 1, 5}), -1);  // Like on the CPU.
+  EXPECT_EQ(ChooseOne(logits, {1, 1, 1, 5}), -1);  // As the CPU kernels do.
 }
 
 TEST_F(DeviceChooseTest, LaunchesLeaveTheirScratchClean) {

@@ -5,7 +5,7 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-constexpr float kOut = -std::numeric_limits<float>::infinity();
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 class EditsTest : public DeviceTest {};
 
@@ -31,7 +31,7 @@ TEST_F(EditsTest, EditsHaveTheBitsOfTheHostAndAreUndone) {
     const int at = 17 + i * 700 % (rows * vocabulary);
     edit.row = at % (rows * vocabulary) / vocabulary;
     edit.token = at % (rows * vocabulary) % vocabulary;
-    if (i % 2 == 0) edit.bias = i % 14 == 0 ? kOut : random[4 * i];
+    if (i % 2 == 0) edit.bias = i % 14 == 0 ? kMasked : random[4 * i];
     const bool in_text = i % 3 != 0;
     if (in_text) {
       edit.penalty = 1.0f + std::abs(random[4 * i + 1]);

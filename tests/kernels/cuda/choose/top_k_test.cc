@@ -5,7 +5,7 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-constexpr float kOut = -std::numeric_limits<float>::infinity();
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class DeviceTopKTest : public DeviceTest {
@@ -22,12 +22,12 @@ std::vector<ChoiceRule> Uncoupled(int rows) { return std::vector<ChoiceRule>(row
 
 TEST_F(DeviceTopKTest, AgreesWithTheOracleWithTiesAndWholeVocabulary) {
   for (const int vocabulary : {1, 5, 31, 1000, 4096, 5003, 50000}) {
-    for (const int candidates : {1, 2, 8, 64, 1000, kMostCandidates}) {
+    for (const int candidates : {1, 2, 8, 64, 1000, kMaxCandidates}) {
       if (candidates > vocabulary) continue;
       ExpectOracleCandidates(RandomRaces(Uncoupled(2), vocabulary, 1), candidates);
       ExpectOracleCandidates(RandomRaces(Uncoupled(2), vocabulary, 2, 3.0f, 0.25f), candidates);
     }
-    const int all = std::min(vocabulary, kMostCandidates);
+    const int all = std::min(vocabulary, kMaxCandidates);
     ExpectOracleCandidates(RandomRaces(Uncoupled(1), vocabulary, 3), all);
   }
 }
@@ -41,7 +41,7 @@ TEST_F(DeviceTopKTest, AWholeVocabulary) {
 }
 
 TEST_F(DeviceTopKTest, MoreTiesThanTheShortlistHolds) {
-  for (const int candidates : {1, 64, kMostCandidates}) {
+  for (const int candidates : {1, 64, kMaxCandidates}) {
     Races races = {std::vector<float>(50000, 1.5f), Uncoupled(1)};
     ExpectOracleCandidates(races, candidates);
     for (int x = 0; x < 50000; x += 3) races.logits[x] = -4.0f;
@@ -54,21 +54,21 @@ TEST_F(DeviceTopKTest, TheBestMayAllLieInOneStripOrBlock) {
   for (const int step : {1, 8192, 4096, 4}) {
     Races races = RandomRaces(Uncoupled(1), 100000, 5, 1.0f);
     for (int i = 0; i < 1500 && i * step < 100000; ++i) races.logits[i * step] += 20.0f;
-    ExpectOracleCandidates(races, kMostCandidates);
+    ExpectOracleCandidates(races, kMaxCandidates);
     ExpectOracleCandidates(races, 12);
   }
 }
 
 TEST_F(DeviceTopKTest, ValuesOfBothSignsAndHugeOnes) {
   Races races = RandomRaces(Uncoupled(1), 3000, 6, 1e30f);
-  races.logits[5] = kOut;
+  races.logits[5] = kMasked;
   races.logits[6] = std::numeric_limits<float>::lowest();
   races.logits[7] = -0.0f;
   races.logits[8] = 0.0f;
   races.logits[9] = std::numeric_limits<float>::denorm_min();
   const Candidates actual = DeviceCandidates(races, 1000, *stream_);
   EXPECT_EQ(actual.tokens, OracleCandidates(races, 1000).tokens);
-  races.logits.assign(3000, kOut);
+  races.logits.assign(3000, kMasked);
   races.logits[2000] = -3.0f;
   ExpectOracleCandidates(races, 1);
   EXPECT_EQ(DeviceCandidates(races, 5, *stream_).tokens, (std::vector<int32_t>{2000, 0, 1, 2, 3}));

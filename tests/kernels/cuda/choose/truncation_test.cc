@@ -10,7 +10,7 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-constexpr float kOut = -std::numeric_limits<float>::infinity();
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 class TruncationTest : public DeviceTest {
  protected:
@@ -25,7 +25,7 @@ class TruncationTest : public DeviceTest {
     const Candidates all = OracleCandidates(races, vocabulary);
     std::vector<bool> survives(races.logits.size());
     for (size_t i = 0; i < survives.size(); ++i) {
-      survives[i / vocabulary * vocabulary + all.tokens[i]] = all.log_probs[i] > kOut;
+      survives[i / vocabulary * vocabulary + all.tokens[i]] = all.log_probs[i] > kMasked;
     }
     return survives;
   }
@@ -33,7 +33,7 @@ class TruncationTest : public DeviceTest {
     const OnDevice<float> logits(races.logits);
     const OnDevice<ChoiceRule> rules(races.rules);
     const OnDevice<int32_t> used(1, races.rows());
-    const OnDevice<Survivors> found(races.rows(), Survivors{kOut, INT32_MAX});
+    const OnDevice<Survivors> found(races.rows(), Survivors{kMasked, INT32_MAX});
     Truncate(
         {used.data(), logits.data(), rules.data(), found.data(), races.rows(), races.vocabulary()},
         *stream_);
@@ -42,8 +42,8 @@ class TruncationTest : public DeviceTest {
     const std::vector<Survivors> actual = found.Read();
     for (size_t i = 0; i < expected.size(); ++i) {
       const size_t row = i / races.vocabulary(), token = i % races.vocabulary();
-      const bool survives = races.logits[i] > actual[row].least ||
-                            (races.logits[i] == actual[row].least &&
+      const bool survives = races.logits[i] > actual[row].min_logit ||
+                            (races.logits[i] == actual[row].min_logit &&
                              static_cast<int32_t>(token) <= actual[row].last_tied);
       const ChoiceRule& rule = races.rules[row];
       ASSERT_EQ(survives, expected[i])

@@ -49,7 +49,7 @@ TEST_F(WalkTest, WalksLongChainsAcrossBlocksOfRows) {
   }
 }
 
-TEST_F(WalkTest, WalksMoreSpansThanWarps) {
+TEST_F(WalkTest, WalksMoreTreesThanWarps) {
   std::mt19937 random(2);
   std::vector<Tree> trees;
   for (int b = 0; b < 70; ++b) trees.push_back(RandomTree(1 + b % 9, random));
@@ -62,11 +62,11 @@ TEST_F(WalkTest, FollowsTheFirstOfEqualSiblings) {
   ExpectWalks({twins});
 }
 
-TEST_F(WalkTest, ASpanWithAMissingChoiceKeepsNothing) {
+TEST_F(WalkTest, ATreeWithAMissingChoiceKeepsNoRows) {
   std::mt19937 random(3);
   std::vector<Tree> trees;
   for (const int rows : {4, 40, 40, 6}) trees.push_back(RandomTree(rows, random));
-  trees[1].choices[35] = -1;  // Whether or not the path reaches this row.
+  trees[1].choices[35] = -1;  // The path need not reach this row.
   std::vector<Walked> expected = HostWalks(trees);
   EXPECT_EQ(expected[1].length, -1);
   EXPECT_EQ(expected[2].first_kept, expected[1].first_kept);

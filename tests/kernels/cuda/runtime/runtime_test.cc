@@ -18,11 +18,11 @@ class RuntimeTest : public DeviceTest {
     EXPECT_TRUE(memory.ok()) << memory.status();
     return *std::move(memory);
   }
-  // Launches some kernel: y = silu(gate) * up for one row.
-  void Work(const OnDevice<float>& gate_up, const OnDevice<float>& y) {
+  // Launches a kernel as an example of work: y = silu(gate) * up for one row.
+  void LaunchKernel(const OnDevice<float>& gate_up, const OnDevice<float>& y) {
     SiluMul({gate_up.data(), y.data(), DType::kF32, 1, kWidth}, *stream_);
   }
-  // Input for Work. For gate 0 the result is 0; for a large gate it is gate * up.
+  // Input for LaunchKernel. For gate 0 the result is 0; for a large gate it is gate * up.
   static std::vector<float> Input(float gate, float up) {
     std::vector<float> values(2 * kWidth, up);
     std::fill(values.begin(), values.begin() + kWidth, gate);
@@ -87,14 +87,14 @@ TEST_F(RuntimeTest, CopiesBetweenHostAndDeviceMemory) {
   EXPECT_EQ(read[2], values[2]);
 }
 
-TEST_F(RuntimeTest, AFailedAllocationIsReportedWithItsPurpose) {
-  const absl::Status status = Memory::OnDevice(size_t{1} << 50, "a test's whim").status();
+TEST_F(RuntimeTest, AnAllocationErrorNamesThePurposeAndTheSize) {
+  const absl::Status status = Memory::OnDevice(size_t{1} << 50, "a huge test buffer").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("1073741824 MiB"), HasSubstr("a test's whim")));
+              AllOf(HasSubstr("1073741824 MiB"), HasSubstr("a huge test buffer")));
   // Later allocations still work.
-  const Memory little = Make(Memory::OnDevice(256, "a test"));
-  stream_->Fill(little.as<void>(), 1, 256);
+  const Memory small = Make(Memory::OnDevice(256, "a test"));
+  stream_->Fill(small.as<void>(), 1, 256);
   Finish();
 }
 
@@ -102,11 +102,11 @@ TEST_F(RuntimeTest, AReplayReadsItsInputsAgain) {
   const OnDevice<float> y(kWidth, -1.0f);
   OnDevice<float> gate_up(Input(50, 2));
   const Memory copied = Make(Memory::OnHost(kWidth * sizeof(float), "a test"));
-  Work(gate_up, y);
+  LaunchKernel(gate_up, y);
   stream_->Fill(y.data(), 0xFF, kWidth * sizeof(float));
   Finish();
   stream_->BeginRecording();
-  Work(gate_up, y);
+  LaunchKernel(gate_up, y);
   stream_->Copy(copied.as<void>(), y.data(), kWidth * sizeof(float));
   stream_->Fill(y.data(), 0, sizeof(float));
   auto graph = stream_->EndRecording();
@@ -131,7 +131,7 @@ TEST_F(RuntimeTest, AwaitFlagSeesTheFlagThatTheDeviceRaises) {
   const OnDevice<float> y(kWidth), gate_up(Input(50, 2));
   for (uint64_t step = 1; step <= 3; ++step) {
     value.Write({step});
-    Work(gate_up, y);
+    LaunchKernel(gate_up, y);
     stream_->Copy(flag.as<void>(), value.data(), sizeof(uint64_t));
     const absl::Status raised = stream_->AwaitFlag(flag.as<uint64_t>(), step);
     ASSERT_TRUE(raised.ok()) << raised;
@@ -142,23 +142,23 @@ TEST_F(RuntimeTest, AwaitFlagSeesTheFlagThatTheDeviceRaises) {
 TEST_F(RuntimeTest, AwaitFlagFailsIfTheWorkEndsWithoutRaisingIt) {
   const Memory flag = Make(Memory::OnHost(sizeof(uint64_t), "a test's flag"));
   const OnDevice<float> y(kWidth), gate_up(Input(50, 2));
-  Work(gate_up, y);
+  LaunchKernel(gate_up, y);
   const absl::Status status = stream_->AwaitFlag(flag.as<uint64_t>(), 1);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("raises"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("raised"));
 }
 
 TEST_F(RuntimeTest, TheNextWaitReturnsTheFirstError) {
-  stream_->Note(0, "nothing");
+  stream_->ReportError(0, "nothing");
   Finish();
-  stream_->Note(1, "the first thing");
-  stream_->Note(2, "the second thing");
+  stream_->ReportError(1, "the first thing");
+  stream_->ReportError(2, "the second thing");
   const absl::Status status = stream_->Synchronize();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the first thing"));
   Finish();
   const Memory flag = Make(Memory::OnHost(sizeof(uint64_t), "a test's flag"));
-  stream_->Note(1, "the third thing");
+  stream_->ReportError(1, "the third thing");
   const absl::Status awaited = stream_->AwaitFlag(flag.as<uint64_t>(), 0);
   EXPECT_THAT(std::string(awaited.message()), HasSubstr("the third thing"));
   Finish();
@@ -189,13 +189,13 @@ TEST_F(RuntimeTest, MarksMeasureTheWorkBetweenThem) {
 TEST_F(RuntimeTest, DifferentThreadsMayUseAStreamInTurn) {
   const OnDevice<float> y(kWidth), gate_up(Input(50, 2));
   std::thread([&] {
-    Work(gate_up, y);
+    LaunchKernel(gate_up, y);
     Finish();
   }).join();
   std::thread([&] {
     const OnDevice<float> other(Input(50, 3));
     stream_->BeginRecording();
-    Work(other, y);
+    LaunchKernel(other, y);
     auto graph = stream_->EndRecording();
     ASSERT_TRUE(graph.ok()) << graph.status();
     stream_->Run(**graph);
@@ -204,11 +204,11 @@ TEST_F(RuntimeTest, DifferentThreadsMayUseAStreamInTurn) {
   EXPECT_THAT(y.Read(), Each(150.0f));
 }
 
-TEST_F(RuntimeTest, AbortsForCallsThatARecordingForbids) {
+TEST_F(RuntimeTest, DiesOnCallsThatAreForbiddenWhileRecording) {
   stream_->BeginRecording();
-  EXPECT_DEATH(stream_->BeginRecording(), "one recording at a time");
+  EXPECT_DEATH(stream_->BeginRecording(), "end the current recording");
   EXPECT_DEATH(static_cast<void>(stream_->Synchronize()), "being recorded");
-  EXPECT_DEATH(static_cast<void>(stream_->Mark()), "not recorded");
+  EXPECT_DEATH(static_cast<void>(stream_->Mark()), "while recording");
   const auto graph = stream_->EndRecording();
   EXPECT_TRUE(graph.ok()) << graph.status();
 }

@@ -28,7 +28,7 @@ class SharedMemoryTest : public DeviceTest {
   void SetUp() override {
     DeviceTest::SetUp();
     if (IsSkipped()) return;
-    auto shared = Memory::OnDeviceToShare(kBytes, "a test");
+    auto shared = Memory::OnDeviceShareable(kBytes, "a test");
     if (absl::IsUnimplemented(shared.status())) GTEST_SKIP() << shared.status();
     ASSERT_TRUE(shared.ok()) << shared.status();
     shared_ = *std::move(shared);
@@ -40,7 +40,7 @@ class SharedMemoryTest : public DeviceTest {
   }
   std::vector<uint32_t> Read(const Memory& memory) {
     std::vector<uint32_t> numbers(kCount, 7);
-    // Copy through memory that this process allocated, like the drafter does.
+    // Copy through memory that this process allocated, as the drafter does.
     auto own = Memory::OnDevice(kBytes, "a test");
     EXPECT_TRUE(own.ok()) << own.status();
     stream_->Copy(own->as<void>(), memory.as<void>(), kBytes);

@@ -67,7 +67,7 @@ void LeftWarpKernel(Words args) {
   args.out[ThreadIndex()] = Ballot(true);
 }
 
-// Like on a GPU, a barrier does not wait for threads that have ended.
+// As on a GPU, a barrier does not wait for threads that have ended.
 SIMT_KERNEL(64, 1)
 void LeftBlockKernel(Words args) {
   if (ThreadIndex() >= 32) return;
@@ -119,7 +119,7 @@ void CopyKernel(CopyArgs args) {
   show(3);
 }
 
-TEST_F(EmulatorTest, AsyncCopiesArriveOnlyWhenWaitedFor) {
+TEST_F(EmulatorTest, AsyncCopiesCompleteOnlyAtAWait) {
   alignas(16) float from[12];
   std::iota(from, from + 12, 1.0f);
   std::vector<float> out(48);
