@@ -44,8 +44,11 @@ function(bastion_test)
     set(timeout 2400)
   endif()
   # The system's gRPC and Abseil and the Rust crates are not compiled for the thread sanitizer.
+  set(symbolizer external_symbolizer_path=/usr/bin/llvm-symbolizer-19)
+  set(tsan ${symbolizer}:ignore_noninstrumented_modules=1)
+  string(APPEND tsan :suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp)
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${timeout} LABELS "${ARG_LABELS}" ENVIRONMENT
-    "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
+    "ASAN_OPTIONS=${symbolizer};UBSAN_OPTIONS=${symbolizer}:print_stacktrace=1;TSAN_OPTIONS=${tsan}")
   if("cuda" IN_LIST ARG_LABELS)
     bastion_cuda_job(${ARG_NAME})
   endif()

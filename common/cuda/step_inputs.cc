@@ -14,9 +14,11 @@ using kernels::cuda::Memory;
 StepInputs::Sections StepInputs::On(const Memory& memory) const {
   constexpr size_t kAlignment = 64;
   Sections sections;
+  char* const base = memory.as<char>();  // Null if only `bytes` is wanted.
   size_t next = 0;
   const auto take = [&](auto*& section, size_t count) {
-    section = reinterpret_cast<std::decay_t<decltype(section)>>(memory.as<char>() + next);
+    section =
+        reinterpret_cast<std::decay_t<decltype(section)>>(base == nullptr ? base : base + next);
     next = (next + count * sizeof(*section) + kAlignment - 1) / kAlignment * kAlignment;
   };
   const size_t rows = capacity_.rows, spans = capacity_.spans;

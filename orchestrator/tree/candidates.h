@@ -48,7 +48,8 @@ class DraftCandidates final : public Candidates {
     const int position = tree.depth(node);
     if (position >= max_depth_) return {};
     const size_t begin = static_cast<size_t>(position) * marginals_.candidates;
-    return {&marginals_.tokens[begin], &marginals_.log_probs[begin], marginals_.candidates};
+    return {marginals_.tokens.data() + begin, marginals_.log_probs.data() + begin,
+            marginals_.candidates};
   }
 
  private:

@@ -20,9 +20,11 @@ struct RecordedWork final : Graph {
 class EmulatedStream final : public Stream {
  public:
   void Copy(void* to, const void* from, size_t bytes) override {
+    if (bytes == 0) return;  // Either pointer may then be null, which memmove does not allow.
     AddHostWork([=] { std::memmove(to, from, bytes); });
   }
   void Fill(void* to, uint8_t value, size_t bytes) override {
+    if (bytes == 0) return;
     AddHostWork([=] { std::memset(to, value, bytes); });
   }
 
