@@ -14,8 +14,8 @@ Installs what the build and the tests need. Skips what is already installed.
   4. Rust crates       common/hub/rust/Cargo.lock into cargo's cache
   --minimal            installs only what the build of the programs needs: skips step 3 and the packages
                        in debian-packages-tests.txt
-  --clang              also installs clang and clang-tidy (deploy/local/debian-packages-clang.txt), for
-                       presets asan and tsan. 65 MB to download
+  --clang              also installs clang and its tools (deploy/local/debian-packages-clang.txt), for
+                       presets asan and tsan. 85 MB to download
   --torch              also installs libtorch into build/venv (deploy/local/requirements-torch.txt), for
                        preset torch. 0.5 GiB to download, 1.2 GiB on disk
   --cuda               also installs the CUDA compiler, its runtime and cuBLAS into build/venv
