@@ -47,7 +47,8 @@ class Checker {
 
   // Chooses a prompt, grows its tree and sets frozen_.
   absl::Status Freeze();
-  // Grows the drafter's tree after `prompt`. The root alone if the drafter returns no candidates.
+  // Grows the drafter's tree after `prompt`. The tree is only a root if the drafter returns no
+  // candidates.
   absl::StatusOr<DraftTree> GrowTree(const std::vector<TokenId>& prompt);
   absl::StatusOr<std::vector<Draft>> RequestDraft(SequenceId id,
                                                   const std::vector<TokenId>& prompt);
@@ -188,7 +189,7 @@ DistributionTest TestOf(const WalkOutcomes& outcomes, const std::vector<double>&
   std::vector<int64_t> shorter_counts(outcomes.cells(), 0);
   for (size_t cell = 0; cell < outcomes.cells(); ++cell) {
     if (probabilities[cell] == 0 && counts[cell] == 0) continue;
-    // An impossible outcome is not merged with others.
+    // Do not merge an impossible outcome with others.
     const size_t to = probabilities[cell] > 0 ? outcomes.TruncateWalk(cell, choices) : cell;
     shorter[to] += probabilities[cell];
     shorter_counts[to] += counts[cell];

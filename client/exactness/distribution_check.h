@@ -34,7 +34,7 @@ struct DistributionCheck {
 
 struct DistributionTest {
   ChoiceParams setting;
-  int choices = 0;  // How many choices of a walk the test compares, from the first. 0: all.
+  int choices = 0;  // The test compares the first `choices` choices of each walk. 0: all.
   int64_t draws = 0;
   ChiSquare chi_square;
   double total_variation = 0;
@@ -57,7 +57,7 @@ struct DistributionReport {
 };
 
 // A failed test is not an error. Errors: those of the stages, FAILED_PRECONDITION if the drafter
-// returns no candidates for any prompt, DATA_LOSS if the verifier accepts nodes that are not a
+// returns no candidates for any prompt, DATA_LOSS if the verifier accepts nodes that do not form a
 // path.
 [[nodiscard]] absl::StatusOr<DistributionReport> CheckDistribution(const DistributionCheck& check);
 

@@ -42,7 +42,7 @@ class StepInputs {
   // The inputs in device memory, as arguments for kernels that work on the first `rows` rows.
   [[nodiscard]] kernels::cuda::StepRows Rows(int rows) const;
   [[nodiscard]] const kernels::ChoiceRule* rules() const { return On(device_).rules; }  // [R]
-  // Number of the step that was sent last: its value, and its address in device memory.
+  // The number of the last step sent, and its address in device memory.
   [[nodiscard]] uint64_t step() const { return step_; }
   [[nodiscard]] const uint64_t* device_step() const { return On(device_).step; }
 

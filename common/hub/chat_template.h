@@ -1,4 +1,4 @@
-// ChatTemplate: turns a conversation into the text that the model was trained on.
+// ChatTemplate: formats a conversation as the text that the model expects.
 //
 // The template is Jinja, rendered with the settings, filters and functions of `transformers`,
 // without strftime_now: the text must depend on the messages alone.

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/hub/border.h"
 #include "common/hub/ffi.h"
+#include "common/hub/rust_boundary.h"
 
 namespace bastion::hub {
 

@@ -1,9 +1,8 @@
 // ModelConfig: the checked contents of a checkpoint's config.json, as plain data.
-//
-// Supported are the target Qwen3ForCausalLM and z-lab's DFlash drafter (a Qwen3 config with
-// block_size, num_target_layers and dflash_config). ReadModelConfig refuses every feature that the
-// engines do not implement (biases, scaled rotary embeddings, other activations), so that no
-// checkpoint runs with wrong results. Thread-safe: plain data.
+// Supports the target Qwen3ForCausalLM and z-lab's DFlash drafter (a Qwen3 config with block_size,
+// num_target_layers and dflash_config). ReadModelConfig rejects every feature that the engines do
+// not implement (biases, scaled rotary embeddings, other activations), so that no checkpoint runs
+// with wrong results. Thread-safe: plain data.
 #ifndef BASTION_COMMON_HUB_MODEL_CONFIG_H_
 #define BASTION_COMMON_HUB_MODEL_CONFIG_H_
 

@@ -58,7 +58,7 @@ bool WriteAll(int file, std::string_view bytes) {
   return true;
 }
 
-// Returns false and sets errno after an error. The incomplete file remains.
+// On an error, returns false with errno set and leaves the incomplete file.
 bool WriteFile(const std::vector<NamedTensor>& tensors, const std::string& path, mode_t mode) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (file < 0) return false;
@@ -83,8 +83,8 @@ absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors, const std::
   }
   const int error = errno;
   unlink(unfinished.c_str());
-  return absl::ErrnoToStatus(error,
-                             absl::StrCat("cannot write ", path, " (an old file is unchanged)"));
+  return absl::ErrnoToStatus(
+      error, absl::StrCat("cannot write ", path, " (an existing file is unchanged)"));
 }
 
 }  // namespace bastion::hub

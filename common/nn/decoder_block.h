@@ -49,7 +49,8 @@ class DecoderBlock {
 
  private:
   [[nodiscard]] kernels::QkvArgs QkvOf(const BlockPass& pass) const;
-  // The batch's spans. If the block is causal: `changed`, a copy in which kFull became kCausal.
+  // Returns the batch's spans. A causal block replaces kFull with kCausal in a copy, stores the
+  // copy in `changed` and returns it.
   [[nodiscard]] const std::vector<kernels::AttentionSpan>& SpansOf(
       const RowBatch& batch, std::vector<kernels::AttentionSpan>& changed) const;
 

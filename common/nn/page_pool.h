@@ -1,5 +1,5 @@
 // PagePool: assigns the pages of a KV cache to sequences. It handles page numbers only; the owner
-// of the pool has the memory, on the host or on a GPU.
+// of the pool allocates the memory, on the host or on a GPU.
 //
 // Not thread-safe: owned by one engine.
 #ifndef BASTION_COMMON_NN_PAGE_POOL_H_

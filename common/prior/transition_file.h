@@ -1,8 +1,8 @@
-// Reads and writes a TransitionTable as a safetensors file. The file lies in the drafter's folder;
+// Reads and writes a TransitionTable as a safetensors file. The file is in the drafter's folder;
 // the loader of the drafter's weights ignores it.
 //
 //   facts        I64 [2]          format version, vocabulary V
-//   pairs        U64 [M]          this and the others: see TransitionTable::Columns
+//   pairs        U64 [M]          this and the following: see TransitionTable::Columns
 //   occurrences  U32 [V]
 //   totals       U32 [V + M]
 //   offsets      U32 [V + M + 1]

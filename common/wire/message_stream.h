@@ -1,5 +1,5 @@
 // MessageStream: one end of a stream of messages between two services, over gRPC (grpc_stream.h) or
-// over shared memory (shared_channel.h). The caller does not see which.
+// over shared memory (shared_channel.h). Callers need not know which.
 //
 // One thread may send while another receives. Any thread may cancel.
 #ifndef BASTION_COMMON_WIRE_MESSAGE_STREAM_H_

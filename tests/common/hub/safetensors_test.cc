@@ -92,7 +92,7 @@ TEST_F(SafetensorsTest, RefusesFilesWithoutAWholeLength) {
 }
 
 TEST_F(SafetensorsTest, RefusesATruncatedHeader) {
-  ExpectRefused(TwoTensors().substr(0, 40), "bytes in a file of 40: truncated?");
+  ExpectRefused(TwoTensors().substr(0, 40), "bytes in a file of 40; is it truncated?");
 }
 
 TEST_F(SafetensorsTest, TruncatedDataIsReportedWithTheTensor) {
