@@ -41,7 +41,7 @@ class Document:
 
 
 def split_of(path: str) -> str:
-    """The split of a file: SHA-256 of its path, modulo 100."""
+    """The split of a file, from the SHA-256 of its path modulo 100."""
     bucket = int(hashlib.sha256(path.encode()).hexdigest(), 16) % 100
     if bucket < VALIDATION_PERCENT:
         return "validation"

@@ -10,7 +10,7 @@ LOOP_WINDOW, LOOP_RATIO = 32, 0.35
 
 
 def choose(logits: Tensor, temperature: Tensor, generator: torch.Generator) -> Tensor:
-    """Next ids [B] from logits [B, V]: arg max if the row's temperature is 0, else a sample (Gumbel)."""
+    """Next ids [B] from logits [B, V]: argmax if the row's temperature is 0, else a sample (Gumbel-max)."""
     picks = logits.argmax(dim=-1)
     warm = temperature > 0
     if warm.any():
@@ -27,7 +27,7 @@ def generate(model: Qwen3, prefix: Tensor, count: int, sampling: tuple[Tensor, t
     `sampling`: temperatures [B] (0: greedy), and the generator of the noise.
 
     Returns tokens [B, P + count], final hidden states [B, P + count − 1, C] and features [B, P + count − 1,
-    F]. Hidden states and features are fp16 and lack the last token, which is not run. Features are empty
+    F]. Hidden states and features are fp16 and exclude the last token, which is not run through the model. Features are empty
     without taps.
     """
     caches = model.new_caches(prefix.shape[0], prefix.shape[1] + count)

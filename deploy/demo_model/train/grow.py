@@ -1,8 +1,8 @@
 """Grows a trained target into a larger one that computes the same function (progressive stacking).
 
 Inserted layers are copies of the layer before them with zero output projections. Added feed-forward units
-have zero columns in `down_proj`. Both start as no-ops, so training continues from the loss it had reached.
-The small model is faster, so a training with limited time sees more tokens.
+have zero columns in `down_proj`. Both start as no-ops, so training continues at the loss it had reached.
+The small model is faster, so training for a fixed time processes more tokens.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ def widen(layer: Layer, units: int) -> None:
 
 
 def copy_layer(ours: Layer, theirs: Layer) -> None:
-    """Copies the weights of `theirs`, and of its feed-forward units as many as both layers have."""
+    """Copies the weights of `theirs`. Copies only as many feed-forward units as both layers have."""
     units = min(ours.mlp.gate_proj.weight.shape[0], theirs.mlp.gate_proj.weight.shape[0])
     source = theirs.state_dict()
     with torch.no_grad():
