@@ -109,7 +109,7 @@ class Entry:
         return math.prod(self.shape) * np.dtype(STORED_AS[self.dtype]).itemsize
 
 
-def whole(name: str, dtype: str, array: np.ndarray) -> Entry:
+def array_entry(name: str, dtype: str, array: np.ndarray) -> Entry:
     """An entry for an array in memory."""
     return Entry(name, dtype, array.shape, lambda: [array.astype(STORED_AS[dtype], copy=False)])
 

@@ -69,7 +69,7 @@ def failed_tests(found: dict) -> dict | None:
         return None
     results = found["kernels"].values()
     bad = [result.get("failed", 0) + result.get("skipped", 0) for result in results]
-    total = sum(max(count, 1 if result["status"] != 0 or not result["whole"] else 0) for count, result in zip(bad, results))
+    total = sum(max(count, 1 if result["status"] != 0 or not result["complete"] else 0) for count, result in zip(bad, results))
     return measured(total, f"{sum(result.get('passed', 0) for result in results)} passed, {len(found['kernels'])} programs")
 
 

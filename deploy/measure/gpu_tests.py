@@ -40,14 +40,14 @@ class Shard:
             ended = f"ended with status {status}: {run.last_line(self.name)}"
             text = "there was no time left" if status is None else ended
         run.say(f"  {self.name.removeprefix('kernels/')}: {text} ({seconds:.1f} s)")
-        return {"status": status, "seconds": seconds, "whole": bool(output), **counts}
+        return {"status": status, "seconds": seconds, "complete": bool(output), **counts}
 
 
 def one_program(ends: list[dict]) -> dict:
     """Adds up the entries of a program's shards."""
     counts = {kind: sum(end.get(kind, 0) for end in ends) for kind in ("passed", "failed", "skipped")}
     return {"status": next((end["status"] for end in ends if end["status"] != 0), 0),
-            "whole": all(end["whole"] for end in ends), "seconds": max(end["seconds"] for end in ends),
+            "complete": all(end["complete"] for end in ends), "seconds": max(end["seconds"] for end in ends),
             "names": [name for end in ends for name in end.get("names", [])], **counts}
 
 
@@ -83,7 +83,7 @@ def kernels(run: GpuRun, _: Pairs) -> None:
     ends = run_shards(run, shards)
     programs = {name: one_program([end for shard, end in ends.items() if shard.program == name]) for name in names}
     (run.raw / "kernels/programs.json").write_text(json.dumps(programs, indent=1))
-    broken = [name for name, end in programs.items() if end["status"] != 0 or not end["whole"] or
+    broken = [name for name, end in programs.items() if end["status"] != 0 or not end["complete"] or
               end["failed"] or (run.on_gpu and end["skipped"])]
     if broken:
         raise Failed("not all tests passed: " + ", ".join(broken))

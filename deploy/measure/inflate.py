@@ -50,7 +50,7 @@ except ModuleNotFoundError:
     sys.exit("inflate: this Python has no numpy; use build/venv/bin/python (created by deploy/local/setup.sh)")
 
 import qwen3_forward
-from checkpoint_io import Checkpoint, CheckpointError, Entry, from_floats, whole, write_safetensors
+from checkpoint_io import Checkpoint, CheckpointError, Entry, array_entry, from_floats, write_safetensors
 from inflate_maps import FREE, QUIET, Matrix, Maps, grown_prior, make_maps, spread
 
 CONSTANT = 2.0**-17  # Exact in bf16; its square is negligible beside d·eps.
@@ -109,14 +109,14 @@ class Model:
             weights[real] = self.source.floats(like)[self.maps.hidden[real]] * self.shrink
         if self.grows_vocabulary:
             weights[-1] = spare
-        return whole(name, "F32", weights)
+        return array_entry(name, "F32", weights)
 
     def head_norm(self, name: str, like: str | None, factor: float) -> Entry:
         weights = np.ones(self.shape.head_dim, np.float32)
         if like is not None:
             real = self.maps.head >= 0
             weights[real] = self.source.floats(like)[self.maps.head[real]] * factor
-        return whole(name, "F32", weights)
+        return array_entry(name, "F32", weights)
 
     def layer(self, index: int) -> list[Entry]:
         """The tensors of grown layer `index`."""

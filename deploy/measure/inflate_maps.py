@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoint_io import CheckpointError, Entry, SafetensorsFile, from_floats, to_floats, whole
+from checkpoint_io import CheckpointError, Entry, SafetensorsFile, array_entry, from_floats, to_floats
 
 FREE, QUIET = -1, -2
 PIECE_BYTES = 1 << 25
@@ -162,4 +162,4 @@ def grown_prior(path: Path, vocabulary: int) -> list[Entry]:
     table["occurrences"] = np.pad(table["occurrences"], (0, new))
     table["totals"] = np.insert(table["totals"], old, np.zeros(new, table["totals"].dtype))
     table["offsets"] = np.insert(table["offsets"], old, np.full(new, table["offsets"][old]))
-    return [whole(name, file.header[name]["dtype"], array) for name, array in table.items()]
+    return [array_entry(name, file.header[name]["dtype"], array) for name, array in table.items()]

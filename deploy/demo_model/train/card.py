@@ -23,8 +23,8 @@ no chat template, and its text is often wrong.
 | stored as | bf16 safetensors, {target_mb:.1f} MB | bf16 safetensors, {drafter_mb:.1f} MB |
 | training | {target_tokens:.2f} M tokens, {target_minutes:.0f} min | {drafter_steps} steps of 256 blocks, {drafter_minutes:.0f} min |
 
-The target grew during training. For {grown_at:.0%} of the time it had {seed_layers} layers and
-{seed_ffn} feed-forward units. Then it was extended to its final size, with weights that compute the
+The target grew during training. For {grown_at:.0%} of the time it had {initial_layers} layers and
+{initial_ffn} feed-forward units. Then it was extended to its final size, with weights that compute the
 same function ([grow.py](train/grow.py)).
 
 The drafter reads the target's hidden states after layers {taps}. The tokenizer is a byte-level BPE
@@ -105,7 +105,7 @@ def exactness(evaluation: dict) -> str:
 
 def fields(work: Path, out: Path) -> dict:
     """The values of TEMPLATE."""
-    from grow import SEEDLING
+    from grow import INITIAL
     from prompts import CONTINUATION, MIN_DISTINCT
     from target import GROW_AT
     target, drafter = (json.loads((out / n / "config.json").read_text()) for n in ("target", "drafter"))
@@ -125,7 +125,7 @@ def fields(work: Path, out: Path) -> dict:
         "ffn": target["intermediate_size"], "draft_ffn": drafter["intermediate_size"], "draft_layers": drafter["num_hidden_layers"],
         "heads": target["num_attention_heads"], "groups": target["num_key_value_heads"],
         "head_dim": target["head_dim"], "vocabulary": target["vocab_size"],
-        "grown_at": GROW_AT, "seed_layers": SEEDLING.num_hidden_layers, "seed_ffn": SEEDLING.intermediate_size,
+        "grown_at": GROW_AT, "initial_layers": INITIAL.num_hidden_layers, "initial_ffn": INITIAL.intermediate_size,
         "taps": drafter["dflash_config"]["target_layer_ids"],
         "target_millions": millions["target"], "drafter_millions": millions["drafter"],
         "target_mb": megabytes(out / "target"), "drafter_mb": megabytes(out / "drafter"),

@@ -11,8 +11,8 @@ import torch
 
 from qwen3 import Config, Layer, Qwen3
 
-SEEDLING = replace(Config(), num_hidden_layers=6, intermediate_size=896)
-COPIES = (0, 0, 1, 2, 2, 3, 4, 4, 5)  # For each layer of the grown model, the layer of the seedling.
+INITIAL = replace(Config(), num_hidden_layers=6, intermediate_size=896)
+COPIES = (0, 0, 1, 2, 2, 3, 4, 4, 5)  # For each layer of the grown model, the layer of the small model.
 
 
 def widen(layer: Layer, units: int) -> None:
@@ -36,16 +36,16 @@ def copy_layer(ours: Layer, theirs: Layer) -> None:
                 parameter.copy_(part)
 
 
-def grown(seedling: Qwen3, config: Config) -> Qwen3:
-    """A model of `config` whose logits equal the seedling's."""
+def grown(small: Qwen3, config: Config) -> Qwen3:
+    """A model of `config` whose logits equal those of `small`."""
     model = Qwen3(config)
-    body, small = model.model, seedling.model
-    body.embed_tokens.load_state_dict(small.embed_tokens.state_dict())
-    body.norm.load_state_dict(small.norm.state_dict())
+    body, source_body = model.model, small.model
+    body.embed_tokens.load_state_dict(source_body.embed_tokens.state_dict())
+    body.norm.load_state_dict(source_body.norm.state_dict())
     previous = -1
     for layer, source in zip(body.layers, COPIES, strict=True):
-        copy_layer(layer, small.layers[source])
-        widen(layer, seedling.config.intermediate_size)
+        copy_layer(layer, source_body.layers[source])
+        widen(layer, small.config.intermediate_size)
         if source == previous:
             with torch.no_grad():
                 layer.self_attn.o_proj.weight.zero_()

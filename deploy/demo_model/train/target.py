@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from grow import SEEDLING, grown
+from grow import INITIAL, grown
 from muon import optimizers
 from qwen3 import Config, Qwen3
 from schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
@@ -67,8 +67,8 @@ def new_optimizers(model: Qwen3, args: argparse.Namespace) -> list:
 
 def start(checkpoint: Checkpoint, args: argparse.Namespace) -> tuple[Qwen3, list, dict]:
     """Model, optimizers and counters of the last checkpoint, or new objects if there is no checkpoint."""
-    layers = checkpoint.peek().get("layers", SEEDLING.num_hidden_layers)
-    model = Qwen3(SEEDLING if layers == SEEDLING.num_hidden_layers else Config())
+    layers = checkpoint.peek().get("layers", INITIAL.num_hidden_layers)
+    model = Qwen3(INITIAL if layers == INITIAL.num_hidden_layers else Config())
     pair = new_optimizers(model, args)
     return model, pair, checkpoint.load(model, pair)
 
@@ -93,7 +93,7 @@ def main() -> None:
     done = clock.share() >= 1.0
     while not done:
         share = clock.share()
-        if share >= GROW_AT and model.config == SEEDLING:
+        if share >= GROW_AT and model.config == INITIAL:
             model = grown(model, Config())
             pair = new_optimizers(model, args)
         set_scale(pair, learning_rate_scale(share))
