@@ -38,8 +38,8 @@ void UnderscoreFlagNames(int argc, char** argv);
 // INVALID_ARGUMENT for a required flag without a value. Call it after the flags are parsed.
 [[nodiscard]] absl::Status CheckRequiredFlags(const std::string& program, const ProgramInfo& info);
 
-// The text of --help: summary, usage, example and every flag with its unit and default. Flags that
-// are in no group come last, under "Other".
+// The text of --help: summary, usage, example and every flag with its unit and default. Flags in no
+// group come last, under "Other".
 [[nodiscard]] std::string HelpText(const std::string& program, const ProgramInfo& info);
 
 // True if an argument before a lone "--" is `flag` or `alias`.

@@ -29,7 +29,7 @@ struct DeviceMatrix {
   [[nodiscard]] const void* data() const { return storage.as<void>(); }
 };
 
-// Copies tensors of one checkpoint to the device, one call at a time.
+// Copies tensors of one checkpoint to the device. Not thread-safe.
 class DeviceLoader {
  public:
   // `bar` may be null. It shows how many megabytes of the checkpoint are loaded.

@@ -19,7 +19,7 @@ struct BastionHubTemplate;
 namespace bastion::hub {
 
 struct ChatMessage {
-  std::string role;  // A role that the template knows, e.g. "system", "user", "assistant".
+  std::string role;  // A role that the template supports, e.g. "system", "user", "assistant".
   std::string content;
 };
 

@@ -22,7 +22,7 @@ enum class ModelKind { kTarget, kDrafter };
 struct DFlashConfig {
   int block_size = 0;         // Tokens of one draft forward: the root and P = block_size - 1 masks.
   int num_target_layers = 0;  // L of the target that the drafter was trained for.
-  // The target layers whose outputs, side by side, are the features: F = size * hidden.
+  // The target layers whose concatenated outputs are the features: F = size * hidden.
   std::vector<int> target_layer_ids;
   TokenId mask_token = 0;
   // True: in layers with a sliding window, a position of the block attends only to the block's

@@ -18,13 +18,13 @@ struct BlockShape {
   bool causal = false;  // True: a kFull span is treated as kCausal.
 };
 
-// Buffers that the blocks of a model share, one block at a time.
+// Buffers that the blocks of a model share. Only one block uses them at a time.
 struct BlockScratch {
   Scratch normed, kvq, attention, gate_up, activation;
   std::vector<kernels::AttentionSpan> spans;
 };
 
-// Inputs of one pass of a block, besides the hidden rows.
+// Inputs of one pass of a block, except the hidden rows.
 struct BlockPass {
   const Device& device;
   const RowBatch& batch;

@@ -24,7 +24,7 @@ struct PageTable {
   }
 };
 
-// Number of pages that hold `tokens` tokens.
+// Number of pages needed for `tokens` tokens.
 [[nodiscard]] constexpr int PagesFor(int tokens) {
   return (tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
 }

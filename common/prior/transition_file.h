@@ -30,7 +30,7 @@ inline constexpr int64_t kTransitionFileVersion = 1;
 [[nodiscard]] absl::StatusOr<TransitionTable> ReadTransitionTable(const std::string& path);
 
 // Reads the table at `path`: a table file, or a folder that may contain one. Null for a folder
-// without a table. FAILED_PRECONDITION if the table has another vocabulary; other errors as
+// without a table. FAILED_PRECONDITION if the table has another vocabulary. Other errors: as for
 // ReadTransitionTable.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<const TransitionTable>> FindTransitionTable(
     const std::string& path, int vocabulary);

@@ -1,6 +1,6 @@
 // Plain data that the stages of the decode cycle exchange. The orchestrator, the services' engines
-// and the wire codecs all use these structs, so a caller cannot see whether a stage runs in process
-// or behind gRPC.
+// and the wire codecs all use these structs, so callers do not depend on whether a stage runs in
+// process or over gRPC.
 #ifndef BASTION_COMMON_STAGES_STAGE_DATA_H_
 #define BASTION_COMMON_STAGES_STAGE_DATA_H_
 

@@ -60,7 +60,7 @@ class StepStream {
     (void)CheckStream(stream_->Send(request, absl::Now() + timeout));
   }
 
-  // True if a stream is open as far as this side knows.
+  // True if a stream is open. It may have broken since the last call.
   [[nodiscard]] bool connected() const { return stream_ != nullptr; }
   // REQUIRES: connected().
   [[nodiscard]] Carrier& carrier() { return stream_->carrier(); }
