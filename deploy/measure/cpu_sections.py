@@ -185,7 +185,7 @@ def ddtree(run: CpuRun) -> dict:
             "numbers": {"reference": reference.name, "ratios": {arm.name: ratio(arm, reference) for arm in ours}}}
 
 
-def beside_services(run: CpuRun, carrier: str) -> dict[str, Arm]:
+def local_and_services(run: CpuRun, carrier: str) -> dict[str, Arm]:
     """Arms "local POLICY" and "CARRIER POLICY", which answer the same prompts in turns."""
     arms: dict[str, Arm] = {}
     settings = ["--policies", "ar,adaptive,default", "--max_new_tokens", 64]
@@ -201,7 +201,7 @@ def beside_services(run: CpuRun, carrier: str) -> dict[str, Arm]:
 def through_services(run: CpuRun) -> dict:
     found, numbers, text = {}, {}, []
     for carrier in ("inline", "shared"):
-        arms = beside_services(run, carrier)
+        arms = local_and_services(run, carrier)
         for policy in ("ar", "adaptive", "default"):
             value = ratio(arms[f"{carrier} {policy}"], arms[f"local {policy}"])
             numbers[f"{carrier} {policy}"] = value

@@ -53,7 +53,7 @@ import qwen3_forward
 from checkpoint_io import Checkpoint, CheckpointError, Entry, array_entry, from_floats, write_safetensors
 from inflate_maps import FREE, QUIET, Matrix, Maps, grown_prior, make_maps, spread
 
-CONSTANT = 2.0**-17  # Exact in bf16; its square is negligible beside d·eps.
+CONSTANT = 2.0**-17  # Exact in bf16; its square is negligible compared with d·eps.
 NEVER = -(2.0**15)
 PRIOR = "transition_prior.safetensors"
 
