@@ -36,7 +36,7 @@ class DeviceLoader {
   DeviceLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype, Stream& stream,
                ProgressBar* bar);
 
-  // The named matrices [rows_i, columns], one below the other.
+  // The named matrices [rows_i, columns], stacked vertically.
   [[nodiscard]] absl::StatusOr<DeviceMatrix> Stacked(const std::vector<std::string>& names,
                                                      const std::vector<int>& rows, int columns);
   // A vector of floats [size].

@@ -28,7 +28,7 @@ std::vector<NamedTensor> WidestFirst(absl::Span<const NamedTensor> tensors) {
   return ordered;
 }
 
-// The length and the header. Padded with spaces so that the data begins at a multiple of 8.
+// Returns the length and the header, padded with spaces so that the data begins at a multiple of 8.
 std::string Header(const std::vector<NamedTensor>& tensors) {
   nlohmann::json entries = nlohmann::json::object();
   size_t begin = 0;

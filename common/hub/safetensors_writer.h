@@ -1,6 +1,6 @@
 // Writes safetensors files. safetensors.h describes the format.
 //
-// Thread-safe: no state. The caller must not write one path from two threads concurrently.
+// Thread-safe: no state. The caller must not write the same path from two threads concurrently.
 #ifndef BASTION_COMMON_HUB_SAFETENSORS_WRITER_H_
 #define BASTION_COMMON_HUB_SAFETENSORS_WRITER_H_
 

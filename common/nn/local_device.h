@@ -18,7 +18,7 @@ struct LocalDevice {
 };
 
 // Starts `threads` threads (0: one per core that this process may use) for `backend`: "cpu" (the
-// project's own kernels) or "torch" (the portable ones). INVALID_ARGUMENT if `threads` is out of
+// project's own kernels) or "torch" (the portable kernels). INVALID_ARGUMENT if `threads` is out of
 // range, if the backend is unknown, or for "torch" in a build without it.
 [[nodiscard]] absl::StatusOr<LocalDevice> OpenLocalDevice(int threads,
                                                           const std::string& backend = "cpu");

@@ -29,9 +29,9 @@ inline constexpr int64_t kTransitionFileVersion = 1;
 // inconsistent; the message names the file and, if possible, the tensor.
 [[nodiscard]] absl::StatusOr<TransitionTable> ReadTransitionTable(const std::string& path);
 
-// Reads the table at `path`: a table file, or a folder that may contain one. Null for a folder
-// without a table. FAILED_PRECONDITION if the table has another vocabulary. Other errors: as for
-// ReadTransitionTable.
+// Reads the table at `path`: a table file, or a folder that may contain a table file. Null for a
+// folder without a table. FAILED_PRECONDITION if the table has another vocabulary. Other errors: as
+// for ReadTransitionTable.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<const TransitionTable>> FindTransitionTable(
     const std::string& path, int vocabulary);
 

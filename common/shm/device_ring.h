@@ -96,7 +96,7 @@ class DeviceRingWriter {
 // The reader's end. Thread-safe.
 class DeviceRingReader final : public DeviceRing {
  public:
-  // Maps both descriptors. Errors: SharedSegment::Map, reader.import.
+  // Maps both descriptors. Errors: those of SharedSegment::Map and reader.import.
   [[nodiscard]] static absl::StatusOr<std::shared_ptr<const DeviceRingReader>> Import(
       DeviceRingEnds ends, const DeviceReader& reader);
 

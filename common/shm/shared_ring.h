@@ -129,7 +129,7 @@ class RingWriter {
   [[nodiscard]] CounterWatch room_watch() const;
 
  private:
-  // Publishes a slot and begins the next one behind it.
+  // Publishes a slot and begins the next slot after it.
   void PublishSlot(SlotHeader header);
 
   SharedCounters* const mine_;

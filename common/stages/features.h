@@ -55,7 +55,7 @@ struct Features {
   DType type = DType::kF32;  // kF32 or kBF16
   std::string bytes;         // [rows, F]
   // The token after the last row: the root of the next draft. kNoToken if the target has not chosen
-  // it yet (a prefill does not choose one).
+  // it yet (a prefill does not choose a token).
   TokenId next = kNoToken;
   DeviceRows device = {};  // Replaces `bytes` if the rows are in GPU memory.
 

@@ -39,7 +39,7 @@ struct SamplingParams : ChoiceParams {
   float frequency_penalty = 0.0f;
   std::vector<std::pair<TokenId, float>> logit_bias = {};  // Added to the logits of these tokens.
   int prompt_tokens = 0;                                   // Number of tokens before the output.
-  // The output has at least this many tokens before one of `stop_tokens` can be chosen.
+  // The output has at least this many tokens before any of `stop_tokens` can be chosen.
   int min_tokens = 0;
   std::vector<TokenId> stop_tokens = {};
   // How many of the most likely tokens to report for each choice. Null: no log-probabilities.

@@ -45,8 +45,8 @@ class SharedChannel final : public Carrier {
   // The peer sees UNAVAILABLE, or the status that End sent.
   ~SharedChannel() override { Cancel(); }
 
-  // As MessageStream. Also RESOURCE_EXHAUSTED for a message that is larger than half of the ring,
-  // and DATA_LOSS if the peer wrote invalid data.
+  // As in MessageStream. Other errors: RESOURCE_EXHAUSTED for a message that is larger than half of
+  // the ring, and DATA_LOSS if the peer wrote invalid data.
   [[nodiscard]] absl::Status Send(const google::protobuf::MessageLite& message,
                                   absl::Time deadline);
   [[nodiscard]] absl::Status Receive(google::protobuf::MessageLite* message, absl::Time deadline);
@@ -58,7 +58,7 @@ class SharedChannel final : public Carrier {
   // and after the first call.
   [[nodiscard]] std::unique_ptr<DeviceRingEnds> TakeDevice() { return std::move(ends_.device); }
 
-  // As Carrier. Reserve uses the ring if it has room now, else inline bytes.
+  // As in Carrier. Reserve uses the ring if it has room now, else inline bytes.
   char* Reserve(const TensorShape& shape, TensorRef& reference) override;
   absl::StatusOr<absl::string_view> Get(const TensorRef& reference) override;
 

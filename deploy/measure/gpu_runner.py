@@ -27,7 +27,7 @@ class GpuRun(Runner):
         return self.pairs / "gemm_table.txt"
 
     def program(self, name: str) -> Path:
-        """The path of a program. A missing one is an error, because a pack must be complete."""
+        """The path of a program. A missing program is an error, because a pack must be complete."""
         if not (self.programs / name).exists():
             raise Failed(f"{name} was not packed")
         return self.programs / name
@@ -59,7 +59,7 @@ class Pairs:
         return self.folder(size) / "complete"
 
     def _exists(self, size: str) -> bool:
-        """Whether this run or an earlier one made the pair with the same shape."""
+        """Whether this run or an earlier run made the pair with the same shape."""
         mark = self._mark(size)
         return mark.exists() and mark.read_text() == self._changes
 

@@ -14,13 +14,14 @@ How it works, for hidden width d -> D and head size h -> H (inflate_maps.py plac
   heads       Rotary pair j goes to pair j·H/h, which turns at the same rate. The dims between are
               zero. Both norms become √(H/h) larger, and the scale 1/√H compensates for one of
               them: the q-norm is unchanged, the k-norm becomes k-norm·√(h/H). (A config has only
-              one eps. For these norms its error is below the source's eps, 1e-6, compared with a
-              mean square near 1.)
+              one eps. For these norms it is wrong by less than the source's eps, 1e-6, which is
+              negligible relative to a mean square near 1.)
   more heads, units, layers
-              Random weights, which cost time, followed by output projections of zeros. A key/value
+              Random weights, which cost as much time as real weights, followed by output
+              projections of zeros. A key/value
               head that serves more query heads than the new shape allows is copied. Extra layers
-              lie between the real ones, and the drafter's target_layer_ids follow. Extra tapped
-              layers meet zero columns of `fc`.
+              lie between the real layers, and the drafter's target_layer_ids follow. Extra tapped
+              layers are multiplied by zero columns of `fc`.
   vocabulary  One spare hidden dim holds a small constant (2^-17) in every real token's embedding.
               No layer reads it or adds to it. The final norms make it large, and a new token's row
               multiplies it by -2^15, so that the probability of a new token is 0. The logits of
@@ -54,7 +55,7 @@ from checkpoint_io import Checkpoint, CheckpointError, Entry, array_entry, from_
 from inflate_maps import FREE, QUIET, Matrix, Maps, grown_prior, make_maps, spread
 
 CONSTANT = 2.0**-17  # Exact in bf16; its square is negligible compared with d·eps.
-NEVER = -(2.0**15)
+NEVER = -(2.0**15)  # Multiplies CONSTANT in the LM head's rows of new tokens.
 PRIOR = "transition_prior.safetensors"
 
 
@@ -250,7 +251,7 @@ def inflate(target_folder: Path, drafter_folder: Path, shape: Shape, out: Path, 
     check_source(sources[0], ("Qwen3ForCausalLM",), shape, shape.layers)
     check_source(sources[1], ("DFlashDraftModel", "Qwen3ForCausalLM"), shape, shape.drafter_layers)
     if "block_size" not in sources[1].config or "target_layer_ids" not in sources[1].config.get("dflash_config", {}):
-        raise CheckpointError(f"{drafter_folder} is not a DFlash drafter: config.json lacks block_size or "
+        raise CheckpointError(f"{drafter_folder} is not a DFlash drafter: config.json has no block_size or no "
                               "dflash_config.target_layer_ids")
     if out.resolve() in (target_folder.resolve().parent, drafter_folder.resolve().parent):
         raise CheckpointError(f"{out} has the source models; choose another folder")

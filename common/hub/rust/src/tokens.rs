@@ -56,7 +56,7 @@ fn byte_fallback(token: &str) -> Option<u8> {
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
-/// The largest id plus one. The limit prevents a huge table for a file with one absurd id.
+/// The largest id plus one. The limit prevents a huge table if a file contains an absurd id.
 fn vocabulary_of(tokenizer: &Tokenizer) -> Result<u32, Failure> {
     match tokenizer.get_vocab(true).into_values().max() {
         None => Ok(0),
