@@ -18,10 +18,10 @@ How it works, for hidden width d -> D and head size h -> H (inflate_maps.py plac
               negligible relative to a mean square near 1.)
   more heads, units, layers
               Random weights, which cost as much time as real weights, followed by output
-              projections of zeros. A key/value
-              head that serves more query heads than the new shape allows is copied. Extra layers
-              lie between the real layers, and the drafter's target_layer_ids follow. Extra tapped
-              layers are multiplied by zero columns of `fc`.
+              projections of zeros. A key/value head that serves more query heads than the new
+              shape allows is copied. Extra layers lie between the real layers, and the drafter's
+              target_layer_ids are adjusted. Extra tapped layers are multiplied by zero columns of
+              `fc`.
   vocabulary  One spare hidden dim holds a small constant (2^-17) in every real token's embedding.
               No layer reads it or adds to it. The final norms make it large, and a new token's row
               multiplies it by -2^15, so that the probability of a new token is 0. The logits of
