@@ -4,7 +4,7 @@
 #   bastion_cuda_job(TARGET…)   # Adds targets to the target cuda_job. No effect without CUDA.
 #
 # CMake's CUDA language does not support the layout of the wheels, so a custom command compiles each
-# .cu file. ptxas's report on registers and spills is stored beside the object as SOURCE.cu.log.
+# .cu file. ptxas's report on registers and spills is stored next to the object as SOURCE.cu.log.
 # OPTIONS are options for nvcc. Programs link libcudart and libcublasLt, but not libcuda, so they
 # also start on machines without a GPU driver.
 option(BASTION_WITH_CUDA "Build the kernels and engines for NVIDIA GPUs" OFF)
@@ -33,15 +33,14 @@ foreach(file bin/nvcc nvvm/bin/cicc include/crt/host_runtime.h include/cccl/nv/t
 endforeach()
 
 # ccache must hash the source files, not the preprocessed text. nvcc preprocesses a file once for
-# each GPU architecture and ccache would see only one of the texts, so it could return a stale
-# object.
+# each GPU architecture, but ccache would see only one result and could return a stale object.
 set(NVCC ${CUDA_DIR}/bin/nvcc)
 set(NVCC_LAUNCHER)
 if(CCACHE_PROGRAM)
   set(NVCC_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 ${CCACHE_PROGRAM})
 endif()
 
-# Machine code for A100 and H100, and PTX that newer GPUs translate when they load it.
+# Machine code for A100 and H100, and PTX that the driver translates for newer GPUs.
 set(BASTION_CUDA_CODE "arch=compute_80,code=sm_80" "arch=compute_90,code=[sm_90,compute_90]"
     CACHE STRING "Values of nvcc's --generate-code")
 set(NVCC_FLAGS -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 --compress-mode=size
@@ -67,7 +66,7 @@ target_link_options(bastion_cuda INTERFACE -Wl,-rpath,${CUDA_DIR}/lib -Wl,--allo
 set(CMAKE_BUILD_RPATH "$ORIGIN/lib")
 add_link_options(-Wl,--disable-new-dtags -Wl,--gc-sections)
 
-# Sets `result` to the object that the .cu file `source` is compiled to.
+# Adds a command that compiles the .cu file `source`. Sets `result` to the object file.
 function(_bastion_cuda_object result source options)
   cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
   cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE name)

@@ -1,5 +1,5 @@
 # One precompiled header for every target of a sanitizer build. These builds spend most of their time
-# parsing the same library headers. The other builds do without it, so that they report a missing
+# parsing the same library headers. Other builds do not use it, so that they report a missing
 # #include.
 #
 #   bastion_use_precompiled_header(TARGET)

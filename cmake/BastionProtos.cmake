@@ -1,5 +1,5 @@
 # bastion_proto_library(NAME … PROTOS a.proto … [ROOT folder]): C++ messages and gRPC stubs.
-# Paths of PROTOS are relative to ROOT. Default: the root of the project.
+# Paths in PROTOS are relative to ROOT. Default: the root of the project.
 find_program(PROTOC protoc REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 

@@ -57,7 +57,7 @@ function(bastion_test)
   endif()
 endfunction()
 
-# Sanitizer builds leave benchmarks out.
+# Does nothing in sanitizer builds.
 function(bastion_benchmark)
   if(BASTION_SANITIZE)
     return()

@@ -15,8 +15,8 @@ if(BASTION_OPTIMIZE)
 endif()
 add_compile_options(-Wall -Wextra -Werror -fno-math-errno -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  # libstdc++ 12 calls functions that it declares deprecated. Clang reports this where templates of
-  # <algorithm> are instantiated.
+  # libstdc++ 12 calls its own deprecated functions. Clang reports this where templates of <algorithm>
+  # are instantiated.
   add_compile_options(-Wthread-safety -Wno-deprecated-declarations -Wno-missing-braces)
 endif()
 if(BASTION_SANITIZE)

@@ -1,9 +1,8 @@
 # libtorch from the PyPI wheel that deploy/local/setup.sh --torch installs into build/venv.
 #
 #   bastion_torch_job(TARGET…)   # Adds targets to the target torch_job. No effect without libtorch.
-#
 # BASTION_PORTABLE_KERNELS names the folder under kernels/ that has the portable backend. Without
-# libtorch, its CMakeLists.txt builds a stub that returns an error and says how to get the backend.
+# libtorch, its CMakeLists.txt builds a stub that returns an error and says how to build the backend.
 option(BASTION_TORCH "Build the portable backend and its tests. Needs libtorch" OFF)
 set(BASTION_PORTABLE_KERNELS torch)
 
@@ -17,7 +16,7 @@ if(NOT BASTION_TORCH)
   return()
 endif()
 add_custom_target(torch_job)
-# The programs that have a flag --backend.
+# The programs with a --backend flag.
 bastion_torch_job(bastion-verifier bastion-drafter bastion-bench bastion-verify-exactness)
 
 file(GLOB site_packages ${BASTION_VENV}/lib/python3*/site-packages)
@@ -27,10 +26,10 @@ if(NOT EXISTS "${TORCH_DIR}/lib/libtorch_cpu.so")
 endif()
 file(GLOB nvidia_dirs ${site_packages}/nvidia/*/lib)
 
-# Only torch_cpu and c10 are linked: libtorch.so would need all of CUDA. libtorch_cpu.so itself needs
-# libcudart and libcupti, whose wheels setup.sh also installs. The wheel also ships old
-# google/protobuf headers, so its include folders come last (-idirafter). Link this library PRIVATE:
-# then no other target searches these folders.
+# Link only torch_cpu and c10: libtorch.so would need all of CUDA. libtorch_cpu.so itself needs
+# libcudart and libcupti, whose wheels setup.sh also installs. The torch wheel contains old
+# google/protobuf headers, so its include folders come last (-idirafter). Link this library PRIVATE,
+# so that no other target searches these folders.
 add_library(bastion_torch INTERFACE)
 target_compile_options(bastion_torch INTERFACE "SHELL:-idirafter ${TORCH_DIR}/include")
 target_link_libraries(bastion_torch INTERFACE ${TORCH_DIR}/lib/libtorch_cpu.so

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# nvcc.sh LOG COMMAND…: runs the compiler, writes its output to LOG (ptxas reports the registers and
-# spills of every kernel) and prints only errors and warnings.
+# nvcc.sh LOG COMMAND…: runs the compiler, writes its output to LOG, and prints only errors and
+# warnings. LOG includes ptxas's report on the registers and spills of every kernel.
 set -euo pipefail
 
 readonly LOG=$1

@@ -1,5 +1,5 @@
 // Arm: runs prompts under one policy, in process or through running services. The benchmark
-// alternates between arms after each prompt, so that noise of the machine affects all arms equally.
+// alternates between arms after each prompt, so that machine noise affects all arms equally.
 #ifndef BASTION_CLIENT_BENCH_ARM_H_
 #define BASTION_CLIENT_BENCH_ARM_H_
 

@@ -88,15 +88,15 @@ absl::StatusOr<LocalArm::Live> LocalArm::Begin(const BenchPrompt& prompt,
 absl::Status LocalArm::StepAll(std::vector<Live>& live) {
   for (;;) {
     Batch batch;
-    for (Live& one : live) {
-      if (!one.sequence->done()) batch.push_back(one.sequence.get());
+    for (Live& entry : live) {
+      if (!entry.sequence->done()) batch.push_back(entry.sequence.get());
     }
     if (batch.empty()) return absl::OkStatus();
     RETURN_IF_ERROR(cycle_.Step(batch));
     const absl::Duration now = Clock::Real().Now();
-    for (Live& one : live) {
-      RETURN_IF_ERROR(one.sequence->status());
-      if (one.sequence->done() && one.ended == absl::ZeroDuration()) one.ended = now;
+    for (Live& entry : live) {
+      RETURN_IF_ERROR(entry.sequence->status());
+      if (entry.sequence->done() && entry.ended == absl::ZeroDuration()) entry.ended = now;
     }
   }
 }
@@ -107,17 +107,17 @@ absl::StatusOr<std::vector<PromptMeasurement>> LocalArm::Run(
   for (const BenchPrompt& prompt : prompts) {
     ASSIGN_OR_RETURN(live.emplace_back(), Begin(prompt, settings));
   }
-  for (Live& one : live) one.began = Clock::Real().Now();
+  for (Live& entry : live) entry.began = Clock::Real().Now();
   RETURN_IF_ERROR(StepAll(live));
   std::vector<PromptMeasurement> results;
-  for (Live& one : live) {
-    one.result.seconds = absl::ToDoubleSeconds(one.ended - one.began);
-    one.result.output = one.sequence->output();
-    for (const CycleRecord& cycle : one.sequence->cycles()) {
-      one.result.cycles.push_back(ToMeasuredCycle(cycle));
+  for (Live& entry : live) {
+    entry.result.seconds = absl::ToDoubleSeconds(entry.ended - entry.began);
+    entry.result.output = entry.sequence->output();
+    for (const CycleRecord& cycle : entry.sequence->cycles()) {
+      entry.result.cycles.push_back(ToMeasuredCycle(cycle));
     }
-    cycle_.Close(*one.sequence, *drafter_);
-    results.push_back(std::move(one.result));
+    cycle_.Close(*entry.sequence, *drafter_);
+    results.push_back(std::move(entry.result));
   }
   return results;
 }

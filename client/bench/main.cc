@@ -26,22 +26,23 @@ ABSL_FLAG(std::string, target, "",
           "Folder of the target model. With --endpoint only its tokenizer is read.");
 ABSL_FLAG(std::string, drafter, "", "Folder of the drafter. Not used with --endpoint.");
 ABSL_FLAG(std::string, prior, "",
-          "Transition table for +prior, a file or a folder. Empty: the one in the drafter's "
-          "folder, if there is one.");
+          "Transition table for +prior: a file or a folder. Empty: the one in the drafter's "
+          "folder, if it has one.");
 ABSL_FLAG(std::string, dtype, "bf16", "Type of the target's weights: bf16, fp32 or int8.");
 ABSL_FLAG(std::string, drafter_dtype, "",
-          "Type of the drafter's weights: bf16, fp32, int8 or auto. Empty: as --dtype.");
+          "Type of the drafter's weights: bf16, fp32, int8 or auto. Empty: the same as --dtype.");
 ABSL_FLAG(std::string, endpoint, "",
-          "Address of a running orchestrator to measure. Empty: both engines run in this process.");
+          "Address of a running orchestrator to measure. Empty: run both engines in this process.");
 ABSL_FLAG(std::string, prompts, "",
           "File of JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}.");
 ABSL_FLAG(std::string, policies, "ar,chain,fixed:16,fixed:64,adaptive",
-          "Speculation policies to compare, separated by commas.");
+          "Speculation policies to compare, separated by commas. Include ar for speedups.");
 ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate for each prompt.");
-ABSL_FLAG(int, concurrency, 1, "Prompts that are decoded together.");
-ABSL_FLAG(bool, ignore_eos, false, "Generate --max_new_tokens even if the model ends the text.");
+ABSL_FLAG(int, concurrency, 1, "Number of prompts to decode together.");
+ABSL_FLAG(bool, ignore_eos, false,
+          "Ignore the end-of-text token: always generate --max_new_tokens.");
 ABSL_FLAG(float, temperature, 0, "Sampling temperature. 0: greedy.");
-ABSL_FLAG(uint64_t, seed, 1, "Seed of the sampling.");
+ABSL_FLAG(uint64_t, seed, 1, "Random seed for sampling.");
 ABSL_FLAG(std::string, sampling, "",
           "Further sampling parameters, e.g. \"top_k=40,top_p=0.9,repetition_penalty=1.1\".");
 ABSL_FLAG(std::string, device, "auto",
@@ -49,19 +50,20 @@ ABSL_FLAG(std::string, device, "auto",
 ABSL_FLAG(
     std::string, backend, "cpu",
     "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
-ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES leaves.");
+ABSL_FLAG(int, gpu, 0, "Index of the GPU, among the GPUs that CUDA_VISIBLE_DEVICES allows.");
 ABSL_FLAG(std::string, gemm_table, "",
           "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
 ABSL_FLAG(int, threads, 2, "Threads of the engines. 0: one per core.");
 ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots. Empty: none.");
 ABSL_FLAG(bool, roofline, false,
-          "Measure only how close the forwards come to this machine's memory and arithmetic.");
+          "Only measure how close forwards come to the limits of this machine's memory and "
+          "arithmetic.");
 ABSL_FLAG(std::vector<std::string>, contexts, {"256"},
           "With --roofline: cached tokens, in ascending order, separated by commas.");
 ABSL_FLAG(std::vector<std::string>, rows,
           (std::vector<std::string>{"1", "2", "4", "8", "16", "32", "64", "128"}),
           "With --roofline: rows of a verify forward, separated by commas.");
-ABSL_FLAG(bool, rounding, false, "Compare only the int8 target with the bf16 target.");
+ABSL_FLAG(bool, rounding, false, "Only compare the int8 target with the bf16 target.");
 
 namespace bastion {
 namespace {
@@ -78,21 +80,21 @@ absl::Status RunArms(const std::vector<std::unique_ptr<Arm>>& arms,
   int done = 0;
   for (size_t group = 0; group < groups; ++group) {
     const size_t begin = group * width;
-    const std::vector<BenchPrompt> together(
-        prompts.begin() + begin, prompts.begin() + std::min(prompts.size(), begin + width));
+    const std::vector<BenchPrompt> batch(prompts.begin() + begin,
+                                         prompts.begin() + std::min(prompts.size(), begin + width));
     for (size_t turn = 0; turn < arms.size(); ++turn) {
-      // Another arm begins each time: none always comes first or after the same one.
+      // Rotate the order of the arms, so that no arm is always first.
       const size_t arm = (turn + group) % arms.size();
-      ASSIGN_OR_RETURN(auto results, arms[arm]->Run(together, report.settings));
-      auto& kept = report.policies[arm].prompts;
-      std::move(results.begin(), results.end(), std::back_inserter(kept));
+      ASSIGN_OR_RETURN(auto results, arms[arm]->Run(batch, report.settings));
+      auto& measured = report.policies[arm].prompts;
+      std::move(results.begin(), results.end(), std::back_inserter(measured));
       bar.Show(++done, static_cast<int>(groups * arms.size()));
     }
   }
   return absl::OkStatus();
 }
 
-// One arm a policy, on stages of this process.
+// Makes one in-process arm per policy.
 absl::StatusOr<std::vector<std::unique_ptr<Arm>>> MakeLocalArms(
     LocalStages& stages, const std::string& target_folder,
     const std::vector<std::string>& policies) {
@@ -166,7 +168,7 @@ absl::Status RunRounding() {
   return absl::OkStatus();
 }
 
-// INVALID_ARGUMENT for a flag that this mode needs and that is empty.
+// INVALID_ARGUMENT if a flag that this mode needs is empty.
 absl::Status CheckFlags() {
   const bool local = absl::GetFlag(FLAGS_endpoint).empty() || absl::GetFlag(FLAGS_roofline);
   const char* missing = nullptr;
@@ -243,7 +245,7 @@ int main(int argc, char** argv) {
       .example = bastion::kExample,
       .required = {"target"},
       .groups = {
-          {"What is measured",
+          {"Models",
            {"target DIR", "drafter DIR", "prior PATH", "dtype TYPE", "drafter_dtype TYPE",
             "endpoint ADDRESS"}},
           {"Work",

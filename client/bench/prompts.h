@@ -15,7 +15,7 @@ namespace bastion {
 [[nodiscard]] absl::StatusOr<std::vector<BenchPrompt>> LoadPrompts(
     const std::string& file, const std::string& target_folder);
 
-// Makes prompts of 2 to 40 tokens that are in no corpus: random tokens, and repeated phrases of 1
+// Makes prompts of 2 to 40 tokens that occur in no corpus: random tokens, and repeated phrases of 1
 // to 4 random tokens. The same seed gives the same prompts.
 [[nodiscard]] std::vector<BenchPrompt> SyntheticPrompts(int count, int vocabulary, uint64_t seed);
 

@@ -42,7 +42,7 @@ class RemoteArm final : public Arm {
     std::vector<std::thread> threads;
     threads.reserve(prompts.size());
     for (size_t i = 0; i < prompts.size(); ++i) {
-      threads.emplace_back([&, i] { statuses[i] = RunOne(prompts[i], settings, results[i]); });
+      threads.emplace_back([&, i] { statuses[i] = RunPrompt(prompts[i], settings, results[i]); });
     }
     for (std::thread& thread : threads) thread.join();
     for (size_t i = 0; i < prompts.size(); ++i) {
@@ -52,8 +52,8 @@ class RemoteArm final : public Arm {
   }
 
  private:
-  absl::Status RunOne(const BenchPrompt& prompt, const BenchSettings& settings,
-                      PromptMeasurement& result) {
+  absl::Status RunPrompt(const BenchPrompt& prompt, const BenchSettings& settings,
+                         PromptMeasurement& result) {
     v1::GenerateRequest request;
     request.mutable_tokens()->mutable_ids()->Add(prompt.tokens.begin(), prompt.tokens.end());
     Encode(settings.sampling, *request.mutable_sampling());

@@ -80,7 +80,7 @@ json PolicyJson(const BenchReport& report, const PolicyResults& policy) {
 
 absl::Status WriteReportFile(const std::string& folder, const std::string& name,
                              const std::string& content) {
-  std::error_code error;  // Not checked: if this fails, so does writing the file.
+  std::error_code error;  // Ignored: if this fails, writing the file fails too.
   std::filesystem::create_directories(folder, error);
   const std::filesystem::path path = std::filesystem::path(folder) / name;
   std::ofstream file(path);
@@ -155,7 +155,7 @@ absl::Status CheckSameTexts(const BenchReport& report) {
     const PolicyResults& reference = report.policies.front();
     if (policy.prompts.size() != reference.prompts.size()) {
       return absl::InternalError(absl::StrCat(policy.policy, " ran ", policy.prompts.size(),
-                                              " prompts, ", reference.policy, " ran ",
+                                              " prompts, but ", reference.policy, " ran ",
                                               reference.prompts.size()));
     }
     for (size_t i = 0; i < policy.prompts.size(); ++i) {

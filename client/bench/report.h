@@ -25,7 +25,7 @@ struct PolicyResults {
 };
 
 struct BenchReport {
-  std::string device;  // With the number of threads and the dtype.
+  std::string device;  // Includes the number of threads and the dtype.
   std::string target, drafter;
   std::string mode;  // "in process" or the endpoint.
   BenchSettings settings;
@@ -46,7 +46,7 @@ struct BenchReport {
 // prior and with +prior:table, +prior:request or +prior. Empty if there is no such policy.
 [[nodiscard]] std::string AblationTable(const BenchReport& report);
 
-// Writes OUTDIR/results.json and OUTDIR/report.md. Errors name the file.
+// Writes results.json and report.md to `folder`. Errors name the file.
 [[nodiscard]] absl::Status WriteReport(const BenchReport& report, const std::string& folder);
 
 // Writes a file of a report. Creates the folder if it does not exist. Errors name the file.

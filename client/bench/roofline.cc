@@ -16,8 +16,8 @@ namespace {
 constexpr int kDrafts = 15;
 constexpr uint64_t kSession = uint64_t{3} << 61;  // Used only here.
 
-// The peaks that the engine reports for its GPU: the memory rate from the memory clock, and the
-// measured FLOP/s in the engine's type.
+// The peaks that the engine reports for its GPU: the bandwidth computed from the memory clock, and
+// the measured FLOP/s in the engine's type.
 MachineLimits LimitsOfGpu(const DevicePeaks& peaks) {
   MachineLimits limits;
   limits.read_bytes_per_second = peaks.bytes_per_second;

@@ -3,7 +3,7 @@
 //
 //   bound = max(bytes / read bandwidth, FLOPs / rate of the weights' type)
 //
-// The measured time can be below the bound if the CPU caches hold a part of the bytes.
+// The measured time can be below the bound if the CPU caches hold some of the bytes.
 #ifndef BASTION_CLIENT_BENCH_ROOFLINE_H_
 #define BASTION_CLIENT_BENCH_ROOFLINE_H_
 
@@ -52,7 +52,7 @@ struct RooflineOptions {
 [[nodiscard]] absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
                                                              const RooflineOptions& options = {});
 
-// Writes OUTDIR/roofline.md and OUTDIR/roofline.json. Errors name the file.
+// Writes roofline.md and roofline.json to `folder`. Errors name the file.
 [[nodiscard]] absl::Status WriteRoofline(const RooflineReport& report, const std::string& folder);
 
 }  // namespace bastion

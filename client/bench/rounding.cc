@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kSession = uint64_t{7} << 60;  // Used only here.
 constexpr int kTopTokens = 20;                    // Log-probabilities requested per token.
 
-// Decodes token by token with one target and reads log-probabilities.
+// Decodes token by token with one target and returns log-probabilities.
 class PlainDecoder {
  public:
   PlainDecoder(Verifier& verifier, uint64_t session) : verifier_(verifier), id_{session, 0} {}
@@ -27,7 +27,7 @@ class PlainDecoder {
     cached_ = static_cast<Position>(context.size());
     return verifier_.Prefill({id_, 0, context}).status();
   }
-  // The choice after `token`, with the log-probabilities of the most likely tokens.
+  // Returns the choice after `token`, with the log-probabilities of the most likely tokens.
   absl::StatusOr<Acceptance> Step(TokenId token) {
     ASSIGN_OR_RETURN(VerifyResult result, verifier_.Verify({{id_, cached_++, DraftTree(token)}}));
     RETURN_IF_ERROR(result.outcomes.at(0).status);
@@ -40,8 +40,8 @@ class PlainDecoder {
   Position cached_ = 0;
 };
 
-// Log-probability of `token`. If it is not among the reported tokens, that of the last one: an
-// upper bound.
+// Returns the log-probability of `token`. If `token` is not reported, returns an upper bound: that
+// of the least likely reported token.
 double LogProb(const TokenLogprobs& distribution, TokenId token) {
   for (const auto& [other, log_prob] : distribution.top) {
     if (other == token) return log_prob;

@@ -29,8 +29,8 @@ class GenerationClient {
 
   [[nodiscard]] absl::StatusOr<v1::ListModelsResponse> ListModels();
   [[nodiscard]] absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo();
-  // OK if the health status of the service is SERVING. UNAVAILABLE otherwise; the message has the
-  // status.
+  // OK if the health status of the service is SERVING. UNAVAILABLE otherwise; the message contains
+  // the status.
   [[nodiscard]] absl::Status CheckHealth();
 
  private:

@@ -16,7 +16,7 @@ namespace bastion {
 [[nodiscard]] absl::StatusOr<SamplingParams> ParseSampling(absl::string_view text);
 
 // Encodes all fields except the seed. The caller sets it, because only the caller knows whether 0
-// is a seed or means that there is none.
+// is a seed or means "no seed".
 void Encode(const SamplingParams& sampling, v1::SamplingParams& out);
 
 }  // namespace bastion

@@ -1,9 +1,7 @@
-// bastionctl: talk to running services from a terminal.
-//
-// `bastionctl verify-exactness` runs bastion-verify-exactness from the same folder with all
-// arguments that follow. That program embeds the engines; bastionctl stays small.
-//
-// Exit status 0 only on success; errors are one line on stderr.
+// bastionctl: talks to running services from a terminal.
+// `bastionctl verify-exactness` runs bastion-verify-exactness from the same folder and passes on
+// the arguments. That program embeds the engines; bastionctl stays small.
+// The exit status is 0 only on success. An error is one line on stderr.
 #include <unistd.h>
 
 #include <cstring>
@@ -21,14 +19,14 @@
 #include "common/base/status.h"
 
 ABSL_FLAG(std::string, endpoint, "127.0.0.1:7070", "Address of the orchestrator.");
-ABSL_FLAG(std::string, prompt, "", "The prompt of generate.");
-ABSL_FLAG(std::string, prompt_file, "", "File with the prompt of generate. -: standard input.");
-ABSL_FLAG(std::string, system, "", "System message of chat.");
-ABSL_FLAG(int, max_new_tokens, 128, "Most tokens to generate.");
+ABSL_FLAG(std::string, prompt, "", "Prompt for generate.");
+ABSL_FLAG(std::string, prompt_file, "", "File with the prompt for generate. -: standard input.");
+ABSL_FLAG(std::string, system, "", "System message for chat.");
+ABSL_FLAG(int, max_new_tokens, 128, "Maximum number of tokens to generate.");
 ABSL_FLAG(std::vector<std::string>, stop, {},
-          "Strings that end the answer, separated by commas. They are not part of it.");
+          "Strings that end the answer, separated by commas. The answer excludes them.");
 ABSL_FLAG(float, temperature, 0, "Sampling temperature. 0: greedy.");
-ABSL_FLAG(uint64_t, seed, 0, "Seed of the sampling. 0: the server draws one.");
+ABSL_FLAG(uint64_t, seed, 0, "Random seed for sampling. 0: the server draws a seed.");
 ABSL_FLAG(std::string, sampling, "",
           "Further sampling parameters, e.g. \"top_k=40,top_p=0.9,repetition_penalty=1.1\".");
 ABSL_FLAG(std::string, policy, "",
@@ -46,7 +44,7 @@ absl::StatusOr<std::string> ReadPrompt() {
   if (file == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
   std::ifstream stream(file, std::ios::binary);
   if (!stream)
-    return absl::NotFoundError(absl::StrCat("--prompt_file ", file, ": the file cannot be read"));
+    return absl::NotFoundError(absl::StrCat("--prompt_file ", file, ": cannot read the file"));
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }
 
@@ -136,20 +134,22 @@ absl::Status Run(const std::vector<char*>& arguments) {
   if (command == "chat") return Chat(client);
   if (command == "models") return Models(client);
   if (command == "health") return Health(client);
-  return absl::InvalidArgumentError(absl::StrCat(
-      command.empty() ? "no command is given" : absl::StrCat("unknown command \"", command, "\""),
-      "; commands are generate, chat, models, health and verify-exactness. Example: bastionctl ",
-      kExample));
+  return absl::InvalidArgumentError(
+      absl::StrCat(command.empty() ? "the command is missing"
+                                   : absl::StrCat("unknown command \"", command, "\""),
+                   "; the commands are generate, chat, models, health and verify-exactness. "
+                   "Example: bastionctl ",
+                   kExample));
 }
 
-// Replaces this process with the program `name` in its folder. Returns only if that fails.
+// Replaces this process with the program `name` in the same folder. Returns only if that fails.
 int ExecSibling(const std::string& name, char** arguments) {
   std::error_code error;
-  const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::string program = (own.parent_path() / name).string();
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::string program = (self.parent_path() / name).string();
   arguments[0] = program.data();
   execv(program.c_str(), arguments);
-  std::cerr << "bastionctl: " << program << " cannot be run: " << std::strerror(errno) << std::endl;
+  std::cerr << "bastionctl: cannot run " << program << ": " << std::strerror(errno) << std::endl;
   return 1;
 }
 
@@ -157,7 +157,7 @@ int ExecSibling(const std::string& name, char** arguments) {
 }  // namespace bastion
 
 int main(int argc, char** argv) {
-  // Before flags are parsed, because they are the other program's.
+  // Check this before parsing flags, because they belong to the other program.
   if (argc > 1 && std::strcmp(argv[1], "verify-exactness") == 0) {
     return bastion::ExecSibling("bastion-verify-exactness", argv + 1);
   }

@@ -21,7 +21,7 @@ constexpr int kTestedChoices[] = {1, 2, 0};  // DistributionTest::choices of the
 constexpr int kCandidates = 64;
 
 // A prompt, a tree after it, and the target's log-probabilities after each node.
-struct FrozenTree {
+struct FixedTree {
   std::vector<TokenId> prompt;
   DraftTree tree{0};
   std::vector<std::vector<double>> log_probs;  // [rows][V]
@@ -43,11 +43,12 @@ class Checker {
 
  private:
   [[nodiscard]] SequenceId NextId() { return {next_session_++, 0}; }
-  [[nodiscard]] Position cached() const { return static_cast<Position>(frozen_.prompt.size()) - 1; }
+  [[nodiscard]] Position cached() const { return static_cast<Position>(fixed_.prompt.size()) - 1; }
 
-  // Chooses a prompt, grows its tree and sets frozen_.
-  absl::Status Freeze();
-  // Grows the drafter's tree after `prompt`. The root alone if the drafter returns no candidates.
+  // Chooses a prompt, grows its tree and sets fixed_.
+  absl::Status ChooseTree();
+  // Grows the drafter's tree after `prompt`. The tree is only a root if the drafter returns no
+  // candidates.
   absl::StatusOr<DraftTree> GrowTree(const std::vector<TokenId>& prompt);
   absl::StatusOr<std::vector<Draft>> RequestDraft(SequenceId id,
                                                   const std::vector<TokenId>& prompt);
@@ -66,7 +67,7 @@ class Checker {
   const DistributionCheck& check_;
   uint64_t next_session_;
   uint64_t next_seed_;
-  FrozenTree frozen_;
+  FixedTree fixed_;
   TargetInfo target_;
   DistributionReport report_;
 };
@@ -110,12 +111,12 @@ absl::StatusOr<std::vector<std::vector<double>>> Checker::LogProbsOf(
   return log_probs;
 }
 
-absl::Status Checker::Freeze() {
+absl::Status Checker::ChooseTree() {
   ChoiceParams plain;
   plain.temperature = 1;
   double largest_entropy = -1;
   for (const std::vector<TokenId>& prompt : check_.prompts) {
-    FrozenTree candidate;
+    FixedTree candidate;
     candidate.prompt = prompt;
     ASSIGN_OR_RETURN(candidate.tree, GrowTree(prompt));
     if (candidate.tree.nodes() == 0) continue;
@@ -124,7 +125,7 @@ absl::Status Checker::Freeze() {
                                .EntropyBelowRoot(candidate.Distributions(plain));
     if (entropy <= largest_entropy) continue;
     largest_entropy = entropy;
-    frozen_ = std::move(candidate);
+    fixed_ = std::move(candidate);
   }
   if (largest_entropy >= 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -145,9 +146,9 @@ absl::Status Checker::DrawBatch(const std::vector<SequenceId>& ids, const WalkOu
   // Verify the prompt's tokens as roots, for all sequences in one forward. This is cheaper than
   // many short prefills.
   for (Position position = 0; position < cached(); ++position) {
-    RETURN_IF_ERROR(VerifyAll(ids, position, DraftTree(frozen_.prompt[position])).status());
+    RETURN_IF_ERROR(VerifyAll(ids, position, DraftTree(fixed_.prompt[position])).status());
   }
-  ASSIGN_OR_RETURN(const VerifyResult result, VerifyAll(ids, cached(), frozen_.tree));
+  ASSIGN_OR_RETURN(const VerifyResult result, VerifyAll(ids, cached(), fixed_.tree));
   for (const VerifyOutcome& outcome : result.outcomes) {
     ASSIGN_OR_RETURN(const size_t cell, outcomes.CellOf(outcome.acceptance));
     ++counts[cell];
@@ -161,7 +162,7 @@ absl::Status Checker::Draw(const ChoiceParams& setting, const WalkOutcomes& outc
                            std::vector<int64_t>& counts) {
   const auto settings = static_cast<int>(check_.settings.size());
   const int batch_size =
-      std::clamp(check_.batch_size, 1, std::max(1, target_.max_rows / frozen_.tree.rows()));
+      std::clamp(check_.batch_size, 1, std::max(1, target_.max_rows / fixed_.tree.rows()));
   for (int left = (check_.walks + settings - 1) / settings; left > 0;) {
     std::vector<SequenceId> ids;
     absl::Status status;
@@ -169,7 +170,7 @@ absl::Status Checker::Draw(const ChoiceParams& setting, const WalkOutcomes& outc
       SamplingParams sampling;
       static_cast<ChoiceParams&>(sampling) = setting;
       sampling.seed = next_seed_++;
-      sampling.prompt_tokens = static_cast<int>(frozen_.prompt.size());
+      sampling.prompt_tokens = static_cast<int>(fixed_.prompt.size());
       ids.push_back(NextId());
       status = check_.verifier->Open(ids.back(), sampling);
     }
@@ -188,7 +189,7 @@ DistributionTest TestOf(const WalkOutcomes& outcomes, const std::vector<double>&
   std::vector<int64_t> shorter_counts(outcomes.cells(), 0);
   for (size_t cell = 0; cell < outcomes.cells(); ++cell) {
     if (probabilities[cell] == 0 && counts[cell] == 0) continue;
-    // An impossible outcome is not merged with others.
+    // Do not merge an impossible outcome with others.
     const size_t to = probabilities[cell] > 0 ? outcomes.TruncateWalk(cell, choices) : cell;
     shorter[to] += probabilities[cell];
     shorter_counts[to] += counts[cell];
@@ -207,16 +208,15 @@ DistributionTest TestOf(const WalkOutcomes& outcomes, const std::vector<double>&
 
 absl::StatusOr<DistributionReport> Checker::Run() {
   ASSIGN_OR_RETURN(target_, check_.verifier->Info());
-  RETURN_IF_ERROR(Freeze());
-  const DraftTree& tree = frozen_.tree;
+  RETURN_IF_ERROR(ChooseTree());
+  const DraftTree& tree = fixed_.tree;
   const WalkOutcomes outcomes(&tree, target_.dims.vocabulary);
   report_.tree_rows = tree.rows();
   for (NodeIndex i = 0; i < tree.rows(); ++i) {
     report_.tree_depth = std::max(report_.tree_depth, tree.depth(i));
   }
   for (const ChoiceParams& setting : check_.settings) {
-    const std::vector<double> probabilities =
-        outcomes.Probabilities(frozen_.Distributions(setting));
+    const std::vector<double> probabilities = outcomes.Probabilities(fixed_.Distributions(setting));
     std::vector<int64_t> counts(outcomes.cells(), 0);
     RETURN_IF_ERROR(Draw(setting, outcomes, counts));
     for (const int choices : kTestedChoices) {

@@ -3,7 +3,7 @@
 // known exactly from plain decoding.
 //
 // Tests compare the first choice of each walk, the first two choices jointly, and the whole walk.
-// The joint tests find choices that are correct one by one but wrongly correlated.
+// The joint tests detect choices that are individually correct but wrongly correlated.
 #ifndef BASTION_CLIENT_EXACTNESS_DISTRIBUTION_CHECK_H_
 #define BASTION_CLIENT_EXACTNESS_DISTRIBUTION_CHECK_H_
 
@@ -20,8 +20,8 @@ namespace bastion {
 struct DistributionCheck {
   Verifier* verifier = nullptr;
   Drafter* drafter = nullptr;
-  // Short prompts of at least one token: every walk runs its prompt again. The check uses the
-  // prompt whose tree has the largest entropy below the root.
+  // Short prompts of at least one token, because every walk runs its prompt again. The check uses
+  // the prompt whose tree has the largest entropy below the root.
   std::vector<std::vector<TokenId>> prompts;
   std::vector<ChoiceParams> settings;  // Temperatures above 0.
   int tree_nodes = 6;                  // Maximum; fewer if the drafter returns fewer candidates.
@@ -34,12 +34,12 @@ struct DistributionCheck {
 
 struct DistributionTest {
   ChoiceParams setting;
-  int choices = 0;  // How many choices of a walk the test compares, from the first. 0: all.
+  int choices = 0;  // The test compares the first `choices` choices of each walk. 0: all.
   int64_t draws = 0;
   ChiSquare chi_square;
   double total_variation = 0;
   TotalVariationRange expected;    // Total variation of the same number of exact draws.
-  double max_total_variation = 0;  // The test fails above it.
+  double max_total_variation = 0;  // The test fails above this value.
   bool passed = false;
 };
 
@@ -47,8 +47,8 @@ struct DistributionReport {
   int tree_rows = 0, tree_depth = 0;
   int64_t walks = 0;
   int64_t choices = 0;  // Tokens chosen in all walks.
-  // A test fails below it. It is chosen so that a correct target fails any of the tests with
-  // probability 1e-4.
+  // A test with a smaller p-value fails. A correct target fails any of the tests with probability
+  // 1e-4.
   double min_p_value = 0;
   std::vector<DistributionTest> tests;
 
@@ -57,7 +57,7 @@ struct DistributionReport {
 };
 
 // A failed test is not an error. Errors: those of the stages, FAILED_PRECONDITION if the drafter
-// returns no candidates for any prompt, DATA_LOSS if the verifier accepts nodes that are not a
+// returns no candidates for any prompt, DATA_LOSS if the verifier accepts nodes that do not form a
 // path.
 [[nodiscard]] absl::StatusOr<DistributionReport> CheckDistribution(const DistributionCheck& check);
 

@@ -33,7 +33,7 @@ class LogProbSource {
 
 // |difference| of the values that the keyed choice compares for two tokens at `position`: the
 // log-probabilities at temperature 0, else log-probability / temperature + noise. It ignores
-// penalties, bias and truncation, so it is only approximate if these affect one of the tokens.
+// penalties, bias and truncation, so it is only approximate if these affect either token.
 [[nodiscard]] double ChoiceGap(std::pair<double, double> log_probs,
                                std::pair<TokenId, TokenId> tokens, Position position,
                                const ChoiceParams& choice);

@@ -25,7 +25,7 @@ ABSL_FLAG(std::string, drafter, "", "Folder of the drafter. Not used with --endp
 ABSL_FLAG(std::string, endpoint, "",
           "Address of a running orchestrator to check. Only its texts are compared, not its "
           "distributions. Empty: run both engines in this process.");
-ABSL_FLAG(std::string, dtype, "bf16", "Type of the weights: bf16 or fp32.");
+ABSL_FLAG(std::string, dtype, "bf16", "Type of both models' weights: bf16 or fp32.");
 ABSL_FLAG(
     std::string, backend, "cpu",
     "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
@@ -49,16 +49,16 @@ ABSL_FLAG(std::vector<std::string>, temperatures,
 ABSL_FLAG(std::string, settings,
           ";top_k=40,top_p=0.9;repetition_penalty=1.1,presence_penalty=0.5,frequency_penalty=0.2,"
           "min_p=0.02",
-          "Sampling settings of the text check, separated by semicolons. An empty one is plain "
+          "Sampling settings of the text check, separated by semicolons. An empty setting is plain "
           "sampling.");
 ABSL_FLAG(std::vector<std::string>, batch_sizes, std::vector<std::string>({"1", "8"}),
           "Batch sizes of the text check, separated by commas.");
-ABSL_FLAG(uint64_t, seed, 1, "First random seed. Each setting and each walk uses its own.");
+ABSL_FLAG(uint64_t, seed, 1, "First random seed. Each setting and each walk uses its own seed.");
 ABSL_FLAG(
     double, rounding, 0,
     "A difference counts as a rounding error if the gap between the two tokens, in logits, is "
     "below this. Use 0 with fp32, and 0.01 to compare bf16 results of different machines.");
-ABSL_FLAG(int, walks, 50400, "Walks of the distribution check, in total. 0: skip it.");
+ABSL_FLAG(int, walks, 50400, "Total number of walks in the distribution check. 0: skip the check.");
 ABSL_FLAG(int, tree_nodes, 6,
           "Nodes of the draft tree in the distribution check, without the root.");
 
@@ -76,7 +76,7 @@ constexpr uint64_t kWalkSession = uint64_t{1} << 63;
 constexpr int kWalkBatchSize = 32;
 constexpr size_t kWalkPromptTokens = 2;
 
-// The engines that are checked. `stages` is null if they run behind an endpoint.
+// The engines to check. `stages` is null if they run behind an endpoint.
 struct Subject {
   std::unique_ptr<LocalStages> stages;
   std::vector<std::unique_ptr<Arm>> arms;
@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<int>> BatchSizes() {
     }
   }
   if (sizes.empty())
-    return absl::InvalidArgumentError("--batch_sizes is empty; give at least one number");
+    return absl::InvalidArgumentError("--batch_sizes is empty; list at least one number");
   return sizes;
 }
 
@@ -112,7 +112,7 @@ absl::StatusOr<std::vector<TextSetting>> Settings() {
     }
   }
   if (settings.empty())
-    return absl::InvalidArgumentError("--temperatures is empty; give at least one number");
+    return absl::InvalidArgumentError("--temperatures is empty; list at least one number");
   return settings;
 }
 

@@ -5,7 +5,7 @@
 namespace bastion {
 namespace {
 
-constexpr uint32_t kMaxLogProbs = 100;  // The orchestrator refuses more.
+constexpr uint32_t kMaxLogProbs = 100;  // The orchestrator's limit.
 
 class RemoteLogProbs final : public LogProbSource {
  public:

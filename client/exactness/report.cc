@@ -74,7 +74,7 @@ std::string DistributionTable(const DistributionReport& report) {
       "one tree of %d rows, depth %d; %d walks, %d choices; p-values below %.2g fail\n"
       "%-16s %-12s %7s %6s %10s %9s %9s %9s %9s\n",
       report.tree_rows, report.tree_depth, report.walks, report.choices, report.min_p_value,
-      "setting", "tested", "draws", "bins", "chi-square", "p", "TV", "expected", "at most");
+      "setting", "tested", "draws", "bins", "chi-square", "p", "TV", "expected", "limit");
   for (const DistributionTest& test : report.tests) {
     absl::StrAppendFormat(&table, "%-16s %-12s %7d %6d %10.1f %9.2g %9.5f %9.5f %9.5f%s\n",
                           SettingName(test.setting), TestedChoices(test.choices), test.draws,
@@ -104,7 +104,7 @@ std::string Verdict(const TextReport& texts,
   }
   if (!texts.speculated()) {
     absl::StrAppend(&found,
-                    "; no drafted token was accepted, so the texts hardly test speculation");
+                    "; no drafted token was accepted, so the text check hardly tested speculation");
   }
   return absl::StrCat(exact ? "EXACT: " : "NOT EXACT: ", found);
 }

@@ -94,8 +94,8 @@ ChiSquare ChiSquareOf(const Bins& bins) {
   if (result.degrees == 0) return result;
   for (size_t i = 0; i < bins.counts.size(); ++i) {
     const double expected = bins.probabilities[i] * static_cast<double>(bins.draws);
-    const double off = static_cast<double>(bins.counts[i]) - expected;
-    result.statistic += off * off / expected;
+    const double difference = static_cast<double>(bins.counts[i]) - expected;
+    result.statistic += difference * difference / expected;
   }
   result.p_value = UpperGamma(result.degrees / 2.0, result.statistic / 2);
   return result;

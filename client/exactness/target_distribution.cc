@@ -46,7 +46,7 @@ class TruncatedDistribution {
   void KeepTopK(int top_k) {
     if (top_k >= static_cast<int>(order_.size())) return;
     const double last = mass_[order_[top_k - 1]];
-    // Keep all tokens that tie with the last one.
+    // Keep all tokens that tie with the last of the top k.
     while (mass_[order_.back()] < last) order_.pop_back();
   }
 

@@ -104,7 +104,7 @@ class Checker {
     return difference;
   }
 
-  // Sets the gap of `difference`, if the target reports it.
+  // Sets the gap of `difference` if the target reports both tokens.
   absl::Status MeasureGap(const SamplingParams& sampling, const std::vector<TokenId>& prefix,
                           TextDifference& difference) const {
     const std::pair<TokenId, TokenId> tokens(difference.expected, difference.actual);

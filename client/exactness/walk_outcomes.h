@@ -35,7 +35,7 @@ class WalkOutcomes {
   [[nodiscard]] double EntropyBelowRoot(
       const std::vector<std::vector<double>>& distributions) const;
 
-  // The cell of the walk of `cell` when only its first `choices` choices count. 0: all.
+  // The cell of the walk in `cell`, cut off after its first `choices` choices. 0: all choices.
   [[nodiscard]] size_t TruncateWalk(size_t cell, int choices) const;
 
  private:

@@ -63,8 +63,8 @@ struct LocalOptions {
   std::string prior;           // Transition table or its folder. Empty: the drafter's folder.
 };
 
-// Owns both engines and the objects that they use. The order of the members is the reverse order of
-// destruction.
+// Owns both engines and the objects that they use. Members are destroyed in reverse order, so each
+// member comes after the objects that it uses.
 class LocalStages {
  public:
   // Loads both models. Errors name the folder and the problem.

@@ -1,4 +1,4 @@
-// bastion-train: makes the files that a drafter uses beside its weights.
+// bastion-train: creates the files that a drafter uses in addition to its weights.
 //
 //   bastion-train prior --target DIR [--out DRAFTER_DIR] FILE…   transition_prior.safetensors
 #include <cstring>
@@ -15,19 +15,22 @@
 #include "common/hub/model_config.h"
 #include "common/prior/transition_file.h"
 
-ABSL_FLAG(std::string, target, "", "Folder of the target, for its vocabulary and tokenizer.");
-ABSL_FLAG(std::string, out, ".", "Folder for transition_prior.safetensors: the drafter's.");
+ABSL_FLAG(std::string, target, "", "Folder of the target. Only its config and tokenizer are read.");
+ABSL_FLAG(std::string, out, ".",
+          "Folder for transition_prior.safetensors, normally the drafter's folder.");
 ABSL_FLAG(int, continuations, bastion::drafter::TransitionLimits().singles,
-          "Most continuations to keep of a token.");
+          "Maximum continuations to keep for a token.");
 ABSL_FLAG(int, pair_continuations, bastion::drafter::TransitionLimits().pairs,
-          "Most continuations to keep of a pair of tokens. Those seen only once are dropped.");
-ABSL_FLAG(int, min_pair_count, bastion::drafter::TransitionLimits().min_pair_total,
-          "Pairs of tokens that occur less often are dropped.");
-ABSL_FLAG(int64_t, max_entries, bastion::drafter::TransitionLimits().max_entries,
-          "Most continuations to keep in total. The rarest pairs are dropped first.");
-ABSL_FLAG(int64_t, max_counted, bastion::drafter::TransitionCounter::kMaxCounted,
-          "Most continuations to count at a time, 70 to 140 bytes each. Beyond it the rarest are "
+          "Maximum continuations to keep for a pair of tokens. Continuations seen only once are "
           "dropped.");
+ABSL_FLAG(int, min_pair_count, bastion::drafter::TransitionLimits().min_pair_total,
+          "Pairs with fewer counted continuations are dropped.");
+ABSL_FLAG(int64_t, max_entries, bastion::drafter::TransitionLimits().max_entries,
+          "Maximum continuations to keep in total. The rarest pairs are dropped first.");
+ABSL_FLAG(
+    int64_t, max_counted, bastion::drafter::TransitionCounter::kMaxCounted,
+    "Maximum continuations to hold in memory while counting, 70 to 140 bytes each. When there "
+    "are more, the rarest are dropped.");
 
 namespace bastion {
 namespace {
@@ -43,7 +46,7 @@ absl::Status Count(const std::vector<std::string>& files, TransitionCounter& cou
       files, absl::GetFlag(FLAGS_target),
       [&](absl::Span<const TokenId> text) { return counter.Add(text); },
       [&](int64_t done, int64_t total) { bar.Show(done, total); }));
-  if (counter.tokens() == 0) return absl::InvalidArgumentError("no tokens in these files");
+  if (counter.tokens() == 0) return absl::InvalidArgumentError("the files contain no tokens");
   return absl::OkStatus();
 }
 
@@ -60,12 +63,12 @@ absl::Status Prior(const std::vector<std::string>& files) {
   const std::string target = absl::GetFlag(FLAGS_target), out = absl::GetFlag(FLAGS_out);
   if (files.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("no text files are given. Example: bastion-train ", kExample));
+        absl::StrCat("the text files are missing. Example: bastion-train ", kExample));
   }
   std::error_code error;
   if (!std::filesystem::is_directory(out, error)) {
     return absl::NotFoundError(
-        absl::StrCat("--out ", out, ": there is no such folder; create it first"));
+        absl::StrCat("--out ", out, ": the folder does not exist; create it first"));
   }
   if (absl::GetFlag(FLAGS_max_counted) < 1) {
     return absl::InvalidArgumentError("--max_counted must be at least 1");
@@ -74,9 +77,9 @@ absl::Status Prior(const std::vector<std::string>& files) {
   RETURN_IF_ERROR(drafter::Validate(limits));
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(target));
   if (config.dims.vocabulary > TransitionCounter::kMaxVocabulary) {
-    return absl::UnimplementedError(
-        absl::StrCat(target, ": a vocabulary of ", config.dims.vocabulary, " tokens; at most ",
-                     static_cast<int>(TransitionCounter::kMaxVocabulary), " can be counted"));
+    return absl::UnimplementedError(absl::StrCat(
+        target, ": the vocabulary has ", config.dims.vocabulary, " tokens; the maximum is ",
+        static_cast<int>(TransitionCounter::kMaxVocabulary)));
   }
   TransitionCounter counter(config.dims.vocabulary, absl::GetFlag(FLAGS_max_counted));
   RETURN_IF_ERROR(Count(files, counter));
@@ -103,7 +106,7 @@ absl::Status Run(const std::vector<char*>& arguments) {
 
 int main(int argc, char** argv) {
   const bastion::ProgramInfo info = {
-      .summary = "Counts which tokens follow which in texts, for policies with +prior.",
+      .summary = "Counts which tokens follow each token in texts, for policies with +prior.",
       .usage = "prior --target DIR [--out DRAFTER_DIR] FILE... [flags]",
       .example = bastion::kExample,
       .required = {"target"},
@@ -113,6 +116,6 @@ int main(int argc, char** argv) {
                    "max_counted N"}}},
       .notes =
           "FILE is a .txt file, or a .jsonl file with lines {\"text\"} or {\"token_ids\"}. "
-          "Texts that the\ntarget wrote itself make the best table."};
+          "Text that the\ntarget generated makes the best table."};
   return bastion::RunProgram(argc, argv, info, bastion::Run);
 }

@@ -26,7 +26,8 @@ absl::StatusOr<int64_t> TotalBytes(const std::vector<std::string>& files) {
     std::error_code error;
     const uintmax_t bytes = std::filesystem::file_size(file, error);
     if (error) {
-      return absl::InvalidArgumentError(absl::StrCat(file, ": cannot read it: ", error.message()));
+      return absl::InvalidArgumentError(
+          absl::StrCat(file, ": cannot read the file: ", error.message()));
     }
     total += static_cast<int64_t>(bytes);
   }
@@ -34,7 +35,7 @@ absl::StatusOr<int64_t> TotalBytes(const std::vector<std::string>& files) {
 }
 
 absl::Status ReadError(const std::string& file) {
-  return absl::InvalidArgumentError(absl::StrCat(file, ": cannot read it"));
+  return absl::InvalidArgumentError(absl::StrCat(file, ": cannot read the file"));
 }
 
 absl::StatusOr<std::vector<TokenId>> ParseTokenIds(const nlohmann::json& list) {

@@ -20,9 +20,9 @@ namespace bastion::drafter {
 
 // Calls `use` for each text, file by file. Regularly calls `progress` with the bytes read so far
 // and the total of all files. The tokenizer in `target_folder` is loaded when the first text needs
-// it. INVALID_ARGUMENT for a file that cannot be read, has another extension or is malformed.
-// All errors, including those of `use` and the tokenizer, name the file and, for .jsonl files, the
-// line.
+// it. INVALID_ARGUMENT for a file that cannot be read, has an unsupported extension or is
+// malformed. All errors, including those of `use` and the tokenizer, name the file and, for .jsonl
+// files, the line.
 [[nodiscard]] absl::Status ForEachText(
     const std::vector<std::string>& files, const std::string& target_folder,
     absl::FunctionRef<absl::Status(absl::Span<const TokenId> text)> use,

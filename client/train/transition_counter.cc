@@ -24,7 +24,7 @@ struct Entry {
   TokenId token;
 };
 
-// A context and the entries of it that the table keeps.
+// A context and those of its entries that the table keeps.
 struct Run {
   uint64_t context;
   uint64_t total;

@@ -72,7 +72,7 @@ class TransitionCounter {
   size_t max_counted_;
   int64_t texts_ = 0, tokens_ = 0;
   std::vector<uint64_t> occurrences_;  // [V]
-  std::vector<uint64_t> totals_;       // [V] how often each token was followed by another one
+  std::vector<uint64_t> totals_;       // [V] number of continuations of each token
   Counts singles_;                     // The context is the token.
   Counts pairs_;                       // The context is previous · V + last.
   absl::flat_hash_map<uint64_t, PairContext> pair_contexts_;  // Key: previous · V + last.

@@ -1,8 +1,7 @@
 // CHECK and LOG.
-//
-// CHECK aborts: use it only for conditions that a bug in this code can break. An error that a
-// client, a peer or a file can cause is an absl::Status instead. LOG writes one line to stderr.
-// Thread-safe: one write(2) per line.
+// CHECK aborts the process: use it only for conditions whose failure means a bug in this code. For
+// an error that a client, a peer or a file can cause, return an absl::Status. LOG writes one line
+// to stderr. Thread-safe: one write(2) per line.
 #ifndef BASTION_COMMON_BASE_CHECK_H_
 #define BASTION_COMMON_BASE_CHECK_H_
 
@@ -12,7 +11,7 @@ namespace bastion::base {
 
 enum class Severity { kInfo, kWarning, kError, kFatal };
 
-// One line on stderr. The destructor writes it; after a kFatal line it aborts the process.
+// A log line. The destructor writes it to stderr and, for kFatal, aborts the process.
 class LogLine {
  public:
   LogLine(Severity severity, const char* file, int line);
@@ -37,7 +36,7 @@ class LogLine {
 #define BASTION_LOG_FATAL \
   ::bastion::base::LogLine(::bastion::base::Severity::kFatal, __FILE__, __LINE__)
 
-// LOG(INFO) << "…": severities INFO, WARNING, ERROR, FATAL.
+// Usage: LOG(INFO) << "…". Severities: INFO, WARNING, ERROR, FATAL.
 #define LOG(severity) BASTION_LOG_##severity.stream()
 
 #define CHECK(condition)      \

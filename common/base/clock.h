@@ -20,7 +20,7 @@ class Clock {
 class StopWatch {
  public:
   explicit StopWatch(const Clock& clock = Clock::Real()) : clock_(clock), last_(clock.Now()) {}
-  // Time since the last Lap or the construction.
+  // Time since the last call of Lap, or since construction.
   absl::Duration Lap() {
     const absl::Duration now = clock_.Now();
     const absl::Duration lap = now - last_;

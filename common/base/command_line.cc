@@ -19,7 +19,7 @@ constexpr size_t kTextColumn = 30;
 
 using Flags = std::map<absl::string_view, absl::CommandLineFlag*>;
 
-// The flags that the project defines, without those that absl defines.
+// The flags that this project defines. Excludes those of absl.
 const Flags& ProjectFlags() {
   static const Flags* const flags = [] {
     auto* found = new Flags;
@@ -49,11 +49,11 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
 
 absl::Status UnknownFlag(absl::string_view name) {
   absl::string_view nearest;
-  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
+  size_t smallest = std::max<size_t>(2, name.size() / 3) + 1;
   for (const auto& [known, flag] : ProjectFlags()) {
     const size_t distance = EditDistance(name, known);
-    if (distance < least) {
-      least = distance;
+    if (distance < smallest) {
+      smallest = distance;
       nearest = known;
     }
   }

@@ -10,8 +10,8 @@
 
 namespace bastion {
 
-// Flags that --help lists together. An entry is the name of a flag and the placeholder of its
-// value, e.g. "target DIR". A flag without a value has no placeholder.
+// Flags that --help lists together. Each entry is a flag name and a placeholder for its value, e.g.
+// "target DIR". A flag without a value has no placeholder.
 struct FlagGroup {
   const char* title;
   std::vector<const char*> flags;
@@ -20,16 +20,16 @@ struct FlagGroup {
 struct ProgramInfo {
   const char* summary;                     // What the program does, in one sentence.
   const char* usage;                       // The arguments, e.g. "--target DIR [flags]".
-  const char* example;                     // Arguments of a call that works.
+  const char* example;                     // Arguments of a valid call.
   std::vector<const char*> required = {};  // Names of flags that must not be empty.
   std::vector<FlagGroup> groups;
   // Text after the flags, or null.
   const char* notes = nullptr;
 };
 
-// Replaces dashes in the names of flags in `argv` by underscores, in place: users write
+// Replaces dashes in the flag names in `argv` with underscores, in place: users write
 // --max-new-tokens, but a flag variable can only be called max_new_tokens. Does not change values,
-// arguments that are not flags, and arguments after a lone "--".
+// arguments that are not flags, or arguments after a lone "--".
 void UnderscoreFlagNames(int argc, char** argv);
 
 // INVALID_ARGUMENT for a flag that does not exist. The message suggests the most similar name.
@@ -38,8 +38,8 @@ void UnderscoreFlagNames(int argc, char** argv);
 // INVALID_ARGUMENT for a required flag without a value. Call it after the flags are parsed.
 [[nodiscard]] absl::Status CheckRequiredFlags(const std::string& program, const ProgramInfo& info);
 
-// The text of --help: summary, usage, example and every flag with its unit and default. Flags that
-// are in no group come last, under "Other".
+// The text of --help: summary, usage, example and every flag with its unit and default. Flags in no
+// group come last, under "Other".
 [[nodiscard]] std::string HelpText(const std::string& program, const ProgramInfo& info);
 
 // True if an argument before a lone "--" is `flag` or `alias`.

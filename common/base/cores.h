@@ -10,7 +10,7 @@ namespace bastion {
 // Numbers of the cores that the calling thread may run on, in ascending order. Never empty.
 [[nodiscard]] std::vector<int> UsableCores();
 
-// Restricts `thread` to `core`. No effect if the system refuses.
+// Restricts `thread` to `core`. Does nothing if the system call fails.
 void PinThread(int core, std::thread& thread);
 
 }  // namespace bastion

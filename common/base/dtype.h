@@ -10,7 +10,7 @@
 namespace bastion {
 
 // Checkpoints store weights as floats. Kernels accept fp32, bf16 and, for weights only, int8. The
-// other integer types are for tables.
+// other integer types occur in tables, e.g. common/prior/transition_table.h.
 enum class DType { kF32, kBF16, kF16, kInt8, kU16, kI32, kU32, kI64, kU64 };
 
 [[nodiscard]] constexpr size_t BytesPerElement(DType dtype) {

@@ -1,6 +1,6 @@
-// Identifiers, and the legend of the shapes in all comments: B sequences, R rows, P draft
-// positions, K candidates per position, L layers, H query heads, G kv heads, D head dim, C hidden,
-// V vocabulary, F feature width, T cached tokens.
+// Identifiers, and the legend for the shapes in comments: B sequences, R rows, P draft positions, K
+// candidates per position, L layers, H query heads, G kv heads, D head dim, C hidden, V vocabulary,
+// F feature width, T cached tokens.
 #ifndef BASTION_COMMON_BASE_IDS_H_
 #define BASTION_COMMON_BASE_IDS_H_
 
@@ -18,8 +18,8 @@ inline constexpr TokenId kNoToken = -1;
 inline constexpr NodeIndex kNoNode = -1;
 
 // Identifies the live state of one request. The orchestrator chooses `session` once per request.
-// `epoch` increases when the state is rebuilt (after a peer restarted), so that the peer refuses a
-// late message for the old state.
+// `epoch` increases when the state is rebuilt (after a peer restarts), so that the peer rejects
+// late messages for the old state.
 struct SequenceId {
   uint64_t session = 0;
   uint32_t epoch = 0;

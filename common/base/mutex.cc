@@ -5,7 +5,7 @@
 namespace bastion {
 namespace {
 
-// Longer than any process lives. Adding it to the current time does not overflow.
+// Longer than any process runs, yet adding it to the current time does not overflow.
 constexpr absl::Duration kForever = absl::Hours(24 * 365);
 
 }  // namespace
@@ -20,7 +20,7 @@ bool Mutex::AwaitWithTimeout(absl::FunctionRef<bool()> condition, absl::Duration
   if (condition()) return true;
   const auto deadline =
       std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::min(timeout, kForever));
-  WakeReady();  // Another thread may wait for what the caller wrote before this call.
+  WakeReady();  // Another thread may be waiting for a change that the caller just made.
   Waiter self{condition, {}};
   waiters_.push_back(&self);
   std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);

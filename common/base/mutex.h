@@ -31,13 +31,14 @@ class ABSL_LOCKABLE Mutex {
     mutex_.unlock();
   }
 
-  // Releases the lock until `condition` is true or `timeout` has passed, then takes it again.
-  // Returns condition(). Any thread that unlocks may call `condition`, under the lock: it may read
-  // the guarded data and must not lock anything. REQUIRES: the caller holds the lock.
+  // Releases the lock until `condition` is true or `timeout` has passed, then reacquires it.
+  // Returns condition(). Any thread that unlocks may call `condition`, under the lock. So
+  // `condition` may read the guarded data but must not lock anything. REQUIRES: the caller holds
+  // the lock.
   bool AwaitWithTimeout(absl::FunctionRef<bool()> condition, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this);
 
-  // Tells the thread-safety analysis, in a condition, that the lock is held.
+  // Tells the thread-safety analysis that the lock is held. Call it inside conditions.
   void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
 
  private:

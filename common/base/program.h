@@ -1,4 +1,4 @@
-// RunProgram: the common part of all main functions.
+// RunProgram: the code that all main functions share.
 #ifndef BASTION_COMMON_BASE_PROGRAM_H_
 #define BASTION_COMMON_BASE_PROGRAM_H_
 
@@ -11,9 +11,9 @@
 namespace bastion {
 
 // Parses the flags (names may contain dashes) and calls `run` with the other arguments, argv[0]
-// first. Prints an error as one line that begins with the program's name. An exception from a
-// library (e.g. out of memory) is an error. Handles --help and --version.
-// Returns the exit status: 0, or 1 after an error.
+// first. Prints an error as one line that begins with the program's name. Reports an exception from
+// a library (e.g. out of memory) as an error. Handles --help and --version. Returns the exit
+// status: 0, or 1 after an error.
 int RunProgram(int argc, char** argv, const ProgramInfo& info,
                absl::FunctionRef<absl::Status(const std::vector<char*>& arguments)> run);
 

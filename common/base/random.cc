@@ -5,7 +5,7 @@
 namespace bastion {
 namespace {
 
-// Uniform in (0, 1), without the ends, so that the two logarithms below are finite.
+// Uniform in the open interval (0, 1), so that the two logarithms below are finite.
 double OpenUniform(uint32_t word) { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
 float Gumbel(uint32_t word) { return static_cast<float>(-std::log(-std::log(OpenUniform(word)))); }

@@ -28,10 +28,10 @@ inline constexpr uint32_t kPhiloxWeyls[] = {0x9E3779B9, 0xBB67AE85};
   return {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
 }
 
-// The random words behind the keyed choice of tokens 4*group .. 4*group+3.
+// The random words for the keyed choice of tokens 4*group .. 4*group+3.
 [[nodiscard]] PhiloxCounter KeyedWords(uint64_t seed, Position position, uint32_t group);
 
-// The standard Gumbel variable g(seed, position, token) of the keyed choice. `position` is the
+// The standard Gumbel noise g(seed, position, token) of the keyed choice. `position` is the
 // absolute position of the token to choose. The same arguments give the same value everywhere.
 [[nodiscard]] float KeyedGumbel(uint64_t seed, Position position, TokenId token);
 

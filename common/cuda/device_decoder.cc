@@ -35,7 +35,7 @@ void AddCost(const DeviceMatrix& matrix, nn::ForwardCost& cost) {
   cost.multiply_adds_per_row += int64_t{matrix.rows} * matrix.columns;
 }
 
-void PutProduct(const DeviceMatrix& weight, const void* x, float* y, int rows, Gpu& gpu) {
+void RunProduct(const DeviceMatrix& weight, const void* x, float* y, int rows, Gpu& gpu) {
   GemmArgs args = Product(weight, rows, false);
   args.x = x;
   args.y = y;
@@ -57,9 +57,9 @@ absl::StatusOr<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Load(DeviceLoader&
                                                                    Gpu& gpu) {
   const ModelDims& dims = config.dims;
   if (!kernels::cuda::AttentionTakes(dims.query_heads, dims.kv_heads, dims.head_dim)) {
-    return absl::UnimplementedError(
-        absl::StrCat(dims.query_heads, " query heads on ", dims.kv_heads, " of ", dims.head_dim,
-                     " dims: the GPU's attention kernel does not support this; use --device cpu"));
+    return absl::UnimplementedError(absl::StrCat(
+        "the GPU attention kernel does not support ", dims.query_heads, " query heads with ",
+        dims.kv_heads, " KV heads of size ", dims.head_dim, "; use --device cpu"));
   }
   auto decoder = std::unique_ptr<DeviceDecoder>(new DeviceDecoder(config, loader.dtype(), gpu));
   for (int layer = 0; layer < config.dims.layers; ++layer) {

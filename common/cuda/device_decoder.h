@@ -54,7 +54,7 @@ class DeviceDecoder {
   }
   [[nodiscard]] const hub::ModelConfig& config() const { return config_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
-  // The cost of all blocks, without embedding and LM head.
+  // The cost of all blocks, excluding the embedding and the LM head.
   [[nodiscard]] nn::ForwardCost Cost() const;
 
  private:
@@ -68,7 +68,7 @@ class DeviceDecoder {
                 bool accumulate) const;
   void RunBlock(int layer, const kernels::cuda::StepRows& rows);
   [[nodiscard]] kernels::cuda::QkvArgs QkvOf(int layer, const kernels::cuda::StepRows& rows) const;
-  // The memory that receives the output of `layer` as features. Null if it is not a feature.
+  // The memory that receives the output of `layer` as features. Null if the layer has no tap.
   [[nodiscard]] void* TapOf(int layer, const FeatureTaps& taps) const;
 
   hub::ModelConfig config_;
@@ -85,7 +85,7 @@ class DeviceDecoder {
 
 // Computes y [R, N] = x Wᵀ for a matrix that is not part of a block. PrepareProduct tunes it; call
 // it first.
-void PutProduct(const DeviceMatrix& weight, const void* x, float* y, int rows, Gpu& gpu);
+void RunProduct(const DeviceMatrix& weight, const void* x, float* y, int rows, Gpu& gpu);
 [[nodiscard]] absl::Status PrepareProduct(const DeviceMatrix& weight, const void* x, float* y,
                                           int rows, Gpu& gpu);
 void AddCost(const DeviceMatrix& matrix, nn::ForwardCost& cost);

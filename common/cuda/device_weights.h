@@ -29,14 +29,14 @@ struct DeviceMatrix {
   [[nodiscard]] const void* data() const { return storage.as<void>(); }
 };
 
-// Copies tensors of one checkpoint to the device, one call at a time.
+// Copies tensors of one checkpoint to the device. Not thread-safe.
 class DeviceLoader {
  public:
   // `bar` may be null. It shows how many megabytes of the checkpoint are loaded.
   DeviceLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype, Stream& stream,
                ProgressBar* bar);
 
-  // The named matrices [rows_i, columns], one below the other.
+  // The named matrices [rows_i, columns], stacked vertically.
   [[nodiscard]] absl::StatusOr<DeviceMatrix> Stacked(const std::vector<std::string>& names,
                                                      const std::vector<int>& rows, int columns);
   // A vector of floats [size].

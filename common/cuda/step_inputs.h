@@ -17,7 +17,7 @@ namespace bastion::cuda {
 struct StepCapacity {
   int rows = 0;   // R
   int spans = 0;  // B
-  int pages = 0;  // All spans together. Page number `pages` itself is for padding rows.
+  int pages = 0;  // Pages of all spans. Padding rows use page number `pages`.
 };
 
 // The rows of one step, and data for each row.
@@ -42,7 +42,7 @@ class StepInputs {
   // The inputs in device memory, as arguments for kernels that work on the first `rows` rows.
   [[nodiscard]] kernels::cuda::StepRows Rows(int rows) const;
   [[nodiscard]] const kernels::ChoiceRule* rules() const { return On(device_).rules; }  // [R]
-  // Number of the step that was sent last: its value, and its address in device memory.
+  // The number of the last step sent, and its address in device memory.
   [[nodiscard]] uint64_t step() const { return step_; }
   [[nodiscard]] const uint64_t* device_step() const { return On(device_).step; }
 
@@ -59,7 +59,7 @@ class StepInputs {
     int32_t *first_rows, *cached, *first_pages, *masks;  // [B + 1], [B], [B], [B]
     uint64_t* ancestors;                                 // [R, words]
     int32_t* pages;
-    size_t bytes;  // Size of everything before `pages`, which come last.
+    size_t bytes;  // Size of everything before `pages`, the last section.
   };
 
   [[nodiscard]] Sections On(const kernels::cuda::Memory& memory) const;

@@ -1,4 +1,4 @@
-// ChatTemplate: turns a conversation into the text that the model was trained on.
+// ChatTemplate: formats a conversation as the text that the model expects.
 //
 // The template is Jinja, rendered with the settings, filters and functions of `transformers`,
 // without strftime_now: the text must depend on the messages alone.
@@ -19,7 +19,7 @@ struct BastionHubTemplate;
 namespace bastion::hub {
 
 struct ChatMessage {
-  std::string role;  // A role that the template knows, e.g. "system", "user", "assistant".
+  std::string role;  // A role that the template supports, e.g. "system", "user", "assistant".
   std::string content;
 };
 

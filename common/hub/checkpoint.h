@@ -21,8 +21,8 @@ namespace bastion::hub {
 
 class Checkpoint {
  public:
-  // Opens and checks every file. If the folder has a single file and shards, it uses the single
-  // file, like `transformers`. Errors name the file and, if one is the cause, the tensor:
+  // Opens and checks every file. If the folder has both a single file and shards, it uses the
+  // single file, like `transformers`. Errors name the file and, if known, the tensor:
   //   NOT_FOUND         no folder, no weights in it, or a shard that the index lists is missing
   //   INVALID_ARGUMENT  a damaged file or index, or a shard without a tensor that the index lists
   [[nodiscard]] static absl::StatusOr<std::shared_ptr<const Checkpoint>> Open(

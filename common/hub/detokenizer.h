@@ -1,8 +1,7 @@
-// Token ids to text while they arrive.
-//
-// A byte-level token can end inside a character. Text is returned only up to the last complete
-// character; the bytes of an incomplete one wait for the next ids. The returned pieces, with that
-// of FlushIncomplete, form the text that decoding all ids together gives, however the ids were
+// Detokenizer: converts token ids to text while they arrive.
+// A byte-level token can end in the middle of a character. Push returns only complete characters
+// and keeps the bytes of an incomplete character for the next call. The pieces from Push and
+// FlushIncomplete together equal the text of decoding all ids at once, no matter how the ids were
 // grouped.
 //
 // Thread-compatible. The tokenizer must outlive it.
@@ -24,11 +23,12 @@ class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer);
 
-  // The text that `ids` complete: UTF-8, perhaps empty. Bytes that cannot be part of a character
-  // become U+FFFD. Special tokens and ids without a token add nothing.
+  // Returns the text that `ids` complete, as UTF-8. It may be empty. Bytes that cannot be part of a
+  // character become U+FFFD. Special tokens and ids without a token add nothing.
   [[nodiscard]] std::string Push(absl::Span<const TokenId> ids);
 
-  // Ends the text: an incomplete character at its end becomes U+FFFD. A new text may follow.
+  // Ends the text. Returns U+FFFD for an incomplete character at its end, else an empty string. A
+  // new text may follow.
   [[nodiscard]] std::string FlushIncomplete();
 
  private:

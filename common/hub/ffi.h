@@ -14,7 +14,7 @@
 // The caller owns output text and ids and frees them with the matching _free function.
 //
 // Handles are immutable after creation. Any number of threads may use a handle concurrently.
-// rust/src/border.rs declares the same types: change both files together.
+// rust/src/boundary.rs declares the same types: change both files together.
 #ifndef BASTION_COMMON_HUB_FFI_H_
 #define BASTION_COMMON_HUB_FFI_H_
 
@@ -66,12 +66,13 @@ BastionHubStatus bastion_hub_tokenizer_decode(const BastionHubTokenizer* tokeniz
 BastionHubStatus bastion_hub_tokenizer_find(const BastionHubTokenizer* tokenizer,
                                             BastionHubBytes token, uint32_t* out);
 
-// ---- text in pieces ----
+// ---- incremental text ----
 
-// Length of the longest front of `text` that is UTF-8.
+// Length of the longest prefix of `text` that is UTF-8.
 size_t bastion_hub_utf8_valid_up_to(BastionHubBytes text);
 
-// Token ids to text while they arrive. One thread at a time; the tokenizer must outlive it.
+// Converts token ids to text while they arrive. One thread at a time; the tokenizer must outlive
+// it.
 struct BastionHubDetokenizer;
 
 BastionHubDetokenizer* bastion_hub_detokenizer_new(const BastionHubTokenizer* tokenizer);

@@ -57,7 +57,7 @@ constexpr const char* kKind<int> = "a 32-bit integer";
 template <>
 constexpr const char* kKind<double> = "a finite number";
 template <>
-constexpr const char* kKind<std::string> = "text";
+constexpr const char* kKind<std::string> = "a string";
 
 }  // namespace
 

@@ -14,7 +14,7 @@
 
 namespace bastion::hub {
 
-// Returns the contents of the file. NOT_FOUND if there is none.
+// Returns the contents of the file. NOT_FOUND if it does not exist.
 [[nodiscard]] absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 // A JSON object and the name of its file. A key with the value null counts as absent, as it does in
@@ -49,7 +49,7 @@ class JsonObject {
   // absent.
   [[nodiscard]] absl::StatusOr<std::vector<int>> Integers(const char* key) const;
 
-  // Makes an INVALID_ARGUMENT status that names the file and the key.
+  // Returns an INVALID_ARGUMENT status that names the file and the key.
   [[nodiscard]] absl::Status KeyError(const char* key, std::string_view problem) const;
 
  private:

@@ -17,7 +17,7 @@ namespace bastion::hub {
 
 class MappedFile {
  public:
-  // NOT_FOUND for a missing file. Every error names `path`. The bytes of an empty file are empty.
+  // NOT_FOUND for a missing file. Every error names `path`. bytes() of an empty file is empty.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<const MappedFile>> Open(
       const std::string& path);
   ~MappedFile();

@@ -28,7 +28,7 @@ absl::Status Unsupported(const JsonObject& config, std::string_view what) {
 
 absl::StatusOr<int> GetPositive(const JsonObject& config, const char* key) {
   ASSIGN_OR_RETURN(const int value, config.Get<int>(key));
-  if (value <= 0) return config.KeyError(key, absl::StrCat("is ", value, ", must be positive"));
+  if (value <= 0) return config.KeyError(key, absl::StrCat("is ", value, "; it must be positive"));
   return value;
 }
 
@@ -38,7 +38,7 @@ absl::StatusOr<int> GetPositive(const JsonObject& config, const char* key, int f
 
 absl::StatusOr<double> GetPositive(const JsonObject& config, const char* key, double fallback) {
   ASSIGN_OR_RETURN(const double value, config.Get<double>(key, fallback));
-  if (value <= 0) return config.KeyError(key, absl::StrCat("is ", value, ", must be positive"));
+  if (value <= 0) return config.KeyError(key, absl::StrCat("is ", value, "; it must be positive"));
   return value;
 }
 
@@ -50,8 +50,8 @@ absl::Status ReadArchitecture(const JsonObject& json, ModelConfig& config) {
   config.architecture = names->front().get<std::string>();
   if (config.architecture != kTarget && config.architecture != kDrafter) {
     return json.KeyError("architectures",
-                         absl::StrCat("names '", config.architecture, "'; supported are ", kTarget,
-                                      " (target) and ", kDrafter, " (drafter)"));
+                         absl::StrCat("names '", config.architecture, "'; it must be ", kTarget,
+                                      " (target) or ", kDrafter, " (drafter)"));
   }
   const bool drafter =
       config.architecture == kDrafter || json.Has("block_size") || json.Has("dflash_config");
@@ -93,8 +93,8 @@ absl::Status ReadDType(const JsonObject& json, ModelConfig& config) {
   ASSIGN_OR_RETURN(const std::string name, json.Get<std::string>(key, "float32"));
   const std::optional<DType> dtype = DTypeFromConfig(name);
   if (!dtype.has_value()) {
-    return json.KeyError(
-        key, absl::StrCat("is '", name, "'; supported are float32, bfloat16 and float16"));
+    return json.KeyError(key,
+                         absl::StrCat("is '", name, "'; it must be float32, bfloat16 or float16"));
   }
   config.dtype = *dtype;
   config.dims.bytes_per_element = static_cast<int>(BytesPerElement(*dtype));
@@ -135,7 +135,8 @@ absl::StatusOr<std::vector<std::string>> ReadLayerTypes(const JsonObject& json, 
   std::vector<std::string> types;
   if (const nlohmann::json* listed = json.Find("layer_types"); listed != nullptr) {
     if (!listed->is_array() || static_cast<int>(listed->size()) != layers) {
-      return json.KeyError("layer_types", absl::StrCat("must list the ", layers, " layers"));
+      return json.KeyError("layer_types",
+                           absl::StrCat("must have one entry for each of the ", layers, " layers"));
     }
     for (const nlohmann::json& type : *listed) {
       types.push_back(type.is_string() ? type.get<std::string>() : type.dump());
@@ -150,8 +151,8 @@ absl::StatusOr<std::vector<std::string>> ReadLayerTypes(const JsonObject& json, 
   return types;
 }
 
-// The window of sliding layers. 0 if the config does not enable windows; like in `transformers`,
-// they are disabled by default.
+// The window of sliding layers. 0 if the config does not enable windows. As in `transformers`, they
+// are disabled by default.
 absl::StatusOr<int> ReadWindow(const JsonObject& json) {
   ASSIGN_OR_RETURN(const bool used, json.Get<bool>("use_sliding_window", false));
   if (!used || !json.Has("sliding_window")) return 0;
@@ -166,11 +167,11 @@ absl::Status ReadWindows(const JsonObject& json, ModelConfig& config) {
       return Unsupported(json, absl::StrCat("layer type '", type, "' is not supported"));
     }
     const bool sliding = type == "sliding_attention";
-    // The DFlash authors' code runs such a layer without a window; `transformers` refuses it.
+    // The DFlash authors' code runs such a layer without a window; `transformers` rejects it.
     if (sliding && window == 0 && config.kind == ModelKind::kTarget) {
       return json.KeyError("sliding_window",
-                           "must be set, and use_sliding_window true, for the "
-                           "sliding_attention layers of layer_types");
+                           "must be set and use_sliding_window must be true, because "
+                           "layer_types lists sliding_attention layers");
     }
     config.sliding_windows.push_back(sliding ? window : 0);
   }
@@ -182,7 +183,8 @@ absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const JsonObject& json, const 
   ASSIGN_OR_RETURN(const std::vector<int> ids, json.Integers(key));
   for (const int id : ids) {
     if (id < 0 || id >= limit) {
-      return json.KeyError(key, absl::StrCat("is ", id, ", outside the vocabulary of ", limit));
+      return json.KeyError(key,
+                           absl::StrCat("is ", id, ", which is outside the vocabulary of ", limit));
     }
   }
   return ids;
@@ -214,7 +216,7 @@ absl::Status ReadTargetLayers(const JsonObject& json, const JsonObject& dflash_j
   for (const int id : dflash.target_layer_ids) {
     if (id < 0 || id >= dflash.num_target_layers) {
       return dflash_json.KeyError("target_layer_ids",
-                                  absl::StrCat("has layer ", id, " of a target with ",
+                                  absl::StrCat("lists layer ", id, ", but the target has ",
                                                dflash.num_target_layers, " layers"));
     }
   }
@@ -232,9 +234,9 @@ absl::Status ReadDFlash(const JsonObject& json, ModelConfig& config) {
   ASSIGN_OR_RETURN(dflash.causal_windows, json.Get<bool>("is_causal", true));
   ASSIGN_OR_RETURN(dflash.mask_token, child.Get<int>("mask_token_id"));
   if (dflash.mask_token < 0 || dflash.mask_token >= config.dims.vocabulary) {
-    return child.KeyError("mask_token_id",
-                          absl::StrCat("is ", dflash.mask_token, ", outside the vocabulary of ",
-                                       config.dims.vocabulary));
+    return child.KeyError("mask_token_id", absl::StrCat("is ", dflash.mask_token,
+                                                        ", which is outside the vocabulary of ",
+                                                        config.dims.vocabulary));
   }
   return absl::OkStatus();
 }

@@ -1,9 +1,8 @@
 // ModelConfig: the checked contents of a checkpoint's config.json, as plain data.
-//
-// Supported are the target Qwen3ForCausalLM and z-lab's DFlash drafter (a Qwen3 config with
-// block_size, num_target_layers and dflash_config). ReadModelConfig refuses every feature that the
-// engines do not implement (biases, scaled rotary embeddings, other activations), so that no
-// checkpoint runs with wrong results. Thread-safe: plain data.
+// Supports the target Qwen3ForCausalLM and z-lab's DFlash drafter (a Qwen3 config with block_size,
+// num_target_layers and dflash_config). ReadModelConfig rejects every feature that the engines do
+// not implement (biases, scaled rotary embeddings, other activations), so that no checkpoint runs
+// with wrong results. Thread-safe: plain data.
 #ifndef BASTION_COMMON_HUB_MODEL_CONFIG_H_
 #define BASTION_COMMON_HUB_MODEL_CONFIG_H_
 
@@ -23,7 +22,7 @@ enum class ModelKind { kTarget, kDrafter };
 struct DFlashConfig {
   int block_size = 0;         // Tokens of one draft forward: the root and P = block_size - 1 masks.
   int num_target_layers = 0;  // L of the target that the drafter was trained for.
-  // The target layers whose outputs, side by side, are the features: F = size * hidden.
+  // The target layers whose concatenated outputs are the features: F = size * hidden.
   std::vector<int> target_layer_ids;
   TokenId mask_token = 0;
   // True: in layers with a sliding window, a position of the block attends only to the block's

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
-#include "common/hub/border.h"
+#include "common/hub/rust_boundary.h"
 
 namespace bastion::hub {
 
@@ -40,9 +40,9 @@ absl::StatusOr<TensorView> SafetensorsFile::Tensor(const std::string& name) cons
   const std::optional<DType> dtype = DTypeFromSafetensors(entry.dtype);
   if (!dtype.has_value()) {
     const auto name_of = [](std::string* out, DType known) { *out += SafetensorsName(known); };
-    return absl::UnimplementedError(absl::StrCat(path(), ": tensor '", name, "' has dtype ",
-                                                 entry.dtype, "; supported are ",
-                                                 absl::StrJoin(kSafetensorsDTypes, ", ", name_of)));
+    return absl::UnimplementedError(
+        absl::StrCat(path(), ": tensor '", name, "' has dtype ", entry.dtype,
+                     "; supported: ", absl::StrJoin(kSafetensorsDTypes, ", ", name_of)));
   }
   const char* data = file_->bytes().data() + entry.begin;
   if (reinterpret_cast<uintptr_t>(data) % BytesPerElement(*dtype) != 0) {

@@ -1,5 +1,5 @@
-// SafetensorsFile: a safetensors file, mapped for reading. It is an 8-byte length n, a JSON header
-// of n bytes, and the bytes of the tensors.
+// SafetensorsFile: a safetensors file, mapped for reading. The file has an 8-byte length n, a JSON
+// header of n bytes, and the bytes of the tensors.
 //
 //   | u64 n | header: {"name": {"dtype", "shape", "data_offsets": [begin, end]}, …} | data … |
 //            8                                                                     8 + n    size
@@ -35,7 +35,7 @@ class SafetensorsFile {
 
   // NOT_FOUND for an unknown name, UNIMPLEMENTED for an element type that is not in
   // kSafetensorsDTypes, INVALID_ARGUMENT if the data is not aligned to its element size. The view
-  // is valid as long as this object.
+  // is valid as long as this object exists.
   [[nodiscard]] absl::StatusOr<TensorView> Tensor(const std::string& name) const;
 
  private:
@@ -52,8 +52,8 @@ class SafetensorsFile {
   std::map<std::string, Entry> entries_;
 };
 
-// Returns a copy of the tensor `name` [N]. INVALID_ARGUMENT if it is missing, has other elements
-// than T or has another number of dimensions.
+// Returns a copy of the tensor `name` [N]. INVALID_ARGUMENT if it is missing, its elements are not
+// of type T, or it does not have exactly one dimension.
 template <typename T>
 [[nodiscard]] absl::StatusOr<std::vector<T>> ReadVector(const SafetensorsFile& file,
                                                         const std::string& name) {

@@ -28,7 +28,7 @@ std::vector<NamedTensor> WidestFirst(absl::Span<const NamedTensor> tensors) {
   return ordered;
 }
 
-// The length and the header. Padded with spaces so that the data begins at a multiple of 8.
+// Returns the length and the header, padded with spaces so that the data begins at a multiple of 8.
 std::string Header(const std::vector<NamedTensor>& tensors) {
   nlohmann::json entries = nlohmann::json::object();
   size_t begin = 0;
@@ -58,7 +58,7 @@ bool WriteAll(int file, std::string_view bytes) {
   return true;
 }
 
-// Returns false and sets errno after an error. The incomplete file remains.
+// On an error, returns false with errno set and leaves the incomplete file.
 bool WriteFile(const std::vector<NamedTensor>& tensors, const std::string& path, mode_t mode) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (file < 0) return false;
@@ -83,8 +83,8 @@ absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors, const std::
   }
   const int error = errno;
   unlink(unfinished.c_str());
-  return absl::ErrnoToStatus(error,
-                             absl::StrCat("cannot write ", path, " (an old file is unchanged)"));
+  return absl::ErrnoToStatus(
+      error, absl::StrCat("cannot write ", path, " (an existing file is unchanged)"));
 }
 
 }  // namespace bastion::hub

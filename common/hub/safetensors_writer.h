@@ -1,6 +1,6 @@
 // Writes safetensors files. safetensors.h describes the format.
 //
-// Thread-safe: no state. The caller must not write one path from two threads concurrently.
+// Thread-safe: no state. The caller must not write the same path from two threads concurrently.
 #ifndef BASTION_COMMON_HUB_SAFETENSORS_WRITER_H_
 #define BASTION_COMMON_HUB_SAFETENSORS_WRITER_H_
 
@@ -36,7 +36,7 @@ template <typename T>
 // Writes PATH.tmp, syncs it to disk and renames it. After an error (no folder, no permission, a
 // full disk), the old file at `path` is unchanged; the status is the system's error and names the
 // path. Tensors with the widest elements come first in the file, so that each tensor is aligned
-// without gaps, which the format forbids. REQUIRES: names are unique, and every view has the bytes
+// without gaps. The format forbids gaps. REQUIRES: names are unique, and every view has the bytes
 // of its shape and type.
 [[nodiscard]] absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors,
                                             const std::string& path,

@@ -1,4 +1,4 @@
-// TensorView: a tensor in a mapped file, or one to be written. Plain data. It does not own the
+// TensorView: a tensor in a mapped file, or a tensor to be written. Plain data. It does not own the
 // bytes: the file or the caller does.
 #ifndef BASTION_COMMON_HUB_TENSOR_VIEW_H_
 #define BASTION_COMMON_HUB_TENSOR_VIEW_H_

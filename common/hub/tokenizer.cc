@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "common/hub/border.h"
 #include "common/hub/ffi.h"
 #include "common/hub/json_file.h"
+#include "common/hub/rust_boundary.h"
 #include "common/hub/utf8.h"
 
 namespace bastion::hub {

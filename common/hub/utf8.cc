@@ -3,8 +3,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/hub/border.h"
 #include "common/hub/ffi.h"
+#include "common/hub/rust_boundary.h"
 
 namespace bastion::hub {
 

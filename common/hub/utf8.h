@@ -1,4 +1,4 @@
-// UTF-8 checks, by Rust's standard library: no surrogates, no overlong forms, nothing above
+// UTF-8 checks with Rust's standard library: no surrogates, no overlong forms, nothing above
 // U+10FFFF. Thread-safe: no state.
 #ifndef BASTION_COMMON_HUB_UTF8_H_
 #define BASTION_COMMON_HUB_UTF8_H_
@@ -10,7 +10,7 @@
 
 namespace bastion::hub {
 
-// Offset of the first byte that is not UTF-8; npos if all of it is.
+// Offset of the first byte that is not UTF-8. npos if `text` is valid.
 [[nodiscard]] size_t FindInvalidUtf8(std::string_view text);
 
 // INVALID_ARGUMENT with the offset at which `text` stops being UTF-8; `what` names the text.

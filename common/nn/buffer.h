@@ -12,8 +12,8 @@
 
 namespace bastion::nn {
 
-// kHuge asks the system for huge pages. They are faster to allocate and to read, but pay off only
-// if all of the memory is used.
+// kHuge asks the system for huge pages. They are faster to allocate and to read, but waste memory
+// unless all of it is used.
 enum class Paging { kSmall, kHuge };
 
 class Buffer {

@@ -38,7 +38,7 @@ class Decoder {
   // y [R, C] = final_norm(x [R, C]).
   void FinalNorm(const float* x, int rows, float* y) const;
 
-  // The cost of all blocks, without embedding and LM head.
+  // The cost of all blocks, excluding the embedding and the LM head.
   [[nodiscard]] ForwardCost Cost() const;
 
   [[nodiscard]] KvCache& cache() { return cache_; }

@@ -18,13 +18,13 @@ struct BlockShape {
   bool causal = false;  // True: a kFull span is treated as kCausal.
 };
 
-// Buffers that the blocks of a model share, one block at a time.
+// Buffers that the blocks of a model share. Only one block uses them at a time.
 struct BlockScratch {
   Scratch normed, kvq, attention, gate_up, activation;
   std::vector<kernels::AttentionSpan> spans;
 };
 
-// Inputs of one pass of a block, besides the hidden rows.
+// Inputs of one pass of a block, except the hidden rows.
 struct BlockPass {
   const Device& device;
   const RowBatch& batch;
@@ -49,7 +49,8 @@ class DecoderBlock {
 
  private:
   [[nodiscard]] kernels::QkvArgs QkvOf(const BlockPass& pass) const;
-  // The batch's spans. If the block is causal: `changed`, a copy in which kFull became kCausal.
+  // Returns the batch's spans. A causal block replaces kFull with kCausal in a copy, stores the
+  // copy in `changed` and returns it.
   [[nodiscard]] const std::vector<kernels::AttentionSpan>& SpansOf(
       const RowBatch& batch, std::vector<kernels::AttentionSpan>& changed) const;
 

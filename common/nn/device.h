@@ -15,7 +15,7 @@ struct Device {
   kernels::ThreadPool* pool = nullptr;
 };
 
-// The type of KV cache and embedding table when the weight matrices have type `dtype`.
+// The type of the KV cache and the embedding table if the weight matrices have type `dtype`.
 [[nodiscard]] constexpr DType StoredType(DType dtype) {
   return dtype == DType::kF32 ? dtype : DType::kBF16;
 }
@@ -36,7 +36,7 @@ struct EngineOptions {
 };
 
 // Memory traffic and arithmetic of one forward on any device. The roofline model derives a lower
-// bound of the forward's time from them.
+// bound on the forward's time from them.
 struct ForwardCost {
   DType dtype = DType::kF32;          // Type of the matrices.
   int64_t weight_bytes = 0;           // Read once for all rows.

@@ -20,8 +20,8 @@ absl::StatusOr<const kernels::Backend*> FindBackend(const std::string& name) {
 absl::StatusOr<LocalDevice> OpenLocalDevice(int threads, const std::string& backend) {
   constexpr int kMaxThreads = 1024;
   if (threads < 0 || threads > kMaxThreads) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--threads is ", threads, "; it must be 0 (one per core) to ", kMaxThreads));
+    return absl::InvalidArgumentError(absl::StrCat("--threads is ", threads, "; it must be in [0, ",
+                                                   kMaxThreads, "] (0: one per core)"));
   }
   LocalDevice local;
   ASSIGN_OR_RETURN(local.device.backend, FindBackend(backend));

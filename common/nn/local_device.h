@@ -18,7 +18,7 @@ struct LocalDevice {
 };
 
 // Starts `threads` threads (0: one per core that this process may use) for `backend`: "cpu" (the
-// project's own kernels) or "torch" (the portable ones). INVALID_ARGUMENT if `threads` is out of
+// project's own kernels) or "torch" (the portable kernels). INVALID_ARGUMENT if `threads` is out of
 // range, if the backend is unknown, or for "torch" in a build without it.
 [[nodiscard]] absl::StatusOr<LocalDevice> OpenLocalDevice(int threads,
                                                           const std::string& backend = "cpu");
@@ -30,11 +30,11 @@ enum class DeviceKind { kCpu, kCuda, kAuto };
 [[nodiscard]] absl::StatusOr<DeviceKind> ParseDeviceKind(const std::string& name,
                                                          const std::string& backend = "cpu");
 
-// "fp32", "bf16" or "int8". An int8 target counts as a model of its own: speculation reproduces the
-// text of the int8 target, not of the unquantized one.
+// Parses "fp32", "bf16" or "int8". An int8 target is a model of its own: speculation reproduces the
+// text of the int8 target, not that of the original weights.
 [[nodiscard]] absl::StatusOr<DType> ParseDType(const std::string& name);
-// The same, or "auto": int8 on a CPU that has instructions for it, else bf16. The drafter's type
-// changes the drafts and therefore the speed, never the output.
+// Like ParseDType, but also accepts "auto": int8 on a CPU with int8 instructions, else bf16. The
+// drafter's type changes the drafts and therefore the speed, but never the output.
 [[nodiscard]] absl::StatusOr<DType> ParseDraftDType(const std::string& name, bool on_gpu = false);
 
 }  // namespace bastion::nn

@@ -1,5 +1,5 @@
 // PackingPlan: matrices to pack later. A loader first checks all tensors of a checkpoint, so that
-// errors are reported at once. Run then packs the matrices directly from the mapped files.
+// errors are reported early. Run then packs the matrices directly from the mapped files.
 //
 // Not thread-safe.
 #ifndef BASTION_COMMON_NN_PACKING_PLAN_H_

@@ -1,5 +1,5 @@
 // PagePool: assigns the pages of a KV cache to sequences. It handles page numbers only; the owner
-// of the pool has the memory, on the host or on a GPU.
+// of the pool allocates the memory, on the host or on a GPU.
 //
 // Not thread-safe: owned by one engine.
 #ifndef BASTION_COMMON_NN_PAGE_POOL_H_
@@ -24,7 +24,7 @@ struct PageTable {
   }
 };
 
-// Number of pages that hold `tokens` tokens.
+// Number of pages needed for `tokens` tokens.
 [[nodiscard]] constexpr int PagesFor(int tokens) {
   return (tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
 }
@@ -39,7 +39,7 @@ class PagePool {
   // Grows `table` until it covers `tokens` tokens. RESOURCE_EXHAUSTED, without changing the table,
   // if too few pages are free.
   [[nodiscard]] absl::Status Reserve(PageTable& table, int tokens);
-  // Returns the pages of `table` that are not needed for `tokens` tokens to the pool.
+  // Returns to the pool the pages of `table` that `tokens` tokens do not need.
   void Shrink(PageTable& table, int tokens);
 
  private:

@@ -1,5 +1,5 @@
-// RowBatch: the rows of one forward, all sequences one after the other. A batch of one sequence is
-// not a special case.
+// RowBatch: the rows of one forward, sequence by sequence. A batch of one sequence is not a special
+// case.
 #ifndef BASTION_COMMON_NN_ROW_BATCH_H_
 #define BASTION_COMMON_NN_ROW_BATCH_H_
 
@@ -13,8 +13,8 @@
 
 namespace bastion::nn {
 
-// The sequence whose rows are added. Its page table must cover cached + tokens.size() tokens and
-// outlive the forward.
+// The sequence whose rows AddRun or AddTree adds. Its page table must cover cached + tokens.size()
+// tokens and outlive the forward.
 struct RowSpan {
   const PageTable* table = nullptr;
   Position cached = 0;

@@ -9,7 +9,7 @@
 namespace bastion::nn {
 namespace {
 
-// A copy of `view` in elements of `dtype`.
+// Returns a copy of `view`, converted to `dtype`.
 Buffer Converted(const hub::TensorView& view, DType dtype) {
   const auto count = static_cast<int64_t>(view.bytes / BytesPerElement(view.dtype));
   const Buffer copy = Buffer::Allocate(count * BytesPerElement(dtype));

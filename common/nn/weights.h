@@ -37,7 +37,7 @@ class WeightLoader {
   WeightLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype, PackingPlan& plan)
       : checkpoint_(std::move(checkpoint)), dtype_(dtype), plan_(plan) {}
 
-  // The named matrices [rows_i, columns], one below the other, packed as one matrix.
+  // The named matrices [rows_i, columns], stacked vertically and packed as one matrix.
   [[nodiscard]] absl::StatusOr<Matrix> Stacked(const std::vector<std::string>& names,
                                                const std::vector<int>& rows, int columns) const;
   // A read-only row-major table [rows, columns] (an embedding).

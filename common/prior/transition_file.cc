@@ -69,9 +69,10 @@ absl::StatusOr<std::unique_ptr<const TransitionTable>> FindTransitionTable(const
   }
   ASSIGN_OR_RETURN(TransitionTable table, ReadTransitionTable(file));
   if (table.vocabulary() != vocabulary) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        file, ": the table has a vocabulary of ", table.vocabulary(), ", the target one of ",
-        vocabulary, "; create a table for this target with bastion-train prior"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(file, ": the table has a vocabulary of ", table.vocabulary(),
+                     " tokens, but the target has ", vocabulary,
+                     "; create a table for this target with bastion-train prior"));
   }
   return std::make_unique<const TransitionTable>(std::move(table));
 }

@@ -1,8 +1,8 @@
-// Reads and writes a TransitionTable as a safetensors file. The file lies in the drafter's folder;
+// Reads and writes a TransitionTable as a safetensors file. The file is in the drafter's folder;
 // the loader of the drafter's weights ignores it.
 //
 //   facts        I64 [2]          format version, vocabulary V
-//   pairs        U64 [M]          this and the others: see TransitionTable::Columns
+//   pairs        U64 [M]          this and the following: see TransitionTable::Columns
 //   occurrences  U32 [V]
 //   totals       U32 [V + M]
 //   offsets      U32 [V + M + 1]
@@ -29,9 +29,9 @@ inline constexpr int64_t kTransitionFileVersion = 1;
 // inconsistent; the message names the file and, if possible, the tensor.
 [[nodiscard]] absl::StatusOr<TransitionTable> ReadTransitionTable(const std::string& path);
 
-// Reads the table at `path`: a table file, or a folder that may contain one. Null for a folder
-// without a table. FAILED_PRECONDITION if the table has another vocabulary; other errors as
-// ReadTransitionTable.
+// Reads the table at `path`: a table file, or a folder that may contain a table file. Null for a
+// folder without a table. FAILED_PRECONDITION if the table has another vocabulary. Other errors: as
+// for ReadTransitionTable.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<const TransitionTable>> FindTransitionTable(
     const std::string& path, int vocabulary);
 

@@ -40,7 +40,7 @@ absl::Status CheckContexts(const TransitionTable::Columns& columns) {
     if (offsets[context] > offsets[context + 1])
       return InvalidEntry("offsets", context, "is above the next offset");
   }
-  // From here on, every offset is known to lie within the continuations.
+  // The offsets are valid now, so they can index the continuations.
   for (size_t context = 0; context + 1 < offsets.size(); ++context) {
     uint64_t kept = 0;
     for (size_t i = offsets[context]; i < offsets[context + 1]; ++i) kept += columns.counts[i];

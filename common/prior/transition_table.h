@@ -1,5 +1,5 @@
 // TransitionTable: how often tokens followed other tokens in a large text. bastion-train prior
-// counts it once; draft trees use it through TransitionGains (orchestrator/prior).
+// builds the table once; draft trees use it through TransitionGains (orchestrator/prior).
 //
 // A context is the last token or the last two tokens. A continuation is a token that followed a
 // context. The table stores, for each context, how many continuations were counted and the most

@@ -36,7 +36,7 @@ std::optional<uint64_t> DeviceRingWriter::Reserve(uint64_t bytes) {
   if (begin % capacity_ + bytes > capacity_) begin = (begin / capacity_ + 1) * capacity_;
   head_ = begin;
   reserved_ = bytes;
-  // The counter never decreases, even if the last reservation was larger than what was kept.
+  // The counter never decreases, even if fewer bytes of the last reservation were kept.
   if (begin + bytes > announced().load(std::memory_order_relaxed)) {
     announced().store(begin + bytes, std::memory_order_seq_cst);
   }
@@ -80,8 +80,8 @@ absl::Status DeviceRingReader::Check(uint64_t position, uint64_t bytes) const {
       bytes <= capacity_ - position % capacity_) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no piece of ", bytes, " bytes can be at position ", position, " of the GPU's ring"));
+  return absl::InvalidArgumentError(absl::StrCat("a piece of ", bytes, " bytes at position ",
+                                                 position, " does not lie in the GPU's ring"));
 }
 
 bool DeviceRingReader::Holds(uint64_t position) const {

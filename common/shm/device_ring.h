@@ -12,9 +12,9 @@
 // because the writer stores the counter before it launches the device's write, and the reader loads
 // it after its copy has finished. The writer sends a position to the peer only after the device has
 // finished writing the piece.
-//
-// Unlike a SharedSegment, GPU memory cannot be sealed: a peer could map it for writing. Peers are
-// processes of the same user (attach_server.h), and the writer never reads the ring.
+// Unlike a SharedSegment, GPU memory cannot be sealed: a peer could map it for writing. This is
+// acceptable because peers are processes of the same user (attach_server.h), and the writer never
+// reads the ring.
 #ifndef BASTION_COMMON_SHM_DEVICE_RING_H_
 #define BASTION_COMMON_SHM_DEVICE_RING_H_
 
@@ -64,7 +64,7 @@ class DeviceRingWriter {
 
   // See DeviceRing::Holds.
   [[nodiscard]] bool Holds(uint64_t position) const;
-  // True while there is a reader. Without one, the owner need not write.
+  // True while there is a reader. Without a reader, the owner need not write.
   [[nodiscard]] bool has_reader() const { return readers_.load(std::memory_order_relaxed) > 0; }
   // Counts a reader as long as the returned object lives. The ring must outlive that object.
   [[nodiscard]] std::shared_ptr<void> AddReader() const;
@@ -96,7 +96,7 @@ class DeviceRingWriter {
 // The reader's end. Thread-safe.
 class DeviceRingReader final : public DeviceRing {
  public:
-  // Maps both descriptors. Errors: SharedSegment::Map, reader.import.
+  // Maps both descriptors. Errors: those of SharedSegment::Map and reader.import.
   [[nodiscard]] static absl::StatusOr<std::shared_ptr<const DeviceRingReader>> Import(
       DeviceRingEnds ends, const DeviceReader& reader);
 

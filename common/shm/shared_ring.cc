@@ -36,8 +36,8 @@ constexpr uint64_t RoundUp(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
-// True if [offset, offset + bytes) lies in the message and does not cross the end of the ring. No
-// sum of values from the peer can overflow here.
+// True if [offset, offset + bytes) lies in the message and does not cross the end of the ring.
+// Values from the peer cannot make this arithmetic overflow.
 bool IsPiece(uint64_t offset, uint64_t bytes, uint64_t extent, const SlotBounds& bounds) {
   if (offset < sizeof(SlotHeader) || offset > extent || bytes > extent - offset) return false;
   return bytes <= bounds.capacity - (bounds.position + offset) % bounds.capacity;
@@ -75,8 +75,8 @@ absl::Status CheckHeader(const SlotHeader& header, const SlotBounds& bounds) {
     return absl::DataLossError(absl::StrCat("shared memory: message number ", header.sequence,
                                             ", expected ", bounds.sequence));
   }
-  // A skip must lead from inside the ring to its start. Otherwise a peer could keep the reader busy
-  // with a series of skips.
+  // A skip must begin past the start of the ring and lead back to it. Otherwise a peer could keep
+  // the reader busy with a series of skips.
   const uint64_t to_start = bounds.capacity - bounds.position % bounds.capacity;
   const bool extent_fits_kind =
       header.kind == SlotKind::kSkip
@@ -110,8 +110,8 @@ RingWriter::RingWriter(const SharedSegment& mine, const SharedSegment& theirs, u
 }
 
 bool RingWriter::CanEverReserve(size_t bytes) const {
-  // At most half of the ring: the gap before the end of the ring is smaller than the piece that did
-  // not fit there.
+  // A message gets at most half of the ring, because it may also need a gap before the end of the
+  // ring. The gap is smaller than the piece that did not fit there.
   const uint64_t limit = capacity_ / 2;
   return bytes <= limit && content_ + RoundUp(bytes, kSlotAlignment) <= limit;
 }
@@ -155,7 +155,7 @@ void RingWriter::PublishSlot(SlotHeader header) {
   begin_ += header.extent;
   DiscardMessage();
   // Store the head before loading the flag: either the reader sees the slot, or this thread sees
-  // that the reader sleeps.
+  // that the reader is asleep.
   mine_->head.store(begin_, std::memory_order_seq_cst);
   if (theirs_->awaits_message.load(std::memory_order_seq_cst) != 0) WakeSleepers(mine_->head);
 }
@@ -181,7 +181,7 @@ absl::StatusOr<bool> RingReader::TakeMessage() {
   for (;;) {
     const uint64_t head = theirs_->head.load(std::memory_order_acquire);
     if (head == bounds_.position) return false;
-    // Positions only increase. A smaller head wraps to a difference larger than any ring.
+    // If the head moved backward, the difference wraps to a value larger than any ring.
     bounds_.available = head - bounds_.position;
     if (bounds_.available > bounds_.capacity || bounds_.available % kSlotAlignment != 0) {
       return absl::DataLossError("shared memory: invalid head position from the peer");
@@ -200,9 +200,9 @@ absl::StatusOr<bool> RingReader::TakeMessage() {
 
 absl::StatusOr<absl::string_view> RingReader::Piece(uint64_t offset, uint64_t bytes) const {
   if (!IsPiece(offset, bytes, extent_, bounds_)) {
-    return absl::InvalidArgumentError(absl::StrCat("shared memory: ", bytes, " bytes at offset ",
-                                                   offset, " are not one piece of a message of ",
-                                                   extent_, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared memory: ", bytes, " bytes at offset ", offset,
+                     " do not lie in one piece of a message of ", extent_, " bytes"));
   }
   return absl::string_view(At(offset), bytes);
 }

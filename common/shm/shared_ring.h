@@ -6,18 +6,18 @@
 //   a message:  SlotHeader | piece | piece | …
 //
 // Headers and pieces are aligned to 64 bytes. A piece never crosses the end of the ring: if it does
-// not fit before the end, it begins at the start of the ring. So it can be written and read in
-// place. One piece is the body of the message; the body refers to the others. Positions count the
-// bytes published since the ring was created; they never wrap.
+// not fit before the end, it begins at the start of the ring. So a piece can be written and read in
+// place. One piece is the body of the message; the body refers to the other pieces. Positions count
+// the bytes published since the ring was created; they never wrap.
 //
 // A ring has room for the largest messages, but most messages are small. When the ring is empty and
 // its position is past kRewindAfter, the writer skips back to the start. So a ring that never fills
 // up touches little memory, and that memory stays in the CPU caches.
 //
 // A message becomes visible when the head moves past it, so a process that dies while it writes a
-// message has published nothing. The reader does not trust the writer: it copies each header, then
-// checks the copy. Thread-compatible. A writer and a reader of the same segments may run on two
-// threads.
+// message publishes no part of it. The reader does not trust the writer: it copies each header,
+// then checks the copy. Thread-compatible. A writer and a reader of the same segments may run on
+// two threads.
 #ifndef BASTION_COMMON_SHM_SHARED_RING_H_
 #define BASTION_COMMON_SHM_SHARED_RING_H_
 
@@ -42,9 +42,9 @@ struct SharedCounters {
   alignas(kSlotAlignment) std::atomic<uint64_t> head;
   // The owner has released everything before this position of the peer's ring.
   alignas(kSlotAlignment) std::atomic<uint64_t> ack;
-  // Not 0: the owner sleeps until the peer's head moves.
+  // Not 0: the owner is asleep until the peer's head moves.
   alignas(kSlotAlignment) std::atomic<uint32_t> awaits_message;
-  // Not 0: the owner sleeps until the peer's ack moves.
+  // Not 0: the owner is asleep until the peer's ack moves.
   std::atomic<uint32_t> awaits_room;
 };
 
@@ -58,7 +58,7 @@ struct SlotHeader {
   uint64_t extent;       // Bytes from this header to the next one.
   uint64_t body_offset;  // Bytes from this header to the body.
   uint64_t body_bytes;
-  uint32_t epoch;  // Differs for each attachment, so a message of an earlier one is refused.
+  uint32_t epoch;  // Differs for each attachment. Messages of an earlier attachment are rejected.
   SlotKind kind;
   uint32_t unused[3];
   uint32_t crc32c;  // Checksum of the bytes before this field.
@@ -67,7 +67,7 @@ static_assert(sizeof(SlotHeader) == kSlotAlignment);
 
 inline constexpr uint32_t kSlotMagic = 0x54534142;  // "BAST"
 inline constexpr uint32_t kLayoutVersion = 1;
-// An empty ring skips back to its start once its position in the ring is at least this (bytes).
+// An empty ring skips back to its start once its position is this many bytes into the ring.
 inline constexpr uint64_t kRewindAfter = 1 << 20;
 // Differs between two builds that lay out the shared structures differently.
 inline constexpr uint64_t kLayoutHash = sizeof(SharedCounters) << 32 | kRingStart << 16 |
@@ -118,18 +118,18 @@ class RingWriter {
   // Reserves a piece of `bytes` in the message being written. The piece may be written until
   // Publish.
   [[nodiscard]] Piece Reserve(size_t bytes);
-  // True if the message being written could get `bytes` more in an empty ring.
+  // True if the message being written could hold `bytes` more in an empty ring.
   [[nodiscard]] bool CanEverReserve(size_t bytes) const;
   // Publishes the message. `body` is the last piece that was reserved.
   void Publish(const Piece& body, size_t body_bytes);
   // Discards the message being written.
   void DiscardMessage();
 
-  // The wait for room after a Reserve that found none.
+  // Watches for room after a Reserve that found none.
   [[nodiscard]] CounterWatch room_watch() const;
 
  private:
-  // Publishes a slot and begins the next one behind it.
+  // Publishes a slot and begins the next slot after it.
   void PublishSlot(SlotHeader header);
 
   SharedCounters* const mine_;
@@ -152,7 +152,7 @@ class RingReader {
   RingReader(const SharedSegment& mine, const SharedSegment& theirs, uint32_t epoch);
 
   // Takes the next message. Returns false if there is none yet. Errors: CheckHeader, and DATA_LOSS
-  // for an invalid head position. REQUIRES: the last message was released.
+  // for an invalid head position. REQUIRES: the last message has been released.
   [[nodiscard]] absl::StatusOr<bool> TakeMessage();
   // Body of the current message. The peer can still change these bytes.
   [[nodiscard]] absl::string_view body() const { return body_; }
@@ -162,7 +162,7 @@ class RingReader {
   // Releases the current message, if any: the writer may reuse its room.
   void Release();
 
-  // The wait for the next message.
+  // Watches for the next message.
   [[nodiscard]] CounterWatch message_watch() const;
 
  private:
@@ -173,7 +173,7 @@ class RingReader {
   SharedCounters* const mine_;
   const SharedCounters* const theirs_;
   const char* const ring_;
-  SlotBounds bounds_;    // Bounds of the current message; without one, of the next message.
+  SlotBounds bounds_;    // Bounds of the current message, or of the next if there is none.
   uint64_t extent_ = 0;  // Extent of the current message; 0: none.
   absl::string_view body_;
 };

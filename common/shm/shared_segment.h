@@ -34,8 +34,8 @@ class Descriptor {
 
 class SharedSegment {
  public:
-  // Creates `bytes` of zeroed memory. Only this mapping is writable. Errors: those of the system
-  // calls.
+  // Creates `bytes` of zeroed memory. Only this mapping is writable. Returns the error of a failed
+  // system call.
   [[nodiscard]] static absl::StatusOr<SharedSegment> Create(size_t bytes);
   // Maps a peer's segment read-only. INVALID_ARGUMENT unless it has the seals that Create sets and
   // exactly `bytes`.

@@ -20,7 +20,7 @@ namespace bastion {
 
 class DraftTree {
  public:
-  // A tree of the root alone: verifying it is a plain decode step.
+  // A tree with only the root: verifying it is a plain decode step.
   explicit DraftTree(TokenId root);
 
   // Adds a child of `parent` and returns its index. `log_score` is the log of the path score ρ.
@@ -54,7 +54,7 @@ class DraftTree {
   // eq. 3).
   [[nodiscard]] double ExpectedCommittedLength() const;
 
-  // INVALID_ARGUMENT naming the first broken invariant. Tokens must lie in [0, vocabulary).
+  // INVALID_ARGUMENT naming the first violated invariant. Tokens must lie in [0, vocabulary).
   [[nodiscard]] absl::Status Validate(int vocabulary) const;
 
   friend bool operator==(const DraftTree&, const DraftTree&) = default;

@@ -1,6 +1,6 @@
 // Features: hidden states of the target for the committed tokens of one sequence. Some drafters
-// read them. Plain data: rows of F values, fp32 or bf16, little-endian. A row holds the outputs of
-// the layers that the drafter chose, side by side.
+// read them. Plain data: rows of F values, fp32 or bf16, little-endian. A row is the concatenated
+// outputs of the layers that the drafter chose.
 //
 // Between two processes on one GPU, features can stay in GPU memory. A drafter that passes a
 // DeviceReader may receive DeviceRows instead of bytes; any other drafter receives bytes.
@@ -46,7 +46,7 @@ struct DeviceReader {
   std::string uuid;          // UUID of the GPU.
   DType type = DType::kF32;  // The only element type that the drafter reads on the device.
   // Maps `bytes` of GPU memory that another process exported as `descriptor`. The mapping lives as
-  // long as the returned pointer. The caller keeps the descriptor.
+  // long as the returned pointer. The caller still owns the descriptor.
   std::function<absl::StatusOr<std::shared_ptr<const char>>(int descriptor, uint64_t bytes)> import;
 };
 
@@ -55,7 +55,7 @@ struct Features {
   DType type = DType::kF32;  // kF32 or kBF16
   std::string bytes;         // [rows, F]
   // The token after the last row: the root of the next draft. kNoToken if the target has not chosen
-  // it yet (a prefill does not choose one).
+  // it yet (a prefill does not choose a token).
   TokenId next = kNoToken;
   DeviceRows device = {};  // Replaces `bytes` if the rows are in GPU memory.
 
@@ -83,7 +83,7 @@ class FeatureSource {
  public:
   virtual ~FeatureSource() = default;
   // Waits up to `timeout` until all rows of `range` exist, then returns them. A reader that accepts
-  // device rows may get fewer rows: only the first ones, up to where contiguous device memory ends.
+  // device rows may get only the first rows of `range`, up to the end of contiguous device memory.
   // NOT_FOUND: unknown sequence. OUT_OF_RANGE: the rows were discarded. DEADLINE_EXCEEDED: the rows
   // do not exist yet.
   [[nodiscard]] virtual absl::StatusOr<Features> Read(const FeatureRange& range,

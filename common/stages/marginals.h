@@ -2,8 +2,8 @@
 //
 // Struct of arrays, position-major [P, K]. Candidates of a position are sorted by decreasing
 // log-probability; ties are sorted by increasing token id. The log-probabilities come from the
-// drafter's full softmax, so the K kept ones need not sum to one. An empty object (P = 0) means "no
-// draft": the tree is the root alone.
+// drafter's full softmax, so the probabilities of the K candidates need not sum to one. An empty
+// object (P = 0) means "no draft": the tree is the root alone.
 #ifndef BASTION_COMMON_STAGES_MARGINALS_H_
 #define BASTION_COMMON_STAGES_MARGINALS_H_
 

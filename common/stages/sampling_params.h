@@ -30,15 +30,16 @@ struct ChoiceParams {
 // vLLM's where Hugging Face has none. For a row, the penalties count the tokens of its own path:
 // the committed text and the ancestors of the tree node.
 struct SamplingParams : ChoiceParams {
-  // For each token in the prompt or the output: divides a logit > 0, multiplies any other. 1: off.
+  // For each token in the prompt or the output: a positive logit is divided by it, any other logit
+  // is multiplied by it. 1: off.
   float repetition_penalty = 1.0f;
   // Subtracted from the logit of each token in the output. 0: off.
   float presence_penalty = 0.0f;
-  // Subtracted from a token's logit once for each time it is in the output. 0: off.
+  // Subtracted from a token's logit once per occurrence in the output. 0: off.
   float frequency_penalty = 0.0f;
   std::vector<std::pair<TokenId, float>> logit_bias = {};  // Added to the logits of these tokens.
   int prompt_tokens = 0;                                   // Number of tokens before the output.
-  // The output has at least this many tokens before one of `stop_tokens` can be chosen.
+  // The output has at least this many tokens before any of `stop_tokens` can be chosen.
   int min_tokens = 0;
   std::vector<TokenId> stop_tokens = {};
   // How many of the most likely tokens to report for each choice. Null: no log-probabilities.

@@ -1,6 +1,6 @@
 // Plain data that the stages of the decode cycle exchange. The orchestrator, the services' engines
-// and the wire codecs all use these structs, so a caller cannot see whether a stage runs in process
-// or behind gRPC.
+// and the wire codecs all use these structs, so callers do not depend on whether a stage runs in
+// process or over gRPC.
 #ifndef BASTION_COMMON_STAGES_STAGE_DATA_H_
 #define BASTION_COMMON_STAGES_STAGE_DATA_H_
 
@@ -56,8 +56,8 @@ struct VerifyOutcome {
   Acceptance acceptance;
 };
 
-// Totals of the verifier's audit since it started. The audit decodes some cycles again token by
-// token and compares (verifier_service/engine/audit.h).
+// Totals of the audit since the verifier started. The audit decodes some cycles again token by
+// token and compares the results (verifier_service/engine/audit.h).
 struct AuditCounts {
   int64_t cycles = 0;            // Cycles compared.
   int64_t tokens = 0;            // Tokens compared.
@@ -75,18 +75,18 @@ struct VerifyResult {
 
 // ---- draft ----
 
-// Asks a drafter for the distributions of the positions that follow some tree nodes.
+// Asks a drafter for the distributions of the positions that follow the given tree nodes.
 struct Frontier {
   SequenceId sequence;
   // Number of tokens in the target's KV cache. The verifier has their features.
   Position committed = 0;
   TokenId root = 0;
   // The last committed tokens, at positions [committed - size, committed): all tokens that no
-  // earlier successful Expand carried. After a failed Expand all committed tokens are sent again,
-  // in case the drafter restarted. The drafter skips positions that it already has. Empty for a
-  // drafter without DrafterInfo::wants_tokens.
+  // earlier successful Expand contained. After a failed Expand, all committed tokens are sent
+  // again, in case the drafter restarted. The drafter skips positions that it already has. Empty
+  // for a drafter without DrafterInfo::wants_tokens.
   std::vector<TokenId> new_tokens;
-  // The nodes. Each one is named by the tokens of its path from the root, without the root. The
+  // The nodes, each identified by the tokens on its path from the root, excluding the root. The
   // empty path is the root.
   std::vector<std::vector<TokenId>> paths = {{}};
   int candidates = 64;  // K: candidates per position.
@@ -104,7 +104,7 @@ struct Draft {
   friend bool operator==(const Draft&, const Draft&) = default;
 };
 
-// ---- what each service reports about itself ----
+// ---- service info ----
 
 // Model dimensions that the roofline needs (BASTION, appendix F).
 struct ModelDims {
@@ -126,7 +126,7 @@ struct DevicePeaks {
 
 struct TargetInfo {
   std::string model;   // Folder name of the checkpoint.
-  std::string device;  // Description for users: "Intel … , 2 threads, AVX3, bf16".
+  std::string device;  // Description for users: "Intel …, 2 threads, AVX3, bf16".
   ModelDims dims;
   DevicePeaks peaks;
   int max_context = 0;  // Maximum tokens of a sequence.

@@ -41,7 +41,7 @@ class Verifier {
   [[nodiscard]] virtual absl::Status Open(SequenceId sequence, const SamplingParams& sampling) = 0;
   // Commits prompt tokens. The verifier chooses the size of the chunks.
   [[nodiscard]] virtual absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) = 0;
-  // Runs one forward over the rows of all trees, accepts and commits.
+  // Runs one forward over the rows of all trees, then accepts nodes and commits them.
   [[nodiscard]] virtual absl::StatusOr<VerifyResult> Verify(const Forest& forest) = 0;
   // Frees the state of the sequence. Ignores an unknown sequence.
   virtual void Close(SequenceId sequence) = 0;

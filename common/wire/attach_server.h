@@ -3,7 +3,7 @@
 //
 //   client (attacher.h)                      server
 //   Attach(layout) over gRPC      ───────►   checks the layout
-//                                 ◄───────   a token that is valid once
+//                                 ◄───────   a single-use token
 //   token + its sealed segment    ───────►   checks user, token and segment
 //   maps the server's segment     ◄───────   its sealed segment
 //
@@ -45,21 +45,22 @@ struct AttachOptions {
   // Folder of the socket. It is created if it does not exist. It must belong to this user, with
   // mode 0700.
   std::string folder;
-  // Name of the service; it names the socket. Two services in one folder need different names.
+  // Name of the service; part of the socket's file name. Two services in one folder need different
+  // names.
   std::string name;
-  // Bytes of the ring in each direction. A message may use half of it.
+  // Bytes of the ring in each direction. A message may use at most half of it.
   size_t ring_bytes = size_t{2} * kMaxMessageBytes;
   // The user whose processes may attach.
   uid_t peer = 0;
 };
-// Options that let processes of this process's own user attach.
+// Returns options that let processes of the current user attach.
 [[nodiscard]] AttachOptions OwnUserOptions(std::string folder, std::string name);
 
 // Thread-safe.
 class AttachServer {
  public:
-  // Serves one stream until it ends. It runs on its own thread. The peer receives the status that
-  // it returns.
+  // Serves one stream until it ends. It runs on its own thread. The peer receives the returned
+  // status.
   using Serve = std::function<absl::Status(std::shared_ptr<SharedChannel>)>;
 
   // FAILED_PRECONDITION for a folder that other users may enter; otherwise the error of the system
@@ -70,8 +71,8 @@ class AttachServer {
 
   // Handles an Attach call: makes an offer and fills `reply` with its token. When a client presents
   // the token within kOfferLifetime, `serve` gets its stream. `ring`, if not null, is passed to the
-  // client too. FAILED_PRECONDITION for another memory layout, RESOURCE_EXHAUSTED if too many
-  // offers are open.
+  // client too. FAILED_PRECONDITION if the client's memory layout differs, RESOURCE_EXHAUSTED if
+  // too many offers are open.
   [[nodiscard]] absl::Status Offer(const AttachRequest& request, Serve serve, AttachReply& reply,
                                    std::shared_ptr<const DeviceRingWriter> ring = nullptr)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -105,7 +106,7 @@ class AttachServer {
   Descriptor listener_;
   std::thread accepting_;
   std::atomic<bool> stopping_{false};
-  std::list<Stream> streams_;  // Used by the accepting thread; by the destructor after it ends.
+  std::list<Stream> streams_;  // Used by the accepting thread, then by the destructor.
   Mutex mutex_;
   absl::flat_hash_map<std::string, OpenOffer> offers_ ABSL_GUARDED_BY(mutex_);  // By token.
 };

@@ -22,7 +22,7 @@ using internal::v1::AttachReply;
 using internal::v1::AttachRequest;
 
 // How a client transports its streams. kAuto: over shared memory if the peer's address is a Unix
-// socket and the peer offers it, else over gRPC. kInline: over gRPC.
+// socket and the peer offers it, else over gRPC. kInline: always over gRPC.
 enum class CarrierChoice { kAuto, kInline };
 // INVALID_ARGUMENT unless `text` is "auto" or "inline".
 [[nodiscard]] absl::StatusOr<CarrierChoice> ParseCarrierChoice(const std::string& text);

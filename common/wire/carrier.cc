@@ -51,7 +51,7 @@ absl::Status CheckBytes(const TensorRef& reference, uint64_t bytes) {
       reference.dtype(), {reference.shape().data(), static_cast<size_t>(reference.shape_size())});
   if (needed >= 0 && static_cast<uint64_t>(needed) == bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("tensor: the shape needs ", needed, " bytes, the message has ", bytes));
+      absl::StrCat("tensor: the shape needs ", needed, " bytes, but the message has ", bytes));
 }
 
 void Carrier::Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference) {
@@ -70,7 +70,7 @@ char* InlineCarrier::Reserve(const TensorShape& shape, TensorRef& reference) {
 absl::StatusOr<absl::string_view> InlineCarrier::Get(const TensorRef& reference) {
   if (reference.carrier_case() != TensorRef::kInline) {
     return absl::UnimplementedError(
-        "tensor: this stream carries inline bytes only, the peer sent another carrier");
+        "tensor: this stream supports only inline bytes, but the peer sent another carrier");
   }
   RETURN_IF_ERROR(CheckBytes(reference, reference.inline_().size()));
   return reference.inline_();

@@ -36,8 +36,8 @@ class Carrier {
   // Like Reserve, and copies `bytes` there. REQUIRES: bytes.size() == shape.bytes().
   void Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference);
   // The bytes of a tensor of the last message received. They stay valid while that message lives
-  // and until the next one is received. INVALID_ARGUMENT if shape and size disagree or the bytes
-  // are not in the message, UNIMPLEMENTED if the stream does not use the reference's carrier.
+  // and until the next message is received. INVALID_ARGUMENT if shape and size disagree or the
+  // bytes are not in the message, UNIMPLEMENTED if the stream does not use the reference's carrier.
   [[nodiscard]] virtual absl::StatusOr<absl::string_view> Get(const TensorRef& reference) = 0;
 };
 

@@ -21,7 +21,7 @@ std::vector<T> FromBytes(absl::string_view bytes) {
   return values;
 }
 
-// Features with the width and type of `in`, without rows.
+// Returns features with the width and type of `in` and no rows.
 absl::StatusOr<Features> EmptyFeatures(const proto::TensorRef& in) {
   if (in.shape_size() != 2 || in.shape(1) <= 0 || in.dtype() == TensorRef::DTYPE_INT32) {
     return absl::InvalidArgumentError("features: must be float32 or bfloat16 [rows, F]");
@@ -108,8 +108,8 @@ absl::StatusOr<DraftTree> Decode(const proto::DraftTree& in) {
   if (rows == 0 || in.parents_size() != rows || in.log_scores_size() != rows) {
     return absl::InvalidArgumentError(absl::StrCat("tree: ", rows, " tokens, ", in.parents_size(),
                                                    " parents, ", in.log_scores_size(),
-                                                   " scores; they must agree, with at least the "
-                                                   "root"));
+                                                   " scores; the numbers must be equal and at "
+                                                   "least 1"));
   }
   DraftTree tree(in.tokens(0));
   for (NodeIndex i = 1; i < rows; ++i) {

@@ -13,7 +13,7 @@
 namespace bastion::wire {
 namespace {
 
-// Either one (the segment) or three (the segment, the GPU memory and its counters).
+// A packet has one (the segment) or three (the segment, the GPU memory and its counters).
 constexpr size_t kMaxDescriptors = 3;
 
 constexpr char kRefused[] = "shared memory: the peer refused to attach";

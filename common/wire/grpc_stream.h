@@ -86,7 +86,7 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
   using Prepare =
       std::function<std::unique_ptr<Stream>(grpc::ClientContext*, grpc::CompletionQueue*)>;
 
-  // UNAVAILABLE if the peer cannot be reached; otherwise the status with which the peer refuses.
+  // Errors: UNAVAILABLE if the peer cannot be reached, else the status that the peer returned.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<GrpcTimedStream>> Open(const Prepare& prepare,
                                                                              absl::Time deadline) {
     auto opened = std::unique_ptr<GrpcTimedStream>(new GrpcTimedStream());
@@ -172,7 +172,7 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
   Reply reply_;
   grpc::Status finished_;  // gRPC writes it before the kFinish event, perhaps in the destructor.
   bool started_ = false, writing_ = false, read_done_ = false;
-  absl::Status final_status_;  // Not OK once the stream is over.
+  absl::Status final_status_;  // Not OK after the stream has ended.
   InlineCarrier carrier_;
 };
 

@@ -1,5 +1,5 @@
 // MessageStream: one end of a stream of messages between two services, over gRPC (grpc_stream.h) or
-// over shared memory (shared_channel.h). The caller does not see which.
+// over shared memory (shared_channel.h). Callers need not know which.
 //
 // One thread may send while another receives. Any thread may cancel.
 #ifndef BASTION_COMMON_WIRE_MESSAGE_STREAM_H_
@@ -19,7 +19,7 @@ class MessageStream {
   // DEADLINE_EXCEEDED: the message was not sent, and the stream stays open. Any other error: the
   // stream has ended for this reason (UNAVAILABLE: the peer is gone and gave no reason).
   [[nodiscard]] virtual absl::Status Send(const Sent& message, absl::Time deadline) = 0;
-  // Waits for the next message. Errors: as Send.
+  // Waits for the next message. Errors: as for Send.
   [[nodiscard]] virtual absl::Status Receive(Received* message, absl::Time deadline) = 0;
   // False if Send and Receive ignore the deadline and wait as long as needed.
   [[nodiscard]] virtual bool supports_deadlines() const = 0;

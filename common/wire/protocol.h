@@ -1,4 +1,4 @@
-// The version of the internal protocol (protos/bastion/internal), which the server checks for every
+// The version of the internal protocol (protos/bastion/internal), which the server checks on every
 // call, and helpers for gRPC statuses and channels. Thread-safe: no state.
 #ifndef BASTION_COMMON_WIRE_PROTOCOL_H_
 #define BASTION_COMMON_WIRE_PROTOCOL_H_
@@ -16,14 +16,15 @@ inline constexpr int kMaxMessageBytes = 16 << 20;
 
 // Adds this service's protocol version to a call. Call it before the call starts.
 void AddProtocolVersion(grpc::ClientContext& context);
-// FAILED_PRECONDITION unless the caller has the same protocol version. The message has both.
+// FAILED_PRECONDITION unless the caller has the same protocol version. The message names both
+// versions.
 [[nodiscard]] absl::Status CheckProtocol(const grpc::ServerContext& context);
 
 [[nodiscard]] grpc::Status ToGrpc(const absl::Status& status);
 [[nodiscard]] absl::Status FromGrpc(const grpc::Status& status);
 
-// A channel to another bastion service, with keepalive and the message limit. It connects when it
-// is first used.
+// A channel to another bastion service, with keepalive and the message size limit. It connects when
+// it is first used.
 [[nodiscard]] std::shared_ptr<grpc::Channel> ConnectPeer(const std::string& address);
 
 }  // namespace bastion::wire

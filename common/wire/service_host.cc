@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // One or two pollers are enough. More would only be started and stopped all the time.
+  // One or two pollers are enough. gRPC would keep starting and stopping further ones.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
@@ -75,10 +75,10 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   builder.experimental().SetInterceptorCreators(std::move(gate));
   host->server_ = builder.BuildAndStart();
   if (host->server_ == nullptr) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", absl::StrJoin(options.addresses, ", "),
-                     ": an address is in use or not permitted, or a socket path is longer than 107 "
-                     "bytes"));
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", absl::StrJoin(options.addresses, ", "),
+        "; check that no other process uses an address, that this user may use it, and "
+        "that a socket path has at most 107 bytes"));
   }
   for (size_t i = 0; i < ports.size(); ++i) {
     const bool tcp = options.addresses[i].rfind("unix", 0) != 0;

@@ -48,8 +48,8 @@ class ServiceHost {
   int port_ = 0;
 };
 
-// Blocks SIGTERM and SIGINT in this thread and in the threads that it starts later. Call it first
-// in main.
+// Blocks SIGTERM and SIGINT in this thread and in the threads that it starts later. Call it at the
+// start of main.
 void BlockStopSignals();
 // Waits for SIGTERM or SIGINT and returns its name.
 [[nodiscard]] std::string WaitForStopSignal();

@@ -16,7 +16,7 @@ namespace {
 
 // How often a sleeping thread checks the lease. Nothing wakes it if the peer is killed.
 constexpr absl::Duration kLeaseCheck = absl::Milliseconds(100);
-// Bytes of the status message that End() sends. A longer message is truncated.
+// Maximum bytes of the status message that End() sends. A longer message is truncated.
 constexpr size_t kMaxReasonBytes = 1024;
 
 }  // namespace
@@ -83,7 +83,8 @@ absl::Status SharedChannel::Await(const CounterWatch& watch, absl::Time deadline
 
 absl::Status SharedChannel::Sleep(const CounterWatch& watch, absl::Time deadline) {
   for (;;) {
-    // Set the flag before the last check of the counter: a change after that check wakes us.
+    // Set the flag before the last check of the counter: a change after that check wakes this
+    // thread.
     watch.asleep->store(1, std::memory_order_seq_cst);
     // Check the lease before the counter: messages that the peer sent before it ended still count.
     const absl::Status lease = CheckLease();

@@ -1,10 +1,10 @@
 // SharedChannel: a stream of messages over shared memory, and the carrier of their tensors.
 //
 // Messages go through the rings of shared_ring.h. A tensor lies in the slot of its message: the
-// sender writes it where the receiver reads it. The socket of the handshake is the lease: the
-// stream lives while it is open. A waiting thread sleeps until the peer wakes it. If the last wait
-// was short, it spins for up to `spin` first; spinning indefinitely would take the core from the
-// compute threads.
+// sender writes it in place and the receiver reads it there. The socket of the handshake is the
+// lease: the stream lives while it is open. A waiting thread sleeps until the peer wakes it. If the
+// last wait was short, it spins for up to `spin` first; spinning indefinitely would take the core
+// from the compute threads.
 //
 // Threads: one thread may send while another receives. Any thread may cancel.
 #ifndef BASTION_COMMON_WIRE_SHARED_CHANNEL_H_
@@ -27,7 +27,7 @@
 
 namespace bastion::wire {
 
-// One process's share of a stream after the handshake (attach_server.h).
+// One process's end of a stream after the handshake (attach_server.h).
 struct SharedEnds {
   Descriptor lease;
   SharedSegment mine;    // This process writes it.
@@ -40,13 +40,13 @@ class SharedChannel final : public Carrier {
  public:
   static constexpr absl::Duration kSpin = absl::Microseconds(50);
 
-  // `spin` is how long a wait spins before it sleeps, at most. Zero: it never spins.
+  // A wait spins for at most `spin` before it sleeps. Zero: it never spins.
   explicit SharedChannel(SharedEnds ends, absl::Duration spin = kSpin);
   // The peer sees UNAVAILABLE, or the status that End sent.
   ~SharedChannel() override { Cancel(); }
 
-  // As MessageStream. Also RESOURCE_EXHAUSTED for a message that is larger than half of the ring,
-  // and DATA_LOSS if the peer wrote invalid data.
+  // As in MessageStream. Other errors: RESOURCE_EXHAUSTED for a message that is larger than half of
+  // the ring, and DATA_LOSS if the peer wrote invalid data.
   [[nodiscard]] absl::Status Send(const google::protobuf::MessageLite& message,
                                   absl::Time deadline);
   [[nodiscard]] absl::Status Receive(google::protobuf::MessageLite* message, absl::Time deadline);
@@ -58,13 +58,13 @@ class SharedChannel final : public Carrier {
   // and after the first call.
   [[nodiscard]] std::unique_ptr<DeviceRingEnds> TakeDevice() { return std::move(ends_.device); }
 
-  // As Carrier. Reserve uses the ring if it has room now, else inline bytes.
+  // As in Carrier. Reserve uses the ring if it has room now, else inline bytes.
   char* Reserve(const TensorShape& shape, TensorRef& reference) override;
   absl::StatusOr<absl::string_view> Get(const TensorRef& reference) override;
 
  private:
-  // Waits until the counter changes. `last` is the duration of the last wait of the same kind; it
-  // is updated.
+  // Waits until the counter changes. `last` is the duration of the last wait of the same kind;
+  // Await updates it.
   [[nodiscard]] absl::Status Await(const CounterWatch& watch, absl::Time deadline,
                                    absl::Duration& last);
   [[nodiscard]] absl::Status Sleep(const CounterWatch& watch, absl::Time deadline)

@@ -1,9 +1,8 @@
 // StepStream: the client's side of a stream of step messages. One call at a time, each with a
 // timeout.
-//
-// A late peer costs a call its timeout and nothing else: a reply that arrives later is recognized
-// by its step number and dropped. After a stream broke, a later call opens it again, at most once
-// per retry interval.
+// If the peer is late, the call times out and the stream stays open. A reply that arrives later is
+// recognized by its step number and dropped. After the stream breaks, a later call reopens it, at
+// most once per retry interval.
 //
 // Thread-compatible. The cycle's thread uses it.
 #ifndef BASTION_COMMON_WIRE_STEP_STREAM_H_
@@ -61,7 +60,7 @@ class StepStream {
     (void)CheckStream(stream_->Send(request, absl::Now() + timeout));
   }
 
-  // True if a stream is open as far as this side knows.
+  // True if a stream is open. It may have broken since the last call.
   [[nodiscard]] bool connected() const { return stream_ != nullptr; }
   // REQUIRES: connected().
   [[nodiscard]] Carrier& carrier() { return stream_->carrier(); }
@@ -79,7 +78,8 @@ class StepStream {
     return absl::OkStatus();
   }
 
-  // Turns a status of the stream into the caller's. Drops a stream that has ended.
+  // Converts a status of the stream to the status that the caller gets. Drops a stream that has
+  // ended.
   absl::Status CheckStream(const absl::Status& status) {
     if (status.ok()) return status;
     if (!absl::IsDeadlineExceeded(status)) return DropStream(status);

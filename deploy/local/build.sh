@@ -10,8 +10,8 @@ Runs deploy/local/setup.sh with the flag that PRESET needs (--cuda, --torch or -
 configures and builds PRESET (default: release; see CMakePresets.json) in build/PRESET. The programs
 are in build/PRESET/bin. The first build takes several minutes; it also compiles the Rust crates.
   --minimal   installs only what the build of the programs needs, and does not build the tests
-  --torch     builds with libtorch, whatever the preset. With preset cuda: for the tests that compare
-              a GPU with kernels/torch
+  --torch     builds any preset with libtorch. Preset cuda needs it for the tests that compare a GPU
+              with kernels/torch
 END
 }
 

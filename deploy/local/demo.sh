@@ -12,17 +12,17 @@ usage: deploy/local/demo.sh [--target DIR] [--drafter DIR] [--prompt TEXT | --pr
                             [--drafter-dtype bf16|fp32|int8|auto]
 
 Sets up the machine, builds, and starts verifier, drafter and orchestrator on local sockets with
-shared memory. Streams one answer. Then compares plain with speculative decoding through the services,
+shared memory. Streams one answer. Then compares plain and speculative decoding through the services,
 prints a table, and stops the services.
-  --target DIR         model folder of the target. Default: the demo pair's
-  --drafter DIR        model folder of the drafter. Default: the demo pair's
+  --target DIR         model folder of the target. Default: the demo pair's target
+  --drafter DIR        model folder of the drafter. Default: the demo pair's drafter
   --prompt TEXT        prompt to continue, in the answer and in the table
   --prompt-file FILE   file with the prompt. Default: deploy/local/demo_prompt.txt
   --max-new-tokens N   maximum tokens per answer. Default: 64
   --dtype TYPE         type of the target's weights: bf16 or fp32. Default: bf16
   --drafter-dtype TYPE type of the drafter's weights: bf16, fp32, int8, or auto (int8 if the CPU has
-                       instructions for it, else bf16). Default: auto for the demo pair in bf16, else
-                       --dtype. It never changes the text
+                       int8 instructions, else bf16). Default: auto for the demo pair in bf16, else
+                       the same as --dtype. It never changes the text
 END
 }
 
@@ -129,6 +129,6 @@ if [ "$own_prompt" = yes ] || [ ! -f "$prompts" ]; then
 fi
 printf '\n\n'
 build bastion-bench
-printf '\n== comparing plain (ar) with speculative decoding (default) on the same prompts\n'
+printf '\n== comparing plain (ar) and speculative decoding (default) on the same prompts\n'
 "$BIN/bastion-bench" --endpoint "$endpoint" --target "$target" --drafter "$drafter" \
   --prompts "$prompts" --policies ar,default --max-new-tokens "$tokens"

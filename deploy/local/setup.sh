@@ -21,7 +21,7 @@ Installs what the build and the tests need. Skips what is already installed.
   --cuda               also installs the CUDA compiler, its runtime and cuBLAS into build/venv
                        (deploy/local/requirements-cuda.txt), for preset cuda. 0.5 GiB to download,
                        0.8 GiB on disk. Needs neither a GPU nor a driver
-Prints one line per step. You can run it again at any time; if everything is installed, it takes a second.
+Prints one line per step. You can run it again at any time. If everything is installed, it takes a second.
 The output of apt, pip and cargo goes to build/setup.log.
 END
 }
@@ -85,7 +85,8 @@ check_system() {
   [ "$(uname -m)" = x86_64 ] || die "the pinned wheels are for x86_64; this machine is $(uname -m)"
 }
 
-# check_disk GIB WHAT: fails if the disk of build/venv has less than GIB free. WHAT is for the message.
+# check_disk GIB WHAT: fails if the disk of build/venv has less than GIB free. The message says that
+# WHAT needs the space.
 check_disk() {
   local available where=$ROOT/build
   [ ! -d "$VENV" ] || where=$VENV
@@ -96,7 +97,7 @@ check_disk() {
 }
 
 apt_install() {
-  # Continue if a package source is unreachable. If a package is missing then, the install fails.
+  # Continue if a package source is unreachable. The install fails if a package is then missing.
   as_root apt-get update || true
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends "$@"
@@ -107,7 +108,7 @@ install_packages() {
   mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
-    die "missing Debian packages, and neither root nor sudo to install them: ${missing[*]}"
+    die "Debian packages are missing, and installing them needs root or sudo: ${missing[*]}"
   fi
   step "installing ${#missing[@]} Debian packages" apt_install "${missing[@]}"
 }
@@ -119,8 +120,8 @@ cargo_is_new_enough() {
   [ "$(printf '1.85.0\n%s\n' "$version" | sort -V | head -n 1)" = 1.85.0 ]
 }
 
-# install_requirements FILE GIB WHAT: installs FILE into build/venv, unless the stamp there shows that the
-# current version of FILE is installed.
+# install_requirements FILE GIB WHAT: installs the packages in FILE into build/venv, unless the stamp
+# there shows that the current version of FILE is installed.
 install_requirements() {
   local stamp=$VENV/${1%.txt}.sha256 hash
   hash=$(sha256sum <"$HERE/$1")
@@ -160,7 +161,7 @@ main() {
   export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
   local packages
   packages=$(listed "$HERE/debian-packages.txt")
-  # Installing wheels needs the pip of build/venv, which python3-venv creates.
+  # Installing wheels needs build/venv, which python3-venv creates.
   if [ "$minimal$torch$cuda" != yesnono ]; then
     packages+=" $(listed "$HERE/debian-packages-tests.txt")"
   fi

@@ -1,4 +1,4 @@
-"""Arms of a comparison: engines that answer the same prompts in turns, and a table of their rates."""
+"""Arms of a comparison: engines with policies that take turns on the same prompts. Also a table of their rates."""
 
 import json
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from report import number, table
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one prompt. `seconds` leaves out prefill. Without drafts, every token is one cycle."""
+    """The answer to one prompt. `seconds` excludes prefill. Without drafts, every token is one cycle."""
 
     tokens: list[int]
     seconds: float
@@ -48,7 +48,7 @@ def add_answers(arms: dict[str, Arm], prefix: str, results: dict) -> None:
 
 
 def rounds(prompts: list, count: int) -> list[list]:
-    """Divides the prompts into `count` shares of even size, or fewer so that no share is empty."""
+    """Divides the prompts into `count` shares of equal size. With fewer prompts, there are fewer shares, none empty."""
     count = max(1, min(count, len(prompts)))
     return [prompts[len(prompts) * i // count:len(prompts) * (i + 1) // count] for i in range(count)]
 
@@ -60,7 +60,7 @@ def ratio(arm: Arm, reference: Arm) -> float:
 
 def best_ratio(arms: list[Arm], reference: Arm) -> dict:
     best = max(arms, key=lambda arm: ratio(arm, reference))
-    return measured(ratio(best, reference), f"{best.name} against {reference.name}")
+    return measured(ratio(best, reference), f"{best.name} relative to {reference.name}")
 
 
 def agreement(arm: Arm, reference: Arm) -> float:

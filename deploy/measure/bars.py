@@ -36,7 +36,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A bar, what was measured for it, and the outcome: "met", "missed", or why the bar was not judged."""
+    """A bar, its measured value, and the outcome: "met", "missed", or why the bar was not judged."""
 
     bar: Bar
     value: float | None
@@ -62,7 +62,7 @@ def measured(value: float, note: str = "") -> dict:
 def judge(bar: Bar, found: dict | None, *, excluded: str = "", absent: str = "not run") -> Verdict:
     """Compares `found` (from measured()) with the bar.
 
-    `excluded`: why the bar does not count on this machine. Empty: it counts.
+    `excluded`: why the bar does not apply to this machine. Empty: it applies.
     `absent`: the outcome to report when nothing was measured.
     """
     value, note = (found["value"], found["note"]) if found else (None, "")

@@ -1,6 +1,6 @@
 """Converts a Qwen3 folder to the GGUF file that llama.cpp reads: bit for bit in bf16, or converted to f16 or f32.
 
-The file has no tokenizer: it is for decoding token ids. Needs numpy and `gguf`.
+The file has no tokenizer, because it is only used to decode token ids. Needs numpy and `gguf`.
 """
 
 from pathlib import Path
@@ -33,7 +33,7 @@ def gguf_name(name: str) -> str:
     return f"blk.{parts[0]}.{LAYER_NAMES[parts[1]]}.weight"
 
 
-def write_facts(writer: gguf.GGUFWriter, config: dict) -> None:
+def write_metadata(writer: gguf.GGUFWriter, config: dict) -> None:
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
@@ -56,7 +56,7 @@ def convert(folder: Path, path: Path, kind: str) -> None:
     dtype, raw = TYPES[kind]
     partial = path.with_suffix(".partial")
     writer = gguf.GGUFWriter(partial, "qwen3", use_temp_file=False)
-    write_facts(writer, source.config)
+    write_metadata(writer, source.config)
     for name in source.names():
         if len(source.stored(name).shape) == 1:
             writer.add_tensor(gguf_name(name), source.floats(name))

@@ -1,7 +1,7 @@
 """Reads and writes the tensors of Hugging Face folders (config.json and safetensors files) with numpy alone.
 
 A tensor is kept as the file stores it: BF16 as uint16 (its bits), F16 and F32 as numpy's floats. Tensors are written in
-pieces, so a checkpoint can be larger than the memory.
+pieces, so a checkpoint can be larger than main memory.
 """
 
 import errno
@@ -56,7 +56,7 @@ class SafetensorsFile:
         """The tensor as the file stores it."""
         entry = self.header[name]
         if entry["dtype"] not in STORED_AS:
-            raise CheckpointError(f"tensor '{name}' has dtype {entry['dtype']}; supported are {', '.join(STORED_AS)}")
+            raise CheckpointError(f"tensor '{name}' has dtype {entry['dtype']}; supported: {', '.join(STORED_AS)}")
         begin, end = entry["data_offsets"]
         return self._bytes[begin:end].view(STORED_AS[entry["dtype"]]).reshape(entry["shape"])
 
@@ -82,7 +82,7 @@ class Checkpoint:
 
     def _file(self, name: str) -> SafetensorsFile:
         if name not in self._home:
-            raise CheckpointError(f"{self.folder}: has no tensor '{name}'")
+            raise CheckpointError(f"{self.folder}: there is no tensor '{name}'")
         return self._home[name]
 
     def stored(self, name: str) -> np.ndarray:
@@ -109,7 +109,7 @@ class Entry:
         return math.prod(self.shape) * np.dtype(STORED_AS[self.dtype]).itemsize
 
 
-def whole(name: str, dtype: str, array: np.ndarray) -> Entry:
+def array_entry(name: str, dtype: str, array: np.ndarray) -> Entry:
     """An entry for an array in memory."""
     return Entry(name, dtype, array.shape, lambda: [array.astype(STORED_AS[dtype], copy=False)])
 
@@ -125,12 +125,12 @@ def _header(entries: list[Entry]) -> bytes:
 
 
 def write_safetensors(path: Path, entries: list[Entry], label: str) -> None:
-    """Writes the entries and shows the progress. The widest types come first, so that all are aligned."""
+    """Writes the entries and shows the progress. The widest types come first, so that all tensors are aligned."""
     entries = sorted(entries, key=lambda entry: -np.dtype(STORED_AS[entry.dtype]).itemsize)
     total, done = sum(entry.size for entry in entries), 0
     free = shutil.disk_usage(path.parent).free
     if total > free:
-        raise CheckpointError(f"{path}: needs {total / 1e9:.1f} GB, the disk has {free / 1e9:.1f} GB left")
+        raise CheckpointError(f"{path}: needs {total / 1e9:.1f} GB, but the disk has only {free / 1e9:.1f} GB free")
     try:
         with path.open("wb") as file:
             file.write(_header(entries))

@@ -22,7 +22,7 @@ class Prompt:
 
 
 def make_parser(description: str) -> tuple[ArgumentParser, object]:
-    """The parser of a comparison, and the group for the flags of the other engine."""
+    """Returns the parser of a comparison script, and the group for the flags of the other engine."""
     parser = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
     what = parser.add_argument_group("models and prompts")
     what.add_argument("--target", type=Path, default=DEMO / "target", metavar="DIR",
@@ -31,9 +31,9 @@ def make_parser(description: str) -> tuple[ArgumentParser, object]:
                       help="folder of the drafter. Default: the demo model's")
     what.add_argument("--prompts", type=Path, default=DEMO / "prompts.jsonl", metavar="FILE",
                       help='JSON lines of {"id", "text"} or {"id", "token_ids"}. Default: the demo model\'s')
-    what.add_argument("--count", type=int, default=32, help="number of prompts, from the first on. Default: 32")
+    what.add_argument("--count", type=int, default=32, help="use the first COUNT prompts. Default: 32")
     what.add_argument("--rounds", type=int, default=4,
-                      help="shares of the prompts. All arms answer a share before the next one. Default: 4")
+                      help="number of rounds. In each round, all arms answer one share of the prompts. Default: 4")
     what.add_argument("--max_new_tokens", type=int, default=64, help="tokens to generate for each prompt. Default: 64")
     ours = parser.add_argument_group("bastion")
     ours.add_argument("--policies", default="ar,adaptive+prior",
@@ -52,7 +52,7 @@ def make_parser(description: str) -> tuple[ArgumentParser, object]:
 
 
 def load_prompts(args: Namespace) -> list[Prompt]:
-    """The first --count prompts. The target's tokenizer.json turns texts into token ids."""
+    """The first --count prompts. The target's tokenizer.json converts texts to token ids."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -69,14 +69,14 @@ def load_prompts(args: Namespace) -> list[Prompt]:
                 entry["token_ids"] = tokenizer.encode(entry["text"]).ids
             prompts.append(Prompt(entry["id"], entry["token_ids"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise NotRun(f"{args.prompts}:{number}: a line needs id, and text or token_ids: {error}") from error
+            raise NotRun(f"{args.prompts}:{number}: a line must have 'id' and 'text' or 'token_ids': {error}") from error
     if not prompts:
         raise NotRun(f"{args.prompts} has no prompts")
     return prompts
 
 
 class Bastion:
-    """Runs bastion's arms of a comparison. `arms` has their answers, by name."""
+    """Runs bastion's arms of a comparison. `arms`: the arms with their answers, by name."""
 
     def __init__(self, args: Namespace, run: Runner):
         self._args, self._run = args, run
@@ -93,7 +93,7 @@ class Bastion:
 
     @contextlib.contextmanager
     def services(self, *engine) -> Iterator[str]:
-        """Three services. Yields the orchestrator's address. `engine`: more flags of verifier and drafter."""
+        """Runs the three services. Yields the orchestrator's address. `engine`: more flags of verifier and drafter."""
         args = self._args
         settings = ServiceSettings(args.target, args.drafter, ["--threads", args.threads, *engine], args.dtype,
                                    args.drafter_dtype)
@@ -114,7 +114,7 @@ def bastion_side(args: Namespace) -> Iterator[Bastion]:
 
 
 def take_turns(args: Namespace, prompts: list[Prompt], turns: list[Callable[[list[Prompt]], None]]) -> None:
-    """Divides the prompts into rounds. In each round all sides answer a share, in alternating order."""
+    """Divides the prompts into shares, one per round. In each round, all sides answer the share, in alternating order."""
     shares = rounds(prompts, args.rounds)
     for index, share in enumerate(shares):
         for turn in turns if index % 2 == 0 else turns[::-1]:

@@ -3,22 +3,22 @@
 
     build/compare_venv/bin/python deploy/measure/compare_ddtree.py [--budgets 4,8,16,32,64]
 
-compare_requirements.txt says how to make build/compare_venv.
+compare_requirements.txt says how to create build/compare_venv.
 
 Both use the same pair, prompts and threads. Their code (https://github.com/liranringel/ddtree,
 Ringel and Romano, arXiv 2604.12989) is cloned to build/compare/ddtree. This script calls it as their
 benchmark.py does: plain decoding (dflash_generate with blocks of 1), DFlash, and DDTree at every
 budget, on Hugging Face transformers. Their code is written for CUDA. On a CPU this script changes
-four things, and nothing else:
+only four things:
   - torch.cuda.synchronize() does nothing (their clock calls it);
   - the drafter's attention is PyTorch's sdpa instead of flash-attn, which has no CPU version (the
     target uses sdpa anyway);
   - `datasets`, which only their loader of public benchmarks uses, is an empty stand-in;
   - fp32 runs in addition to their bf16, since CPUs without bf16 instructions are faster with it.
 
-The prompts are divided into rounds. In each round every arm (an engine with a policy) answers that
-share. bastion goes first in every other round. All arms generate --max_new_tokens. Rates leave out
-prefill and, for their code, the first draft, as in their benchmark. Ratios are relative to the
+The prompts are divided into shares, one per round. In each round, every arm (an engine with a policy)
+answers the share. bastion goes first in every other round. All arms generate --max_new_tokens. Rates
+exclude prefill and, for their code, the first draft, as in their benchmark. Ratios are relative to the
 fastest of their arms.
 """
 
@@ -38,7 +38,7 @@ KV_TOKENS = 8192  # The services' default would leave too little memory for a la
 
 
 def fetch(folder: Path) -> None:
-    """Clones their code at the commit that this script was written for, unless the folder has it."""
+    """Clones their code at the commit that this script was written for, unless the folder has the code."""
     if (folder / "ddtree.py").exists():
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def their_arms(args: argparse.Namespace) -> dict[str, Callable[[Prompt], Answer]
     """The functions that answer a prompt, by the name of their arm."""
     theirs = import_theirs(args.work / "ddtree")
     theirs.torch.set_num_threads(args.threads)
-    theirs.ddtree.maybe_enable_cpp_compact(True)  # As in their benchmark. Without a compiler it only warns.
+    theirs.ddtree.maybe_enable_cpp_compact(True)  # As in their benchmark. Without a compiler, it only warns.
     arms = {}
     for dtype in args.hf_dtypes.split(","):
         pair, short = Pair(theirs, args, dtype), {"float32": "fp32", "bfloat16": "bf16"}[dtype]

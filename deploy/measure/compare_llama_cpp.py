@@ -3,18 +3,18 @@
 
     build/compare_venv/bin/python deploy/measure/compare_llama_cpp.py [--target DIR --drafter DIR]
 
-compare_requirements.txt says how to make build/compare_venv.
+compare_requirements.txt says how to create build/compare_venv.
 
-- Both engines use the same weights, prompts, threads and number of tokens. They begin at the same
-  token ids and generate --max_new_tokens.
+- Both engines use the same weights, prompts and number of threads. They start from the same token
+  ids and generate --max_new_tokens.
 - checkpoint_gguf.py converts the target to GGUF with 16 bits per weight. llama.cpp runs in this
   process through the C interface of llama-cpp-python, one token per call. The next token is the
   argmax of its logits.
-- The prompts are divided into rounds. In each round every arm (an engine with a policy) answers
-  that share. bastion goes first in every other round.
-- Rates leave out prefill. For llama.cpp they count only the time in llama_decode.
+- The prompts are divided into shares, one per round. In each round, every arm (an engine with a
+  policy) answers the share. bastion goes first in every other round.
+- Rates exclude prefill. For llama.cpp they count only the time in llama_decode.
 - llama.cpp keeps its KV cache in f16 and rounds activations in its own way, so the texts diverge
-  where two logits are close. The last column shows the share of tokens before that.
+  where two logits are close. The last column shows the share of tokens before the first difference.
 - Ratios are relative to the fastest of --types.
 """
 
@@ -48,7 +48,7 @@ class LlamaCpp:
         llama.llama_backend_init()
         self._model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
         if not self._model:
-            raise Failed(f"llama.cpp cannot load {path}; remove the file, and the next run converts it again")
+            raise Failed(f"llama.cpp cannot load {path}; remove the file, so that the next run converts it again")
         params = llama.llama_context_default_params()
         params.n_ctx = params.n_batch = tokens
         params.n_threads = params.n_threads_batch = threads
@@ -87,7 +87,7 @@ def open_engines(args: argparse.Namespace, prompts: list[Prompt]) -> dict[str, L
     engines = {}
     for kind in args.types.split(","):
         if kind not in checkpoint_gguf.TYPES:
-            raise Failed(f"--types has {kind}; the types are {', '.join(checkpoint_gguf.TYPES)}")
+            raise Failed(f"--types has {kind}; choose from {', '.join(checkpoint_gguf.TYPES)}")
         path = args.work / f"{'-'.join(args.target.resolve().parts[-2:])}-{kind}.gguf"
         weights = max(file.stat().st_mtime for file in args.target.glob("*.safetensors"))
         if not path.exists() or path.stat().st_mtime < weights:
@@ -97,7 +97,7 @@ def open_engines(args: argparse.Namespace, prompts: list[Prompt]) -> dict[str, L
 
 
 def measure(args: argparse.Namespace, bastion: Bastion) -> list[Arm]:
-    """Runs all arms. Returns those of llama.cpp; bastion.arms has the others."""
+    """Runs all arms. Returns those of llama.cpp. The other arms are in bastion.arms."""
     prompts = load_prompts(args)
     engines = open_engines(args, prompts)
     arms = [Arm(name) for name in engines]

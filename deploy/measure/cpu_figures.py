@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures every figure of this project on this machine's CPU, and compares it with its bar.
+"""Measures all figures of this project on this machine's CPU, and compares them with their bars.
 
     build/venv/bin/python deploy/measure/cpu_figures.py --out DIR [--quick] [--only SECTION,...]
 
@@ -27,7 +27,7 @@ from runner import PROGRAMS, MeasureError, NotRun
 
 
 class OtherLoad:
-    """Measures the CPU time that other programs and other guests of the host use from now on."""
+    """Measures the CPU time that other programs and other guests of the host use after construction."""
 
     def __init__(self):
         self._began = self._read()
@@ -40,7 +40,7 @@ class OtherLoad:
         return sum(ticks), sum(ticks) - ticks[3] - ticks[4], sum(used.ru_utime + used.ru_stime for used in ours)
 
     def share(self) -> float:
-        """Share (0 to 1) of all CPU time."""
+        """The share (0 to 1) of all CPU time that others used."""
         whole, busy, ours = (now - then for now, then in zip(self._read(), self._began))
         return max(0.0, busy - ours) / max(whole, 1e-9)
 
@@ -70,7 +70,7 @@ def arguments() -> argparse.Namespace:
     files = parser.add_argument_group("files")
     files.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the report and the raw output")
     files.add_argument("--inflated", type=Path, metavar="DIR",
-                       help="a pair that inflate.py made with --profile cpu-1b. Default: make one in OUT/inflated")
+                       help="a pair that inflate.py made with --profile cpu-1b. Default: make a pair in OUT/inflated")
     files.add_argument("--programs", type=Path, default=PROGRAMS, metavar="DIR",
                        help="folder with bastion-bench and the services. Default: build/release/bin")
     args = parser.parse_args()
@@ -78,12 +78,12 @@ def arguments() -> argparse.Namespace:
         parser.error(f"--only: unknown section {', '.join(sorted(unknown))}; "
                      f"choose from {', '.join(SECTIONS)}")
     if not plots.is_available():
-        parser.error(f"{sys.executable} has no matplotlib: use build/venv/bin/python (made by deploy/local/setup.sh)")
+        parser.error(f"{sys.executable} has no matplotlib: use build/venv/bin/python (created by deploy/local/setup.sh)")
     return args
 
 
 def run_sections(run: CpuRun, chosen: list[str], out: Path) -> bool:
-    """Runs the sections and rewrites the report after each. Returns False on a missed bar or a failed section."""
+    """Runs the sections and rewrites the report after each. Returns False if a bar was missed or a section failed."""
     file = out / "figures.json"
     sections = json.loads(file.read_text())["sections"] if file.exists() else {}
     titles, verdicts = {name: title for name, (title, _) in SECTIONS.items()}, []

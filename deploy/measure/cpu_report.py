@@ -6,7 +6,7 @@ import plots
 import report
 from bars import Bar, Verdict, judge
 
-QUIET = 0.05  # Share of all CPU time. A run beside other programs that use more than this is doubtful.
+QUIET = 0.05  # Maximum share of CPU time that other programs may use. Above it, a run is unreliable.
 AMX, NO_AMX = "AMX", "no AMX"
 
 BARS = [
@@ -44,7 +44,7 @@ def judge_bar(bar: Bar, sections: dict, amx: bool) -> Verdict:
     excluded = f"this CPU has {here}" if bar.needs not in ("", here) else ""
     section = sections.get(bar.key.split(".")[0])
     if section is None:
-        return judge(bar, None, excluded=excluded, absent="not run: this section was left out")
+        return judge(bar, None, excluded=excluded, absent="not run: its section was not chosen")
     absent = section["why"] or "not run: see its section"
     return judge(bar, section["measured"].get(bar.key), excluded=excluded, absent=absent)
 
@@ -54,16 +54,16 @@ def judge_all(sections: dict, amx: bool) -> list[Verdict]:
 
 
 def all_met(sections: dict, amx: bool) -> bool:
-    """Whether no bar that ran was missed, and no section failed."""
+    """Whether every judged bar was met and no section failed."""
     missed = any(verdict.outcome == "missed" for verdict in judge_all(sections, amx))
     return not missed and not any(section["why"].startswith("failed") for section in sections.values())
 
 
 def circumstances(section: dict) -> str:
-    """When and how long the section ran, and how busy other programs kept the CPUs."""
+    """When and how long the section ran, and how much CPU time other programs used."""
     others = f"other programs used {100 * section['others']:.0f} % of the CPUs"
     if section["others"] > QUIET and not section["why"]:
-        others += ": **the machine was busy, run it again**"
+        others += ": **the machine was busy; run this section again**"
     return f"{'short' if section['quick'] else 'full'} run of {section['when']}, {section['seconds']:.0f} s; {others}."
 
 

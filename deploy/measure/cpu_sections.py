@@ -32,7 +32,7 @@ def cpu_flags() -> set[str]:
 
 @dataclass(kw_only=True)
 class CpuRun(Runner):
-    """The settings of one run of cpu_figures.py. `given_pair`: an inflated pair that exists already."""
+    """The settings of one run of cpu_figures.py. `given_pair`: an existing inflated pair, or None."""
 
     out: Path
     threads: int
@@ -43,7 +43,7 @@ class CpuRun(Runner):
         return "amx_bf16" in cpu_flags()
 
     def inflated(self) -> Path:
-        """The pair of profile cpu-1b, made if it does not exist."""
+        """The pair of profile cpu-1b. Makes it if it does not exist."""
         folder = self.given_pair or self.out / "inflated"
         if (folder / "drafter/model.safetensors").exists():
             return folder
@@ -67,7 +67,7 @@ class CpuRun(Runner):
 
 
 def pairs(run: CpuRun, text: list[str]) -> dict[str, Path]:
-    """The demo pair, and the inflated one if it can be made. If not, the reason is appended to `text`."""
+    """The demo pair, and the inflated pair if it can be made. Otherwise, appends the reason to `text`."""
     try:
         return {"demo": DEMO, "inflated": run.inflated()}
     except NotRun as error:
@@ -98,7 +98,7 @@ def roofline_bars(roofline: dict) -> dict[str, dict]:
 
 
 def compare(run: CpuRun, name: str, pair: Path, script: str, *flags) -> list[Arm]:
-    """The arms of a comparison script, which runs in the Python that has its packages."""
+    """Runs a comparison script with the Python that has its packages. Returns its arms."""
     if not COMPARE_PYTHON.exists():
         raise NotRun(INSTALL)
     run.program("bastion-bench")
@@ -185,7 +185,7 @@ def ddtree(run: CpuRun) -> dict:
             "numbers": {"reference": reference.name, "ratios": {arm.name: ratio(arm, reference) for arm in ours}}}
 
 
-def beside_services(run: CpuRun, carrier: str) -> dict[str, Arm]:
+def local_and_services(run: CpuRun, carrier: str) -> dict[str, Arm]:
     """Arms "local POLICY" and "CARRIER POLICY", which answer the same prompts in turns."""
     arms: dict[str, Arm] = {}
     settings = ["--policies", "ar,adaptive,default", "--max_new_tokens", 64]
@@ -201,7 +201,7 @@ def beside_services(run: CpuRun, carrier: str) -> dict[str, Arm]:
 def through_services(run: CpuRun) -> dict:
     found, numbers, text = {}, {}, []
     for carrier in ("inline", "shared"):
-        arms = beside_services(run, carrier)
+        arms = local_and_services(run, carrier)
         for policy in ("ar", "adaptive", "default"):
             value = ratio(arms[f"{carrier} {policy}"], arms[f"local {policy}"])
             numbers[f"{carrier} {policy}"] = value

@@ -1,6 +1,6 @@
 """The bars of the GPU run, and the figures in its raw output. This module runs and writes nothing.
 
-Missing or incomplete output is ignored, because a run that was stopped has only a part of it.
+Missing or incomplete output is ignored, because an interrupted run has only part of the output.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ BAR_CONTEXT = 2048  # Cached tokens, in the bars `decode` and `verify`.
 FULL_SHAPE = "the Qwen3-8B shape"
 
 BARS = [
-    Bar("tests", "tests of the kernels and of the engines that failed or did not run", 0, "", at_most=True),
+    Bar("tests", "kernel and engine tests that failed or did not run", 0, "", at_most=True),
     Bar("decode", "plain step, Qwen3-8B shape: share of the bandwidth bound", 0.80, "%", needs=FULL_SHAPE),
     Bar("attention_long", "attention, 32 rows after 32768 tokens: share of the memory bandwidth", 0.70, "%"),
     Bar("attention_short", "attention, 32 rows after 2048 tokens: one layer", 9.0, "µs", at_most=True),
@@ -42,7 +42,7 @@ def load(raw: Path) -> dict:
 
 
 def device_name(found: dict) -> str:
-    """The GPU's name, if one was used."""
+    """The name of the GPU, or "unknown device"."""
     reports = [*found["roofline"].values(), *found["decode"].values(), *found["services"].values()]
     names = [found["sweep"].get("device", {}).get("name"), *(report.get("device") for report in reports)]
     return next((name for name in names if name), "unknown device")
@@ -54,8 +54,8 @@ def figure(found: dict, part: str, work: str, rows: int) -> dict | None:
                  and entry["rows"] == rows), None)
 
 
-def against_fixed(results: dict) -> dict[str, float]:
-    """By fixed budget, the rate of `adaptive` relative to it: the median over prompts. Empty if one of them did not run."""
+def relative_to_fixed(results: dict) -> dict[str, float]:
+    """By fixed budget, the rate of `adaptive` relative to it: the median over prompts. Empty if either did not run."""
     rates = {policy["policy"]: [len(p["output_token_ids"]) / p["seconds"] for p in policy["prompts"]]
              for policy in results["policies"]}
     fixed = [name for name in rates if name.startswith("fixed:")]
@@ -67,14 +67,14 @@ def failed_tests(found: dict) -> dict | None:
     """The number of failed and skipped tests. A program that crashed without naming a test counts as one."""
     if not found["kernels"]:
         return None
-    ends = found["kernels"].values()
-    bad = [end.get("failed", 0) + end.get("skipped", 0) for end in ends]
-    total = sum(max(count, 1 if end["status"] != 0 or not end["whole"] else 0) for count, end in zip(bad, ends))
-    return measured(total, f"{sum(end.get('passed', 0) for end in ends)} passed, {len(found['kernels'])} programs")
+    results = found["kernels"].values()
+    bad = [result.get("failed", 0) + result.get("skipped", 0) for result in results]
+    total = sum(max(count, 1 if result["status"] != 0 or not result["complete"] else 0) for count, result in zip(bad, results))
+    return measured(total, f"{sum(result.get('passed', 0) for result in results)} passed, {len(found['kernels'])} programs")
 
 
 def measured_bars(found: dict) -> dict[str, dict | None]:
-    """What was measured, by the key of the bar."""
+    """The measured values, by the key of the bar."""
     bars = {"tests": failed_tests(found)}
     eight = found["roofline"].get("8b", {})
     plain, tree = forward(eight, 1, BAR_CONTEXT), forward(eight, 64, BAR_CONTEXT)
@@ -87,7 +87,7 @@ def measured_bars(found: dict) -> dict[str, dict | None]:
         bars["attention_long"] = measured(long.get("share_of_memory", 0.0), f"{long['us']:.1f} µs")
     if short := figure(found, "attention", "over 2048", 32):
         bars["attention_short"] = measured(short["us"])
-    if ratios := against_fixed(found["decode"].get("8b", {"policies": []})):
+    if ratios := relative_to_fixed(found["decode"].get("8b", {"policies": []})):
         best = min(ratios, key=ratios.get)
         bars["adaptive"] = measured(ratios[best], best)
     if "demo" in found["services"]:
@@ -108,7 +108,7 @@ def judge_all(found: dict) -> list[Verdict]:
 
 
 def microseconds(found: dict, part: str, work: str, rows: int) -> float | None:
-    """The sweep's time, interpolated between the two nearest row counts. None outside of the sweep."""
+    """The sweep's time in µs, interpolated between the two nearest row counts. None outside the sweep's range."""
     points = sorted((entry["rows"], entry["us"]) for entry in found["sweep"].get("figures", [])
                     if entry["part"] == part and entry["work"] == work)
     below, above = [p for p in points if p[0] <= rows], [p for p in points if p[0] >= rows]

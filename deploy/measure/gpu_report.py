@@ -4,7 +4,7 @@
     deploy/measure/gpu_report.py --out DIR FIRST/gpu_raw.tar.gz SECOND/gpu_raw.tar.gz
 
 Writes gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, if this Python has matplotlib, two
-plots. If several runs have the same step, the report uses the last run's.
+plots. If several runs have the same step, the report uses the step of the last run.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from bars import Verdict
 from program_output import contexts, forward, load_json, policies, predictions, row_ratios, target_forwards
 from report import number, percent, policies_table, table
 
-NO_GPU = "**No GPU was used. This report shows that the script works; its figures mean nothing.**"
-SAFE = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Debian 12's Python lacks it.
+NO_GPU = "**No GPU was used. This report shows that the script works; its figures are meaningless.**"
+SAFE = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Debian 12's Python has no filters.
 SHARES_OF_ROWS = (1, 32, 64)
 
 
@@ -67,7 +67,7 @@ def predictions_table(rows: list[dict]) -> str:
 
 
 def sweep_table(entries: list[dict]) -> str:
-    """Work by rows."""
+    """Times by work and number of rows."""
     all_rows = sorted({entry["rows"] for entry in entries})
     by_work = {}
     for entry in entries:
@@ -87,7 +87,7 @@ def shares_table(shares: list[dict]) -> str:
 
 
 def pair_name(size: str, machine: dict) -> str:
-    """For headings."""
+    """The name of a pair in headings."""
     if size == "demo":
         return "demo pair, fp32"
     return f"{size.upper()} pair, changed shape" if machine.get("shape") else f"Qwen3-{size.upper()} shape"
@@ -119,7 +119,7 @@ def sections(found: dict) -> list[str]:
 
 def facts(machine: dict) -> str:
     names = {"gpus": "GPU", "cpu": "host", "cores": "cores", "torch": "torch", "python": "Python", "kernel": "Linux",
-             "built": "programs built from commit", "shape": "changes of the pairs' shapes", "parts": "parts"}
+             "built": "programs built from commit", "shape": "changes to the pairs' shapes", "parts": "parts"}
     known = {name: value for key, name in names.items() if (value := machine.get(key))}
     return "; ".join(f"{name}: {', '.join(value) if isinstance(value, list) else value}" for name, value in known.items())
 
@@ -128,7 +128,7 @@ def draw(found: dict, verdicts: list[Verdict], folder: Path) -> list[Path]:
     """The plots of the verify time, for the largest pair that ran, and of the speedups."""
     size = next((size for size in ("8b", "4b") if size in found["roofline"]), None)
     roofline = found["roofline"].get(size, {})
-    # The context of the bar comes first: the plot labels points of the first line.
+    # The bar's context comes first, because the plot labels points of the first line.
     ordered = sorted(contexts(roofline), key=lambda context: context != figures.BAR_CONTEXT)
     series = {f"{size.upper()} pair after {context} tokens": row_ratios(roofline, context) for context in ordered}
     verify = next(verdict for verdict in verdicts if verdict.bar.key == "verify")
@@ -167,7 +167,7 @@ def gather(sources: list[Path], raw: Path) -> None:
                 tar.extractall(folder, **SAFE)
             folder = folder / "raw"
         if not folder.is_dir():
-            raise FileNotFoundError(f"{source} has no raw output of tests/gpu/run.sh")
+            raise FileNotFoundError(f"{source} has no raw output from tests/gpu/run.sh")
         for step in folder.iterdir():
             if step.is_dir():
                 shutil.rmtree(raw / step.name, ignore_errors=True)

@@ -7,14 +7,14 @@ The machine needs a GPU and a python3 with torch and numpy. It needs no compiler
 programs come from tests/gpu/pack.sh. run.sh unpacks them, finds torch's libraries and starts this
 script. The parts:
   kernels    tests of the GPU kernels and of the engines on a GPU. A skipped test counts as failed
-  sweep      time of each kernel: the matrix products of Qwen3-4B and 8B, attention, launches
-  pairs      grows the demo pair to these two shapes while other parts run. Takes 28 GB of memory
+  sweep      times of the kernels: the matrix products of Qwen3-4B and 8B, attention, launches
+  pairs      grows the demo pair to these two shapes while other parts run. Needs 28 GB of memory
              or disk
   roofline   plain steps, and verifies of 1 to 512 rows after 16 to 16384 tokens, both pairs
   decode     policies on the same prompts in process, both pairs
   services   three services over shared memory: the demo pair in fp32, and the 8B pair
-Every part has a time limit. If one fails or runs out of time, the others still run. Steps that are
-left at the deadline are skipped, and the report says so.
+Every part has a time limit. If a part fails or runs out of time, the others still run. Steps that
+have not started at the deadline are skipped, and the report says so.
 
 The environment variable PYTHON names an interpreter. Default: build/venv/bin/python if it exists,
 else python3. deploy/measure/gpu_report.py merges the reports of several runs.
@@ -43,7 +43,7 @@ from runner import ROOT, Failed, NotRun, Stopped
 
 DEADLINE = 525.0
 PAIR_BYTES = {"cuda": 30 << 30, "cpu": 1 << 30}
-LEAST_SECONDS = 3.0  # A step with less time left is skipped.
+MIN_SECONDS = 3.0  # A step with less time left is skipped.
 
 
 def arguments() -> argparse.Namespace:
@@ -53,9 +53,9 @@ def arguments() -> argparse.Namespace:
     what.add_argument("--only", default=",".join(PARTS), metavar="PART,...", help="comma-separated parts. Default: all")
     what.add_argument("--quick", action="store_true", help="fewer prompts, rows and contexts")
     what.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
-                      help="cpu tries the script on a machine without a GPU: pairs are tiny, the tests of kernels may be "
-                           "skipped, and no figure means anything. Default: cuda")
-    what.add_argument("--shape", default="", metavar="JSON", help="changes of both pairs' shapes, as inflate.py takes them. "
+                      help="cpu tries the script on a machine without a GPU: pairs are tiny, kernel tests may be "
+                           "skipped, and all figures are meaningless. Default: cuda")
+    what.add_argument("--shape", default="", metavar="JSON", help="changes to both pairs' shapes, as for inflate.py --shape. "
                       "Default: none")
     what.add_argument("--deadline", type=float, default=DEADLINE, metavar="SECONDS",
                       help=f"time for all parts together. Default: {DEADLINE:.0f}")
@@ -63,10 +63,10 @@ def arguments() -> argparse.Namespace:
     files.add_argument("--pack", type=Path, default=ROOT / "build/cuda/pack", metavar="PATH",
                        help="folder or archive made by tests/gpu/pack.sh. Default: build/cuda/pack")
     files.add_argument("--out", type=Path, default=ROOT / "build/gpu/results", metavar="DIR",
-                       help="folder for gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, if there is matplotlib, two "
-                            "plots. They are rewritten after every step. Default: build/gpu/results")
+                       help="folder for gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, with matplotlib, two plots. "
+                            "They are rewritten after every step. Default: build/gpu/results")
     files.add_argument("--work", type=Path, metavar="DIR", help="folder to keep pairs and raw output in. Default: a temporary "
-                       "one, in memory if there is enough")
+                       "folder, in memory if there is enough")
     args = parser.parse_args()
     if unknown := set(args.only.split(",")) - set(PARTS):
         parser.error(f"--only: unknown part {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
@@ -74,7 +74,7 @@ def arguments() -> argparse.Namespace:
 
 
 def available_memory() -> int:
-    """Bytes."""
+    """Returns the available memory in bytes."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable")), 0)
 
@@ -96,7 +96,7 @@ def output_lines(argv: list[str]) -> list[str]:
 
 
 def torch_version() -> str:
-    """The version of torch, without importing it, which would take seconds."""
+    """The version of torch. Does not import torch, because that takes seconds."""
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -119,8 +119,8 @@ def machine(run: GpuRun, parts: str) -> dict:
 def run_step(step: Step, run: GpuRun, pairs: Pairs, seconds: float) -> dict:
     """Runs the step; returns its entry of steps.json. Status: ok, failed, stopped, skipped or "not run"."""
     entry = {"part": step.part, "status": "ok", "why": "", "limit": round(max(seconds, 0.0), 1)}
-    if seconds < LEAST_SECONDS:
-        return {**entry, "status": "skipped", "why": "no time was left", "seconds": 0.0}
+    if seconds < MIN_SECONDS:
+        return {**entry, "status": "skipped", "why": "there was no time left", "seconds": 0.0}
     began = time.monotonic()
     run.ends = began + seconds
     try:
@@ -141,7 +141,7 @@ def write_report(run: GpuRun, out: Path, plots: bool) -> bool:
     try:
         gpu_report.write([run.raw], out, plots)
         return True
-    except Exception:  # Any error: the run must go on, since the raw output has everything.
+    except Exception:  # Any error: the run must continue. The raw output has all results.
         traceback.print_exc()
         return False
 
@@ -156,7 +156,7 @@ def run_steps(run: GpuRun, steps: list[Step], args: argparse.Namespace) -> bool:
         later = sum(other.seconds for other in steps[index + 1:])
         left = run.began + args.deadline - time.monotonic()
         seconds = min(left, max(left - later, step.seconds))
-        run.say(f"{step.name}: has {max(seconds, 0):.0f} s")
+        run.say(f"{step.name}: at most {max(seconds, 0):.0f} s")
         done[step.name] = entry = run_step(step, run, pairs, seconds)
         run.say(f"{step.name}: {entry['status']} after {entry['seconds']} s{': ' if entry['why'] else ''}{entry['why']}")
         (run.raw / "steps.json").write_text(json.dumps(done, indent=1))

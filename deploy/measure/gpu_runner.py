@@ -10,7 +10,7 @@ from runner import Failed, Runner, inflate_command
 
 @dataclass(kw_only=True)
 class GpuRun(Runner):
-    """`pairs`: folder for inflated pairs. `shape`: changes of their shapes, as inflate.py takes them."""
+    """`pairs`: folder for inflated pairs. `shape`: changes to their shapes, as for inflate.py --shape."""
 
     pairs: Path
     device: str
@@ -27,7 +27,7 @@ class GpuRun(Runner):
         return self.pairs / "gemm_table.txt"
 
     def program(self, name: str) -> Path:
-        """The path of a program. A missing one is an error, because a pack must be complete."""
+        """The path of a program. A missing program is an error, because a pack must be complete."""
         if not (self.programs / name).exists():
             raise Failed(f"{name} was not packed")
         return self.programs / name
@@ -37,7 +37,7 @@ class GpuRun(Runner):
 
 
 class Pairs:
-    """Inflated pairs of the shapes qwen3-SIZE. The first step starts to make them; later steps wait for them."""
+    """Inflated pairs of the shapes qwen3-SIZE. They are made in the background; the steps that use them wait."""
 
     POSITIONS = 20480
     TINY = '{"hidden": 512, "intermediate": 1536, "layers": 10, "query_heads": 8, "kv_heads": 4, "head_dim": 64, ' \
@@ -55,11 +55,11 @@ class Pairs:
         return self._run.shape or ("{}" if self._run.on_gpu else self.TINY)
 
     def _mark(self, size: str) -> Path:
-        """A file that marks a complete pair. Its content is the changes of the shape."""
+        """A file that marks a complete pair. It contains the changes to the shape."""
         return self.folder(size) / "complete"
 
     def _exists(self, size: str) -> bool:
-        """Whether this run or an earlier one made the pair with the same shape."""
+        """Whether this run or an earlier run made the pair with the same shape."""
         mark = self._mark(size)
         return mark.exists() and mark.read_text() == self._changes
 

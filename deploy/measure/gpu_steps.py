@@ -61,7 +61,7 @@ def roofline(size: str, run: GpuRun, pairs: Pairs) -> None:
 
 def say_differing(run: GpuRun, results: dict) -> None:
     if text := differing_text(results):
-        run.say(f"  texts that differ from plain decoding's (policy: prompts): {text}")
+        run.say(f"  texts that differ from plain decoding (policy: prompts): {text}")
 
 
 def decode(size: str, run: GpuRun, pairs: Pairs) -> None:
@@ -84,7 +84,7 @@ def through_services(size: str, run: GpuRun, pairs: Pairs) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """`seconds`: the time that is reserved for it until it starts."""
+    """`seconds`: the time that earlier steps leave for this step."""
 
     name: str
     part: str

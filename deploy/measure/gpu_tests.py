@@ -9,14 +9,14 @@ from gpu_runner import GpuRun, Pairs
 from program_output import load_json, test_counts
 from runner import Failed
 
-TOGETHER = 12  # Test programs that run at the same time.
+MAX_CONCURRENT = 12  # Maximum test programs that run at the same time.
 # Programs that are split because their CPU references take long.
 SHARDS = {"cuda_kernels_attention_test": 8, "cuda_parity_test": 4}
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of a test program's tests, in gtest's sense."""
+    """A part of a test program's tests, as gtest shards them."""
 
     program: str
     index: int
@@ -38,24 +38,24 @@ class Shard:
             text = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
         else:
             ended = f"ended with status {status}: {run.last_line(self.name)}"
-            text = "no time was left" if status is None else ended
+            text = "there was no time left" if status is None else ended
         run.say(f"  {self.name.removeprefix('kernels/')}: {text} ({seconds:.1f} s)")
-        return {"status": status, "seconds": seconds, "whole": bool(output), **counts}
+        return {"status": status, "seconds": seconds, "complete": bool(output), **counts}
 
 
 def one_program(ends: list[dict]) -> dict:
     """Adds up the entries of a program's shards."""
-    together = {kind: sum(end.get(kind, 0) for end in ends) for kind in ("passed", "failed", "skipped")}
+    counts = {kind: sum(end.get(kind, 0) for end in ends) for kind in ("passed", "failed", "skipped")}
     return {"status": next((end["status"] for end in ends if end["status"] != 0), 0),
-            "whole": all(end["whole"] for end in ends), "seconds": max(end["seconds"] for end in ends),
-            "names": [name for end in ends for name in end.get("names", [])], **together}
+            "complete": all(end["complete"] for end in ends), "seconds": max(end["seconds"] for end in ends),
+            "names": [name for end in ends for name in end.get("names", [])], **counts}
 
 
 def run_shards(run: GpuRun, waiting: list[Shard]) -> dict[Shard, dict]:
     """Runs the shards, several at a time, until all have ended or run.ends has passed."""
     running, ends = {}, {}
     while waiting or running:
-        while waiting and len(running) < (TOGETHER if run.on_gpu else 1):
+        while waiting and len(running) < (MAX_CONCURRENT if run.on_gpu else 1):
             shard = waiting.pop(0)
             running[shard] = shard.start(run), time.monotonic()
         late = time.monotonic() > run.ends
@@ -83,7 +83,7 @@ def kernels(run: GpuRun, _: Pairs) -> None:
     ends = run_shards(run, shards)
     programs = {name: one_program([end for shard, end in ends.items() if shard.program == name]) for name in names}
     (run.raw / "kernels/programs.json").write_text(json.dumps(programs, indent=1))
-    broken = [name for name, end in programs.items() if end["status"] != 0 or not end["whole"] or
+    broken = [name for name, end in programs.items() if end["status"] != 0 or not end["complete"] or
               end["failed"] or (run.on_gpu and end["skipped"])]
     if broken:
         raise Failed("not all tests passed: " + ", ".join(broken))

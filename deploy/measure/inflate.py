@@ -1,38 +1,40 @@
 #!/usr/bin/env python3
-"""Grows a Qwen3 target and its DFlash drafter to a bigger shape without changing what they compute.
+"""Grows a Qwen3 target and its DFlash drafter to a larger shape that computes the same function.
 
     build/venv/bin/python deploy/measure/inflate.py --target DIR --drafter DIR \\
         --profile cpu-1b --out DIR
 
 Writes OUT/target and OUT/drafter: a pair with the acceptance of the small models and the cost of
-big ones, for machines without the weights of a big pair. Logits stay within 1e-3 in fp32. Needs
-numpy only.
+large ones, for machines without the weights of a large pair. Logits change by less than 1e-3 in
+fp32. Needs only numpy.
 
 How it works, for hidden width d -> D and head size h -> H (inflate_maps.py places the indices):
   hidden      Zeros follow the real dims. A norm divides by the root of a mean over D, so its
               weights become weight·√(d/D) and its eps becomes eps·d/D.
   heads       Rotary pair j goes to pair j·H/h, which turns at the same rate. The dims between are
-              zero. Both norms become √(H/h) larger, and the scale 1/√H makes up for one of them:
-              q-norm unchanged, k-norm·√(h/H). (A config has one eps. For these norms it is off by
-              less than the source's own: 1e-6 beside a mean square near 1.)
+              zero. Both norms become √(H/h) larger, and the scale 1/√H compensates for one of
+              them: the q-norm is unchanged, the k-norm becomes k-norm·√(h/H). (A config has only
+              one eps. For these norms it is wrong by less than the source's eps, 1e-6, which is
+              negligible relative to a mean square near 1.)
   more heads, units, layers
-              Random weights, which cost time, followed by output projections of zeros. A key/value
-              head that serves more query heads than the new shape allows is copied. Extra layers
-              lie between the real ones, and the drafter's target_layer_ids follow. Extra tapped
-              layers meet zero columns of `fc`.
+              Random weights, which cost as much time as real weights, followed by output
+              projections of zeros. A key/value head that serves more query heads than the new
+              shape allows is copied. Extra layers lie between the real layers, and the drafter's
+              target_layer_ids are adjusted. Extra tapped layers are multiplied by zero columns of
+              `fc`.
   vocabulary  One spare hidden dim holds a small constant (2^-17) in every real token's embedding.
               No layer reads it or adds to it. The final norms make it large, and a new token's row
               multiplies it by -2^15, so that the probability of a new token is 0. The logits of
               all real tokens are shifted by the same tiny amount.
 Weights that are only multiplied by zeros are random, so that power and clock rates are realistic.
-Matrices keep the dtype of the source, bit for bit. Norms are written in fp32, because the factors
+Matrices keep the dtype and the bits of the source. Norms are written in fp32, because the factors
 are not exact in bf16.
 
 Profiles: the shapes of Qwen3-0.6B (cpu-1b), 1.7B (cpu-2b), 4B and 8B, with drafters as z-lab
 publishes them: layers like the target's (5 of them for 32 or 36 target layers, 4 for 28) and 5
 tapped layers. llama-3.1-8b has the dims of Llama-3.1-8B but is a Qwen3 model (it keeps the q- and
 k-norms). A tied source stays tied if the published model is tied. Theta, block size and positions
-(see --positions) stay the source's.
+(see --positions) are those of the source.
 """
 
 import argparse
@@ -46,14 +48,14 @@ from pathlib import Path
 try:
     import numpy as np
 except ModuleNotFoundError:
-    sys.exit("inflate: this Python has no numpy; use build/venv/bin/python (made by deploy/local/setup.sh)")
+    sys.exit("inflate: this Python has no numpy; use build/venv/bin/python (created by deploy/local/setup.sh)")
 
 import qwen3_forward
-from checkpoint_io import Checkpoint, CheckpointError, Entry, from_floats, whole, write_safetensors
+from checkpoint_io import Checkpoint, CheckpointError, Entry, array_entry, from_floats, write_safetensors
 from inflate_maps import FREE, QUIET, Matrix, Maps, grown_prior, make_maps, spread
 
-CONSTANT = 2.0**-17  # Exact in bf16; its square is negligible beside d·eps.
-NEVER = -(2.0**15)
+CONSTANT = 2.0**-17  # Exact in bf16; its square is negligible compared with d·eps.
+NEVER = -(2.0**15)  # Multiplies CONSTANT in the LM head's rows of new tokens.
 PRIOR = "transition_prior.safetensors"
 
 
@@ -83,7 +85,7 @@ PROFILES = {
 
 
 class Model:
-    """A source model with its maps into the shape. Makes the entries of the grown model."""
+    """A source model with its maps to the shape. Makes the entries of the grown model."""
 
     def __init__(self, source: Checkpoint, shape: Shape, layers: int, prefix: str):
         config = source.config
@@ -108,14 +110,14 @@ class Model:
             weights[real] = self.source.floats(like)[self.maps.hidden[real]] * self.shrink
         if self.grows_vocabulary:
             weights[-1] = spare
-        return whole(name, "F32", weights)
+        return array_entry(name, "F32", weights)
 
     def head_norm(self, name: str, like: str | None, factor: float) -> Entry:
         weights = np.ones(self.shape.head_dim, np.float32)
         if like is not None:
             real = self.maps.head >= 0
             weights[real] = self.source.floats(like)[self.maps.head[real]] * factor
-        return whole(name, "F32", weights)
+        return array_entry(name, "F32", weights)
 
     def layer(self, index: int) -> list[Entry]:
         """The tensors of grown layer `index`."""
@@ -181,7 +183,7 @@ def target_entries(target: Model, last: np.ndarray) -> tuple[list[Entry], bool]:
 
 
 def grown_taps(old: list[int], places: list[int], shape: Shape) -> list[int]:
-    """The new indices of the tapped layers, and more layers of the grown target up to the shape's number of taps."""
+    """The new indices of the tapped layers, then other layers of the grown target, up to the shape's number of taps."""
     taps = [places[tap] for tap in old]
     even = [round(1 + i * (shape.layers - 4) / max(1, shape.taps - 1)) for i in range(shape.taps)]
     spare = [tap for tap in [*even, *range(shape.layers)] if 0 <= tap < shape.layers and tap not in taps]
@@ -189,7 +191,7 @@ def grown_taps(old: list[int], places: list[int], shape: Shape) -> list[int]:
 
 
 def drafter_entries(drafter: Model, old_taps: int, taps: int, last: np.ndarray) -> list[Entry]:
-    """The grown drafter's tensors. The constants in the features' spare dims meet zeros."""
+    """The grown drafter's tensors. The constants in the features' spare dims are multiplied by zeros."""
     hidden, width = drafter.maps.hidden.copy(), drafter.source.config["hidden_size"]
     if drafter.grows_vocabulary:
         hidden[-1] = QUIET
@@ -211,7 +213,7 @@ def check_source(source: Checkpoint, architectures: tuple[str, ...], shape: Shap
     config, folder = source.config, source.folder
     names = config.get("architectures") or [None]
     if names[0] not in architectures:
-        raise CheckpointError(f"{folder}: is a {names[0]}; only {' or '.join(architectures)} can be grown here")
+        raise CheckpointError(f"{folder}: the architecture is {names[0]}; it must be {' or '.join(architectures)}")
     scaling = config.get("rope_scaling") or {}
     if config.get("attention_bias") or scaling.get("rope_type", scaling.get("type", "default")) != "default":
         raise CheckpointError(f"{folder}: attention biases and scaled rotary embeddings are not supported")
@@ -226,7 +228,7 @@ def check_source(source: Checkpoint, architectures: tuple[str, ...], shape: Shap
     if smaller:
         raise CheckpointError(f"the shape is smaller than {folder}: {', '.join(smaller)}")
     if new["vocabulary"] > old["vocabulary"] and new["hidden"] == old["hidden"]:
-        raise CheckpointError("a larger vocabulary needs a larger hidden width too: a spare dim keeps new tokens from winning")
+        raise CheckpointError("a larger vocabulary also needs a larger hidden width: a spare dim keeps new tokens from being chosen")
 
 
 def write_model(folder: Path, model: Model, config: dict, entries: list[Entry]) -> None:
@@ -249,7 +251,7 @@ def inflate(target_folder: Path, drafter_folder: Path, shape: Shape, out: Path, 
     check_source(sources[0], ("Qwen3ForCausalLM",), shape, shape.layers)
     check_source(sources[1], ("DFlashDraftModel", "Qwen3ForCausalLM"), shape, shape.drafter_layers)
     if "block_size" not in sources[1].config or "target_layer_ids" not in sources[1].config.get("dflash_config", {}):
-        raise CheckpointError(f"{drafter_folder} is not a DFlash drafter: config.json lacks block_size or "
+        raise CheckpointError(f"{drafter_folder} is not a DFlash drafter: config.json has no block_size or no "
                               "dflash_config.target_layer_ids")
     if out.resolve() in (target_folder.resolve().parent, drafter_folder.resolve().parent):
         raise CheckpointError(f"{out} has the source models; choose another folder")
@@ -285,7 +287,7 @@ def main() -> None:
     size = parser.add_argument_group("size")
     size.add_argument("--profile", choices=PROFILES, required=True, help="the shape to grow to; see above")
     size.add_argument("--shape", default="{}", metavar="JSON",
-                      help='changes of the profile: {"layers": 12, "taps": 3}. Default: {}, none')
+                      help='changes to the profile, e.g. {"layers": 12, "taps": 3}. Default: {}, none')
     size.add_argument("--positions", type=int, default=0,
                       help="max_position_embeddings of both models, to time long contexts. Default: 0, the source's")
     args = parser.parse_args()

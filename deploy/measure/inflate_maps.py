@@ -1,6 +1,6 @@
-"""Maps the indices of a small model to those of a bigger one, and grows matrices by such maps. inflate.py explains why.
+"""Maps the indices of a small model to those of a larger model, and grows matrices with these maps. inflate.py explains why.
 
-A map has an entry for each row or column of the bigger matrix: the source's index, FREE, or QUIET.
+A map has an entry for each row or column of the larger matrix: the source's index, FREE, or QUIET.
     FREE column     random in every row, because it is only ever multiplied by zeros
     QUIET column    zero in every row
     other columns   the source's value in rows with a source, random in FREE rows, zero in QUIET rows
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoint_io import CheckpointError, Entry, SafetensorsFile, from_floats, to_floats, whole
+from checkpoint_io import CheckpointError, Entry, SafetensorsFile, array_entry, from_floats, to_floats
 
 FREE, QUIET = -1, -2
 PIECE_BYTES = 1 << 25
@@ -42,7 +42,7 @@ def spread(count: int, size: int) -> list[int]:
 
 
 def head_map(old: int, new: int) -> np.ndarray:
-    """Rotary pair (j, j + old/2) goes to pair j·new/old. The dims between are QUIET."""
+    """Maps rotary pair (j, j + old/2) to pair j·new/old. The dims in between are QUIET."""
     if new % old:
         raise CheckpointError(f"head_dim is {new}; it must be a multiple of the source's {old}")
     places = np.full(new, QUIET)
@@ -58,7 +58,7 @@ def rows_of_heads(sources: list[int], head: np.ndarray, old_dim: int) -> np.ndar
 
 
 def place_heads(config: dict, query_heads: int, kv_heads: int) -> tuple[list[int], list[int]]:
-    """The source head of each query head and of each key/value head.
+    """Returns the source head of each query head and of each key/value head.
 
     A key/value head that serves more query heads than the new shape allows is copied several times.
     """
@@ -78,7 +78,7 @@ def place_heads(config: dict, query_heads: int, kv_heads: int) -> tuple[list[int
 
 
 def make_maps(config: dict, shape) -> Maps:
-    """The maps of a model with `config` into `shape` (inflate.Shape)."""
+    """The maps from a model with `config` to `shape` (inflate.Shape)."""
     head = head_map(config["head_dim"], shape.head_dim)
     queries, kv = place_heads(config, shape.query_heads, shape.kv_heads)
     keys = rows_of_heads(kv, head, config["head_dim"])
@@ -111,8 +111,8 @@ class Noise:
 class Matrix:
     """`source` [R, C] as stored, grown by the maps.
 
-    `constants` replace the last column: the first in rows with a source, the second in all others.
-    Random entries stay within the root mean square of the source, so that no row's scale in int8 becomes coarser.
+    `constants` replace the last column: the first in rows with a source, the second in all other rows.
+    Random entries stay within the root mean square of the source, so that no row's int8 scale becomes coarser.
     """
 
     source: np.ndarray
@@ -162,4 +162,4 @@ def grown_prior(path: Path, vocabulary: int) -> list[Entry]:
     table["occurrences"] = np.pad(table["occurrences"], (0, new))
     table["totals"] = np.insert(table["totals"], old, np.zeros(new, table["totals"].dtype))
     table["offsets"] = np.insert(table["offsets"], old, np.full(new, table["offsets"][old]))
-    return [whole(name, file.header[name]["dtype"], array) for name, array in table.items()]
+    return [array_entry(name, file.header[name]["dtype"], array) for name, array in table.items()]

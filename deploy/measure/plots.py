@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draws all plots of this project. The CPU figures, the GPU run and the reports of bastion-bench use them.
+"""Draws all plots of this project, for the CPU figures, the GPU run and the reports of bastion-bench.
 
     plots.py FOLDER
 
-draws the plots of one bastion-bench report: it reads FOLDER/results.json and writes PNGs beside it.
+draws the plots of one bastion-bench report: it reads FOLDER/results.json and writes PNG files to FOLDER.
 
 tokens_per_second.png   decode rate by policy, with the speedup over `ar`
 committed_length.png    how often a cycle committed 1, 2, 3, ... tokens, by policy
@@ -83,7 +83,7 @@ def _bar_color(name: str) -> str:
 
 
 def bar_chart(panels: list[BarPanel]):
-    """One panel above the other. Gray bars are plain decoding, yellow ones go through services. None without panels."""
+    """Stacked panels. Gray bars are plain decoding, yellow bars go through services. None without panels."""
     if not panels:
         return None
     heights = [len(panel.values) + 1 for panel in panels]
@@ -106,7 +106,7 @@ def bar_chart(panels: list[BarPanel]):
 def verify_chart(series: dict[str, dict[int, float]], limits: dict[int, float], limit_label: str):
     """Verify time by number of rows, relative to one row. None without series.
 
-    `limits`: the bars of the first series, by rows. The points of the first series there, and its last point, have labels.
+    `limits`: the bars of the first series, by rows. Labels the first series at these rows and at its last point.
     """
     series = {label: ratios for label, ratios in series.items() if ratios}
     if not series:
@@ -232,11 +232,11 @@ def draw_bench_report(results: dict, folder: Path) -> list[Path]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="the folder that bastion-bench was given as --report")
+    parser.add_argument("folder", type=Path, help="folder of the report (bastion-bench --report)")
     args = parser.parse_args()
     file = args.folder / "results.json"
     if not is_available():
-        print(f"plots: {sys.executable} has no matplotlib: use build/venv/bin/python (made by deploy/local/setup.sh)",
+        print(f"plots: {sys.executable} has no matplotlib: use build/venv/bin/python (created by deploy/local/setup.sh)",
               file=sys.stderr)
         return 1
     try:

@@ -26,19 +26,19 @@ def load_json(path: Path):
 
 
 def differing_prompts(results: dict) -> dict[str, list[str]]:
-    """By policy, the ids of the prompts whose tokens are not those of the first policy."""
+    """By policy, the ids of the prompts whose output tokens differ from the first policy's."""
     first, *others = results["policies"]
     return {policy["policy"]: [mine["id"] for mine, plain in zip(policy["prompts"], first["prompts"])
                                if mine["output_token_ids"] != plain["output_token_ids"]] for policy in others}
 
 
 def differing_text(results: dict) -> str:
-    """The policies that wrote other texts than plain decoding, with the number of prompts. Empty: none did."""
+    """The policies whose texts differ from plain decoding, with the number of prompts. Empty: there are none."""
     return ", ".join(f"{policy}: {len(prompts)}" for policy, prompts in differing_prompts(results).items() if prompts)
 
 
 def _cycle_means(policy: dict) -> dict:
-    """Means over the policy's cycles, in milliseconds, and its rates."""
+    """The policy's rates, and means over its cycles in milliseconds."""
     prompts = policy["prompts"]
     cycles = max(1, sum(len(prompt["committed_lengths"]) for prompt in prompts))
     mean = {stage: 1e3 * sum(prompt["stage_seconds"][stage] for prompt in prompts) / cycles for stage in STAGES}
@@ -76,7 +76,7 @@ def row_of(rows: list[dict], policy: str) -> dict | None:
 
 
 def predictions(results: dict) -> list[dict]:
-    """Predicted and measured verify time by number of rows, over all policies: medians in ms, and of the relative error."""
+    """By number of rows, over all policies: medians of the predicted and measured verify time in ms, and of the relative error."""
     by_rows = defaultdict(list)
     for policy in results["policies"]:
         for rows, predicted, seconds in policy.get("verify_trace", []):
@@ -91,7 +91,7 @@ def predictions(results: dict) -> list[dict]:
 
 
 def target_forwards(roofline: dict) -> list[dict]:
-    """The forwards of the target, without those of the drafter."""
+    """The forwards of the target. Excludes those of the drafter."""
     return [entry for entry in roofline.get("forwards", []) if entry["forward"] != "draft"]
 
 

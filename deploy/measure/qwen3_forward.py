@@ -1,7 +1,7 @@
 """Qwen3 and its DFlash drafter in plain numpy, fp32, without a cache: slow, short, and independent of the engine.
 
 Shapes: T tokens, C hidden, H query heads, G key/value heads, D head size, V vocabulary, F width of the features.
-Weights are any object with `config` and `floats(name)`, such as checkpoint_io.Checkpoint. A layer reads its weights when it
+`weights` is any object with `config` and `floats(name)`, such as checkpoint_io.Checkpoint. A layer reads its weights when it
 runs.
 """
 
@@ -42,7 +42,7 @@ def theta_of(config: dict) -> float:
 
 
 class Layer:
-    """One decoder layer. With a context its attention sees context and block; without one it is causal."""
+    """One decoder layer. With a context, its attention sees context and block. Without a context, it is causal."""
 
     def __init__(self, weights, prefix: str):
         self.config = weights.config

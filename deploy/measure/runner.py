@@ -26,7 +26,7 @@ STOP_SECONDS = 3  # A program that ignores SIGTERM is killed after this long.
 
 
 class MeasureError(Exception):
-    """A measurement did not happen. The text says why, and what to do."""
+    """A measurement was not possible. The text says why, and what to do."""
 
 
 class Failed(MeasureError):
@@ -34,7 +34,7 @@ class Failed(MeasureError):
 
 
 class Stopped(Failed):
-    """The measurement was stopped because its time was over."""
+    """The measurement was stopped at its time limit."""
 
 
 class NotRun(MeasureError):
@@ -71,12 +71,12 @@ def inflate_command(profile: str, out: Path, *flags) -> list:
 
 @dataclass(kw_only=True)
 class Runner:
-    """Runs the programs in the folder `programs`. What they print goes to files in the folder `raw`."""
+    """Runs the programs in the folder `programs`. Their output goes to files in the folder `raw`."""
 
     programs: Path
     raw: Path
     quick: bool = False
-    ends: float = math.inf  # Programs are stopped when time.monotonic() reaches this.
+    ends: float = math.inf  # Programs are stopped when time.monotonic() reaches this value.
     _alive: list[subprocess.Popen] = field(default_factory=list, init=False)
 
     def pick(self, full, quick):
@@ -125,7 +125,7 @@ class Runner:
             status = process.wait(None if self.ends == math.inf else max(0.0, self.ends - time.monotonic()))
         except subprocess.TimeoutExpired:
             self.stop(process)
-            raise Stopped(f"{Path(process.args[0]).name} was stopped: its time was over") from None
+            raise Stopped(f"{Path(process.args[0]).name} was stopped at its time limit") from None
         self._alive.remove(process)
         return status
 
@@ -135,7 +135,7 @@ class Runner:
             lines = path.read_text(errors="replace").replace("\r", "\n").strip().splitlines() if path.exists() else []
             if lines:
                 return lines[-1][-300:]
-        return "it printed nothing"
+        return "there is no output"
 
     def failure(self, name: str, program, status: int) -> Failed:
         why = "killed, perhaps for lack of memory" if status == -signal.SIGKILL else self.last_line(name)
@@ -158,7 +158,7 @@ class Runner:
     def bench(self, name: str, prompts: list[str], flags: list, exact: bool = True) -> dict:
         """Runs bastion-bench on the prompts (JSON lines), with its report in raw/NAME, and returns results.json.
 
-        `exact`: fail if any policy writes other tokens than the first one.
+        `exact`: fail if any policy generates other tokens than the first policy.
         """
         folder = self.raw / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -172,7 +172,7 @@ class Runner:
         results = json.loads(file.read_text())
         differing = differing_text(results)
         if exact and differing:
-            raise Failed(f"texts differ from plain decoding's (policy: prompts): {differing}")
+            raise Failed(f"texts differ from plain decoding (policy: prompts): {differing}")
         if status != 0 and not differing:
             raise self.failure(f"{name}/bench", argv[0], status)
         return results

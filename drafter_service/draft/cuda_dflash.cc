@@ -191,7 +191,7 @@ absl::Status CudaDflash::Record() {
 }
 
 void CudaDflash::PutContext(int rows) {
-  cuda::PutProduct(fuse_, features_.as<void>(), decoder_->hidden(), rows, gpu_);
+  cuda::RunProduct(fuse_, features_.as<void>(), decoder_->hidden(), rows, gpu_);
   kernels::cuda::RmsNormArgs norm;
   norm.x = decoder_->hidden();
   norm.weight = context_norm_.as<float>();
@@ -213,7 +213,7 @@ void CudaDflash::PutDraft(int rows) {
   embed.width = config_.dims.hidden;
   kernels::cuda::Embed(embed, *gpu_.stream);
   decoder_->Forward(embed.rows, {});
-  cuda::PutProduct(vocabulary_.head(), decoder_->normed(), logits_.as<float>(), rows, gpu_);
+  cuda::RunProduct(vocabulary_.head(), decoder_->normed(), logits_.as<float>(), rows, gpu_);
 }
 
 absl::Status CudaDflash::StageFeatures(const std::vector<ContextItem>& items) {

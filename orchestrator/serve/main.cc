@@ -30,7 +30,7 @@ ABSL_FLAG(std::string, learn_prior, "",
           "and one tenant can infer another's texts from response times. Empty: off.");
 ABSL_FLAG(int, max_running, 16, "Requests that are decoded together.");
 ABSL_FLAG(int, max_waiting, 256, "Requests that may wait. Further ones are refused.");
-ABSL_FLAG(absl::Duration, draft_patience, absl::Milliseconds(500),
+ABSL_FLAG(absl::Duration, draft_timeout, absl::Milliseconds(500),
           "Timeout for a draft. After it the cycle goes on without one.");
 ABSL_FLAG(absl::Duration, calibration_limit, absl::Seconds(10),
           "Approximate limit of the calibration at start. Points that are not measured by then are "
@@ -61,7 +61,7 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
   RemoteVerifier verifier({.address = absl::GetFlag(FLAGS_verifier), .carrier = carrier});
   RemoteDrafter remote_drafter({.address = absl::GetFlag(FLAGS_drafter),
-                                .call_timeout = absl::GetFlag(FLAGS_draft_patience),
+                                .call_timeout = absl::GetFlag(FLAGS_draft_timeout),
                                 .carrier = carrier});
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
 
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
                  {"Speculation", {"policy POLICY", "prior PATH", "learn_prior FILE"}},
                  {"Load", {"max_running N", "max_waiting N"}},
                  {"Times",
-                  {"stream_interval DURATION", "draft_patience DURATION", "slow_client DURATION",
+                  {"stream_interval DURATION", "draft_timeout DURATION", "slow_client DURATION",
                    "calibration_limit DURATION", "grace DURATION"}}}};
   bastion::wire::BlockStopSignals();
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });

@@ -96,7 +96,7 @@ LIBRARIES = {
                           ["common/wire", "drafter_service/features", "drafter_service/serve",
                            "verifier_service/features", "verifier_service/serve",
                            "orchestrator/remote", "orchestrator/serve", "client", "tests"]),
-    "the Rust border": (("common/hub/ffi.h", "common/hub/border.h"), ["common/hub", "tests"]),
+    "the Rust boundary": (("common/hub/ffi.h", "common/hub/rust_boundary.h"), ["common/hub", "tests"]),
 }
 TORCH = LIBRARIES["torch"][0]
 GENERATED = ".pb.h"

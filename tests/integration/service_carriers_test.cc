@@ -75,7 +75,7 @@ TEST_F(ServicesTest, TheCarrierChangesNoTokenAndNoTree) {
 }
 
 TEST_P(ServiceCarriersTest, AKilledDrafterCostsOnlySpeedAndSpeculationResumesWithTheNextDrafter) {
-  testing::ServiceSystem& system = Start({"--draft_patience=2s", "--stream_interval=0"});
+  testing::ServiceSystem& system = Start({"--draft_timeout=2s", "--stream_interval=0"});
   const Answer plain = Generate(system.client(), Request("ar", 300));
   ASSERT_TRUE(plain.status.ok()) << plain.status;
   bool killed = false, restarted = false;

@@ -36,7 +36,7 @@ TEST_F(ServicesTest, TheStatisticsOfAnAnswerAreConsistent) {
 }
 
 TEST_F(ServicesTest, WithoutADrafterDraftFreeTreesAreUsed) {
-  testing::ServiceSystem& system = Start({"--draft_patience=2s"});
+  testing::ServiceSystem& system = Start({"--draft_timeout=2s"});
   const Answer plain = Generate(system.client(), Request("ar", 200));
   system.drafter->Signal(SIGKILL);
   system.drafter->Wait();

@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
     EveryProgram, MissingFlagTest,
     ::testing::Values(MissingCase{"bastionctl verify-exactness", "--target is missing"},
                       MissingCase{"bastionctl verify-exactness --target x", "--drafter is missing"},
-                      MissingCase{"bastionctl", "no command is given"},
+                      MissingCase{"bastionctl", "the command is missing"},
                       MissingCase{"bastion-verifier", "--target is missing"},
                       MissingCase{"bastion-drafter", "--drafter is missing"},
                       MissingCase{"bastion-drafter --drafter x", "--target is missing"},

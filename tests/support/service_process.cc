@@ -102,7 +102,7 @@ void ServiceSystem::StartOrchestrator() {
   std::vector<std::string> flags = {
       "--target=" + options_.target,     "--verifier=" + Address("verifier"),
       "--drafter=" + Address("drafter"), "--listen=" + Address("orchestrator"),
-      "--calibration_limit=0s",          "--draft_patience=10s"};
+      "--calibration_limit=0s",          "--draft_timeout=10s"};
   if (std::filesystem::exists(options_.drafter + "/" + hub::kTransitionFileName)) {
     flags.push_back("--prior=" + options_.drafter);
   }

@@ -106,7 +106,7 @@ absl::StatusOr<CudaStep::Graphs> CudaStep::RecordFor(int rows) {
   PutForward(rows);
   ASSIGN_OR_RETURN(graphs.forward, stream.EndRecording());
   stream.BeginRecording();
-  cuda::PutProduct(vocabulary_.head(), decoder_->normed(), logits_.as<float>(), rows, gpu_);
+  cuda::RunProduct(vocabulary_.head(), decoder_->normed(), logits_.as<float>(), rows, gpu_);
   ASSIGN_OR_RETURN(graphs.head, stream.EndRecording());
   stream.BeginRecording();
   PutDecision(rows);
@@ -262,7 +262,7 @@ DevicePeaks CudaStep::MeasurePeaks() {
     stream.ForgetMarks();
     const int begin = stream.Mark();
     for (int i = 0; i < kTimes; ++i) {
-      cuda::PutProduct(vocabulary_.head(), decoder_->normed(), logits_.as<float>(), rows, gpu_);
+      cuda::RunProduct(vocabulary_.head(), decoder_->normed(), logits_.as<float>(), rows, gpu_);
     }
     const auto elapsed = stream.ElapsedSeconds(begin, stream.Mark());
     seconds = elapsed.ok() ? *elapsed / kTimes : 0;

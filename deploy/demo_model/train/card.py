@@ -23,8 +23,8 @@ no chat template, and its text is often wrong.
 | stored as | bf16 safetensors, {target_mb:.1f} MB | bf16 safetensors, {drafter_mb:.1f} MB |
 | training | {target_tokens:.2f} M tokens, {target_minutes:.0f} min | {drafter_steps} steps of 256 blocks, {drafter_minutes:.0f} min |
 
-The target grew during training. For {grown_at:.0%} of the time it had {seed_layers} layers and
-{seed_ffn} feed-forward units. Then it was extended to its final size, with weights that compute the
+The target grew during training. For {grown_at:.0%} of the time it had {initial_layers} layers and
+{initial_ffn} feed-forward units. Then it was extended to its final size, with weights that compute the
 same function ([grow.py](train/grow.py)).
 
 The drafter reads the target's hidden states after layers {taps}. The tokenizer is a byte-level BPE
@@ -49,7 +49,7 @@ DDTree's best-first tree of N nodes:
 
 The training text is the standard library, the test suite and the documentation sources of CPython
 3.11, as packaged by Debian 12 ({packages}). It is under the PSF License Agreement; see `LICENSE` in
-each folder. Duplicates, and files that contain mostly data, are left out. A hash of its path assigns
+each folder. Duplicates and files that contain mostly data are excluded. A hash of its path assigns
 each file to one split. `split.json` records the rule, the digests, and the files kept out of
 training.
 
@@ -59,23 +59,22 @@ training.
 | validation | {validation_files} | {validation_mb:.1f} | perplexity |
 | held out | {heldout_files} | {heldout_mb:.1f} | `prompts.jsonl` |
 
-The drafter was trained on teacher text: {teacher_tokens:.2f} M tokens that the target wrote after
-prefixes of training files. Half of them are greedy and half are sampled at temperature 0.8. Texts are
-cut where a loop begins.
+The drafter was trained on teacher text: {teacher_tokens:.2f} M tokens that the target generated
+after prefixes of training files. Half of them are greedy and half are sampled at temperature 0.8.
+Texts are cut off where a loop begins.
 {prior}
-A prompt was chosen only if the target's greedy continuation of {continuation} tokens has no end of
-text, and if at least {min_distinct} of its 4-grams are distinct. {prompt_counts}
+A prompt was eligible only if the target's greedy continuation of {continuation} tokens has no end of
+text, and at least {min_distinct:.0%} of its 4-grams are distinct. {prompt_counts}
 
-The target is small. After a few hundred tokens its greedy text loops, so measure with {continuation}
-new tokens. Even before that it repeats its phrases, which makes its text easier to draft than the
-text of a strong model.
+After a few hundred tokens, the target's greedy text loops, so measure with {continuation} new tokens.
+Even before that it repeats phrases, which makes it easier to draft than the text of a strong model.
 
 ## Reproduce
 
-`deploy/demo_model/train/run.sh` makes everything from scratch. With the times above, training takes
-{reproduce_minutes:.0f} minutes on two free cores. Training stops by the clock (`--target-minutes`,
-`--drafter-minutes`): a faster machine sees more tokens, so numbers differ between machines. The
-learning rates always reach zero.
+`deploy/demo_model/train/run.sh` trains the pair from scratch. With the times above, training takes
+{reproduce_minutes:.0f} minutes on two idle cores. Training runs for a fixed time
+(`--target-minutes`, `--drafter-minutes`), so a faster machine processes more tokens, and results
+differ between machines. The learning rates always reach zero.
 {notes}"""
 
 
@@ -91,8 +90,8 @@ def prior(drafter: Path) -> str:
     with safe_open(path, "np") as table:
         pairs = table.get_slice("pairs").get_shape()[0]
     return (f"\n`{drafter.name}/{path.name}` ({path.stat().st_size / 1e6:.2f} MB, same license) holds counts from the\n"
-            f"teacher text: what followed each token and {pairs} pairs of tokens. `bastion-train prior` counted\n"
-            "them.\n")
+            f"teacher text: the tokens that followed each token and each of {pairs} pairs of tokens.\n"
+            "`bastion-train prior` counted them.\n")
 
 
 def exactness(evaluation: dict) -> str:
@@ -106,7 +105,7 @@ def exactness(evaluation: dict) -> str:
 
 def fields(work: Path, out: Path) -> dict:
     """The values of TEMPLATE."""
-    from grow import SEEDLING
+    from grow import INITIAL
     from prompts import CONTINUATION, MIN_DISTINCT
     from target import GROW_AT
     target, drafter = (json.loads((out / n / "config.json").read_text()) for n in ("target", "drafter"))
@@ -126,7 +125,7 @@ def fields(work: Path, out: Path) -> dict:
         "ffn": target["intermediate_size"], "draft_ffn": drafter["intermediate_size"], "draft_layers": drafter["num_hidden_layers"],
         "heads": target["num_attention_heads"], "groups": target["num_key_value_heads"],
         "head_dim": target["head_dim"], "vocabulary": target["vocab_size"],
-        "grown_at": GROW_AT, "seed_layers": SEEDLING.num_hidden_layers, "seed_ffn": SEEDLING.intermediate_size,
+        "grown_at": GROW_AT, "initial_layers": INITIAL.num_hidden_layers, "initial_ffn": INITIAL.intermediate_size,
         "taps": drafter["dflash_config"]["target_layer_ids"],
         "target_millions": millions["target"], "drafter_millions": millions["drafter"],
         "target_mb": megabytes(out / "target"), "drafter_mb": megabytes(out / "drafter"),
@@ -141,8 +140,8 @@ def fields(work: Path, out: Path) -> dict:
         "packages": ", ".join(split["packages"]), **parts, "teacher_tokens": teacher / 1e6,
         "prior": prior(out / "drafter"),
         "min_distinct": MIN_DISTINCT, "continuation": CONTINUATION,
-        "prompt_counts": f"{counts['good']} of {counts['candidates']} candidates passed; {counts['chosen']} are "
-                         "drawn from them, at most three per file.",
+        "prompt_counts": f"{counts['good']} of {counts['candidates']} candidates were eligible. From these, "
+                         f"{counts['chosen']} were drawn, at most three from one file.",
         "reproduce_minutes": sum(minutes.values()) + 10,
     }
 

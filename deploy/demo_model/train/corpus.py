@@ -41,7 +41,7 @@ class Document:
 
 
 def split_of(path: str) -> str:
-    """The split of a file: SHA-256 of its path, modulo 100."""
+    """The split of a file, from the SHA-256 of its path modulo 100."""
     bucket = int(hashlib.sha256(path.encode()).hexdigest(), 16) % 100
     if bucket < VALIDATION_PERCENT:
         return "validation"
@@ -96,7 +96,7 @@ def summary(documents: list[Document]) -> dict:
             splits[split]["paths"] = [d.path for d in part]
     rule = (f"sha256(path) mod 100: below {VALIDATION_PERCENT} validation, "
             f"the next {HELDOUT_PERCENT} heldout, the rest train")
-    return {"packages": PACKAGES, "licence": "PSF-2.0", "rule": rule, "splits": splits}
+    return {"packages": PACKAGES, "license": "PSF-2.0", "rule": rule, "splits": splits}
 
 
 def load(work: Path, split: str) -> list[Document]:

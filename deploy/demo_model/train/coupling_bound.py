@@ -4,8 +4,8 @@ Reads the results.json of a bastion-bench run at a temperature T with the polici
 drafter draws a chain x₁…x_d from its marginals q, one token per position, independently of each other.
 However these draws are coupled with the target's noise, the probability that the first d tokens are accepted
 is at most Σ_x min(P(x₁…x_d), Π q_i(x_i)). This script estimates that sum as the mean of min(1, Π
-q_i(x_i)/p(x_i)) over texts that the target wrote. So the τ of a chain is at most 1 + Σ_d of these means. The
-Gumbel coupling that the services use is one such coupling; independent noise is another.
+q_i(x_i)/p(x_i)) over texts that the target generated. So the τ of a chain is at most 1 + the sum of these
+means over d. The services use one such coupling, with Gumbel noise; independent noise is another.
 """
 
 import argparse
@@ -55,8 +55,8 @@ def main() -> None:
         ratios = torch.cat([log_ratios(model, drafter, prompts[p["id"]] + p["output_token_ids"],
                                        len(prompts[p["id"]]) - 1, temperature) for p in policies["ar"]["prompts"]])
         bound = 1 + ratios.cumsum(1).clamp(max=0).exp().mean(0).sum().item()
-        told = ", ".join(f"{name} {policy['tau']:.2f}" for name, policy in policies.items() if "chain" in name)
-        print(f"T {temperature:g}: τ of a chain is at most {bound:.2f} with any coupling; measured: {told}")
+        measured = ", ".join(f"{name} {policy['tau']:.2f}" for name, policy in policies.items() if "chain" in name)
+        print(f"T {temperature:g}: τ of a chain is at most {bound:.2f} with any coupling; measured: {measured}")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ class DFlash(nn.Module):
 def start_from_target(drafter: DFlash, target: torch.nn.Module) -> None:
     """Sets initial weights.
 
-    Layers and final norm are copied from the target's last layers (their first feed-forward units). `fc`
+    Copies the target's last layers (their first feed-forward units) and its final norm. `fc`
     starts as a selection of the last tapped layer plus small noise, so that the context's keys and values
     start close to those of the target.
     """

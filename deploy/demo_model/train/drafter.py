@@ -1,7 +1,7 @@
 """Trains the DFlash drafter on teacher text and frozen features of the target, for `--max-minutes`.
 
 Anchors are random and sorted. The block of an anchor predicts the γ tokens after it. The loss of position k
-has the weight exp(−(k−1)/4) (DFlash's decay for a block of 8). A label is the average of two distributions:
+has the weight exp(−(k−1)/4), DFlash's decay for a block of 8. A label is the average of two distributions:
 all probability on the token of the teacher text, and the target's distribution at that position at
 temperature 1.
 """
@@ -25,7 +25,7 @@ DECAY = torch.exp(-torch.arange(BLOCK - 1) / 4.0)
 
 
 class Shards:
-    """The teacher's shards, drawn at random. A shard is read from disk each time it is drawn."""
+    """Draws the teacher's shards at random. Reads a shard from disk each time it is drawn."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -33,7 +33,7 @@ class Shards:
             raise SystemExit(f"drafter: no teacher text in {folder}; run teacher.py first")
 
     def paths(self) -> list[Path]:
-        """The shards that exist now. Training can begin while the teacher still writes more."""
+        """The shards that exist now. Training can begin while the teacher is still writing shards."""
         return sorted(self.folder.glob("*.pt"))
 
     def draw(self, generator: torch.Generator) -> dict:
@@ -56,7 +56,7 @@ def draw_anchors(part: dict, generator: torch.Generator) -> Tensor:
 
 
 def block_loss(drafter: DFlash, head: Tensor, part: dict, anchors: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the weighted loss, and by position [γ] the share of arg maxes that are the teacher's token."""
+    """Returns the weighted loss, and for each position [γ] how often the argmax is the teacher's token."""
     batch = torch.arange(len(anchors)).view(-1, 1, 1)
     anchor_tokens = part["tokens"].gather(1, anchors)
     longest = int(anchors.max())

@@ -1,6 +1,6 @@
 """Reference evaluation at T = 0: committed tokens per cycle (τ) on the prompts, and validation perplexity.
 
-Has its own simple decode cycle for one sequence, independent of bastion's. The tree is DDTree's best-first
+It uses its own simple decode cycle for one sequence, independent of bastion's. The tree is DDTree's best-first
 tree (arXiv 2604.12989) of `--nodes` nodes, or the top-1 chain. `--exact` compares every text with plain
 greedy decoding.
 """
@@ -53,7 +53,7 @@ def chain(log_q: torch.Tensor, nodes: int) -> list[tuple[int, int, int]]:
 
 
 class Sequence:
-    """One sequence: the target's cache and features of committed tokens, and the bonus token after them."""
+    """One sequence: the target's cache and features of the committed tokens, and the bonus token after them."""
 
     def __init__(self, model: Qwen3, prompt: list[int], capacity: int):
         self.model, self.caches = model, model.new_caches(1, capacity)
@@ -61,7 +61,7 @@ class Sequence:
         self.bonus = int(model.head(hidden[0, -1]).argmax())
 
     def verify(self, tree: list[tuple[int, int, int]]) -> list[int]:
-        """Verifies the tree in one forward and commits the accepted path. Returns accepted tokens and new bonus."""
+        """Verifies the tree in one forward and commits the accepted path. Returns the accepted tokens and the new bonus token."""
         n, rows = self.caches[0].used, 1 + len(tree)
         sees = torch.eye(rows, dtype=torch.bool)
         for row, (parent, _, _) in enumerate(tree, start=1):

@@ -50,7 +50,7 @@ def write_folder(folder: Path, model: torch.nn.Module, config: dict, tokenizer: 
 
 
 def check_against_transformers(folder: Path, model: Qwen3) -> float:
-    """The largest difference of fp32 logits between `model` and Qwen3ForCausalLM loaded from the folder."""
+    """The largest difference in fp32 logits between `model` and Qwen3ForCausalLM loaded from the folder."""
     from transformers import Qwen3ForCausalLM
     reference = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     ids = torch.randint(8, model.config.vocab_size, (2, 200), generator=torch.Generator().manual_seed(1))
@@ -72,7 +72,7 @@ def main() -> None:
         generation = {"do_sample": False, "eos_token_id": 0, "pad_token_id": 0}
         (args.out / "target" / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
         difference = check_against_transformers(args.out / "target", target)
-        print(f"largest difference of logits from transformers: {difference:.2e}")
+        print(f"largest difference in logits from transformers: {difference:.2e}")
         assert difference < 1e-3
     if args.only != "target":
         drafter = round_to_bf16(DFlash(DraftConfig())) if args.random_drafter else load_drafter(args.work)

@@ -10,12 +10,12 @@ LOOP_WINDOW, LOOP_RATIO = 32, 0.35
 
 
 def choose(logits: Tensor, temperature: Tensor, generator: torch.Generator) -> Tensor:
-    """Next ids [B] from logits [B, V]: arg max if the row's temperature is 0, else a sample (Gumbel)."""
+    """Next ids [B] from logits [B, V]: argmax if the row's temperature is 0, else a sample (Gumbel-max)."""
     picks = logits.argmax(dim=-1)
-    warm = temperature > 0
-    if warm.any():
-        exponential = torch.empty(int(warm.sum()), logits.shape[1]).exponential_(generator=generator).clamp_(min=1e-20)
-        picks[warm] = (logits[warm] - temperature[warm].unsqueeze(1) * exponential.log()).argmax(dim=-1)
+    sampled = temperature > 0
+    if sampled.any():
+        exponential = torch.empty(int(sampled.sum()), logits.shape[1]).exponential_(generator=generator).clamp_(min=1e-20)
+        picks[sampled] = (logits[sampled] - temperature[sampled].unsqueeze(1) * exponential.log()).argmax(dim=-1)
     return picks
 
 
@@ -27,8 +27,8 @@ def generate(model: Qwen3, prefix: Tensor, count: int, sampling: tuple[Tensor, t
     `sampling`: temperatures [B] (0: greedy), and the generator of the noise.
 
     Returns tokens [B, P + count], final hidden states [B, P + count − 1, C] and features [B, P + count − 1,
-    F]. Hidden states and features are fp16 and lack the last token, which is not run. Features are empty
-    without taps.
+    F]. Hidden states and features are fp16 and exclude the last token, which is not run through the model.
+    Features are empty without taps.
     """
     caches = model.new_caches(prefix.shape[0], prefix.shape[1] + count)
     tokens, position, hiddens, features = [prefix], 0, [], []

@@ -1,8 +1,8 @@
 """Grows a trained target into a larger one that computes the same function (progressive stacking).
 
 Inserted layers are copies of the layer before them with zero output projections. Added feed-forward units
-have zero columns in `down_proj`. Both start as no-ops, so training continues from the loss it had reached.
-The small model is faster, so a training with limited time sees more tokens.
+have zero columns in `down_proj`. Both start as no-ops, so training continues at the loss it had reached.
+The small model is faster, so training for a fixed time processes more tokens.
 """
 
 from dataclasses import replace
@@ -11,8 +11,8 @@ import torch
 
 from qwen3 import Config, Layer, Qwen3
 
-SEEDLING = replace(Config(), num_hidden_layers=6, intermediate_size=896)
-COPIES = (0, 0, 1, 2, 2, 3, 4, 4, 5)  # For each layer of the grown model, the layer of the seedling.
+INITIAL = replace(Config(), num_hidden_layers=6, intermediate_size=896)
+COPIES = (0, 0, 1, 2, 2, 3, 4, 4, 5)  # For each layer of the grown model, the layer of the small model.
 
 
 def widen(layer: Layer, units: int) -> None:
@@ -22,7 +22,7 @@ def widen(layer: Layer, units: int) -> None:
 
 
 def copy_layer(ours: Layer, theirs: Layer) -> None:
-    """Copies the weights of `theirs`, and of its feed-forward units as many as both layers have."""
+    """Copies the weights of `theirs`. Copies only as many feed-forward units as both layers have."""
     units = min(ours.mlp.gate_proj.weight.shape[0], theirs.mlp.gate_proj.weight.shape[0])
     source = theirs.state_dict()
     with torch.no_grad():
@@ -36,16 +36,16 @@ def copy_layer(ours: Layer, theirs: Layer) -> None:
                 parameter.copy_(part)
 
 
-def grown(seedling: Qwen3, config: Config) -> Qwen3:
-    """A model of `config` whose logits equal the seedling's."""
+def grown(small: Qwen3, config: Config) -> Qwen3:
+    """A model of `config` whose logits equal those of `small`."""
     model = Qwen3(config)
-    body, small = model.model, seedling.model
-    body.embed_tokens.load_state_dict(small.embed_tokens.state_dict())
-    body.norm.load_state_dict(small.norm.state_dict())
+    body, source_body = model.model, small.model
+    body.embed_tokens.load_state_dict(source_body.embed_tokens.state_dict())
+    body.norm.load_state_dict(source_body.norm.state_dict())
     previous = -1
     for layer, source in zip(body.layers, COPIES, strict=True):
-        copy_layer(layer, small.layers[source])
-        widen(layer, seedling.config.intermediate_size)
+        copy_layer(layer, source_body.layers[source])
+        widen(layer, small.config.intermediate_size)
         if source == previous:
             with torch.no_grad():
                 layer.self_attn.o_proj.weight.zero_()

@@ -22,7 +22,7 @@ def orthogonalize(g: Tensor, steps: int = 5) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """`lr` is the RMS-like step of one orthogonal update scaled by sqrt(max(1, rows / columns))."""
+    """A step adds −lr · sqrt(max(1, rows / columns)) times the orthogonalized momentum."""
 
     def __init__(self, parameters, lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0):
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})

@@ -1,9 +1,9 @@
 """Picks the prompts of `prompts.jsonl`: pieces of Python files that were held out from training.
 
 A prompt begins at the start of a line and has 40–200 tokens (one of LENGTHS before trimming). A prompt is
-good if the target's greedy continuation of CONTINUATION tokens has no end of text and no loop (distinct
-4-grams / all 4-grams at least MIN_DISTINCT). A loop is too easy for any drafter. Longer continuations of this
-small target do loop, so measure with at most CONTINUATION tokens. WANTED good prompts are drawn at random, at
+good if the target's greedy continuation of CONTINUATION tokens has no end of text and no loop (at least a
+share MIN_DISTINCT of its 4-grams is distinct). A loop is too easy for any drafter. Longer continuations of
+this small target loop, so measure with at most CONTINUATION tokens. WANTED good prompts are drawn at random, at
 most MAX_PER_FILE from one file.
 """
 
@@ -34,7 +34,7 @@ STARTS = re.compile(r"^(?:def |class |    def |import |from |#)", re.M)
 
 
 def candidates(document: corpus.Document, tokenizer: Tokenizer, generator: torch.Generator) -> list[str]:
-    """Up to CANDIDATES_PER_FILE pieces of a file. They end anywhere, as prompts do."""
+    """Up to CANDIDATES_PER_FILE pieces of a file. A piece may end anywhere, like a prompt."""
     starts = [m.start() for m in STARTS.finditer(document.text)]
     order = torch.randperm(len(starts), generator=generator)[:CANDIDATES_PER_FILE].tolist()
     texts = []

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the demo pair from scratch: corpus, tokenizer, target, teacher text, drafter, prompts,
+# Trains the demo pair from scratch: corpus, tokenizer, target, teacher text, drafter, prompts,
 # transition prior and model card. Needs Debian 12 and two CPU cores. If it is interrupted, the same
 # command continues where it stopped.
 #   run.sh [--work DIR] [--target-minutes N] [--teacher-minutes N] [--drafter-minutes N]
@@ -31,7 +31,7 @@ python=$work/venv/bin/python
 if ! "$python" -c 'import torch, transformers, safetensors, tqdm' 2>/dev/null; then
   say "installing a Python environment in $work/venv"
   python3 -m venv "$work/venv"
-  # PyPI's torch for Linux loads CUDA's libraries even without a GPU. The environment needs about 5 GB.
+  # PyPI's torch for Linux loads CUDA's libraries even without a GPU. The environment takes 5 GB.
   "$python" -m pip install -r "$here/requirements.txt"
 fi
 

@@ -1,6 +1,6 @@
-"""Training for a fixed time: the learning rate depends on the share of the time that has passed.
+"""Training for a fixed time: the learning rate depends on the elapsed share of that time.
 
-The learning rate reaches zero at the end of the time on any machine. `--max-minutes` counts training time
+On any machine, the learning rate reaches zero at the end of the time. `--max-minutes` counts training time
 only, and continues across restarts.
 """
 
@@ -40,17 +40,17 @@ class Clock:
 
 
 class Checkpoint:
-    """A file with model, optimizers and counters, to be saved every `every` seconds. save() is atomic."""
+    """A file with model, optimizers and counters. due() is true every `every` seconds. save() is atomic."""
 
     def __init__(self, path: Path, every: float = 180.0):
         self.path, self.every, self.last = path, every, time.monotonic()
 
     def peek(self) -> dict:
-        """Returns the counters. {}: there is no checkpoint."""
+        """Returns the counters, or {} if there is no checkpoint."""
         return torch.load(self.path, weights_only=True)["counters"] if self.path.exists() else {}
 
     def load(self, model: torch.nn.Module, optimizers: list) -> dict:
-        """Restores model and optimizers in place. Returns the counters. {}: there is no checkpoint."""
+        """Restores model and optimizers in place. Returns the counters, or {} if there is no checkpoint."""
         if not self.path.exists():
             return {}
         state = torch.load(self.path, weights_only=True)

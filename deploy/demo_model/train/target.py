@@ -1,6 +1,6 @@
 """Trains the target for `--max-minutes`: next-token cross-entropy on the corpus, Muon and AdamW, fp32.
 
-Windows get longer during training (256, 512, then some 1024), because attention is expensive on a CPU. The
+Windows get longer during training (256, then 512, then partly 1024), because attention is expensive on a CPU. The
 model grows too (grow.py). If training is interrupted, the same command continues from the last checkpoint.
 """
 
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from grow import SEEDLING, grown
+from grow import INITIAL, grown
 from muon import optimizers
 from qwen3 import Config, Qwen3
 from schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
@@ -22,7 +22,7 @@ GROW_AT = 0.45  # Share of the training time after which the model grows.
 
 
 def step_tokens(share: float) -> int:
-    """Tokens per optimizer step. Early in training, many small steps learn faster than few large ones."""
+    """Tokens per optimizer step. Early in training, many small steps learn faster than a few large steps."""
     return 2048 if share < 0.75 else 4096
 
 
@@ -66,9 +66,9 @@ def new_optimizers(model: Qwen3, args: argparse.Namespace) -> list:
 
 
 def start(checkpoint: Checkpoint, args: argparse.Namespace) -> tuple[Qwen3, list, dict]:
-    """Model, optimizers and counters: of the last checkpoint, or new ones if there is none."""
-    layers = checkpoint.peek().get("layers", SEEDLING.num_hidden_layers)
-    model = Qwen3(SEEDLING if layers == SEEDLING.num_hidden_layers else Config())
+    """Model, optimizers and counters of the last checkpoint, or new objects if there is no checkpoint."""
+    layers = checkpoint.peek().get("layers", INITIAL.num_hidden_layers)
+    model = Qwen3(INITIAL if layers == INITIAL.num_hidden_layers else Config())
     pair = new_optimizers(model, args)
     return model, pair, checkpoint.load(model, pair)
 
@@ -93,7 +93,7 @@ def main() -> None:
     done = clock.share() >= 1.0
     while not done:
         share = clock.share()
-        if share >= GROW_AT and model.config == SEEDLING:
+        if share >= GROW_AT and model.config == INITIAL:
             model = grown(model, Config())
             pair = new_optimizers(model, args)
         set_scale(pair, learning_rate_scale(share))

@@ -1,6 +1,6 @@
 """Teacher text for the drafter: continuations of training-file prefixes, sampled from the trained target.
 
-Half of the sequences are greedy and half are sampled at temperature 0.8. Text after the beginning of a loop
+Half of the sequences are greedy and half are sampled at temperature 0.8. Text after the start of a loop
 is not used. Each shard in `WORK/teacher/` is one batch: tokens [B, T]; prefix, the number of corpus tokens;
 useful [B], the number of tokens before a loop; features [B, T − 1, F] and final hidden states [B, T − 1, C],
 both in fp16.
@@ -19,8 +19,8 @@ from generate import generate, useful_length
 from schedule import Clock
 
 BATCH = 96
-# (corpus prefix, continuation) in tokens. Shards cycle through them. Most are like the prompts, some are
-# longer.
+# (corpus prefix, continuation) in tokens. Shards cycle through them. Most prefixes are as long as the prompts;
+# some are longer.
 SHAPES = [(48, 160), (96, 160), (160, 160), (64, 160), (128, 160), (224, 160), (72, 192), (448, 96)]
 TEMPERATURE = 0.8
 

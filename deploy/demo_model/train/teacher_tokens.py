@@ -1,8 +1,8 @@
 """Writes the teacher text as token ids to WORK/teacher_tokens.jsonl, one {"token_ids": […]} per line.
 
-`bastion-train prior` counts them. The transition prior describes what the target writes after a token, not
-what people wrote in the corpus. So a row begins two tokens before the target's first token, which are its
-context, and ends at the end of the useful text.
+`bastion-train prior` counts them. The transition prior describes the text that the target generates, not the
+text of the corpus. So a row begins with the two tokens before the target's first token, as context, and ends
+with the useful text.
 """
 
 import argparse
@@ -16,7 +16,7 @@ CONTEXT = 2  # The prior counts what follows pairs of tokens.
 
 
 def rows(shard: dict) -> list[list[int]]:
-    """For each row, the tokens that the target wrote, after the last CONTEXT tokens of the prefix."""
+    """For each row, the last CONTEXT tokens of the prefix and the tokens that the target generated."""
     begin = shard["prefix"] - CONTEXT
     return [row[begin:useful].tolist() for row, useful in zip(shard["tokens"], shard["useful"].tolist())]
 

@@ -97,10 +97,10 @@ TEST_F(TrainingTextsTest, RefusesTextThatIsNotUtf8) {
 }
 
 TEST_F(TrainingTextsTest, RefusesFilesThatCannotBeRead) {
-  ExpectRefused("none.txt", "none.txt", "cannot read it");
+  ExpectRefused("none.txt", "none.txt", "cannot read the file");
   ExpectRefused("tokenizer.json", "tokenizer.json", "must be a .txt or .jsonl file");
   std::filesystem::create_directory(folder_.File("folder.txt"));
-  ExpectRefused("folder.txt", "folder.txt", "cannot read it");
+  ExpectRefused("folder.txt", "folder.txt", "cannot read the file");
 }
 
 }  // namespace

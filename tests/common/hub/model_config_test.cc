@@ -204,8 +204,9 @@ TEST_F(ModelConfigTest, ATargetWithSlidingLayersNeedsAWindow) {
 }
 
 TEST_F(ModelConfigTest, RefusesInvalidLayerTypes) {
-  ExpectRefused(Target(), "layer_types", json::array({"full_attention"}), "must list the 3 layers");
-  ExpectRefused(Target(), "layer_types", "full", "must list the 3 layers");
+  ExpectRefused(Target(), "layer_types", json::array({"full_attention"}),
+                "must have one entry for each of the 3 layers");
+  ExpectRefused(Target(), "layer_types", "full", "must have one entry for each of the 3 layers");
   ExpectRefused(Target(), "layer_types", {"full_attention", "linear_attention", "full_attention"},
                 "layer type 'linear_attention'", absl::StatusCode::kUnimplemented);
   ExpectRefused(Target(), "layer_types", {1, 2, 3}, "layer type '1'",
@@ -214,7 +215,7 @@ TEST_F(ModelConfigTest, RefusesInvalidLayerTypes) {
 
 TEST_F(ModelConfigTest, RefusesUnknownArchitectures) {
   ExpectRefused(Target(), "architectures", {"LlamaForCausalLM"},
-                "names 'LlamaForCausalLM'; supported are Qwen3ForCausalLM (target) and "
+                "names 'LlamaForCausalLM'; it must be Qwen3ForCausalLM (target) or "
                 "DFlashDraftModel (drafter)");
   for (const json& none : {json(), json::array(), json("Qwen3ForCausalLM"), json::array({3})}) {
     ExpectRefused(Target(), "architectures", none, "'architectures' must be a list");
@@ -225,8 +226,8 @@ TEST_F(ModelConfigTest, RefusesNumbersThatAreNotPositive) {
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads",
                           "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
                           "max_position_embeddings", "rms_norm_eps", "rope_theta"}) {
-    ExpectRefused(Target(), key, 0, std::string("'") + key + "' is 0, must be positive");
-    ExpectRefused(Target(), key, -2, "must be positive");
+    ExpectRefused(Target(), key, 0, std::string("'") + key + "' is 0; it must be positive");
+    ExpectRefused(Target(), key, -2, "it must be positive");
     ExpectRefused(Target(), key, "many", std::string("'") + key + "' must be a");
   }
 }
@@ -260,12 +261,12 @@ TEST_F(ModelConfigTest, RefusesUnsupportedFeatures) {
 }
 
 TEST_F(ModelConfigTest, RefusesUnsupportedDTypes) {
-  ExpectRefused(Target(), "torch_dtype", "float64", "is 'float64'; supported are float32");
-  ExpectRefused(Target(), "dtype", 3, "'dtype' must be text");
+  ExpectRefused(Target(), "torch_dtype", "float64", "is 'float64'; it must be float32");
+  ExpectRefused(Target(), "dtype", 3, "'dtype' must be a string");
 }
 
 TEST_F(ModelConfigTest, RefusesSpecialTokensOutsideTheVocabulary) {
-  ExpectRefused(Target(), "eos_token_id", 1000, "is 1000, outside the vocabulary of 1000");
+  ExpectRefused(Target(), "eos_token_id", 1000, "is 1000, which is outside the vocabulary of 1000");
   ExpectRefused(Target(), "eos_token_id", {1, -1}, "is -1, outside");
   ExpectRefused(Target(), "bos_token_id", 5000, "'bos_token_id' is 5000");
   ExpectRefused(Target(), "eos_token_id", "<eos>", "must be an integer or a list");
@@ -279,7 +280,7 @@ TEST_F(ModelConfigTest, RefusesInvalidDrafterFields) {
   ExpectRefused(Drafter(), "dflash_config", 3, "'dflash_config' must be an object");
   ExpectRefused(Drafter(), "dflash_config", {{"mask_token_id", 1000}}, "'mask_token_id' is 1000");
   ExpectRefused(Drafter(), "dflash_config", {{"mask_token_id", 5}, {"target_layer_ids", {0, 36}}},
-                "has layer 36 of a target with 36 layers");
+                "lists layer 36, but the target has 36 layers");
 }
 
 TEST_F(ModelConfigTest, AMissingConfigIsNotFound) {

@@ -92,7 +92,7 @@ TEST_F(SafetensorsTest, RefusesFilesWithoutAWholeLength) {
 }
 
 TEST_F(SafetensorsTest, RefusesATruncatedHeader) {
-  ExpectRefused(TwoTensors().substr(0, 40), "bytes in a file of 40: truncated?");
+  ExpectRefused(TwoTensors().substr(0, 40), "bytes in a file of 40; is it truncated?");
 }
 
 TEST_F(SafetensorsTest, TruncatedDataIsReportedWithTheTensor) {
@@ -124,7 +124,7 @@ std::string OneTensor(const std::string& dtype, const std::string& shape,
 
 TEST_F(SafetensorsTest, RefusesOffsetsOutsideTheFile) {
   ExpectRefused(SafetensorsFileOf(OneTensor("F32", "[4]", "[0, 16]"), "12345678"),
-                "tensor 'w' ends at byte 16 of the data, the file has 8");
+                "tensor 'w' ends at byte 16 of the data, but the file has 8");
   ExpectRefused(SafetensorsFileOf(OneTensor("F32", "[2]", "[8, 0]"), "12345678"),
                 "tensor 'w' begins at byte 8 after its end 0");
 }

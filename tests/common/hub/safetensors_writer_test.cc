@@ -96,7 +96,7 @@ TEST_F(SafetensorsWriterTest, AFullDiskLeavesTheOldFileUnchanged) {
   std::signal(SIGXFSZ, handler);
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(status.message(),
-              HasSubstr("t.safetensors (an old file is unchanged): File too large"));
+              HasSubstr("t.safetensors (an existing file is unchanged): File too large"));
   EXPECT_EQ(std::filesystem::file_size(path_), 3u);
   EXPECT_EQ(CountFiles(), 1u);
 }

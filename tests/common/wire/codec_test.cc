@@ -96,7 +96,7 @@ TEST(CodecTest, RoundTripsATreeWithAZeroProbabilityNode) {
 TEST(CodecTest, ATreeWithoutARootIsRefused) {
   const auto decoded = Decode(proto::DraftTree());
   EXPECT_TRUE(absl::IsInvalidArgument(decoded.status()));
-  EXPECT_THAT(decoded.status().message(), HasSubstr("with at least the root"));
+  EXPECT_THAT(decoded.status().message(), HasSubstr("must be equal and at least 1"));
 }
 
 TEST(CodecTest, TreeArraysOfDifferentSizesAreRefused) {

@@ -49,7 +49,7 @@ class CompareTest(unittest.TestCase):
         reference = Arm("theirs", [Answer([1] * 4, 1.0, 4)] * 3)
         ours = Arm("ours", [Answer([1] * 4, seconds, 4) for seconds in (0.5, 0.25, 0.01)])
         self.assertEqual(ratio(ours, reference), 4)
-        self.assertEqual(best_ratio([reference, ours], reference), measured(4, "ours against theirs"))
+        self.assertEqual(best_ratio([reference, ours], reference), measured(4, "ours relative to theirs"))
         with self.assertRaises(ValueError):
             ratio(ours, Arm("short", [Answer([1], 1.0, 1)]))
 

@@ -28,7 +28,7 @@ class VerdictTest(unittest.TestCase):
         self.assertEqual(said("machine.rows4"), ("1.25×", "missed"))
         self.assertEqual(said("machine.rows16"), ("–", "not judged: this CPU has no AMX"))
         self.assertEqual(said("llama.demo"), ("–", "not run: no venv"))
-        self.assertEqual(said("ddtree.best"), ("–", "not run: this section was left out"))
+        self.assertEqual(said("ddtree.best"), ("–", "not run: its section was not chosen"))
         self.assertEqual(said("machine.rows8"), ("–", "not run: see its section"))
 
     def test_a_cpu_with_amx_has_bars_of_its_own(self):

@@ -5,7 +5,7 @@ import unittest
 import gpu_figures as figures
 from fixtures import SWEEP_DEVICE, RawTest, forward, policy, results, sweep_entry, sweep_of_a_step
 
-PROGRAM = {"status": 0, "seconds": 1, "whole": True, "passed": 3, "failed": 0, "skipped": 0}
+PROGRAM = {"status": 0, "seconds": 1, "complete": True, "passed": 3, "failed": 0, "skipped": 0}
 
 
 class BarsTest(RawTest):
@@ -34,7 +34,7 @@ class BarsTest(RawTest):
     def test_missed(self):
         self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0064), forward(64, 0.0074)]})
         self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [2])))
-        self.put("kernels/programs.json", {"a": PROGRAM | {"skipped": 2}, "b": {"status": -11, "seconds": 1, "whole": False}})
+        self.put("kernels/programs.json", {"a": PROGRAM | {"skipped": 2}, "b": {"status": -11, "seconds": 1, "complete": False}})
         verdicts = self.verdicts()
         self.assertEqual(verdicts["decode"], ("78.1 %", "missed"))
         self.assertEqual(verdicts["verify"][1], "missed")

@@ -12,7 +12,7 @@ class ReportTest(RawTest):
     def test_the_report_has_every_part(self):
         self.put("steps.json", {"kernels": {"part": "kernels", "status": "failed", "why": "a test failed", "seconds": 1.5,
                                             "limit": 90}})
-        self.put("kernels/programs.json", {"a": {"status": 1, "seconds": 1, "whole": True, "passed": 3, "failed": 1,
+        self.put("kernels/programs.json", {"a": {"status": 1, "seconds": 1, "complete": True, "passed": 3, "failed": 1,
                                                  "skipped": 0, "names": ["Suite.Bad: failed"]}})
         self.put("sweep/gemm.json", sweep_of_a_step())
         self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.006), forward(64, 0.007),

@@ -36,15 +36,15 @@ class KernelsTest(FolderTest):
         self.script("cuda_slow_test", "exec sleep 30")
         self.assertRaisesRegex(Failed, "cuda_slow_test", self.kernels, "cuda", 0.2)
         programs = json.loads((self.folder / "raw/kernels/programs.json").read_text())
-        self.assertEqual((programs["cuda_slow_test"]["status"], programs["cuda_slow_test"]["whole"]), (None, False))
+        self.assertEqual((programs["cuda_slow_test"]["status"], programs["cuda_slow_test"]["complete"]), (None, False))
 
     def test_a_pack_without_tests_is_an_error(self):
         self.assertRaisesRegex(Failed, "no cuda_", self.kernels, "cuda")
 
     def test_shards_add_up_to_one_program(self):
-        ends = [{"status": 0, "whole": True, "seconds": 1, "passed": 3, "failed": 0, "skipped": 1, "names": ["a"]},
-                {"status": None, "whole": False, "seconds": 9}]
-        self.assertEqual(gpu_tests.one_program(ends), {"status": None, "whole": False, "seconds": 9, "names": ["a"],
+        ends = [{"status": 0, "complete": True, "seconds": 1, "passed": 3, "failed": 0, "skipped": 1, "names": ["a"]},
+                {"status": None, "complete": False, "seconds": 9}]
+        self.assertEqual(gpu_tests.one_program(ends), {"status": None, "complete": False, "seconds": 9, "names": ["a"],
                                                        "passed": 3, "failed": 0, "skipped": 1})
         self.assertEqual(gpu_tests.one_program(ends[:1])["status"], 0)
 

@@ -109,7 +109,7 @@ class InflateTest(unittest.TestCase):
         self.refused("must be a multiple", replace(SHAPE, head_dim=96))
         self.refused("cannot hold", replace(SHAPE, query_heads=4, kv_heads=4))
         self.refused("needs a larger hidden width", replace(SHAPE, hidden=320))
-        self.refused("DFlashDraftModel; only Qwen3ForCausalLM can be grown", SHAPE, [PAIR[1], PAIR[1]])
+        self.refused("is DFlashDraftModel; it must be Qwen3ForCausalLM", SHAPE, [PAIR[1], PAIR[1]])
         self.refused("is not a DFlash drafter", replace(SHAPE, drafter_layers=11), [PAIR[0], PAIR[0]])
         self.refused("cannot read config.json", SHAPE, [Path("/nowhere"), PAIR[1]])
 

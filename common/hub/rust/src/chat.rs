@@ -8,12 +8,12 @@ use minijinja::{Environment, Error, ErrorKind};
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-use crate::border::{Bytes, Failure, Status, Text, guard};
+use crate::boundary::{Bytes, Failure, Status, Text, guard};
 
 const NAME: &str = "chat_template";
 
-/// Limit on the steps of a render: far more than a long conversation needs, but it ends templates
-/// with huge nested loops.
+/// Maximum number of steps to render a template. A long conversation needs far fewer. The limit
+/// stops templates with huge nested loops.
 const FUEL: u64 = 10_000_000;
 
 pub struct Handle {
@@ -62,7 +62,7 @@ fn raise_exception(message: String) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message))
 }
 
-/// The error with its line and its causes.
+/// Formats the error with its line and its causes.
 fn failure(error: &Error) -> Failure {
     let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);

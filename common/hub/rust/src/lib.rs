@@ -1,9 +1,9 @@
 //! Tokenizers, chat templates and safetensors checks behind the C functions of `../../ffi.h`.
 //!
-//! `border` has the types of the C interface and the guard that turns errors and panics into
+//! `boundary` has the types of the C interface and the guard that turns errors and panics into
 //! statuses. Each other module handles one kind of file.
 
-mod border;
+mod boundary;
 mod chat;
 mod tensors;
 mod text;

@@ -1,5 +1,5 @@
-//! Reads the header of a safetensors file. The crate checks it; this module finds the tensor that
-//! caused an error.
+//! Reads the header of a safetensors file. The safetensors crate checks the header. If it reports
+//! an error, this module finds the tensor that caused it.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use safetensors::SafeTensors;
 use safetensors::tensor::SafeTensorError;
 use serde_json::{Value, json};
 
-use crate::border::{Bytes, Failure, Status, Text, guard};
+use crate::boundary::{Bytes, Failure, Status, Text, guard};
 
 /// Bytes of the length field before the header.
 const PREFIX: usize = 8;
@@ -23,7 +23,7 @@ fn problem_of(name: &str, entry: &Value, data_bytes: u64) -> Option<String> {
     }
     if end > data_bytes {
         return Some(format!(
-            "tensor '{name}' ends at byte {end} of the data, the file has {data_bytes}: truncated?"
+            "tensor '{name}' ends at byte {end} of the data, but the file has {data_bytes}; is it truncated?"
         ));
     }
     let dtype = entry.get("dtype").and_then(Value::as_str).unwrap_or("none");
@@ -50,7 +50,10 @@ fn find_problem(file: &[u8]) -> Option<String> {
     let length = u64::from_le_bytes(file.get(..PREFIX)?.try_into().ok()?);
     let stop = usize::try_from(length).ok()?.checked_add(PREFIX)?;
     let Some(text) = file.get(PREFIX..stop) else {
-        return Some(format!("a header of {length} bytes in a file of {}: truncated?", file.len()));
+        return Some(format!(
+            "a header of {length} bytes in a file of {}; is it truncated?",
+            file.len()
+        ));
     };
     let header: Value = Value::from_str(std::str::from_utf8(text).ok()?).ok()?;
     let mut entries: Vec<(&String, &Value)> =

@@ -1,17 +1,17 @@
-//! Text in pieces: UTF-8 checks, and token ids to text while they arrive.
-//!
-//! The crate's own `DecodeStream` is not used: it withholds a text that ends in U+FFFD, which a
-//! token that is no UTF-8 would do forever, and it returns nothing for a cut-off character.
+//! Incremental text: UTF-8 checks, and conversion of token ids to text while they arrive.
+//! `DecodeStream` of the tokenizers crate has two problems, so this module does not use it. It
+//! withholds text that ends in U+FFFD, so a token that is not UTF-8 blocks it forever. And it
+//! returns nothing for an incomplete character at the end.
 
-use crate::border::{Bytes, Text};
+use crate::boundary::{Bytes, Text};
 use crate::tokens::Handle;
 
-/// What every byte that is no part of a character becomes.
+/// Replaces bytes that are not part of a character.
 const REPLACEMENT: char = '\u{FFFD}';
 
 pub struct Detokenizer {
     tokenizer: *const Handle,
-    /// Between calls: the beginning of a character.
+    /// Between calls: the bytes of an incomplete character.
     held: Vec<u8>,
 }
 
@@ -22,7 +22,7 @@ fn take_characters(bytes: &mut Vec<u8>, text: &mut String) {
         let (valid, after) = rest.split_at(error.valid_up_to());
         text.push_str(&String::from_utf8_lossy(valid));
         rest = after;
-        // No length: more bytes may complete the character.
+        // None: more bytes may complete the character.
         let Some(length) = error.error_len() else {
             *bytes = rest.to_vec();
             return;
@@ -45,9 +45,9 @@ impl Detokenizer {
     }
 
     fn finish(&mut self) -> String {
-        let cut_off = !self.held.is_empty();
+        let incomplete = !self.held.is_empty();
         self.held.clear();
-        if cut_off { REPLACEMENT.to_string() } else { String::new() }
+        if incomplete { REPLACEMENT.to_string() } else { String::new() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tokenizers::{DecoderWrapper, Tokenizer};
 
-use crate::border::{Bytes, Code, Failure, Ids, Status, Text, guard};
+use crate::boundary::{Bytes, Code, Failure, Ids, Status, Text, guard};
 
 /// Far above any published vocabulary.
 const MAX_VOCABULARY: u32 = 1 << 24;
@@ -38,8 +38,8 @@ fn spelling_of(decoder: Option<&DecoderWrapper>) -> Spelling {
     }
 }
 
-/// The byte of a character of GPT-2's table. Printable Latin-1 characters are themselves; the 68
-/// other bytes are, in order, the characters from U+0100 on.
+/// The byte that a character of GPT-2's table represents. A printable Latin-1 character represents
+/// its own code. The characters from U+0100 on represent the other 68 bytes, in order.
 fn byte_level(character: char) -> Option<u8> {
     let code = character as u32;
     match character {
@@ -56,12 +56,14 @@ fn byte_fallback(token: &str) -> Option<u8> {
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
-/// The largest id plus one. The limit prevents a huge table for a file with one absurd id.
+/// The largest id plus one. The limit prevents a huge table if a file contains an absurd id.
 fn vocabulary_of(tokenizer: &Tokenizer) -> Result<u32, Failure> {
     match tokenizer.get_vocab(true).into_values().max() {
         None => Ok(0),
         Some(id) if id < MAX_VOCABULARY => Ok(id + 1),
-        Some(id) => Err(Failure::invalid(format!("token id {id} is beyond {MAX_VOCABULARY}"))),
+        Some(id) => Err(Failure::invalid(format!(
+            "token id {id} is not below the limit of {MAX_VOCABULARY}"
+        ))),
     }
 }
 

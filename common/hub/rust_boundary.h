@@ -1,7 +1,7 @@
 // Conversions at the boundary to Rust: BastionHubStatus to absl::Status, and Rust's memory to C++
 // values. Internal to common/hub. Thread-safe: no state.
-#ifndef BASTION_COMMON_HUB_BORDER_H_
-#define BASTION_COMMON_HUB_BORDER_H_
+#ifndef BASTION_COMMON_HUB_RUST_BOUNDARY_H_
+#define BASTION_COMMON_HUB_RUST_BOUNDARY_H_
 
 #include <string>
 #include <string_view>
@@ -22,4 +22,4 @@ namespace bastion::hub {
 
 }  // namespace bastion::hub
 
-#endif  // BASTION_COMMON_HUB_BORDER_H_
+#endif  // BASTION_COMMON_HUB_RUST_BOUNDARY_H_

@@ -1,4 +1,4 @@
-#include "common/hub/border.h"
+#include "common/hub/rust_boundary.h"
 
 namespace bastion::hub {
 

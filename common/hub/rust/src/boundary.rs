@@ -69,7 +69,7 @@ impl<T> From<Vec<T>> for Owned<T> {
 
 impl<T> Owned<T> {
     /// # Safety
-    /// `from` created `self`, and it is freed once.
+    /// `From` created `self`, and nothing frees it again.
     unsafe fn free(self) {
         if !self.data.is_null() {
             let slice = std::ptr::slice_from_raw_parts_mut(self.data, self.size);
