@@ -57,11 +57,11 @@ class ThreadPool {
   }
 
   // Hint that a step is about to start. Wakes sleeping workers and does not wait for them. From
-  // here, or from the first loop, idle workers spin until Rest() or until there has been no loop
-  // for a while.
+  // this call or from the first loop, idle workers spin until Rest() or until no loop has run for a
+  // while.
   void Wake();
   // Hint that the step is over. Idle workers go to sleep at once. A later loop wakes them again.
-  void Rest() { on_watch_.store(false, std::memory_order_relaxed); }
+  void Rest() { spin_when_idle_.store(false, std::memory_order_relaxed); }
 
  private:
   struct Loop {
@@ -81,8 +81,8 @@ class ThreadPool {
 
   static bool IsOpen(uint32_t generation) { return generation % 2 == 1; }
   void Run(const Loop& loop);
-  // Pins the workers to the cores other than the caller's, if the caller's core has changed.
-  void KeepApart();
+  // If the caller has moved to another core, pins the workers to the remaining cores.
+  void PinWorkers();
   // Runs pieces until none is left, starting with the member's own share.
   void Work(int member);
   // Registers a worker as inside the loop of `generation`. Returns false if that loop is over; then
@@ -101,7 +101,7 @@ class ThreadPool {
   alignas(64) std::atomic<int> inside_{0};           // Workers that may access the loop.
   alignas(64) std::atomic<uint32_t> doorbell_{0};    // Sleeping workers wait for it to change.
   alignas(64) std::atomic<int> sleepers_{0};
-  std::atomic<bool> on_watch_{false};  // Idle workers spin.
+  std::atomic<bool> spin_when_idle_{false};  // Idle workers spin.
   std::atomic<bool> stopping_{false};
 };
 

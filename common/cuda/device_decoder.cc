@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Load(DeviceLoader&
                                                                    const StepCapacity& capacity,
                                                                    Gpu& gpu) {
   const ModelDims& dims = config.dims;
-  if (!kernels::cuda::AttentionTakes(dims.query_heads, dims.kv_heads, dims.head_dim)) {
+  if (!kernels::cuda::AttentionSupports(dims.query_heads, dims.kv_heads, dims.head_dim)) {
     return absl::UnimplementedError(
         absl::StrCat(dims.query_heads, " query heads on ", dims.kv_heads, " of ", dims.head_dim,
                      " dims: the GPU's attention kernel does not support this; use --device cpu"));

@@ -3,8 +3,8 @@
 // ranking. So the kernel only has to find the cut, which is the last entry of the prefix.
 //
 // The cut is usually among the best thousand tokens. Two passes over the row gather these tokens in
-// shared memory, and the kernel searches the cut there. If the distribution is too flat for that,
-// the kernel searches the whole row. Masses are integers, so the order of their sums does not
+// shared memory, and the kernel searches for the cut there. If the distribution is too flat for
+// that, the kernel searches the whole row. Masses are integers, so the order of their sums does not
 // matter.
 #include "kernels/cuda/choose/select.h"
 #include "kernels/cuda/choose/survivors.h"
