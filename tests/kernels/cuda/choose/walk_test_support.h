@@ -19,7 +19,7 @@ struct Tree {
   [[nodiscard]] int rows() const { return static_cast<int>(parents.size()); }
 };
 
-// A chain with tokens 10, 11, …. No choice is one of these tokens.
+// A chain with tokens 10, 11, …. No choice matches any of these tokens.
 inline Tree Chain(int rows) {
   Tree tree = {ChainParents(rows), std::vector<int32_t>(rows), std::vector<int32_t>(rows, 5)};
   std::iota(tree.tokens.begin(), tree.tokens.end(), 10);
