@@ -34,7 +34,7 @@ class WeightsTest : public ::testing::Test {
   PackingPlan plan_;
 };
 
-TEST_F(WeightsTest, StackedMatricesAreFilledAfterThePlanRan) {
+TEST_F(WeightsTest, RunningThePlanFillsStackedMatrices) {
   const auto checkpoint = Open();
   const WeightLoader loader(checkpoint, DType::kF32, plan_);
   const auto stacked = loader.Stacked({"b", "a"}, {1, 2}, 3);

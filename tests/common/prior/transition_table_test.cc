@@ -83,7 +83,8 @@ TEST(TransitionTableTest, ProbabilitiesAreSmoothedAndSumToOne) {
   EXPECT_FLOAT_EQ(table.Probability(0) + table.Probability(1) + table.Probability(2), 1.0f);
 }
 
-// Every third pair of a vocabulary of 200. The total of a pair is its number plus one.
+// The table has every third pair of a vocabulary of 200. The total of a pair is its number plus
+// one.
 TEST(TransitionTableTest, FindsEachOfManyPairs) {
   constexpr int kVocabulary = 200;
   Columns columns;
@@ -102,7 +103,7 @@ TEST(TransitionTableTest, FindsEachOfManyPairs) {
   }
 }
 
-TEST(TransitionTableTest, SizesThatDoNotAgreeAreRefused) {
+TEST(TransitionTableTest, MismatchedSizesAreRefused) {
   const char* reason = "column sizes do not match a vocabulary of 3 and 1 pairs";
   Columns columns = Sample();
   columns.occurrences.pop_back();
