@@ -22,7 +22,7 @@ class IncludeChecks(unittest.TestCase):
         text = "".join(f'#include "{i}"\n' for i in included)
         return findings(checks.include_direction, (path, text))
 
-    def test_include_against_the_direction(self):
+    def test_includes_against_the_direction_are_reported(self):
         self.assertEqual(
             self.includes("common/stages/a.h", "common/base/b.h", "common/wire/c.h"),
             ["common/stages/a.h:2: common/stages may not include common/wire/c.h"])
@@ -31,7 +31,7 @@ class IncludeChecks(unittest.TestCase):
         self.assertTrue(self.includes("drafter_service/serve/a.cc", "verifier_service/verify/b.h"))
         self.assertTrue(self.includes("verifier_service/verify/a.cc", "drafter_service/draft/b.h"))
 
-    def test_kernels_include_the_base_only(self):
+    def test_kernels_include_only_the_base(self):
         self.assertFalse(self.includes("kernels/cpu/a.cc", "kernels/ops.h", "common/base/ids.h"))
         self.assertTrue(self.includes("kernels/cpu/a.cc", "common/stages/b.h"))
 
@@ -50,23 +50,23 @@ class IncludeChecks(unittest.TestCase):
     def test_tests_include_everything(self):
         self.assertFalse(self.includes("tests/client/a.cc", "client/cpp/b.h", "kernels/ops.h"))
 
-    def test_folder_without_a_rule(self):
+    def test_a_folder_without_a_rule_is_reported(self):
         self.assertTrue(self.includes("unknown/a.cc", "common/base/b.h"))
 
-    def test_cycle_of_rules(self):
+    def test_include_cycles_are_reported(self):
         saved = rules.MAY_INCLUDE
         try:
             rules.MAY_INCLUDE = {"a": ["b"], "b": ["c"], "c": ["a"], "d": ["a"]}
             self.assertEqual([str(o) for o in checks.include_cycles([])],
-                             ["tests/architecture/rules.py:1: a cycle: a -> b -> c -> a"])
+                             ["tests/architecture/rules.py:1: include cycle: a -> b -> c -> a"])
             rules.MAY_INCLUDE = {"a": ["b", "c"], "b": ["c"], "c": []}
             self.assertEqual(list(checks.include_cycles([])), [])
         finally:
             rules.MAY_INCLUDE = saved
 
-    def test_libraries_in_other_folders(self):
+    def test_restricted_libraries_are_reported_in_other_folders(self):
         def libraries(path, text):
-            return findings(checks.library_borders, (path, text))
+            return findings(checks.restricted_libraries, (path, text))
         self.assertTrue(libraries("kernels/cpu/a.cc", "#include <ATen/ATen.h>\n"))
         self.assertTrue(libraries("orchestrator/tree/a.cc", "#include <torch/torch.h>\n"))
         self.assertTrue(libraries("common/nn/a.cc", "#include <grpcpp/grpcpp.h>\n"))
@@ -74,7 +74,7 @@ class IncludeChecks(unittest.TestCase):
         self.assertTrue(libraries("common/nn/a.cc", "#include <ATen/ATen.h>\n"))
         self.assertFalse(libraries("kernels/torch/a.cc", "#include <ATen/ATen.h>\n"))
 
-    def test_torch_and_protos_in_one_file(self):
+    def test_torch_and_protos_in_one_file_are_reported(self):
         both = '#include <c10/core/Device.h>\n#include "protos/bastion/v1/generation.pb.h"\n'
         self.assertTrue(findings(checks.torch_and_protos, ("drafter_service/serve/a.cc", both)))
         one = both.splitlines()[1]
@@ -90,7 +90,7 @@ class LinkChecks(unittest.TestCase):
                         ("common/base/b.cc", ""), self.HEADER,
                         ("common/wire/CMakeLists.txt", cmake), *files)
 
-    def test_a_library_that_is_not_listed(self):
+    def test_an_unlisted_library_is_reported(self):
         source = ("common/wire/a.cc", '#include "common/base/b.h"\n#include "absl/time/time.h"\n')
         self.assertEqual(
             self.links("bastion_library(NAME wire SRCS a.cc DEPS absl::status)\n", source),
@@ -100,7 +100,7 @@ class LinkChecks(unittest.TestCase):
         self.assertFalse(
             self.links("bastion_library(NAME wire SRCS a.cc\n  DEPS base absl::time)\n", source))
 
-    def test_the_header_beside_a_source_counts(self):
+    def test_the_header_of_a_source_is_also_checked(self):
         header = ("common/wire/a.h", '#include "common/base/b.h"\n')
         cmake = "set(FILES a.cc)\nbastion_library(NAME wire SRCS ${FILES} DEPS absl::time)\n"
         self.assertEqual(len(self.links(cmake, ("common/wire/a.cc", ""), header)), 1)
@@ -129,7 +129,7 @@ class PreprocessorChecks(unittest.TestCase):
 
     def test_settings(self):
         def settings(path, text):
-            return findings(checks.settings_at_the_edge, (path, text))
+            return findings(checks.flags_and_environment, (path, text))
         self.assertTrue(settings("common/base/a.cc", 'x = getenv("HOME");\n'))
         self.assertTrue(settings("common/base/a.cc", 'ABSL_FLAG(int, x, 0, "");\n'))
         self.assertFalse(settings("client/ctl/main.cc", 'x = std::getenv("HOME");\n'))
@@ -182,10 +182,10 @@ class SizeChecks(unittest.TestCase):
 
 
 class TextChecks(unittest.TestCase):
-    def test_open_ends(self):
-        self.assertTrue(findings(checks.open_ends, ("a.cc", "// TO" "DO(me): later\n")))
-        self.assertTrue(findings(checks.open_ends, ("a.py", "# FIX" "ME\n")))
-        self.assertFalse(findings(checks.open_ends, ("a.cc", "// Nothing to do here.\n")))
+    def test_open_tasks(self):
+        self.assertTrue(findings(checks.open_tasks, ("a.cc", "// TO" "DO(me): later\n")))
+        self.assertTrue(findings(checks.open_tasks, ("a.py", "# FIX" "ME\n")))
+        self.assertFalse(findings(checks.open_tasks, ("a.cc", "// Nothing to do here.\n")))
 
     def test_commented_out_code(self):
         code = "// foo.Bar(1);\n// return x;\n"
