@@ -12,9 +12,10 @@
 // If the team has exactly one thread per usable core, the pool pins the workers: the caller runs on
 // the core that the scheduler chose, and each worker is pinned to one of the other cores. Without
 // this, Linux may queue a worker on the caller's core for a whole step while another core is idle,
-// because with few cores that are busy on average it does not search for an idle one.
+// because Linux does not search for an idle core if there are few cores and they are busy on
+// average.
 //
-// Thread rule: one thread at a time calls ParallelFor. It takes part in the work.
+// Thread rule: one thread at a time calls ParallelFor. That thread takes part in the work.
 #ifndef BASTION_KERNELS_THREAD_POOL_H_
 #define BASTION_KERNELS_THREAD_POOL_H_
 

@@ -30,11 +30,11 @@ inline constexpr int kDepthStep = 32;  // The depth of fp32 and bf16 panels is a
 //
 //   [ceil(N / 32)] panels x [K / T] x [32] x [T]     T = 1, 2, 4 in fp32, bf16, int8
 //
-// T successive k of a column share one 4-byte word. A shift and a mask turn one register of bf16
-// words into the floats of two rows of k, and dot-product instructions find the two or four values
-// that they combine next to each other. An int8 panel is followed by the scales of its columns (W =
-// scale * int8) and the sums of the int8 values of its columns. Columns past N are zero. The data
-// is aligned to 64 bytes.
+// T successive weights of a column share one 4-byte word. A shift and a mask turn one register of
+// bf16 words into the floats of two rows of k, and dot-product instructions find the two or four
+// values that they combine next to each other. An int8 panel is followed by the scales of its
+// columns (W = scale * int8) and the sums of the int8 values of its columns. Columns past N are
+// zero. The data is aligned to 64 bytes.
 struct PackedMatrix {
   DType dtype = DType::kF32;
   int rows = 0;     // N

@@ -12,7 +12,7 @@ namespace bastion::kernels::cpu {
 
 // Constants that the variants of linear() share.
 inline constexpr size_t kPrefetchBytes = 4096;  // How far ahead weights are prefetched.
-inline constexpr int kGrainPanels = 4;          // Fewer are not worth another thread.
+inline constexpr int kGrainPanels = 4;          // Panels. Fewer are not worth another thread.
 
 void Linear(const LinearArgs& args, ThreadPool& pool);
 void LinearInt8(const LinearArgs& args, ThreadPool& pool);

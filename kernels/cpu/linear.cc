@@ -25,7 +25,7 @@ inline constexpr int kPanelVectors = 2 * kVectors;  // Registers for one panel r
 inline constexpr int kChunk = kWidest;              // Rows are interleaved in chunks of this size.
 inline constexpr size_t kLineBytes = 64;
 
-// Panels of a tile of `m` rows: as many as the registers have room for sums.
+// Panels of a tile of `m` rows. The registers have no room for the sums of more panels.
 constexpr int PanelsFor(int m) {
   if (!kWide) return m == 1 ? 2 : 1;
   return m <= 2 ? 4 : m <= 6 ? 2 : 1;

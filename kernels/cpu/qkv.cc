@@ -15,7 +15,7 @@ namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
 inline constexpr int kMaxHeadDim = 512;
-inline constexpr int kGrainRows = 2;  // Fewer are not worth another thread.
+inline constexpr int kGrainRows = 2;  // Rows. Fewer are not worth another thread.
 
 // Half a head is a multiple of 8.
 using Part = hn::CappedTag<float, 8>;

@@ -62,7 +62,8 @@ SIMT_DEVICE void MoveLayer(const CommitArgs& args, int span, const DeviceKvLayer
   }
 }
 
-// Copies part `part` of kFeatureBlocks of the features of the span's root and accepted nodes.
+// Copies the features of the span's root and accepted nodes: block `part` of kFeatureBlocks copies
+// every kFeatureBlocks-th row.
 SIMT_DEVICE void GatherFeatures(const CommitArgs& args, int span, int part) {
   const WalkResult result = args.results[span];
   const int begin = args.rows.first_rows[span];

@@ -146,7 +146,7 @@ struct LogitEdit {
 };
 
 // EditLogits applies the edits in place; UndoEdits restores the logits. REQUIRES: at most one edit
-// per (row, token). The engine launches these only in steps with edits, outside of graphs.
+// per (row, token). The engine launches these kernels only in steps with edits, outside of graphs.
 struct EditArgs {
   float* logits = nullptr;           // [R, V]
   const LogitEdit* edits = nullptr;  // [n]

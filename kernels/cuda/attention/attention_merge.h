@@ -126,8 +126,8 @@ SIMT_DEVICE void StoreResults(const AttentionArgs& args, const Item& item,
   }
 }
 
-// Whether all other chunks of the tile have already been stored. If so, all of its threads can read
-// the results of the other blocks. `flag` is in the block's shared memory.
+// Whether all other chunks of the tile have already been stored. If so, all threads of this block
+// can read the results of the other blocks. `flag` is in the block's shared memory.
 SIMT_DEVICE bool LastToArrive(const AttentionArgs& args, const Item& item, int32_t* flag) {
   FenceDevice();
   SyncBlock();

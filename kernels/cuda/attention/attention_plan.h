@@ -1,5 +1,5 @@
 // The plan of attention.cu: how the attention of a step is divided into work items, where their
-// partial results lie, and which keys a row sees.
+// partial results are stored, and which keys a row sees.
 //
 // The query heads that share a kv head are rows of one matrix. Packed row p of a span is row p /
 // group of the span, with head p % group of the kv head's group (group = H / G). An item is a tile
@@ -274,7 +274,7 @@ SIMT_DEVICE uint64_t LowBits(int n) {
   return n <= 0 ? 0 : n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
 }
 
-// 64 bits of `words` from bit `at` on. Bits past the end are 0. REQUIRES: at >= 0.
+// Returns 64 bits of `words`, starting at bit `at`. Bits past the end are 0. REQUIRES: at >= 0.
 SIMT_DEVICE uint64_t BitsFrom(const uint64_t* words, int count, int at) {
   const int word = at / 64, shift = at % 64;
   uint64_t bits = word < count ? words[word] >> shift : 0;

@@ -1,5 +1,6 @@
 // Finds the best tokens of a row, by value and id, without sorting the row. Used by truncation and
-// top-k. Like simt.h, include this file in kernel sources only. Blocks have kSelectThreads threads.
+// top-k. Like simt.h, this file may be included only in kernel sources. Blocks have kSelectThreads
+// threads.
 #ifndef BASTION_KERNELS_CUDA_CHOOSE_SELECT_H_
 #define BASTION_KERNELS_CUDA_CHOOSE_SELECT_H_
 

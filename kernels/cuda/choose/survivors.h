@@ -1,5 +1,5 @@
 // Tests whether a token survives truncation, given the results of Truncate (truncation.h). Like
-// simt.h, include this file in kernel sources only.
+// simt.h, this file may be included only in kernel sources.
 #ifndef BASTION_KERNELS_CUDA_CHOOSE_SURVIVORS_H_
 #define BASTION_KERNELS_CUDA_CHOOSE_SURVIVORS_H_
 

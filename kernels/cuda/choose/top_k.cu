@@ -2,7 +2,7 @@
 // passes over the row (select.h) and sorts the few remaining tokens in shared memory.
 //
 // If the drafter is coupled to the choice, another kernel first computes the values that the choice
-// would compare. That kernel uses the padded GPU, because the noise costs far more than the passes.
+// would compare. That kernel uses the whole GPU, because the noise costs far more than the passes.
 #include "kernels/cuda/choose/noise.h"
 #include "kernels/cuda/choose/select.h"
 #include "kernels/cuda/choose/survivors.h"

@@ -39,7 +39,7 @@ absl::Status Find(const char* name, Function& function) {
       cudaGetDriverEntryPointByVersion(name, &found, kDriverInterface, cudaEnableDefault, &result);
   if (error != cudaSuccess || result != cudaDriverEntryPointSuccess || found == nullptr) {
     static_cast<void>(cudaGetLastError());
-    return absl::UnimplementedError(absl::StrCat("the driver of this GPU does not have ", name));
+    return absl::UnimplementedError(absl::StrCat("the GPU driver does not provide ", name));
   }
   function = reinterpret_cast<Function>(found);
   return absl::OkStatus();
