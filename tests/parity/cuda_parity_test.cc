@@ -197,8 +197,8 @@ class Lockstep {
     return static_cast<TokenId>(random_() % cpu_.target->config().dims.vocabulary);
   }
 
-  // The CPU target's choice after the path of `node`. A later verify overwrites the keys and values
-  // that this writes.
+  // Returns the CPU target's choice after the path of `node`. A later verify overwrites the keys
+  // and values that this function writes.
   TokenId NextOf(int s, const DraftTree& tree, NodeIndex node) {
     std::vector<TokenId> path;
     for (NodeIndex at = node; at != kNoNode; at = tree.parent(at)) path.push_back(tree.token(at));

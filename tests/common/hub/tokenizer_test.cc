@@ -161,7 +161,8 @@ TEST(TokenizerTest, DecodesByteFallbackTokens) {
                    {"unk_token", "<unk>"},
                    {"byte_fallback", true}};
   const Tokenizer tokenizer = LoadTokenizer(file);
-  // A token is detokenized as a continuation: the decoder strips only a text's first space.
+  // The detokenizer treats every token as a continuation. The decoder strips only the first space
+  // of a text.
   EXPECT_EQ(Detokenized(tokenizer, {1, 5, 6, 7, 4}), " a日b");
   EXPECT_THAT(*tokenizer.Encode("b日", false), ElementsAre(4, 5, 6, 7));
   EXPECT_EQ(*tokenizer.Decode({1, 1, 5, 6, 7}, false), "a a日");

@@ -158,7 +158,7 @@ TEST_F(TransitionFileTest, AFileWithAFlippedBitIsEitherReadOrInvalid) {
   }
 }
 
-TEST_F(TransitionFileTest, AnotherVersionIsRefused) {
+TEST_F(TransitionFileTest, ADifferentVersionIsRefused) {
   ExpectRefused("0", {"facts", "I64", {2}, Bytes<int64_t>({2, 3})},
                 "'facts': expected format version 1, got 2; create the file again");
   ExpectRefused("0", {"facts", "I64", {0}, ""}, "expected format version 1");

@@ -13,7 +13,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Vocabulary 3. Token 0 was followed by 1 (five times) and 2 (twice), the pair (0, 1) by 2.
+// The vocabulary has 3 tokens. Token 0 was followed by token 1 (five times) and token 2 (twice).
+// The pair (0, 1) was followed by token 2 (four times).
 Columns Sample() {
   Columns columns;
   columns.vocabulary = 3;

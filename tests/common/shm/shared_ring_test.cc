@@ -87,7 +87,7 @@ TEST_F(SharedRingTest, TheLargestMessageIsHalfOfTheRing) {
   EXPECT_TRUE(writer_.CanEverReserve(kRing / 2 - sizeof(SlotHeader)));
   EXPECT_FALSE(writer_.CanEverReserve(kRing / 2 - sizeof(SlotHeader) + 1));
   EXPECT_FALSE(writer_.CanEverReserve(~size_t{0}));
-  for (int i = 0; i < 50; ++i) {  // It fits at every position.
+  for (int i = 0; i < 50; ++i) {  // The message fits at every position.
     ASSERT_TRUE(
         Write(std::string(kRing / 4 - sizeof(SlotHeader), 'p'), std::string(kRing / 4, 'b')));
     ASSERT_TRUE(TakeMessage());
@@ -166,7 +166,7 @@ TEST_F(SharedRingTest, ARepeatedSequenceNumberIsDataLoss) {
   EXPECT_TRUE(absl::IsDataLoss(reader_.TakeMessage().status()));
 }
 
-TEST_F(SharedRingTest, AMessageOfAnotherEpochIsRefused) {
+TEST_F(SharedRingTest, AMessageFromADifferentEpochIsRefused) {
   RingWriter stale(mine_, mapped_theirs_, testing::kTestEpoch - 1);
   stale.Publish(stale.Reserve(4), 4);
   const absl::Status status = reader_.TakeMessage().status();

@@ -66,10 +66,10 @@ class InflateTest(unittest.TestCase):
     def test_all_dimensions_grow(self):
         self.check(self.grown)
 
-    def test_fewer_query_heads_per_key_head(self):
+    def test_pairs_with_fewer_query_heads_per_key_head(self):
         self.check_shape(replace(SHAPE, layers=9, query_heads=6, kv_heads=6, vocabulary=4096))
 
-    def test_more_query_heads_per_key_head_and_a_head_matrix(self):
+    def test_pairs_with_more_query_heads_and_a_head_matrix(self):
         self.check_shape(replace(SHAPE, layers=9, query_heads=16, kv_heads=4, tied=False))
 
     def test_the_same_shape_is_the_same_model(self):

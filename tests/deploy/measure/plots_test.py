@@ -60,7 +60,7 @@ class ChartsTest(FolderTest):
         for path in paths:
             self.assertEqual(path.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 
-    def test_a_bench_report_without_plain_decoding(self):
+    def test_a_bench_report_needs_no_plain_decoding(self):
         paths = plots.draw_bench_report(results(policy("default", 25, [1, 2, 3], [2, 1])), self.folder)
         self.assertEqual(len(paths), 4)
 

@@ -72,12 +72,12 @@ class TestsAndBenchmarksTest(FolderTest):
         self.assertEqual((counts["passed"], counts["failed"], counts["skipped"]), (2, 1, 1))
         self.assertEqual(counts["names"], ["Suite.Test1: failed", "Suite.Test2: skipped"])
 
-    def test_transport(self):
+    def test_transport_times_are_read_by_carrier_and_size(self):
         times = outputs.transport_times(TRANSPORT)
         self.assertEqual(times["shared"], {"3 × 320, 7 × 64; 0 µs": (20, 40), "5 × 4096, 15 × 64; 0 µs": (55, 110)})
         self.assertEqual(times["inline"]["5 × 4096, 15 × 64; 0 µs"], (321, 642))
 
-    def test_counts_of_a_cycle(self):
+    def test_counts_of_a_cycle_are_read(self):
         self.assertEqual(outputs.cycle_counts(COUNTS), {
             "ar": {"allocations": 34.15, "bytes": 2086.4},
             "fixed:16": {"allocations": 132.75, "bytes": 1.5e6, "instructions": 38654}})

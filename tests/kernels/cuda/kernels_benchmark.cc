@@ -68,7 +68,7 @@ absl::Status MeasureRoundTrip(DeviceBenchmark& bench, const Memory& scratch) {
 absl::Status MeasureDevice(DeviceBenchmark& bench) {
   RETURN_IF_ERROR(MeasureBandwidth(bench));
   ASSIGN_OR_RETURN(Memory scratch, bench.Random(DType::kF32, 64, 1));
-  RETURN_IF_ERROR(bench.Measure({"device", "one of 100 kernels that do nothing", 1}, 100,
+  RETURN_IF_ERROR(bench.Measure({"device", "one of 100 tiny kernels", 1}, 100,
                                 [&](int /*call*/) { LaunchTinyKernel(scratch, bench.stream()); }));
   return MeasureRoundTrip(bench, scratch);
 }

@@ -53,7 +53,7 @@ class AttentionCase {
     Upload();
   }
 
-  // Output [R, H, D] after one launch.
+  // Launches the kernel once and returns the output, [R, H, D].
   [[nodiscard]] std::vector<float> Run(Stream& stream, int multiprocessors) {
     const Typed output(dtype_, std::vector<float>(size_t(capacity_) * width(), kUntouched));
     AttentionArgs args;

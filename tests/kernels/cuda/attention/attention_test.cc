@@ -44,7 +44,7 @@ TEST_P(DeviceAttentionShapeTest, EachRowSeesItsKeysAndNoOthers) {
   for (const TestSpan& span : step.spans()) {
     longest = std::max(longest, span.cached + static_cast<int>(span.parents.size()));
   }
-  // First the oldest keys, then the newest.
+  // Check the oldest keys first, then the newest.
   for (const int first : {0, std::max(longest - dim, 0)}) {
     step.SetValues([&](int token, int d) { return token == first + d ? 1.0f : 0.0f; });
     const std::vector<float> actual = Run(step);

@@ -43,7 +43,7 @@ TEST_F(DeviceChooseTest, AgreesWithTheOracleOnAFullVocabulary) {
   ExpectOracleChoices(RandomRaces(rules, 151936, 13));
 }
 
-TEST_F(DeviceChooseTest, MinPOfOneKeepsOnlyTheBestTokensAndAboveOneKeepsNone) {
+TEST_F(DeviceChooseTest, AMinPOfOneKeepsTheBestTokensAndALargerMinPKeepsNone) {
   std::vector<float> logits = RandomFloats(5000, 20);
   logits[70] = logits[4000] = 20.0f;
   EXPECT_EQ(ChooseOne(logits, {0.01f, 1, 1, 0, 1, 1.0f}), ChooseOne(logits, {0.01f, 1, 1}));

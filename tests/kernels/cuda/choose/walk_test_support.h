@@ -53,7 +53,8 @@ struct Walked {
 
   friend bool operator==(const Walked&, const Walked&) = default;
   friend std::ostream& operator<<(std::ostream& out, const Walked& walked) {
-    return out << walked.length << " then " << walked.next << ", from " << walked.first_kept;
+    return out << "length " << walked.length << ", next " << walked.next << ", first kept row "
+               << walked.first_kept;
   }
 };
 

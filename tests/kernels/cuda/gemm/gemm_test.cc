@@ -166,7 +166,7 @@ TEST_P(GemmTest, ALoadedTableNeedsNoPrepare) {
   unlink(path.c_str());
 }
 
-TEST_P(GemmTest, EntriesOfOtherDevicesAreKeptButNotUsed) {
+TEST_P(GemmTest, EntriesForOtherDevicesAreKeptButNotUsed) {
   const std::string path = Path();
   Operands operands(Shape(4, 64, 128), 50);
   const void* weight = operands.weight.data();

@@ -37,7 +37,7 @@ struct Words {
 };
 
 SIMT_KERNEL(64, 1)
-void PlaceKernel(Words args) {
+void IndexKernel(Words args) {
   const int block = (Block().z * Blocks().y + Block().y) * Blocks().x + Block().x;
   args.out[block * BlockThreads() + ThreadIndex()] += 1000 * block + ThreadIndex();
 }
@@ -46,7 +46,7 @@ TEST_F(EmulatorTest, EveryThreadOfEveryBlockRunsOnce) {
   for (const uint32_t seed : {0, 1, 2}) {
     emulator::SetSchedule(seed);
     std::vector<uint32_t> out(24 * 64);
-    Start(PlaceKernel, {{2, 3, 4}, 64}, Words{out.data()});
+    Start(IndexKernel, {{2, 3, 4}, 64}, Words{out.data()});
     for (uint32_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], 1000 * (i / 64) + i % 64);
   }
 }
@@ -87,9 +87,9 @@ TEST_F(EmulatorTest, AMissedBarrierIsReportedWithTheWaitingThreads) {
 }
 
 TEST_F(EmulatorTest, AbortsOnLaunchesThatAGpuRejects) {
-  EXPECT_DEATH(Start(PlaceKernel, {{1}, 48}, Words{}), "48 threads per block");
-  EXPECT_DEATH(Start(PlaceKernel, {{1}, 2048}, Words{}), "2048 threads per block");
-  EXPECT_DEATH(Start(PlaceKernel, {{1}, 64, 228 * 1024}, Words{}), "too much shared memory");
+  EXPECT_DEATH(Start(IndexKernel, {{1}, 48}, Words{}), "48 threads per block");
+  EXPECT_DEATH(Start(IndexKernel, {{1}, 2048}, Words{}), "2048 threads per block");
+  EXPECT_DEATH(Start(IndexKernel, {{1}, 64, 228 * 1024}, Words{}), "too much shared memory");
 }
 
 struct CopyArgs {
@@ -194,7 +194,7 @@ struct MatricesArgs {
   uint32_t* out = nullptr;  // [32, 4]
 };
 
-// Element of matrix m: 1000 m + 10 row + column. Rows are 32 bytes apart.
+// Element (row, column) of matrix m is 1000 m + 10 row + column. Rows are 32 bytes apart.
 SIMT_KERNEL(32, 1)
 void MatricesKernel(MatricesArgs args) {
   auto* shared = reinterpret_cast<uint16_t*>(DynamicShared());

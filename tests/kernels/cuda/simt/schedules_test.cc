@@ -1,4 +1,4 @@
-// Expects that results do not depend on the order in which the emulator runs blocks and threads.
+// Tests that results do not depend on the order in which the emulator runs blocks and threads.
 #include <random>
 
 #include "kernels/cuda/simt/emulator.h"
