@@ -14,7 +14,8 @@ using bastion::testing::kEndOfText;
 using bastion::testing::kFirstMerge;
 using bastion::testing::kImEnd;
 
-constexpr TokenId kTwoThirdsOfDay = kFirstMerge + 4;  // E6 97, the first bytes of 日 (E6 97 A5).
+// E6 97, the first two bytes of 日 (E6 97 A5).
+constexpr TokenId kIncompleteCharacter = kFirstMerge + 4;
 constexpr const char* kReplacement = "\xEF\xBF\xBD";
 
 const Tokenizer& ByteLevel() {
@@ -33,20 +34,20 @@ TEST(DetokenizerTest, WholeCharactersAreReturnedImmediately) {
 
 TEST(DetokenizerTest, ASplitCharacterIsHeldUntilItIsComplete) {
   Detokenizer detokenizer(ByteLevel());
-  EXPECT_EQ(detokenizer.Push({'a', kTwoThirdsOfDay}), "a");
+  EXPECT_EQ(detokenizer.Push({'a', kIncompleteCharacter}), "a");
   EXPECT_EQ(detokenizer.Push({0xA5, 'b'}), "日b");
   EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
 
 TEST(DetokenizerTest, AnIncompleteCharacterBeforeAnotherIsReplaced) {
   Detokenizer detokenizer(ByteLevel());
-  EXPECT_EQ(detokenizer.Push({kTwoThirdsOfDay}), "");
+  EXPECT_EQ(detokenizer.Push({kIncompleteCharacter}), "");
   EXPECT_EQ(detokenizer.Push({'z'}), std::string(kReplacement) + "z");
 }
 
 TEST(DetokenizerTest, AnIncompleteCharacterAtTheEndIsReplaced) {
   Detokenizer detokenizer(ByteLevel());
-  EXPECT_EQ(detokenizer.Push({'a', kTwoThirdsOfDay}), "a");
+  EXPECT_EQ(detokenizer.Push({'a', kIncompleteCharacter}), "a");
   EXPECT_EQ(detokenizer.FlushIncomplete(), kReplacement);
   EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
