@@ -1,10 +1,10 @@
 // The contract of every kernel: its inputs, its outputs, and the order of its arithmetic.
 //
 // Row invariance: the result for a row is bit for bit the same regardless of the other rows in the
-// call, the number of threads, and the places of keys in the cache. A token therefore gets the same
-// bits in a plain decode step, in a prefill chunk and in a tree, so speculation is lossless to the
-// last bit, in fp32 and in bf16. Every CPU implementation must guarantee this (tests/kernels checks
-// it), except for the portable one, which guarantees less (kernels/torch/torch_backend.h).
+// call, the number of threads, and where keys are stored in the cache. A token therefore gets the
+// same bits in a plain decode step, in a prefill chunk and in a tree, so speculation is lossless to
+// the last bit, in fp32 and in bf16. Every CPU implementation must guarantee this (tests/kernels
+// checks it), except for the portable one, which guarantees less (kernels/torch/torch_backend.h).
 // kernels/cuda/ops.h says what the GPU kernels guarantee.
 //
 // Activations are fp32. Weights are fp32, bf16 or int8. Cached keys and values are fp32 or bf16.
@@ -20,9 +20,9 @@ namespace bastion::kernels {
 
 // y = x Wᵀ, or y += x Wᵀ if `accumulate`. Each output is one chain of fused multiply-adds over k,
 // with two exceptions. With int8 weights, each row of x is also rounded to int8 (x = max|x|/127 ·
-// int8), and the sum is a sum of integers. With bf16 weights on a CPU with matrix instructions, x
-// is rounded to bf16, and the matrix instructions define the order of the sum. In all cases, a row
-// of y does not depend on the other rows.
+// int8), and the products are summed as integers. With bf16 weights on a CPU with matrix
+// instructions, x is rounded to bf16, and the matrix instructions define the order of the sum. In
+// all cases, a row of y does not depend on the other rows.
 struct LinearArgs {
   const float* x = nullptr;  // [R, K]
   PackedMatrix weight;       // [N, K]
@@ -120,8 +120,9 @@ struct SiluMulArgs {
 
 // How the token after a row is chosen: argmax_x (logit(x)/T + g(seed, position, x)), the keyed
 // Gumbel choice, among the tokens that survive top-k, then top-p, then min-p. Each of the three
-// sees softmax(logit/T) over the survivors of the one before, as in Hugging Face. If several tokens
-// tie for the last place, top-k keeps all of them and top-p keeps those with the lower ids.
+// uses softmax(logit/T) over the survivors of the previous one, as in Hugging Face Transformers. If
+// several tokens tie for the last place, top-k keeps all of them and top-p keeps those with the
+// lower ids.
 struct ChoiceRule {
   float temperature = 0;  // 0: argmax; the other fields have no effect.
   uint64_t seed = 0;

@@ -8,7 +8,7 @@
 
 namespace bastion::kernels {
 
-// A row-major matrix [rows, K], aligned to its elements.
+// A row-major matrix [rows, K], aligned to the size of its elements.
 struct SourceMatrix {
   DType type = DType::kF32;  // A float type.
   const void* data = nullptr;

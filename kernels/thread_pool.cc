@@ -15,8 +15,8 @@ namespace {
 constexpr auto kSpinTime = std::chrono::microseconds(200);
 // Spins between two reads of the clock: a few µs.
 constexpr int kSpinsPerClockRead = 128;
-// Spins of the caller that waits for workers, before it yields its core: a worker may need the
-// core.
+// How often the caller spins while it waits for workers, before it yields its core. A worker may
+// need the core.
 constexpr int kSpinsBeforeYield = 600;
 
 // Pieces of one member's share of a loop: enough for other members to take some over.
@@ -46,15 +46,16 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::Wake() {
-  KeepApart();
-  // Do not write an unchanged value: spinning workers read this cache line all the time.
-  if (!on_watch_.load(std::memory_order_relaxed)) on_watch_.store(true, std::memory_order_relaxed);
+  PinWorkers();
+  // Store only a changed value, because spinning workers constantly read this cache line.
+  if (!spin_when_idle_.load(std::memory_order_relaxed))
+    spin_when_idle_.store(true, std::memory_order_relaxed);
   if (sleepers_.load() == 0) return;
   doorbell_.fetch_add(1);
   doorbell_.notify_all();
 }
 
-void ThreadPool::KeepApart() {
+void ThreadPool::PinWorkers() {
   const int core = sched_getcpu();
   if (core == callers_core_) return;
   const auto at = std::find(cores_.begin(), cores_.end(), core);
@@ -70,8 +71,8 @@ void ThreadPool::Run(const Loop& loop) {
     Share& share = shares_[member];
     share.begin = loop.count * member / threads();
     share.end = loop.count * (member + 1) / threads();
-    const int64_t worth = (share.end - share.begin + loop.grain - 1) / loop.grain;
-    share.pieces = static_cast<int>(std::min<int64_t>(worth, kMaxPieces));
+    const int64_t pieces = (share.end - share.begin + loop.grain - 1) / loop.grain;
+    share.pieces = static_cast<int>(std::min<int64_t>(pieces, kMaxPieces));
     share.taken.store(0, std::memory_order_relaxed);
   }
   // Sequentially consistent with sleepers_: a worker either sees the new generation before it
@@ -112,18 +113,18 @@ bool ThreadPool::Enter(uint32_t generation) {
 // Spins, then sleeps, until a loop other than `seen` is open, and returns its generation. Returns
 // `seen` if the pool is being destroyed.
 uint32_t ThreadPool::AwaitNext(uint32_t seen) {
-  const auto news = [&](uint32_t now) { return now != seen && IsOpen(now); };
+  const auto is_new_loop = [&](uint32_t now) { return now != seen && IsOpen(now); };
   for (;;) {
     const auto until = std::chrono::steady_clock::now() + kSpinTime;
-    for (int spins = 1; on_watch_.load(std::memory_order_relaxed); ++spins) {
+    for (int spins = 1; spin_when_idle_.load(std::memory_order_relaxed); ++spins) {
       const uint32_t now = generation_.load(std::memory_order_acquire);
-      if (news(now)) return now;
+      if (is_new_loop(now)) return now;
       Pause();
       if (spins % kSpinsPerClockRead == 0 && std::chrono::steady_clock::now() > until) break;
     }
     const uint32_t ring = doorbell_.load();
     sleepers_.fetch_add(1);
-    if (!news(generation_.load()) && !stopping_.load()) doorbell_.wait(ring);
+    if (!is_new_loop(generation_.load()) && !stopping_.load()) doorbell_.wait(ring);
     sleepers_.fetch_sub(1);
     if (stopping_.load()) return seen;
   }

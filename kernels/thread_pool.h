@@ -12,9 +12,10 @@
 // If the team has exactly one thread per usable core, the pool pins the workers: the caller runs on
 // the core that the scheduler chose, and each worker is pinned to one of the other cores. Without
 // this, Linux may queue a worker on the caller's core for a whole step while another core is idle,
-// because with few cores that are busy on average it does not search for an idle one.
+// because Linux does not search for an idle core if there are few cores and they are busy on
+// average.
 //
-// Thread rule: one thread at a time calls ParallelFor. It takes part in the work.
+// Thread rule: one thread at a time calls ParallelFor. That thread takes part in the work.
 #ifndef BASTION_KERNELS_THREAD_POOL_H_
 #define BASTION_KERNELS_THREAD_POOL_H_
 
@@ -57,11 +58,11 @@ class ThreadPool {
   }
 
   // Hint that a step is about to start. Wakes sleeping workers and does not wait for them. From
-  // here, or from the first loop, idle workers spin until Rest() or until there has been no loop
-  // for a while.
+  // this call or from the first loop, idle workers spin until Rest() or until no loop has run for a
+  // while.
   void Wake();
   // Hint that the step is over. Idle workers go to sleep at once. A later loop wakes them again.
-  void Rest() { on_watch_.store(false, std::memory_order_relaxed); }
+  void Rest() { spin_when_idle_.store(false, std::memory_order_relaxed); }
 
  private:
   struct Loop {
@@ -81,8 +82,8 @@ class ThreadPool {
 
   static bool IsOpen(uint32_t generation) { return generation % 2 == 1; }
   void Run(const Loop& loop);
-  // Pins the workers to the cores other than the caller's, if the caller's core has changed.
-  void KeepApart();
+  // If the caller has moved to another core, pins the workers to the remaining cores.
+  void PinWorkers();
   // Runs pieces until none is left, starting with the member's own share.
   void Work(int member);
   // Registers a worker as inside the loop of `generation`. Returns false if that loop is over; then
@@ -101,7 +102,7 @@ class ThreadPool {
   alignas(64) std::atomic<int> inside_{0};           // Workers that may access the loop.
   alignas(64) std::atomic<uint32_t> doorbell_{0};    // Sleeping workers wait for it to change.
   alignas(64) std::atomic<int> sleepers_{0};
-  std::atomic<bool> on_watch_{false};  // Idle workers spin.
+  std::atomic<bool> spin_when_idle_{false};  // Idle workers spin.
   std::atomic<bool> stopping_{false};
 };
 

@@ -24,17 +24,17 @@ namespace bastion::kernels {
 inline constexpr int kWidest = 16;
 inline constexpr int kPageTokens = kWidest;  // Tokens per KV page.
 inline constexpr int kPanel = 2 * kWidest;   // Columns per weight panel.
-inline constexpr int kDepthStep = 32;  // Panels of floats have a depth that is a multiple of this.
+inline constexpr int kDepthStep = 32;  // The depth of fp32 and bf16 panels is a multiple of this.
 
 // A weight matrix W [N, K], packed for linear(). K is padded with zeros to depth():
 //
 //   [ceil(N / 32)] panels x [K / T] x [32] x [T]     T = 1, 2, 4 in fp32, bf16, int8
 //
-// T rows of k lie together in one 4-byte word. A shift and a mask of one register of bf16 give the
-// floats of two rows, and instructions that multiply and add pairs or groups of four find their
-// operands next to each other. An int8 panel is followed by the scales of its columns (W = scale *
-// int8) and the sums of the int8 values of its columns. Columns past N are zero. The data is
-// aligned to 64 bytes.
+// T successive weights of a column share one 4-byte word. A shift and a mask turn one register of
+// bf16 words into the floats of two rows of k, and dot-product instructions find the two or four
+// values that they combine next to each other. An int8 panel is followed by the scales of its
+// columns (W = scale * int8) and the sums of the int8 values of its columns. Columns past N are
+// zero. The data is aligned to 64 bytes.
 struct PackedMatrix {
   DType dtype = DType::kF32;
   int rows = 0;     // N
@@ -55,8 +55,8 @@ struct PackedMatrix {
   [[nodiscard]] size_t offset(int n, int k) const {
     const size_t panel = n / kPanel * (panel_bytes() / BytesPerElement(dtype));
     const int column = n % kPanel;
-    const int together = static_cast<int>(sizeof(float) / BytesPerElement(dtype));  // T
-    return panel + (size_t{kPanel} * (k / together) + column) * together + k % together;
+    const int per_word = static_cast<int>(sizeof(float) / BytesPerElement(dtype));  // T
+    return panel + (size_t{kPanel} * (k / per_word) + column) * per_word + k % per_word;
   }
   // The column scales and column sums of an int8 panel, [32] each.
   [[nodiscard]] const float* scales(int panel) const {

@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Load(DeviceLoader&
                                                                    const StepCapacity& capacity,
                                                                    Gpu& gpu) {
   const ModelDims& dims = config.dims;
-  if (!kernels::cuda::AttentionTakes(dims.query_heads, dims.kv_heads, dims.head_dim)) {
+  if (!kernels::cuda::AttentionSupports(dims.query_heads, dims.kv_heads, dims.head_dim)) {
     return absl::UnimplementedError(absl::StrCat(
         "the GPU attention kernel does not support ", dims.query_heads, " query heads with ",
         dims.kv_heads, " KV heads of size ", dims.head_dim, "; use --device cpu"));

@@ -1,4 +1,4 @@
-// A backend is a table of kernels. It is selected once at start; callers hold a pointer to it and
+// A backend is a table of kernels. It is selected once at startup; callers hold a pointer to it and
 // do not depend on which backend it is.
 #ifndef BASTION_KERNELS_BACKEND_BACKEND_H_
 #define BASTION_KERNELS_BACKEND_BACKEND_H_
@@ -20,15 +20,15 @@ struct Backend {
   void (*choose)(const ChooseArgs&, ThreadPool&);
   void (*top_k)(const TopKArgs&, ThreadPool&);
   void (*kv_move)(const KvMoveArgs&, ThreadPool&);
-  // Describes the implementation in logs: an instruction set, e.g. "AVX3 AMX", or a library.
+  // Names the implementation for logs: its instruction set (e.g. "AVX3 AMX") or its library.
   std::string (*describe)();
 };
 
 // The kernels of kernels/cpu. They use the best instruction set of this CPU, detected at run time.
 [[nodiscard]] const Backend& CpuBackend();
 
-// Whether linear() of CpuBackend has int8 instructions on this CPU. Without them, int8 weights give
-// correct results, but slowly.
+// Whether this CPU has the int8 instructions that linear() of CpuBackend uses. Without them, int8
+// weights still give correct results, but slowly.
 [[nodiscard]] bool HasInt8Instructions();
 
 }  // namespace bastion::kernels

@@ -13,7 +13,7 @@ namespace bastion::kernels {
 namespace {
 
 constexpr int kPasses = 6;
-// The size of a huge page. With huge pages, the first touch of the buffer takes less time.
+// The size of a huge page. Huge pages make the first touch of the buffer faster.
 constexpr size_t kAlignment = size_t{2} << 20;
 
 class Buffer {
@@ -34,7 +34,7 @@ class Buffer {
   void* data_;
 };
 
-// A buffer size that is at least twice the size of the last-level cache.
+// Returns a buffer size of at least twice the last-level cache.
 size_t BytesBeyondCaches() {
   constexpr int64_t kMinBytes = int64_t{64} << 20;
   return static_cast<size_t>(std::max(kMinBytes, 2 * int64_t{sysconf(_SC_LEVEL3_CACHE_SIZE)}));
@@ -52,36 +52,36 @@ double BestSeconds(const Body& body) {
   return best;
 }
 
-// The exclusive or of `count` words: as little computation per byte as possible.
+// Returns the exclusive or of `count` words, an operation that costs very little per byte.
 uint64_t Fold(const uint64_t* words, int64_t count) {
-  constexpr int kAtOnce = 32;
-  uint64_t folded[kAtOnce] = {};
-  for (int64_t i = 0; i + kAtOnce <= count; i += kAtOnce) {
+  constexpr int kAccumulators = 32;
+  uint64_t folded[kAccumulators] = {};
+  for (int64_t i = 0; i + kAccumulators <= count; i += kAccumulators) {
     __builtin_prefetch(words + i + 512);
     __builtin_prefetch(words + i + 520);
     __builtin_prefetch(words + i + 528);
     __builtin_prefetch(words + i + 536);
-    for (int j = 0; j < kAtOnce; ++j) folded[j] ^= words[i + j];
+    for (int j = 0; j < kAccumulators; ++j) folded[j] ^= words[i + j];
   }
   uint64_t all = 0;
-  for (const uint64_t one : folded) all ^= one;
+  for (const uint64_t word : folded) all ^= word;
   return all;
 }
 
 }  // namespace
 
 double ReadBandwidth(ThreadPool& pool) {
-  constexpr int64_t kWordsWorth = (1 << 20) / sizeof(uint64_t);
+  constexpr int64_t kGrainWords = (1 << 20) / sizeof(uint64_t);
   const size_t bytes = BytesBeyondCaches();
   const Buffer buffer(bytes);
   auto* words = buffer.as<uint64_t>();
   const auto count = static_cast<int64_t>(bytes / sizeof(uint64_t));
-  pool.ParallelFor(count, kWordsWorth, [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(count, kGrainWords, [&](int64_t begin, int64_t end) {
     std::fill(words + begin, words + end, 0x9E3779B97F4A7C15u);
   });
   std::atomic<uint64_t> sink{0};
   const double seconds = BestSeconds([&] {
-    pool.ParallelFor(count, kWordsWorth, [&](int64_t begin, int64_t end) {
+    pool.ParallelFor(count, kGrainWords, [&](int64_t begin, int64_t end) {
       sink.fetch_xor(Fold(words + begin, end - begin), std::memory_order_relaxed);
     });
   });
@@ -89,7 +89,7 @@ double ReadBandwidth(ThreadPool& pool) {
 }
 
 double LinearRate(const Backend& backend, DType dtype, ThreadPool& pool) {
-  constexpr int kRows = 96, kOutputs = 1024, kDepth = 512, kTimes = 4;
+  constexpr int kRows = 96, kOutputs = 1024, kDepth = 512, kRepeats = 4;
   PackedMatrix matrix = {dtype, kOutputs, kDepth, nullptr};
   const Buffer weights(matrix.bytes());
   std::fill_n(weights.as<char>(), matrix.bytes(), 0);
@@ -97,11 +97,11 @@ double LinearRate(const Backend& backend, DType dtype, ThreadPool& pool) {
   const std::vector<float> x(size_t{kRows} * kDepth, 1.0f);
   std::vector<float> y(size_t{kRows} * kOutputs);
   const double seconds = BestSeconds([&] {
-    for (int i = 0; i < kTimes; ++i) {
+    for (int i = 0; i < kRepeats; ++i) {
       backend.linear({x.data(), matrix, y.data(), kRows, kOutputs, false}, pool);
     }
   });
-  return 2.0 * kTimes * kRows * kOutputs * kDepth / seconds;
+  return 2.0 * kRepeats * kRows * kOutputs * kDepth / seconds;
 }
 
 }  // namespace bastion::kernels

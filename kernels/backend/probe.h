@@ -1,5 +1,5 @@
-// Measures the limits of this machine, with which kernels and forwards are compared. The
-// measurements use the engine's own threads.
+// Measures the memory bandwidth and the arithmetic rate of this machine. Kernels and forwards are
+// compared with these limits. The measurements use the engine's own threads.
 #ifndef BASTION_KERNELS_BACKEND_PROBE_H_
 #define BASTION_KERNELS_BACKEND_PROBE_H_
 

@@ -1,15 +1,15 @@
 // Tree attention over a paged KV cache.
 //
 // The kernel processes a few rows of a span and one kv head at a time. First it scores the rows
-// against whole pages of keys: 16 keys per vector, and the rows and the heads of the group share
-// each load. Then it computes one softmax per row, and last the weighted sums of values. To handle
-// a tree, it picks the scores of the row's ancestors by the ancestor bits and moves them behind the
-// scores of the prefix, in the order of their depth. From then on the row looks like the last row
-// of a chain.
+// against whole pages of keys, 16 keys per vector; the rows and the heads of the group share each
+// load. Then it computes one softmax per row, and finally the weighted sums of values. For a row of
+// a tree, it uses the ancestor bits to pick the scores of the row's ancestors and moves them after
+// the scores of the prefix, ordered by depth. From then on, the row looks like the last row of a
+// chain.
 //
-// The published formulation has two parts (the prefix without a mask, the tree with a mask) and
-// merges them by log-sum-exp. Here both parts share one maximum and one sum. The result is
-// mathematically the same, but its bits do not depend on where the prefix ends.
+// The published formulation of tree attention computes two parts (the prefix without a mask, the
+// tree with a mask) and merges them by log-sum-exp. Here, both parts share one maximum and one sum.
+// The result is mathematically the same, but its bits do not depend on where the prefix ends.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
 #include "hwy/foreach_target.h"
@@ -143,7 +143,7 @@ class SpanKernel {
     if (scores_.size() < needed) scores_.resize(needed);
   }
 
-  // Rows [begin, end) of the span, query heads [head, head + H).
+  // Processes rows [begin, end) of the span and query heads [head, head + H).
   template <int H>
   void RunRows(int begin, int end, int head) {
     for (; begin + RowsFor(H) <= end; begin += RowsFor(H)) Run<RowsFor(H), H>(begin, head);
@@ -195,7 +195,7 @@ class SpanKernel {
     if (t < last) ScoreFrom<Q, 1>(queries, scores, t);
   }
 
-  // Scores N whole pages from token `t` on.
+  // Scores N whole pages, starting at token `t`.
   template <int Q, int N>
   HWY_INLINE void ScoreFrom(const float* const* queries, float* const* scores, int t) {
     const KV* keys[N];
@@ -265,7 +265,8 @@ class SpanKernel {
     for (int r = 0; r < R; ++r) {
       const VisibleKeys& visible = visible_[r];
       AddRun<H, N>(end, visible.end, d, scores + r * H, total + r * H);
-      // The window may begin among the picked keys. Softmax did not compute weights before it.
+      // The window may begin among the picked keys. Softmax did not compute weights for the keys
+      // before it.
       for (size_t a = std::max(0, visible.begin - visible.end); a < visible.picked.size(); ++a) {
         Add<H, N>(Value(visible.picked[a]) + d, scores + r * H, visible.end + static_cast<int>(a),
                   total + r * H);

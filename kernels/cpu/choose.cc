@@ -27,14 +27,14 @@ struct Winner {
   float value = -std::numeric_limits<float>::infinity();
 
   // Ties go to the lowest id; NaN never wins.
-  void Challenge(int32_t challenger, float with) {
-    if (with > value || (with == value && challenger < token)) *this = {challenger, with};
+  void Challenge(int32_t challenger, float score) {
+    if (score > value || (score == value && challenger < token)) *this = {challenger, score};
   }
 };
 
 // Finds argmax_x (logit(x)/T + g(x)). Few tokens can win, so the exact noise is computed only for
-// these. With u = exp(−exp(−g)), token x exceeds a value b only if −ln u < exp(logit(x)/T − b).
-// Because −ln u >= 1 − u, comparing 1 − u with the right side excludes most tokens without a
+// those that can. With u = exp(−exp(−g)), token x exceeds a value b only if −ln u < exp(logit(x)/T
+// − b). Because −ln u >= 1 − u, comparing 1 − u with the right side excludes most tokens without a
 // logarithm.
 class GumbelRace {
  public:
@@ -77,14 +77,14 @@ class GumbelRace {
     const hn::Rebind<int32_t, Floats> integers;
     const auto random = hn::LoadU(hn::Rebind<uint32_t, Floats>(), words);
     // 1 − u, rounded down. The slack is far larger than the other rounding errors.
-    const auto rest = hn::BitCast(integers, hn::ShiftRight<1>(hn::Not(random)));
-    const Vec unlikely = hn::Mul(hn::ConvertTo(Floats(), rest), hn::Set(Floats(), 0x1p-31f));
+    const auto inverted = hn::BitCast(integers, hn::ShiftRight<1>(hn::Not(random)));
+    const Vec one_minus_u = hn::Mul(hn::ConvertTo(Floats(), inverted), hn::Set(Floats(), 0x1p-31f));
     const float slack = 1e-3f + 1e-6f * std::abs(winner_.value);
     const Vec lead =
         hn::MulAdd(LoadFloats(logits_ + x), hn::Set(Floats(), 1.0f / rule_.temperature),
                    hn::Set(Floats(), slack - winner_.value));
     return !hn::AllFalse(
-        Floats(), hn::Le(hn::Mul(unlikely, hn::Set(Floats(), 0.999f)), hn::Exp(Floats(), lead)));
+        Floats(), hn::Le(hn::Mul(one_minus_u, hn::Set(Floats(), 0.999f)), hn::Exp(Floats(), lead)));
   }
 
   const float* const logits_;

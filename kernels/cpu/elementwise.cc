@@ -14,11 +14,11 @@ HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
-// Elements whose computation takes about a microsecond, which is the cost of handing work to
+// Number of elements that take about a microsecond to compute, which is the cost of handing work to
 // another thread.
-constexpr int kNormed = 16384, kActivated = 3072;
+constexpr int kNormGrain = 16384, kSiluGrain = 3072;
 
-constexpr int RowsWorth(int elements, int width) { return std::max(1, elements / width); }
+constexpr int GrainRows(int elements, int width) { return std::max(1, elements / width); }
 
 void NormRow(const RmsNormArgs& args, int64_t row) {
   const float* x = args.x + row * args.width;
@@ -64,13 +64,13 @@ void EmbedRow(const EmbedArgs& args, int64_t row) {
 }  // namespace
 
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool) {
-  pool.ParallelFor(args.rows, RowsWorth(kNormed, args.width), [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(args.rows, GrainRows(kNormGrain, args.width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) NormRow(args, row);
   });
 }
 
 void SiluMul(const SiluMulArgs& args, ThreadPool& pool) {
-  pool.ParallelFor(args.rows, RowsWorth(kActivated, args.width), [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(args.rows, GrainRows(kSiluGrain, args.width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) SiluMulRow(args, row);
   });
 }

@@ -1,4 +1,4 @@
-// The CPU kernels. kernels/ops.h has their contracts; kernels/backend/backend.cc puts them in a
+// The CPU kernels. kernels/ops.h specifies them, and kernels/backend/backend.cc lists them in a
 // table.
 #ifndef BASTION_KERNELS_CPU_KERNELS_H_
 #define BASTION_KERNELS_CPU_KERNELS_H_
@@ -11,15 +11,15 @@
 namespace bastion::kernels::cpu {
 
 // Constants that the variants of linear() share.
-inline constexpr size_t kPrefetchBytes = 4096;  // Distance by which weights are prefetched.
-inline constexpr int kPanelsWorth = 4;          // Fewer panels are not worth another thread.
+inline constexpr size_t kPrefetchBytes = 4096;  // How far ahead weights are prefetched.
+inline constexpr int kGrainPanels = 4;          // Panels. Fewer are not worth another thread.
 
 void Linear(const LinearArgs& args, ThreadPool& pool);
 void LinearInt8(const LinearArgs& args, ThreadPool& pool);
 // Whether LinearInt8 uses AVX-512 VNNI.
 bool HasVnni();
-// bf16 weights with matrix instructions (AMX). On a CPU without them it runs in plain C++, which is
-// slow.
+// Multiplies by bf16 weights with matrix instructions (AMX). On a CPU without AMX it runs in plain
+// C++, which is slow.
 void LinearTiles(const LinearArgs& args, ThreadPool& pool);
 // Whether LinearTiles uses AMX.
 bool HasTiles();

@@ -22,10 +22,10 @@ namespace {
 inline constexpr bool kWide = kLanes == kWidest;
 inline constexpr int kMaxRows = kWide ? 12 : 2;     // Rows of a tile.
 inline constexpr int kPanelVectors = 2 * kVectors;  // Registers for one panel row.
-inline constexpr int kChunk = kWidest;  // Rows are interleaved in chunks of this many k.
+inline constexpr int kChunk = kWidest;              // Rows are interleaved in chunks of this size.
 inline constexpr size_t kLineBytes = 64;
 
-// Panels of a tile of `m` rows. The registers hold no more sums.
+// Panels of a tile of `m` rows. The registers have no room for the sums of more panels.
 constexpr int PanelsFor(int m) {
   if (!kWide) return m == 1 ? 2 : 1;
   return m <= 2 ? 4 : m <= 6 ? 2 : 1;
@@ -35,11 +35,11 @@ constexpr int PanelsFor(int m) {
 template <typename W>
 inline constexpr int kPerWord = sizeof(float) / sizeof(W);
 
-// How many of these rows are widened to floats at a time. The registers hold no more.
+// Weights of each word that are widened to floats at a time. The registers have no room for more.
 template <typename W>
-inline constexpr int kAtOnce = kWide ? kPerWord<W> : 1;
+inline constexpr int kWidened = kWide ? kPerWord<W> : 1;
 
-// Loads row `part` of the rows that lie together at `words`, as floats.
+// Loads weight `part` of each word in a row of words (one word per column), as floats.
 HWY_INLINE void LoadRow(const float* words, int, Vec* w) {
 #pragma GCC unroll 32
   for (int v = 0; v < kPanelVectors; ++v) w[v] = hn::LoadU(Floats(), words + v * kLanes);
@@ -54,7 +54,7 @@ HWY_INLINE void LoadRow(const uint16_t* words, int part, Vec* w) {
   }
 }
 
-// Stores one row of a tile to y, or adds it: `columns` floats.
+// Stores `columns` floats of a tile's row to y, or adds them to y.
 template <int V>
 HWY_INLINE void StoreRow(const Vec* sum, float* y, int columns, bool accumulate) {
   if (columns == V * kLanes) {
@@ -71,7 +71,7 @@ HWY_INLINE void StoreRow(const Vec* sum, float* y, int columns, bool accumulate)
 }
 
 // The rows of x in nearly equal blocks of m <= kMaxRows rows. A block is [K / 16] x [m] x [16],
-// with K padded with zeros to a whole depth.
+// with K padded with zeros to depth().
 class RowBlocks {
  public:
   void Assign(const LinearArgs& args) {
@@ -125,25 +125,25 @@ struct Job {
   const RowBlocks& rows;
 };
 
-// Multiplies the rows of k that lie together at `words`, in N panels, by every row of a tile and
-// adds the products to `sum`.
+// Multiplies one row of words in each of N panels by every row of a tile and adds the products to
+// `sum`.
 template <typename W, int M, int N>
 HWY_INLINE void Step(const W* words, size_t panel_elements, const float* x,
                      Vec (&sum)[M][N * kPanelVectors]) {
 #pragma GCC unroll 2
-  for (int first = 0; first < kPerWord<W>; first += kAtOnce<W>) {
-    Vec w[kAtOnce<W>][N * kPanelVectors];
+  for (int first = 0; first < kPerWord<W>; first += kWidened<W>) {
+    Vec w[kWidened<W>][N * kPanelVectors];
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
 #pragma GCC unroll 2
-      for (int i = 0; i < kAtOnce<W>; ++i) {
+      for (int i = 0; i < kWidened<W>; ++i) {
         LoadRow(words + n * panel_elements, first + i, w[i] + n * kPanelVectors);
       }
     }
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 2
-      for (int i = 0; i < kAtOnce<W>; ++i) {
+      for (int i = 0; i < kWidened<W>; ++i) {
         const Vec xk = hn::Set(Floats(), x[m * kChunk + first + i]);
 #pragma GCC unroll 32
         for (int v = 0; v < N * kPanelVectors; ++v) sum[m][v] = hn::MulAdd(xk, w[i][v], sum[m][v]);
@@ -152,7 +152,7 @@ HWY_INLINE void Step(const W* words, size_t panel_elements, const float* x,
   }
 }
 
-// Multiplies the M rows of a block by N panels from `panel` on.
+// Multiplies the M rows of a block by N panels, starting at `panel`.
 template <typename W, int M, int N>
 void Tile(const Job& job, int block, int panel) {
   constexpr int V = N * kPanelVectors;
@@ -171,8 +171,8 @@ void Tile(const Job& job, int block, int panel) {
     for (int v = 0; v < V; ++v) sum[m][v] = hn::Zero(Floats());
   }
   for (int k = 0; k < depth; k += kChunk, x += M * kChunk) {
-    // The panel that follows the end of a panel also belongs to this tile. Near the end, therefore
-    // prefetch N - 1 panels further, where the next tile begins.
+    // The next panel in memory belongs to the same tile. Near the end of a panel, prefetch N - 1
+    // panels further ahead, where the next tile begins.
     const size_t next_tile = k + kAhead < depth ? 0 : (N - 1) * panel_elements;
     const W* ahead = words + size_t{kAhead} * kPanel + next_tile;
     for (int step = 0; step < kChunk; step += kPerWord<W>, words += kWordRow) {
@@ -218,7 +218,7 @@ void TileRow(const Job& job, int block, int begin, int end) {
   }
 }
 
-// Multiplies a block of M rows or fewer by the panels [begin, end).
+// Multiplies a block of at most M rows by the panels [begin, end).
 template <typename W, int M>
 void TileRowOf(const Job& job, int block, int begin, int end) {
   if (job.rows.rows(block) == M) return TileRow<W, M>(job, block, begin, end);

@@ -2,8 +2,8 @@
 // products as integers (exact in any order), and multiplies the sums by the two scales at the end.
 //
 // The int8 instructions need one unsigned operand, so the rows of x are stored with 128 added. The
-// sums of the weight columns serve to subtract this offset again. On a CPU without these
-// instructions, plain C++ loops do the same.
+// sums of the weight columns are used to remove this offset at the end. On a CPU without these
+// instructions, plain C++ loops compute the same results.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -39,7 +39,7 @@ struct RoundedRows {
 // Multiplies M rows of `x` by one panel: dots [M, 32] = unsigned rows · signed weights.
 using TileFunction = void (*)(const RoundedRows& x, int row, const int8_t* panel, int32_t* dots);
 
-// One row of a tile, with all that is needed to store it to y.
+// One row of a tile and everything that is needed to store it to y.
 struct TileRow {
   const int32_t* dots;  // [32]
   const int32_t* sums;  // [32], the sums of the weight columns
@@ -108,7 +108,7 @@ constexpr Instructions PlainInstructions(std::integer_sequence<int, M...>) {
 // ---- AVX-512 VNNI ----
 
 #if defined(__x86_64__)
-// Compiles a function for these instructions, independently of the target of this file.
+// Compiles a function for these instructions, regardless of the target of this file.
 #define BASTION_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 
 template <int M>
@@ -225,7 +225,7 @@ void LinearInt8(const LinearArgs& args, ThreadPool& pool) {
   RoundRows(args, instructions, x);
   const RoundedRows& rounded = x;  // All threads use the caller's rows.
   const int blocks = (args.rows + kMaxRows - 1) / kMaxRows;
-  pool.ParallelFor(args.weight.panels(), kPanelsWorth, [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(args.weight.panels(), kGrainPanels, [&](int64_t begin, int64_t end) {
     alignas(64) int32_t dots[kMaxRows * kPanel];
     for (int panel = static_cast<int>(begin); panel < end; ++panel) {
       const int8_t* weights =

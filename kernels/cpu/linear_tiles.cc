@@ -3,9 +3,9 @@
 // tile. A CPU with AMX uses this path for bf16 with any number of rows, so that results do not
 // depend on that number.
 //
-// A small interface for tile registers has two implementations: CpuTiles uses the CPU's
-// instructions. PlainTiles computes the same sums in the same order in plain C++, for tests and to
-// check the CPU once at start. Both give the same bits, with two exceptions: the CPU treats
+// The interface to the tile registers has two implementations. CpuTiles uses the CPU's
+// instructions. PlainTiles computes the same sums in the same order in plain C++, for tests and for
+// the AMX self-test at startup. Both give the same bits, with two exceptions: the CPU treats
 // denormal inputs and outputs as zero, and the bits of a NaN may differ.
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@
 namespace bastion::kernels::cpu {
 namespace {
 
-inline constexpr int kTileRows = 16;   // Rows of x per tile, or pairs of k.
+inline constexpr int kTileRows = 16;   // Rows of a tile: rows of x, or pairs of k.
 inline constexpr int kTileBytes = 64;  // Bytes of a tile's row: 16 floats or 32 bf16.
 inline constexpr int kPanelBytes = kPanel * 2 * sizeof(uint16_t);  // Panel bytes per pair of k.
 
@@ -61,7 +61,8 @@ class PlainTiles {
       std::memcpy(reinterpret_cast<char*>(data) + row * stride, &tiles_[tile][row], kTileBytes);
     }
   }
-  // sum += input · weight. Like the CPU, it adds up even and odd k separately and then adds both.
+  // sum += input · weight. Like the CPU, it sums even and odd k separately and then adds the two
+  // sums.
   template <int sum, int input, int weight>
   void MultiplyAdd() {
     for (int m = 0; m < kTileRows; ++m) {
@@ -185,8 +186,8 @@ void StoreRows(const LinearArgs& args, const float* sums, int group, int panel) 
   }
 }
 
-// Multiplies one panel by `Groups` groups of rows from `group` on. The weights are read once for
-// all of these rows.
+// Multiplies one panel by `Groups` groups of rows, starting at `group`. The weights are read once
+// for all of these rows.
 template <int Groups, typename Tiles>
 void PanelTile(Tiles& tiles, const LinearArgs& args, const RoundedRows<Tiles>& rows, int group,
                int panel) {
@@ -229,7 +230,7 @@ void LinearOn(const LinearArgs& args, ThreadPool& pool) {
   static thread_local RoundedRows<Tiles> caller_rows;
   caller_rows.Assign(args);
   const RoundedRows<Tiles>& rows = caller_rows;  // All threads use the caller's rows.
-  pool.ParallelFor(args.weight.panels(), kPanelsWorth, [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(args.weight.panels(), kGrainPanels, [&](int64_t begin, int64_t end) {
     Tiles tiles;
     tiles.Configure();
     for (int panel = static_cast<int>(begin); panel < end; ++panel) {
@@ -244,21 +245,21 @@ void LinearOn(const LinearArgs& args, ThreadPool& pool) {
 }
 
 #if defined(__x86_64__)
-bool CpuSaysTiles() {
+bool CpuReportsAmx() {
   constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // Bits of CPUID leaf 7, register EDX.
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 && (d & kTile) != 0;
 }
 
-// Asks Linux for permission to use AMX. The tile registers add 8 KiB to the state of a thread, so
-// Linux enables them only on request.
-bool MayUseTiles() {
+// Asks Linux for permission to use AMX; returns whether it was granted. The tile registers add 8
+// KiB to the state of a thread, so Linux enables them only on request.
+bool RequestAmx() {
   constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2).
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 // Compares a small product on CpuTiles with the same product on PlainTiles.
-bool TilesAreRight() {
+bool AmxSelfTestPasses() {
   constexpr int kRows = 19, kOutputs = 37, kDepth = 70;
   PackedMatrix shape = {DType::kBF16, kOutputs, kDepth, nullptr};
   std::vector<uint16_t> matrix(size_t{kOutputs} * kDepth);
@@ -269,20 +270,20 @@ bool TilesAreRight() {
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 53 % 97) / 97.0f - 0.5f;
   std::vector<InputLine> packed(shape.bytes() / sizeof(InputLine));
   shape.data = packed.data();
-  ThreadPool alone(1);
-  PackMatrix({{DType::kBF16, matrix.data(), kOutputs}}, shape, alone);
+  ThreadPool pool(1);
+  PackMatrix({{DType::kBF16, matrix.data(), kOutputs}}, shape, pool);
   std::vector<float> y(size_t{kRows} * kOutputs), expected(y.size());
-  LinearOn<CpuTiles>({x.data(), shape, y.data(), kRows, kOutputs, false}, alone);
-  LinearOn<PlainTiles>({x.data(), shape, expected.data(), kRows, kOutputs, false}, alone);
+  LinearOn<CpuTiles>({x.data(), shape, y.data(), kRows, kOutputs, false}, pool);
+  LinearOn<PlainTiles>({x.data(), shape, expected.data(), kRows, kOutputs, false}, pool);
   return std::equal(y.begin(), y.end(), expected.begin(),
                     [](float a, float b) { return std::abs(a - b) <= 1e-4f; });
 }
 #endif
 
-bool FindTiles() {
+bool DetectAmx() {
 #if defined(__x86_64__)
-  if (!CpuSaysTiles() || !MayUseTiles()) return false;
-  if (TilesAreRight()) return true;
+  if (!CpuReportsAmx() || !RequestAmx()) return false;
+  if (AmxSelfTestPasses()) return true;
   LOG(WARNING) << "AMX self-test failed: matrix instructions give wrong products; not using AMX";
 #endif
   return false;
@@ -291,7 +292,7 @@ bool FindTiles() {
 }  // namespace
 
 bool HasTiles() {
-  static const bool has = FindTiles();
+  static const bool has = DetectAmx();
   // VectorFloats() is smaller if a test restricts the vector width.
   return has && VectorFloats() == kWidest;
 }

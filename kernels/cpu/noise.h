@@ -1,5 +1,5 @@
-// The noise g(seed, position, token) of the keyed choice, for whole rows. Like vector.h, it is
-// included once for every instruction set.
+// The noise g(seed, position, token) of the keyed choice, for whole rows. Like vector.h, this file
+// is included once for every instruction set.
 #if defined(BASTION_KERNELS_CPU_NOISE_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BASTION_KERNELS_CPU_NOISE_H_
 #undef BASTION_KERNELS_CPU_NOISE_H_
@@ -19,8 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 
-// The random words of the keyed choice for tokens [first, first + kWordTokens), equal to those of
-// KeyedWords.
+// Draws the random words of the keyed choice for tokens [first, first + kWordTokens). They equal
+// those of KeyedWords.
 #if HWY_TARGET == HWY_SCALAR
 inline constexpr int kWordTokens = 4;
 
@@ -74,18 +74,18 @@ inline void AddNoise(const float* logits, int count, const ChoiceRule& rule, flo
     const int last = std::min(count, first + kWordTokens);
     int x = first;
     for (; x + kLanes <= last; x += kLanes) {
-      // 1 − u. Small values, which give large noise, keep full precision. Values are limited to
-      // less than 1; near 1 the noise is lowest, and such tokens do not rank high anyway.
-      const auto rest = hn::Not(hn::LoadU(unsigneds, words + (x - first)));
-      const Vec low = hn::MulAdd(to_floats(hn::And(rest, hn::Set(unsigneds, 0xFFFF))),
+      // 1 − u. Small results, which give large noise, have full precision. Results are capped below
+      // 1; the noise is lowest there, so such tokens do not rank high anyway.
+      const auto inverted = hn::Not(hn::LoadU(unsigneds, words + (x - first)));
+      const Vec low = hn::MulAdd(to_floats(hn::And(inverted, hn::Set(unsigneds, 0xFFFF))),
                                  hn::Set(Floats(), 0x1p-32f), hn::Set(Floats(), 0x1p-33f));
-      const Vec unlikely =
-          hn::Min(hn::MulAdd(to_floats(hn::ShiftRight<16>(rest)), hn::Set(Floats(), 0x1p-16f), low),
-                  hn::Set(Floats(), 1 - 0x1p-24f));
-      const Vec waiting = hn::Neg(hn::Log1p(Floats(), hn::Neg(unlikely)));  // −ln u
+      const Vec one_minus_u = hn::Min(
+          hn::MulAdd(to_floats(hn::ShiftRight<16>(inverted)), hn::Set(Floats(), 0x1p-16f), low),
+          hn::Set(Floats(), 1 - 0x1p-24f));
+      const Vec minus_log_u = hn::Neg(hn::Log1p(Floats(), hn::Neg(one_minus_u)));  // −ln u
       const Vec scaled =
           hn::Mul(LoadFloats(logits + x), hn::Set(Floats(), 1.0f / rule.temperature));
-      hn::StoreU(hn::Sub(scaled, hn::Log(Floats(), waiting)), Floats(), out + x);
+      hn::StoreU(hn::Sub(scaled, hn::Log(Floats(), minus_log_u)), Floats(), out + x);
     }
     for (; x < last; ++x) {
       out[x] = logits[x] / rule.temperature + KeyedGumbel(rule.seed, rule.position, x);

@@ -1,5 +1,5 @@
-// RMS norm and rotary embedding of queries and keys, and the write of keys and values to the paged
-// cache, in one pass over the rows. Also the move of cached tokens.
+// Applies RMS norm and the rotary embedding to queries and keys, and writes keys and values to the
+// paged cache, in one pass over the rows. Also moves cached tokens.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/qkv.cc"
 #include "hwy/foreach_target.h"
@@ -15,7 +15,7 @@ namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
 inline constexpr int kMaxHeadDim = 512;
-inline constexpr int kRowsWorth = 2;  // Fewer rows are not worth another thread.
+inline constexpr int kGrainRows = 2;  // Rows. Fewer are not worth another thread.
 
 // Half a head is a multiple of 8.
 using Part = hn::CappedTag<float, 8>;
@@ -71,8 +71,8 @@ void QkvRow(const QkvArgs& args, int64_t row) {
   }
 }
 
-// Calls visit(element) for the key and value elements of one token: for each head D of the key,
-// then D of the value.
+// Calls visit(element) for the key and value elements of one token: for each head, the D elements
+// of the key, then the D elements of the value.
 template <typename KV, typename Visit>
 void VisitToken(const KvLayer& cache, int64_t slot, Visit visit) {
   const int dim = cache.head_dim;
@@ -104,7 +104,7 @@ void MoveTokens(const KvMoveArgs& args) {
 }  // namespace
 
 void Qkv(const QkvArgs& args, ThreadPool& pool) {
-  pool.ParallelFor(args.rows, kRowsWorth, [&](int64_t begin, int64_t end) {
+  pool.ParallelFor(args.rows, kGrainRows, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       if (args.cache.dtype == DType::kF32) {
         QkvRow<float>(args, row);

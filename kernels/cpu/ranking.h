@@ -1,5 +1,5 @@
-// Finds the most probable tokens of a row of logits. Like vector.h, it is included once for every
-// instruction set.
+// Finds the most probable tokens of a row of logits. Like vector.h, this file is included once for
+// every instruction set.
 #if defined(BASTION_KERNELS_CPU_RANKING_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BASTION_KERNELS_CPU_RANKING_H_
 #undef BASTION_KERNELS_CPU_RANKING_H_
@@ -51,9 +51,9 @@ inline float SumExp(const float* x, int count, float highest, float scale = 1.0f
   return total;
 }
 
-// Finds the ids that may be among the K best: all tokens that reach a bound, which at least K
-// tokens reach. The row is divided into 2K or more interleaved strips (strip i has the tokens i, i
-// + strips, …). The bound is the K-th best of the maxima of the strips.
+// Finds a superset of the K best ids: all tokens that reach a bound that at least K tokens reach.
+// The row is divided into 2K or more interleaved strips (strip i has the tokens i, i + strips, …).
+// The bound is the K-th highest of the strips' maxima.
 inline void Shortlist(const float* logits, int vocabulary, int candidates,
                       std::vector<int32_t>& ids) {
   const int strips = std::min(vocabulary, (2 * candidates + kWidest - 1) / kWidest * kWidest);
@@ -82,9 +82,9 @@ inline void Shortlist(const float* logits, int vocabulary, int candidates,
   ids.resize(next - ids.data());
 }
 
-// Finds the `candidates` best ids, by descending logit and then by ascending id. All other tokens
-// that tie with the last one follow in any order. A row with NaNs may give fewer ids. REQUIRES: 0 <
-// candidates <= vocabulary.
+// Finds the `candidates` best ids and sorts them by descending logit, then by ascending id. Appends
+// all other tokens that tie with the last of them, in any order. A row with NaNs may give fewer
+// ids. REQUIRES: 0 < candidates <= vocabulary.
 inline void SortedBest(const float* logits, int vocabulary, int candidates,
                        std::vector<int32_t>& ids) {
   Shortlist(logits, vocabulary, candidates, ids);

@@ -17,14 +17,15 @@ HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
-void MarkBroken(const TopKArgs& args, int64_t row) {
+void MarkInvalid(const TopKArgs& args, int64_t row) {
   std::fill_n(args.tokens + row * args.candidates, args.candidates, -1);
   std::fill_n(args.log_probs + row * args.candidates, args.candidates,
               std::numeric_limits<float>::quiet_NaN());
 }
 
-// The values to rank: the logits, or for a coupled row the values that the keyed choice compares.
-const float* Ranked(const TopKArgs& args, int64_t row) {
+// Returns the values to rank: the logits or, for a coupled row, the values that the keyed choice
+// compares.
+const float* ValuesToRank(const TopKArgs& args, int64_t row) {
   const float* logits = args.logits + row * args.vocabulary;
   if (args.coupling == nullptr || args.coupling[row].temperature <= 0) return logits;
   const ChoiceRule& rule = args.coupling[row];
@@ -40,10 +41,10 @@ const float* Ranked(const TopKArgs& args, int64_t row) {
 }
 
 void TopKRow(const TopKArgs& args, int64_t row) {
-  const float* values = Ranked(args, row);
+  const float* values = ValuesToRank(args, row);
   static thread_local std::vector<int32_t> ids;
   SortedBest(values, args.vocabulary, args.candidates, ids);
-  if (static_cast<int>(ids.size()) < args.candidates) return MarkBroken(args, row);
+  if (static_cast<int>(ids.size()) < args.candidates) return MarkInvalid(args, row);
   const float highest = values[ids[0]];
   const float log_sum = std::log(SumExp(values, args.vocabulary, highest));
   for (int k = 0; k < args.candidates; ++k) {

@@ -1,4 +1,4 @@
-// Top-k, top-p and min-p over a row of logits. Like vector.h, it is included once for every
+// Top-k, top-p and min-p over a row of logits. Like vector.h, this file is included once for every
 // instruction set.
 #if defined(BASTION_KERNELS_CPU_TRUNCATION_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BASTION_KERNELS_CPU_TRUNCATION_H_
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 
 // Finds the tokens that survive top-k, then top-p, then min-p. Each step sees only the survivors of
-// the step before. In a row with NaNs no token survives.
+// the previous step. In a row with NaNs, no token survives.
 class Truncation {
  public:
   Truncation(const float* logits, int count, const ChoiceRule& rule)
@@ -39,7 +39,7 @@ class Truncation {
       SortedBest(logits_, count_, rule_.top_k, kept);
       total_ = MassOf(kept);
     } else if (rule_.top_p < 1) {
-      SortUntilEnough(kept);
+      SortUntilTopP(kept);
     } else {
       kept.resize(count_);
       std::iota(kept.begin(), kept.end(), 0);
@@ -58,23 +58,23 @@ class Truncation {
     return mass;
   }
 
-  // Sorts the 64 most likely tokens, then 8 times as many, and so on, until they have top_p of the
-  // mass.
-  void SortUntilEnough(std::vector<int32_t>& kept) const {
+  // Sorts the 64 most likely tokens, then 8 times as many, and so on, until the sorted tokens have
+  // top_p of the total mass.
+  void SortUntilTopP(std::vector<int32_t>& kept) const {
     for (int64_t wanted = 64;; wanted *= 8) {
       SortedBest(logits_, count_, static_cast<int>(std::min<int64_t>(wanted, count_)), kept);
       if (wanted >= count_ || MassOf(kept) >= rule_.top_p * total_) return;
     }
   }
 
-  // Keeps a token if the more likely tokens together have less than top_p of the mass.
+  // Keeps a token if all more likely tokens together have less than top_p of the total mass.
   void KeepTopP(std::vector<int32_t>& kept) const {
     float likelier = 0;
-    size_t staying = 0;
-    while (staying < kept.size() && (staying == 0 || likelier < rule_.top_p * total_)) {
-      likelier += Mass(kept[staying++]);
+    size_t kept_count = 0;
+    while (kept_count < kept.size() && (kept_count == 0 || likelier < rule_.top_p * total_)) {
+      likelier += Mass(kept[kept_count++]);
     }
-    kept.resize(staying);
+    kept.resize(kept_count);
   }
 
   void KeepMinP(std::vector<int32_t>& kept) const {

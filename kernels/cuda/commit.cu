@@ -1,5 +1,5 @@
 // Commits the walked paths in one launch: moves cached keys and values in all layers and gathers
-// the features. Also the kernel that raises a flag for the host.
+// the features. This file also has the kernel that raises a flag for the host.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/simt/simt.h"
 
@@ -62,8 +62,8 @@ SIMT_DEVICE void MoveLayer(const CommitArgs& args, int span, const DeviceKvLayer
   }
 }
 
-// Copies the features of the span's root and accepted nodes: the rows of block `part` of
-// kFeatureBlocks.
+// Copies the features of the span's root and accepted nodes: block `part` of kFeatureBlocks copies
+// every kFeatureBlocks-th row.
 SIMT_DEVICE void GatherFeatures(const CommitArgs& args, int span, int part) {
   const WalkResult result = args.results[span];
   const int begin = args.rows.first_rows[span];

@@ -1,5 +1,5 @@
-// The contract of every GPU kernel. Each function enqueues on a stream what kernels/ops.h specifies
-// for the op of the same name, on device memory. Recording a graph fixes the shapes and the
+// The contract of every GPU kernel. Each function enqueues the op that kernels/ops.h specifies
+// under the same name, on data in device memory. Recording a graph fixes the shapes and the
 // pointers. The data that changes from step to step lies in StepRows, which every replay of the
 // graph reads.
 //
@@ -7,7 +7,7 @@
 // the queries and the KV cache have the type of the weights: bf16 or fp32. (fp32 is for comparisons
 // with the CPU and is not optimized.) Sums are fp32 and have a fixed order, so the same step always
 // gives the same bits. Unlike on the CPU, the bits of a row depend on the number of rows in its
-// step, because the tiles of the matrix products depend on it.
+// step, because that number determines the tiles of the matrix products.
 //
 // Shape legend: common/base/ids.h. R is the row capacity of a step; StepRows::used says how many
 // rows are in use.
@@ -61,7 +61,7 @@ struct EmbedArgs {
 void Embed(const EmbedArgs& args, Stream& stream);
 
 // y = rms_norm(x), rounded to `dtype`, the input type of matrix products. If `tap` is not null,
-// also stores x there, rounded to the same type: the columns of this layer in the feature rows.
+// also stores x there, rounded to the same type: this layer's columns of the feature rows.
 struct RmsNormArgs {
   const float* x = nullptr;       // [R, C]
   const float* weight = nullptr;  // [C]
@@ -121,12 +121,12 @@ struct AttentionArgs {
   void* scratch = nullptr;
   int multiprocessors = 1;
 };
-// REQUIRES: AttentionTakes(the shape). With a window, no row has a lower position than the first
-// row of its span.
+// REQUIRES: AttentionSupports returns true for the shape. With a window, no row has a lower
+// position than the first row of its span.
 void Attention(const AttentionArgs& args, Stream& stream);
 // Whether Attention supports the shape: head_dim is a multiple of 8 and at most 256 (fastest: 64,
 // 128, 256), and query_heads is a multiple of kv_heads.
-[[nodiscard]] bool AttentionTakes(int query_heads, int kv_heads, int head_dim);
+[[nodiscard]] bool AttentionSupports(int query_heads, int kv_heads, int head_dim);
 // Bytes of scratch for any spans within the capacities, at any context length. The scratch holds
 // partial rows of head_dim + 4 floats: at most 192 for each row and each query head of a kv head's
 // group, and at most 16,384 per span. Example with 512 rows, 32 query heads, 8 kv heads and
@@ -146,7 +146,7 @@ struct LogitEdit {
 };
 
 // EditLogits applies the edits in place; UndoEdits restores the logits. REQUIRES: at most one edit
-// per (row, token). The engine launches these only in steps with edits, outside of graphs.
+// per (row, token). The engine launches these kernels only in steps with edits, outside of graphs.
 struct EditArgs {
   float* logits = nullptr;           // [R, V]
   const LogitEdit* edits = nullptr;  // [n]
@@ -208,7 +208,7 @@ struct WalkArgs {
   // [R]: paths[first_rows[b] + k] is the k-th accepted node of span b, as a row index within the
   // span.
   int32_t* paths = nullptr;
-  // Copies of both in host memory, or null.
+  // Copies of `results` and `paths` in host memory, or null.
   WalkResult* results_for_host = nullptr;
   int32_t* paths_for_host = nullptr;
 };

@@ -20,7 +20,7 @@ struct Pages {
   at::Tensor values;  // [pages, G, 16, D]
 };
 
-// Reads and writes the keys and values of tokens by their slots.
+// Reads and writes the keys and values of tokens by slot.
 class Slots {
  public:
   Slots(const KvLayer& cache, const int64_t* slots, int64_t count)

@@ -26,7 +26,7 @@ struct Inputs {
 template <at::ScalarType kCompute>
 Inputs MakeInputs(const LinearArgs& args) {
   const PackedMatrix& weight = args.weight;
-  const auto together = static_cast<int64_t>(sizeof(float) / BytesPerElement(weight.dtype));  // T
+  const auto per_word = static_cast<int64_t>(sizeof(float) / BytesPerElement(weight.dtype));  // T
   Inputs inputs;
   at::Tensor x = Floats(args.x, {args.rows, weight.columns});
   if (weight.dtype == DType::kInt8) {
@@ -35,7 +35,7 @@ Inputs MakeInputs(const LinearArgs& args) {
     inputs.scale = largest.to(kCompute) / 127;
   }
   inputs.parts = at::constant_pad_nd(x.to(kCompute), {0, weight.depth() - weight.columns})
-                     .view({args.rows, -1, together})
+                     .view({args.rows, -1, per_word})
                      .permute({2, 0, 1})
                      .contiguous();
   return inputs;
@@ -45,12 +45,12 @@ Inputs MakeInputs(const LinearArgs& args) {
 template <at::ScalarType kCompute>
 void Multiply(const LinearArgs& args, const Inputs& inputs, int64_t begin, int64_t end) {
   const PackedMatrix& weight = args.weight;
-  const int64_t panels = end - begin, together = inputs.parts.size(0);
+  const int64_t panels = end - begin, per_word = inputs.parts.size(0);
   const auto stride = static_cast<int64_t>(weight.panel_bytes() / sizeof(int32_t));
   const at::Tensor words = View(static_cast<const int32_t*>(weight.data) + begin * stride, at::kInt,
-                                {panels, weight.depth() / together, kPanel}, {stride, kPanel, 1});
+                                {panels, weight.depth() / per_word, kPanel}, {stride, kPanel, 1});
   at::Tensor sum;  // [panels, R, 32]
-  for (int64_t t = 0; t < together; ++t) {
+  for (int64_t t = 0; t < per_word; ++t) {
     const at::Tensor x = inputs.parts[t].unsqueeze(0).expand({panels, -1, -1});
     const at::Tensor product =
         at::bmm(x, Part(words, weight.dtype, static_cast<int>(t)).to(kCompute));

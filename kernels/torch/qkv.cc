@@ -11,16 +11,17 @@ class Rotation {
       : rows_(args.rows), dim_(args.cache.head_dim), epsilon_(args.epsilon), compute_(compute) {
     const int64_t positions = RowsSpanned(args.positions, args.rows);
     const at::Tensor table = Floats(args.cosine_sine, {positions, 2, dim_ / 2});
-    const at::Tensor turns = table.index_select(0, Indices(args.positions, args.rows)).to(compute);
-    cosine_ = turns.select(1, 0).unsqueeze(1);
-    sine_ = turns.select(1, 1).unsqueeze(1);
+    const at::Tensor selected =
+        table.index_select(0, Indices(args.positions, args.rows)).to(compute);
+    cosine_ = selected.select(1, 0).unsqueeze(1);
+    sine_ = selected.select(1, 1).unsqueeze(1);
   }
 
   // Views rows of `heads` heads, [R, heads, D]. `stride` is the distance between rows.
   [[nodiscard]] at::Tensor Heads(const float* data, int heads, int stride) const {
     return View(data, at::kFloat, {rows_, heads, dim_}, {stride, dim_, 1});
   }
-  [[nodiscard]] at::Tensor Turned(const at::Tensor& heads, const float* norm) const {
+  [[nodiscard]] at::Tensor Rotated(const at::Tensor& heads, const float* norm) const {
     const at::Tensor normed = Normed(heads.to(compute_), Floats(norm, {dim_}), epsilon_);
     const at::Tensor a = normed.narrow(2, 0, dim_ / 2), b = normed.narrow(2, dim_ / 2, dim_ / 2);
     return at::cat({a * cosine_ - b * sine_, b * cosine_ + a * sine_}, 2).to(at::kFloat);
@@ -41,11 +42,11 @@ void Qkv(const QkvArgs& args, ThreadPool&) {
   const Rotation rotation(args, kCompute);
   if (args.query != nullptr) {
     const at::Tensor query = rotation.Heads(args.query, args.query_heads, args.query_stride);
-    query.copy_(rotation.Turned(query, args.query_norm));
+    query.copy_(rotation.Rotated(query, args.query_norm));
   }
   const at::Tensor key = rotation.Heads(args.key, args.cache.kv_heads, args.kv_stride);
   const at::Tensor value = rotation.Heads(args.value, args.cache.kv_heads, args.kv_stride);
-  Slots(args.cache, args.slots, args.rows).Write(rotation.Turned(key, args.key_norm), value);
+  Slots(args.cache, args.slots, args.rows).Write(rotation.Rotated(key, args.key_norm), value);
 }
 
 void KvMove(const KvMoveArgs& args, ThreadPool&) {

@@ -18,11 +18,11 @@ class AtenScope {
  public:
   AtenScope() {
     // ATen stores the number of threads per calling thread.
-    thread_local const bool alone = [] {
+    thread_local const bool single_threaded = [] {
       at::set_num_threads(1);
       return true;
     }();
-    (void)alone;
+    (void)single_threaded;
   }
 
  private:
@@ -58,7 +58,7 @@ void ForRanges(ThreadPool& pool, int64_t count, int64_t grain, const Body& body)
   return View(data, at::kInt, {count});
 }
 
-// The number of table rows that `count` indices need. Kernels do not get the size of the table.
+// The number of table rows that the indices reach. Kernels are not told the size of the table.
 template <typename Index>
 [[nodiscard]] int64_t RowsSpanned(const Index* indices, int64_t count) {
   return count == 0 ? 0 : int64_t{*std::max_element(indices, indices + count)} + 1;

@@ -22,7 +22,7 @@ class IncludeChecks(unittest.TestCase):
         text = "".join(f'#include "{i}"\n' for i in included)
         return findings(checks.include_direction, (path, text))
 
-    def test_include_against_the_direction(self):
+    def test_includes_against_the_direction_are_reported(self):
         self.assertEqual(
             self.includes("common/stages/a.h", "common/base/b.h", "common/wire/c.h"),
             ["common/stages/a.h:2: common/stages may not include common/wire/c.h"])
@@ -31,7 +31,7 @@ class IncludeChecks(unittest.TestCase):
         self.assertTrue(self.includes("drafter_service/serve/a.cc", "verifier_service/verify/b.h"))
         self.assertTrue(self.includes("verifier_service/verify/a.cc", "drafter_service/draft/b.h"))
 
-    def test_kernels_include_the_base_only(self):
+    def test_kernels_include_only_the_base(self):
         self.assertFalse(self.includes("kernels/cpu/a.cc", "kernels/ops.h", "common/base/ids.h"))
         self.assertTrue(self.includes("kernels/cpu/a.cc", "common/stages/b.h"))
 
@@ -50,23 +50,23 @@ class IncludeChecks(unittest.TestCase):
     def test_tests_include_everything(self):
         self.assertFalse(self.includes("tests/client/a.cc", "client/cpp/b.h", "kernels/ops.h"))
 
-    def test_folder_without_a_rule(self):
+    def test_a_folder_without_a_rule_is_reported(self):
         self.assertTrue(self.includes("unknown/a.cc", "common/base/b.h"))
 
-    def test_cycle_of_rules(self):
+    def test_include_cycles_are_reported(self):
         saved = rules.MAY_INCLUDE
         try:
             rules.MAY_INCLUDE = {"a": ["b"], "b": ["c"], "c": ["a"], "d": ["a"]}
             self.assertEqual([str(o) for o in checks.include_cycles([])],
-                             ["tests/architecture/rules.py:1: a cycle: a -> b -> c -> a"])
+                             ["tests/architecture/rules.py:1: include cycle: a -> b -> c -> a"])
             rules.MAY_INCLUDE = {"a": ["b", "c"], "b": ["c"], "c": []}
             self.assertEqual(list(checks.include_cycles([])), [])
         finally:
             rules.MAY_INCLUDE = saved
 
-    def test_libraries_in_other_folders(self):
+    def test_restricted_libraries_are_reported_in_other_folders(self):
         def libraries(path, text):
-            return findings(checks.library_borders, (path, text))
+            return findings(checks.restricted_libraries, (path, text))
         self.assertTrue(libraries("kernels/cpu/a.cc", "#include <ATen/ATen.h>\n"))
         self.assertTrue(libraries("orchestrator/tree/a.cc", "#include <torch/torch.h>\n"))
         self.assertTrue(libraries("common/nn/a.cc", "#include <grpcpp/grpcpp.h>\n"))
@@ -74,7 +74,7 @@ class IncludeChecks(unittest.TestCase):
         self.assertTrue(libraries("common/nn/a.cc", "#include <ATen/ATen.h>\n"))
         self.assertFalse(libraries("kernels/torch/a.cc", "#include <ATen/ATen.h>\n"))
 
-    def test_torch_and_protos_in_one_file(self):
+    def test_torch_and_protos_in_one_file_are_reported(self):
         both = '#include <c10/core/Device.h>\n#include "protos/bastion/v1/generation.pb.h"\n'
         self.assertTrue(findings(checks.torch_and_protos, ("drafter_service/serve/a.cc", both)))
         one = both.splitlines()[1]
@@ -90,7 +90,7 @@ class LinkChecks(unittest.TestCase):
                         ("common/base/b.cc", ""), self.HEADER,
                         ("common/wire/CMakeLists.txt", cmake), *files)
 
-    def test_a_library_that_is_not_listed(self):
+    def test_an_unlisted_library_is_reported(self):
         source = ("common/wire/a.cc", '#include "common/base/b.h"\n#include "absl/time/time.h"\n')
         self.assertEqual(
             self.links("bastion_library(NAME wire SRCS a.cc DEPS absl::status)\n", source),
@@ -100,7 +100,7 @@ class LinkChecks(unittest.TestCase):
         self.assertFalse(
             self.links("bastion_library(NAME wire SRCS a.cc\n  DEPS base absl::time)\n", source))
 
-    def test_the_header_beside_a_source_counts(self):
+    def test_the_header_of_a_source_is_also_checked(self):
         header = ("common/wire/a.h", '#include "common/base/b.h"\n')
         cmake = "set(FILES a.cc)\nbastion_library(NAME wire SRCS ${FILES} DEPS absl::time)\n"
         self.assertEqual(len(self.links(cmake, ("common/wire/a.cc", ""), header)), 1)
@@ -109,7 +109,7 @@ class LinkChecks(unittest.TestCase):
 class PreprocessorChecks(unittest.TestCase):
     GUARD = "#ifndef BASTION_COMMON_BASE_A_H_\n#define BASTION_COMMON_BASE_A_H_\n#endif\n"
 
-    def test_conditionals(self):
+    def test_conditionals_are_reported(self):
         def conditionals(path, text):
             return findings(checks.conditional_compilation, (path, text))
         self.assertFalse(conditionals("common/base/a.h", self.GUARD))
@@ -119,7 +119,7 @@ class PreprocessorChecks(unittest.TestCase):
         self.assertFalse(conditionals("common/base/check.h", "#ifdef NDEBUG\n#endif\n"))
         self.assertFalse(conditionals("kernels/cpu/a.cc", "#if HWY_ONCE\n#endif\n"))
 
-    def test_guards(self):
+    def test_wrong_header_guards_are_reported(self):
         self.assertFalse(findings(checks.header_guards, ("common/base/a.h", self.GUARD)))
         self.assertTrue(findings(checks.header_guards, ("common/base/b.h", self.GUARD)))
         self.assertTrue(findings(checks.header_guards, ("common/base/b.h", "#pragma once\n")))
@@ -127,9 +127,9 @@ class PreprocessorChecks(unittest.TestCase):
         cuda = self.GUARD.replace("_A_H_", "_A_CUH_")
         self.assertFalse(findings(checks.header_guards, ("common/base/a.cuh", cuda)))
 
-    def test_settings(self):
+    def test_flags_and_environment_outside_main_are_reported(self):
         def settings(path, text):
-            return findings(checks.settings_at_the_edge, (path, text))
+            return findings(checks.flags_and_environment, (path, text))
         self.assertTrue(settings("common/base/a.cc", 'x = getenv("HOME");\n'))
         self.assertTrue(settings("common/base/a.cc", 'ABSL_FLAG(int, x, 0, "");\n'))
         self.assertFalse(settings("client/ctl/main.cc", 'x = std::getenv("HOME");\n'))
@@ -137,13 +137,13 @@ class PreprocessorChecks(unittest.TestCase):
 
 
 class SizeChecks(unittest.TestCase):
-    def test_files(self):
+    def test_long_files_are_reported(self):
         limit = rules.MAX_FILE_LINES
         self.assertFalse(findings(checks.file_length, ("a.cc", "\n" * limit)))
         self.assertEqual(findings(checks.file_length, ("a.cc", "\n" * (limit + 1))),
                          [f"a.cc:{limit + 1}: {limit + 1} lines, at most {limit}"])
 
-    def test_function_bodies(self):
+    def test_long_functions_are_reported(self):
         limit = rules.MAX_FUNCTION_LINES
         self.assertFalse(findings(checks.function_size, ("a.cc", function(limit))))
         self.assertEqual(findings(checks.function_size, ("a.cc", "\n" + function(limit + 1))),
@@ -151,7 +151,7 @@ class SizeChecks(unittest.TestCase):
         nested = "namespace n {\nclass C {\n public:\n" + function(limit + 1) + "};\n}\n"
         self.assertTrue(findings(checks.function_size, ("a.h", nested)))
 
-    def test_cuda_kernels(self):
+    def test_long_cuda_kernels_are_reported(self):
         limit = rules.MAX_FUNCTION_LINES
         long = "__global__ void __launch_bounds__(32 * kWarps, 2)\n" + function(limit + 1).replace("int ", "", 1)
         for path in ("a.cu", "a.cuh"):
@@ -161,20 +161,20 @@ class SizeChecks(unittest.TestCase):
             bounded = "__global__ __launch_bounds__(128) " + six.replace("int", "void", 1)
             self.assertEqual(len(findings(checks.function_size, (path, bounded))), 1)
 
-    def test_python_functions(self):
+    def test_long_python_functions_are_reported(self):
         long = "def f(a):\n" + "    a += 1\n" * (rules.MAX_FUNCTION_LINES + 1)
         self.assertTrue(findings(checks.function_size, ("a.py", long)))
         self.assertTrue(findings(checks.function_size, ("a.py", "def f(a, b, c, d, e, f): pass\n")))
         self.assertFalse(findings(checks.function_size, ("a.py", "def f(a, *, b, c, d, e, f): pass\n")))
 
-    def test_parameters(self):
+    def test_too_many_parameters_are_reported(self):
         six = "int a, int b, int c, int d, int e, int f"
         for text in (function(1, six), f"void F({six});\n", f"struct S {{ S({six}) : a_{{a}}, b_(b) {{}} }};\n"):
             self.assertEqual(len(findings(checks.function_size, ("a.cc", text))), 1, text)
         templated = "std::map<int, std::pair<int, int>> F(std::map<int, int> a, std::function<int(int, int)> b);\n"
         self.assertFalse(findings(checks.function_size, ("a.cc", templated)))
 
-    def test_config_structs(self):
+    def test_large_config_structs_are_reported(self):
         def config(fields):
             return "struct RunConfig {\n" + "".join(f"  int f{i} = 0;\n" for i in range(fields)) + "};\n"
         self.assertFalse(findings(checks.config_size, ("a.h", config(rules.MAX_CONFIG_FIELDS))))
@@ -182,19 +182,19 @@ class SizeChecks(unittest.TestCase):
 
 
 class TextChecks(unittest.TestCase):
-    def test_open_ends(self):
-        self.assertTrue(findings(checks.open_ends, ("a.cc", "// TO" "DO(me): later\n")))
-        self.assertTrue(findings(checks.open_ends, ("a.py", "# FIX" "ME\n")))
-        self.assertFalse(findings(checks.open_ends, ("a.cc", "// Nothing to do here.\n")))
+    def test_open_tasks_are_reported(self):
+        self.assertTrue(findings(checks.open_tasks, ("a.cc", "// TO" "DO(me): later\n")))
+        self.assertTrue(findings(checks.open_tasks, ("a.py", "# FIX" "ME\n")))
+        self.assertFalse(findings(checks.open_tasks, ("a.cc", "// Nothing to do here.\n")))
 
-    def test_commented_out_code(self):
+    def test_commented_out_code_is_reported(self):
         code = "// foo.Bar(1);\n// return x;\n"
         self.assertTrue(findings(checks.commented_out_code, ("a.cc", code)))
         self.assertTrue(findings(checks.commented_out_code, ("a.cc", '// #include "a.h"\n')))
         prose = "// Returns the sum;\n// NOT_FOUND without one; see there.\n// x = 3; so y grows.\n"
         self.assertFalse(findings(checks.commented_out_code, ("a.cc", prose)))
 
-    def test_links(self):
+    def test_broken_links_are_reported(self):
         def links(text):
             files = [File("docs/a.md", text)]
             return [str(o) for o in checks.links(files, {"docs/b.md", "common/base/ids.h"}.__contains__)]
@@ -202,7 +202,7 @@ class TextChecks(unittest.TestCase):
         self.assertEqual(links("\n[c](../c.md)\n"), ["docs/a.md:2: link to a missing file: docs/../c.md"])
         self.assertTrue(links("see `common/base/gone.h`\n"))
 
-    def test_anchors(self):
+    def test_missing_anchors_are_reported(self):
         def anchors(text, path="docs/a.md"):
             headings = "# One\n## Two `words`, *here*\n## [Three](x.md)\n## One\n```\n# four\n```\n"
             return findings(checks.anchors, ("docs/b.md", headings), (path, text))
@@ -217,7 +217,7 @@ class EnglishChecks(unittest.TestCase):
     def english(self, path, text):
         return findings(english_checks.plain_english, (path, text))
 
-    def test_phrases_to_avoid(self):
+    def test_phrases_to_avoid_are_reported(self):
         self.assertEqual(self.english("a.cc", "int a;\n// No" "body reads it.\n"),
                          ["a.cc:2: avoid 'No" "body'; say it in plain English"])
         for phrase in ("who" "ever", "a" "new", "he" "ed", "he" "eds", "st" "ands", "as they " "come",
@@ -225,7 +225,7 @@ class EnglishChecks(unittest.TestCase):
             self.assertEqual(len(self.english("docs/a.md", f"Rows {phrase} here.\n")), 1, phrase)
         self.assertFalse(self.english("docs/a.md", "Many threads take the likely path and renew it.\n"))
 
-    def test_fragments(self):
+    def test_fragments_are_reported(self):
         of = "O" "f"
         for text in (f"// {of} all rows.\n", f"int a;  // {of} all rows.\n", f"# {of} all rows.\n",
                      f'"""{of} all rows."""\n', f'ABSL_FLAG(int, a, 0, "{of} all rows.");\n'):
@@ -242,19 +242,19 @@ class DocumentationChecks(unittest.TestCase):
     def length(self, path, text):
         return findings(checks.documentation_length, (path, text))
 
-    def test_words_of_the_readme(self):
+    def test_a_readme_with_too_many_words_is_reported(self):
         limit = rules.README_WORDS
         self.assertFalse(self.length("README.md", "word " * (limit - 1)))
         self.assertEqual(self.length("README.md", "word " * limit),
                          [f"README.md:1: {limit} words; must be fewer than {limit}"])
 
-    def test_lines_of_the_readme(self):
+    def test_a_long_readme_is_reported(self):
         limit = rules.README_LINES
         self.assertFalse(self.length("README.md", "\n" * limit))
         self.assertEqual(self.length("README.md", "\n" * (limit + 1)),
                          [f"README.md:{limit + 1}: {limit + 1} lines, at most {limit}"])
 
-    def test_lines_of_a_page(self):
+    def test_a_long_page_is_reported(self):
         limit = rules.MAX_PAGE_LINES
         for path in ("docs/a.md", "docs/decisions/b.md"):
             self.assertFalse(self.length(path, "\n" * limit))
@@ -263,7 +263,7 @@ class DocumentationChecks(unittest.TestCase):
         self.assertFalse(self.length("docs/images/draw.py", "\n" * (limit + 1)))
         self.assertFalse(self.length("deploy/README.md", "\n" * (limit + 1)))
 
-    def test_required_files(self):
+    def test_missing_files_are_reported(self):
         def required(*present):
             return [str(o) for o in checks.required_files([], present.__contains__)]
         self.assertFalse(required(*rules.REQUIRED_FILES))
@@ -277,7 +277,7 @@ class ScanTest(unittest.TestCase):
         self.assertEqual(text.count("{") + text.count("}"), 0)
         self.assertEqual(text.count("\n"), 4)
 
-    def test_what_counts_as_a_function(self):
+    def test_functions_and_their_parameters_are_found(self):
         text = """
         namespace n {
         using F = void (*)(int, int);

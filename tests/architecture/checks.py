@@ -15,7 +15,7 @@ def _under(path, folder):
 
 
 def home(path):
-    """The longest folder in MAY_INCLUDE that contains path. None: there is no such folder."""
+    """The longest folder in MAY_INCLUDE that contains path, or None."""
     homes = [folder for folder in rules.MAY_INCLUDE if _under(path, folder)]
     return max(homes, key=len, default=None)
 
@@ -31,13 +31,13 @@ def include_direction(files):
             if included.split("/")[0] not in top_level:
                 continue
             if folder is None:
-                yield Finding(file.path, line, "this folder is not in tests/architecture/rules.py")
+                yield Finding(file.path, line, "tests/architecture/rules.py does not list this folder")
             elif home(included) not in [folder, *rules.MAY_INCLUDE[folder]]:
                 yield Finding(file.path, line, f"{folder} may not include {included}")
 
 
 def _cycle(folder, graph, above=()):
-    """The first cycle of folders that can be reached from folder, or None."""
+    """The first cycle of folders that is reachable from folder, or None."""
     if folder in above:
         return [*above[above.index(folder):], folder]
     found = (_cycle(below, graph, (*above, folder)) for below in graph.get(folder, ()))
@@ -49,10 +49,10 @@ def include_cycles(_):
     for folder in rules.MAY_INCLUDE:
         cycle = _cycle(folder, rules.MAY_INCLUDE)
         if cycle and cycle[0] == folder == min(cycle):
-            yield Finding("tests/architecture/rules.py", 1, "a cycle: " + " -> ".join(cycle))
+            yield Finding("tests/architecture/rules.py", 1, "include cycle: " + " -> ".join(cycle))
 
 
-def library_borders(files):
+def restricted_libraries(files):
     """Only the folders that rules.LIBRARIES lists for a library include it."""
     for file in files:
         for line, included in file.includes() if file.is_cpp else ():
@@ -97,7 +97,7 @@ def header_guards(files):
             yield Finding(file.path, 1, f"no header guard {guard}")
 
 
-def settings_at_the_edge(files):
+def flags_and_environment(files):
     """Only the files in rules.SETTINGS_ALLOWED read flags and the environment."""
     pattern = re.compile(r"\b(secure_getenv|getenv)\s*\(|\bABSL_(DECLARE_)?FLAG\s*\(|\babsl::GetFlag\b")
     for file in files:
@@ -121,7 +121,7 @@ def _python_functions(file):
     for node in ast.walk(ast.parse(file.text)):
         if isinstance(node, kinds):
             body = node.end_lineno - node.body[0].lineno + 1
-            names = [a.arg for a in node.args.posonlyargs + node.args.args]  # Without keyword-only ones.
+            names = [a.arg for a in node.args.posonlyargs + node.args.args]  # Keyword-only arguments do not count.
             yield node.name, node.lineno, len([n for n in names if n not in ("self", "cls")]), body
 
 
@@ -149,13 +149,13 @@ def config_size(files):
                                                       f"at most {rules.MAX_CONFIG_FIELDS}")
 
 
-def open_ends(files):
+def open_tasks(files):
     """No open-task markers in the code."""
     pattern = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
     for file in files:
         for number, line in enumerate(file.lines, 1):
             if file.is_code and pattern.search(line):
-                yield Finding(file.path, number, "an open task: finish it or write an issue")
+                yield Finding(file.path, number, "an open task: finish it or file an issue")
 
 
 _STATEMENT = re.compile(
@@ -164,7 +164,7 @@ _STATEMENT = re.compile(
 
 
 def commented_out_code(files):
-    """Two comment lines in a row that read like statements, or one that is an #include."""
+    """No comment is an #include, and no two successive comment lines read like statements."""
     for file in files:
         run = 0
         for number, line in enumerate(file.lines, 1):
@@ -196,10 +196,10 @@ def documentation_length(files):
         words = len(file.text.split())
         if is_readme and words >= rules.README_WORDS:
             yield Finding(file.path, 1, f"{words} words; must be fewer than {rules.README_WORDS}")
-        most = rules.README_LINES if is_readme else rules.MAX_PAGE_LINES
+        limit = rules.README_LINES if is_readme else rules.MAX_PAGE_LINES
         is_page = is_readme or (_under(file.path, "docs") and file.path.endswith(".md"))
-        if is_page and len(file.lines) > most:
-            yield Finding(file.path, most + 1, f"{len(file.lines)} lines, at most {most}")
+        if is_page and len(file.lines) > limit:
+            yield Finding(file.path, limit + 1, f"{len(file.lines)} lines, at most {limit}")
 
 
 def required_files(files, exists=os.path.exists):
@@ -213,7 +213,7 @@ def required_files(files, exists=os.path.exists):
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 
 
-def _outside_of_code(file):
+def _lines_outside_code(file):
     """Yields (number, line) for the lines of a Markdown file outside fenced code blocks."""
     fenced = False
     for number, line in enumerate(file.lines, 1):
@@ -226,7 +226,7 @@ def _outside_of_code(file):
 def _anchors(file):
     """The anchors that GitHub generates for the headings of a Markdown file."""
     found = set()
-    for _, line in _outside_of_code(file):
+    for _, line in _lines_outside_code(file):
         if heading := re.match(r"#{1,6}\s+(.*?)\s*#*$", line):
             text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.group(1))
             slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
@@ -241,7 +241,7 @@ def anchors(files):
     """The #anchor of a link to a Markdown file is the anchor of one of its headings."""
     pages = {file.path: file for file in files if file.path.endswith(".md")}
     for file in pages.values():
-        for number, line in _outside_of_code(file):
+        for number, line in _lines_outside_code(file):
             for target, anchor in _LINK.findall(line):
                 path = os.path.normpath(os.path.join(os.path.dirname(file.path), target))
                 page = pages.get(path) if target else file
@@ -249,7 +249,7 @@ def anchors(files):
                     yield Finding(file.path, number, f"no heading for #{anchor} in {page.path}")
 
 
-CHECKS = [include_direction, include_cycles, library_borders, torch_and_protos,
-          conditional_compilation, header_guards, settings_at_the_edge, file_length, function_size,
-          config_size, open_ends, commented_out_code, links, anchors, documentation_length,
+CHECKS = [include_direction, include_cycles, restricted_libraries, torch_and_protos,
+          conditional_compilation, header_guards, flags_and_environment, file_length, function_size,
+          config_size, open_tasks, commented_out_code, links, anchors, documentation_length,
           required_files, cmake_checks.linked_dependencies, english_checks.plain_english]

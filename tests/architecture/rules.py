@@ -1,4 +1,4 @@
-"""The rules that the architecture test enforces. To change a rule, edit it here and say why in the commit.
+"""The rules that the architecture test enforces. To change a rule, edit it here and explain why in the commit message.
 
 A key of MAY_INCLUDE is a folder. Its value lists the other folders whose headers it may include.
 A file belongs to the longest listed folder above it. Every include that is not listed is a finding.
@@ -96,7 +96,7 @@ LIBRARIES = {
                           ["common/wire", "drafter_service/features", "drafter_service/serve",
                            "verifier_service/features", "verifier_service/serve",
                            "orchestrator/remote", "orchestrator/serve", "client", "tests"]),
-    "the Rust boundary": (("common/hub/ffi.h", "common/hub/rust_boundary.h"), ["common/hub", "tests"]),
+    "the Rust FFI": (("common/hub/ffi.h", "common/hub/rust_boundary.h"), ["common/hub", "tests"]),
 }
 TORCH = LIBRARIES["torch"][0]
 GENERATED = ".pb.h"

@@ -19,11 +19,11 @@ Copies the GPU programs from build/cuda/bin into one folder that runs on another
   built.txt   the commit that the programs were built from
 
   --out DIR   folder to write. Default: build/cuda/pack
-  --archive   also write DIR.tar.xz, which takes a minute. tests/gpu/run.sh takes either
+  --archive   also write DIR.tar.xz, which takes a minute. tests/gpu/run.sh accepts either
 
 Build first: deploy/local/build.sh --torch cuda cuda_job (without --torch some tests are missing). The
-programs are stripped. The script checks that the folder holds everything they need, and that it has at
-most 60 MB and the archive at most 20 MB.
+programs are stripped. The script checks that the folder contains everything they need and is at most
+60 MB, and that the archive is at most 20 MB.
 The other machine needs x86-64 Linux with glibc 2.36 (Debian 12's) or newer, and a python3 with a torch
 wheel for CUDA 13; a build with BASTION_TORCH needs the version of torch that build/venv has. It needs
 no network and no installation:
@@ -56,7 +56,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 
-# The programs to pack, by name.
+# Prints the names of the programs to pack.
 programs() {
   local name
   for name in bastion-verifier bastion-drafter bastion-orchestrator bastion-bench bastionctl; do
@@ -66,7 +66,7 @@ programs() {
   (cd "$BIN" && shopt -s nullglob && printf '%s\n' cuda_*_test cuda_*_benchmark) | sed '/^$/d'
 }
 
-# The path of every library that the program loads, except those of glibc.
+# Prints the path of every library that the program loads, except those of glibc.
 libraries() {
   local found
   found=$(ldd "$1")
@@ -78,7 +78,7 @@ libraries() {
     grep -vE '/(libc|libm|libdl|librt|libpthread|libutil|libresolv|libanl|ld-linux-x86-64)\.so' || true
 }
 
-# Makes the program look for libraries only in lib/ beside it, no longer in this machine's build/venv.
+# Makes the program look for libraries only in lib/ beside it, not in this machine's build/venv.
 set_rpath() {
   cmake -DFILE="$1" -P "$HERE/set_rpath.cmake" >/dev/null
   readelf -d "$1" | grep -qF 'Library rpath: [$ORIGIN/lib]' ||
@@ -90,12 +90,12 @@ check_program() {
   local found
   found=$(env -i LD_LIBRARY_PATH="$wheels" "$(command -v ldd)" "$1")
   if grep 'not found' <<<"$found" >&2; then
-    die "$1 would lack libraries on another machine"
+    die "$1 needs libraries that another machine would not have"
   fi
 }
 
 if [ -e "$out" ] && [ ! -e "$out/env.sh" ] && [ -n "$(ls -A "$out")" ]; then
-  die "$out was not made by this script; choose another folder"
+  die "$out was not created by this script; choose another folder"
 fi
 names=$(programs)
 site=$(echo "$ROOT"/build/venv/lib/python3*/site-packages)

@@ -33,19 +33,19 @@ while [ $# -gt 0 ]; do
   esac
 done
 
-# Unpacks the archive with tar and xz. If that fails, with Python.
+# Unpacks the archive with tar and xz or, if that fails, with Python.
 unpack() {
   local folder=$ROOT/build/gpu/pack
   rm -rf "$folder"
   mkdir -p "$folder"
   tar -C "$folder" -xJf "$1" 2>/dev/null ||
     "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$1" "$folder" ||
-    die "$1 is not an archive made by tests/gpu/pack.sh"
+    die "$1 is not an archive from tests/gpu/pack.sh"
   pack=$folder
 }
 
 if [ -f "$pack" ]; then unpack "$pack"; fi
-[ -f "$pack/env.sh" ] || die "$pack is not a folder made by tests/gpu/pack.sh"
+[ -f "$pack/env.sh" ] || die "$pack is not a folder from tests/gpu/pack.sh"
 PYTHON=$python
 . "$pack/env.sh" || die "the libraries of the programs were not found; see above"
 exec "$python" "$RUN" --pack "$pack" "${arguments[@]}"

@@ -146,7 +146,7 @@ class AttentionTest : public testing::TestWithParam<std::tuple<Heads, DType>> {
   int window_ = 0;
 };
 
-// Every group size and width that the kernels handle differently, with both cache types.
+// Shapes that cover every code path for group sizes and widths, with both cache types.
 inline auto AttentionShapes() {
   return testing::Combine(
       testing::Values(Heads{2, 2, 16}, Heads{6, 2, 64}, Heads{8, 1, 32}, Heads{4, 1, 128}),

@@ -27,7 +27,7 @@ inline void ExpectNear(const std::vector<float>& actual, const std::vector<float
                        const char* name) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
-    if (actual[i] == expected[i]) continue;  // Infinities, too.
+    if (actual[i] == expected[i]) continue;  // Also covers infinities.
     ASSERT_NEAR(actual[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << name << " at " << i;
   }
 }
@@ -51,8 +51,8 @@ struct RandomMatrix {
     const std::vector<uint16_t> bits = ToBf16(values);
     const SourceMatrix floats = {DType::kF32, values.data(), rows};
     const SourceMatrix halves = {DType::kBF16, bits.data(), rows};
-    ThreadPool alone(1);
-    PackMatrix({dtype == DType::kBF16 ? halves : floats}, packed, alone);
+    ThreadPool pool(1);
+    PackMatrix({dtype == DType::kBF16 ? halves : floats}, packed, pool);
   }
   // W[n, k], read from the packed matrix.
   [[nodiscard]] float element(int n, int k) const {
@@ -79,7 +79,7 @@ void ForEachInstructionSet(Body body) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-// Rules at two temperatures. Every third row has top-p, every third has top-k.
+// Rules at two temperatures. One third of the rows have top-p, and another third have top-k.
 inline std::vector<ChoiceRule> CoupledRules(int rows) {
   std::vector<ChoiceRule> rules;
   for (int r = 0; r < rows; ++r) rules.push_back({r % 2 ? 0.7f : 1.3f, 99, 1000 + r});

@@ -11,7 +11,7 @@ namespace bastion::kernels {
 
 [[nodiscard]] const Backend& Oracle();
 
-// Whether the oracle's attention supports this head_dim. That of the CPU kernels supports
+// Whether the oracle's attention supports this head_dim. The attention of the CPU kernels supports
 // multiples of 16.
 [[nodiscard]] inline bool OracleSupports(int head_dim) {
   return &Oracle() != &CpuBackend() || head_dim % kWidest == 0;

@@ -77,7 +77,7 @@ std::vector<char> Packed(const std::vector<SourceMatrix>& parts, PackedMatrix sh
 constexpr DType kSources[] = {DType::kF32, DType::kBF16, DType::kF16};
 constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kInt8};
 
-TEST(PackTest, EveryTypeAndShapeEqualsTheReference) {
+TEST(PackTest, AgreesWithTheReferenceForEveryTypeAndShape) {
   for (const DType source : kSources) {
     for (const auto& [rows, columns] : std::vector<std::pair<int, int>>{
              {1, 1}, {32, 32}, {33, 31}, {40, 100}, {64, 257}, {70, 320}, {31, 1030}}) {

@@ -1,4 +1,4 @@
-// One call of qkv() and one of kv_move() for every backend.
+// Calls of qkv() and kv_move() that tests run on every backend.
 #ifndef BASTION_TESTS_KERNELS_ROWWISE_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_ROWWISE_TEST_SUPPORT_H_
 
@@ -8,7 +8,7 @@
 
 namespace bastion::kernels {
 
-// Runs qkv() on one backend into a fresh cache and returns query, keys and values after it.
+// Runs qkv() on a backend with a new cache and returns the resulting queries, keys and values.
 inline std::vector<float> RunQkv(const Backend& backend, bool with_query) {
   ThreadPool pool(2);
   const int rows = 4, heads = 4, kv_heads = 2, dim = 32, stride = (heads + 2 * kv_heads) * dim;

@@ -52,7 +52,7 @@ TEST(ThreadPoolTest, RangesAreNotSmallerThanTheGrain) {
   }
 }
 
-TEST(ThreadPoolTest, ManyShortLoopsFinishAlsoAfterPauses) {
+TEST(ThreadPoolTest, ManyShortLoopsFinishEvenAfterPauses) {
   ThreadPool pool(3);
   int64_t total = 0;
   for (int round = 0; round < 5; ++round) {
@@ -67,14 +67,15 @@ TEST(ThreadPoolTest, ManyShortLoopsFinishAlsoAfterPauses) {
   EXPECT_EQ(total, 5 * 2000 * 8);
 }
 
-// The cores that each thread of the pool may run on, collected in a loop in which all threads run.
+// Returns the cores that each thread of the pool may run on. Collects them in a loop that all
+// threads run at the same time.
 std::multiset<std::vector<int>> CoresOfMembers(ThreadPool& pool) {
   std::mutex mutex;
   std::multiset<std::vector<int>> cores;
-  std::atomic<int> here{0};
+  std::atomic<int> arrived{0};
   pool.ParallelFor(pool.threads(), [&](int64_t, int64_t) {
-    ++here;
-    while (here < pool.threads()) std::this_thread::yield();
+    ++arrived;
+    while (arrived < pool.threads()) std::this_thread::yield();
     std::lock_guard<std::mutex> lock(mutex);
     cores.insert(UsableCores());
   });
@@ -84,13 +85,13 @@ std::multiset<std::vector<int>> CoresOfMembers(ThreadPool& pool) {
 TEST(ThreadPoolTest, APoolWithOneThreadPerCoreUsesDistinctCores) {
   const std::vector<int> all = UsableCores();
   ThreadPool pool(static_cast<int>(all.size()));
-  std::multiset<std::vector<int>> each;
-  for (const int core : all) each.insert({core});
+  std::multiset<std::vector<int>> expected;
+  for (const int core : all) expected.insert({core});
   std::atomic<int> pinned{-1}, done{-1};
   std::thread caller([&] {
     for (const int core : all) {
       while (pinned != core) std::this_thread::yield();
-      EXPECT_EQ(CoresOfMembers(pool), each) << "the caller on core " << core;
+      EXPECT_EQ(CoresOfMembers(pool), expected) << "the caller on core " << core;
       done = core;
     }
   });
@@ -102,7 +103,7 @@ TEST(ThreadPoolTest, APoolWithOneThreadPerCoreUsesDistinctCores) {
   caller.join();
 }
 
-TEST(ThreadPoolTest, AnyOtherPoolDoesNotPinItsThreads) {
+TEST(ThreadPoolTest, APoolWithMoreThreadsThanCoresDoesNotPinThem) {
   const std::vector<int> all = UsableCores();
   ThreadPool pool(static_cast<int>(all.size()) + 1);
   for (const std::vector<int>& cores : CoresOfMembers(pool)) EXPECT_EQ(cores, all);

@@ -1,6 +1,6 @@
-// Compares the engines on a GPU with those on the CPU, in fp32, on every golden case. They must
-// accept the same tokens and compute the same features up to rounding. A build without CUDA uses
-// the emulator.
+// Compares the GPU engines with the CPU engines, in fp32, on every golden case. They must accept
+// the same tokens and compute the same features up to rounding. A build without CUDA uses the
+// emulator.
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -95,7 +95,7 @@ class CudaParityTest : public ::testing::TestWithParam<std::string> {
   Side cpu_, gpu_;
 };
 
-TEST_P(CudaParityTest, FeaturesAndLogitsEqualTransformers) {
+TEST_P(CudaParityTest, FeaturesAndLogitsMatchTransformers) {
   LoadTargets(Layers());
   Prefill(gpu_, 0, tokens_);
   ExpectNear(Floats(gpu_.target->KeptFeatures(0), DType::kF32), golden_->Floats("features"),
@@ -116,7 +116,7 @@ TEST_P(CudaParityTest, FeaturesAndLogitsEqualTransformers) {
              kTolerance);
 }
 
-// Sampling parameters of the sequences. The last one uses all logit edits.
+// Sampling parameters of the sequences. The last sequence uses all logit edits.
 std::vector<SamplingParams> Samplings() {
   std::vector<SamplingParams> samplings(kSequences);
   samplings[1].temperature = 1.0f;
@@ -148,22 +148,22 @@ class Lockstep {
     }
   }
 
-  // Runs one cycle and expects that both sides accept the same. Returns the number of accepted
-  // nodes.
+  // Runs one cycle and expects that both sides accept the same nodes. Returns the number of
+  // accepted nodes.
   int Cycle() {
     std::vector<DraftTree> trees;
     for (int s = 0; s < kSequences; ++s) trees.push_back(Tree(s));
-    const auto wanted = Verify(cpu_, trees);
+    const auto expected = Verify(cpu_, trees);
     const auto actual = Verify(gpu_, trees);
     int accepted = 0;
     for (int s = 0; s < kSequences; ++s) {
-      if (!wanted[s].ok() || !actual[s].ok()) {
-        ADD_FAILURE() << wanted[s].status() << actual[s].status();
+      if (!expected[s].ok() || !actual[s].ok()) {
+        ADD_FAILURE() << expected[s].status() << actual[s].status();
         return 0;
       }
-      Compare(s, *actual[s], *wanted[s]);
-      accepted += static_cast<int>(wanted[s]->path.size());
-      Commit(s, trees[s], *wanted[s]);
+      Compare(s, *actual[s], *expected[s]);
+      accepted += static_cast<int>(expected[s]->path.size());
+      Commit(s, trees[s], *expected[s]);
     }
     return accepted;
   }
@@ -174,14 +174,14 @@ class Lockstep {
   DraftTree Tree(int s) {
     DraftTree tree(roots_[s]);
     const int nodes = static_cast<int>(random_() % 20);
-    NodeIndex good = 0;
+    NodeIndex chosen = 0;
     for (int i = 0; i < nodes; ++i) {
-      const bool deepen = random_() % 2 == 0 && tree.depth(good) < 4;
-      const NodeIndex parent = deepen ? good : static_cast<NodeIndex>(random_() % tree.rows());
-      const TokenId token = deepen ? NextOf(s, tree, good) : RandomToken();
+      const bool deepen = random_() % 2 == 0 && tree.depth(chosen) < 4;
+      const NodeIndex parent = deepen ? chosen : static_cast<NodeIndex>(random_() % tree.rows());
+      const TokenId token = deepen ? NextOf(s, tree, chosen) : RandomToken();
       if (token < 0 || Has(tree, parent, token)) continue;
       const NodeIndex added = tree.Add(parent, token, -1.0f);
-      if (deepen) good = added;
+      if (deepen) chosen = added;
     }
     return tree;
   }
@@ -197,8 +197,8 @@ class Lockstep {
     return static_cast<TokenId>(random_() % cpu_.target->config().dims.vocabulary);
   }
 
-  // The CPU target's choice after the path of `node`. A later verify overwrites the keys and values
-  // that this writes.
+  // Returns the CPU target's choice after the path of `node`. A later verify overwrites the keys
+  // and values that this function writes.
   TokenId NextOf(int s, const DraftTree& tree, NodeIndex node) {
     std::vector<TokenId> path;
     for (NodeIndex at = node; at != kNoNode; at = tree.parent(at)) path.push_back(tree.token(at));
@@ -241,15 +241,15 @@ class Lockstep {
     return side.target->Verify(batch, rows, trace);
   }
 
-  void Compare(int s, const Acceptance& actual, const Acceptance& wanted) {
-    EXPECT_EQ(actual.path, wanted.path) << "sequence " << s;
-    EXPECT_EQ(actual.next, wanted.next) << "sequence " << s;
+  void Compare(int s, const Acceptance& actual, const Acceptance& expected) {
+    EXPECT_EQ(actual.path, expected.path) << "sequence " << s;
+    EXPECT_EQ(actual.next, expected.next) << "sequence " << s;
     ExpectNear(Floats(gpu_.target->KeptFeatures(s), DType::kF32),
                Floats(cpu_.target->KeptFeatures(s), DType::kF32), kTolerance);
-    ASSERT_EQ(actual.logprobs.size(), wanted.logprobs.size());
-    for (size_t i = 0; i < wanted.logprobs.size(); ++i) {
-      EXPECT_NEAR(actual.logprobs[i].chosen, wanted.logprobs[i].chosen, 1e-3);
-      ASSERT_EQ(actual.logprobs[i].top.size(), wanted.logprobs[i].top.size());
+    ASSERT_EQ(actual.logprobs.size(), expected.logprobs.size());
+    for (size_t i = 0; i < expected.logprobs.size(); ++i) {
+      EXPECT_NEAR(actual.logprobs[i].chosen, expected.logprobs[i].chosen, 1e-3);
+      ASSERT_EQ(actual.logprobs[i].top.size(), expected.logprobs[i].top.size());
     }
   }
 
@@ -270,7 +270,7 @@ class Lockstep {
   verifier::TokenHistory histories_[kSequences];
 };
 
-TEST_P(CudaParityTest, BothSidesAcceptTheSameInEveryCycle) {
+TEST_P(CudaParityTest, BothSidesAcceptTheSameNodesInEveryCycle) {
   LoadTargets(Layers());
   const std::vector<TokenId> prompt(tokens_.begin(), tokens_.end() - 1);
   for (int s = 0; s < kSequences; ++s) {
@@ -282,7 +282,7 @@ TEST_P(CudaParityTest, BothSidesAcceptTheSameInEveryCycle) {
   EXPECT_GT(accepted, 12) << "too few accepted nodes to test the walks";
 }
 
-TEST_P(CudaParityTest, DraftsEqualThoseOfTheCpu) {
+TEST_P(CudaParityTest, DraftsMatchTheCpu) {
   const std::string drafter = folder_ + "/drafter", target = folder_ + "/target";
   auto cpu = drafter::LoadCpuDflash(drafter, target, options_);
   auto gpu = drafter::LoadCudaDflash(drafter, target, options_);
@@ -333,13 +333,13 @@ TEST_P(CudaParityTest, Bf16FeaturesAreCloseToFp32) {
   options_.dtype = DType::kBF16;
   LoadTargets(Layers());
   Prefill(gpu_, 0, tokens_);
-  const std::vector<float> wanted = golden_->Floats("features");
+  const std::vector<float> expected = golden_->Floats("features");
   const std::vector<float> actual = Floats(gpu_.target->KeptFeatures(0), DType::kBF16);
-  ASSERT_EQ(actual.size(), wanted.size());
+  ASSERT_EQ(actual.size(), expected.size());
   double difference = 0, size = 0;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    difference += std::pow(actual[i] - wanted[i], 2);
-    size += std::pow(wanted[i], 2);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference += std::pow(actual[i] - expected[i], 2);
+    size += std::pow(expected[i], 2);
   }
   EXPECT_LT(std::sqrt(difference / size), 0.02);
   EXPECT_GT(difference, 0) << "bf16 must round";

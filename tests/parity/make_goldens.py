@@ -11,8 +11,8 @@ Each case folder has `target/` and `drafter/` (Hugging Face folders) and `golden
 tokens, V vocabulary, F feature width, N tree nodes without the root, γ = block_size − 1.
     tokens [T], logits [T, V], features [T, F]      a plain forward
     tree_tokens, tree_parents [N + 1], tree_logits [N + 1, V]
-        a tree after the T tokens, root first with parent −1. Each row of logits is from its own chain forward
-    draft_context [3]                               number of features that are added before draft 0, 1, 2
+        a tree after the T tokens, root first with parent −1. A separate chain forward computes each row of logits
+    draft_context [3]                               number of feature rows that are added before draft 0, 1, 2
     bonus_i [1], marginal_logits_i [γ, V]           the bonus token of draft i and the drafter's logits
 """
 
@@ -34,7 +34,7 @@ DRAFT_CONTEXT = (20, 1, 7)
 
 @dataclass(frozen=True)
 class Case:
-    """One pair of checkpoints. `layer_ids` None leaves target_layer_ids out of the drafter's config."""
+    """One pair of checkpoints. If `layer_ids` is None, the drafter's config has no target_layer_ids."""
 
     name: str
     seed: int
@@ -73,7 +73,7 @@ CASES = [
 
 
 def decoder_config(case: Case, layers: int) -> dict:
-    """The part of config.json that target and drafter share."""
+    """The part of config.json that the target and the drafter share."""
     return {
         "model_type": "qwen3", "hidden_size": case.hidden, "intermediate_size": case.hidden * 5 // 4,
         "num_hidden_layers": layers, "num_attention_heads": case.heads, "num_key_value_heads": case.groups,
@@ -109,7 +109,7 @@ def layer_ids(config: dict) -> list[int]:
 
 
 def random_decoder(config: dict, prefix: str) -> dict[str, torch.Tensor]:
-    """Layers of a Qwen3 decoder: matrices of std 1/sqrt(fan-in), norms around 1."""
+    """Random layers of a Qwen3 decoder: matrices with standard deviation 1/sqrt(fan-in), norm weights around 1."""
     hidden, inner, d = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
     shapes = {"self_attn.q_proj": (q, hidden), "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden),
@@ -192,7 +192,7 @@ def visible(config: dict, layer: int, positions: torch.Tensor, context: int) -> 
 def draft(config: dict, w: dict, target: torch.nn.Module, features: torch.Tensor, bonus: int) -> torch.Tensor:
     """Marginal logits [γ, V] after `bonus`, given the features [n, F] of all n committed tokens.
 
-    Embedding and LM head are the target's.
+    The embedding and the LM head are the target's.
     """
     embedding, head = target.model.embed_tokens.weight, target.lm_head.weight
     n, block, d = len(features), config["block_size"], config["head_dim"]
@@ -235,7 +235,7 @@ def random_tree(vocabulary: int) -> tuple[list[int], list[int]]:
 
 
 def tree_logits(model: Qwen3ForCausalLM, tokens: torch.Tensor, tree: list[int], parents: list[int]) -> torch.Tensor:
-    """Logits [N + 1, V]. Each row is from its own chain: the tokens, the ancestors of the row, the row."""
+    """Logits [N + 1, V]. A separate forward computes each row: the tokens, the ancestors of the row, the row."""
     rows = []
     for index in range(len(tree)):
         path, node = [], index

@@ -1,6 +1,6 @@
-// Compares the engine with `transformers` and with a simple DFlash, in fp32 on tiny random
-// checkpoints. Also compares the engine with itself, bit for bit: a tree with chains, and the cache
-// after compaction with the cache after a plain prefill.
+// Compares the engine with `transformers` and with a simple implementation of DFlash, in fp32 on
+// tiny random checkpoints. Also compares the engine with itself, bit for bit: a tree with chains,
+// and the cache after compaction with the cache after a plain prefill.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -45,14 +45,14 @@ class ParityTest : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<testing::ParityEngine> engine_;
 };
 
-TEST_P(ParityTest, TargetLogitsAndFeaturesAreThoseOfTransformers) {
+TEST_P(ParityTest, TargetLogitsAndFeaturesMatchTransformers) {
   nn::PageTable table;
   engine_->Prefill(tokens(), tokens().size(), table);
   testing::ExpectParity(engine_->target().features(), golden().Floats("features"), "features");
   testing::ExpectParity(engine_->target().Logits().values, golden().Floats("logits"), "logits");
 }
 
-TEST_P(ParityTest, ChunkedPrefillHasTheBitsOfAWholeOne) {
+TEST_P(ParityTest, AChunkedPrefillHasTheSameBitsAsAWholePrefill) {
   nn::PageTable whole, chunked;
   engine_->Prefill(tokens(), tokens().size(), whole);
   engine_->Prefill(tokens(), 7, chunked);
@@ -60,18 +60,18 @@ TEST_P(ParityTest, ChunkedPrefillHasTheBitsOfAWholeOne) {
   EXPECT_EQ(CachedBits(whole, count), CachedBits(chunked, count));
 }
 
-TEST_P(ParityTest, TreeRowsAreTheChainsOfTransformers) {
+TEST_P(ParityTest, TreeLogitsMatchTheChainsOfTransformers) {
   nn::PageTable table;
   engine_->Prefill(tokens(), tokens().size(), table);
   const std::vector<float> logits = engine_->TreeLogits(engine_->tree(), table);
   testing::ExpectParity(logits.data(), golden().Floats("tree_logits"), "tree logits");
 }
 
-TEST_P(ParityTest, TreeRowsHaveTheBitsOfTheirPathsDecodedOneByOne) {
+TEST_P(ParityTest, TreeRowsHaveTheSameBitsAsTheirPathsDecodedTokenByToken) {
   nn::PageTable table;
   engine_->Prefill(tokens(), tokens().size(), table);
   const DraftTree tree = engine_->tree();
-  const std::vector<float> together = engine_->TreeLogits(tree, table);
+  const std::vector<float> in_tree = engine_->TreeLogits(tree, table);
   for (NodeIndex leaf = 0; leaf < tree.rows(); ++leaf) {
     std::vector<TokenId> path;
     for (NodeIndex i = leaf; i != kNoNode; i = tree.parent(i)) {
@@ -82,7 +82,7 @@ TEST_P(ParityTest, TreeRowsHaveTheBitsOfTheirPathsDecodedOneByOne) {
     nn::PageTable own;
     engine_->Prefill(chain, 1, own);
     ASSERT_EQ(std::memcmp(engine_->target().Logits().values,
-                          together.data() + size_t(leaf) * engine_->vocabulary(),
+                          in_tree.data() + size_t(leaf) * engine_->vocabulary(),
                           engine_->vocabulary() * sizeof(float)),
               0)
         << "leaf " << leaf;
@@ -90,7 +90,7 @@ TEST_P(ParityTest, TreeRowsHaveTheBitsOfTheirPathsDecodedOneByOne) {
   }
 }
 
-TEST_P(ParityTest, CacheAfterCommitHasTheBitsOfAPlainPrefill) {
+TEST_P(ParityTest, CacheAfterCommitHasTheSameBitsAsAPlainPrefill) {
   const DraftTree tree = engine_->tree();
   for (NodeIndex leaf = 0; leaf < tree.rows(); ++leaf) {
     nn::PageTable table, plain;
@@ -112,7 +112,7 @@ TEST_P(ParityTest, CacheAfterCommitHasTheBitsOfAPlainPrefill) {
   }
 }
 
-TEST_P(ParityTest, DrafterMarginalsAreThoseOfTheWrittenOutModel) {
+TEST_P(ParityTest, DrafterMarginalsMatchTheReferenceModel) {
   engine_->ForEachDraft([&](const std::string& round, const float* logits) {
     testing::ExpectParity(logits, golden().Floats("marginal_logits_" + round), "marginal logits");
   });

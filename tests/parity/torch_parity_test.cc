@@ -1,5 +1,5 @@
 // Compares the engine on the portable backend, in both precisions, with `transformers` and with the
-// engine on the CPU's kernels, in fp32 on tiny random checkpoints.
+// engine on the CPU kernels, in fp32 on tiny random checkpoints.
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -17,7 +17,7 @@ class TorchParityTest
   testing::ParityEngine torch_{std::get<0>(GetParam()), *std::get<1>(GetParam())};
 };
 
-TEST_P(TorchParityTest, TargetLogitsAndFeaturesAreThoseOfTransformers) {
+TEST_P(TorchParityTest, TargetLogitsAndFeaturesMatchTransformers) {
   nn::PageTable table;
   torch_.Prefill(torch_.tokens(), torch_.tokens().size(), table);
   testing::ExpectParity(torch_.target().features(), torch_.golden().Floats("features"), "features");
@@ -25,7 +25,7 @@ TEST_P(TorchParityTest, TargetLogitsAndFeaturesAreThoseOfTransformers) {
                         "logits");
 }
 
-TEST_P(TorchParityTest, TreeLogitsAreThoseOfTheCpuEngine) {
+TEST_P(TorchParityTest, TreeLogitsMatchTheCpuEngine) {
   nn::PageTable table, cpu_table;
   torch_.Prefill(torch_.tokens(), 7, table);
   cpu_.Prefill(cpu_.tokens(), 7, cpu_table);
@@ -36,7 +36,7 @@ TEST_P(TorchParityTest, TreeLogitsAreThoseOfTheCpuEngine) {
   testing::ExpectParity(logits.data(), torch_.golden().Floats("tree_logits"), "tree logits");
 }
 
-TEST_P(TorchParityTest, DrafterLogitsAreThoseOfTheCpuEngine) {
+TEST_P(TorchParityTest, DrafterLogitsMatchTheCpuEngine) {
   std::vector<std::vector<float>> expected;
   const size_t size = cpu_.golden().Floats("marginal_logits_0").size();
   cpu_.ForEachDraft([&](const std::string&, const float* logits) {

@@ -32,11 +32,11 @@ SIMT_DEVICE void Attend(const AttentionArgs& args, const Item& item, char* ring)
   const Query<D> query(args, item, slots, first_row);
   Sums<D> sums;
   sums.Clear();
-  const bool works = first_row < item.rows;
+  const bool active = first_row < item.rows;
   const float scale = args.scale * kLog2E;
   int slot = 0;
-  // Waits until the oldest load has arrived and all threads see it. Starts a load into the slot
-  // that was read before it, and returns the address of the loaded tile.
+  // Waits until the oldest load has finished and all threads see its data. Starts a load into the
+  // slot that the previous call returned, and returns the address of the loaded tile.
   const auto next_tile = [&] {
     WaitCopies<kSlots - 2>();
     SyncBlock();
@@ -49,7 +49,7 @@ SIMT_DEVICE void Attend(const AttentionArgs& args, const Item& item, char* ring)
   for (int begin = item.begin; begin < item.end; begin += kTileKeys) {
     float scores[kKeys / 8][4];
     const uint32_t keys = next_tile();
-    if (works) {
+    if (active) {
       Score<D, kKeys>(query, keys, first_key, scores);
       if (item.Masked(begin)) {
         SIMT_UNROLL
@@ -61,21 +61,21 @@ SIMT_DEVICE void Attend(const AttentionArgs& args, const Item& item, char* ring)
       Weigh<D, kKeys>(scale, scores, sums);
     }
     const uint32_t values = next_tile();
-    if (works) AddValues<D, kKeys>(scores, values, first_key, sums.output);
+    if (active) AddValues<D, kKeys>(scores, values, first_key, sums.output);
   }
   WaitCopies<0>();
   SyncBlock();
-  const Summed<D> summed(ring);
-  if (works) summed.Put(sums);
+  const BlockSums<D> block_sums(ring);
+  if (active) block_sums.Put(sums);
   SyncBlock();
-  GiveResults<D, kSplit>(args, item, summed);
+  StoreResults<D, kSplit>(args, item, block_sums);
 }
 
-// Block-wide state in shared memory, between the ring and the plan. It is not in registers because
-// they are scarce.
+// Block-wide state in shared memory, between the ring and the plan. It is not kept in registers,
+// because they are scarce.
 struct alignas(16) BlockState {
   Item item;
-  int32_t last = 0;  // 1 if this block is the last of a tile's chunks to finish.
+  int32_t last = 0;  // 1 if this block finished the last chunk of a tile.
 };
 
 // Attention for heads of up to D elements. MergeChunks keeps its weights in the ring's memory.
@@ -114,7 +114,7 @@ void LaunchTiles(const AttentionArgs& args, Stream& stream) {
   Launch(stream, AttentionKernel<D>, {{args.multiprocessors * kBlocks}, kThreads, shared}, args);
 }
 
-// The span that `row` belongs to. REQUIRES: row < rows in use.
+// The span that `row` belongs to. REQUIRES: `row` is in use.
 SIMT_DEVICE int SpanOf(const StepRows& rows, int row) {
   int b = 0;
   for (int above = rows.used[1]; above - b > 1;) {
@@ -196,7 +196,7 @@ void ExactKernel(AttentionArgs args) {
 }  // namespace
 }  // namespace attention
 
-bool AttentionTakes(int query_heads, int kv_heads, int head_dim) {
+bool AttentionSupports(int query_heads, int kv_heads, int head_dim) {
   return kv_heads > 0 && query_heads % kv_heads == 0 && head_dim > 0 && head_dim <= 256 &&
          head_dim % 8 == 0;
 }
@@ -204,8 +204,9 @@ bool AttentionTakes(int query_heads, int kv_heads, int head_dim) {
 void Attention(const AttentionArgs& args, Stream& stream) {
   using namespace attention;
   const int head_dim = args.cache.head_dim;
-  CHECK(AttentionTakes(args.query_heads, args.cache.kv_heads, head_dim))
-      << args.query_heads << " query heads, " << args.cache.kv_heads << " kv heads of " << head_dim;
+  CHECK(AttentionSupports(args.query_heads, args.cache.kv_heads, head_dim))
+      << "unsupported attention shape: " << args.query_heads << " query heads, "
+      << args.cache.kv_heads << " kv heads, head_dim " << head_dim;
   if (args.cache.dtype == DType::kF32) {
     const int warps = kThreads / kWarp, tasks = args.rows.row_capacity * args.query_heads;
     simt::Launch(stream, ExactKernel, {{(tasks + warps - 1) / warps}, kThreads}, args);
@@ -222,7 +223,8 @@ size_t AttentionScratchBytes(int row_capacity, int span_capacity, int query_head
                              int head_dim) {
   using namespace attention;
   const size_t rows = row_capacity, spans = span_capacity, heads = query_heads;
-  CHECK_LE(TilesBound(rows, spans, heads, kv_heads), size_t{kMaxTiles}) << "tiles of one step";
+  CHECK_LE(TilesBound(rows, spans, heads, kv_heads), size_t{kMaxTiles})
+      << "too many attention tiles in one step";
   const size_t partial_rows = PartialRowsBound(rows, spans, heads / kv_heads);
   return kCounterBytes + partial_rows * (head_dim + kRowExtra) * sizeof(float);
 }

@@ -10,13 +10,13 @@
 namespace bastion::kernels::cuda::attention {
 
 // Memory latency limits the speed of the merge. To hide it, a thread issues the loads of
-// kChunksPerStep chunks at a time, for kQuartersPerThread quarters of the output.
+// kChunksPerStep chunks at a time, for kQuadsPerThread quads of the output.
 inline constexpr int kChunksPerStep = 8;
-inline constexpr int kQuartersPerThread = 2;
+inline constexpr int kQuadsPerThread = 2;
 
-// The sums of the block's four warps, 16 rows each. They lie in the memory of the ring.
+// The sums of the block's four warps, 16 rows each. They reuse the memory of the ring.
 template <int D>
-struct Summed {
+struct BlockSums {
   static constexpr int kStride = D + 8;  // Successive rows begin in different banks.
   static constexpr int kRows = kThreads / kWarp * kWarpRows;
   static_assert((kStride + 2) * kRows * sizeof(float) <= Ring<D>::kBytes);
@@ -25,7 +25,7 @@ struct Summed {
   float* peaks;    // [64]
   float* weights;  // [64]
 
-  SIMT_DEVICE explicit Summed(char* ring)
+  SIMT_DEVICE explicit BlockSums(char* ring)
       : outputs(reinterpret_cast<float*>(ring)),
         peaks(outputs + kStride * kRows),
         weights(peaks + kRows) {}
@@ -53,7 +53,7 @@ struct Summed {
 
 // Four adjacent columns of one row: the sums of weighted values, not yet divided by the sum of
 // weights.
-struct Quarter {
+struct Quad {
   float values[4] = {0, 0, 0, 0};
   float peak = 0;
   float weight = 0;
@@ -66,29 +66,29 @@ struct Quarter {
 
 // Combines the sums of the warps that shared the keys of row `row`, in the order of the keys.
 template <int D, int kSplit>
-SIMT_DEVICE Quarter FromWarps(const Summed<D>& summed, int row, int column) {
+SIMT_DEVICE Quad FromWarps(const BlockSums<D>& block_sums, int row, int column) {
   const int first = row / kWarpRows * kSplit * kWarpRows + row % kWarpRows;
-  Quarter result;
-  result.peak = summed.peaks[first];
+  Quad result;
+  result.peak = block_sums.peaks[first];
   SIMT_UNROLL
   for (int part = 1; part < kSplit; ++part) {
-    result.peak = Max(result.peak, summed.peaks[first + part * kWarpRows]);
+    result.peak = Max(result.peak, block_sums.peaks[first + part * kWarpRows]);
   }
   const float base = result.peak == -Infinity() ? 0.0f : result.peak;
   SIMT_UNROLL
   for (int part = 0; part < kSplit; ++part) {
     const int from = first + part * kWarpRows;
-    const float factor = Exp2(summed.peaks[from] - base);
-    result.weight += summed.weights[from] * factor;
-    result.Add(summed.outputs + from * Summed<D>::kStride + column, factor);
+    const float factor = Exp2(block_sums.peaks[from] - base);
+    result.weight += block_sums.weights[from] * factor;
+    result.Add(block_sums.outputs + from * BlockSums<D>::kStride + column, factor);
   }
   return result;
 }
 
-// Divides four adjacent columns of the tile's row `row` by the weight and rounds them into the
-// output.
+// Divides four adjacent columns of the tile's row `row` by the weight, rounds them and stores them
+// in the output.
 SIMT_DEVICE void StoreOutput(const AttentionArgs& args, const Item& item, int row, int column,
-                             const Quarter& result) {
+                             const Quad& result) {
   const int64_t at =
       static_cast<int64_t>(item.span.first_row + item.RowOf(row)) * args.query_heads +
       item.HeadOf(row);
@@ -99,16 +99,17 @@ SIMT_DEVICE void StoreOutput(const AttentionArgs& args, const Item& item, int ro
   to[1] = PackBf16(result.values[2] * inverse, result.values[3] * inverse);
 }
 
-// Stores the block's results of an item: the output if its tile has one chunk, otherwise the
+// Stores the block's results for an item: the output if its tile has one chunk, otherwise the
 // partial results of the chunk.
 template <int D, int kSplit>
-SIMT_DEVICE void GiveResults(const AttentionArgs& args, const Item& item, const Summed<D>& summed) {
-  const int quarters = args.cache.head_dim / 4;
+SIMT_DEVICE void StoreResults(const AttentionArgs& args, const Item& item,
+                              const BlockSums<D>& block_sums) {
+  const int quads = args.cache.head_dim / 4;
   float* partial = PartialAt(args, item, item.chunk);
   SIMT_ROLL
-  for (int i = ThreadIndex(); i < item.rows * quarters; i += kThreads) {
-    const int row = i / quarters, column = i % quarters * 4;
-    const Quarter result = FromWarps<D, kSplit>(summed, row, column);
+  for (int i = ThreadIndex(); i < item.rows * quads; i += kThreads) {
+    const int row = i / quads, column = i % quads * 4;
+    const Quad result = FromWarps<D, kSplit>(block_sums, row, column);
     if (item.chunks == 1) {
       StoreOutput(args, item, row, column, result);
       continue;
@@ -125,8 +126,8 @@ SIMT_DEVICE void GiveResults(const AttentionArgs& args, const Item& item, const 
   }
 }
 
-// Whether this block is the last one to store the results of a chunk of the tile. If so, all of its
-// threads can read the results of the other blocks. `flag` is in the block's shared memory.
+// Whether all other chunks of the tile have already been stored. If so, all threads of this block
+// can read the results of the other blocks. `flag` is in the block's shared memory.
 SIMT_DEVICE bool LastToArrive(const AttentionArgs& args, const Item& item, int32_t* flag) {
   FenceDevice();
   SyncBlock();
@@ -154,9 +155,9 @@ SIMT_DEVICE void WeighChunks(const AttentionArgs& args, const Item& item, float*
     float peaks[kChunksPerStep], sums[kChunksPerStep];
     SIMT_UNROLL
     for (int k = 0; k < kChunksPerStep; ++k) {
-      const bool there = begin + k < item.chunks;
-      peaks[k] = there ? first[(begin + k) * stride] : -Infinity();
-      sums[k] = there ? first[(begin + k) * stride + 1] : 0.0f;
+      const bool valid = begin + k < item.chunks;
+      peaks[k] = valid ? first[(begin + k) * stride] : -Infinity();
+      sums[k] = valid ? first[(begin + k) * stride + 1] : 0.0f;
     }
     SIMT_UNROLL
     for (int k = 0; k < kChunksPerStep; ++k) {
@@ -173,8 +174,8 @@ SIMT_DEVICE void WeighChunks(const AttentionArgs& args, const Item& item, float*
   }
 }
 
-// The work of a thread in one step of the merge: kChunksPerStep chunks from `begin` on, for the
-// kQuartersPerThread quarters i, i + kThreads, … of the tile's rows.
+// The work of a thread in one step of the merge: kChunksPerStep chunks, starting at `begin`, for
+// the kQuadsPerThread quads i, i + kThreads, … of the tile's rows.
 struct Portion {
   const float* weights = nullptr;  // From WeighChunks
   int begin = 0;
@@ -182,25 +183,25 @@ struct Portion {
 };
 
 SIMT_DEVICE void AddChunks(const AttentionArgs& args, const Item& item, const Portion& portion,
-                           Quarter (&results)[kQuartersPerThread]) {
-  const int quarters = args.cache.head_dim / 4, begin = portion.begin, i = portion.i;
+                           Quad (&results)[kQuadsPerThread]) {
+  const int quads = args.cache.head_dim / 4, begin = portion.begin, i = portion.i;
   const float* first = PartialAt(args, item, begin) + kRowExtra * item.rows;
   const int64_t stride = PartialAt(args, item, 1) - PartialAt(args, item, 0);
-  Bytes16 parts[kQuartersPerThread][kChunksPerStep];
-  float factors[kQuartersPerThread][kChunksPerStep];
+  Bytes16 parts[kQuadsPerThread][kChunksPerStep];
+  float factors[kQuadsPerThread][kChunksPerStep];
   SIMT_UNROLL
-  for (int side = 0; side < kQuartersPerThread; ++side) {
-    const int row = (i + side * kThreads) / quarters;
+  for (int side = 0; side < kQuadsPerThread; ++side) {
+    const int row = (i + side * kThreads) / quads;
     SIMT_UNROLL
     for (int k = 0; k < kChunksPerStep; ++k) {
-      const bool there = begin + k < item.chunks && row < item.rows;
-      factors[side][k] = there ? portion.weights[(begin + k) * item.rows + row] : 0.0f;
+      const bool valid = begin + k < item.chunks && row < item.rows;
+      factors[side][k] = valid ? portion.weights[(begin + k) * item.rows + row] : 0.0f;
       const float* from = first + k * stride + 4 * (i + side * kThreads);
       parts[side][k] = factors[side][k] > 0 ? *reinterpret_cast<const Bytes16*>(from) : Bytes16{};
     }
   }
   SIMT_UNROLL
-  for (int side = 0; side < kQuartersPerThread; ++side) {
+  for (int side = 0; side < kQuadsPerThread; ++side) {
     SIMT_UNROLL
     for (int k = 0; k < kChunksPerStep; ++k) {
       SIMT_UNROLL
@@ -211,24 +212,24 @@ SIMT_DEVICE void AddChunks(const AttentionArgs& args, const Item& item, const Po
   }
 }
 
-// Computes the tile's output from all of its chunks, in their order.
+// Computes the tile's output from all of its chunks, in order.
 SIMT_DEVICE void MergeChunks(const AttentionArgs& args, const Item& item, float* weights) {
   WeighChunks(args, item, weights);
   SyncBlock();
-  const int quarters = args.cache.head_dim / 4;
+  const int quads = args.cache.head_dim / 4;
   SIMT_ROLL
-  for (int i = ThreadIndex(); i < item.rows * quarters; i += kQuartersPerThread * kThreads) {
-    Quarter results[kQuartersPerThread];
+  for (int i = ThreadIndex(); i < item.rows * quads; i += kQuadsPerThread * kThreads) {
+    Quad results[kQuadsPerThread];
     SIMT_ROLL
     for (int begin = 0; begin < item.chunks; begin += kChunksPerStep) {
       AddChunks(args, item, {weights, begin, i}, results);
     }
     SIMT_UNROLL
-    for (int side = 0; side < kQuartersPerThread; ++side) {
+    for (int side = 0; side < kQuadsPerThread; ++side) {
       results[side].weight = 1.0f;
       const int at = i + side * kThreads;
-      if (at < item.rows * quarters) {
-        StoreOutput(args, item, at / quarters, at % quarters * 4, results[side]);
+      if (at < item.rows * quads) {
+        StoreOutput(args, item, at / quads, at % quads * 4, results[side]);
       }
     }
   }

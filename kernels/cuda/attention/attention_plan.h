@@ -1,5 +1,5 @@
 // The plan of attention.cu: how the attention of a step is divided into work items, where their
-// partial results lie, and which keys a row sees.
+// partial results are stored, and which keys a row sees.
 //
 // The query heads that share a kv head are rows of one matrix. Packed row p of a span is row p /
 // group of the span, with head p % group of the kv head's group (group = H / G). An item is a tile
@@ -28,10 +28,10 @@ inline constexpr int kMinChunk = 128;  // Keys. A smaller chunk costs more to me
 inline constexpr int kMaxItems = 256;
 inline constexpr int kMaxItemsOfOneTile = 192;
 
-// Layout of the scratch: first the counters of finished chunks, in kCounterBytes whatever the
-// capacities of a launch are, then the partial results. The partial results of one tile of n rows
-// and one chunk are [n, 4] floats (the row's largest score, its sum of weights, and two that are
-// unused), then [n, D] sums of weighted values. A row occupies D + 4 floats.
+// Layout of the scratch: first the counters of finished chunks, which occupy kCounterBytes
+// regardless of the launch's capacities, then the partial results. The partial results of one tile
+// of n rows and one chunk are [n, 4] floats (the row's largest score, its sum of weights, and two
+// unused floats), then [n, D] sums of weighted values. A row occupies D + 4 floats.
 inline constexpr int kMaxTiles = 1 << 16;
 inline constexpr size_t kCounterBytes = kMaxTiles * sizeof(int32_t);
 inline constexpr int kRowExtra = 4;
@@ -84,8 +84,8 @@ struct Cut {
 
 // The number of chunks for `keys` keys and tiles of `rows` packed rows. With more chunks, the merge
 // by the last block takes longer (it grows with chunks x rows), but each block has fewer keys. The
-// sum of both is smallest near chunks² x rows = 2 x keys. For 64 rows these are 8 chunks at 2K keys
-// and 32 at 32K keys.
+// total time is lowest near chunks² x rows = 2 x keys. For 64 rows, that is 8 chunks at 2K keys and
+// 32 at 32K keys.
 SIMT_DEVICE int ChunksFor(int keys, int rows, int tiles_of_all_heads, bool one_tile) {
   const int limit = (one_tile ? kMaxItemsOfOneTile : kMaxItems) / Max(tiles_of_all_heads, 1);
   const float balanced = Sqrt(static_cast<float>(2 * keys) / static_cast<float>(Max(rows, 1)));
@@ -112,18 +112,18 @@ SIMT_DEVICE Cut CutSpan(const AttentionArgs& args, const Span& span) {
   return cut;
 }
 
-// Upper bound of the rows of partial results, for `spans` spans with `rows` rows in total. Over all
-// kv heads, a span of one tile has at most kMaxItemsOfOneTile partial rows per packed row, and a
-// span of several tiles at most kMaxItems / 2. A span has at most kMaxItems items, and no item
-// has more than kMaxTileRows rows.
+// Upper bound on the number of rows of partial results, for `spans` spans with `rows` rows in
+// total. Over all kv heads, a span of one tile has at most kMaxItemsOfOneTile partial rows per
+// packed row, and a span of several tiles at most kMaxItems / 2. A span has at most kMaxItems
+// items, and no item has more than kMaxTileRows rows.
 inline size_t PartialRowsBound(size_t rows, size_t spans, size_t group) {
   const size_t by_rows = kMaxItemsOfOneTile * rows * group;
   const size_t by_spans = size_t{kMaxItems} * kMaxTileRows * spans;
   return by_rows < by_spans ? by_rows : by_spans;
 }
 
-// Upper bound of the counters of such spans. A span has at most its rows x group / 64 + 1 tiles per
-// kv head.
+// Upper bound on the number of counters for such spans. A span has at most rows x group / 64 + 1
+// tiles per kv head.
 inline size_t TilesBound(size_t rows, size_t spans, size_t query_heads, size_t kv_heads) {
   return rows * query_heads / kMaxTileRows + kv_heads * (spans + 1);
 }
@@ -145,7 +145,7 @@ struct Plan {
 };
 
 // One warp replaces counts[1 … n] with their running sums and counts[0] with 0.
-SIMT_DEVICE void SumUp(int32_t* counts, int n) {
+SIMT_DEVICE void PrefixSum(int32_t* counts, int n) {
   int32_t before = 0;
   for (int begin = 1; begin <= n; begin += kWarp) {
     const int i = begin + Lane();
@@ -173,8 +173,8 @@ SIMT_DEVICE Plan MakePlan(const AttentionArgs& args, char* shared) {
     plan.first_partials[b + 1] = cut.partial_rows(args.cache.kv_heads);
   }
   SyncBlock();
-  if (Warp() == 0) SumUp(plan.first_items, plan.spans);
-  if (Warp() == 1) SumUp(plan.first_partials, plan.spans);
+  if (Warp() == 0) PrefixSum(plan.first_items, plan.spans);
+  if (Warp() == 1) PrefixSum(plan.first_partials, plan.spans);
   SyncBlock();
   return plan;
 }
@@ -197,7 +197,7 @@ struct Item {
   int counter = 0;  // Index of the tile's counter of finished chunks
   int partial = 0;  // The row of scratch where the tile's partial results begin
 
-  // The row of the span that packed row `first + i` belongs to. Past the end: the last one.
+  // The row of the span that packed row `first + i` belongs to. Past the end: the last row.
   [[nodiscard]] SIMT_DEVICE int RowOf(int i) const { return (first + Min(i, rows - 1)) / group; }
   [[nodiscard]] SIMT_DEVICE int HeadOf(int i) const {
     return kv_head * group + (first + Min(i, rows - 1)) % group;
@@ -223,7 +223,7 @@ SIMT_DEVICE void NarrowToWindows(const AttentionArgs& args, Item& item) {
     lowest = Min(lowest, ShuffleXor(lowest, step));
     highest = Max(highest, ShuffleXor(highest, step));
   }
-  // Only for cached tokens is the key index equal to the position. Rows of this step may have any
+  // A key's index equals its position only for cached tokens. Rows of this step may have any
   // position, so SeenKeys checks them one by one.
   const int seen = Min(FirstSeen(args, lowest), item.span.cached);
   item.begin = Max(item.begin, seen / kTileKeys * kTileKeys);
@@ -274,7 +274,7 @@ SIMT_DEVICE uint64_t LowBits(int n) {
   return n <= 0 ? 0 : n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
 }
 
-// 64 bits of `words` from bit `at` on. Bits past the end are 0. REQUIRES: at >= 0.
+// Returns 64 bits of `words`, starting at bit `at`. Bits past the end are 0. REQUIRES: at >= 0.
 SIMT_DEVICE uint64_t BitsFrom(const uint64_t* words, int count, int at) {
   const int word = at / 64, shift = at % 64;
   uint64_t bits = word < count ? words[word] >> shift : 0;
@@ -282,9 +282,9 @@ SIMT_DEVICE uint64_t BitsFrom(const uint64_t* words, int count, int at) {
   return bits;
 }
 
-// Returns a bit mask of the keys [first_key, first_key + 64) that row `row` of the span sees if the
-// window is ignored.
-SIMT_DEVICE uint64_t Unhidden(const StepRows& rows, const Span& span, int row, int first_key) {
+// Like SeenKeys, but ignores the window.
+SIMT_DEVICE uint64_t SeenWithoutWindow(const StepRows& rows, const Span& span, int row,
+                                       int first_key) {
   const int own = first_key - span.cached;  // The row of the span that has this key; may be < 0.
   if (span.mask == RowMask::kCausal) return LowBits(row + 1 - own);
   if (span.mask == RowMask::kFull) return LowBits(span.rows - own);
@@ -296,7 +296,7 @@ SIMT_DEVICE uint64_t Unhidden(const StepRows& rows, const Span& span, int row, i
 
 // Returns a bit mask of the keys [first_key, first_key + 64) that row `row` of the span sees.
 SIMT_DEVICE uint64_t SeenKeys(const AttentionArgs& args, const Span& span, int row, int first_key) {
-  uint64_t seen = Unhidden(args.rows, span, row, first_key);
+  uint64_t seen = SeenWithoutWindow(args.rows, span, row, first_key);
   if (args.window <= 0) return seen;
   const int32_t* positions = args.rows.positions + span.first_row;
   const int hidden = positions[row] - args.window;  // The last position before the window.

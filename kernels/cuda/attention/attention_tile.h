@@ -14,7 +14,7 @@ namespace bastion::kernels::cuda::attention {
 // The shared memory for heads of up to D elements: a ring of tiles, alternately keys and values.
 // The order of the 16-byte pieces of a row depends on the row, so that the eight rows of a matrix
 // lie in different banks. If D is too large to keep queries in registers, the queries follow the
-// ring in the same layout. After the last tile, Summed reuses the memory. The size is at most 96
+// ring in the same layout. After the last tile, BlockSums reuses the memory. The size is at most 96
 // KiB, so that two blocks fit on a multiprocessor of sm_90 and one on a multiprocessor of sm_86.
 template <int D>
 struct Ring {
@@ -47,7 +47,7 @@ struct Loader {
   int offset;       // Offset of the thread's piece and row in page 0, in elements.
   int load = 0;     // Number of the next load. It belongs to tile load / 2.
   int slot = 0;     // The slot that the next load fills.
-  int held, ahead;  // One page number per lane: for the current tiles, and for those after them.
+  int held, ahead;  // One page number per lane: for the current tiles and for the next ones.
 
   SIMT_DEVICE Loader(const AttentionArgs& attention, const Item& work, uint32_t slots)
       : args(attention), item(work), ring(slots) {
@@ -59,7 +59,7 @@ struct Loader {
 
   SIMT_DEVICE static int Piece() { return ThreadIndex() % kPieces; }
 
-  // The page number that this lane holds of the `turn`-th group of kWarp pages.
+  // This lane's page number in the `turn`-th group of kWarp pages.
   SIMT_DEVICE int PageOf(int turn) const {
     const int page = item.begin / kPageTokens + turn * kWarp + Lane();
     return page * kPageTokens < item.span.length() ? args.rows.pages[item.first_page + page] : 0;
@@ -89,16 +89,16 @@ struct Loader {
     slot = slot + 1 < Ring<D>::kSlots ? slot + 1 : 0;
   }
 
-  // Copies the 16 rows of a page to the rows from `to` on of the slot. Row 0 of the slot is key
+  // Copies the 16 rows of a page to the slot, starting at row `to`. Row 0 of the slot is key
   // `first_key`.
   SIMT_DEVICE void CopyPage(const uint16_t* from, int first_key, int to) const {
     const uint32_t tile = ring + slot * Ring<D>::kSlotBytes;
     SIMT_UNROLL
     for (int pass = 0; pass < kPassesPerPage; ++pass) {
       const int row = to + pass * kPassRows + ThreadIndex() / kPieces;
-      const bool there = Piece() * 8 < args.cache.head_dim && first_key + row < item.span.length();
+      const bool valid = Piece() * 8 < args.cache.head_dim && first_key + row < item.span.length();
       CopyAsync16(tile + Ring<D>::Place(row, Piece()),
-                  from + pass * kPassRows * args.cache.head_dim, there);
+                  from + pass * kPassRows * args.cache.head_dim, valid);
     }
   }
 };
@@ -113,7 +113,8 @@ struct Query {
   uint32_t held[kHeld ? D / 16 : 1][4];
   uint32_t row;  // Address of the lane's row in shared memory.
 
-  // The block starts copying the queries to shared memory, before any load of the ring.
+  // Starts copying the block's queries to shared memory. Must be called before any load of the
+  // ring.
   SIMT_DEVICE static void Start(const AttentionArgs& args, const Item& item, uint32_t ring) {
     if constexpr (!kHeld) {
       const uint32_t queries = ring + Ring<D>::kSlots * Ring<D>::kSlotBytes;
@@ -183,7 +184,7 @@ struct Sums {
   }
 };
 
-// scores [16, kKeys] = query · keys, for the keys of the tile from `first_key` on.
+// scores [16, kKeys] = query · keys, for kKeys keys of the tile, starting at `first_key`.
 template <int D, int kKeys>
 SIMT_DEVICE void Score(const Query<D>& query, uint32_t tile, int first_key,
                        float (&scores)[kKeys / 8][4]) {
@@ -259,8 +260,8 @@ SIMT_DEVICE void Weigh(float scale, float (&scores)[kKeys / 8][4], Sums<D>& sums
   }
 }
 
-// output [16, D] += weights [16, kKeys] · values, for the keys of the tile from `first_key` on. The
-// weights, rounded to bf16, already have the layout of left operands.
+// output [16, D] += weights [16, kKeys] · values, for kKeys keys of the tile, starting at
+// `first_key`. The weights, rounded to bf16, already have the layout of left operands.
 template <int D, int kKeys>
 SIMT_DEVICE void AddValues(const float (&weights)[kKeys / 8][4], uint32_t tile, int first_key,
                            float (&output)[D / 8][4]) {

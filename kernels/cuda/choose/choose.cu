@@ -19,7 +19,7 @@ constexpr int kWarpTokens = 4 * kWarp;  // Tokens that a warp processes at a tim
 static_assert(kNoiseTokens == 4);       // A lane processes four tokens at a time.
 
 // Where the blocks of a row combine their results. Zero between launches.
-struct Meeting {
+struct RowResult {
   Entry best;
   uint32_t arrived;
   uint32_t unused;
@@ -27,7 +27,7 @@ struct Meeting {
 
 struct ChooseKernelArgs {
   ChooseArgs choose;
-  Meeting* meetings = nullptr;           // [R]
+  RowResult* results = nullptr;          // [R]
   const Survivors* survivors = nullptr;  // [R], valid for rows whose rule truncates
 };
 
@@ -55,8 +55,8 @@ SIMT_DEVICE Entry Challenger(float value, int32_t token) {
   return value > -Infinity() ? EntryOf(value, token) : kNoEntry;
 }
 
-// This thread's best logit.
-SIMT_DEVICE Entry RaceOfLogits(const Section& section) {
+// Returns this thread's best logit.
+SIMT_DEVICE Entry BestLogit(const Section& section) {
   Entry best = kNoEntry;
   for (int x = section.begin + 4 * ThreadIndex(); x < section.end; x += 4 * kThreads) {
     const FourValues logits = LoadFour(section.logits, x, section.vocabulary);
@@ -67,15 +67,15 @@ SIMT_DEVICE Entry RaceOfLogits(const Section& section) {
 }
 
 // Finds this thread's best logit/T + g. Few tokens can win, so the exact noise is computed only for
-// these, after two cheaper tests against a bound b. First: with u = exp(−exp(−g)), token x exceeds
-// b only if −ln u < exp(logit(x)/T − b); because −ln u >= 1 − u, comparing 1 − u excludes most
-// tokens without a logarithm (as in kernels/cpu/choose.cc). Second: the remaining tokens are
-// compared with b, with the noise in floats. The tokens that pass are compared with each other,
-// with the noise in doubles. The lanes of a warp share b, which increases as they advance, and do
-// not diverge.
-class RaceWithNoise {
+// tokens that pass two cheaper tests against a bound b. The first test excludes most tokens without
+// a logarithm (as in kernels/cpu/choose.cc): with u = exp(−exp(−g)), token x exceeds b only if −ln
+// u < exp(logit(x)/T − b), and −ln u >= 1 − u, so the test compares 1 − u with the right side. The
+// second test compares logit/T + g with b, with g in float precision. The tokens that pass both are
+// compared with each other, with g computed in double precision. The lanes of a warp do not
+// diverge, and they share b, which increases as they advance.
+class GumbelRace {
  public:
-  SIMT_DEVICE RaceWithNoise(const Section& section, const ChoiceRule& rule)
+  SIMT_DEVICE GumbelRace(const Section& section, const ChoiceRule& rule)
       : section_(section), rule_(rule), inverse_(1.0f / rule.temperature) {}
 
   SIMT_DEVICE Entry Run() {
@@ -117,11 +117,11 @@ class RaceWithNoise {
 
   // Returns false only for a token whose value is below the bound.
   [[nodiscard]] SIMT_DEVICE bool MayWin(float logit, uint32_t word) const {
-    const float unlikely = static_cast<float>(~word >> 8) * 0x1p-24f;  // 1 − u, rounded down.
-    return !(unlikely * 0.999f > Exp(logit * inverse_ - bound_ + 1e-3f + Slack(bound_)));
+    const float one_minus_u = static_cast<float>(~word >> 8) * 0x1p-24f;  // 1 − u, rounded down.
+    return !(one_minus_u * 0.999f > Exp(logit * inverse_ - bound_ + 1e-3f + Slack(bound_)));
   }
 
-  // An upper bound of the rounding error of float arithmetic for values of about this size.
+  // An upper bound on the rounding error of float arithmetic for values of about this size.
   [[nodiscard]] static SIMT_DEVICE float Slack(float value) {
     return 1e-4f + 1e-6f * Max(value, -value);
   }
@@ -133,17 +133,17 @@ class RaceWithNoise {
   Entry best_ = kNoEntry;      // This thread's best.
 };
 
-// Reports the block's best. Called by one thread per block. The last block of the row writes the
-// token.
-SIMT_DEVICE void Report(const ChooseKernelArgs& args, int row, Entry best) {
-  Meeting& meeting = args.meetings[row];
-  AtomicMax(&meeting.best, best);
+// Merges the block's best entry into the row's result. Called by one thread per block. The last
+// block of the row writes the token.
+SIMT_DEVICE void MergeIntoRow(const ChooseKernelArgs& args, int row, Entry best) {
+  RowResult& result = args.results[row];
+  AtomicMax(&result.best, best);
   FenceDevice();
-  if (AtomicAdd(&meeting.arrived, 1u) + 1 < static_cast<uint32_t>(Blocks().y)) return;
+  if (AtomicAdd(&result.arrived, 1u) + 1 < static_cast<uint32_t>(Blocks().y)) return;
   FenceDevice();
-  best = AtomicMax(&meeting.best, kNoEntry);
+  best = AtomicMax(&result.best, kNoEntry);
   args.choose.tokens[row] = best == kNoEntry ? -1 : TokenOf(best);
-  meeting = {};
+  result = {};
 }
 
 SIMT_KERNEL(kThreads, 4)
@@ -157,32 +157,32 @@ void ChooseKernel(ChooseKernelArgs args) {
   section.begin = Block().y * kBlockTokens;
   section.end = Min(section.begin + kBlockTokens, section.vocabulary);
   section.survivors = SurvivorsOf(rule, args.survivors, row);
-  Entry best = rule.temperature > 0 ? RaceWithNoise(section, rule).Run() : RaceOfLogits(section);
+  Entry best = rule.temperature > 0 ? GumbelRace(section, rule).Run() : BestLogit(section);
   best = BestOfWarp(best);
   auto* partial = reinterpret_cast<Entry*>(DynamicShared());
   if (Lane() == 0) partial[Warp()] = best;
   SyncBlock();
   if (ThreadIndex() != 0) return;
   for (int warp = 1; warp < BlockWarps(); ++warp) best = Better(best, partial[warp]);
-  Report(args, row, best);
+  MergeIntoRow(args, row, best);
 }
 
 }  // namespace
 
 void Choose(const ChooseArgs& args, Stream& stream) {
-  ChooseKernelArgs with = {args};
-  with.meetings = static_cast<Meeting*>(args.scratch);
-  auto* survivors = reinterpret_cast<Survivors*>(with.meetings + args.rows);
-  with.survivors = survivors;
+  ChooseKernelArgs kernel_args = {args};
+  kernel_args.results = static_cast<RowResult*>(args.scratch);
+  auto* survivors = reinterpret_cast<Survivors*>(kernel_args.results + args.rows);
+  kernel_args.survivors = survivors;
   Truncate({args.rows_used, args.logits, args.rules, survivors, args.rows, args.vocabulary},
            stream);
   const int blocks = (args.vocabulary + kBlockTokens - 1) / kBlockTokens;
   Launch(stream, ChooseKernel, {{args.rows, blocks}, kThreads, kThreads / kWarp * sizeof(Entry)},
-         with);
+         kernel_args);
 }
 
 size_t ChooseScratchBytes(int rows) {
-  return static_cast<size_t>(rows) * (sizeof(Meeting) + sizeof(Survivors));
+  return static_cast<size_t>(rows) * (sizeof(RowResult) + sizeof(Survivors));
 }
 
 }  // namespace bastion::kernels::cuda

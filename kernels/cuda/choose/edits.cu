@@ -1,4 +1,4 @@
-// Applies the requests' edits of single logits, and undoes them.
+// Applies the requests' edits to individual logits, and undoes them.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/simt/simt.h"
 

@@ -1,5 +1,6 @@
-// The noise of the keyed choice on the GPU: the same random words as common/base/random.h, and
-// Gumbel variables from them. Include it in kernel sources only, like simt.h.
+// The noise of the keyed choice on the GPU: the same random words as in common/base/random.h, and
+// the Gumbel variables derived from them. Like simt.h, this file may be included only in kernel
+// sources.
 #ifndef BASTION_KERNELS_CUDA_CHOOSE_NOISE_H_
 #define BASTION_KERNELS_CUDA_CHOOSE_NOISE_H_
 

@@ -1,5 +1,6 @@
-// Finds the best tokens of a row, by value and id, without sorting the row. Truncation and top-k
-// share it. Include it in kernel sources only, like simt.h. Blocks have kSelectThreads threads.
+// Finds the best tokens of a row, by value and id, without sorting the row. Used by truncation and
+// top-k. Like simt.h, this file may be included only in kernel sources. Blocks have kSelectThreads
+// threads.
 #ifndef BASTION_KERNELS_CUDA_CHOOSE_SELECT_H_
 #define BASTION_KERNELS_CUDA_CHOOSE_SELECT_H_
 
@@ -60,14 +61,14 @@ SIMT_DEVICE FourValues LoadFour(const float* row, int x, int count) {
 inline constexpr int kSelectThreads = 1024;
 inline constexpr int kShortlist = 4096;  // The maximum number of entries that a block gathers.
 inline constexpr int kStrips = 2 * kSelectThreads;
-inline constexpr int kMaxSelected = 1024;  // The maximum number of best tokens for a shortlist.
+inline constexpr int kMaxSelected = 1024;  // The maximum k of FloorOf.
 inline constexpr int kBins = 2048;
 
 // The shared memory of a block that selects.
 struct SelectMemory {
   Entry list[kShortlist];
   // The lower and upper halves of the bins' weights. They are separate because 32-bit atomics are
-  // fast.
+  // faster.
   uint32_t low[kBins];
   uint32_t high[kBins];
   uint64_t partial[kSelectThreads / kWarp];
@@ -76,10 +77,10 @@ struct SelectMemory {
   int32_t gathered;
 };
 
-// Combines `value` of all threads of the block and returns the result to all of them. REQUIRES:
+// Combines the values of all threads of the block and returns the result to all of them. REQUIRES:
 // `combine` is associative and commutative.
 template <typename Combine>
-SIMT_DEVICE uint64_t OverBlock(uint64_t value, SelectMemory& memory, Combine combine) {
+SIMT_DEVICE uint64_t ReduceBlock(uint64_t value, SelectMemory& memory, Combine combine) {
   SIMT_UNROLL
   for (int step = kWarp / 2; step > 0; step /= 2) {
     value = combine(value, simt::ShuffleXor(value, step));
@@ -94,10 +95,10 @@ SIMT_DEVICE uint64_t OverBlock(uint64_t value, SelectMemory& memory, Combine com
   return value;
 }
 SIMT_DEVICE Entry BestOfBlock(Entry best, SelectMemory& memory) {
-  return OverBlock(best, memory, [](Entry a, Entry b) { return Better(a, b); });
+  return ReduceBlock(best, memory, [](Entry a, Entry b) { return Better(a, b); });
 }
 SIMT_DEVICE uint64_t SumOfBlock(uint64_t value, SelectMemory& memory) {
-  return OverBlock(value, memory, [](uint64_t a, uint64_t b) { return a + b; });
+  return ReduceBlock(value, memory, [](uint64_t a, uint64_t b) { return a + b; });
 }
 
 // The tokens to select from: a row of `count` values, or a list of `count` entries.
@@ -141,14 +142,14 @@ SIMT_DEVICE void AddWeight(SelectMemory& memory, int bin, uint64_t weight) {
 }
 
 // Adds up the weights from the last bin down and finds the bin in which the sum reaches `target`.
-// Stores it in memory.bin, and the total weight of the bins after it in memory.above. If the sum
-// never reaches `target`, changes neither.
+// Stores this bin in memory.bin, and the total weight of the higher bins in memory.above. If the
+// sum never reaches `target`, changes neither.
 SIMT_DEVICE void FindBin(SelectMemory& memory, uint64_t target) {
   const int last = kBins - 1 - 2 * simt::ThreadIndex();  // This thread has bins last and last − 1.
   const uint64_t first_weight = static_cast<uint64_t>(memory.high[last]) << 32 | memory.low[last];
   const uint64_t both =
       first_weight + (static_cast<uint64_t>(memory.high[last - 1]) << 32 | memory.low[last - 1]);
-  uint64_t through = both;  // The sum over the threads of this warp up to this one.
+  uint64_t through = both;  // The sum over the lanes of this warp up to this one.
   SIMT_UNROLL
   for (int step = 1; step < kWarp; step *= 2) {
     const uint64_t before = simt::Shuffle(through, simt::Lane() - step);
@@ -166,25 +167,25 @@ SIMT_DEVICE void FindBin(SelectMemory& memory, uint64_t target) {
   simt::SyncBlock();
 }
 
-// The goal of Select: the entry at which the sum of weights, from the best entry down, reaches
-// `target`. If `to_the_token` is false, only the value of the entry matters, and the result is
+// What Select finds: the entry at which the sum of weights, from the best entry down, reaches
+// `target`. If `exact` is false, Select determines only the value of this entry, and its result is
 // lower than all entries with that value. REQUIRES: target > 0, and the sum of all weights reaches
 // it.
-struct Wanted {
+struct SelectGoal {
   uint64_t target = 0;
-  bool to_the_token = false;
+  bool exact = false;
 };
 
 // Radix selection, eleven bits at a time, for ids below 2²². weigh(entry) returns a uint32_t if the
 // sum of all weights fits in one, else a uint64_t.
 template <typename Weigh>
-SIMT_DEVICE Entry Select(const Tokens& tokens, const Wanted& wanted, Weigh weigh,
+SIMT_DEVICE Entry Select(const Tokens& tokens, const SelectGoal& goal, Weigh weigh,
                          SelectMemory& memory) {
   constexpr Entry kUpperIdBits = 0xFFC00000u;  // Set in every Entry: it holds the id's complement.
   Entry found = 0, decided = 0;
-  uint64_t target = wanted.target;
-  for (int pass = 0; pass < (wanted.to_the_token ? 5 : 3); ++pass) {
-    // The digits begin at bits 53, 42, 32 (this one has ten bits), 11 and 0.
+  uint64_t target = goal.target;
+  for (int pass = 0; pass < (goal.exact ? 5 : 3); ++pass) {
+    // The digits begin at bits 53, 42, 32 (only ten bits), 11 and 0.
     const int shift = pass < 2 ? 53 - 11 * pass : pass == 2 ? 32 : 11 * (4 - pass);
     const Entry digit = pass == 2 ? kBins / 2 - 1 : kBins - 1;
     for (int bin = simt::ThreadIndex(); bin < kBins; bin += simt::BlockThreads()) {
@@ -200,7 +201,7 @@ SIMT_DEVICE Entry Select(const Tokens& tokens, const Wanted& wanted, Weigh weigh
     found |= static_cast<Entry>(memory.bin) << shift;
     decided |= digit << shift;
     target -= memory.above;
-    if (pass == 2 && wanted.to_the_token) {
+    if (pass == 2 && goal.exact) {
       found |= kUpperIdBits;
       decided |= kUpperIdBits;
     }
@@ -231,8 +232,8 @@ SIMT_DEVICE Entry FindStrips(const Tokens& row, SelectMemory& memory) {
 }
 
 // Returns a floor that at least k entries of the row reach: the k-th best of the strips' best
-// entries. If the best tokens are spread over the strips, few more than k entries reach it.
-// REQUIRES: FindStrips ran last; k <= kMaxSelected.
+// entries. If the best tokens are spread over the strips, only slightly more than k entries reach
+// it. REQUIRES: FindStrips was the last function that used `memory`; k <= kMaxSelected.
 SIMT_DEVICE Entry FloorOf(int k, SelectMemory& memory) {
   return ValueOfRank({nullptr, memory.list, kStrips}, k, memory);
 }

@@ -1,5 +1,5 @@
-// Tests whether a token survives truncation, given the results of Truncate (truncation.h). Include
-// it in kernel sources only, like simt.h.
+// Tests whether a token survives truncation, given the results of Truncate (truncation.h). Like
+// simt.h, this file may be included only in kernel sources.
 #ifndef BASTION_KERNELS_CUDA_CHOOSE_SURVIVORS_H_
 #define BASTION_KERNELS_CUDA_CHOOSE_SURVIVORS_H_
 
@@ -10,8 +10,8 @@
 
 namespace bastion::kernels::cuda {
 
-// Whether a rule can exclude tokens. At temperature 0 the best token wins, whatever the other
-// parameters are.
+// Whether a rule can exclude tokens. At temperature 0, the best token wins regardless of the other
+// parameters.
 SIMT_DEVICE bool Truncates(const ChoiceRule& rule) {
   return rule.temperature > 0 && (rule.top_k > 0 || rule.top_p < 1 || rule.min_p > 0);
 }

@@ -1,8 +1,8 @@
 // The drafter's top candidates, with one block per row. A block does not sort its row. It makes two
-// passes over the row (select.h) and sorts the few tokens that remain in shared memory.
+// passes over the row (select.h) and sorts the few remaining tokens in shared memory.
 //
 // If the drafter is coupled to the choice, another kernel first computes the values that the choice
-// would compare. It uses the whole GPU, because the noise costs far more than the passes.
+// would compare. That kernel uses the whole GPU, because the noise costs far more than the passes.
 #include "kernels/cuda/choose/noise.h"
 #include "kernels/cuda/choose/select.h"
 #include "kernels/cuda/choose/survivors.h"
@@ -71,28 +71,28 @@ SIMT_DEVICE void Sort(Entry* list, int count) {
 }
 
 // Statistics of the values of a row.
-struct Ranked {
+struct RowStatistics {
   float highest = 0;  // NaN if any value of the row is NaN.
   float log_sum = 0;  // ln Σ exp(value − highest)
 };
 
 // Stores the `candidates` best entries of `row` in memory.list, best first.
-SIMT_DEVICE Ranked Rank(const Tokens& row, int candidates, SelectMemory& memory) {
-  Ranked ranked;
-  ranked.highest = ValueOf(FindStrips(row, memory));
-  if (ranked.highest != ranked.highest) return ranked;
+SIMT_DEVICE RowStatistics Rank(const Tokens& row, int candidates, SelectMemory& memory) {
+  RowStatistics statistics;
+  statistics.highest = ValueOf(FindStrips(row, memory));
+  if (statistics.highest != statistics.highest) return statistics;
   float sum = 0;
   int count = Gather(row, FloorOf(candidates, memory), memory,
-                     [&](Entry entry) { sum += Exp(ValueOf(entry) - ranked.highest); });
+                     [&](Entry entry) { sum += Exp(ValueOf(entry) - statistics.highest); });
   if (count > kShortlist) {
-    const Wanted last = {static_cast<uint64_t>(candidates), true};
+    const SelectGoal last = {static_cast<uint64_t>(candidates), true};
     const Entry floor = Select(
         row, last, [](Entry) { return uint32_t{1}; }, memory);
     count = Gather(row, floor, memory, [](Entry) {});
   }
-  int whole = 2;
-  while (whole < count) whole *= 2;
-  for (int i = count + ThreadIndex(); i < whole; i += BlockThreads()) memory.list[i] = kNoEntry;
+  int padded = 2;
+  while (padded < count) padded *= 2;
+  for (int i = count + ThreadIndex(); i < padded; i += BlockThreads()) memory.list[i] = kNoEntry;
   // The order of the sum is fixed: over the lanes of each warp, then over the warps.
   sum = WarpSum(sum);
   auto* partial = reinterpret_cast<float*>(memory.partial);
@@ -100,9 +100,9 @@ SIMT_DEVICE Ranked Rank(const Tokens& row, int candidates, SelectMemory& memory)
   SyncBlock();
   sum = 0;
   for (int warp = 0; warp < BlockWarps(); ++warp) sum += partial[warp];
-  ranked.log_sum = Log(sum);
-  Sort(memory.list, whole);
-  return ranked;
+  statistics.log_sum = Log(sum);
+  Sort(memory.list, padded);
+  return statistics;
 }
 
 SIMT_KERNEL(kSelectThreads, 1)
@@ -113,14 +113,15 @@ void TopKKernel(TopKKernelArgs args) {
   const float* values = IsCoupled(args.top_k, row)
                             ? args.noisy + static_cast<int64_t>(row) * args.stride
                             : args.top_k.logits + static_cast<int64_t>(row) * args.top_k.vocabulary;
-  const Ranked ranked = Rank({values, nullptr, args.top_k.vocabulary}, candidates, memory);
-  const bool broken = ranked.highest != ranked.highest;
+  const RowStatistics statistics =
+      Rank({values, nullptr, args.top_k.vocabulary}, candidates, memory);
+  const bool has_nan = statistics.highest != statistics.highest;
   for (int k = ThreadIndex(); k < candidates; k += BlockThreads()) {
     const int64_t to = static_cast<int64_t>(row) * candidates + k;
-    args.top_k.tokens[to] = broken ? -1 : TokenOf(memory.list[k]);
+    args.top_k.tokens[to] = has_nan ? -1 : TokenOf(memory.list[k]);
     args.top_k.log_probs[to] =
-        broken ? ranked.highest
-               : Min(0.0f, ValueOf(memory.list[k]) - ranked.highest - ranked.log_sum);
+        has_nan ? statistics.highest
+                : Min(0.0f, ValueOf(memory.list[k]) - statistics.highest - statistics.log_sum);
   }
 }
 
@@ -129,18 +130,19 @@ int Stride(int vocabulary) { return (vocabulary + 3) / 4 * 4; }
 }  // namespace
 
 void TopK(const TopKArgs& args, Stream& stream) {
-  TopKKernelArgs with = {args};
-  with.stride = Stride(args.vocabulary);
-  with.noisy = static_cast<float*>(args.scratch);
-  auto* survivors = reinterpret_cast<Survivors*>(with.noisy + int64_t{args.rows} * with.stride);
-  with.survivors = survivors;
+  TopKKernelArgs kernel_args = {args};
+  kernel_args.stride = Stride(args.vocabulary);
+  kernel_args.noisy = static_cast<float*>(args.scratch);
+  auto* survivors =
+      reinterpret_cast<Survivors*>(kernel_args.noisy + int64_t{args.rows} * kernel_args.stride);
+  kernel_args.survivors = survivors;
   if (args.coupling != nullptr) {
     Truncate({args.rows_used, args.logits, args.coupling, survivors, args.rows, args.vocabulary},
              stream);
-    const int blocks = (with.stride / 4 + kNoiseThreads - 1) / kNoiseThreads;
-    Launch(stream, NoiseKernel, {{args.rows, blocks}, kNoiseThreads}, with);
+    const int blocks = (kernel_args.stride / 4 + kNoiseThreads - 1) / kNoiseThreads;
+    Launch(stream, NoiseKernel, {{args.rows, blocks}, kNoiseThreads}, kernel_args);
   }
-  Launch(stream, TopKKernel, {{args.rows}, kSelectThreads, sizeof(SelectMemory)}, with);
+  Launch(stream, TopKKernel, {{args.rows}, kSelectThreads, sizeof(SelectMemory)}, kernel_args);
 }
 
 size_t TopKScratchBytes(int rows, int vocabulary) {

@@ -3,8 +3,8 @@
 // ranking. So the kernel only has to find the cut, which is the last entry of the prefix.
 //
 // The cut is usually among the best thousand tokens. Two passes over the row gather these tokens in
-// shared memory, and the kernel searches the cut there. If the distribution is too flat for that,
-// the kernel searches the whole row. Masses are integers, so the order of their sums does not
+// shared memory, and the kernel searches for the cut there. If the distribution is too flat for
+// that, the kernel searches the whole row. Masses are integers, so the order of their sums does not
 // matter.
 #include "kernels/cuda/choose/select.h"
 #include "kernels/cuda/choose/survivors.h"
@@ -60,7 +60,8 @@ struct TruncationState {
 };
 
 // Sets state.tokens to a shortlist in shared memory: the best `wanted` entries and a few more. If
-// they do not fit, leaves state.tokens unchanged. REQUIRES: FindStrips ran last.
+// they do not fit, leaves state.tokens unchanged. REQUIRES: FindStrips was the last function that
+// used `memory`.
 SIMT_DEVICE void Shorten(TruncationState& state, int wanted, const Masses& masses,
                          SelectMemory& memory) {
   uint64_t total = 0;
@@ -118,7 +119,7 @@ void TruncateKernel(TruncateArgs args) {
     if (rule.top_p < 1) CutTopP(state, rule.top_p, masses, memory);
     if (rule.min_p > 0) CutMinP(state, rule.min_p, masses, memory);
     // Top-k may set a cut that is a value without an id. The mask turns the missing id into
-    // INT32_MAX, so that all tokens with this value survive. With kNanEntry no token survives.
+    // INT32_MAX, so that all tokens with this value survive. With kNanEntry, no token survives.
     if (state.cut == kNoEntry) {
       survivors = {-Infinity(), INT32_MAX};
     } else if (state.cut != kNanEntry) {

@@ -10,7 +10,7 @@ using namespace simt;
 
 constexpr int kThreads = 1024;  // One block: up to 32 spans are walked at once.
 
-// Stores an accepted node for the device and, if the caller wants it, for the host.
+// Stores an accepted node for the device and, if the caller asks for it, for the host.
 SIMT_DEVICE void Keep(const WalkArgs& args, int at, int32_t node) {
   args.paths[at] = node;
   if (args.paths_for_host != nullptr) args.paths_for_host[at] = node;

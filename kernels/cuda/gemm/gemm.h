@@ -33,18 +33,18 @@ struct GemmArgs {
 };
 
 // Multiplies matrices with a tuned algorithm per shape: Prepare times the algorithms that the
-// library proposes and keeps the fastest. Load and Save keep the results in a file across starts of
-// the process. Sums have a fixed order. Use it with one stream at a time, because all products
-// share a workspace.
+// library proposes and keeps the fastest. Save and Load keep the results in a file, so that a
+// restarted process does not tune again. Sums have a fixed order. Use it with one stream at a time,
+// because all products share a workspace.
 class Gemm {
  public:
   // REQUIRES: OpenDevice succeeded.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Gemm>> Create();
   virtual ~Gemm() = default;
 
-  // Reads the file of an earlier Save. OK if the file does not exist. INVALID_ARGUMENT if it is
-  // damaged; then none of it is used. Entries of other devices or library versions are not used,
-  // but Save, which replaces the file, writes them back.
+  // Reads a file that Save wrote. OK if the file does not exist. INVALID_ARGUMENT if it is damaged;
+  // then no entry is used. Entries for other devices or library versions are kept but not used;
+  // Save writes them back.
   [[nodiscard]] virtual absl::Status Load(const std::string& path) = 0;
   [[nodiscard]] virtual absl::Status Save(const std::string& path) const = 0;
 

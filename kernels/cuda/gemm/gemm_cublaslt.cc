@@ -154,7 +154,7 @@ class CublasLtGemm final : public Gemm {
   const size_t cache_bytes_;
   const uint64_t library_;
   std::map<GemmShape, Candidate> chosen_;
-  std::vector<GemmEntry> others_;  // Entries of other devices and library versions.
+  std::vector<GemmEntry> others_;  // Entries for other devices and library versions.
 };
 
 absl::Status CublasLtGemm::Load(const std::string& path) {
@@ -197,7 +197,7 @@ absl::StatusOr<std::vector<Candidate>> CublasLtGemm::Proposals(const GemmShape& 
   RETURN_IF_ERROR(ToStatus(cublasLtMatmulAlgoGetHeuristic(
                                handle_, &product.operation, &product.weight, &product.x, &product.y,
                                &product.y, &preference, kProposals, results, &count),
-                           "asking cuBLASLt for algorithms"));
+                           "requesting algorithms from cuBLASLt"));
   std::vector<Candidate> candidates;
   for (int i = 0; i < count; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
@@ -212,7 +212,7 @@ cublasStatus_t CublasLtGemm::Multiply(Candidate& candidate, const GemmArgs& args
     return at != nullptr && reinterpret_cast<uintptr_t>(at) % kAlignment == 0;
   };
   CHECK(aligned(args.x) && aligned(args.weight) && aligned(args.y))
-      << "the operands of a product must be aligned to " << kAlignment << " bytes";
+      << "x, weight and y must be aligned to " << kAlignment << " bytes";
   const float one = 1, beta = args.shape.accumulate ? 1 : 0;
   Product& product = candidate.product;
   return cublasLtMatmul(handle_, &product.operation, &one, args.weight, &product.weight, args.x,
@@ -259,8 +259,8 @@ absl::Status CublasLtGemm::Prepare(const GemmArgs& args, absl::Span<const void* 
   ASSIGN_OR_RETURN(std::vector<Candidate> candidates, Proposals(args.shape));
   const GemmShape& shape = args.shape;
   const size_t bytes = size_t(shape.columns) * shape.depth * BytesPerElement(shape.dtype);
-  // Rotate through weights of three times the size of the L2 cache, so that no product finds its
-  // weights there, unless there are fewer weights.
+  // If there are enough weights, rotate through three times as many as fit in the L2 cache, so that
+  // no product finds its weights there.
   const size_t cold = std::min({3 * cache_bytes_ / bytes + 1, weights.size(), kMaxProducts});
   const Trial trial = {args, weights, stream, std::max(cold, kMinProducts)};
   stream.ForgetMarks();

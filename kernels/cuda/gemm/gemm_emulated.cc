@@ -51,7 +51,7 @@ class EmulatedGemm final : public Gemm {
     return absl::OkStatus();
   }
   void Run(const GemmArgs& args, Stream& stream) override {
-    CHECK(prepared_.contains(args.shape)) << "the shape of a product was not prepared";
+    CHECK(prepared_.contains(args.shape)) << "call Gemm::Prepare before Run for this shape";
     stream.AddHostWork([args] { Multiply(args); });
   }
 

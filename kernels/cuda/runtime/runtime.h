@@ -30,7 +30,7 @@ struct DeviceInfo {
 };
 
 // Makes GPU `ordinal` the GPU of this process. UNAVAILABLE if there is no driver or no such GPU.
-// FAILED_PRECONDITION if the GPU is older than the kernels support.
+// FAILED_PRECONDITION if the GPU is too old for the kernels.
 [[nodiscard]] absl::StatusOr<DeviceInfo> OpenDevice(int ordinal);
 
 // Device memory, or host memory that the device can access. Zeroed and aligned to 256 bytes.
@@ -48,8 +48,8 @@ class Memory {
   }
   ~Memory();
 
-  // RESOURCE_EXHAUSTED if there is not enough memory; the message has `what`, the size
-  // needed and the size available.
+  // RESOURCE_EXHAUSTED if there is not enough memory; the message names `what`, the size needed and
+  // the size available.
   [[nodiscard]] static absl::StatusOr<Memory> OnDevice(size_t bytes, const char* what);
   // Page-locked host memory. The device accesses it at the same address.
   [[nodiscard]] static absl::StatusOr<Memory> OnHost(size_t bytes, const char* what);
@@ -58,7 +58,7 @@ class Memory {
   // memory. UNIMPLEMENTED if the driver cannot share memory.
   [[nodiscard]] static absl::StatusOr<Memory> OnDeviceShareable(size_t bytes, const char* what);
   // Returns a file descriptor of the memory, to be sent to the other process. The caller closes it.
-  // REQUIRES: OnDeviceShareable made this memory.
+  // REQUIRES: OnDeviceShareable allocated this memory.
   [[nodiscard]] absl::StatusOr<int> ExportDescriptor() const;
   // Maps `bytes` of memory that another process exported, read-only. The memory stays valid after
   // that process exits. The caller still owns `descriptor`. UNAVAILABLE if the memory cannot be
@@ -90,8 +90,8 @@ class Graph {
 };
 
 // A queue of work for the device. The device executes it in order, while the host continues. The
-// next Synchronize() or AwaitFlag() returns the first error. Not thread-safe, but not bound to
-// one thread.
+// next Synchronize() or AwaitFlag() returns the first error. Not thread-safe, but not tied to one
+// thread.
 class Stream {
  public:
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Stream>> Create();
@@ -115,7 +115,8 @@ class Stream {
   [[nodiscard]] virtual absl::Status AwaitFlag(const uint64_t* flag, uint64_t value) = 0;
 
   // Mark records a point in time on the stream and returns its index. ElapsedSeconds waits for the
-  // later of two marks. Neither may be called while recording. ForgetMarks discards all marks.
+  // later of two marks and returns the time between them. Neither may be called while recording.
+  // ForgetMarks discards all marks.
   [[nodiscard]] virtual int Mark() = 0;
   [[nodiscard]] virtual absl::StatusOr<double> ElapsedSeconds(int from, int to) = 0;
   virtual void ForgetMarks() = 0;

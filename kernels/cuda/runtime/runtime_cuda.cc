@@ -68,11 +68,11 @@ class CudaStream final : public Stream {
 
   void Copy(void* to, const void* from, size_t bytes) override {
     Enter();
-    ReportError(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "a copy");
+    ReportError(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "a memory copy");
   }
   void Fill(void* to, uint8_t value, size_t bytes) override {
     Enter();
-    ReportError(cudaMemsetAsync(to, value, bytes, stream_), "a fill");
+    ReportError(cudaMemsetAsync(to, value, bytes, stream_), "a memory fill");
   }
 
   void BeginRecording() override {
@@ -117,8 +117,8 @@ class CudaStream final : public Stream {
 
  private:
   void Enter() { ReportError(MakeCurrent(), "selecting the GPU"); }
-  // Returns false if all work is done or any work failed, so that no flag can be raised any more.
-  [[nodiscard]] bool StillRuns();
+  // Returns false if all work is done or any work failed; then no flag can be raised anymore.
+  [[nodiscard]] bool IsBusy();
   [[nodiscard]] absl::Status TakeError() { return std::exchange(error_, absl::OkStatus()); }
 
   const cudaStream_t stream_;
@@ -144,7 +144,7 @@ absl::StatusOr<std::unique_ptr<Graph>> CudaStream::EndRecording() {
   return recorded;
 }
 
-bool CudaStream::StillRuns() {
+bool CudaStream::IsBusy() {
   const cudaError_t state = cudaStreamQuery(stream_);
   if (state == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());
@@ -164,7 +164,7 @@ absl::Status CudaStream::AwaitFlag(const uint64_t* flag, uint64_t value) {
       if (raised()) return TakeError();
       __builtin_ia32_pause();
     }
-    if (StillRuns()) continue;
+    if (IsBusy()) continue;
     RETURN_IF_ERROR(TakeError());
     if (raised()) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("all work on the GPU is done, but the flag is ", *flag,
@@ -178,10 +178,10 @@ int CudaStream::Mark() {
   Enter();
   if (marks_ == events_.size()) {
     cudaEvent_t event = nullptr;
-    ReportError(cudaEventCreate(&event), "a mark");
+    ReportError(cudaEventCreate(&event), "creating an event");
     events_.push_back(event);
   }
-  ReportError(cudaEventRecord(events_[marks_], stream_), "a mark");
+  ReportError(cudaEventRecord(events_[marks_], stream_), "recording an event");
   return static_cast<int>(marks_++);
 }
 
@@ -198,7 +198,7 @@ absl::StatusOr<double> CudaStream::ElapsedSeconds(int from, int to) {
   return static_cast<double>(milliseconds) * 1e-3;
 }
 
-absl::Status NoRoom(size_t bytes, const char* what, size_t free, cudaError_t error) {
+absl::Status AllocationError(size_t bytes, const char* what, size_t free, cudaError_t error) {
   const std::string wanted = absl::StrCat(MiB(bytes), " MiB needed for ", what);
   if (error != cudaErrorMemoryAllocation) {
     return absl::InternalError(
@@ -285,13 +285,13 @@ absl::StatusOr<Memory> Memory::OnDevice(size_t bytes, const char* what) {
   if (error != cudaSuccess) {
     size_t free = 0, all = 0;
     static_cast<void>(cudaMemGetInfo(&free, &all));
-    return NoRoom(bytes, what, free, error);
+    return AllocationError(bytes, what, free, error);
   }
   Memory memory(data, bytes, /*on_host=*/false);
-  // cudaMemset runs on the default stream, for which our non-blocking streams do not wait.
+  // cudaMemset runs on the default stream, which our non-blocking streams do not wait for.
   error = cudaMemset(data, 0, std::max(bytes, kMinBytes));
   if (error == cudaSuccess) error = cudaStreamSynchronize(nullptr);
-  if (error != cudaSuccess) return NoRoom(bytes, what, 0, error);
+  if (error != cudaSuccess) return AllocationError(bytes, what, 0, error);
   return memory;
 }
 
@@ -304,7 +304,7 @@ absl::StatusOr<Memory> Memory::OnHost(size_t bytes, const char* what) {
   }
   if (error != cudaSuccess) {
     const auto free = static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-    return NoRoom(bytes, what, free, error);
+    return AllocationError(bytes, what, free, error);
   }
   std::memset(data, 0, std::max(bytes, kMinBytes));
   return Memory(data, bytes, /*on_host=*/true);

@@ -39,7 +39,7 @@ absl::Status Find(const char* name, Function& function) {
       cudaGetDriverEntryPointByVersion(name, &found, kDriverInterface, cudaEnableDefault, &result);
   if (error != cudaSuccess || result != cudaDriverEntryPointSuccess || found == nullptr) {
     static_cast<void>(cudaGetLastError());
-    return absl::UnimplementedError(absl::StrCat("the driver of this GPU does not have ", name));
+    return absl::UnimplementedError(absl::StrCat("the GPU driver does not provide ", name));
   }
   function = reinterpret_cast<Function>(found);
   return absl::OkStatus();
@@ -61,7 +61,7 @@ absl::StatusOr<Driver> FindDriver() {
   return driver;
 }
 
-const absl::StatusOr<Driver>& TheDriver() {
+const absl::StatusOr<Driver>& GetDriver() {
   static const absl::StatusOr<Driver> driver = FindDriver();
   return driver;
 }
@@ -77,19 +77,19 @@ absl::Status Check(const Driver& driver, CUresult result, const char* what) {
   return absl::UnavailableError(text);
 }
 
-CUmemAllocationProp Wanted(int device) {
-  CUmemAllocationProp wanted{};
-  wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  wanted.requestedHandleTypes = kDescriptor;
-  wanted.location = {};
-  wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  wanted.location.id = device;
-  return wanted;
+CUmemAllocationProp AllocationProperties(int device) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = kDescriptor;
+  properties.location = {};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  return properties;
 }
 
 }  // namespace
 
-// Owns the allocation and its mapping. The destructor releases the parts that were made.
+// Owns the allocation and its mapping. The destructor releases the parts that were created.
 struct Memory::Mapping {
   explicit Mapping(const Driver& driver) : driver(driver) {}
   Mapping(const Mapping&) = delete;
@@ -105,10 +105,10 @@ struct Memory::Mapping {
   // Sets `bytes` to `wanted_bytes`, rounded up to the allocation granularity.
   [[nodiscard]] absl::Status RoundUp(size_t wanted_bytes) {
     size_t granule = 0;
-    const CUmemAllocationProp wanted = Wanted(ProcessDevice());
-    RETURN_IF_ERROR(Check(driver,
-                          driver.granularity(&granule, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-                          "asking for the allocation granularity"));
+    const CUmemAllocationProp properties = AllocationProperties(ProcessDevice());
+    RETURN_IF_ERROR(
+        Check(driver, driver.granularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+              "querying the allocation granularity"));
     bytes = (wanted_bytes + granule - 1) / granule * granule;
     return absl::OkStatus();
   }
@@ -137,16 +137,16 @@ Memory::Memory(std::shared_ptr<const Mapping> mapping, size_t bytes)
       mapping_(std::move(mapping)) {}
 
 absl::StatusOr<Memory> Memory::OnDeviceShareable(size_t bytes, const char* what) {
-  ASSIGN_OR_RETURN(const Driver driver, TheDriver());
+  ASSIGN_OR_RETURN(const Driver driver, GetDriver());
   if (const cudaError_t error = MakeCurrent(); error != cudaSuccess) {
     return absl::UnavailableError(cudaGetErrorString(error));
   }
   auto mapping = std::make_shared<Mapping>(driver);
   RETURN_IF_ERROR(mapping->RoundUp(bytes));
-  const CUmemAllocationProp wanted = Wanted(ProcessDevice());
+  const CUmemAllocationProp properties = AllocationProperties(ProcessDevice());
   RETURN_IF_ERROR(
-      Annotate(Check(driver, driver.create(&mapping->handle, mapping->bytes, &wanted, 0),
-                     "allocating GPU memory to share"),
+      Annotate(Check(driver, driver.create(&mapping->handle, mapping->bytes, &properties, 0),
+                     "allocating shareable GPU memory"),
                absl::StrCat(mapping->bytes >> 20, " MiB for ", what)));
   mapping->allocated = true;
   RETURN_IF_ERROR(mapping->Map(CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
@@ -172,7 +172,7 @@ absl::StatusOr<int> Memory::ExportDescriptor() const {
 }
 
 absl::StatusOr<Memory> Memory::Import(int descriptor, size_t bytes) {
-  ASSIGN_OR_RETURN(const Driver driver, TheDriver());
+  ASSIGN_OR_RETURN(const Driver driver, GetDriver());
   if (const cudaError_t error = MakeCurrent(); error != cudaSuccess) {
     return absl::UnavailableError(cudaGetErrorString(error));
   }

@@ -47,7 +47,8 @@ absl::StatusOr<Memory> Memory::OnDeviceShareable(size_t bytes, const char* what)
   }
   // Seal after mapping: F_SEAL_FUTURE_WRITE allows existing writable mappings only.
   if (mapping->data == MAP_FAILED || fcntl(mapping->descriptor, F_ADD_SEALS, kSeals) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(bytes >> 20, " MiB to share for ", what));
+    return absl::ErrnoToStatus(errno,
+                               absl::StrCat(bytes >> 20, " MiB of shareable memory for ", what));
   }
   return Memory(mapping, bytes);
 }

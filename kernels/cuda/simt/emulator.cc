@@ -77,8 +77,9 @@ class Machine {
 
   void Run(const LaunchShape& shape, absl::FunctionRef<void()> body) {
     CHECK(shape.threads > 0 && shape.threads <= kMaxThreads && shape.threads % kWarp == 0)
-        << shape.threads << " threads a block";
-    CHECK_LE(shape.shared, kSharedBytes) << "bytes of shared memory";
+        << shape.threads << " threads per block; the number must be a multiple of " << kWarp
+        << " from " << kWarp << " to " << kMaxThreads;
+    CHECK_LE(shape.shared, kSharedBytes) << "too much shared memory per block";
     shape_ = &shape;
     body_ = &body;
     const int64_t blocks = int64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
@@ -137,7 +138,7 @@ class Machine {
         current_ = static_cast<int>(i);
         bastion_emulator_switch(&scheduler_, threads_[i].stack_pointer);
       }
-      LiftBarriers();
+      ReleaseBarriers();
     }
   }
 
@@ -152,21 +153,21 @@ class Machine {
                       [&](const Thread& thread) { return thread.state == state; }));
   }
 
-  void Ready(int first, int count) {
+  void MakeReady(int first, int count) {
     for (int i = first; i < first + count; ++i) {
       if (threads_[i].state != State::kDone) threads_[i].state = State::kReady;
     }
   }
 
-  void LiftBarriers() {
+  void ReleaseBarriers() {
     const int threads = shape_->threads;
-    bool lifted = false;
+    bool released = false;
     for (int first = 0; first < threads; first += kWarp) {
       if (Count(State::kAtWarpBarrier, first, kWarp) < kWarp) continue;
-      Ready(first, kWarp);
-      lifted = true;
+      MakeReady(first, kWarp);
+      released = true;
     }
-    if (lifted) return;
+    if (released) return;
     const int at_block = Count(State::kAtBlockBarrier, 0, threads);
     const int done = Count(State::kDone, 0, threads);
     CHECK_EQ(at_block + done, threads)
@@ -174,7 +175,7 @@ class Machine {
         << "): " << at_block << " threads wait at a block barrier, "
         << Count(State::kAtWarpBarrier, 0, threads) << " wait at a warp barrier, " << done
         << " have finished";
-    Ready(0, threads);
+    MakeReady(0, threads);
   }
 
   std::vector<Thread> threads_;
@@ -191,7 +192,7 @@ class Machine {
   std::mt19937 random_;
 };
 
-Machine& TheMachine() {
+Machine& GetMachine() {
   static auto* const machine = new Machine();
   return *machine;
 }
@@ -209,7 +210,7 @@ void Perform(const std::vector<Copy>& copies) {
 }
 
 void Machine::ThreadMain() {
-  Machine& machine = TheMachine();
+  Machine& machine = GetMachine();
   (*machine.body_)();
   FinishCopies(0);
   machine.Wait(State::kDone);
@@ -217,7 +218,7 @@ void Machine::ThreadMain() {
 
 // The address of a matrix row in shared memory. Checks its alignment and bounds.
 const char* SharedRow(uint32_t address) {
-  CHECK(address % 16 == 0 && address + 16 <= TheMachine().shape().shared)
+  CHECK(address % 16 == 0 && address + 16 <= GetMachine().shape().shared)
       << "a matrix row at byte " << address
       << " of shared memory is unaligned or past the end of the shared memory";
   return Shared() + address;
@@ -236,25 +237,25 @@ uint16_t Element(const WarpValues& rows, int matrix, int row, int column) {
 
 void SetSchedule(uint32_t seed) {
   MutexLock lock(&launch_mutex);
-  TheMachine().SetSchedule(seed);
+  GetMachine().SetSchedule(seed);
 }
 
 void Run(const LaunchShape& shape, absl::FunctionRef<void()> thread) {
   MutexLock lock(&launch_mutex);
-  TheMachine().Run(shape, thread);
+  GetMachine().Run(shape, thread);
 }
 
-int ThreadIndex() { return TheMachine().current(); }
-int BlockThreads() { return TheMachine().shape().threads; }
-Grid Block() { return TheMachine().block(); }
-Grid Blocks() { return TheMachine().shape().grid; }
-char* Shared() { return TheMachine().shared(); }
-void SyncBlock() { TheMachine().Wait(State::kAtBlockBarrier); }
-void SyncWarp() { TheMachine().Wait(State::kAtWarpBarrier); }
+int ThreadIndex() { return GetMachine().current(); }
+int BlockThreads() { return GetMachine().shape().threads; }
+Grid Block() { return GetMachine().block(); }
+Grid Blocks() { return GetMachine().shape().grid; }
+char* Shared() { return GetMachine().shared(); }
+void SyncBlock() { GetMachine().Wait(State::kAtBlockBarrier); }
+void SyncWarp() { GetMachine().Wait(State::kAtWarpBarrier); }
 
 void Exchange(const void* value, size_t size, absl::FunctionRef<void(const WarpValues&)> read) {
   CHECK_LE(size, WarpValues::kBytes);
-  Machine& machine = TheMachine();
+  Machine& machine = GetMachine();
   WarpValues& values = machine.warp().values[machine.thread().exchanges++ % 2];
   std::memcpy(values.bytes[machine.current() % kWarp], value, size);
   machine.Wait(State::kAtWarpBarrier);
@@ -263,18 +264,18 @@ void Exchange(const void* value, size_t size, absl::FunctionRef<void(const WarpV
 
 void QueueCopy(void* shared, const void* global) {
   const auto aligned = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; };
-  CHECK(aligned(shared) && aligned(global)) << "an asynchronous copy needs aligned 16 bytes";
-  TheMachine().thread().queued.push_back({shared, global});
+  CHECK(aligned(shared) && aligned(global)) << "an asynchronous copy must be aligned to 16 bytes";
+  GetMachine().thread().queued.push_back({shared, global});
 }
 
 void CommitCopies() {
-  Thread& thread = TheMachine().thread();
+  Thread& thread = GetMachine().thread();
   thread.committed.push_back(std::move(thread.queued));
   thread.queued.clear();
 }
 
 void FinishCopies(int pending) {
-  Thread& thread = TheMachine().thread();
+  Thread& thread = GetMachine().thread();
   while (static_cast<int>(thread.committed.size()) > pending) {
     Perform(thread.committed.front());
     thread.committed.pop_front();

@@ -51,7 +51,9 @@ struct WarpValues {
 // kBytes.
 void Exchange(const void* value, size_t size, absl::FunctionRef<void(const WarpValues&)> read);
 
-// Queues a copy of 16 bytes from `global` to `shared`. Null `global`: zeros.
+// Queues a copy of 16 bytes from `global` to `shared`. If `global` is null, the copy writes zeros.
+// CommitCopies closes a group of copies; FinishCopies performs the oldest groups until at most
+// `pending` are left.
 void QueueCopy(void* shared, const void* global);
 void CommitCopies();
 void FinishCopies(int pending);

@@ -1,10 +1,11 @@
-// The primitives with which kernels are written: threads, barriers, warps, shared memory, copies
-// and matrix instructions. With nvcc they are intrinsics of the GPU (simt_nvcc.h). With other
-// compilers they call the emulator (emulator.h), which runs the same sources thread by thread on a
-// CPU, so that tests cover the logic of every kernel on machines without a GPU.
+// The primitives for writing kernels: threads, barriers, warps, shared memory, copies and matrix
+// instructions. With nvcc they are intrinsics of the GPU (simt_nvcc.h). With other compilers they
+// call the emulator (emulator.h), which runs the same sources thread by thread on a CPU, so that
+// tests cover the logic of every kernel on machines without a GPU.
 //
 // A kernel is `SIMT_KERNEL(threads, blocks_per_multiprocessor) void Name(Args args)`. Blocks have
-// one dimension, the grid has up to three. A kernel may use only DynamicShared() as shared memory.
+// one dimension; the grid has up to three. DynamicShared() is the only shared memory that a kernel
+// may use.
 #ifndef BASTION_KERNELS_CUDA_SIMT_SIMT_H_
 #define BASTION_KERNELS_CUDA_SIMT_SIMT_H_
 

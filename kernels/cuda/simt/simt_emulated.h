@@ -93,17 +93,19 @@ inline float Sqrt(float x) { return std::sqrt(x); }
 inline float Infinity() { return std::numeric_limits<float>::infinity(); }
 
 inline Bytes16 LoadBytes16(const void* at) {
-  CHECK_EQ(reinterpret_cast<uintptr_t>(at) % 16, 0u) << "a load of 16 bytes must be aligned";
+  CHECK_EQ(reinterpret_cast<uintptr_t>(at) % 16, 0u)
+      << "a 16-byte load must be aligned to 16 bytes";
   Bytes16 bytes;
   std::memcpy(&bytes, at, sizeof(bytes));
   return bytes;
 }
 inline void StoreBytes16(void* at, const Bytes16& bytes) {
-  CHECK_EQ(reinterpret_cast<uintptr_t>(at) % 16, 0u) << "a store of 16 bytes must be aligned";
+  CHECK_EQ(reinterpret_cast<uintptr_t>(at) % 16, 0u)
+      << "a 16-byte store must be aligned to 16 bytes";
   std::memcpy(at, &bytes, sizeof(bytes));
 }
 
-// Copies take effect as late as the GPU permits: when the kernel waits for them.
+// Copies take effect as late as CUDA permits: when the kernel waits for them.
 inline void CopyAsync16(uint32_t to, const void* global, bool valid) {
   emulator::QueueCopy(DynamicShared() + to, valid ? global : nullptr);
 }

@@ -34,7 +34,7 @@ SIMT_DEVICE char* DynamicShared() {
   return bastion_dynamic_shared;
 }
 
-// These return the old value.
+// The atomic functions return the old value.
 SIMT_DEVICE int32_t AtomicAdd(int32_t* at, int32_t value) { return atomicAdd(at, value); }
 SIMT_DEVICE uint32_t AtomicAdd(uint32_t* at, uint32_t value) { return atomicAdd(at, value); }
 SIMT_DEVICE uint64_t AtomicAdd(uint64_t* at, uint64_t value) {
@@ -110,7 +110,8 @@ SIMT_DEVICE uint32_t SharedAddress(const void* shared) {
 
 // Loads four 8 x 8 matrices of 16-bit elements from shared memory. Lane 8 m + r passes the address
 // of row r of matrix m (16 bytes). In words[m], a lane gets elements 2 (lane % 4) and 2 (lane % 4)
-// + 1 of row lane / 4 of matrix m. LoadMatricesTransposed: of column lane / 4.
+// + 1 of row lane / 4 of matrix m. LoadMatricesTransposed returns the elements of column lane / 4
+// instead.
 SIMT_DEVICE void LoadMatrices(uint32_t (&words)[4], uint32_t row_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])

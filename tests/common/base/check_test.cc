@@ -18,7 +18,7 @@ TEST(CheckTest, ATrueConditionPrintsNothingAndSkipsTheMessage) {
   EXPECT_EQ(evaluated, 0);
 }
 
-TEST(CheckTest, AFalseConditionAbortsWithTheConditionAndTheMessage) {
+TEST(CheckTest, AFalseConditionAbortsAndPrintsTheConditionAndTheMessage) {
   EXPECT_DEATH(CHECK(1 > 2) << "arithmetic", "F.*check_test.cc.*CHECK failed: 1 > 2 arithmetic");
 }
 

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 ABSL_FLAG(std::string, model_folder, "", "Folder of the model.");
-ABSL_FLAG(int, max_new_tokens, 128, "Most tokens to generate.");
+ABSL_FLAG(int, max_new_tokens, 128, "Maximum number of tokens to generate.");
 ABSL_FLAG(
     bool, ignore_eos, false,
     "Generate to the limit even if the model ends the text. Without this flag, the answer ends "
@@ -28,7 +28,7 @@ ProgramInfo Info() {
           .notes = "A note."};
 }
 
-// argc and argv of a call.
+// Owns argc and argv of a command line.
 class Arguments {
  public:
   explicit Arguments(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {
@@ -107,7 +107,7 @@ TEST(HelpTextTest, FlagsAreGroupedWithPlaceholdersAndDefaults) {
                               "Example: program --model-folder here\n\nModel\n"
                               "  --model_folder DIR          Folder of the model. Required.\n\n"
                               "Text\n"
-                              "  --max_new_tokens N          Most tokens to generate. "
+                              "  --max_new_tokens N          Maximum number of tokens to generate. "
                               "Default: 128.\n"));
   EXPECT_THAT(help, HasSubstr("\nOther\n  --forgotten                 A flag that no group lists. "
                               "Default: 0.5.\n"));

@@ -14,19 +14,20 @@
 namespace bastion {
 namespace {
 
-// The three lines "philox4x32 10" of kat_vectors in Random123, the authors' library.
-TEST(PhiloxTest, PublishedVectorZeros) {
+// The published vectors are the three "philox4x32 10" lines of kat_vectors in Random123, the
+// library of the authors of Philox.
+TEST(PhiloxTest, MatchesThePublishedVectorForZeros) {
   EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}),
             (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
 }
 
-TEST(PhiloxTest, PublishedVectorOnes) {
+TEST(PhiloxTest, MatchesThePublishedVectorForOnes) {
   constexpr uint32_t kOnes = 0xffffffff;
   EXPECT_EQ(Philox4x32({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}),
             (PhiloxCounter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
 }
 
-TEST(PhiloxTest, PublishedVectorDigitsOfPi) {
+TEST(PhiloxTest, MatchesThePublishedVectorForDigitsOfPi) {
   EXPECT_EQ(Philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (PhiloxCounter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
@@ -34,7 +35,7 @@ TEST(PhiloxTest, PublishedVectorDigitsOfPi) {
 // A standard Gumbel variable has mean γ = 0.57722 and variance π²/6 = 1.64493. The tolerances are
 // five standard deviations for n = 2^18 draws: 5·sqrt(1.645/n) = 0.0125 for the mean and
 // 5·1.645·sqrt(4.4/n) = 0.034 for the variance (kurtosis 5.4).
-TEST(KeyedGumbelTest, MeanAndVariance) {
+TEST(KeyedGumbelTest, MeanAndVarianceMatchTheDistribution) {
   constexpr int kDraws = 1 << 18;
   double sum = 0;
   double squares = 0;

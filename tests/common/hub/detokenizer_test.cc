@@ -14,7 +14,8 @@ using bastion::testing::kEndOfText;
 using bastion::testing::kFirstMerge;
 using bastion::testing::kImEnd;
 
-constexpr TokenId kTwoThirdsOfDay = kFirstMerge + 4;  // E6 97, the first bytes of 日 (E6 97 A5).
+// E6 97, the first two bytes of 日 (E6 97 A5).
+constexpr TokenId kIncompleteCharacter = kFirstMerge + 4;
 constexpr const char* kReplacement = "\xEF\xBF\xBD";
 
 const Tokenizer& ByteLevel() {
@@ -33,30 +34,30 @@ TEST(DetokenizerTest, WholeCharactersAreReturnedImmediately) {
 
 TEST(DetokenizerTest, ASplitCharacterIsHeldUntilItIsComplete) {
   Detokenizer detokenizer(ByteLevel());
-  EXPECT_EQ(detokenizer.Push({'a', kTwoThirdsOfDay}), "a");
+  EXPECT_EQ(detokenizer.Push({'a', kIncompleteCharacter}), "a");
   EXPECT_EQ(detokenizer.Push({0xA5, 'b'}), "日b");
   EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
 
-TEST(DetokenizerTest, ACharacterCutOffByTheNextIsReplaced) {
+TEST(DetokenizerTest, AnIncompleteCharacterBeforeAnotherIsReplaced) {
   Detokenizer detokenizer(ByteLevel());
-  EXPECT_EQ(detokenizer.Push({kTwoThirdsOfDay}), "");
+  EXPECT_EQ(detokenizer.Push({kIncompleteCharacter}), "");
   EXPECT_EQ(detokenizer.Push({'z'}), std::string(kReplacement) + "z");
 }
 
-TEST(DetokenizerTest, ACharacterCutOffByTheEndIsReplaced) {
+TEST(DetokenizerTest, AnIncompleteCharacterAtTheEndIsReplaced) {
   Detokenizer detokenizer(ByteLevel());
-  EXPECT_EQ(detokenizer.Push({'a', kTwoThirdsOfDay}), "a");
+  EXPECT_EQ(detokenizer.Push({'a', kIncompleteCharacter}), "a");
   EXPECT_EQ(detokenizer.FlushIncomplete(), kReplacement);
   EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
 
-TEST(DetokenizerTest, BytesThatBeginNoCharacterAreReplaced) {
+TEST(DetokenizerTest, InvalidBytesAreReplaced) {
   Detokenizer detokenizer(ByteLevel());
   EXPECT_EQ(detokenizer.Push({0xFF, 0x80}), std::string(kReplacement) + kReplacement);
 }
 
-TEST(DetokenizerTest, EveryByteTokenIsItsByte) {
+TEST(DetokenizerTest, EachByteTokenDecodesToItsByte) {
   for (int second = 0x80; second <= 0xBF; ++second) {
     Detokenizer detokenizer(ByteLevel());
     const std::string expected = {static_cast<char>(0xC3), static_cast<char>(second)};
@@ -73,7 +74,7 @@ TEST(DetokenizerTest, SpecialTokensAreSkipped) {
   EXPECT_EQ(detokenizer.Push({'a', kImEnd, 'b'}), "ab");
 }
 
-TEST(DetokenizerTest, IdsOfThePaddedVocabularyAddNothing) {
+TEST(DetokenizerTest, IdsOutsideTheVocabularyAddNothing) {
   Detokenizer detokenizer(ByteLevel());
   EXPECT_EQ(detokenizer.Push({'a', 5000, 'b', -1}), "ab");
 }

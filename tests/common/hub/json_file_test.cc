@@ -47,7 +47,7 @@ TEST_F(JsonFileTest, AWrongTypeIsReportedWithFileAndKey) {
   EXPECT_THAT(object->Child("b").status().message(), HasSubstr("'b' must be an object"));
 }
 
-TEST_F(JsonFileTest, IntegersAcceptsOneOrAList) {
+TEST_F(JsonFileTest, IntegersAcceptsOneIntegerOrAList) {
   const auto object = Read(R"({"one": 4, "many": [2, 1], "child": {"many": "x"}})");
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_THAT(*object->Integers("one"), ElementsAre(4));

@@ -50,7 +50,8 @@ class ModelConfigTest : public ::testing::Test {
     folder_.Write("config.json", config.dump());
     return ReadModelConfig(folder_.path());
   }
-  // Reads `config` with `key` set to `value` and expects an error with the file and `reason`.
+  // Reads `config` with `key` set to `value` and expects an error that names the file and contains
+  // `reason`.
   void ExpectRefused(json config, const char* key, const json& value, const std::string& reason,
                      absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
     config[key] = value;
@@ -103,7 +104,7 @@ TEST_F(ModelConfigTest, UsesTheDefaultsOfTransformers) {
   EXPECT_THAT(read->special.eos, IsEmpty());
 }
 
-TEST_F(ModelConfigTest, ReadsTheKeysOfTransformersFive) {
+TEST_F(ModelConfigTest, ReadsTheKeysOfTransformers5) {
   json config = Target();
   config.erase("rope_theta");
   config.erase("torch_dtype");

@@ -22,7 +22,7 @@ class SafetensorsTest : public ::testing::Test {
     folder_.Write("m.safetensors", bytes);
     return SafetensorsFile::Open(folder_.File("m.safetensors"));
   }
-  // Expects an error with the file and `reason`.
+  // Expects an error that names the file and contains `reason`.
   void ExpectRefused(std::string_view bytes, const std::string& reason) {
     const absl::Status status = Open(bytes).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -52,7 +52,7 @@ TEST_F(SafetensorsTest, ReadsWhatWasWritten) {
   EXPECT_EQ(b->bytes, 4u);
 }
 
-TEST_F(SafetensorsTest, ViewsStayValidWhenTheFileMoves) {
+TEST_F(SafetensorsTest, ViewsStayValidWhenTheFileObjectIsMoved) {
   auto file = Open(TwoTensors());
   ASSERT_TRUE(file.ok()) << file.status();
   const auto view = file->Tensor("a");
@@ -86,7 +86,7 @@ TEST_F(SafetensorsTest, AMissingTensorIsReported) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("m.safetensors"), HasSubstr("'c'")));
 }
 
-TEST_F(SafetensorsTest, RefusesFilesWithoutAWholeLength) {
+TEST_F(SafetensorsTest, RefusesFilesWithAnIncompleteHeaderLength) {
   ExpectRefused("", "header too small");
   ExpectRefused("1234567", "header too small");
 }
@@ -105,7 +105,7 @@ TEST_F(SafetensorsTest, RefusesBytesAfterTheLastTensor) {
   ExpectRefused(TwoTensors() + "x", "the tensors end at byte 28 of 29");
 }
 
-TEST_F(SafetensorsTest, RefusesATooLargeHeader) {
+TEST_F(SafetensorsTest, RefusesAHeaderThatIsTooLarge) {
   ExpectRefused(std::string(8, '\xFF') + "{}", "header too large");
 }
 

@@ -101,7 +101,7 @@ TEST_F(SafetensorsWriterTest, AFullDiskLeavesTheOldFileUnchanged) {
   EXPECT_EQ(CountFiles(), 1u);
 }
 
-TEST_F(SafetensorsWriterTest, AbortsForInvalidTensors) {
+TEST_F(SafetensorsWriterTest, AbortsOnInvalidTensors) {
   const std::vector<float> values(4);
   NamedTensor wrong = TensorOf("w", values);
   wrong.view.shape = {2, 3};

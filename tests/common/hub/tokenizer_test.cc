@@ -53,7 +53,7 @@ std::string Detokenized(const Tokenizer& tokenizer, const std::vector<TokenId>& 
   return text + detokenizer.FlushIncomplete();
 }
 
-TEST(TokenizerTest, MergesAndBytes) {
+TEST(TokenizerTest, EncodesMergesAndSingleBytes) {
   const auto ids = ByteLevel().Encode("the the é", false);
   ASSERT_TRUE(ids.ok()) << ids.status();
   EXPECT_THAT(*ids, ElementsAre(kFirstMerge + 1, kFirstMerge + 2, ' ', kFirstMerge + 3));
@@ -72,7 +72,7 @@ TEST(TokenizerTest, RoundTripsRandomText) {
   }
 }
 
-TEST(TokenizerTest, SpecialTokens) {
+TEST(TokenizerTest, EncodesAndDecodesSpecialTokens) {
   EXPECT_EQ(ByteLevel().vocabulary(), testing::kByteLevelVocabulary);
   EXPECT_EQ(ByteLevel().Find("<|im_end|>"), kImEnd);
   EXPECT_EQ(ByteLevel().Find("<|nothing|>"), std::nullopt);
@@ -83,7 +83,7 @@ TEST(TokenizerTest, SpecialTokens) {
   EXPECT_EQ(*ByteLevel().Decode(*ids, false), "<|im_start|>a<|im_end|>");
 }
 
-TEST(TokenizerTest, IdsThatNobodyKnows) {
+TEST(TokenizerTest, DecodeSkipsUnknownIdsAndRefusesNegativeIds) {
   EXPECT_EQ(*ByteLevel().Decode({'a', 100000, 'b'}, false), "ab");
   EXPECT_EQ(ByteLevel().Decode({-1}, false).status().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -161,7 +161,8 @@ TEST(TokenizerTest, DecodesByteFallbackTokens) {
                    {"unk_token", "<unk>"},
                    {"byte_fallback", true}};
   const Tokenizer tokenizer = LoadTokenizer(file);
-  // A token is detokenized as a continuation: the decoder strips only a text's first space.
+  // The detokenizer treats every token as a continuation. The decoder strips only the first space
+  // of a text.
   EXPECT_EQ(Detokenized(tokenizer, {1, 5, 6, 7, 4}), " a日b");
   EXPECT_THAT(*tokenizer.Encode("b日", false), ElementsAre(4, 5, 6, 7));
   EXPECT_EQ(*tokenizer.Decode({1, 1, 5, 6, 7}, false), "a a日");

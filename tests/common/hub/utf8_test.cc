@@ -7,16 +7,16 @@ namespace bastion::hub {
 namespace {
 
 using ::testing::HasSubstr;
-constexpr size_t kNowhere = std::string_view::npos;
+constexpr size_t kNone = std::string_view::npos;
 
-TEST(Utf8Test, WholeCharactersOfEveryLength) {
+TEST(Utf8Test, AcceptsCharactersOfEveryLength) {
   for (const std::string_view text : {"a", "é!", "日本", "🚀"}) {
-    EXPECT_EQ(FindInvalidUtf8(text), kNowhere) << text;
+    EXPECT_EQ(FindInvalidUtf8(text), kNone) << text;
   }
-  EXPECT_EQ(FindInvalidUtf8(std::string_view("\0", 1)), kNowhere);
+  EXPECT_EQ(FindInvalidUtf8(std::string_view("\0", 1)), kNone);
 }
 
-TEST(Utf8Test, BytesThatAreNoCharacter) {
+TEST(Utf8Test, RejectsInvalidBytes) {
   for (const std::string_view bytes :
        {"\x80", "\xFF", "\xC0\x80" /* overlong */, "\xE0\x80\x80" /* overlong */,
         "\xF0\x80\x80" /* overlong */, "\xED\xA0\x80" /* surrogate */,
@@ -27,8 +27,8 @@ TEST(Utf8Test, BytesThatAreNoCharacter) {
 }
 
 TEST(Utf8Test, FindsTheFirstInvalidByte) {
-  EXPECT_EQ(FindInvalidUtf8(""), kNowhere);
-  EXPECT_EQ(FindInvalidUtf8("naïve 日本 🚀"), kNowhere);
+  EXPECT_EQ(FindInvalidUtf8(""), kNone);
+  EXPECT_EQ(FindInvalidUtf8("naïve 日本 🚀"), kNone);
   EXPECT_EQ(FindInvalidUtf8("ab\xFF"), 2u);
   EXPECT_EQ(FindInvalidUtf8("é\xE6\x97"), 2u);
 }

@@ -17,7 +17,7 @@ TEST(BufferTest, AllocatedMemoryIsAlignedForVectors) {
   }
 }
 
-TEST(BufferTest, PagesAreZero) {
+TEST(BufferTest, PagesAreZeroed) {
   for (const Paging paging : {Paging::kSmall, Paging::kHuge}) {
     const size_t bytes = (size_t{4} << 20) + 100;
     const Buffer buffer = Buffer::Pages(bytes, paging);
@@ -26,12 +26,12 @@ TEST(BufferTest, PagesAreZero) {
   }
 }
 
-TEST(BufferTest, ABufferOfNoBytesAllocatesNothing) {
+TEST(BufferTest, AnEmptyBufferAllocatesNothing) {
   EXPECT_EQ(Buffer().data(), nullptr);
   EXPECT_EQ(Buffer::Pages(0, Paging::kSmall).data(), nullptr);
 }
 
-TEST(BufferTest, MoreThanTheAddressSpaceThrows) {
+TEST(BufferTest, AllocatingMoreThanTheAddressSpaceThrows) {
   EXPECT_THROW((void)Buffer::Pages(size_t{1} << 62, Paging::kSmall), std::bad_alloc);
 }
 

@@ -1,5 +1,5 @@
-// The decoder against itself: however rows are grouped into forwards, each row's bits are the same.
-// Its values are compared with other implementations in tests/parity.
+// Compares the decoder with itself: a row has the same bits regardless of how rows are grouped into
+// forwards. tests/parity compares its values with other implementations.
 #include "common/nn/decoder.h"
 
 #include <cmath>
@@ -36,7 +36,7 @@ class DecoderTest : public ::testing::TestWithParam<DType> {
 
   int width() const { return config_.dims.hidden; }
 
-  // Hidden rows [R, C] after all blocks.
+  // Returns the hidden rows [R, C] after the last layer.
   std::vector<float> Forward(const RowBatch& batch) {
     std::vector<float> x(size_t(batch.rows()) * width());
     vocabulary_->Embed(options_.device, batch.tokens(), x.data());
@@ -44,7 +44,7 @@ class DecoderTest : public ::testing::TestWithParam<DType> {
     return x;
   }
 
-  // Hidden rows of tokens_ for a new sequence, `chunk` rows a forward.
+  // Returns the hidden rows of tokens_ in a new sequence, computed with `chunk` rows per forward.
   std::vector<float> InChunks(int chunk) {
     PageTable table;
     EXPECT_TRUE(decoder_->cache().Reserve(table, kTokens).ok());
@@ -72,12 +72,12 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-TEST_P(DecoderTest, ChunksGiveTheBitsOfOnePass) {
+TEST_P(DecoderTest, ChunkedForwardsGiveTheSameBitsAsOneForward) {
   const std::vector<float> whole = InChunks(kTokens);
   for (const int chunk : {1, 3, 16, 17}) EXPECT_TRUE(SameBits(InChunks(chunk), whole)) << chunk;
 }
 
-TEST_P(DecoderTest, RowsOfOtherSequencesChangeNothing) {
+TEST_P(DecoderTest, OtherSequencesDoNotChangeBits) {
   const std::vector<float> alone = InChunks(kTokens);
   PageTable first, second;
   ASSERT_TRUE(decoder_->cache().Reserve(first, kTokens).ok());
@@ -85,12 +85,13 @@ TEST_P(DecoderTest, RowsOfOtherSequencesChangeNothing) {
   RowBatch batch;
   batch.AddRun({&first, 0, RowMask::kCausal}, {tokens_.rbegin(), tokens_.rbegin() + 7});
   batch.AddRun({&second, 0, RowMask::kCausal}, tokens_);
-  const std::vector<float> together = Forward(batch);
-  EXPECT_TRUE(SameBits({together.begin() + std::ptrdiff_t{7} * width(), together.end()}, alone));
+  const std::vector<float> batched = Forward(batch);
+  EXPECT_TRUE(SameBits({batched.begin() + std::ptrdiff_t{7} * width(), batched.end()}, alone));
 }
 
-// A tree of two branches after a committed prefix: each branch has the bits of its chain.
-TEST_P(DecoderTest, ATreeRowHasTheBitsOfItsPath) {
+// Runs a tree with two branches after a committed prefix. Each branch has the same bits as its
+// chain.
+TEST_P(DecoderTest, ATreeRowHasTheSameBitsAsItsPath) {
   const std::vector<float> chain = InChunks(kTokens);
   PageTable table;
   ASSERT_TRUE(decoder_->cache().Reserve(table, kTokens).ok());
@@ -98,7 +99,7 @@ TEST_P(DecoderTest, ATreeRowHasTheBitsOfItsPath) {
   RowBatch prefix;
   prefix.AddRun({&table, 0, RowMask::kCausal}, {tokens_.begin(), tokens_.begin() + kPrefix});
   (void)Forward(prefix);
-  // Row 1 is a sibling that the chain does not contain; rows 0, 2 and 3 are the chain's.
+  // Row 1 is a sibling that the chain does not contain; rows 0, 2 and 3 form the chain.
   RowBatch tree;
   tree.AddTree({&table, kPrefix, RowMask::kCausal},
                {tokens_[kPrefix], 3, tokens_[kPrefix + 1], tokens_[kPrefix + 2]}, {0, 1, 1, 2},
@@ -131,7 +132,7 @@ TEST_P(DecoderTest, TheTapSeesEveryLayerInOrder) {
   EXPECT_EQ(last, x) << "the last tap sees what Forward returns";
 }
 
-TEST_P(DecoderTest, TheFinalNormGivesRowsOfUnitMeanSquareTimesItsWeight) {
+TEST_P(DecoderTest, TheFinalNormIgnoresTheScaleOfARow) {
   std::vector<float> x(width()), doubled(width()), y(width()), z(width());
   for (int i = 0; i < width(); ++i) {
     x[i] = static_cast<float>(i % 7) - 3;
@@ -161,7 +162,7 @@ TEST_P(DecoderTest, CostCountsEveryWeightOnce) {
             int64_t{2} * dims.layers * dims.kv_heads * dims.head_dim * element);
 }
 
-TEST_P(DecoderTest, AHeadDimThatTheKernelsCannotTakeIsRefusedByName) {
+TEST_P(DecoderTest, RefusesAHeadDimThatTheKernelsDoNotSupport) {
   const std::string folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
   hub::ModelConfig odd = config_;
   odd.dims.head_dim = 24;

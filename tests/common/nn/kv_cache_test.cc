@@ -22,8 +22,8 @@ TEST(KvCacheTest, LayersHaveTheShapeOfTheModel) {
   }
 }
 
-// Writes every element of every layer and finds it again: no two buffers overlap, and each has the
-// bytes of all its pages.
+// Writes every element of every layer and reads it back: no two buffers overlap, and each has room
+// for all pages.
 TEST(KvCacheTest, EveryLayerHasMemoryForAllPages) {
   const KvCache cache(kShape, kPages);
   const size_t elements = cache.layer(0).page_elements() * kPages;
@@ -51,7 +51,7 @@ TEST(KvCacheTest, MemoryIsZeroBeforeItIsWritten) {
             static_cast<std::ptrdiff_t>(cache.layer(0).page_elements() * 2));
 }
 
-TEST(KvCacheTest, PagesAreHandedOutOnceForAllLayers) {
+TEST(KvCacheTest, APageIsReservedOnceForAllLayers) {
   KvCache cache(kShape, kPages);
   PageTable table;
   ASSERT_TRUE(cache.Reserve(table, 2 * kernels::kPageTokens).ok());

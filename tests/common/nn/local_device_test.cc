@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(LocalDeviceTest, ABackendIsFoundByItsName) {
+TEST(LocalDeviceTest, FindsBackendsByName) {
   const auto device = OpenLocalDevice(2);
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_EQ(device->device.backend, &kernels::CpuBackend());
@@ -22,7 +22,7 @@ TEST(LocalDeviceTest, ABackendIsFoundByItsName) {
               HasSubstr("--backend is gpu; it must be cpu or torch"));
 }
 
-TEST(LocalDeviceTest, ThePortableBackendIsAvailableInBuildsWithIt) {
+TEST(LocalDeviceTest, OpensThePortableBackendIfTheBuildHasIt) {
   const auto portable = kernels::PortableBackend();
   const auto device = OpenLocalDevice(1, "torch");
   ASSERT_EQ(device.status(), portable.status());
@@ -31,13 +31,13 @@ TEST(LocalDeviceTest, ThePortableBackendIsAvailableInBuildsWithIt) {
   }
 }
 
-TEST(LocalDeviceTest, ThreadsThatNoMachineHasAreRefused) {
+TEST(LocalDeviceTest, RefusesAnInvalidNumberOfThreads) {
   for (const int threads : {-1, 1025}) {
     EXPECT_TRUE(absl::IsInvalidArgument(OpenLocalDevice(threads).status())) << threads;
   }
 }
 
-TEST(LocalDeviceTest, ThePortableBackendAsksForTheCpu) {
+TEST(LocalDeviceTest, ThePortableBackendSelectsTheCpu) {
   EXPECT_EQ(*ParseDeviceKind("auto"), DeviceKind::kAuto);
   EXPECT_EQ(*ParseDeviceKind("cuda"), DeviceKind::kCuda);
   EXPECT_EQ(*ParseDeviceKind("auto", "torch"), DeviceKind::kCpu);

@@ -78,7 +78,7 @@ TEST(PagePoolTest, ShrinkReturnsThePagesPastTheTokens) {
   EXPECT_EQ(pool.free_pages(), 4);
 }
 
-TEST(PagePoolTest, ASlotIsThePageTimesItsTokensPlusTheOffset) {
+TEST(PagePoolTest, ASlotIsPageTimesPageTokensPlusOffset) {
   PageTable table;
   table.pages = {7, 2};
   EXPECT_EQ(table.slot(0), 7 * kPageTokens);
@@ -86,7 +86,7 @@ TEST(PagePoolTest, ASlotIsThePageTimesItsTokensPlusTheOffset) {
   EXPECT_EQ(table.slot(kPageTokens), 2 * kPageTokens);
 }
 
-// Many sequences that grow, shrink and end: no page ever belongs to two, and none is lost.
+// Many sequences grow, shrink and end. No page ever belongs to two sequences, and no page is lost.
 TEST(PagePoolTest, NoPageIsSharedOrLost) {
   constexpr int kPages = 64;
   PagePool pool(kPages);

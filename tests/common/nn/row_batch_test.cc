@@ -35,7 +35,7 @@ TEST(RowBatchTest, ARunFollowsTheCachedTokens) {
 }
 
 // Root 0 with children 1 and 2; node 3 is a child of 2. Siblings share a position, not a slot.
-TEST(RowBatchTest, ATreesRowsArePositionedByDepth) {
+TEST(RowBatchTest, TreeRowsArePositionedByDepth) {
   const PageTable table = {{0}};
   const std::vector<uint64_t> ancestors = {0b0001, 0b0011, 0b0101, 0b1101};
   RowBatch batch;
@@ -43,7 +43,7 @@ TEST(RowBatchTest, ATreesRowsArePositionedByDepth) {
   EXPECT_THAT(batch.positions(), ElementsAre(5, 6, 6, 7));
   EXPECT_THAT(batch.slots(), ElementsAre(5, 6, 7, 8));
   const kernels::AttentionSpan& span = batch.spans()[0];
-  EXPECT_EQ(span.mask, RowMask::kAncestors) << "whatever the caller's span says";
+  EXPECT_EQ(span.mask, RowMask::kAncestors) << "regardless of the mask in the caller's span";
   EXPECT_EQ(span.words, 1);
   EXPECT_EQ(std::vector<uint64_t>(span.ancestors, span.ancestors + 4), ancestors);
 }
@@ -72,7 +72,7 @@ TEST(RowBatchTest, SequencesFollowEachOther) {
 }
 
 // Spans point into the batch's copies of the bits, which adding more trees must not move.
-TEST(RowBatchTest, AncestorBitsStayWhereTheyAreAsTheBatchGrows) {
+TEST(RowBatchTest, AncestorBitsDoNotMoveAsTheBatchGrows) {
   const PageTable table = {{0}};
   RowBatch batch;
   for (uint64_t tree = 0; tree < 40; ++tree) {
@@ -81,7 +81,7 @@ TEST(RowBatchTest, AncestorBitsStayWhereTheyAreAsTheBatchGrows) {
   for (uint64_t tree = 0; tree < 40; ++tree) EXPECT_EQ(*batch.spans()[tree].ancestors, tree);
 }
 
-TEST(RowBatchDeathTest, ARunCannotHaveATreesMask) {
+TEST(RowBatchDeathTest, ARunCannotHaveATreeMask) {
   const PageTable table = {{0}};
   RowBatch batch;
   EXPECT_DEATH(batch.AddRun({&table, 0, RowMask::kAncestors}, {1}), "no ancestor bits");

@@ -34,7 +34,7 @@ class WeightsTest : public ::testing::Test {
   PackingPlan plan_;
 };
 
-TEST_F(WeightsTest, StackedMatricesAreFilledAfterThePlanRan) {
+TEST_F(WeightsTest, RunningThePlanFillsStackedMatrices) {
   const auto checkpoint = Open();
   const WeightLoader loader(checkpoint, DType::kF32, plan_);
   const auto stacked = loader.Stacked({"b", "a"}, {1, 2}, 3);
@@ -70,7 +70,7 @@ TEST_F(WeightsTest, ATableOfTheSameTypeBorrowsTheMappedFile) {
   EXPECT_TRUE(watched.expired());
 }
 
-TEST_F(WeightsTest, ATableOfAnotherTypeIsConverted) {
+TEST_F(WeightsTest, ATableOfADifferentTypeIsConverted) {
   const auto checkpoint = Open();
   const auto table = WeightLoader(checkpoint, DType::kInt8, plan_).Table("a", 2, 3);
   ASSERT_TRUE(table.ok()) << table.status();

@@ -40,7 +40,7 @@ TransitionTable Sample() {
 
 class TransitionFileTest : public ::testing::Test {
  protected:
-  // The sample's tensors, widest first. A test replaces one of them.
+  // The sample's tensors, widest element type first. A test replaces one of them.
   static std::map<std::string, TensorFixture> Tensors() {
     const TransitionTable sample = Sample();
     const TransitionTable::Columns& columns = sample.columns();
@@ -146,7 +146,7 @@ TEST_F(TransitionFileTest, AFileTruncatedAnywhereIsInvalid) {
   }
 }
 
-TEST_F(TransitionFileTest, AFileWithAFlippedBitIsReadOrInvalid) {
+TEST_F(TransitionFileTest, AFileWithAFlippedBitIsEitherReadOrInvalid) {
   ASSERT_TRUE(WriteTransitionTable(Sample(), path_).ok());
   const std::string whole = *ReadTextFile(path_);
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
@@ -158,7 +158,7 @@ TEST_F(TransitionFileTest, AFileWithAFlippedBitIsReadOrInvalid) {
   }
 }
 
-TEST_F(TransitionFileTest, AnotherVersionIsRefused) {
+TEST_F(TransitionFileTest, ADifferentVersionIsRefused) {
   ExpectRefused("0", {"facts", "I64", {2}, Bytes<int64_t>({2, 3})},
                 "'facts': expected format version 1, got 2; create the file again");
   ExpectRefused("0", {"facts", "I64", {0}, ""}, "expected format version 1");

@@ -13,7 +13,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Vocabulary 3. Token 0 was followed by 1 (five times) and 2 (twice), the pair (0, 1) by 2.
+// The vocabulary has 3 tokens. Token 0 was followed by token 1 (five times) and token 2 (twice).
+// The pair (0, 1) was followed by token 2 (four times).
 Columns Sample() {
   Columns columns;
   columns.vocabulary = 3;
@@ -83,7 +84,8 @@ TEST(TransitionTableTest, ProbabilitiesAreSmoothedAndSumToOne) {
   EXPECT_FLOAT_EQ(table.Probability(0) + table.Probability(1) + table.Probability(2), 1.0f);
 }
 
-// Every third pair of a vocabulary of 200. The total of a pair is its number plus one.
+// The table has every third pair of a vocabulary of 200. The total of a pair is its number plus
+// one.
 TEST(TransitionTableTest, FindsEachOfManyPairs) {
   constexpr int kVocabulary = 200;
   Columns columns;
@@ -102,7 +104,7 @@ TEST(TransitionTableTest, FindsEachOfManyPairs) {
   }
 }
 
-TEST(TransitionTableTest, SizesThatDoNotAgreeAreRefused) {
+TEST(TransitionTableTest, MismatchedSizesAreRefused) {
   const char* reason = "column sizes do not match a vocabulary of 3 and 1 pairs";
   Columns columns = Sample();
   columns.occurrences.pop_back();

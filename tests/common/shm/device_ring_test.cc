@@ -101,8 +101,9 @@ TEST_F(DeviceRingTest, HasAReaderUntilTheLastOneIsGone) {
 
 TEST_F(DeviceRingTest, ImportFailsIfTheMemoryCannotBeMapped) {
   DeviceReader reader = Reader();
-  reader.import = [](int, uint64_t) { return absl::UnavailableError("no rights"); };
-  EXPECT_EQ(DeviceRingReader::Import(Ends(), reader).status(), absl::UnavailableError("no rights"));
+  reader.import = [](int, uint64_t) { return absl::UnavailableError("no permission"); };
+  EXPECT_EQ(DeviceRingReader::Import(Ends(), reader).status(),
+            absl::UnavailableError("no permission"));
   DeviceRingEnds ends = Ends();
   ends.counters = Descriptor(dup(0));
   EXPECT_FALSE(DeviceRingReader::Import(std::move(ends), Reader()).ok());

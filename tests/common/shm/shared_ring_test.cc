@@ -17,7 +17,7 @@ constexpr size_t kRing = 4096;
 
 class SharedRingTest : public ::testing::Test {
  protected:
-  // Writes a message of a piece and a body. Returns false if the ring has no room.
+  // Writes a message that consists of a piece and a body. Returns false if the ring has no room.
   bool Write(const std::string& piece, const std::string& body) {
     const RingWriter::Piece tensor = writer_.Reserve(piece.size());
     if (tensor.data == nullptr) return false;
@@ -49,9 +49,10 @@ class SharedRingTest : public ::testing::Test {
   }
 
   const SharedSegment mine_ = testing::MakeSegment(kRing), theirs_ = testing::MakeSegment(kRing);
-  const SharedSegment mine_seen_ = testing::Mapped(mine_), theirs_seen_ = testing::Mapped(theirs_);
-  RingWriter writer_{mine_, theirs_seen_, testing::kTestEpoch};
-  RingReader reader_{theirs_, mine_seen_, testing::kTestEpoch};
+  const SharedSegment mapped_mine_ = testing::Mapped(mine_),
+                      mapped_theirs_ = testing::Mapped(theirs_);
+  RingWriter writer_{mine_, mapped_theirs_, testing::kTestEpoch};
+  RingReader reader_{theirs_, mapped_mine_, testing::kTestEpoch};
   uint64_t offset_ = 0;
 };
 
@@ -86,7 +87,7 @@ TEST_F(SharedRingTest, TheLargestMessageIsHalfOfTheRing) {
   EXPECT_TRUE(writer_.CanEverReserve(kRing / 2 - sizeof(SlotHeader)));
   EXPECT_FALSE(writer_.CanEverReserve(kRing / 2 - sizeof(SlotHeader) + 1));
   EXPECT_FALSE(writer_.CanEverReserve(~size_t{0}));
-  for (int i = 0; i < 50; ++i) {  // It fits at every position.
+  for (int i = 0; i < 50; ++i) {  // The message fits at every position.
     ASSERT_TRUE(
         Write(std::string(kRing / 4 - sizeof(SlotHeader), 'p'), std::string(kRing / 4, 'b')));
     ASSERT_TRUE(TakeMessage());
@@ -101,9 +102,9 @@ TEST_F(SharedRingTest, TheLargestMessageIsHalfOfTheRing) {
 TEST_F(SharedRingTest, AnEmptyRingRewindsToItsStart) {
   constexpr size_t kLarge = 16 << 20;
   const SharedSegment mine = testing::MakeSegment(kLarge), theirs = testing::MakeSegment(kLarge);
-  const SharedSegment mine_seen = testing::Mapped(mine), theirs_seen = testing::Mapped(theirs);
-  RingWriter writer(mine, theirs_seen, 1);
-  RingReader reader(theirs, mine_seen, 1);
+  const SharedSegment mapped_mine = testing::Mapped(mine), mapped_theirs = testing::Mapped(theirs);
+  RingWriter writer(mine, mapped_theirs, 1);
+  RingReader reader(theirs, mapped_mine, 1);
   for (int i = 0; i < 10000; ++i) {
     const RingWriter::Piece body = writer.Reserve(10000);
     ASSERT_NE(body.data, nullptr);
@@ -165,8 +166,8 @@ TEST_F(SharedRingTest, ARepeatedSequenceNumberIsDataLoss) {
   EXPECT_TRUE(absl::IsDataLoss(reader_.TakeMessage().status()));
 }
 
-TEST_F(SharedRingTest, AMessageOfAnotherEpochIsRefused) {
-  RingWriter stale(mine_, theirs_seen_, testing::kTestEpoch - 1);
+TEST_F(SharedRingTest, AMessageFromADifferentEpochIsRefused) {
+  RingWriter stale(mine_, mapped_theirs_, testing::kTestEpoch - 1);
   stale.Publish(stale.Reserve(4), 4);
   const absl::Status status = reader_.TakeMessage().status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
@@ -199,7 +200,7 @@ TEST_F(SharedRingTest, AHeaderWithOneWrongFieldIsDataLoss) {
   ASSERT_TRUE(Write("piece", "body"));
   const SlotHeader good = header();
   constexpr uint64_t kMax = ~uint64_t{0};
-  const std::vector<std::function<void(SlotHeader&)>> spoilers = {
+  const std::vector<std::function<void(SlotHeader&)>> corruptions = {
       [](SlotHeader& h) { h.magic = 0; },
       [](SlotHeader& h) { h.layout_version = 2; },
       [](SlotHeader& h) { h.sequence = 0; },
@@ -217,9 +218,9 @@ TEST_F(SharedRingTest, AHeaderWithOneWrongFieldIsDataLoss) {
       [](SlotHeader& h) { h.body_bytes = 65; },
       [](SlotHeader& h) { h.kind = static_cast<SlotKind>(0); },
       [](SlotHeader& h) { h.kind = static_cast<SlotKind>(3); }};
-  for (size_t i = 0; i < spoilers.size(); ++i) {
+  for (size_t i = 0; i < corruptions.size(); ++i) {
     header() = good;
-    spoilers[i](header());
+    corruptions[i](header());
     header().crc32c = HeaderCrc(header());
     EXPECT_TRUE(absl::IsDataLoss(reader_.TakeMessage().status())) << i;
   }
@@ -251,8 +252,8 @@ TEST_F(SharedRingTest, ASkipMustLeadToTheStartOfTheRing) {
   EXPECT_FALSE(TakeMessage());
 }
 
-// Random mutations, with correct and wrong checksums. Every header that is accepted lies in the
-// ring.
+// Applies random mutations to a header, with correct and with wrong checksums. Every header that is
+// accepted lies within the ring.
 TEST_F(SharedRingTest, RandomHeadersNeverPointOutsideTheRing) {
   ASSERT_TRUE(Write("piece", "body"));
   const SlotHeader good = header();
@@ -283,7 +284,7 @@ TEST_F(SharedRingTest, RandomHeadersNeverPointOutsideTheRing) {
 }
 
 TEST(SharedRingLayoutTest, TheChecksumIsCrc32c) {
-  // HeaderCrc accepts only whole headers, so this is the CRC-32C of 60 zero bytes, bit by bit.
+  // HeaderCrc accepts only headers, so compute the CRC-32C of 60 zero bytes here, bit by bit.
   uint32_t crc = ~0u;
   for (int bit = 0; bit < 60 * 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0u);
   EXPECT_EQ(HeaderCrc(SlotHeader{}), ~crc);

@@ -63,7 +63,7 @@ TEST(SharedSegmentTest, MapRefusesOtherFiles) {
   EXPECT_FALSE(SharedSegment::Map(Descriptor(), kBytes).ok());
 }
 
-TEST(SharedSegmentTest, MapRefusesAnotherSize) {
+TEST(SharedSegmentTest, MapRefusesADifferentSize) {
   const SharedSegment mine = Make();
   for (const size_t announced : {kBytes - 1, kBytes + 1, 2 * kBytes, size_t{0}}) {
     const absl::Status status = SharedSegment::Map(Copy(mine), announced).status();

@@ -28,7 +28,7 @@ DraftTree Sample() {
   return tree;
 }
 
-TEST(DraftTreeTest, NewTreeIsTheRootAlone) {
+TEST(DraftTreeTest, ANewTreeHasOnlyTheRoot) {
   const DraftTree tree(kRoot);
   EXPECT_EQ(tree.rows(), 1);
   EXPECT_EQ(tree.nodes(), 0);
@@ -114,7 +114,7 @@ TEST(DraftTreeTest, ValidateReportsATokenOutsideTheVocabulary) {
 
 TEST(DraftTreeTest, ValidateReportsSiblingsWithTheSameToken) {
   DraftTree tree = Sample();
-  tree.Add(2, 20, -9.0f);  // The same token below another parent is fine.
+  tree.Add(2, 20, -9.0f);  // The same token below a different parent is valid.
   EXPECT_TRUE(tree.Validate(kVocabulary).ok());
   tree.Add(1, 20, -9.0f);
   EXPECT_THAT(tree.Validate(kVocabulary).message(),

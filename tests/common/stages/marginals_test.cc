@@ -22,7 +22,7 @@ TEST(MarginalsTest, SampleIsValid) {
   EXPECT_EQ(Sample().log_prob(0, 1), -1.0f);
 }
 
-TEST(MarginalsTest, NoDraftIsValid) {
+TEST(MarginalsTest, EmptyMarginalsAreValid) {
   EXPECT_TRUE(Marginals().empty());
   EXPECT_TRUE(Marginals().Validate(kVocabulary).ok());
 }
@@ -34,7 +34,7 @@ TEST(MarginalsTest, ValidateReportsNegativeSizes) {
   EXPECT_THAT(marginals.Validate(kVocabulary).message(), HasSubstr("negative"));
 }
 
-TEST(MarginalsTest, ValidateReportsSizesThatDoNotAgree) {
+TEST(MarginalsTest, ValidateReportsMismatchedSizes) {
   Marginals tokens = Sample();
   tokens.tokens.pop_back();
   EXPECT_THAT(tokens.Validate(kVocabulary).message(), HasSubstr("[2, 2] needs 4 entries, got 3"));

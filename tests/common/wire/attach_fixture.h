@@ -63,7 +63,7 @@ class AttachFixture : public ::testing::Test {
     EXPECT_TRUE(offered.ok()) << offered;
     return reply;
   }
-  // Opens a connection and sends `token` and, if it is >= 0, `descriptor`.
+  // Opens a connection and sends `token`, and also `descriptor` if it is >= 0.
   static Descriptor PresentToken(const AttachReply& offer, const std::string& token,
                                  int descriptor) {
     Descriptor connection(socket(AF_UNIX, SOCK_SEQPACKET, 0));
@@ -85,7 +85,7 @@ class AttachFixture : public ::testing::Test {
     EXPECT_GE(sendmsg(connection.get(), &message, 0), 0);
     return connection;
   }
-  // Waits for the server's answer. True if the server closed the connection.
+  // Waits for the server's answer. Returns whether the server closed the connection.
   static bool IsRefused(const Descriptor& connection) {
     char byte;
     return recv(connection.get(), &byte, 1, 0) <= 0;

@@ -61,7 +61,7 @@ TEST_F(AttachServerTest, PassesTheRingInGpuMemory) {
   ExpectServes();
 }
 
-TEST_F(AttachServerTest, ATokenIsValidOnce) {
+TEST_F(AttachServerTest, ATokenIsValidOnlyOnce) {
   StartServer();
   const AttachReply offer = MakeOffer();
   EXPECT_EQ(offer.token().size(), 32u);
@@ -83,13 +83,13 @@ TEST_F(AttachServerTest, AnUnknownTokenIsRefused) {
   EXPECT_TRUE(AcceptOffer(offer).ok());
 }
 
-TEST_F(AttachServerTest, AnotherUserIsRefused) {
+TEST_F(AttachServerTest, ADifferentUserIsRefused) {
   options_.peer = geteuid() + 1;
   StartServer();
   EXPECT_TRUE(absl::IsUnavailable(AcceptOffer(MakeOffer()).status()));
 }
 
-TEST_F(AttachServerTest, UnsealedMemoryAndAnotherSizeAreRefused) {
+TEST_F(AttachServerTest, UnsealedMemoryAndWrongSizesAreRefused) {
   StartServer();
   const AttachReply first = MakeOffer(), second = MakeOffer(), third = MakeOffer();
   const Descriptor unsealed(memfd_create("unsealed", MFD_ALLOW_SEALING));
@@ -110,7 +110,7 @@ TEST_F(AttachServerTest, SurvivesClientsThatDisconnectDuringTheHandshake) {
   ExpectServes();
 }
 
-TEST_F(AttachServerTest, AnotherLayoutIsRefused) {
+TEST_F(AttachServerTest, ADifferentLayoutIsRefused) {
   StartServer();
   AttachReply reply;
   AttachRequest request = ValidRequest();
@@ -131,7 +131,7 @@ TEST_F(AttachServerTest, OpenOffersAreLimited) {
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
 }
 
-TEST_F(AttachServerTest, AFolderThatOtherUsersMayEnterIsRefused) {
+TEST_F(AttachServerTest, AFolderThatOtherUsersCanEnterIsRefused) {
   ASSERT_EQ(mkdir(options_.folder.c_str(), 0755), 0);
   const absl::Status status = AttachServer::Start(options_).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
@@ -172,13 +172,13 @@ TEST_F(AttachServerTest, StoppingTheServerEndsItsStreams) {
   EXPECT_TRUE(std::filesystem::is_empty(options_.folder));
 }
 
-TEST_F(AttachServerTest, StopsWhileAClientSendsWithoutPause) {
+TEST_F(AttachServerTest, StopsWhileAClientSendsContinuously) {
   StartServer();
   AttachReply offer;
   const auto listen = [](const std::shared_ptr<SharedChannel>& channel) {
     proto::FeatureReply message;
     while (channel->Receive(&message, absl::InfiniteFuture()).ok()) {
-      absl::SleepFor(absl::Milliseconds(1));  // The client sends its next message meanwhile.
+      absl::SleepFor(absl::Milliseconds(1));  // Meanwhile, the client sends its next message.
     }
     return absl::OkStatus();
   };
@@ -198,7 +198,7 @@ TEST_F(AttachServerTest, StopsWhileAClientSendsWithoutPause) {
   sending.join();
 }
 
-TEST_F(AttachServerTest, StopsWithoutFreeDescriptors) {
+TEST_F(AttachServerTest, StopsEvenIfNoDescriptorsAreFree) {
   StartServer();
   const AttachReply offer = MakeOffer();
   const Descriptor connection(socket(AF_UNIX, SOCK_SEQPACKET, 0));

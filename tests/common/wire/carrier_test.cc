@@ -77,7 +77,7 @@ TEST(CarrierTest, GetRefusesAnUnknownDType) {
   EXPECT_TRUE(absl::IsInvalidArgument(Get(Reference(static_cast<TensorRef::DType>(99), {2}, 8))));
 }
 
-TEST(CarrierTest, GetRefusesAnotherCarrier) {
+TEST(CarrierTest, GetRefusesADifferentCarrier) {
   TensorRef reference;
   reference.set_dtype(TensorRef::DTYPE_FLOAT32);
   EXPECT_TRUE(absl::IsUnimplemented(Get(reference)));

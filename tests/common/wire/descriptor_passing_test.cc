@@ -17,19 +17,19 @@ class DescriptorPassingTest : public ::testing::Test {
   void SetUp() override {
     int ends[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    one_ = Descriptor(ends[0]);
-    two_ = Descriptor(ends[1]);
+    left_ = Descriptor(ends[0]);
+    right_ = Descriptor(ends[1]);
   }
 
-  Descriptor one_, two_;
+  Descriptor left_, right_;
 };
 
 TEST_F(DescriptorPassingTest, APacketCarriesTextAndDescriptors) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const Descriptor reading(ends[0]), writing(ends[1]);
-  ASSERT_TRUE(SendDescriptors(one_, "token", {reading.get(), writing.get()}).ok());
-  const auto packet = ReceiveDescriptors(two_, 2);
+  ASSERT_TRUE(SendDescriptors(left_, "token", {reading.get(), writing.get()}).ok());
+  const auto packet = ReceiveDescriptors(right_, 2);
   ASSERT_TRUE(packet.ok()) << packet.status();
   EXPECT_EQ(packet->text, "token");
   ASSERT_EQ(packet->descriptors.size(), 2u);
@@ -42,31 +42,31 @@ TEST_F(DescriptorPassingTest, APacketCarriesTextAndDescriptors) {
   EXPECT_NE(fcntl(packet->descriptors[0].get(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
-TEST_F(DescriptorPassingTest, AnotherNumberOfDescriptorsIsRefused) {
+TEST_F(DescriptorPassingTest, AWrongNumberOfDescriptorsIsRefused) {
   for (const size_t expected : {1, 3}) {
-    ASSERT_TRUE(SendDescriptors(one_, "x", {one_.get(), two_.get()}).ok());
-    const absl::Status status = ReceiveDescriptors(two_, expected).status();
+    ASSERT_TRUE(SendDescriptors(left_, "x", {left_.get(), right_.get()}).ok());
+    const absl::Status status = ReceiveDescriptors(right_, expected).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_THAT(status.message(), HasSubstr("2 descriptors from the peer"));
   }
 }
 
-TEST_F(DescriptorPassingTest, AClosedConnectionIsARefusal) {
-  two_ = Descriptor();
-  EXPECT_TRUE(absl::IsUnavailable(ReceiveDescriptors(one_, 1).status()));
-  EXPECT_TRUE(absl::IsUnavailable(SendDescriptors(one_, "x", {one_.get()})));
+TEST_F(DescriptorPassingTest, AClosedConnectionIsUnavailable) {
+  right_ = Descriptor();
+  EXPECT_TRUE(absl::IsUnavailable(ReceiveDescriptors(left_, 1).status()));
+  EXPECT_TRUE(absl::IsUnavailable(SendDescriptors(left_, "x", {left_.get()})));
 }
 
-TEST_F(DescriptorPassingTest, ReceiveEndsAtTheTimeout) {
-  SetTimeouts(one_, absl::Milliseconds(20));
-  EXPECT_FALSE(ReceiveDescriptors(one_, 1).ok());
-  SetTimeouts(one_, absl::ZeroDuration());
-  EXPECT_FALSE(ReceiveDescriptors(one_, 1).ok());
+TEST_F(DescriptorPassingTest, ReceiveStopsAtTheTimeout) {
+  SetTimeouts(left_, absl::Milliseconds(20));
+  EXPECT_FALSE(ReceiveDescriptors(left_, 1).ok());
+  SetTimeouts(left_, absl::ZeroDuration());
+  EXPECT_FALSE(ReceiveDescriptors(left_, 1).ok());
 }
 
 TEST_F(DescriptorPassingTest, CheckPeerUserComparesTheUser) {
-  EXPECT_TRUE(CheckPeerUser(one_, geteuid()).ok());
-  EXPECT_TRUE(absl::IsPermissionDenied(CheckPeerUser(one_, geteuid() + 1)));
+  EXPECT_TRUE(CheckPeerUser(left_, geteuid()).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(CheckPeerUser(left_, geteuid() + 1)));
 }
 
 TEST(SocketAddressTest, ThePathMustFit) {

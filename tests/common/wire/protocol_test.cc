@@ -6,7 +6,7 @@
 namespace bastion::wire {
 namespace {
 
-// step_stream_test.cc tests CheckProtocol with a caller of another version.
+// step_stream_test.cc tests CheckProtocol with a caller that has a different version.
 
 TEST(ProtocolTest, StatusesCrossGrpcUnchanged) {
   EXPECT_TRUE(ToGrpc(absl::OkStatus()).ok());

@@ -30,9 +30,9 @@ class ServiceHostTest : public ::testing::Test {
     return options;
   }
 
-  // UNKNOWN while no server listens.
+  // Returns UNKNOWN while no server listens.
   HealthCheckResponse::ServingStatus CheckHealth() const {
-    // Use a new channel: one that failed to connect would wait before it tries again.
+    // Use a new channel, because a channel that failed to connect waits before it retries.
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     const auto health = Health::NewStub(

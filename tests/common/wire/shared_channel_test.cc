@@ -33,10 +33,10 @@ class SharedChannelTest : public ::testing::Test {
  protected:
   SharedChannelTest() {
     testing::SharedPair pair = testing::MakeSharedPair(kRing);
-    lease_of_one_ = pair.first.lease.get();
-    lease_of_two_ = pair.second.lease.get();
-    one_ = std::make_unique<SharedChannel>(std::move(pair.first));
-    two_ = std::make_unique<SharedChannel>(std::move(pair.second));
+    left_lease_ = pair.first.lease.get();
+    right_lease_ = pair.second.lease.get();
+    left_ = std::make_unique<SharedChannel>(std::move(pair.first));
+    right_ = std::make_unique<SharedChannel>(std::move(pair.second));
   }
   static absl::Status Send(SharedChannel& channel, int first) {
     return channel.Send(Message(first), kNever);
@@ -52,16 +52,16 @@ class SharedChannelTest : public ::testing::Test {
     return channel.Receive(&message, absl::Now() + timeout);
   }
 
-  int lease_of_one_, lease_of_two_;
-  std::unique_ptr<SharedChannel> one_, two_;
+  int left_lease_, right_lease_;
+  std::unique_ptr<SharedChannel> left_, right_;
 };
 
 TEST_F(SharedChannelTest, MessagesGoBothWays) {
   for (int i = 0; i < 1000; ++i) {
-    ASSERT_TRUE(Send(*one_, i).ok());
-    EXPECT_EQ(Receive(*two_), i);
-    ASSERT_TRUE(Send(*two_, -i).ok());
-    EXPECT_EQ(Receive(*one_), -i);
+    ASSERT_TRUE(Send(*left_, i).ok());
+    EXPECT_EQ(Receive(*right_), i);
+    ASSERT_TRUE(Send(*right_, -i).ok());
+    EXPECT_EQ(Receive(*left_), -i);
   }
 }
 
@@ -71,11 +71,11 @@ TEST_F(SharedChannelTest, TensorsTravelInTheRing) {
     std::string bytes(rows * 2 * 320, '\0');
     for (char& byte : bytes) byte = static_cast<char>(random());
     proto::FeatureReply sent = Message(1), received;
-    one_->Put({TensorRef::DTYPE_BFLOAT16, {rows, 320}}, bytes, *sent.mutable_features());
+    left_->Put({TensorRef::DTYPE_BFLOAT16, {rows, 320}}, bytes, *sent.mutable_features());
     EXPECT_EQ(sent.features().carrier_case(), TensorRef::kSlot);
-    ASSERT_TRUE(one_->Send(sent, kNever).ok());
-    ASSERT_TRUE(two_->Receive(&received, kNever).ok());
-    const auto got = two_->Get(received.features());
+    ASSERT_TRUE(left_->Send(sent, kNever).ok());
+    ASSERT_TRUE(right_->Receive(&received, kNever).ok());
+    const auto got = right_->Get(received.features());
     ASSERT_TRUE(got.ok()) << got.status();
     EXPECT_EQ(*got, bytes);
   }
@@ -84,38 +84,38 @@ TEST_F(SharedChannelTest, TensorsTravelInTheRing) {
 TEST_F(SharedChannelTest, ATensorWithoutRoomTravelsInline) {
   const std::string bytes(kRing / 2, 'x');
   proto::FeatureReply sent = Message(1);
-  one_->Put({TensorRef::DTYPE_BFLOAT16, {1, kRing / 4}}, bytes, *sent.mutable_features());
+  left_->Put({TensorRef::DTYPE_BFLOAT16, {1, kRing / 4}}, bytes, *sent.mutable_features());
   EXPECT_EQ(sent.features().carrier_case(), TensorRef::kInline);
-  const absl::Status status = one_->Send(sent, kNever);
+  const absl::Status status = left_->Send(sent, kNever);
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-  ASSERT_TRUE(Send(*one_, 2).ok());
-  EXPECT_EQ(Receive(*two_), 2);
+  ASSERT_TRUE(Send(*left_, 2).ok());
+  EXPECT_EQ(Receive(*right_), 2);
 }
 
 TEST_F(SharedChannelTest, GetRefusesInvalidSlots) {
-  ASSERT_TRUE(Send(*one_, 1).ok());
-  EXPECT_EQ(Receive(*two_), 1);
+  ASSERT_TRUE(Send(*left_, 1).ok());
+  EXPECT_EQ(Receive(*right_), 1);
   proto::TensorRef reference;
   reference.set_dtype(TensorRef::DTYPE_FLOAT32);
   reference.add_shape(2);
   for (const uint64_t offset : {uint64_t{0}, uint64_t{kRing}, ~uint64_t{0}, ~uint64_t{7}}) {
     reference.mutable_slot()->set_offset(offset);
     reference.mutable_slot()->set_bytes(8);
-    EXPECT_TRUE(absl::IsInvalidArgument(two_->Get(reference).status())) << offset;
+    EXPECT_TRUE(absl::IsInvalidArgument(right_->Get(reference).status())) << offset;
   }
   reference.mutable_slot()->set_offset(64);
   reference.mutable_slot()->set_bytes(4);  // The shape needs 8.
-  EXPECT_TRUE(absl::IsInvalidArgument(two_->Get(reference).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(right_->Get(reference).status()));
   EXPECT_TRUE(absl::IsUnimplemented(InlineCarrier().Get(reference).status()));
 }
 
 TEST_F(SharedChannelTest, AWaitEndsAtTheDeadlineAndTheStreamStaysOpen) {
   const absl::Time start = absl::Now();
-  EXPECT_TRUE(absl::IsDeadlineExceeded(ReceiveStatus(*one_, absl::Milliseconds(30))));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ReceiveStatus(*left_, absl::Milliseconds(30))));
   EXPECT_GE(absl::Now() - start, absl::Milliseconds(30));
-  EXPECT_TRUE(absl::IsDeadlineExceeded(ReceiveStatus(*one_, absl::ZeroDuration())));
-  ASSERT_TRUE(Send(*two_, 5).ok());
-  EXPECT_EQ(Receive(*one_), 5);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ReceiveStatus(*left_, absl::ZeroDuration())));
+  ASSERT_TRUE(Send(*right_, 5).ok());
+  EXPECT_EQ(Receive(*left_), 5);
 }
 
 TEST_F(SharedChannelTest, ASlowReaderBlocksTheWriterAndLosesNothing) {
@@ -123,17 +123,17 @@ TEST_F(SharedChannelTest, ASlowReaderBlocksTheWriterAndLosesNothing) {
   std::thread writing([&] {
     for (int i = 0; i < kMessages; ++i) {
       proto::FeatureReply message = Message(i);
-      one_->Put({TensorRef::DTYPE_INT32, {10000}}, std::string(40000, static_cast<char>(i)),
-                *message.mutable_features());
-      EXPECT_TRUE(one_->Send(message, kNever).ok());
+      left_->Put({TensorRef::DTYPE_INT32, {10000}}, std::string(40000, static_cast<char>(i)),
+                 *message.mutable_features());
+      EXPECT_TRUE(left_->Send(message, kNever).ok());
     }
   });
   for (int i = 0; i < kMessages; ++i) {
     if (i % 50 == 0) absl::SleepFor(absl::Milliseconds(20));
     proto::FeatureReply message;
-    ASSERT_TRUE(two_->Receive(&message, kNever).ok());
+    ASSERT_TRUE(right_->Receive(&message, kNever).ok());
     ASSERT_EQ(message.first(), i);
-    const auto bytes = two_->Get(message.features());
+    const auto bytes = right_->Get(message.features());
     ASSERT_TRUE(bytes.ok()) << bytes.status();
     EXPECT_EQ(*bytes, std::string(40000, static_cast<char>(i)));
   }
@@ -145,46 +145,46 @@ TEST_F(SharedChannelTest, SendTimesOutIfTheReaderNeverReads) {
   absl::Status status;
   for (int i = 0; i < 100 && status.ok(); ++i) {
     proto::FeatureReply message = Message(i);
-    one_->Put({TensorRef::DTYPE_INT32, {25000}}, bytes, *message.mutable_features());
-    status = one_->Send(message, absl::Now() + absl::Milliseconds(20));
+    left_->Put({TensorRef::DTYPE_INT32, {25000}}, bytes, *message.mutable_features());
+    status = left_->Send(message, absl::Now() + absl::Milliseconds(20));
   }
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-  EXPECT_EQ(Receive(*two_), 0);
-  EXPECT_TRUE(Send(*one_, 4711).ok());
+  EXPECT_EQ(Receive(*right_), 0);
+  EXPECT_TRUE(Send(*left_, 4711).ok());
 }
 
 TEST_F(SharedChannelTest, MessagesSentBeforeEndArriveBeforeTheReason) {
-  ASSERT_TRUE(Send(*one_, 1).ok());
-  one_->End(absl::AbortedError("client stopped"));
-  EXPECT_EQ(Receive(*two_), 1);
+  ASSERT_TRUE(Send(*left_, 1).ok());
+  left_->End(absl::AbortedError("client stopped"));
+  EXPECT_EQ(Receive(*right_), 1);
   for (int i = 0; i < 2; ++i) {
-    const absl::Status status = ReceiveStatus(*two_, absl::Seconds(20));
+    const absl::Status status = ReceiveStatus(*right_, absl::Seconds(20));
     EXPECT_EQ(status, absl::AbortedError("client stopped"));
   }
 }
 
 TEST_F(SharedChannelTest, NothingArrivesAfterCancel) {
-  ASSERT_TRUE(Send(*one_, 1).ok());
-  two_->Cancel();
-  EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(*two_, absl::Seconds(20))));
-  EXPECT_TRUE(absl::IsUnavailable(Send(*two_, 1)));
+  ASSERT_TRUE(Send(*left_, 1).ok());
+  right_->Cancel();
+  EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(*right_, absl::Seconds(20))));
+  EXPECT_TRUE(absl::IsUnavailable(Send(*right_, 1)));
 }
 
 TEST_F(SharedChannelTest, AnEndWithDeadlineExceededBecomesUnavailable) {
-  one_->End(absl::DeadlineExceededError("not yet"));
-  EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(*two_, absl::Seconds(20))));
+  left_->End(absl::DeadlineExceededError("not yet"));
+  EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(*right_, absl::Seconds(20))));
 }
 
 TEST_F(SharedChannelTest, CancelWakesAWaitingThread) {
   for (const bool own : {false, true}) {
     testing::SharedPair pair = testing::MakeSharedPair(kRing);
-    SharedChannel one(std::move(pair.first)), two(std::move(pair.second));
+    SharedChannel left(std::move(pair.first)), right(std::move(pair.second));
     std::thread ending([&] {
       absl::SleepFor(absl::Milliseconds(50));
-      (own ? two : one).Cancel();
+      (own ? right : left).Cancel();
     });
     const absl::Time start = absl::Now();
-    EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(two, absl::Seconds(20))));
+    EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(right, absl::Seconds(20))));
     EXPECT_LT(absl::Now() - start, absl::Seconds(10));
     ending.join();
   }
@@ -193,54 +193,54 @@ TEST_F(SharedChannelTest, CancelWakesAWaitingThread) {
 TEST_F(SharedChannelTest, ABodyThatCannotBeParsedIsDataLoss) {
   testing::SharedPair pair = testing::MakeSharedPair(kRing);
   RingWriter writer(pair.first.mine, pair.first.theirs, testing::kTestEpoch);
-  SharedChannel two(std::move(pair.second));
+  SharedChannel right(std::move(pair.second));
   const RingWriter::Piece body = writer.Reserve(8);
   std::memset(body.data, 0xff, 8);
   writer.Publish(body, 8);
-  EXPECT_TRUE(absl::IsDataLoss(ReceiveStatus(two, absl::Seconds(20))));
+  EXPECT_TRUE(absl::IsDataLoss(ReceiveStatus(right, absl::Seconds(20))));
 }
 
 // The peer is a child process that is killed while it sends or receives.
 class KilledPeerTest : public SharedChannelTest {
  protected:
-  // The child uses `one_`, this process uses `two_`.
+  // The child uses `left_`; this process uses `right_`.
   void Start(const std::function<void(SharedChannel&)>& child) {
     pid_ = fork();
     ASSERT_GE(pid_, 0);
     if (pid_ == 0) {
-      close(lease_of_two_);
-      child(*one_);
+      close(right_lease_);
+      child(*left_);
       pause();
       _exit(0);
     }
-    close(lease_of_one_);  // Otherwise the lease would stay open after the child's death.
+    close(left_lease_);  // Otherwise the lease would stay open after the child's death.
   }
   void Kill() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
   void TearDown() override {
-    // Reuses the number of the closed descriptor, because `one_` closes it again.
+    // Reuses the number of the closed descriptor, because `left_` closes it again.
     (void)open("/dev/null", O_RDONLY);
   }
 
   pid_t pid_ = 0;
 };
 
-TEST_F(KilledPeerTest, AWriterKilledInAMessageHasSentOnlyCompleteOnes) {
+TEST_F(KilledPeerTest, AWriterKilledWithinAMessageHasSentOnlyCompleteMessages) {
   Start([](SharedChannel& channel) {
     (void)channel.Send(Message(1), kNever);
     proto::TensorRef reference;  // A second message, half written.
     std::memset(channel.Reserve({TensorRef::DTYPE_INT32, {1000}}, reference), 'x', 2000);
   });
-  EXPECT_EQ(Receive(*two_), 1);
+  EXPECT_EQ(Receive(*right_), 1);
   absl::SleepFor(absl::Milliseconds(50));
   std::thread killing([&] {
     absl::SleepFor(absl::Milliseconds(50));
     Kill();
   });
   const absl::Time start = absl::Now();
-  EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(*two_, absl::Seconds(20))));
+  EXPECT_TRUE(absl::IsUnavailable(ReceiveStatus(*right_, absl::Seconds(20))));
   EXPECT_LT(absl::Now() - start, absl::Seconds(5));
   killing.join();
 }
@@ -261,10 +261,10 @@ TEST_F(KilledPeerTest, AWriterKilledAtAnyTimeHasSentOnlyCompleteMessages) {
   absl::Status status;
   for (int i = 0;; ++i) {
     proto::FeatureReply message;
-    status = two_->Receive(&message, absl::Now() + absl::Seconds(20));
+    status = right_->Receive(&message, absl::Now() + absl::Seconds(20));
     if (!status.ok()) break;
     ASSERT_EQ(message.first(), i);
-    EXPECT_EQ(*two_->Get(message.features()), std::string(20000, static_cast<char>(i)));
+    EXPECT_EQ(*right_->Get(message.features()), std::string(20000, static_cast<char>(i)));
   }
   killing.join();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
@@ -282,9 +282,9 @@ TEST_F(KilledPeerTest, AKilledReaderUnblocksAWriterThatWaitsForRoom) {
   absl::Status status;
   for (int i = 0; i < 1000 && status.ok(); ++i) {
     proto::FeatureReply message = Message(i);
-    two_->Put({TensorRef::DTYPE_INT32, {5000}}, std::string(20000, 'x'),
-              *message.mutable_features());
-    status = two_->Send(message, kNever);
+    right_->Put({TensorRef::DTYPE_INT32, {5000}}, std::string(20000, 'x'),
+                *message.mutable_features());
+    status = right_->Send(message, kNever);
   }
   killing.join();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;

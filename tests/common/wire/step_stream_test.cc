@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ServerStream = MessageStream<proto::DrafterReply, proto::DrafterRequest>;
 
 constexpr absl::Duration kLongTimeout = absl::Seconds(20);
-constexpr absl::Duration kShort = absl::Milliseconds(60);
+constexpr absl::Duration kShortTimeout = absl::Milliseconds(60);
 
 Marginals MarginalsFor(const Frontier& frontier) {
   Marginals made;
@@ -129,7 +129,7 @@ class StepStreamTest : public ::testing::TestWithParam<CarrierChoice> {
   absl::Status Call(int session, absl::Duration timeout = kLongTimeout) {
     const auto reply = stream_.Call(Request(session), timeout);
     if (reply.ok()) {
-      EXPECT_EQ(reply->drafts_size(), session) << "reply to another call";
+      EXPECT_EQ(reply->drafts_size(), session) << "this reply belongs to another call";
     }
     return reply.status();
   }
@@ -208,7 +208,7 @@ TEST_P(StepStreamTest, ManyMessagesArrive) {
 TEST_P(StepStreamTest, ALateReplyIsDropped) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
-  const absl::Status late = Call(2, kShort);
+  const absl::Status late = Call(2, kShortTimeout);
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
   EXPECT_THAT(late.message(), HasSubstr("the echo"));
   EXPECT_TRUE(stream_.connected());
@@ -222,7 +222,7 @@ TEST_P(StepStreamTest, TheStreamSurvivesSeveralTimeouts) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
   for (int session = 2; session < 6; ++session) {
-    EXPECT_TRUE(absl::IsDeadlineExceeded(Call(session, kShort)));
+    EXPECT_TRUE(absl::IsDeadlineExceeded(Call(session, kShortTimeout)));
   }
   echo_.Hold(false);
   EXPECT_TRUE(Call(6).ok());
@@ -262,14 +262,14 @@ TEST_P(StepStreamTest, AStoppedPeerIsUnavailable) {
   const absl::Status status = Call(2);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_FALSE(stream_.connected());
-  EXPECT_FALSE(Call(3).ok());  // Fails without an attempt, within the retry interval.
+  EXPECT_FALSE(Call(3).ok());  // Within the retry interval, the call fails without an attempt.
 }
 
 TEST_P(StepStreamTest, APeerThatStopsDuringACallIsUnavailable) {
   ASSERT_TRUE(Call(1).ok());
   echo_.Hold(true);
   std::thread killer([&] {
-    absl::SleepFor(kShort);
+    absl::SleepFor(kShortTimeout);
     StopPeer();
   });
   const absl::Status status = Call(2);
@@ -293,7 +293,7 @@ TEST_P(StepStreamTest, ReconnectsWhenThePeerReturns) {
   EXPECT_TRUE(Call(4).ok());
 }
 
-TEST_P(StepStreamTest, ACallReturnsThePeersReasonForTheEnd) {
+TEST_P(StepStreamTest, ACallReturnsTheErrorWithWhichThePeerEndedTheStream) {
   ASSERT_TRUE(Call(1).ok());
   const absl::Status status = Call(0);
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
@@ -301,7 +301,7 @@ TEST_P(StepStreamTest, ACallReturnsThePeersReasonForTheEnd) {
   EXPECT_FALSE(stream_.connected());
 }
 
-TEST_P(StepStreamTest, ACallerOfAnotherVersionIsRefused) {
+TEST_P(StepStreamTest, ACallerWithADifferentVersionIsRefused) {
   grpc::ClientContext context;
   context.AddMetadata(kProtocolKey, "999");
   const auto steps = stub_->Steps(&context);
@@ -331,7 +331,7 @@ class OldReplies final : public MessageStream<proto::DrafterRequest, proto::Draf
 TEST(StepStreamFloodTest, ACallTimesOutInAFloodOfOldReplies) {
   StepStream<proto::DrafterRequest, proto::DrafterReply> stream(
       "the flood", [](absl::Time) { return std::make_unique<OldReplies>(); });
-  const absl::Status status = stream.Call({}, kShort).status();
+  const absl::Status status = stream.Call({}, kShortTimeout).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_TRUE(stream.connected());
 }

@@ -1,4 +1,4 @@
-"""The arithmetic of comparisons. Run by ctest."""
+"""Tests the arithmetic of comparisons. Run by ctest."""
 
 import unittest
 

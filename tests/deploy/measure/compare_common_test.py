@@ -1,4 +1,4 @@
-"""What the comparison scripts share. Run by ctest."""
+"""Tests the code that the comparison scripts share. Run by ctest."""
 
 import contextlib
 import io
@@ -13,14 +13,14 @@ from runner import Runner
 
 class CompareCommonTest(FolderTest):
     def test_every_side_answers_every_share_and_the_order_alternates(self):
-        args, said = make_parser("")[0].parse_args(["--rounds", "2"]), []
-        turns = [lambda share: said.append(("ours", share)), lambda share: said.append(("theirs", share))]
+        args, calls = make_parser("")[0].parse_args(["--rounds", "2"]), []
+        turns = [lambda share: calls.append(("ours", share)), lambda share: calls.append(("theirs", share))]
         with contextlib.redirect_stderr(io.StringIO()):
             take_turns(args, [Prompt("a", [1]), Prompt("b", [2]), Prompt("c", [3])], turns)
-        self.assertEqual([side for side, _ in said], ["ours", "theirs", "theirs", "ours"])
-        self.assertEqual([[prompt.id for prompt in share] for _, share in said], [["a"], ["a"], ["b", "c"], ["b", "c"]])
+        self.assertEqual([side for side, _ in calls], ["ours", "theirs", "theirs", "ours"])
+        self.assertEqual([[prompt.id for prompt in share] for _, share in calls], [["a"], ["a"], ["b", "c"], ["b", "c"]])
 
-    def test_bastion_is_asked_for_the_prompts_and_policies(self):
+    def test_bastion_bench_gets_the_prompts_and_policies(self):
         (self.folder / "canned.json").write_text(json.dumps(results(policy("ar", 2, [7, 8]))))
         self.script("bastion-bench", 'echo "$@" >"$4/arguments"; cp "$4/../../canned.json" "$4/results.json"')
         args, _ = make_parser("")
@@ -33,7 +33,7 @@ class CompareCommonTest(FolderTest):
         for flags in ("--policies ar", "--threads 3", "--ignore_eos", "--endpoint unix:///x.sock", "--temperature 0"):
             self.assertIn(flags, arguments)
 
-    def test_a_report_is_written_if_asked_for(self):
+    def test_a_report_is_written_if_requested(self):
         parser, _ = make_parser("")
         save_report(parser.parse_args([]), [Arm("x")])
         save_report(parser.parse_args(["--report", str(self.folder / "r.json")]), [Arm("x")])

@@ -1,4 +1,4 @@
-"""Verdicts and the page of the CPU figures. Run by ctest."""
+"""Tests the verdicts and the page of the CPU figures. Run by ctest."""
 
 import unittest
 from pathlib import Path
@@ -16,29 +16,29 @@ def section(found=None, why="") -> dict:
 
 
 class VerdictTest(unittest.TestCase):
-    def test_met_missed_and_not_run(self):
+    def test_bars_are_met_missed_or_not_run(self):
         sections = {"machine": section({"machine.decode": measured(0.9), "machine.rows4": measured(1.25)}),
                     "llama": section(why="not run: no venv")}
 
-        def said(key: str) -> tuple[str, str]:
+        def verdict_of(key: str) -> tuple[str, str]:
             verdict = cpu_report.judge_bar(BAR[key], sections, False)
             return verdict.measured, verdict.outcome
 
-        self.assertEqual(said("machine.decode"), ("90.0 %", "met"))
-        self.assertEqual(said("machine.rows4"), ("1.25×", "missed"))
-        self.assertEqual(said("machine.rows16"), ("–", "not judged: this CPU has no AMX"))
-        self.assertEqual(said("llama.demo"), ("–", "not run: no venv"))
-        self.assertEqual(said("ddtree.best"), ("–", "not run: its section was not chosen"))
-        self.assertEqual(said("machine.rows8"), ("–", "not run: see its section"))
+        self.assertEqual(verdict_of("machine.decode"), ("90.0 %", "met"))
+        self.assertEqual(verdict_of("machine.rows4"), ("1.25×", "missed"))
+        self.assertEqual(verdict_of("machine.rows16"), ("–", "not judged: this CPU has no AMX"))
+        self.assertEqual(verdict_of("llama.demo"), ("–", "not run: no venv"))
+        self.assertEqual(verdict_of("ddtree.best"), ("–", "not run: its section was not chosen"))
+        self.assertEqual(verdict_of("machine.rows8"), ("–", "not run: see its section"))
 
-    def test_a_cpu_with_amx_has_bars_of_its_own(self):
+    def test_a_cpu_with_amx_has_its_own_bars(self):
         sections = {"machine": section({"machine.rows4": measured(9), "machine.rows16": measured(1.1)})}
         self.assertEqual(cpu_report.judge_bar(BAR["machine.rows4"], sections, True).outcome, "not judged: this CPU has AMX")
         self.assertEqual(cpu_report.judge_bar(BAR["machine.rows16"], sections, True).outcome, "met")
         self.assertTrue(cpu_report.all_met(sections, True))
         self.assertFalse(cpu_report.all_met(sections, False))
 
-    def test_a_section_that_did_not_run_misses_nothing_and_one_that_broke_does(self):
+    def test_bars_are_missed_if_a_section_failed_but_not_if_it_did_not_run(self):
         self.assertTrue(cpu_report.all_met({"llama": section(why="not run: no venv")}, False))
         self.assertFalse(cpu_report.all_met({"llama": section(why="failed: bastion-bench, status 1")}, False))
 
@@ -67,7 +67,7 @@ class PageTest(unittest.TestCase):
 
 
 class PlotDataTest(unittest.TestCase):
-    def test_a_panel_for_each_engine_that_ran(self):
+    def test_each_engine_that_ran_has_a_panel(self):
         sections = {"llama": {"numbers": {"demo": {"bastion ar": 2.0}}}, "ddtree": {"numbers": {"ratios": {"bastion ar": 9.0}}}}
         panels = cpu_report.ratio_panels(sections)
         self.assertEqual([(panel.values, panel.limit) for panel in panels],

@@ -1,4 +1,4 @@
-"""The values that sections of the CPU figures take from raw output. Run by ctest."""
+"""Tests the values that sections of the CPU figures take from raw output. Run by ctest."""
 
 import unittest
 
@@ -16,7 +16,7 @@ class SectionsTest(unittest.TestCase):
         self.assertEqual(cpu_sections.lowest_share(ROWS), measured(0.5, "adaptive"))
         self.assertEqual(cpu_sections.largest_host(ROWS), measured(0.1, "fixed:4"))
 
-    def test_roofline(self):
+    def test_roofline_bars_use_the_forwards_of_the_target(self):
         roofline = {"forwards": [forward(1, 0.01, 256), forward(4, 0.0125, 256), {**forward(8, 0.2, 256), "forward": "draft"}]}
         found = cpu_sections.roofline_bars(roofline)
         self.assertEqual(found["machine.decode"], measured(0.5))

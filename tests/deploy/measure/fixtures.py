@@ -1,4 +1,4 @@
-"""Made-up output of the measured programs, for several tests."""
+"""Fake output of the measured programs, shared by several tests."""
 
 import json
 import tempfile
@@ -14,7 +14,7 @@ KERNELS_OF_A_STEP = [
 
 
 def policy(name: str, rate: float, tokens: list[int], lengths: list[int] | None = None, stages: dict | None = None) -> dict:
-    """A policy of results.json with one prompt. By default all tokens are committed by one cycle."""
+    """A policy of results.json with one prompt. By default, one cycle commits all tokens."""
     lengths = lengths or [len(tokens)]
     stages = {"draft": 0.001, "tree": 0, "verify": 0.01, "commit": 0, "transfer": 0} | (stages or {})
     prompt = {"id": "one", "output_token_ids": tokens, "committed_lengths": lengths, "nodes_per_cycle": [4] * len(lengths),
@@ -28,7 +28,7 @@ def results(*policies: dict) -> dict:
 
 
 def forward(rows: int, seconds: float, context: int = 2048) -> dict:
-    """A forward of roofline.json."""
+    """An entry of roofline.json."""
     return {"forward": "decode" if rows == 1 else "verify", "rows": rows, "context": context, "bytes": 16e9, "flops": 1e9,
             "bound_seconds": 0.005, "seconds": seconds}
 

@@ -1,4 +1,4 @@
-"""The bars of the GPU run and the figures of its raw output. Run by ctest."""
+"""Tests the bars of the GPU run and the figures that its raw output gives. Run by ctest."""
 
 import unittest
 
@@ -13,10 +13,10 @@ class BarsTest(RawTest):
         found = [verdict.as_json() for verdict in figures.judge_all(figures.load(self.raw))]
         return {verdict["key"]: (verdict["measured"].split(" (")[0], verdict["verdict"]) for verdict in found}
 
-    def test_nothing_ran(self):
+    def test_bars_without_output_are_not_run(self):
         self.assertEqual({verdict for _, verdict in self.verdicts().values()}, {"not run"})
 
-    def test_met(self):
+    def test_good_values_meet_their_bars(self):
         self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0062), forward(64, 0.007),
                                                                             forward(1, 0.1, context=16)]})
         self.put("sweep/attention.json", {"device": SWEEP_DEVICE, "figures": [
@@ -31,7 +31,7 @@ class BarsTest(RawTest):
             "attention_short": ("9.00 µs", "met"), "verify": ("1.13×", "met"), "adaptive": ("0.98×", "met"),
             "exact": ("0", "met")})
 
-    def test_missed(self):
+    def test_bad_values_miss_their_bars(self):
         self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0064), forward(64, 0.0074)]})
         self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [2])))
         self.put("kernels/programs.json", {"a": PROGRAM | {"skipped": 2}, "b": {"status": -11, "seconds": 1, "complete": False}})
@@ -39,7 +39,7 @@ class BarsTest(RawTest):
         self.assertEqual(verdicts["decode"], ("78.1 %", "missed"))
         self.assertEqual(verdicts["verify"][1], "missed")
         self.assertEqual(verdicts["exact"], ("1", "missed"))
-        self.assertEqual(verdicts["tests"], ("3", "missed"), "two tests that were skipped, one program that crashed")
+        self.assertEqual(verdicts["tests"], ("3", "missed"), "two skipped tests and one program that crashed")
 
     def test_without_a_gpu_no_bar_is_judged(self):
         self.put("machine.json", {"device": "cpu"})
@@ -62,7 +62,7 @@ class SharesTest(RawTest):
         # Per layer: four products, attention, two norms, rotation and activation. Then norm, head, embedding and choice.
         self.assertEqual(figures.kernel_shares(found, 1)["sum"], 2 * (36 * 9 + 4))
         self.assertEqual(figures.kernel_shares(found, 32)["measured"], 1000)
-        self.assertEqual(figures.microseconds(found, "choose", "greedy", 48), 5.0, "half way between 32 and 64 rows")
+        self.assertEqual(figures.microseconds(found, "choose", "greedy", 48), 5.0, "halfway between 32 and 64 rows")
         self.assertIsNone(figures.kernel_shares(found, 128), "this sweep ends at 64 rows")
 
 

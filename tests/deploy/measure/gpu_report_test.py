@@ -1,4 +1,4 @@
-"""The GPU report, made from made-up raw output. Run by ctest."""
+"""Tests the GPU report with fake raw output. Run by ctest."""
 
 import json
 import tarfile
@@ -30,7 +30,7 @@ class ReportTest(RawTest):
         with tarfile.open(out / "gpu_raw.tar.gz") as tar:
             self.assertIn("raw/decode_8b/results.json", tar.getnames())
 
-    def test_output_that_was_cut_short_is_left_out(self):
+    def test_truncated_output_is_omitted(self):
         (self.raw / "decode_8b").mkdir(parents=True)
         (self.raw / "decode_8b/results.json").write_text('{"device": "cut sh')
         gpu_report.write([self.raw], self.folder / "out", with_plots=False)

@@ -1,4 +1,4 @@
-"""How the GPU run chooses steps and copes with failures. Run by ctest."""
+"""Tests how the GPU run chooses steps and handles failures. Run by ctest."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ class StepsTest(FolderTest):
         return GpuRun(programs=self.folder, raw=self.folder / "raw", pairs=self.folder, device="cuda", quick=True, shape="")
 
     def run_step(self, error: Exception | None = None, seconds: float = 5.0) -> dict:
-        """The entry of a step that raises `error`."""
+        """Runs a step that raises `error` and returns its entry."""
         def work(*_):
             if error is not None:
                 raise error
@@ -25,7 +25,7 @@ class StepsTest(FolderTest):
         with contextlib.redirect_stderr(io.StringIO()):
             return gpu_run.run_step(gpu_steps.Step("a", "kernels", seconds, work), run, Pairs(run), seconds)
 
-    def test_every_end_of_a_step_has_a_status(self):
+    def test_every_outcome_of_a_step_has_a_status(self):
         self.assertEqual(self.run_step()["status"], "ok")
         self.assertEqual(self.run_step(NotRun("no GPU"))["status"], "not run")
         self.assertEqual(self.run_step(Stopped("late"))["status"], "stopped")
@@ -36,10 +36,10 @@ class StepsTest(FolderTest):
     def test_a_missing_program_is_a_failure(self):
         self.assertRaisesRegex(Failed, "bastion-bench was not packed", self.make_run().program, "bastion-bench")
 
-    def test_a_pair_that_was_not_made_is_a_failure(self):
+    def test_a_missing_pair_is_a_failure(self):
         self.assertRaisesRegex(Failed, "8b pair", Pairs(self.make_run()).ready, "8b")
 
-    def test_parts_bring_the_pairs_that_they_need(self):
+    def test_parts_include_the_pairs_that_they_need(self):
         names = lambda *parts: [step.name for step in gpu_steps.chosen_steps(list(parts))]  # noqa: E731
         self.assertEqual(names("sweep"), ["sweep"])
         self.assertEqual(names("services"), ["pair_8b", "services_demo", "services_8b"])

@@ -1,4 +1,4 @@
-"""The step that runs the GPU tests. Shell scripts stand in for test programs. Run by ctest."""
+"""Tests the step that runs the GPU tests. Shell scripts replace the test programs. Run by ctest."""
 
 import contextlib
 import io
@@ -20,19 +20,19 @@ class KernelsTest(FolderTest):
             gpu_tests.kernels(run, Pairs(run))
 
     def write_program(self, *kinds: str) -> None:
-        """Writes a program whose tests end like this."""
+        """Writes a program whose tests have these results."""
         self.script("cuda_some_test", f"cat <<'END' >${{1#--gtest_output=json:}}\n{json.dumps(gtest(*kinds))}\nEND")
 
-    def test_a_skipped_test_fails_on_a_gpu_only(self):
+    def test_a_skipped_test_is_a_failure_only_on_a_gpu(self):
         self.write_program("passed", "skipped")
         self.kernels("cpu")
         self.assertRaisesRegex(Failed, "cuda_some_test", self.kernels, "cuda")
 
-    def test_a_failed_test_fails_everywhere(self):
+    def test_a_failed_test_is_always_a_failure(self):
         self.write_program("passed", "failed")
         self.assertRaisesRegex(Failed, "cuda_some_test", self.kernels, "cpu")
 
-    def test_a_program_that_ran_out_of_time_has_not_passed(self):
+    def test_a_program_that_times_out_has_failed(self):
         self.script("cuda_slow_test", "exec sleep 30")
         self.assertRaisesRegex(Failed, "cuda_slow_test", self.kernels, "cuda", 0.2)
         programs = json.loads((self.folder / "raw/kernels/programs.json").read_text())
@@ -41,7 +41,7 @@ class KernelsTest(FolderTest):
     def test_a_pack_without_tests_is_an_error(self):
         self.assertRaisesRegex(Failed, "no cuda_", self.kernels, "cuda")
 
-    def test_shards_add_up_to_one_program(self):
+    def test_shards_are_merged_into_one_program(self):
         ends = [{"status": 0, "complete": True, "seconds": 1, "passed": 3, "failed": 0, "skipped": 1, "names": ["a"]},
                 {"status": None, "complete": False, "seconds": 9}]
         self.assertEqual(gpu_tests.one_program(ends), {"status": None, "complete": False, "seconds": 9, "names": ["a"],

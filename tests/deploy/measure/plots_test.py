@@ -1,4 +1,4 @@
-"""What the charts show, and the files that are written. Needs matplotlib. Run by ctest with build/venv/bin/python."""
+"""Tests what the charts show and which files are written. Needs matplotlib. Run by ctest with build/venv/bin/python."""
 
 import unittest
 
@@ -14,7 +14,7 @@ def legend(axes) -> list[str]:
 
 
 class ChartsTest(FolderTest):
-    def test_a_bar_for_each_name_with_its_label_and_lines(self):
+    def test_each_name_has_a_bar_with_a_label(self):
         panel = plots.BarPanel("a title", {"bastion ar": 1.5, "bastion services default": 3.0},
                                {"bastion ar": "1.50×", "bastion services default": "3.00×"}, baseline=1.0, limit=4.0)
         axes, = plots.bar_chart([panel]).axes
@@ -25,7 +25,7 @@ class ChartsTest(FolderTest):
         self.assertEqual(axes.get_title("left"), "a title")
         self.assertNotEqual(axes.patches[0].get_facecolor(), axes.patches[1].get_facecolor())
 
-    def test_verify_lines_and_limits(self):
+    def test_the_verify_chart_has_a_line_per_pair_and_the_limits(self):
         axes, = plots.verify_chart({"inflated pair": {1: 1.0, 4: 1.2}, "demo pair": {1: 1.0, 4: 1.5}, "none": {}},
                                    {4: 1.3}, "at most").axes
         self.assertEqual([list(line.get_ydata()) for line in axes.lines], [[1.0, 1.2], [1.0, 1.5]])
@@ -53,14 +53,14 @@ class ChartsTest(FolderTest):
         self.assertIsNone(plots.committed_length_chart(plain))
         self.assertIsNone(plots.verify_time_chart(plain))
 
-    def test_a_bench_report_gets_four_plots(self):
+    def test_a_bench_report_has_four_plots(self):
         paths = plots.draw_bench_report(RESULTS, self.folder)
         self.assertEqual([path.name for path in paths],
                          ["tokens_per_second.png", "committed_length.png", "verify_time.png", "stages.png"])
         for path in paths:
             self.assertEqual(path.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 
-    def test_a_bench_report_without_plain_decoding(self):
+    def test_a_bench_report_needs_no_plain_decoding(self):
         paths = plots.draw_bench_report(results(policy("default", 25, [1, 2, 3], [2, 1])), self.folder)
         self.assertEqual(len(paths), 4)
 

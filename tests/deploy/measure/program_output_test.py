@@ -1,4 +1,4 @@
-"""Reading the output of the measured programs. Run by ctest."""
+"""Tests the code that reads the output of the measured programs. Run by ctest."""
 
 import unittest
 
@@ -22,7 +22,7 @@ fixed:16: 38654 instructions a cycle
 
 
 class PoliciesTest(unittest.TestCase):
-    def test_the_ideal_counts_forwards_only(self):
+    def test_the_ideal_speedup_counts_only_forwards(self):
         tree = outputs.row_of(outputs.policies(results(PLAIN, TREE)), "fixed:4")
         self.assertAlmostEqual(tree["speedup"], 2)
         self.assertAlmostEqual(tree["ideal"], 2 * 90 / (80 + 10))
@@ -35,7 +35,7 @@ class PoliciesTest(unittest.TestCase):
         self.assertEqual((row["speedup"], row["ideal"], row["share"]), (None, None, None))
         self.assertAlmostEqual(row["verify"], 80)
 
-    def test_texts_that_differ_from_the_first_policy(self):
+    def test_texts_are_compared_with_the_first_policy(self):
         other = policy("adaptive", 20, [1, 2, 3, 5])
         found = results(PLAIN, TREE, other)
         self.assertEqual(outputs.differing_prompts(found), {"fixed:4": [], "adaptive": ["one"]})
@@ -72,17 +72,17 @@ class TestsAndBenchmarksTest(FolderTest):
         self.assertEqual((counts["passed"], counts["failed"], counts["skipped"]), (2, 1, 1))
         self.assertEqual(counts["names"], ["Suite.Test1: failed", "Suite.Test2: skipped"])
 
-    def test_transport(self):
+    def test_transport_times_are_read_by_carrier_and_size(self):
         times = outputs.transport_times(TRANSPORT)
         self.assertEqual(times["shared"], {"3 × 320, 7 × 64; 0 µs": (20, 40), "5 × 4096, 15 × 64; 0 µs": (55, 110)})
         self.assertEqual(times["inline"]["5 × 4096, 15 × 64; 0 µs"], (321, 642))
 
-    def test_counts_of_a_cycle(self):
+    def test_counts_of_a_cycle_are_read(self):
         self.assertEqual(outputs.cycle_counts(COUNTS), {
             "ar": {"allocations": 34.15, "bytes": 2086.4},
             "fixed:16": {"allocations": 132.75, "bytes": 1.5e6, "instructions": 38654}})
 
-    def test_a_file_that_was_cut_short_is_none(self):
+    def test_a_truncated_file_is_none(self):
         (self.folder / "cut.json").write_text('{"device": "cut sh')
         self.assertIsNone(outputs.load_json(self.folder / "cut.json"))
         self.assertIsNone(outputs.load_json(self.folder / "missing.json"))

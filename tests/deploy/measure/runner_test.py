@@ -1,4 +1,4 @@
-"""Running, timing and stopping programs. Shell scripts stand in for bastion's programs. Run by ctest."""
+"""Tests how programs are run, timed and stopped. Shell scripts replace bastion's programs. Run by ctest."""
 
 import json
 import os
@@ -17,7 +17,7 @@ class RunnerTest(FolderTest):
         self.addCleanup(self.run_.stop_all)
 
     def await_line(self, name: str) -> str:
-        """The line that a script writes to a file."""
+        """Waits for the line that a script writes to a file, and returns it."""
         path, deadline = self.folder / name, time.monotonic() + 10
         while not path.exists() or not path.read_text().endswith("\n"):
             self.assertLess(time.monotonic(), deadline, f"{name} was not written")
@@ -41,7 +41,7 @@ class ProgramsTest(RunnerTest):
         with self.assertRaisesRegex(Failed, "killed, perhaps for lack of memory"):
             self.run_.command("sh", ["sh", "-c", "kill -9 $$"])
 
-    def test_output_is_stdout_alone(self):
+    def test_output_is_only_stdout(self):
         self.assertEqual(self.run_.output("sh", ["sh", "-c", "echo out; echo err >&2"]), "out\n")
         self.assertEqual((self.folder / "raw/sh.log").read_text(), "err\n")
 
@@ -49,13 +49,13 @@ class ProgramsTest(RunnerTest):
         with self.assertRaisesRegex(NotRun, "run deploy/local/build.sh"):
             self.run_.program("bastion-bench")
 
-    def test_stop_reaches_what_a_program_started(self):
+    def test_stop_also_ends_child_processes(self):
         process = self.run_.start("sh", ["sh", "-c", f"sleep 30 & echo $! >{self.folder}/child; wait"])
         child = Path("/proc") / self.await_line("child") / "stat"
         self.assertTrue(child.exists())
         self.run_.stop(process)
         deadline = time.monotonic() + 10
-        while child.exists() and " Z " not in child.read_text():  # Z: it has ended, and init has not collected it yet.
+        while child.exists() and " Z " not in child.read_text():  # Z: a zombie, which init has not reaped yet.
             self.assertLess(time.monotonic(), deadline, "the child is still running")
             time.sleep(0.01)
 
@@ -65,7 +65,7 @@ class BenchTest(RunnerTest):
         return self.run_.bench("b", ['{"id": "one"}'], ["--policies", "ar"], exact)
 
     def canned_bench(self, tokens: list[int], status: int) -> None:
-        """A bastion-bench whose policy `default` writes `tokens`."""
+        """Writes a bastion-bench whose policy `default` generates `tokens`."""
         (self.folder / "canned.json").write_text(json.dumps(results(policy("ar", 1, [1]), policy("default", 1, tokens))))
         self.script("bastion-bench", f'cp "$4/../../canned.json" "$4/results.json"; exit {status}')
 
@@ -74,13 +74,13 @@ class BenchTest(RunnerTest):
         self.assertEqual(len(self.bench()["policies"]), 2)
         self.assertEqual((self.folder / "raw/b/prompts.jsonl").read_text(), '{"id": "one"}\n')
 
-    def test_texts_that_differ_are_a_failure_only_where_they_must_not(self):
-        self.canned_bench([2], 1)  # bastion-bench itself ends with an error if texts differ.
+    def test_differing_texts_are_a_failure_only_if_exact(self):
+        self.canned_bench([2], 1)  # bastion-bench itself exits with an error if texts differ.
         with self.assertRaisesRegex(Failed, "texts differ .*default: 1"):
             self.bench()
         self.assertEqual(self.bench(exact=False)["policies"][1]["policy"], "default")
 
-    def test_a_bench_that_broke_does_not_return_older_results(self):
+    def test_a_bench_that_failed_does_not_return_older_results(self):
         self.canned_bench([2], 1)
         self.bench(exact=False)
         self.script("bastion-bench", "echo no model >&2; exit 1")
@@ -101,7 +101,7 @@ class ServicesTest(RunnerTest):
         self.script("bastionctl", f"test -f {self.folder}/orchestrator.flags")
         self.settings = ServiceSettings(self.folder / "t", self.folder / "d", ["--threads", 2], shared_memory=True)
 
-    def test_services_are_wired_to_each_other_and_stopped(self):
+    def test_services_are_connected_to_each_other_and_stopped(self):
         with self.run_.services("s", self.settings) as endpoint:
             alive = list(self.run_._alive)
             self.assertEqual(len(alive), 3)
@@ -124,7 +124,7 @@ class ServicesTest(RunnerTest):
                 self.fail("the services cannot be ready")
         self.assertEqual(self.run_._alive, [])
 
-    def test_services_stop_when_the_time_is_over(self):
+    def test_services_stop_at_the_deadline(self):
         self.script("bastionctl", "exit 1")
         self.run_.ends = time.monotonic() + 0.3
         with self.assertRaises(Stopped), self.run_.services("s", self.settings):

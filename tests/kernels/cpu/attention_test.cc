@@ -5,9 +5,9 @@
 namespace bastion::kernels {
 namespace {
 
-// Losslessness depends on this: a tree row has the same bits as the last row of its path as a
+// Losslessness depends on this: a tree row has the same bits as the last row of its path run as a
 // chain.
-TEST_P(AttentionTest, ATreeRowHasTheBitsOfItsPathRunAsAChain) {
+TEST_P(AttentionTest, ATreeRowHasTheSameBitsAsItsPathRunAsAChain) {
   const int cached = 21;
   const std::vector<int> tree = RandomParents(40, 6);
   const std::vector<uint64_t> bits = AncestorBits(tree, 1);
@@ -15,7 +15,7 @@ TEST_P(AttentionTest, ATreeRowHasTheBitsOfItsPathRunAsAChain) {
   const std::vector<float> query = RandomFloats(positions.size() * width(), 22);
   const std::vector<AttentionSpan> spans = {
       {0, 40, cached, cache_.pages(0), RowMask::kAncestors, bits.data(), 1}};
-  const std::vector<float> together = Run(CpuBackend(), spans, positions, query);
+  const std::vector<float> in_tree = Run(CpuBackend(), spans, positions, query);
   ThreadPool pool(1);
   for (int leaf = 0; leaf < 40; ++leaf) {
     std::vector<int> path;
@@ -33,14 +33,14 @@ TEST_P(AttentionTest, ATreeRowHasTheBitsOfItsPathRunAsAChain) {
         {0, 1, before, cache_.pages(32), RowMask::kCausal, nullptr, 0}};
     const std::vector<float> own(query.begin() + size_t(leaf) * width(),
                                  query.begin() + size_t(leaf + 1) * width());
-    const std::vector<float> alone = Run(CpuBackend(), chain, {before}, own, 1);
-    ASSERT_TRUE(SameBits(alone.data(), together.data() + size_t(leaf) * width(), width()))
+    const std::vector<float> in_chain = Run(CpuBackend(), chain, {before}, own, 1);
+    ASSERT_TRUE(SameBits(in_chain.data(), in_tree.data() + size_t(leaf) * width(), width()))
         << "leaf " << leaf;
   }
 }
 
 // With a query of zeros, all keys that a row sees have the same weight.
-TEST_P(AttentionTest, ARowOfZerosAveragesTheValuesThatItSees) {
+TEST_P(AttentionTest, AZeroQueryAveragesTheVisibleValues) {
   const RaggedBatch batch(cache_);
   const std::vector<float> query(batch.positions.size() * width(), 0.0f);
   const int group = heads_.query / heads_.kv;

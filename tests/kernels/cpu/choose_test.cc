@@ -13,7 +13,7 @@
 namespace bastion::kernels {
 namespace {
 
-// argmax_x (logit(x) / T + g(x)). Computes the noise of every token.
+// Returns argmax_x (logit(x) / T + g(x)). Computes the noise of every token.
 int32_t SlowChoice(const float* logits, int vocabulary, const ChoiceRule& rule) {
   int32_t best = -1;
   float highest = -std::numeric_limits<float>::infinity();
@@ -44,7 +44,7 @@ TEST(ChooseTest, TiesGoToTheLowestId) {
   });
 }
 
-TEST(ChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
+TEST(ChooseTest, SkippingNoiseDoesNotChangeTheChoice) {
   const int rows = 40;
   for (const int vocabulary : {5, 64, 203, 1003, 4096}) {
     for (const float temperature : {0.0f, 0.01f, 0.3f, 1.0f, 3.0f, 1000.0f}) {
@@ -66,7 +66,7 @@ TEST(ChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
   }
 }
 
-TEST(ChooseTest, TopKKeepsTiesAndTopPTheLowerIds) {
+TEST(ChooseTest, TopKKeepsAllTiesAndTopPKeepsTheLowerIds) {
   const std::vector<float> logits = {1, 3, 3, 3, 0};
   std::set<int32_t> by_k, by_p;
   for (uint64_t seed = 0; seed < 300; ++seed) {
@@ -100,7 +100,7 @@ TEST(ChooseTest, RowsWithOnlyNansOrMaskedLogitsGiveNoToken) {
   EXPECT_EQ(ChooseOne(std::vector<float>(64, std::numeric_limits<float>::quiet_NaN()), {}), -1);
 }
 
-TEST(TopKTest, TheWholeVocabularySortedTiesByRisingId) {
+TEST(TopKTest, SortsByDescendingLogitThenByAscendingId) {
   constexpr int kVocabulary = 301;
   ThreadPool pool(1);
   std::vector<float> logits = RandomFloats(kVocabulary, 10, 3.0f);
@@ -128,7 +128,7 @@ TEST(TopKTest, TheWholeVocabularySortedTiesByRisingId) {
   }
 }
 
-TEST(TopKTest, CoupledTheBestIsTheKeyedChoice) {
+TEST(TopKTest, TheBestCoupledCandidateIsTheKeyedChoice) {
   ThreadPool pool(2);
   const int rows = 30, candidates = 16;
   for (const int vocabulary : {19, 1003, 4096}) {
@@ -146,7 +146,7 @@ TEST(TopKTest, CoupledTheBestIsTheKeyedChoice) {
   }
 }
 
-TEST(TopKTest, NansAreMarkedInsteadOfRanked) {
+TEST(TopKTest, ARowOfNansGivesInvalidCandidates) {
   ThreadPool pool(1);
   const std::vector<float> logits(64, std::numeric_limits<float>::quiet_NaN());
   int32_t tokens[4];

@@ -1,5 +1,5 @@
-// Times the engine's main kernels with the shapes of the demo pair. Also reports bytes/s of
-// weights.
+// Times the engine's main kernels with the shapes of the demo pair. Also reports the bytes of
+// weights read per second.
 #include <benchmark/benchmark.h>
 
 #include <thread>

@@ -7,14 +7,14 @@
 namespace bastion::kernels {
 namespace {
 
-TEST_P(LinearTest, ARowHasTheSameBitsAloneAndInCompany) {
+TEST_P(LinearTest, ARowHasTheSameBitsAloneAndInABatch) {
   ForEachInstructionSet([&](const char* name) {
-    const std::vector<float> together = Run(CpuBackend(), 2, x_.data(), shape_.rows);
+    const std::vector<float> batched = Run(CpuBackend(), 2, x_.data(), shape_.rows);
     for (int r = 0; r < shape_.rows; ++r) {
       const std::vector<float> alone =
           Run(CpuBackend(), 1, x_.data() + size_t(r) * shape_.depth, 1);
       ASSERT_TRUE(
-          SameBits(alone.data(), together.data() + size_t(r) * shape_.outputs, shape_.outputs))
+          SameBits(alone.data(), batched.data() + size_t(r) * shape_.outputs, shape_.outputs))
           << name << " row " << r;
     }
   });
@@ -27,7 +27,7 @@ TEST_P(LinearTest, UnitRowsGiveTheColumnsOfTheMatrix) {
   for (int r = 0; r < rows; ++r) units[size_t(r) * shape_.depth + r] = 1;
   for (const bool accumulate : {false, true}) {
     accumulate_ = accumulate;
-    const float before = accumulate ? 3.0f : 0.0f;  // Run() fills y with it.
+    const float before = accumulate ? 3.0f : 0.0f;  // Run() initializes y to 3.
     ForEachInstructionSet([&](const char* name) {
       const std::vector<float> y = Run(CpuBackend(), 2, units.data(), rows);
       for (int r = 0; r < rows; ++r) {
@@ -40,14 +40,14 @@ TEST_P(LinearTest, UnitRowsGiveTheColumnsOfTheMatrix) {
   }
 }
 
-TEST_P(LinearTilesTest, ARowHasTheSameBitsAloneAndInCompany) {
+TEST_P(LinearTilesTest, ARowHasTheSameBitsAloneAndInABatch) {
   const auto [rows, outputs, depth] = GetParam();
   const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
-  const std::vector<float> together = Run(matrix, x.data(), rows, false);
+  const std::vector<float> batched = Run(matrix, x.data(), rows, false);
   for (int r = 0; r < rows; ++r) {
     const std::vector<float> alone = Run(matrix, x.data() + size_t(r) * depth, 1, false);
-    ASSERT_TRUE(SameBits(alone.data(), together.data() + size_t(r) * outputs, outputs)) << r;
+    ASSERT_TRUE(SameBits(alone.data(), batched.data() + size_t(r) * outputs, outputs)) << r;
   }
 }
 
@@ -64,7 +64,7 @@ TEST(LinearTilesNanTest, ANanStaysInItsRow) {
   }
 }
 
-TEST(LinearInt8Test, RoundingCostsLittle) {
+TEST(LinearInt8Test, RoundingErrorIsSmall) {
   const int rows = 4, outputs = 96, depth = 320;
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
   const RandomMatrix exact(DType::kF32, outputs, depth, 2),

@@ -23,7 +23,7 @@ std::vector<float> Transposed(const std::vector<float>& keys, int from_rows, int
 struct Accepted {
   std::vector<TestSpan> spans;
   std::vector<std::vector<int32_t>> paths;  // Accepted rows of each span.
-  std::vector<bool> broken;                 // True: path length −1, nothing is kept.
+  std::vector<bool> failed;                 // True: path length −1, nothing is kept.
 
   [[nodiscard]] int rows() const {
     int rows = 0;
@@ -54,7 +54,7 @@ class CommitTest : public DeviceTest, public testing::WithParamInterface<DType> 
     }
     step.spans.push_back(span);
     step.paths.push_back(std::move(path));
-    step.broken.push_back(false);
+    step.failed.push_back(false);
   }
   void AddRandomSpan(Accepted& step, int cached, int rows, int length) {
     std::vector<int32_t> nodes(rows - 1);
@@ -81,7 +81,7 @@ void CommitTest::ExpectMoved(const Accepted& step, const CacheShape& shape, cons
   std::vector<int64_t> sources, destinations;
   int first = 0;
   for (size_t b = 0; b < step.spans.size(); ++b) {
-    for (size_t k = 0; k < step.paths[b].size() && !step.broken[b]; ++k) {
+    for (size_t k = 0; k < step.paths[b].size() && !step.failed[b]; ++k) {
       sources.push_back(rows.slots()[first + step.paths[b][k]]);
       destinations.push_back(rows.slots()[first + k + 1]);
     }
@@ -124,7 +124,7 @@ void CommitTest::ExpectCommits(const Accepted& step, const CacheShape& shape, in
   for (size_t b = 0; b < step.spans.size(); ++b) {
     const std::vector<int32_t>& path = step.paths[b];
     std::copy(path.begin(), path.end(), paths.begin() + first);
-    results[b] = {step.broken[b] ? -1 : static_cast<int>(path.size()), 0, kept};
+    results[b] = {step.failed[b] ? -1 : static_cast<int>(path.size()), 0, kept};
     for (int k = 0; k <= results[b].path_length; ++k) {
       const auto row = features.begin() + (first + (k == 0 ? 0 : path[k - 1])) * feature_width;
       expected.insert(expected.end(), row, row + feature_width);
@@ -146,7 +146,7 @@ void CommitTest::ExpectCommits(const Accepted& step, const CacheShape& shape, in
   ExpectMoved(step, shape, rows, before);
 }
 
-TEST_P(CommitTest, PathsMoveInAllLayersAndFeaturesAreGathered) {
+TEST_P(CommitTest, MovesPathsInAllLayersAndGathersFeatures) {
   for (const CacheShape shape :
        {CacheShape{3, 2, 64, 40}, CacheShape{1, 1, 16, 40}, CacheShape{2, 8, 128, 40}}) {
     free_pages_.resize(shape.pages);
@@ -155,18 +155,19 @@ TEST_P(CommitTest, PathsMoveInAllLayersAndFeaturesAreGathered) {
     Accepted step;
     AddRandomSpan(step, 13, 33, 9);
     AddSpan(step, 0, 1, {});
-    AddRandomSpan(step, 30, 65, 40);  // More rows than a thread holds or feature blocks exist.
+    // More rows than a thread holds at a time, and more than there are feature blocks.
+    AddRandomSpan(step, 30, 65, 40);
     AddSpan(step, 16, 6, {1, 2, 3, 4, 5});   // All rows are in place already.
     AddSpan(step, 5, 20, {1, 2, 4, 5, 19});  // Some rows are in place.
     AddSpan(step, 7, 4, {2, 3});
-    step.broken.back() = true;
+    step.failed.back() = true;
     AddSpan(step, 31, 18, {17});
     AddRandomSpan(step, 3, 64, 62);  // Nearly all rows: sources and destinations overlap.
     ExpectCommits(step, shape, 24);
   }
 }
 
-TEST_P(CommitTest, FeaturesAloneAndMovesAlone) {
+TEST_P(CommitTest, GathersFeaturesWithoutMovesAndMovesWithoutFeatures) {
   free_pages_ = {3, 1, 0, 2};
   Accepted step;
   AddSpan(step, 10, 9, {2, 3, 8});
@@ -174,7 +175,7 @@ TEST_P(CommitTest, FeaturesAloneAndMovesAlone) {
   ExpectCommits(step, {2, 2, 32, 4}, 0);
 }
 
-TEST_P(CommitTest, AFlagIsRaised) {
+TEST_P(CommitTest, RaiseFlagStoresTheValue) {
   const OnDevice<uint64_t> value(std::vector<uint64_t>{5});
   auto flag = Memory::OnHost(sizeof(uint64_t), "a flag");
   ASSERT_TRUE(flag.ok());

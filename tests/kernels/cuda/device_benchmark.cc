@@ -25,7 +25,7 @@ const std::vector<float>& Pattern() {
   return *pattern;
 }
 
-void PrintHead(const DeviceInfo& device) {
+void PrintHeader(const DeviceInfo& device) {
   std::printf("%s: compute capability %d.%d, %d multiprocessors, L2 %zu MiB, memory %.0f GiB",
               device.name.c_str(), device.capability / 10, device.capability % 10,
               device.multiprocessors, device.cache_bytes >> 20,
@@ -40,15 +40,15 @@ void PrintHead(const DeviceInfo& device) {
 absl::StatusOr<std::unique_ptr<DeviceBenchmark>> DeviceBenchmark::Open() {
   absl::StatusOr<DeviceInfo> device = OpenDevice(0);
   if (!device.ok()) {
-    return Annotate(device.status(), "this program measures a GPU, and there is none to use");
+    return Annotate(device.status(), "this benchmark needs a GPU");
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, Stream::Create());
-  PrintHead(*device);
+  PrintHeader(*device);
   return std::unique_ptr<DeviceBenchmark>(
       new DeviceBenchmark(*std::move(device), std::move(stream)));
 }
 
-int DeviceBenchmark::CountOf(double bytes) const {
+int DeviceBenchmark::OperandCount(double bytes) const {
   return static_cast<int>(3 * static_cast<double>(device_.cache_bytes) / bytes) + 1;
 }
 

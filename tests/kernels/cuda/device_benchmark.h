@@ -24,7 +24,7 @@ struct Spread {
   double high = 0;  // 90th percentile
 };
 
-// Describes what is measured. `bytes` and `operations` are the minimum that a call needs.
+// Describes one measurement. `bytes` and `operations` are the minimum that a call needs.
 struct Figure {
   std::string part;    // "gemm"
   std::string detail;  // "Qwen3-8B qkv 6144 x 4096"
@@ -41,9 +41,8 @@ class DeviceBenchmark {
   [[nodiscard]] const DeviceInfo& device() const { return device_; }
   [[nodiscard]] Stream& stream() { return *stream_; }
 
-  // Number of operands of `bytes` each that together are at least three times the size of the
-  // cache.
-  [[nodiscard]] int CountOf(double bytes) const;
+  // Number of operands of `bytes` each that together exceed three times the size of the cache.
+  [[nodiscard]] int OperandCount(double bytes) const;
   // Makes an operand of random values, normally distributed with standard deviation `scale`.
   [[nodiscard]] absl::StatusOr<Memory> Random(DType dtype, size_t count, float scale);
   template <typename T>

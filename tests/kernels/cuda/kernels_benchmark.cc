@@ -14,17 +14,17 @@
 #include "kernels/cuda/ops.h"
 #include "tests/kernels/cuda/device_benchmark.h"
 
-ABSL_FLAG(std::string, out, "", "File for the figures, as JSON; empty: the table alone");
+ABSL_FLAG(std::string, out, "", "JSON file for the figures. Empty: only print the table");
 ABSL_FLAG(std::string, only, "",
-          "Comma-separated parts to run (device, gemm, rowwise, choose, attention); empty: all");
+          "Comma-separated parts to run (device, gemm, rowwise, choose, attention). Empty: all");
 
 namespace bastion::kernels::cuda {
 namespace {
 
 constexpr int kVocabulary = 151936;
 
-// Runs a kernel with one row and one column: almost no work.
-void NextToNothing(const Memory& memory, Stream& stream) {
+// Launches a kernel with almost no work: one row and one column.
+void LaunchTinyKernel(const Memory& memory, Stream& stream) {
   SiluMul({memory.as<float>(), memory.as<float>() + 2, DType::kF32, 1, 1}, stream);
 }
 
@@ -47,7 +47,7 @@ absl::Status MeasureRoundTrip(DeviceBenchmark& bench, const Memory& scratch) {
   ASSIGN_OR_RETURN(Memory flag, Memory::OnHost(sizeof(uint64_t), "a flag"));
   ASSIGN_OR_RETURN(Memory value, bench.Upload(std::vector<uint64_t>{1}));
   stream.BeginRecording();
-  NextToNothing(scratch, stream);
+  LaunchTinyKernel(scratch, stream);
   stream.Copy(flag.as<void>(), value.as<void>(), sizeof(uint64_t));
   ASSIGN_OR_RETURN(std::unique_ptr<Graph> graph, stream.EndRecording());
   std::vector<double> seconds;
@@ -68,8 +68,8 @@ absl::Status MeasureRoundTrip(DeviceBenchmark& bench, const Memory& scratch) {
 absl::Status MeasureDevice(DeviceBenchmark& bench) {
   RETURN_IF_ERROR(MeasureBandwidth(bench));
   ASSIGN_OR_RETURN(Memory scratch, bench.Random(DType::kF32, 64, 1));
-  RETURN_IF_ERROR(bench.Measure({"device", "one of 100 kernels that do nothing", 1}, 100,
-                                [&](int /*call*/) { NextToNothing(scratch, bench.stream()); }));
+  RETURN_IF_ERROR(bench.Measure({"device", "one of 100 tiny kernels", 1}, 100,
+                                [&](int /*call*/) { LaunchTinyKernel(scratch, bench.stream()); }));
   return MeasureRoundTrip(bench, scratch);
 }
 
@@ -87,7 +87,7 @@ absl::Status MeasureMatrix(DeviceBenchmark& bench, Gemm& gemm, const char* model
   const double weight_bytes = 2.0 * static_cast<double>(elements);
   std::vector<Memory> layers;
   std::vector<const void*> weights;
-  for (int i = 0; i < bench.CountOf(weight_bytes); ++i) {
+  for (int i = 0; i < bench.OperandCount(weight_bytes); ++i) {
     ASSIGN_OR_RETURN(Memory weight, bench.Random(kType, elements, 0.02f));
     weights.push_back(weight.as<void>());
     layers.push_back(std::move(weight));
@@ -148,7 +148,7 @@ absl::Status Run() {
   for (const std::string& name : only) {
     if (std::none_of(parts.begin(), parts.end(),
                      [&](const BenchmarkPart& part) { return name == part.name; })) {
-      return absl::InvalidArgumentError(absl::StrCat("--only: there is no part '", name, "'"));
+      return absl::InvalidArgumentError(absl::StrCat("--only: unknown part '", name, "'"));
     }
   }
   ASSIGN_OR_RETURN(std::unique_ptr<DeviceBenchmark> bench, DeviceBenchmark::Open());
@@ -161,7 +161,7 @@ absl::Status Run() {
   std::ofstream file(out);
   file << bench->Report().dump(1) << '\n';
   file.close();
-  if (!file) return absl::UnavailableError(absl::StrCat(out, " cannot be written"));
+  if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", out));
   return absl::OkStatus();
 }
 

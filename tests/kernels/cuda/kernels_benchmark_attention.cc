@@ -1,5 +1,5 @@
 // Times attention with the heads of Qwen3-8B over short and long contexts, for one sequence with
-// one row or a tree. Each launch uses another layer.
+// one row or a tree. Each launch uses a different layer.
 #include <algorithm>
 #include <cmath>
 
@@ -21,7 +21,7 @@ absl::Status MeasureSpan(DeviceBenchmark& bench, int context, int rows) {
   const size_t cache = page * BenchmarkRows::Pages(rows, context);
   const size_t queries = size_t(rows) * kHeads * kHeadDim;
   const double cache_bytes = 2.0 * 2 * (context + rows) * kKvHeads * kHeadDim;
-  const int layers = std::clamp(bench.CountOf(cache_bytes), 2, kLayers);
+  const int layers = std::clamp(bench.OperandCount(cache_bytes), 2, kLayers);
   ASSIGN_OR_RETURN(Memory keys, bench.Random(kType, cache * layers, 1));
   ASSIGN_OR_RETURN(Memory values, bench.Random(kType, cache * layers, 1));
   ASSIGN_OR_RETURN(Memory query, bench.Random(kType, queries, 1));
@@ -48,7 +48,7 @@ absl::Status MeasureSpan(DeviceBenchmark& bench, int context, int rows) {
   });
 }
 
-// Measures the shapes of the tests that are a single tree with the heads of this model.
+// Measures every test shape that is a single tree with this model's heads.
 absl::Status MeasureAttention(DeviceBenchmark& bench) {
   for (const AttentionShape& shape : AttentionShapes()) {
     const SpanShape& span = shape.spans.front();

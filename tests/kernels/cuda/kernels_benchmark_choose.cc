@@ -19,7 +19,7 @@ struct Rule {
 absl::Status MeasureRule(DeviceBenchmark& bench, const Rule& rule, int rows) {
   const size_t elements = size_t(rows) * kVocabulary;
   const double bytes = 4.0 * static_cast<double>(elements);
-  const int sets = std::min(kMaxSets, bench.CountOf(bytes));
+  const int sets = std::min(kMaxSets, bench.OperandCount(bytes));
   std::vector<ChoiceRule> rules(rows, rule.rule);
   for (int row = 0; row < rows; ++row) rules[row].position = row;
   ASSIGN_OR_RETURN(Memory logits, bench.Random(DType::kF32, elements * sets, 3));

@@ -22,7 +22,7 @@ class Sets {
 
   static absl::StatusOr<Sets> Make(DeviceBenchmark& bench, DType dtype, size_t elements) {
     const size_t bytes = elements * BytesPerElement(dtype);
-    const int count = std::min(kMaxSets, bench.CountOf(static_cast<double>(bytes)));
+    const int count = std::min(kMaxSets, bench.OperandCount(static_cast<double>(bytes)));
     ASSIGN_OR_RETURN(Memory memory, bench.Random(dtype, elements * count, 1));
     return Sets(std::move(memory), bytes, count);
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what ptxas logged for every kernel: no registers are spilled to memory, except where ALLOWED says so.
+"""Checks the ptxas log of every kernel: kernels may spill registers to memory only within the limits in ALLOWED.
 
     tests/kernels/cuda/registers_test.py BUILD_FOLDER
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Bytes of spill loads that are allowed, by a part of the kernel's name. With heads larger than 128, attention holds an
+# Allowed bytes of spill loads, by a part of the kernel's name. With heads larger than 128, attention holds an
 # output of 256 columns and 16 rows per warp, which takes every register.
 ALLOWED = {"AttentionKernel<256>": 700}
 

@@ -7,7 +7,7 @@ namespace {
 class RowwiseTest : public DeviceTest, public testing::WithParamInterface<DType> {
  protected:
   // A bf16 result may differ from the oracle's rounding by one step.
-  void ExpectAlike(const std::vector<float>& actual, const std::vector<float>& expected) {
+  void ExpectClose(const std::vector<float>& actual, const std::vector<float>& expected) {
     const float tolerance = GetParam() == DType::kF32 ? 2e-6f : 8e-3f;
     ASSERT_EQ(actual.size(), expected.size());
     for (size_t i = 0; i < actual.size(); ++i) {
@@ -17,7 +17,7 @@ class RowwiseTest : public DeviceTest, public testing::WithParamInterface<DType>
   ThreadPool pool_{1};
 };
 
-TEST_P(RowwiseTest, EmbeddingRowsAreThoseOfTheTokens) {
+TEST_P(RowwiseTest, EmbedGathersTheRowsOfTheTokens) {
   const int vocabulary = 50, width = 320;
   const std::vector<float> table = RandomFloats(vocabulary * width, 1);
   const Typed stored(GetParam(), table);
@@ -49,7 +49,7 @@ TEST_P(RowwiseTest, NormAgreesWithTheOracleAndTapsItsInput) {
     Finish();
     std::vector<float> expected(rows * width);
     Oracle().rms_norm({x.data(), weight.data(), expected.data(), rows, width, 1e-6f}, pool_);
-    ExpectAlike(y.Read(), expected);
+    ExpectClose(y.Read(), expected);
     const std::vector<float> tapped = taps.Read(), kept = Rounded(GetParam(), x);
     for (int r = 0; r < rows; ++r) {
       EXPECT_EQ(tapped[r * stride + width - 1], 7.0f);
@@ -71,23 +71,24 @@ TEST_P(RowwiseTest, SiluMulAgreesWithTheOracle) {
     Finish();
     std::vector<float> expected(rows * width);
     Oracle().silu_mul({gate_up.data(), expected.data(), rows, width}, pool_);
-    ExpectAlike(y.Read(), expected);
+    ExpectClose(y.Read(), expected);
   }
 }
 
-// An element of the oracle's cache, at the position that it has on the device.
+// Reads an element of the oracle's keys, [pages, G, D, 16].
 float CachedKey(const std::vector<float>& keys, int kv_heads, int dim, int64_t slot, int head,
                 int d) {
   const int64_t page = slot / kPageTokens, token = slot % kPageTokens;
   return keys[((page * kv_heads + head) * dim + d) * kPageTokens + token];
 }
+// Reads an element of the device's keys, or of values, [pages, G, 16, D].
 float CachedRow(const std::vector<float>& rows, int kv_heads, int dim, int64_t slot, int head,
                 int d) {
   const int64_t page = slot / kPageTokens, token = slot % kPageTokens;
   return rows[((page * kv_heads + head) * kPageTokens + token) * dim + d];
 }
 
-TEST_P(RowwiseTest, HeadsAreNormedRotatedAndPutIntoTheirSlots) {
+TEST_P(RowwiseTest, QkvNormalizesRotatesAndStoresHeads) {
   struct Heads {
     int query, kv, dim;
   };
@@ -141,7 +142,7 @@ TEST_P(RowwiseTest, HeadsAreNormedRotatedAndPutIntoTheirSlots) {
       const auto row = expected_kvq.begin() + r * stride + 2 * heads.kv * heads.dim;
       expected_query.insert(expected_query.end(), row, row + heads.query * heads.dim);
     }
-    ExpectAlike(query.Read(), expected_query);
+    ExpectClose(query.Read(), expected_query);
     const std::vector<float> actual_keys = keys.Read(), actual_values = values.Read();
     std::vector<float> got, wanted;
     for (int r = 0; r < 6; ++r) {
@@ -155,7 +156,7 @@ TEST_P(RowwiseTest, HeadsAreNormedRotatedAndPutIntoTheirSlots) {
         }
       }
     }
-    ExpectAlike(got, wanted);
+    ExpectClose(got, wanted);
   }
 }
 

@@ -10,7 +10,7 @@
 namespace bastion::kernels {
 namespace {
 
-// Expects that every backend chooses like the oracle, one rule per row of `logits`.
+// Expects that every backend chooses like the oracle. There is one rule per row of `logits`.
 void ExpectOracleChoices(const std::vector<float>& logits, const std::vector<ChoiceRule>& rules,
                          const std::string& what) {
   ThreadPool pool(2);
@@ -26,7 +26,7 @@ void ExpectOracleChoices(const std::vector<float>& logits, const std::vector<Cho
   });
 }
 
-TEST(ChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
+TEST(ChooseTest, AgreesWithTheOracle) {
   const int rows = 40;
   for (const int vocabulary : {5, 64, 203, 1003, 4096}) {
     for (const float temperature : {0.0f, 0.01f, 0.3f, 1.0f, 3.0f, 1000.0f}) {
@@ -39,19 +39,20 @@ TEST(ChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
   }
 }
 
-TEST(ChooseTest, TruncatedRacesAgreeWithTheOracle) {
+TEST(ChooseTest, TruncatedChoicesAgreeWithTheOracle) {
   const int rows = 60;
-  std::vector<ChoiceRule> cuts;
+  std::vector<ChoiceRule> truncating_rules;
   for (const int top_k : {0, 1, 7, 5000}) {
     for (const float top_p : {1.0f, 0.95f, 0.5f, 1e-6f}) {
-      for (const float min_p : {0.0f, 0.02f, 1.0f}) cuts.push_back({1, 0, 0, top_k, top_p, min_p});
+      for (const float min_p : {0.0f, 0.02f, 1.0f})
+        truncating_rules.push_back({1, 0, 0, top_k, top_p, min_p});
     }
   }
   for (const int vocabulary : {5, 1003, 4096}) {
     std::vector<float> logits = RandomFloats(size_t(rows) * vocabulary, 12 + vocabulary, 3);
     for (float& logit : logits) logit = std::round(logit * 4) / 4;  // Ties.
     for (const float temperature : {0.3f, 1.0f, 5.0f}) {
-      for (ChoiceRule rule : cuts) {
+      for (ChoiceRule rule : truncating_rules) {
         rule.temperature = temperature;
         std::vector<ChoiceRule> rules(rows, rule);
         for (int r = 0; r < rows; ++r) rules[r].seed = r;
@@ -64,7 +65,7 @@ TEST(ChooseTest, TruncatedRacesAgreeWithTheOracle) {
   }
 }
 
-TEST(TopKTest, AgreesWithTheOracleWithTiesAndWholeVocabulary) {
+TEST(TopKTest, AgreesWithTheOracleOnTiesAndWholeVocabularies) {
   ThreadPool pool(2);
   for (const int candidates : {1, 8, 64, 301}) {
     const int rows = 3, vocabulary = 301;
@@ -85,7 +86,7 @@ TEST(TopKTest, AgreesWithTheOracleWithTiesAndWholeVocabulary) {
   }
 }
 
-TEST(TopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
+TEST(TopKTest, CoupledCandidatesAreRankedLikeTheKeyedChoice) {
   ThreadPool pool(2);
   const int rows = 30, candidates = 16;
   for (const int vocabulary : {19, 1003, 4096}) {

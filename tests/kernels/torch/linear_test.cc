@@ -19,7 +19,7 @@ TEST_P(LinearTest, AgreesWithTheOracle) {
   }
 }
 
-TEST_P(LinearTilesTest, AgreeWithTheOracleOnRoundedRows) {
+TEST_P(LinearTilesTest, AgreesWithTheOracleOnRoundedRows) {
   const auto [rows, outputs, depth] = GetParam();
   const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);

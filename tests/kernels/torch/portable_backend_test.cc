@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(PortableBackendTest, IsThereOrSaysHowToGetIt) {
+TEST(PortableBackendTest, ReturnsTheBackendOrSaysHowToBuildIt) {
   const absl::StatusOr<const Backend*> backend = PortableBackend();
   if (BASTION_HAS_TORCH) {
     ASSERT_TRUE(backend.ok()) << backend.status();

@@ -1,4 +1,4 @@
-// AttentionCase: attention of one step on the device. It makes operands for a shape, runs the
+// AttentionCase: attention of one step on the device. It creates operands for a shape, runs the
 // kernel and computes the expected output with the oracle.
 #ifndef BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_CASE_H_
 #define BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_CASE_H_
@@ -53,7 +53,7 @@ class AttentionCase {
     Upload();
   }
 
-  // Output [R, H, D] after one launch.
+  // Launches the kernel once and returns the output, [R, H, D].
   [[nodiscard]] std::vector<float> Run(Stream& stream, int multiprocessors) {
     const Typed output(dtype_, std::vector<float>(size_t(capacity_) * width(), kUntouched));
     AttentionArgs args;
@@ -108,13 +108,13 @@ class AttentionCase {
     args.query_stride = width();
     args.window = shape_.window;
     args.scale = scale();
-    ThreadPool alone(1);
-    Oracle().attention(args, alone);
+    ThreadPool pool(1);
+    Oracle().attention(args, pool);
     return output;
   }
 
  private:
-  // The capacity is two spans and three rows larger than what is used.
+  // The step has room for two more spans and three more rows than it uses.
   [[nodiscard]] int span_capacity() const { return static_cast<int>(spans_.size()) + 2; }
   [[nodiscard]] float scale() const {
     return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
@@ -146,7 +146,8 @@ class AttentionCase {
     rows_ = std::make_unique<TestRows>(spans_, capacity_, span_capacity());
   }
 
-  // Random operands. Those of a span depend on its own shape only, not on the other spans.
+  // Fills the operands with random values. The values of a span depend only on its own shape, not
+  // on the other spans.
   void Fill(uint32_t seed) {
     size_t row = 0;
     for (size_t b = 0; b < spans_.size(); ++b) {

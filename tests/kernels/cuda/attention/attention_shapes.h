@@ -1,4 +1,4 @@
-// The shapes with which GPU attention is tested and timed.
+// The shapes for tests and benchmarks of GPU attention.
 #ifndef BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_SHAPES_H_
 #define BASTION_TESTS_KERNELS_CUDA_ATTENTION_ATTENTION_SHAPES_H_
 
@@ -47,8 +47,8 @@ inline AttentionShape Named(AttentionShape shape) {
   return shape;
 }
 
-// Row counts and contexts at and around the sizes of pages, key tiles and row tiles. Heads of every
-// width. Group sizes that are not powers of two.
+// Adds row counts and contexts at and around the sizes of pages, key tiles and row tiles; heads of
+// every width; and group sizes that are not powers of two.
 inline void AddEdges(std::vector<AttentionShape>& shapes) {
   for (const int rows : {1, 2, 15, 16, 17, 64, 65}) {
     for (const int cached : {0, 1, 15, 16, 17, 63, 64, 65}) {
@@ -68,7 +68,7 @@ inline void AddEdges(std::vector<AttentionShape>& shapes) {
   }
 }
 
-// Contexts that are divided into several chunks, and trees of several words and tiles.
+// Adds contexts that are divided into several chunks, and trees that span several words and tiles.
 inline void AddLong(std::vector<AttentionShape>& shapes) {
   shapes.push_back(Named({"", 4, 1, 128, {{500, 1, Form::kChain}}}));
   shapes.push_back(Named({"", 4, 1, 128, {{2048, 1, Form::kChain}}}));
@@ -88,7 +88,7 @@ inline void AddLong(std::vector<AttentionShape>& shapes) {
   shapes.push_back(Named({"", 16, 8, 256, {{4096, 16, Form::kTree}}, 0, false, true}));
 }
 
-// Several sequences with different lengths, trees and masks; sliding windows.
+// Adds steps of several sequences with different lengths, trees and masks, and sliding windows.
 inline void AddRagged(std::vector<AttentionShape>& shapes) {
   const std::vector<SpanShape> mixed = {
       {45, 33, Form::kTree}, {0, 1, Form::kChain},  {300, 1, Form::kChain}, {16, 19, Form::kChain},

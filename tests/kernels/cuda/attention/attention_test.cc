@@ -34,8 +34,8 @@ bool Sees(const AttentionShape& shape, const TestSpan& span, int i, int key) {
 }
 
 // With queries of zeros, each of the n keys that a row sees has the weight 1 / n. Column d of the
-// values is 1 for one key only, so the output shows which keys the row sees. With random operands a
-// wrong mask could go unnoticed.
+// values is 1 for one key only, so the output shows which keys the row sees. With random operands,
+// a wrong mask could go unnoticed.
 TEST_P(DeviceAttentionShapeTest, EachRowSeesItsKeysAndNoOthers) {
   if (GetParam().large && device_.name == "emulator") GTEST_SKIP() << "too slow on the emulator";
   AttentionCase step(GetParam(), DType::kBF16);
@@ -44,7 +44,7 @@ TEST_P(DeviceAttentionShapeTest, EachRowSeesItsKeysAndNoOthers) {
   for (const TestSpan& span : step.spans()) {
     longest = std::max(longest, span.cached + static_cast<int>(span.parents.size()));
   }
-  // First the oldest keys, then the newest.
+  // Check the oldest keys first, then the newest.
   for (const int first : {0, std::max(longest - dim, 0)}) {
     step.SetValues([&](int token, int d) { return token == first + d ? 1.0f : 0.0f; });
     const std::vector<float> actual = Run(step);
@@ -72,15 +72,15 @@ INSTANTIATE_TEST_SUITE_P(Shapes, DeviceAttentionShapeTest, testing::ValuesIn(Att
                          [](const auto& shape) { return shape.param.name; });
 
 // Shapes whose keys are divided into chunks. The block that finishes last merges them.
-const std::vector<AttentionShape>& Chunked() {
+const std::vector<AttentionShape>& ChunkedShapes() {
   static const auto* const shapes = new std::vector<AttentionShape>{
       {"", 4, 1, 64, {{1000, 1, Form::kTree}, {400, 7, Form::kTree}, {900, 20, Form::kTree}}},
       {"", 2, 2, 128, {{513, 40, Form::kTree}, {31, 3, Form::kChain}}}};
   return *shapes;
 }
 
-TEST_F(DeviceAttentionTest, LaunchesAndNumbersOfBlocksDoNotChangeBits) {
-  for (const AttentionShape& shape : Chunked()) {
+TEST_F(DeviceAttentionTest, BitsDoNotDependOnTheLaunchOrTheNumberOfBlocks) {
+  for (const AttentionShape& shape : ChunkedShapes()) {
     AttentionCase step(shape, DType::kBF16);
     const std::vector<float> first = Run(step);
     EXPECT_EQ(first, Run(step));
@@ -92,19 +92,19 @@ TEST_F(DeviceAttentionTest, LaunchesAndNumbersOfBlocksDoNotChangeBits) {
 }
 
 TEST_F(DeviceAttentionTest, ASequenceGetsTheSameBitsInAnyBatch) {
-  for (const AttentionShape& shape : Chunked()) {
-    // Paths, because random trees would differ between a sequence alone and one among others.
+  for (const AttentionShape& shape : ChunkedShapes()) {
+    // Use paths, because the random tree of a sequence depends on the other sequences.
     AttentionShape chains = shape;
     for (SpanShape& span : chains.spans) span.form = Form::kPath;
     AttentionCase chained(chains, DType::kBF16);
     const std::vector<float> expected = Run(chained);
     size_t at = 0;
     for (const SpanShape& span : chains.spans) {
-      AttentionShape alone = chains;
-      alone.spans = {span};
-      AttentionCase one(alone, DType::kBF16);
-      const std::vector<float> actual = Run(one);
-      const size_t count = size_t(span.rows) * one.width();
+      AttentionShape single = chains;
+      single.spans = {span};
+      AttentionCase step(single, DType::kBF16);
+      const std::vector<float> actual = Run(step);
+      const size_t count = size_t(span.rows) * step.width();
       EXPECT_TRUE(SameBits(actual.data(), expected.data() + at, count)) << span.cached;
       at += count;
     }
@@ -126,7 +126,7 @@ TEST_F(DeviceAttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
   }
 }
 
-TEST_F(DeviceAttentionTest, HidingTheFirstKeyChangesTheRowThatSawIt) {
+TEST_F(DeviceAttentionTest, AWindowChangesOnlyTheRowThatLosesAKey) {
   AttentionShape shape = {"", 4, 2, 64, {{10, 3, Form::kPath}}};
   AttentionCase all(shape, DType::kBF16);
   shape.window = 12;  // The row at position 12 no longer sees the key at 0; rows 10 and 11 do.
@@ -139,13 +139,13 @@ TEST_F(DeviceAttentionTest, HidingTheFirstKeyChangesTheRowThatSawIt) {
   }
 }
 
-TEST(AttentionTakesTest, HeadsUpTo256InEights) {
-  EXPECT_TRUE(AttentionTakes(32, 8, 128));
-  EXPECT_TRUE(AttentionTakes(3, 1, 8));
-  EXPECT_TRUE(AttentionTakes(16, 16, 256));
-  EXPECT_FALSE(AttentionTakes(32, 8, 264));
-  EXPECT_FALSE(AttentionTakes(32, 8, 100));
-  EXPECT_FALSE(AttentionTakes(10, 4, 64));
+TEST(AttentionSupportsTest, HeadDimIsAMultipleOfEightUpTo256) {
+  EXPECT_TRUE(AttentionSupports(32, 8, 128));
+  EXPECT_TRUE(AttentionSupports(3, 1, 8));
+  EXPECT_TRUE(AttentionSupports(16, 16, 256));
+  EXPECT_FALSE(AttentionSupports(32, 8, 264));
+  EXPECT_FALSE(AttentionSupports(32, 8, 100));
+  EXPECT_FALSE(AttentionSupports(10, 4, 64));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ class DeviceChooseTest : public DeviceTest {
   }
 };
 
-TEST_F(DeviceChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
+TEST_F(DeviceChooseTest, AgreesWithTheOracle) {
   for (const int vocabulary : {1, 5, 31, 4096, 4097, 50000}) {
     std::vector<ChoiceRule> rules;
     for (const float temperature : {0.0f, 0.01f, 0.3f, 1.0f, 1.5f, 1000.0f}) {
@@ -31,7 +31,7 @@ TEST_F(DeviceChooseTest, TheChoiceIsThatOfEveryNoiseComputed) {
   }
 }
 
-TEST_F(DeviceChooseTest, AWholeVocabulary) {
+TEST_F(DeviceChooseTest, AgreesWithTheOracleOnAFullVocabulary) {
   const int copies = device_.name == "emulator" ? 1 : 16;
   std::vector<ChoiceRule> rules;
   for (int i = 0; i < copies; ++i) {
@@ -43,14 +43,14 @@ TEST_F(DeviceChooseTest, AWholeVocabulary) {
   ExpectOracleChoices(RandomRaces(rules, 151936, 13));
 }
 
-TEST_F(DeviceChooseTest, MinPOfOneLeavesTheBestAndMoreLeavesNone) {
+TEST_F(DeviceChooseTest, AMinPOfOneKeepsTheBestTokensAndALargerMinPKeepsNone) {
   std::vector<float> logits = RandomFloats(5000, 20);
   logits[70] = logits[4000] = 20.0f;
   EXPECT_EQ(ChooseOne(logits, {0.01f, 1, 1, 0, 1, 1.0f}), ChooseOne(logits, {0.01f, 1, 1}));
   EXPECT_EQ(ChooseOne(logits, {1, 1, 1, 0, 1, 1.5f}), -1);
 }
 
-TEST_F(DeviceChooseTest, TiesGoToTheLowestIdWhereverTheyLie) {
+TEST_F(DeviceChooseTest, TiesGoToTheLowestIdInAnyBlock) {
   std::vector<float> logits = RandomFloats(20000, 21);
   logits[41] = logits[200] = logits[5000] = logits[19999] = 50.0f;
   EXPECT_EQ(ChooseOne(logits, {0, 1, 1}), 41);
@@ -91,15 +91,15 @@ TEST_F(DeviceChooseTest, ANanNeverWins) {
   for (int x = 0; x < 9000; x += 2) logits[x] = x % 4 == 0 ? kNan : -kNan;
   EXPECT_EQ(ChooseOne(logits, {0, 1, 1}), 1);
   for (uint64_t seed = 0; seed < 10; ++seed) EXPECT_EQ(ChooseOne(logits, {1, seed, 1}) % 2, 1);
-  EXPECT_EQ(ChooseOne(logits, {1, 1, 1, 5}), -1);  // As the CPU kernels do.
+  EXPECT_EQ(ChooseOne(logits, {1, 1, 1, 5}), -1);  // Like the CPU kernels.
 }
 
-TEST_F(DeviceChooseTest, LaunchesLeaveTheirScratchClean) {
-  const Races races = RandomRaces(Cuts(9000), 9000, 22);
+TEST_F(DeviceChooseTest, LaunchesCanReuseTheirScratch) {
+  const Races races = RandomRaces(TruncatingRules(9000), 9000, 22);
   EXPECT_EQ(DeviceChoices(races, *stream_, 3), OracleChoices(races));
 }
 
-TEST_F(DeviceChooseTest, OneScratchServesChangingRows) {
+TEST_F(DeviceChooseTest, ScratchCanBeReusedWithADifferentNumberOfRows) {
   const int rows = 4, vocabulary = 9000;
   const OnDevice<char> scratch(ChooseScratchBytes(rows), 0);
   for (const int in_use : {4, 1, 3, 0, 4}) {

@@ -1,4 +1,4 @@
-// Choices and candidates by the device and by the oracle, for tests.
+// Computes choices and candidates on the device and with the oracle, for tests.
 #ifndef BASTION_TESTS_KERNELS_CUDA_CHOOSE_CHOOSE_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_CUDA_CHOOSE_CHOOSE_TEST_SUPPORT_H_
 
@@ -44,7 +44,7 @@ inline std::vector<int32_t> OracleChoices(const Races& races) {
 }
 
 // The device's choices. Expects that padding rows are not written, and that `times` launches with
-// the same scratch memory choose the same.
+// the same scratch memory choose the same tokens.
 inline std::vector<int32_t> DeviceChoices(const Races& races, Stream& stream, int times = 1) {
   const int rows = races.rows() + kPadding;
   const OnDevice<float> logits(races.padded_logits());
@@ -72,7 +72,7 @@ struct Candidates {
   std::vector<float> log_probs;  // [R, K]
 };
 
-// `rules`, or null (not coupled) if all temperatures are 0.
+// Returns `rules`, or null (not coupled) if all temperatures are 0.
 inline const ChoiceRule* CouplingOf(const Races& races, const ChoiceRule* rules) {
   const bool coupled = std::any_of(races.rules.begin(), races.rules.end(),
                                    [](const ChoiceRule& rule) { return rule.temperature > 0; });
@@ -147,19 +147,19 @@ inline void ExpectSameCandidatesOverLaunches(const Races& races, int count, Stre
 
 // Rules with combinations of top-k, top-p and min-p, each at one of three temperatures. `turn`
 // rotates the temperatures.
-inline std::vector<ChoiceRule> Cuts(int vocabulary, int turn = 0) {
+inline std::vector<ChoiceRule> TruncatingRules(int vocabulary, int turn = 0) {
   constexpr float kTemperatures[] = {0.3f, 1.0f, 1.5f};
-  std::vector<ChoiceRule> cuts;
+  std::vector<ChoiceRule> rules;
   for (const int top_k : {0, 1, 5, 1500, vocabulary}) {
     for (const float top_p : {1.0f, 0.9f, 0.3f}) {
       for (const float min_p : {0.0f, 0.05f}) {
-        const auto number = static_cast<int32_t>(cuts.size());
-        cuts.push_back({kTemperatures[(number + number / 6 + turn) % 3],
-                        0x123456789ABCDEFull * number, 5 * turn, top_k, top_p, min_p});
+        const auto number = static_cast<int32_t>(rules.size());
+        rules.push_back({kTemperatures[(number + number / 6 + turn) % 3],
+                         0x123456789ABCDEFull * number, 5 * turn, top_k, top_p, min_p});
       }
     }
   }
-  return cuts;
+  return rules;
 }
 
 // Random logits for `rules`. `grid` > 0: logits are multiples of it, so that many tie.

@@ -17,7 +17,7 @@ float Edited(float logit, const LogitEdit& edit, bool in_text) {
   return logit - edit.frequency - edit.presence;
 }
 
-TEST_F(EditsTest, EditsHaveTheBitsOfTheHostAndAreUndone) {
+TEST_F(EditsTest, EditsMatchTheHostBitForBitAndCanBeUndone) {
   const int rows = 3, vocabulary = 1003, count = 700;
   std::vector<float> logits = RandomFloats(rows * vocabulary, 1, 5.0f);
   logits[17] = 0.0f;

@@ -20,7 +20,7 @@ class DeviceTopKTest : public DeviceTest {
 
 std::vector<ChoiceRule> Uncoupled(int rows) { return std::vector<ChoiceRule>(rows); }
 
-TEST_F(DeviceTopKTest, AgreesWithTheOracleWithTiesAndWholeVocabulary) {
+TEST_F(DeviceTopKTest, AgreesWithTheOracleOnTiesAndWholeVocabularies) {
   for (const int vocabulary : {1, 5, 31, 1000, 4096, 5003, 50000}) {
     for (const int candidates : {1, 2, 8, 64, 1000, kMaxCandidates}) {
       if (candidates > vocabulary) continue;
@@ -32,7 +32,7 @@ TEST_F(DeviceTopKTest, AgreesWithTheOracleWithTiesAndWholeVocabulary) {
   }
 }
 
-TEST_F(DeviceTopKTest, AWholeVocabulary) {
+TEST_F(DeviceTopKTest, AgreesWithTheOracleOnAFullVocabulary) {
   const int rows = device_.name == "emulator" ? 1 : 16;
   ExpectOracleCandidates(RandomRaces(Uncoupled(rows), 151936, 4), 64);
   std::vector<ChoiceRule> rules;
@@ -40,7 +40,7 @@ TEST_F(DeviceTopKTest, AWholeVocabulary) {
   ExpectOracleCandidates(RandomRaces(rules, 151936, 4), 64);
 }
 
-TEST_F(DeviceTopKTest, MoreTiesThanTheShortlistHolds) {
+TEST_F(DeviceTopKTest, AgreesWithTheOracleOnMoreTiesThanTheShortlistHolds) {
   for (const int candidates : {1, 64, kMaxCandidates}) {
     Races races = {std::vector<float>(50000, 1.5f), Uncoupled(1)};
     ExpectOracleCandidates(races, candidates);
@@ -50,7 +50,7 @@ TEST_F(DeviceTopKTest, MoreTiesThanTheShortlistHolds) {
   }
 }
 
-TEST_F(DeviceTopKTest, TheBestMayAllLieInOneStripOrBlock) {
+TEST_F(DeviceTopKTest, AgreesWithTheOracleIfTheBestTokensShareAStripOrBlock) {
   for (const int step : {1, 8192, 4096, 4}) {
     Races races = RandomRaces(Uncoupled(1), 100000, 5, 1.0f);
     for (int i = 0; i < 1500 && i * step < 100000; ++i) races.logits[i * step] += 20.0f;
@@ -59,7 +59,7 @@ TEST_F(DeviceTopKTest, TheBestMayAllLieInOneStripOrBlock) {
   }
 }
 
-TEST_F(DeviceTopKTest, ValuesOfBothSignsAndHugeOnes) {
+TEST_F(DeviceTopKTest, AgreesWithTheOracleOnHugeAndSpecialValues) {
   Races races = RandomRaces(Uncoupled(1), 3000, 6, 1e30f);
   races.logits[5] = kMasked;
   races.logits[6] = std::numeric_limits<float>::lowest();
@@ -74,7 +74,7 @@ TEST_F(DeviceTopKTest, ValuesOfBothSignsAndHugeOnes) {
   EXPECT_EQ(DeviceCandidates(races, 5, *stream_).tokens, (std::vector<int32_t>{2000, 0, 1, 2, 3}));
 }
 
-TEST_F(DeviceTopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
+TEST_F(DeviceTopKTest, CoupledCandidatesAreRankedLikeTheKeyedChoice) {
   for (const int vocabulary : {19, 1003, 4096, 50000}) {
     std::vector<ChoiceRule> rules;
     for (int r = 0; r < (vocabulary > 5000 ? 4 : 20); ++r) {
@@ -82,7 +82,7 @@ TEST_F(DeviceTopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
       if (r % 3 == 0) rules.back().top_p = 0.8f;
       if (r % 3 == 1) rules.back().top_k = 9;
     }
-    rules[2].temperature = 0;  // This row is not coupled, its neighbors are.
+    rules[2].temperature = 0;  // This row is not coupled; its neighbors are.
     const Races races = RandomRaces(rules, vocabulary, 7);
     ExpectOracleCandidates(races, 16);
     const std::vector<int32_t> best = DeviceCandidates(races, 1, *stream_).tokens;
@@ -90,14 +90,14 @@ TEST_F(DeviceTopKTest, CoupledRanksWhatTheKeyedChoiceCompares) {
   }
 }
 
-TEST_F(DeviceTopKTest, CoupledAndTruncated) {
+TEST_F(DeviceTopKTest, AgreesWithTheOracleOnCoupledTruncatedRows) {
   for (const int vocabulary : {5, 31, 5000}) {
-    ExpectOracleCandidates(RandomRaces(Cuts(vocabulary), vocabulary, 8, 3.0f, 0.25f),
+    ExpectOracleCandidates(RandomRaces(TruncatingRules(vocabulary), vocabulary, 8, 3.0f, 0.25f),
                            std::min(vocabulary, 40));
   }
 }
 
-TEST_F(DeviceTopKTest, RowsWithNansAreMarkedInsteadOfRanked) {
+TEST_F(DeviceTopKTest, RowsWithNansGiveInvalidCandidates) {
   for (const int vocabulary : {64, 9000}) {
     for (const ChoiceRule& rule : {ChoiceRule{}, ChoiceRule{1, 2, 3}, ChoiceRule{1, 2, 3, 5},
                                    ChoiceRule{1, 2, 3, 0, 0.9f}}) {
@@ -118,8 +118,8 @@ TEST_F(DeviceTopKTest, RowsWithNansAreMarkedInsteadOfRanked) {
   }
 }
 
-TEST_F(DeviceTopKTest, TheSameBitsEveryTime) {
-  ExpectSameCandidatesOverLaunches(RandomRaces(Cuts(5000), 5000, 10), 64, *stream_);
+TEST_F(DeviceTopKTest, RepeatedLaunchesGiveTheSameBits) {
+  ExpectSameCandidatesOverLaunches(RandomRaces(TruncatingRules(5000), 5000, 10), 64, *stream_);
   ExpectSameCandidatesOverLaunches(RandomRaces(Uncoupled(3), 5000, 10), 64, *stream_);
 }
 

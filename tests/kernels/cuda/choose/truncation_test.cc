@@ -1,6 +1,6 @@
-// Tests which tokens remain on the device after top-k, top-p and min-p, and which one is chosen. At
-// the border of top-p the last bits of a sum decide, so the oracle must sum in double precision.
-// Only builds with libtorch have these tests.
+// Tests which tokens survive top-k, top-p and min-p on the device, and which of them is chosen. The
+// last bits of a sum can decide where top-p stops, so the oracle must sum in double precision. Only
+// builds with libtorch have these tests.
 #include "kernels/cuda/choose/truncation.h"
 
 #include <limits>
@@ -18,8 +18,8 @@ class TruncationTest : public DeviceTest {
     EXPECT_EQ(DeviceChoices(races, *stream_), OracleChoices(races)) << "V " << races.vocabulary();
   }
 
-  // The tokens that remain according to the oracle: those with a log-probability above −inf. One
-  // flag per logit.
+  // The survivors according to the oracle, as one flag per logit: the tokens with a log-probability
+  // above −inf.
   static std::vector<bool> OracleSurvivors(const Races& races) {
     const int vocabulary = races.vocabulary();
     const Candidates all = OracleCandidates(races, vocabulary);
@@ -53,25 +53,26 @@ class TruncationTest : public DeviceTest {
   }
 };
 
-TEST_F(TruncationTest, TruncatedRacesAgreeWithTheOracle) {
+TEST_F(TruncationTest, TruncatedChoicesAgreeWithTheOracle) {
   for (const int vocabulary : {1, 5, 31, 4096, 20000}) {
-    ExpectOracleChoices(RandomRaces(Cuts(vocabulary, 0), vocabulary, 14));
-    ExpectOracleChoices(RandomRaces(Cuts(vocabulary, 1), vocabulary, 15, 3.0f, 0.25f));
+    ExpectOracleChoices(RandomRaces(TruncatingRules(vocabulary, 0), vocabulary, 14));
+    ExpectOracleChoices(RandomRaces(TruncatingRules(vocabulary, 1), vocabulary, 15, 3.0f, 0.25f));
   }
-  ExpectOracleChoices(RandomRaces(Cuts(50000, 2), 50000, 15, 3.0f, 0.25f));
+  ExpectOracleChoices(RandomRaces(TruncatingRules(50000, 2), 50000, 15, 3.0f, 0.25f));
 }
 
-TEST_F(TruncationTest, SurvivorsAreThoseOfTheOracle) {
+TEST_F(TruncationTest, SurvivorsAgreeWithTheOracle) {
   for (const int vocabulary : {1, 5, 31, 1030, 4096, 20000}) {
-    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 16));
-    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 1), vocabulary, 17, 3.0f, 0.25f));
+    ExpectOracleSurvivors(RandomRaces(TruncatingRules(vocabulary, 0), vocabulary, 16));
+    ExpectOracleSurvivors(RandomRaces(TruncatingRules(vocabulary, 1), vocabulary, 17, 3.0f, 0.25f));
     // Logits that are too flat for a shortlist, then zeros of both signs.
-    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 2), vocabulary, 18, 0.1f));
-    ExpectOracleSurvivors(RandomRaces(Cuts(vocabulary, 0), vocabulary, 19, 1.0f, 100.0f));
+    ExpectOracleSurvivors(RandomRaces(TruncatingRules(vocabulary, 2), vocabulary, 18, 0.1f));
+    ExpectOracleSurvivors(
+        RandomRaces(TruncatingRules(vocabulary, 0), vocabulary, 19, 1.0f, 100.0f));
   }
 }
 
-TEST_F(TruncationTest, TopPStopsWhereTheMassIsJustEnough) {
+TEST_F(TruncationTest, TopPStopsAsSoonAsTheMassIsReached) {
   for (const int vocabulary : {8, 4096, 20000}) {
     std::vector<ChoiceRule> rules;
     for (const float top_p : {0.125f, 0.25f, 0.5f, 0.75f, 1e-6f, 0.0f}) {

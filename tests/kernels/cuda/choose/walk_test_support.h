@@ -19,7 +19,7 @@ struct Tree {
   [[nodiscard]] int rows() const { return static_cast<int>(parents.size()); }
 };
 
-// A chain with tokens 10, 11, …. No choice is one of these tokens.
+// A chain with tokens 10, 11, …. No choice matches any of these tokens.
 inline Tree Chain(int rows) {
   Tree tree = {ChainParents(rows), std::vector<int32_t>(rows), std::vector<int32_t>(rows, 5)};
   std::iota(tree.tokens.begin(), tree.tokens.end(), 10);
@@ -53,7 +53,8 @@ struct Walked {
 
   friend bool operator==(const Walked&, const Walked&) = default;
   friend std::ostream& operator<<(std::ostream& out, const Walked& walked) {
-    return out << walked.length << " then " << walked.next << ", from " << walked.first_kept;
+    return out << "length " << walked.length << ", next " << walked.next << ", first kept row "
+               << walked.first_kept;
   }
 };
 

@@ -97,7 +97,7 @@ TEST_P(GemmTest, AgreesWithDoublePrecision) {
           Shape(3, 24, 512, accumulate), Shape(7, 129, 40, accumulate),
           Shape(16, 256, 128, accumulate), Shape(33, 72, 1032, accumulate)}) {
       SCOPED_TRACE(testing::Message() << shape.rows << " x " << shape.columns << " x "
-                                      << shape.depth << (accumulate ? " added" : ""));
+                                      << shape.depth << (accumulate ? " accumulated" : ""));
       Operands operands(shape, 11);
       const void* weight = operands.weight.data();
       const absl::Status prepared = gemm_->Prepare(operands.args(), {&weight, 1}, *stream_);
@@ -166,7 +166,7 @@ TEST_P(GemmTest, ALoadedTableNeedsNoPrepare) {
   unlink(path.c_str());
 }
 
-TEST_P(GemmTest, EntriesOfOtherDevicesAreKeptButNotUsed) {
+TEST_P(GemmTest, EntriesForOtherDevicesAreKeptButNotUsed) {
   const std::string path = Path();
   Operands operands(Shape(4, 64, 128), 50);
   const void* weight = operands.weight.data();
@@ -180,7 +180,7 @@ TEST_P(GemmTest, EntriesOfOtherDevicesAreKeptButNotUsed) {
   std::ofstream(path) << head << '\n' << theirs << '\n';
   const std::unique_ptr<Gemm> other = Make();
   ASSERT_TRUE(other->Load(path).ok());
-  EXPECT_DEATH(other->Run(operands.args(), *stream_), "not prepared");
+  EXPECT_DEATH(other->Run(operands.args(), *stream_), "call Gemm::Prepare");
   ASSERT_TRUE(other->Save(path).ok());
   std::ifstream saved(path);
   std::getline(saved, again);
@@ -201,7 +201,7 @@ TEST_P(GemmTest, ADamagedFileIsReportedAndNotUsed) {
   const absl::Status status = other->Load(path);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr(path + ":3:"));
-  EXPECT_DEATH(other->Run(operands.args(), *stream_), "not prepared");
+  EXPECT_DEATH(other->Run(operands.args(), *stream_), "call Gemm::Prepare");
   unlink(path.c_str());
 }
 

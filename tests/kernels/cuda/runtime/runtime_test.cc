@@ -204,7 +204,7 @@ TEST_F(RuntimeTest, DifferentThreadsMayUseAStreamInTurn) {
   EXPECT_THAT(y.Read(), Each(150.0f));
 }
 
-TEST_F(RuntimeTest, DiesOnCallsThatAreForbiddenWhileRecording) {
+TEST_F(RuntimeTest, AbortsOnForbiddenCallsWhileRecording) {
   stream_->BeginRecording();
   EXPECT_DEATH(stream_->BeginRecording(), "end the current recording");
   EXPECT_DEATH(static_cast<void>(stream_->Synchronize()), "being recorded");

@@ -103,7 +103,7 @@ TEST_F(SharedMemoryTest, ImportRefusesOtherDescriptors) {
   EXPECT_EQ(Read(Import()), Numbers(3));
 }
 
-TEST_F(SharedMemoryTest, AnotherProcessReadsIt) {
+TEST_F(SharedMemoryTest, AnotherProcessCanReadTheMemory) {
   Write(shared_, 1234);
   const int descriptor = dup(Export());  // dup clears the close-on-exec flag.
   ASSERT_GE(descriptor, 0);
@@ -120,7 +120,7 @@ TEST_F(SharedMemoryTest, AnotherProcessReadsIt) {
   close(descriptor);
 }
 
-// AnotherProcessReadsIt runs this test in a child process.
+// AnotherProcessCanReadTheMemory runs this test in a child process.
 TEST_F(SharedMemoryTest, DISABLED_TheOtherProcess) {
   const char* const descriptor = getenv(kDescriptorKey);
   ASSERT_NE(descriptor, nullptr);

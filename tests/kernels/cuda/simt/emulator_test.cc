@@ -16,7 +16,7 @@
 namespace bastion::kernels::cuda {
 namespace {
 
-using namespace simt;  // Kernels are written with these names.
+using namespace simt;  // The names that kernels use.
 
 class EmulatorTest : public testing::Test {
  protected:
@@ -37,7 +37,7 @@ struct Words {
 };
 
 SIMT_KERNEL(64, 1)
-void PlaceKernel(Words args) {
+void IndexKernel(Words args) {
   const int block = (Block().z * Blocks().y + Block().y) * Blocks().x + Block().x;
   args.out[block * BlockThreads() + ThreadIndex()] += 1000 * block + ThreadIndex();
 }
@@ -46,12 +46,12 @@ TEST_F(EmulatorTest, EveryThreadOfEveryBlockRunsOnce) {
   for (const uint32_t seed : {0, 1, 2}) {
     emulator::SetSchedule(seed);
     std::vector<uint32_t> out(24 * 64);
-    Start(PlaceKernel, {{2, 3, 4}, 64}, Words{out.data()});
+    Start(IndexKernel, {{2, 3, 4}, 64}, Words{out.data()});
     for (uint32_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], 1000 * (i / 64) + i % 64);
   }
 }
 
-// One thread waits at another barrier than all other threads.
+// One thread waits at a different barrier than all other threads.
 SIMT_KERNEL(64, 1)
 void DivergedBarrierKernel(Words /*args*/) {
   if (ThreadIndex() == 40) {
@@ -62,14 +62,14 @@ void DivergedBarrierKernel(Words /*args*/) {
 }
 
 SIMT_KERNEL(64, 1)
-void LeftWarpKernel(Words args) {
+void EarlyExitWarpKernel(Words args) {
   if (ThreadIndex() == 3) return;
   args.out[ThreadIndex()] = Ballot(true);
 }
 
 // As on a GPU, a barrier does not wait for threads that have ended.
 SIMT_KERNEL(64, 1)
-void LeftBlockKernel(Words args) {
+void EarlyExitBlockKernel(Words args) {
   if (ThreadIndex() >= 32) return;
   SyncBlock();
   args.out[ThreadIndex()] = 1;
@@ -80,16 +80,16 @@ TEST_F(EmulatorTest, AMissedBarrierIsReportedWithTheWaitingThreads) {
   EXPECT_DEATH(Start(DivergedBarrierKernel, {{3}, 64}, Words{}),
                "block \\(0, 0, 0\\): 63 threads wait at a block barrier, 1 wait at a warp barrier, "
                "0 have finished");
-  EXPECT_DEATH(Start(LeftWarpKernel, {{1}, 64}, Words{out.data()}),
+  EXPECT_DEATH(Start(EarlyExitWarpKernel, {{1}, 64}, Words{out.data()}),
                "31 wait at a warp barrier, 33 have finished");
-  Start(LeftBlockKernel, {{1}, 64}, Words{out.data()});
+  Start(EarlyExitBlockKernel, {{1}, 64}, Words{out.data()});
   EXPECT_EQ(std::accumulate(out.begin(), out.end(), 0), 32);
 }
 
-TEST_F(EmulatorTest, AbortsForLaunchesThatAGpuRefuses) {
-  EXPECT_DEATH(Start(PlaceKernel, {{1}, 48}, Words{}), "48 threads a block");
-  EXPECT_DEATH(Start(PlaceKernel, {{1}, 2048}, Words{}), "2048 threads a block");
-  EXPECT_DEATH(Start(PlaceKernel, {{1}, 64, 228 * 1024}, Words{}), "bytes of shared memory");
+TEST_F(EmulatorTest, AbortsOnLaunchesThatAGpuRejects) {
+  EXPECT_DEATH(Start(IndexKernel, {{1}, 48}, Words{}), "48 threads per block");
+  EXPECT_DEATH(Start(IndexKernel, {{1}, 2048}, Words{}), "2048 threads per block");
+  EXPECT_DEATH(Start(IndexKernel, {{1}, 64, 228 * 1024}, Words{}), "too much shared memory");
 }
 
 struct CopyArgs {
@@ -98,7 +98,7 @@ struct CopyArgs {
 };
 
 // Starts three copies, the second one with zero fill. Stores all of shared memory after waiting for
-// none, one, two and all of them.
+// zero, one, two and all three of them.
 SIMT_KERNEL(32, 1)
 void CopyKernel(CopyArgs args) {
   auto* shared = reinterpret_cast<float*>(DynamicShared());
@@ -137,12 +137,12 @@ TEST_F(EmulatorTest, AsyncCopiesCompleteOnlyAtAWait) {
 }
 
 SIMT_KERNEL(32, 1)
-void CrookedCopyKernel(CopyArgs args) { CopyAsync16(DynamicShared() + 4, args.from, true); }
+void UnalignedCopyKernel(CopyArgs args) { CopyAsync16(DynamicShared() + 4, args.from, true); }
 
-TEST_F(EmulatorTest, AbortsForUnalignedCopies) {
+TEST_F(EmulatorTest, AbortsOnUnalignedCopies) {
   alignas(16) float from[12] = {};
-  EXPECT_DEATH(Start(CrookedCopyKernel, {{1}, 32, 48}, CopyArgs{from, nullptr}),
-               "aligned 16 bytes");
+  EXPECT_DEATH(Start(UnalignedCopyKernel, {{1}, 32, 48}, CopyArgs{from, nullptr}),
+               "must be aligned to 16 bytes");
 }
 
 struct LaneArgs {
@@ -194,7 +194,7 @@ struct MatricesArgs {
   uint32_t* out = nullptr;  // [32, 4]
 };
 
-// Element of matrix m: 1000 m + 10 row + column. Rows are 32 bytes apart.
+// Element (row, column) of matrix m is 1000 m + 10 row + column. Rows are 32 bytes apart.
 SIMT_KERNEL(32, 1)
 void MatricesKernel(MatricesArgs args) {
   auto* shared = reinterpret_cast<uint16_t*>(DynamicShared());
@@ -252,7 +252,7 @@ void MultiplyKernel(MultiplyArgs args) {
   for (int i = 0; i < 4; ++i) *places[i] = d[i];
 }
 
-TEST_F(EmulatorTest, MatrixInstructionIsAMatrixProduct) {
+TEST_F(EmulatorTest, MatrixMultiplyAddComputesAMatrixProduct) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   const auto draw = [&] { return Bf16ToFloat(FloatToBf16(normal(random))); };
@@ -271,17 +271,17 @@ TEST_F(EmulatorTest, MatrixInstructionIsAMatrixProduct) {
   }
 }
 
-// All threads write the same word: the last one determines the result.
+// All threads write the same word, and the last writer determines the result.
 SIMT_KERNEL(64, 1)
 void RacyKernel(Words args) {
   args.out[0] = 64 * Block().x + ThreadIndex();
   auto* shared = reinterpret_cast<uint32_t*>(DynamicShared());
   shared[ThreadIndex()] = ThreadIndex();
-  args.out[1 + ThreadIndex()] = shared[(ThreadIndex() + 1) % 64];  // Race: no barrier before it.
+  args.out[1 + ThreadIndex()] = shared[(ThreadIndex() + 1) % 64];  // Race: no barrier.
 }
 
 SIMT_KERNEL(64, 1)
-void RightKernel(Words args) {
+void RaceFreeKernel(Words args) {
   AtomicAdd(args.out, static_cast<uint32_t>(64 * Block().x + ThreadIndex()));
   auto* shared = reinterpret_cast<uint32_t*>(DynamicShared());
   shared[ThreadIndex()] = ThreadIndex();
@@ -290,21 +290,21 @@ void RightKernel(Words args) {
 }
 
 TEST_F(EmulatorTest, ShuffledSchedulesRevealOnlyRaces) {
-  std::set<std::vector<uint32_t>> racy, right;
+  std::set<std::vector<uint32_t>> racy, race_free;
   for (uint32_t seed = 0; seed < 10; ++seed) {
     std::vector<uint32_t> first(65), second(65), again(65);
     emulator::SetSchedule(seed);
     Start(RacyKernel, {{4}, 64, 256}, Words{first.data()});
-    Start(RightKernel, {{4}, 64, 256}, Words{second.data()});
+    Start(RaceFreeKernel, {{4}, 64, 256}, Words{second.data()});
     racy.insert(first);
-    right.insert(second);
+    race_free.insert(second);
     // The same seed gives the same order.
     emulator::SetSchedule(seed);
     Start(RacyKernel, {{4}, 64, 256}, Words{again.data()});
     EXPECT_EQ(again, first);
   }
   EXPECT_GT(racy.size(), 5u);
-  EXPECT_EQ(right.size(), 1u);
+  EXPECT_EQ(race_free.size(), 1u);
 }
 
 SIMT_KERNEL(32, 1)

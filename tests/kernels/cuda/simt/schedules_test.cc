@@ -1,4 +1,4 @@
-// Expects that results do not depend on the order in which the emulator runs blocks and threads.
+// Tests that results do not depend on the order in which the emulator runs blocks and threads.
 #include <random>
 
 #include "kernels/cuda/simt/emulator.h"
@@ -19,10 +19,10 @@ class SchedulesTest : public DeviceTest, public testing::WithParamInterface<uint
 
 TEST_P(SchedulesTest, ChoicesDoNotDependOnTheSchedule) {
   for (const int vocabulary : {31, 9000}) {
-    const Races races = RandomRaces(Cuts(vocabulary), vocabulary, 30, 3.0f, 0.25f);
+    const Races races = RandomRaces(TruncatingRules(vocabulary), vocabulary, 30, 3.0f, 0.25f);
     EXPECT_EQ(DeviceChoices(races, *stream_, 2), OracleChoices(races));
   }
-  const Races flat = RandomRaces(Cuts(9000, 1), 9000, 31, 0.1f);
+  const Races flat = RandomRaces(TruncatingRules(9000, 1), 9000, 31, 0.1f);
   EXPECT_EQ(DeviceChoices(flat, *stream_), OracleChoices(flat));
 }
 
