@@ -22,16 +22,16 @@ using kernels::cuda::Graph;
 using kernels::cuda::Memory;
 using kernels::cuda::Stream;
 
-// The next multiple of the row buckets' step.
-int Whole(int rows) { return (rows + 63) / 64 * 64; }
+// Rounds up to a multiple of the row buckets' step.
+int RoundUpToStep(int rows) { return (rows + 63) / 64 * 64; }
 
-// Reads features in the memory of the GPU that this process opened.
-DeviceReader ReaderOf(const kernels::cuda::DeviceInfo& info, DType dtype) {
+// Describes how this process reads features in the memory of its GPU.
+DeviceReader MakeReader(const kernels::cuda::DeviceInfo& info, DType dtype) {
   const auto import = [](int descriptor,
                          uint64_t bytes) -> absl::StatusOr<std::shared_ptr<const char>> {
     ASSIGN_OR_RETURN(Memory memory, Memory::Import(descriptor, bytes));
-    const auto kept = std::make_shared<const Memory>(std::move(memory));
-    return std::shared_ptr<const char>(kept, kept->as<char>());
+    const auto shared = std::make_shared<const Memory>(std::move(memory));
+    return std::shared_ptr<const char>(shared, shared->as<char>());
   };
   return {info.uuid, dtype == DType::kF32 ? DType::kF32 : DType::kBF16, import};
 }
@@ -41,7 +41,7 @@ class CudaDflash final : public DraftModel {
   CudaDflash(cuda::Gpu gpu, const nn::EngineOptions& options)
       : gpu_(std::move(gpu)),
         options_(options),
-        reader_(ReaderOf(gpu_.info, options.dtype)),
+        reader_(MakeReader(gpu_.info, options.dtype)),
         pages_(nn::PagesFor(options.kv_tokens)) {}
 
   [[nodiscard]] absl::Status Load(const std::string& drafter_folder,
@@ -65,7 +65,7 @@ class CudaDflash final : public DraftModel {
   [[nodiscard]] absl::Status Record();
   void PutContext(int rows);
   void PutDraft(int rows);
-  // Copies the features of all items to the device, one after the other.
+  // Copies the features of all items to the device, one item after the other.
   [[nodiscard]] absl::Status StageFeatures(const std::vector<ContextItem>& items);
   [[nodiscard]] absl::Status RunDraft(const std::vector<BlockItem>& items, int candidates);
   [[nodiscard]] int block() const { return config_.dflash.block_size; }
@@ -80,7 +80,8 @@ class CudaDflash final : public DraftModel {
   cuda::DeviceVocabulary vocabulary_;
   DeviceMatrix fuse_;    // [C, F]
   Memory context_norm_;  // [C]
-  // Separate buffers, so that a draft can be sent while the context before it is still computed.
+  // Separate buffers, so that a draft can be sent while the context before it is still being
+  // computed.
   cuda::StepInputs context_inputs_, block_inputs_;
   std::vector<int> context_buckets_, block_buckets_;
   Graphs context_graphs_, draft_graphs_;
@@ -88,7 +89,7 @@ class CudaDflash final : public DraftModel {
   Memory logits_;                    // [B (P + 1), V]
   Memory top_k_scratch_;
   Memory tokens_, log_probs_;     // [B (P + 1), K], host memory
-  bool context_pending_ = false;  // Sent since the last wait.
+  bool context_pending_ = false;  // Context was sent after the last Synchronize().
 };
 
 absl::Status CudaDflash::Load(const std::string& drafter_folder, const std::string& target_folder) {
@@ -108,8 +109,8 @@ absl::Status CudaDflash::LoadWeights(const std::string& drafter_folder,
   ASSIGN_OR_RETURN(auto checkpoint, hub::Checkpoint::Open(drafter_folder));
   ASSIGN_OR_RETURN(auto target, hub::Checkpoint::Open(target_folder));
   const cuda::StepCapacity capacity = {
-      Whole(std::max(options_.max_rows, options_.max_sequences * block())), options_.max_sequences,
-      pages_.total_pages()};
+      RoundUpToStep(std::max(options_.max_rows, options_.max_sequences * block())),
+      options_.max_sequences, pages_.total_pages()};
   std::optional<ProgressBar> bar;
   if (options_.show_progress) bar.emplace(absl::StrCat("loading to ", gpu_.info.name), "MB");
   cuda::DeviceLoader loader(std::move(checkpoint), options_.dtype, *gpu_.stream,
@@ -135,7 +136,7 @@ absl::Status CudaDflash::Allocate() {
   ASSIGN_OR_RETURN(host_features_, Memory::OnHost(feature_bytes, kWhat));
   ASSIGN_OR_RETURN(features_, Memory::OnDevice(feature_bytes, kWhat));
   ASSIGN_OR_RETURN(logits_, Memory::OnDevice(rows * vocabulary * sizeof(float),
-                                             "a draft's logits; lower --max-sequences"));
+                                             "a draft's logits; lower --max_sequences"));
   ASSIGN_OR_RETURN(
       top_k_scratch_,
       Memory::OnDevice(
@@ -170,11 +171,11 @@ absl::Status CudaDflash::Prepare() {
 }
 
 absl::Status CudaDflash::Record() {
-  // Once before recording, because kernels are loaded when they are first used.
-  const nn::RowBatch nothing;
-  context_inputs_.Send({nothing}, context_buckets_.front(), *gpu_.stream);
+  // Run everything once before recording, because kernels are loaded on first use.
+  const nn::RowBatch empty;
+  context_inputs_.Send({empty}, context_buckets_.front(), *gpu_.stream);
   PutContext(context_buckets_.front());
-  block_inputs_.Send({nothing}, block_buckets_.front(), *gpu_.stream);
+  block_inputs_.Send({empty}, block_buckets_.front(), *gpu_.stream);
   PutDraft(block_buckets_.front());
   RETURN_IF_ERROR(gpu_.stream->Synchronize());
   for (const int rows : context_buckets_) {
@@ -226,7 +227,7 @@ absl::Status CudaDflash::StageFeatures(const std::vector<ContextItem>& items) {
     char* const to = features_.as<char>() + begin;
     if (features.on_device()) {
       if (features.type != reader_.type)
-        return absl::AbortedError("the features on the device have another type");
+        return absl::AbortedError("the features on the device have a different type");
       gpu_.stream->Copy(to, features.device.data(), bytes);
       from_ring = true;
     } else {
@@ -238,7 +239,7 @@ absl::Status CudaDflash::StageFeatures(const std::vector<ContextItem>& items) {
     begin += bytes;
   }
   if (!from_ring) return absl::OkStatus();
-  // A copy is valid only if the ring had not overwritten the rows when it ended.
+  // A copy is valid only if the ring had not overwritten the rows by the time the copy ended.
   RETURN_IF_ERROR(gpu_.stream->Synchronize());
   const bool intact = std::all_of(items.begin(), items.end(), [](const ContextItem& item) {
     return !item.features.on_device() || item.features.device.intact();
@@ -255,7 +256,7 @@ absl::Status CudaDflash::AppendContext(const std::vector<ContextItem>& items) {
     return absl::InvalidArgumentError(absl::StrCat(
         batch.rows(), " rows of context in one call; the limit is ", context_buckets_.back()));
   }
-  // The device must have read the previous context's staging buffer.
+  // Wait until the device has read the previous context from the staging buffers.
   if (context_pending_) {
     RETURN_IF_ERROR(gpu_.stream->Synchronize());
   }
@@ -269,7 +270,7 @@ absl::Status CudaDflash::AppendContext(const std::vector<ContextItem>& items) {
 
 absl::Status CudaDflash::RunDraft(const std::vector<BlockItem>& items, int candidates) {
   const nn::RowBatch batch = LayOutBlocks(items, config_.dflash);
-  // The root's row is not ranked: its rule is unused.
+  // The root's row is not ranked, so its rule is unused.
   const std::vector<kernels::ChoiceRule> ranked = CouplingRules(items, positions());
   std::vector<kernels::ChoiceRule> rules(batch.rows());
   for (size_t b = 0; b < items.size(); ++b) {

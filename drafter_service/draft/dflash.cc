@@ -26,7 +26,7 @@ absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string
   ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(loader, config, "", options));
   const nn::WeightLoader target_loader(target, options.dtype, plan);
   ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(target_loader, pair.target));
-  // Features are not normalized, so their values are too uneven to be rounded to int8.
+  // Features are not normalized, so their magnitudes vary too much for int8.
   const nn::WeightLoader unrounded(checkpoint, nn::StoredType(options.dtype), plan);
   const int features = static_cast<int>(config.dflash.target_layer_ids.size()) * config.dims.hidden;
   ASSIGN_OR_RETURN(nn::Matrix fuse,
@@ -85,7 +85,7 @@ void DflashModel::ForwardBlocks(const nn::RowBatch& batch, int blocks) {
   vocabulary_.Embed(decoder_->device(), batch.tokens(), hidden);
   decoder_->Forward(batch, hidden);
   decoder_->FinalNorm(hidden, batch.rows(), normed);
-  // The root's row predicts nothing: move the other rows together.
+  // The root's row predicts nothing, so remove it by moving the other rows together.
   for (int b = 0; b < blocks; ++b) {
     std::memmove(normed + int64_t{b} * positions() * width,
                  normed + (int64_t{b} * (positions() + 1) + 1) * width,

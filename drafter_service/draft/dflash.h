@@ -2,7 +2,7 @@
 //
 // One forward pass over [root, MASK × P] predicts P marginal distributions. The block attends to
 // itself without a causal mask, and to the context: keys and values that are projected from the
-// target's features of all committed tokens and kept in this model's cache. The embedding and the
+// target's features of all committed tokens and stored in this model's cache. The embedding and the
 // LM head are the target's.
 //
 // Not thread-safe: one call at a time.

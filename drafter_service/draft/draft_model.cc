@@ -12,8 +12,8 @@ namespace {
 absl::Status Mismatch(const std::string& drafter, const std::string& what, int64_t drafter_value,
                       int64_t target_value) {
   return absl::InvalidArgumentError(
-      absl::StrCat(drafter, ": it was trained for another target: its ", what, " is ",
-                   drafter_value, ", the target's is ", target_value));
+      absl::StrCat(drafter, ": this drafter was trained for another target: its ", what, " is ",
+                   drafter_value, ", but the target's is ", target_value));
 }
 
 absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafter,
@@ -35,8 +35,8 @@ absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafte
   return absl::OkStatus();
 }
 
-// The target's choice rule with its truncation halved: the drafter's probabilities differ a little
-// from the target's, so twice as many candidates stay in.
+// The target's choice rule with its truncation halved, so that about twice as many candidates
+// remain: the drafter's probabilities differ slightly from the target's.
 kernels::ChoiceRule DraftRule(const ChoiceParams& choice, Position position) {
   const int top_k = std::min(choice.top_k, std::numeric_limits<int>::max() / 2);
   return {choice.temperature,         choice.seed,     position, 2 * top_k,
@@ -53,7 +53,7 @@ absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
   RETURN_IF_ERROR(CheckPair(drafter_folder, pair.drafter, pair.target));
   pair.drafter.max_positions =
       std::min(pair.drafter.max_positions, pair.target.max_positions) +
-      pair.drafter.dflash.block_size;  // A block may reach past the last token.
+      pair.drafter.dflash.block_size;  // A block may extend past the last token.
   return pair;
 }
 
@@ -65,7 +65,7 @@ absl::StatusOr<nn::RowBatch> LayOutContext(const std::vector<ContextItem>& items
     if (rows == 0) continue;
     if (item.features.width != feature_width) {
       return absl::InvalidArgumentError(absl::StrCat("features have width ", item.features.width,
-                                                     "; this drafter reads ", feature_width));
+                                                     "; this drafter needs ", feature_width));
     }
     RETURN_IF_ERROR(pages.Reserve(*item.table, item.cached + rows));
     batch.AddRun({item.table, item.cached, kernels::RowMask::kCausal},

@@ -1,4 +1,4 @@
-// The interface between the engine and a block drafter, which is DflashModel or CudaDflash.
+// The interface between the engine and a block drafter: DflashModel or CudaDflash.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_H_
@@ -35,7 +35,8 @@ struct BlockItem {
   nn::PageTable* table = nullptr;
   Position cached = 0;
   TokenId root = 0;
-  // If set, candidates are ranked by the values that the keyed choice compares.
+  // If set, candidates are ranked by the values that the target's keyed choice will compare
+  // (coupled drafting).
   std::optional<ChoiceParams> coupling = std::nullopt;
 };
 
@@ -46,10 +47,10 @@ class DraftModel {
   // Hint that a call is about to start. Wakes the worker threads.
   virtual void WakeUp() {}
 
-  // Projects new context rows into the cache. RESOURCE_EXHAUSTED if the cache is full,
-  // INVALID_ARGUMENT for features of another width, ABORTED if features on the device were
-  // overwritten while they were read; nothing is appended then, and the caller may append their
-  // bytes instead.
+  // Projects new context rows into the cache. RESOURCE_EXHAUSTED if the cache is full;
+  // INVALID_ARGUMENT for features of the wrong width; ABORTED if features on the device were
+  // overwritten while they were read. After ABORTED, nothing has been appended, and the caller may
+  // append the features as bytes.
   [[nodiscard]] virtual absl::Status AppendContext(const std::vector<ContextItem>& items) = 0;
 
   // Runs one forward over all blocks and returns P marginals of `candidates` tokens for each. The
@@ -59,7 +60,7 @@ class DraftModel {
 
   virtual void Release(nn::PageTable& table) = 0;
 
-  // The bytes read and the multiply-adds of the forward of one block, with its logits and new
+  // The bytes read and the multiply-adds for the forward of one block, including its logits and new
   // context.
   [[nodiscard]] virtual nn::ForwardCost Cost() const = 0;
   [[nodiscard]] virtual const hub::ModelConfig& config() const = 0;
@@ -80,22 +81,22 @@ using DraftModelLoader = absl::StatusOr<std::unique_ptr<DraftModel>> (*)(
 // The configurations of a drafter and its target. INVALID_ARGUMENT, with both values, if they do
 // not match in vocabulary, hidden width or number of layers.
 struct DraftPair {
-  hub::ModelConfig drafter;  // Its positions cover a block at the target's last position.
+  hub::ModelConfig drafter;  // max_positions covers a block at the target's last position.
   hub::ModelConfig target;
 };
 [[nodiscard]] absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
                                                       const std::string& target_folder);
 
 // The rows of the items' new context, with pages reserved for them. RESOURCE_EXHAUSTED if no pages
-// are left, INVALID_ARGUMENT for features of another width.
+// are left; INVALID_ARGUMENT for features of the wrong width.
 [[nodiscard]] absl::StatusOr<nn::RowBatch> LayOutContext(const std::vector<ContextItem>& items,
                                                          int feature_width, nn::PagePool& pages);
 // The rows of the blocks: a root and its masks, which all attend to each other.
 [[nodiscard]] nn::RowBatch LayOutBlocks(const std::vector<BlockItem>& items,
                                         const hub::DFlashConfig& config);
 
-// The choice rule by which each position's candidates are ranked: [B, P]. Position i of a block
-// chooses the token i + 1 places after its root. The temperature is 0 if a block is not coupled.
+// [B, P] The choice rules that rank each position's candidates. Position i of a block chooses the
+// token i + 1 places after its root. The rules of a block without coupling have temperature 0.
 [[nodiscard]] std::vector<kernels::ChoiceRule> CouplingRules(const std::vector<BlockItem>& items,
                                                              int positions);
 

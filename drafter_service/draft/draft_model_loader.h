@@ -1,5 +1,5 @@
-// Chooses the draft model that `--device` names. A build with CUDA compiles
-// draft_model_loader_cuda.cc, every other build draft_model_loader_cpu.cc.
+// Chooses the draft model for `--device`. A build with CUDA compiles draft_model_loader_cuda.cc;
+// every other build compiles draft_model_loader_cpu.cc.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_LOADER_H_
 #define BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_LOADER_H_
 

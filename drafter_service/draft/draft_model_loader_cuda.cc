@@ -11,7 +11,7 @@ absl::StatusOr<ChosenDraftModelLoader> ChooseDraftModelLoader(nn::DeviceKind kin
   const auto device = kernels::cuda::OpenDevice(gpu);
   if (device.ok()) return ChosenDraftModelLoader{LoadCudaDflash, /*on_gpu=*/true};
   if (kind == nn::DeviceKind::kCuda) return device.status();
-  LOG(INFO) << "no usable GPU, running on the CPU: " << device.status().message();
+  LOG(INFO) << "no usable GPU (" << device.status().message() << "); running on the CPU";
   return ChosenDraftModelLoader{LoadCpuDflash, /*on_gpu=*/false};
 }
 

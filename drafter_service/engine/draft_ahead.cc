@@ -6,7 +6,7 @@
 namespace bastion::drafter {
 namespace {
 
-// Candidates are sorted: the best `candidates` of each position come first.
+// Keeps the best `candidates` of each position. They come first.
 Marginals Narrowed(Marginals wide, int candidates) {
   if (wide.candidates <= candidates) return wide;
   Marginals narrow;
@@ -32,7 +32,8 @@ void DraftAhead::PredictNext(absl::Span<const Frontier> frontiers) {
     next = frontier;
     const auto found = before.find(frontier.sequence);
     if (found == before.end()) continue;
-    // The number of candidates varies between requests. The largest so far serves most of them.
+    // The number of candidates varies between requests. The largest number so far serves most of
+    // them.
     next.candidates = std::max(next.candidates, found->second.frontier.candidates);
   }
 }
@@ -41,7 +42,7 @@ std::vector<Frontier> DraftAhead::AddArrival(SequenceId sequence, Position commi
                                              TokenId root) {
   const auto found = predicted_.find(sequence);
   if (found == predicted_.end() || found->second.arrived) return {};
-  // The request for these features came first and has been answered.
+  // The request with this context arrived before the features and has been answered.
   if (committed <= found->second.frontier.committed) return {};
   found->second.arrived = true;
   found->second.frontier.committed = committed;

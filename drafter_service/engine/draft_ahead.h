@@ -1,10 +1,10 @@
 // DraftAhead: predicts the next Expand and holds its reply.
 //
 // The verifier sends a cycle's features together with the next root. They reach the drafter one
-// message before the orchestrator can ask for the next draft. That request is predictable: it is
+// message before the orchestrator can request the next draft. That request is predictable: it is
 // the last Expand with the new committed length and root. So the drafter starts immediately, and
-// the reply is ready when the request arrives. A wrong prediction costs one draft, never a token: a
-// reply is used only for a request that is equal to the predicted one.
+// the reply is ready when the request arrives. A wrong prediction wastes one draft but never
+// changes the output: a reply is used only for a request that equals the predicted one.
 //
 // Sequences that were requested together are drafted together: DraftAhead waits for the features of
 // all of them.
@@ -23,19 +23,19 @@ namespace bastion::drafter {
 
 class DraftAhead {
  public:
-  // Predicts the next Expand from this one, and discards earlier replies.
+  // Predicts the Expand that follows one with `frontiers`, and discards earlier replies.
   void PredictNext(absl::Span<const Frontier> frontiers);
 
-  // Features up to `committed` have arrived, and `root` follows them. Returns the frontiers to
-  // draft for now: none until the features of every predicted sequence have arrived.
+  // Records that features up to `committed` have arrived and that `root` follows them. Returns the
+  // frontiers to draft now: none until the features of every predicted sequence have arrived.
   [[nodiscard]] std::vector<Frontier> AddArrival(SequenceId sequence, Position committed,
                                                  TokenId root);
 
   // Stores the drafts for the frontiers that AddArrival returned.
   void Keep(absl::Span<const Frontier> frontiers, std::vector<Draft> drafts);
 
-  // Moves the stored reply to `frontier` to `draft`, with as many candidates as requested. False if
-  // there is none.
+  // Moves the stored reply for `frontier` to `draft`, trimmed to the requested number of
+  // candidates. Returns false if there is no such reply.
   [[nodiscard]] bool Take(const Frontier& frontier, Draft& draft);
 
   void Forget(SequenceId sequence) { predicted_.erase(sequence); }

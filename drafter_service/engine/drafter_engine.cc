@@ -14,14 +14,14 @@
 namespace bastion::drafter {
 namespace {
 
-// Rows of features that are projected in one call. Bounds the memory that a long prompt needs.
+// Maximum number of feature rows projected in one call. Bounds the memory that a long prompt needs.
 constexpr int kContextChunk = 512;
 
 struct Sequence {
   SequenceId id;
   Position context = 0;  // Tokens whose features are in the cache.
   nn::PageTable table;
-  bool warned = false;  // A failed draft was logged; one line per sequence is enough.
+  bool warned = false;  // A failed draft has been logged; only the first of a sequence is.
 };
 
 class Engine final : public DrafterEngine {
@@ -43,10 +43,10 @@ class Engine final : public DrafterEngine {
   [[nodiscard]] absl::Status Check(const Frontier& frontier) const;
   [[nodiscard]] absl::StatusOr<Sequence*> FindOrOpen(SequenceId id);
   [[nodiscard]] absl::StatusOr<std::vector<Draft>> MakeDrafts(absl::Span<const Frontier> frontiers);
-  // Brings the sequence's context to frontier.committed tokens.
+  // Extends the sequence's context to frontier.committed tokens.
   [[nodiscard]] absl::Status CatchUp(const Frontier& frontier, Sequence& sequence);
-  // Appends the rows at the start of the range that one Read returns. The sequence's context must
-  // end where the range begins.
+  // Reads once and appends the rows that were read, which may be only the first rows of `range`.
+  // The sequence's context must end where the range begins.
   [[nodiscard]] absl::Status AppendRange(const FeatureRange& range, Sequence& sequence);
 
   DrafterOptions options_;
@@ -80,7 +80,7 @@ absl::StatusOr<Sequence*> Engine::FindOrOpen(SequenceId id) {
   }
   if (live_sequences() >= options_.max_sequences) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(options_.max_sequences, " sequences are open already; raise --max_sequences"));
+        absl::StrCat(options_.max_sequences, " sequences are already open; raise --max_sequences"));
   }
   Sequence& sequence = sequences_[id.session];
   sequence.id = id;
@@ -97,8 +97,8 @@ void Engine::Close(SequenceId sequence) {
 
 absl::Status Engine::CatchUp(const Frontier& frontier, Sequence& sequence) {
   if (frontier.committed > info_.max_context) {
-    return absl::OutOfRangeError(absl::StrCat("a context of ", frontier.committed,
-                                              " tokens; this drafter takes at most ",
+    return absl::OutOfRangeError(absl::StrCat("the context has ", frontier.committed,
+                                              " tokens, but this drafter supports at most ",
                                               info_.max_context));
   }
   if (frontier.committed < sequence.context) {
@@ -134,9 +134,9 @@ absl::Status Engine::Check(const Frontier& frontier) const {
   if (frontier.root >= 0 && frontier.root < info_.vocabulary && frontier.candidates > 0) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("frontier: root ", frontier.root,
-                                                 " of a vocabulary of ", info_.vocabulary, ", ",
-                                                 frontier.candidates, " candidates"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("frontier: root ", frontier.root, " must be in [0, ", info_.vocabulary,
+                   "), and the number of candidates, ", frontier.candidates, ", must be positive"));
 }
 
 absl::StatusOr<std::vector<Draft>> Engine::Expand(absl::Span<const Frontier> frontiers) {
@@ -149,7 +149,7 @@ void Engine::FeaturesArrived(SequenceId sequence, Position committed, TokenId ro
   const std::vector<Frontier> predicted = ahead_.AddArrival(sequence, committed, root);
   if (predicted.empty()) return;
   absl::StatusOr<std::vector<Draft>> drafts = MakeDrafts(predicted);
-  // An error will occur again when the draft is requested, and is reported then.
+  // An error is dropped here: it will occur again, and be reported, when the draft is requested.
   if (drafts.ok()) ahead_.Keep(predicted, *std::move(drafts));
 }
 

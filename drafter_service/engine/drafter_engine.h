@@ -1,5 +1,5 @@
 // The drafter engine: keeps each sequence's context cache up to date with the target's features,
-// and drafts. The service wraps it in gRPC, the bench embeds it.
+// and drafts. The service exposes it over gRPC; the bench embeds it.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_DRAFTER_SERVICE_ENGINE_DRAFTER_ENGINE_H_
@@ -42,15 +42,15 @@ class DrafterEngine {
   // The bytes read and the multiply-adds of one draft.
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
 
-  // Contract: Drafter::Expand in common/stages/stages.h. The context of an unknown sequence is
-  // built from its features, whenever it began. A frontier whose features are not available, or
+  // Contract: Drafter::Expand in common/stages/stages.h. The context of a new sequence is built
+  // from its features, however long it already is. A frontier whose features are not available, or
   // with a path other than the root, gets empty marginals. A stale epoch fails the whole call with
   // FAILED_PRECONDITION.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
-  // The features of `sequence` up to `committed` can be read, and `root` follows them. May draft
-  // ahead (draft_ahead.h) and so take as long as Expand. Errors are dropped: the next Expand
-  // reports them.
+  // Called when the features of `sequence` up to `committed` can be read and `root` follows them.
+  // May draft ahead (draft_ahead.h), and so may take as long as Expand. Errors are dropped; the
+  // next Expand reports them.
   virtual void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) = 0;
   virtual void Close(SequenceId sequence) = 0;
 

@@ -26,7 +26,7 @@ absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Car
   return wire::Decode(reply.features(), carrier);
 }
 
-// Whether `next` continues `last` in the same ring.
+// True if `next` directly follows `last`: both are bytes, or both are in the same ring.
 bool Continues(const Features& last, const Features& next) {
   if (last.width != next.width || last.type != next.type) return false;
   if (!last.on_device() || !next.on_device()) return !last.on_device() && !next.on_device();
@@ -142,17 +142,17 @@ void RemoteFeatures::RunStream() {
     MutexLock lock(&mutex_);
     if (stopping_) return;
     stream_ = stream.get();
-    // If the stream breaks here, receiving reports why.
+    // If the stream breaks here, Receive returns the error.
     (void)stream->Send(subscribe, absl::InfiniteFuture());
   }
-  const absl::Status over = ReceiveAll(*stream, ring);
+  const absl::Status ended = ReceiveAll(*stream, ring);
   {
     MutexLock lock(&mutex_);
     stream_ = nullptr;
     windows_.clear();
   }
-  if (absl::IsInvalidArgument(over) || absl::IsFailedPrecondition(over)) {
-    LOG(ERROR) << "the verifier at " << address_ << " refuses this drafter: " << over.message();
+  if (absl::IsInvalidArgument(ended) || absl::IsFailedPrecondition(ended)) {
+    LOG(ERROR) << "the verifier at " << address_ << " refused this drafter: " << ended.message();
   }
 }
 
@@ -167,7 +167,7 @@ absl::Status RemoteFeatures::ReceiveAll(Stream& stream, const Ring& ring) {
 void RemoteFeatures::Receive(const proto::FeatureReply& reply, absl::StatusOr<Features> features) {
   const SequenceId sequence = wire::Decode(reply.sequence());
   const int rows = features.ok() ? features->rows() : 0;
-  // `first` comes from the peer and is only checked for rows that were taken.
+  // `first` comes from the peer. It is trusted only after Take has checked it.
   if (Take(reply, std::move(features)) && reply.has_next()) {
     arrived_(sequence, reply.first() + rows, reply.next());
   }
@@ -183,7 +183,7 @@ bool RemoteFeatures::Take(const proto::FeatureReply& reply, absl::StatusOr<Featu
     window.status = features.status();
     return false;
   }
-  // Rows that were sent before the sequence was followed again are not the requested ones.
+  // Rows sent before the sequence was followed again do not continue the new window.
   if (reply.first() != window.first + window.rows) return false;
   if (features->rows() > 0) window.Append(*std::move(features));
   if (reply.has_next() && ++window.unread > kMaxUnread) Unfollow(sequence);
@@ -240,10 +240,9 @@ absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::D
     while (window->first < range.first) (void)window->Pop(range.first - window->first);
     if (window->pieces.empty()) return Features();  // An empty range.
     const Features& front = window->pieces.front();
-    const bool wanted_here = front.on_device()
-                                 ? range.may_be_on_device && front.device.intact()
-                                 : range.may_be_on_device || front.rows() >= range.count;
-    if (wanted_here) {
+    const bool usable = front.on_device() ? range.may_be_on_device && front.device.intact()
+                                          : range.may_be_on_device || front.rows() >= range.count;
+    if (usable) {
       window->unread = 0;
       return window->Pop(range.count);
     }

@@ -1,11 +1,11 @@
-// Features from the verifier's stream. A sequence is followed from its first Read on: the verifier
-// then pushes its rows, and Read usually finds them already here.
+// Features from the verifier's stream. The first Read of a sequence follows it: from then on the
+// verifier pushes its rows, and later Reads usually find that they have already arrived.
 //
 // A separate thread runs the stream: it subscribes, receives, and reconnects when the verifier
 // disconnects. Read may be called from any thread.
 //
-// On the verifier's GPU, rows stay in the ring of its memory until they are read (features.h). Rows
-// that were overwritten before that are requested again as bytes.
+// Rows in the verifier's GPU memory stay in its ring until they are read (features.h). Rows that
+// were overwritten before they were read are requested again as bytes.
 #ifndef BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 #define BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 
@@ -38,8 +38,8 @@ class RemoteFeatures final : public FeatureSource {
   // and `root` follows them. It may call Read.
   using Arrived = std::function<void(SequenceId sequence, Position committed, TokenId root)>;
 
-  // Subscribes to the outputs of `layers`. `device` says how the drafter reads a GPU's memory, or
-  // is null; it must outlive this object. Call once. `arrived` is called until Stop.
+  // Subscribes to the outputs of `layers`. `device` describes how the drafter reads GPU memory
+  // (null: it does not) and must outlive this object. Call once. `arrived` is called until Stop.
   void Start(std::vector<int> layers, Arrived arrived, const DeviceReader* device = nullptr);
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -64,12 +64,12 @@ class RemoteFeatures final : public FeatureSource {
     // Removes and returns up to `count` rows of the first piece.
     [[nodiscard]] Features Pop(int count);
   };
-  // A sequence whose features are not read for this many cycles is no longer followed, to save its
+  // A sequence whose features are not read for this many cycles is no longer followed, to save
   // messages. The next Read follows it again.
   static constexpr int kMaxUnread = 8;
 
   void Main();
-  // Opens a stream. Sets `ring` to the verifier's ring if it offers one that can be mapped.
+  // Opens a stream. Sets `ring` if the verifier offers a ring that this process can map.
   [[nodiscard]] std::unique_ptr<Stream> Open(Ring& ring);
   [[nodiscard]] Ring Import(std::unique_ptr<wire::DeviceRingEnds> ends);
   void RunStream() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -78,17 +78,17 @@ class RemoteFeatures final : public FeatureSource {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Receive(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Adds the rows of `reply` to their window. False if they were not requested or do not continue
-  // it.
+  // Adds the rows of `reply` to their window. Returns false if they were not requested or do not
+  // continue the window.
   bool Take(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Unfollow(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Follows the sequence from `first` on, unless its window already covers that row.
+  // Follows the sequence from row `first` on, unless its window already covers that row.
   absl::Status Follow(SequenceId sequence, Position first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Follows the sequence again, from `first` on. Rows before `bytes_before` are sent as bytes.
   absl::Status FollowAgain(SequenceId sequence, Position first, Position bytes_before)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits until all rows of `range` have arrived, and returns its window.
+  // Waits until all rows of `range` have arrived, and returns the window of the sequence.
   [[nodiscard]] absl::StatusOr<Window*> Await(const FeatureRange& range, absl::Time deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -97,12 +97,12 @@ class RemoteFeatures final : public FeatureSource {
   wire::Attacher attacher_;
   std::vector<int> layers_;
   const DeviceReader* device_ = nullptr;
-  std::string logged_;  // The last log line on how features arrive, to log only changes.
+  std::string logged_;  // The last log line about how features arrive. Only changes are logged.
   Arrived arrived_;
   std::thread thread_;
   Mutex mutex_;
   absl::flat_hash_map<SequenceId, Window> windows_ ABSL_GUARDED_BY(mutex_);
-  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Sends under mutex_.
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Send() is called with mutex_ held.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

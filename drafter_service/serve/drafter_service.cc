@@ -9,8 +9,8 @@ namespace bastion::drafter {
 
 grpc::Status DrafterService::GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest*,
                                      proto::DrafterInfo* reply) {
-  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
-    return wire::ToGrpc(spoken);
+  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
+    return wire::ToGrpc(protocol);
   }
   wire::Encode(engine_->info(), *reply);
   return grpc::Status::OK;
@@ -19,8 +19,8 @@ grpc::Status DrafterService::GetInfo(grpc::ServerContext* context, const proto::
 grpc::Status DrafterService::Steps(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::DrafterReply, proto::DrafterRequest>* stream) {
-  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
-    return wire::ToGrpc(spoken);
+  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
+    return wire::ToGrpc(protocol);
   }
   wire::GrpcServerStream<proto::DrafterReply, proto::DrafterRequest> steps(context, stream);
   Serve(steps);
@@ -30,11 +30,11 @@ grpc::Status DrafterService::Steps(
 grpc::Status DrafterService::Attach(grpc::ServerContext* context,
                                     const proto::AttachRequest* request,
                                     proto::AttachReply* reply) {
-  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
-    return wire::ToGrpc(spoken);
+  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
+    return wire::ToGrpc(protocol);
   }
   if (attach_ == nullptr || request->stream() != proto::AttachRequest::STREAM_STEPS) {
-    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off (--shared_memory)"};
+    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off; set --shared_memory"};
   }
   const auto serve = [this](std::shared_ptr<wire::SharedChannel> channel) {
     wire::SharedStream<proto::DrafterReply, proto::DrafterRequest> steps(std::move(channel));
@@ -70,7 +70,7 @@ void DrafterService::Step(const proto::DrafterRequest& request, Client& client,
       client.lease.erase(wire::Decode(request.close().sequence()));
       break;
     default:
-      status = absl::UnimplementedError("the step contains no call that this drafter knows");
+      status = absl::UnimplementedError("the step contains no call that this drafter supports");
   }
   wire::Encode(status, *reply.mutable_status());
 }

@@ -45,11 +45,11 @@ class DrafterService final : public proto::DrafterService::Service {
 
   // The state of one stream.
   struct Client {
-    std::set<SequenceId> lease;
+    std::set<SequenceId> lease;  // Sequences to close when the stream ends.
     wire::Carrier* carrier;
   };
 
-  // Returns when the stream has ended.
+  // Handles the messages of the stream until it ends.
   void Serve(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
   void Step(const proto::DrafterRequest& request, Client& client, proto::DrafterReply& reply)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -60,8 +60,8 @@ class DrafterService final : public proto::DrafterService::Service {
   Mutex mutex_;
   DrafterEngine* const engine_;
   const std::function<void(SequenceId)> on_close_;
-  const std::unique_ptr<wire::AttachServer>
-      attach_;  // Last, because its destructor ends its streams.
+  // The last member, because its destructor ends the streams that use the others.
+  const std::unique_ptr<wire::AttachServer> attach_;
 };
 
 }  // namespace bastion::drafter

@@ -12,30 +12,31 @@
 
 ABSL_FLAG(std::string, drafter, "", "Hugging Face folder of the DFlash drafter.");
 ABSL_FLAG(std::string, target, "",
-          "Folder of its target. The drafter reads the embedding and the LM head from it.");
+          "Folder of the drafter's target. The drafter uses its embedding and LM head.");
 ABSL_FLAG(std::string, dtype, "bf16",
           "Type of the weights: bf16, fp32, int8, or auto (int8 if this CPU has instructions for "
-          "it, else bf16). It changes the drafts only, never the text.");
+          "it, else bf16). Affects only the drafts, never the output.");
 ABSL_FLAG(std::string, verifier, "127.0.0.1:7072",
           "gRPC address of the verifier, which sends the features.");
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7071"},
           "gRPC addresses, host:port or unix:///path, separated by commas.");
 ABSL_FLAG(std::string, shared_memory, "",
           "Folder for the socket over which services on this host set up shared memory. It is "
-          "created with mode 0700. Empty: off, every message goes over gRPC.");
+          "created with mode 0700. Empty: off; all messages use gRPC.");
 ABSL_FLAG(std::string, carrier, "auto",
-          "How features arrive: auto (shared memory if the verifier offers it) or inline (gRPC).");
+          "Transport for features: auto (shared memory if the verifier offers it) or inline "
+          "(gRPC).");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
 ABSL_FLAG(
     std::string, backend, "cpu",
     "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
-ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES leaves.");
+ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES makes visible.");
 ABSL_FLAG(std::string, gemm_table, "",
           "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
-ABSL_FLAG(int, threads, 0, "Threads of the engine. 0: one per core.");
-ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the context cache holds, all sequences together.");
-ABSL_FLAG(int, max_sequences, 64, "Sequences that may be open at the same time.");
+ABSL_FLAG(int, threads, 0, "Number of engine threads. 0: one per core.");
+ABSL_FLAG(int, kv_tokens, 65536, "Capacity of the context cache in tokens, for all sequences.");
+ABSL_FLAG(int, max_sequences, 64, "Maximum number of open sequences.");
 
 namespace bastion {
 namespace {
@@ -62,7 +63,7 @@ absl::Status Run() {
   drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier), carrier);
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
-            << " positions a round, weights in " << Name(options.engine.dtype);
+            << " positions per draft, weights in " << Name(options.engine.dtype);
 
   ASSIGN_OR_RETURN(auto attach,
                    wire::StartAttachServer(absl::GetFlag(FLAGS_shared_memory), "drafter"));

@@ -25,8 +25,8 @@ TokenId RandomToken(uint64_t seed, uint32_t index, int vocabulary) {
   return static_cast<TokenId>(RandomWord(seed, index) % static_cast<uint32_t>(vocabulary));
 }
 
-// The distinct values of `wanted`, rising. Values above `max` become `max`; values below 1 are
-// dropped.
+// The distinct values of `wanted`, in ascending order. Values above `max` become `max`; values
+// below 1 are dropped.
 std::vector<int> Clipped(const std::vector<int>& wanted, int max) {
   std::set<int> clipped;
   for (const int value : wanted) {
@@ -35,8 +35,8 @@ std::vector<int> Clipped(const std::vector<int>& wanted, int max) {
   return {clipped.begin(), clipped.end()};
 }
 
-// How many committed tokens a sequence may exceed its nominal context by before it is reopened. An
-// eighth has no visible effect on the verify time.
+// The number of tokens by which a sequence may exceed its nominal context before it is reopened.
+// One eighth does not visibly change the verify time.
 int Slack(int context) { return std::max(4, context / 8); }
 
 // A random sequence whose length stays near one nominal context.
@@ -122,11 +122,12 @@ struct Samples {
     seconds.clear();
     round_trips.clear();
   }
-  // True if more repetitions of this point are not worth their time.
+  // True if this point needs no more repetitions.
   [[nodiscard]] bool HasEnough() const {
     constexpr double kEnoughSeconds = 0.02;
     if (seconds.size() < 2) return false;
-    // The fastest repetition, so that one stalled repetition does not count as many.
+    // Counts every repetition as the fastest one, so that a single stalled repetition does not
+    // reach the threshold.
     const double fastest = *std::min_element(seconds.begin(), seconds.end());
     return fastest * static_cast<double>(seconds.size()) >= kEnoughSeconds;
   }
@@ -136,7 +137,7 @@ struct Samples {
 };
 
 // The points to measure, in this order, within the limits of `target`. Empty if none fits.
-std::vector<Samples> PlanOf(const TargetInfo& target, const CalibrationOptions& options) {
+std::vector<Samples> MakePlan(const TargetInfo& target, const CalibrationOptions& options) {
   const int max_rows =
       std::min({target.max_rows, target.dims.vocabulary, std::max(1, target.max_context / 2)});
   const std::vector<int> rows = Clipped(options.row_counts, max_rows);
@@ -176,7 +177,7 @@ void ArrangeAsPath(std::vector<Samples>& points) {
   }
 }
 
-CalibrationTable TableOf(const std::vector<Samples>& points) {
+CalibrationTable MakeTable(const std::vector<Samples>& points) {
   CalibrationTable measured;
   for (const Samples& point : points) {
     if (!point.seconds.empty()) measured.points.push_back(point.Point());
@@ -190,11 +191,11 @@ DraftTree RandomTree(int rows, int vocabulary, uint64_t seed) {
   CHECK(rows >= 1 && rows <= vocabulary) << rows << " rows of " << vocabulary << " tokens";
   uint32_t draws = 0;
   DraftTree tree(RandomToken(seed, draws++, vocabulary));
-  // The nodes get consecutive tokens, so all nodes differ, and siblings too.
+  // The nodes get consecutive tokens, so no two nodes have the same token.
   const TokenId first = RandomToken(seed, draws++, vocabulary);
   while (tree.rows() < rows) {
     const int node = tree.rows();
-    // Nodes 1 and 2 are both children of the root, so the tree is no chain.
+    // Nodes 1 and 2 are both children of the root, so the tree is not a chain.
     const NodeIndex parent =
         node <= 2 && rows > 2 ? 0 : static_cast<NodeIndex>(RandomWord(seed, draws++) % node);
     tree.Add(parent, (first + node) % vocabulary, tree.log_score(parent) - 1.0f);
@@ -205,7 +206,7 @@ DraftTree RandomTree(int rows, int vocabulary, uint64_t seed) {
 absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
                                            const CalibrationOptions& options) {
   ASSIGN_OR_RETURN(const TargetInfo target, verifier.Info());
-  std::vector<Samples> points = PlanOf(target, options);
+  std::vector<Samples> points = MakePlan(target, options);
   if (points.empty() || options.repetitions < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "calibration: nothing to measure within ", target.max_rows, " rows, ", target.max_context,
@@ -219,7 +220,7 @@ absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& cloc
     point.sequence = &place->second;
   }
   const int total = static_cast<int>(points.size()) * (options.repetitions + 1);
-  auto done_one = [&, done = 0]() mutable {
+  auto report_done = [&, done = 0]() mutable {
     if (options.progress) options.progress(++done, total);
   };
   const absl::Duration start = clock.Now(), limit = options.time_limit;
@@ -228,11 +229,11 @@ absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& cloc
     const bool late = limit > absl::ZeroDuration() && elapsed() > limit;
     if (late && !points.front().seconds.empty()) break;
     RETURN_IF_ERROR(point.Measure(clock));
-    done_one();
+    report_done();
   }
   // The first round warms up caches and threads. Its times count only if there is no other round.
   const bool repeats = 2 * elapsed() <= limit;
-  if (!repeats) return TableOf(points);
+  if (!repeats) return MakeTable(points);
   for (Samples& point : points) point.DiscardTimes();
   ArrangeAsPath(points);
   for (int repetition = 0; repetition < options.repetitions; ++repetition) {
@@ -241,11 +242,11 @@ absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& cloc
       if (!point.HasEnough()) {
         RETURN_IF_ERROR(point.Measure(clock));
       }
-      done_one();
+      report_done();
     }
-    std::reverse(points.begin(), points.end());  // The next repetition goes back the same way.
+    std::reverse(points.begin(), points.end());  // Consecutive points stay similar in size.
   }
-  return TableOf(points);
+  return MakeTable(points);
 }
 
 absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier, const std::string& what,

@@ -1,17 +1,17 @@
 // Calibration: measures the verify time of the real verifier over row counts and context lengths,
-// with the tree mask on. It runs once at start, before the first request; the estimators are fitted
-// to the result.
+// with the tree mask on. It runs once at startup, before the first request; the estimators are
+// fitted to the result.
 //
-// The trees have random tokens. From three rows on they branch, because a chain could be verified
-// without a mask. Points are measured round robin, and a point is the median of its repetitions. So
-// a busy moment of the machine affects all points equally, and the median ignores it. Consecutive
-// points have similar sizes, like the consecutive forwards of a sequence: after a large forward a
-// small one finds the weights evicted from the caches and is up to a fifth slower.
+// The trees have random tokens. Trees of three or more rows branch, because a chain could be
+// verified without a mask. Points are measured round robin, and a point is the median of its
+// repetitions. So a load spike affects all points equally, and the median ignores it. Consecutive
+// points have similar sizes, like the consecutive forwards of a sequence: a large forward evicts
+// the weights from the caches, which makes a small forward after it up to 20 percent slower.
 //
-// A longer context costs attention time, which grows evenly with the rows. The steps in the cost
-// come from the matrix multiplications and are the same at every context. So all row counts are
-// measured only at the first context and a few of them at the others. For the remaining row counts
-// the difference to the first context is interpolated.
+// A longer context adds attention time, which grows linearly with the rows. The steps in the cost
+// come from the matrix multiplications and are the same at every context. So only the first context
+// is measured at all row counts; the others are measured at a few. For the remaining row counts,
+// the extra time over the first context is interpolated.
 #ifndef BASTION_ORCHESTRATOR_COST_CALIBRATION_H_
 #define BASTION_ORCHESTRATOR_COST_CALIBRATION_H_
 
@@ -31,15 +31,14 @@ namespace bastion {
 
 struct CalibrationOptions {
   // Row counts above the verifier's max_rows, and contexts that do not fit, are lowered to the
-  // largest value that fits. 17, 33 and 65 show the steps after the multiples of 16.
+  // largest value that fits. 17, 33 and 65 show the steps after multiples of 16.
   std::vector<int> row_counts = {1,  2,  3,  4,  5,  6,  8,  10, 12, 16,
                                  17, 20, 24, 32, 33, 48, 64, 65, 96, 128};
   std::vector<int> contexts = {16, 256, 1024};
-  // The row counts that are measured at every context. The smallest and the largest of row_counts
-  // always are.
+  // The row counts that are measured at every context, in addition to the smallest and the largest
+  // of row_counts.
   std::vector<int> shared_row_counts = {1, 2, 3, 4, 5, 6, 8, 16, 32, 128};
-  // Rounds after the warm-up round, which is not counted. A point that takes long gets only two
-  // repetitions.
+  // Rounds after the warm-up round, which is not counted. Slow points get only two repetitions.
   int repetitions = 5;
   // Soft limit. Once it is exceeded, no further round starts. If the warm-up round alone takes more
   // than half of it, there are no repetitions and the warm-up is the result. If even the warm-up
@@ -50,13 +49,14 @@ struct CalibrationOptions {
   // Session id of the first sequence. There is one sequence per context: {session, 0}, {session +
   // 1, 0}, …
   uint64_t session = 0;
-  // Called after each verify. `done` also counts planned verifies that were skipped as not needed.
+  // Called after each verify. `done` also counts planned verifies that turned out to be
+  // unnecessary.
   std::function<void(int done, int total)> progress = nullptr;
 };
 
-// Opens, prefills, verifies and closes its own sequences; it closes them on an error, too. Returns
-// the verifier's error; INTERNAL if the verifier reports no time; INVALID_ARGUMENT if no point fits
-// the verifier's limits.
+// Opens, prefills, verifies and closes its own sequences; it also closes them after an error.
+// Returns the verifier's error; INTERNAL if the verifier reports no time; INVALID_ARGUMENT if no
+// point fits the verifier's limits.
 [[nodiscard]] absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
                                                          const CalibrationOptions& options);
 

@@ -1,5 +1,5 @@
-// CalibrationTable: measured verify times over row counts and context lengths. Plain data, made by
-// Calibrate() and read by the estimators.
+// CalibrationTable: measured verify times over row counts and context lengths. Plain data, produced
+// by Calibrate() and read by the estimators.
 #ifndef BASTION_ORCHESTRATOR_COST_CALIBRATION_TABLE_H_
 #define BASTION_ORCHESTRATOR_COST_CALIBRATION_TABLE_H_
 
@@ -10,7 +10,7 @@ namespace bastion {
 struct CalibrationPoint {
   int rows = 0;                   // Rows of the verify forward, the root included.
   int context = 0;                // Cached tokens.
-  double seconds = 0;             // Time that the verifier reports: TimingTrace::verify().
+  double seconds = 0;             // Time reported by the verifier: TimingTrace::verify().
   double round_trip_seconds = 0;  // Time that the caller waited for the reply.
 };
 
@@ -23,13 +23,13 @@ struct CalibrationTable {
 };
 
 // Completes `measured` so that every context has all row counts of the smallest context. A missing
-// point is the point of the smallest context plus the extra time of this context, interpolated
-// between the row counts measured at this context and constant outside them.
+// point is the point at the smallest context plus the extra time of its own context. The extra time
+// is interpolated between the row counts measured at that context and constant outside them.
 // REQUIRES: every measured row count is also measured at the smallest context.
 [[nodiscard]] CalibrationTable FillGrid(const CalibrationTable& measured);
 
-// The median of `values`: the lower of the two middle values if their number is even, 0 if there
-// are none.
+// The median of `values`: the lower of the two middle values if the count is even, 0 if there are
+// no values.
 [[nodiscard]] double Median(std::vector<double> values);
 
 }  // namespace bastion

@@ -40,8 +40,8 @@ class CostModel {
   // The largest measured row count. Predictions beyond it are extrapolated.
   [[nodiscard]] int measured_rows() const { return measured_rows_; }
 
-  // Learns from a verify call. `round_trip` is the time that the caller waited. Time in the queue
-  // for the engine does not count as a cost.
+  // Learns from a verify call. `round_trip` is the time that the caller waited. Time spent in the
+  // engine's queue does not count as a cost.
   void ObserveVerify(const TimingTrace& trace, absl::Duration round_trip);
   // Learns from an Expand call. `round_trip` is the time that the caller waited.
   void ObserveDraft(absl::Duration round_trip) { draft_.Observe(round_trip); }

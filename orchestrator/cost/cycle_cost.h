@@ -1,7 +1,7 @@
-// CycleCost: the predicted duration of one cycle of one sequence, by its number of nodes (BASTION,
-// equation 7):  Ĉ(N) = T_draft + T_aux + T_verify(N + 1 rows, c).
+// CycleCost: the predicted duration of one cycle of one sequence, as a function of its number of
+// nodes (BASTION, equation 7):  Ĉ(N) = T_draft + T_aux + T_verify(N + 1 rows, c).
 //
-// A cheap snapshot of the cost model. Do not keep it beyond the cycle. Thread-compatible.
+// A cheap snapshot of the cost model. Do not keep it after the cycle ends. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_CYCLE_COST_H_
 #define BASTION_ORCHESTRATOR_COST_CYCLE_COST_H_
 

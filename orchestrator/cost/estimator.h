@@ -1,9 +1,9 @@
 // LatencyEstimator: predicts how long a verify forward will take (T_verify of BASTION).
 // Implementations: static_fit, ema (with and without calibration), staircase. MakeEstimator creates
-// one by name.
+// an estimator by name.
 //
-// It learns from the timing trace of every verify reply. Thread-compatible: owned by the cycle's
-// thread.
+// An estimator learns from the timing trace of every verify reply. Thread-compatible: owned by the
+// cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_COST_ESTIMATOR_H_
 #define BASTION_ORCHESTRATOR_COST_ESTIMATOR_H_
 

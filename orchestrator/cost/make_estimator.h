@@ -12,9 +12,9 @@
 
 namespace bastion {
 
-// `name` is "static", "ema", "ema+calib" (the three of BASTION) or "staircase" (ours).
-// INVALID_ARGUMENT for another name, or a table that the estimator cannot be fitted to. "ema" needs
-// no table.
+// `name` is "static", "ema", "ema+calib" (all three from BASTION) or "staircase" (ours).
+// INVALID_ARGUMENT for any other name, or a table that the estimator cannot be fitted to. "ema"
+// needs no table.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<LatencyEstimator>> MakeEstimator(
     std::string_view name, const Roofline& roofline, const CalibrationTable& table);
 

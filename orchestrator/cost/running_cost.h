@@ -1,5 +1,5 @@
-// RunningCost: an exponential moving average of a measured duration. It serves the two costs that
-// depend on nothing we model: T_draft (one Expand call) and T_aux (a verify call without the verify
+// RunningCost: an exponential moving average of a measured duration. Used for the two costs that
+// are modeled as constant: T_draft (one Expand call) and T_aux (a verify call without the verify
 // itself).
 //
 // An observation is capped at four times the average, so that a single late reply changes the

@@ -12,8 +12,8 @@
 namespace bastion {
 namespace {
 
-// The non-decreasing sequence nearest to `values` in least squares (pool adjacent violators). With
-// it, noise between neighboring row counts cannot make more rows look cheaper.
+// The non-decreasing sequence nearest to `values` in the least-squares sense (pool adjacent
+// violators). Keeps measurement noise from making more rows look cheaper.
 std::vector<double> NonDecreasing(const std::vector<double>& values) {
   struct Pool {
     double mean;
@@ -95,7 +95,7 @@ Staircase::Location Staircase::Locate(const std::vector<int>& knots, int at) {
 double Staircase::SecondsAtKnot(int row_index, const Location& context) const {
   const double* cells = &seconds_[static_cast<size_t>(row_index) * contexts_.size()];
   const double low = cells[context.low];
-  // A time that falls with the context is noise: it is not extrapolated beyond the last context.
+  // A time that decreases with the context is noise, so it is not extrapolated.
   const double rise = context.weight > 0 ? cells[context.low + 1] - low : 0.0;
   const double seconds = low + (context.weight > 1 ? std::max(rise, 0.0) : rise) * context.weight;
   return seconds * row_factors_[row_index] * factor_;
@@ -112,7 +112,7 @@ absl::Duration Staircase::Predict(int rows, int context) const {
   return absl::Seconds(low + (high - low) * row.weight);
 }
 
-// Equals Predict for every row count, but walks over the knots only once.
+// Gives the same values as Predict but visits each knot only once.
 void Staircase::Curve(int context, absl::Span<double> seconds) const {
   const Location column = Locate(contexts_, context);
   const auto last = static_cast<int>(rows_.size()) - 1;
@@ -137,7 +137,7 @@ void Staircase::Observe(int rows, int context, absl::Duration observed) {
   if (observed <= absl::ZeroDuration()) return;
   const Location row = Locate(rows_, rows);
   const Location column = Locate(contexts_, context);
-  // Without the running maximum, which would blame a factor for the error of a neighbor.
+  // Does not use the running maximum, because it would attribute a neighbor's error to this factor.
   double predicted = SecondsAtKnot(row.low, column);
   if (row.weight > 0) {
     predicted += (SecondsAtKnot(row.low + 1, column) - predicted) * row.weight;

@@ -3,15 +3,14 @@
 // smooths the steps away, but the best budgets are just before a step.
 //
 // Prediction: linear between measured row counts and between measured contexts. Below the first
-// context or row count, the first value holds. Beyond the last context or row count, the last
-// segment is continued. The prediction never falls with the rows.
+// context or row count, the first value applies. Beyond the last context or row count, the last
+// segment is extrapolated. The prediction never decreases as the rows increase.
 //
-// Correction: the machine drifts, so every observation moves factors by its residual
-// e = observed / predicted. One factor scales the whole table, so a slow machine is learned for all
-// row counts. Each measured row count also has its own factor, so a wrong point is learned for
-// itself; an observation moves the factors of the row counts on both sides. Steps are taken in log
-// space with e clipped to [1/2, 2], so one stalled forward does not distort the table.
-// Thread-compatible.
+// Correction: the machine's speed drifts, so every observation moves factors by its residual
+// e = observed / predicted. One factor scales the whole table and tracks the machine's speed. Each
+// measured row count also has its own factor, which corrects an error in that point. An observation
+// moves the factors of the measured row counts on both sides. Steps are taken in log space with e
+// clipped to [1/2, 2], so one stalled forward does not distort the table. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_STAIRCASE_H_
 #define BASTION_ORCHESTRATOR_COST_STAIRCASE_H_
 
@@ -28,8 +27,8 @@ class Staircase final : public LatencyEstimator {
  public:
   static constexpr double kAlpha = 0.1;  // Step size of each factor.
 
-  // INVALID_ARGUMENT unless the points are a full grid of positive times. For a point measured
-  // several times, the mean counts.
+  // Repeated measurements of a point are averaged. INVALID_ARGUMENT unless the points form a full
+  // grid of positive times.
   [[nodiscard]] static absl::StatusOr<Staircase> Make(absl::Span<const CalibrationPoint> points);
 
   absl::Duration Predict(int rows, int context) const override;
@@ -37,7 +36,7 @@ class Staircase final : public LatencyEstimator {
   void Observe(int rows, int context, absl::Duration observed) override;
   std::string_view name() const override { return "staircase"; }
 
-  // The measured row counts, rising.
+  // The measured row counts, in ascending order.
   [[nodiscard]] const std::vector<int>& row_counts() const { return rows_; }
 
  private:
@@ -53,9 +52,9 @@ class Staircase final : public LatencyEstimator {
   // The corrected time at the measured row count rows_[row_index].
   [[nodiscard]] double SecondsAtKnot(int row_index, const Location& context) const;
 
-  std::vector<int> rows_;            // Measured row counts, rising.
-  std::vector<int> contexts_;        // Measured contexts, rising.
-  std::vector<double> seconds_;      // [rows, contexts], never falling with the rows.
+  std::vector<int> rows_;            // Measured row counts, ascending.
+  std::vector<int> contexts_;        // Measured contexts, ascending.
+  std::vector<double> seconds_;      // [rows, contexts], non-decreasing in the rows.
   std::vector<double> row_factors_;  // [rows]
   double factor_ = 1;
 };

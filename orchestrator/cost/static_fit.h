@@ -1,9 +1,9 @@
-// Static: BASTION's default estimator, T = a·R + b. It is fitted once to the calibration points, by
+// Static: BASTION's default estimator, T = a·R + b. It is fitted once to the calibration points by
 // least squares. Observations do not change it.
 //
-// Two guards against noisy points go beyond the paper. The slope is never negative; if it would be,
-// the prediction is the mean of the points. And no prediction is below the fastest measured point.
-// Thread-safe: immutable.
+// Two guards against noisy points go beyond the paper. If the fitted slope is negative, it becomes
+// 0 and the prediction is the mean of the points. No prediction is below the fastest measured
+// point. Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_COST_STATIC_FIT_H_
 #define BASTION_ORCHESTRATOR_COST_STATIC_FIT_H_
 

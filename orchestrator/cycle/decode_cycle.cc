@@ -8,15 +8,15 @@
 namespace bastion {
 namespace {
 
-// INTERNAL unless `acceptance` is a path of `tree` and a token of the vocabulary. The verifier may
-// be another process, so its reply is not trusted.
+// INTERNAL unless `acceptance` holds a path in `tree` and a token of the vocabulary. The verifier
+// may be another process, so its reply is not trusted.
 absl::Status CheckAcceptance(const DraftTree& tree, const Acceptance& acceptance, int vocabulary) {
   NodeIndex at = 0;
   for (const NodeIndex node : acceptance.path) {
     if (node <= at || node >= tree.rows() || tree.parent(node) != at) {
       return absl::InternalError(absl::StrCat("the verifier accepted node ", node, " after node ",
-                                              at, ", which is no path of the tree of ", tree.rows(),
-                                              " rows"));
+                                              at, ", which is not a path in the tree of ",
+                                              tree.rows(), " rows"));
     }
     at = node;
   }

@@ -1,5 +1,4 @@
-// DecodeCycle: draft → tree → verify → commit, for a batch of sequences. A batch of one is no
-// special case.
+// DecodeCycle: draft → tree → verify → commit, for a batch of sequences.
 //
 // Thread-compatible: used by one thread, "the cycle's thread".
 #ifndef BASTION_ORCHESTRATOR_CYCLE_DECODE_CYCLE_H_
@@ -32,13 +31,14 @@ class DecodeCycle {
   // Opens the sequence at the verifier. An error fails the sequence.
   void Open(DecodeSequence& sequence);
 
-  // Commits the next prompt tokens, at most `max_tokens`. Returns true while some are left. An
-  // error fails the sequence.
+  // Commits the next prompt tokens, at most `max_tokens`. Returns true if some remain. An error
+  // fails the sequence.
   [[nodiscard]] bool Prefill(DecodeSequence& sequence, int max_tokens);
 
-  // Runs one cycle for all sequences of `batch`. Each sequence either gets tokens or fails alone;
-  // see DecodeSequence::status(). Returns an error if the verify call failed; then the state of all
-  // these sequences at the verifier is unknown. REQUIRES: each sequence is prefilled and not done.
+  // Runs one cycle for all sequences of `batch`. Each sequence either gains tokens or fails
+  // individually; see DecodeSequence::status(). Returns an error if the verify call failed; then
+  // the verifier's state of all these sequences is unknown. REQUIRES: each sequence is prefilled
+  // and not done.
   [[nodiscard]] absl::Status Step(const Batch& batch);
 
   // Frees the state of the sequence at the verifier and, if its policy drafts, at `drafter`.

@@ -1,6 +1,6 @@
 // ForestGrower: the draft and tree stages of a batch. It sends the drafter one request for all
-// sequences that want a draft, then grows the tree of every sequence. A failed or late draft is no
-// error; the sequence's grower then grows a tree without it, possibly the root alone.
+// sequences that want a draft, then grows the tree of every sequence. A failed or late draft is not
+// an error: the sequence's grower then grows a tree without a draft, possibly the root alone.
 // Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_FOREST_GROWER_H_
 #define BASTION_ORCHESTRATOR_CYCLE_FOREST_GROWER_H_

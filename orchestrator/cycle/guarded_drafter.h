@@ -1,4 +1,4 @@
-// GuardedDrafter: forwards calls to an inner drafter only while that drafter works and fits the
+// GuardedDrafter: forwards calls to an inner drafter only while that drafter works and matches the
 // target.
 //
 // Before the first draft, and after every failure, it calls the inner drafter's Info() and rejects

@@ -32,10 +32,10 @@ enum class FinishReason { kNone, kStopToken, kStopString, kLength };
 struct CycleRecord {
   int nodes = 0;
   int committed_length = 0;  // Tokens that this cycle added to the output; none after a stop.
-  int rows = 0;              // Rows of the whole verify call, all sequences together.
+  int rows = 0;              // Rows of the whole verify call, over all sequences.
   bool drafted = false;      // A draft was requested.
   BudgetReason reason = BudgetReason::kPolicy;
-  int accepted = 0;                 // Accepted nodes: one at each depth from 1 on.
+  int accepted = 0;                 // Accepted nodes: one at each depth from 1 to `accepted`.
   absl::Duration predicted_verify;  // Prediction of stages.verify.
   StageTimes stages;
 };
@@ -48,7 +48,7 @@ class DecodeSequence {
   // ---- prefill ----
   // The next prompt tokens to commit, at most `max_tokens`. Empty if the sequence is prefilled.
   [[nodiscard]] PrefillItem NextPrefill(int max_tokens) const;
-  // The verifier has committed `tokens` prompt tokens.
+  // Records that the verifier has committed `tokens` prompt tokens.
   void RecordPrefill(int tokens) { committed_ += tokens; }
 
   // ---- decode ----
@@ -56,14 +56,14 @@ class DecodeSequence {
   [[nodiscard]] TreeLimits Limits(const TargetInfo& target) const;
   // The draft request of the next cycle.
   [[nodiscard]] Frontier NextFrontier(const TreeLimits& limits) const;
-  // The Expand call with the last frontier succeeded (`ok`) or failed. After a success the next
-  // frontier contains only newer tokens, after a failure it contains all of them again.
+  // Records whether the Expand call with the last frontier succeeded. After a success, the next
+  // frontier contains only newer tokens; after a failure, it contains all tokens again.
   void RecordExpand(bool ok) { drafter_position_ = ok ? committed_ : 0; }
-  // Applies the outcome of verifying `grown`: emits tokens up to the first stop. In `record`, the
-  // caller has set the fields of the batch (rows, stages).
+  // Applies the outcome of verifying `grown`: emits tokens up to the first stop. The caller has set
+  // the fields of `record` that all sequences of the batch share (rows, stages).
   void Commit(const GrownTree& grown, const Acceptance& acceptance, CycleRecord record);
-  // Ends the sequence and keeps only the first `tokens` tokens of its output, because a stop string
-  // was found. REQUIRES: the last cycle emitted all tokens that are dropped.
+  // Ends the sequence because a stop string was found, and keeps only the first `tokens` tokens of
+  // its output. REQUIRES: the last cycle emitted all tokens that are dropped.
   void StopAfter(size_t tokens, FinishReason reason);
   // Ends the sequence with an error.
   void Fail(absl::Status status) { status_ = std::move(status); }

@@ -1,7 +1,7 @@
 // DraftChoice: decides whether a cycle waits for a draft, or verifies the draft-free tree (the tree
 // that the prior grows alone).
 //
-// The draft-free tree and its expected length f are known before the draft. The yield and the time
+// The draft-free tree and its expected length f are known before the draft. The tokens and the time
 // of a drafted cycle are each estimated by a line over f, fitted to the cycles that did draft. For
 // example, if the prior predicts a long copy, a draft adds little. After the draft-free tree has
 // won kTrialInterval times in a row, one cycle drafts anyway, so that the lines stay up to date.
@@ -18,7 +18,7 @@ struct CycleYield {
   double tokens = 1;
   double seconds = 0;
 
-  // The tokens, minus those that could be decoded in the same time at `tokens_per_second`.
+  // The tokens beyond those that would be decoded in the same time at `tokens_per_second`.
   [[nodiscard]] double NetTokens(double tokens_per_second) const {
     return tokens - tokens_per_second * seconds;
   }
@@ -52,9 +52,9 @@ class FadingLine {
   double points_ = 0, x_ = 0, y_ = 0, xx_ = 0, xy_ = 0;
 };
 
-// Saves the time to grow draft-free trees that will not be used: after kMaxLosses consecutive
-// cycles that drafted, only every kRetryInterval-th cycle grows one. One object per request,
-// because some texts repeat and others do not.
+// Avoids growing draft-free trees that will not be used: after kMaxLosses consecutive cycles that
+// drafted, only every kRetryInterval-th cycle grows one. One object per request, because some texts
+// repeat themselves and others do not.
 class DraftFreeBackoff {
  public:
   static constexpr int kMaxLosses = 4;
@@ -64,9 +64,9 @@ class DraftFreeBackoff {
   [[nodiscard]] bool ShouldTry() const {
     return losses_ < kMaxLosses || losses_ % kRetryInterval == 0;
   }
-  // This cycle drafted, with or without growing a draft-free tree.
+  // Records that this cycle drafted, whether or not it also grew a draft-free tree.
   void RecordLoss() { ++losses_; }
-  // This cycle used its draft-free tree.
+  // Records that this cycle used its draft-free tree.
   void RecordWin() { losses_ = 0; }
 
  private:
@@ -77,22 +77,22 @@ class DraftChoice {
  public:
   static constexpr double kMinCycles = 16;  // Drafted cycles before the estimate is used.
   static constexpr int kTrialInterval = 64;
-  // Tokens by which the draft-free tree must be better, because the lines are estimates.
+  // Net tokens by which the draft-free tree must win, because the lines are estimates.
   static constexpr double kMargin = 0.1;
 
   // While this is false, every cycle should draft and be observed.
   [[nodiscard]] bool has_enough_cycles() const { return tokens_.points() >= kMinCycles; }
 
-  // A draft was requested, whether or not it arrived.
+  // Records that a draft was requested, whether or not it arrived.
   void ObserveDraftRequest() { since_drafted_ = 0; }
-  // A cycle drafted. `free_tokens` is the expected length of its draft-free tree.
+  // Records a cycle that drafted. `free_tokens` is the expected length of its draft-free tree.
   void ObserveDrafted(double free_tokens, const CycleYield& drafted) {
     ObserveDraftRequest();
     tokens_.Observe(free_tokens, drafted.tokens);
     seconds_.Observe(free_tokens, drafted.seconds);
   }
 
-  // A cycle used its draft-free tree instead of a draft.
+  // Records that a cycle used its draft-free tree instead of a draft.
   void ObserveDraftFree() { ++since_drafted_; }
 
   // True if the draft-free tree yields more net tokens than a drafted cycle is expected to.

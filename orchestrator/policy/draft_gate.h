@@ -4,14 +4,14 @@
 // The unit is the duration of a plain decode step. A drafted cycle saves committed − T_cycle / L_AR
 // steps; the saving is negative if the cycle lost time.
 //   - The level is the sum of the savings, kept within [−4, 16]. While it is positive, every cycle
-//     drafts. So a drafter that loses time loses at most the level before the gate closes (a CUSUM
+//     drafts. So a slow drafter loses at most the current level before the gate closes (a CUSUM
 //     test).
 //   - While the level is not positive, the gate is closed except for trials. Trials have an
 //     allowance: every plain step adds 4^level to it, every trial adds its saving, and a cycle is a
 //     trial whenever the allowance is positive. So all trials together never lose more than the
-//     allowance. At level 0 each plain step adds a whole step, so a drafter that only had bad luck
-//     is tried again immediately. For a useless drafter the level falls, and the rate falls to
-//     1/256 (0.4 percent of the time). Trials that save time pay for further trials.
+//     allowance. At level 0, each plain step adds a whole step, so a drafter that only had bad luck
+//     is tried again immediately. For a useless drafter, the level drops and the rate of trials
+//     drops to 1/256 (0.4 percent of the time). Trials that save time pay for further trials.
 // Finding out that a drafter is useless costs about start − lowest = 6 plain steps, once.
 // Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_DRAFT_GATE_H_
@@ -31,14 +31,14 @@ class DraftGate {
   // One cycle lowers the level by at most this, so that one stalled draft does not close the gate.
   static constexpr double kLargestLoss = 8;
 
-  // True when the next cycle should draft.
+  // True if the next cycle should draft.
   [[nodiscard]] bool open() const { return level_ > 0 || allowance_ > 0; }
 
-  // How much a plain step at `level` adds to the allowance, in plain steps.
+  // The amount that a plain step at `level` adds to the allowance, in plain steps.
   [[nodiscard]] static double TrialRate(double level) { return std::exp2(2 * level); }
 
-  // A cycle drafted and committed `committed` tokens. `cycle_time` is the duration of the cycle and
-  // `plain_time` the duration of a plain decode step, both in the same unit.
+  // Records a cycle that drafted and committed `committed` tokens. `cycle_time` is the duration of
+  // the cycle and `plain_time` the duration of a plain decode step, both in the same unit.
   // REQUIRES: plain_time > 0.
   void ObserveDrafted(double committed, double cycle_time, double plain_time) {
     const double saving = committed - cycle_time / plain_time;
@@ -47,13 +47,13 @@ class DraftGate {
     if (level_ > 0) allowance_ = 0;
   }
 
-  // A cycle did not draft because the gate was closed.
+  // Records a cycle that did not draft because the gate was closed.
   void ObservePlain() {
     if (!open()) allowance_ += TrialRate(level_);
   }
 
-  // The initial gate of a new sequence, from what this gate observed on earlier sequences: the same
-  // level, but at most kTrustedLevel.
+  // The initial gate of a new sequence, if this gate has observed earlier sequences: it has the
+  // same level, but at most kTrustedLevel.
   [[nodiscard]] DraftGate ForNewSequence() const {
     DraftGate gate = *this;
     gate.level_ = std::min(gate.level_, kTrustedLevel);

@@ -11,13 +11,13 @@
 
 namespace bastion {
 
-// Why the tree has no more nodes.
+// Why the tree stopped growing.
 enum class BudgetReason {
   kPolicy,     // It has the size that the policy names (ar, chain, beam, fixed, ngram).
-  kCost,       // More nodes would cost more than they would yield.
+  kCost,       // More nodes would cost more than they yield.
   kCap,        // The caller's limits: rows, tokens left, context, max_nodes of the request.
   kExhausted,  // No candidate of non-zero probability was left.
-  kGate,       // The draft gate was closed: plain decoding is faster at the moment.
+  kGate,       // The draft gate was closed: plain decoding is currently faster.
   kNoDraft,    // The drafter returned an empty draft, failed or was late.
 };
 
@@ -58,12 +58,14 @@ struct GrownTree {
   bool drafted = false;  // A draft was requested. Its time was spent even if it came back empty.
   int context = 0;       // Cached tokens.
   absl::Duration predicted_verify;
-  DraftTree spine;           // The top-1 path, as far as it may pay. Need not be part of `tree`.
+  // The top-1 path, up to the depth where more nodes cannot be worth their cost. It may be longer
+  // than the path in `tree`.
+  DraftTree spine;
   Marginals marginals = {};  // The drafter's marginals, if their candidates are weighted.
   // The draft-free tree of this cycle, if one was grown, used or not.
   std::optional<DraftFreeTree> draft_free = std::nullopt;
   bool is_draft_free = false;  // `tree` is the draft-free tree.
-  bool gate_shut = false;      // The draft gate prevented a draft.
+  bool gate_closed = false;    // The draft gate prevented a draft.
 };
 
 }  // namespace bastion

@@ -8,7 +8,7 @@
 namespace bastion {
 namespace {
 
-// [N] for each n, the lowest cost per node, in seconds, of any number of nodes added to the first
+// [N] For each n: the lowest cost per node, in seconds, of any number of nodes added to the first
 // n. This is the first slope of the largest convex curve below the costs from n on.
 std::vector<double> LowestCosts(const std::vector<double>& seconds) {
   const auto slope = [&seconds](int from, int to) {
@@ -41,7 +41,7 @@ LookAhead::LookAhead(const CycleCost& cost, int max_nodes, double tokens_per_sec
       price_of_second_(std::max(tokens_per_second, 1 / cost.PlainSeconds())),
       pace_(tokens_per_second > 0 ? price_of_second_ : 0),
       min_scores_(LowestCosts(seconds_)) {
-  // Without a pace the ratio decides. Then a second is worth at least the rate of the empty tree.
+  // Without a pace, the ratio decides. Then a second is worth at least the rate of the empty tree.
   const double price = pace_ > 0 ? pace_ : 1 / seconds_[0];
   for (double& score : min_scores_) score *= price / underestimate;
 }

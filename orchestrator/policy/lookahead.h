@@ -1,5 +1,5 @@
 // LookAhead: finds the best number of nodes over the whole measured range. A rule that stops at the
-// first node that does not pay would stop before the first step of the cost curve.
+// first node that is not worth its cost would stop before the first step of the cost curve.
 //
 // It compares the empty tree, the chain of every length and the best-first tree of every size up to
 // max_nodes. Survival calibrates the expected length Â of each; its cost is Ĉ. The winner has the
@@ -10,7 +10,7 @@
 // differ, time saved in a hard cycle can be spent in an easier one, so time has a price: the pace.
 // The long-run rate is highest when every cycle adds all nodes that yield more than their price
 // (Dinkelbach's method for the maximum of a ratio of sums). The pace used is never below the rate
-// of plain decoding. Of equal values the chain wins over the tree and fewer nodes over more.
+// of plain decoding. Ties go to the chain over the tree and to fewer nodes over more.
 // Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_POLICY_LOOKAHEAD_H_
 #define BASTION_ORCHESTRATOR_POLICY_LOOKAHEAD_H_
@@ -29,25 +29,26 @@ namespace bastion {
 class LookAhead {
  public:
   // Compares trees of at most `max_nodes` >= 0 nodes. `tokens_per_second` is the pace; 0: unknown.
-  // `underestimate` is the largest expected factor from a path score to the true probability of
-  // acceptance. The default assumes no bound, because Survival may raise every step of a path. If
-  // the scores are fitted to outcomes, a bound saves growing nodes that would not be used.
+  // The true acceptance probability of a path is assumed to be at most `underestimate` times its
+  // score. The default sets no bound, because Survival may raise every step of a path. If the
+  // scores are fitted to outcomes, a bound avoids growing nodes that would not be used.
   LookAhead(const CycleCost& cost, int max_nodes, double tokens_per_second = 0,
             double underestimate = std::numeric_limits<double>::infinity());
 
   // The price of one second in tokens: the pace, but at least the rate of plain decoding.
   [[nodiscard]] double price_of_second() const { return price_of_second_; }
 
-  // [max_nodes] min_scores()[n] is the smallest path score at which adding node n + 1 can pay. It
-  // takes into account that later steps of the cost curve may be cheap.
+  // [max_nodes] min_scores()[n] is the smallest path score at which node n + 1 can be worth its
+  // cost. It takes into account that later steps of the cost curve may be cheap.
   [[nodiscard]] const std::vector<double>& min_scores() const { return min_scores_; }
 
-  // The largest number of children of one node that could pay, at most `limit`. The least probable
-  // of w siblings is accepted with probability 1/w at most. The bound allows 2/w, for a drafter
-  // that underestimates.
+  // The largest number of children of one node that could be worth their cost, at most `limit`. The
+  // least probable of w siblings is accepted with probability 1/w at most. The bound assumes 2/w,
+  // in case the drafter underestimates.
   [[nodiscard]] int MaxUsefulChildren(int limit) const;
 
-  // The best tree. `spine` is the top-1 chain of `candidates`, as far as it may pay.
+  // The best tree. `spine` is the top-1 chain of `candidates`, grown while its scores exceed
+  // min_scores().
   [[nodiscard]] BudgetedTree Grow(const DraftTree& spine, const Candidates& candidates,
                                   const Survival& survival) const;
 

@@ -1,6 +1,6 @@
 // Pace: tokens per second over the recent cycles, in predicted time. It is the price of time: a
-// node that takes Δt pays if it yields more tokens than decoding at this pace yields in Δt.
-// Copyable. Thread-compatible.
+// node that takes Δt is worth its cost if it yields more tokens than decoding at this pace yields
+// in Δt. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_PACE_H_
 #define BASTION_ORCHESTRATOR_POLICY_PACE_H_
 

@@ -34,8 +34,8 @@ absl::Status BadPolicy(absl::string_view text) {
                    "\" is not valid; use ar, chain[:n], beam:WxD, fixed:N, ngram:N, bastion, "
                    "adaptive or default, with numbers from 1 to ",
                    Policy::kLargestNumber,
-                   "; all but ar take the suffix +prior[:table|:request], and all but ar and ngram "
-                   "take +coupled"));
+                   "; all but ar accept the suffix +prior[:table|:request], and all but ar and "
+                   "ngram accept +coupled"));
 }
 
 std::optional<Policy::Kind> KindOf(absl::string_view base) {
@@ -59,31 +59,31 @@ std::optional<Policy::Prior> PriorOf(absl::string_view suffix) {
 
 }  // namespace
 
-absl::StatusOr<Policy> Policy::Parse(std::string_view written) {
-  const absl::string_view text(written.data(), written.size());
-  const std::vector<absl::string_view> parts = absl::StrSplit(text, '+');
+absl::StatusOr<Policy> Policy::Parse(std::string_view text) {
+  const absl::string_view view(text.data(), text.size());
+  const std::vector<absl::string_view> parts = absl::StrSplit(view, '+');
   const std::pair<absl::string_view, absl::string_view> named =
       absl::StrSplit(parts[0], absl::MaxSplits(':', 1));
   const bool has_argument = absl::StrContains(parts[0], ":");
   const std::optional<Kind> kind = KindOf(named.first);
-  if (!kind.has_value()) return BadPolicy(text);
-  Policy policy(*kind, written);
+  if (!kind.has_value()) return BadPolicy(view);
+  Policy policy(*kind, text);
 
   if (*kind == Kind::kBeam) {
     const std::vector<absl::string_view> sides = absl::StrSplit(named.second, 'x');
-    if (sides.size() != 2) return BadPolicy(text);
+    if (sides.size() != 2) return BadPolicy(view);
     const std::optional<int> width = ParseNumber(sides[0]);
     const std::optional<int> depth = ParseNumber(sides[1]);
-    if (!width.has_value() || !depth.has_value()) return BadPolicy(text);
+    if (!width.has_value() || !depth.has_value()) return BadPolicy(view);
     policy.width_ = *width;
     policy.depth_ = *depth;
   } else if (*kind == Kind::kFixed || *kind == Kind::kNgram ||
              (*kind == Kind::kChain && has_argument)) {
     const std::optional<int> nodes = ParseNumber(named.second);
-    if (!nodes.has_value()) return BadPolicy(text);
+    if (!nodes.has_value()) return BadPolicy(view);
     policy.nodes_ = *nodes;
   } else if (has_argument) {
-    return BadPolicy(text);
+    return BadPolicy(view);
   }
   if (*kind == Kind::kNgram) policy.prior_ = Prior::kBoth;
   std::vector<absl::string_view> suffixes(parts.begin() + 1, parts.end());
@@ -91,7 +91,7 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view written) {
   for (const absl::string_view suffix : suffixes) {
     const std::optional<Prior> prior = PriorOf(suffix);
     const bool fits = prior.has_value() ? *kind != Kind::kAr : policy.wants_draft();
-    if (!fits || (!prior.has_value() && suffix != "coupled")) return BadPolicy(text);
+    if (!fits || (!prior.has_value() && suffix != "coupled")) return BadPolicy(view);
     if (prior.has_value()) {
       policy.prior_ = *prior;
     } else {

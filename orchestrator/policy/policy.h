@@ -1,10 +1,10 @@
-// Policy: which trees the cycles of a request verify, parsed from text.
+// Policy: determines which trees the cycles of a request verify. Parsed from text:
 //
 //   ar            plain decoding, no drafts
 //   chain[:n]     the top-1 path, n nodes (without n: all positions)
 //   beam:WxD      the best W prefixes on each of D levels
 //   fixed:N       best-first, N nodes (DDTree)
-//   bastion       best-first with BASTION's stop rule and its Static latency estimator
+//   bastion       best-first with the paper's stop rule and its Static latency estimator
 //   adaptive      best-first or chain with look-ahead over the measured costs, calibrated survival
 //                 and the draft gate
 //   ngram:N       best-first, N nodes, from the transition prior alone: no drafts
@@ -15,9 +15,9 @@
 //                   its choice (coupled drafting). No effect at temperature 0.
 //   +prior          The tokens before a node influence its children (transition_prior.h). A cycle
 //                   without a draft verifies a tree that the prior grows alone. adaptive also skips
-//                   the draft where such a tree is worth more.
-//   +prior:table    +prior without the counts of this request: only the table and the counts of all
-//                   requests, if there are any. For measurements.
+//                   the draft when such a tree is worth more.
+//   +prior:table    +prior without the counts of this request: only the table and, if collected,
+//                   the counts of all requests. For measurements.
 //   +prior:request  +prior with the counts of this request only. For measurements.
 //
 // Immutable plain data; thread-safe.
@@ -37,8 +37,8 @@ class Policy {
   enum class Prior { kNone, kTable, kRequest, kBoth };
   static constexpr int kLargestNumber = 4096;  // Limit for every number in the text.
 
-  // INVALID_ARGUMENT with the grammar for any other text.
-  [[nodiscard]] static absl::StatusOr<Policy> Parse(std::string_view written);
+  // INVALID_ARGUMENT, with the grammar in the message, for any other text.
+  [[nodiscard]] static absl::StatusOr<Policy> Parse(std::string_view text);
 
   [[nodiscard]] Kind kind() const { return kind_; }
   // The text that was parsed.
@@ -57,8 +57,8 @@ class Policy {
 
   // K, the number of candidates per position that suffices for trees of at most `max_nodes` nodes;
   // more candidates would not change the tree (DDTree, Lemma 1). For policies that weigh costs, K
-  // is at most 64, because a tree that pays has no node with more children. With a prior, K is 64,
-  // because gains can move candidates up from low ranks.
+  // is at most 64, because more children of one node are never worth their cost. With a prior, K is
+  // 64, because gains can move candidates up from low ranks.
   [[nodiscard]] int CandidatesFor(int max_nodes) const;
 
  private:

@@ -16,8 +16,8 @@
 
 namespace bastion {
 
-// The drafter's accuracy depends on the mode: it is lower on sampled text than on greedy text, and
-// higher again with coupled drafts.
+// The drafter's accuracy depends on the mode: it is lower on sampled text than on greedy text;
+// coupled drafts recover part of the loss.
 enum class DraftMode { kGreedy, kSampled, kCoupled };
 
 struct SpeculationState {
@@ -44,7 +44,7 @@ struct PriorInputs {
 };
 
 // One object per drafter and verifier, shared by all their sequences. So the cost of finding out
-// that a drafter is useless arises once, not once per request.
+// that a drafter is useless is paid once, not once per request.
 class SpeculationMemory {
  public:
   explicit SpeculationMemory(const PriorInputs& inputs = {}) : inputs_(inputs) {}

@@ -12,7 +12,7 @@ BudgetedTree GrowToSpeedupStop(TokenId root, const Candidates& candidates, const
                                int max_nodes) {
   DraftTree tree(root);
   BestFirst best_first(candidates, max_nodes, &tree);
-  // L_AR is the same for all N, so Â/Ĉ rises and falls where Ŝ does.
+  // L_AR is the same for all N, so comparing Â/Ĉ is enough.
   const std::vector<double> seconds = cost.Curve(max_nodes);
   double expected_length = 1;
   double best_speedup = -std::numeric_limits<double>::infinity();

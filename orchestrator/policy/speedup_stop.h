@@ -1,10 +1,10 @@
 // BASTION's stop rule (Algorithm 1): grow the best-first tree while the estimated speedup
-// Ŝ(N) = Â(T_N)·L_AR / Ĉ(N) rises, and return the tree before its first fall.
+// Ŝ(N) = Â(T_N)·L_AR / Ĉ(N) increases, and return the tree before its first decrease.
 //
 // As in the paper, Â uses the drafter's own probabilities, the first node is always added if there
-// is a candidate, and growth stops when the speedup does not rise. If Ĉ is convex, the tree before
-// the first fall is the global maximum (Proposition 2.4). On a staircase it may be only a local
-// maximum; see lookahead.h. Thread-safe: no state.
+// is a candidate, and growth stops when the speedup does not increase. If Ĉ is convex, the returned
+// tree is the global maximum (Proposition 2.4). On a staircase it may be only a local maximum; see
+// lookahead.h. Thread-safe: no state.
 #ifndef BASTION_ORCHESTRATOR_POLICY_SPEEDUP_STOP_H_
 #define BASTION_ORCHESTRATOR_POLICY_SPEEDUP_STOP_H_
 

@@ -63,8 +63,8 @@ void Survival::Observe(const DraftTree& tree, const DraftTree& spine,
       Count(kinds[i], tree.depth(i), TokenProbability(tree, i), accepted[i]);
     }
   }
-  // The whole spine of the tree was accepted, so the target's next token also judges the next
-  // depth.
+  // If all spine nodes of the tree were accepted, the target's next token also shows whether the
+  // next node of `spine` was right.
   if (spine_accepted == spine_nodes && spine_nodes < spine.nodes()) {
     const NodeIndex beyond = spine_nodes + 1;
     Count(PathKind::kSpine, beyond, TokenProbability(spine, beyond),
@@ -77,7 +77,7 @@ void Survival::ObserveUnverified(const DraftTree& tree, const DraftTree& spine,
                                  absl::Span<const TokenId> chosen) {
   if (tree.nodes() == 0 && spine.nodes() == 0) return;
   const auto known = static_cast<int>(chosen.size());
-  // For deeper nodes the target's choice is unknown, so they are left out.
+  // The target's choice is unknown for deeper nodes, so they are left out.
   DraftTree judged(tree.token(0));
   std::vector<NodeIndex> index(tree.rows(), kNoNode);
   index[0] = 0;
@@ -98,7 +98,7 @@ void Survival::ObserveUnverified(const DraftTree& tree, const DraftTree& spine,
 }
 
 void Survival::ObserveNoDraft() {
-  if (++unfaded_cycles_ < kFadeBatch) return;  // A batch keeps most plain steps cheap.
+  if (++unfaded_cycles_ < kFadeBatch) return;  // Batching keeps most plain steps cheap.
   unfaded_cycles_ = 0;
   Fade(std::pow(kMemory, kFadeBatch));
   UpdateFactors();

@@ -2,17 +2,17 @@
 //
 // A drafter is overconfident or underconfident, depending on the depth and the kind of path.
 // Marginals of independent positions are right on the most probable path, too low for siblings of
-// this path, and too high below those siblings. For every kind and depth d, Survival keeps the
-// ratio of accepted to predicted mass, over the nodes whose parent was accepted; for other nodes
-// the target's choice is unknown. Both sums decay over about 64 cycles:
+// nodes on it, and too high below those siblings. For every kind and depth d, Survival keeps the
+// accepted and the predicted mass of the nodes whose parent was accepted; for other nodes the
+// target's choice is unknown. Both sums decay over about 64 cycles:
 //
 //   factor(d) = (accepted(d) + m·factor(d−1)) / (predicted(d) + m),   factor(0) = 1,  m = 1
 //
 // The factor starts at 1, and a depth without observations has the factor of the depth above. The
 // acceptance probability of a path is the product of its tokens' probabilities times their factors.
-// The spine is observed one depth beyond the tree, because the target's next token is known there,
+// The spine is observed one depth beyond the tree, because the target's next token is known there
 // too. So even a tree of the root alone shows whether the drafter would have been right.
-// Copyable, a few hundred numbers. Thread-compatible.
+// Copyable (a few hundred numbers). Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_SURVIVAL_H_
 #define BASTION_ORCHESTRATOR_POLICY_SURVIVAL_H_
 
@@ -25,8 +25,8 @@
 
 namespace bastion {
 
-// The relation of a node to the spine (the path of top-1 tokens): on it, a sibling of a spine node,
-// or below such a sibling.
+// The relation of a node to the spine (the path of top-1 tokens): on the spine, a sibling of a
+// spine node, or below such a sibling.
 enum class PathKind { kSpine, kSibling, kBeyond };
 
 class Survival {
@@ -43,23 +43,23 @@ class Survival {
     return factors_[Cell(kind, depth)];
   }
 
-  // [rows] the calibrated acceptance probability of every row: 1 for the root, and for any other
-  // node the value of its parent times min(1, q·factor). q is the drafter's probability of the
+  // [rows] The calibrated acceptance probability of every row: 1 for the root; for any other node,
+  // the value of its parent times min(1, q·factor), where q is the drafter's probability of the
   // node's token. The sum of all values is the calibrated Â. REQUIRES: `tree` is a best-first tree
-  // or a chain; that is, the first child of a node is its most probable one.
+  // or a chain, so the first child of a node is its most probable child.
   [[nodiscard]] std::vector<double> AcceptanceProbabilities(const DraftTree& tree) const;
 
   // Learns from a verified tree. `spine` is the top-1 path of the same draft, and may be longer
   // than the tree. REQUIRES: `tree` as for AcceptanceProbabilities.
   void Observe(const DraftTree& tree, const DraftTree& spine, const Acceptance& acceptance);
 
-  // Learns from a tree that was not verified. `chosen` are the target's tokens after the root, in
-  // order, known from verifying another tree. REQUIRES: `tree` as for AcceptanceProbabilities.
+  // Learns from a tree that was not verified. `chosen` contains the target's tokens after the root,
+  // in order, known from verifying another tree. REQUIRES: `tree` as for AcceptanceProbabilities.
   void ObserveUnverified(const DraftTree& tree, const DraftTree& spine,
                          absl::Span<const TokenId> chosen);
 
-  // A cycle had no draft. Old observations decay, so that the factors return to 1 in the long run.
-  // The decay takes effect every kFadeBatch calls.
+  // Records a cycle without a draft. Old observations decay, so that the factors return to 1 in the
+  // long run. The decay is applied every kFadeBatch calls.
   void ObserveNoDraft();
 
  private:
@@ -79,7 +79,7 @@ class Survival {
   }();
 };
 
-// [rows] the kind of every row; the root is kSpine. REQUIRES: `tree` as for
+// [rows] The kind of every row; the root is kSpine. REQUIRES: `tree` as for
 // Survival::AcceptanceProbabilities.
 [[nodiscard]] std::vector<PathKind> PathKinds(const DraftTree& tree);
 

@@ -15,7 +15,7 @@
 namespace bastion {
 namespace {
 
-// Maximum depth of draft-free trees. The prior has no limit, but texts rarely follow longer copies.
+// Maximum depth of draft-free trees. The prior has no limit, but text rarely repeats longer runs.
 constexpr int kDraftFreeDepth = 16;
 
 // With weighted candidates, request at least this many candidates per position.
@@ -63,7 +63,7 @@ void UpdateState(const Outcome& outcome, SpeculationState* state) {
                                outcome.plain_seconds);
   } else if (grown.drafted) {
     state->gate.ObserveDrafted(outcome.yield.tokens, outcome.yield.seconds, outcome.plain_seconds);
-  } else if (grown.gate_shut) {
+  } else if (grown.gate_closed) {
     state->gate.ObservePlain();
   }
   if (grown.draft_free.has_value()) {
@@ -72,7 +72,7 @@ void UpdateState(const Outcome& outcome, SpeculationState* state) {
   }
   if (!grown.is_draft_free && grown.spine.nodes() > 0) {
     state->survival.Observe(grown.tree, grown.spine, outcome.acceptance);
-  } else if (grown.drafted || grown.gate_shut) {
+  } else if (grown.drafted || grown.gate_closed) {
     state->survival.ObserveNoDraft();
   }
 }
@@ -125,11 +125,11 @@ int TreeGrower::CandidatesFor(const TreeLimits& limits) const {
 GrownTree TreeGrower::GrowWithoutDraft(TokenId root, const TreeLimits& limits) {
   if (draft_free_.has_value()) return TakeDraftFree(limits);
   const bool room = limits.nodes > 0 && limits.depth > 0;
-  const bool gate_shut = room && policy_.wants_draft();
+  const bool gate_closed = room && policy_.wants_draft();
   BudgetReason reason = room ? BudgetReason::kGate : BudgetReason::kCap;
   if (!policy_.wants_draft()) reason = BudgetReason::kPolicy;
   GrownTree grown = MakeGrownTree({DraftTree(root), reason}, DraftTree(root), limits);
-  grown.gate_shut = gate_shut;
+  grown.gate_closed = gate_closed;
   return grown;
 }
 
@@ -222,8 +222,8 @@ GrownTree TreeGrower::TakeDraftFree(const TreeLimits& limits) {
   GrownTree grown = MakeGrownTree(draft_free_->budgeted, draft_free_->spine, limits);
   grown.draft_free = std::exchange(draft_free_, std::nullopt);
   grown.is_draft_free = true;
-  grown.gate_shut = policy_.kind() == Policy::Kind::kAdaptive && !state_.gate.open();
-  if (grown.gate_shut && grown.tree.nodes() == 0) grown.reason = BudgetReason::kGate;
+  grown.gate_closed = policy_.kind() == Policy::Kind::kAdaptive && !state_.gate.open();
+  if (grown.gate_closed && grown.tree.nodes() == 0) grown.reason = BudgetReason::kGate;
   return grown;
 }
 
@@ -248,13 +248,14 @@ void TreeGrower::Observe(const GrownTree& grown, const Acceptance& acceptance,
   const CycleCost cost = CostAt(grown.context);
   const double plain_seconds = cost.PlainSeconds();
   if (!(plain_seconds > 0)) return;
-  // The predicted verify time, because measured noise would affect plain steps equally.
+  // Uses the predicted verify time, because noise in the measured time would also affect a plain
+  // step.
   CycleYield yield = {static_cast<double>(acceptance.committed_length()),
                       absl::ToDoubleSeconds(cost.overhead + cost.Verify(grown.tree.nodes()))};
   if (grown.drafted) {
-    // The measured draft time, because the drafter is to blame if it is late. But the first draft
-    // of a sequence also processes the prompt. While drafts pay for other sequences, that extra
-    // time says nothing about the next draft.
+    // Uses the measured draft time, because a late drafter should be charged for it. But the first
+    // draft of a sequence also processes the prompt. If drafts are worth their cost for other
+    // sequences, that extra time says nothing about the next draft.
     if (first_draft_ && shared_->state.gate.level() > 0) {
       draft_time = std::min(draft_time, cost.draft);
     }
@@ -285,7 +286,7 @@ bool TreeGrower::ShouldUpdateWeights() {
 }
 
 void TreeGrower::ObserveChoice(const GrownTree& grown, const CycleYield& yield) {
-  if (grown.gate_shut) return;
+  if (grown.gate_closed) return;
   if (!grown.drafted) {
     if (!grown.is_draft_free) return;
     backoff_.RecordWin();

@@ -7,12 +7,12 @@
 //   grower.Observe(grown, acceptance, <time the draft took>);
 //
 // With a transition prior there may be a draft-free tree, which the prior grows alone. DecideDraft
-// grows it where it may be used, and may decide that it is better than a draft. It is used whenever
+// grows it if it may be used, and may decide that it is better than a draft. It is used whenever
 // there is no draft.
 //
 // Grow and GrowWithoutDraft learn nothing. Observe learns the weights of the prior under every
-// policy and everything else under the adaptive policy. A tree never has more nodes or depth than
-// the limits. Thread-compatible: used by the cycle's thread.
+// policy, and everything else only under the adaptive policy. A tree never exceeds the limits on
+// nodes and depth. Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_POLICY_TREE_GROWER_H_
 #define BASTION_ORCHESTRATOR_POLICY_TREE_GROWER_H_
 
@@ -41,12 +41,12 @@ class TreeGrower {
   TreeGrower(Policy policy, bool greedy, const CostModel* costs, SpeculationMemory* memory);
 
   // Feeds the prompt to the prior, before the first cycle. The last token of the prompt is the
-  // first root. Observe feeds the tokens of the answer. Without this call the prior knows only the
-  // answer.
+  // first root. Observe feeds the output tokens. Without this call, the prior knows only the
+  // output.
   void ObservePrompt(absl::Span<const TokenId> prompt);
 
-  // Begins a cycle. True if it should request a draft: then Grow follows, else GrowWithoutDraft.
-  // May grow the draft-free tree.
+  // Begins a cycle. Returns true if it should request a draft: then call Grow next, else
+  // GrowWithoutDraft. May grow the draft-free tree.
   [[nodiscard]] bool DecideDraft(TokenId root, const TreeLimits& limits);
 
   // The number of candidates per position to request from the drafter.
@@ -55,9 +55,9 @@ class TreeGrower {
   // For a cycle that requested no draft: the draft-free tree if there is one, else the root alone.
   [[nodiscard]] GrownTree GrowWithoutDraft(TokenId root, const TreeLimits& limits);
 
-  // For a cycle that requested a draft: the policy's tree over `marginals`. Empty marginals mean
-  // that the draft failed; then the draft-free tree or the root alone. REQUIRES: `marginals` are
-  // valid.
+  // For a cycle that requested a draft: the policy's tree over `marginals`. If `marginals` are
+  // empty because the draft failed: the draft-free tree or the root alone. REQUIRES: `marginals`
+  // are valid.
   [[nodiscard]] GrownTree Grow(TokenId root, const Marginals& marginals, const TreeLimits& limits);
 
   // Learns from the outcome of verifying `grown`. `draft_time` is the time that the cycle waited
@@ -73,18 +73,18 @@ class TreeGrower {
     return prior_.has_value() || draft_mode_ == DraftMode::kCoupled;
   }
   // The policy's tree over `candidates`. `spine` is their top-1 path; only the adaptive policy
-  // needs more than its root. `horizon` is the depth of the candidates without the limit on the
-  // depth.
+  // needs more than its root. `horizon` is the depth that the candidates would have without the
+  // depth limit.
   [[nodiscard]] BudgetedTree GrowByPolicy(const DraftTree& spine, const Candidates& candidates,
                                           const TreeLimits& limits, int horizon) const;
-  // The tree of a policy that names its size: beam, chain, fixed, ngram.
+  // The tree of a policy that specifies the size: beam, chain, fixed, ngram.
   [[nodiscard]] BudgetedTree GrowNamedSize(TokenId root, const Candidates& candidates,
                                            const TreeLimits& limits, int horizon) const;
   // REQUIRES: there is a prior.
   [[nodiscard]] DraftFreeTree GrowDraftFree(TokenId root, const TreeLimits& limits) const;
   [[nodiscard]] GrownTree MakeGrownTree(BudgetedTree budgeted, DraftTree spine,
                                         const TreeLimits& limits) const;
-  // Makes the result from the draft-free tree of this cycle. REQUIRES: there is one.
+  // Makes the result from the draft-free tree of this cycle. REQUIRES: draft_free_ is set.
   [[nodiscard]] GrownTree TakeDraftFree(const TreeLimits& limits);
 
   // The number of candidates per node that WeightedCandidates and PriorCandidates list.
@@ -92,7 +92,7 @@ class TreeGrower {
   // True if this cycle updates the weights. After the first updates, one cycle in four does,
   // because an update costs as much time as a tree.
   [[nodiscard]] bool ShouldUpdateWeights();
-  // Updates the choice between a draft and the draft-free tree.
+  // Updates the estimates that choose between a draft and the draft-free tree.
   void ObserveChoice(const GrownTree& grown, const CycleYield& yield);
 
   [[nodiscard]] CycleCost CostAt(int context) const;

@@ -1,5 +1,4 @@
-// TreeLimits: hard limits on the size of a tree, independent of whether more nodes would pay. Plain
-// data.
+// TreeLimits: hard limits on the size of a tree, independent of costs. Plain data.
 #ifndef BASTION_ORCHESTRATOR_POLICY_TREE_LIMITS_H_
 #define BASTION_ORCHESTRATOR_POLICY_TREE_LIMITS_H_
 

@@ -50,7 +50,7 @@ Moments MomentsOf(absl::Span<const CandidateTerms> candidates, const CandidateTe
   return moments;
 }
 
-// Returns x with `matrix` · x = `right`, by Cholesky decomposition. Reads only the lower triangle.
+// Solves `matrix` · x = `right` for x by Cholesky decomposition. Reads only the lower triangle.
 // REQUIRES: `matrix` is positive definite.
 Vector Solve(Matrix matrix, Vector right) {
   for (int i = 0; i < kCandidateTerms; ++i) {

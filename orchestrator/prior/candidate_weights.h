@@ -1,16 +1,16 @@
 // CandidateWeights: how much the drafter and each source of the prior count in a candidate's score,
-// learned from the target's choices. See transition_prior.h for the nouns.
+// learned from the target's choices. See transition_prior.h for the terminology.
 //
 // A candidate x has terms t(x): the drafter's log-probability, whether the drafter left x out of
-// its top K, and the gain of every source. The model of the target's choice among the candidates is
+// its top K, and the gain of every source. The target's choice among the candidates is modeled as
 //
 //   P(x) ∝ exp(Σ_i w_{d,i} · t_i(x))
 //
 // with separate weights for every depth d. Each observed choice moves the weights by an online
 // Newton step on log P(chosen): the gradient is t(chosen) − E[t], the curvature is Cov[t]. The
-// curvature is summed with a decay over about kMemory observations of the depth. The weight of a
-// misleading source falls to 0. The weight of the drafter becomes its sharpness: it is large where
-// drafter and target agree, as with coupled drafts of a good drafter.
+// curvature is summed with a decay over about kMemory observations at the depth. The weight of a
+// misleading source drops to 0. The weight of the drafter acts as an inverse temperature: it is
+// large where drafter and target agree, as with coupled drafts of a good drafter.
 //
 // Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_CANDIDATE_WEIGHTS_H_
@@ -42,7 +42,7 @@ class CandidateWeights {
   // Initial weights for the candidates of a drafter. At depth 1 the drafter knows all tokens
   // before the candidate, so gains start lower there than deeper.
   [[nodiscard]] static CandidateWeights ForDrafts();
-  // Initial weights for candidates of the prior alone. All gains count in full, which gives the
+  // Initial weights for candidates of the prior alone. All gains have weight 1, which gives the
   // prior's own estimate.
   [[nodiscard]] static CandidateWeights ForPriorAlone();
 
@@ -56,8 +56,8 @@ class CandidateWeights {
     return score;
   }
 
-  // Takes one learning step: among `candidates` at `depth`, the target chose the one at index
-  // `chosen`. Ignores a step that is not finite. REQUIRES: depth >= 1, chosen < candidates.size().
+  // Takes one learning step: at `depth`, the target chose candidates[chosen]. Ignores a step that
+  // is not finite. REQUIRES: depth >= 1, chosen < candidates.size().
   void Update(int depth, absl::Span<const CandidateTerms> candidates, size_t chosen);
 
  private:

@@ -14,8 +14,8 @@ namespace bastion {
 namespace {
 
 constexpr size_t kInitialCapacity = 64;
-constexpr size_t kNeighborhood =
-    8;  // Consecutive slots, from its hash on, that may hold a context.
+// A context is stored in one of this many consecutive slots, starting at its hash.
+constexpr size_t kNeighborhood = 8;
 
 uint32_t HashOf(absl::Span<const TokenId> context) {
   uint64_t hash = context.size();
@@ -138,10 +138,11 @@ absl::StatusOr<ContinuationCounts> ContinuationCounts::FromColumns(const Columns
   if (!std::has_single_bit(slots) || slots > counts.max_contexts_ ||
       columns.totals.size() != slots || columns.sizes.size() != slots ||
       columns.tokens.size() != slots * kWidth || columns.counts.size() != slots * kWidth) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "continuation counts: ", slots, " contexts contradict ", columns.totals.size(), " totals, ",
-        columns.sizes.size(), " sizes, ", columns.tokens.size(), " tokens, ", columns.counts.size(),
-        " counts, or exceed the bound of ", counts.max_contexts_));
+    return absl::InvalidArgumentError(
+        absl::StrCat("continuation counts: ", slots, " contexts do not match ",
+                     columns.totals.size(), " totals, ", columns.sizes.size(), " sizes, ",
+                     columns.tokens.size(), " tokens, ", columns.counts.size(),
+                     " counts, or are not a power of two of at most ", counts.max_contexts_));
   }
   counts.slots_.assign(slots, Slot());
   for (size_t i = 0; i < slots; ++i) {

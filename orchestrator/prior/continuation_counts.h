@@ -1,10 +1,10 @@
-// ContinuationCounts: counts which tokens followed which contexts, while text arrives, in bounded
-// memory. Each request counts its own n-grams in one object, which is dropped with the request.
+// ContinuationCounts: counts online, in bounded memory, which tokens followed which contexts. Each
+// request counts its own n-grams in one object, which is destroyed with the request.
 //
 // A context is any short run of tokens, identified by a 32-bit hash. It keeps its kWidth most
-// frequent continuations. When the number of contexts reaches its bound, a new context replaces the
-// least used one among its neighbors. So counts can be lost, and rarely two contexts share one
-// entry. Both are harmless: counts only influence drafts, and drafts may be wrong.
+// frequent continuations. When the table cannot grow further, a new context replaces the least used
+// context near its slot. So counts can be lost, and in rare cases two contexts share one entry.
+// Both are harmless: counts only influence drafts, and drafts may be wrong.
 //
 // Add and After take tens of nanoseconds. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_CONTINUATION_COUNTS_H_
@@ -26,36 +26,36 @@ class ContinuationCounts {
   static constexpr int kWidth = 8;
   static constexpr size_t kBytesPerContext = 64;
 
-  // Keeps at most `max_contexts` contexts (rounded up to a power of two) of kBytesPerContext bytes.
-  // Starts with little memory and grows.
+  // Keeps at most `max_contexts` contexts (rounded up to a power of two), kBytesPerContext bytes
+  // each. Starts with little memory and grows.
   explicit ContinuationCounts(size_t max_contexts);
 
   // Counts that `next` followed `context`. REQUIRES: the context is not empty.
   void Add(absl::Span<const TokenId> context, TokenId next);
 
-  // The continuations of `context`, in no order; an unknown context has a total of 0. Valid until
-  // the next Add.
+  // The continuations of `context`, in unspecified order; an unknown context has a total of 0.
+  // Valid until the next Add.
   [[nodiscard]] Continuations After(absl::Span<const TokenId> context) const;
 
-  // The whole content, as stored in a file. S is capacity(). A slot with total 0 is free.
+  // All slots, as stored in a file. S is capacity(). A slot with total 0 is free.
   struct Columns {
-    std::vector<uint32_t> hashes;  // [S] of the contexts.
+    std::vector<uint32_t> hashes;  // [S] Hashes of the contexts.
     std::vector<float> totals;     // [S]
-    std::vector<uint16_t> sizes;   // [S] number of continuations.
+    std::vector<uint16_t> sizes;   // [S] Numbers of continuations.
     std::vector<TokenId> tokens;   // [S, kWidth]
     std::vector<uint16_t> counts;  // [S, kWidth]
   };
   [[nodiscard]] Columns ToColumns() const;
-  // INVALID_ARGUMENT if the columns contradict each other, exceed `max_contexts`, or hold tokens
-  // outside [0, vocabulary).
+  // INVALID_ARGUMENT if the columns are inconsistent, exceed `max_contexts`, or hold tokens outside
+  // [0, vocabulary).
   [[nodiscard]] static absl::StatusOr<ContinuationCounts> FromColumns(const Columns& columns,
                                                                       size_t max_contexts,
                                                                       int vocabulary);
 
-  // Number of calls to Add on this object. Callers compare it to see whether anything changed.
+  // The number of calls to Add on this object. Callers compare it to detect changes.
   [[nodiscard]] int64_t added() const { return added_; }
 
-  // Contexts that fit into the memory allocated so far; never more than the bound.
+  // The number of contexts that fit into the memory allocated so far; at most the bound.
   [[nodiscard]] size_t capacity() const { return slots_.size(); }
 
  private:

@@ -19,7 +19,7 @@ constexpr int64_t kVersion = 1;
 absl::StatusOr<LearnedPrior> LearnedPrior::Open(const std::string& path, int vocabulary) {
   if (!std::filesystem::exists(path)) {
     LearnedPrior prior(path, vocabulary, ContinuationCounts(kMaxContexts));
-    // Fails now, rather than at the first save, if the path is not writable.
+    // Fails now rather than at the first save if the path is not writable.
     RETURN_IF_ERROR(prior.Save());
     return prior;
   }
@@ -76,7 +76,7 @@ void LearnedPrior::SaveIfDue(absl::Duration now) {
   saving_ =
       std::async(std::launch::async, [counts = counts_, vocabulary = vocabulary_, path = path_] {
         if (const absl::Status saved = Write(counts, vocabulary, path); !saved.ok()) {
-          LOG(WARNING) << "learned prior not saved: " << saved;
+          LOG(WARNING) << "could not save the learned prior: " << saved;
         }
       });
 }

@@ -1,8 +1,8 @@
-// LearnedPrior: continuation counts shared by all requests, and the file that keeps them when the
-// process ends. Optional; off by default. At most 16 MiB of memory.
+// LearnedPrior: continuation counts shared by all requests, and the file that preserves them across
+// restarts. Optional; off by default. At most 16 MiB of memory.
 //
-// Privacy: the text of one tenant changes the decoding speed of another tenant's text, so timing
-// can reveal it. The file contains runs of up to three tokens from all requests, prompts included;
+// Privacy: the text of one tenant changes how fast another tenant's text is decoded, so timing can
+// reveal it. The file contains runs of up to three tokens from all requests, including prompts;
 // only its owner may read it. The generated text never depends on the counts.
 //
 // File format: safetensors with `facts` I64 [2] (format version, vocabulary) and the columns of
@@ -32,12 +32,12 @@ class LearnedPrior {
 
   [[nodiscard]] ContinuationCounts* counts() { return &counts_; }
 
-  // Writes the file and returns when it is written.
+  // Writes the file. Returns when it is written.
   [[nodiscard]] absl::Status Save() const;
-  // Starts to save a copy on a background thread if kSaveInterval has passed since the last save
-  // and there are new counts. Logs a failure and tries again at the next save.
+  // Starts saving a copy on a background thread if kSaveInterval has passed since the last save and
+  // there are new counts. Logs a failure; the next save tries again.
   void SaveIfDue(absl::Duration now);
-  // Waits until the save that SaveIfDue started, if any, is done.
+  // Waits for the save that SaveIfDue started, if any.
   void WaitForSave();
 
  private:

@@ -32,14 +32,14 @@ struct ContextGains {
 class TransitionGains {
  public:
   static constexpr float kSmoothing = 20;      // k_s
-  static constexpr int kMaxContinuations = 8;  // Per context; rarer ones are left out.
+  static constexpr int kMaxContinuations = 8;  // Per context; the rarer continuations are left out.
 
   // `table` need not outlive this object.
   explicit TransitionGains(const TransitionTable& table);
 
   [[nodiscard]] int vocabulary() const { return static_cast<int>(probabilities_.size()); }
 
-  // P(x). REQUIRES, here and below: tokens lie in [0, vocabulary).
+  // P(x). REQUIRES, here and below: tokens are in [0, vocabulary).
   [[nodiscard]] float Probability(TokenId token) const { return probabilities_[token]; }
   // The continuations after the last token, and after the last two.
   [[nodiscard]] ContextGains After(TokenId last) const { return GainsOf(singles_[last]); }

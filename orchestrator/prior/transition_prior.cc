@@ -10,7 +10,7 @@ namespace {
 
 // The first source with continuation counts; the sources before it read the table.
 constexpr int kFirstCounted = static_cast<int>(PriorSource::kLearnedOne);
-// k_s. Larger for text of other origin than this request.
+// k_s. Larger for sources other than this request.
 constexpr std::array<float, kPriorSources> kSmoothing = {
     TransitionGains::kSmoothing, TransitionGains::kSmoothing, 20, 20, 1, 1, 1};
 
@@ -153,7 +153,7 @@ void TransitionPrior::CollectGains(const RecentTokens& recent, GainList* list) c
     totals[source] = known.total;
     any = any || known.total > 0;
     for (size_t i = 0; i < known.tokens.size(); ++i) {
-      // The count itself; the loop below turns it into a gain.
+      // Stores the count; the loop below turns it into a gain.
       FindOrAddEntry(known.tokens[i], rest, list).gains[source] = known.counts[i];
     }
   }

@@ -1,7 +1,7 @@
 // TransitionPrior: predicts the next token of one request from the tokens just before it.
 //
 // Terms used in orchestrator/prior:
-//   transition table     How often tokens followed one or two given tokens in a large text. It is
+//   transition table     How often tokens followed one or two given tokens in a large corpus. It is
 //                        read-only and comes from a file (common/prior/transition_table.h).
 //                        TransitionGains is the same table, prepared for fast lookup.
 //   continuation counts  The same kind of counts, collected while the service runs
@@ -17,11 +17,11 @@
 //                        choices.
 //
 // Why a prior: a block-diffusion drafter predicts every position independently. Its marginal for a
-// position assumes the most likely tokens at the positions before it, so it fits poorly below any
-// other tree node. But when a child is scored, the tokens before it are known, and the prior looks
-// up which tokens usually follow them. Each
-// source, from the general to the specific, sharpens the estimate of the source before it
-// (interpolated counts, as in n-gram language models):
+// position assumes the most likely tokens at the earlier positions, so it is a poor prediction on
+// any other path of the tree. But when a child is scored, the tokens before it are known, and the
+// prior looks up which tokens usually follow them. Each source, from the general to the specific,
+// sharpens the estimate of the source before it (interpolated counts, as in n-gram language
+// models):
 //
 //   p_s(x) = (n_s(x) + k_s · p_{s−1}(x)) / (n_s + k_s)
 //
@@ -80,7 +80,7 @@ class GainList {
   [[nodiscard]] absl::Span<const TokenGains> entries() const { return entries_; }
 
   void Clear();
-  // The entry of `token`. Adds one with zeros if there is none.
+  // The entry of `token`. If there is none, adds an entry of zeros.
   [[nodiscard]] TokenGains& FindOrAdd(TokenId token);
   // The entry of `token`, or null.
   [[nodiscard]] const TokenGains* Find(TokenId token) const;
@@ -124,7 +124,7 @@ class TransitionPrior {
   };
   explicit TransitionPrior(const Options& options);
 
-  // Adds the next token of the request. Call it for each token of the prompt, then for each output
+  // Adds the next token of the request. Call this for each prompt token, then for each output
   // token. A token outside the vocabulary is not counted and clears the context (the verifier will
   // reject such a prompt).
   void Append(TokenId token);
@@ -132,7 +132,7 @@ class TransitionPrior {
   // The tokens before a child of `node`: the path to `node`, then the request's text before the
   // root. REQUIRES: the root of the tree is the token appended last.
   [[nodiscard]] RecentTokens TokensBefore(const DraftTree& tree, NodeIndex node) const;
-  // The tokens before the next position, if `following` were appended first.
+  // The tokens before the next position as if `following` had been appended.
   [[nodiscard]] RecentTokens TokensBefore(absl::Span<const TokenId> following) const;
 
   // Replaces the contents of `*list` with the gains of all tokens that some source has seen after
@@ -147,8 +147,8 @@ class TransitionPrior {
  private:
   // Counts `next` after the last 1, 2, … `max_length` tokens.
   void CountContinuation(ContinuationCounts* counts, int max_length, TokenId next) const;
-  // Returns the entry of `token`. Adds one with estimate P(x) · rest if there is none. `rest` is
-  // the result of CollectTableGains.
+  // Returns the entry of `token`. If there is none, adds an entry with estimate P(x) · rest, where
+  // `rest` is the result of CollectTableGains.
   TokenGains& FindOrAddEntry(TokenId token, float rest, GainList* list) const;
   // Adds the table's gains. Returns `rest`: the table's estimate of a token that it does not list
   // is P(x) · rest.

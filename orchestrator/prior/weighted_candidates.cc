@@ -18,7 +18,7 @@ float WeightedGain(const TokenGains& entry, const CandidateTerms& weights) {
   return gain;
 }
 
-// Smaller log-probabilities are raised to this value, so that no sum leaves the range of a float.
+// Smaller log-probabilities are raised to this value, so that sums stay in the range of a float.
 constexpr float kMinLogProb = -50;
 
 // `entry` may be null: then all gains are 0.
@@ -32,7 +32,7 @@ CandidateTerms TermsOf(float draft, bool outside, const TokenGains* entry) {
   return terms;
 }
 
-// The number of candidates of non-zero probability. The others are at the end.
+// The number of candidates with non-zero probability. The others are at the end of the list.
 int PossibleCandidates(const Marginals& marginals, int position) {
   int possible = marginals.candidates;
   while (possible > 0 && std::isinf(marginals.log_prob(position, possible - 1))) --possible;
@@ -191,7 +191,9 @@ CandidateList WeightedCandidates::After(const DraftTree& tree, NodeIndex node) c
       sum -= std::exp(static_cast<double>(before));
       unchanged_[rank].token = kRemoved;
     }
-    const auto removed = [](const CandidateCache::Scored& one) { return one.token == kRemoved; };
+    const auto removed = [](const CandidateCache::Scored& scored) {
+      return scored.token == kRemoved;
+    };
     unchanged_.erase(std::remove_if(unchanged_.begin(), unchanged_.end(), removed),
                      unchanged_.end());
   }

@@ -1,5 +1,5 @@
 // Candidates that depend on the path: WeightedCandidates combines the drafter's candidates with the
-// prior, PriorCandidates uses the prior alone. See transition_prior.h for the nouns, and
+// prior, PriorCandidates uses the prior alone. See transition_prior.h for the terminology, and
 // candidate_weights.h for the weights w and the terms t.
 //
 // WeightedCandidates scores the drafter's candidates and the tokens that only the prior proposes.
@@ -7,11 +7,11 @@
 //
 //   score(x) = w_d · t(x) − log Σ_x' exp(w_d · t(x')) + log Σ_{x' in top K} q(x')
 //
-// PriorCandidates takes P(x) in place of the drafter's probability q(x). Tokens that the prior has
+// PriorCandidates uses P(x) in place of the drafter's probability q(x). Tokens that the prior has
 // not seen in the context share the rest of the mass.
 //
-// Each node lists only its `max_children` best candidates. Not even the const methods may run
-// concurrently, because they fill a cache.
+// Each node lists only its `max_children` best candidates. Not thread-safe: even the const methods
+// fill a cache.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_WEIGHTED_CANDIDATES_H_
 #define BASTION_ORCHESTRATOR_PRIOR_WEIGHTED_CANDIDATES_H_
 
@@ -28,7 +28,7 @@
 
 namespace bastion {
 
-// Owns the candidate lists that were handed out, at stable addresses. A list depends only on the
+// Owns the candidate lists returned so far, at stable addresses. A list depends only on the
 // position and the tokens before it, so paths that agree in both share one list.
 class CandidateCache {
  public:
@@ -42,8 +42,8 @@ class CandidateCache {
 
   // The list of `key`, or null.
   [[nodiscard]] const CandidateList* Find(const Key& key) const;
-  // Merges `ranked` (sorted by falling score) and `unsorted` (sorted by this call), adds `shift` to
-  // all scores, and stores the best candidates as the list of `key`.
+  // Merges `ranked` (in descending order of score) and `unsorted` (which this call sorts), adds
+  // `shift` to all scores, and stores the best candidates as the list of `key`.
   CandidateList Insert(const Key& key, absl::Span<const Scored> ranked,
                        std::vector<Scored>& unsorted, float shift);
 
@@ -76,17 +76,17 @@ class WeightedCandidates final : public Candidates {
   [[nodiscard]] int max_depth() const override { return max_depth_; }
   [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override;
 
-  // Updates `weights` with the target's choices: `chosen` are the tokens that the target chose
-  // after the root, in order. Skips a position whose chosen token is no candidate, because it says
-  // nothing about how to weigh the candidates.
-  // REQUIRES: no token was appended to `prior` since the marginals were made.
+  // Updates `weights` with the target's choices: `chosen` contains the tokens that the target chose
+  // after the root, in order. Skips a position whose chosen token is not a candidate, because it
+  // says nothing about how to weigh the candidates.
+  // REQUIRES: no token has been appended to `prior` since the marginals were computed.
   static void UpdateWeights(const Marginals& marginals, const TransitionPrior* prior,
                             absl::Span<const TokenId> chosen, CandidateWeights* weights);
 
  private:
   // The candidates of one position with scores from the drafter's term alone.
   struct DraftScores {
-    std::vector<CandidateCache::Scored> ranked;  // Candidates of non-zero probability.
+    std::vector<CandidateCache::Scored> ranked;  // Candidates with non-zero probability.
     double sum = 0;                              // Σ exp(score)
     float log_mass = 0;                          // log Σ q
     std::vector<uint16_t> slots;  // Hash table by token: rank + 1, or 0 for a free slot.
@@ -94,7 +94,7 @@ class WeightedCandidates final : public Candidates {
 
     [[nodiscard]] int RankOf(TokenId token) const;  // −1 for a token that is not listed.
   };
-  // Computed at the first use, because most trees do not reach the deep positions.
+  // Computed on first use, because most trees do not reach the deep positions.
   [[nodiscard]] const DraftScores& DraftScoresAt(int position) const;
 
   const Marginals& marginals_;

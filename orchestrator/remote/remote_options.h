@@ -9,8 +9,8 @@
 
 namespace bastion {
 
-// A caller does not wait for the reply to a Close. The message is dropped if an earlier message
-// blocks the stream for longer than this.
+// A Close does not wait for a reply. Its message is dropped if an earlier message blocks the stream
+// for longer than this.
 inline constexpr absl::Duration kCloseTimeout = absl::Milliseconds(20);
 
 struct RemoteOptions {

@@ -7,7 +7,7 @@
 
 namespace bastion {
 
-// A Delta with the fields of `delta` that the client asked for in `wanted`.
+// A Delta with the fields of `delta` that `wanted` requests.
 [[nodiscard]] v1::GenerateResponse DeltaEvent(const OutputDelta& delta,
                                               const v1::OutputOptions& wanted);
 // The Finished event.

@@ -10,12 +10,12 @@
 namespace bastion {
 namespace {
 
-// How often a call checks for a canceled client while there is nothing to write.
+// How often a call checks whether the client has canceled it while there is nothing to write.
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 
 absl::Status ClientDisconnected() { return absl::CancelledError("the client disconnected"); }
 
-std::string DrawRequestId() {
+std::string NewRequestId() {
   absl::BitGen bits;
   return absl::StrCat("req-", absl::Hex(absl::Uniform<uint64_t>(bits), absl::kZeroPad16));
 }
@@ -27,7 +27,7 @@ grpc::Status GenerationService::Generate(grpc::ServerContext* context,
                                          grpc::ServerWriter<v1::GenerateResponse>* writer) {
   absl::StatusOr<PreparedRequest> prepared = parser_->Parse(*request);
   if (!prepared.ok()) return wire::ToGrpc(prepared.status());
-  if (prepared->request_id.empty()) prepared->request_id = DrawRequestId();
+  if (prepared->request_id.empty()) prepared->request_id = NewRequestId();
   v1::GenerateResponse started;
   started.mutable_started()->set_request_id(prepared->request_id);
   started.mutable_started()->set_model(model_->name);

@@ -1,4 +1,4 @@
-// LiveRequest: a request while it is served: its sequence, its text so far and its stream. The
+// LiveRequest: a request that is being served: its sequence, its text so far and its stream. The
 // RPC's thread creates it, then the scheduler owns it. Thread-compatible; the stream is
 // thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_LIVE_REQUEST_H_
@@ -24,27 +24,28 @@ class LiveRequest {
   LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer, const Clock* clock,
               absl::Duration interval = absl::ZeroDuration());
 
-  // The scheduler admits the request. `id` must be unused.
+  // Called when the scheduler admits the request. `id` must be unused.
   void CreateSequence(SequenceId id, const CostModel* costs, SpeculationMemory* memory);
   // REQUIRES: CreateSequence was called.
   [[nodiscard]] DecodeSequence& sequence() { return *sequence_; }
 
-  // The prompt is prefilled. Decode time counts from now on.
+  // Called when the prompt is prefilled. Decode time starts now.
   void MarkPrefilled();
   // Pushes the output of the last cycle to the stream. Closes the stream if the sequence is done.
   void PublishCycle();
   // Closes the stream with an error.
   void Fail(const absl::Status& status) { stream_->Close(status); }
 
-  // The time since which the stream has been full because the client does not read. The scheduler
-  // sets it, and drops the request if this takes too long.
+  // The time at which the stream became full because the client does not read; nullopt if it is not
+  // full. Set by the scheduler, which drops the request if the client stalls for too long.
   std::optional<absl::Duration> stalled_since;
 
   [[nodiscard]] const PreparedRequest& request() const { return request_; }
   [[nodiscard]] const std::shared_ptr<RequestStream>& stream() const { return stream_; }
 
  private:
-  // The text that is decided after `tokens`. Ends the sequence at a stop string.
+  // Returns the new text that later tokens can no longer change. Ends the sequence at a stop
+  // string.
   [[nodiscard]] std::string Detokenize(const std::vector<TokenId>& tokens);
   // Closes the stream at the end of the answer.
   void PublishEnd();

@@ -15,26 +15,30 @@ ABSL_FLAG(std::string, target, "",
           "Folder of the target model, for its tokenizer, configuration and chat template.");
 ABSL_FLAG(std::string, verifier, "127.0.0.1:7072", "gRPC address of the verifier.");
 ABSL_FLAG(std::string, drafter, "127.0.0.1:7071",
-          "gRPC address of the drafter. Without a drafter there, decoding goes on without drafts.");
+          "gRPC address of the drafter. While it is unreachable, requests are decoded without "
+          "drafts.");
 ABSL_FLAG(std::string, carrier, "auto",
-          "How messages to both travel: auto (shared memory if they offer it) or inline (gRPC).");
+          "Transport to the verifier and the drafter: auto (shared memory if the peer offers it) "
+          "or inline (gRPC).");
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7070"},
           "gRPC addresses for clients, host:port or unix:///path, separated by commas.");
 ABSL_FLAG(std::string, policy, "default",
-          "Speculation policy of requests that name none, e.g. default, adaptive, fixed:16 or ar.");
+          "Speculation policy for requests that do not set one, e.g. default, adaptive, fixed:16 "
+          "or ar.");
 ABSL_FLAG(std::string, prior, "",
           "Transition table for policies with +prior: a file, or the drafter's folder. Empty: only "
           "the request's own tokens are used.");
 ABSL_FLAG(std::string, learn_prior, "",
-          "File for transitions learned from all requests. It contains fragments of their texts, "
-          "and one tenant can infer another's texts from response times. Empty: off.");
-ABSL_FLAG(int, max_running, 16, "Requests that are decoded together.");
-ABSL_FLAG(int, max_waiting, 256, "Requests that may wait. Further ones are refused.");
+          "File for transitions learned from all requests. It contains fragments of their text, "
+          "and tenants can infer each other's text from response times. Empty: off.");
+ABSL_FLAG(int, max_running, 16, "Maximum number of requests decoded together.");
+ABSL_FLAG(int, max_waiting, 256,
+          "Maximum number of requests in the queue. Further requests are refused.");
 ABSL_FLAG(absl::Duration, draft_timeout, absl::Milliseconds(500),
-          "Timeout for a draft. After it the cycle goes on without one.");
+          "Timeout for a draft. The cycle then continues without a draft.");
 ABSL_FLAG(absl::Duration, calibration_limit, absl::Seconds(10),
-          "Approximate limit of the calibration at start. Points that are not measured by then are "
-          "interpolated. 0: no limit, every point is measured once.");
+          "Approximate time limit for the calibration at startup. Points that are not measured by "
+          "then are interpolated. 0: no limit; every point is measured once.");
 ABSL_FLAG(absl::Duration, stream_interval, absl::Milliseconds(10),
           "Minimum time between two messages of an answer after its first token. Tokens decoded "
           "meanwhile are sent together. 0: one message per cycle.");
@@ -46,7 +50,7 @@ ABSL_FLAG(absl::Duration, grace, absl::Seconds(30),
 namespace bastion {
 namespace {
 
-// The table that --prior names, or null if the flag is empty.
+// Loads the table from --prior; null if the flag is empty.
 absl::StatusOr<std::unique_ptr<const TransitionGains>> LoadPrior(int vocabulary) {
   const std::string path = absl::GetFlag(FLAGS_prior);
   if (path.empty()) return nullptr;

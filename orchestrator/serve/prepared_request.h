@@ -11,7 +11,7 @@
 namespace bastion {
 
 struct PreparedRequest {
-  std::string request_id;  // Empty: the service draws one.
+  std::string request_id;  // Empty: the service generates one.
   DecodeRequest decode;    // The scheduler sets its id.
   Policy policy;
   StopStrings stops;

@@ -17,11 +17,11 @@ namespace bastion {
 
 class RequestParser {
  public:
-  // `model` must outlive this object. `default_policy` is for requests that name no policy.
+  // `model` must outlive this object. `default_policy` is for requests that do not set a policy.
   RequestParser(const ServedModel* model, Policy default_policy)
       : model_(model), default_policy_(std::move(default_policy)) {}
 
-  // INVALID_ARGUMENT with the name of the field; NOT_FOUND for another model.
+  // INVALID_ARGUMENT with the name of the field; NOT_FOUND for a model that is not served.
   [[nodiscard]] absl::StatusOr<PreparedRequest> Parse(const v1::GenerateRequest& request) const;
 
   [[nodiscard]] const Policy& default_policy() const { return default_policy_; }

@@ -49,12 +49,12 @@ class RequestStream {
  public:
   static constexpr size_t kCapacity = 256;  // In cycles.
 
-  // `interval` is the minimum time between two deltas. The last delta of an answer, and a full
-  // stream, do not wait for it.
+  // `interval` is the minimum time between two deltas. It does not delay the last delta of an
+  // answer or a full stream.
   explicit RequestStream(absl::Duration interval = absl::ZeroDuration()) : interval_(interval) {}
 
   // ---- called by the cycle's thread ----
-  // True if kCapacity cycles wait for the client. The caller must not push more.
+  // True if kCapacity cycles are waiting for the client. The caller must not push more.
   [[nodiscard]] bool full() const ABSL_LOCKS_EXCLUDED(mutex_);
   // True after Cancel(). The caller should drop the request.
   [[nodiscard]] bool canceled() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -70,10 +70,10 @@ class RequestStream {
   // callable until Cancel().
   void SetAbortCallback(std::function<void()> abort) { abort_ = std::move(abort); }
   enum class Event { kTimeout, kDelta, kEnd };
-  // Waits up to `timeout` for the next event. kDelta: `delta` is the output of all cycles that were
-  // waiting. kEnd: all output was returned, and status() and end() are valid.
+  // Waits up to `timeout` for the next event. kDelta: `delta` is the output of all waiting cycles.
+  // kEnd: all output has been returned, and status() and end() are valid.
   Event WaitForEvent(absl::Duration timeout, OutputDelta& delta) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The client disconnected or the RPC is over.
+  // Called when the client has disconnected or the RPC has ended.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
   // REQUIRES, for both: WaitForEvent returned kEnd.
   [[nodiscard]] absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -12,13 +12,13 @@
 namespace bastion {
 namespace {
 
-// The pause between two attempts to reach the verifier grows by a quarter each time. So connecting
-// adds at most a quarter to the time that the verifier takes to start.
+// The pause between two attempts to reach the verifier grows by 25 percent each time. So connecting
+// adds at most 25 percent to the time that the verifier takes to start.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
 
-// Session ids are random, so that a restarted orchestrator does not reuse ids of its former
-// process.
+// Session ids are random, so that a restarted orchestrator does not reuse ids from its previous
+// run.
 uint64_t NewSession() {
   absl::BitGen bits;
   return absl::Uniform<uint64_t>(bits);
@@ -97,7 +97,7 @@ void Scheduler::Main() {
   if (options_.learned == nullptr) return;
   options_.learned->WaitForSave();
   if (const absl::Status saved = options_.learned->Save(); !saved.ok()) {
-    LOG(ERROR) << "learned prior not saved: " << saved;
+    LOG(ERROR) << "could not save the learned prior: " << saved;
   }
 }
 
@@ -220,14 +220,15 @@ void Scheduler::Step() {
     owners.push_back(request.get());
   }
   if (batch.empty()) {
-    // All clients are stalled, or the last prefill failed. Do not spin.
+    // No request can decode: all clients are stalled, or the last prefill failed. Do not spin.
     if (!running_.empty()) absl::SleepFor(absl::Milliseconds(1));
     return;
   }
   const absl::Status stepped = engine_->cycle.Step(batch);
   if (!stepped.ok()) {
     LOG(ERROR) << "verify failed: " << stepped;
-    FailAll(absl::UnavailableError(absl::StrCat("the verifier was lost: ", stepped.message())));
+    FailAll(absl::UnavailableError(
+        absl::StrCat("the connection to the verifier was lost: ", stepped.message())));
     SetReady(false);
     return;
   }
@@ -236,7 +237,7 @@ void Scheduler::Step() {
     if (last_draft_status_.ok()) {
       LOG(INFO) << "drafts are available; decoding with speculation";
     } else {
-      LOG(WARNING) << "decoding without speculation, no draft: " << last_draft_status_;
+      LOG(WARNING) << "no draft; decoding without speculation: " << last_draft_status_;
     }
   }
   for (LiveRequest* owner : owners) {

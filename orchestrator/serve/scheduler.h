@@ -1,10 +1,10 @@
-// Scheduler: owns the cycle's thread. It admits requests in their order of arrival, prefills them
-// in chunks between cycles, and steps all running sequences together.
+// Scheduler: owns the cycle's thread. It admits requests in order of arrival, prefills them in
+// chunks between cycles, and steps all running sequences together.
 //
-// It also watches the two peers. While the verifier is not reachable, requests are refused with
-// UNAVAILABLE. When it is reachable again, serving resumes; a verifier with another target or
-// device is calibrated first. Without a drafter, or while it fails, requests are decoded without
-// its drafts.
+// It also watches the two peers. While the verifier is unreachable, requests are refused with
+// UNAVAILABLE. When it is reachable again, serving resumes; a verifier with a different target or
+// device is calibrated first. While the drafter is missing or failing, requests are decoded without
+// drafts.
 //
 // Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_SCHEDULER_H_
@@ -29,12 +29,12 @@ namespace bastion {
 
 struct SchedulerOptions {
   int max_running = 16;     // Requests decoded together.
-  int max_waiting = 256;    // Queue length. Further requests are refused.
+  int max_waiting = 256;    // Maximum queue length. Further requests are refused.
   int prefill_chunk = 256;  // Prompt tokens per request between two cycles.
   // A request is dropped if its client does not read for this long while the stream is full.
   absl::Duration slow_client = absl::Seconds(30);
   absl::Duration calibration_limit = absl::Seconds(10);  // CalibrationOptions::time_limit.
-  int vocabulary = 0;  // Vocabulary of the served model. The verifier must have the same.
+  int vocabulary = 0;  // Vocabulary size of the served model. The verifier's must be equal.
   // Transition table for +prior, with the same vocabulary. Not owned. Null: no table.
   const TransitionGains* table = nullptr;
   // Counts shared by all requests. Not owned. Null: requests share no counts.
@@ -42,12 +42,13 @@ struct SchedulerOptions {
 };
 
 struct SchedulerStats {
-  bool ready = false;   // The verifier is connected and calibrated.
-  int running = 0;      // Requests being decoded.
-  AuditCounts audit;    // The verifier's audit counts.
-  int waiting = 0;      // Requests in the queue.
-  TargetInfo target;    // Target of the last verifier.
-  std::string drafter;  // Name of the drafter at the last connect; empty if there was none.
+  bool ready = false;  // The verifier is connected and calibrated.
+  int running = 0;     // Requests being decoded.
+  AuditCounts audit;   // The verifier's audit counts.
+  int waiting = 0;     // Requests in the queue.
+  TargetInfo target;   // Target of the verifier that was connected last.
+  // The drafter's name at the time the verifier was last connected; empty if there was no drafter.
+  std::string drafter;
 };
 
 class Scheduler {
@@ -65,7 +66,7 @@ class Scheduler {
   [[nodiscard]] absl::Status Submit(std::unique_ptr<LiveRequest> request)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Refuses new requests from now on. Waits up to `grace` for the waiting and running ones to end.
+  // Refuses new requests from now on. Waits up to `grace` for waiting and running requests to end.
   void Drain(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mutex_);
 
   [[nodiscard]] SchedulerStats stats() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -93,7 +94,7 @@ class Scheduler {
   // Calibrates the verifier.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
   void SetReady(bool ready) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits until there are requests or the scheduler stops, but not forever.
+  // Waits until there are requests or the scheduler stops, for half a second at most.
   void AwaitWork() ABSL_LOCKS_EXCLUDED(mutex_);
   // Moves requests from the queue to running_, up to max_running.
   void Admit() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -103,7 +104,7 @@ class Scheduler {
   void Step();
   // Removes requests that are done, failed, canceled, or stalled for too long.
   void Retire() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Fails the request if its client canceled it or has not read for too long. True if so.
+  // Fails the request and returns true if its client canceled it or has not read for too long.
   [[nodiscard]] bool FailIfAbandoned(LiveRequest& request) const;
   // Fails all waiting and running requests.
   void FailAll(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);

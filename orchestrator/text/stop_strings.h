@@ -1,8 +1,8 @@
-// StopStrings: ends a text at the first stop string, while the text arrives in pieces.
+// StopStrings: ends streamed text at the first stop string.
 //
-// Text that may be the beginning of a stop string is held until that is decided. The stop string
-// that ends first wins; if several end at the same place, the longest wins. So the result depends
-// only on the text, not on how it was split into pieces, and speculation cannot change it.
+// Text that may be the beginning of a stop string is held back until later text decides. The stop
+// string that ends first wins; if several end at the same place, the longest wins. So the result
+// depends only on the text, not on how it was split into pieces, and speculation cannot change it.
 //
 // Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TEXT_STOP_STRINGS_H_
@@ -23,8 +23,8 @@ class StopStrings {
   // strings, all text passes unchanged.
   [[nodiscard]] static absl::StatusOr<StopStrings> Create(std::vector<std::string> stops);
 
-  // Adds `piece` and returns the text that is decided now, without the stop string that ends it.
-  // After a match, returns "".
+  // Adds `piece` and returns the text that can no longer be part of a stop string. After a match,
+  // returns "".
   [[nodiscard]] std::string Push(std::string_view piece);
 
   // Returns the held text and clears it. Call it when no more text follows.

@@ -39,8 +39,8 @@ double BestFirst::AddNext() {
 
 void BestFirst::Offer(Candidate next) {
   if (next.rank >= next.list.size) return;
-  // DDTree updates the previous sibling's score by "− log q^(r) + log q^(r+1)". The sum below is
-  // the same number, but rounding errors do not build up from sibling to sibling.
+  // DDTree updates the previous sibling's score by "− log q^(r) + log q^(r+1)". The sum below gives
+  // the same score, but rounding errors do not accumulate from sibling to sibling.
   next.log_score = next.parent_log_score + static_cast<double>(next.list.log_scores[next.rank]);
   if (std::isinf(next.log_score)) return;
   next.order = offered_++;

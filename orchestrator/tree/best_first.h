@@ -3,14 +3,14 @@
 //
 // Nodes are added in globally non-increasing path score ρ. After N calls of AddNext() the tree has
 // the largest expected committed length of all trees of N nodes, and the trees are nested. The
-// caller sets the budget: it reads PeekScore() and stops when the next node does not pay.
+// caller sets the budget: it reads PeekScore() and stops when the next node is not worth its cost.
 //
 // The heap holds rank tuples. Taking the node with rank r at depth d offers its next sibling (rank
 // r+1, same parent) and its first child (rank 0 at depth d+1). Each is offered whether or not the
 // other exists. (BASTION's printed Algorithm 1 offers the child only together with a sibling; that
-// is a misprint.) Of equal scores the candidate offered first wins; the sibling is offered before
-// the child. Candidates of zero probability are never offered. Sums are in double and in path
-// order, so results are reproducible.
+// is a misprint.) Ties go to the candidate offered first; the sibling is offered before the child.
+// Candidates with zero probability are never offered. Sums use double and path order, so results
+// are reproducible.
 //
 // Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TREE_BEST_FIRST_H_
@@ -51,7 +51,7 @@ class BestFirst {
     CandidateList list;  // All candidates after the parent.
     int rank;            // This candidate's index in `list`.
   };
-  // Heap order: the largest score first; of equal scores the candidate offered first.
+  // Heap order: the largest score first. Ties go to the candidate offered first.
   struct Worse {
     bool operator()(const Candidate& a, const Candidate& b) const {
       if (a.log_score != b.log_score) return a.log_score < b.log_score;

@@ -18,8 +18,8 @@
 
 namespace bastion {
 
-// The candidates after one node, best first. Scores are log-probabilities: they never rise with the
-// rank, are <= 0 and not NaN. A candidate with score -inf is never taken. No token repeats.
+// The candidates after one node, best first. Scores are log-probabilities: non-increasing, <= 0 and
+// not NaN. A candidate with score -inf is never taken. Tokens are distinct.
 struct CandidateList {
   const TokenId* tokens = nullptr;    // [size]
   const float* log_scores = nullptr;  // [size]
@@ -31,8 +31,9 @@ class Candidates {
   virtual ~Candidates() = default;
   // A tree grown from these candidates is at most this deep.
   [[nodiscard]] virtual int max_depth() const = 0;
-  // The candidates for children of `node`; empty when the node can have none. The list is valid as
-  // long as this object. REQUIRES: `node` is in `tree`, and the path to it does not change later.
+  // The candidates for children of `node`; empty if the node cannot have children. The list is
+  // valid as long as this object exists. REQUIRES: `node` is in `tree`, and the path to it does not
+  // change later.
   [[nodiscard]] virtual CandidateList After(const DraftTree& tree, NodeIndex node) const = 0;
 };
 

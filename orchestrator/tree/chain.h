@@ -10,8 +10,8 @@
 
 namespace bastion {
 
-// At most `length` nodes and at most candidates.max_depth() nodes. The chain ends at the first
-// position without a candidate of non-zero probability. It also ends before the n-th node if that
+// Grows at most `length` and at most candidates.max_depth() nodes. The chain ends at the first
+// position without a candidate with non-zero probability. It also ends before the n-th node if that
 // node's path score is below min_scores[n − 1]; nodes beyond the end of `min_scores` have no
 // minimum.
 [[nodiscard]] DraftTree GrowChain(TokenId root, const Candidates& candidates, int length,

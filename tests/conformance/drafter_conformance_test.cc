@@ -77,8 +77,8 @@ class DrafterConformanceTest : public ::testing::TestWithParam<testing::StagesKi
     EXPECT_GE(marginals.candidates, kCandidates);
     EXPECT_TRUE(marginals.Validate(info_.vocabulary).ok()) << marginals.Validate(info_.vocabulary);
   }
-  // Drafts of one sequence, computed in calls of other rows: equal, or within rounding if kernels
-  // do not promise more.
+  // Compares drafts of one sequence from calls with different rows. They are equal if the kernels
+  // are row invariant, else equal within rounding.
   void ExpectSameDraft(const Marginals& actual, const Marginals& expected) {
     if (GetParam().row_invariant) {
       EXPECT_EQ(actual, expected);
@@ -112,7 +112,7 @@ TEST_P(DrafterConformanceTest, MarginalsAreValidInEveryCycle) {
   }
 }
 
-TEST_P(DrafterConformanceTest, OneDraftPerFrontierInOrder) {
+TEST_P(DrafterConformanceTest, ReturnsOneDraftPerFrontierInOrder) {
   Live first = Begin(), second = Begin();
   Step(second, {});
   const Marginals alone_first = Draft(first), alone_second = Draft(second);
@@ -165,7 +165,7 @@ TEST_P(DrafterConformanceTest, ASequenceUnknownToTheTargetGetsEmptyMarginals) {
   ExpectValidDraft((*drafts)[1].marginals.at(0));
 }
 
-TEST_P(DrafterConformanceTest, MoreCandidatesThanTheVocabularyGiveAtMostTheVocabulary) {
+TEST_P(DrafterConformanceTest, TheVocabularyLimitsTheNumberOfCandidates) {
   Live live = Begin();
   Frontier frontier = NextFrontier(live);
   frontier.candidates = 10 * info_.vocabulary;

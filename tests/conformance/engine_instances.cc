@@ -21,7 +21,7 @@
 namespace bastion::testing {
 namespace {
 
-// The engines for a GPU; in a build without CUDA on the emulator.
+// The GPU engines. In a build without CUDA, they run on the emulator.
 class OnGpu final : public StagesUnderTest {
  public:
   explicit OnGpu(const std::string& folder) {
@@ -155,7 +155,7 @@ class OverTheWire final : public StagesUnderTest {
     drafter_host_ = Host("drafter", drafter_service_.get());
   }
 
-  // Waits until the drafter has subscribed. Sequences opened before have no features.
+  // Waits until the drafter has subscribed. Sequences opened earlier have no features.
   void AwaitSubscription() {
     for (uint32_t epoch = 0; epoch < 500; ++epoch) {
       const SequenceId probe = {~uint64_t{0}, epoch};

@@ -1,5 +1,6 @@
-// The engines in process on tiny random checkpoints. Loading measures the device, so each kind is
-// made once and lent to every test: the suites use sessions of their own and close them.
+// The engines in process on tiny random checkpoints. Loading measures the device, which is slow, so
+// each kind is created once and shared by all tests. The tests use different sessions and close
+// them.
 #ifndef BASTION_TESTS_CONFORMANCE_IN_PROCESS_H_
 #define BASTION_TESTS_CONFORMANCE_IN_PROCESS_H_
 
@@ -15,15 +16,15 @@
 
 namespace bastion::testing {
 
-// Makes it outlive the test that asked first.
+// Forwards to stages that outlive the test.
 class Borrowed final : public StagesUnderTest {
  public:
-  explicit Borrowed(StagesUnderTest* lender) : lender_(lender) {}
-  Verifier& verifier() override { return lender_->verifier(); }
-  Drafter& drafter() override { return lender_->drafter(); }
+  explicit Borrowed(StagesUnderTest* stages) : stages_(stages) {}
+  Verifier& verifier() override { return stages_->verifier(); }
+  Drafter& drafter() override { return stages_->drafter(); }
 
  private:
-  StagesUnderTest* const lender_;
+  StagesUnderTest* const stages_;
 };
 
 class InProcess final : public StagesUnderTest {
@@ -47,15 +48,15 @@ class InProcess final : public StagesUnderTest {
   std::unique_ptr<LocalStages> stages_;
 };
 
-// `Kind`, made from the folder of a golden case.
+// A kind of stages of class `Kind`, created from the folder of a golden case.
 template <typename Kind>
 StagesKind KindOn(const std::string& name, const std::string& golden) {
   const std::string folder = GoldenFolder(golden);
   return {name, [folder] {
-            static std::map<std::string, std::unique_ptr<Kind>> made;
-            auto& one = made[folder];
-            if (one == nullptr) one = std::make_unique<Kind>(folder);
-            return std::make_unique<Borrowed>(one.get());
+            static std::map<std::string, std::unique_ptr<Kind>> instances;
+            auto& stages = instances[folder];
+            if (stages == nullptr) stages = std::make_unique<Kind>(folder);
+            return std::make_unique<Borrowed>(stages.get());
           }};
 }
 

@@ -101,20 +101,20 @@ TEST_P(VerifierConformanceTest, ATreeCommitsTheTextOfPlainDecoding) {
     const SequenceId id = Begin(sampling);
     Position cached = kCached;
     TokenId root = kPrompt.back();
-    size_t written = 0;
+    size_t generated = 0;
     for (const int hits : {3, 0, 5, 1}) {
-      const DraftTree tree = TreeOver(root, text.data() + written, hits);
+      const DraftTree tree = TreeOver(root, text.data() + generated, hits);
       const VerifyOutcome outcome = VerifyOne({id, cached, tree});
       ASSERT_TRUE(outcome.status.ok()) << outcome.status;
       ASSERT_EQ(outcome.acceptance.path.size(), static_cast<size_t>(hits));
       for (const NodeIndex node : outcome.acceptance.path) {
-        ASSERT_EQ(tree.token(node), text[written++]);
+        ASSERT_EQ(tree.token(node), text[generated++]);
       }
-      ASSERT_EQ(outcome.acceptance.next, text[written++]);
+      ASSERT_EQ(outcome.acceptance.next, text[generated++]);
       cached += outcome.acceptance.committed_length();
       root = outcome.acceptance.next;
     }
-    EXPECT_EQ(written, 13u);
+    EXPECT_EQ(generated, 13u);
   }
 }
 

@@ -123,7 +123,7 @@ class OneGpu {
     service_.reset();
     verifier_engine.reset();
   }
-  // Waits until the drafter has subscribed. Sequences opened before have no features.
+  // Waits until the drafter has subscribed. Sequences opened earlier have no features.
   void AwaitSubscription() {
     for (uint32_t epoch = 0; epoch < 500; ++epoch) {
       const SequenceId probe = {~uint64_t{0}, ++probes_};
@@ -267,16 +267,16 @@ class OneGpuTest : public ::testing::Test {
   }
   // The reference: a run with all features sent as bytes.
   const Outcome& FromBytes(int draft_every = 1) {
-    static std::map<int, Outcome> made;
-    if (!made.contains(draft_every)) {
+    static std::map<int, Outcome> runs;
+    if (!runs.contains(draft_every)) {
       Setting setting;
       setting.carrier = wire::CarrierChoice::kInline;
       setting.draft_every = draft_every;
-      made[draft_every] = RunWith(setting);
+      runs[draft_every] = RunWith(setting);
     }
-    return made[draft_every];
+    return runs[draft_every];
   }
-  // Features that arrive in portions of another size are rounded differently on a GPU.
+  // Features that arrive in chunks of a different size are rounded differently on a GPU.
   static void ExpectNear(const Outcome& actual, const Outcome& expected) {
     ASSERT_EQ(actual.drafts.size(), expected.drafts.size());
     for (size_t i = 0; i < actual.drafts.size(); ++i) {
@@ -301,7 +301,7 @@ TEST_F(OneGpuTest, DraftsFromGpuMemoryEqualDraftsFromBytes) {
   EXPECT_EQ(ring.drafts, bytes.drafts);
 }
 
-TEST_F(OneGpuTest, DraftsAreRightIfTheRingWrapsManyTimes) {
+TEST_F(OneGpuTest, DraftsAreCorrectIfTheRingWrapsManyTimes) {
   Setting setting;
   setting.ring_bytes = 20 * row_bytes_ + 64;  // Too small for all chunks of the prompt.
   const Outcome &bytes = FromBytes(), ring = RunWith(setting);
@@ -344,7 +344,7 @@ TEST_F(OneGpuTest, WithoutASharedRingFeaturesAreSentAsBytes) {
   }
 }
 
-TEST_F(OneGpuTest, ReadFeaturesOutliveTheVerifierAndANewVerifierHasANewRing) {
+TEST_F(OneGpuTest, FeaturesAlreadyReadOutliveTheVerifierAndANewVerifierHasANewRing) {
   OneGpu gpu(folder_, Setting());
   std::vector<Live> sequences = {Open(gpu, 1)};
   Cycle(gpu, sequences, 0);

@@ -1,5 +1,5 @@
 // Tests the three services as processes, over every carrier: the text does not depend on the
-// drafter, and a lost verifier gives clear error statuses.
+// drafter, and a lost verifier leads to clear errors.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -25,7 +25,7 @@ class ServiceCarriersTest : public ServicesTest, public ::testing::WithParamInte
 INSTANTIATE_TEST_SUITE_P(Carriers, ServiceCarriersTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "SharedMemory" : "Inline"; });
 
-TEST_P(ServiceCarriersTest, EveryPolicyGivesTheSameTextAloneAndWithOtherRequests) {
+TEST_P(ServiceCarriersTest, EveryPolicyGeneratesTheSameTextAloneAndWithConcurrentRequests) {
   testing::ServiceSystem& system = Start();
   GenerationClient& client = system.client();
   for (const float temperature : {0.0f, 1.0f}) {

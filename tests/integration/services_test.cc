@@ -1,5 +1,5 @@
-// Tests the three services as processes: requests get right answers or clear errors, and no client
-// affects another client.
+// Tests the three services as processes: requests get correct answers or clear errors, and no
+// client affects another client.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -48,12 +48,12 @@ TEST_F(ServicesTest, WithoutADrafterDraftFreeTreesAreUsed) {
   }
 }
 
-TEST_F(ServicesTest, ALearnedPriorHelpsTheNextOrchestrator) {
+TEST_F(ServicesTest, ALearnedPriorSpeedsUpTheNextOrchestrator) {
   const testing::TempFolder folder;
   const std::string file = folder.File("learned.safetensors");
   testing::ServiceSystem& system = Start({"--learn_prior=" + file});
   const auto empty = std::filesystem::file_size(file);
-  // A policy without a drafter: what its trees are worth comes from the prior alone.
+  // This policy uses no drafter, so its acceptance depends on the prior alone.
   const Answer first = Generate(system.client(), Request("ngram:8", 120));
   ASSERT_TRUE(first.status.ok()) << first.status;
   system.orchestrator->Signal(SIGTERM);
@@ -114,9 +114,9 @@ TEST_F(ServicesTest, AFastAnswerIsSentCompletelyInFewMessages) {
 TEST_F(ServicesTest, SigtermFinishesRunningRequestsAndRefusesNewOnes) {
   testing::ServiceSystem& system = Start();
   absl::Status late;
-  bool signalled = false;
+  bool signaled = false;
   const Answer answer = Generate(system.client(), Request("ar", 400), [&](int cycles) {
-    if (cycles >= 5 && !std::exchange(signalled, true)) {
+    if (cycles >= 5 && !std::exchange(signaled, true)) {
       system.orchestrator->Signal(SIGTERM);
       absl::SleepFor(absl::Milliseconds(300));
       late = Generate(system.client(), Request("ar", 5)).status;
@@ -129,7 +129,7 @@ TEST_F(ServicesTest, SigtermFinishesRunningRequestsAndRefusesNewOnes) {
   EXPECT_EQ(system.orchestrator->Wait(), 0);
 }
 
-TEST_F(ServicesTest, ADrafterOfAnotherTargetIsNotUsedAndLogged) {
+TEST_F(ServicesTest, ADrafterOfAnotherTargetIsLoggedAndNotUsed) {
   testing::ServiceSystem& system =
       Start({}, testing::GoldenFolder("gqa1_tied_draft1") + "/drafter");
   const Answer answer = Generate(system.client(), Request("fixed:16", 20));
@@ -180,7 +180,7 @@ TEST_F(ServicesTest, ErrorsNameTheInvalidField) {
   EXPECT_TRUE(Generate(client, Request("default", 8)).status.ok());
 }
 
-TEST_F(ServicesTest, SamplingControlsAreExactUnderSpeculationAndTheAuditAgrees) {
+TEST_F(ServicesTest, SpeculationIsExactWithSamplingControlsAndPassesTheAudit) {
   testing::SystemOptions options;
   options.drafter = kModels + "/drafter";
   options.verifier_flags = {"--audit_fraction=1"};

@@ -1,5 +1,5 @@
-// The demo pair behind the services on the portable backend: the same answers as on the CPU's
-// kernels, within rounding.
+// Tests the services with the demo pair on the portable backend. The answers must equal those of
+// the CPU kernels, within rounding.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,19 +19,19 @@ class TorchServicesTest : public ServicesTest {
     options.backend = backend;
     return StartWith(std::move(options)).client();
   }
-  static Answer AskWithLogprobs(GenerationClient& client, const std::string& policy,
-                                float temperature) {
+  static Answer GenerateWithLogprobs(GenerationClient& client, const std::string& policy,
+                                     float temperature) {
     v1::GenerateRequest request = Request(policy, kTokens, temperature);
     request.mutable_output()->set_logprobs(2);
     return Generate(client, request);
   }
 };
 
-TEST_F(TorchServicesTest, AnswersAreThoseOfTheCpuBackendWithinRounding) {
+TEST_F(TorchServicesTest, AnswersMatchTheCpuBackendWithinRounding) {
   GenerationClient& cpu = StartOn("cpu");
   std::vector<Answer> expected;
   for (const float temperature : {0.0f, 0.8f}) {
-    expected.push_back(AskWithLogprobs(cpu, "ar", temperature));
+    expected.push_back(GenerateWithLogprobs(cpu, "ar", temperature));
     ASSERT_TRUE(expected.back().status.ok()) << expected.back().status;
     ASSERT_EQ(expected.back().tokens.size(), size_t{kTokens});
   }
@@ -41,7 +41,7 @@ TEST_F(TorchServicesTest, AnswersAreThoseOfTheCpuBackendWithinRounding) {
   EXPECT_NE(info->device().find("libtorch"), std::string::npos) << info->device();
   for (const char* policy : {"ar", "fixed:16", "default"}) {
     for (const size_t which : {0, 1}) {
-      const Answer answer = AskWithLogprobs(torch, policy, which == 0 ? 0.0f : 0.8f);
+      const Answer answer = GenerateWithLogprobs(torch, policy, which == 0 ? 0.0f : 0.8f);
       ASSERT_TRUE(answer.status.ok()) << policy << ": " << answer.status;
       EXPECT_EQ(answer.text, expected[which].text) << policy;
       ASSERT_EQ(answer.tokens, expected[which].tokens) << policy;
@@ -49,7 +49,7 @@ TEST_F(TorchServicesTest, AnswersAreThoseOfTheCpuBackendWithinRounding) {
       for (int i = 0; i < kTokens; ++i) {
         EXPECT_NEAR(answer.logprobs[i].logprob(), expected[which].logprobs[i].logprob(), 1e-3);
       }
-      // A drafter that guesses nothing would not change the text.
+      // The text would be the same if no draft were accepted, so check that some are.
       if (std::string(policy) == "fixed:16") {
         EXPECT_GT(answer.finished.speculation().mean_committed_length(), 1.2);
       }

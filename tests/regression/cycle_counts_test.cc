@@ -19,7 +19,7 @@ using ::bastion::testing::Allocations;
 using ::bastion::testing::AllocationsSoFar;
 using ::bastion::testing::CountInstructions;
 using ::bastion::testing::Ladder;
-using ::bastion::testing::NonsenseTable;
+using ::bastion::testing::RandomTable;
 using ::bastion::testing::SimulatedDrafter;
 using ::bastion::testing::Simulation;
 
@@ -103,11 +103,11 @@ struct InstructionLimit {
 class InstructionsTest : public ::testing::TestWithParam<InstructionLimit> {};
 
 TEST_P(InstructionsTest, PlanningAndGrowingATreeStaysWithinItsLimit) {
-  const TransitionGains table{NonsenseTable(4096, 16, 1)};
+  const TransitionGains table{RandomTable(4096, 16, 1)};
   Simulation simulation([](int rows) { return 1.0 + 0.06 * rows; }, 0,
                         {.vocabulary = 4096, .table = &table});
   TreeGrower grower = simulation.NewGrower(GetParam().policy);
-  const SimulatedDrafter drafter = SimulatedDrafter::Honest(Ladder(7, 64, 0.6));
+  const SimulatedDrafter drafter = SimulatedDrafter::Calibrated(Ladder(7, 64, 0.6));
   simulation.Run(grower, drafter, 50);
   constexpr int kCycles = 2;
   const auto counted = CountInstructions([&] { simulation.Run(grower, drafter, kCycles); });

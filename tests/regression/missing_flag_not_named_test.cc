@@ -1,5 +1,5 @@
-// Seen: `bastionctl verify-exactness` without flags ended in "/tokenizer.json: No such file".
-// Every program names the flag or argument that is missing and gives an example that works.
+// The bug: `bastionctl verify-exactness` without flags failed with "/tokenizer.json: No such file".
+// Every program must name the missing flag or argument and give a working example.
 #include <sys/wait.h>
 
 #include <array>

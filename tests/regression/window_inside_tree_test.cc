@@ -1,4 +1,5 @@
-// A tree deeper than the attention window: keys before the window were weighed by their raw scores.
+// The bug: in a tree deeper than the attention window, keys before the window were weighted by
+// their raw scores.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -21,7 +22,7 @@ std::vector<float> Random(size_t count, uint32_t seed) {
   return values;
 }
 
-TEST(WindowInsideTreeTest, APathHasTheBitsOfTheChain) {
+TEST(WindowInsideTreeTest, APathGivesTheSameBitsAsTheChain) {
   std::vector<float> keys = Random(kPages * kPageTokens * kDim, 1);
   std::vector<float> values = Random(keys.size(), 2);
   const std::vector<float> query = Random(kRows * kHeads * kDim, 3);

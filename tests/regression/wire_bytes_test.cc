@@ -55,7 +55,7 @@ int64_t BodyBytes(wire::Carrier& carrier) {
                               drafted.ByteSizeLong());
 }
 
-TEST(WireBytesTest, ACycleInlineCopiesItsTensors) {
+TEST(WireBytesTest, AnInlineCycleCopiesItsTensors) {
   wire::InlineCarrier carrier;
   const int64_t bytes = BodyBytes(carrier);
   std::cout << "inline: " << bytes << " bytes per cycle, tensors " << kTensorBytes << "\n";

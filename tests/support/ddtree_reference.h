@@ -1,4 +1,4 @@
-// A second implementation of DDTree's Algorithm 1, as the paper prints it. It is slow and simple
+// A second implementation of DDTree's Algorithm 1, as printed in the paper. It is slow and simple
 // and shares no code with orchestrator/tree. Tests compare the orchestrator's trees and τ with it.
 #ifndef BASTION_TESTS_SUPPORT_DDTREE_REFERENCE_H_
 #define BASTION_TESTS_SUPPORT_DDTREE_REFERENCE_H_
@@ -20,10 +20,10 @@ using RankTuple = std::vector<int>;
 // At most `budget` tuples, in the order in which the algorithm pops them.
 [[nodiscard]] std::vector<RankTuple> DdtreeRankTuples(const Marginals& marginals, int budget);
 
-// The tree of these tuples.
+// The tree of the tuples that DdtreeRankTuples returns.
 [[nodiscard]] DraftTree DdtreeReference(TokenId root, const Marginals& marginals, int budget);
 
-// All rank tuples of non-zero probability, the most probable first (the order of Proposition 2).
+// All rank tuples with non-zero probability, the most probable first (the order of Proposition 2).
 // There are up to K + K² + … + K^P tuples, so use it for small cases only.
 [[nodiscard]] std::vector<RankTuple> AllRankTuplesByProbability(const Marginals& marginals);
 

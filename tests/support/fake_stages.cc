@@ -91,13 +91,14 @@ absl::StatusOr<TimingTrace> FakeVerifier::Prefill(const PrefillItem& item) {
   if (item.tokens.empty()) return trace;
   ASSIGN_OR_RETURN(State * state, Find(item.sequence));
   if (item.cached != static_cast<Position>(state->tokens.size())) {
-    return absl::FailedPreconditionError("cached is not what is committed");
+    return absl::FailedPreconditionError("`cached` is not the committed length");
   }
   if (state->tokens.size() + item.tokens.size() > static_cast<size_t>(kToyContext)) {
     return absl::OutOfRangeError("past the context");
   }
   for (const TokenId token : item.tokens) {
-    if (token < 0 || token >= kToyVocabulary) return absl::InvalidArgumentError("bad token");
+    if (token < 0 || token >= kToyVocabulary)
+      return absl::InvalidArgumentError("the token is outside the vocabulary");
   }
   state->tokens.insert(state->tokens.end(), item.tokens.begin(), item.tokens.end());
   trace.rows = static_cast<int>(item.tokens.size());
@@ -110,7 +111,7 @@ absl::StatusOr<FakeVerifier::State*> FakeVerifier::Admit(const VerifyItem& item)
   ASSIGN_OR_RETURN(State * state, Find(item.sequence));
   RETURN_IF_ERROR(item.tree.Validate(kToyVocabulary));
   if (item.cached != static_cast<Position>(state->tokens.size())) {
-    return absl::FailedPreconditionError("cached is not what is committed");
+    return absl::FailedPreconditionError("`cached` is not the committed length");
   }
   for (NodeIndex i = 0; i < item.tree.rows(); ++i) {
     if (item.cached + item.tree.depth(i) >= kToyContext) {
@@ -147,8 +148,8 @@ void FakeVerifier::Close(SequenceId sequence) {
 
 const std::vector<TokenId>* FakeVerifier::Tokens(SequenceId sequence) const {
   const auto found = live_.find(sequence.session);
-  const bool lives = found != live_.end() && found->second.id == sequence;
-  return lives ? &found->second.tokens : nullptr;
+  const bool is_open = found != live_.end() && found->second.id == sequence;
+  return is_open ? &found->second.tokens : nullptr;
 }
 
 absl::StatusOr<DrafterInfo> FakeDrafter::Info() {

@@ -57,8 +57,8 @@ class FakeDrafter final : public Drafter {
  public:
   static constexpr int kPositions = 7;
 
-  // Reads the committed tokens of `target`, as a real drafter reads features. `target` is not owned
-  // and must outlive this object.
+  // Reads the committed tokens of `target`, where a real drafter reads features. `target` is not
+  // owned and must outlive this object.
   explicit FakeDrafter(const FakeVerifier* target) : target_(target) {}
 
   absl::StatusOr<DrafterInfo> Info() override;

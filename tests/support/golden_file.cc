@@ -12,7 +12,8 @@
 namespace bastion::testing {
 namespace {
 
-// The folder of the goldens, in the sources that were built or those in BASTION_TEST_SOURCE_DIR.
+// The folder of the goldens: in BASTION_TEST_SOURCE_DIR if it is set, else in the sources that were
+// built.
 std::string GoldensRoot() {
   const char* const source_dir = std::getenv("BASTION_TEST_SOURCE_DIR");
   return std::string(source_dir != nullptr ? source_dir : BASTION_SOURCE_DIR) +

@@ -1,6 +1,6 @@
-// Reads tensors of a golden.safetensors file (tests/parity/make_goldens.py). If a test runs on
-// another machine than it was built on, set the environment variable BASTION_TEST_SOURCE_DIR to the
-// root of the sources.
+// Reads tensors of a golden.safetensors file (tests/parity/make_goldens.py). If a test runs on a
+// different machine than it was built on, set the environment variable BASTION_TEST_SOURCE_DIR to
+// the root of the sources.
 #ifndef BASTION_TESTS_SUPPORT_GOLDEN_FILE_H_
 #define BASTION_TESTS_SUPPORT_GOLDEN_FILE_H_
 
@@ -17,7 +17,7 @@ class GoldenFile {
   // CHECK-fails if the file is missing or damaged.
   explicit GoldenFile(const std::string& path);
 
-  // The elements of the tensor `name`. CHECK-fails if it is missing or has another type.
+  // The elements of the tensor `name`. CHECK-fails if it is missing or has a different type.
   [[nodiscard]] std::vector<float> Floats(const std::string& name) const;
   [[nodiscard]] std::vector<TokenId> Integers(const std::string& name) const;
 

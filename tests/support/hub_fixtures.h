@@ -36,16 +36,15 @@ struct TensorFixture {
   std::string data;
 };
 
-// The bytes of a safetensors file with `tensors` in their order.
+// The bytes of a safetensors file that contains `tensors` in this order.
 [[nodiscard]] std::string SafetensorsFileOf(const std::vector<TensorFixture>& tensors);
 // The bytes of a file with any header, valid or not.
 [[nodiscard]] std::string SafetensorsFileOf(const std::string& header, std::string_view data);
 // The bytes of the `count` floats 0, 1, 2, …
 [[nodiscard]] std::string CountingFloats(int count);
 
-// A byte-level BPE tokenizer like Qwen's, but without a normalizer. Ids 0 to 255 are the bytes. The
-// results of merges ("th", "the", " the", "é" …) follow from kFirstMerge on, then the special
-// tokens.
+// A byte-level BPE tokenizer like Qwen's, but without a normalizer. Ids 0 to 255 are the bytes.
+// Merged tokens ("th", "the", " the", "é" …) start at kFirstMerge; the special tokens follow.
 [[nodiscard]] nlohmann::json ByteLevelTokenizerJson();
 inline constexpr TokenId kFirstMerge = 256;
 inline constexpr TokenId kEndOfText = 264;  // <|endoftext|>

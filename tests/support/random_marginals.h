@@ -14,7 +14,7 @@ namespace bastion::testing {
 
 using Probabilities = std::vector<std::vector<double>>;  // [P, K], descending within a position.
 
-enum class Awkward { kNone, kTies, kZeroTails };
+enum class EdgeCase { kNone, kTies, kZeroTails };
 
 // Marginals [P, K] with the given probabilities; token id = 100·position + rank.
 // REQUIRES: each position is sorted by descending probability.
@@ -31,38 +31,38 @@ inline Marginals MarginalsOf(const Probabilities& probabilities) {
   return marginals;
 }
 
-// The top candidate has probability `top`. Each further candidate gets the fraction `fall` of the
-// mass that the candidates before it left.
-inline Probabilities Ladder(int positions, int candidates, double top, double fall = 0.5) {
+// The top candidate has probability `top`. Each further candidate gets the fraction `share` of the
+// remaining mass.
+inline Probabilities Ladder(int positions, int candidates, double top, double share = 0.5) {
   Probabilities probabilities(positions);
   for (std::vector<double>& position : probabilities) {
     double left = 1 - top;
     position.push_back(top);
     for (int r = 1; r < candidates; ++r) {
-      position.push_back(std::min(position.back(), left * fall));
+      position.push_back(std::min(position.back(), left * share));
       left -= position.back();
     }
   }
   return probabilities;
 }
 
-// Random marginals [P, K]. kTies draws from two values. kZeroTails sets the candidates from a
-// random rank on to zero, for each position separately; sometimes that is all of them.
+// Random marginals [P, K]. kTies draws from two values. kZeroTails sets the probabilities from a
+// random rank on to zero, separately for each position; that may be all of them.
 // `sharpness` > 1 gives the first ranks more probability.
 inline Marginals RandomMarginals(std::mt19937& random, int positions, int candidates,
-                                 Awkward awkward = Awkward::kNone, double sharpness = 1.0) {
+                                 EdgeCase edge_case = EdgeCase::kNone, double sharpness = 1.0) {
   Probabilities probabilities(positions, std::vector<double>(candidates));
   for (std::vector<double>& position : probabilities) {
     double sum = 0;
     for (double& value : position) {
-      value = awkward == Awkward::kTies
+      value = edge_case == EdgeCase::kTies
                   ? static_cast<double>(1 + random() % 2)
                   : std::pow(std::uniform_real_distribution<>(0.01, 1.0)(random), sharpness);
       sum += value;
     }
     for (double& value : position) value /= sum;
     std::sort(position.begin(), position.end(), std::greater<>());
-    if (awkward == Awkward::kZeroTails) {
+    if (edge_case == EdgeCase::kZeroTails) {
       const auto kept = static_cast<std::ptrdiff_t>(random() % (candidates + 1));
       std::fill(position.begin() + kept, position.end(), 0.0);
     }

@@ -50,7 +50,7 @@ class ServiceSystem {
   void StartVerifier();
   void StartDrafter();
   void StartOrchestrator();
-  // Waits until the orchestrator reports SERVING. False after `timeout`.
+  // Waits until the orchestrator reports SERVING. Returns false after `timeout`.
   [[nodiscard]] bool AwaitServing(absl::Duration timeout = absl::Seconds(60));
 
   // The gRPC address of a service.
@@ -62,7 +62,7 @@ class ServiceSystem {
   std::unique_ptr<ServiceProcess> verifier, drafter, orchestrator;
 
  private:
-  // The flags that switch shared memory on, if the options ask for it.
+  // The flags that enable shared memory, if options_.shared_memory is set.
   [[nodiscard]] std::vector<std::string> CarrierFlags() const;
 
   SystemOptions options_;

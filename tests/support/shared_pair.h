@@ -18,7 +18,7 @@ inline wire::SharedSegment MakeSegment(size_t ring_bytes) {
   return *std::move(segment);
 }
 
-// Maps `segment` again, as a peer does that has received its descriptor.
+// Maps `segment` again, like a peer that has received its descriptor.
 inline wire::SharedSegment Mapped(const wire::SharedSegment& segment) {
   auto mapped =
       wire::SharedSegment::Map(wire::Descriptor(dup(segment.descriptor())), segment.bytes());

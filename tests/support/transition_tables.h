@@ -44,7 +44,7 @@ inline TransitionTable TableOf(int vocabulary, const std::map<TokenId, Counted>&
 }
 
 // A table with `width` random continuations of every token. It predicts nothing.
-inline TransitionTable NonsenseTable(int vocabulary, int width, uint32_t seed) {
+inline TransitionTable RandomTable(int vocabulary, int width, uint32_t seed) {
   std::mt19937 random(seed);
   std::map<TokenId, Counted> singles;
   for (TokenId token = 0; token < vocabulary; ++token) {

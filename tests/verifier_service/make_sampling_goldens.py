@@ -1,10 +1,10 @@
-"""Writes goldens/sampling.json: what transformers' logits processors make of random logits.
+"""Writes goldens/sampling.json: the results of transformers' logits processors on random logits.
 
     python tests/verifier_service/make_sampling_goldens.py
 
 Each case: logits, the text so far (prompt and output), the sampling parameters, the logits after
-bias, minimum length and penalties, and which tokens temperature, top-k, top-p and min-p leave.
-Presence and frequency penalty are vLLM's (transformers has none): output tokens lose
+bias, minimum length and penalties, and the tokens that temperature, top-k, top-p and min-p keep.
+The presence and frequency penalties follow vLLM (transformers has none): an output token loses
 frequency * count + presence, after the repetition penalty.
 """
 

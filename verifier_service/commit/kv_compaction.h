@@ -1,5 +1,5 @@
-// KV compaction: after acceptance the cache keeps the rows of the root and the accepted path,
-// directly after the committed tokens. The rest of the tree's slots are free again.
+// KV compaction: after acceptance, the cache keeps the rows of the root and the accepted path,
+// directly after the committed tokens. The tree's other slots become free.
 #ifndef BASTION_VERIFIER_SERVICE_COMMIT_KV_COMPACTION_H_
 #define BASTION_VERIFIER_SERVICE_COMMIT_KV_COMPACTION_H_
 

@@ -11,7 +11,7 @@
 namespace bastion::verifier {
 namespace {
 
-// The value that the choice compares: logit/T + g, or the logit if T is 0.
+// The value of a token in the choice: logit/T plus Gumbel noise, or the logit if T is 0.
 float ValueOf(const float* logits, TokenId token, Position position, const ChoiceParams& choice) {
   if (choice.temperature <= 0) return logits[token];
   return logits[token] / choice.temperature + KeyedGumbel(choice.seed, position, token);
@@ -19,7 +19,7 @@ float ValueOf(const float* logits, TokenId token, Position position, const Choic
 
 }  // namespace
 
-bool Audit::Draw() {
+bool Audit::SelectNextCycle() {
   if (options_.fraction <= 0) return false;
   constexpr uint64_t kStream = 0xA0D17;
   return KeyedWords(kStream, 0, static_cast<uint32_t>(drawn_++))[0] < options_.fraction * 0x1p32;
@@ -54,8 +54,8 @@ void Audit::Check(const VerifyItem& item, const Acceptance& acceptance, Sequence
       ++(rounding ? counts_.within_tolerance : counts_.mismatches);
       if (!rounding) {
         Report(item, sequence,
-               absl::StrCat("position ", item.cached + i + 1, ": took token ", taken,
-                            ", plain decoding takes ", plain.token, ", better by ", plain.gap));
+               absl::StrCat("position ", item.cached + i + 1, ": committed token ", taken,
+                            ", but plain decoding chose ", plain.token, ", better by ", plain.gap));
       }
     }
     token = taken;
@@ -70,10 +70,11 @@ void Audit::Report(const VerifyItem& item, const Sequence& sequence,
              << ", top_k " << sampling.top_k << ", top_p " << sampling.top_p << ", min_p "
              << sampling.min_p << ", repetition, presence, frequency penalty "
              << sampling.repetition_penalty << ", " << sampling.presence_penalty << ", "
-             << sampling.frequency_penalty << ", prompt of " << sampling.prompt_tokens
-             << " tokens in [" << absl::StrJoin(sequence.history.tokens(), " ") << "], tree ["
-             << absl::StrJoin(item.tree.tokens(), " ") << "] with parents ["
-             << absl::StrJoin(item.tree.parents(), " ") << "] after " << item.cached << " tokens";
+             << sampling.frequency_penalty << ", the first " << sampling.prompt_tokens
+             << " tokens of [" << absl::StrJoin(sequence.history.tokens(), " ")
+             << "] as the prompt, tree [" << absl::StrJoin(item.tree.tokens(), " ")
+             << "] with parents [" << absl::StrJoin(item.tree.parents(), " ") << "] after "
+             << item.cached << " tokens";
 }
 
 }  // namespace bastion::verifier

@@ -1,7 +1,7 @@
 // Audit: decodes a fraction of the cycles again, one token at a time, and compares the tokens.
 //
 // It runs after a cycle's commit on the same cache: it writes each row's key and value to the slot
-// where they already are. Thread-compatible.
+// that already holds them. Thread-compatible.
 #ifndef BASTION_VERIFIER_SERVICE_ENGINE_AUDIT_H_
 #define BASTION_VERIFIER_SERVICE_ENGINE_AUDIT_H_
 
@@ -19,8 +19,8 @@ class Audit {
  public:
   Audit(const AuditOptions& options, Target* target) : options_(options), target_(target) {}
 
-  // Whether to check the next cycle.
-  [[nodiscard]] bool Draw();
+  // Decides at random, with probability options.fraction, whether to check the next cycle.
+  [[nodiscard]] bool SelectNextCycle();
 
   // Checks the tokens of `item` that `acceptance` committed; `sequence` is in the state after the
   // commit. A difference beyond the tolerance is logged with everything needed to reproduce it.
@@ -29,11 +29,11 @@ class Audit {
   [[nodiscard]] const AuditCounts& counts() const { return counts_; }
 
  private:
-  // Plain decoding's choice after `token`, and its lead over `taken` in logits.
   struct PlainChoice {
     TokenId token;
-    float gap;
+    float gap;  // The token's value in the choice, minus that of the token it is compared with.
   };
+  // Runs a plain decode step for `token` at `position`. Compares its choice with `taken`.
   [[nodiscard]] PlainChoice DecodeOne(Sequence& sequence, Position position, TokenId token,
                                       TokenId taken);
   void Report(const VerifyItem& item, const Sequence& sequence,

@@ -20,7 +20,7 @@ absl::Status SequenceTable::Open(SequenceId id, const SamplingParams& sampling) 
   }
   if (size() >= max_sequences_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(max_sequences_, " sequences are open already; raise --max_sequences"));
+        absl::StrCat(max_sequences_, " sequences are already open; raise --max_sequences"));
   }
   sequences_[id.session] = {id, sampling, 0, {}, TokenHistory(sampling.prompt_tokens)};
   return absl::OkStatus();

@@ -21,7 +21,7 @@ struct Sequence {
   nn::PageTable table;
   TokenHistory history;  // The committed tokens.
 
-  void Committed(TokenId token) {
+  void Commit(TokenId token) {
     ++committed;
     history.Push(token);
   }
@@ -32,14 +32,14 @@ class SequenceTable {
   SequenceTable(nn::PagePool& pages, int max_sequences)
       : pages_(pages), max_sequences_(max_sequences) {}
 
-  // ALREADY_EXISTS if this epoch is open; FAILED_PRECONDITION if a later one is (this one is
-  // stale); an earlier one is closed first. RESOURCE_EXHAUSTED if the table is full.
+  // Closes an open earlier epoch of the session first. ALREADY_EXISTS if this epoch is open;
+  // FAILED_PRECONDITION if a later epoch is open; RESOURCE_EXHAUSTED if the table is full.
   [[nodiscard]] absl::Status Open(SequenceId id, const SamplingParams& sampling);
 
   // NOT_FOUND, or FAILED_PRECONDITION for a stale epoch. The pointer stays valid until Close.
   [[nodiscard]] absl::StatusOr<Sequence*> Find(SequenceId id);
 
-  // Frees the sequence's pages. Returns whether it was open.
+  // Frees the sequence's pages. Returns false if it was not open.
   bool Close(SequenceId id);
 
   [[nodiscard]] int size() const { return static_cast<int>(sequences_.size()); }
@@ -47,7 +47,7 @@ class SequenceTable {
  private:
   nn::PagePool& pages_;
   int max_sequences_;
-  absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session: one open epoch each.
+  absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session. Each has one open epoch.
 };
 
 }  // namespace bastion::verifier

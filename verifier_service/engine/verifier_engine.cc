@@ -29,13 +29,13 @@ std::vector<int> Depths(const DraftTree& tree) {
   return depths;
 }
 
-// An item of a forest that takes part in the forward.
+// An item of the forest that is part of the forward.
 struct Entry {
   const VerifyItem* item = nullptr;
   Sequence* sequence = nullptr;
   VerifyOutcome* outcome = nullptr;
   int first_row = 0;
-  std::optional<SpineFirst> reordered;  // If the item's tree was not in spine-first order.
+  std::optional<SpineFirst> reordered;  // Set if the item's tree is not in spine-first order.
 
   [[nodiscard]] const DraftTree& tree() const {
     return reordered.has_value() ? reordered->tree : item->tree;
@@ -44,8 +44,8 @@ struct Entry {
     return {&tree(),         item->cached, first_row, &sequence->sampling, &sequence->history,
             &sequence->table};
   }
-  // `acceptance` with its path in node indices of the item's own tree.
-  [[nodiscard]] Acceptance AsAsked(Acceptance acceptance) const {
+  // Converts the path of `acceptance` to node indices of the item's own tree.
+  [[nodiscard]] Acceptance ToItemIndices(Acceptance acceptance) const {
     if (!reordered.has_value()) return acceptance;
     for (NodeIndex& node : acceptance.path) node = reordered->nodes[node];
     return acceptance;
@@ -78,7 +78,7 @@ class Engine final : public VerifierEngine {
   [[nodiscard]] absl::StatusOr<Sequence*> Admit(const VerifyItem& item);
   [[nodiscard]] nn::RowBatch LayOut(const Forest& forest, std::vector<Entry>& entries,
                                     VerifyResult& result);
-  // One forward over `batch`, the rows of `entries`.
+  // Runs one forward over `batch`, which holds the rows of `entries`.
   void VerifyBatch(const nn::RowBatch& batch, const std::vector<Entry>& entries,
                    VerifyResult& result);
   void Commit(const Entry& entry);
@@ -112,8 +112,8 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target)
 absl::Status Engine::SetFeatureLayers(const std::vector<int>& layers) {
   for (const int layer : layers) {
     if (layer < 0 || layer >= target_->config().dims.layers) {
-      return absl::InvalidArgumentError(absl::StrCat("the drafter asks for features of layer ",
-                                                     layer, "; the target has layers 0 to ",
+      return absl::InvalidArgumentError(absl::StrCat("the drafter requested features of layer ",
+                                                     layer, ", but the target has layers 0 to ",
                                                      target_->config().dims.layers - 1));
     }
   }
@@ -184,7 +184,7 @@ absl::Status Engine::PrefillChunk(Sequence& sequence, const std::vector<TokenId>
   batch.AddRun({&sequence.table, sequence.committed, kernels::RowMask::kCausal}, tokens);
   RETURN_IF_ERROR(target_->Prefill(batch));
   features_.Append(sequence.id, target_->KeptFeatures(0), kNoToken, target_->KeptRingPosition(0));
-  for (const TokenId token : tokens) sequence.Committed(token);
+  for (const TokenId token : tokens) sequence.Commit(token);
   return absl::OkStatus();
 }
 
@@ -226,9 +226,9 @@ nn::RowBatch Engine::LayOut(const Forest& forest, std::vector<Entry>& entries,
 }
 
 void Engine::Commit(const Entry& entry) {
-  entry.sequence->Committed(entry.item->tree.token(0));
+  entry.sequence->Commit(entry.item->tree.token(0));
   for (const NodeIndex node : entry.outcome->acceptance.path) {
-    entry.sequence->Committed(entry.item->tree.token(node));
+    entry.sequence->Commit(entry.item->tree.token(node));
   }
   target_->pages().Shrink(entry.sequence->table, entry.sequence->committed);
 }
@@ -243,7 +243,7 @@ void Engine::VerifyBatch(const nn::RowBatch& batch, const std::vector<Entry>& en
     const Entry& entry = entries[i];
     entry.outcome->status = outcomes[i].status();
     if (!outcomes[i].ok()) continue;
-    entry.outcome->acceptance = entry.AsAsked(*std::move(outcomes[i]));
+    entry.outcome->acceptance = entry.ToItemIndices(*std::move(outcomes[i]));
     Commit(entry);
     result.trace.commit += watch.Lap();
     const int index = static_cast<int>(i);
@@ -269,7 +269,7 @@ absl::StatusOr<VerifyResult> Engine::Verify(const Forest& forest) {
   result.trace.layout = watch.Lap();
   if (batch.rows() == 0) return result;
   VerifyBatch(batch, entries, result);
-  if (audit_.Draw()) {
+  if (audit_.SelectNextCycle()) {
     watch.Lap();
     for (const Entry& entry : entries) {
       if (!entry.outcome->status.ok()) continue;

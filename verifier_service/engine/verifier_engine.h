@@ -1,4 +1,4 @@
-// The verifier engine: layout, forward, accept, commit. The service wraps it in gRPC, the bench
+// The verifier engine: layout, forward, accept, commit. The service exposes it over gRPC; the bench
 // embeds it.
 //
 // Not thread-safe except where stated: one call at a time.
@@ -23,8 +23,8 @@ struct VerifierOptions {
   std::string target_folder;
   nn::EngineOptions engine;
   int max_sequences = 64;
-  int max_rows = 512;       // Most rows of one verify forward.
-  int prefill_chunk = 256;  // Most rows of one prefill forward.
+  int max_rows = 512;       // Maximum number of rows in one verify forward.
+  int prefill_chunk = 256;  // Maximum number of rows in one prefill forward.
   int64_t feature_bytes = int64_t{1} << 30;
   AuditOptions audit;
   TargetLoader load_target = nullptr;  // Null: LoadCpuTarget.
@@ -39,9 +39,9 @@ class VerifierEngine {
 
   [[nodiscard]] virtual const TargetInfo& info() const = 0;
 
-  // Sets the layers whose outputs are kept as features of sequences that are opened from now on.
+  // Sets the layers whose outputs become the features of sequences that are opened from now on.
   // INVALID_ARGUMENT for a layer that the target does not have; FAILED_PRECONDITION while sequences
-  // with other feature layers are open.
+  // with different feature layers are open.
   [[nodiscard]] virtual absl::Status SetFeatureLayers(const std::vector<int>& layers) = 0;
 
   // Contracts: Verifier in common/stages/stages.h.

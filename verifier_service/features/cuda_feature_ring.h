@@ -20,16 +20,16 @@ class CudaFeatureRing {
   [[nodiscard]] static absl::StatusOr<CudaFeatureRing> Create(uint64_t bytes,
                                                               const std::string& uuid);
 
-  // Memory for `bytes` of this step, which the device may write until the next Reserve. Null if no
-  // drafter reads the ring or if they do not fit.
+  // Memory for `bytes` bytes of this step, which the device may write until the next Reserve. Null
+  // if no drafter reads the ring or if the bytes do not fit.
   [[nodiscard]] char* Reserve(uint64_t bytes);
-  // Whether the last Reserve succeeded.
+  // True if the last Reserve succeeded.
   [[nodiscard]] bool reserved() const { return position_.has_value(); }
   // Publishes the first `bytes` of the reserved memory, which the device has written.
-  void Keep(uint64_t bytes);
-  // Where the last step's published bytes begin, if there are any.
+  void Publish(uint64_t bytes);
+  // The position of the last step's published bytes, if there are any.
   [[nodiscard]] std::optional<uint64_t> position() const {
-    return kept_ ? position_ : std::nullopt;
+    return published_ ? position_ : std::nullopt;
   }
 
   [[nodiscard]] const std::shared_ptr<wire::DeviceRingWriter>& writer() const { return writer_; }
@@ -38,7 +38,7 @@ class CudaFeatureRing {
   kernels::cuda::Memory memory_;
   std::shared_ptr<wire::DeviceRingWriter> writer_;
   std::optional<uint64_t> position_;
-  bool kept_ = false;
+  bool published_ = false;
 };
 
 }  // namespace bastion::verifier

@@ -46,10 +46,10 @@ void FeatureStore::Append(SequenceId sequence, absl::Span<const char> rows, Toke
 
 void FeatureStore::AddRingPiece(History& history, int rows, uint64_t position) const {
   std::deque<RingPiece>& pieces = history.in_ring;
-  const auto gone = [&](const RingPiece& piece) {
+  const auto overwritten = [&](const RingPiece& piece) {
     return !ring_->Holds(piece.position + (piece.rows - 1) * history.features.row_bytes());
   };
-  while (!pieces.empty() && gone(pieces.front())) pieces.pop_front();
+  while (!pieces.empty() && overwritten(pieces.front())) pieces.pop_front();
   pieces.push_back({history.features.rows(), rows, position});
 }
 
@@ -115,7 +115,7 @@ absl::Status FeatureStore::Check(SequenceId sequence) const {
   }
   if (found->second.features.width == 0) {
     return absl::OutOfRangeError(
-        absl::StrCat(Name(sequence), " was opened before any drafter asked for features"));
+        absl::StrCat(Name(sequence), " was opened before any drafter requested features"));
   }
   return absl::OkStatus();
 }
@@ -166,7 +166,7 @@ absl::StatusOr<FeatureStore::Located> FeatureStore::Locate(SequenceId sequence,
   RETURN_IF_ERROR(Check(sequence));
   const History& history = histories_.at(sequence);
   const Features& kept = history.features;
-  // Most readers want the rows that were committed last.
+  // Search backward, because most readers want the last committed rows.
   for (auto last = history.in_ring.rbegin(); last != history.in_ring.rend(); ++last) {
     const RingPiece& piece = *last;
     const int skipped = first - piece.first;

@@ -2,13 +2,13 @@
 //
 // The store keeps the whole history of an open sequence, so that a drafter that restarts or
 // connects late can build its context. Memory is bounded: when a sequence would exceed `max_bytes`,
-// the store drops that sequence's history and returns OUT_OF_RANGE for it from then on. That costs
-// speed (decoding goes on without drafts), never an answer.
+// the store drops that sequence's history and returns OUT_OF_RANGE for it from then on. The
+// sequence is then decoded without drafts, which is slower but does not change its output.
 //
-// For rows that were just committed on a GPU, the store may also know where they are in that GPU's
+// For rows that were just committed on a GPU, the store may also hold their position in that GPU's
 // ring (common/shm/device_ring.h), until they are overwritten there.
 //
-// Thread-safe: the engine appends, drafter streams read and wait.
+// Thread-safe: the engine appends; drafter streams read and wait.
 #ifndef BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STORE_H_
 #define BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STORE_H_
 
@@ -38,8 +38,8 @@ class FeatureStore final : public FeatureSource {
       : type_(type), max_bytes_(max_bytes), ring_(std::move(ring)) {}
 
   void Open(SequenceId sequence, int width) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Appends `rows` [n, F], in the store's type. `next` is the token after them, if it is known.
-  // `in_ring` is their position in the ring, if they were written there.
+  // Appends `rows` [n, F], in the store's type. `next` is the token after them, if known. `in_ring`
+  // is their position in the ring, if they were written there.
   void Append(SequenceId sequence, absl::Span<const char> rows, TokenId next = kNoToken,
               std::optional<uint64_t> in_ring = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -47,7 +47,7 @@ class FeatureStore final : public FeatureSource {
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration timeout) override
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The number of rows in the store. NOT_FOUND and OUT_OF_RANGE: see Read.
+  // The number of rows in the store. NOT_FOUND and OUT_OF_RANGE as for Read.
   [[nodiscard]] absl::StatusOr<int> Rows(SequenceId sequence) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Returns the memory to write `rows` rows of `width` values to. Called under the store's lock.
@@ -61,8 +61,8 @@ class FeatureStore final : public FeatureSource {
   [[nodiscard]] absl::StatusOr<Copied> Copy(SequenceId sequence, Position first, size_t max_bytes,
                                             Place place) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The rows from `first` on that are contiguous in the ring and not overwritten. `rows` is 0 if
-  // there are none. Errors: see Rows.
+  // The rows from `first` on that are contiguous in the ring and have not been overwritten. `rows`
+  // is 0 if there are none. Errors: see Rows.
   struct Located {
     int rows = 0;
     uint64_t position = 0;
@@ -91,11 +91,11 @@ class FeatureStore final : public FeatureSource {
   };
   struct History {
     Features features;
-    bool dropped = false;  // To save memory.
+    bool dropped = false;  // The features were dropped to save memory.
     std::deque<RingPiece> in_ring;
   };
 
-  // Appends under the lock. Returns whether anything changed.
+  // Appends under the lock. Returns true if anything changed.
   bool AppendRows(SequenceId sequence, absl::Span<const char> rows, TokenId next,
                   std::optional<uint64_t> in_ring) ABSL_LOCKS_EXCLUDED(mutex_);
   // Adds the ring position of the next `rows` rows, and removes pieces that were overwritten.

@@ -40,7 +40,7 @@ void FeatureStream::ReadRequests() {
     }
   }
   MutexLock lock(&mutex_);
-  gone_ = true;
+  disconnected_ = true;
 }
 
 void FeatureStream::PushFromEngine() {
@@ -55,14 +55,14 @@ void FeatureStream::PushFromEngine() {
 
 bool FeatureStream::AwaitChange() {
   MutexLock lock(&mutex_);
-  const auto news = [this] {
+  const auto has_change = [this] {
     mutex_.AssertHeld();
-    return changed_ || gone_;
+    return changed_ || disconnected_;
   };
-  while (!mutex_.AwaitWithTimeout(news, absl::InfiniteDuration())) {
+  while (!mutex_.AwaitWithTimeout(has_change, absl::InfiniteDuration())) {
   }
   changed_ = false;
-  return !gone_;
+  return !disconnected_;
 }
 
 absl::Status FeatureStream::PushNew(absl::Time deadline) {
@@ -73,15 +73,15 @@ absl::Status FeatureStream::PushNew(absl::Time deadline) {
   }
   for (auto& [sequence, place] : followed) {
     const Place from = place;
-    bool over = false;
-    const absl::Status pushed = Push(sequence, deadline, place, over);
+    bool ended = false;
+    const absl::Status pushed = Push(sequence, deadline, place, ended);
     MutexLock lock(&mutex_);
     const auto found = followed_.find(sequence);
-    // The drafter may meanwhile have followed the sequence from another row, or stopped following
-    // it: its last request counts.
+    // The drafter may meanwhile have followed the sequence from another row or unfollowed it. Its
+    // last request wins.
     if (found != followed_.end() && found->second == from) {
       found->second = place;
-      if (over) followed_.erase(found);
+      if (ended) followed_.erase(found);
     }
     RETURN_IF_ERROR(pushed);
   }
@@ -112,7 +112,7 @@ absl::StatusOr<int> FeatureStream::Fill(SequenceId sequence, const Place& place,
 }
 
 absl::Status FeatureStream::Push(SequenceId sequence, absl::Time deadline, Place& place,
-                                 bool& over) {
+                                 bool& ended) {
   for (;;) {
     internal::v1::FeatureReply reply;
     const absl::StatusOr<int> rows = Fill(sequence, place, reply);
@@ -121,8 +121,8 @@ absl::Status FeatureStream::Push(SequenceId sequence, absl::Time deadline, Place
     wire::Encode(rows.status(), *reply.mutable_status());
     reply.set_first(place.next);
     RETURN_IF_ERROR(stream_->Send(reply, deadline));
-    over = !rows.ok();
-    if (over) return absl::OkStatus();
+    ended = !rows.ok();
+    if (ended) return absl::OkStatus();
     place.next += *rows;
   }
 }

@@ -1,10 +1,11 @@
-// Pushes the features of followed sequences to one drafter as the engine commits them. When the
-// orchestrator asks for the next draft, the features are already there or on their way.
+// Pushes the features of followed sequences to one drafter as the engine commits them. By the time
+// the orchestrator requests the next draft, the features have arrived or are on their way.
 //
-// Over shared memory the committing thread writes the features itself, so no thread has to wake up.
-// Run() sends the rest: what did not fit immediately, and everything over gRPC. A second thread of
-// Run() reads which sequences to follow. A drafter on the same GPU gets the position of the rows in
-// the GPU's ring instead of their bytes, until the rows are overwritten.
+// Over shared memory, the committing thread writes the features itself, so no thread has to wake
+// up. Run() sends the rest: rows that did not fit immediately, and all rows over gRPC. A second
+// thread, started by Run(), receives the requests to follow or unfollow sequences. A drafter on the
+// same GPU gets the position of the rows in the GPU's ring instead of their bytes, until the rows
+// are overwritten.
 #ifndef BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STREAM_H_
 #define BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STREAM_H_
 
@@ -21,7 +22,7 @@ class FeatureStream {
  public:
   using Stream = wire::MessageStream<internal::v1::FeatureReply, internal::v1::FeatureRequest>;
 
-  // `ring` is the ring that the drafter has mapped. Null: it takes bytes.
+  // `ring` is the ring that the drafter has mapped. Null: the drafter gets only bytes.
   FeatureStream(FeatureStore* store, Stream* stream, const wire::DeviceRingWriter* ring = nullptr)
       : store_(store), stream_(stream), ring_(ring) {}
 
@@ -31,7 +32,7 @@ class FeatureStream {
  private:
   // Where to continue in a followed sequence.
   struct Place {
-    Position next = 0;          // Row to send.
+    Position next = 0;          // Next row to send.
     Position bytes_before = 0;  // Rows before this one are sent as bytes.
 
     friend bool operator==(const Place&, const Place&) = default;
@@ -40,18 +41,18 @@ class FeatureStream {
   void ReadRequests() ABSL_LOCKS_EXCLUDED(mutex_);
   // The store's callback: sends what changed, on the thread that changed it.
   void PushFromEngine() ABSL_LOCKS_EXCLUDED(mutex_, pushing_);
-  // Waits until there may be something to push. False: the drafter has disconnected.
+  // Waits until there may be something to push. Returns false if the drafter has disconnected.
   [[nodiscard]] bool AwaitChange() ABSL_LOCKS_EXCLUDED(mutex_);
   // Sends the new rows of each followed sequence. DEADLINE_EXCEEDED: the stream stayed full.
   // Another error: the drafter has disconnected.
   [[nodiscard]] absl::Status PushNew(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pushing_)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends rows of one sequence from `place` on and advances `place`. Sets `over` if the sequence
+  // Sends rows of one sequence from `place` on and advances `place`. Sets `ended` if the sequence
   // can no longer be followed.
   [[nodiscard]] absl::Status Push(SequenceId sequence, absl::Time deadline, Place& place,
-                                  bool& over) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pushing_);
-  // Puts rows from `place` on into `reply`, as bytes or as their position in the ring. Returns how
-  // many.
+                                  bool& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pushing_);
+  // Puts rows from `place` on into `reply`, as bytes or as their position in the ring. Returns the
+  // number of rows.
   [[nodiscard]] absl::StatusOr<int> Fill(SequenceId sequence, const Place& place,
                                          internal::v1::FeatureReply& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(pushing_);
@@ -59,11 +60,11 @@ class FeatureStream {
   FeatureStore* const store_;
   Stream* const stream_;
   const wire::DeviceRingWriter* const ring_;
-  Mutex pushing_;
+  Mutex pushing_;  // Held by the thread that sends.
   Mutex mutex_;
   absl::flat_hash_map<SequenceId, Place> followed_ ABSL_GUARDED_BY(mutex_);
   bool changed_ ABSL_GUARDED_BY(mutex_) = false;  // Run() has something to send.
-  bool gone_ ABSL_GUARDED_BY(mutex_) = false;
+  bool disconnected_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace bastion::verifier

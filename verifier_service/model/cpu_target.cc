@@ -50,7 +50,7 @@ class CpuTarget final : public Target {
   const DType type_;
   std::vector<int> layers_;
   std::vector<char> kept_;  // [rows kept, F] of type_
-  // Byte offsets of the trees' rows in kept_, and the end of the last: [trees + 1].
+  // [trees + 1] The byte offset of each tree's rows in kept_, then the end of the last tree's rows.
   std::vector<size_t> kept_begins_{0};
 };
 

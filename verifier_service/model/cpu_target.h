@@ -9,7 +9,7 @@
 
 namespace bastion::verifier {
 
-// Errors: TargetModel::Load.
+// Errors: see TargetModel::Load.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<Target>> LoadCpuTarget(
     const std::string& folder, const nn::EngineOptions& options);
 

@@ -10,7 +10,7 @@ namespace {
 
 using kernels::cuda::LogitEdit;
 
-// Bias and banned tokens of a row: few, however long the text is.
+// The edits of a row for biases and banned tokens. Their number does not grow with the text.
 absl::flat_hash_map<TokenId, LogitEdit> GivenEdits(const SamplingParams& sampling,
                                                    const TokenHistory& history) {
   absl::flat_hash_map<TokenId, LogitEdit> edits;

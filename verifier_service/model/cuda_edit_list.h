@@ -1,4 +1,4 @@
-// The edits of LogitEdits as a list that a GPU applies: at most one per token of a row.
+// The edits of LogitEdits as a list that a GPU applies: at most one edit per token of a row.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_CUDA_EDIT_LIST_H_
 #define BASTION_VERIFIER_SERVICE_MODEL_CUDA_EDIT_LIST_H_
 
@@ -10,8 +10,8 @@
 
 namespace bastion::verifier {
 
-// The edits of all rows of `trees`, each as if the path to it had been committed. Histories are
-// extended during the call and restored.
+// The edits of all rows of `trees`, each as if the path to that row had been committed. Histories
+// are extended during the call and restored.
 [[nodiscard]] std::vector<kernels::cuda::LogitEdit> EditList(absl::Span<const TreeRows> trees);
 
 }  // namespace bastion::verifier

@@ -21,8 +21,8 @@ absl::StatusOr<std::unique_ptr<CudaStep>> CudaStep::Load(const std::string& fold
                                                          cuda::Gpu& gpu) {
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(folder));
   if (config.kind != hub::ModelKind::kTarget) {
-    return absl::InvalidArgumentError(absl::StrCat(folder, ": ", config.architecture,
-                                                   " is a drafter; the verifier runs a target"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder, ": ", config.architecture, " is a drafter; use the target's folder"));
   }
   ASSIGN_OR_RETURN(auto checkpoint, hub::Checkpoint::Open(folder));
   auto step = std::unique_ptr<CudaStep>(new CudaStep(gpu));
@@ -77,9 +77,9 @@ absl::Status CudaStep::Prepare(bool show_progress) {
                                          logits_.as<float>(), buckets_[i], gpu_));
     if (bar.has_value()) bar->Show(static_cast<int64_t>(i) + 1, std::ssize(buckets_));
   }
-  // Once before recording, because kernels are loaded when they are first used.
-  const nn::RowBatch nothing;
-  inputs_.Send({nothing}, buckets_.front(), *gpu_.stream);
+  // Run everything once before recording, because kernels are loaded on first use.
+  const nn::RowBatch empty;
+  inputs_.Send({empty}, buckets_.front(), *gpu_.stream);
   PutForward(buckets_.front());
   PutDecision(buckets_.front());
   return gpu_.stream->Synchronize();
@@ -125,7 +125,7 @@ void CudaStep::PutForward(int rows) {
   decoder_->Forward(embed.rows, taps_);
 }
 
-kernels::cuda::CommitArgs CudaStep::CommitOf(int rows) const {
+kernels::cuda::CommitArgs CudaStep::MakeCommitArgs(int rows) const {
   kernels::cuda::CommitArgs commit;
   commit.rows = inputs_.Rows(rows);
   commit.results = results_.as<WalkResult>();
@@ -144,8 +144,8 @@ kernels::cuda::CommitArgs CudaStep::CommitOf(int rows) const {
 void CudaStep::PutRing(int rows, int max_kept) {
   char* const to = ring_.Reserve(max_kept * feature_row_bytes());
   if (to == nullptr) return;
-  // A commit of no layers only gathers the rows' features.
-  kernels::cuda::CommitArgs gather = CommitOf(cuda::BucketOf(buckets_, rows));
+  // A commit with no layers only gathers the rows' features.
+  kernels::cuda::CommitArgs gather = MakeCommitArgs(cuda::BucketOf(buckets_, rows));
   gather.layer_count = 0;
   gather.kept_features = to;
   kernels::cuda::Commit(gather, *gpu_.stream);
@@ -164,7 +164,7 @@ void CudaStep::PutDecision(int rows) {
        host_results_.as<WalkResult>(), host_paths_.as<int32_t>()},
       stream);
   kernels::cuda::RaiseFlag({inputs_.device_step(), &flags[0]}, stream);
-  kernels::cuda::Commit(CommitOf(rows), stream);
+  kernels::cuda::Commit(MakeCommitArgs(rows), stream);
   kernels::cuda::RaiseFlag({inputs_.device_step(), &flags[1]}, stream);
 }
 
@@ -176,7 +176,7 @@ absl::Status CudaStep::RunForward(const cuda::StepContents& contents) {
   const int rows = contents.batch.rows();
   if (graphs_.size() != buckets_.size()) {
     return absl::InternalError(
-        "the CUDA graphs of this model could not be recorded; the log has the reason");
+        "the CUDA graphs of this model could not be recorded; see the log for the reason");
   }
   if (rows > buckets_.back()) {
     return absl::InvalidArgumentError(
@@ -224,7 +224,7 @@ absl::Status CudaStep::RunDecision(int rows, int max_kept) {
 absl::Status CudaStep::AwaitCommit(int rows) {
   const uint64_t* const flags = flags_.as<uint64_t>();
   RETURN_IF_ERROR(gpu_.stream->AwaitFlag(&flags[ring_.reserved() ? 2 : 1], inputs_.step()));
-  if (ring_.reserved()) ring_.Keep(rows * feature_row_bytes());
+  if (ring_.reserved()) ring_.Publish(rows * feature_row_bytes());
   return absl::OkStatus();
 }
 
@@ -235,7 +235,7 @@ absl::Status CudaStep::KeepAllFeatures(int rows) {
   }
   if (char* const to = ring_.Reserve(bytes)) gpu_.stream->Copy(to, features_.as<void>(), bytes);
   RETURN_IF_ERROR(gpu_.stream->Synchronize());
-  if (ring_.reserved()) ring_.Keep(bytes);
+  if (ring_.reserved()) ring_.Publish(bytes);
   return absl::OkStatus();
 }
 

@@ -25,11 +25,11 @@ class CudaStep {
   // Records the graphs of all buckets. Features are the outputs of `layers`.
   [[nodiscard]] absl::Status Record(const std::vector<int>& layers);
 
-  // Copies `contents` to the GPU and runs the blocks over them.
+  // Copies `contents` to the GPU and runs the decoder layers over its rows.
   [[nodiscard]] absl::Status RunForward(const cuda::StepContents& contents);
   // Computes the logits of the last forward's `rows` rows.
   void RunHead(int rows);
-  // Edits the logits before tokens are chosen. UndoEdits restores the model's own.
+  // Edits the logits before tokens are chosen. UndoEdits restores the unedited logits.
   [[nodiscard]] absl::Status EditLogits(const std::vector<kernels::cuda::LogitEdit>& edits);
   [[nodiscard]] absl::Status UndoEdits();
   // Chooses tokens, walks the trees and commits; at most `max_kept` rows are kept. Returns when
@@ -38,7 +38,7 @@ class CudaStep {
   // Waits until kept_features() holds `rows` rows. The next step may then be sent.
   [[nodiscard]] absl::Status AwaitCommit(int rows);
 
-  // Keeps the features of all `rows` rows of the last forward, and waits for them.
+  // Copies the features of all `rows` rows of the last forward to kept_features(), and waits.
   [[nodiscard]] absl::Status KeepAllFeatures(int rows);
 
   // Copies a row of logits [V] to host_logits() and returns it.
@@ -53,13 +53,13 @@ class CudaStep {
   // [rows kept, F] in the engine's type.
   [[nodiscard]] const char* kept_features() const { return kept_features_.as<char>(); }
   [[nodiscard]] size_t feature_row_bytes() const { return feature_width() * element(); }
-  // The ring with a second copy for processes on this GPU.
+  // The ring with a second copy of the kept features, for processes on this GPU.
   [[nodiscard]] const CudaFeatureRing& ring() const { return ring_; }
 
   [[nodiscard]] const hub::ModelConfig& config() const { return decoder_->config(); }
   [[nodiscard]] nn::ForwardCost Cost() const;
-  // Memory bandwidth from the memory clock, in bytes/s, and the measured FLOP/s of a product of
-  // many rows.
+  // The memory bandwidth in bytes/s, computed from the memory clock, and the measured FLOP/s of a
+  // matrix product with many rows.
   [[nodiscard]] DevicePeaks MeasurePeaks();
 
  private:
@@ -75,8 +75,8 @@ class CudaStep {
   [[nodiscard]] absl::StatusOr<Graphs> RecordFor(int rows);
   void PutForward(int rows);
   void PutDecision(int rows);
-  [[nodiscard]] kernels::cuda::CommitArgs CommitOf(int rows) const;
-  // Copies the features that the last decision keeps to the ring, if there is room.
+  [[nodiscard]] kernels::cuda::CommitArgs MakeCommitArgs(int rows) const;
+  // Copies the features kept by the last decision to the ring, if there is room.
   void PutRing(int rows, int max_kept);
   [[nodiscard]] const Graphs& GraphsFor(int rows) const;
   [[nodiscard]] size_t feature_width() const { return taps_.layers.size() * config().dims.hidden; }
@@ -96,9 +96,9 @@ class CudaStep {
   Memory choices_, paths_, host_paths_;  // [R]
   Memory results_, host_results_;        // [B]
   Memory choose_scratch_;
-  Memory flags_;  // [3], host memory: accepted, committed, in the ring
+  Memory flags_;  // [3], host memory: accepted, committed, copied to the ring
   CudaFeatureRing ring_;
-  Memory edits_, before_;  // [edits of the last step]
+  Memory edits_, before_;  // [edits of the last step]; before_: the unedited logits
   int edit_count_ = 0;
 };
 

@@ -63,7 +63,7 @@ class CudaTarget final : public Target {
   const nn::EngineOptions options_;
   nn::PagePool pages_;
   std::unique_ptr<CudaStep> step_;
-  // Tree i keeps the rows [kept_begins_[i], kept_begins_[i + 1]). [trees + 1]
+  // [trees + 1] Tree i keeps rows kept_begins_[i] to kept_begins_[i + 1] − 1 of kept_features().
   std::vector<int> kept_begins_ = {0};
 };
 

@@ -1,4 +1,4 @@
-// The device's peaks, measured at start with the engine's own kernels.
+// The device's peaks, measured at startup with the engine's own kernels.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_DEVICE_PROBE_H_
 #define BASTION_VERIFIER_SERVICE_MODEL_DEVICE_PROBE_H_
 
@@ -9,10 +9,10 @@
 
 namespace bastion::verifier {
 
-// Read bandwidth and the FLOP rate of bf16 (kernels/backend/probe.h). Takes less than 0.1 s.
+// The read bandwidth and the bf16 FLOP rate (kernels/backend/probe.h). Takes less than 0.1 s.
 [[nodiscard]] DevicePeaks MeasurePeaks(const nn::Device& device);
 
-// A description for logs: CPU model, threads, instruction set or library.
+// A description for logs: the CPU model, the number of threads, and the instruction set or library.
 [[nodiscard]] std::string DescribeDevice(const nn::Device& device);
 
 }  // namespace bastion::verifier

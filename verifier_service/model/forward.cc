@@ -11,8 +11,8 @@ absl::StatusOr<std::unique_ptr<TargetModel>> TargetModel::Load(const std::string
                                                                const nn::EngineOptions& options) {
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(folder));
   if (config.kind != hub::ModelKind::kTarget) {
-    return absl::InvalidArgumentError(absl::StrCat(folder, ": ", config.architecture,
-                                                   " is a drafter; the verifier runs a target"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder, ": ", config.architecture, " is a drafter; use the target's folder"));
   }
   ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(folder));
   nn::PackingPlan plan;

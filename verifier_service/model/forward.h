@@ -1,4 +1,4 @@
-// The target model on the CPU: takes rows, returns logits and features.
+// The target model on the CPU: computes the logits and features of rows.
 //
 // Not thread-safe: one forward at a time.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_FORWARD_H_
@@ -17,8 +17,8 @@ namespace bastion::verifier {
 
 class TargetModel {
  public:
-  // Errors name the folder and, if one is at fault, the file and tensor. INVALID_ARGUMENT if the
-  // folder holds a drafter.
+  // Errors name the folder and, where it applies, the file and the tensor. INVALID_ARGUMENT if the
+  // folder contains a drafter.
   static absl::StatusOr<std::unique_ptr<TargetModel>> Load(const std::string& folder,
                                                            const nn::EngineOptions& options);
 
@@ -31,7 +31,7 @@ class TargetModel {
   // Features [R, F] of the last Forward, F = feature_layers.size() * C.
   [[nodiscard]] const float* features() const { return features_data_; }
 
-  // The bytes read and the multiply-adds of a forward with its logits.
+  // The bytes read and the multiply-adds of a forward, including its logits.
   [[nodiscard]] nn::ForwardCost Cost() const;
 
   [[nodiscard]] nn::KvCache& cache() { return decoder_->cache(); }

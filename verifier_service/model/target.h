@@ -1,6 +1,6 @@
-// The interface between the engine and the target model, which is CpuTarget or CudaTarget: one
-// forward, the choice after each row, and the keys, values and features of the rows that the
-// acceptance walk keeps.
+// The interface between the engine and the target model: CpuTarget or CudaTarget. A target runs one
+// forward, chooses a token after each row, and keeps the keys, values and features of the rows on
+// the accepted path.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_TARGET_H_
@@ -24,7 +24,7 @@
 
 namespace bastion::verifier {
 
-// The choice of a plain decode step, and the logits that it was made from.
+// The choice of a plain decode step, and the logits on which it is based.
 struct PlainStep {
   TokenId choice = kNoToken;  // −1 if the logits are NaN or exclude every token.
   float* logits = nullptr;    // [V], unedited. The caller may modify them until the next call.
@@ -43,37 +43,38 @@ class Target {
   // Writes keys and values of `batch` to the cache and keeps the features of all its rows.
   [[nodiscard]] virtual absl::Status Prefill(const nn::RowBatch& batch) = 0;
 
-  // Runs one forward over `batch`, whose rows `trees` cover in order, and walks each tree along the
-  // choices. Afterwards the accepted rows directly follow their root in the cache. Returns outcomes
-  // in the order of `trees`; DATA_LOSS if the logits are NaN. Fills the trace's times.
+  // Runs one forward over `batch`, which holds the rows of `trees` in order, and walks each tree
+  // along the choices. Afterwards, the accepted rows directly follow their root in the cache.
+  // Returns outcomes in the order of `trees`; DATA_LOSS if the logits are NaN. Fills the trace's
+  // times.
   [[nodiscard]] virtual std::vector<absl::StatusOr<Acceptance>> Verify(
       const nn::RowBatch& batch, absl::Span<const TreeRows> trees, TimingTrace& trace) = 0;
 
-  // The features [kept, F], in feature_type(), that tree `index` of the last Verify, or the last
-  // Prefill (index 0), keeps. Valid until the next call.
+  // [kept, F] The features, in feature_type(), of the rows that the last call kept: those of tree
+  // `index` after Verify, all rows (index 0) after Prefill. Valid until the next call.
   [[nodiscard]] virtual absl::Span<const char> KeptFeatures(int index) const = 0;
   [[nodiscard]] virtual DType feature_type() const = 0;
   // The ring from which other processes on this GPU can read these features, or null.
   [[nodiscard]] virtual std::shared_ptr<const wire::DeviceRingWriter> feature_ring() const {
     return nullptr;
   }
-  // The position of KeptFeatures(index) in feature_ring(). Nullopt if the ring does not hold them.
+  // The position of KeptFeatures(index) in feature_ring(); nullopt if they are not in the ring.
   [[nodiscard]] virtual std::optional<uint64_t> KeptRingPosition(int /*index*/) const {
     return std::nullopt;
   }
 
-  // Runs a plain decode step over `batch`, which holds the root alone. Its slot may already be
-  // cached; the same key and value are written again.
+  // Runs a plain decode step over `batch`, which holds the root alone. If the root is already
+  // cached, the same key and value are written again.
   [[nodiscard]] virtual absl::StatusOr<PlainStep> DecodeOne(const nn::RowBatch& batch,
                                                             const TreeRows& root) = 0;
 
   [[nodiscard]] virtual nn::PagePool& pages() = 0;
   [[nodiscard]] virtual const hub::ModelConfig& config() const = 0;
-  // The bytes read and the multiply-adds of a forward with its logits.
+  // The bytes read and the multiply-adds of a forward, including its logits.
   [[nodiscard]] virtual nn::ForwardCost Cost() const = 0;
   // A description for logs: "Intel … , 2 threads, AVX3".
   [[nodiscard]] virtual std::string DescribeDevice() const = 0;
-  // Measures the device, within a second.
+  // Measures the device. Takes less than a second.
   [[nodiscard]] virtual DevicePeaks MeasurePeaks() = 0;
 };
 

@@ -1,5 +1,5 @@
-// Chooses the target that `--device` names. A build with CUDA compiles target_loader_cuda.cc, every
-// other build target_loader_cpu.cc.
+// Chooses the target for `--device`. A build with CUDA compiles target_loader_cuda.cc; every other
+// build compiles target_loader_cpu.cc.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_TARGET_LOADER_H_
 #define BASTION_VERIFIER_SERVICE_MODEL_TARGET_LOADER_H_
 

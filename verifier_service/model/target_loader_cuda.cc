@@ -11,7 +11,7 @@ absl::StatusOr<ChosenTargetLoader> ChooseTargetLoader(nn::DeviceKind kind, int g
   const auto device = kernels::cuda::OpenDevice(gpu);
   if (device.ok()) return ChosenTargetLoader{LoadCudaTarget, /*on_gpu=*/true};
   if (kind == nn::DeviceKind::kCuda) return device.status();
-  LOG(INFO) << "no usable GPU, running on the CPU: " << device.status().message();
+  LOG(INFO) << "no usable GPU (" << device.status().message() << "); running on the CPU";
   return ChosenTargetLoader{LoadCpuTarget, /*on_gpu=*/false};
 }
 

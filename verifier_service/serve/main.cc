@@ -17,24 +17,24 @@ ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7072"},
           "gRPC addresses, host:port or unix:///path, separated by commas.");
 ABSL_FLAG(std::string, shared_memory, "",
           "Folder for the socket over which services on this host set up shared memory. It is "
-          "created with mode 0700. Empty: off, every message goes over gRPC.");
+          "created with mode 0700. Empty: off; all messages use gRPC.");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
 ABSL_FLAG(
     std::string, backend, "cpu",
     "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
-ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES leaves.");
+ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES makes visible.");
 ABSL_FLAG(std::string, gemm_table, "",
           "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
 ABSL_FLAG(int64_t, gpu_feature_bytes, int64_t{64} << 20,
-          "GPU memory, in bytes, from which a drafter on the same GPU reads features. Needs "
+          "Bytes of GPU memory from which a drafter on the same GPU reads features. Requires "
           "--shared_memory. 0: features are copied through host memory.");
-ABSL_FLAG(int, threads, 0, "Threads of the engine. 0: one per core.");
-ABSL_FLAG(int, kv_tokens, 65536, "Tokens that the KV cache holds, all sequences together.");
-ABSL_FLAG(int, max_sequences, 64, "Sequences that may be open at the same time.");
-ABSL_FLAG(int, max_rows, 512, "Maximum rows of one verify forward.");
+ABSL_FLAG(int, threads, 0, "Number of engine threads. 0: one per core.");
+ABSL_FLAG(int, kv_tokens, 65536, "Capacity of the KV cache in tokens, for all sequences.");
+ABSL_FLAG(int, max_sequences, 64, "Maximum number of open sequences.");
+ABSL_FLAG(int, max_rows, 512, "Maximum number of rows in one verify forward.");
 ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30,
-          "Host memory, in bytes, for features that drafters have not read yet.");
+          "Bytes of host memory for the features of all open sequences.");
 ABSL_FLAG(double, audit_fraction, 0,
           "Fraction (0 to 1) of verify cycles that are decoded again token by token and compared. "
           "0: off.");

@@ -12,8 +12,8 @@ namespace bastion::verifier {
 
 grpc::Status VerifierService::GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest*,
                                       proto::TargetInfo* reply) {
-  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
-    return wire::ToGrpc(spoken);
+  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
+    return wire::ToGrpc(protocol);
   }
   wire::Encode(engine_->info(), *reply);
   return grpc::Status::OK;
@@ -22,8 +22,8 @@ grpc::Status VerifierService::GetInfo(grpc::ServerContext* context, const proto:
 grpc::Status VerifierService::Steps(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::VerifierReply, proto::VerifierRequest>* stream) {
-  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
-    return wire::ToGrpc(spoken);
+  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
+    return wire::ToGrpc(protocol);
   }
   wire::GrpcServerStream<proto::VerifierReply, proto::VerifierRequest> steps(context, stream);
   ServeSteps(steps);
@@ -33,8 +33,8 @@ grpc::Status VerifierService::Steps(
 grpc::Status VerifierService::Features(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::FeatureReply, proto::FeatureRequest>* stream) {
-  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
-    return wire::ToGrpc(spoken);
+  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
+    return wire::ToGrpc(protocol);
   }
   wire::GrpcServerStream<proto::FeatureReply, proto::FeatureRequest> features(context, stream);
   return wire::ToGrpc(ServeFeatures(features, "gRPC"));
@@ -43,13 +43,13 @@ grpc::Status VerifierService::Features(
 grpc::Status VerifierService::Attach(grpc::ServerContext* context,
                                      const proto::AttachRequest* request,
                                      proto::AttachReply* reply) {
-  if (const absl::Status spoken = wire::CheckProtocol(*context); !spoken.ok()) {
-    return wire::ToGrpc(spoken);
+  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
+    return wire::ToGrpc(protocol);
   }
   const bool features = request->stream() == proto::AttachRequest::STREAM_FEATURES;
   if (attach_ == nullptr ||
       (!features && request->stream() != proto::AttachRequest::STREAM_STEPS)) {
-    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off (--shared_memory)"};
+    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off; set --shared_memory"};
   }
   const auto ring = features ? RingFor(*request) : nullptr;
   const auto serve = [this, features, ring](std::shared_ptr<wire::SharedChannel> channel) {
@@ -100,8 +100,8 @@ absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, const char*
   }
   // A drafter that could not map the ring leaves device_memory unset.
   if (!first.subscribe().device_memory()) ring = nullptr;
-  LOG(INFO) << "drafter connected: features "
-            << (ring != nullptr ? "in the GPU's memory" : "as bytes") << ", over " << carrier;
+  LOG(INFO) << "drafter connected: features " << (ring != nullptr ? "in GPU memory" : "as bytes")
+            << ", over " << carrier;
   FeatureStream(&engine_->features(), &stream, ring).Run();
   return absl::OkStatus();
 }
@@ -128,7 +128,7 @@ void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
       lease.erase(wire::Decode(request.close().sequence()));
       break;
     default:
-      status = absl::UnimplementedError("the step contains no call that this verifier knows");
+      status = absl::UnimplementedError("the step contains no call that this verifier supports");
   }
   wire::Encode(status, *reply.mutable_status());
 }

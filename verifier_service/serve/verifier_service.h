@@ -1,9 +1,10 @@
 // The verifier over gRPC and shared memory: passes step messages to the engine and features to
 // drafters.
 //
-// Each stream has its own thread (sync API, because the callback API of this gRPC stalls after
-// idle). The engine runs one call at a time; the time a call waits is the trace's `queue`. A stream
-// is also a lease: when it ends, the sequences that were opened through it are closed.
+// Each stream has its own thread (the sync API, because the callback API of this gRPC version
+// stalls after idle periods). The engine runs one call at a time; the time that a call waits is the
+// trace's `queue`. A stream is also a lease: when it ends, the sequences opened through it are
+// closed.
 #ifndef BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 #define BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 
@@ -45,13 +46,13 @@ class VerifierService final : public proto::VerifierService::Service {
   using StepMessages = wire::MessageStream<proto::VerifierReply, proto::VerifierRequest>;
   using FeatureMessages = wire::MessageStream<proto::FeatureReply, proto::FeatureRequest>;
 
-  // Each returns when its stream has ended.
+  // Each handles the messages of its stream until the stream ends.
   void ServeSteps(StepMessages& stream) ABSL_LOCKS_EXCLUDED(mutex_);
   // `ring` was passed to the peer with the stream, or is null.
   [[nodiscard]] absl::Status ServeFeatures(FeatureMessages& stream, const char* carrier,
                                            const wire::DeviceRingWriter* ring = nullptr)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // The engine's ring if the peer is on the same GPU and takes features of this type, else null.
+  // The engine's ring if the peer is on the same GPU and accepts features of its type, else null.
   [[nodiscard]] std::shared_ptr<const wire::DeviceRingWriter> RingFor(
       const proto::AttachRequest& request) const;
 
@@ -66,8 +67,8 @@ class VerifierService final : public proto::VerifierService::Service {
 
   Mutex mutex_;
   VerifierEngine* const engine_;  // Called under mutex_, except features().
-  const std::unique_ptr<wire::AttachServer>
-      attach_;  // Last, because its destructor ends its streams.
+  // The last member, because its destructor ends the streams that use the others.
+  const std::unique_ptr<wire::AttachServer> attach_;
 };
 
 }  // namespace bastion::verifier

@@ -9,7 +9,7 @@ Acceptance Accept(const DraftTree& tree, absl::Span<const TokenId> choices) {
   Acceptance acceptance;
   NodeIndex at = 0;
   acceptance.next = choices[0];
-  // Children come after their parents, so one pass meets the whole path.
+  // Children come after their parents, so one pass finds the whole path.
   for (NodeIndex child = 1; child < tree.rows(); ++child) {
     if (tree.parent(child) != at || tree.token(child) != acceptance.next) continue;
     acceptance.path.push_back(child);

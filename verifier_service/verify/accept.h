@@ -1,5 +1,5 @@
 // The acceptance walk (DDTree §3.3). It starts at the root and follows the child whose token the
-// target chose from the current row. The first choice that no child carries becomes the next root.
+// target chose from the current row. The first choice that matches no child becomes the next root.
 // So every committed token is the target's own choice given its true prefix.
 #ifndef BASTION_VERIFIER_SERVICE_VERIFY_ACCEPT_H_
 #define BASTION_VERIFIER_SERVICE_VERIFY_ACCEPT_H_

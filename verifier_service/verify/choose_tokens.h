@@ -31,25 +31,25 @@ struct TreeRows {
   Position cached = 0;
   int first_row = 0;
   const SamplingParams* sampling = nullptr;
-  TokenHistory* history = nullptr;  // The committed text's.
+  TokenHistory* history = nullptr;  // The committed tokens.
   const nn::PageTable* table = nullptr;
 };
 
 // The error returned for a tree with NaN logits.
 [[nodiscard]] absl::Status NanLogits();
 
-// The rule by which the token after each row is chosen: [row_count].
+// [row_count] The choice rule for the token after each row.
 [[nodiscard]] std::vector<kernels::ChoiceRule> RulesOf(absl::Span<const TreeRows> trees,
                                                        int row_count);
 
-// The choice after each row: [R]; −1 where the logits are NaN or exclude every token. `trees` must
-// cover all rows. The logits are edited in place and restored before this returns.
+// [R] The choice after each row; −1 if the row's logits are NaN or exclude every token. `trees`
+// must cover all rows. The logits are edited in place and restored before this returns.
 [[nodiscard]] std::vector<TokenId> ChooseTokens(const nn::Device& device, const LogitRows& logits,
                                                 absl::Span<const TreeRows> trees);
 
 // Log-probabilities, under the target's own distribution, of the tokens that `acceptance` took from
-// `tree`, and of the most probable tokens that the request asked for. `logits_of` returns the
-// logits [V] after a node; they stay valid until its next call.
+// `tree`, and of the most probable tokens, if requested. `logits_of` returns the logits [V] after a
+// node; they stay valid until its next call.
 using LogitsOfNode = absl::FunctionRef<const float*(NodeIndex node)>;
 [[nodiscard]] std::vector<TokenLogprobs> LogprobsOf(const nn::Device& device,
                                                     LogitsOfNode logits_of, int vocabulary,

@@ -1,8 +1,8 @@
 // LogitEdits: applies a request's bias, minimum length and penalties to rows of logits before a
 // token is chosen from them. Their order and meaning: common/stages/sampling_params.h.
 //
-// Edits are made in place and undone by the destructor, because log-probabilities need the model's
-// own logits afterwards. Thread-compatible.
+// Edits are made in place and undone by the destructor, because log-probabilities are computed from
+// the unedited logits afterwards. Thread-compatible.
 #ifndef BASTION_VERIFIER_SERVICE_VERIFY_LOGIT_EDITS_H_
 #define BASTION_VERIFIER_SERVICE_VERIFY_LOGIT_EDITS_H_
 
@@ -25,7 +25,7 @@ class LogitEdits {
   // Edits the `logits` [V] of the row that follows all tokens of `history`.
   void EditRow(const SamplingParams& sampling, const TokenHistory& history, float* logits);
 
-  // Edits the `logits` [rows, V] of all rows of `tree`, each as if the path to it had been
+  // Edits the `logits` [rows, V] of all rows of `tree`, each as if the path to that row had been
   // committed. `history` is the text before the root. It is extended during the call and restored.
   void EditTree(const SamplingParams& sampling, const DraftTree& tree, int vocabulary,
                 TokenHistory& history, float* logits);
@@ -42,8 +42,8 @@ class LogitEdits {
   std::vector<Edit> edits_;
 };
 
-// Calls visit(node) for every row of `tree`. Meanwhile `history`, the text before the root, is
-// extended by the path to that row; it is restored before this returns.
+// Calls visit(node) for every row of `tree`. During the call, `history`, the text before the root,
+// is extended by the path to that row. It is restored before this returns.
 void ForEachNodeHistory(const DraftTree& tree, TokenHistory& history,
                         absl::FunctionRef<void(NodeIndex node)> visit);
 

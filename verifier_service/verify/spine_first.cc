@@ -4,7 +4,7 @@ namespace bastion::verifier {
 
 std::optional<SpineFirst> PutSpineFirst(const DraftTree& tree) {
   const int rows = tree.rows();
-  // Each node's best child; the first of equal ones.
+  // Each node's best child. Ties go to the first child.
   std::vector<NodeIndex> best(rows, kNoNode);
   for (NodeIndex i = 1; i < rows; ++i) {
     NodeIndex& child = best[tree.parent(i)];

@@ -1,7 +1,7 @@
 // The order of a tree's rows in a forward: the most probable path (the spine) first.
 //
-// Row k is cached as token k after the committed ones, and the k-th accepted node belongs there. So
-// rows that are accepted along the spine stay in place; only rows after the walk leaves it move.
+// Row k is cached as token k after the committed tokens, and the k-th accepted node belongs there.
+// So rows accepted along the spine stay in place; only rows accepted off the spine move.
 #ifndef BASTION_VERIFIER_SERVICE_VERIFY_SPINE_FIRST_H_
 #define BASTION_VERIFIER_SERVICE_VERIFY_SPINE_FIRST_H_
 
@@ -17,8 +17,8 @@ struct SpineFirst {
   std::vector<NodeIndex> nodes;  // [rows]: each row's node in the original tree.
 };
 
-// The root, then from each node its best child, then the remaining nodes in their original order.
-// Nullopt if `tree` already has this order.
+// Puts the root first, then repeatedly the best child of the last node, then the remaining nodes in
+// their original order. Nullopt if `tree` already has this order.
 [[nodiscard]] std::optional<SpineFirst> PutSpineFirst(const DraftTree& tree);
 
 }  // namespace bastion::verifier

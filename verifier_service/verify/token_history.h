@@ -1,5 +1,5 @@
 // TokenHistory: counts how often each token occurs in a prompt and in its output, for penalties.
-// Tokens are added and removed at the end, so that a tree's paths can be visited.
+// Tokens can be added and removed at the end, so that the paths of a tree can be tried in turn.
 // Thread-compatible.
 #ifndef BASTION_VERIFIER_SERVICE_VERIFY_TOKEN_HISTORY_H_
 #define BASTION_VERIFIER_SERVICE_VERIFY_TOKEN_HISTORY_H_

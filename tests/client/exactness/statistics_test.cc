@@ -69,7 +69,7 @@ TEST(TotalVariationTest, IsHalfTheSumOfTheDifferences) {
 }
 
 TEST(TotalVariationTest, BootstrapMatchesTheBinomialDistribution) {
-  // Two equal bins: |count / n − 1/2| is half-normal with deviation 1 / (2 √n).
+  // Two equal bins: |count / n − 1/2| is half-normal with scale 1 / (2 √n).
   const TotalVariationRange range = BootstrapTotalVariation(BinsOf({0.5, 0.5}, {5000, 5000}), 4000);
   const double deviation = 1 / (2 * std::sqrt(10000.0));
   EXPECT_NEAR(range.mean, deviation * std::sqrt(2 / M_PI), 0.05 * deviation);

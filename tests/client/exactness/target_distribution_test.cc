@@ -116,7 +116,7 @@ TEST_F(WalkOutcomesTest, TruncateWalkKeepsTheFirstChoices) {
   EXPECT_EQ(outcomes_.TruncateWalk(outcomes_.Cell(0, 0), 1), outcomes_.Cell(0, 0));
 }
 
-TEST_F(WalkOutcomesTest, CellOfRefusesNodesThatAreNotAPath) {
+TEST_F(WalkOutcomesTest, CellOfRefusesNodesThatDoNotFormAPath) {
   EXPECT_EQ(*outcomes_.CellOf({{1, 3}, 2}), outcomes_.Cell(3, 2));
   EXPECT_TRUE(absl::IsDataLoss(outcomes_.CellOf({{2, 3}, 0}).status()));
   EXPECT_TRUE(absl::IsDataLoss(outcomes_.CellOf({{9}, 0}).status()));

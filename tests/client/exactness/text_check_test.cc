@@ -114,7 +114,7 @@ TEST_F(TextCheckTest, ANoiseKeyWithoutThePositionChangesNoText) {
   EXPECT_TRUE(report->exact());
 }
 
-TEST_F(TextCheckTest, ADifferenceHasPositionTokensAndGap) {
+TEST_F(TextCheckTest, ADifferenceReportsPositionTokensAndGap) {
   ToyTarget target(ToyFault::kArgmaxWalk);
   const auto report = Check(target, {Setting(1, false)});
   ASSERT_TRUE(report.ok()) << report.status();

@@ -56,7 +56,7 @@ std::vector<float> ToyLogits(TokenId before, TokenId last) {
   std::vector<float> logits;
   logits.reserve(kToyTokens);
   for (TokenId x = 0; x < kToyTokens; ++x) {
-    // The last token has the largest effect, so that a drafter which knows only the last token
+    // The last token has the largest effect, so that a drafter that knows only the last token
     // often predicts correctly.
     logits.push_back(1.2f * KeyedGumbel(77, last, x) + 0.3f * KeyedGumbel(78, before, x));
   }

@@ -92,8 +92,8 @@ TEST(TransitionCounterTest, DropsPairsWithASmallTotal) {
 
 TEST(TransitionCounterTest, ScalesAContextWithCountsAboveSixteenBits) {
   TransitionCounter counter(4);
-  // Token 0 is followed by 1 131,070 times, by 2 32,768 times and by 3 once. The counts are halved,
-  // so 3 is dropped.
+  // Token 0 is followed 131,070 times by token 1, 32,768 times by token 2 and once by token 3. The
+  // counts are halved, so token 3 is dropped.
   Text text;
   for (int i = 0; i < 131070; ++i) text.insert(text.end(), {0, 1});
   Add(counter, text);
@@ -156,7 +156,8 @@ TEST(TransitionCounterTest, DropsTheRarestPairsFirst) {
   Add(counter, {1, 0, 2}, 30);
   Add(counter, {2, 0, 3}, 20);
   TransitionLimits limits;
-  // Continuations of tokens: 1, 2 and 3 after 0; 2 and 0 after 1; 0 after 2. Three of pairs.
+  // Continuations of tokens: 1, 2 and 3 after 0; 2 and 0 after 1; 0 after 2. Three more belong to
+  // pairs.
   ASSERT_EQ(Build(counter, limits).columns().tokens.size(), 9u);
   limits.max_entries = 8;
   EXPECT_THAT(Build(counter, limits).columns().pairs, ElementsAre(1 * 6 + 0, 2 * 6 + 0));

@@ -10,7 +10,7 @@
 namespace bastion::wire {
 namespace {
 
-using ::bastion::testing::Awkward;
+using ::bastion::testing::EdgeCase;
 using ::bastion::testing::RandomMarginals;
 using ::testing::HasSubstr;
 
@@ -254,7 +254,7 @@ class TensorCodecTest : public ::testing::Test {
   }
   static Marginals Sample() {
     std::mt19937 random(3);
-    return RandomMarginals(random, 3, 4, Awkward::kNone);
+    return RandomMarginals(random, 3, 4, EdgeCase::kNone);
   }
 
   InlineCarrier carrier_;
@@ -262,10 +262,10 @@ class TensorCodecTest : public ::testing::Test {
 
 TEST_F(TensorCodecTest, RoundTripsDrafts) {
   std::mt19937 random(4);
-  for (const Awkward awkward : {Awkward::kNone, Awkward::kTies, Awkward::kZeroTails}) {
+  for (const EdgeCase edge_case : {EdgeCase::kNone, EdgeCase::kTies, EdgeCase::kZeroTails}) {
     Draft draft;
-    draft.marginals = {RandomMarginals(random, 15, 64, awkward), Marginals(),
-                       RandomMarginals(random, 1, 1, awkward)};
+    draft.marginals = {RandomMarginals(random, 15, 64, edge_case), Marginals(),
+                       RandomMarginals(random, 1, 1, edge_case)};
     const auto decoded = Decode(Encoded(draft), carrier_);
     ASSERT_TRUE(decoded.ok()) << decoded.status();
     EXPECT_EQ(decoded->marginals, draft.marginals);

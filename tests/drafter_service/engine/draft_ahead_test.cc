@@ -13,7 +13,7 @@ using ::testing::SizeIs;
 constexpr SequenceId kOne = {1, 0};
 constexpr SequenceId kOther = {2, 0};
 
-Frontier Ask(SequenceId sequence, Position committed, TokenId root, int candidates = 2) {
+Frontier MakeFrontier(SequenceId sequence, Position committed, TokenId root, int candidates = 2) {
   Frontier frontier;
   frontier.sequence = sequence;
   frontier.committed = committed;
@@ -22,8 +22,8 @@ Frontier Ask(SequenceId sequence, Position committed, TokenId root, int candidat
   return frontier;
 }
 
-// Two positions of `candidates` tokens, each position counting from its own ten.
-Draft Answer(int candidates) {
+// Two positions of `candidates` tokens: 10, 11, … at the first position, 20, 21, … at the second.
+Draft MakeDraft(int candidates) {
   Marginals marginals;
   marginals.positions = 2;
   marginals.candidates = candidates;
@@ -38,7 +38,7 @@ Draft Answer(int candidates) {
 
 TEST(DraftAheadTest, PredictsTheLastExpandWithTheNewRoot) {
   DraftAhead ahead;
-  ahead.PredictNext({Ask(kOne, 10, 5)});
+  ahead.PredictNext({MakeFrontier(kOne, 10, 5)});
   const auto predicted = ahead.AddArrival(kOne, 13, 7);
   ASSERT_THAT(predicted, SizeIs(1));
   EXPECT_EQ(predicted[0].sequence, kOne);
@@ -49,7 +49,7 @@ TEST(DraftAheadTest, PredictsTheLastExpandWithTheNewRoot) {
 
 TEST(DraftAheadTest, AnArrivalAfterItsRequestIsIgnored) {
   DraftAhead ahead;
-  ahead.PredictNext({Ask(kOne, 10, 5)});
+  ahead.PredictNext({MakeFrontier(kOne, 10, 5)});
   EXPECT_THAT(ahead.AddArrival(kOne, 10, 5), IsEmpty());
   EXPECT_THAT(ahead.AddArrival(kOne, 9, 4), IsEmpty());
   EXPECT_THAT(ahead.AddArrival(kOne, 11, 6), SizeIs(1));
@@ -57,43 +57,43 @@ TEST(DraftAheadTest, AnArrivalAfterItsRequestIsIgnored) {
 
 TEST(DraftAheadTest, AReplyIsUsedOnceAndOnlyForItsRequest) {
   DraftAhead ahead;
-  ahead.PredictNext({Ask(kOne, 10, 5)});
-  ahead.Keep(ahead.AddArrival(kOne, 13, 7), {Answer(2)});
+  ahead.PredictNext({MakeFrontier(kOne, 10, 5)});
+  ahead.Keep(ahead.AddArrival(kOne, 13, 7), {MakeDraft(2)});
   Draft draft;
-  EXPECT_FALSE(ahead.Take(Ask(kOne, 13, 8), draft)) << "another root";
-  EXPECT_FALSE(ahead.Take(Ask(kOne, 12, 7), draft)) << "another place";
-  EXPECT_FALSE(ahead.Take(Ask({1, 1}, 13, 7), draft)) << "another epoch";
-  EXPECT_FALSE(ahead.Take(Ask(kOne, 13, 7, 3), draft)) << "more candidates than there are";
-  Frontier warmer = Ask(kOne, 13, 7);
-  warmer.sampling.temperature = 1;
-  EXPECT_FALSE(ahead.Take(warmer, draft)) << "another way to pick";
-  Frontier coupled = Ask(kOne, 13, 7);
+  EXPECT_FALSE(ahead.Take(MakeFrontier(kOne, 13, 8), draft)) << "another root";
+  EXPECT_FALSE(ahead.Take(MakeFrontier(kOne, 12, 7), draft)) << "another committed length";
+  EXPECT_FALSE(ahead.Take(MakeFrontier({1, 1}, 13, 7), draft)) << "another epoch";
+  EXPECT_FALSE(ahead.Take(MakeFrontier(kOne, 13, 7, 3), draft)) << "more candidates than there are";
+  Frontier sampled = MakeFrontier(kOne, 13, 7);
+  sampled.sampling.temperature = 1;
+  EXPECT_FALSE(ahead.Take(sampled, draft)) << "another temperature";
+  Frontier coupled = MakeFrontier(kOne, 13, 7);
   coupled.coupled = true;
-  EXPECT_FALSE(ahead.Take(coupled, draft)) << "another ranking";
-  ASSERT_TRUE(ahead.Take(Ask(kOne, 13, 7), draft));
-  EXPECT_EQ(draft.marginals.at(0), Answer(2).marginals[0]);
-  EXPECT_FALSE(ahead.Take(Ask(kOne, 13, 7), draft)) << "a second time";
+  EXPECT_FALSE(ahead.Take(coupled, draft)) << "a coupled draft";
+  ASSERT_TRUE(ahead.Take(MakeFrontier(kOne, 13, 7), draft));
+  EXPECT_EQ(draft.marginals.at(0), MakeDraft(2).marginals[0]);
+  EXPECT_FALSE(ahead.Take(MakeFrontier(kOne, 13, 7), draft)) << "a second time";
 }
 
-TEST(DraftAheadTest, FewerCandidatesAreTheFirstOnesOfEachPosition) {
+TEST(DraftAheadTest, ARequestForFewerCandidatesGetsTheBestOfEachPosition) {
   DraftAhead ahead;
-  ahead.PredictNext({Ask(kOne, 10, 5, 4)});
-  ahead.Keep(ahead.AddArrival(kOne, 13, 7), {Answer(4)});
+  ahead.PredictNext({MakeFrontier(kOne, 10, 5, 4)});
+  ahead.Keep(ahead.AddArrival(kOne, 13, 7), {MakeDraft(4)});
   Draft draft;
-  ASSERT_TRUE(ahead.Take(Ask(kOne, 13, 7, 2), draft));
-  EXPECT_EQ(draft.marginals.at(0), Answer(2).marginals[0]);
+  ASSERT_TRUE(ahead.Take(MakeFrontier(kOne, 13, 7, 2), draft));
+  EXPECT_EQ(draft.marginals.at(0), MakeDraft(2).marginals[0]);
 }
 
 TEST(DraftAheadTest, PredictsTheLargestNumberOfCandidatesRequestedSoFar) {
   DraftAhead ahead;
-  ahead.PredictNext({Ask(kOne, 10, 5, 6)});
-  ahead.PredictNext({Ask(kOne, 13, 7, 3)});
+  ahead.PredictNext({MakeFrontier(kOne, 10, 5, 6)});
+  ahead.PredictNext({MakeFrontier(kOne, 13, 7, 3)});
   EXPECT_EQ(ahead.AddArrival(kOne, 14, 9).at(0).candidates, 6);
 }
 
 TEST(DraftAheadTest, SequencesRequestedTogetherAreDraftedTogether) {
   DraftAhead ahead;
-  ahead.PredictNext({Ask(kOne, 10, 5), Ask(kOther, 20, 6)});
+  ahead.PredictNext({MakeFrontier(kOne, 10, 5), MakeFrontier(kOther, 20, 6)});
   EXPECT_THAT(ahead.AddArrival(kOther, 21, 3), IsEmpty());
   EXPECT_THAT(ahead.AddArrival(kOther, 21, 3), IsEmpty()) << "the same arrival twice";
   EXPECT_THAT(ahead.AddArrival({3, 0}, 4, 3), IsEmpty()) << "a sequence that was not requested";
@@ -102,7 +102,7 @@ TEST(DraftAheadTest, SequencesRequestedTogetherAreDraftedTogether) {
 
 TEST(DraftAheadTest, DoesNotWaitForAClosedSequence) {
   DraftAhead ahead;
-  ahead.PredictNext({Ask(kOne, 10, 5), Ask(kOther, 20, 6)});
+  ahead.PredictNext({MakeFrontier(kOne, 10, 5), MakeFrontier(kOther, 20, 6)});
   ahead.Forget(kOther);
   EXPECT_THAT(ahead.AddArrival(kOther, 21, 3), IsEmpty());
   EXPECT_THAT(ahead.AddArrival(kOne, 12, 4), SizeIs(1));
@@ -110,7 +110,7 @@ TEST(DraftAheadTest, DoesNotWaitForAClosedSequence) {
 
 TEST(DraftAheadTest, ASequenceThatIsNoLongerRequestedIsDraftedAtMostOnceMore) {
   DraftAhead ahead;
-  ahead.PredictNext({Ask(kOne, 10, 5)});
+  ahead.PredictNext({MakeFrontier(kOne, 10, 5)});
   EXPECT_THAT(ahead.AddArrival(kOne, 11, 6), SizeIs(1));
   EXPECT_THAT(ahead.AddArrival(kOne, 12, 7), IsEmpty());
   EXPECT_THAT(ahead.AddArrival(kOne, 13, 8), IsEmpty());
@@ -118,10 +118,10 @@ TEST(DraftAheadTest, ASequenceThatIsNoLongerRequestedIsDraftedAtMostOnceMore) {
 
 TEST(DraftAheadTest, ADraftThatFailedIsNotKept) {
   DraftAhead ahead;
-  ahead.PredictNext({Ask(kOne, 10, 5)});
+  ahead.PredictNext({MakeFrontier(kOne, 10, 5)});
   ahead.Keep(ahead.AddArrival(kOne, 13, 7), {Draft{{Marginals()}}});
   Draft draft;
-  EXPECT_FALSE(ahead.Take(Ask(kOne, 13, 7), draft));
+  EXPECT_FALSE(ahead.Take(MakeFrontier(kOne, 13, 7), draft));
 }
 
 }  // namespace

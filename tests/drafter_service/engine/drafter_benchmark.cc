@@ -1,4 +1,5 @@
-// Time of one cycle's draft on the demo pair: the context grows by a few tokens, then one block.
+// Measures one cycle's draft on the demo pair: appends a few tokens to the context, then drafts a
+// block.
 #include <benchmark/benchmark.h>
 
 #include <map>
@@ -15,7 +16,7 @@ namespace {
 constexpr SequenceId kSequence = {1, 0};
 constexpr Position kContext = 64;
 
-class NoFeatures final : public FeatureSource {
+class ConstantFeatures final : public FeatureSource {
  public:
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration) override {
     Features features;
@@ -35,7 +36,7 @@ DrafterEngine& DemoEngine(DType dtype) {
     options.drafter_folder = BASTION_SOURCE_DIR "/deploy/demo_model/drafter";
     options.target_folder = BASTION_SOURCE_DIR "/deploy/demo_model/target";
     options.engine = {dtype, device->device, /*kv_tokens=*/4096};
-    auto made = DrafterEngine::Create(options, new NoFeatures());
+    auto made = DrafterEngine::Create(options, new ConstantFeatures());
     CHECK(made.ok()) << made.status();
     engine = *std::move(made);
   }

@@ -1,5 +1,5 @@
-// The drafter engine on a tiny random checkpoint: a draft made ahead equals the draft that a
-// request would have made.
+// Tests the drafter engine on a tiny random checkpoint. A draft made ahead must equal a draft made
+// on request.
 #include "drafter_service/engine/drafter_engine.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace {
 
 constexpr SequenceId kSequence = {1, 0};
 
-// Every row is a function of its position; counts how often it is read.
-class MadeUpFeatures final : public FeatureSource {
+// Every row is a function of its position. Counts the reads.
+class SyntheticFeatures final : public FeatureSource {
  public:
-  explicit MadeUpFeatures(int width) : width_(width) {}
+  explicit SyntheticFeatures(int width) : width_(width) {}
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration) override {
     ++reads_;
     Features features;
@@ -46,7 +46,8 @@ class DrafterEngineTest : public ::testing::Test {
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *std::move(device);
   }
-  std::unique_ptr<DrafterEngine> MakeEngine(MadeUpFeatures& features, DType dtype = DType::kF32) {
+  std::unique_ptr<DrafterEngine> MakeEngine(SyntheticFeatures& features,
+                                            DType dtype = DType::kF32) {
     const std::string folder = testing::GoldenFolder("gqa2_untied_draft2");
     DrafterOptions options;
     options.drafter_folder = folder + "/drafter";
@@ -56,7 +57,7 @@ class DrafterEngineTest : public ::testing::Test {
     EXPECT_TRUE(engine.ok()) << engine.status();
     return *std::move(engine);
   }
-  static Frontier Ask(Position committed, TokenId root) {
+  static Frontier MakeFrontier(Position committed, TokenId root) {
     Frontier frontier;
     frontier.sequence = kSequence;
     frontier.committed = committed;
@@ -70,28 +71,29 @@ class DrafterEngineTest : public ::testing::Test {
 
 TEST_F(DrafterEngineTest, ADraftMadeAheadEqualsTheDraftMadeOnRequest) {
   const int width = 3 * 32;
-  MadeUpFeatures asked_features(width), told_features(width);
-  const auto asked = MakeEngine(asked_features);
-  const auto told = MakeEngine(told_features);
-  ASSERT_EQ(*asked->Expand({Ask(9, 3)}), *told->Expand({Ask(9, 3)}));
+  SyntheticFeatures request_features(width), ahead_features(width);
+  const auto request_engine = MakeEngine(request_features);
+  const auto ahead_engine = MakeEngine(ahead_features);
+  ASSERT_EQ(*request_engine->Expand({MakeFrontier(9, 3)}),
+            *ahead_engine->Expand({MakeFrontier(9, 3)}));
   Position committed = 9;
   for (const TokenId root : {17, 4, 200}) {
     committed += 1 + root % 3;
-    told->FeaturesArrived(kSequence, committed, root);
-    const int reads = told_features.reads();
-    const auto ahead = told->Expand({Ask(committed, root)});
-    EXPECT_EQ(told_features.reads(), reads) << "the context was not there yet";
-    const auto then = asked->Expand({Ask(committed, root)});
-    ASSERT_TRUE(ahead.ok() && then.ok()) << ahead.status() << then.status();
-    EXPECT_FALSE(ahead->at(0).marginals.at(0).empty());
-    EXPECT_EQ(*ahead, *then);
+    ahead_engine->FeaturesArrived(kSequence, committed, root);
+    const int reads = ahead_features.reads();
+    const auto actual = ahead_engine->Expand({MakeFrontier(committed, root)});
+    EXPECT_EQ(ahead_features.reads(), reads) << "the features were read again";
+    const auto expected = request_engine->Expand({MakeFrontier(committed, root)});
+    ASSERT_TRUE(actual.ok() && expected.ok()) << actual.status() << expected.status();
+    EXPECT_FALSE(actual->at(0).marginals.at(0).empty());
+    EXPECT_EQ(*actual, *expected);
   }
 }
 
 TEST_F(DrafterEngineTest, ACoupledDraftRanksByTheNoiseOfEachPosition) {
-  MadeUpFeatures features(3 * 32);
+  SyntheticFeatures features(3 * 32);
   const auto engine = MakeEngine(features);
-  Frontier frontier = Ask(20, 3);
+  Frontier frontier = MakeFrontier(20, 3);
   frontier.candidates = 100000;  // The whole vocabulary.
   const auto plain = engine->Expand({frontier});
   frontier.sampling = {0.7f, /*seed=*/11};
@@ -123,9 +125,9 @@ TEST_F(DrafterEngineTest, ACoupledDraftRanksByTheNoiseOfEachPosition) {
 }
 
 TEST_F(DrafterEngineTest, ACoupledDraftExcludesTokensThatTheTargetExcludes) {
-  MadeUpFeatures features(3 * 32);
+  SyntheticFeatures features(3 * 32);
   const auto engine = MakeEngine(features);
-  Frontier frontier = Ask(20, 3);
+  Frontier frontier = MakeFrontier(20, 3);
   frontier.candidates = 16;
   frontier.coupled = true;
   frontier.sampling = {1.0f, /*seed=*/11, /*top_k=*/3};
@@ -134,22 +136,22 @@ TEST_F(DrafterEngineTest, ACoupledDraftExcludesTokensThatTheTargetExcludes) {
   const Marginals& ranked = drafts->at(0).marginals.at(0);
   EXPECT_TRUE(ranked.Validate(100000).ok());
   for (int p = 0; p < ranked.positions; ++p) {
-    EXPECT_TRUE(std::isfinite(ranked.log_prob(p, 5))) << "twice top_k are left in";
+    EXPECT_TRUE(std::isfinite(ranked.log_prob(p, 5))) << "twice top_k candidates remain";
     EXPECT_TRUE(std::isinf(ranked.log_prob(p, 6)));
   }
 }
 
-// Rounding moves a single log-probability by more or less, depending on how the CPU at hand rounds
-// on the way there (bf16 matrix instructions do), so the mean over many is compared.
-TEST_F(DrafterEngineTest, Int8WeightsDraftNearlyAsFp32) {
-  MadeUpFeatures exact_features(3 * 32), rounded_features(3 * 32);
+// How much rounding changes a single log-probability depends on the CPU (for example, on bf16
+// matrix instructions), so the mean over many is compared.
+TEST_F(DrafterEngineTest, Int8WeightsGiveNearlyTheSameProbabilitiesAsFp32) {
+  SyntheticFeatures exact_features(3 * 32), rounded_features(3 * 32);
   const auto exact = MakeEngine(exact_features);
   const auto rounded = MakeEngine(rounded_features, DType::kInt8);
   double difference = 0;
   int compared = 0;
   for (Position committed = 20; committed < 60; ++committed) {
-    const auto expected = exact->Expand({Ask(committed, 3)});
-    const auto actual = rounded->Expand({Ask(committed, 3)});
+    const auto expected = exact->Expand({MakeFrontier(committed, 3)});
+    const auto actual = rounded->Expand({MakeFrontier(committed, 3)});
     ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
     const Marginals& a = expected->at(0).marginals.at(0);
     const Marginals& b = actual->at(0).marginals.at(0);
@@ -162,25 +164,26 @@ TEST_F(DrafterEngineTest, Int8WeightsDraftNearlyAsFp32) {
   EXPECT_LT(difference / compared, 0.1);
 }
 
-TEST_F(DrafterEngineTest, APredictedRootThatIsNotRequestedIsDraftedAgain) {
-  MadeUpFeatures asked_features(3 * 32), told_features(3 * 32);
-  const auto asked = MakeEngine(asked_features);
-  const auto told = MakeEngine(told_features);
-  ASSERT_TRUE(asked->Expand({Ask(9, 3)}).ok() && told->Expand({Ask(9, 3)}).ok());
-  told->FeaturesArrived(kSequence, 11, 40);
-  const auto again = told->Expand({Ask(11, 41)});
-  const auto then = asked->Expand({Ask(11, 41)});
-  ASSERT_TRUE(again.ok() && then.ok()) << again.status() << then.status();
-  EXPECT_EQ(again->at(0).marginals.at(0).tokens, then->at(0).marginals.at(0).tokens);
-  EXPECT_EQ(again->at(0).marginals.at(0).log_probs, then->at(0).marginals.at(0).log_probs);
+TEST_F(DrafterEngineTest, AWronglyPredictedRootIsDraftedAgain) {
+  SyntheticFeatures request_features(3 * 32), ahead_features(3 * 32);
+  const auto request_engine = MakeEngine(request_features);
+  const auto ahead_engine = MakeEngine(ahead_features);
+  ASSERT_TRUE(request_engine->Expand({MakeFrontier(9, 3)}).ok() &&
+              ahead_engine->Expand({MakeFrontier(9, 3)}).ok());
+  ahead_engine->FeaturesArrived(kSequence, 11, 40);
+  const auto actual = ahead_engine->Expand({MakeFrontier(11, 41)});
+  const auto expected = request_engine->Expand({MakeFrontier(11, 41)});
+  ASSERT_TRUE(actual.ok() && expected.ok()) << actual.status() << expected.status();
+  EXPECT_EQ(actual->at(0).marginals.at(0).tokens, expected->at(0).marginals.at(0).tokens);
+  EXPECT_EQ(actual->at(0).marginals.at(0).log_probs, expected->at(0).marginals.at(0).log_probs);
 }
 
 TEST_F(DrafterEngineTest, AnArrivalWithARootOutsideTheVocabularyIsDropped) {
-  MadeUpFeatures features(3 * 32);
+  SyntheticFeatures features(3 * 32);
   const auto engine = MakeEngine(features);
-  ASSERT_TRUE(engine->Expand({Ask(9, 3)}).ok());
+  ASSERT_TRUE(engine->Expand({MakeFrontier(9, 3)}).ok());
   engine->FeaturesArrived(kSequence, 11, 1 << 20);
-  const auto drafts = engine->Expand({Ask(11, 40)});
+  const auto drafts = engine->Expand({MakeFrontier(11, 40)});
   ASSERT_TRUE(drafts.ok()) << drafts.status();
   EXPECT_FALSE(drafts->at(0).marginals.at(0).empty());
 }

@@ -1,4 +1,4 @@
-// The two ends of the feature stream, over every carrier: the verifier's FeatureStream, the
+// Tests both ends of the feature stream over every carrier: the verifier's FeatureStream and the
 // drafter's RemoteFeatures.
 #include "drafter_service/features/remote_features.h"
 
@@ -73,8 +73,8 @@ class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> 
     host_ = *std::move(host);
     remote_ = std::make_unique<RemoteFeatures>(address, GetParam());
     remote_->Start({0}, [this](SequenceId, Position committed, TokenId) {
-      ++told_;
-      last_told_ = committed;
+      ++arrivals_;
+      last_arrival_ = committed;
     });
   }
   void TearDown() override {
@@ -93,9 +93,9 @@ class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> 
         kSequence,
         {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])}, next);
   }
-  // Reads until the stream is connected.
+  // Retries the read until the stream is connected.
   void ExpectRows(Position first, int count) {
-    absl::StatusOr<Features> features = absl::UnavailableError("not tried");
+    absl::StatusOr<Features> features = absl::UnavailableError("not read yet");
     for (int i = 0; i < 100 && !features.ok(); ++i) {
       features = remote_->Read({kSequence, first, count}, absl::Milliseconds(200));
       if (!features.ok()) absl::SleepFor(absl::Milliseconds(20));
@@ -108,11 +108,11 @@ class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> 
       EXPECT_EQ(value, first + i);
     }
   }
-  bool AwaitTold(int committed) {
-    for (int i = 0; i < 200 && last_told_ != committed; ++i) {
+  bool AwaitArrival(int committed) {
+    for (int i = 0; i < 200 && last_arrival_ != committed; ++i) {
       absl::SleepFor(absl::Milliseconds(10));
     }
-    return last_told_ == committed;
+    return last_arrival_ == committed;
   }
 
   const std::string folder_ = absl::StrCat("/tmp/bastion_features_", getpid());
@@ -120,7 +120,7 @@ class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> 
   std::unique_ptr<wire::ServiceHost> host_;
   std::unique_ptr<RemoteFeatures> remote_;
   int committed_ = 0;
-  std::atomic<int> told_{0}, last_told_{0};
+  std::atomic<int> arrivals_{0}, last_arrival_{0};
 };
 
 TEST_P(RemoteFeaturesTest, RowsArriveAsTheyAreCommittedWithTheNextRoot) {
@@ -129,7 +129,7 @@ TEST_P(RemoteFeaturesTest, RowsArriveAsTheyAreCommittedWithTheNextRoot) {
   for (const int rows : {1, 3, 2}) {
     const int first = committed_;
     Commit(rows);
-    EXPECT_TRUE(AwaitTold(committed_));
+    EXPECT_TRUE(AwaitArrival(committed_));
     ExpectRows(first, rows);
   }
 }
@@ -141,15 +141,15 @@ TEST_P(RemoteFeaturesTest, AnUnreadSequenceIsFollowedAgainAtItsNextRead) {
     Commit(1);
     absl::SleepFor(absl::Milliseconds(5));
   }
-  EXPECT_FALSE(AwaitTold(committed_));
-  EXPECT_LT(told_, 30);
+  EXPECT_FALSE(AwaitArrival(committed_));
+  EXPECT_LT(arrivals_, 30);
   ExpectRows(5, 40);  // All rows that were missed.
   Commit(2);
-  EXPECT_TRUE(AwaitTold(committed_));
+  EXPECT_TRUE(AwaitArrival(committed_));
   ExpectRows(45, 2);
 }
 
-TEST_P(RemoteFeaturesTest, AReadOfEarlierRowsFollowsFromThere) {
+TEST_P(RemoteFeaturesTest, AReadOfEarlierRowsFollowsTheSequenceFromThere) {
   Commit(10);
   ExpectRows(0, 10);
   Commit(3);
@@ -157,7 +157,7 @@ TEST_P(RemoteFeaturesTest, AReadOfEarlierRowsFollowsFromThere) {
   ExpectRows(4, 9);
 }
 
-TEST_P(RemoteFeaturesTest, UnknownSequencesAreReported) {
+TEST_P(RemoteFeaturesTest, AnUnknownSequenceIsAnError) {
   Commit(1);
   ExpectRows(0, 1);
   EXPECT_FALSE(remote_->Read({{9, 0}, 0, 1}, absl::Seconds(5)).ok());

@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kTransport = absl::Microseconds(300);
 
-// A verifier whose calls take 1 ms plus 0.1 ms per row plus 1 µs per cached token, in the time of
-// `clock`. It accepts one node of every second tree, and checks that the caller keeps the contract
+// A verifier whose calls take 1 ms plus 0.1 ms per row plus 1 µs per cached token, as measured by
+// `clock`. It accepts one node of every second tree, and checks that the caller obeys the contract
 // of Verifier.
 class TimedVerifier final : public Verifier {
  public:
@@ -195,12 +195,12 @@ TEST_F(CalibrationTest, MeasuresLongerContextsAtTheSharedRowCountsAndInterpolate
 }
 
 TEST_F(CalibrationTest, SlowPointsGetFewerRepetitions) {
-  verifier_.slowness = 6;  // 8 to 20 ms.
+  verifier_.slowness = 6;  // 7 to 19 ms.
   options_.repetitions = 5;
   ASSERT_TRUE(Calibrate(verifier_, clock_, options_).ok());
   std::map<int, int> times;
   for (const DraftTree& tree : verifier_.trees) ++times[tree.rows()];
-  EXPECT_EQ(times[1], 3 * (1 + 3));  // At three contexts: the warm-up and three times 7 ms.
+  EXPECT_EQ(times[1], 3 * (1 + 3));  // Contexts × (warm-up + repetitions).
   EXPECT_EQ(times[16], 3 * (1 + 2));
 }
 
@@ -235,7 +235,7 @@ TEST_F(CalibrationTest, TimeLimitZeroMeasuresEveryPointOnce) {
   for (const CalibrationPoint& point : table->points) EXPECT_GT(point.seconds, 0);
 }
 
-TEST_F(CalibrationTest, AFailedVerifyIsReportedWithItsPointAndLeavesNothingOpen) {
+TEST_F(CalibrationTest, AFailedVerifyIsReportedWithItsPointAndLeavesNoSequenceOpen) {
   verifier_.fail_at = 7;
   const absl::Status status = Calibrate(verifier_, clock_, options_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -278,7 +278,7 @@ TEST_F(CalibrationTest, ATinyContextLimitLowersTheRowCounts) {
   EXPECT_EQ(table->points.front().context, 4);
 }
 
-TEST(RandomTreeTest, BranchesFromThreeRowsOn) {
+TEST(RandomTreeTest, BranchesWithThreeOrMoreRows) {
   for (int rows = 1; rows <= 64; ++rows) {
     const DraftTree tree = RandomTree(rows, 64, rows);
     EXPECT_EQ(tree.rows(), rows);
@@ -287,12 +287,12 @@ TEST(RandomTreeTest, BranchesFromThreeRowsOn) {
   }
 }
 
-TEST(RandomTreeTest, MoreRowsThanTokensFailACheck) {
+TEST(RandomTreeTest, InvalidRowCountsFailACheck) {
   EXPECT_DEATH((void)RandomTree(11, 10, 1), "11 rows of 10 tokens");
   EXPECT_DEATH((void)RandomTree(0, 10, 1), "0 rows");
 }
 
-TEST(CalibrationTableTest, MedianIsTheMiddle) {
+TEST(CalibrationTableTest, MedianIsTheLowerMiddleValue) {
   EXPECT_EQ(Median({}), 0);
   EXPECT_EQ(Median({3}), 3);
   EXPECT_EQ(Median({9, 1, 2}), 2);

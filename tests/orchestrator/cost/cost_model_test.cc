@@ -59,10 +59,10 @@ TEST(CostModelTest, LearnsFromTheTraceAndTheRoundTrip) {
   EXPECT_NEAR(absl::ToDoubleMilliseconds(cost.overhead), 3, 0.1);
 }
 
-TEST(CostModelTest, SeveralSequencesCountWithTheirMeanContext) {
+TEST(CostModelTest, SeveralSequencesUseTheirMeanContext) {
   CostModel costs = *CostModel::Fit(
       Target(), {{{1, 100, 0.010, 0}, {8, 100, 0.010, 0}, {1, 300, 0.030, 0}, {8, 300, 0.030, 0}}});
-  // At the mean context 200, 20 ms are predicted and observed, so the model does not change.
+  // At the mean context of 200, 20 ms are predicted and observed, so the model does not change.
   costs.ObserveVerify(Trace(8, {100, 300}, absl::Milliseconds(20)), absl::Milliseconds(20));
   EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.At(Estimator::kMeasured, 100).Verify(7)), 10, 1e-6);
 }

@@ -37,7 +37,7 @@ TEST(EmaTest, LaterObservationsMoveTheFactorByAlpha) {
 TEST(EmaTest, ConvergesToASteadyRatio) {
   EmaEstimator ema = OverRoofline(EmaEstimator::Start::kCalibrated);
   for (int i = 0; i < 40; ++i) ema.Observe(3, 7, absl::Seconds(3 * 2.284));
-  // Each observation shrinks the distance by the factor 0.9: 2·0.9^40 = 0.0296.
+  // Each observation shrinks the distance by a factor of 0.9: 2·0.9^40 = 0.0296.
   EXPECT_NEAR(ema.factor(), 3 - 2 * std::pow(0.9, 40), 1e-6);
 }
 

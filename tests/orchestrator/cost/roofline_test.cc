@@ -15,9 +15,11 @@ using ::testing::HasSubstr;
 //   4·s·h·h_q      = 4·3·4·6    = 288
 //   4·s·h·h_kv     = 4·3·4·3    = 144
 //   4·s·(c+s)·h_q  = 4·3·10·6   = 720
-//   6·s·h·h_ffn    = 6·3·4·5    = 360       a layer: 1512, both: 3024
+//   6·s·h·h_ffn    = 6·3·4·5    = 360       per layer: 1512, two layers: 3024
 //   2·s·h·V        = 2·3·4·10   = 240       total: 3264
-TEST(RooflineTest, FlopsByHand) { EXPECT_DOUBLE_EQ(TinyRoofline().Flops(3, 7), 3264); }
+TEST(RooflineTest, FlopsMatchAHandComputation) {
+  EXPECT_DOUBLE_EQ(TinyRoofline().Flops(3, 7), 3264);
+}
 
 // Bytes of the same forward, in elements:
 //   2·V·h                = 2·10·4     = 80
@@ -26,13 +28,15 @@ TEST(RooflineTest, FlopsByHand) { EXPECT_DOUBLE_EQ(TinyRoofline().Flops(3, 7), 3
 //   3·h·h_ffn            = 3·4·5      = 60
 //   2·h_kv(c+2s)         = 2·3·13     = 78
 //   4s(h+h_q+h_ffn)      = 4·3·15     = 180
-//   2·n_q·s(c+s)         = 2·2·3·10   = 120  a layer: 510, both: 1020
+//   2·n_q·s(c+s)         = 2·2·3·10   = 120  per layer: 510, two layers: 1020
 //   80 + 42 + 1020 = 1142 elements of 2 bytes: 2284
-TEST(RooflineTest, BytesByHand) { EXPECT_DOUBLE_EQ(TinyRoofline().Bytes(3, 7), 2284); }
+TEST(RooflineTest, BytesMatchAHandComputation) {
+  EXPECT_DOUBLE_EQ(TinyRoofline().Bytes(3, 7), 2284);
+}
 
 // One row, no cached tokens: 2(96 + 48 + 24 + 120) + 80 = 656 FLOPs, and
 // 2·[80 + 14 + 2(72 + 60 + 12 + 60 + 4)] = 1020 bytes.
-TEST(RooflineTest, OneRowWithoutContext) {
+TEST(RooflineTest, CountsOneRowWithoutContext) {
   EXPECT_DOUBLE_EQ(TinyRoofline().Flops(1, 0), 656);
   EXPECT_DOUBLE_EQ(TinyRoofline().Bytes(1, 0), 1020);
 }

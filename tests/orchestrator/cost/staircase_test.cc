@@ -69,12 +69,12 @@ TEST(StaircaseTest, NoiseNeverMakesMoreRowsCheaper) {
   EXPECT_NEAR(Milliseconds(staircase, 4, 0), 20, 1e-6);
 }
 
-TEST(StaircaseTest, TimesThatFallWithContextAreNotExtrapolatedBelow) {
+TEST(StaircaseTest, TimesThatDecreaseWithTheContextAreNotExtrapolated) {
   const Staircase staircase = *Staircase::Make({{1, 100, 0.012, 0}, {1, 200, 0.011, 0}});
   EXPECT_NEAR(Milliseconds(staircase, 1, 10000), 12, 1e-6);
 }
 
-TEST(StaircaseTest, NeverFallsWithTheRowsAfterAnyObservations) {
+TEST(StaircaseTest, NeverDecreasesWithTheRowsAfterAnyObservations) {
   Staircase staircase = Sample();
   std::mt19937 random(1);
   for (int i = 0; i < 500; ++i) {
@@ -105,7 +105,7 @@ TEST(StaircaseTest, CurveEqualsThePredictionOfEveryRowCount) {
   }
 }
 
-TEST(StaircaseTest, HandWorkedObservation) {
+TEST(StaircaseTest, AnObservationMovesItsRowFactorAndTheCommonFactor) {
   Staircase staircase = Sample();
   // Twice as slow at the measured row count 4: its own factor and the common factor both grow by
   // 2^0.1. The other row counts see only the common factor.
@@ -127,7 +127,7 @@ TEST(StaircaseTest, FollowsAMachineThatBecomesSlower) {
   }
 }
 
-TEST(StaircaseTest, SpreadsHalfOfASlowdownAtOneRowCountToAll) {
+TEST(StaircaseTest, AttributesHalfOfASlowdownAtOneRowCountToAllRowCounts) {
   Staircase staircase = Sample();
   for (int i = 0; i < 200; ++i) staircase.Observe(4, 100, absl::Milliseconds(18));
   EXPECT_NEAR(Milliseconds(staircase, 4, 100), 18, 0.01);
@@ -165,7 +165,7 @@ TEST(StaircaseTest, IgnoresTimesThatAreNotPositive) {
   EXPECT_NEAR(Milliseconds(staircase, 4, 100), 12, 1e-6);
 }
 
-TEST(StaircaseTest, RefusesNoPoints) {
+TEST(StaircaseTest, RefusesAnEmptyTable) {
   EXPECT_EQ(Staircase::Make({}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -57,7 +57,7 @@ TEST(StaticFitTest, RecoversTheSlopeOfNoisyPoints) {
 
 // R(1, 0) = 1.02 and R(3, 7) = 2.284, with the times 2 and 5 s:
 // a = 3 / 1.264, b = 2 − 1.02·a.
-TEST(StaticFitTest, HandWorkedTwoPoints) {
+TEST(StaticFitTest, FitsTheLineThroughTwoPoints) {
   const absl::StatusOr<StaticLine> line =
       StaticFit::Fit(TinyRoofline(), {{1, 0, 2.0, 0}, {3, 7, 5.0, 0}});
   ASSERT_TRUE(line.ok());
@@ -65,7 +65,7 @@ TEST(StaticFitTest, HandWorkedTwoPoints) {
   EXPECT_NEAR(line->intercept, 2 - 1.02 * 3 / 1.264, 1e-12);
 }
 
-TEST(StaticFitTest, FallingTimesGiveTheirMean) {
+TEST(StaticFitTest, DecreasingTimesPredictTheirMean) {
   const absl::StatusOr<StaticLine> line =
       StaticFit::Fit(TinyRoofline(), {{1, 0, 5.0, 0}, {3, 7, 2.0, 0}});
   ASSERT_TRUE(line.ok());

@@ -56,7 +56,7 @@ class DecodeCycleTest : public ::testing::Test {
   DecodeCycle cycle_{*verifier_.Info(), &drafter_, &verifier_, &costs_, &clock_};
 };
 
-TEST_F(DecodeCycleTest, EveryPolicyWritesTheTextOfPlainDecoding) {
+TEST_F(DecodeCycleTest, EveryPolicyGeneratesTheTextOfPlainDecoding) {
   uint64_t session = 1;
   for (const SamplingParams& sampling : {SamplingParams{}, SamplingParams{1.0f, 12}}) {
     for (const char* policy : kPolicies) {
@@ -88,29 +88,29 @@ TEST_F(DecodeCycleTest, APerfectDrafterIsAcceptedToTheEndOfItsChain) {
   EXPECT_EQ(sequence.cycles()[0].committed_length, FakeDrafter::kPositions + 1);
 }
 
-TEST_F(DecodeCycleTest, AcceptsTheLongestPathThatTheTextFollows) {
+TEST_F(DecodeCycleTest, AcceptsTheLongestPathThatMatchesTheText) {
   const std::vector<TokenId> text = ToyText(kPrompt, {}, kTokens + 20);
   DecodeSequence sequence = Make(1, "fixed:16");
   Begin(sequence);
-  size_t written = 0;
+  size_t generated = 0;
   while (!sequence.done()) {
     ASSERT_TRUE(cycle_.Step({&sequence}).ok());
     // Find the longest path of the verified tree that matches the text.
     const DraftTree& tree = verifier_.last_forest[0].tree;
-    std::vector<bool> follows(tree.rows(), false);
-    follows[0] = true;
+    std::vector<bool> matches(tree.rows(), false);
+    matches[0] = true;
     int longest = 0;
     for (NodeIndex i = 1; i < tree.rows(); ++i) {
-      follows[i] =
-          follows[tree.parent(i)] && tree.token(i) == text[written + size_t(tree.depth(i)) - 1];
-      if (follows[i]) longest = std::max(longest, tree.depth(i));
+      matches[i] =
+          matches[tree.parent(i)] && tree.token(i) == text[generated + size_t(tree.depth(i)) - 1];
+      if (matches[i]) longest = std::max(longest, tree.depth(i));
     }
     ASSERT_EQ(sequence.cycles().back().accepted, longest);
-    written += static_cast<size_t>(longest) + 1;
+    generated += static_cast<size_t>(longest) + 1;
   }
 }
 
-TEST_F(DecodeCycleTest, ABatchOfSeveralSequencesWritesTheTextOfEach) {
+TEST_F(DecodeCycleTest, ABatchGeneratesTheTextOfEachSequence) {
   DecodeSequence greedy = Make(1, "fixed:16"), sampled = Make(2, "chain", {1.0f, 5}),
                  plain = Make(3, "ar", {1.0f, 6});
   Batch all = {&greedy, &sampled, &plain};
@@ -129,7 +129,7 @@ TEST_F(DecodeCycleTest, ABatchOfSeveralSequencesWritesTheTextOfEach) {
   for (const Frontier& frontier : drafter_.frontiers) EXPECT_NE(frontier.sequence.session, 3u);
 }
 
-TEST_F(DecodeCycleTest, ADrafterThatFailsGivesPlainDecoding) {
+TEST_F(DecodeCycleTest, AFailingDrafterFallsBackToPlainDecoding) {
   drafter_.call_error = absl::DeadlineExceededError("late");
   DecodeSequence sequence = Make(1, "fixed:16");
   Run(sequence);
@@ -217,7 +217,7 @@ TEST_F(DecodeCycleTest, CloseFreesTheSequenceAtVerifierAndDrafter) {
   cycle_.Close(speculative, drafter_);
   cycle_.Close(plain, drafter_);
   EXPECT_EQ(verifier_.live_sequences(), 0);
-  EXPECT_THAT(drafter_.closed, ElementsAre(speculative.id()));  // It never saw the plain sequence.
+  EXPECT_THAT(drafter_.closed, ElementsAre(speculative.id()));  // The drafter never saw `plain`.
 }
 
 TEST_F(DecodeCycleTest, TreesShareTheRowsOfOneForward) {
@@ -235,7 +235,7 @@ TEST_F(DecodeCycleTest, TreesShareTheRowsOfOneForward) {
   EXPECT_EQ(sequences[0].cycles()[0].reason, BudgetReason::kCap);
 }
 
-TEST_F(DecodeCycleTest, AGuardedDrafterWithAnotherVocabularyGetsNoFrontier) {
+TEST_F(DecodeCycleTest, AGuardedDrafterWithAnotherVocabularyReceivesNoFrontiers) {
   drafter_.vocabulary = 3;
   GuardedDrafter guarded(&drafter_, kToyVocabulary, &clock_);
   DecodeCycle cycle(*verifier_.Info(), &guarded, &verifier_, &costs_, &clock_);

@@ -94,7 +94,7 @@ TEST_F(SequenceTest, AStopTokenAsTheNextTokenEndsTheOutput) {
   EXPECT_EQ(sequence.reason(), FinishReason::kStopToken);
 }
 
-TEST_F(SequenceTest, TheLengthLimitMayCutTheAcceptedTokens) {
+TEST_F(SequenceTest, TheLengthLimitTruncatesTheAcceptedTokens) {
   DecodeSequence sequence = Make({10}, 4);
   CommitChain(sequence, {}, 20);
   CommitChain(sequence, {21, 22, 23, 24}, 25);

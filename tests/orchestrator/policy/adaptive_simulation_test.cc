@@ -12,13 +12,13 @@ namespace bastion {
 namespace {
 
 using ::bastion::testing::Ladder;
-using ::bastion::testing::NonsenseTable;
+using ::bastion::testing::RandomTable;
 using ::bastion::testing::SimulatedDrafter;
 using ::bastion::testing::SimulatedRun;
 using ::bastion::testing::Simulation;
 
-// Verify time in milliseconds by rows. Stairs: a CPU with vector widths and tiles. Linear: a smooth
-// cost. Flat: a GPU far from its limit.
+// Verify times in milliseconds by rows. Stairs: a CPU with vector widths and tiles. Linear: a
+// smooth cost. Flat: a GPU far from its limit.
 double Stairs(int rows) {
   double milliseconds = 1.0 + 0.004 * rows;
   if (rows > 4) milliseconds += 0.25;
@@ -57,9 +57,9 @@ std::vector<Setting> Settings() {
   const std::pair<const char*, double (*)(int)> machines[] = {
       {"stairs", Stairs}, {"linear", Linear}, {"flat", Flat}};
   for (const auto& [name, verify] : machines) {
-    settings.push_back({name, verify, SimulatedDrafter::Honest(Ladder(8, 16, 0.25))});
-    settings.push_back({name, verify, SimulatedDrafter::Honest(Ladder(8, 16, 0.5))});
-    settings.push_back({name, verify, SimulatedDrafter::Honest(Ladder(8, 16, 0.8))});
+    settings.push_back({name, verify, SimulatedDrafter::Calibrated(Ladder(8, 16, 0.25))});
+    settings.push_back({name, verify, SimulatedDrafter::Calibrated(Ladder(8, 16, 0.5))});
+    settings.push_back({name, verify, SimulatedDrafter::Calibrated(Ladder(8, 16, 0.8))});
     // Overconfident, underconfident, and right only on the spine.
     settings.push_back({name, verify, {Ladder(8, 16, 0.9), Ladder(8, 16, 0.5)}});
     settings.push_back({name, verify, {Ladder(8, 16, 0.4), Ladder(8, 16, 0.8)}});
@@ -100,7 +100,7 @@ TEST(AdaptiveSimulationTest, AUselessDrafterCostsAtMostTwoPercent) {
 }
 
 // A random table over a vocabulary that contains all candidates of the simulation.
-class NonsensePrior : public ::testing::Test {
+class RandomPrior : public ::testing::Test {
  protected:
   // Tokens per millisecond, over ten requests of 128 cycles.
   double PaceOverRequests(const std::string& policy, const SimulatedDrafter& drafter) {
@@ -117,19 +117,19 @@ class NonsensePrior : public ::testing::Test {
     return tokens / milliseconds;
   }
 
-  const TransitionGains gains_{NonsenseTable(2000, 8, 1)};
+  const TransitionGains gains_{RandomTable(2000, 8, 1)};
   double plain_pace_ = 0;
 };
 
-TEST_F(NonsensePrior, CostsAGoodDrafterAtMostFourPercent) {
-  const SimulatedDrafter good = SimulatedDrafter::Honest(Ladder(8, 16, 0.7));
+TEST_F(RandomPrior, CostsAGoodDrafterAtMostFourPercent) {
+  const SimulatedDrafter good = SimulatedDrafter::Calibrated(Ladder(8, 16, 0.7));
   const double without = PaceOverRequests("adaptive", good);
   EXPECT_GE(PaceOverRequests("adaptive+prior:table", good), 0.96 * without);
 }
 
-TEST_F(NonsensePrior, CostsADrafterThatMissesSomeTokensAtMostFourPercent) {
+TEST_F(RandomPrior, CostsADrafterThatMissesSomeTokensAtMostFourPercent) {
   for (const double coverage : {0.85, 0.7}) {
-    SimulatedDrafter drafter = SimulatedDrafter::Honest(Ladder(8, 16, 0.7));
+    SimulatedDrafter drafter = SimulatedDrafter::Calibrated(Ladder(8, 16, 0.7));
     for (std::vector<double>& position : drafter.truth) {
       for (double& probability : position) probability *= coverage;
     }
@@ -138,7 +138,7 @@ TEST_F(NonsensePrior, CostsADrafterThatMissesSomeTokensAtMostFourPercent) {
   }
 }
 
-TEST_F(NonsensePrior, WithAUselessDrafterCostsAtMostTwoPercent) {
+TEST_F(RandomPrior, WithAUselessDrafterCostsAtMostTwoPercent) {
   for (const double stated_top : {0.05, 0.5, 0.95}) {
     SimulatedDrafter useless = SimulatedDrafter::Useless(stated_top);
     useless.milliseconds = 1;
@@ -152,18 +152,18 @@ TEST(AdaptiveSimulationTest, AUselessDrafterIsDroppedWithinTheFirstRequest) {
   TreeGrower grower = simulation.NewGrower("adaptive");
   const SimulatedRun first = simulation.Run(grower, SimulatedDrafter::Useless(0.95), 128);
   EXPECT_LT(first.drafts, 35);
-  // The loss in plain steps: the start level, the losses of the trials, and little more.
+  // The loss in plain steps: the start level, the losses of the trials, and a little more.
   EXPECT_LT(first.milliseconds * simulation.PlainPace() - first.tokens, 16);
 }
 
 TEST(AdaptiveSimulationTest, TreesOfADrafterThatIsNeverRightShrinkQuickly) {
   Simulation simulation(Linear);
   TreeGrower grower = simulation.NewGrower("adaptive");
-  SimulatedDrafter free = SimulatedDrafter::Useless(0.95);
-  free.milliseconds = 0.001;  // The gate has no reason to close.
-  const SimulatedRun first = simulation.Run(grower, free, 10);
-  simulation.Run(grower, free, 50);
-  const SimulatedRun later = simulation.Run(grower, free, 50);
+  SimulatedDrafter cheap = SimulatedDrafter::Useless(0.95);
+  cheap.milliseconds = 0.001;  // The gate has no reason to close.
+  const SimulatedRun first = simulation.Run(grower, cheap, 10);
+  simulation.Run(grower, cheap, 50);
+  const SimulatedRun later = simulation.Run(grower, cheap, 50);
   EXPECT_LT(later.nodes / later.cycles, 0.5);
   EXPECT_LT(later.nodes, first.nodes);
 }
@@ -173,7 +173,7 @@ TEST(AdaptiveSimulationTest, AGoodDrafterIsUsedFromTheFirstCycleOn) {
   for (int request = 0; request < 10; ++request) {
     TreeGrower grower = simulation.NewGrower("adaptive");
     const SimulatedRun run =
-        simulation.Run(grower, SimulatedDrafter::Honest(Ladder(8, 16, 0.7)), 40);
+        simulation.Run(grower, SimulatedDrafter::Calibrated(Ladder(8, 16, 0.7)), 40);
     EXPECT_GE(run.drafts, 38);
   }
 }
@@ -181,7 +181,7 @@ TEST(AdaptiveSimulationTest, AGoodDrafterIsUsedFromTheFirstCycleOn) {
 TEST(AdaptiveSimulationTest, ADrafterIsUsedAgainWhenItImprovesAndDroppedWhenItFails) {
   Simulation simulation(Stairs, 0.05);
   TreeGrower grower = simulation.NewGrower("adaptive");
-  const SimulatedDrafter good = SimulatedDrafter::Honest(Ladder(8, 16, 0.7));
+  const SimulatedDrafter good = SimulatedDrafter::Calibrated(Ladder(8, 16, 0.7));
   const SimulatedDrafter bad = SimulatedDrafter::Useless(0.9);
   const double good_pace = PaceOf("adaptive", Stairs, good);
   for (int round = 0; round < 3; ++round) {
@@ -195,7 +195,7 @@ TEST(AdaptiveSimulationTest, ADrafterIsUsedAgainWhenItImprovesAndDroppedWhenItFa
 TEST(AdaptiveSimulationTest, AdaptsToAMachineThatSlowsDown) {
   Simulation simulation(Linear, 0.05);
   TreeGrower grower = simulation.NewGrower("adaptive");
-  const SimulatedDrafter drafter = SimulatedDrafter::Honest(Ladder(8, 16, 0.6));
+  const SimulatedDrafter drafter = SimulatedDrafter::Calibrated(Ladder(8, 16, 0.6));
   simulation.Run(grower, drafter, 500);
   // Rows become expensive, as if another process took the second core.
   const auto crowded = [](int rows) { return 1.2 + 0.12 * rows; };
@@ -210,7 +210,7 @@ TEST(AdaptiveSimulationTest, AdaptsToAMachineThatSlowsDown) {
 }
 
 TEST(AdaptiveSimulationTest, AGoodButSlowDrafterIsNotUsed) {
-  SimulatedDrafter slow = SimulatedDrafter::Honest(Ladder(8, 16, 0.6));
+  SimulatedDrafter slow = SimulatedDrafter::Calibrated(Ladder(8, 16, 0.6));
   slow.milliseconds = 20;
   Simulation simulation(Stairs, 0.05);
   TreeGrower grower = simulation.NewGrower("adaptive");

@@ -36,7 +36,7 @@ TEST(DraftChoiceTest, DraftsUntilItHasEnoughCycles) {
   EXPECT_TRUE(choice.DraftFreeWins({3, 0.001}, kPace));
 }
 
-TEST(DraftChoiceTest, DraftsWhereTheDraftFreeTreeIsShort) {
+TEST(DraftChoiceTest, DraftsIfTheDraftFreeTreeIsShort) {
   DraftChoice choice;
   for (int i = 0; i < 100; ++i) {
     choice.ObserveDrafted(1, {3, 0.002});
@@ -46,7 +46,7 @@ TEST(DraftChoiceTest, DraftsWhereTheDraftFreeTreeIsShort) {
   // 3 ms instead of 5 in 1.5 ms.
   EXPECT_FALSE(choice.DraftFreeWins({1, 0.001}, kPace));
   EXPECT_TRUE(choice.DraftFreeWins({5, 0.0015}, kPace));
-  // With a low price of time the draft wins.
+  // With a low price of time, the draft wins.
   EXPECT_FALSE(choice.DraftFreeWins({5, 0.0015}, 10));
 }
 

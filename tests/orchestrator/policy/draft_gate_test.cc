@@ -39,7 +39,7 @@ Totals RunCycles(DraftGate& gate, int cycles, double cycle_time, double accepted
   return totals;
 }
 
-TEST(DraftGateTest, HandWorkedLevel) {
+TEST(DraftGateTest, EachSavingMovesTheLevel) {
   DraftGate gate;
   EXPECT_TRUE(gate.open());
   gate.ObserveDrafted(/*committed=*/3, /*cycle_time=*/4.0, /*plain_time=*/2.0);
@@ -48,7 +48,7 @@ TEST(DraftGateTest, HandWorkedLevel) {
   EXPECT_DOUBLE_EQ(gate.level(), DraftGate::kStartLevel + 0.5);
 }
 
-TEST(DraftGateTest, HandWorkedTrials) {
+TEST(DraftGateTest, TrialsSpendAndRefillTheAllowance) {
   DraftGate gate;
   gate.ObserveDrafted(1, 3.0, 1.0);  // Saves −2 steps: level 0, allowance 0.
   ASSERT_FALSE(gate.open());
@@ -114,7 +114,7 @@ TEST(DraftGateTest, ADrafterThatImprovesIsUsedAgain) {
   }
 }
 
-TEST(DraftGateTest, ADrafterThatBecomesUselessIsDroppedWithinItsLevel) {
+TEST(DraftGateTest, ADrafterThatBecomesUselessLosesLittleMoreThanTheLevel) {
   DraftGate gate;
   RunCycles(gate, 500, 1.9, 3.0);
   const Totals bad = RunCycles(gate, 1000, 1.9, 0);
@@ -128,7 +128,7 @@ TEST(DraftGateTest, OneStalledDraftDoesNotCloseTheGateAtAHighLevel) {
   EXPECT_TRUE(gate.open());
 }
 
-TEST(DraftGateTest, AStalledTrialIsPaidInFullBeforeTheNextTrial) {
+TEST(DraftGateTest, AStalledTrialIsPaidBackInFullBeforeTheNextTrial) {
   DraftGate gate;
   RunCycles(gate, 3000, 2.0, 0);
   while (!gate.open()) gate.ObservePlain();
@@ -140,7 +140,7 @@ TEST(DraftGateTest, AStalledTrialIsPaidInFullBeforeTheNextTrial) {
   EXPECT_TRUE(gate.open());
 }
 
-TEST(DraftGateTest, ANewSequenceStartsAtTheSameLevelUpToATrustedLevel) {
+TEST(DraftGateTest, ANewSequenceStartsAtTheSameLevelCappedAtTheTrustedLevel) {
   DraftGate high;
   RunCycles(high, 500, 1.5, 3.0);
   EXPECT_EQ(high.level(), DraftGate::kHighestLevel);
@@ -152,9 +152,9 @@ TEST(DraftGateTest, ANewSequenceStartsAtTheSameLevelUpToATrustedLevel) {
 }
 
 TEST(DraftGateTest, TheLevelNeverFallsBelowTheLowest) {
-  DraftGate memory;
-  for (int i = 0; i < 1000; ++i) memory.ObserveDrafted(1, 3.0, 1.0);
-  EXPECT_EQ(memory.level(), DraftGate::kLowestLevel);
+  DraftGate gate;
+  for (int i = 0; i < 1000; ++i) gate.ObserveDrafted(1, 3.0, 1.0);
+  EXPECT_EQ(gate.level(), DraftGate::kLowestLevel);
 }
 
 TEST(PaceTest, IsTheRatioOfTheDecayingSums) {

@@ -12,7 +12,7 @@
 
 namespace bastion {
 
-using ::bastion::testing::Awkward;
+using ::bastion::testing::EdgeCase;
 using ::bastion::testing::RandomMarginals;
 
 inline constexpr TokenId kRoot = 7;
@@ -31,7 +31,7 @@ class TreeGrowerTest : public ::testing::Test {
   CostModel costs_ = testing::LinearCosts();
   SpeculationMemory memory_;
   std::mt19937 random_{1};
-  Marginals marginals_ = RandomMarginals(random_, 15, 32, Awkward::kNone, 6.0);
+  Marginals marginals_ = RandomMarginals(random_, 15, 32, EdgeCase::kNone, 6.0);
   DraftCandidates candidates_{marginals_};
 };
 

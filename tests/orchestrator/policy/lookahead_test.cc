@@ -14,8 +14,8 @@
 namespace bastion {
 namespace {
 
-using ::bastion::testing::Awkward;
 using ::bastion::testing::CurveEstimator;
+using ::bastion::testing::EdgeCase;
 using ::bastion::testing::Ladder;
 using ::bastion::testing::MarginalsOf;
 using ::bastion::testing::RandomMarginals;
@@ -24,16 +24,16 @@ using ::bastion::testing::TileStairs;
 constexpr TokenId kRoot = 7;
 constexpr TokenId kOther = 99999;
 
-struct LookAheadTerms {
+struct LookAheadInputs {
   CycleCost cost;
   const Survival* survival;
   double tokens_per_second = 0;
 };
 
-BudgetedTree Grow(const Marginals& marginals, const LookAheadTerms& terms, int max_nodes) {
+BudgetedTree Grow(const Marginals& marginals, const LookAheadInputs& inputs, int max_nodes) {
   const DraftCandidates candidates(marginals);
-  return LookAhead(terms.cost, max_nodes, terms.tokens_per_second)
-      .Grow(GrowChain(kRoot, candidates, candidates.max_depth()), candidates, *terms.survival);
+  return LookAhead(inputs.cost, max_nodes, inputs.tokens_per_second)
+      .Grow(GrowChain(kRoot, candidates, candidates.max_depth()), candidates, *inputs.survival);
 }
 
 // Â(T_N) of the best-first trees of N = 0, 1, … max_nodes nodes.
@@ -68,8 +68,9 @@ TEST(LookAheadTest, FindsTheOptimumOnAStaircase) {
   EXPECT_GT(beyond_the_first_step, 10);
 }
 
-TEST(LookAheadTest, LooksBeyondTheStepThatStopsBastion) {
-  // 16 rows take 10 ms and 32 rows take 12 ms. BASTION stops before the step, but the step pays.
+TEST(LookAheadTest, LooksBeyondTheStepAtWhichBastionStops) {
+  // 16 rows take 10 ms and 32 rows take 12 ms. BASTION stops before the step, but more nodes are
+  // worth its cost.
   const CurveEstimator stairs([](int rows) { return rows <= 16 ? 10.0 : 12.0; });
   const CycleCost cost = stairs.Cost(2, 0);
   const Survival survival;
@@ -78,10 +79,10 @@ TEST(LookAheadTest, LooksBeyondTheStepThatStopsBastion) {
   EXPECT_EQ(Grow(marginals, {cost, &survival}, 31).tree.nodes(), 31);
 }
 
-// Hand-worked rates. One position with .5 .3; the draft takes 2 ms; the verify takes 8, 9, 14 ms
+// One position with probabilities .5 and .3; the draft takes 2 ms; the verify takes 8, 9, 14 ms
 // for 1, 2, 3 rows.
 //   Ratio: 1/10 = .100, 1.5/11 = .136, 1.8/16 = .113, so 1 node.
-//   Pace 20 tokens/s: plain decoding reaches 125 tokens/s, and the pace used is never below that. A
+//   Pace 20 tokens/s: plain decoding reaches 125 tokens/s, and the pace used is never lower. A
 //   millisecond costs .125 tokens: 1 − 1.25 = −.25, 1.5 − 1.375 = .125, so 1 node.
 //   Pace 600 tokens/s: a millisecond costs .6 tokens: 1 − 6 = −5, 1.5 − 6.6 = −5.1, 1.8 − 9.6 =
 //   −7.8, so no node.
@@ -95,16 +96,16 @@ TEST(LookAheadTest, PaceIsThePriceOfTime) {
   EXPECT_EQ(Grow(marginals, {cost, &survival, 600}, 9).tree.nodes(), 0);
 }
 
-// Where cycles differ, one price of time for all cycles beats the best ratio of each cycle. There
-// are three kinds of cycles, equally frequent. The pace is the one that the resulting trees reach.
-TEST(LookAheadTest, PaceBeatsTheRatioAndEveryFixedBudgetWhereCyclesDiffer) {
+// If cycles differ, one price of time for all cycles beats the best ratio of each cycle. There are
+// three kinds of cycles, equally frequent. The pace equals the rate that the resulting trees reach.
+TEST(LookAheadTest, PaceBeatsTheRatioAndEveryFixedBudgetIfCyclesDiffer) {
   const CurveEstimator curve([](int rows) { return 1.0 + 0.01 * rows; });
   const CycleCost cost = curve.Cost(1.5, 0.1);
   const Survival survival;
   std::mt19937 random(2);
   std::vector<Marginals> kinds;
   for (const double sharpness : {1.0, 20.0, 200.0}) {
-    kinds.push_back(RandomMarginals(random, 8, 32, Awkward::kNone, sharpness));
+    kinds.push_back(RandomMarginals(random, 8, 32, EdgeCase::kNone, sharpness));
   }
   const auto rate_at = [&](double pace) {
     double tokens = 0;
@@ -127,7 +128,7 @@ TEST(LookAheadTest, PaceBeatsTheRatioAndEveryFixedBudgetWhereCyclesDiffer) {
   }
 }
 
-TEST(LookAheadTest, GivesTheRootAloneWhereNothingPays) {
+TEST(LookAheadTest, ReturnsTheRootAloneIfNoNodeIsWorthItsCost) {
   const CurveEstimator steep([](int rows) { return 10.0 * rows; });
   const Survival survival;
   const BudgetedTree grown = Grow(MarginalsOf({{0.3, 0.2}}), {steep.Cost(1, 0), &survival}, 100);
@@ -153,19 +154,19 @@ TEST(LookAheadTest, TheChainWinsIfSiblingsAreNeverAccepted) {
   EXPECT_EQ(grown.tree, spine);
 }
 
-TEST(LookAheadTest, ReportsTheLimitThatBoundTheTree) {
+TEST(LookAheadTest, ReportsWhyTheTreeStoppedGrowing) {
   const CurveEstimator flat([](int) { return 1.0; });
   const Survival survival;
-  const LookAheadTerms terms = {flat.Cost(0, 0), &survival};
+  const LookAheadInputs inputs = {flat.Cost(0, 0), &survival};
   const Marginals marginals = MarginalsOf({{0.5, 0.3}});
-  EXPECT_EQ(Grow(marginals, terms, 1).reason, BudgetReason::kCap);
-  EXPECT_EQ(Grow(marginals, terms, 0).reason, BudgetReason::kCap);
-  EXPECT_EQ(Grow(marginals, terms, 0).tree, DraftTree(kRoot));
-  EXPECT_EQ(Grow(marginals, terms, 100).reason, BudgetReason::kExhausted);
-  EXPECT_EQ(Grow(Marginals(), terms, 100).tree, DraftTree(kRoot));
+  EXPECT_EQ(Grow(marginals, inputs, 1).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grow(marginals, inputs, 0).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grow(marginals, inputs, 0).tree, DraftTree(kRoot));
+  EXPECT_EQ(Grow(marginals, inputs, 100).reason, BudgetReason::kExhausted);
+  EXPECT_EQ(Grow(Marginals(), inputs, 100).tree, DraftTree(kRoot));
 }
 
-TEST(LookAheadTest, ManyChildrenAreUsefulOnlyWhereRowsAreCheap) {
+TEST(LookAheadTest, ManyChildrenAreUsefulOnlyIfRowsAreCheap) {
   // A row costs a sixth of a plain step.
   const CurveEstimator expensive([](int rows) { return 10.0 + 2.0 * rows; });
   EXPECT_EQ(LookAhead(expensive.Cost(3, 0), 64).MaxUsefulChildren(64), 12);
@@ -175,11 +176,11 @@ TEST(LookAheadTest, ManyChildrenAreUsefulOnlyWhereRowsAreCheap) {
   // After one step the cost is flat, so the cost per node is lowest at 64 nodes.
   const CurveEstimator stairs([](int rows) { return rows == 1 ? 10.0 : 15.0; });
   EXPECT_EQ(LookAhead(stairs.Cost(3, 0), 64).MaxUsefulChildren(64), 64);
-  // At twice the pace of plain decoding, half as many children pay.
+  // At twice the pace of plain decoding, half as many children are worth their cost.
   EXPECT_EQ(LookAhead(expensive.Cost(3, 0), 64, 2 / 0.012).MaxUsefulChildren(64), 6);
 }
 
-TEST(LookAheadTest, GrowsNothingWhereEvenACertainPathWouldNotPay) {
+TEST(LookAheadTest, ReturnsTheRootAloneIfEvenACertainPathIsNotWorthItsCost) {
   const CurveEstimator expensive([](int rows) { return 10.0 * rows; });
   const Survival survival;
   const Marginals marginals = MarginalsOf(Ladder(4, 16, 0.6));
@@ -188,7 +189,7 @@ TEST(LookAheadTest, GrowsNothingWhereEvenACertainPathWouldNotPay) {
   EXPECT_EQ(grown.reason, BudgetReason::kCost);
 }
 
-TEST(LookAheadTest, MinScoresCutNoTreeThatPaysOnRandomCostCurves) {
+TEST(LookAheadTest, MinScoresDoNotChangeTheBestTree) {
   std::mt19937 random(21);
   for (int draw = 0; draw < 300; ++draw) {
     std::vector<double> milliseconds = {10};

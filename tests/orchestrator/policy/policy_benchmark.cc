@@ -27,9 +27,10 @@ CostModel Costs() {
 
 void Cycle(benchmark::State& state, const char* policy) {
   std::mt19937 random(1);
-  const Marginals marginals = testing::RandomMarginals(random, 15, 64, testing::Awkward::kNone, 64);
+  const Marginals marginals =
+      testing::RandomMarginals(random, 15, 64, testing::EdgeCase::kNone, 64);
   CostModel costs = Costs();
-  const TransitionGains gains(testing::NonsenseTable(20000, 8, 1));
+  const TransitionGains gains(testing::RandomTable(20000, 8, 1));
   SpeculationMemory memory({.vocabulary = gains.vocabulary(), .table = &gains});
   TreeGrower grower(*Policy::Parse(policy), /*greedy=*/false, &costs, &memory);
   const TreeLimits limits = {300, 127, 15};

@@ -17,7 +17,7 @@ Policy Parsed(const std::string& text) {
   return *policy;
 }
 
-TEST(PolicyTest, ParsesEveryBaseOfTheGrammar) {
+TEST(PolicyTest, ParsesEveryBasePolicy) {
   EXPECT_EQ(Parsed("ar").kind(), Kind::kAr);
   EXPECT_EQ(Parsed("chain").kind(), Kind::kChain);
   EXPECT_EQ(Parsed("chain").nodes(), 0);
@@ -36,14 +36,14 @@ TEST(PolicyTest, DefaultIsAdaptiveAndKeepsItsText) {
   EXPECT_EQ(Parsed("default").text(), "default");
 }
 
-TEST(PolicyTest, OnlyPlainDecodingNeverDrafts) {
+TEST(PolicyTest, ArDoesNotWantDrafts) {
   EXPECT_FALSE(Parsed("ar").wants_draft());
   for (const char* text : {"chain", "beam:2x2", "fixed:1", "bastion", "adaptive", "default"}) {
     EXPECT_TRUE(Parsed(text).wants_draft()) << text;
   }
 }
 
-TEST(PolicyTest, RequestsOnlyAsManyCandidatesAsSuffice) {
+TEST(PolicyTest, RequestsNoMoreCandidatesThanNeeded) {
   EXPECT_EQ(Parsed("ar").CandidatesFor(64), 0);
   EXPECT_EQ(Parsed("chain").CandidatesFor(64), 1);
   EXPECT_EQ(Parsed("beam:4x15").CandidatesFor(64), 4);

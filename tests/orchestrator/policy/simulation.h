@@ -27,7 +27,7 @@ struct SimulatedDrafter {
   double milliseconds = 0.5;
 
   // States the true probabilities.
-  static SimulatedDrafter Honest(const Probabilities& probabilities) {
+  static SimulatedDrafter Calibrated(const Probabilities& probabilities) {
     return {probabilities, probabilities};
   }
   // Is never right, but gives its top candidate the probability `stated_top`.

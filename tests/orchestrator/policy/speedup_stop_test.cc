@@ -12,8 +12,8 @@
 namespace bastion {
 namespace {
 
-using ::bastion::testing::Awkward;
 using ::bastion::testing::CurveEstimator;
+using ::bastion::testing::EdgeCase;
 using ::bastion::testing::MarginalsOf;
 using ::bastion::testing::RandomMarginals;
 using ::bastion::testing::TileStairs;
@@ -24,12 +24,12 @@ BudgetedTree Grow(const Marginals& marginals, const CycleCost& cost, int max_nod
   return GrowToSpeedupStop(kRoot, DraftCandidates(marginals), cost, max_nodes);
 }
 
-// One position with .5 .3 .1 .05. The draft takes 2 ms, the overhead 1 ms and the verify 7 ms plus
-// 1 ms per row: Ĉ(N) = 11 + N.
+// One position with probabilities .5, .3, .1 and .05. The draft takes 2 ms, the overhead 1 ms and
+// the verify 7 ms plus 1 ms per row: Ĉ(N) = 11 + N.
 //   N     1          2          3           4
 //   Â/Ĉ   1.5/12     1.8/13     1.9/14      1.95/15
-//         .1250      .1385      .1357       .1300      The first fall is at 3, so N = 2.
-TEST(SpeedupStopTest, HandWorkedStop) {
+//         .1250      .1385      .1357       .1300      Â/Ĉ first decreases at 3, so N = 2.
+TEST(SpeedupStopTest, StopsBeforeTheFirstDecrease) {
   const CurveEstimator curve([](int rows) { return 7.0 + rows; });
   const BudgetedTree grown =
       Grow(MarginalsOf({{0.5, 0.3, 0.1, 0.05}}), curve.Cost(2, 1), /*max_nodes=*/100);
@@ -45,12 +45,12 @@ TEST(SpeedupStopTest, AlwaysAddsTheFirstNode) {
 }
 
 TEST(SpeedupStopTest, StopsIfTheSpeedupStaysEqual) {
-  // Â = 1.5, 2 and Ĉ = 1.5, 2: the ratio does not rise at N = 2.
+  // Â = 1.5, 2 and Ĉ = 1.5, 2: the ratio does not increase at N = 2.
   const CurveEstimator curve([](int rows) { return 1.0 + (rows - 1) * 0.5; });
   EXPECT_EQ(Grow(MarginalsOf({{0.5, 0.5}}), curve.Cost(0, 0), 100).tree.nodes(), 1);
 }
 
-TEST(SpeedupStopTest, ReportsTheLimitThatBoundTheTree) {
+TEST(SpeedupStopTest, ReportsWhyTheTreeStoppedGrowing) {
   const CurveEstimator flat([](int) { return 1.0; });
   const Marginals marginals = MarginalsOf({{0.5, 0.3}});
   EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 1).reason, BudgetReason::kCap);
@@ -60,13 +60,13 @@ TEST(SpeedupStopTest, ReportsTheLimitThatBoundTheTree) {
   EXPECT_EQ(Grow(Marginals(), flat.Cost(0, 0), 100).reason, BudgetReason::kExhausted);
 }
 
-// Proposition 2.4: with a convex cost the tree before the first fall is the global maximum.
+// Proposition 2.4: with a convex cost, the tree before the first decrease is the global maximum.
 TEST(SpeedupStopTest, FindsTheGlobalMaximumOfAConvexCost) {
   const CurveEstimator convex([](int rows) { return 5.0 + 0.1 * rows + 0.004 * rows * rows; });
   const CycleCost cost = convex.Cost(2, 0.5);
   std::mt19937 random(1);
   for (int draw = 0; draw < 50; ++draw) {
-    const Marginals marginals = RandomMarginals(random, 8, 16, Awkward::kNone, 1 + draw % 12);
+    const Marginals marginals = RandomMarginals(random, 8, 16, EdgeCase::kNone, 1 + draw % 12);
     const DraftTree all = GrowBestFirst(kRoot, DraftCandidates(marginals), 127);
     double length = 1;
     double best = 0;
@@ -82,11 +82,12 @@ TEST(SpeedupStopTest, FindsTheGlobalMaximumOfAConvexCost) {
   }
 }
 
-// On a staircase the first fall is only a local maximum. This is the reason for the look-ahead.
+// On a staircase, the tree before the first decrease may be only a local maximum. This is the
+// reason for the look-ahead.
 TEST(SpeedupStopTest, StopsAtTheFirstStepOfAStaircase) {
   const CurveEstimator stairs(TileStairs);
   std::mt19937 random(2);
-  const Marginals marginals = RandomMarginals(random, 15, 64, Awkward::kNone, 40.0);
+  const Marginals marginals = RandomMarginals(random, 15, 64, EdgeCase::kNone, 40.0);
   EXPECT_LE(Grow(marginals, stairs.Cost(0, 0), 127).tree.nodes(), 15);
 }
 

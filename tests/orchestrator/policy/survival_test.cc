@@ -20,8 +20,8 @@ using ::testing::Pointwise;
 constexpr TokenId kRoot = 7;
 constexpr TokenId kOther = 99999;
 
-// Positions .8 .15 | .5 .4. Best-first order: a .8 (1), ax .4 (2), ay .32 (3), b .15 (4), bx .075
-// (5), by .06 (6).
+// Tokens a and b with probabilities .8 and .15, then x and y with .5 and .4. Best-first order: a .8
+// (1), ax .4 (2), ay .32 (3), b .15 (4), bx .075 (5), by .06 (6).
 Marginals TwoByTwo() { return MarginalsOf({{0.8, 0.15}, {0.5, 0.4}}); }
 
 DraftTree TreeOf(const Marginals& marginals, int nodes) {
@@ -31,7 +31,7 @@ DraftTree SpineOf(const Marginals& marginals) {
   return GrowChain(kRoot, DraftCandidates(marginals), marginals.positions);
 }
 
-TEST(PathKindsTest, TellsSpineSiblingsAndDeeperNodesApart) {
+TEST(PathKindsTest, DistinguishesSpineSiblingsAndDeeperNodes) {
   EXPECT_THAT(PathKinds(TreeOf(TwoByTwo(), 6)),
               ElementsAre(PathKind::kSpine, PathKind::kSpine, PathKind::kSpine, PathKind::kSibling,
                           PathKind::kSibling, PathKind::kBeyond, PathKind::kBeyond));
@@ -47,7 +47,7 @@ TEST(SurvivalTest, StartsWithTheDraftersProbabilities) {
 
 // One miss of the token with q = .8 at depth 1. Predicted .8, accepted 0, m = 1, so
 // factor(1) = 1 / 1.8 = .5556. Deeper levels inherit it; the other kinds keep 1.
-TEST(SurvivalTest, HandWorkedMiss) {
+TEST(SurvivalTest, AMissLowersTheFactorsOfItsKind) {
   Survival survival;
   survival.Observe(TreeOf(TwoByTwo(), 1), SpineOf(TwoByTwo()), {{}, kOther});
   EXPECT_NEAR(survival.Factor(PathKind::kSpine, 1), 1 / 1.8, 1e-6);
@@ -56,10 +56,10 @@ TEST(SurvivalTest, HandWorkedMiss) {
   EXPECT_EQ(survival.Factor(PathKind::kBeyond, 2), 1.0);
 }
 
-// The sibling b (q .15) is accepted, then nothing. Spine depth 1 is a miss: 1 / 1.8. Sibling depth
-// 1 is a hit: (1 + 1) / (.15 + 1). The nodes below a were not tested. bx and by below b were
+// The sibling b (q = .15) is accepted, then nothing. Spine depth 1 is a miss: 1 / 1.8. Sibling
+// depth 1 is a hit: (1 + 1) / (.15 + 1). The nodes below a were not tested. bx and by below b were
 // missed, so depth 2 beyond the siblings has 1 / (.9 + 1).
-TEST(SurvivalTest, HandWorkedKindsAndDepths) {
+TEST(SurvivalTest, KindsAndDepthsHaveSeparateFactors) {
   Survival survival;
   survival.Observe(TreeOf(TwoByTwo(), 6), SpineOf(TwoByTwo()), {{4}, kOther});
   EXPECT_NEAR(survival.Factor(PathKind::kSpine, 1), 1 / 1.8, 1e-6);
@@ -89,7 +89,7 @@ TEST(SurvivalTest, LearnsFromTheRootAlone) {
   EXPECT_NEAR(wrong.Factor(PathKind::kSpine, 1), 1 / 1.8, 1e-6);
 }
 
-TEST(SurvivalTest, TheNextTokenJudgesOneDepthBeyondTheTree) {
+TEST(SurvivalTest, TheNextTokenIsObservedOneDepthBeyondTheTree) {
   // The only node is a, and it is accepted. The next token is x (token 100), which is a hit at the
   // unverified depth 2.
   Survival survival;
@@ -110,17 +110,19 @@ TEST(SurvivalTest, ANodesProbabilityNeverExceedsItsParents) {
 }
 
 TEST(SurvivalTest, ADrafterWithNoAcceptedTokensSoonGetsALowFactor) {
-  const Marginals sure = MarginalsOf({{0.95, 0.04}, {0.95, 0.04}});
+  const Marginals confident = MarginalsOf({{0.95, 0.04}, {0.95, 0.04}});
   Survival survival;
-  for (int i = 0; i < 20; ++i) survival.Observe(TreeOf(sure, 3), SpineOf(sure), {{}, kOther});
-  EXPECT_LT(survival.AcceptanceProbabilities(TreeOf(sure, 1))[1], 0.12);
-  for (int i = 0; i < 2000; ++i) survival.Observe(TreeOf(sure, 3), SpineOf(sure), {{}, kOther});
+  for (int i = 0; i < 20; ++i)
+    survival.Observe(TreeOf(confident, 3), SpineOf(confident), {{}, kOther});
+  EXPECT_LT(survival.AcceptanceProbabilities(TreeOf(confident, 1))[1], 0.12);
+  for (int i = 0; i < 2000; ++i)
+    survival.Observe(TreeOf(confident, 3), SpineOf(confident), {{}, kOther});
   EXPECT_GE(survival.Factor(PathKind::kSpine, 1), Survival::kMinFactor);
 }
 
 TEST(SurvivalTest, ConvergesToTheTrueRates) {
   // The drafter states .5 on the whole spine. The true probabilities are .9 for the first token and
-  // .25 for the second. The initial mass 1, against 32 observed, pulls the first from .9 to
+  // .25 for the second. The initial mass of 1, against 32 observed, pulls the first from .9 to
   // .5·(57.6 + 1)/(32 + 1) = .888 on average.
   const Marginals marginals = MarginalsOf({{0.5, 0.0}, {0.5, 0.0}});
   std::mt19937 random(1);
@@ -178,7 +180,7 @@ TEST(SurvivalTest, AnUnverifiedTreeWithAllTokensKnownCountsLikeAVerifiedTree) {
   }
 }
 
-TEST(SurvivalTest, AnUnverifiedTreeIsJudgedOnlyAsDeepAsTokensAreKnown) {
+TEST(SurvivalTest, AnUnverifiedTreeIsObservedOnlyWhereTokensAreKnown) {
   const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.5, 0.4}, {0.5, 0.4}});
   Survival survival;
   survival.ObserveUnverified(TreeOf(marginals, 12), SpineOf(marginals), {0});

@@ -43,7 +43,7 @@ class PriorTest : public TreeGrowerTest {
     return acceptance;
   }
 
-  const TransitionGains gains_{testing::NonsenseTable(kVocabulary, 8, 1)};
+  const TransitionGains gains_{testing::RandomTable(kVocabulary, 8, 1)};
   SpeculationMemory prior_memory_{PriorInputs{.vocabulary = kVocabulary, .table = &gains_}};
 };
 
@@ -104,7 +104,7 @@ TEST_F(PriorTest, SiblingsOfTheSpineGetDifferentChildren) {
   EXPECT_NE(best_child[40], 3);
 }
 
-TEST_F(PriorTest, AFixedBudgetMayNeedManyChildrenOfOneNode) {
+TEST_F(PriorTest, AFixedBudgetCanUseManyChildrenOfOneNode) {
   marginals_ = testing::MarginalsOf({std::vector<double>(64, 1.0 / 64)});
   TreeGrower coupled(*Policy::Parse("fixed:60+coupled"), /*greedy=*/false, &costs_, &memory_);
   EXPECT_EQ(coupled.Grow(kRoot, marginals_, kWide).tree.nodes(), 60);
@@ -117,8 +117,8 @@ TEST_F(PriorTest, EmptyDraftsCloseTheGate) {
   int requests = 0;
   for (int cycle = 0; cycle < 400; ++cycle) {
     const bool wants = grower.DecideDraft(root, kWide);
-    const Marginals nothing;
-    const GrownTree grown = wants ? grower.Grow(root, cycle < 40 ? marginals_ : nothing, kWide)
+    const Marginals empty;
+    const GrownTree grown = wants ? grower.Grow(root, cycle < 40 ? marginals_ : empty, kWide)
                                   : grower.GrowWithoutDraft(root, kWide);
     const Acceptance acceptance = AcceptCopy(grown.tree);
     grower.Observe(grown, acceptance, wants ? absl::Milliseconds(5) : absl::ZeroDuration());

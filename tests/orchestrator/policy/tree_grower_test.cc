@@ -45,7 +45,7 @@ TEST_F(TreeGrowerTest, NoPolicyExceedsTheLimits) {
   }
 }
 
-TEST_F(TreeGrowerTest, ReportsTheLimitThatBoundTheTree) {
+TEST_F(TreeGrowerTest, ReportsWhyTheTreeStoppedGrowing) {
   EXPECT_EQ(Grow("fixed:48", {100, 20, 15}).reason, BudgetReason::kCap);
   EXPECT_EQ(Grow("beam:4x15", {100, 20, 15}).reason, BudgetReason::kCap);
   EXPECT_EQ(Grow("chain", {100, 127, 3}).reason, BudgetReason::kCap);
@@ -66,7 +66,7 @@ TEST_F(TreeGrowerTest, AdaptiveStaysWithinTheMeasuredRows) {
   EXPECT_EQ(Grow("adaptive").tree.nodes(), 7);
 }
 
-TEST_F(TreeGrowerTest, AFailedDraftGivesAPlainStep) {
+TEST_F(TreeGrowerTest, AFailedDraftLeadsToAPlainStep) {
   for (const char* policy : {"chain", "beam:4x15", "fixed:48", "bastion", "adaptive"}) {
     const GrownTree grown = Grower(policy).Grow(kRoot, Marginals(), kWide);
     EXPECT_EQ(grown.tree, DraftTree(kRoot)) << policy;
@@ -117,7 +117,7 @@ TEST_F(TreeGrowerTest, ADrafterThatFailsInstantlyDoesNotCloseTheGate) {
   EXPECT_TRUE(grower.DecideDraft(kRoot, kWide));
 }
 
-TEST_F(TreeGrowerTest, ASlowFirstDraftDoesNotCloseTheGateWhileDraftsPay) {
+TEST_F(TreeGrowerTest, ASlowFirstDraftDoesNotCloseTheGateWhileDraftsSaveTime) {
   costs_.ObserveDraft(absl::Milliseconds(2));
   TreeGrower grower = Grower("adaptive");
   grower.Observe(grower.Grow(kRoot, marginals_, kWide), {{1, 2}, kOther}, absl::Seconds(3));
@@ -183,7 +183,7 @@ TEST(BudgetReasonTest, EveryReasonHasAName) {
   EXPECT_EQ(BudgetReasonName(BudgetReason::kNoDraft), "no_draft");
 }
 
-TEST(TreeLimitsTest, TheTightestLimitCounts) {
+TEST(TreeLimitsTest, TheTightestLimitApplies) {
   TargetInfo target;
   target.max_rows = 128;
   target.max_context = 1000;

@@ -20,7 +20,7 @@ CandidateTerms Terms(float draft, float gain = 0, float other_gain = 0) {
   return terms;
 }
 
-// Eight random candidates. Each has a gain of each of two sources with probability 1/3.
+// Eight random candidates. For each of two sources, each has a gain with probability 1/3.
 std::vector<CandidateTerms> RandomCandidates(std::mt19937& random) {
   std::uniform_real_distribution<float> log_prob(-6, 0), gain(0, 6);
   std::vector<CandidateTerms> candidates;
@@ -41,7 +41,7 @@ size_t Draw(const std::vector<CandidateTerms>& candidates, const CandidateTerms&
   return std::discrete_distribution<size_t>(masses.begin(), masses.end())(random);
 }
 
-// `weights` after `steps` updates with choices that follow the weights `truth`.
+// `weights` after `steps` updates with choices drawn with the weights `truth`.
 CandidateWeights Trained(CandidateWeights weights, const CandidateTerms& truth, int steps) {
   std::mt19937 random(7);
   for (int step = 0; step < steps; ++step) {
@@ -59,7 +59,7 @@ TEST(CandidateWeightsTest, StartsWithTheFullDraftTermAndSmallGains) {
   EXPECT_EQ(CandidateWeights::ForPriorAlone().At(1)[kGain], 1);
 }
 
-TEST(CandidateWeightsTest, OneStepByHand) {
+TEST(CandidateWeightsTest, OneStepMatchesAHandComputation) {
   // Two candidates that differ only in the drafter's log-probability.
   const std::vector<CandidateTerms> candidates = {Terms(std::log(0.5f)), Terms(std::log(0.25f))};
   CandidateWeights weights = CandidateWeights::ForDrafts();

@@ -16,7 +16,7 @@ std::map<TokenId, int> CountsAfter(const ContinuationCounts& counts, std::vector
   return by_token;
 }
 
-TEST(ContinuationCountsTest, CountsWhatFollowedEachContext) {
+TEST(ContinuationCountsTest, CountsTheContinuationsOfEachContext) {
   ContinuationCounts counts(1 << 10);
   counts.Add({5}, 7);
   counts.Add({5}, 7);
@@ -123,7 +123,7 @@ TEST(ContinuationCountsTest, DamagedColumnsAreRefused) {
   EXPECT_TRUE(refused({}));
   EXPECT_EQ(
       ContinuationCounts::FromColumns(ContinuationCounts(1 << 9).ToColumns(), 1 << 6, 9).status(),
-      absl::OkStatus());  // The capacity of an empty object is below the bound of 64.
+      absl::OkStatus());  // An empty object has capacity 64, which is within the bound.
 }
 
 TEST(ContinuationCountsTest, AnEmptyContextFailsACheck) {

@@ -61,7 +61,7 @@ TEST_F(LearnedPriorTest, OpenFailsForAPathThatIsNotWritable) {
   EXPECT_THAT(prior.status().message(), HasSubstr("no/such/folder"));
 }
 
-TEST_F(LearnedPriorTest, OpenRefusesAFileOfAnotherVocabulary) {
+TEST_F(LearnedPriorTest, OpenRefusesAFileWithAnotherVocabulary) {
   ASSERT_TRUE(LearnedPrior::Open(Path(), kVocabulary).ok());
   const auto prior = LearnedPrior::Open(Path(), kVocabulary + 1);
   EXPECT_EQ(prior.status().code(), absl::StatusCode::kFailedPrecondition);
@@ -89,7 +89,7 @@ TEST_F(LearnedPriorTest, ADamagedFileIsAnErrorAndNeverACrash) {
     folder_.Write("learned.safetensors", damaged);
     auto prior = LearnedPrior::Open(Path(), kVocabulary);
     if (!prior.ok()) continue;
-    // The damage was not detected. Then all gains must still be finite.
+    // If the damage was not detected, all gains must still be finite.
     TransitionPrior request({.vocabulary = kVocabulary, .learned = prior->counts()});
     GainList gains;
     for (TokenId token = 0; token < kVocabulary; ++token) {

@@ -32,7 +32,7 @@ TEST(TransitionPriorTest, HasNoGainsBeforeTheFirstToken) {
   EXPECT_FLOAT_EQ(prior.Probability(3), 0.1f);
 }
 
-TEST(TransitionPriorTest, HandWorkedGainsOfTheTable) {
+TEST(TransitionPriorTest, TableGainsMatchAHandComputation) {
   const TransitionGains table(
       TableOf(kVocabulary, {{4, {{7, 30}, {8, 10}}}}, {{{3, 4}, {{7, 5}}}}));
   TransitionPrior prior({.vocabulary = kVocabulary, .table = &table, .request = false});
@@ -51,17 +51,17 @@ TEST(TransitionPriorTest, HandWorkedGainsOfTheTable) {
   EXPECT_EQ(eight.gains[Index(PriorSource::kTableTwo)], 0);
 }
 
-TEST(TransitionPriorTest, WithAllWeightsOneTheGainsAreTheInterpolatedProbability) {
+TEST(TransitionPriorTest, WithWeightsOfOneTheGainsGiveTheInterpolatedProbability) {
   const TransitionGains table(TableOf(kVocabulary, {{4, {{7, 30}, {8, 10}, {2, 3}}}}));
   TransitionPrior prior({.vocabulary = kVocabulary, .table = &table});
   for (const TokenId token : {4, 8, 1, 4, 8, 1, 4}) prior.Append(token);
   GainList gains;
   prior.CollectGains(prior.TokensBefore({}), &gains);
-  // Interpolated by hand: the table, then the request's contexts of one, two and three tokens.
+  // Interpolates the table, then the request's contexts of one, two and three tokens.
   const auto interpolated = [](double p, TokenId token) {
     const double in_table = token == 7 ? 30 : token == 8 ? 10 : token == 2 ? 3 : 0;
     p = (in_table + 20 * p) / (43 + 20);
-    // In the request, 8 followed [4] twice, and [1 4] and [8 1 4] once.
+    // In the request, 8 followed [4] twice, and [1 4] and [8 1 4] once each.
     const double in_request = token == 8 ? 1 : 0;
     p = (2 * in_request + p) / (2 + 1);
     p = (in_request + p) / (1 + 1);
@@ -127,7 +127,7 @@ TEST(TransitionPriorTest, TokensBeforeANodeAreItsPathAndThenTheText) {
   EXPECT_THAT(prior.TokensBefore({4}).tokens, ElementsAre(4, 3, 2));
 }
 
-TEST(TransitionPriorTest, AllSourcesTogetherFitTheGainList) {
+TEST(TransitionPriorTest, TheGainListHoldsTheEntriesOfAllSources) {
   std::map<TokenId, testing::Counted> singles;
   std::map<std::pair<TokenId, TokenId>, testing::Counted> pairs;
   for (TokenId token = 0; token < 100; ++token) {

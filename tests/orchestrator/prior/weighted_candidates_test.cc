@@ -15,7 +15,7 @@
 namespace bastion {
 namespace {
 
-using ::bastion::testing::Awkward;
+using ::bastion::testing::EdgeCase;
 using ::bastion::testing::MarginalsOf;
 using ::bastion::testing::RandomMarginals;
 using ::bastion::testing::TableOf;
@@ -53,10 +53,10 @@ class WeightedCandidatesTest : public ::testing::Test {
   CandidateWeights weights_ = CandidateWeights::ForDrafts();
 };
 
-TEST_F(WeightedCandidatesTest, WithoutAPriorTheyEqualTheDraftCandidates) {
+TEST_F(WeightedCandidatesTest, EqualTheDraftCandidatesWithoutAPrior) {
   std::mt19937 random(1);
-  for (const Awkward awkward : {Awkward::kNone, Awkward::kTies, Awkward::kZeroTails}) {
-    const Marginals marginals = RandomMarginals(random, 5, 32, awkward);
+  for (const EdgeCase edge_case : {EdgeCase::kNone, EdgeCase::kTies, EdgeCase::kZeroTails}) {
+    const Marginals marginals = RandomMarginals(random, 5, 32, edge_case);
     const WeightedCandidates candidates(marginals, 5, nullptr, &weights_);
     const DraftTree expected = GrowBestFirst(kRoot, DraftCandidates(marginals), 40);
     const DraftTree tree = GrowBestFirst(kRoot, candidates, 40);
@@ -81,12 +81,12 @@ TEST_F(WeightedCandidatesTest, SiblingsHaveDifferentChildren) {
   EXPECT_GT(std::exp(candidates.After(tree, one).log_scores[0]), 0.8);
 }
 
-TEST_F(WeightedCandidatesTest, ThePriorKeepsTheTotalMass) {
+TEST_F(WeightedCandidatesTest, ThePriorPreservesTheTotalMass) {
   std::mt19937 random(2);
-  const TransitionTable table = testing::NonsenseTable(kVocabulary, 12, 3);
+  const TransitionTable table = testing::RandomTable(kVocabulary, 12, 3);
   const TransitionPrior prior = PriorOver(table);
   for (int draw = 0; draw < 50; ++draw) {
-    const Marginals marginals = RandomMarginals(random, 3, 16, Awkward::kZeroTails);
+    const Marginals marginals = RandomMarginals(random, 3, 16, EdgeCase::kZeroTails);
     const WeightedCandidates candidates(marginals, 3, &prior, &weights_);
     const CandidateList list = candidates.After(root_, 0);
     ExpectValid(list);
@@ -95,7 +95,7 @@ TEST_F(WeightedCandidatesTest, ThePriorKeepsTheTotalMass) {
   }
 }
 
-TEST_F(WeightedCandidatesTest, HandWorkedScores) {
+TEST_F(WeightedCandidatesTest, ScoresMatchAHandComputation) {
   const TransitionTable table = TableOf(kVocabulary, {{kRoot, {{1, 10}, {900, 30}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.6, 0.2, 0.1}});
@@ -129,7 +129,7 @@ TEST_F(WeightedCandidatesTest, APositionWithoutCandidatesEndsThePath) {
 
 TEST_F(WeightedCandidatesTest, ListsOnlyTheBestCandidates) {
   std::mt19937 random(4);
-  const TransitionTable table = testing::NonsenseTable(kVocabulary, 16, 3);
+  const TransitionTable table = testing::RandomTable(kVocabulary, 16, 3);
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = RandomMarginals(random, 2, 1000);
   const WeightedCandidates candidates(marginals, 2, &prior, &weights_);
@@ -151,7 +151,7 @@ class UpdateWeightsTest : public WeightedCandidatesTest {
     std::mt19937 random(5);
     const TransitionPrior prior = PriorOver(table);
     for (int cycle = 0; cycle < cycles; ++cycle) {
-      const Marginals marginals = RandomMarginals(random, 2, 24, Awkward::kNone, 4.0);
+      const Marginals marginals = RandomMarginals(random, 2, 24, EdgeCase::kNone, 4.0);
       const auto first = marginals.token(0, static_cast<int>(random() % 3));
       const Continuations next = table.After(first);
       std::discrete_distribution<> continuation(next.counts.begin(), next.counts.end());
@@ -166,8 +166,8 @@ class UpdateWeightsTest : public WeightedCandidatesTest {
   }
 };
 
-TEST_F(UpdateWeightsTest, TheWeightOfARightTableRises) {
-  EXPECT_GT(WeightAfter(testing::NonsenseTable(kVocabulary, 6, 11), true, 400), 0.6);
+TEST_F(UpdateWeightsTest, TheWeightOfACorrectTableRises) {
+  EXPECT_GT(WeightAfter(testing::RandomTable(kVocabulary, 6, 11), true, 400), 0.6);
 }
 
 TEST_F(UpdateWeightsTest, TheWeightOfARandomTableFallsToZero) {
@@ -182,11 +182,11 @@ TEST_F(UpdateWeightsTest, TheWeightOfARandomTableFallsToZero) {
 }
 
 TEST_F(UpdateWeightsTest, AChosenTokenThatIsNotACandidateChangesNothing) {
-  const TransitionTable table = testing::NonsenseTable(kVocabulary, 6, 11);
+  const TransitionTable table = testing::RandomTable(kVocabulary, 6, 11);
   const TransitionPrior prior = PriorOver(table);
   std::mt19937 random(6);
   for (int cycle = 0; cycle < 100; ++cycle) {
-    const Marginals marginals = RandomMarginals(random, 2, 24, Awkward::kNone, 4.0);
+    const Marginals marginals = RandomMarginals(random, 2, 24, EdgeCase::kNone, 4.0);
     WeightedCandidates::UpdateWeights(marginals, &prior, {kVocabulary + 1}, &weights_);
   }
   EXPECT_EQ(weights_.At(1), CandidateWeights::ForDrafts().At(1));
@@ -236,10 +236,10 @@ TEST(PriorCandidatesTest, AnUnknownContextHasNoChildren) {
   EXPECT_EQ(PriorCandidates(0, &prior, &weights).After(DraftTree(1), 0).size, 0);
 }
 
-TEST(PriorCandidatesTest, AWrongTableLosesItsMass) {
-  const TransitionGains nonsense(testing::NonsenseTable(kVocabulary, 6, 12));
+TEST(PriorCandidatesTest, ARandomTableLosesItsMass) {
+  const TransitionGains random_gains(testing::RandomTable(kVocabulary, 6, 12));
   CandidateWeights weights = CandidateWeights::ForPriorAlone();
-  TransitionPrior prior({.vocabulary = kVocabulary, .table = &nonsense, .request = false});
+  TransitionPrior prior({.vocabulary = kVocabulary, .table = &random_gains, .request = false});
   prior.Append(3);
   const PriorCandidates candidates(4, &prior, &weights);
   const double before = MassOf(candidates.After(DraftTree(3), 0));

@@ -88,7 +88,7 @@ TEST(GenerationEventsTest, FinishedSumsUpTheCycles) {
   EXPECT_NEAR(stats.verify_prediction_error_median(), 0.1, 1e-9);
 }
 
-TEST(GenerationEventsTest, FinishedNamesTheStop) {
+TEST(GenerationEventsTest, FinishedReportsTheStopCondition) {
   OutputEnd end;
   end.reason = FinishReason::kStopToken;
   end.stop_token = 3;

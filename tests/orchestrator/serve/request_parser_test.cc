@@ -67,7 +67,7 @@ class RequestParserTest : public ::testing::Test {
   v1::GenerateRequest request_;
 };
 
-TEST_F(RequestParserTest, ATextAloneGetsTheDefaults) {
+TEST_F(RequestParserTest, UnsetFieldsGetTheirDefaults) {
   request_.set_request_id("r1");
   const auto parsed = Parse();
   ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -131,7 +131,7 @@ TEST_F(RequestParserTest, RefusesInvalidUtf8) {
   EXPECT_TRUE(absl::IsInvalidArgument(Parse().status())) << Parse().status();
 }
 
-TEST_F(RequestParserTest, RefusesAChatWithoutATemplate) {
+TEST_F(RequestParserTest, RefusesChatsIfTheModelHasNoTemplate) {
   v1::ChatMessage& message = *request_.mutable_chat()->add_messages();
   message.set_role("user");
   message.set_content("hi");
@@ -162,7 +162,7 @@ TEST_F(RequestParserTest, RefusesTemperaturesOutOfRange) {
   }
 }
 
-TEST_F(RequestParserTest, DrawsASeedIfThereIsNone) {
+TEST_F(RequestParserTest, ChoosesARandomSeedIfNoneIsSet) {
   const uint64_t first = Parse()->decode.sampling.seed, second = Parse()->decode.sampling.seed;
   EXPECT_NE(first, second);
 }
@@ -220,7 +220,7 @@ TEST_F(RequestParserTest, ParsesEverySamplingField) {
   EXPECT_EQ(parsed->decode.sampling, expected);
 }
 
-TEST_F(RequestParserTest, NeutralValuesSwitchLogitEditsOff) {
+TEST_F(RequestParserTest, NeutralValuesDisableLogitEdits) {
   v1::SamplingParams& sampling = *request_.mutable_sampling();
   sampling.set_top_p(1);
   sampling.set_top_k(0);

@@ -120,7 +120,7 @@ TEST(RequestStreamTest, CancelSetsCanceled) {
   EXPECT_TRUE(stream.canceled());
 }
 
-TEST(RequestStreamTest, OnlyTheFirstCloseCounts) {
+TEST(RequestStreamTest, OnlyTheFirstCloseTakesEffect) {
   RequestStream stream;
   stream.Close(absl::UnavailableError("gone"));
   stream.Close(absl::OkStatus());

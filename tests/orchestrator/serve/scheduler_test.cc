@@ -206,7 +206,8 @@ TEST_F(SchedulerTest, ALostVerifierFailsRunningRequestsAndServingResumesWhenItRe
   verifier_.SetUnavailable(true);
   const Answer answer = ReadAll(*stream);
   EXPECT_TRUE(absl::IsUnavailable(answer.status)) << answer.status;
-  EXPECT_THAT(std::string(answer.status.message()), HasSubstr("the verifier was lost"));
+  EXPECT_THAT(std::string(answer.status.message()),
+              HasSubstr("the connection to the verifier was lost"));
   ASSERT_TRUE(AwaitReady(false));
   EXPECT_TRUE(absl::IsUnavailable(scheduler_->Submit(Request({2}, 5, "ar"))));
 
@@ -235,7 +236,7 @@ TEST_F(SchedulerTest, TheDestructorFailsRunningRequests) {
   EXPECT_TRUE(absl::IsUnavailable(ReadAll(*stream).status));
 }
 
-TEST_F(SchedulerTest, IsNeverReadyWithAVerifierOfAnotherVocabulary) {
+TEST_F(SchedulerTest, IsNeverReadyIfTheVerifierHasAnotherVocabulary) {
   options_.vocabulary = testing::kToyVocabulary + 1;
   Start();
   absl::SleepFor(absl::Milliseconds(300));

@@ -29,7 +29,7 @@ TEST(StopStringsTest, FindsAMatchInsideOnePiece) {
   EXPECT_EQ(stops.TakeHeldText(), "");
 }
 
-TEST(StopStringsTest, FindsAMatchOverSeveralPieces) {
+TEST(StopStringsTest, FindsAMatchAcrossSeveralPieces) {
   StopStrings stops = Make({"END"});
   EXPECT_EQ(stops.Push("xE"), "x");
   EXPECT_EQ(stops.Push("N"), "");

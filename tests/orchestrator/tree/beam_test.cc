@@ -14,7 +14,7 @@ namespace bastion {
 namespace {
 
 using ::bastion::testing::AllRankTuplesByProbability;
-using ::bastion::testing::Awkward;
+using ::bastion::testing::EdgeCase;
 using ::bastion::testing::MarginalsOf;
 using ::bastion::testing::RandomMarginals;
 using ::bastion::testing::RankTuple;
@@ -33,8 +33,8 @@ std::vector<float> LevelScores(const DraftTree& tree, int depth) {
   return scores;
 }
 
-// Positions are independent. So the w best extensions of the w best prefixes are also the w best of
-// all prefixes of that length.
+// The scores of the `width` best prefixes of this length. Positions are independent, so these are
+// also the best extensions of the best shorter prefixes.
 std::vector<float> BestOfLength(const Marginals& marginals, int length, int width) {
   std::vector<float> scores;
   for (const RankTuple& ranks : AllRankTuplesByProbability(marginals)) {
@@ -45,8 +45,9 @@ std::vector<float> BestOfLength(const Marginals& marginals, int length, int widt
   return scores;
 }
 
-TEST(BeamTest, HandWorkedTwoByTwo) {
-  // Level 1: a .6, b .3. Level 2: ax .3, ay .24, bx .15, by .12. Both kept nodes are children of a.
+TEST(BeamTest, KeepsTheTwoBestPrefixesOfEachLevel) {
+  // Level 1: a .6, b .3. Level 2: ax .3, ay .24, bx .15, by .12. Both nodes kept on level 2
+  // are children of a.
   const Marginals marginals = MarginalsOf({{0.6, 0.3, 0.1}, {0.5, 0.4, 0.1}});
   const DraftTree tree = GrowBeam(kRoot, DraftCandidates(marginals), 2, 2);
   EXPECT_THAT(tree.tokens(), ElementsAre(kRoot, 0, 1, 100, 101));
@@ -61,9 +62,10 @@ TEST(BeamTest, FourByFifteenHasSixtyOneRows) {
 
 TEST(BeamTest, EveryLevelHoldsTheBestPrefixesOfItsLength) {
   std::mt19937 random(2);
-  for (const Awkward awkward : {Awkward::kNone, Awkward::kTies, Awkward::kZeroTails}) {
+  for (const EdgeCase edge_case : {EdgeCase::kNone, EdgeCase::kTies, EdgeCase::kZeroTails}) {
     for (int draw = 0; draw < 100; ++draw) {
-      const Marginals marginals = RandomMarginals(random, 1 + draw % 3, 1 + draw / 3 % 3, awkward);
+      const Marginals marginals =
+          RandomMarginals(random, 1 + draw % 3, 1 + draw / 3 % 3, edge_case);
       for (int width = 1; width <= 4; ++width) {
         const DraftTree tree = GrowBeam(kRoot, DraftCandidates(marginals), width, 3);
         ASSERT_TRUE(tree.Validate(kVocabulary).ok());
@@ -81,7 +83,7 @@ TEST(BeamTest, EveryLevelHoldsTheBestPrefixesOfItsLength) {
 TEST(BeamTest, NeverBeatsBestFirstOfTheSameSize) {
   std::mt19937 random(3);
   for (int draw = 0; draw < 20; ++draw) {
-    const Marginals marginals = RandomMarginals(random, 15, 16, Awkward::kNone, 6.0);
+    const Marginals marginals = RandomMarginals(random, 15, 16, EdgeCase::kNone, 6.0);
     const DraftCandidates candidates(marginals);
     const DraftTree beam = GrowBeam(kRoot, candidates, 4, 15);
     const DraftTree best = GrowBestFirst(kRoot, candidates, beam.nodes());

@@ -13,8 +13,8 @@ namespace bastion {
 namespace {
 
 using ::bastion::testing::AllRankTuplesByProbability;
-using ::bastion::testing::Awkward;
 using ::bastion::testing::DdtreeReference;
+using ::bastion::testing::EdgeCase;
 using ::bastion::testing::MarginalsOf;
 using ::bastion::testing::RandomMarginals;
 using ::bastion::testing::RankTuple;
@@ -39,7 +39,8 @@ class ExhaustiveSearch {
   double best(int n) const { return best_[n]; }
 
  private:
-  // `open` are the prefixes that may still join the set. Taking them in order visits each set once.
+  // `open` holds the prefixes that may still join the set. Taking them in order visits each set
+  // once.
   void Extend(std::vector<RankTuple> open, int size, double sum) {
     if (size >= 0) best_[size] = std::max(best_[size], sum);
     if (size + 1 == static_cast<int>(best_.size())) return;
@@ -61,7 +62,7 @@ class ExhaustiveSearch {
   std::vector<double> best_;
 };
 
-TEST(BestFirstTest, HandWorkedTree) {
+TEST(BestFirstTest, AddsNodesInOrderOfPathScore) {
   // Position 1: 0.6 0.3, position 2: 0.5 0.4. Path scores: a .6, ax .3, b .3, ay .24, bx .15, by
   // .12. Adding a offers b (.3) and then ax (.3). b wins the tie because it was offered first.
   const Marginals marginals = MarginalsOf({{0.6, 0.3}, {0.5, 0.4}});
@@ -98,7 +99,7 @@ TEST(BestFirstTest, ZeroAndNegativeBudgetGiveTheRootAlone) {
   EXPECT_EQ(Grow(marginals, -1), DraftTree(kRoot));
 }
 
-TEST(BestFirstTest, ZeroProbabilityIsNeverTaken) {
+TEST(BestFirstTest, CandidatesWithZeroProbabilityAreNeverTaken) {
   const Marginals marginals = MarginalsOf({{1.0, 0.0, 0.0}, {0.7, 0.3, 0.0}, {0.0, 0.0, 0.0}});
   const DraftTree tree = Grow(marginals, 100);
   EXPECT_THAT(tree.tokens(), ElementsAre(kRoot, 0, 100, 101));
@@ -137,7 +138,7 @@ TEST(BestFirstTest, RefusesATreeThatHasNodes) {
   EXPECT_DEATH(BestFirst(DraftCandidates(marginals), 1, &tree), "nodes");
 }
 
-TEST(BestFirstTest, DepthLimitsThePositions) {
+TEST(BestFirstTest, DepthLimitsTheTree) {
   std::mt19937 random(2);
   const Marginals marginals = RandomMarginals(random, 5, 3);
   EXPECT_EQ(GrowBestFirst(kRoot, DraftCandidates(marginals, 2), 1000).nodes(), 3 + 9);
@@ -148,14 +149,14 @@ TEST(BestFirstTest, DepthLimitsThePositions) {
 struct Case {
   int positions;
   int candidates;
-  Awkward awkward;
+  EdgeCase edge_case;
 };
 
 class BestFirstOverCases : public ::testing::TestWithParam<Case> {
  protected:
   Marginals Draw() {
     return RandomMarginals(random_, GetParam().positions, GetParam().candidates,
-                           GetParam().awkward);
+                           GetParam().edge_case);
   }
   std::mt19937 random_{42};
 };
@@ -213,8 +214,8 @@ std::vector<Case> SmallCases() {
   std::vector<Case> cases;
   for (int positions = 1; positions <= 3; ++positions) {
     for (int candidates = 1; candidates <= 3; ++candidates) {
-      for (const Awkward awkward : {Awkward::kNone, Awkward::kTies, Awkward::kZeroTails}) {
-        cases.push_back({positions, candidates, awkward});
+      for (const EdgeCase edge_case : {EdgeCase::kNone, EdgeCase::kTies, EdgeCase::kZeroTails}) {
+        cases.push_back({positions, candidates, edge_case});
       }
     }
   }
@@ -225,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(Small, BestFirstOverCases, ::testing::ValuesIn(SmallCas
 TEST(BestFirstTest, EqualsThePublishedProcedureAtServingSize) {
   std::mt19937 random(3);
   for (const double sharpness : {1.0, 8.0, 40.0}) {
-    const Marginals marginals = RandomMarginals(random, 15, 64, Awkward::kNone, sharpness);
+    const Marginals marginals = RandomMarginals(random, 15, 64, EdgeCase::kNone, sharpness);
     EXPECT_EQ(Grow(marginals, 256), DdtreeReference(kRoot, marginals, 256));
   }
 }

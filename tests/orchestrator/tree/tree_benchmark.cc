@@ -18,7 +18,7 @@ constexpr int kCandidates = 256;
 // A `sharpness` of 1 makes the tree bushy, 64 makes it long.
 Marginals Draw(double sharpness) {
   std::mt19937 random(1);
-  return testing::RandomMarginals(random, kPositions, kCandidates, testing::Awkward::kNone,
+  return testing::RandomMarginals(random, kPositions, kCandidates, testing::EdgeCase::kNone,
                                   sharpness);
 }
 
@@ -44,7 +44,7 @@ void Beam4x15(benchmark::State& state) {
 BENCHMARK(Beam4x15)->Unit(benchmark::kMicrosecond);
 
 // A prior over a vocabulary of 150,000 tokens. The table holds 16 continuations of every token; the
-// request adds its own counts. Goal: 64 nodes with 64 candidates in at most 150 µs, a candidate
+// request adds its own counts. Goal: 64 nodes with 64 candidates in at most 150 µs, and a candidate
 // list in well under 1 µs.
 struct PriorFixture {
   static constexpr int kVocabulary = 150000;
@@ -55,7 +55,7 @@ struct PriorFixture {
     prior.Append(1);
   }
 
-  TransitionGains gains{testing::NonsenseTable(kVocabulary, 16, 1)};
+  TransitionGains gains{testing::RandomTable(kVocabulary, 16, 1)};
   TransitionPrior prior{{.vocabulary = kVocabulary, .table = &gains}};
   CandidateWeights draft_weights = CandidateWeights::ForDrafts();
   CandidateWeights prior_weights = CandidateWeights::ForPriorAlone();
@@ -64,7 +64,7 @@ struct PriorFixture {
 void WeightedNodes(benchmark::State& state) {
   static const auto* const fixture = new PriorFixture();
   std::mt19937 random(1);
-  const Marginals marginals = testing::RandomMarginals(random, 7, 64, testing::Awkward::kNone, 16);
+  const Marginals marginals = testing::RandomMarginals(random, 7, 64, testing::EdgeCase::kNone, 16);
   const auto budget = static_cast<int>(state.range(0));
   for (auto _ : state) {
     const WeightedCandidates candidates(marginals, 7, &fixture->prior, &fixture->draft_weights);

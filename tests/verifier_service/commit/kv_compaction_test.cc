@@ -19,7 +19,7 @@ class KvCompactionTest : public ::testing::TestWithParam<DType> {
     EXPECT_TRUE(cache_.Reserve(table_, 3 * kPageTokens).ok());
   }
 
-  // Element (head, d) of the cached token at `position`.
+  // Sets all elements of the key and value at `position`.
   void SetToken(int layer, int position, int value) {
     for (const bool key : {true, false}) {
       for (int head = 0; head < kHeads; ++head) {
@@ -77,7 +77,7 @@ class KvCompactionTest : public ::testing::TestWithParam<DType> {
   nn::PageTable table_;
 };
 
-TEST_P(KvCompactionTest, AcceptedRowsMoveBehindTheRoot) {
+TEST_P(KvCompactionTest, AcceptedRowsMoveDirectlyAfterTheRoot) {
   constexpr Position kCached = 10;
   for (int layer = 0; layer < 2; ++layer) {
     for (int token = 0; token < 20; ++token) SetToken(layer, token, 100 * (layer + 1) + token);

@@ -28,7 +28,7 @@ class AuditTest : public ::testing::Test {
     nn::RowBatch batch;
     batch.AddRun({&sequence.table, 0, kernels::RowMask::kCausal}, text);
     EXPECT_TRUE(target_->Prefill(batch).ok());
-    for (const TokenId token : text) sequence.Committed(token);
+    for (const TokenId token : text) sequence.Commit(token);
     return sequence;
   }
 
@@ -50,7 +50,7 @@ class AuditTest : public ::testing::Test {
   std::unique_ptr<SequenceTable> sequences_;
 };
 
-TEST_F(AuditTest, WrongTokenOfAWalkIsAMismatch) {
+TEST_F(AuditTest, AWronglyAcceptedTokenIsAMismatch) {
   SamplingParams sampling = {{0.8f, 5}, 1.3f};
   sampling.prompt_tokens = 5;
   const TokenId right = PlainNext(sampling);
@@ -78,12 +78,12 @@ TEST_F(AuditTest, ADifferenceWithinTheToleranceIsRounding) {
   EXPECT_EQ(lenient.counts().within_tolerance, 1);
 }
 
-TEST_F(AuditTest, DrawsItsFractionOfTheCycles) {
+TEST_F(AuditTest, SelectsTheConfiguredFractionOfCycles) {
   for (const double fraction : {0.0, 0.1, 1.0}) {
     Audit audit({fraction, 0.0}, target_.get());
-    int drawn = 0;
-    for (int i = 0; i < 10000; ++i) drawn += audit.Draw() ? 1 : 0;
-    EXPECT_NEAR(drawn, 10000 * fraction, 100) << fraction;
+    int selected = 0;
+    for (int i = 0; i < 10000; ++i) selected += audit.SelectNextCycle() ? 1 : 0;
+    EXPECT_NEAR(selected, 10000 * fraction, 100) << fraction;
   }
 }
 

@@ -32,14 +32,14 @@ TEST_F(SequenceTableTest, FindsAnOpenSequence) {
   EXPECT_EQ((*found)->sampling, (SamplingParams{0.5f, 9}));
 }
 
-TEST_F(SequenceTableTest, UnknownSequence) {
+TEST_F(SequenceTableTest, AnUnknownSequenceIsNotFound) {
   const auto found = table_.Find({3, 0});
   EXPECT_TRUE(absl::IsNotFound(found.status()));
   EXPECT_THAT(found.status().message(), HasSubstr("3@0"));
   EXPECT_FALSE(table_.Close({3, 0}));
 }
 
-TEST_F(SequenceTableTest, StaleEpoch) {
+TEST_F(SequenceTableTest, AStaleEpochIsRefused) {
   ASSERT_TRUE(table_.Open(kFirst, {}).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(table_.Open({1, 4}, {})));
   EXPECT_TRUE(absl::IsFailedPrecondition(table_.Find({1, 4}).status()));
@@ -47,12 +47,12 @@ TEST_F(SequenceTableTest, StaleEpoch) {
   EXPECT_TRUE(table_.Find(kFirst).ok());
 }
 
-TEST_F(SequenceTableTest, SameEpochTwice) {
+TEST_F(SequenceTableTest, OpeningAnEpochTwiceIsAnError) {
   ASSERT_TRUE(table_.Open(kFirst, {}).ok());
   EXPECT_TRUE(absl::IsAlreadyExists(table_.Open(kFirst, {})));
 }
 
-TEST_F(SequenceTableTest, AHigherEpochReplacesTheOldOneAndFreesItsPages) {
+TEST_F(SequenceTableTest, AHigherEpochReplacesTheOldEpochAndFreesItsPages) {
   OpenWith(kFirst, 40);
   EXPECT_EQ(cache_.free_pages(), kPages - 3);
   ASSERT_TRUE(table_.Open({1, 6}, {}).ok());
@@ -61,7 +61,7 @@ TEST_F(SequenceTableTest, AHigherEpochReplacesTheOldOneAndFreesItsPages) {
   EXPECT_TRUE(absl::IsFailedPrecondition(table_.Find(kFirst).status()));
 }
 
-TEST_F(SequenceTableTest, Full) {
+TEST_F(SequenceTableTest, OpenFailsIfTheTableIsFull) {
   ASSERT_TRUE(table_.Open({1, 0}, {}).ok());
   ASSERT_TRUE(table_.Open({2, 0}, {}).ok());
   const absl::Status third = table_.Open({3, 0}, {});

@@ -1,4 +1,4 @@
-// Time of one verify call on the demo pair's target, over rows and contexts.
+// Measures one verify call on the demo pair's target for several row counts.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -26,8 +26,8 @@ VerifierEngine& DemoEngine() {
   return *engine;
 }
 
-// A tree of `nodes`, two below every node. The target chooses none of its tokens, so the context
-// does not grow.
+// A binary tree of `nodes` nodes. The target chooses none of its tokens, so a call commits only the
+// root.
 DraftTree BinaryTree(int nodes) {
   DraftTree tree(0);
   for (int i = 0; i < nodes; ++i) tree.Add(i / 2, 2 + i, -1.0f - static_cast<float>(i));

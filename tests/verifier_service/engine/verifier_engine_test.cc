@@ -1,5 +1,5 @@
-// The verifier engine on a tiny random checkpoint: the calls that it refuses, the memory that it
-// frees, and that a batch gives each sequence the tokens that it gets alone.
+// Tests the verifier engine on a tiny random checkpoint: it refuses invalid calls, it frees its
+// memory, and batching does not change the tokens of a sequence.
 #include "verifier_service/engine/verifier_engine.h"
 
 #include "common/nn/local_device.h"
@@ -85,7 +85,7 @@ class VerifierEngineTest : public ::testing::Test {
     return text;
   }
 
-  // A tree whose first path has `hits` tokens of `text`, with wrong siblings everywhere.
+  // A tree with a path of the first `hits` tokens of `text`, and a wrong sibling at every depth.
   static DraftTree TreeOver(TokenId root, const std::vector<TokenId>& text, int hits) {
     DraftTree tree(root);
     NodeIndex at = 0;
@@ -155,7 +155,7 @@ TEST_F(VerifierEngineTest, PrefillInPiecesEqualsOnePrefill) {
   EXPECT_EQ(whole.acceptance, pieces.acceptance);
 }
 
-TEST_F(VerifierEngineTest, BadTokensInATree) {
+TEST_F(VerifierEngineTest, InvalidTreesAreRefused) {
   Begin(kSequence, kPrompt);
   DraftTree tree(kPrompt.back());
   tree.Add(0, kVocabulary, -1);
@@ -175,7 +175,7 @@ TEST_F(VerifierEngineTest, AWrongCommittedLengthIsRefused) {
   }
 }
 
-TEST_F(VerifierEngineTest, PastTheContext) {
+TEST_F(VerifierEngineTest, RowsPastTheContextAreRefused) {
   const std::vector<TokenId> prompt(kContext, 5);
   Begin(kSequence, prompt);
   DraftTree tree(5);
@@ -187,7 +187,7 @@ TEST_F(VerifierEngineTest, PastTheContext) {
   EXPECT_TRUE(absl::IsOutOfRange(full.status)) << full.status;
 }
 
-TEST_F(VerifierEngineTest, TooManyRows) {
+TEST_F(VerifierEngineTest, TooManyRowsAreRefused) {
   Begin(kSequence, kPrompt);
   DraftTree tree(kPrompt.back());
   for (int i = 0; i < kMaxRows; ++i) tree.Add(0, i, -1);
@@ -198,7 +198,7 @@ TEST_F(VerifierEngineTest, TooManyRows) {
   EXPECT_TRUE(VerifyAlone({kSequence, 9, tree}).status.ok());
 }
 
-TEST_F(VerifierEngineTest, OutOfCacheFailsTheSequenceAlone) {
+TEST_F(VerifierEngineTest, ASequenceWithoutFreePagesFailsAlone) {
   // 4 · 250 of 1024 tokens are in use, so there are no pages for a tree of 64 rows.
   for (uint64_t s = 1; s <= 4; ++s) Begin({s, 0}, std::vector<TokenId>(251, 5));
   DraftTree tree(5);
@@ -221,24 +221,24 @@ TEST_F(VerifierEngineTest, OneBadItemDoesNotAffectTheOthers) {
   EXPECT_TRUE(absl::IsNotFound(result->outcomes[0].status));
   ASSERT_TRUE(result->outcomes[1].status.ok());
   EXPECT_EQ(result->outcomes[1].acceptance.next, expected[0]);
-  EXPECT_TRUE(
-      absl::IsInvalidArgument(result->outcomes[2].status));  // It occurs twice in one forest.
+  // The sequence occurs twice in the forest.
+  EXPECT_TRUE(absl::IsInvalidArgument(result->outcomes[2].status));
   EXPECT_TRUE(absl::IsFailedPrecondition(result->outcomes[3].status));
   EXPECT_EQ(result->trace.rows, 1);
   EXPECT_THAT(result->trace.contexts, ElementsAre(9));
   EXPECT_TRUE(VerifyAlone({{2, 0}, 9, DraftTree(kPrompt.back())}).status.ok());
 }
 
-TEST_F(VerifierEngineTest, AForestOfBadItemsReturnsTheirErrors) {
+TEST_F(VerifierEngineTest, AForestWithoutValidItemsRunsNoForward) {
   const auto result = engine_->Verify({{kSequence, 0, DraftTree(1)}});
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->trace.rows, 0);
-  const auto nothing = engine_->Verify({});
-  ASSERT_TRUE(nothing.ok());
-  EXPECT_THAT(nothing->outcomes, IsEmpty());
+  const auto empty = engine_->Verify({});
+  ASSERT_TRUE(empty.ok());
+  EXPECT_THAT(empty->outcomes, IsEmpty());
 }
 
-TEST_F(VerifierEngineTest, ABatchGivesEachSequenceTheTokensItGetsAlone) {
+TEST_F(VerifierEngineTest, BatchingDoesNotChangeTheTokensOfASequence) {
   for (const float temperature : {0.0f, 1.0f}) {
     std::vector<VerifyItem> items;
     std::vector<Acceptance> alone;
@@ -286,21 +286,21 @@ TEST_F(VerifierEngineTest, PenaltiesCountTheTextOfEveryCommittedTree) {
   sampling.logprobs = 3;
   const std::vector<TokenId> text = Decode(kPrompt, sampling, 9);
   Begin(kSequence, kPrompt, sampling);
-  std::vector<TokenId> written;
+  std::vector<TokenId> generated;
   TokenId root = kPrompt.back();
   auto cached = static_cast<Position>(kPrompt.size()) - 1;
   for (const int hits : {2, 0, 3}) {
-    const std::vector<TokenId> rest(text.begin() + written.size(), text.end());
+    const std::vector<TokenId> rest(text.begin() + generated.size(), text.end());
     const Acceptance walked =
         VerifyAlone({kSequence, cached, TreeOver(root, rest, hits)}).acceptance;
     ASSERT_EQ(walked.path.size(), static_cast<size_t>(hits));
     EXPECT_EQ(walked.logprobs.size(), walked.path.size() + 1);
-    written.insert(written.end(), rest.begin(), rest.begin() + hits);
-    written.push_back(walked.next);
+    generated.insert(generated.end(), rest.begin(), rest.begin() + hits);
+    generated.push_back(walked.next);
     root = walked.next;
     cached += walked.committed_length();
   }
-  EXPECT_EQ(written, std::vector<TokenId>(text.begin(), text.begin() + written.size()));
+  EXPECT_EQ(generated, std::vector<TokenId>(text.begin(), text.begin() + generated.size()));
 }
 
 TEST_F(VerifierEngineTest, AnAuditFindsNoMismatchAndChangesNothing) {
@@ -323,7 +323,7 @@ TEST_F(VerifierEngineTest, AnAuditFindsNoMismatchAndChangesNothing) {
   EXPECT_EQ(second->audit, (AuditCounts{2, 7, 0, 0}));
 }
 
-TEST_F(VerifierEngineTest, SamplingOutOfRangeIsRefusedWithItsName) {
+TEST_F(VerifierEngineTest, TheErrorForInvalidSamplingNamesTheField) {
   SamplingParams sampling;
   sampling.logit_bias = {{kVocabulary, 1.0f}};
   const absl::Status status = engine_->Open(kSequence, sampling);
@@ -364,7 +364,7 @@ TEST_F(VerifierEngineTest, CloseFreesAllPages) {
   EXPECT_EQ(engine_->features().bytes(), 0);
 }
 
-TEST_F(VerifierEngineTest, AHigherEpochFreesThePagesOfTheOldOne) {
+TEST_F(VerifierEngineTest, AHigherEpochFreesThePagesOfTheOldEpoch) {
   ASSERT_TRUE(engine_->SetFeatureLayers({1}).ok());
   Begin({1, 0}, kPrompt);
   ASSERT_TRUE(engine_->Open({1, 1}, {}).ok());

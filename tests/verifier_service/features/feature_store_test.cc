@@ -117,7 +117,7 @@ TEST(FeatureStoreTest, UnknownSequencesAreNotFound) {
   };
   EXPECT_TRUE(absl::IsNotFound(store.Copy(other, 0, 8, never).status()));
   EXPECT_EQ(store.Copy(kSequence, 0, 8, never)->rows, 0);  // No rows yet.
-  AppendRows(store, other, 0, 1);                          // The sequence has no history.
+  AppendRows(store, other, 0, 1);                          // Ignored: `other` is not open.
   store.Close(other);
   EXPECT_EQ(store.bytes(), 0);
 }
@@ -246,14 +246,14 @@ TEST_F(RingStoreTest, LocatesTheRowsOfEachAppendUntilTheyAreOverwritten) {
   EXPECT_THAT(Locate(1), ElementsAre(2, 1, kNoToken));
   EXPECT_THAT(Locate(4), ElementsAre(1, 4, 12));
   EXPECT_THAT(Locate(5), ElementsAre());
-  Append(4,
-         13);  // Does not fit before the end of the ring, so it wraps and overwrites rows 0 to 3.
+  // This append does not fit before the end of the ring, so it wraps and overwrites rows 0 to 3.
+  Append(4, 13);
   EXPECT_THAT(Locate(0), ElementsAre());
   EXPECT_THAT(Locate(3), ElementsAre());
   EXPECT_THAT(Locate(4), ElementsAre(1, 4, kNoToken));
   EXPECT_THAT(Locate(5), ElementsAre(4, 8, 13));
-  EXPECT_EQ(store_->Read({kSequence, 0, 9}, kNoWait)->rows(),
-            9);  // The bytes of all rows stay in the store.
+  // The store keeps the bytes of all rows.
+  EXPECT_EQ(store_->Read({kSequence, 0, 9}, kNoWait)->rows(), 9);
 }
 
 TEST_F(RingStoreTest, DoesNotLocateRowsOutsideTheRing) {

@@ -30,32 +30,32 @@ TEST(AcceptTest, ARootAloneCommitsItselfAndReturnsTheChoice) {
   EXPECT_EQ(acceptance.committed_length(), 1);
 }
 
-TEST(AcceptTest, NoMatch) {
+TEST(AcceptTest, ReturnsTheChoiceAfterTheRootIfNoChildMatches) {
   const Acceptance acceptance = Accept(Sample(), {99, 20, 20, 30, 1, 2, 3});
   EXPECT_THAT(acceptance.path, IsEmpty());
   EXPECT_EQ(acceptance.next, 99);
 }
 
-TEST(AcceptTest, FullMatch) {
+TEST(AcceptTest, AcceptsAWholePath) {
   const Acceptance acceptance = Accept(Sample(), {10, 20, 0, 30, 0, 40, 0});
   EXPECT_THAT(acceptance.path, ElementsAre(1, 3, 5));
   EXPECT_EQ(acceptance.next, 40);
   EXPECT_EQ(acceptance.committed_length(), 4);
 }
 
-TEST(AcceptTest, PartialMatch) {
+TEST(AcceptTest, StopsWhereNoChildMatches) {
   const Acceptance acceptance = Accept(Sample(), {10, 21, 0, 30, 88, 40, 0});
   EXPECT_THAT(acceptance.path, ElementsAre(1, 4));
   EXPECT_EQ(acceptance.next, 88);
 }
 
-TEST(AcceptTest, SecondBranch) {
+TEST(AcceptTest, FollowsTheSecondBranch) {
   const Acceptance acceptance = Accept(Sample(), {11, 20, 20, 30, 0, 0, 42});
   EXPECT_THAT(acceptance.path, ElementsAre(2, 6));
   EXPECT_EQ(acceptance.next, 42);
 }
 
-TEST(AcceptTest, Chain) {
+TEST(AcceptTest, FollowsAChain) {
   DraftTree chain(1);
   chain.Add(0, 2, -1);
   chain.Add(1, 3, -1);
@@ -72,7 +72,7 @@ TEST(AcceptTest, ChoicesOfRowsOffThePathAreIgnored) {
   EXPECT_EQ(acceptance.next, 99);
 }
 
-TEST(AcceptTest, ATokenThatOnlyAnotherBranchCarriesIsNotAccepted) {
+TEST(AcceptTest, ATokenOfAnotherBranchIsNotAccepted) {
   // Token 21 is a child of row 1 only.
   const Acceptance acceptance = Accept(Sample(), {11, 0, 21, 0, 0, 0, 0});
   EXPECT_THAT(acceptance.path, ElementsAre(2));

@@ -1,4 +1,4 @@
-// Sampling parameters: compared with transformers' logits processors (goldens/sampling.json,
+// Tests sampling parameters: against transformers' logits processors (goldens/sampling.json,
 // written by make_sampling_goldens.py), and on the rows of a tree.
 #include "verifier_service/verify/choose_tokens.h"
 
@@ -109,16 +109,16 @@ TEST_F(ChooseTokensTest, TheChoiceIsAmongTheTokensThatTransformersKeeps) {
       TokenId best = -1;
       float value = kMasked;
       for (const TokenId token : golden["kept"]) {
-        const float with = golden["edited"][token].get<float>() / sampling.temperature +
-                           KeyedGumbel(seed, /*position=*/1, token);
-        if (with > value) std::tie(best, value) = std::pair(token, with);
+        const float candidate = golden["edited"][token].get<float>() / sampling.temperature +
+                                KeyedGumbel(seed, /*position=*/1, token);
+        if (candidate > value) std::tie(best, value) = std::pair(token, candidate);
       }
       EXPECT_THAT(Choose(logits, root, sampling, history), ElementsAre(best)) << golden;
     }
   }
 }
 
-TEST_F(ChooseTokensTest, EveryRowOfATreeChoosesLikeItsPathAlone) {
+TEST_F(ChooseTokensTest, EveryRowOfATreeChoosesAsIfItsPathWereCommitted) {
   std::mt19937 random(8);
   constexpr int kVocabulary = 40;
   std::normal_distribution<float> normal(0, 1);
@@ -165,16 +165,17 @@ TEST_F(ChooseTokensTest, LogprobsAreThoseOfTheUneditedLogits) {
   sampling.logprobs = 2;
   TokenHistory history;
   const LogitRows rows = {logits.data(), 2, 4};
-  const auto told =
+  const auto logprobs =
       LogprobsOf(device_.device, [&](NodeIndex node) { return rows.row(node); }, rows.vocabulary,
                  {&tree, 0, 0, &sampling, &history}, {{child}, /*next=*/3});
-  ASSERT_EQ(told.size(), 2u);
+  ASSERT_EQ(logprobs.size(), 2u);
   const double first = std::log(1 + std::exp(1) + std::exp(2) + std::exp(3));
-  EXPECT_NEAR(told[0].chosen, 2 - first, 1e-5);
-  EXPECT_THAT(told[0].top, ElementsAre(Pair(3, FloatNear(static_cast<float>(3 - first), 1e-5f)),
-                                       Pair(2, FloatNear(static_cast<float>(2 - first), 1e-5f))));
-  EXPECT_NEAR(told[1].chosen, -std::log(std::exp(5) + 3), 1e-5);
-  EXPECT_EQ(told[1].top[0].first, 0);
+  EXPECT_NEAR(logprobs[0].chosen, 2 - first, 1e-5);
+  EXPECT_THAT(logprobs[0].top,
+              ElementsAre(Pair(3, FloatNear(static_cast<float>(3 - first), 1e-5f)),
+                          Pair(2, FloatNear(static_cast<float>(2 - first), 1e-5f))));
+  EXPECT_NEAR(logprobs[1].chosen, -std::log(std::exp(5) + 3), 1e-5);
+  EXPECT_EQ(logprobs[1].top[0].first, 0);
 }
 
 }  // namespace
