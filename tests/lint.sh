@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format and lint of the C++ and CUDA files; see --help.
+# Checks the format of the C++ and CUDA files and runs clang-tidy; see --help.
 set -euo pipefail
 
 usage() {
@@ -31,12 +31,12 @@ need_clang_format() {
 check_format() {
   need_clang_format
   local offenders
-  # The first line of each file that is not as clang-format would write it.
+  # For each file that clang-format would change: the first line that it would change.
   offenders=$(sources | xargs clang-format-14 --dry-run -Werror 2>&1 |
     grep -E '^[^:]+:[0-9]+:[0-9]+: error' | cut -d: -f1,2 | sort -u -t: -k1,1) || true
   if [ -n "$offenders" ]; then
     sed 's/$/: not formatted/' <<<"$offenders" >&2
-    die "$(wc -l <<<"$offenders") files are not formatted: tests/lint.sh --fix"
+    die "$(wc -l <<<"$offenders") files are not formatted: run tests/lint.sh --fix"
   fi
   echo "lint: $(sources | wc -l) files are formatted"
 }
@@ -54,7 +54,7 @@ tidy() {
   # Findings go to stdout; stderr only counts suppressed warnings in system headers.
   printf '%s\0' "${files[@]}" |
     xargs -0 -n 4 -P "$(nproc)" clang-tidy-19 -p build/asan --quiet 2>/dev/null ||
-    die "clang-tidy found the above"
+    die "clang-tidy found errors; see above"
   echo "lint: clang-tidy found nothing in ${#files[@]} files"
 }
 

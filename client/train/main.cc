@@ -1,6 +1,7 @@
-// bastion-train: creates the files that a drafter uses in addition to its weights.
+// bastion-train: counts which tokens follow each token in texts, and writes the transition table
+// that policies with +prior use: DRAFTER_DIR/transition_prior.safetensors.
 //
-//   bastion-train prior --target DIR [--out DRAFTER_DIR] FILE…   transition_prior.safetensors
+//   bastion-train prior --target DIR [--out DRAFTER_DIR] FILE…
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -19,18 +20,18 @@ ABSL_FLAG(std::string, target, "", "Folder of the target. Only its config and to
 ABSL_FLAG(std::string, out, ".",
           "Folder for transition_prior.safetensors, normally the drafter's folder.");
 ABSL_FLAG(int, continuations, bastion::drafter::TransitionLimits().singles,
-          "Maximum continuations to keep for a token.");
+          "Maximum number of continuations to keep for a token.");
 ABSL_FLAG(int, pair_continuations, bastion::drafter::TransitionLimits().pairs,
-          "Maximum continuations to keep for a pair of tokens. Continuations seen only once are "
-          "dropped.");
+          "Maximum number of continuations to keep for a pair of tokens. Continuations seen only "
+          "once are dropped.");
 ABSL_FLAG(int, min_pair_count, bastion::drafter::TransitionLimits().min_pair_total,
-          "Pairs with fewer counted continuations are dropped.");
+          "Pairs that occur fewer times than this are dropped.");
 ABSL_FLAG(int64_t, max_entries, bastion::drafter::TransitionLimits().max_entries,
-          "Maximum continuations to keep in total. The rarest pairs are dropped first.");
-ABSL_FLAG(
-    int64_t, max_counted, bastion::drafter::TransitionCounter::kMaxCounted,
-    "Maximum continuations to hold in memory while counting, 70 to 140 bytes each. When there "
-    "are more, the rarest are dropped.");
+          "Maximum number of continuations to keep in total. The rarest pairs are dropped first.");
+ABSL_FLAG(int64_t, max_counted, bastion::drafter::TransitionCounter::kMaxCounted,
+          "Maximum number of continuations to hold in memory while counting: this many for single "
+          "tokens, and as many for pairs. Each takes 70 to 140 bytes. When there are more, the "
+          "rarest are dropped.");
 
 namespace bastion {
 namespace {
@@ -63,7 +64,7 @@ absl::Status Prior(const std::vector<std::string>& files) {
   const std::string target = absl::GetFlag(FLAGS_target), out = absl::GetFlag(FLAGS_out);
   if (files.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the text files are missing. Example: bastion-train ", kExample));
+        absl::StrCat("no text files were given. Example: bastion-train ", kExample));
   }
   std::error_code error;
   if (!std::filesystem::is_directory(out, error)) {
@@ -86,10 +87,10 @@ absl::Status Prior(const std::vector<std::string>& files) {
   ASSIGN_OR_RETURN(const TransitionTable table, counter.Build(limits));
   const std::string path = (std::filesystem::path(out) / hub::kTransitionFileName).string();
   RETURN_IF_ERROR(hub::WriteTransitionTable(table, path));
-  std::cout << path << ": " << counter.texts() << " texts, " << counter.tokens() << " tokens; "
-            << table.vocabulary() << " tokens and " << table.columns().pairs.size()
-            << " pairs as contexts, " << table.columns().tokens.size() << " continuations, "
-            << std::filesystem::file_size(path) << " bytes\n";
+  std::cout << path << ": counted " << counter.tokens() << " tokens in " << counter.texts()
+            << " texts; the table has " << table.columns().tokens.size() << " continuations of "
+            << table.vocabulary() << " single tokens and " << table.columns().pairs.size()
+            << " pairs, " << std::filesystem::file_size(path) << " bytes\n";
   return absl::OkStatus();
 }
 
@@ -115,7 +116,7 @@ int main(int argc, char** argv) {
                   {"continuations N", "pair_continuations N", "min_pair_count N", "max_entries N",
                    "max_counted N"}}},
       .notes =
-          "FILE is a .txt file, or a .jsonl file with lines {\"text\"} or {\"token_ids\"}. "
-          "Text that the\ntarget generated makes the best table."};
+          "FILE is a .txt file, or a .jsonl file with \"text\" or \"token_ids\" in each line. Text "
+          "that the\ntarget generated makes the best table."};
   return bastion::RunProgram(argc, argv, info, bastion::Run);
 }

@@ -1,10 +1,11 @@
 // TransitionCounter: counts which tokens follow each token and each pair of tokens in texts, and
 // builds a TransitionTable.
 //
-// Counts are exact until a map has more than `max_counted` entries. Then the quarter of the entries
-// with the smallest counts is dropped (lossy counting); a dropped entry that occurs again starts
-// from zero. So memory is bounded, frequent entries survive, and a count is never too large. The
-// same texts in the same order give the same table.
+// There is one map of counts for single tokens and one for pairs. Counts are exact until a map has
+// more than `max_counted` entries. Then the quarter of its entries with the smallest counts is
+// dropped (lossy counting); a dropped entry that occurs again starts from zero. So memory is
+// bounded, frequent entries survive, and a count is never too large. The same texts in the same
+// order give the same table.
 //
 // Thread-compatible.
 #ifndef BASTION_CLIENT_TRAIN_TRANSITION_COUNTER_H_
@@ -38,7 +39,7 @@ class TransitionCounter {
  public:
   // Three token ids must fit into a 64-bit key.
   static constexpr int kMaxVocabulary = 1 << 21;
-  // About 1 GB at 70 bytes per entry.
+  // About 1 GB for each of the two maps, at 70 bytes per entry.
   static constexpr int64_t kMaxCounted = 14'000'000;
 
   // REQUIRES: 1 <= vocabulary <= kMaxVocabulary, max_counted >= 1.
@@ -49,7 +50,8 @@ class TransitionCounter {
   [[nodiscard]] absl::Status Add(absl::Span<const TokenId> text);
 
   // Builds the table. If a count of a context exceeds 65535, all its counts and its total are
-  // scaled down, and counts that become less than one are dropped. Errors: Validate.
+  // scaled down, and counts that become less than one are dropped. Returns the error
+  // of Validate() for invalid limits.
   [[nodiscard]] absl::StatusOr<TransitionTable> Build(const TransitionLimits& limits) const;
 
   [[nodiscard]] int64_t texts() const { return texts_; }
@@ -58,7 +60,7 @@ class TransitionCounter {
   [[nodiscard]] size_t counted() const { return singles_.size() + pairs_.size(); }
 
  private:
-  // context · V + next token, to its count.
+  // Key: context · V + next token. Value: how often the token followed the context.
   using Counts = absl::flat_hash_map<uint64_t, uint64_t>;
   struct PairContext {
     uint64_t total = 0;
@@ -73,7 +75,7 @@ class TransitionCounter {
   int64_t texts_ = 0, tokens_ = 0;
   std::vector<uint64_t> occurrences_;  // [V]
   std::vector<uint64_t> totals_;       // [V] number of continuations of each token
-  Counts singles_;                     // The context is the token.
+  Counts singles_;                     // The context is the last token.
   Counts pairs_;                       // The context is previous · V + last.
   absl::flat_hash_map<uint64_t, PairContext> pair_contexts_;  // Key: previous · V + last.
 };

@@ -48,7 +48,7 @@ enum class DType { kF32, kBF16, kF16, kInt8, kU16, kI32, kU32, kI64, kU64 };
 inline constexpr DType kSafetensorsDTypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kU16,
                                                DType::kI32, DType::kU32,  DType::kI64, DType::kU64};
 
-// Nullopt for a name that safetensors defines but this project does not read.
+// Nullopt for any other name, including types of safetensors that this project does not read.
 [[nodiscard]] constexpr std::optional<DType> DTypeFromSafetensors(std::string_view name) {
   for (const DType dtype : kSafetensorsDTypes) {
     if (name == SafetensorsName(dtype)) return dtype;

@@ -14,7 +14,7 @@
 
 namespace bastion {
 
-// Returns `status` with `context` and ": " before its message. Returns OK for OK.
+// Returns `status` with `context` and ": " before its message. An OK status is returned unchanged.
 [[nodiscard]] inline absl::Status Annotate(const absl::Status& status, std::string_view context) {
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(std::string(context), ": ", status.message()));

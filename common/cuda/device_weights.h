@@ -58,7 +58,7 @@ class DeviceLoader {
   Memory staging_;
 };
 
-// One decoder block (Qwen3 names under `prefix`).
+// The weights of one decoder block. I is the width of the feed-forward layer.
 struct DeviceBlock {
   Memory attention_norm, mlp_norm;  // [C]
   Memory query_norm, key_norm;      // [D]
@@ -68,6 +68,7 @@ struct DeviceBlock {
   DeviceMatrix down;                // [C, I]
 };
 
+// Loads the tensors with the names of Qwen3 after `prefix`.
 [[nodiscard]] absl::StatusOr<DeviceBlock> LoadDeviceBlock(DeviceLoader& loader,
                                                           const std::string& prefix,
                                                           const ModelDims& dims);

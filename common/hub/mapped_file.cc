@@ -17,12 +17,12 @@ absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Open(const std::st
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return absl::ErrnoToStatus(errno, path);
   const auto close_file = absl::MakeCleanup([file] { close(file); });
-  struct stat facts;
-  if (fstat(file, &facts) != 0) return absl::ErrnoToStatus(errno, path);
-  if (!S_ISREG(facts.st_mode)) {
+  struct stat info;
+  if (fstat(file, &info) != 0) return absl::ErrnoToStatus(errno, path);
+  if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
   }
-  const size_t size = static_cast<size_t>(facts.st_size);
+  const size_t size = static_cast<size_t>(info.st_size);
   if (size == 0) return std::unique_ptr<const MappedFile>(new MappedFile(path, nullptr, 0));
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
   if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", path));

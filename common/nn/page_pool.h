@@ -39,7 +39,7 @@ class PagePool {
   // Grows `table` until it covers `tokens` tokens. RESOURCE_EXHAUSTED, without changing the table,
   // if too few pages are free.
   [[nodiscard]] absl::Status Reserve(PageTable& table, int tokens);
-  // Returns to the pool the pages of `table` that `tokens` tokens do not need.
+  // Returns pages of `table` to the pool, except those that `tokens` tokens need.
   void Shrink(PageTable& table, int tokens);
 
  private:

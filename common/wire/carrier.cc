@@ -24,12 +24,13 @@ int64_t ElementBytes(TensorRef::DType dtype) {
   }
 }
 
-// Bytes of a tensor with this type and shape, which a peer may have sent. -1 if they are invalid.
+// Bytes of a tensor with this type and shape. -1 if the type or shape, which a peer may have sent,
+// is invalid.
 int64_t CheckedBytes(TensorRef::DType dtype, absl::Span<const int64_t> dims) {
   int64_t bytes = ElementBytes(dtype);
   if (bytes == 0) return -1;
   for (const int64_t dim : dims) {
-    // Checked even if another dim is 0, because decoders store dims as int.
+    // If an earlier dim is 0, `bytes` is 0 and limits nothing, but decoders store every dim as int.
     if (dim < 0 || dim > std::numeric_limits<int32_t>::max()) return -1;
     if (dim > 0 && bytes > kMaxTensorBytes / dim) return -1;
     bytes *= dim;
@@ -50,8 +51,9 @@ absl::Status CheckBytes(const TensorRef& reference, uint64_t bytes) {
   const int64_t needed = CheckedBytes(
       reference.dtype(), {reference.shape().data(), static_cast<size_t>(reference.shape_size())});
   if (needed >= 0 && static_cast<uint64_t>(needed) == bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("tensor: the shape needs ", needed, " bytes, but the message has ", bytes));
+  return absl::InvalidArgumentError(absl::StrCat("tensor: the message has ", bytes,
+                                                 " bytes, but the type and shape need ", needed,
+                                                 " (-1: they are invalid)"));
 }
 
 void Carrier::Put(const TensorShape& shape, absl::string_view bytes, TensorRef& reference) {

@@ -58,4 +58,4 @@ if ! configured=$(cmake --preset "$PRESET" "${configure_arguments[@]}" 2>&1); th
 fi
 echo "build: $PRESET, with $(nproc) jobs"
 cmake --build "build/$PRESET" ${1:+--target "$@"} || die "cannot build preset '$PRESET'; see the errors above"
-echo "build: $PRESET is in build/$PRESET/bin ($((SECONDS - start)) s)"
+echo "build: the programs are in build/$PRESET/bin ($((SECONDS - start)) s)"

@@ -1,4 +1,6 @@
-"""The bars of the GPU run, and the figures in its raw output. This module runs and writes nothing.
+"""Values computed from the raw output of the GPU run, and its bars: requirements on some of these values (bars.py).
+
+This module runs no program and writes no file.
 
 Missing or incomplete output is ignored, because an interrupted run has only part of the output.
 """
@@ -10,7 +12,7 @@ from bars import Bar, Verdict, judge, measured
 from gpu_steps import SWEEPS
 from program_output import differing_prompts, forward, load_json
 
-NOISE = 0.03  # Relative error of the ratio of two policies that ran on the same prompts in turns.
+NOISE = 0.03  # Relative error of the ratio of two policies' rates. The policies take turns on the same prompts.
 LAYERS_8B = 36
 BAR_CONTEXT = 2048  # Cached tokens, in the bars `decode` and `verify`.
 FULL_SHAPE = "the Qwen3-8B shape"
@@ -19,12 +21,12 @@ BARS = [
     Bar("tests", "kernel and engine tests that failed or did not run", 0, "", at_most=True),
     Bar("decode", "plain step, Qwen3-8B shape: share of the bandwidth bound", 0.80, "%", needs=FULL_SHAPE),
     Bar("attention_long", "attention, 32 rows after 32768 tokens: share of the memory bandwidth", 0.70, "%"),
-    Bar("attention_short", "attention, 32 rows after 2048 tokens: one layer", 9.0, "µs", at_most=True),
+    Bar("attention_short", "attention, 32 rows after 2048 tokens: time of one layer", 9.0, "µs", at_most=True),
     Bar("verify", "verify of 64 rows, relative to one, Qwen3-8B shape after 2048 tokens", 1.15, "×", at_most=True,
         needs=FULL_SHAPE),
     Bar("adaptive", "`adaptive`, relative to the best fixed budget, Qwen3-8B shape (3 % is noise)", 1 - NOISE, "×",
         needs=FULL_SHAPE),
-    Bar("exact", "prompts whose text changes through services, demo pair in fp32", 0, "", at_most=True),
+    Bar("exact", "prompts whose answer from the services differs from plain decoding, demo pair in fp32", 0, "", at_most=True),
 ]
 
 
@@ -49,13 +51,16 @@ def device_name(found: dict) -> str:
 
 
 def figure(found: dict, part: str, work: str, rows: int) -> dict | None:
-    """The entry of the sweep whose work ends with `work`."""
+    """The sweep's measurement of `part` with `rows` rows whose description ends with `work`."""
     return next((entry for entry in found["sweep"].get("figures", []) if entry["part"] == part and entry["work"].endswith(work)
                  and entry["rows"] == rows), None)
 
 
 def relative_to_fixed(results: dict) -> dict[str, float]:
-    """By fixed budget, the rate of `adaptive` relative to it: the median over prompts. Empty if either did not run."""
+    """For each fixed budget that ran: rate of `adaptive` / rate with that budget, median over prompts.
+
+    Empty if `adaptive` did not run.
+    """
     rates = {policy["policy"]: [len(p["output_token_ids"]) / p["seconds"] for p in policy["prompts"]]
              for policy in results["policies"]}
     fixed = [name for name in rates if name.startswith("fixed:")]
@@ -102,7 +107,7 @@ def judge_all(found: dict) -> list[Verdict]:
     def excluded(bar: Bar) -> str:
         if machine.get("device") != "cuda":
             return "no GPU was used"
-        return "the pairs have other shapes" if bar.needs == FULL_SHAPE and machine.get("shape") else ""
+        return "the run changed the shape of its models" if bar.needs == FULL_SHAPE and machine.get("shape") else ""
 
     return [judge(bar, bars.get(bar.key), excluded=excluded(bar)) for bar in BARS]
 
@@ -119,8 +124,10 @@ def microseconds(found: dict, part: str, work: str, rows: int) -> float | None:
 
 
 def kernel_shares(found: dict, rows: int, context: int = BAR_CONTEXT) -> dict | None:
-    """The time of a step of the 8B shape according to the sweep: µs by kernel with the gap after it, their sum, and the
-    measured time. None if the sweep lacks a kernel."""
+    """The time of a step of the 8B shape according to the sweep: µs by kernel, their sum, and the measured time of the step.
+
+    The time of a kernel includes the idle time before the next kernel. None if the sweep lacks a kernel.
+    """
     of_step = {name: (("gemm", f"Qwen3-8B {name} {shape}"), LAYERS_8B) for name, shape in (
         ("qkv", "6144 x 4096"), ("o", "4096 x 4096"), ("gate_up", "24576 x 4096"), ("down", "4096 x 12288"))}
     of_step["head"] = ("gemm", "Qwen3-8B head 151936 x 4096"), 1

@@ -6,7 +6,7 @@
 namespace bastion::drafter {
 namespace {
 
-// Keeps the best `candidates` of each position. They come first.
+// Keeps the first `candidates` candidates of each position. Candidates are sorted, best first.
 Marginals Narrowed(Marginals wide, int candidates) {
   if (wide.candidates <= candidates) return wide;
   Marginals narrow;
@@ -42,7 +42,7 @@ std::vector<Frontier> DraftAhead::AddArrival(SequenceId sequence, Position commi
                                              TokenId root) {
   const auto found = predicted_.find(sequence);
   if (found == predicted_.end() || found->second.arrived) return {};
-  // The request with this context arrived before the features and has been answered.
+  // The Expand with this committed length arrived before the features and has been answered.
   if (committed <= found->second.frontier.committed) return {};
   found->second.arrived = true;
   found->second.frontier.committed = committed;
@@ -71,12 +71,12 @@ void DraftAhead::Keep(absl::Span<const Frontier> frontiers, std::vector<Draft> d
 bool DraftAhead::Take(const Frontier& frontier, Draft& draft) {
   const auto found = predicted_.find(frontier.sequence);
   if (found == predicted_.end()) return false;
-  const Frontier& made = found->second.frontier;
+  const Frontier& predicted = found->second.frontier;
   Draft& reply = found->second.reply;
-  if (reply.marginals.empty() || made.committed != frontier.committed ||
-      made.root != frontier.root || made.paths != frontier.paths ||
-      made.sampling != frontier.sampling || made.coupled != frontier.coupled ||
-      made.candidates < frontier.candidates) {
+  if (reply.marginals.empty() || predicted.committed != frontier.committed ||
+      predicted.root != frontier.root || predicted.paths != frontier.paths ||
+      predicted.sampling != frontier.sampling || predicted.coupled != frontier.coupled ||
+      predicted.candidates < frontier.candidates) {
     return false;
   }
   draft = std::move(reply);

@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A vector of at most 16 floats. A page row is kVectors of them, a panel row twice as many.
+// A vector of at most 16 floats; kVectors of them hold 16 floats.
 using Floats = hn::CappedTag<float, kWidest>;
 using Vec = hn::Vec<Floats>;
 inline constexpr int kLanes = hn::MaxLanes(Floats());

@@ -5,8 +5,9 @@
 //   beam:WxD      the best W prefixes on each of D levels
 //   fixed:N       best-first, N nodes (DDTree)
 //   bastion       best-first with the paper's stop rule and its Static latency estimator
-//   adaptive      best-first or chain with look-ahead over the measured costs, calibrated survival
-//                 and the draft gate
+//   adaptive      best-first or chain, whichever is better at the measured costs (lookahead.h).
+//                 Corrects the drafter's probabilities by past acceptance (survival.h). Stops
+//                 drafting while drafts cost more time than they save (draft_gate.h)
 //   ngram:N       best-first, N nodes, from the transition prior alone: no drafts
 //   default       the default of the services: adaptive+coupled+prior
 //
@@ -58,7 +59,7 @@ class Policy {
   // K, the number of candidates per position that suffices for trees of at most `max_nodes` nodes;
   // more candidates would not change the tree (DDTree, Lemma 1). For policies that weigh costs, K
   // is at most 64, because more children of one node are never worth their cost. With a prior, K is
-  // 64, because gains can move candidates up from low ranks.
+  // 64, because the prior can move candidates up from low ranks.
   [[nodiscard]] int CandidatesFor(int max_nodes) const;
 
  private:

@@ -1,16 +1,17 @@
 // BestFirst: grows the optimal draft tree of every size, one node at a time (DDTree, Algorithm 1;
 // BASTION, Proposition 2.3).
 //
-// Nodes are added in globally non-increasing path score ρ. After N calls of AddNext() the tree has
-// the largest expected committed length of all trees of N nodes, and the trees are nested. The
-// caller sets the budget: it reads PeekScore() and stops when the next node is not worth its cost.
+// Nodes are added in order of non-increasing path score ρ, over the whole tree. After N calls of
+// AddNext() the tree has the largest expected committed length of all trees of N nodes, and the
+// trees are nested. The caller sets the budget: it reads PeekScore() and stops when the next node
+// is not worth its cost.
 //
 // The heap holds rank tuples. Taking the node with rank r at depth d offers its next sibling (rank
 // r+1, same parent) and its first child (rank 0 at depth d+1). Each is offered whether or not the
 // other exists. (BASTION's printed Algorithm 1 offers the child only together with a sibling; that
 // is a misprint.) Ties go to the candidate offered first; the sibling is offered before the child.
-// Candidates with zero probability are never offered. Sums use double and path order, so results
-// are reproducible.
+// Candidates with zero probability are never offered. Scores are sums of doubles from the root
+// down, so results are reproducible.
 //
 // Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TREE_BEST_FIRST_H_
@@ -48,7 +49,7 @@ class BestFirst {
     double parent_log_score;  // Path score of the parent.
     uint32_t order = 0;       // Number of candidates offered before this one.
     NodeIndex parent;
-    CandidateList list;  // All candidates after the parent.
+    CandidateList list;  // All candidates for children of the parent.
     int rank;            // This candidate's index in `list`.
   };
   // Heap order: the largest score first. Ties go to the candidate offered first.

@@ -38,8 +38,9 @@ inline std::vector<float> RunQkv(const Backend& backend, bool with_query) {
   return all;
 }
 
-// Rotates three slots. A backend that moved them one by one would copy slot 3 to all of them.
-inline void ExpectRotationMoves(const Backend& backend) {
+// Moves slot 3 to 4, 4 to 20 and 20 to 3. A backend that moved them one by one would copy slot 3 to
+// all of them.
+inline void ExpectCyclicMoves(const Backend& backend) {
   ThreadPool pool(1);
   const int kv_heads = 2, dim = 16;
   std::vector<float> keys = RandomFloats(2 * 16 * kv_heads * dim, 8), values = keys;

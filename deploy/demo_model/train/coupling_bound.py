@@ -1,4 +1,4 @@
-"""Compares the τ of coupled drafting with an upper bound for any coupling with this pair.
+"""Compares the τ of coupled drafting with an upper bound that holds for every coupling of the same target and drafter.
 
 Reads the results.json of a bastion-bench run at a temperature T with the policies ar and chain+coupled. The
 drafter draws a chain x₁…x_d from its marginals q, one token per position, independently of each other.

@@ -1,7 +1,8 @@
 """Trains the target for `--max-minutes`: next-token cross-entropy on the corpus, Muon and AdamW, fp32.
 
-Windows get longer during training (256, then 512, then partly 1024), because attention is expensive on a CPU. The
-model grows too (grow.py). If training is interrupted, the same command continues from the last checkpoint.
+Because attention over long windows is expensive on a CPU, training begins with windows of 256 tokens. Windows of
+512 and then some of 1024 follow. The model grows too (grow.py). If training is interrupted, the same command
+continues from the last checkpoint.
 """
 
 import argparse
@@ -69,8 +70,8 @@ def start(checkpoint: Checkpoint, args: argparse.Namespace) -> tuple[Qwen3, list
     """Model, optimizers and counters of the last checkpoint, or new objects if there is no checkpoint."""
     layers = checkpoint.peek().get("layers", INITIAL.num_hidden_layers)
     model = Qwen3(INITIAL if layers == INITIAL.num_hidden_layers else Config())
-    pair = new_optimizers(model, args)
-    return model, pair, checkpoint.load(model, pair)
+    optimizer_pair = new_optimizers(model, args)
+    return model, optimizer_pair, checkpoint.load(model, optimizer_pair)
 
 
 def main() -> None:
@@ -86,7 +87,7 @@ def main() -> None:
     stream = np.load(args.work / "train.npy")
     validation = np.load(args.work / "validation.npy")
     checkpoint = Checkpoint(args.work / "target.pt")
-    model, pair, counters = start(checkpoint, args)
+    model, optimizer_pair, counters = start(checkpoint, args)
     clock = Clock(args.max_minutes, counters.get("seconds", 0.0))
     step, tokens = counters.get("step", 0), counters.get("tokens", 0)
     bar = tqdm(total=100, desc="target", unit="%", bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}")
@@ -95,11 +96,11 @@ def main() -> None:
         share = clock.share()
         if share >= GROW_AT and model.config == INITIAL:
             model = grown(model, Config())
-            pair = new_optimizers(model, args)
-        set_scale(pair, learning_rate_scale(share))
+            optimizer_pair = new_optimizers(model, args)
+        set_scale(optimizer_pair, learning_rate_scale(share))
         length, size = window_length(share, step), step_tokens(share)
         loss = train_step(model, batch(stream, length, size // length, step))
-        for optimizer in pair:
+        for optimizer in optimizer_pair:
             optimizer.step()
             optimizer.zero_grad()
         step, tokens = step + 1, tokens + size
@@ -113,7 +114,7 @@ def main() -> None:
             counters = {"layers": model.config.num_hidden_layers, "step": step, "tokens": tokens, "seconds": clock.seconds(),
                         "validation_loss": validation_loss(model, validation, 24)}
             append_log(args.work / "target.log.jsonl", counters)
-            checkpoint.save(model, pair, counters)
+            checkpoint.save(model, optimizer_pair, counters)
     bar.close()
 
 

@@ -49,7 +49,7 @@ TEST(CarrierTest, PutAbortsIfBytesAndShapeDisagree) {
 TEST(CarrierTest, GetRefusesBytesThatDisagreeWithTheShape) {
   const absl::Status status = Get(Reference(TensorRef::DTYPE_FLOAT32, {2, 3}, 23));
   EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(status.message(), HasSubstr("24 bytes, but the message has 23"));
+  EXPECT_THAT(status.message(), HasSubstr("has 23 bytes, but the type and shape need 24"));
   EXPECT_TRUE(Get(Reference(TensorRef::DTYPE_FLOAT32, {2, 3}, 24)).ok());
 }
 

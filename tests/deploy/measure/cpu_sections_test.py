@@ -1,4 +1,4 @@
-"""Tests the values that sections of the CPU figures take from raw output. Run by ctest."""
+"""Tests how the sections of the CPU figures compute values from raw output. Run by ctest."""
 
 import unittest
 
@@ -12,7 +12,7 @@ ROWS = [{"policy": "ar", "share": 1.0, "host": 0.01}, {"policy": "fixed:4", "sha
 
 
 class SectionsTest(unittest.TestCase):
-    def test_the_worst_policy_counts(self):
+    def test_bars_use_the_value_of_the_worst_policy(self):
         self.assertEqual(cpu_sections.lowest_share(ROWS), measured(0.5, "adaptive"))
         self.assertEqual(cpu_sections.largest_host(ROWS), measured(0.1, "fixed:4"))
 

@@ -11,12 +11,12 @@ using ::bastion::testing::TinyRoofline;
 using ::testing::HasSubstr;
 
 CalibrationTable Table() {
-  // Points on the line 2·R + 1. R(1,0) = 1.02 s. R(3,0) = 1.78 s, from
-  // 2·[80+42+2(72+60+36+180+36)] = 1780 bytes.
+  // Measured time = 2·R(rows, context) + 1, where R is the time of TinyRoofline() in seconds.
+  // R(1, 0) = 1.02. R(3, 0) = 1.78, from 2·[80+42+2(72+60+36+180+36)] = 1780 bytes at 1000 bytes/s.
   return {{{1, 0, 3.04, 3.1}, {3, 0, 4.56, 4.7}}};
 }
 
-TEST(MakeEstimatorTest, CreatesTheEstimatorOfEachName) {
+TEST(MakeEstimatorTest, CreatesAnEstimatorForEachName) {
   for (const char* name : {"static", "ema", "ema+calib", "staircase"}) {
     const auto estimator = MakeEstimator(name, TinyRoofline(), Table());
     ASSERT_TRUE(estimator.ok()) << name;

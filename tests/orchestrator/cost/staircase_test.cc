@@ -88,7 +88,7 @@ TEST(StaircaseTest, NeverDecreasesWithTheRowsAfterAnyObservations) {
   }
 }
 
-TEST(StaircaseTest, CurveEqualsThePredictionOfEveryRowCount) {
+TEST(StaircaseTest, CurveEqualsThePredictionForEachRowCount) {
   Staircase grid = Sample();
   Staircase point = *Staircase::Make({{4, 100, 0.012, 0}});
   std::mt19937 random(2);

@@ -11,7 +11,9 @@ namespace {
 
 using ::bastion::testing::TinyRoofline;
 
-// Points on the line a·R + b, with noise of relative size `noise`.
+// In this file, R(rows, context) is the time of TinyRoofline() in seconds.
+//
+// Points with the measured time a·R + b, with noise of relative size `noise`.
 std::vector<CalibrationPoint> PointsOn(double a, double b, double noise = 0) {
   std::mt19937 random(1);
   std::normal_distribution<> gauss(1.0, noise);
@@ -31,7 +33,7 @@ TEST(StaticFitTest, DefaultIsTheBareRoofline) {
   EXPECT_EQ(StaticFit(TinyRoofline()).Predict(3, 7), absl::Seconds(2.284));
 }
 
-TEST(StaticFitTest, CurveEqualsThePredictionOfEveryRowCount) {
+TEST(StaticFitTest, CurveEqualsThePredictionForEachRowCount) {
   const StaticFit fit(TinyRoofline());
   std::vector<double> seconds(3);
   fit.Curve(7, absl::MakeSpan(seconds));
@@ -55,7 +57,7 @@ TEST(StaticFitTest, RecoversTheSlopeOfNoisyPoints) {
   EXPECT_NEAR(line->slope, 2.0, 0.1);
 }
 
-// R(1, 0) = 1.02 and R(3, 7) = 2.284, with the times 2 and 5 s:
+// R(1, 0) = 1.02 with a measured time of 2 s, and R(3, 7) = 2.284 with 5 s:
 // a = 3 / 1.264, b = 2 − 1.02·a.
 TEST(StaticFitTest, FitsTheLineThroughTwoPoints) {
   const absl::StatusOr<StaticLine> line =
@@ -80,7 +82,7 @@ TEST(StaticFitTest, OnePointGivesAConstant) {
 }
 
 TEST(StaticFitTest, NoPredictionIsBelowTheFastestPoint) {
-  // A steep line with a negative intercept: R = 1.02 would give 2·1.02 − 1.9 = 0.14.
+  // A steep line with a negative intercept: R(1, 0) = 1.02 would give 2·1.02 − 1.9 = 0.14 s.
   const StaticFit fit(TinyRoofline(), {.slope = 2, .intercept = -1.9, .floor_seconds = 1});
   EXPECT_EQ(fit.Predict(1, 0), absl::Seconds(1));
 }

@@ -109,7 +109,7 @@ TEST_F(SequenceTest, AStopTokenAtTheLengthLimitIsAStop) {
   EXPECT_EQ(sequence.reason(), FinishReason::kStopToken);
 }
 
-TEST_F(SequenceTest, AFrontierContainsTheTokensSinceTheLastSuccessfulExpand) {
+TEST_F(SequenceTest, AFrontierContainsTheTokensSinceTheLastExpandOrAllAfterAFailure) {
   DecodeSequence sequence = Make({10, 11, 12}, 20);
   sequence.RecordPrefill(2);
   Frontier frontier = sequence.NextFrontier(kLimits);
@@ -142,7 +142,7 @@ TEST_F(SequenceTest, LimitsShrinkWithTheTokensLeft) {
   EXPECT_EQ(sequence.Limits(target).context, 2);
 }
 
-TEST_F(SequenceTest, StopAfterAndFailEndTheSequence) {
+TEST_F(SequenceTest, ASequenceEndsByStopAfterOrByFail) {
   DecodeSequence stopped = Make({10}, 9);
   CommitChain(stopped, {20, 21, 22}, 23);
   stopped.StopAfter(/*tokens=*/2, FinishReason::kStopString);

@@ -1,4 +1,5 @@
-// A fixture with growers over linear costs (linear_costs.h) and random marginals. Header-only.
+// A fixture for tests of TreeGrower, with random marginals and verify costs that are linear in the
+// number of rows (linear_costs.h). Header-only.
 #ifndef BASTION_TESTS_ORCHESTRATOR_POLICY_GROWER_FIXTURE_H_
 #define BASTION_TESTS_ORCHESTRATOR_POLICY_GROWER_FIXTURE_H_
 
@@ -16,7 +17,8 @@ using ::bastion::testing::EdgeCase;
 using ::bastion::testing::RandomMarginals;
 
 inline constexpr TokenId kRoot = 7;
-inline constexpr TokenId kOther = 99999;
+inline constexpr TokenId kOther = 99999;  // A token that is not a candidate.
+// 100 cached tokens, at most 127 nodes, depth at most 15.
 inline constexpr TreeLimits kWide = {100, 127, 15};
 
 class TreeGrowerTest : public ::testing::Test {
