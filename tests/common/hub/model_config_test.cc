@@ -268,7 +268,7 @@ TEST_F(ModelConfigTest, RefusesUnsupportedDTypes) {
 
 TEST_F(ModelConfigTest, RefusesSpecialTokensOutsideTheVocabulary) {
   ExpectRefused(Target(), "eos_token_id", 1000, "is 1000, which is outside the vocabulary of 1000");
-  ExpectRefused(Target(), "eos_token_id", {1, -1}, "is -1, outside");
+  ExpectRefused(Target(), "eos_token_id", {1, -1}, "is -1, which is outside");
   ExpectRefused(Target(), "bos_token_id", 5000, "'bos_token_id' is 5000");
   ExpectRefused(Target(), "eos_token_id", "<eos>", "must be an integer or a list");
 }

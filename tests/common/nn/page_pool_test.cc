@@ -49,7 +49,7 @@ TEST(PagePoolTest, AFullPoolLeavesTheTableUnchangedAndSaysHowManyPagesAreMissing
   const absl::Status full = pool.Reserve(table, 3 * kPageTokens);
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(full.message(), HasSubstr("2 more pages of 16 tokens"));
-  EXPECT_THAT(full.message(), HasSubstr("1 of 2 free"));
+  EXPECT_THAT(full.message(), HasSubstr("only 1 of 2 are free"));
   EXPECT_THAT(table.pages, SizeIs(1));
   EXPECT_EQ(pool.free_pages(), 1);
 }
