@@ -22,8 +22,8 @@ using kernels::cuda::Graph;
 using kernels::cuda::Memory;
 using kernels::cuda::Stream;
 
-// Rounds up to a multiple of the row buckets' step.
-int RoundUpToStep(int rows) { return (rows + 63) / 64 * 64; }
+// Rounds up to a multiple of 64 rows, the largest tile of a matrix product (row_buckets.h).
+int RoundUpToTile(int rows) { return (rows + 63) / 64 * 64; }
 
 // Describes how this process reads features in the memory of its GPU.
 DeviceReader MakeReader(const kernels::cuda::DeviceInfo& info, DType dtype) {
@@ -63,6 +63,7 @@ class CudaDflash final : public DraftModel {
   [[nodiscard]] absl::Status Allocate();
   [[nodiscard]] absl::Status Prepare();
   [[nodiscard]] absl::Status Record();
+  // Put the kernels for `rows` rows on the stream, to run or to record them.
   void PutContext(int rows);
   void PutDraft(int rows);
   // Copies the features of all items to the device, one item after the other.
@@ -109,7 +110,7 @@ absl::Status CudaDflash::LoadWeights(const std::string& drafter_folder,
   ASSIGN_OR_RETURN(auto checkpoint, hub::Checkpoint::Open(drafter_folder));
   ASSIGN_OR_RETURN(auto target, hub::Checkpoint::Open(target_folder));
   const cuda::StepCapacity capacity = {
-      RoundUpToStep(std::max(options_.max_rows, options_.max_sequences * block())),
+      RoundUpToTile(std::max(options_.max_rows, options_.max_sequences * block())),
       options_.max_sequences, pages_.total_pages()};
   std::optional<ProgressBar> bar;
   if (options_.show_progress) bar.emplace(absl::StrCat("loading to ", gpu_.info.name), "MB");
@@ -227,7 +228,8 @@ absl::Status CudaDflash::StageFeatures(const std::vector<ContextItem>& items) {
     char* const to = features_.as<char>() + begin;
     if (features.on_device()) {
       if (features.type != reader_.type)
-        return absl::AbortedError("the features on the device have a different type");
+        return absl::AbortedError(
+            "this drafter cannot read the type of the features in GPU memory");
       gpu_.stream->Copy(to, features.device.data(), bytes);
       from_ring = true;
     } else {

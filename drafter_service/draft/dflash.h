@@ -5,7 +5,7 @@
 // target's features of all committed tokens and stored in this model's cache. The embedding and the
 // LM head are the target's.
 //
-// Not thread-safe: one call at a time.
+// Not thread-safe: one call at a time. Shape legend: common/base/ids.h.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DFLASH_H_
 #define BASTION_DRAFTER_SERVICE_DRAFT_DFLASH_H_
 

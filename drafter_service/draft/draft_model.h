@@ -1,6 +1,6 @@
 // The interface between the engine and a block drafter: DflashModel or CudaDflash.
 //
-// Not thread-safe: one call at a time.
+// Not thread-safe: one call at a time. Shape legend: common/base/ids.h.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_H_
 #define BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_H_
 
@@ -58,6 +58,7 @@ class DraftModel {
   [[nodiscard]] virtual absl::StatusOr<std::vector<Marginals>> Draft(
       const std::vector<BlockItem>& items, int candidates) = 0;
 
+  // Frees the pages of a sequence.
   virtual void Release(nn::PageTable& table) = 0;
 
   // The bytes read and the multiply-adds for the forward of one block, including its logits and new

@@ -42,7 +42,7 @@ std::vector<Frontier> DraftAhead::AddArrival(SequenceId sequence, Position commi
                                              TokenId root) {
   const auto found = predicted_.find(sequence);
   if (found == predicted_.end() || found->second.arrived) return {};
-  // The Expand with this committed length arrived before the features and has been answered.
+  // The Expand with this many committed tokens arrived before the features and has been answered.
   if (committed <= found->second.frontier.committed) return {};
   found->second.arrived = true;
   found->second.frontier.committed = committed;

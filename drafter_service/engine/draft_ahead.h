@@ -1,10 +1,11 @@
 // DraftAhead: predicts the next Expand and holds its reply.
 //
 // The verifier sends a cycle's features together with the next root. They reach the drafter one
-// message before the orchestrator can request the next draft. That request is predictable: it is
-// the last Expand with the new committed length and root. So the drafter starts immediately, and
-// the reply is ready when the request arrives. A wrong prediction wastes one draft but never
-// changes the output: a reply is used only for a request that equals the predicted one.
+// message before the orchestrator can request the next draft. That request is predictable: it
+// equals the last Expand, except for the number of committed tokens and the root, which are now
+// known. So the drafter starts immediately, and the reply is ready when the request arrives. A
+// wrong prediction wastes one draft but never changes the output: a reply is used only for a
+// request that equals the predicted one.
 //
 // Sequences that were requested together are drafted together: DraftAhead waits for the features of
 // all of them.
@@ -26,8 +27,9 @@ class DraftAhead {
   // Predicts the Expand that follows one with `frontiers`, and discards earlier replies.
   void PredictNext(absl::Span<const Frontier> frontiers);
 
-  // Records that features up to `committed` have arrived and that `root` follows them. Returns the
-  // frontiers to draft now: none until the features of every predicted sequence have arrived.
+  // Records that the features of the first `committed` tokens have arrived and that `root` follows
+  // them. Returns the frontiers to draft now: none until the features of every predicted sequence
+  // have arrived.
   [[nodiscard]] std::vector<Frontier> AddArrival(SequenceId sequence, Position committed,
                                                  TokenId root);
 

@@ -21,7 +21,7 @@ struct Sequence {
   SequenceId id;
   Position context = 0;  // Tokens whose features are in the cache.
   nn::PageTable table;
-  bool warned = false;  // A failed draft has been logged; only the first of a sequence is.
+  bool warned = false;  // The first failed draft has been logged. Later ones are not.
 };
 
 class Engine final : public DrafterEngine {

@@ -23,8 +23,8 @@ struct DrafterOptions {
   std::string target_folder;  // For the embedding and the LM head.
   nn::EngineOptions engine;
   int max_sequences = 64;
-  absl::Duration feature_timeout = absl::Milliseconds(200);
-  DraftModelLoader load_model = nullptr;  // Null: LoadCpuDflash.
+  absl::Duration feature_timeout = absl::Milliseconds(200);  // For one read of features.
+  DraftModelLoader load_model = nullptr;                     // Null: LoadCpuDflash.
 };
 
 class DrafterEngine {
@@ -48,7 +48,7 @@ class DrafterEngine {
   // FAILED_PRECONDITION.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
-  // Called when the features of `sequence` up to `committed` can be read and `root` follows them.
+  // Called when the features of the first `committed` tokens can be read and `root` follows them.
   // May draft ahead (draft_ahead.h), and so may take as long as Expand. Errors are dropped; the
   // next Expand reports them.
   virtual void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) = 0;

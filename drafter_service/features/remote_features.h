@@ -4,8 +4,9 @@
 // A separate thread runs the stream: it subscribes, receives, and reconnects when the verifier
 // disconnects. Read may be called from any thread.
 //
-// Rows in the verifier's GPU memory stay in its ring until they are read (features.h). Rows that
-// were overwritten before they were read are requested again as bytes.
+// Rows in the verifier's GPU memory stay in its ring there until they are read
+// (common/shm/device_ring.h). Rows that were overwritten before they were read are requested again
+// as bytes.
 #ifndef BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 #define BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 
@@ -34,7 +35,7 @@ class RemoteFeatures final : public FeatureSource {
                           wire::CarrierChoice carrier = wire::CarrierChoice::kAuto);
   ~RemoteFeatures() override { Stop(); }
 
-  // Called on the stream's thread when the features of `sequence` up to `committed` have arrived
+  // Called on the stream's thread when the features of the first `committed` tokens have arrived
   // and `root` follows them. It may call Read.
   using Arrived = std::function<void(SequenceId sequence, Position committed, TokenId root)>;
 

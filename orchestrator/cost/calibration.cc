@@ -188,7 +188,8 @@ CalibrationTable MakeTable(const std::vector<Samples>& points) {
 }  // namespace
 
 DraftTree RandomTree(int rows, int vocabulary, uint64_t seed) {
-  CHECK(rows >= 1 && rows <= vocabulary) << rows << " rows of " << vocabulary << " tokens";
+  CHECK(rows >= 1 && rows <= vocabulary)
+      << "rows is " << rows << "; it must be from 1 to the vocabulary size, " << vocabulary;
   uint32_t draws = 0;
   DraftTree tree(RandomToken(seed, draws++, vocabulary));
   // The nodes get consecutive tokens, so no two nodes have the same token.

@@ -1,12 +1,13 @@
-// Calibration: measures the verify time of the real verifier over row counts and context lengths,
-// with the tree mask on. It runs once at startup, before the first request; the estimators are
-// fitted to the result.
+// Calibration: measures the verify time of the real verifier over row counts and context lengths.
+// It runs once at startup, before the first request; the estimators (estimator.h) are fitted to the
+// result.
 //
 // The trees have random tokens. Trees of three or more rows branch, because a chain could be
-// verified without a mask. Points are measured round robin, and a point is the median of its
-// repetitions. So a load spike affects all points equally, and the median ignores it. Consecutive
-// points have similar sizes, like the consecutive forwards of a sequence: a large forward evicts
-// the weights from the caches, which makes a small forward after it up to 20 percent slower.
+// verified without a tree attention mask. Points are measured round robin, and a point is the
+// median of its repetitions. So a load spike affects all points equally, and the median ignores it.
+// Consecutive points have similar sizes, like the consecutive forwards of a sequence: a large
+// forward evicts the weights from the caches, which makes a small forward after it up to 20 percent
+// slower.
 //
 // A longer context adds attention time, which grows linearly with the rows. The steps in the cost
 // come from the matrix multiplications and are the same at every context. So only the first context
@@ -41,10 +42,10 @@ struct CalibrationOptions {
   // Rounds after the warm-up round, which is not counted. Slow points get only two repetitions.
   int repetitions = 5;
   // Soft limit. Once it is exceeded, no further round starts. If the warm-up round alone takes more
-  // than half of it, there are no repetitions and the warm-up is the result. If even the warm-up
-  // exceeds the limit, it stops there and the points measured so far are the result. The warm-up
-  // measures the shared row counts of the first context first, then its other row counts, then the
-  // longer contexts. 0: one round over all points, no repetitions.
+  // than half of the limit, there are no repetitions and the warm-up is the result. If even the
+  // warm-up exceeds the limit, it stops there and the points measured so far are the result. The
+  // warm-up measures the shared row counts of the first context first, then its other row counts,
+  // then the longer contexts. 0: one round over all points, no repetitions.
   absl::Duration time_limit = absl::Seconds(10);
   // Session id of the first sequence. There is one sequence per context: {session, 0}, {session +
   // 1, 0}, …

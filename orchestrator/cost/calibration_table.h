@@ -22,10 +22,11 @@ struct CalibrationTable {
   [[nodiscard]] double OverheadSeconds() const;
 };
 
-// Completes `measured` so that every context has all row counts of the smallest context. A missing
-// point is the point at the smallest context plus the extra time of its own context. The extra time
-// is interpolated between the row counts measured at that context and constant outside them.
-// REQUIRES: every measured row count is also measured at the smallest context.
+// Completes `measured` so that every context has all row counts of the smallest context. The time
+// of a missing point is the time of the same row count at the smallest context, plus the extra time
+// of the longer context. The extra time is interpolated between the row counts that are measured at
+// the longer context, and constant outside them. REQUIRES: every measured row count is also
+// measured at the smallest context.
 [[nodiscard]] CalibrationTable FillGrid(const CalibrationTable& measured);
 
 // The median of `values`: the lower of the two middle values if the count is even, 0 if there are

@@ -1,5 +1,5 @@
 // CycleCost: the predicted duration of one cycle of one sequence, as a function of its number of
-// nodes (BASTION, equation 7):  Ĉ(N) = T_draft + T_aux + T_verify(N + 1 rows, c).
+// nodes (BASTION paper, equation 7):  Ĉ(N) = T_draft + T_aux + T_verify(N + 1 rows, c).
 //
 // A cheap snapshot of the cost model. Do not keep it after the cycle ends. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_CYCLE_COST_H_
@@ -17,7 +17,7 @@ namespace bastion {
 struct CycleCost {
   const LatencyEstimator* verify;  // Not owned.
   absl::Duration draft;            // T_draft
-  absl::Duration overhead;         // T_aux: commit and transport of a verify call.
+  absl::Duration overhead;         // T_aux: commit and messages of a verify call.
   int context = 0;                 // c, cached tokens.
 
   [[nodiscard]] absl::Duration Verify(int nodes) const {

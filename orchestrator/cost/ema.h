@@ -1,8 +1,9 @@
-// EMA: T = k·base, with k an exponential moving average of observed / base (BASTION, appendix H).
+// EMA: T = k·base, with k an exponential moving average of observed / base (BASTION paper,
+// appendix H).
 //
-// This class implements two estimators from the paper: "ema" over the bare roofline, and
-// "ema+calib" over the Static curve. Over the bare roofline, k is unknown at the start, so the
-// first observation sets it. Over a calibrated curve, k starts at 1. Thread-compatible.
+// This class implements two estimators from the paper. The base of "ema" is the roofline
+// (roofline.h). k is then unknown at the start, so the first observation sets it. The base of
+// "ema+calib" is the calibrated line of static_fit.h, and k starts at 1. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_EMA_H_
 #define BASTION_ORCHESTRATOR_COST_EMA_H_
 

@@ -1,4 +1,4 @@
-// LatencyEstimator: predicts how long a verify forward will take (T_verify of BASTION).
+// LatencyEstimator: predicts how long a verify forward will take (T_verify of the BASTION paper).
 // Implementations: static_fit, ema (with and without calibration), staircase. MakeEstimator creates
 // an estimator by name.
 //

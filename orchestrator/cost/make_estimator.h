@@ -12,7 +12,7 @@
 
 namespace bastion {
 
-// `name` is "static", "ema", "ema+calib" (all three from BASTION) or "staircase" (ours).
+// `name` is "static", "ema", "ema+calib" (all three from the BASTION paper) or "staircase" (ours).
 // INVALID_ARGUMENT for any other name, or a table that the estimator cannot be fitted to. "ema"
 // needs no table.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<LatencyEstimator>> MakeEstimator(

@@ -1,16 +1,18 @@
-// The roofline of a standard transformer's verify forward (BASTION, appendix F, equations 8 and 9):
+// The roofline of a standard transformer's verify forward (BASTION paper, appendix F, equations 8
+// and 9), in seconds:
 //
 //   R(s, c) = max(FLOPs / PeakFLOPs, Bytes / Bandwidth)
 //
-// for s verified rows over c cached tokens, with h hidden, h_q = n_q·d, h_kv = n_kv·d, h_ffn the
-// intermediate size, L layers, V vocabulary, bp bytes per element:
+// for s verified rows over c cached tokens, with h the hidden size, n_q query and n_kv key heads of
+// d dims, h_q = n_q·d, h_kv = n_kv·d, h_ffn the intermediate size, L layers, V vocabulary, bp bytes
+// per element:
 //
 //   FLOPs = L(4·s·h·h_q + 4·s·h·h_kv + 4·s·(c+s)·h_q + 6·s·h·h_ffn) + 2·s·h·V
 //   Bytes = bp·[2·V·h + s(h+V) + L(2h(h_q+h_kv) + 3·h·h_ffn + 2·h_kv(c+2s) + 4s(h+h_q+h_ffn)
 //               + 2·n_q·s(c+s))]
 //
-// The last term is the attention matrix of an unfused implementation, as in the paper. Estimators
-// fit the remaining error. Thread-safe: immutable.
+// The last term is the attention matrix of an unfused implementation, as in the paper. The
+// estimators correct the remaining error. Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_COST_ROOFLINE_H_
 #define BASTION_ORCHESTRATOR_COST_ROOFLINE_H_
 

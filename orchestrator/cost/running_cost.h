@@ -1,6 +1,6 @@
 // RunningCost: an exponential moving average of a measured duration. Used for the two costs that
-// are modeled as constant: T_draft (one Expand call) and T_aux (a verify call without the verify
-// itself).
+// are modeled as constant: T_draft (one Expand call) and T_aux (commit and messages of a verify
+// call).
 //
 // An observation is capped at four times the average, so that a single late reply changes the
 // average only a little. Thread-compatible.

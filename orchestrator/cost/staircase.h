@@ -40,8 +40,8 @@ class Staircase final : public LatencyEstimator {
   [[nodiscard]] const std::vector<int>& row_counts() const { return rows_; }
 
  private:
-  // A location between two knots: value = (1 − weight)·knot[low] + weight·knot[low + 1]. The weight
-  // is above 1 beyond the last knot.
+  // A location between two knots (measured row counts or measured contexts): value = (1 −
+  // weight)·knot[low] + weight·knot[low + 1]. The weight is above 1 beyond the last knot.
   struct Location {
     int low = 0;
     double weight = 0;

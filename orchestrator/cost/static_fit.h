@@ -1,5 +1,6 @@
-// Static: BASTION's default estimator, T = a·R + b. It is fitted once to the calibration points by
-// least squares. Observations do not change it.
+// Static: the default estimator of the BASTION paper, T = a·R(s, c) + b, where R(s, c) is the time
+// of the roofline (roofline.h). It is fitted once to the calibration points by least squares.
+// Observations do not change it.
 //
 // Two guards against noisy points go beyond the paper. If the fitted slope is negative, it becomes
 // 0 and the prediction is the mean of the points. No prediction is below the fastest measured
@@ -16,7 +17,7 @@
 namespace bastion {
 
 struct StaticLine {
-  double slope = 1;          // a
+  double slope = 1;          // a, seconds per second of the roofline.
   double intercept = 0;      // b, seconds.
   double floor_seconds = 0;  // The time of the fastest point.
 };
@@ -27,7 +28,7 @@ class StaticFit final : public LatencyEstimator {
   [[nodiscard]] static absl::StatusOr<StaticLine> Fit(const Roofline& roofline,
                                                       absl::Span<const CalibrationPoint> points);
 
-  // The default line is the bare roofline.
+  // The default line is the roofline itself.
   explicit StaticFit(const Roofline& roofline, const StaticLine& line = {})
       : roofline_(roofline), line_(line) {}
 

@@ -18,7 +18,7 @@ struct GrownForest {
   std::vector<GrownTree> trees;  // One per sequence, in the same order.
   StageTimes times;              // Only `draft` and `tree` are set.
   bool draft_requested = false;  // For at least one sequence.
-  absl::Status draft_status;     // The error of the draft request, if there was a request.
+  absl::Status draft_status;     // The error of the draft request, or of an invalid draft.
 };
 
 class ForestGrower {

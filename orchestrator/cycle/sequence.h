@@ -31,7 +31,7 @@ enum class FinishReason { kNone, kStopToken, kStopString, kLength };
 // One cycle of one sequence.
 struct CycleRecord {
   int nodes = 0;
-  int committed_length = 0;  // Tokens that this cycle added to the output; none after a stop.
+  int committed_length = 0;  // Tokens that this cycle added to the output, up to the first stop.
   int rows = 0;              // Rows of the whole verify call, over all sequences.
   bool drafted = false;      // A draft was requested.
   BudgetReason reason = BudgetReason::kPolicy;

@@ -1,11 +1,11 @@
 // DraftChoice: decides whether a cycle waits for a draft, or verifies the draft-free tree (the tree
 // that the prior grows alone).
 //
-// The draft-free tree and its expected length f are known before the draft. The tokens and the time
-// of a drafted cycle are each estimated by a line over f, fitted to the cycles that did draft. For
-// example, if the prior predicts a long copy, a draft adds little. After the draft-free tree has
-// won kTrialInterval times in a row, one cycle drafts anyway, so that the lines stay up to date.
-// Copyable. Thread-compatible.
+// The draft-free tree and its expected committed length f are known before the draft. The tokens
+// and the time of a drafted cycle are each estimated by a line over f, fitted to the cycles that
+// did draft. For example, if the prior predicts a long copy, a draft adds little. After the
+// draft-free tree has won kTrialInterval times in a row, one cycle drafts anyway, so that the lines
+// stay up to date. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_DRAFT_CHOICE_H_
 #define BASTION_ORCHESTRATOR_POLICY_DRAFT_CHOICE_H_
 

@@ -1,19 +1,20 @@
 // DraftGate: decides before drafting whether to draft at all. It bounds how much slower than plain
 // decoding speculation can be.
 //
-// The unit is the duration of a plain decode step. A drafted cycle saves committed − T_cycle / L_AR
-// steps; the saving is negative if the cycle lost time.
+// The unit is L_AR, the duration of a plain decode step. A drafted cycle of duration T_cycle saves
+// committed − T_cycle / L_AR steps; the saving is negative if the cycle lost time.
 //   - The level is the sum of the savings, kept within [−4, 16]. While it is positive, every cycle
-//     drafts. So a slow drafter loses at most the current level before the gate closes (a CUSUM
-//     test).
+//     drafts. So a slow drafter loses little more than the current level before the gate closes (a
+//     CUSUM test).
 //   - While the level is not positive, the gate is closed except for trials. Trials have an
 //     allowance: every plain step adds 4^level to it, every trial adds its saving, and a cycle is a
 //     trial whenever the allowance is positive. So all trials together never lose more than the
-//     allowance. At level 0, each plain step adds a whole step, so a drafter that only had bad luck
-//     is tried again immediately. For a useless drafter, the level drops and the rate of trials
-//     drops to 1/256 (0.4 percent of the time). Trials that save time pay for further trials.
-// Finding out that a drafter is useless costs about start − lowest = 6 plain steps, once.
-// Copyable. Thread-compatible.
+//     allowance and one trial. At level 0, each plain step adds a whole step, so a drafter that
+//     only had bad luck is tried again immediately. For a useless drafter, the level drops to −4.
+//     Then trials cost about 1/256 (0.4 percent) of the time. Trials that save time pay for further
+//     trials.
+// Finding out that a drafter is useless costs about kStartLevel − kLowestLevel = 6 plain steps,
+// once. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_DRAFT_GATE_H_
 #define BASTION_ORCHESTRATOR_POLICY_DRAFT_GATE_H_
 

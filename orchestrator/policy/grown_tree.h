@@ -42,7 +42,9 @@ enum class BudgetReason {
 struct BudgetedTree {
   DraftTree tree;
   BudgetReason reason;
-  double expected_length = 1;  // Calibrated Â. Set only by policies that compute it.
+  // Â: the expected committed length, calibrated by survival.h. Set only by policies that compute
+  // it.
+  double expected_length = 1;
 };
 
 // A tree that the transition prior grew without a draft.
@@ -61,7 +63,8 @@ struct GrownTree {
   // The top-1 path, up to the depth where more nodes cannot be worth their cost. It may be longer
   // than the path in `tree`.
   DraftTree spine;
-  Marginals marginals = {};  // The drafter's marginals, if their candidates are weighted.
+  // The drafter's marginals, if their candidates are weighted (weighted_candidates.h).
+  Marginals marginals = {};
   // The draft-free tree of this cycle, if one was grown, used or not.
   std::optional<DraftFreeTree> draft_free = std::nullopt;
   bool is_draft_free = false;  // `tree` is the draft-free tree.

@@ -1,17 +1,17 @@
 // LookAhead: finds the best number of nodes over the whole measured range. A rule that stops at the
-// first node that is not worth its cost would stop before the first step of the cost curve.
+// first node that is not worth its cost would stop before the first jump of the cost curve.
 //
 // It compares the empty tree, the chain of every length and the best-first tree of every size up to
-// max_nodes. Survival calibrates the expected length Â of each; its cost is Ĉ. The winner has the
-// largest
+// max_nodes. Survival calibrates the expected committed length Â of each. Its cost is Ĉ seconds
+// (cycle_cost.h). The winner has the largest
 //   Â(N) − pace·Ĉ(N)   if the pace (recent tokens per second) is known, else
 //   Â(N) / Ĉ(N).
-// The ratio is BASTION's speedup. It is the best choice if all cycles are alike. Where cycles
-// differ, time saved in a hard cycle can be spent in an easier one, so time has a price: the pace.
-// The long-run rate is highest when every cycle adds all nodes that yield more than their price
-// (Dinkelbach's method for the maximum of a ratio of sums). The pace used is never below the rate
-// of plain decoding. Ties go to the chain over the tree and to fewer nodes over more.
-// Thread-safe: immutable.
+// The ratio is the speedup of the BASTION paper, up to a constant. It is the best choice if all
+// cycles are alike. Where cycles differ, time saved in a hard cycle can be spent in an easier one,
+// so time has a price: the pace. The long-run rate is highest when every cycle adds all nodes that
+// yield more than their price (Dinkelbach's method for the maximum of a ratio of sums). The pace
+// used is never below the rate of plain decoding. Ties go to the chain over the tree and to fewer
+// nodes over more. Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_POLICY_LOOKAHEAD_H_
 #define BASTION_ORCHESTRATOR_POLICY_LOOKAHEAD_H_
 
@@ -30,8 +30,9 @@ class LookAhead {
  public:
   // Compares trees of at most `max_nodes` >= 0 nodes. `tokens_per_second` is the pace; 0: unknown.
   // The true acceptance probability of a path is assumed to be at most `underestimate` times its
-  // score. The default sets no bound, because Survival may raise every step of a path. If the
-  // scores are fitted to outcomes, a bound avoids growing nodes that would not be used.
+  // score. The default sets no bound, because Survival may raise the probability of every node of a
+  // path. If the scores are fitted to outcomes, a bound avoids growing nodes that would not be
+  // used.
   LookAhead(const CycleCost& cost, int max_nodes, double tokens_per_second = 0,
             double underestimate = std::numeric_limits<double>::infinity());
 
@@ -39,7 +40,7 @@ class LookAhead {
   [[nodiscard]] double price_of_second() const { return price_of_second_; }
 
   // [max_nodes] min_scores()[n] is the smallest path score at which node n + 1 can be worth its
-  // cost. It takes into account that later steps of the cost curve may be cheap.
+  // cost. It takes into account that the nodes after node n + 1 may be cheap.
   [[nodiscard]] const std::vector<double>& min_scores() const { return min_scores_; }
 
   // The largest number of children of one node that could be worth their cost, at most `limit`. The

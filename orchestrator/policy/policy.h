@@ -4,7 +4,8 @@
 //   chain[:n]     the top-1 path, n nodes (without n: all positions)
 //   beam:WxD      the best W prefixes on each of D levels
 //   fixed:N       best-first, N nodes (DDTree)
-//   bastion       best-first with the paper's stop rule and its Static latency estimator
+//   bastion       best-first with the stop rule (speedup_stop.h) and the latency estimator
+//                 (static_fit.h) of the BASTION paper
 //   adaptive      best-first or chain, whichever is better at the measured costs (lookahead.h).
 //                 Corrects the drafter's probabilities by past acceptance (survival.h). Stops
 //                 drafting while drafts cost more time than they save (draft_gate.h)

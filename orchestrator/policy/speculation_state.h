@@ -43,7 +43,7 @@ struct PriorInputs {
   ContinuationCounts* learned = nullptr;   // Counts of all requests. Null: not collected.
 };
 
-// One object per drafter and verifier, shared by all their sequences. So the cost of finding out
+// All sequences that use the same drafter and verifier share one object. So the cost of finding out
 // that a drafter is useless is paid once, not once per request.
 class SpeculationMemory {
  public:

@@ -1,5 +1,6 @@
-// BASTION's stop rule (Algorithm 1): grow the best-first tree while the estimated speedup
-// Ŝ(N) = Â(T_N)·L_AR / Ĉ(N) increases, and return the tree before its first decrease.
+// The stop rule of the BASTION paper (Algorithm 1): grow the best-first tree while the estimated
+// speedup Ŝ(N) = Â(T_N)·L_AR / Ĉ(N) increases, and return the tree before its first decrease. T_N
+// is the best-first tree of N nodes and Â its expected committed length. Ĉ and L_AR: cycle_cost.h.
 //
 // As in the paper, Â uses the drafter's own probabilities, the first node is always added if there
 // is a candidate, and growth stops when the speedup does not increase. If Ĉ is convex, the returned

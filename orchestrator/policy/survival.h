@@ -2,17 +2,18 @@
 //
 // A drafter is overconfident or underconfident, depending on the depth and the kind of path.
 // Marginals of independent positions are right on the most probable path, too low for siblings of
-// nodes on it, and too high below those siblings. For every kind and depth d, Survival keeps the
-// accepted and the predicted mass of the nodes whose parent was accepted; for other nodes the
-// target's choice is unknown. Both sums decay over about 64 cycles:
+// nodes on it, and too high below those siblings. For every kind of node (PathKind) and every depth
+// d, Survival looks at the nodes whose parent was accepted; for other nodes the target's choice is
+// unknown. accepted(d) is the number of these nodes that were accepted, and predicted(d) is the sum
+// of the drafter's probabilities of all of them. Both decay over about 64 cycles:
 //
 //   factor(d) = (accepted(d) + m·factor(d−1)) / (predicted(d) + m),   factor(0) = 1,  m = 1
 //
 // The factor starts at 1, and a depth without observations has the factor of the depth above. The
 // acceptance probability of a path is the product of its tokens' probabilities times their factors.
-// The spine is observed one depth beyond the tree, because the target's next token is known there
-// too. So even a tree of the root alone shows whether the drafter would have been right.
-// Copyable (a few hundred numbers). Thread-compatible.
+// The spine (the path of top-1 tokens) is observed one depth beyond the tree, because the target's
+// next token is known there too. So even a tree of the root alone shows whether the drafter would
+// have been right. Copyable (a few hundred numbers). Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_SURVIVAL_H_
 #define BASTION_ORCHESTRATOR_POLICY_SURVIVAL_H_
 

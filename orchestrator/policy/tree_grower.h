@@ -10,9 +10,10 @@
 // grows it if it may be used, and may decide that it is better than a draft. It is used whenever
 // there is no draft.
 //
-// Grow and GrowWithoutDraft learn nothing. Observe learns the weights of the prior under every
-// policy, and everything else only under the adaptive policy. A tree never exceeds the limits on
-// nodes and depth. Thread-compatible: used by the cycle's thread.
+// Grow and GrowWithoutDraft learn nothing. Observe updates the counts of the prior and the
+// candidate weights (candidate_weights.h) under every policy that uses them, and everything else
+// only under the adaptive policy. A tree never exceeds the limits on nodes and depth.
+// Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_POLICY_TREE_GROWER_H_
 #define BASTION_ORCHESTRATOR_POLICY_TREE_GROWER_H_
 

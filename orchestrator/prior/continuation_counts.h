@@ -1,10 +1,12 @@
 // ContinuationCounts: counts online, in bounded memory, which tokens followed which contexts. Each
-// request counts its own n-grams in one object, which is destroyed with the request.
+// request has its own object, which is destroyed with the request. LearnedPrior has one object for
+// all requests.
 //
-// A context is any short run of tokens, identified by a 32-bit hash. It keeps its kWidth most
-// frequent continuations. When the table cannot grow further, a new context replaces the least used
-// context near its slot. So counts can be lost, and in rare cases two contexts share one entry.
-// Both are harmless: counts only influence drafts, and drafts may be wrong.
+// A context is any short run of tokens, identified by a 32-bit hash. For each context, the kWidth
+// most frequent continuations are kept. When the hash table cannot grow further, a new context
+// replaces the least used context near its slot. So counts can be lost, and in rare cases two
+// contexts share one entry. Both are harmless: counts only influence drafts, and drafts may be
+// wrong.
 //
 // Add and After take tens of nanoseconds. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_CONTINUATION_COUNTS_H_
@@ -40,7 +42,7 @@ class ContinuationCounts {
   // All slots, as stored in a file. S is capacity(). A slot with total 0 is free.
   struct Columns {
     std::vector<uint32_t> hashes;  // [S] Hashes of the contexts.
-    std::vector<float> totals;     // [S]
+    std::vector<float> totals;     // [S] Numbers of tokens that followed the contexts.
     std::vector<uint16_t> sizes;   // [S] Numbers of continuations.
     std::vector<TokenId> tokens;   // [S, kWidth]
     std::vector<uint16_t> counts;  // [S, kWidth]

@@ -1,5 +1,6 @@
 // LearnedPrior: continuation counts shared by all requests, and the file that preserves them across
-// restarts. Optional; off by default. At most 16 MiB of memory.
+// restarts. Optional; off by default. At most 16 MiB of memory, and as much again
+// during a save.
 //
 // Privacy: the text of one tenant changes how fast another tenant's text is decoded, so timing can
 // reveal it. The file contains runs of up to three tokens from all requests, including prompts;
@@ -26,8 +27,9 @@ class LearnedPrior {
   static constexpr size_t kMaxContexts = size_t{1} << 18;
   static constexpr absl::Duration kSaveInterval = absl::Minutes(5);
 
-  // Loads the counts from the file, or creates an empty file if there is none. INVALID_ARGUMENT for
-  // a damaged file or another format version; FAILED_PRECONDITION if its vocabulary size differs.
+  // Loads the counts from the file, or creates a file with no counts if there is none.
+  // INVALID_ARGUMENT for a damaged file or another format version; FAILED_PRECONDITION if its
+  // vocabulary size differs.
   [[nodiscard]] static absl::StatusOr<LearnedPrior> Open(const std::string& path, int vocabulary);
 
   [[nodiscard]] ContinuationCounts* counts() { return &counts_; }

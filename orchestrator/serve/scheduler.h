@@ -91,7 +91,7 @@ class Scheduler {
   void Main();
   // Tries once to reach the verifier. On failure, pauses and returns false.
   [[nodiscard]] bool Connect();
-  // Calibrates the verifier.
+  // Calibrates the verifier and fits the cost model.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
   void SetReady(bool ready) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits until there are requests or the scheduler stops, for half a second at most.

@@ -38,7 +38,7 @@ class StopStrings {
 
  private:
   explicit StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {}
-  // The longest stop string that ends at the first `end` bytes of held_; null if there is none.
+  // The longest stop string with which the first `end` bytes of held_ end; null if there is none.
   [[nodiscard]] const std::string* LongestStopEndingAt(size_t end) const;
   // The number of bytes at the end of held_ that begin a stop string without completing it.
   [[nodiscard]] size_t UndecidedSuffix() const;

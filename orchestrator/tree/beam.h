@@ -1,10 +1,10 @@
-// The beam tree w×d, which BASTION compares with best-first growth (its Figure 8).
+// The beam tree w×d, which the BASTION paper compares with best-first growth (Figure 8).
 //
 // Definition: level 1 holds the w best tokens of position 1. Level k+1 holds the w best one-token
-// extensions of the prefixes on level k, by path score ρ. There are d levels. Every kept prefix is
-// a node, so N = w·d (w = 4, d = 15: 60 nodes, 61 verified rows). N is smaller if a level has fewer
-// than w extensions with non-zero probability. Ties: the better parent wins, then the lower rank.
-// Nodes are stored level by level, so every prefix of the arrays is a tree.
+// extensions of the prefixes on level k, by path score (best_first.h). There are d levels. Every
+// kept prefix is a node, so N = w·d (w = 4, d = 15: 60 nodes, 61 verified rows). N is smaller if a
+// level has fewer than w extensions with non-zero probability. Ties: the better parent wins, then
+// the lower rank. Nodes are stored level by level, so every prefix of the arrays is a tree.
 // Thread-safe: no state.
 #ifndef BASTION_ORCHESTRATOR_TREE_BEAM_H_
 #define BASTION_ORCHESTRATOR_TREE_BEAM_H_

@@ -1,17 +1,19 @@
 // BestFirst: grows the optimal draft tree of every size, one node at a time (DDTree, Algorithm 1;
-// BASTION, Proposition 2.3).
+// BASTION paper, Proposition 2.3).
 //
-// Nodes are added in order of non-increasing path score ρ, over the whole tree. After N calls of
+// The path score ρ of a node is the product of the probabilities of the tokens on its path. Nodes
+// are added in order of non-increasing path score, over the whole tree. After N calls of
 // AddNext() the tree has the largest expected committed length of all trees of N nodes, and the
 // trees are nested. The caller sets the budget: it reads PeekScore() and stops when the next node
 // is not worth its cost.
 //
-// The heap holds rank tuples. Taking the node with rank r at depth d offers its next sibling (rank
-// r+1, same parent) and its first child (rank 0 at depth d+1). Each is offered whether or not the
-// other exists. (BASTION's printed Algorithm 1 offers the child only together with a sibling; that
-// is a misprint.) Ties go to the candidate offered first; the sibling is offered before the child.
-// Candidates with zero probability are never offered. Scores are sums of doubles from the root
-// down, so results are reproducible.
+// A heap holds the candidates that may be added next. Adding the candidate with rank r at depth d
+// offers its next sibling (rank r+1, same parent) and its first child (rank 0 at depth d+1) to the
+// heap. Each is offered whether or not the other exists. (Algorithm 1 as printed in the BASTION
+// paper offers the child only together with a sibling; that is a misprint.) Ties go to the
+// candidate offered first; the sibling is offered before the child. Candidates with zero
+// probability are never offered. Scores are sums of doubles from the root down, so results are
+// reproducible.
 //
 // Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TREE_BEST_FIRST_H_

@@ -1,7 +1,7 @@
-// Compares the whole cycle with the published procedure, on the demo pair. The verified trees must
-// equal the trees of DDTree's algorithm (tests/support/ddtree_reference). The committed lengths,
-// and so τ, must equal the lengths obtained by following the text of plain decoding down these
-// trees.
+// Compares the whole cycle with the published procedure, on the demo models. The verified trees
+// must equal the trees of DDTree's algorithm (tests/support/ddtree_reference). The committed
+// lengths, and so τ, must equal the lengths obtained by following the text of plain decoding down
+// these trees.
 #include <gtest/gtest.h>
 
 #include "client/bench/prompts.h"

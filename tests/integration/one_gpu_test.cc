@@ -1,6 +1,6 @@
 // Tests drafter and verifier on one GPU, or on the emulator in a build without CUDA. Features stay
-// in GPU memory. The drafts must equal the drafts from features sent as bytes, even if the ring
-// overflows or is lost.
+// in GPU memory. The drafts must equal the drafts from features sent as bytes, at least within
+// rounding, even if the ring wraps or is lost.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -38,8 +38,8 @@ class OverwrittenRing final : public DeviceRing {
   const std::shared_ptr<const DeviceRing> ring_;
 };
 
-// Counts the features read from GPU memory and as bytes. If `lose_every` > 0, every lose_every-th
-// read from GPU memory gets overwritten features.
+// Counts the feature rows read from GPU memory and those read as bytes. If `lose_every` > 0, every
+// lose_every-th read from GPU memory gets overwritten features; `lost` counts these reads.
 class CountingSource final : public FeatureSource {
  public:
   explicit CountingSource(FeatureSource* source) : source_(source) {}
@@ -66,8 +66,8 @@ struct Setting {
   int64_t ring_bytes = kLargeRing;
   wire::CarrierChoice carrier = wire::CarrierChoice::kAuto;
   int cycles = 12;
-  int draft_every = 1;  // Draft only every draft_every-th cycle.
-  int lose_every = 0;
+  int draft_every = 1;   // Draft only every draft_every-th cycle.
+  int lose_every = 0;    // See CountingSource.
   bool mappable = true;  // False: the drafter is not permitted to map the ring.
   bool same_gpu = true;  // False: the drafter reports another GPU.
 };

@@ -1,4 +1,5 @@
-// Limits the time from starting the three services to SERVING, for the demo pair.
+// Limits the time from starting the three services until the orchestrator's health check reports
+// SERVING, for the demo models.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Tests the services with the demo pair on the portable backend. The answers must equal those of
+// Tests the services with the demo models on the portable backend. The answers must equal those of
 // the CPU kernels, within rounding.
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 // are real and run in three processes. The engines only busy-wait for a given time.
 //
 // A cycle is a Verify, the transfer of its features to the drafter, and the Expand that needs them.
-// Arguments: size (0: features of 3 x 320, marginals of 7 x 64; 1: 5 x 4096 and 15 x 64), carrier
-// (0: inline, 1: shared memory), and the compute time of each engine in microseconds, on one core.
+// Arguments: large (0: F = 3 x 320, marginals [7, 64]; 1: F = 5 x 4096, marginals [15, 64]), shared
+// (0: gRPC, 1: shared memory), and compute, the time that each engine busy-waits, in microseconds.
 // p50_us and p99_us are the cycle time minus the compute time and the time to store the features.
 #include <benchmark/benchmark.h>
 #include <signal.h>
@@ -49,9 +49,9 @@ void BusyWait(absl::Duration time) {
   }
 }
 
-class IdleVerifier final : public verifier::VerifierEngine {
+class BusyWaitVerifier final : public verifier::VerifierEngine {
  public:
-  explicit IdleVerifier(const Setting& setting)
+  explicit BusyWaitVerifier(const Setting& setting)
       : setting_(setting), rows_(size_t{3} * setting.width, 0x3F00) {}
 
   const TargetInfo& info() const override { return info_; }
@@ -89,10 +89,10 @@ class IdleVerifier final : public verifier::VerifierEngine {
       store_.Listen([this] { stored_at_ = Clock::Real().Now(); });
 };
 
-// Starts a draft when features arrive, like the real drafter.
-class IdleDrafter final : public drafter::DrafterEngine {
+// Drafts as soon as features arrive, like the real drafter.
+class BusyWaitDrafter final : public drafter::DrafterEngine {
  public:
-  IdleDrafter(const Setting& setting, FeatureSource* features)
+  BusyWaitDrafter(const Setting& setting, FeatureSource* features)
       : setting_(setting), features_(features) {
     Marginals& marginals = draft_.marginals.emplace_back();
     marginals.positions = setting.positions;
@@ -200,13 +200,13 @@ class System {
     pause();
   }
   void RunVerifier() const {
-    IdleVerifier engine(setting_);
+    BusyWaitVerifier engine(setting_);
     verifier::VerifierService service(&engine, Attach("verifier"));
     Host("verifier", &service);
   }
   void RunDrafter() const {
     drafter::RemoteFeatures features(Address("verifier"), setting_.carrier);
-    IdleDrafter engine(setting_, &features);
+    BusyWaitDrafter engine(setting_, &features);
     drafter::DrafterService service(
         &engine, [](SequenceId) {}, Attach("drafter"));
     features.Start(engine.feature_layers(),

@@ -37,10 +37,10 @@ struct AllocationLimit {
 class AllocationsTest : public ::testing::TestWithParam<AllocationLimit> {};
 
 TEST_P(AllocationsTest, ACycleInProcessStaysWithinItsLimit) {
-  const std::string pair = BASTION_SOURCE_DIR "/deploy/demo_model/";
+  const std::string models = BASTION_SOURCE_DIR "/deploy/demo_model/";
   LocalOptions options;
-  options.target_folder = pair + "target";
-  options.drafter_folder = pair + "drafter";
+  options.target_folder = models + "target";
+  options.drafter_folder = models + "drafter";
   options.threads = 1;
   const auto stages = LocalStages::Create(options);
   ASSERT_TRUE(stages.ok()) << stages.status();
@@ -102,7 +102,7 @@ struct InstructionLimit {
 
 class InstructionsTest : public ::testing::TestWithParam<InstructionLimit> {};
 
-TEST_P(InstructionsTest, PlanningAndGrowingATreeStaysWithinItsLimit) {
+TEST_P(InstructionsTest, ASimulatedCycleStaysWithinItsLimit) {
   const TransitionGains table{RandomTable(4096, 16, 1)};
   Simulation simulation([](int rows) { return 1.0 + 0.06 * rows; }, 0,
                         {.vocabulary = 4096, .table = &table});

@@ -1,5 +1,5 @@
-// The bug: in a tree deeper than the attention window, keys before the window were weighted by
-// their raw scores.
+// The bug: in a tree deeper than the attention window, keys before the window had their raw scores
+// as weights instead of 0.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -11,10 +11,11 @@
 
 namespace bastion::testing {
 
-// ρ of the paper: one rank per position, counted from 0.
+// One rank per position, counted from 0. DDTree calls it ρ (not the path score of best_first.h).
 using RankTuple = std::vector<int>;
 
-// σ(ρ), the sum of the log-probabilities along the tuple.
+// DDTree's σ(ρ): the sum of the log-probabilities along the tuple, which is the log of its path
+// score.
 [[nodiscard]] double Sigma(const Marginals& marginals, const RankTuple& ranks);
 
 // At most `budget` tuples, in the order in which the algorithm pops them.

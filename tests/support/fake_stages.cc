@@ -91,7 +91,7 @@ absl::StatusOr<TimingTrace> FakeVerifier::Prefill(const PrefillItem& item) {
   if (item.tokens.empty()) return trace;
   ASSIGN_OR_RETURN(State * state, Find(item.sequence));
   if (item.cached != static_cast<Position>(state->tokens.size())) {
-    return absl::FailedPreconditionError("`cached` is not the committed length");
+    return absl::FailedPreconditionError("`cached` is not the number of committed tokens");
   }
   if (state->tokens.size() + item.tokens.size() > static_cast<size_t>(kToyContext)) {
     return absl::OutOfRangeError("past the context");
@@ -111,7 +111,7 @@ absl::StatusOr<FakeVerifier::State*> FakeVerifier::Admit(const VerifyItem& item)
   ASSIGN_OR_RETURN(State * state, Find(item.sequence));
   RETURN_IF_ERROR(item.tree.Validate(kToyVocabulary));
   if (item.cached != static_cast<Position>(state->tokens.size())) {
-    return absl::FailedPreconditionError("`cached` is not the committed length");
+    return absl::FailedPreconditionError("`cached` is not the number of committed tokens");
   }
   for (NodeIndex i = 0; i < item.tree.rows(); ++i) {
     if (item.cached + item.tree.depth(i) >= kToyContext) {

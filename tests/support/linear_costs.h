@@ -1,4 +1,4 @@
-// A cost model for tests with costs linear in the rows. Header-only.
+// A cost model for tests: verify times are linear in the number of rows. Header-only.
 #ifndef BASTION_TESTS_SUPPORT_LINEAR_COSTS_H_
 #define BASTION_TESTS_SUPPORT_LINEAR_COSTS_H_
 

@@ -87,7 +87,7 @@ void ServiceSystem::StartVerifier() {
 }
 
 void ServiceSystem::StartDrafter() {
-  // The drafter's target may differ from the verifier's, for tests of mismatched pairs.
+  // A test may start a drafter that belongs to another target than the verifier's.
   const std::filesystem::path target = std::filesystem::path(options_.drafter) / "../target";
   std::vector<std::string> flags = {
       "--drafter=" + options_.drafter,     "--target=" + target.string(),

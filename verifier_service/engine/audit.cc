@@ -11,8 +11,8 @@
 namespace bastion::verifier {
 namespace {
 
-// The value of a token in the choice: logit/T plus Gumbel noise, or the logit if T is 0.
-float ValueOf(const float* logits, TokenId token, Position position, const ChoiceParams& choice) {
+// The score by which a token is chosen: logit/T plus Gumbel noise, or the logit if T is 0.
+float ScoreOf(const float* logits, TokenId token, Position position, const ChoiceParams& choice) {
   if (choice.temperature <= 0) return logits[token];
   return logits[token] / choice.temperature + KeyedGumbel(choice.seed, position, token);
 }
@@ -36,8 +36,8 @@ Audit::PlainChoice Audit::DecodeOne(Sequence& sequence, Position position, Token
   if (!step.ok() || step->choice < 0) return {kNoToken, 0};
   LogitEdits edits;
   edits.EditRow(sequence.sampling, sequence.history, step->logits);
-  return {step->choice, ValueOf(step->logits, step->choice, position + 1, sequence.sampling) -
-                            ValueOf(step->logits, taken, position + 1, sequence.sampling)};
+  return {step->choice, ScoreOf(step->logits, step->choice, position + 1, sequence.sampling) -
+                            ScoreOf(step->logits, taken, position + 1, sequence.sampling)};
 }
 
 void Audit::Check(const VerifyItem& item, const Acceptance& acceptance, Sequence& sequence) {

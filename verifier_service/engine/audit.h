@@ -31,7 +31,7 @@ class Audit {
  private:
   struct PlainChoice {
     TokenId token;
-    float gap;  // The token's value in the choice, minus that of the token it is compared with.
+    float gap;  // The token's score, minus the score of the token that it is compared with.
   };
   // Runs a plain decode step for `token` at `position`. Compares its choice with `taken`.
   [[nodiscard]] PlainChoice DecodeOne(Sequence& sequence, Position position, TokenId token,

@@ -6,7 +6,9 @@ namespace bastion::verifier {
 
 struct AuditOptions {
   double fraction = 0;  // Fraction of cycles to check, 0 to 1.
-  // Largest gap between the two tokens' logits that counts as rounding.
+  // If plain decoding chooses another token, the difference counts as rounding if the scores of the
+  // two tokens differ by at most this. The score is logit/temperature plus noise, or the logit at
+  // temperature 0.
   double tolerance = 0;
 };
 

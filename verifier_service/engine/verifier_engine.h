@@ -23,9 +23,9 @@ struct VerifierOptions {
   std::string target_folder;
   nn::EngineOptions engine;
   int max_sequences = 64;
-  int max_rows = 512;       // Maximum number of rows in one verify forward.
-  int prefill_chunk = 256;  // Maximum number of rows in one prefill forward.
-  int64_t feature_bytes = int64_t{1} << 30;
+  int max_rows = 512;                        // Maximum number of rows in one verify forward.
+  int prefill_chunk = 256;                   // Maximum number of rows in one prefill forward.
+  int64_t feature_bytes = int64_t{1} << 30;  // Limit for the features of all sequences together.
   AuditOptions audit;
   TargetLoader load_target = nullptr;  // Null: LoadCpuTarget.
 };

@@ -28,7 +28,7 @@ char* CudaFeatureRing::Reserve(uint64_t bytes) {
 }
 
 void CudaFeatureRing::Publish(uint64_t bytes) {
-  CHECK(reserved()) << "nothing is reserved";
+  CHECK(reserved()) << "Publish() without a successful Reserve()";
   writer_->Keep(bytes);
   published_ = true;
 }

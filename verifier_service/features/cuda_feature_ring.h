@@ -16,7 +16,7 @@ namespace bastion::verifier {
 class CudaFeatureRing {
  public:
   CudaFeatureRing() = default;  // No ring: Reserve always returns null.
-  // Errors: Memory::OnDeviceShareable, ExportDescriptor.
+  // Returns the errors of Memory::OnDeviceShareable and Memory::ExportDescriptor.
   [[nodiscard]] static absl::StatusOr<CudaFeatureRing> Create(uint64_t bytes,
                                                               const std::string& uuid);
 

@@ -1,9 +1,10 @@
 // Features of committed tokens, kept for drafters to read.
 //
 // The store keeps the whole history of an open sequence, so that a drafter that restarts or
-// connects late can build its context. Memory is bounded: when a sequence would exceed `max_bytes`,
-// the store drops that sequence's history and returns OUT_OF_RANGE for it from then on. The
-// sequence is then decoded without drafts, which is slower but does not change its output.
+// connects late can build its context. Memory is bounded: if new rows of a sequence would bring all
+// sequences together above `max_bytes`, the store drops the history of this sequence and returns
+// OUT_OF_RANGE for it from then on. The sequence is then decoded without drafts, which is slower
+// but does not change its output.
 //
 // For rows that were just committed on a GPU, the store may also hold their position in that GPU's
 // ring (common/shm/device_ring.h), until they are overwritten there.
@@ -80,6 +81,7 @@ class FeatureStore final : public FeatureSource {
       ABSL_LOCKS_EXCLUDED(listeners_mutex_);
 
   [[nodiscard]] DType type() const { return type_; }
+  // The bytes of the features of all sequences.
   [[nodiscard]] int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

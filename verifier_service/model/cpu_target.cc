@@ -43,7 +43,9 @@ class CpuTarget final : public Target {
   [[nodiscard]] absl::StatusOr<Acceptance> AcceptTree(const TreeRows& rows,
                                                       const std::vector<TokenId>& choices,
                                                       const LogitRows& logits) const;
+  // Appends the features of `row` to kept_.
   void Keep(int row);
+  // Ends the rows of one tree in kept_.
   void EndTree() { kept_begins_.push_back(kept_.size()); }
 
   std::unique_ptr<TargetModel> model_;

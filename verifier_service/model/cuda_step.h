@@ -1,5 +1,5 @@
-// One step of the target on a GPU: its memory, and the CUDA graphs that are recorded for each
-// bucket of row counts.
+// One step of the target on a GPU: its memory, and the CUDA graphs that are recorded for each row
+// bucket (common/cuda/row_buckets.h). Shape legend: common/base/ids.h.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_CUDA_STEP_H_
 #define BASTION_VERIFIER_SERVICE_MODEL_CUDA_STEP_H_
 
@@ -73,6 +73,7 @@ class CudaStep {
   [[nodiscard]] absl::Status Allocate();
   [[nodiscard]] absl::Status Prepare(bool show_progress);
   [[nodiscard]] absl::StatusOr<Graphs> RecordFor(int rows);
+  // Put the kernels for `rows` rows on the stream, to run or to record them.
   void PutForward(int rows);
   void PutDecision(int rows);
   [[nodiscard]] kernels::cuda::CommitArgs MakeCommitArgs(int rows) const;

@@ -2,7 +2,7 @@
 // forward, chooses a token after each row, and keeps the keys, values and features of the rows on
 // the accepted path.
 //
-// Not thread-safe: one call at a time.
+// Not thread-safe: one call at a time. Shape legend: common/base/ids.h.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_TARGET_H_
 #define BASTION_VERIFIER_SERVICE_MODEL_TARGET_H_
 

@@ -32,14 +32,16 @@ ABSL_FLAG(int64_t, gpu_feature_bytes, int64_t{64} << 20,
 ABSL_FLAG(int, threads, 0, "Number of engine threads. 0: one per core.");
 ABSL_FLAG(int, kv_tokens, 65536, "Capacity of the KV cache in tokens, for all sequences.");
 ABSL_FLAG(int, max_sequences, 64, "Maximum number of open sequences.");
-ABSL_FLAG(int, max_rows, 512, "Maximum number of rows in one verify forward.");
+ABSL_FLAG(int, max_rows, 512,
+          "Maximum number of rows (tree nodes and roots) in one verify forward.");
 ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30,
           "Bytes of host memory for the features of all open sequences.");
 ABSL_FLAG(double, audit_fraction, 0,
           "Fraction (0 to 1) of verify cycles that are decoded again token by token and compared. "
           "0: off.");
 ABSL_FLAG(double, audit_tolerance, 0,
-          "Largest gap between two tokens' logits that an audit counts as rounding.");
+          "If an audit finds another token, the difference counts as rounding if the scores of the "
+          "two tokens (logits, or logit/temperature plus noise) differ by at most this.");
 
 namespace bastion {
 namespace {

@@ -16,7 +16,7 @@
 
 namespace bastion::verifier {
 
-// Logits [R, V] of a forward.
+// Logits [R, V] of a forward. Shape legend: common/base/ids.h.
 struct LogitRows {
   float* values = nullptr;
   int rows = 0;

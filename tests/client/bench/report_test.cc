@@ -50,7 +50,7 @@ TEST(BenchReportTest, FiguresMatchValuesComputedByHand) {
   EXPECT_NEAR(tree.verify_prediction_error_median(), 0.5, 1e-12);
 }
 
-TEST(BenchReportTest, SpeedupIsZeroWithoutThePlainArm) {
+TEST(BenchReportTest, SpeedupIsZeroWithoutThePolicyAr) {
   BenchReport report = Example();
   report.policies.erase(report.policies.begin());
   EXPECT_EQ(report.SpeedupVsAr(report.policies[0]), 0);

@@ -24,7 +24,7 @@ TEST(RooflineTest, TheDemoPairIsWithinTheLimitsOfTheMachine) {
     // CPU caches may hold a part of this small model, so the time may be below the bound.
     EXPECT_LT(forward.bound_seconds / forward.seconds, 5) << forward.name << " " << forward.rows;
   }
-  // 15.3 M weights in bf16, and the zero padding of the head.
+  // Bytes of 15.3 M weights in bf16 and of the zero padding of the LM head.
   EXPECT_NEAR(report->forwards.front().bytes, 31.8e6, 0.1e6);
   const auto json = nlohmann::json::parse(report->Json());
   EXPECT_EQ(json["forwards"].size(), 9u);

@@ -32,7 +32,7 @@ class DistributionCheckTest : public ::testing::Test {
     return CheckDistribution(check);
   }
 
-  // True if a test of `choices` choices failed.
+  // True if a test of the first `choices` choices failed (0: of whole walks).
   static bool Failed(const DistributionReport& report, int choices) {
     return std::any_of(report.tests.begin(), report.tests.end(),
                        [&](const auto& test) { return test.choices == choices && !test.passed; });

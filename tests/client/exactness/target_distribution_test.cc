@@ -101,7 +101,7 @@ TEST_F(WalkOutcomesTest, ProbabilitiesMultiplyAlongTheWalk) {
   EXPECT_THAT(p, Near({0.5, 0, 0, 0.18, 0, 0.03, 0.04, 0.04, 0.12, 0.009, 0.009, 0.072}));
 }
 
-TEST_F(WalkOutcomesTest, EntropyIsWeightedByReach) {
+TEST_F(WalkOutcomesTest, EntropyIsWeightedByTheShareOfWalksThatReachTheNode) {
   // Only the choice after node 2 is random: two equally likely tokens. Half of the walks reach it.
   const double entropy =
       outcomes_.EntropyBelowRoot({{0.5, 0, 0.5}, {1, 0, 0}, {0.5, 0.5, 0}, {1, 0, 0}});

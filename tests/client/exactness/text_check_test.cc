@@ -1,4 +1,5 @@
-// Runs the check on a correct toy target and on faulty ones, with in-process arms.
+// Runs the check on a correct toy target and on faulty ones. The arms (client/bench/arm.h) run in
+// this process.
 #include "client/exactness/text_check.h"
 
 #include <cmath>

@@ -152,7 +152,7 @@ absl::StatusOr<VerifyResult> ToyTarget::Verify(const Forest& forest) {
   for (const VerifyItem& item : forest) {
     State& state = live_.at(item.sequence.session);
     if (item.cached != static_cast<Position>(state.tokens.size())) {
-      return absl::FailedPreconditionError("`cached` is not the committed length");
+      return absl::FailedPreconditionError("`cached` is not the number of committed tokens");
     }
     RETURN_IF_ERROR(item.tree.Validate(kToyTokens));
     VerifyOutcome& outcome = result.outcomes.emplace_back();

@@ -15,7 +15,8 @@ using ::testing::IsEmpty;
 
 using Text = std::vector<TokenId>;
 
-// Limits that keep every continuation of a token and every pair entry counted at least twice.
+// Limits that keep every continuation of a single token, and every continuation of a pair of tokens
+// that was counted at least twice.
 TransitionLimits Loose() {
   TransitionLimits limits;
   limits.singles = limits.pairs = 100;

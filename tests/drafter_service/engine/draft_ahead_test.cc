@@ -61,7 +61,7 @@ TEST(DraftAheadTest, AReplyIsUsedOnceAndOnlyForItsRequest) {
   ahead.Keep(ahead.AddArrival(kOne, 13, 7), {MakeDraft(2)});
   Draft draft;
   EXPECT_FALSE(ahead.Take(MakeFrontier(kOne, 13, 8), draft)) << "another root";
-  EXPECT_FALSE(ahead.Take(MakeFrontier(kOne, 12, 7), draft)) << "another committed length";
+  EXPECT_FALSE(ahead.Take(MakeFrontier(kOne, 12, 7), draft)) << "fewer committed tokens";
   EXPECT_FALSE(ahead.Take(MakeFrontier({1, 1}, 13, 7), draft)) << "another epoch";
   EXPECT_FALSE(ahead.Take(MakeFrontier(kOne, 13, 7, 3), draft)) << "more candidates than there are";
   Frontier sampled = MakeFrontier(kOne, 13, 7);

@@ -1,5 +1,5 @@
-// Measures one cycle's draft on the demo pair: appends a few tokens to the context, then drafts a
-// block.
+// Measures one cycle's draft with the demo drafter (deploy/demo_model): appends a few tokens to the
+// context, then drafts a block.
 #include <benchmark/benchmark.h>
 
 #include <map>

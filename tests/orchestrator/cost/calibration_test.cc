@@ -81,8 +81,9 @@ class TimedVerifier final : public Verifier {
   int live() const { return static_cast<int>(cached_.size()); }
 
   TargetInfo info;
-  bool silent = false;
-  int slowness = 1;
+  bool silent = false;  // Report empty timing traces.
+  int slowness = 1;     // Multiplies all times.
+  // The Verify call, counted from 1, that fails, whose sequence fails, or that takes 1 s longer.
   int fail_at = -1;
   int refuse_at = -1;
   int stall_at = -1;
@@ -288,8 +289,9 @@ TEST(RandomTreeTest, BranchesWithThreeOrMoreRows) {
 }
 
 TEST(RandomTreeTest, InvalidRowCountsFailACheck) {
-  EXPECT_DEATH((void)RandomTree(11, 10, 1), "11 rows of 10 tokens");
-  EXPECT_DEATH((void)RandomTree(0, 10, 1), "0 rows");
+  EXPECT_DEATH((void)RandomTree(11, 10, 1),
+               "rows is 11; it must be from 1 to the vocabulary size, 10");
+  EXPECT_DEATH((void)RandomTree(0, 10, 1), "rows is 0");
 }
 
 TEST(CalibrationTableTest, MedianIsTheLowerMiddleValue) {

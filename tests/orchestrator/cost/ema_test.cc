@@ -12,7 +12,8 @@ namespace {
 
 using ::bastion::testing::TinyRoofline;
 
-// R(3, 7) = 2.284 s and R(1, 0) = 1.02 s (roofline_test).
+// TinyRoofline() takes 2.284 s for 3 rows over 7 cached tokens, and 1.02 s for 1 row over none
+// (roofline_test.cc).
 EmaEstimator OverRoofline(EmaEstimator::Start start) {
   return EmaEstimator("ema", std::make_unique<StaticFit>(TinyRoofline()), start);
 }

@@ -11,7 +11,7 @@ using ::bastion::testing::TinyDims;
 using ::bastion::testing::TinyRoofline;
 using ::testing::HasSubstr;
 
-// FLOPs of s = 3 rows at c = 7, term by term:
+// FLOPs of s = 3 rows over c = 7 cached tokens, term by term (symbols: roofline.h):
 //   4·s·h·h_q      = 4·3·4·6    = 288
 //   4·s·h·h_kv     = 4·3·4·3    = 144
 //   4·s·(c+s)·h_q  = 4·3·10·6   = 720

@@ -28,7 +28,7 @@ std::vector<CalibrationPoint> PointsOn(double a, double b, double noise = 0) {
   return points;
 }
 
-TEST(StaticFitTest, DefaultIsTheBareRoofline) {
+TEST(StaticFitTest, TheDefaultLineIsTheRooflineItself) {
   // 2284 bytes at 1000 bytes/s (roofline_test).
   EXPECT_EQ(StaticFit(TinyRoofline()).Predict(3, 7), absl::Seconds(2.284));
 }

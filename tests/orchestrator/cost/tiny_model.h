@@ -1,5 +1,5 @@
-// The model of the hand-computed cost tests: L=2, h=4, n_q=2, n_kv=1, d=3 (so h_q=6, h_kv=3),
-// h_ffn=5, V=10, bp=2. Header-only.
+// The model of the cost tests that are computed by hand (symbols: roofline.h): L=2, h=4, n_q=2,
+// n_kv=1, d=3 (so h_q=6, h_kv=3), h_ffn=5, V=10, bp=2. Header-only.
 #ifndef BASTION_TESTS_ORCHESTRATOR_COST_TINY_MODEL_H_
 #define BASTION_TESTS_ORCHESTRATOR_COST_TINY_MODEL_H_
 

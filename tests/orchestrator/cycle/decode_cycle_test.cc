@@ -1,4 +1,5 @@
-// Tests the whole cycle on the toy pair of tests/support/fake_stages.h, whose text is known.
+// Tests the whole cycle on the verifier and drafter of tests/support/fake_stages.h, whose text is
+// known.
 #include "orchestrator/cycle/decode_cycle.h"
 
 #include "gmock/gmock.h"

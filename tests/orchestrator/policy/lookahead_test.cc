@@ -22,7 +22,7 @@ using ::bastion::testing::RandomMarginals;
 using ::bastion::testing::TileStairs;
 
 constexpr TokenId kRoot = 7;
-constexpr TokenId kOther = 99999;
+constexpr TokenId kOther = 99999;  // A token that is not a candidate.
 
 struct LookAheadInputs {
   CycleCost cost;
@@ -69,8 +69,8 @@ TEST(LookAheadTest, FindsTheOptimumOnAStaircase) {
 }
 
 TEST(LookAheadTest, LooksBeyondTheStepAtWhichBastionStops) {
-  // 16 rows take 10 ms and 32 rows take 12 ms. BASTION stops before the step, but more nodes are
-  // worth its cost.
+  // Up to 16 rows take 10 ms, more rows take 12 ms. The stop rule of the policy `bastion` stops
+  // before that step, but the nodes after the step are worth its cost.
   const CurveEstimator stairs([](int rows) { return rows <= 16 ? 10.0 : 12.0; });
   const CycleCost cost = stairs.Cost(2, 0);
   const Survival survival;

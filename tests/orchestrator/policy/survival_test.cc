@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::Pointwise;
 
 constexpr TokenId kRoot = 7;
-constexpr TokenId kOther = 99999;
+constexpr TokenId kOther = 99999;  // A token that is not a candidate.
 
 // Tokens a and b with probabilities .8 and .15, then x and y with .5 and .4. Best-first order: a .8
 // (1), ax .4 (2), ay .32 (3), b .15 (4), bx .075 (5), by .06 (6).

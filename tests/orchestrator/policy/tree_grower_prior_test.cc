@@ -11,8 +11,8 @@
 namespace bastion {
 namespace {
 
-// The prompt repeats "1 2 3 … 9" three times, and the table is random. The target continues the
-// repetition.
+// The prompt is "1 2 3 … 9" three times and then 1, the first root. The table is random. The target
+// continues the repetition.
 class PriorTest : public TreeGrowerTest {
  protected:
   static constexpr int kVocabulary = 2000;

@@ -1,4 +1,4 @@
-// Measures one verify call on the demo pair's target for several row counts.
+// Measures one verify call of the demo target (deploy/demo_model) for several row counts.
 #include <benchmark/benchmark.h>
 
 #include <string>

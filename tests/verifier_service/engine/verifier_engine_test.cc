@@ -167,7 +167,7 @@ TEST_F(VerifierEngineTest, InvalidTreesAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(VerifyAlone({kSequence, 9, twins}).status));
 }
 
-TEST_F(VerifierEngineTest, AWrongCommittedLengthIsRefused) {
+TEST_F(VerifierEngineTest, AWrongNumberOfCachedTokensIsRefused) {
   Begin(kSequence, kPrompt);
   for (const Position cached : {-1, 0, 8, 10}) {
     const VerifyOutcome outcome = VerifyAlone({kSequence, cached, DraftTree(1)});
