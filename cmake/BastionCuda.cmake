@@ -1,7 +1,8 @@
 # CUDA from the PyPI wheels that deploy/local/setup.sh --cuda installs into build/venv.
 #
 #   bastion_cuda_library(NAME kernels_cuda SRCS linear.cu stream.cc DEPS … [OPTIONS …])
-#   bastion_cuda_job(TARGET…)   # Adds targets to the target cuda_job. No effect without CUDA.
+#   bastion_cuda_job(TARGET…)   # Adds targets to cuda_job, the target that builds everything for a
+#                               # GPU machine. No effect without CUDA.
 #
 # CMake's CUDA language does not support the layout of the wheels, so a custom command compiles each
 # .cu file. ptxas's report on registers and spills is stored next to the object as SOURCE.cu.log.

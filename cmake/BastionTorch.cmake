@@ -1,6 +1,7 @@
 # libtorch from the PyPI wheel that deploy/local/setup.sh --torch installs into build/venv.
 #
-#   bastion_torch_job(TARGET…)   # Adds targets to the target torch_job. No effect without libtorch.
+#   bastion_torch_job(TARGET…)   # Adds targets to torch_job, the target that builds everything that
+#                                # uses libtorch. No effect without libtorch.
 # BASTION_PORTABLE_KERNELS names the folder under kernels/ that has the portable backend. Without
 # libtorch, its CMakeLists.txt builds a stub that returns an error and says how to build the backend.
 option(BASTION_TORCH "Build the portable backend and its tests. Needs libtorch" OFF)

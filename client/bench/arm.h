@@ -27,13 +27,14 @@ class Arm {
 struct ArmStages {
   Verifier* verifier = nullptr;
   Drafter* drafter = nullptr;
-  const TransitionGains* table = nullptr;  // Null: +prior learns from the request only.
+  const TransitionGains* table = nullptr;  // Null: +prior counts the request only.
 };
 
-// Makes an in-process arm. A token of `stop_tokens` ends an answer. INVALID_ARGUMENT for an unknown
-// policy. REQUIRES: `stages` outlive the arm.
+// Makes an in-process arm. `calibration` has the verify times that its policy predicts costs from.
+// A token of `stop_tokens` ends an answer. INVALID_ARGUMENT for an unknown policy. REQUIRES:
+// `stages` outlive the arm.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<Arm>> MakeLocalArm(
-    const std::string& policy, const ArmStages& stages, const CalibrationTable& table,
+    const std::string& policy, const ArmStages& stages, const CalibrationTable& calibration,
     const std::vector<TokenId>& stop_tokens);
 
 // Makes an arm that calls the orchestrator at `endpoint`.

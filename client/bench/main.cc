@@ -35,8 +35,10 @@ ABSL_FLAG(std::string, endpoint, "",
           "Address of a running orchestrator to measure. Empty: run both engines in this process.");
 ABSL_FLAG(std::string, prompts, "",
           "File of JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}.");
-ABSL_FLAG(std::string, policies, "ar,chain,fixed:16,fixed:64,adaptive",
-          "Speculation policies to compare, separated by commas. Include ar for speedups.");
+ABSL_FLAG(
+    std::string, policies, "ar,chain,fixed:16,fixed:64,adaptive",
+    "Speculation policies to compare, separated by commas. Include ar: speedups are relative to "
+    "it.");
 ABSL_FLAG(int, max_new_tokens, 128, "Tokens to generate for each prompt.");
 ABSL_FLAG(int, concurrency, 1, "Number of prompts to decode together.");
 ABSL_FLAG(bool, ignore_eos, false,
@@ -100,13 +102,13 @@ absl::StatusOr<std::vector<std::unique_ptr<Arm>>> MakeLocalArms(
     const std::vector<std::string>& policies) {
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(target_folder));
   const auto stops = absl::GetFlag(FLAGS_ignore_eos) ? std::vector<TokenId>{} : config.special.eos;
-  ASSIGN_OR_RETURN(const CalibrationTable table,
+  ASSIGN_OR_RETURN(const CalibrationTable calibration,
                    CalibrateWithBar(stages.verifier(), "calibrating the verifier",
                                     {.session = uint64_t{1} << 63}));
   std::vector<std::unique_ptr<Arm>> arms;
   for (const std::string& policy : policies) {
     const ArmStages arm = {&stages.verifier(), &stages.drafter(), stages.table()};
-    ASSIGN_OR_RETURN(arms.emplace_back(), MakeLocalArm(policy, arm, table, stops));
+    ASSIGN_OR_RETURN(arms.emplace_back(), MakeLocalArm(policy, arm, calibration, stops));
   }
   return arms;
 }

@@ -16,6 +16,7 @@ struct BenchPrompt {
   std::vector<TokenId> tokens;
 };
 
+// Seconds of each stage (CycleReport in protos/bastion/v1/generation.proto).
 struct StageSeconds {
   double draft = 0, tree = 0, verify_queue = 0, verify = 0, commit = 0, audit = 0, transfer = 0;
 };

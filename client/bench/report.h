@@ -42,8 +42,9 @@ struct BenchReport {
 // The main table of report.md: a line per policy.
 [[nodiscard]] std::string MarkdownTable(const BenchReport& report);
 
-// The gain of each source of the transition prior: a line for every policy that ran both without a
-// prior and with +prior:table, +prior:request or +prior. Empty if there is no such policy.
+// τ and speed by kind of counts of the transition prior: a line for every policy that ran both
+// without a prior and with +prior:table, +prior:request or +prior. Empty if there is no such
+// policy.
 [[nodiscard]] std::string AblationTable(const BenchReport& report);
 
 // Writes results.json and report.md to `folder`. Errors name the file.

@@ -1,7 +1,7 @@
 // Compares the engines with the limits of the machine: for decode steps, verifies and drafts, the
 // bytes read, the FLOPs, the lower bound on the time, and the measured time.
 //
-//   bound = max(bytes / read bandwidth, FLOPs / rate of the weights' type)
+//   bound = max(bytes / read bandwidth, FLOPs / (FLOP/s in the weights' type))
 //
 // The measured time can be below the bound if the CPU caches hold some of the bytes.
 #ifndef BASTION_CLIENT_BENCH_ROOFLINE_H_

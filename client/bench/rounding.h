@@ -15,13 +15,13 @@ namespace bastion {
 struct RoundingError {
   int positions = 0;
   int same_choice = 0;             // Positions where both have the same most likely token.
-  double log_prob_difference = 0;  // Mean |Δ log p| of the token that the exact target chooses.
+  double log_prob_difference = 0;  // Mean |Δ log p| of the token that the bf16 target chooses.
 
   [[nodiscard]] std::string ToString() const;
 };
 
-// Generates `tokens` tokens after each prompt, greedily, with `exact`, and runs `rounded` over the
-// same text. Returns the error of a verifier call that fails.
+// Generates `tokens` tokens after each prompt, greedily, with `exact` (bf16), and runs `rounded`
+// (int8) over the same text. Returns the error of a verifier call that fails.
 [[nodiscard]] absl::StatusOr<RoundingError> MeasureRounding(Verifier& exact, Verifier& rounded,
                                                             const std::vector<BenchPrompt>& prompts,
                                                             int tokens);

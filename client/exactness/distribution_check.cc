@@ -26,7 +26,7 @@ struct FixedTree {
   DraftTree tree{0};
   std::vector<std::vector<double>> log_probs;  // [rows][V]
 
-  // The distribution after each node that `choice` draws from. [rows][V]
+  // For each node, the distribution [V] of the token after it, with the rules of `choice`.
   [[nodiscard]] std::vector<std::vector<double>> Distributions(const ChoiceParams& choice) const {
     std::vector<std::vector<double>> distributions;
     for (const auto& row : log_probs) distributions.push_back(ChoiceProbabilities(row, choice));

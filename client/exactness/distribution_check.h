@@ -1,6 +1,7 @@
 // The distribution check. It fixes one draft tree and verifies it many times, each time as a new
-// sequence with a new seed. The accepted walks must follow the target's own distribution, which is
-// known exactly from plain decoding.
+// sequence with a new seed. A walk is the target's choices from the root to the first choice that
+// is not in the tree. The walks must follow the target's own distribution, which is known exactly
+// from plain decoding.
 //
 // Tests compare the first choice of each walk, the first two choices jointly, and the whole walk.
 // The joint tests detect choices that are individually correct but wrongly correlated.

@@ -25,7 +25,7 @@ ABSL_FLAG(std::string, drafter, "", "Folder of the drafter. Not used with --endp
 ABSL_FLAG(std::string, endpoint, "",
           "Address of a running orchestrator to check. Only its texts are compared, not its "
           "distributions. Empty: run both engines in this process.");
-ABSL_FLAG(std::string, dtype, "bf16", "Type of both models' weights: bf16 or fp32.");
+ABSL_FLAG(std::string, dtype, "bf16", "Type of both models' weights: bf16, fp32 or int8.");
 ABSL_FLAG(
     std::string, backend, "cpu",
     "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
@@ -33,8 +33,10 @@ ABSL_FLAG(int, threads, 2, "Threads of the engines. 0: one per core.");
 ABSL_FLAG(std::string, prompts, BASTION_SOURCE_DIR "/deploy/demo_model/prompts.jsonl",
           "File of JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}.");
 ABSL_FLAG(int, synthetic_prompts, 0, "Additional prompts of random tokens.");
-ABSL_FLAG(int, max_prompts, 2,
-          "Maximum prompts for each batch size, or the batch size if that is larger.");
+ABSL_FLAG(
+    int, max_prompts, 2,
+    "Maximum number of prompts per batch size. A larger batch size runs as many prompts as it "
+    "has places.");
 ABSL_FLAG(int, prompt_tokens, 32,
           "Maximum tokens per prompt. Longer prompts keep only their last tokens.");
 ABSL_FLAG(int, max_new_tokens, 16, "Tokens to generate for each prompt.");
@@ -57,7 +59,7 @@ ABSL_FLAG(uint64_t, seed, 1, "First random seed. Each setting and each walk uses
 ABSL_FLAG(
     double, rounding, 0,
     "A difference counts as a rounding error if the gap between the two tokens, in logits, is "
-    "below this. Use 0 with fp32, and 0.01 to compare bf16 results of different machines.");
+    "below this. Use 0 on a CPU. A GPU and --backend torch compute logits only up to rounding.");
 ABSL_FLAG(int, walks, 50400, "Total number of walks in the distribution check. 0: skip the check.");
 ABSL_FLAG(int, tree_nodes, 6,
           "Nodes of the draft tree in the distribution check, without the root.");
@@ -154,12 +156,12 @@ absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, i
   ASSIGN_OR_RETURN(subject.stages, LocalStages::Create(options));
   Verifier& verifier = subject.stages->verifier();
   ASSIGN_OR_RETURN(const TargetInfo info, verifier.Info());
-  ASSIGN_OR_RETURN(const CalibrationTable table, QuickCalibration(verifier));
+  ASSIGN_OR_RETURN(const CalibrationTable calibration, QuickCalibration(verifier));
   for (const std::string& policy : policies) {
     ASSIGN_OR_RETURN(
         subject.arms.emplace_back(),
         MakeLocalArm(policy, {&verifier, &subject.stages->drafter(), subject.stages->table()},
-                     table, config.special.eos));
+                     calibration, config.special.eos));
   }
   subject.log_probs = MakeLocalLogProbs(&verifier, kLogProbSession);
   subject.device = info.device;

@@ -1,5 +1,5 @@
-// LocalStages: both stages in this process. The engines implement the interfaces of
-// common/stages/stages.h and share one thread pool. Thread-compatible.
+// LocalStages: both stages (draft and verify) in this process. The engines implement the interfaces
+// of common/stages/stages.h and share one thread pool. Thread-compatible.
 #ifndef BASTION_CLIENT_INPROCESS_LOCAL_STAGES_H_
 #define BASTION_CLIENT_INPROCESS_LOCAL_STAGES_H_
 

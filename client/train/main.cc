@@ -1,5 +1,5 @@
-// bastion-train: counts which tokens follow each token in texts, and writes the transition table
-// that policies with +prior use: DRAFTER_DIR/transition_prior.safetensors.
+// bastion-train: counts which tokens follow each token and each pair of tokens in texts, and writes
+// the transition table that policies with +prior use: DRAFTER_DIR/transition_prior.safetensors.
 //
 //   bastion-train prior --target DIR [--out DRAFTER_DIR] FILE…
 #include <cstring>

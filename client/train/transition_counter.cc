@@ -60,7 +60,8 @@ uint64_t CountEntries(const std::vector<Run>& runs) {
   return entries;
 }
 
-// Removes the entries of the rarest contexts until at least `excess` entries are removed.
+// Removes the entries of the rarest contexts until at least `excess` entries are removed. Subtracts
+// their number from `excess`.
 void DropRarestRuns(std::vector<Run>& runs, uint64_t& excess) {
   if (excess == 0) return;
   std::vector<Run*> rarest;

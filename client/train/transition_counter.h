@@ -28,7 +28,7 @@ namespace bastion::drafter {
 struct TransitionLimits {
   int singles = 16;                 // Continuations per token.
   int pairs = 8;                    // Continuations per pair, out of those counted at least twice.
-  int min_pair_total = 8;           // Pairs with a smaller total are dropped.
+  int min_pair_total = 8;           // Pairs that were continued fewer times are dropped.
   int64_t max_entries = 4'000'000;  // Total continuations. The rarest pairs are dropped first.
 };
 
@@ -63,7 +63,7 @@ class TransitionCounter {
   // Key: context · V + next token. Value: how often the token followed the context.
   using Counts = absl::flat_hash_map<uint64_t, uint64_t>;
   struct PairContext {
-    uint64_t total = 0;
+    uint64_t total = 0;    // How often any token followed the pair.
     uint32_t entries = 0;  // Entries in pairs_. A context without entries is dropped.
   };
 
@@ -74,7 +74,7 @@ class TransitionCounter {
   size_t max_counted_;
   int64_t texts_ = 0, tokens_ = 0;
   std::vector<uint64_t> occurrences_;  // [V]
-  std::vector<uint64_t> totals_;       // [V] number of continuations of each token
+  std::vector<uint64_t> totals_;       // [V] how often any token followed each token
   Counts singles_;                     // The context is the last token.
   Counts pairs_;                       // The context is previous · V + last.
   absl::flat_hash_map<uint64_t, PairContext> pair_contexts_;  // Key: previous · V + last.

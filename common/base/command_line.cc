@@ -57,9 +57,9 @@ absl::Status UnknownFlag(absl::string_view name) {
       nearest = known;
     }
   }
+  const std::string hint = nearest.empty() ? "" : absl::StrCat("did you mean --", nearest, "? ");
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown flag --", name, nearest.empty() ? "" : "; did you mean --", nearest,
-                   nearest.empty() ? "" : "?", " --help lists all flags"));
+      absl::StrCat("unknown flag --", name, "; ", hint, "--help lists all flags"));
 }
 
 // Appends `text` at column kTextColumn. Breaks lines at spaces.

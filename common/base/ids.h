@@ -1,6 +1,6 @@
 // Identifiers, and the legend for the shapes in comments: B sequences, R rows, P draft positions, K
-// candidates per position, L layers, H query heads, G kv heads, D head dim, C hidden, V vocabulary,
-// F feature width, T cached tokens.
+// candidates per position, L layers, H query heads, G kv heads, D head dim, C hidden, I width of
+// the feed-forward layer, V vocabulary, F feature width, T cached tokens.
 #ifndef BASTION_COMMON_BASE_IDS_H_
 #define BASTION_COMMON_BASE_IDS_H_
 

@@ -1,5 +1,5 @@
-// A progress bar on stderr if stderr is a terminal, else a single line at the end.
-// Thread-compatible.
+// ProgressBar: draws a bar on stderr if stderr is a terminal. In any case, the destructor prints
+// the last numbers as one line. Thread-compatible.
 #ifndef BASTION_COMMON_BASE_PROGRESS_H_
 #define BASTION_COMMON_BASE_PROGRESS_H_
 

@@ -1,5 +1,7 @@
 // Counter-based random numbers: a value is a pure function of its key and counter, so it does not
-// depend on the order of calls, on the batch, or on speculation.
+// depend on the order of calls, on the batch, or on speculation. The keyed choice uses them: the
+// target chooses the token x with the largest logit(x)/T + g(seed, position, x), where g is Gumbel
+// noise (docs/sampling.md).
 //
 // Generator: Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as
 // easy as 1, 2, 3", SC 2011). Thread-safe: no state.

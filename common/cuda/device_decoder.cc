@@ -182,7 +182,7 @@ void DeviceDecoder::RunBlock(int layer, const StepRows& rows) {
 
 void DeviceDecoder::Forward(const StepRows& rows, const FeatureTaps& taps) {
   const int width = static_cast<int>(taps.layers.size()) * config_.dims.hidden;
-  // The norm of the next layer also copies this layer's output to the features.
+  // The norm before a layer also copies the output of the previous layer to the features.
   for (int layer = 0; layer < config_.dims.layers; ++layer) {
     Norm(blocks_[layer].attention_norm, TapOf(layer - 1, taps), width, rows.row_capacity);
     RunBlock(layer, rows);

@@ -1,6 +1,6 @@
 // DeviceDecoder: a stack of decoder blocks on a GPU, the counterpart of common/nn/decoder.h. Rows,
 // cache and activations are in device memory. Every pass is enqueued on a stream and can be
-// recorded as a graph.
+// recorded as a graph. A step is one forward with its inputs and outputs.
 //
 // The residual stream is fp32. The inputs of matrix products have the type of the weights.
 #ifndef BASTION_COMMON_CUDA_DEVICE_DECODER_H_
@@ -48,7 +48,7 @@ class DeviceDecoder {
   [[nodiscard]] float* hidden() const { return hidden_.as<float>(); }  // [R, C]
   // [R, C] in the weights' type.
   [[nodiscard]] void* normed() const { return normed_.as<void>(); }
-  // One entry per layer, in device memory.
+  // The KV caches of the layers: an array [L] in device memory.
   [[nodiscard]] const kernels::cuda::DeviceKvLayer* layers() const {
     return layer_table_.as<kernels::cuda::DeviceKvLayer>();
   }
@@ -76,10 +76,10 @@ class DeviceDecoder {
   Gpu& gpu_;
   std::vector<DeviceBlock> blocks_;  // L
   Memory final_norm_;                // [C]
-  Memory rope_;                      // [positions, D]
+  Memory rope_;                      // [positions, D]: cosines, then sines
   std::vector<Memory> cache_;        // L x [2, pages, G, 16, D]: keys, then values
   std::vector<kernels::cuda::DeviceKvLayer> kv_layers_;  // L
-  Memory layer_table_;                                   // kv_layers_ on the device.
+  Memory layer_table_;                                   // A copy of kv_layers_ on the device.
   Memory hidden_, normed_, kvq_, query_, attention_, gate_up_, activation_, scratch_;
 };
 
@@ -88,6 +88,7 @@ class DeviceDecoder {
 void RunProduct(const DeviceMatrix& weight, const void* x, float* y, int rows, Gpu& gpu);
 [[nodiscard]] absl::Status PrepareProduct(const DeviceMatrix& weight, const void* x, float* y,
                                           int rows, Gpu& gpu);
+// Adds the bytes and the multiply-adds of `matrix` to `cost`.
 void AddCost(const DeviceMatrix& matrix, nn::ForwardCost& cost);
 
 }  // namespace bastion::cuda

@@ -58,7 +58,7 @@ class DeviceLoader {
   Memory staging_;
 };
 
-// The weights of one decoder block. I is the width of the feed-forward layer.
+// The weights of one decoder block.
 struct DeviceBlock {
   Memory attention_norm, mlp_norm;  // [C]
   Memory query_norm, key_norm;      // [D]
@@ -68,7 +68,7 @@ struct DeviceBlock {
   DeviceMatrix down;                // [C, I]
 };
 
-// Loads the tensors with the names of Qwen3 after `prefix`.
+// Loads the block whose tensors are named `prefix` + the names of Qwen3.
 [[nodiscard]] absl::StatusOr<DeviceBlock> LoadDeviceBlock(DeviceLoader& loader,
                                                           const std::string& prefix,
                                                           const ModelDims& dims);

@@ -1,5 +1,6 @@
-// StepInputs: the inputs that change from step to step, in one block of device memory that a
-// recorded graph reads. The host fills its own block and sends it to the device in one copy.
+// StepInputs: the inputs of a step (one forward), in one block of device memory that a recorded
+// graph reads. A span is the rows of one sequence (AttentionSpan in kernels/ops.h). The host fills
+// its own block and sends it to the device in one copy.
 #ifndef BASTION_COMMON_CUDA_STEP_INPUTS_H_
 #define BASTION_COMMON_CUDA_STEP_INPUTS_H_
 
@@ -52,12 +53,12 @@ class StepInputs {
   // Addresses of all inputs in a block of memory.
   struct Sections {
     uint64_t* step;
-    int32_t* used;
+    int32_t* used;                                       // [2]: number of rows, number of spans
     int32_t *tokens, *positions, *parents;               // [R]
     int64_t* slots;                                      // [R]
     kernels::ChoiceRule* rules;                          // [R]
     int32_t *first_rows, *cached, *first_pages, *masks;  // [B + 1], [B], [B], [B]
-    uint64_t* ancestors;                                 // [R, words]
+    uint64_t* ancestors;                                 // [R, words] bits; see RowBatch::AddTree
     int32_t* pages;
     size_t bytes;  // Size of everything before `pages`, the last section.
   };

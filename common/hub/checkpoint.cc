@@ -17,8 +17,8 @@ constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 bool Exists(const std::string& path) {
-  struct stat facts;
-  return stat(path.c_str(), &facts) == 0;
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
 }
 
 std::string ShapeText(absl::Span<const int64_t> shape) {

@@ -13,8 +13,9 @@
 //
 // The caller owns output text and ids and frees them with the matching _free function.
 //
-// Handles are immutable after creation. Any number of threads may use a handle concurrently.
-// rust/src/boundary.rs declares the same types: change both files together.
+// Handles are immutable after creation, and any number of threads may use a handle concurrently.
+// The exception is BastionHubDetokenizer. rust/src/boundary.rs declares the same types: change both
+// files together.
 #ifndef BASTION_COMMON_HUB_FFI_H_
 #define BASTION_COMMON_HUB_FFI_H_
 

@@ -32,7 +32,7 @@ class JsonObject {
   [[nodiscard]] bool Has(const char* key) const { return Find(key) != nullptr; }
   // Null if the key is absent.
   [[nodiscard]] const nlohmann::json* Find(const char* key) const;
-  // Returns an empty object if the key is absent.
+  // Returns the object at `key`, or an empty object if the key is absent.
   [[nodiscard]] absl::StatusOr<JsonObject> Child(const char* key) const;
 
   // Returns the value, or `fallback` if the key is absent. T is bool, int, double or std::string.

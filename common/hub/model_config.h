@@ -58,7 +58,8 @@ struct ModelConfig {
 [[nodiscard]] absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder);
 
 // The target layers that a DFlash drafter with `draft_layers` layers reads if its config lists
-// none: evenly spaced between layer 1 and the third layer from the top, rounded half to even.
+// none: evenly spaced between layer 1 and the third layer from the top, rounded half to even. A
+// single draft layer reads the middle layer.
 // REQUIRES: draft_layers >= 1, target_layers >= 1.
 [[nodiscard]] std::vector<int> DefaultTargetLayerIds(int target_layers, int draft_layers);
 

@@ -2,7 +2,7 @@
 // the loader of the drafter's weights ignores it.
 //
 //   facts        I64 [2]          format version, vocabulary V
-//   pairs        U64 [M]          this and the following: see TransitionTable::Columns
+//   pairs        U64 [M]          this and the tensors below: see TransitionTable::Columns
 //   occurrences  U32 [V]
 //   totals       U32 [V + M]
 //   offsets      U32 [V + M + 1]
@@ -39,7 +39,7 @@ inline constexpr int64_t kTransitionFileVersion = 1;
 [[nodiscard]] absl::StatusOr<std::unique_ptr<const TransitionTable>> RequireTransitionTable(
     const std::string& path, int vocabulary);
 
-// Writes the table to `path`. After an error, the old file, if any, is unchanged. Errors:
+// Writes the table to `path`. After an error, the old file, if any, is unchanged. Errors: those of
 // WriteSafetensors.
 [[nodiscard]] absl::Status WriteTransitionTable(const TransitionTable& table,
                                                 const std::string& path);

@@ -45,7 +45,7 @@ absl::Status CheckContexts(const TransitionTable::Columns& columns) {
     uint64_t kept = 0;
     for (size_t i = offsets[context]; i < offsets[context + 1]; ++i) kept += columns.counts[i];
     if (kept > columns.totals[context])
-      return InvalidEntry("totals", context, "is below the sum of its counts");
+      return InvalidEntry("totals", context, "is below the sum of the context's counts");
   }
   return absl::OkStatus();
 }

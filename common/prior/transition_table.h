@@ -2,9 +2,10 @@
 // builds the table once; draft trees use it through TransitionGains (orchestrator/prior).
 //
 // A context is the last token or the last two tokens. A continuation is a token that followed a
-// context. The table stores, for each context, how many continuations were counted and the most
-// frequent ones. It is sparse: a context may be missing, and rare continuations may have been
-// dropped. The program that builds the table bounds its size.
+// context; its count is how often it did. The table stores, for each context, the total count of
+// all continuations, and the most frequent continuations with their counts. It is sparse: a context
+// may be missing, and rare continuations may have been dropped. The program that builds the table
+// bounds its size.
 //
 // Thread-safe: immutable. A lookup of a pair is a binary search.
 #ifndef BASTION_COMMON_PRIOR_TRANSITION_TABLE_H_
@@ -21,7 +22,7 @@ namespace bastion {
 
 // The continuations of one context. An unknown context has a total of 0.
 struct Continuations {
-  float total = 0;                    // Number of continuations, including the dropped ones.
+  float total = 0;                    // Sum of all counts, including those of dropped tokens.
   absl::Span<const TokenId> tokens;   // The most frequent continuations.
   absl::Span<const uint16_t> counts;  // Parallel to `tokens`.
 };
@@ -34,7 +35,7 @@ class TransitionTable {
     int vocabulary = 0;                 // V
     std::vector<uint32_t> occurrences;  // [V] how often each token occurs in the text, saturating
     std::vector<uint64_t> pairs;        // [M] previous · V + last, increasing
-    std::vector<uint32_t> totals;       // [V + M] number of counted continuations
+    std::vector<uint32_t> totals;       // [V + M] as in Continuations
     std::vector<uint32_t> offsets;      // [V + M + 1] first entry in `tokens` and `counts`
     std::vector<TokenId> tokens;        // [E] by decreasing count within a context
     std::vector<uint16_t> counts;       // [E] their sum is at most the context's total

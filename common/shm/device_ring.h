@@ -2,7 +2,8 @@
 // bytes never pass through host memory.
 //
 // When the peer attaches (attach_server.h), it receives two descriptors: the GPU memory and a
-// segment of host memory with one counter. Messages carry the positions of pieces in the ring.
+// segment of host memory with one counter. A piece is a contiguous block of bytes that a message
+// refers to, by its position in the ring.
 // Positions count the bytes written since the ring was created; they never wrap. A piece begins at
 // position % capacity and does not cross the end of the ring.
 //
@@ -50,7 +51,7 @@ struct DeviceRingEnds {
 class DeviceRingWriter {
  public:
   // `memory` is `capacity` bytes of memory of the GPU `uuid`. REQUIRES: capacity is a positive
-  // multiple of kDeviceAlignment. Errors: SharedSegment::Create.
+  // multiple of kDeviceAlignment. Errors: those of SharedSegment::Create.
   [[nodiscard]] static absl::StatusOr<std::shared_ptr<DeviceRingWriter>> Create(Descriptor memory,
                                                                                 uint64_t capacity,
                                                                                 std::string uuid);
@@ -62,7 +63,7 @@ class DeviceRingWriter {
   // Keeps the first `bytes` of the last reservation. REQUIRES: bytes <= the reserved bytes.
   void Keep(uint64_t bytes);
 
-  // See DeviceRing::Holds.
+  // See DeviceRing::Holds in common/stages/features.h.
   [[nodiscard]] bool Holds(uint64_t position) const;
   // True while there is a reader. Without a reader, the owner need not write.
   [[nodiscard]] bool has_reader() const { return readers_.load(std::memory_order_relaxed) > 0; }

@@ -4,6 +4,7 @@
 //   a segment:  [0, 4096)   SharedCounters of the process that writes it
 //               [4096, …)   its ring
 //   a message:  SlotHeader | piece | piece | …
+//   a slot:     a message, or a header that skips the rest of the ring
 //
 // Headers and pieces are aligned to 64 bytes. A piece never crosses the end of the ring: if it does
 // not fit before the end, it begins at the start of the ring. So a piece can be written and read in
@@ -11,13 +12,13 @@
 // the bytes published since the ring was created; they never wrap.
 //
 // A ring has room for the largest messages, but most messages are small. When the ring is empty and
-// its position is past kRewindAfter, the writer skips back to the start. So a ring that never fills
-// up touches little memory, and that memory stays in the CPU caches.
+// the writer is more than kRewindAfter bytes into it, the writer skips back to the start. So a ring
+// that never fills up touches little memory, and that memory stays in the CPU caches.
 //
-// A message becomes visible when the head moves past it, so a process that dies while it writes a
-// message publishes no part of it. The reader does not trust the writer: it copies each header,
-// then checks the copy. Thread-compatible. A writer and a reader of the same segments may run on
-// two threads.
+// A message becomes visible when the writer's `head` moves past it (SharedCounters), so a process
+// that dies while it writes a message publishes no part of it. The reader does not trust the
+// writer: it copies each header, then checks the copy. Thread-compatible. A writer and a reader of
+// the same segments may run on two threads.
 #ifndef BASTION_COMMON_SHM_SHARED_RING_H_
 #define BASTION_COMMON_SHM_SHARED_RING_H_
 
@@ -151,8 +152,8 @@ class RingReader {
   // REQUIRES: as for RingWriter.
   RingReader(const SharedSegment& mine, const SharedSegment& theirs, uint32_t epoch);
 
-  // Takes the next message. Returns false if there is none yet. Errors: CheckHeader, and DATA_LOSS
-  // for an invalid head position. REQUIRES: the last message has been released.
+  // Takes the next message. Returns false if there is none yet. Errors: those of CheckHeader, and
+  // DATA_LOSS for an invalid head position. REQUIRES: the last message has been released.
   [[nodiscard]] absl::StatusOr<bool> TakeMessage();
   // Body of the current message. The peer can still change these bytes.
   [[nodiscard]] absl::string_view body() const { return body_; }

@@ -43,10 +43,10 @@ absl::StatusOr<SharedSegment> SharedSegment::Map(Descriptor descriptor, size_t b
   if (seals < 0 || (seals & kSeals) != kSeals) {
     return absl::InvalidArgumentError("the peer's shared memory is not sealed");
   }
-  struct stat facts {};
-  if (fstat(descriptor.get(), &facts) != 0 || facts.st_size != static_cast<off_t>(bytes)) {
+  struct stat info {};
+  if (fstat(descriptor.get(), &info) != 0 || info.st_size != static_cast<off_t>(bytes)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the peer's shared memory has ", facts.st_size, " bytes, expected ", bytes));
+        absl::StrCat("the peer's shared memory has ", info.st_size, " bytes, expected ", bytes));
   }
   void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), /*offset=*/0);
   if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, "cannot map the peer's shared memory");

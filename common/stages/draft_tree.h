@@ -4,7 +4,8 @@
 //   - node 0 is the root: the bonus token, not yet run through the target; its parent is kNoNode;
 //   - parents come before children: parent[i] < i for i > 0;
 //   - siblings have different tokens (otherwise acceptance would be ambiguous);
-//   - path scores never increase along a path.
+//   - path scores never increase along a path. The path score ρ of a node is the product of the
+//     predicted probabilities on its path from the root.
 // Nodes are stored in the order in which the tree policy added them, so every prefix of the arrays
 // is a tree. Thread-compatible.
 #ifndef BASTION_COMMON_STAGES_DRAFT_TREE_H_
@@ -23,7 +24,7 @@ class DraftTree {
   // A tree with only the root: verifying it is a plain decode step.
   explicit DraftTree(TokenId root);
 
-  // Adds a child of `parent` and returns its index. `log_score` is the log of the path score ρ.
+  // Adds a child of `parent` and returns its index. `log_score` is log ρ.
   // REQUIRES: 0 <= parent < rows().
   NodeIndex Add(NodeIndex parent, TokenId token, float log_score);
 
@@ -50,8 +51,7 @@ class DraftTree {
   // is set when j is i or an ancestor of i.
   [[nodiscard]] std::vector<uint64_t> AncestorBits() const;
 
-  // The committed length that the drafter's scores predict: Â = Σ ρ(i), root included (BASTION,
-  // eq. 3).
+  // The committed length that the path scores predict: Â = Σ ρ(i), root included (BASTION, eq. 3).
   [[nodiscard]] double ExpectedCommittedLength() const;
 
   // INVALID_ARGUMENT naming the first violated invariant. Tokens must lie in [0, vocabulary).

@@ -57,12 +57,13 @@ struct VerifyOutcome {
 };
 
 // Totals of the audit since the verifier started. The audit decodes some cycles again token by
-// token and compares the results (verifier_service/engine/audit.h).
+// token and compares the results (verifier_service/engine/audit.h). The gap of two tokens is the
+// difference of the values that the keyed choice compares: logits, or logit / temperature + noise.
 struct AuditCounts {
   int64_t cycles = 0;            // Cycles compared.
   int64_t tokens = 0;            // Tokens compared.
-  int64_t within_tolerance = 0;  // Tokens that differ, with a score gap within the tolerance.
-  int64_t mismatches = 0;        // Tokens that differ, with a score gap above the tolerance.
+  int64_t within_tolerance = 0;  // Tokens that differ, with a gap within the tolerance.
+  int64_t mismatches = 0;        // Tokens that differ, with a gap above the tolerance.
 
   friend bool operator==(const AuditCounts&, const AuditCounts&) = default;
 };
@@ -81,10 +82,10 @@ struct Frontier {
   // Number of tokens in the target's KV cache. The verifier has their features.
   Position committed = 0;
   TokenId root = 0;
-  // The last committed tokens, at positions [committed - size, committed): all tokens that no
-  // earlier successful Expand contained. After a failed Expand, all committed tokens are sent
-  // again, in case the drafter restarted. The drafter skips positions that it already has. Empty
-  // for a drafter without DrafterInfo::wants_tokens.
+  // The last committed tokens, at positions [committed - new_tokens.size(), committed): all tokens
+  // that no earlier successful Expand contained. After a failed Expand, all committed tokens are
+  // sent again, in case the drafter restarted. The drafter skips positions that it already has.
+  // Empty for a drafter without DrafterInfo::wants_tokens.
   std::vector<TokenId> new_tokens;
   // The nodes, each identified by the tokens on its path from the root, excluding the root. The
   // empty path is the root.
@@ -108,13 +109,13 @@ struct Draft {
 
 // Model dimensions that the roofline needs (BASTION, appendix F).
 struct ModelDims {
-  int layers = 0;
-  int hidden = 0;
-  int query_heads = 0;
-  int kv_heads = 0;
-  int head_dim = 0;
-  int intermediate = 0;
-  int vocabulary = 0;
+  int layers = 0;        // L
+  int hidden = 0;        // C
+  int query_heads = 0;   // H
+  int kv_heads = 0;      // G
+  int head_dim = 0;      // D
+  int intermediate = 0;  // I
+  int vocabulary = 0;    // V
   int bytes_per_element = 4;
 };
 

@@ -23,9 +23,9 @@ constexpr size_t kMaxStreams = 64;
 // Creates `folder` if it does not exist. FAILED_PRECONDITION if other users may enter it.
 absl::Status MakePrivateFolder(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return SystemError(folder);
-  struct stat facts {};
-  if (lstat(folder.c_str(), &facts) != 0) return SystemError(folder);
-  if (S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && (facts.st_mode & 077) == 0) {
+  struct stat info {};
+  if (lstat(folder.c_str(), &info) != 0) return SystemError(folder);
+  if (S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(

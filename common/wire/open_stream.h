@@ -12,7 +12,7 @@
 
 namespace bastion::wire {
 
-// Opens a client's end that supports deadlines. `prepare` prepares the gRPC call. Errors:
+// Opens a client's end that supports deadlines. `prepare` prepares the gRPC call. Errors: those of
 // GrpcTimedStream::Open.
 template <typename Request, typename Reply>
 [[nodiscard]] absl::StatusOr<std::unique_ptr<MessageStream<Request, Reply>>> OpenTimedStream(

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Compares bastion, in process and through services, with DDTree's published Python code.
+"""Compares bastion, in process and through services, with the published Python code of DDTree's authors.
 
     build/compare_venv/bin/python deploy/measure/compare_ddtree.py [--budgets 4,8,16,32,64]
 
 compare_requirements.txt says how to create build/compare_venv.
 
-Both use the same pair, prompts and threads. Their code (https://github.com/liranringel/ddtree,
-Ringel and Romano, arXiv 2604.12989) is cloned to build/compare/ddtree. This script calls it as their
-benchmark.py does: plain decoding (dflash_generate with blocks of 1), DFlash, and DDTree at every
-budget, on Hugging Face transformers. Their code is written for CUDA. On a CPU this script changes
-only four things:
+Both use the same models, prompts and number of threads. The authors' code ("their code" below;
+https://github.com/liranringel/ddtree, Ringel and Romano, arXiv 2604.12989) is cloned to
+build/compare/ddtree. This script calls it as their benchmark.py does: plain decoding
+(dflash_generate with blocks of 1), DFlash, and DDTree at every budget, on Hugging Face
+transformers. Their code is written for CUDA. On a CPU this script changes only four things:
   - torch.cuda.synchronize() does nothing (their clock calls it);
   - the drafter's attention is PyTorch's sdpa instead of flash-attn, which has no CPU version (the
     target uses sdpa anyway);
   - `datasets`, which only their loader of public benchmarks uses, is an empty stand-in;
-  - fp32 runs in addition to their bf16, since CPUs without bf16 instructions are faster with it.
+  - fp32 runs in addition to their bf16, because CPUs without bf16 instructions are faster in fp32.
 
 The prompts are divided into shares, one per round. In each round, every arm (an engine with a policy)
 answers the share. bastion goes first in every other round. All arms generate --max_new_tokens. Rates

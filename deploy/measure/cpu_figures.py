@@ -27,7 +27,7 @@ from runner import PROGRAMS, MeasureError, NotRun
 
 
 class OtherLoad:
-    """Measures the CPU time that other programs and other guests of the host use after construction."""
+    """Measures the CPU time that other programs and other virtual machines of the host use after construction."""
 
     def __init__(self):
         self._began = self._read()

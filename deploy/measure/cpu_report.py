@@ -11,27 +11,35 @@ AMX, NO_AMX = "AMX", "no AMX"
 
 BARS = [
     Bar("machine.decode", "plain step of the inflated pair: share of the measured read bandwidth", 0.85, "%"),
-    Bar("machine.rows16", "verify of 16 rows, relative to one, inflated pair, with AMX", 1.15, "×", at_most=True, needs=AMX),
-    Bar("machine.rows32", "verify of 32 rows, relative to one, inflated pair, with AMX", 1.5, "×", at_most=True, needs=AMX),
-    Bar("machine.rows64", "verify of 64 rows, relative to one, inflated pair, with AMX", 1.7, "×", at_most=True, needs=AMX),
-    Bar("machine.rows4", "verify of 4 rows, relative to one, inflated pair, without AMX", 1.2, "×", at_most=True, needs=NO_AMX),
-    Bar("machine.rows8", "verify of 8 rows, relative to one, inflated pair, without AMX", 2.0, "×", at_most=True, needs=NO_AMX),
-    Bar("inflated.adaptive_amx", "`adaptive`, relative to plain, inflated pair, with AMX", 2.0, "×", needs=AMX),
-    Bar("inflated.adaptive", "`adaptive`, relative to plain, inflated pair, without AMX", 1.3, "×", needs=NO_AMX),
+    Bar("machine.rows16", "verify of 16 rows, relative to one row, inflated pair, with AMX", 1.15, "×",
+        at_most=True, needs=AMX),
+    Bar("machine.rows32", "verify of 32 rows, relative to one row, inflated pair, with AMX", 1.5, "×",
+        at_most=True, needs=AMX),
+    Bar("machine.rows64", "verify of 64 rows, relative to one row, inflated pair, with AMX", 1.7, "×",
+        at_most=True, needs=AMX),
+    Bar("machine.rows4", "verify of 4 rows, relative to one row, inflated pair, without AMX", 1.2, "×",
+        at_most=True, needs=NO_AMX),
+    Bar("machine.rows8", "verify of 8 rows, relative to one row, inflated pair, without AMX", 2.0, "×",
+        at_most=True, needs=NO_AMX),
+    Bar("inflated.adaptive_amx", "`adaptive`, relative to plain decoding, inflated pair, with AMX", 2.0, "×", needs=AMX),
+    Bar("inflated.adaptive", "`adaptive`, relative to plain decoding, inflated pair, without AMX", 1.3, "×", needs=NO_AMX),
     Bar("inflated.share", "every policy's share of τ·T_AR/(T_verify+T_draft), inflated pair", 0.85, "%"),
     Bar("demo.share", "every policy's share of τ·T_AR/(T_verify+T_draft), demo pair", 0.85, "%"),
     Bar("demo.host", "host's share of a cycle (tree, commit, transfer), demo pair", 0.05, "%", at_most=True),
-    Bar("llama.demo", "plain, relative to llama.cpp in bf16, demo pair", 1.0, "×"),
-    Bar("llama.inflated", "plain, relative to llama.cpp in bf16, inflated pair", 1.2, "×"),
-    Bar("llama.speculative_demo", "speculative, relative to llama.cpp's plain, demo pair, with AMX", 1.5, "×", needs=AMX),
-    Bar("llama.speculative", "speculative, relative to llama.cpp's plain, inflated pair, with AMX", 1.5, "×", needs=AMX),
-    Bar("ddtree.best", "in process, relative to DDTree's published code at its best budget, demo pair", 8.0, "×"),
-    Bar("services.inline_adaptive", "services, relative to in process, gRPC, `adaptive`", 0.8, "%"),
-    Bar("services.inline_default", "services, relative to in process, gRPC, `default`", 0.8, "%"),
-    Bar("services.shared_adaptive", "services, relative to in process, shared memory, `adaptive`", 0.8, "%"),
-    Bar("services.shared_default", "services, relative to in process, shared memory, `default`", 0.8, "%"),
-    Bar("transport.shared", "messages of a cycle without the compute, shared memory, largest p50", 120, "µs", at_most=True),
-    Bar("transport.inline", "messages of a cycle without the compute, gRPC, largest p50", 400, "µs", at_most=True),
+    Bar("llama.demo", "plain decoding, relative to llama.cpp in bf16, demo pair", 1.0, "×"),
+    Bar("llama.inflated", "plain decoding, relative to llama.cpp in bf16, inflated pair", 1.2, "×"),
+    Bar("llama.speculative_demo", "best policy, relative to llama.cpp's plain decoding, demo pair, with AMX", 1.5, "×",
+        needs=AMX),
+    Bar("llama.speculative", "best policy, relative to llama.cpp's plain decoding, inflated pair, with AMX", 1.5, "×",
+        needs=AMX),
+    Bar("ddtree.best", "best policy in process, relative to DDTree's published code at its best budget, demo pair", 8.0,
+        "×"),
+    Bar("services.inline_adaptive", "tokens/s through services over gRPC, relative to in process, `adaptive`", 0.8, "%"),
+    Bar("services.inline_default", "tokens/s through services over gRPC, relative to in process, `default`", 0.8, "%"),
+    Bar("services.shared_adaptive", "tokens/s through services over shared memory, relative to in process, `adaptive`", 0.8, "%"),
+    Bar("services.shared_default", "tokens/s through services over shared memory, relative to in process, `default`", 0.8, "%"),
+    Bar("transport.shared", "a cycle's messages over shared memory, without compute: largest p50", 120, "µs", at_most=True),
+    Bar("transport.inline", "a cycle's messages over gRPC, without compute: largest p50", 400, "µs", at_most=True),
     Bar("startup.seconds", "start of three services until SERVING, demo pair, median", 3.0, "s", at_most=True),
     Bar("counts.failed", "counts of a cycle above their limits", 0, "", at_most=True),
 ]
@@ -78,13 +86,13 @@ def section_texts(sections: dict, titles: dict[str, str]) -> list[str]:
 
 
 def ratio_panels(sections: dict) -> list[plots.BarPanel]:
-    """A panel for each engine that bastion is compared with. The dashed line is the bar."""
+    """A panel for each engine that bastion is compared with. The dashed line is the required ratio."""
     panels = []
 
     def add(title: str, ratios: dict[str, float] | None, limit: float) -> None:
         if ratios:
             labels = {name: f"{ratio:.2f}×" for name, ratio in ratios.items()}
-            title = f"tokens/s relative to {title} (dashed: the bar, {limit:g}×)"
+            title = f"tokens/s relative to {title} (dashed: required, {limit:g}×)"
             panels.append(plots.BarPanel(title, ratios, labels, baseline=1.0, limit=limit))
 
     for pair in ("demo", "inflated"):
@@ -113,7 +121,7 @@ def draw(figures: dict, folder: Path) -> list[Path]:
 
 
 def write(figures: dict, titles: dict[str, str], folder: Path) -> list[Verdict]:
-    """Writes figures.json, figures.md and the plots. `titles`: of the sections, in their order."""
+    """Writes figures.json, figures.md and the plots. `titles`: the title of each section, in the order of the report."""
     verdicts = judge_all(figures["sections"], figures["amx"])
     paragraphs = report.page("Figures", [figures["settings"]], verdicts, draw(figures, folder),
                              section_texts(figures["sections"], titles))

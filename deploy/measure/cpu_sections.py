@@ -76,7 +76,7 @@ def pairs(run: CpuRun, text: list[str]) -> dict[str, Path]:
 
 
 def lowest_share(rows: list[dict]) -> dict:
-    """The smallest share of the ideal that a speculative policy reaches, and its name."""
+    """The smallest share of the ideal (program_output.policies) that a speculative policy reaches, and its name."""
     row = min((row for row in rows if row["policy"] != "ar"), key=lambda row: row["share"])
     return measured(row["share"], row["policy"])
 
@@ -218,7 +218,8 @@ def transport(run: CpuRun) -> dict:
     found = {f"transport.{carrier}": measured(max(p50 for p50, _ in settings.values())) for carrier, settings in times.items()}
     cell = lambda pair: f"{pair[0]:.0f} / {pair[1]:.0f}"  # noqa: E731
     rows = [[name, cell(times["inline"][name]), cell(times["shared"][name])] for name in times["inline"]]
-    head = ["features, marginals; time of each engine", "gRPC p50 / p99 µs", "shared memory p50 / p99 µs"]
+    head = ["features (rows × F), marginals (P × K); compute time of each engine", "gRPC p50 / p99 µs",
+            "shared memory p50 / p99 µs"]
     return {"measured": found, "numbers": times, "text": table(head, rows)}
 
 

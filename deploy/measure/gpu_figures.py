@@ -22,7 +22,7 @@ BARS = [
     Bar("decode", "plain step, Qwen3-8B shape: share of the bandwidth bound", 0.80, "%", needs=FULL_SHAPE),
     Bar("attention_long", "attention, 32 rows after 32768 tokens: share of the memory bandwidth", 0.70, "%"),
     Bar("attention_short", "attention, 32 rows after 2048 tokens: time of one layer", 9.0, "µs", at_most=True),
-    Bar("verify", "verify of 64 rows, relative to one, Qwen3-8B shape after 2048 tokens", 1.15, "×", at_most=True,
+    Bar("verify", "verify of 64 rows, relative to one row, Qwen3-8B shape after 2048 tokens", 1.15, "×", at_most=True,
         needs=FULL_SHAPE),
     Bar("adaptive", "`adaptive`, relative to the best fixed budget, Qwen3-8B shape (3 % is noise)", 1 - NOISE, "×",
         needs=FULL_SHAPE),

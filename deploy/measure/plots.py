@@ -106,7 +106,8 @@ def bar_chart(panels: list[BarPanel]):
 def verify_chart(series: dict[str, dict[int, float]], limits: dict[int, float], limit_label: str):
     """Verify time by number of rows, relative to one row. None without series.
 
-    `limits`: the bars of the first series, by rows. Labels the first series at these rows and at its last point.
+    `limits`: by number of rows, the limits (bars.py) for the first series. Labels the first series at these rows and
+    at its last point.
     """
     series = {label: ratios for label, ratios in series.items() if ratios}
     if not series:

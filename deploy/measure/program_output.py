@@ -26,7 +26,7 @@ def load_json(path: Path):
 
 
 def differing_prompts(results: dict) -> dict[str, list[str]]:
-    """By policy, the ids of the prompts whose output tokens differ from the first policy's."""
+    """By policy, the ids of the prompts whose output tokens differ from those of the first policy, plain decoding."""
     first, *others = results["policies"]
     return {policy["policy"]: [mine["id"] for mine, plain in zip(policy["prompts"], first["prompts"])
                                if mine["output_token_ids"] != plain["output_token_ids"]] for policy in others}

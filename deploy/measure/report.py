@@ -1,4 +1,4 @@
-"""Writes reports: a JSON file for programs and a Markdown page for people. The CPU figures and the GPU run share it."""
+"""Writes reports: a JSON file for programs and a Markdown page for people. The CPU figures and the GPU run use it."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Runs programs with a time limit and keeps their output.
 
-The CPU figures, the GPU run and the comparisons share it.
+The CPU figures, the GPU run and the comparisons share this module.
 """
 
 import contextlib

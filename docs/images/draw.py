@@ -24,7 +24,7 @@ HEIGHT = 0.38  # Height of a bar. A row has height 1.
 
 
 def speeds(page: str) -> dict[str, tuple[float | None, float | None]]:
-    """By policy, the speed without the prior and with both of its sources, at temperature 0."""
+    """By policy, the speed without the prior and with it (column "both"), at temperature 0."""
     section = page[page.index(SECTION):]
     found = {}
     for line in section.splitlines():
@@ -47,10 +47,10 @@ def draw(values: dict[str, tuple[float | None, float | None]], path: Path) -> No
     figure, axes = plt.subplots(figsize=(8.6, 3.9))
     for at, row in enumerate(ROWS):
         without, with_prior = values[row]
-        pair = without is not None
-        if pair:
+        has_both = without is not None
+        if has_both:
             bar(axes, at - HEIGHT / 2, without, WITHOUT)
-        bar(axes, at + (HEIGHT / 2 if pair else 0), with_prior, WITH, note="default" if row == "adaptive" else "")
+        bar(axes, at + (HEIGHT / 2 if has_both else 0), with_prior, WITH, note="default" if row == "adaptive" else "")
     axes.axvline(1, color=INK, linewidth=1.2, linestyle=(0, (4, 3)))
     axes.text(1.0, len(ROWS) - 0.42, "plain decoding", color=INK, ha="center", va="bottom")
     axes.set_yticks(range(len(ROWS)), [LABELS[row] for row in ROWS])

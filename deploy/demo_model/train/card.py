@@ -49,9 +49,9 @@ DDTree's best-first tree of N nodes:
 
 The training text is the standard library, the test suite and the documentation sources of CPython
 3.11, as packaged by Debian 12 ({packages}). It is under the PSF License Agreement; see `LICENSE` in
-each folder. Duplicates and files that contain mostly data are excluded. A hash of its path assigns
-each file to one split. `split.json` records the rule, the digests, and the files kept out of
-training.
+each folder. Duplicates and files that contain mostly data are excluded. Each file belongs to one
+split, chosen by a hash of its path. `split.json` records the rule, the digests, and the files kept
+out of training.
 
 | split | files | MB | use |
 |---|---|---|---|
@@ -60,8 +60,8 @@ training.
 | held out | {heldout_files} | {heldout_mb:.1f} | `prompts.jsonl` |
 
 The drafter was trained on teacher text: {teacher_tokens:.2f} M tokens that the target generated
-after prefixes of training files. Half of them are greedy and half are sampled at temperature 0.8.
-Texts are cut off where a loop begins.
+after prefixes of training files. Half of the texts were generated greedily, half were sampled at
+temperature 0.8. Texts are cut off where a loop begins.
 {prior}
 A prompt was eligible only if the target's greedy continuation of {continuation} tokens has no end of
 text, and at least {min_distinct:.0%} of its 4-grams are distinct. {prompt_counts}

@@ -2,8 +2,8 @@
 
 License of the text: PSF License Agreement (the documentation's examples also under Zero Clause BSD).
 
-A hash of its path assigns each file to one split, so the splits are the same on every machine: `train` (about
-95 %), `validation` (perplexity only) and `heldout` (prompts only). Exact duplicates and files that are mostly
+Each file belongs to one split, chosen by a hash of its path, so the splits are the same on every machine: `train`
+(about 95 %), `validation` (perplexity only) and `heldout` (prompts only). Exact duplicates and files that are mostly
 data (encodings, long literals, generated tables) are dropped.
 """
 

@@ -1,9 +1,9 @@
 """Trains the DFlash drafter on teacher text and frozen features of the target, for `--max-minutes`.
 
-Anchors are random and sorted. The block of an anchor predicts the γ tokens after it. The loss of position k
-has the weight exp(−(k−1)/4), DFlash's decay for a block of 8. A label is the average of two distributions:
-all probability on the token of the teacher text, and the target's distribution at that position at
-temperature 1.
+An anchor is the position of a block's first token (dflash.py). Anchors are random and sorted. A block predicts
+the γ tokens after its anchor. The loss of position k has the weight exp(−(k−1)/4), DFlash's decay for a block
+of 8. A label is the average of two distributions: all probability on the token of the teacher text, and the
+target's distribution at that position at temperature 1.
 """
 
 import argparse
@@ -92,19 +92,19 @@ def main() -> None:
         drafter.load_state_dict(torch.load(args.start_from, weights_only=True)["model"])
     else:
         start_from_target(drafter, target)
-    pair = optimizers(drafter, args.muon_lr, args.adam_lr, weight_decay=0.0)
+    optimizer_pair = optimizers(drafter, args.muon_lr, args.adam_lr, weight_decay=0.0)
     checkpoint = Checkpoint(args.work / "drafter.pt")
-    counters = checkpoint.load(drafter, pair)
+    counters = checkpoint.load(drafter, optimizer_pair)
     clock, step = Clock(args.max_minutes, counters.get("seconds", 0.0)), counters.get("step", 0)
     bar = tqdm(total=100, desc="drafter", unit="%", bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}")
     done = clock.share() >= 1.0
     while not done:
         generator = torch.Generator().manual_seed(1_000_003 + step)
-        set_scale(pair, learning_rate_scale(clock.share()))
+        set_scale(optimizer_pair, learning_rate_scale(clock.share()))
         part = shards.draw(generator)
         loss, hits = block_loss(drafter, head, part, draw_anchors(part, generator))
         loss.backward()
-        for optimizer in pair:
+        for optimizer in optimizer_pair:
             optimizer.step()
             optimizer.zero_grad()
         step += 1
@@ -115,7 +115,7 @@ def main() -> None:
                                                          "loss": round(loss.item(), 4), "hits": hits.tolist()})
         done = clock.share() >= 1.0
         if checkpoint.due() or done:
-            checkpoint.save(drafter, pair, {"step": step, "seconds": clock.seconds()})
+            checkpoint.save(drafter, optimizer_pair, {"step": step, "seconds": clock.seconds()})
     bar.close()
 
 

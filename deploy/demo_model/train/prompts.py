@@ -67,7 +67,7 @@ def continuations(model: Qwen3, prompts: list[list[int]]) -> list[list[int]]:
 
 
 def is_good(continuation: list[int]) -> bool:
-    """See the docstring of this module."""
+    """Whether the continuation makes its prompt good, as the docstring of this module defines it."""
     return EOS not in continuation and distinct_ratio(continuation) >= MIN_DISTINCT
 
 

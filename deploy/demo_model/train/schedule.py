@@ -13,7 +13,10 @@ import torch
 
 
 def learning_rate_scale(share: float, decay_from: float = 0.4) -> float:
-    """1 % warm-up, then 1, then linearly to 0. `share`: elapsed time / allowed time, 0 to 1."""
+    """Rises linearly to 1 in the first 1 % of the time, stays 1, then falls linearly to 0 from `decay_from` on.
+
+    `share`: elapsed time / allowed time, 0 to 1.
+    """
     if share < 0.01:
         return max(share, 1e-4) / 0.01
     return min(1.0, max(0.0, (1.0 - share) / (1.0 - decay_from)))

@@ -155,10 +155,10 @@ TEST(TransitionTableTest, OffsetsMustNotLeaveTheContinuations) {
 TEST(TransitionTableTest, ATotalBelowTheSumOfItsCountsIsRefused) {
   Columns columns = Sample();
   columns.totals[0] = 6;
-  ExpectRefused(columns, "totals[0] is below the sum of its counts");
+  ExpectRefused(columns, "totals[0] is below the sum of the context's counts");
   columns = Sample();
   columns.totals[3] = 3;
-  ExpectRefused(columns, "totals[3] is below the sum of its counts");
+  ExpectRefused(columns, "totals[3] is below the sum of the context's counts");
 }
 
 TEST(TransitionTableTest, APairOutsideTheVocabularyIsRefused) {

@@ -43,7 +43,7 @@ impl Bytes {
     }
 
     /// # Safety
-    /// As `as_slice`.
+    /// The same as for `as_slice`.
     pub unsafe fn as_text(&self) -> Result<&str, Failure> {
         std::str::from_utf8(unsafe { self.as_slice() })
             .map_err(|e| Failure::invalid(format!("not UTF-8 from byte {}", e.valid_up_to())))
