@@ -24,7 +24,7 @@
 namespace bastion::kernels::cpu {
 namespace {
 
-inline constexpr int kMaxRows = 12;  // Rows of a tile. 24 of the 32 registers hold sums.
+inline constexpr int kMaxRows = 12;  // Maximum rows of a tile. 24 of the 32 registers hold sums.
 inline constexpr int kShift = 128;   // The offset that makes a rounded row unsigned.
 
 // The rows of x as bytes [R, depth], with a scale per row [R].
