@@ -119,10 +119,10 @@ struct SiluMulArgs {
 };
 
 // How the token after a row is chosen: argmax_x (logit(x)/T + g(seed, position, x)), the keyed
-// Gumbel choice, among the tokens that survive top-k, then top-p, then min-p. Each of the three
-// uses softmax(logit/T) over the survivors of the previous one, as in Hugging Face Transformers. If
-// several tokens tie for the last place, top-k keeps all of them and top-p keeps those with the
-// lower ids.
+// Gumbel choice with the noise g of common/base/random.h, among the tokens that survive top-k, then
+// top-p, then min-p. Each of the three uses softmax(logit/T) over the survivors of the previous
+// one, as in Hugging Face Transformers. If several tokens tie for the last place, top-k keeps all
+// of them and top-p keeps those with the lower ids.
 struct ChoiceRule {
   float temperature = 0;  // 0: argmax; the other fields have no effect.
   uint64_t seed = 0;

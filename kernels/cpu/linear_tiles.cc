@@ -32,6 +32,7 @@ inline constexpr int kPairBytes = kPanel * 2 * sizeof(uint16_t);  // Bytes of a 
 // The tile registers: four for sums, two for x and two for weights.
 inline constexpr int kSum = 0, kInput = 4, kWeight = 6, kTiles = 8;
 
+// One row of an input tile: successive bf16 values of a row of x.
 struct alignas(kTileBytes) InputLine {
   uint16_t k[kDepthStep];
 };

@@ -79,9 +79,11 @@ void RmsNorm(const RmsNormArgs& args, Stream& stream);
 // `query_out` and the keys and values to the cache.
 struct QkvArgs {
   StepRows rows;
-  const float* query = nullptr;        // [R, H, D], rows `stride` apart; null: keys and values only
-  const float* key = nullptr;          // [R, G, D], rows `stride` apart
-  const float* value = nullptr;        // [R, G, D], rows `stride` apart
+  // The rows of these three are `stride` floats apart. If `query` is null, only keys and values are
+  // processed.
+  const float* query = nullptr;        // [R, H, D]
+  const float* key = nullptr;          // [R, G, D]
+  const float* value = nullptr;        // [R, G, D]
   void* query_out = nullptr;           // [R, H, D] of the cache's dtype
   const float* query_norm = nullptr;   // [D]
   const float* key_norm = nullptr;     // [D]
@@ -116,8 +118,8 @@ struct AttentionArgs {
   int window = 0;       // As in kernels/ops.h
   bool causal = false;  // Treat spans with mask kFull as causal in this layer
   float scale = 1.0f;
-  // AttentionScratchBytes of device memory. All layers may share it. The caller zeroes it once;
-  // each launch resets its counters to zero.
+  // AttentionScratchBytes(…) bytes of device memory. All layers may share it. The caller zeroes it
+  // once; each launch resets its counters to zero.
   void* scratch = nullptr;
   int multiprocessors = 1;
 };
@@ -172,14 +174,14 @@ struct ChooseArgs {
   const float* logits = nullptr;       // [R, V]
   const ChoiceRule* rules = nullptr;   // [R]
   int32_t* tokens = nullptr;           // [R]
-  void* scratch = nullptr;             // ChooseScratchBytes; the caller zeroes it once
-  int rows = 0;                        // R
-  int vocabulary = 0;                  // V
+  void* scratch = nullptr;  // ChooseScratchBytes(rows) bytes; the caller zeroes them once
+  int rows = 0;             // R
+  int vocabulary = 0;       // V
 };
 void Choose(const ChooseArgs& args, Stream& stream);
 [[nodiscard]] size_t ChooseScratchBytes(int rows);
 
-// The drafter's candidates (kernels/ops.h: TopKArgs). `candidates` <= kMaxCandidates.
+// The drafter's candidates (TopKArgs in kernels/ops.h). REQUIRES: candidates <= kMaxCandidates.
 inline constexpr int kMaxCandidates = 1024;
 struct TopKArgs {
   const int32_t* rows_used = nullptr;
@@ -187,7 +189,7 @@ struct TopKArgs {
   const ChoiceRule* coupling = nullptr;  // [R] or null; rows with temperature 0 are not coupled
   int32_t* tokens = nullptr;             // [R, K]; may be host memory
   float* log_probs = nullptr;            // [R, K]; may be host memory
-  void* scratch = nullptr;               // TopKScratchBytes; the caller zeroes it once
+  void* scratch = nullptr;               // TopKScratchBytes(…) bytes; the caller zeroes them once
   int rows = 0;                          // R
   int vocabulary = 0;                    // V
   int candidates = 0;                    // K
