@@ -111,6 +111,7 @@ TEST_F(DeviceAttentionTest, ASequenceGetsTheSameBitsInAnyBatch) {
   }
 }
 
+// With `causal`, the rows of a block see the same keys as the rows of a chain.
 TEST_F(DeviceAttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
   for (const int window : {0, 50}) {
     for (const SpanShape& span : {SpanShape{14, 20}, {500, 9}, {64, 64}, {30, 150}}) {
