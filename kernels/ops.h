@@ -18,15 +18,15 @@
 
 namespace bastion::kernels {
 
-// y = x Wᵀ, or y += x Wᵀ if `accumulate`. Each output is one chain of fused multiply-adds over k,
-// with two exceptions. With int8 weights, each row of x is also rounded to int8 (x = max|x|/127 ·
-// int8), and the products are summed as integers. With bf16 weights on a CPU with matrix
-// instructions, x is rounded to bf16, and the matrix instructions define the order of the sum. In
-// all cases, a row of y does not depend on the other rows.
+// y = x Wᵀ, or y += x Wᵀ if `accumulate`, with K inputs and N outputs per row. Each output is one
+// chain of fused multiply-adds over k, with two exceptions. With int8 weights, each row of x is
+// also rounded to int8 (x = max|x|/127 · int8), and the products are summed as integers. With bf16
+// weights on a CPU with matrix instructions, x is rounded to bf16, and the matrix instructions
+// define the order of the sum. In all cases, a row of y does not depend on the other rows.
 struct LinearArgs {
   const float* x = nullptr;  // [R, K]
   PackedMatrix weight;       // [N, K]
-  float* y = nullptr;        // [R, N], rows `y_stride` apart
+  float* y = nullptr;        // [R, N], rows `y_stride` floats apart
   int rows = 0;              // R
   int y_stride = 0;
   bool accumulate = false;
@@ -57,9 +57,9 @@ struct EmbedArgs {
 // Keys and values are stored in their cache slots. If `query` is null, only keys and values are
 // processed.
 struct QkvArgs {
-  float* query = nullptr;              // [R, H, D], rows `query_stride` apart, in place
-  const float* key = nullptr;          // [R, G, D], rows `kv_stride` apart
-  const float* value = nullptr;        // [R, G, D], rows `kv_stride` apart
+  float* query = nullptr;              // [R, H, D], rows `query_stride` floats apart, in place
+  const float* key = nullptr;          // [R, G, D], rows `kv_stride` floats apart
+  const float* value = nullptr;        // [R, G, D], rows `kv_stride` floats apart
   const float* query_norm = nullptr;   // [D]
   const float* key_norm = nullptr;     // [D]
   const float* cosine_sine = nullptr;  // [positions, D]: D/2 cosines, then D/2 sines
@@ -90,7 +90,7 @@ struct AttentionSpan {
   const int32_t* pages = nullptr;
   RowMask mask = RowMask::kCausal;
   const uint64_t* ancestors = nullptr;  // [rows, words], bit j of row i: i sees row j
-  int words = 0;
+  int words = 0;                        // 64-bit words per row of `ancestors`.
 };
 
 // Attention of each row over its cached prefix (no mask) and the rows that it sees (mask), in one
@@ -98,7 +98,7 @@ struct AttentionSpan {
 // stored, so a tree row gets the same bits as the same path run as a chain. If `window` > 0, a row
 // sees only keys whose position is greater than its own position minus `window`.
 struct AttentionArgs {
-  const float* query = nullptr;  // [R, H, D], rows `query_stride` apart
+  const float* query = nullptr;  // [R, H, D], rows `query_stride` floats apart
   float* output = nullptr;       // [R, H, D], contiguous
   KvLayer cache;
   const AttentionSpan* spans = nullptr;  // [B]
@@ -110,7 +110,7 @@ struct AttentionArgs {
   float scale = 1.0f;
 };
 
-// y = silu(gate) * up.
+// y = silu(gate) * up. I is the width of the MLP.
 struct SiluMulArgs {
   const float* gate_up = nullptr;  // [R, 2, I]
   float* y = nullptr;              // [R, I]
@@ -119,10 +119,10 @@ struct SiluMulArgs {
 };
 
 // How the token after a row is chosen: argmax_x (logit(x)/T + g(seed, position, x)), the keyed
-// Gumbel choice, among the tokens that survive top-k, then top-p, then min-p. Each of the three
-// uses softmax(logit/T) over the survivors of the previous one, as in Hugging Face Transformers. If
-// several tokens tie for the last place, top-k keeps all of them and top-p keeps those with the
-// lower ids.
+// Gumbel choice with the noise g of common/base/random.h, among the tokens that survive top-k, then
+// top-p, then min-p. Each of the three uses softmax(logit/T) over the survivors of the previous
+// one, as in Hugging Face Transformers. If several tokens tie for the last place, top-k keeps all
+// of them and top-p keeps those with the lower ids.
 struct ChoiceRule {
   float temperature = 0;  // 0: argmax; the other fields have no effect.
   uint64_t seed = 0;
@@ -135,7 +135,7 @@ struct ChoiceRule {
 };
 
 // Chooses a token for each row. Ties go to the lowest id. The token is -1 if all logits of the row
-// are NaN or if no token survives.
+// are NaN, if no token survives, or if all logits are -inf and the temperature is above 0.
 struct ChooseArgs {
   const float* logits = nullptr;      // [R, V]
   const ChoiceRule* rules = nullptr;  // [R]

@@ -15,7 +15,7 @@ namespace {
 constexpr int kBlockWords = 64;
 constexpr int kMaxElements = kBlockWords * 4;  // Maximum elements in a row of a block.
 
-// The source of one row of a panel. `data` is null past the end of the matrix.
+// One row of the matrix, which becomes a column of a panel. `data` is null past the last row.
 struct Row {
   DType type = DType::kF32;
   const void* data = nullptr;
@@ -184,11 +184,11 @@ void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, Th
   });
 }
 
-void ConvertElements(DType type, const void* from, int64_t count, DType dtype, void* to) {
+void ConvertElements(DType from_type, const void* from, int64_t count, DType to_type, void* to) {
   for (int64_t k = 0; k < count; k += kMaxElements) {
     const auto part = static_cast<int>(std::min<int64_t>(kMaxElements, count - k));
-    Convert({type, static_cast<const char*>(from) + BytesPerElement(type) * k}, 0, part, dtype,
-            static_cast<char*>(to) + BytesPerElement(dtype) * k);
+    Convert({from_type, static_cast<const char*>(from) + BytesPerElement(from_type) * k}, 0, part,
+            to_type, static_cast<char*>(to) + BytesPerElement(to_type) * k);
   }
 }
 

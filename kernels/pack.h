@@ -28,8 +28,8 @@ struct SourceMatrix {
 // cache). It allocates nothing.
 void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, ThreadPool& pool);
 
-// Converts `count` elements from `type` to `dtype` (fp32, or bf16 rounded to nearest).
-void ConvertElements(DType type, const void* from, int64_t count, DType dtype, void* to);
+// Converts `count` elements from `from_type` to `to_type` (fp32, or bf16 rounded to nearest).
+void ConvertElements(DType from_type, const void* from, int64_t count, DType to_type, void* to);
 
 }  // namespace bastion::kernels
 

@@ -15,11 +15,11 @@ namespace {
 constexpr auto kSpinTime = std::chrono::microseconds(200);
 // Spins between two reads of the clock: a few µs.
 constexpr int kSpinsPerClockRead = 128;
-// How often the caller spins while it waits for workers, before it yields its core. A worker may
-// need the core.
+// How many times the caller spins while it waits for workers, before it yields its core. A worker
+// may need the core.
 constexpr int kSpinsBeforeYield = 600;
 
-// Pieces of one member's share of a loop: enough for other members to take some over.
+// Maximum pieces of one member's share of a loop: enough for other members to take some over.
 constexpr int kMaxPieces = 4;
 
 void Pause() {

@@ -38,8 +38,10 @@ class ThreadPool {
   [[nodiscard]] int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls body(begin, end) on ranges that cover each index of [0, count) once, and returns when all
-  // calls have returned. Ranges have about `grain` indices or more. REQUIRES: the result for an
-  // index does not depend on the thread or the range.
+  // calls have returned. A loop of at most `grain` indices is one range, which the caller runs. In
+  // a longer loop, the threads get equal shares, and a share of n indices is divided into at most
+  // ceil(n / grain) ranges. REQUIRES: the result for an index does not depend on the thread or the
+  // range.
   template <typename Body>
   void ParallelFor(int64_t count, int64_t grain, Body&& body) {
     if (count <= grain || workers_.empty()) {
@@ -72,8 +74,8 @@ class ThreadPool {
     int64_t grain = 1;
   };
 
-  // One member's share of the loop: [begin, end), divided into `pieces`. The first `taken` pieces
-  // have been started.
+  // One member's share of the loop: [begin, end), divided into `pieces` ranges. The first `taken`
+  // pieces have been started.
   struct alignas(64) Share {
     int64_t begin = 0, end = 0;
     int pieces = 0;

@@ -20,21 +20,23 @@ namespace bastion::kernels {
   return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-// Floats of the widest vector in use. A row of a page is one such vector, a row of a panel is two.
+// Number of floats in the widest vector in use. The keys of a page have one such vector for each
+// dimension of a head. A row of a weight panel is two such vectors.
 inline constexpr int kWidest = 16;
 inline constexpr int kPageTokens = kWidest;  // Tokens per KV page.
 inline constexpr int kPanel = 2 * kWidest;   // Columns per weight panel.
-inline constexpr int kDepthStep = 32;  // The depth of fp32 and bf16 panels is a multiple of this.
+inline constexpr int kDepthStep = 32;  // The depth() of fp32 and bf16 panels is a multiple of this.
 
-// A weight matrix W [N, K], packed for linear(). K is padded with zeros to depth():
+// A weight matrix W [N, K], packed for linear(). A panel holds 32 rows of W, transposed: row n of W
+// is column n % 32 of panel n / 32. K is padded with zeros to depth():
 //
 //   [ceil(N / 32)] panels x [K / T] x [32] x [T]     T = 1, 2, 4 in fp32, bf16, int8
 //
 // T successive weights of a column share one 4-byte word. A shift and a mask turn one register of
 // bf16 words into the floats of two rows of k, and dot-product instructions find the two or four
 // values that they combine next to each other. An int8 panel is followed by the scales of its
-// columns (W = scale * int8) and the sums of the int8 values of its columns. Columns past N are
-// zero. The data is aligned to 64 bytes.
+// columns (W = scale * int8) and the sums of the int8 values of its columns. The columns of the
+// last panel past row N of W are zero. The data is aligned to 64 bytes.
 struct PackedMatrix {
   DType dtype = DType::kF32;
   int rows = 0;     // N
@@ -68,7 +70,8 @@ struct PackedMatrix {
   }
 };
 
-// One layer of a paged KV cache. A page holds kPageTokens tokens of all G kv heads:
+// One layer of a paged KV cache. A page holds kPageTokens tokens of all G kv heads. This is the
+// layout on a CPU; for a GPU see DeviceKvLayer in kernels/cuda/ops.h.
 //
 //   keys    [pages, G, D, 16]   one column per token, so that 16 scores are one vector
 //   values  [pages, G, 16, D]   one row per token

@@ -8,7 +8,7 @@
 namespace bastion::kernels {
 
 // Bytes per second that the pool's threads read from memory: the best of several passes over a
-// buffer larger than the caches. Takes less than a tenth of a second.
+// buffer larger than the caches. Takes well under a second.
 [[nodiscard]] double ReadBandwidth(ThreadPool& pool);
 
 // FLOP/s of linear() with many rows and a matrix that fits in the caches: the best of several

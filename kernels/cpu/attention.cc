@@ -1,11 +1,11 @@
 // Tree attention over a paged KV cache.
 //
-// The kernel processes a few rows of a span and one kv head at a time. First it scores the rows
-// against whole pages of keys, 16 keys per vector; the rows and the heads of the group share each
-// load. Then it computes one softmax per row, and finally the weighted sums of values. For a row of
-// a tree, it uses the ancestor bits to pick the scores of the row's ancestors and moves them after
-// the scores of the prefix, ordered by depth. From then on, the row looks like the last row of a
-// chain.
+// The kernel processes a few rows of a span and one kv head at a time, with the group of query
+// heads that use this kv head. First it scores the rows against whole pages of keys, 16 keys per
+// vector; the rows and the heads of the group share each load. Then it computes one softmax per
+// row, and finally the weighted sums of values. For a row of a tree, it uses the ancestor bits to
+// pick the scores of the row's ancestors and moves them after the scores of the prefix, ordered by
+// depth. From then on, the row looks like the last row of a chain.
 //
 // The published formulation of tree attention computes two parts (the prefix without a mask, the
 // tree with a mask) and merges them by log-sum-exp. Here, both parts share one maximum and one sum.
@@ -26,7 +26,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
-inline constexpr int kMaxGroup = 4;  // Query heads per pass; larger groups need several passes.
+inline constexpr int kMaxGroup = 4;  // Query heads per pass. Larger groups need several passes.
 // Rows x heads per pass, if there is more than one row.
 inline constexpr int kMaxQueries = kLanes == kWidest ? 6 : 1;
 inline constexpr float kHidden = -std::numeric_limits<float>::infinity();
@@ -300,7 +300,7 @@ thread_local VisibleKeys SpanKernel<KV>::visible_[std::max(kMaxQueries, 1)];
 template <typename KV>
 thread_local std::vector<float> SpanKernel<KV>::scores_;
 
-// Runs the tasks [begin, end) of kv_heads x rows.
+// Runs the tasks [begin, end). Task t is row t % rows of the span for kv head t / rows.
 template <typename KV>
 void SpanRows(const AttentionArgs& args, const AttentionSpan& span, int64_t begin, int64_t end) {
   const int group = args.query_heads / args.cache.kv_heads;

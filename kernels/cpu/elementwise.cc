@@ -14,8 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
-// Number of elements that take about a microsecond to compute, which is the cost of handing work to
-// another thread.
+// Number of elements that take about a microsecond to compute. Fewer are not worth another thread.
 constexpr int kNormGrain = 16384, kSiluGrain = 3072;
 
 constexpr int GrainRows(int elements, int width) { return std::max(1, elements / width); }

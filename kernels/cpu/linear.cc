@@ -20,9 +20,9 @@ namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
 inline constexpr bool kWide = kLanes == kWidest;
-inline constexpr int kMaxRows = kWide ? 12 : 2;     // Rows of a tile.
+inline constexpr int kMaxRows = kWide ? 12 : 2;     // Maximum rows of a tile.
 inline constexpr int kPanelVectors = 2 * kVectors;  // Registers for one panel row.
-inline constexpr int kChunk = kWidest;              // Rows are interleaved in chunks of this size.
+inline constexpr int kChunk = kWidest;  // Rows of x are interleaved in chunks of this many floats.
 inline constexpr size_t kLineBytes = 64;
 
 // Panels of a tile of `m` rows. The registers have no room for the sums of more panels.
@@ -194,7 +194,8 @@ void Tile(const Job& job, int block, int panel) {
   }
 }
 
-// Multiplies the M rows of a block by the panels [begin, end), in nearly equal groups.
+// Multiplies the M rows of a block by the panels [begin, end). A tile takes a group of panels; the
+// groups have nearly equal sizes.
 template <typename W, int M>
 void TileRow(const Job& job, int block, int begin, int end) {
   constexpr int kGroup = PanelsFor(M);

@@ -1,5 +1,6 @@
 // linear() with int8 weights (W8A8). It rounds the rows of x to eight bits at each call, sums the
-// products as integers (exact in any order), and multiplies the sums by the two scales at the end.
+// products as integers (exact in any order), and multiplies each sum by the scales of its row and
+// of its weight column at the end.
 //
 // The int8 instructions need one unsigned operand, so the rows of x are stored with 128 added. The
 // sums of the weight columns are used to remove this offset at the end. On a CPU without these
@@ -24,7 +25,7 @@
 namespace bastion::kernels::cpu {
 namespace {
 
-inline constexpr int kMaxRows = 12;  // Rows of a tile. 24 of the 32 registers hold sums.
+inline constexpr int kMaxRows = 12;  // Maximum rows of a tile. 24 of the 32 registers hold sums.
 inline constexpr int kShift = 128;   // The offset that makes a rounded row unsigned.
 
 // The rows of x as bytes [R, depth], with a scale per row [R].

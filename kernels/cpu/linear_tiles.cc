@@ -27,11 +27,12 @@ namespace {
 
 inline constexpr int kTileRows = 16;   // Rows of a tile: rows of x, or pairs of k.
 inline constexpr int kTileBytes = 64;  // Bytes of a tile's row: 16 floats or 32 bf16.
-inline constexpr int kPanelBytes = kPanel * 2 * sizeof(uint16_t);  // Panel bytes per pair of k.
+inline constexpr int kPairBytes = kPanel * 2 * sizeof(uint16_t);  // Bytes of a panel per pair of k.
 
 // The tile registers: four for sums, two for x and two for weights.
 inline constexpr int kSum = 0, kInput = 4, kWeight = 6, kTiles = 8;
 
+// One row of an input tile: successive bf16 values of a row of x.
 struct alignas(kTileBytes) InputLine {
   uint16_t k[kDepthStep];
 };
@@ -198,12 +199,12 @@ void PanelTile(Tiles& tiles, const LinearArgs& args, const RoundedRows<Tiles>& r
   tiles.template Zero<kSum + 1>();
   tiles.template Zero<kSum + 2>();
   tiles.template Zero<kSum + 3>();
-  for (int step = 0; step < rows.steps(); ++step, weights += kTileRows * kPanelBytes) {
-    for (int byte = 0; byte < kTileRows * kPanelBytes; byte += kTileBytes) {
+  for (int step = 0; step < rows.steps(); ++step, weights += kTileRows * kPairBytes) {
+    for (int byte = 0; byte < kTileRows * kPairBytes; byte += kTileBytes) {
       __builtin_prefetch(weights + kPrefetchBytes + byte);
     }
-    tiles.template Load<kWeight>(weights, kPanelBytes);
-    tiles.template Load<kWeight + 1>(weights + kTileBytes, kPanelBytes);
+    tiles.template Load<kWeight>(weights, kPairBytes);
+    tiles.template Load<kWeight + 1>(weights + kTileBytes, kPairBytes);
     tiles.template Load<kInput>(x[0] + size_t(step) * kTileRows, kTileBytes);
     tiles.template MultiplyAdd<kSum, kInput, kWeight>();
     tiles.template MultiplyAdd<kSum + 1, kInput, kWeight + 1>();

@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {
 
 // Draws the random words of the keyed choice for tokens [first, first + kWordTokens). They equal
-// those of KeyedWords.
+// those of KeyedWords (common/base/random.h).
 #if HWY_TARGET == HWY_SCALAR
 inline constexpr int kWordTokens = 4;
 

@@ -1,5 +1,5 @@
 // The contract of every GPU kernel. Each function enqueues the op that kernels/ops.h specifies
-// under the same name, on data in device memory. Recording a graph fixes the shapes and the
+// under the same name, on data in device memory. Recording a CUDA graph fixes the shapes and the
 // pointers. The data that changes from step to step lies in StepRows, which every replay of the
 // graph reads.
 //
@@ -39,9 +39,9 @@ struct StepRows {
   const int32_t* masks = nullptr;        // [B], a RowMask as a number
   const int32_t* pages = nullptr;        // The page tables of all spans, concatenated
   const uint64_t* ancestors = nullptr;   // [R, words], bit j of row i of a span: i sees row j
-  int words = 0;
-  int row_capacity = 0;   // R
-  int span_capacity = 0;  // B
+  int words = 0;                         // 64-bit words per row of `ancestors`
+  int row_capacity = 0;                  // R
+  int span_capacity = 0;                 // B
 };
 
 // One layer of the paged KV cache in device memory. A page holds kPageTokens tokens of all G kv
@@ -79,9 +79,11 @@ void RmsNorm(const RmsNormArgs& args, Stream& stream);
 // `query_out` and the keys and values to the cache.
 struct QkvArgs {
   StepRows rows;
-  const float* query = nullptr;        // [R, H, D], rows `stride` apart; null: keys and values only
-  const float* key = nullptr;          // [R, G, D], rows `stride` apart
-  const float* value = nullptr;        // [R, G, D], rows `stride` apart
+  // The rows of these three are `stride` floats apart. If `query` is null, only keys and values are
+  // processed.
+  const float* query = nullptr;        // [R, H, D]
+  const float* key = nullptr;          // [R, G, D]
+  const float* value = nullptr;        // [R, G, D]
   void* query_out = nullptr;           // [R, H, D] of the cache's dtype
   const float* query_norm = nullptr;   // [D]
   const float* key_norm = nullptr;     // [D]
@@ -116,8 +118,8 @@ struct AttentionArgs {
   int window = 0;       // As in kernels/ops.h
   bool causal = false;  // Treat spans with mask kFull as causal in this layer
   float scale = 1.0f;
-  // AttentionScratchBytes of device memory. All layers may share it. The caller zeroes it once;
-  // each launch resets its counters to zero.
+  // AttentionScratchBytes(…) bytes of device memory. All layers may share it. The caller zeroes it
+  // once; each launch resets its counters to zero.
   void* scratch = nullptr;
   int multiprocessors = 1;
 };
@@ -142,7 +144,7 @@ struct LogitEdit {
   float bias = 0;       // −inf excludes the token.
   float penalty = 1;    // Repetition penalty.
   float frequency = 0;  // Frequency penalty times the count.
-  float presence = 0;
+  float presence = 0;   // Presence penalty.
 };
 
 // EditLogits applies the edits in place; UndoEdits restores the logits. REQUIRES: at most one edit
@@ -166,20 +168,20 @@ struct Survivors {
 
 // The keyed choice of a token for every row (kernels/ops.h). Probability masses are summed as
 // integers, so that the order of the sum does not matter. Ties go to the lowest id. The token is −1
-// for a row of NaNs and for a row without survivors.
+// if all logits of the row are NaN or −inf, or if no token survives.
 struct ChooseArgs {
   const int32_t* rows_used = nullptr;  // [1]; rows from *rows_used on are skipped
   const float* logits = nullptr;       // [R, V]
   const ChoiceRule* rules = nullptr;   // [R]
   int32_t* tokens = nullptr;           // [R]
-  void* scratch = nullptr;             // ChooseScratchBytes; the caller zeroes it once
-  int rows = 0;                        // R
-  int vocabulary = 0;                  // V
+  void* scratch = nullptr;  // ChooseScratchBytes(rows) bytes; the caller zeroes them once
+  int rows = 0;             // R
+  int vocabulary = 0;       // V
 };
 void Choose(const ChooseArgs& args, Stream& stream);
 [[nodiscard]] size_t ChooseScratchBytes(int rows);
 
-// The drafter's candidates (kernels/ops.h: TopKArgs). `candidates` <= kMaxCandidates.
+// The drafter's candidates (TopKArgs in kernels/ops.h). REQUIRES: candidates <= kMaxCandidates.
 inline constexpr int kMaxCandidates = 1024;
 struct TopKArgs {
   const int32_t* rows_used = nullptr;
@@ -187,7 +189,7 @@ struct TopKArgs {
   const ChoiceRule* coupling = nullptr;  // [R] or null; rows with temperature 0 are not coupled
   int32_t* tokens = nullptr;             // [R, K]; may be host memory
   float* log_probs = nullptr;            // [R, K]; may be host memory
-  void* scratch = nullptr;               // TopKScratchBytes; the caller zeroes it once
+  void* scratch = nullptr;               // TopKScratchBytes(…) bytes; the caller zeroes them once
   int rows = 0;                          // R
   int vocabulary = 0;                    // V
   int candidates = 0;                    // K
@@ -195,7 +197,8 @@ struct TopKArgs {
 void TopK(const TopKArgs& args, Stream& stream);
 [[nodiscard]] size_t TopKScratchBytes(int rows, int vocabulary);
 
-// Walks the tree of each span along the choices (verifier_service/verify/accept.h).
+// Walks the tree of each span: starts at the root and follows the child whose token was chosen for
+// the current row, until there is none (verifier_service/verify/accept.h).
 struct WalkResult {
   int32_t path_length = 0;  // Number of accepted nodes; −1 if a choice of the span is −1.
   int32_t next = 0;         // The choice of the last accepted node, or of the root.

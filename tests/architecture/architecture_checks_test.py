@@ -35,11 +35,11 @@ class IncludeChecks(unittest.TestCase):
         self.assertFalse(self.includes("kernels/cpu/a.cc", "kernels/ops.h", "common/base/ids.h"))
         self.assertTrue(self.includes("kernels/cpu/a.cc", "common/stages/b.h"))
 
-    def test_a_folder_does_not_include_the_folder_that_chooses_it(self):
+    def test_kernel_folders_do_not_include_the_folders_above_them(self):
         self.assertTrue(self.includes("kernels/cpu/a.cc", "kernels/backend/backend.h"))
         self.assertTrue(self.includes("kernels/a.cc", "kernels/cpu/kernels.h"))
 
-    def test_orchestrator_folders_are_pinned(self):
+    def test_orchestrator_folders_include_only_the_folders_below_them(self):
         self.assertFalse(self.includes("orchestrator/policy/a.cc", "orchestrator/tree/b.h"))
         self.assertTrue(self.includes("orchestrator/tree/a.cc", "orchestrator/policy/b.h"))
 

@@ -58,7 +58,7 @@ def _owners(targets):
 
 
 def _library_of(included):
-    """The target of a generated or third-party header, or None."""
+    """A set with the target of a generated or third-party header, or None for other headers."""
     prefixes = [p for p in rules.HEADER_TARGETS if included.startswith(p)]
     return {rules.HEADER_TARGETS[max(prefixes, key=len)]} if prefixes else None
 

@@ -9,7 +9,7 @@ _WORDS = re.compile(
     r"\b(who" r"ever|no" r"body|a" r"new|he" r"eds?|st" r"ands)\b"
     r"|\bas they " r"come\b|\bso " r"many\b|\bof " r"which\b|\btakes " r"up\b|\bis " r"had\b"
     r"|\bthe " r"like\b|\bmakes " r"do\b", re.IGNORECASE)
-# A comment, a docstring or a flag's help text that begins with a fragment.
+# A comment, a docstring or a flag's help text that begins with "Of".
 _FRAGMENT = re.compile(r"(?://+!?<?|#+|\"\"\"|/\*+)\s*O" r"f\b|^\s*\"O" r"f\s|,\s*\"O" r"f\s[^\"]*\"\)")
 
 # Data files, which this project did not write or must not change.
@@ -17,7 +17,7 @@ _DATA = ("deploy/demo_model/target/", "deploy/demo_model/drafter/", "tests/parit
 
 
 def plain_english(files):
-    """No text uses the phrases above, and no comment begins with such a fragment."""
+    """No text uses the phrases above, and no comment begins with the fragment above."""
     for file in files:
         if file.path.startswith(_DATA):
             continue

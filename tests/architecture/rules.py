@@ -125,7 +125,8 @@ HEADER_TARGETS = {
     "absl/types/span.h": "absl::span",
 }
 
-# Files that may use preprocessor conditionals: Highway compiles a kernel once per instruction set.
+# Files that may use preprocessor conditionals: Highway compiles the CPU kernels once per instruction set, and the other
+# files depend on the processor or the compiler.
 CONDITIONALS_ALLOWED = ["kernels/cpu/", "kernels/backend/backend.cc", "kernels/thread_pool.cc",
                         "kernels/cuda/simt/simt.h"]
 NDEBUG_ALLOWED = ["common/base/check.h", "tests/"]

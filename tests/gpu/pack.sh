@@ -82,7 +82,7 @@ libraries() {
 set_rpath() {
   cmake -DFILE="$1" -P "$HERE/set_rpath.cmake" >/dev/null
   readelf -d "$1" | grep -qF 'Library rpath: [$ORIGIN/lib]' ||
-    die "$1 does not look for libraries in \$ORIGIN/lib; build it with preset cuda"
+    die "$1 does not look for libraries in \$ORIGIN/lib; build it with deploy/local/build.sh cuda cuda_job"
 }
 
 # Checks that the program finds every library in the folder, in glibc or in the wheels.

@@ -45,7 +45,7 @@ class LinearTest : public testing::TestWithParam<std::tuple<Shape, DType>> {
   std::unique_ptr<RandomMatrix> matrix_;
 };
 
-// Tests LinearTiles. On a CPU without matrix instructions it runs the plain tiles.
+// Tests LinearTiles. On a CPU without matrix instructions, LinearTiles runs in plain C++.
 class LinearTilesTest : public testing::TestWithParam<Shape> {
  protected:
   std::vector<float> Run(const RandomMatrix& matrix, const float* x, int rows, bool accumulate) {

@@ -1,5 +1,5 @@
 // The oracle: the backend that tests of GPU kernels compare results with. In a build with libtorch
-// (label torch) the oracle is kernels/torch in double precision. In other builds it is the
+// (CTest label torch) the oracle is kernels/torch in double precision. In other builds it is the
 // project's CPU kernels, which tests/kernels/torch compares with kernels/torch in builds with
 // libtorch.
 #ifndef BASTION_TESTS_KERNELS_ORACLE_H_

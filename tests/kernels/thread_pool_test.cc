@@ -42,7 +42,7 @@ TEST(ThreadPoolTest, OtherThreadsTakeTheWorkOfABlockedThread) {
   EXPECT_EQ(held, 1);
 }
 
-TEST(ThreadPoolTest, RangesAreNotSmallerThanTheGrain) {
+TEST(ThreadPoolTest, TheGrainLimitsTheNumberOfRanges) {
   ThreadPool pool(2);
   for (const int64_t grain : {1, 3, 4, 16}) {
     std::atomic<int64_t> ranges{0};

@@ -1,6 +1,6 @@
-// Compares the GPU engines with the CPU engines, in fp32, on every golden case. They must accept
-// the same tokens and compute the same features up to rounding. A build without CUDA uses the
-// emulator.
+// Compares the GPU engines with the CPU engines, in fp32, on every golden case (make_goldens.py).
+// They must accept the same tokens and compute the same features up to rounding. Also compares the
+// GPU target with the goldens, in fp32 and in bf16. A build without CUDA uses the emulator.
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -42,7 +42,7 @@ void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expe
   }
 }
 
-// A target and the page tables of its sequences.
+// The CPU's or the GPU's target, and the page tables of its sequences.
 struct Side {
   std::unique_ptr<verifier::Target> target;
   nn::PageTable tables[kSequences];
@@ -74,7 +74,7 @@ class CudaParityTest : public ::testing::TestWithParam<std::string> {
     for (Side* side : {&cpu_, &gpu_}) side->target->SetFeatureLayers(layers);
   }
 
-  std::vector<int> Layers() const {
+  std::vector<int> FeatureLayers() const {
     return hub::ReadModelConfig(folder_ + "/drafter")->dflash.target_layer_ids;
   }
 
@@ -96,7 +96,7 @@ class CudaParityTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(CudaParityTest, FeaturesAndLogitsMatchTransformers) {
-  LoadTargets(Layers());
+  LoadTargets(FeatureLayers());
   Prefill(gpu_, 0, tokens_);
   ExpectNear(Floats(gpu_.target->KeptFeatures(0), DType::kF32), golden_->Floats("features"),
              kTolerance);
@@ -271,7 +271,7 @@ class Lockstep {
 };
 
 TEST_P(CudaParityTest, BothSidesAcceptTheSameNodesInEveryCycle) {
-  LoadTargets(Layers());
+  LoadTargets(FeatureLayers());
   const std::vector<TokenId> prompt(tokens_.begin(), tokens_.end() - 1);
   for (int s = 0; s < kSequences; ++s) {
     for (Side* side : {&cpu_, &gpu_}) Prefill(*side, s, prompt);
@@ -331,7 +331,7 @@ TEST_P(CudaParityTest, DraftsMatchTheCpu) {
 // The goldens are fp32. The engine rounds weights, queries and the cache to bf16.
 TEST_P(CudaParityTest, Bf16FeaturesAreCloseToFp32) {
   options_.dtype = DType::kBF16;
-  LoadTargets(Layers());
+  LoadTargets(FeatureLayers());
   Prefill(gpu_, 0, tokens_);
   const std::vector<float> expected = golden_->Floats("features");
   const std::vector<float> actual = Floats(gpu_.target->KeptFeatures(0), DType::kBF16);

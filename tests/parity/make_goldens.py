@@ -39,7 +39,7 @@ class Case:
     name: str
     seed: int
     heads: int
-    groups: int
+    kv_heads: int
     layers: int
     draft_layers: int
     layer_ids: tuple[int, ...] | None
@@ -56,18 +56,18 @@ class Case:
 SLIDING = {"use_sliding_window": True, "sliding_window": 12, "max_window_layers": 0,
            "layer_types": ["sliding_attention", "full_attention"]}
 CASES = [
-    Case("gqa1_tied_draft1", 1, heads=2, groups=2, layers=3, draft_layers=1, layer_ids=(1,), hidden=40),
-    Case("gqa2_untied_draft2", 2, heads=4, groups=2, layers=4, draft_layers=2, layer_ids=(0, 1, 2), tied=False,
+    Case("gqa1_tied_draft1", 1, heads=2, kv_heads=2, layers=3, draft_layers=1, layer_ids=(1,), hidden=40),
+    Case("gqa2_untied_draft2", 2, heads=4, kv_heads=2, layers=4, draft_layers=2, layer_ids=(0, 1, 2), tied=False,
          vocabulary=256, rope_theta=1000000.0),
-    Case("gqa4_tied_draft5", 3, heads=4, groups=1, layers=4, draft_layers=5, layer_ids=(0, 1, 2), block=16,
+    Case("gqa4_tied_draft5", 3, heads=4, kv_heads=1, layers=4, draft_layers=5, layer_ids=(0, 1, 2), block=16,
          vocabulary=211),
     # Inside the block, window layers are bidirectional, or causal (the authors' default for such layers).
-    Case("sliding_window", 4, heads=2, groups=1, layers=2, draft_layers=2, layer_ids=(0,),
+    Case("sliding_window", 4, heads=2, kv_heads=1, layers=2, draft_layers=2, layer_ids=(0,),
          draft_extra={**SLIDING, "is_causal": False}),
-    Case("sliding_window_causal", 5, heads=2, groups=1, layers=2, draft_layers=2, layer_ids=(0,),
+    Case("sliding_window_causal", 5, heads=2, kv_heads=1, layers=2, draft_layers=2, layer_ids=(0,),
          draft_extra=SLIDING),
-    Case("default_layer_ids", 6, heads=2, groups=1, layers=5, draft_layers=2, layer_ids=None),
-    Case("sharded_head_dim64", 7, heads=2, groups=1, layers=2, draft_layers=1, layer_ids=(0,), head_dim=64,
+    Case("default_layer_ids", 6, heads=2, kv_heads=1, layers=5, draft_layers=2, layer_ids=None),
+    Case("sharded_head_dim64", 7, heads=2, kv_heads=1, layers=2, draft_layers=1, layer_ids=(0,), head_dim=64,
          tied=False, sharded=True),
 ]
 
@@ -76,7 +76,7 @@ def decoder_config(case: Case, layers: int) -> dict:
     """The part of config.json that the target and the drafter share."""
     return {
         "model_type": "qwen3", "hidden_size": case.hidden, "intermediate_size": case.hidden * 5 // 4,
-        "num_hidden_layers": layers, "num_attention_heads": case.heads, "num_key_value_heads": case.groups,
+        "num_hidden_layers": layers, "num_attention_heads": case.heads, "num_key_value_heads": case.kv_heads,
         "head_dim": case.head_dim, "vocab_size": case.vocabulary, "rope_theta": case.rope_theta,
         "rms_norm_eps": 1e-6, "max_position_embeddings": 256, "hidden_act": "silu", "attention_bias": False,
         "attention_dropout": 0.0, "tie_word_embeddings": case.tied, "use_sliding_window": False,
@@ -196,7 +196,7 @@ def draft(config: dict, w: dict, target: torch.nn.Module, features: torch.Tensor
     """
     embedding, head = target.model.embed_tokens.weight, target.lm_head.weight
     n, block, d = len(features), config["block_size"], config["head_dim"]
-    heads, groups, theta = config["num_attention_heads"], config["num_key_value_heads"], config["rope_theta"]
+    heads, kv_heads, theta = config["num_attention_heads"], config["num_key_value_heads"], config["rope_theta"]
     positions = torch.arange(n + block)
     ctx = rms_norm(features @ w["fc.weight"].T, w["hidden_norm.weight"])
     x = embedding[torch.tensor([bonus] + [config["dflash_config"]["mask_token_id"]] * (block - 1))]
@@ -205,11 +205,11 @@ def draft(config: dict, w: dict, target: torch.nn.Module, features: torch.Tensor
         normed = rms_norm(x, p["input_layernorm.weight"])
         rows = torch.cat([ctx, normed])  # No input_layernorm for ctx rows.
         q = (normed @ p["self_attn.q_proj.weight"].T).view(block, heads, d)
-        k = (rows @ p["self_attn.k_proj.weight"].T).view(n + block, groups, d)
-        v = (rows @ p["self_attn.v_proj.weight"].T).view(n + block, groups, d)
+        k = (rows @ p["self_attn.k_proj.weight"].T).view(n + block, kv_heads, d)
+        v = (rows @ p["self_attn.v_proj.weight"].T).view(n + block, kv_heads, d)
         q = rope(rms_norm(q, p["self_attn.q_norm.weight"]), positions[n:], theta)
         k = rope(rms_norm(k, p["self_attn.k_norm.weight"]), positions, theta)
-        k, v = k.repeat_interleave(heads // groups, 1), v.repeat_interleave(heads // groups, 1)
+        k, v = k.repeat_interleave(heads // kv_heads, 1), v.repeat_interleave(heads // kv_heads, 1)
         scores = torch.einsum("qhd,khd->hqk", q, k) / math.sqrt(d)
         weights = scores.masked_fill(~visible(config, i, positions, n), -math.inf).softmax(-1)
         attended = torch.einsum("hqk,khd->qhd", weights, v).reshape(block, heads * d)

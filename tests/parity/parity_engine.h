@@ -1,4 +1,5 @@
-// ParityEngine: a golden case with its target and drafter, loaded in fp32 on one backend.
+// ParityEngine: a golden case (make_goldens.py) with its target and drafter, loaded in fp32 on one
+// backend.
 #ifndef BASTION_TESTS_PARITY_PARITY_ENGINE_H_
 #define BASTION_TESTS_PARITY_PARITY_ENGINE_H_
 
@@ -81,7 +82,8 @@ class ParityEngine {
     return {logits, logits + size_t(tree.rows()) * vocabulary()};
   }
 
-  // Appends each part of the golden context, drafts, and calls check(round, logits of the block).
+  // For each round of `draft_context`: appends the round's feature rows to the context, drafts, and
+  // calls check(round, logits of the block).
   template <typename Check>
   void ForEachDraft(Check check) {
     const std::vector<float> features = golden_.Floats("features");

@@ -3,9 +3,9 @@
 // prefix needs no mask.
 //
 // Block i processes the plan's items i, i + blocks, … (attention_plan.h). The keys and values of an
-// item stream through a ring in shared memory (attention_tile.h). If the keys of a tile are split
-// into chunks, the block that finishes last merges them in the order of the chunks, so the result
-// does not depend on which block that is.
+// item stream through a ring in shared memory (attention_tile.h). If the keys for a tile of rows
+// are split into chunks, the block that finishes last merges the chunks in a fixed order, so the
+// result does not depend on which block that is.
 #include "common/base/check.h"
 #include "kernels/cuda/attention/attention_merge.h"
 #include "kernels/cuda/attention/attention_plan.h"
@@ -36,7 +36,7 @@ SIMT_DEVICE void Attend(const AttentionArgs& args, const Item& item, char* ring)
   const float scale = args.scale * kLog2E;
   int slot = 0;
   // Waits until the oldest load has finished and all threads see its data. Starts a load into the
-  // slot that the previous call returned, and returns the address of the loaded tile.
+  // slot that the previous call returned, and returns the address of the loaded key tile.
   const auto next_tile = [&] {
     WaitCopies<kSlots - 2>();
     SyncBlock();

@@ -1,6 +1,6 @@
-// Merges the sums of attention.cu. First, the warps of a block combine their sums. A block then
-// stores the output of its tile, or the partial results of its chunk. The block that finishes the
-// last chunk of a tile merges all of them, in the order of the chunks.
+// Merges the partial sums of attention.cu. First, the warps of a block combine their sums. A block
+// then stores the output of its tile, or the partial results of its chunk. The block that finishes
+// the last chunk of a tile merges all of them, in the order of the chunks.
 #ifndef BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_MERGE_H_
 #define BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_MERGE_H_
 
@@ -14,7 +14,8 @@ namespace bastion::kernels::cuda::attention {
 inline constexpr int kChunksPerStep = 8;
 inline constexpr int kQuadsPerThread = 2;
 
-// The sums of the block's four warps, 16 rows each. They reuse the memory of the ring.
+// The sums of the block's four warps, 16 rows each. They reuse the memory of the ring
+// (attention_tile.h).
 template <int D>
 struct BlockSums {
   static constexpr int kStride = D + 8;  // Successive rows begin in different banks.

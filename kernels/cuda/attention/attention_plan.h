@@ -3,9 +3,9 @@
 //
 // The query heads that share a kv head are rows of one matrix. Packed row p of a span is row p /
 // group of the span, with head p % group of the kv head's group (group = H / G). An item is a tile
-// of packed rows of one kv head and a chunk of the span's keys. The division of a span depends only
-// on its own rows, length and window, so a sequence gets the same bits regardless of the other
-// sequences in the step.
+// of packed rows of one kv head and a chunk of the span's keys. (A tile is a tile of rows; a key
+// tile is kTileKeys keys.) The division of a span depends only on its own rows, length and window,
+// so a sequence gets the same bits regardless of the other sequences in the step.
 #ifndef BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
 #define BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
 
@@ -17,7 +17,7 @@ namespace bastion::kernels::cuda::attention {
 using namespace simt;
 
 inline constexpr int kThreads = 128;  // Threads of a block: four warps.
-inline constexpr int kTileKeys = 64;  // Keys that a block loads at a time: four pages.
+inline constexpr int kTileKeys = 64;  // Keys of a key tile, which a block loads at once.
 inline constexpr int kWarpRows = 16;  // Packed rows per warp: the rows of its matrix instructions.
 inline constexpr int kMaxTileRows = 64;
 inline constexpr int kMinChunk = 128;  // Keys. A smaller chunk costs more to merge than it saves.
@@ -269,7 +269,7 @@ SIMT_DEVICE float* PartialAt(const AttentionArgs& args, const Item& item, int ch
          static_cast<int64_t>(item.partial + chunk * item.rows) * (args.cache.head_dim + kRowExtra);
 }
 
-// The lowest n bits.
+// A mask of the lowest n bits.
 SIMT_DEVICE uint64_t LowBits(int n) {
   return n <= 0 ? 0 : n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
 }

@@ -1,9 +1,10 @@
-// The steps of attention.cu for a tile of 64 keys: copy it to shared memory, multiply queries by
-// keys, compute the softmax weights and add up the weighted values. They use matrices of 16 packed
-// rows (attention_plan.h) and an online softmax in base 2.
+// The steps of attention.cu for a key tile (64 keys and their values): copy it to shared memory,
+// multiply queries by keys, compute the softmax weights and add up the weighted values. They use
+// matrices of 16 packed rows (attention_plan.h) and an online softmax in base 2.
 //
 // The four warps of a block form 4 / kSplit groups. Each group has 16 packed rows, and its kSplit
-// warps divide the keys of a tile among them. A block therefore processes 64, 32 or 16 packed rows.
+// warps divide the keys of a key tile among them. A block therefore processes 64, 32 or 16 packed
+// rows.
 #ifndef BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_TILE_H_
 #define BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_TILE_H_
 
@@ -11,11 +12,12 @@
 
 namespace bastion::kernels::cuda::attention {
 
-// The shared memory for heads of up to D elements: a ring of tiles, alternately keys and values.
-// The order of the 16-byte pieces of a row depends on the row, so that the eight rows of a matrix
-// lie in different banks. If D is too large to keep queries in registers, the queries follow the
-// ring in the same layout. After the last tile, BlockSums reuses the memory. The size is at most 96
-// KiB, so that two blocks fit on a multiprocessor of sm_90 and one on a multiprocessor of sm_86.
+// The shared memory for heads of up to D elements: a ring of slots. A slot holds the keys or the
+// values of a key tile. The order of the 16-byte pieces of a row depends on the row, so that the
+// eight rows of an 8 x 8 matrix (LoadMatrices) lie in different banks. If D is too large to keep
+// queries in registers, the queries follow the ring in the same layout. After the last key tile,
+// BlockSums (attention_merge.h) reuses the memory. The size is at most 96 KiB, so that two blocks
+// fit on a multiprocessor of sm_90 and one on a multiprocessor of sm_86.
 template <int D>
 struct Ring {
   static constexpr bool kSharedQueries = D > 128;
@@ -30,9 +32,9 @@ struct Ring {
   }
 };
 
-// Loads the tiles of an item into the ring, in this order: the keys of the first tile, its values,
-// the keys of the second tile, and so on. Columns past head_dim and rows past the end of the span
-// become zeros.
+// Loads the key tiles of an item into the ring, in this order: the keys of the first tile, its
+// values, the keys of the second tile, and so on. Columns past head_dim and rows past the end of
+// the span become zeros.
 template <int D>
 struct Loader {
   static constexpr int kPieces = D / 8;  // 16-byte pieces of a row.
@@ -184,7 +186,7 @@ struct Sums {
   }
 };
 
-// scores [16, kKeys] = query · keys, for kKeys keys of the tile, starting at `first_key`.
+// scores [16, kKeys] = query · keys, for kKeys keys of the key tile, starting at `first_key`.
 template <int D, int kKeys>
 SIMT_DEVICE void Score(const Query<D>& query, uint32_t tile, int first_key,
                        float (&scores)[kKeys / 8][4]) {
@@ -260,7 +262,7 @@ SIMT_DEVICE void Weigh(float scale, float (&scores)[kKeys / 8][4], Sums<D>& sums
   }
 }
 
-// output [16, D] += weights [16, kKeys] · values, for kKeys keys of the tile, starting at
+// output [16, D] += weights [16, kKeys] · values, for kKeys keys of the key tile, starting at
 // `first_key`. The weights, rounded to bf16, already have the layout of left operands.
 template <int D, int kKeys>
 SIMT_DEVICE void AddValues(const float (&weights)[kKeys / 8][4], uint32_t tile, int first_key,

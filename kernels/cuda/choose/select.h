@@ -1,6 +1,6 @@
-// Finds the best tokens of a row, by value and id, without sorting the row. Used by truncation and
-// top-k. Like simt.h, this file may be included only in kernel sources. Blocks have kSelectThreads
-// threads.
+// Finds the best tokens of a row, by value and id, without sorting the row. Truncation and top-k
+// use it in blocks of kSelectThreads threads; the choice uses only the entries. Like simt.h, this
+// file may be included only in kernel sources.
 #ifndef BASTION_KERNELS_CUDA_CHOOSE_SELECT_H_
 #define BASTION_KERNELS_CUDA_CHOOSE_SELECT_H_
 

@@ -1,5 +1,5 @@
-// Gemm with cuBLASLt. cuBLASLt uses column-major matrices: it sees our row-major y [R, N] as an
-// N x R matrix, x [R, K] as K x R, and W [N, K] as K x N, which it transposes to compute y = W' x.
+// Gemm with cuBLASLt. cuBLASLt uses column-major matrices: it sees our row-major y [R, N] as N x R,
+// x [R, K] as K x R, and W [N, K] as K x N, which it transposes to compute y = Wᵀ x.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
@@ -21,8 +21,8 @@ namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{64} << 20;  // Twice what NVIDIA recommends on Hopper.
 constexpr uint32_t kAlignment = 16;
-constexpr int kProposals = 16;
-constexpr int kFinalists = 3;
+constexpr int kProposals = 16;  // Algorithms that Prepare requests from cuBLASLt and times.
+constexpr int kFinalists = 3;   // The fastest proposals, which are timed again with more replays.
 constexpr int kFewReplays = 3, kManyReplays = 15;
 constexpr size_t kMinProducts = 4, kMaxProducts = 64;  // Products per replay.
 // Prepare prefers an algorithm to one that cuBLASLt ranks higher only if the ratio of their times

@@ -62,13 +62,13 @@ absl::StatusOr<int> Memory::ExportDescriptor() const {
 
 absl::StatusOr<Memory> Memory::Import(int descriptor, size_t bytes) {
   const int seals = fcntl(descriptor, F_GET_SEALS);
-  struct stat facts {};
-  if (seals < 0 || (seals & kSeals) != kSeals || fstat(descriptor, &facts) != 0 ||
-      facts.st_size != static_cast<off_t>(std::max<size_t>(bytes, 1))) {
+  struct stat info {};
+  if (seals < 0 || (seals & kSeals) != kSeals || fstat(descriptor, &info) != 0 ||
+      info.st_size != static_cast<off_t>(std::max<size_t>(bytes, 1))) {
     return absl::UnavailableError("the descriptor is not emulator memory of the expected size");
   }
   auto mapping = std::make_shared<Mapping>();
-  mapping->bytes = static_cast<size_t>(facts.st_size);
+  mapping->bytes = static_cast<size_t>(info.st_size);
   mapping->data = mmap(nullptr, mapping->bytes, PROT_READ, MAP_SHARED, descriptor, /*offset=*/0);
   if (mapping->data == MAP_FAILED) {
     return absl::UnavailableError("cannot map emulator memory");

@@ -312,6 +312,7 @@ void LoadMatricesTransposed(uint32_t (&words)[4], uint32_t row_address) {
   });
 }
 
+// simt_nvcc.h documents which elements a lane holds.
 void MatrixMultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
   const int lane = emulator::ThreadIndex() % kWarp;

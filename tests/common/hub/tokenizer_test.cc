@@ -29,7 +29,9 @@ const Tokenizer& ByteLevel() {
   return *tokenizer;
 }
 
+// Valid UTF-8 with characters of all lengths.
 std::string RandomText(std::mt19937& random) {
+  // The last code points with one, two, three and four bytes.
   constexpr char32_t kLast[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};
   std::string text;
   for (int n = static_cast<int>(random() % 40); n > 0; --n) {

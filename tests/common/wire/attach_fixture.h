@@ -29,7 +29,7 @@ inline AttachRequest ValidRequest() {
   return request;
 }
 
-// Sends every message back.
+// Sends every message back. Ends with an error at a message with a negative `first`.
 inline absl::Status EchoAll(std::shared_ptr<SharedChannel> channel) {
   internal::v1::FeatureReply message;
   absl::Status status;

@@ -1,4 +1,4 @@
-"""Tests the arithmetic of comparisons. Run by ctest."""
+"""Tests the arithmetic of comparisons of engines and policies (arms). Run by ctest."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Tests bars and verdicts. Run by ctest."""
+"""Tests bars (limits on figures) and the verdicts on them. Run by ctest."""
 
 import unittest
 

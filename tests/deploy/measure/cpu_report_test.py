@@ -1,4 +1,4 @@
-"""Tests the verdicts and the page of the CPU figures. Run by ctest."""
+"""Tests the verdicts on the CPU figures and the page that shows the figures. Run by ctest."""
 
 import unittest
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests the bars of the GPU run and the values computed from its raw output. Run by ctest."""
+"""Tests the bars (limits on figures) of the GPU run and the values computed from its raw output. Run by ctest."""
 
 import unittest
 
@@ -46,7 +46,7 @@ class BarsTest(RawTest):
         self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0062)]})
         self.assertEqual({verdict for _, verdict in self.verdicts().values()}, {"not judged: no GPU was used"})
 
-    def test_bars_of_the_full_shape_are_not_judged_with_other_shapes(self):
+    def test_bars_of_models_with_a_changed_shape_are_not_judged(self):
         self.put("machine.json", {"device": "cuda", "shape": '{"layers": 9}'})
         self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0062)]})
         self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [1])))

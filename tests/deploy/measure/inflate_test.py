@@ -88,7 +88,7 @@ class InflateTest(unittest.TestCase):
         self.assertEqual((config["num_target_layers"], config["layer_types"]), (SHAPE.layers, ["full_attention"] * 3))
 
     def test_the_prior_matches_the_larger_vocabulary(self):
-        """The table has the continuations of every pair of tokens under the new number of the pair."""
+        """A pair of tokens keeps its continuations, but its number (previous * vocabulary + last) changes."""
         new = SafetensorsFile(self.grown[1].folder / inflate.PRIOR)
         old = SafetensorsFile(PAIR[1] / inflate.PRIOR)
         self.assertEqual(list(new.stored("facts")), [1, 5000])

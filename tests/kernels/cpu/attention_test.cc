@@ -84,7 +84,7 @@ TEST_P(AttentionTest, HidingAKeyChangesTheOutput) {
   EXPECT_FALSE(SameBits(all.data() + 2 * width(), masked.data() + 2 * width(), width()));
 }
 
-TEST_P(AttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
+TEST_P(AttentionTest, AChainGivesTheSameBitsWithACausalMaskAndWithAncestorBits) {
   const int rows = 20, cached = 14;
   std::vector<int> chain(rows);
   std::iota(chain.begin(), chain.end(), -1);

@@ -1,5 +1,5 @@
-// Times the engine's main kernels with the shapes of the demo pair. Also reports the bytes of
-// weights read per second.
+// Times linear() with bf16 weights: single matrices, and all matrices of the demo target's layers.
+// Also reports the bytes of weights read per second.
 #include <benchmark/benchmark.h>
 
 #include <thread>
@@ -31,8 +31,8 @@ BENCHMARK(BM_Linear)
     ->ArgsProduct({{1, 8, 64}, {4096}, {320, 4096}})
     ->UseRealTime();
 
-// Multiplies by the four matrices of each layer in turn. There are enough layers that every matrix
-// is read from memory.
+// Multiplies by the four matrices of each layer of the demo target in turn. There are enough layers
+// that every matrix is read from memory.
 void BM_LinearStack(benchmark::State& state) {
   const int rows = static_cast<int>(state.range(0));
   constexpr int kLayers = 9;

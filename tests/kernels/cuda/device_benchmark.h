@@ -24,7 +24,8 @@ struct Spread {
   double high = 0;  // 90th percentile
 };
 
-// Describes one measurement. `bytes` and `operations` are the minimum that a call needs.
+// Describes one measurement. `bytes` (of memory traffic) and `operations` are the minimum that a
+// call needs.
 struct Figure {
   std::string part;    // "gemm"
   std::string detail;  // "Qwen3-8B qkv 6144 x 4096"

@@ -92,7 +92,7 @@ inline std::vector<float> Rounded(DType dtype, std::vector<float> values) {
 struct TestSpan {
   int cached = 0;
   RowMask mask = RowMask::kCausal;
-  std::vector<int> parents;     // [rows], ancestors first; −1, 0, 1, … for a chain
+  std::vector<int> parents;     // [rows], a parent before its children; −1: the root
   std::vector<int32_t> pages;   // Pages of the sequence, for cached + rows tokens.
   std::vector<int32_t> tokens;  // [rows], or empty: all zeros
 };

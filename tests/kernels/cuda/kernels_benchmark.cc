@@ -14,7 +14,7 @@
 #include "kernels/cuda/ops.h"
 #include "tests/kernels/cuda/device_benchmark.h"
 
-ABSL_FLAG(std::string, out, "", "JSON file for the figures. Empty: only print the table");
+ABSL_FLAG(std::string, out, "", "JSON file for the measurements. Empty: only print the table");
 ABSL_FLAG(std::string, only, "",
           "Comma-separated parts to run (device, gemm, rowwise, choose, attention). Empty: all");
 

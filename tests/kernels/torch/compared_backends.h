@@ -1,4 +1,4 @@
-// The backends that tests compare with the oracle.
+// The backends that tests compare with the oracle (kernels/torch/torch_backend.h).
 #ifndef BASTION_TESTS_KERNELS_TORCH_COMPARED_BACKENDS_H_
 #define BASTION_TESTS_KERNELS_TORCH_COMPARED_BACKENDS_H_
 

@@ -36,7 +36,7 @@ class AttentionPlanTest : public testing::TestWithParam<Heads> {
   }
 };
 
-TEST_P(AttentionPlanTest, ChunksAreWholeTilesAndCoverAllKeys) {
+TEST_P(AttentionPlanTest, ChunksConsistOfWholeKeyTilesAndCoverAllKeys) {
   for (const int rows : {1, 4, 5, 8, 9, 16, 17, 100, 512}) {
     for (const int cached : {0, 1, 63, 64, 127, 128, 500, 2048, 32768, 200000}) {
       const Span span = {0, 0, rows, cached, RowMask::kCausal};

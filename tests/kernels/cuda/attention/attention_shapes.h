@@ -68,7 +68,8 @@ inline void AddEdges(std::vector<AttentionShape>& shapes) {
   }
 }
 
-// Adds contexts that are divided into several chunks, and trees that span several words and tiles.
+// Adds contexts that are divided into several chunks, and trees with several words of ancestor bits
+// and several row tiles.
 inline void AddLong(std::vector<AttentionShape>& shapes) {
   shapes.push_back(Named({"", 4, 1, 128, {{500, 1, Form::kChain}}}));
   shapes.push_back(Named({"", 4, 1, 128, {{2048, 1, Form::kChain}}}));

@@ -111,6 +111,7 @@ TEST_F(DeviceAttentionTest, ASequenceGetsTheSameBitsInAnyBatch) {
   }
 }
 
+// With `causal`, the rows of a block see the same keys as the rows of a chain.
 TEST_F(DeviceAttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
   for (const int window : {0, 50}) {
     for (const SpanShape& span : {SpanShape{14, 20}, {500, 9}, {64, 64}, {30, 150}}) {
@@ -129,7 +130,7 @@ TEST_F(DeviceAttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
 TEST_F(DeviceAttentionTest, AWindowChangesOnlyTheRowThatLosesAKey) {
   AttentionShape shape = {"", 4, 2, 64, {{10, 3, Form::kPath}}};
   AttentionCase all(shape, DType::kBF16);
-  shape.window = 12;  // The row at position 12 no longer sees the key at 0; rows 10 and 11 do.
+  shape.window = 12;  // Only the row at position 12 no longer sees the key at position 0.
   AttentionCase without(shape, DType::kBF16);
   const std::vector<float> before = Run(all), after = Run(without);
   const int width = all.width();

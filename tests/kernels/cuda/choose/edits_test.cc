@@ -9,7 +9,8 @@ constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 class EditsTest : public DeviceTest {};
 
-// Edits a logit step by step like the verifier's LogitEdits on the host.
+// Edits a logit step by step like the verifier's LogitEdits on the host. `in_text`: the token
+// occurs in the text, so the penalties apply.
 float Edited(float logit, const LogitEdit& edit, bool in_text) {
   logit += edit.bias;
   if (!in_text) return logit;

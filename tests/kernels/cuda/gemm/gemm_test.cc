@@ -57,8 +57,9 @@ struct Operands {
   }
   [[nodiscard]] GemmArgs args() const { return {shape, x.data(), weight.data(), y.data()}; }
 
-  // Compares y with the product in double precision, multiplied by `times`. Relative to the sum of
-  // absolute values, fp32 differs by about 1e-7; TF32 would differ by 1e-5.
+  // Compares y with `times` times the product in double precision, plus the initial y if the shape
+  // accumulates. Relative to the sum of absolute values, fp32 differs by about 1e-7; TF32 would
+  // differ by 1e-5.
   void Check(int times = 1) const {
     const std::vector<float> actual = y.Read();
     for (int r = 0; r < shape.rows; ++r) {

@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kCount = 100000;
 constexpr size_t kBytes = kCount * sizeof(uint32_t);
+// The environment variable that passes the descriptor's number to the other process.
 constexpr char kDescriptorKey[] = "BASTION_TEST_DESCRIPTOR";
 
 std::vector<uint32_t> Numbers(uint32_t first) {

@@ -97,8 +97,8 @@ struct CopyArgs {
   float* out = nullptr;         // [3, 4, 4]
 };
 
-// Starts three copies, the second one with zero fill. Stores all of shared memory after waiting for
-// zero, one, two and all three of them.
+// Starts three copies; the second one writes zeros. Stores all of shared memory in `out` before
+// waiting, and after the first, the second and the third copy is complete.
 SIMT_KERNEL(32, 1)
 void CopyKernel(CopyArgs args) {
   auto* shared = reinterpret_cast<float*>(DynamicShared());
