@@ -134,8 +134,8 @@ struct ChoiceRule {
   [[nodiscard]] bool truncates() const { return top_k > 0 || top_p < 1 || min_p > 0; }
 };
 
-// Chooses a token for each row. Ties go to the lowest id. The token is -1 if all logits of the row
-// are NaN, if no token survives, or if all logits are -inf and the temperature is above 0.
+// Chooses a token for each row. Ties go to the lowest id. The token is -1 if no token survives, for
+// example because all logits of the row are NaN or -inf.
 struct ChooseArgs {
   const float* logits = nullptr;      // [R, V]
   const ChoiceRule* rules = nullptr;  // [R]

@@ -18,7 +18,9 @@ namespace bastion::kernels::HWY_NAMESPACE {
 namespace {
 
 int32_t ArgMax(const float* logits, int count) {
-  const float* found = std::find(logits, logits + count, Highest(logits, count));
+  const float highest = Highest(logits, count);
+  if (highest == -std::numeric_limits<float>::infinity()) return -1;
+  const float* found = std::find(logits, logits + count, highest);
   return found == logits + count ? -1 : static_cast<int32_t>(found - logits);
 }
 

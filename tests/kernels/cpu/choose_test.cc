@@ -93,11 +93,11 @@ TEST(ChooseTest, RowsWithOnlyNansOrMaskedLogitsGiveNoToken) {
   for (const float value :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
     const std::vector<float> logits(64, value);
-    for (const ChoiceRule& rule : {ChoiceRule{1, 0, 0}, ChoiceRule{1, 0, 0, 5, 0.9f}}) {
+    for (const ChoiceRule& rule :
+         {ChoiceRule{}, ChoiceRule{1, 0, 0}, ChoiceRule{1, 0, 0, 5, 0.9f}}) {
       EXPECT_EQ(ChooseOne(logits, rule), -1);
     }
   }
-  EXPECT_EQ(ChooseOne(std::vector<float>(64, std::numeric_limits<float>::quiet_NaN()), {}), -1);
 }
 
 TEST(TopKTest, SortsByDescendingLogitThenByAscendingId) {
