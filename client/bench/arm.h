@@ -1,5 +1,6 @@
 // Arm: runs prompts under one policy, in process or through running services. The benchmark
-// alternates between arms after each prompt, so that machine noise affects all arms equally.
+// alternates between arms after each group of concurrent prompts, so that machine noise affects all
+// arms equally.
 #ifndef BASTION_CLIENT_BENCH_ARM_H_
 #define BASTION_CLIENT_BENCH_ARM_H_
 
@@ -27,12 +28,12 @@ class Arm {
 struct ArmStages {
   Verifier* verifier = nullptr;
   Drafter* drafter = nullptr;
-  const TransitionGains* table = nullptr;  // Null: +prior counts the request only.
+  const TransitionGains* table = nullptr;  // Null: +prior uses only the request's own counts.
 };
 
-// Makes an in-process arm. `calibration` has the verify times that its policy predicts costs from.
-// A token of `stop_tokens` ends an answer. INVALID_ARGUMENT for an unknown policy. REQUIRES:
-// `stages` outlive the arm.
+// Makes an in-process arm. Its policy predicts costs from the verify times in `calibration`. A
+// token of `stop_tokens` ends an answer. INVALID_ARGUMENT for an unknown policy. REQUIRES: `stages`
+// outlive the arm.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<Arm>> MakeLocalArm(
     const std::string& policy, const ArmStages& stages, const CalibrationTable& calibration,
     const std::vector<TokenId>& stop_tokens);

@@ -241,7 +241,8 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
   RETURN_IF_ERROR(WriteReportFile(folder, "results.json", results.dump(1)));
   const std::string heading = absl::StrFormat(
       "# bastion-bench\n\n%s, target %s, drafter %s, %s, temperature %g, seed %d, "
-      "%d new tokens, concurrency %d. Rates exclude prefill. Milliseconds are means per cycle.\n\n",
+      "at most %d new tokens, concurrency %d. Rates exclude prefill. Milliseconds are means per "
+      "cycle.\n\n",
       report.device, report.target, report.drafter, report.mode, settings.sampling.temperature,
       settings.sampling.seed, settings.max_new_tokens, settings.concurrency);
   const std::string ablation = AblationTable(report);

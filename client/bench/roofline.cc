@@ -114,9 +114,9 @@ double MachineLimits::flops_per_second(DType dtype) const {
 
 std::string RooflineReport::Markdown() const {
   std::string text = absl::StrFormat(
-      "%s\nread %.1f GB/s; linear() %.0f GFLOP/s in bf16, %.0f in int8, %.0f in fp32\n\n"
-      "| forward | context | rows | MB | GFLOP | bound ms | measured ms | share of bound | vs one "
-      "row |\n"
+      "%s\nread %.1f GB/s; matrix products %.0f GFLOP/s in bf16, %.0f in int8, %.0f in fp32\n\n"
+      "| forward | context | rows | MB | GFLOP | bound ms | measured ms | bound / measured | vs "
+      "one row |\n"
       "|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
       device, limits.read_bytes_per_second / 1e9, limits.bf16_flops_per_second / 1e9,
       limits.int8_flops_per_second / 1e9, limits.fp32_flops_per_second / 1e9);

@@ -1,5 +1,6 @@
-// Compares the engines with the limits of the machine: for decode steps, verifies and drafts, the
-// bytes read, the FLOPs, the lower bound on the time, and the measured time.
+// Compares the engines with the limits of the machine. For each kind of forward (decode step,
+// verify, draft), reports the bytes read, the FLOPs, the lower bound on the time, and the measured
+// time.
 //
 //   bound = max(bytes / read bandwidth, FLOPs / (FLOP/s in the weights' type))
 //
@@ -36,7 +37,7 @@ struct ForwardTime {
 struct RooflineReport {
   std::string device;
   MachineLimits limits;
-  std::vector<ForwardTime> forwards;  // Ordered by context; drafts come last.
+  std::vector<ForwardTime> forwards;  // Ordered by context; the draft comes last.
 
   [[nodiscard]] std::string Markdown() const;
   [[nodiscard]] std::string Json() const;

@@ -1,5 +1,6 @@
-// LogProbSource and ChoiceGap: how close the target's choice between two tokens was. A small gap
-// means that a difference between two texts is a rounding error.
+// LogProbSource and ChoiceGap: how close the target's choice between two tokens was. If these are
+// the first tokens in which two texts differ, a small gap means that the texts differ by a rounding
+// error.
 #ifndef BASTION_CLIENT_EXACTNESS_LOG_PROB_SOURCE_H_
 #define BASTION_CLIENT_EXACTNESS_LOG_PROB_SOURCE_H_
 
@@ -23,8 +24,8 @@ class LogProbSource {
       const std::vector<TokenId>& prefix, std::pair<TokenId, TokenId> tokens) = 0;
 };
 
-// A source that calls `verifier`, with sessions from `first_session` on. REQUIRES: `verifier`
-// outlives it.
+// A source that calls `verifier`. Every call uses a new session. Their ids are consecutive,
+// starting at `first_session`. REQUIRES: `verifier` outlives the source.
 [[nodiscard]] std::unique_ptr<LogProbSource> MakeLocalLogProbs(Verifier* verifier,
                                                                uint64_t first_session);
 

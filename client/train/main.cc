@@ -29,9 +29,9 @@ ABSL_FLAG(int, min_pair_count, bastion::drafter::TransitionLimits().min_pair_tot
 ABSL_FLAG(int64_t, max_entries, bastion::drafter::TransitionLimits().max_entries,
           "Maximum number of continuations to keep in total. The rarest pairs are dropped first.");
 ABSL_FLAG(int64_t, max_counted, bastion::drafter::TransitionCounter::kMaxCounted,
-          "Maximum number of continuations to hold in memory while counting: this many for single "
-          "tokens, and as many for pairs. Each takes 70 to 140 bytes. When there are more, the "
-          "rarest are dropped.");
+          "Maximum number of continuations of single tokens to hold in memory while counting. The "
+          "same maximum applies to continuations of pairs. Each takes 70 to 140 bytes. When there "
+          "are more, the rarest are dropped.");
 
 namespace bastion {
 namespace {

@@ -45,7 +45,7 @@ def decode_table(roofline: dict) -> str:
     rows = [[str(entry["context"]), number(entry["bytes"] / 1e6, 0), number(1e3 * entry["bound_seconds"], 3),
              number(1e3 * entry["seconds"], 3), percent(entry["bound_seconds"] / entry["seconds"])]
             for entry in roofline["forwards"] if entry["forward"] == "decode"]
-    return table(["plain step after", "MB", "bound ms", "measured ms", "share of bound"], rows)
+    return table(["plain step after", "MB", "bound ms", "measured ms", "bound / measured"], rows)
 
 
 def verify_table(roofline: dict) -> str:

@@ -1,12 +1,13 @@
-// Features from the verifier's stream. The first Read of a sequence follows it: from then on the
-// verifier pushes its rows, and later Reads usually find that they have already arrived.
+// Features from the verifier's stream. The first Read of a sequence asks the verifier to follow
+// this sequence: from then on the verifier pushes its rows, and later Reads usually find that they
+// have already arrived.
 //
 // A separate thread runs the stream: it subscribes, receives, and reconnects when the verifier
 // disconnects. Read may be called from any thread.
 //
-// Rows in the verifier's GPU memory stay in its ring there until they are read
-// (common/shm/device_ring.h). Rows that were overwritten before they were read are requested again
-// as bytes.
+// Rows may arrive as positions in a ring in the verifier's GPU memory (common/shm/device_ring.h).
+// They are not copied on arrival, so newer rows may overwrite them. If this happens before a Read,
+// the Read requests the rows again as bytes.
 #ifndef BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 #define BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 
@@ -79,8 +80,8 @@ class RemoteFeatures final : public FeatureSource {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Receive(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Adds the rows of `reply` to their window. Returns false if they were not requested or do not
-  // continue the window.
+  // Adds `features`, which were decoded from `reply`, to the window of the sequence. Returns false
+  // if they are an error, were not requested, or do not continue the window.
   bool Take(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Unfollow(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

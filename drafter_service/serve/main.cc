@@ -21,11 +21,11 @@ ABSL_FLAG(std::string, verifier, "127.0.0.1:7072",
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7071"},
           "gRPC addresses, host:port or unix:///path, separated by commas.");
 ABSL_FLAG(std::string, shared_memory, "",
-          "Folder for the socket over which services on this host set up shared memory. It is "
-          "created with mode 0700. Empty: off; all messages use gRPC.");
+          "Folder of the socket over which an orchestrator on this host sets up shared memory. The "
+          "folder is created with mode 0700. Empty: off; the orchestrator uses gRPC.");
 ABSL_FLAG(std::string, carrier, "auto",
-          "Transport for features: auto (shared memory if the verifier offers it) or inline "
-          "(gRPC).");
+          "Transport for features: auto (shared memory if the verifier offers it and its address "
+          "is unix:///path, else gRPC) or inline (gRPC).");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
 ABSL_FLAG(

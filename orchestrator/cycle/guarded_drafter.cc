@@ -20,9 +20,9 @@ absl::StatusOr<DrafterInfo> GuardedDrafter::Info() {
   if (!info.ok()) return PauseAfter(info.status());
   if (info->vocabulary != vocabulary_ || info->positions < 1) {
     return PauseAfter(absl::FailedPreconditionError(absl::StrCat(
-        "drafter ", info->model, " has a vocabulary of ", info->vocabulary, " and ",
-        info->positions, " positions, but the target has a vocabulary of ", vocabulary_,
-        "; it belongs to another target, so start this target's drafter")));
+        "drafter ", info->model, " predicts ", info->positions, " positions from a vocabulary of ",
+        info->vocabulary, ", but the target needs at least 1 position and a vocabulary of ",
+        vocabulary_, "; start the drafter that was trained for this target")));
   }
   usable_ = true;
   return info;

@@ -2,10 +2,9 @@
 // target.
 //
 // Before the first draft, and after every failure, Expand calls the inner drafter's Info() and
-// rejects a drafter whose vocabulary size differs from the target's. After a failure, Expand does
-// not call the inner drafter during a pause, which doubles with each further failure. So a stalled
-// drafter does not cost every cycle a full timeout. Thread-compatible: only the cycle's thread uses
-// it.
+// rejects a drafter that does not match the target. After a failure, Expand does not call the inner
+// drafter during a pause, which doubles with each further failure. So a stalled drafter does not
+// cost every cycle a full timeout. Thread-compatible: only the cycle's thread uses it.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_GUARDED_DRAFTER_H_
 #define BASTION_ORCHESTRATOR_CYCLE_GUARDED_DRAFTER_H_
 
@@ -26,8 +25,8 @@ class GuardedDrafter final : public Drafter {
   GuardedDrafter(Drafter* inner, int vocabulary, const Clock* clock = &Clock::Real())
       : inner_(inner), vocabulary_(vocabulary), clock_(clock) {}
 
-  // FAILED_PRECONDITION if the drafter's vocabulary size differs from the target's. Calls the inner
-  // drafter even during a pause.
+  // FAILED_PRECONDITION if the drafter's vocabulary size differs from the target's or the drafter
+  // predicts no position. Calls the inner drafter even during a pause.
   absl::StatusOr<DrafterInfo> Info() override;
   // During a pause, returns the last error.
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;

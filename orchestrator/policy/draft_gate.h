@@ -1,5 +1,5 @@
-// DraftGate: decides before drafting whether to draft at all. It bounds how much slower than plain
-// decoding speculation can be.
+// DraftGate: decides before drafting whether to draft at all. It bounds the slowdown of speculation
+// relative to plain decoding.
 //
 // The unit is L_AR, the duration of a plain decode step. A drafted cycle of duration T_cycle saves
 // committed − T_cycle / L_AR steps; the saving is negative if the cycle lost time.
@@ -8,11 +8,11 @@
 //     CUSUM test).
 //   - While the level is not positive, the gate is closed except for trials. Trials have an
 //     allowance: every plain step adds 4^level to it, every trial adds its saving, and a cycle is a
-//     trial whenever the allowance is positive. So all trials together never lose more than the
-//     allowance and one trial. At level 0, each plain step adds a whole step, so a drafter that
-//     only had bad luck is tried again immediately. For a useless drafter, the level drops to −4.
-//     Then trials cost about 1/256 (0.4 percent) of the time. Trials that save time pay for further
-//     trials.
+//     trial whenever the allowance is positive. So the trials together lose at most what the plain
+//     steps added, plus the loss of the last trial. At level 0, each plain step adds a whole step,
+//     so a drafter that only had bad luck is tried again immediately. For a useless drafter, the
+//     level drops to −4. Then trials cost about 1/256 (0.4 percent) of the time. Trials that save
+//     time pay for further trials.
 // Finding out that a drafter is useless costs about kStartLevel − kLowestLevel = 6 plain steps,
 // once. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_DRAFT_GATE_H_
@@ -29,7 +29,8 @@ class DraftGate {
   static constexpr double kStartLevel = 2;    // For a drafter without observations.
   static constexpr double kTrustedLevel = 6;  // Upper bound for new sequences (ForNewSequence).
   static constexpr double kLowestLevel = -4;
-  // One cycle lowers the level by at most this, so that one stalled draft does not close the gate.
+  // One cycle lowers the level by at most this, so that one stalled draft does not use up a high
+  // level.
   static constexpr double kLargestLoss = 8;
 
   // True if the next cycle should draft.

@@ -1,9 +1,10 @@
 // LookAhead: finds the best number of nodes over the whole measured range. A rule that stops at the
-// first node that is not worth its cost would stop before the first jump of the cost curve.
+// first node that is not worth its cost would stop before the first jump of the cost curve, even if
+// a tree that extends far past the jump is better.
 //
 // It compares the empty tree, the chain of every length and the best-first tree of every size up to
-// max_nodes. Survival calibrates the expected committed length Â of each. Its cost is Ĉ seconds
-// (cycle_cost.h). The winner has the largest
+// max_nodes. For a tree of N nodes, Â(N) is the expected committed length, calibrated by Survival,
+// and Ĉ(N) is the cost in seconds (cycle_cost.h). The winner has the largest
 //   Â(N) − pace·Ĉ(N)   if the pace (recent tokens per second) is known, else
 //   Â(N) / Ĉ(N).
 // The ratio is the speedup of the BASTION paper, up to a constant. It is the best choice if all
@@ -64,7 +65,7 @@ class LookAhead {
   [[nodiscard]] double Value(double expected_length, int nodes) const;
   // The largest size that could beat the empty tree if a path of `max_depth` nodes were certain.
   [[nodiscard]] int MaxUsefulNodes(int max_depth) const;
-  // The best of `best` and the first n nodes of `tree`, for every n >= 1.
+  // Compares `best` with the first n nodes of `tree`, for every n >= 1. Returns the best of all.
   [[nodiscard]] Choice BestPrefix(const DraftTree& tree, const Survival& survival,
                                   Choice best) const;
 

@@ -1,4 +1,4 @@
-// The engines in process on the portable backend.
+// The engines in process on the portable backend (kernels/torch).
 #include "tests/conformance/in_process.h"
 
 namespace bastion::testing {

@@ -135,7 +135,8 @@ TEST_F(ServicesTest, ADrafterOfAnotherTargetIsLoggedAndNotUsed) {
   const Answer answer = Generate(system.client(), Request("fixed:16", 20));
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.finished.speculation().draft_tokens(), 0u);
-  EXPECT_THAT(system.Log("orchestrator"), ::testing::HasSubstr("it belongs to another target"));
+  EXPECT_THAT(system.Log("orchestrator"),
+              ::testing::HasSubstr("start the drafter that was trained for this target"));
 }
 
 TEST_F(ServicesTest, APeerWithAnotherProtocolVersionIsRefused) {

@@ -46,10 +46,12 @@ struct Loader {
   const AttentionArgs& args;
   const Item& item;
   uint32_t ring;
-  int offset;       // Offset of the thread's piece and row in page 0, in elements.
-  int load = 0;     // Number of the next load. It belongs to tile load / 2.
-  int slot = 0;     // The slot that the next load fills.
-  int held, ahead;  // One page number per lane: for the current tiles and for the next ones.
+  int offset;    // Offset of the thread's piece and row in page 0, in elements.
+  int load = 0;  // Number of the next load. It belongs to tile load / 2.
+  int slot = 0;  // The slot that the next load fills.
+  // This lane's page number in the group of pages that is being loaded, and in the next group
+  // (PageOf).
+  int held, ahead;
 
   SIMT_DEVICE Loader(const AttentionArgs& attention, const Item& work, uint32_t slots)
       : args(attention), item(work), ring(slots) {
@@ -67,8 +69,8 @@ struct Loader {
     return page * kPageTokens < item.span.length() ? args.rows.pages[item.first_page + page] : 0;
   }
 
-  // Starts the next load into the next slot. After the last load it commits an empty group of
-  // copies.
+  // Starts the next load into the next slot. If no load is left, commits an empty group of
+  // copies, so that WaitCopies can still count groups.
   SIMT_DEVICE void Next() {
     const int tile = load / 2, first_key = item.begin + tile * kTileKeys;
     if (first_key < item.end) {
@@ -91,8 +93,8 @@ struct Loader {
     slot = slot + 1 < Ring<D>::kSlots ? slot + 1 : 0;
   }
 
-  // Copies the 16 rows of a page to the slot, starting at row `to`. Row 0 of the slot is key
-  // `first_key`.
+  // Copies the 16 rows of a page to the slot, starting at row `to`. `from` is the first piece that
+  // this thread copies. Row 0 of the slot is key `first_key`.
   SIMT_DEVICE void CopyPage(const uint16_t* from, int first_key, int to) const {
     const uint32_t tile = ring + slot * Ring<D>::kSlotBytes;
     SIMT_UNROLL
@@ -105,9 +107,9 @@ struct Loader {
   }
 };
 
-// The queries of a warp's 16 rows as left operands of matrix products, one for each 16 columns.
-// They are in registers, or in shared memory if D is large. In shared memory they are valid after
-// the first wait for copies and SyncBlock.
+// The queries of a warp's 16 rows, as left operands of matrix products. Each operand has the 16
+// rows and 16 of the D columns. The operands are in registers, or in shared memory if D is large.
+// In shared memory they are valid after the first wait for copies and SyncBlock.
 template <int D>
 struct Query {
   static constexpr bool kHeld = !Ring<D>::kSharedQueries;
@@ -169,7 +171,7 @@ struct Query {
 template <int D>
 struct Sums {
   float output[D / 8][4];
-  float peak[2];    // The largest score so far, times log2(e). −inf: the row has seen no key yet.
+  float peak[2];  // The largest score · scale so far (Weigh). −inf: the row has seen no key yet.
   float weight[2];  // The sum of weights of the keys that this lane holds.
 
   SIMT_DEVICE void Clear() {

@@ -1,6 +1,6 @@
-// Finds the best tokens of a row, by value and id, without sorting the row. Truncation and top-k
-// use it in blocks of kSelectThreads threads; the choice uses only the entries. Like simt.h, this
-// file may be included only in kernel sources.
+// Finds the best tokens of a row, by value and id, without sorting the row. truncation.cu and
+// top_k.cu use it in blocks of kSelectThreads threads. choose.cu uses only Entry, its functions and
+// LoadFour. Like simt.h, this file may be included only in kernel sources.
 #ifndef BASTION_KERNELS_CUDA_CHOOSE_SELECT_H_
 #define BASTION_KERNELS_CUDA_CHOOSE_SELECT_H_
 
@@ -238,9 +238,9 @@ SIMT_DEVICE Entry FloorOf(int k, SelectMemory& memory) {
   return ValueOfRank({nullptr, memory.list, kStrips}, k, memory);
 }
 
-// Gathers the entries of `row` that are >= `floor` in memory.list, in any order, and calls
-// visit(entry) for every entry of the row. Returns the number of entries >= `floor`. The list holds
-// only the first kShortlist of them.
+// Stores the entries >= `floor` of `row` in memory.list, in any order, and calls visit(entry) for
+// every entry of the row. Returns the number of entries >= `floor`. The list holds only the first
+// kShortlist of them.
 template <typename Visit>
 SIMT_DEVICE int Gather(const Tokens& row, Entry floor, SelectMemory& memory, Visit visit) {
   if (simt::ThreadIndex() == 0) memory.gathered = 0;

@@ -84,8 +84,9 @@ absl::StatusOr<void*> Allocate(size_t bytes, const char* what) {
   void* const data =
       bytes > kMemoryBytes ? nullptr : std::aligned_alloc(kAlignment, std::max(whole, kAlignment));
   if (data == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("not enough memory in the emulator: ", bytes >> 20, " MiB needed for ", what));
+    return absl::ResourceExhaustedError(absl::StrCat("not enough memory in the emulator: it has ",
+                                                     kMemoryBytes >> 20, " MiB, ", bytes >> 20,
+                                                     " MiB needed for ", what));
   }
   std::memset(data, 0, whole);
   return data;

@@ -1,4 +1,4 @@
-"""Tests bars (limits on figures) and the verdicts on them. Run by ctest."""
+"""Tests bars (limits that measured numbers must meet) and the verdicts on them. Run by ctest."""
 
 import unittest
 

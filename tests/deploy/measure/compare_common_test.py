@@ -12,7 +12,7 @@ from runner import Runner
 
 
 class CompareCommonTest(FolderTest):
-    def test_every_side_answers_every_share_and_the_order_alternates(self):
+    def test_both_engines_answer_each_share_of_the_prompts_in_alternating_order(self):
         args, calls = make_parser("")[0].parse_args(["--rounds", "2"]), []
         turns = [lambda share: calls.append(("ours", share)), lambda share: calls.append(("theirs", share))]
         with contextlib.redirect_stderr(io.StringIO()):

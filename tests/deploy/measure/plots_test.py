@@ -21,7 +21,7 @@ class ChartsTest(FolderTest):
         self.assertEqual([bar.get_width() for bar in axes.patches], [3.0, 1.5], "the first name is on top")
         self.assertEqual([text.get_text() for text in axes.texts], ["3.00×", "1.50×"])
         self.assertEqual([line.get_xdata()[0] for line in axes.lines], [1.0, 4.0])
-        self.assertGreater(axes.get_xlim()[1], 4.0, "the limit is inside")
+        self.assertGreater(axes.get_xlim()[1], 4.0, "the limit is inside the axes")
         self.assertEqual(axes.get_title("left"), "a title")
         self.assertNotEqual(axes.patches[0].get_facecolor(), axes.patches[1].get_facecolor())
 
@@ -31,11 +31,11 @@ class ChartsTest(FolderTest):
         self.assertEqual([list(line.get_ydata()) for line in axes.lines], [[1.0, 1.2], [1.0, 1.5]])
         self.assertEqual(legend(axes), ["inflated pair", "demo pair", "at most"])
         self.assertEqual(axes.collections[0].get_offsets().tolist(), [[4.0, 1.3]])
-        self.assertEqual([text.get_text() for text in axes.texts], ["1.20×"], "a label at the limit, which is also the last row")
+        self.assertEqual([text.get_text() for text in axes.texts], ["1.20×"], "only the first line has labels, at limits and at its end")
         self.assertLess(axes.get_ylim()[0], 1.0)
         self.assertGreater(axes.get_ylim()[1], 1.5)
 
-    def test_shares_of_cycles_add_up(self):
+    def test_committed_lengths_are_shown_in_percent_of_cycles(self):
         axes, = plots.committed_length_chart(RESULTS).axes
         self.assertEqual([list(line.get_ydata()) for line in axes.lines], [[50.0, 50.0]], "plain decoding has no line")
 

@@ -1,4 +1,5 @@
-// BenchmarkRows: a step of one sequence in device memory, for benchmarks.
+// BenchmarkRows: the rows of a step (StepRows) in device memory, for benchmarks. The step has one
+// sequence.
 #ifndef BASTION_TESTS_KERNELS_CUDA_BENCHMARK_ROWS_H_
 #define BASTION_TESTS_KERNELS_CUDA_BENCHMARK_ROWS_H_
 

@@ -43,7 +43,7 @@ TEST_F(GuardedDrafterTest, RefusesADrafterWithAnotherVocabulary) {
   inner_.vocabulary = kToyVocabulary + 1;
   const absl::Status status = Expand();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
-  EXPECT_THAT(status.message(), HasSubstr("it belongs to another target"));
+  EXPECT_THAT(status.message(), HasSubstr("start the drafter that was trained for this target"));
   EXPECT_TRUE(inner_.frontiers.empty());
   EXPECT_TRUE(absl::IsFailedPrecondition(guarded_.Info().status()));
 }
