@@ -9,7 +9,7 @@ usage: tests/lint.sh [--fix | --tidy [FILE…]]
 Checks all C++ and CUDA files with clang-format. Every difference is an error.
   --fix     reformats them instead
   --tidy    runs clang-tidy (.clang-tidy, every finding is an error) over the given files, or over all .cc
-            files that preset asan compiles. Needs build/asan: run tests/run.sh --asan first
+            files outside tests/ that preset release compiles. Needs build/release: run tests/run.sh first
 END
 }
 
@@ -42,18 +42,18 @@ check_format() {
 }
 
 tidy() {
-  local database=build/asan/compile_commands.json
+  local database=build/release/compile_commands.json
   command -v clang-tidy-19 >/dev/null || die "no clang-tidy-19: run deploy/local/setup.sh --clang"
-  [ -f "$database" ] || die "no $database: run tests/run.sh --asan first"
+  [ -f "$database" ] || die "no $database: run tests/run.sh first"
   local files=("$@") file
   if [ ${#files[@]} -eq 0 ]; then
-    for file in $(sources | grep '\.cc$'); do
+    for file in $(sources | grep '\.cc$' | grep -v '^tests/'); do
       if grep -qF "$PWD/$file\"" "$database"; then files+=("$file"); fi
     done
   fi
   # Findings go to stdout; stderr only counts suppressed warnings in system headers.
   printf '%s\0' "${files[@]}" |
-    xargs -0 -n 4 -P "$(nproc)" clang-tidy-19 -p build/asan --quiet 2>/dev/null ||
+    xargs -0 -n 4 -P "$(nproc)" clang-tidy-19 -p build/release --quiet 2>/dev/null ||
     die "clang-tidy found errors; see above"
   echo "lint: clang-tidy found nothing in ${#files[@]} files"
 }

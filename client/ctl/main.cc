@@ -77,8 +77,8 @@ absl::StatusOr<std::string> Answer(GenerationClient& client, const v1::GenerateR
     }
     return std::cout.good();
   }));
-  std::cout << std::endl;
-  if (absl::GetFlag(FLAGS_stats)) std::cerr << StatisticsLine(finished) << std::endl;
+  std::cout << "\n" << std::flush;
+  if (absl::GetFlag(FLAGS_stats)) std::cerr << StatisticsLine(finished) << "\n";
   return text;
 }
 
@@ -149,7 +149,7 @@ int ExecSibling(const std::string& name, char** arguments) {
   std::string program = (self.parent_path() / name).string();
   arguments[0] = program.data();
   execv(program.c_str(), arguments);
-  std::cerr << "bastionctl: cannot run " << program << ": " << std::strerror(errno) << std::endl;
+  std::cerr << "bastionctl: cannot run " << program << ": " << std::strerror(errno) << "\n";
   return 1;
 }
 

@@ -29,6 +29,7 @@ struct FixedTree {
   // For each node, the distribution [V] of the token after it, with the rules of `choice`.
   [[nodiscard]] std::vector<std::vector<double>> Distributions(const ChoiceParams& choice) const {
     std::vector<std::vector<double>> distributions;
+    distributions.reserve(log_probs.size());
     for (const auto& row : log_probs) distributions.push_back(ChoiceProbabilities(row, choice));
     return distributions;
   }

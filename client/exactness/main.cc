@@ -247,7 +247,8 @@ absl::Status Run() {
   texts.log_probs = subject.log_probs.get();
   ASSIGN_OR_RETURN(const TextReport text_report, RunTextCheck(texts));
   std::cout << "Texts compared with plain decoding, " << texts.settings.size() << " settings:\n"
-            << TextTable(text_report) << std::endl;
+            << TextTable(text_report) << "\n"
+            << std::flush;
 
   std::optional<DistributionReport> distribution;
   if (subject.stages == nullptr) {
@@ -258,9 +259,9 @@ absl::Status Run() {
   } else {
     ASSIGN_OR_RETURN(distribution, RunDistributionCheck(*subject.stages, texts.prompts));
     std::cout << "Distributions of walks over a fixed draft tree:\n"
-              << DistributionTable(*distribution) << std::endl;
+              << DistributionTable(*distribution) << "\n";
   }
-  std::cout << Verdict(text_report, distribution) << std::endl;
+  std::cout << Verdict(text_report, distribution) << "\n";
   if (text_report.exact() && (!distribution || distribution->exact())) return absl::OkStatus();
   return absl::DataLossError("speculation changes what the target generates");
 }

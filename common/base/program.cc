@@ -38,7 +38,7 @@ int RunProgram(int argc, char** argv, const ProgramInfo& info,
     return 0;
   }
   if (HasArgument(argc, argv, "--version", "-V")) {
-    std::cout << program << " " << kVersion << std::endl;
+    std::cout << program << " " << kVersion << "\n";
     return 0;
   }
   const absl::Status status = ParseAndRun(argc, argv, program, info, run);

@@ -8,7 +8,7 @@
 
 namespace bastion {
 
-ProgressBar::ProgressBar(std::string label, std::string unit)
+ProgressBar::ProgressBar(std::string label, const std::string& unit)
     : label_(std::move(label)),
       unit_(unit.empty() ? "" : " " + unit),
       terminal_(isatty(STDERR_FILENO) == 1) {}

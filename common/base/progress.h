@@ -11,7 +11,7 @@ namespace bastion {
 class ProgressBar {
  public:
   // Prints `label` before the numbers and `unit`, if any, after them.
-  explicit ProgressBar(std::string label, std::string unit = "");
+  explicit ProgressBar(std::string label, const std::string& unit = "");
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;

@@ -208,6 +208,7 @@ void DeviceDecoder::StoreContext(const StepRows& rows, const void* context) {
 absl::Status DeviceDecoder::Prepare(int rows, bool with_context) {
   const auto prepare = [&](auto matrix_of, GemmArgs args) {
     std::vector<const void*> weights;
+    weights.reserve(blocks_.size());
     for (const DeviceBlock& block : blocks_) weights.push_back(matrix_of(block).data());
     return gpu_.gemm->Prepare(args, weights, *gpu_.stream);
   };

@@ -35,9 +35,9 @@ MappedFile::~MappedFile() {
 }
 
 void Prefetch(std::string_view bytes) {
-  const auto first = reinterpret_cast<uintptr_t>(bytes.data());
-  const size_t before = first % static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  madvise(reinterpret_cast<void*>(first - before), bytes.size() + before, MADV_WILLNEED);
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t before = reinterpret_cast<uintptr_t>(bytes.data()) % page;
+  madvise(const_cast<char*>(bytes.data()) - before, bytes.size() + before, MADV_WILLNEED);
 }
 
 }  // namespace bastion::hub

@@ -180,7 +180,7 @@ absl::Status ReadWindows(const JsonObject& json, ModelConfig& config) {
 
 absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const JsonObject& json, const char* key,
                                                   int limit) {
-  ASSIGN_OR_RETURN(const std::vector<int> ids, json.Integers(key));
+  ASSIGN_OR_RETURN(std::vector<int> ids, json.Integers(key));
   for (const int id : ids) {
     if (id < 0 || id >= limit) {
       return json.KeyError(key,
@@ -265,6 +265,7 @@ std::vector<int> DefaultTargetLayerIds(int target_layers, int draft_layers) {
   if (draft_layers == 1) return {target_layers / 2};
   const double span = target_layers - 4;
   std::vector<int> ids;
+  ids.reserve(draft_layers);
   for (int i = 0; i < draft_layers; ++i) {
     // Like Python's round, nearbyint rounds half to even.
     ids.push_back(static_cast<int>(std::nearbyint(1 + i * span / (draft_layers - 1))));

@@ -129,7 +129,9 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
 
   GrpcTimedStream() = default;
 
-  static void* Tag(Operation operation) { return reinterpret_cast<void*>(operation); }
+  static void* Tag(Operation operation) {
+    return reinterpret_cast<void*>(operation);  // NOLINT(performance-no-int-to-ptr): gRPC's idiom
+  }
 
   // Handles completions until done() is true. A failed operation ends the stream.
   template <typename Done>

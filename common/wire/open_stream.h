@@ -17,9 +17,8 @@ namespace bastion::wire {
 template <typename Request, typename Reply>
 [[nodiscard]] absl::StatusOr<std::unique_ptr<MessageStream<Request, Reply>>> OpenTimedStream(
     Attacher& attacher,
-    std::function<std::unique_ptr<grpc::ClientAsyncReaderWriter<Request, Reply>>(
-        grpc::ClientContext*, grpc::CompletionQueue*)>
-        prepare,
+    const std::function<std::unique_ptr<grpc::ClientAsyncReaderWriter<Request, Reply>>(
+        grpc::ClientContext*, grpc::CompletionQueue*)>& prepare,
     absl::Time deadline) {
   if (std::shared_ptr<SharedChannel> channel = attacher.Attach(deadline)) {
     return std::make_unique<SharedStream<Request, Reply>>(std::move(channel));

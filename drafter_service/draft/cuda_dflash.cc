@@ -20,7 +20,6 @@ namespace {
 using cuda::DeviceMatrix;
 using kernels::cuda::Graph;
 using kernels::cuda::Memory;
-using kernels::cuda::Stream;
 
 // Rounds up to a multiple of 64 rows, the largest tile of a matrix product (row_buckets.h).
 int RoundUpToTile(int rows) { return (rows + 63) / 64 * 64; }

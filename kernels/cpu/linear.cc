@@ -33,7 +33,7 @@ constexpr int PanelsFor(int m) {
 
 // T of PackedMatrix: weights per word of a panel.
 template <typename W>
-inline constexpr int kPerWord = sizeof(float) / sizeof(W);
+inline constexpr int kPerWord = 4 / sizeof(W);
 
 // Weights of each word that are widened to floats at a time. The registers have no room for more.
 template <typename W>

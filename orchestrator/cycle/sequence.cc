@@ -42,7 +42,7 @@ Frontier DecodeSequence::NextFrontier(const TreeLimits& limits) const {
     frontier.new_tokens.push_back(TokenAt(at));
   }
   frontier.candidates = grower_.CandidatesFor(limits);
-  frontier.sampling = request_.sampling;
+  frontier.sampling = static_cast<const ChoiceParams&>(request_.sampling);
   frontier.coupled = grower_.policy().coupled();
   return frontier;
 }
@@ -81,7 +81,7 @@ void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance
   record.accepted = static_cast<int>(acceptance.path.size());
   record.committed_length = static_cast<int>(output_.size() - before);
   grower_.Observe(grown, acceptance, record.stages.draft);
-  cycles_.push_back(std::move(record));
+  cycles_.push_back(record);
 }
 
 }  // namespace bastion

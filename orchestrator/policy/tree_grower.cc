@@ -27,6 +27,7 @@ constexpr double kFittedUnderestimate = 1.5;
 // The tokens that the target chose after the root.
 std::vector<TokenId> ChosenTokens(const GrownTree& grown, const Acceptance& acceptance) {
   std::vector<TokenId> chosen;
+  chosen.reserve(acceptance.path.size() + 1);
   for (const NodeIndex node : acceptance.path) chosen.push_back(grown.tree.token(node));
   chosen.push_back(acceptance.next);
   return chosen;
