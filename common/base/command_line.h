@@ -22,7 +22,7 @@ struct ProgramInfo {
   const char* usage;                       // The arguments, e.g. "--target DIR [flags]".
   const char* example;                     // Arguments of a valid call.
   std::vector<const char*> required = {};  // Names of flags that must not be empty.
-  std::vector<FlagGroup> groups;
+  std::vector<FlagGroup> groups = {};
   // Text after the flags, or null.
   const char* notes = nullptr;
 };

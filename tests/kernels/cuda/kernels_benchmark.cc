@@ -172,8 +172,9 @@ const bool registered =
 }  // namespace bastion::kernels::cuda
 
 int main(int argc, char** argv) {
-  const bastion::ProgramInfo info = {
-      .summary = "Measures the engine's kernels on a GPU.", .usage = "[flags]", .example = ""};
+  const bastion::ProgramInfo info = {.summary = "Measures the engine's kernels on a GPU.",
+                                     .usage = "[flags]",
+                                     .example = "--only gemm"};
   return bastion::RunProgram(argc, argv, info,
                              [](const auto&) { return bastion::kernels::cuda::Run(); });
 }
