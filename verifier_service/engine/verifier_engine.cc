@@ -236,6 +236,7 @@ void Engine::Commit(const Entry& entry) {
 void Engine::VerifyBatch(const nn::RowBatch& batch, const std::vector<Entry>& entries,
                          VerifyResult& result) {
   std::vector<TreeRows> trees;
+  trees.reserve(entries.size());
   for (const Entry& entry : entries) trees.push_back(entry.Rows());
   std::vector<absl::StatusOr<Acceptance>> outcomes = target_->Verify(batch, trees, result.trace);
   StopWatch watch;

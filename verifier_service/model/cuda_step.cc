@@ -41,9 +41,11 @@ absl::StatusOr<std::unique_ptr<CudaStep>> CudaStep::Load(const std::string& fold
   RETURN_IF_ERROR(step->Allocate());
   if (options.share_bytes > 0) {
     auto ring = CudaFeatureRing::Create(options.share_bytes, gpu.info.uuid);
-    if (ring.ok()) step->ring_ = *std::move(ring);
-    if (!ring.ok())
+    if (ring.ok()) {
+      step->ring_ = *std::move(ring);
+    } else {
       LOG(WARNING) << "features are copied to drafters through host memory: " << ring.status();
+    }
   }
   RETURN_IF_ERROR(step->Prepare(options.show_progress));
   return step;

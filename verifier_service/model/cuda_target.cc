@@ -167,6 +167,7 @@ std::vector<absl::StatusOr<Acceptance>> CudaTarget::Verify(const nn::RowBatch& b
   }
   StopWatch watch;
   std::vector<absl::StatusOr<Acceptance>> outcomes;
+  outcomes.reserve(trees.size());
   for (size_t i = 0; i < trees.size(); ++i) {
     outcomes.push_back(ReadTree(static_cast<int>(i), trees[i]));
   }

@@ -66,7 +66,7 @@ grpc::Status VerifierService::Attach(grpc::ServerContext* context,
 
 std::shared_ptr<const wire::DeviceRingWriter> VerifierService::RingFor(
     const proto::AttachRequest& request) const {
-  const auto ring = engine_->feature_ring();
+  auto ring = engine_->feature_ring();
   if (ring == nullptr || request.device().uuid() != ring->uuid() ||
       request.device().dtype() != wire::FeatureDType(engine_->features().type())) {
     return nullptr;
