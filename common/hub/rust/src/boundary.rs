@@ -36,10 +36,7 @@ impl Bytes {
     /// # Safety
     /// `data` points to `size` bytes that outlive the call.
     pub unsafe fn as_slice(&self) -> &[u8] {
-        if self.size == 0 {
-            return &[];
-        }
-        unsafe { std::slice::from_raw_parts(self.data, self.size) }
+        unsafe { borrow(self.data, self.size) }
     }
 
     /// # Safety
@@ -47,6 +44,20 @@ impl Bytes {
     pub unsafe fn as_text(&self) -> Result<&str, Failure> {
         std::str::from_utf8(unsafe { self.as_slice() })
             .map_err(|e| Failure::invalid(format!("not UTF-8 from byte {}", e.valid_up_to())))
+    }
+}
+
+/// # Safety
+/// `data` must point to `count` elements that outlive the result. It may be null if `count` is 0.
+pub unsafe fn borrow<'a, T>(data: *const T, count: usize) -> &'a [T] {
+    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, count) } }
+}
+
+/// # Safety
+/// `handle` must be null or come from `Box::into_raw`, and nothing may free it again.
+pub unsafe fn free_handle<T>(handle: *mut T) {
+    if !handle.is_null() {
+        drop(unsafe { Box::from_raw(handle) });
     }
 }
 

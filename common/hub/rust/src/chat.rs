@@ -8,7 +8,7 @@ use minijinja::{Environment, Error, ErrorKind};
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-use crate::boundary::{Bytes, Failure, Status, Text, guard};
+use crate::boundary::{Bytes, Failure, Status, Text, free_handle, guard};
 
 const NAME: &str = "chat_template";
 
@@ -106,9 +106,7 @@ pub unsafe extern "C" fn bastion_hub_template_new(source: Bytes, out: *mut *mut 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bastion_hub_template_free(handle: *mut Handle) {
-    if !handle.is_null() {
-        drop(unsafe { Box::from_raw(handle) });
-    }
+    unsafe { free_handle(handle) }
 }
 
 #[unsafe(no_mangle)]

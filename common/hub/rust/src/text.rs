@@ -3,7 +3,7 @@
 //! withholds text that ends in U+FFFD, so a token that is not UTF-8 blocks it forever. And it
 //! returns nothing for an incomplete character at the end.
 
-use crate::boundary::{Bytes, Text};
+use crate::boundary::{Bytes, Text, borrow, free_handle};
 use crate::tokens::Handle;
 
 /// Replaces bytes that are not part of a character.
@@ -64,9 +64,7 @@ pub unsafe extern "C" fn bastion_hub_detokenizer_new(tokenizer: *const Handle) -
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bastion_hub_detokenizer_free(handle: *mut Detokenizer) {
-    if !handle.is_null() {
-        drop(unsafe { Box::from_raw(handle) });
-    }
+    unsafe { free_handle(handle) }
 }
 
 #[unsafe(no_mangle)]
@@ -75,9 +73,8 @@ pub unsafe extern "C" fn bastion_hub_detokenizer_push(
     ids: *const u32,
     count: usize,
 ) -> Text {
-    let ids = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(ids, count) } };
     let tokenizer = unsafe { &*(*handle).tokenizer };
-    unsafe { (*handle).push(tokenizer, ids) }.into_bytes().into()
+    unsafe { (*handle).push(tokenizer, borrow(ids, count)) }.into_bytes().into()
 }
 
 #[unsafe(no_mangle)]

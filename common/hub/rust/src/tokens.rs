@@ -2,7 +2,7 @@
 
 use tokenizers::{DecoderWrapper, Tokenizer};
 
-use crate::boundary::{Bytes, Code, Failure, Ids, Status, Text, guard};
+use crate::boundary::{Bytes, Code, Failure, Ids, Status, Text, borrow, free_handle, guard};
 
 /// Far above any published vocabulary.
 const MAX_VOCABULARY: u32 = 1 << 24;
@@ -134,9 +134,7 @@ pub unsafe extern "C" fn bastion_hub_tokenizer_new(json: Bytes, out: *mut *mut H
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bastion_hub_tokenizer_free(handle: *mut Handle) {
-    if !handle.is_null() {
-        drop(unsafe { Box::from_raw(handle) });
-    }
+    unsafe { free_handle(handle) }
 }
 
 #[unsafe(no_mangle)]
@@ -175,8 +173,7 @@ pub unsafe extern "C" fn bastion_hub_tokenizer_decode(
     out: *mut Text,
 ) -> Status {
     guard(|| unsafe {
-        let ids = if count == 0 { &[] } else { std::slice::from_raw_parts(ids, count) };
-        *out = (*handle).decode(ids, skip_special)?.into_bytes().into();
+        *out = (*handle).decode(borrow(ids, count), skip_special)?.into_bytes().into();
         Ok(())
     })
 }
