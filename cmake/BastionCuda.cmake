@@ -1,20 +1,12 @@
 # CUDA from the PyPI wheels that deploy/local/setup.sh --cuda installs into build/venv.
 #
 #   bastion_cuda_library(NAME kernels_cuda SRCS linear.cu stream.cc DEPS … [OPTIONS …])
-#   bastion_cuda_job(TARGET…)   # Adds targets to cuda_job, the target that builds everything for a
-#                               # GPU machine. No effect without CUDA.
 #
 # CMake's CUDA language does not support the layout of the wheels, so a custom command compiles each
 # .cu file. ptxas's report on registers and spills is stored next to the object as SOURCE.cu.log.
 # OPTIONS are options for nvcc. Programs link libcudart and libcublasLt, but not libcuda, so they
 # also start on machines without a GPU driver.
 option(BASTION_WITH_CUDA "Build the kernels and engines for NVIDIA GPUs" OFF)
-
-function(bastion_cuda_job)
-  if(BASTION_WITH_CUDA)
-    add_dependencies(cuda_job ${ARGN})
-  endif()
-endfunction()
 
 if(NOT BASTION_WITH_CUDA)
   return()
@@ -100,5 +92,5 @@ function(bastion_cuda_library)
   set_target_properties(${ARG_NAME} PROPERTIES LINKER_LANGUAGE CXX)
   bastion_common_options(${ARG_NAME})
   target_link_libraries(${ARG_NAME} PUBLIC ${ARG_DEPS} bastion_cuda)
-  bastion_cuda_job(${ARG_NAME})
+  bastion_job(cuda ${ARG_NAME})
 endfunction()

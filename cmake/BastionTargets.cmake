@@ -49,12 +49,9 @@ function(bastion_test)
   string(APPEND tsan :suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp)
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${timeout} LABELS "${ARG_LABELS}" ENVIRONMENT
     "ASAN_OPTIONS=${symbolizer};UBSAN_OPTIONS=${symbolizer}:print_stacktrace=1;TSAN_OPTIONS=${tsan}")
-  if("cuda" IN_LIST ARG_LABELS)
-    bastion_cuda_job(${ARG_NAME})
-  endif()
-  if("torch" IN_LIST ARG_LABELS)
-    bastion_torch_job(${ARG_NAME})
-  endif()
+  foreach(label ${ARG_LABELS})
+    bastion_job(${label} ${ARG_NAME})
+  endforeach()
 endfunction()
 
 # Does nothing in sanitizer builds.

@@ -1,24 +1,15 @@
 # libtorch from the PyPI wheel that deploy/local/setup.sh --torch installs into build/venv.
-#
-#   bastion_torch_job(TARGET…)   # Adds targets to torch_job, the target that builds everything that
-#                                # uses libtorch. No effect without libtorch.
 # BASTION_PORTABLE_KERNELS names the folder under kernels/ that has the portable backend. Without
 # libtorch, its CMakeLists.txt builds a stub that returns an error and says how to build the backend.
 option(BASTION_TORCH "Build the portable backend and its tests. Needs libtorch" OFF)
 set(BASTION_PORTABLE_KERNELS torch)
-
-function(bastion_torch_job)
-  if(BASTION_TORCH)
-    add_dependencies(torch_job ${ARGN})
-  endif()
-endfunction()
 
 if(NOT BASTION_TORCH)
   return()
 endif()
 add_custom_target(torch_job)
 # The programs with a --backend flag.
-bastion_torch_job(bastion-verifier bastion-drafter bastion-bench bastion-verify-exactness)
+bastion_job(torch bastion-verifier bastion-drafter bastion-bench bastion-verify-exactness)
 
 file(GLOB site_packages ${BASTION_VENV}/lib/python3*/site-packages)
 set(TORCH_DIR ${site_packages}/torch)
