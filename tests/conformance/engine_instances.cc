@@ -1,10 +1,6 @@
 // The engines on tiny random checkpoints: in process, and as services on sockets behind the remote
 // stages. Loading measures the device, which is slow, so each kind is created once and shared by
 // all tests. The tests use different sessions and close them.
-#include <stdlib.h>
-
-#include <filesystem>
-
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/wire/service_host.h"
@@ -15,6 +11,7 @@
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "tests/conformance/in_process.h"
+#include "tests/support/temp_folder.h"
 #include "verifier_service/model/cuda_target.h"
 #include "verifier_service/serve/verifier_service.h"
 
@@ -68,9 +65,6 @@ template <wire::CarrierChoice kCarrier, bool kOnGpu = false>
 class OverTheWire final : public StagesUnderTest {
  public:
   explicit OverTheWire(const std::string& folder) {
-    char pattern[] = "/tmp/bastion_conformance_XXXXXX";
-    CHECK(mkdtemp(pattern) != nullptr);
-    sockets_ = pattern;
     StartVerifier(folder);
     StartDrafter(folder);
     verifier_ = std::make_unique<RemoteVerifier>(
@@ -80,18 +74,13 @@ class OverTheWire final : public StagesUnderTest {
     AwaitSubscription();
   }
 
-  ~OverTheWire() override {
-    features_->Stop();
-    std::filesystem::remove_all(sockets_);
-  }
+  ~OverTheWire() override { features_->Stop(); }
 
   Verifier& verifier() override { return *verifier_; }
   Drafter& drafter() override { return *drafter_; }
 
  private:
-  std::string Address(const std::string& service) const {
-    return "unix:" + sockets_ + "/" + service;
-  }
+  std::string Address(const std::string& service) const { return "unix:" + sockets_.File(service); }
   // Each engine has its own thread pool, because both compute at the same time.
   static nn::EngineOptions EngineOptions(nn::LocalDevice& local) {
     auto device = nn::OpenLocalDevice(2);
@@ -110,7 +99,7 @@ class OverTheWire final : public StagesUnderTest {
   }
 
   std::unique_ptr<wire::AttachServer> Attach(const std::string& name) {
-    auto attach = wire::StartAttachServer(sockets_ + "/shm", name);
+    auto attach = wire::StartAttachServer(sockets_.File("shm"), name);
     CHECK(attach.ok()) << attach.status();
     return *std::move(attach);
   }
@@ -168,7 +157,7 @@ class OverTheWire final : public StagesUnderTest {
     CHECK(false) << "the drafter has not subscribed";
   }
 
-  std::string sockets_;
+  testing::TempFolder sockets_;
   nn::LocalDevice verifier_device_, drafter_device_;
   std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
   std::unique_ptr<verifier::VerifierService> verifier_service_;

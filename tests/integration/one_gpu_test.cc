@@ -2,10 +2,8 @@
 // in GPU memory. The drafts must equal the drafts from features sent as bytes, at least within
 // rounding, even if the ring wraps or is lost.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
 #include "absl/time/clock.h"
@@ -18,6 +16,7 @@
 #include "kernels/cuda/runtime/runtime.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "tests/support/golden_file.h"
+#include "tests/support/temp_folder.h"
 #include "verifier_service/model/cuda_target.h"
 #include "verifier_service/serve/verifier_service.h"
 
@@ -75,9 +74,6 @@ struct Setting {
 class OneGpu {
  public:
   OneGpu(const std::string& folder, const Setting& setting) : folder_(folder), setting_(setting) {
-    char pattern[] = "/tmp/bastion_one_gpu_XXXXXX";
-    CHECK(mkdtemp(pattern) != nullptr);
-    sockets_ = pattern;
     features_ = std::make_unique<drafter::RemoteFeatures>(address(), setting.carrier);
     source = std::make_unique<CountingSource>(features_.get());
     source->lose_every = setting.lose_every;
@@ -89,7 +85,6 @@ class OneGpu {
   ~OneGpu() {
     features_->Stop();
     StopVerifier();
-    std::filesystem::remove_all(sockets_);
   }
   OneGpu(const OneGpu&) = delete;
   OneGpu& operator=(const OneGpu&) = delete;
@@ -106,7 +101,7 @@ class OneGpu {
     auto engine = verifier::VerifierEngine::Create(options);
     CHECK(engine.ok()) << engine.status();
     verifier_engine = *std::move(engine);
-    auto attach = wire::StartAttachServer(sockets_ + "/shm", "verifier");
+    auto attach = wire::StartAttachServer(sockets_.File("shm"), "verifier");
     CHECK(attach.ok()) << attach.status();
     service_ =
         std::make_unique<verifier::VerifierService>(verifier_engine.get(), *std::move(attach));
@@ -143,7 +138,7 @@ class OneGpu {
   std::unique_ptr<CountingSource> source;
 
  private:
-  std::string address() const { return "unix:" + sockets_ + "/verifier"; }
+  std::string address() const { return "unix:" + sockets_.File("verifier"); }
   static nn::EngineOptions EngineOptions(nn::LocalDevice& local) {
     auto device = nn::OpenLocalDevice(1);
     CHECK(device.ok()) << device.status();
@@ -173,7 +168,7 @@ class OneGpu {
 
   const std::string folder_;
   const Setting setting_;
-  std::string sockets_;
+  testing::TempFolder sockets_;
   uint32_t probes_ = 0;
   nn::LocalDevice verifier_device_, drafter_device_;
   DeviceReader reader_;

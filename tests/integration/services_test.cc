@@ -15,7 +15,7 @@
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "tests/integration/services_fixture.h"
 #include "tests/support/golden_file.h"
-#include "tests/support/hub_fixtures.h"
+#include "tests/support/temp_folder.h"
 
 namespace bastion {
 namespace {

@@ -7,13 +7,11 @@
 // p50_us and p99_us are the cycle time minus the compute time and the time to store the features.
 #include <benchmark/benchmark.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
@@ -23,6 +21,7 @@
 #include "drafter_service/serve/drafter_service.h"
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
+#include "tests/support/temp_folder.h"
 #include "verifier_service/serve/verifier_service.h"
 
 namespace bastion {
@@ -137,9 +136,6 @@ class BusyWaitDrafter final : public drafter::DrafterEngine {
 class System {
  public:
   explicit System(const Setting& setting) : setting_(setting) {
-    char pattern[] = "/tmp/bastion_transport_XXXXXX";
-    CHECK(mkdtemp(pattern) != nullptr);
-    folder_ = pattern;
     Spawn([this] { RunVerifier(); });
     Spawn([this] { RunDrafter(); });
     verifier_ = std::make_unique<RemoteVerifier>(
@@ -154,7 +150,6 @@ class System {
       kill(child, SIGKILL);
       waitpid(child, nullptr, 0);
     }
-    std::filesystem::remove_all(folder_);
   }
 
   // Runs one cycle and returns its duration without the time of the engines.
@@ -186,9 +181,9 @@ class System {
     }
     children_.push_back(child);
   }
-  std::string Address(const std::string& name) const { return "unix://" + folder_ + "/" + name; }
+  std::string Address(const std::string& name) const { return "unix://" + folder_.File(name); }
   std::unique_ptr<wire::AttachServer> Attach(const std::string& name) const {
-    auto attach = wire::StartAttachServer(folder_ + "/shm", name);
+    auto attach = wire::StartAttachServer(folder_.File("shm"), name);
     CHECK(attach.ok()) << attach.status();
     return *std::move(attach);
   }
@@ -217,7 +212,7 @@ class System {
   }
 
   const Setting setting_;
-  std::string folder_;
+  testing::TempFolder folder_;
   std::vector<pid_t> children_;
   std::unique_ptr<RemoteVerifier> verifier_;
   std::unique_ptr<RemoteDrafter> drafter_;

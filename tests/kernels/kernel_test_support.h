@@ -79,6 +79,31 @@ void ForEachInstructionSet(Body body) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
+// Rows of random logits with one rule each.
+struct ChoiceCase {
+  std::vector<float> logits;  // [rules.size(), vocabulary]
+  std::vector<ChoiceRule> rules;
+  int vocabulary;
+  float temperature;
+};
+
+// Calls body(case) for several vocabularies and temperatures.
+template <typename Body>
+void ForEachChoiceCase(Body body) {
+  const int rows = 40;
+  for (const int vocabulary : {5, 64, 203, 1003, 4096}) {
+    for (const float temperature : {0.0f, 0.01f, 0.3f, 1.0f, 3.0f, 1000.0f}) {
+      const float scale = temperature < 0.1f ? 300 : 3;
+      ChoiceCase c = {RandomFloats(size_t(rows) * vocabulary, 11 + vocabulary, scale),
+                      {},
+                      vocabulary,
+                      temperature};
+      for (int r = 0; r < rows; ++r) c.rules.push_back({temperature, 0x123456789ABCDEFull, 17 + r});
+      body(c);
+    }
+  }
+}
+
 // Rules at two temperatures. One third of the rows have top-p, and another third have top-k.
 inline std::vector<ChoiceRule> CoupledRules(int rows) {
   std::vector<ChoiceRule> rules;

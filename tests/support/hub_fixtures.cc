@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "common/base/check.h"
+#include "tests/support/temp_folder.h"
 
 namespace bastion::testing {
 namespace {
@@ -56,22 +57,6 @@ json SpecialToken(TokenId id, const char* content) {
 }
 
 }  // namespace
-
-TempFolder::TempFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "bastion_test_XXXXXX").string();
-  CHECK(mkdtemp(pattern.data()) != nullptr) << pattern;
-  path_ = pattern;
-}
-
-TempFolder::~TempFolder() { std::filesystem::remove_all(path_); }
-
-std::string TempFolder::File(std::string_view name) const {
-  return (std::filesystem::path(path_) / name).string();
-}
-
-void TempFolder::Write(std::string_view name, std::string_view content) const {
-  std::ofstream(File(name), std::ios::binary) << content;
-}
 
 std::string SafetensorsFileOf(const std::vector<TensorFixture>& tensors) {
   json header;

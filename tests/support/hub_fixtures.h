@@ -1,5 +1,5 @@
-// Helpers for tests that write checkpoint folders: a temporary folder, valid and invalid
-// safetensors files, and a small tokenizer.
+// Helpers for tests that write checkpoint folders: valid and invalid safetensors files, and a small
+// tokenizer.
 #ifndef BASTION_TESTS_SUPPORT_HUB_FIXTURES_H_
 #define BASTION_TESTS_SUPPORT_HUB_FIXTURES_H_
 
@@ -12,22 +12,6 @@
 #include "common/hub/tokenizer.h"
 
 namespace bastion::testing {
-
-// A new folder under the system's temporary folder. The destructor removes it with its files.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::string File(std::string_view name) const;
-  void Write(std::string_view name, std::string_view content) const;
-
- private:
-  std::string path_;
-};
 
 struct TensorFixture {
   std::string name;

@@ -49,9 +49,6 @@ int ServiceProcess::Wait() {
 }
 
 ServiceSystem::ServiceSystem(SystemOptions options) : options_(std::move(options)) {
-  std::string pattern = std::filesystem::temp_directory_path() / "bastion-test-XXXXXX";
-  CHECK(mkdtemp(pattern.data()) != nullptr);
-  folder_ = pattern;
   client_ = std::make_unique<GenerationClient>(Address("orchestrator"));
 }
 
@@ -59,21 +56,20 @@ ServiceSystem::~ServiceSystem() {
   orchestrator.reset();
   drafter.reset();
   verifier.reset();
-  std::filesystem::remove_all(folder_);
 }
 
 std::string ServiceSystem::Address(const std::string& service) const {
-  return "unix://" + folder_ + "/" + service + ".sock";
+  return "unix://" + folder_.File(service + ".sock");
 }
 
 std::string ServiceSystem::Log(const std::string& service) const {
-  std::ifstream file(folder_ + "/" + service + ".log");
+  std::ifstream file(folder_.File(service + ".log"));
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 std::vector<std::string> ServiceSystem::CarrierFlags() const {
   if (!options_.shared_memory) return {};
-  return {"--shared_memory=" + folder_ + "/shm"};
+  return {"--shared_memory=" + folder_.File("shm")};
 }
 
 void ServiceSystem::StartVerifier() {
@@ -83,7 +79,8 @@ void ServiceSystem::StartVerifier() {
   flags.insert(flags.end(), options_.verifier_flags.begin(), options_.verifier_flags.end());
   const std::vector<std::string> carrier = CarrierFlags();
   flags.insert(flags.end(), carrier.begin(), carrier.end());
-  verifier = std::make_unique<ServiceProcess>("bastion-verifier", flags, folder_ + "/verifier.log");
+  verifier =
+      std::make_unique<ServiceProcess>("bastion-verifier", flags, folder_.File("verifier.log"));
 }
 
 void ServiceSystem::StartDrafter() {
@@ -95,7 +92,7 @@ void ServiceSystem::StartDrafter() {
       "--verifier=" + Address("verifier"), "--listen=" + Address("drafter")};
   const std::vector<std::string> carrier = CarrierFlags();
   flags.insert(flags.end(), carrier.begin(), carrier.end());
-  drafter = std::make_unique<ServiceProcess>("bastion-drafter", flags, folder_ + "/drafter.log");
+  drafter = std::make_unique<ServiceProcess>("bastion-drafter", flags, folder_.File("drafter.log"));
 }
 
 void ServiceSystem::StartOrchestrator() {
@@ -108,7 +105,7 @@ void ServiceSystem::StartOrchestrator() {
   }
   flags.insert(flags.end(), options_.orchestrator_flags.begin(), options_.orchestrator_flags.end());
   orchestrator = std::make_unique<ServiceProcess>("bastion-orchestrator", flags,
-                                                  folder_ + "/orchestrator.log");
+                                                  folder_.File("orchestrator.log"));
 }
 
 bool ServiceSystem::AwaitServing(absl::Duration timeout) {

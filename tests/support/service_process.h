@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/cpp/generation_client.h"
+#include "tests/support/temp_folder.h"
 
 namespace bastion::testing {
 
@@ -66,7 +67,7 @@ class ServiceSystem {
   [[nodiscard]] std::vector<std::string> CarrierFlags() const;
 
   SystemOptions options_;
-  std::string folder_;
+  TempFolder folder_;
   std::unique_ptr<GenerationClient> client_;
 };
 

@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/hub_fixtures.h"
+#include "tests/support/temp_folder.h"
 
 namespace bastion {
 namespace {

@@ -2,13 +2,10 @@
 #ifndef BASTION_TESTS_COMMON_WIRE_ATTACH_FIXTURE_H_
 #define BASTION_TESTS_COMMON_WIRE_ATTACH_FIXTURE_H_
 
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -16,6 +13,7 @@
 #include "common/wire/attach_server.h"
 #include "common/wire/attacher.h"
 #include "gtest/gtest.h"
+#include "tests/support/temp_folder.h"
 
 namespace bastion::wire {
 
@@ -43,14 +41,8 @@ inline absl::Status EchoAll(std::shared_ptr<SharedChannel> channel) {
 class AttachFixture : public ::testing::Test {
  protected:
   AttachFixture() {
-    char pattern[] = "/tmp/bastion_attach_XXXXXX";
-    folder_ = mkdtemp(pattern);
-    options_ = OwnUserOptions(folder_ + "/shm", "verifier");
+    options_ = OwnUserOptions(folder_.File("shm"), "verifier");
     options_.ring_bytes = 1 << 20;
-  }
-  ~AttachFixture() override {
-    server_.reset();
-    std::filesystem::remove_all(folder_);
   }
   void StartServer() {
     auto server = AttachServer::Start(options_);
@@ -102,7 +94,7 @@ class AttachFixture : public ::testing::Test {
     EXPECT_EQ(reply.first(), 7);
   }
 
-  std::string folder_;
+  testing::TempFolder folder_;
   AttachOptions options_;
   std::unique_ptr<AttachServer> server_;
 };

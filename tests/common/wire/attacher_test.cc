@@ -21,12 +21,12 @@ TEST_F(AttacherTest, RefusesInvalidOffers) {
   AttachReply offer = MakeOffer();
   offer.set_socket(std::string(200, 'x'));
   EXPECT_TRUE(absl::IsInvalidArgument(AcceptOffer(offer).status()));
-  offer.set_socket(folder_ + "/missing");
+  offer.set_socket(folder_.File("missing"));
   EXPECT_FALSE(AcceptOffer(offer).ok());
 }
 
 TEST_F(AttacherTest, TimesOutIfTheServerNeverAnswers) {
-  const std::string path = folder_ + "/silent";
+  const std::string path = folder_.File("silent");
   sockaddr_un address{AF_UNIX, {}};
   std::memcpy(address.sun_path, path.data(), path.size());
   const Descriptor silent(socket(AF_UNIX, SOCK_SEQPACKET, 0));

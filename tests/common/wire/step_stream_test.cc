@@ -2,10 +2,7 @@
 // answer with old step numbers, stop and start again.
 #include "common/wire/step_stream.h"
 
-#include <unistd.h>
-
 #include <atomic>
-#include <filesystem>
 #include <thread>
 
 #include "common/wire/attach_server.h"
@@ -15,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
+#include "tests/support/temp_folder.h"
 
 namespace bastion::wire {
 namespace {
@@ -99,16 +97,14 @@ class StepStreamTest : public ::testing::TestWithParam<CarrierChoice> {
   void TearDown() override {
     echo_.Hold(false);
     StopPeer();
-    std::filesystem::remove_all(folder_);
   }
 
   void StartPeer() {
     HostOptions options;
-    std::filesystem::create_directories(folder_);
     options.addresses = {address_};
     options.reflection = false;
     if (GetParam() == CarrierChoice::kAuto) {
-      auto attach = StartAttachServer(folder_ + "/shm", "echo");
+      auto attach = StartAttachServer(folder_.File("shm"), "echo");
       ASSERT_TRUE(attach.ok()) << attach.status();
       echo_.attach = *std::move(attach);
     }
@@ -153,8 +149,8 @@ class StepStreamTest : public ::testing::TestWithParam<CarrierChoice> {
     }
   }
 
-  const std::string folder_ = "/tmp/bastion_step_" + std::to_string(getpid());
-  const std::string address_ = "unix:" + folder_ + "/echo.sock";
+  const testing::TempFolder folder_;
+  const std::string address_ = "unix:" + folder_.File("echo.sock");
   Echo echo_;
   std::unique_ptr<ServiceHost> host_;
   std::unique_ptr<proto::DrafterService::Stub> stub_ =

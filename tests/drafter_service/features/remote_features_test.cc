@@ -2,17 +2,14 @@
 // drafter's RemoteFeatures.
 #include "drafter_service/features/remote_features.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cstring>
-#include <filesystem>
 
-#include "absl/strings/str_cat.h"
 #include "common/wire/attach_server.h"
 #include "common/wire/grpc_stream.h"
 #include "common/wire/service_host.h"
 #include "gtest/gtest.h"
+#include "tests/support/temp_folder.h"
 #include "verifier_service/features/feature_stream.h"
 
 namespace bastion::drafter {
@@ -61,11 +58,10 @@ class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> 
  protected:
   void SetUp() override {
     verifier_.store.Open(kSequence, kWidth);
-    std::filesystem::create_directory(folder_);
-    auto attach = wire::StartAttachServer(folder_ + "/shm", "verifier");
+    auto attach = wire::StartAttachServer(folder_.File("shm"), "verifier");
     ASSERT_TRUE(attach.ok()) << attach.status();
     verifier_.attach = *std::move(attach);
-    const std::string address = absl::StrCat("unix://", folder_, "/verifier.sock");
+    const std::string address = "unix://" + folder_.File("verifier.sock");
     wire::HostOptions options;
     options.addresses = {address};
     auto host = wire::ServiceHost::Start(options, {&verifier_});
@@ -82,7 +78,6 @@ class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> 
     remote_->Stop();
     host_->Shutdown(absl::Seconds(1));
     verifier_.attach.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   // Row i holds i, three times.
@@ -115,7 +110,7 @@ class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> 
     return last_arrival_ == committed;
   }
 
-  const std::string folder_ = absl::StrCat("/tmp/bastion_features_", getpid());
+  const testing::TempFolder folder_;
   FeaturesOnly verifier_;
   std::unique_ptr<wire::ServiceHost> host_;
   std::unique_ptr<RemoteFeatures> remote_;

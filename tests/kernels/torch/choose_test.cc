@@ -27,16 +27,9 @@ void ExpectOracleChoices(const std::vector<float>& logits, const std::vector<Cho
 }
 
 TEST(ChooseTest, AgreesWithTheOracle) {
-  const int rows = 40;
-  for (const int vocabulary : {5, 64, 203, 1003, 4096}) {
-    for (const float temperature : {0.0f, 0.01f, 0.3f, 1.0f, 3.0f, 1000.0f}) {
-      const std::vector<float> logits =
-          RandomFloats(size_t(rows) * vocabulary, 11 + vocabulary, temperature < 0.1f ? 300 : 3);
-      std::vector<ChoiceRule> rules;
-      for (int r = 0; r < rows; ++r) rules.push_back({temperature, 0x123456789ABCDEFull, 17 + r});
-      ExpectOracleChoices(logits, rules, absl::StrCat("V ", vocabulary, ", T ", temperature));
-    }
-  }
+  ForEachChoiceCase([](const ChoiceCase& c) {
+    ExpectOracleChoices(c.logits, c.rules, absl::StrCat("V ", c.vocabulary, ", T ", c.temperature));
+  });
 }
 
 TEST(ChooseTest, TruncatedChoicesAgreeWithTheOracle) {
