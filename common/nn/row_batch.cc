@@ -16,6 +16,7 @@ kernels::AttentionSpan& RowBatch::AddSpan(const RowSpan& span, const std::vector
   added.mask = span.mask;
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   slots_.resize(tokens_.size());
+  positions_.resize(tokens_.size());
   for (int i = 0; i < added.rows; ++i) {
     slots_[added.first_row + i] = span.table->slot(span.cached + i);
   }
@@ -24,9 +25,7 @@ kernels::AttentionSpan& RowBatch::AddSpan(const RowSpan& span, const std::vector
 
 void RowBatch::AddRun(const RowSpan& span, const std::vector<TokenId>& tokens) {
   CHECK(span.mask != kernels::RowMask::kAncestors) << "a run has no ancestor bits";
-  AddSpan(span, tokens);
-  const size_t first = positions_.size();
-  positions_.resize(tokens_.size());
+  const int first = AddSpan(span, tokens).first_row;
   std::iota(positions_.begin() + first, positions_.end(), span.cached);
 }
 
@@ -37,9 +36,9 @@ void RowBatch::AddTree(const RowSpan& span, const std::vector<TokenId>& tokens,
   added.mask = kernels::RowMask::kAncestors;
   added.words = static_cast<int>(ancestors.size()) / added.rows;
   added.ancestors = ancestors_.emplace_back(std::move(ancestors)).data();
-  const size_t first = positions_.size();
-  positions_.resize(tokens_.size());
-  for (size_t i = 0; i < depths.size(); ++i) positions_[first + i] = span.cached + depths[i];
+  for (int i = 0; i < added.rows; ++i) {
+    positions_[added.first_row + i] = span.cached + depths[i];
+  }
 }
 
 }  // namespace bastion::nn

@@ -208,7 +208,6 @@ void WeightedCandidates::UpdateWeights(const Marginals& marginals, const Transit
   GainList gains;
   const int known = std::min(marginals.positions, static_cast<int>(chosen.size()));
   for (int position = 0; position < known; ++position) {
-    gains.Clear();
     if (prior != nullptr) {
       prior->CollectGains(prior->TokensBefore(chosen.subspan(0, position)), &gains);
     }
