@@ -14,14 +14,19 @@ namespace bastion {
 namespace {
 
 constexpr int kDrafts = 15;
-constexpr uint64_t kSession = uint64_t{3} << 61;  // Used only here.
+constexpr DType kProductTypes[] = {DType::kBF16, DType::kInt8, DType::kF32};
+// First session id of this file. No other code of this program uses ids in this range.
+constexpr uint64_t kSession = uint64_t{3} << 61;
 
 // The peaks that the engine reports for its GPU: the bandwidth computed from the memory clock, and
-// the measured FLOP/s in the engine's type.
-MachineLimits LimitsOfGpu(const DevicePeaks& peaks) {
+// the measured FLOP/s in the type of the target's weights, bf16 or fp32. Other types are not
+// measured.
+MachineLimits LimitsOfGpu(const verifier::VerifierEngine& engine) {
+  const DevicePeaks& peaks = engine.info().peaks;
   MachineLimits limits;
   limits.read_bytes_per_second = peaks.bytes_per_second;
-  limits.bf16_flops_per_second = limits.fp32_flops_per_second = peaks.flops_per_second;
+  (engine.cost().dtype == DType::kF32 ? limits.fp32_flops_per_second
+                                      : limits.bf16_flops_per_second) = peaks.flops_per_second;
   return limits;
 }
 
@@ -46,8 +51,9 @@ ForwardTime BoundOf(const MachineLimits& limits, const nn::ForwardCost& cost, in
   forward.bytes = static_cast<double>(cost.weight_bytes) +
                   static_cast<double>(cost.kv_bytes_per_token) * context;
   forward.flops = 2.0 * rows * static_cast<double>(cost.multiply_adds_per_row);
+  const double flops_per_second = limits.flops_per_second(cost.dtype);
   forward.bound_seconds = std::max(forward.bytes / limits.read_bytes_per_second,
-                                   forward.flops / limits.flops_per_second(cost.dtype));
+                                   flops_per_second > 0 ? forward.flops / flops_per_second : 0);
   return forward;
 }
 
@@ -104,6 +110,18 @@ absl::Status MeasureDraft(LocalStages& stages, RooflineReport& report) {
   return absl::OkStatus();
 }
 
+// The measured rates, e.g. "; matrix products 90 GFLOP/s in bf16, 45 GFLOP/s in fp32".
+std::string ProductRates(const MachineLimits& limits) {
+  std::string text;
+  for (const DType dtype : kProductTypes) {
+    const double rate = limits.flops_per_second(dtype);
+    if (rate <= 0) continue;
+    absl::StrAppendFormat(&text, "%s %.0f GFLOP/s in %s", text.empty() ? "; matrix products" : ",",
+                          rate / 1e9, Name(dtype));
+  }
+  return text;
+}
+
 }  // namespace
 
 double MachineLimits::flops_per_second(DType dtype) const {
@@ -114,12 +132,11 @@ double MachineLimits::flops_per_second(DType dtype) const {
 
 std::string RooflineReport::Markdown() const {
   std::string text = absl::StrFormat(
-      "%s\nread %.1f GB/s; matrix products %.0f GFLOP/s in bf16, %.0f in int8, %.0f in fp32\n\n"
+      "%s\nread %.1f GB/s%s\n\n"
       "| forward | context | rows | MB | GFLOP | bound ms | measured ms | bound / measured | vs "
       "one row |\n"
       "|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
-      device, limits.read_bytes_per_second / 1e9, limits.bf16_flops_per_second / 1e9,
-      limits.int8_flops_per_second / 1e9, limits.fp32_flops_per_second / 1e9);
+      device, limits.read_bytes_per_second / 1e9, ProductRates(limits));
   const auto one_row = [&](const ForwardTime& forward) {
     const auto found =
         std::find_if(forwards.begin(), forwards.end(), [&](const ForwardTime& other) {
@@ -148,21 +165,22 @@ std::string RooflineReport::Json() const {
                     {"bound_seconds", forward.bound_seconds},
                     {"seconds", forward.seconds}});
   }
-  return nlohmann::json({{"device", device},
-                         {"read_bytes_per_second", limits.read_bytes_per_second},
-                         {"bf16_flops_per_second", limits.bf16_flops_per_second},
-                         {"int8_flops_per_second", limits.int8_flops_per_second},
-                         {"fp32_flops_per_second", limits.fp32_flops_per_second},
-                         {"forwards", rows}})
-      .dump(1);
+  nlohmann::json report = {{"device", device},
+                           {"read_bytes_per_second", limits.read_bytes_per_second},
+                           {"forwards", rows}};
+  for (const DType dtype : kProductTypes) {
+    const double rate = limits.flops_per_second(dtype);
+    if (rate > 0) report[absl::StrCat(Name(dtype), "_flops_per_second")] = rate;
+  }
+  return report.dump(1);
 }
 
 absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
                                                const RooflineOptions& options) {
   RooflineReport report;
   report.device = stages.verifier_engine().info().device;
-  report.limits = stages.on_gpu() ? LimitsOfGpu(stages.verifier_engine().info().peaks)
-                                  : MeasureLimits(stages.device());
+  report.limits =
+      stages.on_gpu() ? LimitsOfGpu(stages.verifier_engine()) : MeasureLimits(stages.device());
   RETURN_IF_ERROR(MeasureVerifies(stages, options, report));
   RETURN_IF_ERROR(MeasureDraft(stages, report));
   return report;

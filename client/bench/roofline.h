@@ -4,6 +4,8 @@
 //
 //   bound = max(bytes / read bandwidth, FLOPs / (FLOP/s in the weights' type))
 //
+// If the FLOP/s in this type are not measured, the bound is bytes / read bandwidth.
+//
 // The measured time can be below the bound if the CPU caches hold some of the bytes.
 #ifndef BASTION_CLIENT_BENCH_ROOFLINE_H_
 #define BASTION_CLIENT_BENCH_ROOFLINE_H_
@@ -17,6 +19,7 @@ namespace bastion {
 
 struct MachineLimits {
   double read_bytes_per_second = 0;
+  // 0: not measured. Reports leave such a rate out.
   double bf16_flops_per_second = 0;
   double int8_flops_per_second = 0;
   double fp32_flops_per_second = 0;
@@ -48,8 +51,8 @@ struct RooflineOptions {
   std::vector<int> contexts = {256};
 };
 
-// Measures the machine with the threads of `stages` (on a GPU: uses the reported peaks), then the
-// models. Prints progress to stderr.
+// Measures the machine with the threads of `stages`, then the models. On a GPU, takes the limits
+// that the verifier engine reports instead of measuring them. Prints progress to stderr.
 [[nodiscard]] absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
                                                              const RooflineOptions& options = {});
 

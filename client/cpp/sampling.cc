@@ -13,8 +13,6 @@ namespace {
 
 // False for an unknown name or an invalid value.
 bool ParseSetting(absl::string_view name, absl::string_view value, SamplingParams& sampling) {
-  if (name == "temperature") return absl::SimpleAtof(value, &sampling.temperature);
-  if (name == "seed") return absl::SimpleAtoi(value, &sampling.seed);
   if (name == "top_k") return absl::SimpleAtoi(value, &sampling.top_k);
   if (name == "top_p") return absl::SimpleAtof(value, &sampling.top_p);
   if (name == "min_p") return absl::SimpleAtof(value, &sampling.min_p);
@@ -34,8 +32,8 @@ absl::StatusOr<SamplingParams> ParseSampling(absl::string_view text) {
     if (!ParseSetting(setting.first, setting.second, sampling)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "sampling: \"", part,
-          "\" is not name=number; the names are temperature, seed, top_k, top_p, min_p, "
-          "repetition_penalty, presence_penalty and frequency_penalty"));
+          "\" is not name=number; the names are top_k, top_p, min_p, repetition_penalty, "
+          "presence_penalty and frequency_penalty (temperature and seed have flags of their own)"));
     }
   }
   return sampling;

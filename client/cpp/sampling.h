@@ -9,10 +9,11 @@
 
 namespace bastion {
 
-// Parses e.g. "top_p=0.9,repetition_penalty=1.1". The names are temperature, seed, top_k, top_p,
-// min_p, repetition_penalty, presence_penalty and frequency_penalty; a parameter that `text`
-// does not set keeps its default. Returns INVALID_ARGUMENT, with the part that cannot be parsed in
-// the message. Does not check ranges; the server does.
+// Parses e.g. "top_p=0.9,repetition_penalty=1.1". The names are top_k, top_p, min_p,
+// repetition_penalty, presence_penalty and frequency_penalty; a parameter that `text` does not set
+// keeps its default. temperature and seed are refused, because the programs have flags for them.
+// Returns INVALID_ARGUMENT, with the part that cannot be parsed in the message. Does not check
+// ranges; the server does.
 [[nodiscard]] absl::StatusOr<SamplingParams> ParseSampling(absl::string_view text);
 
 // Encodes all fields except the seed. The caller sets it, because only the caller knows whether 0

@@ -128,6 +128,11 @@ absl::Status Health(GenerationClient& client) {
 }
 
 absl::Status Run(const std::vector<char*>& arguments) {
+  if (arguments.size() > 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected one command, got ", arguments.size() - 1,
+                     " arguments; pass the prompt with --prompt. Example: bastionctl ", kExample));
+  }
   const std::string command = arguments.size() == 2 ? arguments[1] : "";
   GenerationClient client(absl::GetFlag(FLAGS_endpoint));
   if (command == "generate") return Generate(client);

@@ -53,6 +53,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(MissingCase{"bastionctl verify-exactness", "--target is missing"},
                       MissingCase{"bastionctl verify-exactness --target x", "--drafter is missing"},
                       MissingCase{"bastionctl", "the command is missing"},
+                      MissingCase{"bastionctl generate hello",
+                                  "expected one command, got 2 arguments; pass the prompt with "
+                                  "--prompt"},
                       MissingCase{"bastion-verifier", "--target is missing"},
                       MissingCase{"bastion-drafter", "--drafter is missing"},
                       MissingCase{"bastion-drafter --drafter x", "--target is missing"},

@@ -45,8 +45,8 @@ class Target {
 
   // Runs one forward over `batch`, which holds the rows of `trees` in order, and walks each tree
   // along the choices. Afterwards, the accepted rows directly follow their root in the cache.
-  // Returns outcomes in the order of `trees`; DATA_LOSS if the logits are NaN. Fills the trace's
-  // times.
+  // Returns outcomes in the order of `trees`; DATA_LOSS for a tree with a row whose logits are NaN
+  // or exclude every token. Fills the trace's times.
   [[nodiscard]] virtual std::vector<absl::StatusOr<Acceptance>> Verify(
       const nn::RowBatch& batch, absl::Span<const TreeRows> trees, TimingTrace& trace) = 0;
 

@@ -25,8 +25,8 @@ TokenLogprobs LogprobsOfRow(const nn::Device& device, const float* logits, int v
 
 absl::Status NanLogits() {
   return absl::DataLossError(
-      "the target's logits are NaN: the checkpoint is damaged, or it overflows in this dtype; try "
-      "--dtype fp32");
+      "no token can be chosen: the target's logits are NaN or exclude every token. The checkpoint "
+      "may be damaged, or it overflows in this dtype; try --dtype fp32");
 }
 
 std::vector<kernels::ChoiceRule> RulesOf(absl::Span<const TreeRows> trees, int row_count) {

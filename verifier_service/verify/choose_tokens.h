@@ -1,5 +1,5 @@
-// The target's choice after every row of a forward, and the log-probabilities of the accepted
-// tokens.
+// Chooses the token after every row of a forward, and computes the log-probabilities of the
+// committed tokens.
 #ifndef BASTION_VERIFIER_SERVICE_VERIFY_CHOOSE_TOKENS_H_
 #define BASTION_VERIFIER_SERVICE_VERIFY_CHOOSE_TOKENS_H_
 
@@ -35,7 +35,7 @@ struct TreeRows {
   const nn::PageTable* table = nullptr;
 };
 
-// The error returned for a tree with NaN logits.
+// The error returned for a tree with a row whose logits are NaN or exclude every token.
 [[nodiscard]] absl::Status NanLogits();
 
 // [row_count] The choice rule for the token after each row.
@@ -47,10 +47,12 @@ struct TreeRows {
 [[nodiscard]] std::vector<TokenId> ChooseTokens(const nn::Device& device, const LogitRows& logits,
                                                 absl::Span<const TreeRows> trees);
 
-// Log-probabilities, under the target's own distribution, of the tokens that `acceptance` took from
-// `tree`, and of the most probable tokens, if requested. `logits_of` returns the logits [V] after a
-// node; they stay valid until its next call.
+// Returns the unedited logits [V] after a node. They stay valid until the next call.
 using LogitsOfNode = absl::FunctionRef<const float*(NodeIndex node)>;
+
+// Returns one entry per committed token: the accepted nodes and `acceptance.next`. Each has the
+// token's log-probability under the unedited logits. If the request asks for them, it also has
+// those of the most probable tokens.
 [[nodiscard]] std::vector<TokenLogprobs> LogprobsOf(const nn::Device& device,
                                                     LogitsOfNode logits_of, int vocabulary,
                                                     const TreeRows& tree,

@@ -2,10 +2,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace bastion {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(RooflineTest, TheDemoPairIsWithinTheLimitsOfTheMachine) {
   LocalOptions options;
@@ -29,6 +32,19 @@ TEST(RooflineTest, TheDemoPairIsWithinTheLimitsOfTheMachine) {
   const auto json = nlohmann::json::parse(report->Json());
   EXPECT_EQ(json["forwards"].size(), 9u);
   EXPECT_NE(report->Markdown().find("| verify | 256 | 128 |"), std::string::npos);
+}
+
+TEST(RooflineTest, ReportsLeaveOutRatesThatWereNotMeasured) {
+  RooflineReport report;
+  report.device = "gpu";
+  report.limits.read_bytes_per_second = 4e12;
+  report.limits.bf16_flops_per_second = 6e14;
+  EXPECT_THAT(report.Markdown(),
+              HasSubstr("read 4000.0 GB/s; matrix products 600000 GFLOP/s in bf16\n"));
+  const auto json = nlohmann::json::parse(report.Json());
+  EXPECT_EQ(json["bf16_flops_per_second"], 6e14);
+  EXPECT_FALSE(json.contains("int8_flops_per_second"));
+  EXPECT_FALSE(json.contains("fp32_flops_per_second"));
 }
 
 }  // namespace

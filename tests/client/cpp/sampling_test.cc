@@ -10,10 +10,10 @@ using ::testing::HasSubstr;
 
 TEST(ParseSamplingTest, ParsesEveryName) {
   const auto sampling = ParseSampling(
-      "temperature=0.7,seed=9,top_k=40,top_p=0.9,min_p=0.05,repetition_penalty=1.1,"
-      "presence_penalty=-0.5,frequency_penalty=0.25");
+      "top_k=40,top_p=0.9,min_p=0.05,repetition_penalty=1.1,presence_penalty=-0.5,"
+      "frequency_penalty=0.25");
   ASSERT_TRUE(sampling.ok()) << sampling.status();
-  EXPECT_EQ(*sampling, (SamplingParams{{0.7f, 9, 40, 0.9f, 0.05f}, 1.1f, -0.5f, 0.25f}));
+  EXPECT_EQ(*sampling, (SamplingParams{{0.0f, 0, 40, 0.9f, 0.05f}, 1.1f, -0.5f, 0.25f}));
 }
 
 TEST(ParseSamplingTest, OmittedParametersAreOff) {
@@ -22,10 +22,18 @@ TEST(ParseSamplingTest, OmittedParametersAreOff) {
 }
 
 TEST(ParseSamplingTest, InvalidPartsAreReported) {
-  for (const char* text : {"top_q=1", "top_p", "top_p=", "top_p=x", "top_k=1.5", "=1", "seed=-1"}) {
+  for (const char* text : {"top_q=1", "top_p", "top_p=", "top_p=x", "top_k=1.5", "=1"}) {
     const absl::Status status = ParseSampling(text).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
     EXPECT_THAT(status.message(), HasSubstr(text)) << text;
+  }
+}
+
+TEST(ParseSamplingTest, TemperatureAndSeedAreRefused) {
+  for (const char* text : {"temperature=0.7", "seed=9"}) {
+    const absl::Status status = ParseSampling(text).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
+    EXPECT_THAT(status.message(), HasSubstr("temperature and seed have flags of their own"));
   }
 }
 
