@@ -22,7 +22,8 @@ struct SourceMatrix {
 
 // Packs the rows of all `parts`, in order, into `to`. The caller sets the dtype, N (the total
 // number of rows) and K of `to`, and provides bytes() of memory as its data. Conversion to bf16
-// rounds to nearest. Conversion to int8 rounds each row to max|w| / 127 · int8.
+// rounds to nearest. Conversion to int8 gives each row the scale max|w| / 127 and rounds w / scale
+// to an integer.
 //
 // The function reads each source once, panel by panel (for int8 twice, the second time from the
 // cache). It allocates nothing.

@@ -9,8 +9,9 @@
 namespace bastion {
 namespace {
 
-constexpr uint64_t kSession = uint64_t{7} << 60;  // Used only here.
-constexpr int kTopTokens = 20;                    // Log-probabilities requested per token.
+// First session id of this file. No other code of this program uses ids in this range.
+constexpr uint64_t kSession = uint64_t{7} << 60;
+constexpr int kTopTokens = 20;  // Log-probabilities requested per token.
 
 // Decodes token by token with one target and returns log-probabilities.
 class PlainDecoder {
@@ -40,8 +41,8 @@ class PlainDecoder {
   Position cached_ = 0;
 };
 
-// Returns the log-probability of `token`. If `token` is not reported, returns an upper bound: that
-// of the least likely reported token.
+// Returns the log-probability of `token`. If `token` is not reported, returns the log-probability
+// of the least likely reported token, which is an upper bound.
 double LogProb(const TokenLogprobs& distribution, TokenId token) {
   for (const auto& [other, log_prob] : distribution.top) {
     if (other == token) return log_prob;

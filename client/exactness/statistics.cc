@@ -118,8 +118,8 @@ TotalVariationRange BootstrapTotalVariation(const Bins& bins, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     Bins drawn = bins;
     drawn.impossible = 0;
-    // Draw from the multinomial distribution bin by bin: each bin is a binomial draw from the
-    // remaining draws.
+    // Sample the multinomial distribution bin by bin: the count of each bin is binomial over the
+    // draws that earlier bins left.
     int64_t left = bins.draws;
     double mass = 1;
     for (size_t i = 0; i < bins.counts.size(); ++i) {

@@ -39,13 +39,14 @@ class DrafterEngine {
   [[nodiscard]] virtual const std::vector<int>& feature_layers() const = 0;
   // How the model reads features in GPU memory. Null: it accepts only bytes.
   [[nodiscard]] virtual const DeviceReader* device_reader() const { return nullptr; }
-  // The bytes read and the multiply-adds of one draft.
+  // The cost factors of one draft: weight bytes, KV bytes per cached token, multiply-adds per row.
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
 
-  // Contract: Drafter::Expand in common/stages/stages.h. The context of a new sequence is built
-  // from its features, however long it already is. A frontier whose features are not available, or
-  // with a path other than the root, gets empty marginals. A stale epoch fails the whole call with
-  // FAILED_PRECONDITION.
+  // Contract: Drafter::Expand in common/stages/stages.h. The first Expand of a sequence builds the
+  // whole context from the features of its committed tokens, even if there are many. Later ones
+  // extend it. If this fails, e.g. because features are not available, all marginals of the
+  // frontier are empty. Otherwise only the root path gets marginals; those of other paths are
+  // empty. A stale epoch fails the whole call with FAILED_PRECONDITION.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
   // Called when the features of the first `committed` tokens can be read and `root` follows them.

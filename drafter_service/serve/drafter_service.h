@@ -36,7 +36,8 @@ class DrafterService final : public proto::DrafterService::Service {
                       proto::AttachReply* reply) override;
 
   // Called on the feature stream's thread when features arrive; may draft ahead. Does nothing while
-  // a call runs, because that call reads the features it needs.
+  // another call holds the engine. No features are lost: the next Expand of the sequence reads
+  // them.
   void FeaturesArrived(SequenceId sequence, Position committed, TokenId root)
       ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -25,9 +25,12 @@
 namespace bastion::kernels::cpu {
 namespace {
 
-inline constexpr int kTileRows = 16;   // Rows of a tile: rows of x, or pairs of k.
+// Rows per tile. An input tile has one row per row of x; a weight tile has one row per pair of k
+// indices.
+inline constexpr int kTileRows = 16;
 inline constexpr int kTileBytes = 64;  // Bytes of a tile's row: 16 floats or 32 bf16.
-inline constexpr int kPairBytes = kPanel * 2 * sizeof(uint16_t);  // Bytes of a panel per pair of k.
+// Bytes of a weight panel for two successive k indices.
+inline constexpr int kPairBytes = kPanel * 2 * sizeof(uint16_t);
 
 // The tile registers: four for sums, two for x and two for weights.
 inline constexpr int kSum = 0, kInput = 4, kWeight = 6, kTiles = 8;

@@ -29,7 +29,8 @@ inline void DrawWords(uint64_t seed, int32_t position, int first, uint32_t* word
   std::copy(four.begin(), four.end(), words);
 }
 #else
-// One generator per lane. The lanes have 64 bits, but only their lower halves are used.
+// One generator per lane. A counter word is the lower half of its 64-bit lane. The upper half can
+// hold anything: MulEven and the last step ignore it.
 using Words = hn::CappedTag<uint64_t, kWidest / 2>;
 inline constexpr int kWordTokens = 4 * hn::MaxLanes(Words());
 
@@ -74,8 +75,9 @@ inline void AddNoise(const float* logits, int count, const ChoiceRule& rule, flo
     const int last = std::min(count, first + kWordTokens);
     int x = first;
     for (; x + kLanes <= last; x += kLanes) {
-      // 1 − u. Small results, which give large noise, have full precision. Results are capped below
-      // 1; the noise is lowest there, so such tokens do not rank high anyway.
+      // 1 − u, where u in (0, 1) is the uniform random number and the noise is −ln(−ln u). A small
+      // 1 − u gives large noise and has full precision. The cap below 1 keeps the noise finite; it
+      // affects only the lowest noise.
       const auto inverted = hn::Not(hn::LoadU(unsigneds, words + (x - first)));
       const Vec low = hn::MulAdd(to_floats(hn::And(inverted, hn::Set(unsigneds, 0xFFFF))),
                                  hn::Set(Floats(), 0x1p-32f), hn::Set(Floats(), 0x1p-33f));

@@ -51,9 +51,10 @@ inline float SumExp(const float* x, int count, float highest, float scale = 1.0f
   return total;
 }
 
-// Finds a superset of the K best ids: all tokens that reach a bound that at least K tokens reach.
-// The row is divided into interleaved strips (strip i has the tokens i, i + strips, …): at least
-// 2K, or one per token of a small vocabulary. The bound is the K-th highest of the strips' maxima.
+// Finds a superset of the K best ids, where K is `candidates`: all tokens that reach a bound that
+// at least K tokens reach. The row is divided into at least 2K interleaved strips; strip i has the
+// tokens i, i + strips, …. If the vocabulary is smaller than that, each token is its own strip. The
+// bound is the K-th highest of the strips' maxima.
 inline void Shortlist(const float* logits, int vocabulary, int candidates,
                       std::vector<int32_t>& ids) {
   const int strips = std::min(vocabulary, (2 * candidates + kWidest - 1) / kWidest * kWidest);

@@ -1,4 +1,5 @@
-// Applies RMS norm and the rotary embedding to each head, and writes keys and values to the cache.
+// Applies RMS norm and the rotary embedding to the query and key heads. Writes the queries to
+// query_out, and the keys and the plain values to the cache.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/simt/simt.h"
 

@@ -17,7 +17,7 @@
 namespace bastion {
 
 struct StaticLine {
-  double slope = 1;          // a, seconds per second of the roofline.
+  double slope = 1;          // a, predicted seconds per second of roofline time.
   double intercept = 0;      // b, seconds.
   double floor_seconds = 0;  // The time of the fastest point.
 };

@@ -9,7 +9,7 @@
 
 namespace bastion::verifier {
 
-// Errors: see TargetModel::Load.
+// Errors: see TargetModel::Load in verifier_service/model/forward.h.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<Target>> LoadCpuTarget(
     const std::string& folder, const nn::EngineOptions& options);
 

@@ -75,7 +75,7 @@ absl::Status CudaTarget::Load(const std::string& folder) {
 }
 
 void CudaTarget::SetFeatureLayers(const std::vector<int>& layers) {
-  // If recording fails, the next step returns an error.
+  // If CudaStep::Record cannot record the CUDA graphs, the next step returns an error.
   if (const absl::Status status = step_->Record(layers); !status.ok()) LOG(ERROR) << status;
 }
 
