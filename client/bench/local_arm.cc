@@ -3,6 +3,7 @@
 #include "client/bench/arm.h"
 #include "common/base/status.h"
 #include "orchestrator/cycle/decode_cycle.h"
+#include "orchestrator/policy/speculation_memory.h"
 
 namespace bastion {
 namespace {
@@ -73,7 +74,7 @@ absl::StatusOr<LocalArm::Live> LocalArm::Begin(const BenchPrompt& prompt,
   live.result.id = prompt.id;
   live.sequence = std::make_unique<DecodeSequence>(
       std::move(request),
-      TreeGrower(policy_, settings.sampling.temperature == 0, &costs_, &memory_));
+      policy_.NewRequest(settings.sampling.temperature == 0, &costs_, &memory_));
   StopWatch watch;
   cycle_.Open(*live.sequence);
   while (!live.sequence->done() && cycle_.Prefill(*live.sequence, kPrefillChunk)) {

@@ -42,23 +42,27 @@ absl::Status DecodeCycle::Step(const Batch& batch) {
 void DecodeCycle::Commit(const Batch& batch, const GrownForest& grown, const VerifyResult& result,
                          absl::Duration round_trip) {
   const TimingTrace& trace = result.trace;
-  costs_->ObserveVerify(trace, round_trip);
   audit_ = result.audit;
   if (grown.draft_requested) draft_status_ = grown.draft_status;
   CycleRecord record;
   record.rows = trace.rows;
   record.stages = grown.times;
   record.stages += VerifyStages(trace, round_trip);
+  record.predicted_verify = costs_->PredictVerify(grown.size, grown.draft_requested);
+  costs_->ObserveVerify(grown.size, grown.draft_requested, trace, {round_trip, grown.times.tree});
+  int tokens = 0;
   for (size_t i = 0; i < batch.size(); ++i) {
     const VerifyOutcome& outcome = result.outcomes[i];
     absl::Status status = outcome.status;
     if (status.ok()) status = CheckAcceptance(grown.trees[i].tree, outcome.acceptance, vocabulary_);
     if (status.ok()) {
+      tokens += outcome.acceptance.committed_length();
       batch[i]->Commit(grown.trees[i], outcome.acceptance, record);
     } else {
       batch[i]->Fail(std::move(status));
     }
   }
+  grower_.EndCycle(record.stages.total(), tokens);
 }
 
 void DecodeCycle::Open(DecodeSequence& sequence) {
@@ -80,7 +84,7 @@ bool DecodeCycle::Prefill(DecodeSequence& sequence, int max_tokens) {
 
 void DecodeCycle::Close(const DecodeSequence& sequence, Drafter& drafter) {
   verifier_->Close(sequence.id());
-  if (sequence.grower().policy().wants_draft()) drafter.Close(sequence.id());
+  if (sequence.policy().policy().wants_draft()) drafter.Close(sequence.id());
 }
 
 }  // namespace bastion

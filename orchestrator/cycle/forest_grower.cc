@@ -1,65 +1,146 @@
 #include "orchestrator/cycle/forest_grower.h"
 
 #include <algorithm>
-
-#include "common/base/check.h"
+#include <utility>
 
 namespace bastion {
 namespace {
 
-constexpr size_t kNoFrontier = static_cast<size_t>(-1);
+// A forward may hold this many rows per sequence even where that was not measured.
+constexpr int kRowsPerSequence = 4;
 
 }  // namespace
 
+void ForestGrower::BeginPlan(absl::Span<const Growing> growing, int certain) {
+  VerifySize size = roots_;
+  size.rows += certain;
+  // Costs beyond the measured rows are extrapolated, so they are not planned for without need.
+  const int max_rows = std::min(
+      target_.max_rows, std::max(costs_->measured_rows(), kRowsPerSequence * size.sequences));
+  const auto drafts = static_cast<int>(growing.size());
+  planner_.Begin(costs_->CostOf(size, std::max(0, max_rows - size.rows), drafts),
+                 static_cast<double>(drafts));
+}
+
 GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
   GrownForest grown;
-  // Every sequence gets an equal share of the rows of the forward.
-  TargetInfo share = target_;
-  share.max_rows = std::max(1, target_.max_rows / std::max<int>(1, sequences.size()));
   StopWatch watch(*clock_);
-  std::vector<TreeLimits> limits;
-  std::vector<Frontier> frontiers;
-  std::vector<size_t> frontier_of;  // By sequence: index into `frontiers`, or kNoFrontier.
+  roots_ = {.sequences = 0, .rows = 0, .context = 0};
+  drafts_ = 0;
+  if (sequences.empty()) return grown;
+  const auto count = static_cast<int>(sequences.size());
+  std::vector<Growing> growing;
+  growing.reserve(sequences.size());
+  int64_t cached = 0;
+  planned_ = false;
   for (DecodeSequence* sequence : sequences) {
-    limits.push_back(sequence->Limits(share));
-    const bool wanted = sequence->grower().DecideDraft(sequence->root(), limits.back());
-    frontier_of.push_back(wanted ? frontiers.size() : kNoFrontier);
-    if (wanted) frontiers.push_back(sequence->NextFrontier(limits.back()));
+    planned_ = planned_ || sequence->policy().planned();
+    cached += sequence->committed();
+    // A planned tree may use what the others leave; any other tree has its share of the rows.
+    TargetInfo share = target_;
+    share.max_rows = sequence->policy().planned() ? std::max(1, target_.max_rows - (count - 1))
+                                                  : std::max(1, target_.max_rows / count);
+    growing.push_back({sequence, sequence->Limits(share)});
   }
-  grown.times.tree = watch.Lap();
-  std::vector<Draft> drafts;
-  grown.draft_requested = !frontiers.empty();
-  if (grown.draft_requested) {
-    absl::StatusOr<std::vector<Draft>> expanded = drafter_->Expand(frontiers);
-    grown.times.draft = watch.Lap();
-    grown.draft_status = expanded.status();
-    for (size_t i = 0; i < sequences.size(); ++i) {
-      if (frontier_of[i] != kNoFrontier) sequences[i]->RecordExpand(expanded.ok());
-    }
-    if (expanded.ok()) {
-      drafts = *std::move(expanded);
-      costs_->ObserveDraft(grown.times.draft);
-    }
+  roots_ = {count, count, static_cast<int>(cached / count)};
+  if (planned_) BeginPlan(growing, /*certain=*/0);
+  for (const Growing& one : growing) {
+    one.sequence->policy().Begin(one.sequence->root(), one.limits, planner_.min_values());
   }
-  static const Marginals kNoDraft;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    const TokenId root = sequences[i]->root();
-    if (frontier_of[i] == kNoFrontier) {
-      grown.trees.push_back(sequences[i]->grower().GrowWithoutDraft(root, limits[i]));
-      continue;
-    }
-    const Marginals* marginals = &kNoDraft;
-    if (frontier_of[i] < drafts.size() && !drafts[frontier_of[i]].marginals.empty()) {
-      marginals = &drafts[frontier_of[i]].marginals[0];
-      if (const absl::Status valid = marginals->Validate(target_.dims.vocabulary); !valid.ok()) {
-        grown.draft_status = valid;
-        marginals = &kNoDraft;
-      }
-    }
-    grown.trees.push_back(sequences[i]->grower().Grow(root, *marginals, limits[i]));
+  for (;;) {
+    const std::vector<Growing*> drafting = ChooseDrafts(growing);
+    if (drafting.empty()) break;
+    grown.times.tree += watch.Lap();
+    Expand(drafting, &grown, &watch);
   }
+  FinishTrees(growing, &grown);
   grown.times.tree += watch.Lap();
   return grown;
+}
+
+std::vector<ForestGrower::Growing*> ForestGrower::ChooseDrafts(std::vector<Growing>& growing) {
+  std::vector<Growing*> drafting, optional;
+  std::vector<DraftOffer> offers;
+  for (Growing& one : growing) {
+    one.round = one.sequence->policy().NextRound();
+    if (one.round == nullptr) continue;
+    if (one.round->required) {
+      drafting.push_back(&one);
+    } else {
+      optional.push_back(&one);
+      offers.push_back(one.round->offer);
+    }
+  }
+  if (optional.empty()) return drafting;
+  const DraftPlan plan = planner_.ChooseDrafts(offers);
+  for (size_t i = 0; i < optional.size(); ++i) {
+    if (!plan.drafts[i]) continue;
+    drafting.push_back(optional[i]);
+    ++drafts_;
+  }
+  for (const int i : plan.explored) optional[i]->explores = true;
+  return drafting;
+}
+
+void ForestGrower::Expand(absl::Span<Growing* const> drafting, GrownForest* grown,
+                          StopWatch* watch) {
+  std::vector<Frontier> frontiers;
+  bool first = false;
+  for (const Growing* one : drafting) {
+    first = first || one->sequence->awaits_first_draft();
+    frontiers.push_back(one->sequence->NextFrontier(one->round->candidates));
+  }
+  grown->draft_requested = true;
+  absl::StatusOr<std::vector<Draft>> drafts = drafter_->Expand(frontiers);
+  const absl::Duration spent = watch->Lap();
+  grown->times.draft += spent;
+  grown->draft_status = drafts.status();
+  const auto count = static_cast<int>(drafting.size());
+  if (!drafts.ok()) {
+    costs_->draft().ObserveFailure(count, spent);
+  } else if (!first || spent < costs_->draft().Predict(count)) {
+    // A first draft also processes the prompt, so it only shows that drafts are not more expensive.
+    costs_->draft().Observe(count, spent);
+  }
+  for (size_t i = 0; i < drafting.size(); ++i) {
+    DecodeSequence& sequence = *drafting[i]->sequence;
+    sequence.RecordExpand(drafts.ok());
+    Marginals marginals;
+    if (drafts.ok() && i < drafts->size() && !(*drafts)[i].marginals.empty()) {
+      marginals = std::move((*drafts)[i].marginals[0]);
+      if (const absl::Status valid = marginals.Validate(target_.dims.vocabulary); !valid.ok()) {
+        grown->draft_status = valid;
+        marginals = {};
+      }
+    }
+    sequence.policy().AddDraft(std::move(marginals));
+  }
+}
+
+void ForestGrower::FinishTrees(std::vector<Growing>& growing, GrownForest* grown) {
+  std::vector<TreeOffer> offers;
+  offers.reserve(growing.size());
+  int certain = 0;
+  bool planned = false;
+  for (const Growing& one : growing) {
+    offers.push_back(one.sequence->policy().OfferTree());
+    certain += offers.back().certain;
+    planned = planned || !offers.back().values.empty();
+  }
+  NodePlan plan;
+  if (planned) {
+    if (certain > 0) BeginPlan(growing, certain);
+    plan = planner_.ChooseNodes(offers, drafts_);
+  }
+  grown->size = roots_;
+  grown->trees.reserve(growing.size());
+  for (size_t i = 0; i < growing.size(); ++i) {
+    BudgetReason reason = planned ? plan.reasons[i] : offers[i].end;
+    if (growing[i].explores) reason = BudgetReason::kExploration;
+    grown->trees.push_back(
+        growing[i].sequence->policy().Finish(planned ? plan.nodes[i] : 0, reason));
+    grown->size.rows += grown->trees.back().tree.nodes();
+  }
 }
 
 }  // namespace bastion

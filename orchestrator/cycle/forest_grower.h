@@ -1,6 +1,7 @@
-// ForestGrower: the draft and tree stages of a batch. It sends the drafter one request for all
-// sequences that want a draft, then grows the tree of every sequence. A failed or late draft is not
-// an error: the sequence's grower then grows a tree without a draft, possibly the root alone.
+// ForestGrower: the draft and tree stages of a batch. It lets every request propose what it would
+// verify (request_policy.h), plans once for all of them (forest_planner.h), sends the drafter one
+// request for all sequences that draft, and finishes every tree. A failed or late draft is not an
+// error: the request's policy then offers a tree without a draft, possibly the root alone.
 // Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_FOREST_GROWER_H_
 #define BASTION_ORCHESTRATOR_CYCLE_FOREST_GROWER_H_
@@ -11,6 +12,7 @@
 #include "common/stages/stages.h"
 #include "orchestrator/cost/cost_model.h"
 #include "orchestrator/cycle/sequence.h"
+#include "orchestrator/policy/forest_planner.h"
 
 namespace bastion {
 
@@ -19,6 +21,7 @@ struct GrownForest {
   StageTimes times;              // Only `draft` and `tree` are set.
   bool draft_requested = false;  // For at least one sequence.
   absl::Status draft_status;     // The error of the draft request, or of an invalid draft.
+  VerifySize size;               // The size of the verify call.
 };
 
 class ForestGrower {
@@ -30,11 +33,38 @@ class ForestGrower {
   // Grows one tree per sequence.
   [[nodiscard]] GrownForest Grow(absl::Span<DecodeSequence* const> sequences);
 
+  // Records the cycle of the last forest: its duration, and the tokens that it committed.
+  void EndCycle(absl::Duration total, int tokens) {
+    if (planned_) planner_.EndCycle(absl::ToDoubleSeconds(total), tokens);
+  }
+
  private:
-  TargetInfo target_;
+  // One sequence during Grow.
+  struct Growing {
+    DecodeSequence* sequence;
+    TreeLimits limits;
+    const DraftRound* round = nullptr;
+    bool explores = false;  // Drafts only to explore.
+  };
+
+  // Starts the cycle of the planner, for trees with `certain` nodes that are not planned.
+  void BeginPlan(absl::Span<const Growing> growing, int certain);
+  // Returns the sequences that draft in this round, and tells the planner's count of drafts.
+  [[nodiscard]] std::vector<Growing*> ChooseDrafts(std::vector<Growing>& growing);
+  // Calls the drafter and hands every draft to its policy.
+  void Expand(absl::Span<Growing* const> drafting, GrownForest* grown, StopWatch* watch);
+  void FinishTrees(std::vector<Growing>& growing, GrownForest* grown);
+
+  const TargetInfo target_;
   Drafter* const drafter_;
   CostModel* const costs_;
   const Clock* const clock_;
+  ForestPlanner planner_;
+
+  // This cycle.
+  VerifySize roots_;      // A verify call of the roots alone.
+  int drafts_ = 0;        // Drafts that the planner chose.
+  bool planned_ = false;  // The planner took part.
 };
 
 }  // namespace bastion

@@ -7,10 +7,10 @@
 
 namespace bastion {
 
-DecodeSequence::DecodeSequence(DecodeRequest request, TreeGrower grower)
-    : request_(std::move(request)), grower_(std::move(grower)), root_(request_.prompt.back()) {
+DecodeSequence::DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPolicy> policy)
+    : request_(std::move(request)), policy_(std::move(policy)), root_(request_.prompt.back()) {
   CHECK_GT(request_.max_tokens, 0);
-  grower_.ObservePrompt(request_.prompt);
+  policy_->ObservePrompt(request_.prompt);
 }
 
 PrefillItem DecodeSequence::NextPrefill(int max_tokens) const {
@@ -32,7 +32,7 @@ TokenId DecodeSequence::TokenAt(Position position) const {
   return position < prompt ? request_.prompt[position] : output_[position - prompt];
 }
 
-Frontier DecodeSequence::NextFrontier(const TreeLimits& limits) const {
+Frontier DecodeSequence::NextFrontier(int candidates) const {
   Frontier frontier;
   frontier.sequence = request_.id;
   frontier.committed = committed_;
@@ -41,9 +41,9 @@ Frontier DecodeSequence::NextFrontier(const TreeLimits& limits) const {
   for (Position at = drafter_position_; at < committed_; ++at) {
     frontier.new_tokens.push_back(TokenAt(at));
   }
-  frontier.candidates = grower_.CandidatesFor(limits);
+  frontier.candidates = candidates;
   frontier.sampling = static_cast<const ChoiceParams&>(request_.sampling);
-  frontier.coupled = grower_.policy().coupled();
+  frontier.coupled = policy_->policy().coupled();
   return frontier;
 }
 
@@ -77,10 +77,9 @@ void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance
   record.nodes = grown.tree.nodes();
   record.drafted = grown.drafted;
   record.reason = grown.reason;
-  record.predicted_verify = grown.predicted_verify;
   record.accepted = static_cast<int>(acceptance.path.size());
   record.committed_length = static_cast<int>(output_.size() - before);
-  grower_.Observe(grown, acceptance, record.stages.draft);
+  policy_->Observe(grown, acceptance);
   cycles_.push_back(record);
 }
 

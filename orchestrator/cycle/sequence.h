@@ -1,11 +1,12 @@
 // DecodeSequence: the orchestrator's state of one request in the decode cycle: the prompt, the
-// output so far, the number of tokens committed at the verifier, and the grower of its trees.
+// output so far, the number of tokens committed at the verifier, and its policy.
 //
 // The last token of the prompt is the first root. Prefill commits the tokens before it, so the
 // first cycle already speculates. Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
 #define BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "common/stages/stage_data.h"
 #include "orchestrator/cost/stage_times.h"
-#include "orchestrator/policy/tree_grower.h"
+#include "orchestrator/policy/request_policy.h"
 
 namespace bastion {
 
@@ -36,14 +37,14 @@ struct CycleRecord {
   bool drafted = false;      // A draft was requested.
   BudgetReason reason = BudgetReason::kPolicy;
   int accepted = 0;                 // Accepted nodes: one at each depth from 1 to `accepted`.
-  absl::Duration predicted_verify;  // Prediction of stages.verify.
+  absl::Duration predicted_verify;  // Prediction of stages.verify, for the whole call.
   StageTimes stages;
 };
 
 class DecodeSequence {
  public:
   // REQUIRES: `request` has a prompt of at least one token and max_tokens >= 1.
-  DecodeSequence(DecodeRequest request, TreeGrower grower);
+  DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPolicy> policy);
 
   // ---- prefill ----
   // The next prompt tokens to commit, at most `max_tokens`. Empty if the sequence is prefilled.
@@ -54,11 +55,13 @@ class DecodeSequence {
   // ---- decode ----
   // The limits of the next tree. target.max_rows is this sequence's share of the forward.
   [[nodiscard]] TreeLimits Limits(const TargetInfo& target) const;
-  // The draft request of the next cycle.
-  [[nodiscard]] Frontier NextFrontier(const TreeLimits& limits) const;
+  // The draft request of a cycle, for `candidates` per position.
+  [[nodiscard]] Frontier NextFrontier(int candidates) const;
   // Records whether the Expand call with the last frontier succeeded. After a success, the next
   // frontier contains only newer tokens; after a failure, it contains all tokens again.
   void RecordExpand(bool ok) { drafter_position_ = ok ? committed_ : 0; }
+  // True until an Expand call succeeds. The first one also processes the prompt.
+  [[nodiscard]] bool awaits_first_draft() const { return drafter_position_ == 0; }
   // Applies the outcome of verifying `grown`: emits tokens up to the first stop. The caller has set
   // the fields of `record` that all sequences of the batch share (rows, stages).
   void Commit(const GrownTree& grown, const Acceptance& acceptance, CycleRecord record);
@@ -76,8 +79,8 @@ class DecodeSequence {
   // One entry per output token; empty unless the request asks for log-probabilities.
   [[nodiscard]] const std::vector<TokenLogprobs>& logprobs() const { return logprobs_; }
   [[nodiscard]] const std::vector<CycleRecord>& cycles() const { return cycles_; }
-  [[nodiscard]] TreeGrower& grower() { return grower_; }
-  [[nodiscard]] const TreeGrower& grower() const { return grower_; }
+  [[nodiscard]] RequestPolicy& policy() { return *policy_; }
+  [[nodiscard]] const RequestPolicy& policy() const { return *policy_; }
   [[nodiscard]] FinishReason reason() const { return reason_; }
   [[nodiscard]] const absl::Status& status() const { return status_; }
   [[nodiscard]] bool done() const { return reason_ != FinishReason::kNone || !status_.ok(); }
@@ -89,7 +92,7 @@ class DecodeSequence {
   [[nodiscard]] TokenId TokenAt(Position position) const;
 
   DecodeRequest request_;
-  TreeGrower grower_;
+  std::unique_ptr<RequestPolicy> policy_;
   Position committed_ = 0;  // Tokens committed at the verifier.
   TokenId root_;
   std::vector<TokenId> output_;

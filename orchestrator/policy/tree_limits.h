@@ -7,6 +7,7 @@
 
 #include "common/base/ids.h"
 #include "common/stages/stage_data.h"
+#include "orchestrator/policy/grown_tree.h"
 
 namespace bastion {
 
@@ -14,6 +15,8 @@ struct TreeLimits {
   Position context = 0;  // Cached tokens of the sequence.
   int nodes = 0;         // Maximum number of nodes, without the root. 0: a plain decode step.
   int depth = 0;         // Maximum depth of a node.
+  // What limits `nodes`: kCap or kRequestLimit.
+  BudgetReason reason = BudgetReason::kCap;
 };
 
 // The limits of one cycle. `tokens_left` is the number of tokens that the request may still emit
@@ -23,8 +26,13 @@ struct TreeLimits {
                                           int tokens_left, std::optional<int> max_nodes) {
   // Every row, the root included, occupies a position of the context after the cached tokens.
   const int rows = std::min(target.max_rows, target.max_context - context);
-  const int nodes = std::max(0, std::min(rows - 1, max_nodes.value_or(rows)));
-  return {context, nodes, std::clamp(tokens_left - 1, 0, nodes)};
+  TreeLimits limits = {.context = context, .nodes = std::max(0, rows - 1)};
+  if (max_nodes.has_value() && *max_nodes < limits.nodes) {
+    limits.nodes = std::max(0, *max_nodes);
+    limits.reason = BudgetReason::kRequestLimit;
+  }
+  limits.depth = std::clamp(tokens_left - 1, 0, limits.nodes);
+  return limits;
 }
 
 }  // namespace bastion

@@ -20,7 +20,7 @@ void LiveRequest::CreateSequence(SequenceId id, const CostModel* costs, Speculat
   decode.id = id;
   const bool greedy = decode.sampling.temperature == 0;
   sequence_ = std::make_unique<DecodeSequence>(std::move(decode),
-                                               TreeGrower(request_.policy, greedy, costs, memory));
+                                               request_.policy.NewRequest(greedy, costs, memory));
 }
 
 void LiveRequest::MarkPrefilled() {

@@ -12,6 +12,7 @@
 #include "common/hub/detokenizer.h"
 #include "common/hub/tokenizer.h"
 #include "orchestrator/cycle/sequence.h"
+#include "orchestrator/policy/speculation_memory.h"
 #include "orchestrator/serve/prepared_request.h"
 #include "orchestrator/serve/request_stream.h"
 #include "orchestrator/text/stop_strings.h"

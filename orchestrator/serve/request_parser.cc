@@ -159,7 +159,7 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
   }
   if (request.speculation().has_max_tree_nodes()) {
     decode.max_nodes = static_cast<int>(
-        std::min<uint32_t>(request.speculation().max_tree_nodes(), Policy::kLargestNumber));
+        std::min<uint32_t>(request.speculation().max_tree_nodes(), kLargestPolicyNumber));
   }
   ASSIGN_OR_RETURN(Policy policy, ParsePolicy(request.speculation()));
   absl::StatusOr<StopStrings> stops =

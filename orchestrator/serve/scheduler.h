@@ -22,6 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "orchestrator/cycle/decode_cycle.h"
+#include "orchestrator/policy/speculation_memory.h"
 #include "orchestrator/prior/learned_prior.h"
 #include "orchestrator/serve/live_request.h"
 

@@ -8,6 +8,7 @@
 #include "client/inprocess/local_stages.h"
 #include "orchestrator/cost/calibration.h"
 #include "orchestrator/cycle/decode_cycle.h"
+#include "orchestrator/policy/speculation_memory.h"
 #include "tests/support/ddtree_reference.h"
 
 namespace bastion {
@@ -116,7 +117,7 @@ class DdtreeEqualityTest : public ::testing::TestWithParam<int> {
     request.sampling = {{.temperature = temperature, .seed = 3}};
     request.max_tokens = kTokens;
     DecodeSequence sequence(request,
-                            TreeGrower(*Policy::Parse(policy), temperature == 0, &costs, &memory));
+                            Policy::Parse(policy)->NewRequest(temperature == 0, &costs, &memory));
     cycle.Open(sequence);
     while (cycle.Prefill(sequence, 4096)) {
     }

@@ -7,9 +7,11 @@
 #include "gtest/gtest.h"
 #include "orchestrator/cost/calibration.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "tests/orchestrator/policy/simulation.h"
+#include "orchestrator/policy/speculation_memory.h"
 #include "tests/regression/allocation_count.h"
 #include "tests/regression/instruction_count.h"
+#include "tests/support/linear_costs.h"
+#include "tests/support/random_marginals.h"
 #include "tests/support/transition_tables.h"
 
 namespace bastion {
@@ -19,9 +21,8 @@ using ::bastion::testing::Allocations;
 using ::bastion::testing::AllocationsSoFar;
 using ::bastion::testing::CountInstructions;
 using ::bastion::testing::Ladder;
+using ::bastion::testing::MarginalsOf;
 using ::bastion::testing::RandomTable;
-using ::bastion::testing::SimulatedDrafter;
-using ::bastion::testing::Simulation;
 
 // ---- allocations ----
 
@@ -61,8 +62,9 @@ TEST_P(AllocationsTest, ACycleInProcessStaysWithinItsLimit) {
   for (TokenId token = 100; token < 164; ++token) request.prompt.push_back(token);
   request.sampling.prompt_tokens = 64;
   request.max_tokens = 300;
-  DecodeSequence sequence(std::move(request), TreeGrower(*Policy::Parse(GetParam().policy),
-                                                         /*greedy=*/true, &costs, &memory));
+  DecodeSequence sequence(
+      std::move(request),
+      Policy::Parse(GetParam().policy)->NewRequest(/*greedy=*/true, &costs, &memory));
   cycle.Open(sequence);
   while (cycle.Prefill(sequence, 4096)) {
   }
@@ -85,9 +87,9 @@ TEST_P(AllocationsTest, ACycleInProcessStaysWithinItsLimit) {
 }
 INSTANTIATE_TEST_SUITE_P(Policies, AllocationsTest,
                          ::testing::Values(AllocationLimit{"ar", 40},
-                                           AllocationLimit{"fixed:16", 115},
-                                           AllocationLimit{"adaptive", 130},
-                                           AllocationLimit{"default", 275}));
+                                           AllocationLimit{"fixed:16", 105},
+                                           AllocationLimit{"adaptive", 120},
+                                           AllocationLimit{"default", 215}));
 
 // ---- instructions ----
 
@@ -102,24 +104,42 @@ struct InstructionLimit {
 
 class InstructionsTest : public ::testing::TestWithParam<InstructionLimit> {};
 
-TEST_P(InstructionsTest, ASimulatedCycleStaysWithinItsLimit) {
+// Everything that a cycle of one request does between the draft and the verify, and after it.
+TEST_P(InstructionsTest, PlanningGrowingAndLearningStayWithinTheirLimit) {
+  constexpr int kMaxNodes = 127;
   const TransitionGains table{RandomTable(4096, 16, 1)};
-  Simulation simulation([](int rows) { return 1.0 + 0.06 * rows; }, 0,
-                        {.vocabulary = 4096, .table = &table});
-  TreeGrower grower = simulation.NewGrower(GetParam().policy);
-  const SimulatedDrafter drafter = SimulatedDrafter::Calibrated(Ladder(7, 64, 0.6));
-  simulation.Run(grower, drafter, 50);
+  SpeculationMemory memory({.vocabulary = 4096, .table = &table});
+  CostModel costs = testing::LinearCosts();
+  costs.draft().Observe(1, absl::Milliseconds(1));
+  const std::unique_ptr<RequestPolicy> request =
+      Policy::Parse(GetParam().policy)->NewRequest(/*greedy=*/true, &costs, &memory);
+  const Marginals marginals = MarginalsOf(Ladder(7, 64, 0.6));
+  ForestPlanner planner;
+  const auto run = [&](int cycles) {
+    for (int cycle = 0; cycle < cycles; ++cycle) {
+      if (request->planned()) planner.Begin(costs.CostOf({.context = 100}, kMaxNodes, 1), 1);
+      request->Begin(1, {100, kMaxNodes, 7}, planner.min_values());
+      const DraftRound* round = request->NextRound();
+      if (round != nullptr && !round->required) (void)planner.ChooseDrafts({round->offer});
+      if (round != nullptr) request->AddDraft(marginals);
+      const TreeOffer offer = request->OfferTree();
+      const int nodes = request->planned() ? planner.ChooseNodes({offer}, 1).nodes[0] : 0;
+      const GrownTree grown = request->Finish(nodes, BudgetReason::kCost);
+      request->Observe(grown, {{1}, 4000});
+    }
+  };
+  run(50);
   constexpr int kCycles = 2;
-  const auto counted = CountInstructions([&] { simulation.Run(grower, drafter, kCycles); });
+  const auto counted = CountInstructions([&] { run(kCycles); });
   if (!counted.ok()) GTEST_SKIP() << counted.status();
   const int64_t per_cycle = *counted / kCycles;
   std::cout << GetParam().policy << ": " << per_cycle << " instructions per cycle\n";
   EXPECT_LE(per_cycle, GetParam().count);
 }
 INSTANTIATE_TEST_SUITE_P(Policies, InstructionsTest,
-                         ::testing::Values(InstructionLimit{"fixed:16", 45000},
-                                           InstructionLimit{"adaptive", 150000},
-                                           InstructionLimit{"default", 430000}));
+                         ::testing::Values(InstructionLimit{"fixed:16", 17000},
+                                           InstructionLimit{"adaptive", 85000},
+                                           InstructionLimit{"default", 280000}));
 
 }  // namespace
 }  // namespace bastion

@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
+#include "orchestrator/policy/speculation_memory.h"
 #include "tests/support/fake_stages.h"
 #include "tests/support/linear_costs.h"
 
@@ -23,7 +24,7 @@ class TokensAfterFailedExpandTest : public ::testing::TestWithParam<absl::Status
     request.prompt = kPrompt;
     request.max_tokens = 60;
     sequence_.emplace(std::move(request),
-                      TreeGrower(*Policy::Parse("chain:3"), /*greedy=*/true, &costs_, &memory_));
+                      Policy::Parse("chain:3")->NewRequest(/*greedy=*/true, &costs_, &memory_));
     cycle_.Open(*sequence_);
     while (cycle_.Prefill(*sequence_, /*max_tokens=*/2)) {
     }

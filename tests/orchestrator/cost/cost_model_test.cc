@@ -5,8 +5,6 @@
 namespace bastion {
 namespace {
 
-using Estimator = CostModel::Estimator;
-
 TargetInfo Target() {
   TargetInfo target;
   target.dims = {2, 4, 2, 1, 3, 5, 10, 2};
@@ -27,50 +25,103 @@ TimingTrace Trace(int rows, std::vector<int> contexts, absl::Duration forward) {
   return trace;
 }
 
-TEST(CostModelTest, CycleIsDraftPlusOverheadPlusVerify) {
+TEST(CostModelTest, ACycleCostsDraftPlusOverheadPlusVerify) {
   CostModel costs = *CostModel::Fit(Target(), Table());
-  costs.ObserveDraft(absl::Milliseconds(2));
-  const CycleCost cost = costs.At(Estimator::kMeasured, 100);
-  EXPECT_NEAR(cost.PlainSeconds(), 0.011, 1e-9);
-  EXPECT_NEAR(cost.Seconds(7), 0.002 + 0.001 + 0.011, 1e-9);
-  EXPECT_EQ(cost.Verify(15), absl::Milliseconds(30));
+  costs.draft().Observe(1, absl::Milliseconds(2));
+  const BatchCost cost = costs.CostOf({.rows = 1, .context = 100}, /*max_nodes=*/15, 1);
+  ASSERT_EQ(cost.max_nodes(), 15);
+  EXPECT_NEAR(cost.verify[0], 0.011, 1e-9);
+  EXPECT_NEAR(cost.verify[7], 0.001 + 0.011, 1e-9);
+  EXPECT_NEAR(cost.verify[15], 0.001 + 0.030, 1e-9);
+  EXPECT_NEAR(cost.draft[1], 0.002, 1e-9);
+  EXPECT_EQ(cost.draft[0], 0);
+  EXPECT_EQ(costs.PredictVerify({.rows = 16, .context = 100}, false), absl::Milliseconds(30));
   EXPECT_EQ(costs.measured_rows(), 16);
 }
 
 TEST(CostModelTest, ThePaperPolicyHasItsOwnEstimator) {
-  const CostModel costs = *CostModel::Fit(Target(), Table());
-  EXPECT_EQ(costs.At(Estimator::kPaper, 100).verify->name(), "static");
-  EXPECT_EQ(costs.At(Estimator::kMeasured, 100).verify->name(), "staircase");
-  const CostModel other =
-      *CostModel::Fit(Target(), Table(), {.paper = "ema+calib", .measured = "ema"});
-  EXPECT_EQ(other.At(Estimator::kPaper, 100).verify->name(), "ema+calib");
-  EXPECT_EQ(other.At(Estimator::kMeasured, 100).verify->name(), "ema");
+  CostModel costs = *CostModel::Fit(Target(), Table());
+  costs.draft().Observe(1, absl::Milliseconds(2));
+  const CycleCost cost = costs.PaperCost(100);
+  EXPECT_EQ(cost.verify->name(), "static");
+  EXPECT_EQ(cost.draft, absl::Milliseconds(2));
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(cost.overhead), 1, 1e-6);
+  const CostModel other = *CostModel::Fit(Target(), Table(), {.paper = "ema+calib"});
+  EXPECT_EQ(other.PaperCost(100).verify->name(), "ema+calib");
 }
 
-TEST(CostModelTest, LearnsFromTheTraceAndTheRoundTrip) {
+TEST(CostModelTest, LearnsFromTheTraceTheRoundTripAndTheTreeTime) {
   CostModel costs = *CostModel::Fit(Target(), Table());
-  for (int i = 0; i < 200; ++i) {
+  const VerifySize size = {.rows = 8, .context = 100};
+  for (int i = 0; i < 1000; ++i) {
     TimingTrace trace = Trace(8, {100}, absl::Milliseconds(22));
     trace.queue = absl::Seconds(5);  // Time in the queue must not count as a cost.
-    costs.ObserveVerify(trace, absl::Seconds(5) + absl::Milliseconds(25));
+    costs.ObserveVerify(
+        size, false, trace,
+        {.round_trip = absl::Seconds(5) + absl::Milliseconds(24), .tree = absl::Milliseconds(1)});
   }
-  const CycleCost cost = costs.At(Estimator::kMeasured, 100);
-  EXPECT_NEAR(absl::ToDoubleMilliseconds(cost.Verify(7)), 22, 0.1);
-  EXPECT_NEAR(absl::ToDoubleMilliseconds(cost.overhead), 3, 0.1);
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.PredictVerify(size, false)), 22, 0.1);
+  EXPECT_NEAR(costs.CostOf(size, 0, 0).verify[0], 0.025, 2e-4);
 }
 
-TEST(CostModelTest, SeveralSequencesUseTheirMeanContext) {
-  CostModel costs = *CostModel::Fit(
-      Target(), {{{1, 100, 0.010, 0}, {8, 100, 0.010, 0}, {1, 300, 0.030, 0}, {8, 300, 0.030, 0}}});
-  // At the mean context of 200, 20 ms are predicted and observed, so the model does not change.
-  costs.ObserveVerify(Trace(8, {100, 300}, absl::Milliseconds(20)), absl::Milliseconds(20));
-  EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.At(Estimator::kMeasured, 100).Verify(7)), 10, 1e-6);
+// One row takes 10 ms and every further row 1 ms. Per 100 cached tokens, the root takes 1 ms more
+// and every further row 0.5 ms.
+CalibrationTable TableWithContexts() {
+  CalibrationTable table;
+  for (const int context : {0, 1000}) {
+    for (const int rows : {1, 9, 65}) {
+      const double attention = context / 100.0 * (1 + 0.5 * (rows - 1));
+      const double seconds = 1e-3 * (10 + (rows - 1) + attention);
+      table.points.push_back({rows, context, seconds, seconds});
+    }
+  }
+  return table;
+}
+
+TEST(CostModelTest, EverySequenceOfABatchPaysForItsOwnContext) {
+  const CostModel costs = *CostModel::Fit(Target(), TableWithContexts());
+  // Four roots and eight nodes: 10 + 11 ms, and 500 cached tokens for each sequence.
+  const VerifySize size = {.sequences = 4, .rows = 12, .context = 500};
+  const double expected = 10 + 11 + 4 * 5 + 8 * 2.5;
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.PredictVerify(size, false)), expected, 1e-6);
+  const BatchCost cost =
+      costs.CostOf({.sequences = 4, .rows = 4, .context = 500}, /*max_nodes=*/20, 4);
+  EXPECT_NEAR(1e3 * cost.verify[8], expected, 1e-6);
+}
+
+TEST(CostModelTest, ABatchCorrectsTheCostsByItsRelativeError) {
+  CostModel costs = *CostModel::Fit(Target(), TableWithContexts());
+  const VerifySize size = {.sequences = 4, .rows = 9, .context = 500};
+  const absl::Duration before = costs.PredictVerify(size, false);
+  for (int i = 0; i < 50; ++i) {
+    costs.ObserveVerify(size, false, Trace(9, {500, 500, 500, 500}, 2 * before), {2 * before, {}});
+  }
+  EXPECT_NEAR(absl::FDivDuration(costs.PredictVerify(size, false), 2 * before), 1, 0.02);
+}
+
+TEST(CostModelTest, AVerifyAfterADraftHasCostsOfItsOwn) {
+  CostModel costs = *CostModel::Fit(Target(), Table());
+  const VerifySize size = {.rows = 8, .context = 100};
+  for (int i = 0; i < 100; ++i) {
+    costs.ObserveVerify(size, true, Trace(8, {100}, absl::Milliseconds(22)),
+                        {absl::Milliseconds(23), {}});
+  }
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.PredictVerify(size, true)), 22, 0.1);
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.PredictVerify(size, false)), 11, 0.1);
+  // But a draft never makes the verify faster.
+  for (int i = 0; i < 100; ++i) {
+    costs.ObserveVerify(size, true, Trace(8, {100}, absl::Milliseconds(5)),
+                        {absl::Milliseconds(6), {}});
+  }
+  const BatchCost cost = costs.CostOf(size, 0, 0);
+  EXPECT_LT(cost.verify[0], 0.009);
+  EXPECT_EQ(cost.verify[0], cost.verify_after_draft[0]);
 }
 
 TEST(CostModelTest, EmptyTraceIsIgnored) {
   CostModel costs = *CostModel::Fit(Target(), Table());
-  costs.ObserveVerify(TimingTrace(), absl::Seconds(1));
-  EXPECT_NEAR(costs.At(Estimator::kMeasured, 100).PlainSeconds(), 0.011, 1e-9);
+  costs.ObserveVerify({.sequences = 0, .rows = 0}, false, TimingTrace(), {absl::Seconds(1), {}});
+  EXPECT_NEAR(costs.CostOf({.context = 100}, 0, 0).verify[0], 0.011, 1e-9);
 }
 
 TEST(CostModelTest, InvalidTargetTableOrEstimatorIsAnError) {

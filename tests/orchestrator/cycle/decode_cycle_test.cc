@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/guarded_drafter.h"
+#include "orchestrator/policy/speculation_memory.h"
 #include "tests/support/fake_stages.h"
 #include "tests/support/linear_costs.h"
 #include "tests/support/manual_clock.h"
@@ -33,7 +34,7 @@ class DecodeCycleTest : public ::testing::Test {
     request.sampling = sampling;
     request.max_tokens = kTokens;
     return DecodeSequence(std::move(request),
-                          TreeGrower(*Policy::Parse(policy), /*greedy=*/true, &costs_, &memory_));
+                          Policy::Parse(policy)->NewRequest(/*greedy=*/true, &costs_, &memory_));
   }
 
   void Begin(DecodeSequence& sequence) {

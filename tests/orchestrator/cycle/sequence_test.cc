@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "orchestrator/policy/speculation_memory.h"
 #include "tests/support/linear_costs.h"
 
 namespace bastion {
@@ -10,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr TreeLimits kLimits = {0, 16, 16};
+constexpr int kCandidates = 16;
 
 class SequenceTest : public ::testing::Test {
  protected:
@@ -22,14 +23,13 @@ class SequenceTest : public ::testing::Test {
     request.max_tokens = max_tokens;
     request.stop_tokens = std::move(stops);
     return DecodeSequence(std::move(request),
-                          TreeGrower(*Policy::Parse("fixed:16"), true, &costs_, &memory_));
+                          Policy::Parse("fixed:16")->NewRequest(true, &costs_, &memory_));
   }
 
   // Commits a verified chain: the `accepted` tokens below the root, then `next`.
   static void CommitChain(DecodeSequence& sequence, const std::vector<TokenId>& accepted,
                           TokenId next) {
-    GrownTree grown = {DraftTree(sequence.root()), BudgetReason::kPolicy, true, 0, {},
-                       DraftTree(sequence.root())};
+    GrownTree grown = {DraftTree(sequence.root()), BudgetReason::kPolicy, true};
     Acceptance acceptance;
     for (const TokenId token : accepted) {
       acceptance.path.push_back(grown.tree.Add(grown.tree.nodes(), token, -1.0f));
@@ -112,7 +112,7 @@ TEST_F(SequenceTest, AStopTokenAtTheLengthLimitIsAStop) {
 TEST_F(SequenceTest, AFrontierContainsTheTokensSinceTheLastExpandOrAllAfterAFailure) {
   DecodeSequence sequence = Make({10, 11, 12}, 20);
   sequence.RecordPrefill(2);
-  Frontier frontier = sequence.NextFrontier(kLimits);
+  Frontier frontier = sequence.NextFrontier(kCandidates);
   EXPECT_EQ(frontier.sequence, (SequenceId{4, 2}));
   EXPECT_EQ(frontier.committed, 2);
   EXPECT_EQ(frontier.root, 12);
@@ -121,14 +121,14 @@ TEST_F(SequenceTest, AFrontierContainsTheTokensSinceTheLastExpandOrAllAfterAFail
   sequence.RecordExpand(/*ok=*/true);
   CommitChain(sequence, {20, 21}, 22);
   CommitChain(sequence, {}, 23);  // A cycle without a draft request.
-  frontier = sequence.NextFrontier(kLimits);
+  frontier = sequence.NextFrontier(kCandidates);
   EXPECT_EQ(frontier.committed, 6);
   EXPECT_EQ(frontier.root, 23);
   EXPECT_THAT(frontier.new_tokens, ElementsAre(12, 20, 21, 22));
   sequence.RecordExpand(/*ok=*/true);
-  EXPECT_THAT(sequence.NextFrontier(kLimits).new_tokens, IsEmpty());
+  EXPECT_THAT(sequence.NextFrontier(kCandidates).new_tokens, IsEmpty());
   sequence.RecordExpand(/*ok=*/false);
-  EXPECT_THAT(sequence.NextFrontier(kLimits).new_tokens, ElementsAre(10, 11, 12, 20, 21, 22));
+  EXPECT_THAT(sequence.NextFrontier(kCandidates).new_tokens, ElementsAre(10, 11, 12, 20, 21, 22));
 }
 
 TEST_F(SequenceTest, LimitsShrinkWithTheTokensLeft) {

@@ -4,7 +4,8 @@
 
 #include "benchmark/benchmark.h"
 #include "orchestrator/cost/calibration.h"
-#include "orchestrator/policy/tree_grower.h"
+#include "orchestrator/policy/request_policy.h"
+#include "orchestrator/policy/speculation_memory.h"
 #include "tests/support/random_marginals.h"
 #include "tests/support/transition_tables.h"
 
@@ -32,12 +33,18 @@ void Cycle(benchmark::State& state, const char* policy) {
   CostModel costs = Costs();
   const TransitionGains gains(testing::RandomTable(20000, 8, 1));
   SpeculationMemory memory({.vocabulary = gains.vocabulary(), .table = &gains});
-  TreeGrower grower(*Policy::Parse(policy), /*greedy=*/false, &costs, &memory);
+  const std::unique_ptr<RequestPolicy> request =
+      Policy::Parse(policy)->NewRequest(/*greedy=*/false, &costs, &memory);
   const TreeLimits limits = {300, 127, 15};
+  const std::vector<double> min_values = {0.05};
   for (auto _ : state) {
-    benchmark::DoNotOptimize(grower.DecideDraft(1, limits));
-    const GrownTree grown = grower.Grow(1, marginals, limits);
-    grower.Observe(grown, {{}, 19999}, absl::Microseconds(1));
+    request->Begin(1, limits, min_values);
+    benchmark::DoNotOptimize(request->NextRound());
+    request->AddDraft(marginals);
+    const TreeOffer offer = request->OfferTree();
+    const GrownTree grown =
+        request->Finish(static_cast<int>(offer.values.size()), BudgetReason::kCost);
+    request->Observe(grown, {{}, 19999});
     benchmark::DoNotOptimize(grown.tree.rows());
   }
 }
@@ -46,6 +53,37 @@ BENCHMARK_CAPTURE(Cycle, bastion, "bastion")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Cycle, adaptive, "adaptive")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Cycle, coupled, "adaptive+coupled")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Cycle, prior, "adaptive+prior")->Unit(benchmark::kMicrosecond);
+
+// Planning 64 requests that offer 256 candidates each, on a GPU-like cost curve.
+void Plan(benchmark::State& state) {
+  constexpr int kRequests = 64, kCandidates = 256;
+  BatchCost cost;
+  for (int n = 0; n <= 447; ++n) cost.verify.push_back(6e-3 + 1e-3 * ((n + 63) / 64));
+  cost.verify_after_draft = cost.verify;
+  for (int m = 0; m <= kRequests; ++m) cost.draft.push_back(1e-3 + 2e-5 * m);
+  std::mt19937 random(1);
+  std::uniform_real_distribution<> uniform(0.9, 1.0);
+  std::vector<std::vector<double>> values(kRequests);
+  std::vector<DraftOffer> drafts(kRequests);
+  std::vector<TreeOffer> trees;
+  for (int i = 0; i < kRequests; ++i) {
+    double value = 1;
+    for (int n = 0; n < kCandidates; ++n) {
+      values[i].push_back(value *= uniform(random));
+      drafts[i].with.Add(value);
+      if (n < 8) drafts[i].without.Add(value / 2);
+    }
+    trees.push_back({.values = values[i]});
+  }
+  ForestPlanner planner;
+  for (auto _ : state) {
+    planner.Begin(cost, kRequests);
+    const DraftPlan draft_plan = planner.ChooseDrafts(drafts);
+    const NodePlan node_plan = planner.ChooseNodes(trees, kRequests);
+    benchmark::DoNotOptimize(draft_plan.drafts.size() + node_plan.nodes.size());
+  }
+}
+BENCHMARK(Plan)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace bastion

@@ -278,7 +278,7 @@ TEST_F(RequestParserTest, RefusesInvalidPolicies) {
 
 TEST_F(RequestParserTest, AHugeNodeLimitIsClampedAndDoesNotWrap) {
   request_.mutable_speculation()->set_max_tree_nodes(std::numeric_limits<uint32_t>::max());
-  EXPECT_EQ(Parse()->decode.max_nodes, Policy::kLargestNumber);
+  EXPECT_EQ(Parse()->decode.max_nodes, kLargestPolicyNumber);
   request_.mutable_speculation()->set_max_tree_nodes(0);
   EXPECT_EQ(Parse()->decode.max_nodes, 0);
 }

@@ -1,0 +1,83 @@
+// AdaptivePolicy: one request of the policies `adaptive` and `default`. It offers the planner
+// (forest_planner.h) what it could verify:
+//
+//   - its draft-free nodes: the tree that the transition prior grows alone,
+//   - the values that a draft is expected to bring (draft_belief.h),
+//   - after a draft, the nodes of the drafted tree, which replace the draft-free ones.
+//
+// The value of a node is its calibrated acceptance probability (acceptance_calibration.h). Trees
+// grow best first, down to the value below which nodes cannot pay.
+//
+// It learns from every cycle: how calibrated the candidates are, verified or not, and which values
+// its drafts brought. After an empty draft it offers no draft for a while, twice as long after each
+// further one. Thread-compatible.
+#ifndef BASTION_ORCHESTRATOR_POLICY_ADAPTIVE_POLICY_H_
+#define BASTION_ORCHESTRATOR_POLICY_ADAPTIVE_POLICY_H_
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "orchestrator/policy/acceptance_calibration.h"
+#include "orchestrator/policy/draft_belief.h"
+#include "orchestrator/policy/request_candidates.h"
+#include "orchestrator/policy/request_policy.h"
+
+namespace bastion {
+
+class AdaptivePolicy final : public RequestPolicy {
+ public:
+  explicit AdaptivePolicy(const PolicyContext& context)
+      : RequestPolicy(context.policy), candidates_(context) {}
+
+  bool planned() const override { return true; }
+  void ObservePrompt(absl::Span<const TokenId> prompt) override;
+  void Begin(TokenId root, const TreeLimits& limits, absl::Span<const double> min_values) override;
+  const DraftRound* NextRound() override;
+  void AddDraft(Marginals marginals) override;
+  TreeOffer OfferTree() override;
+  GrownTree Finish(int nodes, BudgetReason reason) override;
+  void Observe(const GrownTree& grown, const Acceptance& acceptance) override;
+
+  // What the request has learned about its drafts. For reports and tests.
+  [[nodiscard]] const Trust& draft_trust() const { return draft_trust_; }
+
+ private:
+  // A tree and the candidates that it was grown from.
+  struct Pool {
+    std::unique_ptr<Candidates> candidates;
+    DraftTree tree;
+    std::vector<double> values;  // [nodes]
+    BudgetReason end;
+
+    [[nodiscard]] ValueHistogram Histogram() const;
+  };
+  // A request whose draft-free trees are not used grows one in kRetryInterval cycles only.
+  static constexpr int kMaxUnused = 4, kRetryInterval = 8;
+
+  [[nodiscard]] Pool Grow(std::unique_ptr<Candidates> candidates,
+                          const AcceptanceCalibration& calibration, const Trust& trust) const;
+  void GrowFree();
+  [[nodiscard]] bool has_room() const { return limits_.nodes > 0 && limits_.depth > 0; }
+
+  RequestCandidates candidates_;
+  Trust draft_trust_, free_trust_;
+  RequestBelief belief_;
+  int cycles_since_draft_ = 0;
+  int empty_drafts_ = 0;    // In a row.
+  int unused_free_ = 0;     // Cycles since the last one that verified a draft-free node.
+  double free_length_ = 1;  // Expected committed length of the last draft-free tree.
+
+  // This cycle.
+  TokenId root_ = 0;
+  TreeLimits limits_;
+  absl::Span<const double> min_values_;
+  DraftRound round_;
+  bool drafted_ = false;
+  Marginals marginals_;
+  std::optional<Pool> free_, draft_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_POLICY_ADAPTIVE_POLICY_H_

@@ -1,0 +1,64 @@
+// CalibratedCandidates: candidates whose scores are calibrated acceptance probabilities.
+//
+// Wraps other candidates and applies AcceptanceCalibration and the request's Trust to their scores.
+// The path scores of a best-first tree over these candidates are then node values, the tree is
+// ordered by value, and every prefix of it is the best tree of its size.
+//
+// Lists leave out candidates whose value would be below a minimum. One object serves one tree that
+// BestFirst grows. Not thread-safe: even the const methods fill a cache.
+#ifndef BASTION_ORCHESTRATOR_POLICY_CALIBRATED_CANDIDATES_H_
+#define BASTION_ORCHESTRATOR_POLICY_CALIBRATED_CANDIDATES_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "orchestrator/policy/acceptance_calibration.h"
+#include "orchestrator/tree/candidates.h"
+
+namespace bastion {
+
+class CalibratedCandidates final : public Candidates {
+ public:
+  // `inner` and `calibration` must outlive this object. `min_value` > 0.
+  CalibratedCandidates(const Candidates& inner, const AcceptanceCalibration& calibration,
+                       const Trust& trust, double min_value);
+
+  [[nodiscard]] int max_depth() const override { return inner_.max_depth(); }
+  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override;
+
+ private:
+  struct Scored {
+    TokenId token;
+    float log_score;
+  };
+  struct Chunk {
+    std::unique_ptr<TokenId[]> tokens;
+    std::unique_ptr<float[]> log_scores;
+  };
+  // The calibrated logarithm of the probability of the candidate of `rank` at `depth`.
+  [[nodiscard]] float Calibrated(float log_prob, bool on_spine, int rank, int depth) const;
+  // Copies `scored` to stable memory.
+  [[nodiscard]] CandidateList Store(absl::Span<const Scored> scored) const;
+
+  const Candidates& inner_;
+  const AcceptanceCalibration& calibration_;
+  const Trust trust_;
+  const float min_log_value_;
+  // The next node of the spine: child `spine_token_` of `spine_tip_`.
+  mutable NodeIndex spine_tip_ = 0;
+  mutable TokenId spine_token_ = kNoToken;
+  mutable std::vector<Scored> scored_;  // Reused between calls.
+  mutable std::vector<Chunk> chunks_;
+  mutable int free_ = 0;  // Unused elements of the last chunk.
+};
+
+// Walks along `chosen`, the tokens that the target chose after the root, and records in
+// `calibration` and `trust` how its choices agree with `candidates`. Looks at the candidates of the
+// root and of every chosen token but the last.
+void ObserveChoices(const Candidates& candidates, TokenId root, absl::Span<const TokenId> chosen,
+                    AcceptanceCalibration* calibration, Trust* trust);
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_POLICY_CALIBRATED_CANDIDATES_H_

@@ -1,0 +1,39 @@
+// chain[:n]: the top-1 path of n nodes; without n, of all positions. Linear speculative decoding,
+// and DFlash without a tree. Header-only.
+#ifndef BASTION_ORCHESTRATOR_POLICY_CHAIN_RULE_H_
+#define BASTION_ORCHESTRATOR_POLICY_CHAIN_RULE_H_
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "orchestrator/policy/tree_rule.h"
+#include "orchestrator/tree/chain.h"
+
+namespace bastion {
+
+class ChainRule final : public NamedRule {
+ public:
+  static std::unique_ptr<const TreeRule> Parse(std::optional<std::string_view> argument) {
+    if (!argument.has_value()) return std::make_unique<ChainRule>(std::nullopt);
+    const std::optional<int> nodes = ParsePolicyNumber(*argument);
+    return nodes.has_value() ? std::make_unique<ChainRule>(nodes) : nullptr;
+  }
+  // nullopt: all positions.
+  explicit ChainRule(std::optional<int> nodes) : nodes_(nodes) {}
+
+  int CandidatesFor(int max_nodes) const override { return std::min(1, max_nodes); }
+  SizedTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
+                 const CostModel& /*costs*/) const override {
+    const int wanted = nodes_.value_or(horizon);
+    return Limit(GrowChain(root, candidates, wanted), wanted, limits, horizon);
+  }
+
+ private:
+  const std::optional<int> nodes_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_POLICY_CHAIN_RULE_H_

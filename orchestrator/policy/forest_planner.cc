@@ -1,0 +1,195 @@
+#include "orchestrator/policy/forest_planner.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+namespace bastion {
+namespace {
+
+constexpr int kBins = ValueHistogram::kBins;
+constexpr double kLowestValue = 1e-3;  // Nodes below it are never offered.
+constexpr int kPriceSteps = 3;         // Steps of Dinkelbach's method.
+
+// Nodes and their summed value, over all requests, above each value: [kBins + 1]. Entry 0 is empty.
+struct Totals {
+  std::array<double, kBins + 1> nodes{};
+  std::array<double, kBins + 1> values{};
+
+  // Adds `sign` times the nodes of `histogram`.
+  void Add(const ValueHistogram& histogram, double weight, double sign) {
+    double count = 0, sum = 0;
+    for (int bin = 0; bin < kBins; ++bin) {
+      count += histogram.bin(bin).count;
+      sum += histogram.bin(bin).sum;
+      nodes[bin + 1] += sign * count;
+      values[bin + 1] += sign * weight * sum;
+    }
+  }
+};
+
+// One node of one offer. The heap returns nodes by value, the earlier offer first on ties.
+struct Head {
+  double value;
+  int offer;
+  int next;  // Index of the node in its offer.
+
+  friend bool operator<(const Head& a, const Head& b) {
+    return a.value != b.value ? a.value < b.value : a.offer > b.offer;
+  }
+};
+
+// What a choice brings and takes.
+struct Ratio {
+  double tokens;
+  double seconds;
+  [[nodiscard]] double Surplus(double price) const { return tokens - price * seconds; }
+};
+
+}  // namespace
+
+void ForestPlanner::Begin(BatchCost cost, double live) {
+  cost_ = std::move(cost);
+  live_ = live;
+  price_ = PlainRate() * (knows_speedup() ? std::max(1.0, tokens_ / plain_tokens_) : 1.0);
+  planned_seconds_ = cost_.verify[0];
+  min_values_ = cost_.LowestNodeSeconds();
+  if (cost_.sequences > 1) {
+    // The node may come after nodes of other requests, where nodes may be cheaper.
+    for (int n = cost_.max_nodes() - 2; n >= 0; --n) {
+      min_values_[n] = std::min(min_values_[n], min_values_[n + 1]);
+    }
+  }
+  for (double& value : min_values_) value = std::clamp(price_ * value, kLowestValue, 1.0);
+  if (min_values_.empty()) min_values_ = {1};
+}
+
+DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
+  const auto count = static_cast<int>(offers.size());
+  DraftPlan plan;
+  plan.drafts.assign(count, false);
+  if (count == 0) return plan;
+  std::vector<double> gains(count);
+  for (int i = 0; i < count; ++i) {
+    const double price = min_values_[0] / offers[i].weight;
+    gains[i] =
+        offers[i].weight * (offers[i].with.Surplus(price) - offers[i].without.Surplus(price));
+  }
+  std::vector<int> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&gains](int a, int b) { return gains[a] != gains[b] ? gains[a] > gains[b] : a < b; });
+
+  // totals[m]: the first m requests of `order` draft.
+  std::vector<Totals> totals(count + 1);
+  for (const DraftOffer& offer : offers) totals[0].Add(offer.without, offer.weight, 1);
+  for (int m = 1; m <= count; ++m) {
+    const DraftOffer& offer = offers[order[m - 1]];
+    totals[m] = totals[m - 1];
+    totals[m].Add(offer.without, offer.weight, -1);
+    totals[m].Add(offer.with, offer.weight, 1);
+  }
+  const double max_nodes = cost_.max_nodes();
+  int best_drafts = 0;
+  // Without a known speedup, the price is the best ratio of this cycle (Dinkelbach's method).
+  for (int step = 0; step < (knows_speedup() ? 1 : kPriceSteps); ++step) {
+    Ratio best = {live_, cost_.verify[0]};
+    best_drafts = 0;
+    for (int m = 0; m <= count; ++m) {
+      for (int bin = 0; bin <= kBins; ++bin) {
+        const double nodes = std::max(0.0, totals[m].nodes[bin]);
+        if (nodes > max_nodes) break;
+        const Ratio ratio = {live_ + totals[m].values[bin], cost_.Seconds(m, nodes)};
+        if (ratio.seconds > cost_.max_seconds) break;
+        if (ratio.Surplus(price_) > best.Surplus(price_)) {
+          best = ratio;
+          best_drafts = m;
+        }
+      }
+    }
+    if (!knows_speedup()) price_ = std::max(PlainRate(), best.tokens / best.seconds);
+  }
+  for (int m = 0; m < best_drafts; ++m) plan.drafts[order[m]] = true;
+  Explore(offers, best_drafts, &plan);
+  return plan;
+}
+
+void ForestPlanner::Explore(absl::Span<const DraftOffer> offers, int drafted, DraftPlan* plan) {
+  for (; drafted < static_cast<int>(offers.size()); ++drafted) {
+    const double seconds = cost_.draft[drafted + 1] - cost_.draft[drafted];
+    if (exploration_ < seconds) return;
+    exploration_ -= seconds;
+    int oldest = -1;
+    for (int i = 0; i < static_cast<int>(offers.size()); ++i) {
+      if (plan->drafts[i]) continue;
+      if (oldest < 0 || offers[i].cycles_since_draft > offers[oldest].cycles_since_draft) {
+        oldest = i;
+      }
+    }
+    plan->drafts[oldest] = true;
+    plan->explored.push_back(oldest);
+  }
+}
+
+void ForestPlanner::EndCycle(double seconds, double tokens) {
+  exploration_ = std::min(exploration_ + kExplorationShare * seconds, cost_.draft.back());
+  constexpr double kKept = 1 - 1 / kMemory;
+  tokens_ = kKept * tokens_ + tokens;
+  plain_tokens_ = kKept * plain_tokens_ + PlainRate() * planned_seconds_;
+}
+
+NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int drafted) {
+  NodePlan plan;
+  plan.nodes.assign(offers.size(), 0);
+  std::vector<Head> heap;
+  for (size_t i = 0; i < offers.size(); ++i) {
+    plan.reasons.push_back(offers[i].end);
+    if (offers[i].values.empty()) continue;
+    heap.push_back({offers[i].weight * offers[i].values[0], static_cast<int>(i), 0});
+  }
+  std::make_heap(heap.begin(), heap.end());
+
+  // The merged nodes, best first: the offer of each, and tokens[n], the tokens of the first n.
+  std::vector<int> merged;
+  std::vector<double> tokens = {live_};
+  while (!heap.empty() && static_cast<int>(merged.size()) < cost_.max_nodes()) {
+    std::pop_heap(heap.begin(), heap.end());
+    Head& head = heap.back();
+    merged.push_back(head.offer);
+    tokens.push_back(tokens.back() + head.value);
+    const TreeOffer& offer = offers[head.offer];
+    if (++head.next < static_cast<int>(offer.values.size())) {
+      head.value = offer.weight * offer.values[head.next];
+      std::push_heap(heap.begin(), heap.end());
+    } else {
+      heap.pop_back();
+    }
+  }
+
+  const double spent = cost_.draft[drafted];
+  const std::vector<double>& verify = cost_.VerifyWith(drafted);
+  if (!knows_speedup()) {
+    for (size_t n = 0; n < tokens.size(); ++n) {
+      price_ = std::max(price_, tokens[n] / (verify[n] + spent));
+    }
+  }
+  size_t best = 0;
+  double best_surplus = tokens[0] - kMargin * price_ * verify[0];
+  for (size_t n = 1; n < tokens.size() && verify[n] + spent <= cost_.max_seconds; ++n) {
+    const double surplus = tokens[n] - kMargin * price_ * verify[n];
+    if (surplus <= best_surplus) continue;
+    best = n;
+    best_surplus = surplus;
+  }
+  planned_seconds_ = verify[best] + spent;
+  for (size_t n = 0; n < best; ++n) ++plan.nodes[merged[n]];
+  for (size_t i = 0; i < offers.size(); ++i) {
+    if (plan.nodes[i] < static_cast<int>(offers[i].values.size())) {
+      plan.reasons[i] = BudgetReason::kCost;
+    }
+  }
+  return plan;
+}
+
+}  // namespace bastion

@@ -1,0 +1,115 @@
+// ForestPlanner: shares the time of a cycle among the requests of a batch. It decides for whom to
+// draft, and how many nodes of each tree to verify.
+//
+// A verify forward costs T(n) seconds for n nodes of all trees together, a draft for m requests
+// D(m) (batch_cost.h). A node is worth the probability that the target accepts it. The planner
+// maximizes tokens per second,
+//
+//   (c + E) / (T(n) + D(m)),   c: live requests, one token each;  E: the sum of the nodes' values,
+//
+// by Dinkelbach's method: for a price of time λ, in tokens per second, it maximizes
+// c + E − λ·(T(n) + D(m)). The best price is the long-run rate of the maximum itself. Cycles
+// differ, and time saved in a hard cycle can be spent in an easier one, so λ is the rate of plain
+// decoding, c / T(0), times the speedup over about the last kMemory cycles. It is never below the
+// rate of plain decoding, and follows the load at once. Before the first cycle, λ is the best ratio
+// of the cycle itself.
+//
+//   1. ChooseDrafts compares drafting for none, one, … all requests. It uses the expected values of
+//      the nodes with and without a draft, as histograms. Requests that gain most come first.
+//   2. ChooseNodes merges the nodes of all trees by value and compares every total n. On a
+//   staircase
+//      of costs, stopping at the first node that does not pay would stop at a local optimum.
+//      A node must be worth kMargin times its price, because values are estimates.
+//
+// Requests that the plan would never draft for are tried now and then: kExplorationShare of all
+// time goes into an account. When it can pay for one more draft, the request that waited longest
+// gets it, then the next if the account can pay again: on a GPU, further drafts in one call are
+// nearly free. Thread-compatible.
+#ifndef BASTION_ORCHESTRATOR_POLICY_FOREST_PLANNER_H_
+#define BASTION_ORCHESTRATOR_POLICY_FOREST_PLANNER_H_
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "orchestrator/cost/batch_cost.h"
+#include "orchestrator/policy/grown_tree.h"
+#include "orchestrator/policy/value_histogram.h"
+
+namespace bastion {
+
+// What drafting would bring to one request.
+struct DraftOffer {
+  ValueHistogram without;  // Values of its nodes if it does not draft.
+  ValueHistogram with;     // Expected values of its nodes if it does.
+  int cycles_since_draft = 0;
+  double weight = 1;  // How much its tokens count against those of other requests.
+};
+
+// The tree that one request offers to verify. Every prefix of it is the best tree of that size.
+struct TreeOffer {
+  absl::Span<const double> values = {};  // [nodes] Non-increasing acceptance probabilities.
+  double weight = 1;
+  // Why the tree has no further nodes.
+  BudgetReason end = BudgetReason::kExhausted;
+  // Nodes that are verified in any case. They are not in `values`.
+  int certain = 0;
+};
+
+struct DraftPlan {
+  std::vector<bool> drafts;   // By offer.
+  std::vector<int> explored;  // The offers that draft only to explore.
+};
+
+struct NodePlan {
+  std::vector<int> nodes;  // By offer: keep the first `nodes` nodes.
+  std::vector<BudgetReason> reasons;
+};
+
+class ForestPlanner {
+ public:
+  static constexpr double kMargin = 1.03;
+  static constexpr double kExplorationShare = 0.004;
+  static constexpr double kMemory = 32;
+
+  // Begins a cycle. `live` is the summed weight of all requests of the batch.
+  void Begin(BatchCost cost, double live);
+
+  // [at least 1] The value below which a node cannot pay in this cycle: element i is for the node
+  // after the first i nodes of a tree. The last element is also for all later nodes. Valid after
+  // Begin.
+  [[nodiscard]] absl::Span<const double> min_values() const { return min_values_; }
+
+  [[nodiscard]] DraftPlan ChooseDrafts(absl::Span<const DraftOffer> offers);
+
+  // `drafted` is the number of offers for which the plan drafted.
+  [[nodiscard]] NodePlan ChooseNodes(absl::Span<const TreeOffer> offers, int drafted);
+
+  // Records a cycle: its duration in seconds, and the weighted tokens that it committed. The
+  // account holds at most the cost of one draft for the whole batch.
+  void EndCycle(double seconds, double tokens);
+
+  // λ: tokens per second at which the last cycle was planned.
+  [[nodiscard]] double price() const { return price_; }
+
+ private:
+  [[nodiscard]] double PlainRate() const { return live_ / cost_.verify[0]; }
+  // True if past cycles tell the price.
+  [[nodiscard]] bool knows_speedup() const { return plain_tokens_ > 0; }
+  // Pays for more drafts from the account if it can, beyond the `drafted` ones of `plan`.
+  void Explore(absl::Span<const DraftOffer> offers, int drafted, DraftPlan* plan);
+
+  BatchCost cost_ = {{0}, {0}, {0}};
+  double live_ = 0;
+  double price_ = 0;
+  std::vector<double> min_values_ = {1};
+  double planned_seconds_ = 0;  // T(n) + D(m) of this cycle.
+  double exploration_ = 0;      // Seconds.
+  // Fading sums over past cycles: their tokens, and those of plain decoding in the same time.
+  double tokens_ = 0;
+  double plain_tokens_ = 0;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_POLICY_FOREST_PLANNER_H_

@@ -1,0 +1,78 @@
+#include "orchestrator/policy/request_candidates.h"
+
+#include "orchestrator/prior/weighted_candidates.h"
+
+namespace bastion {
+namespace {
+
+DraftMode ModeOf(const PolicyContext& context) {
+  if (context.greedy) return DraftMode::kGreedy;
+  return context.policy.coupled() ? DraftMode::kCoupled : DraftMode::kSampled;
+}
+
+std::optional<TransitionPrior> PriorFor(Policy::Prior prior, const PriorInputs& inputs) {
+  if (prior == Policy::Prior::kNone || inputs.vocabulary == 0) return std::nullopt;
+  TransitionPrior::Options options;
+  options.vocabulary = inputs.vocabulary;
+  options.request = prior != Policy::Prior::kTable;
+  if (prior != Policy::Prior::kRequest) {
+    options.table = inputs.table;
+    options.learned = inputs.learned;
+  }
+  return std::make_optional<TransitionPrior>(options);
+}
+
+}  // namespace
+
+RequestCandidates::RequestCandidates(const PolicyContext& context)
+    : mode_(ModeOf(context)),
+      shared_(&context.memory->at(mode_, context.policy.prior())),
+      prior_(PriorFor(context.policy.prior(), context.memory->inputs())) {}
+
+std::unique_ptr<Candidates> RequestCandidates::FromDraft(const Marginals& marginals, int depth,
+                                                         int max_children) const {
+  if (!weighs_drafts()) return std::make_unique<DraftCandidates>(marginals, depth);
+  return std::make_unique<WeightedCandidates>(marginals, depth,
+                                              prior_.has_value() ? &*prior_ : nullptr,
+                                              &shared_->draft_weights, max_children);
+}
+
+std::unique_ptr<Candidates> RequestCandidates::FromPrior(int depth, int max_children) const {
+  return std::make_unique<PriorCandidates>(std::min(depth, kPriorDepth), &*prior_,
+                                           &shared_->prior_weights, max_children);
+}
+
+void RequestCandidates::Append(TokenId token) {
+  if (prior_.has_value()) prior_->Append(token);
+}
+
+void RequestCandidates::ObserveChoices(const Marginals* marginals, bool prior_alone,
+                                       absl::Span<const TokenId> chosen) {
+  const bool weighed = marginals != nullptr && weighs_drafts();
+  if ((!weighed && !prior_alone) || !ShouldUpdateWeights()) return;
+  if (weighed) {
+    WeightedCandidates::UpdateWeights(*marginals, prior_.has_value() ? &*prior_ : nullptr, chosen,
+                                      &shared_->draft_weights);
+  }
+  if (prior_alone) PriorCandidates::UpdateWeights(*prior_, chosen, &shared_->prior_weights);
+}
+
+bool RequestCandidates::ShouldUpdateWeights() {
+  constexpr int kInitialUpdates = 512, kLaterInterval = 4;
+  ++update_chances_;
+  if (shared_->weight_updates >= kInitialUpdates && update_chances_ % kLaterInterval != 0) {
+    return false;
+  }
+  ++shared_->weight_updates;
+  return true;
+}
+
+std::vector<TokenId> ChosenTokens(const DraftTree& tree, const Acceptance& acceptance) {
+  std::vector<TokenId> chosen;
+  chosen.reserve(acceptance.path.size() + 1);
+  for (const NodeIndex node : acceptance.path) chosen.push_back(tree.token(node));
+  chosen.push_back(acceptance.next);
+  return chosen;
+}
+
+}  // namespace bastion

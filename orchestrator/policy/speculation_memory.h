@@ -1,0 +1,59 @@
+// SpeculationMemory: what the policies learn, shared by all requests of one drafter and verifier.
+// So the cost of finding out that a drafter is useless is paid once, not once per request.
+// Thread-compatible: used by the cycle's thread.
+#ifndef BASTION_ORCHESTRATOR_POLICY_SPECULATION_MEMORY_H_
+#define BASTION_ORCHESTRATOR_POLICY_SPECULATION_MEMORY_H_
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "orchestrator/policy/acceptance_calibration.h"
+#include "orchestrator/policy/draft_belief.h"
+#include "orchestrator/policy/policy.h"
+#include "orchestrator/prior/candidate_weights.h"
+#include "orchestrator/prior/continuation_counts.h"
+#include "orchestrator/prior/transition_gains.h"
+
+namespace bastion {
+
+// The drafter's accuracy depends on the mode: it is lower on sampled text than on greedy text;
+// coupled drafts recover part of the loss.
+enum class DraftMode { kGreedy, kSampled, kCoupled };
+
+// What requests with the same DraftMode and kind of prior share.
+struct SharedSpeculation {
+  CandidateWeights draft_weights = CandidateWeights::ForDrafts();
+  CandidateWeights prior_weights = CandidateWeights::ForPriorAlone();
+  int64_t weight_updates = 0;  // Number of cycles that updated the weights.
+  AcceptanceCalibration draft_calibration;
+  AcceptanceCalibration prior_calibration;  // For trees that the prior grew alone.
+  DraftBelief belief;
+};
+
+// The parts of the transition prior that do not belong to one request. Nothing is owned.
+struct PriorInputs {
+  int vocabulary = 0;                      // 0: no prior; +prior has no effect.
+  const TransitionGains* table = nullptr;  // Must have this vocabulary. Null: no table.
+  ContinuationCounts* learned = nullptr;   // Counts of all requests. Null: not collected.
+};
+
+class SpeculationMemory {
+ public:
+  explicit SpeculationMemory(const PriorInputs& inputs = {}) : inputs_(inputs) {}
+
+  [[nodiscard]] const PriorInputs& inputs() const { return inputs_; }
+
+  // Creates the state at the first use. The reference stays valid.
+  [[nodiscard]] SharedSpeculation& at(DraftMode mode, Policy::Prior prior) {
+    return shared_[{mode, prior}];
+  }
+
+ private:
+  const PriorInputs inputs_;
+  std::map<std::pair<DraftMode, Policy::Prior>, SharedSpeculation> shared_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_POLICY_SPECULATION_MEMORY_H_

@@ -1,0 +1,35 @@
+#include "orchestrator/policy/tree_rule.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+#include "orchestrator/policy/named_policy.h"
+
+namespace bastion {
+
+std::optional<int> ParsePolicyNumber(std::string_view text) {
+  int number = 0;
+  if (!std::all_of(text.begin(), text.end(), absl::ascii_isdigit) ||
+      !absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &number) || number < 1 ||
+      number > kLargestPolicyNumber) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::unique_ptr<RequestPolicy> NamedRule::NewRequest(const PolicyContext& context) const {
+  return std::make_unique<NamedPolicy>(*this, context);
+}
+
+SizedTree NamedRule::Limit(DraftTree tree, int wanted, const TreeLimits& limits, int horizon) {
+  tree.Truncate(std::min(tree.nodes(), limits.nodes));
+  if (tree.nodes() == wanted) return {std::move(tree), BudgetReason::kPolicy};
+  if (tree.nodes() == limits.nodes) return {std::move(tree), limits.reason};
+  const bool capped = limits.depth < horizon;
+  return {std::move(tree), capped ? BudgetReason::kCap : BudgetReason::kExhausted};
+}
+
+}  // namespace bastion

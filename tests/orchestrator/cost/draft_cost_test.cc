@@ -1,0 +1,83 @@
+#include "orchestrator/cost/draft_cost.h"
+
+#include "gtest/gtest.h"
+#include "tests/orchestrator/policy/curve_estimator.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::CurveEstimator;
+
+double Milliseconds(const DraftCost& cost, int sequences) {
+  return absl::ToDoubleMilliseconds(cost.Predict(sequences));
+}
+
+// Nearly constant up to 32 rows, then linear.
+double Verify(int rows) { return rows <= 32 ? 10 : 10 + 0.5 * (rows - 32); }
+
+TEST(DraftCostTest, TheFirstDraftScalesTheShapeOfTheVerifyCost) {
+  DraftCost cost{CurveEstimator(Verify)};
+  EXPECT_GT(Milliseconds(cost, 1), 0);
+  cost.Observe(1, absl::Milliseconds(4));
+  EXPECT_NEAR(Milliseconds(cost, 1), 4, 1e-6);
+  EXPECT_NEAR(Milliseconds(cost, 4), 4, 1e-6);
+  // 64 rows take 2.6 times as long as 8.
+  EXPECT_NEAR(Milliseconds(cost, 8), 4 * 2.6, 1e-6);
+  EXPECT_EQ(cost.Predict(0), absl::ZeroDuration());
+}
+
+TEST(DraftCostTest, NoiseInTheFirstDraftsDoesNotRaiseTheCost) {
+  DraftCost cost{CurveEstimator(Verify)};
+  for (const double milliseconds : {9.0, 4.0, 12.0, 5.0}) {
+    cost.Observe(1, absl::Milliseconds(milliseconds));
+  }
+  EXPECT_NEAR(Milliseconds(cost, 1), 4, 1e-6);
+}
+
+TEST(DraftCostTest, LearnsTheCostOfEachBatchSize) {
+  DraftCost cost{CurveEstimator(Verify)};
+  for (int i = 0; i < 200; ++i) {
+    cost.Observe(1, absl::Milliseconds(3));
+    cost.Observe(8, absl::Milliseconds(5));
+  }
+  EXPECT_NEAR(Milliseconds(cost, 1), 3, 0.1);
+  EXPECT_NEAR(Milliseconds(cost, 8), 5, 0.1);
+}
+
+TEST(DraftCostTest, TheCurveNeverDecreasesAndStartsAtZero) {
+  DraftCost cost{CurveEstimator(Verify)};
+  for (int i = 0; i < 50; ++i) cost.Observe(8, absl::Milliseconds(0.5));
+  const std::vector<double> curve = cost.Curve(20);
+  ASSERT_EQ(curve.size(), 21u);
+  EXPECT_EQ(curve[0], 0);
+  for (int m = 1; m <= 20; ++m) {
+    EXPECT_GE(curve[m], curve[m - 1]);
+    EXPECT_NEAR(curve[m], absl::ToDoubleSeconds(cost.Predict(m)), 1e-9);
+  }
+}
+
+TEST(DraftCostTest, OneLateReplyChangesLittle) {
+  DraftCost cost{CurveEstimator(Verify)};
+  for (int i = 0; i < 20; ++i) cost.Observe(1, absl::Milliseconds(4));
+  cost.Observe(1, absl::Seconds(4));
+  EXPECT_LT(Milliseconds(cost, 1), 5);
+}
+
+TEST(DraftCostTest, FailuresThatTakeLongRaiseTheCostAndFastOnesDoNotLowerIt) {
+  DraftCost cost{CurveEstimator(Verify)};
+  cost.Observe(1, absl::Milliseconds(4));
+  cost.ObserveFailure(1, absl::Microseconds(1));
+  EXPECT_NEAR(Milliseconds(cost, 1), 4, 1e-6);
+  for (int i = 0; i < 50; ++i) cost.ObserveFailure(1, absl::Milliseconds(30));
+  EXPECT_GT(Milliseconds(cost, 1), 25);
+}
+
+TEST(DraftCostTest, IgnoresTimesThatAreNotPositive) {
+  DraftCost cost{CurveEstimator(Verify)};
+  const double before = Milliseconds(cost, 1);
+  cost.Observe(1, absl::ZeroDuration());
+  EXPECT_EQ(Milliseconds(cost, 1), before);
+}
+
+}  // namespace
+}  // namespace bastion

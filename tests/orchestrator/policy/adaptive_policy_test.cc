@@ -1,0 +1,198 @@
+#include "orchestrator/policy/adaptive_policy.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "orchestrator/tree/best_first.h"
+#include "tests/orchestrator/policy/policy_fixture.h"
+
+namespace bastion {
+namespace {
+
+using AdaptivePolicyTest = PolicyFixture;
+
+// The drafts that the next cycle expects, as expected accepted nodes. 0: it would not draft.
+double ExpectedGain(RequestPolicy& request, TokenId root = kRoot) {
+  static constexpr double kMinValue = 0.01;
+  request.Begin(root, kWide, {&kMinValue, 1});
+  const DraftRound* round = request.NextRound();
+  return round == nullptr ? 0 : round->offer.with.Sum();
+}
+
+TEST_F(AdaptivePolicyTest, OffersTheBestFirstTreeOfItsDraft) {
+  const std::unique_ptr<RequestPolicy> request = Request("adaptive");
+  EXPECT_TRUE(request->planned());
+  request->Begin(kRoot, kWide, Flat(0.05));
+  const DraftRound* round = request->NextRound();
+  ASSERT_NE(round, nullptr);
+  EXPECT_FALSE(round->required);
+  request->AddDraft(marginals_);
+  EXPECT_EQ(request->NextRound(), nullptr);
+  const TreeOffer offer = request->OfferTree();
+  const auto nodes = static_cast<int>(offer.values.size());
+  ASSERT_GT(nodes, 4);
+  EXPECT_EQ(offer.end, BudgetReason::kConfidence);
+  EXPECT_EQ(offer.certain, 0);
+  for (int i = 1; i < nodes; ++i) EXPECT_LE(offer.values[i], offer.values[i - 1]);
+  EXPECT_GE(offer.values.back(), 0.05 * 0.999);
+  const GrownTree grown = request->Finish(nodes, offer.end);
+  EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, candidates_, nodes));
+  EXPECT_TRUE(grown.drafted);
+}
+
+TEST_F(AdaptivePolicyTest, KeepsTheNodesThatThePlannerChose) {
+  const std::unique_ptr<RequestPolicy> request = Request("adaptive");
+  request->Begin(kRoot, kWide, Flat(0.01));
+  request->AddDraft(marginals_);
+  (void)request->OfferTree();
+  const GrownTree grown = request->Finish(3, BudgetReason::kCost);
+  EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, candidates_, 3));
+  EXPECT_EQ(grown.reason, BudgetReason::kCost);
+}
+
+TEST_F(AdaptivePolicyTest, NeverExceedsTheLimits) {
+  for (const char* policy : {"adaptive", "adaptive+coupled", "adaptive+prior", "default"}) {
+    for (const int nodes : {0, 1, 3, 40}) {
+      for (const int depth : {0, 1, 2, 15}) {
+        const TreeLimits limits = {100, nodes, depth};
+        const GrownTree grown = Grow(*PriorRequest(policy), 1, marginals_, limits, 0.001);
+        EXPECT_LE(grown.tree.nodes(), nodes) << policy;
+        for (NodeIndex i = 0; i < grown.tree.rows(); ++i) {
+          EXPECT_LE(grown.tree.depth(i), depth) << policy;
+        }
+        EXPECT_TRUE(grown.tree.Validate(100000).ok()) << policy;
+      }
+    }
+  }
+}
+
+TEST_F(AdaptivePolicyTest, ReportsTheLimitOfTheRequest) {
+  const TreeLimits limits = {100, 2, 15, BudgetReason::kRequestLimit};
+  EXPECT_EQ(Grow("adaptive", limits).reason, BudgetReason::kRequestLimit);
+  EXPECT_EQ(Grow("adaptive", {100, 0, 0, BudgetReason::kRequestLimit}).reason,
+            BudgetReason::kRequestLimit);
+}
+
+TEST_F(AdaptivePolicyTest, OffersNothingWithoutDraftAndPrior) {
+  const std::unique_ptr<RequestPolicy> request = Request("adaptive");
+  const GrownTree grown = GrowWithoutDraft(*request, kRoot);
+  EXPECT_EQ(grown.tree, DraftTree(kRoot));
+  EXPECT_EQ(grown.reason, BudgetReason::kCost);
+  EXPECT_FALSE(grown.drafted);
+}
+
+TEST_F(AdaptivePolicyTest, AnEmptyDraftLeadsToAPlainStepAndAPause) {
+  const std::unique_ptr<RequestPolicy> request = Request("adaptive");
+  int drafts = 0;
+  constexpr int kCycles = 300;
+  for (int cycle = 0; cycle < kCycles; ++cycle) {
+    request->Begin(kRoot, kWide, Flat(0.01));
+    const bool drafting = request->NextRound() != nullptr;
+    if (drafting) request->AddDraft(Marginals());
+    const TreeOffer offer = request->OfferTree();
+    const GrownTree grown = request->Finish(static_cast<int>(offer.values.size()), offer.end);
+    EXPECT_EQ(grown.tree, DraftTree(kRoot));
+    EXPECT_EQ(grown.reason, drafting ? BudgetReason::kNoDraft : BudgetReason::kCost);
+    request->Observe(grown, {{}, kOther});
+    drafts += drafting ? 1 : 0;
+  }
+  EXPECT_GE(drafts, 6);
+  EXPECT_LE(drafts, 12);
+  // One good draft ends the pauses.
+  while (ExpectedGain(*request) == 0) {
+  }
+  request->AddDraft(marginals_);
+  EXPECT_GT(ExpectedGain(*request), 0);
+}
+
+TEST_F(AdaptivePolicyTest, LearnsThatItsDraftsAreWrong) {
+  const std::unique_ptr<RequestPolicy> first = Request("adaptive");
+  const double before = ExpectedGain(*first);
+  double offered = 0;
+  for (int cycle = 0; cycle < 100; ++cycle) {
+    const GrownTree grown = Grow(*first, kRoot, marginals_);
+    offered = std::accumulate(grown.tree.tokens().begin() + 1, grown.tree.tokens().end(), 0.0,
+                              [](double sum, TokenId) { return sum + 1; });
+    first->Observe(grown, {{}, kOther});
+  }
+  EXPECT_LT(offered, 5);
+  EXPECT_LT(ExpectedGain(*first), 0.3 * before);
+  // New requests start from what others have learned; other modes do not.
+  EXPECT_LT(ExpectedGain(*Request("adaptive")), 0.3 * before);
+  EXPECT_GT(ExpectedGain(*Policy::Parse("adaptive")->NewRequest(false, &costs_, &memory_)),
+            0.9 * before);
+}
+
+TEST_F(AdaptivePolicyTest, NamedPoliciesTeachItNothing) {
+  const double before = ExpectedGain(*Request("adaptive"));
+  for (const char* policy : {"ar", "chain", "fixed:48", "bastion"}) {
+    const std::unique_ptr<RequestPolicy> request = Request(policy);
+    for (int i = 0; i < 50; ++i) {
+      const GrownTree grown = Grow(*request, kRoot, marginals_);
+      request->Observe(grown, {{}, kOther});
+    }
+  }
+  EXPECT_EQ(ExpectedGain(*Request("adaptive")), before);
+}
+
+TEST_F(AdaptivePolicyTest, ADraftFreeTreeCopiesTheText) {
+  const std::unique_ptr<RequestPolicy> request = PriorRequest("adaptive+prior");
+  TokenId root = 1;
+  double tokens = 0;
+  constexpr int kCycles = 100;
+  for (int cycle = 0; cycle < kCycles; ++cycle) {
+    const GrownTree grown = GrowWithoutDraft(*request, root);
+    EXPECT_FALSE(grown.drafted);
+    const Acceptance acceptance = AcceptCopy(grown.tree);
+    request->Observe(grown, acceptance);
+    root = acceptance.next;
+    tokens += cycle >= 50 ? acceptance.committed_length() : 0;
+  }
+  EXPECT_GT(tokens / 50, 8);
+}
+
+TEST_F(AdaptivePolicyTest, ARepetitionExpectsLittleFromADraft) {
+  const std::unique_ptr<RequestPolicy> request = PriorRequest("adaptive+prior");
+  TokenId root = 1;
+  for (int cycle = 0; cycle < 60; ++cycle) {
+    const GrownTree grown =
+        cycle % 4 == 0 ? Grow(*request, root, marginals_) : GrowWithoutDraft(*request, root);
+    const Acceptance acceptance = AcceptCopy(grown.tree);
+    request->Observe(grown, acceptance);
+    root = acceptance.next;
+  }
+  request->Begin(root, kWide, Flat(0.01));
+  const DraftRound* round = request->NextRound();
+  ASSERT_NE(round, nullptr);
+  EXPECT_GT(round->offer.without.Sum(), 6);
+  EXPECT_LT(round->offer.with.Sum(), round->offer.without.Sum() + 1);
+}
+
+TEST_F(AdaptivePolicyTest, AFailedDraftLeavesTheDraftFreeTree) {
+  for (const char* policy : {"adaptive+prior", "default"}) {
+    const GrownTree grown = Grow(*PriorRequest(policy), 1, Marginals());
+    EXPECT_GE(grown.tree.nodes(), 3) << policy;
+    EXPECT_EQ(grown.reason, BudgetReason::kNoDraft) << policy;
+    EXPECT_TRUE(grown.drafted) << policy;
+  }
+}
+
+TEST_F(AdaptivePolicyTest, APromptWithInvalidTokensIsHarmless) {
+  const std::unique_ptr<RequestPolicy> request = PriorRequest("adaptive+prior");
+  request->ObservePrompt({5, 1 << 30, -7, kVocabulary});
+  EXPECT_GT(Grow(*request, kVocabulary, marginals_).tree.rows(), 1);
+}
+
+TEST_F(AdaptivePolicyTest, RequestsFewerCandidatesWhereNodesAreExpensive) {
+  const std::unique_ptr<RequestPolicy> request = Request("adaptive");
+  request->Begin(kRoot, kWide, Flat(0.5));
+  EXPECT_EQ(request->NextRound()->candidates, 4);
+  request->Begin(kRoot, kWide, Flat(0.001));
+  EXPECT_EQ(request->NextRound()->candidates, kMaxUsefulCandidates);
+  const std::unique_ptr<RequestPolicy> with_prior = PriorRequest("adaptive+prior");
+  with_prior->Begin(1, kWide, Flat(0.5));
+  EXPECT_EQ(with_prior->NextRound()->candidates, 32);
+}
+
+}  // namespace
+}  // namespace bastion

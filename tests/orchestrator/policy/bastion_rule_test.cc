@@ -1,0 +1,96 @@
+#include "orchestrator/policy/bastion_rule.h"
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "orchestrator/tree/best_first.h"
+#include "tests/orchestrator/policy/curve_estimator.h"
+#include "tests/support/random_marginals.h"
+
+namespace bastion {
+namespace {
+
+using ::bastion::testing::CurveEstimator;
+using ::bastion::testing::EdgeCase;
+using ::bastion::testing::MarginalsOf;
+using ::bastion::testing::RandomMarginals;
+using ::bastion::testing::TileStairs;
+
+constexpr TokenId kRoot = 7;
+
+SizedTree Grow(const Marginals& marginals, const CycleCost& cost, int max_nodes) {
+  return GrowToSpeedupStop(kRoot, DraftCandidates(marginals), cost,
+                           {.nodes = max_nodes, .depth = 100});
+}
+
+// One position with probabilities .5, .3, .1 and .05. The draft takes 2 ms, the overhead 1 ms and
+// the verify 7 ms plus 1 ms per row: Ĉ(N) = 11 + N.
+//   N     1          2          3           4
+//   Â/Ĉ   1.5/12     1.8/13     1.9/14      1.95/15
+//         .1250      .1385      .1357       .1300      Â/Ĉ first decreases at 3, so N = 2.
+TEST(BastionRuleTest, StopsBeforeTheFirstDecrease) {
+  const CurveEstimator curve([](int rows) { return 7.0 + rows; });
+  const SizedTree grown =
+      Grow(MarginalsOf({{0.5, 0.3, 0.1, 0.05}}), curve.Cost(2, 1), /*max_nodes=*/100);
+  EXPECT_EQ(grown.tree.nodes(), 2);
+  EXPECT_EQ(grown.reason, BudgetReason::kCost);
+}
+
+TEST(BastionRuleTest, AlwaysAddsTheFirstNode) {
+  // The first node costs 20 times a plain step and yields a thousandth of a token.
+  const CurveEstimator curve([](int rows) { return rows == 1 ? 1.0 : 10.0 * rows; });
+  const SizedTree grown = Grow(MarginalsOf({{0.001, 0.001}}), curve.Cost(0, 0), 100);
+  EXPECT_EQ(grown.tree.nodes(), 1);
+}
+
+TEST(BastionRuleTest, StopsIfTheSpeedupStaysEqual) {
+  // Â = 1.5, 2 and Ĉ = 1.5, 2: the ratio does not increase at N = 2.
+  const CurveEstimator curve([](int rows) { return 1.0 + (rows - 1) * 0.5; });
+  EXPECT_EQ(Grow(MarginalsOf({{0.5, 0.5}}), curve.Cost(0, 0), 100).tree.nodes(), 1);
+}
+
+TEST(BastionRuleTest, ReportsWhyTheTreeStoppedGrowing) {
+  const CurveEstimator flat([](int) { return 1.0; });
+  const Marginals marginals = MarginalsOf({{0.5, 0.3}});
+  EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 1).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 0).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 0).tree.nodes(), 0);
+  EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 100).reason, BudgetReason::kExhausted);
+  EXPECT_EQ(Grow(Marginals(), flat.Cost(0, 0), 100).reason, BudgetReason::kExhausted);
+}
+
+// Proposition 2.4: with a convex cost, the tree before the first decrease is the global maximum.
+TEST(BastionRuleTest, FindsTheGlobalMaximumOfAConvexCost) {
+  const CurveEstimator convex([](int rows) { return 5.0 + 0.1 * rows + 0.004 * rows * rows; });
+  const CycleCost cost = convex.Cost(2, 0.5);
+  std::mt19937 random(1);
+  for (int draw = 0; draw < 50; ++draw) {
+    const Marginals marginals = RandomMarginals(random, 8, 16, EdgeCase::kNone, 1 + draw % 12);
+    const DraftTree all = GrowBestFirst(kRoot, DraftCandidates(marginals), 127);
+    double length = 1;
+    double best = 0;
+    int best_nodes = 0;
+    for (int n = 1; n <= all.nodes(); ++n) {
+      length += std::exp(all.log_score(n));
+      if (length / cost.Seconds(n) > best) {
+        best = length / cost.Seconds(n);
+        best_nodes = n;
+      }
+    }
+    EXPECT_EQ(Grow(marginals, cost, 127).tree.nodes(), best_nodes);
+  }
+}
+
+// On a staircase, the tree before the first decrease may be only a local maximum. This is the
+// reason for the planner's comparison of all totals.
+TEST(BastionRuleTest, StopsAtTheFirstStepOfAStaircase) {
+  const CurveEstimator stairs(TileStairs);
+  std::mt19937 random(2);
+  const Marginals marginals = RandomMarginals(random, 15, 64, EdgeCase::kNone, 40.0);
+  EXPECT_LE(Grow(marginals, stairs.Cost(0, 0), 127).tree.nodes(), 15);
+}
+
+}  // namespace
+}  // namespace bastion

@@ -1,0 +1,173 @@
+// Tests the policies that state the size of their trees.
+#include "orchestrator/policy/named_policy.h"
+
+#include <map>
+#include <string>
+
+#include "orchestrator/tree/beam.h"
+#include "orchestrator/tree/best_first.h"
+#include "orchestrator/tree/chain.h"
+#include "tests/orchestrator/policy/policy_fixture.h"
+
+namespace bastion {
+namespace {
+
+using NamedPolicyTest = PolicyFixture;
+
+TEST_F(NamedPolicyTest, EveryPolicyGrowsItsTree) {
+  EXPECT_EQ(Grow("ar").tree, DraftTree(kRoot));
+  EXPECT_EQ(Grow("chain").tree, GrowChain(kRoot, candidates_, 15));
+  EXPECT_EQ(Grow("chain:4").tree, GrowChain(kRoot, candidates_, 4));
+  EXPECT_EQ(Grow("beam:4x15").tree, GrowBeam(kRoot, candidates_, 4, 15));
+  EXPECT_EQ(Grow("fixed:48").tree, GrowBestFirst(kRoot, candidates_, 48));
+  for (const char* policy : {"ar", "chain", "chain:4", "beam:4x15", "fixed:48"}) {
+    EXPECT_EQ(Grow(policy).reason, BudgetReason::kPolicy) << policy;
+  }
+  const GrownTree grown = Grow("bastion");
+  EXPECT_GT(grown.tree.nodes(), 0);
+  EXPECT_EQ(grown.reason, BudgetReason::kCost);
+  EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, candidates_, grown.tree.nodes()));
+}
+
+TEST_F(NamedPolicyTest, AllNodesAreCertainAndAllDraftsRequired) {
+  for (const char* policy : {"chain", "beam:4x15", "fixed:48", "bastion"}) {
+    const std::unique_ptr<RequestPolicy> request = Request(policy);
+    EXPECT_FALSE(request->planned()) << policy;
+    request->Begin(kRoot, kWide, Flat(0));
+    const DraftRound* round = request->NextRound();
+    ASSERT_NE(round, nullptr) << policy;
+    EXPECT_TRUE(round->required) << policy;
+    request->AddDraft(marginals_);
+    EXPECT_EQ(request->NextRound(), nullptr) << policy;
+    const TreeOffer offer = request->OfferTree();
+    EXPECT_TRUE(offer.values.empty()) << policy;
+    EXPECT_EQ(offer.certain, request->Finish(0, BudgetReason::kCost).tree.nodes()) << policy;
+  }
+}
+
+TEST_F(NamedPolicyTest, NoPolicyExceedsTheLimits) {
+  for (const char* policy : {"ar", "chain", "chain:4", "beam:4x15", "fixed:48", "bastion"}) {
+    for (const int nodes : {0, 1, 3, 40}) {
+      for (const int depth : {0, 1, 2, 15}) {
+        const GrownTree grown = Grow(policy, {100, nodes, depth});
+        EXPECT_LE(grown.tree.nodes(), nodes) << policy;
+        for (NodeIndex i = 0; i < grown.tree.rows(); ++i) {
+          EXPECT_LE(grown.tree.depth(i), depth) << policy;
+        }
+        EXPECT_TRUE(grown.tree.Validate(100000).ok()) << policy;
+      }
+    }
+  }
+}
+
+TEST_F(NamedPolicyTest, ReportsWhyTheTreeStoppedGrowing) {
+  EXPECT_EQ(Grow("fixed:48", {100, 20, 15}).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grow("beam:4x15", {100, 20, 15}).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grow("chain", {100, 127, 3}).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grow("bastion", {100, 1, 15}).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grow("fixed:48", {100, 20, 15, BudgetReason::kRequestLimit}).reason,
+            BudgetReason::kRequestLimit);
+  EXPECT_EQ(Grow("fixed:4", {100, 0, 15}).reason, BudgetReason::kCap);
+  marginals_ = testing::MarginalsOf({{0.6, 0.4}});
+  EXPECT_EQ(Grow("fixed:48").reason, BudgetReason::kExhausted);
+  EXPECT_EQ(Grow("chain:4").reason, BudgetReason::kExhausted);
+}
+
+TEST_F(NamedPolicyTest, AFailedDraftLeadsToAPlainStep) {
+  for (const char* policy : {"chain", "beam:4x15", "fixed:48", "bastion"}) {
+    const GrownTree grown = Grow(*Request(policy), kRoot, Marginals());
+    EXPECT_EQ(grown.tree, DraftTree(kRoot)) << policy;
+    EXPECT_EQ(grown.reason, BudgetReason::kNoDraft) << policy;
+    EXPECT_TRUE(grown.drafted) << policy;
+  }
+}
+
+TEST_F(NamedPolicyTest, DoesNotDraftWithoutRoomForNodes) {
+  for (const char* policy : {"ar", "chain", "beam:4x15", "fixed:48", "bastion"}) {
+    for (const TreeLimits& limits : {TreeLimits{100, 0, 15}, TreeLimits{100, 127, 0}}) {
+      const std::unique_ptr<RequestPolicy> request = Request(policy);
+      request->Begin(kRoot, limits, Flat(0));
+      EXPECT_EQ(request->NextRound(), nullptr) << policy;
+    }
+  }
+  const std::unique_ptr<RequestPolicy> ar = Request("ar");
+  ar->Begin(kRoot, kWide, Flat(0));
+  EXPECT_EQ(ar->NextRound(), nullptr);
+}
+
+TEST_F(NamedPolicyTest, WithAPriorEveryTreeIsValid) {
+  for (const char* policy : {"chain+prior", "chain:4+prior", "beam:4x15+prior", "fixed:48+prior",
+                             "bastion+prior", "ngram:48"}) {
+    for (const TreeLimits& limits :
+         {TreeLimits{100, 0, 15}, {100, 5, 0}, {100, 1, 3}, {100, 40, 2}, {100, 127, 15}}) {
+      const GrownTree grown = Grow(*PriorRequest(policy), 1, marginals_, limits);
+      EXPECT_LE(grown.tree.nodes(), limits.nodes) << policy;
+      for (NodeIndex i = 0; i < grown.tree.rows(); ++i) {
+        EXPECT_LE(grown.tree.depth(i), limits.depth) << policy;
+      }
+      EXPECT_TRUE(grown.tree.Validate(kVocabulary).ok()) << policy;
+    }
+  }
+}
+
+TEST_F(NamedPolicyTest, NgramCopiesWithoutADraft) {
+  const std::unique_ptr<RequestPolicy> request = PriorRequest("ngram:4");
+  request->Begin(1, kWide, Flat(0));
+  EXPECT_EQ(request->NextRound(), nullptr);
+  EXPECT_EQ(request->OfferTree().certain, 4);
+  const GrownTree grown = request->Finish(0, BudgetReason::kCost);
+  EXPECT_EQ(grown.tree.tokens(), (std::vector<TokenId>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(grown.reason, BudgetReason::kPolicy);
+  EXPECT_FALSE(grown.drafted);
+}
+
+TEST_F(NamedPolicyTest, EmptyDraftsAreReplacedByDraftFreeTrees) {
+  for (const char* policy : {"chain+prior", "fixed:8+prior", "bastion+prior"}) {
+    const GrownTree grown = Grow(*PriorRequest(policy), 1, Marginals());
+    EXPECT_GE(grown.tree.nodes(), 3) << policy;
+    EXPECT_EQ(grown.reason, BudgetReason::kNoDraft) << policy;
+    EXPECT_TRUE(grown.drafted) << policy;
+    EXPECT_EQ(AcceptCopy(grown.tree).path.size(),
+              static_cast<size_t>(grown.tree.depth(grown.tree.rows() - 1)))
+        << policy;
+  }
+}
+
+TEST_F(NamedPolicyTest, SiblingsOfTheSpineGetDifferentChildren) {
+  // The draft is 40 or 2, then 41 or 42. In the prompt, 3 always follows 2.
+  marginals_ = testing::MarginalsOf({{0.6, 0.4}, {0.5, 0.5}});
+  marginals_.tokens = {40, 2, 41, 42};
+  const GrownTree grown = Grow(*PriorRequest("fixed:8+prior:request"), 1, marginals_);
+  std::map<TokenId, TokenId> best_child;  // By the token of the node at depth 1.
+  for (NodeIndex i = 1; i < grown.tree.rows(); ++i) {
+    if (grown.tree.depth(i) == 2) {
+      best_child.emplace(grown.tree.token(grown.tree.parent(i)), grown.tree.token(i));
+    }
+  }
+  EXPECT_EQ(best_child[2], 3);
+  EXPECT_NE(best_child[40], 3);
+}
+
+TEST_F(NamedPolicyTest, AFixedBudgetCanUseManyChildrenOfOneNode) {
+  marginals_ = testing::MarginalsOf({std::vector<double>(64, 1.0 / 64)});
+  const auto coupled = Policy::Parse("fixed:60+coupled")->NewRequest(false, &costs_, &memory_);
+  EXPECT_EQ(Grow(*coupled, kRoot, marginals_).tree.nodes(), 60);
+}
+
+TEST_F(NamedPolicyTest, WithoutAVocabularyThePriorHasNoEffect) {
+  EXPECT_EQ(Grow("fixed:16+prior").tree, Grow("fixed:16").tree);
+}
+
+TEST(BudgetReasonTest, EveryReasonHasAName) {
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kPolicy), "policy");
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kCost), "cost");
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kConfidence), "confidence");
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kRequestLimit), "request_limit");
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kCap), "cap");
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kExploration), "exploration");
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kExhausted), "exhausted");
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kNoDraft), "no_draft");
+}
+
+}  // namespace
+}  // namespace bastion

@@ -1,0 +1,30 @@
+#include "orchestrator/policy/tree_limits.h"
+
+#include "gtest/gtest.h"
+
+namespace bastion {
+namespace {
+
+TEST(TreeLimitsTest, TheTightestLimitApplies) {
+  TargetInfo target;
+  target.max_rows = 128;
+  target.max_context = 1000;
+  const TreeLimits limits = LimitsFor(target, 100, 50, std::nullopt);
+  EXPECT_EQ(limits.context, 100);
+  EXPECT_EQ(limits.nodes, 127);  // 128 rows include the root.
+  EXPECT_EQ(limits.depth, 49);   // The last of the 50 tokens is the target's next choice.
+  EXPECT_EQ(limits.reason, BudgetReason::kCap);
+  EXPECT_EQ(LimitsFor(target, 100, 50, 16).nodes, 16);
+  EXPECT_EQ(LimitsFor(target, 100, 50, 16).depth, 16);
+  EXPECT_EQ(LimitsFor(target, 100, 50, 16).reason, BudgetReason::kRequestLimit);
+  EXPECT_EQ(LimitsFor(target, 100, 50, 0).nodes, 0);
+  EXPECT_EQ(LimitsFor(target, 990, 50, std::nullopt).nodes, 9);
+  EXPECT_EQ(LimitsFor(target, 990, 50, 16).reason, BudgetReason::kCap);
+  EXPECT_EQ(LimitsFor(target, 1000, 50, std::nullopt).nodes, 0);
+  EXPECT_EQ(LimitsFor(target, 1001, 50, std::nullopt).nodes, 0);
+  EXPECT_EQ(LimitsFor(target, 100, 1, std::nullopt).depth, 0);
+  EXPECT_EQ(LimitsFor(target, 100, 0, -3).nodes, 0);
+}
+
+}  // namespace
+}  // namespace bastion

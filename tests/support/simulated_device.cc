@@ -1,0 +1,140 @@
+#include "tests/support/simulated_device.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "orchestrator/cost/calibration.h"
+
+namespace bastion::testing {
+namespace {
+
+constexpr TokenId kOther = 99'999;  // A token that is never a candidate.
+
+// Linear between the points at 1, 2, 4, … rows, and beyond them.
+std::function<double(double)> Interpolated(std::vector<double> points) {
+  return [points = std::move(points)](double rows) {
+    const int last = static_cast<int>(points.size()) - 2;
+    const int low = std::clamp(static_cast<int>(std::log2(std::max(rows, 1.0))), 0, last);
+    const double from = std::exp2(low), to = std::exp2(low + 1);
+    return points[low] + (rows - from) / (to - from) * (points[low + 1] - points[low]);
+  };
+}
+
+DeviceCurve CpuCurve(std::vector<double> points, double draft_start) {
+  const std::function<double(double)> verify = Interpolated(std::move(points));
+  return {verify, [verify, draft_start](double sequences) {
+            return draft_start + verify(8 * sequences) / 7;
+          }};
+}
+
+double PadTo(double rows, double tile) { return std::ceil(rows / tile) * tile; }
+
+double GpuVerify(double rows) {
+  const double padded = rows <= 64 ? rows : PadTo(rows, rows <= 256 ? 64 : 128);
+  const double memory = 5.32 * (1 + 0.03 * std::min(padded, 64.0) / 64) * (rows > 64 ? 1.04 : 1);
+  const double attention = 0.12 + 0.0029 * std::max(0.0, rows - 40);
+  return 0.55 + std::max(memory, 0.0236 * padded) + attention;
+}
+
+}  // namespace
+
+DeviceCurve DeviceCurve::Demo() {
+  return CpuCurve({0.703, 0.719, 0.884, 1.385, 2.60, 4.64, 9.05, 18.0}, 0.108);
+}
+
+DeviceCurve DeviceCurve::Inflated() {
+  return CpuCurve({40.3, 40.3, 44.5, 56.2, 91.0, 148.6, 282.9, 555.4}, 2.92);
+}
+
+DeviceCurve DeviceCurve::Gpu() {
+  return {GpuVerify, [](double sequences) {
+            return std::max(0.8, 0.3 + 0.0236 * PadTo(8 * sequences, 128) / 7);
+          }};
+}
+
+TargetInfo SimulatedDevice::Target() {
+  TargetInfo target;
+  target.dims = {2, 4, 2, 1, 3, 5, 100'000, 2};
+  target.peaks = {1e6, 1e6};
+  target.max_rows = 512;
+  target.max_context = 1'000'000'000;
+  return target;
+}
+
+CalibrationTable SimulatedDevice::Calibration() const {
+  CalibrationTable table;
+  std::vector<int> row_counts = CalibrationOptions().row_counts;
+  for (const int more : {192, 256, 384, 512}) row_counts.push_back(more);
+  for (const int rows : row_counts) {
+    const double seconds = 1e-3 * curve.verify(rows);
+    table.points.push_back({rows, 0, seconds, seconds + 1e-3 * curve.overhead});
+  }
+  return table;
+}
+
+absl::Duration SimulatedDevice::Spend(double milliseconds) {
+  const double factor =
+      noise_ > 0 ? std::exp(std::normal_distribution<>(0.0, noise_)(random_)) : 1.0;
+  const absl::Duration spent = absl::Milliseconds(milliseconds * factor);
+  clock_.Advance(spent);
+  return spent;
+}
+
+absl::StatusOr<VerifyResult> SimulatedDevice::SimulatedVerifier::Verify(const Forest& forest) {
+  VerifyResult result;
+  for (const VerifyItem& item : forest) {
+    result.trace.rows += item.tree.rows();
+    result.trace.contexts.push_back(item.cached);
+    result.outcomes.push_back(
+        {absl::OkStatus(), device_->Accept(item.tree, device_->drafts_.at(item.sequence.session))});
+  }
+  result.trace.forward = device_->Spend(device_->curve.verify(result.trace.rows));
+  device_->Spend(device_->curve.overhead);
+  return result;
+}
+
+absl::StatusOr<DrafterInfo> SimulatedDevice::SimulatedDrafter::Info() {
+  return DrafterInfo{.model = "simulated", .positions = 8, .vocabulary = Target().dims.vocabulary};
+}
+
+absl::StatusOr<std::vector<Draft>> SimulatedDevice::SimulatedDrafter::Expand(
+    absl::Span<const Frontier> frontiers) {
+  device_->Spend(device_->curve.draft(static_cast<double>(frontiers.size())));
+  device_->drafted_sequences += static_cast<int>(frontiers.size());
+  if (device_->drafts_fail) return absl::UnavailableError("the simulated drafter fails");
+  std::vector<Draft> drafts;
+  for (const Frontier& frontier : frontiers) {
+    drafts.push_back({{MarginalsOf(device_->drafts_.at(frontier.sequence.session).stated)}});
+  }
+  return drafts;
+}
+
+// Draws the target's tokens depth by depth and follows them down the tree.
+Acceptance SimulatedDevice::Accept(const DraftTree& tree, const SimulatedDrafts& drafts) {
+  Acceptance acceptance;
+  NodeIndex at = 0;
+  bool off_spine = false;
+  for (;;) {
+    acceptance.next = DrawToken(drafts, tree.depth(at), off_spine);
+    NodeIndex child = kNoNode;
+    for (NodeIndex i = at + 1; i < tree.rows(); ++i) {
+      if (tree.parent(i) == at && tree.token(i) == acceptance.next) child = i;
+    }
+    if (child == kNoNode) return acceptance;
+    acceptance.path.push_back(child);
+    off_spine = off_spine || acceptance.next % 100 != 0;
+    at = child;
+  }
+}
+
+TokenId SimulatedDevice::DrawToken(const SimulatedDrafts& drafts, int depth, bool off_spine) {
+  if (depth >= static_cast<int>(drafts.truth.size())) return kOther;
+  double left = std::uniform_real_distribution<>()(random_);
+  for (size_t rank = 0; rank < drafts.truth[depth].size(); ++rank) {
+    left -= drafts.truth[depth][rank] * (off_spine ? drafts.off_spine : 1.0);
+    if (left < 0) return 100 * depth + static_cast<TokenId>(rank);
+  }
+  return kOther;
+}
+
+}  // namespace bastion::testing

@@ -1,0 +1,116 @@
+// SimulatedDevice: a drafter and a verifier that compute nothing and take virtual time. A test sets
+// how long calls take and how good each request's drafts are, then runs real decode cycles.
+//
+// A draft states the same probabilities in every cycle. The target's tokens are drawn from the true
+// probabilities: truth[d][r] is the probability that the candidate of rank r at depth d+1 is the
+// target's token, given that the target chose the path above it. Deterministic. Thread-compatible.
+#ifndef BASTION_TESTS_SUPPORT_SIMULATED_DEVICE_H_
+#define BASTION_TESTS_SUPPORT_SIMULATED_DEVICE_H_
+
+#include <functional>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "common/stages/stages.h"
+#include "orchestrator/cost/calibration_table.h"
+#include "tests/support/manual_clock.h"
+#include "tests/support/random_marginals.h"
+
+namespace bastion::testing {
+
+// The drafts of one request.
+struct SimulatedDrafts {
+  Probabilities stated;
+  Probabilities truth;
+  double off_spine = 1;  // Factor for `truth` below a candidate of rank > 0.
+
+  // States the true probabilities.
+  static SimulatedDrafts Calibrated(const Probabilities& probabilities) {
+    return {probabilities, probabilities};
+  }
+  // Is never right, but gives its top candidate the probability `stated_top`.
+  static SimulatedDrafts Useless(double stated_top) {
+    return {Ladder(8, 16, stated_top), Probabilities(8, std::vector<double>(16, 0.0))};
+  }
+};
+
+// Milliseconds of a verify call by rows, and of a draft call by sequences.
+struct DeviceCurve {
+  std::function<double(double rows)> verify;
+  std::function<double(double sequences)> draft;
+  double overhead = 0.02;  // What a verify call takes beyond the verify.
+
+  // As measured on two CPU cores: the demo pair, and the pair inflated to 0.6 B parameters. Linear
+  // between the points and beyond them.
+  static DeviceCurve Demo();
+  static DeviceCurve Inflated();
+  // A model of an H100 with an 8 B target: nearly flat up to 64 rows, then tiles.
+  static DeviceCurve Gpu();
+};
+
+class SimulatedDevice {
+ public:
+  // `noise` is the relative spread of all times.
+  explicit SimulatedDevice(DeviceCurve device_curve, double noise = 0)
+      : curve(std::move(device_curve)), noise_(noise) {}
+
+  [[nodiscard]] Verifier& verifier() { return verifier_; }
+  [[nodiscard]] Drafter& drafter() { return drafter_; }
+  [[nodiscard]] const ManualClock& clock() const { return clock_; }
+  [[nodiscard]] static TargetInfo Target();
+  // What calibration would measure.
+  [[nodiscard]] CalibrationTable Calibration() const;
+
+  // The drafts of the request with this session id.
+  void SetDrafts(uint64_t session, SimulatedDrafts drafts) { drafts_[session] = std::move(drafts); }
+
+  // ---- may change while cycles run ----
+  DeviceCurve curve;
+  bool drafts_fail = false;
+
+  // ---- counts ----
+  int drafted_sequences = 0;  // Over all draft calls.
+
+ private:
+  class SimulatedVerifier final : public Verifier {
+   public:
+    explicit SimulatedVerifier(SimulatedDevice* device) : device_(device) {}
+    absl::StatusOr<TargetInfo> Info() override { return Target(); }
+    absl::Status Open(SequenceId, const SamplingParams&) override { return absl::OkStatus(); }
+    absl::StatusOr<TimingTrace> Prefill(const PrefillItem&) override { return TimingTrace(); }
+    absl::StatusOr<VerifyResult> Verify(const Forest& forest) override;
+    void Close(SequenceId) override {}
+
+   private:
+    SimulatedDevice* const device_;
+  };
+
+  class SimulatedDrafter final : public Drafter {
+   public:
+    explicit SimulatedDrafter(SimulatedDevice* device) : device_(device) {}
+    absl::StatusOr<DrafterInfo> Info() override;
+    absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
+    void Close(SequenceId) override {}
+
+   private:
+    SimulatedDevice* const device_;
+  };
+
+  // Advances the clock, with noise. Returns the time spent.
+  absl::Duration Spend(double milliseconds);
+  [[nodiscard]] Acceptance Accept(const DraftTree& tree, const SimulatedDrafts& drafts);
+  [[nodiscard]] TokenId DrawToken(const SimulatedDrafts& drafts, int depth, bool off_spine);
+
+  const double noise_;
+  ManualClock clock_;
+  std::mt19937 random_{1};
+  std::map<uint64_t, SimulatedDrafts> drafts_;  // By session.
+  SimulatedVerifier verifier_{this};
+  SimulatedDrafter drafter_{this};
+};
+
+}  // namespace bastion::testing
+
+#endif  // BASTION_TESTS_SUPPORT_SIMULATED_DEVICE_H_
