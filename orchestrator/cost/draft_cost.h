@@ -39,7 +39,7 @@ class DraftCost {
   std::vector<CalibrationPoint> shape_;  // Its rows are sequences.
   Staircase curve_;
   int observations_ = 0;
-  double scale_ = 1;  // Of the shape, until there are kScaling observations.
+  double scale_ = 1;  // Factor of the shape, until there are kScaling observations.
 };
 
 }  // namespace bastion

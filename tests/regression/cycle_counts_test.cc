@@ -138,8 +138,8 @@ TEST_P(InstructionsTest, PlanningGrowingAndLearningStayWithinTheirLimit) {
 }
 INSTANTIATE_TEST_SUITE_P(Policies, InstructionsTest,
                          ::testing::Values(InstructionLimit{"fixed:16", 17000},
-                                           InstructionLimit{"adaptive", 85000},
-                                           InstructionLimit{"default", 280000}));
+                                           InstructionLimit{"adaptive", 97000},
+                                           InstructionLimit{"default", 385000}));
 
 }  // namespace
 }  // namespace bastion
