@@ -3,6 +3,7 @@
 #ifndef BASTION_TESTS_ORCHESTRATOR_CYCLE_SIMULATION_H_
 #define BASTION_TESTS_ORCHESTRATOR_CYCLE_SIMULATION_H_
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -90,10 +91,13 @@ class Simulation {
   std::vector<std::unique_ptr<DecodeSequence>> live_;
 };
 
+// Enough cycles for a pace that is exact to about 1 percent.
+inline int CyclesFor(int concurrency) { return std::max(500, 4000 / concurrency); }
+
 // The pace of `policy` in a closed loop, tokens per millisecond.
 inline double PaceOf(const std::string& policy, const DeviceCurve& curve, int concurrency,
-                     const Simulation::DraftsOf& drafts, int cycles = 1000) {
-  return Simulation(curve, concurrency, policy, drafts).Run(cycles).pace();
+                     const Simulation::DraftsOf& drafts) {
+  return Simulation(curve, concurrency, policy, drafts).Run(CyclesFor(concurrency)).pace();
 }
 
 }  // namespace bastion::testing
