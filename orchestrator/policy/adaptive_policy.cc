@@ -1,7 +1,6 @@
 #include "orchestrator/policy/adaptive_policy.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -39,42 +38,33 @@ ValueHistogram AdaptivePolicy::Pool::Histogram() const {
   return histogram;
 }
 
-void AdaptivePolicy::ObservePrompt(absl::Span<const TokenId> prompt) {
-  for (const TokenId token : prompt) candidates_.Append(token);
-}
-
-void AdaptivePolicy::Begin(TokenId root, const TreeLimits& limits,
-                           absl::Span<const double> min_values) {
-  root_ = root;
-  limits_ = limits;
+void AdaptivePolicy::OnBegin(absl::Span<const double> min_values) {
   min_values_ = min_values;
-  drafted_ = false;
   draft_.reset();
   free_.reset();
-  marginals_ = {};
   ++cycles_since_draft_;
   const bool tries = unused_free_ < kMaxUnused || unused_free_ % kRetryInterval == 0;
-  if (candidates_.has_prior() && has_room() && tries) GrowFree();
+  if (candidates().has_prior() && has_room() && tries) GrowFree();
 }
 
 void AdaptivePolicy::GrowFree() {
-  free_ = Grow(candidates_.FromPrior(limits_.depth, kMaxChildren),
-               candidates_.shared().prior_calibration, free_trust_);
+  free_ = Grow(candidates().FromPrior(limits().depth, kMaxChildren),
+               candidates().shared().prior_calibration, free_trust_);
   free_length_ = std::accumulate(free_->values.begin(), free_->values.end(), 1.0);
 }
 
 AdaptivePolicy::Pool AdaptivePolicy::Grow(std::unique_ptr<Candidates> candidates,
                                           const AcceptanceCalibration& calibration,
                                           const Trust& trust) const {
-  Pool pool = {std::move(candidates), DraftTree(root_), {}, BudgetReason::kConfidence};
+  Pool pool = {std::move(candidates), DraftTree(root()), {}, BudgetReason::kConfidence};
   const double lowest = *std::min_element(min_values_.begin(), min_values_.end());
   const CalibratedCandidates calibrated(*pool.candidates, calibration, trust, lowest);
-  BestFirst best_first(calibrated, std::min(limits_.nodes, 32), &pool.tree);
+  BestFirst best_first(calibrated, std::min(limits().nodes, 32), &pool.tree);
   const int last = static_cast<int>(min_values_.size()) - 1;
   while (!best_first.exhausted() &&
          best_first.PeekScore() >= min_values_[std::min(pool.tree.nodes(), last)]) {
-    if (pool.tree.nodes() == limits_.nodes) {
-      pool.end = limits_.reason;
+    if (pool.tree.nodes() == limits().nodes) {
+      pool.end = limits().reason;
       break;
     }
     pool.values.push_back(best_first.AddNext());
@@ -82,69 +72,62 @@ AdaptivePolicy::Pool AdaptivePolicy::Grow(std::unique_ptr<Candidates> candidates
   return pool;
 }
 
-const DraftRound* AdaptivePolicy::NextRound() {
-  if (drafted_ || !has_room()) return nullptr;
+std::optional<DraftRound> AdaptivePolicy::PlanRound() {
   if (empty_drafts_ > 0 && cycles_since_draft_ <= 1 << std::min(empty_drafts_, kMaxPauseExponent)) {
-    return nullptr;
+    return std::nullopt;
   }
   const int useful = UsefulChildren(min_values_);
-  const int enough = policy().CandidatesFor(limits_.nodes);
-  round_.candidates =
-      std::clamp(candidates_.has_prior() ? std::max(2 * useful, kMinPriorCandidates) : useful, 1,
-                 std::max(1, enough));
-  round_.offer.without = free_.has_value() ? free_->Histogram() : ValueHistogram();
-  round_.offer.with = belief_.Expect(candidates_.shared().belief, free_length_);
-  round_.offer.cycles_since_draft = cycles_since_draft_;
-  return &round_;
+  const int enough = std::max(1, policy().CandidatesFor(limits().nodes));
+  const int wanted = candidates().has_prior() ? std::max(2 * useful, kMinPriorCandidates) : useful;
+  return DraftRound{.candidates = std::min(wanted, enough),
+                    .offer = {.without = free_.has_value() ? free_->Histogram() : ValueHistogram(),
+                              .with = belief_.Expect(candidates().shared().belief, free_length_),
+                              .cycles_since_draft = cycles_since_draft_}};
 }
 
-void AdaptivePolicy::AddDraft(Marginals marginals) {
-  drafted_ = true;
+void AdaptivePolicy::OnDraft() {
   cycles_since_draft_ = 0;
-  marginals_ = std::move(marginals);
-  empty_drafts_ = marginals_.empty() ? empty_drafts_ + 1 : 0;
-  if (!marginals_.empty()) {
-    draft_ = Grow(candidates_.FromDraft(marginals_, limits_.depth, kMaxChildren),
-                  candidates_.shared().draft_calibration, draft_trust_);
-  } else if (candidates_.has_prior() && !free_.has_value()) {
+  empty_drafts_ = marginals().empty() ? empty_drafts_ + 1 : 0;
+  if (!marginals().empty()) {
+    draft_ = Grow(candidates().FromDraft(marginals(), limits().depth, kMaxChildren),
+                  candidates().shared().draft_calibration, draft_trust_);
+  } else if (candidates().has_prior() && !free_.has_value()) {
     GrowFree();
   }
 }
 
 TreeOffer AdaptivePolicy::OfferTree() {
-  const std::optional<Pool>& pool = draft_.has_value() ? draft_ : free_;
-  if (!has_room()) return {.end = limits_.reason};
+  if (!has_room()) return {.end = limits().reason};
+  const std::optional<Pool>& pool = offered();
   // Without a pool, the planner decided against a draft.
   if (!pool.has_value()) return {.end = BudgetReason::kCost};
   return {.values = pool->values, .end = pool->end};
 }
 
-GrownTree AdaptivePolicy::Finish(int nodes, BudgetReason reason) {
-  std::optional<Pool>& pool = draft_.has_value() ? draft_ : free_;
-  GrownTree grown = {pool.has_value() ? std::move(pool->tree) : DraftTree(root_), reason, drafted_};
+GrownTree AdaptivePolicy::FinishTree(int nodes, BudgetReason reason) {
+  std::optional<Pool>& pool = offered();
+  GrownTree grown = {pool.has_value() ? std::move(pool->tree) : DraftTree(root()), reason};
   grown.tree.Truncate(std::min(nodes, grown.tree.nodes()));
-  if (drafted_ && marginals_.empty()) grown.reason = BudgetReason::kNoDraft;
   return grown;
 }
 
-void AdaptivePolicy::Observe(const GrownTree& grown, const Acceptance& acceptance) {
-  const std::vector<TokenId> chosen = ChosenTokens(grown.tree, acceptance);
-  SharedSpeculation& shared = candidates_.shared();
+void AdaptivePolicy::Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) {
+  SharedSpeculation& shared = candidates().shared();
   if (draft_.has_value()) {
-    ObserveChoices(*draft_->candidates, root_, chosen, &shared.draft_calibration, &draft_trust_);
+    ObserveChoices(*draft_->candidates, root(), chosen, &shared.draft_calibration, &draft_trust_);
     shared.draft_calibration.EndCycle();
     belief_.Observe(free_length_, draft_->Histogram(), &shared.belief);
   } else {
     belief_.ObserveNoDraft();
   }
   if (free_.has_value()) {
-    ObserveChoices(*free_->candidates, root_, chosen, &shared.prior_calibration, &free_trust_);
+    ObserveChoices(*free_->candidates, root(), chosen, &shared.prior_calibration, &free_trust_);
     shared.prior_calibration.EndCycle();
   }
   const bool used_free = !draft_.has_value() && grown.tree.nodes() > 0;
   unused_free_ = used_free ? 0 : unused_free_ + 1;
-  candidates_.ObserveChoices(draft_.has_value() ? &marginals_ : nullptr, free_.has_value(), chosen);
-  for (const TokenId token : chosen) candidates_.Append(token);
+  candidates().ObserveChoices(draft_.has_value() ? &marginals() : nullptr, free_.has_value(),
+                              chosen);
 }
 
 }  // namespace bastion

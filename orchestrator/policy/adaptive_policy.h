@@ -20,27 +20,16 @@
 
 #include "orchestrator/policy/acceptance_calibration.h"
 #include "orchestrator/policy/draft_belief.h"
-#include "orchestrator/policy/request_candidates.h"
 #include "orchestrator/policy/request_policy.h"
 
 namespace bastion {
 
 class AdaptivePolicy final : public RequestPolicy {
  public:
-  explicit AdaptivePolicy(const PolicyContext& context)
-      : RequestPolicy(context.policy), candidates_(context) {}
+  explicit AdaptivePolicy(const PolicyContext& context) : RequestPolicy(context) {}
 
   bool planned() const override { return true; }
-  void ObservePrompt(absl::Span<const TokenId> prompt) override;
-  void Begin(TokenId root, const TreeLimits& limits, absl::Span<const double> min_values) override;
-  const DraftRound* NextRound() override;
-  void AddDraft(Marginals marginals) override;
   TreeOffer OfferTree() override;
-  GrownTree Finish(int nodes, BudgetReason reason) override;
-  void Observe(const GrownTree& grown, const Acceptance& acceptance) override;
-
-  // What the request has learned about its drafts. For reports and tests.
-  [[nodiscard]] const Trust& draft_trust() const { return draft_trust_; }
 
  private:
   // A tree and the candidates that it was grown from.
@@ -55,12 +44,18 @@ class AdaptivePolicy final : public RequestPolicy {
   // A request whose draft-free trees are not used grows one in kRetryInterval cycles only.
   static constexpr int kMaxUnused = 4, kRetryInterval = 8;
 
+  void OnBegin(absl::Span<const double> min_values) override;
+  std::optional<DraftRound> PlanRound() override;
+  void OnDraft() override;
+  GrownTree FinishTree(int nodes, BudgetReason reason) override;
+  void Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) override;
+
   [[nodiscard]] Pool Grow(std::unique_ptr<Candidates> candidates,
                           const AcceptanceCalibration& calibration, const Trust& trust) const;
   void GrowFree();
-  [[nodiscard]] bool has_room() const { return limits_.nodes > 0 && limits_.depth > 0; }
+  // The tree to offer: the drafted one if there is one, else the draft-free one.
+  [[nodiscard]] std::optional<Pool>& offered() { return draft_.has_value() ? draft_ : free_; }
 
-  RequestCandidates candidates_;
   Trust draft_trust_, free_trust_;
   RequestBelief belief_;
   int cycles_since_draft_ = 0;
@@ -69,12 +64,7 @@ class AdaptivePolicy final : public RequestPolicy {
   double free_length_ = 1;  // Expected committed length of the last draft-free tree.
 
   // This cycle.
-  TokenId root_ = 0;
-  TreeLimits limits_;
   absl::Span<const double> min_values_;
-  DraftRound round_;
-  bool drafted_ = false;
-  Marginals marginals_;
   std::optional<Pool> free_, draft_;
 };
 

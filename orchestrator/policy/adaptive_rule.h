@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
-#include <string_view>
 
 #include "orchestrator/policy/adaptive_policy.h"
 #include "orchestrator/policy/tree_rule.h"
@@ -14,9 +12,6 @@ namespace bastion {
 
 class AdaptiveRule final : public TreeRule {
  public:
-  static std::unique_ptr<const TreeRule> Parse(std::optional<std::string_view> argument) {
-    return argument.has_value() ? nullptr : std::make_unique<AdaptiveRule>();
-  }
   int CandidatesFor(int max_nodes) const override {
     return std::min(kMaxUsefulCandidates, max_nodes);
   }

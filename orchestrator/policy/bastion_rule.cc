@@ -8,7 +8,7 @@
 
 namespace bastion {
 
-SizedTree GrowToSpeedupStop(TokenId root, const Candidates& candidates, const CycleCost& cost,
+GrownTree GrowToSpeedupStop(TokenId root, const Candidates& candidates, const CycleCost& cost,
                             const TreeLimits& limits) {
   DraftTree tree(root);
   BestFirst best_first(candidates, limits.nodes, &tree);
@@ -26,7 +26,7 @@ SizedTree GrowToSpeedupStop(TokenId root, const Candidates& candidates, const Cy
   return {std::move(tree), best_first.exhausted() ? BudgetReason::kExhausted : limits.reason};
 }
 
-SizedTree BastionRule::Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits,
+GrownTree BastionRule::Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits,
                             int /*horizon*/, const CostModel& costs) const {
   return GrowToSpeedupStop(root, candidates, costs.PaperCost(limits.context), limits);
 }

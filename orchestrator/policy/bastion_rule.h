@@ -11,9 +11,6 @@
 #define BASTION_ORCHESTRATOR_POLICY_BASTION_RULE_H_
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <string_view>
 
 #include "orchestrator/cost/cycle_cost.h"
 #include "orchestrator/policy/tree_rule.h"
@@ -22,18 +19,15 @@ namespace bastion {
 
 class BastionRule final : public NamedRule {
  public:
-  static std::unique_ptr<const TreeRule> Parse(std::optional<std::string_view> argument) {
-    return argument.has_value() ? nullptr : std::make_unique<BastionRule>();
-  }
   int CandidatesFor(int max_nodes) const override {
     return std::min(kMaxUsefulCandidates, max_nodes);
   }
-  SizedTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
+  GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& costs) const override;
 };
 
 // The rule itself.
-[[nodiscard]] SizedTree GrowToSpeedupStop(TokenId root, const Candidates& candidates,
+[[nodiscard]] GrownTree GrowToSpeedupStop(TokenId root, const Candidates& candidates,
                                           const CycleCost& cost, const TreeLimits& limits);
 
 }  // namespace bastion

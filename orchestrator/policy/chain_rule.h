@@ -24,7 +24,7 @@ class ChainRule final : public NamedRule {
   explicit ChainRule(std::optional<int> nodes) : nodes_(nodes) {}
 
   int CandidatesFor(int max_nodes) const override { return std::min(1, max_nodes); }
-  SizedTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
+  GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& /*costs*/) const override {
     const int wanted = nodes_.value_or(horizon);
     return Limit(GrowChain(root, candidates, wanted), wanted, limits, horizon);

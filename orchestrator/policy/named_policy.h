@@ -5,7 +5,8 @@
 #ifndef BASTION_ORCHESTRATOR_POLICY_NAMED_POLICY_H_
 #define BASTION_ORCHESTRATOR_POLICY_NAMED_POLICY_H_
 
-#include "orchestrator/policy/request_candidates.h"
+#include <optional>
+
 #include "orchestrator/policy/request_policy.h"
 #include "orchestrator/policy/tree_rule.h"
 
@@ -15,29 +16,22 @@ class NamedPolicy final : public RequestPolicy {
  public:
   // `rule` belongs to context.policy.
   NamedPolicy(const NamedRule& rule, const PolicyContext& context)
-      : RequestPolicy(context.policy), rule_(rule), costs_(context.costs), candidates_(context) {}
+      : RequestPolicy(context), rule_(rule), costs_(context.costs) {}
 
   bool planned() const override { return false; }
-  void ObservePrompt(absl::Span<const TokenId> prompt) override;
-  void Begin(TokenId root, const TreeLimits& limits, absl::Span<const double> min_values) override;
-  const DraftRound* NextRound() override;
-  void AddDraft(Marginals marginals) override;
   TreeOffer OfferTree() override;
-  GrownTree Finish(int nodes, BudgetReason reason) override;
-  void Observe(const GrownTree& grown, const Acceptance& acceptance) override;
 
  private:
+  void OnBegin(absl::Span<const double> /*min_values*/) override { from_prior_ = false; }
+  std::optional<DraftRound> PlanRound() override;
+  GrownTree FinishTree(int nodes, BudgetReason reason) override;
+  void Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) override;
+
   const NamedRule& rule_;
   const CostModel* const costs_;
-  RequestCandidates candidates_;
 
   // This cycle.
-  TokenId root_ = 0;
-  TreeLimits limits_;
-  DraftRound round_;
-  bool drafted_ = false;
   bool from_prior_ = false;  // The prior grew the tree alone.
-  Marginals marginals_;
   GrownTree grown_ = {DraftTree(0)};
 };
 

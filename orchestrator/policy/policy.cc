@@ -28,14 +28,14 @@ struct BaseName {
 };
 
 constexpr BaseName kBaseNames[] = {
-    {"ar", "ar", ArRule::Parse},
+    {"ar", "ar", ParseWithoutArgument<ArRule>},
     {"chain", "chain[:n]", ChainRule::Parse},
     {"beam", "beam:WxD", BeamRule::Parse},
     {"fixed", "fixed:N", FixedRule::Parse<FixedRule::Source::kDrafter>},
     {"ngram", "ngram:N", FixedRule::Parse<FixedRule::Source::kPriorAlone>},
-    {"bastion", "bastion", BastionRule::Parse},
-    {"adaptive", "adaptive", AdaptiveRule::Parse},
-    {"default", "default", AdaptiveRule::Parse},
+    {"bastion", "bastion", ParseWithoutArgument<BastionRule>},
+    {"adaptive", "adaptive", ParseWithoutArgument<AdaptiveRule>},
+    {"default", "default", ParseWithoutArgument<AdaptiveRule>},
 };
 
 absl::Status BadPolicy(absl::string_view text) {

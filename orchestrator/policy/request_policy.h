@@ -16,7 +16,7 @@
 #ifndef BASTION_ORCHESTRATOR_POLICY_REQUEST_POLICY_H_
 #define BASTION_ORCHESTRATOR_POLICY_REQUEST_POLICY_H_
 
-#include <utility>
+#include <optional>
 
 #include "absl/types/span.h"
 #include "common/base/ids.h"
@@ -25,7 +25,9 @@
 #include "orchestrator/policy/forest_planner.h"
 #include "orchestrator/policy/grown_tree.h"
 #include "orchestrator/policy/policy.h"
+#include "orchestrator/policy/request_candidates.h"
 #include "orchestrator/policy/tree_limits.h"
+#include "orchestrator/policy/tree_rule.h"
 
 namespace bastion {
 
@@ -39,7 +41,8 @@ struct DraftRound {
 
 class RequestPolicy {
  public:
-  explicit RequestPolicy(Policy policy) : policy_(std::move(policy)) {}
+  explicit RequestPolicy(const PolicyContext& context)
+      : policy_(context.policy), candidates_(context) {}
   virtual ~RequestPolicy() = default;
   RequestPolicy(const RequestPolicy&) = delete;
   RequestPolicy& operator=(const RequestPolicy&) = delete;
@@ -47,29 +50,54 @@ class RequestPolicy {
   // Feeds the prompt to the prior, before the first cycle. The last token of the prompt is the
   // first root. Observe feeds the output tokens. Without this call, the prior knows only the
   // output.
-  virtual void ObservePrompt(absl::Span<const TokenId> prompt) = 0;
+  void ObservePrompt(absl::Span<const TokenId> prompt);
 
   // True if the planner decides about drafts and nodes.
   [[nodiscard]] virtual bool planned() const = 0;
 
   // `min_values` is ForestPlanner::min_values(). It must outlive the cycle.
-  virtual void Begin(TokenId root, const TreeLimits& limits,
-                     absl::Span<const double> min_values) = 0;
+  void Begin(TokenId root, const TreeLimits& limits, absl::Span<const double> min_values);
   // The next round, or null if the policy would not use one. Valid until the next call.
-  [[nodiscard]] virtual const DraftRound* NextRound() = 0;
+  [[nodiscard]] const DraftRound* NextRound();
   // REQUIRES: `marginals` are valid.
-  virtual void AddDraft(Marginals marginals) = 0;
+  void AddDraft(Marginals marginals);
   // The nodes that the planner may choose from. Valid until Finish.
   [[nodiscard]] virtual TreeOffer OfferTree() = 0;
   // The tree of this cycle: the first `nodes` nodes of the offer. `reason` says why not more.
-  [[nodiscard]] virtual GrownTree Finish(int nodes, BudgetReason reason) = 0;
+  [[nodiscard]] GrownTree Finish(int nodes, BudgetReason reason);
   // Learns from the outcome of verifying `grown`, the last tree.
-  virtual void Observe(const GrownTree& grown, const Acceptance& acceptance) = 0;
+  void Observe(const GrownTree& grown, const Acceptance& acceptance);
 
   [[nodiscard]] const Policy& policy() const { return policy_; }
 
+ protected:
+  // The steps that differ between policies. Begin, NextRound, AddDraft, Finish and Observe call
+  // them, in this order. The accessors below are up to date by then.
+  virtual void OnBegin(absl::Span<const double> min_values) = 0;
+  // The next round, or nullopt. Called only if has_room() and before the first draft.
+  [[nodiscard]] virtual std::optional<DraftRound> PlanRound() = 0;
+  virtual void OnDraft() {}
+  [[nodiscard]] virtual GrownTree FinishTree(int nodes, BudgetReason reason) = 0;
+  // `chosen` are the tokens that the target chose after the root. The prior does not know them yet.
+  virtual void Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) = 0;
+
+  [[nodiscard]] RequestCandidates& candidates() { return candidates_; }
+  [[nodiscard]] TokenId root() const { return root_; }
+  [[nodiscard]] const TreeLimits& limits() const { return limits_; }
+  [[nodiscard]] bool has_room() const { return limits_.nodes > 0 && limits_.depth > 0; }
+  // Empty without a draft, and after a draft that came back empty.
+  [[nodiscard]] const Marginals& marginals() const { return marginals_; }
+
  private:
   const Policy policy_;
+  RequestCandidates candidates_;
+
+  // This cycle.
+  TokenId root_ = 0;
+  TreeLimits limits_;
+  std::optional<DraftRound> round_;
+  bool drafted_ = false;
+  Marginals marginals_;
 };
 
 }  // namespace bastion

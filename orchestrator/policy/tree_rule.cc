@@ -24,7 +24,7 @@ std::unique_ptr<RequestPolicy> NamedRule::NewRequest(const PolicyContext& contex
   return std::make_unique<NamedPolicy>(*this, context);
 }
 
-SizedTree NamedRule::Limit(DraftTree tree, int wanted, const TreeLimits& limits, int horizon) {
+GrownTree NamedRule::Limit(DraftTree tree, int wanted, const TreeLimits& limits, int horizon) {
   tree.Truncate(std::min(tree.nodes(), limits.nodes));
   if (tree.nodes() == wanted) return {std::move(tree), BudgetReason::kPolicy};
   if (tree.nodes() == limits.nodes) return {std::move(tree), limits.reason};

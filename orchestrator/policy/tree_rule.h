@@ -50,25 +50,26 @@ class TreeRule {
       const PolicyContext& context) const = 0;
 };
 
-// A tree that was grown under limits.
-struct SizedTree {
-  DraftTree tree;
-  BudgetReason reason = BudgetReason::kPolicy;
-};
+// Parses a rule that takes no argument. Null if there is one.
+template <typename Rule>
+[[nodiscard]] std::unique_ptr<const TreeRule> ParseWithoutArgument(
+    std::optional<std::string_view> argument) {
+  return argument.has_value() ? nullptr : std::make_unique<const Rule>();
+}
 
 // A rule that grows each tree by itself, without regard to other requests: all procedures of the
 // papers.
 class NamedRule : public TreeRule {
  public:
   // `horizon` is the depth that the candidates would have without the depth limit.
-  [[nodiscard]] virtual SizedTree Grow(TokenId root, const Candidates& candidates,
+  [[nodiscard]] virtual GrownTree Grow(TokenId root, const Candidates& candidates,
                                        const TreeLimits& limits, int horizon,
                                        const CostModel& costs) const = 0;
   [[nodiscard]] std::unique_ptr<RequestPolicy> NewRequest(const PolicyContext& context) const final;
 
  protected:
   // Truncates `tree` to the limits, and says why it does not have `wanted` nodes if it has fewer.
-  [[nodiscard]] static SizedTree Limit(DraftTree tree, int wanted, const TreeLimits& limits,
+  [[nodiscard]] static GrownTree Limit(DraftTree tree, int wanted, const TreeLimits& limits,
                                        int horizon);
 };
 

@@ -1,7 +1,7 @@
 #include "orchestrator/cost/draft_cost.h"
 
 #include "gtest/gtest.h"
-#include "tests/orchestrator/policy/curve_estimator.h"
+#include "tests/support/curve_estimator.h"
 
 namespace bastion {
 namespace {

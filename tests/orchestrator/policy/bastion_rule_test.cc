@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "orchestrator/tree/best_first.h"
-#include "tests/orchestrator/policy/curve_estimator.h"
+#include "tests/support/curve_estimator.h"
 #include "tests/support/random_marginals.h"
 
 namespace bastion {
@@ -20,7 +20,7 @@ using ::bastion::testing::TileStairs;
 
 constexpr TokenId kRoot = 7;
 
-SizedTree Grow(const Marginals& marginals, const CycleCost& cost, int max_nodes) {
+GrownTree Grow(const Marginals& marginals, const CycleCost& cost, int max_nodes) {
   return GrowToSpeedupStop(kRoot, DraftCandidates(marginals), cost,
                            {.nodes = max_nodes, .depth = 100});
 }
@@ -32,7 +32,7 @@ SizedTree Grow(const Marginals& marginals, const CycleCost& cost, int max_nodes)
 //         .1250      .1385      .1357       .1300      Â/Ĉ first decreases at 3, so N = 2.
 TEST(BastionRuleTest, StopsBeforeTheFirstDecrease) {
   const CurveEstimator curve([](int rows) { return 7.0 + rows; });
-  const SizedTree grown =
+  const GrownTree grown =
       Grow(MarginalsOf({{0.5, 0.3, 0.1, 0.05}}), curve.Cost(2, 1), /*max_nodes=*/100);
   EXPECT_EQ(grown.tree.nodes(), 2);
   EXPECT_EQ(grown.reason, BudgetReason::kCost);
@@ -41,7 +41,7 @@ TEST(BastionRuleTest, StopsBeforeTheFirstDecrease) {
 TEST(BastionRuleTest, AlwaysAddsTheFirstNode) {
   // The first node costs 20 times a plain step and yields a thousandth of a token.
   const CurveEstimator curve([](int rows) { return rows == 1 ? 1.0 : 10.0 * rows; });
-  const SizedTree grown = Grow(MarginalsOf({{0.001, 0.001}}), curve.Cost(0, 0), 100);
+  const GrownTree grown = Grow(MarginalsOf({{0.001, 0.001}}), curve.Cost(0, 0), 100);
   EXPECT_EQ(grown.tree.nodes(), 1);
 }
 

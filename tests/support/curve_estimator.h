@@ -1,6 +1,6 @@
 // A latency estimator with a curve that the test sets: milliseconds by rows. Header-only.
-#ifndef BASTION_TESTS_ORCHESTRATOR_POLICY_CURVE_ESTIMATOR_H_
-#define BASTION_TESTS_ORCHESTRATOR_POLICY_CURVE_ESTIMATOR_H_
+#ifndef BASTION_TESTS_SUPPORT_CURVE_ESTIMATOR_H_
+#define BASTION_TESTS_SUPPORT_CURVE_ESTIMATOR_H_
 
 #include <functional>
 #include <utility>
@@ -33,4 +33,4 @@ inline double TileStairs(int rows) { return 10.0 + 3.0 * ((rows - 1) / 16) + 0.0
 
 }  // namespace bastion::testing
 
-#endif  // BASTION_TESTS_ORCHESTRATOR_POLICY_CURVE_ESTIMATOR_H_
+#endif  // BASTION_TESTS_SUPPORT_CURVE_ESTIMATOR_H_
