@@ -6,7 +6,6 @@
 namespace bastion {
 namespace {
 
-constexpr int kChunk = 512;
 // Candidates of lower rank hardly ever are the target's choice, and add nothing to the calibration.
 constexpr int kObservedRanks = 16;
 
@@ -51,28 +50,8 @@ CandidateList CalibratedCandidates::After(const DraftTree& tree, NodeIndex node)
     const float calibrated = Calibrated(log_prob, on_spine, rank, depth);
     if (calibrated >= min_log_prob) scored_.push_back({list.tokens[rank], calibrated});
   }
-  std::sort(scored_.begin(), scored_.end(), [](const Scored& a, const Scored& b) {
-    return a.log_score != b.log_score ? a.log_score > b.log_score : a.token < b.token;
-  });
-  return Store(scored_);
-}
-
-CandidateList CalibratedCandidates::Store(absl::Span<const Scored> scored) const {
-  const auto size = static_cast<int>(scored.size());
-  if (size == 0) return {};
-  if (free_ < size) {
-    free_ = std::max(kChunk, size);
-    chunks_.push_back({std::make_unique_for_overwrite<TokenId[]>(free_),
-                       std::make_unique_for_overwrite<float[]>(free_)});
-  }
-  free_ -= size;
-  TokenId* tokens = &chunks_.back().tokens[free_];
-  float* log_scores = &chunks_.back().log_scores[free_];
-  for (int i = 0; i < size; ++i) {
-    tokens[i] = scored[i].token;
-    log_scores[i] = scored[i].log_score;
-  }
-  return {tokens, log_scores, size};
+  SortBestFirst(scored_);
+  return arena_.Store(scored_);
 }
 
 void ObserveChoices(const Candidates& candidates, TokenId root, absl::Span<const TokenId> chosen,

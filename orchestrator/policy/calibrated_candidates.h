@@ -9,11 +9,11 @@
 #ifndef BASTION_ORCHESTRATOR_POLICY_CALIBRATED_CANDIDATES_H_
 #define BASTION_ORCHESTRATOR_POLICY_CALIBRATED_CANDIDATES_H_
 
-#include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "orchestrator/policy/acceptance_calibration.h"
+#include "orchestrator/tree/candidate_arena.h"
 #include "orchestrator/tree/candidates.h"
 
 namespace bastion {
@@ -28,18 +28,8 @@ class CalibratedCandidates final : public Candidates {
   [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override;
 
  private:
-  struct Scored {
-    TokenId token;
-    float log_score;
-  };
-  struct Chunk {
-    std::unique_ptr<TokenId[]> tokens;
-    std::unique_ptr<float[]> log_scores;
-  };
   // The calibrated logarithm of the probability of the candidate of `rank` at `depth`.
   [[nodiscard]] float Calibrated(float log_prob, bool on_spine, int rank, int depth) const;
-  // Copies `scored` to stable memory.
-  [[nodiscard]] CandidateList Store(absl::Span<const Scored> scored) const;
 
   const Candidates& inner_;
   const AcceptanceCalibration& calibration_;
@@ -48,9 +38,8 @@ class CalibratedCandidates final : public Candidates {
   // The next node of the spine: child `spine_token_` of `spine_tip_`.
   mutable NodeIndex spine_tip_ = 0;
   mutable TokenId spine_token_ = kNoToken;
-  mutable std::vector<Scored> scored_;  // Reused between calls.
-  mutable std::vector<Chunk> chunks_;
-  mutable int free_ = 0;  // Unused elements of the last chunk.
+  mutable std::vector<ScoredToken> scored_;  // Reused between calls.
+  mutable CandidateArena arena_;
 };
 
 // Walks along `chosen`, the tokens that the target chose after the root, and records in

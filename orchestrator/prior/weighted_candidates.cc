@@ -85,40 +85,25 @@ Choice ChoiceAt(const Marginals& marginals, int position, const GainList& gains,
 
 }  // namespace
 
-CandidateCache::Buffer CandidateCache::AllocateBuffer() {
-  if (free_ == 0) {
-    const size_t size = static_cast<size_t>(kListsPerChunk) * max_children_;
-    chunks_.push_back({std::make_unique_for_overwrite<TokenId[]>(size),
-                       std::make_unique_for_overwrite<float[]>(size)});
-    free_ = kListsPerChunk;
-  }
-  const size_t begin = static_cast<size_t>(--free_) * max_children_;
-  return {&chunks_.back().tokens[begin], &chunks_.back().log_scores[begin]};
-}
-
 const CandidateList* CandidateCache::Find(const Key& key) const {
   const auto found = lists_.find(key);
   return found == lists_.end() ? nullptr : &found->second;
 }
 
-CandidateList CandidateCache::Insert(const Key& key, absl::Span<const Scored> ranked,
-                                     std::vector<Scored>& unsorted, float shift) {
-  std::sort(unsorted.begin(), unsorted.end(), [](const Scored& a, const Scored& b) {
-    return a.log_score != b.log_score ? a.log_score > b.log_score : a.token < b.token;
-  });
-  const Buffer buffer = AllocateBuffer();
-  int size = 0;
+CandidateList CandidateCache::Insert(const Key& key, absl::Span<const ScoredToken> ranked,
+                                     std::vector<ScoredToken>& unsorted, float shift) {
+  SortBestFirst(unsorted);
+  merged_.clear();
   size_t next_ranked = 0, next_unsorted = 0;
-  while (size < max_children_ && (next_ranked < ranked.size() || next_unsorted < unsorted.size())) {
+  while (static_cast<int>(merged_.size()) < max_children_ &&
+         (next_ranked < ranked.size() || next_unsorted < unsorted.size())) {
     const bool take_unsorted = next_unsorted < unsorted.size() &&
                                (next_ranked == ranked.size() ||
                                 unsorted[next_unsorted].log_score > ranked[next_ranked].log_score);
-    const Scored& best = take_unsorted ? unsorted[next_unsorted++] : ranked[next_ranked++];
-    buffer.tokens[size] = best.token;
-    buffer.log_scores[size] = std::min(0.0f, best.log_score + shift);
-    ++size;
+    const ScoredToken& best = take_unsorted ? unsorted[next_unsorted++] : ranked[next_ranked++];
+    merged_.push_back({best.token, std::min(0.0f, best.log_score + shift)});
   }
-  return lists_[key] = {buffer.tokens, buffer.log_scores, size};
+  return lists_[key] = arena_.Store(merged_);
 }
 
 WeightedCandidates::WeightedCandidates(const Marginals& marginals, int depth,
@@ -191,9 +176,7 @@ CandidateList WeightedCandidates::After(const DraftTree& tree, NodeIndex node) c
       sum -= std::exp(static_cast<double>(before));
       unchanged_[rank].token = kRemoved;
     }
-    const auto removed = [](const CandidateCache::Scored& scored) {
-      return scored.token == kRemoved;
-    };
+    const auto removed = [](const ScoredToken& scored) { return scored.token == kRemoved; };
     unchanged_.erase(std::remove_if(unchanged_.begin(), unchanged_.end(), removed),
                      unchanged_.end());
   }

@@ -16,7 +16,6 @@
 #define BASTION_ORCHESTRATOR_PRIOR_WEIGHTED_CANDIDATES_H_
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -24,18 +23,15 @@
 #include "absl/types/span.h"
 #include "orchestrator/prior/candidate_weights.h"
 #include "orchestrator/prior/transition_prior.h"
+#include "orchestrator/tree/candidate_arena.h"
 #include "orchestrator/tree/candidates.h"
 
 namespace bastion {
 
-// Owns the candidate lists returned so far, at stable addresses. A list depends only on the
+// Keeps the candidate lists returned so far. A list depends only on the
 // position and the tokens before it, so paths that agree in both share one list.
 class CandidateCache {
  public:
-  struct Scored {
-    TokenId token;
-    float log_score;
-  };
   using Key = std::pair<int, RecentTokens>;  // Position in the draft, tokens before it.
 
   explicit CandidateCache(int max_children) : max_children_(max_children) {}
@@ -44,25 +40,13 @@ class CandidateCache {
   [[nodiscard]] const CandidateList* Find(const Key& key) const;
   // Merges `ranked` (in descending order of score) and `unsorted` (which this call sorts), adds
   // `shift` to all scores, and stores the best candidates as the list of `key`.
-  CandidateList Insert(const Key& key, absl::Span<const Scored> ranked,
-                       std::vector<Scored>& unsorted, float shift);
+  CandidateList Insert(const Key& key, absl::Span<const ScoredToken> ranked,
+                       std::vector<ScoredToken>& unsorted, float shift);
 
  private:
-  // Memory for one list, [max_children_] each.
-  struct Buffer {
-    TokenId* tokens;
-    float* log_scores;
-  };
-  struct Chunk {
-    std::unique_ptr<TokenId[]> tokens;
-    std::unique_ptr<float[]> log_scores;
-  };
-  static constexpr int kListsPerChunk = 16;
-  Buffer AllocateBuffer();
-
   const int max_children_;
-  std::vector<Chunk> chunks_;
-  int free_ = 0;  // Unused buffers of the last chunk.
+  CandidateArena arena_;
+  std::vector<ScoredToken> merged_;  // Reused between calls.
   absl::flat_hash_map<Key, CandidateList> lists_;
 };
 
@@ -86,10 +70,10 @@ class WeightedCandidates final : public Candidates {
  private:
   // The candidates of one position with scores from the drafter's term alone.
   struct DraftScores {
-    std::vector<CandidateCache::Scored> ranked;  // Candidates with non-zero probability.
-    double sum = 0;                              // Σ exp(score)
-    float log_mass = 0;                          // log Σ q
-    std::vector<uint16_t> slots;  // Hash table by token: rank + 1, or 0 for a free slot.
+    std::vector<ScoredToken> ranked;  // Candidates with non-zero probability.
+    double sum = 0;                   // Σ exp(score)
+    float log_mass = 0;               // log Σ q
+    std::vector<uint16_t> slots;      // Hash table by token: rank + 1, or 0 for a free slot.
     bool ready = false;
 
     [[nodiscard]] int RankOf(TokenId token) const;  // −1 for a token that is not listed.
@@ -105,7 +89,7 @@ class WeightedCandidates final : public Candidates {
   mutable CandidateCache cache_;
   // Reused between calls of After().
   mutable GainList gains_;
-  mutable std::vector<CandidateCache::Scored> unchanged_, rescored_;
+  mutable std::vector<ScoredToken> unchanged_, rescored_;
 };
 
 class PriorCandidates final : public Candidates {
@@ -129,7 +113,7 @@ class PriorCandidates final : public Candidates {
   mutable CandidateCache cache_;
   // Reused between calls of After().
   mutable GainList gains_;
-  mutable std::vector<CandidateCache::Scored> rescored_;
+  mutable std::vector<ScoredToken> rescored_;
 };
 
 }  // namespace bastion
