@@ -67,7 +67,7 @@ class CostModel {
 
   // Learns from a verify call. Time spent in the engine's queue does not count as a cost.
   void ObserveVerify(const VerifySize& size, bool drafted, const TimingTrace& trace,
-                     const CallerTimes& times);
+                     const CallerTimes& caller);
   // The cost of Expand calls, to learn from.
   [[nodiscard]] DraftCost& draft() { return draft_; }
   [[nodiscard]] const DraftCost& draft() const { return draft_; }

@@ -17,7 +17,7 @@ namespace bastion {
 struct CycleCost {
   const LatencyEstimator* verify;  // Not owned.
   absl::Duration draft;            // T_draft
-  absl::Duration overhead;         // T_aux: commit and messages of a verify call.
+  absl::Duration overhead;         // T_aux: commit, messages and tree construction.
   int context = 0;                 // c, cached tokens.
 
   [[nodiscard]] absl::Duration Verify(int nodes) const {
@@ -35,8 +35,6 @@ struct CycleCost {
     for (double& value : seconds) value += fixed;
     return seconds;
   }
-  // L_AR: the duration of a plain decode step.
-  [[nodiscard]] double PlainSeconds() const { return absl::ToDoubleSeconds(overhead + Verify(0)); }
 };
 
 }  // namespace bastion

@@ -43,11 +43,10 @@ void DraftCost::Observe(int sequences, absl::Duration observed) {
     curve_.Observe(sequences, 0, observed);
     return;
   }
-  const double scale = scale_ * absl::FDivDuration(observed, Predict(sequences));
-  scale_ = observations_ == 1 ? scale : std::min(scale_, scale);
-  std::vector<CalibrationPoint> points = shape_;
-  for (CalibrationPoint& point : points) point.seconds *= scale_;
-  curve_ = *Staircase::Make(points);
+  const double ratio = absl::FDivDuration(observed, Predict(sequences));
+  if (observations_ > 1 && ratio >= 1) return;
+  for (CalibrationPoint& point : shape_) point.seconds *= ratio;
+  curve_ = *Staircase::Make(shape_);
 }
 
 void DraftCost::ObserveFailure(int sequences, absl::Duration spent) {

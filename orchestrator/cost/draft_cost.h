@@ -36,10 +36,9 @@ class DraftCost {
   void ObserveFailure(int sequences, absl::Duration spent);
 
  private:
-  std::vector<CalibrationPoint> shape_;  // Its rows are sequences.
+  std::vector<CalibrationPoint> shape_;  // Scaled. Its rows are sequences.
   Staircase curve_;
   int observations_ = 0;
-  double scale_ = 1;  // Factor of the shape, until there are kScaling observations.
 };
 
 }  // namespace bastion

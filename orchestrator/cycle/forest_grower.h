@@ -49,7 +49,7 @@ class ForestGrower {
 
   // Starts the cycle of the planner, for trees with `certain` nodes that are not planned.
   void BeginPlan(absl::Span<const Growing> growing, int certain);
-  // Returns the sequences that draft in this round, and tells the planner's count of drafts.
+  // Returns the sequences that draft in this round, and adds the planned ones to drafts_.
   [[nodiscard]] std::vector<Growing*> ChooseDrafts(std::vector<Growing>& growing);
   // Calls the drafter and hands every draft to its policy.
   void Expand(absl::Span<Growing* const> drafting, GrownForest* grown, StopWatch* watch);

@@ -29,16 +29,35 @@ struct Totals {
   }
 };
 
-// One node of one offer. The heap returns nodes by value, the earlier offer first on ties.
-struct Head {
-  double value;
+// One node of one offer. The greatest node has the highest value; on ties, the earliest offer.
+struct RankedNode {
+  double value;  // Weighted.
   int offer;
-  int next;  // Index of the node in its offer.
+  int index;  // In the offer.
 
-  friend bool operator<(const Head& a, const Head& b) {
+  friend bool operator<(const RankedNode& a, const RankedNode& b) {
     return a.value != b.value ? a.value < b.value : a.offer > b.offer;
   }
 };
+
+// The `max_nodes` best nodes of all offers, best first.
+std::vector<RankedNode> RankNodes(absl::Span<const TreeOffer> offers, int max_nodes) {
+  std::vector<RankedNode> ranked, heap;  // The heap holds the next node of each offer.
+  const auto push = [&](int offer, int index) {
+    const TreeOffer& from = offers[offer];
+    if (index == static_cast<int>(from.values.size())) return;
+    heap.push_back({from.weight * from.values[index], offer, index});
+    std::push_heap(heap.begin(), heap.end());
+  };
+  for (int offer = 0; offer < static_cast<int>(offers.size()); ++offer) push(offer, 0);
+  while (!heap.empty() && static_cast<int>(ranked.size()) < max_nodes) {
+    std::pop_heap(heap.begin(), heap.end());
+    ranked.push_back(heap.back());
+    heap.pop_back();
+    push(ranked.back().offer, ranked.back().index + 1);
+  }
+  return ranked;
+}
 
 // What a choice brings and takes.
 struct Ratio {
@@ -140,33 +159,9 @@ void ForestPlanner::EndCycle(double seconds, double tokens) {
 }
 
 NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int drafted) {
-  NodePlan plan;
-  plan.nodes.assign(offers.size(), 0);
-  std::vector<Head> heap;
-  for (size_t i = 0; i < offers.size(); ++i) {
-    plan.reasons.push_back(offers[i].end);
-    if (offers[i].values.empty()) continue;
-    heap.push_back({offers[i].weight * offers[i].values[0], static_cast<int>(i), 0});
-  }
-  std::make_heap(heap.begin(), heap.end());
-
-  // The merged nodes, best first: the offer of each, and tokens[n], the tokens of the first n.
-  std::vector<int> merged;
-  std::vector<double> tokens = {live_};
-  while (!heap.empty() && static_cast<int>(merged.size()) < cost_.max_nodes()) {
-    std::pop_heap(heap.begin(), heap.end());
-    Head& head = heap.back();
-    merged.push_back(head.offer);
-    tokens.push_back(tokens.back() + head.value);
-    const TreeOffer& offer = offers[head.offer];
-    if (++head.next < static_cast<int>(offer.values.size())) {
-      head.value = offer.weight * offer.values[head.next];
-      std::push_heap(heap.begin(), heap.end());
-    } else {
-      heap.pop_back();
-    }
-  }
-
+  const std::vector<RankedNode> ranked = RankNodes(offers, cost_.max_nodes());
+  std::vector<double> tokens = {live_};  // tokens[n]: with the first n ranked nodes.
+  for (const RankedNode& node : ranked) tokens.push_back(tokens.back() + node.value);
   const double spent = cost_.draft[drafted];
   const std::vector<double>& verify = cost_.VerifyWith(drafted);
   if (!knows_speedup()) {
@@ -183,11 +178,12 @@ NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int draf
     best_surplus = surplus;
   }
   planned_seconds_ = verify[best] + spent;
-  for (size_t n = 0; n < best; ++n) ++plan.nodes[merged[n]];
+  NodePlan plan;
+  plan.nodes.assign(offers.size(), 0);
+  for (size_t n = 0; n < best; ++n) ++plan.nodes[ranked[n].offer];
   for (size_t i = 0; i < offers.size(); ++i) {
-    if (plan.nodes[i] < static_cast<int>(offers[i].values.size())) {
-      plan.reasons[i] = BudgetReason::kCost;
-    }
+    const bool cut = plan.nodes[i] < static_cast<int>(offers[i].values.size());
+    plan.reasons.push_back(cut ? BudgetReason::kCost : offers[i].end);
   }
   return plan;
 }

@@ -17,9 +17,8 @@
 //   1. ChooseDrafts compares drafting for none, one, … all requests. It uses the expected values of
 //      the nodes with and without a draft, as histograms. Requests that gain most come first.
 //   2. ChooseNodes merges the nodes of all trees by value and compares every total n. On a
-//   staircase
-//      of costs, stopping at the first node that does not pay would stop at a local optimum.
-//      A node must be worth kMargin times its price, because values are estimates.
+//      staircase of costs, stopping at the first node that does not pay would stop at a local
+//      optimum. A node must be worth kMargin times its price, because values are estimates.
 //
 // Requests that the plan would never draft for are tried now and then: kExplorationShare of all
 // time goes into an account. When it can pay for one more draft, the request that waited longest
@@ -88,9 +87,6 @@ class ForestPlanner {
   // Records a cycle: its duration in seconds, and the weighted tokens that it committed. The
   // account holds at most the cost of one draft for the whole batch.
   void EndCycle(double seconds, double tokens);
-
-  // λ: tokens per second at which the last cycle was planned.
-  [[nodiscard]] double price() const { return price_; }
 
  private:
   [[nodiscard]] double PlainRate() const { return live_ / cost_.verify[0]; }
