@@ -177,14 +177,18 @@ bool RemoteFeatures::Take(const proto::FeatureReply& reply, absl::StatusOr<Featu
   const SequenceId sequence = wire::Decode(reply.sequence());
   MutexLock lock(&mutex_);
   const auto found = windows_.find(sequence);
-  if (found == windows_.end()) return false;
+  if (found == windows_.end() || reply.follow() != found->second.follow) return false;
   Window& window = found->second;
   if (!features.ok()) {
     window.status = features.status();
     return false;
   }
-  // Rows sent before the sequence was followed again do not continue the new window.
-  if (reply.first() != window.first + window.rows) return false;
+  if (reply.first() != window.first + window.rows) {
+    window.status = absl::InternalError(absl::StrCat("the verifier sent features of token ",
+                                                     reply.first(), " after those of token ",
+                                                     window.first + window.rows - 1));
+    return false;
+  }
   if (features->rows() > 0) window.Append(*std::move(features));
   if (reply.has_next() && ++window.unread > kMaxUnread) Unfollow(sequence);
   return true;
@@ -205,11 +209,14 @@ absl::Status RemoteFeatures::FollowAgain(SequenceId sequence, Position first,
                                          Position bytes_before) {
   if (stream_ == nullptr)
     return absl::UnavailableError("there is no feature stream to the verifier");
-  windows_[sequence] = {first, 0, {}, absl::OkStatus(), 0};
+  Window& window = windows_[sequence] = Window();
+  window.first = first;
+  window.follow = ++follows_;
   proto::FeatureRequest request;
   wire::Encode(sequence, *request.mutable_follow()->mutable_sequence());
   request.mutable_follow()->set_first(first);
   request.mutable_follow()->set_bytes_before(bytes_before);
+  request.mutable_follow()->set_number(follows_);
   if (stream_->Send(request, absl::InfiniteFuture()).ok()) return absl::OkStatus();
   return absl::UnavailableError("the feature stream to the verifier broke");
 }

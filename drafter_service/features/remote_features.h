@@ -59,7 +59,8 @@ class RemoteFeatures final : public FeatureSource {
     int rows = 0;
     std::deque<Features> pieces;
     absl::Status status;
-    int unread = 0;  // Cycles since the last Read.
+    int unread = 0;       // Cycles since the last Read.
+    uint64_t follow = 0;  // Number of the request that the rows answer.
 
     // Adds rows at the end.
     void Append(Features features);
@@ -81,7 +82,7 @@ class RemoteFeatures final : public FeatureSource {
   void Receive(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Adds `features`, which were decoded from `reply`, to the window of the sequence. Returns false
-  // if they are an error, were not requested, or do not continue the window.
+  // if they are an error, or answer an earlier request to follow the sequence.
   bool Take(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Unfollow(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -105,6 +106,7 @@ class RemoteFeatures final : public FeatureSource {
   Mutex mutex_;
   absl::flat_hash_map<SequenceId, Window> windows_ ABSL_GUARDED_BY(mutex_);
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Send() is called with mutex_ held.
+  uint64_t follows_ ABSL_GUARDED_BY(mutex_) = 0;      // Requests to follow a sequence so far.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

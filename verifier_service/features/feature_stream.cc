@@ -33,7 +33,7 @@ void FeatureStream::ReadRequests() {
     if (request.has_follow()) {
       const auto& follow = request.follow();
       followed_[wire::Decode(follow.sequence())] = {std::max(0, follow.first()),
-                                                    follow.bytes_before()};
+                                                    follow.bytes_before(), follow.number()};
       changed_ = true;
     } else if (request.has_unfollow()) {
       followed_.erase(wire::Decode(request.unfollow().sequence()));
@@ -120,6 +120,7 @@ absl::Status FeatureStream::Push(SequenceId sequence, absl::Time deadline, Place
     wire::Encode(sequence, *reply.mutable_sequence());
     wire::Encode(rows.status(), *reply.mutable_status());
     reply.set_first(place.next);
+    reply.set_follow(place.follow);
     RETURN_IF_ERROR(stream_->Send(reply, deadline));
     ended = !rows.ok();
     if (ended) return absl::OkStatus();

@@ -34,6 +34,7 @@ class FeatureStream {
   struct Place {
     Position next = 0;          // Next row to send.
     Position bytes_before = 0;  // Rows before this one are sent as bytes.
+    uint64_t follow = 0;        // Number of the request to follow.
 
     friend bool operator==(const Place&, const Place&) = default;
   };
