@@ -14,10 +14,12 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/vector.h"
@@ -336,17 +338,27 @@ void SpanRows(const AttentionArgs& args, const AttentionSpan& span, int64_t begi
 // REQUIRES: head_dim is a multiple of 16.
 void Attention(const AttentionArgs& args, ThreadPool& pool) {
   const int group = std::min(kMaxGroup, args.query_heads / args.cache.kv_heads);
+  // One loop over the tasks of all spans: a loop per span would make the threads wait for each
+  // other as often as there are sequences. first_task[s] is the first task of span s.
+  static thread_local std::vector<int64_t> first_task;
+  first_task.assign(1, 0);
   for (int s = 0; s < args.span_count; ++s) {
-    const AttentionSpan& span = args.spans[s];
-    const int64_t tasks = int64_t{args.cache.kv_heads} * span.rows;
-    pool.ParallelFor(tasks, RowsFor(group), [&](int64_t begin, int64_t end) {
-      if (args.cache.dtype == DType::kF32) {
-        SpanRows<float>(args, span, begin, end);
-      } else {
-        SpanRows<uint16_t>(args, span, begin, end);
-      }
-    });
+    first_task.push_back(first_task.back() + int64_t{args.cache.kv_heads} * args.spans[s].rows);
   }
+  const absl::Span<const int64_t> first = first_task;  // Workers have a first_task of their own.
+  pool.ParallelFor(first.back(), RowsFor(group), [&](int64_t begin, int64_t end) {
+    auto s = std::upper_bound(first.begin(), first.end(), begin) - first.begin() - 1;
+    for (int64_t task = begin; task < end; ++s) {
+      const int64_t stop = std::min(end, first[s + 1]);
+      const int64_t from = task - first[s], to = stop - first[s];
+      if (args.cache.dtype == DType::kF32) {
+        SpanRows<float>(args, args.spans[s], from, to);
+      } else {
+        SpanRows<uint16_t>(args, args.spans[s], from, to);
+      }
+      task = stop;
+    }
+  });
 }
 
 }  // namespace bastion::kernels::HWY_NAMESPACE
