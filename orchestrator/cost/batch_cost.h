@@ -21,6 +21,8 @@ struct BatchCost {
   // D(0) = 0, D(1), …: seconds to draft for m requests.
   std::vector<double> draft;
   int sequences = 1;
+  // The part of T(0) that the prompt tokens take.
+  double prompt_seconds = 0;
   // The cycle must not take longer than this if it can be avoided.
   double max_seconds = std::numeric_limits<double>::infinity();
 

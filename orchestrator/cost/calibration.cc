@@ -12,6 +12,7 @@
 #include "common/base/progress.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
+#include "orchestrator/cost/batch_calibration.h"
 
 namespace bastion {
 namespace {
@@ -56,7 +57,7 @@ class CalibrationSequence {
     const DraftTree tree = RandomTree(rows, vocabulary_, ++trees_);
     const Forest forest = {{id_, cached_, tree}};
     StopWatch watch(clock);
-    ASSIGN_OR_RETURN(const VerifyResult result, verifier_.Verify(forest));
+    ASSIGN_OR_RETURN(const VerifyResult result, verifier_.Verify(forest, {}));
     const absl::Duration round_trip = watch.Lap();
     if (result.outcomes.size() != 1) {
       return absl::InternalError(
@@ -131,18 +132,31 @@ struct Samples {
     const double fastest = *std::min_element(seconds.begin(), seconds.end());
     return fastest * static_cast<double>(seconds.size()) >= kEnoughSeconds;
   }
+  // The fastest repetition is the one that no neighbor disturbed. The estimators learn from the
+  // calls that follow how slow the device usually is. What counts here are the ratios of points.
   [[nodiscard]] CalibrationPoint Point() const {
-    return {rows, context, Median(seconds), Median(round_trips)};
+    std::vector<double> transfers;
+    for (size_t i = 0; i < seconds.size(); ++i) transfers.push_back(round_trips[i] - seconds[i]);
+    const double fastest = *std::min_element(seconds.begin(), seconds.end());
+    return {rows, context, fastest, fastest + Median(transfers)};
   }
 };
 
+// Tokens that each of `sequences` sequences may have while all are open.
+int TokensPerSequence(const TargetInfo& target, size_t sequences) {
+  if (target.page_tokens <= 0 || sequences == 0) return target.max_context;
+  const int pages = target.kv_tokens / target.page_tokens / static_cast<int>(sequences);
+  return std::min(target.max_context, pages * target.page_tokens);
+}
+
 // The points to measure, in this order, within the limits of `target`. Empty if none fits.
 std::vector<Samples> MakePlan(const TargetInfo& target, const CalibrationOptions& options) {
+  const int max_tokens = TokensPerSequence(target, options.contexts.size());
   const int max_rows =
-      std::min({target.max_rows, target.dims.vocabulary, std::max(1, target.max_context / 2)});
+      std::min({target.max_rows, target.dims.vocabulary, std::max(1, max_tokens / 2)});
   const std::vector<int> rows = Clipped(options.row_counts, max_rows);
   // A sequence may exceed its nominal context by the slack, and one more tree must fit after it.
-  const int room = target.max_context - max_rows;
+  const int room = max_tokens - max_rows;
   const std::vector<int> contexts = Clipped(options.contexts, room - Slack(room));
   const auto is_shared = [&](int row_count) {
     const std::vector<int>& shared = options.shared_row_counts;
@@ -209,9 +223,10 @@ absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& cloc
   ASSIGN_OR_RETURN(const TargetInfo target, verifier.Info());
   std::vector<Samples> points = MakePlan(target, options);
   if (points.empty() || options.repetitions < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "calibration: nothing to measure within ", target.max_rows, " rows, ", target.max_context,
-        " tokens of context and ", options.repetitions, " repetitions"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("calibration: nothing to measure within ", target.max_rows, " rows, ",
+                     target.max_context, " tokens of context, a KV cache of ", target.kv_tokens,
+                     " tokens and ", options.repetitions, " repetitions"));
   }
   std::map<int, CalibrationSequence> sequences;  // By context.
   for (Samples& point : points) {
@@ -254,7 +269,11 @@ absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier, const std:
                                                   CalibrationOptions options) {
   ProgressBar bar(what);
   options.progress = [&](int done, int total) { bar.Show(done, total); };
-  return Calibrate(verifier, Clock::Real(), options);
+  ASSIGN_OR_RETURN(CalibrationTable table, Calibrate(verifier, Clock::Real(), options));
+  const BatchCalibrationOptions batch = {.time_limit = options.time_limit / 10,
+                                         .session = options.session + options.contexts.size()};
+  ASSIGN_OR_RETURN(table.sequence_seconds, MeasureSequenceSeconds(verifier, Clock::Real(), batch));
+  return table;
 }
 
 }  // namespace bastion

@@ -61,8 +61,8 @@ struct CalibrationOptions {
 [[nodiscard]] absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
                                                          const CalibrationOptions& options);
 
-// Calibrate with the real clock and a progress bar on stderr, labeled `what`. Replaces
-// options.progress.
+// Calibrate and MeasureSequenceSeconds with the real clock and a progress bar on stderr, labeled
+// `what`. Replaces options.progress.
 [[nodiscard]] absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier,
                                                                 const std::string& what,
                                                                 CalibrationOptions options);

@@ -16,6 +16,9 @@ struct CalibrationPoint {
 
 struct CalibrationTable {
   std::vector<CalibrationPoint> points;
+  // What every sequence after the first adds to a call with a given number of rows
+  // (batch_calibration.h).
+  double sequence_seconds = 0;
 
   [[nodiscard]] int max_rows() const;
   // The median of the time that a call takes beyond the verify itself (transport and queue).

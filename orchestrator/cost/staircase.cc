@@ -146,13 +146,18 @@ void Staircase::Observe(int rows, int context, absl::Duration observed) {
   const double residual =
       std::log(std::clamp(absl::ToDoubleSeconds(observed) / predicted, 0.5, 2.0));
   factor_ *= std::exp(kAlpha * residual);
-  const double high_share = std::min(row.weight, 1.0);
-  const auto correct = [&](int row_index, double share) {
-    double& factor = row_factors_[row_index];
+  const double at = std::log2(std::clamp(rows, rows_.front(), rows_.back()));
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    const double share = std::max(0.0, 1 - std::abs(std::log2(rows_[r]) - at));
+    double& factor = row_factors_[r];
     factor = std::clamp(factor * std::exp(kAlpha * share * residual), 0.25, 4.0);
-  };
-  correct(row.low, 1 - high_share);
-  if (high_share > 0) correct(row.low + 1, high_share);
+  }
+  // Fewer rows cannot take longer than these. Without this, the running maximum of Predict would
+  // keep the prediction above what is observed.
+  for (int r = row.low + (row.weight > 0 ? 1 : 0); r > 0 && residual < 0; --r) {
+    const double ratio = SecondsAtKnot(r, column) / SecondsAtKnot(r - 1, column);
+    if (ratio < 1) row_factors_[r - 1] *= ratio;
+  }
 }
 
 }  // namespace bastion

@@ -9,8 +9,11 @@
 // Correction: the machine's speed drifts, so every observation moves factors by its residual
 // e = observed / predicted. One factor scales the whole table and tracks the machine's speed. Each
 // measured row count also has its own factor, which corrects an error in that point. An observation
-// moves the factors of the measured row counts on both sides. Steps are taken in log space with e
-// clipped to [1/2, 2], so one stalled forward does not distort the table. Thread-compatible.
+// moves the factors of all row counts within a factor of 2, the closest ones most: if neighbors had
+// independent noise, the difference between them, the cost of a node, would be mostly noise. It
+// also lowers the factors of smaller row counts that would take longer. Steps are taken in log
+// space with e clipped to [1/2, 2], so one stalled forward does not distort the table.
+// Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_STAIRCASE_H_
 #define BASTION_ORCHESTRATOR_COST_STAIRCASE_H_
 

@@ -45,13 +45,15 @@ class TimedVerifier final : public Verifier {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override {
-    EXPECT_EQ(item.cached, cached_.at(item.sequence.session));
-    cached_[item.sequence.session] += static_cast<int>(item.tokens.size());
-    return TimingTrace();
-  }
-
-  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                      absl::Span<const PrefillItem> prompts) override {
+    VerifyResult result;
+    for (const PrefillItem& item : prompts) {
+      EXPECT_EQ(item.cached, cached_.at(item.sequence.session));
+      cached_[item.sequence.session] += static_cast<int>(item.tokens.size());
+      result.prompts.push_back(absl::OkStatus());
+    }
+    if (forest.empty()) return result;
     ++verified;
     if (verified == fail_at) return absl::UnavailableError("gone");
     const VerifyItem& item = forest.at(0);
@@ -63,7 +65,6 @@ class TimedVerifier final : public Verifier {
     trees.push_back(item.tree);
     contexts.push_back(cached);
 
-    VerifyResult result;
     result.trace.forward =
         silent ? absl::ZeroDuration() : slowness * TrueTime(item.tree.rows(), cached);
     if (verified == stall_at) result.trace.forward += absl::Seconds(1);
@@ -277,6 +278,17 @@ TEST_F(CalibrationTest, ATinyContextLimitLowersTheRowCounts) {
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->max_rows(), 8);
   EXPECT_EQ(table->points.front().context, 4);
+}
+
+TEST_F(CalibrationTest, AllSequencesTogetherFitIntoTheKvCache) {
+  verifier_.info.page_tokens = 16;
+  verifier_.info.kv_tokens = 10 * 16;  // 5 pages for each of two contexts.
+  options_.contexts = {16, 400};
+  const auto table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  const int longest = *std::max_element(verifier_.contexts.begin(), verifier_.contexts.end());
+  EXPECT_GT(longest, 16 + 8);
+  EXPECT_LE(longest + verifier_.info.max_rows, 5 * 16);
 }
 
 TEST(RandomTreeTest, BranchesWithThreeOrMoreRows) {

@@ -99,6 +99,38 @@ TEST(CostModelTest, ABatchCorrectsTheCostsByItsRelativeError) {
   EXPECT_NEAR(absl::FDivDuration(costs.PredictVerify(size, false), 2 * before), 1, 0.02);
 }
 
+TEST(CostModelTest, PromptsPayForTheirOwnContext) {
+  const CostModel costs = *CostModel::Fit(Target(), TableWithContexts());
+  // Two roots, three nodes, and two chunks of 30 rows together: 10 + 34 ms. 500 cached tokens for
+  // each root and node, 200 for each prompt row.
+  VerifySize size = {.sequences = 2, .rows = 35, .context = 500};
+  size.prompts = {.chunks = 2, .rows = 30, .context = 200};
+  const double expected = 10 + 34 + (2 * 5 + 3 * 2.5) + (2 * 2 + 28 * 1);
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.PredictVerify(size, false)), expected, 1e-6);
+  size.rows = 32;
+  const BatchCost cost = costs.CostOf(size, /*max_nodes=*/8, 2);
+  EXPECT_NEAR(1e3 * cost.verify[3], expected, 1e-6);
+  // One sequence beside a prompt, and a prompt alone.
+  size = {.sequences = 1, .rows = 31, .context = 500, .prompts = {1, 30, 200}};
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.PredictVerify(size, false)),
+              10 + 30 + 5 + (2 + 29 * 1), 1e-6);
+  size = {.sequences = 0, .rows = 30, .context = 0, .prompts = {1, 30, 200}};
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.PredictVerify(size, false)), 10 + 29 + (2 + 29 * 1),
+              1e-6);
+}
+
+TEST(CostModelTest, LearnsNothingFromCallsWithPrompts) {
+  CostModel costs = *CostModel::Fit(Target(), TableWithContexts());
+  const VerifySize plain = {.sequences = 2, .rows = 5, .context = 500};
+  const VerifySize mixed = {.sequences = 2, .rows = 35, .context = 500, .prompts = {1, 30, 0}};
+  const absl::Duration before = costs.PredictVerify(plain, false);
+  const double cycle = costs.CostOf(plain, 0, 0).verify[0];
+  costs.ObserveVerify(mixed, false, Trace(35, {500, 500, 0}, absl::Milliseconds(1)),
+                      {absl::Milliseconds(9), {}});
+  EXPECT_EQ(costs.PredictVerify(plain, false), before);
+  EXPECT_EQ(costs.CostOf(plain, 0, 0).verify[0], cycle);
+}
+
 TEST(CostModelTest, AVerifyAfterADraftHasCostsOfItsOwn) {
   CostModel costs = *CostModel::Fit(Target(), Table());
   const VerifySize size = {.rows = 8, .context = 100};

@@ -153,6 +153,14 @@ TEST(StaircaseTest, LearnsFromObservationsBetweenRowCounts) {
   EXPECT_NEAR(Milliseconds(staircase, 5, 100), 21, 0.01);
 }
 
+TEST(StaircaseTest, ThePredictionFallsToWhatIsObservedBelowThePointsForFewerRows) {
+  // 8 rows take less than the table says for 4 rows. 4 rows are not observed.
+  Staircase staircase = Sample();
+  for (int i = 0; i < 100; ++i) staircase.Observe(8, 100, absl::Milliseconds(6));
+  EXPECT_NEAR(Milliseconds(staircase, 8, 100), 6, 0.1);
+  EXPECT_LE(Milliseconds(staircase, 4, 100), 6.1);
+}
+
 TEST(StaircaseTest, AStalledForwardChangesLittle) {
   Staircase staircase = Sample();
   staircase.Observe(4, 100, absl::Seconds(60));
