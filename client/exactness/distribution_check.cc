@@ -137,7 +137,7 @@ absl::StatusOr<VerifyResult> Checker::VerifyAll(const std::vector<SequenceId>& i
                                                 const DraftTree& tree) {
   Forest forest;
   for (const SequenceId id : ids) forest.push_back({id, cached, tree});
-  ASSIGN_OR_RETURN(VerifyResult result, check_.verifier->Verify(forest));
+  ASSIGN_OR_RETURN(VerifyResult result, check_.verifier->Verify(forest, {}));
   for (const VerifyOutcome& outcome : result.outcomes) RETURN_IF_ERROR(outcome.status);
   return result;
 }

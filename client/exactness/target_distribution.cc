@@ -16,7 +16,7 @@ absl::StatusOr<std::vector<double>> ReadLogProbs(Verifier& verifier, SequenceId 
   const auto cached = static_cast<Position>(prefix.size()) - 1;
   RETURN_IF_ERROR(verifier.Prefill({id, 0, {prefix.begin(), prefix.end() - 1}}).status());
   ASSIGN_OR_RETURN(const VerifyResult result,
-                   verifier.Verify({VerifyItem{id, cached, DraftTree(prefix.back())}}));
+                   verifier.Verify({VerifyItem{id, cached, DraftTree(prefix.back())}}, {}));
   RETURN_IF_ERROR(result.outcomes.at(0).status);
   const Acceptance& acceptance = result.outcomes[0].acceptance;
   std::vector<double> log_probs(vocabulary, std::numeric_limits<double>::quiet_NaN());

@@ -50,19 +50,15 @@ class Checker {
     return PromptCount(*std::max_element(check_.batch_sizes.begin(), check_.batch_sizes.end()));
   }
 
-  // Runs the first `count` prompts in batches of `size`.
+  // Runs the first `count` prompts, `size` at the same time.
   absl::StatusOr<Texts> RunPrompts(Arm& arm, const TextSetting& setting, size_t count,
                                    int size) const {
-    const BenchSettings settings = {setting.sampling, check_.max_new_tokens, size};
-    Texts texts;
-    for (size_t begin = 0; begin < count; begin += size) {
-      const size_t end = std::min<size_t>(count, begin + size);
-      ASSIGN_OR_RETURN(
-          Texts batch,
-          arm.Run({check_.prompts.begin() + begin, check_.prompts.begin() + end}, settings));
-      std::move(batch.begin(), batch.end(), std::back_inserter(texts));
+    LoadPlan plan = {{.concurrency = size}, {}, size};
+    for (size_t i = 0; i < count; ++i) {
+      plan.requests.push_back({&check_.prompts[i], check_.max_new_tokens, absl::ZeroDuration()});
     }
-    return texts;
+    ASSIGN_OR_RETURN(LoadRun run, arm.Run(plan, {setting.sampling, check_.max_new_tokens}));
+    return std::move(run.requests);
   }
 
   absl::Status Compare(const TextSetting& setting, const Texts& reference, const Texts& texts,

@@ -22,11 +22,9 @@ class LocalVerifier final : public Verifier {
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
     return engine_->Open(sequence, sampling);
   }
-  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override {
-    return engine_->Prefill(item);
-  }
-  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
-    return engine_->Verify(forest);
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                      absl::Span<const PrefillItem> prompts) override {
+    return engine_->Verify(forest, prompts);
   }
   void Close(SequenceId sequence) override { engine_->Close(sequence); }
 

@@ -80,7 +80,7 @@ absl::Status DeviceDecoder::Allocate(const StepCapacity& capacity) {
   // One more page than the pool assigns, for padding rows.
   const size_t side = size_t(capacity.pages + 1) * kernels::kPageTokens * KvWidth(dims) * element;
   for (int layer = 0; layer < dims.layers; ++layer) {
-    ASSIGN_OR_RETURN(Memory memory, Memory::OnDevice(2 * side, "the KV cache; lower --kv-tokens"));
+    ASSIGN_OR_RETURN(Memory memory, Memory::OnDevice(2 * side, "the KV cache; lower --kv_tokens"));
     kv_layers_.push_back(
         {dtype_, dims.kv_heads, dims.head_dim, memory.as<char>(), memory.as<char>() + side});
     cache_.push_back(std::move(memory));

@@ -23,7 +23,7 @@ StepInputs::Sections StepInputs::On(const Memory& memory) const {
   };
   const size_t rows = capacity_.rows, spans = capacity_.spans;
   take(sections.step, 1);
-  take(sections.used, 2);
+  take(sections.used, 4);
   take(sections.tokens, rows);
   take(sections.positions, rows);
   take(sections.parents, rows);
@@ -93,6 +93,11 @@ void StepInputs::Send(const StepContents& contents, int rows, kernels::cuda::Str
   *to.step = ++step_;
   to.used[0] = contents.batch.rows();
   to.used[1] = spans;
+  to.used[2] = static_cast<int32_t>(contents.parents.size());
+  to.used[3] = 0;
+  for (const AttentionSpan& span : contents.batch.spans()) {
+    if (span.first_row < to.used[2]) ++to.used[3];
+  }
   FillRows(contents, rows, to);
   const int pages = FillSpans(contents.batch, to);
   stream.Copy(device_.as<void>(), host_.as<void>(), to.bytes + pages * sizeof(int32_t));
@@ -115,6 +120,12 @@ kernels::cuda::StepRows StepInputs::Rows(int rows) const {
   result.words = words();
   result.row_capacity = rows;
   result.span_capacity = capacity_.spans;
+  return result;
+}
+
+kernels::cuda::StepRows StepInputs::WalkedRows(int rows) const {
+  kernels::cuda::StepRows result = Rows(rows);
+  result.used += 2;
   return result;
 }
 

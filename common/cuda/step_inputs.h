@@ -24,10 +24,11 @@ struct StepCapacity {
 // The rows of one step, and data for each row.
 struct StepContents {
   const nn::RowBatch& batch;
-  // [rows]: index of each row's parent within its span, −1 for the first row of a span. Empty if
-  // the step has no tree to walk.
+  // [walked rows]: index of each row's parent within its span, −1 for the first row of a span. The
+  // trees to walk are the first spans of the batch. Empty if there are none.
   absl::Span<const int32_t> parents = {};
-  absl::Span<const kernels::ChoiceRule> rules = {};  // [rows]; empty if no token is chosen.
+  // Rules for the first rows. Empty if no token is chosen.
+  absl::Span<const kernels::ChoiceRule> rules = {};
 };
 
 class StepInputs {
@@ -42,6 +43,8 @@ class StepInputs {
 
   // The inputs in device memory, as arguments for kernels that work on the first `rows` rows.
   [[nodiscard]] kernels::cuda::StepRows Rows(int rows) const;
+  // The same, with only the walked rows and their spans in use.
+  [[nodiscard]] kernels::cuda::StepRows WalkedRows(int rows) const;
   [[nodiscard]] const kernels::ChoiceRule* rules() const { return On(device_).rules; }  // [R]
   // The number of the last step sent, and its address in device memory.
   [[nodiscard]] uint64_t step() const { return step_; }
@@ -53,7 +56,7 @@ class StepInputs {
   // Addresses of all inputs in a block of memory.
   struct Sections {
     uint64_t* step;
-    int32_t* used;                                       // [2]: number of rows, number of spans
+    int32_t* used;  // [4]: number of rows, of spans, of walked rows, of walked spans
     int32_t *tokens, *positions, *parents;               // [R]
     int64_t* slots;                                      // [R]
     kernels::ChoiceRule* rules;                          // [R]

@@ -14,7 +14,7 @@ absl::Status PagePool::Reserve(PageTable& table, int tokens) {
     return absl::ResourceExhaustedError(
         absl::StrCat("KV cache: ", missing, " more pages of ", kernels::kPageTokens,
                      " tokens are needed, but only ", free_pages(), " of ", total_pages_,
-                     " are free; raise --kv-tokens or lower the number of live sequences"));
+                     " are free; raise --kv_tokens or lower the number of live sequences"));
   }
   for (int i = 0; i < missing; ++i) {
     table.pages.push_back(free_.back());

@@ -19,12 +19,12 @@ namespace bastion {
 
 // ---- verify ----
 
-// Prompt tokens to commit without choosing a next token. They follow the `cached` tokens that are
-// already in the KV cache.
+// Prompt tokens to commit without choosing a token after them. `cached` must equal the number of
+// tokens committed so far.
 struct PrefillItem {
   SequenceId sequence;
   Position cached = 0;
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens;  // At least one.
 };
 
 // One sequence's part of a verify forward. `cached` must equal the number of tokens committed so
@@ -49,8 +49,8 @@ struct Acceptance {
   friend bool operator==(const Acceptance&, const Acceptance&) = default;
 };
 
-// The result for one sequence. One sequence may fail (unknown, stale epoch, KV cache full) while
-// others succeed; its `acceptance` is then empty.
+// The result for one tree. One tree may fail (unknown sequence, stale epoch, no room for its root)
+// while others succeed; its `acceptance` is then empty.
 struct VerifyOutcome {
   absl::Status status;
   Acceptance acceptance;
@@ -72,6 +72,8 @@ struct VerifyResult {
   std::vector<VerifyOutcome> outcomes;  // In the order of the forest.
   TimingTrace trace;
   AuditCounts audit;
+  std::vector<absl::Status> prompts = {};  // In the order of the prompts.
+  int free_kv_tokens = 0;                  // Tokens that fit into the free pages after this call.
 };
 
 // ---- draft ----
@@ -131,7 +133,9 @@ struct TargetInfo {
   ModelDims dims;
   DevicePeaks peaks;
   int max_context = 0;  // Maximum tokens of a sequence.
-  int max_rows = 0;     // Maximum rows of one verify forward.
+  int max_rows = 0;     // Maximum rows of one verify forward, prompt tokens included.
+  int kv_tokens = 0;    // Capacity of the KV cache, all sequences together.
+  int page_tokens = 0;  // Tokens of a page. A sequence occupies whole pages.
 };
 
 struct DrafterInfo {

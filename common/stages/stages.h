@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -32,6 +33,15 @@ class Drafter {
 
 // Chooses tokens with the target model. After a non-OK status, the state of every sequence in the
 // call is unknown: the caller must fail these sequences or open them again with a higher epoch.
+//
+// The KV cache has pages of TargetInfo::page_tokens tokens. A call reserves pages for the roots of
+// all trees, then for the whole trees in order, then for the prompts in order. What does not fit is
+// reduced or left out, so speculation never fails a sequence that plain decoding would continue:
+//   - A tree whose nodes do not fit is verified as its root alone. Its path is then empty.
+//   - A tree whose root does not fit, or a prompt that does not fit, is RESOURCE_EXHAUSTED. The
+//     state of its sequence does not change, so the same item may be sent again later. The other
+//     sequences of the call are not affected.
+// After the call, every sequence occupies only the pages that its committed tokens need.
 class Verifier {
  public:
   virtual ~Verifier() = default;
@@ -39,13 +49,27 @@ class Verifier {
   // ALREADY_EXISTS for a live {session, epoch}, FAILED_PRECONDITION for a stale one,
   // RESOURCE_EXHAUSTED if no more sequences fit.
   [[nodiscard]] virtual absl::Status Open(SequenceId sequence, const SamplingParams& sampling) = 0;
-  // Commits prompt tokens. The verifier chooses the size of the chunks.
-  [[nodiscard]] virtual absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) = 0;
-  // Runs one forward over the rows of all trees, then accepts nodes and commits them.
-  [[nodiscard]] virtual absl::StatusOr<VerifyResult> Verify(const Forest& forest) = 0;
+  // Runs one forward over the rows of all trees and prompts, trees first. Accepts nodes and commits
+  // them, and commits the prompts without choosing a token after them. Either list may be empty. A
+  // sequence may occur once. INVALID_ARGUMENT for more than TargetInfo::max_rows rows; the call
+  // then changes nothing.
+  [[nodiscard]] virtual absl::StatusOr<VerifyResult> Verify(
+      const Forest& forest, absl::Span<const PrefillItem> prompts) = 0;
   // Frees the state of the sequence. Ignores an unknown sequence.
   virtual void Close(SequenceId sequence) = 0;
+
+  // Commits the tokens of `item` in as many Verify calls as they need. An error ends it; the tokens
+  // of the calls before it stay committed. Returns the sum of all calls.
+  [[nodiscard]] absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item);
 };
+
+// Verifies one prompt alone.
+using VerifyPrompt = absl::FunctionRef<absl::StatusOr<VerifyResult>(const PrefillItem& prompt)>;
+
+// Commits the tokens of `item` through `verify`, in chunks of at most `max_rows` tokens. See
+// Verifier::Prefill.
+[[nodiscard]] absl::StatusOr<TimingTrace> PrefillInChunks(const PrefillItem& item, int max_rows,
+                                                          VerifyPrompt verify);
 
 }  // namespace bastion
 

@@ -17,8 +17,8 @@ struct TimingTrace {
   absl::Duration commit;          // Compact the KV cache and extend the sequences' history.
   absl::Duration feature_export;  // Gather and store the features of the accepted rows.
   absl::Duration audit;           // Decode the call again token by token. Zero if not audited.
-  int rows = 0;
-  std::vector<int> contexts;  // Cached tokens of each sequence before the call.
+  int rows = 0;                   // Rows of the forward, prompt tokens included.
+  std::vector<int> contexts;  // Cached tokens before the call: of each tree, then of each prompt.
 
   // Duration of the verify stage. The cost model predicts it from rows and contexts.
   [[nodiscard]] absl::Duration verify() const { return layout + forward + accept; }

@@ -148,32 +148,33 @@ TimingTrace Decode(const proto::TimingTrace& in) {
   return trace;
 }
 
-void Encode(const PrefillItem& item, proto::VerifierRequest::Prefill& out) {
-  Encode(item.sequence, *out.mutable_sequence());
-  out.set_cached(item.cached);
-  out.mutable_tokens()->Add(item.tokens.begin(), item.tokens.end());
-}
-
-PrefillItem Decode(const proto::VerifierRequest::Prefill& in) {
-  return {Decode(in.sequence()), in.cached(), {in.tokens().begin(), in.tokens().end()}};
-}
-
-void Encode(const Forest& forest, proto::VerifierRequest::Verify& out) {
+void Encode(const Forest& forest, absl::Span<const PrefillItem> prompts,
+            proto::VerifierRequest::Verify& out) {
   for (const VerifyItem& item : forest) {
     proto::VerifierRequest::Item& added = *out.add_items();
     Encode(item.sequence, *added.mutable_sequence());
     added.set_cached(item.cached);
     Encode(item.tree, *added.mutable_tree());
   }
+  for (const PrefillItem& item : prompts) {
+    proto::VerifierRequest::Prompt& added = *out.add_prompts();
+    Encode(item.sequence, *added.mutable_sequence());
+    added.set_cached(item.cached);
+    added.mutable_tokens()->Add(item.tokens.begin(), item.tokens.end());
+  }
 }
 
-absl::StatusOr<Forest> Decode(const proto::VerifierRequest::Verify& in) {
-  Forest forest;
+absl::StatusOr<VerifyCall> Decode(const proto::VerifierRequest::Verify& in) {
+  VerifyCall call;
   for (const proto::VerifierRequest::Item& item : in.items()) {
     ASSIGN_OR_RETURN(DraftTree tree, Decode(item.tree()));
-    forest.push_back({Decode(item.sequence()), item.cached(), std::move(tree)});
+    call.forest.push_back({Decode(item.sequence()), item.cached(), std::move(tree)});
   }
-  return forest;
+  for (const proto::VerifierRequest::Prompt& item : in.prompts()) {
+    call.prompts.push_back(
+        {Decode(item.sequence()), item.cached(), {item.tokens().begin(), item.tokens().end()}});
+  }
+  return call;
 }
 
 void Encode(const VerifyResult& result, proto::VerifierReply& out) {
@@ -182,6 +183,8 @@ void Encode(const VerifyResult& result, proto::VerifierReply& out) {
   out.mutable_audit()->set_tokens(result.audit.tokens);
   out.mutable_audit()->set_within_tolerance(result.audit.within_tolerance);
   out.mutable_audit()->set_mismatches(result.audit.mismatches);
+  for (const absl::Status& status : result.prompts) Encode(status, *out.add_prompts());
+  out.set_free_kv_tokens(result.free_kv_tokens);
   for (const VerifyOutcome& outcome : result.outcomes) {
     proto::VerifierReply::Outcome& added = *out.add_outcomes();
     Encode(outcome.status, *added.mutable_status());
@@ -203,6 +206,8 @@ VerifyResult DecodeVerifyResult(const proto::VerifierReply& in) {
   result.trace = Decode(in.trace());
   result.audit = {in.audit().cycles(), in.audit().tokens(), in.audit().within_tolerance(),
                   in.audit().mismatches()};
+  for (const proto::StepStatus& status : in.prompts()) result.prompts.push_back(Decode(status));
+  result.free_kv_tokens = in.free_kv_tokens();
   for (const proto::VerifierReply::Outcome& outcome : in.outcomes()) {
     VerifyOutcome& added = result.outcomes.emplace_back();
     added.status = Decode(outcome.status());
@@ -326,6 +331,8 @@ void Encode(const TargetInfo& info, proto::TargetInfo& out) {
   out.set_flops_per_second(info.peaks.flops_per_second);
   out.set_max_context(info.max_context);
   out.set_max_rows(info.max_rows);
+  out.set_kv_tokens(info.kv_tokens);
+  out.set_page_tokens(info.page_tokens);
 }
 
 TargetInfo Decode(const proto::TargetInfo& in) {
@@ -337,6 +344,8 @@ TargetInfo Decode(const proto::TargetInfo& in) {
   info.peaks = {in.bytes_per_second(), in.flops_per_second()};
   info.max_context = in.max_context();
   info.max_rows = in.max_rows();
+  info.kv_tokens = in.kv_tokens();
+  info.page_tokens = in.page_tokens();
   return info;
 }
 

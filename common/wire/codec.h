@@ -4,7 +4,10 @@
 #ifndef BASTION_COMMON_WIRE_CODEC_H_
 #define BASTION_COMMON_WIRE_CODEC_H_
 
+#include <vector>
+
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/shm/device_ring.h"
 #include "common/stages/features.h"
 #include "common/stages/stage_data.h"
@@ -33,13 +36,16 @@ void Encode(const DraftTree& tree, proto::DraftTree& out);
 void Encode(const TimingTrace& trace, proto::TimingTrace& out);
 [[nodiscard]] TimingTrace Decode(const proto::TimingTrace& in);
 
-void Encode(const PrefillItem& item, proto::VerifierRequest::Prefill& out);
-[[nodiscard]] PrefillItem Decode(const proto::VerifierRequest::Prefill& in);
+// The arguments of Verifier::Verify.
+struct VerifyCall {
+  Forest forest;
+  std::vector<PrefillItem> prompts;
+};
+void Encode(const Forest& forest, absl::Span<const PrefillItem> prompts,
+            proto::VerifierRequest::Verify& out);
+[[nodiscard]] absl::StatusOr<VerifyCall> Decode(const proto::VerifierRequest::Verify& in);
 
-void Encode(const Forest& forest, proto::VerifierRequest::Verify& out);
-[[nodiscard]] absl::StatusOr<Forest> Decode(const proto::VerifierRequest::Verify& in);
-
-// Converts the outcomes, the trace and the audit counts of a Verify reply.
+// Converts the fields of a Verify reply.
 void Encode(const VerifyResult& result, proto::VerifierReply& out);
 [[nodiscard]] VerifyResult DecodeVerifyResult(const proto::VerifierReply& in);
 

@@ -184,9 +184,9 @@ bool RemoteFeatures::Take(const proto::FeatureReply& reply, absl::StatusOr<Featu
     return false;
   }
   if (reply.first() != window.first + window.rows) {
-    window.status = absl::InternalError(absl::StrCat("the verifier sent features of token ",
-                                                     reply.first(), " after those of token ",
-                                                     window.first + window.rows - 1));
+    window.status =
+        absl::InternalError(absl::StrCat("the verifier sent features of token ", reply.first(),
+                                         " after those of token ", window.first + window.rows - 1));
     return false;
   }
   if (features->rows() > 0) window.Append(*std::move(features));

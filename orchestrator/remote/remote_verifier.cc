@@ -54,22 +54,17 @@ absl::Status RemoteVerifier::Open(SequenceId sequence, const SamplingParams& sam
   return Call(std::move(request)).status();
 }
 
-absl::StatusOr<TimingTrace> RemoteVerifier::Prefill(const PrefillItem& item) {
+absl::StatusOr<VerifyResult> RemoteVerifier::Verify(const Forest& forest,
+                                                    absl::Span<const PrefillItem> prompts) {
   proto::VerifierRequest request;
-  wire::Encode(item, *request.mutable_prefill());
-  ASSIGN_OR_RETURN(const proto::VerifierReply reply, Call(std::move(request)));
-  return wire::Decode(reply.trace());
-}
-
-absl::StatusOr<VerifyResult> RemoteVerifier::Verify(const Forest& forest) {
-  proto::VerifierRequest request;
-  wire::Encode(forest, *request.mutable_verify());
+  wire::Encode(forest, prompts, *request.mutable_verify());
   ASSIGN_OR_RETURN(const proto::VerifierReply reply, Call(std::move(request)));
   VerifyResult result = wire::DecodeVerifyResult(reply);
-  if (result.outcomes.size() != forest.size()) {
+  if (result.outcomes.size() != forest.size() || result.prompts.size() != prompts.size()) {
     return absl::InternalError(absl::StrCat("the verifier at ", options_.address, " returned ",
                                             result.outcomes.size(), " outcomes for ", forest.size(),
-                                            " trees"));
+                                            " trees, and ", result.prompts.size(), " statuses for ",
+                                            prompts.size(), " prompts"));
   }
   return result;
 }

@@ -22,8 +22,8 @@ class RemoteVerifier final : public Verifier {
 
   absl::StatusOr<TargetInfo> Info() override;
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override;
-  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override;
-  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override;
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                      absl::Span<const PrefillItem> prompts) override;
   void Close(SequenceId sequence) override;
 
  private:

@@ -64,7 +64,7 @@ class DrafterConformanceTest : public ::testing::TestWithParam<testing::StagesKi
   void Step(Live& live, const Marginals& marginals) {
     DraftTree tree(live.root);
     for (int p = 0; p < marginals.positions; ++p) tree.Add(p, marginals.token(p, 0), -1);
-    const auto result = verifier().Verify({{live.id, live.committed, tree}});
+    const auto result = verifier().Verify({{live.id, live.committed, tree}}, {});
     ASSERT_TRUE(result.ok()) << result.status();
     const Acceptance& acceptance = result->outcomes.at(0).acceptance;
     live.new_tokens.push_back(live.root);
@@ -141,6 +141,30 @@ TEST_P(DrafterConformanceTest, ASequenceMayStartDraftingLate) {
   const Marginals marginals = Draft(late);
   ExpectValidDraft(marginals);
   ExpectSameDraft(marginals, Draft(followed));
+}
+
+TEST_P(DrafterConformanceTest, APromptCommittedInMixedCallsGetsTheSameDraft) {
+  Live alone = Begin(), decoding = Begin();
+  const Marginals expected = Draft(alone);
+  Live mixed = alone;
+  mixed.id = {alone.id.session + 1000, 0};
+  mixed.new_tokens = {kPrompt.begin(), kPrompt.end() - 1};
+  ASSERT_TRUE(verifier().Open(mixed.id, {}).ok());
+  opened_.push_back(mixed.id);
+  Position committed = 0;
+  for (const int chunk : {2, 1, 6}) {
+    const auto first = kPrompt.begin() + committed;
+    const auto result =
+        verifier().Verify({{decoding.id, decoding.committed, DraftTree(decoding.root)}},
+                          {{mixed.id, committed, {first, first + chunk}}});
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_TRUE(result->outcomes.at(0).status.ok()) << result->outcomes[0].status;
+    ASSERT_TRUE(result->prompts.at(0).ok()) << result->prompts[0];
+    ++decoding.committed;
+    decoding.root = result->outcomes[0].acceptance.next;
+    committed += chunk;
+  }
+  ExpectSameDraft(Draft(mixed), expected);
 }
 
 TEST_P(DrafterConformanceTest, AnUnknownPathGetsEmptyMarginals) {

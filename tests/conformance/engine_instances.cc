@@ -18,46 +18,15 @@
 namespace bastion::testing {
 namespace {
 
-// The GPU engines. In a build without CUDA, they run on the emulator.
-class OnGpu final : public StagesUnderTest {
+// The GPU engines. In a build without CUDA, they run on the emulator, which is slow.
+class OnGpu final : public InProcess {
  public:
-  explicit OnGpu(const std::string& folder) {
-    auto device = nn::OpenLocalDevice(1);
-    CHECK(device.ok()) << device.status();
-    device_ = *std::move(device);
-    verifier::VerifierOptions verifier;
-    verifier.target_folder = folder + "/target";
-    verifier.engine = {DType::kF32, device_.device, 4096};
-    verifier.max_sequences = 8;
-    verifier.max_rows = 128;  // The emulator is slow.
-    verifier.prefill_chunk = 64;
-    verifier.load_target = verifier::LoadCudaTarget;
-    auto verifier_engine = verifier::VerifierEngine::Create(verifier);
-    CHECK(verifier_engine.ok()) << verifier_engine.status();
-    verifier_engine_ = *std::move(verifier_engine);
-    drafter::DrafterOptions drafter;
-    drafter.drafter_folder = folder + "/drafter";
-    drafter.target_folder = folder + "/target";
-    drafter.engine = verifier.engine;
-    drafter.max_sequences = 8;
-    drafter.load_model = drafter::LoadCudaDflash;
-    auto drafter_engine = drafter::DrafterEngine::Create(drafter, &verifier_engine_->features());
-    CHECK(drafter_engine.ok()) << drafter_engine.status();
-    drafter_engine_ = *std::move(drafter_engine);
-    const absl::Status set = verifier_engine_->SetFeatureLayers(drafter_engine_->feature_layers());
-    CHECK(set.ok()) << set;
-    verifier_ = std::make_unique<LocalVerifier>(verifier_engine_.get());
-    drafter_ = std::make_unique<LocalDrafter>(drafter_engine_.get());
-  }
-  Verifier& verifier() override { return *verifier_; }
-  Drafter& drafter() override { return *drafter_; }
-
- private:
-  nn::LocalDevice device_;
-  std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
-  std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
-  std::unique_ptr<LocalVerifier> verifier_;
-  std::unique_ptr<LocalDrafter> drafter_;
+  explicit OnGpu(const std::string& folder)
+      : InProcess({.folder = folder,
+                   .threads = 1,
+                   .max_rows = 128,
+                   .load_target = verifier::LoadCudaTarget,
+                   .load_model = drafter::LoadCudaDflash}) {}
 };
 
 // The services and their clients in one process. Only the wire between them is real.
@@ -86,7 +55,7 @@ class OverTheWire final : public StagesUnderTest {
     auto device = nn::OpenLocalDevice(2);
     CHECK(device.ok()) << device.status();
     local = *std::move(device);
-    return {DType::kF32, local.device, 4096};
+    return {DType::kF32, local.device, kKvTokens};
   }
 
   std::unique_ptr<wire::ServiceHost> Host(const std::string& name, grpc::Service* service) {
@@ -108,7 +77,8 @@ class OverTheWire final : public StagesUnderTest {
     verifier::VerifierOptions options;
     options.target_folder = folder + "/target";
     options.engine = EngineOptions(verifier_device_);
-    options.max_sequences = 8;
+    options.max_sequences = kMaxSequences;
+    options.max_rows = kMaxRows;
     if (kOnGpu) {
       options.load_target = verifier::LoadCudaTarget;
       options.engine.share_bytes = 1 << 20;
@@ -127,7 +97,7 @@ class OverTheWire final : public StagesUnderTest {
     options.drafter_folder = folder + "/drafter";
     options.target_folder = folder + "/target";
     options.engine = EngineOptions(drafter_device_);
-    options.max_sequences = 8;
+    options.max_sequences = kMaxSequences;
     if (kOnGpu) options.load_model = drafter::LoadCudaDflash;
     auto engine = drafter::DrafterEngine::Create(options, features_.get());
     CHECK(engine.ok()) << engine.status();

@@ -1,6 +1,6 @@
-// The engines in process on tiny random checkpoints. Loading measures the device, which is slow, so
-// each kind is created once and shared by all tests. The tests use different sessions and close
-// them.
+// The engines in process, usually on tiny random checkpoints. Loading measures the device, which is
+// slow, so each kind is created once and shared by all tests. The tests use different sessions and
+// close them.
 #ifndef BASTION_TESTS_CONFORMANCE_IN_PROCESS_H_
 #define BASTION_TESTS_CONFORMANCE_IN_PROCESS_H_
 
@@ -27,25 +27,64 @@ class Borrowed final : public StagesUnderTest {
   StagesUnderTest* const stages_;
 };
 
-class InProcess final : public StagesUnderTest {
+inline constexpr int kMaxSequences = 8;
+// Fewer than kMaxSequences sequences hold, so that a test can fill the cache.
+inline constexpr int kKvTokens = 512;
+inline constexpr int kMaxRows = 256;
+
+struct InProcessOptions {
+  std::string folder;  // Has the folders `target` and `drafter`, like that of a golden case.
+  DType dtype = DType::kF32;
+  std::string backend = "cpu";
+  int threads = 2;
+  int max_sequences = kMaxSequences;
+  int kv_tokens = kKvTokens;
+  int max_rows = kMaxRows;
+  verifier::TargetLoader load_target = nullptr;    // Null: on the CPU.
+  drafter::DraftModelLoader load_model = nullptr;  // Null: on the CPU.
+};
+
+class InProcess : public StagesUnderTest {
  public:
-  explicit InProcess(const std::string& folder, const std::string& backend = "cpu") {
-    LocalOptions options;
-    options.target_folder = folder + "/target";
-    options.drafter_folder = folder + "/drafter";
-    options.dtype = "fp32";
-    options.backend = backend;
-    options.threads = 2;
-    options.max_sequences = 8;
-    auto stages = LocalStages::Create(options);
-    CHECK(stages.ok()) << stages.status();
-    stages_ = *std::move(stages);
+  explicit InProcess(const std::string& folder) : InProcess(InProcessOptions{folder}) {}
+  explicit InProcess(const InProcessOptions& options) {
+    auto device = nn::OpenLocalDevice(options.threads, options.backend);
+    CHECK(device.ok()) << device.status();
+    device_ = *std::move(device);
+    verifier::VerifierOptions verifier;
+    verifier.target_folder = options.folder + "/target";
+    verifier.engine = {options.dtype, device_.device, options.kv_tokens};
+    verifier.max_sequences = options.max_sequences;
+    verifier.max_rows = options.max_rows;
+    verifier.load_target = options.load_target;
+    auto verifier_engine = verifier::VerifierEngine::Create(verifier);
+    CHECK(verifier_engine.ok()) << verifier_engine.status();
+    verifier_engine_ = *std::move(verifier_engine);
+    drafter::DrafterOptions drafter;
+    drafter.drafter_folder = options.folder + "/drafter";
+    drafter.target_folder = options.folder + "/target";
+    drafter.engine = verifier.engine;
+    drafter.max_sequences = options.max_sequences;
+    drafter.load_model = options.load_model;
+    auto drafter_engine = drafter::DrafterEngine::Create(drafter, &verifier_engine_->features());
+    CHECK(drafter_engine.ok()) << drafter_engine.status();
+    drafter_engine_ = *std::move(drafter_engine);
+    const absl::Status set = verifier_engine_->SetFeatureLayers(drafter_engine_->feature_layers());
+    CHECK(set.ok()) << set;
+    verifier_ = std::make_unique<LocalVerifier>(verifier_engine_.get());
+    drafter_ = std::make_unique<LocalDrafter>(drafter_engine_.get());
   }
-  Verifier& verifier() override { return stages_->verifier(); }
-  Drafter& drafter() override { return stages_->drafter(); }
+  Verifier& verifier() override { return *verifier_; }
+  Drafter& drafter() override { return *drafter_; }
+  const verifier::VerifierEngine& verifier_engine() const { return *verifier_engine_; }
+  const drafter::DrafterEngine& drafter_engine() const { return *drafter_engine_; }
 
  private:
-  std::unique_ptr<LocalStages> stages_;
+  nn::LocalDevice device_;
+  std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
+  std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
+  std::unique_ptr<LocalVerifier> verifier_;
+  std::unique_ptr<LocalDrafter> drafter_;
 };
 
 // A kind of stages of class `Kind`, created from the folder of a golden case.

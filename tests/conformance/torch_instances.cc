@@ -4,14 +4,9 @@
 namespace bastion::testing {
 namespace {
 
-class OnTorch final : public StagesUnderTest {
+class OnTorch final : public InProcess {
  public:
-  explicit OnTorch(const std::string& folder) : stages_(folder, "torch") {}
-  Verifier& verifier() override { return stages_.verifier(); }
-  Drafter& drafter() override { return stages_.drafter(); }
-
- private:
-  InProcess stages_;
+  explicit OnTorch(const std::string& folder) : InProcess({.folder = folder, .backend = "torch"}) {}
 };
 
 }  // namespace

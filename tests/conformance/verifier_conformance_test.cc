@@ -1,78 +1,14 @@
 // Tests the contract of Verifier (common/stages/stages.h) for every kind of verifier.
 #include <gtest/gtest.h>
 
-#include "tests/conformance/stages_under_test.h"
+#include "tests/conformance/verifier_fixture.h"
 
 namespace bastion {
 namespace {
 
-const std::vector<TokenId> kPrompt = {3, 14, 15, 92, 65, 35, 89, 79, 32, 38};
-constexpr Position kCached = 9;  // The prompt without its last token.
-
-class VerifierConformanceTest : public ::testing::TestWithParam<testing::StagesKind> {
- protected:
-  void SetUp() override {
-    stages_ = GetParam().make();
-    vocabulary_ = stages_->verifier().Info()->dims.vocabulary;
-  }
-  void TearDown() override {
-    for (const SequenceId id : opened_) verifier().Close(id);
-  }
-
-  Verifier& verifier() { return stages_->verifier(); }
-
-  absl::Status Open(SequenceId id, const SamplingParams& sampling = {}) {
-    absl::Status status = verifier().Open(id, sampling);
-    if (status.ok()) opened_.push_back(id);
-    return status;
-  }
-  // Opens a new sequence and commits the prompt.
-  SequenceId Begin(const SamplingParams& sampling = {}) {
-    static uint64_t next_session = 1;
-    const SequenceId id = {next_session++, 3};
-    EXPECT_TRUE(Open(id, sampling).ok());
-    const auto trace = verifier().Prefill({id, 0, {kPrompt.begin(), kPrompt.end() - 1}});
-    EXPECT_TRUE(trace.ok()) << trace.status();
-    return id;
-  }
-  VerifyOutcome VerifyOne(const VerifyItem& item) {
-    const auto result = verifier().Verify({item});
-    if (!result.ok()) return {result.status(), {}};
-    return result->outcomes.at(0);
-  }
-  std::vector<TokenId> PlainText(const SamplingParams& sampling, int count) {
-    const SequenceId id = Begin(sampling);
-    std::vector<TokenId> text;
-    TokenId root = kPrompt.back();
-    for (int i = 0; i < count; ++i) {
-      const VerifyOutcome outcome = VerifyOne({id, kCached + i, DraftTree(root)});
-      EXPECT_TRUE(outcome.status.ok()) << outcome.status;
-      EXPECT_TRUE(outcome.acceptance.path.empty());
-      root = outcome.acceptance.next;
-      text.push_back(root);
-    }
-    verifier().Close(id);
-    return text;
-  }
-  // A tree with the next `hits` tokens of the text on one path. Each has a wrong sibling before and
-  // after it.
-  DraftTree TreeOver(TokenId root, const TokenId* text, int hits) const {
-    DraftTree tree(root);
-    NodeIndex at = 0;
-    for (int d = 0; d < hits; ++d) {
-      const float score = -1.0f - static_cast<float>(d);
-      tree.Add(at, (text[d] + 1) % vocabulary_, score);
-      const NodeIndex hit = tree.Add(at, text[d], score);
-      tree.Add(at, (text[d] + 2) % vocabulary_, score);
-      at = hit;
-    }
-    return tree;
-  }
-
-  std::unique_ptr<testing::StagesUnderTest> stages_;
-  int vocabulary_ = 0;
-  std::vector<SequenceId> opened_;
-};
+using VerifierConformanceTest = testing::VerifierFixture;
+using testing::kCached;
+using testing::kPrompt;
 
 TEST_P(VerifierConformanceTest, InfoIsComplete) {
   const auto info = verifier().Info();
@@ -81,6 +17,8 @@ TEST_P(VerifierConformanceTest, InfoIsComplete) {
   EXPECT_GT(info->dims.vocabulary, 0);
   EXPECT_GT(info->max_context, 0);
   EXPECT_GT(info->max_rows, 0);
+  EXPECT_GT(info->page_tokens, 0);
+  EXPECT_GE(info->kv_tokens, info->max_context);
   EXPECT_GT(info->peaks.bytes_per_second, 0);
   EXPECT_GT(info->peaks.flops_per_second, 0);
 }
@@ -130,7 +68,8 @@ TEST_P(VerifierConformanceTest, OutcomesHaveTheOrderOfTheForest) {
   const auto result =
       verifier().Verify({{first, kCached, TreeOver(kPrompt.back(), greedy.data(), 2)},
                          {{4711, 0}, 0, DraftTree(1)},
-                         {second, kCached, TreeOver(kPrompt.back(), sampled.data(), 1)}});
+                         {second, kCached, TreeOver(kPrompt.back(), sampled.data(), 1)}},
+                        {});
   ASSERT_TRUE(result.ok()) << result.status();
   ASSERT_EQ(result->outcomes.size(), 3u);
   EXPECT_EQ(result->outcomes[0].acceptance.next, greedy[2]);
@@ -144,7 +83,7 @@ TEST_P(VerifierConformanceTest, TheTraceHasRowsAndContexts) {
   tree.Add(0, 1, -1);
   tree.Add(0, 2, -1);
   const auto result =
-      verifier().Verify({{first, kCached, tree}, {second, kCached, DraftTree(kPrompt.back())}});
+      verifier().Verify({{first, kCached, tree}, {second, kCached, DraftTree(kPrompt.back())}}, {});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->trace.rows, 4);
   EXPECT_EQ(result->trace.contexts, (std::vector<int>{kCached, kCached}));
@@ -201,14 +140,14 @@ TEST_P(VerifierConformanceTest, RefusesTokensOutsideTheVocabulary) {
 TEST_P(VerifierConformanceTest, TooManyRowsAreRefusedAndChangeNothing) {
   const SequenceId id = Begin();
   DraftTree tree(kPrompt.back());
-  for (int i = 0; i < verifier().Info()->max_rows; ++i) tree.Add(i, i % vocabulary_, -1);
-  EXPECT_TRUE(absl::IsInvalidArgument(verifier().Verify({{id, kCached, tree}}).status()));
+  for (int i = 0; i < info_.max_rows; ++i) tree.Add(i, i % vocabulary_, -1);
+  EXPECT_TRUE(absl::IsInvalidArgument(verifier().Verify({{id, kCached, tree}}, {}).status()));
   EXPECT_TRUE(VerifyOne({id, kCached, DraftTree(kPrompt.back())}).status.ok());
 }
 
 TEST_P(VerifierConformanceTest, RefusesTokensBeyondTheContext) {
   const SequenceId id = Begin();
-  const std::vector<TokenId> rest(verifier().Info()->max_context - kCached, 1);
+  const std::vector<TokenId> rest(info_.max_context - kCached, 1);
   ASSERT_TRUE(verifier().Prefill({id, kCached, rest}).ok());
   const auto full = static_cast<Position>(kCached + rest.size());
   EXPECT_TRUE(absl::IsOutOfRange(verifier().Prefill({id, full, {1}}).status()));

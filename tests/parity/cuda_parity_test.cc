@@ -83,8 +83,9 @@ class CudaParityTest : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(side.target->pages().Reserve(table, static_cast<int>(tokens.size())).ok());
     nn::RowBatch batch;
     batch.AddRun({&table, 0, kernels::RowMask::kCausal}, tokens);
-    const absl::Status done = side.target->Prefill(batch);
-    ASSERT_TRUE(done.ok()) << done;
+    TimingTrace trace;
+    const auto done = side.target->Verify(batch, {}, trace);
+    ASSERT_TRUE(done.ok()) << done.status();
   }
 
   std::string folder_;
@@ -114,6 +115,45 @@ TEST_P(CudaParityTest, FeaturesAndLogitsMatchTransformers) {
   const int vocabulary = gpu_.target->config().dims.vocabulary;
   ExpectNear({step->logits, step->logits + vocabulary}, {logits.end() - vocabulary, logits.end()},
              kTolerance);
+}
+
+// One sequence decodes while another one's prompt is committed in the same forward.
+TEST_P(CudaParityTest, AMixedForwardMatchesTheCpu) {
+  LoadTargets(FeatureLayers());
+  const auto cached = static_cast<Position>(tokens_.size()) - 1;
+  const std::vector<TokenId> prompt(tokens_.begin(), tokens_.end() - 1);
+  DraftTree tree(tokens_.back());
+  for (int i = 0; i < 5; ++i) tree.Add(i / 2, 10 + i, -1.0f);
+  const std::vector<int> depths = {0, 1, 1, 2, 2, 3};
+  const SamplingParams greedy;
+  std::vector<Acceptance> accepted;
+  for (Side* side : {&cpu_, &gpu_}) {
+    Prefill(*side, 0, prompt);
+    ASSERT_TRUE(side->target->pages().Reserve(side->tables[0], cached + tree.rows()).ok());
+    ASSERT_TRUE(side->target->pages().Reserve(side->tables[1], cached).ok());
+    verifier::TokenHistory history;
+    nn::RowBatch batch;
+    batch.AddTree({&side->tables[0], cached}, tree.tokens(), depths, tree.AncestorBits());
+    batch.AddRun({&side->tables[1], 0, kernels::RowMask::kCausal}, prompt);
+    TimingTrace trace;
+    const auto outcomes = side->target->Verify(
+        batch, {{&tree, cached, 0, &greedy, &history, &side->tables[0]}}, trace);
+    ASSERT_TRUE(outcomes.ok()) << outcomes.status();
+    ASSERT_EQ(outcomes->size(), 1u);
+    ASSERT_TRUE((*outcomes)[0].ok()) << (*outcomes)[0].status();
+    accepted.push_back(*(*outcomes)[0]);
+    EXPECT_GT(trace.forward, absl::ZeroDuration());
+  }
+  EXPECT_EQ(accepted[1], accepted[0]);
+  for (const int span : {0, 1}) {
+    ExpectNear(Floats(gpu_.target->KeptFeatures(span), DType::kF32),
+               Floats(cpu_.target->KeptFeatures(span), DType::kF32), kTolerance);
+  }
+  // The prompt's features are those of Transformers.
+  std::vector<float> expected = golden_->Floats("features");
+  const std::vector<float> actual = Floats(gpu_.target->KeptFeatures(1), DType::kF32);
+  expected.resize(actual.size());
+  ExpectNear(actual, expected, kTolerance);
 }
 
 // Sampling parameters of the sequences. The last sequence uses all logit edits.
@@ -238,7 +278,10 @@ class Lockstep {
       }
     }
     TimingTrace trace;
-    return side.target->Verify(batch, rows, trace);
+    auto outcomes = side.target->Verify(batch, rows, trace);
+    EXPECT_TRUE(outcomes.ok()) << outcomes.status();
+    if (outcomes.ok()) return *std::move(outcomes);
+    return std::vector<absl::StatusOr<Acceptance>>(kSequences, outcomes.status());
   }
 
   void Compare(int s, const Acceptance& actual, const Acceptance& expected) {

@@ -78,7 +78,7 @@ class ParityEngine {
     nn::RowBatch batch;
     batch.AddTree({&table, cached}, tree.tokens(), depths, tree.AncestorBits());
     target_->Forward(batch, feature_layers());
-    const float* logits = target_->Logits().values;
+    const float* logits = target_->Logits(tree.rows()).values;
     return {logits, logits + size_t(tree.rows()) * vocabulary()};
   }
 

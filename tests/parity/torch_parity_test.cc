@@ -21,7 +21,8 @@ TEST_P(TorchParityTest, TargetLogitsAndFeaturesMatchTransformers) {
   nn::PageTable table;
   torch_.Prefill(torch_.tokens(), torch_.tokens().size(), table);
   testing::ExpectParity(torch_.target().features(), torch_.golden().Floats("features"), "features");
-  testing::ExpectParity(torch_.target().Logits().values, torch_.golden().Floats("logits"),
+  const int rows = static_cast<int>(torch_.tokens().size());
+  testing::ExpectParity(torch_.target().Logits(rows).values, torch_.golden().Floats("logits"),
                         "logits");
 }
 

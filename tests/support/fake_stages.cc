@@ -38,6 +38,15 @@ Acceptance Walk(const DraftTree& tree, std::vector<TokenId>& tokens,
   return acceptance;
 }
 
+int PagesFor(size_t tokens) { return (static_cast<int>(tokens) + kToyPage - 1) / kToyPage; }
+
+size_t RowsOf(const Forest& forest, absl::Span<const PrefillItem> prompts) {
+  size_t rows = 0;
+  for (const VerifyItem& item : forest) rows += item.tree.rows();
+  for (const PrefillItem& item : prompts) rows += item.tokens.size();
+  return rows;
+}
+
 }  // namespace
 
 TokenId ToyNext(absl::Span<const TokenId> prefix, const ChoiceParams& sampling) {
@@ -61,8 +70,10 @@ absl::StatusOr<TargetInfo> FakeVerifier::Info() {
   info.device = "none";
   info.dims = {2, 4, 2, 1, 3, 5, kToyVocabulary, 4};
   info.peaks = {1e6, 1e6};
-  info.max_context = kToyContext;
+  info.max_context = max_context;
   info.max_rows = kToyRows;
+  info.kv_tokens = kv_tokens;
+  info.page_tokens = kToyPage;
   return info;
 }
 
@@ -74,70 +85,96 @@ absl::Status FakeVerifier::Open(SequenceId sequence, const SamplingParams& sampl
   if (found != live_.end() && found->second.id.epoch > sequence.epoch) {
     return absl::FailedPreconditionError("the epoch is stale");
   }
-  live_[sequence.session] = {sequence, sampling, {}};
+  live_[sequence.session] = {sequence, sampling, {}, 0};
   return absl::OkStatus();
 }
 
-absl::StatusOr<FakeVerifier::State*> FakeVerifier::Find(SequenceId id) {
+absl::StatusOr<FakeVerifier::State*> FakeVerifier::Find(SequenceId id, Position cached, int count) {
+  if (!seen_.insert(id.session).second) {
+    return absl::InvalidArgumentError("the sequence occurs twice");
+  }
   const auto found = live_.find(id.session);
   if (found == live_.end()) return absl::NotFoundError("unknown sequence");
-  if (found->second.id != id) return absl::FailedPreconditionError("the epoch is stale");
-  return &found->second;
-}
-
-absl::StatusOr<TimingTrace> FakeVerifier::Prefill(const PrefillItem& item) {
-  if (call_error) return *call_error;
-  TimingTrace trace;
-  if (item.tokens.empty()) return trace;
-  ASSIGN_OR_RETURN(State * state, Find(item.sequence));
-  if (item.cached != static_cast<Position>(state->tokens.size())) {
+  State& state = found->second;
+  if (state.id != id) return absl::FailedPreconditionError("the epoch is stale");
+  if (cached != static_cast<Position>(state.tokens.size())) {
     return absl::FailedPreconditionError("`cached` is not the number of committed tokens");
   }
-  if (state->tokens.size() + item.tokens.size() > static_cast<size_t>(kToyContext)) {
-    return absl::OutOfRangeError("past the context");
-  }
-  for (const TokenId token : item.tokens) {
-    if (token < 0 || token >= kToyVocabulary)
-      return absl::InvalidArgumentError("the token is outside the vocabulary");
-  }
-  state->tokens.insert(state->tokens.end(), item.tokens.begin(), item.tokens.end());
-  trace.rows = static_cast<int>(item.tokens.size());
-  trace.contexts = {item.cached};
-  trace.forward = absl::Milliseconds(1);
-  return trace;
+  if (cached + count > max_context) return absl::OutOfRangeError("past the context");
+  return &state;
 }
 
-absl::StatusOr<FakeVerifier::State*> FakeVerifier::Admit(const VerifyItem& item) {
-  ASSIGN_OR_RETURN(State * state, Find(item.sequence));
+int FakeVerifier::free_pages() const {
+  int pages = kv_tokens / kToyPage;
+  for (const auto& [session, state] : live_) pages -= state.pages;
+  return pages;
+}
+
+absl::Status FakeVerifier::Reserve(State& state, size_t tokens) {
+  const int missing = PagesFor(tokens) - state.pages;
+  if (missing > free_pages()) return absl::ResourceExhaustedError("too few free pages");
+  state.pages += std::max(0, missing);
+  return absl::OkStatus();
+}
+
+void FakeVerifier::FreeUnusedPages() {
+  for (auto& [session, state] : live_) state.pages = PagesFor(state.tokens.size());
+}
+
+absl::StatusOr<FakeVerifier::State*> FakeVerifier::AdmitRoot(const VerifyItem& item) {
   RETURN_IF_ERROR(item.tree.Validate(kToyVocabulary));
-  if (item.cached != static_cast<Position>(state->tokens.size())) {
-    return absl::FailedPreconditionError("`cached` is not the number of committed tokens");
-  }
-  for (NodeIndex i = 0; i < item.tree.rows(); ++i) {
-    if (item.cached + item.tree.depth(i) >= kToyContext) {
-      return absl::OutOfRangeError("past the context");
-    }
-  }
+  int depth = 0;
+  for (NodeIndex i = 0; i < item.tree.rows(); ++i) depth = std::max(depth, item.tree.depth(i));
+  ASSIGN_OR_RETURN(State * state, Find(item.sequence, item.cached, 1 + depth));
+  RETURN_IF_ERROR(Reserve(*state, state->tokens.size() + 1));
   return state;
 }
 
-absl::StatusOr<VerifyResult> FakeVerifier::Verify(const Forest& forest) {
+absl::StatusOr<FakeVerifier::State*> FakeVerifier::AdmitPrompt(const PrefillItem& item) {
+  if (item.tokens.empty()) return absl::InvalidArgumentError("the prompt has no tokens");
+  for (const TokenId token : item.tokens) {
+    if (token < 0 || token >= kToyVocabulary) {
+      return absl::InvalidArgumentError("the token is outside the vocabulary");
+    }
+  }
+  const auto count = static_cast<int>(item.tokens.size());
+  ASSIGN_OR_RETURN(State * state, Find(item.sequence, item.cached, count));
+  RETURN_IF_ERROR(Reserve(*state, state->tokens.size() + item.tokens.size()));
+  return state;
+}
+
+absl::StatusOr<VerifyResult> FakeVerifier::Verify(const Forest& forest,
+                                                  absl::Span<const PrefillItem> prompts) {
   last_forest = forest;
+  last_prompts.assign(prompts.begin(), prompts.end());
   if (call_error) return *call_error;
-  int rows = 0;
-  for (const VerifyItem& item : forest) rows += item.tree.rows();
-  if (rows > kToyRows) return absl::InvalidArgumentError("too many rows");
+  if (RowsOf(forest, prompts) > kToyRows) return absl::InvalidArgumentError("too many rows");
+  seen_.clear();
   VerifyResult result;
-  for (const VerifyItem& item : forest) {
+  std::vector<absl::StatusOr<State*>> admitted;
+  for (const VerifyItem& item : forest) admitted.push_back(AdmitRoot(item));
+  for (size_t i = 0; i < forest.size(); ++i) {
     VerifyOutcome& outcome = result.outcomes.emplace_back();
-    const absl::StatusOr<State*> state = Admit(item);
-    outcome.status = state.status();
-    if (!state.ok()) continue;
-    outcome.acceptance = Walk(item.tree, (*state)->tokens, (*state)->sampling);
+    outcome.status = admitted[i].status();
+    if (!admitted[i].ok()) continue;
+    State& state = **admitted[i];
+    const bool whole = Reserve(state, state.tokens.size() + forest[i].tree.rows()).ok();
+    const DraftTree tree = whole ? forest[i].tree : DraftTree(forest[i].tree.token(0));
+    outcome.acceptance = Walk(tree, state.tokens, state.sampling);
     if (forced_acceptance) outcome.acceptance = *forced_acceptance;
-    result.trace.rows += item.tree.rows();
+    result.trace.rows += tree.rows();
+    result.trace.contexts.push_back(forest[i].cached);
+  }
+  for (const PrefillItem& item : prompts) {
+    const absl::StatusOr<State*> state = AdmitPrompt(item);
+    result.prompts.push_back(state.status());
+    if (!state.ok()) continue;
+    (*state)->tokens.insert((*state)->tokens.end(), item.tokens.begin(), item.tokens.end());
+    result.trace.rows += static_cast<int>(item.tokens.size());
     result.trace.contexts.push_back(item.cached);
   }
+  FreeUnusedPages();
+  result.free_kv_tokens = free_pages() * kToyPage;
   result.trace.forward = absl::Milliseconds(1) + result.trace.rows * absl::Microseconds(10);
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "common/stages/stages.h"
@@ -15,6 +16,7 @@ namespace bastion::testing {
 inline constexpr int kToyVocabulary = 97;
 inline constexpr int kToyContext = 512;
 inline constexpr int kToyRows = 256;
+inline constexpr int kToyPage = 16;  // Tokens.
 
 // The toy target's next token after `prefix`. At temperature 0 the seed has no effect.
 [[nodiscard]] TokenId ToyNext(absl::Span<const TokenId> prefix, const ChoiceParams& sampling);
@@ -26,31 +28,46 @@ class FakeVerifier final : public Verifier {
  public:
   absl::StatusOr<TargetInfo> Info() override;
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override;
-  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override;
-  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override;
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                      absl::Span<const PrefillItem> prompts) override;
   void Close(SequenceId sequence) override;
 
   // The committed tokens of a live sequence; null for any other sequence.
   [[nodiscard]] const std::vector<TokenId>* Tokens(SequenceId sequence) const;
   [[nodiscard]] int live_sequences() const { return static_cast<int>(live_.size()); }
 
+  // ---- sizes that a test may change ----
+  int kv_tokens = 32 * kToyContext;  // Capacity of the KV cache.
+  int max_context = kToyContext;
+
   // ---- faults that a test can set ----
-  std::optional<absl::Status> call_error;       // Returned by every Prefill and Verify.
+  std::optional<absl::Status> call_error;       // Returned by every Verify.
   std::optional<Acceptance> forced_acceptance;  // Returned for every tree.
 
-  Forest last_forest;  // The argument of the last Verify.
+  // ---- the arguments of the last Verify ----
+  Forest last_forest;
+  std::vector<PrefillItem> last_prompts;
 
  private:
   struct State {
     SequenceId id;
     SamplingParams sampling;
-    std::vector<TokenId> tokens;
+    std::vector<TokenId> tokens = {};
+    int pages = 0;
   };
 
-  [[nodiscard]] absl::StatusOr<State*> Find(SequenceId id);
-  [[nodiscard]] absl::StatusOr<State*> Admit(const VerifyItem& item);
+  // The sequence `id`, if `count` tokens after the `cached` ones may be committed in this call.
+  [[nodiscard]] absl::StatusOr<State*> Find(SequenceId id, Position cached, int count);
+  // Reserve pages as common/stages/stages.h states.
+  [[nodiscard]] absl::StatusOr<State*> AdmitRoot(const VerifyItem& item);
+  [[nodiscard]] absl::StatusOr<State*> AdmitPrompt(const PrefillItem& item);
+  [[nodiscard]] absl::Status Reserve(State& state, size_t tokens);
+  [[nodiscard]] int free_pages() const;
+  // Frees the pages beyond the committed tokens of all sequences.
+  void FreeUnusedPages();
 
   std::map<uint64_t, State> live_;  // By session.
+  std::set<uint64_t> seen_;         // Sessions of this call.
 };
 
 class FakeDrafter final : public Drafter {

@@ -52,49 +52,59 @@ DeviceCurve DeviceCurve::Gpu() {
           }};
 }
 
-TargetInfo SimulatedDevice::Target() {
-  TargetInfo target;
-  target.dims = {2, 4, 2, 1, 3, 5, 100'000, 2};
-  target.peaks = {1e6, 1e6};
-  target.max_rows = 512;
-  target.max_context = 1'000'000'000;
-  return target;
-}
-
-CalibrationTable SimulatedDevice::Calibration() const {
+CalibrationTable DeviceCurve::Calibration() const {
   CalibrationTable table;
   std::vector<int> row_counts = CalibrationOptions().row_counts;
   for (const int more : {192, 256, 384, 512}) row_counts.push_back(more);
   for (const int rows : row_counts) {
-    const double seconds = 1e-3 * curve.verify(rows);
-    table.points.push_back({rows, 0, seconds, seconds + 1e-3 * curve.overhead});
+    const double seconds = 1e-3 * verify(rows);
+    table.points.push_back({rows, 0, seconds, seconds + 1e-3 * overhead});
   }
   return table;
 }
 
-absl::Duration SimulatedDevice::Spend(double milliseconds) {
+TargetInfo SimulatedDevice::Target() const {
+  TargetInfo target;
+  target.dims = {2, 4, 2, 1, 3, 5, texts_->vocabulary(), 2};
+  target.peaks = {1e6, 1e6};
+  target.max_rows = 512;
+  target.max_context = 1'000'000'000;
+  target.kv_tokens = 1'000'000'000;  // Sequences take no memory.
+  target.page_tokens = 16;
+  return target;
+}
+
+absl::Duration SimulatedDevice::Spend(double call_milliseconds) {
   const double factor =
       noise_ > 0 ? std::exp(std::normal_distribution<>(0.0, noise_)(random_)) : 1.0;
-  const absl::Duration spent = absl::Milliseconds(milliseconds * factor);
+  const absl::Duration spent = absl::Milliseconds(call_milliseconds * factor);
   clock_.Advance(spent);
+  milliseconds += call_milliseconds;
   return spent;
 }
 
-absl::StatusOr<VerifyResult> SimulatedDevice::SimulatedVerifier::Verify(const Forest& forest) {
+absl::StatusOr<VerifyResult> SimulatedDevice::SimulatedVerifier::Verify(
+    const Forest& forest, absl::Span<const PrefillItem> prompts) {
   VerifyResult result;
   for (const VerifyItem& item : forest) {
     result.trace.rows += item.tree.rows();
     result.trace.contexts.push_back(item.cached);
-    result.outcomes.push_back(
-        {absl::OkStatus(), device_->Accept(item.tree, device_->drafts_.at(item.sequence.session))});
+    result.outcomes.push_back({absl::OkStatus(), device_->Accept(item)});
   }
+  for (const PrefillItem& item : prompts) {
+    result.trace.rows += static_cast<int>(item.tokens.size());
+    result.trace.contexts.push_back(item.cached);
+    result.prompts.push_back(absl::OkStatus());
+  }
+  result.free_kv_tokens = device_->Target().kv_tokens;
   result.trace.forward = device_->Spend(device_->curve.verify(result.trace.rows));
   device_->Spend(device_->curve.overhead);
   return result;
 }
 
 absl::StatusOr<DrafterInfo> SimulatedDevice::SimulatedDrafter::Info() {
-  return DrafterInfo{.model = "simulated", .positions = 8, .vocabulary = Target().dims.vocabulary};
+  return DrafterInfo{
+      .model = "simulated", .positions = 8, .vocabulary = device_->Target().dims.vocabulary};
 }
 
 absl::StatusOr<std::vector<Draft>> SimulatedDevice::SimulatedDrafter::Expand(
@@ -103,32 +113,39 @@ absl::StatusOr<std::vector<Draft>> SimulatedDevice::SimulatedDrafter::Expand(
   device_->drafted_sequences += static_cast<int>(frontiers.size());
   if (device_->drafts_fail) return absl::UnavailableError("the simulated drafter fails");
   std::vector<Draft> drafts;
-  for (const Frontier& frontier : frontiers) {
-    drafts.push_back({{MarginalsOf(device_->drafts_.at(frontier.sequence.session).stated)}});
-  }
+  for (const Frontier& frontier : frontiers)
+    drafts.push_back({{device_->texts_->Predict(frontier)}});
   return drafts;
 }
 
-// Draws the target's tokens depth by depth and follows them down the tree.
-Acceptance SimulatedDevice::Accept(const DraftTree& tree, const SimulatedDrafts& drafts) {
+Acceptance SimulatedDevice::Accept(const VerifyItem& item) {
+  const DraftTree& tree = item.tree;
   Acceptance acceptance;
   NodeIndex at = 0;
-  bool off_spine = false;
   for (;;) {
-    acceptance.next = DrawToken(drafts, tree.depth(at), off_spine);
+    acceptance.next = texts_->Choose(item, at);
     NodeIndex child = kNoNode;
     for (NodeIndex i = at + 1; i < tree.rows(); ++i) {
       if (tree.parent(i) == at && tree.token(i) == acceptance.next) child = i;
     }
     if (child == kNoNode) return acceptance;
     acceptance.path.push_back(child);
-    off_spine = off_spine || acceptance.next % 100 != 0;
     at = child;
   }
 }
 
-TokenId SimulatedDevice::DrawToken(const SimulatedDrafts& drafts, int depth, bool off_spine) {
+Marginals DrawnTexts::Predict(const Frontier& frontier) {
+  return MarginalsOf(drafts_.at(frontier.sequence.session).stated);
+}
+
+TokenId DrawnTexts::Choose(const VerifyItem& item, NodeIndex node) {
+  const SimulatedDrafts& drafts = drafts_.at(item.sequence.session);
+  const int depth = item.tree.depth(node);
   if (depth >= static_cast<int>(drafts.truth.size())) return kOther;
+  bool off_spine = false;  // The tokens of rank 0 are multiples of 100.
+  for (NodeIndex i = node; i != 0; i = item.tree.parent(i)) {
+    off_spine = off_spine || item.tree.token(i) % 100 != 0;
+  }
   double left = std::uniform_real_distribution<>()(random_);
   for (size_t rank = 0; rank < drafts.truth[depth].size(); ++rank) {
     left -= drafts.truth[depth][rank] * (off_spine ? drafts.off_spine : 1.0);

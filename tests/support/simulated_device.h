@@ -1,9 +1,6 @@
 // SimulatedDevice: a drafter and a verifier that compute nothing and take virtual time. A test sets
-// how long calls take and how good each request's drafts are, then runs real decode cycles.
-//
-// A draft states the same probabilities in every cycle. The target's tokens are drawn from the true
-// probabilities: truth[d][r] is the probability that the candidate of rank r at depth d+1 is the
-// target's token, given that the target chose the path above it. Deterministic. Thread-compatible.
+// how long calls take (DeviceCurve) and which tokens they return (SimulatedTexts), then runs real
+// decode cycles. Deterministic. Thread-compatible.
 #ifndef BASTION_TESTS_SUPPORT_SIMULATED_DEVICE_H_
 #define BASTION_TESTS_SUPPORT_SIMULATED_DEVICE_H_
 
@@ -20,7 +17,17 @@
 
 namespace bastion::testing {
 
-// The drafts of one request.
+// The tokens of a simulated drafter and target.
+class SimulatedTexts {
+ public:
+  virtual ~SimulatedTexts() = default;
+  [[nodiscard]] virtual int vocabulary() const = 0;
+  [[nodiscard]] virtual Marginals Predict(const Frontier& frontier) = 0;
+  // The target's token after the path of `node` in the tree of `item`.
+  [[nodiscard]] virtual TokenId Choose(const VerifyItem& item, NodeIndex node) = 0;
+};
+
+// The drafts of one request of DrawnTexts.
 struct SimulatedDrafts {
   Probabilities stated;
   Probabilities truth;
@@ -36,6 +43,23 @@ struct SimulatedDrafts {
   }
 };
 
+// Random texts. A draft states the same probabilities in every cycle. The target's tokens are drawn
+// from the true probabilities: truth[d][r] is the probability that the candidate of rank r at depth
+// d+1 is the target's token, given that the target chose the path above it.
+class DrawnTexts final : public SimulatedTexts {
+ public:
+  // Sets the drafts of the request with this session id.
+  void SetDrafts(uint64_t session, SimulatedDrafts drafts) { drafts_[session] = std::move(drafts); }
+
+  [[nodiscard]] int vocabulary() const override { return 100'000; }
+  [[nodiscard]] Marginals Predict(const Frontier& frontier) override;
+  [[nodiscard]] TokenId Choose(const VerifyItem& item, NodeIndex node) override;
+
+ private:
+  std::mt19937 random_{1};
+  std::map<uint64_t, SimulatedDrafts> drafts_;  // By session.
+};
+
 // Milliseconds of a verify call by rows, and of a draft call by sequences.
 struct DeviceCurve {
   std::function<double(double rows)> verify;
@@ -48,23 +72,24 @@ struct DeviceCurve {
   static DeviceCurve Inflated();
   // A model of an H100 with an 8 B target: nearly flat up to 64 rows, then tiles.
   static DeviceCurve Gpu();
+
+  // What calibration would measure on such a device.
+  [[nodiscard]] CalibrationTable Calibration() const;
 };
 
 class SimulatedDevice {
  public:
-  // `noise` is the relative spread of all times.
-  explicit SimulatedDevice(DeviceCurve device_curve, double noise = 0)
-      : curve(std::move(device_curve)), noise_(noise) {}
+  // `noise` is the relative spread of all times. `texts` must outlive this object.
+  SimulatedDevice(DeviceCurve device_curve, SimulatedTexts* texts, double noise = 0)
+      : curve(std::move(device_curve)), texts_(texts), noise_(noise) {}
 
   [[nodiscard]] Verifier& verifier() { return verifier_; }
   [[nodiscard]] Drafter& drafter() { return drafter_; }
   [[nodiscard]] const ManualClock& clock() const { return clock_; }
-  [[nodiscard]] static TargetInfo Target();
-  // What calibration would measure.
-  [[nodiscard]] CalibrationTable Calibration() const;
+  [[nodiscard]] TargetInfo Target() const;
 
-  // The drafts of the request with this session id.
-  void SetDrafts(uint64_t session, SimulatedDrafts drafts) { drafts_[session] = std::move(drafts); }
+  // Lets time pass without a call.
+  void Advance(absl::Duration step) { clock_.Advance(step); }
 
   // ---- may change while cycles run ----
   DeviceCurve curve;
@@ -72,15 +97,16 @@ class SimulatedDevice {
 
   // ---- counts ----
   int drafted_sequences = 0;  // Over all draft calls.
+  double milliseconds = 0;    // What all calls would have taken without noise.
 
  private:
   class SimulatedVerifier final : public Verifier {
    public:
     explicit SimulatedVerifier(SimulatedDevice* device) : device_(device) {}
-    absl::StatusOr<TargetInfo> Info() override { return Target(); }
+    absl::StatusOr<TargetInfo> Info() override { return device_->Target(); }
     absl::Status Open(SequenceId, const SamplingParams&) override { return absl::OkStatus(); }
-    absl::StatusOr<TimingTrace> Prefill(const PrefillItem&) override { return TimingTrace(); }
-    absl::StatusOr<VerifyResult> Verify(const Forest& forest) override;
+    absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                        absl::Span<const PrefillItem> prompts) override;
     void Close(SequenceId) override {}
 
    private:
@@ -99,14 +125,14 @@ class SimulatedDevice {
   };
 
   // Advances the clock, with noise. Returns the time spent.
-  absl::Duration Spend(double milliseconds);
-  [[nodiscard]] Acceptance Accept(const DraftTree& tree, const SimulatedDrafts& drafts);
-  [[nodiscard]] TokenId DrawToken(const SimulatedDrafts& drafts, int depth, bool off_spine);
+  absl::Duration Spend(double call_milliseconds);
+  // Follows the target's tokens down the tree.
+  [[nodiscard]] Acceptance Accept(const VerifyItem& item);
 
+  SimulatedTexts* const texts_;
   const double noise_;
   ManualClock clock_;
   std::mt19937 random_{1};
-  std::map<uint64_t, SimulatedDrafts> drafts_;  // By session.
   SimulatedVerifier verifier_{this};
   SimulatedDrafter drafter_{this};
 };

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/nn/device.h"
 #include "common/stages/stage_data.h"
 #include "verifier_service/engine/audit_options.h"
@@ -23,8 +24,7 @@ struct VerifierOptions {
   std::string target_folder;
   nn::EngineOptions engine;
   int max_sequences = 64;
-  int max_rows = 512;                        // Maximum number of rows in one verify forward.
-  int prefill_chunk = 256;                   // Maximum number of rows in one prefill forward.
+  int max_rows = 512;                        // Maximum number of rows in one forward.
   int64_t feature_bytes = int64_t{1} << 30;  // Limit for the features of all sequences together.
   AuditOptions audit;
   TargetLoader load_target = nullptr;  // Null: LoadCpuTarget.
@@ -46,9 +46,10 @@ class VerifierEngine {
 
   // Contracts: Verifier in common/stages/stages.h.
   [[nodiscard]] virtual absl::Status Open(SequenceId sequence, const SamplingParams& sampling) = 0;
-  [[nodiscard]] virtual absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) = 0;
-  [[nodiscard]] virtual absl::StatusOr<VerifyResult> Verify(const Forest& forest) = 0;
+  [[nodiscard]] virtual absl::StatusOr<VerifyResult> Verify(
+      const Forest& forest, absl::Span<const PrefillItem> prompts) = 0;
   virtual void Close(SequenceId sequence) = 0;
+  [[nodiscard]] absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item);
 
   // The bytes read and the multiply-adds of one verify forward.
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;

@@ -21,10 +21,9 @@ class CpuTarget final : public Target {
 
   void WakeUp() override { pool().Wake(); }
   void SetFeatureLayers(const std::vector<int>& layers) override { layers_ = layers; }
-  absl::Status Prefill(const nn::RowBatch& batch) override;
-  std::vector<absl::StatusOr<Acceptance>> Verify(const nn::RowBatch& batch,
-                                                 absl::Span<const TreeRows> trees,
-                                                 TimingTrace& trace) override;
+  absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> Verify(const nn::RowBatch& batch,
+                                                                 absl::Span<const TreeRows> trees,
+                                                                 TimingTrace& trace) override;
   absl::Span<const char> KeptFeatures(int index) const override {
     return absl::MakeConstSpan(kept_).subspan(kept_begins_[index],
                                               kept_begins_[index + 1] - kept_begins_[index]);
@@ -43,16 +42,20 @@ class CpuTarget final : public Target {
   [[nodiscard]] absl::StatusOr<Acceptance> AcceptTree(const TreeRows& rows,
                                                       const std::vector<TokenId>& choices,
                                                       const LogitRows& logits) const;
+  // Chooses a token after each row of `trees`, and walks them.
+  [[nodiscard]] std::vector<absl::StatusOr<Acceptance>> AcceptTrees(
+      absl::Span<const TreeRows> trees, const LogitRows& logits) const;
+  // Keeps the features of the accepted rows and of the prompts' rows.
+  void KeepFeatures(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,
+                    const std::vector<absl::StatusOr<Acceptance>>& outcomes);
   // Appends the features of `row` to kept_.
   void Keep(int row);
-  // Ends the rows of one tree in kept_.
-  void EndTree() { kept_begins_.push_back(kept_.size()); }
 
   std::unique_ptr<TargetModel> model_;
   const DType type_;
   std::vector<int> layers_;
   std::vector<char> kept_;  // [rows kept, F] of type_
-  // [trees + 1] The byte offset of each tree's rows in kept_, then the end of the last tree's rows.
+  // [spans + 1] The byte offset of each span's rows in kept_, then the end of the last span's rows.
   std::vector<size_t> kept_begins_{0};
 };
 
@@ -63,16 +66,6 @@ void CpuTarget::Keep(int row) {
   kept_.resize(begin + width * BytesPerElement(dtype));
   kernels::ConvertElements(DType::kF32, model_->features() + row * width,
                            static_cast<int64_t>(width), dtype, kept_.data() + begin);
-}
-
-absl::Status CpuTarget::Prefill(const nn::RowBatch& batch) {
-  model_->Forward(batch, layers_);
-  kept_.clear();
-  kept_begins_.resize(1);
-  pool().Rest();
-  for (int row = 0; row < batch.rows(); ++row) Keep(row);
-  EndTree();
-  return absl::OkStatus();
 }
 
 absl::StatusOr<Acceptance> CpuTarget::AcceptTree(const TreeRows& rows,
@@ -89,17 +82,44 @@ absl::StatusOr<Acceptance> CpuTarget::AcceptTree(const TreeRows& rows,
   return acceptance;
 }
 
-std::vector<absl::StatusOr<Acceptance>> CpuTarget::Verify(const nn::RowBatch& batch,
-                                                          absl::Span<const TreeRows> trees,
-                                                          TimingTrace& trace) {
+std::vector<absl::StatusOr<Acceptance>> CpuTarget::AcceptTrees(absl::Span<const TreeRows> trees,
+                                                               const LogitRows& logits) const {
+  const std::vector<TokenId> choices = ChooseTokens(model_->device(), logits, trees);
+  std::vector<absl::StatusOr<Acceptance>> outcomes;
+  outcomes.reserve(trees.size());
+  for (const TreeRows& rows : trees) outcomes.push_back(AcceptTree(rows, choices, logits));
+  return outcomes;
+}
+
+void CpuTarget::KeepFeatures(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,
+                             const std::vector<absl::StatusOr<Acceptance>>& outcomes) {
+  kept_.clear();
+  kept_begins_.resize(1);
+  for (size_t i = 0; i < batch.spans().size(); ++i) {
+    const kernels::AttentionSpan& span = batch.spans()[i];
+    if (i >= trees.size()) {
+      for (int row = 0; row < span.rows; ++row) Keep(span.first_row + row);
+    } else if (outcomes[i].ok()) {
+      Keep(span.first_row);
+      for (const NodeIndex node : outcomes[i]->path) Keep(span.first_row + node);
+    }
+    kept_begins_.push_back(kept_.size());
+  }
+}
+
+absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> CpuTarget::Verify(
+    const nn::RowBatch& batch, absl::Span<const TreeRows> trees, TimingTrace& trace) {
   StopWatch watch;
   model_->Forward(batch, layers_);
-  const LogitRows logits = model_->Logits();
-  trace.forward = watch.Lap();
   std::vector<absl::StatusOr<Acceptance>> outcomes;
-  const std::vector<TokenId> choices = ChooseTokens(model_->device(), logits, trees);
-  for (const TreeRows& rows : trees) outcomes.push_back(AcceptTree(rows, choices, logits));
-  trace.accept = watch.Lap();
+  if (const int rows = RowCount(trees); rows > 0) {
+    const LogitRows logits = model_->Logits(rows);
+    trace.forward = watch.Lap();
+    outcomes = AcceptTrees(trees, logits);
+    trace.accept = watch.Lap();
+  } else {
+    trace.forward = watch.Lap();
+  }
   KvMoves moves;
   for (size_t i = 0; i < trees.size(); ++i) {
     if (outcomes[i].ok()) moves.Add(*trees[i].table, trees[i].cached, outcomes[i]->path);
@@ -107,22 +127,14 @@ std::vector<absl::StatusOr<Acceptance>> CpuTarget::Verify(const nn::RowBatch& ba
   CompactKv(model_->device(), model_->cache(), config().dims.layers, moves);
   pool().Rest();
   trace.commit = watch.Lap();
-  kept_.clear();
-  kept_begins_.resize(1);
-  for (size_t i = 0; i < trees.size(); ++i) {
-    if (outcomes[i].ok()) {
-      Keep(trees[i].first_row);
-      for (const NodeIndex node : outcomes[i]->path) Keep(trees[i].first_row + node);
-    }
-    EndTree();
-  }
+  KeepFeatures(batch, trees, outcomes);
   trace.feature_export = watch.Lap();
   return outcomes;
 }
 
 absl::StatusOr<PlainStep> CpuTarget::DecodeOne(const nn::RowBatch& batch, const TreeRows& root) {
   model_->Forward(batch, {});
-  const LogitRows logits = model_->Logits();
+  const LogitRows logits = model_->Logits(batch.rows());
   const TokenId choice = ChooseTokens(model_->device(), logits, {root}).front();
   pool().Rest();
   return PlainStep{choice, logits.values};

@@ -129,7 +129,7 @@ void CudaStep::PutForward(int rows) {
 
 kernels::cuda::CommitArgs CudaStep::MakeCommitArgs(int rows) const {
   kernels::cuda::CommitArgs commit;
-  commit.rows = inputs_.Rows(rows);
+  commit.rows = inputs_.WalkedRows(rows);
   commit.results = results_.as<WalkResult>();
   commit.paths = paths_.as<int32_t>();
   commit.layers = decoder_->layers();
@@ -144,19 +144,19 @@ kernels::cuda::CommitArgs CudaStep::MakeCommitArgs(int rows) const {
 }
 
 void CudaStep::PutRing(int rows, int max_kept) {
-  char* const to = ring_.Reserve(max_kept * feature_row_bytes());
-  if (to == nullptr) return;
+  in_ring_ = ring_.Reserve(max_kept * feature_row_bytes());
+  if (in_ring_ == nullptr) return;
   // A commit with no layers only gathers the rows' features.
   kernels::cuda::CommitArgs gather = MakeCommitArgs(cuda::BucketOf(buckets_, rows));
   gather.layer_count = 0;
-  gather.kept_features = to;
+  gather.kept_features = in_ring_;
   kernels::cuda::Commit(gather, *gpu_.stream);
   kernels::cuda::RaiseFlag({inputs_.device_step(), &flags_.as<uint64_t>()[2]}, *gpu_.stream);
 }
 
 void CudaStep::PutDecision(int rows) {
   Stream& stream = *gpu_.stream;
-  const kernels::cuda::StepRows step = inputs_.Rows(rows);
+  const kernels::cuda::StepRows step = inputs_.WalkedRows(rows);
   uint64_t* const flags = flags_.as<uint64_t>();
   kernels::cuda::Choose({step.used, logits_.as<float>(), inputs_.rules(), choices_.as<int32_t>(),
                          choose_scratch_.as<void>(), rows, config().dims.vocabulary},
@@ -230,14 +230,22 @@ absl::Status CudaStep::AwaitCommit(int rows) {
   return absl::OkStatus();
 }
 
+void CudaStep::CopyFeatures(int first, int rows, char* to, int place) {
+  const size_t row = feature_row_bytes();
+  if (row == 0 || to == nullptr) return;
+  gpu_.stream->Copy(to + place * row, features_.as<char>() + first * row, rows * row);
+}
+
+absl::Status CudaStep::KeepAlso(int first, int rows, int kept) {
+  CopyFeatures(first, rows, kept_features_.as<char>(), kept);
+  CopyFeatures(first, rows, in_ring_, kept);
+  return gpu_.stream->Synchronize();
+}
+
 absl::Status CudaStep::KeepAllFeatures(int rows) {
-  const size_t bytes = rows * feature_row_bytes();
-  if (bytes > 0) {
-    gpu_.stream->Copy(kept_features_.as<void>(), features_.as<void>(), bytes);
-  }
-  if (char* const to = ring_.Reserve(bytes)) gpu_.stream->Copy(to, features_.as<void>(), bytes);
-  RETURN_IF_ERROR(gpu_.stream->Synchronize());
-  if (ring_.reserved()) ring_.Publish(bytes);
+  in_ring_ = ring_.Reserve(rows * feature_row_bytes());
+  RETURN_IF_ERROR(KeepAlso(/*first=*/0, rows, /*kept=*/0));
+  if (ring_.reserved()) ring_.Publish(rows * feature_row_bytes());
   return absl::OkStatus();
 }
 

@@ -27,18 +27,23 @@ class CudaStep {
 
   // Copies `contents` to the GPU and runs the decoder layers over its rows.
   [[nodiscard]] absl::Status RunForward(const cuda::StepContents& contents);
-  // Computes the logits of the last forward's `rows` rows.
+  // Computes the logits of the first `rows` rows of the last forward.
   void RunHead(int rows);
   // Edits the logits before tokens are chosen. UndoEdits restores the unedited logits.
   [[nodiscard]] absl::Status EditLogits(const std::vector<kernels::cuda::LogitEdit>& edits);
   [[nodiscard]] absl::Status UndoEdits();
-  // Chooses tokens, walks the trees and commits; at most `max_kept` rows are kept. Returns when
-  // results() and paths() are valid.
+  // Chooses tokens for the first `rows` rows, those of the trees, walks the trees and commits. At
+  // most `max_kept` rows are kept, including those of KeepAlso. Returns when results() and paths()
+  // are valid.
   [[nodiscard]] absl::Status RunDecision(int rows, int max_kept);
+  // Copies the features of rows [first, first + rows) of the last forward to kept_features(), after
+  // the `kept` rows that the decision keeps, and waits.
+  [[nodiscard]] absl::Status KeepAlso(int first, int rows, int kept);
   // Waits until kept_features() holds `rows` rows. The next step may then be sent.
   [[nodiscard]] absl::Status AwaitCommit(int rows);
 
-  // Copies the features of all `rows` rows of the last forward to kept_features(), and waits.
+  // For a step without a decision: copies the features of all `rows` rows of the last forward to
+  // kept_features(), and waits.
   [[nodiscard]] absl::Status KeepAllFeatures(int rows);
 
   // Copies a row of logits [V] to host_logits() and returns it.
@@ -77,6 +82,8 @@ class CudaStep {
   void PutForward(int rows);
   void PutDecision(int rows);
   [[nodiscard]] kernels::cuda::CommitArgs MakeCommitArgs(int rows) const;
+  // Copies `rows` features from row `first` on to row `place` of `to`.
+  void CopyFeatures(int first, int rows, char* to, int place);
   // Copies the features kept by the last decision to the ring, if there is room.
   void PutRing(int rows, int max_kept);
   [[nodiscard]] const Graphs& GraphsFor(int rows) const;
@@ -99,7 +106,8 @@ class CudaStep {
   Memory choose_scratch_;
   Memory flags_;  // [3], host memory: accepted, committed, copied to the ring
   CudaFeatureRing ring_;
-  Memory edits_, before_;  // [edits of the last step]; before_: the unedited logits
+  char* in_ring_ = nullptr;  // Where this step's features begin in the ring; null: not there.
+  Memory edits_, before_;    // [edits of the last step]; before_: the unedited logits
   int edit_count_ = 0;
 };
 

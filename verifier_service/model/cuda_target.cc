@@ -23,10 +23,9 @@ class CudaTarget final : public Target {
   [[nodiscard]] absl::Status Load(const std::string& folder);
 
   void SetFeatureLayers(const std::vector<int>& layers) override;
-  absl::Status Prefill(const nn::RowBatch& batch) override;
-  std::vector<absl::StatusOr<Acceptance>> Verify(const nn::RowBatch& batch,
-                                                 absl::Span<const TreeRows> trees,
-                                                 TimingTrace& trace) override;
+  absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> Verify(const nn::RowBatch& batch,
+                                                                 absl::Span<const TreeRows> trees,
+                                                                 TimingTrace& trace) override;
   absl::Span<const char> KeptFeatures(int index) const override {
     const size_t row = step_->feature_row_bytes();
     return {step_->kept_features() + kept_begins_[index] * row,
@@ -52,18 +51,21 @@ class CudaTarget final : public Target {
   DevicePeaks MeasurePeaks() override { return step_->MeasurePeaks(); }
 
  private:
-  // Runs the forward, the choices and the acceptance walk. Returns when the accepted tokens are in
-  // host memory.
+  // Runs the forward over all rows, and the choices and the acceptance walk over `trees`. Returns
+  // when the accepted tokens are in host memory.
   [[nodiscard]] absl::Status RunStep(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,
                                      TimingTrace& trace);
   [[nodiscard]] absl::StatusOr<Acceptance> ReadTree(int index, const TreeRows& rows);
-  void UpdateKeptBegins(absl::Span<const TreeRows> trees);
+  void UpdateKeptBegins(const nn::RowBatch& batch, absl::Span<const TreeRows> trees);
+  // Waits until the features of the accepted rows and of the prompts' rows are in host memory.
+  [[nodiscard]] absl::Status AwaitFeatures(const nn::RowBatch& batch,
+                                           absl::Span<const TreeRows> trees);
 
   cuda::Gpu gpu_;
   const nn::EngineOptions options_;
   nn::PagePool pages_;
   std::unique_ptr<CudaStep> step_;
-  // [trees + 1] Tree i keeps rows kept_begins_[i] to kept_begins_[i + 1] − 1 of kept_features().
+  // [spans + 1] Span i keeps rows kept_begins_[i] to kept_begins_[i + 1] − 1 of kept_features().
   std::vector<int> kept_begins_ = {0};
 };
 
@@ -77,13 +79,6 @@ absl::Status CudaTarget::Load(const std::string& folder) {
 void CudaTarget::SetFeatureLayers(const std::vector<int>& layers) {
   // If CudaStep::Record cannot record the CUDA graphs, the next step returns an error.
   if (const absl::Status status = step_->Record(layers); !status.ok()) LOG(ERROR) << status;
-}
-
-absl::Status CudaTarget::Prefill(const nn::RowBatch& batch) {
-  RETURN_IF_ERROR(step_->RunForward({batch}));
-  RETURN_IF_ERROR(step_->KeepAllFeatures(batch.rows()));
-  kept_begins_ = {0, batch.rows()};
-  return absl::OkStatus();
 }
 
 std::vector<int32_t> ParentsOf(absl::Span<const TreeRows> trees) {
@@ -112,16 +107,21 @@ int MaxKept(absl::Span<const TreeRows> trees) {
 absl::Status CudaTarget::RunStep(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,
                                  TimingTrace& trace) {
   StopWatch watch;
+  const int tree_rows = RowCount(trees);
   const std::vector<int32_t> parents = ParentsOf(trees);
-  const std::vector<kernels::ChoiceRule> rules = RulesOf(trees, batch.rows());
+  const std::vector<kernels::ChoiceRule> rules = RulesOf(trees, tree_rows);
   kernels::cuda::Stream& stream = *gpu_.stream;
   stream.ForgetMarks();
   const int begin = stream.Mark();
   RETURN_IF_ERROR(step_->RunForward({batch, parents, rules}));
-  step_->RunHead(batch.rows());
+  if (tree_rows > 0) step_->RunHead(tree_rows);
   const int forwarded = stream.Mark();
-  RETURN_IF_ERROR(step_->EditLogits(EditList(trees)));
-  RETURN_IF_ERROR(step_->RunDecision(batch.rows(), MaxKept(trees)));
+  if (tree_rows > 0) {
+    RETURN_IF_ERROR(step_->EditLogits(EditList(trees)));
+    RETURN_IF_ERROR(step_->RunDecision(tree_rows, MaxKept(trees) + batch.rows() - tree_rows));
+  } else {
+    RETURN_IF_ERROR(stream.Synchronize());
+  }
   const absl::Duration elapsed = watch.Lap();
   ASSIGN_OR_RETURN(const double forward, stream.ElapsedSeconds(begin, forwarded));
   trace.forward = std::min(absl::Seconds(forward), elapsed);
@@ -151,31 +151,37 @@ absl::StatusOr<Acceptance> CudaTarget::ReadTree(int index, const TreeRows& rows)
   return acceptance;
 }
 
-void CudaTarget::UpdateKeptBegins(absl::Span<const TreeRows> trees) {
+void CudaTarget::UpdateKeptBegins(const nn::RowBatch& batch, absl::Span<const TreeRows> trees) {
   kept_begins_.resize(1);
-  for (size_t i = 0; i < trees.size(); ++i) {
-    kept_begins_.push_back(kept_begins_.back() + 1 + step_->results()[i].path_length);
+  for (size_t i = 0; i < batch.spans().size(); ++i) {
+    const int kept = i < trees.size() ? 1 + step_->results()[i].path_length : batch.spans()[i].rows;
+    kept_begins_.push_back(kept_begins_.back() + kept);
   }
 }
 
-std::vector<absl::StatusOr<Acceptance>> CudaTarget::Verify(const nn::RowBatch& batch,
-                                                           absl::Span<const TreeRows> trees,
-                                                           TimingTrace& trace) {
-  if (const absl::Status status = RunStep(batch, trees, trace); !status.ok()) {
-    kept_begins_.assign(trees.size() + 1, 0);
-    return std::vector<absl::StatusOr<Acceptance>>(trees.size(), status);
+absl::Status CudaTarget::AwaitFeatures(const nn::RowBatch& batch,
+                                       absl::Span<const TreeRows> trees) {
+  if (trees.empty()) return step_->KeepAllFeatures(batch.rows());
+  const int tree_rows = RowCount(trees), prompt_rows = batch.rows() - tree_rows;
+  if (prompt_rows > 0) {
+    RETURN_IF_ERROR(step_->KeepAlso(tree_rows, prompt_rows, kept_begins_[trees.size()]));
   }
+  return step_->AwaitCommit(kept_begins_.back());
+}
+
+absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> CudaTarget::Verify(
+    const nn::RowBatch& batch, absl::Span<const TreeRows> trees, TimingTrace& trace) {
+  RETURN_IF_ERROR(RunStep(batch, trees, trace));
   StopWatch watch;
   std::vector<absl::StatusOr<Acceptance>> outcomes;
   outcomes.reserve(trees.size());
   for (size_t i = 0; i < trees.size(); ++i) {
     outcomes.push_back(ReadTree(static_cast<int>(i), trees[i]));
   }
-  UpdateKeptBegins(trees);
-  const absl::Status committed = step_->AwaitCommit(kept_begins_.back());
+  UpdateKeptBegins(batch, trees);
+  RETURN_IF_ERROR(AwaitFeatures(batch, trees));
   trace.commit = watch.Lap();
-  if (committed.ok()) return outcomes;
-  return std::vector<absl::StatusOr<Acceptance>>(trees.size(), committed);
+  return outcomes;
 }
 
 absl::StatusOr<PlainStep> CudaTarget::DecodeOne(const nn::RowBatch& batch, const TreeRows& root) {

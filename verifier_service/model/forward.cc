@@ -26,14 +26,14 @@ absl::StatusOr<std::unique_ptr<TargetModel>> TargetModel::Load(const std::string
 void TargetModel::Forward(const nn::RowBatch& batch, absl::Span<const int> feature_layers) {
   const int width = config().dims.hidden;
   const int64_t feature_width = int64_t{width} * static_cast<int64_t>(feature_layers.size());
-  rows_ = batch.rows();
-  hidden_data_ = hidden_.Reserve(rows_, width);                                    // [R, C]
-  features_data_ = features_.Reserve(rows_, std::max<int64_t>(feature_width, 1));  // [R, F]
+  const int rows = batch.rows();
+  hidden_data_ = hidden_.Reserve(rows, width);                                    // [R, C]
+  features_data_ = features_.Reserve(rows, std::max<int64_t>(feature_width, 1));  // [R, F]
   vocabulary_.Embed(device(), batch.tokens(), hidden_data_);
   decoder_->Forward(batch, hidden_data_, [&](int layer, const float* x) {
     for (size_t part = 0; part < feature_layers.size(); ++part) {
       if (feature_layers[part] != layer) continue;
-      for (int64_t row = 0; row < rows_; ++row) {
+      for (int64_t row = 0; row < rows; ++row) {
         std::copy_n(x + row * width, width, features_data_ + row * feature_width + part * width);
       }
     }
@@ -46,12 +46,12 @@ nn::ForwardCost TargetModel::Cost() const {
   return cost;
 }
 
-LogitRows TargetModel::Logits() {
-  float* normed = normed_.Reserve(rows_, config().dims.hidden);      // [R, C]
-  float* logits = logits_.Reserve(rows_, config().dims.vocabulary);  // [R, V]
-  decoder_->FinalNorm(hidden_data_, rows_, normed);
-  vocabulary_.Logits(device(), normed, rows_, logits);
-  return {logits, rows_, config().dims.vocabulary};
+LogitRows TargetModel::Logits(int rows) {
+  float* normed = normed_.Reserve(rows, config().dims.hidden);      // [rows, C]
+  float* logits = logits_.Reserve(rows, config().dims.vocabulary);  // [rows, V]
+  decoder_->FinalNorm(hidden_data_, rows, normed);
+  vocabulary_.Logits(device(), normed, rows, logits);
+  return {logits, rows, config().dims.vocabulary};
 }
 
 }  // namespace bastion::verifier

@@ -26,8 +26,9 @@ class TargetModel {
   // the rows' features are at features() until the next call.
   void Forward(const nn::RowBatch& batch, absl::Span<const int> feature_layers);
 
-  // Computes the logits of all rows of the last Forward. The caller may modify them.
-  LogitRows Logits();
+  // Computes the logits of the first `rows` rows of the last Forward. The caller may modify them.
+  // REQUIRES: 1 <= rows <= the rows of that Forward.
+  LogitRows Logits(int rows);
   // Features [R, F] of the last Forward, F = feature_layers.size() * C.
   [[nodiscard]] const float* features() const { return features_data_; }
 
@@ -44,7 +45,6 @@ class TargetModel {
 
   std::unique_ptr<nn::Decoder> decoder_;
   nn::Vocabulary vocabulary_;
-  int rows_ = 0;
   nn::Scratch hidden_, normed_, logits_, features_;
   float* hidden_data_ = nullptr;
   float* features_data_ = nullptr;

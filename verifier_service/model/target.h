@@ -1,6 +1,6 @@
 // The interface between the engine and the target model: CpuTarget or CudaTarget. A target runs one
-// forward, chooses a token after each row, and keeps the keys, values and features of the rows on
-// the accepted path.
+// forward over trees and prompts. It chooses a token after each row of a tree, and keeps the keys,
+// values and features of the rows on the accepted path and of all prompt rows.
 //
 // Not thread-safe: one call at a time. Shape legend: common/base/ids.h.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_TARGET_H_
@@ -40,18 +40,16 @@ class Target {
   // Sets the layers whose outputs are features, from the next forward on.
   virtual void SetFeatureLayers(const std::vector<int>& layers) = 0;
 
-  // Writes keys and values of `batch` to the cache and keeps the features of all its rows.
-  [[nodiscard]] virtual absl::Status Prefill(const nn::RowBatch& batch) = 0;
-
-  // Runs one forward over `batch`, which holds the rows of `trees` in order, and walks each tree
-  // along the choices. Afterwards, the accepted rows directly follow their root in the cache.
-  // Returns outcomes in the order of `trees`; DATA_LOSS for a tree with a row whose logits are NaN
-  // or exclude every token. Fills the trace's times.
-  [[nodiscard]] virtual std::vector<absl::StatusOr<Acceptance>> Verify(
+  // Runs one forward over `batch` and walks each tree along the choices. The first spans of `batch`
+  // are `trees`, in order; the others are prompts. There is at least one row. Afterwards, the
+  // accepted rows directly follow their root in the cache. Returns outcomes in the order of
+  // `trees`; DATA_LOSS for a tree with a row whose logits are NaN or exclude every token. Returns
+  // an error if the forward failed; then nothing is kept. Fills the trace's times.
+  [[nodiscard]] virtual absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> Verify(
       const nn::RowBatch& batch, absl::Span<const TreeRows> trees, TimingTrace& trace) = 0;
 
-  // [kept, F] The features, in feature_type(), of the rows that the last call kept: those of tree
-  // `index` after Verify, all rows (index 0) after Prefill. Valid until the next call.
+  // [kept, F] The features, in feature_type(), of the rows of span `index` that the last Verify
+  // kept. Valid until the next call.
   [[nodiscard]] virtual absl::Span<const char> KeptFeatures(int index) const = 0;
   [[nodiscard]] virtual DType feature_type() const = 0;
   // The ring from which other processes on this GPU can read these features, or null.

@@ -33,7 +33,7 @@ ABSL_FLAG(int, threads, 0, "Number of engine threads. 0: one per core.");
 ABSL_FLAG(int, kv_tokens, 65536, "Capacity of the KV cache in tokens, for all sequences.");
 ABSL_FLAG(int, max_sequences, 64, "Maximum number of open sequences.");
 ABSL_FLAG(int, max_rows, 512,
-          "Maximum number of rows (tree nodes and roots) in one verify forward.");
+          "Maximum number of rows (roots, tree nodes and prompt tokens) in one forward.");
 ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30,
           "Bytes of host memory for the features of all open sequences.");
 ABSL_FLAG(double, audit_fraction, 0,

@@ -117,9 +117,6 @@ void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
     case proto::VerifierRequest::kOpen:
       status = Open(request.open(), lease);
       break;
-    case proto::VerifierRequest::kPrefill:
-      status = Prefill(request.prefill(), reply);
-      break;
     case proto::VerifierRequest::kVerify:
       status = Verify(request.verify(), queued, reply);
       break;
@@ -141,17 +138,10 @@ absl::Status VerifierService::Open(const proto::VerifierRequest::Open& request, 
   return absl::OkStatus();
 }
 
-absl::Status VerifierService::Prefill(const proto::VerifierRequest::Prefill& request,
-                                      proto::VerifierReply& reply) {
-  ASSIGN_OR_RETURN(const TimingTrace trace, engine_->Prefill(wire::Decode(request)));
-  wire::Encode(trace, *reply.mutable_trace());
-  return absl::OkStatus();
-}
-
 absl::Status VerifierService::Verify(const proto::VerifierRequest::Verify& request,
                                      absl::Duration queued, proto::VerifierReply& reply) {
-  ASSIGN_OR_RETURN(const Forest forest, wire::Decode(request));
-  ASSIGN_OR_RETURN(VerifyResult result, engine_->Verify(forest));
+  ASSIGN_OR_RETURN(const wire::VerifyCall call, wire::Decode(request));
+  ASSIGN_OR_RETURN(VerifyResult result, engine_->Verify(call.forest, call.prompts));
   result.trace.queue = queued;
   wire::Encode(result, reply);
   return absl::OkStatus();

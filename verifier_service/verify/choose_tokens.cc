@@ -23,6 +23,12 @@ TokenLogprobs LogprobsOfRow(const nn::Device& device, const float* logits, int v
 
 }  // namespace
 
+int RowCount(absl::Span<const TreeRows> trees) {
+  int rows = 0;
+  for (const TreeRows& tree : trees) rows += tree.tree->rows();
+  return rows;
+}
+
 absl::Status NanLogits() {
   return absl::DataLossError(
       "no token can be chosen: the target's logits are NaN or exclude every token. The checkpoint "

@@ -35,6 +35,9 @@ struct TreeRows {
   const nn::PageTable* table = nullptr;
 };
 
+// The number of rows of `trees`.
+[[nodiscard]] int RowCount(absl::Span<const TreeRows> trees);
+
 // The error returned for a tree with a row whose logits are NaN or exclude every token.
 [[nodiscard]] absl::Status NanLogits();
 

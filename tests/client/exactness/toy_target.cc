@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kContext = 512;
 constexpr int kRows = 256;
+constexpr int kKvTokens = 1 << 20;  // Never full: sequences take no memory.
 constexpr int kDraftPositions = 4;
 
 std::vector<float> LogSoftmax(std::vector<float> logits) {
@@ -70,6 +71,8 @@ absl::StatusOr<TargetInfo> ToyTarget::Info() {
   info.peaks = {1e6, 1e6};
   info.max_context = kContext;
   info.max_rows = kRows;
+  info.kv_tokens = kKvTokens;
+  info.page_tokens = 16;
   return info;
 }
 
@@ -77,15 +80,6 @@ absl::Status ToyTarget::Open(SequenceId sequence, const SamplingParams& sampling
   RETURN_IF_ERROR(sampling.Validate(kToyTokens));
   const bool fresh = live_.try_emplace(sequence.session, State{sampling, {}}).second;
   return fresh ? absl::OkStatus() : absl::AlreadyExistsError("the session is open");
-}
-
-absl::StatusOr<TimingTrace> ToyTarget::Prefill(const PrefillItem& item) {
-  State& state = live_.at(item.sequence.session);
-  state.tokens.insert(state.tokens.end(), item.tokens.begin(), item.tokens.end());
-  TimingTrace trace;
-  trace.rows = static_cast<int>(item.tokens.size());
-  trace.forward = absl::Milliseconds(1);
-  return trace;
 }
 
 // The keyed choice after `path`. Penalties count the tokens `penalized`.
@@ -147,7 +141,8 @@ Acceptance ToyTarget::Walk(State& state, const DraftTree& tree) const {
   return acceptance;
 }
 
-absl::StatusOr<VerifyResult> ToyTarget::Verify(const Forest& forest) {
+absl::StatusOr<VerifyResult> ToyTarget::Verify(const Forest& forest,
+                                               absl::Span<const PrefillItem> prompts) {
   VerifyResult result;
   for (const VerifyItem& item : forest) {
     State& state = live_.at(item.sequence.session);
@@ -160,6 +155,14 @@ absl::StatusOr<VerifyResult> ToyTarget::Verify(const Forest& forest) {
     result.trace.rows += item.tree.rows();
     result.trace.contexts.push_back(item.cached);
   }
+  for (const PrefillItem& item : prompts) {
+    State& state = live_.at(item.sequence.session);
+    state.tokens.insert(state.tokens.end(), item.tokens.begin(), item.tokens.end());
+    result.prompts.push_back(absl::OkStatus());
+    result.trace.rows += static_cast<int>(item.tokens.size());
+    result.trace.contexts.push_back(item.cached);
+  }
+  result.free_kv_tokens = kKvTokens;
   if (result.trace.rows > kRows) return absl::InvalidArgumentError("too many rows");
   result.trace.forward = absl::Milliseconds(1);
   return result;

@@ -30,8 +30,8 @@ class ToyTarget final : public Verifier {
 
   absl::StatusOr<TargetInfo> Info() override;
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override;
-  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override;
-  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override;
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                      absl::Span<const PrefillItem> prompts) override;
   void Close(SequenceId sequence) override { live_.erase(sequence.session); }
 
   [[nodiscard]] size_t live_sequences() const { return live_.size(); }

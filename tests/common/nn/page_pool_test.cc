@@ -50,6 +50,7 @@ TEST(PagePoolTest, AFullPoolLeavesTheTableUnchangedAndSaysHowManyPagesAreMissing
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(full.message(), HasSubstr("2 more pages of 16 tokens"));
   EXPECT_THAT(full.message(), HasSubstr("only 1 of 2 are free"));
+  EXPECT_THAT(full.message(), HasSubstr("--kv_tokens"));
   EXPECT_THAT(table.pages, SizeIs(1));
   EXPECT_EQ(pool.free_pages(), 1);
 }

@@ -152,30 +152,29 @@ TEST(CodecTest, RoundTripsTraces) {
   EXPECT_EQ(decoded.contexts, trace.contexts);
 }
 
-TEST(CodecTest, RoundTripsPrefillItems) {
-  const PrefillItem decoded =
-      RoundTrip<proto::VerifierRequest::Prefill>(PrefillItem{kSequence, 12, {3, 0, 7}});
-  EXPECT_EQ(decoded.sequence, kSequence);
-  EXPECT_EQ(decoded.cached, 12);
-  EXPECT_EQ(decoded.tokens, (std::vector<TokenId>{3, 0, 7}));
-}
-
-TEST(CodecTest, RoundTripsForests) {
+TEST(CodecTest, RoundTripsVerifyCalls) {
   std::mt19937 random(2);
   const Forest forest = {{kSequence, 5, RandomTree(random, 9)}, {{1, 0}, 0, DraftTree(4)}};
-  const auto decoded = RoundTrip<proto::VerifierRequest::Verify>(forest);
+  const std::vector<PrefillItem> prompts = {{{2, 1}, 12, {3, 0, 7}}, {{3, 0}, 0, {1}}};
+  proto::VerifierRequest::Verify request;
+  Encode(forest, prompts, request);
+  const auto decoded = Decode(request);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
-  ASSERT_EQ(decoded->size(), 2u);
+  ASSERT_EQ(decoded->forest.size(), 2u);
+  ASSERT_EQ(decoded->prompts.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ((*decoded)[i].sequence, forest[i].sequence);
-    EXPECT_EQ((*decoded)[i].cached, forest[i].cached);
-    EXPECT_EQ((*decoded)[i].tree, forest[i].tree);
+    EXPECT_EQ(decoded->forest[i].sequence, forest[i].sequence);
+    EXPECT_EQ(decoded->forest[i].cached, forest[i].cached);
+    EXPECT_EQ(decoded->forest[i].tree, forest[i].tree);
+    EXPECT_EQ(decoded->prompts[i].sequence, prompts[i].sequence);
+    EXPECT_EQ(decoded->prompts[i].cached, prompts[i].cached);
+    EXPECT_EQ(decoded->prompts[i].tokens, prompts[i].tokens);
   }
 }
 
 TEST(CodecTest, AForestWithARootlessTreeIsRefused) {
   proto::VerifierRequest::Verify request;
-  Encode(Forest{{kSequence, 5, DraftTree(4)}}, request);
+  Encode({{kSequence, 5, DraftTree(4)}}, {}, request);
   request.add_items();
   EXPECT_TRUE(absl::IsInvalidArgument(Decode(request).status()));
 }
@@ -188,6 +187,8 @@ TEST(CodecTest, RoundTripsVerifyResults) {
   result.trace.rows = 3;
   result.trace.audit = absl::Microseconds(7);
   result.audit = {10, 25, 1, 2};
+  result.prompts = {absl::OkStatus(), absl::ResourceExhaustedError("full")};
+  result.free_kv_tokens = 4096;
   proto::VerifierReply reply;
   Encode(result, reply);
   const VerifyResult decoded = DecodeVerifyResult(reply);
@@ -198,6 +199,8 @@ TEST(CodecTest, RoundTripsVerifyResults) {
   EXPECT_EQ(decoded.trace.rows, 3);
   EXPECT_EQ(decoded.trace.audit, absl::Microseconds(7));
   EXPECT_EQ(decoded.audit, result.audit);
+  EXPECT_EQ(decoded.prompts, result.prompts);
+  EXPECT_EQ(decoded.free_kv_tokens, 4096);
 }
 
 TEST(CodecTest, RoundTripsFrontiers) {

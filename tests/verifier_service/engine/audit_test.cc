@@ -27,7 +27,8 @@ class AuditTest : public ::testing::Test {
     EXPECT_TRUE(target_->pages().Reserve(sequence.table, static_cast<int>(text.size())).ok());
     nn::RowBatch batch;
     batch.AddRun({&sequence.table, 0, kernels::RowMask::kCausal}, text);
-    EXPECT_TRUE(target_->Prefill(batch).ok());
+    TimingTrace trace;
+    EXPECT_TRUE(target_->Verify(batch, {}, trace).ok());
     for (const TokenId token : text) sequence.Commit(token);
     return sequence;
   }

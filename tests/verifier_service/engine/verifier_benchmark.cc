@@ -44,7 +44,7 @@ void BM_Verify(benchmark::State& state) {
   const DraftTree tree = BinaryTree(rows - 1);
   Position committed = context;
   for (auto _ : state) {
-    const auto result = engine.Verify({{kSequence, committed, tree}});
+    const auto result = engine.Verify({{kSequence, committed, tree}}, {});
     CHECK(result.ok()) << result.status();
     CHECK(result->outcomes[0].status.ok()) << result->outcomes[0].status;
     committed += result->outcomes[0].acceptance.committed_length();

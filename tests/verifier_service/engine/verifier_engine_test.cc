@@ -1,11 +1,10 @@
-// Tests the verifier engine on a tiny random checkpoint: it refuses invalid calls, it frees its
-// memory, and batching does not change the tokens of a sequence.
+// Tests the verifier engine on a tiny random checkpoint: it refuses invalid calls, and
+// batching does not change the tokens of a sequence.
 #include "verifier_service/engine/verifier_engine.h"
 
-#include "common/nn/local_device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/golden_file.h"
+#include "tests/verifier_service/engine/verifier_engine_fixture.h"
 
 namespace bastion::verifier {
 namespace {
@@ -14,94 +13,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int kVocabulary = 256;
-constexpr int kContext = 256;
-constexpr int kMaxRows = 64;
-constexpr SequenceId kSequence = {1, 0};
-const std::vector<TokenId> kPrompt = {3, 141, 59, 26, 53, 58, 97, 93, 23, 84};
-
-class VerifierEngineTest : public ::testing::Test {
- protected:
-  // One engine for all tests, because a new engine first measures the device.
-  static void SetUpTestSuite() {
-    auto device = nn::OpenLocalDevice(2);
-    ASSERT_TRUE(device.ok()) << device.status();
-    device_ = *std::move(device);
-    VerifierOptions options;
-    options.target_folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
-    options.engine = {DType::kF32, device_.device, /*kv_tokens=*/1024};
-    options.max_sequences = 4;
-    options.max_rows = kMaxRows;
-    options.prefill_chunk = 4;
-    auto engine = VerifierEngine::Create(options);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
-    all_tokens_ = engine_->free_kv_tokens();
-  }
-  static void TearDownTestSuite() {
-    engine_.reset();
-    device_ = {};
-  }
-
-  void SetUp() override { ASSERT_NE(engine_, nullptr); }
-  // Every test must leave the engine empty.
-  void TearDown() override {
-    for (uint64_t session = 1; session <= 5; ++session) {
-      engine_->Close({session, 0});
-      engine_->Close({session, 1});
-    }
-    EXPECT_EQ(engine_->live_sequences(), 0);
-    EXPECT_EQ(engine_->free_kv_tokens(), all_tokens_);
-    EXPECT_EQ(engine_->features().bytes(), 0);
-    EXPECT_TRUE(engine_->SetFeatureLayers({}).ok());
-  }
-
-  // Opens a sequence and prefills all but the last token of `prompt`.
-  void Begin(SequenceId id, const std::vector<TokenId>& prompt, SamplingParams sampling = {}) {
-    ASSERT_TRUE(engine_->Open(id, sampling).ok());
-    const auto trace = engine_->Prefill({id, 0, {prompt.begin(), prompt.end() - 1}});
-    ASSERT_TRUE(trace.ok()) << trace.status();
-  }
-
-  VerifyOutcome VerifyAlone(const VerifyItem& item) {
-    const auto result = engine_->Verify({item});
-    EXPECT_TRUE(result.ok()) << result.status();
-    return result.ok() ? result->outcomes[0] : VerifyOutcome{result.status(), {}};
-  }
-
-  // Plain decoding: `count` tokens after `prompt`.
-  std::vector<TokenId> Decode(const std::vector<TokenId>& prompt, SamplingParams sampling,
-                              int count) {
-    const SequenceId id = {1000, 0};
-    Begin(id, prompt, sampling);
-    std::vector<TokenId> text;
-    TokenId root = prompt.back();
-    auto cached = static_cast<Position>(prompt.size()) - 1;
-    for (int i = 0; i < count; ++i) {
-      root = VerifyAlone({id, cached++, DraftTree(root)}).acceptance.next;
-      text.push_back(root);
-    }
-    engine_->Close(id);
-    return text;
-  }
-
-  // A tree with a path of the first `hits` tokens of `text`, and a wrong sibling at every depth.
-  static DraftTree TreeOver(TokenId root, const std::vector<TokenId>& text, int hits) {
-    DraftTree tree(root);
-    NodeIndex at = 0;
-    for (int d = 0; d < hits; ++d) {
-      tree.Add(at, (text[d] + 1) % kVocabulary, -1.0f - static_cast<float>(d));
-      at = tree.Add(at, text[d], -1.0f - static_cast<float>(d));
-    }
-    tree.Add(at, (text[hits] + 1) % kVocabulary, -9.0f);
-    return tree;
-  }
-
-  static inline nn::LocalDevice device_;
-  static inline std::unique_ptr<VerifierEngine> engine_;
-  static inline int all_tokens_ = 0;
-};
-
 TEST_F(VerifierEngineTest, ReportsItsInfo) {
   const TargetInfo& info = engine_->info();
   EXPECT_EQ(info.model, "target");
@@ -109,6 +20,8 @@ TEST_F(VerifierEngineTest, ReportsItsInfo) {
   EXPECT_EQ(info.dims.bytes_per_element, 4);
   EXPECT_EQ(info.max_context, kContext);
   EXPECT_EQ(info.max_rows, kMaxRows);
+  EXPECT_EQ(info.kv_tokens, 1024);
+  EXPECT_EQ(info.page_tokens, kernels::kPageTokens);
   EXPECT_GT(info.peaks.bytes_per_second, 0);
   EXPECT_GT(info.peaks.flops_per_second, 0);
 }
@@ -138,10 +51,16 @@ TEST_F(VerifierEngineTest, PrefillRefusesTokensThatDoNotContinueTheSequence) {
   EXPECT_TRUE(absl::IsFailedPrecondition(engine_->Prefill({kSequence, 0, {1}}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(engine_->Prefill({kSequence, 9, {1, 256}}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(engine_->Prefill({kSequence, 9, {-1}}).status()));
-  const std::vector<TokenId> too_long(kContext - 8, 1);
-  EXPECT_TRUE(absl::IsOutOfRange(engine_->Prefill({kSequence, 9, too_long}).status()));
   EXPECT_TRUE(engine_->Prefill({kSequence, 9, {}}).ok());
   EXPECT_TRUE(engine_->Prefill({kSequence, 9, {1, 2}}).ok());  // The refused calls changed nothing.
+}
+
+TEST_F(VerifierEngineTest, AnErrorEndsAPrefillAfterItsLastWholeCall) {
+  ASSERT_TRUE(engine_->Open(kSequence, {}).ok());
+  const std::vector<TokenId> too_long(kContext + 1, 1);  // Only the last token does not fit.
+  EXPECT_TRUE(absl::IsOutOfRange(engine_->Prefill({kSequence, 0, too_long}).status()));
+  EXPECT_TRUE(absl::IsOutOfRange(VerifyAlone({kSequence, kContext, DraftTree(1)}).status));
+  EXPECT_EQ(engine_->free_kv_tokens(), all_tokens_ - kContext);
 }
 
 TEST_F(VerifierEngineTest, PrefillInPiecesEqualsOnePrefill) {
@@ -191,22 +110,11 @@ TEST_F(VerifierEngineTest, TooManyRowsAreRefused) {
   Begin(kSequence, kPrompt);
   DraftTree tree(kPrompt.back());
   for (int i = 0; i < kMaxRows; ++i) tree.Add(0, i, -1);
-  const auto result = engine_->Verify({{kSequence, 9, tree}});
+  const auto result = engine_->Verify({{kSequence, 9, tree}}, {});
   EXPECT_TRUE(absl::IsInvalidArgument(result.status()));
   EXPECT_THAT(result.status().message(), HasSubstr("65 rows"));
   tree.Truncate(kMaxRows - 1);
   EXPECT_TRUE(VerifyAlone({kSequence, 9, tree}).status.ok());
-}
-
-TEST_F(VerifierEngineTest, ASequenceWithoutFreePagesFailsAlone) {
-  // 4 · 250 of 1024 tokens are in use, so there are no pages for a tree of 64 rows.
-  for (uint64_t s = 1; s <= 4; ++s) Begin({s, 0}, std::vector<TokenId>(251, 5));
-  DraftTree tree(5);
-  for (int i = 0; i < kMaxRows - 2; ++i) tree.Add(0, i, -1);
-  const auto result = engine_->Verify({{{1, 0}, 250, tree}, {{2, 0}, 250, DraftTree(5)}});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_TRUE(absl::IsResourceExhausted(result->outcomes[0].status));
-  EXPECT_TRUE(result->outcomes[1].status.ok()) << result->outcomes[1].status;
 }
 
 TEST_F(VerifierEngineTest, OneBadItemDoesNotAffectTheOthers) {
@@ -216,7 +124,8 @@ TEST_F(VerifierEngineTest, OneBadItemDoesNotAffectTheOthers) {
   const auto result = engine_->Verify({{{9, 0}, 9, DraftTree(1)},
                                        {{1, 0}, 9, DraftTree(kPrompt.back())},
                                        {{1, 0}, 9, DraftTree(kPrompt.back())},
-                                       {{2, 0}, 3, DraftTree(kPrompt.back())}});
+                                       {{2, 0}, 3, DraftTree(kPrompt.back())}},
+                                      {});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(absl::IsNotFound(result->outcomes[0].status));
   ASSERT_TRUE(result->outcomes[1].status.ok());
@@ -230,10 +139,10 @@ TEST_F(VerifierEngineTest, OneBadItemDoesNotAffectTheOthers) {
 }
 
 TEST_F(VerifierEngineTest, AForestWithoutValidItemsRunsNoForward) {
-  const auto result = engine_->Verify({{kSequence, 0, DraftTree(1)}});
+  const auto result = engine_->Verify({{kSequence, 0, DraftTree(1)}}, {});
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->trace.rows, 0);
-  const auto empty = engine_->Verify({});
+  const auto empty = engine_->Verify({}, {});
   ASSERT_TRUE(empty.ok());
   EXPECT_THAT(empty->outcomes, IsEmpty());
 }
@@ -257,7 +166,7 @@ TEST_F(VerifierEngineTest, BatchingDoesNotChangeTheTokensOfASequence) {
       ASSERT_TRUE(engine_->Prefill({{s, 1}, 0, {prompt.begin(), prompt.end() - 1}}).ok());
       items.push_back({{s, 1}, cached, tree});
     }
-    const auto together = engine_->Verify(items);
+    const auto together = engine_->Verify(items, {});
     ASSERT_TRUE(together.ok()) << together.status();
     for (size_t i = 0; i < items.size(); ++i) {
       EXPECT_EQ(together->outcomes[i].acceptance, alone[i]) << "T " << temperature << " item " << i;
@@ -313,14 +222,19 @@ TEST_F(VerifierEngineTest, AnAuditFindsNoMismatchAndChangesNothing) {
   const std::vector<TokenId> text = Decode(kPrompt, sampling, 9);
   ASSERT_TRUE(audited->Open(kSequence, sampling).ok());
   ASSERT_TRUE(audited->Prefill({kSequence, 0, {kPrompt.begin(), kPrompt.end() - 1}}).ok());
-  const auto first = audited->Verify({{kSequence, 9, TreeOver(kPrompt.back(), text, 3)}});
+  const auto first = audited->Verify({{kSequence, 9, TreeOver(kPrompt.back(), text, 3)}}, {});
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(first->audit, (AuditCounts{1, 4, 0, 0}));
   const std::vector<TokenId> rest(text.begin() + 4, text.end());
-  const auto second = audited->Verify({{kSequence, 13, TreeOver(text[3], rest, 2)}});
+  const auto second = audited->Verify({{kSequence, 13, TreeOver(text[3], rest, 2)}}, {});
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(second->outcomes[0].acceptance.next, text[6]);
   EXPECT_EQ(second->audit, (AuditCounts{2, 7, 0, 0}));
+  // A call with prompts alone is not audited.
+  ASSERT_TRUE(audited->Open({2, 0}, {}).ok());
+  const auto prompt = audited->Verify({}, {{{2, 0}, 0, {1, 2, 3}}});
+  ASSERT_TRUE(prompt.ok()) << prompt.status();
+  EXPECT_EQ(prompt->audit, (AuditCounts{2, 7, 0, 0}));
 }
 
 TEST_F(VerifierEngineTest, TheErrorForInvalidSamplingNamesTheField) {
@@ -346,30 +260,6 @@ TEST_F(VerifierEngineTest, FeaturesAreThoseOfTheCommittedRows) {
   ASSERT_TRUE(tree.ok() && plain.ok());
   EXPECT_EQ(tree->width, 3 * 32);
   EXPECT_EQ(tree->bytes, plain->bytes);
-}
-
-TEST_F(VerifierEngineTest, CloseFreesAllPages) {
-  ASSERT_TRUE(engine_->SetFeatureLayers({1}).ok());
-  for (uint64_t s = 1; s <= 4; ++s) Begin({s, 0}, kPrompt);
-  EXPECT_TRUE(absl::IsResourceExhausted(engine_->Open({5, 0}, {})));
-  DraftTree tree(kPrompt.back());
-  for (int i = 0; i < 40; ++i) tree.Add(0, i, -1);
-  (void)VerifyAlone({{1, 0}, 9, tree});
-  EXPECT_LT(engine_->free_kv_tokens(), all_tokens_);
-  for (uint64_t s = 1; s <= 4; ++s) engine_->Close({s, 0});
-  engine_->Close({4, 0});  // Closing twice, or an unknown sequence, does nothing.
-  engine_->Close({77, 3});
-  EXPECT_EQ(engine_->free_kv_tokens(), all_tokens_);
-  EXPECT_EQ(engine_->live_sequences(), 0);
-  EXPECT_EQ(engine_->features().bytes(), 0);
-}
-
-TEST_F(VerifierEngineTest, AHigherEpochFreesThePagesOfTheOldEpoch) {
-  ASSERT_TRUE(engine_->SetFeatureLayers({1}).ok());
-  Begin({1, 0}, kPrompt);
-  ASSERT_TRUE(engine_->Open({1, 1}, {}).ok());
-  EXPECT_EQ(engine_->free_kv_tokens(), all_tokens_);
-  EXPECT_EQ(engine_->features().bytes(), 0);
 }
 
 }  // namespace

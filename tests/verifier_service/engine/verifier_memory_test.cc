@@ -1,0 +1,87 @@
+// Tests what the verifier engine does with the pages of its KV cache, on a tiny random checkpoint.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/verifier_service/engine/verifier_engine_fixture.h"
+
+namespace bastion::verifier {
+namespace {
+
+using ::testing::IsEmpty;
+using VerifierMemoryTest = VerifierEngineTest;
+
+TEST_F(VerifierMemoryTest, ATreeWithoutFreePagesIsVerifiedAsItsRoot) {
+  // 4 · 250 of 1024 tokens are in use, so there are no pages for a tree of 63 rows.
+  for (uint64_t s = 1; s <= 4; ++s) Begin({s, 0}, std::vector<TokenId>(251, 5));
+  DraftTree tree(5);
+  for (int i = 0; i < kMaxRows - 2; ++i) tree.Add(0, i, -1);
+  const auto result = engine_->Verify({{{1, 0}, 250, tree}, {{2, 0}, 250, DraftTree(5)}}, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (const VerifyOutcome& outcome : result->outcomes) {
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+    EXPECT_THAT(outcome.acceptance.path, IsEmpty());
+  }
+  EXPECT_EQ(result->outcomes[0].acceptance, result->outcomes[1].acceptance);
+  EXPECT_EQ(result->trace.rows, 2);
+}
+
+// Every token of the vocabulary is forbidden, so none can be chosen.
+TEST_F(VerifierMemoryTest, ARejectedTreeGivesItsPagesBack) {
+  SamplingParams sampling;
+  sampling.min_tokens = 100;
+  for (TokenId token = 0; token < kVocabulary; ++token) sampling.stop_tokens.push_back(token);
+  Begin(kSequence, kPrompt, sampling);
+  const int before = engine_->free_kv_tokens();
+  DraftTree tree(kPrompt.back());
+  for (int i = 0; i < 2 * kernels::kPageTokens; ++i) tree.Add(0, i, -1);
+  const VerifyOutcome outcome = VerifyAlone({kSequence, 9, tree});
+  EXPECT_TRUE(absl::IsDataLoss(outcome.status)) << outcome.status;
+  EXPECT_EQ(engine_->free_kv_tokens(), before);
+}
+
+// A preempted sequence starts over with its prompt and its output so far.
+TEST_F(VerifierMemoryTest, TextAfterAPreemptionIsTheTextOfPlainDecoding) {
+  SamplingParams sampling = {{0.9f, 5, 50, 0.95f}, 1.4f, 0.5f, 0.6f, {{3, 2.0f}}};
+  sampling.prompt_tokens = static_cast<int>(kPrompt.size());
+  sampling.min_tokens = 6;
+  sampling.stop_tokens = {7};
+  const std::vector<TokenId> text = Decode(kPrompt, sampling, 10);
+  for (const size_t generated : {1, 4, 7}) {
+    std::vector<TokenId> so_far = kPrompt;
+    so_far.insert(so_far.end(), text.begin(), text.begin() + generated);
+    const SequenceId id = {1, static_cast<uint32_t>(generated)};  // Closes the epoch before it.
+    Begin(id, so_far, sampling);
+    const std::vector<TokenId> rest(text.begin() + generated, text.end());
+    const VerifyOutcome outcome = VerifyAlone(
+        {id, static_cast<Position>(so_far.size()) - 1, TreeOver(so_far.back(), rest, 2)});
+    EXPECT_EQ(outcome.acceptance.path.size(), 2u);
+    EXPECT_EQ(outcome.acceptance.next, rest[2]) << generated;
+  }
+  engine_->Close({1, 7});
+}
+
+TEST_F(VerifierMemoryTest, CloseFreesAllPages) {
+  ASSERT_TRUE(engine_->SetFeatureLayers({1}).ok());
+  for (uint64_t s = 1; s <= 4; ++s) Begin({s, 0}, kPrompt);
+  EXPECT_TRUE(absl::IsResourceExhausted(engine_->Open({5, 0}, {})));
+  DraftTree tree(kPrompt.back());
+  for (int i = 0; i < 40; ++i) tree.Add(0, i, -1);
+  (void)VerifyAlone({{1, 0}, 9, tree});
+  EXPECT_LT(engine_->free_kv_tokens(), all_tokens_);
+  for (uint64_t s = 1; s <= 4; ++s) engine_->Close({s, 0});
+  engine_->Close({4, 0});  // Closing twice, or an unknown sequence, does nothing.
+  engine_->Close({77, 3});
+  EXPECT_EQ(engine_->free_kv_tokens(), all_tokens_);
+  EXPECT_EQ(engine_->live_sequences(), 0);
+  EXPECT_EQ(engine_->features().bytes(), 0);
+}
+
+TEST_F(VerifierMemoryTest, AHigherEpochFreesThePagesOfTheOldEpoch) {
+  ASSERT_TRUE(engine_->SetFeatureLayers({1}).ok());
+  Begin({1, 0}, kPrompt);
+  ASSERT_TRUE(engine_->Open({1, 1}, {}).ok());
+  EXPECT_EQ(engine_->free_kv_tokens(), all_tokens_);
+  EXPECT_EQ(engine_->features().bytes(), 0);
+}
+
+}  // namespace
+}  // namespace bastion::verifier
