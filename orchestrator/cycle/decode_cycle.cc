@@ -1,5 +1,6 @@
 #include "orchestrator/cycle/decode_cycle.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,41 +26,90 @@ absl::Status CheckAcceptance(const DraftTree& tree, const Acceptance& acceptance
                                           ", which is outside the vocabulary of ", vocabulary));
 }
 
+// Records an error of one sequence. For want of memory, the sequence may be tried again.
+void RecordError(DecodeSequence& sequence, const absl::Status& error) {
+  if (absl::IsResourceExhausted(error)) {
+    sequence.RecordStarvation(error);
+  } else {
+    sequence.Fail(error);
+  }
+}
+
 }  // namespace
 
-absl::Status DecodeCycle::Step(const Batch& batch) {
-  const GrownForest grown = grower_.Grow(batch);
+DecodeCycle::Prompts DecodeCycle::TakePrompts(absl::Span<const PromptChunk> chunks, int max_rows) {
+  Prompts prompts;
+  int64_t before = 0;  // Tokens before each row, summed.
+  for (const PromptChunk& chunk : chunks) {
+    PrefillItem item =
+        chunk.sequence->NextPrefill(std::min(chunk.tokens, max_rows - prompts.size.rows));
+    const auto rows = static_cast<int>(item.tokens.size());
+    if (rows == 0) continue;
+    before += int64_t{rows} * item.cached + int64_t{rows} * (rows - 1) / 2;
+    prompts.size.rows += rows;
+    ++prompts.size.chunks;
+    prompts.sequences.push_back(chunk.sequence);
+    prompts.items.push_back(std::move(item));
+  }
+  if (before > 0) prompts.size.context = static_cast<int>(before / prompts.size.rows);
+  return prompts;
+}
+
+absl::Status DecodeCycle::Step(const Batch& batch, absl::Span<const PromptChunk> prompts) {
+  const Prompts taken = TakePrompts(prompts, target_.max_rows - static_cast<int>(batch.size()));
+  const GrownForest grown = grower_.Grow(batch, taken.size);
   Forest forest;
   for (size_t i = 0; i < batch.size(); ++i) {
     forest.push_back({batch[i]->id(), batch[i]->committed(), grown.trees[i].tree});
   }
   StopWatch watch(*clock_);
-  ASSIGN_OR_RETURN(const VerifyResult result, verifier_->Verify(forest));
-  Commit(batch, grown, result, watch.Lap());
+  ASSIGN_OR_RETURN(const VerifyResult result, verifier_->Verify(forest, taken.items));
+  Commit(batch, taken, grown, result, watch.Lap());
   return absl::OkStatus();
 }
 
-void DecodeCycle::Commit(const Batch& batch, const GrownForest& grown, const VerifyResult& result,
-                         absl::Duration round_trip) {
+int DecodeCycle::CommitTree(DecodeSequence& sequence, const GrownTree& grown,
+                            const VerifyOutcome& outcome, const CycleRecord& record) const {
+  absl::Status status = outcome.status;
+  if (status.ok()) {
+    status = CheckAcceptance(grown.tree, outcome.acceptance, target_.dims.vocabulary);
+  }
+  if (!status.ok()) {
+    RecordError(sequence, status);
+    return 0;
+  }
+  sequence.Commit(grown, outcome.acceptance, record);
+  return outcome.acceptance.committed_length();
+}
+
+void DecodeCycle::Commit(const Batch& batch, const Prompts& prompts, const GrownForest& grown,
+                         const VerifyResult& result, absl::Duration round_trip) {
   const TimingTrace& trace = result.trace;
   audit_ = result.audit;
+  free_kv_tokens_ = result.free_kv_tokens;
   if (grown.draft_requested) draft_status_ = grown.draft_status;
   CycleRecord record;
   record.rows = trace.rows;
   record.stages = grown.times;
   record.stages += VerifyStages(trace, round_trip);
   record.predicted_verify = costs_->PredictVerify(grown.size, grown.draft_requested);
-  costs_->ObserveVerify(grown.size, grown.draft_requested, trace, {round_trip, grown.times.tree});
-  int tokens = 0;
+  // A verifier without room leaves rows out. The prediction was for another call then.
+  if (trace.rows == grown.size.rows) {
+    costs_->ObserveVerify(grown.size, grown.draft_requested, trace, {round_trip, grown.times.tree});
+  }
+  const double rows = grown.size.rows;
+  double tokens = 0;  // Weighted.
   for (size_t i = 0; i < batch.size(); ++i) {
-    const VerifyOutcome& outcome = result.outcomes[i];
-    absl::Status status = outcome.status;
-    if (status.ok()) status = CheckAcceptance(grown.trees[i].tree, outcome.acceptance, vocabulary_);
-    if (status.ok()) {
-      tokens += outcome.acceptance.committed_length();
-      batch[i]->Commit(grown.trees[i], outcome.acceptance, record);
+    record.share = grown.trees[i].tree.rows() / rows;
+    tokens +=
+        batch[i]->weight() * CommitTree(*batch[i], grown.trees[i], result.outcomes[i], record);
+  }
+  for (size_t i = 0; i < prompts.items.size(); ++i) {
+    const auto count = static_cast<int>(prompts.items[i].tokens.size());
+    if (result.prompts[i].ok()) {
+      prompts.sequences[i]->RecordPrefill(count, count / rows * record.stages.total());
     } else {
-      batch[i]->Fail(std::move(status));
+      RecordError(*prompts.sequences[i], result.prompts[i]);
     }
   }
   grower_.EndCycle(record.stages.total(), tokens);
@@ -71,15 +121,12 @@ void DecodeCycle::Open(DecodeSequence& sequence) {
 }
 
 bool DecodeCycle::Prefill(DecodeSequence& sequence, int max_tokens) {
-  const PrefillItem item = sequence.NextPrefill(max_tokens);
-  if (item.tokens.empty()) return false;
-  const absl::StatusOr<TimingTrace> trace = verifier_->Prefill(item);
-  if (!trace.ok()) {
-    sequence.Fail(trace.status());
-    return false;
-  }
-  sequence.RecordPrefill(static_cast<int>(item.tokens.size()));
-  return !sequence.NextPrefill(1).tokens.empty();
+  if (sequence.prompt_left() == 0) return false;
+  const PromptChunk chunk = {&sequence, max_tokens};
+  absl::Status status = Step({}, {chunk});
+  if (status.ok()) status = sequence.starvation();
+  if (!status.ok()) sequence.Fail(std::move(status));
+  return !sequence.done() && sequence.prompt_left() > 0;
 }
 
 void DecodeCycle::Close(const DecodeSequence& sequence, Drafter& drafter) {

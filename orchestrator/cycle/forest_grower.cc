@@ -1,6 +1,7 @@
 #include "orchestrator/cycle/forest_grower.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace bastion {
@@ -9,40 +10,59 @@ namespace {
 // A forward may hold this many rows per sequence even where that was not measured.
 constexpr int kRowsPerSequence = 4;
 
+// A cycle is planned for this share of a request's latency target, because predictions err.
+constexpr double kTargetShare = 0.8;
+
+// The longest cycle that the latency target of `sequence` allows, in seconds.
+double LongestCycle(const DecodeSequence& sequence) {
+  if (!sequence.latency_target().has_value()) return std::numeric_limits<double>::infinity();
+  return kTargetShare * absl::ToDoubleSeconds(*sequence.latency_target());
+}
+
 }  // namespace
 
 void ForestGrower::BeginPlan(absl::Span<const Growing> growing, int certain) {
   VerifySize size = roots_;
   size.rows += certain;
   // Costs beyond the measured rows are extrapolated, so they are not planned for without need.
-  const int max_rows = std::min(
-      target_.max_rows, std::max(costs_->measured_rows(), kRowsPerSequence * size.sequences));
+  const int max_tree_rows = std::max(costs_->measured_rows(), kRowsPerSequence * size.sequences);
+  const int max_rows = std::min(target_.max_rows, size.prompts.rows + max_tree_rows);
   const auto drafts = static_cast<int>(growing.size());
-  planner_.Begin(costs_->CostOf(size, std::max(0, max_rows - size.rows), drafts),
-                 static_cast<double>(drafts));
+  BatchCost cost = costs_->CostOf(size, std::max(0, max_rows - size.rows), drafts);
+  double weight = 0;
+  for (const Growing& one : growing) {
+    weight += one.sequence->weight();
+    cost.max_seconds = std::min(cost.max_seconds, LongestCycle(*one.sequence));
+  }
+  planner_.Begin(std::move(cost), weight);
 }
 
-GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences) {
+GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences,
+                               const PromptSize& prompts) {
   GrownForest grown;
   StopWatch watch(*clock_);
-  roots_ = {.sequences = 0, .rows = 0, .context = 0};
+  roots_ = {.sequences = 0, .rows = prompts.rows, .context = 0, .prompts = prompts};
   drafts_ = 0;
+  planned_ = false;
+  grown.size = roots_;
   if (sequences.empty()) return grown;
   const auto count = static_cast<int>(sequences.size());
+  const int tree_rows = target_.max_rows - prompts.rows;
   std::vector<Growing> growing;
   growing.reserve(sequences.size());
   int64_t cached = 0;
-  planned_ = false;
   for (DecodeSequence* sequence : sequences) {
     planned_ = planned_ || sequence->policy().planned();
     cached += sequence->committed();
     // A planned tree may use what the others leave; any other tree has its share of the rows.
     TargetInfo share = target_;
-    share.max_rows = sequence->policy().planned() ? std::max(1, target_.max_rows - (count - 1))
-                                                  : std::max(1, target_.max_rows / count);
+    share.max_rows =
+        std::max(1, sequence->policy().planned() ? tree_rows - (count - 1) : tree_rows / count);
     growing.push_back({sequence, sequence->Limits(share)});
   }
-  roots_ = {count, count, static_cast<int>(cached / count)};
+  roots_.sequences = count;
+  roots_.rows += count;
+  roots_.context = static_cast<int>(cached / count);
   if (planned_) BeginPlan(growing, /*certain=*/0);
   for (const Growing& one : growing) {
     one.sequence->policy().Begin(one.sequence->root(), one.limits, planner_.min_values());

@@ -30,11 +30,14 @@ class ForestGrower {
   ForestGrower(const TargetInfo& target, Drafter* drafter, CostModel* costs, const Clock* clock)
       : target_(target), drafter_(drafter), costs_(costs), clock_(clock) {}
 
-  // Grows one tree per sequence.
-  [[nodiscard]] GrownForest Grow(absl::Span<DecodeSequence* const> sequences);
+  // Grows one tree per sequence, for a verify call that also holds `prompts`. The trees share the
+  // rows that the prompts leave. There may be no sequence.
+  [[nodiscard]] GrownForest Grow(absl::Span<DecodeSequence* const> sequences,
+                                 const PromptSize& prompts);
 
-  // Records the cycle of the last forest: its duration, and the tokens that it committed.
-  void EndCycle(absl::Duration total, int tokens) {
+  // Records the cycle of the last forest: its duration, and the tokens that it committed, each with
+  // the weight of its request.
+  void EndCycle(absl::Duration total, double tokens) {
     if (planned_) planner_.EndCycle(absl::ToDoubleSeconds(total), tokens);
   }
 
@@ -62,7 +65,7 @@ class ForestGrower {
   ForestPlanner planner_;
 
   // This cycle.
-  VerifySize roots_;      // A verify call of the roots alone.
+  VerifySize roots_;      // The verify call without nodes: roots and prompts.
   int drafts_ = 0;        // Drafts that the planner chose.
   bool planned_ = false;  // The planner took part.
 };

@@ -10,21 +10,40 @@ namespace bastion {
 DecodeSequence::DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPolicy> policy)
     : request_(std::move(request)), policy_(std::move(policy)), root_(request_.prompt.back()) {
   CHECK_GT(request_.max_tokens, 0);
+  policy_->set_weight(request_.weight);
   policy_->ObservePrompt(request_.prompt);
 }
 
+int DecodeSequence::prompt_left() const {
+  // The root is the last token so far.
+  const auto tokens = static_cast<Position>(request_.prompt.size() + output_.size());
+  return std::max(0, tokens - 1 - committed_);
+}
+
 PrefillItem DecodeSequence::NextPrefill(int max_tokens) const {
-  const int left = static_cast<int>(request_.prompt.size()) - 1 - committed_;
   PrefillItem item = {request_.id, committed_, {}};
-  if (left <= 0) return item;
-  const auto begin = request_.prompt.begin() + committed_;
-  item.tokens.assign(begin, begin + std::min(left, max_tokens));
+  const Position end = committed_ + std::clamp(max_tokens, 0, prompt_left());
+  item.tokens.reserve(end - committed_);
+  for (Position at = committed_; at < end; ++at) item.tokens.push_back(TokenAt(at));
   return item;
+}
+
+void DecodeSequence::RecordPrefill(int tokens, absl::Duration spent) {
+  committed_ += tokens;
+  prefill_time_ += spent;
+  starvation_ = absl::OkStatus();
+}
+
+void DecodeSequence::Preempt() {
+  ++request_.id.epoch;
+  committed_ = 0;
+  drafter_position_ = 0;
+  starvation_ = absl::OkStatus();
 }
 
 TreeLimits DecodeSequence::Limits(const TargetInfo& target) const {
   const int tokens_left = request_.max_tokens - static_cast<int>(output_.size());
-  return LimitsFor(target, committed_, tokens_left, request_.max_nodes);
+  return LimitsFor(target, committed_, tokens_left, request_.max_nodes, request_.node_cap);
 }
 
 TokenId DecodeSequence::TokenAt(Position position) const {
@@ -74,6 +93,7 @@ void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance
   logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.begin() + emitted);
   committed_ += acceptance.committed_length();
   root_ = acceptance.next;
+  starvation_ = absl::OkStatus();
   record.nodes = grown.tree.nodes();
   record.drafted = grown.drafted;
   record.reason = grown.reason;

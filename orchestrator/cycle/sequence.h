@@ -2,16 +2,19 @@
 // output so far, the number of tokens committed at the verifier, and its policy.
 //
 // The last token of the prompt is the first root. Prefill commits the tokens before it, so the
-// first cycle already speculates. Thread-compatible: used by the cycle's thread.
+// first cycle already speculates. A sequence that is preempted starts over with the prompt and its
+// output so far, and continues with the same text. Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
 #define BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/time/time.h"
 #include "common/stages/stage_data.h"
 #include "orchestrator/cost/stage_times.h"
 #include "orchestrator/policy/request_policy.h"
@@ -24,7 +27,11 @@ struct DecodeRequest {
   SamplingParams sampling;
   int max_tokens = 0;  // At least one.
   absl::flat_hash_set<TokenId> stop_tokens;
-  std::optional<int> max_nodes;  // Limit for the nodes of a tree. nullopt: no limit.
+  std::optional<int> max_nodes;  // The request's limit for the nodes of a tree. nullopt: no limit.
+  int node_cap = std::numeric_limits<int>::max();  // The server's limit for the nodes of a tree.
+  double weight = 1;  // Service and nodes that this request gets, relative to other requests.
+  // The time between two outputs that should not be exceeded. nullopt: no target.
+  std::optional<absl::Duration> latency_target;
 };
 
 enum class FinishReason { kNone, kStopToken, kStopString, kLength };
@@ -34,6 +41,7 @@ struct CycleRecord {
   int nodes = 0;
   int committed_length = 0;  // Tokens that this cycle added to the output, up to the first stop.
   int rows = 0;              // Rows of the whole verify call, over all sequences.
+  double share = 1;          // This sequence's rows / all rows, of the call as it was sent.
   bool drafted = false;      // A draft was requested.
   BudgetReason reason = BudgetReason::kPolicy;
   int accepted = 0;                 // Accepted nodes: one at each depth from 1 to `accepted`.
@@ -47,10 +55,15 @@ class DecodeSequence {
   DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPolicy> policy);
 
   // ---- prefill ----
-  // The next prompt tokens to commit, at most `max_tokens`. Empty if the sequence is prefilled.
+  // Tokens still to commit before this sequence can decode.
+  [[nodiscard]] int prompt_left() const;
+  // The next tokens to commit, at most `max_tokens`. Empty if none are left.
   [[nodiscard]] PrefillItem NextPrefill(int max_tokens) const;
-  // Records that the verifier has committed `tokens` prompt tokens.
-  void RecordPrefill(int tokens) { committed_ += tokens; }
+  // Records that the verifier has committed `tokens` of them, and this sequence's share of the
+  // time.
+  void RecordPrefill(int tokens, absl::Duration spent = absl::ZeroDuration());
+  // The sum of these shares.
+  [[nodiscard]] absl::Duration prefill_time() const { return prefill_time_; }
 
   // ---- decode ----
   // The limits of the next tree. target.max_rows is this sequence's share of the forward.
@@ -68,11 +81,28 @@ class DecodeSequence {
   // Ends the sequence because a stop string was found, and keeps only the first `tokens` tokens of
   // its output. REQUIRES: the last cycle emitted all tokens that are dropped.
   void StopAfter(size_t tokens, FinishReason reason);
+  // ---- memory ----
+  // Records that the verifier had no room for this sequence. `status` is its RESOURCE_EXHAUSTED.
+  void RecordStarvation(absl::Status status) { starvation_ = std::move(status); }
+  // True if the verifier had no room for this sequence the last time. The sequence has not failed
+  // and may be tried again.
+  [[nodiscard]] bool starved() const { return !starvation_.ok(); }
+  // The verifier's message. OK if the sequence is not starved.
+  [[nodiscard]] const absl::Status& starvation() const { return starvation_; }
+  // Forgets what is committed and continues under a higher epoch. The caller has closed the
+  // sequence at the verifier and the drafter, and opens it again. The output and what the policy
+  // has learned stay.
+  void Preempt();
+
   // Ends the sequence with an error.
   void Fail(absl::Status status) { status_ = std::move(status); }
 
   [[nodiscard]] const DecodeRequest& request() const { return request_; }
   [[nodiscard]] SequenceId id() const { return request_.id; }
+  [[nodiscard]] double weight() const { return request_.weight; }
+  [[nodiscard]] std::optional<absl::Duration> latency_target() const {
+    return request_.latency_target;
+  }
   [[nodiscard]] Position committed() const { return committed_; }
   [[nodiscard]] TokenId root() const { return root_; }
   [[nodiscard]] const std::vector<TokenId>& output() const { return output_; }
@@ -88,7 +118,7 @@ class DecodeSequence {
  private:
   // Appends `token` to the output unless the sequence has ended; ends it at a stop or the limit.
   void Emit(TokenId token);
-  // The token at `position`. REQUIRES: position < committed().
+  // The token at `position` of the prompt and the output.
   [[nodiscard]] TokenId TokenAt(Position position) const;
 
   DecodeRequest request_;
@@ -98,7 +128,9 @@ class DecodeSequence {
   std::vector<TokenId> output_;
   std::vector<TokenLogprobs> logprobs_;
   Position drafter_position_ = 0;  // Committed tokens that the drafter has received.
+  absl::Duration prefill_time_;
   std::vector<CycleRecord> cycles_;
+  absl::Status starvation_;
   FinishReason reason_ = FinishReason::kNone;
   absl::Status status_;
 };

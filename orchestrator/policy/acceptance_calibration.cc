@@ -26,16 +26,24 @@ int AcceptanceCalibration::GroupOf(PathKind kind, int depth) {
 }
 
 int AcceptanceCalibration::BinOf(float log_prob) {
-  return static_cast<int>(std::min(-log_prob / kLog2, static_cast<float>(kBins - 1)));
+  // The logarithms of 15/16, 7/8 and 3/4.
+  constexpr std::array<float, kUpperBins - 1> kUpperEdges = {-0.0645385f, -0.1335314f, -0.2876821f};
+  const float halvings = -log_prob / kLog2;
+  if (halvings >= 1) {
+    return kUpperBins - 1 + static_cast<int>(std::min(halvings, float{kBins - kUpperBins}));
+  }
+  int bin = 0;
+  while (bin < kUpperBins - 1 && log_prob < kUpperEdges[bin]) ++bin;
+  return bin;
 }
 
 float AcceptanceCalibration::LogFactor(PathKind kind, int depth, float log_prob) const {
-  if (stale_) UpdateFactors();
   return groups_[GroupOf(kind, depth)].log_factors[BinOf(log_prob)];
 }
 
 void AcceptanceCalibration::Observe(PathKind kind, int depth, float log_prob, double trusted,
                                     bool accepted) {
+  stale_ = true;
   Group& group = groups_[GroupOf(kind, depth)];
   for (Counts* counts : {&group.all, &group.bins[BinOf(log_prob)]}) {
     counts->predicted += unit_ * trusted;
@@ -45,7 +53,6 @@ void AcceptanceCalibration::Observe(PathKind kind, int depth, float log_prob, do
 
 void AcceptanceCalibration::EndCycle() {
   unit_ /= 1 - 1 / kMemory;
-  stale_ = true;
   constexpr double kLargestUnit = 1e100;
   if (unit_ < kLargestUnit) return;
   const auto shrink = [this](Counts& counts) {
@@ -59,7 +66,8 @@ void AcceptanceCalibration::EndCycle() {
   unit_ = 1;
 }
 
-void AcceptanceCalibration::UpdateFactors() const {
+void AcceptanceCalibration::Refresh() {
+  if (!stale_) return;
   stale_ = false;
   const double mass = kInitialMass * unit_;
   for (int kind = 0; kind < kPathKinds; ++kind) {

@@ -18,7 +18,7 @@
 //
 // The calibrated probability is the stated one times the factor, at most 1. Counts fade over about
 // kMemory cycles of one request. There is one object per source of candidates (drafts, prior
-// alone); requests share it. Copyable. Thread-compatible; const methods may fill a cache.
+// alone); requests share it. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_ACCEPTANCE_CALIBRATION_H_
 #define BASTION_ORCHESTRATOR_POLICY_ACCEPTANCE_CALIBRATION_H_
 
@@ -38,18 +38,23 @@ class AcceptanceCalibration {
   static constexpr float kMinFactor = 1.0f / 64;
   static constexpr float kMaxFactor = 8;
 
-  // The logarithm of the factor. REQUIRES: depth >= 1; log_prob <= 0.
+  // The logarithm of the factor, as of the last Refresh. REQUIRES: depth >= 1; log_prob <= 0.
   [[nodiscard]] float LogFactor(PathKind kind, int depth, float log_prob) const;
 
   // Records a candidate whose parent the target has chosen. `trusted` is its stated probability,
   // corrected by the trust in its request.
   void Observe(PathKind kind, int depth, float log_prob, double trusted, bool accepted);
-  // Ends a cycle of one request: its observations take effect, and older counts fade.
+  // Ends a cycle of one request: older counts fade.
   void EndCycle();
+  // Makes the observations so far take effect. Cheap if there are none.
+  void Refresh();
 
  private:
   static constexpr int kDepthGroups = 6;  // Depths 1, 2, 3, 4–5, 6–8, and deeper.
-  static constexpr int kBins = 8;         // One per halving of the probability.
+  // The acceptance of nearly certain candidates matters most, because they are verified even under
+  // load. So there is a bin for each halving of 1 − p down to 1/16, then one for each halving of p.
+  static constexpr int kUpperBins = 4;
+  static constexpr int kBins = kUpperBins + 7;
   struct Counts {
     double accepted = 0;
     double predicted = 0;
@@ -64,12 +69,11 @@ class AcceptanceCalibration {
 
   [[nodiscard]] static int GroupOf(PathKind kind, int depth);
   [[nodiscard]] static int BinOf(float log_prob);
-  void UpdateFactors() const;
 
   // Newer counts weigh more instead of older ones less, so that fading does not visit every cell.
   double unit_ = 1;
-  mutable bool stale_ = false;
-  mutable std::array<Group, kPathKinds * kDepthGroups> groups_{};
+  bool stale_ = false;
+  std::array<Group, kPathKinds * kDepthGroups> groups_{};
 };
 
 // Trust: how much better or worse the candidates of one request are than those of others, as a

@@ -20,11 +20,11 @@ constexpr int kMaxPauseExponent = 6;
 
 // The number of children of one node that can pay. The least probable of w siblings is accepted
 // with probability 1/w at most. The bound assumes 2/w, in case the drafter underestimates.
-int UsefulChildren(absl::Span<const double> min_values) {
+int UsefulChildren(absl::Span<const double> min_values, double weight) {
   const size_t last = min_values.size() - 1;
   int children = 1;
   while (children < kMaxUsefulCandidates &&
-         2.0 / (children + 1) >= min_values[std::min<size_t>(children, last)]) {
+         2.0 * weight / (children + 1) >= min_values[std::min<size_t>(children, last)]) {
     ++children;
   }
   return children;
@@ -43,6 +43,8 @@ void AdaptivePolicy::OnBegin(absl::Span<const double> min_values) {
   draft_.reset();
   free_.reset();
   ++cycles_since_draft_;
+  candidates().shared().draft_calibration.Refresh();
+  candidates().shared().prior_calibration.Refresh();
   const bool tries = unused_free_ < kMaxUnused || unused_free_ % kRetryInterval == 0;
   if (candidates().has_prior() && has_room() && tries) GrowFree();
 }
@@ -57,12 +59,13 @@ AdaptivePolicy::Pool AdaptivePolicy::Grow(std::unique_ptr<Candidates> candidates
                                           const AcceptanceCalibration& calibration,
                                           const Trust& trust) const {
   Pool pool = {std::move(candidates), DraftTree(root()), {}, BudgetReason::kConfidence};
-  const double lowest = *std::min_element(min_values_.begin(), min_values_.end());
+  // A weighted value pays if it exceeds a minimum.
+  const double lowest = *std::min_element(min_values_.begin(), min_values_.end()) / weight();
   const CalibratedCandidates calibrated(*pool.candidates, calibration, trust, lowest);
   BestFirst best_first(calibrated, std::min(limits().nodes, 32), &pool.tree);
   const int last = static_cast<int>(min_values_.size()) - 1;
   while (!best_first.exhausted() &&
-         best_first.PeekScore() >= min_values_[std::min(pool.tree.nodes(), last)]) {
+         weight() * best_first.PeekScore() >= min_values_[std::min(pool.tree.nodes(), last)]) {
     if (pool.tree.nodes() == limits().nodes) {
       pool.end = limits().reason;
       break;
@@ -76,13 +79,14 @@ std::optional<DraftRound> AdaptivePolicy::PlanRound() {
   if (empty_drafts_ > 0 && cycles_since_draft_ <= 1 << std::min(empty_drafts_, kMaxPauseExponent)) {
     return std::nullopt;
   }
-  const int useful = UsefulChildren(min_values_);
+  const int useful = UsefulChildren(min_values_, weight());
   const int enough = std::max(1, policy().CandidatesFor(limits().nodes));
   const int wanted = candidates().has_prior() ? std::max(2 * useful, kMinPriorCandidates) : useful;
   return DraftRound{.candidates = std::min(wanted, enough),
                     .offer = {.without = free_.has_value() ? free_->Histogram() : ValueHistogram(),
                               .with = belief_.Expect(candidates().shared().belief, free_length_),
-                              .cycles_since_draft = cycles_since_draft_}};
+                              .cycles_since_draft = cycles_since_draft_,
+                              .weight = weight()}};
 }
 
 void AdaptivePolicy::OnDraft() {
@@ -97,11 +101,11 @@ void AdaptivePolicy::OnDraft() {
 }
 
 TreeOffer AdaptivePolicy::OfferTree() {
-  if (!has_room()) return {.end = limits().reason};
+  if (!has_room()) return {.weight = weight(), .end = limits().reason};
   const std::optional<Pool>& pool = offered();
   // Without a pool, the planner decided against a draft.
-  if (!pool.has_value()) return {.end = BudgetReason::kCost};
-  return {.values = pool->values, .end = pool->end};
+  if (!pool.has_value()) return {.weight = weight(), .end = BudgetReason::kCost};
+  return {.values = pool->values, .weight = weight(), .end = pool->end};
 }
 
 GrownTree AdaptivePolicy::FinishTree(int nodes, BudgetReason reason) {
@@ -109,6 +113,10 @@ GrownTree AdaptivePolicy::FinishTree(int nodes, BudgetReason reason) {
   GrownTree grown = {pool.has_value() ? std::move(pool->tree) : DraftTree(root()), reason};
   grown.tree.Truncate(std::min(nodes, grown.tree.nodes()));
   return grown;
+}
+
+const Candidates* AdaptivePolicy::uncalibrated() const {
+  return offered().has_value() ? offered()->candidates.get() : nullptr;
 }
 
 void AdaptivePolicy::Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) {

@@ -48,6 +48,7 @@ class AdaptivePolicy final : public RequestPolicy {
   std::optional<DraftRound> PlanRound() override;
   void OnDraft() override;
   GrownTree FinishTree(int nodes, BudgetReason reason) override;
+  const Candidates* uncalibrated() const override;
   void Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) override;
 
   [[nodiscard]] Pool Grow(std::unique_ptr<Candidates> candidates,
@@ -55,6 +56,9 @@ class AdaptivePolicy final : public RequestPolicy {
   void GrowFree();
   // The tree to offer: the drafted one if there is one, else the draft-free one.
   [[nodiscard]] std::optional<Pool>& offered() { return draft_.has_value() ? draft_ : free_; }
+  [[nodiscard]] const std::optional<Pool>& offered() const {
+    return draft_.has_value() ? draft_ : free_;
+  }
 
   Trust draft_trust_, free_trust_;
   RequestBelief belief_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -17,12 +18,18 @@ struct Totals {
   std::array<double, kBins + 1> nodes{};
   std::array<double, kBins + 1> values{};
 
-  // Adds `sign` times the nodes of `histogram`.
+  // Adds `sign` times the nodes of `histogram`, whose values count `weight` times.
   void Add(const ValueHistogram& histogram, double weight, double sign) {
+    const auto shift =
+        weight == 1
+            ? 0
+            : static_cast<int>(std::round(-std::log2(weight) * ValueHistogram::kBinsPerHalving));
     double count = 0, sum = 0;
-    for (int bin = 0; bin < kBins; ++bin) {
-      count += histogram.bin(bin).count;
-      sum += histogram.bin(bin).sum;
+    for (int bin = 0, from = 0; bin < kBins; ++bin) {
+      for (; from < kBins && (from + shift <= bin || bin == kBins - 1); ++from) {
+        count += histogram.bin(from).count;
+        sum += histogram.bin(from).sum;
+      }
       nodes[bin + 1] += sign * count;
       values[bin + 1] += sign * weight * sum;
     }
@@ -127,7 +134,9 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
         }
       }
     }
-    if (!knows_speedup()) price_ = std::max(PlainRate(), best.tokens / best.seconds);
+    if (!knows_speedup()) {
+      price_ = std::max(PlainRate(), best.tokens / (best.seconds - cost_.prompt_seconds));
+    }
   }
   for (int m = 0; m < best_drafts; ++m) plan.drafts[order[m]] = true;
   Explore(offers, best_drafts, &plan);
@@ -155,7 +164,7 @@ void ForestPlanner::EndCycle(double seconds, double tokens) {
   exploration_ = std::min(exploration_ + kExplorationShare * seconds, cost_.draft.back());
   constexpr double kKept = 1 - 1 / kMemory;
   tokens_ = kKept * tokens_ + tokens;
-  plain_tokens_ = kKept * plain_tokens_ + PlainRate() * planned_seconds_;
+  plain_tokens_ = kKept * plain_tokens_ + PlainRate() * (planned_seconds_ - cost_.prompt_seconds);
 }
 
 NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int drafted) {
@@ -166,7 +175,7 @@ NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int draf
   const std::vector<double>& verify = cost_.VerifyWith(drafted);
   if (!knows_speedup()) {
     for (size_t n = 0; n < tokens.size(); ++n) {
-      price_ = std::max(price_, tokens[n] / (verify[n] + spent));
+      price_ = std::max(price_, tokens[n] / (verify[n] + spent - cost_.prompt_seconds));
     }
   }
   size_t best = 0;

@@ -14,6 +14,10 @@
 // rate of plain decoding, and follows the load at once. Before the first cycle, λ is the best ratio
 // of the cycle itself.
 //
+// Prompt tokens in the forward take the same time whatever is planned. They count in T(n), because
+// nodes cost less or more beside them, but not in the price: a longer cycle does not make time less
+// precious.
+//
 //   1. ChooseDrafts compares drafting for none, one, … all requests. It uses the expected values of
 //      the nodes with and without a draft, as histograms. Requests that gain most come first.
 //   2. ChooseNodes merges the nodes of all trees by value and compares every total n. On a
@@ -68,7 +72,7 @@ struct NodePlan {
 class ForestPlanner {
  public:
   static constexpr double kMargin = 1.03;
-  static constexpr double kExplorationShare = 0.004;
+  static constexpr double kExplorationShare = 0.003;
   static constexpr double kMemory = 32;
 
   // Begins a cycle. `live` is the summed weight of all requests of the batch.
@@ -89,7 +93,10 @@ class ForestPlanner {
   void EndCycle(double seconds, double tokens);
 
  private:
-  [[nodiscard]] double PlainRate() const { return live_ / cost_.verify[0]; }
+  // The rate of plain decoding, without the prompts of this cycle.
+  [[nodiscard]] double PlainRate() const {
+    return live_ / (cost_.verify[0] - cost_.prompt_seconds);
+  }
   // True if past cycles tell the price.
   [[nodiscard]] bool knows_speedup() const { return plain_tokens_ > 0; }
   // Pays for more drafts from the account if it can, beyond the `drafted` ones of `plan`.

@@ -14,7 +14,7 @@ enum class BudgetReason {
   kCost,          // The next node is worth less than its time is worth to the batch.
   kConfidence,    // No further candidate is likely enough to be worth offering.
   kRequestLimit,  // max_tree_nodes of the request.
-  kCap,           // The rows of the forward, the context, or the tokens left.
+  kCap,           // The server's limit, the rows of the forward, the context, or the tokens left.
   kExploration,   // The request drafted only to learn whether drafts pay for it again.
   kExhausted,     // No candidate of non-zero probability was left.
   kNoDraft,       // The drafter returned an empty draft, failed or was late.

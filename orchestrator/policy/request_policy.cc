@@ -39,6 +39,9 @@ GrownTree RequestPolicy::Finish(int nodes, BudgetReason reason) {
 
 void RequestPolicy::Observe(const GrownTree& grown, const Acceptance& acceptance) {
   const std::vector<TokenId> chosen = ChosenTokens(grown.tree, acceptance);
+  if (reliability_ != nullptr) {
+    ObserveReliability(grown.tree, chosen, uncalibrated(), reliability_);
+  }
   Learn(grown, chosen);
   for (const TokenId token : chosen) candidates_.Append(token);
 }

@@ -42,10 +42,15 @@ struct DraftRound {
 class RequestPolicy {
  public:
   explicit RequestPolicy(const PolicyContext& context)
-      : policy_(context.policy), candidates_(context) {}
+      : policy_(context.policy),
+        candidates_(context),
+        reliability_(context.memory->reliability()) {}
   virtual ~RequestPolicy() = default;
   RequestPolicy(const RequestPolicy&) = delete;
   RequestPolicy& operator=(const RequestPolicy&) = delete;
+
+  // How much the request's tokens count against those of other requests. 1 without this call.
+  void set_weight(double weight) { weight_ = weight; }
 
   // Feeds the prompt to the prior, before the first cycle. The last token of the prompt is the
   // first root. Observe feeds the output tokens. Without this call, the prior knows only the
@@ -78,10 +83,13 @@ class RequestPolicy {
   [[nodiscard]] virtual std::optional<DraftRound> PlanRound() = 0;
   virtual void OnDraft() {}
   [[nodiscard]] virtual GrownTree FinishTree(int nodes, BudgetReason reason) = 0;
+  // The candidates of the last tree before calibration. Null if the tree is not calibrated.
+  [[nodiscard]] virtual const Candidates* uncalibrated() const { return nullptr; }
   // `chosen` are the tokens that the target chose after the root. The prior does not know them yet.
   virtual void Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) = 0;
 
   [[nodiscard]] RequestCandidates& candidates() { return candidates_; }
+  [[nodiscard]] double weight() const { return weight_; }
   [[nodiscard]] TokenId root() const { return root_; }
   [[nodiscard]] const TreeLimits& limits() const { return limits_; }
   [[nodiscard]] bool has_room() const { return limits_.nodes > 0 && limits_.depth > 0; }
@@ -91,6 +99,8 @@ class RequestPolicy {
  private:
   const Policy policy_;
   RequestCandidates candidates_;
+  Reliability* const reliability_;  // Null: not collected.
+  double weight_ = 1;
 
   // This cycle.
   TokenId root_ = 0;

@@ -11,6 +11,7 @@
 #include "orchestrator/policy/acceptance_calibration.h"
 #include "orchestrator/policy/draft_belief.h"
 #include "orchestrator/policy/policy.h"
+#include "orchestrator/policy/reliability.h"
 #include "orchestrator/prior/candidate_weights.h"
 #include "orchestrator/prior/continuation_counts.h"
 #include "orchestrator/prior/transition_gains.h"
@@ -49,8 +50,14 @@ class SpeculationMemory {
     return shared_[{mode, prior}];
   }
 
+  // Requests that start later count the reliability of their nodes here. Not owned. Null, the
+  // default: not collected.
+  void set_reliability(Reliability* reliability) { reliability_ = reliability; }
+  [[nodiscard]] Reliability* reliability() const { return reliability_; }
+
  private:
   const PriorInputs inputs_;
+  Reliability* reliability_ = nullptr;
   std::map<std::pair<DraftMode, Policy::Prior>, SharedSpeculation> shared_;
 };
 

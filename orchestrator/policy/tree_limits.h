@@ -3,6 +3,7 @@
 #define BASTION_ORCHESTRATOR_POLICY_TREE_LIMITS_H_
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "common/base/ids.h"
@@ -22,11 +23,13 @@ struct TreeLimits {
 // The limits of one cycle. `tokens_left` is the number of tokens that the request may still emit
 // after the root. A cycle emits the accepted nodes and one more token, so nodes deeper than
 // tokens_left − 1 could not be emitted. `max_nodes` is the limit of the request; nullopt: none.
+// `node_cap` is the limit of the server for every request.
 [[nodiscard]] inline TreeLimits LimitsFor(const TargetInfo& target, Position context,
-                                          int tokens_left, std::optional<int> max_nodes) {
+                                          int tokens_left, std::optional<int> max_nodes,
+                                          int node_cap = std::numeric_limits<int>::max()) {
   // Every row, the root included, occupies a position of the context after the cached tokens.
   const int rows = std::min(target.max_rows, target.max_context - context);
-  TreeLimits limits = {.context = context, .nodes = std::max(0, rows - 1)};
+  TreeLimits limits = {.context = context, .nodes = std::max(0, std::min(rows - 1, node_cap))};
   if (max_nodes.has_value() && *max_nodes < limits.nodes) {
     limits.nodes = std::max(0, *max_nodes);
     limits.reason = BudgetReason::kRequestLimit;

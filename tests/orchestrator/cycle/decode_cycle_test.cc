@@ -1,62 +1,21 @@
-// Tests the whole cycle on the verifier and drafter of tests/support/fake_stages.h, whose text is
-// known.
 #include "orchestrator/cycle/decode_cycle.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/guarded_drafter.h"
-#include "orchestrator/policy/speculation_memory.h"
-#include "tests/support/fake_stages.h"
-#include "tests/support/linear_costs.h"
-#include "tests/support/manual_clock.h"
+#include "tests/orchestrator/cycle/decode_cycle_fixture.h"
 
 namespace bastion {
 namespace {
 
 using ::bastion::testing::FakeDrafter;
-using ::bastion::testing::FakeVerifier;
 using ::bastion::testing::kToyVocabulary;
 using ::bastion::testing::ToyText;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr int kTokens = 60;
-const std::vector<TokenId> kPrompt = {5, 17, 3, 88, 42};
 constexpr const char* kPolicies[] = {"ar",       "chain",   "chain:3", "beam:3x4",
                                      "fixed:16", "fixed:1", "bastion", "adaptive"};
-
-class DecodeCycleTest : public ::testing::Test {
- protected:
-  DecodeSequence Make(uint64_t session, const std::string& policy, SamplingParams sampling = {}) {
-    DecodeRequest request;
-    request.id = {session, 0};
-    request.prompt = kPrompt;
-    request.sampling = sampling;
-    request.max_tokens = kTokens;
-    return DecodeSequence(std::move(request),
-                          Policy::Parse(policy)->NewRequest(/*greedy=*/true, &costs_, &memory_));
-  }
-
-  void Begin(DecodeSequence& sequence) {
-    cycle_.Open(sequence);
-    while (cycle_.Prefill(sequence, /*max_tokens=*/2)) {
-    }
-    ASSERT_TRUE(sequence.status().ok()) << sequence.status();
-    ASSERT_EQ(sequence.committed(), static_cast<Position>(kPrompt.size()) - 1);
-  }
-
-  void Run(DecodeSequence& sequence) {
-    Begin(sequence);
-    while (!sequence.done()) ASSERT_TRUE(cycle_.Step({&sequence}).ok());
-  }
-
-  FakeVerifier verifier_;
-  FakeDrafter drafter_{&verifier_};
-  testing::ManualClock clock_;
-  CostModel costs_ = *CostModel::Fit(*verifier_.Info(), testing::LinearTable());
-  SpeculationMemory memory_;
-  DecodeCycle cycle_{*verifier_.Info(), &drafter_, &verifier_, &costs_, &clock_};
-};
 
 TEST_F(DecodeCycleTest, EveryPolicyGeneratesTheTextOfPlainDecoding) {
   uint64_t session = 1;
@@ -235,6 +194,89 @@ TEST_F(DecodeCycleTest, TreesShareTheRowsOfOneForward) {
     EXPECT_EQ(item.tree.rows(), testing::kToyRows / 4);
   }
   EXPECT_EQ(sequences[0].cycles()[0].reason, BudgetReason::kCap);
+}
+
+// ---- prompts beside trees ----
+
+TEST_F(DecodeCycleTest, PromptsAreCommittedBesideTrees) {
+  DecodeSequence decoding = Make(1, "fixed:16"), waiting = Make(2, "chain");
+  Begin(decoding);
+  cycle_.Open(waiting);
+  for (const int left : {3, 1, 0}) {
+    ASSERT_TRUE(cycle_.Step({&decoding}, {{&waiting, left == 3 ? 1 : 2}}).ok());
+    EXPECT_EQ(waiting.prompt_left(), left);
+    EXPECT_EQ(verifier_.last_forest.size(), 1u);
+    EXPECT_EQ(verifier_.last_prompts.size(), 1u);
+  }
+  while (!decoding.done() || !waiting.done()) {
+    Batch live;
+    for (DecodeSequence* sequence : {&decoding, &waiting}) {
+      if (!sequence->done()) live.push_back(sequence);
+    }
+    ASSERT_TRUE(cycle_.Step(live).ok());
+  }
+  EXPECT_EQ(decoding.output(), ToyText(kPrompt, {}, kTokens));
+  EXPECT_EQ(waiting.output(), ToyText(kPrompt, {}, kTokens));
+}
+
+TEST_F(DecodeCycleTest, SequencesShareTheTimeOfACycleByRows) {
+  DecodeCycle cycle(*verifier_.Info(), &drafter_, &verifier_, &costs_, &Clock::Real());
+  DecodeSequence tree = Make(1, "fixed:14"), plain = Make(2, "ar"), waiting = Make(3, "ar");
+  Begin(tree);
+  Begin(plain);
+  cycle_.Open(waiting);
+  ASSERT_TRUE(cycle.Step({&tree, &plain}, {{&waiting, 4}}).ok());
+  const CycleRecord& record = tree.cycles()[0];
+  EXPECT_EQ(record.rows, 15 + 1 + 4);
+  EXPECT_NEAR(record.share, 15 / 20.0, 1e-9);
+  EXPECT_NEAR(plain.cycles()[0].share, 1 / 20.0, 1e-9);
+  ASSERT_GT(record.stages.total(), absl::ZeroDuration());
+  EXPECT_NEAR(absl::FDivDuration(waiting.prefill_time(), record.stages.total()), 4 / 20.0, 1e-3);
+}
+
+TEST_F(DecodeCycleTest, PromptsAreShortenedToTheRowsBesideTheRoots) {
+  DecodeSequence decoding = Make(1, "fixed:16");
+  Begin(decoding);
+  std::vector<DecodeSequence> waiting;
+  for (const uint64_t session : {2, 3}) {
+    DecodeRequest request;
+    request.id = {session, 0};
+    request.prompt = std::vector<TokenId>(200, 5);
+    request.max_tokens = 1;
+    waiting.emplace_back(std::move(request),
+                         Policy::Parse("ar")->NewRequest(/*greedy=*/true, &costs_, &memory_));
+    cycle_.Open(waiting.back());
+  }
+  ASSERT_TRUE(cycle_.Step({&decoding}, {{&waiting[0], 500}, {&waiting[1], 500}}).ok());
+  EXPECT_EQ(waiting[0].prompt_left(), 0);
+  EXPECT_EQ(waiting[1].committed(), testing::kToyRows - 1 - 199);
+  EXPECT_EQ(decoding.cycles()[0].nodes, 0);
+  EXPECT_EQ(decoding.cycles()[0].rows, testing::kToyRows);
+  // Trees get the rows that the prompts leave.
+  ASSERT_TRUE(cycle_.Step({&decoding}, {{&waiting[1], 100}}).ok());
+  EXPECT_EQ(decoding.cycles()[1].nodes, 16);
+}
+
+TEST_F(DecodeCycleTest, AnErrorOfOnePromptFailsItsSequenceAlone) {
+  DecodeSequence decoding = Make(1, "ar"), lost = Make(2, "ar"), waiting = Make(3, "ar");
+  Begin(decoding);
+  cycle_.Open(waiting);  // `lost` is not open.
+  ASSERT_TRUE(cycle_.Step({&decoding}, {{&lost, 4}, {&waiting, 4}}).ok());
+  EXPECT_TRUE(absl::IsNotFound(lost.status())) << lost.status();
+  EXPECT_EQ(decoding.output().size(), 1u);
+  EXPECT_EQ(waiting.prompt_left(), 0);
+}
+
+TEST_F(DecodeCycleTest, TheCostModelLearnsFromPureCallsOnly) {
+  DecodeSequence decoding = Make(1, "ar"), waiting = Make(2, "ar");
+  Begin(decoding);
+  cycle_.Open(waiting);
+  const VerifySize one_row = {.rows = 1, .context = 4};
+  const absl::Duration before = costs_.PredictVerify(one_row, false);
+  ASSERT_TRUE(cycle_.Step({&decoding}, {{&waiting, 4}}).ok());
+  EXPECT_EQ(costs_.PredictVerify(one_row, false), before);
+  ASSERT_TRUE(cycle_.Step({&decoding}).ok());
+  EXPECT_NE(costs_.PredictVerify(one_row, false), before);
 }
 
 TEST_F(DecodeCycleTest, AGuardedDrafterWithAnotherVocabularyReceivesNoFrontiers) {

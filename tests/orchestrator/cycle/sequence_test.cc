@@ -131,6 +131,61 @@ TEST_F(SequenceTest, AFrontierContainsTheTokensSinceTheLastExpandOrAllAfterAFail
   EXPECT_THAT(sequence.NextFrontier(kCandidates).new_tokens, ElementsAre(10, 11, 12, 20, 21, 22));
 }
 
+TEST_F(SequenceTest, PromptLeftCountsTheTokensBeforeTheRoot) {
+  DecodeSequence sequence = Make({10, 11, 12, 13}, 5);
+  EXPECT_EQ(sequence.prompt_left(), 3);
+  sequence.RecordPrefill(2, absl::Milliseconds(2));
+  EXPECT_EQ(sequence.prompt_left(), 1);
+  sequence.RecordPrefill(1, absl::Milliseconds(3));
+  EXPECT_EQ(sequence.prompt_left(), 0);
+  EXPECT_EQ(sequence.prefill_time(), absl::Milliseconds(5));
+  CommitChain(sequence, {20}, 21);
+  EXPECT_EQ(sequence.prompt_left(), 0);
+}
+
+TEST_F(SequenceTest, APreemptedSequenceStartsOverWithItsPromptAndOutput) {
+  DecodeSequence sequence = Make({10, 11}, 20);
+  sequence.RecordPrefill(1);
+  (void)sequence.NextFrontier(kCandidates);
+  sequence.RecordExpand(/*ok=*/true);
+  CommitChain(sequence, {20}, 21);
+  sequence.RecordStarvation(absl::ResourceExhaustedError("full"));
+  sequence.Preempt();
+  EXPECT_EQ(sequence.id(), (SequenceId{4, 3}));
+  EXPECT_EQ(sequence.committed(), 0);
+  EXPECT_EQ(sequence.root(), 21);
+  EXPECT_EQ(sequence.prompt_left(), 3);
+  EXPECT_FALSE(sequence.starved());
+  EXPECT_TRUE(sequence.awaits_first_draft());
+  PrefillItem item = sequence.NextPrefill(2);
+  EXPECT_EQ(item.sequence, sequence.id());
+  EXPECT_THAT(item.tokens, ElementsAre(10, 11));
+  sequence.RecordPrefill(2);
+  item = sequence.NextPrefill(2);
+  EXPECT_EQ(item.cached, 2);
+  EXPECT_THAT(item.tokens, ElementsAre(20));
+  sequence.RecordPrefill(1);
+  EXPECT_THAT(sequence.NextFrontier(kCandidates).new_tokens, ElementsAre(10, 11, 20));
+  CommitChain(sequence, {22}, 23);
+  EXPECT_THAT(sequence.output(), ElementsAre(20, 21, 22, 23));
+  EXPECT_EQ(sequence.cycles().size(), 2u);
+}
+
+TEST_F(SequenceTest, AStarvedSequenceHasNotFailed) {
+  DecodeSequence sequence = Make({10, 11}, 20);
+  EXPECT_FALSE(sequence.starved());
+  const absl::Status full = absl::ResourceExhaustedError("full");
+  sequence.RecordStarvation(full);
+  EXPECT_TRUE(sequence.starved());
+  EXPECT_EQ(sequence.starvation(), full);
+  EXPECT_FALSE(sequence.done());
+  sequence.RecordPrefill(1);
+  EXPECT_FALSE(sequence.starved());
+  sequence.RecordStarvation(full);
+  CommitChain(sequence, {}, 20);
+  EXPECT_FALSE(sequence.starved());
+}
+
 TEST_F(SequenceTest, LimitsShrinkWithTheTokensLeft) {
   TargetInfo target;
   target.max_rows = 64;

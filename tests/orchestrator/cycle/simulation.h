@@ -19,7 +19,7 @@ namespace bastion::testing {
 
 struct SimulatedRun {
   double tokens = 0;
-  double milliseconds = 0;
+  double milliseconds = 0;  // Without noise.
   int cycles = 0;
   int drafts = 0;    // Requests drafted for, summed over the cycles.
   double nodes = 0;  // Over all requests.
@@ -27,27 +27,59 @@ struct SimulatedRun {
   [[nodiscard]] double pace() const { return tokens / milliseconds; }
 };
 
+// The requests of a closed loop.
+class SimulatedLoad {
+ public:
+  virtual ~SimulatedLoad() = default;
+  [[nodiscard]] virtual SimulatedTexts& texts() = 0;
+  // The request with this number, counted from 0, with the session id `number`.
+  [[nodiscard]] virtual DecodeRequest Request(int number) = 0;
+  [[nodiscard]] virtual PriorInputs prior() const { return {}; }
+};
+
+// Random texts, with drafts of a given quality.
+class DrawnLoad : public SimulatedLoad {
+ public:
+  // Returns the drafts of the request with this number.
+  using DraftsOf = std::function<SimulatedDrafts(int number)>;
+  static constexpr int kTokensPerRequest = 128;
+
+  explicit DrawnLoad(DraftsOf drafts) : drafts_(std::move(drafts)) {}
+  SimulatedTexts& texts() final { return texts_; }
+  DecodeRequest Request(int number) override {
+    texts_.SetDrafts(number, drafts_(number));
+    DecodeRequest request;
+    request.id = {static_cast<uint64_t>(number), 0};
+    request.prompt = {1};
+    request.max_tokens = kTokensPerRequest;
+    return request;
+  }
+
+ private:
+  const DraftsOf drafts_;
+  DrawnTexts texts_;
+};
+
 class Simulation {
  public:
-  // Returns the drafts of the request with this number, counted from 0.
-  using DraftsOf = std::function<SimulatedDrafts(int request)>;
-  static constexpr int kTokensPerRequest = 128;
   static constexpr double kNoise = 0.05;  // Relative spread of all times.
 
-  Simulation(const DeviceCurve& curve, int concurrency, const std::string& policy, DraftsOf drafts)
-      : device(curve, kNoise),
+  // `load` must outlive this object, and serve it alone.
+  Simulation(const DeviceCurve& curve, int concurrency, const std::string& policy,
+             SimulatedLoad* load)
+      : device(curve, &load->texts(), kNoise),
         policy_(*Policy::Parse(policy)),
-        drafts_(std::move(drafts)),
-        costs_(*CostModel::Fit(SimulatedDevice::Target(), device.Calibration())),
-        cycle_(SimulatedDevice::Target(), &device.drafter(), &device.verifier(), &costs_,
-               &device.clock()) {
+        load_(load),
+        costs_(*CostModel::Fit(device.Target(), curve.Calibration())),
+        memory_(load->prior()),
+        cycle_(device.Target(), &device.drafter(), &device.verifier(), &costs_, &device.clock()) {
     live_.resize(concurrency);
     for (auto& sequence : live_) sequence = NextRequest();
   }
 
   SimulatedRun Run(int cycles) {
     SimulatedRun run;
-    const absl::Duration began = device.clock().Now();
+    const double began = device.milliseconds;
     const int drafted = device.drafted_sequences;
     for (; run.cycles < cycles; ++run.cycles) {
       Batch batch;
@@ -61,7 +93,7 @@ class Simulation {
         run.nodes += sequence->cycles().back().nodes;
       }
     }
-    run.milliseconds = absl::ToDoubleMilliseconds(device.clock().Now() - began);
+    run.milliseconds = device.milliseconds - began;
     run.drafts = device.drafted_sequences - drafted;
     return run;
   }
@@ -73,17 +105,14 @@ class Simulation {
 
  private:
   std::unique_ptr<DecodeSequence> NextRequest() {
-    device.SetDrafts(requests_, drafts_(requests_));
-    DecodeRequest request;
-    request.id = {static_cast<uint64_t>(requests_++), 0};
-    request.prompt = {1};
-    request.max_tokens = kTokensPerRequest;
-    return std::make_unique<DecodeSequence>(std::move(request),
-                                            policy_.NewRequest(/*greedy=*/true, &costs_, &memory_));
+    auto sequence = std::make_unique<DecodeSequence>(
+        load_->Request(requests_++), policy_.NewRequest(/*greedy=*/true, &costs_, &memory_));
+    sequence->RecordPrefill(sequence->prompt_left());  // Prompts take no time here.
+    return sequence;
   }
 
   const Policy policy_;
-  const DraftsOf drafts_;
+  SimulatedLoad* const load_;
   CostModel costs_;
   SpeculationMemory memory_;
   DecodeCycle cycle_;
@@ -96,8 +125,9 @@ inline int CyclesFor(int concurrency) { return std::max(500, 4000 / concurrency)
 
 // The pace of `policy` in a closed loop, tokens per millisecond.
 inline double PaceOf(const std::string& policy, const DeviceCurve& curve, int concurrency,
-                     const Simulation::DraftsOf& drafts) {
-  return Simulation(curve, concurrency, policy, drafts).Run(CyclesFor(concurrency)).pace();
+                     const DrawnLoad::DraftsOf& drafts) {
+  DrawnLoad load(drafts);
+  return Simulation(curve, concurrency, policy, &load).Run(CyclesFor(concurrency)).pace();
 }
 
 }  // namespace bastion::testing

@@ -24,6 +24,7 @@ void Observe(AcceptanceCalibration& calibration, const Cell& cell, double accept
     calibration.Observe(cell.kind, cell.depth, Log(cell.stated), cell.stated, right);
     calibration.EndCycle();
   }
+  calibration.Refresh();
 }
 
 double Calibrated(const AcceptanceCalibration& calibration, PathKind kind, int depth,
@@ -48,6 +49,24 @@ TEST(AcceptanceCalibrationTest, LearnsTheAcceptanceOfEachBinOfProbability) {
   }
   EXPECT_NEAR(Calibrated(calibration, PathKind::kSpine, 1, 0.9), 0.6, 0.06);
   EXPECT_NEAR(Calibrated(calibration, PathKind::kSpine, 1, 0.3), 0.5, 0.06);
+}
+
+TEST(AcceptanceCalibrationTest, TellsNearlyCertainCandidatesFromLikelyOnes) {
+  AcceptanceCalibration calibration;
+  for (int round = 0; round < 200; ++round) {
+    Observe(calibration, {PathKind::kSpine, 1, 0.98}, 0.9, 10);
+    Observe(calibration, {PathKind::kSpine, 1, 0.6}, 0.8, 10);
+  }
+  EXPECT_NEAR(Calibrated(calibration, PathKind::kSpine, 1, 0.98), 0.9, 0.03);
+  EXPECT_NEAR(Calibrated(calibration, PathKind::kSpine, 1, 0.6), 0.8, 0.05);
+}
+
+TEST(AcceptanceCalibrationTest, ObservationsTakeEffectAtTheNextRefresh) {
+  AcceptanceCalibration calibration;
+  for (int i = 0; i < 50; ++i) calibration.Observe(PathKind::kSpine, 1, Log(0.5), 0.5, false);
+  EXPECT_FLOAT_EQ(Calibrated(calibration, PathKind::kSpine, 1, 0.5), 0.5);
+  calibration.Refresh();
+  EXPECT_LT(Calibrated(calibration, PathKind::kSpine, 1, 0.5), 0.1);
 }
 
 TEST(AcceptanceCalibrationTest, KeepsKindsApart) {

@@ -183,6 +183,22 @@ TEST_F(AdaptivePolicyTest, APromptWithInvalidTokensIsHarmless) {
   EXPECT_GT(Grow(*request, kVocabulary, marginals_).tree.rows(), 1);
 }
 
+TEST_F(AdaptivePolicyTest, OffersMoreNodesTheMoreItsTokensCount) {
+  std::vector<size_t> offered;
+  for (const double weight : {0.5, 1.0, 2.0}) {
+    const std::unique_ptr<RequestPolicy> request = Request("adaptive");
+    request->set_weight(weight);
+    request->Begin(kRoot, kWide, Flat(0.02));
+    EXPECT_EQ(request->NextRound()->offer.weight, weight);
+    request->AddDraft(marginals_);
+    const TreeOffer offer = request->OfferTree();
+    EXPECT_EQ(offer.weight, weight);
+    offered.push_back(offer.values.size());
+  }
+  EXPECT_LT(offered[0], offered[1]);
+  EXPECT_LT(offered[1], offered[2]);
+}
+
 TEST_F(AdaptivePolicyTest, RequestsFewerCandidatesWhereNodesAreExpensive) {
   const std::unique_ptr<RequestPolicy> request = Request("adaptive");
   request->Begin(kRoot, kWide, Flat(0.5));

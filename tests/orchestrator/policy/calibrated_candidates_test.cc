@@ -26,6 +26,7 @@ void Teach(AcceptanceCalibration& calibration, PathKind kind, int depth, double 
     if (owed >= 1) owed -= 1;
   }
   calibration.EndCycle();
+  calibration.Refresh();
 }
 
 TEST(CalibratedCandidatesTest, WithoutObservationsTheyGrowTheTreeOfTheDraft) {
@@ -106,6 +107,7 @@ TEST(ObserveChoicesTest, LearnsAlongTheTargetsPathWhetherOrNotItWasVerified) {
   for (int i = 0; i < 400; ++i) {
     ObserveChoices(draft, kRoot, {1, 777}, &calibration, &trust);
     calibration.EndCycle();
+    calibration.Refresh();
   }
   const auto factor = [&](PathKind kind, int depth, double stated) {
     return std::exp(calibration.LogFactor(kind, depth, static_cast<float>(std::log(stated))));

@@ -26,5 +26,21 @@ TEST(TreeLimitsTest, TheTightestLimitApplies) {
   EXPECT_EQ(LimitsFor(target, 100, 0, -3).nodes, 0);
 }
 
+TEST(TreeLimitsTest, TheServersLimitIsACap) {
+  TargetInfo target;
+  target.max_rows = 512;
+  target.max_context = 1000;
+  const auto limits = [&](std::optional<int> max_nodes, int node_cap) {
+    return LimitsFor(target, 0, 1000, max_nodes, node_cap);
+  };
+  EXPECT_EQ(limits(std::nullopt, 64).nodes, 64);
+  EXPECT_EQ(limits(std::nullopt, 64).reason, BudgetReason::kCap);
+  EXPECT_EQ(limits(512, 64).nodes, 64);
+  EXPECT_EQ(limits(512, 64).reason, BudgetReason::kCap);
+  EXPECT_EQ(limits(16, 64).nodes, 16);
+  EXPECT_EQ(limits(16, 64).reason, BudgetReason::kRequestLimit);
+  EXPECT_EQ(limits(std::nullopt, 0).nodes, 0);
+}
+
 }  // namespace
 }  // namespace bastion
