@@ -27,6 +27,7 @@ void SetCycle(const CycleRecord& cycle, v1::CycleReport& out) {
   Set(cycle.stages.transfer, out.mutable_transfer());
   Set(cycle.stages.verify_queue, out.mutable_verify_queue());
   Set(cycle.stages.audit, out.mutable_audit());
+  out.set_share(cycle.share);
 }
 
 void SetTimings(const OutputEnd& end, v1::Timings& out) {

@@ -1,5 +1,6 @@
 #include "orchestrator/serve/live_request.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace bastion {
@@ -13,7 +14,14 @@ LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenize
       stops_(request_.stops),
       arrived_(clock->Now()) {}
 
-void LiveRequest::CreateSequence(SequenceId id, const CostModel* costs, SpeculationMemory* memory) {
+void LiveRequest::LimitDefaultLength(int tokens) {
+  int& max_tokens = request_.decode.max_tokens;
+  if (request_.default_max_tokens) max_tokens = std::clamp(max_tokens, 1, std::max(1, tokens));
+}
+
+void LiveRequest::CreateSequence(SequenceId id, uint64_t admission, const CostModel* costs,
+                                 SpeculationMemory* memory) {
+  admission_ = admission;
   admitted_ = clock_->Now();
   times_.queue = admitted_ - arrived_;
   DecodeRequest decode = request_.decode;
@@ -23,9 +31,51 @@ void LiveRequest::CreateSequence(SequenceId id, const CostModel* costs, Speculat
                                                request_.policy.NewRequest(greedy, costs, memory));
 }
 
+int LiveRequest::prompt_left() const {
+  return admitted() ? sequence_->prompt_left()
+                    : static_cast<int>(request_.decode.prompt.size()) - 1;
+}
+
+int LiveRequest::tokens_left() const {
+  const size_t emitted = admitted() ? sequence_->output().size() : 0;
+  return request_.decode.max_tokens - static_cast<int>(emitted);
+}
+
 void LiveRequest::MarkPrefilled() {
+  if (std::exchange(is_prefilled_, true)) return;
   prefilled_ = clock_->Now();
   times_.prefill = prefilled_ - admitted_;
+}
+
+int LiveRequest::TakeCommitted() {
+  const Position before = std::exchange(counted_, std::max(counted_, sequence_->committed()));
+  return counted_ - before;
+}
+
+absl::Status LiveRequest::CanceledError() {
+  return absl::CancelledError("the client disconnected");
+}
+
+absl::Status LiveRequest::DeadlineError() {
+  return absl::DeadlineExceededError("the deadline of the call has passed");
+}
+
+absl::Status LiveRequest::CheckClient() const {
+  if (stream_->canceled()) return CanceledError();
+  if (clock_->Now() >= request_.deadline) return DeadlineError();
+  return absl::OkStatus();
+}
+
+void LiveRequest::UpdateStall() {
+  const absl::Duration now = clock_->Now();
+  const absl::Duration before = std::exchange(stall_, absl::ZeroDuration());
+  if (!stream_->full()) {
+    full_since_.reset();
+    return;
+  }
+  if (!full_since_) full_since_ = now;
+  stall_ = now - *full_since_;
+  total_stall_ += stall_ - before;
 }
 
 std::string LiveRequest::Detokenize(const std::vector<TokenId>& tokens) {

@@ -1,6 +1,6 @@
 // LiveRequest: a request that is being served: its sequence, its text so far and its stream. The
-// RPC's thread creates it, then the scheduler owns it. Thread-compatible; the stream is
-// thread-safe.
+// RPC's thread creates it, then the scheduler's queue and loop own it. Thread-compatible; the
+// stream is thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_LIVE_REQUEST_H_
 #define BASTION_ORCHESTRATOR_SERVE_LIVE_REQUEST_H_
 
@@ -25,23 +25,57 @@ class LiveRequest {
   LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer, const Clock* clock,
               absl::Duration interval = absl::ZeroDuration());
 
-  // Called when the scheduler admits the request. `id` must be unused.
-  void CreateSequence(SequenceId id, const CostModel* costs, SpeculationMemory* memory);
-  // REQUIRES: CreateSequence was called.
-  [[nodiscard]] DecodeSequence& sequence() { return *sequence_; }
+  // ---- before the first admission ----
+  // Limits the answer to `tokens`, at least one, if the client did not set max_tokens.
+  void LimitDefaultLength(int tokens);
 
-  // Called when the prompt is prefilled. Decode time starts now.
+  // ---- admission ----
+  // Called at the first admission. `id` must be unused. `admission` numbers the admitted requests.
+  void CreateSequence(SequenceId id, uint64_t admission, const CostModel* costs,
+                      SpeculationMemory* memory);
+  // CreateSequence was called.
+  [[nodiscard]] bool admitted() const { return sequence_ != nullptr; }
+  // REQUIRES, for both: admitted().
+  [[nodiscard]] uint64_t admission() const { return admission_; }
+  [[nodiscard]] DecodeSequence& sequence() { return *sequence_; }
+  [[nodiscard]] const DecodeSequence& sequence() const { return *sequence_; }
+  // Tokens to commit before the request decodes: its prompt, or after a preemption also its output.
+  [[nodiscard]] int prompt_left() const;
+  // Output tokens that the request may still emit.
+  [[nodiscard]] int tokens_left() const;
+
+  // ---- decode ----
+  // Called when the request is prefilled. Only the first call has an effect: decode time starts.
   void MarkPrefilled();
   // Pushes the output of the last cycle to the stream. Closes the stream if the sequence is done.
   void PublishCycle();
   // Closes the stream with an error.
   void Fail(const absl::Status& status) { stream_->Close(status); }
+  // Returns the tokens committed since the last call. Tokens that are committed again after a
+  // preemption do not count again.
+  [[nodiscard]] int TakeCommitted();
 
-  // The time at which the stream became full because the client does not read; nullopt if it is not
-  // full. Set by the scheduler, which drops the request if the client stalls for too long.
-  std::optional<absl::Duration> stalled_since;
+  // ---- the reasons for which a client loses its request ----
+  [[nodiscard]] static absl::Status CanceledError();
+  [[nodiscard]] static absl::Status DeadlineError();
+  // Measures how long the client lets the full stream wait. Call it in every loop.
+  void UpdateStall();
+  // The stream was full at the last UpdateStall.
+  [[nodiscard]] bool stalled() const { return full_since_.has_value(); }
+  // For how long the stream has been full; zero if it is not.
+  [[nodiscard]] absl::Duration stall() const { return stall_; }
+  // For how long the stream was full in total.
+  [[nodiscard]] absl::Duration total_stall() const { return total_stall_; }
+  // CANCELLED or DEADLINE_EXCEEDED if the client canceled the request or its deadline has passed.
+  [[nodiscard]] absl::Status CheckClient() const;
+
+  // Prompt rows that others received while this prompt waited (prompt_rows.h). For the scheduler.
+  int64_t overtaken = 0;
 
   [[nodiscard]] const PreparedRequest& request() const { return request_; }
+  [[nodiscard]] const std::string& client() const { return request_.client; }
+  [[nodiscard]] double weight() const { return request_.decode.weight; }
+  [[nodiscard]] absl::Duration deadline() const { return request_.deadline; }
   [[nodiscard]] const std::shared_ptr<RequestStream>& stream() const { return stream_; }
 
  private:
@@ -58,7 +92,12 @@ class LiveRequest {
   hub::Detokenizer detokenizer_;
   StopStrings stops_;
   size_t published_ = 0;  // Number of output tokens pushed to the stream.
+  uint64_t admission_ = 0;
+  Position counted_ = 0;  // Committed tokens that TakeCommitted has returned.
+  bool is_prefilled_ = false;
   absl::Duration arrived_, admitted_, prefilled_;
+  std::optional<absl::Duration> full_since_;  // Time at which the stream was first seen full.
+  absl::Duration stall_, total_stall_;
   RequestTimes times_;
 };
 

@@ -1,6 +1,7 @@
 // bastion-orchestrator: accepts requests, grows draft trees and streams the answers.
 
 #include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
@@ -31,9 +32,17 @@ ABSL_FLAG(std::string, prior, "",
 ABSL_FLAG(std::string, learn_prior, "",
           "File for transitions learned from all requests. It contains fragments of their text, "
           "and tenants can infer each other's text from response times. Empty: off.");
+ABSL_FLAG(
+    int, max_tree_nodes, 64,
+    "Maximum number of nodes of a request's draft tree, whatever the request asks for. Larger "
+    "trees slow down all requests.");
 ABSL_FLAG(int, max_running, 16, "Maximum number of requests decoded together.");
 ABSL_FLAG(int, max_waiting, 256,
           "Maximum number of requests in the queue. Further requests are refused.");
+ABSL_FLAG(int, prefill_rows, 256,
+          "Maximum number of prompt tokens in one forward, all requests together. A higher value "
+          "shortens the wait for the first token. A lower value shortens the pauses of requests "
+          "that decode meanwhile.");
 ABSL_FLAG(absl::Duration, draft_timeout, absl::Milliseconds(500),
           "Timeout for a draft. The cycle then continues without a draft.");
 ABSL_FLAG(absl::Duration, calibration_limit, absl::Seconds(10),
@@ -42,8 +51,12 @@ ABSL_FLAG(absl::Duration, calibration_limit, absl::Seconds(10),
 ABSL_FLAG(absl::Duration, stream_interval, absl::Milliseconds(10),
           "Minimum time between two messages of an answer after its first token. Tokens decoded "
           "meanwhile are sent together. 0: one message per cycle.");
-ABSL_FLAG(absl::Duration, slow_client, absl::Seconds(30),
-          "How long a client may stop reading before its request is dropped.");
+ABSL_FLAG(
+    absl::Duration, slow_client, absl::Seconds(30),
+    "How long a client may let its full stream wait, in total, before its request is dropped.");
+ABSL_FLAG(absl::Duration, park_after, absl::Seconds(1),
+          "How long a client may let its full stream wait before its request gives up its slot and "
+          "memory. The request continues when the client reads again.");
 ABSL_FLAG(absl::Duration, grace, absl::Seconds(30),
           "How long running requests may continue after SIGTERM.");
 
@@ -58,10 +71,33 @@ absl::StatusOr<std::unique_ptr<const TransitionGains>> LoadPrior(int vocabulary)
   return std::make_unique<const TransitionGains>(*table);
 }
 
+// INVALID_ARGUMENT if a flag's value is below `least`.
+absl::Status CheckAtLeast(const absl::Flag<int>& flag, int least) {
+  if (absl::GetFlag(flag) >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", flag.Name(), " is ", absl::GetFlag(flag),
+                                                 "; it must be at least ", least));
+}
+
+absl::StatusOr<SchedulerOptions> ReadSchedulerOptions() {
+  RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_running, 1));
+  RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_waiting, 1));
+  RETURN_IF_ERROR(CheckAtLeast(FLAGS_prefill_rows, 1));
+  RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_tree_nodes, 0));
+  SchedulerOptions options;
+  options.max_running = absl::GetFlag(FLAGS_max_running);
+  options.max_waiting = absl::GetFlag(FLAGS_max_waiting);
+  options.prefill_rows = absl::GetFlag(FLAGS_prefill_rows);
+  options.park_after = absl::GetFlag(FLAGS_park_after);
+  options.slow_client = absl::GetFlag(FLAGS_slow_client);
+  options.link.calibration_limit = absl::GetFlag(FLAGS_calibration_limit);
+  return options;
+}
+
 absl::Status Run() {
+  ASSIGN_OR_RETURN(SchedulerOptions options, ReadSchedulerOptions());
   ASSIGN_OR_RETURN(const auto model, ServedModel::Load(absl::GetFlag(FLAGS_target)));
   ASSIGN_OR_RETURN(Policy policy, Policy::Parse(absl::GetFlag(FLAGS_policy)));
-  const RequestParser parser(model.get(), std::move(policy));
+  const RequestParser parser(model.get(), std::move(policy), absl::GetFlag(FLAGS_max_tree_nodes));
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
   RemoteVerifier verifier({.address = absl::GetFlag(FLAGS_verifier), .carrier = carrier});
   RemoteDrafter remote_drafter({.address = absl::GetFlag(FLAGS_drafter),
@@ -74,14 +110,9 @@ absl::Status Run() {
   if (const std::string path = absl::GetFlag(FLAGS_learn_prior); !path.empty()) {
     ASSIGN_OR_RETURN(learned, LearnedPrior::Open(path, model->config.dims.vocabulary));
   }
-  SchedulerOptions options;
-  options.max_running = absl::GetFlag(FLAGS_max_running);
-  options.max_waiting = absl::GetFlag(FLAGS_max_waiting);
-  options.slow_client = absl::GetFlag(FLAGS_slow_client);
-  options.calibration_limit = absl::GetFlag(FLAGS_calibration_limit);
-  options.vocabulary = model->config.dims.vocabulary;
-  options.table = table.get();
-  options.learned = learned.has_value() ? &*learned : nullptr;
+  options.link.vocabulary = model->config.dims.vocabulary;
+  options.link.table = table.get();
+  options.link.learned = learned.has_value() ? &*learned : nullptr;
   Mutex host_mutex;
   std::unique_ptr<wire::ServiceHost> host;
   bool ready = false;
@@ -94,7 +125,8 @@ absl::Status Run() {
   wire::HostOptions host_options;
   host_options.addresses = absl::GetFlag(FLAGS_listen);
   host_options.max_message_bytes = 4 << 20;
-  host_options.max_threads = options.max_running + options.max_waiting + 16;
+  // As many requests may be parked as may wait.
+  host_options.max_threads = options.max_running + 2 * options.max_waiting + 16;
   {
     MutexLock lock(&host_mutex);
     ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service}));
@@ -120,14 +152,15 @@ int main(int argc, char** argv) {
           "--target deploy/demo_model/target --verifier unix:///tmp/verifier.sock "
           "--drafter unix:///tmp/drafter.sock",
       .required = {"target"},
-      .groups = {{"Model", {"target DIR"}},
-                 {"Connections",
-                  {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER"}},
-                 {"Speculation", {"policy POLICY", "prior PATH", "learn_prior FILE"}},
-                 {"Load", {"max_running N", "max_waiting N"}},
-                 {"Times",
-                  {"stream_interval DURATION", "draft_timeout DURATION", "slow_client DURATION",
-                   "calibration_limit DURATION", "grace DURATION"}}}};
+      .groups = {
+          {"Model", {"target DIR"}},
+          {"Connections",
+           {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER"}},
+          {"Speculation", {"policy POLICY", "max_tree_nodes N", "prior PATH", "learn_prior FILE"}},
+          {"Load", {"max_running N", "max_waiting N", "prefill_rows N"}},
+          {"Times",
+           {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
+            "slow_client DURATION", "calibration_limit DURATION", "grace DURATION"}}}};
   bastion::wire::BlockStopSignals();
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/time/time.h"
 #include "orchestrator/cycle/sequence.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/text/stop_strings.h"
@@ -15,6 +16,12 @@ struct PreparedRequest {
   DecodeRequest decode;    // The scheduler sets its id.
   Policy policy;
   StopStrings stops;
+  // decode.max_tokens is the rest of the context, because the client set none.
+  bool default_max_tokens = false;
+
+  // ---- set by the service, from the call ----
+  std::string client = {};  // Metadata client-id; clients share the empty one.
+  absl::Duration deadline = absl::InfiniteDuration();  // On the clock of the LiveRequest.
 };
 
 }  // namespace bastion

@@ -12,6 +12,8 @@ namespace {
 constexpr int kMaxStops = 16;
 constexpr int kMaxBiases = 1024;
 constexpr uint32_t kMaxLogprobs = 100;
+constexpr uint32_t kDefaultPriority = 10;
+constexpr uint32_t kMaxPriority = 100;
 
 // INVALID_ARGUMENT "<field>: <problem>".
 absl::Status FieldError(absl::string_view field, absl::string_view problem) {
@@ -122,6 +124,29 @@ absl::Status RequestParser::SetLimits(const v1::StopConditions& stop,
   return absl::OkStatus();
 }
 
+absl::Status RequestParser::SetShare(const v1::GenerateRequest& request,
+                                     DecodeRequest& decode) const {
+  const uint32_t priority = request.has_priority() ? request.priority() : kDefaultPriority;
+  if (priority < 1 || priority > kMaxPriority) {
+    return FieldError("priority",
+                      absl::StrCat(priority, " is out of range; use 1 to ", kMaxPriority));
+  }
+  decode.weight = static_cast<double>(priority) / kDefaultPriority;
+  const v1::SpeculationOptions& speculation = request.speculation();
+  if (speculation.has_latency_target_ms()) {
+    if (speculation.latency_target_ms() == 0) {
+      return FieldError("speculation.latency_target_ms", "is 0; it must be at least 1");
+    }
+    decode.latency_target = absl::Milliseconds(speculation.latency_target_ms());
+  }
+  decode.node_cap = node_cap_;
+  if (speculation.has_max_tree_nodes()) {
+    decode.max_nodes =
+        static_cast<int>(std::min<uint32_t>(speculation.max_tree_nodes(), kLargestPolicyNumber));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Policy> RequestParser::ParsePolicy(const v1::SpeculationOptions& options) const {
   if (options.mode() == v1::SpeculationOptions::MODE_OFF) return Policy::Parse("ar");
   if (options.mode() != v1::SpeculationOptions::MODE_UNSPECIFIED &&
@@ -157,16 +182,13 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
     decode.sampling.logprobs = std::min<int>(static_cast<int>(request.output().logprobs()),
                                              model_->config.dims.vocabulary);
   }
-  if (request.speculation().has_max_tree_nodes()) {
-    decode.max_nodes = static_cast<int>(
-        std::min<uint32_t>(request.speculation().max_tree_nodes(), kLargestPolicyNumber));
-  }
+  RETURN_IF_ERROR(SetShare(request, decode));
   ASSIGN_OR_RETURN(Policy policy, ParsePolicy(request.speculation()));
   absl::StatusOr<StopStrings> stops =
       StopStrings::Create({request.stop().stop().begin(), request.stop().stop().end()});
   if (!stops.ok()) return FieldError("stop.stop", stops.status().message());
   return PreparedRequest{request.request_id(), std::move(decode), std::move(policy),
-                         *std::move(stops)};
+                         *std::move(stops), !request.stop().has_max_tokens()};
 }
 
 }  // namespace bastion

@@ -18,8 +18,9 @@ namespace bastion {
 class RequestParser {
  public:
   // `model` must outlive this object. `default_policy` is for requests that do not set a policy.
-  RequestParser(const ServedModel* model, Policy default_policy)
-      : model_(model), default_policy_(std::move(default_policy)) {}
+  // `node_cap` limits the nodes of every draft tree, whatever the request says.
+  RequestParser(const ServedModel* model, Policy default_policy, int node_cap)
+      : model_(model), default_policy_(std::move(default_policy)), node_cap_(node_cap) {}
 
   // INVALID_ARGUMENT with the name of the field; NOT_FOUND for a model that is not served.
   [[nodiscard]] absl::StatusOr<PreparedRequest> Parse(const v1::GenerateRequest& request) const;
@@ -34,10 +35,15 @@ class RequestParser {
   // Sets max_tokens and the stop conditions of `request`, whose prompt is already set.
   [[nodiscard]] absl::Status SetLimits(const v1::StopConditions& stop,
                                        DecodeRequest& request) const;
+  // Sets the request's share of the server: its weight, its latency target and the limits of its
+  // trees.
+  [[nodiscard]] absl::Status SetShare(const v1::GenerateRequest& request,
+                                      DecodeRequest& decode) const;
   [[nodiscard]] absl::StatusOr<Policy> ParsePolicy(const v1::SpeculationOptions& options) const;
 
   const ServedModel* const model_;
   const Policy default_policy_;
+  const int node_cap_;
 };
 
 }  // namespace bastion

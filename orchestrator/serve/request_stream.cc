@@ -35,17 +35,15 @@ void RequestStream::Push(OutputDelta delta) {
 }
 
 void RequestStream::Close(absl::Status status, OutputEnd end) {
-  bool abort = false;
-  {
-    MutexLock lock(&mutex_);
-    if (closed_) return;
-    closed_ = true;
-    abort = !status.ok() && !canceled_ && IsFull();
-    if (abort) pending_ = {};
-    status_ = std::move(status);
-    end_ = std::move(end);
-  }
-  if (abort && abort_) abort_();
+  MutexLock lock(&mutex_);
+  if (closed_) return;
+  closed_ = true;
+  status_ = std::move(status);
+  end_ = std::move(end);
+  if (status_.ok() || canceled_ || !IsFull()) return;
+  pending_ = {};
+  // Under the lock, so that the objects that abort_ uses live until Cancel() returns.
+  if (abort_) abort_();
 }
 
 RequestStream::Event RequestStream::WaitForEvent(absl::Duration timeout, OutputDelta& delta) {

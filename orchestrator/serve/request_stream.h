@@ -67,7 +67,7 @@ class RequestStream {
   // ---- called by the RPC's thread ----
   // `abort` is called if the stream fails while it is full, because then the RPC's thread is
   // blocked by a client that does not read. Set it before the request is submitted. It must stay
-  // callable until Cancel().
+  // callable until Cancel() returns, and must not call this object.
   void SetAbortCallback(std::function<void()> abort) { abort_ = std::move(abort); }
   enum class Event { kTimeout, kDelta, kEnd };
   // Waits up to `timeout` for the next event. kDelta: `delta` is the output of all waiting cycles.

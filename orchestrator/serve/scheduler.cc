@@ -1,289 +1,369 @@
 #include "orchestrator/serve/scheduler.h"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
-#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/check.h"
-#include "common/base/status.h"
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/cycle/prompt_rows.h"
+#include "orchestrator/serve/kv_admission.h"
 
 namespace bastion {
 namespace {
 
-// The pause between two attempts to reach the verifier grows by 25 percent each time. So connecting
-// adds at most 25 percent to the time that the verifier takes to start.
-constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
-
-// Session ids are random, so that a restarted orchestrator does not reuse ids from its previous
-// run.
-uint64_t NewSession() {
-  absl::BitGen bits;
-  return absl::Uniform<uint64_t>(bits);
-}
-
-bool SameTarget(const TargetInfo& a, const TargetInfo& b) {
-  return a.model == b.model && a.device == b.device && a.dims.vocabulary == b.dims.vocabulary &&
-         a.dims.layers == b.dims.layers && a.dims.hidden == b.dims.hidden &&
-         a.dims.bytes_per_element == b.dims.bytes_per_element && a.max_rows == b.max_rows &&
-         a.max_context == b.max_context;
-}
+// How long the idle thread waits before it looks at the connection and the learned prior again.
+constexpr absl::Duration kIdleWait = absl::Milliseconds(500);
+// How often the thread looks for clients that have read while nothing else is to do.
+constexpr absl::Duration kParkedPoll = absl::Milliseconds(10);
+constexpr absl::Duration kStalledPoll = absl::Milliseconds(1);
 
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, Verifier* verifier, Drafter* drafter,
                      std::function<void(bool)> on_ready)
     : options_(options),
-      verifier_(verifier),
       drafter_(drafter),
       on_ready_(std::move(on_ready)),
+      queue_(options.max_waiting),
+      link_(options.link, verifier, drafter,
+            [this](const absl::Status& status) { OnLinkChange(status); }),
       thread_([this] { Main(); }) {}
 
 Scheduler::~Scheduler() {
-  {
-    MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
+  queue_.Interrupt();
   thread_.join();
 }
 
 absl::Status Scheduler::Submit(std::unique_ptr<LiveRequest> request) {
-  MutexLock lock(&mutex_);
-  if (draining_) return absl::UnavailableError("the service is shutting down; try another replica");
-  if (!stats_.ready) {
-    return absl::UnavailableError(
-        "the verifier is not reachable or not ready yet; try again later");
+  if (const SchedulerStats now = stats(); now.ready) {
+    if (absl::Status fits = FitToCapacity(now.target, *request); !fits.ok()) return fits;
   }
-  if (static_cast<int>(waiting_.size()) >= options_.max_waiting) {
-    return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", options_.max_waiting,
-                                                     " requests are waiting; try again later"));
-  }
-  waiting_.push_back(std::move(request));
-  stats_.waiting = static_cast<int>(waiting_.size());
-  return absl::OkStatus();
-}
-
-void Scheduler::Drain(absl::Duration grace) {
-  MutexLock lock(&mutex_);
-  draining_ = true;
-  const auto idle = [this] {
-    mutex_.AssertHeld();
-    return waiting_.empty() && stats_.running == 0;
-  };
-  mutex_.AwaitWithTimeout(idle, grace);
+  return queue_.Push(std::move(request));
 }
 
 SchedulerStats Scheduler::stats() const {
+  const RequestQueue::Counts counts = queue_.counts();
   MutexLock lock(&mutex_);
-  return stats_;
+  SchedulerStats stats = stats_;
+  stats.waiting = counts.waiting;
+  stats.running = counts.running;
+  stats.parked = counts.parked;
+  return stats;
 }
 
 void Scheduler::Main() {
-  for (;;) {
-    {
-      MutexLock lock(&mutex_);
-      if (stopping_) break;
+  while (AwaitWork()) {
+    if (!link_.connected() && !link_.Connect()) {
+      queue_.Sleep(link_.pause());
+      continue;
     }
-    if (!stats().ready && !Connect()) continue;
-    AwaitWork();
+    ReturnParked();
     Admit();
-    Prefill();
     Step();
     Retire();
+    Park();
+    Preempt();
+    UpdateStats();
   }
-  FailAll(absl::UnavailableError("the service is shutting down"));
-  if (options_.learned == nullptr) return;
-  options_.learned->WaitForSave();
-  if (const absl::Status saved = options_.learned->Save(); !saved.ok()) {
+  const absl::Status stopped = absl::UnavailableError("the service is shutting down");
+  queue_.Refuse(stopped);
+  FailAll(stopped);
+  LearnedPrior* const learned = options_.link.learned;
+  if (learned == nullptr) return;
+  learned->WaitForSave();
+  if (const absl::Status saved = learned->Save(); !saved.ok()) {
     LOG(ERROR) << "could not save the learned prior: " << saved;
   }
 }
 
-bool Scheduler::Connect() {
-  absl::StatusOr<TargetInfo> target = verifier_->Info();
-  absl::Status status = target.status();
-  if (status.ok() && (engine_ == nullptr || !SameTarget(engine_->target, *target))) {
-    absl::StatusOr<std::unique_ptr<Engine>> engine = MakeEngine(*target);
-    status = engine.status();
-    if (engine.ok()) engine_ = *std::move(engine);
+void Scheduler::OnLinkChange(const absl::Status& status) {
+  if (status.ok()) {
+    free_tokens_ = KvCapacity(link_.engine()->target);
+    queue_.Accept();
+  } else {
+    queue_.Refuse(status);
   }
-  if (!status.ok()) {
-    if (!last_connect_error_ || *last_connect_error_ != status) {
-      LOG(WARNING) << "waiting for the verifier: " << status;
+  {
+    MutexLock lock(&mutex_);
+    stats_.ready = status.ok();
+    stats_.target = link_.engine()->target;
+    stats_.drafter = link_.drafter();
+  }
+  on_ready_(status.ok());
+}
+
+bool Scheduler::AwaitWork() {
+  if (!link_.connected() || !running_.empty()) return queue_.AwaitRequest(absl::ZeroDuration());
+  return queue_.AwaitRequest(parked_.empty() ? kIdleWait : kParkedPoll);
+}
+
+void Scheduler::ReturnParked() {
+  std::vector<Request> parked = std::exchange(parked_, {});
+  for (Request& request : parked) {
+    request->UpdateStall();
+    if (const absl::Status status = CheckClient(*request); !status.ok()) {
+      request->Fail(status);
+      queue_.RecordParkedEnd(*request);
+    } else if (request->stalled()) {
+      parked_.push_back(std::move(request));
+    } else {
+      queue_.ReturnParked(std::move(request));
     }
-    last_connect_error_ = status;
-    MutexLock lock(&mutex_);
-    pause_ = std::clamp(1.25 * pause_, kFirstPause, kLongestPause);
-    const auto stopping = [this] {
-      mutex_.AssertHeld();
-      return stopping_;
-    };
-    mutex_.AwaitWithTimeout(stopping, pause_);
-    return false;
   }
-  pause_ = absl::ZeroDuration();
-  last_connect_error_.reset();
-  const absl::StatusOr<DrafterInfo> drafter = drafter_->Info();
-  if (!drafter.ok()) {
-    LOG(WARNING) << "no drafter; decoding without speculation: " << drafter.status();
-  }
-  {
-    MutexLock lock(&mutex_);
-    stats_.target = engine_->target;
-    stats_.drafter = drafter.ok() ? drafter->model : "";
-  }
-  SetReady(true);
-  return true;
-}
-
-absl::StatusOr<std::unique_ptr<Scheduler::Engine>> Scheduler::MakeEngine(const TargetInfo& target) {
-  if (target.dims.vocabulary != options_.vocabulary) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the verifier's model has a vocabulary of ", target.dims.vocabulary,
-                     ", but the orchestrator's model folder has a vocabulary of ",
-                     options_.vocabulary, "; start both with the same --target"));
-  }
-  LOG(INFO) << "verifier connected: " << target.model << " on " << target.device
-            << "; calibrating the cost model";
-  StopWatch watch;
-  ASSIGN_OR_RETURN(
-      const CalibrationTable table,
-      CalibrateWithBar(*verifier_, "calibrating",
-                       {.time_limit = options_.calibration_limit, .session = NewSession()}));
-  ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
-  LOG(INFO) << "cost model calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
-  const PriorInputs prior_inputs = {
-      .vocabulary = options_.vocabulary,
-      .table = options_.table,
-      .learned = options_.learned == nullptr ? nullptr : options_.learned->counts()};
-  return std::make_unique<Engine>(target, std::move(costs), prior_inputs, drafter_, verifier_);
-}
-
-void Scheduler::SetReady(bool ready) {
-  {
-    MutexLock lock(&mutex_);
-    if (stats_.ready == ready) return;
-    stats_.ready = ready;
-  }
-  on_ready_(ready);
-}
-
-void Scheduler::AwaitWork() {
-  const auto has_work = [this] {
-    mutex_.AssertHeld();
-    return stopping_ || !waiting_.empty() || !running_.empty();
-  };
-  MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(has_work, absl::Milliseconds(500));
 }
 
 void Scheduler::Admit() {
-  while (static_cast<int>(running_.size()) < options_.max_running) {
-    std::unique_ptr<LiveRequest> next;
-    {
-      MutexLock lock(&mutex_);
-      if (waiting_.empty()) return;
-      next = std::move(waiting_.front());
-      waiting_.pop_front();
-      stats_.waiting = static_cast<int>(waiting_.size());
-      stats_.running = static_cast<int>(running_.size()) + 1;
+  VerifierLink::Engine& engine = *link_.engine();
+  KvAdmission memory(engine.target, free_tokens_);
+  for (const Request& request : running_) memory.Reserve(*request);
+  // Half of the rows stay for prompts and nodes.
+  const int slots = std::clamp(engine.target.max_rows / 2, 1, options_.max_running);
+  while (static_cast<int>(running_.size()) < slots) {
+    bool waits_for_memory = false;
+    Request next = queue_.PopIf([&](const LiveRequest& candidate) {
+      waits_for_memory = !running_.empty() && !memory.Fits(candidate);
+      return !waits_for_memory;
+    });
+    if (waits_for_memory) LogPressure();
+    if (next == nullptr) return;
+    if (!next->admitted()) {
+      next->CreateSequence({NewSession(), 0}, admissions_++, &engine.costs, &engine.memory);
     }
-    next->CreateSequence({NewSession(), 0}, &engine_->costs, &engine_->memory);
-    engine_->cycle.Open(next->sequence());
+    engine.cycle.Open(next->sequence());
+    memory.Reserve(*next);
     running_.push_back(std::move(next));
   }
 }
 
-void Scheduler::Prefill() {
-  for (const std::unique_ptr<LiveRequest>& request : running_) {
-    DecodeSequence& sequence = request->sequence();
-    if (sequence.done() || !sequence.cycles().empty() || request->stream()->canceled()) continue;
-    if (!engine_->cycle.Prefill(sequence, options_.prefill_chunk)) request->MarkPrefilled();
+void Scheduler::LogPressure() {
+  const auto loops = pressure_log_.Count(Clock::Real().Now());
+  if (!loops) return;
+  LOG(INFO) << "admission waits for free pages of the KV cache (in " << *loops
+            << " loops since the last such line): " << queue_.counts().waiting << " requests wait, "
+            << running_.size() << " run, " << free_tokens_ << " tokens are free";
+}
+
+Scheduler::Turn Scheduler::PlanTurn() {
+  Turn turn;
+  std::vector<LiveRequest*> prompts;
+  for (const Request& request : running_) {
+    request->UpdateStall();
+    if (request->sequence().done() || !request->CheckClient().ok()) continue;
+    if (request->prompt_left() > 0) {
+      prompts.push_back(request.get());
+    } else if (!request->stalled()) {
+      request->MarkPrefilled();
+      turn.decoding.push_back(request.get());
+    }
+  }
+  if (prompts_alone_ && !prompts.empty()) turn.decoding.clear();
+  AddPrompts(prompts, turn);
+  return turn;
+}
+
+void Scheduler::AddPrompts(absl::Span<LiveRequest* const> waiting, Turn& turn) const {
+  std::vector<PromptDemand> demands;
+  for (const LiveRequest* request : waiting) {
+    demands.push_back({request->prompt_left(), request->overtaken});
+  }
+  const int free_rows = link_.engine()->target.max_rows - static_cast<int>(turn.decoding.size());
+  const std::vector<int> rows =
+      SharePromptRows(demands, std::min(options_.prefill_rows, free_rows));
+  const int total = std::accumulate(rows.begin(), rows.end(), 0);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    waiting[i]->overtaken += total - rows[i];
+    if (rows[i] == 0) continue;
+    turn.prefilling.push_back(waiting[i]);
+    turn.chunks.push_back({&waiting[i]->sequence(), rows[i]});
   }
 }
 
 void Scheduler::Step() {
+  const Turn turn = PlanTurn();
+  turn_size_ = turn.size();
+  if (turn.size() == 0) {
+    // All clients are stalled, or the last requests have failed.
+    if (!running_.empty()) queue_.Sleep(kStalledPoll);
+    return;
+  }
   Batch batch;
-  std::vector<LiveRequest*> owners;
-  for (const std::unique_ptr<LiveRequest>& request : running_) {
-    DecodeSequence& sequence = request->sequence();
-    const bool ready = !sequence.done() && sequence.NextPrefill(1).tokens.empty();
-    if (!ready || request->stream()->canceled()) continue;
-    if (request->stream()->full()) {
-      if (!request->stalled_since) request->stalled_since = Clock::Real().Now();
-      continue;
-    }
-    request->stalled_since.reset();
-    batch.push_back(&sequence);
-    owners.push_back(request.get());
-  }
-  if (batch.empty()) {
-    // No request can decode: all clients are stalled, or the last prefill failed. Do not spin.
-    if (!running_.empty()) absl::SleepFor(absl::Milliseconds(1));
-    return;
-  }
-  const absl::Status stepped = engine_->cycle.Step(batch);
-  if (!stepped.ok()) {
+  for (LiveRequest* request : turn.decoding) batch.push_back(&request->sequence());
+  DecodeCycle& cycle = link_.engine()->cycle;
+  if (const absl::Status stepped = cycle.Step(batch, turn.chunks); !stepped.ok()) {
     LOG(ERROR) << "verify failed: " << stepped;
-    FailAll(absl::UnavailableError(
-        absl::StrCat("the connection to the verifier was lost: ", stepped.message())));
-    SetReady(false);
+    const absl::Status lost = absl::UnavailableError(
+        absl::StrCat("the connection to the verifier was lost: ", stepped.message()));
+    link_.Lose(lost);
+    FailAll(lost);
     return;
   }
-  if (engine_->cycle.draft_status() != last_draft_status_) {
-    last_draft_status_ = engine_->cycle.draft_status();
-    if (last_draft_status_.ok()) {
-      LOG(INFO) << "drafts are available; decoding with speculation";
-    } else {
-      LOG(WARNING) << "no draft; decoding without speculation: " << last_draft_status_;
+  free_tokens_ = cycle.free_kv_tokens();
+  prompts_alone_ = !turn.decoding.empty() &&
+                   std::any_of(turn.prefilling.begin(), turn.prefilling.end(),
+                               [](LiveRequest* request) { return request->sequence().starved(); });
+  LogDraftStatus();
+  for (LiveRequest* request : turn.decoding) {
+    if (request->sequence().status().ok() && !request->sequence().starved()) {
+      request->PublishCycle();
     }
   }
-  for (LiveRequest* owner : owners) {
-    if (owner->sequence().status().ok()) owner->PublishCycle();
+  for (const Request& request : running_) {
+    if (const int tokens = request->TakeCommitted(); tokens > 0) queue_.Charge(*request, tokens);
   }
 }
 
-bool Scheduler::FailIfAbandoned(LiveRequest& request) const {
-  if (request.stream()->canceled()) {
-    request.Fail(absl::CancelledError("the client disconnected"));
-    return true;
+void Scheduler::LogDraftStatus() {
+  const absl::Status& status = link_.engine()->cycle.draft_status();
+  if (status == last_draft_status_) return;
+  last_draft_status_ = status;
+  if (status.ok()) {
+    LOG(INFO) << "drafts are available; decoding with speculation";
+  } else {
+    LOG(WARNING) << "no draft; decoding without speculation: " << status;
   }
-  if (request.stalled_since &&
-      Clock::Real().Now() - *request.stalled_since > options_.slow_client) {
-    request.Fail(absl::ResourceExhaustedError(absl::StrCat(
-        "the client has not read its answer for ", absl::FormatDuration(options_.slow_client))));
-    return true;
-  }
-  return false;
+}
+
+absl::Status Scheduler::CheckClient(const LiveRequest& request) const {
+  if (absl::Status status = request.CheckClient(); !status.ok()) return status;
+  if (request.total_stall() <= options_.slow_client) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("the client has not read its answer for ",
+                                                   absl::FormatDuration(options_.slow_client),
+                                                   " in total"));
 }
 
 void Scheduler::Retire() {
-  const auto is_over = [this](const std::unique_ptr<LiveRequest>& request) {
-    DecodeSequence& sequence = request->sequence();
-    if (!FailIfAbandoned(*request) && !sequence.done()) return false;
-    if (!sequence.status().ok()) request->Fail(sequence.status());
-    engine_->cycle.Close(sequence, *drafter_);
+  const auto is_over = [this](const Request& request) {
+    absl::Status status = CheckClient(*request);
+    if (status.ok()) status = request->sequence().status();
+    if (status.ok() && !request->sequence().done()) return false;
+    if (!status.ok()) request->Fail(status);
+    ReleasePages(*request);
+    queue_.RecordEnd(*request);
     return true;
   };
-  running_.erase(std::remove_if(running_.begin(), running_.end(), is_over), running_.end());
-  if (options_.learned != nullptr) options_.learned->SaveIfDue(Clock::Real().Now());
-  MutexLock lock(&mutex_);
-  stats_.running = static_cast<int>(running_.size());
-  if (engine_ != nullptr) stats_.audit = engine_->cycle.audit();
+  std::erase_if(running_, is_over);
+  if (LearnedPrior* const learned = options_.link.learned; learned != nullptr) {
+    learned->SaveIfDue(Clock::Real().Now());
+  }
+}
+
+void Scheduler::Park() {
+  for (size_t i = running_.size(); i-- > 0;) {
+    if (!running_[i]->stalled() || running_[i]->stall() < options_.park_after) continue;
+    Request request = Suspend(i);
+    queue_.RecordParked(*request);
+    if (const auto count = parking_log_.Count(Clock::Real().Now())) {
+      LOG(INFO) << *count << " requests were parked since the last such line, because their "
+                << "clients do not read";
+    }
+    if (static_cast<int>(parked_.size()) < options_.max_waiting) {
+      parked_.push_back(std::move(request));
+      continue;
+    }
+    request->Fail(absl::ResourceExhaustedError(absl::StrCat(
+        "the client reads too slowly, and ", parked_.size(), " other answers wait for clients")));
+    queue_.RecordParkedEnd(*request);
+  }
+}
+
+int64_t Scheduler::TokensAfterNextRows(const LiveRequest& request) const {
+  return request.sequence().committed() +
+         std::clamp(request.prompt_left(), 1, options_.prefill_rows);
+}
+
+size_t Scheduler::Victim() const {
+  const auto rank = [](const Request& request) {
+    // The lowest weight first, then the latest admission.
+    return std::make_tuple(-request->weight(), request->admission());
+  };
+  const auto last =
+      std::max_element(running_.begin(), running_.end(),
+                       [&](const Request& a, const Request& b) { return rank(a) < rank(b); });
+  return static_cast<size_t>(last - running_.begin());
+}
+
+int64_t Scheduler::MissingPages() const {
+  const TargetInfo& target = link_.engine()->target;
+  int64_t missing = -(free_tokens_ / target.page_tokens);
+  for (const Request& request : running_) {
+    if (!request->sequence().starved()) continue;
+    missing += KvPages(target, TokensAfterNextRows(*request)) -
+               KvPages(target, request->sequence().committed());
+  }
+  return missing;
+}
+
+void Scheduler::Preempt() {
+  const auto starved = [](const Request& request) { return request->sequence().starved(); };
+  if (std::none_of(running_.begin(), running_.end(), starved)) return;
+  if (running_.size() == 1) {
+    if (turn_size_ == 1) HandleStarvedAlone(*running_[0]);
+    return;
+  }
+  if (MissingPages() <= 0) return;
+  prompts_alone_ = false;
+  while (running_.size() > 1 && MissingPages() > 0) {
+    Request victim = Suspend(Victim());
+    ++preemptions_;
+    if (const auto count = preemption_log_.Count(Clock::Real().Now())) {
+      LOG(WARNING) << "the KV cache is full: " << *count
+                   << " requests were preempted since the last such line, now "
+                   << victim->request().request_id << " with " << victim->prompt_left()
+                   << " tokens to prefill again; raise --kv_tokens of the verifier or lower "
+                   << "--max_running";
+    }
+    queue_.ReturnPreempted(std::move(victim));
+  }
+}
+
+void Scheduler::HandleStarvedAlone(LiveRequest& request) {
+  const int capacity = KvCapacity(link_.engine()->target);
+  if (TokensAfterNextRows(request) <= capacity) {
+    // The pages belong to another orchestrator.
+    queue_.Sleep(kStalledPoll);
+    return;
+  }
+  request.sequence().Fail(absl::ResourceExhaustedError(absl::StrCat(
+      "the KV cache of this server holds ", capacity, " tokens, and this request alone fills it: ",
+      request.request().decode.prompt.size(), " tokens of the prompt and ",
+      request.sequence().output().size(), " of the output; set a lower stop.max_tokens")));
+}
+
+void Scheduler::ReleasePages(const LiveRequest& request) {
+  VerifierLink::Engine& engine = *link_.engine();
+  engine.cycle.Close(request.sequence(), *drafter_);
+  free_tokens_ +=
+      KvPages(engine.target, request.sequence().committed()) * engine.target.page_tokens;
+}
+
+Scheduler::Request Scheduler::Suspend(size_t index) {
+  Request request = std::move(running_[index]);
+  running_.erase(running_.begin() + static_cast<ptrdiff_t>(index));
+  ReleasePages(*request);
+  request->sequence().Preempt();
+  return request;
 }
 
 void Scheduler::FailAll(const absl::Status& status) {
-  for (const std::unique_ptr<LiveRequest>& request : running_) {
-    if (engine_ != nullptr) engine_->cycle.Close(request->sequence(), *drafter_);
+  for (const Request& request : std::exchange(running_, {})) {
+    ReleasePages(*request);
     request->Fail(status);
+    queue_.RecordEnd(*request);
   }
-  running_.clear();
+  for (const Request& request : std::exchange(parked_, {})) {
+    request->Fail(status);
+    queue_.RecordParkedEnd(*request);
+  }
+}
+
+void Scheduler::UpdateStats() {
   MutexLock lock(&mutex_);
-  for (const std::unique_ptr<LiveRequest>& request : waiting_) request->Fail(status);
-  waiting_.clear();
-  stats_.waiting = stats_.running = 0;
+  stats_.preemptions = preemptions_;
+  stats_.free_kv_tokens = static_cast<int>(free_tokens_);
+  stats_.audit = link_.engine()->cycle.audit();
 }
 
 }  // namespace bastion

@@ -1,53 +1,59 @@
-// Scheduler: owns the cycle's thread. It admits requests in order of arrival, prefills them in
-// chunks between cycles, and steps all running sequences together.
+// Scheduler: owns the cycle's thread, which runs one forward per loop for all admitted requests:
+// the trees of those that decode, and prompt rows up to a budget for those that are not prefilled
+// yet. So a prompt delays the others by at most one forward of the budget, however long it is.
 //
-// It also watches the two peers. While the verifier is unreachable, requests are refused with
-// UNAVAILABLE. When it is reachable again, serving resumes; a verifier with a different target or
-// device is calibrated first. While the drafter is missing or failing, requests are decoded without
-// drafts.
+// Memory: a request is admitted if the pages of the KV cache suffice (kv_admission.h). Requests
+// grow while they decode. When the pages run out, the request with the lowest weight, and among
+// those the one that was admitted last, is preempted: it gives back its pages, waits before all
+// others, and is prefilled again later. Its text does not change. The request that is highest in
+// this order is never preempted while another one runs, so it always makes progress.
 //
-// Thread-safe.
+// A request whose client does not read is parked: it gives back slot and pages, and waits again
+// when its client has read.
+//
+// While the verifier is unreachable, requests are refused with UNAVAILABLE (verifier_link.h). While
+// the drafter is missing or failing, requests are decoded without drafts. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_SCHEDULER_H_
 #define BASTION_ORCHESTRATOR_SERVE_SCHEDULER_H_
 
-#include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
-#include "common/base/clock.h"
+#include "absl/status/status.h"
 #include "common/base/mutex.h"
-#include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/policy/speculation_memory.h"
-#include "orchestrator/prior/learned_prior.h"
 #include "orchestrator/serve/live_request.h"
+#include "orchestrator/serve/log_throttle.h"
+#include "orchestrator/serve/request_queue.h"
+#include "orchestrator/serve/verifier_link.h"
 
 namespace bastion {
 
 struct SchedulerOptions {
-  int max_running = 16;     // Requests decoded together.
-  int max_waiting = 256;    // Maximum queue length. Further requests are refused.
-  int prefill_chunk = 256;  // Prompt tokens per request between two cycles.
-  // A request is dropped if its client does not read for this long while the stream is full.
+  int max_running = 16;   // Requests admitted together.
+  int max_waiting = 256;  // Maximum queue length. Further requests are refused.
+  // Prompt rows per forward, all requests together. 256 rows use the arithmetic of a GPU or CPU
+  // fully; more would only lengthen the forward.
+  int prefill_rows = 256;
+  // A request is parked if its client does not read for this long while the stream is full.
+  absl::Duration park_after = absl::Seconds(1);
+  // A request is dropped if its client let the full stream wait for this long in total.
   absl::Duration slow_client = absl::Seconds(30);
-  absl::Duration calibration_limit = absl::Seconds(10);  // CalibrationOptions::time_limit.
-  int vocabulary = 0;  // Vocabulary size of the served model. The verifier's must be equal.
-  // Transition table for +prior, with the same vocabulary. Not owned. Null: no table.
-  const TransitionGains* table = nullptr;
-  // Counts shared by all requests. Not owned. Null: requests share no counts.
-  LearnedPrior* learned = nullptr;
+  VerifierLinkOptions link;
 };
 
 struct SchedulerStats {
-  bool ready = false;  // The verifier is connected and calibrated.
-  int running = 0;     // Requests being decoded.
-  AuditCounts audit;   // The verifier's audit counts.
-  int waiting = 0;     // Requests in the queue.
-  TargetInfo target;   // Target of the verifier that was connected last.
+  bool ready = false;       // The verifier is connected and calibrated.
+  int running = 0;          // Admitted requests.
+  int waiting = 0;          // Requests in the queue, preempted ones included.
+  int parked = 0;           // Requests whose clients do not read.
+  int64_t preemptions = 0;  // For lack of memory, since the start.
+  int free_kv_tokens = 0;   // Tokens that fit into the free pages of the KV cache.
+  AuditCounts audit;        // The verifier's audit counts.
+  TargetInfo target;        // Target of the verifier that was connected last.
   // The drafter's name at the time the verifier was last connected; empty if there was no drafter.
   std::string drafter;
 };
@@ -58,75 +64,102 @@ class Scheduler {
   // them. The thread calls `on_ready` whenever SchedulerStats::ready changes, with the new value.
   Scheduler(const SchedulerOptions& options, Verifier* verifier, Drafter* drafter,
             std::function<void(bool)> on_ready);
-  // Fails the requests that are still waiting or running, saves the learned prior, and joins the
-  // thread.
+  // Fails the requests that have not ended, saves the learned prior, and joins the thread.
   ~Scheduler();
 
-  // Adds a request to the queue. UNAVAILABLE if not ready or after Drain; RESOURCE_EXHAUSTED if the
-  // queue is full.
+  // Adds a request to the queue. INVALID_ARGUMENT if its prompt exceeds the KV cache; else see
+  // RequestQueue::Push.
   [[nodiscard]] absl::Status Submit(std::unique_ptr<LiveRequest> request)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Cancels the request of `stream`. It leaves the queue at once, or the running requests after the
+  // current forward. No effect on a request that has ended.
+  void Cancel(RequestStream& stream) { queue_.Cancel(stream); }
 
-  // Refuses new requests from now on. Waits up to `grace` for waiting and running requests to end.
-  void Drain(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Refuses new requests from now on. Waits up to `grace` for all requests to end.
+  void Drain(absl::Duration grace) { queue_.Drain(grace); }
 
   [[nodiscard]] SchedulerStats stats() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // The objects that depend on the verifier's target. Created when a verifier is connected.
-  struct Engine {
-    TargetInfo target;
-    CostModel costs;
-    SpeculationMemory memory;
-    DecodeCycle cycle;
-
-    Engine(const TargetInfo& info, CostModel fitted, const PriorInputs& prior_inputs,
-           Drafter* drafter, Verifier* verifier)
-        : target(info),
-          costs(std::move(fitted)),
-          memory(prior_inputs),
-          cycle(info, drafter, verifier, &costs) {}
+  using Request = std::unique_ptr<LiveRequest>;
+  // The requests of one forward.
+  struct Turn {
+    std::vector<LiveRequest*> decoding;
+    std::vector<LiveRequest*> prefilling;  // Those that receive prompt rows.
+    std::vector<PromptChunk> chunks;       // One per entry of `prefilling`.
+    [[nodiscard]] size_t size() const { return decoding.size() + prefilling.size(); }
   };
 
   // The loop of the thread.
   void Main();
-  // Tries once to reach the verifier. On failure, pauses and returns false.
-  [[nodiscard]] bool Connect();
-  // Calibrates the verifier and fits the cost model.
-  [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
-  void SetReady(bool ready) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits until there are requests or the scheduler stops, for half a second at most.
-  void AwaitWork() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Moves requests from the queue to running_, up to max_running.
-  void Admit() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Prefills one chunk of each request that needs it.
-  void Prefill();
-  // Runs one cycle over all requests that are ready, and publishes their output.
+  // Called when the link is established or lost.
+  void OnLinkChange(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // ---- the steps of a loop ----
+  // If nothing runs, waits for a request. False when the scheduler stops.
+  [[nodiscard]] bool AwaitWork();
+  // Moves parked requests whose clients have read back to the queue.
+  void ReturnParked();
+  // Moves requests from the queue to running_ while slots and pages last.
+  void Admit();
+  // Runs one forward and publishes the output.
   void Step();
-  // Removes requests that are done, failed, canceled, or stalled for too long.
-  void Retire() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Fails the request and returns true if its client canceled it or has not read for too long.
-  [[nodiscard]] bool FailIfAbandoned(LiveRequest& request) const;
-  // Fails all waiting and running requests.
-  void FailAll(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Removes requests that are done, failed, canceled, or too late.
+  void Retire();
+  // Parks requests whose clients do not read.
+  void Park();
+  // If sequences lacked pages, preempts requests until the pages suffice.
+  void Preempt();
+  void UpdateStats() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Chooses the requests of the next forward.
+  [[nodiscard]] Turn PlanTurn();
+  // Shares the row budget among the prompts `waiting`, and adds those with rows to `turn`.
+  void AddPrompts(absl::Span<LiveRequest* const> waiting, Turn& turn) const;
+  void LogPressure();
+  void LogDraftStatus();
+  // The error of a request that cannot continue: canceled, past its deadline, or read too slowly.
+  [[nodiscard]] absl::Status CheckClient(const LiveRequest& request) const;
+  // Tokens that the request must store in the next forward: the committed ones, and its root or
+  // its next prompt rows.
+  [[nodiscard]] int64_t TokensAfterNextRows(const LiveRequest& request) const;
+  // Closes the request's sequence and counts its pages as free.
+  void ReleasePages(const LiveRequest& request);
+  // Closes the sequence so that it can be opened again, and removes the request from running_.
+  [[nodiscard]] Request Suspend(size_t index);
+  // Pages that the starved sequences lack. Not positive: the free pages suffice.
+  [[nodiscard]] int64_t MissingPages() const;
+  // Handles a request that lacked pages although no other one ran. It fails if it exceeds the KV
+  // cache.
+  void HandleStarvedAlone(LiveRequest& request);
+  // The index of the running request to preempt. REQUIRES: a request runs.
+  [[nodiscard]] size_t Victim() const;
+  // Fails all running and parked requests.
+  void FailAll(const absl::Status& status);
 
   const SchedulerOptions options_;
-  Verifier* const verifier_;
   Drafter* const drafter_;
   const std::function<void(bool)> on_ready_;
+  RequestQueue queue_;
 
   // Used only by the cycle's thread.
-  std::unique_ptr<Engine> engine_;
-  std::vector<std::unique_ptr<LiveRequest>> running_;
-  std::optional<absl::Status> last_connect_error_;
-  absl::Duration pause_;  // The last pause between two attempts to connect.
+  VerifierLink link_;
+  std::vector<Request> running_;
+  std::vector<Request> parked_;
+  uint64_t admissions_ = 0;
+  int64_t preemptions_ = 0;
+  int64_t free_tokens_ = 0;  // As of the last reply, plus the sequences closed since.
+  size_t turn_size_ = 0;     // Requests in the last forward.
+  // Whole trees left too few pages to the prompts of the last forward. The next one has only
+  // prompts.
+  bool prompts_alone_ = false;
   absl::Status last_draft_status_;
+  LogThrottle pressure_log_{kLogInterval};
+  LogThrottle preemption_log_{kLogInterval};
+  LogThrottle parking_log_{kLogInterval};
 
   mutable Mutex mutex_;
-  std::deque<std::unique_ptr<LiveRequest>> waiting_ ABSL_GUARDED_BY(mutex_);
   SchedulerStats stats_ ABSL_GUARDED_BY(mutex_);
-  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -23,12 +23,14 @@ constexpr int64_t kTensorBytes = 2 * kRows * kFeatureWidth + 8 * kPositions * kC
 int64_t BodyBytes(wire::Carrier& carrier) {
   proto::VerifierRequest verify;
   verify.set_step(1000);
-  wire::Encode(Forest{{kSequence, 1000, RandomTree(17, kVocabulary, 1)}}, *verify.mutable_verify());
+  wire::Encode({{kSequence, 1000, RandomTree(17, kVocabulary, 1)}}, {}, *verify.mutable_verify());
   proto::VerifierReply verified;
   verified.set_step(1000);
   VerifyOutcome outcome;
   outcome.acceptance = {{3, 7}, 1234};
-  VerifyResult result{{outcome}, {}, {}};
+  VerifyResult result;
+  result.outcomes = {outcome};
+  result.free_kv_tokens = 50000;
   result.trace.forward = absl::Milliseconds(20);
   result.trace.contexts = {1000};
   wire::Encode(result, verified);

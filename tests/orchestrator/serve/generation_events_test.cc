@@ -16,6 +16,7 @@ CycleRecord Cycle(int nodes, int accepted, double predicted_ms, double measured_
   cycle.accepted = accepted;
   cycle.committed_length = accepted + 1;
   cycle.rows = nodes + 1;
+  cycle.share = 0.5;
   cycle.predicted_verify = absl::Milliseconds(predicted_ms);
   cycle.stages.draft = absl::Microseconds(nodes > 0 ? 1500000 : 0);
   cycle.stages.verify = absl::Milliseconds(measured_ms);
@@ -55,6 +56,7 @@ TEST(GenerationEventsTest, ADeltaContainsTheRequestedFields) {
   EXPECT_EQ(cycle.measured_verify().nanos(), 2500000);
   EXPECT_EQ(cycle.draft().seconds(), 1);
   EXPECT_EQ(cycle.draft().nanos(), 500000000);
+  EXPECT_EQ(cycle.share(), 0.5);
   EXPECT_EQ(full.delta().cycles(1).committed_length(), 1u);
 }
 

@@ -3,9 +3,11 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/orchestrator/serve/served_model_fixture.h"
 #include "tests/support/hub_fixtures.h"
 #include "tests/support/temp_folder.h"
 
@@ -17,36 +19,17 @@ using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 constexpr int kContext = 32;
-
-nlohmann::json ConfigJson() {
-  return {{"architectures", {"Qwen3ForCausalLM"}},
-          {"model_type", "qwen3"},
-          {"hidden_size", 32},
-          {"intermediate_size", 40},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 4},
-          {"num_key_value_heads", 2},
-          {"head_dim", 32},
-          {"vocab_size", testing::kByteLevelVocabulary},
-          {"rope_theta", 1000000.0},
-          {"rms_norm_eps", 1e-6},
-          {"max_position_embeddings", kContext},
-          {"hidden_act", "silu"},
-          {"attention_bias", false},
-          {"tie_word_embeddings", true},
-          {"eos_token_id", testing::kEndOfText},
-          {"torch_dtype", "float32"}};
-}
+constexpr int kNodeCap = 24;
 
 class RequestParserTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_.Write("config.json", ConfigJson().dump());
+    folder_.Write("config.json", testing::ServedConfigJson(kContext).dump());
     folder_.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
     auto model = ServedModel::Load(folder_.path());
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
-    parser_ = std::make_unique<RequestParser>(model_.get(), *Policy::Parse("fixed:16"));
+    parser_ = std::make_unique<RequestParser>(model_.get(), *Policy::Parse("fixed:16"), kNodeCap);
     request_.set_text("the cat");
   }
 
@@ -78,6 +61,10 @@ TEST_F(RequestParserTest, UnsetFieldsGetTheirDefaults) {
   EXPECT_EQ(parsed->decode.max_tokens, kContext - static_cast<int>(parsed->decode.prompt.size()));
   EXPECT_THAT(parsed->decode.stop_tokens, UnorderedElementsAre(testing::kEndOfText));
   EXPECT_EQ(parsed->decode.max_nodes, std::nullopt);
+  EXPECT_EQ(parsed->decode.node_cap, kNodeCap);
+  EXPECT_EQ(parsed->decode.weight, 1);
+  EXPECT_EQ(parsed->decode.latency_target, std::nullopt);
+  EXPECT_TRUE(parsed->default_max_tokens);
   EXPECT_EQ(parsed->policy.text(), "fixed:16");
 }
 
@@ -287,10 +274,10 @@ TEST(ServedModelTest, LoadFailsForIncompleteFolders) {
   const testing::TempFolder empty;
   EXPECT_TRUE(absl::IsNotFound(ServedModel::Load(empty.path()).status()));
   const testing::TempFolder no_tokenizer;
-  no_tokenizer.Write("config.json", ConfigJson().dump());
+  no_tokenizer.Write("config.json", testing::ServedConfigJson(kContext).dump());
   EXPECT_FALSE(ServedModel::Load(no_tokenizer.path()).ok());
   const testing::TempFolder bad_template;
-  bad_template.Write("config.json", ConfigJson().dump());
+  bad_template.Write("config.json", testing::ServedConfigJson(kContext).dump());
   bad_template.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
   bad_template.Write("chat_template.jinja", "{% for %}");
   EXPECT_TRUE(absl::IsInvalidArgument(ServedModel::Load(bad_template.path()).status()));
@@ -298,7 +285,7 @@ TEST(ServedModelTest, LoadFailsForIncompleteFolders) {
 
 TEST(ServedModelTest, AChatTemplateEnablesChats) {
   const testing::TempFolder folder;
-  folder.Write("config.json", ConfigJson().dump());
+  folder.Write("config.json", testing::ServedConfigJson(kContext).dump());
   folder.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
   folder.Write("chat_template.jinja",
                "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}");
@@ -308,9 +295,38 @@ TEST(ServedModelTest, AChatTemplateEnablesChats) {
   v1::ChatMessage& message = *request.mutable_chat()->add_messages();
   message.set_role("user");
   message.set_content("the");
-  const auto parsed = RequestParser(model->get(), *Policy::Parse("ar")).Parse(request);
+  const auto parsed = RequestParser(model->get(), *Policy::Parse("ar"), kNodeCap).Parse(request);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->decode.prompt.front(), testing::kImStart);
+}
+
+TEST_F(RequestParserTest, ThePriorityIsTheWeightTimesTen) {
+  for (const auto& [priority, weight] : std::map<int, double>{{1, 0.1}, {10, 1}, {100, 10}}) {
+    request_.set_priority(priority);
+    const auto parsed = Parse();
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_DOUBLE_EQ(parsed->decode.weight, weight);
+  }
+  for (const int priority : {0, 101}) {
+    request_.set_priority(priority);
+    ExpectRefused("priority");
+  }
+}
+
+TEST_F(RequestParserTest, TheLatencyTargetIsInMilliseconds) {
+  request_.mutable_speculation()->set_latency_target_ms(250);
+  const auto parsed = Parse();
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->decode.latency_target, absl::Milliseconds(250));
+  request_.mutable_speculation()->set_latency_target_ms(0);
+  ExpectRefused("speculation.latency_target_ms");
+}
+
+TEST_F(RequestParserTest, ALengthThatTheClientSetsIsNotADefault) {
+  request_.mutable_stop()->set_max_tokens(5);
+  const auto parsed = Parse();
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_FALSE(parsed->default_max_tokens);
 }
 
 }  // namespace

@@ -1,132 +1,23 @@
 #include "orchestrator/serve/scheduler.h"
 
+#include <thread>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/fake_stages.h"
-#include "tests/support/hub_fixtures.h"
+#include "orchestrator/serve/error_details.h"
+#include "tests/orchestrator/serve/scheduler_fixture.h"
 
 namespace bastion {
 namespace {
 
+using testing::Answer;
+using ::testing::Each;
+using ::testing::Field;
 using ::testing::HasSubstr;
-
-// A fake verifier that the test can inspect and make unavailable while the scheduler's thread uses
-// it.
-class SharedVerifier final : public Verifier {
- public:
-  absl::StatusOr<TargetInfo> Info() override {
-    MutexLock lock(&mutex_);
-    if (unavailable_) return absl::UnavailableError("connection refused");
-    return fake_.Info();
-  }
-  absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
-    MutexLock lock(&mutex_);
-    return fake_.Open(sequence, sampling);
-  }
-  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override {
-    MutexLock lock(&mutex_);
-    return fake_.Prefill(item);
-  }
-  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
-    MutexLock lock(&mutex_);
-    if (unavailable_) return absl::UnavailableError("the stream broke");
-    return fake_.Verify(forest);
-  }
-  void Close(SequenceId sequence) override {
-    MutexLock lock(&mutex_);
-    fake_.Close(sequence);
-  }
-
-  void SetUnavailable(bool unavailable) {
-    MutexLock lock(&mutex_);
-    unavailable_ = unavailable;
-  }
-  // Waits until there are `sequences` open sequences; false after 10 seconds.
-  bool AwaitLive(int sequences) {
-    const auto reached = [&] { return fake_.live_sequences() == sequences; };
-    MutexLock lock(&mutex_);
-    return mutex_.AwaitWithTimeout(reached, absl::Seconds(10));
-  }
-  const testing::FakeVerifier* fake() const { return &fake_; }
-
- private:
-  Mutex mutex_;
-  testing::FakeVerifier fake_;
-  bool unavailable_ = false;
-};
-
-// All events of one request.
-struct Answer {
-  std::vector<TokenId> tokens;
-  absl::Status status;
-  OutputEnd end;
-};
-
-Answer ReadAll(RequestStream& stream) {
-  Answer answer;
-  OutputDelta delta;
-  for (;;) {
-    switch (stream.WaitForEvent(absl::Seconds(10), delta)) {
-      case RequestStream::Event::kTimeout:
-        answer.status = absl::DeadlineExceededError("no event");
-        return answer;
-      case RequestStream::Event::kDelta:
-        answer.tokens.insert(answer.tokens.end(), delta.tokens.begin(), delta.tokens.end());
-        break;
-      case RequestStream::Event::kEnd:
-        answer.status = stream.status();
-        answer.end = stream.end();
-        return answer;
-    }
-  }
-}
-
-class SchedulerTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    options_.vocabulary = testing::kToyVocabulary;
-    options_.calibration_limit = absl::Seconds(1);
-  }
-
-  void Start() {
-    scheduler_ = std::make_unique<Scheduler>(options_, &verifier_, &drafter_, [](bool) {});
-  }
-  bool AwaitReady(bool ready) {
-    for (int i = 0; i < 2000; ++i) {
-      if (scheduler_->stats().ready == ready) return true;
-      absl::SleepFor(absl::Milliseconds(5));
-    }
-    return false;
-  }
-  void StartAndAwaitReady() {
-    Start();
-    ASSERT_TRUE(AwaitReady(true));
-  }
-
-  std::unique_ptr<LiveRequest> Request(const std::vector<TokenId>& prompt, int max_tokens,
-                                       const char* policy) {
-    PreparedRequest request{"request", {}, *Policy::Parse(policy), *StopStrings::Create({})};
-    request.decode.prompt = prompt;
-    request.decode.max_tokens = max_tokens;
-    request.decode.max_nodes = 32;
-    return std::make_unique<LiveRequest>(std::move(request), &tokenizer_, &Clock::Real());
-  }
-  // Submits a request whose client reads nothing. Returns when its stream is full.
-  std::shared_ptr<RequestStream> SubmitStalled() {
-    auto request = Request({1, 2}, 400, "ar");
-    auto stream = request->stream();
-    EXPECT_TRUE(scheduler_->Submit(std::move(request)).ok());
-    for (int i = 0; i < 2000 && !stream->full(); ++i) absl::SleepFor(absl::Milliseconds(5));
-    EXPECT_TRUE(stream->full());
-    return stream;
-  }
-
-  hub::Tokenizer tokenizer_ = testing::LoadTokenizer(testing::ByteLevelTokenizerJson());
-  SchedulerOptions options_;
-  SharedVerifier verifier_;
-  testing::FakeDrafter drafter_{verifier_.fake()};
-  std::unique_ptr<Scheduler> scheduler_;
-};
+using ::testing::Le;
+using testing::ReadAll;
+using testing::SchedulerTest;
+using testing::SharedVerifier;
 
 TEST_F(SchedulerTest, ConcurrentRequestsGetTheTextOfPlainDecoding) {
   StartAndAwaitReady();
@@ -134,9 +25,7 @@ TEST_F(SchedulerTest, ConcurrentRequestsGetTheTextOfPlainDecoding) {
       {{1, 2, 3}, "ar"}, {{4}, "chain"}, {{5, 6}, "fixed:8"}, {{7, 8, 9}, "adaptive"}};
   std::vector<std::shared_ptr<RequestStream>> streams;
   for (const auto& [prompt, policy] : cases) {
-    auto request = Request(prompt, 60, policy);
-    streams.push_back(request->stream());
-    ASSERT_TRUE(scheduler_->Submit(std::move(request)).ok());
+    streams.push_back(Submit({.prompt = prompt, .max_tokens = 60, .policy = policy}));
   }
   for (size_t i = 0; i < cases.size(); ++i) {
     const Answer answer = ReadAll(*streams[i]);
@@ -152,96 +41,194 @@ TEST_F(SchedulerTest, ConcurrentRequestsGetTheTextOfPlainDecoding) {
   EXPECT_TRUE(verifier_.AwaitLive(0));
 }
 
-TEST_F(SchedulerTest, ALongPromptIsPrefilledInChunks) {
-  options_.prefill_chunk = 16;
+TEST_F(SchedulerTest, ALongPromptIsPrefilledWithinTheRowBudget) {
+  options_.prefill_rows = 16;
   StartAndAwaitReady();
-  std::vector<TokenId> prompt(100);
-  for (int i = 0; i < 100; ++i) prompt[i] = i % testing::kToyVocabulary;
-  auto request = Request(prompt, 20, "chain");
-  const auto stream = request->stream();
-  ASSERT_TRUE(scheduler_->Submit(std::move(request)).ok());
-  EXPECT_EQ(ReadAll(*stream).tokens, testing::ToyText(prompt, {}, 20));
+  const auto stream = Submit({.prompt = Prompt(100), .policy = "chain"});
+  EXPECT_EQ(ReadAll(*stream).tokens, testing::ToyText(Prompt(100), {}, 20));
+  EXPECT_THAT(verifier_.calls(), Each(Field(&SharedVerifier::Call::prompt_rows, Le(16))));
 }
 
-TEST_F(SchedulerTest, ARequestIsRefusedIfTheQueueIsFull) {
+TEST_F(SchedulerTest, ARequestIsRefusedWithARetryDelayIfTheQueueIsFull) {
   options_.max_running = 1;
   options_.max_waiting = 1;
+  options_.park_after = absl::Hours(1);
   StartAndAwaitReady();
   const auto stalled = SubmitStalled();
-  ASSERT_TRUE(scheduler_->Submit(Request({3}, 5, "ar")).ok());
-  const absl::Status refused = scheduler_->Submit(Request({4}, 5, "ar"));
+  const auto waiting = Submit({});
+  const absl::Status refused = TrySubmit({});
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_TRUE(RetryDelay(refused).has_value());
   EXPECT_EQ(scheduler_->stats().running, 1);
   EXPECT_EQ(scheduler_->stats().waiting, 1);
-}
-
-TEST_F(SchedulerTest, AStalledClientIsDroppedAndOthersAreServed) {
-  options_.slow_client = absl::Milliseconds(50);
-  StartAndAwaitReady();
-  const auto stalled = SubmitStalled();
-  auto request = Request({3}, 30, "chain");
-  const auto stream = request->stream();
-  ASSERT_TRUE(scheduler_->Submit(std::move(request)).ok());
-  EXPECT_EQ(ReadAll(*stream).tokens, testing::ToyText({3}, {}, 30));
-  ASSERT_TRUE(verifier_.AwaitLive(0));
-  const Answer dropped = ReadAll(*stalled);
-  EXPECT_TRUE(absl::IsResourceExhausted(dropped.status)) << dropped.status;
 }
 
 TEST_F(SchedulerTest, ACanceledRequestFreesItsSequence) {
   StartAndAwaitReady();
   const auto stream = SubmitStalled();
   EXPECT_TRUE(verifier_.AwaitLive(1));
-  stream->Cancel();
+  scheduler_->Cancel(*stream);
   EXPECT_TRUE(verifier_.AwaitLive(0));
 }
 
-TEST_F(SchedulerTest, ALostVerifierFailsRunningRequestsAndServingResumesWhenItReturns) {
+TEST_F(SchedulerTest, AWaitingRequestEndsAtItsDeadline) {
+  options_.max_running = 1;
+  options_.park_after = absl::Hours(1);
   StartAndAwaitReady();
-  auto interrupted = Request({1}, 100000, "ar");
-  const auto stream = interrupted->stream();
-  ASSERT_TRUE(scheduler_->Submit(std::move(interrupted)).ok());
+  const auto stalled = SubmitStalled();
+  const auto waiting = Submit({.deadline = Clock::Real().Now() + absl::Milliseconds(30)});
+  EXPECT_EQ(ReadAll(*waiting).status, LiveRequest::DeadlineError());
+  EXPECT_EQ(scheduler_->stats().waiting, 0);
+}
+
+TEST_F(SchedulerTest, ARunningRequestEndsAtItsDeadline) {
+  options_.park_after = absl::Hours(1);
+  StartAndAwaitReady();
+  const auto stream = Submit({.max_tokens = 400,  // More than the stream holds.
+                              .deadline = Clock::Real().Now() + absl::Milliseconds(100)});
+  EXPECT_TRUE(Await([&] { return !stream->status().ok(); }));
+  EXPECT_EQ(stream->status(), LiveRequest::DeadlineError());
+  EXPECT_EQ(verifier_.opened().size(), 1u);
+  EXPECT_TRUE(verifier_.AwaitLive(0));
+}
+
+TEST_F(SchedulerTest, ALostVerifierFailsAllRequestsAndServingResumesWhenItReturns) {
+  options_.max_running = 1;
+  StartAndAwaitReady();
+  const auto running = Submit({.prompt = {1}, .max_tokens = 100000});
   OutputDelta first;
-  ASSERT_EQ(stream->WaitForEvent(absl::Seconds(10), first), RequestStream::Event::kDelta);
+  ASSERT_EQ(running->WaitForEvent(absl::Seconds(10), first), RequestStream::Event::kDelta);
+  const auto waiting = Submit({});
   verifier_.SetUnavailable(true);
-  const Answer answer = ReadAll(*stream);
-  EXPECT_TRUE(absl::IsUnavailable(answer.status)) << answer.status;
-  EXPECT_THAT(std::string(answer.status.message()),
-              HasSubstr("the connection to the verifier was lost"));
+  for (RequestStream* stream : {running.get(), waiting.get()}) {
+    const Answer answer = ReadAll(*stream);
+    EXPECT_TRUE(absl::IsUnavailable(answer.status)) << answer.status;
+    EXPECT_THAT(std::string(answer.status.message()),
+                HasSubstr("the connection to the verifier was lost"));
+  }
   ASSERT_TRUE(AwaitReady(false));
-  EXPECT_TRUE(absl::IsUnavailable(scheduler_->Submit(Request({2}, 5, "ar"))));
+  EXPECT_TRUE(absl::IsUnavailable(TrySubmit({})));
 
   verifier_.SetUnavailable(false);
   ASSERT_TRUE(AwaitReady(true));
-  auto again = Request({2}, 5, "ar");
-  const auto again_stream = again->stream();
-  ASSERT_TRUE(scheduler_->Submit(std::move(again)).ok());
-  EXPECT_EQ(ReadAll(*again_stream).tokens, testing::ToyText({2}, {}, 5));
+  const auto again = Submit({.prompt = {2}, .max_tokens = 5});
+  EXPECT_EQ(ReadAll(*again).tokens, testing::ToyText({2}, {}, 5));
 }
 
 TEST_F(SchedulerTest, DrainRefusesNewRequestsAndLetsRunningOnesEnd) {
   StartAndAwaitReady();
-  auto live = Request({1}, 50, "chain");
-  const auto stream = live->stream();
-  ASSERT_TRUE(scheduler_->Submit(std::move(live)).ok());
+  const auto stream = Submit({.prompt = {1}, .max_tokens = 50, .policy = "chain"});
   scheduler_->Drain(absl::Seconds(10));
-  EXPECT_TRUE(absl::IsUnavailable(scheduler_->Submit(Request({2}, 5, "ar"))));
+  EXPECT_TRUE(absl::IsUnavailable(TrySubmit({})));
   EXPECT_EQ(ReadAll(*stream).tokens, testing::ToyText({1}, {}, 50));
 }
 
-TEST_F(SchedulerTest, TheDestructorFailsRunningRequests) {
+TEST_F(SchedulerTest, TheDestructorFailsAllRequests) {
+  options_.max_running = 2;
+  options_.park_after = absl::ZeroDuration();
   StartAndAwaitReady();
-  const auto stream = SubmitStalled();
+  const auto parked = SubmitStalled();
+  EXPECT_TRUE(Await([&] { return scheduler_->stats().parked == 1; }));
+  verifier_.Hold(true);
+  const testing::RequestSpec longer = {.max_tokens = 400};
+  const auto running = Submit(longer), second = Submit(longer), waiting = Submit(longer);
+  std::thread later([&] {
+    absl::SleepFor(absl::Milliseconds(20));
+    verifier_.Hold(false);
+  });
   scheduler_.reset();
-  EXPECT_TRUE(absl::IsUnavailable(ReadAll(*stream).status));
+  later.join();
+  for (RequestStream* stream : {parked.get(), running.get(), second.get(), waiting.get()}) {
+    EXPECT_TRUE(absl::IsUnavailable(ReadAll(*stream).status));
+  }
 }
 
 TEST_F(SchedulerTest, IsNeverReadyIfTheVerifierHasAnotherVocabulary) {
-  options_.vocabulary = testing::kToyVocabulary + 1;
+  options_.link.vocabulary = testing::kToyVocabulary + 1;
   Start();
   absl::SleepFor(absl::Milliseconds(300));
   EXPECT_FALSE(scheduler_->stats().ready);
-  EXPECT_TRUE(absl::IsUnavailable(scheduler_->Submit(Request({1}, 5, "ar"))));
+  EXPECT_TRUE(absl::IsUnavailable(TrySubmit({})));
+}
+
+TEST_F(SchedulerTest, IsNeverReadyIfTheVerifierStatesNoKvCache) {
+  verifier_.fake()->kv_tokens = 0;
+  Start();
+  absl::SleepFor(absl::Milliseconds(300));
+  EXPECT_FALSE(scheduler_->stats().ready);
+}
+
+// ---- shares ----
+
+TEST_F(SchedulerTest, AClientWithOneRequestDoesNotWaitForTwentyOfAnother) {
+  options_.max_running = 1;
+  StartAndAwaitReady();
+  verifier_.Hold(true);
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (int i = 0; i < 20; ++i) streams.push_back(Submit({.client = "many", .seed = 1}));
+  streams.push_back(Submit({.client = "one", .seed = 2}));
+  verifier_.Hold(false);
+  for (const auto& stream : streams) EXPECT_TRUE(ReadAll(*stream).status.ok());
+  const std::vector<uint64_t> opened = verifier_.opened();
+  ASSERT_EQ(opened.size(), 21u);
+  EXPECT_EQ(opened[1], 2u);
+}
+
+TEST_F(SchedulerTest, TwiceThePriorityGetsTwiceTheService) {
+  options_.max_running = 3;
+  StartAndAwaitReady();
+  verifier_.Hold(true);
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (int i = 0; i < 60; ++i) {
+    streams.push_back(Submit({.client = "a", .priority = 20, .seed = 20}));
+    streams.push_back(Submit({.client = "b", .priority = 10, .seed = 10}));
+  }
+  verifier_.Hold(false);
+  for (const auto& stream : streams) EXPECT_TRUE(ReadAll(*stream).status.ok());
+  const std::vector<uint64_t> opened = verifier_.opened();
+  const auto high = std::count(opened.begin(), opened.begin() + 75, 20u);
+  EXPECT_NEAR(static_cast<double>(high), 50, 3);
+}
+
+// ---- slow readers ----
+
+TEST_F(SchedulerTest, ASlowReaderFreesItsSlotAndContinuesWhenItReads) {
+  options_.max_running = 1;
+  options_.park_after = absl::Milliseconds(20);
+  StartAndAwaitReady();
+  const auto stalled = SubmitStalled();
+  const auto other = Submit({.prompt = {3}, .max_tokens = 30, .policy = "chain"});
+  EXPECT_EQ(ReadAll(*other).tokens, testing::ToyText({3}, {}, 30));
+  EXPECT_TRUE(Await([&] { return scheduler_->stats().parked == 1; }));
+  EXPECT_TRUE(verifier_.AwaitLive(0));
+  const Answer answer = ReadAll(*stalled);
+  EXPECT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.tokens, testing::ToyText({1, 2}, {}, 400));
+  EXPECT_TRUE(AwaitIdle());
+}
+
+TEST_F(SchedulerTest, AClientThatNeverReadsIsDropped) {
+  options_.park_after = absl::Milliseconds(10);
+  options_.slow_client = absl::Milliseconds(50);
+  StartAndAwaitReady();
+  const auto stalled = SubmitStalled();
+  ASSERT_TRUE(AwaitIdle());
+  EXPECT_TRUE(absl::IsResourceExhausted(ReadAll(*stalled).status));
+}
+
+TEST_F(SchedulerTest, ParkedRequestsAreLimited) {
+  options_.max_waiting = 2;
+  options_.park_after = absl::ZeroDuration();
+  StartAndAwaitReady();
+  std::vector<std::shared_ptr<RequestStream>> parked;
+  for (int i = 1; i <= 2; ++i) {
+    parked.push_back(SubmitStalled());
+    EXPECT_TRUE(Await([&] { return scheduler_->stats().parked == i; }));
+  }
+  const auto third = Submit({.max_tokens = 400});
+  EXPECT_TRUE(Await([&] { return !third->status().ok(); }));
+  EXPECT_TRUE(absl::IsResourceExhausted(third->status())) << third->status();
+  EXPECT_EQ(scheduler_->stats().parked, 2);
 }
 
 }  // namespace

@@ -1,0 +1,222 @@
+#include "orchestrator/serve/request_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "orchestrator/serve/error_details.h"
+
+namespace bastion {
+namespace {
+
+void FailAll(const std::vector<RequestQueue::Request>& requests, const absl::Status& status) {
+  for (const RequestQueue::Request& request : requests) request->Fail(status);
+}
+
+void FailExpired(const std::vector<RequestQueue::Request>& requests) {
+  FailAll(requests, LiveRequest::DeadlineError());
+}
+
+}  // namespace
+
+RequestQueue::RequestQueue(int capacity, const Clock* clock)
+    : capacity_(capacity),
+      clock_(clock),
+      refusal_(absl::UnavailableError(
+          "the verifier is not reachable or not ready yet; try again later")) {}
+
+absl::Status RequestQueue::Push(Request request) {
+  std::vector<Request> expired;
+  const auto push = [&]() -> absl::Status {
+    MutexLock lock(&mutex_);
+    if (draining_) {
+      return absl::UnavailableError("the service is shutting down; try another replica");
+    }
+    if (!refusal_.ok()) return refusal_;
+    expired = RemoveExpired();
+    if (order_.size() >= capacity_) return FullError();
+    next_deadline_ = std::min(next_deadline_, request->deadline());
+    order_.Add(std::move(request));
+    return absl::OkStatus();
+  };
+  const absl::Status status = push();
+  FailExpired(expired);
+  return status;
+}
+
+absl::Status RequestQueue::FullError() {
+  const absl::Duration now = clock_->Now();
+  if (const auto refused = refusal_log_.Count(now)) {
+    LOG(WARNING) << "the queue is full: " << *refused
+                 << " requests were refused since the last such line";
+  }
+  const absl::Status full = absl::ResourceExhaustedError(
+      absl::StrCat("the queue is full: ", order_.size(), " requests are waiting; try again later"));
+  return WithRetryDelay(full, retry_.NextDelay(now));
+}
+
+void RequestQueue::Cancel(RequestStream& stream) {
+  stream.Cancel();
+  std::vector<Request> canceled;
+  {
+    MutexLock lock(&mutex_);
+    canceled = order_.Remove(
+        [&](const LiveRequest& request) { return request.stream().get() == &stream; });
+  }
+  FailAll(canceled, LiveRequest::CanceledError());
+}
+
+void RequestQueue::Drain(absl::Duration grace) {
+  const auto idle = [this] {
+    mutex_.AssertHeld();
+    return order_.idle();
+  };
+  MutexLock lock(&mutex_);
+  draining_ = true;
+  mutex_.AwaitWithTimeout(idle, grace);
+}
+
+void RequestQueue::Interrupt() {
+  MutexLock lock(&mutex_);
+  interrupted_ = true;
+}
+
+void RequestQueue::Accept() {
+  MutexLock lock(&mutex_);
+  refusal_ = absl::OkStatus();
+}
+
+void RequestQueue::Refuse(const absl::Status& reason) {
+  std::vector<Request> waiting;
+  {
+    MutexLock lock(&mutex_);
+    refusal_ = reason;
+    waiting = order_.Remove([](const LiveRequest&) { return true; });
+  }
+  FailAll(waiting, reason);
+}
+
+bool RequestQueue::AwaitRequest(absl::Duration timeout) {
+  const auto done = [this] {
+    mutex_.AssertHeld();
+    return interrupted_ || order_.size() > 0;
+  };
+  std::vector<Request> expired;
+  bool interrupted = false;
+  {
+    MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(done, timeout);
+    expired = RemoveExpired();
+    interrupted = interrupted_;
+  }
+  FailExpired(expired);
+  return !interrupted;
+}
+
+void RequestQueue::Sleep(absl::Duration timeout) {
+  const auto interrupted = [this] {
+    mutex_.AssertHeld();
+    return interrupted_;
+  };
+  MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(interrupted, timeout);
+}
+
+RequestQueue::Request RequestQueue::PopIf(absl::FunctionRef<bool(const LiveRequest&)> fits) {
+  std::vector<Request> expired;
+  Request next;
+  {
+    MutexLock lock(&mutex_);
+    expired = RemoveExpired();
+    const LiveRequest* const candidate = order_.Next();
+    if (candidate != nullptr && fits(*candidate)) {
+      next = order_.Take();
+      ++running_;
+      retry_.RecordStart(clock_->Now());
+    }
+  }
+  FailExpired(expired);
+  return next;
+}
+
+void RequestQueue::ReturnPreempted(Request request) {
+  Request canceled;
+  {
+    MutexLock lock(&mutex_);
+    ReleaseSlot(*request);
+    retry_.RecordPreemption();
+    canceled = Return(std::move(request), &FairOrder::AddPreempted);
+  }
+  if (canceled != nullptr) canceled->Fail(LiveRequest::CanceledError());
+}
+
+void RequestQueue::RecordParked(const LiveRequest& request) {
+  MutexLock lock(&mutex_);
+  ReleaseSlot(request);
+  ++parked_;
+  retry_.RecordEnd(clock_->Now());
+}
+
+void RequestQueue::ReturnParked(Request request) {
+  Request canceled;
+  {
+    MutexLock lock(&mutex_);
+    --parked_;
+    canceled = Return(std::move(request), &FairOrder::AddReturned);
+  }
+  if (canceled != nullptr) canceled->Fail(LiveRequest::CanceledError());
+}
+
+RequestQueue::Request RequestQueue::Return(Request request, void (FairOrder::*add)(Request)) {
+  // A Cancel before this did not find the request here.
+  if (request->stream()->canceled()) {
+    order_.Leave(*request);
+    return request;
+  }
+  next_deadline_ = std::min(next_deadline_, request->deadline());
+  (order_.*add)(std::move(request));
+  return nullptr;
+}
+
+void RequestQueue::ReleaseSlot(const LiveRequest& request) {
+  order_.ReleaseSlot(request);
+  --running_;
+}
+
+void RequestQueue::Charge(const LiveRequest& request, int tokens) {
+  MutexLock lock(&mutex_);
+  order_.Charge(request, tokens);
+}
+
+void RequestQueue::RecordEnd(const LiveRequest& request) {
+  MutexLock lock(&mutex_);
+  ReleaseSlot(request);
+  order_.Leave(request);
+  retry_.RecordEnd(clock_->Now());
+}
+
+void RequestQueue::RecordParkedEnd(const LiveRequest& request) {
+  MutexLock lock(&mutex_);
+  --parked_;
+  order_.Leave(request);
+}
+
+std::vector<RequestQueue::Request> RequestQueue::RemoveExpired() {
+  const absl::Duration now = clock_->Now();
+  if (now < next_deadline_) return {};
+  next_deadline_ = absl::InfiniteDuration();
+  return order_.Remove([&](const LiveRequest& request) {
+    mutex_.AssertHeld();
+    const bool expired = request.deadline() <= now;
+    if (!expired) next_deadline_ = std::min(next_deadline_, request.deadline());
+    return expired;
+  });
+}
+
+RequestQueue::Counts RequestQueue::counts() const {
+  MutexLock lock(&mutex_);
+  return {order_.size(), running_, parked_};
+}
+
+}  // namespace bastion

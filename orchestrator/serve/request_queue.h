@@ -1,0 +1,109 @@
+// RequestQueue: the requests that wait for admission. fair_order.h has their order.
+//
+// It decides whether a request may enter: it refuses requests while it is full, while the service
+// is not ready, and while it drains. A canceled request leaves at once. A request whose deadline
+// has passed leaves at the next call of Push, AwaitRequest or PopIf; the cycle's thread calls the
+// latter two before every forward. Thread-safe.
+#ifndef BASTION_ORCHESTRATOR_SERVE_REQUEST_QUEUE_H_
+#define BASTION_ORCHESTRATOR_SERVE_REQUEST_QUEUE_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "orchestrator/serve/fair_order.h"
+#include "orchestrator/serve/live_request.h"
+#include "orchestrator/serve/log_throttle.h"
+#include "orchestrator/serve/retry_estimate.h"
+
+namespace bastion {
+
+class RequestQueue {
+ public:
+  using Request = std::unique_ptr<LiveRequest>;
+  // Requests by state, all from one moment.
+  struct Counts {
+    int waiting = 0;  // Preempted requests included.
+    int running = 0;  // Popped, and neither ended nor parked.
+    int parked = 0;
+  };
+
+  // Refuses requests until Accept(). New requests are also refused while `capacity` requests wait.
+  // `clock` must outlive this object.
+  explicit RequestQueue(int capacity, const Clock* clock = &Clock::Real());
+
+  // ---- called by the threads of RPCs ----
+  // Adds a new request. UNAVAILABLE while draining; the status of Refuse() while not accepting;
+  // RESOURCE_EXHAUSTED with a retry delay (error_details.h) while full.
+  [[nodiscard]] absl::Status Push(Request request) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Cancels the stream, and removes its request if that waits here.
+  void Cancel(RequestStream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // ---- called by the thread that starts and stops the service ----
+  // Refuses new requests from now on. Then waits up to `grace` until no request waits or is served.
+  void Drain(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends the waits of the cycle's thread, now and in the future.
+  void Interrupt() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // ---- called by the cycle's thread ----
+  void Accept() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Fails all waiting requests with `reason`, and refuses new ones with it. No request can enter
+  // in between.
+  void Refuse(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits until a request waits, for `timeout` at most. False after Interrupt().
+  bool AwaitRequest(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for `timeout`. Returns at once after Interrupt().
+  void Sleep(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Removes and returns the next request if `fits` accepts it; null if not, or if none waits.
+  [[nodiscard]] Request PopIf(absl::FunctionRef<bool(const LiveRequest&)> fits)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // A popped request lost its slot for lack of memory. It waits again, before all others. It is
+  // never refused.
+  void ReturnPreempted(Request request) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A popped request gives back its slot, but does not wait here.
+  void RecordParked(const LiveRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A parked request waits again, before the others of its client and weight. It is never refused.
+  void ReturnParked(Request request) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Counts `tokens` as service of a popped request.
+  void Charge(const LiveRequest& request, int tokens) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A popped request has ended.
+  void RecordEnd(const LiveRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A parked request has ended.
+  void RecordParkedEnd(const LiveRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  [[nodiscard]] Counts counts() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  // Adds a request that was popped before, with `add`. Returns the request if it has been canceled
+  // meanwhile. The caller fails it without the lock.
+  [[nodiscard]] Request Return(Request request, void (FairOrder::*add)(Request))
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A running request gives back its slot.
+  void ReleaseSlot(const LiveRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The error of a request that the full queue refuses.
+  [[nodiscard]] absl::Status FullError() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Removes the requests whose deadline has passed. The caller fails them without the lock.
+  [[nodiscard]] std::vector<Request> RemoveExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const int capacity_;
+  const Clock* const clock_;
+  mutable Mutex mutex_;
+  FairOrder order_ ABSL_GUARDED_BY(mutex_);
+  int running_ ABSL_GUARDED_BY(mutex_) = 0;
+  int parked_ ABSL_GUARDED_BY(mutex_) = 0;
+  RetryEstimate retry_ ABSL_GUARDED_BY(mutex_);
+  LogThrottle refusal_log_ ABSL_GUARDED_BY(mutex_){kLogInterval};
+  // No waiting request expires before this time.
+  absl::Duration next_deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_SERVE_REQUEST_QUEUE_H_

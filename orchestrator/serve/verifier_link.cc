@@ -1,0 +1,92 @@
+#include "orchestrator/serve/verifier_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "orchestrator/cost/calibration.h"
+#include "orchestrator/serve/kv_admission.h"
+
+namespace bastion {
+namespace {
+
+// The pause between two attempts to reach the verifier grows by 25 percent each time. So connecting
+// adds at most 25 percent to the time that the verifier takes to start.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
+
+bool SameTarget(const TargetInfo& a, const TargetInfo& b) {
+  return a.model == b.model && a.device == b.device && a.dims.vocabulary == b.dims.vocabulary &&
+         a.dims.layers == b.dims.layers && a.dims.hidden == b.dims.hidden &&
+         a.dims.bytes_per_element == b.dims.bytes_per_element && a.max_rows == b.max_rows &&
+         a.max_context == b.max_context && a.kv_tokens == b.kv_tokens &&
+         a.page_tokens == b.page_tokens;
+}
+
+}  // namespace
+
+uint64_t NewSession() {
+  absl::BitGen bits;
+  return absl::Uniform<uint64_t>(bits);
+}
+
+bool VerifierLink::Connect() {
+  if (const absl::Status status = PrepareEngine(); !status.ok()) {
+    if (status != last_error_) LOG(WARNING) << "waiting for the verifier: " << status;
+    last_error_ = status;
+    pause_ = std::clamp(1.25 * pause_, kFirstPause, kLongestPause);
+    return false;
+  }
+  last_error_ = absl::OkStatus();
+  pause_ = absl::ZeroDuration();
+  const absl::StatusOr<DrafterInfo> drafter = drafter_->Info();
+  if (!drafter.ok()) {
+    LOG(WARNING) << "no drafter; decoding without speculation: " << drafter.status();
+  }
+  drafter_name_ = drafter.ok() ? drafter->model : "";
+  connected_ = true;
+  on_change_(absl::OkStatus());
+  return true;
+}
+
+void VerifierLink::Lose(const absl::Status& reason) {
+  connected_ = false;
+  on_change_(reason);
+}
+
+absl::Status VerifierLink::PrepareEngine() {
+  ASSIGN_OR_RETURN(const TargetInfo target, verifier_->Info());
+  if (engine_ != nullptr && SameTarget(engine_->target, target)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(engine_, MakeEngine(target));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(
+    const TargetInfo& target) {
+  if (target.dims.vocabulary != options_.vocabulary) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the verifier's model has a vocabulary of ", target.dims.vocabulary,
+                     ", but the orchestrator's model folder has a vocabulary of ",
+                     options_.vocabulary, "; start both with the same --target"));
+  }
+  RETURN_IF_ERROR(CheckKvCache(target));
+  LOG(INFO) << "verifier connected: " << target.model << " on " << target.device
+            << "; calibrating the cost model";
+  StopWatch watch;
+  ASSIGN_OR_RETURN(
+      const CalibrationTable table,
+      CalibrateWithBar(*verifier_, "calibrating",
+                       {.time_limit = options_.calibration_limit, .session = NewSession()}));
+  ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
+  LOG(INFO) << "cost model calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
+  const PriorInputs prior_inputs = {
+      .vocabulary = options_.vocabulary,
+      .table = options_.table,
+      .learned = options_.learned == nullptr ? nullptr : options_.learned->counts()};
+  return std::make_unique<Engine>(target, std::move(costs), prior_inputs, drafter_, verifier_);
+}
+
+}  // namespace bastion

@@ -1,0 +1,92 @@
+// VerifierLink: the connection to the verifier, and the objects that depend on its target. A
+// verifier with a different target or device is calibrated when it is connected. Thread-compatible:
+// used by the cycle's thread.
+#ifndef BASTION_ORCHESTRATOR_SERVE_VERIFIER_LINK_H_
+#define BASTION_ORCHESTRATOR_SERVE_VERIFIER_LINK_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "orchestrator/cycle/decode_cycle.h"
+#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/prior/learned_prior.h"
+
+namespace bastion {
+
+struct VerifierLinkOptions {
+  absl::Duration calibration_limit = absl::Seconds(10);  // CalibrationOptions::time_limit.
+  int vocabulary = 0;  // Vocabulary size of the served model. The verifier's must be equal.
+  // Transition table for +prior, with the same vocabulary. Not owned. Null: no table.
+  const TransitionGains* table = nullptr;
+  // Counts shared by all requests. Not owned. Null: requests share no counts.
+  LearnedPrior* learned = nullptr;
+};
+
+class VerifierLink {
+ public:
+  // The objects that depend on the verifier's target.
+  struct Engine {
+    TargetInfo target;
+    CostModel costs;
+    SpeculationMemory memory;
+    DecodeCycle cycle;
+
+    Engine(const TargetInfo& info, CostModel fitted, const PriorInputs& prior_inputs,
+           Drafter* drafter, Verifier* verifier)
+        : target(info),
+          costs(std::move(fitted)),
+          memory(prior_inputs),
+          cycle(info, drafter, verifier, &costs) {}
+  };
+
+  // The pointers must outlive this object. `on_change` is called whenever the link is established
+  // (OK) or lost (the status for the requests that lose their verifier).
+  VerifierLink(const VerifierLinkOptions& options, Verifier* verifier, Drafter* drafter,
+               std::function<void(const absl::Status&)> on_change)
+      : options_(options),
+        verifier_(verifier),
+        drafter_(drafter),
+        on_change_(std::move(on_change)) {}
+
+  // Tries once to reach the verifier, and calibrates it if needed. On failure, the caller should
+  // wait for pause() before it tries again.
+  [[nodiscard]] bool Connect();
+  // Marks the link as lost because of `reason`.
+  void Lose(const absl::Status& reason);
+
+  [[nodiscard]] bool connected() const { return connected_; }
+  [[nodiscard]] absl::Duration pause() const { return pause_; }
+  // Valid after the first successful Connect; a later one may replace it. Null before.
+  [[nodiscard]] Engine* engine() const { return engine_.get(); }
+  // The drafter's name at the last successful Connect; empty if there was none.
+  [[nodiscard]] const std::string& drafter() const { return drafter_name_; }
+
+ private:
+  // Reads the verifier's target and makes engine_ fit it.
+  [[nodiscard]] absl::Status PrepareEngine();
+  // Calibrates the verifier and fits the cost model.
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
+
+  const VerifierLinkOptions options_;
+  Verifier* const verifier_;
+  Drafter* const drafter_;
+  const std::function<void(const absl::Status&)> on_change_;
+
+  std::unique_ptr<Engine> engine_;
+  bool connected_ = false;
+  std::string drafter_name_;
+  absl::Status last_error_;  // The result of the last attempt.
+  absl::Duration pause_;
+};
+
+// A session id for a new sequence. It is random, so that a restarted orchestrator does not reuse
+// the ids of its previous run.
+[[nodiscard]] uint64_t NewSession();
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_SERVE_VERIFIER_LINK_H_

@@ -1,0 +1,205 @@
+// A scheduler over fake stages, for the tests of its behavior under load.
+#ifndef BASTION_TESTS_ORCHESTRATOR_SERVE_SCHEDULER_FIXTURE_H_
+#define BASTION_TESTS_ORCHESTRATOR_SERVE_SCHEDULER_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "common/base/mutex.h"
+#include "orchestrator/serve/scheduler.h"
+#include "tests/orchestrator/serve/live_request_fixture.h"
+#include "tests/support/fake_stages.h"
+
+namespace bastion::testing {
+
+// A fake verifier that the test can inspect and control while the scheduler's thread uses it.
+class SharedVerifier final : public Verifier {
+ public:
+  // The size of one Verify call.
+  struct Call {
+    int trees = 0;
+    int tree_rows = 0;
+    int prompt_rows = 0;
+  };
+
+  absl::StatusOr<TargetInfo> Info() override {
+    MutexLock lock(&mutex_);
+    if (unavailable_) return absl::UnavailableError("connection refused");
+    return fake_.Info();
+  }
+  absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
+    MutexLock lock(&mutex_);
+    opened_.push_back(sampling.seed);
+    return fake_.Open(sequence, sampling);
+  }
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                      absl::Span<const PrefillItem> prompts) override {
+    const auto may_go_on = [this] { return !held_; };
+    MutexLock lock(&mutex_);
+    waiting_ = true;
+    mutex_.AwaitWithTimeout(may_go_on, absl::Seconds(60));
+    waiting_ = false;
+    if (unavailable_) return absl::UnavailableError("the stream broke");
+    Call& call = calls_.emplace_back();
+    call.trees = static_cast<int>(forest.size());
+    for (const VerifyItem& item : forest) call.tree_rows += item.tree.rows();
+    for (const PrefillItem& item : prompts) {
+      call.prompt_rows += static_cast<int>(item.tokens.size());
+    }
+    return fake_.Verify(forest, prompts);
+  }
+  void Close(SequenceId sequence) override {
+    MutexLock lock(&mutex_);
+    fake_.Close(sequence);
+  }
+
+  void SetUnavailable(bool unavailable) {
+    MutexLock lock(&mutex_);
+    unavailable_ = unavailable;
+  }
+  // While held, every Verify call waits.
+  void Hold(bool held) {
+    MutexLock lock(&mutex_);
+    held_ = held;
+  }
+  // Waits until a Verify call waits, so that all further requests miss it; false after 20 seconds.
+  // REQUIRES: the calls are held.
+  bool AwaitHeldCall() {
+    const auto waits = [this] { return waiting_; };
+    MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(waits, absl::Seconds(20));
+  }
+  // Forgets the calls so far, e.g. those of the calibration.
+  void ForgetCalls() {
+    MutexLock lock(&mutex_);
+    opened_.clear();
+    calls_.clear();
+  }
+  // The seeds of the sequences in the order in which they were opened.
+  std::vector<uint64_t> opened() {
+    MutexLock lock(&mutex_);
+    return opened_;
+  }
+  std::vector<Call> calls() {
+    MutexLock lock(&mutex_);
+    return calls_;
+  }
+  // Waits until there are `sequences` open sequences; false after 20 seconds.
+  bool AwaitLive(int sequences) {
+    const auto reached = [&] { return fake_.live_sequences() == sequences; };
+    MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(reached, absl::Seconds(20));
+  }
+  // For settings before the scheduler starts.
+  FakeVerifier* fake() { return &fake_; }
+
+ private:
+  Mutex mutex_;
+  FakeVerifier fake_;
+  bool unavailable_ = false;
+  bool held_ = false, waiting_ = false;
+  std::vector<uint64_t> opened_;
+  std::vector<Call> calls_;
+};
+
+// All events of one request.
+struct Answer {
+  std::vector<TokenId> tokens;
+  absl::Status status;
+  OutputEnd end;
+};
+
+// Reads the stream to its end. DEADLINE_EXCEEDED "no event" if it does not end.
+[[nodiscard]] inline Answer ReadAll(RequestStream& stream) {
+  Answer answer;
+  OutputDelta delta;
+  for (;;) {
+    switch (stream.WaitForEvent(absl::Seconds(20), delta)) {
+      case RequestStream::Event::kTimeout:
+        answer.status = absl::DeadlineExceededError("no event");
+        return answer;
+      case RequestStream::Event::kDelta:
+        answer.tokens.insert(answer.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+        break;
+      case RequestStream::Event::kEnd:
+        answer.status = stream.status();
+        answer.end = stream.end();
+        return answer;
+    }
+  }
+}
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.link.vocabulary = kToyVocabulary;
+    options_.link.calibration_limit = absl::Seconds(1);
+  }
+
+  void Start() {
+    scheduler_ = std::make_unique<Scheduler>(options_, &verifier_, &drafter_, [](bool) {});
+  }
+  // Waits until `condition` holds; false after 20 seconds.
+  static bool Await(absl::FunctionRef<bool()> condition) {
+    for (int i = 0; i < 10000; ++i) {
+      if (condition()) return true;
+      absl::SleepFor(absl::Milliseconds(2));
+    }
+    return false;
+  }
+  bool AwaitReady(bool ready) {
+    return Await([&] { return scheduler_->stats().ready == ready; });
+  }
+  void StartAndAwaitReady() {
+    Start();
+    ASSERT_TRUE(AwaitReady(true));
+    verifier_.ForgetCalls();
+  }
+  // Waits until no request runs, waits or is parked.
+  bool AwaitIdle() {
+    return Await([&] {
+      const SchedulerStats stats = scheduler_->stats();
+      return stats.running == 0 && stats.waiting == 0 && stats.parked == 0;
+    });
+  }
+
+  // Waits until the scheduler counts `tokens` free tokens in the KV cache.
+  bool AwaitFreeTokens(int tokens) {
+    return Await([&] { return scheduler_->stats().free_kv_tokens == tokens; });
+  }
+
+  // Submits a request and returns its stream.
+  std::shared_ptr<RequestStream> Submit(const RequestSpec& spec) {
+    auto request = maker_.Make(spec);
+    auto stream = request->stream();
+    const absl::Status submitted = scheduler_->Submit(std::move(request));
+    EXPECT_TRUE(submitted.ok()) << submitted;
+    return stream;
+  }
+  absl::Status TrySubmit(const RequestSpec& spec) { return scheduler_->Submit(maker_.Make(spec)); }
+  // Submits a request whose client reads nothing. Returns when its stream is full.
+  std::shared_ptr<RequestStream> SubmitStalled(int max_tokens = 400) {
+    auto stream = Submit({.prompt = {1, 2}, .max_tokens = max_tokens});
+    EXPECT_TRUE(Await([&] { return stream->full(); }));
+    return stream;
+  }
+  // `count` tokens that differ from request to request.
+  static std::vector<TokenId> Prompt(int count, int request = 0) {
+    std::vector<TokenId> prompt;
+    for (int i = 0; i < count; ++i) prompt.push_back((i * 7 + request) % kToyVocabulary);
+    return prompt;
+  }
+
+  RequestMaker maker_;
+  SchedulerOptions options_;
+  SharedVerifier verifier_;
+  FakeDrafter drafter_{verifier_.fake()};
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+}  // namespace bastion::testing
+
+#endif  // BASTION_TESTS_ORCHESTRATOR_SERVE_SCHEDULER_FIXTURE_H_
