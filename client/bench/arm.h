@@ -1,15 +1,21 @@
-// Arm: runs prompts under one policy, in process or through running services. The benchmark
-// alternates between arms after each group of concurrent prompts, so that machine noise affects all
-// arms equally.
+// Arm: runs a load under one policy, in process or through running services. The benchmark
+// alternates between arms, so that machine noise affects all arms equally.
 #ifndef BASTION_CLIENT_BENCH_ARM_H_
 #define BASTION_CLIENT_BENCH_ARM_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/bench/cycle_trace.h"
+#include "client/bench/load_figures.h"
+#include "client/bench/load_generator.h"
 #include "client/bench/measurement.h"
+#include "common/base/clock.h"
 #include "common/stages/stages.h"
 #include "orchestrator/cost/calibration_table.h"
 #include "orchestrator/prior/transition_gains.h"
@@ -19,16 +25,23 @@ namespace bastion {
 class Arm {
  public:
   virtual ~Arm() = default;
-  // Runs the prompts concurrently. REQUIRES: at most settings.concurrency prompts.
-  [[nodiscard]] virtual absl::StatusOr<std::vector<PromptMeasurement>> Run(
-      const std::vector<BenchPrompt>& prompts, const BenchSettings& settings) = 0;
+  // Runs all requests of the plan. Keeps what the policy learned for the next run. An error names
+  // the prompt that failed.
+  [[nodiscard]] virtual absl::StatusOr<LoadRun> Run(const LoadPlan& plan,
+                                                    const BenchSettings& settings) = 0;
 };
+
+// Waits until the clock of the arm has advanced by the argument.
+using WaitFunction = std::function<void(absl::Duration)>;
 
 // The stages of an in-process arm. Not owned.
 struct ArmStages {
   Verifier* verifier = nullptr;
   Drafter* drafter = nullptr;
   const TransitionGains* table = nullptr;  // Null: +prior uses only the request's own counts.
+  const Clock* clock = &Clock::Real();
+  WaitFunction wait = absl::SleepFor;
+  TraceRecorder* recorder = nullptr;  // Gets a trace of each cycle. Null: none.
 };
 
 // Makes an in-process arm. Its policy predicts costs from the verify times in `calibration`. A
@@ -38,7 +51,7 @@ struct ArmStages {
     const std::string& policy, const ArmStages& stages, const CalibrationTable& calibration,
     const std::vector<TokenId>& stop_tokens);
 
-// Makes an arm that calls the orchestrator at `endpoint`.
+// Makes an arm that calls the orchestrator at `endpoint`, with one call per live request.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<Arm>> MakeRemoteArm(const std::string& policy,
                                                                  const std::string& endpoint);
 

@@ -1,14 +1,20 @@
 #include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
 
 #include "client/bench/arm.h"
+#include "client/bench/step_trace.h"
 #include "common/base/status.h"
 #include "orchestrator/cycle/decode_cycle.h"
+#include "orchestrator/cycle/prompt_rows.h"
 #include "orchestrator/policy/speculation_memory.h"
 
 namespace bastion {
 namespace {
 
-constexpr int kPrefillChunk = 4096;
+// Prompt tokens per forward, all requests together, as in the services.
+constexpr int kPrefillRows = 256;
 
 MeasuredCycle ToMeasuredCycle(const CycleRecord& cycle) {
   MeasuredCycle measured;
@@ -16,15 +22,14 @@ MeasuredCycle ToMeasuredCycle(const CycleRecord& cycle) {
   measured.nodes = cycle.nodes;
   measured.rows = cycle.rows;
   measured.predicted_verify = absl::ToDoubleSeconds(cycle.predicted_verify);
-  const StageTimes& times = cycle.stages;
-  measured.stages = {.draft = absl::ToDoubleSeconds(times.draft),
-                     .tree = absl::ToDoubleSeconds(times.tree),
-                     .verify_queue = absl::ToDoubleSeconds(times.verify_queue),
-                     .verify = absl::ToDoubleSeconds(times.verify),
-                     .commit = absl::ToDoubleSeconds(times.commit),
-                     .audit = absl::ToDoubleSeconds(times.audit),
-                     .transfer = absl::ToDoubleSeconds(times.transfer)};
+  measured.stages = ToStageSeconds(cycle.stages);
   return measured;
+}
+
+// A number for each arm of this process.
+int NextModel() {
+  static int last = 0;
+  return ++last;
 }
 
 class LocalArm final : public Arm {
@@ -32,95 +37,173 @@ class LocalArm final : public Arm {
   LocalArm(Policy policy, const ArmStages& stages, CostModel costs, const TargetInfo& target,
            absl::flat_hash_set<TokenId> stop_tokens)
       : policy_(std::move(policy)),
-        drafter_(stages.drafter),
+        stages_(stages),
+        max_rows_(target.max_rows),
+        model_(NextModel()),
         costs_(std::move(costs)),
         memory_({.vocabulary = target.dims.vocabulary, .table = stages.table}),
-        cycle_(target, stages.drafter, stages.verifier, &costs_),
+        cycle_(target, stages.drafter, stages.verifier, &costs_, stages.clock),
         stop_tokens_(std::move(stop_tokens)) {}
 
-  absl::StatusOr<std::vector<PromptMeasurement>> Run(const std::vector<BenchPrompt>& prompts,
-                                                     const BenchSettings& settings) override;
+  absl::StatusOr<LoadRun> Run(const LoadPlan& plan, const BenchSettings& settings) override;
 
  private:
-  // A prompt that is being decoded.
+  // A request that is being prefilled or decoded.
   struct Live {
     std::unique_ptr<DecodeSequence> sequence;
-    PromptMeasurement result;
-    absl::Duration began, ended;
+    size_t index;  // In LoadRun::requests.
+    double started = 0;
+    std::optional<double> prefilled;  // Seconds since the load began.
+    int64_t overtaken = 0;            // PromptDemand::overtaken
   };
 
-  absl::StatusOr<Live> Begin(const BenchPrompt& prompt, const BenchSettings& settings);
-  absl::Status StepAll(std::vector<Live>& live);
+  [[nodiscard]] double Now() const { return absl::ToDoubleSeconds(stages_.clock->Now() - began_); }
+  [[nodiscard]] Live Begin(const PlannedRequest& request, const BenchSettings& settings,
+                           LoadRun* run);
+  // The prompt tokens of the next forward, beside `decoding` sequences.
+  [[nodiscard]] std::vector<PromptChunk> NextPrompts(int decoding);
+  // Runs one cycle of all live requests.
+  absl::Status Step(LoadRun* run);
+  void Record(CycleTrace trace);
+  // Measures the requests that ended, and removes them.
+  absl::Status RemoveEnded(LoadGenerator* generator, LoadRun* run);
 
   Policy policy_;
-  Drafter* const drafter_;
+  const ArmStages stages_;
+  const int max_rows_;
+  const int model_;  // CycleTrace::model
   CostModel costs_;
   SpeculationMemory memory_;
+  Reliability reliability_;  // This run.
   DecodeCycle cycle_;
   absl::flat_hash_set<TokenId> stop_tokens_;
+
+  // This run.
+  std::string level_;
+  absl::Duration began_;
+  std::vector<Live> live_;
 };
 
-absl::StatusOr<LocalArm::Live> LocalArm::Begin(const BenchPrompt& prompt,
-                                               const BenchSettings& settings) {
+LocalArm::Live LocalArm::Begin(const PlannedRequest& planned, const BenchSettings& settings,
+                               LoadRun* run) {
   static uint64_t next_session = 1;
   DecodeRequest request;
   request.id = {next_session++, 0};
-  request.prompt = prompt.tokens;
+  request.prompt = planned.prompt->tokens;
   request.sampling = settings.sampling;
-  request.sampling.prompt_tokens = static_cast<int>(prompt.tokens.size());
-  request.max_tokens = settings.max_new_tokens;
-  request.stop_tokens = stop_tokens_;
+  request.sampling.prompt_tokens = static_cast<int>(request.prompt.size());
+  request.max_tokens = planned.max_new_tokens;
+  if (!settings.ignore_eos) request.stop_tokens = stop_tokens_;
+  PromptMeasurement measured;
+  measured.id = planned.prompt->id;
+  measured.max_new_tokens = planned.max_new_tokens;
+  measured.arrived = absl::ToDoubleSeconds(planned.arrival);
+  run->requests.push_back(std::move(measured));
   Live live;
-  live.result.id = prompt.id;
+  live.index = run->requests.size() - 1;
+  live.started = Now();
   live.sequence = std::make_unique<DecodeSequence>(
       std::move(request),
       policy_.NewRequest(settings.sampling.temperature == 0, &costs_, &memory_));
-  StopWatch watch;
   cycle_.Open(*live.sequence);
-  while (!live.sequence->done() && cycle_.Prefill(*live.sequence, kPrefillChunk)) {
-  }
-  live.result.prefill_seconds = absl::ToDoubleSeconds(watch.Lap());
-  if (!live.sequence->status().ok()) {
-    return Annotate(live.sequence->status(), absl::StrCat("prompt ", prompt.id));
-  }
   return live;
 }
 
-absl::Status LocalArm::StepAll(std::vector<Live>& live) {
-  for (;;) {
-    Batch batch;
-    for (Live& entry : live) {
-      if (!entry.sequence->done()) batch.push_back(entry.sequence.get());
-    }
-    if (batch.empty()) return absl::OkStatus();
-    RETURN_IF_ERROR(cycle_.Step(batch));
-    const absl::Duration now = Clock::Real().Now();
-    for (Live& entry : live) {
-      RETURN_IF_ERROR(entry.sequence->status());
-      if (entry.sequence->done() && entry.ended == absl::ZeroDuration()) entry.ended = now;
-    }
+std::vector<PromptChunk> LocalArm::NextPrompts(int decoding) {
+  std::vector<Live*> waiting;
+  std::vector<PromptDemand> demands;
+  for (Live& entry : live_) {
+    if (entry.sequence->prompt_left() == 0) continue;
+    waiting.push_back(&entry);
+    demands.push_back({entry.sequence->prompt_left(), entry.overtaken});
   }
+  const std::vector<int> rows =
+      SharePromptRows(demands, std::min(kPrefillRows, max_rows_ - decoding));
+  const int total = std::accumulate(rows.begin(), rows.end(), 0);
+  std::vector<PromptChunk> chunks;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    waiting[i]->overtaken += total - rows[i];
+    if (rows[i] > 0) chunks.push_back({waiting[i]->sequence.get(), rows[i]});
+  }
+  return chunks;
 }
 
-absl::StatusOr<std::vector<PromptMeasurement>> LocalArm::Run(
-    const std::vector<BenchPrompt>& prompts, const BenchSettings& settings) {
-  std::vector<Live> live;
-  for (const BenchPrompt& prompt : prompts) {
-    ASSIGN_OR_RETURN(live.emplace_back(), Begin(prompt, settings));
+absl::Status LocalArm::Step(LoadRun* run) {
+  Batch batch;
+  std::vector<std::pair<const Live*, size_t>> stepped;  // With the tokens before the cycle.
+  for (Live& entry : live_) {
+    if (entry.sequence->done() || entry.sequence->prompt_left() > 0) continue;
+    if (!entry.prefilled.has_value()) entry.prefilled = Now();
+    batch.push_back(entry.sequence.get());
+    stepped.emplace_back(&entry, entry.sequence->output().size());
   }
-  for (Live& entry : live) entry.began = Clock::Real().Now();
-  RETURN_IF_ERROR(StepAll(live));
-  std::vector<PromptMeasurement> results;
-  for (Live& entry : live) {
-    entry.result.seconds = absl::ToDoubleSeconds(entry.ended - entry.began);
-    entry.result.output = entry.sequence->output();
+  const std::vector<PromptChunk> prompts = NextPrompts(static_cast<int>(batch.size()));
+  if (batch.empty() && prompts.empty()) return absl::OkStatus();
+  std::optional<StepTrace> trace;
+  // Estimators do not learn from forwards with prompts, so they are not recorded.
+  if (stages_.recorder != nullptr && prompts.empty()) trace.emplace(batch, costs_, max_rows_);
+  RETURN_IF_ERROR(Annotate(cycle_.Step(batch, prompts), policy_.text()));
+  for (Live& entry : live_) {
+    if (entry.sequence->starved()) entry.sequence->Fail(entry.sequence->starvation());
+  }
+  const double now = Now();
+  if (trace.has_value()) Record(trace->Finish(batch));
+  for (const auto& [entry, before] : stepped) {
+    const int tokens = static_cast<int>(entry->sequence->output().size() - before);
+    if (tokens > 0) run->requests[entry->index].deltas.push_back({now, tokens});
+  }
+  return absl::OkStatus();
+}
+
+void LocalArm::Record(CycleTrace trace) {
+  trace.model = model_;
+  trace.policy = policy_.text();
+  trace.level = level_;
+  stages_.recorder->Write(trace);
+}
+
+absl::Status LocalArm::RemoveEnded(LoadGenerator* generator, LoadRun* run) {
+  const double now = Now();
+  for (Live& entry : live_) {
+    if (!entry.sequence->done()) continue;
+    PromptMeasurement& measured = run->requests[entry.index];
+    RETURN_IF_ERROR(
+        Annotate(entry.sequence->status(), absl::StrCat(policy_.text(), ", prompt ", measured.id)));
+    const double prefilled = entry.prefilled.value_or(now);
+    measured.prefill_seconds = prefilled - entry.started;
+    measured.ended = now;
+    measured.seconds = now - prefilled;
+    measured.output = entry.sequence->output();
     for (const CycleRecord& cycle : entry.sequence->cycles()) {
-      entry.result.cycles.push_back(ToMeasuredCycle(cycle));
+      measured.cycles.push_back(ToMeasuredCycle(cycle));
     }
-    cycle_.Close(*entry.sequence, *drafter_);
-    results.push_back(std::move(entry.result));
+    cycle_.Close(*entry.sequence, *stages_.drafter);
+    generator->RequestEnded();
   }
-  return results;
+  const auto ended = [](const Live& entry) { return entry.sequence->done(); };
+  live_.erase(std::remove_if(live_.begin(), live_.end(), ended), live_.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LoadRun> LocalArm::Run(const LoadPlan& plan, const BenchSettings& settings) {
+  LoadGenerator generator(plan);
+  LoadRun run;
+  level_ = plan.level.ToString();
+  reliability_ = {};
+  memory_.set_reliability(settings.reliability ? &reliability_ : nullptr);
+  began_ = stages_.clock->Now();
+  for (;;) {
+    const absl::Duration now = stages_.clock->Now() - began_;
+    while (const std::optional<PlannedRequest> request = generator.Next(now)) {
+      live_.push_back(Begin(*request, settings, &run));
+    }
+    if (generator.Finished(now)) break;
+    if (live_.empty()) stages_.wait(generator.NextArrival() - now);
+    RETURN_IF_ERROR(Step(&run));
+    RETURN_IF_ERROR(RemoveEnded(&generator, &run));
+  }
+  run.reliability = reliability_;
+  return run;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Measurements of a prompt under a policy. Plain data. The report writes it to results.json.
+// Measurements of the requests of a benchmark. Plain data. The report writes it to results.json.
 #ifndef BASTION_CLIENT_BENCH_MEASUREMENT_H_
 #define BASTION_CLIENT_BENCH_MEASUREMENT_H_
 
@@ -30,18 +30,30 @@ struct MeasuredCycle {
   StageSeconds stages;
 };
 
+// Tokens that the client of a request received together.
+struct Delta {
+  double at = 0;  // Seconds since the load began.
+  int tokens = 0;
+};
+
+// One request.
 struct PromptMeasurement {
   std::string id;
   std::vector<TokenId> output;
   std::vector<MeasuredCycle> cycles;
-  double seconds = 0;  // Without prefill.
+  double seconds = 0;  // From the end of prefill to the end.
   double prefill_seconds = 0;
+  int max_new_tokens = 0;
+  double arrived = 0;  // Seconds since the load began, like `ended`.
+  double ended = 0;
+  std::vector<Delta> deltas = {};
 };
 
 struct BenchSettings {
-  SamplingParams sampling;
+  SamplingParams sampling = {};
   int max_new_tokens = 128;
-  int concurrency = 1;
+  bool ignore_eos = false;
+  bool reliability = false;  // Collect LoadRun::reliability. In process only.
 };
 
 }  // namespace bastion

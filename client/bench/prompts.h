@@ -11,9 +11,27 @@
 namespace bastion {
 
 // Reads JSON lines {"id", "text"} or {"id", "token_ids"}. The tokenizer in `target_folder` converts
-// text to tokens. Errors name the file and the line.
+// text to tokens. Prompts with the same id must be the same. Errors name the file and the line.
 [[nodiscard]] absl::StatusOr<std::vector<BenchPrompt>> LoadPrompts(
     const std::string& file, const std::string& target_folder);
+
+// A request of a trace of arrivals.
+struct TracedArrival {
+  double at_seconds = 0;  // Since the load began.
+  BenchPrompt prompt;
+  int max_new_tokens = 0;  // 0: the trace does not say.
+};
+
+// Reads JSON lines of a trace, sorted by time:
+//
+//   {"at_seconds": 0.25, "id": "p3", "max_new_tokens": 32}
+//   {"at_seconds": 0.4, "text": "…"} or {"at_seconds": 0.4, "token_ids": […]}
+//
+// A line without "text" and "token_ids" takes the prompt of `prompts` with its id. Prompts with the
+// same id must be the same. Errors name the file and the line.
+[[nodiscard]] absl::StatusOr<std::vector<TracedArrival>> LoadArrivals(
+    const std::string& file, const std::string& target_folder,
+    const std::vector<BenchPrompt>& prompts);
 
 // Makes prompts of 2 to 40 tokens that occur in no corpus: random tokens, and repeated phrases of 1
 // to 4 random tokens. The same seed gives the same prompts.

@@ -1,6 +1,10 @@
+#include <deque>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "client/bench/arm.h"
 #include "client/cpp/generation_client.h"
 #include "client/cpp/sampling.h"
@@ -30,57 +34,121 @@ MeasuredCycle ToMeasuredCycle(const v1::CycleReport& cycle) {
   return measured;
 }
 
+// One call. Its thread writes the result; the arm reads it after it has joined the thread.
+struct Call {
+  PromptMeasurement result;
+  absl::Status status;
+  std::thread thread;
+};
+
+// The calls that ended. Thread-safe.
+class EndedCalls {
+ public:
+  void Add(Call* call) {
+    const absl::MutexLock lock(&mutex_);
+    ended_.push_back(call);
+  }
+  // Waits for the end of a call, at most `timeout`. Returns the calls that ended since the last
+  // Take.
+  std::vector<Call*> Take(absl::Duration timeout) {
+    const absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(
+        absl::Condition(
+            +[](std::vector<Call*>* ended) { return !ended->empty(); }, &ended_),
+        timeout);
+    return std::exchange(ended_, {});
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::vector<Call*> ended_ ABSL_GUARDED_BY(mutex_);
+};
+
 class RemoteArm final : public Arm {
  public:
   RemoteArm(std::string policy, const std::string& endpoint)
       : policy_(std::move(policy)), client_(endpoint) {}
 
-  absl::StatusOr<std::vector<PromptMeasurement>> Run(const std::vector<BenchPrompt>& prompts,
-                                                     const BenchSettings& settings) override {
-    std::vector<PromptMeasurement> results(prompts.size());
-    std::vector<absl::Status> statuses(prompts.size());
-    std::vector<std::thread> threads;
-    threads.reserve(prompts.size());
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      threads.emplace_back([&, i] { statuses[i] = RunPrompt(prompts[i], settings, results[i]); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      RETURN_IF_ERROR(Annotate(statuses[i], absl::StrCat(policy_, ", prompt ", prompts[i].id)));
-    }
-    return results;
-  }
+  absl::StatusOr<LoadRun> Run(const LoadPlan& plan, const BenchSettings& settings) override;
 
  private:
-  absl::Status RunPrompt(const BenchPrompt& prompt, const BenchSettings& settings,
-                         PromptMeasurement& result) {
-    v1::GenerateRequest request;
-    request.mutable_tokens()->mutable_ids()->Add(prompt.tokens.begin(), prompt.tokens.end());
-    Encode(settings.sampling, *request.mutable_sampling());
-    request.mutable_sampling()->set_seed(settings.sampling.seed);
-    request.mutable_stop()->set_max_tokens(settings.max_new_tokens);
-    request.mutable_output()->set_token_ids(true);
-    request.mutable_output()->set_cycles(true);
-    request.mutable_speculation()->set_policy(policy_);
-    result.id = prompt.id;
-    return client_.Generate(request, [&](const v1::GenerateResponse& event) {
-      if (event.has_delta()) {
-        const auto& ids = event.delta().token_ids();
-        result.output.insert(result.output.end(), ids.begin(), ids.end());
-        for (const v1::CycleReport& cycle : event.delta().cycles()) {
-          result.cycles.push_back(ToMeasuredCycle(cycle));
-        }
-      } else if (event.has_finished()) {
-        result.seconds = Seconds(event.finished().timings().decode());
-        result.prefill_seconds = Seconds(event.finished().timings().prefill());
-      }
-      return true;
-    });
-  }
+  // Runs one request and records its deltas, in seconds since `began`.
+  absl::Status RunRequest(const PlannedRequest& planned, const BenchSettings& settings,
+                          absl::Duration began, PromptMeasurement* result);
 
   std::string policy_;
   GenerationClient client_;
 };
+
+absl::StatusOr<LoadRun> RemoteArm::Run(const LoadPlan& plan, const BenchSettings& settings) {
+  LoadGenerator generator(plan);
+  EndedCalls ended;
+  std::deque<Call> calls;  // The threads keep pointers to the elements.
+  const Clock& clock = Clock::Real();
+  const absl::Duration began = clock.Now();
+  for (;;) {
+    const absl::Duration now = clock.Now() - began;
+    while (const std::optional<PlannedRequest> planned = generator.Next(now)) {
+      Call& call = calls.emplace_back();
+      call.thread = std::thread([this, planned, &settings, &ended, &call, &clock, began] {
+        call.status = RunRequest(*planned, settings, began, &call.result);
+        call.result.ended = absl::ToDoubleSeconds(clock.Now() - began);
+        ended.Add(&call);
+      });
+    }
+    if (generator.Finished(now)) break;
+    for (Call* const call : ended.Take(generator.NextArrival() - now)) {
+      call->thread.join();
+      generator.RequestEnded();
+    }
+  }
+  LoadRun run;
+  absl::Status failed;
+  for (Call& call : calls) {
+    if (call.status.ok()) {
+      run.requests.push_back(std::move(call.result));
+    } else if (absl::IsResourceExhausted(call.status) && !plan.level.closed()) {
+      ++run.rejected;
+    } else {
+      failed.Update(Annotate(call.status, absl::StrCat(policy_, ", prompt ", call.result.id)));
+    }
+  }
+  if (!failed.ok()) return failed;
+  return run;
+}
+
+absl::Status RemoteArm::RunRequest(const PlannedRequest& planned, const BenchSettings& settings,
+                                   absl::Duration began, PromptMeasurement* result) {
+  const std::vector<TokenId>& prompt = planned.prompt->tokens;
+  v1::GenerateRequest request;
+  request.mutable_tokens()->mutable_ids()->Add(prompt.begin(), prompt.end());
+  Encode(settings.sampling, *request.mutable_sampling());
+  request.mutable_sampling()->set_seed(settings.sampling.seed);
+  request.mutable_stop()->set_max_tokens(planned.max_new_tokens);
+  request.mutable_stop()->set_ignore_eos(settings.ignore_eos);
+  request.mutable_output()->set_token_ids(true);
+  request.mutable_output()->set_cycles(true);
+  request.mutable_speculation()->set_policy(policy_);
+  result->id = planned.prompt->id;
+  result->max_new_tokens = planned.max_new_tokens;
+  result->arrived = absl::ToDoubleSeconds(planned.arrival);
+  return client_.Generate(request, [&](const v1::GenerateResponse& event) {
+    if (event.has_delta()) {
+      const auto& ids = event.delta().token_ids();
+      result->output.insert(result->output.end(), ids.begin(), ids.end());
+      if (!ids.empty()) {
+        result->deltas.push_back({absl::ToDoubleSeconds(Clock::Real().Now() - began), ids.size()});
+      }
+      for (const v1::CycleReport& cycle : event.delta().cycles()) {
+        result->cycles.push_back(ToMeasuredCycle(cycle));
+      }
+    } else if (event.has_finished()) {
+      result->seconds = Seconds(event.finished().timings().decode());
+      result->prefill_seconds = Seconds(event.finished().timings().prefill());
+    }
+    return true;
+  });
+}
 
 }  // namespace
 

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/bench/load_report.h"
 #include "common/base/status.h"
 #include "orchestrator/policy/policy.h"
 
@@ -26,14 +28,22 @@ json StagesJson(const StageSeconds& stages) {
           {"transfer", stages.transfer}};
 }
 
-void Add(const StageSeconds& more, StageSeconds& sum) {
-  sum.draft += more.draft;
-  sum.tree += more.tree;
-  sum.verify_queue += more.verify_queue;
-  sum.verify += more.verify;
-  sum.commit += more.commit;
-  sum.audit += more.audit;
-  sum.transfer += more.transfer;
+// The request's share of its cycle, by rows: 1 if it was alone.
+double ShareOf(const MeasuredCycle& cycle) {
+  return cycle.rows > 0 ? static_cast<double>(cycle.nodes + 1) / cycle.rows : 1;
+}
+
+// Adds the request's share of the cycle's times.
+void AddShare(const MeasuredCycle& cycle, StageSeconds& sum) {
+  const double share = ShareOf(cycle);
+  const StageSeconds& stages = cycle.stages;
+  sum.draft += share * stages.draft;
+  sum.tree += share * stages.tree;
+  sum.verify_queue += share * stages.verify_queue;
+  sum.verify += share * stages.verify;
+  sum.commit += share * stages.commit;
+  sum.audit += share * stages.audit;
+  sum.transfer += share * stages.transfer;
 }
 
 json PromptJson(const PromptMeasurement& prompt) {
@@ -42,7 +52,7 @@ json PromptJson(const PromptMeasurement& prompt) {
   for (const MeasuredCycle& cycle : prompt.cycles) {
     lengths.push_back(cycle.committed_length);
     nodes.push_back(cycle.nodes);
-    Add(cycle.stages, stages);
+    AddShare(cycle, stages);
   }
   return {{"id", prompt.id},
           {"output_token_ids", prompt.output},
@@ -76,12 +86,54 @@ json PolicyJson(const BenchReport& report, const PolicyResults& policy) {
           {"prompts", prompts}};
 }
 
+// The first level, whose requests are in `policies`. null in an open loop.
+json ConcurrencyJson(const BenchReport& report) {
+  if (report.levels.empty()) return 1;
+  const LoadLevel& level = report.levels[0].level;
+  return level.closed() ? json(level.concurrency) : json(nullptr);
+}
+
+// The outputs seen so far.
+class TextComparison {
+ public:
+  // DATA_LOSS if an output of `arm` differs from an earlier one for the same prompt and limit.
+  absl::Status Add(const std::string& arm, const std::vector<PromptMeasurement>& prompts) {
+    for (const PromptMeasurement& prompt : prompts) {
+      const auto [first, added] =
+          first_.try_emplace({prompt.id, prompt.max_new_tokens}, Output{arm, &prompt.output});
+      const std::vector<TokenId>& expected = *first->second.tokens;
+      const std::vector<TokenId>& actual = prompt.output;
+      if (added || actual == expected) continue;
+      const auto [at, other] =
+          std::mismatch(actual.begin(), actual.end(), expected.begin(), expected.end());
+      return absl::DataLossError(absl::StrCat("prompt ", prompt.id, ": ", arm, " and ",
+                                              first->second.arm, " first differ at output token ",
+                                              at - actual.begin(), " (", actual.size(), " and ",
+                                              expected.size(), " tokens)"));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Output {
+    std::string arm;
+    const std::vector<TokenId>* tokens;
+  };
+  std::map<std::pair<std::string, int>, Output> first_;  // By prompt and limit.
+};
+
 }  // namespace
+
+absl::Status CreateReportFolder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("--report: cannot create the folder ", folder, " (",
+                                             error.message(), "); choose another one"));
+}
 
 absl::Status WriteReportFile(const std::string& folder, const std::string& name,
                              const std::string& content) {
-  std::error_code error;  // Ignored: if this fails, writing the file fails too.
-  std::filesystem::create_directories(folder, error);
   const std::filesystem::path path = std::filesystem::path(folder) / name;
   std::ofstream file(path);
   file << content;
@@ -136,7 +188,7 @@ double PolicyResults::verify_prediction_error_median() const {
 StageSeconds PolicyResults::stages() const {
   StageSeconds sum;
   for (const PromptMeasurement& prompt : prompts) {
-    for (const MeasuredCycle& cycle : prompt.cycles) Add(cycle.stages, sum);
+    for (const MeasuredCycle& cycle : prompt.cycles) AddShare(cycle, sum);
   }
   return sum;
 }
@@ -150,24 +202,34 @@ double BenchReport::SpeedupVsAr(const PolicyResults& policy) const {
   return 0;
 }
 
+std::vector<PolicyResults> PoliciesOf(const LevelResults& level) {
+  std::vector<PolicyResults> policies;
+  for (const ArmResults& arm : level.arms) {
+    PolicyResults& policy = policies.emplace_back(PolicyResults{arm.policy, {}});
+    for (const LoadRun& run : arm.rounds) {
+      policy.prompts.insert(policy.prompts.end(), run.requests.begin(), run.requests.end());
+    }
+  }
+  return policies;
+}
+
 absl::Status CheckSameTexts(const BenchReport& report) {
+  TextComparison comparison;
   for (const PolicyResults& policy : report.policies) {
     const PolicyResults& reference = report.policies.front();
-    if (policy.prompts.size() != reference.prompts.size()) {
+    if (policy.prompts.size() != reference.prompts.size() && !report.counts_differ) {
       return absl::InternalError(absl::StrCat(policy.policy, " ran ", policy.prompts.size(),
                                               " prompts, but ", reference.policy, " ran ",
                                               reference.prompts.size()));
     }
-    for (size_t i = 0; i < policy.prompts.size(); ++i) {
-      const std::vector<TokenId>& expected = reference.prompts[i].output;
-      const std::vector<TokenId>& actual = policy.prompts[i].output;
-      if (actual == expected) continue;
-      const auto [at, other] =
-          std::mismatch(actual.begin(), actual.end(), expected.begin(), expected.end());
-      return absl::DataLossError(
-          absl::StrCat("prompt ", policy.prompts[i].id, ": ", policy.policy, " and ",
-                       reference.policy, " first differ at output token ", at - actual.begin(),
-                       " (", actual.size(), " and ", expected.size(), " tokens)"));
+    RETURN_IF_ERROR(comparison.Add(policy.policy, policy.prompts));
+  }
+  for (const LevelResults& level : report.levels) {
+    for (const ArmResults& arm : level.arms) {
+      for (const LoadRun& run : arm.rounds) {
+        const std::string where = absl::StrCat(arm.policy, " at ", level.level.ToString());
+        RETURN_IF_ERROR(comparison.Add(where, run.requests));
+      }
     }
   }
   return absl::OkStatus();
@@ -178,10 +240,12 @@ std::string MarkdownTable(const BenchReport& report) {
       "| policy | tokens/s | vs ar | τ | nodes | draft ms | tree ms | verify ms | commit ms | "
       "transfer ms | verify prediction error |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
   for (const PolicyResults& policy : report.policies) {
-    size_t cycles = 0;
-    for (const PromptMeasurement& prompt : policy.prompts) cycles += prompt.cycles.size();
+    double cycles = 0;
+    for (const PromptMeasurement& prompt : policy.prompts) {
+      for (const MeasuredCycle& cycle : prompt.cycles) cycles += ShareOf(cycle);
+    }
     const StageSeconds sum = policy.stages();
-    const double ms = cycles > 0 ? 1e3 / static_cast<double>(cycles) : 0;
+    const double ms = cycles > 0 ? 1e3 / cycles : 0;
     absl::StrAppendFormat(
         &table,
         "| %s | %.1f | %.2f× | %.2f | %.1f | %.3f | %.3f | %.3f | %.3f | %.3f | %.1f %% |\n",
@@ -217,6 +281,17 @@ std::string AblationTable(const BenchReport& report) {
   return "| τ, speed vs ar | no prior | table | request | both |\n|---|--:|--:|--:|--:|\n" + rows;
 }
 
+std::string ReportTables(const BenchReport& report) {
+  std::string tables = LevelTables(report.levels, report.targets);
+  const std::string first =
+      report.levels.empty() ? "" : absl::StrCat(", ", report.levels[0].level.ToString());
+  absl::StrAppend(
+      &tables, "\n### One stream", first,
+      "\n\nRates of a request exclude its prefill. Milliseconds are means per cycle.\n\n",
+      MarkdownTable(report));
+  return tables;
+}
+
 absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
   json policies = json::array();
   for (const PolicyResults& policy : report.policies)
@@ -235,16 +310,17 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
                           {"presence_penalty", settings.sampling.presence_penalty},
                           {"frequency_penalty", settings.sampling.frequency_penalty},
                           {"max_new_tokens", settings.max_new_tokens},
-                          {"concurrency", settings.concurrency},
+                          {"concurrency", ConcurrencyJson(report)},
+                          {"ignore_eos", settings.ignore_eos},
                           {"mode", report.mode}}},
+                        {"levels", LevelsJson(report.levels, report.targets)},
                         {"policies", policies}};
   RETURN_IF_ERROR(WriteReportFile(folder, "results.json", results.dump(1)));
   const std::string heading = absl::StrFormat(
       "# bastion-bench\n\n%s, target %s, drafter %s, %s, temperature %g, seed %d, "
-      "at most %d new tokens, concurrency %d. Rates exclude prefill. Milliseconds are means per "
-      "cycle.\n\n",
+      "at most %d new tokens.\n",
       report.device, report.target, report.drafter, report.mode, settings.sampling.temperature,
-      settings.sampling.seed, settings.max_new_tokens, settings.concurrency);
+      settings.sampling.seed, settings.max_new_tokens);
   const std::string ablation = AblationTable(report);
   const absl::Status same = CheckSameTexts(report);
   const std::string verdict =
@@ -252,7 +328,7 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
                 : absl::StrCat("\n**Outputs differ:** ", std::string(same.message()), "\n");
   return WriteReportFile(
       folder, "report.md",
-      heading + MarkdownTable(report) + verdict + (ablation.empty() ? "" : "\n" + ablation));
+      heading + ReportTables(report) + verdict + (ablation.empty() ? "" : "\n" + ablation));
 }
 
 }  // namespace bastion

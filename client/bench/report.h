@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/bench/load_figures.h"
 #include "client/bench/measurement.h"
 
 namespace bastion {
@@ -20,7 +21,8 @@ struct PolicyResults {
   [[nodiscard]] double mean_nodes() const;
   // Median of |predicted − measured| / measured over all cycles. 0 without cycles.
   [[nodiscard]] double verify_prediction_error_median() const;
-  // Sums of the stage times over all cycles.
+  // Sums of the stage times over all cycles. The requests of a cycle share its times by their rows,
+  // so the sum over all requests is the time that passed.
   [[nodiscard]] StageSeconds stages() const;
 };
 
@@ -29,17 +31,27 @@ struct BenchReport {
   std::string target, drafter;
   std::string mode;  // "in process" or the endpoint.
   BenchSettings settings;
-  std::vector<PolicyResults> policies;
+  LatencyTargets targets;
+  std::vector<LevelResults> levels;
+  bool counts_differ = false;  // Arms may run different numbers of requests: --duration, open loop.
+  std::vector<PolicyResults> policies;  // The requests of the first level.
 
   // tokens_per_second of `policy` divided by that of "ar". 0 if "ar" did not run.
   [[nodiscard]] double SpeedupVsAr(const PolicyResults& policy) const;
 };
 
-// DATA_LOSS if the output of a policy differs from the first policy's; the message names the first
-// difference. Speculation must not change a token.
+// The requests of all rounds of `level`, by policy.
+[[nodiscard]] std::vector<PolicyResults> PoliciesOf(const LevelResults& level);
+
+// DATA_LOSS if two outputs for the same prompt and limit differ, over all policies, levels and
+// rounds; the message names the first difference. Neither speculation nor load may change a token.
+// INTERNAL if policies ran different numbers of requests, unless counts_differ.
 [[nodiscard]] absl::Status CheckSameTexts(const BenchReport& report);
 
-// The main table of report.md: a line per policy.
+// The tables of all levels, and MarkdownTable.
+[[nodiscard]] std::string ReportTables(const BenchReport& report);
+
+// The table of the first level as its requests see it: a line per policy.
 [[nodiscard]] std::string MarkdownTable(const BenchReport& report);
 
 // τ and speed by kind of counts of the transition prior: a line for every policy that ran both
@@ -47,10 +59,14 @@ struct BenchReport {
 // policy.
 [[nodiscard]] std::string AblationTable(const BenchReport& report);
 
-// Writes results.json and report.md to `folder`. Errors name the file.
+// Creates the folder of a report unless it exists. UNAVAILABLE if that fails: better before a long
+// measurement than after it.
+[[nodiscard]] absl::Status CreateReportFolder(const std::string& folder);
+
+// Writes results.json and report.md to `folder`, which must exist. Errors name the file.
 [[nodiscard]] absl::Status WriteReport(const BenchReport& report, const std::string& folder);
 
-// Writes a file of a report. Creates the folder if it does not exist. Errors name the file.
+// Writes a file of a report to `folder`, which must exist. Errors name the file.
 [[nodiscard]] absl::Status WriteReportFile(const std::string& folder, const std::string& name,
                                            const std::string& content);
 

@@ -93,7 +93,7 @@ absl::Status MeasureDraft(LocalStages& stages, RooflineReport& report) {
     RETURN_IF_ERROR(stages.drafter().Expand({frontier}).status());
     seconds.push_back(absl::ToDoubleSeconds(watch.Lap()));
     const Forest step = {{sequence, frontier.committed, DraftTree(frontier.root)}};
-    ASSIGN_OR_RETURN(const VerifyResult verified, stages.verifier().Verify(step));
+    ASSIGN_OR_RETURN(const VerifyResult verified, stages.verifier().Verify(step, {}));
     RETURN_IF_ERROR(verified.outcomes.at(0).status);
     frontier.new_tokens = {frontier.root};
     frontier.root = verified.outcomes[0].acceptance.next;

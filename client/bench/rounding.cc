@@ -30,7 +30,8 @@ class PlainDecoder {
   }
   // Returns the choice after `token`, with the log-probabilities of the most likely tokens.
   absl::StatusOr<Acceptance> Step(TokenId token) {
-    ASSIGN_OR_RETURN(VerifyResult result, verifier_.Verify({{id_, cached_++, DraftTree(token)}}));
+    ASSIGN_OR_RETURN(VerifyResult result,
+                     verifier_.Verify({{id_, cached_++, DraftTree(token)}}, {}));
     RETURN_IF_ERROR(result.outcomes.at(0).status);
     return std::move(result.outcomes[0].acceptance);
   }

@@ -47,7 +47,7 @@ def make_parser(description: str) -> tuple[ArgumentParser, object]:
                       help="folder with bastion-bench and the services. Default: build/release/bin")
     both.add_argument("--work", type=Path, default=ROOT / "build/compare", metavar="DIR",
                       help="folder for converted or fetched files. Default: build/compare")
-    both.add_argument("--report", type=Path, metavar="FILE", help="JSON file to write all answers to. Default: none")
+    both.add_argument("--report", type=Path, metavar="FILE", help="JSON file to write all measurements to. Default: none")
     return parser, theirs
 
 
@@ -82,14 +82,18 @@ class Bastion:
         self._args, self._run = args, run
         self.arms: dict[str, Arm] = {}
 
-    def answer(self, prompts: list[Prompt], name: str = "bastion", endpoint: str = "") -> None:
-        """Adds the answers of the arms "NAME POLICY". Empty endpoint: in process."""
+    def bench(self, prompts: list[Prompt], *flags) -> dict:
+        """Runs all policies. `flags`: more flags of bastion-bench. Returns its results.json."""
         args = self._args
         flags = ["--target", args.target, "--drafter", args.drafter, "--policies", args.policies, "--temperature", "0",
                  "--max_new_tokens", args.max_new_tokens, "--threads", args.threads, "--dtype", args.dtype,
-                 "--drafter_dtype", args.drafter_dtype, "--ignore_eos", *(["--endpoint", endpoint] if endpoint else [])]
+                 "--drafter_dtype", args.drafter_dtype, "--ignore_eos", *flags]
         lines = [json.dumps({"id": prompt.id, "token_ids": prompt.tokens}) for prompt in prompts]
-        add_answers(self.arms, name, self._run.bench("bench", lines, flags))
+        return self._run.bench("bench", lines, flags)
+
+    def answer(self, prompts: list[Prompt], name: str = "bastion", endpoint: str = "") -> None:
+        """Adds the answers of the arms "NAME POLICY". Empty endpoint: in process."""
+        add_answers(self.arms, name, self.bench(prompts, *(["--endpoint", endpoint] if endpoint else [])))
 
     @contextlib.contextmanager
     def services(self, *engine) -> Iterator[str]:
@@ -113,11 +117,16 @@ def bastion_side(args: Namespace) -> Iterator[Bastion]:
             run.stop_all()
 
 
+def alternate(turns: list[Callable], index: int) -> list[Callable]:
+    """The order of the turns in round `index`."""
+    return turns if index % 2 == 0 else turns[::-1]
+
+
 def take_turns(args: Namespace, prompts: list[Prompt], turns: list[Callable[[list[Prompt]], None]]) -> None:
     """Divides the prompts into shares, one per round. In each round, all sides answer the share, in alternating order."""
     shares = rounds(prompts, args.rounds)
     for index, share in enumerate(shares):
-        for turn in turns if index % 2 == 0 else turns[::-1]:
+        for turn in alternate(turns, index):
             turn(share)
         end = "\n" if index + 1 == len(shares) or not sys.stderr.isatty() else ""
         print(f"\rround {index + 1} of {len(shares)}: {len(share)} prompts", end=end, file=sys.stderr, flush=True)

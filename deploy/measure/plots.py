@@ -8,60 +8,30 @@ draws the plots of one bastion-bench report: it reads FOLDER/results.json and wr
 tokens_per_second.png   decode rate by policy, with the speedup over `ar`
 committed_length.png    how often a cycle committed 1, 2, 3, ... tokens, by policy
 verify_time.png         predicted and measured verify time by number of rows, if the report has a `verify_trace`
-stages.png              mean milliseconds of a cycle, by stage
+stages.png              mean milliseconds of a cycle by stage; live requests share them by their rows
+
+A report with several levels of load also has:
+
+throughput.png          system throughput relative to `ar`, over concurrency
+gaps.png                p50 and p99 of the gaps between outputs, over concurrency
+arrival_rate.png        system throughput and time to the first token, over the rate of arrivals
 """
 
 import argparse
-import importlib.util
 import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from chart_style import COLORS, GRID, INK, LIMIT, is_available, one_panel, pyplot, save
+from load_plots import load_charts
 from program_output import STAGES, policies, predictions
 from report import number
 
-INK, GRID, LIMIT = "#222222", "#dddddd", "#d1495b"
-COLORS = ["#4c78a8", "#f2b134", "#6aa84f", "#8a8a8a", "#9467bd"]
 SPECULATIVE, SERVICES, PLAIN = COLORS[0], COLORS[1], COLORS[3]
 COARSE_TICKS = (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 FINE_TICKS = (0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2)
-
-
-def is_available() -> bool:
-    """Whether this Python has matplotlib."""
-    return importlib.util.find_spec("matplotlib") is not None
-
-
-def _pyplot():
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    return plt
-
-
-def _one_panel(height: float = 4.6):
-    return _pyplot().subplots(figsize=(8, height), layout="constrained")
-
-
-def save(figures: dict, folder: Path, title: str) -> list[Path]:
-    """Writes folder/NAME.png for each figure that is not None, with `title` above it. Returns the paths."""
-    plt, written = _pyplot(), []
-    for name, figure in figures.items():
-        if figure is None:
-            continue
-        for axes in figure.axes:
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.tick_params(labelsize=8, colors=INK)
-            axes.xaxis.label.set(size=9, color=INK)
-            axes.yaxis.label.set(size=9, color=INK)
-        figure.suptitle(title, fontsize=8, color=INK)
-        written.append(folder / f"{name}.png")
-        figure.savefig(written[-1], dpi=130, facecolor="white")
-        plt.close(figure)
-    return written
 
 
 # ---- charts of any report ----
@@ -87,8 +57,8 @@ def bar_chart(panels: list[BarPanel]):
     if not panels:
         return None
     heights = [len(panel.values) + 1 for panel in panels]
-    figure, grid = _pyplot().subplots(len(panels), figsize=(8, 0.9 + 0.36 * sum(heights)), height_ratios=heights,
-                                      squeeze=False, layout="constrained")
+    figure, grid = pyplot().subplots(len(panels), figsize=(8, 0.9 + 0.36 * sum(heights)), height_ratios=heights,
+                                     squeeze=False, layout="constrained")
     for axes, panel in zip(grid[:, 0], panels):
         names = list(panel.values)[::-1]
         bars = axes.barh(names, [panel.values[name] for name in names], color=[_bar_color(name) for name in names], height=0.65)
@@ -112,7 +82,7 @@ def verify_chart(series: dict[str, dict[int, float]], limits: dict[int, float], 
     series = {label: ratios for label, ratios in series.items() if ratios}
     if not series:
         return None
-    figure, axes = _one_panel()
+    figure, axes = one_panel()
     for (label, ratios), color in zip(series.items(), COLORS):
         axes.plot(list(ratios), list(ratios.values()), marker="o", color=color, label=label)
     first = next(iter(series.values()))
@@ -172,7 +142,7 @@ def committed_length_chart(results: dict):
             lines[f"{policy['policy']} (τ {policy['tau']:.2f})"] = lengths
     if not lines:
         return None
-    figure, axes = _one_panel()
+    figure, axes = one_panel()
     styles = [(style, color) for style in ("-", "--", ":") for color in COLORS]
     for (label, lengths), (style, color) in zip(lines.items(), styles):
         x = range(1, max(lengths) + 1)
@@ -190,7 +160,7 @@ def verify_time_chart(results: dict):
     found = predictions(results)
     if not found:
         return None
-    figure, axes = _one_panel()
+    figure, axes = one_panel()
     rows = [entry["rows"] for entry in found]
     axes.scatter(*zip(*dots), s=4, alpha=0.25, color=PLAIN, label="measured, each cycle")
     axes.plot(rows, [entry["measured"] for entry in found], marker=".", color=COLORS[1], label="measured, median")
@@ -204,15 +174,15 @@ def verify_time_chart(results: dict):
 
 
 def stages_chart(rows: list[dict]):
-    """Mean milliseconds of a cycle by stage, stacked, one bar for each policy. `rows`: from program_output.policies()."""
-    figure, axes = _one_panel(height=1.2 + 0.36 * len(rows))
+    """Mean milliseconds that a request has in a cycle, by stage, one bar for each policy. `rows`: from program_output.policies()."""
+    figure, axes = one_panel(height=1.2 + 0.36 * len(rows))
     names, left = [row["policy"] for row in rows], [0.0] * len(rows)
     for stage, color in zip(STAGES, COLORS):
         widths = [row[stage] for row in rows]
         axes.barh(names, widths, left=left, color=color, height=0.65, label=stage)
         left = [begin + width for begin, width in zip(left, widths)]
     axes.invert_yaxis()
-    axes.set_xlabel("milliseconds per cycle")
+    axes.set_xlabel("milliseconds per cycle and request")
     axes.legend(fontsize=8, frameon=False, ncol=len(STAGES), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
@@ -221,14 +191,18 @@ def draw_bench_report(results: dict, folder: Path) -> list[Path]:
     """Writes the plots of one bastion-bench report. Returns their paths."""
     rows, settings = policies(results), results.get("settings", {})
     by_rate = sorted(rows, key=lambda row: -row["rate"])
-    title = ", ".join(part for part in (
-        str(results.get("device", "")), Path(str(results.get("target", ""))).name,
-        *(f"{key} {settings[key]}" for key in ("temperature", "concurrency") if key in settings)) if part)
+
+    def title(*keys: str) -> str:
+        return ", ".join(part for part in (
+            str(results.get("device", "")), Path(str(results.get("target", ""))).name,
+            *(f"{key} {settings[key]}" for key in keys if settings.get(key) is not None)) if part)
+
     return save({
         "tokens_per_second": bar_chart([rate_panel(by_rate, "decode rate, tokens per second (without prefill)")]),
         "committed_length": committed_length_chart(results),
         "verify_time": verify_time_chart(results),
-        "stages": stages_chart(rows)}, folder, title)
+        "stages": stages_chart(rows)}, folder, title("temperature", "concurrency")
+    ) + save(load_charts(results), folder, title("temperature"))
 
 
 def main() -> int:

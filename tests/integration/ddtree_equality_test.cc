@@ -44,12 +44,10 @@ class RecordingVerifier final : public Verifier {
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
     return inner_->Open(sequence, sampling);
   }
-  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override {
-    return inner_->Prefill(item);
-  }
-  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
-    trees.push_back(forest.at(0).tree);
-    return inner_->Verify(forest);
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                      absl::Span<const PrefillItem> prompts) override {
+    for (const VerifyItem& item : forest) trees.push_back(item.tree);
+    return inner_->Verify(forest, prompts);
   }
   void Close(SequenceId sequence) override { inner_->Close(sequence); }
 

@@ -96,7 +96,6 @@ class OneGpu {
     options.engine.share_bytes = setting_.ring_bytes;
     options.max_sequences = 4;
     options.max_rows = 64;
-    options.prefill_chunk = 16;
     options.load_target = verifier::LoadCudaTarget;
     auto engine = verifier::VerifierEngine::Create(options);
     CHECK(engine.ok()) << engine.status();
@@ -217,7 +216,7 @@ class OneGpuTest : public ::testing::Test {
       for (int i = 0; i < 3; ++i) tree.Add(i, tokens_[(cycle + i) % tokens_.size()], -1.0f);
       forest.push_back({live.id, live.committed, std::move(tree)});
     }
-    const auto verified = gpu.verifier->Verify(forest);
+    const auto verified = gpu.verifier->Verify(forest, {});
     ASSERT_TRUE(verified.ok()) << verified.status();
     for (size_t s = 0; s < sequences.size(); ++s) {
       ASSERT_TRUE(verified->outcomes[s].status.ok()) << verified->outcomes[s].status;

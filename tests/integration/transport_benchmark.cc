@@ -60,8 +60,8 @@ class BusyWaitVerifier final : public verifier::VerifierEngine {
     store_.Open(sequence, setting_.width);
     return absl::OkStatus();
   }
-  absl::StatusOr<TimingTrace> Prefill(const PrefillItem&) override { return TimingTrace(); }
-  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                      absl::Span<const PrefillItem> /*prompts*/) override {
     const absl::Duration start = Clock::Real().Now();
     BusyWait(setting_.compute);
     store_.Append(forest[0].sequence,
@@ -158,7 +158,7 @@ class System {
     DraftTree tree(5);
     for (int i = 0; i < 15; ++i) tree.Add(i / 2, i, -1.0f);
     ASSIGN_OR_RETURN(const VerifyResult verified,
-                     verifier_->Verify({{kSequence, committed_, std::move(tree)}}));
+                     verifier_->Verify({{kSequence, committed_, std::move(tree)}}, {}));
     committed_ += kRows;
     Frontier frontier;
     frontier.sequence = kSequence;

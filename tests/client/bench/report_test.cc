@@ -87,6 +87,35 @@ TEST(BenchReportTest, ADifferentTokenIsReported) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("output token 2"));
 }
 
+TEST(BenchReportTest, ADifferentTokenAtAnotherLevelIsReported) {
+  BenchReport report = Example();
+  LoadRun run = {report.policies[0].prompts};
+  report.levels = {{{.concurrency = 8}, {{"ar", {run}}}}};
+  EXPECT_TRUE(CheckSameTexts(report).ok());
+  run.requests[0].output[1] = 9;
+  report.levels[0].arms[0].rounds.push_back(run);
+  const absl::Status status = CheckSameTexts(report);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ar at concurrency 8"));
+}
+
+TEST(BenchReportTest, DifferentNumbersOfRequestsAreReportedUnlessExpected) {
+  BenchReport report = Example();
+  report.policies[1].prompts.push_back(report.policies[1].prompts[0]);
+  EXPECT_TRUE(absl::IsInternal(CheckSameTexts(report)));
+  report.counts_differ = true;
+  EXPECT_TRUE(CheckSameTexts(report).ok());
+}
+
+TEST(BenchReportTest, TheRequestsOfACycleShareItsTimesByTheirRows) {
+  BenchReport report = Example();
+  // Two of the six rows of a call that took 3 s.
+  PromptMeasurement shared{"p1", {5}, {}, 3.0, 0.5};
+  shared.cycles.push_back({1, 1, 6, 3.0, {.verify = 3.0}});
+  const PolicyResults policy{"x", {shared}};
+  EXPECT_DOUBLE_EQ(policy.stages().verify, 1);
+}
+
 TEST(BenchReportTest, AShorterTextIsDifferent) {
   BenchReport report = Example();
   report.policies[1].prompts[0].output.pop_back();
@@ -95,20 +124,38 @@ TEST(BenchReportTest, AShorterTextIsDifferent) {
 
 TEST(BenchReportTest, FilesContainTheFiguresAndTheVerdict) {
   const testing::TempFolder folder;
-  ASSERT_TRUE(WriteReport(Example(), folder.path()).ok());
-  const auto results = nlohmann::json::parse(Content(folder.File("results.json")));
+  const std::string report = folder.File("a/report");
+  ASSERT_TRUE(CreateReportFolder(report).ok());
+  ASSERT_TRUE(CreateReportFolder(report).ok()) << "it exists already";
+  ASSERT_TRUE(WriteReport(Example(), report).ok());
+  const auto results = nlohmann::json::parse(Content(report + "/results.json"));
   EXPECT_EQ(results["policies"][1]["prompts"][0]["output_token_ids"], nlohmann::json({5, 6, 7, 8}));
   EXPECT_EQ(results["policies"][1]["speedup_vs_ar"], 4.0);
   EXPECT_EQ(results["policies"][1]["verify_trace"][0], nlohmann::json({5, 0.45, 0.5}));
-  const std::string markdown = Content(folder.File("report.md"));
+  const std::string markdown = Content(report + "/report.md");
   EXPECT_THAT(markdown, HasSubstr("| fixed:8 | 4.0 | 4.00× | 2.00 | 6.0 | 200.000 |"));
   EXPECT_THAT(markdown, HasSubstr("Every policy generated the same tokens."));
 }
 
+TEST(BenchReportTest, AnOpenLoopHasNoConcurrency) {
+  const testing::TempFolder folder;
+  const auto concurrency = [&](const LoadLevel& level) {
+    BenchReport report = Example();
+    report.levels = {{level, {}}};
+    EXPECT_TRUE(WriteReport(report, folder.path()).ok());
+    const auto results = nlohmann::json::parse(Content(folder.File("results.json")));
+    return results["settings"]["concurrency"];
+  };
+  EXPECT_EQ(concurrency({.concurrency = 4}), 4);
+  EXPECT_TRUE(concurrency({.rate = 2}).is_null());
+}
+
 TEST(BenchReportTest, AFolderThatCannotBeWrittenIsReported) {
-  const absl::Status status = WriteReport(Example(), "/proc/nowhere");
-  EXPECT_TRUE(absl::IsUnavailable(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("/proc/nowhere"));
+  for (const absl::Status& status :
+       {CreateReportFolder("/proc/nowhere"), WriteReport(Example(), "/proc/nowhere")}) {
+    EXPECT_TRUE(absl::IsUnavailable(status));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("/proc/nowhere"));
+  }
 }
 
 }  // namespace

@@ -13,24 +13,32 @@ class SteppingVerifier final : public Verifier {
  public:
   SteppingVerifier(TokenId step, float log_prob) : step_(step), log_prob_(log_prob) {}
 
-  absl::StatusOr<TargetInfo> Info() override { return TargetInfo(); }
+  absl::StatusOr<TargetInfo> Info() override {
+    TargetInfo info;
+    info.max_rows = 64;
+    return info;
+  }
   absl::Status Open(SequenceId, const SamplingParams& sampling) override {
     EXPECT_TRUE(sampling.logprobs.has_value());
     ++open;
     return absl::OkStatus();
   }
-  absl::StatusOr<TimingTrace> Prefill(const PrefillItem& item) override {
-    cached_ = static_cast<Position>(item.tokens.size());
-    return TimingTrace();
-  }
-  absl::StatusOr<VerifyResult> Verify(const Forest& forest) override {
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                      absl::Span<const PrefillItem> prompts) override {
+    VerifyResult result;
+    for (const PrefillItem& prompt : prompts) {
+      cached_ = prompt.cached + static_cast<Position>(prompt.tokens.size());
+      result.prompts.push_back(absl::OkStatus());
+    }
+    if (forest.empty()) return result;
     EXPECT_EQ(forest[0].cached, cached_++);
     const TokenId root = forest[0].tree.token(0);
     VerifyOutcome outcome;
     outcome.acceptance.next = root + step_;
     // The most likely token, and the token that the other target chooses.
     outcome.acceptance.logprobs = {{log_prob_, {{root + step_, log_prob_}, {root + 1, -3.0f}}}};
-    return VerifyResult{{outcome}, {}, {}};
+    result.outcomes = {outcome};
+    return result;
   }
   void Close(SequenceId) override { --open; }
 

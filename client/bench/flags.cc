@@ -1,0 +1,255 @@
+#include "client/bench/flags.h"
+
+#include <limits>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/bench/prompts.h"
+#include "client/cpp/sampling.h"
+#include "common/base/status.h"
+#include "orchestrator/policy/policy.h"
+
+ABSL_FLAG(std::string, target, "",
+          "Folder of the target model. With --endpoint only its tokenizer is read.");
+ABSL_FLAG(std::string, drafter, "", "Folder of the drafter. Not used with --endpoint.");
+ABSL_FLAG(std::string, prior, "",
+          "Transition table for +prior: a file or a folder. Empty: the one in the drafter's "
+          "folder, if it has one.");
+ABSL_FLAG(std::string, dtype, "bf16", "Type of the target's weights: bf16, fp32 or int8.");
+ABSL_FLAG(std::string, drafter_dtype, "",
+          "Type of the drafter's weights: bf16, fp32, int8 or auto. Empty: the same as --dtype.");
+ABSL_FLAG(std::string, endpoint, "",
+          "Address of a running orchestrator to measure. Empty: run both engines in this process.");
+ABSL_FLAG(std::string, prompts, "",
+          "File of JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}.");
+ABSL_FLAG(
+    std::string, policies, "ar,chain,fixed:16,fixed:64,adaptive",
+    "Speculation policies to compare, separated by commas. Include ar: speedups are relative to "
+    "it.");
+ABSL_FLAG(int, max_new_tokens, 128, "Limit for the tokens of an answer.");
+ABSL_FLAG(std::vector<std::string>, concurrency, {"1"},
+          "Closed loop: requests that are live at the same time. A list runs several levels.");
+ABSL_FLAG(std::vector<std::string>, rate, {},
+          "Open loop: mean arrivals per second (a Poisson process). A list runs several levels. "
+          "Replaces --concurrency.");
+ABSL_FLAG(std::string, arrivals, "",
+          "Open loop: file of JSON lines {\"at_seconds\", \"id\" or \"text\" or "
+          "\"token_ids\", \"max_new_tokens\"}. Replaces --concurrency.");
+ABSL_FLAG(int, repeat, 1, "Number of times that each level runs every prompt.");
+ABSL_FLAG(double, duration, 0,
+          "Seconds after which no further request starts. The prompts repeat until then. 0: no "
+          "limit.");
+ABSL_FLAG(int, rounds, 1,
+          "Number of rounds. In each round all policies run all levels; their order rotates.");
+ABSL_FLAG(bool, cold, false,
+          "Forget at each round what the policies learned. Without --endpoint only.");
+ABSL_FLAG(int, max_running, 32,
+          "Open loop without --endpoint: requests that are decoded together. Further ones wait.");
+ABSL_FLAG(double, latency_target, 0,
+          "Milliseconds. Goodput counts requests whose 99th percentile of gaps between outputs is "
+          "at most this. 0: no limit.");
+ABSL_FLAG(double, ttft_target, 0,
+          "Milliseconds. Goodput counts requests whose first output comes within this time. 0: no "
+          "limit.");
+ABSL_FLAG(bool, ignore_eos, false,
+          "Ignore the end-of-text token: always generate --max_new_tokens.");
+ABSL_FLAG(float, temperature, 0, "Sampling temperature. 0: greedy.");
+ABSL_FLAG(uint64_t, seed, 1, "Random seed for sampling.");
+ABSL_FLAG(std::string, sampling, "",
+          "Further sampling parameters, e.g. \"top_k=40,top_p=0.9,repetition_penalty=1.1\".");
+ABSL_FLAG(std::string, device, "auto",
+          "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
+ABSL_FLAG(
+    std::string, backend, "cpu",
+    "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
+ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES makes visible.");
+ABSL_FLAG(std::string, gemm_table, "",
+          "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
+ABSL_FLAG(int, threads, 2, "Threads of the engines. 0: one per core.");
+ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots. Empty: none.");
+ABSL_FLAG(bool, reliability, false,
+          "Report how calibrated acceptance probabilities are. Without --endpoint only.");
+ABSL_FLAG(std::string, record, "",
+          "File to write a JSON line per cycle to: sizes, measured times and predictions. Without "
+          "--endpoint only. Empty: none.");
+ABSL_FLAG(std::string, replay, "",
+          "Only compare the latency estimators on a file of --record. Needs no models.");
+ABSL_FLAG(bool, roofline, false,
+          "Only measure how close forwards come to the limits of this machine's memory and "
+          "arithmetic.");
+ABSL_FLAG(std::vector<std::string>, contexts, {"256"},
+          "With --roofline: cached tokens, in ascending order, separated by commas.");
+ABSL_FLAG(std::vector<std::string>, rows,
+          (std::vector<std::string>{"1", "2", "4", "8", "16", "32", "64", "128"}),
+          "With --roofline: rows of a verify forward, separated by commas.");
+ABSL_FLAG(bool, rounding, false, "Only compare the int8 target with the bf16 target.");
+
+namespace bastion {
+namespace {
+
+// Live requests of a load. Through services, each has a thread in this process.
+constexpr int kMaxLive = 4096;
+
+template <typename Number>
+absl::StatusOr<std::vector<Number>> ParseNumbers(const std::string& flag,
+                                                 const std::vector<std::string>& texts,
+                                                 int limit = 1'000'000) {
+  std::vector<Number> numbers;
+  for (const std::string& text : texts) {
+    double number = 0;
+    if (!absl::SimpleAtod(text, &number) || !(number > 0) || number > limit ||
+        static_cast<double>(static_cast<Number>(number)) != number) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          flag, ": \"", text, "\" is not a positive ",
+          std::numeric_limits<Number>::is_integer ? "integer" : "number", " up to ", limit));
+    }
+    numbers.push_back(static_cast<Number>(number));
+  }
+  return numbers;
+}
+
+// INVALID_ARGUMENT if the flags contradict each other or a number is out of range.
+absl::Status CheckLoadFlags() {
+  const bool rate = !absl::GetFlag(FLAGS_rate).empty();
+  const bool arrivals = !absl::GetFlag(FLAGS_arrivals).empty();
+  if (rate && arrivals) {
+    return absl::InvalidArgumentError("--rate and --arrivals are both given; give one of them");
+  }
+  if (arrivals && (absl::GetFlag(FLAGS_duration) > 0 || absl::GetFlag(FLAGS_repeat) != 1)) {
+    return absl::InvalidArgumentError(
+        "--duration and --repeat have no effect with --arrivals; remove them");
+  }
+  const std::pair<const char*, double> numbers[] = {
+      {"--max_new_tokens", absl::GetFlag(FLAGS_max_new_tokens)},
+      {"--repeat", absl::GetFlag(FLAGS_repeat)},
+      {"--rounds", absl::GetFlag(FLAGS_rounds)},
+      {"--max_running", absl::GetFlag(FLAGS_max_running)}};
+  for (const auto& [flag, value] : numbers) {
+    if (value >= 1) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; it must be at least 1"));
+  }
+  const std::pair<const char*, double> limits[] = {
+      {"--duration", absl::GetFlag(FLAGS_duration)},
+      {"--latency_target", absl::GetFlag(FLAGS_latency_target)},
+      {"--ttft_target", absl::GetFlag(FLAGS_ttft_target)}};
+  for (const auto& [flag, value] : limits) {
+    if (value >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " is ", value, "; it must be positive, or 0 for no limit"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ComparisonOptions> ReadComparison() {
+  ComparisonOptions comparison = {
+      absl::StrSplit(absl::GetFlag(FLAGS_policies), ',', absl::SkipEmpty()),
+      absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_cold)};
+  if (comparison.policies.empty()) {
+    return absl::InvalidArgumentError("--policies is empty; name at least one policy");
+  }
+  if (!absl::GetFlag(FLAGS_endpoint).empty()) return comparison;  // The services check the names.
+  for (const std::string& policy : comparison.policies) {
+    RETURN_IF_ERROR(Policy::Parse(policy).status());
+  }
+  return comparison;
+}
+
+// Infinite for 0.
+double Limit(double value) { return value > 0 ? value : std::numeric_limits<double>::infinity(); }
+
+LocalOptions ReadLocalOptions() {
+  LocalOptions local;
+  local.target_folder = absl::GetFlag(FLAGS_target);
+  local.drafter_folder = absl::GetFlag(FLAGS_drafter);
+  local.dtype = absl::GetFlag(FLAGS_dtype);
+  local.drafter_dtype = absl::GetFlag(FLAGS_drafter_dtype);
+  local.prior = absl::GetFlag(FLAGS_prior);
+  local.device = absl::GetFlag(FLAGS_device);
+  local.backend = absl::GetFlag(FLAGS_backend);
+  local.gpu = absl::GetFlag(FLAGS_gpu);
+  local.gemm_table = absl::GetFlag(FLAGS_gemm_table);
+  local.threads = absl::GetFlag(FLAGS_threads);
+  local.show_progress = true;
+  return local;
+}
+
+absl::StatusOr<LoadOptions> ReadLoadOptions() {
+  RETURN_IF_ERROR(CheckLoadFlags());
+  LoadOptions load;
+  ASSIGN_OR_RETURN(load.rates, ParseNumbers<double>("--rate", absl::GetFlag(FLAGS_rate)));
+  load.arrivals = absl::GetFlag(FLAGS_arrivals);
+  if (load.rates.empty() && load.arrivals.empty()) {
+    ASSIGN_OR_RETURN(
+        load.concurrency,
+        ParseNumbers<int>("--concurrency", absl::GetFlag(FLAGS_concurrency), kMaxLive));
+  }
+  load.repeat = absl::GetFlag(FLAGS_repeat);
+  if (absl::GetFlag(FLAGS_duration) > 0) {
+    load.duration = absl::Seconds(absl::GetFlag(FLAGS_duration));
+  }
+  load.max_running =
+      absl::GetFlag(FLAGS_endpoint).empty() ? absl::GetFlag(FLAGS_max_running) : kMaxLive;
+  return load;
+}
+
+absl::StatusOr<BenchSettings> ReadSettings() {
+  BenchSettings settings;
+  ASSIGN_OR_RETURN(settings.sampling, ParseSampling(absl::GetFlag(FLAGS_sampling)));
+  settings.sampling.temperature = absl::GetFlag(FLAGS_temperature);
+  settings.sampling.seed = absl::GetFlag(FLAGS_seed);
+  settings.max_new_tokens = absl::GetFlag(FLAGS_max_new_tokens);
+  settings.reliability = absl::GetFlag(FLAGS_reliability);
+  settings.ignore_eos = absl::GetFlag(FLAGS_ignore_eos);
+  return settings;
+}
+
+// INVALID_ARGUMENT if a flag that `mode` needs is empty.
+absl::Status CheckRequired(BenchMode mode, const std::string& example) {
+  if (mode == BenchMode::kReplay) return absl::OkStatus();
+  const bool local = absl::GetFlag(FLAGS_endpoint).empty() || mode == BenchMode::kRoofline;
+  const bool needs_prompts = mode != BenchMode::kRoofline && absl::GetFlag(FLAGS_arrivals).empty();
+  const char* missing = nullptr;
+  if (needs_prompts && absl::GetFlag(FLAGS_prompts).empty()) missing = "--prompts";
+  if (local && absl::GetFlag(FLAGS_drafter).empty()) missing = "--drafter";
+  if (absl::GetFlag(FLAGS_target).empty()) missing = "--target";
+  if (missing != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(missing, " is missing. Example: bastion-bench ", example));
+  }
+  const char* local_only = nullptr;
+  if (!absl::GetFlag(FLAGS_record).empty()) local_only = "--record";
+  if (absl::GetFlag(FLAGS_reliability)) local_only = "--reliability";
+  if (absl::GetFlag(FLAGS_cold)) local_only = "--cold";
+  if (local || local_only == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(local_only, " needs engines in this process; remove it or --endpoint"));
+}
+
+}  // namespace
+
+absl::StatusOr<BenchFlags> ReadFlags(const std::string& example) {
+  BenchFlags flags;
+  if (absl::GetFlag(FLAGS_roofline)) flags.mode = BenchMode::kRoofline;
+  if (absl::GetFlag(FLAGS_rounding)) flags.mode = BenchMode::kRounding;
+  if (!absl::GetFlag(FLAGS_replay).empty()) flags.mode = BenchMode::kReplay;
+  RETURN_IF_ERROR(CheckRequired(flags.mode, example));
+  flags.local = ReadLocalOptions();
+  flags.endpoint = absl::GetFlag(FLAGS_endpoint);
+  flags.prompts = absl::GetFlag(FLAGS_prompts);
+  flags.report = absl::GetFlag(FLAGS_report);
+  flags.record = absl::GetFlag(FLAGS_record);
+  flags.replay = absl::GetFlag(FLAGS_replay);
+  ASSIGN_OR_RETURN(flags.settings, ReadSettings());
+  ASSIGN_OR_RETURN(flags.load, ReadLoadOptions());
+  ASSIGN_OR_RETURN(flags.comparison, ReadComparison());
+  flags.targets = {Limit(1e-3 * absl::GetFlag(FLAGS_latency_target)),
+                   Limit(1e-3 * absl::GetFlag(FLAGS_ttft_target))};
+  ASSIGN_OR_RETURN(flags.roofline.rows, ParseNumbers<int>("--rows", absl::GetFlag(FLAGS_rows)));
+  ASSIGN_OR_RETURN(flags.roofline.contexts,
+                   ParseNumbers<int>("--contexts", absl::GetFlag(FLAGS_contexts)));
+  return flags;
+}
+
+}  // namespace bastion
