@@ -15,12 +15,14 @@ struct BatchCost {
   // (roots, prompt tokens, trees of named size) and n further nodes. Transfer, commit and planning
   // included. Never decreases. At least one element.
   std::vector<double> verify;
-  // The same for a cycle with drafts. A draft evicts weights of the target from the caches, so the
-  // verify after it may be slower, never faster.
+  // The same for a cycle with drafts. A draft evicts weights of the target from the caches, so
+  // the verify after it may be slower, never faster.
   std::vector<double> verify_after_draft;
   // D(0) = 0, D(1), …: seconds to draft for m requests.
   std::vector<double> draft;
   int sequences = 1;
+  // True if T(0) was measured while batches of about this size were decoded without speculation.
+  bool plain_known = true;
   // The part of T(0) that the prompt tokens take.
   double prompt_seconds = 0;
   // The cycle must not take longer than this if it can be avoided.
@@ -42,6 +44,11 @@ struct BatchCost {
   }
   // [max_nodes] For each n: the lowest cost per node, in seconds, of any number of nodes added to
   // the first n. This is the first slope of the largest convex curve below the costs from n on.
+  //
+  // With several sequences, the node may come after any number of nodes of others, where nodes may
+  // be cheaper. One flat place anywhere in a measured curve would make all nodes look free. So the
+  // cost is at least half of the slope of the largest convex curve below all costs: a node below
+  // that gains little even where it is free.
   [[nodiscard]] std::vector<double> LowestNodeSeconds() const {
     const auto slope = [this](int from, int to) {
       return (verify[to] - verify[from]) / (to - from);
@@ -55,6 +62,12 @@ struct BatchCost {
       }
       seconds[nodes] = slope(nodes, corners.back());
       corners.push_back(nodes);
+    }
+    if (sequences == 1) return seconds;
+    for (int n = max_nodes() - 2; n >= 0; --n) seconds[n] = std::min(seconds[n], seconds[n + 1]);
+    for (size_t i = corners.size(); i-- > 1;) {
+      const double least = 0.5 * slope(corners[i], corners[i - 1]);
+      for (int n = corners[i]; n < corners[i - 1]; ++n) seconds[n] = std::max(seconds[n], least);
     }
     return seconds;
   }

@@ -9,6 +9,15 @@
 #include "orchestrator/cost/stage_times.h"
 
 namespace bastion {
+namespace {
+
+// True for a call of roots alone in a cycle without drafts.
+bool IsPlain(const VerifySize& size, bool drafted) {
+  return !drafted && size.sequences > 0 && size.rows == size.sequences;
+}
+
+}  // namespace
+
 absl::StatusOr<CostModel> CostModel::Fit(const TargetInfo& target, const CalibrationTable& table,
                                          const CostModelOptions& options) {
   ASSIGN_OR_RETURN(const Roofline roofline, Roofline::Make(target.dims, target.peaks));
@@ -44,6 +53,7 @@ BatchCost CostModel::CostOf(const VerifySize& certain, int max_nodes, int max_dr
   cost.sequences = certain.sequences;
   cost.verify = verify_.Curve(certain, max_nodes, /*drafted=*/false);
   cost.verify_after_draft = verify_.Curve(certain, max_nodes, /*drafted=*/true);
+  const bool plain_start = IsPlain(certain, /*drafted=*/false);
   // A draft never makes the verify faster. If the two curves disagree, the one that was observed
   // last is right.
   const double overhead = absl::ToDoubleSeconds(Overhead(certain.sequences));
@@ -58,6 +68,11 @@ BatchCost CostModel::CostOf(const VerifySize& certain, int max_nodes, int max_dr
     plain += overhead;
     after_draft += overhead;
   }
+  if (plain_start) {
+    cost.verify[0] =
+        overhead + steady_plain_.factor(certain.sequences) * (cost.verify[0] - overhead);
+    cost.plain_known = steady_plain_.known(certain.sequences);
+  }
   if (certain.prompts.rows > 0) {
     VerifySize trees = certain;
     trees.rows -= certain.prompts.rows;
@@ -69,10 +84,21 @@ BatchCost CostModel::CostOf(const VerifySize& certain, int max_nodes, int max_dr
   return cost;
 }
 
+absl::Duration CostModel::PredictVerify(const VerifySize& size, bool drafted) const {
+  const absl::Duration verify = verify_.Predict(size, drafted);
+  if (!last_plain_ || !IsPlain(size, drafted)) return verify;
+  return steady_plain_.factor(size.sequences) * verify;
+}
+
 void CostModel::ObserveVerify(const VerifySize& size, bool drafted, const TimingTrace& trace,
                               const CallerTimes& caller) {
+  const bool after_plain = std::exchange(last_plain_, IsPlain(size, drafted));
   if (size.rows < 1 || size.prompts.rows > 0) return;
   const StageTimes times = VerifyStages(trace, caller.round_trip);
+  if (after_plain && last_plain_ && times.verify > absl::ZeroDuration()) {
+    steady_plain_.Observe(size.sequences, absl::ToDoubleSeconds(verify_.Predict(size, drafted)),
+                          absl::ToDoubleSeconds(times.verify));
+  }
   paper_->Observe(size.rows, size.context, times.verify);
   verify_.Observe(size, drafted, times.verify);
   last_drafted_ = drafted;

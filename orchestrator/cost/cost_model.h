@@ -15,6 +15,7 @@
 #include "orchestrator/cost/draft_cost.h"
 #include "orchestrator/cost/estimator.h"
 #include "orchestrator/cost/fading_line.h"
+#include "orchestrator/cost/steady_plain.h"
 #include "orchestrator/cost/verify_cost.h"
 
 namespace bastion {
@@ -46,9 +47,7 @@ class CostModel {
   // further nodes, and drafts for up to `max_drafts` sequences.
   [[nodiscard]] BatchCost CostOf(const VerifySize& certain, int max_nodes, int max_drafts) const;
   // The verify stage of a call (TimingTrace::verify()). `drafted`: the cycle drafted before it.
-  [[nodiscard]] absl::Duration PredictVerify(const VerifySize& size, bool drafted) const {
-    return verify_.Predict(size, drafted);
-  }
+  [[nodiscard]] absl::Duration PredictVerify(const VerifySize& size, bool drafted) const;
 
   // The largest measured row count. Predictions beyond it are extrapolated.
   [[nodiscard]] int measured_rows() const { return measured_rows_; }
@@ -70,7 +69,9 @@ class CostModel {
 
   std::unique_ptr<LatencyEstimator> paper_;
   VerifyCost verify_;
+  SteadyPlain steady_plain_;
   bool last_drafted_ = false;  // The last verify followed a draft.
+  bool last_plain_ = false;    // The last verify had only roots and did not follow a draft.
   int measured_rows_;
   FadingLine overhead_;  // Seconds, over sequences.
   DraftCost draft_;

@@ -11,6 +11,11 @@ constexpr int kRowsPerSequence = 8;  // Blocks of published drafters have 8 to 1
 constexpr int kMaxSequences = 256;
 // Before the first draft: a drafter is a small part of its target.
 constexpr double kAssumedShare = 0.25;
+// Before the first excess tokens: one takes this share of the time that a row takes in the target,
+// because a drafter has few layers. Counts as much as this many observed tokens.
+constexpr double kAssumedTokenShare = 0.05;
+constexpr double kAssumedTokens = 16;
+constexpr double kKept = 0.9;  // The part of the sums over excess tokens that a call keeps.
 
 std::vector<CalibrationPoint> ShapeOf(const LatencyEstimator& verify) {
   std::vector<CalibrationPoint> shape;
@@ -25,7 +30,12 @@ std::vector<CalibrationPoint> ShapeOf(const LatencyEstimator& verify) {
 }  // namespace
 
 DraftCost::DraftCost(const LatencyEstimator& verify)
-    : shape_(ShapeOf(verify)), curve_(*Staircase::Make(shape_)) {}
+    : shape_(ShapeOf(verify)), curve_(*Staircase::Make(shape_)) {
+  // The call with most rows shows best what a row costs.
+  const double row_seconds = shape_.back().seconds / (kRowsPerSequence * shape_.back().rows);
+  catch_up_tokens_ = kAssumedTokens;
+  catch_up_seconds_ = kAssumedTokens * kAssumedTokenShare / kAssumedShare * row_seconds;
+}
 
 absl::Duration DraftCost::Predict(int sequences) const {
   return sequences == 0 ? absl::ZeroDuration() : curve_.Predict(sequences, 0);
@@ -37,8 +47,21 @@ std::vector<double> DraftCost::Curve(int max_sequences) const {
   return seconds;
 }
 
-void DraftCost::Observe(int sequences, absl::Duration observed) {
+void DraftCost::ObserveCatchUp(int sequences, absl::Duration observed, int excess) {
+  // One late reply must not change much.
+  const absl::Duration longest = 4 * (Predict(sequences) + absl::Seconds(CatchUp(excess)));
+  const absl::Duration beyond = std::min(observed, longest) - Predict(sequences);
+  catch_up_seconds_ = kKept * catch_up_seconds_ + absl::ToDoubleSeconds(beyond);
+  catch_up_tokens_ = kKept * catch_up_tokens_ + excess;
+}
+
+void DraftCost::Observe(int sequences, absl::Duration observed, int excess) {
   if (observed <= absl::ZeroDuration()) return;
+  if (excess > 0) {
+    ObserveCatchUp(sequences, observed, excess);
+    // Such a call only shows that drafts are not more expensive.
+    if (observed >= Predict(sequences)) return;
+  }
   if (++observations_ > kScaling) {
     curve_.Observe(sequences, 0, observed);
     return;

@@ -4,11 +4,15 @@
 // the verify cost of as many rows: nearly constant while memory is the limit, then linear. The
 // scale of that shape is the smallest that the first kScaling observations show: noise only adds
 // time, and a cost that is too high would prevent the drafts that correct it. Later observations
-// correct the curve like verify times (staircase.h), at 1, 2, 4, … sequences. Thread-compatible.
+// correct the curve like verify times (staircase.h), at 1, 2, 4, … sequences.
+//
+// The drafter also processes the committed tokens that it has not seen. D(m) includes the few of
+// the last cycle. A first draft processes the whole prompt, which may take longer than the draft
+// itself. This time per token is estimated from such calls. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_DRAFT_COST_H_
 #define BASTION_ORCHESTRATOR_COST_DRAFT_COST_H_
 
-#include <optional>
+#include <algorithm>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -20,6 +24,7 @@ namespace bastion {
 class DraftCost {
  public:
   static constexpr int kScaling = 8;
+  static constexpr int kUsualTokens = 16;  // D(m) includes this many new tokens per sequence.
 
   // Takes the shape from the current predictions of `verify`.
   explicit DraftCost(const LatencyEstimator& verify);
@@ -28,17 +33,31 @@ class DraftCost {
   [[nodiscard]] absl::Duration Predict(int sequences) const;
   // [max_sequences + 1] D(0), D(1), …, in seconds. Never decreases.
   [[nodiscard]] std::vector<double> Curve(int max_sequences) const;
+  // The tokens that D(m) does not include if `new_tokens` tokens of one sequence are new.
+  [[nodiscard]] static int ExcessTokens(int new_tokens) {
+    return std::max(0, new_tokens - kUsualTokens);
+  }
+  // Seconds to process `tokens` excess tokens, beyond D(m).
+  [[nodiscard]] double CatchUp(int tokens) const {
+    return tokens * std::max(0.0, catch_up_seconds_ / catch_up_tokens_);
+  }
 
-  // Learns from an Expand call for `sequences` >= 1 sequences. Ignores times that are not positive.
-  void Observe(int sequences, absl::Duration observed);
+  // Learns from an Expand call for `sequences` >= 1 sequences with `excess` excess tokens in all.
+  // Ignores times that are not positive.
+  void Observe(int sequences, absl::Duration observed, int excess = 0);
   // Learns from a call that failed after `spent`: drafts are at least this expensive. A call that
   // fails fast says nothing.
   void ObserveFailure(int sequences, absl::Duration spent);
 
  private:
+  void ObserveCatchUp(int sequences, absl::Duration observed, int excess);
+
   std::vector<CalibrationPoint> shape_;  // Scaled. Its rows are sequences.
   Staircase curve_;
   int observations_ = 0;
+  // Fading sums over calls with excess tokens: the time beyond D(m), and these tokens.
+  double catch_up_seconds_;
+  double catch_up_tokens_;
 };
 
 }  // namespace bastion

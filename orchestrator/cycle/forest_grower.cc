@@ -64,6 +64,13 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences,
   roots_.rows += count;
   roots_.context = static_cast<int>(cached / count);
   if (planned_) BeginPlan(growing, /*certain=*/0);
+  if (planned_ && planner_.trial()) {
+    for (Growing& one : growing) {
+      if (!one.sequence->policy().planned()) continue;
+      one.limits.nodes = one.limits.depth = 0;
+      one.limits.reason = BudgetReason::kExploration;
+    }
+  }
   for (const Growing& one : growing) {
     one.sequence->policy().Begin(one.sequence->root(), one.limits, planner_.min_values());
   }
@@ -89,6 +96,11 @@ std::vector<ForestGrower::Growing*> ForestGrower::ChooseDrafts(std::vector<Growi
     } else {
       optional.push_back(&one);
       offers.push_back(one.round->offer);
+      const DecodeSequence& sequence = *one.sequence;
+      offers.back().catch_up_seconds =
+          costs_->draft().CatchUp(DraftCost::ExcessTokens(sequence.undrafted_tokens()));
+      offers.back().cycles_left =
+          sequence.request().max_tokens - static_cast<int>(sequence.output().size());
     }
   }
   if (optional.empty()) return drafting;
@@ -105,9 +117,9 @@ std::vector<ForestGrower::Growing*> ForestGrower::ChooseDrafts(std::vector<Growi
 void ForestGrower::Expand(absl::Span<Growing* const> drafting, GrownForest* grown,
                           StopWatch* watch) {
   std::vector<Frontier> frontiers;
-  bool first = false;
+  int excess = 0;
   for (const Growing* one : drafting) {
-    first = first || one->sequence->awaits_first_draft();
+    excess += DraftCost::ExcessTokens(one->sequence->undrafted_tokens());
     frontiers.push_back(one->sequence->NextFrontier(one->round->candidates));
   }
   grown->draft_requested = true;
@@ -116,11 +128,10 @@ void ForestGrower::Expand(absl::Span<Growing* const> drafting, GrownForest* grow
   grown->times.draft += spent;
   grown->draft_status = drafts.status();
   const auto count = static_cast<int>(drafting.size());
-  if (!drafts.ok()) {
+  if (drafts.ok()) {
+    costs_->draft().Observe(count, spent, excess);
+  } else {
     costs_->draft().ObserveFailure(count, spent);
-  } else if (!first || spent < costs_->draft().Predict(count)) {
-    // A first draft also processes the prompt, so it only shows that drafts are not more expensive.
-    costs_->draft().Observe(count, spent);
   }
   for (size_t i = 0; i < drafting.size(); ++i) {
     DecodeSequence& sequence = *drafting[i]->sequence;

@@ -75,6 +75,8 @@ class DecodeSequence {
   void RecordExpand(bool ok) { drafter_position_ = ok ? committed_ : 0; }
   // True until an Expand call succeeds. The first one also processes the prompt.
   [[nodiscard]] bool awaits_first_draft() const { return drafter_position_ == 0; }
+  // Committed tokens that the drafter has not received. The next Expand call processes them first.
+  [[nodiscard]] int undrafted_tokens() const { return committed_ - drafter_position_; }
   // Applies the outcome of verifying `grown`: emits tokens up to the first stop. The caller has set
   // the fields of `record` that all sequences of the batch share (rows, stages).
   void Commit(const GrownTree& grown, const Acceptance& acceptance, CycleRecord record);

@@ -133,7 +133,7 @@ void AdaptivePolicy::Learn(const GrownTree& grown, absl::Span<const TokenId> cho
     shared.prior_calibration.EndCycle();
   }
   const bool used_free = !draft_.has_value() && grown.tree.nodes() > 0;
-  unused_free_ = used_free ? 0 : unused_free_ + 1;
+  if (has_room()) unused_free_ = used_free ? 0 : unused_free_ + 1;
   candidates().ObserveChoices(draft_.has_value() ? &marginals() : nullptr, free_.has_value(),
                               chosen);
 }

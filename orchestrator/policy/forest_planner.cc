@@ -78,15 +78,12 @@ struct Ratio {
 void ForestPlanner::Begin(BatchCost cost, double live) {
   cost_ = std::move(cost);
   live_ = live;
-  price_ = PlainRate() * (knows_speedup() ? std::max(1.0, tokens_ / plain_tokens_) : 1.0);
+  price_ = PlainRate() * Speedup();
+  trial_ = trial_cycles_ > 0 && cost_.prompt_seconds == 0;
   planned_seconds_ = cost_.verify[0];
+  catch_up_seconds_ = 0;
+  batch_draft_seconds_ = cost_.draft.back();
   min_values_ = cost_.LowestNodeSeconds();
-  if (cost_.sequences > 1) {
-    // The node may come after nodes of other requests, where nodes may be cheaper.
-    for (int n = cost_.max_nodes() - 2; n >= 0; --n) {
-      min_values_[n] = std::min(min_values_[n], min_values_[n + 1]);
-    }
-  }
   for (double& value : min_values_) value = std::clamp(price_ * value, kLowestValue, 1.0);
   if (min_values_.empty()) min_values_ = {1};
 }
@@ -100,21 +97,26 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
   for (int i = 0; i < count; ++i) {
     const double price = min_values_[0] / offers[i].weight;
     gains[i] =
-        offers[i].weight * (offers[i].with.Surplus(price) - offers[i].without.Surplus(price));
+        offers[i].weight * (offers[i].with.Surplus(price) - offers[i].without.Surplus(price)) -
+        price_ * CatchUpShare(offers[i]);
   }
   std::vector<int> order(count);
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(),
             [&gains](int a, int b) { return gains[a] != gains[b] ? gains[a] > gains[b] : a < b; });
 
-  // totals[m]: the first m requests of `order` draft.
+  // totals[m]: the first m requests of `order` draft. catch_up[m]: the time beyond D(m) that counts
+  // for these drafts; their drafts really take catch_up_now[m].
   std::vector<Totals> totals(count + 1);
+  std::vector<double> catch_up = {0}, catch_up_now = {0};
   for (const DraftOffer& offer : offers) totals[0].Add(offer.without, offer.weight, 1);
   for (int m = 1; m <= count; ++m) {
     const DraftOffer& offer = offers[order[m - 1]];
     totals[m] = totals[m - 1];
     totals[m].Add(offer.without, offer.weight, -1);
     totals[m].Add(offer.with, offer.weight, 1);
+    catch_up.push_back(catch_up.back() + CatchUpShare(offer));
+    catch_up_now.push_back(catch_up_now.back() + offer.catch_up_seconds);
   }
   const double max_nodes = cost_.max_nodes();
   int best_drafts = 0;
@@ -126,8 +128,9 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
       for (int bin = 0; bin <= kBins; ++bin) {
         const double nodes = std::max(0.0, totals[m].nodes[bin]);
         if (nodes > max_nodes) break;
-        const Ratio ratio = {live_ + totals[m].values[bin], cost_.Seconds(m, nodes)};
-        if (ratio.seconds > cost_.max_seconds) break;
+        const double seconds = cost_.Seconds(m, nodes);
+        if (seconds + catch_up_now[m] > cost_.max_seconds) break;
+        const Ratio ratio = {live_ + totals[m].values[bin], seconds + catch_up[m]};
         if (ratio.Surplus(price_) > best.Surplus(price_)) {
           best = ratio;
           best_drafts = m;
@@ -139,29 +142,59 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
     }
   }
   for (int m = 0; m < best_drafts; ++m) plan.drafts[order[m]] = true;
+  catch_up_seconds_ = catch_up_now[best_drafts];
+  batch_draft_seconds_ += catch_up_now.back();
+  draft_rate_ += (static_cast<double>(best_drafts) / count - draft_rate_) / kMemory;
   Explore(offers, best_drafts, &plan);
   return plan;
 }
 
+double ForestPlanner::CatchUpShare(const DraftOffer& offer) const {
+  return offer.catch_up_seconds / std::max(1.0, draft_rate_ * offer.cycles_left);
+}
+
 void ForestPlanner::Explore(absl::Span<const DraftOffer> offers, int drafted, DraftPlan* plan) {
   for (; drafted < static_cast<int>(offers.size()); ++drafted) {
-    const double seconds = cost_.draft[drafted + 1] - cost_.draft[drafted];
-    if (exploration_ < seconds) return;
-    exploration_ -= seconds;
-    int oldest = -1;
+    const double draft = cost_.draft[drafted + 1] - cost_.draft[drafted];
+    int best = -1;
+    double best_price = 0;
     for (int i = 0; i < static_cast<int>(offers.size()); ++i) {
       if (plan->drafts[i]) continue;
-      if (oldest < 0 || offers[i].cycles_since_draft > offers[oldest].cycles_since_draft) {
-        oldest = i;
+      const double price = draft + offers[i].catch_up_seconds;
+      if (best < 0 ||
+          offers[i].cycles_since_draft * best_price > offers[best].cycles_since_draft * price) {
+        best = i;
+        best_price = price;
       }
     }
-    plan->drafts[oldest] = true;
-    plan->explored.push_back(oldest);
+    if (exploration_ < best_price) return;
+    const double longest = cost_.Seconds(drafted + 1, 0) + catch_up_seconds_;
+    if (longest + offers[best].catch_up_seconds > cost_.max_seconds) return;
+    exploration_ -= best_price;
+    catch_up_seconds_ += offers[best].catch_up_seconds;
+    plan->drafts[best] = true;
+    plan->explored.push_back(best);
   }
 }
 
+void ForestPlanner::UpdateTrial(double seconds) {
+  const double price = TrialSeconds();
+  trial_account_ = std::min(trial_account_ + kTrialShare * seconds, price);
+  trial_wait_ = std::max(0, trial_wait_ - 1);
+  // A prompt ends a trial: the calls beside it are not plain.
+  trial_cycles_ = trial_ ? trial_cycles_ - 1 : 0;
+  if (trial_cycles_ > 0 || cost_.prompt_seconds > 0) return;
+  if (trial_account_ < price && (cost_.plain_known || trial_wait_ > 0)) return;
+  trial_cycles_ = kTrialCycles;
+  trial_account_ -= price;
+  trial_wait_ = kTrialWait;
+}
+
 void ForestPlanner::EndCycle(double seconds, double tokens) {
-  exploration_ = std::min(exploration_ + kExplorationShare * seconds, cost_.draft.back());
+  const bool tried = trial_;
+  UpdateTrial(seconds);
+  exploration_ = std::min(exploration_ + kExplorationShare * seconds, batch_draft_seconds_);
+  if (tried) return;
   constexpr double kKept = 1 - 1 / kMemory;
   tokens_ = kKept * tokens_ + tokens;
   plain_tokens_ = kKept * plain_tokens_ + PlainRate() * (planned_seconds_ - cost_.prompt_seconds);
@@ -180,13 +213,14 @@ NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int draf
   }
   size_t best = 0;
   double best_surplus = tokens[0] - kMargin * price_ * verify[0];
-  for (size_t n = 1; n < tokens.size() && verify[n] + spent <= cost_.max_seconds; ++n) {
+  for (size_t n = 1;
+       n < tokens.size() && verify[n] + spent + catch_up_seconds_ <= cost_.max_seconds; ++n) {
     const double surplus = tokens[n] - kMargin * price_ * verify[n];
     if (surplus <= best_surplus) continue;
     best = n;
     best_surplus = surplus;
   }
-  planned_seconds_ = verify[best] + spent;
+  planned_seconds_ = verify[best] + spent + catch_up_seconds_;
   NodePlan plan;
   plan.nodes.assign(offers.size(), 0);
   for (size_t n = 0; n < best; ++n) ++plan.nodes[ranked[n].offer];

@@ -19,15 +19,21 @@
 // precious.
 //
 //   1. ChooseDrafts compares drafting for none, one, … all requests. It uses the expected values of
-//      the nodes with and without a draft, as histograms. Requests that gain most come first.
+//      the nodes with and without a draft, as histograms. Requests that gain most come first. The
+//      time that the drafter needs to process a prompt is divided by the number of drafts that the
+//      request can expect, at the rate at which recent cycles chose to draft.
 //   2. ChooseNodes merges the nodes of all trees by value and compares every total n. On a
 //      staircase of costs, stopping at the first node that does not pay would stop at a local
 //      optimum. A node must be worth kMargin times its price, because values are estimates.
 //
+// Now and then, the planner tries plain decoding for kTrialCycles cycles, because T(0) is the
+// measure of everything else (steady_plain.h): when T(0) is not known for the current number of
+// requests, and when kTrialShare of all time has paid for what the trial loses.
+//
 // Requests that the plan would never draft for are tried now and then: kExplorationShare of all
 // time goes into an account. When it can pay for one more draft, the request that waited longest
-// gets it, then the next if the account can pay again: on a GPU, further drafts in one call are
-// nearly free. Thread-compatible.
+// for its price gets it, then the next if the account can pay again: on a GPU, further drafts in
+// one call are nearly free. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_FOREST_PLANNER_H_
 #define BASTION_ORCHESTRATOR_POLICY_FOREST_PLANNER_H_
 
@@ -46,7 +52,11 @@ struct DraftOffer {
   ValueHistogram without;  // Values of its nodes if it does not draft.
   ValueHistogram with;     // Expected values of its nodes if it does.
   int cycles_since_draft = 0;
-  double weight = 1;  // How much its tokens count against those of other requests.
+  // What the draft takes beyond D(m), because the drafter has not seen the prompt yet. Later drafts
+  // of the request do not take this time again.
+  double catch_up_seconds = 0;
+  int cycles_left = 0;  // At most this many further cycles can draft.
+  double weight = 1;    // How much its tokens count against those of other requests.
 };
 
 // The tree that one request offers to verify. Every prefix of it is the best tree of that size.
@@ -74,9 +84,16 @@ class ForestPlanner {
   static constexpr double kMargin = 1.03;
   static constexpr double kExplorationShare = 0.003;
   static constexpr double kMemory = 32;
+  static constexpr double kTrialShare = 0.003;
+  static constexpr int kTrialCycles = 4;
+  static constexpr int kTrialWait = 64;  // Cycles between trials that the account does not pay for.
 
   // Begins a cycle. `live` is the summed weight of all requests of the batch.
   void Begin(BatchCost cost, double live);
+
+  // True if this cycle belongs to a trial of plain decoding: no planned request drafts or has
+  // nodes. Valid after Begin.
+  [[nodiscard]] bool trial() const { return trial_; }
 
   // [at least 1] The value below which a node cannot pay in this cycle: element i is for the node
   // after the first i nodes of a tree. The last element is also for all later nodes. Valid after
@@ -89,7 +106,7 @@ class ForestPlanner {
   [[nodiscard]] NodePlan ChooseNodes(absl::Span<const TreeOffer> offers, int drafted);
 
   // Records a cycle: its duration in seconds, and the weighted tokens that it committed. The
-  // account holds at most the cost of one draft for the whole batch.
+  // account holds at most the price of one draft for the whole batch.
   void EndCycle(double seconds, double tokens);
 
  private:
@@ -97,8 +114,20 @@ class ForestPlanner {
   [[nodiscard]] double PlainRate() const {
     return live_ / (cost_.verify[0] - cost_.prompt_seconds);
   }
+  // The speedup over plain decoding, as far as it is known.
+  [[nodiscard]] double Speedup() const {
+    return knows_speedup() ? std::max(1.0, tokens_ / plain_tokens_) : 1.0;
+  }
+  // What a trial loses, in seconds. At least a little, so that trials do not follow each other.
+  [[nodiscard]] double TrialSeconds() const {
+    return kTrialCycles * cost_.verify[0] * std::max(0.05, 1 - 1 / Speedup());
+  }
+  // Ends the cycle's part in a trial, and begins one if it is time.
+  void UpdateTrial(double seconds);
   // True if past cycles tell the price.
   [[nodiscard]] bool knows_speedup() const { return plain_tokens_ > 0; }
+  // The part of the offer's catch-up that one draft must pay for.
+  [[nodiscard]] double CatchUpShare(const DraftOffer& offer) const;
   // Pays for more drafts from the account if it can, beyond the `drafted` ones of `plan`.
   void Explore(absl::Span<const DraftOffer> offers, int drafted, DraftPlan* plan);
 
@@ -106,8 +135,15 @@ class ForestPlanner {
   double live_ = 0;
   double price_ = 0;
   std::vector<double> min_values_ = {1};
-  double planned_seconds_ = 0;  // T(n) + D(m) of this cycle.
-  double exploration_ = 0;      // Seconds.
+  double planned_seconds_ = 0;      // T(n) + D(m) of this cycle, with the prompts of first drafts.
+  double catch_up_seconds_ = 0;     // The part of the prompts of first drafts.
+  double batch_draft_seconds_ = 0;  // The price of a draft for the whole batch.
+  double draft_rate_ = 1;           // The share of recent offers that the plan accepted.
+  double exploration_ = 0;          // Seconds.
+  bool trial_ = false;              // This cycle is part of a trial.
+  int trial_cycles_ = 0;            // Cycles of the trial that are left.
+  int trial_wait_ = kTrialWait;     // Cycles before a trial may begin because T(0) is not known.
+  double trial_account_ = 0;        // Seconds. Negative after a trial that had to be.
   // Fading sums over past cycles: their tokens, and those of plain decoding in the same time.
   double tokens_ = 0;
   double plain_tokens_ = 0;

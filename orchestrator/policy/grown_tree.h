@@ -15,7 +15,7 @@ enum class BudgetReason {
   kConfidence,    // No further candidate is likely enough to be worth offering.
   kRequestLimit,  // max_tree_nodes of the request.
   kCap,           // The server's limit, the rows of the forward, the context, or the tokens left.
-  kExploration,   // The request drafted only to learn whether drafts pay for it again.
+  kExploration,   // The cycle drafted, or did not speculate, only to learn what that brings.
   kExhausted,     // No candidate of non-zero probability was left.
   kNoDraft,       // The drafter returned an empty draft, failed or was late.
 };

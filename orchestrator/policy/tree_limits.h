@@ -16,7 +16,7 @@ struct TreeLimits {
   Position context = 0;  // Cached tokens of the sequence.
   int nodes = 0;         // Maximum number of nodes, without the root. 0: a plain decode step.
   int depth = 0;         // Maximum depth of a node.
-  // What limits `nodes`: kCap or kRequestLimit.
+  // What limits `nodes`: kCap, kRequestLimit, or kExploration.
   BudgetReason reason = BudgetReason::kCap;
 };
 
