@@ -77,7 +77,8 @@ BatchCost CostModel::CostOf(const VerifySize& certain, int max_nodes, int max_dr
     VerifySize trees = certain;
     trees.rows -= certain.prompts.rows;
     trees.prompts = {};
-    const double seconds = absl::ToDoubleSeconds(PredictVerify(trees, /*drafted=*/false));
+    const double seconds = steady_plain_.factor(std::max(1, trees.sequences)) *
+                           absl::ToDoubleSeconds(verify_.Predict(trees, /*drafted=*/false));
     cost.prompt_seconds = std::max(0.0, cost.verify[0] - overhead - seconds);
   }
   cost.draft = draft_.Curve(max_drafts);
