@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -20,6 +21,25 @@ std::string Name(SequenceId sequence) {
 
 }  // namespace
 
+void FeatureStore::History::CopyRows(Position first, int count, char* to) const {
+  for (const Position end = first + count; first < end;) {
+    const int skipped = first % kBlockRows;
+    const int copied = std::min(kBlockRows - skipped, end - first);
+    std::memcpy(to, blocks[first / kBlockRows]->data() + skipped * row_bytes, copied * row_bytes);
+    to += copied * row_bytes;
+    first += copied;
+  }
+}
+
+void FeatureStore::Release(Block block) {
+  if (block.use_count() == 1) bytes_ -= static_cast<int64_t>(block->size());
+}
+
+void FeatureStore::ReleaseBlocks(History& history) {
+  for (Block& block : history.blocks) Release(std::move(block));
+  history.blocks.clear();
+}
+
 void FeatureStore::Open(SequenceId sequence, int width) {
   {
     MutexLock lock(&mutex_);
@@ -27,14 +47,14 @@ void FeatureStore::Open(SequenceId sequence, int width) {
     for (auto old = histories_.begin(); old != histories_.end();) {
       const auto next = std::next(old);
       if (old->first.session == sequence.session) {
-        bytes_ -= static_cast<int64_t>(old->second.features.bytes.size());
+        ReleaseBlocks(old->second);
         histories_.erase(old);
       }
       old = next;
     }
-    Features& features = histories_[sequence].features;
-    features.width = width;
-    features.type = type_;
+    History& history = histories_[sequence];
+    history.width = width;
+    history.row_bytes = static_cast<size_t>(width) * BytesPerElement(type_);
   }
   NotifyListeners();
 }
@@ -47,34 +67,40 @@ void FeatureStore::Append(SequenceId sequence, absl::Span<const char> rows, Toke
 void FeatureStore::AddRingPiece(History& history, int rows, uint64_t position) const {
   std::deque<RingPiece>& pieces = history.in_ring;
   const auto overwritten = [&](const RingPiece& piece) {
-    return !ring_->Holds(piece.position + (piece.rows - 1) * history.features.row_bytes());
+    return !ring_->Holds(piece.position + (piece.rows - 1) * history.row_bytes);
   };
   while (!pieces.empty() && overwritten(pieces.front())) pieces.pop_front();
-  pieces.push_back({history.features.rows(), rows, position});
+  pieces.push_back({history.rows, rows, position});
 }
 
 bool FeatureStore::AppendRows(SequenceId sequence, absl::Span<const char> rows, TokenId next,
                               std::optional<uint64_t> in_ring) {
   MutexLock lock(&mutex_);
   const auto found = histories_.find(sequence);
-  if (found == histories_.end() || found->second.dropped || found->second.features.width == 0) {
+  if (found == histories_.end() || found->second.dropped || found->second.width == 0) {
     return false;
   }
-  Features& kept = found->second.features;
-  CHECK_EQ(rows.size() % kept.row_bytes(), 0u) << "the bytes are not whole rows of features";
+  History& history = found->second;
+  CHECK_EQ(rows.size() % history.row_bytes, 0u) << "the bytes are not whole rows of features";
   const auto added = static_cast<int64_t>(rows.size());
   if (bytes_ + added > max_bytes_) {
-    bytes_ -= static_cast<int64_t>(kept.bytes.size());
-    kept.bytes = {};
-    found->second.in_ring.clear();
-    found->second.dropped = true;
+    ReleaseBlocks(history);
+    history.rows = 0;
+    history.in_ring.clear();
+    history.dropped = true;
     return true;
   }
-  if (ring_ != nullptr && in_ring) {
-    AddRingPiece(found->second, static_cast<int>(rows.size() / kept.row_bytes()), *in_ring);
+  const auto count = static_cast<int>(rows.size() / history.row_bytes);
+  if (ring_ != nullptr && in_ring) AddRingPiece(history, count, *in_ring);
+  for (const size_t block_bytes = kBlockRows * history.row_bytes; !rows.empty();) {
+    if (history.rows % kBlockRows == 0) history.blocks.push_back(std::make_shared<std::string>());
+    std::string& block = *history.blocks.back();
+    const size_t bytes = std::min(rows.size(), block_bytes - block.size());
+    block.append(rows.data(), bytes);
+    history.rows += static_cast<int>(bytes / history.row_bytes);
+    rows.remove_prefix(bytes);
   }
-  kept.bytes.append(rows.data(), rows.size());
-  kept.next = next;
+  history.next = next;
   bytes_ += added;
   return true;
 }
@@ -84,10 +110,42 @@ void FeatureStore::Close(SequenceId sequence) {
     MutexLock lock(&mutex_);
     const auto found = histories_.find(sequence);
     if (found == histories_.end()) return;
-    bytes_ -= static_cast<int64_t>(found->second.features.bytes.size());
+    ReleaseBlocks(found->second);
     histories_.erase(found);
   }
   NotifyListeners();
+}
+
+void FeatureStore::Keep(SequenceId sequence, int index, int32_t page) {
+  MutexLock lock(&mutex_);
+  const auto found = histories_.find(sequence);
+  CHECK(found != histories_.end() && found->second.rows >= (index + 1) * kBlockRows);
+  Block& kept = kept_[page];
+  Release(std::exchange(kept, found->second.blocks[index]));
+}
+
+void FeatureStore::Share(SequenceId sequence, absl::Span<const int32_t> pages) {
+  {
+    MutexLock lock(&mutex_);
+    const auto found = histories_.find(sequence);
+    CHECK(found != histories_.end() && found->second.rows == 0);
+    for (const int32_t page : pages) found->second.blocks.push_back(kept_.at(page));
+    found->second.rows = static_cast<int>(pages.size()) * kBlockRows;
+  }
+  NotifyListeners();
+}
+
+void FeatureStore::Forget(int32_t page) {
+  MutexLock lock(&mutex_);
+  const auto found = kept_.find(page);
+  if (found == kept_.end()) return;
+  Release(std::move(found->second));
+  kept_.erase(found);
+}
+
+bool FeatureStore::Fits(size_t bytes) const {
+  MutexLock lock(&mutex_);
+  return bytes_ + static_cast<int64_t>(bytes) <= max_bytes_;
 }
 
 std::shared_ptr<void> FeatureStore::Listen(std::function<void()> on_change) {
@@ -113,7 +171,7 @@ absl::Status FeatureStore::Check(SequenceId sequence) const {
     return absl::OutOfRangeError(absl::StrCat(
         "features of ", Name(sequence), " were dropped to save memory; raise --feature_bytes"));
   }
-  if (found->second.features.width == 0) {
+  if (found->second.width == 0) {
     return absl::OutOfRangeError(
         absl::StrCat(Name(sequence), " was opened before any drafter requested features"));
   }
@@ -121,43 +179,42 @@ absl::Status FeatureStore::Check(SequenceId sequence) const {
 }
 
 absl::StatusOr<Features> FeatureStore::Read(const FeatureRange& range, absl::Duration timeout) {
+  const Position end = range.first + range.count;
   MutexLock lock(&mutex_);
   const auto is_ready = [&] {
     mutex_.AssertHeld();
-    return !Check(range.sequence).ok() ||
-           histories_.at(range.sequence).features.rows() >= range.first + range.count;
+    return !Check(range.sequence).ok() || histories_.at(range.sequence).rows >= end;
   };
   mutex_.AwaitWithTimeout(is_ready, timeout);
   RETURN_IF_ERROR(Check(range.sequence));
-  const Features& kept = histories_.at(range.sequence).features;
-  if (kept.rows() < range.first + range.count) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("features of ", Name(range.sequence), ": timed out; the store has ",
-                     kept.rows(), " rows, but ", range.first + range.count, " were requested"));
+  const History& history = histories_.at(range.sequence);
+  if (history.rows < end) {
+    return absl::DeadlineExceededError(absl::StrCat("features of ", Name(range.sequence),
+                                                    ": timed out; the store has ", history.rows,
+                                                    " rows, but ", end, " were requested"));
   }
-  const size_t row = kept.row_bytes();
-  const bool to_the_end = range.first + range.count == kept.rows();
-  return Features{kept.width, kept.type, kept.bytes.substr(range.first * row, range.count * row),
-                  to_the_end ? kept.next : kNoToken, /*device=*/{}};
+  Features read = {history.width, type_, std::string(range.count * history.row_bytes, '\0'),
+                   history.NextAt(end), /*device=*/{}};
+  history.CopyRows(range.first, range.count, read.bytes.data());
+  return read;
 }
 
 absl::StatusOr<int> FeatureStore::Rows(SequenceId sequence) const {
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Check(sequence));
-  return histories_.at(sequence).features.rows();
+  return histories_.at(sequence).rows;
 }
 
 absl::StatusOr<FeatureStore::Copied> FeatureStore::Copy(SequenceId sequence, Position first,
                                                         size_t max_bytes, Place place) const {
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Check(sequence));
-  const Features& kept = histories_.at(sequence).features;
-  if (kept.rows() <= first) return Copied();
-  const auto max_rows = static_cast<int>(std::max<size_t>(1, max_bytes / kept.row_bytes()));
-  const int rows = std::min(kept.rows() - first, max_rows);
-  std::memcpy(place(kept.type, rows, kept.width), kept.bytes.data() + first * kept.row_bytes(),
-              rows * kept.row_bytes());
-  return Copied{rows, first + rows == kept.rows() ? kept.next : kNoToken};
+  const History& history = histories_.at(sequence);
+  if (history.rows <= first) return Copied();
+  const auto max_rows = static_cast<int>(std::max<size_t>(1, max_bytes / history.row_bytes));
+  const int rows = std::min(history.rows - first, max_rows);
+  history.CopyRows(first, rows, place(type_, rows, history.width));
+  return Copied{rows, history.NextAt(first + rows)};
 }
 
 absl::StatusOr<FeatureStore::Located> FeatureStore::Locate(SequenceId sequence,
@@ -165,18 +222,16 @@ absl::StatusOr<FeatureStore::Located> FeatureStore::Locate(SequenceId sequence,
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Check(sequence));
   const History& history = histories_.at(sequence);
-  const Features& kept = history.features;
   // Search backward, because most readers want the last committed rows.
   for (auto last = history.in_ring.rbegin(); last != history.in_ring.rend(); ++last) {
     const RingPiece& piece = *last;
     const int skipped = first - piece.first;
     if (skipped < 0) continue;
     if (skipped >= piece.rows) break;
-    const uint64_t position = piece.position + skipped * kept.row_bytes();
+    const uint64_t position = piece.position + skipped * history.row_bytes;
     if (!ring_->Holds(position)) break;
-    const bool to_the_end = piece.first + piece.rows == kept.rows();
-    return Located{piece.rows - skipped, position, kept.type, kept.width,
-                   to_the_end ? kept.next : kNoToken};
+    return Located{piece.rows - skipped, position, type_, history.width,
+                   history.NextAt(piece.first + piece.rows)};
   }
   return Located();
 }

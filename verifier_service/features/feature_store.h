@@ -19,6 +19,8 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -34,6 +36,8 @@ namespace bastion::verifier {
 
 class FeatureStore final : public FeatureSource {
  public:
+  static constexpr int kBlockRows = 16;  // The tokens of a KV page.
+
   FeatureStore(DType type, int64_t max_bytes,
                std::shared_ptr<const wire::DeviceRingWriter> ring = nullptr)
       : type_(type), max_bytes_(max_bytes), ring_(std::move(ring)) {}
@@ -44,6 +48,15 @@ class FeatureStore final : public FeatureSource {
   void Append(SequenceId sequence, absl::Span<const char> rows, TokenId next = kNoToken,
               std::optional<uint64_t> in_ring = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // ---- blocks of KV pages ----
+  // Keeps block `index` of the sequence for `page`, until Forget. REQUIRES: the block is full.
+  void Keep(SequenceId sequence, int index, int32_t page) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Appends the blocks that are kept for `pages` to the sequence, which has no rows yet.
+  void Share(SequenceId sequence, absl::Span<const int32_t> pages) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Forget(int32_t page) ABSL_LOCKS_EXCLUDED(mutex_);
+  // True if Append can add `bytes` without dropping a history.
+  [[nodiscard]] bool Fits(size_t bytes) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration timeout) override
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -81,7 +94,7 @@ class FeatureStore final : public FeatureSource {
       ABSL_LOCKS_EXCLUDED(listeners_mutex_);
 
   [[nodiscard]] DType type() const { return type_; }
-  // The bytes of the features of all sequences.
+  // The bytes of all blocks. A shared block counts once.
   [[nodiscard]] int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -91,12 +104,25 @@ class FeatureStore final : public FeatureSource {
     int rows = 0;
     uint64_t position = 0;
   };
+  using Block = std::shared_ptr<std::string>;  // [n, F], n <= kBlockRows
   struct History {
-    Features features;
-    bool dropped = false;  // The features were dropped to save memory.
+    int width = 0;  // F
+    size_t row_bytes = 0;
+    int rows = 0;
+    std::vector<Block> blocks;
+    TokenId next = kNoToken;  // See Features::next.
+    bool dropped = false;     // The features were dropped to save memory.
     std::deque<RingPiece> in_ring;
+
+    // Copies rows [first, first + count) to `to`.
+    void CopyRows(Position first, int count, char* to) const;
+    // `next`, if a reader of the rows before `end` gets the last row. Else kNoToken.
+    [[nodiscard]] TokenId NextAt(Position end) const { return end == rows ? next : kNoToken; }
   };
 
+  // Drops one reference to the block, and counts its bytes as free with the last one.
+  void Release(Block block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReleaseBlocks(History& history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Appends under the lock. Returns true if anything changed.
   bool AppendRows(SequenceId sequence, absl::Span<const char> rows, TokenId next,
                   std::optional<uint64_t> in_ring) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -111,6 +137,7 @@ class FeatureStore final : public FeatureSource {
   const std::shared_ptr<const wire::DeviceRingWriter> ring_;
   mutable Mutex mutex_;
   absl::flat_hash_map<SequenceId, History> histories_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<int32_t, Block> kept_ ABSL_GUARDED_BY(mutex_);  // By page.
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   Mutex listeners_mutex_;
   std::list<std::function<void()>> listeners_ ABSL_GUARDED_BY(listeners_mutex_);

@@ -206,6 +206,63 @@ TEST(FeatureStoreTest, ListenersAreCalledForEveryChangeUntilDestroyed) {
   EXPECT_EQ(second_calls, 3);
 }
 
+// ---- blocks of KV pages ----
+
+TEST(FeatureStoreTest, ARangeMayCoverSeveralBlocks) {
+  FeatureStore store(DType::kF32, kLargeLimit);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 10);
+  AppendRows(store, kSequence, 10, 40);
+  const auto read = store.Read({kSequence, 13, 30}, kNoWait);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(Floats(*read), Rows(13, 30));
+}
+
+TEST(FeatureStoreTest, KeptBlocksBeginOtherSequencesAndCountOnce) {
+  constexpr int kBlock = FeatureStore::kBlockRows;
+  constexpr SequenceId kOther = {8, 1};
+  FeatureStore store(DType::kF32, kLargeLimit);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 2 * kBlock + 3);
+  store.Keep(kSequence, 0, /*page=*/70);
+  store.Keep(kSequence, 1, /*page=*/30);
+  store.Close(kSequence);
+  EXPECT_EQ(store.bytes(), 2 * kBlock * 8) << "rows outside the kept blocks are dropped";
+  store.Open(kOther, kWidth);
+  store.Share(kOther, {70, 30});
+  EXPECT_EQ(*store.Rows(kOther), 2 * kBlock);
+  EXPECT_EQ(store.bytes(), 2 * kBlock * 8);
+  AppendRows(store, kOther, 2 * kBlock, 1, /*next=*/5);
+  const auto read = store.Read({kOther, 0, 2 * kBlock + 1}, kNoWait);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(Floats(*read), Rows(0, 2 * kBlock + 1));
+  EXPECT_EQ(read->next, 5);
+  store.Forget(70);
+  store.Forget(30);
+  EXPECT_EQ(store.bytes(), (2 * kBlock + 1) * 8) << "the sequence still holds the blocks";
+  store.Close(kOther);
+  EXPECT_EQ(store.bytes(), 0);
+}
+
+TEST(FeatureStoreTest, APageKeepsItsLastBlock) {
+  constexpr int kBlock = FeatureStore::kBlockRows;
+  FeatureStore store(DType::kF32, kLargeLimit);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 2 * kBlock);
+  store.Keep(kSequence, 0, /*page=*/7);
+  store.Keep(kSequence, 1, /*page=*/7);
+  store.Close(kSequence);
+  EXPECT_EQ(store.bytes(), kBlock * 8);
+}
+
+TEST(FeatureStoreTest, FitsSaysWhetherAnAppendKeepsTheHistory) {
+  FeatureStore store(DType::kF32, /*max_bytes=*/3 * 8);
+  store.Open(kSequence, kWidth);
+  AppendRows(store, kSequence, 0, 1);
+  EXPECT_TRUE(store.Fits(2 * 8));
+  EXPECT_FALSE(store.Fits(3 * 8));
+}
+
 // A store with a ring that has room for eight rows.
 class RingStoreTest : public ::testing::Test {
  protected:
