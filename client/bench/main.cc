@@ -78,7 +78,7 @@ absl::Status RunComparison(const BenchFlags& flags) {
   ArmFactory make_arm;
   if (flags.endpoint.empty()) {
     LocalOptions local = flags.local;
-    local.max_sequences = MaxLive(plans) + 4;
+    local.memory.max_sequences = MaxLive(plans) + 4;
     ASSIGN_OR_RETURN(stages, LocalStages::Create(local));
     ASSIGN_OR_RETURN(const TargetInfo info, stages->verifier().Info());
     ASSIGN_OR_RETURN(make_arm, LocalArms(*stages, flags, &recorder));
@@ -109,7 +109,7 @@ absl::Status RunComparison(const BenchFlags& flags) {
 
 absl::Status RunRoofline(const BenchFlags& flags) {
   LocalOptions local = flags.local;
-  local.max_sequences = 5;
+  local.memory.max_sequences = 5;
   ASSIGN_OR_RETURN(const auto stages, LocalStages::Create(local));
   ASSIGN_OR_RETURN(const RooflineReport report, MeasureRoofline(*stages, flags.roofline));
   std::cout << report.Markdown();
@@ -118,7 +118,7 @@ absl::Status RunRoofline(const BenchFlags& flags) {
 
 absl::Status RunRounding(const BenchFlags& flags) {
   LocalOptions local = flags.local;
-  local.max_sequences = 5;
+  local.memory.max_sequences = 5;
   local.dtype = "bf16";
   ASSIGN_OR_RETURN(const auto exact, LocalStages::Create(local));
   local.dtype = "int8";

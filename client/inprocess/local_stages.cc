@@ -16,6 +16,7 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
   engine.gpu = options.gpu;
   engine.gemm_table = options.gemm_table;
   engine.show_progress = options.show_progress;
+  engine.kv_tokens = options.memory.kv_tokens;
   ASSIGN_OR_RETURN(const nn::DeviceKind kind, nn::ParseDeviceKind(options.device, options.backend));
   ASSIGN_OR_RETURN(const auto target, verifier::ChooseTargetLoader(kind, options.gpu));
   stages->on_gpu_ = target.on_gpu;
@@ -25,7 +26,8 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
   verifier.target_folder = options.target_folder;
   verifier.engine = engine;
   verifier.load_target = target.load;
-  verifier.max_sequences = options.max_sequences;
+  verifier.max_sequences = options.memory.max_sequences;
+  verifier.reuse_prefixes = options.memory.reuse_prefixes;
   ASSIGN_OR_RETURN(stages->verifier_engine_, verifier::VerifierEngine::Create(verifier));
 
   drafter::DrafterOptions drafter;
@@ -37,7 +39,8 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
     ASSIGN_OR_RETURN(drafter.engine.dtype,
                      nn::ParseDraftDType(options.drafter_dtype, draft.on_gpu));
   }
-  drafter.max_sequences = options.max_sequences;
+  drafter.max_sequences = options.memory.max_sequences;
+  drafter.reuse_prefixes = options.memory.reuse_prefixes;
   ASSIGN_OR_RETURN(stages->drafter_engine_,
                    drafter::DrafterEngine::Create(drafter, &stages->verifier_engine_->features()));
   RETURN_IF_ERROR(

@@ -22,6 +22,9 @@ class LocalVerifier final : public Verifier {
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
     return engine_->Open(sequence, sampling);
   }
+  absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
+    return engine_->ReusePrefix(item);
+  }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
     return engine_->Verify(forest, prompts);
@@ -46,6 +49,13 @@ class LocalDrafter final : public Drafter {
   drafter::DrafterEngine* const engine_;
 };
 
+// The limits of each model's cache.
+struct LocalMemory {
+  int max_sequences = 64;
+  int kv_tokens = nn::EngineOptions().kv_tokens;
+  bool reuse_prefixes = false;  // Off, so that measurements of equal prompts are comparable.
+};
+
 struct LocalOptions {
   std::string target_folder;
   std::string drafter_folder;
@@ -56,7 +66,7 @@ struct LocalOptions {
   int gpu = 0;
   std::string gemm_table;  // Cache file for GEMM autotuning. Empty: tune again at every start.
   int threads = 0;         // See nn::OpenLocalDevice.
-  int max_sequences = 64;
+  LocalMemory memory = {};
   bool show_progress = false;  // Show a progress bar while loading weights.
   std::string prior;           // Transition table or its folder. Empty: the drafter's folder.
 };

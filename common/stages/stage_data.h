@@ -27,6 +27,13 @@ struct PrefillItem {
   std::vector<TokenId> tokens;  // At least one.
 };
 
+// The beginning of a sequence, whose keys and values the verifier may already have.
+struct PrefixItem {
+  SequenceId sequence;
+  std::vector<TokenId> tokens;  // The tokens before the first root.
+  std::string salt;             // Sequences share memory only under the same salt.
+};
+
 // One sequence's part of a verify forward. `cached` must equal the number of tokens committed so
 // far.
 struct VerifyItem {
@@ -89,6 +96,7 @@ struct Frontier {
   // sent again, in case the drafter restarted. The drafter skips positions that it already has.
   // Empty for a drafter without DrafterInfo::wants_tokens.
   std::vector<TokenId> new_tokens;
+  std::string cache_salt = {};  // PrefixItem::salt
   // The nodes, each identified by the tokens on its path from the root, excluding the root. The
   // empty path is the root.
   std::vector<std::vector<TokenId>> paths = {{}};
@@ -143,7 +151,7 @@ struct DrafterInfo {
   int positions = 0;  // P: positions that one Expand predicts.
   int vocabulary = 0;
   int max_context = 0;        // Maximum tokens of a sequence.
-  bool wants_tokens = false;  // The drafter reads Frontier::new_tokens instead of features.
+  bool wants_tokens = false;  // The drafter reads Frontier::new_tokens.
 };
 
 }  // namespace bastion

@@ -41,7 +41,9 @@ class Drafter {
 //   - A tree whose root does not fit, or a prompt that does not fit, is RESOURCE_EXHAUSTED. The
 //     state of its sequence does not change, so the same item may be sent again later. The other
 //     sequences of the call are not affected.
-// After the call, every sequence occupies only the pages that its committed tokens need.
+// After the call, every sequence occupies only the pages that its committed tokens need. Sequences
+// that began with ReusePrefix share the full pages of equal beginnings, and leave their pages
+// behind for later sequences. Pages that only wait for this count as free.
 class Verifier {
  public:
   virtual ~Verifier() = default;
@@ -49,6 +51,11 @@ class Verifier {
   // ALREADY_EXISTS for a live {session, epoch}, FAILED_PRECONDITION for a stale one,
   // RESOURCE_EXHAUSTED if no more sequences fit.
   [[nodiscard]] virtual absl::Status Open(SequenceId sequence, const SamplingParams& sampling) = 0;
+  // Commits as many tokens of `item` as full pages with their keys, values and features are
+  // available, and returns their number. The caller prefills the others. Lets later sequences with
+  // this salt reuse the pages of this one. FAILED_PRECONDITION if a token is already committed.
+  // NOT_FOUND and FAILED_PRECONDITION as for Verify.
+  [[nodiscard]] virtual absl::StatusOr<int> ReusePrefix(const PrefixItem& item) = 0;
   // Runs one forward over the rows of all trees and prompts, trees first. Accepts nodes and commits
   // them, and commits the prompts without choosing a token after them. Either list may be empty. A
   // sequence may occur once. INVALID_ARGUMENT for more than TargetInfo::max_rows rows; the call

@@ -148,6 +148,16 @@ TimingTrace Decode(const proto::TimingTrace& in) {
   return trace;
 }
 
+void Encode(const PrefixItem& item, proto::VerifierRequest::ReusePrefix& out) {
+  Encode(item.sequence, *out.mutable_sequence());
+  out.mutable_tokens()->Add(item.tokens.begin(), item.tokens.end());
+  out.set_salt(item.salt);
+}
+
+PrefixItem Decode(const proto::VerifierRequest::ReusePrefix& in) {
+  return {Decode(in.sequence()), {in.tokens().begin(), in.tokens().end()}, in.salt()};
+}
+
 void Encode(const Forest& forest, absl::Span<const PrefillItem> prompts,
             proto::VerifierRequest::Verify& out) {
   for (const VerifyItem& item : forest) {
@@ -235,6 +245,7 @@ void Encode(const Frontier& frontier, proto::DrafterRequest::Frontier& out) {
   out.set_candidates(frontier.candidates);
   Encode(frontier.sampling, *out.mutable_sampling());
   out.set_coupled(frontier.coupled);
+  out.set_cache_salt(frontier.cache_salt);
 }
 
 Frontier Decode(const proto::DrafterRequest::Frontier& in) {
@@ -247,6 +258,7 @@ Frontier Decode(const proto::DrafterRequest::Frontier& in) {
   for (const proto::DrafterRequest::Path& path : in.paths()) {
     frontier.paths.emplace_back(path.tokens().begin(), path.tokens().end());
   }
+  frontier.cache_salt = in.cache_salt();
   frontier.candidates = in.candidates();
   frontier.sampling = Decode(in.sampling());
   frontier.coupled = in.coupled();

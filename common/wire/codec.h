@@ -36,6 +36,9 @@ void Encode(const DraftTree& tree, proto::DraftTree& out);
 void Encode(const TimingTrace& trace, proto::TimingTrace& out);
 [[nodiscard]] TimingTrace Decode(const proto::TimingTrace& in);
 
+void Encode(const PrefixItem& item, proto::VerifierRequest::ReusePrefix& out);
+[[nodiscard]] PrefixItem Decode(const proto::VerifierRequest::ReusePrefix& in);
+
 // The arguments of Verifier::Verify.
 struct VerifyCall {
   Forest forest;

@@ -10,7 +10,7 @@
 namespace bastion::wire {
 
 inline constexpr char kProtocolKey[] = "bastion-protocol";
-inline constexpr int kProtocolVersion = 3;
+inline constexpr int kProtocolVersion = 4;
 // Maximum size of an internal message. Larger data is sent in chunks.
 inline constexpr int kMaxMessageBytes = 16 << 20;
 

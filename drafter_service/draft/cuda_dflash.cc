@@ -49,7 +49,7 @@ class CudaDflash final : public DraftModel {
   absl::Status AppendContext(const std::vector<ContextItem>& items) override;
   absl::StatusOr<std::vector<Marginals>> Draft(const std::vector<BlockItem>& items,
                                                int candidates) override;
-  void Release(nn::PageTable& table) override { pages_.Shrink(table, 0); }
+  nn::PagePool& pages() override { return pages_; }
   nn::ForwardCost Cost() const override;
   const hub::ModelConfig& config() const override { return config_; }
   const DeviceReader* device_reader() const override { return &reader_; }

@@ -30,7 +30,7 @@ class DflashModel final : public DraftModel {
   absl::Status AppendContext(const std::vector<ContextItem>& items) override;
   absl::StatusOr<std::vector<Marginals>> Draft(const std::vector<BlockItem>& items,
                                                int candidates) override;
-  void Release(nn::PageTable& table) override { decoder_->cache().Shrink(table, 0); }
+  nn::PagePool& pages() override { return decoder_->cache(); }
   nn::ForwardCost Cost() const override;
   const hub::ModelConfig& config() const override { return decoder_->config(); }
   // Logits [B, P, V] of the last Draft, for parity tests.

@@ -58,8 +58,8 @@ class DraftModel {
   [[nodiscard]] virtual absl::StatusOr<std::vector<Marginals>> Draft(
       const std::vector<BlockItem>& items, int candidates) = 0;
 
-  // Frees the pages of a sequence.
-  virtual void Release(nn::PageTable& table) = 0;
+  // The pages of the cache.
+  [[nodiscard]] virtual nn::PagePool& pages() = 0;
 
   // The bytes read and the multiply-adds for the forward of one block, including its logits and new
   // context.

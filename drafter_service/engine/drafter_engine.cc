@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/nn/prefix_cache.h"
 #include "drafter_service/draft/dflash.h"
 #include "drafter_service/engine/draft_ahead.h"
 
@@ -17,10 +18,22 @@ namespace {
 // Maximum number of feature rows projected in one call. Bounds the memory that a long prompt needs.
 constexpr int kContextChunk = 512;
 
+// Adds the tokens of `frontier` that are not in `tokens` yet, unless others before them are
+// missing.
+void AddNewTokens(const Frontier& frontier, std::vector<TokenId>& tokens) {
+  const auto known = static_cast<Position>(tokens.size());
+  const auto sent = static_cast<Position>(frontier.new_tokens.size());
+  const int added = std::min(frontier.committed - known, sent);
+  if (added <= 0 || frontier.committed - sent > known) return;
+  tokens.insert(tokens.end(), frontier.new_tokens.end() - added, frontier.new_tokens.end());
+}
+
 struct Sequence {
   SequenceId id;
   Position context = 0;  // Tokens whose features are in the cache.
   nn::PageTable table;
+  std::vector<TokenId> tokens;  // The first tokens of the sequence, as far as they are known.
+  std::optional<nn::PrefixCache::Chain> prefix = {};  // Set if the sequence shares its pages.
   bool warned = false;  // The first failed draft has been logged. Later ones are not.
 };
 
@@ -45,6 +58,8 @@ class Engine final : public DrafterEngine {
   [[nodiscard]] absl::StatusOr<std::vector<Draft>> MakeDrafts(absl::Span<const Frontier> frontiers);
   // Extends the sequence's context to frontier.committed tokens.
   [[nodiscard]] absl::Status CatchUp(const Frontier& frontier, Sequence& sequence);
+  // Begins the context with pages of earlier sequences.
+  void ReusePrefix(const std::string& salt, Sequence& sequence);
   // Reads once and appends the rows that were read, which may be only the first rows of `range`.
   // The sequence's context must end where the range begins.
   [[nodiscard]] absl::Status AppendRange(const FeatureRange& range, Sequence& sequence);
@@ -52,6 +67,7 @@ class Engine final : public DrafterEngine {
   DrafterOptions options_;
   FeatureSource* features_;
   std::unique_ptr<DraftModel> model_;
+  nn::PrefixCache prefixes_;
   DrafterInfo info_;
   absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session.
   DraftAhead ahead_;
@@ -59,12 +75,16 @@ class Engine final : public DrafterEngine {
 
 Engine::Engine(const DrafterOptions& options, FeatureSource* features,
                std::unique_ptr<DraftModel> model)
-    : options_(options), features_(features), model_(std::move(model)) {
+    : options_(options),
+      features_(features),
+      model_(std::move(model)),
+      prefixes_(&model_->pages()) {
   const std::filesystem::path folder = std::filesystem::path(options.drafter_folder) / "";
   info_.model = folder.parent_path().filename().string();
   info_.positions = model_->positions();
   info_.vocabulary = model_->config().dims.vocabulary;
   info_.max_context = model_->config().max_positions - model_->config().dflash.block_size;
+  info_.wants_tokens = options.reuse_prefixes;
 }
 
 absl::StatusOr<Sequence*> Engine::FindOrOpen(SequenceId id) {
@@ -90,7 +110,7 @@ absl::StatusOr<Sequence*> Engine::FindOrOpen(SequenceId id) {
 void Engine::Close(SequenceId sequence) {
   const auto found = sequences_.find(sequence.session);
   if (found == sequences_.end() || found->second.id.epoch != sequence.epoch) return;
-  model_->Release(found->second.table);
+  model_->pages().Shrink(found->second.table, 0);
   sequences_.erase(found);
   ahead_.Forget(sequence);
 }
@@ -106,6 +126,7 @@ absl::Status Engine::CatchUp(const Frontier& frontier, Sequence& sequence) {
         absl::StrCat("sequence ", frontier.sequence.session, ": ", sequence.context,
                      " context tokens are cached, but the frontier has only ", frontier.committed));
   }
+  ReusePrefix(frontier.cache_salt, sequence);
   while (sequence.context < frontier.committed) {
     const int count = std::min(frontier.committed - sequence.context, kContextChunk);
     FeatureRange range = {frontier.sequence, sequence.context, count,
@@ -117,7 +138,18 @@ absl::Status Engine::CatchUp(const Frontier& frontier, Sequence& sequence) {
     }
     RETURN_IF_ERROR(appended);
   }
+  if (sequence.prefix.has_value()) {
+    const auto tokens = absl::MakeConstSpan(sequence.tokens).subspan(0, sequence.context);
+    (void)prefixes_.Add(tokens, sequence.table, *sequence.prefix);
+  }
   return absl::OkStatus();
+}
+
+void Engine::ReusePrefix(const std::string& salt, Sequence& sequence) {
+  if (!options_.reuse_prefixes || sequence.prefix.has_value() || sequence.tokens.empty()) return;
+  if (sequence.context > 0 || !sequence.table.pages.empty()) return;
+  sequence.prefix = prefixes_.Begin(salt);
+  sequence.context = prefixes_.Reuse(sequence.tokens, sequence.table, *sequence.prefix);
 }
 
 absl::Status Engine::AppendRange(const FeatureRange& range, Sequence& sequence) {
@@ -162,6 +194,7 @@ absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier>
     const Frontier& frontier = frontiers[i];
     RETURN_IF_ERROR(Check(frontier));
     ASSIGN_OR_RETURN(Sequence * sequence, FindOrOpen(frontier.sequence));
+    if (options_.reuse_prefixes) AddNewTokens(frontier, sequence->tokens);
     if (ahead_.Take(frontier, drafts[i])) continue;
     drafts[i].marginals.resize(frontier.paths.size());
     if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {

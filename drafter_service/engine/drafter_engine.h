@@ -23,6 +23,7 @@ struct DrafterOptions {
   std::string target_folder;  // For the embedding and the LM head.
   nn::EngineOptions engine;
   int max_sequences = 64;
+  bool reuse_prefixes = true;  // Share the context of equal prompts. Requires their tokens.
   absl::Duration feature_timeout = absl::Milliseconds(200);  // For one read of features.
   DraftModelLoader load_model = nullptr;                     // Null: LoadCpuDflash.
 };
@@ -43,10 +44,11 @@ class DrafterEngine {
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
 
   // Contract: Drafter::Expand in common/stages/stages.h. The first Expand of a sequence builds the
-  // whole context from the features of its committed tokens, even if there are many. Later ones
-  // extend it. If this fails, e.g. because features are not available, all marginals of the
-  // frontier are empty. Otherwise only the root path gets marginals; those of other paths are
-  // empty. A stale epoch fails the whole call with FAILED_PRECONDITION.
+  // whole context from the features of its committed tokens, even if there are many, except for the
+  // pages that an earlier sequence with the same tokens and salt has left. Later ones extend it. If
+  // this fails, e.g. because features are not available, all marginals of the frontier are empty.
+  // Otherwise only the root path gets marginals; those of other paths are empty. A stale epoch
+  // fails the whole call with FAILED_PRECONDITION.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
   // Called when the features of the first `committed` tokens can be read and `root` follows them.

@@ -37,6 +37,10 @@ ABSL_FLAG(std::string, gemm_table, "",
 ABSL_FLAG(int, threads, 0, "Number of engine threads. 0: one per core.");
 ABSL_FLAG(int, kv_tokens, 65536, "Capacity of the context cache in tokens, for all sequences.");
 ABSL_FLAG(int, max_sequences, 64, "Maximum number of open sequences.");
+ABSL_FLAG(
+    bool, reuse_prefixes, true,
+    "Reuse the context of prompts that begin like an earlier prompt with the same cache_salt. "
+    "The orchestrator then also sends token ids.");
 
 namespace bastion {
 namespace {
@@ -59,6 +63,7 @@ absl::Status Run() {
   options.engine.show_progress = true;
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
+  options.reuse_prefixes = absl::GetFlag(FLAGS_reuse_prefixes);
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
   drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier), carrier);
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
@@ -103,7 +108,7 @@ int main(int argc, char** argv) {
           {"Connections",
            {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER"}},
           {"Device", {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
-          {"Capacity", {"kv_tokens TOKENS", "max_sequences N"}}}};
+          {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
   bastion::wire::BlockStopSignals();
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

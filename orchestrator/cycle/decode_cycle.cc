@@ -115,9 +115,19 @@ void DecodeCycle::Commit(const Batch& batch, const Prompts& prompts, const Grown
   grower_.EndCycle(record.stages.total(), tokens);
 }
 
+absl::Status DecodeCycle::OpenAndReuse(DecodeSequence& sequence) {
+  RETURN_IF_ERROR(verifier_->Open(sequence.id(), sequence.request().sampling));
+  ASSIGN_OR_RETURN(const int reused, verifier_->ReusePrefix(sequence.Prefix()));
+  if (reused < 0 || reused > sequence.prompt_left()) {
+    return absl::InternalError(absl::StrCat("the verifier reused ", reused,
+                                            " tokens of a prefix of ", sequence.prompt_left()));
+  }
+  sequence.RecordReuse(reused);
+  return absl::OkStatus();
+}
+
 void DecodeCycle::Open(DecodeSequence& sequence) {
-  const absl::Status opened = verifier_->Open(sequence.id(), sequence.request().sampling);
-  if (!opened.ok()) sequence.Fail(opened);
+  if (absl::Status opened = OpenAndReuse(sequence); !opened.ok()) sequence.Fail(std::move(opened));
 }
 
 bool DecodeCycle::Prefill(DecodeSequence& sequence, int max_tokens) {

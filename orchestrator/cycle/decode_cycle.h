@@ -37,7 +37,8 @@ class DecodeCycle {
         clock_(clock),
         free_kv_tokens_(target.kv_tokens) {}
 
-  // Opens the sequence at the verifier. An error fails the sequence.
+  // Opens the sequence at the verifier, and reuses what the verifier already has of its prompt. An
+  // error fails the sequence.
   void Open(DecodeSequence& sequence);
 
   // Runs one cycle for all sequences of `batch`, and commits `prompts` in the same forward. A
@@ -71,6 +72,9 @@ class DecodeCycle {
   [[nodiscard]] int free_kv_tokens() const { return free_kv_tokens_; }
 
  private:
+  // Open, without the handling of errors.
+  [[nodiscard]] absl::Status OpenAndReuse(DecodeSequence& sequence);
+
   // The prompt tokens of one step.
   struct Prompts {
     std::vector<DecodeSequence*> sequences;

@@ -20,6 +20,15 @@ int DecodeSequence::prompt_left() const {
   return std::max(0, tokens - 1 - committed_);
 }
 
+PrefixItem DecodeSequence::Prefix() const {
+  return {request_.id, NextPrefill(prompt_left()).tokens, request_.cache_salt};
+}
+
+void DecodeSequence::RecordReuse(int tokens) {
+  committed_ = tokens;
+  if (!reused_.has_value()) reused_ = tokens;
+}
+
 PrefillItem DecodeSequence::NextPrefill(int max_tokens) const {
   PrefillItem item = {request_.id, committed_, {}};
   const Position end = committed_ + std::clamp(max_tokens, 0, prompt_left());
@@ -60,6 +69,7 @@ Frontier DecodeSequence::NextFrontier(int candidates) const {
   for (Position at = drafter_position_; at < committed_; ++at) {
     frontier.new_tokens.push_back(TokenAt(at));
   }
+  frontier.cache_salt = request_.cache_salt;
   frontier.candidates = candidates;
   frontier.sampling = static_cast<const ChoiceParams&>(request_.sampling);
   frontier.coupled = policy_->policy().coupled();

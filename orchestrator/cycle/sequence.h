@@ -30,6 +30,7 @@ struct DecodeRequest {
   std::optional<int> max_nodes;  // The request's limit for the nodes of a tree. nullopt: no limit.
   int node_cap = std::numeric_limits<int>::max();  // The server's limit for the nodes of a tree.
   double weight = 1;  // Service and nodes that this request gets, relative to other requests.
+  std::string cache_salt = {};  // PrefixItem::salt
   // The time between two outputs that should not be exceeded. nullopt: no target.
   std::optional<absl::Duration> latency_target;
 };
@@ -55,6 +56,12 @@ class DecodeSequence {
   DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPolicy> policy);
 
   // ---- prefill ----
+  // The tokens to commit, as far as the verifier has them. Called when nothing is committed.
+  [[nodiscard]] PrefixItem Prefix() const;
+  // Records that the verifier had the first `tokens` of them.
+  void RecordReuse(int tokens);
+  // Prompt tokens that it had when this sequence began. Does not change after a preemption.
+  [[nodiscard]] int reused_prompt_tokens() const { return reused_.value_or(0); }
   // Tokens still to commit before this sequence can decode.
   [[nodiscard]] int prompt_left() const;
   // The next tokens to commit, at most `max_tokens`. Empty if none are left.
@@ -125,7 +132,8 @@ class DecodeSequence {
 
   DecodeRequest request_;
   std::unique_ptr<RequestPolicy> policy_;
-  Position committed_ = 0;  // Tokens committed at the verifier.
+  Position committed_ = 0;     // Tokens committed at the verifier.
+  std::optional<int> reused_;  // Set by the first RecordReuse.
   TokenId root_;
   std::vector<TokenId> output_;
   std::vector<TokenLogprobs> logprobs_;

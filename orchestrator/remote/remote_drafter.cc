@@ -45,7 +45,9 @@ absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Fronti
   for (const Frontier& frontier : frontiers) {
     proto::DrafterRequest::Frontier& added = *expand.add_frontiers();
     wire::Encode(frontier, added);
-    if (!wants_tokens_) added.clear_new_tokens();
+    if (wants_tokens_) continue;
+    added.clear_new_tokens();
+    added.clear_cache_salt();
   }
   ASSIGN_OR_RETURN(const proto::DrafterReply reply,
                    steps_.Call(std::move(request), options_.call_timeout));

@@ -54,6 +54,13 @@ absl::Status RemoteVerifier::Open(SequenceId sequence, const SamplingParams& sam
   return Call(std::move(request)).status();
 }
 
+absl::StatusOr<int> RemoteVerifier::ReusePrefix(const PrefixItem& item) {
+  proto::VerifierRequest request;
+  wire::Encode(item, *request.mutable_reuse_prefix());
+  ASSIGN_OR_RETURN(const proto::VerifierReply reply, Call(std::move(request)));
+  return reply.reused_tokens();
+}
+
 absl::StatusOr<VerifyResult> RemoteVerifier::Verify(const Forest& forest,
                                                     absl::Span<const PrefillItem> prompts) {
   proto::VerifierRequest request;

@@ -22,6 +22,7 @@ class RemoteVerifier final : public Verifier {
 
   absl::StatusOr<TargetInfo> Info() override;
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override;
+  absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override;
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override;
   void Close(SequenceId sequence) override;

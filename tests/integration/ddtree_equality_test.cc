@@ -44,6 +44,9 @@ class RecordingVerifier final : public Verifier {
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
     return inner_->Open(sequence, sampling);
   }
+  absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
+    return inner_->ReusePrefix(item);
+  }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
     for (const VerifyItem& item : forest) trees.push_back(item.tree);

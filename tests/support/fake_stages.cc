@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "common/base/status.h"
@@ -85,8 +86,31 @@ absl::Status FakeVerifier::Open(SequenceId sequence, const SamplingParams& sampl
   if (found != live_.end() && found->second.id.epoch > sequence.epoch) {
     return absl::FailedPreconditionError("the epoch is stale");
   }
-  live_[sequence.session] = {sequence, sampling, {}, 0};
+  if (found != live_.end()) Erase(found);
+  live_[sequence.session] = {sequence, sampling};
   return absl::OkStatus();
+}
+
+std::optional<FakeVerifier::Prefix> FakeVerifier::NextPrefix(const State& state,
+                                                             const std::vector<TokenId>& tokens) {
+  const size_t end = static_cast<size_t>(state.shared + 1) * kToyPage;
+  if (!state.salt.has_value() || tokens.size() < end) return std::nullopt;
+  return Prefix(*state.salt, {tokens.begin(), tokens.begin() + end});
+}
+
+absl::StatusOr<int> FakeVerifier::ReusePrefix(const PrefixItem& item) {
+  seen_.clear();
+  ASSIGN_OR_RETURN(State * state, Find(item.sequence, 0, 0));
+  state->salt = item.salt;
+  while (const std::optional<Prefix> prefix = NextPrefix(*state, item.tokens)) {
+    const auto found = cached_.find(*prefix);
+    if (found == cached_.end()) break;
+    ++found->second;
+    ++state->shared;
+    state->tokens = prefix->second;
+  }
+  state->pages = state->shared;
+  return state->shared * kToyPage;
 }
 
 absl::StatusOr<FakeVerifier::State*> FakeVerifier::Find(SequenceId id, Position cached, int count) {
@@ -104,21 +128,37 @@ absl::StatusOr<FakeVerifier::State*> FakeVerifier::Find(SequenceId id, Position 
   return &state;
 }
 
-int FakeVerifier::free_pages() const {
-  int pages = kv_tokens / kToyPage;
-  for (const auto& [session, state] : live_) pages -= state.pages;
+int FakeVerifier::own_pages() const {
+  int pages = 0;
+  for (const auto& [session, state] : live_) pages += state.pages - state.shared;
   return pages;
+}
+
+int FakeVerifier::free_pages() const {
+  const auto shared = std::count_if(cached_.begin(), cached_.end(),
+                                    [](const auto& entry) { return entry.second > 0; });
+  return kv_tokens / kToyPage - own_pages() - static_cast<int>(shared);
 }
 
 absl::Status FakeVerifier::Reserve(State& state, size_t tokens) {
   const int missing = PagesFor(tokens) - state.pages;
   if (missing > free_pages()) return absl::ResourceExhaustedError("too few free pages");
   state.pages += std::max(0, missing);
+  for (auto entry = cached_.begin(); entry != cached_.end();) {
+    const bool full = own_pages() + static_cast<int>(cached_.size()) > kv_tokens / kToyPage;
+    entry = full && entry->second == 0 ? cached_.erase(entry) : std::next(entry);
+  }
   return absl::OkStatus();
 }
 
-void FakeVerifier::FreeUnusedPages() {
-  for (auto& [session, state] : live_) state.pages = PagesFor(state.tokens.size());
+void FakeVerifier::UpdatePages() {
+  for (auto& [session, state] : live_) {
+    state.pages = PagesFor(state.tokens.size());
+    while (const std::optional<Prefix> prefix = NextPrefix(state, state.tokens)) {
+      ++cached_[*prefix];
+      ++state.shared;
+    }
+  }
 }
 
 absl::StatusOr<FakeVerifier::State*> FakeVerifier::AdmitRoot(const VerifyItem& item) {
@@ -173,14 +213,23 @@ absl::StatusOr<VerifyResult> FakeVerifier::Verify(const Forest& forest,
     result.trace.rows += static_cast<int>(item.tokens.size());
     result.trace.contexts.push_back(item.cached);
   }
-  FreeUnusedPages();
+  UpdatePages();
   result.free_kv_tokens = free_pages() * kToyPage;
   result.trace.forward = absl::Milliseconds(1) + result.trace.rows * absl::Microseconds(10);
   return result;
 }
 
+void FakeVerifier::Erase(std::map<uint64_t, State>::iterator live) {
+  State& state = live->second;
+  while (state.shared > 0) {
+    --state.shared;
+    --cached_.at(*NextPrefix(state, state.tokens));
+  }
+  live_.erase(live);
+}
+
 void FakeVerifier::Close(SequenceId sequence) {
-  if (Tokens(sequence) != nullptr) live_.erase(sequence.session);
+  if (Tokens(sequence) != nullptr) Erase(live_.find(sequence.session));
 }
 
 const std::vector<TokenId>* FakeVerifier::Tokens(SequenceId sequence) const {

@@ -7,6 +7,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/stages/stages.h"
@@ -28,6 +30,7 @@ class FakeVerifier final : public Verifier {
  public:
   absl::StatusOr<TargetInfo> Info() override;
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override;
+  absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override;
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override;
   void Close(SequenceId sequence) override;
@@ -54,7 +57,11 @@ class FakeVerifier final : public Verifier {
     SamplingParams sampling;
     std::vector<TokenId> tokens = {};
     int pages = 0;
+    std::optional<std::string> salt = {};  // Set if the sequence shares its pages.
+    int shared = 0;                        // How many of its first pages are in cached_.
   };
+  // A salt, and all tokens up to the end of a full page.
+  using Prefix = std::pair<std::string, std::vector<TokenId>>;
 
   // The sequence `id`, if `count` tokens after the `cached` ones may be committed in this call.
   [[nodiscard]] absl::StatusOr<State*> Find(SequenceId id, Position cached, int count);
@@ -63,10 +70,18 @@ class FakeVerifier final : public Verifier {
   [[nodiscard]] absl::StatusOr<State*> AdmitPrompt(const PrefillItem& item);
   [[nodiscard]] absl::Status Reserve(State& state, size_t tokens);
   [[nodiscard]] int free_pages() const;
-  // Frees the pages beyond the committed tokens of all sequences.
-  void FreeUnusedPages();
+  // Pages that only one sequence holds and that are not cached.
+  [[nodiscard]] int own_pages() const;
+  // Frees the pages beyond the committed tokens of all sequences. Caches full pages.
+  void UpdatePages();
+  // The prefix that ends after the shared pages of `state` and one more page of `tokens`.
+  [[nodiscard]] static std::optional<Prefix> NextPrefix(const State& state,
+                                                        const std::vector<TokenId>& tokens);
+  // Closes a live sequence.
+  void Erase(std::map<uint64_t, State>::iterator live);
 
   std::map<uint64_t, State> live_;  // By session.
+  std::map<Prefix, int> cached_;    // Full pages, and how many live sequences share each.
   std::set<uint64_t> seen_;         // Sessions of this call.
 };
 

@@ -105,6 +105,7 @@ class SimulatedDevice {
     explicit SimulatedVerifier(SimulatedDevice* device) : device_(device) {}
     absl::StatusOr<TargetInfo> Info() override { return device_->Target(); }
     absl::Status Open(SequenceId, const SamplingParams&) override { return absl::OkStatus(); }
+    absl::StatusOr<int> ReusePrefix(const PrefixItem&) override { return 0; }
     absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                         absl::Span<const PrefillItem> prompts) override;
     void Close(SequenceId) override {}

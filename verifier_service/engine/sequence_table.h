@@ -4,11 +4,13 @@
 #define BASTION_VERIFIER_SERVICE_ENGINE_SEQUENCE_TABLE_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/nn/page_pool.h"
+#include "common/nn/prefix_cache.h"
 #include "common/stages/stage_data.h"
 #include "verifier_service/verify/token_history.h"
 
@@ -20,6 +22,8 @@ struct Sequence {
   Position committed = 0;
   nn::PageTable table;
   TokenHistory history;  // The committed tokens.
+  // Set if the sequence shares its pages.
+  std::optional<nn::PrefixCache::Chain> prefix = {};
 
   void Commit(TokenId token) {
     ++committed;

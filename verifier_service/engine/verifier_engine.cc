@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/nn/prefix_cache.h"
 #include "common/stages/stages.h"
 #include "verifier_service/engine/audit.h"
 #include "verifier_service/engine/call_layout.h"
@@ -16,6 +17,8 @@
 namespace bastion::verifier {
 namespace {
 
+static_assert(FeatureStore::kBlockRows == kernels::kPageTokens);
+
 class Engine final : public VerifierEngine {
  public:
   Engine(const VerifierOptions& options, std::unique_ptr<Target> target);
@@ -23,6 +26,7 @@ class Engine final : public VerifierEngine {
   const TargetInfo& info() const override { return info_; }
   absl::Status SetFeatureLayers(const std::vector<int>& layers) override;
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override;
+  absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override;
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override;
   void Close(SequenceId sequence) override;
@@ -44,14 +48,18 @@ class Engine final : public VerifierEngine {
   void Run(const CallLayout& layout, VerifyResult& result);
   void CommitTree(const TreeEntry& entry, Acceptance acceptance, int index, TimingTrace& trace);
   void CommitPrompt(const PromptEntry& entry, int index, TimingTrace& trace);
-  // Stores the features that the target kept at `index`.
+  // Stores the features that the target kept at `index`. Drops cached prefixes to make room.
   void StoreFeatures(SequenceId sequence, TokenId next, int index);
+  // Lets other sequences reuse the pages that `sequence` has filled.
+  void CachePages(Sequence& sequence);
 
   VerifierOptions options_;
   std::unique_ptr<Target> target_;
   Audit audit_;
   SequenceTable sequences_;
   FeatureStore features_;
+  // Every cached page has its features in features_, if there are feature layers.
+  nn::PrefixCache prefixes_;
   std::vector<int> feature_layers_;
   TargetInfo info_;
 };
@@ -61,7 +69,8 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target)
       target_(std::move(target)),
       audit_(options.audit, target_.get()),
       sequences_(target_->pages(), options.max_sequences),
-      features_(target_->feature_type(), options.feature_bytes, target_->feature_ring()) {
+      features_(target_->feature_type(), options.feature_bytes, target_->feature_ring()),
+      prefixes_(&target_->pages(), [this](int32_t page) { features_.Forget(page); }) {
   const hub::ModelConfig& config = target_->config();
   const std::filesystem::path folder = std::filesystem::path(options.target_folder) / "";
   info_.model = folder.parent_path().filename().string();
@@ -87,6 +96,7 @@ absl::Status Engine::SetFeatureLayers(const std::vector<int>& layers) {
     return absl::FailedPreconditionError(
         "sequences of another drafter are open; close them before changing the feature layers");
   }
+  if (layers != feature_layers_) prefixes_.Clear();
   feature_layers_ = layers;
   target_->SetFeatureLayers(layers);
   return absl::OkStatus();
@@ -105,6 +115,32 @@ void Engine::Close(SequenceId sequence) {
   features_.Close(sequence);
 }
 
+absl::StatusOr<int> Engine::ReusePrefix(const PrefixItem& item) {
+  ASSIGN_OR_RETURN(Sequence * sequence, sequences_.Find(item.sequence));
+  if (sequence->committed > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("sequence ", item.sequence.session, ": ", sequence->committed,
+                     " tokens are already committed; a prefix can only begin a sequence"));
+  }
+  if (!options_.reuse_prefixes) return 0;
+  sequence->prefix = prefixes_.Begin(item.salt);
+  const int tokens = prefixes_.Reuse(item.tokens, sequence->table, *sequence->prefix);
+  for (int i = 0; i < tokens; ++i) sequence->Commit(item.tokens[i]);
+  if (!feature_layers_.empty()) features_.Share(item.sequence, sequence->table.pages);
+  return tokens;
+}
+
+void Engine::CachePages(Sequence& sequence) {
+  if (!sequence.prefix.has_value()) return;
+  const bool has_features = !feature_layers_.empty();
+  // A sequence whose features were dropped, or that was opened without them, has no use.
+  if (has_features && !features_.Rows(sequence.id).ok()) return;
+  for (const int index :
+       prefixes_.Add(sequence.history.tokens(), sequence.table, *sequence.prefix)) {
+    if (has_features) features_.Keep(sequence.id, index, sequence.table.pages[index]);
+  }
+}
+
 absl::Status Engine::CheckRows(const Forest& forest, absl::Span<const PrefillItem> prompts) const {
   size_t rows = 0;
   for (const VerifyItem& item : forest) rows += item.tree.rows();
@@ -115,7 +151,10 @@ absl::Status Engine::CheckRows(const Forest& forest, absl::Span<const PrefillIte
 }
 
 void Engine::StoreFeatures(SequenceId sequence, TokenId next, int index) {
-  features_.Append(sequence, target_->KeptFeatures(index), next, target_->KeptRingPosition(index));
+  const absl::Span<const char> rows = target_->KeptFeatures(index);
+  while (!features_.Fits(rows.size()) && target_->pages().DropOldest()) {
+  }
+  features_.Append(sequence, rows, next, target_->KeptRingPosition(index));
 }
 
 void Engine::CommitTree(const TreeEntry& entry, Acceptance acceptance, int index,
@@ -128,6 +167,7 @@ void Engine::CommitTree(const TreeEntry& entry, Acceptance acceptance, int index
   }
   trace.commit += watch.Lap();
   StoreFeatures(entry.item->sequence, entry.outcome->acceptance.next, index);
+  CachePages(*entry.sequence);
   trace.feature_export += watch.Lap();
 }
 
@@ -136,6 +176,7 @@ void Engine::CommitPrompt(const PromptEntry& entry, int index, TimingTrace& trac
   for (const TokenId token : entry.item->tokens) entry.sequence->Commit(token);
   trace.commit += watch.Lap();
   StoreFeatures(entry.item->sequence, kNoToken, index);
+  CachePages(*entry.sequence);
   trace.feature_export += watch.Lap();
 }
 

@@ -24,8 +24,10 @@ struct VerifierOptions {
   std::string target_folder;
   nn::EngineOptions engine;
   int max_sequences = 64;
-  int max_rows = 512;                        // Maximum number of rows in one forward.
-  int64_t feature_bytes = int64_t{1} << 30;  // Limit for the features of all sequences together.
+  int max_rows = 512;  // Maximum number of rows in one forward.
+  // Limit for the features of all sequences and cached prefixes together.
+  int64_t feature_bytes = int64_t{1} << 30;
+  bool reuse_prefixes = true;  // If not, ReusePrefix always returns 0.
   AuditOptions audit;
   TargetLoader load_target = nullptr;  // Null: LoadCpuTarget.
 };
@@ -46,6 +48,7 @@ class VerifierEngine {
 
   // Contracts: Verifier in common/stages/stages.h.
   [[nodiscard]] virtual absl::Status Open(SequenceId sequence, const SamplingParams& sampling) = 0;
+  [[nodiscard]] virtual absl::StatusOr<int> ReusePrefix(const PrefixItem& item) = 0;
   [[nodiscard]] virtual absl::StatusOr<VerifyResult> Verify(
       const Forest& forest, absl::Span<const PrefillItem> prompts) = 0;
   virtual void Close(SequenceId sequence) = 0;

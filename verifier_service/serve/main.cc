@@ -35,7 +35,10 @@ ABSL_FLAG(int, max_sequences, 64, "Maximum number of open sequences.");
 ABSL_FLAG(int, max_rows, 512,
           "Maximum number of rows (roots, tree nodes and prompt tokens) in one forward.");
 ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30,
-          "Bytes of host memory for the features of all open sequences.");
+          "Bytes of host memory for the features of all open sequences and cached prefixes.");
+ABSL_FLAG(bool, reuse_prefixes, true,
+          "Reuse the KV cache of prompts that begin like an earlier prompt with the same "
+          "cache_salt.");
 ABSL_FLAG(double, audit_fraction, 0,
           "Fraction (0 to 1) of verify cycles that are decoded again token by token and compared. "
           "0: off.");
@@ -67,6 +70,7 @@ absl::Status Run() {
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   options.max_rows = absl::GetFlag(FLAGS_max_rows);
   options.feature_bytes = absl::GetFlag(FLAGS_feature_bytes);
+  options.reuse_prefixes = absl::GetFlag(FLAGS_reuse_prefixes);
   options.audit = {absl::GetFlag(FLAGS_audit_fraction), absl::GetFlag(FLAGS_audit_tolerance)};
   if (!(options.audit.fraction >= 0 && options.audit.fraction <= 1)) {
     return absl::InvalidArgumentError(absl::StrCat("--audit_fraction is ", options.audit.fraction,
@@ -106,7 +110,8 @@ int main(int argc, char** argv) {
                   {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
                    "gpu_feature_bytes BYTES"}},
                  {"Capacity",
-                  {"kv_tokens TOKENS", "max_sequences N", "max_rows ROWS", "feature_bytes BYTES"}},
+                  {"kv_tokens TOKENS", "max_sequences N", "max_rows ROWS", "feature_bytes BYTES",
+                   "reuse_prefixes"}},
                  {"Audit", {"audit_fraction FRACTION", "audit_tolerance LOGITS"}}}};
   bastion::wire::BlockStopSignals();
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });

@@ -117,6 +117,9 @@ void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
     case proto::VerifierRequest::kOpen:
       status = Open(request.open(), lease);
       break;
+    case proto::VerifierRequest::kReusePrefix:
+      status = ReusePrefix(request.reuse_prefix(), reply);
+      break;
     case proto::VerifierRequest::kVerify:
       status = Verify(request.verify(), queued, reply);
       break;
@@ -135,6 +138,13 @@ absl::Status VerifierService::Open(const proto::VerifierRequest::Open& request, 
   ASSIGN_OR_RETURN(const SamplingParams sampling, wire::Decode(request.sampling()));
   RETURN_IF_ERROR(engine_->Open(sequence, sampling));
   lease.insert(sequence);
+  return absl::OkStatus();
+}
+
+absl::Status VerifierService::ReusePrefix(const proto::VerifierRequest::ReusePrefix& request,
+                                          proto::VerifierReply& reply) {
+  ASSIGN_OR_RETURN(const int tokens, engine_->ReusePrefix(wire::Decode(request)));
+  reply.set_reused_tokens(tokens);
   return absl::OkStatus();
 }
 

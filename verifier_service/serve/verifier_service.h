@@ -60,6 +60,8 @@ class VerifierService final : public proto::VerifierService::Service {
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Open(const proto::VerifierRequest::Open& request, Lease& lease)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReusePrefix(const proto::VerifierRequest::ReusePrefix& request,
+                           proto::VerifierReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Verify(const proto::VerifierRequest::Verify& request, absl::Duration queued,
                       proto::VerifierReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

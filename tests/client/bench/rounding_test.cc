@@ -23,6 +23,7 @@ class SteppingVerifier final : public Verifier {
     ++open;
     return absl::OkStatus();
   }
+  absl::StatusOr<int> ReusePrefix(const PrefixItem&) override { return 0; }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
     VerifyResult result;

@@ -30,6 +30,7 @@ class ToyTarget final : public Verifier {
 
   absl::StatusOr<TargetInfo> Info() override;
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override;
+  absl::StatusOr<int> ReusePrefix(const PrefixItem&) override { return 0; }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override;
   void Close(SequenceId sequence) override { live_.erase(sequence.session); }

@@ -20,6 +20,7 @@ class CountingVerifier final : public Verifier {
     return info;
   }
   absl::Status Open(SequenceId, const SamplingParams&) override { return absl::OkStatus(); }
+  absl::StatusOr<int> ReusePrefix(const PrefixItem&) override { return 0; }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
     EXPECT_TRUE(forest.empty());

@@ -204,16 +204,26 @@ TEST(CodecTest, RoundTripsVerifyResults) {
 }
 
 TEST(CodecTest, RoundTripsFrontiers) {
-  Frontier frontier = {kSequence, 40, 7, {1, 2, 3}, {{}, {5}, {5, 6}}, 32, {1.0f, 8}, true};
+  Frontier frontier = {kSequence, 40, 7, {1, 2, 3}, "salt", {{}, {5}, {5, 6}}, 32, {1.0f, 8}, true};
   const Frontier decoded = RoundTrip<proto::DrafterRequest::Frontier>(frontier);
   EXPECT_EQ(decoded.sequence, kSequence);
   EXPECT_EQ(decoded.committed, 40);
   EXPECT_EQ(decoded.root, 7);
   EXPECT_EQ(decoded.new_tokens, frontier.new_tokens);
+  EXPECT_EQ(decoded.cache_salt, "salt");
   EXPECT_EQ(decoded.paths, frontier.paths);
   EXPECT_EQ(decoded.candidates, 32);
   EXPECT_EQ(decoded.sampling, frontier.sampling);
   EXPECT_TRUE(decoded.coupled);
+}
+
+TEST(CodecTest, RoundTripsPrefixes) {
+  const std::string salt("\xff\0", 2);  // Any bytes.
+  const PrefixItem decoded =
+      RoundTrip<proto::VerifierRequest::ReusePrefix>(PrefixItem{kSequence, {5, 6, 7}, salt});
+  EXPECT_EQ(decoded.sequence, kSequence);
+  EXPECT_EQ(decoded.tokens, (std::vector<TokenId>{5, 6, 7}));
+  EXPECT_EQ(decoded.salt, salt);
 }
 
 TEST(CodecTest, RoundTripsInfos) {

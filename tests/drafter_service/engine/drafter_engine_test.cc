@@ -23,6 +23,7 @@ class SyntheticFeatures final : public FeatureSource {
   explicit SyntheticFeatures(int width) : width_(width) {}
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration) override {
     ++reads_;
+    rows_ += range.count;
     Features features;
     features.width = width_;
     features.bytes.resize(range.count * features.row_bytes());
@@ -33,10 +34,11 @@ class SyntheticFeatures final : public FeatureSource {
     return features;
   }
   [[nodiscard]] int reads() const { return reads_; }
+  [[nodiscard]] int rows() const { return rows_; }
 
  private:
   const int width_;
-  int reads_ = 0;
+  int reads_ = 0, rows_ = 0;
 };
 
 class DrafterEngineTest : public ::testing::Test {
@@ -162,6 +164,60 @@ TEST_F(DrafterEngineTest, Int8WeightsGiveNearlyTheSameProbabilitiesAsFp32) {
     }
   }
   EXPECT_LT(difference / compared, 0.1);
+}
+
+// A frontier with the tokens of its whole context.
+Frontier WithTokens(Frontier frontier, const std::vector<TokenId>& tokens,
+                    const std::string& salt = "") {
+  frontier.new_tokens = {tokens.begin(), tokens.begin() + frontier.committed};
+  frontier.cache_salt = salt;
+  return frontier;
+}
+
+std::vector<TokenId> SomeTokens() {
+  std::vector<TokenId> tokens(64);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(37 * i % 256);
+  return tokens;
+}
+
+TEST_F(DrafterEngineTest, TheContextOfAnEqualPromptIsReused) {
+  const std::vector<TokenId> tokens = SomeTokens();
+  SyntheticFeatures features(3 * 32), cold_features(3 * 32);
+  const auto engine = MakeEngine(features), cold = MakeEngine(cold_features);
+  ASSERT_TRUE(engine->Expand({WithTokens(MakeFrontier(40, 3), tokens)}).ok());
+  EXPECT_EQ(features.rows(), 40);
+  Frontier second = WithTokens(MakeFrontier(50, 3), tokens);
+  second.sequence.session = 2;
+  const auto drafts = engine->Expand({second});
+  EXPECT_EQ(features.rows(), 40 + 50 - 32) << "two full pages were reused";
+  const auto expected = cold->Expand({second});
+  ASSERT_TRUE(drafts.ok() && expected.ok()) << drafts.status() << expected.status();
+  EXPECT_FALSE(drafts->at(0).marginals.at(0).empty());
+  EXPECT_EQ(*drafts, *expected);
+}
+
+TEST_F(DrafterEngineTest, TheContextIsReusedAfterTheFirstSequenceHasEnded) {
+  const std::vector<TokenId> tokens = SomeTokens();
+  SyntheticFeatures features(3 * 32);
+  const auto engine = MakeEngine(features);
+  const Frontier first = WithTokens(MakeFrontier(40, 3), tokens);
+  ASSERT_TRUE(engine->Expand({first}).ok());
+  engine->Close(first.sequence);
+  ASSERT_TRUE(engine->Expand({first}).ok());
+  EXPECT_EQ(features.rows(), 40 + 8);
+}
+
+TEST_F(DrafterEngineTest, ContextIsNotReusedUnderAnotherSaltOrWithoutTokens) {
+  const std::vector<TokenId> tokens = SomeTokens();
+  SyntheticFeatures features(3 * 32);
+  const auto engine = MakeEngine(features);
+  int session = 0, expected_rows = 0;
+  for (Frontier frontier : {WithTokens(MakeFrontier(40, 3), tokens, "alice"),
+                            WithTokens(MakeFrontier(40, 3), tokens, "bob"), MakeFrontier(40, 3)}) {
+    frontier.sequence.session = ++session;
+    ASSERT_TRUE(engine->Expand({frontier}).ok());
+    EXPECT_EQ(features.rows(), expected_rows += 40);
+  }
 }
 
 TEST_F(DrafterEngineTest, AWronglyPredictedRootIsDraftedAgain) {

@@ -29,6 +29,7 @@ class BatchVerifier final : public Verifier {
     EXPECT_TRUE(cached_.emplace(sequence.session, 0).second);
     return absl::OkStatus();
   }
+  absl::StatusOr<int> ReusePrefix(const PrefixItem&) override { return 0; }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
     if (fails && !forest.empty()) return absl::UnavailableError("gone");

@@ -45,6 +45,7 @@ class TimedVerifier final : public Verifier {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<int> ReusePrefix(const PrefixItem&) override { return 0; }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
     VerifyResult result;

@@ -35,6 +35,10 @@ class SharedVerifier final : public Verifier {
     opened_.push_back(sampling.seed);
     return fake_.Open(sequence, sampling);
   }
+  absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
+    MutexLock lock(&mutex_);
+    return fake_.ReusePrefix(item);
+  }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
     const auto may_go_on = [this] { return !held_; };
