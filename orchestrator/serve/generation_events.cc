@@ -130,6 +130,7 @@ v1::GenerateResponse FinishedEvent(const OutputEnd& end) {
   if (end.stop_token) finished.set_stop_token_id(*end.stop_token);
   finished.mutable_usage()->set_prompt_tokens(end.prompt_tokens);
   finished.mutable_usage()->set_completion_tokens(end.completion_tokens);
+  finished.mutable_usage()->set_cached_prompt_tokens(end.cached_prompt_tokens);
   finished.set_seed(end.seed);
   SetTimings(end, *finished.mutable_timings());
   SetSpeculation(end, *finished.mutable_speculation());

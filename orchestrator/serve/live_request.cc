@@ -119,6 +119,7 @@ void LiveRequest::PublishEnd() {
   if (end.reason == FinishReason::kStopToken) end.stop_token = sequence_->output().back();
   end.prompt_tokens = static_cast<int>(request_.decode.prompt.size());
   end.completion_tokens = static_cast<int>(sequence_->output().size());
+  end.cached_prompt_tokens = sequence_->reused_prompt_tokens();
   end.seed = request_.decode.sampling.seed;
   end.policy = request_.policy.text();
   end.times = times_;

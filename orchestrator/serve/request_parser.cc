@@ -12,6 +12,7 @@ namespace {
 constexpr int kMaxStops = 16;
 constexpr int kMaxBiases = 1024;
 constexpr uint32_t kMaxLogprobs = 100;
+constexpr size_t kMaxSaltBytes = 256;
 constexpr uint32_t kDefaultPriority = 10;
 constexpr uint32_t kMaxPriority = 100;
 
@@ -174,7 +175,13 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
     return FieldError("stop.stop", absl::StrCat("has ", request.stop().stop_size(),
                                                 " strings; at most ", kMaxStops, " are allowed"));
   }
+  if (request.cache_salt().size() > kMaxSaltBytes) {
+    return FieldError("cache_salt",
+                      absl::StrCat("has ", request.cache_salt().size(), " bytes; at most ",
+                                   kMaxSaltBytes, " are allowed"));
+  }
   DecodeRequest decode;
+  decode.cache_salt = request.cache_salt();
   ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
   ASSIGN_OR_RETURN(decode.sampling, ParseSampling(request.sampling()));
   RETURN_IF_ERROR(SetLimits(request.stop(), decode));

@@ -39,6 +39,7 @@ struct OutputEnd {
   std::optional<TokenId> stop_token;
   int prompt_tokens = 0;
   int completion_tokens = 0;
+  int cached_prompt_tokens = 0;
   uint64_t seed = 0;
   std::string policy;
   RequestTimes times;

@@ -132,8 +132,10 @@ void Scheduler::Admit() {
     if (!next->admitted()) {
       next->CreateSequence({NewSession(), 0}, admissions_++, &engine.costs, &engine.memory);
     }
-    engine.cycle.Open(next->sequence());
+    // For all pages, because those that it reuses may have counted as free.
     memory.Reserve(*next);
+    engine.cycle.Open(next->sequence());
+    (void)next->TakeCommitted();  // Reused tokens take no time, so they are not charged.
     running_.push_back(std::move(next));
   }
 }

@@ -148,8 +148,10 @@ class Scheduler {
   std::vector<Request> parked_;
   uint64_t admissions_ = 0;
   int64_t preemptions_ = 0;
-  int64_t free_tokens_ = 0;  // As of the last reply, plus the sequences closed since.
-  size_t turn_size_ = 0;     // Requests in the last forward.
+  // As of the last reply, plus the sequences closed since. Until the next reply, pages that closed
+  // sequences share with others count as free.
+  int64_t free_tokens_ = 0;
+  size_t turn_size_ = 0;  // Requests in the last forward.
   // Whole trees left too few pages to the prompts of the last forward. The next one has only
   // prompts.
   bool prompts_alone_ = false;

@@ -65,6 +65,7 @@ TEST(GenerationEventsTest, FinishedSumsUpTheCycles) {
   end.reason = FinishReason::kLength;
   end.prompt_tokens = 11;
   end.completion_tokens = 7;
+  end.cached_prompt_tokens = 5;
   end.seed = 42;
   end.policy = "adaptive";
   end.times.total = absl::Milliseconds(1250);
@@ -74,6 +75,7 @@ TEST(GenerationEventsTest, FinishedSumsUpTheCycles) {
   EXPECT_FALSE(finished.has_stop_token_id());
   EXPECT_EQ(finished.usage().prompt_tokens(), 11u);
   EXPECT_EQ(finished.usage().completion_tokens(), 7u);
+  EXPECT_EQ(finished.usage().cached_prompt_tokens(), 5u);
   EXPECT_EQ(finished.seed(), 42u);
   EXPECT_EQ(finished.timings().total().seconds(), 1);
   EXPECT_EQ(finished.timings().total().nanos(), 250000000);

@@ -24,6 +24,7 @@ struct RequestSpec {
   absl::Duration deadline = absl::InfiniteDuration();
   // Names the request in SharedVerifier::opened(). It has no other effect at temperature 0.
   uint64_t seed = 0;
+  std::string cache_salt = "";
 };
 
 class RequestMaker {
@@ -35,6 +36,7 @@ class RequestMaker {
     request.decode.prompt = spec.prompt;
     request.decode.max_tokens = spec.max_tokens;
     request.decode.sampling.seed = spec.seed;
+    request.decode.cache_salt = spec.cache_salt;
     request.decode.node_cap = 32;
     request.decode.weight = spec.priority / 10.0;
     request.default_max_tokens = spec.default_max_tokens;

@@ -329,5 +329,13 @@ TEST_F(RequestParserTest, ALengthThatTheClientSetsIsNotADefault) {
   EXPECT_FALSE(parsed->default_max_tokens);
 }
 
+TEST_F(RequestParserTest, ACacheSaltHasAtMost256Bytes) {
+  EXPECT_EQ(Parse()->decode.cache_salt, "");
+  request_.set_cache_salt(std::string(256, 's'));
+  EXPECT_EQ(Parse()->decode.cache_salt, request_.cache_salt());
+  request_.set_cache_salt(std::string(257, 's'));
+  ExpectRefused("cache_salt: has 257 bytes");
+}
+
 }  // namespace
 }  // namespace bastion
