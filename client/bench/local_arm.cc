@@ -55,11 +55,16 @@ class LocalArm final : public Arm {
     double started = 0;
     std::optional<double> prefilled;  // Seconds since the load began.
     int64_t overtaken = 0;            // PromptDemand::overtaken
+    bool suspended = false;           // Preempted: it has no pages.
   };
 
   [[nodiscard]] double Now() const { return absl::ToDoubleSeconds(stages_.clock->Now() - began_); }
   [[nodiscard]] Live Begin(const PlannedRequest& request, const BenchSettings& settings,
                            LoadRun* run);
+  // If a request lacked memory, suspends the request that began last, or fails it if it is alone.
+  void Preempt();
+  // Opens the suspended requests again.
+  void Resume();
   // The prompt tokens of the next forward, beside `decoding` sequences.
   [[nodiscard]] std::vector<PromptChunk> NextPrompts(int decoding);
   // Runs one cycle of all live requests.
@@ -113,7 +118,7 @@ std::vector<PromptChunk> LocalArm::NextPrompts(int decoding) {
   std::vector<Live*> waiting;
   std::vector<PromptDemand> demands;
   for (Live& entry : live_) {
-    if (entry.sequence->prompt_left() == 0) continue;
+    if (entry.suspended || entry.sequence->prompt_left() == 0) continue;
     waiting.push_back(&entry);
     demands.push_back({entry.sequence->prompt_left(), entry.overtaken});
   }
@@ -132,7 +137,7 @@ absl::Status LocalArm::Step(LoadRun* run) {
   Batch batch;
   std::vector<std::pair<const Live*, size_t>> stepped;  // With the tokens before the cycle.
   for (Live& entry : live_) {
-    if (entry.sequence->done() || entry.sequence->prompt_left() > 0) continue;
+    if (entry.suspended || entry.sequence->done() || entry.sequence->prompt_left() > 0) continue;
     if (!entry.prefilled.has_value()) entry.prefilled = Now();
     batch.push_back(entry.sequence.get());
     stepped.emplace_back(&entry, entry.sequence->output().size());
@@ -143,9 +148,7 @@ absl::Status LocalArm::Step(LoadRun* run) {
   // Estimators do not learn from forwards with prompts, so they are not recorded.
   if (stages_.recorder != nullptr && prompts.empty()) trace.emplace(batch, costs_, max_rows_);
   RETURN_IF_ERROR(Annotate(cycle_.Step(batch, prompts), policy_.text()));
-  for (Live& entry : live_) {
-    if (entry.sequence->starved()) entry.sequence->Fail(entry.sequence->starvation());
-  }
+  Preempt();
   const double now = Now();
   if (trace.has_value()) Record(trace->Finish(batch));
   for (const auto& [entry, before] : stepped) {
@@ -153,6 +156,26 @@ absl::Status LocalArm::Step(LoadRun* run) {
     if (tokens > 0) run->requests[entry->index].deltas.push_back({now, tokens});
   }
   return absl::OkStatus();
+}
+
+void LocalArm::Preempt() {
+  const auto starved = [](const Live& entry) { return entry.sequence->starved(); };
+  const auto runs = [](const Live& entry) { return !entry.suspended && !entry.sequence->done(); };
+  if (std::none_of(live_.begin(), live_.end(), starved)) return;
+  const auto victim = std::find_if(live_.rbegin(), live_.rend(), runs);
+  if (std::count_if(live_.begin(), live_.end(), runs) == 1) {
+    victim->sequence->Fail(victim->sequence->starvation());
+    return;
+  }
+  cycle_.Close(*victim->sequence, *stages_.drafter);
+  victim->sequence->Preempt();
+  victim->suspended = true;
+}
+
+void LocalArm::Resume() {
+  for (Live& entry : live_) {
+    if (std::exchange(entry.suspended, false)) cycle_.Open(*entry.sequence);
+  }
 }
 
 void LocalArm::Record(CycleTrace trace) {
@@ -181,7 +204,7 @@ absl::Status LocalArm::RemoveEnded(LoadGenerator* generator, LoadRun* run) {
     generator->RequestEnded();
   }
   const auto ended = [](const Live& entry) { return entry.sequence->done(); };
-  live_.erase(std::remove_if(live_.begin(), live_.end(), ended), live_.end());
+  if (std::erase_if(live_, ended) > 0) Resume();
   return absl::OkStatus();
 }
 

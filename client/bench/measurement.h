@@ -53,6 +53,9 @@ struct BenchSettings {
   SamplingParams sampling = {};
   int max_new_tokens = 128;
   bool ignore_eos = false;
+  // Through services: let requests reuse the prefixes of others. (LocalMemory::reuse_prefixes does
+  // so in process.) Off, so that measurements of equal prompts are comparable.
+  bool reuse_prefixes = false;
   bool reliability = false;  // Collect LoadRun::reliability. In process only.
 };
 

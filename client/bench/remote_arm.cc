@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "client/bench/arm.h"
@@ -32,6 +33,12 @@ MeasuredCycle ToMeasuredCycle(const v1::CycleReport& cycle) {
                      .audit = Seconds(cycle.audit()),
                      .transfer = Seconds(cycle.transfer())};
   return measured;
+}
+
+// A salt that no other request has.
+std::string NewSalt() {
+  absl::BitGen bits;
+  return absl::StrCat(absl::Hex(absl::Uniform<uint64_t>(bits)));
 }
 
 // One call. Its thread writes the result; the arm reads it after it has joined the thread.
@@ -129,6 +136,7 @@ absl::Status RemoteArm::RunRequest(const PlannedRequest& planned, const BenchSet
   request.mutable_output()->set_token_ids(true);
   request.mutable_output()->set_cycles(true);
   request.mutable_speculation()->set_policy(policy_);
+  if (!settings.reuse_prefixes) request.set_cache_salt(NewSalt());
   result->id = planned.prompt->id;
   result->max_new_tokens = planned.max_new_tokens;
   result->arrived = absl::ToDoubleSeconds(planned.arrival);

@@ -39,6 +39,9 @@ ABSL_FLAG(
     "has places.");
 ABSL_FLAG(int, prompt_tokens, 32,
           "Maximum tokens per prompt. Longer prompts keep only their last tokens.");
+ABSL_FLAG(int, shared_prefix, 0,
+          "Tokens that are put before every prompt, the same for all. The requests of this process "
+          "then share the pages of this prefix. 0: none.");
 ABSL_FLAG(int, max_new_tokens, 16, "Tokens to generate for each prompt.");
 ABSL_FLAG(std::vector<std::string>, policies,
           std::vector<std::string>({"chain", "fixed:16+prior", "fixed:64", "adaptive",
@@ -60,6 +63,10 @@ ABSL_FLAG(
     double, rounding, 0,
     "A difference counts as a rounding error if the gap between the two tokens, in logits, is "
     "below this. Use 0 on a CPU. A GPU and --backend torch compute logits only up to rounding.");
+ABSL_FLAG(
+    int, kv_tokens, 65536,
+    "Capacity of each model's cache in tokens. With fewer tokens than the requests of a batch "
+    "need, some are preempted. Not used with --endpoint.");
 ABSL_FLAG(int, walks, 50400, "Total number of walks in the distribution check. 0: skip the check.");
 ABSL_FLAG(int, tree_nodes, 6,
           "Nodes of the draft tree in the distribution check, without the root.");
@@ -118,9 +125,22 @@ absl::StatusOr<std::vector<TextSetting>> Settings() {
   return settings;
 }
 
+// The first `count` tokens of all prompts, one after the other and repeated as often as needed.
+std::vector<TokenId> SharedPrefix(const std::vector<BenchPrompt>& prompts, int count) {
+  std::vector<TokenId> prefix;
+  while (!prompts.empty() && static_cast<int>(prefix.size()) < count) {
+    for (const BenchPrompt& prompt : prompts) {
+      prefix.insert(prefix.end(), prompt.tokens.begin(), prompt.tokens.end());
+    }
+  }
+  prefix.resize(std::min<size_t>(prefix.size(), std::max(0, count)));
+  return prefix;
+}
+
 absl::StatusOr<std::vector<BenchPrompt>> Prompts() {
   ASSIGN_OR_RETURN(auto prompts,
                    LoadPrompts(absl::GetFlag(FLAGS_prompts), absl::GetFlag(FLAGS_target)));
+  const std::vector<TokenId> prefix = SharedPrefix(prompts, absl::GetFlag(FLAGS_shared_prefix));
   const auto max_tokens = static_cast<size_t>(std::max(1, absl::GetFlag(FLAGS_prompt_tokens)));
   for (BenchPrompt& prompt : prompts) {
     const size_t kept = std::min(max_tokens, prompt.tokens.size());
@@ -131,6 +151,9 @@ absl::StatusOr<std::vector<BenchPrompt>> Prompts() {
   const auto synthetic =
       SyntheticPrompts(absl::GetFlag(FLAGS_synthetic_prompts), config.dims.vocabulary, /*seed=*/1);
   prompts.insert(prompts.end(), synthetic.begin(), synthetic.end());
+  for (BenchPrompt& prompt : prompts) {
+    prompt.tokens.insert(prompt.tokens.begin(), prefix.begin(), prefix.end());
+  }
   return prompts;
 }
 
@@ -151,7 +174,7 @@ absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, i
   options.dtype = absl::GetFlag(FLAGS_dtype);
   options.backend = absl::GetFlag(FLAGS_backend);
   options.threads = absl::GetFlag(FLAGS_threads);
-  options.max_sequences = max_batch_size + 4;
+  options.memory = {max_batch_size + 4, absl::GetFlag(FLAGS_kv_tokens), /*reuse_prefixes=*/true};
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(options.target_folder));
   ASSIGN_OR_RETURN(subject.stages, LocalStages::Create(options));
   Verifier& verifier = subject.stages->verifier();
@@ -281,11 +304,11 @@ int main(int argc, char** argv) {
       .required = {"target"},
       .groups = {{"Models and policies",
                   {"target DIR", "drafter DIR", "endpoint ADDRESS", "dtype TYPE", "backend NAME",
-                   "threads N", "policies LIST"}},
+                   "threads N", "kv_tokens TOKENS", "policies LIST"}},
                  {"Texts",
                   {"prompts FILE", "synthetic_prompts N", "max_prompts N", "prompt_tokens N",
-                   "max_new_tokens N", "temperatures LIST", "settings LIST", "batch_sizes LIST",
-                   "seed N", "rounding LOGITS"}},
+                   "shared_prefix N", "max_new_tokens N", "temperatures LIST", "settings LIST",
+                   "batch_sizes LIST", "seed N", "rounding LOGITS"}},
                  {"Distributions", {"walks N", "tree_nodes N"}}}};
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

@@ -57,7 +57,9 @@ class Checker {
     for (size_t i = 0; i < count; ++i) {
       plan.requests.push_back({&check_.prompts[i], check_.max_new_tokens, absl::ZeroDuration()});
     }
-    ASSIGN_OR_RETURN(LoadRun run, arm.Run(plan, {setting.sampling, check_.max_new_tokens}));
+    BenchSettings settings = {setting.sampling, check_.max_new_tokens};
+    settings.reuse_prefixes = true;
+    ASSIGN_OR_RETURN(LoadRun run, arm.Run(plan, settings));
     return std::move(run.requests);
   }
 
