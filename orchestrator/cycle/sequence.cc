@@ -11,7 +11,7 @@ DecodeSequence::DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPol
     : request_(std::move(request)), policy_(std::move(policy)), root_(request_.prompt.back()) {
   CHECK_GT(request_.max_tokens, 0);
   policy_->set_weight(request_.weight);
-  policy_->ObservePrompt(request_.prompt);
+  policy_->ObservePrompt(request_.prompt, request_.cache_salt);
 }
 
 int DecodeSequence::prompt_left() const {

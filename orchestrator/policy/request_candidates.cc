@@ -27,6 +27,7 @@ std::optional<TransitionPrior> PriorFor(Policy::Prior prior, const PriorInputs& 
 RequestCandidates::RequestCandidates(const PolicyContext& context)
     : mode_(ModeOf(context)),
       shared_(&context.memory->at(mode_, context.policy.prior())),
+      prompt_counts_(&context.memory->prompt_counts()),
       prior_(PriorFor(context.policy.prior(), context.memory->inputs())) {}
 
 std::unique_ptr<Candidates> RequestCandidates::FromDraft(const Marginals& marginals, int depth,
@@ -40,6 +41,10 @@ std::unique_ptr<Candidates> RequestCandidates::FromDraft(const Marginals& margin
 std::unique_ptr<Candidates> RequestCandidates::FromPrior(int depth, int max_children) const {
   return std::make_unique<PriorCandidates>(std::min(depth, kPriorDepth), &*prior_,
                                            &shared_->prior_weights, max_children);
+}
+
+void RequestCandidates::AppendPrompt(absl::Span<const TokenId> prompt, const std::string& salt) {
+  if (prior_.has_value()) prior_->AppendPrompt(prompt, salt, *prompt_counts_);
 }
 
 void RequestCandidates::Append(TokenId token) {

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -35,7 +36,9 @@ class RequestCandidates {
   // The candidates of the prior alone. REQUIRES: has_prior().
   [[nodiscard]] std::unique_ptr<Candidates> FromPrior(int depth, int max_children) const;
 
-  // Adds the next token of the request, prompt or output, to the prior.
+  // Adds the prompt of the request to the prior, before any other token.
+  void AppendPrompt(absl::Span<const TokenId> prompt, const std::string& salt);
+  // Adds the next token of the output to the prior.
   void Append(TokenId token);
   // Learns from the tokens that the target chose after the root, before they are appended.
   // `marginals` are those of this cycle's draft, null without one. `prior_alone`: the cycle also
@@ -56,6 +59,7 @@ class RequestCandidates {
 
   const DraftMode mode_;
   SharedSpeculation* const shared_;
+  PromptCounts* const prompt_counts_;
   std::optional<TransitionPrior> prior_;
   int update_chances_ = 0;  // Cycles that could have updated the weights.
 };

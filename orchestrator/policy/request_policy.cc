@@ -5,10 +5,6 @@
 
 namespace bastion {
 
-void RequestPolicy::ObservePrompt(absl::Span<const TokenId> prompt) {
-  for (const TokenId token : prompt) candidates_.Append(token);
-}
-
 void RequestPolicy::Begin(TokenId root, const TreeLimits& limits,
                           absl::Span<const double> min_values) {
   root_ = root;

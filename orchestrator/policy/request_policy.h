@@ -17,6 +17,7 @@
 #define BASTION_ORCHESTRATOR_POLICY_REQUEST_POLICY_H_
 
 #include <optional>
+#include <string>
 
 #include "absl/types/span.h"
 #include "common/base/ids.h"
@@ -54,8 +55,10 @@ class RequestPolicy {
 
   // Feeds the prompt to the prior, before the first cycle. The last token of the prompt is the
   // first root. Observe feeds the output tokens. Without this call, the prior knows only the
-  // output.
-  void ObservePrompt(absl::Span<const TokenId> prompt);
+  // output. Prompts with the same `salt` reuse each other's counts.
+  void ObservePrompt(absl::Span<const TokenId> prompt, const std::string& salt = {}) {
+    candidates_.AppendPrompt(prompt, salt);
+  }
 
   // True if the planner decides about drafts and nodes.
   [[nodiscard]] virtual bool planned() const = 0;

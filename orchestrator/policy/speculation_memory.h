@@ -14,6 +14,7 @@
 #include "orchestrator/policy/reliability.h"
 #include "orchestrator/prior/candidate_weights.h"
 #include "orchestrator/prior/continuation_counts.h"
+#include "orchestrator/prior/prompt_counts.h"
 #include "orchestrator/prior/transition_gains.h"
 
 namespace bastion {
@@ -45,6 +46,9 @@ class SpeculationMemory {
 
   [[nodiscard]] const PriorInputs& inputs() const { return inputs_; }
 
+  // The counts of prompts that begin alike.
+  [[nodiscard]] PromptCounts& prompt_counts() { return prompt_counts_; }
+
   // Creates the state at the first use. The reference stays valid.
   [[nodiscard]] SharedSpeculation& at(DraftMode mode, Policy::Prior prior) {
     return shared_[{mode, prior}];
@@ -57,6 +61,7 @@ class SpeculationMemory {
 
  private:
   const PriorInputs inputs_;
+  PromptCounts prompt_counts_;
   Reliability* reliability_ = nullptr;
   std::map<std::pair<DraftMode, Policy::Prior>, SharedSpeculation> shared_;
 };

@@ -64,12 +64,23 @@ void TransitionPrior::CountContinuation(ContinuationCounts* counts, int max_leng
   }
 }
 
-void TransitionPrior::Append(TokenId token) {
+void TransitionPrior::AppendPrompt(absl::Span<const TokenId> prompt, const std::string& salt,
+                                   PromptCounts& counts) {
+  PromptCounts::Shared shared;
+  if (options_.request) shared = counts.Add(prompt, salt);
+  if (shared.counts != nullptr) request_ = *shared.counts;
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    Append(prompt[i], options_.request && i >= shared.counted);
+    if (i + 1 == shared.keep) counts.Keep(prompt.subspan(0, shared.keep), salt, request_);
+  }
+}
+
+void TransitionPrior::Append(TokenId token, bool counts) {
   if (token < 0 || token >= options_.vocabulary) {
     tail_ = {};
     return;
   }
-  if (options_.request) CountContinuation(&request_, 3, token);
+  if (counts) CountContinuation(&request_, 3, token);
   if (options_.learned != nullptr) CountContinuation(options_.learned, 2, token);
   PushFront(tail_, token);
 }

@@ -40,6 +40,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,7 @@
 #include "common/base/ids.h"
 #include "common/stages/draft_tree.h"
 #include "orchestrator/prior/continuation_counts.h"
+#include "orchestrator/prior/prompt_counts.h"
 #include "orchestrator/prior/transition_gains.h"
 
 namespace bastion {
@@ -124,10 +126,13 @@ class TransitionPrior {
   };
   explicit TransitionPrior(const Options& options);
 
-  // Adds the next token of the request. Call this for each prompt token, then for each output
-  // token. A token outside the vocabulary is not counted and clears the context (the verifier will
-  // reject such a prompt).
-  void Append(TokenId token);
+  // Adds the prompt of the request, before any other token. Reuses and keeps its counts in
+  // `counts`, under `salt`. Equals Append of all tokens.
+  void AppendPrompt(absl::Span<const TokenId> prompt, const std::string& salt,
+                    PromptCounts& counts);
+  // Adds the next token of the request. A token outside the vocabulary is not counted and clears
+  // the context (the verifier will reject such a prompt).
+  void Append(TokenId token) { Append(token, options_.request); }
 
   // The tokens before a child of `node`: the path to `node`, then the request's text before the
   // root. REQUIRES: the root of the tree is the token appended last.
@@ -145,6 +150,8 @@ class TransitionPrior {
   }
 
  private:
+  // Adds the next token. Its continuation is counted for this request if `counts`.
+  void Append(TokenId token, bool counts);
   // Counts `next` after the last 1, 2, … `max_length` tokens.
   void CountContinuation(ContinuationCounts* counts, int max_length, TokenId next) const;
   // Returns the entry of `token`. If there is none, adds an entry with estimate P(x) · rest, where
