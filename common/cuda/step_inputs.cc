@@ -35,7 +35,7 @@ StepInputs::Sections StepInputs::On(const Memory& memory) const {
   take(sections.masks, spans);
   take(sections.ancestors, rows * words());
   sections.bytes = next;
-  take(sections.pages, capacity_.pages);
+  take(sections.pages, capacity_.table_entries());
   return sections;
 }
 
@@ -43,7 +43,7 @@ absl::StatusOr<StepInputs> StepInputs::Create(const StepCapacity& capacity) {
   CHECK_EQ(capacity.rows % 64, 0);
   StepInputs inputs;
   inputs.capacity_ = capacity;
-  const size_t bytes = inputs.On(Memory()).bytes + capacity.pages * sizeof(int32_t);
+  const size_t bytes = inputs.On(Memory()).bytes + capacity.table_entries() * sizeof(int32_t);
   ASSIGN_OR_RETURN(inputs.host_, Memory::OnHost(bytes, "the inputs of a step"));
   ASSIGN_OR_RETURN(inputs.device_, Memory::OnDevice(bytes, "the inputs of a step"));
   return inputs;
@@ -63,15 +63,16 @@ void StepInputs::FillRows(const StepContents& contents, int rows, const Sections
   std::fill(to.slots + used, to.slots + rows, padding);
 }
 
-int StepInputs::FillSpans(const nn::RowBatch& batch, const Sections& to) const {
-  int pages = 0, b = 0;
+size_t StepInputs::FillSpans(const nn::RowBatch& batch, const Sections& to) const {
+  size_t pages = 0;
+  int b = 0;
   for (const AttentionSpan& span : batch.spans()) {
     to.first_rows[b] = span.first_row;
     to.cached[b] = span.cached;
     to.masks[b] = static_cast<int32_t>(span.mask);
-    to.first_pages[b] = pages;
+    to.first_pages[b] = static_cast<int32_t>(pages);
     const int own = nn::PagesFor(span.cached + span.rows);
-    CHECK_LE(pages + own, capacity_.pages);
+    CHECK_LE(pages + own, capacity_.table_entries());
     std::copy_n(span.pages, own, to.pages + pages);
     pages += own;
     for (int i = 0; span.mask == kernels::RowMask::kAncestors && i < span.rows; ++i) {
@@ -99,7 +100,7 @@ void StepInputs::Send(const StepContents& contents, int rows, kernels::cuda::Str
     if (span.first_row < to.used[2]) ++to.used[3];
   }
   FillRows(contents, rows, to);
-  const int pages = FillSpans(contents.batch, to);
+  const size_t pages = FillSpans(contents.batch, to);
   stream.Copy(device_.as<void>(), host_.as<void>(), to.bytes + pages * sizeof(int32_t));
 }
 

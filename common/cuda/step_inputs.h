@@ -4,11 +4,13 @@
 #ifndef BASTION_COMMON_CUDA_STEP_INPUTS_H_
 #define BASTION_COMMON_CUDA_STEP_INPUTS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/nn/page_pool.h"
 #include "common/nn/row_batch.h"
 #include "kernels/cuda/ops.h"
 
@@ -16,9 +18,15 @@ namespace bastion::cuda {
 
 // Upper limits of one step.
 struct StepCapacity {
-  int rows = 0;   // R
-  int spans = 0;  // B
-  int pages = 0;  // Pages of all spans. Padding rows use page number `pages`.
+  int rows = 0;    // R
+  int spans = 0;   // B
+  int pages = 0;   // Pages of the KV cache. Padding rows use page number `pages`.
+  int tokens = 0;  // Tokens of one span, cached ones included.
+
+  // Entries in the page tables of all spans, which may share pages.
+  [[nodiscard]] size_t table_entries() const {
+    return static_cast<size_t>(spans) * std::min(pages, nn::PagesFor(tokens));
+  }
 };
 
 // The rows of one step, and data for each row.
@@ -69,8 +77,8 @@ class StepInputs {
   [[nodiscard]] Sections On(const kernels::cuda::Memory& memory) const;
   [[nodiscard]] int words() const { return capacity_.rows / 64; }
   void FillRows(const StepContents& contents, int rows, const Sections& to) const;
-  // Returns the number of pages in all page tables.
-  [[nodiscard]] int FillSpans(const nn::RowBatch& batch, const Sections& to) const;
+  // Returns the number of entries in all page tables.
+  [[nodiscard]] size_t FillSpans(const nn::RowBatch& batch, const Sections& to) const;
 
   StepCapacity capacity_;
   uint64_t step_ = 0;

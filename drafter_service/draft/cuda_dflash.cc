@@ -110,7 +110,7 @@ absl::Status CudaDflash::LoadWeights(const std::string& drafter_folder,
   ASSIGN_OR_RETURN(auto target, hub::Checkpoint::Open(target_folder));
   const cuda::StepCapacity capacity = {
       RoundUpToTile(std::max(options_.max_rows, options_.max_sequences * block())),
-      options_.max_sequences, pages_.total_pages()};
+      options_.max_sequences, pages_.total_pages(), config_.max_positions};
   std::optional<ProgressBar> bar;
   if (options_.show_progress) bar.emplace(absl::StrCat("loading to ", gpu_.info.name), "MB");
   cuda::DeviceLoader loader(std::move(checkpoint), options_.dtype, *gpu_.stream,

@@ -109,6 +109,25 @@ TEST_P(VerifierPrefixConformanceTest, LiveSequencesShareAPrefixAndDivergeAfterIt
   EXPECT_EQ(FreeTokens(), before - 3 * info_.page_tokens) << "the second still holds them";
 }
 
+// On a GPU, the page tables of all sequences are copied, and are together longer than the pool.
+TEST_P(VerifierPrefixConformanceTest, ManySequencesCanShareAPrefixThatFillsTheCacheOnce) {
+  const int pages = std::min(info_.kv_tokens, info_.max_context) / info_.page_tokens / 2;
+  const std::vector<TokenId> prompt = NewPrompt(pages), text = PlainText({}, 1, prompt);
+  Forest forest;
+  for (int i = 0; i < 5; ++i) {
+    int reused = 0;
+    const SequenceId id = BeginShared(prompt, reused);
+    EXPECT_EQ(reused, i == 0 ? 0 : pages * info_.page_tokens);
+    forest.push_back({id, pages * info_.page_tokens, DraftTree(prompt.back())});
+  }
+  const auto result = verifier().Verify(forest, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (const VerifyOutcome& outcome : result->outcomes) {
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+    EXPECT_EQ(outcome.acceptance.next, text[0]);
+  }
+}
+
 // The output of a sequence is a part of the next prompt of the same chat.
 TEST_P(VerifierPrefixConformanceTest, OutputTokensAreReusedToo) {
   const std::vector<TokenId> prompt = NewPrompt(1);

@@ -26,8 +26,10 @@ absl::StatusOr<std::unique_ptr<CudaStep>> CudaStep::Load(const std::string& fold
   }
   ASSIGN_OR_RETURN(auto checkpoint, hub::Checkpoint::Open(folder));
   auto step = std::unique_ptr<CudaStep>(new CudaStep(gpu));
+  // The rejected nodes of a tree may be past the context.
   const cuda::StepCapacity capacity = {(options.max_rows + 63) / 64 * 64, options.max_sequences,
-                                       nn::PagesFor(options.kv_tokens)};
+                                       nn::PagesFor(options.kv_tokens),
+                                       config.max_positions + options.max_rows};
   std::optional<ProgressBar> bar;
   if (options.show_progress) bar.emplace(absl::StrCat("loading to ", gpu.info.name), "MB");
   cuda::DeviceLoader loader(std::move(checkpoint), options.dtype, *gpu.stream,
