@@ -1,5 +1,6 @@
 // SipHash-2-4 with a result of 128 bits (Aumasson, Bernstein: "SipHash: a fast short-input PRF",
-// 2012). Without the key, nobody can find two inputs with the same hash. Thread-safe: no state.
+// 2012). It is infeasible to find two inputs with the same hash without the key. Thread-safe: no
+// state.
 #ifndef BASTION_COMMON_BASE_SIPHASH_H_
 #define BASTION_COMMON_BASE_SIPHASH_H_
 

@@ -1,7 +1,7 @@
 // PagePool: assigns the pages of a KV cache to sequences. It handles page numbers only; the owner
 // of the pool allocates the memory, on the host or on a GPU.
 //
-// Several tables may share a page; nobody may write to it then. A page whose content is kept
+// Several tables may share a page. Its content must not change then. A page whose content is kept
 // (prefix_cache.h) holds it after the last table has returned the page, until the page is needed:
 // the pool assigns blank pages first, then the kept page that has been unused longest.
 //

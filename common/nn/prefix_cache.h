@@ -1,10 +1,10 @@
 // PrefixCache: finds the pages of a PagePool that already hold the beginning of a new sequence.
 //
 // A full page is identified by a keyed 128-bit hash of its tokens, of all tokens before them, and
-// of the sequence's salt. The key is random in every process, so nobody can construct a collision.
-// If a hash is found, the tokens and the salt are compared too. Sequences share pages only under
-// the same salt, because a hit takes less time and so reveals that another sequence had these
-// tokens.
+// of the sequence's salt. The key is random in every process, so a client cannot construct a
+// collision. If a hash is found, the tokens and the salt are compared too. Sequences share pages
+// only under the same salt, because a hit takes less time and so reveals that another sequence had
+// these tokens.
 //
 // Shared pages are never written: only full pages of committed tokens are cached, and a sequence
 // writes only after its committed tokens. The first token that differs begins a page of its own.

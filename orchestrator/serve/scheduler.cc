@@ -339,6 +339,8 @@ void Scheduler::ReleasePages(const LiveRequest& request) {
   engine.cycle.Close(request.sequence(), *drafter_);
   free_tokens_ +=
       KvPages(engine.target, request.sequence().committed()) * engine.target.page_tokens;
+  // Shared pages count once for each of their sequences.
+  free_tokens_ = std::min<int64_t>(free_tokens_, KvCapacity(engine.target));
 }
 
 Scheduler::Request Scheduler::Suspend(size_t index) {

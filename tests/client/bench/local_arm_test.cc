@@ -1,6 +1,7 @@
 // Runs arms in process on a simulated device, whose calls take virtual time.
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "client/bench/load_comparison.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -114,6 +115,29 @@ TEST(LocalArmTextTest, TextsDoNotDependOnTheLoad) {
       int tokens = 0;
       for (const Delta& delta : run->requests[i].deltas) tokens += delta.tokens;
       EXPECT_EQ(tokens, 12);
+    }
+  }
+  EXPECT_EQ(verifier.live_sequences(), 0);
+}
+
+// Six requests need 5 pages each, of which they share one.
+TEST(LocalArmTextTest, AFullCachePreemptsRequestsAndChangesNoText) {
+  FakeVerifier verifier;
+  verifier.kv_tokens = 9 * testing::kToyPage;
+  FakeDrafter drafter(&verifier);
+  std::vector<BenchPrompt> prompts;
+  for (TokenId i = 0; i < 6; ++i) {
+    prompts.push_back({absl::StrCat(i), std::vector<TokenId>(20, 1)});
+    prompts.back().tokens.back() = i;
+  }
+  const BenchSettings settings = {{}, /*max_new_tokens=*/60};
+  const LoadPlan plan = PlanLoads({.concurrency = {6}}, prompts, settings)->front();
+  for (const char* policy : {"ar", "fixed:16"}) {
+    auto arm = MakeLocalArm(policy, {&verifier, &drafter}, DeviceCurve::Demo().Calibration(), {});
+    const auto run = (*arm)->Run(plan, settings);
+    ASSERT_TRUE(run.ok()) << run.status();
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      EXPECT_EQ(run->requests[i].output, ToyText(prompts[i].tokens, {}, 60));
     }
   }
   EXPECT_EQ(verifier.live_sequences(), 0);
