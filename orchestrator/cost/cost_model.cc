@@ -94,14 +94,15 @@ absl::Duration CostModel::PredictVerify(const VerifySize& size, bool drafted) co
 void CostModel::ObserveVerify(const VerifySize& size, bool drafted, const TimingTrace& trace,
                               const CallerTimes& caller) {
   const bool after_plain = std::exchange(last_plain_, IsPlain(size, drafted));
-  if (size.rows < 1 || size.prompts.rows > 0) return;
+  if (size.rows < 1) return;
   const StageTimes times = VerifyStages(trace, caller.round_trip);
   if (after_plain && last_plain_ && times.verify > absl::ZeroDuration()) {
     steady_plain_.Observe(size.sequences, absl::ToDoubleSeconds(verify_.Predict(size, drafted)),
                           absl::ToDoubleSeconds(times.verify));
   }
-  paper_->Observe(size.rows, size.context, times.verify);
   verify_.Observe(size, drafted, times.verify);
+  if (size.prompts.rows > 0) return;
+  paper_->Observe(size.rows, size.context, times.verify);
   last_drafted_ = drafted;
   // One late reply must not change the average much.
   constexpr double kMaxRatio = 4;

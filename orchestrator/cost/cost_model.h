@@ -46,15 +46,18 @@ class CostModel {
   // The predicted costs of a cycle that verifies the rows of `certain` and up to `max_nodes`
   // further nodes, and drafts for up to `max_drafts` sequences.
   [[nodiscard]] BatchCost CostOf(const VerifySize& certain, int max_nodes, int max_drafts) const;
+  // The duration of a cycle that drafts for `drafts` sequences and verifies `size`.
+  [[nodiscard]] absl::Duration PredictCycle(const VerifySize& size, int drafts) const {
+    return absl::Seconds(CostOf(size, /*max_nodes=*/0, drafts).Seconds(drafts, /*nodes=*/0));
+  }
   // The verify stage of a call (TimingTrace::verify()). `drafted`: the cycle drafted before it.
   [[nodiscard]] absl::Duration PredictVerify(const VerifySize& size, bool drafted) const;
 
   // The largest measured row count. Predictions beyond it are extrapolated.
   [[nodiscard]] int measured_rows() const { return measured_rows_; }
 
-  // Learns from a verify call. Time spent in the engine's queue does not count as a cost. Ignores
-  // calls with prompt tokens: these rows need no logits, so they are cheaper than the rows that the
-  // estimators know, and would make all other rows look cheaper.
+  // Learns from a verify call. Time spent in the engine's queue does not count as a cost. Calls
+  // with prompt tokens teach only what such calls cost (verify_cost.h).
   void ObserveVerify(const VerifySize& size, bool drafted, const TimingTrace& trace,
                      const CallerTimes& caller);
   // The cost of Expand calls, to learn from.

@@ -14,7 +14,14 @@ constexpr int kAttentionRows = 8;
 // How much less certain the time of sequences is than that of the matrix products.
 constexpr double kUncertainty = 3;
 
-constexpr double kAlpha = 0.1;  // Step size of the correction.
+constexpr double kAlpha = 0.1;  // Step size of the corrections.
+
+// The logarithm of observed / predicted. Limited, because a stall must not change much. 0 if a
+// duration is not positive.
+double LogError(absl::Duration observed, absl::Duration predicted) {
+  if (observed <= absl::ZeroDuration() || predicted <= absl::ZeroDuration()) return 0;
+  return std::log(std::clamp(absl::FDivDuration(observed, predicted), 0.25, 4.0));
+}
 
 }  // namespace
 
@@ -38,7 +45,8 @@ double VerifyCost::SequenceSeconds(const LatencyEstimator& estimator,
 absl::Duration VerifyCost::Predict(const VerifySize& size, bool drafted) const {
   const LatencyEstimator& estimator = Estimator(drafted);
   if (size.alone()) return estimator.Predict(size.rows, size.context);
-  return estimator.Predict(size.rows, 0) + absl::Seconds(SequenceSeconds(estimator, size));
+  return Factor(size) *
+         (estimator.Predict(size.rows, 0) + absl::Seconds(SequenceSeconds(estimator, size)));
 }
 
 std::vector<double> VerifyCost::Curve(const VerifySize& certain, int max_nodes,
@@ -53,7 +61,7 @@ std::vector<double> VerifyCost::Curve(const VerifySize& certain, int max_nodes,
   double seconds = SequenceSeconds(estimator, certain);
   const double row = (SequenceSeconds(estimator, wider) - seconds) / kAttentionRows;
   for (double& cost : curve) {
-    cost += seconds;
+    cost = Factor(certain) * (cost + seconds);
     seconds += row;
   }
   return curve;
@@ -65,12 +73,16 @@ void VerifyCost::Observe(const VerifySize& size, bool drafted, absl::Duration ob
     estimator.Observe(size.rows, size.context, observed);
     return;
   }
+  if (size.prompts.rows > 0) {
+    prompt_factor_ *= std::exp(kAlpha * LogError(observed, Predict(size, drafted)));
+    prompt_factor_ = std::clamp(prompt_factor_, 1.0 / 16, 4.0);
+    return;
+  }
   const double products = absl::ToDoubleSeconds(estimator.Predict(size.rows, 0));
   const double sequences = SequenceSeconds(estimator, size);
   const double predicted = products + sequences;
   if (observed <= absl::ZeroDuration() || predicted <= 0) return;
-  // The logarithm of the ratio. A stall must not change much.
-  const double error = std::log(std::clamp(absl::ToDoubleSeconds(observed) / predicted, 0.25, 4.0));
+  const double error = LogError(observed, absl::Seconds(predicted));
   // The least change of both parts, in units of their uncertainty, that removes the error.
   const double products_share = products / predicted;
   const double sequences_share = kUncertainty * kUncertainty * sequences / predicted;

@@ -12,11 +12,16 @@
 // The last two parts multiply small, noisy differences by the number of sequences, so they are less
 // certain than the first. An error of a prediction corrects each part by its share and uncertainty.
 //
+// Rows of prompts need no logits, so they are cheaper than the rows that the estimators know. And a
+// forward with prompts often has more rows than were measured. So such calls have a factor of their
+// own, and teach the estimators nothing.
+//
 // A verify that follows a draft finds other data in the caches. So there is one estimator for
 // cycles with drafts and one for cycles without. Movable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_VERIFY_COST_H_
 #define BASTION_ORCHESTRATOR_COST_VERIFY_COST_H_
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -32,6 +37,16 @@ struct PromptSize {
   int chunks = 0;
   int rows = 0;     // All chunks together.
   int context = 0;  // Mean tokens before a row, over rows: each row pays for its own.
+
+  // Adds a chunk of `count` rows after `cached` tokens. No effect if it has no rows.
+  void AddChunk(int cached, int count) {
+    if (count == 0) return;
+    const int64_t before =
+        int64_t{context} * rows + int64_t{cached} * count + int64_t{count} * (count - 1) / 2;
+    ++chunks;
+    rows += count;
+    context = static_cast<int>(before / rows);
+  }
 };
 
 // The size of a verify call.
@@ -60,6 +75,7 @@ class VerifyCost {
   // [max_nodes + 1] Seconds of a call of the rows of `certain` and 0, 1, … further nodes.
   [[nodiscard]] std::vector<double> Curve(const VerifySize& certain, int max_nodes,
                                           bool drafted) const;
+  // Learns from a call. Ignores durations that are not positive.
   void Observe(const VerifySize& size, bool drafted, absl::Duration observed);
 
   // The estimator for one sequence in cycles without drafts.
@@ -69,6 +85,10 @@ class VerifyCost {
   [[nodiscard]] LatencyEstimator& Estimator(bool drafted) const {
     return drafted ? *after_draft_ : *plain_;
   }
+  // The factor for calls of this size.
+  [[nodiscard]] double Factor(const VerifySize& size) const {
+    return size.prompts.rows > 0 ? prompt_factor_ : 1;
+  }
   // The last two parts, in seconds. REQUIRES: !size.alone().
   [[nodiscard]] double SequenceSeconds(const LatencyEstimator& estimator,
                                        const VerifySize& size) const;
@@ -77,6 +97,7 @@ class VerifyCost {
   std::unique_ptr<LatencyEstimator> after_draft_;
   double sequence_seconds_;
   double sequence_factor_ = 1;  // Corrects the last two parts.
+  double prompt_factor_ = 1;    // Corrects calls with prompts.
 };
 
 }  // namespace bastion

@@ -39,19 +39,14 @@ void RecordError(DecodeSequence& sequence, const absl::Status& error) {
 
 DecodeCycle::Prompts DecodeCycle::TakePrompts(absl::Span<const PromptChunk> chunks, int max_rows) {
   Prompts prompts;
-  int64_t before = 0;  // Tokens before each row, summed.
   for (const PromptChunk& chunk : chunks) {
     PrefillItem item =
         chunk.sequence->NextPrefill(std::min(chunk.tokens, max_rows - prompts.size.rows));
-    const auto rows = static_cast<int>(item.tokens.size());
-    if (rows == 0) continue;
-    before += int64_t{rows} * item.cached + int64_t{rows} * (rows - 1) / 2;
-    prompts.size.rows += rows;
-    ++prompts.size.chunks;
+    if (item.tokens.empty()) continue;
+    prompts.size.AddChunk(item.cached, static_cast<int>(item.tokens.size()));
     prompts.sequences.push_back(chunk.sequence);
     prompts.items.push_back(std::move(item));
   }
-  if (before > 0) prompts.size.context = static_cast<int>(before / prompts.size.rows);
   return prompts;
 }
 

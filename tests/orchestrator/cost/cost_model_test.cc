@@ -119,14 +119,19 @@ TEST(CostModelTest, PromptsPayForTheirOwnContext) {
               1e-6);
 }
 
-TEST(CostModelTest, LearnsNothingFromCallsWithPrompts) {
+TEST(CostModelTest, CallsWithPromptsTeachOnlyWhatSuchCallsCost) {
   CostModel costs = *CostModel::Fit(Target(), TableWithContexts());
   const VerifySize plain = {.sequences = 2, .rows = 5, .context = 500};
   const VerifySize mixed = {.sequences = 2, .rows = 35, .context = 500, .prompts = {1, 30, 0}};
   const absl::Duration before = costs.PredictVerify(plain, false);
   const double cycle = costs.CostOf(plain, 0, 0).verify[0];
-  costs.ObserveVerify(mixed, false, Trace(35, {500, 500, 0}, absl::Milliseconds(1)),
-                      {absl::Milliseconds(9), {}});
+  for (int i = 0; i < 100; ++i) {
+    costs.ObserveVerify(mixed, false, Trace(35, {500, 500, 0}, absl::Milliseconds(20)),
+                        {absl::Milliseconds(21), {}});
+  }
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.PredictVerify(mixed, false)), 20, 0.1);
+  EXPECT_NEAR(costs.CostOf(mixed, /*max_nodes=*/0, /*max_drafts=*/0).verify[0] - cycle,
+              0.02 - absl::ToDoubleSeconds(before), 1e-4);
   EXPECT_EQ(costs.PredictVerify(plain, false), before);
   EXPECT_EQ(costs.CostOf(plain, 0, 0).verify[0], cycle);
 }
