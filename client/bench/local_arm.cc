@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -7,7 +6,7 @@
 #include "client/bench/step_trace.h"
 #include "common/base/status.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/cycle/prompt_rows.h"
+#include "orchestrator/cycle/turn_planner.h"
 #include "orchestrator/policy/speculation_memory.h"
 
 namespace bastion {
@@ -54,8 +53,8 @@ class LocalArm final : public Arm {
     size_t index;  // In LoadRun::requests.
     double started = 0;
     std::optional<double> prefilled;  // Seconds since the load began.
-    int64_t overtaken = 0;            // PromptDemand::overtaken
-    bool suspended = false;           // Preempted: it has no pages.
+    TurnHistory turns = {};
+    bool suspended = false;  // Preempted: it has no pages.
   };
 
   [[nodiscard]] double Now() const { return absl::ToDoubleSeconds(stages_.clock->Now() - began_); }
@@ -65,8 +64,6 @@ class LocalArm final : public Arm {
   void Preempt();
   // Opens the suspended requests again.
   void Resume();
-  // The prompt tokens of the next forward, beside `decoding` sequences.
-  [[nodiscard]] std::vector<PromptChunk> NextPrompts(int decoding);
   // Runs one cycle of all live requests.
   absl::Status Step(LoadRun* run);
   void Record(CycleTrace trace);
@@ -114,35 +111,24 @@ LocalArm::Live LocalArm::Begin(const PlannedRequest& planned, const BenchSetting
   return live;
 }
 
-std::vector<PromptChunk> LocalArm::NextPrompts(int decoding) {
-  std::vector<Live*> waiting;
-  std::vector<PromptDemand> demands;
-  for (Live& entry : live_) {
-    if (entry.suspended || entry.sequence->prompt_left() == 0) continue;
-    waiting.push_back(&entry);
-    demands.push_back({entry.sequence->prompt_left(), entry.overtaken});
-  }
-  const std::vector<int> rows =
-      SharePromptRows(demands, std::min(kPrefillRows, max_rows_ - decoding));
-  const int total = std::accumulate(rows.begin(), rows.end(), 0);
-  std::vector<PromptChunk> chunks;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    waiting[i]->overtaken += total - rows[i];
-    if (rows[i] > 0) chunks.push_back({waiting[i]->sequence.get(), rows[i]});
-  }
-  return chunks;
-}
-
 absl::Status LocalArm::Step(LoadRun* run) {
   Batch batch;
   std::vector<std::pair<const Live*, size_t>> stepped;  // With the tokens before the cycle.
+  std::vector<TurnCandidate> decoding, prefilling;
   for (Live& entry : live_) {
-    if (entry.suspended || entry.sequence->done() || entry.sequence->prompt_left() > 0) continue;
+    if (entry.suspended) continue;
+    const TurnCandidate candidate = {entry.sequence.get(), &entry.turns};
+    if (entry.sequence->prompt_left() > 0) prefilling.push_back(candidate);
+    if (entry.sequence->done() || entry.sequence->prompt_left() > 0) continue;
     if (!entry.prefilled.has_value()) entry.prefilled = Now();
+    decoding.push_back(candidate);
     batch.push_back(entry.sequence.get());
     stepped.emplace_back(&entry, entry.sequence->output().size());
   }
-  const std::vector<PromptChunk> prompts = NextPrompts(static_cast<int>(batch.size()));
+  // Nothing has a latency target, so all that can decode do.
+  std::vector<PromptChunk> prompts;
+  const TurnPlan plan = PlanTurn(decoding, prefilling, {max_rows_, kPrefillRows}, costs_);
+  for (const auto& [i, rows] : plan.prompts) prompts.push_back({prefilling[i].sequence, rows});
   if (batch.empty() && prompts.empty()) return absl::OkStatus();
   std::optional<StepTrace> trace;
   // Estimators do not learn from forwards with prompts, so they are not recorded.

@@ -1,7 +1,6 @@
 #include "orchestrator/cycle/forest_grower.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace bastion {
@@ -9,15 +8,6 @@ namespace {
 
 // A forward may hold this many rows per sequence even where that was not measured.
 constexpr int kRowsPerSequence = 4;
-
-// A cycle is planned for this share of a request's latency target, because predictions err.
-constexpr double kTargetShare = 0.8;
-
-// The longest cycle that the latency target of `sequence` allows, in seconds.
-double LongestCycle(const DecodeSequence& sequence) {
-  if (!sequence.latency_target().has_value()) return std::numeric_limits<double>::infinity();
-  return kTargetShare * absl::ToDoubleSeconds(*sequence.latency_target());
-}
 
 }  // namespace
 
@@ -32,7 +22,8 @@ void ForestGrower::BeginPlan(absl::Span<const Growing> growing, int certain) {
   double weight = 0;
   for (const Growing& one : growing) {
     weight += one.sequence->weight();
-    cost.max_seconds = std::min(cost.max_seconds, LongestCycle(*one.sequence));
+    cost.max_seconds =
+        std::min(cost.max_seconds, absl::ToDoubleSeconds(one.sequence->longest_cycle()));
   }
   planner_.Begin(std::move(cost), weight);
 }

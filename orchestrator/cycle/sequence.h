@@ -31,7 +31,7 @@ struct DecodeRequest {
   int node_cap = std::numeric_limits<int>::max();  // The server's limit for the nodes of a tree.
   double weight = 1;  // Service and nodes that this request gets, relative to other requests.
   std::string cache_salt = {};  // PrefixItem::salt
-  // The time between two outputs that should not be exceeded. nullopt: no target.
+  // The time between two outputs that should not be exceeded (turn_planner.h). nullopt: no target.
   std::optional<absl::Duration> latency_target;
 };
 
@@ -111,6 +111,11 @@ class DecodeSequence {
   [[nodiscard]] double weight() const { return request_.weight; }
   [[nodiscard]] std::optional<absl::Duration> latency_target() const {
     return request_.latency_target;
+  }
+  // How long a cycle may be planned to take, so that it keeps the target although predictions err.
+  [[nodiscard]] absl::Duration longest_cycle() const {
+    constexpr double kTargetShare = 0.8;
+    return kTargetShare * request_.latency_target.value_or(absl::InfiniteDuration());
   }
   [[nodiscard]] Position committed() const { return committed_; }
   [[nodiscard]] TokenId root() const { return root_; }

@@ -12,6 +12,7 @@
 #include "common/hub/detokenizer.h"
 #include "common/hub/tokenizer.h"
 #include "orchestrator/cycle/sequence.h"
+#include "orchestrator/cycle/turn_planner.h"
 #include "orchestrator/policy/speculation_memory.h"
 #include "orchestrator/serve/prepared_request.h"
 #include "orchestrator/serve/request_stream.h"
@@ -69,8 +70,8 @@ class LiveRequest {
   // CANCELLED or DEADLINE_EXCEEDED if the client canceled the request or its deadline has passed.
   [[nodiscard]] absl::Status CheckClient() const;
 
-  // Prompt rows that others received while this prompt waited (prompt_rows.h). For the scheduler.
-  int64_t overtaken = 0;
+  // For the scheduler.
+  TurnHistory turns;
 
   [[nodiscard]] const PreparedRequest& request() const { return request_; }
   [[nodiscard]] const std::string& client() const { return request_.client; }

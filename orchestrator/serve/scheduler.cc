@@ -1,14 +1,12 @@
 #include "orchestrator/serve/scheduler.h"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
-#include "orchestrator/cycle/prompt_rows.h"
 #include "orchestrator/serve/kv_admission.h"
 
 namespace bastion {
@@ -149,38 +147,28 @@ void Scheduler::LogPressure() {
 }
 
 Scheduler::Turn Scheduler::PlanTurn() {
-  Turn turn;
-  std::vector<LiveRequest*> prompts;
+  std::vector<LiveRequest*> requests;  // Those of `decoding`.
+  std::vector<TurnCandidate> decoding, prompts;
   for (const Request& request : running_) {
     request->UpdateStall();
-    if (request->sequence().done() || !request->CheckClient().ok()) continue;
+    DecodeSequence& sequence = request->sequence();
+    if (sequence.done() || !request->CheckClient().ok()) continue;
     if (request->prompt_left() > 0) {
-      prompts.push_back(request.get());
+      prompts.push_back({&sequence, &request->turns});
     } else if (!request->stalled()) {
       request->MarkPrefilled();
-      turn.decoding.push_back(request.get());
+      requests.push_back(request.get());
+      decoding.push_back({&sequence, &request->turns});
     }
   }
-  if (prompts_alone_ && !prompts.empty()) turn.decoding.clear();
-  AddPrompts(prompts, turn);
+  if (prompts_alone_ && !prompts.empty()) decoding.clear();
+  const VerifierLink::Engine& engine = *link_.engine();
+  const TurnLimits limits = {engine.target.max_rows, options_.prefill_rows};
+  const TurnPlan plan = bastion::PlanTurn(decoding, prompts, limits, engine.costs);
+  Turn turn;
+  for (const size_t i : plan.decoding) turn.decoding.push_back(requests[i]);
+  for (const auto& [i, rows] : plan.prompts) turn.chunks.push_back({prompts[i].sequence, rows});
   return turn;
-}
-
-void Scheduler::AddPrompts(absl::Span<LiveRequest* const> waiting, Turn& turn) const {
-  std::vector<PromptDemand> demands;
-  for (const LiveRequest* request : waiting) {
-    demands.push_back({request->prompt_left(), request->overtaken});
-  }
-  const int free_rows = link_.engine()->target.max_rows - static_cast<int>(turn.decoding.size());
-  const std::vector<int> rows =
-      SharePromptRows(demands, std::min(options_.prefill_rows, free_rows));
-  const int total = std::accumulate(rows.begin(), rows.end(), 0);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    waiting[i]->overtaken += total - rows[i];
-    if (rows[i] == 0) continue;
-    turn.prefilling.push_back(waiting[i]);
-    turn.chunks.push_back({&waiting[i]->sequence(), rows[i]});
-  }
 }
 
 void Scheduler::Step() {
@@ -204,8 +192,8 @@ void Scheduler::Step() {
   }
   free_tokens_ = cycle.free_kv_tokens();
   prompts_alone_ = !turn.decoding.empty() &&
-                   std::any_of(turn.prefilling.begin(), turn.prefilling.end(),
-                               [](LiveRequest* request) { return request->sequence().starved(); });
+                   std::any_of(turn.chunks.begin(), turn.chunks.end(),
+                               [](const auto& chunk) { return chunk.sequence->starved(); });
   LogDraftStatus();
   for (LiveRequest* request : turn.decoding) {
     if (request->sequence().status().ok() && !request->sequence().starved()) {

@@ -85,9 +85,8 @@ class Scheduler {
   // The requests of one forward.
   struct Turn {
     std::vector<LiveRequest*> decoding;
-    std::vector<LiveRequest*> prefilling;  // Those that receive prompt rows.
-    std::vector<PromptChunk> chunks;       // One per entry of `prefilling`.
-    [[nodiscard]] size_t size() const { return decoding.size() + prefilling.size(); }
+    std::vector<PromptChunk> chunks;
+    [[nodiscard]] size_t size() const { return decoding.size() + chunks.size(); }
   };
 
   // The loop of the thread.
@@ -114,8 +113,6 @@ class Scheduler {
 
   // Chooses the requests of the next forward.
   [[nodiscard]] Turn PlanTurn();
-  // Shares the row budget among the prompts `waiting`, and adds those with rows to `turn`.
-  void AddPrompts(absl::Span<LiveRequest* const> waiting, Turn& turn) const;
   void LogPressure();
   void LogDraftStatus();
   // The error of a request that cannot continue: canceled, past its deadline, or read too slowly.

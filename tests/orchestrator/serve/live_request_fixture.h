@@ -3,6 +3,7 @@
 #define BASTION_TESTS_ORCHESTRATOR_SERVE_LIVE_REQUEST_FIXTURE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ struct RequestSpec {
   // Names the request in SharedVerifier::opened(). It has no other effect at temperature 0.
   uint64_t seed = 0;
   std::string cache_salt = "";
+  std::optional<absl::Duration> latency_target = std::nullopt;
 };
 
 class RequestMaker {
@@ -39,6 +41,7 @@ class RequestMaker {
     request.decode.cache_salt = spec.cache_salt;
     request.decode.node_cap = 32;
     request.decode.weight = spec.priority / 10.0;
+    request.decode.latency_target = spec.latency_target;
     request.default_max_tokens = spec.default_max_tokens;
     request.client = spec.client;
     request.deadline = spec.deadline;

@@ -10,9 +10,11 @@
 namespace bastion {
 namespace {
 
+using ::testing::AllOf;
 using testing::Answer;
 using ::testing::Each;
 using ::testing::Field;
+using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
 using testing::ReadAll;
@@ -47,6 +49,32 @@ TEST_F(SchedulerTest, ALongPromptIsPrefilledWithinTheRowBudget) {
   const auto stream = Submit({.prompt = Prompt(100), .policy = "chain"});
   EXPECT_EQ(ReadAll(*stream).tokens, testing::ToyText(Prompt(100), {}, 20));
   EXPECT_THAT(verifier_.calls(), Each(Field(&SharedVerifier::Call::prompt_rows, Le(16))));
+}
+
+TEST_F(SchedulerTest, ALatencyTargetLimitsThePromptRowsOfTheForwardsOfItsRequest) {
+  StartAndAwaitReady();
+  // A forward of the fake takes 1 ms, and 0.01 ms per row.
+  for (const absl::Duration target : {absl::Milliseconds(2), absl::InfiniteDuration()}) {
+    const auto decoding = Submit({.max_tokens = 200, .latency_target = target});
+    OutputDelta first;
+    ASSERT_EQ(decoding->WaitForEvent(absl::Seconds(20), first), RequestStream::Event::kDelta);
+    verifier_.Hold(true);
+    ASSERT_TRUE(verifier_.AwaitHeldCall());
+    verifier_.ForgetCalls();
+    const auto prompt = Submit({.prompt = Prompt(400)});
+    verifier_.Hold(false);
+    EXPECT_EQ(ReadAll(*prompt).tokens, testing::ToyText(Prompt(400), {}, 20));
+    EXPECT_TRUE(ReadAll(*decoding).status.ok());
+    int most = 0;
+    for (const SharedVerifier::Call& call : verifier_.calls()) {
+      if (call.trees > 0) most = std::max(most, call.prompt_rows);
+    }
+    if (target == absl::InfiniteDuration()) {
+      EXPECT_GE(most, 200);
+    } else {
+      EXPECT_THAT(most, AllOf(Ge(1), Le(60)));
+    }
+  }
 }
 
 TEST_F(SchedulerTest, ARequestIsRefusedWithARetryDelayIfTheQueueIsFull) {
