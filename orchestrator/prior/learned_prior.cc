@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/hub/safetensors.h"
 #include "common/hub/safetensors_writer.h"
@@ -63,22 +62,12 @@ absl::Status Write(const ContinuationCounts& counts, int vocabulary, const std::
 
 absl::Status LearnedPrior::Save() const { return Write(counts_, vocabulary_, path_); }
 
-void LearnedPrior::WaitForSave() {
-  if (saving_.valid()) saving_.wait();
-}
-
 void LearnedPrior::SaveIfDue(absl::Duration now) {
-  if (saved_at_ == absl::ZeroDuration()) saved_at_ = now;
-  if (now - saved_at_ < kSaveInterval || counts_.added() == saved_added_) return;
-  saved_at_ = now;
+  if (counts_.added() == saved_added_ || !saver_.Due(now)) return;
   saved_added_ = counts_.added();
-  WaitForSave();
-  saving_ =
-      std::async(std::launch::async, [counts = counts_, vocabulary = vocabulary_, path = path_] {
-        if (const absl::Status saved = Write(counts, vocabulary, path); !saved.ok()) {
-          LOG(WARNING) << "could not save the learned prior: " << saved;
-        }
-      });
+  saver_.Start([counts = counts_, vocabulary = vocabulary_, path = path_] {
+    return Write(counts, vocabulary, path);
+  });
 }
 
 }  // namespace bastion

@@ -13,11 +13,11 @@
 #define BASTION_ORCHESTRATOR_PRIOR_LEARNED_PRIOR_H_
 
 #include <cstdint>
-#include <future>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/periodic_save.h"
 #include "orchestrator/prior/continuation_counts.h"
 
 namespace bastion {
@@ -25,7 +25,6 @@ namespace bastion {
 class LearnedPrior {
  public:
   static constexpr size_t kMaxContexts = size_t{1} << 18;
-  static constexpr absl::Duration kSaveInterval = absl::Minutes(5);
 
   // Loads the counts from the file, or creates a file with no counts if there is none.
   // INVALID_ARGUMENT for a damaged file or another format version; FAILED_PRECONDITION if its
@@ -36,11 +35,11 @@ class LearnedPrior {
 
   // Writes the file. Returns when it is written.
   [[nodiscard]] absl::Status Save() const;
-  // Starts saving a copy on a background thread if kSaveInterval has passed since the last save and
-  // there are new counts. Logs a failure; the next save tries again.
+  // Starts saving a copy on a background thread if there are new counts and a save is due
+  // (periodic_save.h).
   void SaveIfDue(absl::Duration now);
   // Waits for the save that SaveIfDue started, if any.
-  void WaitForSave();
+  void WaitForSave() { saver_.Wait(); }
 
  private:
   LearnedPrior(std::string path, int vocabulary, ContinuationCounts counts)
@@ -49,9 +48,8 @@ class LearnedPrior {
   std::string path_;
   int vocabulary_;
   ContinuationCounts counts_;
-  absl::Duration saved_at_;
   int64_t saved_added_ = 0;  // counts_.added() at the last save.
-  std::future<void> saving_;
+  PeriodicSave saver_{"the learned prior"};
 };
 
 }  // namespace bastion

@@ -48,7 +48,7 @@ TEST_F(LearnedPriorTest, SaveIfDueSavesAfterTheInterval) {
   prior->SaveIfDue(absl::Seconds(2));
   prior->WaitForSave();
   EXPECT_FALSE(saved());
-  prior->SaveIfDue(absl::Seconds(2) + LearnedPrior::kSaveInterval);
+  prior->SaveIfDue(absl::Seconds(2) + PeriodicSave::kInterval);
   prior->WaitForSave();
   EXPECT_TRUE(saved());
   EXPECT_EQ(std::filesystem::status(Path()).permissions() & std::filesystem::perms::all,
