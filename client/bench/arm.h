@@ -18,6 +18,7 @@
 #include "common/base/clock.h"
 #include "common/stages/stages.h"
 #include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/prior/transition_gains.h"
 
 namespace bastion {
@@ -34,6 +35,11 @@ class Arm {
 // Waits until the clock of the arm has advanced by the argument.
 using WaitFunction = std::function<void(absl::Duration)>;
 
+// The calibrations of acceptance that every arm begins with, and those that the arms ended with.
+struct AcceptanceFiles {
+  AcceptanceFile before, after;
+};
+
 // The stages of an in-process arm. Not owned.
 struct ArmStages {
   Verifier* verifier = nullptr;
@@ -41,7 +47,8 @@ struct ArmStages {
   const TransitionGains* table = nullptr;  // Null: +prior uses only the request's own counts.
   const Clock* clock = &Clock::Real();
   WaitFunction wait = absl::SleepFor;
-  TraceRecorder* recorder = nullptr;  // Gets a trace of each cycle. Null: none.
+  TraceRecorder* recorder = nullptr;      // Gets a trace of each cycle. Null: none.
+  AcceptanceFiles* acceptance = nullptr;  // Null: every arm starts without calibration.
 };
 
 // Makes an in-process arm. Its policy predicts costs from the verify times in `calibration`. A

@@ -71,6 +71,10 @@ ABSL_FLAG(int, threads, 2, "Threads of the engines. 0: one per core.");
 ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots. Empty: none.");
 ABSL_FLAG(bool, reliability, false,
           "Report how calibrated acceptance probabilities are. Without --endpoint only.");
+ABSL_FLAG(std::string, acceptance_calibration, "",
+          "File of the calibration of acceptance. Policies begin with its counts, and it holds "
+          "their counts afterwards. It is created if it does not exist. Without --endpoint only. "
+          "Empty: begin without counts.");
 ABSL_FLAG(std::string, record, "",
           "File to write a JSON line per cycle to: sizes, measured times and predictions. Without "
           "--endpoint only. Empty: none.");
@@ -220,6 +224,7 @@ absl::Status CheckRequired(BenchMode mode, const std::string& example) {
   }
   const char* local_only = nullptr;
   if (!absl::GetFlag(FLAGS_record).empty()) local_only = "--record";
+  if (!absl::GetFlag(FLAGS_acceptance_calibration).empty()) local_only = "--acceptance_calibration";
   if (absl::GetFlag(FLAGS_reliability)) local_only = "--reliability";
   if (absl::GetFlag(FLAGS_cold)) local_only = "--cold";
   if (local || local_only == nullptr) return absl::OkStatus();
@@ -239,8 +244,9 @@ absl::StatusOr<BenchFlags> ReadFlags(const std::string& example) {
   flags.endpoint = absl::GetFlag(FLAGS_endpoint);
   flags.prompts = absl::GetFlag(FLAGS_prompts);
   flags.report = absl::GetFlag(FLAGS_report);
-  flags.record = absl::GetFlag(FLAGS_record);
+  flags.files.record = absl::GetFlag(FLAGS_record);
   flags.replay = absl::GetFlag(FLAGS_replay);
+  flags.files.acceptance_calibration = absl::GetFlag(FLAGS_acceptance_calibration);
   ASSIGN_OR_RETURN(flags.settings, ReadSettings());
   ASSIGN_OR_RETURN(flags.load, ReadLoadOptions());
   ASSIGN_OR_RETURN(flags.comparison, ReadComparison());

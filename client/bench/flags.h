@@ -14,14 +14,20 @@ namespace bastion {
 
 enum class BenchMode { kCompare, kRoofline, kRounding, kReplay };
 
+// Files of measurements in process. Empty: none.
+struct LocalFiles {
+  std::string record;                  // Gets a line per cycle.
+  std::string acceptance_calibration;  // Read before, written after.
+};
+
 struct BenchFlags {
   BenchMode mode = BenchMode::kCompare;
   LocalOptions local;
   std::string endpoint;  // Empty: in process.
   std::string prompts;   // File.
   std::string report;    // Folder. Empty: none.
-  std::string record;    // File. Empty: none.
   std::string replay;    // File. Only with kReplay.
+  LocalFiles files;
   BenchSettings settings;
   LoadOptions load;
   ComparisonOptions comparison;

@@ -42,7 +42,18 @@ class LocalArm final : public Arm {
         costs_(std::move(costs)),
         memory_({.vocabulary = target.dims.vocabulary, .table = stages.table}),
         cycle_(target, stages.drafter, stages.verifier, &costs_, stages.clock),
-        stop_tokens_(std::move(stop_tokens)) {}
+        stop_tokens_(std::move(stop_tokens)) {
+    if (stages_.acceptance == nullptr) return;
+    const absl::StatusOr<DrafterInfo> drafter = stages_.drafter->Info();
+    const AcceptanceFile::Models models = {target.model, drafter.ok() ? drafter->model : ""};
+    stages_.acceptance->before.Restore(models, &memory_);
+    stages_.acceptance->after.Restore(models, /*memory=*/nullptr);
+  }
+  ~LocalArm() override {
+    if (stages_.acceptance != nullptr) stages_.acceptance->after.Collect(memory_);
+  }
+  LocalArm(const LocalArm&) = delete;
+  LocalArm& operator=(const LocalArm&) = delete;
 
   absl::StatusOr<LoadRun> Run(const LoadPlan& plan, const BenchSettings& settings) override;
 

@@ -33,19 +33,39 @@ int MaxLive(const std::vector<LoadPlan>& plans) {
   return most;
 }
 
-// Makes in-process arms. If the flags say so, they write to `recorder`, which this function creates
-// and which must outlive the arms.
+// The files that in-process arms use, if the flags name them.
+struct ArmFiles {
+  std::unique_ptr<TraceRecorder> recorder;
+  std::optional<AcceptanceFiles> acceptance;
+
+  // Call it when all arms are gone.
+  absl::Status Close() {
+    if (recorder != nullptr) {
+      RETURN_IF_ERROR(recorder->Close());
+    }
+    return acceptance.has_value() ? acceptance->after.Save() : absl::OkStatus();
+  }
+};
+
+// Makes in-process arms. Opens their files, which must outlive them.
 absl::StatusOr<ArmFactory> LocalArms(LocalStages& stages, const BenchFlags& flags,
-                                     std::unique_ptr<TraceRecorder>* recorder) {
+                                     ArmFiles* files) {
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(flags.local.target_folder));
   ASSIGN_OR_RETURN(const CalibrationTable calibration,
                    CalibrateWithBar(stages.verifier(), "calibrating the verifier",
                                     {.session = uint64_t{1} << 63}));
   ArmStages arm = {&stages.verifier(), &stages.drafter(), stages.table()};
-  if (!flags.record.empty()) {
+  if (!flags.files.record.empty()) {
     ASSIGN_OR_RETURN(const TargetInfo target, stages.verifier().Info());
-    ASSIGN_OR_RETURN(*recorder, TraceRecorder::Create(flags.record, {target, calibration}));
-    arm.recorder = recorder->get();
+    ASSIGN_OR_RETURN(files->recorder,
+                     TraceRecorder::Create(flags.files.record, {target, calibration}));
+    arm.recorder = files->recorder.get();
+  }
+  if (const std::string& path = flags.files.acceptance_calibration; !path.empty()) {
+    ASSIGN_OR_RETURN(AcceptanceFile before, AcceptanceFile::Open(path, config.dims.vocabulary));
+    ASSIGN_OR_RETURN(AcceptanceFile after, AcceptanceFile::Open(path, config.dims.vocabulary));
+    files->acceptance.emplace(std::move(before), std::move(after));
+    arm.acceptance = &*files->acceptance;
   }
   return [=, stops = config.special.eos](const std::string& policy) {
     return MakeLocalArm(policy, arm, calibration, stops);
@@ -74,14 +94,14 @@ absl::Status RunComparison(const BenchFlags& flags) {
   report.target = flags.local.target_folder;
   report.drafter = flags.local.drafter_folder;
   std::unique_ptr<LocalStages> stages;
-  std::unique_ptr<TraceRecorder> recorder;
+  ArmFiles files;
   ArmFactory make_arm;
   if (flags.endpoint.empty()) {
     LocalOptions local = flags.local;
     local.memory.max_sequences = MaxLive(plans) + 4;
     ASSIGN_OR_RETURN(stages, LocalStages::Create(local));
     ASSIGN_OR_RETURN(const TargetInfo info, stages->verifier().Info());
-    ASSIGN_OR_RETURN(make_arm, LocalArms(*stages, flags, &recorder));
+    ASSIGN_OR_RETURN(make_arm, LocalArms(*stages, flags, &files));
     report.device = info.device;
     report.mode = "in process";
     if (!local.drafter_dtype.empty()) {
@@ -93,9 +113,7 @@ absl::Status RunComparison(const BenchFlags& flags) {
     report.mode = flags.endpoint;
   }
   ASSIGN_OR_RETURN(report.levels, CompareLoads(plans, flags.comparison, flags.settings, make_arm));
-  if (recorder != nullptr) {
-    RETURN_IF_ERROR(recorder->Close());
-  }
+  RETURN_IF_ERROR(files.Close());
   report.policies = PoliciesOf(report.levels.front());
   std::cout << ReportTables(report) << '\n' << AblationTable(report) << std::flush;
   if (!flags.report.empty()) {
@@ -168,18 +186,19 @@ int main(int argc, char** argv) {
           "         bastion-bench --target DIR --endpoint ADDRESS --prompts FILE [flags]\n"
           "         bastion-bench --replay FILE [flags]",
       .example = bastion::kExample,
-      .groups = {{"Models",
-                  {"target DIR", "drafter DIR", "prior PATH", "dtype TYPE", "drafter_dtype TYPE",
-                   "endpoint ADDRESS"}},
-                 {"Work", {"prompts FILE", "policies LIST", "max_new_tokens N", "ignore_eos"}},
-                 {"Load",
-                  {"concurrency LIST", "rate LIST", "arrivals FILE", "repeat N", "duration SECONDS",
-                   "rounds N", "cold", "max_running N", "latency_target MS", "ttft_target MS"}},
-                 {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
-                 {"Device (without --endpoint)",
-                  {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
-                 {"Report", {"report DIR", "reliability", "record FILE"}},
-                 {"Other measurements",
-                  {"replay FILE", "roofline", "contexts LIST", "rows LIST", "rounding"}}}};
+      .groups = {
+          {"Models",
+           {"target DIR", "drafter DIR", "prior PATH", "dtype TYPE", "drafter_dtype TYPE",
+            "endpoint ADDRESS"}},
+          {"Work", {"prompts FILE", "policies LIST", "max_new_tokens N", "ignore_eos"}},
+          {"Load",
+           {"concurrency LIST", "rate LIST", "arrivals FILE", "repeat N", "duration SECONDS",
+            "rounds N", "cold", "max_running N", "latency_target MS", "ttft_target MS"}},
+          {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
+          {"Device (without --endpoint)",
+           {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
+          {"Report", {"report DIR", "reliability", "acceptance_calibration FILE", "record FILE"}},
+          {"Other measurements",
+           {"replay FILE", "roofline", "contexts LIST", "rows LIST", "rounding"}}}};
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

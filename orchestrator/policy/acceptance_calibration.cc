@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
+
 namespace bastion {
 namespace {
 
@@ -55,14 +57,10 @@ void AcceptanceCalibration::EndCycle() {
   unit_ /= 1 - 1 / kMemory;
   constexpr double kLargestUnit = 1e100;
   if (unit_ < kLargestUnit) return;
-  const auto shrink = [this](Counts& counts) {
+  ForEachCounts(groups_, [this](Counts& counts) {
     counts.accepted /= unit_;
     counts.predicted /= unit_;
-  };
-  for (Group& group : groups_) {
-    shrink(group.all);
-    for (Counts& counts : group.bins) shrink(counts);
-  }
+  });
   unit_ = 1;
 }
 
@@ -80,6 +78,39 @@ void AcceptanceCalibration::Refresh() {
       }
     }
   }
+}
+
+std::vector<float> AcceptanceCalibration::ToCounts() const {
+  std::vector<float> values;
+  values.reserve(counts_size());
+  ForEachCounts(groups_, [&](const Counts& counts) {
+    values.push_back(static_cast<float>(counts.accepted / unit_));
+    values.push_back(static_cast<float>(counts.predicted / unit_));
+  });
+  return values;
+}
+
+absl::StatusOr<AcceptanceCalibration> AcceptanceCalibration::FromCounts(
+    absl::Span<const float> counts) {
+  if (counts.size() != counts_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("acceptance calibration: ", counts.size(),
+                                                   " counts, expected ", counts_size()));
+  }
+  constexpr float kMaxCount = 1e9f;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] >= 0 && counts[i] <= kMaxCount) continue;  // False for NaN.
+    return absl::InvalidArgumentError(
+        absl::StrCat("acceptance calibration: count ", i, " is ", counts[i]));
+  }
+  AcceptanceCalibration calibration;
+  size_t next = 0;
+  ForEachCounts(calibration.groups_, [&](Counts& into) {
+    into.accepted = counts[next++];
+    into.predicted = counts[next++];
+  });
+  calibration.stale_ = true;
+  calibration.Refresh();
+  return calibration;
 }
 
 void Trust::Observe(double predicted, bool accepted) {

@@ -23,6 +23,10 @@
 #define BASTION_ORCHESTRATOR_POLICY_ACCEPTANCE_CALIBRATION_H_
 
 #include <array>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 namespace bastion {
 
@@ -49,8 +53,18 @@ class AcceptanceCalibration {
   // Makes the observations so far take effect. Cheap if there are none.
   void Refresh();
 
+  // [kinds of node × groups of depths, 1 + bins, 2] The accepted and predicted counts of each kind
+  // and depth: over all bins, then of each bin. As stored in a file.
+  [[nodiscard]] std::vector<float> ToCounts() const;
+  // The size of ToCounts().
+  [[nodiscard]] static size_t counts_size() { return 2 * kGroups * (1 + kBins); }
+  // INVALID_ARGUMENT if the size is wrong, or a count is negative or too large.
+  [[nodiscard]] static absl::StatusOr<AcceptanceCalibration> FromCounts(
+      absl::Span<const float> counts);
+
  private:
   static constexpr int kDepthGroups = 6;  // Depths 1, 2, 3, 4–5, 6–8, and deeper.
+  static constexpr int kGroups = kPathKinds * kDepthGroups;
   // The acceptance of nearly certain candidates matters most, because they are verified even under
   // load. So there is a bin for each halving of 1 − p down to 1/16, then one for each halving of p.
   static constexpr int kUpperBins = 4;
@@ -67,13 +81,21 @@ class AcceptanceCalibration {
     std::array<float, kBins> log_factors{};
   };
 
+  // Calls `visit` with every Counts of `groups`, in the order of ToCounts.
+  template <typename Groups, typename Visit>
+  static void ForEachCounts(Groups& groups, Visit visit) {
+    for (auto& group : groups) {
+      visit(group.all);
+      for (auto& counts : group.bins) visit(counts);
+    }
+  }
   [[nodiscard]] static int GroupOf(PathKind kind, int depth);
   [[nodiscard]] static int BinOf(float log_prob);
 
   // Newer counts weigh more instead of older ones less, so that fading does not visit every cell.
   double unit_ = 1;
   bool stale_ = false;
-  std::array<Group, kPathKinds * kDepthGroups> groups_{};
+  std::array<Group, kGroups> groups_{};
 };
 
 // Trust: how much better or worse the candidates of one request are than those of others, as a

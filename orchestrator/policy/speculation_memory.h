@@ -53,6 +53,9 @@ class SpeculationMemory {
   [[nodiscard]] SharedSpeculation& at(DraftMode mode, Policy::Prior prior) {
     return shared_[{mode, prior}];
   }
+  // All states so far.
+  using Key = std::pair<DraftMode, Policy::Prior>;
+  [[nodiscard]] const std::map<Key, SharedSpeculation>& shared() const { return shared_; }
 
   // Requests that start later count the reliability of their nodes here. Not owned. Null, the
   // default: not collected.
@@ -63,7 +66,7 @@ class SpeculationMemory {
   const PriorInputs inputs_;
   PromptCounts prompt_counts_;
   Reliability* reliability_ = nullptr;
-  std::map<std::pair<DraftMode, Policy::Prior>, SharedSpeculation> shared_;
+  std::map<Key, SharedSpeculation> shared_;
 };
 
 }  // namespace bastion

@@ -8,6 +8,7 @@
 #include "common/prior/transition_file.h"
 #include "common/wire/service_host.h"
 #include "orchestrator/cycle/guarded_drafter.h"
+#include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "orchestrator/serve/generation_service.h"
@@ -32,6 +33,9 @@ ABSL_FLAG(std::string, prior, "",
 ABSL_FLAG(std::string, learn_prior, "",
           "File for transitions learned from all requests. It contains fragments of their text, "
           "and tenants can infer each other's text from response times. Empty: off.");
+ABSL_FLAG(std::string, acceptance_calibration, "",
+          "File that preserves the calibration of acceptance across restarts. It is created if it "
+          "does not exist. It contains no text. Empty: each start learns it again.");
 ABSL_FLAG(
     int, max_tree_nodes, 64,
     "Maximum number of nodes of a request's draft tree, whatever the request asks for. Larger "
@@ -110,9 +114,14 @@ absl::Status Run() {
   if (const std::string path = absl::GetFlag(FLAGS_learn_prior); !path.empty()) {
     ASSIGN_OR_RETURN(learned, LearnedPrior::Open(path, model->config.dims.vocabulary));
   }
+  std::optional<AcceptanceFile> acceptance;
+  if (const std::string path = absl::GetFlag(FLAGS_acceptance_calibration); !path.empty()) {
+    ASSIGN_OR_RETURN(acceptance, AcceptanceFile::Open(path, model->config.dims.vocabulary));
+  }
   options.link.vocabulary = model->config.dims.vocabulary;
   options.link.table = table.get();
   options.link.learned = learned.has_value() ? &*learned : nullptr;
+  options.link.acceptance = acceptance.has_value() ? &*acceptance : nullptr;
   Mutex host_mutex;
   std::unique_ptr<wire::ServiceHost> host;
   bool ready = false;
@@ -152,15 +161,16 @@ int main(int argc, char** argv) {
           "--target deploy/demo_model/target --verifier unix:///tmp/verifier.sock "
           "--drafter unix:///tmp/drafter.sock",
       .required = {"target"},
-      .groups = {
-          {"Model", {"target DIR"}},
-          {"Connections",
-           {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER"}},
-          {"Speculation", {"policy POLICY", "max_tree_nodes N", "prior PATH", "learn_prior FILE"}},
-          {"Load", {"max_running N", "max_waiting N", "prefill_rows N"}},
-          {"Times",
-           {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
-            "slow_client DURATION", "calibration_limit DURATION", "grace DURATION"}}}};
+      .groups = {{"Model", {"target DIR"}},
+                 {"Connections",
+                  {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER"}},
+                 {"Speculation",
+                  {"policy POLICY", "max_tree_nodes N", "prior PATH", "learn_prior FILE",
+                   "acceptance_calibration FILE"}},
+                 {"Load", {"max_running N", "max_waiting N", "prefill_rows N"}},
+                 {"Times",
+                  {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
+                   "slow_client DURATION", "calibration_limit DURATION", "grace DURATION"}}}};
   bastion::wire::BlockStopSignals();
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

@@ -69,12 +69,7 @@ void Scheduler::Main() {
   const absl::Status stopped = absl::UnavailableError("the service is shutting down");
   queue_.Refuse(stopped);
   FailAll(stopped);
-  LearnedPrior* const learned = options_.link.learned;
-  if (learned == nullptr) return;
-  learned->WaitForSave();
-  if (const absl::Status saved = learned->Save(); !saved.ok()) {
-    LOG(ERROR) << "could not save the learned prior: " << saved;
-  }
+  link_.Save();
 }
 
 void Scheduler::OnLinkChange(const absl::Status& status) {
@@ -235,9 +230,7 @@ void Scheduler::Retire() {
     return true;
   };
   std::erase_if(running_, is_over);
-  if (LearnedPrior* const learned = options_.link.learned; learned != nullptr) {
-    learned->SaveIfDue(Clock::Real().Now());
-  }
+  link_.SaveIfDue(Clock::Real().Now());
 }
 
 void Scheduler::Park() {

@@ -64,7 +64,7 @@ class Scheduler {
   // them. The thread calls `on_ready` whenever SchedulerStats::ready changes, with the new value.
   Scheduler(const SchedulerOptions& options, Verifier* verifier, Drafter* drafter,
             std::function<void(bool)> on_ready);
-  // Fails the requests that have not ended, saves the learned prior, and joins the thread.
+  // Fails the requests that have not ended, saves what was learned, and joins the thread.
   ~Scheduler();
 
   // Adds a request to the queue. INVALID_ARGUMENT if its prompt exceeds the KV cache; else see

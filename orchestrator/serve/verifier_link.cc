@@ -42,11 +42,6 @@ bool VerifierLink::Connect() {
   }
   last_error_ = absl::OkStatus();
   pause_ = absl::ZeroDuration();
-  const absl::StatusOr<DrafterInfo> drafter = drafter_->Info();
-  if (!drafter.ok()) {
-    LOG(WARNING) << "no drafter; decoding without speculation: " << drafter.status();
-  }
-  drafter_name_ = drafter.ok() ? drafter->model : "";
   connected_ = true;
   on_change_(absl::OkStatus());
   return true;
@@ -59,9 +54,47 @@ void VerifierLink::Lose(const absl::Status& reason) {
 
 absl::Status VerifierLink::PrepareEngine() {
   ASSIGN_OR_RETURN(const TargetInfo target, verifier_->Info());
-  if (engine_ != nullptr && SameTarget(engine_->target, target)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(engine_, MakeEngine(target));
+  const bool same = engine_ != nullptr && SameTarget(engine_->target, target);
+  if (!same) {
+    ASSIGN_OR_RETURN(engine_, MakeEngine(target));
+  }
+  ReadDrafterName();
+  if (!same && options_.acceptance != nullptr) {
+    options_.acceptance->Restore({target.model, drafter_name_}, &engine_->memory);
+  }
   return absl::OkStatus();
+}
+
+void VerifierLink::ReadDrafterName() {
+  const absl::StatusOr<DrafterInfo> drafter = drafter_->Info();
+  if (!drafter.ok()) {
+    LOG(WARNING) << "no drafter; decoding without speculation: " << drafter.status();
+  }
+  drafter_name_ = drafter.ok() ? drafter->model : "";
+}
+
+void VerifierLink::SaveIfDue(absl::Duration now) {
+  if (options_.learned != nullptr) options_.learned->SaveIfDue(now);
+  if (options_.acceptance != nullptr && engine_ != nullptr) {
+    options_.acceptance->SaveIfDue(now, engine_->memory);
+  }
+}
+
+void VerifierLink::Save() {
+  if (LearnedPrior* const learned = options_.learned; learned != nullptr) {
+    learned->WaitForSave();
+    if (const absl::Status saved = learned->Save(); !saved.ok()) {
+      LOG(ERROR) << "could not save the learned prior: " << saved;
+    }
+  }
+  if (AcceptanceFile* const acceptance = options_.acceptance;
+      acceptance != nullptr && engine_ != nullptr) {
+    acceptance->WaitForSave();
+    acceptance->Collect(engine_->memory);
+    if (const absl::Status saved = acceptance->Save(); !saved.ok()) {
+      LOG(ERROR) << "could not save the calibration of acceptance: " << saved;
+    }
+  }
 }
 
 absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(

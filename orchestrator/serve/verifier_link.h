@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "orchestrator/cycle/decode_cycle.h"
+#include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/policy/speculation_memory.h"
 #include "orchestrator/prior/learned_prior.h"
 
@@ -24,6 +25,8 @@ struct VerifierLinkOptions {
   const TransitionGains* table = nullptr;
   // Counts shared by all requests. Not owned. Null: requests share no counts.
   LearnedPrior* learned = nullptr;
+  // Preserves the calibration of acceptance. Not owned. Null: a restart forgets it.
+  AcceptanceFile* acceptance = nullptr;
 };
 
 class VerifierLink {
@@ -55,6 +58,10 @@ class VerifierLink {
   // Tries once to reach the verifier, and calibrates it if needed. On failure, the caller should
   // wait for pause() before it tries again.
   [[nodiscard]] bool Connect();
+  // Starts saving what was learned in the background if a save is due.
+  void SaveIfDue(absl::Duration now);
+  // Saves what was learned. Returns when it is written. Logs errors.
+  void Save();
   // Marks the link as lost because of `reason`.
   void Lose(const absl::Status& reason);
 
@@ -68,6 +75,8 @@ class VerifierLink {
  private:
   // Reads the verifier's target and makes engine_ fit it.
   [[nodiscard]] absl::Status PrepareEngine();
+  // Sets drafter_name_.
+  void ReadDrafterName();
   // Calibrates the verifier and fits the cost model.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
 

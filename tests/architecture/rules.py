@@ -62,7 +62,7 @@ MAY_INCLUDE = {
     "orchestrator/tree": [*_DATA],
     "orchestrator/prior": [*_DATA, "common/hub", "common/prior", "orchestrator/tree"],
     "orchestrator/cost": [*_DATA],
-    "orchestrator/policy": [*_DATA, "orchestrator/cost", "orchestrator/prior",
+    "orchestrator/policy": [*_DATA, "common/hub", "orchestrator/cost", "orchestrator/prior",
                             "orchestrator/tree"],
     "orchestrator/cycle": [*_DATA, "orchestrator/cost", "orchestrator/policy"],
     "orchestrator/text": ["common/base", "common/hub"],

@@ -6,15 +6,18 @@
 #include "gtest/gtest.h"
 #include "orchestrator/serve/error_details.h"
 #include "tests/orchestrator/serve/scheduler_fixture.h"
+#include "tests/support/temp_folder.h"
 
 namespace bastion {
 namespace {
 
 using ::testing::AllOf;
 using testing::Answer;
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::Field;
 using ::testing::Ge;
+using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::Le;
 using testing::ReadAll;
@@ -169,6 +172,25 @@ TEST_F(SchedulerTest, TheDestructorFailsAllRequests) {
   for (RequestStream* stream : {parked.get(), running.get(), second.get(), waiting.get()}) {
     EXPECT_TRUE(absl::IsUnavailable(ReadAll(*stream).status));
   }
+}
+
+TEST_F(SchedulerTest, ARestartKeepsTheCalibrationOfAcceptance) {
+  testing::TempFolder folder;
+  const std::string path = folder.File("acceptance.safetensors");
+  auto saved = AcceptanceFile::Open(path, testing::kToyVocabulary);
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  options_.link.acceptance = &*saved;
+  StartAndAwaitReady();
+  EXPECT_TRUE(ReadAll(*Submit({.max_tokens = 100, .policy = "adaptive"})).status.ok());
+  scheduler_.reset();
+
+  auto loaded = AcceptanceFile::Open(path, testing::kToyVocabulary);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  SpeculationMemory memory;
+  loaded->Restore({verifier_.Info()->model, drafter_.Info()->model}, &memory);
+  ASSERT_EQ(memory.shared().size(), 1u);
+  const std::vector<float> counts = memory.shared().begin()->second.draft_calibration.ToCounts();
+  EXPECT_THAT(counts, Contains(Gt(0)));
 }
 
 TEST_F(SchedulerTest, IsNeverReadyIfTheVerifierHasAnotherVocabulary) {

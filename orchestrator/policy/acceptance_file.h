@@ -1,0 +1,74 @@
+// AcceptanceFile: the file that preserves the calibration of acceptance (acceptance_calibration.h)
+// across restarts. It contains no text, only counts of accepted candidates.
+//
+// The counts belong to one target and one drafter. Counts of other models are ignored with a log
+// line, and replaced by the next save.
+//
+// File format: safetensors with `facts` I64 [3] (format version, vocabulary, counts per
+// calibration), the names of `target` and `drafter` as U32 [bytes], `keys` I64 [2·N] (DraftMode and
+// Policy::Prior) and `counts` F32 (for each key, the calibration of drafts and that of the prior
+// alone). A save writes a new file and then renames it over the old one. Thread-compatible: used by
+// the cycle's thread.
+#ifndef BASTION_ORCHESTRATOR_POLICY_ACCEPTANCE_FILE_H_
+#define BASTION_ORCHESTRATOR_POLICY_ACCEPTANCE_FILE_H_
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/periodic_save.h"
+#include "orchestrator/policy/speculation_memory.h"
+
+namespace bastion {
+
+class AcceptanceFile {
+ public:
+  // The models that the counts belong to.
+  struct Models {
+    std::string target;   // TargetInfo::model
+    std::string drafter;  // DrafterInfo::model. Empty: not known, it may be any.
+  };
+
+  // Loads the counts from the file, or creates a file without counts if there is none.
+  // INVALID_ARGUMENT for a damaged file or another format version; FAILED_PRECONDITION if its
+  // vocabulary size differs.
+  [[nodiscard]] static absl::StatusOr<AcceptanceFile> Open(const std::string& path, int vocabulary);
+
+  // Gives the counts to `memory`, unless it is null, if they belong to `models`. Else forgets them.
+  void Restore(const Models& models, SpeculationMemory* memory);
+  // Takes the counts of `memory`, which belong to the models of the last Restore.
+  void Collect(const SpeculationMemory& memory);
+
+  // Writes what was collected. Returns when it is written.
+  [[nodiscard]] absl::Status Save() const { return Write(contents_, path_); }
+  // Collects, and starts saving a copy on a background thread, if a save is due (periodic_save.h).
+  void SaveIfDue(absl::Duration now, const SpeculationMemory& memory);
+  // Waits for the save that SaveIfDue started, if any.
+  void WaitForSave() { saver_.Wait(); }
+
+ private:
+  struct Calibrations {
+    AcceptanceCalibration draft, prior;
+  };
+  struct Contents {
+    int vocabulary = 0;
+    Models models;
+    std::map<SpeculationMemory::Key, Calibrations> calibrations;
+  };
+
+  AcceptanceFile(std::string path, Contents contents)
+      : path_(std::move(path)), contents_(std::move(contents)) {}
+
+  [[nodiscard]] static absl::StatusOr<Contents> Read(const std::string& path, int vocabulary);
+  [[nodiscard]] static absl::Status Write(const Contents& contents, const std::string& path);
+
+  std::string path_;
+  Contents contents_;
+  PeriodicSave saver_{"the calibration of acceptance"};
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_POLICY_ACCEPTANCE_FILE_H_
