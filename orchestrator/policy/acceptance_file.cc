@@ -1,5 +1,6 @@
 #include "orchestrator/policy/acceptance_file.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -38,6 +39,26 @@ bool IsKey(int64_t mode, int64_t prior) {
          prior <= static_cast<int64_t>(Policy::Prior::kBoth);
 }
 
+// `counts` and `weights` are those of drafts, then those of the prior alone.
+absl::Status ReadLearned(absl::Span<const float> counts, absl::Span<const float> weights,
+                         SharedSpeculation* learned) {
+  const size_t each = counts.size() / 2;
+  ASSIGN_OR_RETURN(learned->draft_calibration,
+                   AcceptanceCalibration::FromCounts(counts.first(each)));
+  ASSIGN_OR_RETURN(learned->prior_calibration,
+                   AcceptanceCalibration::FromCounts(counts.last(each)));
+  const size_t weights_each = weights.size() / 2;
+  ASSIGN_OR_RETURN(learned->draft_weights,
+                   CandidateWeights::FromValues(weights.first(weights_each)));
+  ASSIGN_OR_RETURN(learned->prior_weights,
+                   CandidateWeights::FromValues(weights.last(weights_each)));
+  return absl::OkStatus();
+}
+
+void Append(const std::vector<float>& values, std::vector<float>* to) {
+  to->insert(to->end(), values.begin(), values.end());
+}
+
 }  // namespace
 
 absl::StatusOr<AcceptanceFile::Contents> AcceptanceFile::Read(const std::string& path,
@@ -59,20 +80,26 @@ absl::StatusOr<AcceptanceFile::Contents> AcceptanceFile::Read(const std::string&
   ASSIGN_OR_RETURN(contents.models.drafter, ReadName(file, "drafter"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> keys, hub::ReadVector<int64_t>(file, "keys"));
   ASSIGN_OR_RETURN(const std::vector<float> counts, hub::ReadVector<float>(file, "counts"));
-  if (keys.size() % 2 != 0 || counts.size() != keys.size() * each) {
-    return DamagedError(
-        path, absl::StrCat(counts.size(), " counts do not match ", keys.size() / 2, " keys"));
+  ASSIGN_OR_RETURN(const std::vector<float> weights, hub::ReadVector<float>(file, "weights"));
+  const size_t size = keys.size() / 3;
+  constexpr size_t kWeights = CandidateWeights::values_size();
+  if (keys.size() % 3 != 0 || counts.size() != 2 * size * each ||
+      weights.size() != 2 * size * kWeights) {
+    return DamagedError(path, absl::StrCat(counts.size(), " counts and ", weights.size(),
+                                           " weights do not match ", size, " keys"));
   }
-  for (size_t i = 0; i < keys.size(); i += 2) {
-    if (!IsKey(keys[i], keys[i + 1])) return DamagedError(path, "it has an unknown key");
-    const auto of = absl::MakeConstSpan(counts).subspan(i * each, 2 * each);
-    auto draft = AcceptanceCalibration::FromCounts(of.first(each));
-    auto prior = AcceptanceCalibration::FromCounts(of.last(each));
-    for (const auto* read : {&draft, &prior}) {
-      if (!read->ok()) return DamagedError(path, std::string(read->status().message()));
+  for (size_t i = 0; i < size; ++i) {
+    const int64_t mode = keys[3 * i], prior = keys[3 * i + 1];
+    if (!IsKey(mode, prior)) return DamagedError(path, "it has an unknown key");
+    SharedSpeculation& learned =
+        contents.learned[{static_cast<DraftMode>(mode), static_cast<Policy::Prior>(prior)}];
+    learned.weight_updates = std::max(int64_t{0}, keys[3 * i + 2]);
+    if (const absl::Status read = ReadLearned(
+            absl::MakeConstSpan(counts).subspan(2 * i * each, 2 * each),
+            absl::MakeConstSpan(weights).subspan(2 * i * kWeights, 2 * kWeights), &learned);
+        !read.ok()) {
+      return DamagedError(path, std::string(read.message()));
     }
-    contents.calibrations[{static_cast<DraftMode>(keys[i]),
-                           static_cast<Policy::Prior>(keys[i + 1])}] = {*draft, *prior};
   }
   return contents;
 }
@@ -83,18 +110,19 @@ absl::Status AcceptanceFile::Write(const Contents& contents, const std::string& 
   const std::vector<uint32_t> target = BytesOf(contents.models.target);
   const std::vector<uint32_t> drafter = BytesOf(contents.models.drafter);
   std::vector<int64_t> keys;
-  std::vector<float> counts;
-  for (const auto& [key, calibrations] : contents.calibrations) {
+  std::vector<float> counts, weights;
+  for (const auto& [key, learned] : contents.learned) {
     keys.push_back(static_cast<int64_t>(key.first));
     keys.push_back(static_cast<int64_t>(key.second));
-    for (const AcceptanceCalibration* one : {&calibrations.draft, &calibrations.prior}) {
-      const std::vector<float> values = one->ToCounts();
-      counts.insert(counts.end(), values.begin(), values.end());
-    }
+    keys.push_back(learned.weight_updates);
+    Append(learned.draft_calibration.ToCounts(), &counts);
+    Append(learned.prior_calibration.ToCounts(), &counts);
+    Append(learned.draft_weights.ToValues(), &weights);
+    Append(learned.prior_weights.ToValues(), &weights);
   }
   return hub::WriteSafetensors({hub::TensorOf("facts", facts), hub::TensorOf("target", target),
                                 hub::TensorOf("drafter", drafter), hub::TensorOf("keys", keys),
-                                hub::TensorOf("counts", counts)},
+                                hub::TensorOf("counts", counts), hub::TensorOf("weights", weights)},
                                path);
 }
 
@@ -114,25 +142,21 @@ void AcceptanceFile::Restore(const Models& models, SpeculationMemory* memory) {
   const bool same_target = known.target == models.target;
   const bool same_drafter =
       known.drafter == models.drafter || known.drafter.empty() || models.drafter.empty();
-  if (!contents_.calibrations.empty() && !(same_target && same_drafter)) {
+  if (!contents_.learned.empty() && !(same_target && same_drafter)) {
     LOG(WARNING) << path_ << ": ignored, because its counts belong to the target " << known.target
                  << " and the drafter " << known.drafter << "; the next save replaces them";
-    contents_.calibrations.clear();
+    contents_.learned.clear();
   }
   known.target = models.target;
   if (!models.drafter.empty()) known.drafter = models.drafter;
   if (memory == nullptr) return;
-  for (const auto& [key, calibrations] : contents_.calibrations) {
-    SharedSpeculation& shared = memory->at(key.first, key.second);
-    shared.draft_calibration = calibrations.draft;
-    shared.prior_calibration = calibrations.prior;
+  for (const auto& [key, learned] : contents_.learned) {
+    memory->at(key.first, key.second) = learned;
   }
 }
 
 void AcceptanceFile::Collect(const SpeculationMemory& memory) {
-  for (const auto& [key, shared] : memory.shared()) {
-    contents_.calibrations[key] = {shared.draft_calibration, shared.prior_calibration};
-  }
+  for (const auto& [key, shared] : memory.shared()) contents_.learned[key] = shared;
 }
 
 void AcceptanceFile::SaveIfDue(absl::Duration now, const SpeculationMemory& memory) {

@@ -1,14 +1,15 @@
 // AcceptanceFile: the file that preserves the calibration of acceptance (acceptance_calibration.h)
-// across restarts. It contains no text, only counts of accepted candidates.
+// across restarts, and the weights of the prior's candidates (candidate_weights.h), because the
+// calibration is only right for the probabilities that these weights give. It contains no text.
 //
 // The counts belong to one target and one drafter. Counts of other models are ignored with a log
 // line, and replaced by the next save.
 //
 // File format: safetensors with `facts` I64 [3] (format version, vocabulary, counts per
-// calibration), the names of `target` and `drafter` as U32 [bytes], `keys` I64 [2·N] (DraftMode and
-// Policy::Prior) and `counts` F32 (for each key, the calibration of drafts and that of the prior
-// alone). A save writes a new file and then renames it over the old one. Thread-compatible: used by
-// the cycle's thread.
+// calibration), the names of `target` and `drafter` as U32 [bytes], `keys` I64 [3·N] (DraftMode,
+// Policy::Prior and SharedSpeculation::weight_updates), `counts` F32 and `weights` F32 (for each
+// key, those of drafts and those of the prior alone). A save writes a new file and then renames it
+// over the old one. Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_POLICY_ACCEPTANCE_FILE_H_
 #define BASTION_ORCHESTRATOR_POLICY_ACCEPTANCE_FILE_H_
 
@@ -49,13 +50,10 @@ class AcceptanceFile {
   void WaitForSave() { saver_.Wait(); }
 
  private:
-  struct Calibrations {
-    AcceptanceCalibration draft, prior;
-  };
   struct Contents {
     int vocabulary = 0;
     Models models;
-    std::map<SpeculationMemory::Key, Calibrations> calibrations;
+    std::map<SpeculationMemory::Key, SharedSpeculation> learned;
   };
 
   AcceptanceFile(std::string path, Contents contents)

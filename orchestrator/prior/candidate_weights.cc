@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 
 namespace bastion {
@@ -119,6 +120,37 @@ void CandidateWeights::Update(int depth, absl::Span<const CandidateTerms> candid
   for (int i = 0; i < kCandidateTerms; ++i) {
     cell.weights[i] = Clamped(i, cell.weights[i] + static_cast<float>(step[i]));
   }
+}
+
+std::vector<float> CandidateWeights::ToValues() const {
+  std::vector<float> values;
+  values.reserve(values_size());
+  for (const DepthCell& cell : cells_) {
+    for (int i = 0; i < kCandidateTerms; ++i) {
+      values.push_back(cell.weights[i]);
+      values.insert(values.end(), cell.curvature[i].begin(), cell.curvature[i].end());
+    }
+  }
+  return values;
+}
+
+absl::StatusOr<CandidateWeights> CandidateWeights::FromValues(absl::Span<const float> values) {
+  if (values.size() != values_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("candidate weights: ", values.size(), " values, expected ", values_size()));
+  }
+  if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); })) {
+    return absl::InvalidArgumentError("candidate weights: a value is not finite");
+  }
+  CandidateWeights weights;
+  auto next = values.begin();
+  for (DepthCell& cell : weights.cells_) {
+    for (int i = 0; i < kCandidateTerms; ++i) {
+      cell.weights[i] = Clamped(i, *next++);
+      for (double& entry : cell.curvature[i]) entry = *next++;
+    }
+  }
+  return weights;
 }
 
 }  // namespace bastion

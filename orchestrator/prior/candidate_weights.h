@@ -19,6 +19,7 @@
 #include <array>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "orchestrator/prior/transition_prior.h"
 
@@ -59,6 +60,17 @@ class CandidateWeights {
   // Takes one learning step: at `depth`, the target chose candidates[chosen]. Ignores a step that
   // is not finite. REQUIRES: depth >= 1, chosen < candidates.size().
   void Update(int depth, absl::Span<const CandidateTerms> candidates, size_t chosen);
+
+  // [kMaxDepth, kCandidateTerms, 1 + kCandidateTerms] The weight and the row of the curvature of
+  // each term. As stored in a file.
+  [[nodiscard]] std::vector<float> ToValues() const;
+  // The size of ToValues().
+  [[nodiscard]] static constexpr size_t values_size() {
+    return size_t{kMaxDepth} * kCandidateTerms * (1 + kCandidateTerms);
+  }
+  // INVALID_ARGUMENT if the size is wrong or a value is not finite. Weights are limited to their
+  // ranges.
+  [[nodiscard]] static absl::StatusOr<CandidateWeights> FromValues(absl::Span<const float> values);
 
  private:
   using Matrix = std::array<std::array<double, kCandidateTerms>, kCandidateTerms>;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "tests/integration/services_fixture.h"
@@ -46,6 +47,30 @@ TEST_F(ServicesTest, WithoutADrafterDraftFreeTreesAreUsed) {
     EXPECT_EQ(answer.tokens, plain.tokens) << policy;
     EXPECT_GT(answer.finished.speculation().mean_committed_length(), 1.5) << policy;
   }
+}
+
+TEST_F(ServicesTest, APrefixIsReusedWithItsAcceptanceButNotUnderAnotherSalt) {
+  testing::ServiceSystem& system = Start({"--draft_timeout=2s"});
+  v1::GenerateRequest request = Request("fixed:16", 60);
+  std::string text;
+  for (int i = 0; i < 20; ++i) absl::StrAppend(&text, "import module", i, "\n");
+  request.set_text(text);
+  std::vector<std::vector<uint32_t>> committed;
+  std::vector<uint32_t> reused;
+  for (const char* salt : {"alice", "bob", "bob"}) {
+    request.set_cache_salt(salt);
+    const Answer answer = Generate(system.client(), request);
+    ASSERT_TRUE(answer.status.ok()) << answer.status;
+    reused.push_back(answer.finished.usage().cached_prompt_tokens());
+    std::vector<uint32_t>& lengths = committed.emplace_back();
+    for (const v1::CycleReport& cycle : answer.cycles) lengths.push_back(cycle.committed_length());
+  }
+  EXPECT_EQ(reused[0], 0u);
+  EXPECT_EQ(reused[1], 0u);
+  EXPECT_GT(reused[2], 50u);
+  EXPECT_LT(committed[0].size(), 60u) << "no drafts were accepted";
+  EXPECT_EQ(committed[1], committed[0]);
+  EXPECT_EQ(committed[2], committed[0]);
 }
 
 TEST_F(ServicesTest, ALearnedPriorSpeedsUpTheNextOrchestrator) {

@@ -60,6 +60,7 @@ class BusyWaitVerifier final : public verifier::VerifierEngine {
     store_.Open(sequence, setting_.width);
     return absl::OkStatus();
   }
+  absl::StatusOr<int> ReusePrefix(const PrefixItem&) override { return 0; }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> /*prompts*/) override {
     const absl::Duration start = Clock::Real().Now();

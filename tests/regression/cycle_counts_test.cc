@@ -37,6 +37,9 @@ class FixedTimes final : public Verifier {
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
     return verifier_.Open(sequence, sampling);
   }
+  absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
+    return verifier_.ReusePrefix(item);
+  }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
     absl::StatusOr<VerifyResult> result = verifier_.Verify(forest, prompts);
@@ -77,7 +80,7 @@ TEST_P(AllocationsTest, ACycleInProcessStaysWithinItsLimit) {
   const TargetInfo target = *verifier.Info();
   CostModel costs = *CostModel::Fit(target, testing::LinearTable());
   costs.draft().Observe(1, absl::Milliseconds(1));
-  const ManualClock clock;  // Stands still.
+  const ManualClock clock;  // Does not move.
   SpeculationMemory memory({.vocabulary = target.dims.vocabulary, .table = (*stages)->table()});
   DecodeCycle cycle(target, &(*stages)->drafter(), &verifier, &costs, &clock);
   DecodeRequest request;

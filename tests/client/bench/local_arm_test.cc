@@ -120,7 +120,7 @@ TEST(LocalArmTextTest, TextsDoNotDependOnTheLoad) {
   EXPECT_EQ(verifier.live_sequences(), 0);
 }
 
-// Six requests need 5 pages each, of which they share one.
+// Six requests need 5 pages each. They share one page.
 TEST(LocalArmTextTest, AFullCachePreemptsRequestsAndChangesNoText) {
   FakeVerifier verifier;
   verifier.kv_tokens = 9 * testing::kToyPage;

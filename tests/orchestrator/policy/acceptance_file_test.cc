@@ -69,6 +69,36 @@ TEST_F(AcceptanceFileTest, ARestartContinuesWithTheSavedCalibration) {
   EXPECT_NEAR(RestoredFactor(kModels), Factor(learned), 1e-5);
 }
 
+TEST_F(AcceptanceFileTest, ARestartContinuesWithTheLearnedWeights) {
+  auto file = AcceptanceFile::Open(Path(), kVocabulary);
+  SpeculationMemory learned;
+  SharedSpeculation& shared = learned.at(DraftMode::kGreedy, Policy::Prior::kTable);
+  CandidateTerms likely{}, chosen{};
+  likely[kDraftTerm] = -0.1f;
+  chosen[kDraftTerm] = -2.0f;
+  chosen[kFirstGainTerm] = 1.5f;
+  for (int i = 0; i < 50; ++i) shared.draft_weights.Update(1, {likely, chosen}, 1);
+  shared.weight_updates = 50;
+  file->Restore(kModels, nullptr);
+  file->Collect(learned);
+  ASSERT_TRUE(file->Save().ok());
+
+  auto reopened = AcceptanceFile::Open(Path(), kVocabulary);
+  ASSERT_TRUE(reopened.ok()) << reopened.status();
+  SpeculationMemory memory;
+  reopened->Restore(kModels, &memory);
+  SharedSpeculation& restored = memory.at(DraftMode::kGreedy, Policy::Prior::kTable);
+  EXPECT_EQ(restored.weight_updates, 50);
+  EXPECT_EQ(restored.draft_weights.At(1), shared.draft_weights.At(1));
+  EXPECT_NE(restored.draft_weights.At(1), CandidateWeights::ForDrafts().At(1));
+  // The curvature is restored too, so both learn alike.
+  shared.draft_weights.Update(1, {likely, chosen}, 0);
+  restored.draft_weights.Update(1, {likely, chosen}, 0);
+  for (int term = 0; term < kCandidateTerms; ++term) {
+    EXPECT_NEAR(restored.draft_weights.At(1)[term], shared.draft_weights.At(1)[term], 1e-4);
+  }
+}
+
 TEST_F(AcceptanceFileTest, OtherKeysStartWithoutCalibration) {
   SaveLearned();
   auto file = AcceptanceFile::Open(Path(), kVocabulary);

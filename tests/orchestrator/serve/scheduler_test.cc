@@ -64,7 +64,8 @@ TEST_F(SchedulerTest, ALatencyTargetLimitsThePromptRowsOfTheForwardsOfItsRequest
     verifier_.Hold(true);
     ASSERT_TRUE(verifier_.AwaitHeldCall());
     verifier_.ForgetCalls();
-    const auto prompt = Submit({.prompt = Prompt(400)});
+    // With a salt of its own, the prompt reuses no pages.
+    const auto prompt = Submit({.prompt = Prompt(400), .cache_salt = absl::FormatDuration(target)});
     verifier_.Hold(false);
     EXPECT_EQ(ReadAll(*prompt).tokens, testing::ToyText(Prompt(400), {}, 20));
     EXPECT_TRUE(ReadAll(*decoding).status.ok());
