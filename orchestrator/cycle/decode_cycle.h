@@ -61,6 +61,9 @@ class DecodeCycle {
   // Frees the state of the sequence at the verifier and, if its policy drafts, at `drafter`.
   void Close(const DecodeSequence& sequence, Drafter& drafter);
 
+  // See ForestPlanner::FixPrice.
+  void FixPrice(double tokens_per_second) { grower_.FixPrice(tokens_per_second); }
+
   // The error of the last draft request; OK if it succeeded.
   [[nodiscard]] const absl::Status& draft_status() const { return draft_status_; }
 

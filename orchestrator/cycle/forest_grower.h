@@ -35,6 +35,9 @@ class ForestGrower {
   [[nodiscard]] GrownForest Grow(absl::Span<DecodeSequence* const> sequences,
                                  const PromptSize& prompts);
 
+  // See ForestPlanner::FixPrice.
+  void FixPrice(double tokens_per_second) { planner_.FixPrice(tokens_per_second); }
+
   // Records the cycle of the last forest: its duration, and the tokens that it committed, each with
   // the weight of its request.
   void EndCycle(absl::Duration total, double tokens) {

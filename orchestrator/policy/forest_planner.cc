@@ -78,7 +78,7 @@ struct Ratio {
 void ForestPlanner::Begin(BatchCost cost, double live) {
   cost_ = std::move(cost);
   live_ = live;
-  price_ = PlainRate() * Speedup();
+  price_ = fixed_price_ > 0 ? fixed_price_ : PlainRate() * Speedup();
   trial_ = trial_cycles_ > 0 && cost_.prompt_seconds == 0;
   planned_seconds_ = cost_.verify[0];
   catch_up_seconds_ = 0;

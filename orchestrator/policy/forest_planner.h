@@ -91,6 +91,10 @@ class ForestPlanner {
   // Begins a cycle. `live` is the summed weight of all requests of the batch.
   void Begin(BatchCost cost, double live);
 
+  // From the next cycle on, a second costs this many tokens. For experiments: no price can be right
+  // for all cycles, but the best constant one is a measure for the planner's own.
+  void FixPrice(double tokens_per_second) { fixed_price_ = tokens_per_second; }
+
   // True if this cycle belongs to a trial of plain decoding: no planned request drafts or has
   // nodes. Valid after Begin.
   [[nodiscard]] bool trial() const { return trial_; }
@@ -116,7 +120,7 @@ class ForestPlanner {
   }
   // The speedup over plain decoding, as far as it is known.
   [[nodiscard]] double Speedup() const {
-    return knows_speedup() ? std::max(1.0, tokens_ / plain_tokens_) : 1.0;
+    return plain_tokens_ > 0 ? std::max(1.0, tokens_ / plain_tokens_) : 1.0;
   }
   // What a trial loses, in seconds. At least a little, so that trials do not follow each other.
   [[nodiscard]] double TrialSeconds() const {
@@ -125,7 +129,7 @@ class ForestPlanner {
   // Ends the cycle's part in a trial, and begins one if it is time.
   void UpdateTrial(double seconds);
   // True if past cycles tell the price.
-  [[nodiscard]] bool knows_speedup() const { return plain_tokens_ > 0; }
+  [[nodiscard]] bool knows_speedup() const { return plain_tokens_ > 0 || fixed_price_ > 0; }
   // The part of the offer's catch-up that one draft must pay for.
   [[nodiscard]] double CatchUpShare(const DraftOffer& offer) const;
   // Pays for more drafts from the account if it can, beyond the `drafted` ones of `plan`.
@@ -134,6 +138,7 @@ class ForestPlanner {
   BatchCost cost_ = {{0}, {0}, {0}};
   double live_ = 0;
   double price_ = 0;
+  double fixed_price_ = 0;  // 0: none.
   std::vector<double> min_values_ = {1};
   double planned_seconds_ = 0;      // T(n) + D(m) of this cycle, with the prompts of first drafts.
   double catch_up_seconds_ = 0;     // The part of the prompts of first drafts.

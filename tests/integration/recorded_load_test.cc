@@ -67,11 +67,12 @@ class RecordedLoad final : public SimulatedLoad {
   Recording* const recording_;
 };
 
-// Tokens per millisecond of `policy` in a closed loop.
+// Tokens per millisecond of `policy` in a closed loop. `price`: see Simulation::FixPrice. 0: none.
 double PaceOf(const std::string& policy, const DeviceCurve& curve, int concurrency,
-              Recording* recording) {
+              Recording* recording, double price = 0) {
   RecordedLoad load(recording);
   Simulation simulation(curve, concurrency, policy, &load);
+  if (price > 0) simulation.FixPrice(price);
   const double pass = recording->texts.size() * kTokens;
   const auto run = [&](double tokens) {
     SimulatedRun run;
@@ -96,6 +97,11 @@ struct Load {
   }
 };
 
+DeviceCurve CurveOf(const std::string& device) {
+  if (device == "gpu") return DeviceCurve::Gpu();
+  return device == "demo" ? DeviceCurve::Demo() : DeviceCurve::Inflated();
+}
+
 class RecordedLoadTest : public ::testing::TestWithParam<Load> {
  protected:
   static Recording& recording() {
@@ -106,10 +112,7 @@ class RecordedLoadTest : public ::testing::TestWithParam<Load> {
 
 TEST_P(RecordedLoadTest, TheDefaultPolicyIsTheFastestOrNearlySo) {
   const Load& load = GetParam();
-  const std::string device = load.device;
-  const DeviceCurve curve = device == "gpu"    ? DeviceCurve::Gpu()
-                            : device == "demo" ? DeviceCurve::Demo()
-                                               : DeviceCurve::Inflated();
+  const DeviceCurve curve = CurveOf(load.device);
   const auto pace = [&](const std::string& policy) {
     return PaceOf(policy, curve, load.concurrency, &recording());
   };
@@ -127,6 +130,27 @@ TEST_P(RecordedLoadTest, TheDefaultPolicyIsTheFastestOrNearlySo) {
   EXPECT_GE(by_default, 0.99 * plain);
   EXPECT_GE(by_default, load.bar * best) << best_policy;
 }
+
+class PriceTest : public RecordedLoadTest {};
+
+TEST_P(PriceTest, ThePriceOfTimeIsNearlyAsGoodAsTheBestConstantOne) {
+  const Load& load = GetParam();
+  const DeviceCurve curve = CurveOf(load.device);
+  const double by_default = PaceOf("default", curve, load.concurrency, &recording());
+  double best = 0, best_price = 0;
+  for (const double price : {0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35}) {
+    const double pace =
+        PaceOf("default", curve, load.concurrency, &recording(), price * by_default);
+    if (pace > best) best_price = price;
+    best = std::max(best, pace);
+  }
+  std::printf("%s_%d: %.3f of the best constant price, %.2f of the pace\n", load.device,
+              load.concurrency, by_default / best, best_price);
+  EXPECT_GE(by_default, 0.97 * best);
+}
+INSTANTIATE_TEST_SUITE_P(Gpu, PriceTest,
+                         ::testing::Values(Load{"gpu", 1, 0}, Load{"gpu", 4, 0}, Load{"gpu", 16, 0},
+                                           Load{"gpu", 32, 0}, Load{"gpu", 64, 0}));
 INSTANTIATE_TEST_SUITE_P(Gpu, RecordedLoadTest,
                          ::testing::Values(Load{"gpu", 1, 0.98}, Load{"gpu", 4, 0.98},
                                            Load{"gpu", 16, 1.02}, Load{"gpu", 32, 1.05},

@@ -77,6 +77,9 @@ class Simulation {
     for (auto& sequence : live_) sequence = NextRequest();
   }
 
+  // See ForestPlanner::FixPrice. In tokens per millisecond.
+  void FixPrice(double pace) { cycle_.FixPrice(1000 * pace); }
+
   SimulatedRun Run(int cycles) {
     SimulatedRun run;
     const double began = device.milliseconds;
