@@ -139,6 +139,7 @@ absl::Status LocalArm::Step(LoadRun* run) {
   // Nothing has a latency target, so all that can decode do.
   std::vector<PromptChunk> prompts;
   const TurnPlan plan = PlanTurn(decoding, prefilling, {max_rows_, kPrefillRows}, costs_);
+  prompts.reserve(plan.prompts.size());
   for (const auto& [i, rows] : plan.prompts) prompts.push_back({prefilling[i].sequence, rows});
   if (batch.empty() && prompts.empty()) return absl::OkStatus();
   std::optional<StepTrace> trace;

@@ -2,6 +2,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
@@ -66,6 +67,10 @@ ABSL_FLAG(absl::Duration, grace, absl::Seconds(30),
 
 namespace bastion {
 namespace {
+
+// How long connections stay open after the last answer. A client that sends something on a closed
+// connection loses what it has not read yet.
+constexpr absl::Duration kLinger = absl::Milliseconds(500);
 
 // Loads the table from --prior; null if the flag is empty.
 absl::StatusOr<std::unique_ptr<const TransitionGains>> LoadPrior(int vocabulary) {
@@ -145,7 +150,9 @@ absl::Status Run() {
   const std::string signal = wire::WaitForStopSignal();
   LOG(INFO) << signal << ": draining";
   host->SetServing(false);
+  const SchedulerStats at_signal = scheduler.stats();
   scheduler.Drain(absl::GetFlag(FLAGS_grace));
+  if (at_signal.running + at_signal.waiting + at_signal.parked > 0) absl::SleepFor(kLinger);
   host->Shutdown(absl::Seconds(1));
   return absl::OkStatus();
 }
