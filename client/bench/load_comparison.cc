@@ -13,6 +13,7 @@ namespace {
 std::vector<LoadPlan> Turns(const LoadPlan& plan) {
   if (plan.level.concurrency != 1 || plan.duration < absl::InfiniteDuration()) return {plan};
   std::vector<LoadPlan> turns;
+  turns.reserve(plan.requests.size());
   for (const PlannedRequest& request : plan.requests) {
     turns.push_back({plan.level, {request}, plan.max_live});
   }

@@ -21,6 +21,7 @@ absl::StatusOr<std::vector<PlannedRequest>> RepeatPrompts(const std::vector<Benc
                      " are possible. Lower --repeat, --rate or --duration"));
   }
   std::vector<PlannedRequest> requests;
+  requests.reserve(static_cast<size_t>(count));
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     requests.push_back({&prompts[i % prompts.size()], max_new_tokens, absl::ZeroDuration()});
   }

@@ -136,6 +136,7 @@ struct Samples {
   // calls that follow how slow the device usually is. What counts here are the ratios of points.
   [[nodiscard]] CalibrationPoint Point() const {
     std::vector<double> transfers;
+    transfers.reserve(seconds.size());
     for (size_t i = 0; i < seconds.size(); ++i) transfers.push_back(round_trips[i] - seconds[i]);
     const double fastest = *std::min_element(seconds.begin(), seconds.end());
     return {rows, context, fastest, fastest + Median(transfers)};

@@ -34,7 +34,7 @@ std::optional<absl::Duration> RetryDelay(const absl::Status& status) {
 }
 
 grpc::Status ToGrpcWithDetails(const absl::Status& status) {
-  const grpc::Status plain = wire::ToGrpc(status);
+  grpc::Status plain = wire::ToGrpc(status);
   v1::ErrorStatus details;
   status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
     google::protobuf::Any& detail = *details.add_details();

@@ -31,12 +31,12 @@ void FeatureStore::History::CopyRows(Position first, int count, char* to) const 
   }
 }
 
-void FeatureStore::Release(Block block) {
+void FeatureStore::Release(const Block& block) {
   if (block.use_count() == 1) bytes_ -= static_cast<int64_t>(block->size());
 }
 
 void FeatureStore::ReleaseBlocks(History& history) {
-  for (Block& block : history.blocks) Release(std::move(block));
+  for (const Block& block : history.blocks) Release(block);
   history.blocks.clear();
 }
 
@@ -139,7 +139,7 @@ void FeatureStore::Forget(int32_t page) {
   MutexLock lock(&mutex_);
   const auto found = kept_.find(page);
   if (found == kept_.end()) return;
-  Release(std::move(found->second));
+  Release(found->second);
   kept_.erase(found);
 }
 

@@ -121,7 +121,7 @@ class FeatureStore final : public FeatureSource {
   };
 
   // Drops one reference to the block, and counts its bytes as free with the last one.
-  void Release(Block block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Release(const Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseBlocks(History& history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Appends under the lock. Returns true if anything changed.
   bool AppendRows(SequenceId sequence, absl::Span<const char> rows, TokenId next,
