@@ -120,7 +120,7 @@ class FeatureStore final : public FeatureSource {
     [[nodiscard]] TokenId NextAt(Position end) const { return end == rows ? next : kNoToken; }
   };
 
-  // Drops one reference to the block, and counts its bytes as free with the last one.
+  // Counts the bytes of the block as free if this is its last reference, which the caller drops.
   void Release(const Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseBlocks(History& history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Appends under the lock. Returns true if anything changed.
