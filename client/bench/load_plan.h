@@ -62,8 +62,8 @@ struct LoadOptions {
     const LoadOptions& options, const std::vector<BenchPrompt>& prompts,
     const BenchSettings& settings);
 
-// A plan for the arrivals of the file options.arrivals. REQUIRES: `arrivals` is not empty, in order
-// of time, and outlives the plan.
+// A plan for the arrivals of the file options.arrivals. REQUIRES: `arrivals` is not empty, is
+// sorted by time, and outlives the plan.
 [[nodiscard]] LoadPlan PlanArrivals(const LoadOptions& options,
                                     const std::vector<TracedArrival>& arrivals,
                                     const BenchSettings& settings);

@@ -143,7 +143,7 @@ absl::Status LocalArm::Step(LoadRun* run) {
   for (const auto& [i, rows] : plan.prompts) prompts.push_back({prefilling[i].sequence, rows});
   if (batch.empty() && prompts.empty()) return absl::OkStatus();
   std::optional<StepTrace> trace;
-  // Estimators do not learn from forwards with prompts, so they are not recorded.
+  // A CycleTrace has no prompts, so forwards with prompts are not recorded.
   if (stages_.recorder != nullptr && prompts.empty()) trace.emplace(batch, costs_, max_rows_);
   RETURN_IF_ERROR(Annotate(cycle_.Step(batch, prompts), policy_.text()));
   Preempt();

@@ -1,10 +1,10 @@
 // PrefixCache: finds the pages of a PagePool that already hold the beginning of a new sequence.
 //
-// A full page is identified by a keyed 128-bit hash of its tokens, of all tokens before them, and
-// of the sequence's salt. The key is random in every process, so a client cannot construct a
-// collision. If a hash is found, the tokens and the salt are compared too. Sequences share pages
-// only under the same salt, because a hit takes less time and so reveals that another sequence had
-// these tokens.
+// A full page is identified by a keyed 128-bit hash. The hash covers the page's tokens, all tokens
+// before them, and the sequence's salt. The key is random in every process, so a client cannot
+// construct a collision. If a hash is found, the tokens and the salt are compared too. Sequences
+// share pages only under the same salt: a hit takes less time, which reveals that another sequence
+// had these tokens.
 //
 // Shared pages are never written: only full pages of committed tokens are cached, and a sequence
 // writes only after its committed tokens. The first token that differs begins a page of its own.
@@ -56,8 +56,8 @@ class PrefixCache {
 
   // The chain of a sequence without pages.
   [[nodiscard]] Chain Begin(std::string salt) const;
-  // Appends the cached pages that hold the beginning of `tokens` to `table`, and returns the number
-  // of their tokens. REQUIRES: `table` is empty, and `chain` is new.
+  // Appends the cached pages that hold the beginning of `tokens` to `table`. Returns how many
+  // tokens they hold. REQUIRES: `table` is empty, and `chain` is new.
   int Reuse(absl::Span<const TokenId> tokens, PageTable& table, Chain& chain);
   // Caches the pages of `table` that `tokens`, the committed tokens of the sequence, have filled
   // since the last call. Returns their indices in `table`. Leaves out pages that are already cached

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/stages/kv_pages.h"
 #include "orchestrator/cost/calibration.h"
 
 namespace bastion {
@@ -58,12 +59,9 @@ bool Fits(const TargetInfo& target, const BatchCalibrationOptions& options, int 
   const int calls = options.repetitions + 1;
   const int each = options.context + calls + 1;
   const int one = options.context + (calls + 1) * sequences;
-  const auto pages = [&target](int tokens) {
-    return (tokens + target.page_tokens - 1) / target.page_tokens;
-  };
   return one <= target.max_context &&
-         (target.page_tokens <= 0 ||
-          sequences * pages(each) + pages(one) <= target.kv_tokens / target.page_tokens);
+         (target.page_tokens <= 0 || sequences * KvPages(target, each) + KvPages(target, one) <=
+                                         target.kv_tokens / target.page_tokens);
 }
 
 }  // namespace

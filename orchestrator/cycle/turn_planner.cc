@@ -41,7 +41,7 @@ std::vector<size_t> TurnOrder(absl::Span<const TurnCandidate> decoding) {
 }
 
 // Settles `turns` turns that went to the first ones of `others`. Every sequence is due a share of
-// them in proportion to its weight, but at most one.
+// them in proportion to its weight, but at most one. If all of them decode, no credit changes.
 void SettleTurns(std::vector<TurnCandidate> others, int turns) {
   for (int n = 0; n < turns; ++n) others[n].history->credit -= 1;
   const auto weight = [](const TurnCandidate& one) { return one.sequence->weight(); };
@@ -151,11 +151,13 @@ TurnPlan PlanTurn(absl::Span<const TurnCandidate> decoding, absl::Span<const Tur
   TurnPlan plan;
   plan.decoding.assign(order.begin(), order.begin() + count);
   std::sort(plan.decoding.begin(), plan.decoding.end());
-  std::vector<TurnCandidate> others;
-  for (size_t n = forwards.with_target(); n < order.size(); ++n) {
-    others.push_back(decoding[order[n]]);
+  if (plan.decoding.size() < order.size()) {
+    std::vector<TurnCandidate> others;
+    for (size_t n = forwards.with_target(); n < order.size(); ++n) {
+      others.push_back(decoding[order[n]]);
+    }
+    SettleTurns(std::move(others), count - forwards.with_target());
   }
-  SettleTurns(std::move(others), count - forwards.with_target());
   const std::vector<int> shares = forwards.ShareRows(rows);
   for (size_t i = 0; i < shares.size(); ++i) {
     prompts[i].history->overtaken += rows - shares[i];

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/stages/kv_pages.h"
 
 namespace bastion {
 
@@ -11,10 +12,6 @@ absl::Status CheckKvCache(const TargetInfo& target) {
   return absl::FailedPreconditionError(
       absl::StrCat("the verifier states a KV cache of ", target.kv_tokens, " tokens in pages of ",
                    target.page_tokens, " tokens; both must be at least 1, and one page must fit"));
-}
-
-int64_t KvPages(const TargetInfo& target, int64_t tokens) {
-  return (tokens + target.page_tokens - 1) / target.page_tokens;
 }
 
 int KvCapacity(const TargetInfo& target) {

@@ -13,8 +13,6 @@ namespace bastion {
 // FAILED_PRECONDITION unless the verifier states a page size and a KV cache of at least one page.
 // The functions below require it.
 [[nodiscard]] absl::Status CheckKvCache(const TargetInfo& target);
-// Pages that `tokens` tokens of one sequence occupy.
-[[nodiscard]] int64_t KvPages(const TargetInfo& target, int64_t tokens);
 // Tokens that the KV cache holds for one sequence that is alone.
 [[nodiscard]] int KvCapacity(const TargetInfo& target);
 

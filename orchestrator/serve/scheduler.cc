@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/stages/kv_pages.h"
 #include "orchestrator/serve/kv_admission.h"
 
 namespace bastion {
