@@ -42,7 +42,7 @@ CycleTrace StepTrace::Finish(const Batch& batch) const {
   const std::vector<double>& curve = cost_.VerifyWith(trace.drafts);
   const int nodes = std::clamp(trace.nodes(), 0, cost_.max_nodes());
   trace.predicted.draft = cost_.draft[trace.drafts];
-  trace.predicted.cycle = trace.predicted.draft + curve[nodes];
+  trace.predicted.cycle = trace.predicted.draft + curve[nodes] + cost_.planning_seconds;
   for (int n = 0; n <= cost_.max_nodes(); n = n == 0 ? 1 : 2 * n) {
     trace.predicted.curve.emplace_back(n, curve[n]);
   }

@@ -12,17 +12,19 @@ namespace bastion {
 
 struct BatchCost {
   // T(0), T(1), …: seconds of a cycle without drafts that verifies all rows that are certain
-  // (roots, prompt tokens, trees of named size) and n further nodes. Transfer, commit and planning
-  // included. Never decreases. At least one element.
+  // (roots, prompt tokens, trees of named size) and n further nodes. Transfer and commit included,
+  // planning not. Never decreases. At least one element.
   std::vector<double> verify;
-  // The same for a cycle with drafts. A draft evicts weights of the target from the caches, so
-  // the verify after it may be slower, never faster.
+  // The same for a cycle with drafts. A draft evicts weights of the target from the caches, so the
+  // verify after it may be slower, never faster.
   std::vector<double> verify_after_draft;
   // D(0) = 0, D(1), …: seconds to draft for m requests.
   std::vector<double> draft;
   int sequences = 1;
   // True if T(0) was measured while batches of about this size were decoded without speculation.
   bool plain_known = true;
+  // Planning and growing trees take this time in addition. Plain decoding does not need it.
+  double planning_seconds = 0;
   // The part of T(0) that the prompt tokens take.
   double prompt_seconds = 0;
   // The cycle must not take longer than this if it can be avoided.

@@ -11,9 +11,9 @@
 namespace bastion {
 namespace {
 
-// True for a call of roots alone in a cycle without drafts.
+// True for a call without nodes in a cycle without drafts. It may hold prompts.
 bool IsPlain(const VerifySize& size, bool drafted) {
-  return !drafted && size.sequences > 0 && size.rows == size.sequences;
+  return !drafted && size.sequences > 0 && size.rows - size.prompts.rows == size.sequences;
 }
 
 }  // namespace
@@ -38,22 +38,31 @@ CostModel::CostModel(std::unique_ptr<LatencyEstimator> paper,
       measured_rows_(table.max_rows()),
       draft_(verify_.plain()) {
   overhead_.Observe(1, table.OverheadSeconds());
+  planning_.Observe(1, 0);
 }
 
 absl::Duration CostModel::Overhead(int sequences) const {
   return absl::Seconds(std::max(0.0, overhead_.At(sequences)));
 }
 
+absl::Duration CostModel::Planning(int sequences) const {
+  return absl::Seconds(std::max(0.0, planning_.At(sequences)));
+}
+
+double CostModel::PlainFactor(const VerifySize& size) const {
+  return IsPlain(size, /*drafted=*/false) ? PlainCalls(size).factor(size.sequences) : 1;
+}
+
 CycleCost CostModel::PaperCost(int context) const {
-  return {paper_.get(), draft_.Predict(1), Overhead(1), context};
+  return {paper_.get(), draft_.Predict(1), Overhead(1) + Planning(1), context};
 }
 
 BatchCost CostModel::CostOf(const VerifySize& certain, int max_nodes, int max_drafts) const {
   BatchCost cost;
   cost.sequences = certain.sequences;
+  cost.planning_seconds = absl::ToDoubleSeconds(Planning(certain.sequences));
   cost.verify = verify_.Curve(certain, max_nodes, /*drafted=*/false);
   cost.verify_after_draft = verify_.Curve(certain, max_nodes, /*drafted=*/true);
-  const bool plain_start = IsPlain(certain, /*drafted=*/false);
   // A draft never makes the verify faster. If the two curves disagree, the one that was observed
   // last is right.
   const double overhead = absl::ToDoubleSeconds(Overhead(certain.sequences));
@@ -68,17 +77,16 @@ BatchCost CostModel::CostOf(const VerifySize& certain, int max_nodes, int max_dr
     plain += overhead;
     after_draft += overhead;
   }
-  if (plain_start) {
-    cost.verify[0] =
-        overhead + steady_plain_.factor(certain.sequences) * (cost.verify[0] - overhead);
-    cost.plain_known = steady_plain_.known(certain.sequences);
+  if (IsPlain(certain, /*drafted=*/false)) {
+    cost.verify[0] = overhead + PlainFactor(certain) * (cost.verify[0] - overhead);
+    cost.plain_known = PlainCalls(certain).known(certain.sequences);
   }
   if (certain.prompts.rows > 0) {
     VerifySize trees = certain;
     trees.rows -= certain.prompts.rows;
     trees.prompts = {};
-    const double seconds = steady_plain_.factor(std::max(1, trees.sequences)) *
-                           absl::ToDoubleSeconds(verify_.Predict(trees, /*drafted=*/false));
+    const double seconds =
+        PlainFactor(trees) * absl::ToDoubleSeconds(verify_.Predict(trees, /*drafted=*/false));
     cost.prompt_seconds = std::max(0.0, cost.verify[0] - overhead - seconds);
   }
   cost.draft = draft_.Curve(max_drafts);
@@ -87,8 +95,7 @@ BatchCost CostModel::CostOf(const VerifySize& certain, int max_nodes, int max_dr
 
 absl::Duration CostModel::PredictVerify(const VerifySize& size, bool drafted) const {
   const absl::Duration verify = verify_.Predict(size, drafted);
-  if (!last_plain_ || !IsPlain(size, drafted)) return verify;
-  return steady_plain_.factor(size.sequences) * verify;
+  return last_plain_ && !drafted ? PlainFactor(size) * verify : verify;
 }
 
 void CostModel::ObserveVerify(const VerifySize& size, bool drafted, const TimingTrace& trace,
@@ -97,18 +104,23 @@ void CostModel::ObserveVerify(const VerifySize& size, bool drafted, const Timing
   if (size.rows < 1) return;
   const StageTimes times = VerifyStages(trace, caller.round_trip);
   if (after_plain && last_plain_ && times.verify > absl::ZeroDuration()) {
-    steady_plain_.Observe(size.sequences, absl::ToDoubleSeconds(verify_.Predict(size, drafted)),
-                          absl::ToDoubleSeconds(times.verify));
+    SteadyPlain& calls = size.prompts.rows > 0 ? plain_beside_prompts_ : steady_plain_;
+    calls.Observe(size.sequences, absl::ToDoubleSeconds(verify_.Predict(size, drafted)),
+                  absl::ToDoubleSeconds(times.verify));
   }
   verify_.Observe(size, drafted, times.verify);
   if (size.prompts.rows > 0) return;
   paper_->Observe(size.rows, size.context, times.verify);
   last_drafted_ = drafted;
-  // One late reply must not change the average much.
-  constexpr double kMaxRatio = 4;
-  const absl::Duration most = kMaxRatio * Overhead(size.sequences) + absl::Microseconds(10);
-  const absl::Duration overhead = times.commit + times.transfer + caller.tree;
-  overhead_.Observe(size.sequences, absl::ToDoubleSeconds(std::min(overhead, most)));
+  // One late reply or preempted thread must not change an average much.
+  const auto limited = [](absl::Duration observed, absl::Duration average) {
+    constexpr double kMaxRatio = 4;
+    const absl::Duration most = kMaxRatio * average + absl::Microseconds(10);
+    return absl::ToDoubleSeconds(std::min(observed, most));
+  };
+  const int sequences = size.sequences;
+  overhead_.Observe(sequences, limited(times.commit + times.transfer, Overhead(sequences)));
+  if (caller.planned) planning_.Observe(sequences, limited(caller.tree, Planning(sequences)));
 }
 
 }  // namespace bastion

@@ -29,7 +29,8 @@ struct CostModelOptions {
 // What the caller of a verify measured.
 struct CallerTimes {
   absl::Duration round_trip;  // Waiting for the reply.
-  absl::Duration tree;        // Growing the trees.
+  absl::Duration tree;        // Planning, and growing the trees.
+  bool planned = true;        // False if the batch rested (rest_schedule.h).
 };
 
 class CostModel {
@@ -48,7 +49,8 @@ class CostModel {
   [[nodiscard]] BatchCost CostOf(const VerifySize& certain, int max_nodes, int max_drafts) const;
   // The duration of a cycle that drafts for `drafts` sequences and verifies `size`.
   [[nodiscard]] absl::Duration PredictCycle(const VerifySize& size, int drafts) const {
-    return absl::Seconds(CostOf(size, /*max_nodes=*/0, drafts).Seconds(drafts, /*nodes=*/0));
+    const BatchCost cost = CostOf(size, /*max_nodes=*/0, drafts);
+    return absl::Seconds(cost.Seconds(drafts, /*nodes=*/0) + cost.planning_seconds);
   }
   // The verify stage of a call (TimingTrace::verify()). `drafted`: the cycle drafted before it.
   [[nodiscard]] absl::Duration PredictVerify(const VerifySize& size, bool drafted) const;
@@ -67,16 +69,26 @@ class CostModel {
  private:
   CostModel(std::unique_ptr<LatencyEstimator> paper, std::unique_ptr<LatencyEstimator> measured,
             std::unique_ptr<LatencyEstimator> after_draft, const CalibrationTable& table);
-  // T_aux: commit, messages and tree construction of a cycle.
+  // What is known about plain calls like this one: with or without prompts.
+  [[nodiscard]] const SteadyPlain& PlainCalls(const VerifySize& size) const {
+    return size.prompts.rows > 0 ? plain_beside_prompts_ : steady_plain_;
+  }
+  // Corrects the predicted time of a call of this size, if plain decoding consists of such calls.
+  [[nodiscard]] double PlainFactor(const VerifySize& size) const;
+  // Commit and messages of a cycle.
   [[nodiscard]] absl::Duration Overhead(int sequences) const;
+  // Planning and tree construction of a cycle.
+  [[nodiscard]] absl::Duration Planning(int sequences) const;
 
   std::unique_ptr<LatencyEstimator> paper_;
   VerifyCost verify_;
   SteadyPlain steady_plain_;
+  SteadyPlain plain_beside_prompts_;
   bool last_drafted_ = false;  // The last verify followed a draft.
-  bool last_plain_ = false;    // The last verify had only roots and did not follow a draft.
+  bool last_plain_ = false;    // The last verify had no nodes and did not follow a draft.
   int measured_rows_;
   FadingLine overhead_;  // Seconds, over sequences.
+  FadingLine planning_;  // Seconds, over sequences.
   DraftCost draft_;
 };
 

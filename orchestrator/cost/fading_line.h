@@ -1,4 +1,4 @@
-// FadingLine: a least-squares line y(x) over about the last kMemory points. With few points, or
+// FadingLine: a least-squares line y(x) over about the last `memory` points. With few points, or
 // with points at one x only, the slope is damped toward 0. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_FADING_LINE_H_
 #define BASTION_ORCHESTRATOR_COST_FADING_LINE_H_
@@ -11,8 +11,10 @@ class FadingLine {
  public:
   static constexpr double kMemory = 128;
 
+  explicit FadingLine(double memory = kMemory) : kept_(1 - 1 / memory) {}
+
   void Observe(double x, double y) {
-    for (double* sum : {&points_, &x_, &y_, &xx_, &xy_}) *sum *= 1 - 1 / kMemory;
+    for (double* sum : {&points_, &x_, &y_, &xx_, &xy_}) *sum *= kept_;
     points_ += 1;
     x_ += x;
     y_ += y;
@@ -30,6 +32,7 @@ class FadingLine {
 
  private:
   static constexpr double kSlopeDamping = 4;
+  double kept_;
   double points_ = 0, x_ = 0, y_ = 0, xx_ = 0, xy_ = 0;
 };
 

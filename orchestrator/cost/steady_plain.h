@@ -3,7 +3,7 @@
 // While speculation pays, verify calls have trees, and the estimators know the cost of roots alone
 // only from calibration and from the neighbors of these calls. If they overestimate it, speculation
 // looks cheap, and no call ever shows otherwise. So the planner tries plain decoding now and then,
-// for a few cycles in a row (forest_planner.h): caches and clock frequencies adapt to the size of
+// for a few cycles in a row (rest_schedule.h): caches and clock frequencies adapt to the size of
 // the calls, and the first plain call after larger ones is not typical. This class compares such
 // calls with their predictions, by octave of the number of sequences. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_STEADY_PLAIN_H_
@@ -36,8 +36,8 @@ class SteadyPlain {
   }
 
  private:
-  static constexpr int kMemory = 8;
-  static constexpr double kNoise = 0.03;
+  static constexpr int kMemory = 32;
+  static constexpr double kNoise = 0.01;
   struct Cell {
     double log_factor = 0;
     int observations = 0;

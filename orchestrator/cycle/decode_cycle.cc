@@ -90,7 +90,8 @@ void DecodeCycle::Commit(const Batch& batch, const Prompts& prompts, const Grown
   record.predicted_verify = costs_->PredictVerify(grown.size, grown.draft_requested);
   // A verifier without room leaves rows out. The prediction was for another call then.
   if (trace.rows == grown.size.rows) {
-    costs_->ObserveVerify(grown.size, grown.draft_requested, trace, {round_trip, grown.times.tree});
+    costs_->ObserveVerify(grown.size, grown.draft_requested, trace,
+                          {round_trip, grown.times.tree, grown.planned});
   }
   const double rows = grown.size.rows;
   double tokens = 0;  // Weighted.

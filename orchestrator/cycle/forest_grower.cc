@@ -1,6 +1,7 @@
 #include "orchestrator/cycle/forest_grower.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace bastion {
@@ -34,7 +35,7 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences,
   StopWatch watch(*clock_);
   roots_ = {.sequences = 0, .rows = prompts.rows, .context = 0, .prompts = prompts};
   drafts_ = 0;
-  planned_ = false;
+  planned_ = rested_ = false;
   grown.size = roots_;
   if (sequences.empty()) return grown;
   const auto count = static_cast<int>(sequences.size());
@@ -54,13 +55,18 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences,
   roots_.sequences = count;
   roots_.rows += count;
   roots_.context = static_cast<int>(cached / count);
-  if (planned_) BeginPlan(growing, /*certain=*/0);
-  if (planned_ && planner_.trial()) {
+  const std::optional<BudgetReason> rest =
+      planned_ ? planner_.RestReason(count) : std::optional<BudgetReason>();
+  rested_ = rest.has_value();
+  grown.planned = !rested_;
+  if (rested_) {
     for (Growing& one : growing) {
       if (!one.sequence->policy().planned()) continue;
       one.limits.nodes = one.limits.depth = 0;
-      one.limits.reason = BudgetReason::kExploration;
+      one.limits.reason = *rest;
     }
+  } else if (planned_) {
+    BeginPlan(growing, /*certain=*/0);
   }
   for (const Growing& one : growing) {
     one.sequence->policy().Begin(one.sequence->root(), one.limits, planner_.min_values());
@@ -79,6 +85,7 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences,
 std::vector<ForestGrower::Growing*> ForestGrower::ChooseDrafts(std::vector<Growing>& growing) {
   std::vector<Growing*> drafting, optional;
   std::vector<DraftOffer> offers;
+  offers.reserve(growing.size());
   for (Growing& one : growing) {
     one.round = one.sequence->policy().NextRound();
     if (one.round == nullptr) continue;

@@ -22,6 +22,7 @@ struct GrownForest {
   bool draft_requested = false;  // For at least one sequence.
   absl::Status draft_status;     // The error of the draft request, or of an invalid draft.
   VerifySize size;               // The size of the verify call.
+  bool planned = true;           // False if the batch rested (rest_schedule.h).
 };
 
 class ForestGrower {
@@ -41,7 +42,12 @@ class ForestGrower {
   // Records the cycle of the last forest: its duration, and the tokens that it committed, each with
   // the weight of its request.
   void EndCycle(absl::Duration total, double tokens) {
-    if (planned_) planner_.EndCycle(absl::ToDoubleSeconds(total), tokens);
+    const double seconds = absl::ToDoubleSeconds(total);
+    if (rested_) {
+      planner_.EndRest(roots_.sequences, {seconds, tokens, roots_.prompts.rows > 0});
+    } else if (planned_) {
+      planner_.EndCycle(seconds, tokens);
+    }
   }
 
  private:
@@ -71,6 +77,7 @@ class ForestGrower {
   VerifySize roots_;      // The verify call without nodes: roots and prompts.
   int drafts_ = 0;        // Drafts that the planner chose.
   bool planned_ = false;  // The planner took part.
+  bool rested_ = false;   // The planner would take part if the batch did not rest.
 };
 
 }  // namespace bastion

@@ -11,7 +11,9 @@ namespace {
 
 constexpr int kBins = ValueHistogram::kBins;
 constexpr double kLowestValue = 1e-3;  // Nodes below it are never offered.
-constexpr int kPriceSteps = 3;         // Steps of Dinkelbach's method.
+// An explored draft loses at least this part of what it costs.
+constexpr double kLeastLoss = 0.25;
+constexpr int kPriceSteps = 3;  // Steps of Dinkelbach's method.
 
 // Nodes and their summed value, over all requests, above each value: [kBins + 1]. Entry 0 is empty.
 struct Totals {
@@ -79,7 +81,6 @@ void ForestPlanner::Begin(BatchCost cost, double live) {
   cost_ = std::move(cost);
   live_ = live;
   price_ = fixed_price_ > 0 ? fixed_price_ : PlainRate() * Speedup();
-  trial_ = trial_cycles_ > 0 && cost_.prompt_seconds == 0;
   planned_seconds_ = cost_.verify[0];
   catch_up_seconds_ = 0;
   batch_draft_seconds_ = cost_.draft.back();
@@ -94,73 +95,88 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
   plan.drafts.assign(count, false);
   if (count == 0) return plan;
   std::vector<double> gains(count);
+  double without = 0;  // What nodes are worth without drafts.
   for (int i = 0; i < count; ++i) {
-    const double price = min_values_[0] / offers[i].weight;
-    gains[i] =
-        offers[i].weight * (offers[i].with.Surplus(price) - offers[i].without.Surplus(price)) -
-        price_ * CatchUpShare(offers[i]);
+    const DraftOffer& offer = offers[i];
+    const double price = min_values_[0] / offer.weight;
+    const double surplus = offer.weight * offer.without.Surplus(price);
+    without += surplus;
+    gains[i] = offer.weight * offer.with.Surplus(price) - surplus - price_ * CatchUpShare(offer);
+    batch_draft_seconds_ += offer.catch_up_seconds;
   }
   std::vector<int> order(count);
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(),
             [&gains](int a, int b) { return gains[a] != gains[b] ? gains[a] > gains[b] : a < b; });
-
-  // totals[m]: the first m requests of `order` draft. catch_up[m]: the time beyond D(m) that counts
-  // for these drafts; their drafts really take catch_up_now[m].
-  std::vector<Totals> totals(count + 1);
-  std::vector<double> catch_up = {0}, catch_up_now = {0};
-  for (const DraftOffer& offer : offers) totals[0].Add(offer.without, offer.weight, 1);
-  for (int m = 1; m <= count; ++m) {
-    const DraftOffer& offer = offers[order[m - 1]];
-    totals[m] = totals[m - 1];
-    totals[m].Add(offer.without, offer.weight, -1);
-    totals[m].Add(offer.with, offer.weight, 1);
-    catch_up.push_back(catch_up.back() + CatchUpShare(offer));
-    catch_up_now.push_back(catch_up_now.back() + offer.catch_up_seconds);
+  // No node costs less than assumed for the gains. If not even they pay for a draft, nothing does.
+  bool may_pay = !knows_price();
+  for (int m = 1; m <= count && !may_pay; ++m) {
+    without += gains[order[m - 1]];
+    may_pay = without > price_ * cost_.draft[m];
   }
+  const int drafted = may_pay ? BestDrafts(offers, order) : 0;
+  for (int m = 0; m < drafted; ++m) {
+    plan.drafts[order[m]] = true;
+    catch_up_seconds_ += offers[order[m]].catch_up_seconds;
+  }
+  draft_rate_ += (static_cast<double>(drafted) / count - draft_rate_) / kMemory;
+  Explore(offers, gains, drafted, &plan);
+  return plan;
+}
+
+int ForestPlanner::BestDrafts(absl::Span<const DraftOffer> offers, absl::Span<const int> order) {
+  const auto count = static_cast<int>(offers.size());
   const double max_nodes = cost_.max_nodes();
   int best_drafts = 0;
   // Without a known speedup, the price is the best ratio of this cycle (Dinkelbach's method).
-  for (int step = 0; step < (knows_speedup() ? 1 : kPriceSteps); ++step) {
+  for (int step = 0; step < (knows_price() ? 1 : kPriceSteps); ++step) {
     Ratio best = {live_, cost_.verify[0]};
     best_drafts = 0;
+    Totals totals;  // If the first m requests of `order` draft.
+    for (const DraftOffer& offer : offers) totals.Add(offer.without, offer.weight, 1);
+    // The time beyond D(m) that counts for their drafts, and the time that they really take.
+    double catch_up = 0, catch_up_now = 0;
     for (int m = 0; m <= count; ++m) {
+      if (m > 0) {
+        const DraftOffer& offer = offers[order[m - 1]];
+        totals.Add(offer.without, offer.weight, -1);
+        totals.Add(offer.with, offer.weight, 1);
+        catch_up += CatchUpShare(offer);
+        catch_up_now += offer.catch_up_seconds;
+      }
       for (int bin = 0; bin <= kBins; ++bin) {
-        const double nodes = std::max(0.0, totals[m].nodes[bin]);
+        const double nodes = std::max(0.0, totals.nodes[bin]);
         if (nodes > max_nodes) break;
         const double seconds = cost_.Seconds(m, nodes);
-        if (seconds + catch_up_now[m] > cost_.max_seconds) break;
-        const Ratio ratio = {live_ + totals[m].values[bin], seconds + catch_up[m]};
+        if (seconds + catch_up_now > cost_.max_seconds) break;
+        const Ratio ratio = {live_ + totals.values[bin], seconds + catch_up};
         if (ratio.Surplus(price_) > best.Surplus(price_)) {
           best = ratio;
           best_drafts = m;
         }
       }
     }
-    if (!knows_speedup()) {
+    if (!knows_price()) {
       price_ = std::max(PlainRate(), best.tokens / (best.seconds - cost_.prompt_seconds));
     }
   }
-  for (int m = 0; m < best_drafts; ++m) plan.drafts[order[m]] = true;
-  catch_up_seconds_ = catch_up_now[best_drafts];
-  batch_draft_seconds_ += catch_up_now.back();
-  draft_rate_ += (static_cast<double>(best_drafts) / count - draft_rate_) / kMemory;
-  Explore(offers, best_drafts, &plan);
-  return plan;
+  return best_drafts;
 }
 
 double ForestPlanner::CatchUpShare(const DraftOffer& offer) const {
   return offer.catch_up_seconds / std::max(1.0, draft_rate_ * offer.cycles_left);
 }
 
-void ForestPlanner::Explore(absl::Span<const DraftOffer> offers, int drafted, DraftPlan* plan) {
+void ForestPlanner::Explore(absl::Span<const DraftOffer> offers, absl::Span<const double> gains,
+                            int drafted, DraftPlan* plan) {
   for (; drafted < static_cast<int>(offers.size()); ++drafted) {
     const double draft = cost_.draft[drafted + 1] - cost_.draft[drafted];
     int best = -1;
     double best_price = 0;
     for (int i = 0; i < static_cast<int>(offers.size()); ++i) {
       if (plan->drafts[i]) continue;
-      const double price = draft + offers[i].catch_up_seconds;
+      const double cost = draft + offers[i].catch_up_seconds;
+      const double price = std::max(kLeastLoss * cost, cost - gains[i] / price_);
       if (best < 0 ||
           offers[i].cycles_since_draft * best_price > offers[best].cycles_since_draft * price) {
         best = i;
@@ -177,27 +193,17 @@ void ForestPlanner::Explore(absl::Span<const DraftOffer> offers, int drafted, Dr
   }
 }
 
-void ForestPlanner::UpdateTrial(double seconds) {
-  const double price = TrialSeconds();
-  trial_account_ = std::min(trial_account_ + kTrialShare * seconds, price);
-  trial_wait_ = std::max(0, trial_wait_ - 1);
-  // A prompt ends a trial: the calls beside it are not plain.
-  trial_cycles_ = trial_ ? trial_cycles_ - 1 : 0;
-  if (trial_cycles_ > 0 || cost_.prompt_seconds > 0) return;
-  if (trial_account_ < price && (cost_.plain_known || trial_wait_ > 0)) return;
-  trial_cycles_ = kTrialCycles;
-  trial_account_ -= price;
-  trial_wait_ = kTrialWait;
-}
-
 void ForestPlanner::EndCycle(double seconds, double tokens) {
-  const bool tried = trial_;
-  UpdateTrial(seconds);
   exploration_ = std::min(exploration_ + kExplorationShare * seconds, batch_draft_seconds_);
-  if (tried) return;
   constexpr double kKept = 1 - 1 / kMemory;
   tokens_ = kKept * tokens_ + tokens;
   plain_tokens_ = kKept * plain_tokens_ + PlainRate() * (planned_seconds_ - cost_.prompt_seconds);
+  rests_.EndCycle(cost_.sequences,
+                  {.seconds = seconds, .tokens = tokens, .prompts = cost_.prompt_seconds > 0},
+                  {.tokens = live_,
+                   .seconds = cost_.verify[0] - cost_.prompt_seconds,
+                   .known = cost_.plain_known,
+                   .planning_seconds = cost_.planning_seconds});
 }
 
 NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int drafted) {
@@ -206,7 +212,7 @@ NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int draf
   for (const RankedNode& node : ranked) tokens.push_back(tokens.back() + node.value);
   const double spent = cost_.draft[drafted];
   const std::vector<double>& verify = cost_.VerifyWith(drafted);
-  if (!knows_speedup()) {
+  if (!knows_price()) {
     for (size_t n = 0; n < tokens.size(); ++n) {
       price_ = std::max(price_, tokens[n] / (verify[n] + spent - cost_.prompt_seconds));
     }

@@ -26,23 +26,25 @@
 //      staircase of costs, stopping at the first node that does not pay would stop at a local
 //      optimum. A node must be worth kMargin times its price, because values are estimates.
 //
-// Now and then, the planner tries plain decoding for kTrialCycles cycles, because T(0) is the
-// measure of everything else (steady_plain.h): when T(0) is not known for the current number of
-// requests, and when kTrialShare of all time has paid for what the trial loses.
+// Planning takes time itself. Where it does not pay, and to measure T(0), the batch rests
+// (rest_schedule.h): it decodes plainly for some cycles, which the planner does not plan.
 //
 // Requests that the plan would never draft for are tried now and then: kExplorationShare of all
-// time goes into an account. When it can pay for one more draft, the request that waited longest
-// for its price gets it, then the next if the account can pay again: on a GPU, further drafts in
-// one call are nearly free. Thread-compatible.
+// time goes into an account. When it can pay for what one more draft is expected to lose, the
+// request that waited longest for its price gets it, then the next if the account can pay again: on
+// a GPU, further drafts in one call are nearly free. So drafts that nearly pay are tried more
+// often. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_FOREST_PLANNER_H_
 #define BASTION_ORCHESTRATOR_POLICY_FOREST_PLANNER_H_
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "orchestrator/cost/batch_cost.h"
 #include "orchestrator/policy/grown_tree.h"
+#include "orchestrator/policy/rest_schedule.h"
 #include "orchestrator/policy/value_histogram.h"
 
 namespace bastion {
@@ -52,8 +54,8 @@ struct DraftOffer {
   ValueHistogram without;  // Values of its nodes if it does not draft.
   ValueHistogram with;     // Expected values of its nodes if it does.
   int cycles_since_draft = 0;
-  // What the draft takes beyond D(m), because the drafter has not seen the prompt yet. Later drafts
-  // of the request do not take this time again.
+  // What the draft takes beyond D(m), because the drafter has not seen the prompt yet. The
+  // request's later drafts do not take this time again.
   double catch_up_seconds = 0;
   int cycles_left = 0;  // At most this many further cycles can draft.
   double weight = 1;    // How much its tokens count against those of other requests.
@@ -84,9 +86,14 @@ class ForestPlanner {
   static constexpr double kMargin = 1.03;
   static constexpr double kExplorationShare = 0.003;
   static constexpr double kMemory = 32;
-  static constexpr double kTrialShare = 0.003;
-  static constexpr int kTrialCycles = 4;
-  static constexpr int kTrialWait = 64;  // Cycles between trials that the account does not pay for.
+
+  // Why the next cycle of a batch of `sequences` rests: no planned request may draft or have nodes.
+  // nullopt if it does not rest.
+  [[nodiscard]] std::optional<BudgetReason> RestReason(int sequences) const {
+    return rests_.Reason(sequences);
+  }
+  // Records a cycle that rested, in place of the calls below.
+  void EndRest(int sequences, const EndedCycle& cycle) { rests_.EndRest(sequences, cycle); }
 
   // Begins a cycle. `live` is the summed weight of all requests of the batch.
   void Begin(BatchCost cost, double live);
@@ -94,10 +101,6 @@ class ForestPlanner {
   // From the next cycle on, a second costs this many tokens. For experiments: no price can be right
   // for all cycles, but the best constant one is a measure for the planner's own.
   void FixPrice(double tokens_per_second) { fixed_price_ = tokens_per_second; }
-
-  // True if this cycle belongs to a trial of plain decoding: no planned request drafts or has
-  // nodes. Valid after Begin.
-  [[nodiscard]] bool trial() const { return trial_; }
 
   // [at least 1] The value below which a node cannot pay in this cycle: element i is for the node
   // after the first i nodes of a tree. The last element is also for all later nodes. Valid after
@@ -122,18 +125,15 @@ class ForestPlanner {
   [[nodiscard]] double Speedup() const {
     return plain_tokens_ > 0 ? std::max(1.0, tokens_ / plain_tokens_) : 1.0;
   }
-  // What a trial loses, in seconds. At least a little, so that trials do not follow each other.
-  [[nodiscard]] double TrialSeconds() const {
-    return kTrialCycles * cost_.verify[0] * std::max(0.05, 1 - 1 / Speedup());
-  }
-  // Ends the cycle's part in a trial, and begins one if it is time.
-  void UpdateTrial(double seconds);
   // True if past cycles tell the price.
-  [[nodiscard]] bool knows_speedup() const { return plain_tokens_ > 0 || fixed_price_ > 0; }
+  [[nodiscard]] bool knows_price() const { return plain_tokens_ > 0 || fixed_price_ > 0; }
+  // The number of drafts with the best plan. Drafts go to the first requests of `order`.
+  [[nodiscard]] int BestDrafts(absl::Span<const DraftOffer> offers, absl::Span<const int> order);
   // The part of the offer's catch-up that one draft must pay for.
   [[nodiscard]] double CatchUpShare(const DraftOffer& offer) const;
   // Pays for more drafts from the account if it can, beyond the `drafted` ones of `plan`.
-  void Explore(absl::Span<const DraftOffer> offers, int drafted, DraftPlan* plan);
+  void Explore(absl::Span<const DraftOffer> offers, absl::Span<const double> gains, int drafted,
+               DraftPlan* plan);
 
   BatchCost cost_ = {{0}, {0}, {0}};
   double live_ = 0;
@@ -145,10 +145,7 @@ class ForestPlanner {
   double batch_draft_seconds_ = 0;  // The price of a draft for the whole batch.
   double draft_rate_ = 1;           // The share of recent offers that the plan accepted.
   double exploration_ = 0;          // Seconds.
-  bool trial_ = false;              // This cycle is part of a trial.
-  int trial_cycles_ = 0;            // Cycles of the trial that are left.
-  int trial_wait_ = kTrialWait;     // Cycles before a trial may begin because T(0) is not known.
-  double trial_account_ = 0;        // Seconds. Negative after a trial that had to be.
+  RestSchedule rests_;
   // Fading sums over past cycles: their tokens, and those of plain decoding in the same time.
   double tokens_ = 0;
   double plain_tokens_ = 0;

@@ -11,7 +11,7 @@ namespace bastion {
 // Why the tree has no further nodes.
 enum class BudgetReason {
   kPolicy,        // It has the size that the policy names (ar, chain, beam, fixed, ngram).
-  kCost,          // The next node is worth less than its time is worth to the batch.
+  kCost,          // The next node, a draft, or planning is worth less than its time.
   kConfidence,    // No further candidate is likely enough to be worth offering.
   kRequestLimit,  // max_tree_nodes of the request.
   kCap,           // The server's limit, the rows of the forward, the context, or the tokens left.

@@ -61,7 +61,16 @@ TEST(CostModelTest, LearnsFromTheTraceTheRoundTripAndTheTreeTime) {
         {.round_trip = absl::Seconds(5) + absl::Milliseconds(24), .tree = absl::Milliseconds(1)});
   }
   EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.PredictVerify(size, false)), 22, 0.1);
-  EXPECT_NEAR(costs.CostOf(size, 0, 0).verify[0], 0.025, 2e-4);
+  const BatchCost cost = costs.CostOf(size, 0, 0);
+  EXPECT_NEAR(cost.verify[0], 0.024, 2e-4);
+  EXPECT_NEAR(cost.planning_seconds, 0.001, 1e-5);
+  EXPECT_NEAR(absl::ToDoubleSeconds(costs.PredictCycle(size, 0)), 0.025, 2e-4);
+  // The time for the trees of a cycle that rested says nothing about planning.
+  for (int i = 0; i < 1000; ++i) {
+    costs.ObserveVerify(size, false, Trace(8, {100}, absl::Milliseconds(22)),
+                        {absl::Milliseconds(24), absl::ZeroDuration(), /*planned=*/false});
+  }
+  EXPECT_EQ(costs.CostOf(size, 0, 0).planning_seconds, cost.planning_seconds);
 }
 
 // One row takes 10 ms and every further row 1 ms. Per 100 cached tokens, the root takes 1 ms more
@@ -134,6 +143,35 @@ TEST(CostModelTest, CallsWithPromptsTeachOnlyWhatSuchCallsCost) {
               0.02 - absl::ToDoubleSeconds(before), 1e-4);
   EXPECT_EQ(costs.PredictVerify(plain, false), before);
   EXPECT_EQ(costs.CostOf(plain, 0, 0).verify[0], cycle);
+}
+
+TEST(CostModelTest, APlainCallAfterAnotherTellsThePriceOfPlainDecoding) {
+  // Calls without prompts, and calls with prompts.
+  for (const PromptSize prompts : {PromptSize{}, PromptSize{1, 16, 0}}) {
+    CostModel costs = *CostModel::Fit(Target(), TableWithContexts());
+    const VerifySize roots = {
+        .sequences = 4, .rows = 4 + prompts.rows, .context = 500, .prompts = prompts};
+    VerifySize trees = roots;
+    trees.rows += 12;
+    const auto seconds = [&](const VerifySize& size) {
+      return costs.CostOf(size, /*max_nodes=*/0, /*max_drafts=*/0).verify[0];
+    };
+    const auto observe = [&](const VerifySize& size, absl::Duration verify) {
+      costs.ObserveVerify(size, false, Trace(size.rows, {500, 500, 500, 500}, verify),
+                          {verify, {}});
+    };
+    EXPECT_FALSE(costs.CostOf(roots, 0, 0).plain_known);
+    const absl::Duration predicted = costs.PredictVerify(roots, false);
+    const double roots_before = seconds(roots), trees_before = seconds(trees);
+    observe(trees, costs.PredictVerify(trees, false));
+    observe(roots, 0.6 * predicted);  // It follows a call with trees.
+    EXPECT_FALSE(costs.CostOf(roots, 0, 0).plain_known);
+    for (int i = 0; i < 3; ++i) observe(roots, 0.6 * predicted);
+    const BatchCost cost = costs.CostOf(roots, 0, 0);
+    EXPECT_TRUE(cost.plain_known) << prompts.rows;
+    EXPECT_LT(cost.verify[0], 0.7 * roots_before) << prompts.rows;
+    EXPECT_GT(seconds(trees), 0.8 * trees_before) << prompts.rows;
+  }
 }
 
 TEST(CostModelTest, AVerifyAfterADraftHasCostsOfItsOwn) {

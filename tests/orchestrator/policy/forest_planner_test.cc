@@ -236,6 +236,32 @@ TEST(ForestPlannerTest, TheAccountDoesNotGrowWhileEverybodyDrafts) {
   EXPECT_EQ(explored, 1);
 }
 
+TEST(ForestPlannerTest, RestsWherePlanningTakesLongerThanSpeculationSaves) {
+  const std::vector<double> values(10, 0.6);
+  // Ten nodes make 7 tokens of 1 in 1.5 s, where plain decoding makes 1.5. Then planning begins to
+  // take far longer than that.
+  BatchCost cost = Linear(1.0, 0.05, 0, 10, 0);
+  ForestPlanner planner;
+  int rests = 0;
+  const auto run = [&](int cycles) {
+    for (int cycle = 0; cycle < cycles; ++cycle) {
+      if (planner.RestReason(1).has_value()) {
+        rests += planner.RestReason(1) == BudgetReason::kCost ? 1 : 0;
+        planner.EndRest(1, {.seconds = 1.0, .tokens = 1.0});
+        continue;
+      }
+      planner.Begin(cost, 1);
+      const int nodes = planner.ChooseNodes({{.values = values}}, 0).nodes[0];
+      planner.EndCycle(cost.verify[nodes] + cost.planning_seconds, 1 + 0.6 * nodes);
+    }
+  };
+  run(1000);
+  EXPECT_EQ(rests, 0);
+  cost.planning_seconds = 10;
+  run(1000);
+  EXPECT_GT(rests, 800);
+}
+
 TEST(ForestPlannerTest, PromptsInTheForwardDoNotMakeNodesLookCheap) {
   const std::vector<double> values(20, 0.5);
   BatchCost cost = Linear(1.0, 0.6, 0, 20, 0);
