@@ -60,6 +60,9 @@ class StepStream {
     (void)CheckStream(stream_->Send(request, absl::Now() + timeout));
   }
 
+  // Ends the retry interval. For a caller who knows that the peer is back.
+  void RetryAtOnce() { retry_at_ = absl::InfinitePast(); }
+
   // True if a stream is open. It may have broken since the last call.
   [[nodiscard]] bool connected() const { return stream_ != nullptr; }
   // REQUIRES: connected().

@@ -37,6 +37,7 @@ absl::StatusOr<TargetInfo> RemoteVerifier::Info() {
     grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
     return Annotate(wire::FromGrpc(status), absl::StrCat("verifier at ", options_.address));
   }
+  steps_.RetryAtOnce();
   return wire::Decode(info);
 }
 

@@ -332,6 +332,19 @@ TEST(StepStreamFloodTest, ACallTimesOutInAFloodOfOldReplies) {
   EXPECT_TRUE(stream.connected());
 }
 
+TEST(StepStreamRetryTest, ACallerWhoKnowsThatThePeerIsBackDoesNotWait) {
+  int attempts = 0;
+  StepStream<proto::DrafterRequest, proto::DrafterReply> stream("the peer", [&](absl::Time) {
+    ++attempts;
+    return absl::UnavailableError("gone");
+  });
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(stream.Call({}, kShortTimeout).ok());
+  EXPECT_EQ(attempts, 1);
+  stream.RetryAtOnce();
+  EXPECT_FALSE(stream.Call({}, kShortTimeout).ok());
+  EXPECT_EQ(attempts, 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(Carriers, StepStreamTest,
                          ::testing::Values(CarrierChoice::kInline, CarrierChoice::kAuto),
                          [](const auto& info) {
