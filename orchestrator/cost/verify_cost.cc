@@ -16,6 +16,20 @@ constexpr double kUncertainty = 3;
 
 constexpr double kAlpha = 0.1;  // Step size of the corrections.
 
+double PredictSeconds(const LatencyEstimator& estimator, int rows, int context) {
+  return absl::ToDoubleSeconds(estimator.Predict(rows, context));
+}
+
+// The attention of `rows` rows of `sequences` sequences over `context` tokens each.
+double AttentionSeconds(const LatencyEstimator& estimator, int sequences, int rows, int context) {
+  const auto extra = [&](int count) {
+    return PredictSeconds(estimator, count, context) - PredictSeconds(estimator, count, 0);
+  };
+  const double root = std::max(0.0, extra(1));
+  const double row = std::max(0.0, extra(1 + kAttentionRows) - root) / kAttentionRows;
+  return sequences * root + (rows - sequences) * row;
+}
+
 // The logarithm of observed / predicted. Limited, because a stall must not change much. 0 if a
 // duration is not positive.
 double LogError(absl::Duration observed, absl::Duration predicted) {
@@ -27,41 +41,59 @@ double LogError(absl::Duration observed, absl::Duration predicted) {
 
 double VerifyCost::SequenceSeconds(const LatencyEstimator& estimator,
                                    const VerifySize& size) const {
-  const auto attention = [&estimator](int sequences, int rows, int context) {
-    const auto extra = [&](int count) {
-      return absl::ToDoubleSeconds(estimator.Predict(count, context) - estimator.Predict(count, 0));
-    };
-    const double root = std::max(0.0, extra(1));
-    const double row = std::max(0.0, extra(1 + kAttentionRows) - root) / kAttentionRows;
-    return sequences * root + (rows - sequences) * row;
-  };
+  return sequence_factor_ * ((size.sequences - 1) * sequence_seconds_ +
+                             AttentionSeconds(estimator, size.sequences, size.rows, size.context));
+}
+
+double VerifyCost::DecodeSeconds(const LatencyEstimator& estimator, const VerifySize& size) const {
+  if (size.sequences == 0) return 0;
+  return PredictSeconds(estimator, size.rows, 0) + SequenceSeconds(estimator, size);
+}
+
+double VerifyCost::PromptSeconds(const LatencyEstimator& estimator, const VerifySize& size) const {
   const PromptSize& prompts = size.prompts;
-  double seconds = (size.sequences + prompts.chunks - 1) * sequence_seconds_ +
-                   attention(size.sequences, size.rows - prompts.rows, size.context);
-  if (prompts.rows > 0) seconds += attention(prompts.chunks, prompts.rows, prompts.context);
-  return sequence_factor_ * seconds;
+  const int decoding = size.rows - prompts.rows;
+  double seconds = PredictSeconds(estimator, size.rows, 0) + prompts.chunks * sequence_seconds_ +
+                   AttentionSeconds(estimator, prompts.chunks, prompts.rows, prompts.context);
+  if (decoding > 0) seconds -= PredictSeconds(estimator, decoding, 0);
+  return seconds;
 }
 
 absl::Duration VerifyCost::Predict(const VerifySize& size, bool drafted) const {
   const LatencyEstimator& estimator = Estimator(drafted);
   if (size.alone()) return estimator.Predict(size.rows, size.context);
-  return Factor(size) *
-         (estimator.Predict(size.rows, 0) + absl::Seconds(SequenceSeconds(estimator, size)));
+  double seconds = DecodeSeconds(estimator, Decoding(size));
+  if (size.prompts.rows > 0) seconds += prompt_factor_ * PromptSeconds(estimator, size);
+  return absl::Seconds(seconds);
 }
 
 std::vector<double> VerifyCost::Curve(const VerifySize& certain, int max_nodes,
                                       bool drafted) const {
   const LatencyEstimator& estimator = Estimator(drafted);
-  std::vector<double> curve(static_cast<size_t>(certain.rows) + max_nodes);
-  estimator.Curve(certain.alone() ? certain.context : 0, absl::MakeSpan(curve));
-  curve.erase(curve.begin(), curve.begin() + (certain.rows - 1));
-  if (certain.alone()) return curve;
-  VerifySize wider = certain;
-  wider.rows += kAttentionRows;
-  double seconds = SequenceSeconds(estimator, certain);
-  const double row = (SequenceSeconds(estimator, wider) - seconds) / kAttentionRows;
+  std::vector<double> products(static_cast<size_t>(certain.rows) + max_nodes);
+  estimator.Curve(certain.alone() ? certain.context : 0, absl::MakeSpan(products));
+  const auto from = products.begin() + (certain.rows - 1);
+  if (certain.alone()) return {from, products.end()};
+  std::vector<double> curve(from, products.end());
+  VerifySize decoding = Decoding(certain);
+  if (certain.prompts.rows > 0) {
+    // The prompts add the difference of V between all rows and those that decode.
+    const double prompts = PromptSeconds(estimator, certain);
+    const double certain_products = curve[0];
+    for (int n = 0; n <= max_nodes; ++n) {
+      const int rows = decoding.rows + n;
+      const double own = rows > 0 ? products[rows - 1] : 0;
+      const double certain_own = decoding.rows > 0 ? products[decoding.rows - 1] : 0;
+      const double added = prompts + (curve[n] - certain_products) - (own - certain_own);
+      curve[n] = own + prompt_factor_ * added;
+    }
+  }
+  if (decoding.sequences == 0) return curve;
+  double seconds = SequenceSeconds(estimator, decoding);
+  decoding.rows += kAttentionRows;
+  const double row = (SequenceSeconds(estimator, decoding) - seconds) / kAttentionRows;
   for (double& cost : curve) {
-    cost = Factor(certain) * (cost + seconds);
+    cost += seconds;
     seconds += row;
   }
   return curve;
@@ -74,7 +106,10 @@ void VerifyCost::Observe(const VerifySize& size, bool drafted, absl::Duration ob
     return;
   }
   if (size.prompts.rows > 0) {
-    prompt_factor_ *= std::exp(kAlpha * LogError(observed, Predict(size, drafted)));
+    const absl::Duration decoding = absl::Seconds(DecodeSeconds(estimator, Decoding(size)));
+    const absl::Duration prompts = Predict(size, drafted) - decoding;
+    prompt_factor_ *=
+        std::exp(kAlpha * LogError(std::max(observed - decoding, 0.25 * prompts), prompts));
     prompt_factor_ = std::clamp(prompt_factor_, 1.0 / 16, 4.0);
     return;
   }

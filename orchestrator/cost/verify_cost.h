@@ -1,20 +1,20 @@
 // VerifyCost: predicts the verify time of a batch, and learns from every verify call.
 //
 // A verify call may hold rows of several sequences. The estimator is calibrated with one sequence,
-// so the cost of a batch is put together from three parts:
+// so the cost of the rows that decode is put together from three parts:
 //   - The matrix products depend on the number of all rows: V(rows) without context.
 //   - Attention depends on each sequence: the root reads the sequence's keys, which costs
 //     a = V(1, context) − V(1); every further row costs b = (V(1 + k, context) − V(1 + k) − a) / k.
-//     Both are nearly linear in the context, so the mean context of the batch is enough. A prompt
-//     chunk costs the same as a tree with as many rows.
+//     Both are nearly linear in the context, so the mean context of the batch is enough.
 //   - Every further sequence takes a constant time, for work beyond its rows: finding pages of
 //     keys, laying out rows, choosing tokens. It is measured at startup (batch_calibration.h).
 // The last two parts multiply small, noisy differences by the number of sequences, so they are less
 // certain than the first. An error of a prediction corrects each part by its share and uncertainty.
 //
-// Rows of prompts need no logits, so they are cheaper than the rows that the estimators know. And a
-// forward with prompts often has more rows than were measured. So such calls have a factor of their
-// own, and teach the estimators nothing.
+// Prompts cost what their rows add to V, and the attention of trees with as many rows, times a
+// factor: rows of prompts need no logits, so they are cheaper than the rows that the estimators
+// know. And a forward with prompts often has more rows than were measured. So calls with prompts
+// correct this factor only, and teach the estimators nothing.
 //
 // A verify that follows a draft finds other data in the caches. So there is one estimator for
 // cycles with drafts and one for cycles without. Movable. Thread-compatible.
@@ -85,11 +85,19 @@ class VerifyCost {
   [[nodiscard]] LatencyEstimator& Estimator(bool drafted) const {
     return drafted ? *after_draft_ : *plain_;
   }
-  // The factor for calls of this size.
-  [[nodiscard]] double Factor(const VerifySize& size) const {
-    return size.prompts.rows > 0 ? prompt_factor_ : 1;
+  // The rows of `size` that decode.
+  [[nodiscard]] static VerifySize Decoding(const VerifySize& size) {
+    return {.sequences = size.sequences,
+            .rows = size.rows - size.prompts.rows,
+            .context = size.context};
   }
-  // The last two parts, in seconds. REQUIRES: !size.alone().
+  // Seconds of a call without prompts. 0 without sequences.
+  [[nodiscard]] double DecodeSeconds(const LatencyEstimator& estimator,
+                                     const VerifySize& size) const;
+  // The time that the prompts add to the call, before the correction. Seconds.
+  [[nodiscard]] double PromptSeconds(const LatencyEstimator& estimator,
+                                     const VerifySize& size) const;
+  // The last two parts, in seconds. REQUIRES: no prompts and sequences >= 1.
   [[nodiscard]] double SequenceSeconds(const LatencyEstimator& estimator,
                                        const VerifySize& size) const;
 
@@ -97,7 +105,7 @@ class VerifyCost {
   std::unique_ptr<LatencyEstimator> after_draft_;
   double sequence_seconds_;
   double sequence_factor_ = 1;  // Corrects the last two parts.
-  double prompt_factor_ = 1;    // Corrects calls with prompts.
+  double prompt_factor_ = 1;    // Corrects the time of prompts.
 };
 
 }  // namespace bastion

@@ -126,30 +126,32 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
 
 int ForestPlanner::BestDrafts(absl::Span<const DraftOffer> offers, absl::Span<const int> order) {
   const auto count = static_cast<int>(offers.size());
+  // totals[m]: the first m requests of `order` draft. catch_up[m]: the time beyond D(m) that counts
+  // for these drafts; their drafts really take catch_up_now[m].
+  std::vector<Totals> totals(count + 1);
+  std::vector<double> catch_up(count + 1, 0.0), catch_up_now(count + 1, 0.0);
+  for (const DraftOffer& offer : offers) totals[0].Add(offer.without, offer.weight, 1);
+  for (int m = 1; m <= count; ++m) {
+    const DraftOffer& offer = offers[order[m - 1]];
+    totals[m] = totals[m - 1];
+    totals[m].Add(offer.without, offer.weight, -1);
+    totals[m].Add(offer.with, offer.weight, 1);
+    catch_up[m] = catch_up[m - 1] + CatchUpShare(offer);
+    catch_up_now[m] = catch_up_now[m - 1] + offer.catch_up_seconds;
+  }
   const double max_nodes = cost_.max_nodes();
   int best_drafts = 0;
   // Without a known speedup, the price is the best ratio of this cycle (Dinkelbach's method).
   for (int step = 0; step < (knows_price() ? 1 : kPriceSteps); ++step) {
     Ratio best = {live_, cost_.verify[0]};
     best_drafts = 0;
-    Totals totals;  // If the first m requests of `order` draft.
-    for (const DraftOffer& offer : offers) totals.Add(offer.without, offer.weight, 1);
-    // The time beyond D(m) that counts for their drafts, and the time that they really take.
-    double catch_up = 0, catch_up_now = 0;
     for (int m = 0; m <= count; ++m) {
-      if (m > 0) {
-        const DraftOffer& offer = offers[order[m - 1]];
-        totals.Add(offer.without, offer.weight, -1);
-        totals.Add(offer.with, offer.weight, 1);
-        catch_up += CatchUpShare(offer);
-        catch_up_now += offer.catch_up_seconds;
-      }
       for (int bin = 0; bin <= kBins; ++bin) {
-        const double nodes = std::max(0.0, totals.nodes[bin]);
+        const double nodes = std::max(0.0, totals[m].nodes[bin]);
         if (nodes > max_nodes) break;
         const double seconds = cost_.Seconds(m, nodes);
-        if (seconds + catch_up_now > cost_.max_seconds) break;
-        const Ratio ratio = {live_ + totals.values[bin], seconds + catch_up};
+        if (seconds + catch_up_now[m] > cost_.max_seconds) break;
+        const Ratio ratio = {live_ + totals[m].values[bin], seconds + catch_up[m]};
         if (ratio.Surplus(price_) > best.Surplus(price_)) {
           best = ratio;
           best_drafts = m;

@@ -50,7 +50,7 @@ void RestSchedule::EndCycle(int sequences, const EndedCycle& cycle, const PlainE
   state.attempt = std::max(0, state.attempt - 1);
   if (!cycle.prompts) {
     const double seconds = state.rest_seconds.points() >= kTrialCycles / 2
-                               ? state.rest_seconds.At(sequences)
+                               ? std::max(state.rest_seconds.At(sequences), 0.5 * plain.seconds)
                                : plain.seconds;
     const double plain_tokens = plain.tokens * cycle.seconds / seconds;
     const double gain = cycle.tokens - plain_tokens;

@@ -37,7 +37,7 @@ struct EndedCycle {
 
 // What a cycle that speculated knew about plain decoding.
 struct PlainEstimate {
-  double tokens = 0;            // A plain cycle of the same batch.
+  double tokens = 0;            // That a plain cycle of the same batch commits.
   double seconds = 0;           // T(0), without prompts.
   bool known = true;            // BatchCost::plain_known
   double planning_seconds = 0;  // BatchCost::planning_seconds

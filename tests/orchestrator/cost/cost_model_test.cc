@@ -135,14 +135,33 @@ TEST(CostModelTest, CallsWithPromptsTeachOnlyWhatSuchCallsCost) {
   const absl::Duration before = costs.PredictVerify(plain, false);
   const double cycle = costs.CostOf(plain, 0, 0).verify[0];
   for (int i = 0; i < 100; ++i) {
-    costs.ObserveVerify(mixed, false, Trace(35, {500, 500, 0}, absl::Milliseconds(20)),
-                        {absl::Milliseconds(21), {}});
+    costs.ObserveVerify(mixed, false, Trace(35, {500, 500, 0}, absl::Milliseconds(40)),
+                        {absl::Milliseconds(41), {}});
   }
-  EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.PredictVerify(mixed, false)), 20, 0.1);
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(costs.PredictVerify(mixed, false)), 40, 0.1);
   EXPECT_NEAR(costs.CostOf(mixed, /*max_nodes=*/0, /*max_drafts=*/0).verify[0] - cycle,
-              0.02 - absl::ToDoubleSeconds(before), 1e-4);
+              0.04 - absl::ToDoubleSeconds(before), 1e-4);
   EXPECT_EQ(costs.PredictVerify(plain, false), before);
   EXPECT_EQ(costs.CostOf(plain, 0, 0).verify[0], cycle);
+}
+
+TEST(CostModelTest, NodesBesidePromptsDoNotGetCheaperWithThePrompts) {
+  CostModel costs = *CostModel::Fit(Target(), TableWithContexts());
+  const VerifySize mixed = {.sequences = 2, .rows = 32, .context = 500, .prompts = {1, 30, 0}};
+  const auto node_seconds = [&](const VerifySize& size) {
+    const BatchCost cost = costs.CostOf(size, /*max_nodes=*/8, /*max_drafts=*/0);
+    return cost.verify[8] - cost.verify[0];
+  };
+  const double before = node_seconds(mixed);
+  // The prompts take only a tenth of what their rows would cost as nodes.
+  const absl::Duration decoding =
+      costs.PredictVerify({.sequences = 2, .rows = 2, .context = 500}, false);
+  const absl::Duration observed = decoding + absl::Milliseconds(3);
+  for (int i = 0; i < 200; ++i) {
+    costs.ObserveVerify(mixed, false, Trace(32, {500, 500, 0}, observed), {observed, {}});
+  }
+  EXPECT_LT(costs.PredictVerify(mixed, false), 1.05 * observed);
+  EXPECT_NEAR(node_seconds(mixed) / before, 1, 0.01);
 }
 
 TEST(CostModelTest, APlainCallAfterAnotherTellsThePriceOfPlainDecoding) {
