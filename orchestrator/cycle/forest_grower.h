@@ -44,7 +44,7 @@ class ForestGrower {
   void EndCycle(absl::Duration total, double tokens) {
     const double seconds = absl::ToDoubleSeconds(total);
     if (rested_) {
-      planner_.EndRest(roots_.sequences, {seconds, tokens, roots_.prompts.rows > 0});
+      planner_.EndRest(roots_.sequences, {seconds, tokens, roots_.prompts.rows == 0});
     } else if (planned_) {
       planner_.EndCycle(seconds, tokens);
     }

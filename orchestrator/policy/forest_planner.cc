@@ -84,6 +84,7 @@ void ForestPlanner::Begin(BatchCost cost, double live) {
   planned_seconds_ = cost_.verify[0];
   catch_up_seconds_ = 0;
   batch_draft_seconds_ = cost_.draft.back();
+  explored_ = false;
   min_values_ = cost_.LowestNodeSeconds();
   for (double& value : min_values_) value = std::clamp(price_ * value, kLowestValue, 1.0);
   if (min_values_.empty()) min_values_ = {1};
@@ -192,20 +193,27 @@ void ForestPlanner::Explore(absl::Span<const DraftOffer> offers, absl::Span<cons
     catch_up_seconds_ += offers[best].catch_up_seconds;
     plan->drafts[best] = true;
     plan->explored.push_back(best);
+    explored_ = true;
   }
 }
 
+void ForestPlanner::EndRest(int sequences, const EndedCycle& cycle) {
+  SaveForExploration(cycle.seconds);
+  rests_.EndRest(sequences, cycle);
+}
+
 void ForestPlanner::EndCycle(double seconds, double tokens) {
-  exploration_ = std::min(exploration_ + kExplorationShare * seconds, batch_draft_seconds_);
+  SaveForExploration(seconds);
   constexpr double kKept = 1 - 1 / kMemory;
   tokens_ = kKept * tokens_ + tokens;
   plain_tokens_ = kKept * plain_tokens_ + PlainRate() * (planned_seconds_ - cost_.prompt_seconds);
-  rests_.EndCycle(cost_.sequences,
-                  {.seconds = seconds, .tokens = tokens, .prompts = cost_.prompt_seconds > 0},
-                  {.tokens = live_,
-                   .seconds = cost_.verify[0] - cost_.prompt_seconds,
-                   .known = cost_.plain_known,
-                   .planning_seconds = cost_.planning_seconds});
+  rests_.EndCycle(
+      cost_.sequences,
+      {.seconds = seconds, .tokens = tokens, .typical = cost_.prompt_seconds == 0 && !explored_},
+      {.tokens = live_,
+       .seconds = cost_.verify[0] - cost_.prompt_seconds,
+       .known = cost_.plain_known,
+       .planning_seconds = cost_.planning_seconds});
 }
 
 NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int drafted) {

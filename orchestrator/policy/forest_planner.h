@@ -93,7 +93,7 @@ class ForestPlanner {
     return rests_.Reason(sequences);
   }
   // Records a cycle that rested, in place of the calls below.
-  void EndRest(int sequences, const EndedCycle& cycle) { rests_.EndRest(sequences, cycle); }
+  void EndRest(int sequences, const EndedCycle& cycle);
 
   // Begins a cycle. `live` is the summed weight of all requests of the batch.
   void Begin(BatchCost cost, double live);
@@ -125,6 +125,10 @@ class ForestPlanner {
   [[nodiscard]] double Speedup() const {
     return plain_tokens_ > 0 ? std::max(1.0, tokens_ / plain_tokens_) : 1.0;
   }
+  // Adds the share of a cycle's time to the account.
+  void SaveForExploration(double seconds) {
+    exploration_ = std::min(exploration_ + kExplorationShare * seconds, batch_draft_seconds_);
+  }
   // True if past cycles tell the price.
   [[nodiscard]] bool knows_price() const { return plain_tokens_ > 0 || fixed_price_ > 0; }
   // The number of drafts with the best plan. Drafts go to the first requests of `order`.
@@ -145,6 +149,7 @@ class ForestPlanner {
   double batch_draft_seconds_ = 0;  // The price of a draft for the whole batch.
   double draft_rate_ = 1;           // The share of recent offers that the plan accepted.
   double exploration_ = 0;          // Seconds.
+  bool explored_ = false;           // This cycle explored a draft.
   RestSchedule rests_;
   // Fading sums over past cycles: their tokens, and those of plain decoding in the same time.
   double tokens_ = 0;

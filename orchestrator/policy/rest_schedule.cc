@@ -41,14 +41,14 @@ void RestSchedule::EndRest(int sequences, const EndedCycle& cycle) {
   trial_wait_ = std::max(0, trial_wait_ - 1);
   --state.rest;
   // The first plain forward after larger ones is not typical.
-  if (!std::exchange(state.rest_began, true) || cycle.prompts) return;
+  if (!std::exchange(state.rest_began, true) || !cycle.typical) return;
   state.rest_seconds.Observe(sequences, cycle.seconds);
 }
 
 void RestSchedule::EndCycle(int sequences, const EndedCycle& cycle, const PlainEstimate& plain) {
   State& state = states_[Octave(sequences)];
   state.attempt = std::max(0, state.attempt - 1);
-  if (!cycle.prompts) {
+  if (cycle.typical) {
     const double seconds = state.rest_seconds.points() >= kTrialCycles / 2
                                ? std::max(state.rest_seconds.At(sequences), 0.5 * plain.seconds)
                                : plain.seconds;

@@ -12,9 +12,9 @@
 //     has paid for what it loses.
 //
 // Gains are measured, not predicted: the rate of the cycles that speculate is compared with the
-// rate of the last rests. Cycles with prompts do not count, because their prompts differ. What
-// speculation gains depends on the number of requests, so each octave of it has a state of its own.
-// Copyable. Thread-compatible.
+// rate of the last rests. Cycles with prompts do not count, because their prompts differ, and those
+// that explore do not, because they lose time to learn. What speculation gains depends on the
+// number of requests, so each octave of it has a state of its own. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_REST_SCHEDULE_H_
 #define BASTION_ORCHESTRATOR_POLICY_REST_SCHEDULE_H_
 
@@ -32,7 +32,7 @@ namespace bastion {
 struct EndedCycle {
   double seconds = 0;
   double tokens = 0;
-  bool prompts = false;  // It had prompt rows.
+  bool typical = true;  // False if it had prompt rows or explored a draft.
 };
 
 // What a cycle that speculated knew about plain decoding.
@@ -48,7 +48,7 @@ class RestSchedule {
   static constexpr int kFirstRest = 32;     // Cycles.
   static constexpr int kLongestRest = 256;  // Cycles.
   static constexpr double kLeastSaving = 0.005;
-  static constexpr int kFirstAttempt = 32;  // Cycles.
+  static constexpr int kFirstAttempt = 128;  // Cycles.
   static constexpr int kAttemptCycles = 8;
   static constexpr double kRestMemory = 32;
   static constexpr double kTrialShare = 0.003;

@@ -65,11 +65,11 @@ TEST(RestScheduleTest, TheMeasuredRateOfPlainDecodingCountsNotThePrediction) {
   EXPECT_GT(batch.saved.size(), 4'000u);
 }
 
-TEST(RestScheduleTest, CyclesWithPromptsSayNothingAboutGains) {
+TEST(RestScheduleTest, CyclesThatAreNotTypicalSayNothingAboutGains) {
   RestSchedule rests;
   for (int cycle = 0; cycle < 1000; ++cycle) {
     ASSERT_FALSE(rests.Reason(4).has_value());
-    rests.EndCycle(4, {.seconds = 20, .tokens = 4, .prompts = true},
+    rests.EndCycle(4, {.seconds = 20, .tokens = 4, .typical = false},
                    {.tokens = 4, .seconds = 1000, .planning_seconds = 1});
   }
 }
