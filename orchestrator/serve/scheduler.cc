@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/stages/kv_pages.h"
 #include "orchestrator/serve/kv_admission.h"
 
@@ -18,6 +19,9 @@ constexpr absl::Duration kIdleWait = absl::Milliseconds(500);
 // How often the thread looks for clients that have read while nothing else is to do.
 constexpr absl::Duration kParkedPoll = absl::Milliseconds(10);
 constexpr absl::Duration kStalledPoll = absl::Milliseconds(1);
+// Further requests wait for the next cycle once admissions have taken this long: the prior of a
+// long prompt takes milliseconds, and running requests wait meanwhile.
+constexpr absl::Duration kAdmissionTime = absl::Milliseconds(4);
 
 }  // namespace
 
@@ -115,7 +119,10 @@ void Scheduler::Admit() {
   for (const Request& request : running_) memory.Reserve(*request);
   // Half of the rows stay for prompts and nodes.
   const int slots = std::clamp(engine.target.max_rows / 2, 1, options_.max_running);
-  while (static_cast<int>(running_.size()) < slots) {
+  const bool others_wait = !running_.empty();
+  StopWatch watch;
+  absl::Duration spent;
+  while (static_cast<int>(running_.size()) < slots && !(others_wait && spent > kAdmissionTime)) {
     bool waits_for_memory = false;
     Request next = queue_.PopIf([&](const LiveRequest& candidate) {
       waits_for_memory = !running_.empty() && !memory.Fits(candidate);
@@ -131,6 +138,7 @@ void Scheduler::Admit() {
     engine.cycle.Open(next->sequence());
     (void)next->TakeCommitted();  // Reused tokens take no time, so they are not charged.
     running_.push_back(std::move(next));
+    spent += watch.Lap();
   }
 }
 
