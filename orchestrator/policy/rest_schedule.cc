@@ -47,7 +47,7 @@ void RestSchedule::EndRest(int sequences, const EndedCycle& cycle) {
 
 void RestSchedule::EndCycle(int sequences, const EndedCycle& cycle, const PlainEstimate& plain) {
   State& state = states_[Octave(sequences)];
-  state.attempt = std::max(0, state.attempt - 1);
+  state.attempt = std::max(0, state.attempt - sequences);
   if (cycle.typical) {
     const double seconds = state.rest_seconds.points() >= kTrialCycles / 2
                                ? std::max(state.rest_seconds.At(sequences), 0.5 * plain.seconds)
@@ -70,7 +70,7 @@ void RestSchedule::EndCycle(int sequences, const EndedCycle& cycle, const PlainE
   state.rest = state.next_rest;
   state.rest_began = false;
   state.next_rest = std::min(2 * state.next_rest, kLongestRest);
-  state.attempt = kAttemptCycles;
+  state.attempt = kAttemptCycles * sequences;
   state.Scale(kKeptOverRest);
 }
 

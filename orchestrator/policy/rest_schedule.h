@@ -48,7 +48,7 @@ class RestSchedule {
   static constexpr int kFirstRest = 32;     // Cycles.
   static constexpr int kLongestRest = 256;  // Cycles.
   static constexpr double kLeastSaving = 0.005;
-  static constexpr int kFirstAttempt = 128;  // Cycles.
+  static constexpr int kFirstAttempt = 256;  // Cycles × sequences: each teaches the policies.
   static constexpr int kAttemptCycles = 8;
   static constexpr double kRestMemory = 32;
   static constexpr double kTrialShare = 0.003;
@@ -70,7 +70,7 @@ class RestSchedule {
     // the cycle and of plain decoding in the same time.
     double gains = 0, squared_gains = 0, plain_tokens = 0, seconds = 0, planning_seconds = 0;
     FadingLine rest_seconds{kRestMemory};  // Cycles that rested, over sequences.
-    int attempt = kFirstAttempt;           // Cycles before a rest may begin.
+    int attempt = kFirstAttempt;           // Cycles × sequences before a rest may begin.
     int next_rest = kFirstRest;
     int rest = 0;            // Cycles of the current rest that are left.
     bool rest_began = true;  // The current rest had a cycle.
