@@ -11,6 +11,8 @@ constexpr double kMemory = 32;  // Cycles.
 constexpr double kKept = 1 - 1 / kMemory;
 // How much of its memory a batch keeps over a rest.
 constexpr double kKeptOverRest = 0.25;
+// With fewer rested cycles, the prediction of T(0) is better than their mean.
+constexpr double kFewestRests = 2;
 
 }  // namespace
 
@@ -49,7 +51,7 @@ void RestSchedule::EndCycle(int sequences, const EndedCycle& cycle, const PlainE
   State& state = states_[Octave(sequences)];
   state.attempt = std::max(0, state.attempt - sequences);
   if (cycle.typical) {
-    const double seconds = state.rest_seconds.points() >= kTrialCycles / 2
+    const double seconds = state.rest_seconds.points() >= kFewestRests
                                ? std::max(state.rest_seconds.At(sequences), 0.5 * plain.seconds)
                                : plain.seconds;
     const double plain_tokens = plain.tokens * cycle.seconds / seconds;
