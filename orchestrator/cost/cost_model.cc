@@ -50,7 +50,8 @@ absl::Duration CostModel::Planning(int sequences) const {
 }
 
 double CostModel::PlainFactor(const VerifySize& size) const {
-  return IsPlain(size, /*drafted=*/false) ? PlainCalls(size).factor(size.sequences) : 1;
+  if (!IsPlain(size, /*drafted=*/false)) return 1;
+  return steady_plain_[PlainKind(size)].factor(size.sequences);
 }
 
 CycleCost CostModel::PaperCost(int context) const {
@@ -79,12 +80,10 @@ BatchCost CostModel::CostOf(const VerifySize& certain, int max_nodes, int max_dr
   }
   if (IsPlain(certain, /*drafted=*/false)) {
     cost.verify[0] = overhead + PlainFactor(certain) * (cost.verify[0] - overhead);
-    cost.plain_known = PlainCalls(certain).known(certain.sequences);
+    cost.plain_known = steady_plain_[PlainKind(certain)].known(certain.sequences);
   }
   if (certain.prompts.rows > 0) {
-    VerifySize trees = certain;
-    trees.rows -= certain.prompts.rows;
-    trees.prompts = {};
+    const VerifySize trees = certain.decoding();
     const double seconds =
         PlainFactor(trees) * absl::ToDoubleSeconds(verify_.Predict(trees, /*drafted=*/false));
     cost.prompt_seconds = std::max(0.0, cost.verify[0] - overhead - seconds);
@@ -104,9 +103,9 @@ void CostModel::ObserveVerify(const VerifySize& size, bool drafted, const Timing
   if (size.rows < 1) return;
   const StageTimes times = VerifyStages(trace, caller.round_trip);
   if (after_plain && last_plain_ && times.verify > absl::ZeroDuration()) {
-    SteadyPlain& calls = size.prompts.rows > 0 ? plain_beside_prompts_ : steady_plain_;
-    calls.Observe(size.sequences, absl::ToDoubleSeconds(verify_.Predict(size, drafted)),
-                  absl::ToDoubleSeconds(times.verify));
+    steady_plain_[PlainKind(size)].Observe(size.sequences,
+                                           absl::ToDoubleSeconds(verify_.Predict(size, drafted)),
+                                           absl::ToDoubleSeconds(times.verify));
   }
   verify_.Observe(size, drafted, times.verify);
   if (size.prompts.rows > 0) return;

@@ -3,6 +3,8 @@
 #ifndef BASTION_ORCHESTRATOR_COST_COST_MODEL_H_
 #define BASTION_ORCHESTRATOR_COST_COST_MODEL_H_
 
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -69,9 +71,9 @@ class CostModel {
  private:
   CostModel(std::unique_ptr<LatencyEstimator> paper, std::unique_ptr<LatencyEstimator> measured,
             std::unique_ptr<LatencyEstimator> after_draft, const CalibrationTable& table);
-  // What is known about plain calls like this one: with or without prompts.
-  [[nodiscard]] const SteadyPlain& PlainCalls(const VerifySize& size) const {
-    return size.prompts.rows > 0 ? plain_beside_prompts_ : steady_plain_;
+  // The element of steady_plain_ for calls like this one.
+  [[nodiscard]] static size_t PlainKind(const VerifySize& size) {
+    return size.prompts.rows > 0 ? 1 : 0;
   }
   // Corrects the predicted time of a call of this size, if plain decoding consists of such calls.
   [[nodiscard]] double PlainFactor(const VerifySize& size) const;
@@ -82,10 +84,9 @@ class CostModel {
 
   std::unique_ptr<LatencyEstimator> paper_;
   VerifyCost verify_;
-  SteadyPlain steady_plain_;
-  SteadyPlain plain_beside_prompts_;
-  bool last_drafted_ = false;  // The last verify followed a draft.
-  bool last_plain_ = false;    // The last verify had no nodes and did not follow a draft.
+  std::array<SteadyPlain, 2> steady_plain_;  // Without and with prompts.
+  bool last_drafted_ = false;                // The last verify followed a draft.
+  bool last_plain_ = false;  // The last verify had no nodes and did not follow a draft.
   int measured_rows_;
   FadingLine overhead_;  // Seconds, over sequences.
   FadingLine planning_;  // Seconds, over sequences.

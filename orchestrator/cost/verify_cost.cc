@@ -50,19 +50,22 @@ double VerifyCost::DecodeSeconds(const LatencyEstimator& estimator, const Verify
   return PredictSeconds(estimator, size.rows, 0) + SequenceSeconds(estimator, size);
 }
 
+double VerifyCost::PromptAttention(const LatencyEstimator& estimator,
+                                   const PromptSize& prompts) const {
+  return prompts.chunks * sequence_seconds_ +
+         AttentionSeconds(estimator, prompts.chunks, prompts.rows, prompts.context);
+}
+
 double VerifyCost::PromptSeconds(const LatencyEstimator& estimator, const VerifySize& size) const {
-  const PromptSize& prompts = size.prompts;
-  const int decoding = size.rows - prompts.rows;
-  double seconds = PredictSeconds(estimator, size.rows, 0) + prompts.chunks * sequence_seconds_ +
-                   AttentionSeconds(estimator, prompts.chunks, prompts.rows, prompts.context);
-  if (decoding > 0) seconds -= PredictSeconds(estimator, decoding, 0);
-  return seconds;
+  const int decoding = size.rows - size.prompts.rows;
+  const double own = decoding > 0 ? PredictSeconds(estimator, decoding, 0) : 0;
+  return PredictSeconds(estimator, size.rows, 0) - own + PromptAttention(estimator, size.prompts);
 }
 
 absl::Duration VerifyCost::Predict(const VerifySize& size, bool drafted) const {
   const LatencyEstimator& estimator = Estimator(drafted);
   if (size.alone()) return estimator.Predict(size.rows, size.context);
-  double seconds = DecodeSeconds(estimator, Decoding(size));
+  double seconds = DecodeSeconds(estimator, size.decoding());
   if (size.prompts.rows > 0) seconds += prompt_factor_ * PromptSeconds(estimator, size);
   return absl::Seconds(seconds);
 }
@@ -72,20 +75,15 @@ std::vector<double> VerifyCost::Curve(const VerifySize& certain, int max_nodes,
   const LatencyEstimator& estimator = Estimator(drafted);
   std::vector<double> products(static_cast<size_t>(certain.rows) + max_nodes);
   estimator.Curve(certain.alone() ? certain.context : 0, absl::MakeSpan(products));
-  const auto from = products.begin() + (certain.rows - 1);
-  if (certain.alone()) return {from, products.end()};
-  std::vector<double> curve(from, products.end());
-  VerifySize decoding = Decoding(certain);
+  std::vector<double> curve(products.begin() + (certain.rows - 1), products.end());
+  if (certain.alone()) return curve;
+  VerifySize decoding = certain.decoding();
   if (certain.prompts.rows > 0) {
-    // The prompts add the difference of V between all rows and those that decode.
-    const double prompts = PromptSeconds(estimator, certain);
-    const double certain_products = curve[0];
+    const double attention = PromptAttention(estimator, certain.prompts);
     for (int n = 0; n <= max_nodes; ++n) {
       const int rows = decoding.rows + n;
       const double own = rows > 0 ? products[rows - 1] : 0;
-      const double certain_own = decoding.rows > 0 ? products[decoding.rows - 1] : 0;
-      const double added = prompts + (curve[n] - certain_products) - (own - certain_own);
-      curve[n] = own + prompt_factor_ * added;
+      curve[n] = own + prompt_factor_ * (curve[n] - own + attention);
     }
   }
   if (decoding.sequences == 0) return curve;
@@ -106,14 +104,14 @@ void VerifyCost::Observe(const VerifySize& size, bool drafted, absl::Duration ob
     return;
   }
   if (size.prompts.rows > 0) {
-    const absl::Duration decoding = absl::Seconds(DecodeSeconds(estimator, Decoding(size)));
-    const absl::Duration prompts = Predict(size, drafted) - decoding;
+    const absl::Duration decoding = absl::Seconds(DecodeSeconds(estimator, size.decoding()));
+    const absl::Duration prompts = absl::Seconds(prompt_factor_ * PromptSeconds(estimator, size));
     prompt_factor_ *=
         std::exp(kAlpha * LogError(std::max(observed - decoding, 0.25 * prompts), prompts));
     prompt_factor_ = std::clamp(prompt_factor_, 1.0 / 16, 4.0);
     return;
   }
-  const double products = absl::ToDoubleSeconds(estimator.Predict(size.rows, 0));
+  const double products = PredictSeconds(estimator, size.rows, 0);
   const double sequences = SequenceSeconds(estimator, size);
   const double predicted = products + sequences;
   if (observed <= absl::ZeroDuration() || predicted <= 0) return;

@@ -56,6 +56,10 @@ struct VerifySize {
   int context = 0;    // Mean cached tokens of a sequence that decodes.
   PromptSize prompts = {};
 
+  // The rows that decode.
+  [[nodiscard]] VerifySize decoding() const {
+    return {.sequences = sequences, .rows = rows - prompts.rows, .context = context};
+  }
   // True for a call like those of the calibration: one tree.
   [[nodiscard]] bool alone() const { return sequences == 1 && prompts.rows == 0; }
 };
@@ -85,16 +89,13 @@ class VerifyCost {
   [[nodiscard]] LatencyEstimator& Estimator(bool drafted) const {
     return drafted ? *after_draft_ : *plain_;
   }
-  // The rows of `size` that decode.
-  [[nodiscard]] static VerifySize Decoding(const VerifySize& size) {
-    return {.sequences = size.sequences,
-            .rows = size.rows - size.prompts.rows,
-            .context = size.context};
-  }
   // Seconds of a call without prompts. 0 without sequences.
   [[nodiscard]] double DecodeSeconds(const LatencyEstimator& estimator,
                                      const VerifySize& size) const;
-  // The time that the prompts add to the call, before the correction. Seconds.
+  // What the prompts add to a call, in seconds: sequences and attention, and all of it. Both before
+  // the correction.
+  [[nodiscard]] double PromptAttention(const LatencyEstimator& estimator,
+                                       const PromptSize& prompts) const;
   [[nodiscard]] double PromptSeconds(const LatencyEstimator& estimator,
                                      const VerifySize& size) const;
   // The last two parts, in seconds. REQUIRES: no prompts and sequences >= 1.

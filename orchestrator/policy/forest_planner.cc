@@ -96,12 +96,12 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
   plan.drafts.assign(count, false);
   if (count == 0) return plan;
   std::vector<double> gains(count);
-  double without = 0;  // What nodes are worth without drafts.
+  double most = 0;  // The surplus of all nodes cannot exceed this.
   for (int i = 0; i < count; ++i) {
     const DraftOffer& offer = offers[i];
     const double price = min_values_[0] / offer.weight;
     const double surplus = offer.weight * offer.without.Surplus(price);
-    without += surplus;
+    most += surplus;
     gains[i] = offer.weight * offer.with.Surplus(price) - surplus - price_ * CatchUpShare(offer);
     batch_draft_seconds_ += offer.catch_up_seconds;
   }
@@ -112,8 +112,8 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
   // No node costs less than assumed for the gains. If not even they pay for a draft, nothing does.
   bool may_pay = !knows_price();
   for (int m = 1; m <= count && !may_pay; ++m) {
-    without += gains[order[m - 1]];
-    may_pay = without > price_ * cost_.draft[m];
+    most += gains[order[m - 1]];
+    may_pay = most > price_ * cost_.draft[m];
   }
   const int drafted = may_pay ? BestDrafts(offers, order) : 0;
   for (int m = 0; m < drafted; ++m) {

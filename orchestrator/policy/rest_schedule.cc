@@ -7,8 +7,6 @@
 namespace bastion {
 namespace {
 
-constexpr double kMemory = 32;  // Cycles.
-constexpr double kKept = 1 - 1 / kMemory;
 // How much of its memory a batch keeps over a rest.
 constexpr double kKeptOverRest = 0.25;
 // With fewer rested cycles, the prediction of T(0) is better than their mean.
@@ -21,6 +19,12 @@ double RestSchedule::State::LossOfPlain() const {
   constexpr double kLeast = 0.05;
   if (gains <= 0) return kLeast;
   return std::max(kLeast, gains / (plain_tokens + gains));
+}
+
+void RestSchedule::State::BeginRest(int cycles, bool is_trial) {
+  rest = cycles;
+  rest_began = false;
+  trial = is_trial;
 }
 
 void RestSchedule::State::Scale(double factor) {
@@ -39,8 +43,7 @@ std::optional<BudgetReason> RestSchedule::Reason(int sequences) const {
 
 void RestSchedule::EndRest(int sequences, const EndedCycle& cycle) {
   State& state = states_[Octave(sequences)];
-  trial_account_ += kTrialShare * cycle.seconds;
-  trial_wait_ = std::max(0, trial_wait_ - 1);
+  SaveForTrial(cycle.seconds);
   --state.rest;
   // The first plain forward after larger ones is not typical.
   if (!std::exchange(state.rest_began, true) || !cycle.typical) return;
@@ -56,7 +59,7 @@ void RestSchedule::EndCycle(int sequences, const EndedCycle& cycle, const PlainE
                                : plain.seconds;
     const double plain_tokens = plain.tokens * cycle.seconds / seconds;
     const double gain = cycle.tokens - plain_tokens;
-    state.Scale(kKept);
+    state.Scale(1 - 1 / kMemory);
     state.gains += gain;
     state.squared_gains += gain * gain;
     state.plain_tokens += plain_tokens;
@@ -68,22 +71,23 @@ void RestSchedule::EndCycle(int sequences, const EndedCycle& cycle, const PlainE
     TryPlain(&state, cycle.seconds, plain);
     return;
   }
-  state.trial = false;
-  state.rest = state.next_rest;
-  state.rest_began = false;
+  state.BeginRest(state.next_rest, /*is_trial=*/false);
   state.next_rest = std::min(2 * state.next_rest, kLongestRest);
   state.attempt = kAttemptCycles * sequences;
   state.Scale(kKeptOverRest);
 }
 
+void RestSchedule::SaveForTrial(double seconds) {
+  trial_account_ += kTrialShare * seconds;
+  trial_wait_ = std::max(0, trial_wait_ - 1);
+}
+
 void RestSchedule::TryPlain(State* state, double seconds, const PlainEstimate& plain) {
   const double price = kTrialCycles * plain.seconds * state->LossOfPlain();
-  trial_account_ = std::min(trial_account_ + kTrialShare * seconds, price);
-  trial_wait_ = std::max(0, trial_wait_ - 1);
+  SaveForTrial(seconds);
+  trial_account_ = std::min(trial_account_, price);
   if (trial_account_ < price && (plain.known || trial_wait_ > 0)) return;
-  state->trial = true;
-  state->rest = kTrialCycles;
-  state->rest_began = false;
+  state->BeginRest(kTrialCycles, /*is_trial=*/true);
   trial_account_ -= price;
   trial_wait_ = kTrialWait;
 }

@@ -50,7 +50,6 @@ class RestSchedule {
   static constexpr double kLeastSaving = 0.005;
   static constexpr int kFirstAttempt = 256;  // Cycles × sequences: each teaches the policies.
   static constexpr int kAttemptCycles = 8;
-  static constexpr double kRestMemory = 32;
   static constexpr double kTrialShare = 0.003;
   static constexpr int kTrialCycles = 4;
   static constexpr int kTrialWait = 64;  // Cycles between trials that the account does not pay for.
@@ -65,17 +64,20 @@ class RestSchedule {
   void EndCycle(int sequences, const EndedCycle& cycle, const PlainEstimate& plain);
 
  private:
+  static constexpr double kMemory = 32;  // Cycles.
+
   struct State {
     // Fading sums over past cycles that speculated. A gain is the difference between the tokens of
     // the cycle and of plain decoding in the same time.
     double gains = 0, squared_gains = 0, plain_tokens = 0, seconds = 0, planning_seconds = 0;
-    FadingLine rest_seconds{kRestMemory};  // Cycles that rested, over sequences.
-    int attempt = kFirstAttempt;           // Cycles × sequences before a rest may begin.
+    FadingLine rest_seconds{kMemory};  // Cycles that rested, over sequences.
+    int attempt = kFirstAttempt;       // Cycles × sequences before a rest may begin.
     int next_rest = kFirstRest;
     int rest = 0;            // Cycles of the current rest that are left.
     bool rest_began = true;  // The current rest had a cycle.
     bool trial = false;      // It is a trial.
 
+    void BeginRest(int cycles, bool is_trial);
     // Multiplies all sums.
     void Scale(double factor);
     // The share of time that a cycle of plain decoding loses against speculation.
@@ -91,7 +93,9 @@ class RestSchedule {
   [[nodiscard]] static size_t Octave(int sequences) {
     return std::bit_width(static_cast<unsigned>(sequences)) - 1;
   }
-  // Begins a trial if it is time.
+  // Counts a cycle for the trials.
+  void SaveForTrial(double seconds);
+  // Counts a cycle that speculated, and begins a trial if it is time.
   void TryPlain(State* state, double seconds, const PlainEstimate& plain);
 
   std::array<State, 31> states_{};

@@ -238,8 +238,8 @@ TEST(ForestPlannerTest, TheAccountDoesNotGrowWhileEverybodyDrafts) {
 
 TEST(ForestPlannerTest, RestsWherePlanningTakesLongerThanSpeculationSaves) {
   const std::vector<double> values(10, 0.6);
-  // Ten nodes make 7 tokens of 1 in 1.5 s, where plain decoding makes 1.5. Then planning begins to
-  // take far longer than that.
+  // A cycle with ten nodes commits 7 tokens in 1.5 s. Plain decoding commits 1.5 in that time. Then
+  // planning begins to take far longer than speculation saves.
   BatchCost cost = Linear(1.0, 0.05, 0, 10, 0);
   ForestPlanner planner;
   int rests = 0;
