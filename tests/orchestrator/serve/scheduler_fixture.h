@@ -23,6 +23,7 @@ class SharedVerifier final : public Verifier {
     int trees = 0;
     int tree_rows = 0;
     int prompt_rows = 0;
+    int opened = 0;  // Sequences that were opened before the call.
   };
 
   absl::StatusOr<TargetInfo> Info() override {
@@ -32,6 +33,7 @@ class SharedVerifier final : public Verifier {
   }
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
     MutexLock lock(&mutex_);
+    absl::SleepFor(open_time_);
     opened_.push_back(sampling.seed);
     return fake_.Open(sequence, sampling);
   }
@@ -49,6 +51,7 @@ class SharedVerifier final : public Verifier {
     if (unavailable_) return absl::UnavailableError("the stream broke");
     Call& call = calls_.emplace_back();
     call.trees = static_cast<int>(forest.size());
+    call.opened = static_cast<int>(opened_.size());
     for (const VerifyItem& item : forest) call.tree_rows += item.tree.rows();
     for (const PrefillItem& item : prompts) {
       call.prompt_rows += static_cast<int>(item.tokens.size());
@@ -63,6 +66,11 @@ class SharedVerifier final : public Verifier {
   void SetUnavailable(bool unavailable) {
     MutexLock lock(&mutex_);
     unavailable_ = unavailable;
+  }
+  // Every Open takes this long.
+  void SetOpenTime(absl::Duration open_time) {
+    MutexLock lock(&mutex_);
+    open_time_ = open_time;
   }
   // While held, every Verify call waits.
   void Hold(bool held) {
@@ -104,6 +112,7 @@ class SharedVerifier final : public Verifier {
   Mutex mutex_;
   FakeVerifier fake_;
   bool unavailable_ = false;
+  absl::Duration open_time_;
   bool held_ = false, waiting_ = false;
   std::vector<uint64_t> opened_;
   std::vector<Call> calls_;
