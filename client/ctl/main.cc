@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/generation_client.h"
 #include "client/cpp/sampling.h"
+#include "client/ctl/answer_printer.h"
 #include "client/ctl/render.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
@@ -31,6 +32,9 @@ ABSL_FLAG(std::string, sampling, "",
           "Further sampling parameters, e.g. \"top_k=40,top_p=0.9,repetition_penalty=1.1\".");
 ABSL_FLAG(std::string, policy, "",
           "Speculation policy, e.g. adaptive, fixed:16 or ar. Empty: the server's default.");
+ABSL_FLAG(uint32_t, n, 1, "Number of answers of generate to the prompt, at most 64.");
+ABSL_FLAG(std::string, cache_salt, "",
+          "Share the memory of equal prompt beginnings only with requests of the same salt.");
 ABSL_FLAG(bool, stats, true, "Print a line of statistics after each answer.");
 
 namespace bastion {
@@ -61,31 +65,26 @@ absl::StatusOr<v1::GenerateRequest> RequestFromFlags() {
     request.mutable_stop()->add_stop(stop);
   }
   request.mutable_speculation()->set_policy(absl::GetFlag(FLAGS_policy));
+  request.set_cache_salt(absl::GetFlag(FLAGS_cache_salt));
   return request;
 }
 
-// Streams the answer to stdout and returns it.
+// Streams the answers to stdout and returns the first one.
 absl::StatusOr<std::string> Answer(GenerationClient& client, const v1::GenerateRequest& request) {
-  std::string text;
-  v1::Finished finished;
+  AnswerPrinter printer(request.has_n() ? request.n() : 1, &std::cout,
+                        absl::GetFlag(FLAGS_stats) ? &std::cerr : nullptr);
   RETURN_IF_ERROR(client.Generate(request, [&](const v1::GenerateResponse& event) {
-    if (event.has_delta()) {
-      text += event.delta().text();
-      std::cout << event.delta().text() << std::flush;
-    } else if (event.has_finished()) {
-      finished = event.finished();
-    }
+    printer.Print(event);
     return std::cout.good();
   }));
-  std::cout << "\n" << std::flush;
-  if (absl::GetFlag(FLAGS_stats)) std::cerr << StatisticsLine(finished) << "\n";
-  return text;
+  return printer.first();
 }
 
 absl::Status Generate(GenerationClient& client) {
   ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt());
   ASSIGN_OR_RETURN(v1::GenerateRequest request, RequestFromFlags());
   request.set_text(prompt);
+  request.set_n(absl::GetFlag(FLAGS_n));
   return Answer(client, request).status();
 }
 
@@ -171,8 +170,9 @@ int main(int argc, char** argv) {
       .usage = "generate|chat|models|health|verify-exactness [flags]",
       .example = bastion::kExample,
       .groups = {{"Connection", {"endpoint ADDRESS"}},
-                 {"Prompt (generate, chat)", {"prompt TEXT", "prompt_file FILE", "system TEXT"}},
-                 {"Answer", {"max_new_tokens N", "stop LIST", "stats"}},
+                 {"Prompt (generate, chat)",
+                  {"prompt TEXT", "prompt_file FILE", "system TEXT", "cache_salt SALT"}},
+                 {"Answer", {"n N", "max_new_tokens N", "stop LIST", "stats"}},
                  {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
                  {"Speculation", {"policy POLICY"}}},
       .notes = "verify-exactness has its own flags: bastionctl verify-exactness --help"};

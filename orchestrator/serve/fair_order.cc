@@ -21,15 +21,22 @@ void MoveSelected(absl::FunctionRef<bool(const LiveRequest&)> selected,
 
 }  // namespace
 
-void FairOrder::Add(Request request) {
-  const std::string& name = request->client();
-  const double weight = request->weight();
-  shares_.Enter(name);
-  Client& client = clients_[name];
-  client.shares.Enter(weight);
+void FairOrder::Enter(const LiveRequest& request) {
+  shares_.Enter(request.client());
+  Client& client = clients_[request.client()];
+  client.shares.Enter(request.weight());
   ++client.active;
-  client.waiting[weight].push_back(std::move(request));
+}
+
+void FairOrder::Add(Request request) {
+  Enter(*request);
+  clients_.at(request->client()).waiting[request->weight()].push_back(std::move(request));
   ++size_;
+}
+
+void FairOrder::AddFirst(Request request) {
+  Enter(*request);
+  AddReturned(std::move(request));
 }
 
 void FairOrder::AddPreempted(Request request) {

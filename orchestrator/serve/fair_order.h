@@ -32,6 +32,8 @@ class FairOrder {
 
   // Adds a new request.
   void Add(Request request);
+  // As Add, but before the others of its client and weight.
+  void AddFirst(Request request);
   // Adds a request that was taken before and has released its slot, before all that are not
   // preempted.
   void AddPreempted(Request request);
@@ -63,6 +65,8 @@ class FairOrder {
     int active = 0;                                 // Requests between Add and Leave.
   };
 
+  // Begins the request's part in the shares.
+  void Enter(const LiveRequest& request);
   void Deposit(const LiveRequest& request, double tokens);
   // If no turn has come, gives it to the next request.
   void ChooseNext();

@@ -98,6 +98,7 @@ v1::FinishReason ReasonOf(FinishReason reason) {
 
 v1::GenerateResponse DeltaEvent(const OutputDelta& delta, const v1::OutputOptions& wanted) {
   v1::GenerateResponse event;
+  event.mutable_delta()->set_answer(delta.answer);
   event.mutable_delta()->set_text(delta.text);
   if (wanted.token_ids()) {
     event.mutable_delta()->mutable_token_ids()->Add(delta.tokens.begin(), delta.tokens.end());
@@ -122,9 +123,10 @@ v1::GenerateResponse DeltaEvent(const OutputDelta& delta, const v1::OutputOption
   return event;
 }
 
-v1::GenerateResponse FinishedEvent(const OutputEnd& end) {
+v1::GenerateResponse FinishedEvent(int answer, const OutputEnd& end) {
   v1::GenerateResponse event;
   v1::Finished& finished = *event.mutable_finished();
+  finished.set_answer(answer);
   finished.set_reason(ReasonOf(end.reason));
   if (!end.stop_string.empty()) finished.set_stop_string(end.stop_string);
   if (end.stop_token) finished.set_stop_token_id(*end.stop_token);

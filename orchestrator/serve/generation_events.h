@@ -10,8 +10,8 @@ namespace bastion {
 // A Delta with the fields of `delta` that `wanted` requests.
 [[nodiscard]] v1::GenerateResponse DeltaEvent(const OutputDelta& delta,
                                               const v1::OutputOptions& wanted);
-// The Finished event.
-[[nodiscard]] v1::GenerateResponse FinishedEvent(const OutputEnd& end);
+// The Finished event of an answer.
+[[nodiscard]] v1::GenerateResponse FinishedEvent(int answer, const OutputEnd& end);
 
 }  // namespace bastion
 

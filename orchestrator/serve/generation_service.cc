@@ -91,11 +91,12 @@ absl::Status GenerationService::WriteEvents(grpc::ServerContext& context,
         break;
       case RequestStream::Event::kDelta:
         if (!writer.Write(DeltaEvent(delta, wanted))) return EndOf(context);
+        if (delta.end && !writer.Write(FinishedEvent(delta.answer, *delta.end))) {
+          return EndOf(context);
+        }
         break;
       case RequestStream::Event::kEnd:
-        RETURN_IF_ERROR(stream.status());
-        writer.Write(FinishedEvent(stream.end()));
-        return absl::OkStatus();
+        return stream.status();
     }
   }
 }

@@ -8,13 +8,31 @@ namespace bastion {
 LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer,
                          const Clock* clock, absl::Duration interval)
     : request_(std::move(request)),
+      answer_(0),
       clock_(clock),
-      stream_(std::make_shared<RequestStream>(interval)),
+      stream_(std::make_shared<RequestStream>(interval, request_.answers)),
       detokenizer_(*tokenizer),
       stops_(request_.stops),
-      arrived_(clock->Now()) {}
+      arrived_(clock->Now()) {
+  for (int answer = 1; answer < request_.answers; ++answer) {
+    other_answers_.push_back(
+        std::unique_ptr<LiveRequest>(new LiveRequest(*this, *tokenizer, answer)));
+  }
+}
+
+LiveRequest::LiveRequest(const LiveRequest& first, const hub::Tokenizer& tokenizer, int answer)
+    : request_(first.request_),
+      answer_(answer),
+      clock_(first.clock_),
+      stream_(first.stream_),
+      detokenizer_(tokenizer),
+      stops_(first.stops_),
+      arrived_(first.arrived_) {
+  request_.decode.sampling.seed += answer;
+}
 
 void LiveRequest::LimitDefaultLength(int tokens) {
+  for (const auto& other : other_answers_) other->LimitDefaultLength(tokens);
   int& max_tokens = request_.decode.max_tokens;
   if (request_.default_max_tokens) max_tokens = std::clamp(max_tokens, 1, std::max(1, tokens));
 }
@@ -93,6 +111,7 @@ std::string LiveRequest::Detokenize(const std::vector<TokenId>& tokens) {
 
 void LiveRequest::PublishCycle() {
   OutputDelta delta;
+  delta.answer = answer_;
   const std::vector<TokenId>& output = sequence_->output();
   delta.text = Detokenize({output.begin() + published_, output.end()});
   delta.tokens.assign(output.begin() + published_, output.end());
@@ -108,11 +127,11 @@ void LiveRequest::PublishCycle() {
   if (times_.first_token == absl::ZeroDuration()) times_.first_token = now - arrived_;
   times_.decode = now - prefilled_;
   times_.total = now - arrived_;
+  if (sequence_->done()) delta.end = End();
   stream_->Push(std::move(delta));
-  if (sequence_->done()) PublishEnd();
 }
 
-void LiveRequest::PublishEnd() {
+OutputEnd LiveRequest::End() const {
   OutputEnd end;
   end.reason = sequence_->reason();
   end.stop_string = stops_.match();
@@ -124,7 +143,7 @@ void LiveRequest::PublishEnd() {
   end.policy = request_.policy.text();
   end.times = times_;
   end.cycles = sequence_->cycles();
-  stream_->Close(absl::OkStatus(), std::move(end));
+  return end;
 }
 
 }  // namespace bastion

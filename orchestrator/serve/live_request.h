@@ -1,12 +1,18 @@
-// LiveRequest: a request that is being served: its sequence, its text so far and its stream. The
+// LiveRequest: an answer that is being generated: its sequence, its text so far and its stream. The
 // RPC's thread creates it, then the scheduler's queue and loop own it. Thread-compatible; the
 // stream is thread-safe.
+//
+// A call for several answers of one prompt makes one LiveRequest, which holds those of the other
+// answers until its prompt is prefilled. From then on they are requests like any other. They reuse
+// the pages of the prompt.
 #ifndef BASTION_ORCHESTRATOR_SERVE_LIVE_REQUEST_H_
 #define BASTION_ORCHESTRATOR_SERVE_LIVE_REQUEST_H_
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/hub/detokenizer.h"
@@ -22,12 +28,13 @@ namespace bastion {
 
 class LiveRequest {
  public:
-  // `tokenizer` and `clock` must outlive this object. `interval`: see RequestStream.
+  // The first answer of a call. `tokenizer` and `clock` must outlive this object and those of the
+  // other answers. `interval`: see RequestStream.
   LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer, const Clock* clock,
               absl::Duration interval = absl::ZeroDuration());
 
   // ---- before the first admission ----
-  // Limits the answer to `tokens`, at least one, if the client did not set max_tokens.
+  // Limits the answers to `tokens`, at least one, if the client did not set max_tokens.
   void LimitDefaultLength(int tokens);
 
   // ---- admission ----
@@ -48,10 +55,14 @@ class LiveRequest {
   // ---- decode ----
   // Called when the request is prefilled. Only the first call has an effect: decode time starts.
   void MarkPrefilled();
-  // Pushes the output of the last cycle to the stream. Closes the stream if the sequence is done.
+  // Pushes the output of the last cycle to the stream.
   void PublishCycle();
-  // Closes the stream with an error.
-  void Fail(const absl::Status& status) { stream_->Close(status); }
+  // Returns the other answers, once.
+  [[nodiscard]] std::vector<std::unique_ptr<LiveRequest>> TakeOtherAnswers() {
+    return std::exchange(other_answers_, {});
+  }
+  // Ends the call with an error, for all its answers.
+  void Fail(const absl::Status& status) { stream_->Fail(status); }
   // Returns the tokens committed since the last call. Tokens that are committed again after a
   // preemption do not count again.
   [[nodiscard]] int TakeCommitted();
@@ -67,7 +78,8 @@ class LiveRequest {
   [[nodiscard]] absl::Duration stall() const { return stall_; }
   // For how long the stream was full in total.
   [[nodiscard]] absl::Duration total_stall() const { return total_stall_; }
-  // CANCELLED or DEADLINE_EXCEEDED if the client canceled the request or its deadline has passed.
+  // CANCELLED or DEADLINE_EXCEEDED if the client canceled the call, another answer of the call has
+  // failed, or its deadline has passed.
   [[nodiscard]] absl::Status CheckClient() const;
 
   // For the scheduler.
@@ -80,13 +92,17 @@ class LiveRequest {
   [[nodiscard]] const std::shared_ptr<RequestStream>& stream() const { return stream_; }
 
  private:
+  // Another answer to the prompt of `first`.
+  LiveRequest(const LiveRequest& first, const hub::Tokenizer& tokenizer, int answer);
+
   // Returns the new text that later tokens can no longer change. Ends the sequence at a stop
   // string.
   [[nodiscard]] std::string Detokenize(const std::vector<TokenId>& tokens);
-  // Closes the stream at the end of the answer.
-  void PublishEnd();
+  // REQUIRES: the sequence is done.
+  [[nodiscard]] OutputEnd End() const;
 
   PreparedRequest request_;
+  const int answer_;  // Its number within the call.
   const Clock* const clock_;
   const std::shared_ptr<RequestStream> stream_;
   std::unique_ptr<DecodeSequence> sequence_;
@@ -100,6 +116,7 @@ class LiveRequest {
   std::optional<absl::Duration> full_since_;  // Time at which the stream was first seen full.
   absl::Duration stall_, total_stall_;
   RequestTimes times_;
+  std::vector<std::unique_ptr<LiveRequest>> other_answers_;
 };
 
 }  // namespace bastion

@@ -18,6 +18,7 @@ struct PreparedRequest {
   StopStrings stops;
   // decode.max_tokens is the rest of the context, because the client set none.
   bool default_max_tokens = false;
+  int answers = 1;  // Answers to this prompt.
 
   // ---- set by the service, from the call ----
   std::string client = {};  // Metadata client-id; clients share the empty one.

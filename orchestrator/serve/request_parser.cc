@@ -15,6 +15,7 @@ constexpr uint32_t kMaxLogprobs = 100;
 constexpr size_t kMaxSaltBytes = 256;
 constexpr uint32_t kDefaultPriority = 10;
 constexpr uint32_t kMaxPriority = 100;
+constexpr uint32_t kMaxAnswers = 64;
 
 // INVALID_ARGUMENT "<field>: <problem>".
 absl::Status FieldError(absl::string_view field, absl::string_view problem) {
@@ -180,6 +181,10 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
                       absl::StrCat("has ", request.cache_salt().size(), " bytes; at most ",
                                    kMaxSaltBytes, " are allowed"));
   }
+  const uint32_t answers = request.has_n() ? request.n() : 1;
+  if (answers < 1 || answers > kMaxAnswers) {
+    return FieldError("n", absl::StrCat(answers, " is out of range; use 1 to ", kMaxAnswers));
+  }
   DecodeRequest decode;
   decode.cache_salt = request.cache_salt();
   ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
@@ -194,8 +199,12 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
   absl::StatusOr<StopStrings> stops =
       StopStrings::Create({request.stop().stop().begin(), request.stop().stop().end()});
   if (!stops.ok()) return FieldError("stop.stop", stops.status().message());
-  return PreparedRequest{request.request_id(), std::move(decode), std::move(policy),
-                         *std::move(stops), !request.stop().has_max_tokens()};
+  return PreparedRequest{request.request_id(),
+                         std::move(decode),
+                         std::move(policy),
+                         *std::move(stops),
+                         !request.stop().has_max_tokens(),
+                         static_cast<int>(answers)};
 }
 
 }  // namespace bastion

@@ -140,6 +140,16 @@ RequestQueue::Request RequestQueue::PopIf(absl::FunctionRef<bool(const LiveReque
   return next;
 }
 
+void RequestQueue::PushAnswers(std::vector<Request> answers) {
+  MutexLock lock(&mutex_);
+  for (auto answer = answers.rbegin(); answer != answers.rend(); ++answer) {
+    // A Cancel before this did not find them here.
+    if ((*answer)->stream()->canceled()) continue;
+    next_deadline_ = std::min(next_deadline_, (*answer)->deadline());
+    order_.AddFirst(std::move(*answer));
+  }
+}
+
 void RequestQueue::ReturnPreempted(Request request) {
   Request canceled;
   {

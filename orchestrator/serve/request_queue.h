@@ -61,6 +61,9 @@ class RequestQueue {
   // Removes and returns the next request if `fits` accepts it; null if not, or if none waits.
   [[nodiscard]] Request PopIf(absl::FunctionRef<bool(const LiveRequest&)> fits)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // The other answers of a popped request wait from now on, before the others of their client and
+  // weight. They are never refused.
+  void PushAnswers(std::vector<Request> answers) ABSL_LOCKS_EXCLUDED(mutex_);
   // A popped request lost its slot for lack of memory. It waits again, before all others. It is
   // never refused.
   void ReturnPreempted(Request request) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -16,6 +16,9 @@ void Append(std::vector<Item>&& from, std::vector<Item>& to) {
 
 }  // namespace
 
+RequestStream::RequestStream(absl::Duration interval, int answers)
+    : interval_(interval), pending_(answers), unfinished_(answers) {}
+
 bool RequestStream::full() const {
   MutexLock lock(&mutex_);
   return IsFull();
@@ -23,47 +26,67 @@ bool RequestStream::full() const {
 
 bool RequestStream::canceled() const {
   MutexLock lock(&mutex_);
-  return canceled_;
+  return canceled_ || !status_.ok();
 }
 
 void RequestStream::Push(OutputDelta delta) {
   MutexLock lock(&mutex_);
-  pending_.text += delta.text;
-  Append(std::move(delta.tokens), pending_.tokens);
-  Append(std::move(delta.logprobs), pending_.logprobs);
-  Append(std::move(delta.cycles), pending_.cycles);
+  if (HasEnded()) return;
+  OutputDelta& pending = pending_[delta.answer];
+  waiting_cycles_ += delta.cycles.size();
+  pending.text += delta.text;
+  Append(std::move(delta.tokens), pending.tokens);
+  Append(std::move(delta.logprobs), pending.logprobs);
+  Append(std::move(delta.cycles), pending.cycles);
+  if (!delta.end) return;
+  pending.end = std::move(delta.end);
+  has_last_delta_ = true;
+  --unfinished_;
 }
 
-void RequestStream::Close(absl::Status status, OutputEnd end) {
+void RequestStream::Fail(const absl::Status& error) {
   MutexLock lock(&mutex_);
-  if (closed_) return;
-  closed_ = true;
-  status_ = std::move(status);
-  end_ = std::move(end);
-  if (status_.ok() || canceled_ || !IsFull()) return;
-  pending_ = {};
+  if (HasEnded()) return;
+  status_ = error;
+  if (canceled_ || !IsFull()) return;
+  for (OutputDelta& pending : pending_) pending = {};
+  waiting_cycles_ = 0;
   // Under the lock, so that the objects that abort_ uses live until Cancel() returns.
   if (abort_) abort_();
 }
 
 RequestStream::Event RequestStream::WaitForEvent(absl::Duration timeout, OutputDelta& delta) {
-  MutexLock lock(&mutex_);
-  const auto urgent = [this] {
-    mutex_.AssertHeld();
-    return closed_ || IsFull();
-  };
-  const auto ready = [this] {
-    mutex_.AssertHeld();
-    return closed_ || !pending_.cycles.empty();
-  };
-  const absl::Duration pause = std::max(next_ - absl::Now(), absl::ZeroDuration());
-  const bool early = !mutex_.AwaitWithTimeout(urgent, std::min(pause, timeout));
-  if (early && pause > timeout) return Event::kTimeout;
-  if (!mutex_.AwaitWithTimeout(ready, timeout - pause)) return Event::kTimeout;
-  if (pending_.cycles.empty()) return Event::kEnd;
-  delta = std::exchange(pending_, {});
-  next_ = absl::Now() + interval_;
+  if (taken_.empty()) {
+    MutexLock lock(&mutex_);
+    const auto urgent = [this] {
+      mutex_.AssertHeld();
+      return has_last_delta_ || HasEnded() || IsFull();
+    };
+    const auto ready = [this] {
+      mutex_.AssertHeld();
+      return waiting_cycles_ > 0 || HasEnded();
+    };
+    const absl::Duration pause = std::max(next_ - absl::Now(), absl::ZeroDuration());
+    const bool early = !mutex_.AwaitWithTimeout(urgent, std::min(pause, timeout));
+    if (early && pause > timeout) return Event::kTimeout;
+    if (!mutex_.AwaitWithTimeout(ready, timeout - pause)) return Event::kTimeout;
+    if (waiting_cycles_ == 0) return Event::kEnd;
+    TakeWaiting();
+    next_ = absl::Now() + interval_;
+  }
+  delta = std::move(taken_.front());
+  taken_.pop_front();
   return Event::kDelta;
+}
+
+void RequestStream::TakeWaiting() {
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    if (pending_[i].cycles.empty()) continue;
+    taken_.push_back(std::exchange(pending_[i], {}));
+    taken_.back().answer = static_cast<int>(i);
+  }
+  waiting_cycles_ = 0;
+  has_last_delta_ = false;
 }
 
 void RequestStream::Cancel() {
@@ -74,11 +97,6 @@ void RequestStream::Cancel() {
 absl::Status RequestStream::status() const {
   MutexLock lock(&mutex_);
   return status_;
-}
-
-OutputEnd RequestStream::end() const {
-  MutexLock lock(&mutex_);
-  return end_;
 }
 
 }  // namespace bastion

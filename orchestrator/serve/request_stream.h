@@ -1,11 +1,12 @@
-// RequestStream: the bounded queue between the cycle's thread, which produces the events of a
-// request, and the thread of the request's RPC, which writes them to the client. The output of
-// several cycles is combined into one message if it arrives faster than messages are sent. This
-// matters if decoding and serving share a machine: one message can take a tenth of the time of a
-// fast cycle. Thread-safe.
+// RequestStream: the bounded queue between the cycle's thread, which produces the answers of a
+// call, and the thread of the RPC, which writes them to the client. The output of several cycles is
+// combined into one message if it arrives faster than messages are sent. This matters if decoding
+// and serving share a machine: one message can take a tenth of the time of a fast cycle.
+// Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_REQUEST_STREAM_H_
 #define BASTION_ORCHESTRATOR_SERVE_REQUEST_STREAM_H_
 
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -19,14 +20,6 @@
 #include "orchestrator/cycle/sequence.h"
 
 namespace bastion {
-
-// The output of one or more cycles of a request.
-struct OutputDelta {
-  std::string text;
-  std::vector<TokenId> tokens;
-  std::vector<TokenLogprobs> logprobs;  // One per token; empty unless the request asks for them.
-  std::vector<CycleRecord> cycles;
-};
 
 struct RequestTimes {
   absl::Duration queue, prefill, first_token, decode, total;
@@ -46,24 +39,35 @@ struct OutputEnd {
   std::vector<CycleRecord> cycles;
 };
 
+// The output of one or more cycles of an answer.
+struct OutputDelta {
+  int answer = 0;  // Which answer of the call.
+  std::string text;
+  std::vector<TokenId> tokens;
+  std::vector<TokenLogprobs> logprobs;  // One per token; empty unless the request asks for them.
+  std::vector<CycleRecord> cycles;
+  std::optional<OutputEnd> end;  // In the last delta of the answer.
+};
+
 class RequestStream {
  public:
-  static constexpr size_t kCapacity = 256;  // In cycles.
+  static constexpr size_t kCapacity = 256;  // In cycles, for each answer.
 
-  // `interval` is the minimum time between two deltas. It does not delay the last delta of an
-  // answer or a full stream.
-  explicit RequestStream(absl::Duration interval = absl::ZeroDuration()) : interval_(interval) {}
+  // `interval` is the minimum time between two deltas of an answer. It does not delay the last
+  // delta of an answer or a full stream.
+  explicit RequestStream(absl::Duration interval = absl::ZeroDuration(), int answers = 1);
 
   // ---- called by the cycle's thread ----
-  // True if kCapacity cycles are waiting for the client. The caller must not push more.
+  // True if the cycles that wait for the client fill the capacity. The caller must not push more.
   [[nodiscard]] bool full() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // True after Cancel(). The caller should drop the request.
+  // True after Cancel() or Fail(). The caller should drop the requests of all answers.
   [[nodiscard]] bool canceled() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Adds the output of a cycle. REQUIRES: `delta` has at least one cycle.
+  // Adds the output of a cycle. The stream ends when all answers have ended. REQUIRES: `delta` has
+  // at least one cycle, and its answer has not ended.
   void Push(OutputDelta delta) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends the stream. Only the first call has an effect. With an error, `end` is ignored; if the
-  // stream is also full, its content is discarded and the abort callback is called.
-  void Close(absl::Status status, OutputEnd end = {}) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends the stream with an error. No effect if it has ended. If the stream is full, its content is
+  // discarded and the abort callback is called.
+  void Fail(const absl::Status& error) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // ---- called by the RPC's thread ----
   // `abort` is called if the stream fails while it is full, because then the RPC's thread is
@@ -71,30 +75,36 @@ class RequestStream {
   // callable until Cancel() returns, and must not call this object.
   void SetAbortCallback(std::function<void()> abort) { abort_ = std::move(abort); }
   enum class Event { kTimeout, kDelta, kEnd };
-  // Waits up to `timeout` for the next event. kDelta: `delta` is the output of all waiting cycles.
-  // kEnd: all output has been returned, and status() and end() are valid.
+  // Waits up to `timeout` for the next event. kDelta: `delta` is the output of all waiting cycles
+  // of one answer. kEnd: all output has been returned, and status() is valid.
   Event WaitForEvent(absl::Duration timeout, OutputDelta& delta) ABSL_LOCKS_EXCLUDED(mutex_);
   // Called when the client has disconnected or the RPC has ended.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
-  // REQUIRES, for both: WaitForEvent returned kEnd.
+  // OK if all answers are complete. REQUIRES: WaitForEvent returned kEnd.
   [[nodiscard]] absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);
-  [[nodiscard]] OutputEnd end() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   [[nodiscard]] bool IsFull() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return pending_.cycles.size() >= kCapacity;
+    return waiting_cycles_ >= kCapacity * pending_.size();
   }
+  [[nodiscard]] bool HasEnded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return unfinished_ == 0 || !status_.ok();
+  }
+  // Moves the waiting output to taken_.
+  void TakeWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const absl::Duration interval_;
   std::function<void()> abort_;
+  std::deque<OutputDelta> taken_;  // The next deltas. Used only by the RPC's thread.
   mutable Mutex mutex_;
-  OutputDelta pending_ ABSL_GUARDED_BY(mutex_);
-  // The earliest time of the next delta.
+  std::vector<OutputDelta> pending_ ABSL_GUARDED_BY(mutex_);  // By answer.
+  size_t waiting_cycles_ ABSL_GUARDED_BY(mutex_) = 0;         // In pending_.
+  bool has_last_delta_ ABSL_GUARDED_BY(mutex_) = false;       // In pending_.
+  int unfinished_ ABSL_GUARDED_BY(mutex_);                    // Answers that have not ended.
+  // The earliest time of the next deltas.
   absl::Time next_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool canceled_ ABSL_GUARDED_BY(mutex_) = false;
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  OutputEnd end_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace bastion

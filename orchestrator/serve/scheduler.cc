@@ -66,6 +66,7 @@ void Scheduler::Main() {
     ReturnParked();
     Admit();
     Step();
+    QueueOtherAnswers();
     Retire();
     Park();
     Preempt();
@@ -226,6 +227,15 @@ absl::Status Scheduler::CheckClient(const LiveRequest& request) const {
   return absl::ResourceExhaustedError(absl::StrCat("the client has not read its answer for ",
                                                    absl::FormatDuration(options_.slow_client),
                                                    " in total"));
+}
+
+void Scheduler::QueueOtherAnswers() {
+  for (const Request& request : running_) {
+    if (request->prompt_left() > 0 || !request->sequence().status().ok()) continue;
+    if (auto answers = request->TakeOtherAnswers(); !answers.empty()) {
+      queue_.PushAnswers(std::move(answers));
+    }
+  }
 }
 
 void Scheduler::Retire() {

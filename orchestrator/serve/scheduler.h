@@ -103,6 +103,8 @@ class Scheduler {
   void Admit();
   // Runs one forward and publishes the output.
   void Step();
+  // Queues the other answers to the prompts that are now prefilled.
+  void QueueOtherAnswers();
   // Removes requests that are done, failed, canceled, or too late.
   void Retire();
   // Parks requests whose clients do not read.

@@ -73,6 +73,37 @@ TEST_F(ServicesTest, APrefixIsReusedWithItsAcceptanceButNotUnderAnotherSalt) {
   EXPECT_EQ(committed[2], committed[0]);
 }
 
+TEST_F(ServicesTest, EachOfSeveralAnswersIsThatOfARequestWithItsSeed) {
+  testing::ServiceSystem& system = Start({"--draft_timeout=2s"});
+  v1::GenerateRequest request = Request("fixed:8", 40, /*temperature=*/0.9f);
+  request.set_text(std::string(kPrompt) + "    if len(argv) < 2:\n        print('usage')\n");
+  constexpr int kAnswers = 5;
+  request.set_n(kAnswers);
+  std::vector<std::vector<int>> tokens(kAnswers);
+  std::vector<v1::Finished> finished(kAnswers);
+  ASSERT_TRUE(system.client()
+                  .Generate(request,
+                            [&](const v1::GenerateResponse& event) {
+                              const auto& ids = event.delta().token_ids();
+                              std::vector<int>& answer = tokens.at(event.delta().answer());
+                              answer.insert(answer.end(), ids.begin(), ids.end());
+                              if (event.has_finished()) {
+                                finished.at(event.finished().answer()) = event.finished();
+                              }
+                              return true;
+                            })
+                  .ok());
+  request.clear_n();
+  for (int i = 0; i < kAnswers; ++i) {
+    request.mutable_sampling()->set_seed(7 + i);
+    EXPECT_EQ(finished[i].seed(), 7u + i);
+    EXPECT_EQ(finished[i].usage().completion_tokens(), 40u);
+    EXPECT_EQ(finished[i].usage().cached_prompt_tokens() > 0, i > 0);
+    EXPECT_EQ(tokens[i], Generate(system.client(), request).tokens) << i;
+  }
+  EXPECT_NE(tokens[0], tokens[1]);
+}
+
 TEST_F(ServicesTest, ALearnedPriorSpeedsUpTheNextOrchestrator) {
   const testing::TempFolder folder;
   const std::string file = folder.File("learned.safetensors");

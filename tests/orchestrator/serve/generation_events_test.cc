@@ -25,11 +25,13 @@ CycleRecord Cycle(int nodes, int accepted, double predicted_ms, double measured_
 
 TEST(GenerationEventsTest, ADeltaContainsTheRequestedFields) {
   OutputDelta delta;
+  delta.answer = 3;
   delta.text = "def ";
   delta.tokens = {7, 9};
   delta.logprobs = {{-0.5f, {{7, -0.5f}, {8, -1.5f}}}, {-3.0f, {}}};
   delta.cycles = {Cycle(4, 1, 2, 2.5), Cycle(0, 0, 1, 1.5)};
   const auto bare = DeltaEvent(delta, {});
+  EXPECT_EQ(bare.delta().answer(), 3u);
   EXPECT_EQ(bare.delta().text(), "def ");
   EXPECT_THAT(bare.delta().token_ids(), IsEmpty());
   EXPECT_THAT(bare.delta().cycles(), IsEmpty());
@@ -70,7 +72,8 @@ TEST(GenerationEventsTest, FinishedSumsUpTheCycles) {
   end.policy = "adaptive";
   end.times.total = absl::Milliseconds(1250);
   end.cycles = {Cycle(4, 3, 2.0, 2.0), Cycle(0, 0, 1.5, 1.0), Cycle(3, 1, 1.8, 2.0)};
-  const v1::Finished finished = FinishedEvent(end).finished();
+  const v1::Finished finished = FinishedEvent(2, end).finished();
+  EXPECT_EQ(finished.answer(), 2u);
   EXPECT_EQ(finished.reason(), v1::FINISH_REASON_LENGTH);
   EXPECT_FALSE(finished.has_stop_token_id());
   EXPECT_EQ(finished.usage().prompt_tokens(), 11u);
@@ -96,18 +99,18 @@ TEST(GenerationEventsTest, FinishedReportsTheStopCondition) {
   OutputEnd end;
   end.reason = FinishReason::kStopToken;
   end.stop_token = 3;
-  EXPECT_EQ(FinishedEvent(end).finished().reason(), v1::FINISH_REASON_STOP);
-  EXPECT_EQ(FinishedEvent(end).finished().stop_token_id(), 3);
+  EXPECT_EQ(FinishedEvent(2, end).finished().reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(FinishedEvent(2, end).finished().stop_token_id(), 3);
   end.reason = FinishReason::kStopString;
   end.stop_token.reset();
   end.stop_string = "\n\n";
-  EXPECT_EQ(FinishedEvent(end).finished().reason(), v1::FINISH_REASON_STOP);
-  EXPECT_EQ(FinishedEvent(end).finished().stop_string(), "\n\n");
-  EXPECT_FALSE(FinishedEvent(end).finished().has_stop_token_id());
+  EXPECT_EQ(FinishedEvent(2, end).finished().reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(FinishedEvent(2, end).finished().stop_string(), "\n\n");
+  EXPECT_FALSE(FinishedEvent(2, end).finished().has_stop_token_id());
 }
 
 TEST(GenerationEventsTest, AnAnswerWithoutCyclesHasZeroMeans) {
-  const v1::SpeculationStats stats = FinishedEvent({}).finished().speculation();
+  const v1::SpeculationStats stats = FinishedEvent(0, {}).finished().speculation();
   EXPECT_EQ(stats.cycles(), 0u);
   EXPECT_EQ(stats.mean_committed_length(), 0);
   EXPECT_EQ(stats.verify_prediction_error_median(), 0);

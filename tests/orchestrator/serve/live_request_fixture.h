@@ -27,6 +27,7 @@ struct RequestSpec {
   uint64_t seed = 0;
   std::string cache_salt = "";
   std::optional<absl::Duration> latency_target = std::nullopt;
+  int answers = 1;
 };
 
 class RequestMaker {
@@ -43,6 +44,7 @@ class RequestMaker {
     request.decode.weight = spec.priority / 10.0;
     request.decode.latency_target = spec.latency_target;
     request.default_max_tokens = spec.default_max_tokens;
+    request.answers = spec.answers;
     request.client = spec.client;
     request.deadline = spec.deadline;
     return std::make_unique<LiveRequest>(std::move(request), &tokenizer_, clock_);

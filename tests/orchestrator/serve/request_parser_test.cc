@@ -329,6 +329,16 @@ TEST_F(RequestParserTest, ALengthThatTheClientSetsIsNotADefault) {
   EXPECT_FALSE(parsed->default_max_tokens);
 }
 
+TEST_F(RequestParserTest, ARequestHasOneTo64Answers) {
+  EXPECT_EQ(Parse()->answers, 1);
+  request_.set_n(64);
+  EXPECT_EQ(Parse()->answers, 64);
+  request_.set_n(65);
+  ExpectRefused("n: 65 is out of range; use 1 to 64");
+  request_.set_n(0);
+  ExpectRefused("n: 0 is out of range");
+}
+
 TEST_F(RequestParserTest, ACacheSaltHasAtMost256Bytes) {
   EXPECT_EQ(Parse()->decode.cache_salt, "");
   request_.set_cache_salt(std::string(256, 's'));

@@ -253,5 +253,53 @@ TEST_F(RequestQueueTest, AwaitRequestEndsWithARequestOrAnInterrupt) {
   stopper.join();
 }
 
+TEST_F(RequestQueueTest, OtherAnswersComeBeforeTheRequestsOfTheirClientAndAreNeverRefused) {
+  queue_.Accept();
+  Push({.id = "first", .answers = 3});
+  const auto first = Pop();
+  for (int i = 0; i < kCapacity; ++i) Push({.id = "later"});
+  queue_.PushAnswers(first->TakeOtherAnswers());
+  EXPECT_TRUE(first->TakeOtherAnswers().empty());
+  EXPECT_EQ(queue_.counts().waiting, kCapacity + 2);
+  for (const uint64_t answer : {1, 2}) {
+    const auto other = Pop();
+    EXPECT_EQ(other->request().request_id, "first");
+    EXPECT_EQ(other->request().decode.sampling.seed, answer);
+    queue_.RecordEnd(*other);
+  }
+  EXPECT_EQ(Pop()->request().request_id, "later");
+}
+
+TEST_F(RequestQueueTest, CancelRemovesAllAnswersOfACall) {
+  queue_.Accept();
+  const auto stream = Push({.answers = 3});
+  const auto first = Pop();
+  queue_.PushAnswers(first->TakeOtherAnswers());
+  Push({.id = "other"});
+  queue_.Cancel(*stream);
+  EXPECT_EQ(queue_.counts().waiting, 1);
+  queue_.RecordEnd(*first);
+  EXPECT_EQ(Pop()->request().request_id, "other");
+}
+
+TEST_F(RequestQueueTest, OtherAnswersOfACanceledCallDoNotEnter) {
+  queue_.Accept();
+  const auto stream = Push({.answers = 3});
+  const auto first = Pop();
+  queue_.Cancel(*stream);
+  queue_.PushAnswers(first->TakeOtherAnswers());
+  EXPECT_EQ(queue_.counts().waiting, 0);
+}
+
+TEST_F(RequestQueueTest, OtherAnswersLeaveAtTheirDeadline) {
+  queue_.Accept();
+  const auto stream = Push({.deadline = clock_.Now() + absl::Seconds(1), .answers = 2});
+  const auto first = Pop();
+  queue_.PushAnswers(first->TakeOtherAnswers());
+  clock_.Advance(absl::Seconds(2));
+  EXPECT_EQ(Pop(), nullptr);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(EndOf(*stream)));
+}
+
 }  // namespace
 }  // namespace bastion

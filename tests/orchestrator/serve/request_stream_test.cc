@@ -12,11 +12,18 @@ using Event = RequestStream::Event;
 constexpr absl::Duration kLongTimeout = absl::Seconds(30);
 constexpr absl::Duration kNoWait = absl::ZeroDuration();
 
-OutputDelta DeltaOf(const std::string& text) {
+OutputDelta DeltaOf(const std::string& text, int answer = 0) {
   OutputDelta delta;
+  delta.answer = answer;
   delta.text = text;
   delta.tokens = {static_cast<TokenId>(text.size())};
   delta.cycles.resize(1);
+  return delta;
+}
+
+OutputDelta LastDelta(const std::string& text, const OutputEnd& end = {}, int answer = 0) {
+  OutputDelta delta = DeltaOf(text, answer);
+  delta.end = end;
   return delta;
 }
 
@@ -29,16 +36,17 @@ TEST(RequestStreamTest, CombinesPendingOutputInOrderBeforeTheEnd) {
   ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
   EXPECT_EQ(delta.text, "one");
   stream.Push(DeltaOf("two"));
-  stream.Push(DeltaOf("three"));
-  stream.Close(absl::OkStatus(), end);
+  EXPECT_FALSE(delta.end);
+  stream.Push(LastDelta("three", end));
   ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
   EXPECT_EQ(delta.text, "twothree");
   EXPECT_EQ(delta.tokens, (std::vector<TokenId>{3, 5}));
   EXPECT_EQ(delta.cycles.size(), 2u);
+  ASSERT_TRUE(delta.end);
+  EXPECT_EQ(delta.end->completion_tokens, 3);
   ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kEnd);
   ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kEnd);
   EXPECT_TRUE(stream.status().ok());
-  EXPECT_EQ(stream.end().completion_tokens, 3);
 }
 
 TEST(RequestStreamTest, WaitForEventTimesOut) {
@@ -52,8 +60,8 @@ TEST(RequestStreamTest, NoOutputIsLostIfCyclesAreFast) {
   std::string all;
   for (int i = 0; i < 100; ++i) all += std::to_string(i);
   std::thread cycle([&] {
-    for (int i = 0; i < 100; ++i) stream.Push(DeltaOf(std::to_string(i)));
-    stream.Close(absl::OkStatus());
+    for (int i = 0; i < 99; ++i) stream.Push(DeltaOf(std::to_string(i)));
+    stream.Push(LastDelta("99"));
   });
   std::string read;
   OutputDelta delta;
@@ -82,10 +90,7 @@ TEST(RequestStreamTest, TheEndDoesNotWaitForTheInterval) {
   OutputDelta delta;
   stream.Push(DeltaOf("one"));
   ASSERT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kDelta);
-  std::thread cycle([&] {
-    stream.Push(DeltaOf("two"));
-    stream.Close(absl::OkStatus());
-  });
+  std::thread cycle([&] { stream.Push(LastDelta("two")); });
   ASSERT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kDelta);
   EXPECT_EQ(delta.text, "two");
   EXPECT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kEnd);
@@ -120,11 +125,73 @@ TEST(RequestStreamTest, CancelSetsCanceled) {
   EXPECT_TRUE(stream.canceled());
 }
 
-TEST(RequestStreamTest, OnlyTheFirstCloseTakesEffect) {
-  RequestStream stream;
-  stream.Close(absl::UnavailableError("gone"));
-  stream.Close(absl::OkStatus());
-  EXPECT_TRUE(absl::IsUnavailable(stream.status()));
+TEST(RequestStreamTest, OnlyTheFirstEndTakesEffect) {
+  RequestStream failed;
+  failed.Fail(absl::UnavailableError("gone"));
+  failed.Push(LastDelta("x"));
+  failed.Fail(absl::InternalError("later"));
+  OutputDelta delta;
+  EXPECT_EQ(failed.WaitForEvent(kNoWait, delta), Event::kEnd);
+  EXPECT_TRUE(absl::IsUnavailable(failed.status()));
+  EXPECT_TRUE(failed.canceled());
+
+  RequestStream complete;
+  complete.Push(LastDelta("x"));
+  complete.Fail(absl::InternalError("later"));
+  EXPECT_EQ(complete.WaitForEvent(kNoWait, delta), Event::kDelta);
+  EXPECT_EQ(complete.WaitForEvent(kNoWait, delta), Event::kEnd);
+  EXPECT_TRUE(complete.status().ok());
+}
+
+TEST(RequestStreamTest, AnswersAreReturnedSeparatelyAndEndSeparately) {
+  RequestStream stream(absl::ZeroDuration(), 2);
+  stream.Push(DeltaOf("a", 0));
+  stream.Push(DeltaOf("b", 1));
+  stream.Push(LastDelta("c", {}, 0));
+  OutputDelta delta;
+  ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
+  EXPECT_EQ(delta.answer, 0);
+  EXPECT_EQ(delta.text, "ac");
+  EXPECT_TRUE(delta.end);
+  ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
+  EXPECT_EQ(delta.answer, 1);
+  EXPECT_EQ(delta.text, "b");
+  EXPECT_FALSE(delta.end);
+  EXPECT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kTimeout);
+  stream.Push(LastDelta("d", {}, 1));
+  ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
+  EXPECT_EQ(delta.answer, 1);
+  EXPECT_TRUE(delta.end);
+  EXPECT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kEnd);
+  EXPECT_TRUE(stream.status().ok());
+}
+
+TEST(RequestStreamTest, TheIntervalHoldsForEachAnswerAndTheEndOfAnyDoesNotWait) {
+  RequestStream stream(absl::Hours(1), 2);
+  OutputDelta delta;
+  for (const int answer : {0, 1}) stream.Push(DeltaOf("x", answer));
+  ASSERT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kDelta);
+  ASSERT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kDelta);
+  stream.Push(DeltaOf("y", 0));
+  EXPECT_EQ(stream.WaitForEvent(absl::Milliseconds(2), delta), Event::kTimeout);
+  stream.Push(LastDelta("y", {}, 1));
+  ASSERT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kDelta);
+  EXPECT_EQ(delta.answer, 0);
+  ASSERT_EQ(stream.WaitForEvent(kLongTimeout, delta), Event::kDelta);
+  EXPECT_EQ(delta.answer, 1);
+}
+
+TEST(RequestStreamTest, TheFailureOfOneAnswerEndsAll) {
+  RequestStream stream(absl::ZeroDuration(), 2);
+  stream.Push(LastDelta("a", {}, 0));
+  stream.Push(DeltaOf("b", 1));
+  stream.Fail(absl::ResourceExhaustedError("no memory"));
+  OutputDelta delta;
+  ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
+  EXPECT_TRUE(delta.end);
+  ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
+  EXPECT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kEnd);
+  EXPECT_TRUE(absl::IsResourceExhausted(stream.status()));
 }
 
 TEST(RequestStreamTest, AnErrorOnAFullStreamAbortsTheRpc) {
@@ -132,7 +199,7 @@ TEST(RequestStreamTest, AnErrorOnAFullStreamAbortsTheRpc) {
   int aborted = 0;
   stream.SetAbortCallback([&] { ++aborted; });
   for (size_t i = 0; i < RequestStream::kCapacity; ++i) stream.Push(DeltaOf("x"));
-  stream.Close(absl::ResourceExhaustedError("the client does not read"));
+  stream.Fail(absl::ResourceExhaustedError("the client does not read"));
   EXPECT_EQ(aborted, 1);
   OutputDelta delta;
   EXPECT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kEnd);  // The unread output is discarded.
@@ -144,7 +211,7 @@ TEST(RequestStreamTest, AnErrorDoesNotAbortIfTheStreamIsNotFull) {
   int aborted = 0;
   stream.SetAbortCallback([&] { ++aborted; });
   stream.Push(DeltaOf("x"));
-  stream.Close(absl::UnavailableError("gone"));
+  stream.Fail(absl::UnavailableError("gone"));
   EXPECT_EQ(aborted, 0);
   OutputDelta delta;
   EXPECT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
@@ -158,7 +225,7 @@ TEST(RequestStreamTest, AnErrorDoesNotAbortAfterCancel) {
   stream.SetAbortCallback([&] { ++aborted; });
   for (size_t i = 0; i < RequestStream::kCapacity; ++i) stream.Push(DeltaOf("x"));
   stream.Cancel();
-  stream.Close(absl::CancelledError("the client disconnected"));
+  stream.Fail(absl::CancelledError("the client disconnected"));
   EXPECT_EQ(aborted, 0);
 }
 
@@ -166,8 +233,9 @@ TEST(RequestStreamTest, ACompleteAnswerIsNeverAborted) {
   RequestStream stream;
   int aborted = 0;
   stream.SetAbortCallback([&] { ++aborted; });
-  for (size_t i = 0; i < RequestStream::kCapacity; ++i) stream.Push(DeltaOf("x"));
-  stream.Close(absl::OkStatus());
+  for (size_t i = 1; i < RequestStream::kCapacity; ++i) stream.Push(DeltaOf("x"));
+  stream.Push(LastDelta("x"));
+  stream.Fail(absl::DeadlineExceededError("too late"));
   EXPECT_EQ(aborted, 0);
   OutputDelta delta;
   EXPECT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);

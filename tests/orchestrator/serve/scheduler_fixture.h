@@ -136,10 +136,10 @@ struct Answer {
         return answer;
       case RequestStream::Event::kDelta:
         answer.tokens.insert(answer.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+        if (delta.end) answer.end = *delta.end;
         break;
       case RequestStream::Event::kEnd:
         answer.status = stream.status();
-        answer.end = stream.end();
         return answer;
     }
   }
