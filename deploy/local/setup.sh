@@ -103,6 +103,19 @@ apt_install() {
     apt-get install -y --no-install-recommends "$@"
 }
 
+# Adds the backports of the same release, which have the OpenTelemetry library. They are at the mirror
+# of the release's own packages.
+add_backports() {
+  apt-cache show opentelemetry-cpp-dev >/dev/null 2>&1 && return 0
+  local mirror release
+  release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Identifier: Packages' |
+    awk -v release="$release" '$2 == release { print $1; exit }')
+  [ -n "$mirror" ] || die "cannot find the mirror of Debian's packages; add $release-backports to the sources of apt"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release-backports main" |
+    as_root tee /etc/apt/sources.list.d/bastion-backports.list >/dev/null
+}
+
 install_packages() {
   local missing
   mapfile -t missing < <(missing_packages "$@")
@@ -110,6 +123,7 @@ install_packages() {
   if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
     die "Debian packages are missing, and installing them needs root or sudo: ${missing[*]}"
   fi
+  add_backports
   step "installing ${#missing[@]} Debian packages" apt_install "${missing[@]}"
 }
 

@@ -18,6 +18,8 @@ MAY_INCLUDE = {
     "common/prior": ["common/base", "common/hub"],
     "common/shm": [*_DATA],  # Neither gRPC nor protos.
     "common/wire": [*_DATA, "common/shm", _INTERNAL],
+    "common/http": ["common/base"],
+    "common/telemetry": ["common/base", "common/http"],
 
     "kernels": ["common/base"],  # The interface: ops.h, types.h, packing, threads.
     "kernels/cpu": ["common/base", "kernels"],
@@ -40,7 +42,8 @@ MAY_INCLUDE = {
                               "kernels/cuda", "kernels/cuda/runtime"],
     "drafter_service/engine": [*_DATA, "common/nn", "drafter_service/draft"],
     "drafter_service/features": [*_DATA, "common/shm", "common/wire", _INTERNAL],
-    "drafter_service/serve": [*_DATA, "common/nn", "common/wire", _INTERNAL,
+    "drafter_service/serve": [*_DATA, "common/http", "common/nn", "common/telemetry",
+                              "common/wire", _INTERNAL,
                               "drafter_service/draft", "drafter_service/engine",
                               "drafter_service/features"],
 
@@ -54,7 +57,8 @@ MAY_INCLUDE = {
                                "verifier_service/features", "verifier_service/verify"],
     "verifier_service/engine": [*_DATA, "common/nn", "verifier_service/features",
                                 "verifier_service/model", "verifier_service/verify"],
-    "verifier_service/serve": [*_DATA, "common/nn", "common/wire", _INTERNAL,
+    "verifier_service/serve": [*_DATA, "common/http", "common/nn", "common/telemetry",
+                               "common/wire", _INTERNAL,
                                "verifier_service/engine", "verifier_service/features",
                                "verifier_service/model"],
 
@@ -66,11 +70,11 @@ MAY_INCLUDE = {
                             "orchestrator/tree"],
     "orchestrator/cycle": [*_DATA, "orchestrator/cost", "orchestrator/policy"],
     "orchestrator/text": ["common/base", "common/hub"],
-    "orchestrator/remote": [*_DATA, "common/wire", _INTERNAL],
-    "orchestrator/serve": [*_DATA, "common/hub", "common/prior", "common/wire",
-                           "orchestrator/cost", "orchestrator/cycle", "orchestrator/policy",
-                           "orchestrator/prior", "orchestrator/remote", "orchestrator/text",
-                           "protos/bastion/v1"],
+    "orchestrator/remote": [*_DATA, "common/telemetry", "common/wire", _INTERNAL],
+    "orchestrator/serve": [*_DATA, "common/http", "common/hub", "common/prior",
+                           "common/telemetry", "common/wire", "orchestrator/cost",
+                           "orchestrator/cycle", "orchestrator/policy", "orchestrator/prior",
+                           "orchestrator/remote", "orchestrator/text", "protos/bastion/v1"],
 
     # Clients. inprocess, bench and exactness run the engines in process.
     "client/cpp": ["common/stages", "protos/bastion/v1"],
@@ -96,6 +100,9 @@ LIBRARIES = {
                           ["common/wire", "drafter_service/features", "drafter_service/serve",
                            "verifier_service/features", "verifier_service/serve",
                            "orchestrator/remote", "orchestrator/serve", "client", "tests"]),
+    "Boost": (("boost/",), ["common/http"]),
+    "prometheus-cpp": (("prometheus/",), ["common/telemetry", "tests"]),
+    "OpenTelemetry": (("opentelemetry/",), ["common/telemetry/otlp_sink.cc"]),
     "the Rust FFI": (("common/hub/ffi.h", "common/hub/rust_boundary.h"), ["common/hub", "tests"]),
 }
 TORCH = LIBRARIES["torch"][0]
@@ -106,6 +113,9 @@ HEADER_TARGETS = {
     "protos/bastion/internal/": "protos_internal",
     "protos/bastion/v1/": "protos_public",
     "grpc/health/": "protos_health",
+    "boost/": "Boost::headers",
+    "opentelemetry/": "opentelemetry-cpp::otlp_grpc_exporter",
+    "prometheus/": "prometheus-cpp::core",
     "absl/flags/reflection.h": "absl::flags_reflection",
     "absl/flags/parse.h": "absl::flags_parse",
     "absl/base/": "absl::core_headers",

@@ -1,0 +1,89 @@
+// HttpServer: serves HTTP/1.1 for browsers and monitoring, on Boost.Beast. Every connection has its
+// own thread, so a handler may block. Thread-safe.
+//
+// The server defends itself against clients of any kind: it limits the number of connections, the
+// size of requests, and the time that a client may take to send one or to read a response. It
+// answers only requests whose Host names this server, and whose Origin, if there is one, is this
+// server. So a page of another site that a user has open cannot read from it (DNS rebinding) or act
+// on it (cross-site requests).
+#ifndef BASTION_COMMON_HTTP_HTTP_SERVER_H_
+#define BASTION_COMMON_HTTP_HTTP_SERVER_H_
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace bastion {
+
+struct HttpRequest {
+  std::string method;                        // "GET", "POST"
+  std::string path;                          // Begins with "/". Decoded, without the query.
+  std::map<std::string, std::string> query;  // Decoded. The last value of each name.
+  std::string body;
+};
+
+// The response to one request. A handler either calls Send once, or Begin once and then Write any
+// number of times. Used by the handler's thread.
+class HttpResponse {
+ public:
+  virtual ~HttpResponse() = default;
+  // Sends a complete response. `status` is an HTTP status code, `type` a media type.
+  virtual void Send(int status, absl::string_view type, absl::string_view body) = 0;
+  // Begins a response whose length is not known.
+  virtual void Begin(int status, absl::string_view type) = 0;
+  // Sends the next part of such a response. False if the client no longer reads; further parts are
+  // dropped.
+  virtual bool Write(absl::string_view part) = 0;
+};
+
+using HttpHandler = std::function<void(const HttpRequest& request, HttpResponse& response)>;
+
+struct HttpRoute {
+  std::string method;
+  std::string path;
+  HttpHandler handler;
+};
+
+struct HttpOptions {
+  // "host:port"; the host is an IP address or a name. Port 0: any free port.
+  std::string listen = "";
+  // Further names that a Host header may use. IP addresses, "localhost" and the host of `listen`
+  // are always allowed.
+  std::vector<std::string> hosts = {};
+  int max_connections = 64;  // Further connections wait until one ends.
+  size_t max_header_bytes = 16 << 10;
+  size_t max_body_bytes = 1 << 20;
+  absl::Duration request_timeout = absl::Seconds(10);  // To send a request, or to begin the next.
+  absl::Duration write_timeout = absl::Seconds(10);    // To accept a part of a response.
+};
+
+class HttpServer {
+ public:
+  // Begins to serve `routes`. A GET route also answers HEAD. INVALID_ARGUMENT for a bad address,
+  // UNAVAILABLE if the address cannot be used.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
+      const HttpOptions& options, std::vector<HttpRoute> routes);
+  // Closes all connections and waits for the handlers. A Write that waits returns false.
+  ~HttpServer();
+
+  // The port that it listens on.
+  [[nodiscard]] int port() const;
+
+ private:
+  class Listener;
+  explicit HttpServer(std::unique_ptr<Listener> listener);
+
+  std::unique_ptr<Listener> listener_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_COMMON_HTTP_HTTP_SERVER_H_

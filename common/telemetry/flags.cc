@@ -1,0 +1,69 @@
+#include "common/telemetry/flags.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/telemetry/otlp_sink.h"
+
+namespace bastion {
+namespace {
+
+// The value of an environment variable; empty if it is not set.
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// A positive number, or `standard` if the variable is not set.
+absl::StatusOr<int64_t> PositiveVariable(const char* name, int64_t standard) {
+  const std::string text = Variable(name);
+  if (text.empty()) return standard;
+  int64_t value = 0;
+  if (absl::SimpleAtoi(text, &value) && value > 0) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is \"", text, "\"; use a positive number"));
+}
+
+bool IsOn() {
+  if (absl::EqualsIgnoreCase(Variable("OTEL_SDK_DISABLED"), "true")) return false;
+  const std::string exporter = Variable("OTEL_TRACES_EXPORTER");
+  if (!exporter.empty()) return exporter == "otlp";
+  return !Variable("OTEL_EXPORTER_OTLP_ENDPOINT").empty() ||
+         !Variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").empty();
+}
+
+// The tracer that the environment asks for; null if tracing is off.
+absl::StatusOr<std::unique_ptr<Tracer>> MakeTracer(const std::string& service, bool detail) {
+  if (!IsOn()) return nullptr;
+  TracerOptions options;
+  options.detail = detail;
+  ASSIGN_OR_RETURN(options.sampler, Sampler::Parse(Variable("OTEL_TRACES_SAMPLER"),
+                                                   Variable("OTEL_TRACES_SAMPLER_ARG")));
+  ASSIGN_OR_RETURN(options.queue, PositiveVariable("OTEL_BSP_MAX_QUEUE_SIZE",
+                                                   static_cast<int64_t>(options.queue)));
+  ASSIGN_OR_RETURN(options.batch, PositiveVariable("OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+                                                   static_cast<int64_t>(options.batch)));
+  ASSIGN_OR_RETURN(
+      const int64_t delay,
+      PositiveVariable("OTEL_BSP_SCHEDULE_DELAY", absl::ToInt64Milliseconds(options.interval)));
+  options.interval = absl::Milliseconds(delay);
+  return std::make_unique<Tracer>(options, MakeOtlpSink(service));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServiceTelemetry>> MakeTelemetry(const std::string& service,
+                                                                const std::string& model,
+                                                                const TelemetryFlags& flags) {
+  TelemetryOptions options = {.service = service, .model = model, .http_listen = flags.http_listen};
+  ASSIGN_OR_RETURN(options.tracer,
+                   MakeTracer(absl::StrCat("bastion-", service), flags.trace_detail));
+  return std::make_unique<ServiceTelemetry>(std::move(options));
+}
+
+}  // namespace bastion

@@ -1,0 +1,165 @@
+#include "common/http/http_server.h"
+
+#include <atomic>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/http_client.h"
+
+namespace bastion {
+namespace {
+
+using testing::Fetch;
+using ::testing::HasSubstr;
+using testing::HttpAnswer;
+using testing::HttpConnection;
+using ::testing::Not;
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void Start(HttpOptions options = {}) {
+    options.listen = "127.0.0.1:0";
+    const auto echo = [](const HttpRequest& request, HttpResponse& response) {
+      const auto found = request.query.find("x");
+      response.Send(200, "text/plain",
+                    request.body + (found == request.query.end() ? "" : found->second));
+    };
+    const auto count = [this](const HttpRequest&, HttpResponse& response) {
+      response.Begin(200, "text/plain");
+      for (int i = 0; i < 3; ++i) EXPECT_TRUE(response.Write(std::to_string(i)));
+      ++counted_;
+    };
+    // Streams until the client is gone.
+    const auto endless = [this](const HttpRequest&, HttpResponse& response) {
+      response.Begin(200, "text/plain");
+      while (response.Write(std::string(1 << 16, 'x'))) absl::SleepFor(absl::Milliseconds(1));
+      ++ended_streams_;
+    };
+    const auto silent = [](const HttpRequest&, HttpResponse&) {};
+    auto server = HttpServer::Start(options, {{"GET", "/echo", echo},
+                                              {"POST", "/echo", echo},
+                                              {"GET", "/count", count},
+                                              {"GET", "/endless", endless},
+                                              {"GET", "/silent", silent}});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  int port() const { return server_->port(); }
+  static bool Await(const std::atomic<int>& counter, int value) {
+    for (int i = 0; i < 2000 && counter < value; ++i) absl::SleepFor(absl::Milliseconds(10));
+    return counter >= value;
+  }
+
+  std::atomic<int> counted_{0}, ended_streams_{0};
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, RequestsReachTheirHandlers) {
+  Start();
+  const HttpAnswer get = Fetch(port(), "/echo?x=a%20b");
+  EXPECT_EQ(get.status, 200);
+  EXPECT_EQ(get.body, "a b");
+  EXPECT_THAT(get.head, HasSubstr("Content-Security-Policy: default-src 'none'"));
+  EXPECT_EQ(Fetch(port(), "/echo", "", "POST", "body").body, "body");
+  EXPECT_EQ(Fetch(port(), "/none").status, 404);
+  EXPECT_EQ(Fetch(port(), "/count", "", "POST", "x").status, 405);
+  EXPECT_EQ(Fetch(port(), "/silent").status, 500);
+}
+
+TEST_F(HttpServerTest, HeadHasNoBody) {
+  Start();
+  const HttpAnswer head = Fetch(port(), "/echo?x=abc", "", "HEAD");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_THAT(head.head, HasSubstr("Content-Length: 3"));
+  EXPECT_EQ(head.body, "");
+}
+
+TEST_F(HttpServerTest, AStreamIsSentInChunks) {
+  Start();
+  const HttpAnswer answer = Fetch(port(), "/count");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "1\r\n0\r\n1\r\n1\r\n1\r\n2\r\n0\r\n\r\n");
+}
+
+TEST_F(HttpServerTest, AConnectionServesSeveralRequests) {
+  Start();
+  HttpConnection connection(port());
+  for (int i = 0; i < 3; ++i) {
+    connection.Send("GET /echo?x=again HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_THAT(connection.Receive(), HasSubstr("again"));
+  }
+}
+
+TEST_F(HttpServerTest, OtherHostsAndOriginsAreRefused) {
+  Start();
+  EXPECT_EQ(Fetch(port(), "/echo", "Host: evil.example\r\n").status, 421);
+  EXPECT_EQ(Fetch(port(), "/echo", "Host: localhost\r\nOrigin: http://evil.example\r\n").status,
+            403);
+  EXPECT_EQ(Fetch(port(), "/echo", "Host: localhost\r\nOrigin: http://localhost\r\n").status, 200);
+}
+
+TEST_F(HttpServerTest, RequestsThatAreTooLargeOrNotHttpAreRefused) {
+  Start({.max_header_bytes = 1000, .max_body_bytes = 100});
+  EXPECT_EQ(Fetch(port(), "/echo", "X: " + std::string(2000, 'x') + "\r\n").status, 431);
+  EXPECT_EQ(Fetch(port(), "/echo", "", "POST", std::string(200, 'x')).status, 413);
+  HttpConnection garbage(port());
+  garbage.Send(std::string("\0\1garbage\r\n\r\n", 13));
+  EXPECT_THAT(garbage.ReceiveAll(), HasSubstr("400 Bad Request"));
+  EXPECT_EQ(Fetch(port(), "/%zz").status, 400);
+  EXPECT_EQ(Fetch(port(), "/echo").status, 200);
+}
+
+TEST_F(HttpServerTest, AClientThatSendsSlowlyLosesItsConnection) {
+  Start({.request_timeout = absl::Milliseconds(100)});
+  HttpConnection slow(port());
+  slow.Send("GET /echo HTTP/1.1\r\n");
+  EXPECT_EQ(slow.ReceiveAll(), "");
+}
+
+TEST_F(HttpServerTest, AClientThatDoesNotReadEndsItsStream) {
+  Start({.write_timeout = absl::Milliseconds(200)});
+  HttpConnection connection(port());
+  connection.Send("GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_TRUE(Await(ended_streams_, 1));
+}
+
+TEST_F(HttpServerTest, AClientThatDisconnectsEndsItsStream) {
+  Start();
+  {
+    HttpConnection connection(port());
+    connection.Send("GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_THAT(connection.Receive(), HasSubstr("200 OK"));
+  }
+  EXPECT_TRUE(Await(ended_streams_, 1));
+}
+
+TEST_F(HttpServerTest, ConnectionsBeyondTheLimitWait) {
+  Start({.max_connections = 2, .request_timeout = absl::Milliseconds(300)});
+  HttpConnection first(port()), second(port());
+  EXPECT_TRUE(first.connected() && second.connected());
+  // The idle connections end after the request timeout.
+  EXPECT_EQ(Fetch(port(), "/echo?x=late").body, "late");
+}
+
+TEST_F(HttpServerTest, StoppingEndsStreamsAndIdleConnections) {
+  Start();
+  HttpConnection idle(port()), stream(port());
+  stream.Send("GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(stream.Receive(), HasSubstr("200 OK"));
+  server_.reset();
+  EXPECT_EQ(ended_streams_, 1);
+}
+
+TEST_F(HttpServerTest, ABadOrUsedAddressIsAnError) {
+  Start();
+  EXPECT_TRUE(absl::IsInvalidArgument(HttpServer::Start({.listen = "8080"}, {}).status()));
+  const auto used =
+      HttpServer::Start({.listen = "127.0.0.1:" + std::to_string(port())}, {}).status();
+  EXPECT_TRUE(absl::IsUnavailable(used)) << used;
+  EXPECT_THAT(std::string(used.message()), HasSubstr("cannot listen on 127.0.0.1"));
+}
+
+}  // namespace
+}  // namespace bastion
