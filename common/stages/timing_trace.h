@@ -1,5 +1,5 @@
 // TimingTrace: how long each part of a verify call took. The verifier measures it; the
-// orchestrator's cost model learns from it. Plain data.
+// orchestrator's cost model learns from it. DraftTrace is the drafter's. Plain data.
 #ifndef BASTION_COMMON_STAGES_TIMING_TRACE_H_
 #define BASTION_COMMON_STAGES_TIMING_TRACE_H_
 
@@ -22,6 +22,19 @@ struct TimingTrace {
 
   // Duration of the verify stage. The cost model predicts it from rows and contexts.
   [[nodiscard]] absl::Duration verify() const { return layout + forward + accept; }
+};
+
+// DraftTrace: how long each part of an Expand call took. Drafts that were made ahead of the call
+// took no time in it. Plain data.
+struct DraftTrace {
+  absl::Duration queue;       // Wait for the engine.
+  absl::Duration features;    // Wait for features from the verifier.
+  absl::Duration context;     // Project new features into the context cache.
+  absl::Duration forward;     // Run the model, logits included.
+  absl::Duration candidates;  // Rank the candidates of each position.
+  int context_tokens = 0;     // Tokens that were added to contexts.
+  int drafts = 0;             // Drafts that were requested.
+  int ahead = 0;              // Those that were made ahead (draft_ahead.h).
 };
 
 }  // namespace bastion

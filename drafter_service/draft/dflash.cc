@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace bastion::drafter {
@@ -71,7 +72,9 @@ absl::StatusOr<std::vector<Marginals>> DflashModel::Draft(const std::vector<Bloc
   const int blocks = static_cast<int>(items.size());
   ForwardBlocks(batch, blocks);
   for (const BlockItem& item : items) decoder_->cache().Shrink(*item.table, item.cached);
+  StopWatch watch;
   std::vector<Marginals> marginals = TopMarginals(items, std::min(candidates, vocabulary_.size()));
+  candidates_time_ = watch.Lap();
   decoder_->device().pool->Rest();
   return marginals;
 }

@@ -30,6 +30,7 @@ class DflashModel final : public DraftModel {
   absl::Status AppendContext(const std::vector<ContextItem>& items) override;
   absl::StatusOr<std::vector<Marginals>> Draft(const std::vector<BlockItem>& items,
                                                int candidates) override;
+  absl::Duration candidates_time() const override { return candidates_time_; }
   nn::PagePool& pages() override { return decoder_->cache(); }
   nn::ForwardCost Cost() const override;
   const hub::ModelConfig& config() const override { return decoder_->config(); }
@@ -50,6 +51,7 @@ class DflashModel final : public DraftModel {
   nn::Buffer context_norm_;  // [C]
   nn::Scratch features_, fused_, context_, hidden_, normed_, logits_;
   float* logits_data_ = nullptr;
+  absl::Duration candidates_time_;
 };
 
 [[nodiscard]] absl::StatusOr<std::unique_ptr<DraftModel>> LoadCpuDflash(

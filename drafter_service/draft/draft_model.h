@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/hub/model_config.h"
 #include "common/nn/device.h"
 #include "common/nn/page_pool.h"
@@ -57,6 +58,9 @@ class DraftModel {
   // blocks' own keys and values are discarded afterwards.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Marginals>> Draft(
       const std::vector<BlockItem>& items, int candidates) = 0;
+
+  // The part of the last Draft that ranked candidates. Zero if it is not measured on its own.
+  [[nodiscard]] virtual absl::Duration candidates_time() const { return absl::ZeroDuration(); }
 
   // The pages of the cache.
   [[nodiscard]] virtual nn::PagePool& pages() = 0;

@@ -7,6 +7,7 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/nn/prefix_cache.h"
 #include "drafter_service/draft/dflash.h"
@@ -50,6 +51,7 @@ class Engine final : public DrafterEngine {
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
   void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) override;
   void Close(SequenceId sequence) override;
+  const DraftTrace& last_trace() const override { return trace_; }
   int live_sequences() const override { return static_cast<int>(sequences_.size()); }
 
  private:
@@ -71,6 +73,7 @@ class Engine final : public DrafterEngine {
   DrafterInfo info_;
   absl::node_hash_map<uint64_t, Sequence> sequences_;  // By session.
   DraftAhead ahead_;
+  DraftTrace trace_;
 };
 
 Engine::Engine(const DrafterOptions& options, FeatureSource* features,
@@ -153,11 +156,17 @@ void Engine::ReusePrefix(const std::string& salt, Sequence& sequence) {
 }
 
 absl::Status Engine::AppendRange(const FeatureRange& range, Sequence& sequence) {
-  ASSIGN_OR_RETURN(Features features, features_->Read(range, options_.feature_timeout));
+  StopWatch watch;
+  absl::StatusOr<Features> features = features_->Read(range, options_.feature_timeout);
+  trace_.features += watch.Lap();
+  RETURN_IF_ERROR(features.status());
   model_->WakeUp();
-  const int rows = features.rows();
-  RETURN_IF_ERROR(
-      model_->AppendContext({{&sequence.table, sequence.context, std::move(features)}}));
+  const int rows = features->rows();
+  const absl::Status appended =
+      model_->AppendContext({{&sequence.table, sequence.context, *std::move(features)}});
+  trace_.context += watch.Lap();
+  RETURN_IF_ERROR(appended);
+  trace_.context_tokens += rows;
   sequence.context += rows;
   return absl::OkStatus();
 }
@@ -172,6 +181,8 @@ absl::Status Engine::Check(const Frontier& frontier) const {
 }
 
 absl::StatusOr<std::vector<Draft>> Engine::Expand(absl::Span<const Frontier> frontiers) {
+  trace_ = {};
+  trace_.drafts = static_cast<int>(frontiers.size());
   ASSIGN_OR_RETURN(std::vector<Draft> drafts, MakeDrafts(frontiers));
   ahead_.PredictNext(frontiers);
   return drafts;
@@ -195,7 +206,10 @@ absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier>
     RETURN_IF_ERROR(Check(frontier));
     ASSIGN_OR_RETURN(Sequence * sequence, FindOrOpen(frontier.sequence));
     if (options_.reuse_prefixes) AddNewTokens(frontier, sequence->tokens);
-    if (ahead_.Take(frontier, drafts[i])) continue;
+    if (ahead_.Take(frontier, drafts[i])) {
+      ++trace_.ahead;
+      continue;
+    }
     drafts[i].marginals.resize(frontier.paths.size());
     if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {
       if (!std::exchange(sequence->warned, true)) LOG(WARNING) << "no draft: " << ready;
@@ -211,7 +225,10 @@ absl::StatusOr<std::vector<Draft>> Engine::MakeDrafts(absl::Span<const Frontier>
     candidates = std::max(candidates, frontier.candidates);
   }
   if (blocks.empty()) return drafts;
+  StopWatch watch;
   ASSIGN_OR_RETURN(std::vector<Marginals> marginals, model_->Draft(blocks, candidates));
+  trace_.candidates = model_->candidates_time();
+  trace_.forward = watch.Lap() - trace_.candidates;
   for (size_t b = 0; b < blocks.size(); ++b) *wanted[b] = std::move(marginals[b]);
   return drafts;
 }

@@ -57,6 +57,8 @@ class DrafterEngine {
   virtual void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) = 0;
   virtual void Close(SequenceId sequence) = 0;
 
+  // The times of the last Expand, except its queue.
+  [[nodiscard]] virtual const DraftTrace& last_trace() const = 0;
   [[nodiscard]] virtual int live_sequences() const = 0;
 };
 

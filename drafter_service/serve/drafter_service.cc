@@ -1,5 +1,6 @@
 #include "drafter_service/serve/drafter_service.h"
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 #include "common/wire/grpc_stream.h"
@@ -59,11 +60,12 @@ void DrafterService::Serve(Stream& stream) {
 void DrafterService::Step(const proto::DrafterRequest& request, Client& client,
                           proto::DrafterReply& reply) {
   reply.set_step(request.step());
+  const absl::Duration arrived = Clock::Real().Now();
   MutexLock lock(&mutex_);
   absl::Status status;
   switch (request.call_case()) {
     case proto::DrafterRequest::kExpand:
-      status = Expand(request.expand(), client, reply);
+      status = Expand(request, arrived, client, reply);
       break;
     case proto::DrafterRequest::kClose:
       Close(wire::Decode(request.close().sequence()));
@@ -75,16 +77,27 @@ void DrafterService::Step(const proto::DrafterRequest& request, Client& client,
   wire::Encode(status, *reply.mutable_status());
 }
 
-absl::Status DrafterService::Expand(const proto::DrafterRequest::Expand& request, Client& client,
-                                    proto::DrafterReply& reply) {
+absl::Status DrafterService::Expand(const proto::DrafterRequest& request, absl::Duration arrived,
+                                    Client& client, proto::DrafterReply& reply) {
+  const absl::Duration began = Clock::Real().Now();
   std::vector<Frontier> frontiers;
-  for (const proto::DrafterRequest::Frontier& frontier : request.frontiers()) {
+  for (const proto::DrafterRequest::Frontier& frontier : request.expand().frontiers()) {
     frontiers.push_back(wire::Decode(frontier));
     client.lease.insert(frontiers.back().sequence);
   }
-  ASSIGN_OR_RETURN(const std::vector<Draft> drafts, engine_->Expand(frontiers));
-  for (const Draft& draft : drafts) wire::Encode(draft, *client.carrier, *reply.add_drafts());
+  const absl::StatusOr<std::vector<Draft>> drafts = engine_->Expand(frontiers);
+  if (telemetry_ != nullptr) {
+    telemetry_->RecordExpand({request.traceparent(), arrived, began}, drafts.status(),
+                             engine_->last_trace());
+  }
+  RETURN_IF_ERROR(drafts.status());
+  for (const Draft& draft : *drafts) wire::Encode(draft, *client.carrier, *reply.add_drafts());
   return absl::OkStatus();
+}
+
+int DrafterService::live_sequences() {
+  MutexLock lock(&mutex_);
+  return engine_->live_sequences();
 }
 
 void DrafterService::FeaturesArrived(SequenceId sequence, Position committed, TokenId root) {

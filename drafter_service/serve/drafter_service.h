@@ -13,6 +13,7 @@
 #include "common/wire/attach_server.h"
 #include "common/wire/message_stream.h"
 #include "drafter_service/engine/drafter_engine.h"
+#include "drafter_service/serve/drafter_telemetry.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 
 namespace bastion::drafter {
@@ -21,11 +22,19 @@ namespace proto = internal::v1;
 
 class DrafterService final : public proto::DrafterService::Service {
  public:
-  // `engine` must outlive the service. `on_close` is called for every closed sequence. If `attach`
-  // is null, shared memory is not offered.
+  // `engine` and `telemetry` must outlive the service. `on_close` is called for every closed
+  // sequence. If `attach` is null, shared memory is not offered. If `telemetry` is null, nothing is
+  // measured.
   DrafterService(DrafterEngine* engine, std::function<void(SequenceId)> on_close,
-                 std::unique_ptr<wire::AttachServer> attach = nullptr)
-      : engine_(engine), on_close_(std::move(on_close)), attach_(std::move(attach)) {}
+                 std::unique_ptr<wire::AttachServer> attach = nullptr,
+                 DrafterTelemetry* telemetry = nullptr)
+      : engine_(engine),
+        on_close_(std::move(on_close)),
+        telemetry_(telemetry),
+        attach_(std::move(attach)) {}
+
+  // Sequences that are open. Waits for the current call.
+  [[nodiscard]] int live_sequences() ABSL_LOCKS_EXCLUDED(mutex_);
 
   grpc::Status GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest* request,
                        proto::DrafterInfo* reply) override;
@@ -54,13 +63,15 @@ class DrafterService final : public proto::DrafterService::Service {
   void Serve(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
   void Step(const proto::DrafterRequest& request, Client& client, proto::DrafterReply& reply)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Expand(const proto::DrafterRequest::Expand& request, Client& client,
+  // `arrived`: when the call arrived, on Clock::Real().
+  absl::Status Expand(const proto::DrafterRequest& request, absl::Duration arrived, Client& client,
                       proto::DrafterReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Close(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
   DrafterEngine* const engine_;
   const std::function<void(SequenceId)> on_close_;
+  DrafterTelemetry* const telemetry_;
   // The last member, because its destructor ends the streams that use the others.
   const std::unique_ptr<wire::AttachServer> attach_;
 };

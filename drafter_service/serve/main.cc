@@ -1,10 +1,12 @@
 // bastion-drafter: the draft model behind gRPC.
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
 #include "common/nn/local_device.h"
+#include "common/telemetry/flags.h"
 #include "common/wire/service_host.h"
 #include "drafter_service/draft/draft_model_loader.h"
 #include "drafter_service/features/remote_features.h"
@@ -26,6 +28,14 @@ ABSL_FLAG(std::string, shared_memory, "",
 ABSL_FLAG(std::string, carrier, "auto",
           "Transport for features: auto (shared memory if the verifier offers it and its address "
           "is unix:///path, else gRPC) or inline (gRPC).");
+ABSL_FLAG(
+    std::string, http_listen, "",
+    "Address for HTTP, host:port: metrics under /metrics. It has no authentication, so choose "
+    "an address that only monitoring can reach. Empty: no HTTP, and no metrics are "
+    "collected.");
+ABSL_FLAG(
+    bool, trace_detail, false,
+    "Record the parts of each call as spans of their own. Needs OTEL_EXPORTER_OTLP_ENDPOINT.");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
 ABSL_FLAG(
@@ -72,8 +82,15 @@ absl::Status Run() {
 
   ASSIGN_OR_RETURN(auto attach,
                    wire::StartAttachServer(absl::GetFlag(FLAGS_shared_memory), "drafter"));
+  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("drafter", engine->info().model,
+                                                       {absl::GetFlag(FLAGS_http_listen),
+                                                        absl::GetFlag(FLAGS_trace_detail)}));
+  drafter::DrafterTelemetry measured(telemetry->metrics(), telemetry->tracer());
   drafter::DrafterService service(
-      engine.get(), [&](SequenceId sequence) { features.Forget(sequence); }, std::move(attach));
+      engine.get(), [&](SequenceId sequence) { features.Forget(sequence); }, std::move(attach),
+      telemetry->is_on() ? &measured : nullptr);
+  RETURN_IF_ERROR(telemetry->Serve([&] { measured.Refresh(service.live_sequences()); }));
+  const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
   wire::HostOptions host_options;
   host_options.addresses = absl::GetFlag(FLAGS_listen);
   ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));
@@ -107,6 +124,7 @@ int main(int argc, char** argv) {
           {"Model", {"drafter DIR", "target DIR", "dtype TYPE"}},
           {"Connections",
            {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER"}},
+          {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
           {"Device", {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
           {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
   bastion::wire::BlockStopSignals();

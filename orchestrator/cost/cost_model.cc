@@ -97,6 +97,13 @@ absl::Duration CostModel::PredictVerify(const VerifySize& size, bool drafted) co
   return last_plain_ && !drafted ? PlainFactor(size) * verify : verify;
 }
 
+absl::Duration CostModel::PredictPlain(const VerifySize& size) const {
+  if (size.sequences == 0) return absl::ZeroDuration();
+  const VerifySize roots = {
+      .sequences = size.sequences, .rows = size.sequences, .context = size.context};
+  return Overhead(size.sequences) + PlainFactor(roots) * verify_.Predict(roots, /*drafted=*/false);
+}
+
 void CostModel::ObserveVerify(const VerifySize& size, bool drafted, const TimingTrace& trace,
                               const CallerTimes& caller) {
   const bool after_plain = std::exchange(last_plain_, IsPlain(size, drafted));

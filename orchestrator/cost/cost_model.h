@@ -57,6 +57,9 @@ class CostModel {
   // The verify stage of a call (TimingTrace::verify()). `drafted`: the cycle drafted before it.
   [[nodiscard]] absl::Duration PredictVerify(const VerifySize& size, bool drafted) const;
 
+  // A cycle of plain decoding for the sequences of `size`: without nodes, drafts and prompts.
+  [[nodiscard]] absl::Duration PredictPlain(const VerifySize& size) const;
+
   // The largest measured row count. Predictions beyond it are extrapolated.
   [[nodiscard]] int measured_rows() const { return measured_rows_; }
 

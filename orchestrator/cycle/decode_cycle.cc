@@ -51,15 +51,21 @@ DecodeCycle::Prompts DecodeCycle::TakePrompts(absl::Span<const PromptChunk> chun
 }
 
 absl::Status DecodeCycle::Step(const Batch& batch, absl::Span<const PromptChunk> prompts) {
+  const absl::Duration began = clock_->Now();
   const Prompts taken = TakePrompts(prompts, target_.max_rows - static_cast<int>(batch.size()));
   const GrownForest grown = grower_.Grow(batch, taken.size);
   Forest forest;
   for (size_t i = 0; i < batch.size(); ++i) {
     forest.push_back({batch[i]->id(), batch[i]->committed(), grown.trees[i].tree});
   }
+  const absl::Duration verify_began = clock_->Now();
   StopWatch watch(*clock_);
-  ASSIGN_OR_RETURN(const VerifyResult result, verifier_->Verify(forest, taken.items));
-  Commit(batch, taken, grown, result, watch.Lap());
+  ASSIGN_OR_RETURN(VerifyResult result, verifier_->Verify(forest, taken.items));
+  last_.began = began;
+  last_.draft_began = grown.draft_requested ? grown.draft_began : began;
+  last_.tree_began = grown.draft_requested ? grown.tree_began : began;
+  last_.verify_began = verify_began;
+  Commit(batch, taken, grown, std::move(result), watch.Lap());
   return absl::OkStatus();
 }
 
@@ -78,7 +84,7 @@ int DecodeCycle::CommitTree(DecodeSequence& sequence, const GrownTree& grown,
 }
 
 void DecodeCycle::Commit(const Batch& batch, const Prompts& prompts, const GrownForest& grown,
-                         const VerifyResult& result, absl::Duration round_trip) {
+                         VerifyResult result, absl::Duration round_trip) {
   const TimingTrace& trace = result.trace;
   audit_ = result.audit;
   free_kv_tokens_ = result.free_kv_tokens;
@@ -93,12 +99,21 @@ void DecodeCycle::Commit(const Batch& batch, const Prompts& prompts, const Grown
     costs_->ObserveVerify(grown.size, grown.draft_requested, trace,
                           {round_trip, grown.times.tree, grown.planned});
   }
+  last_.stages = record.stages;
+  last_.size = grown.size;
+  last_.drafted = grown.draft_requested;
+  last_.draft_status = grown.draft_status;
+  last_.rested = !grown.planned;
+  last_.accepted = 0;
+  last_.predicted_verify = record.predicted_verify;
+  last_.plain = costs_->PredictPlain(grown.size);
   const double rows = grown.size.rows;
   double tokens = 0;  // Weighted.
   for (size_t i = 0; i < batch.size(); ++i) {
     record.share = grown.trees[i].tree.rows() / rows;
-    tokens +=
-        batch[i]->weight() * CommitTree(*batch[i], grown.trees[i], result.outcomes[i], record);
+    const int committed = CommitTree(*batch[i], grown.trees[i], result.outcomes[i], record);
+    tokens += batch[i]->weight() * committed;
+    last_.accepted += std::max(0, committed - 1);
   }
   for (size_t i = 0; i < prompts.items.size(); ++i) {
     const auto count = static_cast<int>(prompts.items[i].tokens.size());
@@ -109,6 +124,7 @@ void DecodeCycle::Commit(const Batch& batch, const Prompts& prompts, const Grown
     }
   }
   grower_.EndCycle(record.stages.total(), tokens);
+  last_.trace = std::move(result.trace);
 }
 
 absl::Status DecodeCycle::OpenAndReuse(DecodeSequence& sequence) {

@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/stages/stages.h"
 #include "orchestrator/cost/cost_model.h"
+#include "orchestrator/cycle/cycle_summary.h"
 #include "orchestrator/cycle/forest_grower.h"
 #include "orchestrator/cycle/sequence.h"
 
@@ -67,6 +68,9 @@ class DecodeCycle {
   // The error of the last draft request; OK if it succeeded.
   [[nodiscard]] const absl::Status& draft_status() const { return draft_status_; }
 
+  // The last successful Step.
+  [[nodiscard]] const CycleSummary& last() const { return last_; }
+
   // The verifier's audit counts, as of its last reply.
   [[nodiscard]] const AuditCounts& audit() const { return audit_; }
 
@@ -89,7 +93,7 @@ class DecodeCycle {
   [[nodiscard]] static Prompts TakePrompts(absl::Span<const PromptChunk> chunks, int max_rows);
   // Applies the reply to the cycle's verify call, and learns from it.
   void Commit(const Batch& batch, const Prompts& prompts, const GrownForest& grown,
-              const VerifyResult& result, absl::Duration round_trip);
+              VerifyResult result, absl::Duration round_trip);
   // Applies the outcome of one tree. Returns the number of committed tokens.
   [[nodiscard]] int CommitTree(DecodeSequence& sequence, const GrownTree& grown,
                                const VerifyOutcome& outcome, const CycleRecord& record) const;
@@ -100,6 +104,7 @@ class DecodeCycle {
   CostModel* const costs_;
   const Clock* const clock_;
   absl::Status draft_status_;
+  CycleSummary last_;
   AuditCounts audit_;
   int free_kv_tokens_;
 };

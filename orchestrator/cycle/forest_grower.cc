@@ -120,10 +120,11 @@ void ForestGrower::Expand(absl::Span<Growing* const> drafting, GrownForest* grow
     excess += DraftCost::ExcessTokens(one->sequence->undrafted_tokens());
     frontiers.push_back(one->sequence->NextFrontier(one->round->candidates));
   }
-  grown->draft_requested = true;
+  if (!std::exchange(grown->draft_requested, true)) grown->draft_began = clock_->Now();
   absl::StatusOr<std::vector<Draft>> drafts = drafter_->Expand(frontiers);
   const absl::Duration spent = watch->Lap();
   grown->times.draft += spent;
+  grown->tree_began = clock_->Now();
   grown->draft_status = drafts.status();
   const auto count = static_cast<int>(drafting.size());
   if (drafts.ok()) {

@@ -17,12 +17,13 @@
 namespace bastion {
 
 struct GrownForest {
-  std::vector<GrownTree> trees;  // One per sequence, in the same order.
-  StageTimes times;              // Only `draft` and `tree` are set.
-  bool draft_requested = false;  // For at least one sequence.
-  absl::Status draft_status;     // The error of the draft request, or of an invalid draft.
-  VerifySize size;               // The size of the verify call.
-  bool planned = true;           // False if the batch rested (rest_schedule.h).
+  std::vector<GrownTree> trees;            // One per sequence, in the same order.
+  StageTimes times;                        // Only `draft` and `tree` are set.
+  bool draft_requested = false;            // For at least one sequence.
+  absl::Duration draft_began, tree_began;  // The first draft request; the end of the last one.
+  absl::Status draft_status;  // The error of the draft request, or of an invalid draft.
+  VerifySize size;            // The size of the verify call.
+  bool planned = true;        // False if the batch rested (rest_schedule.h).
 };
 
 class ForestGrower {

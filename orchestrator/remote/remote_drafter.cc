@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/telemetry/trace_context.h"
 #include "common/wire/codec.h"
 #include "common/wire/open_stream.h"
 
@@ -40,6 +41,7 @@ absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
 
 absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Frontier> frontiers) {
   proto::DrafterRequest request;
+  request.set_traceparent(FormatTraceparent(CurrentTrace()));
   // Set even if there are no frontiers, so that the message is an Expand.
   proto::DrafterRequest::Expand& expand = *request.mutable_expand();
   for (const Frontier& frontier : frontiers) {

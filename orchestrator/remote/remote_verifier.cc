@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/telemetry/trace_context.h"
 #include "common/wire/codec.h"
 #include "common/wire/open_stream.h"
 
@@ -65,6 +66,7 @@ absl::StatusOr<int> RemoteVerifier::ReusePrefix(const PrefixItem& item) {
 absl::StatusOr<VerifyResult> RemoteVerifier::Verify(const Forest& forest,
                                                     absl::Span<const PrefillItem> prompts) {
   proto::VerifierRequest request;
+  request.set_traceparent(FormatTraceparent(CurrentTrace()));
   wire::Encode(forest, prompts, *request.mutable_verify());
   ASSIGN_OR_RETURN(const proto::VerifierReply reply, Call(std::move(request)));
   VerifyResult result = wire::DecodeVerifyResult(reply);

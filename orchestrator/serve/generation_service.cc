@@ -24,18 +24,22 @@ std::string NewRequestId() {
 constexpr char kClientKey[] = "client-id";
 constexpr size_t kLongestClientId = 128;  // Bytes.
 
-// The client's name; empty if the call has none.
-absl::StatusOr<std::string> ClientOf(const grpc::ServerContext& context) {
+// The call's metadata `key`; empty if it has none.
+std::string Metadata(const grpc::ServerContext& context, const char* key) {
   const auto& metadata = context.client_metadata();
-  const auto found = metadata.find(kClientKey);
-  if (found == metadata.end()) return std::string();
-  if (found->second.size() > kLongestClientId) {
-    return absl::InvalidArgumentError(absl::StrCat("metadata ", kClientKey, ": has ",
-                                                   found->second.size(), " bytes; at most ",
-                                                   kLongestClientId, " are allowed"));
-  }
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return "";
   // A string_ref is not NUL-terminated: use its length.
   return std::string(found->second.data(), found->second.size());
+}
+
+// The client's name; empty if the call has none.
+absl::StatusOr<std::string> ClientOf(const grpc::ServerContext& context) {
+  std::string client = Metadata(context, kClientKey);
+  if (client.size() <= kLongestClientId) return client;
+  return absl::InvalidArgumentError(absl::StrCat("metadata ", kClientKey, ": has ", client.size(),
+                                                 " bytes; at most ", kLongestClientId,
+                                                 " are allowed"));
 }
 
 // The call's deadline on `clock`.
@@ -53,50 +57,76 @@ absl::Status EndOf(const grpc::ServerContext& context) {
 
 }  // namespace
 
+absl::StatusOr<PreparedRequest> GenerationService::Prepare(
+    const grpc::ServerContext& context, const v1::GenerateRequest& request) const {
+  ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request));
+  if (prepared.request_id.empty()) prepared.request_id = NewRequestId();
+  ASSIGN_OR_RETURN(prepared.client, ClientOf(context));
+  prepared.deadline = DeadlineOf(context, Clock::Real());
+  return prepared;
+}
+
+grpc::Status GenerationService::Refuse(const absl::Status& status) {
+  if (options_.observer != nullptr) options_.observer->OnRefusal(status);
+  return ToGrpcWithDetails(status);
+}
+
 grpc::Status GenerationService::Generate(grpc::ServerContext* context,
                                          const v1::GenerateRequest* request,
                                          grpc::ServerWriter<v1::GenerateResponse>* writer) {
-  absl::StatusOr<PreparedRequest> prepared = parser_->Parse(*request);
-  if (!prepared.ok()) return wire::ToGrpc(prepared.status());
-  if (prepared->request_id.empty()) prepared->request_id = NewRequestId();
-  absl::StatusOr<std::string> client = ClientOf(*context);
-  if (!client.ok()) return wire::ToGrpc(client.status());
-  prepared->client = *std::move(client);
-  prepared->deadline = DeadlineOf(*context, Clock::Real());
+  CallTrace trace(options_.tracer, Metadata(*context, kTraceparentKey));
+  if (trace.context().valid()) {
+    context->AddInitialMetadata(kTraceparentKey, FormatTraceparent(trace.context()));
+  }
+  const grpc::Status status = Serve(context, *request, writer, &trace);
+  trace.SetStatus(wire::FromGrpc(status));
+  return status;
+}
+
+grpc::Status GenerationService::Serve(grpc::ServerContext* context,
+                                      const v1::GenerateRequest& request,
+                                      grpc::ServerWriter<v1::GenerateResponse>* writer,
+                                      CallTrace* trace) {
+  absl::StatusOr<PreparedRequest> prepared = Prepare(*context, request);
+  if (!prepared.ok()) return Refuse(prepared.status());
+  trace->SetRequest(*prepared, model_->name);
+  prepared->trace = trace->context();
   v1::GenerateResponse started;
   started.mutable_started()->set_request_id(prepared->request_id);
   started.mutable_started()->set_model(model_->name);
   started.mutable_started()->set_prompt_tokens(prepared->decode.prompt.size());
 
-  auto live = std::make_unique<LiveRequest>(*std::move(prepared), &model_->tokenizer,
-                                            &Clock::Real(), stream_interval_);
+  auto live =
+      std::make_unique<LiveRequest>(*std::move(prepared), &model_->tokenizer, &Clock::Real(),
+                                    options_.stream_interval, options_.observer);
   const std::shared_ptr<RequestStream> stream = live->stream();
   // A client that does not read blocks Write below. The scheduler then aborts the call.
   stream->SetAbortCallback([context] { context->TryCancel(); });
   const absl::Status submitted = scheduler_->Submit(std::move(live));
-  if (!submitted.ok()) return ToGrpcWithDetails(submitted);
+  if (!submitted.ok()) return Refuse(submitted);
   const auto cancel = absl::MakeCleanup([&] { scheduler_->Cancel(*stream); });
   if (!writer->Write(started)) return wire::ToGrpc(EndOf(*context));
-  return wire::ToGrpc(WriteEvents(*context, request->output(), *stream, *writer));
+  return wire::ToGrpc(WriteEvents({*context, request.output(), *stream, *writer, *trace}));
 }
 
-absl::Status GenerationService::WriteEvents(grpc::ServerContext& context,
-                                            const v1::OutputOptions& wanted, RequestStream& stream,
-                                            grpc::ServerWriter<v1::GenerateResponse>& writer) {
+absl::Status GenerationService::WriteEvents(const Output& output) {
   OutputDelta delta;
   for (;;) {
-    if (context.IsCancelled()) return EndOf(context);
-    switch (stream.WaitForEvent(kPollInterval, delta)) {
+    if (output.context.IsCancelled()) return EndOf(output.context);
+    switch (output.stream.WaitForEvent(kPollInterval, delta)) {
       case RequestStream::Event::kTimeout:
         break;
-      case RequestStream::Event::kDelta:
-        if (!writer.Write(DeltaEvent(delta, wanted))) return EndOf(context);
-        if (delta.end && !writer.Write(FinishedEvent(delta.answer, *delta.end))) {
-          return EndOf(context);
+      case RequestStream::Event::kDelta: {
+        const absl::Duration began = Clock::Real().Now();
+        if (!output.writer.Write(DeltaEvent(delta, output.wanted))) return EndOf(output.context);
+        if (delta.end && !output.writer.Write(FinishedEvent(delta.answer, *delta.end))) {
+          return EndOf(output.context);
         }
+        output.trace.AddSend(began, delta);
         break;
+      }
       case RequestStream::Event::kEnd:
-        return stream.status();
+        return output.stream.status();
     }
   }
 }

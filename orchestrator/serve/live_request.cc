@@ -6,11 +6,12 @@
 namespace bastion {
 
 LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer,
-                         const Clock* clock, absl::Duration interval)
+                         const Clock* clock, absl::Duration interval, ServingObserver* observer)
     : request_(std::move(request)),
       answer_(0),
       clock_(clock),
       stream_(std::make_shared<RequestStream>(interval, request_.answers)),
+      observer_(observer),
       detokenizer_(*tokenizer),
       stops_(request_.stops),
       arrived_(clock->Now()) {
@@ -25,6 +26,7 @@ LiveRequest::LiveRequest(const LiveRequest& first, const hub::Tokenizer& tokeniz
       answer_(answer),
       clock_(first.clock_),
       stream_(first.stream_),
+      observer_(first.observer_),
       detokenizer_(tokenizer),
       stops_(first.stops_),
       arrived_(first.arrived_) {
@@ -57,6 +59,16 @@ int LiveRequest::prompt_left() const {
 int LiveRequest::tokens_left() const {
   const size_t emitted = admitted() ? sequence_->output().size() : 0;
   return request_.decode.max_tokens - static_cast<int>(emitted);
+}
+
+void LiveRequest::Fail(const absl::Status& status) {
+  ReportEnd(status);
+  stream_->Fail(status);
+}
+
+void LiveRequest::ReportEnd(const absl::Status& status) {
+  if (std::exchange(has_ended_, true) || observer_ == nullptr) return;
+  observer_->OnEnd(*this, status);
 }
 
 void LiveRequest::MarkPrefilled() {
@@ -127,8 +139,12 @@ void LiveRequest::PublishCycle() {
   if (times_.first_token == absl::ZeroDuration()) times_.first_token = now - arrived_;
   times_.decode = now - prefilled_;
   times_.total = now - arrived_;
-  if (sequence_->done()) delta.end = End();
+  if (last_output_.has_value()) last_gap_ = now - *last_output_;
+  last_output_ = now;
+  const bool ends = sequence_->done();
+  if (ends) delta.end = End();
   stream_->Push(std::move(delta));
+  if (ends) ReportEnd(absl::OkStatus());
 }
 
 OutputEnd LiveRequest::End() const {

@@ -22,6 +22,7 @@
 #include "orchestrator/policy/speculation_memory.h"
 #include "orchestrator/serve/prepared_request.h"
 #include "orchestrator/serve/request_stream.h"
+#include "orchestrator/serve/serving_observer.h"
 #include "orchestrator/text/stop_strings.h"
 
 namespace bastion {
@@ -30,8 +31,9 @@ class LiveRequest {
  public:
   // The first answer of a call. `tokenizer` and `clock` must outlive this object and those of the
   // other answers. `interval`: see RequestStream.
+  // `observer` is told when the request ends. It may be null, and must outlive this object.
   LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer, const Clock* clock,
-              absl::Duration interval = absl::ZeroDuration());
+              absl::Duration interval = absl::ZeroDuration(), ServingObserver* observer = nullptr);
 
   // ---- before the first admission ----
   // Limits the answers to `tokens`, at least one, if the client did not set max_tokens.
@@ -61,8 +63,8 @@ class LiveRequest {
   [[nodiscard]] std::vector<std::unique_ptr<LiveRequest>> TakeOtherAnswers() {
     return std::exchange(other_answers_, {});
   }
-  // Ends the call with an error, for all its answers.
-  void Fail(const absl::Status& status) { stream_->Fail(status); }
+  // Ends the request with an error, and its call, for all answers. No effect on a complete answer.
+  void Fail(const absl::Status& status);
   // Returns the tokens committed since the last call. Tokens that are committed again after a
   // preemption do not count again.
   [[nodiscard]] int TakeCommitted();
@@ -90,6 +92,15 @@ class LiveRequest {
   [[nodiscard]] double weight() const { return request_.decode.weight; }
   [[nodiscard]] absl::Duration deadline() const { return request_.deadline; }
   [[nodiscard]] const std::shared_ptr<RequestStream>& stream() const { return stream_; }
+  [[nodiscard]] const TraceContext& trace() const { return request_.trace; }
+  // When it arrived, on its clock.
+  [[nodiscard]] absl::Duration arrived() const { return arrived_; }
+  // The time since then.
+  [[nodiscard]] absl::Duration age() const { return clock_->Now() - arrived_; }
+  // The times so far.
+  [[nodiscard]] const RequestTimes& times() const { return times_; }
+  // The time between the last two outputs; zero before the second one.
+  [[nodiscard]] absl::Duration last_gap() const { return last_gap_; }
 
  private:
   // Another answer to the prompt of `first`.
@@ -100,11 +111,15 @@ class LiveRequest {
   [[nodiscard]] std::string Detokenize(const std::vector<TokenId>& tokens);
   // REQUIRES: the sequence is done.
   [[nodiscard]] OutputEnd End() const;
+  // Tells the observer of the end, once.
+  void ReportEnd(const absl::Status& status);
 
   PreparedRequest request_;
   const int answer_;  // Its number within the call.
   const Clock* const clock_;
   const std::shared_ptr<RequestStream> stream_;
+  ServingObserver* const observer_;
+  bool has_ended_ = false;
   std::unique_ptr<DecodeSequence> sequence_;
   hub::Detokenizer detokenizer_;
   StopStrings stops_;
@@ -113,6 +128,8 @@ class LiveRequest {
   Position counted_ = 0;  // Committed tokens that TakeCommitted has returned.
   bool is_prefilled_ = false;
   absl::Duration arrived_, admitted_, prefilled_;
+  std::optional<absl::Duration> last_output_;
+  absl::Duration last_gap_;
   std::optional<absl::Duration> full_since_;  // Time at which the stream was first seen full.
   absl::Duration stall_, total_stall_;
   RequestTimes times_;

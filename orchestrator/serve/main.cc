@@ -1,5 +1,6 @@
 // bastion-orchestrator: accepts requests, grows draft trees and streams the answers.
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -7,12 +8,14 @@
 #include "common/base/program.h"
 #include "common/base/status.h"
 #include "common/prior/transition_file.h"
+#include "common/telemetry/flags.h"
 #include "common/wire/service_host.h"
 #include "orchestrator/cycle/guarded_drafter.h"
 #include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "orchestrator/serve/generation_service.h"
+#include "orchestrator/serve/serving_telemetry.h"
 
 ABSL_FLAG(std::string, target, "",
           "Folder of the target model, for its tokenizer, configuration and chat template.");
@@ -62,6 +65,14 @@ ABSL_FLAG(
 ABSL_FLAG(absl::Duration, park_after, absl::Seconds(1),
           "How long a client may let its full stream wait before its request gives up its slot and "
           "memory. The request continues when the client reads again.");
+ABSL_FLAG(
+    std::string, http_listen, "",
+    "Address for HTTP, host:port: metrics under /metrics. It has no authentication, so choose "
+    "an address that only monitoring and operators can reach. Empty: no HTTP, and no "
+    "metrics are collected.");
+ABSL_FLAG(bool, trace_detail, false,
+          "Record the stages of each cycle as spans of their own. Needs "
+          "OTEL_EXPORTER_OTLP_ENDPOINT.");
 ABSL_FLAG(absl::Duration, grace, absl::Seconds(30),
           "How long running requests may continue after SIGTERM.");
 
@@ -102,6 +113,15 @@ absl::StatusOr<SchedulerOptions> ReadSchedulerOptions() {
   return options;
 }
 
+wire::HostOptions ReadHostOptions(const SchedulerOptions& scheduler) {
+  wire::HostOptions options;
+  options.addresses = absl::GetFlag(FLAGS_listen);
+  options.max_message_bytes = 4 << 20;
+  // As many requests may be parked as may wait.
+  options.max_threads = scheduler.max_running + 2 * scheduler.max_waiting + 16;
+  return options;
+}
+
 absl::Status Run() {
   ASSIGN_OR_RETURN(SchedulerOptions options, ReadSchedulerOptions());
   ASSIGN_OR_RETURN(const auto model, ServedModel::Load(absl::GetFlag(FLAGS_target)));
@@ -127,20 +147,26 @@ absl::Status Run() {
   options.link.table = table.get();
   options.link.learned = learned.has_value() ? &*learned : nullptr;
   options.link.acceptance = acceptance.has_value() ? &*acceptance : nullptr;
+  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name,
+                                                       {absl::GetFlag(FLAGS_http_listen),
+                                                        absl::GetFlag(FLAGS_trace_detail)}));
+  ServingTelemetry serving(telemetry.get());
   Mutex host_mutex;
   std::unique_ptr<wire::ServiceHost> host;
   bool ready = false;
-  Scheduler scheduler(options, &verifier, &drafter, [&](bool now_ready) {
+  const auto on_ready = [&](bool now_ready) {
     MutexLock lock(&host_mutex);
     ready = now_ready;
     if (host != nullptr) host->SetServing(now_ready);
-  });
-  GenerationService service(model.get(), &parser, &scheduler, absl::GetFlag(FLAGS_stream_interval));
-  wire::HostOptions host_options;
-  host_options.addresses = absl::GetFlag(FLAGS_listen);
-  host_options.max_message_bytes = 4 << 20;
-  // As many requests may be parked as may wait.
-  host_options.max_threads = options.max_running + 2 * options.max_waiting + 16;
+  };
+  Scheduler scheduler(options, &verifier, &drafter, on_ready, serving.observer());
+  RETURN_IF_ERROR(telemetry->Serve([&] { serving.Refresh(scheduler.stats()); }));
+  const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
+  GenerationService service(model.get(), &parser, &scheduler,
+                            {.stream_interval = absl::GetFlag(FLAGS_stream_interval),
+                             .observer = serving.observer(),
+                             .tracer = telemetry->tracer()});
+  const wire::HostOptions host_options = ReadHostOptions(options);
   {
     MutexLock lock(&host_mutex);
     ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service}));
@@ -171,6 +197,7 @@ int main(int argc, char** argv) {
       .groups = {{"Model", {"target DIR"}},
                  {"Connections",
                   {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER"}},
+                 {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
                  {"Speculation",
                   {"policy POLICY", "max_tree_nodes N", "prior PATH", "learn_prior FILE",
                    "acceptance_calibration FILE"}},

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/telemetry/trace_context.h"
 #include "orchestrator/cycle/sequence.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/text/stop_strings.h"
@@ -23,6 +24,7 @@ struct PreparedRequest {
   // ---- set by the service, from the call ----
   std::string client = {};  // Metadata client-id; clients share the empty one.
   absl::Duration deadline = absl::InfiniteDuration();  // On the clock of the LiveRequest.
+  TraceContext trace = {};  // The request's span. Not valid: the request is not traced.
 };
 
 }  // namespace bastion

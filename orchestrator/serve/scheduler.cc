@@ -26,10 +26,11 @@ constexpr absl::Duration kAdmissionTime = absl::Milliseconds(4);
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, Verifier* verifier, Drafter* drafter,
-                     std::function<void(bool)> on_ready)
+                     std::function<void(bool)> on_ready, ServingObserver* observer)
     : options_(options),
       drafter_(drafter),
       on_ready_(std::move(on_ready)),
+      observer_(observer),
       queue_(options.max_waiting),
       link_(options.link, verifier, drafter,
             [this](const absl::Status& status) { OnLinkChange(status); }),
@@ -81,6 +82,7 @@ void Scheduler::Main() {
 void Scheduler::OnLinkChange(const absl::Status& status) {
   if (status.ok()) {
     free_tokens_ = KvCapacity(link_.engine()->target);
+    if (observer_ != nullptr) link_.engine()->memory.set_reliability(&reliability_);
     queue_.Accept();
   } else {
     queue_.Refuse(status);
@@ -151,18 +153,19 @@ void Scheduler::LogPressure() {
             << running_.size() << " run, " << free_tokens_ << " tokens are free";
 }
 
-Scheduler::Turn Scheduler::PlanTurn() {
-  std::vector<LiveRequest*> requests;  // Those of `decoding`.
+ServedCycle Scheduler::PlanTurn() {
+  std::vector<LiveRequest*> decodes, prefills;  // The requests of the two lists below.
   std::vector<TurnCandidate> decoding, prompts;
   for (const Request& request : running_) {
     request->UpdateStall();
     DecodeSequence& sequence = request->sequence();
     if (sequence.done() || !request->CheckClient().ok()) continue;
     if (request->prompt_left() > 0) {
+      prefills.push_back(request.get());
       prompts.push_back({&sequence, &request->turns});
     } else if (!request->stalled()) {
       request->MarkPrefilled();
-      requests.push_back(request.get());
+      decodes.push_back(request.get());
       decoding.push_back({&sequence, &request->turns});
     }
   }
@@ -170,24 +173,21 @@ Scheduler::Turn Scheduler::PlanTurn() {
   const VerifierLink::Engine& engine = *link_.engine();
   const TurnLimits limits = {engine.target.max_rows, options_.prefill_rows};
   const TurnPlan plan = bastion::PlanTurn(decoding, prompts, limits, engine.costs);
-  Turn turn;
-  for (const size_t i : plan.decoding) turn.decoding.push_back(requests[i]);
-  for (const auto& [i, rows] : plan.prompts) turn.chunks.push_back({prompts[i].sequence, rows});
+  ServedCycle turn;
+  for (const size_t i : plan.decoding) turn.decoding.push_back(decodes[i]);
+  for (const auto& [i, rows] : plan.prompts) turn.chunks.push_back({prefills[i], rows});
   return turn;
 }
 
 void Scheduler::Step() {
-  const Turn turn = PlanTurn();
-  turn_size_ = turn.size();
-  if (turn.size() == 0) {
+  ServedCycle turn = PlanTurn();
+  turn_size_ = turn.decoding.size() + turn.chunks.size();
+  if (turn_size_ == 0) {
     // All clients are stalled, or the last requests have failed.
     if (!running_.empty()) queue_.Sleep(kStalledPoll);
     return;
   }
-  Batch batch;
-  for (LiveRequest* request : turn.decoding) batch.push_back(&request->sequence());
-  DecodeCycle& cycle = link_.engine()->cycle;
-  if (const absl::Status stepped = cycle.Step(batch, turn.chunks); !stepped.ok()) {
+  if (const absl::Status stepped = RunCycle(turn); !stepped.ok()) {
     LOG(ERROR) << "verify failed: " << stepped;
     const absl::Status lost = absl::UnavailableError(
         absl::StrCat("the connection to the verifier was lost: ", stepped.message()));
@@ -195,19 +195,32 @@ void Scheduler::Step() {
     FailAll(lost);
     return;
   }
+  const DecodeCycle& cycle = link_.engine()->cycle;
   free_tokens_ = cycle.free_kv_tokens();
   prompts_alone_ = !turn.decoding.empty() &&
-                   std::any_of(turn.chunks.begin(), turn.chunks.end(),
-                               [](const auto& chunk) { return chunk.sequence->starved(); });
+                   std::any_of(turn.chunks.begin(), turn.chunks.end(), [](const auto& chunk) {
+                     return chunk.request->sequence().starved();
+                   });
   LogDraftStatus();
-  for (LiveRequest* request : turn.decoding) {
-    if (request->sequence().status().ok() && !request->sequence().starved()) {
-      request->PublishCycle();
-    }
-  }
+  std::erase_if(turn.decoding, [](const LiveRequest* request) {
+    return !request->sequence().status().ok() || request->sequence().starved();
+  });
+  for (LiveRequest* request : turn.decoding) request->PublishCycle();
+  if (observer_ != nullptr) observer_->OnCycle(cycle.last(), turn);
   for (const Request& request : running_) {
     if (const int tokens = request->TakeCommitted(); tokens > 0) queue_.Charge(*request, tokens);
   }
+}
+
+absl::Status Scheduler::RunCycle(const ServedCycle& turn) {
+  Batch batch;
+  std::vector<PromptChunk> chunks;
+  for (LiveRequest* request : turn.decoding) batch.push_back(&request->sequence());
+  for (const auto& [request, tokens] : turn.chunks) {
+    chunks.push_back({&request->sequence(), tokens});
+  }
+  const TraceScope scope(observer_ == nullptr ? TraceContext() : observer_->OnCycleBegin(turn));
+  return link_.engine()->cycle.Step(batch, chunks);
 }
 
 void Scheduler::LogDraftStatus() {
@@ -310,6 +323,7 @@ void Scheduler::Preempt() {
   while (running_.size() > 1 && MissingPages() > 0) {
     Request victim = Suspend(Victim());
     ++preemptions_;
+    if (observer_ != nullptr) observer_->OnPreemption(*victim);
     if (const auto count = preemption_log_.Count(Clock::Real().Now())) {
       LOG(WARNING) << "the KV cache is full: " << *count
                    << " requests were preempted since the last such line, now "
@@ -368,6 +382,8 @@ void Scheduler::UpdateStats() {
   stats_.preemptions = preemptions_;
   stats_.free_kv_tokens = static_cast<int>(free_tokens_);
   stats_.audit = link_.engine()->cycle.audit();
+  stats_.drafts_succeed = !link_.drafter().empty() && link_.engine()->cycle.draft_status().ok();
+  if (observer_ != nullptr) stats_.reliability = reliability_.after;
 }
 
 }  // namespace bastion

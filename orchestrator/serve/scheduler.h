@@ -25,9 +25,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/base/mutex.h"
+#include "orchestrator/policy/reliability.h"
 #include "orchestrator/serve/live_request.h"
 #include "orchestrator/serve/log_throttle.h"
 #include "orchestrator/serve/request_queue.h"
+#include "orchestrator/serve/serving_observer.h"
 #include "orchestrator/serve/verifier_link.h"
 
 namespace bastion {
@@ -46,14 +48,17 @@ struct SchedulerOptions {
 };
 
 struct SchedulerStats {
-  bool ready = false;       // The verifier is connected and calibrated.
-  int running = 0;          // Admitted requests.
-  int waiting = 0;          // Requests in the queue, preempted ones included.
-  int parked = 0;           // Requests whose clients do not read.
-  int64_t preemptions = 0;  // For lack of memory, since the start.
-  int free_kv_tokens = 0;   // Tokens that fit into the free pages of the KV cache.
-  AuditCounts audit;        // The verifier's audit counts.
-  TargetInfo target;        // Target of the verifier that was connected last.
+  bool ready = false;           // The verifier is connected and calibrated.
+  int running = 0;              // Admitted requests.
+  int waiting = 0;              // Requests in the queue, preempted ones included.
+  int parked = 0;               // Requests whose clients do not read.
+  int64_t preemptions = 0;      // For lack of memory, since the start.
+  int free_kv_tokens = 0;       // Tokens that fit into the free pages of the KV cache.
+  AuditCounts audit;            // The verifier's audit counts.
+  TargetInfo target;            // Target of the verifier that was connected last.
+  bool drafts_succeed = false;  // A drafter is connected, and the last draft succeeded.
+  // How reliable the probabilities of verified nodes are. Collected only with an observer.
+  ReliabilityTable reliability;
   // The drafter's name at the time the verifier was last connected; empty if there was no drafter.
   std::string drafter;
 };
@@ -62,8 +67,9 @@ class Scheduler {
  public:
   // Starts the thread. `verifier` and `drafter` must outlive this object; only its thread calls
   // them. The thread calls `on_ready` whenever SchedulerStats::ready changes, with the new value.
+  // `observer` is told of cycles. It may be null, and must outlive this object.
   Scheduler(const SchedulerOptions& options, Verifier* verifier, Drafter* drafter,
-            std::function<void(bool)> on_ready);
+            std::function<void(bool)> on_ready, ServingObserver* observer = nullptr);
   // Fails the requests that have not ended, saves what was learned, and joins the thread.
   ~Scheduler();
 
@@ -82,13 +88,6 @@ class Scheduler {
 
  private:
   using Request = std::unique_ptr<LiveRequest>;
-  // The requests of one forward.
-  struct Turn {
-    std::vector<LiveRequest*> decoding;
-    std::vector<PromptChunk> chunks;
-    [[nodiscard]] size_t size() const { return decoding.size() + chunks.size(); }
-  };
-
   // The loop of the thread.
   void Main();
   // Called when the link is established or lost.
@@ -114,7 +113,9 @@ class Scheduler {
   void UpdateStats() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Chooses the requests of the next forward.
-  [[nodiscard]] Turn PlanTurn();
+  [[nodiscard]] ServedCycle PlanTurn();
+  // Runs the cycle.
+  [[nodiscard]] absl::Status RunCycle(const ServedCycle& turn);
   void LogPressure();
   void LogDraftStatus();
   // The error of a request that cannot continue: canceled, past its deadline, or read too slowly.
@@ -139,12 +140,14 @@ class Scheduler {
   const SchedulerOptions options_;
   Drafter* const drafter_;
   const std::function<void(bool)> on_ready_;
+  ServingObserver* const observer_;
   RequestQueue queue_;
 
   // Used only by the cycle's thread.
   VerifierLink link_;
   std::vector<Request> running_;
   std::vector<Request> parked_;
+  Reliability reliability_;
   uint64_t admissions_ = 0;
   int64_t preemptions_ = 0;
   // As of the last reply, plus the sequences closed since. Until the next reply, pages that closed

@@ -138,7 +138,7 @@ class OverloadTest : public ::testing::Test {
     scheduler_ = std::make_unique<Scheduler>(options, &stages_->verifier(), &stages_->drafter(),
                                              [](bool) {});
     service_ = std::make_unique<GenerationService>(model_.get(), parser_.get(), scheduler_.get(),
-                                                   absl::ZeroDuration());
+                                                   GenerationServiceOptions{});
     grpc::ServerBuilder builder;
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();

@@ -113,6 +113,7 @@ class BusyWaitDrafter final : public drafter::DrafterEngine {
   }
   void Close(SequenceId) override {}
   int live_sequences() const override { return 1; }
+  const DraftTrace& last_trace() const override { return trace_; }
 
  private:
   absl::Status CatchUp(SequenceId sequence, Position committed) {
@@ -130,6 +131,7 @@ class BusyWaitDrafter final : public drafter::DrafterEngine {
   const std::vector<int> layers_ = {0};
   DrafterInfo info_;
   Draft draft_;
+  DraftTrace trace_;
   Position context_ = 0;
 };
 

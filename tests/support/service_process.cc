@@ -67,45 +67,41 @@ std::string ServiceSystem::Log(const std::string& service) const {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-std::vector<std::string> ServiceSystem::CarrierFlags() const {
-  if (!options_.shared_memory) return {};
-  return {"--shared_memory=" + folder_.File("shm")};
+std::unique_ptr<ServiceProcess> ServiceSystem::Start(const std::string& service,
+                                                     std::vector<std::string> flags) const {
+  flags.push_back("--listen=" + Address(service));
+  flags.insert(flags.end(), options_.common_flags.begin(), options_.common_flags.end());
+  if (options_.shared_memory && service != "orchestrator") {
+    flags.push_back("--shared_memory=" + folder_.File("shm"));
+  }
+  return std::make_unique<ServiceProcess>("bastion-" + service, std::move(flags),
+                                          folder_.File(service + ".log"));
 }
 
 void ServiceSystem::StartVerifier() {
   std::vector<std::string> flags = {"--target=" + options_.target, "--dtype=" + options_.dtype,
-                                    "--backend=" + options_.backend,
-                                    "--listen=" + Address("verifier")};
+                                    "--backend=" + options_.backend};
   flags.insert(flags.end(), options_.verifier_flags.begin(), options_.verifier_flags.end());
-  const std::vector<std::string> carrier = CarrierFlags();
-  flags.insert(flags.end(), carrier.begin(), carrier.end());
-  verifier =
-      std::make_unique<ServiceProcess>("bastion-verifier", flags, folder_.File("verifier.log"));
+  verifier = Start("verifier", std::move(flags));
 }
 
 void ServiceSystem::StartDrafter() {
   // A test may start a drafter that belongs to another target than the verifier's.
   const std::filesystem::path target = std::filesystem::path(options_.drafter) / "../target";
-  std::vector<std::string> flags = {
-      "--drafter=" + options_.drafter,     "--target=" + target.string(),
-      "--dtype=" + options_.dtype,         "--backend=" + options_.backend,
-      "--verifier=" + Address("verifier"), "--listen=" + Address("drafter")};
-  const std::vector<std::string> carrier = CarrierFlags();
-  flags.insert(flags.end(), carrier.begin(), carrier.end());
-  drafter = std::make_unique<ServiceProcess>("bastion-drafter", flags, folder_.File("drafter.log"));
+  drafter = Start("drafter", {"--drafter=" + options_.drafter, "--target=" + target.string(),
+                              "--dtype=" + options_.dtype, "--backend=" + options_.backend,
+                              "--verifier=" + Address("verifier")});
 }
 
 void ServiceSystem::StartOrchestrator() {
   std::vector<std::string> flags = {
-      "--target=" + options_.target,     "--verifier=" + Address("verifier"),
-      "--drafter=" + Address("drafter"), "--listen=" + Address("orchestrator"),
-      "--calibration_limit=0s",          "--draft_timeout=10s"};
+      "--target=" + options_.target, "--verifier=" + Address("verifier"),
+      "--drafter=" + Address("drafter"), "--calibration_limit=0s", "--draft_timeout=10s"};
   if (std::filesystem::exists(options_.drafter + "/" + hub::kTransitionFileName)) {
     flags.push_back("--prior=" + options_.drafter);
   }
   flags.insert(flags.end(), options_.orchestrator_flags.begin(), options_.orchestrator_flags.end());
-  orchestrator = std::make_unique<ServiceProcess>("bastion-orchestrator", flags,
-                                                  folder_.File("orchestrator.log"));
+  orchestrator = Start("orchestrator", std::move(flags));
 }
 
 bool ServiceSystem::AwaitServing(absl::Duration timeout) {

@@ -39,6 +39,7 @@ struct SystemOptions {
   std::string backend = "cpu";  // "cpu" or "torch", for verifier and drafter.
   std::vector<std::string> orchestrator_flags;
   std::vector<std::string> verifier_flags;
+  std::vector<std::string> common_flags;  // For all services.
   bool shared_memory = false;
 };
 
@@ -63,8 +64,10 @@ class ServiceSystem {
   std::unique_ptr<ServiceProcess> verifier, drafter, orchestrator;
 
  private:
-  // The flags that enable shared memory, if options_.shared_memory is set.
-  [[nodiscard]] std::vector<std::string> CarrierFlags() const;
+  // Appends common_flags to `flags` and, for a service that offers shared memory if
+  // options_.shared_memory is set, the flag for it. Starts the service.
+  [[nodiscard]] std::unique_ptr<ServiceProcess> Start(const std::string& service,
+                                                      std::vector<std::string> flags) const;
 
   SystemOptions options_;
   TempFolder folder_;

@@ -1,11 +1,13 @@
 // bastion-verifier: the target model behind gRPC.
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
 #include "common/nn/local_device.h"
+#include "common/telemetry/flags.h"
 #include "common/wire/service_host.h"
 #include "verifier_service/model/target_loader.h"
 #include "verifier_service/serve/verifier_service.h"
@@ -39,6 +41,14 @@ ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30,
 ABSL_FLAG(bool, reuse_prefixes, true,
           "Reuse the KV cache of prompts that begin like an earlier prompt with the same "
           "cache_salt.");
+ABSL_FLAG(
+    std::string, http_listen, "",
+    "Address for HTTP, host:port: metrics under /metrics. It has no authentication, so choose "
+    "an address that only monitoring can reach. Empty: no HTTP, and no metrics are "
+    "collected.");
+ABSL_FLAG(
+    bool, trace_detail, false,
+    "Record the parts of each call as spans of their own. Needs OTEL_EXPORTER_OTLP_ENDPOINT.");
 ABSL_FLAG(double, audit_fraction, 0,
           "Fraction (0 to 1) of verify cycles that are decoded again token by token and compared. "
           "0: off.");
@@ -83,7 +93,14 @@ absl::Status Run() {
 
   ASSIGN_OR_RETURN(auto attach,
                    wire::StartAttachServer(absl::GetFlag(FLAGS_shared_memory), "verifier"));
-  verifier::VerifierService service(engine.get(), std::move(attach));
+  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("verifier", engine->info().model,
+                                                       {absl::GetFlag(FLAGS_http_listen),
+                                                        absl::GetFlag(FLAGS_trace_detail)}));
+  verifier::VerifierTelemetry measured(telemetry->metrics(), telemetry->tracer());
+  verifier::VerifierService service(engine.get(), std::move(attach),
+                                    telemetry->is_on() ? &measured : nullptr);
+  RETURN_IF_ERROR(telemetry->Serve([&] { measured.Refresh(service.state()); }));
+  const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
   wire::HostOptions host_options;
   host_options.addresses = absl::GetFlag(FLAGS_listen);
   ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));
@@ -106,6 +123,7 @@ int main(int argc, char** argv) {
       .required = {"target"},
       .groups = {{"Model", {"target DIR", "dtype TYPE"}},
                  {"Connections", {"listen ADDRESSES", "shared_memory DIR"}},
+                 {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
                  {"Device",
                   {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
                    "gpu_feature_bytes BYTES"}},

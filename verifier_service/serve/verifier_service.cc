@@ -109,9 +109,8 @@ absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, const char*
 void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
                            proto::VerifierReply& reply) {
   reply.set_step(request.step());
-  StopWatch watch;
+  const absl::Duration arrived = Clock::Real().Now();
   MutexLock lock(&mutex_);
-  const absl::Duration queued = watch.Lap();
   absl::Status status;
   switch (request.call_case()) {
     case proto::VerifierRequest::kOpen:
@@ -121,7 +120,7 @@ void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
       status = ReusePrefix(request.reuse_prefix(), reply);
       break;
     case proto::VerifierRequest::kVerify:
-      status = Verify(request.verify(), queued, reply);
+      status = Verify(request, arrived, reply);
       break;
     case proto::VerifierRequest::kClose:
       engine_->Close(wire::Decode(request.close().sequence()));
@@ -143,18 +142,32 @@ absl::Status VerifierService::Open(const proto::VerifierRequest::Open& request, 
 
 absl::Status VerifierService::ReusePrefix(const proto::VerifierRequest::ReusePrefix& request,
                                           proto::VerifierReply& reply) {
-  ASSIGN_OR_RETURN(const int tokens, engine_->ReusePrefix(wire::Decode(request)));
+  const PrefixItem item = wire::Decode(request);
+  ASSIGN_OR_RETURN(const int tokens, engine_->ReusePrefix(item));
   reply.set_reused_tokens(tokens);
+  if (telemetry_ != nullptr) telemetry_->RecordPrefix(static_cast<int>(item.tokens.size()), tokens);
   return absl::OkStatus();
 }
 
-absl::Status VerifierService::Verify(const proto::VerifierRequest::Verify& request,
-                                     absl::Duration queued, proto::VerifierReply& reply) {
-  ASSIGN_OR_RETURN(const wire::VerifyCall call, wire::Decode(request));
-  ASSIGN_OR_RETURN(VerifyResult result, engine_->Verify(call.forest, call.prompts));
-  result.trace.queue = queued;
-  wire::Encode(result, reply);
+absl::Status VerifierService::Verify(const proto::VerifierRequest& request, absl::Duration arrived,
+                                     proto::VerifierReply& reply) {
+  const absl::Duration began = Clock::Real().Now();
+  ASSIGN_OR_RETURN(const wire::VerifyCall call, wire::Decode(request.verify()));
+  absl::StatusOr<VerifyResult> result = engine_->Verify(call.forest, call.prompts);
+  if (telemetry_ != nullptr) {
+    const MeasuredCall measured = {request.traceparent(), arrived, began, call.forest.size(),
+                                   call.prompts.size()};
+    telemetry_->RecordVerify(measured, result);
+  }
+  RETURN_IF_ERROR(result.status());
+  result->trace.queue = began - arrived;
+  wire::Encode(*result, reply);
   return absl::OkStatus();
+}
+
+EngineState VerifierService::state() {
+  MutexLock lock(&mutex_);
+  return {engine_->live_sequences(), engine_->free_kv_tokens(), engine_->info().kv_tokens};
 }
 
 }  // namespace bastion::verifier

@@ -18,6 +18,7 @@
 #include "common/wire/message_stream.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "verifier_service/engine/verifier_engine.h"
+#include "verifier_service/serve/verifier_telemetry.h"
 
 namespace bastion::verifier {
 
@@ -25,10 +26,15 @@ namespace proto = internal::v1;
 
 class VerifierService final : public proto::VerifierService::Service {
  public:
-  // `engine` must outlive the service. If `attach` is null, shared memory is not offered.
+  // `engine` and `telemetry` must outlive the service. If `attach` is null, shared memory is not
+  // offered. If `telemetry` is null, nothing is measured.
   explicit VerifierService(VerifierEngine* engine,
-                           std::unique_ptr<wire::AttachServer> attach = nullptr)
-      : engine_(engine), attach_(std::move(attach)) {}
+                           std::unique_ptr<wire::AttachServer> attach = nullptr,
+                           VerifierTelemetry* telemetry = nullptr)
+      : engine_(engine), telemetry_(telemetry), attach_(std::move(attach)) {}
+
+  // The state of the engine. Waits for the current call.
+  [[nodiscard]] EngineState state() ABSL_LOCKS_EXCLUDED(mutex_);
 
   grpc::Status GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest* request,
                        proto::TargetInfo* reply) override;
@@ -62,11 +68,13 @@ class VerifierService final : public proto::VerifierService::Service {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ReusePrefix(const proto::VerifierRequest::ReusePrefix& request,
                            proto::VerifierReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Verify(const proto::VerifierRequest::Verify& request, absl::Duration queued,
+  // `arrived`: when the call arrived, on Clock::Real().
+  absl::Status Verify(const proto::VerifierRequest& request, absl::Duration arrived,
                       proto::VerifierReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
   VerifierEngine* const engine_;  // Called under mutex_, except features().
+  VerifierTelemetry* const telemetry_;
   // The last member, because its destructor ends the streams that use the others.
   const std::unique_ptr<wire::AttachServer> attach_;
 };

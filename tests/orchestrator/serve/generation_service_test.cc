@@ -21,7 +21,7 @@ class GenerationServiceTest : public testing::SchedulerTest {
   // Serves the fake stages over gRPC.
   void Serve() {
     StartAndAwaitReady();
-    service_.emplace(&model_.model(), &parser_, scheduler_.get(), absl::ZeroDuration());
+    service_.emplace(&model_.model(), &parser_, scheduler_.get(), GenerationServiceOptions{});
     grpc::ServerBuilder builder;
     builder.RegisterService(&*service_);
     server_ = builder.BuildAndStart();

@@ -28,6 +28,7 @@ struct RequestSpec {
   std::string cache_salt = "";
   std::optional<absl::Duration> latency_target = std::nullopt;
   int answers = 1;
+  TraceContext trace = {};
 };
 
 class RequestMaker {
@@ -45,10 +46,15 @@ class RequestMaker {
     request.decode.latency_target = spec.latency_target;
     request.default_max_tokens = spec.default_max_tokens;
     request.answers = spec.answers;
+    request.trace = spec.trace;
     request.client = spec.client;
     request.deadline = spec.deadline;
-    return std::make_unique<LiveRequest>(std::move(request), &tokenizer_, clock_);
+    return std::make_unique<LiveRequest>(std::move(request), &tokenizer_, clock_,
+                                         absl::ZeroDuration(), observer_);
   }
+
+  // For the requests made from now on.
+  void set_observer(ServingObserver* observer) { observer_ = observer; }
 
   // Makes `request` the `admission`-th admitted one.
   void Admit(LiveRequest& request, uint64_t admission) {
@@ -59,6 +65,7 @@ class RequestMaker {
   const hub::Tokenizer tokenizer_ = LoadTokenizer(ByteLevelTokenizerJson());
   const Clock* const clock_;
   SpeculationMemory memory_;
+  ServingObserver* observer_ = nullptr;
 };
 
 }  // namespace bastion::testing

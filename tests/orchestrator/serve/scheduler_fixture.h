@@ -153,7 +153,9 @@ class SchedulerTest : public ::testing::Test {
   }
 
   void Start() {
-    scheduler_ = std::make_unique<Scheduler>(options_, &verifier_, &drafter_, [](bool) {});
+    maker_.set_observer(observer_);
+    scheduler_ = std::make_unique<Scheduler>(
+        options_, &verifier_, used_drafter_, [](bool) {}, observer_);
   }
   // Waits until `condition` holds; false after 20 seconds.
   static bool Await(absl::FunctionRef<bool()> condition) {
@@ -210,6 +212,8 @@ class SchedulerTest : public ::testing::Test {
   SchedulerOptions options_;
   SharedVerifier verifier_;
   FakeDrafter drafter_{verifier_.fake()};
+  Drafter* used_drafter_ = &drafter_;
+  ServingObserver* observer_ = nullptr;
   std::unique_ptr<Scheduler> scheduler_;
 };
 

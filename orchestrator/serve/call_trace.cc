@@ -1,0 +1,78 @@
+#include "orchestrator/serve/call_trace.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/telemetry/wall_time.h"
+
+namespace bastion {
+namespace {
+
+constexpr char kOperation[] = "text_completion";
+
+// The values of gen_ai.response.finish_reasons.
+const char* FinishReasonName(FinishReason reason) {
+  return reason == FinishReason::kLength ? "length" : "stop";
+}
+
+}  // namespace
+
+CallTrace::CallTrace(Tracer* tracer, absl::string_view traceparent) : tracer_(tracer) {
+  if (tracer_ == nullptr) return;
+  const std::optional<TraceContext> parent = ParseTraceparent(traceparent);
+  span_.context = tracer_->Begin(parent);
+  span_.parent = parent.has_value() ? parent->span : 0;
+  span_.kind = SpanKind::kServer;
+  span_.name = kOperation;
+}
+
+CallTrace::~CallTrace() {
+  if (!span_.context.sampled) return;
+  span_.start = WallTime(began_);
+  span_.end = WallTime(Clock::Real().Now());
+  span_.Set("rpc.system.name", "grpc");
+  span_.Set("rpc.method", "bastion.v1.GenerationService/Generate");
+  span_.Set("rpc.response.status_code", absl::StatusCodeToString(span_.status.code()));
+  span_.Set("gen_ai.usage.output_tokens", output_tokens_);
+  if (first_output_.has_value()) {
+    span_.Set("gen_ai.response.time_to_first_chunk",
+              absl::ToDoubleSeconds(*first_output_ - began_));
+  }
+  tracer_->Record(std::move(span_));
+}
+
+void CallTrace::SetRequest(const PreparedRequest& request, const std::string& model) {
+  if (!span_.context.sampled) return;
+  const SamplingParams& sampling = request.decode.sampling;
+  span_.name = absl::StrCat(kOperation, " ", model);
+  span_.Set("gen_ai.operation.name", kOperation);
+  span_.Set("gen_ai.provider.name", "bastion");
+  span_.Set("gen_ai.request.model", model);
+  span_.Set("gen_ai.request.max_tokens", int64_t{request.decode.max_tokens});
+  span_.Set("gen_ai.request.temperature", double{sampling.temperature});
+  span_.Set("gen_ai.request.choice.count", int64_t{request.answers});
+  span_.Set("gen_ai.response.id", request.request_id);
+  span_.Set("gen_ai.usage.input_tokens", static_cast<int64_t>(request.decode.prompt.size()));
+  span_.Set("bastion.policy", request.policy.text());
+}
+
+void CallTrace::AddSend(absl::Duration began, const OutputDelta& delta) {
+  if (!span_.context.sampled) return;
+  if (!first_output_.has_value()) first_output_ = Clock::Real().Now();
+  output_tokens_ += static_cast<int64_t>(delta.tokens.size());
+  if (delta.end.has_value()) {
+    span_.Set("gen_ai.response.finish_reasons", FinishReasonName(delta.end->reason));
+    span_.Set("gen_ai.usage.cache_read.input_tokens", int64_t{delta.end->cached_prompt_tokens});
+  }
+  Span send;
+  send.context = NewSpan(span_.context);
+  send.parent = span_.context.span;
+  send.name = "send";
+  send.start = WallTime(began);
+  send.end = WallTime(Clock::Real().Now());
+  send.Set("bastion.send.tokens", static_cast<int64_t>(delta.tokens.size()));
+  send.Set("bastion.send.cycles", static_cast<int64_t>(delta.cycles.size()));
+  tracer_->Record(std::move(send));
+}
+
+}  // namespace bastion

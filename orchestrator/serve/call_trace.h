@@ -1,0 +1,46 @@
+// CallTrace: the span of one Generate call, and the spans of its messages to the client. Attributes
+// follow the semantic conventions of OpenTelemetry for generative AI. It never contains prompts or
+// outputs. Thread-compatible: used by the call's thread.
+#ifndef BASTION_ORCHESTRATOR_SERVE_CALL_TRACE_H_
+#define BASTION_ORCHESTRATOR_SERVE_CALL_TRACE_H_
+
+#include <optional>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/telemetry/tracer.h"
+#include "orchestrator/serve/prepared_request.h"
+#include "orchestrator/serve/request_stream.h"
+
+namespace bastion {
+
+class CallTrace {
+ public:
+  // Begins the span. `tracer` may be null: then nothing is traced. It must outlive this object.
+  // `traceparent` is the metadata of the call; empty or invalid: a new trace begins.
+  CallTrace(Tracer* tracer, absl::string_view traceparent);
+  // Records the span.
+  ~CallTrace();
+  CallTrace(const CallTrace&) = delete;
+  CallTrace& operator=(const CallTrace&) = delete;
+
+  // The context of the span; not valid if nothing is traced.
+  [[nodiscard]] const TraceContext& context() const { return span_.context; }
+
+  void SetRequest(const PreparedRequest& request, const std::string& model);
+  // A message that was written between `began` (on Clock::Real()) and now.
+  void AddSend(absl::Duration began, const OutputDelta& delta);
+  // Sets the call's final status.
+  void SetStatus(const absl::Status& status) { span_.status = status; }
+
+ private:
+  Tracer* const tracer_;
+  const absl::Duration began_ = Clock::Real().Now();
+  Span span_;
+  std::optional<absl::Duration> first_output_;
+  int64_t output_tokens_ = 0;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_SERVE_CALL_TRACE_H_

@@ -1,0 +1,80 @@
+// ServingObserver: is told what happens to requests and in cycles, to make metrics and traces of
+// it. The cycle's thread calls it, so an implementation must be fast. Thread-safe.
+#ifndef BASTION_ORCHESTRATOR_SERVE_SERVING_OBSERVER_H_
+#define BASTION_ORCHESTRATOR_SERVE_SERVING_OBSERVER_H_
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/telemetry/trace_context.h"
+#include "orchestrator/cycle/cycle_summary.h"
+
+namespace bastion {
+
+class LiveRequest;
+
+// A request that commits prompt tokens in a cycle.
+struct ServedChunk {
+  LiveRequest* request;
+  int tokens;
+};
+
+// The requests of a cycle.
+struct ServedCycle {
+  std::vector<LiveRequest*> decoding;
+  std::vector<ServedChunk> chunks;
+};
+
+class ServingObserver {
+ public:
+  virtual ~ServingObserver() = default;
+  // A cycle begins. Returns its context for the other services; not valid if they should not trace
+  // it.
+  virtual TraceContext OnCycleBegin(const ServedCycle& /*requests*/) { return {}; }
+  // The cycle has ended. The requests that decoded without an error have gained output; their
+  // records of the cycle are their last ones. The others are no longer in `requests`.
+  virtual void OnCycle(const CycleSummary& cycle, const ServedCycle& requests) = 0;
+  // A request has ended: with its complete answer, or with an error. Called once per request, by
+  // any thread.
+  virtual void OnEnd(const LiveRequest& request, const absl::Status& status) = 0;
+  // A call was refused: its request is invalid, the queue is full, or the service is not ready.
+  virtual void OnRefusal(const absl::Status& /*status*/) {}
+  // A request lost its memory and waits again.
+  virtual void OnPreemption(const LiveRequest& /*request*/) {}
+};
+
+// Passes everything on to several observers.
+class ObserverList final : public ServingObserver {
+ public:
+  // Before the first call of another method. `observer` must outlive this object.
+  void Add(ServingObserver* observer) { observers_.push_back(observer); }
+
+  TraceContext OnCycleBegin(const ServedCycle& requests) override {
+    TraceContext context;
+    for (ServingObserver* observer : observers_) {
+      if (const TraceContext own = observer->OnCycleBegin(requests); own.valid()) context = own;
+    }
+    return context;
+  }
+  void OnCycle(const CycleSummary& cycle, const ServedCycle& requests) override {
+    for (ServingObserver* observer : observers_) observer->OnCycle(cycle, requests);
+  }
+  void OnEnd(const LiveRequest& request, const absl::Status& status) override {
+    for (ServingObserver* observer : observers_) observer->OnEnd(request, status);
+  }
+  void OnRefusal(const absl::Status& status) override {
+    for (ServingObserver* observer : observers_) observer->OnRefusal(status);
+  }
+  void OnPreemption(const LiveRequest& request) override {
+    for (ServingObserver* observer : observers_) observer->OnPreemption(request);
+  }
+
+ private:
+  std::vector<ServingObserver*> observers_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_SERVE_SERVING_OBSERVER_H_
