@@ -12,9 +12,12 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/cpp/generation_client.h"
+#include "client/cpp/inspection_client.h"
 #include "client/cpp/sampling.h"
 #include "client/ctl/answer_printer.h"
+#include "client/ctl/chrome_trace.h"
 #include "client/ctl/render.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
@@ -35,6 +38,8 @@ ABSL_FLAG(std::string, policy, "",
 ABSL_FLAG(uint32_t, n, 1, "Number of answers of generate to the prompt, at most 64.");
 ABSL_FLAG(std::string, cache_salt, "",
           "Share the memory of equal prompt beginnings only with requests of the same salt.");
+ABSL_FLAG(double, seconds, 5, "Seconds that timeline records, at most 60.");
+ABSL_FLAG(std::string, o, "", "File for the timeline, in the Chrome trace format.");
 ABSL_FLAG(bool, stats, true, "Print a line of statistics after each answer.");
 
 namespace bastion {
@@ -126,6 +131,30 @@ absl::Status Health(GenerationClient& client) {
   return absl::OkStatus();
 }
 
+absl::Status SaveTimeline() {
+  const double seconds = absl::GetFlag(FLAGS_seconds);
+  const std::string file = absl::GetFlag(FLAGS_o);
+  if (file.empty()) {
+    return absl::InvalidArgumentError("-o is missing: the file for the timeline, e.g. -o t.json");
+  }
+  InspectionClient client(absl::GetFlag(FLAGS_endpoint));
+  // What happens from now on, not what happened before.
+  absl::SleepFor(absl::Seconds(seconds));
+  ASSIGN_OR_RETURN(const v1::GetTimelineResponse timelines,
+                   client.GetTimeline(absl::Seconds(seconds)));
+  for (const v1::ServiceTimeline& timeline : timelines.services()) {
+    if (!timeline.error().empty()) {
+      std::cerr << "no timeline of the " << timeline.service() << ": " << timeline.error() << "\n";
+    }
+  }
+  std::ofstream stream(file, std::ios::binary);
+  stream << ChromeTrace(timelines);
+  stream.close();
+  if (!stream) return absl::UnavailableError(absl::StrCat("cannot write ", file));
+  std::cout << file << ": open it in ui.perfetto.dev or chrome://tracing\n";
+  return absl::OkStatus();
+}
+
 absl::Status Run(const std::vector<char*>& arguments) {
   if (arguments.size() > 2) {
     return absl::InvalidArgumentError(
@@ -138,10 +167,12 @@ absl::Status Run(const std::vector<char*>& arguments) {
   if (command == "chat") return Chat(client);
   if (command == "models") return Models(client);
   if (command == "health") return Health(client);
+  if (command == "timeline") return SaveTimeline();
   return absl::InvalidArgumentError(
       absl::StrCat(command.empty() ? "the command is missing"
                                    : absl::StrCat("unknown command \"", command, "\""),
-                   "; the commands are generate, chat, models, health and verify-exactness. "
+                   "; the commands are generate, chat, models, health, timeline and "
+                   "verify-exactness. "
                    "Example: bastionctl ",
                    kExample));
 }
@@ -167,14 +198,15 @@ int main(int argc, char** argv) {
   }
   const bastion::ProgramInfo info = {
       .summary = "Talks to running bastion services.",
-      .usage = "generate|chat|models|health|verify-exactness [flags]",
+      .usage = "generate|chat|models|health|timeline|verify-exactness [flags]",
       .example = bastion::kExample,
       .groups = {{"Connection", {"endpoint ADDRESS"}},
                  {"Prompt (generate, chat)",
                   {"prompt TEXT", "prompt_file FILE", "system TEXT", "cache_salt SALT"}},
                  {"Answer", {"n N", "max_new_tokens N", "stop LIST", "stats"}},
                  {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
-                 {"Speculation", {"policy POLICY"}}},
+                 {"Speculation", {"policy POLICY"}},
+                 {"Timeline", {"seconds N", "o FILE"}}},
       .notes = "verify-exactness has its own flags: bastionctl verify-exactness --help"};
   return bastion::RunProgram(argc, argv, info, bastion::Run);
 }

@@ -1,5 +1,5 @@
-// ServiceTelemetry: the metrics, the tracer and the HTTP server of one service. What is turned off
-// does not exist, so it costs nothing. Thread-safe.
+// ServiceTelemetry: the timeline, the metrics, the tracer and the HTTP server of one service.
+// Metrics and traces that are turned off do not exist, so they cost nothing. Thread-safe.
 #ifndef BASTION_COMMON_TELEMETRY_SERVICE_TELEMETRY_H_
 #define BASTION_COMMON_TELEMETRY_SERVICE_TELEMETRY_H_
 
@@ -14,6 +14,7 @@
 #include "common/http/http_server.h"
 #include "common/telemetry/metric_maker.h"
 #include "common/telemetry/metric_page.h"
+#include "common/telemetry/timeline.h"
 #include "common/telemetry/tracer.h"
 
 namespace bastion {
@@ -33,8 +34,7 @@ class ServiceTelemetry {
   [[nodiscard]] const MetricMaker* metrics() const { return make_.has_value() ? &*make_ : nullptr; }
   // Null if nothing is traced.
   [[nodiscard]] Tracer* tracer() const { return options_.tracer.get(); }
-  // Something is measured.
-  [[nodiscard]] bool is_on() const { return metrics() != nullptr || tracer() != nullptr; }
+  [[nodiscard]] Timeline& timeline() { return timeline_; }
 
   // Starts the HTTP server with /metrics and `routes`, if there is one. `refresh` sets gauges
   // before each scrape. What `routes` and `refresh` use must outlive the server.
@@ -48,6 +48,7 @@ class ServiceTelemetry {
   void CountSpans();
 
   const TelemetryOptions options_;
+  Timeline timeline_;
   std::optional<MetricPage> page_;
   std::optional<MetricMaker> make_;
   SpanCounts counted_;

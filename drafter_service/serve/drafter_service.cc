@@ -102,7 +102,9 @@ int DrafterService::live_sequences() {
 
 void DrafterService::FeaturesArrived(SequenceId sequence, Position committed, TokenId root) {
   if (!mutex_.TryLock()) return;
+  const absl::Duration began = Clock::Real().Now();
   engine_->FeaturesArrived(sequence, committed, root);
+  if (telemetry_ != nullptr) telemetry_->RecordArrival(began);
   mutex_.Unlock();
 }
 

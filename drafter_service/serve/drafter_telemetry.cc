@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/telemetry/stage_spans.h"
 
 namespace bastion::drafter {
@@ -20,6 +21,9 @@ constexpr Phase kPhases[] = {
     {"forward", "bastion.draft.forward_ms", &DraftTrace::forward},
     {"candidates", "bastion.draft.candidates_ms", &DraftTrace::candidates},
 };
+
+// An arrival that takes longer has drafted.
+constexpr absl::Duration kShortArrival = absl::Microseconds(20);
 
 }  // namespace
 
@@ -53,13 +57,21 @@ struct DrafterTelemetry::Metrics {
   prometheus::Gauge& sequences;
 };
 
-DrafterTelemetry::DrafterTelemetry(const MetricMaker* make, Tracer* tracer)
-    : metrics_(make == nullptr ? nullptr : std::make_unique<Metrics>(*make)), tracer_(tracer) {}
+DrafterTelemetry::DrafterTelemetry(ServiceTelemetry* telemetry)
+    : timeline_(telemetry->timeline()),
+      metrics_(telemetry->metrics() == nullptr ? nullptr
+                                               : std::make_unique<Metrics>(*telemetry->metrics())),
+      tracer_(telemetry->tracer()) {}
 
 DrafterTelemetry::~DrafterTelemetry() = default;
 
 void DrafterTelemetry::RecordExpand(const MeasuredCall& call, const absl::Status& status,
                                     const DraftTrace& trace) {
+  if (status.ok()) {
+    CallSlices slices("engine", "expand", call.began);
+    for (const Phase& phase : kPhases) slices.AddPart(phase.name, trace.*phase.time);
+    timeline_.Add(slices.Finish(Clock::Real().Now()));
+  }
   if (metrics_ != nullptr) Count(call, status, trace);
   if (tracer_ != nullptr) Trace(call, status, trace);
 }
@@ -96,6 +108,11 @@ void DrafterTelemetry::Trace(const MeasuredCall& call, const absl::Status& statu
     }
   }
   spans.Record();
+}
+
+void DrafterTelemetry::RecordArrival(absl::Duration began) {
+  const absl::Duration spent = Clock::Real().Now() - began;
+  if (spent > kShortArrival) timeline_.Add({{"engine", "draft ahead", began, spent}});
 }
 
 void DrafterTelemetry::Refresh(int sequences) {

@@ -1,4 +1,4 @@
-// DrafterTelemetry: the drafter's metrics and spans. docs/metrics.md and docs/tracing.md list them.
+// DrafterTelemetry: the drafter's timeline, metrics and spans (docs/metrics.md, docs/tracing.md).
 // Thread-safe.
 #ifndef BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_TELEMETRY_H_
 #define BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_TELEMETRY_H_
@@ -9,8 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/stages/timing_trace.h"
-#include "common/telemetry/metric_maker.h"
-#include "common/telemetry/tracer.h"
+#include "common/telemetry/service_telemetry.h"
 
 namespace bastion::drafter {
 
@@ -23,12 +22,15 @@ struct MeasuredCall {
 
 class DrafterTelemetry {
  public:
-  // Null: no metrics or no spans. `tracer` must outlive this object.
-  DrafterTelemetry(const MetricMaker* make, Tracer* tracer);
+  // `telemetry` must outlive this object.
+  explicit DrafterTelemetry(ServiceTelemetry* telemetry);
   ~DrafterTelemetry();
 
   // `trace` is ignored if the call failed.
   void RecordExpand(const MeasuredCall& call, const absl::Status& status, const DraftTrace& trace);
+  // The engine handled the arrival of features since `began`, on Clock::Real(). It may have drafted
+  // ahead.
+  void RecordArrival(absl::Duration began);
   // Sets the gauges.
   void Refresh(int sequences);
 
@@ -38,8 +40,9 @@ class DrafterTelemetry {
   void Count(const MeasuredCall& call, const absl::Status& status, const DraftTrace& trace);
   void Trace(const MeasuredCall& call, const absl::Status& status, const DraftTrace& trace);
 
-  const std::unique_ptr<Metrics> metrics_;
-  Tracer* const tracer_;
+  Timeline& timeline_;
+  const std::unique_ptr<Metrics> metrics_;  // Null: no metrics.
+  Tracer* const tracer_;                    // Null: no spans.
 };
 
 }  // namespace bastion::drafter

@@ -5,6 +5,7 @@
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
+#include "common/inspection/inspection_service.h"
 #include "common/nn/local_device.h"
 #include "common/telemetry/flags.h"
 #include "common/wire/service_host.h"
@@ -85,15 +86,17 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("drafter", engine->info().model,
                                                        {absl::GetFlag(FLAGS_http_listen),
                                                         absl::GetFlag(FLAGS_trace_detail)}));
-  drafter::DrafterTelemetry measured(telemetry->metrics(), telemetry->tracer());
+  drafter::DrafterTelemetry measured(telemetry.get());
   drafter::DrafterService service(
       engine.get(), [&](SequenceId sequence) { features.Forget(sequence); }, std::move(attach),
-      telemetry->is_on() ? &measured : nullptr);
+      &measured);
   RETURN_IF_ERROR(telemetry->Serve([&] { measured.Refresh(service.live_sequences()); }));
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
+  InspectionService inspection("drafter", &telemetry->timeline());
   wire::HostOptions host_options;
   host_options.addresses = absl::GetFlag(FLAGS_listen);
-  ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));
+  ASSIGN_OR_RETURN(const auto host,
+                   wire::ServiceHost::Start(host_options, {&service, &inspection}));
   features.Start(
       engine->feature_layers(),
       [&](SequenceId sequence, Position committed, TokenId root) {

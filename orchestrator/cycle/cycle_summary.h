@@ -14,7 +14,7 @@ namespace bastion {
 struct CycleSummary {
   // On the clock of the cycle. The cycle plans, drafts, grows the trees, and verifies. Without a
   // draft, draft_began and tree_began are equal to `began`.
-  absl::Duration began, draft_began, tree_began, verify_began;
+  absl::Duration began, draft_began, tree_began, verify_began, ended;
   StageTimes stages;
   VerifySize size;    // The verify call as it was sent.
   TimingTrace trace;  // The verifier's part of it.

@@ -65,7 +65,9 @@ absl::Status DecodeCycle::Step(const Batch& batch, absl::Span<const PromptChunk>
   last_.draft_began = grown.draft_requested ? grown.draft_began : began;
   last_.tree_began = grown.draft_requested ? grown.tree_began : began;
   last_.verify_began = verify_began;
-  Commit(batch, taken, grown, std::move(result), watch.Lap());
+  const absl::Duration round_trip = watch.Lap();
+  last_.ended = verify_began + round_trip;
+  Commit(batch, taken, grown, std::move(result), round_trip);
   return absl::OkStatus();
 }
 

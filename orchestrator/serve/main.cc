@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
+#include "common/inspection/inspection_service.h"
 #include "common/prior/transition_file.h"
 #include "common/telemetry/flags.h"
 #include "common/wire/service_host.h"
@@ -166,15 +167,17 @@ absl::Status Run() {
                             {.stream_interval = absl::GetFlag(FLAGS_stream_interval),
                              .observer = serving.observer(),
                              .tracer = telemetry->tracer()});
+  InspectionService inspection(
+      "orchestrator", &telemetry->timeline(),
+      {{"drafter", absl::GetFlag(FLAGS_drafter)}, {"verifier", absl::GetFlag(FLAGS_verifier)}});
   const wire::HostOptions host_options = ReadHostOptions(options);
   {
     MutexLock lock(&host_mutex);
-    ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service}));
+    ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service, &inspection}));
     host->SetServing(ready);
   }
   LOG(INFO) << "serving " << model->name << " on " << host_options.addresses[0];
-  const std::string signal = wire::WaitForStopSignal();
-  LOG(INFO) << signal << ": draining";
+  LOG(INFO) << wire::WaitForStopSignal() << ": draining";
   host->SetServing(false);
   const SchedulerStats at_signal = scheduler.stats();
   scheduler.Drain(absl::GetFlag(FLAGS_grace));

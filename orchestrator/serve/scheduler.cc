@@ -82,7 +82,9 @@ void Scheduler::Main() {
 void Scheduler::OnLinkChange(const absl::Status& status) {
   if (status.ok()) {
     free_tokens_ = KvCapacity(link_.engine()->target);
-    if (observer_ != nullptr) link_.engine()->memory.set_reliability(&reliability_);
+    if (observer_ != nullptr && observer_->wants_reliability()) {
+      link_.engine()->memory.set_reliability(&reliability_);
+    }
     queue_.Accept();
   } else {
     queue_.Refuse(status);
@@ -383,7 +385,7 @@ void Scheduler::UpdateStats() {
   stats_.free_kv_tokens = static_cast<int>(free_tokens_);
   stats_.audit = link_.engine()->cycle.audit();
   stats_.drafts_succeed = !link_.drafter().empty() && link_.engine()->cycle.draft_status().ok();
-  if (observer_ != nullptr) stats_.reliability = reliability_.after;
+  stats_.reliability = reliability_.after;
 }
 
 }  // namespace bastion

@@ -57,7 +57,7 @@ struct SchedulerStats {
   AuditCounts audit;            // The verifier's audit counts.
   TargetInfo target;            // Target of the verifier that was connected last.
   bool drafts_succeed = false;  // A drafter is connected, and the last draft succeeded.
-  // How reliable the probabilities of verified nodes are. Collected only with an observer.
+  // How reliable the probabilities of verified nodes are. Collected only if the observer wants it.
   ReliabilityTable reliability;
   // The drafter's name at the time the verifier was last connected; empty if there was no drafter.
   std::string drafter;

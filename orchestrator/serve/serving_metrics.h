@@ -19,6 +19,7 @@ class ServingMetrics final : public ServingObserver {
   explicit ServingMetrics(const MetricMaker& make);
   ~ServingMetrics() override;
 
+  bool wants_reliability() const override { return true; }
   void OnCycle(const CycleSummary& cycle, const ServedCycle& requests) override;
   void OnEnd(const LiveRequest& request, const absl::Status& status) override;
   void OnRefusal(const absl::Status& status) override;

@@ -3,7 +3,7 @@
 #ifndef BASTION_ORCHESTRATOR_SERVE_SERVING_OBSERVER_H_
 #define BASTION_ORCHESTRATOR_SERVE_SERVING_OBSERVER_H_
 
-#include <utility>
+#include <algorithm>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +30,8 @@ struct ServedCycle {
 class ServingObserver {
  public:
   virtual ~ServingObserver() = default;
+  // True if it reads SchedulerStats::reliability, which takes time to collect.
+  [[nodiscard]] virtual bool wants_reliability() const { return false; }
   // A cycle begins. Returns its context for the other services; not valid if they should not trace
   // it.
   virtual TraceContext OnCycleBegin(const ServedCycle& /*requests*/) { return {}; }
@@ -51,6 +53,11 @@ class ObserverList final : public ServingObserver {
   // Before the first call of another method. `observer` must outlive this object.
   void Add(ServingObserver* observer) { observers_.push_back(observer); }
 
+  bool wants_reliability() const override {
+    return std::any_of(observers_.begin(), observers_.end(), [](const ServingObserver* observer) {
+      return observer->wants_reliability();
+    });
+  }
   TraceContext OnCycleBegin(const ServedCycle& requests) override {
     TraceContext context;
     for (ServingObserver* observer : observers_) {

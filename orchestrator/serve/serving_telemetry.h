@@ -1,4 +1,5 @@
-// ServingTelemetry: the orchestrator's observers, as far as they are on. Thread-safe.
+// ServingTelemetry: the orchestrator's observers: its timeline, and metrics and traces as far as
+// they are on. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_SERVING_TELEMETRY_H_
 #define BASTION_ORCHESTRATOR_SERVE_SERVING_TELEMETRY_H_
 
@@ -6,6 +7,7 @@
 
 #include "common/telemetry/service_telemetry.h"
 #include "orchestrator/serve/serving_metrics.h"
+#include "orchestrator/serve/serving_timeline.h"
 #include "orchestrator/serve/serving_trace.h"
 
 namespace bastion {
@@ -13,21 +15,20 @@ namespace bastion {
 class ServingTelemetry {
  public:
   // `telemetry` must outlive this object.
-  explicit ServingTelemetry(const ServiceTelemetry* telemetry) {
+  explicit ServingTelemetry(ServiceTelemetry* telemetry) : timeline_(&telemetry->timeline()) {
+    observers_.Add(&timeline_);
     if (telemetry->metrics() != nullptr) observers_.Add(&metrics_.emplace(*telemetry->metrics()));
     if (telemetry->tracer() != nullptr) observers_.Add(&trace_.emplace(telemetry->tracer()));
   }
 
-  // Null if nothing is measured.
-  [[nodiscard]] ServingObserver* observer() {
-    return metrics_.has_value() || trace_.has_value() ? &observers_ : nullptr;
-  }
+  [[nodiscard]] ServingObserver* observer() { return &observers_; }
   // Sets the gauges.
   void Refresh(const SchedulerStats& stats) {
     if (metrics_.has_value()) metrics_->Refresh(stats);
   }
 
  private:
+  ServingTimeline timeline_;
   std::optional<ServingMetrics> metrics_;
   std::optional<ServingTrace> trace_;
   ObserverList observers_;

@@ -33,7 +33,7 @@ void SetStages(const StageTimes& stages, double share, Span* span) {
 
 void SetCycle(const CycleSummary& cycle, Span* span) {
   span->start = WallTime(cycle.began);
-  span->end = span->start + cycle.stages.total();
+  span->end = WallTime(cycle.ended);
   span->Set("bastion.cycle.sequences", int64_t{cycle.size.sequences});
   span->Set("bastion.cycle.rows", int64_t{cycle.size.rows});
   span->Set("bastion.cycle.prompt_rows", int64_t{cycle.size.prompts.rows});
@@ -96,7 +96,7 @@ void ServingTrace::OnCycle(const CycleSummary& cycle, const ServedCycle& request
     own.parent = request->trace().span;
     own.name = "prefill";
     own.start = WallTime(cycle.began);
-    own.end = own.start + cycle.stages.total();
+    own.end = WallTime(cycle.ended);
     own.Set("bastion.prefill.tokens", int64_t{tokens});
     SetStages(cycle.stages, static_cast<double>(tokens) / cycle.size.rows, &own);
     own.links.push_back(cycle_);
@@ -118,7 +118,7 @@ Span ServingTrace::RequestCycle(const CycleSummary& cycle, const LiveRequest& re
   span.parent = request.trace().span;
   span.name = "cycle";
   span.start = WallTime(cycle.began);
-  span.end = span.start + cycle.stages.total();
+  span.end = WallTime(cycle.ended);
   span.Set("bastion.cycle.nodes", int64_t{record.nodes});
   span.Set("bastion.cycle.accepted", int64_t{record.accepted});
   span.Set("bastion.cycle.committed_length", int64_t{record.committed_length});
@@ -142,7 +142,7 @@ void ServingTrace::AddStages(const CycleSummary& cycle, std::vector<Span>* spans
   add("plan", cycle.began, cycle.draft_began);
   add("draft", cycle.draft_began, cycle.tree_began);
   add("tree", cycle.tree_began, cycle.verify_began);
-  add("verify", cycle.verify_began, cycle.began + cycle.stages.total());
+  add("verify", cycle.verify_began, cycle.ended);
 }
 
 void ServingTrace::OnEnd(const LiveRequest& request, const absl::Status&) {

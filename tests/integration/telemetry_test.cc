@@ -10,6 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cpp/inspection_client.h"
+#include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/services_fixture.h"
@@ -255,6 +257,68 @@ TEST_P(TelemetryTest, TheCountersEqualTheSumOfTheStatisticsOfAllRequests) {
   const std::string verifier = Scrape("verifier");
   EXPECT_GT(Metric(verifier, "bastion_verifier_rows_total"), nodes);
   EXPECT_EQ(Metric(verifier, "bastion_verifier_sequences"), 0);
+}
+
+// Slices of a lane, the first one first, and of two that begin together the longer one first.
+using Lane = std::vector<const v1::TimelineSlice*>;
+
+std::map<std::string, Lane> LanesOf(const v1::GetTimelineResponse& response) {
+  std::map<std::string, Lane> lanes;
+  for (const v1::ServiceTimeline& timeline : response.services()) {
+    EXPECT_EQ(timeline.error(), "") << timeline.service();
+    EXPECT_EQ(timeline.clock_error_ns(), 0) << "all services are on this host";
+    for (const v1::TimelineSlice& slice : timeline.slices()) {
+      lanes[absl::StrCat(timeline.service(), " ", slice.lane())].push_back(&slice);
+    }
+  }
+  for (auto& [name, lane] : lanes) {
+    std::stable_sort(lane.begin(), lane.end(), [](const auto* a, const auto* b) {
+      return std::pair(a->start_ns(), -a->duration_ns()) <
+             std::pair(b->start_ns(), -b->duration_ns());
+    });
+  }
+  return lanes;
+}
+
+TEST_P(TelemetryTest, SlicesOfALaneNestAndAPauseOfTheVerifierIsOneSlice) {
+  testing::ServiceSystem& system = StartTraced(GetParam());
+  std::thread client([&] { (void)Generate(system.client(), Request("fixed:8", 1500)); });
+  InspectionClient inspection(system.Address("orchestrator"));
+  int pauses = 0;
+  for (int attempt = 0; attempt < 30 && pauses == 0; ++attempt) {
+    // The verifier is usually in a forward.
+    const int64_t stopped = absl::ToInt64Nanoseconds(Clock::Real().Now());
+    system.verifier->Signal(SIGSTOP);
+    absl::SleepFor(absl::Milliseconds(20));
+    system.verifier->Signal(SIGCONT);
+    absl::SleepFor(absl::Milliseconds(5));
+    const auto timelines = inspection.GetTimeline(absl::Seconds(5));
+    ASSERT_TRUE(timelines.ok()) << timelines.status();
+    const std::map<std::string, Lane> lanes = LanesOf(*timelines);
+    EXPECT_TRUE(lanes.contains("orchestrator cycles"));
+    EXPECT_TRUE(lanes.contains("drafter engine"));
+    ASSERT_TRUE(lanes.contains("verifier engine"));
+    for (const auto& [name, lane] : lanes) {
+      std::vector<int64_t> open;  // The ends of the slices around the current one.
+      for (const v1::TimelineSlice* slice : lane) {
+        while (!open.empty() && open.back() <= slice->start_ns()) open.pop_back();
+        const int64_t end = slice->start_ns() + slice->duration_ns();
+        if (!open.empty()) {
+          EXPECT_LE(end, open.back()) << name << " " << slice->name();
+        }
+        open.push_back(end);
+      }
+    }
+    pauses = 0;
+    for (const v1::TimelineSlice* slice : lanes.at("verifier engine")) {
+      const double milliseconds = 1e-6 * static_cast<double>(slice->duration_ns());
+      if (slice->name() == "verify" || milliseconds < 19 || milliseconds > 22) continue;
+      if (slice->start_ns() + slice->duration_ns() > stopped) ++pauses;
+    }
+  }
+  EXPECT_EQ(pauses, 1);
+  system.orchestrator->Signal(SIGTERM);
+  client.join();
 }
 
 TEST_F(TelemetryTest, PromtoolFindsNoFaultInTheMetrics) {

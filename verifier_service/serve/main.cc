@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
+#include "common/inspection/inspection_service.h"
 #include "common/nn/local_device.h"
 #include "common/telemetry/flags.h"
 #include "common/wire/service_host.h"
@@ -96,14 +97,15 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("verifier", engine->info().model,
                                                        {absl::GetFlag(FLAGS_http_listen),
                                                         absl::GetFlag(FLAGS_trace_detail)}));
-  verifier::VerifierTelemetry measured(telemetry->metrics(), telemetry->tracer());
-  verifier::VerifierService service(engine.get(), std::move(attach),
-                                    telemetry->is_on() ? &measured : nullptr);
+  verifier::VerifierTelemetry measured(telemetry.get());
+  verifier::VerifierService service(engine.get(), std::move(attach), &measured);
   RETURN_IF_ERROR(telemetry->Serve([&] { measured.Refresh(service.state()); }));
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
+  InspectionService inspection("verifier", &telemetry->timeline());
   wire::HostOptions host_options;
   host_options.addresses = absl::GetFlag(FLAGS_listen);
-  ASSIGN_OR_RETURN(const auto host, wire::ServiceHost::Start(host_options, {&service}));
+  ASSIGN_OR_RETURN(const auto host,
+                   wire::ServiceHost::Start(host_options, {&service, &inspection}));
   host->SetServing(true);
   LOG(INFO) << "serving on " << host_options.addresses[0];
   const std::string signal = wire::WaitForStopSignal();

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/telemetry/stage_spans.h"
 
 namespace bastion::verifier {
@@ -63,13 +64,22 @@ struct VerifierTelemetry::Metrics {
   prometheus::Gauge &sequences, &kv_usage, &kv_free, &audited, &mismatches;
 };
 
-VerifierTelemetry::VerifierTelemetry(const MetricMaker* make, Tracer* tracer)
-    : metrics_(make == nullptr ? nullptr : std::make_unique<Metrics>(*make)), tracer_(tracer) {}
+VerifierTelemetry::VerifierTelemetry(ServiceTelemetry* telemetry)
+    : timeline_(telemetry->timeline()),
+      metrics_(telemetry->metrics() == nullptr ? nullptr
+                                               : std::make_unique<Metrics>(*telemetry->metrics())),
+      tracer_(telemetry->tracer()) {}
 
 VerifierTelemetry::~VerifierTelemetry() = default;
 
 void VerifierTelemetry::RecordVerify(const MeasuredCall& call,
                                      const absl::StatusOr<VerifyResult>& result) {
+  if (result.ok()) {
+    CallSlices slices("engine", "verify", call.began);
+    slices.set_rows(result->trace.rows);
+    for (const Phase& phase : kPhases) slices.AddPart(phase.name, result->trace.*phase.time);
+    timeline_.Add(slices.Finish(Clock::Real().Now()));
+  }
   if (metrics_ != nullptr) Count(result, call.began - call.arrived);
   if (tracer_ != nullptr) Trace(call, result);
 }

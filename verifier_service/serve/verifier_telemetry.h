@@ -10,8 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/stages/stage_data.h"
-#include "common/telemetry/metric_maker.h"
-#include "common/telemetry/tracer.h"
+#include "common/telemetry/service_telemetry.h"
 
 namespace bastion::verifier {
 
@@ -31,8 +30,8 @@ struct EngineState {
 
 class VerifierTelemetry {
  public:
-  // Null: no metrics or no spans. `tracer` must outlive this object.
-  VerifierTelemetry(const MetricMaker* make, Tracer* tracer);
+  // `telemetry` must outlive this object.
+  explicit VerifierTelemetry(ServiceTelemetry* telemetry);
   ~VerifierTelemetry();
 
   void RecordVerify(const MeasuredCall& call, const absl::StatusOr<VerifyResult>& result);
@@ -47,8 +46,9 @@ class VerifierTelemetry {
   void Count(const absl::StatusOr<VerifyResult>& result, absl::Duration queue);
   void Trace(const MeasuredCall& call, const absl::StatusOr<VerifyResult>& result);
 
-  const std::unique_ptr<Metrics> metrics_;
-  Tracer* const tracer_;
+  Timeline& timeline_;
+  const std::unique_ptr<Metrics> metrics_;  // Null: no metrics.
+  Tracer* const tracer_;                    // Null: no spans.
 };
 
 }  // namespace bastion::verifier

@@ -1,0 +1,37 @@
+#include "client/cpp/inspection_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace bastion {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(20);
+constexpr int kMaxAnswerBytes = 64 << 20;
+
+}  // namespace
+
+InspectionClient::InspectionClient(const std::string& endpoint) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
+  stub_ = v1::InspectionService::NewStub(
+      grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments));
+}
+
+absl::StatusOr<v1::GetTimelineResponse> InspectionClient::GetTimeline(absl::Duration last) {
+  v1::GetTimelineRequest request;
+  const int64_t nanos = absl::ToInt64Nanoseconds(last);
+  request.mutable_last()->set_seconds(nanos / 1000000000);
+  request.mutable_last()->set_nanos(static_cast<int32_t>(nanos % 1000000000));
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
+  v1::GetTimelineResponse response;
+  const grpc::Status status = stub_->GetTimeline(&context, request, &response);
+  if (status.ok()) return response;
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat("no timeline: ", status.error_message()));
+}
+
+}  // namespace bastion

@@ -1,0 +1,29 @@
+// InspectionClient: asks a service about itself (inspection.proto). Thread-safe.
+#ifndef BASTION_CLIENT_CPP_INSPECTION_CLIENT_H_
+#define BASTION_CLIENT_CPP_INSPECTION_CLIENT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "protos/bastion/v1/inspection.grpc.pb.h"
+
+namespace bastion {
+
+class InspectionClient {
+ public:
+  // `endpoint` is "host:port" or "unix:///path".
+  explicit InspectionClient(const std::string& endpoint);
+
+  // What the services did in the last seconds. INVALID_ARGUMENT unless `last` is above zero and at
+  // most 60 seconds.
+  [[nodiscard]] absl::StatusOr<v1::GetTimelineResponse> GetTimeline(absl::Duration last);
+
+ private:
+  std::unique_ptr<v1::InspectionService::Stub> stub_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_CLIENT_CPP_INSPECTION_CLIENT_H_

@@ -1,0 +1,99 @@
+#include "common/inspection/inspection_service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/clock.h"
+#include "common/wire/protocol.h"
+
+namespace bastion {
+namespace {
+
+constexpr absl::Duration kLongest = absl::Seconds(60);
+constexpr absl::Duration kPeerTimeout = absl::Seconds(2);
+
+// Names this machine's monotonic clock: it starts again at every boot. Empty if unknown.
+std::string ClockName() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot;
+}
+
+int64_t Nanoseconds() { return absl::ToInt64Nanoseconds(Clock::Real().Now()); }
+
+}  // namespace
+
+InspectionService::InspectionService(std::string service, const Timeline* timeline,
+                                     const std::vector<InspectedPeer>& peers)
+    : service_(std::move(service)), clock_(ClockName()), timeline_(*timeline) {
+  for (const InspectedPeer& peer : peers) {
+    peers_.push_back(
+        {peer.service, v1::InspectionService::NewStub(wire::ConnectPeer(peer.address))});
+  }
+}
+
+grpc::Status InspectionService::GetTimeline(grpc::ServerContext*,
+                                            const v1::GetTimelineRequest* request,
+                                            v1::GetTimelineResponse* response) {
+  const absl::Duration last =
+      absl::Seconds(request->last().seconds()) + absl::Nanoseconds(request->last().nanos());
+  if (last <= absl::ZeroDuration() || last > kLongest) {
+    return wire::ToGrpc(
+        absl::InvalidArgumentError(absl::StrCat("last: ", absl::FormatDuration(last),
+                                                " is out of range; use more than 0 and "
+                                                "at most ",
+                                                absl::FormatDuration(kLongest))));
+  }
+  AddOwn(last, response->add_services());
+  for (const Peer& peer : peers_) AddPeer(peer, *request, response->add_services());
+  return grpc::Status::OK;
+}
+
+void InspectionService::AddOwn(absl::Duration last, v1::ServiceTimeline* timeline) const {
+  timeline->set_service(service_);
+  timeline->set_clock(clock_);
+  for (const TimelineSlice& slice : timeline_.Since(Clock::Real().Now() - last)) {
+    v1::TimelineSlice& added = *timeline->add_slices();
+    added.set_lane(slice.lane);
+    added.set_name(slice.name);
+    added.set_start_ns(absl::ToInt64Nanoseconds(slice.start));
+    added.set_duration_ns(absl::ToInt64Nanoseconds(slice.duration));
+    added.set_rows(slice.rows);
+  }
+  timeline->set_now_ns(Nanoseconds());
+}
+
+void InspectionService::AddPeer(const Peer& peer, const v1::GetTimelineRequest& request,
+                                v1::ServiceTimeline* timeline) const {
+  // A small question first: the answer to a large one takes long to transfer, which would make the
+  // estimate of the clock's offset worse.
+  v1::GetTimelineRequest question;
+  question.mutable_last()->set_nanos(1);
+  const auto ask = [&](const v1::GetTimelineRequest& asked, v1::GetTimelineResponse* answer) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPeerTimeout));
+    return peer.stub->GetTimeline(&context, asked, answer);
+  };
+  v1::GetTimelineResponse answer;
+  grpc::Status status = ask(question, &answer);  // Connects.
+  const int64_t sent = Nanoseconds();
+  if (status.ok()) status = ask(question, &answer);
+  const int64_t received = Nanoseconds();
+  const int64_t theirs = answer.services_size() == 1 ? answer.services(0).now_ns() : 0;
+  if (status.ok()) status = ask(request, &answer);
+  if (!status.ok() || answer.services_size() != 1) {
+    timeline->set_service(peer.service);
+    timeline->set_error(status.ok() ? "the answer has no timeline" : status.error_message());
+    return;
+  }
+  timeline->Swap(answer.mutable_services(0));
+  timeline->set_service(peer.service);
+  if (!clock_.empty() && timeline->clock() == clock_) return;
+  timeline->set_clock_offset_ns((sent + received) / 2 - theirs);
+  timeline->set_clock_error_ns((received - sent + 1) / 2);
+}
+
+}  // namespace bastion

@@ -1,0 +1,50 @@
+// InspectionService: answers what operators ask a service about itself. Thread-safe.
+#ifndef BASTION_COMMON_INSPECTION_INSPECTION_SERVICE_H_
+#define BASTION_COMMON_INSPECTION_INSPECTION_SERVICE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/telemetry/timeline.h"
+#include "protos/bastion/v1/inspection.grpc.pb.h"
+
+namespace bastion {
+
+// Another service, whose answer belongs to that of this one.
+struct InspectedPeer {
+  std::string service;  // "drafter" or "verifier"
+  std::string address;  // Its gRPC address.
+};
+
+class InspectionService final : public v1::InspectionService::Service {
+ public:
+  // `service` is the name of this service. `timeline` must outlive this object.
+  InspectionService(std::string service, const Timeline* timeline,
+                    const std::vector<InspectedPeer>& peers = {});
+
+  grpc::Status GetTimeline(grpc::ServerContext* context, const v1::GetTimelineRequest* request,
+                           v1::GetTimelineResponse* response) override;
+
+ private:
+  struct Peer {
+    std::string service;
+    std::unique_ptr<v1::InspectionService::Stub> stub;
+  };
+
+  // The timeline of this service.
+  void AddOwn(absl::Duration last, v1::ServiceTimeline* timeline) const;
+  // The timeline of a peer, with the offset of its clock, or the error.
+  void AddPeer(const Peer& peer, const v1::GetTimelineRequest& request,
+               v1::ServiceTimeline* timeline) const;
+
+  const std::string service_;
+  const std::string clock_;
+  const Timeline& timeline_;
+  std::vector<Peer> peers_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_COMMON_INSPECTION_INSPECTION_SERVICE_H_
