@@ -199,11 +199,11 @@ class HttpServer::Listener {
 
  private:
   void Bind(const tcp::endpoint& endpoint, error_code* error) {
-    acceptor_.open(endpoint.protocol(), *error);
-    if (!error->failed()) acceptor_.set_option(tcp::acceptor::reuse_address(true), *error);
-    if (!error->failed()) acceptor_.bind(endpoint, *error);
-    if (!error->failed()) acceptor_.listen(tcp::acceptor::max_listen_connections, *error);
-    if (!error->failed()) acceptor_.non_blocking(true, *error);
+    *error = acceptor_.open(endpoint.protocol(), *error);
+    if (!error->failed()) *error = acceptor_.set_option(tcp::acceptor::reuse_address(true), *error);
+    if (!error->failed()) *error = acceptor_.bind(endpoint, *error);
+    if (!error->failed()) *error = acceptor_.listen(tcp::acceptor::max_listen_connections, *error);
+    if (!error->failed()) *error = acceptor_.non_blocking(true, *error);
   }
 
   // Accepts connections, ends those whose deadline has passed, and joins their threads.
@@ -230,8 +230,8 @@ class HttpServer::Listener {
     error_code error;
     tcp::socket socket = acceptor_.accept(error);
     if (error.failed()) return;
-    socket.non_blocking(false, error);
-    socket.set_option(tcp::no_delay(true), error);
+    error = socket.non_blocking(false, error);
+    error = socket.set_option(tcp::no_delay(true), error);
     Connection& connection = connections_.emplace_back(std::move(socket));
     connection.thread = std::thread([this, &connection] {
       beast::flat_buffer buffer;

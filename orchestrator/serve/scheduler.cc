@@ -217,6 +217,7 @@ void Scheduler::Step() {
 absl::Status Scheduler::RunCycle(const ServedCycle& turn) {
   Batch batch;
   std::vector<PromptChunk> chunks;
+  chunks.reserve(turn.chunks.size());
   for (LiveRequest* request : turn.decoding) batch.push_back(&request->sequence());
   for (const auto& [request, tokens] : turn.chunks) {
     chunks.push_back({&request->sequence(), tokens});
