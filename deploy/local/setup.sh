@@ -108,6 +108,8 @@ apt_install() {
 add_backports() {
   apt-cache show opentelemetry-cpp-dev >/dev/null 2>&1 && return 0
   local mirror release
+  # A fresh machine knows no packages and no mirrors yet.
+  as_root apt-get update >>"$LOG" 2>&1 || true
   release=$(. /etc/os-release && echo "$VERSION_CODENAME")
   mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Identifier: Packages' |
     awk -v release="$release" '$2 == release { print $1; exit }')

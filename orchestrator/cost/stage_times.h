@@ -12,7 +12,7 @@ namespace bastion {
 // verifier's reply. All sequences of a batch share one cycle, so they get the same times.
 struct StageTimes {
   absl::Duration draft;         // The Expand call.
-  absl::Duration tree;          // Growing the trees.
+  absl::Duration tree;          // Planning, growing the trees, and preparing the verify call.
   absl::Duration verify_queue;  // Waiting for the verifier's engine.
   absl::Duration verify;        // Layout, forward and acceptance.
   absl::Duration commit;        // KV compaction and feature export.

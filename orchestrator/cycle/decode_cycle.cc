@@ -93,7 +93,9 @@ void DecodeCycle::Commit(const Batch& batch, const Prompts& prompts, const Grown
   if (grown.draft_requested) draft_status_ = grown.draft_status;
   CycleRecord record;
   record.rows = trace.rows;
-  record.stages = grown.times;
+  record.stages.draft = grown.times.draft;
+  // All other time before the verify, so that the stages sum to the cycle.
+  record.stages.tree = last_.verify_began - last_.began - grown.times.draft;
   record.stages += VerifyStages(trace, round_trip);
   record.predicted_verify = costs_->PredictVerify(grown.size, grown.draft_requested);
   // A verifier without room leaves rows out. The prediction was for another call then.
