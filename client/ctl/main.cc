@@ -137,6 +137,10 @@ absl::Status SaveTimeline() {
   if (file.empty()) {
     return absl::InvalidArgumentError("-o is missing: the file for the timeline, e.g. -o t.json");
   }
+  if (!(seconds > 0 && seconds <= 60)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--seconds is ", seconds, "; use more than 0 and at most 60"));
+  }
   InspectionClient client(absl::GetFlag(FLAGS_endpoint));
   // What happens from now on, not what happened before.
   absl::SleepFor(absl::Seconds(seconds));

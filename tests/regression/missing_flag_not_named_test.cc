@@ -53,6 +53,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(MissingCase{"bastionctl verify-exactness", "--target is missing"},
                       MissingCase{"bastionctl verify-exactness --target x", "--drafter is missing"},
                       MissingCase{"bastionctl", "the command is missing"},
+                      MissingCase{"bastionctl timeline", "-o is missing"},
+                      MissingCase{"bastionctl timeline -o x --seconds 90", "--seconds is 90"},
                       MissingCase{"bastionctl generate hello",
                                   "expected one command, got 2 arguments; pass the prompt with "
                                   "--prompt"},
