@@ -135,11 +135,14 @@ absl::Status SaveTimeline() {
   const double seconds = absl::GetFlag(FLAGS_seconds);
   const std::string file = absl::GetFlag(FLAGS_o);
   if (file.empty()) {
-    return absl::InvalidArgumentError("-o is missing: the file for the timeline, e.g. -o t.json");
+    return absl::InvalidArgumentError(
+        "-o is missing: the file for the timeline. Example: bastionctl timeline --seconds 5 -o "
+        "t.json");
   }
   if (!(seconds > 0 && seconds <= 60)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--seconds is ", seconds, "; use more than 0 and at most 60"));
+    return absl::InvalidArgumentError(absl::StrCat("--seconds is ", seconds,
+                                                   "; use more than 0 and at most 60. Example: "
+                                                   "bastionctl timeline --seconds 5 -o t.json"));
   }
   InspectionClient client(absl::GetFlag(FLAGS_endpoint));
   // What happens from now on, not what happened before.
