@@ -68,31 +68,35 @@ void InspectionService::AddOwn(absl::Duration last, v1::ServiceTimeline* timelin
 
 void InspectionService::AddPeer(const Peer& peer, const v1::GetTimelineRequest& request,
                                 v1::ServiceTimeline* timeline) const {
-  // A small question first: the answer to a large one takes long to transfer, which would make the
-  // estimate of the clock's offset worse.
-  v1::GetTimelineRequest question;
-  question.mutable_last()->set_nanos(1);
   const auto ask = [&](const v1::GetTimelineRequest& asked, v1::GetTimelineResponse* answer) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + kPeerTimeout));
-    return peer.stub->GetTimeline(&context, asked, answer);
+    const grpc::Status status = peer.stub->GetTimeline(&context, asked, answer);
+    if (!status.ok()) return status.error_message();
+    return std::string(answer->services_size() == 1 ? "" : "the answer has no timeline");
   };
   v1::GetTimelineResponse answer;
-  grpc::Status status = ask(question, &answer);  // Connects.
-  const int64_t sent = Nanoseconds();
-  if (status.ok()) status = ask(question, &answer);
-  const int64_t received = Nanoseconds();
-  const int64_t theirs = answer.services_size() == 1 ? answer.services(0).now_ns() : 0;
-  if (status.ok()) status = ask(request, &answer);
-  if (!status.ok() || answer.services_size() != 1) {
+  if (const std::string error = ask(request, &answer); !error.empty()) {
     timeline->set_service(peer.service);
-    timeline->set_error(status.ok() ? "the answer has no timeline" : status.error_message());
+    timeline->set_error(error);
     return;
   }
   timeline->Swap(answer.mutable_services(0));
   timeline->set_service(peer.service);
   if (!clock_.empty() && timeline->clock() == clock_) return;
-  timeline->set_clock_offset_ns((sent + received) / 2 - theirs);
+  // Another question estimates the clock's offset. It is small, so that the transfer is short.
+  v1::GetTimelineRequest question;
+  question.mutable_last()->set_nanos(1);
+  const int64_t sent = Nanoseconds();
+  const std::string error = ask(question, &answer);
+  const int64_t received = Nanoseconds();
+  if (!error.empty()) {
+    timeline->Clear();
+    timeline->set_service(peer.service);
+    timeline->set_error(error);
+    return;
+  }
+  timeline->set_clock_offset_ns((sent + received) / 2 - answer.services(0).now_ns());
   timeline->set_clock_error_ns((received - sent + 1) / 2);
 }
 

@@ -4,11 +4,21 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/telemetry/otlp_sink.h"
+
+ABSL_FLAG(
+    std::string, http_listen, "",
+    "Address for HTTP, host:port: metrics under /metrics. It has no authentication, so choose "
+    "an address that only monitoring and operators can reach. Empty: no HTTP, and no metrics "
+    "are collected.");
+ABSL_FLAG(bool, trace_detail, false,
+          "Record the stages of each cycle and the parts of each call as spans of their own. Needs "
+          "OTEL_EXPORTER_OTLP_ENDPOINT.");
 
 namespace bastion {
 namespace {
@@ -52,17 +62,18 @@ absl::StatusOr<std::unique_ptr<Tracer>> MakeTracer(const std::string& service, b
       const int64_t delay,
       PositiveVariable("OTEL_BSP_SCHEDULE_DELAY", absl::ToInt64Milliseconds(options.interval)));
   options.interval = absl::Milliseconds(delay);
-  return std::make_unique<Tracer>(options, MakeOtlpSink(service));
+  const std::string name = Variable("OTEL_SERVICE_NAME");
+  return std::make_unique<Tracer>(options, MakeOtlpSink(name.empty() ? service : name));
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServiceTelemetry>> MakeTelemetry(const std::string& service,
-                                                                const std::string& model,
-                                                                const TelemetryFlags& flags) {
-  TelemetryOptions options = {.service = service, .model = model, .http_listen = flags.http_listen};
-  ASSIGN_OR_RETURN(options.tracer,
-                   MakeTracer(absl::StrCat("bastion-", service), flags.trace_detail));
+                                                                const std::string& model) {
+  TelemetryOptions options = {
+      .service = service, .model = model, .http_listen = absl::GetFlag(FLAGS_http_listen)};
+  ASSIGN_OR_RETURN(options.tracer, MakeTracer(absl::StrCat("bastion-", service),
+                                              absl::GetFlag(FLAGS_trace_detail)));
   return std::make_unique<ServiceTelemetry>(std::move(options));
 }
 

@@ -1,9 +1,12 @@
-// Reads the standard environment variables of OpenTelemetry that concern tracing:
+// The telemetry settings of every service: the flags --http_listen and --trace_detail, and the
+// standard environment variables of OpenTelemetry that concern tracing:
 //
 //   OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 //       Where spans go. Tracing is on if one of them is set, or if OTEL_TRACES_EXPORTER is otlp.
 //   OTEL_TRACES_EXPORTER=none, OTEL_SDK_DISABLED=true
 //       Turn tracing off.
+//   OTEL_SERVICE_NAME
+//       Names the service in all spans. Default: "bastion-" and the name of the service.
 //   OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG
 //       See sampler.h.
 //   OTEL_BSP_MAX_QUEUE_SIZE, OTEL_BSP_MAX_EXPORT_BATCH_SIZE, OTEL_BSP_SCHEDULE_DELAY
@@ -21,16 +24,10 @@
 
 namespace bastion {
 
-// The flags of every service.
-struct TelemetryFlags {
-  std::string http_listen;    // --http_listen
-  bool trace_detail = false;  // --trace_detail
-};
-
 // Makes the telemetry that the flags and the environment ask for. `service` is "orchestrator",
 // "drafter" or "verifier". INVALID_ARGUMENT names a variable with an invalid value.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<ServiceTelemetry>> MakeTelemetry(
-    const std::string& service, const std::string& model, const TelemetryFlags& flags);
+    const std::string& service, const std::string& model);
 
 }  // namespace bastion
 

@@ -11,7 +11,7 @@
 
 namespace bastion {
 
-// `service`: the resource attribute service.name, unless OTEL_SERVICE_NAME is set.
+// `service`: the resource attribute service.name.
 [[nodiscard]] std::unique_ptr<SpanSink> MakeOtlpSink(const std::string& service);
 
 }  // namespace bastion

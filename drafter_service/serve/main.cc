@@ -29,14 +29,6 @@ ABSL_FLAG(std::string, shared_memory, "",
 ABSL_FLAG(std::string, carrier, "auto",
           "Transport for features: auto (shared memory if the verifier offers it and its address "
           "is unix:///path, else gRPC) or inline (gRPC).");
-ABSL_FLAG(
-    std::string, http_listen, "",
-    "Address for HTTP, host:port: metrics under /metrics. It has no authentication, so choose "
-    "an address that only monitoring can reach. Empty: no HTTP, and no metrics are "
-    "collected.");
-ABSL_FLAG(
-    bool, trace_detail, false,
-    "Record the parts of each call as spans of their own. Needs OTEL_EXPORTER_OTLP_ENDPOINT.");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
 ABSL_FLAG(
@@ -83,9 +75,7 @@ absl::Status Run() {
 
   ASSIGN_OR_RETURN(auto attach,
                    wire::StartAttachServer(absl::GetFlag(FLAGS_shared_memory), "drafter"));
-  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("drafter", engine->info().model,
-                                                       {absl::GetFlag(FLAGS_http_listen),
-                                                        absl::GetFlag(FLAGS_trace_detail)}));
+  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("drafter", engine->info().model));
   drafter::DrafterTelemetry measured(telemetry.get());
   drafter::DrafterService service(
       engine.get(), [&](SequenceId sequence) { features.Forget(sequence); }, std::move(attach),

@@ -3,6 +3,8 @@
 #ifndef BASTION_ORCHESTRATOR_CYCLE_CYCLE_SUMMARY_H_
 #define BASTION_ORCHESTRATOR_CYCLE_CYCLE_SUMMARY_H_
 
+#include <array>
+
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/stages/timing_trace.h"
@@ -27,6 +29,17 @@ struct CycleSummary {
   // decoding for the same requests.
   absl::Duration plain;
 
+  // Consecutive parts of the cycle.
+  struct Part {
+    const char* name;
+    absl::Duration began, ended;
+  };
+  [[nodiscard]] std::array<Part, 4> parts() const {
+    return {{{"plan", began, draft_began},
+             {"draft", draft_began, tree_began},
+             {"tree", tree_began, verify_began},
+             {"verify", verify_began, ended}}};
+  }
   [[nodiscard]] int nodes() const { return size.rows - size.prompts.rows - size.sequences; }
   // The part of the duration that is not due to prompts, by rows.
   [[nodiscard]] absl::Duration decode_time() const {

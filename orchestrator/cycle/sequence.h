@@ -37,6 +37,11 @@ struct DecodeRequest {
 
 enum class FinishReason { kNone, kStopToken, kStopString, kLength };
 
+// "length" or "stop": the names that metrics and traces use. REQUIRES: not kNone.
+[[nodiscard]] constexpr const char* FinishReasonName(FinishReason reason) {
+  return reason == FinishReason::kLength ? "length" : "stop";
+}
+
 // One cycle of one sequence.
 struct CycleRecord {
   int nodes = 0;

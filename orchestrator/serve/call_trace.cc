@@ -10,11 +10,6 @@ namespace {
 
 constexpr char kOperation[] = "text_completion";
 
-// The values of gen_ai.response.finish_reasons.
-const char* FinishReasonName(FinishReason reason) {
-  return reason == FinishReason::kLength ? "length" : "stop";
-}
-
 }  // namespace
 
 CallTrace::CallTrace(Tracer* tracer, absl::string_view traceparent) : tracer_(tracer) {

@@ -66,14 +66,6 @@ ABSL_FLAG(
 ABSL_FLAG(absl::Duration, park_after, absl::Seconds(1),
           "How long a client may let its full stream wait before its request gives up its slot and "
           "memory. The request continues when the client reads again.");
-ABSL_FLAG(
-    std::string, http_listen, "",
-    "Address for HTTP, host:port: metrics under /metrics. It has no authentication, so choose "
-    "an address that only monitoring and operators can reach. Empty: no HTTP, and no "
-    "metrics are collected.");
-ABSL_FLAG(bool, trace_detail, false,
-          "Record the stages of each cycle as spans of their own. Needs "
-          "OTEL_EXPORTER_OTLP_ENDPOINT.");
 ABSL_FLAG(absl::Duration, grace, absl::Seconds(30),
           "How long running requests may continue after SIGTERM.");
 
@@ -148,9 +140,7 @@ absl::Status Run() {
   options.link.table = table.get();
   options.link.learned = learned.has_value() ? &*learned : nullptr;
   options.link.acceptance = acceptance.has_value() ? &*acceptance : nullptr;
-  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name,
-                                                       {absl::GetFlag(FLAGS_http_listen),
-                                                        absl::GetFlag(FLAGS_trace_detail)}));
+  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name));
   ServingTelemetry serving(telemetry.get());
   Mutex host_mutex;
   std::unique_ptr<wire::ServiceHost> host;

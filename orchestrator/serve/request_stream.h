@@ -76,7 +76,7 @@ class RequestStream {
   void SetAbortCallback(std::function<void()> abort) { abort_ = std::move(abort); }
   enum class Event { kTimeout, kDelta, kEnd };
   // Waits up to `timeout` for the next event. kDelta: `delta` is the output of all waiting cycles
-  // of one answer. kEnd: all output has been returned, and status() is valid.
+  // of one answer. kEnd: there is no further output, and status() is valid.
   Event WaitForEvent(absl::Duration timeout, OutputDelta& delta) ABSL_LOCKS_EXCLUDED(mutex_);
   // Called when the client has disconnected or the RPC has ended.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "orchestrator/serve/live_request.h"
+#include "orchestrator/serve/named_stages.h"
 
 namespace bastion {
 namespace {
@@ -20,20 +21,6 @@ using prometheus::Histogram;
 constexpr int kDepths = 16;
 constexpr int kReasons = static_cast<int>(BudgetReason::kNoDraft) + 1;
 
-struct Stage {
-  const char* name;
-  absl::Duration StageTimes::*time;
-};
-constexpr Stage kStages[] = {
-    {"draft", &StageTimes::draft},
-    {"tree", &StageTimes::tree},
-    {"verify_queue", &StageTimes::verify_queue},
-    {"verify", &StageTimes::verify},
-    {"commit", &StageTimes::commit},
-    {"audit", &StageTimes::audit},
-    {"transfer", &StageTimes::transfer},
-};
-
 // What a cycle did, from the most to the least speculative.
 enum class CycleMode { kDrafted, kDraftFree, kPlain, kResting, kPrompts };
 constexpr const char* kModes[] = {"drafted", "draft_free", "plain", "resting", "prompts"};
@@ -43,11 +30,6 @@ CycleMode ModeOf(const CycleSummary& cycle) {
   if (cycle.drafted) return CycleMode::kDrafted;
   if (cycle.nodes() > 0) return CycleMode::kDraftFree;
   return cycle.rested ? CycleMode::kResting : CycleMode::kPlain;
-}
-
-// The value of finish_reason for a complete answer.
-const char* FinishName(FinishReason reason) {
-  return reason == FinishReason::kLength ? "length" : "stop";
 }
 
 }  // namespace
@@ -116,7 +98,7 @@ struct ServingMetrics::Cycles {
       modes[i] =
           &make.Counter("bastion_cycles_total", "Cycles, by what they did.", {{"mode", kModes[i]}});
     }
-    for (const Stage& stage : kStages) {
+    for (const NamedStage& stage : kStages) {
       stages.push_back(&make.Histogram("bastion_cycle_phase_duration_seconds",
                                        "Duration of a stage of a cycle.", CycleSeconds(),
                                        {{"phase", stage.name}}));
@@ -230,7 +212,7 @@ void ServingMetrics::CountDecoding(const LiveRequest& request) {
 }
 
 void ServingMetrics::OnEnd(const LiveRequest& request, const absl::Status& status) {
-  CountEnd(status, status.ok() ? FinishName(request.sequence().reason()) : "");
+  CountEnd(status, status.ok() ? FinishReasonName(request.sequence().reason()) : "");
   requests_->prompt_tokens.Increment(static_cast<double>(request.request().decode.prompt.size()));
   if (request.admitted()) {
     requests_->cached_tokens.Increment(request.sequence().reused_prompt_tokens());

@@ -16,10 +16,9 @@ class ServingTimeline final : public ServingObserver {
   void OnCycle(const CycleSummary& cycle, const ServedCycle&) override {
     CallSlices slices("cycles", cycle.size.sequences > 0 ? "cycle" : "prefill", cycle.began);
     slices.set_rows(cycle.size.rows);
-    slices.AddPart("plan", cycle.draft_began - cycle.began);
-    slices.AddPart("draft", cycle.tree_began - cycle.draft_began);
-    slices.AddPart("tree", cycle.verify_began - cycle.tree_began);
-    slices.AddPart("verify", cycle.ended - cycle.verify_began);
+    for (const CycleSummary::Part& part : cycle.parts()) {
+      slices.AddPart(part.name, part.ended - part.began);
+    }
     timeline_.Add(slices.Finish(cycle.ended));
   }
   void OnEnd(const LiveRequest&, const absl::Status&) override {}

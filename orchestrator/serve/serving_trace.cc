@@ -5,27 +5,14 @@
 
 #include "common/telemetry/wall_time.h"
 #include "orchestrator/serve/live_request.h"
+#include "orchestrator/serve/named_stages.h"
 
 namespace bastion {
 namespace {
 
-struct Stage {
-  const char* attribute;
-  absl::Duration StageTimes::*time;
-};
-constexpr Stage kStages[] = {
-    {"bastion.stage.draft_ms", &StageTimes::draft},
-    {"bastion.stage.tree_ms", &StageTimes::tree},
-    {"bastion.stage.verify_queue_ms", &StageTimes::verify_queue},
-    {"bastion.stage.verify_ms", &StageTimes::verify},
-    {"bastion.stage.commit_ms", &StageTimes::commit},
-    {"bastion.stage.audit_ms", &StageTimes::audit},
-    {"bastion.stage.transfer_ms", &StageTimes::transfer},
-};
-
 // Sets the part `share` of each stage that took time.
 void SetStages(const StageTimes& stages, double share, Span* span) {
-  for (const Stage& stage : kStages) {
+  for (const NamedStage& stage : kStages) {
     const absl::Duration time = stages.*stage.time;
     if (time != absl::ZeroDuration()) span->SetMilliseconds(stage.attribute, share * time);
   }
@@ -129,20 +116,16 @@ Span ServingTrace::RequestCycle(const CycleSummary& cycle, const LiveRequest& re
 }
 
 void ServingTrace::AddStages(const CycleSummary& cycle, std::vector<Span>* spans) const {
-  const auto add = [&](const char* name, absl::Duration from, absl::Duration to) {
-    if (to <= from) return;
+  for (const CycleSummary::Part& part : cycle.parts()) {
+    if (part.ended <= part.began) continue;
     Span span;
     span.context = NewSpan(cycle_);
     span.parent = cycle_.span;
-    span.name = name;
-    span.start = WallTime(from);
-    span.end = WallTime(to);
+    span.name = part.name;
+    span.start = WallTime(part.began);
+    span.end = WallTime(part.ended);
     spans->push_back(std::move(span));
-  };
-  add("plan", cycle.began, cycle.draft_began);
-  add("draft", cycle.draft_began, cycle.tree_began);
-  add("tree", cycle.tree_began, cycle.verify_began);
-  add("verify", cycle.verify_began, cycle.ended);
+  }
 }
 
 void ServingTrace::OnEnd(const LiveRequest& request, const absl::Status&) {

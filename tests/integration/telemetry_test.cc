@@ -356,6 +356,14 @@ TEST_F(TelemetryTest, PromtoolFindsNoFaultInTheMetrics) {
   }
 }
 
+TEST_F(TelemetryTest, TheEnvironmentNamesTheServiceInSpans) {
+  setenv("OTEL_SERVICE_NAME", "my-model", 1);
+  testing::ServiceSystem& system = StartTraced(true);
+  unsetenv("OTEL_SERVICE_NAME");
+  ASSERT_TRUE(Generate(system.client(), Request("ar", 5)).status.ok());
+  for (const ReceivedSpan& span : AwaitCalls(1)) EXPECT_EQ(span.service, "my-model");
+}
+
 TEST_F(TelemetryTest, ACollectorThatHangsChangesNoAnswerAndLosesOnlySpans) {
   setenv("OTEL_BSP_MAX_QUEUE_SIZE", "50", 1);
   testing::ServiceSystem& system = StartTraced(true);

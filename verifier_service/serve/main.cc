@@ -42,14 +42,6 @@ ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30,
 ABSL_FLAG(bool, reuse_prefixes, true,
           "Reuse the KV cache of prompts that begin like an earlier prompt with the same "
           "cache_salt.");
-ABSL_FLAG(
-    std::string, http_listen, "",
-    "Address for HTTP, host:port: metrics under /metrics. It has no authentication, so choose "
-    "an address that only monitoring can reach. Empty: no HTTP, and no metrics are "
-    "collected.");
-ABSL_FLAG(
-    bool, trace_detail, false,
-    "Record the parts of each call as spans of their own. Needs OTEL_EXPORTER_OTLP_ENDPOINT.");
 ABSL_FLAG(double, audit_fraction, 0,
           "Fraction (0 to 1) of verify cycles that are decoded again token by token and compared. "
           "0: off.");
@@ -94,9 +86,7 @@ absl::Status Run() {
 
   ASSIGN_OR_RETURN(auto attach,
                    wire::StartAttachServer(absl::GetFlag(FLAGS_shared_memory), "verifier"));
-  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("verifier", engine->info().model,
-                                                       {absl::GetFlag(FLAGS_http_listen),
-                                                        absl::GetFlag(FLAGS_trace_detail)}));
+  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("verifier", engine->info().model));
   verifier::VerifierTelemetry measured(telemetry.get());
   verifier::VerifierService service(engine.get(), std::move(attach), &measured);
   RETURN_IF_ERROR(telemetry->Serve([&] { measured.Refresh(service.state()); }));
