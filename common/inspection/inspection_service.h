@@ -1,4 +1,5 @@
-// InspectionService: answers what operators ask a service about itself. Thread-safe.
+// InspectionService: answers what operators ask a service about itself. The orchestrator adds its
+// own answers in a class that derives from it. Thread-safe.
 #ifndef BASTION_COMMON_INSPECTION_INSPECTION_SERVICE_H_
 #define BASTION_COMMON_INSPECTION_INSPECTION_SERVICE_H_
 
@@ -18,7 +19,7 @@ struct InspectedPeer {
   std::string address;  // Its gRPC address.
 };
 
-class InspectionService final : public v1::InspectionService::Service {
+class InspectionService : public v1::InspectionService::Service {
  public:
   // `service` is the name of this service. `timeline` must outlive this object.
   InspectionService(std::string service, const Timeline* timeline,

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "common/stages/stage_data.h"
 #include "orchestrator/cost/stage_times.h"
+#include "orchestrator/cycle/verified_tree.h"
 #include "orchestrator/policy/request_policy.h"
 
 namespace bastion {
@@ -33,6 +34,7 @@ struct DecodeRequest {
   std::string cache_salt = {};  // PrefixItem::salt
   // The time between two outputs that should not be exceeded (turn_planner.h). nullopt: no target.
   std::optional<absl::Duration> latency_target;
+  bool keeps_trees = false;  // Keep the trees of all cycles in their records.
 };
 
 enum class FinishReason { kNone, kStopToken, kStopString, kLength };
@@ -53,6 +55,7 @@ struct CycleRecord {
   int accepted = 0;                 // Accepted nodes: one at each depth from 1 to `accepted`.
   absl::Duration predicted_verify;  // Prediction of stages.verify, for the whole call.
   StageTimes stages;
+  std::shared_ptr<const VerifiedTree> tree = nullptr;  // If it is kept.
 };
 
 class DecodeSequence {
@@ -92,6 +95,8 @@ class DecodeSequence {
   // Applies the outcome of verifying `grown`: emits tokens up to the first stop. The caller has set
   // the fields of `record` that all sequences of the batch share (rows, stages).
   void Commit(const GrownTree& grown, const Acceptance& acceptance, CycleRecord record);
+  // Keeps the tree of the next cycle in its record, until the one after it ends.
+  void KeepNextTree() { keeps_next_tree_ = true; }
   // Ends the sequence because a stop string was found, and keeps only the first `tokens` tokens of
   // its output. REQUIRES: the last cycle emitted all tokens that are dropped.
   void StopAfter(size_t tokens, FinishReason reason);
@@ -150,6 +155,7 @@ class DecodeSequence {
   Position drafter_position_ = 0;  // Committed tokens that the drafter has received.
   absl::Duration prefill_time_;
   std::vector<CycleRecord> cycles_;
+  bool keeps_next_tree_ = false;
   absl::Status starvation_;
   FinishReason reason_ = FinishReason::kNone;
   absl::Status status_;

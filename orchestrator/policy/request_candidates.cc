@@ -1,5 +1,8 @@
 #include "orchestrator/policy/request_candidates.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "orchestrator/prior/weighted_candidates.h"
 
 namespace bastion {
@@ -22,6 +25,30 @@ std::optional<TransitionPrior> PriorFor(Policy::Prior prior, const PriorInputs& 
   return std::make_optional<TransitionPrior>(options);
 }
 
+// The probability that the drafter gives a token; 0 if it is not a candidate.
+double DraftProbability(const Marginals& marginals, int position, TokenId token) {
+  if (position >= marginals.positions) return 0;
+  for (int rank = 0; rank < marginals.candidates; ++rank) {
+    if (marginals.token(position, rank) == token) {
+      return std::exp(marginals.log_prob(position, rank));
+    }
+  }
+  return 0;
+}
+
+// The kind of counts that raises the score of a token most.
+NodeSource StrongestSource(const TokenGains& entry) {
+  const auto gain = [&entry](PriorSource first, PriorSource last) {
+    return *std::max_element(entry.gains.begin() + static_cast<int>(first),
+                             entry.gains.begin() + static_cast<int>(last) + 1);
+  };
+  const float table = gain(PriorSource::kTableOne, PriorSource::kTableTwo);
+  const float learned = gain(PriorSource::kLearnedOne, PriorSource::kLearnedTwo);
+  const float request = gain(PriorSource::kRequestOne, PriorSource::kRequestThree);
+  if (request > 0 && request >= std::max(table, learned)) return NodeSource::kRequest;
+  return learned > table ? NodeSource::kLearned : NodeSource::kTable;
+}
+
 }  // namespace
 
 RequestCandidates::RequestCandidates(const PolicyContext& context)
@@ -41,6 +68,26 @@ std::unique_ptr<Candidates> RequestCandidates::FromDraft(const Marginals& margin
 std::unique_ptr<Candidates> RequestCandidates::FromPrior(int depth, int max_children) const {
   return std::make_unique<PriorCandidates>(std::min(depth, kPriorDepth), &*prior_,
                                            &shared_->prior_weights, max_children);
+}
+
+std::vector<NodeSource> RequestCandidates::SourcesOf(const DraftTree& tree,
+                                                     const Marginals* marginals) const {
+  std::vector<NodeSource> sources;
+  sources.reserve(tree.nodes());
+  GainList gains;
+  for (NodeIndex node = 1; node < tree.rows(); ++node) {
+    const TokenGains* entry = nullptr;
+    if (prior_.has_value()) {
+      prior_->CollectGains(prior_->TokensBefore(tree, tree.parent(node)), &gains);
+      entry = gains.Find(tree.token(node));
+    }
+    const double drafted =
+        marginals == nullptr ? 0
+                             : DraftProbability(*marginals, tree.depth(node) - 1, tree.token(node));
+    const bool from_draft = entry == nullptr || drafted >= entry->estimate;
+    sources.push_back(from_draft ? NodeSource::kDraft : StrongestSource(*entry));
+  }
+  return sources;
 }
 
 void RequestCandidates::AppendPrompt(absl::Span<const TokenId> prompt, const std::string& salt) {

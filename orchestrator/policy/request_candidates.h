@@ -11,7 +11,9 @@
 
 #include "absl/types/span.h"
 #include "common/base/ids.h"
+#include "common/stages/draft_tree.h"
 #include "common/stages/marginals.h"
+#include "orchestrator/policy/node_source.h"
 #include "orchestrator/policy/speculation_memory.h"
 #include "orchestrator/policy/tree_rule.h"
 #include "orchestrator/prior/transition_prior.h"
@@ -35,6 +37,11 @@ class RequestCandidates {
                                                       int max_children) const;
   // The candidates of the prior alone. REQUIRES: has_prior().
   [[nodiscard]] std::unique_ptr<Candidates> FromPrior(int depth, int max_children) const;
+
+  // What proposed the nodes of a tree that was grown from these candidates. `marginals` are those
+  // of the draft, null without one. REQUIRES: no token was appended since.
+  [[nodiscard]] std::vector<NodeSource> SourcesOf(const DraftTree& tree,
+                                                  const Marginals* marginals) const;
 
   // Adds the prompt of the request to the prior, before any other token.
   void AppendPrompt(absl::Span<const TokenId> prompt, const std::string& salt);

@@ -18,6 +18,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "common/base/ids.h"
@@ -73,6 +74,10 @@ class RequestPolicy {
   [[nodiscard]] virtual TreeOffer OfferTree() = 0;
   // The tree of this cycle: the first `nodes` nodes of the offer. `reason` says why not more.
   [[nodiscard]] GrownTree Finish(int nodes, BudgetReason reason);
+  // What proposed the nodes of `tree`, the last tree. REQUIRES: it is not observed yet.
+  [[nodiscard]] std::vector<NodeSource> SourcesOf(const DraftTree& tree) const {
+    return candidates_.SourcesOf(tree, marginals_.empty() ? nullptr : &marginals_);
+  }
   // Learns from the outcome of verifying `grown`, the last tree.
   void Observe(const GrownTree& grown, const Acceptance& acceptance);
 

@@ -1,6 +1,7 @@
 #include "orchestrator/serve/generation_events.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -28,6 +29,71 @@ void SetCycle(const CycleRecord& cycle, v1::CycleReport& out) {
   Set(cycle.stages.verify_queue, out.mutable_verify_queue());
   Set(cycle.stages.audit, out.mutable_audit());
   out.set_share(cycle.share);
+}
+
+v1::NodeSource SourceOf(NodeSource source) {
+  switch (source) {
+    case NodeSource::kDraft:
+      return v1::NODE_SOURCE_DRAFT;
+    case NodeSource::kTable:
+      return v1::NODE_SOURCE_TABLE;
+    case NodeSource::kRequest:
+      return v1::NODE_SOURCE_REQUEST;
+    case NodeSource::kLearned:
+      return v1::NODE_SOURCE_LEARNED;
+  }
+  return v1::NODE_SOURCE_UNSPECIFIED;
+}
+
+// The text of a token; empty for a token of the model that the tokenizer does not know.
+std::string TextOf(const hub::Tokenizer& tokenizer, TokenId token) {
+  return tokenizer.Decode({token}, /*skip_special=*/false).value_or("");
+}
+
+void SetTree(const VerifiedTree& verified, const hub::Tokenizer& tokenizer, v1::VerifiedTree& out) {
+  const DraftTree& tree = verified.tree;
+  out.set_root_token_id(tree.token(0));
+  out.set_root_text(TextOf(tokenizer, tree.token(0)));
+  out.set_next_token_id(verified.next);
+  out.set_next_text(TextOf(tokenizer, verified.next));
+  for (NodeIndex i = 1; i < tree.rows(); ++i) {
+    v1::VerifiedTree::Node& node = *out.add_nodes();
+    node.set_parent(tree.parent(i));
+    node.set_token_id(tree.token(i));
+    node.set_text(TextOf(tokenizer, tree.token(i)));
+    node.set_path_probability(std::exp(tree.log_score(i)));
+    node.set_source(SourceOf(verified.sources[i - 1]));
+  }
+  for (const NodeIndex i : verified.accepted) out.mutable_nodes(i - 1)->set_accepted(true);
+}
+
+// REQUIRES: the trees of the cycles are kept.
+void SetTotals(const std::vector<CycleRecord>& cycles, v1::DraftTotals& out) {
+  std::array<v1::DraftTotals::Source, kNodeSources> sources;
+  absl::Duration predicted, measured;
+  for (const CycleRecord& cycle : cycles) {
+    ++(*out.mutable_budget_reasons())[BudgetReasonName(cycle.reason)];
+    predicted += cycle.predicted_verify;
+    measured += cycle.stages.verify;
+    const auto source_of = [&cycle, &sources](NodeIndex node) -> v1::DraftTotals::Source& {
+      return sources[static_cast<size_t>(cycle.tree->sources[node - 1])];
+    };
+    for (NodeIndex i = 1; i < cycle.tree->tree.rows(); ++i) {
+      v1::DraftTotals::Source& source = source_of(i);
+      source.set_nodes(source.nodes() + 1);
+      source.set_expected(source.expected() + std::exp(cycle.tree->tree.log_score(i)));
+    }
+    for (const NodeIndex i : cycle.tree->accepted) {
+      source_of(i).set_accepted(source_of(i).accepted() + 1);
+    }
+  }
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].nodes() == 0) continue;
+    sources[i].set_source(SourceOf(static_cast<NodeSource>(i)));
+    *out.add_sources() = std::move(sources[i]);
+  }
+  Set(predicted, out.mutable_predicted_verify());
+  Set(measured, out.mutable_measured_verify());
 }
 
 void SetTimings(const OutputEnd& end, v1::Timings& out) {
@@ -96,7 +162,8 @@ v1::FinishReason ReasonOf(FinishReason reason) {
 
 }  // namespace
 
-v1::GenerateResponse DeltaEvent(const OutputDelta& delta, const v1::OutputOptions& wanted) {
+v1::GenerateResponse DeltaEvent(const OutputDelta& delta, const v1::OutputOptions& wanted,
+                                const hub::Tokenizer& tokenizer) {
   v1::GenerateResponse event;
   event.mutable_delta()->set_answer(delta.answer);
   event.mutable_delta()->set_text(delta.text);
@@ -115,15 +182,18 @@ v1::GenerateResponse DeltaEvent(const OutputDelta& delta, const v1::OutputOption
       }
     }
   }
-  if (wanted.cycles()) {
+  if (wanted.cycles() || wanted.trees()) {
     for (const CycleRecord& cycle : delta.cycles) {
-      SetCycle(cycle, *event.mutable_delta()->add_cycles());
+      v1::CycleReport& report = *event.mutable_delta()->add_cycles();
+      SetCycle(cycle, report);
+      if (wanted.trees()) SetTree(*cycle.tree, tokenizer, *report.mutable_verified_tree());
     }
   }
   return event;
 }
 
-v1::GenerateResponse FinishedEvent(int answer, const OutputEnd& end) {
+v1::GenerateResponse FinishedEvent(int answer, const OutputEnd& end,
+                                   const v1::OutputOptions& wanted) {
   v1::GenerateResponse event;
   v1::Finished& finished = *event.mutable_finished();
   finished.set_answer(answer);
@@ -136,6 +206,7 @@ v1::GenerateResponse FinishedEvent(int answer, const OutputEnd& end) {
   finished.set_seed(end.seed);
   SetTimings(end, *finished.mutable_timings());
   SetSpeculation(end, *finished.mutable_speculation());
+  if (wanted.totals()) SetTotals(end.cycles, *finished.mutable_totals());
   return event;
 }
 

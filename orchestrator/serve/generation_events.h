@@ -2,16 +2,19 @@
 #ifndef BASTION_ORCHESTRATOR_SERVE_GENERATION_EVENTS_H_
 #define BASTION_ORCHESTRATOR_SERVE_GENERATION_EVENTS_H_
 
+#include "common/hub/tokenizer.h"
 #include "orchestrator/serve/request_stream.h"
 #include "protos/bastion/v1/generation.pb.h"
 
 namespace bastion {
 
-// A Delta with the fields of `delta` that `wanted` requests.
+// A Delta with the fields of `delta` that `wanted` requests. `tokenizer` is for the texts of trees.
 [[nodiscard]] v1::GenerateResponse DeltaEvent(const OutputDelta& delta,
-                                              const v1::OutputOptions& wanted);
-// The Finished event of an answer.
-[[nodiscard]] v1::GenerateResponse FinishedEvent(int answer, const OutputEnd& end);
+                                              const v1::OutputOptions& wanted,
+                                              const hub::Tokenizer& tokenizer);
+// The Finished event of an answer, with the fields that `wanted` requests.
+[[nodiscard]] v1::GenerateResponse FinishedEvent(int answer, const OutputEnd& end,
+                                                 const v1::OutputOptions& wanted);
 
 }  // namespace bastion
 

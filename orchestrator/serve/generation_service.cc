@@ -106,7 +106,8 @@ grpc::Status GenerationService::Serve(grpc::ServerContext* context,
   if (!submitted.ok()) return Refuse(submitted);
   const auto cancel = absl::MakeCleanup([&] { scheduler_->Cancel(*stream); });
   if (!writer->Write(started)) return wire::ToGrpc(EndOf(*context));
-  return wire::ToGrpc(WriteEvents({*context, request.output(), *stream, *writer, *trace}));
+  return wire::ToGrpc(
+      WriteEvents({model_->tokenizer, *context, request.output(), *stream, *writer, *trace}));
 }
 
 absl::Status GenerationService::WriteEvents(const Output& output) {
@@ -118,8 +119,11 @@ absl::Status GenerationService::WriteEvents(const Output& output) {
         break;
       case RequestStream::Event::kDelta: {
         const absl::Duration began = Clock::Real().Now();
-        if (!output.writer.Write(DeltaEvent(delta, output.wanted))) return EndOf(output.context);
-        if (delta.end && !output.writer.Write(FinishedEvent(delta.answer, *delta.end))) {
+        if (!output.writer.Write(DeltaEvent(delta, output.wanted, output.tokenizer))) {
+          return EndOf(output.context);
+        }
+        if (delta.end &&
+            !output.writer.Write(FinishedEvent(delta.answer, *delta.end, output.wanted))) {
           return EndOf(output.context);
         }
         output.trace.AddSend(began, delta);

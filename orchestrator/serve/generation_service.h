@@ -48,6 +48,7 @@ class GenerationService final : public v1::GenerationService::Service {
                                    CallTrace* trace);
   // The stream of a call and where its events go.
   struct Output {
+    const hub::Tokenizer& tokenizer;
     grpc::ServerContext& context;
     const v1::OutputOptions& wanted;
     RequestStream& stream;

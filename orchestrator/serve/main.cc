@@ -7,7 +7,6 @@
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
-#include "common/inspection/inspection_service.h"
 #include "common/prior/transition_file.h"
 #include "common/telemetry/flags.h"
 #include "common/wire/service_host.h"
@@ -16,6 +15,7 @@
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "orchestrator/serve/generation_service.h"
+#include "orchestrator/serve/orchestrator_inspection.h"
 #include "orchestrator/serve/serving_telemetry.h"
 
 ABSL_FLAG(std::string, target, "",
@@ -157,8 +157,8 @@ absl::Status Run() {
                             {.stream_interval = absl::GetFlag(FLAGS_stream_interval),
                              .observer = serving.observer(),
                              .tracer = telemetry->tracer()});
-  InspectionService inspection(
-      "orchestrator", &telemetry->timeline(),
+  OrchestratorInspection inspection(
+      &scheduler, &telemetry->timeline(),
       {{"drafter", absl::GetFlag(FLAGS_drafter)}, {"verifier", absl::GetFlag(FLAGS_verifier)}});
   const wire::HostOptions host_options = ReadHostOptions(options);
   {

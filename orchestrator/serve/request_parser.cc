@@ -187,6 +187,7 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
   }
   DecodeRequest decode;
   decode.cache_salt = request.cache_salt();
+  decode.keeps_trees = request.output().trees() || request.output().totals();
   ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
   ASSIGN_OR_RETURN(decode.sampling, ParseSampling(request.sampling()));
   RETURN_IF_ERROR(SetLimits(request.stop(), decode));

@@ -22,6 +22,9 @@ constexpr absl::Duration kStalledPoll = absl::Milliseconds(1);
 // Further requests wait for the next cycle once admissions have taken this long: the prior of a
 // long prompt takes milliseconds, and running requests wait meanwhile.
 constexpr absl::Duration kAdmissionTime = absl::Milliseconds(4);
+// How long a call of ReadCosts waits. The thread looks for such calls once per loop, also while
+// idle.
+constexpr absl::Duration kInquiryTimeout = absl::Seconds(5);
 
 }  // namespace
 
@@ -58,6 +61,28 @@ SchedulerStats Scheduler::stats() const {
   return stats;
 }
 
+absl::Status Scheduler::ReadCosts(std::function<void(const TargetInfo&, const CostModel&)> read) {
+  const auto inquiry = std::make_shared<Inquiry>(Inquiry{std::move(read)});
+  MutexLock lock(&mutex_);
+  if (!stats_.ready) return absl::UnavailableError("no verifier is connected");
+  inquiries_.push_back(inquiry);
+  const auto answered = [&inquiry] { return inquiry->answered; };
+  if (mutex_.AwaitWithTimeout(answered, kInquiryTimeout)) {
+    return absl::OkStatus();
+  }
+  std::erase(inquiries_, inquiry);
+  return absl::UnavailableError("the cycle's thread did not answer in time");
+}
+
+void Scheduler::AnswerInquiries() {
+  MutexLock lock(&mutex_);
+  for (const std::shared_ptr<Inquiry>& inquiry : inquiries_) {
+    inquiry->read(link_.engine()->target, link_.engine()->costs);
+    inquiry->answered = true;
+  }
+  inquiries_.clear();
+}
+
 void Scheduler::Main() {
   while (AwaitWork()) {
     if (!link_.connected() && !link_.Connect()) {
@@ -72,6 +97,7 @@ void Scheduler::Main() {
     Park();
     Preempt();
     UpdateStats();
+    AnswerInquiries();
   }
   const absl::Status stopped = absl::UnavailableError("the service is shutting down");
   queue_.Refuse(stopped);
