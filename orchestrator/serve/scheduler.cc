@@ -22,8 +22,7 @@ constexpr absl::Duration kStalledPoll = absl::Milliseconds(1);
 // Further requests wait for the next cycle once admissions have taken this long: the prior of a
 // long prompt takes milliseconds, and running requests wait meanwhile.
 constexpr absl::Duration kAdmissionTime = absl::Milliseconds(4);
-// How long a call of ReadCosts waits. The thread looks for such calls once per loop, also while
-// idle.
+// How long a call of ReadCosts waits. The thread answers such calls once per loop, also while idle.
 constexpr absl::Duration kInquiryTimeout = absl::Seconds(5);
 
 }  // namespace
@@ -61,26 +60,9 @@ SchedulerStats Scheduler::stats() const {
   return stats;
 }
 
-absl::Status Scheduler::ReadCosts(std::function<void(const TargetInfo&, const CostModel&)> read) {
-  const auto inquiry = std::make_shared<Inquiry>(Inquiry{std::move(read)});
-  MutexLock lock(&mutex_);
-  if (!stats_.ready) return absl::UnavailableError("no verifier is connected");
-  inquiries_.push_back(inquiry);
-  const auto answered = [&inquiry] { return inquiry->answered; };
-  if (mutex_.AwaitWithTimeout(answered, kInquiryTimeout)) {
-    return absl::OkStatus();
-  }
-  std::erase(inquiries_, inquiry);
-  return absl::UnavailableError("the cycle's thread did not answer in time");
-}
-
-void Scheduler::AnswerInquiries() {
-  MutexLock lock(&mutex_);
-  for (const std::shared_ptr<Inquiry>& inquiry : inquiries_) {
-    inquiry->read(link_.engine()->target, link_.engine()->costs);
-    inquiry->answered = true;
-  }
-  inquiries_.clear();
+absl::Status Scheduler::ReadCosts(CostInquiries::Read read) {
+  if (!stats().ready) return absl::UnavailableError("no verifier is connected");
+  return cost_inquiries_.Ask(std::move(read), kInquiryTimeout);
 }
 
 void Scheduler::Main() {
@@ -97,7 +79,7 @@ void Scheduler::Main() {
     Park();
     Preempt();
     UpdateStats();
-    AnswerInquiries();
+    cost_inquiries_.Answer(link_.engine()->target, link_.engine()->costs);
   }
   const absl::Status stopped = absl::UnavailableError("the service is shutting down");
   queue_.Refuse(stopped);

@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "common/base/mutex.h"
 #include "orchestrator/policy/reliability.h"
+#include "orchestrator/serve/cost_inquiries.h"
 #include "orchestrator/serve/live_request.h"
 #include "orchestrator/serve/log_throttle.h"
 #include "orchestrator/serve/request_queue.h"
@@ -86,10 +87,9 @@ class Scheduler {
 
   [[nodiscard]] SchedulerStats stats() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Calls `read` on the cycle's thread with the target and the current costs. Returns when it has.
-  // UNAVAILABLE if no verifier is connected, or if the thread does not get to it within seconds.
-  [[nodiscard]] absl::Status ReadCosts(
-      std::function<void(const TargetInfo&, const CostModel&)> read) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Calls `read` on the cycle's thread with the target and the current costs, and returns when it
+  // has. UNAVAILABLE if no verifier is connected, or if the thread is too busy for seconds.
+  [[nodiscard]] absl::Status ReadCosts(CostInquiries::Read read) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   using Request = std::unique_ptr<LiveRequest>;
@@ -116,8 +116,6 @@ class Scheduler {
   // If sequences lacked pages, preempts requests until the pages suffice.
   void Preempt();
   void UpdateStats() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Answers the calls of ReadCosts.
-  void AnswerInquiries() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Chooses the requests of the next forward.
   [[nodiscard]] ServedCycle PlanTurn();
@@ -169,14 +167,8 @@ class Scheduler {
   LogThrottle preemption_log_{kLogInterval};
   LogThrottle parking_log_{kLogInterval};
 
-  // A call of ReadCosts that waits.
-  struct Inquiry {
-    std::function<void(const TargetInfo&, const CostModel&)> read;
-    bool answered = false;
-  };
-
+  CostInquiries cost_inquiries_;
   mutable Mutex mutex_;
-  std::vector<std::shared_ptr<Inquiry>> inquiries_ ABSL_GUARDED_BY(mutex_);
   SchedulerStats stats_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };

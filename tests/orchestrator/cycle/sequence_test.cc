@@ -16,8 +16,9 @@ constexpr int kCandidates = 16;
 class SequenceTest : public ::testing::Test {
  protected:
   DecodeSequence Make(std::vector<TokenId> prompt, int max_tokens,
-                      absl::flat_hash_set<TokenId> stops = {}) {
+                      absl::flat_hash_set<TokenId> stops = {}, bool keeps_trees = false) {
     DecodeRequest request;
+    request.keeps_trees = keeps_trees;
     request.id = {4, 2};
     request.prompt = std::move(prompt);
     request.max_tokens = max_tokens;
@@ -209,6 +210,34 @@ TEST_F(SequenceTest, ASequenceEndsByStopAfterOrByFail) {
   failed.Fail(absl::UnavailableError("gone"));
   EXPECT_TRUE(failed.done());
   EXPECT_EQ(failed.reason(), FinishReason::kNone);
+}
+
+TEST_F(SequenceTest, KeepsTheTreesOfAllCyclesIfTheRequestAsks) {
+  DecodeSequence sequence = Make({10, 11}, 10, {}, /*keeps_trees=*/true);
+  sequence.RecordPrefill(1);
+  CommitChain(sequence, {20, 21}, 22);
+  CommitChain(sequence, {}, 23);
+  const auto& cycles = sequence.cycles();
+  ASSERT_NE(cycles[0].tree, nullptr);
+  EXPECT_EQ(cycles[0].tree->tree.tokens(), (std::vector<TokenId>{11, 20, 21}));
+  EXPECT_THAT(cycles[0].tree->sources, ElementsAre(NodeSource::kDraft, NodeSource::kDraft));
+  EXPECT_THAT(cycles[0].tree->accepted, ElementsAre(1, 2));
+  EXPECT_EQ(cycles[0].tree->next, 22);
+  ASSERT_NE(cycles[1].tree, nullptr);
+  EXPECT_EQ(cycles[1].tree->tree.nodes(), 0);
+}
+
+TEST_F(SequenceTest, KeepsOneTreeForAViewerUntilTheNextCycle) {
+  DecodeSequence sequence = Make({10, 11}, 10);
+  sequence.RecordPrefill(1);
+  CommitChain(sequence, {20}, 21);
+  EXPECT_EQ(sequence.cycles()[0].tree, nullptr);
+  sequence.KeepNextTree();
+  CommitChain(sequence, {22}, 23);
+  EXPECT_NE(sequence.cycles()[1].tree, nullptr);
+  CommitChain(sequence, {24}, 25);
+  EXPECT_EQ(sequence.cycles()[1].tree, nullptr);
+  EXPECT_EQ(sequence.cycles()[2].tree, nullptr);
 }
 
 }  // namespace
