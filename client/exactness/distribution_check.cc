@@ -51,8 +51,7 @@ class Checker {
   // Grows the drafter's tree after `prompt`. The tree is only a root if the drafter returns no
   // candidates.
   absl::StatusOr<DraftTree> GrowTree(const std::vector<TokenId>& prompt);
-  absl::StatusOr<std::vector<Draft>> RequestDraft(SequenceId id,
-                                                  const std::vector<TokenId>& prompt);
+  absl::StatusOr<DraftResult> RequestDraft(SequenceId id, const std::vector<TokenId>& prompt);
   // Computes the log-probabilities after each node by plain decoding. [rows][V]
   absl::StatusOr<std::vector<std::vector<double>>> LogProbsOf(const std::vector<TokenId>& prompt,
                                                               const DraftTree& tree);
@@ -73,8 +72,8 @@ class Checker {
   DistributionReport report_;
 };
 
-absl::StatusOr<std::vector<Draft>> Checker::RequestDraft(SequenceId id,
-                                                         const std::vector<TokenId>& prompt) {
+absl::StatusOr<DraftResult> Checker::RequestDraft(SequenceId id,
+                                                  const std::vector<TokenId>& prompt) {
   const std::vector<TokenId> before(prompt.begin(), prompt.end() - 1);
   RETURN_IF_ERROR(check_.verifier->Prefill({id, 0, before}).status());
   Frontier frontier;
@@ -89,12 +88,13 @@ absl::StatusOr<std::vector<Draft>> Checker::RequestDraft(SequenceId id,
 absl::StatusOr<DraftTree> Checker::GrowTree(const std::vector<TokenId>& prompt) {
   const SequenceId id = NextId();
   RETURN_IF_ERROR(check_.verifier->Open(id, SamplingParams()));
-  const absl::StatusOr<std::vector<Draft>> drafts = RequestDraft(id, prompt);
+  const absl::StatusOr<DraftResult> drafted = RequestDraft(id, prompt);
   check_.drafter->Close(id);
   check_.verifier->Close(id);
-  RETURN_IF_ERROR(drafts.status());
-  if (drafts->empty() || drafts->front().marginals.empty()) return DraftTree(prompt.back());
-  const Marginals& marginals = drafts->front().marginals[0];
+  RETURN_IF_ERROR(drafted.status());
+  const std::vector<Draft>& drafts = drafted->drafts;
+  if (drafts.empty() || drafts.front().marginals.empty()) return DraftTree(prompt.back());
+  const Marginals& marginals = drafts.front().marginals[0];
   RETURN_IF_ERROR(marginals.Validate(target_.dims.vocabulary));
   return GrowBestFirst(prompt.back(), DraftCandidates(marginals), check_.tree_nodes);
 }

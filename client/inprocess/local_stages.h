@@ -5,7 +5,10 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "common/base/status.h"
 #include "common/nn/local_device.h"
 #include "common/stages/stages.h"
 #include "drafter_service/engine/drafter_engine.h"
@@ -40,8 +43,9 @@ class LocalDrafter final : public Drafter {
  public:
   explicit LocalDrafter(drafter::DrafterEngine* engine) : engine_(engine) {}
   absl::StatusOr<DrafterInfo> Info() override { return engine_->info(); }
-  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override {
-    return engine_->Expand(frontiers);
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override {
+    ASSIGN_OR_RETURN(std::vector<Draft> drafts, engine_->Expand(frontiers));
+    return DraftResult{std::move(drafts), engine_->last_trace()};
   }
   void Close(SequenceId sequence) override { engine_->Close(sequence); }
 

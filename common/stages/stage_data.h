@@ -115,6 +115,11 @@ struct Draft {
   friend bool operator==(const Draft&, const Draft&) = default;
 };
 
+struct DraftResult {
+  std::vector<Draft> drafts;  // In the order of the frontiers.
+  DraftTrace trace;           // All zero if the drafter does not measure.
+};
+
 // ---- service info ----
 
 // Model dimensions that the roofline needs (BASTION, appendix F).

@@ -25,7 +25,7 @@ class Drafter {
   // UNAVAILABLE while the drafter cannot be reached.
   [[nodiscard]] virtual absl::StatusOr<DrafterInfo> Info() = 0;
   // Returns one Draft per frontier, in order.
-  [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
+  [[nodiscard]] virtual absl::StatusOr<DraftResult> Expand(
       absl::Span<const Frontier> frontiers) = 0;
   // Frees the state of the sequence. Ignores an unknown sequence.
   virtual void Close(SequenceId sequence) = 0;

@@ -148,6 +148,30 @@ TimingTrace Decode(const proto::TimingTrace& in) {
   return trace;
 }
 
+void Encode(const DraftTrace& trace, proto::DraftTrace& out) {
+  out.set_queue_ns(absl::ToInt64Nanoseconds(trace.queue));
+  out.set_features_ns(absl::ToInt64Nanoseconds(trace.features));
+  out.set_context_ns(absl::ToInt64Nanoseconds(trace.context));
+  out.set_forward_ns(absl::ToInt64Nanoseconds(trace.forward));
+  out.set_candidates_ns(absl::ToInt64Nanoseconds(trace.candidates));
+  out.set_context_tokens(trace.context_tokens);
+  out.set_drafts(trace.drafts);
+  out.set_ahead(trace.ahead);
+}
+
+DraftTrace Decode(const proto::DraftTrace& in) {
+  DraftTrace trace;
+  trace.queue = absl::Nanoseconds(in.queue_ns());
+  trace.features = absl::Nanoseconds(in.features_ns());
+  trace.context = absl::Nanoseconds(in.context_ns());
+  trace.forward = absl::Nanoseconds(in.forward_ns());
+  trace.candidates = absl::Nanoseconds(in.candidates_ns());
+  trace.context_tokens = in.context_tokens();
+  trace.drafts = in.drafts();
+  trace.ahead = in.ahead();
+  return trace;
+}
+
 void Encode(const PrefixItem& item, proto::VerifierRequest::ReusePrefix& out) {
   Encode(item.sequence, *out.mutable_sequence());
   out.mutable_tokens()->Add(item.tokens.begin(), item.tokens.end());

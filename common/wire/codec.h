@@ -35,6 +35,8 @@ void Encode(const DraftTree& tree, proto::DraftTree& out);
 
 void Encode(const TimingTrace& trace, proto::TimingTrace& out);
 [[nodiscard]] TimingTrace Decode(const proto::TimingTrace& in);
+void Encode(const DraftTrace& trace, proto::DraftTrace& out);
+[[nodiscard]] DraftTrace Decode(const proto::DraftTrace& in);
 
 void Encode(const PrefixItem& item, proto::VerifierRequest::ReusePrefix& out);
 [[nodiscard]] PrefixItem Decode(const proto::VerifierRequest::ReusePrefix& in);

@@ -91,6 +91,9 @@ absl::Status DrafterService::Expand(const proto::DrafterRequest& request, absl::
                              engine_->last_trace());
   }
   RETURN_IF_ERROR(drafts.status());
+  DraftTrace trace = engine_->last_trace();
+  trace.queue = began - arrived;
+  wire::Encode(trace, *reply.mutable_trace());
   for (const Draft& draft : *drafts) wire::Encode(draft, *client.carrier, *reply.add_drafts());
   return absl::OkStatus();
 }

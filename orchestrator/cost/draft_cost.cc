@@ -47,33 +47,41 @@ std::vector<double> DraftCost::Curve(int max_sequences) const {
   return seconds;
 }
 
-void DraftCost::ObserveCatchUp(int sequences, absl::Duration observed, int excess) {
+absl::Duration DraftCost::CatchUpTime(const DraftCall& call) const {
+  const absl::Duration usual = Predict(call.sequences);
   // One late reply must not change much.
-  const absl::Duration longest = 4 * (Predict(sequences) + absl::Seconds(CatchUp(excess)));
-  const absl::Duration beyond = std::min(observed, longest) - Predict(sequences);
-  catch_up_seconds_ = kKept * catch_up_seconds_ + absl::ToDoubleSeconds(beyond);
-  catch_up_tokens_ = kKept * catch_up_tokens_ + excess;
+  const absl::Duration longest = 4 * (usual + absl::Seconds(CatchUp(call.excess_tokens)));
+  const DraftTrace& trace = call.trace;
+  if (trace.drafts == 0) return std::min(call.spent, longest) - usual;
+  const double share =
+      static_cast<double>(call.excess_tokens) / std::max(call.excess_tokens, trace.context_tokens);
+  return std::clamp(trace.features + share * trace.context, absl::ZeroDuration(),
+                    std::min(call.spent, longest));
 }
 
-void DraftCost::Observe(int sequences, absl::Duration observed, int excess) {
-  if (observed <= absl::ZeroDuration()) return;
-  if (excess > 0) {
-    ObserveCatchUp(sequences, observed, excess);
+void DraftCost::Observe(const DraftCall& call) {
+  absl::Duration spent = call.spent;
+  if (spent <= absl::ZeroDuration()) return;
+  if (call.excess_tokens > 0) {
+    const absl::Duration catch_up = CatchUpTime(call);
+    catch_up_seconds_ = kKept * catch_up_seconds_ + absl::ToDoubleSeconds(catch_up);
+    catch_up_tokens_ = kKept * catch_up_tokens_ + call.excess_tokens;
+    if (call.trace.drafts > 0) spent -= catch_up;
     // Such a call only shows that drafts are not more expensive.
-    if (observed >= Predict(sequences)) return;
+    if (spent <= absl::ZeroDuration() || spent >= Predict(call.sequences)) return;
   }
   if (++observations_ > kScaling) {
-    curve_.Observe(sequences, 0, observed);
+    curve_.Observe(call.sequences, 0, spent);
     return;
   }
-  const double ratio = absl::FDivDuration(observed, Predict(sequences));
+  const double ratio = absl::FDivDuration(spent, Predict(call.sequences));
   if (observations_ > 1 && ratio >= 1) return;
   for (CalibrationPoint& point : shape_) point.seconds *= ratio;
   curve_ = *Staircase::Make(shape_);
 }
 
 void DraftCost::ObserveFailure(int sequences, absl::Duration spent) {
-  if (spent > Predict(sequences)) Observe(sequences, spent);
+  if (spent > Predict(sequences)) Observe({sequences, spent});
 }
 
 }  // namespace bastion

@@ -8,7 +8,8 @@
 //
 // The drafter also processes the committed tokens that it has not seen. D(m) includes the few of
 // the last cycle. A first draft processes the whole prompt, which may take longer than the draft
-// itself. This time per token is estimated from such calls. Thread-compatible.
+// itself. This time per token is estimated from such calls: from the drafter's own trace if there
+// is one, else from what the call took beyond D(m). Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_DRAFT_COST_H_
 #define BASTION_ORCHESTRATOR_COST_DRAFT_COST_H_
 
@@ -16,10 +17,19 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/stages/timing_trace.h"
 #include "orchestrator/cost/estimator.h"
 #include "orchestrator/cost/staircase.h"
 
 namespace bastion {
+
+// An Expand call that succeeded.
+struct DraftCall {
+  int sequences = 0;      // At least 1.
+  absl::Duration spent;   // As the cycle measured it.
+  int excess_tokens = 0;  // Of all sequences (DraftCost::ExcessTokens).
+  DraftTrace trace = {};  // The drafter's. All zero: unknown.
+};
 
 class DraftCost {
  public:
@@ -42,15 +52,16 @@ class DraftCost {
     return tokens * std::max(0.0, catch_up_seconds_ / catch_up_tokens_);
   }
 
-  // Learns from an Expand call for `sequences` >= 1 sequences with `excess` excess tokens in all.
-  // Ignores times that are not positive.
-  void Observe(int sequences, absl::Duration observed, int excess = 0);
+  // Learns from a call. Ignores times that are not positive.
+  void Observe(const DraftCall& call);
   // Learns from a call that failed after `spent`: drafts are at least this expensive. A call that
   // fails fast says nothing.
   void ObserveFailure(int sequences, absl::Duration spent);
 
  private:
-  void ObserveCatchUp(int sequences, absl::Duration observed, int excess);
+  // The part of the call's time that its excess tokens took. Negative if the call was faster than
+  // D(m) and the drafter does not measure.
+  [[nodiscard]] absl::Duration CatchUpTime(const DraftCall& call) const;
 
   std::vector<CalibrationPoint> shape_;  // Scaled. Its rows are sequences.
   Staircase curve_;

@@ -121,23 +121,23 @@ void ForestGrower::Expand(absl::Span<Growing* const> drafting, GrownForest* grow
     frontiers.push_back(one->sequence->NextFrontier(one->round->candidates));
   }
   if (!std::exchange(grown->draft_requested, true)) grown->draft_began = clock_->Now();
-  absl::StatusOr<std::vector<Draft>> drafts = drafter_->Expand(frontiers);
+  absl::StatusOr<DraftResult> result = drafter_->Expand(frontiers);
   const absl::Duration spent = watch->Lap();
   grown->times.draft += spent;
   grown->tree_began = clock_->Now();
-  grown->draft_status = drafts.status();
+  grown->draft_status = result.status();
   const auto count = static_cast<int>(drafting.size());
-  if (drafts.ok()) {
-    costs_->draft().Observe(count, spent, excess);
+  if (result.ok()) {
+    costs_->draft().Observe({count, spent, excess, result->trace});
   } else {
     costs_->draft().ObserveFailure(count, spent);
   }
   for (size_t i = 0; i < drafting.size(); ++i) {
     DecodeSequence& sequence = *drafting[i]->sequence;
-    sequence.RecordExpand(drafts.ok());
+    sequence.RecordExpand(result.ok());
     Marginals marginals;
-    if (drafts.ok() && i < drafts->size() && !(*drafts)[i].marginals.empty()) {
-      marginals = std::move((*drafts)[i].marginals[0]);
+    if (result.ok() && i < result->drafts.size() && !result->drafts[i].marginals.empty()) {
+      marginals = std::move(result->drafts[i].marginals[0]);
       if (const absl::Status valid = marginals.Validate(target_.dims.vocabulary); !valid.ok()) {
         grown->draft_status = valid;
         marginals = {};

@@ -28,15 +28,15 @@ absl::StatusOr<DrafterInfo> GuardedDrafter::Info() {
   return info;
 }
 
-absl::StatusOr<std::vector<Draft>> GuardedDrafter::Expand(absl::Span<const Frontier> frontiers) {
+absl::StatusOr<DraftResult> GuardedDrafter::Expand(absl::Span<const Frontier> frontiers) {
   if (!usable_) {
     if (clock_->Now() < retry_at_) return last_error_;
     RETURN_IF_ERROR(Info().status());
   }
-  absl::StatusOr<std::vector<Draft>> drafts = inner_->Expand(frontiers);
-  if (!drafts.ok()) return PauseAfter(drafts.status());
+  absl::StatusOr<DraftResult> result = inner_->Expand(frontiers);
+  if (!result.ok()) return PauseAfter(result.status());
   pause_ = kFirstPause;
-  return drafts;
+  return result;
 }
 
 }  // namespace bastion

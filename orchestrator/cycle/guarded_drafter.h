@@ -29,7 +29,7 @@ class GuardedDrafter final : public Drafter {
   // predicts no position. Calls the inner drafter even during a pause.
   absl::StatusOr<DrafterInfo> Info() override;
   // During a pause, returns the last error.
-  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override;
   void Close(SequenceId sequence) override { inner_->Close(sequence); }
 
  private:

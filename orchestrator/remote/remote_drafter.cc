@@ -39,7 +39,7 @@ absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
   return wire::Decode(info);
 }
 
-absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Frontier> frontiers) {
+absl::StatusOr<DraftResult> RemoteDrafter::Expand(absl::Span<const Frontier> frontiers) {
   proto::DrafterRequest request;
   request.set_traceparent(FormatTraceparent(CurrentTrace()));
   // Set even if there are no frontiers, so that the message is an Expand.
@@ -59,11 +59,12 @@ absl::StatusOr<std::vector<Draft>> RemoteDrafter::Expand(absl::Span<const Fronti
                                             reply.drafts_size(), " drafts for ", frontiers.size(),
                                             " frontiers"));
   }
-  std::vector<Draft> drafts;
+  DraftResult result;
   for (const proto::DrafterReply::Draft& draft : reply.drafts()) {
-    ASSIGN_OR_RETURN(drafts.emplace_back(), wire::Decode(draft, steps_.carrier()));
+    ASSIGN_OR_RETURN(result.drafts.emplace_back(), wire::Decode(draft, steps_.carrier()));
   }
-  return drafts;
+  result.trace = wire::Decode(reply.trace());
+  return result;
 }
 
 void RemoteDrafter::Close(SequenceId sequence) {

@@ -20,7 +20,7 @@ class RemoteDrafter final : public Drafter {
   explicit RemoteDrafter(const RemoteOptions& options);
 
   absl::StatusOr<DrafterInfo> Info() override;
-  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override;
   void Close(SequenceId sequence) override;
 
  private:

@@ -56,9 +56,9 @@ class DrafterConformanceTest : public ::testing::TestWithParam<testing::StagesKi
     return frontier;
   }
   Marginals Draft(Live& live) {
-    const auto drafts = drafter().Expand({NextFrontier(live)});
-    EXPECT_TRUE(drafts.ok()) << drafts.status();
-    return drafts.ok() ? drafts->at(0).marginals.at(0) : Marginals();
+    const auto result = drafter().Expand({NextFrontier(live)});
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->drafts.at(0).marginals.at(0) : Marginals();
   }
   // Verifies the top-1 chain of `marginals` and applies the outcome to `live`.
   void Step(Live& live, const Marginals& marginals) {
@@ -117,17 +117,24 @@ TEST_P(DrafterConformanceTest, ReturnsOneDraftPerFrontierInOrder) {
   Step(second, {});
   const Marginals alone_first = Draft(first), alone_second = Draft(second);
   ASSERT_NE(alone_first, alone_second);
-  const auto drafts = drafter().Expand({NextFrontier(second), NextFrontier(first)});
-  ASSERT_TRUE(drafts.ok()) << drafts.status();
-  ASSERT_EQ(drafts->size(), 2u);
-  ExpectSameDraft((*drafts)[0].marginals.at(0), alone_second);
-  ExpectSameDraft((*drafts)[1].marginals.at(0), alone_first);
+  const auto result = drafter().Expand({NextFrontier(second), NextFrontier(first)});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->drafts.size(), 2u);
+  ExpectSameDraft(result->drafts[0].marginals.at(0), alone_second);
+  ExpectSameDraft(result->drafts[1].marginals.at(0), alone_first);
+}
+
+TEST_P(DrafterConformanceTest, TheTraceCountsTheDrafts) {
+  Live first = Begin(), second = Begin();
+  const auto result = drafter().Expand({NextFrontier(second), NextFrontier(first)});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->trace.drafts, 2);
 }
 
 TEST_P(DrafterConformanceTest, NoFrontiersGiveNoDrafts) {
-  const auto drafts = drafter().Expand({});
-  ASSERT_TRUE(drafts.ok()) << drafts.status();
-  EXPECT_TRUE(drafts->empty());
+  const auto result = drafter().Expand({});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->drafts.empty());
 }
 
 TEST_P(DrafterConformanceTest, ASequenceMayStartDraftingLate) {
@@ -171,31 +178,31 @@ TEST_P(DrafterConformanceTest, AnUnknownPathGetsEmptyMarginals) {
   Live live = Begin();
   Frontier frontier = NextFrontier(live);
   frontier.paths = {{7, 8}, {}, {9}};
-  const auto drafts = drafter().Expand({frontier});
-  ASSERT_TRUE(drafts.ok()) << drafts.status();
-  ASSERT_EQ(drafts->at(0).marginals.size(), 3u);
-  EXPECT_TRUE((*drafts)[0].marginals[0].empty());
-  ExpectValidDraft((*drafts)[0].marginals[1]);
-  EXPECT_TRUE((*drafts)[0].marginals[2].empty());
+  const auto result = drafter().Expand({frontier});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->drafts.at(0).marginals.size(), 3u);
+  EXPECT_TRUE(result->drafts[0].marginals[0].empty());
+  ExpectValidDraft(result->drafts[0].marginals[1]);
+  EXPECT_TRUE(result->drafts[0].marginals[2].empty());
 }
 
 TEST_P(DrafterConformanceTest, ASequenceUnknownToTheTargetGetsEmptyMarginals) {
   Live unknown = {{4711, 0}, 5, 1, {1, 2, 3, 4, 5}};
   opened_.push_back(unknown.id);
   Live known = Begin();
-  const auto drafts = drafter().Expand({NextFrontier(unknown), NextFrontier(known)});
-  ASSERT_TRUE(drafts.ok()) << drafts.status();
-  EXPECT_TRUE((*drafts)[0].marginals.at(0).empty());
-  ExpectValidDraft((*drafts)[1].marginals.at(0));
+  const auto result = drafter().Expand({NextFrontier(unknown), NextFrontier(known)});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->drafts[0].marginals.at(0).empty());
+  ExpectValidDraft(result->drafts[1].marginals.at(0));
 }
 
 TEST_P(DrafterConformanceTest, TheVocabularyLimitsTheNumberOfCandidates) {
   Live live = Begin();
   Frontier frontier = NextFrontier(live);
   frontier.candidates = 10 * info_.vocabulary;
-  const auto drafts = drafter().Expand({frontier});
-  ASSERT_TRUE(drafts.ok()) << drafts.status();
-  const Marginals& marginals = drafts->at(0).marginals.at(0);
+  const auto result = drafter().Expand({frontier});
+  ASSERT_TRUE(result.ok()) << result.status();
+  const Marginals& marginals = result->drafts.at(0).marginals.at(0);
   EXPECT_TRUE(marginals.Validate(info_.vocabulary).ok());
   EXPECT_LE(marginals.candidates, info_.vocabulary);
 }

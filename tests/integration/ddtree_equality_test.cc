@@ -23,10 +23,10 @@ class RecordingDrafter final : public Drafter {
  public:
   explicit RecordingDrafter(Drafter* inner) : inner_(inner) {}
   absl::StatusOr<DrafterInfo> Info() override { return inner_->Info(); }
-  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override {
-    auto drafts = inner_->Expand(frontiers);
-    if (drafts.ok()) marginals.push_back(drafts->at(0).marginals.at(0));
-    return drafts;
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override {
+    auto result = inner_->Expand(frontiers);
+    if (result.ok()) marginals.push_back(result->drafts.at(0).marginals.at(0));
+    return result;
   }
   void Close(SequenceId sequence) override { inner_->Close(sequence); }
 

@@ -166,8 +166,8 @@ class System {
     Frontier frontier;
     frontier.sequence = kSequence;
     frontier.committed = committed_;
-    ASSIGN_OR_RETURN(const auto drafts, drafter_->Expand({frontier}));
-    CHECK(!drafts.at(0).marginals.empty());
+    ASSIGN_OR_RETURN(const DraftResult drafted, drafter_->Expand({frontier}));
+    CHECK(!drafted.drafts.at(0).marginals.empty());
     return watch.Lap() - verified.trace.forward - setting_.compute;
   }
 

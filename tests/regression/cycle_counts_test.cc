@@ -79,7 +79,7 @@ TEST_P(AllocationsTest, ACycleInProcessStaysWithinItsLimit) {
   FixedTimes verifier((*stages)->verifier());
   const TargetInfo target = *verifier.Info();
   CostModel costs = *CostModel::Fit(target, testing::LinearTable());
-  costs.draft().Observe(1, absl::Milliseconds(1));
+  costs.draft().Observe({1, absl::Milliseconds(1)});
   const ManualClock clock;  // Does not move.
   SpeculationMemory memory({.vocabulary = target.dims.vocabulary, .table = (*stages)->table()});
   DecodeCycle cycle(target, &(*stages)->drafter(), &verifier, &costs, &clock);
@@ -136,7 +136,7 @@ TEST_P(InstructionsTest, PlanningGrowingAndLearningStayWithinTheirLimit) {
   const TransitionGains table{RandomTable(4096, 16, 1)};
   SpeculationMemory memory({.vocabulary = 4096, .table = &table});
   CostModel costs = testing::LinearCosts();
-  costs.draft().Observe(1, absl::Milliseconds(1));
+  costs.draft().Observe({1, absl::Milliseconds(1)});
   const std::unique_ptr<RequestPolicy> request =
       Policy::Parse(GetParam().policy)->NewRequest(/*greedy=*/true, &costs, &memory);
   const Marginals marginals = MarginalsOf(Ladder(7, 64, 0.6));

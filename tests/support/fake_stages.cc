@@ -265,15 +265,15 @@ Marginals FakeDrafter::MarginalsAfter(const std::vector<TokenId>& prefix,
   return marginals;
 }
 
-absl::StatusOr<std::vector<Draft>> FakeDrafter::Expand(absl::Span<const Frontier> requested) {
+absl::StatusOr<DraftResult> FakeDrafter::Expand(absl::Span<const Frontier> requested) {
   frontiers.insert(frontiers.end(), requested.begin(), requested.end());
   if (call_error) return *call_error;
-  std::vector<Draft> drafts;
+  DraftResult result;
   for (const Frontier& frontier : requested) {
     uint32_t& epoch = epochs_.try_emplace(frontier.sequence.session, 0).first->second;
     if (frontier.sequence.epoch < epoch) return absl::FailedPreconditionError("stale epoch");
     epoch = frontier.sequence.epoch;
-    Draft& draft = drafts.emplace_back();
+    Draft& draft = result.drafts.emplace_back();
     const std::vector<TokenId>* committed = target_->Tokens(frontier.sequence);
     const bool known =
         committed != nullptr && static_cast<size_t>(frontier.committed) <= committed->size();
@@ -285,7 +285,8 @@ absl::StatusOr<std::vector<Draft>> FakeDrafter::Expand(absl::Span<const Frontier
       draft.marginals.back() = MarginalsAfter(prefix, frontier);
     }
   }
-  return drafts;
+  result.trace.drafts = static_cast<int>(requested.size());
+  return result;
 }
 
 void FakeDrafter::Close(SequenceId sequence) {

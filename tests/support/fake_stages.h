@@ -94,7 +94,7 @@ class FakeDrafter final : public Drafter {
   explicit FakeDrafter(const FakeVerifier* target) : target_(target) {}
 
   absl::StatusOr<DrafterInfo> Info() override;
-  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override;
   void Close(SequenceId sequence) override;
 
   // ---- faults that a test can set ----

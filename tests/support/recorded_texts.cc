@@ -45,8 +45,8 @@ absl::StatusOr<RecordedTexts> RecordedTexts::Record(
     frontier.new_tokens = cached;
     frontier.candidates = kCandidates;
     for (int i = 0; i < tokens; ++i) {
-      ASSIGN_OR_RETURN(std::vector<Draft> drafts, drafter.Expand({frontier}));
-      text.drafts.push_back(std::move(drafts.at(0).marginals.at(0)));
+      ASSIGN_OR_RETURN(DraftResult drafted, drafter.Expand({frontier}));
+      text.drafts.push_back(std::move(drafted.drafts.at(0).marginals.at(0)));
       const Forest forest = {{id, frontier.committed, DraftTree(frontier.root)}};
       ASSIGN_OR_RETURN(const VerifyResult result, verifier.Verify(forest, {}));
       RETURN_IF_ERROR(result.outcomes.at(0).status);

@@ -107,15 +107,15 @@ absl::StatusOr<DrafterInfo> SimulatedDevice::SimulatedDrafter::Info() {
       .model = "simulated", .positions = 8, .vocabulary = device_->Target().dims.vocabulary};
 }
 
-absl::StatusOr<std::vector<Draft>> SimulatedDevice::SimulatedDrafter::Expand(
+absl::StatusOr<DraftResult> SimulatedDevice::SimulatedDrafter::Expand(
     absl::Span<const Frontier> frontiers) {
   device_->Spend(device_->curve.draft(static_cast<double>(frontiers.size())));
   device_->drafted_sequences += static_cast<int>(frontiers.size());
   if (device_->drafts_fail) return absl::UnavailableError("the simulated drafter fails");
-  std::vector<Draft> drafts;
+  DraftResult result;
   for (const Frontier& frontier : frontiers)
-    drafts.push_back({{device_->texts_->Predict(frontier)}});
-  return drafts;
+    result.drafts.push_back({{device_->texts_->Predict(frontier)}});
+  return result;
 }
 
 Acceptance SimulatedDevice::Accept(const VerifyItem& item) {

@@ -118,7 +118,7 @@ class SimulatedDevice {
    public:
     explicit SimulatedDrafter(SimulatedDevice* device) : device_(device) {}
     absl::StatusOr<DrafterInfo> Info() override;
-    absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
+    absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override;
     void Close(SequenceId) override {}
 
    private:

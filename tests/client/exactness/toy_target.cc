@@ -172,10 +172,10 @@ absl::StatusOr<DrafterInfo> ToyDrafter::Info() {
   return DrafterInfo{"toy-drafter", kDraftPositions, kToyTokens, kContext};
 }
 
-absl::StatusOr<std::vector<Draft>> ToyDrafter::Expand(absl::Span<const Frontier> frontiers) {
-  std::vector<Draft> drafts;
+absl::StatusOr<DraftResult> ToyDrafter::Expand(absl::Span<const Frontier> frontiers) {
+  DraftResult result;
   for (const Frontier& frontier : frontiers) {
-    Marginals& marginals = drafts.emplace_back().marginals.emplace_back();
+    Marginals& marginals = result.drafts.emplace_back().marginals.emplace_back();
     if (silent) continue;
     marginals.positions = kDraftPositions;
     marginals.candidates = std::min(frontier.candidates, kToyTokens);
@@ -190,7 +190,7 @@ absl::StatusOr<std::vector<Draft>> ToyDrafter::Expand(absl::Span<const Frontier>
       last = order[0];
     }
   }
-  return drafts;
+  return result;
 }
 
 }  // namespace bastion::testing

@@ -55,7 +55,7 @@ class ToyTarget final : public Verifier {
 class ToyDrafter final : public Drafter {
  public:
   absl::StatusOr<DrafterInfo> Info() override;
-  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override;
   void Close(SequenceId) override {}
 
   bool silent = false;  // True: return no candidates.

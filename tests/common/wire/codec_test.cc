@@ -152,6 +152,27 @@ TEST(CodecTest, RoundTripsTraces) {
   EXPECT_EQ(decoded.contexts, trace.contexts);
 }
 
+TEST(CodecTest, RoundTripsTracesOfDrafts) {
+  DraftTrace trace;
+  trace.queue = absl::Nanoseconds(1);
+  trace.features = absl::Nanoseconds(2);
+  trace.context = absl::Seconds(3);
+  trace.forward = absl::Nanoseconds(4);
+  trace.candidates = absl::Nanoseconds(5);
+  trace.context_tokens = 6;
+  trace.drafts = 7;
+  trace.ahead = 8;
+  const DraftTrace decoded = RoundTrip<proto::DraftTrace>(trace);
+  EXPECT_EQ(decoded.queue, trace.queue);
+  EXPECT_EQ(decoded.features, trace.features);
+  EXPECT_EQ(decoded.context, trace.context);
+  EXPECT_EQ(decoded.forward, trace.forward);
+  EXPECT_EQ(decoded.candidates, trace.candidates);
+  EXPECT_EQ(decoded.context_tokens, 6);
+  EXPECT_EQ(decoded.drafts, 7);
+  EXPECT_EQ(decoded.ahead, 8);
+}
+
 TEST(CodecTest, RoundTripsVerifyCalls) {
   std::mt19937 random(2);
   const Forest forest = {{kSequence, 5, RandomTree(random, 9)}, {{1, 0}, 0, DraftTree(4)}};

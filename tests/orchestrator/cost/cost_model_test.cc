@@ -27,7 +27,7 @@ TimingTrace Trace(int rows, std::vector<int> contexts, absl::Duration forward) {
 
 TEST(CostModelTest, ACycleCostsDraftPlusOverheadPlusVerify) {
   CostModel costs = *CostModel::Fit(Target(), Table());
-  costs.draft().Observe(1, absl::Milliseconds(2));
+  costs.draft().Observe({1, absl::Milliseconds(2)});
   const BatchCost cost = costs.CostOf({.rows = 1, .context = 100}, /*max_nodes=*/15, 1);
   ASSERT_EQ(cost.max_nodes(), 15);
   EXPECT_NEAR(cost.verify[0], 0.011, 1e-9);
@@ -41,7 +41,7 @@ TEST(CostModelTest, ACycleCostsDraftPlusOverheadPlusVerify) {
 
 TEST(CostModelTest, ThePaperPolicyHasItsOwnEstimator) {
   CostModel costs = *CostModel::Fit(Target(), Table());
-  costs.draft().Observe(1, absl::Milliseconds(2));
+  costs.draft().Observe({1, absl::Milliseconds(2)});
   const CycleCost cost = costs.PaperCost(100);
   EXPECT_EQ(cost.verify->name(), "static");
   EXPECT_EQ(cost.draft, absl::Milliseconds(2));

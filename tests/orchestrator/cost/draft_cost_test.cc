@@ -18,7 +18,7 @@ double Verify(int rows) { return rows <= 32 ? 10 : 10 + 0.5 * (rows - 32); }
 TEST(DraftCostTest, TheFirstDraftScalesTheShapeOfTheVerifyCost) {
   DraftCost cost{CurveEstimator(Verify)};
   EXPECT_GT(Milliseconds(cost, 1), 0);
-  cost.Observe(1, absl::Milliseconds(4));
+  cost.Observe({1, absl::Milliseconds(4)});
   EXPECT_NEAR(Milliseconds(cost, 1), 4, 1e-6);
   EXPECT_NEAR(Milliseconds(cost, 4), 4, 1e-6);
   // 64 rows take 2.6 times as long as 8.
@@ -29,7 +29,7 @@ TEST(DraftCostTest, TheFirstDraftScalesTheShapeOfTheVerifyCost) {
 TEST(DraftCostTest, NoiseInTheFirstDraftsDoesNotRaiseTheCost) {
   DraftCost cost{CurveEstimator(Verify)};
   for (const double milliseconds : {9.0, 4.0, 12.0, 5.0}) {
-    cost.Observe(1, absl::Milliseconds(milliseconds));
+    cost.Observe({1, absl::Milliseconds(milliseconds)});
   }
   EXPECT_NEAR(Milliseconds(cost, 1), 4, 1e-6);
 }
@@ -37,8 +37,8 @@ TEST(DraftCostTest, NoiseInTheFirstDraftsDoesNotRaiseTheCost) {
 TEST(DraftCostTest, LearnsTheCostOfEachBatchSize) {
   DraftCost cost{CurveEstimator(Verify)};
   for (int i = 0; i < 200; ++i) {
-    cost.Observe(1, absl::Milliseconds(3));
-    cost.Observe(8, absl::Milliseconds(5));
+    cost.Observe({1, absl::Milliseconds(3)});
+    cost.Observe({8, absl::Milliseconds(5)});
   }
   EXPECT_NEAR(Milliseconds(cost, 1), 3, 0.1);
   EXPECT_NEAR(Milliseconds(cost, 8), 5, 0.1);
@@ -46,7 +46,7 @@ TEST(DraftCostTest, LearnsTheCostOfEachBatchSize) {
 
 TEST(DraftCostTest, TheCurveNeverDecreasesAndStartsAtZero) {
   DraftCost cost{CurveEstimator(Verify)};
-  for (int i = 0; i < 50; ++i) cost.Observe(8, absl::Milliseconds(0.5));
+  for (int i = 0; i < 50; ++i) cost.Observe({8, absl::Milliseconds(0.5)});
   const std::vector<double> curve = cost.Curve(20);
   ASSERT_EQ(curve.size(), 21u);
   EXPECT_EQ(curve[0], 0);
@@ -58,24 +58,49 @@ TEST(DraftCostTest, TheCurveNeverDecreasesAndStartsAtZero) {
 
 TEST(DraftCostTest, OneLateReplyChangesLittle) {
   DraftCost cost{CurveEstimator(Verify)};
-  for (int i = 0; i < 20; ++i) cost.Observe(1, absl::Milliseconds(4));
-  cost.Observe(1, absl::Seconds(4));
+  for (int i = 0; i < 20; ++i) cost.Observe({1, absl::Milliseconds(4)});
+  cost.Observe({1, absl::Seconds(4)});
   EXPECT_LT(Milliseconds(cost, 1), 5);
 }
 
 TEST(DraftCostTest, FailuresThatTakeLongRaiseTheCostAndFastOnesDoNotLowerIt) {
   DraftCost cost{CurveEstimator(Verify)};
-  cost.Observe(1, absl::Milliseconds(4));
+  cost.Observe({1, absl::Milliseconds(4)});
   cost.ObserveFailure(1, absl::Microseconds(1));
   EXPECT_NEAR(Milliseconds(cost, 1), 4, 1e-6);
   for (int i = 0; i < 50; ++i) cost.ObserveFailure(1, absl::Milliseconds(30));
   EXPECT_GT(Milliseconds(cost, 1), 25);
 }
 
+TEST(DraftCostTest, TheDraftersTraceTellsExcessTokensFromTheDraft) {
+  DraftCost cost{CurveEstimator(Verify)};
+  for (int i = 0; i < 20; ++i) cost.Observe({1, absl::Milliseconds(4)});
+  DraftCall call = {.sequences = 1, .spent = absl::Milliseconds(20), .excess_tokens = 1000};
+  call.trace.drafts = 1;
+  call.trace.context_tokens = 1000;
+  call.trace.context = absl::Milliseconds(10);
+  // The draft itself was slow this time: 10 ms. That says nothing about excess tokens.
+  for (int i = 0; i < 50; ++i) cost.Observe(call);
+  EXPECT_NEAR(1e3 * cost.CatchUp(1000), 10, 0.1);
+  EXPECT_NEAR(Milliseconds(cost, 1), 4, 0.1);
+}
+
+TEST(DraftCostTest, ATraceThatClaimsMoreThanTheCallTookIsCut) {
+  DraftCost cost{CurveEstimator(Verify)};
+  for (int i = 0; i < 20; ++i) cost.Observe({1, absl::Milliseconds(4)});
+  DraftCall call = {.sequences = 1, .spent = absl::Milliseconds(20), .excess_tokens = 1000};
+  call.trace.drafts = 1;
+  call.trace.context_tokens = -1;
+  call.trace.context = absl::Hours(1000);
+  for (int i = 0; i < 50; ++i) cost.Observe(call);
+  EXPECT_LE(1e3 * cost.CatchUp(1000), 20);
+  EXPECT_NEAR(Milliseconds(cost, 1), 4, 0.1);
+}
+
 TEST(DraftCostTest, IgnoresTimesThatAreNotPositive) {
   DraftCost cost{CurveEstimator(Verify)};
   const double before = Milliseconds(cost, 1);
-  cost.Observe(1, absl::ZeroDuration());
+  cost.Observe({1, absl::ZeroDuration()});
   EXPECT_EQ(Milliseconds(cost, 1), before);
 }
 

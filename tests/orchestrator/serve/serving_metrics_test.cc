@@ -17,7 +17,7 @@ class FlakyDrafter final : public Drafter {
  public:
   explicit FlakyDrafter(Drafter* inner) : inner_(inner) {}
   absl::StatusOr<DrafterInfo> Info() override { return inner_->Info(); }
-  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override {
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override {
     if (calls_++ % 20 >= 10) return absl::UnavailableError("the drafter is gone");
     return inner_->Expand(frontiers);
   }
