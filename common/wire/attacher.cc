@@ -49,6 +49,9 @@ std::shared_ptr<SharedChannel> Attacher::Attach(absl::Time deadline) {
       absl::IsUnavailable(attached.status()) || absl::IsDeadlineExceeded(attached.status());
   const std::string outcome =
       attached.ok() ? "shared memory" : absl::StrCat("gRPC (", attached.status().message(), ")");
+  if (!unreachable && !attached.ok()) {
+    ++(absl::IsUnimplemented(attached.status()) ? stats_.not_offered : stats_.handshake_failed);
+  }
   if (!unreachable && std::exchange(last_outcome_, outcome) != outcome) {
     LOG(INFO) << AttachRequest::Stream_Name(stream_) << " to " << address_ << ": over " << outcome;
   }

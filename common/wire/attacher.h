@@ -14,6 +14,7 @@
 #include "common/stages/features.h"
 #include "common/wire/descriptor_passing.h"
 #include "common/wire/shared_channel.h"
+#include "common/wire/transport_stats.h"
 #include "protos/bastion/internal/v1/stages.pb.h"
 
 namespace bastion::wire {
@@ -40,6 +41,10 @@ class Attacher {
   // Tells the peer in later calls that this client can read the stream's tensors in GPU memory.
   void ProposeDevice(const DeviceReader& reader);
 
+  // What the streams of this attacher carry. OpenTimedStream and CountedStream count it.
+  [[nodiscard]] TransportStats& stats() { return stats_; }
+  [[nodiscard]] const TransportStats& stats() const { return stats_; }
+
   // Returns a new stream over shared memory, or null if the stream must go over gRPC. Logs the
   // transport when it changes.
   [[nodiscard]] std::shared_ptr<SharedChannel> Attach(absl::Time deadline);
@@ -53,6 +58,7 @@ class Attacher {
   const AttachCall attach_;
   std::optional<internal::v1::DeviceReader> device_;
   std::string last_outcome_;  // The last outcome that was logged.
+  TransportStats stats_;
 };
 
 // The client's part of the handshake after the server's AttachReply. Each step may take at most

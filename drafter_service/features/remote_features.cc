@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
+#include "common/wire/counted_stream.h"
 #include "common/wire/grpc_stream.h"
 #include "common/wire/protocol.h"
 
@@ -108,13 +109,19 @@ void RemoteFeatures::Main() {
 }
 
 std::unique_ptr<RemoteFeatures::Stream> RemoteFeatures::Open(Ring& ring) {
-  if (auto channel = attacher_.Attach(absl::Now() + kAttachTimeout)) {
+  std::unique_ptr<Stream> stream;
+  std::shared_ptr<wire::SharedChannel> channel = attacher_.Attach(absl::Now() + kAttachTimeout);
+  const bool shared = channel != nullptr;
+  if (shared) {
     ring = Import(channel->TakeDevice());
-    return std::make_unique<wire::SharedStream<proto::FeatureRequest, proto::FeatureReply>>(
+    stream = std::make_unique<wire::SharedStream<proto::FeatureRequest, proto::FeatureReply>>(
         std::move(channel));
+  } else {
+    stream = std::make_unique<wire::GrpcBlockingStream<proto::FeatureRequest, proto::FeatureReply>>(
+        [this](grpc::ClientContext* context) { return stub_->Features(context); });
   }
-  return std::make_unique<wire::GrpcBlockingStream<proto::FeatureRequest, proto::FeatureReply>>(
-      [this](grpc::ClientContext* context) { return stub_->Features(context); });
+  return std::make_unique<wire::CountedStream<proto::FeatureRequest, proto::FeatureReply>>(
+      std::move(stream), shared, &attacher_.stats());
 }
 
 RemoteFeatures::Ring RemoteFeatures::Import(std::unique_ptr<wire::DeviceRingEnds> ends) {

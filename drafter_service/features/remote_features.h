@@ -50,6 +50,9 @@ class RemoteFeatures final : public FeatureSource {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // What the streams to the verifier have carried.
+  [[nodiscard]] const wire::TransportStats& transport() const { return attacher_.stats(); }
+
  private:
   using Stream = wire::MessageStream<internal::v1::FeatureRequest, internal::v1::FeatureReply>;
   using Ring = std::shared_ptr<const wire::DeviceRingReader>;

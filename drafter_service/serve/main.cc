@@ -8,6 +8,7 @@
 #include "common/inspection/inspection_service.h"
 #include "common/nn/local_device.h"
 #include "common/telemetry/flags.h"
+#include "common/telemetry/transport_metrics.h"
 #include "common/wire/service_host.h"
 #include "drafter_service/draft/draft_model_loader.h"
 #include "drafter_service/features/remote_features.h"
@@ -80,7 +81,11 @@ absl::Status Run() {
   drafter::DrafterService service(
       engine.get(), [&](SequenceId sequence) { features.Forget(sequence); }, std::move(attach),
       &measured);
-  RETURN_IF_ERROR(telemetry->Serve([&] { measured.Refresh(service.live_sequences()); }));
+  TransportMetrics transport(telemetry->metrics(), "verifier", &features.transport());
+  RETURN_IF_ERROR(telemetry->Serve([&] {
+    measured.Refresh(service.live_sequences());
+    transport.Refresh();
+  }));
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
   InspectionService inspection("drafter", &telemetry->timeline());
   wire::HostOptions host_options;

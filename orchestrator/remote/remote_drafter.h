@@ -23,6 +23,9 @@ class RemoteDrafter final : public Drafter {
   absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override;
   void Close(SequenceId sequence) override;
 
+  // What the streams to the drafter have carried.
+  [[nodiscard]] const wire::TransportStats& transport() const { return attacher_.stats(); }
+
  private:
   RemoteOptions options_;
   bool wants_tokens_ = false;  // DrafterInfo::wants_tokens of the last Info().

@@ -27,6 +27,9 @@ class RemoteVerifier final : public Verifier {
                                       absl::Span<const PrefillItem> prompts) override;
   void Close(SequenceId sequence) override;
 
+  // What the streams to the verifier have carried.
+  [[nodiscard]] const wire::TransportStats& transport() const { return attacher_.stats(); }
+
  private:
   // Sends `request` and waits for the reply. An error status in the reply becomes the result.
   absl::StatusOr<internal::v1::VerifierReply> Call(internal::v1::VerifierRequest request);

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/prior/transition_file.h"
 #include "common/telemetry/flags.h"
+#include "common/telemetry/transport_metrics.h"
 #include "common/wire/service_host.h"
 #include "orchestrator/cycle/guarded_drafter.h"
 #include "orchestrator/policy/acceptance_file.h"
@@ -151,7 +152,13 @@ absl::Status Run() {
     if (host != nullptr) host->SetServing(now_ready);
   };
   Scheduler scheduler(options, &verifier, &drafter, on_ready, serving.observer());
-  RETURN_IF_ERROR(telemetry->Serve([&] { serving.Refresh(scheduler.stats()); }));
+  TransportMetrics verifier_transport(telemetry->metrics(), "verifier", &verifier.transport());
+  TransportMetrics drafter_transport(telemetry->metrics(), "drafter", &remote_drafter.transport());
+  RETURN_IF_ERROR(telemetry->Serve([&] {
+    serving.Refresh(scheduler.stats());
+    verifier_transport.Refresh();
+    drafter_transport.Refresh();
+  }));
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
   GenerationService service(model.get(), &parser, &scheduler,
                             {.stream_interval = absl::GetFlag(FLAGS_stream_interval),

@@ -68,6 +68,26 @@ TEST_F(AttacherTest, CallsOnlyPeersBehindUnixSocketsAndFallsBackToGrpc) {
   EXPECT_EQ(attach("unix:///x", CarrierChoice::kAuto, refuse), nullptr);
 }
 
+TEST_F(AttacherTest, CountsFallbacksByReason) {
+  const auto stats_after = [](const grpc::Status& reply, TransportStats* stats) {
+    Attacher attacher("unix:///x", CarrierChoice::kAuto, AttachRequest::STREAM_STEPS,
+                      [&](auto&&...) { return reply; });
+    EXPECT_EQ(attacher.Attach(absl::Now() + kLongTimeout), nullptr);
+    stats->not_offered += attacher.stats().not_offered;
+    stats->handshake_failed += attacher.stats().handshake_failed;
+  };
+  TransportStats off, broken, gone;
+  stats_after({grpc::StatusCode::UNIMPLEMENTED, "it is off"}, &off);
+  EXPECT_EQ(off.not_offered, 1);
+  EXPECT_EQ(off.handshake_failed, 0);
+  stats_after(grpc::Status::OK, &broken);  // The offer is empty.
+  EXPECT_EQ(broken.not_offered, 0);
+  EXPECT_EQ(broken.handshake_failed, 1);
+  stats_after({grpc::StatusCode::UNAVAILABLE, "no peer"}, &gone);
+  EXPECT_EQ(gone.not_offered, 0);
+  EXPECT_EQ(gone.handshake_failed, 0);
+}
+
 TEST(CarrierChoiceTest, ParsesAutoAndInline) {
   EXPECT_EQ(*ParseCarrierChoice("auto"), CarrierChoice::kAuto);
   EXPECT_EQ(*ParseCarrierChoice("inline"), CarrierChoice::kInline);
