@@ -7,6 +7,7 @@
 #include <opentelemetry/sdk/trace/exporter.h>
 #include <opentelemetry/sdk/trace/recordable.h>
 #include <opentelemetry/trace/span_context.h>
+#include <opentelemetry/trace/trace_state.h>
 
 #include <array>
 #include <map>
@@ -35,13 +36,15 @@ otel::trace::SpanId ToSpanId(uint64_t span) {
   return otel::trace::SpanId(otel::nostd::span<const uint8_t, 8>(bytes.data(), bytes.size()));
 }
 
-otel::trace::SpanContext ToContext(const TraceContext& context) {
+otel::trace::SpanContext ToContext(const TraceContext& context, const std::string& state = "") {
   std::array<uint8_t, 16> trace = {};
   PutBigEndian(context.trace_high, &trace, 0);
   PutBigEndian(context.trace_low, &trace, 8);
   const uint8_t flags = context.sampled ? otel::trace::TraceFlags::kIsSampled : 0;
-  return {otel::trace::TraceId(otel::nostd::span<const uint8_t, 16>(trace.data(), trace.size())),
-          ToSpanId(context.span), otel::trace::TraceFlags(flags), /*is_remote=*/false};
+  return {
+      otel::trace::TraceId(otel::nostd::span<const uint8_t, 16>(trace.data(), trace.size())),
+      ToSpanId(context.span), otel::trace::TraceFlags(flags), /*is_remote=*/false,
+      otel::trace::TraceState::FromHeader(otel::nostd::string_view(state.data(), state.size()))};
 }
 
 otel::trace::SpanKind ToKind(SpanKind kind) {
@@ -87,7 +90,7 @@ class OtlpSink final : public SpanSink {
  private:
   std::unique_ptr<Recordable> ToRecord(const Span& span) {
     std::unique_ptr<Recordable> record = exporter_->MakeRecordable();
-    record->SetIdentity(ToContext(span.context), ToSpanId(span.parent));
+    record->SetIdentity(ToContext(span.context, span.trace_state), ToSpanId(span.parent));
     record->SetResource(resource_);
     record->SetInstrumentationScope(*scope_);
     record->SetName(span.name);

@@ -19,8 +19,9 @@ using SpanAttribute = std::variant<bool, int64_t, double, std::string>;
 enum class SpanKind { kInternal, kServer, kClient };
 
 struct Span {
-  TraceContext context;  // This span.
-  uint64_t parent = 0;   // The span above it. 0: none.
+  TraceContext context;     // This span.
+  uint64_t parent = 0;      // The span above it. 0: none.
+  std::string trace_state;  // The caller's tracestate (W3C Trace Context). Empty: none.
   std::string name;
   SpanKind kind = SpanKind::kInternal;
   absl::Time start, end;

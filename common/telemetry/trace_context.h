@@ -25,6 +25,8 @@ struct TraceContext {
 
 // The key of the header, gRPC metadata, or message field.
 inline constexpr char kTraceparentKey[] = "traceparent";
+// The key of what tracing systems add to a traceparent. It is passed on unchanged.
+inline constexpr char kTracestateKey[] = "tracestate";
 
 // Parses the value of a traceparent. nullopt if it is not valid: then a new trace begins.
 [[nodiscard]] std::optional<TraceContext> ParseTraceparent(absl::string_view text);

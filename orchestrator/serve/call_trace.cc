@@ -9,14 +9,20 @@ namespace bastion {
 namespace {
 
 constexpr char kOperation[] = "text_completion";
+// Characters that every system must accept. Longer ones are dropped.
+constexpr size_t kMaxTraceState = 512;
 
 }  // namespace
 
-CallTrace::CallTrace(Tracer* tracer, absl::string_view traceparent) : tracer_(tracer) {
+CallTrace::CallTrace(Tracer* tracer, absl::string_view traceparent, absl::string_view tracestate)
+    : tracer_(tracer) {
   if (tracer_ == nullptr) return;
   const std::optional<TraceContext> parent = ParseTraceparent(traceparent);
   span_.context = tracer_->Begin(parent);
-  span_.parent = parent.has_value() ? parent->span : 0;
+  if (parent.has_value()) {
+    span_.parent = parent->span;
+    if (tracestate.size() <= kMaxTraceState) span_.trace_state = std::string(tracestate);
+  }
   span_.kind = SpanKind::kServer;
   span_.name = kOperation;
 }

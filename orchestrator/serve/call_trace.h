@@ -17,8 +17,9 @@ namespace bastion {
 class CallTrace {
  public:
   // Begins the span. `tracer` may be null: then nothing is traced. It must outlive this object.
-  // `traceparent` is the metadata of the call; empty or invalid: a new trace begins.
-  CallTrace(Tracer* tracer, absl::string_view traceparent);
+  // `traceparent` and `tracestate` are the metadata of the call. If `traceparent` is empty or
+  // invalid, a new trace begins and `tracestate` is ignored.
+  CallTrace(Tracer* tracer, absl::string_view traceparent, absl::string_view tracestate);
   // Records the span.
   ~CallTrace();
   CallTrace(const CallTrace&) = delete;
@@ -26,6 +27,8 @@ class CallTrace {
 
   // The context of the span; not valid if nothing is traced.
   [[nodiscard]] const TraceContext& context() const { return span_.context; }
+  // The caller's tracestate. Empty if there is none.
+  [[nodiscard]] const std::string& trace_state() const { return span_.trace_state; }
 
   void SetRequest(const PreparedRequest& request, const std::string& model);
   // A message that was written between `began` (on Clock::Real()) and now.

@@ -74,9 +74,13 @@ grpc::Status GenerationService::Refuse(const absl::Status& status) {
 grpc::Status GenerationService::Generate(grpc::ServerContext* context,
                                          const v1::GenerateRequest* request,
                                          grpc::ServerWriter<v1::GenerateResponse>* writer) {
-  CallTrace trace(options_.tracer, Metadata(*context, kTraceparentKey));
+  CallTrace trace(options_.tracer, Metadata(*context, kTraceparentKey),
+                  Metadata(*context, kTracestateKey));
   if (trace.context().valid()) {
     context->AddInitialMetadata(kTraceparentKey, FormatTraceparent(trace.context()));
+  }
+  if (!trace.trace_state().empty()) {
+    context->AddInitialMetadata(kTracestateKey, trace.trace_state());
   }
   const grpc::Status status = Serve(context, *request, writer, &trace);
   trace.SetStatus(wire::FromGrpc(status));

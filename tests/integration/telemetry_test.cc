@@ -1,31 +1,23 @@
-// Tests traces and metrics of real services.
+// Tests traces and timelines of real services.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
 #include <set>
 #include <thread>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "client/cpp/inspection_client.h"
 #include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/integration/services_fixture.h"
-#include "tests/support/http_client.h"
-#include "tests/support/otlp_receiver.h"
+#include "tests/integration/telemetry_fixture.h"
 
 namespace bastion {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::OtlpReceiver;
-using testing::ReceivedSpan;
 
 constexpr char kTraceparent[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -38,72 +30,6 @@ double Sum(const ReceivedSpan& span, const std::string& prefix) {
   return sum;
 }
 
-class TelemetryTest : public ServicesTest, public ::testing::WithParamInterface<bool> {
- protected:
-  // Starts the services. `detail`: with spans of the stages.
-  testing::ServiceSystem& StartTraced(bool shared_memory, bool detail = false) {
-    setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver_.address().c_str(), 1);
-    setenv("OTEL_BSP_SCHEDULE_DELAY", "50", 1);
-    testing::SystemOptions options;
-    options.drafter = kModels + "/drafter";
-    options.orchestrator_flags = {"--draft_timeout=2s"};
-    options.common_flags = {"--http_listen=127.0.0.1:0"};
-    if (detail) options.common_flags.push_back("--trace_detail");
-    options.shared_memory = shared_memory;
-    testing::ServiceSystem& system = StartWith(std::move(options));
-    unsetenv("OTEL_EXPORTER_OTLP_ENDPOINT");
-    return system;
-  }
-  // Waits until the call of each of `count` requests has ended and its cycles have arrived.
-  std::vector<ReceivedSpan> AwaitCalls(int count) {
-    EXPECT_TRUE(receiver_.Await([&](const std::vector<ReceivedSpan>& spans) {
-      return count == std::count_if(spans.begin(), spans.end(), [](const ReceivedSpan& span) {
-               return span.name.starts_with("text_completion");
-             });
-    }));
-    // The other services export at their own times.
-    absl::SleepFor(absl::Milliseconds(300));
-    return receiver_.spans();
-  }
-  static std::vector<const ReceivedSpan*> Children(const std::vector<ReceivedSpan>& spans,
-                                                   const std::string& parent,
-                                                   const std::string& name) {
-    std::vector<const ReceivedSpan*> found;
-    for (const ReceivedSpan& span : spans) {
-      if (span.parent == parent && span.name == name) found.push_back(&span);
-    }
-    return found;
-  }
-  // The text of /metrics of a service.
-  std::string Scrape(const std::string& service) {
-    const std::string log = system_->Log(service);
-    const std::string before = "metrics: port ";
-    const size_t at = log.find(before);
-    EXPECT_NE(at, std::string::npos) << log;
-    int port = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(
-        log.substr(at + before.size(), log.find(',', at) - at - before.size()), &port));
-    const testing::HttpAnswer answer = testing::Fetch(port, "/metrics");
-    EXPECT_EQ(answer.status, 200);
-    return answer.body;
-  }
-  // The sum of a metric over all its labels, or over those that contain `label`.
-  static double Metric(const std::string& text, const std::string& name,
-                       const std::string& label = "") {
-    double sum = 0;
-    for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-      if (!absl::StartsWith(line, absl::StrCat(name, "{"))) continue;
-      if (!absl::StrContains(line, label)) continue;
-      double value = 0;
-      EXPECT_TRUE(absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &value)) << line;
-      sum += value;
-    }
-    return sum;
-  }
-
-  OtlpReceiver receiver_;
-};
-
 INSTANTIATE_TEST_SUITE_P(Carriers, TelemetryTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "SharedMemory" : "Grpc"; });
 
@@ -111,6 +37,7 @@ TEST_P(TelemetryTest, ARequestAloneIsOneTraceOverThreeProcesses) {
   testing::ServiceSystem& system = StartTraced(GetParam());
   grpc::ClientContext context;
   context.AddMetadata("traceparent", kTraceparent);
+  context.AddMetadata("tracestate", "vendor=x");
   const auto stub = v1::GenerationService::NewStub(
       grpc::CreateChannel(system.Address("orchestrator"), grpc::InsecureChannelCredentials()));
   const auto call = stub->Generate(&context, Request("fixed:8", 40));
@@ -125,6 +52,9 @@ TEST_P(TelemetryTest, ARequestAloneIsOneTraceOverThreeProcesses) {
   const std::string traceparent(returned->second.data(), returned->second.size());
   EXPECT_EQ(traceparent.substr(0, 35), std::string(kTraceparent).substr(0, 35));
   EXPECT_NE(traceparent, kTraceparent);
+  const auto state = context.GetServerInitialMetadata().find("tracestate");
+  ASSERT_NE(state, context.GetServerInitialMetadata().end());
+  EXPECT_EQ(std::string(state->second.data(), state->second.size()), "vendor=x");
 
   const std::vector<ReceivedSpan> spans = AwaitCalls(1);
   std::set<std::string> traces, services;
@@ -139,6 +69,7 @@ TEST_P(TelemetryTest, ARequestAloneIsOneTraceOverThreeProcesses) {
                                                "bastion-verifier"));
   ASSERT_NE(root, nullptr);
   EXPECT_EQ(root->parent, std::string("\xb7\xad\x6b\x71\x69\x20\x33\x31"));
+  EXPECT_EQ(root->trace_state, "vendor=x");
   EXPECT_EQ(root->numbers.at("gen_ai.usage.output_tokens"), 40);
   EXPECT_EQ(root->texts.at("gen_ai.request.model"), "target");
   EXPECT_FALSE(root->failed);
@@ -228,39 +159,6 @@ TEST_P(TelemetryTest, ADrafterThatDiesLeavesCompleteTraces) {
   EXPECT_LT(with_error, cycles);
 }
 
-TEST_P(TelemetryTest, TheCountersEqualTheSumOfTheStatisticsOfAllRequests) {
-  testing::ServiceSystem& system = StartTraced(GetParam());
-  double tokens = 0, nodes = 0, accepted = 0, cycles = 0;
-  for (const char* policy : {"ar", "fixed:8", "default", "adaptive"}) {
-    v1::GenerateRequest request = Request(policy, 50);
-    request.set_n(policy == std::string("fixed:8") ? 2 : 1);
-    ASSERT_TRUE(system.client()
-                    .Generate(request,
-                              [&](const v1::GenerateResponse& event) {
-                                if (!event.has_finished()) return true;
-                                const v1::SpeculationStats& stats = event.finished().speculation();
-                                tokens += event.finished().usage().completion_tokens();
-                                nodes += static_cast<double>(stats.draft_tokens());
-                                accepted += static_cast<double>(stats.accepted_tokens());
-                                cycles += stats.cycles();
-                                return true;
-                              })
-                    .ok());
-  }
-  EXPECT_TRUE(AwaitRunning(0));
-  const std::string text = Scrape("orchestrator");
-  EXPECT_EQ(Metric(text, "bastion_requests_total"), 5);
-  EXPECT_EQ(Metric(text, "bastion_generation_tokens_total"), tokens);
-  EXPECT_EQ(Metric(text, "bastion_spec_draft_tokens_total"), nodes);
-  EXPECT_EQ(Metric(text, "bastion_spec_accepted_tokens_total"), accepted);
-  EXPECT_EQ(Metric(text, "bastion_spec_tree_nodes_count"), cycles);
-  EXPECT_GT(Metric(text, "bastion_speedup_ratio"), 0.3);
-  EXPECT_GT(Metric(Scrape("drafter"), "bastion_drafter_drafts_total"), 0);
-  const std::string verifier = Scrape("verifier");
-  EXPECT_GT(Metric(verifier, "bastion_verifier_rows_total"), nodes);
-  EXPECT_EQ(Metric(verifier, "bastion_verifier_sequences"), 0);
-}
-
 // Slices of a lane, the first one first, and of two that begin together the longer one first.
 using Lane = std::vector<const v1::TimelineSlice*>;
 
@@ -341,19 +239,6 @@ TEST_P(TelemetryTest, SlicesOfALaneNestAndAPauseOfTheVerifierIsOneSlice) {
   EXPECT_EQ(pauses, 1);
   system.orchestrator->Signal(SIGTERM);
   client.join();
-}
-
-TEST_F(TelemetryTest, PromtoolFindsNoFaultInTheMetrics) {
-  testing::ServiceSystem& system = StartTraced(true);
-  ASSERT_TRUE(Generate(system.client(), Request("default", 20)).status.ok());
-  const testing::TempFolder folder;
-  for (const char* service : {"orchestrator", "drafter", "verifier"}) {
-    const std::string file = folder.File("metrics.txt");
-    std::ofstream(file) << Scrape(service);
-    // It prints its findings to stderr.
-    EXPECT_EQ(std::system(absl::StrCat(BASTION_PROMTOOL, " check metrics < ", file).c_str()), 0)
-        << service;
-  }
 }
 
 TEST_F(TelemetryTest, TheEnvironmentNamesTheServiceInSpans) {

@@ -18,6 +18,7 @@ ReceivedSpan ToSpan(const otlp::Span& from, const std::string& service) {
   span.trace = from.trace_id();
   span.id = from.span_id();
   span.parent = from.parent_span_id();
+  span.trace_state = from.trace_state();
   span.name = from.name();
   span.start = static_cast<int64_t>(from.start_time_unix_nano());
   span.end = static_cast<int64_t>(from.end_time_unix_nano());

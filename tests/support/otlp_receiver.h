@@ -16,6 +16,7 @@ namespace bastion::testing {
 struct ReceivedSpan {
   std::string service;  // The resource attribute service.name.
   std::string trace, id, parent;
+  std::string trace_state;
   std::string name;
   int64_t start = 0, end = 0;  // Nanoseconds since 1970.
   std::map<std::string, double> numbers;
