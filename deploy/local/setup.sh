@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: deploy/local/setup.sh [--minimal] [--clang] [--torch] [--cuda]
+usage: deploy/local/setup.sh [--minimal] [--clang] [--torch] [--cuda] [--slow-tests]
 
 Installs what the build and the tests need. Skips what is already installed.
   1. Debian packages   deploy/local/debian-packages.txt and debian-packages-tests.txt. Needs root or
@@ -21,6 +21,8 @@ Installs what the build and the tests need. Skips what is already installed.
   --cuda               also installs the CUDA compiler, its runtime and cuBLAS into build/venv
                        (deploy/local/requirements-cuda.txt), for preset cuda. 0.5 GiB to download,
                        0.8 GiB on disk. Needs neither a GPU nor a driver
+  --slow-tests         also installs what tests/slow.sh needs (deploy/local/debian-packages-slow.txt).
+                       250 MB to download, 0.8 GiB on disk
 Prints one line per step. You can run it again at any time. If everything is installed, it takes a second.
 The output of apt, pip and cargo goes to build/setup.log.
 END
@@ -157,13 +159,14 @@ fetch_crates() {
 }
 
 main() {
-  local minimal=no clang=no torch=no cuda=no
+  local minimal=no clang=no torch=no cuda=no slow=no
   for argument in "$@"; do
     case $argument in
       --minimal) minimal=yes ;;
       --clang) clang=yes ;;
       --torch) torch=yes ;;
       --cuda) cuda=yes ;;
+      --slow-tests) slow=yes ;;
       -h | --help)
         usage
         return
@@ -183,6 +186,9 @@ main() {
   fi
   if [ "$clang" = yes ]; then
     packages+=" $(listed "$HERE/debian-packages-clang.txt")"
+  fi
+  if [ "$slow" = yes ]; then
+    packages+=" $(listed "$HERE/debian-packages-slow.txt")"
   fi
   # shellcheck disable=SC2086  # Word splitting is intended: one word per package.
   install_packages $packages
