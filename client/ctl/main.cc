@@ -4,6 +4,7 @@
 // The exit status is 0 only on success. An error is one line on stderr.
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -11,20 +12,24 @@
 #include <iterator>
 
 #include "absl/flags/flag.h"
+#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/cpp/generation_client.h"
 #include "client/cpp/inspection_client.h"
 #include "client/cpp/sampling.h"
 #include "client/ctl/answer_printer.h"
 #include "client/ctl/chrome_trace.h"
+#include "client/ctl/explain.h"
+#include "client/ctl/explain_page.h"
 #include "client/ctl/render.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
 
 ABSL_FLAG(std::string, endpoint, "127.0.0.1:7070", "Address of the orchestrator.");
-ABSL_FLAG(std::string, prompt, "", "Prompt for generate.");
-ABSL_FLAG(std::string, prompt_file, "", "File with the prompt for generate. -: standard input.");
+ABSL_FLAG(std::string, prompt, "", "Prompt for generate and explain.");
+ABSL_FLAG(std::string, prompt_file, "", "File with the prompt. -: standard input.");
 ABSL_FLAG(std::string, system, "", "System message for chat.");
 ABSL_FLAG(int, max_new_tokens, 128, "Maximum number of tokens to generate.");
 ABSL_FLAG(std::vector<std::string>, stop, {},
@@ -40,12 +45,22 @@ ABSL_FLAG(std::string, cache_salt, "",
           "Share the memory of equal prompt beginnings only with requests of the same salt.");
 ABSL_FLAG(double, seconds, 5, "Seconds that timeline records, at most 60.");
 ABSL_FLAG(std::string, o, "", "File for the timeline, in the Chrome trace format.");
+ABSL_FLAG(std::string, html, "", "File for a page that shows what explain prints.");
+ABSL_FLAG(uint32_t, tree_nodes, 24, "Nodes of each tree that explain draws, accepted ones first.");
 ABSL_FLAG(bool, stats, true, "Print a line of statistics after each answer.");
 
 namespace bastion {
 namespace {
 
 constexpr char kExample[] = "generate --prompt \"def fibonacci(n):\"";
+
+absl::Status WriteFile(const std::string& file, absl::string_view content) {
+  std::ofstream stream(file, std::ios::binary);
+  stream << content;
+  stream.close();
+  if (!stream) return absl::UnavailableError(absl::StrCat("cannot write ", file));
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::string> ReadPrompt() {
   const std::string file = absl::GetFlag(FLAGS_prompt_file);
@@ -91,6 +106,35 @@ absl::Status Generate(GenerationClient& client) {
   request.set_text(prompt);
   request.set_n(absl::GetFlag(FLAGS_n));
   return Answer(client, request).status();
+}
+
+// `argument` is the prompt. Empty: a flag names it.
+absl::Status Explain(GenerationClient& client, const std::string& argument) {
+  ASSIGN_OR_RETURN(std::string prompt, ReadPrompt());
+  if (!argument.empty() && !prompt.empty()) {
+    return absl::InvalidArgumentError(
+        "there are two prompts; use the argument, --prompt or --prompt_file. Example: bastionctl "
+        "explain \"def f(\"");
+  }
+  if (!argument.empty()) prompt = argument;
+  ASSIGN_OR_RETURN(v1::GenerateRequest request, RequestFromFlags());
+  request.set_text(prompt);
+  RequestExplanation(&request);
+  const bool color = isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+  Explainer explainer(request, {.max_nodes = absl::GetFlag(FLAGS_tree_nodes), .color = color},
+                      &std::cout);
+  RETURN_IF_ERROR(client.Generate(request, [&](const v1::GenerateResponse& event) {
+    explainer.Print(event);
+    return std::cout.good();
+  }));
+  const std::string file = absl::GetFlag(FLAGS_html);
+  if (file.empty()) return absl::OkStatus();
+  absl::BitGen bits;
+  const std::string nonce =
+      absl::StrFormat("%016x%016x", absl::Uniform<uint64_t>(bits), absl::Uniform<uint64_t>(bits));
+  RETURN_IF_ERROR(WriteFile(file, ExplainPage(explainer.explanation(), nonce)));
+  std::cout << "\n" << file << ": open it in a browser\n";
+  return absl::OkStatus();
 }
 
 absl::Status Chat(GenerationClient& client) {
@@ -154,23 +198,21 @@ absl::Status SaveTimeline() {
       std::cerr << "no timeline of the " << timeline.service() << ": " << timeline.error() << "\n";
     }
   }
-  std::ofstream stream(file, std::ios::binary);
-  stream << ChromeTrace(timelines);
-  stream.close();
-  if (!stream) return absl::UnavailableError(absl::StrCat("cannot write ", file));
+  RETURN_IF_ERROR(WriteFile(file, ChromeTrace(timelines)));
   std::cout << file << ": open it in ui.perfetto.dev or chrome://tracing\n";
   return absl::OkStatus();
 }
 
 absl::Status Run(const std::vector<char*>& arguments) {
-  if (arguments.size() > 2) {
+  const std::string command = arguments.size() >= 2 ? arguments[1] : "";
+  if (arguments.size() > (command == "explain" ? 3 : 2)) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected one command, got ", arguments.size() - 1,
                      " arguments; pass the prompt with --prompt. Example: bastionctl ", kExample));
   }
-  const std::string command = arguments.size() == 2 ? arguments[1] : "";
   GenerationClient client(absl::GetFlag(FLAGS_endpoint));
   if (command == "generate") return Generate(client);
+  if (command == "explain") return Explain(client, arguments.size() == 3 ? arguments[2] : "");
   if (command == "chat") return Chat(client);
   if (command == "models") return Models(client);
   if (command == "health") return Health(client);
@@ -178,7 +220,7 @@ absl::Status Run(const std::vector<char*>& arguments) {
   return absl::InvalidArgumentError(
       absl::StrCat(command.empty() ? "the command is missing"
                                    : absl::StrCat("unknown command \"", command, "\""),
-                   "; the commands are generate, chat, models, health, timeline and "
+                   "; the commands are generate, explain, chat, models, health, timeline and "
                    "verify-exactness. "
                    "Example: bastionctl ",
                    kExample));
@@ -205,14 +247,15 @@ int main(int argc, char** argv) {
   }
   const bastion::ProgramInfo info = {
       .summary = "Talks to running bastion services.",
-      .usage = "generate|chat|models|health|timeline|verify-exactness [flags]",
+      .usage = "generate|explain|chat|models|health|timeline|verify-exactness [flags]",
       .example = bastion::kExample,
       .groups = {{"Connection", {"endpoint ADDRESS"}},
-                 {"Prompt (generate, chat)",
+                 {"Prompt (generate, explain, chat)",
                   {"prompt TEXT", "prompt_file FILE", "system TEXT", "cache_salt SALT"}},
                  {"Answer", {"n N", "max_new_tokens N", "stop LIST", "stats"}},
                  {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
                  {"Speculation", {"policy POLICY"}},
+                 {"Explain", {"tree_nodes N", "html FILE"}},
                  {"Timeline", {"seconds N", "o FILE"}}},
       .notes = "verify-exactness has its own flags: bastionctl verify-exactness --help"};
   return bastion::RunProgram(argc, argv, info, bastion::Run);
