@@ -15,7 +15,7 @@ from dataclasses import dataclass
 FILE = pathlib.Path(__file__).with_name('dashboard.json')
 SOURCE = {'type': 'prometheus', 'uid': '${source}'}
 MODEL = 'model_name=~"$model"'
-WIDTH, HEIGHT = 8, 8  # Of a panel, on Grafana's grid of 24 columns.
+WIDTH, HEIGHT = 8, 8  # The size of a panel. Grafana's grid has 24 columns.
 
 
 @dataclass

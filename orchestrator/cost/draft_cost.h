@@ -27,7 +27,7 @@ namespace bastion {
 struct DraftCall {
   int sequences = 0;      // At least 1.
   absl::Duration spent;   // As the cycle measured it.
-  int excess_tokens = 0;  // Of all sequences (DraftCost::ExcessTokens).
+  int excess_tokens = 0;  // The sum over all sequences (DraftCost::ExcessTokens).
   DraftTrace trace = {};  // The drafter's. All zero: unknown.
 };
 

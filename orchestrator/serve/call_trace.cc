@@ -71,6 +71,7 @@ void CallTrace::AddSend(absl::Duration began, const OutputDelta& delta) {
   send.name = "send";
   send.start = WallTime(began);
   send.end = WallTime(Clock::Real().Now());
+  send.SetMilliseconds("bastion.send.detokenize_ms", delta.detokenize);
   send.Set("bastion.send.tokens", static_cast<int64_t>(delta.tokens.size()));
   send.Set("bastion.send.cycles", static_cast<int64_t>(delta.cycles.size()));
   tracer_->Record(std::move(send));

@@ -125,6 +125,7 @@ void LiveRequest::PublishCycle() {
   OutputDelta delta;
   delta.answer = answer_;
   const std::vector<TokenId>& output = sequence_->output();
+  const absl::Duration began = clock_->Now();
   delta.text = Detokenize({output.begin() + published_, output.end()});
   delta.tokens.assign(output.begin() + published_, output.end());
   const std::vector<TokenLogprobs>& logprobs = sequence_->logprobs();
@@ -136,6 +137,7 @@ void LiveRequest::PublishCycle() {
     delta.text += stops_.TakeHeldText();
   }
   const absl::Duration now = clock_->Now();
+  delta.detokenize = now - began;
   if (times_.first_token == absl::ZeroDuration()) times_.first_token = now - arrived_;
   times_.decode = now - prefilled_;
   times_.total = now - arrived_;

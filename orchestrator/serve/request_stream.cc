@@ -38,6 +38,7 @@ void RequestStream::Push(OutputDelta delta) {
   Append(std::move(delta.tokens), pending.tokens);
   Append(std::move(delta.logprobs), pending.logprobs);
   Append(std::move(delta.cycles), pending.cycles);
+  pending.detokenize += delta.detokenize;
   if (!delta.end) return;
   pending.end = std::move(delta.end);
   has_last_delta_ = true;

@@ -46,6 +46,7 @@ struct OutputDelta {
   std::vector<TokenId> tokens;
   std::vector<TokenLogprobs> logprobs;  // One per token; empty unless the request asks for them.
   std::vector<CycleRecord> cycles;
+  absl::Duration detokenize;     // Time that it took to make `text`.
   std::optional<OutputEnd> end;  // In the last delta of the answer.
 };
 

@@ -75,7 +75,9 @@ TEST_P(TelemetryTest, ARequestAloneIsOneTraceOverThreeProcesses) {
   EXPECT_FALSE(root->failed);
   EXPECT_EQ(Children(spans, root->id, "queue").size(), 1u);
   EXPECT_FALSE(Children(spans, root->id, "prefill").empty());
-  EXPECT_FALSE(Children(spans, root->id, "send").empty());
+  const auto sends = Children(spans, root->id, "send");
+  ASSERT_FALSE(sends.empty());
+  EXPECT_GT(sends[0]->numbers.at("bastion.send.detokenize_ms"), 0);
   const auto found = Children(spans, root->id, "cycle");
   EXPECT_EQ(found.size(), cycles);
   double drafted = 0;
