@@ -11,6 +11,12 @@ namespace {
 constexpr absl::Duration kTimeout = absl::Seconds(20);
 constexpr int kMaxAnswerBytes = 64 << 20;
 
+absl::Status ToStatus(const grpc::Status& status, const char* what) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat("no ", what, ": ", status.error_message()));
+}
+
 }  // namespace
 
 InspectionClient::InspectionClient(const std::string& endpoint) {
@@ -28,10 +34,20 @@ absl::StatusOr<v1::GetTimelineResponse> InspectionClient::GetTimeline(absl::Dura
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
   v1::GetTimelineResponse response;
-  const grpc::Status status = stub_->GetTimeline(&context, request, &response);
-  if (status.ok()) return response;
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      absl::StrCat("no timeline: ", status.error_message()));
+  const absl::Status status =
+      ToStatus(stub_->GetTimeline(&context, request, &response), "timeline");
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<v1::GetCostsResponse> InspectionClient::GetCosts(
+    const v1::GetCostsRequest& request) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
+  v1::GetCostsResponse response;
+  const absl::Status status = ToStatus(stub_->GetCosts(&context, request, &response), "costs");
+  if (!status.ok()) return status;
+  return response;
 }
 
 }  // namespace bastion

@@ -19,6 +19,9 @@ class InspectionClient {
   // What the services did in the last seconds. INVALID_ARGUMENT unless `last` is above zero and at
   // most 60 seconds.
   [[nodiscard]] absl::StatusOr<v1::GetTimelineResponse> GetTimeline(absl::Duration last);
+  // What cycles of a batch cost. Only an orchestrator answers. INVALID_ARGUMENT for a batch out of
+  // range; UNAVAILABLE while no verifier is connected.
+  [[nodiscard]] absl::StatusOr<v1::GetCostsResponse> GetCosts(const v1::GetCostsRequest& request);
 
  private:
   std::unique_ptr<v1::InspectionService::Stub> stub_;

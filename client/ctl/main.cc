@@ -1,7 +1,8 @@
 // bastionctl: talks to running services from a terminal.
-// `bastionctl verify-exactness` runs bastion-verify-exactness from the same folder and passes on
-// the arguments. That program embeds the engines; bastionctl stays small.
-// The exit status is 0 only on success. An error is one line on stderr.
+// `bastionctl verify-exactness` and `bastionctl doctor` run bastion-verify-exactness and
+// bastion-doctor from the same folder and pass on the arguments. These programs embed the engines
+// or their loaders; bastionctl stays small. The exit status is 0 only on success. An error is one
+// line on stderr.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -220,8 +221,8 @@ absl::Status Run(const std::vector<char*>& arguments) {
   return absl::InvalidArgumentError(
       absl::StrCat(command.empty() ? "the command is missing"
                                    : absl::StrCat("unknown command \"", command, "\""),
-                   "; the commands are generate, explain, chat, models, health, timeline and "
-                   "verify-exactness. "
+                   "; the commands are generate, explain, chat, models, health, timeline, doctor "
+                   "and verify-exactness. "
                    "Example: bastionctl ",
                    kExample));
 }
@@ -241,13 +242,16 @@ int ExecSibling(const std::string& name, char** arguments) {
 }  // namespace bastion
 
 int main(int argc, char** argv) {
-  // Check this before parsing flags, because they belong to the other program.
+  // Check this before parsing flags, because they belong to the other programs.
   if (argc > 1 && std::strcmp(argv[1], "verify-exactness") == 0) {
     return bastion::ExecSibling("bastion-verify-exactness", argv + 1);
   }
+  if (argc > 1 && std::strcmp(argv[1], "doctor") == 0) {
+    return bastion::ExecSibling("bastion-doctor", argv + 1);
+  }
   const bastion::ProgramInfo info = {
       .summary = "Talks to running bastion services.",
-      .usage = "generate|explain|chat|models|health|timeline|verify-exactness [flags]",
+      .usage = "generate|explain|chat|models|health|timeline|doctor|verify-exactness [flags]",
       .example = bastion::kExample,
       .groups = {{"Connection", {"endpoint ADDRESS"}},
                  {"Prompt (generate, explain, chat)",
@@ -257,6 +261,6 @@ int main(int argc, char** argv) {
                  {"Speculation", {"policy POLICY"}},
                  {"Explain", {"tree_nodes N", "html FILE"}},
                  {"Timeline", {"seconds N", "o FILE"}}},
-      .notes = "verify-exactness has its own flags: bastionctl verify-exactness --help"};
+      .notes = "doctor and verify-exactness have their own flags: bastionctl doctor --help"};
   return bastion::RunProgram(argc, argv, info, bastion::Run);
 }

@@ -1,0 +1,20 @@
+// The memory that new processes can use. Thread-safe: no state.
+#ifndef BASTION_CLIENT_DOCTOR_MACHINE_MEMORY_H_
+#define BASTION_CLIENT_DOCTOR_MACHINE_MEMORY_H_
+
+#include <cstdint>
+#include <string>
+
+namespace bastion::doctor {
+
+// Bytes: the available memory of the machine or, if it is less, the limit of this container. 0 if
+// the system does not tell.
+[[nodiscard]] int64_t AvailableMemory();
+
+// The bytes in the line `key` of a text in the format of /proc/meminfo ("MemAvailable:  123 kB").
+// 0 if there is no such line.
+[[nodiscard]] int64_t MeminfoBytes(const std::string& text, const std::string& key);
+
+}  // namespace bastion::doctor
+
+#endif  // BASTION_CLIENT_DOCTOR_MACHINE_MEMORY_H_

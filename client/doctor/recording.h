@@ -1,0 +1,47 @@
+// Sends prompts to a running service and records how they were decoded. Thread-safe: no state.
+#ifndef BASTION_CLIENT_DOCTOR_RECORDING_H_
+#define BASTION_CLIENT_DOCTOR_RECORDING_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/cpp/generation_client.h"
+#include "client/doctor/expected_speedup.h"
+
+namespace bastion::doctor {
+
+struct DecodeOptions {
+  std::string policy;
+  double temperature = 0;
+  int max_new_tokens = 128;
+  std::string salt;    // Prompts are computed once for each salt.
+  bool trees = false;  // Record the draft trees.
+};
+
+struct RecordedRequest {
+  int prompt_tokens = 0;
+  int output_tokens = 0;
+  double queue_seconds = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+  double draft_seconds = 0;         // Sum over the cycles.
+  std::vector<RecordedTree> trees;  // One per cycle, if requested.
+  int table_nodes = 0;              // Nodes of these trees that the transition table proposed.
+};
+
+// Sends a request with the prompt of `prompt` and waits for its answer.
+[[nodiscard]] absl::StatusOr<RecordedRequest> RunRequest(GenerationClient& client,
+                                                         const v1::GenerateRequest& prompt,
+                                                         const DecodeOptions& options);
+
+// Sends `requests` requests at once. The prompts repeat if there are fewer. Each request has a salt
+// of its own, which begins with options.salt. Returns the requests, or the first error of one.
+[[nodiscard]] absl::StatusOr<std::vector<RecordedRequest>> RunTogether(
+    GenerationClient& client, absl::Span<const v1::GenerateRequest> prompts, int requests,
+    const DecodeOptions& options);
+
+}  // namespace bastion::doctor
+
+#endif  // BASTION_CLIENT_DOCTOR_RECORDING_H_
