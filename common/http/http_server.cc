@@ -10,11 +10,13 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
+#include <exception>
 #include <list>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/http/http_names.h"
@@ -31,10 +33,10 @@ using boost::system::error_code;
 // How often the listener looks for connections whose time is over.
 constexpr int kTickMilliseconds = 50;
 constexpr char kText[] = "text/plain; charset=utf-8";
-// Pages have their scripts and styles inside, and load nothing from elsewhere.
+// Pages load scripts, styles and data only from this server, and contain none themselves.
 constexpr char kContentPolicy[] =
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
-    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 // A connection. Its own thread uses the socket. The listener's thread only shuts the socket down
 // when a deadline has passed, which ends the call that waits.
@@ -111,6 +113,22 @@ class Responder final : public HttpResponse {
     return !failed_;
   }
 
+  bool connected() override {
+    pollfd state = {connection_.socket.native_handle(), POLLRDHUP, 0};
+    ::poll(&state, 1, 0);
+    return !failed_ && state.revents == 0;
+  }
+
+  // The handler has failed. The client notices this, also in the middle of a stream.
+  void Fail() {
+    keep_alive_ = false;
+    if (begun_) {
+      failed_ = true;
+    } else {
+      Send(500, kText, "the server failed to answer this request\n");
+    }
+  }
+
   // Ends the response. True if the connection can be used again.
   bool End() {
     if (!begun_) Send(500, kText, "the handler sent no response\n");
@@ -133,6 +151,8 @@ class Responder final : public HttpResponse {
     header->set(http::field::cache_control, "no-store");
     header->set("X-Content-Type-Options", "nosniff");
     header->set("Content-Security-Policy", kContentPolicy);
+    header->set("Cross-Origin-Resource-Policy", "same-origin");
+    header->set("Referrer-Policy", "no-referrer");
   }
   // Records the end of a write.
   void Sent(const error_code& error) {
@@ -257,7 +277,16 @@ class HttpServer::Listener {
       if (status != 0) response.Send(status, kText, absl::StrCat(error.message(), "\n"));
       return false;
     }
-    Answer(parser.get(), response);
+    // A handler may call libraries that throw, and an exception would end the process.
+    try {
+      Answer(parser.get(), response);
+    } catch (const std::exception& error) {
+      LOG(ERROR) << "HTTP handler failed: " << error.what();
+      response.Fail();
+    } catch (...) {
+      LOG(ERROR) << "HTTP handler failed";
+      response.Fail();
+    }
     return response.End();
   }
 

@@ -31,7 +31,9 @@ struct HttpRequest {
 };
 
 // The response to one request. A handler either calls Send once, or Begin once and then Write any
-// number of times. Used by the handler's thread.
+// number of times. If it throws, the client gets status 500, or an incomplete stream. Browsers get
+// headers that keep other sites from reading the response, and pages from loading anything from
+// other servers. Used by the handler's thread.
 class HttpResponse {
  public:
   virtual ~HttpResponse() = default;
@@ -42,6 +44,9 @@ class HttpResponse {
   // Sends the next part of such a response. False if the client no longer reads; further parts are
   // dropped.
   virtual bool Write(absl::string_view part) = 0;
+  // False if the client has closed the connection, or the server stops. For handlers that wait
+  // while they have nothing to write.
+  [[nodiscard]] virtual bool connected() = 0;
 };
 
 using HttpHandler = std::function<void(const HttpRequest& request, HttpResponse& response)>;

@@ -10,6 +10,7 @@ usage() {
 usage: deploy/local/demo.sh [--target DIR] [--drafter DIR] [--prompt TEXT | --prompt-file FILE]
                             [--max-new-tokens N] [--dtype bf16|fp32]
                             [--drafter-dtype bf16|fp32|int8|auto]
+                            [--serve [--http-listen ADDRESS] [--show-text]]
 
 Sets up the machine, builds, and starts verifier, drafter and orchestrator on local sockets with
 shared memory. Streams one answer. Then compares plain and speculative decoding through the services,
@@ -23,6 +24,11 @@ prints a table, and stops the services.
   --drafter-dtype TYPE type of the drafter's weights: bf16, fp32, int8, or auto (int8 if the CPU has
                        int8 instructions, else bf16). Default: auto for the demo pair in bf16, else
                        the same as --dtype. It never changes the text
+  --serve              instead of the answer and the table: leaves the services running until Ctrl-C,
+                       and prints the address of the live console and example calls
+  --http-listen ADDR   host:port of the console and of /metrics. It has no authentication.
+                       Default: 127.0.0.1:9070
+  --show-text          the console shows the tokens of all requests' draft trees
 END
 }
 
@@ -35,6 +41,9 @@ tokens=64
 dtype=bf16
 drafter_dtype=
 own_prompt=no
+serve=no
+http=127.0.0.1:9070
+http_flags=()
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help)
@@ -48,6 +57,12 @@ while [ $# -gt 0 ]; do
     --max-new-tokens) tokens=${2:?"$1 needs a value"} ;;
     --dtype) dtype=${2:?"$1 needs a value"} ;;
     --drafter-dtype) drafter_dtype=${2:?"$1 needs a value"} ;;
+    --http-listen) http=${2:?"$1 needs a value"} ;;
+    --serve | --show-text)
+      if [ "$1" = --serve ]; then serve=yes; else http_flags+=(--show_text); fi
+      shift
+      continue
+      ;;
     *)
       echo "demo.sh: unknown argument '$1' (try --help)" >&2
       exit 2
@@ -55,6 +70,11 @@ while [ $# -gt 0 ]; do
   esac
   shift 2
 done
+programs=(bastion-orchestrator bastion-drafter bastion-verifier bastionctl)
+if [ "$serve" = yes ]; then
+  programs+=(bastion-doctor)
+  http_flags+=(--http_listen "$http")
+fi
 [ -n "$prompt" ] || prompt=$(cat "$prompt_file")
 if [ -z "$drafter_dtype" ]; then
   drafter_dtype=$dtype
@@ -63,7 +83,7 @@ fi
 
 # First build only the programs that the answer needs. bastion-bench is built after the answer.
 build() { "$ROOT/deploy/local/build.sh" --minimal release "$@"; }
-build bastion-orchestrator bastion-drafter bastion-verifier bastionctl
+build "${programs[@]}"
 
 run=$(mktemp -d "${TMPDIR:-/tmp}/bastion-demo.XXXXXX")
 pids=()
@@ -108,7 +128,7 @@ start drafter --target "$target" --drafter "$drafter" --dtype "$drafter_dtype" \
 prior=()
 if [ -f "$drafter/transition_prior.safetensors" ]; then prior=(--prior "$drafter"); fi
 start orchestrator --target "$target" --verifier "unix://$run/verifier.sock" \
-  --drafter "unix://$run/drafter.sock" "${prior[@]}"
+  --drafter "unix://$run/drafter.sock" "${prior[@]}" "${http_flags[@]}"
 endpoint=unix://$run/orchestrator.sock
 printf '   measuring verify times for the latency model '
 until "$BIN/bastionctl" health --endpoint "$endpoint" >/dev/null 2>&1; do
@@ -118,6 +138,25 @@ until "$BIN/bastionctl" health --endpoint "$endpoint" >/dev/null 2>&1; do
 done
 echo " ready"
 "$BIN/bastionctl" models --endpoint "$endpoint"
+
+if [ "$serve" = yes ]; then
+  cat <<END
+
+== serving until Ctrl-C
+   console   http://$http/console
+   metrics   curl -s http://$http/metrics
+
+   export PATH=$BIN:\$PATH BASTION=$endpoint
+   bastionctl generate --endpoint \$BASTION --prompt "def f("
+   bastionctl explain --endpoint \$BASTION --prompt "def f("
+   bastionctl timeline --endpoint \$BASTION --seconds 5 -o timeline.json
+   bastionctl doctor --endpoint \$BASTION
+END
+  trap 'exit 0' INT TERM
+  wait -n "${pids[@]}" || true
+  echo "demo.sh: a service has ended" >&2
+  exit 1
+fi
 
 printf '\n== streaming the answer\n%s' "$prompt"
 "$BIN/bastionctl" generate --endpoint "$endpoint" --prompt "$prompt" --max-new-tokens "$tokens"

@@ -15,6 +15,7 @@
 #include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
+#include "orchestrator/serve/console.h"
 #include "orchestrator/serve/generation_service.h"
 #include "orchestrator/serve/orchestrator_inspection.h"
 #include "orchestrator/serve/serving_telemetry.h"
@@ -67,6 +68,10 @@ ABSL_FLAG(
 ABSL_FLAG(absl::Duration, park_after, absl::Seconds(1),
           "How long a client may let its full stream wait before its request gives up its slot and "
           "memory. The request continues when the client reads again.");
+ABSL_FLAG(
+    bool, show_text, false,
+    "Show the tokens of all requests' draft trees in the console (/console of --http_listen). "
+    "They are text of prompts and answers. Default: trees without text.");
 ABSL_FLAG(absl::Duration, grace, absl::Seconds(30),
           "How long running requests may continue after SIGTERM.");
 
@@ -77,12 +82,34 @@ namespace {
 // connection loses what it has not read yet.
 constexpr absl::Duration kLinger = absl::Milliseconds(500);
 
-// Loads the table from --prior; null if the flag is empty.
-absl::StatusOr<std::unique_ptr<const TransitionGains>> LoadPrior(int vocabulary) {
-  const std::string path = absl::GetFlag(FLAGS_prior);
-  if (path.empty()) return nullptr;
-  ASSIGN_OR_RETURN(const auto table, hub::RequireTransitionTable(path, vocabulary));
-  return std::make_unique<const TransitionGains>(*table);
+// What requests share, as far as flags name files of it.
+struct SharedFiles {
+  std::unique_ptr<const TransitionGains> table;
+  std::optional<LearnedPrior> learned;
+  std::optional<AcceptanceFile> acceptance;
+};
+
+absl::StatusOr<SharedFiles> OpenSharedFiles(int vocabulary) {
+  SharedFiles files;
+  if (const std::string path = absl::GetFlag(FLAGS_prior); !path.empty()) {
+    ASSIGN_OR_RETURN(const auto table, hub::RequireTransitionTable(path, vocabulary));
+    files.table = std::make_unique<const TransitionGains>(*table);
+  }
+  if (const std::string path = absl::GetFlag(FLAGS_learn_prior); !path.empty()) {
+    ASSIGN_OR_RETURN(files.learned, LearnedPrior::Open(path, vocabulary));
+  }
+  if (const std::string path = absl::GetFlag(FLAGS_acceptance_calibration); !path.empty()) {
+    ASSIGN_OR_RETURN(files.acceptance, AcceptanceFile::Open(path, vocabulary));
+  }
+  return files;
+}
+
+// `files` must outlive the link.
+void SetLinkOptions(SharedFiles& files, int vocabulary, VerifierLinkOptions* link) {
+  link->vocabulary = vocabulary;
+  link->table = files.table.get();
+  link->learned = files.learned.has_value() ? &*files.learned : nullptr;
+  link->acceptance = files.acceptance.has_value() ? &*files.acceptance : nullptr;
 }
 
 // INVALID_ARGUMENT if a flag's value is below `least`.
@@ -128,19 +155,8 @@ absl::Status Run() {
                                 .carrier = carrier});
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
 
-  ASSIGN_OR_RETURN(const auto table, LoadPrior(model->config.dims.vocabulary));
-  std::optional<LearnedPrior> learned;
-  if (const std::string path = absl::GetFlag(FLAGS_learn_prior); !path.empty()) {
-    ASSIGN_OR_RETURN(learned, LearnedPrior::Open(path, model->config.dims.vocabulary));
-  }
-  std::optional<AcceptanceFile> acceptance;
-  if (const std::string path = absl::GetFlag(FLAGS_acceptance_calibration); !path.empty()) {
-    ASSIGN_OR_RETURN(acceptance, AcceptanceFile::Open(path, model->config.dims.vocabulary));
-  }
-  options.link.vocabulary = model->config.dims.vocabulary;
-  options.link.table = table.get();
-  options.link.learned = learned.has_value() ? &*learned : nullptr;
-  options.link.acceptance = acceptance.has_value() ? &*acceptance : nullptr;
+  ASSIGN_OR_RETURN(SharedFiles files, OpenSharedFiles(model->config.dims.vocabulary));
+  SetLinkOptions(files, model->config.dims.vocabulary, &options.link);
   ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name));
   ServingTelemetry serving(telemetry.get());
   Mutex host_mutex;
@@ -154,11 +170,17 @@ absl::Status Run() {
   Scheduler scheduler(options, &verifier, &drafter, on_ready, serving.observer());
   TransportMetrics verifier_transport(telemetry->metrics(), "verifier", &verifier.transport());
   TransportMetrics drafter_transport(telemetry->metrics(), "drafter", &remote_drafter.transport());
-  RETURN_IF_ERROR(telemetry->Serve([&] {
-    serving.Refresh(scheduler.stats());
-    verifier_transport.Refresh();
-    drafter_transport.Refresh();
-  }));
+  Console console(model.get(), &parser, &scheduler, serving.feed(),
+                  {.show_text = absl::GetFlag(FLAGS_show_text),
+                   .stream_interval = absl::GetFlag(FLAGS_stream_interval),
+                   .observer = serving.observer()});
+  RETURN_IF_ERROR(telemetry->Serve(
+      [&] {
+        serving.Refresh(scheduler.stats());
+        verifier_transport.Refresh();
+        drafter_transport.Refresh();
+      },
+      console.Routes()));
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
   GenerationService service(model.get(), &parser, &scheduler,
                             {.stream_interval = absl::GetFlag(FLAGS_stream_interval),
@@ -197,7 +219,7 @@ int main(int argc, char** argv) {
       .groups = {{"Model", {"target DIR"}},
                  {"Connections",
                   {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER"}},
-                 {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
+                 {"Telemetry", {"http_listen ADDRESS", "show_text", "trace_detail"}},
                  {"Speculation",
                   {"policy POLICY", "max_tree_nodes N", "prior PATH", "learn_prior FILE",
                    "acceptance_calibration FILE"}},

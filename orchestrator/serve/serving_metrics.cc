@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "orchestrator/serve/cycle_mode.h"
 #include "orchestrator/serve/live_request.h"
 #include "orchestrator/serve/named_stages.h"
 
@@ -20,17 +21,6 @@ using prometheus::Histogram;
 // Tree depths with a counter of their own. Deeper nodes count for the last one.
 constexpr int kDepths = 16;
 constexpr int kReasons = static_cast<int>(BudgetReason::kNoDraft) + 1;
-
-// What a cycle did, from the most to the least speculative.
-enum class CycleMode { kDrafted, kDraftFree, kPlain, kResting, kPrompts };
-constexpr const char* kModes[] = {"drafted", "draft_free", "plain", "resting", "prompts"};
-
-CycleMode ModeOf(const CycleSummary& cycle) {
-  if (cycle.size.sequences == 0) return CycleMode::kPrompts;
-  if (cycle.drafted) return CycleMode::kDrafted;
-  if (cycle.nodes() > 0) return CycleMode::kDraftFree;
-  return cycle.rested ? CycleMode::kResting : CycleMode::kPlain;
-}
 
 }  // namespace
 
@@ -95,8 +85,8 @@ struct ServingMetrics::Cycles {
         plain_seconds(make.Counter("bastion_plain_decode_seconds_total",
                                    "Estimated time of plain decoding for the same tokens.")) {
     for (size_t i = 0; i < modes.size(); ++i) {
-      modes[i] =
-          &make.Counter("bastion_cycles_total", "Cycles, by what they did.", {{"mode", kModes[i]}});
+      modes[i] = &make.Counter("bastion_cycles_total", "Cycles, by what they did.",
+                               {{"mode", kCycleModeNames[i]}});
     }
     for (const NamedStage& stage : kStages) {
       stages.push_back(&make.Histogram("bastion_cycle_phase_duration_seconds",
@@ -115,7 +105,7 @@ struct ServingMetrics::Cycles {
     }
   }
 
-  std::array<Counter*, std::size(kModes)> modes = {};
+  std::array<Counter*, std::size(kCycleModeNames)> modes = {};
   Histogram& duration;
   std::vector<Histogram*> stages;
   Counter &prefill_tokens, &generated, &drafts, &draft_failures, &nodes, &accepted, &wasted;

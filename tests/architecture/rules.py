@@ -19,7 +19,7 @@ MAY_INCLUDE = {
     "common/shm": [*_DATA],  # Neither gRPC nor protos.
     "common/wire": [*_DATA, "common/shm", _INTERNAL],
     "common/http": ["common/base"],
-    "common/telemetry": ["common/base", "common/http"],
+    "common/telemetry": ["common/base", "common/http", "common/wire"],
     "common/inspection": ["common/base", "common/telemetry", "common/wire", "protos/bastion/v1"],
 
     "kernels": ["common/base"],  # The interface: ops.h, types.h, packing, threads.
@@ -72,7 +72,7 @@ MAY_INCLUDE = {
     "orchestrator/cycle": [*_DATA, "orchestrator/cost", "orchestrator/policy"],
     "orchestrator/text": ["common/base", "common/hub"],
     "orchestrator/remote": [*_DATA, "common/telemetry", "common/wire", _INTERNAL],
-    "orchestrator/serve": [*_DATA, "common/hub", "common/inspection", "common/prior",
+    "orchestrator/serve": [*_DATA, "common/http", "common/hub", "common/inspection", "common/prior",
                            "common/telemetry", "common/wire", "orchestrator/cost",
                            "orchestrator/cycle", "orchestrator/policy", "orchestrator/prior",
                            "orchestrator/remote", "orchestrator/text", "protos/bastion/v1"],
@@ -88,6 +88,9 @@ MAY_INCLUDE = {
                      "orchestrator/prior"],
     "client/exactness": [*_DATA, "client/bench", "client/cpp", "client/inprocess", "common/hub",
                          "orchestrator/cost", "orchestrator/tree"],
+    "client/doctor": ["client/cpp", "client/ctl", "common/base", "common/hub", "common/nn", "common/prior",
+                      "common/stages", "drafter_service/draft", "kernels", "kernels/backend",
+                      "orchestrator/serve", "protos/bastion/v1", "verifier_service/model"],
     "client/train": ["common/base", "common/hub", "common/prior"],
 }
 

@@ -94,7 +94,7 @@ def draw(panels, start, file):
         axis.set_xlabel('seconds', fontsize=8)
         if len(points) <= 10:
             axis.legend(fontsize=7, ncols=2, loc='upper right', framealpha=0.6)
-    figure.savefig(file, dpi=70)
+    figure.savefig(file, dpi=60)
 
 
 class DashboardTest(unittest.TestCase):

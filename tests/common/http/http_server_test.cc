@@ -1,6 +1,7 @@
 #include "common/http/http_server.h"
 
 #include <atomic>
+#include <stdexcept>
 #include <thread>
 
 #include "absl/time/clock.h"
@@ -38,11 +39,28 @@ class HttpServerTest : public ::testing::Test {
       ++ended_streams_;
     };
     const auto silent = [](const HttpRequest&, HttpResponse&) {};
+    const auto throws = [](const HttpRequest& request, HttpResponse& response) {
+      if (request.query.count("late") > 0) {
+        response.Begin(200, "text/plain");
+        EXPECT_TRUE(response.Write("part"));
+      }
+      if (request.query.count("number") > 0) throw 1;
+      throw std::runtime_error("a bug");
+    };
+    // Writes nothing until the client is gone.
+    const auto waits = [this](const HttpRequest&, HttpResponse& response) {
+      response.Begin(200, "text/plain");
+      while (response.connected()) absl::SleepFor(absl::Milliseconds(1));
+      EXPECT_FALSE(response.connected());
+      ++ended_streams_;
+    };
     auto server = HttpServer::Start(options, {{"GET", "/echo", echo},
                                               {"POST", "/echo", echo},
                                               {"GET", "/count", count},
                                               {"GET", "/endless", endless},
-                                              {"GET", "/silent", silent}});
+                                              {"GET", "/silent", silent},
+                                              {"GET", "/throws", throws},
+                                              {"GET", "/waits", waits}});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -66,6 +84,32 @@ TEST_F(HttpServerTest, RequestsReachTheirHandlers) {
   EXPECT_EQ(Fetch(port(), "/none").status, 404);
   EXPECT_EQ(Fetch(port(), "/count", "", "POST", "x").status, 405);
   EXPECT_EQ(Fetch(port(), "/silent").status, 500);
+}
+
+TEST_F(HttpServerTest, BrowsersKeepOtherSitesOutOfResponses) {
+  Start();
+  const HttpAnswer answer = Fetch(port(), "/echo");
+  EXPECT_THAT(answer.head, HasSubstr("frame-ancestors 'none'"));
+  EXPECT_THAT(answer.head, Not(HasSubstr("unsafe-inline")));
+  EXPECT_THAT(answer.head, HasSubstr("X-Content-Type-Options: nosniff"));
+  EXPECT_THAT(answer.head, HasSubstr("Cross-Origin-Resource-Policy: same-origin"));
+  EXPECT_THAT(answer.head, HasSubstr("Referrer-Policy: no-referrer"));
+}
+
+TEST_F(HttpServerTest, AHandlerThatThrowsFailsOnlyItsRequest) {
+  Start();
+  const HttpAnswer failed = Fetch(port(), "/throws");
+  EXPECT_EQ(failed.status, 500);
+  EXPECT_THAT(failed.body, Not(HasSubstr("a bug")));
+  EXPECT_EQ(Fetch(port(), "/throws?number=1").status, 500);
+  EXPECT_EQ(Fetch(port(), "/echo?x=works").body, "works");
+}
+
+TEST_F(HttpServerTest, AStreamWhoseHandlerThrowsIsIncomplete) {
+  Start();
+  const HttpAnswer answer = Fetch(port(), "/throws?late=1");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "4\r\npart\r\n");
 }
 
 TEST_F(HttpServerTest, HeadHasNoBody) {
@@ -133,6 +177,26 @@ TEST_F(HttpServerTest, AClientThatDisconnectsEndsItsStream) {
     EXPECT_THAT(connection.Receive(), HasSubstr("200 OK"));
   }
   EXPECT_TRUE(Await(ended_streams_, 1));
+}
+
+TEST_F(HttpServerTest, AHandlerThatWritesNothingNoticesADisconnect) {
+  Start();
+  {
+    HttpConnection connection(port());
+    connection.Send("GET /waits HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_THAT(connection.Receive(), HasSubstr("200 OK"));
+    EXPECT_EQ(ended_streams_, 0);
+  }
+  EXPECT_TRUE(Await(ended_streams_, 1));
+}
+
+TEST_F(HttpServerTest, StoppingEndsHandlersThatWriteNothing) {
+  Start();
+  HttpConnection connection(port());
+  connection.Send("GET /waits HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(connection.Receive(), HasSubstr("200 OK"));
+  server_.reset();
+  EXPECT_EQ(ended_streams_, 1);
 }
 
 TEST_F(HttpServerTest, ConnectionsBeyondTheLimitWait) {

@@ -1,0 +1,146 @@
+#include "orchestrator/serve/console.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/random/random.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "embedded/console.css.h"
+#include "embedded/console.html.h"
+#include "embedded/console.js.h"
+#include "embedded/console_charts.js.h"
+#include "embedded/console_prompt.js.h"
+#include "embedded/console_requests.js.h"
+
+namespace bastion {
+namespace {
+
+// How often an answer's thread looks whether the browser is still there.
+constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+constexpr char kJson[] = "application/json";
+constexpr char kScript[] = "text/javascript; charset=utf-8";
+
+// Returns a route that sends a file of the page.
+HttpRoute File(const char* path, const char* type, const char* content) {
+  return {"GET", path, [type, content](const HttpRequest&, HttpResponse& response) {
+            response.Send(200, type, content);
+          }};
+}
+
+int HttpStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return 400;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+std::string RandomName() {
+  absl::BitGen bits;
+  return absl::StrCat(absl::Hex(absl::Uniform<uint64_t>(bits), absl::kZeroPad16));
+}
+
+}  // namespace
+
+Console::Console(const ServedModel* model, const RequestParser* parser, Scheduler* scheduler,
+                 ConsoleFeed* feed, const ConsoleOptions& options)
+    : model_(model),
+      parser_(parser),
+      scheduler_(scheduler),
+      feed_(feed),
+      options_(options),
+      identity_{.run = RandomName(),
+                .model = model->name,
+                .policy = parser->default_policy().text(),
+                .tree_tokenizer = options.show_text ? &model->tokenizer : nullptr} {}
+
+std::vector<HttpRoute> Console::Routes() {
+  const auto state = [this](const HttpRequest& request, HttpResponse& response) {
+    SendState(request, response);
+  };
+  const auto generate = [this](const HttpRequest& request, HttpResponse& response) {
+    Generate(request, response);
+  };
+  return {File("/console", "text/html; charset=utf-8", kConsolePage),
+          File("/console/console.css", "text/css; charset=utf-8", kConsoleStyle),
+          File("/console/console.js", kScript, kConsoleScript),
+          File("/console/console_charts.js", kScript, kConsoleCharts),
+          File("/console/console_prompt.js", kScript, kConsolePrompt),
+          File("/console/console_requests.js", kScript, kConsoleRequests),
+          {"GET", "/console/state", state},
+          {"POST", "/console/generate", generate}};
+}
+
+void Console::SendState(const HttpRequest& request, HttpResponse& response) {
+  int64_t after = 0;
+  const auto found = request.query.find("after");
+  if (found != request.query.end() && !absl::SimpleAtoi(found->second, &after)) {
+    response.Send(400, kJson,
+                  ConsoleErrorLine(absl::InvalidArgumentError("after: must be an integer")));
+    return;
+  }
+  response.Send(200, kJson, ConsoleStateJson(identity_, feed_->Read(after), scheduler_->stats()));
+}
+
+void Console::Generate(const HttpRequest& request, HttpResponse& response) {
+  const auto answer = [&]() -> absl::Status {
+    const auto leave = absl::MakeCleanup([this] { --answers_; });
+    if (++answers_ > kAnswers) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the console answers ", kAnswers, " prompts at a time; try again later"));
+    }
+    ASSIGN_OR_RETURN(PreparedRequest prepared, Prepare(request.body));
+    return Answer(std::move(prepared), response);
+  };
+  const absl::Status status = answer();
+  if (status.ok()) return;
+  if (options_.observer != nullptr) options_.observer->OnRefusal(status);
+  response.Send(HttpStatusOf(status), kJson, ConsoleErrorLine(status));
+}
+
+absl::StatusOr<PreparedRequest> Console::Prepare(const std::string& body) {
+  ASSIGN_OR_RETURN(const v1::GenerateRequest request, ParseConsolePrompt(body));
+  ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request));
+  prepared.request_id = absl::StrCat("console-", ++asked_);
+  prepared.client = kClient;
+  return prepared;
+}
+
+absl::Status Console::Answer(PreparedRequest request, HttpResponse& response) {
+  const std::string started = ConsoleStartedLine(request);
+  auto live = std::make_unique<LiveRequest>(std::move(request), &model_->tokenizer, &Clock::Real(),
+                                            options_.stream_interval, options_.observer);
+  const std::shared_ptr<RequestStream> stream = live->stream();
+  RETURN_IF_ERROR(scheduler_->Submit(std::move(live)));
+  const auto cancel = absl::MakeCleanup([&] { scheduler_->Cancel(*stream); });
+  response.Begin(200, "application/x-ndjson; charset=utf-8");
+  if (response.Write(started)) Stream(*stream, response);
+  return absl::OkStatus();
+}
+
+void Console::Stream(RequestStream& stream, HttpResponse& response) const {
+  hub::Detokenizer detokenizer(model_->tokenizer);
+  OutputDelta delta;
+  while (response.connected()) {
+    switch (stream.WaitForEvent(kPollInterval, delta)) {
+      case RequestStream::Event::kTimeout:
+        break;
+      case RequestStream::Event::kDelta:
+        if (!response.Write(ConsoleCycleLines(delta, &detokenizer))) return;
+        break;
+      case RequestStream::Event::kEnd:
+        if (!stream.status().ok()) response.Write(ConsoleErrorLine(stream.status()));
+        return;
+    }
+  }
+}
+
+}  // namespace bastion

@@ -1,0 +1,74 @@
+// Console: a page for browsers that shows what the service does, live, and sends prompts. Served by
+// the orchestrator's HTTP port; docs/console.md describes it. Thread-safe.
+//
+// Only the answer to a prompt contains text of requests, and only the browser that sent the prompt
+// gets it. With ConsoleOptions::show_text, draft trees of all requests have text too.
+#ifndef BASTION_ORCHESTRATOR_SERVE_CONSOLE_H_
+#define BASTION_ORCHESTRATOR_SERVE_CONSOLE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/http/http_server.h"
+#include "orchestrator/serve/console_feed.h"
+#include "orchestrator/serve/console_json.h"
+#include "orchestrator/serve/request_parser.h"
+#include "orchestrator/serve/scheduler.h"
+#include "orchestrator/serve/served_model.h"
+
+namespace bastion {
+
+struct ConsoleOptions {
+  bool show_text = false;  // Show the tokens of all requests' draft trees.
+  // The minimum time between two parts of an answer. Output of the cycles in between is sent
+  // together.
+  absl::Duration stream_interval = absl::ZeroDuration();
+  ServingObserver* observer = nullptr;  // Is told of requests. Not owned.
+};
+
+class Console {
+ public:
+  // Prompts that are answered at a time. Each holds a connection and a thread of the HTTP server.
+  static constexpr int kAnswers = 16;
+  // The client of prompts, for fairness among clients.
+  static constexpr char kClient[] = "console";
+
+  // All pointers must outlive this object and the server of its routes. `feed` must be among the
+  // scheduler's observers. It may be null if the routes are not served.
+  Console(const ServedModel* model, const RequestParser* parser, Scheduler* scheduler,
+          ConsoleFeed* feed, const ConsoleOptions& options);
+
+  // GET /console (the page) and the files that it loads, GET /console/state, and
+  // POST /console/generate.
+  [[nodiscard]] std::vector<HttpRoute> Routes();
+
+  // Prompts that are answered now.
+  [[nodiscard]] int answers() const { return answers_; }
+
+ private:
+  void SendState(const HttpRequest& request, HttpResponse& response);
+  void Generate(const HttpRequest& request, HttpResponse& response);
+  [[nodiscard]] absl::StatusOr<PreparedRequest> Prepare(const std::string& body);
+  // Submits the request and streams its answer. An error: nothing was sent.
+  [[nodiscard]] absl::Status Answer(PreparedRequest request, HttpResponse& response);
+  // Streams the answer, or an error, until the end or until the client is gone.
+  void Stream(RequestStream& stream, HttpResponse& response) const;
+
+  const ServedModel* const model_;
+  const RequestParser* const parser_;
+  Scheduler* const scheduler_;
+  ConsoleFeed* const feed_;
+  const ConsoleOptions options_;
+  const ConsoleIdentity identity_;
+  std::atomic<int> answers_{0};
+  std::atomic<int64_t> asked_{0};  // Prompts so far.
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_SERVE_CONSOLE_H_
