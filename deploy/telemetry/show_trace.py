@@ -4,7 +4,8 @@
 usage: deploy/telemetry/show_trace.py FILE [--trace ID] [--cycles N]
   FILE         lines of JSON from the Collector's file exporter
   --trace ID   the trace to print. Default: the last one with a call
-  --cycles N   prints the first N cycles and leaves out the others. Default: 3. 0: all
+  --cycles N   prints the N cycles with the most spans below them, in order, and leaves out the
+               others. Default: 3. 0: all
 
 Each line is a span: its name, its service, when it began, how long it took, and a bar of that time.
 """
@@ -82,12 +83,12 @@ def print_tree(root, children, cycles, out=sys.stdout):
               f'{span.milliseconds:9.2f} ms  {bar(span, root)}', file=out)
         below = children[span.id]
         if cycles > 0:
-            shown = [s for s in below if s.name != 'cycle']
-            all_cycles = [s for s in below if s.name == 'cycle']
-            left_out['cycle'] += max(0, len(all_cycles) - cycles)
-            sends = [s for s in shown if s.name == 'send']
-            left_out['send'] += max(0, len(sends) - cycles)
-            keep = set(all_cycles[:cycles] + sends[:cycles])
+            keep = set()
+            for name in ('cycle', 'send'):
+                alike = sorted((s for s in below if s.name == name),
+                               key=lambda s: -len(children[s.id]))
+                keep.update(alike[:cycles])
+                left_out[name] += len(alike[cycles:])
             below = [s for s in below if s.name not in ('cycle', 'send') or s in keep]
         deeper = prefix + {'': '', '├── ': '│   ', '└── ': '    '}[branch]
         for i, child in enumerate(below):

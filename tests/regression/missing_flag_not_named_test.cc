@@ -52,6 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
     EveryProgram, MissingFlagTest,
     ::testing::Values(MissingCase{"bastionctl verify-exactness", "--target is missing"},
                       MissingCase{"bastionctl verify-exactness --target x", "--drafter is missing"},
+                      MissingCase{"bastionctl doctor --drafter x", "--target is missing"},
                       MissingCase{"bastionctl", "the command is missing"},
                       MissingCase{"bastionctl timeline", "-o is missing"},
                       MissingCase{"bastionctl timeline -o x --seconds 90", "--seconds is 90"},
@@ -85,10 +86,10 @@ TEST_P(HelpTest, VersionIsPrinted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryProgram, HelpTest,
-                         ::testing::Values("bastionctl", "bastion-verify-exactness",
-                                           "bastion-verifier", "bastion-drafter",
-                                           "bastion-orchestrator", "bastion-bench",
-                                           "bastion-train"));
+                         ::testing::Values("bastionctl", "bastion-doctor",
+                                           "bastion-verify-exactness", "bastion-verifier",
+                                           "bastion-drafter", "bastion-orchestrator",
+                                           "bastion-bench", "bastion-train"));
 
 }  // namespace
 }  // namespace bastion
