@@ -34,8 +34,7 @@ absl::StatusOr<v1::GetTimelineResponse> InspectionClient::GetTimeline(absl::Dura
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
   v1::GetTimelineResponse response;
-  const absl::Status status =
-      ToStatus(stub_->GetTimeline(&context, request, &response), "timeline");
+  absl::Status status = ToStatus(stub_->GetTimeline(&context, request, &response), "timeline");
   if (!status.ok()) return status;
   return response;
 }
@@ -45,7 +44,7 @@ absl::StatusOr<v1::GetCostsResponse> InspectionClient::GetCosts(
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
   v1::GetCostsResponse response;
-  const absl::Status status = ToStatus(stub_->GetCosts(&context, request, &response), "costs");
+  absl::Status status = ToStatus(stub_->GetCosts(&context, request, &response), "costs");
   if (!status.ok()) return status;
   return response;
 }

@@ -63,6 +63,7 @@ absl::StatusOr<std::vector<RecordedRequest>> RunTogether(
     const DecodeOptions& options) {
   std::vector<absl::StatusOr<RecordedRequest>> results(requests);
   std::vector<std::thread> threads;
+  threads.reserve(requests);
   for (int i = 0; i < requests; ++i) {
     threads.emplace_back([&, i] {
       DecodeOptions own = options;

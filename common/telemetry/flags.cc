@@ -13,9 +13,9 @@
 
 ABSL_FLAG(
     std::string, http_listen, "",
-    "Address for HTTP, host:port: metrics under /metrics. It has no authentication, so choose "
-    "an address that only monitoring and operators can reach. Empty: no HTTP, and no metrics "
-    "are collected.");
+    "Address for HTTP, host:port: metrics under /metrics, and the orchestrator's console under "
+    "/console. It has no authentication, so choose an address that only monitoring and operators "
+    "can reach. Empty: no HTTP, and no metrics are collected.");
 ABSL_FLAG(bool, trace_detail, false,
           "Record the stages of each cycle and the parts of each call as spans of their own. Needs "
           "OTEL_EXPORTER_OTLP_ENDPOINT.");

@@ -158,11 +158,6 @@ function drawAll() {
   $('footer').textContent =
       `bastion ${state.version} · policy of requests that name none: ${state.policy}`;
   $('policy').placeholder = state.policy;
-  if (state.service.ready) {
-    setStatus('live', 'live');
-  } else {
-    setStatus('starting', 'waiting for the verifier');
-  }
   drawTiles();
   drawCharts();
   drawTable();
@@ -176,6 +171,11 @@ async function poll() {
         {cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT_MS)});
     if (!response.ok) throw new Error(`status ${response.status}`);
     take(await response.json());
+    if (state.service.ready) {
+      setStatus('live', 'live');
+    } else {
+      setStatus('starting', 'waiting for the verifier');
+    }
     drawAll();
   } catch (error) {
     console.info('no state:', error.message);
