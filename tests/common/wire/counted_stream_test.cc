@@ -66,7 +66,7 @@ TEST_F(CountedStreamTest, ATensorWithoutRoomCountsAsAFallbackAndOnlyOnce) {
   FeatureReply unsent;
   while (left_stats_.no_room == 0) {
     ASSERT_LT(left_stats_.shared_memory.sent, 2 * static_cast<int64_t>(kRing));
-    left_->carrier().Reserve(kShape, *unsent.mutable_features());
+    ASSERT_NE(left_->carrier().Reserve(kShape, *unsent.mutable_features()), nullptr);
   }
   EXPECT_EQ(left_stats_.no_room, 1);
   EXPECT_EQ(static_cast<int64_t>(unsent.features().inline_().size()), kTensorBytes);
