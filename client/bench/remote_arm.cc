@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "client/bench/arm.h"
+#include "client/cpp/durations.h"
 #include "client/cpp/generation_client.h"
 #include "client/cpp/sampling.h"
 #include "common/base/clock.h"
@@ -14,10 +15,6 @@
 
 namespace bastion {
 namespace {
-
-double Seconds(const google::protobuf::Duration& duration) {
-  return static_cast<double>(duration.seconds()) + 1e-9 * duration.nanos();
-}
 
 MeasuredCycle ToMeasuredCycle(const v1::CycleReport& cycle) {
   MeasuredCycle measured;

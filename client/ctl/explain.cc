@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cpp/durations.h"
 #include "client/ctl/printable_text.h"
 
 namespace bastion {
@@ -95,10 +96,6 @@ std::string BudgetReasonMeaning(absl::string_view reason) {
     if (name == reason) return meaning;
   }
   return VisibleText(reason);
-}
-
-double Milliseconds(const google::protobuf::Duration& duration) {
-  return 1e3 * static_cast<double>(duration.seconds()) + 1e-6 * duration.nanos();
 }
 
 double PercentTooHigh(double predicted, double measured) {

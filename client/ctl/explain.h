@@ -29,9 +29,6 @@ void RequestExplanation(v1::GenerateRequest* request);
 // escaped.
 [[nodiscard]] std::string BudgetReasonMeaning(absl::string_view reason);
 
-// In milliseconds.
-[[nodiscard]] double Milliseconds(const google::protobuf::Duration& duration);
-
 // How much a prediction was too high, in whole % of the measured value. 0 if nothing was measured.
 [[nodiscard]] double PercentTooHigh(double predicted, double measured);
 

@@ -3,13 +3,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "client/cpp/durations.h"
 
 namespace bastion {
 namespace {
-
-double Milliseconds(const google::protobuf::Duration& duration) {
-  return 1e3 * static_cast<double>(duration.seconds()) + 1e-6 * duration.nanos();
-}
 
 std::string Reason(const v1::Finished& finished) {
   if (!finished.stop_string().empty()) return "stop string";

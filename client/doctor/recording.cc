@@ -4,14 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/durations.h"
 #include "common/base/status.h"
 
 namespace bastion::doctor {
 namespace {
-
-double Seconds(const google::protobuf::Duration& duration) {
-  return static_cast<double>(duration.seconds()) + 1e-9 * duration.nanos();
-}
 
 void AddTree(const v1::VerifiedTree& tree, RecordedRequest* recorded) {
   RecordedTree& nodes = recorded->trees.emplace_back();

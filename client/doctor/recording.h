@@ -36,8 +36,8 @@ struct RecordedRequest {
                                                          const v1::GenerateRequest& prompt,
                                                          const DecodeOptions& options);
 
-// Sends `requests` requests at once. The prompts repeat if there are fewer. Each request has a salt
-// of its own, which begins with options.salt. Returns the requests, or the first error of one.
+// Sends `requests` requests at once. The prompts repeat if there are fewer. Each request has its
+// own salt, which begins with options.salt. Returns all requests, or the first error.
 [[nodiscard]] absl::StatusOr<std::vector<RecordedRequest>> RunTogether(
     GenerationClient& client, absl::Span<const v1::GenerateRequest> prompts, int requests,
     const DecodeOptions& options);
