@@ -18,11 +18,12 @@
 
 namespace bastion::kernels {
 
-// y = x Wᵀ, or y += x Wᵀ if `accumulate`, with K inputs and N outputs per row. Each output is one
-// chain of fused multiply-adds over k, with two exceptions. With int8 weights, each row of x is
-// also rounded to int8 (x = max|x|/127 · int8), and the products are summed as integers. With bf16
-// weights on a CPU with matrix instructions, x is rounded to bf16, and the matrix instructions
-// define the order of the sum. In all cases, a row of y does not depend on the other rows.
+// y = x Wᵀ, or y += x Wᵀ if `accumulate`, with K inputs and N outputs per row. Then y += bias, if
+// there is one. Each output is one chain of fused multiply-adds over k, with two exceptions. With
+// int8 weights, each row of x is also rounded to int8 (x = max|x|/127 · int8), and the products are
+// summed as integers. With bf16 weights on a CPU with matrix instructions, x is rounded to bf16,
+// and the matrix instructions define the order of the sum. In all cases, a row of y does not depend
+// on the other rows.
 struct LinearArgs {
   const float* x = nullptr;  // [R, K]
   PackedMatrix weight;       // [N, K]
@@ -30,6 +31,7 @@ struct LinearArgs {
   int rows = 0;              // R
   int y_stride = 0;
   bool accumulate = false;
+  const float* bias = nullptr;  // [N], or null
 };
 
 // y = x / sqrt(mean(x²) + epsilon) * weight, for each row.
@@ -42,6 +44,17 @@ struct RmsNormArgs {
   float epsilon = 1e-6f;
 };
 
+// y = (x − mean(x)) / sqrt(mean((x − mean(x))²) + epsilon) * weight + bias, for each row.
+struct LayerNormArgs {
+  const float* x = nullptr;       // [R, C]
+  const float* weight = nullptr;  // [C]
+  const float* bias = nullptr;    // [C]
+  float* y = nullptr;             // [R, C]
+  int rows = 0;                   // R
+  int width = 0;                  // C
+  float epsilon = 1e-5f;
+};
+
 // y = the rows of the embedding table for `tokens`.
 struct EmbedArgs {
   const int32_t* tokens = nullptr;  // [R]
@@ -52,17 +65,17 @@ struct EmbedArgs {
   int width = 0;       // C
 };
 
-// Per head of queries and keys: RMS norm over D with its weight, then rotary embedding by the row's
-// position (the two halves of a head rotate, as in Qwen and Llama). Queries are changed in place.
-// Keys and values are stored in their cache slots. If `query` is null, only keys and values are
-// processed.
+// Per head of queries and keys: RMS norm over D with its weight, if there is one, then rotary
+// embedding by the row's position. The first `rotary_dims` elements of a head rotate: element i of
+// their first half with element i of their second half. Queries are changed in place. Keys and
+// values are stored in their cache slots. If `query` is null, only keys and values are processed.
 struct QkvArgs {
   float* query = nullptr;              // [R, H, D], rows `query_stride` floats apart, in place
   const float* key = nullptr;          // [R, G, D], rows `kv_stride` floats apart
   const float* value = nullptr;        // [R, G, D], rows `kv_stride` floats apart
-  const float* query_norm = nullptr;   // [D]
-  const float* key_norm = nullptr;     // [D]
-  const float* cosine_sine = nullptr;  // [positions, D]: D/2 cosines, then D/2 sines
+  const float* query_norm = nullptr;   // [D], or null
+  const float* key_norm = nullptr;     // [D], or null
+  const float* cosine_sine = nullptr;  // [positions, rotary_dims]: cosines, then sines
   const int32_t* positions = nullptr;  // [R]
   const int64_t* slots = nullptr;      // [R]
   KvLayer cache;
@@ -71,6 +84,9 @@ struct QkvArgs {
   int query_stride = 0;
   int kv_stride = 0;
   float epsilon = 1e-6f;
+  int rotary_dims = 0;  // An even number up to D. 0: D.
+
+  [[nodiscard]] int rotated() const { return rotary_dims > 0 ? rotary_dims : cache.head_dim; }
 };
 
 // The rows of its span that a row sees. Every row also sees the cached prefix.
@@ -81,16 +97,22 @@ enum class RowMask {
 };
 
 // The rows of one sequence in a flattened forward: rows [first_row, first_row + rows) of the call,
-// which follow `cached` earlier tokens. Row i of the span is token cached + i of the sequence.
-// Token j of the sequence lies at offset j % 16 of page pages[j / 16].
+// which follow `cached` earlier tokens. A tree may be computed in several forwards: its first
+// `earlier` rows are then already in the cache. Row i of the span is token cached + earlier + i of
+// the sequence. Token j of the sequence lies at offset j % 16 of page pages[j / 16].
 struct AttentionSpan {
   int first_row = 0;
   int rows = 0;
   int cached = 0;
   const int32_t* pages = nullptr;
   RowMask mask = RowMask::kCausal;
-  const uint64_t* ancestors = nullptr;  // [rows, words], bit j of row i: i sees row j
-  int words = 0;                        // 64-bit words per row of `ancestors`.
+  // [rows, words], bit j of row i: i sees token cached + j. The tokens that a row sees have
+  // consecutive positions, from `cached` up to the row's own.
+  const uint64_t* ancestors = nullptr;
+  int words = 0;    // 64-bit words per row of `ancestors`.
+  int earlier = 0;  // 0 unless the mask is kAncestors.
+
+  [[nodiscard]] int length() const { return cached + earlier + rows; }
 };
 
 // Attention of each row over its cached prefix (no mask) and the rows that it sees (mask), in one
@@ -116,6 +138,48 @@ struct SiluMulArgs {
   float* y = nullptr;              // [R, I]
   int rows = 0;                    // R
   int width = 0;                   // I
+};
+
+// y = gelu(x) = x Φ(x), with the distribution function Φ of the normal distribution (the exact form
+// with erf, not its approximation with tanh). y may be x. I is the width of the MLP.
+struct GeluArgs {
+  const float* x = nullptr;  // [R, I]
+  float* y = nullptr;        // [R, I]
+  int rows = 0;              // R
+  int width = 0;             // I
+};
+
+// Chooses experts for each row: those with the largest router logits; ties go to the lowest id. A
+// row's experts are in ascending order. Their weights are the softmax over all logits or, if
+// `normalize`, over the chosen ones. REQUIRES: 1 <= chosen <= experts_total.
+struct RouteArgs {
+  const float* logits = nullptr;  // [R, E]
+  int32_t* experts = nullptr;     // [R, k]
+  float* weights = nullptr;       // [R, k]
+  int rows = 0;                   // R
+  int experts_total = 0;          // E
+  int chosen = 0;                 // k
+  bool normalize = false;
+};
+
+// y[i] = x[sources[i]].
+struct GatherRowsArgs {
+  const float* x = nullptr;          // Rows of C elements.
+  const int32_t* sources = nullptr;  // [n]
+  float* y = nullptr;                // [n, C]
+  int rows = 0;                      // n
+  int width = 0;                     // C
+};
+
+// x[r] += weights[r][j] * y[places[r][j]] for j = 0, 1, … k − 1, in this order.
+struct CombineArgs {
+  const float* y = nullptr;         // Rows of C elements.
+  const int32_t* places = nullptr;  // [R, k]
+  const float* weights = nullptr;   // [R, k]
+  float* x = nullptr;               // [R, C]
+  int rows = 0;                     // R
+  int chosen = 0;                   // k
+  int width = 0;                    // C
 };
 
 // How the token after a row is chosen: argmax_x (logit(x)/T + g(seed, position, x)), the keyed

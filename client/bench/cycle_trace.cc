@@ -13,53 +13,9 @@ using nlohmann::json;
 constexpr int kVersion = 1;
 
 json HeaderJson(const TraceHeader& header) {
-  const ModelDims& dims = header.target.dims;
-  const DevicePeaks& peaks = header.target.peaks;
-  json points = json::array();
-  for (const CalibrationPoint& point : header.calibration.points) {
-    points.push_back({point.rows, point.context, point.seconds, point.round_trip_seconds});
-  }
-  return {{"trace", kVersion},
-          {"device", header.target.device},
-          {"max_rows", header.target.max_rows},
-          {"dims",
-           {{"layers", dims.layers},
-            {"hidden", dims.hidden},
-            {"query_heads", dims.query_heads},
-            {"kv_heads", dims.kv_heads},
-            {"head_dim", dims.head_dim},
-            {"intermediate", dims.intermediate},
-            {"vocabulary", dims.vocabulary},
-            {"bytes_per_element", dims.bytes_per_element}}},
-          {"peaks",
-           {{"bytes_per_second", peaks.bytes_per_second},
-            {"flops_per_second", peaks.flops_per_second}}},
-          {"calibration", points},
-          {"sequence_seconds", header.calibration.sequence_seconds}};
-}
-
-TraceHeader ParseHeader(const json& object) {
-  TraceHeader header;
-  header.target.device = object.at("device").get<std::string>();
-  header.target.max_rows = object.at("max_rows").get<int>();
-  const json& dims = object.at("dims");
-  header.target.dims = {.layers = dims.at("layers").get<int>(),
-                        .hidden = dims.at("hidden").get<int>(),
-                        .query_heads = dims.at("query_heads").get<int>(),
-                        .kv_heads = dims.at("kv_heads").get<int>(),
-                        .head_dim = dims.at("head_dim").get<int>(),
-                        .intermediate = dims.at("intermediate").get<int>(),
-                        .vocabulary = dims.at("vocabulary").get<int>(),
-                        .bytes_per_element = dims.at("bytes_per_element").get<int>()};
-  const json& peaks = object.at("peaks");
-  header.target.peaks = {peaks.at("bytes_per_second").get<double>(),
-                         peaks.at("flops_per_second").get<double>()};
-  for (const json& point : object.at("calibration")) {
-    header.calibration.points.push_back({point.at(0).get<int>(), point.at(1).get<int>(),
-                                         point.at(2).get<double>(), point.at(3).get<double>()});
-  }
-  header.calibration.sequence_seconds = object.at("sequence_seconds").get<double>();
-  return header;
+  json object = CalibrationJson(header);
+  object["trace"] = kVersion;
+  return object;
 }
 
 json CycleJson(const CycleTrace& cycle) {
@@ -135,7 +91,7 @@ absl::Status ParseLine(const std::string& line, bool first, Trace* trace) {
         return absl::InvalidArgumentError(
             absl::StrCat("the trace has another version than ", kVersion, "; record again"));
       }
-      trace->header = ParseHeader(object);
+      trace->header = ParseCalibration(object);
       return absl::OkStatus();
     }
     trace->cycles.push_back(ParseCycle(object));

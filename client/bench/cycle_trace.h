@@ -1,8 +1,7 @@
 // CycleTrace: what the cost model saw of one cycle, and what it predicted. A file of traces has a
 // header and one JSON line per cycle without prompts:
 //
-//   {"trace": 1, "device", "max_rows", "dims": {…}, "peaks": {…},
-//    "calibration": [[rows, context, seconds, round_trip_seconds], …], "sequence_seconds"}
+//   {"trace": 1, …}, with the fields of a calibration (orchestrator/cost/calibration_file.h)
 //   {"model", "policy", "level", "sequences", "rows", "context", "drafts", "first_draft",
 //    "committed", "stages": {"draft", "tree", "verify_queue", "verify", "commit", "audit",
 //    "transfer"}, "predicted": {"verify", "draft", "cycle", "curve": [[nodes, seconds], …]}}
@@ -19,8 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/bench/measurement.h"
-#include "common/stages/stage_data.h"
-#include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/cost/calibration_file.h"
 
 namespace bastion {
 
@@ -50,10 +48,7 @@ struct CycleTrace {
 };
 
 // What the cost model was fitted to.
-struct TraceHeader {
-  TargetInfo target;
-  CalibrationTable calibration;
-};
+using TraceHeader = CalibratedTarget;
 
 struct Trace {
   TraceHeader header;

@@ -1,10 +1,13 @@
 #include "client/bench/flags.h"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/bench/prompts.h"
 #include "client/cpp/sampling.h"
@@ -13,7 +16,8 @@
 
 ABSL_FLAG(std::string, target, "",
           "Folder of the target model. With --endpoint only its tokenizer is read.");
-ABSL_FLAG(std::string, drafter, "", "Folder of the drafter. Not used with --endpoint.");
+ABSL_FLAG(std::string, drafter, "",
+          "Folder of the drafter. Not used with --endpoint. Policies ar and ngram need none.");
 ABSL_FLAG(std::string, prior, "",
           "Transition table for +prior: a file or a folder. Empty: the one in the drafter's "
           "folder, if it has one.");
@@ -22,15 +26,27 @@ ABSL_FLAG(std::string, drafter_dtype, "",
           "Type of the drafter's weights: bf16, fp32, int8 or auto. Empty: the same as --dtype.");
 ABSL_FLAG(std::string, endpoint, "",
           "Address of a running orchestrator to measure. Empty: run both engines in this process.");
-ABSL_FLAG(std::string, prompts, "",
-          "File of JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}.");
 ABSL_FLAG(
-    std::string, policies, "ar,chain,fixed:16,fixed:64,adaptive",
-    "Speculation policies to compare, separated by commas. Include ar: speedups are relative to "
-    "it.");
-ABSL_FLAG(int, max_new_tokens, 128, "Limit for the tokens of an answer.");
-ABSL_FLAG(std::vector<std::string>, concurrency, {"1"},
-          "Closed loop: requests that are live at the same time. A list runs several levels.");
+    std::string, prompts, "",
+    "File of JSON lines with an \"id\" and \"text\", \"token_ids\", \"messages\" or \"turns\".");
+ABSL_FLAG(
+    std::string, template_args, "{}",
+    "JSON object of further variables of the chat template, e.g. {\"enable_thinking\": false}.");
+ABSL_FLAG(std::vector<std::string>, policies, {},
+          "Speculation policies to compare, separated by commas; NAME=VALUE is an option of the "
+          "policy before it. Include ar: speedups are relative to it. Default: "
+          "ar,chain,fixed:16,fixed:64,adaptive, or those of the suite.");
+ABSL_FLAG(std::optional<int>, max_new_tokens, std::nullopt,
+          "Limit for the tokens of an answer. Default: 128, or that of the suite.");
+ABSL_FLAG(std::optional<int>, warmup, std::nullopt,
+          "Prompts that each policy runs first and that do not count. Default: 0, or those of the "
+          "suite.");
+ABSL_FLAG(std::optional<int>, max_rows, std::nullopt,
+          "Rows of the largest verify forward without --endpoint. A tree has at most one node "
+          "less. Default: 512, or those of the suite.");
+ABSL_FLAG(std::vector<std::string>, concurrency, {},
+          "Closed loop: requests that are live at the same time. A list runs several levels. "
+          "Default: 1, or those of the suite.");
 ABSL_FLAG(std::vector<std::string>, rate, {},
           "Open loop: mean arrivals per second (a Poisson process). A list runs several levels. "
           "Replaces --concurrency.");
@@ -41,8 +57,9 @@ ABSL_FLAG(int, repeat, 1, "Number of times that each level runs every prompt.");
 ABSL_FLAG(double, duration, 0,
           "Seconds after which no further request starts. The prompts repeat until then. 0: no "
           "limit.");
-ABSL_FLAG(int, rounds, 1,
-          "Number of rounds. In each round all policies run all levels; their order rotates.");
+ABSL_FLAG(std::optional<int>, rounds, std::nullopt,
+          "Number of rounds. In each round all policies run all levels; their order rotates. "
+          "Default: 1, or those of the suite.");
 ABSL_FLAG(bool, cold, false,
           "Forget at each round what the policies learned. Without --endpoint only.");
 ABSL_FLAG(int, max_running, 32,
@@ -57,6 +74,16 @@ ABSL_FLAG(bool, ignore_eos, false,
           "Ignore the end-of-text token: always generate --max_new_tokens.");
 ABSL_FLAG(float, temperature, 0, "Sampling temperature. 0: greedy.");
 ABSL_FLAG(uint64_t, seed, 1, "Random seed for sampling.");
+ABSL_FLAG(std::vector<std::string>, temperatures, {},
+          "With suite: sampling temperatures, separated by commas. Default: those of the suite.");
+ABSL_FLAG(std::vector<std::string>, seeds, {},
+          "With suite: random seeds, separated by commas. Default: those of the suite.");
+ABSL_FLAG(std::vector<std::string>, prompt_tokens, {},
+          "With suite: lengths to which prompts are cut or filled up, separated by commas. "
+          "Default: those of the suite.");
+ABSL_FLAG(std::optional<int>, prompts_per_dataset, std::nullopt,
+          "With suite: use the first prompts of each dataset only. 0: all. Default: that of the "
+          "suite.");
 ABSL_FLAG(std::string, sampling, "",
           "Further sampling parameters, e.g. \"top_k=40,top_p=0.9,repetition_penalty=1.1\".");
 ABSL_FLAG(std::string, device, "auto",
@@ -68,6 +95,15 @@ ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES m
 ABSL_FLAG(std::string, gemm_table, "",
           "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
 ABSL_FLAG(int, threads, 2, "Threads of the engines. 0: one per core.");
+ABSL_FLAG(
+    int, kv_tokens, 65536,
+    "Capacity of each model's KV cache in tokens, for all requests. Without --endpoint only.");
+ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30,
+          "Bytes of host memory for the features of all open requests. Without --endpoint only.");
+ABSL_FLAG(std::string, calibration_table, "",
+          "File of measured verify times. If it exists, nothing is measured at the start, else it "
+          "is written. It belongs to one target and one device. Without --endpoint only. Empty: "
+          "measure at every start.");
 ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots. Empty: none.");
 ABSL_FLAG(bool, reliability, false,
           "Report how calibrated acceptance probabilities are. Without --endpoint only.");
@@ -95,6 +131,8 @@ namespace {
 
 // Live requests of a load. Through services, each has a thread in this process.
 constexpr int kMaxLive = 4096;
+constexpr char kDefaultPolicies[] = "ar,chain,fixed:16,fixed:64,adaptive";
+constexpr int kDefaultNewTokens = 128;
 
 template <typename Number>
 absl::StatusOr<std::vector<Number>> ParseNumbers(const std::string& flag,
@@ -114,6 +152,26 @@ absl::StatusOr<std::vector<Number>> ParseNumbers(const std::string& flag,
   return numbers;
 }
 
+absl::Status AtLeast(const char* flag, std::optional<int> value, int least) {
+  if (!value.has_value() || *value >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " is ", *value, "; it must be at least ", least));
+}
+
+// INVALID_ARGUMENT if a number that suites have, too, is out of range.
+absl::Status CheckCounts() {
+  RETURN_IF_ERROR(AtLeast("--max_new_tokens", absl::GetFlag(FLAGS_max_new_tokens), 1));
+  RETURN_IF_ERROR(AtLeast("--rounds", absl::GetFlag(FLAGS_rounds), 1));
+  RETURN_IF_ERROR(AtLeast("--warmup", absl::GetFlag(FLAGS_warmup), 0));
+  RETURN_IF_ERROR(AtLeast("--max_rows", absl::GetFlag(FLAGS_max_rows), 2));
+  RETURN_IF_ERROR(AtLeast("--kv_tokens", absl::GetFlag(FLAGS_kv_tokens), 1));
+  if (absl::GetFlag(FLAGS_feature_bytes) < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--feature_bytes is ", absl::GetFlag(FLAGS_feature_bytes), "; it must not be negative"));
+  }
+  return AtLeast("--prompts_per_dataset", absl::GetFlag(FLAGS_prompts_per_dataset), 0);
+}
+
 // INVALID_ARGUMENT if the flags contradict each other or a number is out of range.
 absl::Status CheckLoadFlags() {
   const bool rate = !absl::GetFlag(FLAGS_rate).empty();
@@ -125,14 +183,10 @@ absl::Status CheckLoadFlags() {
     return absl::InvalidArgumentError(
         "--duration and --repeat have no effect with --arrivals; remove them");
   }
-  const std::pair<const char*, double> numbers[] = {
-      {"--max_new_tokens", absl::GetFlag(FLAGS_max_new_tokens)},
-      {"--repeat", absl::GetFlag(FLAGS_repeat)},
-      {"--rounds", absl::GetFlag(FLAGS_rounds)},
-      {"--max_running", absl::GetFlag(FLAGS_max_running)}};
-  for (const auto& [flag, value] : numbers) {
-    if (value >= 1) continue;
-    return absl::InvalidArgumentError(absl::StrCat(flag, " is ", value, "; it must be at least 1"));
+  RETURN_IF_ERROR(CheckCounts());
+  for (const auto& [flag, value] : {std::pair("--repeat", absl::GetFlag(FLAGS_repeat)),
+                                    std::pair("--max_running", absl::GetFlag(FLAGS_max_running))}) {
+    RETURN_IF_ERROR(AtLeast(flag, value, 1));
   }
   const std::pair<const char*, double> limits[] = {
       {"--duration", absl::GetFlag(FLAGS_duration)},
@@ -146,13 +200,16 @@ absl::Status CheckLoadFlags() {
   return absl::OkStatus();
 }
 
+// Options of policies have commas, too.
+std::vector<std::string> PoliciesFlag() {
+  return SplitPolicies(absl::StrJoin(absl::GetFlag(FLAGS_policies), ","));
+}
+
 absl::StatusOr<ComparisonOptions> ReadComparison() {
-  ComparisonOptions comparison = {
-      absl::StrSplit(absl::GetFlag(FLAGS_policies), ',', absl::SkipEmpty()),
-      absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_cold)};
-  if (comparison.policies.empty()) {
-    return absl::InvalidArgumentError("--policies is empty; name at least one policy");
-  }
+  ComparisonOptions comparison = {PoliciesFlag(), absl::GetFlag(FLAGS_rounds).value_or(1),
+                                  absl::GetFlag(FLAGS_cold),
+                                  absl::GetFlag(FLAGS_warmup).value_or(0)};
+  if (comparison.policies.empty()) comparison.policies = absl::StrSplit(kDefaultPolicies, ',');
   if (!absl::GetFlag(FLAGS_endpoint).empty()) return comparison;  // The services check the names.
   for (const std::string& policy : comparison.policies) {
     RETURN_IF_ERROR(Policy::Parse(policy).status());
@@ -176,6 +233,9 @@ LocalOptions ReadLocalOptions() {
   local.gemm_table = absl::GetFlag(FLAGS_gemm_table);
   local.threads = absl::GetFlag(FLAGS_threads);
   local.show_progress = true;
+  local.memory.max_rows = absl::GetFlag(FLAGS_max_rows).value_or(local.memory.max_rows);
+  local.memory.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
+  local.memory.feature_bytes = absl::GetFlag(FLAGS_feature_bytes);
   return local;
 }
 
@@ -188,6 +248,7 @@ absl::StatusOr<LoadOptions> ReadLoadOptions() {
     ASSIGN_OR_RETURN(
         load.concurrency,
         ParseNumbers<int>("--concurrency", absl::GetFlag(FLAGS_concurrency), kMaxLive));
+    if (load.concurrency.empty()) load.concurrency = {1};
   }
   load.repeat = absl::GetFlag(FLAGS_repeat);
   if (absl::GetFlag(FLAGS_duration) > 0) {
@@ -203,10 +264,19 @@ absl::StatusOr<BenchSettings> ReadSettings() {
   ASSIGN_OR_RETURN(settings.sampling, ParseSampling(absl::GetFlag(FLAGS_sampling)));
   settings.sampling.temperature = absl::GetFlag(FLAGS_temperature);
   settings.sampling.seed = absl::GetFlag(FLAGS_seed);
-  settings.max_new_tokens = absl::GetFlag(FLAGS_max_new_tokens);
+  settings.max_new_tokens = absl::GetFlag(FLAGS_max_new_tokens).value_or(kDefaultNewTokens);
   settings.reliability = absl::GetFlag(FLAGS_reliability);
   settings.ignore_eos = absl::GetFlag(FLAGS_ignore_eos);
   return settings;
+}
+
+// Whether a policy of --policies drafts with a model.
+bool PoliciesDraft() {
+  const std::vector<std::string> policies = PoliciesFlag();
+  return policies.empty() || std::any_of(policies.begin(), policies.end(), [](const auto& policy) {
+           const std::string name = policy.substr(0, policy.find_first_of(":+"));
+           return name != "ar" && name != "ngram";
+         });
 }
 
 // INVALID_ARGUMENT if a flag that `mode` needs is empty.
@@ -216,7 +286,8 @@ absl::Status CheckRequired(BenchMode mode, const std::string& example) {
   const bool needs_prompts = mode != BenchMode::kRoofline && absl::GetFlag(FLAGS_arrivals).empty();
   const char* missing = nullptr;
   if (needs_prompts && absl::GetFlag(FLAGS_prompts).empty()) missing = "--prompts";
-  if (local && absl::GetFlag(FLAGS_drafter).empty()) missing = "--drafter";
+  const bool drafts = mode != BenchMode::kCompare || PoliciesDraft();
+  if (local && drafts && absl::GetFlag(FLAGS_drafter).empty()) missing = "--drafter";
   if (absl::GetFlag(FLAGS_target).empty()) missing = "--target";
   if (missing != nullptr) {
     return absl::InvalidArgumentError(
@@ -225,6 +296,7 @@ absl::Status CheckRequired(BenchMode mode, const std::string& example) {
   const char* local_only = nullptr;
   if (!absl::GetFlag(FLAGS_record).empty()) local_only = "--record";
   if (!absl::GetFlag(FLAGS_acceptance_calibration).empty()) local_only = "--acceptance_calibration";
+  if (!absl::GetFlag(FLAGS_calibration_table).empty()) local_only = "--calibration_table";
   if (absl::GetFlag(FLAGS_reliability)) local_only = "--reliability";
   if (absl::GetFlag(FLAGS_cold)) local_only = "--cold";
   if (local || local_only == nullptr) return absl::OkStatus();
@@ -240,13 +312,13 @@ absl::StatusOr<BenchFlags> ReadFlags(const std::string& example) {
   if (absl::GetFlag(FLAGS_rounding)) flags.mode = BenchMode::kRounding;
   if (!absl::GetFlag(FLAGS_replay).empty()) flags.mode = BenchMode::kReplay;
   RETURN_IF_ERROR(CheckRequired(flags.mode, example));
-  flags.local = ReadLocalOptions();
-  flags.endpoint = absl::GetFlag(FLAGS_endpoint);
-  flags.prompts = absl::GetFlag(FLAGS_prompts);
-  flags.report = absl::GetFlag(FLAGS_report);
-  flags.files.record = absl::GetFlag(FLAGS_record);
+  flags.session.local = ReadLocalOptions();
+  flags.session.endpoint = absl::GetFlag(FLAGS_endpoint);
+  flags.session.files = {absl::GetFlag(FLAGS_record), absl::GetFlag(FLAGS_acceptance_calibration),
+                         absl::GetFlag(FLAGS_calibration_table)};
+  flags.prompts = {absl::GetFlag(FLAGS_prompts), absl::GetFlag(FLAGS_template_args)};
+  flags.report = ReportFlag();
   flags.replay = absl::GetFlag(FLAGS_replay);
-  flags.files.acceptance_calibration = absl::GetFlag(FLAGS_acceptance_calibration);
   ASSIGN_OR_RETURN(flags.settings, ReadSettings());
   ASSIGN_OR_RETURN(flags.load, ReadLoadOptions());
   ASSIGN_OR_RETURN(flags.comparison, ReadComparison());
@@ -257,5 +329,40 @@ absl::StatusOr<BenchFlags> ReadFlags(const std::string& example) {
                    ParseNumbers<int>("--contexts", absl::GetFlag(FLAGS_contexts)));
   return flags;
 }
+
+absl::StatusOr<SuiteFlags> ReadSuiteFlags() {
+  RETURN_IF_ERROR(CheckCounts());
+  SuiteFlags flags;
+  flags.options.local = ReadLocalOptions();
+  flags.options.endpoint = absl::GetFlag(FLAGS_endpoint);
+  flags.options.template_args = absl::GetFlag(FLAGS_template_args);
+  flags.options.ignore_eos = absl::GetFlag(FLAGS_ignore_eos);
+  SuiteOverrides& overrides = flags.overrides;
+  overrides.models = {absl::GetFlag(FLAGS_target), absl::GetFlag(FLAGS_drafter),
+                      absl::GetFlag(FLAGS_prompts)};
+  overrides.policies = PoliciesFlag();
+  for (const std::string& text : absl::GetFlag(FLAGS_temperatures)) {
+    float temperature = 0;
+    if (!absl::SimpleAtof(text, &temperature) || !(temperature >= 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--temperatures: \"", text, "\" is not a number of at least 0"));
+    }
+    overrides.temperatures.push_back(temperature);
+  }
+  ASSIGN_OR_RETURN(overrides.seeds, ParseNumbers<uint64_t>("--seeds", absl::GetFlag(FLAGS_seeds)));
+  ASSIGN_OR_RETURN(overrides.concurrencies,
+                   ParseNumbers<int>("--concurrency", absl::GetFlag(FLAGS_concurrency), kMaxLive));
+  ASSIGN_OR_RETURN(overrides.prompt_tokens,
+                   ParseNumbers<int>("--prompt_tokens", absl::GetFlag(FLAGS_prompt_tokens)));
+  overrides.max_new_tokens = absl::GetFlag(FLAGS_max_new_tokens);
+  overrides.warmup = absl::GetFlag(FLAGS_warmup);
+  overrides.rounds = absl::GetFlag(FLAGS_rounds);
+  overrides.prompts_per_dataset = absl::GetFlag(FLAGS_prompts_per_dataset);
+  overrides.max_rows = absl::GetFlag(FLAGS_max_rows);
+  flags.report = ReportFlag();
+  return flags;
+}
+
+std::string ReportFlag() { return absl::GetFlag(FLAGS_report); }
 
 }  // namespace bastion

@@ -5,29 +5,27 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/bench/load_comparison.h"
+#include "client/bench/bench_session.h"
 #include "client/bench/load_plan.h"
 #include "client/bench/roofline.h"
-#include "client/inprocess/local_stages.h"
+#include "client/bench/suite_runner.h"
 
 namespace bastion {
 
 enum class BenchMode { kCompare, kRoofline, kRounding, kReplay };
 
-// Files of measurements in process. Empty: none.
-struct LocalFiles {
-  std::string record;                  // Gets a line per cycle.
-  std::string acceptance_calibration;  // Read before, written after.
+// Where the prompts come from.
+struct PromptFlags {
+  std::string file;
+  std::string template_args = "{}";  // See LoadPrompts.
 };
 
 struct BenchFlags {
   BenchMode mode = BenchMode::kCompare;
-  LocalOptions local;
-  std::string endpoint;  // Empty: in process.
-  std::string prompts;   // File.
-  std::string report;    // Folder. Empty: none.
-  std::string replay;    // File. Only with kReplay.
-  LocalFiles files;
+  SessionOptions session;  // Without max_live.
+  PromptFlags prompts;
+  std::string report;  // Folder. Empty: none.
+  std::string replay;  // File. Only with kReplay.
   BenchSettings settings;
   LoadOptions load;
   ComparisonOptions comparison;
@@ -37,6 +35,18 @@ struct BenchFlags {
 
 // INVALID_ARGUMENT, naming the flag, for a missing or wrong value. `example` is a valid call.
 [[nodiscard]] absl::StatusOr<BenchFlags> ReadFlags(const std::string& example);
+
+// The flags of `bastion-bench suite`.
+struct SuiteFlags {
+  SuiteOptions options;  // Without source_folder.
+  SuiteOverrides overrides;
+  std::string report;  // Folder. Empty: none.
+};
+
+[[nodiscard]] absl::StatusOr<SuiteFlags> ReadSuiteFlags();
+
+// The folder of --report. Empty: none.
+[[nodiscard]] std::string ReportFlag();
 
 }  // namespace bastion
 

@@ -1,5 +1,6 @@
 #include "client/bench/load_comparison.h"
 
+#include <algorithm>
 #include <deque>
 #include <utility>
 
@@ -20,11 +21,22 @@ std::vector<LoadPlan> Turns(const LoadPlan& plan) {
   return turns;
 }
 
+// The first `count` requests of a plan.
+LoadPlan Beginning(const LoadPlan& plan, int count) {
+  const size_t requests = std::min(plan.requests.size(), static_cast<size_t>(count));
+  return {plan.level,
+          {plan.requests.begin(), plan.requests.begin() + static_cast<std::ptrdiff_t>(requests)},
+          plan.max_live};
+}
+
 // All arms at one level.
 class LevelRunner {
  public:
   LevelRunner(const LoadPlan& plan, const ComparisonOptions& options, const ArmFactory& make_arm)
-      : turns_(Turns(plan)), options_(options), make_arm_(make_arm) {
+      : turns_(Turns(plan)),
+        warmup_(Beginning(plan, options.warmup)),
+        options_(options),
+        make_arm_(make_arm) {
     results_.level = plan.level;
     for (const std::string& policy : options.policies) results_.arms.push_back({policy, {}});
     arms_.resize(options.policies.size());
@@ -40,6 +52,9 @@ class LevelRunner {
     for (size_t i = 0; i < arms_.size(); ++i) {
       if (options_.cold || arms_[i] == nullptr) {
         ASSIGN_OR_RETURN(arms_[i], make_arm_(options_.policies[i]));
+        if (!warmup_.requests.empty()) {
+          RETURN_IF_ERROR(arms_[i]->Run(warmup_, settings).status());
+        }
       }
       results_.arms[i].rounds.emplace_back();
     }
@@ -58,6 +73,7 @@ class LevelRunner {
 
  private:
   const std::vector<LoadPlan> turns_;
+  const LoadPlan warmup_;
   const ComparisonOptions& options_;
   const ArmFactory& make_arm_;
   std::vector<std::unique_ptr<Arm>> arms_;

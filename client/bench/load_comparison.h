@@ -21,6 +21,8 @@ struct ComparisonOptions {
   // Forget at each round what the arms learned. Else each arm starts a level fresh and keeps what
   // it learns over all rounds of this level. Arms through services keep it in the services.
   bool cold = false;
+  // Requests of the level that each new arm runs first. They do not count.
+  int warmup = 0;
 };
 
 // Runs every plan by every policy, `rounds` times. At concurrency 1, the arms take turns after each

@@ -15,6 +15,17 @@ namespace {
 // Prompt tokens per forward, all requests together, as in the services.
 constexpr int kPrefillRows = 256;
 
+// The number of nodes at each depth, from 1.
+std::vector<int> NodesByDepth(const DraftTree& tree) {
+  std::vector<int> nodes;
+  for (NodeIndex node = 1; node < tree.rows(); ++node) {
+    const auto depth = static_cast<size_t>(tree.depth(node));
+    if (nodes.size() < depth) nodes.resize(depth);
+    ++nodes[depth - 1];
+  }
+  return nodes;
+}
+
 MeasuredCycle ToMeasuredCycle(const CycleRecord& cycle) {
   MeasuredCycle measured;
   measured.committed_length = cycle.committed_length;
@@ -22,6 +33,11 @@ MeasuredCycle ToMeasuredCycle(const CycleRecord& cycle) {
   measured.rows = cycle.rows;
   measured.predicted_verify = absl::ToDoubleSeconds(cycle.predicted_verify);
   measured.stages = ToStageSeconds(cycle.stages);
+  measured.accepted = cycle.accepted;
+  measured.context = cycle.context;
+  measured.expected_length = cycle.expected_length;
+  measured.reason = BudgetReasonName(cycle.reason);
+  if (cycle.tree != nullptr) measured.offered = NodesByDepth(cycle.tree->tree);
   return measured;
 }
 
@@ -106,6 +122,7 @@ LocalArm::Live LocalArm::Begin(const PlannedRequest& planned, const BenchSetting
   request.sampling = settings.sampling;
   request.sampling.prompt_tokens = static_cast<int>(request.prompt.size());
   request.max_tokens = planned.max_new_tokens;
+  request.keeps_trees = settings.keeps_trees;
   if (!settings.ignore_eos) request.stop_tokens = stop_tokens_;
   PromptMeasurement measured;
   measured.id = planned.prompt->id;

@@ -2,22 +2,24 @@
 // running services.
 #include <algorithm>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
-#include "client/bench/arm.h"
-#include "client/bench/cycle_trace.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/bench/bench_session.h"
 #include "client/bench/flags.h"
+#include "client/bench/later_turns.h"
 #include "client/bench/load_comparison.h"
 #include "client/bench/prompts.h"
 #include "client/bench/report.h"
 #include "client/bench/roofline.h"
 #include "client/bench/rounding.h"
+#include "client/bench/suite_runner.h"
 #include "client/bench/trace_replay.h"
 #include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
-#include "common/hub/model_config.h"
-#include "orchestrator/cost/calibration.h"
 
 namespace bastion {
 namespace {
@@ -26,59 +28,43 @@ constexpr char kExample[] =
     "--target deploy/demo_model/target --drafter deploy/demo_model/drafter "
     "--prompts deploy/demo_model/prompts.jsonl --policies ar,fixed:16,default";
 
-// The most sequences that are open at the same time.
+// The most requests that are live at the same time.
 int MaxLive(const std::vector<LoadPlan>& plans) {
   int most = 1;
   for (const LoadPlan& plan : plans) most = std::max(most, plan.max_live);
   return most;
 }
 
-// The files that in-process arms use, if the flags name them.
-struct ArmFiles {
-  std::unique_ptr<TraceRecorder> recorder;
-  std::optional<AcceptanceFiles> acceptance;
+// Adds the later turns of conversations. Their first turns are answered before the measurement.
+absl::Status AddLaterTurns(const BenchFlags& flags, std::vector<BenchPrompt>* prompts) {
+  if (!HasLaterTurns(*prompts)) return absl::OkStatus();
+  SessionOptions options = flags.session;
+  options.files = {};
+  ASSIGN_OR_RETURN(const auto session, BenchSession::Open(options));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Arm> arm, session->arms()("ar"));
+  PromptText text(flags.session.local.target_folder);
+  ASSIGN_OR_RETURN(*prompts, WithLaterTurns(*prompts, text, [&](const BenchPrompt& prompt) {
+    return Answer(prompt, flags.settings, *arm);
+  }));
+  return absl::OkStatus();
+}
 
-  // Call it when all arms are gone.
-  absl::Status Close() {
-    if (recorder != nullptr) {
-      RETURN_IF_ERROR(recorder->Close());
-    }
-    return acceptance.has_value() ? acceptance->after.Save() : absl::OkStatus();
-  }
-};
-
-// Makes in-process arms. Opens their files, which must outlive them.
-absl::StatusOr<ArmFactory> LocalArms(LocalStages& stages, const BenchFlags& flags,
-                                     ArmFiles* files) {
-  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(flags.local.target_folder));
-  ASSIGN_OR_RETURN(const CalibrationTable calibration,
-                   CalibrateWithBar(stages.verifier(), "calibrating the verifier",
-                                    {.session = uint64_t{1} << 63}));
-  ArmStages arm = {&stages.verifier(), &stages.drafter(), stages.table()};
-  if (!flags.files.record.empty()) {
-    ASSIGN_OR_RETURN(const TargetInfo target, stages.verifier().Info());
-    ASSIGN_OR_RETURN(files->recorder,
-                     TraceRecorder::Create(flags.files.record, {target, calibration}));
-    arm.recorder = files->recorder.get();
-  }
-  if (const std::string& path = flags.files.acceptance_calibration; !path.empty()) {
-    ASSIGN_OR_RETURN(AcceptanceFile before, AcceptanceFile::Open(path, config.dims.vocabulary));
-    ASSIGN_OR_RETURN(AcceptanceFile after, AcceptanceFile::Open(path, config.dims.vocabulary));
-    files->acceptance.emplace(std::move(before), std::move(after));
-    arm.acceptance = &*files->acceptance;
-  }
-  return [=, stops = config.special.eos](const std::string& policy) {
-    return MakeLocalArm(policy, arm, calibration, stops);
-  };
+absl::Status WriteComparison(const BenchReport& report, const std::string& folder) {
+  std::cout << ReportTables(report) << '\n' << AblationTable(report) << std::flush;
+  if (folder.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(WriteReport(report, folder));
+  if (const absl::Status drawn = DrawPlots(folder); !drawn.ok()) LOG(WARNING) << drawn;
+  return absl::OkStatus();
 }
 
 absl::Status RunComparison(const BenchFlags& flags) {
   std::vector<BenchPrompt> prompts;
   std::vector<TracedArrival> arrivals;
   std::vector<LoadPlan> plans;
-  const std::string& target = flags.local.target_folder;
-  if (!flags.prompts.empty()) {
-    ASSIGN_OR_RETURN(prompts, LoadPrompts(flags.prompts, target));
+  const std::string& target = flags.session.local.target_folder;
+  if (!flags.prompts.file.empty()) {
+    ASSIGN_OR_RETURN(prompts, LoadPrompts(flags.prompts.file, target, flags.prompts.template_args));
+    RETURN_IF_ERROR(AddLaterTurns(flags, &prompts));
   }
   if (flags.load.arrivals.empty()) {
     ASSIGN_OR_RETURN(plans, PlanLoads(flags.load, prompts, flags.settings));
@@ -86,47 +72,31 @@ absl::Status RunComparison(const BenchFlags& flags) {
     ASSIGN_OR_RETURN(arrivals, LoadArrivals(flags.load.arrivals, target, prompts));
     plans = {PlanArrivals(flags.load, arrivals, flags.settings)};
   }
+  SessionOptions options = flags.session;
+  options.max_live = MaxLive(plans);
+  ASSIGN_OR_RETURN(const auto session, BenchSession::Open(options));
   BenchReport report;
   report.settings = flags.settings;
   report.targets = flags.targets;
   report.counts_differ =
       flags.load.concurrency.empty() || flags.load.duration < absl::InfiniteDuration();
-  report.target = flags.local.target_folder;
-  report.drafter = flags.local.drafter_folder;
-  std::unique_ptr<LocalStages> stages;
-  ArmFiles files;
-  ArmFactory make_arm;
-  if (flags.endpoint.empty()) {
-    LocalOptions local = flags.local;
-    local.memory.max_sequences = MaxLive(plans) + 4;
-    ASSIGN_OR_RETURN(stages, LocalStages::Create(local));
-    ASSIGN_OR_RETURN(const TargetInfo info, stages->verifier().Info());
-    ASSIGN_OR_RETURN(make_arm, LocalArms(*stages, flags, &files));
-    report.device = info.device;
-    report.mode = "in process";
-    if (!local.drafter_dtype.empty()) {
-      absl::StrAppend(&report.mode, ", drafter ", local.drafter_dtype);
-    }
-  } else {
-    make_arm = [&](const std::string& policy) { return MakeRemoteArm(policy, flags.endpoint); };
-    ASSIGN_OR_RETURN(report.device, RemoteDevice(flags.endpoint));
-    report.mode = flags.endpoint;
-  }
-  ASSIGN_OR_RETURN(report.levels, CompareLoads(plans, flags.comparison, flags.settings, make_arm));
-  RETURN_IF_ERROR(files.Close());
+  report.target = target;
+  report.drafter = flags.session.local.drafter_folder;
+  report.device = session->device();
+  report.mode = session->mode();
+  report.latency_model = session->latency_model();
+  ASSIGN_OR_RETURN(report.levels,
+                   CompareLoads(plans, flags.comparison, flags.settings, session->arms()));
+  RETURN_IF_ERROR(session->Close());
   report.policies = PoliciesOf(report.levels.front());
-  std::cout << ReportTables(report) << '\n' << AblationTable(report) << std::flush;
-  if (!flags.report.empty()) {
-    RETURN_IF_ERROR(WriteReport(report, flags.report));
-    if (const absl::Status drawn = DrawPlots(flags.report); !drawn.ok()) LOG(WARNING) << drawn;
-  }
+  RETURN_IF_ERROR(WriteComparison(report, flags.report));
   RETURN_IF_ERROR(CheckSameTexts(report));
   std::cout << "Every policy generated the same tokens.\n";
   return absl::OkStatus();
 }
 
 absl::Status RunRoofline(const BenchFlags& flags) {
-  LocalOptions local = flags.local;
+  LocalOptions local = flags.session.local;
   local.memory.max_sequences = 5;
   ASSIGN_OR_RETURN(const auto stages, LocalStages::Create(local));
   ASSIGN_OR_RETURN(const RooflineReport report, MeasureRoofline(*stages, flags.roofline));
@@ -135,13 +105,13 @@ absl::Status RunRoofline(const BenchFlags& flags) {
 }
 
 absl::Status RunRounding(const BenchFlags& flags) {
-  LocalOptions local = flags.local;
+  LocalOptions local = flags.session.local;
   local.memory.max_sequences = 5;
   local.dtype = "bf16";
   ASSIGN_OR_RETURN(const auto exact, LocalStages::Create(local));
   local.dtype = "int8";
   ASSIGN_OR_RETURN(const auto rounded, LocalStages::Create(local));
-  ASSIGN_OR_RETURN(const auto prompts, LoadPrompts(flags.prompts, local.target_folder));
+  ASSIGN_OR_RETURN(const auto prompts, LoadPrompts(flags.prompts.file, local.target_folder));
   ASSIGN_OR_RETURN(const RoundingError error,
                    MeasureRounding(exact->verifier(), rounded->verifier(), prompts,
                                    flags.settings.max_new_tokens));
@@ -157,7 +127,57 @@ absl::Status RunReplay(const BenchFlags& flags) {
   return WriteReportFile(flags.report, "replay.json", report.Json());
 }
 
-absl::Status Run() {
+// Writes and draws the report of a suite, and prints its tables.
+absl::Status WriteSuite(const nlohmann::json& report, const std::string& folder) {
+  if (folder.empty()) {
+    ASSIGN_OR_RETURN(const SuiteReport parsed, ParseReport(report, "the report"));
+    std::cout << ReportMarkdown(parsed) << std::flush;
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::string text, WriteSuiteReport(report, folder));
+  std::cout << text << std::flush;
+  if (const absl::Status drawn = DrawPlots(folder); !drawn.ok()) LOG(WARNING) << drawn;
+  return absl::OkStatus();
+}
+
+absl::Status RunSuiteCommand(const std::string& name) {
+  ASSIGN_OR_RETURN(SuiteFlags flags, ReadSuiteFlags());
+  flags.options.source_folder = BASTION_SOURCE_DIR;
+  ASSIGN_OR_RETURN(Suite suite, FindSuite(name));
+  Apply(flags.overrides, &suite);
+  if (!flags.report.empty()) {
+    RETURN_IF_ERROR(CreateReportFolder(flags.report));
+  }
+  ASSIGN_OR_RETURN(const SuiteResults results, RunSuite(std::move(suite), flags.options));
+  RETURN_IF_ERROR(WriteSuite(ReportJson(results.report, {RunsJson(results.runs, results.datasets)}),
+                             flags.report));
+  return results.texts;
+}
+
+absl::Status RunMerge(const std::vector<std::string>& folders) {
+  ASSIGN_OR_RETURN(const nlohmann::json merged, MergeReports(folders));
+  const std::string report = ReportFlag();
+  if (!report.empty()) {
+    RETURN_IF_ERROR(CreateReportFolder(report));
+  }
+  return WriteSuite(merged, report);
+}
+
+// `words`: the arguments that are not flags.
+absl::Status RunCommand(const std::vector<std::string>& words) {
+  if (words[0] == "merge") return RunMerge({words.begin() + 1, words.end()});
+  if (words[0] == "suite" && words.size() == 2) return RunSuiteCommand(words[1]);
+  if (words[0] == "suite") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("suite needs one name; the suites are ", absl::StrJoin(SuiteNames(), ", ")));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown command \"", words[0], "\"; use suite or merge, or flags only"));
+}
+
+absl::Status Run(const std::vector<char*>& arguments) {
+  const std::vector<std::string> words(arguments.begin() + 1, arguments.end());
+  if (!words.empty()) return RunCommand(words);
   ASSIGN_OR_RETURN(const BenchFlags flags, ReadFlags(kExample));
   if (!flags.report.empty()) {
     RETURN_IF_ERROR(CreateReportFolder(flags.report));
@@ -184,21 +204,29 @@ int main(int argc, char** argv) {
       .usage =
           "--target DIR --drafter DIR --prompts FILE [flags]\n"
           "         bastion-bench --target DIR --endpoint ADDRESS --prompts FILE [flags]\n"
+          "         bastion-bench suite NAME [flags]\n"
+          "         bastion-bench merge FOLDER... --report FOLDER\n"
           "         bastion-bench --replay FILE [flags]",
       .example = bastion::kExample,
       .groups = {
           {"Models",
            {"target DIR", "drafter DIR", "prior PATH", "dtype TYPE", "drafter_dtype TYPE",
             "endpoint ADDRESS"}},
-          {"Work", {"prompts FILE", "policies LIST", "max_new_tokens N", "ignore_eos"}},
+          {"Work",
+           {"prompts FILE", "template_args JSON", "policies LIST", "max_new_tokens N", "ignore_eos",
+            "warmup N", "max_rows ROWS"}},
           {"Load",
            {"concurrency LIST", "rate LIST", "arrivals FILE", "repeat N", "duration SECONDS",
             "rounds N", "cold", "max_running N", "latency_target MS", "ttft_target MS"}},
           {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
+          {"Suites (docs/experiments.md)",
+           {"temperatures LIST", "seeds LIST", "prompt_tokens LIST", "prompts_per_dataset N"}},
           {"Device (without --endpoint)",
-           {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
+           {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
+            "kv_tokens N", "feature_bytes N", "calibration_table FILE"}},
           {"Report", {"report DIR", "reliability", "acceptance_calibration FILE", "record FILE"}},
           {"Other measurements",
            {"replay FILE", "roofline", "contexts LIST", "rows LIST", "rounding"}}}};
-  return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
+  return bastion::RunProgram(argc, argv, info,
+                             [](const auto& arguments) { return bastion::Run(arguments); });
 }

@@ -2,6 +2,7 @@
 #ifndef BASTION_CLIENT_BENCH_MEASUREMENT_H_
 #define BASTION_CLIENT_BENCH_MEASUREMENT_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,9 +12,14 @@
 
 namespace bastion {
 
+struct Conversation;  // conversation.h
+
 struct BenchPrompt {
   std::string id;
   std::vector<TokenId> tokens;
+  std::string dataset = {};  // Empty: the file does not name one.
+  // The prompt is the first turn of this conversation. Null: it has no later turns.
+  std::shared_ptr<const Conversation> conversation = nullptr;
 };
 
 // Seconds of each stage (CycleReport in protos/bastion/v1/generation.proto).
@@ -28,6 +34,11 @@ struct MeasuredCycle {
   int rows = 0;
   double predicted_verify = 0;  // Predicted stages.verify, in seconds.
   StageSeconds stages;
+  int accepted = 0;               // Accepted nodes: one at each depth from 1 to `accepted`.
+  std::vector<int> offered = {};  // Element d - 1: nodes at depth d. Only with keeps_trees.
+  int context = 0;                // Cached tokens before the cycle.
+  double expected_length = 1;     // Â of the tree, root included.
+  std::string reason = {};        // BudgetReasonName
 };
 
 // Tokens that the client of a request received together.
@@ -57,6 +68,7 @@ struct BenchSettings {
   // so in process.) Off, so that measurements of equal prompts are comparable.
   bool reuse_prefixes = false;
   bool reliability = false;  // Collect LoadRun::reliability. In process only.
+  bool keeps_trees = false;  // Collect MeasuredCycle::offered.
 };
 
 }  // namespace bastion

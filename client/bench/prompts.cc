@@ -10,8 +10,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "client/bench/conversation.h"
+#include "client/bench/prompt_text.h"
 #include "common/base/status.h"
-#include "common/hub/tokenizer.h"
 
 namespace bastion {
 namespace {
@@ -20,58 +21,108 @@ using nlohmann::json;
 
 constexpr int64_t kMaxToken = std::numeric_limits<TokenId>::max();
 
-// Converts text to tokens. Loads the tokenizer at the first use, because prompts may be token ids.
-class LazyTokenizer {
- public:
-  explicit LazyTokenizer(const std::string& folder) : folder_(folder) {}
-  absl::StatusOr<std::vector<TokenId>> Encode(const std::string& text) {
-    if (!tokenizer_) {
-      ASSIGN_OR_RETURN(tokenizer_, hub::Tokenizer::Load(folder_));
-    }
-    return tokenizer_->Encode(text, true);
-  }
-
- private:
-  const std::string folder_;
-  std::optional<hub::Tokenizer> tokenizer_;
-};
-
-// The tokens in "text" or "token_ids".
-absl::StatusOr<std::vector<TokenId>> ParseTokens(const json& object, LazyTokenizer& tokenizer) {
+// The "token_ids" of a line.
+absl::StatusOr<std::vector<TokenId>> ParseTokenIds(const json& ids) {
   std::vector<TokenId> tokens;
-  if (object.contains("text") && object["text"].is_string()) {
-    ASSIGN_OR_RETURN(tokens, tokenizer.Encode(object["text"].get<std::string>()));
-  } else if (object.contains("token_ids") && object["token_ids"].is_array()) {
-    for (const auto& id : object["token_ids"]) {
-      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMaxToken) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("token_ids must be integers from 0 to ", kMaxToken));
-      }
-      tokens.push_back(id.get<TokenId>());
+  for (const auto& id : ids) {
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMaxToken) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token_ids must be integers from 0 to ", kMaxToken));
     }
+    tokens.push_back(id.get<TokenId>());
   }
-  if (tokens.empty()) return absl::InvalidArgumentError("the prompt has no tokens");
   return tokens;
 }
 
-absl::StatusOr<BenchPrompt> ParsePrompt(const json& object, LazyTokenizer& tokenizer) {
-  if (!object.is_object() || !object.contains("id") || !object["id"].is_string()) {
-    return absl::InvalidArgumentError(
-        "must be a JSON object with \"id\" and \"text\" or \"token_ids\"");
+// The string at `key` of `object`. nullopt if it is no string.
+std::optional<std::string> StringAt(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_string()) return std::nullopt;
+  return found->get<std::string>();
+}
+
+// The "messages" or "turns" of a line.
+absl::StatusOr<Conversation> ParseConversation(const json& object, const json& defaults) {
+  Conversation conversation;
+  json arguments = defaults;
+  if (const auto own = object.find("template_args"); own != object.end()) {
+    if (!own->is_object()) return absl::InvalidArgumentError("template_args must be an object");
+    arguments.update(*own);
   }
-  BenchPrompt prompt = {object["id"].get<std::string>(), {}};
-  ASSIGN_OR_RETURN(prompt.tokens, ParseTokens(object, tokenizer));
+  conversation.template_args = arguments.dump();
+  if (object.contains("messages")) {
+    for (const json& entry : object["messages"]) {
+      if (!entry.is_object()) break;
+      const auto role = StringAt(entry, "role"), content = StringAt(entry, "content");
+      if (!role || !content) break;
+      conversation.messages.push_back({*role, *content});
+    }
+    if (conversation.messages.empty() ||
+        conversation.messages.size() != object["messages"].size()) {
+      return absl::InvalidArgumentError(
+          R"(messages must be a list of {"role": "…", "content": "…"} with at least one element)");
+    }
+    return conversation;
+  }
+  for (const json& turn : object["turns"]) {
+    if (!turn.is_string()) return absl::InvalidArgumentError("turns must be a list of strings");
+    conversation.later_turns.push_back(turn.get<std::string>());
+  }
+  if (conversation.later_turns.empty()) return absl::InvalidArgumentError("turns is empty");
+  conversation.messages = {{"user", conversation.later_turns.front()}};
+  conversation.later_turns.erase(conversation.later_turns.begin());
+  return conversation;
+}
+
+// Parses the lines of a file of prompts.
+class PromptParser {
+ public:
+  // `defaults`: a JSON object, the variables of the chat template that all lines have.
+  PromptParser(const std::string& folder, json defaults)
+      : text_(folder), defaults_(std::move(defaults)) {}
+
+  // Sets the tokens and the conversation of `prompt`.
+  absl::Status ParseContent(const json& object, BenchPrompt* prompt) {
+    if (const auto text = StringAt(object, "text")) {
+      ASSIGN_OR_RETURN(prompt->tokens, text_.Encode(*text));
+    } else if (object.contains("token_ids") && object["token_ids"].is_array()) {
+      ASSIGN_OR_RETURN(prompt->tokens, ParseTokenIds(object["token_ids"]));
+    } else if (object.contains("messages") || object.contains("turns")) {
+      ASSIGN_OR_RETURN(Conversation conversation, ParseConversation(object, defaults_));
+      ASSIGN_OR_RETURN(prompt->tokens,
+                       text_.EncodeChat(conversation.messages, conversation.template_args));
+      if (!conversation.later_turns.empty()) {
+        prompt->conversation = std::make_shared<const Conversation>(std::move(conversation));
+      }
+    }
+    if (prompt->tokens.empty()) return absl::InvalidArgumentError("the prompt has no tokens");
+    return absl::OkStatus();
+  }
+
+ private:
+  PromptText text_;
+  const json defaults_;
+};
+
+absl::StatusOr<BenchPrompt> ParsePrompt(const json& object, PromptParser& parser) {
+  const auto id = object.is_object() ? StringAt(object, "id") : std::nullopt;
+  if (!id.has_value()) {
+    return absl::InvalidArgumentError(
+        "must be a JSON object with \"id\" and \"text\", \"token_ids\", \"messages\" or \"turns\"");
+  }
+  BenchPrompt prompt = {*id, {}};
+  prompt.dataset = StringAt(object, "dataset").value_or("");
+  RETURN_IF_ERROR(parser.ParseContent(object, &prompt));
   return prompt;
 }
 
 // The prompt of a trace line: its own, or the one of `prompts` with its id.
-absl::StatusOr<BenchPrompt> TracedPrompt(const json& object, LazyTokenizer& tokenizer,
+absl::StatusOr<BenchPrompt> TracedPrompt(const json& object, PromptParser& parser,
                                          const std::vector<BenchPrompt>& prompts) {
-  const std::string id =
-      object.contains("id") && object["id"].is_string() ? object["id"].get<std::string>() : "";
+  const std::string id = StringAt(object, "id").value_or("");
   if (object.contains("text") || object.contains("token_ids")) {
     BenchPrompt prompt = {id, {}};
-    ASSIGN_OR_RETURN(prompt.tokens, ParseTokens(object, tokenizer));
+    RETURN_IF_ERROR(parser.ParseContent(object, &prompt));
     return prompt;
   }
   for (const BenchPrompt& prompt : prompts) {
@@ -80,7 +131,7 @@ absl::StatusOr<BenchPrompt> TracedPrompt(const json& object, LazyTokenizer& toke
   return absl::InvalidArgumentError(absl::StrCat("no prompt of --prompts has the id \"", id, "\""));
 }
 
-absl::StatusOr<TracedArrival> ParseArrival(const json& object, LazyTokenizer& tokenizer,
+absl::StatusOr<TracedArrival> ParseArrival(const json& object, PromptParser& parser,
                                            const std::vector<BenchPrompt>& prompts) {
   if (!object.is_object() || !object.contains("at_seconds") || !object["at_seconds"].is_number() ||
       object["at_seconds"].get<double>() < 0) {
@@ -89,7 +140,7 @@ absl::StatusOr<TracedArrival> ParseArrival(const json& object, LazyTokenizer& to
   }
   TracedArrival arrival;
   arrival.at_seconds = object["at_seconds"].get<double>();
-  ASSIGN_OR_RETURN(arrival.prompt, TracedPrompt(object, tokenizer, prompts));
+  ASSIGN_OR_RETURN(arrival.prompt, TracedPrompt(object, parser, prompts));
   if (!object.contains("max_new_tokens")) return arrival;
   const json& limit = object["max_new_tokens"];
   if (!limit.is_number_integer() || limit.get<int64_t>() < 1 || limit.get<int64_t>() > 1'000'000) {
@@ -139,12 +190,19 @@ absl::Status ForEachLine(const std::string& flag, const std::string& file,
 }  // namespace
 
 absl::StatusOr<std::vector<BenchPrompt>> LoadPrompts(const std::string& file,
-                                                     const std::string& target_folder) {
-  LazyTokenizer tokenizer(target_folder);
+                                                     const std::string& target_folder,
+                                                     const std::string& template_args) {
+  json defaults = json::parse(template_args, nullptr, /*allow_exceptions=*/false);
+  if (!defaults.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat("--template_args is ", template_args,
+                                                   "; it must be a JSON object, e.g. ",
+                                                   R"({"enable_thinking": false})"));
+  }
+  PromptParser parser(target_folder, std::move(defaults));
   UniquePrompts unique;
   std::vector<BenchPrompt> prompts;
   RETURN_IF_ERROR(ForEachLine("--prompts", file, [&](const json& object) -> absl::Status {
-    ASSIGN_OR_RETURN(prompts.emplace_back(), ParsePrompt(object, tokenizer));
+    ASSIGN_OR_RETURN(prompts.emplace_back(), ParsePrompt(object, parser));
     return unique.Add(prompts.back());
   }));
   return prompts;
@@ -153,12 +211,12 @@ absl::StatusOr<std::vector<BenchPrompt>> LoadPrompts(const std::string& file,
 absl::StatusOr<std::vector<TracedArrival>> LoadArrivals(const std::string& file,
                                                         const std::string& target_folder,
                                                         const std::vector<BenchPrompt>& prompts) {
-  LazyTokenizer tokenizer(target_folder);
+  PromptParser parser(target_folder, json::object());
   UniquePrompts unique;
   std::vector<TracedArrival> arrivals;
   for (const BenchPrompt& prompt : prompts) RETURN_IF_ERROR(unique.Add(prompt));
   RETURN_IF_ERROR(ForEachLine("--arrivals", file, [&](const json& object) -> absl::Status {
-    ASSIGN_OR_RETURN(TracedArrival arrival, ParseArrival(object, tokenizer, prompts));
+    ASSIGN_OR_RETURN(TracedArrival arrival, ParseArrival(object, parser, prompts));
     if (arrival.prompt.id.empty()) arrival.prompt.id = absl::StrCat("arrival-", arrivals.size());
     arrivals.push_back(std::move(arrival));
     return unique.Add(arrivals.back().prompt);
@@ -166,6 +224,21 @@ absl::StatusOr<std::vector<TracedArrival>> LoadArrivals(const std::string& file,
   std::stable_sort(arrivals.begin(), arrivals.end(),
                    [](const auto& a, const auto& b) { return a.at_seconds < b.at_seconds; });
   return arrivals;
+}
+
+std::vector<BenchPrompt> Resized(const std::vector<BenchPrompt>& prompts, int length) {
+  std::vector<BenchPrompt> resized = prompts;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    // From the last token to the first.
+    std::vector<TokenId> reversed;
+    for (size_t at = i; reversed.size() < static_cast<size_t>(length);
+         at = (at + prompts.size() - 1) % prompts.size()) {
+      reversed.insert(reversed.end(), prompts[at].tokens.rbegin(), prompts[at].tokens.rend());
+    }
+    reversed.resize(length);
+    resized[i].tokens.assign(reversed.rbegin(), reversed.rend());
+  }
+  return resized;
 }
 
 std::vector<BenchPrompt> SyntheticPrompts(int count, int vocabulary, uint64_t seed) {

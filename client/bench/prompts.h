@@ -10,10 +10,26 @@
 
 namespace bastion {
 
-// Reads JSON lines {"id", "text"} or {"id", "token_ids"}. The tokenizer in `target_folder` converts
-// text to tokens. Prompts with the same id must be the same. Errors name the file and the line.
+// Reads JSON lines. Each has an "id", optionally a "dataset", and one of:
+//
+//   "text": "…"                                     plain text
+//   "token_ids": […]
+//   "messages": [{"role": "user", "content": "…"}]  a conversation, for the chat template
+//   "turns": ["…", "…"]                             what the user says, turn by turn
+//
+// The tokenizer and the chat template in `target_folder` convert them to tokens. The line's object
+// "template_args" holds further variables of the chat template; those in `template_args`, a JSON
+// object, are the defaults of all lines. Of several turns, only the first one becomes a prompt;
+// WithLaterTurns (later_turns.h) adds the others. Prompts with the same id must be the same. Errors
+// name the file and the line.
 [[nodiscard]] absl::StatusOr<std::vector<BenchPrompt>> LoadPrompts(
-    const std::string& file, const std::string& target_folder);
+    const std::string& file, const std::string& target_folder,
+    const std::string& template_args = "{}");
+
+// Gives every prompt exactly `length` tokens, for measurements at one context length: cuts it to
+// its last tokens, or fills it up at the front with the prompts before it, cyclically. REQUIRES:
+// `length` >= 1; no prompt is empty.
+[[nodiscard]] std::vector<BenchPrompt> Resized(const std::vector<BenchPrompt>& prompts, int length);
 
 // A request of a trace of arrivals.
 struct TracedArrival {

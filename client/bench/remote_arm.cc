@@ -16,6 +16,18 @@
 namespace bastion {
 namespace {
 
+// The number of nodes at each depth, from 1.
+std::vector<int> NodesByDepth(const v1::VerifiedTree& tree) {
+  std::vector<int> nodes;
+  std::vector<size_t> depths = {0};
+  for (const v1::VerifiedTree::Node& node : tree.nodes()) {
+    depths.push_back(node.parent() < depths.size() ? depths[node.parent()] + 1 : 1);
+    if (nodes.size() < depths.back()) nodes.resize(depths.back());
+    ++nodes[depths.back() - 1];
+  }
+  return nodes;
+}
+
 MeasuredCycle ToMeasuredCycle(const v1::CycleReport& cycle) {
   MeasuredCycle measured;
   measured.committed_length = static_cast<int>(cycle.committed_length());
@@ -29,6 +41,11 @@ MeasuredCycle ToMeasuredCycle(const v1::CycleReport& cycle) {
                      .commit = Seconds(cycle.commit()),
                      .audit = Seconds(cycle.audit()),
                      .transfer = Seconds(cycle.transfer())};
+  measured.accepted = static_cast<int>(cycle.accepted_nodes());
+  measured.context = static_cast<int>(cycle.context());
+  measured.expected_length = cycle.expected_length();
+  measured.reason = cycle.budget_reason();
+  if (cycle.has_verified_tree()) measured.offered = NodesByDepth(cycle.verified_tree());
   return measured;
 }
 
@@ -132,6 +149,7 @@ absl::Status RemoteArm::RunRequest(const PlannedRequest& planned, const BenchSet
   request.mutable_stop()->set_ignore_eos(settings.ignore_eos);
   request.mutable_output()->set_token_ids(true);
   request.mutable_output()->set_cycles(true);
+  request.mutable_output()->set_trees(settings.keeps_trees);
   request.mutable_speculation()->set_policy(policy_);
   if (!settings.reuse_prefixes) request.set_cache_salt(NewSalt());
   result->id = planned.prompt->id;

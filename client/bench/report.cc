@@ -47,17 +47,26 @@ void AddShare(const MeasuredCycle& cycle, StageSeconds& sum) {
 }
 
 json PromptJson(const PromptMeasurement& prompt) {
-  json lengths = json::array(), nodes = json::array();
+  json lengths = json::array(), nodes = json::array(), accepted = json::array();
+  json expected = json::array(), contexts = json::array(), reasons = json::array();
   StageSeconds stages;
   for (const MeasuredCycle& cycle : prompt.cycles) {
     lengths.push_back(cycle.committed_length);
     nodes.push_back(cycle.nodes);
+    accepted.push_back(cycle.accepted);
+    expected.push_back(cycle.expected_length);
+    contexts.push_back(cycle.context);
+    reasons.push_back(cycle.reason);
     AddShare(cycle, stages);
   }
   return {{"id", prompt.id},
           {"output_token_ids", prompt.output},
           {"committed_lengths", lengths},
           {"nodes_per_cycle", nodes},
+          {"accepted_nodes", accepted},
+          {"expected_lengths", expected},
+          {"contexts", contexts},
+          {"budget_reasons", reasons},
           {"seconds", prompt.seconds},
           {"prefill_seconds", prompt.prefill_seconds},
           {"stage_seconds", StagesJson(stages)}};
@@ -83,6 +92,7 @@ json PolicyJson(const BenchReport& report, const PolicyResults& policy) {
           {"speedup_vs_ar", report.SpeedupVsAr(policy)},
           {"verify_prediction_error_median", policy.verify_prediction_error_median()},
           {"verify_trace", VerifyTrace(policy)},
+          {"expected_length_fit", LengthFitJson(FitLengths(policy.prompts))},
           {"prompts", prompts}};
 }
 
@@ -289,6 +299,17 @@ std::string ReportTables(const BenchReport& report) {
       &tables, "\n### One stream", first,
       "\n\nRates of a request exclude its prefill. Milliseconds are means per cycle.\n\n",
       MarkdownTable(report));
+  std::vector<NamedLengthFit> fits;
+  for (const PolicyResults& policy : report.policies) {
+    fits.push_back({policy.policy, FitLengths(policy.prompts)});
+  }
+  absl::StrAppend(&tables, LengthFitTable(fits));
+  if (report.latency_model.has_value()) {
+    absl::StrAppend(&tables, LatencyModelTable(*report.latency_model));
+  }
+  for (const std::string& warning : CutWarnings(report.levels)) {
+    absl::StrAppend(&tables, "\n**Warning:** ", warning, ".\n");
+  }
   return tables;
 }
 
@@ -297,24 +318,28 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
   for (const PolicyResults& policy : report.policies)
     policies.push_back(PolicyJson(report, policy));
   const BenchSettings& settings = report.settings;
-  const json results = {{"device", report.device},
-                        {"target", report.target},
-                        {"drafter", report.drafter},
-                        {"settings",
-                         {{"temperature", settings.sampling.temperature},
-                          {"seed", settings.sampling.seed},
-                          {"top_k", settings.sampling.top_k},
-                          {"top_p", settings.sampling.top_p},
-                          {"min_p", settings.sampling.min_p},
-                          {"repetition_penalty", settings.sampling.repetition_penalty},
-                          {"presence_penalty", settings.sampling.presence_penalty},
-                          {"frequency_penalty", settings.sampling.frequency_penalty},
-                          {"max_new_tokens", settings.max_new_tokens},
-                          {"concurrency", ConcurrencyJson(report)},
-                          {"ignore_eos", settings.ignore_eos},
-                          {"mode", report.mode}}},
-                        {"levels", LevelsJson(report.levels, report.targets)},
-                        {"policies", policies}};
+  const json results = {
+      {"device", report.device},
+      {"target", report.target},
+      {"drafter", report.drafter},
+      {"settings",
+       {{"temperature", settings.sampling.temperature},
+        {"seed", settings.sampling.seed},
+        {"top_k", settings.sampling.top_k},
+        {"top_p", settings.sampling.top_p},
+        {"min_p", settings.sampling.min_p},
+        {"repetition_penalty", settings.sampling.repetition_penalty},
+        {"presence_penalty", settings.sampling.presence_penalty},
+        {"frequency_penalty", settings.sampling.frequency_penalty},
+        {"max_new_tokens", settings.max_new_tokens},
+        {"concurrency", ConcurrencyJson(report)},
+        {"ignore_eos", settings.ignore_eos},
+        {"mode", report.mode}}},
+      {"levels", LevelsJson(report.levels, report.targets)},
+      {"policies", policies},
+      {"latency_model",
+       report.latency_model.has_value() ? LatencyModelJson(*report.latency_model) : json(nullptr)},
+      {"warnings", CutWarnings(report.levels)}};
   RETURN_IF_ERROR(WriteReportFile(folder, "results.json", results.dump(1)));
   const std::string heading = absl::StrFormat(
       "# bastion-bench\n\n%s, target %s, drafter %s, %s, temperature %g, seed %d, "

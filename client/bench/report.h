@@ -2,12 +2,14 @@
 #ifndef BASTION_CLIENT_BENCH_REPORT_H_
 #define BASTION_CLIENT_BENCH_REPORT_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "client/bench/load_figures.h"
 #include "client/bench/measurement.h"
+#include "client/bench/model_report.h"
 
 namespace bastion {
 
@@ -34,7 +36,8 @@ struct BenchReport {
   LatencyTargets targets;
   std::vector<LevelResults> levels;
   bool counts_differ = false;  // Arms may run different numbers of requests: --duration, open loop.
-  std::vector<PolicyResults> policies;  // The requests of the first level.
+  std::vector<PolicyResults> policies;        // The requests of the first level.
+  std::optional<LatencyModel> latency_model;  // In process only.
 
   // tokens_per_second of `policy` divided by that of "ar". 0 if "ar" did not run.
   [[nodiscard]] double SpeedupVsAr(const PolicyResults& policy) const;
@@ -48,7 +51,7 @@ struct BenchReport {
 // INTERNAL if policies ran different numbers of requests, unless counts_differ.
 [[nodiscard]] absl::Status CheckSameTexts(const BenchReport& report);
 
-// The tables of all levels, and MarkdownTable.
+// The tables of all levels, MarkdownTable, the tables of model_report.h, and its warnings.
 [[nodiscard]] std::string ReportTables(const BenchReport& report);
 
 // The table of the first level as its requests see it: a line per policy.

@@ -48,8 +48,7 @@ ForwardTime BoundOf(const MachineLimits& limits, const nn::ForwardCost& cost, in
   ForwardTime forward;
   forward.rows = rows;
   forward.context = context;
-  forward.bytes = static_cast<double>(cost.weight_bytes) +
-                  static_cast<double>(cost.kv_bytes_per_token) * context;
+  forward.bytes = cost.ReadBytes(rows) + static_cast<double>(cost.kv_bytes_per_token) * context;
   forward.flops = 2.0 * rows * static_cast<double>(cost.multiply_adds_per_row);
   const double flops_per_second = limits.flops_per_second(cost.dtype);
   forward.bound_seconds = std::max(forward.bytes / limits.read_bytes_per_second,
@@ -61,6 +60,7 @@ absl::Status MeasureVerifies(LocalStages& stages, const RooflineOptions& rooflin
                              RooflineReport& report) {
   CalibrationOptions options;
   options.row_counts = options.shared_row_counts = roofline.rows;
+  options.further_row_counts.clear();
   options.contexts = roofline.contexts;
   options.session = kSession;
   options.time_limit = absl::Minutes(2);

@@ -239,7 +239,7 @@ absl::StatusOr<ReplayReport> ReplayTrace(const Trace& trace) {
   ASSIGN_OR_RETURN(const Roofline roofline,
                    Roofline::Make(header.target.dims, header.target.peaks));
   std::vector<std::pair<std::string, MakePredictor>> makers;
-  for (const char* name : {"static", "ema", "ema+calib", "staircase"}) {
+  for (const char* name : {"roofline", "static", "ema", "ema+calib", "staircase"}) {
     makers.emplace_back(name, Alone(name, roofline, header.calibration));
   }
   makers.emplace_back("batch", BatchModel(header));

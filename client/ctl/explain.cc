@@ -88,7 +88,10 @@ std::string BudgetReasonMeaning(absl::string_view reason) {
       {"cost", "the next node, a draft or planning would take more time than it saves"},
       {"confidence", "no other candidate was likely enough"},
       {"request_limit", "the request's max_tree_nodes allows no more nodes"},
-      {"cap", "a limit of the server, the context, or the tokens that are left"},
+      {"server_limit", "--max_tree_nodes of the server"},
+      {"rows", "the rows of one forward"},
+      {"share", "other requests have the other rows of the forward"},
+      {"length", "the context, or the tokens that are left"},
       {"exploration", "the cycle only finds out what drafts or plain decoding bring"},
       {"exhausted", "there were no further candidates"},
       {"no_draft", "the drafter failed, was late, or had no prediction"}};

@@ -3,6 +3,7 @@
 // bastion-doctor from the same folder and pass on the arguments. These programs embed the engines
 // or their loaders; bastionctl stays small. The exit status is 0 only on success. An error is one
 // line on stderr.
+#include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -32,6 +33,9 @@ ABSL_FLAG(std::string, endpoint, "127.0.0.1:7070", "Address of the orchestrator.
 ABSL_FLAG(std::string, prompt, "", "Prompt for generate and explain.");
 ABSL_FLAG(std::string, prompt_file, "", "File with the prompt. -: standard input.");
 ABSL_FLAG(std::string, system, "", "System message for chat.");
+ABSL_FLAG(
+    std::string, template_args, "",
+    "JSON object of further variables of the chat template, e.g. {\"enable_thinking\": false}.");
 ABSL_FLAG(int, max_new_tokens, 128, "Maximum number of tokens to generate.");
 ABSL_FLAG(std::vector<std::string>, stop, {},
           "Strings that end the answer, separated by commas. The answer excludes them.");
@@ -141,6 +145,12 @@ absl::Status Explain(GenerationClient& client, const std::string& argument) {
 absl::Status Chat(GenerationClient& client) {
   ASSIGN_OR_RETURN(v1::GenerateRequest request, RequestFromFlags());
   v1::ChatMessages& chat = *request.mutable_chat();
+  const std::string arguments = absl::GetFlag(FLAGS_template_args);
+  if (!arguments.empty() &&
+      !google::protobuf::util::JsonStringToMessage(arguments, chat.mutable_template_args()).ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--template_args is ", arguments, "; it must be a JSON object"));
+  }
   const auto say = [&](const std::string& role, const std::string& content) {
     v1::ChatMessage& message = *chat.add_messages();
     message.set_role(role);
@@ -255,7 +265,8 @@ int main(int argc, char** argv) {
       .example = bastion::kExample,
       .groups = {{"Connection", {"endpoint ADDRESS"}},
                  {"Prompt (generate, explain, chat)",
-                  {"prompt TEXT", "prompt_file FILE", "system TEXT", "cache_salt SALT"}},
+                  {"prompt TEXT", "prompt_file FILE", "system TEXT", "template_args JSON",
+                   "cache_salt SALT"}},
                  {"Answer", {"n N", "max_new_tokens N", "stop LIST", "stats"}},
                  {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
                  {"Speculation", {"policy POLICY"}},

@@ -6,9 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/hub/checkpoint.h"
-#include "common/nn/decoder.h"
+#include "common/nn/causal_model.h"
 #include "common/nn/packing_plan.h"
 #include "common/prior/transition_file.h"
+#include "drafter_service/draft/autoregressive.h"
 #include "drafter_service/draft/draft_model.h"
 #include "orchestrator/serve/served_model.h"
 
@@ -31,28 +32,25 @@ int64_t TableBytes(const ModelDims& dims, DType dtype) {
 // As in verifier_service/model/forward.cc. The plans below are never run: no matrix is packed.
 absl::StatusOr<CheckedModel> CheckTarget(const std::string& folder,
                                          const nn::EngineOptions& options) {
-  CheckedModel model;
-  ASSIGN_OR_RETURN(model.config, hub::ReadModelConfig(folder));
-  if (model.config.kind != hub::ModelKind::kTarget) {
-    return absl::InvalidArgumentError(absl::StrCat(folder, ": ", model.config.architecture,
-                                                   " is a drafter; use the target's folder"));
-  }
-  ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(folder));
   nn::PackingPlan plan;
-  const nn::WeightLoader loader(checkpoint, options.dtype, plan);
-  ASSIGN_OR_RETURN(const auto decoder,
-                   nn::Decoder::Load(loader, model.config, "model.", ForCheck(options)));
-  ASSIGN_OR_RETURN(const auto vocabulary, nn::Vocabulary::Load(loader, model.config));
-  model.cost = decoder->Cost();
-  model.cost.Add(vocabulary.head());
+  ASSIGN_OR_RETURN(const nn::CausalModel loaded,
+                   nn::LoadCausalModel(folder, ForCheck(options), plan));
+  CheckedModel model;
+  model.config = loaded.decoder->config();
+  model.cost = loaded.Cost();
   model.table_bytes = TableBytes(model.config.dims, options.dtype);
   return model;
 }
 
-// As in drafter_service/draft/dflash.cc.
+// As in drafter_service/draft/dflash.cc, if it is a block drafter.
 absl::StatusOr<CheckedModel> CheckDrafter(const std::string& drafter_folder,
                                           const std::string& target_folder,
                                           const nn::EngineOptions& options) {
+  ASSIGN_OR_RETURN(const bool block, drafter::IsBlockDrafter(drafter_folder));
+  if (!block) {
+    RETURN_IF_ERROR(drafter::CheckAutoregressivePair(drafter_folder, target_folder));
+    return CheckTarget(drafter_folder, options);
+  }
   ASSIGN_OR_RETURN(const drafter::DraftPair pair,
                    drafter::ReadDraftPair(drafter_folder, target_folder));
   CheckedModel model;
@@ -61,8 +59,7 @@ absl::StatusOr<CheckedModel> CheckDrafter(const std::string& drafter_folder,
   ASSIGN_OR_RETURN(const auto target, hub::Checkpoint::Open(target_folder));
   nn::PackingPlan plan;
   const nn::WeightLoader loader(checkpoint, options.dtype, plan);
-  ASSIGN_OR_RETURN(const auto decoder,
-                   nn::Decoder::Load(loader, model.config, "", ForCheck(options)));
+  ASSIGN_OR_RETURN(const auto decoder, nn::Decoder::Load(loader, model.config, ForCheck(options)));
   const nn::WeightLoader target_loader(target, options.dtype, plan);
   ASSIGN_OR_RETURN(const auto vocabulary, nn::Vocabulary::Load(target_loader, pair.target));
   const nn::WeightLoader unrounded(checkpoint, nn::StoredType(options.dtype), plan);
@@ -70,6 +67,8 @@ absl::StatusOr<CheckedModel> CheckDrafter(const std::string& drafter_folder,
   const int features = static_cast<int>(model.config.dflash.target_layer_ids.size()) * width;
   ASSIGN_OR_RETURN(const nn::Matrix fuse, unrounded.Stacked({"fc.weight"}, {width}, features));
   RETURN_IF_ERROR(loader.Vector("hidden_norm.weight", width).status());
+  RETURN_IF_ERROR(
+      hub::CheckAllRead(*checkpoint, model.config.names, model.config.tie_word_embeddings));
   model.cost = decoder->Cost();
   model.cost.Add(vocabulary.head());
   model.cost.Add(fuse.packed);

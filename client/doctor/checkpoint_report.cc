@@ -63,9 +63,13 @@ int64_t BufferBytes(const hub::ModelConfig& config, int64_t rows, int64_t logit_
   const int64_t attention = int64_t{dims.head_dim} * (2 * dims.kv_heads + 2 * dims.query_heads);
   const int64_t features =
       static_cast<int64_t>(config.dflash.target_layer_ids.size()) * dims.hidden;
-  const int64_t width = 3 * int64_t{dims.hidden} + attention + 3 * int64_t{dims.intermediate};
+  const hub::ExpertsConfig& experts = config.blocks.experts;
+  const int64_t chosen = experts.count + experts.chosen * (2 * int64_t{dims.hidden} +
+                                                           3 * int64_t{experts.intermediate});
+  const int64_t width =
+      3 * int64_t{dims.hidden} + attention + 3 * int64_t{dims.intermediate} + chosen;
   const int64_t floats = rows * (width + features) + logit_rows * dims.vocabulary +
-                         int64_t{config.max_positions} * dims.head_dim;
+                         int64_t{config.max_positions} * config.blocks.rope.dims;
   return floats * static_cast<int64_t>(sizeof(float));
 }
 
@@ -73,7 +77,7 @@ MemoryNeed NeedOf(const char* service, const CheckedModel& model,
                   const CheckpointOptions& options) {
   MemoryNeed need;
   need.service = service;
-  need.weights = model.cost.weight_bytes + model.table_bytes;
+  need.weights = model.cost.stored_bytes() + model.table_bytes;
   need.kv_token = model.cost.kv_bytes_per_token;
   need.kv_cache = need.kv_token * options.kv_tokens;
   return need;
@@ -92,12 +96,22 @@ void AddTargetMemory(const CheckpointOptions& options, CheckpointReport* report)
   report->memory.push_back(need);
 }
 
+bool DraftsBlocks(const hub::ModelConfig& drafter) {
+  return drafter.kind == hub::ModelKind::kDrafter;
+}
+
+// Rows of one draft forward per sequence. An autoregressive drafter computes one row per node.
+int DraftRows(const hub::ModelConfig& drafter) {
+  return DraftsBlocks(drafter) ? drafter.dflash.block_size : 1;
+}
+
 void AddDrafterMemory(const CheckpointOptions& options, CheckpointReport* report) {
   const hub::ModelConfig& config = report->drafter->config;
   MemoryNeed need = NeedOf(kDrafter, *report->drafter, options);
-  const int64_t rows = int64_t{options.max_running} * config.dflash.block_size;
-  need.buffers =
-      BufferBytes(config, std::max<int64_t>(rows, options.max_rows), rows - options.max_running);
+  const int64_t rows = int64_t{options.max_running} * DraftRows(config);
+  // The root of a block has no logits.
+  const int64_t logit_rows = DraftsBlocks(config) ? rows - options.max_running : rows;
+  need.buffers = BufferBytes(config, std::max<int64_t>(rows, options.max_rows), logit_rows);
   report->memory.push_back(need);
 }
 
@@ -136,7 +150,7 @@ CheckpointReport CheckCheckpoints(const CheckpointOptions& options) {
   for (const DType type : kWeightTypes) {
     const auto model = CheckTarget(options.target, EngineOptionsOf(options, type));
     if (!model.ok()) continue;
-    report.weights_by_type.emplace_back(type, model->cost.weight_bytes + model->table_bytes);
+    report.weights_by_type.emplace_back(type, model->cost.stored_bytes() + model->table_bytes);
   }
   return report;
 }
@@ -158,7 +172,8 @@ MeasuredLimits MeasureLimits(const CheckpointOptions& options) {
 std::vector<EstimatedForward> EstimateForwards(const CheckpointReport& report) {
   std::vector<EstimatedForward> forwards;
   const auto add = [&](const char* name, const nn::ForwardCost& cost, int rows, double flops) {
-    const auto bytes = static_cast<double>(cost.weight_bytes + kContext * cost.kv_bytes_per_token);
+    const double bytes =
+        cost.ReadBytes(rows) + static_cast<double>(kContext * cost.kv_bytes_per_token);
     const double multiply_adds = static_cast<double>(cost.multiply_adds_per_row) * rows;
     const double seconds =
         std::max(bytes / report.limits.bytes_per_second, 2 * multiply_adds / flops);
@@ -170,7 +185,7 @@ std::vector<EstimatedForward> EstimateForwards(const CheckpointReport& report) {
     }
   }
   if (report.drafter.has_value()) {
-    add("draft", report.drafter->cost, report.drafter->config.dflash.block_size,
+    add("draft", report.drafter->cost, DraftRows(report.drafter->config),
         report.limits.drafter_flops);
   }
   return forwards;

@@ -7,6 +7,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/bench/arm.h"
 #include "client/bench/prompts.h"
@@ -18,6 +19,7 @@
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
 #include "orchestrator/cost/calibration.h"
+#include "orchestrator/policy/policy.h"
 
 ABSL_FLAG(std::string, target, "",
           "Folder of the target model. With --endpoint, only its tokenizer and config are read.");
@@ -47,7 +49,8 @@ ABSL_FLAG(std::vector<std::string>, policies,
           std::vector<std::string>({"chain", "fixed:16+prior", "fixed:64", "adaptive",
                                     "chain+coupled", "fixed:64+coupled+prior", "default",
                                     "ngram:8"}),
-          "Speculation policies to compare with plain decoding, separated by commas.");
+          "Speculation policies to compare with plain decoding, separated by commas; NAME=VALUE is "
+          "an option of the policy before it.");
 ABSL_FLAG(std::vector<std::string>, temperatures,
           std::vector<std::string>({"0", "0.7", "1", "1.5"}),
           "Temperatures of the text check, separated by commas. 0: greedy.");
@@ -160,6 +163,7 @@ absl::StatusOr<std::vector<BenchPrompt>> Prompts() {
 absl::StatusOr<CalibrationTable> QuickCalibration(Verifier& verifier) {
   CalibrationOptions options;
   options.row_counts = {1, 2, 4, 8, 16, 32, 64};
+  options.further_row_counts.clear();
   options.contexts = {64};
   options.repetitions = 2;
   options.session = kCalibrationSession;
@@ -174,7 +178,9 @@ absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, i
   options.dtype = absl::GetFlag(FLAGS_dtype);
   options.backend = absl::GetFlag(FLAGS_backend);
   options.threads = absl::GetFlag(FLAGS_threads);
-  options.memory = {max_batch_size + 4, absl::GetFlag(FLAGS_kv_tokens), /*reuse_prefixes=*/true};
+  options.memory = {.max_sequences = max_batch_size + 4,
+                    .kv_tokens = absl::GetFlag(FLAGS_kv_tokens),
+                    .reuse_prefixes = true};
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(options.target_folder));
   ASSIGN_OR_RETURN(subject.stages, LocalStages::Create(options));
   Verifier& verifier = subject.stages->verifier();
@@ -256,7 +262,8 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(texts.batch_sizes, BatchSizes());
   ASSIGN_OR_RETURN(texts.settings, Settings());
   ASSIGN_OR_RETURN(texts.prompts, Prompts());
-  std::vector<std::string> policies = absl::GetFlag(FLAGS_policies);
+  std::vector<std::string> policies =
+      SplitPolicies(absl::StrJoin(absl::GetFlag(FLAGS_policies), ","));
   policies.insert(policies.begin(), "ar");
   const std::string endpoint = absl::GetFlag(FLAGS_endpoint);
   const int max_batch_size = std::max(

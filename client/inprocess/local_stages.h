@@ -3,6 +3,7 @@
 #ifndef BASTION_CLIENT_INPROCESS_LOCAL_STAGES_H_
 #define BASTION_CLIENT_INPROCESS_LOCAL_STAGES_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -53,16 +54,28 @@ class LocalDrafter final : public Drafter {
   drafter::DrafterEngine* const engine_;
 };
 
-// The limits of each model's cache.
+// The drafter of a session without one: it has no prediction, so every cycle decodes plainly.
+class AbsentDrafter final : public Drafter {
+ public:
+  absl::StatusOr<DrafterInfo> Info() override {
+    return absl::FailedPreconditionError("there is no drafter; pass --drafter");
+  }
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override;
+  void Close(SequenceId /*sequence*/) override {}
+};
+
+// The limits of the models' memory. kv_tokens is that of each model's cache.
 struct LocalMemory {
   int max_sequences = 64;
   int kv_tokens = nn::EngineOptions().kv_tokens;
+  int max_rows = verifier::VerifierOptions().max_rows;  // Rows of one forward of the target.
+  int64_t feature_bytes = verifier::VerifierOptions().feature_bytes;
   bool reuse_prefixes = false;  // Off, so that measurements of equal prompts are comparable.
 };
 
 struct LocalOptions {
   std::string target_folder;
-  std::string drafter_folder;
+  std::string drafter_folder;   // Empty: no drafter.
   std::string dtype = "bf16";   // Type of the target's weights.
   std::string drafter_dtype;    // Empty: the same as `dtype`.
   std::string device = "auto";  // "cpu", "cuda" or "auto", for both models.
@@ -88,18 +101,22 @@ class LocalStages {
   // The transition table of `LocalOptions::prior` or the drafter's folder. Null if there is none.
   [[nodiscard]] const TransitionGains* table() const { return table_.get(); }
   [[nodiscard]] verifier::VerifierEngine& verifier_engine() { return *verifier_engine_; }
+  // REQUIRES: there is a drafter.
   [[nodiscard]] drafter::DrafterEngine& drafter_engine() { return *drafter_engine_; }
   [[nodiscard]] const nn::Device& device() const { return device_.device; }
 
  private:
   LocalStages() = default;
+  // Loads the drafter, or an AbsentDrafter if `options` names none. REQUIRES: verifier_engine_.
+  [[nodiscard]] absl::Status LoadDrafter(const LocalOptions& options,
+                                         const nn::EngineOptions& engine, nn::DeviceKind kind);
 
   nn::LocalDevice device_;
   bool on_gpu_ = false;
   std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
   std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
   std::unique_ptr<LocalVerifier> verifier_;
-  std::unique_ptr<LocalDrafter> drafter_;
+  std::unique_ptr<Drafter> drafter_;
   std::unique_ptr<const TransitionGains> table_;
 };
 

@@ -52,7 +52,6 @@ absl::Status PrepareProduct(const DeviceMatrix& weight, const void* x, float* y,
 
 absl::StatusOr<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Load(DeviceLoader& loader,
                                                                    const hub::ModelConfig& config,
-                                                                   const std::string& prefix,
                                                                    const StepCapacity& capacity,
                                                                    Gpu& gpu) {
   const ModelDims& dims = config.dims;
@@ -63,12 +62,14 @@ absl::StatusOr<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Load(DeviceLoader&
   }
   auto decoder = std::unique_ptr<DeviceDecoder>(new DeviceDecoder(config, loader.dtype(), gpu));
   for (int layer = 0; layer < config.dims.layers; ++layer) {
-    ASSIGN_OR_RETURN(
-        DeviceBlock block,
-        LoadDeviceBlock(loader, absl::StrCat(prefix, "layers.", layer, "."), config.dims));
+    ASSIGN_OR_RETURN(DeviceBlock block, LoadDeviceBlock(loader, config, layer));
     decoder->blocks_.push_back(std::move(block));
   }
-  ASSIGN_OR_RETURN(decoder->final_norm_, loader.Vector(prefix + "norm.weight", config.dims.hidden));
+  ASSIGN_OR_RETURN(decoder->final_norm_, nn::LoadNorm(loader, config.names.final_norm, config));
+  if (config.blocks.experts.count > 0) {
+    ASSIGN_OR_RETURN(decoder->experts_,
+                     DeviceExperts::Create(config, loader.dtype(), capacity.rows));
+  }
   RETURN_IF_ERROR(decoder->Allocate(capacity));
   RETURN_IF_ERROR(decoder->FillRotary());
   return decoder;
@@ -103,7 +104,7 @@ absl::Status DeviceDecoder::Allocate(const StepCapacity& capacity) {
 }
 
 absl::Status DeviceDecoder::FillRotary() {
-  const size_t bytes = sizeof(float) * config_.max_positions * config_.dims.head_dim;
+  const size_t bytes = sizeof(float) * config_.max_positions * config_.blocks.rope.dims;
   ASSIGN_OR_RETURN(rope_, Memory::OnDevice(bytes, "the rotary table"));
   ASSIGN_OR_RETURN(const Memory host, Memory::OnHost(bytes, "the rotary table"));
   kernels::ThreadPool pool(1);
@@ -112,11 +113,22 @@ absl::Status DeviceDecoder::FillRotary() {
   return gpu_.stream->Synchronize();
 }
 
-void DeviceDecoder::Norm(const Memory& weight, void* tap, int tap_stride, int rows) const {
-  kernels::cuda::RmsNorm(
-      {hidden_.as<float>(), weight.as<float>(), normed_.as<void>(), tap, tap_stride, dtype_, rows,
-       config_.dims.hidden, static_cast<float>(config_.rms_norm_eps)},
-      *gpu_.stream);
+void DeviceDecoder::Norm(const DeviceNorm& weights, void* tap, int tap_stride, int rows) const {
+  const auto epsilon = static_cast<float>(config_.blocks.norm_epsilon);
+  const float* const x = hidden_.as<float>();
+  void* const y = normed_.as<void>();
+  switch (config_.blocks.norm) {
+    case hub::NormKind::kRms:
+      kernels::cuda::RmsNorm({x, weights.weight.as<float>(), y, tap, tap_stride, dtype_, rows,
+                              config_.dims.hidden, epsilon},
+                             *gpu_.stream);
+      return;
+    case hub::NormKind::kLayer:
+      kernels::cuda::LayerNorm({x, weights.weight.as<float>(), weights.bias.as<float>(), y, tap,
+                                tap_stride, dtype_, rows, config_.dims.hidden, epsilon},
+                               *gpu_.stream);
+      return;
+  }
 }
 
 void DeviceDecoder::Multiply(const DeviceMatrix& weight, const void* x, float* y, int rows,
@@ -125,20 +137,24 @@ void DeviceDecoder::Multiply(const DeviceMatrix& weight, const void* x, float* y
   args.x = x;
   args.y = y;
   gpu_.gemm->Run(args, *gpu_.stream);
+  if (weight.has_bias()) {
+    kernels::cuda::AddBias({y, weight.bias.as<float>(), rows, weight.rows}, *gpu_.stream);
+  }
 }
 
 QkvArgs DeviceDecoder::QkvOf(int layer, const StepRows& rows) const {
   QkvArgs args;
   args.rows = rows;
   args.query_out = query_.as<void>();
-  args.query_norm = blocks_[layer].query_norm.as<float>();
+  args.query_norm = blocks_[layer].query_norm.as<float>();  // Null without such norms.
   args.key_norm = blocks_[layer].key_norm.as<float>();
+  args.rotary_dims = config_.blocks.rope.dims;
   args.cosine_sine = rope_.as<float>();
   args.cache = kv_layers_[layer];
   args.query_heads = config_.dims.query_heads;
   args.key = kvq_.as<float>();
   args.value = kvq_.as<float>() + KvWidth(config_.dims);
-  args.epsilon = static_cast<float>(config_.rms_norm_eps);
+  args.epsilon = static_cast<float>(config_.blocks.norm_epsilon);
   return args;
 }
 
@@ -152,14 +168,30 @@ void* DeviceDecoder::TapOf(int layer, const FeatureTaps& taps) const {
 
 void DeviceDecoder::RunBlock(int layer, const StepRows& rows) {
   const DeviceBlock& block = blocks_[layer];
-  const ModelDims& dims = config_.dims;
-  kernels::cuda::Stream& stream = *gpu_.stream;
   const int count = rows.row_capacity;
+  const auto add_attention = [&] {
+    Multiply(block.output, attention_.as<void>(), hidden_.as<float>(), count, true);
+  };
   Multiply(block.kvq, normed_.as<void>(), kvq_.as<float>(), count, false);
+  Attend(layer, rows);
+  // With a parallel residual, the MLP reads the rows before attention is added to them.
+  const bool parallel = config_.blocks.parallel_residual;
+  if (!parallel) add_attention();
+  Norm(block.mlp_norm, nullptr, 0, count);
+  if (parallel) add_attention();
+  if (config_.expert_layers[layer]) {
+    experts_.Add(block, layer, {rows, normed_.as<void>(), hidden_.as<float>()}, gpu_);
+  } else {
+    AddMlp(block, count);
+  }
+}
+
+void DeviceDecoder::Attend(int layer, const StepRows& rows) {
+  const ModelDims& dims = config_.dims;
   QkvArgs project = QkvOf(layer, rows);
   project.query = kvq_.as<float>() + 2 * KvWidth(dims);
   project.stride = KvqWidth(dims);
-  kernels::cuda::Qkv(project, stream);
+  kernels::cuda::Qkv(project, *gpu_.stream);
   kernels::cuda::AttentionArgs attend;
   attend.rows = rows;
   attend.query = query_.as<void>();
@@ -171,13 +203,22 @@ void DeviceDecoder::RunBlock(int layer, const StepRows& rows) {
   attend.scale = 1.0f / std::sqrt(static_cast<float>(dims.head_dim));
   attend.scratch = scratch_.as<void>();
   attend.multiprocessors = gpu_.info.multiprocessors;
-  kernels::cuda::Attention(attend, stream);
-  Multiply(block.output, attention_.as<void>(), hidden_.as<float>(), count, true);
-  Norm(block.mlp_norm, nullptr, 0, count);
-  Multiply(block.gate_up, normed_.as<void>(), gate_up_.as<float>(), count, false);
-  kernels::cuda::SiluMul(
-      {gate_up_.as<float>(), activation_.as<void>(), dtype_, count, dims.intermediate}, stream);
-  Multiply(block.down, activation_.as<void>(), hidden_.as<float>(), count, true);
+  kernels::cuda::Attention(attend, *gpu_.stream);
+}
+
+void DeviceDecoder::AddMlp(const DeviceBlock& block, int rows) {
+  const int width = config_.dims.intermediate;
+  const float* const gate_up = gate_up_.as<float>();
+  Multiply(block.gate_up, normed_.as<void>(), gate_up_.as<float>(), rows, false);
+  switch (config_.blocks.mlp) {
+    case hub::MlpKind::kGatedSilu:
+      kernels::cuda::SiluMul({gate_up, activation_.as<void>(), dtype_, rows, width}, *gpu_.stream);
+      break;
+    case hub::MlpKind::kGelu:
+      kernels::cuda::Gelu({gate_up, activation_.as<void>(), dtype_, rows, width}, *gpu_.stream);
+      break;
+  }
+  Multiply(block.down, activation_.as<void>(), hidden_.as<float>(), rows, true);
 }
 
 void DeviceDecoder::Forward(const StepRows& rows, const FeatureTaps& taps) {
@@ -199,6 +240,11 @@ void DeviceDecoder::StoreContext(const StepRows& rows, const void* context) {
     args.weight = kvq.data();
     args.y = kvq_.as<float>();
     gpu_.gemm->Run(args, *gpu_.stream);
+    if (kvq.has_bias()) {
+      kernels::cuda::AddBias(
+          {kvq_.as<float>(), kvq.bias.as<float>(), rows.row_capacity, args.shape.columns},
+          *gpu_.stream);
+    }
     QkvArgs project = QkvOf(layer, rows);
     project.stride = 2 * KvWidth(config_.dims);
     kernels::cuda::Qkv(project, *gpu_.stream);
@@ -206,14 +252,24 @@ void DeviceDecoder::StoreContext(const StepRows& rows, const void* context) {
 }
 
 absl::Status DeviceDecoder::Prepare(int rows, bool with_context) {
+  // The matrix of each block that has it.
+  const auto matrices_of = [&](auto matrix_of) {
+    std::vector<const DeviceMatrix*> matrices;
+    for (const DeviceBlock& block : blocks_) {
+      if (matrix_of(block).rows > 0) matrices.push_back(&matrix_of(block));
+    }
+    return matrices;
+  };
   const auto prepare = [&](auto matrix_of, GemmArgs args) {
     std::vector<const void*> weights;
-    weights.reserve(blocks_.size());
-    for (const DeviceBlock& block : blocks_) weights.push_back(matrix_of(block).data());
+    for (const DeviceMatrix* matrix : matrices_of(matrix_of)) weights.push_back(matrix->data());
     return gpu_.gemm->Prepare(args, weights, *gpu_.stream);
   };
-  const auto products = [&](auto matrix_of, const Memory& x, const Memory& y, bool accumulate) {
-    GemmArgs args = Product(matrix_of(blocks_[0]), rows, accumulate);
+  const auto products = [&](auto matrix_of, const Memory& x, const Memory& y,
+                            bool accumulate) -> absl::Status {
+    const std::vector<const DeviceMatrix*> matrices = matrices_of(matrix_of);
+    if (matrices.empty()) return absl::OkStatus();
+    GemmArgs args = Product(*matrices[0], rows, accumulate);
     args.x = x.as<void>();
     args.y = y.as<float>();
     return prepare(matrix_of, args);
@@ -228,6 +284,11 @@ absl::Status DeviceDecoder::Prepare(int rows, bool with_context) {
   RETURN_IF_ERROR(products(output, attention_, hidden_, true));
   RETURN_IF_ERROR(products(gate_up, normed_, gate_up_, false));
   RETURN_IF_ERROR(products(down, activation_, hidden_, true));
+  for (const DeviceBlock& block : blocks_) {
+    if (block.router.rows == 0) continue;
+    RETURN_IF_ERROR(experts_.Prepare(block, normed_.as<void>(), rows, gpu_));
+    break;  // All routers have the same shape.
+  }
   if (!with_context) return absl::OkStatus();
   GemmArgs context = Product(blocks_[0].kvq, rows, false);
   context.shape.columns = 2 * KvWidth(config_.dims);
@@ -240,8 +301,16 @@ nn::ForwardCost DeviceDecoder::Cost() const {
   nn::ForwardCost cost;
   cost.dtype = dtype_;
   for (const DeviceBlock& block : blocks_) {
-    for (const DeviceMatrix* matrix : {&block.kvq, &block.output, &block.gate_up, &block.down}) {
+    for (const DeviceMatrix* matrix :
+         {&block.kvq, &block.output, &block.gate_up, &block.down, &block.router}) {
       AddCost(*matrix, cost);
+    }
+    if (block.router.rows == 0) continue;
+    cost.experts = config_.blocks.experts.count;
+    cost.chosen_experts = config_.blocks.experts.chosen;
+    for (const DeviceMatrix* matrix : {&block.expert_gate_up, &block.expert_down}) {
+      cost.AddExperts(static_cast<int64_t>(matrix->storage.bytes()),
+                      int64_t{matrix->rows} * matrix->columns);
     }
   }
   cost.kv_bytes_per_token = int64_t{2} * config_.dims.layers * KvWidth(config_.dims) *

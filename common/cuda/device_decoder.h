@@ -7,9 +7,9 @@
 #define BASTION_COMMON_CUDA_DEVICE_DECODER_H_
 
 #include <memory>
-#include <string>
 #include <vector>
 
+#include "common/cuda/device_experts.h"
 #include "common/cuda/device_weights.h"
 #include "common/cuda/gpu.h"
 #include "common/cuda/step_inputs.h"
@@ -25,12 +25,11 @@ struct FeatureTaps {
 
 class DeviceDecoder {
  public:
-  // Loads the blocks `prefix` + "layers.N." and allocates memory for steps of at most `capacity`.
-  // `gpu` must outlive the decoder. RESOURCE_EXHAUSTED if the device has too little memory,
-  // UNIMPLEMENTED for head counts or widths that the kernels do not support.
+  // Loads the blocks and the final norm, by the names in config.names, and allocates memory for
+  // steps of at most `capacity`. `gpu` must outlive the decoder. RESOURCE_EXHAUSTED if the device
+  // has too little memory, UNIMPLEMENTED for head counts or widths that the kernels do not support.
   static absl::StatusOr<std::unique_ptr<DeviceDecoder>> Load(DeviceLoader& loader,
                                                              const hub::ModelConfig& config,
-                                                             const std::string& prefix,
                                                              const StepCapacity& capacity,
                                                              Gpu& gpu);
 
@@ -52,6 +51,8 @@ class DeviceDecoder {
   [[nodiscard]] const kernels::cuda::DeviceKvLayer* layers() const {
     return layer_table_.as<kernels::cuda::DeviceKvLayer>();
   }
+  // Experts that the rows of the last step chose (DeviceExperts::touched).
+  [[nodiscard]] double touched_experts() const { return experts_.touched(); }
   [[nodiscard]] const hub::ModelConfig& config() const { return config_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
   // The cost of all blocks, excluding the embedding and the LM head.
@@ -63,10 +64,15 @@ class DeviceDecoder {
 
   [[nodiscard]] absl::Status Allocate(const StepCapacity& capacity);
   [[nodiscard]] absl::Status FillRotary();
-  void Norm(const Memory& weight, void* tap, int tap_stride, int rows) const;
+  // normed() = norm(hidden()). Also stores hidden() at `tap`, unless it is null.
+  void Norm(const DeviceNorm& weights, void* tap, int tap_stride, int rows) const;
   void Multiply(const DeviceMatrix& weight, const void* x, float* y, int rows,
                 bool accumulate) const;
   void RunBlock(int layer, const kernels::cuda::StepRows& rows);
+  // Attention of the normed rows, from kvq_ to attention_.
+  void Attend(int layer, const kernels::cuda::StepRows& rows);
+  // hidden() += mlp(normed()).
+  void AddMlp(const DeviceBlock& block, int rows);
   [[nodiscard]] kernels::cuda::QkvArgs QkvOf(int layer, const kernels::cuda::StepRows& rows) const;
   // The memory that receives the output of `layer` as features. Null if the layer has no tap.
   [[nodiscard]] void* TapOf(int layer, const FeatureTaps& taps) const;
@@ -75,11 +81,12 @@ class DeviceDecoder {
   DType dtype_;
   Gpu& gpu_;
   std::vector<DeviceBlock> blocks_;  // L
-  Memory final_norm_;                // [C]
-  Memory rope_;                      // [positions, D]: cosines, then sines
-  std::vector<Memory> cache_;        // L x [2, pages, G, 16, D]: keys, then values
+  DeviceNorm final_norm_;
+  Memory rope_;                // [positions, rotated elements of a head]: cosines, then sines
+  std::vector<Memory> cache_;  // L x [2, pages, G, 16, D]: keys, then values
   std::vector<kernels::cuda::DeviceKvLayer> kv_layers_;  // L
   Memory layer_table_;                                   // A copy of kv_layers_ on the device.
+  DeviceExperts experts_;
   Memory hidden_, normed_, kvq_, query_, attention_, gate_up_, activation_, scratch_;
 };
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/hub/ffi.h"
 #include "common/hub/json_file.h"
@@ -56,6 +57,24 @@ absl::StatusOr<std::string> ReadSource(const std::string& folder, const JsonObje
   return InlineTemplate(config);
 }
 
+// Adds the variables of the JSON object `arguments`.
+absl::Status AddArguments(std::string_view arguments, nlohmann::ordered_json* variables) {
+  const auto parsed = nlohmann::ordered_json::parse(arguments, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) {
+    return absl::InvalidArgumentError(
+        "the arguments of the chat template must be a JSON object, e.g. "
+        "{\"enable_thinking\": false}");
+  }
+  for (const auto& [name, value] : parsed.items()) {
+    if (name == "messages" || name == "add_generation_prompt") {
+      return absl::InvalidArgumentError(absl::StrCat("the chat template's argument \"", name,
+                                                     "\" is part of the conversation; remove it"));
+    }
+    (*variables)[name] = value;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void ChatTemplate::Free::operator()(BastionHubTemplate* handle) const {
@@ -73,8 +92,10 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Load(const std::string& folder) {
 }
 
 absl::StatusOr<std::string> ChatTemplate::Render(absl::Span<const ChatMessage> messages,
-                                                 bool add_generation_prompt) const {
+                                                 bool add_generation_prompt,
+                                                 std::string_view arguments) const {
   nlohmann::ordered_json variables = variables_;
+  RETURN_IF_ERROR(AddArguments(arguments, &variables));
   variables["add_generation_prompt"] = add_generation_prompt;
   auto& list = variables["messages"] = nlohmann::ordered_json::array();
   for (size_t i = 0; i < messages.size(); ++i) {

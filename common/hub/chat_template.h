@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -31,10 +32,12 @@ class ChatTemplate {
   [[nodiscard]] static absl::StatusOr<ChatTemplate> Load(const std::string& folder);
 
   // Returns the text of `messages`. With `add_generation_prompt`, it ends where the assistant's
-  // answer begins. INVALID_ARGUMENT if a message is not UTF-8 or the template rejects the
-  // conversation.
+  // answer begins. `arguments` is a JSON object: further variables that the template may read, e.g.
+  // {"enable_thinking": false}. INVALID_ARGUMENT if a message is not UTF-8, if `arguments` is not
+  // an object or sets a variable of the conversation, or if the template rejects the conversation.
   [[nodiscard]] absl::StatusOr<std::string> Render(absl::Span<const ChatMessage> messages,
-                                                   bool add_generation_prompt) const;
+                                                   bool add_generation_prompt,
+                                                   std::string_view arguments = "{}") const;
 
  private:
   struct Free {

@@ -105,8 +105,22 @@ std::vector<std::string> Checkpoint::TensorNames() const {
   return names;
 }
 
+std::vector<std::string> Checkpoint::UnreadTensors() const {
+  std::vector<std::string> names = TensorNames();
+  MutexLock lock(&mutex_);
+  std::erase_if(names, [&](const std::string& name) {
+    mutex_.AssertHeld();
+    return read_.count(name) > 0;
+  });
+  return names;
+}
+
 absl::StatusOr<TensorView> Checkpoint::Tensor(const std::string& name,
                                               absl::Span<const int64_t> shape) const {
+  {
+    MutexLock lock(&mutex_);
+    read_.insert(name);
+  }
   const auto found = file_index_.find(name);
   if (found == file_index_.end()) {
     return absl::NotFoundError(absl::StrCat(folder_, ": no tensor '", name, "'"));

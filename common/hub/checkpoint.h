@@ -2,18 +2,21 @@
 // that model.safetensors.index.json lists. The files are mapped: the system reads a page when it is
 // first accessed.
 //
-// Thread-safe: immutable. A TensorView borrows from the mapping, so the caller must keep the
-// shared_ptr to the Checkpoint as long as the view.
+// Thread-safe. A TensorView borrows from the mapping, so the caller must keep the shared_ptr to the
+// Checkpoint as long as the view.
 #ifndef BASTION_COMMON_HUB_CHECKPOINT_H_
 #define BASTION_COMMON_HUB_CHECKPOINT_H_
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/mutex.h"
 #include "common/hub/safetensors.h"
 #include "common/hub/tensor_view.h"
 
@@ -37,12 +40,17 @@ class Checkpoint {
   [[nodiscard]] absl::StatusOr<TensorView> Tensor(const std::string& name,
                                                   absl::Span<const int64_t> shape) const;
 
+  // The tensors that Tensor has not been called for, in ascending order.
+  [[nodiscard]] std::vector<std::string> UnreadTensors() const;
+
  private:
   Checkpoint(std::string folder, std::vector<SafetensorsFile> files);
 
   std::string folder_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, size_t> file_index_;  // Tensor name to index into files_.
+  mutable Mutex mutex_;
+  mutable std::set<std::string> read_ ABSL_GUARDED_BY(mutex_);  // Names passed to Tensor.
 };
 
 }  // namespace bastion::hub

@@ -116,6 +116,15 @@ template absl::StatusOr<int> JsonObject::Get(const char*) const;
 template absl::StatusOr<double> JsonObject::Get(const char*) const;
 template absl::StatusOr<std::string> JsonObject::Get(const char*) const;
 
+template <typename T>
+absl::StatusOr<T> JsonObject::GetPositive(const char* key) const {
+  ASSIGN_OR_RETURN(const T value, Get<T>(key));
+  if (value <= 0) return KeyError(key, absl::StrCat("is ", value, "; it must be positive"));
+  return value;
+}
+template absl::StatusOr<int> JsonObject::GetPositive(const char*) const;
+template absl::StatusOr<double> JsonObject::GetPositive(const char*) const;
+
 absl::StatusOr<std::vector<int>> JsonObject::Integers(const char* key) const {
   const Json* found = Find(key);
   if (found == nullptr) return std::vector<int>();

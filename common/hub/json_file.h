@@ -45,6 +45,14 @@ class JsonObject {
   template <typename T>
   [[nodiscard]] absl::StatusOr<T> Get(const char* key) const;
 
+  // Like Get for int and double, but INVALID_ARGUMENT unless the value is positive.
+  template <typename T>
+  [[nodiscard]] absl::StatusOr<T> GetPositive(const char* key) const;
+  template <typename T>
+  [[nodiscard]] absl::StatusOr<T> GetPositive(const char* key, T fallback) const {
+    return Has(key) ? GetPositive<T>(key) : absl::StatusOr<T>(fallback);
+  }
+
   // Returns the value of a key that is an integer or a list of integers. Empty if the key is
   // absent.
   [[nodiscard]] absl::StatusOr<std::vector<int>> Integers(const char* key) const;

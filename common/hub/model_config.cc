@@ -7,56 +7,45 @@
 
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/hub/experts_config.h"
 #include "common/hub/json_file.h"
+#include "common/hub/model_family.h"
+#include "common/hub/rope_config.h"
 
 namespace bastion::hub {
 namespace {
 
-constexpr const char* kTarget = "Qwen3ForCausalLM";
 constexpr const char* kDrafter = "DFlashDraftModel";
-
-// Defaults of `transformers` for a Qwen3 config.
-constexpr int kDefaultHeadDim = 128;
-constexpr int kDefaultMaxPositions = 32768;
-constexpr int kDefaultMaxWindowLayers = 28;
-constexpr double kDefaultRmsNormEps = 1e-6;
-constexpr double kDefaultRopeTheta = 10000.0;
+constexpr int kDefaultMaxWindowLayers = 28;  // As in `transformers`.
 
 absl::Status Unsupported(const JsonObject& config, std::string_view what) {
   return absl::UnimplementedError(absl::StrCat(config.origin(), ": ", std::string(what)));
 }
 
-absl::StatusOr<int> GetPositive(const JsonObject& config, const char* key) {
-  ASSIGN_OR_RETURN(const int value, config.Get<int>(key));
-  if (value <= 0) return config.KeyError(key, absl::StrCat("is ", value, "; it must be positive"));
-  return value;
+// "A, B (targets) or C (drafter)"
+std::string SupportedArchitectures() {
+  std::string targets, drafters;
+  for (const ModelFamily& family : ModelFamilies()) {
+    std::string& list = family.kind == ModelKind::kTarget ? targets : drafters;
+    absl::StrAppend(&list, list.empty() ? "" : ", ", family.architecture);
+  }
+  return absl::StrCat(targets, " (targets) or ", drafters, " (drafter)");
 }
 
-absl::StatusOr<int> GetPositive(const JsonObject& config, const char* key, int fallback) {
-  return config.Has(key) ? GetPositive(config, key) : fallback;
-}
-
-absl::StatusOr<double> GetPositive(const JsonObject& config, const char* key, double fallback) {
-  ASSIGN_OR_RETURN(const double value, config.Get<double>(key, fallback));
-  if (value <= 0) return config.KeyError(key, absl::StrCat("is ", value, "; it must be positive"));
-  return value;
-}
-
-absl::Status ReadArchitecture(const JsonObject& json, ModelConfig& config) {
+absl::StatusOr<const ModelFamily*> ReadFamily(const JsonObject& json) {
   const nlohmann::json* names = json.Find("architectures");
   if (names == nullptr || !names->is_array() || names->empty() || !names->front().is_string()) {
     return json.KeyError("architectures", "must be a list that begins with a name");
   }
-  config.architecture = names->front().get<std::string>();
-  if (config.architecture != kTarget && config.architecture != kDrafter) {
-    return json.KeyError("architectures",
-                         absl::StrCat("names '", config.architecture, "'; it must be ", kTarget,
-                                      " (target) or ", kDrafter, " (drafter)"));
+  const std::string architecture = names->front().get<std::string>();
+  const ModelFamily* family = FindFamily(architecture);
+  if (family == nullptr) {
+    return json.KeyError("architectures", absl::StrCat("names '", architecture, "'; it must be ",
+                                                       SupportedArchitectures()));
   }
-  const bool drafter =
-      config.architecture == kDrafter || json.Has("block_size") || json.Has("dflash_config");
-  config.kind = drafter ? ModelKind::kDrafter : ModelKind::kTarget;
-  return absl::OkStatus();
+  // Some drafters name the architecture of their blocks.
+  if (json.Has("block_size") || json.Has("dflash_config")) family = FindFamily(kDrafter);
+  return family;
 }
 
 absl::Status CheckHeads(const JsonObject& json, const ModelDims& dims) {
@@ -72,20 +61,51 @@ absl::Status CheckHeads(const JsonObject& json, const ModelDims& dims) {
   return absl::OkStatus();
 }
 
-absl::Status ReadDims(const JsonObject& json, ModelConfig& config) {
+absl::StatusOr<int> ReadHeadDim(const JsonObject& json, const ModelFamily& family,
+                                const ModelDims& dims) {
+  if (json.Has("head_dim")) return json.GetPositive<int>("head_dim");
+  if (family.defaults.head_dim.has_value()) return *family.defaults.head_dim;
+  if (dims.hidden % dims.query_heads == 0) return dims.hidden / dims.query_heads;
+  return json.KeyError("hidden_size",
+                       absl::StrCat("is ", dims.hidden, ", which is not a multiple of the ",
+                                    dims.query_heads, " attention heads"));
+}
+
+absl::Status ReadDims(const JsonObject& json, const ModelFamily& family, ModelConfig& config) {
   ModelDims& dims = config.dims;
-  ASSIGN_OR_RETURN(dims.layers, GetPositive(json, "num_hidden_layers"));
-  ASSIGN_OR_RETURN(dims.hidden, GetPositive(json, "hidden_size"));
-  ASSIGN_OR_RETURN(dims.query_heads, GetPositive(json, "num_attention_heads"));
-  ASSIGN_OR_RETURN(dims.kv_heads, GetPositive(json, "num_key_value_heads", dims.query_heads));
-  ASSIGN_OR_RETURN(dims.head_dim, GetPositive(json, "head_dim", kDefaultHeadDim));
-  ASSIGN_OR_RETURN(dims.intermediate, GetPositive(json, "intermediate_size"));
-  ASSIGN_OR_RETURN(dims.vocabulary, GetPositive(json, "vocab_size"));
+  ASSIGN_OR_RETURN(dims.layers, json.GetPositive<int>("num_hidden_layers"));
+  ASSIGN_OR_RETURN(dims.hidden, json.GetPositive<int>("hidden_size"));
+  ASSIGN_OR_RETURN(dims.query_heads, json.GetPositive<int>("num_attention_heads"));
+  ASSIGN_OR_RETURN(dims.kv_heads, json.GetPositive("num_key_value_heads", dims.query_heads));
+  ASSIGN_OR_RETURN(dims.head_dim, ReadHeadDim(json, family, dims));
+  ASSIGN_OR_RETURN(dims.intermediate, json.GetPositive<int>("intermediate_size"));
+  ASSIGN_OR_RETURN(dims.vocabulary, json.GetPositive<int>("vocab_size"));
   ASSIGN_OR_RETURN(config.max_positions,
-                   GetPositive(json, "max_position_embeddings", kDefaultMaxPositions));
-  ASSIGN_OR_RETURN(config.rms_norm_eps, GetPositive(json, "rms_norm_eps", kDefaultRmsNormEps));
+                   json.GetPositive("max_position_embeddings", family.defaults.max_positions));
   ASSIGN_OR_RETURN(config.tie_word_embeddings, json.Get<bool>("tie_word_embeddings", false));
   return CheckHeads(json, dims);
+}
+
+// Replaces `value` with that of `key`, if the family has the key and the config sets it.
+absl::Status ReadFlag(const JsonObject& json, const std::string& key, bool& value) {
+  if (key.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(value, json.Get<bool>(key.c_str(), value));
+  return absl::OkStatus();
+}
+
+absl::Status ReadBlocks(const JsonObject& json, const ModelFamily& family, ModelConfig& config) {
+  BlockConfig& blocks = config.blocks;
+  blocks = family.blocks;
+  ASSIGN_OR_RETURN(blocks.norm_epsilon, json.GetPositive(family.keys.norm_epsilon.c_str(),
+                                                         family.defaults.norm_epsilon));
+  RETURN_IF_ERROR(ReadFlag(json, family.keys.attention_bias, blocks.attention_bias));
+  RETURN_IF_ERROR(ReadFlag(json, family.keys.parallel_residual, blocks.parallel_residual));
+  ASSIGN_OR_RETURN(blocks.rope, ReadRope(json, family, config));
+  config.expert_layers.assign(config.dims.layers, false);
+  if (!family.keys.experts) return absl::OkStatus();
+  ASSIGN_OR_RETURN(blocks.experts, ReadExperts(json));
+  ASSIGN_OR_RETURN(config.expert_layers, ReadExpertLayers(json, config.dims.layers));
+  return absl::OkStatus();
 }
 
 absl::Status ReadDType(const JsonObject& json, ModelConfig& config) {
@@ -99,35 +119,6 @@ absl::Status ReadDType(const JsonObject& json, ModelConfig& config) {
   config.dtype = *dtype;
   config.dims.bytes_per_element = static_cast<int>(BytesPerElement(*dtype));
   return absl::OkStatus();
-}
-
-absl::Status CheckRopeType(const JsonObject& rope) {
-  const char* key = rope.Has("rope_type") ? "rope_type" : "type";
-  ASSIGN_OR_RETURN(const std::string type, rope.Get<std::string>(key, "default"));
-  if (type == "default") return absl::OkStatus();
-  return Unsupported(rope, absl::StrCat("rotary embeddings of type '", type,
-                                        "' are not supported; only 'default' is"));
-}
-
-// Up to version 4, transformers writes rope_theta and rope_scaling. Since version 5, it writes
-// rope_parameters.
-absl::Status ReadRope(const JsonObject& json, ModelConfig& config) {
-  ASSIGN_OR_RETURN(const JsonObject scaling, json.Child("rope_scaling"));
-  RETURN_IF_ERROR(CheckRopeType(scaling));
-  ASSIGN_OR_RETURN(const JsonObject parameters, json.Child("rope_parameters"));
-  RETURN_IF_ERROR(CheckRopeType(parameters));
-  const JsonObject& source = parameters.Has("rope_theta") ? parameters : json;
-  ASSIGN_OR_RETURN(config.rope_theta, GetPositive(source, "rope_theta", kDefaultRopeTheta));
-  return absl::OkStatus();
-}
-
-absl::Status CheckFeatures(const JsonObject& json) {
-  ASSIGN_OR_RETURN(const bool bias, json.Get<bool>("attention_bias", false));
-  if (bias) return Unsupported(json, "attention_bias is true; biases are not supported");
-  ASSIGN_OR_RETURN(const std::string activation, json.Get<std::string>("hidden_act", "silu"));
-  if (activation == "silu") return absl::OkStatus();
-  return Unsupported(
-      json, absl::StrCat("hidden_act '", activation, "' is not supported; only 'silu' is"));
 }
 
 // The type of each layer, from the config or the default of `transformers`.
@@ -156,7 +147,7 @@ absl::StatusOr<std::vector<std::string>> ReadLayerTypes(const JsonObject& json, 
 absl::StatusOr<int> ReadWindow(const JsonObject& json) {
   ASSIGN_OR_RETURN(const bool used, json.Get<bool>("use_sliding_window", false));
   if (!used || !json.Has("sliding_window")) return 0;
-  return GetPositive(json, "sliding_window");
+  return json.GetPositive<int>("sliding_window");
 }
 
 absl::Status ReadWindows(const JsonObject& json, ModelConfig& config) {
@@ -180,7 +171,7 @@ absl::Status ReadWindows(const JsonObject& json, ModelConfig& config) {
 
 absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const JsonObject& json, const char* key,
                                                   int limit) {
-  ASSIGN_OR_RETURN(std::vector<int> ids, json.Integers(key));
+  ASSIGN_OR_RETURN(std::vector<TokenId> ids, json.Integers(key));
   for (const int id : ids) {
     if (id < 0 || id >= limit) {
       return json.KeyError(key,
@@ -190,11 +181,22 @@ absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const JsonObject& json, const 
   return ids;
 }
 
+// Like ReadTokenIds. A field that is absent, but not one that is null, has the family's default.
+absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const JsonObject& json, const char* key,
+                                                  int limit, std::optional<TokenId> fallback) {
+  if (json.json().contains(key) || !fallback.has_value() || *fallback >= limit) {
+    return ReadTokenIds(json, key, limit);
+  }
+  return std::vector<TokenId>{*fallback};
+}
+
 absl::Status ReadSpecialTokens(const JsonObject& json, const std::string& folder,
-                               ModelConfig& config) {
+                               const ModelFamily& family, ModelConfig& config) {
   const int vocabulary = config.dims.vocabulary;
-  ASSIGN_OR_RETURN(config.special.bos, ReadTokenIds(json, "bos_token_id", vocabulary));
-  ASSIGN_OR_RETURN(const std::vector<TokenId> eos, ReadTokenIds(json, "eos_token_id", vocabulary));
+  ASSIGN_OR_RETURN(config.special.bos,
+                   ReadTokenIds(json, "bos_token_id", vocabulary, family.defaults.bos));
+  ASSIGN_OR_RETURN(const std::vector<TokenId> eos,
+                   ReadTokenIds(json, "eos_token_id", vocabulary, family.defaults.eos));
   ASSIGN_OR_RETURN(const JsonObject generation,
                    JsonObject::ReadOptional(absl::StrCat(folder, "/generation_config.json")));
   ASSIGN_OR_RETURN(const std::vector<TokenId> generation_eos,
@@ -208,7 +210,7 @@ absl::Status ReadSpecialTokens(const JsonObject& json, const std::string& folder
 absl::Status ReadTargetLayers(const JsonObject& json, const JsonObject& dflash_json,
                               ModelConfig& config) {
   DFlashConfig& dflash = config.dflash;
-  ASSIGN_OR_RETURN(dflash.num_target_layers, GetPositive(json, "num_target_layers"));
+  ASSIGN_OR_RETURN(dflash.num_target_layers, json.GetPositive<int>("num_target_layers"));
   ASSIGN_OR_RETURN(dflash.target_layer_ids, dflash_json.Integers("target_layer_ids"));
   if (dflash.target_layer_ids.empty()) {
     dflash.target_layer_ids = DefaultTargetLayerIds(dflash.num_target_layers, config.dims.layers);
@@ -225,11 +227,14 @@ absl::Status ReadTargetLayers(const JsonObject& json, const JsonObject& dflash_j
 
 absl::Status ReadDFlash(const JsonObject& json, ModelConfig& config) {
   DFlashConfig& dflash = config.dflash;
-  ASSIGN_OR_RETURN(dflash.block_size, GetPositive(json, "block_size"));
-  if (dflash.block_size < 2) {
-    return json.KeyError("block_size", "is 1, which leaves no position to draft");
-  }
   ASSIGN_OR_RETURN(const JsonObject child, json.Child("dflash_config"));
+  RETURN_IF_ERROR(CheckKnownFields(child, {"block_size", "mask_token_id", "target_layer_ids"}));
+  // Newer drafters have the block size in dflash_config.
+  const JsonObject& sized = child.Has("block_size") ? child : json;
+  ASSIGN_OR_RETURN(dflash.block_size, sized.GetPositive<int>("block_size"));
+  if (dflash.block_size < 2) {
+    return sized.KeyError("block_size", "is 1, which leaves no position to draft");
+  }
   RETURN_IF_ERROR(ReadTargetLayers(json, child, config));
   ASSIGN_OR_RETURN(dflash.causal_windows, json.Get<bool>("is_causal", true));
   ASSIGN_OR_RETURN(dflash.mask_token, child.Get<int>("mask_token_id"));
@@ -245,18 +250,29 @@ absl::Status ReadDFlash(const JsonObject& json, ModelConfig& config) {
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Read(absl::StrCat(folder, "/config.json")));
+  ASSIGN_OR_RETURN(const ModelFamily* family, ReadFamily(json));
+  RETURN_IF_ERROR(CheckKnownFields(json, FieldsOf(*family)));
+  RETURN_IF_ERROR(CheckFixedFields(json, family->fixed));
   ModelConfig config;
-  RETURN_IF_ERROR(ReadArchitecture(json, config));
-  RETURN_IF_ERROR(CheckFeatures(json));
-  RETURN_IF_ERROR(ReadDims(json, config));
+  config.kind = family->kind;
+  config.architecture = json.json()["architectures"][0].get<std::string>();
+  config.names = family->names;
+  RETURN_IF_ERROR(ReadDims(json, *family, config));
   RETURN_IF_ERROR(ReadDType(json, config));
-  RETURN_IF_ERROR(ReadRope(json, config));
+  RETURN_IF_ERROR(ReadBlocks(json, *family, config));
   RETURN_IF_ERROR(ReadWindows(json, config));
-  RETURN_IF_ERROR(ReadSpecialTokens(json, folder, config));
+  RETURN_IF_ERROR(ReadSpecialTokens(json, folder, *family, config));
   if (config.kind == ModelKind::kDrafter) {
     RETURN_IF_ERROR(ReadDFlash(json, config));
   }
   return config;
+}
+
+absl::StatusOr<ModelConfig> ReadTargetConfig(const std::string& folder) {
+  ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(folder));
+  if (config.kind == ModelKind::kTarget) return config;
+  return absl::InvalidArgumentError(
+      absl::StrCat(folder, ": ", config.architecture, " is a drafter; use the target's folder"));
 }
 
 std::vector<int> DefaultTargetLayerIds(int target_layers, int draft_layers) {

@@ -1,22 +1,70 @@
 // ModelConfig: the checked contents of a checkpoint's config.json, as plain data.
-// Supports the target Qwen3ForCausalLM and z-lab's DFlash drafter (a Qwen3 config with block_size,
-// num_target_layers and dflash_config). ReadModelConfig rejects every feature that the engines do
-// not implement (biases, scaled rotary embeddings, other activations), so that no checkpoint runs
-// with wrong results. Thread-safe: plain data.
+//
+// Supports the targets of model_family.cc and z-lab's DFlash drafter (a Qwen3 config with
+// block_size, num_target_layers and dflash_config). ReadModelConfig rejects every feature that the
+// engines do not implement, and every field that they do not know, so that no checkpoint runs with
+// wrong results. Thread-safe: plain data.
 #ifndef BASTION_COMMON_HUB_MODEL_CONFIG_H_
 #define BASTION_COMMON_HUB_MODEL_CONFIG_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/dtype.h"
 #include "common/base/ids.h"
+#include "common/hub/tensor_names.h"
 #include "common/stages/stage_data.h"
 
 namespace bastion::hub {
 
 enum class ModelKind { kTarget, kDrafter };
+
+// kRms: x / rms(x) * weight. kLayer: (x − mean) / deviation * weight + bias.
+enum class NormKind { kRms, kLayer };
+
+// kGatedSilu: down(silu(gate(x)) * up(x)). kGelu: down(gelu(up(x))).
+enum class MlpKind { kGatedSilu, kGelu };
+
+// How Llama 3.1 stretches the rotary embedding beyond its first context length (rope_type llama3).
+// With n rotations of a pair within `original_positions`: below `low_rotations`, its frequency is
+// divided by `factor`; above `high_rotations`, it is unchanged; in between, it is interpolated.
+struct Llama3Scaling {
+  double factor = 1;
+  double low_rotations = 1;   // low_freq_factor
+  double high_rotations = 4;  // high_freq_factor
+  int original_positions = 0;
+};
+
+struct RopeConfig {
+  double theta = 0;
+  int dims = 0;  // The leading elements of a head that rotate. Even, at most D.
+  std::optional<Llama3Scaling> llama3;
+};
+
+// A mixture of experts instead of the MLP (Qwen3-MoE): a router chooses experts for each row, and
+// the row gets the weighted sum of their MLPs (kGatedSilu).
+struct ExpertsConfig {
+  int count = 0;  // E. 0: the model has no experts.
+  int chosen = 0;
+  int intermediate = 0;    // I of an expert.
+  bool normalize = false;  // The weights of the chosen experts add up to 1.
+};
+
+// What a decoder block computes.
+struct BlockConfig {
+  NormKind norm = NormKind::kRms;
+  double norm_epsilon = 0;
+  MlpKind mlp = MlpKind::kGatedSilu;
+  bool query_key_norm = false;  // RMS norm of each head of queries and keys.
+  bool attention_bias = false;  // The four matrices of attention have biases.
+  bool mlp_bias = false;        // The matrices of the MLP have biases.
+  // False: the MLP reads the sum of the block's input and attention. True: it reads the input.
+  bool parallel_residual = false;
+  RopeConfig rope;
+  ExpertsConfig experts;  // For the blocks in ModelConfig::expert_layers.
+};
 
 // The fields that only DFlash drafters have (DFlash, arXiv 2602.06036).
 struct DFlashConfig {
@@ -41,10 +89,11 @@ struct ModelConfig {
   std::string architecture;
   ModelDims dims;  // bytes_per_element belongs to `dtype`.
   int max_positions = 0;
-  double rms_norm_eps = 0;
-  double rope_theta = 0;
+  BlockConfig blocks;
+  TensorNames names;
   bool tie_word_embeddings = false;
   DType dtype = DType::kF32;  // The type that the config names. A tensor may have another type.
+  std::vector<bool> expert_layers;  // For each layer, whether it has experts instead of an MLP.
   // For each layer, how many tokens a token attends to, itself included. 0: all.
   std::vector<int> sliding_windows;
   SpecialTokens special;
@@ -56,6 +105,9 @@ struct ModelConfig {
 //   INVALID_ARGUMENT  not JSON, an unknown architecture, or a missing or invalid value
 //   UNIMPLEMENTED     a known architecture with a feature that the engines do not implement
 [[nodiscard]] absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder);
+
+// Like ReadModelConfig, but also INVALID_ARGUMENT if the folder contains a drafter.
+[[nodiscard]] absl::StatusOr<ModelConfig> ReadTargetConfig(const std::string& folder);
 
 // The target layers that a DFlash drafter with `draft_layers` layers reads if its config lists
 // none: evenly spaced between layer 1 and the third layer from the top, rounded half to even. A

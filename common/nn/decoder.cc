@@ -21,7 +21,7 @@ absl::Status CheckHeadDim(const hub::ModelConfig& config) {
 Decoder::Decoder(const hub::ModelConfig& config, const EngineOptions& options)
     : config_(config),
       options_(options),
-      rope_(Buffer::Allocate(sizeof(float) * config.max_positions * config.dims.head_dim)),
+      rope_(Buffer::Allocate(sizeof(float) * config.max_positions * config.blocks.rope.dims)),
       cache_({config.dims.layers, config.dims.kv_heads, config.dims.head_dim,
               StoredType(options.dtype)},
              PagesFor(options.kv_tokens)) {
@@ -30,27 +30,29 @@ Decoder::Decoder(const hub::ModelConfig& config, const EngineOptions& options)
 
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const WeightLoader& loader,
                                                        const hub::ModelConfig& config,
-                                                       const std::string& prefix,
                                                        const EngineOptions& options) {
   RETURN_IF_ERROR(Annotate(CheckHeadDim(config), loader.folder()));
   auto decoder = std::unique_ptr<Decoder>(new Decoder(config, options));
   for (int layer = 0; layer < config.dims.layers; ++layer) {
-    ASSIGN_OR_RETURN(BlockWeights weights,
-                     LoadBlock(loader, absl::StrCat(prefix, "layers.", layer, "."), config.dims));
+    ASSIGN_OR_RETURN(BlockWeights weights, LoadBlock(loader, config, layer));
     const int window = config.sliding_windows[layer];
-    const BlockShape shape = {config.dims, static_cast<float>(config.rms_norm_eps), window,
+    const BlockShape shape = {config.dims, config.blocks, config.expert_layers[layer], window,
                               window > 0 && config.dflash.causal_windows};
     decoder->blocks_.emplace_back(shape, std::move(weights));
   }
-  ASSIGN_OR_RETURN(decoder->final_norm_, loader.Vector(prefix + "norm.weight", config.dims.hidden));
+  ASSIGN_OR_RETURN(decoder->final_norm_, LoadNorm(loader, config.names.final_norm, config));
   return decoder;
 }
 
 void Decoder::Forward(const RowBatch& batch, float* x, const LayerTap& tap) {
+  int touched = 0, layers = 0;
   for (int layer = 0; layer < config_.dims.layers; ++layer) {
-    blocks_[layer].Forward({options_.device, batch, cache_.layer(layer), rope_, scratch_}, x);
+    touched +=
+        blocks_[layer].Forward({options_.device, batch, cache_.layer(layer), rope_, scratch_}, x);
+    layers += config_.expert_layers[layer] ? 1 : 0;
     if (tap) tap(layer, x);
   }
+  touched_experts_ = layers == 0 ? 0 : static_cast<double>(touched) / layers;
 }
 
 void Decoder::StoreContext(const RowBatch& batch, const float* context) {
@@ -61,9 +63,7 @@ void Decoder::StoreContext(const RowBatch& batch, const float* context) {
 }
 
 void Decoder::FinalNorm(const float* x, int rows, float* y) const {
-  options_.device.backend->rms_norm({x, final_norm_.as<float>(), y, rows, config_.dims.hidden,
-                                     static_cast<float>(config_.rms_norm_eps)},
-                                    *options_.device.pool);
+  RunNorm(options_.device, NormOf(config_), final_norm_, {x, rows, y});
 }
 
 ForwardCost Decoder::Cost() const {
@@ -77,12 +77,12 @@ ForwardCost Decoder::Cost() const {
 
 absl::StatusOr<Vocabulary> Vocabulary::Load(const WeightLoader& loader,
                                             const hub::ModelConfig& config) {
-  constexpr char kTable[] = "model.embed_tokens.weight";
+  const std::string table = config.names.embedding + ".weight";
   const int size = config.dims.vocabulary, width = config.dims.hidden;
   Vocabulary vocabulary;
   vocabulary.dtype_ = StoredType(loader.dtype());
-  ASSIGN_OR_RETURN(vocabulary.table_, loader.Table(kTable, size, width));
-  const std::string head = config.tie_word_embeddings ? kTable : "lm_head.weight";
+  ASSIGN_OR_RETURN(vocabulary.table_, loader.Table(table, size, width));
+  const std::string head = config.tie_word_embeddings ? table : config.names.head + ".weight";
   ASSIGN_OR_RETURN(vocabulary.head_, loader.Stacked({head}, {size}, width));
   return vocabulary;
 }

@@ -7,7 +7,6 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,11 +18,10 @@ namespace bastion::nn {
 
 class Decoder {
  public:
-  // Loads the blocks `prefix` + "layers.N." and the final norm `prefix` + "norm.weight". The
-  // matrices are empty until the loader's PackingPlan has run.
+  // Loads the blocks and the final norm, by the names in config.names. The matrices are empty until
+  // the loader's PackingPlan has run.
   static absl::StatusOr<std::unique_ptr<Decoder>> Load(const WeightLoader& loader,
                                                        const hub::ModelConfig& config,
-                                                       const std::string& prefix,
                                                        const EngineOptions& options);
 
   // Called after each block with its index and the hidden rows x [R, C].
@@ -35,6 +33,9 @@ class Decoder {
   // Writes keys and values of context rows to the cache of every layer; no query is computed for
   // them (DecoderBlock::StoreContext).
   void StoreContext(const RowBatch& batch, const float* context);
+  // The experts that the rows of the last Forward chose, distinct ones of a layer, as a mean over
+  // the layers with experts. 0 if the model has none.
+  [[nodiscard]] double touched_experts() const { return touched_experts_; }
   // y [R, C] = final_norm(x [R, C]).
   void FinalNorm(const float* x, int rows, float* y) const;
 
@@ -53,10 +54,11 @@ class Decoder {
   hub::ModelConfig config_;
   EngineOptions options_;
   std::vector<DecoderBlock> blocks_;  // L
-  Buffer final_norm_;                 // [C]
-  Buffer rope_;                       // [positions, D]: cosines, then sines
+  NormWeights final_norm_;
+  Buffer rope_;  // [positions, rotated elements of a head]: cosines, then sines
   KvCache cache_;
   BlockScratch scratch_;
+  double touched_experts_ = 0;
 };
 
 // Embedding table and LM head. They are one tensor if the checkpoint ties them.

@@ -1,11 +1,13 @@
-// The decoder block that all models use: pre-norm attention with grouped heads, query and key norms
-// and rotary positions, then a gated MLP. Models differ only in data (BlockShape, weights).
+// The decoder block that all models use: pre-norm attention with grouped heads and rotary
+// positions, then an MLP. Models differ only in data: hub::BlockConfig and the weights.
 //
 // Not thread-safe: the blocks of one Decoder share scratch memory.
 #ifndef BASTION_COMMON_NN_DECODER_BLOCK_H_
 #define BASTION_COMMON_NN_DECODER_BLOCK_H_
 
 #include "common/nn/device.h"
+#include "common/nn/experts.h"
+#include "common/nn/norm.h"
 #include "common/nn/row_batch.h"
 #include "common/nn/weights.h"
 
@@ -13,15 +15,17 @@ namespace bastion::nn {
 
 struct BlockShape {
   ModelDims dims;
-  float norm_epsilon = 1e-6f;
-  int window = 0;       // Positions that a row attends to, itself included. 0: all.
-  bool causal = false;  // True: a kFull span is treated as kCausal.
+  hub::BlockConfig form;
+  bool experts = false;  // Experts instead of an MLP.
+  int window = 0;        // Positions that a row attends to, itself included. 0: all.
+  bool causal = false;   // True: a kFull span is treated as kCausal.
 };
 
 // Buffers that the blocks of a model share. Only one block uses them at a time.
 struct BlockScratch {
   Scratch normed, kvq, attention, gate_up, activation;
   std::vector<kernels::AttentionSpan> spans;
+  ExpertScratch experts;
 };
 
 // Inputs of one pass of a block, except the hidden rows.
@@ -29,7 +33,7 @@ struct BlockPass {
   const Device& device;
   const RowBatch& batch;
   kernels::KvLayer cache;  // The layer of this block.
-  const Buffer& rope;      // [positions, D]: cosines, then sines.
+  const Buffer& rope;      // [positions, rotated elements of a head]: cosines, then sines.
   BlockScratch& scratch;
 };
 
@@ -39,7 +43,8 @@ class DecoderBlock {
       : shape_(shape), weights_(std::move(weights)) {}
 
   // Updates x [R, C] in place. Writes the rows' keys and values to their slots in the cache.
-  void Forward(const BlockPass& pass, float* x) const;
+  // Returns how many experts the rows chose, 0 for a block with an MLP.
+  int Forward(const BlockPass& pass, float* x) const;
 
   // Writes keys and values of context rows to the cache; no query is computed for these rows. They
   // are projected from `context` [R, C] without the attention norm (DFlash, arXiv 2602.06036).
@@ -48,7 +53,13 @@ class DecoderBlock {
   void AddCost(ForwardCost& cost) const;
 
  private:
+  // y = norm(x), for the rows of the pass.
+  void Norm(const BlockPass& pass, const NormWeights& weights, const float* x, float* y) const;
   [[nodiscard]] kernels::QkvArgs QkvOf(const BlockPass& pass) const;
+  // Computes the attention of the normed rows [R, C]. Returns [R, H D] in scratch memory.
+  const float* Attend(const BlockPass& pass, const float* normed) const;
+  // x [R, C] += mlp(normed [R, C]).
+  void AddMlp(const BlockPass& pass, const float* normed, float* x) const;
   // Returns the batch's spans. A causal block replaces kFull with kCausal in a copy, stores the
   // copy in `changed` and returns it.
   [[nodiscard]] const std::vector<kernels::AttentionSpan>& SpansOf(

@@ -17,8 +17,9 @@ std::string NameOf(const std::string& folder) {
 
 }  // namespace
 
-void PackingPlan::Add(std::vector<kernels::SourceMatrix> parts, const kernels::PackedMatrix& to) {
-  jobs_.push_back({std::move(parts), to});
+void PackingPlan::Add(std::vector<kernels::SourceMatrix> parts, const kernels::PackedMatrix& to,
+                      std::shared_ptr<const void> owner) {
+  jobs_.push_back({std::move(parts), to, std::move(owner)});
 }
 
 void PackingPlan::Run(const std::string& folder, const EngineOptions& options) const {

@@ -5,6 +5,7 @@
 #ifndef BASTION_COMMON_NN_PACKING_PLAN_H_
 #define BASTION_COMMON_NN_PACKING_PLAN_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,10 @@ namespace bastion::nn {
 
 class PackingPlan {
  public:
-  // Adds a job: pack `parts` into `to` (kernels::PackMatrix). REQUIRES: the file that holds `parts`
-  // stays mapped until Run.
-  void Add(std::vector<kernels::SourceMatrix> parts, const kernels::PackedMatrix& to);
+  // Adds a job: pack `parts` into `to` (kernels::PackMatrix). `owner` keeps the file that holds
+  // `parts` mapped. The plan shares it.
+  void Add(std::vector<kernels::SourceMatrix> parts, const kernels::PackedMatrix& to,
+           std::shared_ptr<const void> owner);
 
   // Runs all jobs on the threads of `options.device`. The progress bar, if `options` enables it,
   // shows the name of `folder`.
@@ -27,6 +29,7 @@ class PackingPlan {
   struct Job {
     std::vector<kernels::SourceMatrix> parts;
     kernels::PackedMatrix to;
+    std::shared_ptr<const void> owner;
   };
   std::vector<Job> jobs_;
 };

@@ -8,7 +8,8 @@
 
 namespace bastion::nn {
 
-// table [positions, D] = cos(p·θ^(−2i/D)) for i < D/2, then the sines. Angles are computed in
+// table [positions, d] = cos(p·fᵢ) for i < d/2, then the sines, where d elements of a head rotate.
+// fᵢ is θ^(−2i/d), scaled as hub::Llama3Scaling says if the config has one. Angles are computed in
 // double: at position 30,000 a float angle has an error in its third decimal place.
 void FillRotaryTable(const hub::ModelConfig& config, kernels::ThreadPool& pool, float* table);
 

@@ -13,12 +13,13 @@
 
 namespace bastion::nn {
 
-// The sequence whose rows AddRun or AddTree adds. Its page table must cover cached + tokens.size()
-// tokens and outlive the forward.
+// The sequence whose rows AddRun or AddTree adds. Its page table must cover cached + earlier +
+// tokens.size() tokens and outlive the forward.
 struct RowSpan {
   const PageTable* table = nullptr;
   Position cached = 0;
   kernels::RowMask mask = kernels::RowMask::kCausal;
+  int earlier = 0;  // Rows of the tree that earlier forwards added.
 };
 
 class RowBatch {
@@ -26,8 +27,9 @@ class RowBatch {
   // Adds rows at positions cached, cached + 1, …: a prefill chunk (kCausal) or a draft block
   // (kFull).
   void AddRun(const RowSpan& span, const std::vector<TokenId>& tokens);
-  // Adds the rows of a tree. Row i has position cached + depths[i] and sees the rows whose bits are
-  // set in row i of `ancestors` [rows, words].
+  // Adds rows of a tree. Row i has position cached + depths[i] and sees the rows of the tree whose
+  // bits are set in row i of `ancestors` [rows, words]. Bit j is row j of the tree; the
+  // first row that is added here is row span.earlier of the tree.
   void AddTree(const RowSpan& span, const std::vector<TokenId>& tokens,
                const std::vector<int>& depths, std::vector<uint64_t> ancestors);
 

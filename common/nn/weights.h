@@ -12,9 +12,10 @@
 
 #include "absl/status/statusor.h"
 #include "common/hub/checkpoint.h"
+#include "common/hub/model_config.h"
 #include "common/nn/buffer.h"
+#include "common/nn/checkpoint_tensors.h"
 #include "common/nn/packing_plan.h"
-#include "common/stages/stage_data.h"
 #include "kernels/types.h"
 
 namespace bastion::nn {
@@ -23,6 +24,7 @@ namespace bastion::nn {
 struct Matrix {
   kernels::PackedMatrix packed;
   Buffer storage;
+  Buffer bias;  // [N], or no memory
 
   // A view of the first `rows` rows.
   [[nodiscard]] kernels::PackedMatrix FirstRows(int rows) const {
@@ -30,43 +32,70 @@ struct Matrix {
   }
 };
 
+// The weights of a norm.
+struct NormWeights {
+  Buffer weight;  // [C]
+  Buffer bias;    // [C]; layer norms only.
+};
+
 // Reads tensors of one checkpoint and converts them to the engine's dtype and layout. It adds the
 // matrices to `plan`, which must outlive the loader; they are empty until the plan has run.
 class WeightLoader {
  public:
+  using Norm = NormWeights;
+  using Matrix = nn::Matrix;
+  using Matrices = std::vector<nn::Matrix>;
+
   WeightLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype, PackingPlan& plan)
       : checkpoint_(std::move(checkpoint)), dtype_(dtype), plan_(plan) {}
 
   // The named matrices [rows_i, columns], stacked vertically and packed as one matrix.
   [[nodiscard]] absl::StatusOr<Matrix> Stacked(const std::vector<std::string>& names,
                                                const std::vector<int>& rows, int columns) const;
+  // The same for ranges of rows.
+  [[nodiscard]] absl::StatusOr<Matrix> Stacked(const std::vector<TensorRows>& parts,
+                                               int columns) const;
+  // Like Stacked, but never rounded to int8: for a small matrix whose rounding could change
+  // decisions.
+  [[nodiscard]] absl::StatusOr<Matrix> StackedPrecise(const std::vector<TensorRows>& parts,
+                                                      int columns) const;
+  // One stacked matrix for each element of `all`.
+  [[nodiscard]] absl::StatusOr<Matrices> EachStacked(
+      const std::vector<std::vector<TensorRows>>& all, int columns) const;
   // A read-only row-major table [rows, columns] (an embedding).
   [[nodiscard]] absl::StatusOr<Buffer> Table(const std::string& name, int rows, int columns) const;
   // A vector of floats [size].
   [[nodiscard]] absl::StatusOr<Buffer> Vector(const std::string& name, int size) const;
+  // The named elements of vectors, one part after the other, as floats.
+  [[nodiscard]] absl::StatusOr<Buffer> StackedVector(const std::vector<TensorRows>& parts) const;
 
+  [[nodiscard]] bool Has(const std::string& name) const { return checkpoint_->Has(name); }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] const std::string& folder() const { return checkpoint_->folder(); }
 
  private:
+  [[nodiscard]] absl::StatusOr<Matrix> StackedAs(DType dtype, const std::vector<TensorRows>& parts,
+                                                 int columns) const;
+
   std::shared_ptr<const hub::Checkpoint> checkpoint_;
   DType dtype_;
   PackingPlan& plan_;
 };
 
-// One decoder block (Qwen3 names under `prefix`, e.g. "model.layers.3.").
+// One decoder block, with an MLP or with experts.
 struct BlockWeights {
-  Buffer attention_norm, mlp_norm;  // [C]
-  Buffer query_norm, key_norm;      // [D]
-  Matrix kvq;                       // [(2G + H) D, C]: keys, values, queries
-  Matrix output;                    // [C, H D]
-  Matrix gate_up;                   // [2 I, C]: gate, up
-  Matrix down;                      // [C, I]
+  NormWeights attention_norm, mlp_norm;
+  Buffer query_norm, key_norm;  // [D], or no memory
+  Matrix kvq;                   // [(2G + H) D, C]: keys, values, queries
+  Matrix output;                // [C, H D]
+  Matrix gate_up;               // [2 I, C]: gate, up; or [I, C] for an MLP without a gate
+  Matrix down;                  // [C, I]
+  Matrix router;                // [E, C]
+  std::vector<Matrix> expert_gate_up, expert_down;  // E x [2 I, C]; E x [C, I], I of an expert
 };
 
 [[nodiscard]] absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader,
-                                                     const std::string& prefix,
-                                                     const ModelDims& dims);
+                                                     const hub::ModelConfig& config, int layer);
 
 }  // namespace bastion::nn
 

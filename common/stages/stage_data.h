@@ -86,6 +86,10 @@ struct VerifyResult {
 // ---- draft ----
 
 // Asks a drafter for the distributions of the positions that follow the given tree nodes.
+//
+// A cycle sends one frontier or several, one per round. The first one of a cycle contains the root
+// path. The drafter keeps what it computed for the nodes until the next frontier that contains the
+// root path, so that a round costs only its own nodes.
 struct Frontier {
   SequenceId sequence;
   // Number of tokens in the target's KV cache. The verifier has their features.
@@ -124,14 +128,17 @@ struct DraftResult {
 
 // Model dimensions that the roofline needs (BASTION, appendix F).
 struct ModelDims {
-  int layers = 0;        // L
-  int hidden = 0;        // C
-  int query_heads = 0;   // H
-  int kv_heads = 0;      // G
-  int head_dim = 0;      // D
-  int intermediate = 0;  // I
-  int vocabulary = 0;    // V
-  int bytes_per_element = 4;
+  int layers = 0;                   // L
+  int hidden = 0;                   // C
+  int query_heads = 0;              // H
+  int kv_heads = 0;                 // G
+  int head_dim = 0;                 // D
+  int intermediate = 0;             // I
+  int vocabulary = 0;               // V
+  int bytes_per_element = 4;        // Bytes of a weight.
+  int state_bytes_per_element = 0;  // Bytes of a key, value or activation. 0: the same.
+
+  friend bool operator==(const ModelDims&, const ModelDims&) = default;
 };
 
 // Peak rates of the verifier's device. The verifier measures them when it starts.
@@ -157,6 +164,9 @@ struct DrafterInfo {
   int vocabulary = 0;
   int max_context = 0;        // Maximum tokens of a sequence.
   bool wants_tokens = false;  // The drafter reads Frontier::new_tokens.
+  // The drafter expands every node, in several rounds per cycle. Otherwise only the root: the other
+  // paths of a frontier get empty marginals.
+  bool expands_nodes = false;
 };
 
 }  // namespace bastion

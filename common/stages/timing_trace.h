@@ -18,6 +18,9 @@ struct TimingTrace {
   absl::Duration feature_export;  // Gather and store the features of the accepted rows.
   absl::Duration audit;           // Decode the call again token by token. Zero if not audited.
   int rows = 0;                   // Rows of the forward, prompt tokens included.
+  // Experts that the rows chose, distinct ones of a layer, as a mean over the layers with experts.
+  // 0 if the model has none.
+  double experts = 0;
   std::vector<int> contexts;  // Cached tokens before the call: of each tree, then of each prompt.
 
   // Duration of the verify stage. The cost model predicts it from rows and contexts.

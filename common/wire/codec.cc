@@ -131,6 +131,7 @@ void Encode(const TimingTrace& trace, proto::TimingTrace& out) {
   out.set_feature_export_ns(absl::ToInt64Nanoseconds(trace.feature_export));
   out.set_audit_ns(absl::ToInt64Nanoseconds(trace.audit));
   out.set_rows(trace.rows);
+  out.set_experts(trace.experts);
   out.mutable_contexts()->Add(trace.contexts.begin(), trace.contexts.end());
 }
 
@@ -144,6 +145,7 @@ TimingTrace Decode(const proto::TimingTrace& in) {
   trace.feature_export = absl::Nanoseconds(in.feature_export_ns());
   trace.audit = absl::Nanoseconds(in.audit_ns());
   trace.rows = in.rows();
+  trace.experts = in.experts();
   trace.contexts.assign(in.contexts().begin(), in.contexts().end());
   return trace;
 }
@@ -350,51 +352,6 @@ absl::StatusOr<Features> Decode(const proto::TensorRef& in,
   RETURN_IF_ERROR(ring->Check(in.device().position(), in.device().bytes()));
   features.device = {ring, in.device().position(), static_cast<int>(in.shape(0))};
   return features;
-}
-
-void Encode(const TargetInfo& info, proto::TargetInfo& out) {
-  out.set_model(info.model);
-  out.set_device(info.device);
-  out.set_layers(info.dims.layers);
-  out.set_hidden(info.dims.hidden);
-  out.set_query_heads(info.dims.query_heads);
-  out.set_kv_heads(info.dims.kv_heads);
-  out.set_head_dim(info.dims.head_dim);
-  out.set_intermediate(info.dims.intermediate);
-  out.set_vocabulary(info.dims.vocabulary);
-  out.set_bytes_per_element(info.dims.bytes_per_element);
-  out.set_bytes_per_second(info.peaks.bytes_per_second);
-  out.set_flops_per_second(info.peaks.flops_per_second);
-  out.set_max_context(info.max_context);
-  out.set_max_rows(info.max_rows);
-  out.set_kv_tokens(info.kv_tokens);
-  out.set_page_tokens(info.page_tokens);
-}
-
-TargetInfo Decode(const proto::TargetInfo& in) {
-  TargetInfo info;
-  info.model = in.model();
-  info.device = in.device();
-  info.dims = {in.layers(),   in.hidden(),       in.query_heads(), in.kv_heads(),
-               in.head_dim(), in.intermediate(), in.vocabulary(),  in.bytes_per_element()};
-  info.peaks = {in.bytes_per_second(), in.flops_per_second()};
-  info.max_context = in.max_context();
-  info.max_rows = in.max_rows();
-  info.kv_tokens = in.kv_tokens();
-  info.page_tokens = in.page_tokens();
-  return info;
-}
-
-void Encode(const DrafterInfo& info, proto::DrafterInfo& out) {
-  out.set_model(info.model);
-  out.set_positions(info.positions);
-  out.set_vocabulary(info.vocabulary);
-  out.set_max_context(info.max_context);
-  out.set_wants_tokens(info.wants_tokens);
-}
-
-DrafterInfo Decode(const proto::DrafterInfo& in) {
-  return {in.model(), in.positions(), in.vocabulary(), in.max_context(), in.wants_tokens()};
 }
 
 }  // namespace bastion::wire

@@ -85,32 +85,7 @@ fi
 build() { "$ROOT/deploy/local/build.sh" --minimal release "$@"; }
 build "${programs[@]}"
 
-run=$(mktemp -d "${TMPDIR:-/tmp}/bastion-demo.XXXXXX")
-pids=()
-stop() {
-  local status=$?
-  trap - EXIT
-  if [ ${#pids[@]} -gt 0 ]; then
-    kill "${pids[@]}" 2>/dev/null || true
-    wait "${pids[@]}" 2>/dev/null || true
-  fi
-  if [ "$status" != 0 ]; then
-    echo "demo.sh: failed; the last log lines of the services:" >&2
-    tail -n 5 "$run"/*.log >&2 || true
-  fi
-  rm -rf "$run"
-  exit "$status"
-}
-trap stop EXIT
-trap 'exit 130' INT TERM
-
-# start NAME ARGUMENT…: starts a service in the background.
-start() {
-  local name=$1
-  shift
-  "$BIN/bastion-$name" "$@" --listen "unix://$run/$name.sock" 2>"$run/$name.log" &
-  pids+=($!)
-}
+. "$ROOT/deploy/local/run_services.sh"
 
 # json_line TEXT: prints a prompt as one line of JSON.
 json_line() {
@@ -122,20 +97,9 @@ json_line() {
 }
 
 echo "== starting verifier, drafter and orchestrator"
-start verifier --target "$target" --dtype "$dtype" --shared_memory "$run/shm"
-start drafter --target "$target" --drafter "$drafter" --dtype "$drafter_dtype" \
-  --verifier "unix://$run/verifier.sock" --shared_memory "$run/shm"
-prior=()
-if [ -f "$drafter/transition_prior.safetensors" ]; then prior=(--prior "$drafter"); fi
-start orchestrator --target "$target" --verifier "unix://$run/verifier.sock" \
-  --drafter "unix://$run/drafter.sock" "${prior[@]}" "${http_flags[@]}"
-endpoint=unix://$run/orchestrator.sock
+start_services "$target" "$drafter" "$dtype" "$drafter_dtype" "${http_flags[@]}"
 printf '   measuring verify times for the latency model '
-until "$BIN/bastionctl" health --endpoint "$endpoint" >/dev/null 2>&1; do
-  for pid in "${pids[@]}"; do kill -0 "$pid" || exit 1; done
-  printf .
-  sleep 0.5
-done
+await_services
 echo " ready"
 "$BIN/bastionctl" models --endpoint "$endpoint"
 

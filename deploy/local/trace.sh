@@ -41,30 +41,7 @@ done
 "$ROOT/deploy/local/build.sh" --minimal release bastion-orchestrator bastion-drafter bastion-verifier bastionctl
 collector=$("$ROOT/deploy/telemetry/build_collector.sh")
 
-run=$(mktemp -d "${TMPDIR:-/tmp}/bastion-trace.XXXXXX")
-pids=()
-stop() {
-  local status=$?
-  trap - EXIT
-  kill "${pids[@]}" 2>/dev/null || true
-  wait "${pids[@]}" 2>/dev/null || true
-  if [ "$status" != 0 ]; then
-    echo "trace.sh: failed; the last log lines:" >&2
-    tail -n 5 "$run"/*.log >&2 || true
-  fi
-  rm -rf "$run"
-  exit "$status"
-}
-trap stop EXIT
-trap 'exit 130' INT TERM
-
-# start NAME COMMAND…: starts a program in the background.
-start() {
-  local name=$1
-  shift
-  "$@" 2>"$run/$name.log" >&2 &
-  pids+=($!)
-}
+. "$ROOT/deploy/local/run_services.sh"
 
 # A free port for the Collector.
 BASTION_COLLECTOR=127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
@@ -74,21 +51,10 @@ rm -f "$traces"
 
 models=$ROOT/deploy/demo_model
 start collector "$collector" --config "$ROOT/deploy/telemetry/collector.yaml"
-start verifier "$BIN/bastion-verifier" --target "$models/target" --dtype bf16 \
-  --listen "unix://$run/verifier.sock" --shared_memory "$run/shm"
-start drafter "$BIN/bastion-drafter" --target "$models/target" --drafter "$models/drafter" \
-  --dtype auto --verifier "unix://$run/verifier.sock" --listen "unix://$run/drafter.sock" \
-  --shared_memory "$run/shm"
-start orchestrator "$BIN/bastion-orchestrator" --target "$models/target" --prior "$models/drafter" \
-  --verifier "unix://$run/verifier.sock" --drafter "unix://$run/drafter.sock" \
-  --listen "unix://$run/orchestrator.sock"
-endpoint=unix://$run/orchestrator.sock
-until "$BIN/bastionctl" health --endpoint "$endpoint" >/dev/null 2>&1; do
-  for pid in "${pids[@]}"; do kill -0 "$pid" || exit 1; done
-  sleep 0.3
-done
+start_services "$models/target" "$models/drafter" bf16 auto
+await_services
 
-printf '== the answer\n%s' "$prompt"
+printf '\n== the answer\n%s' "$prompt"
 "$BIN/bastionctl" generate --endpoint "$endpoint" --prompt "$prompt" --max-new-tokens "$tokens"
 # The services export the rest of their spans when they stop; the Collector stops last.
 kill "${pids[@]:1}"

@@ -12,7 +12,9 @@ from program_output import differing_text
 from runner import DEMO, Failed, NotRun, ServiceSettings, Stopped, demo_prompts, pair_flags
 
 SWEEPS = ("device", "gemm", "attention", "choose", "rowwise")
-POLICIES = "ar,chain,fixed:4,fixed:16,fixed:32,fixed:64,adaptive,default"
+QUICK_POLICIES = "ar,chain,fixed:4,fixed:16,bastion,adaptive,default"
+POLICIES = "ar,chain,fixed:4,fixed:16,fixed:32,fixed:64,fixed:128,fixed:256,fixed:512,fixed:1024,bastion,adaptive,default"
+MAX_ROWS = 1025  # The largest fixed size and the root.
 
 
 def sweep(run: GpuRun, _: Pairs) -> None:
@@ -50,13 +52,13 @@ def in_process(run: GpuRun, folder: Path) -> list:
 
 
 def roofline(size: str, run: GpuRun, pairs: Pairs) -> None:
-    rows = run.pick("1,2,4,8,16,32,48,64,96,128,192,256,384,512", "1,4,16,64")
+    rows = run.pick("1,2,4,8,16,32,48,64,96,128,192,256,384,512,768,1024", "1,4,16,64")
     contexts = run.pick("16,2048,8192,16384", "16,2048")
     if not run.on_gpu:
         rows, contexts = "1,4,16,64", "16,256"
     name = f"roofline_{size}"
     run.command(f"{name}/bench", [run.program("bastion-bench"), *in_process(run, pairs.ready(size)), "--roofline", "--rows",
-                                  rows, "--contexts", contexts, "--report", run.raw / name])
+                                  rows, "--contexts", contexts, "--max_rows", MAX_ROWS, "--report", run.raw / name])
 
 
 def say_differing(run: GpuRun, results: dict) -> None:
@@ -66,8 +68,12 @@ def say_differing(run: GpuRun, results: dict) -> None:
 
 def decode(size: str, run: GpuRun, pairs: Pairs) -> None:
     """Policies in process. Texts may differ from plain decoding: products of more rows round differently."""
-    flags = [*in_process(run, pairs.ready(size)), "--policies", POLICIES, "--max_new_tokens", run.pick(64, 16), "--ignore_eos"]
-    say_differing(run, run.bench(f"decode_{size}", demo_prompts(run.pick(8, 2)), flags, exact=False))
+    flags = [*in_process(run, pairs.ready(size)), "--policies", run.pick(POLICIES, QUICK_POLICIES), "--max_rows", MAX_ROWS,
+             "--max_new_tokens", run.pick(64, 16), "--ignore_eos"]
+    results = run.bench(f"decode_{size}", demo_prompts(run.pick(8, 2)), flags, exact=False)
+    say_differing(run, results)
+    for warning in results.get("warnings", []):
+        run.say(f"  {warning}")
 
 
 def through_services(size: str, run: GpuRun, pairs: Pairs) -> None:

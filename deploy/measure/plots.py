@@ -15,6 +15,8 @@ A report with several levels of load also has:
 throughput.png          system throughput relative to `ar`, over concurrency
 gaps.png                p50 and p99 of the gaps between outputs, over concurrency
 arrival_rate.png        system throughput and time to the first token, over the rate of arrivals
+
+The report of a suite (`bastion-bench suite`) has the plots that the suite names (suite_plots.py).
 """
 
 import argparse
@@ -28,6 +30,7 @@ from chart_style import COLORS, GRID, INK, LIMIT, is_available, one_panel, pyplo
 from load_plots import load_charts
 from program_output import STAGES, policies, predictions
 from report import number
+from suite_plots import suite_charts
 
 SPECULATIVE, SERVICES, PLAIN = COLORS[0], COLORS[1], COLORS[3]
 COARSE_TICKS = (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -189,6 +192,9 @@ def stages_chart(rows: list[dict]):
 
 def draw_bench_report(results: dict, folder: Path) -> list[Path]:
     """Writes the plots of one bastion-bench report. Returns their paths."""
+    if "suite" in results:
+        suite = results["suite"]
+        return save(suite_charts(results), folder, f"{suite['name']}: {suite['title']}")
     rows, settings = policies(results), results.get("settings", {})
     by_rate = sorted(rows, key=lambda row: -row["rate"])
 

@@ -106,19 +106,20 @@ absl::Status CudaDflash::LoadWeights(const std::string& drafter_folder,
   ASSIGN_OR_RETURN(DraftPair pair, ReadDraftPair(drafter_folder, target_folder));
   config_ = std::move(pair.drafter);
   target_config_ = std::move(pair.target);
-  ASSIGN_OR_RETURN(auto checkpoint, hub::Checkpoint::Open(drafter_folder));
+  ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(drafter_folder));
   ASSIGN_OR_RETURN(auto target, hub::Checkpoint::Open(target_folder));
   const cuda::StepCapacity capacity = {
       RoundUpToTile(std::max(options_.max_rows, options_.max_sequences * block())),
       options_.max_sequences, pages_.total_pages(), config_.max_positions};
   std::optional<ProgressBar> bar;
   if (options_.show_progress) bar.emplace(absl::StrCat("loading to ", gpu_.info.name), "MB");
-  cuda::DeviceLoader loader(std::move(checkpoint), options_.dtype, *gpu_.stream,
+  cuda::DeviceLoader loader(checkpoint, options_.dtype, *gpu_.stream,
                             bar.has_value() ? &*bar : nullptr);
   cuda::DeviceLoader target_loader(std::move(target), options_.dtype, *gpu_.stream, nullptr);
-  ASSIGN_OR_RETURN(decoder_, cuda::DeviceDecoder::Load(loader, config_, "", capacity, gpu_));
+  ASSIGN_OR_RETURN(decoder_, cuda::DeviceDecoder::Load(loader, config_, capacity, gpu_));
   ASSIGN_OR_RETURN(fuse_, loader.Stacked({"fc.weight"}, {config_.dims.hidden}, feature_width()));
   ASSIGN_OR_RETURN(context_norm_, loader.Vector("hidden_norm.weight", config_.dims.hidden));
+  RETURN_IF_ERROR(hub::CheckAllRead(*checkpoint, config_.names, config_.tie_word_embeddings));
   ASSIGN_OR_RETURN(vocabulary_, cuda::LoadDeviceVocabulary(target_loader, target_config_));
   ASSIGN_OR_RETURN(context_inputs_, cuda::StepInputs::Create(capacity));
   ASSIGN_OR_RETURN(block_inputs_, cuda::StepInputs::Create(capacity));
@@ -200,7 +201,7 @@ void CudaDflash::PutContext(int rows) {
   norm.dtype = options_.dtype;
   norm.rows = rows;
   norm.width = config_.dims.hidden;
-  norm.epsilon = static_cast<float>(config_.rms_norm_eps);
+  norm.epsilon = static_cast<float>(config_.blocks.norm_epsilon);
   kernels::cuda::RmsNorm(norm, *gpu_.stream);
   decoder_->StoreContext(context_inputs_.Rows(rows), decoder_->normed());
 }

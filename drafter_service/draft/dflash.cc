@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string
   ASSIGN_OR_RETURN(const auto target, hub::Checkpoint::Open(target_folder));
   nn::PackingPlan plan;
   const nn::WeightLoader loader(checkpoint, options.dtype, plan);
-  ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(loader, config, "", options));
+  ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(loader, config, options));
   const nn::WeightLoader target_loader(target, options.dtype, plan);
   ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(target_loader, pair.target));
   // Features are not normalized, so their magnitudes vary too much for int8.
@@ -33,6 +33,7 @@ absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string
   ASSIGN_OR_RETURN(nn::Matrix fuse,
                    unrounded.Stacked({"fc.weight"}, {config.dims.hidden}, features));
   ASSIGN_OR_RETURN(nn::Buffer norm, loader.Vector("hidden_norm.weight", config.dims.hidden));
+  RETURN_IF_ERROR(hub::CheckAllRead(*checkpoint, config.names, config.tie_word_embeddings));
   plan.Run(drafter_folder, options);
   return std::unique_ptr<DflashModel>(
       new DflashModel(std::move(decoder), std::move(vocabulary), std::move(fuse), std::move(norm)));
@@ -56,7 +57,7 @@ absl::Status DflashModel::AppendContext(const std::vector<ContextItem>& items) {
   const nn::Device& device = decoder_->device();
   device.backend->linear({features, fuse_.packed, fused, batch.rows(), width, false}, *device.pool);
   device.backend->rms_norm({fused, context_norm_.as<float>(), context, batch.rows(), width,
-                            static_cast<float>(config().rms_norm_eps)},
+                            static_cast<float>(config().blocks.norm_epsilon)},
                            *device.pool);
   decoder_->StoreContext(batch, context);
   return absl::OkStatus();

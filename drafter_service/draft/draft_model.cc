@@ -35,15 +35,12 @@ absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafte
   return absl::OkStatus();
 }
 
-// The target's choice rule with its truncation halved, so that about twice as many candidates
-// remain: the drafter's probabilities differ slightly from the target's.
-kernels::ChoiceRule DraftRule(const ChoiceParams& choice, Position position) {
-  const int top_k = std::min(choice.top_k, std::numeric_limits<int>::max() / 2);
-  return {choice.temperature,         choice.seed,     position, 2 * top_k,
-          1 - (1 - choice.top_p) / 2, choice.min_p / 2};
-}
-
 }  // namespace
+
+absl::StatusOr<bool> IsBlockDrafter(const std::string& folder) {
+  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(folder));
+  return config.kind == hub::ModelKind::kDrafter;
+}
 
 absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
                                         const std::string& target_folder) {
@@ -84,12 +81,18 @@ nn::RowBatch LayOutBlocks(const std::vector<BlockItem>& items, const hub::DFlash
   return batch;
 }
 
+kernels::ChoiceRule CouplingRule(const ChoiceParams& choice, Position position) {
+  const int top_k = std::min(choice.top_k, std::numeric_limits<int>::max() / 2);
+  return {choice.temperature,         choice.seed,     position, 2 * top_k,
+          1 - (1 - choice.top_p) / 2, choice.min_p / 2};
+}
+
 std::vector<kernels::ChoiceRule> CouplingRules(const std::vector<BlockItem>& items, int positions) {
   std::vector<kernels::ChoiceRule> rules(items.size() * positions);
   for (size_t b = 0; b < items.size(); ++b) {
     if (!items[b].coupling) continue;
     for (int i = 0; i < positions; ++i) {
-      rules[b * positions + i] = DraftRule(*items[b].coupling, items[b].cached + 1 + i);
+      rules[b * positions + i] = CouplingRule(*items[b].coupling, items[b].cached + 1 + i);
     }
   }
   return rules;

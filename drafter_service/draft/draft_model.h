@@ -83,6 +83,10 @@ using DraftModelLoader = absl::StatusOr<std::unique_ptr<DraftModel>> (*)(
     const std::string& drafter_folder, const std::string& target_folder,
     const nn::EngineOptions& options);
 
+// True if the folder has a DFlash drafter, false if it has a causal language model. Returns the
+// errors of hub::ReadModelConfig.
+[[nodiscard]] absl::StatusOr<bool> IsBlockDrafter(const std::string& folder);
+
 // The configurations of a drafter and its target. INVALID_ARGUMENT, with both values, if they do
 // not match in vocabulary, hidden width or number of layers.
 struct DraftPair {
@@ -100,6 +104,10 @@ struct DraftPair {
 [[nodiscard]] nn::RowBatch LayOutBlocks(const std::vector<BlockItem>& items,
                                         const hub::DFlashConfig& config);
 
+// The choice rule that ranks the candidates for the token at `position`: the target's, with its
+// truncation halved, so that about twice as many candidates remain. The drafter's probabilities
+// differ slightly from the target's.
+[[nodiscard]] kernels::ChoiceRule CouplingRule(const ChoiceParams& choice, Position position);
 // [B, P] The choice rules that rank each position's candidates. Position i of a block chooses the
 // token i + 1 places after its root. The rules of a block without coupling have temperature 0.
 [[nodiscard]] std::vector<kernels::ChoiceRule> CouplingRules(const std::vector<BlockItem>& items,

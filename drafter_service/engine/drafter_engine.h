@@ -1,5 +1,6 @@
-// The drafter engine: keeps each sequence's context cache up to date with the target's features,
-// and drafts. The service exposes it over gRPC; the bench embeds it.
+// The drafter engine: keeps each sequence's context cache up to date, and drafts. There is one
+// implementation per kind of drafter: block_engine.h and autoregressive_engine.h. The service
+// exposes it over gRPC; the bench embeds it.
 //
 // Not thread-safe: one call at a time.
 #ifndef BASTION_DRAFTER_SERVICE_ENGINE_DRAFTER_ENGINE_H_
@@ -20,23 +21,27 @@ namespace bastion::drafter {
 
 struct DrafterOptions {
   std::string drafter_folder;
-  std::string target_folder;  // For the embedding and the LM head.
+  std::string target_folder;  // A block drafter uses its embedding and its LM head.
   nn::EngineOptions engine;
   int max_sequences = 64;
   bool reuse_prefixes = true;  // Share the context of equal prompts. Requires their tokens.
   absl::Duration feature_timeout = absl::Milliseconds(200);  // For one read of features.
-  DraftModelLoader load_model = nullptr;                     // Null: LoadCpuDflash.
+  DraftModelLoader load_model = nullptr;  // For a block drafter. Null: LoadCpuDflash.
 };
+
+// The last part of a folder's path, with or without a slash at its end.
+[[nodiscard]] std::string FolderName(const std::string& folder);
 
 class DrafterEngine {
  public:
-  // `features` must outlive the engine. Returns the loader's errors.
+  // The engine for the kind of model in options.drafter_folder. `features` must outlive it. Returns
+  // the loader's errors.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<DrafterEngine>> Create(
       const DrafterOptions& options, FeatureSource* features);
   virtual ~DrafterEngine() = default;
 
   [[nodiscard]] virtual const DrafterInfo& info() const = 0;
-  // The target layers whose features this drafter reads.
+  // The target layers whose features this drafter reads. Empty: it reads none.
   [[nodiscard]] virtual const std::vector<int>& feature_layers() const = 0;
   // How the model reads features in GPU memory. Null: it accepts only bytes.
   [[nodiscard]] virtual const DeviceReader* device_reader() const { return nullptr; }
@@ -44,11 +49,11 @@ class DrafterEngine {
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
 
   // Contract: Drafter::Expand in common/stages/stages.h. The first Expand of a sequence builds the
-  // whole context from the features of its committed tokens, even if there are many, except for the
-  // pages that an earlier sequence with the same tokens and salt has left. Later ones extend it. If
-  // this fails, e.g. because features are not available, all marginals of the frontier are empty.
-  // Otherwise only the root path gets marginals; those of other paths are empty. A stale epoch
-  // fails the whole call with FAILED_PRECONDITION.
+  // whole context from the features of its committed tokens or from the tokens, even if there are
+  // many, except for the pages that an earlier sequence with the same tokens and salt has left.
+  // Later ones extend it. If this fails, e.g. because features are not available, all marginals of
+  // the frontier are empty. Without DrafterInfo::expands_nodes, only the root path gets marginals;
+  // those of other paths are empty. A stale epoch fails the whole call with FAILED_PRECONDITION.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
   // Called when the features of the first `committed` tokens can be read and `root` follows them.

@@ -89,6 +89,7 @@ Features RemoteFeatures::Window::Pop(int count) {
 }
 
 void RemoteFeatures::Start(std::vector<int> layers, Arrived arrived, const DeviceReader* device) {
+  if (layers.empty()) return;
   layers_ = std::move(layers);
   arrived_ = std::move(arrived);
   device_ = device;

@@ -42,6 +42,7 @@ class RemoteFeatures final : public FeatureSource {
 
   // Subscribes to the outputs of `layers`. `device` describes how the drafter reads GPU memory
   // (null: it does not) and must outlive this object. Call once. `arrived` is called until Stop.
+  // Does nothing without layers.
   void Start(std::vector<int> layers, Arrived arrived, const DeviceReader* device = nullptr);
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -13,10 +13,15 @@ namespace bastion::kernels {
 struct Backend {
   void (*linear)(const LinearArgs&, ThreadPool&);
   void (*rms_norm)(const RmsNormArgs&, ThreadPool&);
+  void (*layer_norm)(const LayerNormArgs&, ThreadPool&);
   void (*embed)(const EmbedArgs&, ThreadPool&);
   void (*qkv)(const QkvArgs&, ThreadPool&);
   void (*attention)(const AttentionArgs&, ThreadPool&);
   void (*silu_mul)(const SiluMulArgs&, ThreadPool&);
+  void (*gelu)(const GeluArgs&, ThreadPool&);
+  void (*route)(const RouteArgs&, ThreadPool&);
+  void (*gather_rows)(const GatherRowsArgs&, ThreadPool&);
+  void (*combine)(const CombineArgs&, ThreadPool&);
   void (*choose)(const ChooseArgs&, ThreadPool&);
   void (*top_k)(const TopKArgs&, ThreadPool&);
   void (*kv_move)(const KvMoveArgs&, ThreadPool&);

@@ -54,7 +54,7 @@ void FindVisibleKeys(const AttentionArgs& args, const AttentionSpan& span, int i
   if (span.mask == RowMask::kCausal) {
     keys.end = span.cached + i + 1;
   } else if (span.mask == RowMask::kFull) {
-    keys.end = span.cached + span.rows;
+    keys.end = span.length();
   } else {
     keys.end = span.cached;
     const uint64_t* bits = span.ancestors + size_t(i) * span.words;
@@ -140,7 +140,7 @@ class SpanKernel {
         page_elements_(args.cache.page_elements()),
         keys_(static_cast<const KV*>(args.cache.keys) + size_t(kv_head) * dim_ * kPageTokens),
         values_(static_cast<const KV*>(args.cache.values) + size_t(kv_head) * dim_ * kPageTokens),
-        stride_((span.cached + span.rows + kPageTokens) / kPageTokens * kPageTokens + kPageTokens) {
+        stride_((span.length() + kPageTokens) / kPageTokens * kPageTokens + kPageTokens) {
     const size_t needed = size_t(stride_) * std::max(kMaxQueries, kMaxGroup);
     if (scores_.size() < needed) scores_.resize(needed);
   }

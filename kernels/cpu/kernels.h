@@ -15,6 +15,9 @@ inline constexpr size_t kPrefetchBytes = 4096;  // How far ahead weights are pre
 inline constexpr int kGrainPanels = 4;          // Panels. Fewer are not worth another thread.
 
 void Linear(const LinearArgs& args, ThreadPool& pool);
+// Adds the bias, if there is one, to the columns of y that belong to panels [begin, end). The
+// variants of linear() call it for the panels that they have just computed.
+void AddBias(const LinearArgs& args, int64_t begin, int64_t end);
 void LinearInt8(const LinearArgs& args, ThreadPool& pool);
 // Whether LinearInt8 uses AVX-512 VNNI.
 bool HasVnni();
@@ -26,10 +29,15 @@ bool HasTiles();
 // Floats per vector of the instruction set in use.
 int VectorFloats();
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
+void LayerNorm(const LayerNormArgs& args, ThreadPool& pool);
 void Embed(const EmbedArgs& args, ThreadPool& pool);
 void Qkv(const QkvArgs& args, ThreadPool& pool);
 void Attention(const AttentionArgs& args, ThreadPool& pool);
 void SiluMul(const SiluMulArgs& args, ThreadPool& pool);
+void Gelu(const GeluArgs& args, ThreadPool& pool);
+void Route(const RouteArgs& args, ThreadPool& pool);
+void GatherRows(const GatherRowsArgs& args, ThreadPool& pool);
+void Combine(const CombineArgs& args, ThreadPool& pool);
 void Choose(const ChooseArgs& args, ThreadPool& pool);
 void TopK(const TopKArgs& args, ThreadPool& pool);
 void KvMove(const KvMoveArgs& args, ThreadPool& pool);

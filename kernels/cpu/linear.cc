@@ -250,10 +250,25 @@ void Linear(const LinearArgs& args, ThreadPool& pool) {
     } else {
       PanelRange<uint16_t>(job, static_cast<int>(begin), static_cast<int>(end));
     }
+    cpu::AddBias(args, begin, end);
   });
 }
 
 int VectorFloats() { return kLanes; }
+
+void AddBias(const LinearArgs& args, int64_t begin, int64_t end) {
+  const int first = static_cast<int>(begin) * kPanel;
+  const int columns = std::min(static_cast<int>(end) * kPanel, args.weight.rows) - first;
+  const float* bias = args.bias + first;
+  for (int row = 0; row < args.rows; ++row) {
+    float* y = args.y + size_t(row) * args.y_stride + first;
+    int i = 0;
+    for (; i + kLanes <= columns; i += kLanes) {
+      hn::StoreU(hn::Add(LoadFloats(y + i), LoadFloats(bias + i)), Floats(), y + i);
+    }
+    for (; i < columns; ++i) y[i] += bias[i];
+  }
+}
 
 }  // namespace bastion::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -262,11 +277,15 @@ HWY_AFTER_NAMESPACE();
 namespace bastion::kernels::cpu {
 HWY_EXPORT(Linear);
 HWY_EXPORT(VectorFloats);
+HWY_EXPORT(AddBias);
 int VectorFloats() { return HWY_DYNAMIC_DISPATCH(VectorFloats)(); }
 void Linear(const LinearArgs& args, ThreadPool& pool) {
   if (args.weight.dtype == DType::kInt8) return LinearInt8(args, pool);
   if (args.weight.dtype == DType::kBF16 && HasTiles()) return LinearTiles(args, pool);
   HWY_DYNAMIC_DISPATCH(Linear)(args, pool);
+}
+void AddBias(const LinearArgs& args, int64_t begin, int64_t end) {
+  if (args.bias != nullptr) HWY_DYNAMIC_DISPATCH(AddBias)(args, begin, end);
 }
 }  // namespace bastion::kernels::cpu
 #endif

@@ -244,6 +244,7 @@ void LinearInt8(const LinearArgs& args, ThreadPool& pool) {
         }
       }
     }
+    AddBias(args, begin, end);
   });
 }
 

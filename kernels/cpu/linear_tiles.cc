@@ -245,6 +245,7 @@ void LinearOn(const LinearArgs& args, ThreadPool& pool) {
       if (group < rows.groups()) PanelTile<1>(tiles, args, rows, group, panel);
     }
     tiles.Release();
+    AddBias(args, begin, end);
   });
 }
 

@@ -1,5 +1,5 @@
-// Applies RMS norm and the rotary embedding to queries and keys, and writes keys and values to the
-// paged cache, in one pass over the rows. Also moves cached tokens.
+// Applies the RMS norm, if there is one, and the rotary embedding to queries and keys, and writes
+// keys and values to the paged cache, in one pass over the rows. Also moves cached tokens.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/qkv.cc"
 #include "hwy/foreach_target.h"
@@ -17,29 +17,51 @@ namespace {
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kGrainRows = 2;  // Rows. Fewer are not worth another thread.
 
-// Half a head is a multiple of 8.
+// Half of a fully rotated head is a multiple of 8.
 using Part = hn::CappedTag<float, 8>;
 inline constexpr int kRotated = hn::MaxLanes(Part());
 
-// out = rope(norm(x) * weight), rotating the pairs (i, i + D/2).
-void NormAndRotate(const float* x, const float* weight, const QkvArgs& args, int position,
-                   float* out) {
+// The factor of the RMS norm of a head.
+float NormScale(const float* x, const QkvArgs& args) {
   const int dim = args.cache.head_dim;
-  const int half = dim / 2;
-  const float scale =
-      1.0f / std::sqrt(SumOfSquares(x, dim) / static_cast<float>(dim) + args.epsilon);
-  const float* cosine = args.cosine_sine + size_t(position) * dim;
+  return 1.0f / std::sqrt(SumOfSquares(x, dim) / static_cast<float>(dim) + args.epsilon);
+}
+
+// out = rope(x), or rope(x * scale * weight) with kNorm. Rotates the pairs (i, i + rotated/2).
+template <bool kNorm>
+void Rotate(const float* x, const float* weight, const QkvArgs& args, int position, float* out) {
+  const int dim = args.cache.head_dim, rotated = args.rotated(), half = rotated / 2;
+  const float scale = kNorm ? NormScale(x, args) : 1.0f;
+  const float* cosine = args.cosine_sine + size_t(position) * rotated;
   const float* sine = cosine + half;
-  for (int i = 0; i < half; i += kRotated) {
+  const auto normed = [&](int i) { return kNorm ? x[i] * scale * weight[i] : x[i]; };
+  int i = 0;
+  for (; i + kRotated <= half; i += kRotated) {
     const Part part;
     const auto at = [part](const float* p) HWY_ATTR { return hn::LoadU(part, p); };
-    const auto norm = hn::Set(part, scale);
-    const auto a = hn::Mul(hn::Mul(at(x + i), norm), at(weight + i));
-    const auto b = hn::Mul(hn::Mul(at(x + i + half), norm), at(weight + i + half));
+    auto a = at(x + i), b = at(x + i + half);
+    if constexpr (kNorm) {
+      const auto norm = hn::Set(part, scale);
+      a = hn::Mul(hn::Mul(a, norm), at(weight + i));
+      b = hn::Mul(hn::Mul(b, norm), at(weight + i + half));
+    }
     const auto c = at(cosine + i), s = at(sine + i);
     hn::StoreU(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), part, out + i);
     hn::StoreU(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), part, out + i + half);
   }
+  for (; i < half; ++i) {
+    const float a = normed(i), b = normed(i + half);
+    out[i] = a * cosine[i] - b * sine[i];
+    out[i + half] = b * cosine[i] + a * sine[i];
+  }
+  for (i = rotated; i < dim; ++i) out[i] = normed(i);
+}
+
+// out = rope(norm(x) * weight), or rope(x) without a weight.
+void NormAndRotate(const float* x, const float* weight, const QkvArgs& args, int position,
+                   float* out) {
+  if (weight != nullptr) return Rotate<true>(x, weight, args, position, out);
+  Rotate<false>(x, weight, args, position, out);
 }
 
 template <typename KV>

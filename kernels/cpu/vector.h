@@ -65,6 +65,23 @@ HWY_INLINE float Max16(const Lanes16& lanes) {
   return *std::max_element(a, a + kWidest);
 }
 
+// Σ x over 16 virtual lanes, for any count.
+HWY_INLINE float Sum(const float* x, int count) {
+  Lanes16 sum = Broadcast16(0.0f);
+  int i = 0;
+  for (; i + kWidest <= count; i += kWidest) {
+    for (int v = 0; v < kVectors; ++v) {
+      sum.v[v] = hn::Add(sum.v[v], LoadFloats(x + i + v * kLanes));
+    }
+  }
+  alignas(64) float tail[kWidest] = {};
+  for (int j = i; j < count; ++j) tail[j - i] = x[j];
+  for (int v = 0; v < kVectors; ++v) {
+    sum.v[v] = hn::Add(sum.v[v], LoadFloats(tail + v * kLanes));
+  }
+  return Sum16(sum);
+}
+
 // Σ x² over 16 virtual lanes, for any count.
 HWY_INLINE float SumOfSquares(const float* x, int count) {
   Lanes16 sum = Broadcast16(0.0f);

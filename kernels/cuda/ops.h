@@ -75,8 +75,24 @@ struct RmsNormArgs {
 };
 void RmsNorm(const RmsNormArgs& args, Stream& stream);
 
-// Per head: RMS norm over D, then rotary embedding, for queries and keys. Writes the queries to
-// `query_out` and the keys and values to the cache.
+// y = layer_norm(x), rounded to `dtype`. `tap` as in RmsNormArgs.
+struct LayerNormArgs {
+  const float* x = nullptr;       // [R, C]
+  const float* weight = nullptr;  // [C]
+  const float* bias = nullptr;    // [C]
+  void* y = nullptr;              // [R, C] of dtype
+  void* tap = nullptr;            // [R, C] of dtype, rows `tap_stride` elements apart, or null
+  int tap_stride = 0;
+  DType dtype = DType::kF32;
+  int rows = 0;   // R
+  int width = 0;  // C
+  float epsilon = 1e-5f;
+};
+void LayerNorm(const LayerNormArgs& args, Stream& stream);
+
+// Per head: RMS norm over D, if there are weights for it, then rotary embedding of its first
+// `rotary_dims` elements, for queries and keys. Writes the queries to `query_out` and the keys and
+// values to the cache.
 struct QkvArgs {
   StepRows rows;
   // The rows of these three are `stride` floats apart. If `query` is null, only keys and values are
@@ -85,13 +101,14 @@ struct QkvArgs {
   const float* key = nullptr;          // [R, G, D]
   const float* value = nullptr;        // [R, G, D]
   void* query_out = nullptr;           // [R, H, D] of the cache's dtype
-  const float* query_norm = nullptr;   // [D]
+  const float* query_norm = nullptr;   // [D]; both norms or none
   const float* key_norm = nullptr;     // [D]
-  const float* cosine_sine = nullptr;  // [positions, D]: D/2 cosines, then D/2 sines
+  const float* cosine_sine = nullptr;  // [positions, rotary_dims]: cosines, then sines
   DeviceKvLayer cache;
   int query_heads = 0;
   int stride = 0;
   float epsilon = 1e-6f;
+  int rotary_dims = 0;  // An even number up to D. 0: D.
 };
 void Qkv(const QkvArgs& args, Stream& stream);
 
@@ -104,6 +121,64 @@ struct SiluMulArgs {
   int width = 0;  // I
 };
 void SiluMul(const SiluMulArgs& args, Stream& stream);
+
+// y = gelu(x), the exact form, rounded to `dtype`.
+struct GeluArgs {
+  const float* x = nullptr;  // [R, I]
+  void* y = nullptr;         // [R, I] of dtype
+  DType dtype = DType::kF32;
+  int rows = 0;   // R
+  int width = 0;  // I
+};
+void Gelu(const GeluArgs& args, Stream& stream);
+
+// y += bias, for each row. Follows a matrix product that has a bias.
+struct AddBiasArgs {
+  float* y = nullptr;           // [R, N]
+  const float* bias = nullptr;  // [N]
+  int rows = 0;                 // R
+  int width = 0;                // N
+};
+void AddBias(const AddBiasArgs& args, Stream& stream);
+
+// The experts of each row and their weights. REQUIRES: experts_total <= kMaxExperts.
+inline constexpr int kMaxExperts = 512;
+using kernels::RouteArgs;
+void Route(const RouteArgs& args, Stream& stream);
+
+// Groups the choices of the rows in use by expert: expert e gets the places [begins[e],
+// begins[e + 1]), in the order of the rows. The choices of padding rows get place −1.
+struct GroupArgs {
+  StepRows rows;
+  const int32_t* experts = nullptr;  // [R, k]
+  int32_t* begins = nullptr;         // [E + 1]
+  int32_t* sources = nullptr;        // [R k]: the row of each place
+  int32_t* places = nullptr;         // [R, k]: the place of each choice
+  int32_t* touched = nullptr;        // [1], may be host memory: how many experts have places
+  int experts_total = 0;             // E
+  int chosen = 0;                    // k
+};
+void Group(const GroupArgs& args, Stream& stream);
+
+// y[place] = x[sources[place]] Wᵀ for every place of a group, with the matrix of the group's
+// expert. Each output is one sum in a fixed order. REQUIRES: K is a multiple of 8, and x and the
+// weights are aligned to 16 bytes.
+struct ExpertProductArgs {
+  const void* x = nullptr;           // [R, K] of dtype; [R k, K] without sources
+  const int32_t* sources = nullptr;  // [R k], or null: place p has row p of x.
+  const void* weight = nullptr;      // [E, N, K] of dtype
+  const int32_t* begins = nullptr;   // [E + 1]
+  float* y = nullptr;                // [R k, N]
+  DType dtype = DType::kF32;
+  int experts_total = 0;  // E
+  int columns = 0;        // N
+  int depth = 0;          // K
+};
+void ExpertProduct(const ExpertProductArgs& args, Stream& stream);
+
+// As in kernels/ops.h. Places below 0 are skipped.
+using kernels::CombineArgs;
+void Combine(const CombineArgs& args, Stream& stream);
 
 // Attention of each row over its cached prefix and the rows that it sees, in one launch. Each work
 // item is a (span, kv head, tile of rows, chunk of keys). The block that finishes the last chunk of

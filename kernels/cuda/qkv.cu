@@ -1,5 +1,5 @@
-// Applies RMS norm and the rotary embedding to the query and key heads. Writes the queries to
-// query_out, and the keys and the plain values to the cache.
+// Applies the RMS norm, if there is one, and the rotary embedding to the query and key heads.
+// Writes the queries to query_out, and the keys and the plain values to the cache.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/simt/simt.h"
 
@@ -19,17 +19,26 @@ SIMT_DEVICE int64_t RowOffset(const DeviceKvLayer& cache, int64_t slot, int head
 
 // The inputs that all heads of a row share.
 struct Rotation {
-  const float* cosine_sine;  // [D]
+  const float* cosine_sine;  // [rotated]
   int head_dim;              // D
+  int rotated;               // The leading elements that rotate, an even number up to D.
   float epsilon;
 };
 
-// One warp normalizes x [D], multiplies it by `weight`, rotates it and writes it to `out`. Lane l
-// holds the pairs (i, i + D/2) for i = l, l + 32, ….
-template <typename Out>
+// What a kernel is compiled for. The common case, with norms and heads that rotate as a whole,
+// needs the fewest registers.
+template <bool normed, bool partial>
+struct Form {
+  static constexpr bool kNormed = normed;
+  static constexpr bool kPartial = partial;  // Only a part of a head rotates.
+};
+
+// One warp normalizes x [D] and multiplies it by `weight`, if F says so, rotates its first d
+// elements and writes it to `out`. Lane l holds the pairs (i, i + d/2) for i = l, l + 32, ….
+template <typename F, typename Out>
 SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const Rotation& rotation,
                                Out* out) {
-  const int half = rotation.head_dim / 2;
+  const int half = rotation.rotated / 2;
   float first[kMaxPairs], second[kMaxPairs], squares = 0;
   SIMT_UNROLL
   for (int p = 0; p < kMaxPairs; ++p) {
@@ -38,21 +47,29 @@ SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const Rotati
     second[p] = i < half ? x[i + half] : 0.0f;
     squares += first[p] * first[p] + second[p] * second[p];
   }
+  const int rest = F::kPartial ? rotation.rotated + Lane() : rotation.head_dim;
+  SIMT_ROLL
+  for (int i = rest; i < rotation.head_dim; i += kWarp) squares += x[i] * x[i];
   const float mean = WarpSum(squares) / static_cast<float>(rotation.head_dim);
   const float scale = ReciprocalSqrt(mean + rotation.epsilon);
+  const auto normed = [&](float value, int i) {
+    return F::kNormed ? value * scale * weight[i] : value;
+  };
   SIMT_UNROLL
   for (int p = 0; p < kMaxPairs; ++p) {
     const int i = Lane() + p * kWarp;
     if (i >= half) break;
-    const float a = first[p] * scale * weight[i], b = second[p] * scale * weight[i + half];
+    const float a = normed(first[p], i), b = normed(second[p], i + half);
     const float cosine = rotation.cosine_sine[i], sine = rotation.cosine_sine[i + half];
     Store(out + i, a * cosine - b * sine);
     Store(out + i + half, b * cosine + a * sine);
   }
+  SIMT_ROLL
+  for (int i = rest; i < rotation.head_dim; i += kWarp) Store(out + i, normed(x[i], i));
 }
 
 // One warp per (row, head): first the query heads, then the key heads, then the value heads.
-template <typename Stored>
+template <typename Stored, typename F>
 SIMT_KERNEL(kThreads, 1)
 void QkvKernel(QkvArgs args) {
   const int row = Block().x, head_dim = args.cache.head_dim, kv_heads = args.cache.kv_heads;
@@ -61,23 +78,40 @@ void QkvKernel(QkvArgs args) {
   if (task >= queries + 2 * kv_heads) return;
   const int64_t begin = static_cast<int64_t>(row) * args.stride;
   const int64_t position = args.rows.positions[row];
-  const Rotation rotation = {args.cosine_sine + position * head_dim, head_dim, args.epsilon};
+  const int rotated = args.rotary_dims > 0 ? args.rotary_dims : head_dim;
+  const Rotation rotation = {args.cosine_sine + position * rotated, head_dim, rotated,
+                             args.epsilon};
   if (task < queries) {
     Stored* out = static_cast<Stored*>(args.query_out) +
                   (static_cast<int64_t>(row) * args.query_heads + task) * head_dim;
-    NormAndRotate(args.query + begin + task * head_dim, args.query_norm, rotation, out);
+    NormAndRotate<F>(args.query + begin + task * head_dim, args.query_norm, rotation, out);
     return;
   }
   const int head = (task - queries) % kv_heads;
   const int64_t to = RowOffset(args.cache, args.rows.slots[row], head);
   if (task < queries + kv_heads) {
-    NormAndRotate(args.key + begin + head * head_dim, args.key_norm, rotation,
-                  static_cast<Stored*>(args.cache.keys) + to);
+    NormAndRotate<F>(args.key + begin + head * head_dim, args.key_norm, rotation,
+                     static_cast<Stored*>(args.cache.keys) + to);
     return;
   }
   const float* value = args.value + begin + head * head_dim;
   for (int i = Lane(); i < head_dim; i += kWarp) {
     Store(static_cast<Stored*>(args.cache.values) + to + i, value[i]);
+  }
+}
+
+template <typename Stored>
+void LaunchQkv(const QkvArgs& args, const LaunchShape& shape, Stream& stream) {
+  const bool normed = args.key_norm != nullptr;
+  const bool partial = args.rotary_dims > 0 && args.rotary_dims < args.cache.head_dim;
+  if (normed && partial) {
+    Launch(stream, QkvKernel<Stored, Form<true, true>>, shape, args);
+  } else if (normed) {
+    Launch(stream, QkvKernel<Stored, Form<true, false>>, shape, args);
+  } else if (partial) {
+    Launch(stream, QkvKernel<Stored, Form<false, true>>, shape, args);
+  } else {
+    Launch(stream, QkvKernel<Stored, Form<false, false>>, shape, args);
   }
 }
 
@@ -88,9 +122,9 @@ void Qkv(const QkvArgs& args, Stream& stream) {
   const int warps = kThreads / kWarp;
   const LaunchShape shape = {{args.rows.row_capacity, (heads + warps - 1) / warps}, kThreads};
   if (args.cache.dtype == DType::kF32) {
-    Launch(stream, QkvKernel<float>, shape, args);
+    LaunchQkv<float>(args, shape, stream);
   } else {
-    Launch(stream, QkvKernel<uint16_t>, shape, args);
+    LaunchQkv<uint16_t>(args, shape, stream);
   }
 }
 

@@ -1,4 +1,4 @@
-// Kernels that work row by row: embedding, norm, activation.
+// Kernels that work row by row: embedding, norms, activations, biases.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/simt/simt.h"
 
@@ -50,6 +50,30 @@ void RmsNormKernel(RmsNormArgs args) {
 
 template <typename Out>
 SIMT_KERNEL(kThreads, 1)
+void LayerNormKernel(LayerNormArgs args) {
+  const int row = Block().x;
+  const float* x = args.x + static_cast<int64_t>(row) * args.width;
+  float* partial = reinterpret_cast<float*>(DynamicShared());
+  float sum = 0;
+  for (int i = ThreadIndex(); i < args.width; i += BlockThreads()) sum += x[i];
+  const float mean = BlockSum(sum, partial) / static_cast<float>(args.width);
+  SyncBlock();  // Every thread has read `partial`.
+  float squares = 0;
+  for (int i = ThreadIndex(); i < args.width; i += BlockThreads()) {
+    squares += (x[i] - mean) * (x[i] - mean);
+  }
+  squares = BlockSum(squares, partial);
+  const float scale = ReciprocalSqrt(squares / static_cast<float>(args.width) + args.epsilon);
+  Out* y = static_cast<Out*>(args.y) + static_cast<int64_t>(row) * args.width;
+  Out* tap = static_cast<Out*>(args.tap);
+  for (int i = ThreadIndex(); i < args.width; i += BlockThreads()) {
+    Store(y + i, (x[i] - mean) * scale * args.weight[i] + args.bias[i]);
+    if (tap != nullptr) Store(tap + static_cast<int64_t>(row) * args.tap_stride + i, x[i]);
+  }
+}
+
+template <typename Out>
+SIMT_KERNEL(kThreads, 1)
 void SiluMulKernel(SiluMulArgs args) {
   const int i = Block().x * BlockThreads() + ThreadIndex();
   if (i >= args.width) return;
@@ -57,6 +81,28 @@ void SiluMulKernel(SiluMulArgs args) {
   const float gate = args.gate_up[row * 2 * args.width + i];
   const float up = args.gate_up[(row * 2 + 1) * args.width + i];
   Store(static_cast<Out*>(args.y) + row * args.width + i, gate / (1.0f + Exp(-gate)) * up);
+}
+
+template <typename Out>
+SIMT_KERNEL(kThreads, 1)
+void GeluKernel(GeluArgs args) {
+  const int i = Block().x * BlockThreads() + ThreadIndex();
+  if (i >= args.width) return;
+  constexpr float kRootHalf = 0.70710678f;  // √½
+  const int64_t at = static_cast<int64_t>(Block().y) * args.width + i;
+  const float x = args.x[at];
+  Store(static_cast<Out*>(args.y) + at, 0.5f * x * ComplementaryErf(-x * kRootHalf));
+}
+
+SIMT_KERNEL(kThreads, 1)
+void AddBiasKernel(AddBiasArgs args) {
+  const int i = Block().x * BlockThreads() + ThreadIndex();
+  if (i < args.width) args.y[static_cast<int64_t>(Block().y) * args.width + i] += args.bias[i];
+}
+
+// The launch of one thread for each element of rows [R, width].
+LaunchShape PerElement(int rows, int width) {
+  return {{(width + kThreads - 1) / kThreads, rows}, kThreads};
 }
 
 // Threads per block for rows of `width` elements: one thread for every four, at most kThreads.
@@ -85,8 +131,30 @@ void RmsNorm(const RmsNormArgs& args, Stream& stream) {
   }
 }
 
+void LayerNorm(const LayerNormArgs& args, Stream& stream) {
+  const LaunchShape shape = {{args.rows}, ThreadsFor(args.width), kThreads / kWarp * sizeof(float)};
+  if (args.dtype == DType::kF32) {
+    Launch(stream, LayerNormKernel<float>, shape, args);
+  } else {
+    Launch(stream, LayerNormKernel<uint16_t>, shape, args);
+  }
+}
+
+void Gelu(const GeluArgs& args, Stream& stream) {
+  const LaunchShape shape = PerElement(args.rows, args.width);
+  if (args.dtype == DType::kF32) {
+    Launch(stream, GeluKernel<float>, shape, args);
+  } else {
+    Launch(stream, GeluKernel<uint16_t>, shape, args);
+  }
+}
+
+void AddBias(const AddBiasArgs& args, Stream& stream) {
+  Launch(stream, AddBiasKernel, PerElement(args.rows, args.width), args);
+}
+
 void SiluMul(const SiluMulArgs& args, Stream& stream) {
-  const LaunchShape shape = {{(args.width + kThreads - 1) / kThreads, args.rows}, kThreads};
+  const LaunchShape shape = PerElement(args.rows, args.width);
   if (args.dtype == DType::kF32) {
     Launch(stream, SiluMulKernel<float>, shape, args);
   } else {

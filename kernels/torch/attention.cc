@@ -6,25 +6,28 @@
 namespace bastion::kernels::torch {
 namespace {
 
-// [rows, rows]: true if row i of the span sees row j.
+// [rows, earlier + rows]: true if row i of the span sees token cached + j.
 at::Tensor SeenRows(const AttentionSpan& span) {
   const at::Tensor index = at::arange(span.rows, at::kLong);
   if (span.mask == RowMask::kCausal) return index.unsqueeze(0) <= index.unsqueeze(1);
   if (span.mask == RowMask::kFull) return at::ones({span.rows, span.rows}, at::kBool);
   const at::Tensor words = View(span.ancestors, at::kLong, {span.rows, span.words, 1});
   const at::Tensor bits = words.bitwise_right_shift(at::arange(64, at::kLong)).bitwise_and(1);
-  return bits.view({span.rows, -1}).narrow(1, 0, span.rows).to(at::kBool);
+  return bits.view({span.rows, -1}).narrow(1, 0, span.earlier + span.rows).to(at::kBool);
 }
 
 // [rows, T]: true if row i does not see token t of the span's sequence.
 at::Tensor Hidden(const AttentionArgs& args, const AttentionSpan& span) {
   const at::Tensor prefix = at::ones({span.rows, span.cached}, at::kBool);
-  at::Tensor seen = at::cat({prefix, SeenRows(span)}, 1);
+  const at::Tensor own = SeenRows(span);
+  at::Tensor seen = at::cat({prefix, own}, 1);
   if (args.window > 0) {
-    // The position of a cached key is its index. The position of a row's key is the row's position.
+    // The position of a cached key is its index. The tokens after them that a row sees have
+    // consecutive positions.
     const at::Tensor rows = Indices(args.positions + span.first_row, span.rows);
-    const at::Tensor keys = at::cat({at::arange(span.cached, at::kInt), rows});
-    seen = seen.logical_and(keys.unsqueeze(0) > rows.unsqueeze(1) - args.window);
+    const at::Tensor cached = at::arange(span.cached, at::kLong).expand({span.rows, -1});
+    const at::Tensor keys = at::cat({cached, own.to(at::kLong).cumsum(1) + (span.cached - 1)}, 1);
+    seen = seen.logical_and(keys > rows.unsqueeze(1) - args.window);
   }
   return seen.logical_not();
 }
@@ -33,7 +36,7 @@ at::Tensor Hidden(const AttentionArgs& args, const AttentionSpan& span) {
 template <at::ScalarType kCompute>
 void AttendHead(const AttentionArgs& args, const AttentionSpan& span, int kv_head) {
   const KvLayer& cache = args.cache;
-  const int64_t rows = span.rows, tokens = span.cached + rows, dim = cache.head_dim;
+  const int64_t rows = span.rows, tokens = span.length(), dim = cache.head_dim;
   const int64_t group = args.query_heads / cache.kv_heads;
   const int64_t pages = (tokens + kPageTokens - 1) / kPageTokens;
   const Pages all(cache, RowsSpanned(span.pages, pages));

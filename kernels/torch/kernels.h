@@ -14,6 +14,8 @@ template <at::ScalarType kCompute>
 void Linear(const LinearArgs& args, ThreadPool& pool);
 template <at::ScalarType kCompute>
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
+template <at::ScalarType kCompute>
+void LayerNorm(const LayerNormArgs& args, ThreadPool& pool);
 void Embed(const EmbedArgs& args, ThreadPool& pool);
 template <at::ScalarType kCompute>
 void Qkv(const QkvArgs& args, ThreadPool& pool);
@@ -21,6 +23,13 @@ template <at::ScalarType kCompute>
 void Attention(const AttentionArgs& args, ThreadPool& pool);
 template <at::ScalarType kCompute>
 void SiluMul(const SiluMulArgs& args, ThreadPool& pool);
+template <at::ScalarType kCompute>
+void Gelu(const GeluArgs& args, ThreadPool& pool);
+template <at::ScalarType kCompute>
+void Route(const RouteArgs& args, ThreadPool& pool);
+void GatherRows(const GatherRowsArgs& args, ThreadPool& pool);
+template <at::ScalarType kCompute>
+void Combine(const CombineArgs& args, ThreadPool& pool);
 void Choose(const ChooseArgs& args, ThreadPool& pool);
 void TopK(const TopKArgs& args, ThreadPool& pool);
 void KvMove(const KvMoveArgs& args, ThreadPool& pool);

@@ -65,7 +65,9 @@ void Multiply(const LinearArgs& args, const Inputs& inputs, int64_t begin, int64
   sum = sum.transpose(0, 1).reshape({args.rows, panels * kPanel}).narrow(1, 0, columns);
   const at::Tensor y =
       View(args.y + begin * kPanel, at::kFloat, {args.rows, columns}, {args.y_stride, 1});
-  y.copy_(args.accumulate ? sum + y : sum);
+  if (args.accumulate) sum = sum + y;
+  if (args.bias != nullptr) sum = sum + Floats(args.bias + begin * kPanel, {columns});
+  y.copy_(sum);
 }
 
 }  // namespace

@@ -4,13 +4,17 @@
 namespace bastion::kernels::torch {
 namespace {
 
-// Norm and rotary embedding of heads at known positions.
+// Optional norm and rotary embedding of heads at known positions.
 class Rotation {
  public:
   Rotation(const QkvArgs& args, at::ScalarType compute)
-      : rows_(args.rows), dim_(args.cache.head_dim), epsilon_(args.epsilon), compute_(compute) {
+      : rows_(args.rows),
+        dim_(args.cache.head_dim),
+        half_(args.rotated() / 2),
+        epsilon_(args.epsilon),
+        compute_(compute) {
     const int64_t positions = RowsSpanned(args.positions, args.rows);
-    const at::Tensor table = Floats(args.cosine_sine, {positions, 2, dim_ / 2});
+    const at::Tensor table = Floats(args.cosine_sine, {positions, 2, half_});
     const at::Tensor selected =
         table.index_select(0, Indices(args.positions, args.rows)).to(compute);
     cosine_ = selected.select(1, 0).unsqueeze(1);
@@ -22,16 +26,18 @@ class Rotation {
     return View(data, at::kFloat, {rows_, heads, dim_}, {stride, dim_, 1});
   }
   [[nodiscard]] at::Tensor Rotated(const at::Tensor& heads, const float* norm) const {
-    const at::Tensor normed = Normed(heads.to(compute_), Floats(norm, {dim_}), epsilon_);
-    const at::Tensor a = normed.narrow(2, 0, dim_ / 2), b = normed.narrow(2, dim_ / 2, dim_ / 2);
-    return at::cat({a * cosine_ - b * sine_, b * cosine_ + a * sine_}, 2).to(at::kFloat);
+    at::Tensor x = heads.to(compute_);
+    if (norm != nullptr) x = Normed(x, Floats(norm, {dim_}), epsilon_);
+    const at::Tensor a = x.narrow(2, 0, half_), b = x.narrow(2, half_, half_);
+    const at::Tensor rest = x.narrow(2, 2 * half_, dim_ - 2 * half_);
+    return at::cat({a * cosine_ - b * sine_, b * cosine_ + a * sine_, rest}, 2).to(at::kFloat);
   }
 
  private:
-  const int64_t rows_, dim_;
+  const int64_t rows_, dim_, half_;
   const double epsilon_;
   const at::ScalarType compute_;
-  at::Tensor cosine_, sine_;  // [R, 1, D / 2]
+  at::Tensor cosine_, sine_;  // [R, 1, rotary_dims / 2]
 };
 
 }  // namespace

@@ -11,6 +11,15 @@ void RmsNorm(const RmsNormArgs& args, ThreadPool&) {
       .copy_(Normed(x, Floats(args.weight, {args.width}), args.epsilon));
 }
 
+template <at::ScalarType kCompute>
+void LayerNorm(const LayerNormArgs& args, ThreadPool&) {
+  const AtenScope scope;
+  const at::Tensor x = Floats(args.x, {args.rows, args.width}).to(kCompute);
+  Floats(args.y, {args.rows, args.width})
+      .copy_(at::layer_norm(x, {args.width}, Floats(args.weight, {args.width}).to(kCompute),
+                            Floats(args.bias, {args.width}).to(kCompute), args.epsilon));
+}
+
 void Embed(const EmbedArgs& args, ThreadPool&) {
   const AtenScope scope;
   const int64_t vocabulary = RowsSpanned(args.tokens, args.rows);
@@ -27,9 +36,20 @@ void SiluMul(const SiluMulArgs& args, ThreadPool&) {
       .copy_(at::silu(gate_up.select(1, 0)) * gate_up.select(1, 1));
 }
 
+template <at::ScalarType kCompute>
+void Gelu(const GeluArgs& args, ThreadPool&) {
+  const AtenScope scope;
+  Floats(args.y, {args.rows, args.width})
+      .copy_(at::gelu(Floats(args.x, {args.rows, args.width}).to(kCompute)));
+}
+
 template void RmsNorm<at::kFloat>(const RmsNormArgs&, ThreadPool&);
 template void RmsNorm<at::kDouble>(const RmsNormArgs&, ThreadPool&);
+template void LayerNorm<at::kFloat>(const LayerNormArgs&, ThreadPool&);
+template void LayerNorm<at::kDouble>(const LayerNormArgs&, ThreadPool&);
 template void SiluMul<at::kFloat>(const SiluMulArgs&, ThreadPool&);
 template void SiluMul<at::kDouble>(const SiluMulArgs&, ThreadPool&);
+template void Gelu<at::kFloat>(const GeluArgs&, ThreadPool&);
+template void Gelu<at::kDouble>(const GeluArgs&, ThreadPool&);
 
 }  // namespace bastion::kernels::torch

@@ -1,6 +1,7 @@
 #include "orchestrator/cost/calibration.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include "common/base/random.h"
 #include "common/base/status.h"
 #include "orchestrator/cost/batch_calibration.h"
+#include "orchestrator/cost/calibration_file.h"
 
 namespace bastion {
 namespace {
@@ -150,14 +152,18 @@ int TokensPerSequence(const TargetInfo& target, size_t sequences) {
   return std::min(target.max_context, pages * target.page_tokens);
 }
 
+// The most rows to measure.
+int MaxRows(const TargetInfo& target, const CalibrationOptions& options) {
+  const int max_tokens = TokensPerSequence(target, options.contexts.size());
+  return std::min({target.max_rows, target.dims.vocabulary, std::max(1, max_tokens / 2)});
+}
+
 // The points to measure, in this order, within the limits of `target`. Empty if none fits.
 std::vector<Samples> MakePlan(const TargetInfo& target, const CalibrationOptions& options) {
-  const int max_tokens = TokensPerSequence(target, options.contexts.size());
-  const int max_rows =
-      std::min({target.max_rows, target.dims.vocabulary, std::max(1, max_tokens / 2)});
+  const int max_rows = MaxRows(target, options);
   const std::vector<int> rows = Clipped(options.row_counts, max_rows);
   // A sequence may exceed its nominal context by the slack, and one more tree must fit after it.
-  const int room = max_tokens - max_rows;
+  const int room = TokensPerSequence(target, options.contexts.size()) - max_rows;
   const std::vector<int> contexts = Clipped(options.contexts, room - Slack(room));
   const auto is_shared = [&](int row_count) {
     const std::vector<int>& shared = options.shared_row_counts;
@@ -192,12 +198,146 @@ void ArrangeAsPath(std::vector<Samples>& points) {
   }
 }
 
-CalibrationTable MakeTable(const std::vector<Samples>& points) {
+// One calibration of one verifier.
+class Calibrator {
+ public:
+  // `points` are from MakePlan. REQUIRES: `points` is not empty.
+  Calibrator(Verifier& verifier, const TargetInfo& target, const Clock& clock,
+             const CalibrationOptions& options, std::vector<Samples> points)
+      : verifier_(verifier),
+        target_(target),
+        clock_(clock),
+        options_(options),
+        points_(std::move(points)),
+        start_(clock.Now()) {}
+
+  absl::StatusOr<CalibrationTable> Run();
+
+ private:
+  [[nodiscard]] absl::Duration elapsed() const { return clock_.Now() - start_; }
+  // True if `seconds` more keep the first round within its half of the time limit.
+  [[nodiscard]] bool HasTimeFor(double seconds) const {
+    return options_.time_limit == absl::ZeroDuration() ||
+           2 * (elapsed() + absl::Seconds(seconds)) <= options_.time_limit;
+  }
+  // Opens a sequence for every context of points_.
+  void MakeSequences();
+  absl::Status Measure(Samples& point);
+  // The first round. It warms up caches and threads. Its times count only if there is no other.
+  absl::Status WarmUp();
+  // Appends a warmed-up point like `like`, with `rows` rows.
+  absl::Status AddPoint(int rows, const Samples& like);
+  // Adds the further row counts, as long as rows are cheap.
+  absl::Status AddFurther();
+  absl::Status Repeat();
+  // All points that have times.
+  [[nodiscard]] CalibrationTable Table() const;
+
+  Verifier& verifier_;
+  const TargetInfo& target_;
+  const Clock& clock_;
+  const CalibrationOptions& options_;
+  std::vector<Samples> points_;
+  const absl::Duration start_;
+  std::map<int, CalibrationSequence> sequences_;  // By context.
+  int done_ = 0;                                  // Verifies, for the progress.
+};
+
+void Calibrator::MakeSequences() {
+  for (Samples& point : points_) {
+    const uint64_t session = options_.session + sequences_.size();
+    const auto [place, is_new] = sequences_.try_emplace(point.context, verifier_, session,
+                                                        point.context, target_.dims.vocabulary);
+    point.sequence = &place->second;
+  }
+}
+
+absl::Status Calibrator::Measure(Samples& point) {
+  if (!point.HasEnough()) {
+    RETURN_IF_ERROR(point.Measure(clock_));
+  }
+  const int total = static_cast<int>(points_.size()) * (options_.repetitions + 1);
+  if (options_.progress) options_.progress(++done_, total);
+  return absl::OkStatus();
+}
+
+absl::Status Calibrator::WarmUp() {
+  for (Samples& point : points_) {
+    const bool late = options_.time_limit > absl::ZeroDuration() && elapsed() > options_.time_limit;
+    if (late && !points_.front().seconds.empty()) break;
+    RETURN_IF_ERROR(Measure(point));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Calibrator::AddPoint(int rows, const Samples& like) {
+  points_.push_back({rows, like.context, like.sequence});
+  return Measure(points_.back());
+}
+
+absl::Status Calibrator::AddFurther() {
+  if (points_.back().seconds.empty()) return absl::OkStatus();  // There was no time for all points.
+  const auto by_size = [](const Samples& a, const Samples& b) {
+    return std::tie(a.context, b.rows) < std::tie(b.context, a.rows);
+  };
+  // The first context, at its most rows.
+  Samples last = *std::min_element(points_.begin(), points_.end(), by_size);
+  std::vector<int> further = Clipped(options_.further_row_counts, MaxRows(target_, options_));
+  std::erase_if(further, [&](int rows) { return rows <= last.rows; });
+  if (further.empty()) return absl::OkStatus();
+  // The very first verify was the slowest.
+  Samples& one_row = points_.front();
+  RETURN_IF_ERROR(one_row.Measure(clock_));
+  const double longest = options_.cheap_ratio * one_row.Point().seconds;
+  const size_t before = points_.size();
+  for (const int rows : further) {
+    const double seconds = last.seconds.front();
+    // Every context is measured at the most rows, so there must be time for all of them.
+    const double expected = seconds * rows / last.rows * static_cast<double>(sequences_.size());
+    if (seconds > longest || !HasTimeFor(expected)) break;
+    RETURN_IF_ERROR(AddPoint(rows, last));
+    last = points_.back();
+  }
+  if (points_.size() == before) return absl::OkStatus();
+  std::map<int, Samples> others;  // By context: any point of it.
+  for (const Samples& point : points_) {
+    if (point.context != last.context) others.try_emplace(point.context, point);
+  }
+  for (const auto& [context, point] : others) {
+    RETURN_IF_ERROR(AddPoint(last.rows, point));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Calibrator::Repeat() {
+  for (Samples& point : points_) point.DiscardTimes();
+  ArrangeAsPath(points_);
+  for (int repetition = 0; repetition < options_.repetitions; ++repetition) {
+    if (repetition > 0 && elapsed() > options_.time_limit) break;
+    for (Samples& point : points_) {
+      RETURN_IF_ERROR(Measure(point));
+    }
+    std::reverse(points_.begin(), points_.end());  // Consecutive points stay similar in size.
+  }
+  return absl::OkStatus();
+}
+
+CalibrationTable Calibrator::Table() const {
   CalibrationTable measured;
-  for (const Samples& point : points) {
+  for (const Samples& point : points_) {
     if (!point.seconds.empty()) measured.points.push_back(point.Point());
   }
   return FillGrid(measured);
+}
+
+absl::StatusOr<CalibrationTable> Calibrator::Run() {
+  MakeSequences();
+  RETURN_IF_ERROR(WarmUp());
+  RETURN_IF_ERROR(AddFurther());
+  if (2 * elapsed() <= options_.time_limit) {
+    RETURN_IF_ERROR(Repeat());
+  }
+  return Table();
 }
 
 }  // namespace
@@ -229,51 +369,25 @@ absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& cloc
                      target.max_context, " tokens of context, a KV cache of ", target.kv_tokens,
                      " tokens and ", options.repetitions, " repetitions"));
   }
-  std::map<int, CalibrationSequence> sequences;  // By context.
-  for (Samples& point : points) {
-    const uint64_t session = options.session + sequences.size();
-    const auto [place, is_new] = sequences.try_emplace(point.context, verifier, session,
-                                                       point.context, target.dims.vocabulary);
-    point.sequence = &place->second;
-  }
-  const int total = static_cast<int>(points.size()) * (options.repetitions + 1);
-  auto report_done = [&, done = 0]() mutable {
-    if (options.progress) options.progress(++done, total);
-  };
-  const absl::Duration start = clock.Now(), limit = options.time_limit;
-  const auto elapsed = [&] { return clock.Now() - start; };
-  for (Samples& point : points) {
-    const bool late = limit > absl::ZeroDuration() && elapsed() > limit;
-    if (late && !points.front().seconds.empty()) break;
-    RETURN_IF_ERROR(point.Measure(clock));
-    report_done();
-  }
-  // The first round warms up caches and threads. Its times count only if there is no other round.
-  const bool repeats = 2 * elapsed() <= limit;
-  if (!repeats) return MakeTable(points);
-  for (Samples& point : points) point.DiscardTimes();
-  ArrangeAsPath(points);
-  for (int repetition = 0; repetition < options.repetitions; ++repetition) {
-    if (repetition > 0 && elapsed() > limit) break;
-    for (Samples& point : points) {
-      if (!point.HasEnough()) {
-        RETURN_IF_ERROR(point.Measure(clock));
-      }
-      report_done();
-    }
-    std::reverse(points.begin(), points.end());  // Consecutive points stay similar in size.
-  }
-  return MakeTable(points);
+  return Calibrator(verifier, target, clock, options, std::move(points)).Run();
 }
 
 absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier, const std::string& what,
                                                   CalibrationOptions options) {
+  ASSIGN_OR_RETURN(const TargetInfo target, verifier.Info());
+  if (!options.file.empty() && std::filesystem::exists(options.file)) {
+    return ReadCalibration(options.file, target);
+  }
   ProgressBar bar(what);
   options.progress = [&](int done, int total) { bar.Show(done, total); };
   ASSIGN_OR_RETURN(CalibrationTable table, Calibrate(verifier, Clock::Real(), options));
   const BatchCalibrationOptions batch = {.time_limit = options.time_limit / 10,
                                          .session = options.session + options.contexts.size()};
   ASSIGN_OR_RETURN(table.sequence_seconds, MeasureSequenceSeconds(verifier, Clock::Real(), batch));
+  table.peaks = target.peaks;
+  if (!options.file.empty()) {
+    RETURN_IF_ERROR(WriteCalibration(options.file, {target, table}));
+  }
   return table;
 }
 

@@ -13,6 +13,11 @@
 // come from the matrix multiplications and are the same at every context. So only the first context
 // is measured at all row counts; the others are measured at a few. For the remaining row counts,
 // the extra time over the first context is interpolated.
+//
+// How many rows are worth measuring depends on the device. On a GPU, a thousand rows may take a few
+// times as long as one, and large trees pay; on a CPU, they take a hundred times as long, and
+// measuring them would only delay the start. So the further row counts are measured in ascending
+// order, and only while rows are cheap.
 #ifndef BASTION_ORCHESTRATOR_COST_CALIBRATION_H_
 #define BASTION_ORCHESTRATOR_COST_CALIBRATION_H_
 
@@ -39,6 +44,11 @@ struct CalibrationOptions {
   // The row counts that are measured at every context, in addition to the smallest and the largest
   // of row_counts.
   std::vector<int> shared_row_counts = {1, 2, 3, 4, 5, 6, 8, 16, 32, 128};
+  // Measured after the row counts above, each if the next smaller one takes at most `cheap_ratio`
+  // times as long as one row, and if there is time. Trees of 128, 256, 512 and 1024 nodes, and
+  // sizes between them. Only the largest one that is measured is measured at every context.
+  std::vector<int> further_row_counts = {129, 192, 257, 384, 513, 768, 1025};
+  double cheap_ratio = 8;
   // Rounds after the warm-up round, which is not counted. Slow points get only two repetitions.
   int repetitions = 5;
   // Soft limit. Once it is exceeded, no further round starts. If the warm-up round alone takes more
@@ -51,8 +61,11 @@ struct CalibrationOptions {
   // 1, 0}, …
   uint64_t session = 0;
   // Called after each verify. `done` also counts planned verifies that turned out to be
-  // unnecessary.
+  // unnecessary. `total` increases once if further row counts are measured.
   std::function<void(int done, int total)> progress = nullptr;
+  // CalibrateWithBar only. The file that keeps the result (calibration_file.h): if it exists,
+  // nothing is measured, else it is written. Empty: none.
+  std::string file = {};
 };
 
 // Opens, prefills, verifies and closes its own sequences; it also closes them after an error.
@@ -62,7 +75,8 @@ struct CalibrationOptions {
                                                          const CalibrationOptions& options);
 
 // Calibrate and MeasureSequenceSeconds with the real clock and a progress bar on stderr, labeled
-// `what`. Replaces options.progress.
+// `what`, or the content of options.file. Replaces options.progress. Returns the errors of
+// Calibrate, ReadCalibration and WriteCalibration.
 [[nodiscard]] absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier,
                                                                 const std::string& what,
                                                                 CalibrationOptions options);

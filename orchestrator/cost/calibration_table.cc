@@ -37,7 +37,8 @@ CalibrationTable FillGrid(const CalibrationTable& measured) {
         point = own->second;
       } else {
         const double extra = ExtraSeconds(column, base, rows);
-        point = {rows, context, point.seconds + extra, point.round_trip_seconds + extra};
+        point = {rows, context, point.seconds + extra, point.round_trip_seconds + extra,
+                 /*interpolated=*/true};
       }
       table.points.push_back(point);
     }

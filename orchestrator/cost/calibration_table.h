@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "common/stages/stage_data.h"
+
 namespace bastion {
 
 struct CalibrationPoint {
@@ -12,6 +14,7 @@ struct CalibrationPoint {
   int context = 0;                // Cached tokens.
   double seconds = 0;             // Time reported by the verifier: TimingTrace::verify().
   double round_trip_seconds = 0;  // Time that the caller waited for the reply.
+  bool interpolated = false;      // FillGrid computed this point from its neighbors.
 };
 
 struct CalibrationTable {
@@ -19,7 +22,14 @@ struct CalibrationTable {
   // What every sequence after the first adds to a call with a given number of rows
   // (batch_calibration.h).
   double sequence_seconds = 0;
+  // The verifier's peaks when the points were measured. They differ a little from start to start,
+  // and the roofline fits the points best with those of the same start. Zero: not known.
+  DevicePeaks peaks = {};
 
+  // `peaks`, or those of `target` if they are not known.
+  [[nodiscard]] const DevicePeaks& PeaksFor(const TargetInfo& target) const {
+    return peaks.flops_per_second > 0 ? peaks : target.peaks;
+  }
   [[nodiscard]] int max_rows() const;
   // The median of the time that a call takes beyond the verify itself (transport and queue).
   [[nodiscard]] double OverheadSeconds() const;

@@ -20,9 +20,8 @@ bool IsPlain(const VerifySize& size, bool drafted) {
 
 absl::StatusOr<CostModel> CostModel::Fit(const TargetInfo& target, const CalibrationTable& table,
                                          const CostModelOptions& options) {
-  ASSIGN_OR_RETURN(const Roofline roofline, Roofline::Make(target.dims, target.peaks));
-  ASSIGN_OR_RETURN(std::unique_ptr<LatencyEstimator> paper,
-                   MakeEstimator(options.paper, roofline, table));
+  ASSIGN_OR_RETURN(const Roofline roofline, Roofline::Make(target.dims, table.PeaksFor(target)));
+  ASSIGN_OR_RETURN(PaperEstimators paper, PaperEstimators::Make(roofline, table));
   ASSIGN_OR_RETURN(std::unique_ptr<LatencyEstimator> measured,
                    MakeEstimator(options.measured, roofline, table));
   ASSIGN_OR_RETURN(std::unique_ptr<LatencyEstimator> after_draft,
@@ -30,13 +29,13 @@ absl::StatusOr<CostModel> CostModel::Fit(const TargetInfo& target, const Calibra
   return CostModel(std::move(paper), std::move(measured), std::move(after_draft), table);
 }
 
-CostModel::CostModel(std::unique_ptr<LatencyEstimator> paper,
-                     std::unique_ptr<LatencyEstimator> measured,
+CostModel::CostModel(PaperEstimators paper, std::unique_ptr<LatencyEstimator> measured,
                      std::unique_ptr<LatencyEstimator> after_draft, const CalibrationTable& table)
     : paper_(std::move(paper)),
       verify_(std::move(measured), std::move(after_draft), table.sequence_seconds),
       measured_rows_(table.max_rows()),
-      draft_(verify_.plain()) {
+      draft_(verify_.plain()),
+      further_round_(verify_.plain(), /*rows=*/1) {
   overhead_.Observe(1, table.OverheadSeconds());
   planning_.Observe(1, 0);
 }
@@ -54,8 +53,8 @@ double CostModel::PlainFactor(const VerifySize& size) const {
   return steady_plain_[PlainKind(size)].factor(size.sequences);
 }
 
-CycleCost CostModel::PaperCost(int context) const {
-  return {paper_.get(), draft_.Predict(1), Overhead(1) + Planning(1), context};
+CycleCost CostModel::PaperCost(int context, PaperEstimator estimator) const {
+  return {&paper_.Get(estimator), draft_.Predict(1), Overhead(1) + Planning(1), context};
 }
 
 BatchCost CostModel::CostOf(const VerifySize& certain, int max_nodes, int max_drafts) const {
@@ -116,7 +115,7 @@ void CostModel::ObserveVerify(const VerifySize& size, bool drafted, const Timing
   }
   verify_.Observe(size, drafted, times.verify);
   if (size.prompts.rows > 0) return;
-  paper_->Observe(size.rows, size.context, times.verify);
+  paper_.Observe(size.rows, size.context, times.verify);
   last_drafted_ = drafted;
   // One late reply or preempted thread must not change an average much.
   const auto limited = [](absl::Duration observed, absl::Duration average) {

@@ -17,15 +17,15 @@
 #include "orchestrator/cost/draft_cost.h"
 #include "orchestrator/cost/estimator.h"
 #include "orchestrator/cost/fading_line.h"
+#include "orchestrator/cost/paper_estimators.h"
 #include "orchestrator/cost/steady_plain.h"
 #include "orchestrator/cost/verify_cost.h"
 
 namespace bastion {
 
-// Names of estimators (make_estimator.h).
 struct CostModelOptions {
-  std::string paper = "static";        // For the policy `bastion`.
-  std::string measured = "staircase";  // For all other policies.
+  // The name of the estimator (make_estimator.h) for all policies but `bastion`.
+  std::string measured = "staircase";
 };
 
 // What the caller of a verify measured.
@@ -43,9 +43,9 @@ class CostModel {
                                                      const CalibrationTable& table,
                                                      const CostModelOptions& options = {});
 
-  // The predicted costs of a cycle of one sequence over `context` cached tokens, by the paper's
-  // estimator. Valid until the next observation.
-  [[nodiscard]] CycleCost PaperCost(int context) const;
+  // The predicted costs of a cycle of one sequence over `context` cached tokens, by an estimator of
+  // the paper. Valid until the next observation.
+  [[nodiscard]] CycleCost PaperCost(int context, PaperEstimator estimator = {}) const;
   // The predicted costs of a cycle that verifies the rows of `certain` and up to `max_nodes`
   // further nodes, and drafts for up to `max_drafts` sequences.
   [[nodiscard]] BatchCost CostOf(const VerifySize& certain, int max_nodes, int max_drafts) const;
@@ -67,12 +67,15 @@ class CostModel {
   // with prompt tokens teach only what such calls cost (verify_cost.h).
   void ObserveVerify(const VerifySize& size, bool drafted, const TimingTrace& trace,
                      const CallerTimes& caller);
-  // The cost of Expand calls, to learn from.
+  // The cost of Expand calls, to learn from: of the first round of a cycle by sequences, and of a
+  // further round by nodes.
   [[nodiscard]] DraftCost& draft() { return draft_; }
   [[nodiscard]] const DraftCost& draft() const { return draft_; }
+  [[nodiscard]] DraftCost& further_round() { return further_round_; }
+  [[nodiscard]] const DraftCost& further_round() const { return further_round_; }
 
  private:
-  CostModel(std::unique_ptr<LatencyEstimator> paper, std::unique_ptr<LatencyEstimator> measured,
+  CostModel(PaperEstimators paper, std::unique_ptr<LatencyEstimator> measured,
             std::unique_ptr<LatencyEstimator> after_draft, const CalibrationTable& table);
   // The element of steady_plain_ for calls like this one.
   [[nodiscard]] static size_t PlainKind(const VerifySize& size) {
@@ -85,7 +88,7 @@ class CostModel {
   // Planning and tree construction of a cycle.
   [[nodiscard]] absl::Duration Planning(int sequences) const;
 
-  std::unique_ptr<LatencyEstimator> paper_;
+  PaperEstimators paper_;
   VerifyCost verify_;
   std::array<SteadyPlain, 2> steady_plain_;  // Without and with prompts.
   bool last_drafted_ = false;                // The last verify followed a draft.
@@ -94,6 +97,7 @@ class CostModel {
   FadingLine overhead_;  // Seconds, over sequences.
   FadingLine planning_;  // Seconds, over sequences.
   DraftCost draft_;
+  DraftCost further_round_;
 };
 
 }  // namespace bastion

@@ -7,7 +7,6 @@
 namespace bastion {
 namespace {
 
-constexpr int kRowsPerSequence = 8;  // Blocks of published drafters have 8 to 16 positions.
 constexpr int kMaxSequences = 256;
 // Before the first draft: a drafter is a small part of its target.
 constexpr double kAssumedShare = 0.25;
@@ -17,11 +16,10 @@ constexpr double kAssumedTokenShare = 0.05;
 constexpr double kAssumedTokens = 16;
 constexpr double kKept = 0.9;  // The part of the sums over excess tokens that a call keeps.
 
-std::vector<CalibrationPoint> ShapeOf(const LatencyEstimator& verify) {
+std::vector<CalibrationPoint> ShapeOf(const LatencyEstimator& verify, int rows) {
   std::vector<CalibrationPoint> shape;
   for (int sequences = 1; sequences <= kMaxSequences; sequences *= 2) {
-    const double seconds =
-        absl::ToDoubleSeconds(verify.Predict(kRowsPerSequence * sequences, /*context=*/0));
+    const double seconds = absl::ToDoubleSeconds(verify.Predict(rows * sequences, /*context=*/0));
     shape.push_back({sequences, 0, kAssumedShare * seconds, 0});
   }
   return shape;
@@ -29,10 +27,10 @@ std::vector<CalibrationPoint> ShapeOf(const LatencyEstimator& verify) {
 
 }  // namespace
 
-DraftCost::DraftCost(const LatencyEstimator& verify)
-    : shape_(ShapeOf(verify)), curve_(*Staircase::Make(shape_)) {
+DraftCost::DraftCost(const LatencyEstimator& verify, int rows)
+    : shape_(ShapeOf(verify, rows)), curve_(*Staircase::Make(shape_)) {
   // The call with most rows shows best what a row costs.
-  const double row_seconds = shape_.back().seconds / (kRowsPerSequence * shape_.back().rows);
+  const double row_seconds = shape_.back().seconds / (rows * shape_.back().rows);
   catch_up_tokens_ = kAssumedTokens;
   catch_up_seconds_ = kAssumedTokens * kAssumedTokenShare / kAssumedShare * row_seconds;
 }

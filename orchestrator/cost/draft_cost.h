@@ -36,8 +36,12 @@ class DraftCost {
   static constexpr int kScaling = 8;
   static constexpr int kUsualTokens = 16;  // D(m) includes this many new tokens per sequence.
 
-  // Takes the shape from the current predictions of `verify`.
-  explicit DraftCost(const LatencyEstimator& verify);
+  // Blocks of published block drafters have 8 to 16 rows.
+  static constexpr int kBlockRows = 8;
+
+  // Takes the shape from the current predictions of `verify`, for calls with `rows` rows per
+  // sequence.
+  explicit DraftCost(const LatencyEstimator& verify, int rows = kBlockRows);
 
   // D(m). D(0) = 0.
   [[nodiscard]] absl::Duration Predict(int sequences) const;

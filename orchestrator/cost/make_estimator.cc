@@ -6,7 +6,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "orchestrator/cost/ema.h"
 #include "orchestrator/cost/staircase.h"
 #include "orchestrator/cost/static_fit.h"
 
@@ -14,10 +13,12 @@ namespace bastion {
 
 absl::StatusOr<std::unique_ptr<LatencyEstimator>> MakeEstimator(std::string_view name,
                                                                 const Roofline& roofline,
-                                                                const CalibrationTable& table) {
+                                                                const CalibrationTable& table,
+                                                                double alpha) {
+  if (name == "roofline") return std::make_unique<StaticFit>(roofline);
   if (name == "ema") {
     return std::make_unique<EmaEstimator>("ema", std::make_unique<StaticFit>(roofline),
-                                          EmaEstimator::Start::kFirstObservation);
+                                          EmaEstimator::Start::kFirstObservation, alpha);
   }
   if (name == "staircase") {
     ASSIGN_OR_RETURN(Staircase staircase, Staircase::Make(table.points));
@@ -28,10 +29,11 @@ absl::StatusOr<std::unique_ptr<LatencyEstimator>> MakeEstimator(std::string_view
     auto fitted = std::make_unique<StaticFit>(roofline, line);
     if (name == "static") return fitted;
     return std::make_unique<EmaEstimator>("ema+calib", std::move(fitted),
-                                          EmaEstimator::Start::kCalibrated);
+                                          EmaEstimator::Start::kCalibrated, alpha);
   }
-  return absl::InvalidArgumentError(absl::StrCat("unknown latency estimator \"", std::string(name),
-                                                 "\"; use static, ema, ema+calib or staircase"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown latency estimator \"", std::string(name),
+                   "\"; use roofline, static, ema, ema+calib or staircase"));
 }
 
 }  // namespace bastion

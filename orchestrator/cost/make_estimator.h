@@ -7,16 +7,18 @@
 
 #include "absl/status/statusor.h"
 #include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/cost/ema.h"
 #include "orchestrator/cost/estimator.h"
 #include "orchestrator/cost/roofline.h"
 
 namespace bastion {
 
-// `name` is "static", "ema", "ema+calib" (all three from the BASTION paper) or "staircase" (ours).
-// INVALID_ARGUMENT for any other name, or a table that the estimator cannot be fitted to. "ema"
-// needs no table.
+// `name` is "roofline", "static", "ema", "ema+calib" (all four from the BASTION paper) or
+// "staircase" (ours). `alpha` is the step of the two that average. INVALID_ARGUMENT for any other
+// name, or a table that the estimator cannot be fitted to. "roofline" and "ema" need no table.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<LatencyEstimator>> MakeEstimator(
-    std::string_view name, const Roofline& roofline, const CalibrationTable& table);
+    std::string_view name, const Roofline& roofline, const CalibrationTable& table,
+    double alpha = EmaEstimator::kAlpha);
 
 }  // namespace bastion
 

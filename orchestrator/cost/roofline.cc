@@ -41,11 +41,14 @@ double Roofline::Bytes(int rows, int context) const {
   const double h_q = static_cast<double>(dims_.query_heads) * dims_.head_dim;
   const double h_kv = static_cast<double>(dims_.kv_heads) * dims_.head_dim;
   const double h_ffn = dims_.intermediate;
-  const double layer = 2 * h * (h_q + h_kv) + 3 * h * h_ffn + 2 * h_kv * (c + 2 * s) +
-                       4 * s * (h + h_q + h_ffn) + 2 * dims_.query_heads * s * (c + s);
-  const double elements =
-      2 * dims_.vocabulary * h + s * (h + dims_.vocabulary) + dims_.layers * layer;
-  return dims_.bytes_per_element * elements;
+  const double weights =
+      2 * dims_.vocabulary * h + dims_.layers * (2 * h * (h_q + h_kv) + 3 * h * h_ffn);
+  const double states = s * (h + dims_.vocabulary) +
+                        dims_.layers * (2 * h_kv * (c + 2 * s) + 4 * s * (h + h_q + h_ffn) +
+                                        2 * dims_.query_heads * s * (c + s));
+  const int state_bytes =
+      dims_.state_bytes_per_element > 0 ? dims_.state_bytes_per_element : dims_.bytes_per_element;
+  return dims_.bytes_per_element * weights + state_bytes * states;
 }
 
 double Roofline::Seconds(int rows, int context) const {

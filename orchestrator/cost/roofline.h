@@ -5,14 +5,20 @@
 //
 // for s verified rows over c cached tokens, with h the hidden size, n_q query and n_kv key heads of
 // d dims, h_q = n_q·d, h_kv = n_kv·d, h_ffn the intermediate size, L layers, V vocabulary, bp bytes
-// per element:
+// per parameter or activation element:
 //
 //   FLOPs = L(4·s·h·h_q + 4·s·h·h_kv + 4·s·(c+s)·h_q + 6·s·h·h_ffn) + 2·s·h·V
 //   Bytes = bp·[2·V·h + s(h+V) + L(2h(h_q+h_kv) + 3·h·h_ffn + 2·h_kv(c+2s) + 4s(h+h_q+h_ffn)
 //               + 2·n_q·s(c+s))]
 //
 // The last term is the attention matrix of an unfused implementation, as in the paper. The
-// estimators correct the remaining error. Thread-safe: immutable.
+// estimators correct the remaining error.
+//
+// The paper's models have one type, so one bp is enough there. An int8 target has weights of one
+// byte, but keys, values and activations of other types. Table 4 of the paper lists the three
+// apart, so the weights' terms, 2·V·h and L(2h(h_q+h_kv) + 3·h·h_ffn), get the bytes of the weights
+// (ModelDims::bytes_per_element), and all other terms state_bytes_per_element. With one type for
+// everything, the formula is the paper's. Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_COST_ROOFLINE_H_
 #define BASTION_ORCHESTRATOR_COST_ROOFLINE_H_
 

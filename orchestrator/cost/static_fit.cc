@@ -9,21 +9,26 @@ namespace bastion {
 
 absl::StatusOr<StaticLine> StaticFit::Fit(const Roofline& roofline,
                                           absl::Span<const CalibrationPoint> points) {
-  if (points.empty()) {
-    return absl::InvalidArgumentError("static fit: no calibration points; run Calibrate() first");
-  }
-  const auto count = static_cast<double>(points.size());
+  double count = 0;
   double mean_r = 0;
   double mean_t = 0;
   double fastest = std::numeric_limits<double>::infinity();
   for (const CalibrationPoint& point : points) {
-    mean_r += roofline.Seconds(point.rows, point.context) / count;
-    mean_t += point.seconds / count;
+    if (point.interpolated) continue;
+    ++count;
+    mean_r += roofline.Seconds(point.rows, point.context);
+    mean_t += point.seconds;
     fastest = std::min(fastest, point.seconds);
   }
+  if (count == 0) {
+    return absl::InvalidArgumentError("static fit: no calibration points; run Calibrate() first");
+  }
+  mean_r /= count;
+  mean_t /= count;
   double covariance = 0;
   double variance = 0;
   for (const CalibrationPoint& point : points) {
+    if (point.interpolated) continue;
     const double r = roofline.Seconds(point.rows, point.context) - mean_r;
     covariance += r * (point.seconds - mean_t);
     variance += r * r;

@@ -1,12 +1,14 @@
 // Static: the default estimator of the BASTION paper, T = a·R(s, c) + b, where R(s, c) is the time
-// of the roofline (roofline.h). It is fitted once to the calibration points by least squares.
-// Observations do not change it.
+// of the roofline (roofline.h). It is fitted once, by least squares, to the measured calibration
+// points; interpolated points do not count. Observations do not change it.
 //
 // Two guards against noisy points go beyond the paper. If the fitted slope is negative, it becomes
 // 0 and the prediction is the mean of the points. No prediction is below the fastest measured
 // point. Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_COST_STATIC_FIT_H_
 #define BASTION_ORCHESTRATOR_COST_STATIC_FIT_H_
+
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -24,23 +26,26 @@ struct StaticLine {
 
 class StaticFit final : public LatencyEstimator {
  public:
-  // INVALID_ARGUMENT if there are no points.
+  // INVALID_ARGUMENT if there are no measured points.
   [[nodiscard]] static absl::StatusOr<StaticLine> Fit(const Roofline& roofline,
                                                       absl::Span<const CalibrationPoint> points);
 
-  // The default line is the roofline itself.
-  explicit StaticFit(const Roofline& roofline, const StaticLine& line = {})
-      : roofline_(roofline), line_(line) {}
+  // The roofline itself.
+  explicit StaticFit(const Roofline& roofline)
+      : roofline_(roofline), line_({}), name_("roofline") {}
+  StaticFit(const Roofline& roofline, const StaticLine& line)
+      : roofline_(roofline), line_(line), name_("static") {}
 
   absl::Duration Predict(int rows, int context) const override;
   void Observe(int /*rows*/, int /*context*/, absl::Duration /*observed*/) override {}
-  std::string_view name() const override { return "static"; }
+  std::string_view name() const override { return name_; }
 
   [[nodiscard]] const StaticLine& line() const { return line_; }
 
  private:
   const Roofline roofline_;
   const StaticLine line_;
+  const std::string_view name_;
 };
 
 }  // namespace bastion

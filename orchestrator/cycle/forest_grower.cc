@@ -10,6 +10,8 @@ namespace {
 // A forward may hold this many rows per sequence even where that was not measured.
 constexpr int kRowsPerSequence = 4;
 
+constexpr double kLaterAlpha = 0.1;  // Step size of the expected time of further rounds.
+
 }  // namespace
 
 void ForestGrower::BeginPlan(absl::Span<const Growing> growing, int certain) {
@@ -35,6 +37,7 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences,
   StopWatch watch(*clock_);
   roots_ = {.sequences = 0, .rows = prompts.rows, .context = 0, .prompts = prompts};
   drafts_ = 0;
+  round_seconds_ = 0;
   planned_ = rested_ = false;
   grown.size = roots_;
   if (sequences.empty()) return grown;
@@ -51,6 +54,10 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences,
     share.max_rows =
         std::max(1, sequence->policy().planned() ? tree_rows - (count - 1) : tree_rows / count);
     growing.push_back({sequence, sequence->Limits(share)});
+    TreeLimits& limits = growing.back().limits;
+    if (limits.reason == BudgetReason::kRows && share.max_rows < target_.max_rows) {
+      limits.reason = BudgetReason::kShare;
+    }
   }
   roots_.sequences = count;
   roots_.rows += count;
@@ -77,38 +84,60 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences,
     grown.times.tree += watch.Lap();
     Expand(drafting, &grown, &watch);
   }
+  if (drafts_ > 0) later_seconds_ += kLaterAlpha * (round_seconds_ / drafts_ - later_seconds_);
   FinishTrees(growing, &grown);
   grown.times.tree += watch.Lap();
   return grown;
 }
 
+DraftOffer ForestGrower::OfferOf(const Growing& one) const {
+  DraftOffer offer = one.round->offer;
+  const DecodeSequence& sequence = *one.sequence;
+  offer.catch_up_seconds =
+      costs_->draft().CatchUp(DraftCost::ExcessTokens(sequence.undrafted_tokens()));
+  offer.cycles_left = sequence.request().max_tokens - static_cast<int>(sequence.output().size());
+  offer.later_seconds = later_seconds_;
+  return offer;
+}
+
 std::vector<ForestGrower::Growing*> ForestGrower::ChooseDrafts(std::vector<Growing>& growing) {
-  std::vector<Growing*> drafting, optional;
+  std::vector<Growing*> drafting, first, further;
   std::vector<DraftOffer> offers;
+  std::vector<RoundOffer> round_offers;
   offers.reserve(growing.size());
   for (Growing& one : growing) {
+    if (one.declined) continue;
     one.round = one.sequence->policy().NextRound();
     if (one.round == nullptr) continue;
     if (one.round->required) {
       drafting.push_back(&one);
+    } else if (one.round->further) {
+      further.push_back(&one);
+      const DraftOffer& offer = one.round->offer;
+      round_offers.push_back(
+          {offer.without, offer.with, static_cast<int>(one.round->paths.size()), offer.weight});
     } else {
-      optional.push_back(&one);
-      offers.push_back(one.round->offer);
-      const DecodeSequence& sequence = *one.sequence;
-      offers.back().catch_up_seconds =
-          costs_->draft().CatchUp(DraftCost::ExcessTokens(sequence.undrafted_tokens()));
-      offers.back().cycles_left =
-          sequence.request().max_tokens - static_cast<int>(sequence.output().size());
+      first.push_back(&one);
+      offers.push_back(OfferOf(one));
     }
   }
-  if (optional.empty()) return drafting;
-  const DraftPlan plan = planner_.ChooseDrafts(offers);
-  for (size_t i = 0; i < optional.size(); ++i) {
-    if (!plan.drafts[i]) continue;
-    drafting.push_back(optional[i]);
-    ++drafts_;
+  if (!first.empty()) {
+    const DraftPlan plan = planner_.ChooseDrafts(offers);
+    for (size_t i = 0; i < first.size(); ++i) {
+      first[i]->declined = !plan.drafts[i];
+      if (!plan.drafts[i]) continue;
+      drafting.push_back(first[i]);
+      ++drafts_;
+    }
+    for (const int i : plan.explored) first[i]->explores = true;
   }
-  for (const int i : plan.explored) optional[i]->explores = true;
+  if (!further.empty()) {
+    const std::vector<bool> chosen = planner_.ChooseRounds(round_offers, costs_->further_round());
+    for (size_t i = 0; i < further.size(); ++i) {
+      further[i]->declined = !chosen[i];
+      if (chosen[i]) drafting.push_back(further[i]);
+    }
+  }
   return drafting;
 }
 
@@ -118,7 +147,7 @@ void ForestGrower::Expand(absl::Span<Growing* const> drafting, GrownForest* grow
   int excess = 0;
   for (const Growing* one : drafting) {
     excess += DraftCost::ExcessTokens(one->sequence->undrafted_tokens());
-    frontiers.push_back(one->sequence->NextFrontier(one->round->candidates));
+    frontiers.push_back(one->sequence->NextFrontier(*one->round));
   }
   if (!std::exchange(grown->draft_requested, true)) grown->draft_began = clock_->Now();
   absl::StatusOr<DraftResult> result = drafter_->Expand(frontiers);
@@ -126,24 +155,53 @@ void ForestGrower::Expand(absl::Span<Growing* const> drafting, GrownForest* grow
   grown->times.draft += spent;
   grown->tree_began = clock_->Now();
   grown->draft_status = result.status();
-  const auto count = static_cast<int>(drafting.size());
-  if (result.ok()) {
-    costs_->draft().Observe({count, spent, excess, result->trace});
-  } else {
-    costs_->draft().ObserveFailure(count, spent);
-  }
+  ObserveCost(drafting, {static_cast<int>(drafting.size()), spent, excess}, result);
+  LearnKind(result.ok());
   for (size_t i = 0; i < drafting.size(); ++i) {
     DecodeSequence& sequence = *drafting[i]->sequence;
     sequence.RecordExpand(result.ok());
-    Marginals marginals;
-    if (result.ok() && i < result->drafts.size() && !result->drafts[i].marginals.empty()) {
-      marginals = std::move(result->drafts[i].marginals[0]);
-      if (const absl::Status valid = marginals.Validate(target_.dims.vocabulary); !valid.ok()) {
-        grown->draft_status = valid;
-        marginals = {};
-      }
+    std::vector<Marginals> marginals;
+    if (result.ok() && i < result->drafts.size()) {
+      marginals = std::move(result->drafts[i].marginals);
     }
-    sequence.policy().AddDraft(std::move(marginals));
+    for (Marginals& one : marginals) {
+      const absl::Status valid = one.Validate(target_.dims.vocabulary);
+      if (valid.ok()) continue;
+      grown->draft_status = valid;
+      one = {};
+    }
+    sequence.policy().AddDraft(std::move(marginals), expands_nodes_);
+  }
+}
+
+void ForestGrower::ObserveCost(absl::Span<Growing* const> drafting, DraftCall call,
+                               const absl::StatusOr<DraftResult>& result) {
+  int paths = 0;
+  bool further = true;
+  for (const Growing* one : drafting) {
+    paths += static_cast<int>(one->round->paths.size());
+    further = further && one->round->further;
+  }
+  DraftCost& cost = further ? costs_->further_round() : costs_->draft();
+  if (further) {
+    call.sequences = paths;
+    round_seconds_ += absl::ToDoubleSeconds(call.spent);
+  }
+  if (!result.ok()) {
+    cost.ObserveFailure(call.sequences, call.spent);
+    return;
+  }
+  call.trace = result->trace;
+  cost.Observe(call);
+}
+
+void ForestGrower::LearnKind(bool expanded) {
+  if (!expanded) {
+    knows_kind_ = false;
+  } else if (!knows_kind_) {
+    const absl::StatusOr<DrafterInfo> info = drafter_->Info();
+    knows_kind_ = info.ok();
+    if (info.ok()) expands_nodes_ = info->expands_nodes;
   }
 }
 

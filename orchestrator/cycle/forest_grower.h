@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/stages/stages.h"
 #include "orchestrator/cost/cost_model.h"
@@ -58,14 +59,23 @@ class ForestGrower {
     TreeLimits limits;
     const DraftRound* round = nullptr;
     bool explores = false;  // Drafts only to explore.
+    bool declined = false;  // Takes no further round in this cycle.
   };
 
   // Starts the cycle of the planner, for trees with `certain` nodes that are not planned.
   void BeginPlan(absl::Span<const Growing> growing, int certain);
+  // The offer of a sequence's first round, with what only the cycle knows.
+  [[nodiscard]] DraftOffer OfferOf(const Growing& one) const;
   // Returns the sequences that draft in this round, and adds the planned ones to drafts_.
   [[nodiscard]] std::vector<Growing*> ChooseDrafts(std::vector<Growing>& growing);
   // Calls the drafter and hands every draft to its policy.
   void Expand(absl::Span<Growing* const> drafting, GrownForest* grown, StopWatch* watch);
+  // Learns what an Expand call costs. `call` is that of a first round, without its trace.
+  void ObserveCost(absl::Span<Growing* const> drafting, DraftCall call,
+                   const absl::StatusOr<DraftResult>& result);
+  // After an Expand call: asks what kind of drafter this is, after the first success and after each
+  // failure, because another drafter may have taken its place.
+  void LearnKind(bool expanded);
   void FinishTrees(std::vector<Growing>& growing, GrownForest* grown);
 
   const TargetInfo target_;
@@ -73,12 +83,17 @@ class ForestGrower {
   CostModel* const costs_;
   const Clock* const clock_;
   ForestPlanner planner_;
+  // The mean time that the further rounds of a cycle take per planned draft.
+  double later_seconds_ = 0;
+  bool knows_kind_ = false;
+  bool expands_nodes_ = false;  // DrafterInfo::expands_nodes
 
   // This cycle.
-  VerifySize roots_;      // The verify call without nodes: roots and prompts.
-  int drafts_ = 0;        // Drafts that the planner chose.
-  bool planned_ = false;  // The planner took part.
-  bool rested_ = false;   // The planner would take part if the batch did not rest.
+  VerifySize roots_;          // The verify call without nodes: roots and prompts.
+  int drafts_ = 0;            // Drafts that the planner chose.
+  double round_seconds_ = 0;  // Spent in further rounds.
+  bool planned_ = false;      // The planner took part.
+  bool rested_ = false;       // The planner would take part if the batch did not rest.
 };
 
 }  // namespace bastion

@@ -60,7 +60,7 @@ TokenId DecodeSequence::TokenAt(Position position) const {
   return position < prompt ? request_.prompt[position] : output_[position - prompt];
 }
 
-Frontier DecodeSequence::NextFrontier(int candidates) const {
+Frontier DecodeSequence::NextFrontier(const DraftRound& round) const {
   Frontier frontier;
   frontier.sequence = request_.id;
   frontier.committed = committed_;
@@ -70,7 +70,8 @@ Frontier DecodeSequence::NextFrontier(int candidates) const {
     frontier.new_tokens.push_back(TokenAt(at));
   }
   frontier.cache_salt = request_.cache_salt;
-  frontier.candidates = candidates;
+  frontier.paths = round.paths;
+  frontier.candidates = round.candidates;
   frontier.sampling = static_cast<const ChoiceParams&>(request_.sampling);
   frontier.coupled = policy_->policy().coupled();
   return frontier;
@@ -101,6 +102,7 @@ void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance
   const auto& logprobs = acceptance.logprobs;
   const size_t emitted = std::min(logprobs.size(), output_.size() - before);
   logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.begin() + emitted);
+  record.context = committed_;
   committed_ += acceptance.committed_length();
   root_ = acceptance.next;
   starvation_ = absl::OkStatus();
@@ -108,6 +110,7 @@ void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance
   record.drafted = grown.drafted;
   record.reason = grown.reason;
   record.accepted = static_cast<int>(acceptance.path.size());
+  record.expected_length = grown.tree.ExpectedCommittedLength();
   record.committed_length = static_cast<int>(output_.size() - before);
   if (!request_.keeps_trees && !cycles_.empty()) cycles_.back().tree.reset();
   if (request_.keeps_trees || std::exchange(keeps_next_tree_, false)) {

@@ -53,6 +53,8 @@ struct CycleRecord {
   bool drafted = false;      // A draft was requested.
   BudgetReason reason = BudgetReason::kPolicy;
   int accepted = 0;                 // Accepted nodes: one at each depth from 1 to `accepted`.
+  int context = 0;                  // Cached tokens before the cycle.
+  double expected_length = 1;       // Â of the tree (DraftTree::ExpectedCommittedLength).
   absl::Duration predicted_verify;  // Prediction of stages.verify, for the whole call.
   StageTimes stages;
   std::shared_ptr<const VerifiedTree> tree = nullptr;  // If it is kept.
@@ -83,8 +85,8 @@ class DecodeSequence {
   // ---- decode ----
   // The limits of the next tree. target.max_rows is this sequence's share of the forward.
   [[nodiscard]] TreeLimits Limits(const TargetInfo& target) const;
-  // The draft request of a cycle, for `candidates` per position.
-  [[nodiscard]] Frontier NextFrontier(int candidates) const;
+  // The draft request of a round.
+  [[nodiscard]] Frontier NextFrontier(const DraftRound& round) const;
   // Records whether the Expand call with the last frontier succeeded. After a success, the next
   // frontier contains only newer tokens; after a failure, it contains all tokens again.
   void RecordExpand(bool ok) { drafter_position_ = ok ? committed_ : 0; }

@@ -59,9 +59,7 @@ AdaptivePolicy::Pool AdaptivePolicy::Grow(std::unique_ptr<Candidates> candidates
                                           const AcceptanceCalibration& calibration,
                                           const Trust& trust) const {
   Pool pool = {std::move(candidates), DraftTree(root()), {}, BudgetReason::kConfidence};
-  // A weighted value pays if it exceeds a minimum.
-  const double lowest = *std::min_element(min_values_.begin(), min_values_.end()) / weight();
-  const CalibratedCandidates calibrated(*pool.candidates, calibration, trust, lowest);
+  const CalibratedCandidates calibrated(*pool.candidates, calibration, trust, LowestValue());
   BestFirst best_first(calibrated, std::min(limits().nodes, 32), &pool.tree);
   const int last = static_cast<int>(min_values_.size()) - 1;
   while (!best_first.exhausted() &&
@@ -75,14 +73,59 @@ AdaptivePolicy::Pool AdaptivePolicy::Grow(std::unique_ptr<Candidates> candidates
   return pool;
 }
 
+double AdaptivePolicy::LowestValue() const {
+  return *std::min_element(min_values_.begin(), min_values_.end()) / weight();
+}
+
+int AdaptivePolicy::WantedCandidates() {
+  const int useful = UsefulChildren(min_values_, weight());
+  const int enough = std::max(1, policy().CandidatesFor(limits().nodes));
+  return std::min(enough,
+                  candidates().has_prior() ? std::max(2 * useful, kMinPriorCandidates) : useful);
+}
+
+std::optional<DraftRound> AdaptivePolicy::PlanFurtherRound() {
+  if (!draft_.has_value() || rounds() >= kDefaultRounds) return std::nullopt;
+  const DraftTree& tree = draft_->tree;
+  const ChildProfile::Values& children = candidates().shared().child_profile.values();
+  const double lowest = LowestValue();
+  DraftRound round = {.candidates = WantedCandidates(), .paths = {}};
+  round.offer = {.without = draft_->Histogram(), .with = draft_->Histogram(), .weight = weight()};
+  for (NodeIndex node = 1; node < tree.rows(); ++node) {
+    const double value = draft_->values[node - 1];
+    if (value * children[0] < lowest || tree.depth(node) >= limits().depth) continue;
+    if (draft().After(tree, node).known()) continue;
+    round.paths.push_back(PathOf(tree, node));
+    for (const double child : children) {
+      if (value * child >= lowest) round.offer.with.Add(value * child);
+    }
+  }
+  if (round.paths.empty()) return std::nullopt;
+  return round;
+}
+
+void AdaptivePolicy::ObserveChildren(ChildProfile* profile) const {
+  const DraftTree& tree = draft_->tree;
+  std::vector<ChildProfile::Values> values(tree.rows(), ChildProfile::Values{});
+  std::vector<int> counts(tree.rows(), 0);
+  for (NodeIndex node = 1; node < tree.rows(); ++node) {
+    const NodeIndex parent = tree.parent(node);
+    if (counts[parent] == ChildProfile::kChildren) continue;
+    const double above = parent == 0 ? 1 : draft_->values[parent - 1];
+    values[parent][counts[parent]++] = draft_->values[node - 1] / above;
+  }
+  for (NodeIndex node = 0; node < tree.rows(); ++node) {
+    // The children of an unlikely node are left out of the tree.
+    if (counts[node] > 0 && draft().After(tree, node).known()) profile->Observe(values[node]);
+  }
+}
+
 std::optional<DraftRound> AdaptivePolicy::PlanRound() {
+  if (rounds() > 0) return PlanFurtherRound();
   if (empty_drafts_ > 0 && cycles_since_draft_ <= 1 << std::min(empty_drafts_, kMaxPauseExponent)) {
     return std::nullopt;
   }
-  const int useful = UsefulChildren(min_values_, weight());
-  const int enough = std::max(1, policy().CandidatesFor(limits().nodes));
-  const int wanted = candidates().has_prior() ? std::max(2 * useful, kMinPriorCandidates) : useful;
-  return DraftRound{.candidates = std::min(wanted, enough),
+  return DraftRound{.candidates = WantedCandidates(),
                     .offer = {.without = free_.has_value() ? free_->Histogram() : ValueHistogram(),
                               .with = belief_.Expect(candidates().shared().belief, free_length_),
                               .cycles_since_draft = cycles_since_draft_,
@@ -91,9 +134,9 @@ std::optional<DraftRound> AdaptivePolicy::PlanRound() {
 
 void AdaptivePolicy::OnDraft() {
   cycles_since_draft_ = 0;
-  empty_drafts_ = marginals().empty() ? empty_drafts_ + 1 : 0;
-  if (!marginals().empty()) {
-    draft_ = Grow(candidates().FromDraft(marginals(), limits().depth, kMaxChildren),
+  empty_drafts_ = draft().empty() ? empty_drafts_ + 1 : 0;
+  if (!draft().empty()) {
+    draft_ = Grow(candidates().FromDraft(draft(), limits().depth, kMaxChildren),
                   candidates().shared().draft_calibration, draft_trust_);
   } else if (candidates().has_prior() && !free_.has_value()) {
     GrowFree();
@@ -109,6 +152,9 @@ TreeOffer AdaptivePolicy::OfferTree() {
 }
 
 GrownTree AdaptivePolicy::FinishTree(int nodes, BudgetReason reason) {
+  if (draft_.has_value() && draft().expands_nodes()) {
+    ObserveChildren(&candidates().shared().child_profile);
+  }
   std::optional<Pool>& pool = offered();
   GrownTree grown = {pool.has_value() ? std::move(pool->tree) : DraftTree(root()), reason};
   grown.tree.Truncate(std::min(nodes, grown.tree.nodes()));
@@ -134,8 +180,7 @@ void AdaptivePolicy::Learn(const GrownTree& grown, absl::Span<const TokenId> cho
   }
   const bool used_free = !draft_.has_value() && grown.tree.nodes() > 0;
   if (has_room()) unused_free_ = used_free ? 0 : unused_free_ + 1;
-  candidates().ObserveChoices(draft_.has_value() ? &marginals() : nullptr, free_.has_value(),
-                              chosen);
+  candidates().ObserveChoices(draft(), free_.has_value(), chosen);
 }
 
 }  // namespace bastion

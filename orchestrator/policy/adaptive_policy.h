@@ -3,7 +3,9 @@
 //
 //   - its draft-free nodes: the tree that the transition prior grows alone,
 //   - the values that a draft is expected to bring (draft_belief.h),
-//   - after a draft, the nodes of the drafted tree, which replace the draft-free ones.
+//   - after a draft, the nodes of the drafted tree, which replace the draft-free ones,
+//   - with a drafter that expands nodes, further rounds: the nodes whose children can pay, and the
+//     values that these children are expected to have (child_profile.h).
 //
 // The value of a node is its calibrated acceptance probability (acceptance_calibration.h). Trees
 // grow best first, down to the value below which nodes cannot pay.
@@ -51,6 +53,15 @@ class AdaptivePolicy final : public RequestPolicy {
   const Candidates* uncalibrated() const override;
   void Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) override;
 
+  // A round that expands the nodes of the drafted tree whose children can pay; nullopt if there are
+  // none.
+  [[nodiscard]] std::optional<DraftRound> PlanFurtherRound();
+  // Learns what the nodes expanded in this cycle brought.
+  void ObserveChildren(ChildProfile* profile) const;
+  // K for the nodes of the next round.
+  [[nodiscard]] int WantedCandidates();
+  // The lowest value with which a node can pay, given that its tokens count weight().
+  [[nodiscard]] double LowestValue() const;
   [[nodiscard]] Pool Grow(std::unique_ptr<Candidates> candidates,
                           const AcceptanceCalibration& calibration, const Trust& trust) const;
   void GrowFree();

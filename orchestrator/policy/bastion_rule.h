@@ -6,24 +6,56 @@
 // As in the paper, Â uses the drafter's own probabilities, the first node is always added if there
 // is a candidate, and growth stops when the speedup does not increase. If Ĉ is convex, the returned
 // tree is the global maximum (Proposition 2.4). On a staircase it may be only a local maximum; see
-// forest_planner.h. Thread-safe: no state.
+// forest_planner.h.
+//
+// bastion[:ESTIMATOR][,name=value…]. ESTIMATOR is static (the default), ema or ema-calib
+// (paper_estimators.h). The paper names no values for the options:
+//
+//   alpha=A   α of the two averages, from 0.01 to 1 in steps of 0.01. Default: 0.1.
+//   k=K       Candidates per position, K of the lattice (section 2.3). Default: 64.
+//   n=N       N_max of Algorithm 1. Default: as many nodes as the forward has room for.
+//
+// Thread-safe: no state.
 #ifndef BASTION_ORCHESTRATOR_POLICY_BASTION_RULE_H_
 #define BASTION_ORCHESTRATOR_POLICY_BASTION_RULE_H_
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <string_view>
 
 #include "orchestrator/cost/cycle_cost.h"
+#include "orchestrator/cost/paper_estimators.h"
 #include "orchestrator/policy/tree_rule.h"
 
 namespace bastion {
 
 class BastionRule final : public NamedRule {
  public:
+  struct Options {
+    PaperEstimator estimator = {};
+    int candidates = kMaxUsefulCandidates;  // K
+    std::optional<int> nodes;               // N_max. nullopt: the forward's limit.
+  };
+
+  // Null if the argument is not valid.
+  static std::unique_ptr<const TreeRule> Parse(std::optional<std::string_view> argument);
+  explicit BastionRule(const Options& options) : options_(options) {}
+
   int CandidatesFor(int max_nodes) const override {
-    return std::min(kMaxUsefulCandidates, max_nodes);
+    return std::min(options_.candidates, max_nodes);
   }
+  // The paper drafts in one pass. With a drafter that expands nodes, a further round is taken if it
+  // is expected to increase Ŝ: if each node gets one child, as likely as first children in the tree
+  // so far are on average, for the time of the round and of the rows.
+  bool RoundPays(const FurtherRound& round, const CostModel& costs) const override;
   GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& costs) const override;
+
+  [[nodiscard]] const Options& options() const { return options_; }
+
+ private:
+  const Options options_;
 };
 
 // The rule itself.

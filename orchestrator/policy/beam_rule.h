@@ -26,6 +26,7 @@ class BeamRule final : public NamedRule {
   BeamRule(int width, int depth) : width_(width), depth_(depth) {}
 
   int CandidatesFor(int max_nodes) const override { return std::min(width_, max_nodes); }
+  int max_rounds() const override { return depth_; }
   GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& /*costs*/) const override {
     return Limit(GrowBeam(root, candidates, width_, depth_), width_ * depth_, limits, horizon);

@@ -1,5 +1,6 @@
-// chain[:n]: the top-1 path of n nodes; without n, of all positions. Linear speculative decoding,
-// and DFlash without a tree. Header-only.
+// chain[:n]: the top-1 path of n nodes; without n, of all positions: DFlash without a tree.
+// linear:K: the same with K nodes, the name that papers use with an autoregressive drafter
+// (Leviathan et al., arXiv 2211.17192). Header-only.
 #ifndef BASTION_ORCHESTRATOR_POLICY_CHAIN_RULE_H_
 #define BASTION_ORCHESTRATOR_POLICY_CHAIN_RULE_H_
 
@@ -20,10 +21,14 @@ class ChainRule final : public NamedRule {
     const std::optional<int> nodes = ParsePolicyNumber(*argument);
     return nodes.has_value() ? std::make_unique<ChainRule>(nodes) : nullptr;
   }
+  static std::unique_ptr<const TreeRule> ParseLinear(std::optional<std::string_view> argument) {
+    return argument.has_value() ? Parse(argument) : nullptr;
+  }
   // nullopt: all positions.
   explicit ChainRule(std::optional<int> nodes) : nodes_(nodes) {}
 
   int CandidatesFor(int max_nodes) const override { return std::min(1, max_nodes); }
+  int max_rounds() const override { return nodes_.value_or(kDefaultRounds); }
   GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& /*costs*/) const override {
     const int wanted = nodes_.value_or(horizon);

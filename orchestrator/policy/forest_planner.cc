@@ -167,7 +167,39 @@ int ForestPlanner::BestDrafts(absl::Span<const DraftOffer> offers, absl::Span<co
 }
 
 double ForestPlanner::CatchUpShare(const DraftOffer& offer) const {
-  return offer.catch_up_seconds / std::max(1.0, draft_rate_ * offer.cycles_left);
+  return offer.later_seconds +
+         offer.catch_up_seconds / std::max(1.0, draft_rate_ * offer.cycles_left);
+}
+
+std::vector<bool> ForestPlanner::ChooseRounds(absl::Span<const RoundOffer> offers,
+                                              const DraftCost& costs) {
+  std::vector<double> gains;
+  for (const RoundOffer& offer : offers) {
+    const double price = min_values_[0] / offer.weight;
+    gains.push_back(offer.weight * (offer.with.Surplus(price) - offer.without.Surplus(price)));
+  }
+  std::vector<int> order(offers.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](int a, int b) { return gains[a] * offers[b].paths > gains[b] * offers[a].paths; });
+  double gain = 0, best_surplus = 0, best_seconds = 0;
+  size_t chosen = 0;
+  int paths = 0;
+  const double others = cost_.verify[0] + catch_up_seconds_;
+  for (size_t n = 0; n < order.size(); ++n) {
+    gain += gains[order[n]];
+    paths += offers[order[n]].paths;
+    const double seconds = absl::ToDoubleSeconds(costs.Predict(paths));
+    if (others + seconds > cost_.max_seconds) break;
+    if (gain - price_ * seconds <= best_surplus) continue;
+    best_surplus = gain - price_ * seconds;
+    best_seconds = seconds;
+    chosen = n + 1;
+  }
+  catch_up_seconds_ += best_seconds;
+  std::vector<bool> rounds(offers.size(), false);
+  for (size_t n = 0; n < chosen; ++n) rounds[order[n]] = true;
+  return rounds;
 }
 
 void ForestPlanner::Explore(absl::Span<const DraftOffer> offers, absl::Span<const double> gains,
@@ -178,7 +210,7 @@ void ForestPlanner::Explore(absl::Span<const DraftOffer> offers, absl::Span<cons
     double best_price = 0;
     for (int i = 0; i < static_cast<int>(offers.size()); ++i) {
       if (plan->drafts[i]) continue;
-      const double cost = draft + offers[i].catch_up_seconds;
+      const double cost = draft + offers[i].catch_up_seconds + offers[i].later_seconds;
       const double price = std::max(kLeastLoss * cost, cost - gains[i] / price_);
       if (best < 0 ||
           offers[i].cycles_since_draft * best_price > offers[best].cycles_since_draft * price) {

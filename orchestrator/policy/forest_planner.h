@@ -22,7 +22,9 @@
 //      the nodes with and without a draft, as histograms. Requests that gain most come first. The
 //      time that the drafter needs to process a prompt is divided by the number of drafts that the
 //      request can expect, at the rate at which recent cycles chose to draft.
-//   2. ChooseNodes merges the nodes of all trees by value and compares every total n. On a
+//   2. If the drafter expands nodes, ChooseRounds decides for whom it does so once more, as long as
+//      the nodes that a round is expected to bring are worth its time.
+//   3. ChooseNodes merges the nodes of all trees by value and compares every total n. On a
 //      staircase of costs, stopping at the first node that does not pay would stop at a local
 //      optimum. A node must be worth kMargin times its price, because values are estimates.
 //
@@ -43,6 +45,7 @@
 
 #include "absl/types/span.h"
 #include "orchestrator/cost/batch_cost.h"
+#include "orchestrator/cost/draft_cost.h"
 #include "orchestrator/policy/grown_tree.h"
 #include "orchestrator/policy/rest_schedule.h"
 #include "orchestrator/policy/value_histogram.h"
@@ -59,6 +62,16 @@ struct DraftOffer {
   double catch_up_seconds = 0;
   int cycles_left = 0;  // At most this many further cycles can draft.
   double weight = 1;    // How much its tokens count against those of other requests.
+  // What the further rounds after the draft are expected to take. Their nodes count in `with`.
+  double later_seconds = 0;
+};
+
+// What a further round would bring to one request.
+struct RoundOffer {
+  ValueHistogram without;  // Values of the nodes that it has.
+  ValueHistogram with;     // Expected values of its nodes after the round.
+  int paths = 0;           // Nodes that the drafter would expand.
+  double weight = 1;
 };
 
 // The tree that one request offers to verify. Every prefix of it is the best tree of that size.
@@ -108,6 +121,10 @@ class ForestPlanner {
   [[nodiscard]] absl::Span<const double> min_values() const { return min_values_; }
 
   [[nodiscard]] DraftPlan ChooseDrafts(absl::Span<const DraftOffer> offers);
+
+  // By offer: true if the request takes the round. `costs` are those of a further round, by nodes.
+  [[nodiscard]] std::vector<bool> ChooseRounds(absl::Span<const RoundOffer> offers,
+                                               const DraftCost& costs);
 
   // `drafted` is the number of offers for which the plan drafted.
   [[nodiscard]] NodePlan ChooseNodes(absl::Span<const TreeOffer> offers, int drafted);

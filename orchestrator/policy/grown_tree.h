@@ -10,11 +10,14 @@ namespace bastion {
 
 // Why the tree has no further nodes.
 enum class BudgetReason {
-  kPolicy,        // It has the size that the policy names (ar, chain, beam, fixed, ngram).
-  kCost,          // The next node, a draft, or planning is worth less than its time.
+  kPolicy,  // It has the size that the policy names (ar, chain, beam, fixed, ngram, bastion:n=N).
+  kCost,    // The next node, a draft, or planning is worth less than its time.
   kConfidence,    // No further candidate is likely enough to be worth offering.
   kRequestLimit,  // max_tree_nodes of the request.
-  kCap,           // The server's limit, the rows of the forward, the context, or the tokens left.
+  kServerLimit,   // --max_tree_nodes of the server.
+  kRows,          // The rows of the forward (--max_rows of the verifier).
+  kShare,         // This request's part of these rows: other requests and prompts have the rest.
+  kLength,        // The maximum context, or the tokens that the request may still emit.
   kExploration,   // The cycle drafted, or did not speculate, only to learn what that brings.
   kExhausted,     // No candidate of non-zero probability was left.
   kNoDraft,       // The drafter returned an empty draft, failed or was late.
@@ -30,8 +33,14 @@ enum class BudgetReason {
       return "confidence";
     case BudgetReason::kRequestLimit:
       return "request_limit";
-    case BudgetReason::kCap:
-      return "cap";
+    case BudgetReason::kServerLimit:
+      return "server_limit";
+    case BudgetReason::kRows:
+      return "rows";
+    case BudgetReason::kShare:
+      return "share";
+    case BudgetReason::kLength:
+      return "length";
     case BudgetReason::kExploration:
       return "exploration";
     case BudgetReason::kExhausted:

@@ -13,34 +13,46 @@ constexpr int kMinChildren = 32;
 
 std::optional<DraftRound> NamedPolicy::PlanRound() {
   if (!policy().wants_draft()) return std::nullopt;
-  return DraftRound{.required = true,
-                    .candidates = std::max(1, policy().CandidatesFor(limits().nodes))};
+  DraftRound round = {.required = true,
+                      .candidates = std::max(1, policy().CandidatesFor(limits().nodes))};
+  if (rounds() == 0) return round;
+  round.paths = draft().TakeMissing();
+  if (round.paths.empty() || rounds() >= rule_.max_rounds()) return std::nullopt;
+  const FurtherRound further = {grown_->tree, round.paths, rounds(), limits()};
+  if (!rule_.RoundPays(further, *costs_)) return std::nullopt;
+  return round;
+}
+
+void NamedPolicy::Grow() {
+  const int max_children = std::max(kMinChildren, policy().CandidatesFor(limits().nodes));
+  from_prior_ = draft().empty() && candidates().has_prior();
+  if (from_prior_) {
+    const auto listed = candidates().FromPrior(limits().depth, max_children);
+    grown_ = rule_.Grow(root(), *listed, limits(), RequestCandidates::kPriorDepth, *costs_);
+  } else {
+    const auto listed = candidates().FromDraft(draft(), limits().depth, max_children);
+    const int horizon = std::min(draft().max_depth(), rule_.max_rounds());
+    grown_ = rule_.Grow(root(), *listed, limits(), horizon, *costs_);
+  }
 }
 
 TreeOffer NamedPolicy::OfferTree() {
-  const int max_children = std::max(kMinChildren, policy().CandidatesFor(limits().nodes));
-  grown_ = {DraftTree(root()), limits().reason};
-  if (has_room()) {
-    from_prior_ = marginals().empty() && candidates().has_prior();
-    if (from_prior_) {
-      const auto listed = candidates().FromPrior(limits().depth, max_children);
-      grown_ = rule_.Grow(root(), *listed, limits(), RequestCandidates::kPriorDepth, *costs_);
-    } else {
-      const auto listed = candidates().FromDraft(marginals(), limits().depth, max_children);
-      grown_ = rule_.Grow(root(), *listed, limits(), marginals().positions, *costs_);
-    }
-  } else if (!policy().wants_draft()) {
-    grown_.reason = BudgetReason::kPolicy;
+  if (!has_room()) {
+    grown_ = {DraftTree(root()), policy().wants_draft() ? limits().reason : BudgetReason::kPolicy};
+  } else if (!grown_.has_value()) {
+    Grow();
   }
-  return {.certain = grown_.tree.nodes()};
+  return {.certain = grown_->tree.nodes()};
 }
 
 GrownTree NamedPolicy::FinishTree(int /*nodes*/, BudgetReason /*reason*/) {
-  return std::move(grown_);
+  return *std::exchange(grown_, std::nullopt);
 }
 
-void NamedPolicy::Learn(const GrownTree& /*grown*/, absl::Span<const TokenId> chosen) {
-  candidates().ObserveChoices(marginals().empty() ? nullptr : &marginals(), from_prior_, chosen);
+void NamedPolicy::Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) {
+  // The last chosen token is not a node.
+  if (own_rule_ != nullptr) own_rule_->Observe(grown.tree, static_cast<int>(chosen.size()) - 1);
+  candidates().ObserveChoices(draft(), from_prior_, chosen);
 }
 
 }  // namespace bastion

@@ -10,9 +10,11 @@
 #include "absl/strings/string_view.h"
 #include "orchestrator/policy/adaptive_rule.h"
 #include "orchestrator/policy/ar_rule.h"
+#include "orchestrator/policy/assisted_rule.h"
 #include "orchestrator/policy/bastion_rule.h"
 #include "orchestrator/policy/beam_rule.h"
 #include "orchestrator/policy/chain_rule.h"
+#include "orchestrator/policy/dynatree_rule.h"
 #include "orchestrator/policy/fixed_rule.h"
 #include "orchestrator/policy/request_policy.h"
 
@@ -32,8 +34,11 @@ constexpr BaseName kBaseNames[] = {
     {"chain", "chain[:n]", ChainRule::Parse},
     {"beam", "beam:WxD", BeamRule::Parse},
     {"fixed", "fixed:N", FixedRule::Parse<FixedRule::Source::kDrafter>},
+    {"linear", "linear:K", ChainRule::ParseLinear},
+    {"assisted", "assisted", ParseWithoutArgument<AssistedRule>},
+    {"dynatree", "dynatree[:fixed|name=value,…]", DynaTreeRule::Parse},
     {"ngram", "ngram:N", FixedRule::Parse<FixedRule::Source::kPriorAlone>},
-    {"bastion", "bastion", ParseWithoutArgument<BastionRule>},
+    {"bastion", "bastion[:static|ema|ema-calib][,alpha=A,k=K,n=N]", BastionRule::Parse},
     {"adaptive", "adaptive", ParseWithoutArgument<AdaptiveRule>},
     {"default", "default", ParseWithoutArgument<AdaptiveRule>},
 };
@@ -69,6 +74,20 @@ std::optional<Policy::Prior> PriorOf(absl::string_view suffix) {
 }
 
 }  // namespace
+
+std::vector<std::string> SplitPolicies(std::string_view list) {
+  std::vector<std::string> policies;
+  for (const absl::string_view part :
+       absl::StrSplit(absl::string_view(list.data(), list.size()), ',', absl::SkipEmpty())) {
+    // In "bastion:ema,k=8", the second part belongs to the policy before it.
+    if (part.find('=') < part.find(':') && !policies.empty()) {
+      absl::StrAppend(&policies.back(), ",", part);
+    } else {
+      policies.emplace_back(part);
+    }
+  }
+  return policies;
+}
 
 absl::StatusOr<Policy> Policy::Parse(std::string_view text) {
   const absl::string_view view(text.data(), text.size());

@@ -2,10 +2,15 @@
 //
 //   ar            plain decoding, no drafts
 //   chain[:n]     the top-1 path, n nodes (without n: all positions)
+//   linear:K      the top-1 path, K nodes: speculative decoding (Leviathan et al.)
+//   assisted      Hugging Face's assisted generation (assisted_rule.h)
+//   dynatree      DynaTree (dynatree_rule.h, which lists its options); dynatree:fixed is the fixed
+//                 tree of the same paper
 //   beam:WxD      the best W prefixes on each of D levels
 //   fixed:N       best-first, N nodes (DDTree)
-//   bastion       best-first with the stop rule (bastion_rule.h) and the latency estimator
-//                 (static_fit.h) of the BASTION paper
+//   bastion       best-first with the stop rule and a latency estimator of the BASTION paper
+//                 (bastion_rule.h, which lists its options): bastion[:static|ema|ema-calib], and
+//                 further options after commas: bastion:ema,alpha=0.2,k=64,n=512
 //   adaptive      the nodes that pay off in the whole batch at the measured costs
 //                 (forest_planner.h). Corrects the drafter's probabilities by past acceptance
 //                 (acceptance_calibration.h). Drafts only while drafts save time
@@ -29,6 +34,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "orchestrator/policy/tree_rule.h"
@@ -68,6 +74,10 @@ class Policy {
   bool coupled_ = false;
   Prior prior_ = Prior::kNone;
 };
+
+// The policies of a list that is separated by commas, without empty ones. A part NAME=VALUE is an
+// option of the policy before it.
+[[nodiscard]] std::vector<std::string> SplitPolicies(std::string_view list);
 
 }  // namespace bastion
 

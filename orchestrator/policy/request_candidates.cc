@@ -26,11 +26,11 @@ std::optional<TransitionPrior> PriorFor(Policy::Prior prior, const PriorInputs& 
 }
 
 // The probability that the drafter gives a token; 0 if it is not a candidate.
-double DraftProbability(const Marginals& marginals, int position, TokenId token) {
-  if (position >= marginals.positions) return 0;
-  for (int rank = 0; rank < marginals.candidates; ++rank) {
-    if (marginals.token(position, rank) == token) {
-      return std::exp(marginals.log_prob(position, rank));
+double DraftProbability(const CycleDraft::Place& place, TokenId token) {
+  if (!place.known()) return 0;
+  for (int rank = 0; rank < place.marginals->candidates; ++rank) {
+    if (place.marginals->token(place.position, rank) == token) {
+      return std::exp(place.marginals->log_prob(place.position, rank));
     }
   }
   return 0;
@@ -57,11 +57,10 @@ RequestCandidates::RequestCandidates(const PolicyContext& context)
       prompt_counts_(&context.memory->prompt_counts()),
       prior_(PriorFor(context.policy.prior(), context.memory->inputs())) {}
 
-std::unique_ptr<Candidates> RequestCandidates::FromDraft(const Marginals& marginals, int depth,
+std::unique_ptr<Candidates> RequestCandidates::FromDraft(const CycleDraft& draft, int depth,
                                                          int max_children) const {
-  if (!weighs_drafts()) return std::make_unique<DraftCandidates>(marginals, depth);
-  return std::make_unique<WeightedCandidates>(marginals, depth,
-                                              prior_.has_value() ? &*prior_ : nullptr,
+  if (!weighs_drafts()) return std::make_unique<DraftCandidates>(draft, depth);
+  return std::make_unique<WeightedCandidates>(draft, depth, prior_.has_value() ? &*prior_ : nullptr,
                                               &shared_->draft_weights, max_children);
 }
 
@@ -71,7 +70,7 @@ std::unique_ptr<Candidates> RequestCandidates::FromPrior(int depth, int max_chil
 }
 
 std::vector<NodeSource> RequestCandidates::SourcesOf(const DraftTree& tree,
-                                                     const Marginals* marginals) const {
+                                                     const CycleDraft& draft) const {
   std::vector<NodeSource> sources;
   sources.reserve(tree.nodes());
   GainList gains;
@@ -81,9 +80,7 @@ std::vector<NodeSource> RequestCandidates::SourcesOf(const DraftTree& tree,
       prior_->CollectGains(prior_->TokensBefore(tree, tree.parent(node)), &gains);
       entry = gains.Find(tree.token(node));
     }
-    const double drafted =
-        marginals == nullptr ? 0
-                             : DraftProbability(*marginals, tree.depth(node) - 1, tree.token(node));
+    const double drafted = DraftProbability(draft.After(tree, tree.parent(node)), tree.token(node));
     const bool from_draft = entry == nullptr || drafted >= entry->estimate;
     sources.push_back(from_draft ? NodeSource::kDraft : StrongestSource(*entry));
   }
@@ -98,12 +95,12 @@ void RequestCandidates::Append(TokenId token) {
   if (prior_.has_value()) prior_->Append(token);
 }
 
-void RequestCandidates::ObserveChoices(const Marginals* marginals, bool prior_alone,
+void RequestCandidates::ObserveChoices(const CycleDraft& draft, bool prior_alone,
                                        absl::Span<const TokenId> chosen) {
-  const bool weighed = marginals != nullptr && weighs_drafts();
+  const bool weighed = !draft.empty() && weighs_drafts();
   if ((!weighed && !prior_alone) || !ShouldUpdateWeights()) return;
   if (weighed) {
-    WeightedCandidates::UpdateWeights(*marginals, prior_.has_value() ? &*prior_ : nullptr, chosen,
+    WeightedCandidates::UpdateWeights(draft, prior_.has_value() ? &*prior_ : nullptr, chosen,
                                       &shared_->draft_weights);
   }
   if (prior_alone) PriorCandidates::UpdateWeights(*prior_, chosen, &shared_->prior_weights);

@@ -12,12 +12,12 @@
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/stages/draft_tree.h"
-#include "common/stages/marginals.h"
 #include "orchestrator/policy/node_source.h"
 #include "orchestrator/policy/speculation_memory.h"
 #include "orchestrator/policy/tree_rule.h"
 #include "orchestrator/prior/transition_prior.h"
 #include "orchestrator/tree/candidates.h"
+#include "orchestrator/tree/cycle_draft.h"
 
 namespace bastion {
 
@@ -32,26 +32,25 @@ class RequestCandidates {
   [[nodiscard]] bool has_prior() const { return prior_.has_value(); }
 
   // The candidates of a draft. A node lists at most `max_children`; lists of a plain draft are not
-  // cut. `marginals` must outlive the result.
-  [[nodiscard]] std::unique_ptr<Candidates> FromDraft(const Marginals& marginals, int depth,
+  // cut. `draft` must outlive the result.
+  [[nodiscard]] std::unique_ptr<Candidates> FromDraft(const CycleDraft& draft, int depth,
                                                       int max_children) const;
   // The candidates of the prior alone. REQUIRES: has_prior().
   [[nodiscard]] std::unique_ptr<Candidates> FromPrior(int depth, int max_children) const;
 
-  // What proposed the nodes of a tree that was grown from these candidates. `marginals` are those
-  // of the draft, null without one. REQUIRES: no token was appended since.
+  // What proposed the nodes of a tree that was grown from these candidates. `draft` is that of the
+  // cycle, which may be empty. REQUIRES: no token was appended since.
   [[nodiscard]] std::vector<NodeSource> SourcesOf(const DraftTree& tree,
-                                                  const Marginals* marginals) const;
+                                                  const CycleDraft& draft) const;
 
   // Adds the prompt of the request to the prior, before any other token.
   void AppendPrompt(absl::Span<const TokenId> prompt, const std::string& salt);
   // Adds the next token of the output to the prior.
   void Append(TokenId token);
   // Learns from the tokens that the target chose after the root, before they are appended.
-  // `marginals` are those of this cycle's draft, null without one. `prior_alone`: the cycle also
-  // listed candidates of the prior alone.
-  void ObserveChoices(const Marginals* marginals, bool prior_alone,
-                      absl::Span<const TokenId> chosen);
+  // `draft` is that of this cycle, which may be empty. `prior_alone`: the cycle also listed
+  // candidates of the prior alone.
+  void ObserveChoices(const CycleDraft& draft, bool prior_alone, absl::Span<const TokenId> chosen);
 
   [[nodiscard]] SharedSpeculation& shared() const { return *shared_; }
 

@@ -3,8 +3,9 @@
 // batch before any tree is final. The calls of one cycle:
 //
 //   1. Begin: the root, the limits, and the values below which nodes cannot pay.
-//   2. NextRound: what a draft would bring. If the round is required or the planner chooses it,
-//      AddDraft with the drafter's marginals, then NextRound again.
+//   2. NextRound: the nodes that the drafter should expand next, and what that would bring. If the
+//      round is required or the planner chooses it, AddDraft with the drafter's marginals, then
+//      NextRound again. A block drafter serves one round, of the root.
 //   3. OfferTree: the nodes that the planner may choose from.
 //   4. Finish: the tree, with as many nodes as the planner chose.
 //   5. Observe: what the target accepted.
@@ -30,14 +31,16 @@
 #include "orchestrator/policy/request_candidates.h"
 #include "orchestrator/policy/tree_limits.h"
 #include "orchestrator/policy/tree_rule.h"
+#include "orchestrator/tree/cycle_draft.h"
 
 namespace bastion {
 
-// One Expand call that a request could use. Today's drafters predict all positions in one round, so
-// a round expands the root.
+// One Expand call that a request could use.
 struct DraftRound {
   bool required = false;  // The policy always drafts. Else the planner compares `offer`.
+  bool further = false;   // Not the first round of the cycle. Set by NextRound.
   int candidates = 0;     // K: candidates per position.
+  std::vector<TreePath> paths = {{}};  // The nodes to expand. The empty path is the root.
   DraftOffer offer = {};
 };
 
@@ -68,15 +71,17 @@ class RequestPolicy {
   void Begin(TokenId root, const TreeLimits& limits, absl::Span<const double> min_values);
   // The next round, or null if the policy would not use one. Valid until the next call.
   [[nodiscard]] const DraftRound* NextRound();
-  // REQUIRES: `marginals` are valid.
-  void AddDraft(Marginals marginals);
+  // The drafter's reply to the last round: the marginals of its paths, in order. They may be empty,
+  // and there may be fewer. `expands_nodes` is that of DrafterInfo. REQUIRES: the marginals are
+  // valid.
+  void AddDraft(std::vector<Marginals> marginals, bool expands_nodes = false);
   // The nodes that the planner may choose from. Valid until Finish.
   [[nodiscard]] virtual TreeOffer OfferTree() = 0;
   // The tree of this cycle: the first `nodes` nodes of the offer. `reason` says why not more.
   [[nodiscard]] GrownTree Finish(int nodes, BudgetReason reason);
   // What proposed the nodes of `tree`, the last tree. REQUIRES: it is not observed yet.
   [[nodiscard]] std::vector<NodeSource> SourcesOf(const DraftTree& tree) const {
-    return candidates_.SourcesOf(tree, marginals_.empty() ? nullptr : &marginals_);
+    return candidates_.SourcesOf(tree, draft_);
   }
   // Learns from the outcome of verifying `grown`, the last tree.
   void Observe(const GrownTree& grown, const Acceptance& acceptance);
@@ -87,8 +92,10 @@ class RequestPolicy {
   // The steps that differ between policies. Begin, NextRound, AddDraft, Finish and Observe call
   // them, in this order. The accessors below are up to date by then.
   virtual void OnBegin(absl::Span<const double> min_values) = 0;
-  // The next round, or nullopt. Called only if has_room() and before the first draft.
+  // The next round, or nullopt. Called only if has_room(), and no longer after a round whose reply
+  // was empty, or if the drafter expands only the root.
   [[nodiscard]] virtual std::optional<DraftRound> PlanRound() = 0;
+  // After each round.
   virtual void OnDraft() {}
   [[nodiscard]] virtual GrownTree FinishTree(int nodes, BudgetReason reason) = 0;
   // The candidates of the last tree before calibration. Null if the tree is not calibrated.
@@ -101,8 +108,9 @@ class RequestPolicy {
   [[nodiscard]] TokenId root() const { return root_; }
   [[nodiscard]] const TreeLimits& limits() const { return limits_; }
   [[nodiscard]] bool has_room() const { return limits_.nodes > 0 && limits_.depth > 0; }
-  // Empty without a draft, and after a draft that came back empty.
-  [[nodiscard]] const Marginals& marginals() const { return marginals_; }
+  // All rounds of this cycle. Empty without a draft, and after a draft that came back empty.
+  [[nodiscard]] const CycleDraft& draft() const { return draft_; }
+  [[nodiscard]] int rounds() const { return rounds_; }  // Rounds of this cycle so far.
 
  private:
   const Policy policy_;
@@ -114,8 +122,9 @@ class RequestPolicy {
   TokenId root_ = 0;
   TreeLimits limits_;
   std::optional<DraftRound> round_;
-  bool drafted_ = false;
-  Marginals marginals_;
+  int rounds_ = 0;
+  bool ended_ = false;  // The reply to the last round was empty.
+  CycleDraft draft_;
 };
 
 }  // namespace bastion

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "orchestrator/policy/acceptance_calibration.h"
+#include "orchestrator/policy/child_profile.h"
 #include "orchestrator/policy/draft_belief.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/policy/reliability.h"
@@ -31,6 +32,7 @@ struct SharedSpeculation {
   AcceptanceCalibration draft_calibration;
   AcceptanceCalibration prior_calibration;  // For trees that the prior grew alone.
   DraftBelief belief;
+  ChildProfile child_profile;  // For drafters that expand nodes.
 };
 
 // The parts of the transition prior that do not belong to one request. Nothing is owned.

@@ -16,8 +16,8 @@ struct TreeLimits {
   Position context = 0;  // Cached tokens of the sequence.
   int nodes = 0;         // Maximum number of nodes, without the root. 0: a plain decode step.
   int depth = 0;         // Maximum depth of a node.
-  // What limits `nodes`: kCap, kRequestLimit, or kExploration.
-  BudgetReason reason = BudgetReason::kCap;
+  // What limits `nodes`: kRows, kShare, kServerLimit, kLength, kRequestLimit, or kExploration.
+  BudgetReason reason = BudgetReason::kRows;
 };
 
 // The limits of one cycle. `tokens_left` is the number of tokens that the request may still emit
@@ -27,14 +27,18 @@ struct TreeLimits {
 [[nodiscard]] inline TreeLimits LimitsFor(const TargetInfo& target, Position context,
                                           int tokens_left, std::optional<int> max_nodes,
                                           int node_cap = std::numeric_limits<int>::max()) {
+  TreeLimits limits = {.context = context, .nodes = std::max(0, target.max_rows - 1)};
+  const auto lower = [&limits](int nodes, BudgetReason reason) {
+    if (nodes >= limits.nodes) return;
+    limits.nodes = std::max(0, nodes);
+    limits.reason = reason;
+  };
   // Every row, the root included, occupies a position of the context after the cached tokens.
-  const int rows = std::min(target.max_rows, target.max_context - context);
-  TreeLimits limits = {.context = context, .nodes = std::max(0, std::min(rows - 1, node_cap))};
-  if (max_nodes.has_value() && *max_nodes < limits.nodes) {
-    limits.nodes = std::max(0, *max_nodes);
-    limits.reason = BudgetReason::kRequestLimit;
-  }
+  lower(target.max_context - context - 1, BudgetReason::kLength);
+  lower(node_cap, BudgetReason::kServerLimit);
+  if (max_nodes.has_value()) lower(*max_nodes, BudgetReason::kRequestLimit);
   limits.depth = std::clamp(tokens_left - 1, 0, limits.nodes);
+  if (limits.nodes > 0 && limits.depth == 0) limits.reason = BudgetReason::kLength;
   return limits;
 }
 

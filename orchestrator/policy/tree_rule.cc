@@ -28,8 +28,8 @@ GrownTree NamedRule::Limit(DraftTree tree, int wanted, const TreeLimits& limits,
   tree.Truncate(std::min(tree.nodes(), limits.nodes));
   if (tree.nodes() == wanted) return {std::move(tree), BudgetReason::kPolicy};
   if (tree.nodes() == limits.nodes) return {std::move(tree), limits.reason};
-  const bool capped = limits.depth < horizon;
-  return {std::move(tree), capped ? BudgetReason::kCap : BudgetReason::kExhausted};
+  const bool cut = limits.depth < horizon;
+  return {std::move(tree), cut ? BudgetReason::kLength : BudgetReason::kExhausted};
 }
 
 }  // namespace bastion

@@ -1,6 +1,7 @@
 // TreeRule: what the base name of a policy means: "fixed:16", "chain", "adaptive". One class per
 // base name, each in a file of its own (fixed_rule.h, chain_rule.h, …). The grammar in policy.cc
-// lists them. Immutable, shared by all requests of the policy. Thread-safe.
+// lists them. Immutable, shared by all requests of the policy, unless stated otherwise.
+// Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_POLICY_TREE_RULE_H_
 #define BASTION_ORCHESTRATOR_POLICY_TREE_RULE_H_
 
@@ -8,11 +9,13 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "orchestrator/cost/cost_model.h"
 #include "orchestrator/policy/grown_tree.h"
 #include "orchestrator/policy/tree_limits.h"
 #include "orchestrator/tree/candidates.h"
+#include "orchestrator/tree/cycle_draft.h"
 
 namespace bastion {
 
@@ -24,6 +27,9 @@ class SpeculationMemory;
 inline constexpr int kLargestPolicyNumber = 4096;
 // More children of one node are never worth their cost.
 inline constexpr int kMaxUsefulCandidates = 64;
+// The rounds of a tree whose rule does not name its depth. As deep as the blocks of published block
+// drafters.
+inline constexpr int kDefaultRounds = 15;
 
 // An integer from 1 to kLargestPolicyNumber, digits only.
 [[nodiscard]] std::optional<int> ParsePolicyNumber(std::string_view text);
@@ -57,15 +63,42 @@ template <typename Rule>
   return argument.has_value() ? nullptr : std::make_unique<const Rule>();
 }
 
+// A further round that a rule could use.
+struct FurtherRound {
+  const DraftTree& tree;             // As grown from the rounds so far.
+  absl::Span<const TreePath> paths;  // The nodes to expand, sorted.
+  int rounds = 0;                    // The rounds so far.
+  const TreeLimits& limits;
+};
+
 // A rule that grows each tree by itself, without regard to other requests: all procedures of the
-// papers.
+// papers. Immutable, except copies for one request (ForRequest).
+//
+// With a drafter that expands nodes in rounds, the tree is grown again after each round, and the
+// nodes whose candidates Grow asked for in vain are expanded in the next one. So a rule is written
+// once, for block drafters and for autoregressive ones. Best-first trees, for example, are exact:
+// the rounds end when the children of all nodes that could have one in the tree are known.
 class NamedRule : public TreeRule {
  public:
+  // The number of rounds after which the tree is final, for a drafter that expands nodes.
+  [[nodiscard]] virtual int max_rounds() const { return kDefaultRounds; }
+  // True if a further round is expected to pay. The rules that name the size of their trees always
+  // need their rounds.
+  [[nodiscard]] virtual bool RoundPays(const FurtherRound& /*round*/,
+                                       const CostModel& /*costs*/) const {
+    return true;
+  }
   // `horizon` is the depth that the candidates would have without the depth limit.
   [[nodiscard]] virtual GrownTree Grow(TokenId root, const Candidates& candidates,
                                        const TreeLimits& limits, int horizon,
                                        const CostModel& costs) const = 0;
   [[nodiscard]] std::unique_ptr<RequestPolicy> NewRequest(const PolicyContext& context) const final;
+
+  // A rule that learns from the cycles of a request returns a copy of itself for the request. Null:
+  // the rule does not learn.
+  [[nodiscard]] virtual std::unique_ptr<NamedRule> ForRequest() const { return nullptr; }
+  // The target accepted `accepted` nodes of `tree`. Called for copies only.
+  virtual void Observe(const DraftTree& /*tree*/, int /*accepted*/) {}
 
  protected:
   // Truncates `tree` to the limits, and says why it does not have `wanted` nodes if it has fewer.

@@ -33,9 +33,11 @@ CandidateTerms TermsOf(float draft, bool outside, const TokenGains* entry) {
 }
 
 // The number of candidates with non-zero probability. The others are at the end of the list.
-int PossibleCandidates(const Marginals& marginals, int position) {
-  int possible = marginals.candidates;
-  while (possible > 0 && std::isinf(marginals.log_prob(position, possible - 1))) --possible;
+int PossibleCandidates(const CycleDraft::Place& place) {
+  int possible = place.marginals->candidates;
+  while (possible > 0 && std::isinf(place.marginals->log_prob(place.position, possible - 1))) {
+    --possible;
+  }
   return possible;
 }
 
@@ -61,10 +63,11 @@ struct Choice {
   }
 };
 
-Choice ChoiceAt(const Marginals& marginals, int position, const GainList& gains,
-                TokenId chosen_token) {
+Choice ChoiceAt(const CycleDraft::Place& place, const GainList& gains, TokenId chosen_token) {
   Choice choice;
-  const int possible = PossibleCandidates(marginals, position);
+  const Marginals& marginals = *place.marginals;
+  const int position = place.position;
+  const int possible = PossibleCandidates(place);
   if (possible == 0) return choice;
   // A token that only the prior proposes gets the log-probability of the drafter's last candidate.
   const float lowest = marginals.log_prob(position, possible - 1);
@@ -106,30 +109,31 @@ CandidateList CandidateCache::Insert(const Key& key, absl::Span<const ScoredToke
   return lists_[key] = arena_.Store(merged_);
 }
 
-WeightedCandidates::WeightedCandidates(const Marginals& marginals, int depth,
+WeightedCandidates::WeightedCandidates(const CycleDraft& draft, int depth,
                                        const TransitionPrior* prior,
                                        const CandidateWeights* weights, int max_children)
-    : marginals_(marginals),
-      max_depth_(std::clamp(depth, 0, marginals.positions)),
+    : draft_(draft),
+      max_depth_(std::clamp(depth, 0, draft.max_depth())),
       prior_(prior),
       weights_(weights),
-      draft_scores_(max_depth_),
+      draft_scores_(draft.places()),
       cache_(max_children) {}
 
-const WeightedCandidates::DraftScores& WeightedCandidates::DraftScoresAt(int position) const {
-  DraftScores& scores = draft_scores_[position];
+const WeightedCandidates::DraftScores& WeightedCandidates::DraftScoresAt(
+    const CycleDraft::Place& place, int depth) const {
+  DraftScores& scores = draft_scores_[place.index];
   if (scores.ready) return scores;
   scores.ready = true;
-  const int possible = PossibleCandidates(marginals_, position);
+  const int possible = PossibleCandidates(place);
   if (possible == 0) return scores;
-  const float weight = weights_->At(position + 1)[kDraftTerm];
+  const float weight = weights_->At(depth + 1)[kDraftTerm];
   const size_t slots = std::bit_ceil(2 * static_cast<size_t>(possible));
   if (prior_ != nullptr) scores.slots.assign(slots, 0);
   scores.ranked.reserve(possible);
   double mass = 0;
   for (int rank = 0; rank < possible; ++rank) {
-    const TokenId token = marginals_.token(position, rank);
-    const float log_prob = std::max(marginals_.log_prob(position, rank), kMinLogProb);
+    const TokenId token = place.marginals->token(place.position, rank);
+    const float log_prob = std::max(place.marginals->log_prob(place.position, rank), kMinLogProb);
     scores.ranked.push_back({token, weight * log_prob});
     scores.sum += std::exp(weight * log_prob);
     mass += std::exp(log_prob);
@@ -150,14 +154,16 @@ int WeightedCandidates::DraftScores::RankOf(TokenId token) const {
 }
 
 CandidateList WeightedCandidates::After(const DraftTree& tree, NodeIndex node) const {
-  const int position = tree.depth(node);
-  if (position >= max_depth_) return {};
+  const int depth = tree.depth(node);
+  if (depth >= max_depth_) return {};
+  const CycleDraft::Place place = draft_.After(tree, node);
+  if (!place.known()) return {};
   const CandidateCache::Key key = {
-      position, prior_ == nullptr ? RecentTokens() : prior_->TokensBefore(tree, node)};
+      place.index, prior_ == nullptr ? RecentTokens() : prior_->TokensBefore(tree, node)};
   if (const CandidateList* known = cache_.Find(key)) return *known;
-  const DraftScores& draft = DraftScoresAt(position);
+  const DraftScores& draft = DraftScoresAt(place, depth);
   if (draft.ranked.empty()) return {};
-  const CandidateTerms& weights = weights_->At(position + 1);
+  const CandidateTerms& weights = weights_->At(depth + 1);
   rescored_.clear();
   unchanged_.assign(draft.ranked.begin(), draft.ranked.end());
   double sum = draft.sum;
@@ -185,18 +191,17 @@ CandidateList WeightedCandidates::After(const DraftTree& tree, NodeIndex node) c
                        draft.log_mass - static_cast<float>(std::log(std::max(sum, smallest))));
 }
 
-void WeightedCandidates::UpdateWeights(const Marginals& marginals, const TransitionPrior* prior,
+void WeightedCandidates::UpdateWeights(const CycleDraft& draft, const TransitionPrior* prior,
                                        absl::Span<const TokenId> chosen,
                                        CandidateWeights* weights) {
   GainList gains;
-  const int known = std::min(marginals.positions, static_cast<int>(chosen.size()));
-  for (int position = 0; position < known; ++position) {
-    if (prior != nullptr) {
-      prior->CollectGains(prior->TokensBefore(chosen.subspan(0, position)), &gains);
-    }
-    const Choice choice = ChoiceAt(marginals, position, gains, chosen[position]);
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const CycleDraft::Place place = draft.After(chosen.subspan(0, i));
+    if (!place.known()) break;
+    if (prior != nullptr) prior->CollectGains(prior->TokensBefore(chosen.subspan(0, i)), &gains);
+    const Choice choice = ChoiceAt(place, gains, chosen[i]);
     if (choice.chosen.has_value()) {
-      weights->Update(position + 1, choice.candidates, *choice.chosen);
+      weights->Update(static_cast<int>(i) + 1, choice.candidates, *choice.chosen);
     }
   }
 }

@@ -28,11 +28,12 @@
 
 namespace bastion {
 
-// Keeps the candidate lists returned so far. A list depends only on the
-// position and the tokens before it, so paths that agree in both share one list.
+// Keeps the candidate lists returned so far. A list depends only on the place in the draft and the
+// tokens before it, so paths that agree in both share one list.
 class CandidateCache {
  public:
-  using Key = std::pair<int, RecentTokens>;  // Position in the draft, tokens before it.
+  // CycleDraft::Place::index, or the depth without a draft; the tokens before it.
+  using Key = std::pair<int, RecentTokens>;
 
   explicit CandidateCache(int max_children) : max_children_(max_children) {}
 
@@ -52,9 +53,9 @@ class CandidateCache {
 
 class WeightedCandidates final : public Candidates {
  public:
-  // Uses at most the first `depth` positions of `marginals`. `prior` may be null; then only the
-  // drafter's weight counts. Owns nothing; all arguments must outlive this object.
-  WeightedCandidates(const Marginals& marginals, int depth, const TransitionPrior* prior,
+  // Lists candidates for depths below `depth`. `prior` may be null; then only the drafter's weight
+  // counts. Owns nothing; all arguments must outlive this object.
+  WeightedCandidates(const CycleDraft& draft, int depth, const TransitionPrior* prior,
                      const CandidateWeights* weights, int max_children = 32);
 
   [[nodiscard]] int max_depth() const override { return max_depth_; }
@@ -63,12 +64,12 @@ class WeightedCandidates final : public Candidates {
   // Updates `weights` with the target's choices: `chosen` contains the tokens that the target chose
   // after the root, in order. Skips a position whose chosen token is not a candidate, because it
   // says nothing about how to weigh the candidates.
-  // REQUIRES: no token has been appended to `prior` since the marginals were computed.
-  static void UpdateWeights(const Marginals& marginals, const TransitionPrior* prior,
+  // REQUIRES: no token has been appended to `prior` since the draft was made.
+  static void UpdateWeights(const CycleDraft& draft, const TransitionPrior* prior,
                             absl::Span<const TokenId> chosen, CandidateWeights* weights);
 
  private:
-  // The candidates of one position with scores from the drafter's term alone.
+  // The candidates of one place of the draft with scores from the drafter's term alone.
   struct DraftScores {
     std::vector<ScoredToken> ranked;  // Candidates with non-zero probability.
     double sum = 0;                   // Σ exp(score)
@@ -78,14 +79,14 @@ class WeightedCandidates final : public Candidates {
 
     [[nodiscard]] int RankOf(TokenId token) const;  // −1 for a token that is not listed.
   };
-  // Computed on first use, because most trees do not reach the deep positions.
-  [[nodiscard]] const DraftScores& DraftScoresAt(int position) const;
+  // Computed on first use, because most trees do not reach the deep places.
+  [[nodiscard]] const DraftScores& DraftScoresAt(const CycleDraft::Place& place, int depth) const;
 
-  const Marginals& marginals_;
+  const CycleDraft& draft_;
   const int max_depth_;
   const TransitionPrior* const prior_;
   const CandidateWeights* const weights_;
-  mutable std::vector<DraftScores> draft_scores_;  // [max_depth_]
+  mutable std::vector<DraftScores> draft_scores_;  // [places]
   mutable CandidateCache cache_;
   // Reused between calls of After().
   mutable GainList gains_;

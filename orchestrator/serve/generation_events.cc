@@ -29,6 +29,9 @@ void SetCycle(const CycleRecord& cycle, v1::CycleReport& out) {
   Set(cycle.stages.verify_queue, out.mutable_verify_queue());
   Set(cycle.stages.audit, out.mutable_audit());
   out.set_share(cycle.share);
+  out.set_expected_length(cycle.expected_length);
+  out.set_accepted_nodes(cycle.accepted);
+  out.set_context(cycle.context);
 }
 
 v1::NodeSource SourceOf(NodeSource source) {

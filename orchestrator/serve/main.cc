@@ -59,6 +59,10 @@ ABSL_FLAG(absl::Duration, draft_timeout, absl::Milliseconds(500),
 ABSL_FLAG(absl::Duration, calibration_limit, absl::Seconds(10),
           "Approximate time limit for the calibration at startup. Points that are not measured by "
           "then are interpolated. 0: no limit; every point is measured once.");
+ABSL_FLAG(std::string, calibration_table, "",
+          "File of measured verify times. If it exists, nothing is measured at startup, else it is "
+          "written. It belongs to one target and one device; with another verifier, the "
+          "orchestrator does not become ready. Empty: measure at every startup.");
 ABSL_FLAG(absl::Duration, stream_interval, absl::Milliseconds(10),
           "Minimum time between two messages of an answer after its first token. Tokens decoded "
           "meanwhile are sent together. 0: one message per cycle.");
@@ -131,6 +135,7 @@ absl::StatusOr<SchedulerOptions> ReadSchedulerOptions() {
   options.park_after = absl::GetFlag(FLAGS_park_after);
   options.slow_client = absl::GetFlag(FLAGS_slow_client);
   options.link.calibration_limit = absl::GetFlag(FLAGS_calibration_limit);
+  options.link.calibration_table = absl::GetFlag(FLAGS_calibration_table);
   return options;
 }
 
@@ -222,7 +227,7 @@ int main(int argc, char** argv) {
                  {"Telemetry", {"http_listen ADDRESS", "show_text", "trace_detail"}},
                  {"Speculation",
                   {"policy POLICY", "max_tree_nodes N", "prior PATH", "learn_prior FILE",
-                   "acceptance_calibration FILE"}},
+                   "acceptance_calibration FILE", "calibration_table FILE"}},
                  {"Load", {"max_running N", "max_waiting N", "prefill_rows N"}},
                  {"Times",
                   {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",

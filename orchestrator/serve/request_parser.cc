@@ -1,5 +1,7 @@
 #include "orchestrator/serve/request_parser.h"
 
+#include <google/protobuf/util/json_util.h>
+
 #include <algorithm>
 
 #include "absl/random/random.h"
@@ -20,6 +22,25 @@ constexpr uint32_t kMaxAnswers = 64;
 // INVALID_ARGUMENT "<field>: <problem>".
 absl::Status FieldError(absl::string_view field, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", problem));
+}
+
+// The text of a conversation.
+absl::StatusOr<std::string> RenderChat(const hub::ChatTemplate& chat_template,
+                                       const v1::ChatMessages& chat) {
+  std::vector<hub::ChatMessage> messages;
+  for (const v1::ChatMessage& message : chat.messages()) {
+    messages.push_back({message.role(), message.content()});
+  }
+  std::string arguments = "{}";
+  if (chat.has_template_args()) {
+    arguments.clear();
+    const auto converted =
+        google::protobuf::util::MessageToJsonString(chat.template_args(), &arguments);
+    if (!converted.ok()) {
+      return FieldError("chat.template_args", "has a value that JSON cannot express; remove it");
+    }
+  }
+  return chat_template.Render(messages, /*add_generation_prompt=*/true, arguments);
 }
 
 }  // namespace
@@ -43,12 +64,7 @@ absl::StatusOr<std::vector<TokenId>> RequestParser::ParsePrompt(
       if (!model_->chat_template) {
         return FieldError("chat", "this model has no chat template; use text or tokens");
       }
-      std::vector<hub::ChatMessage> messages;
-      for (const v1::ChatMessage& message : request.chat().messages()) {
-        messages.push_back({message.role(), message.content()});
-      }
-      ASSIGN_OR_RETURN(const std::string text,
-                       model_->chat_template->Render(messages, /*add_generation_prompt=*/true));
+      ASSIGN_OR_RETURN(const std::string text, RenderChat(*model_->chat_template, request.chat()));
       return model_->tokenizer.Encode(text, /*add_special=*/false);
     }
     default:

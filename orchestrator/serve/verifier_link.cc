@@ -19,10 +19,8 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
 
 bool SameTarget(const TargetInfo& a, const TargetInfo& b) {
-  return a.model == b.model && a.device == b.device && a.dims.vocabulary == b.dims.vocabulary &&
-         a.dims.layers == b.dims.layers && a.dims.hidden == b.dims.hidden &&
-         a.dims.bytes_per_element == b.dims.bytes_per_element && a.max_rows == b.max_rows &&
-         a.max_context == b.max_context && a.kv_tokens == b.kv_tokens &&
+  return a.model == b.model && a.device == b.device && a.dims == b.dims &&
+         a.max_rows == b.max_rows && a.max_context == b.max_context && a.kv_tokens == b.kv_tokens &&
          a.page_tokens == b.page_tokens;
 }
 
@@ -109,10 +107,11 @@ absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(
   LOG(INFO) << "verifier connected: " << target.model << " on " << target.device
             << "; calibrating the cost model";
   StopWatch watch;
-  ASSIGN_OR_RETURN(
-      const CalibrationTable table,
-      CalibrateWithBar(*verifier_, "calibrating",
-                       {.time_limit = options_.calibration_limit, .session = NewSession()}));
+  ASSIGN_OR_RETURN(const CalibrationTable table,
+                   CalibrateWithBar(*verifier_, "calibrating",
+                                    {.time_limit = options_.calibration_limit,
+                                     .session = NewSession(),
+                                     .file = options_.calibration_table}));
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
   LOG(INFO) << "cost model calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
   const PriorInputs prior_inputs = {

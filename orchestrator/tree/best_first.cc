@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -13,12 +14,18 @@ BestFirst::BestFirst(const Candidates& candidates, int expected_nodes, DraftTree
   tree->Reserve(expected_nodes);
   // Each added node removes one candidate from the heap and offers at most two.
   heap_.reserve(static_cast<size_t>(expected_nodes) + 2);
-  Offer({.parent_log_score = 0.0, .parent = 0, .list = candidates.After(*tree, 0), .rank = 0});
 }
 
-double BestFirst::PeekScore() const {
-  return exhausted() ? 0.0 : std::exp(heap_.front().log_score);
+void BestFirst::OfferChild() {
+  if (unoffered_ == kNoNode) return;
+  const NodeIndex parent = std::exchange(unoffered_, kNoNode);
+  Offer({.parent_log_score = unoffered_score_,
+         .parent = parent,
+         .list = candidates_.After(*tree_, parent),
+         .rank = 0});
 }
+
+double BestFirst::PeekScore() { return exhausted() ? 0.0 : std::exp(heap_.front().log_score); }
 
 double BestFirst::AddNext() {
   CHECK(!exhausted());
@@ -30,10 +37,8 @@ double BestFirst::AddNext() {
   Candidate sibling = taken;
   ++sibling.rank;
   Offer(sibling);
-  Offer({.parent_log_score = taken.log_score,
-         .parent = node,
-         .list = candidates_.After(*tree_, node),
-         .rank = 0});
+  unoffered_ = node;
+  unoffered_score_ = taken.log_score;
   return std::exp(taken.log_score);
 }
 

@@ -15,6 +15,9 @@
 // probability are never offered. Scores are sums of doubles from the root down, so results are
 // reproducible.
 //
+// The children of the last added node are looked up only when the next node is chosen, so the last
+// node of a tree is never expanded for nothing.
+//
 // Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TREE_BEST_FIRST_H_
 #define BASTION_ORCHESTRATOR_TREE_BEST_FIRST_H_
@@ -37,10 +40,13 @@ class BestFirst {
   BestFirst(const BestFirst&) = delete;
   BestFirst& operator=(const BestFirst&) = delete;
 
-  [[nodiscard]] bool exhausted() const { return heap_.empty(); }
+  [[nodiscard]] bool exhausted() {
+    OfferChild();
+    return heap_.empty();
+  }
 
   // ρ of the node that AddNext() would add; 0 when exhausted.
-  [[nodiscard]] double PeekScore() const;
+  [[nodiscard]] double PeekScore();
 
   // Adds the best node that is not in the tree yet and returns its ρ. REQUIRES: !exhausted().
   double AddNext();
@@ -65,11 +71,15 @@ class BestFirst {
   // Puts `next` into the heap and sets its score and order. Does nothing if its rank is past the
   // end of its list or its probability is zero.
   void Offer(Candidate next);
+  // Offers the first child of the node that was added last.
+  void OfferChild();
 
   const Candidates& candidates_;
   DraftTree* const tree_;
   std::vector<Candidate> heap_;
   uint32_t offered_ = 0;
+  NodeIndex unoffered_ = 0;  // The node whose first child has not been offered yet, or kNoNode.
+  double unoffered_score_ = 0.0;  // Its log path score.
 };
 
 // The best tree of at most `budget` nodes; fewer when the candidates run out. A negative budget

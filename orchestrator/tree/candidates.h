@@ -1,9 +1,9 @@
 // Candidates: the ranked tokens that may follow a node. The growers (best_first, beam, chain) see
 // candidates only through this interface and do not know their origin.
 //
-// DraftCandidates is the papers' procedure: all nodes of a depth share the drafter's marginal of
-// that position. WeightedCandidates and PriorCandidates (orchestrator/prior/weighted_candidates.h)
-// also depend on the node's own path.
+// DraftCandidates are the drafter's own: for a block drafter, all nodes of a depth share the
+// marginal of that position. WeightedCandidates and PriorCandidates
+// (orchestrator/prior/weighted_candidates.h) also depend on the tokens of the node's path.
 // Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TREE_CANDIDATES_H_
 #define BASTION_ORCHESTRATOR_TREE_CANDIDATES_H_
@@ -11,10 +11,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <memory>
 
 #include "common/base/ids.h"
 #include "common/stages/draft_tree.h"
 #include "common/stages/marginals.h"
+#include "orchestrator/tree/cycle_draft.h"
 
 namespace bastion {
 
@@ -37,24 +39,34 @@ class Candidates {
   [[nodiscard]] virtual CandidateList After(const DraftTree& tree, NodeIndex node) const = 0;
 };
 
-// The drafter's candidates. Does not own `marginals`, which must outlive it.
+// The drafter's candidates. They are listed for depths below `depth`.
 class DraftCandidates final : public Candidates {
  public:
-  // Uses at most the first `depth` positions of `marginals`.
-  explicit DraftCandidates(const Marginals& marginals, int depth = std::numeric_limits<int>::max())
-      : marginals_(marginals), max_depth_(std::clamp(depth, 0, marginals.positions)) {}
+  static constexpr int kAnyDepth = std::numeric_limits<int>::max();
+
+  // Does not own `draft`, which must outlive this object.
+  explicit DraftCandidates(const CycleDraft& draft, int depth = kAnyDepth)
+      : draft_(&draft), max_depth_(std::clamp(depth, 0, draft.max_depth())) {}
+  // The draft of the root alone. Copies `marginals`.
+  explicit DraftCandidates(const Marginals& marginals, int depth = kAnyDepth)
+      : owned_(std::make_unique<const CycleDraft>(marginals)),
+        draft_(owned_.get()),
+        max_depth_(std::clamp(depth, 0, owned_->max_depth())) {}
 
   [[nodiscard]] int max_depth() const override { return max_depth_; }
   [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override {
-    const int position = tree.depth(node);
-    if (position >= max_depth_) return {};
-    const size_t begin = static_cast<size_t>(position) * marginals_.candidates;
-    return {marginals_.tokens.data() + begin, marginals_.log_probs.data() + begin,
-            marginals_.candidates};
+    if (tree.depth(node) >= max_depth_) return {};
+    const CycleDraft::Place place = draft_->After(tree, node);
+    if (!place.known()) return {};
+    const Marginals& marginals = *place.marginals;
+    const size_t begin = static_cast<size_t>(place.position) * marginals.candidates;
+    return {marginals.tokens.data() + begin, marginals.log_probs.data() + begin,
+            marginals.candidates};
   }
 
  private:
-  const Marginals& marginals_;
+  const std::unique_ptr<const CycleDraft> owned_;
+  const CycleDraft* const draft_;
   const int max_depth_;
 };
 

@@ -13,7 +13,8 @@ _WORDS = re.compile(
 _FRAGMENT = re.compile(r"(?://+!?<?|#+|\"\"\"|/\*+)\s*O" r"f\b|^\s*\"O" r"f\s|,\s*\"O" r"f\s[^\"]*\"\)")
 
 # Data files, which this project did not write or must not change.
-_DATA = ("deploy/demo_model/target/", "deploy/demo_model/drafter/", "tests/parity/goldens/")
+_DATA = ("deploy/demo_model/target/", "deploy/demo_model/drafter/", "deploy/demo_model_neox/target/",
+         "deploy/demo_model_neox/drafter/", "tests/parity/goldens/")
 
 
 def plain_english(files):

@@ -87,7 +87,7 @@ MAY_INCLUDE = {
                      "orchestrator/cost", "orchestrator/cycle", "orchestrator/policy",
                      "orchestrator/prior"],
     "client/exactness": [*_DATA, "client/bench", "client/cpp", "client/inprocess", "common/hub",
-                         "orchestrator/cost", "orchestrator/tree"],
+                         "orchestrator/cost", "orchestrator/policy", "orchestrator/tree"],
     "client/doctor": ["client/cpp", "client/ctl", "common/base", "common/hub", "common/nn", "common/prior",
                       "common/stages", "drafter_service/draft", "kernels", "kernels/backend",
                       "orchestrator/serve", "protos/bastion/v1", "verifier_service/model"],

@@ -29,8 +29,9 @@ class OnGpu final : public InProcess {
                    .load_model = drafter::LoadCudaDflash}) {}
 };
 
-// The services and their clients in one process. Only the wire between them is real.
-template <wire::CarrierChoice kCarrier, bool kOnGpu = false>
+// The services and their clients in one process. Only the wire between them is real. With
+// kAutoregressive, the target is also the drafter.
+template <wire::CarrierChoice kCarrier, bool kOnGpu = false, bool kAutoregressive = false>
 class OverTheWire final : public StagesUnderTest {
  public:
   explicit OverTheWire(const std::string& folder) {
@@ -40,7 +41,7 @@ class OverTheWire final : public StagesUnderTest {
         RemoteOptions{.address = Address("verifier"), .carrier = kCarrier});
     drafter_ = std::make_unique<RemoteDrafter>(
         RemoteOptions{.address = Address("drafter"), .carrier = kCarrier});
-    AwaitSubscription();
+    if (!kAutoregressive) AwaitSubscription();
   }
 
   ~OverTheWire() override { features_->Stop(); }
@@ -94,7 +95,7 @@ class OverTheWire final : public StagesUnderTest {
   void StartDrafter(const std::string& folder) {
     features_ = std::make_unique<drafter::RemoteFeatures>(Address("verifier"), kCarrier);
     drafter::DrafterOptions options;
-    options.drafter_folder = folder + "/drafter";
+    options.drafter_folder = folder + (kAutoregressive ? "/target" : "/drafter");
     options.target_folder = folder + "/target";
     options.engine = EngineOptions(drafter_device_);
     options.max_sequences = kMaxSequences;
@@ -146,6 +147,10 @@ std::vector<StagesKind> KindsUnderTest() {
   std::vector<StagesKind> kinds = {
       KindOn<InProcess>("InProcess", "gqa2_untied_draft2"),
       KindOn<InProcess>("InProcessSlidingWindow", "sliding_window"),
+      KindOn<AutoregressiveInProcess>("AutoregressiveInProcess", "gqa2_untied_draft2"),
+      KindOn<AutoregressiveInProcess>("AutoregressiveSlidingWindow", "sliding_window"),
+      KindOn<OverTheWire<wire::CarrierChoice::kAuto, /*kOnGpu=*/false, /*kAutoregressive=*/true>>(
+          "AutoregressiveOverSharedMemory", "gqa2_untied_draft2"),
       KindOn<OverTheWire<wire::CarrierChoice::kInline>>("OverGrpc", "gqa2_untied_draft2"),
       KindOn<OverTheWire<wire::CarrierChoice::kAuto>>("OverSharedMemory", "gqa2_untied_draft2")};
   if (kernels::cuda::OpenDevice(0).ok()) {

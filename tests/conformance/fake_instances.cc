@@ -6,6 +6,7 @@ namespace {
 
 class FakeStages final : public StagesUnderTest {
  public:
+  explicit FakeStages(bool expands_nodes) { drafter_.expands_nodes = expands_nodes; }
   Verifier& verifier() override { return verifier_; }
   Drafter& drafter() override { return drafter_; }
 
@@ -17,7 +18,9 @@ class FakeStages final : public StagesUnderTest {
 }  // namespace
 
 std::vector<StagesKind> KindsUnderTest() {
-  return {{"Fake", [] { return std::make_unique<FakeStages>(); }}};
+  return {
+      {"Fake", [] { return std::make_unique<FakeStages>(/*expands_nodes=*/false); }},
+      {"FakeAutoregressive", [] { return std::make_unique<FakeStages>(/*expands_nodes=*/true); }}};
 }
 
 }  // namespace bastion::testing

@@ -34,6 +34,7 @@ inline constexpr int kMaxRows = 256;
 
 struct InProcessOptions {
   std::string folder;  // Has the folders `target` and `drafter`, like that of a golden case.
+  std::string drafter = "drafter";  // The drafter's folder in `folder`.
   DType dtype = DType::kF32;
   std::string backend = "cpu";
   int threads = 2;
@@ -61,7 +62,7 @@ class InProcess : public StagesUnderTest {
     CHECK(verifier_engine.ok()) << verifier_engine.status();
     verifier_engine_ = *std::move(verifier_engine);
     drafter::DrafterOptions drafter;
-    drafter.drafter_folder = options.folder + "/drafter";
+    drafter.drafter_folder = options.folder + "/" + options.drafter;
     drafter.target_folder = options.folder + "/target";
     drafter.engine = verifier.engine;
     drafter.max_sequences = options.max_sequences;
@@ -85,6 +86,13 @@ class InProcess : public StagesUnderTest {
   std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
   std::unique_ptr<LocalVerifier> verifier_;
   std::unique_ptr<LocalDrafter> drafter_;
+};
+
+// The target is also the drafter.
+class AutoregressiveInProcess final : public InProcess {
+ public:
+  explicit AutoregressiveInProcess(const std::string& folder)
+      : InProcess({.folder = folder, .drafter = "target"}) {}
 };
 
 // A kind of stages of class `Kind`, created from the folder of a golden case.

@@ -1,22 +1,34 @@
-// Compares the whole cycle with the published procedure, on the demo models. The verified trees
-// must equal the trees of DDTree's algorithm (tests/support/ddtree_reference). The committed
-// lengths, and so τ, must equal the lengths obtained by following the text of plain decoding down
-// these trees.
+// Compares the whole cycle with the published procedure, on the demo pair (blocks of 8) and on a
+// tiny random pair with blocks of 16, at budgets up to 1024. The verified trees must equal the
+// trees of DDTree's algorithm (tests/support/ddtree_reference). The committed lengths, and so τ,
+// must equal the lengths obtained by following the text of plain decoding down these trees.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
 #include "client/bench/prompts.h"
 #include "client/inprocess/local_stages.h"
+#include "common/base/check.h"
 #include "orchestrator/cost/calibration.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/tree/best_first.h"
 #include "tests/support/ddtree_reference.h"
+#include "tests/support/golden_file.h"
+#include "tests/support/random_marginals.h"
+#include "tests/support/temp_folder.h"
 
 namespace bastion {
 namespace {
 
 const std::string kModels = std::string(BASTION_SOURCE_DIR) + "/deploy/demo_model";
 constexpr int kTokens = 48;
-constexpr size_t kPrompts = 4;
+constexpr int kMaxRows = 1025;  // The papers' largest budget, and the root.
 
 // Records the drafter's marginals.
 class RecordingDrafter final : public Drafter {
@@ -84,32 +96,89 @@ int MatchedLength(const DraftTree& tree, const std::vector<TokenId>& text, size_
   return matched;
 }
 
-class DdtreeEqualityTest : public ::testing::TestWithParam<int> {
+// A loaded pair and prompts for it.
+struct Pair {
+  std::unique_ptr<LocalStages> stages;
+  CalibrationTable table;
+  std::vector<BenchPrompt> prompts;
+};
+
+Pair Load(const std::string& folder) {
+  LocalOptions options;
+  options.target_folder = folder + "/target";
+  options.drafter_folder = folder + "/drafter";
+  options.dtype = "fp32";
+  options.threads = 2;
+  options.memory.max_rows = kMaxRows;
+  Pair pair;
+  auto stages = LocalStages::Create(options);
+  CHECK(stages.ok()) << stages.status();
+  pair.stages = *std::move(stages);
+  CalibrationOptions quick;
+  quick.time_limit = absl::ZeroDuration();
+  quick.session = uint64_t{1} << 40;
+  auto table = Calibrate(pair.stages->verifier(), Clock::Real(), quick);
+  CHECK(table.ok()) << table.status();
+  pair.table = *std::move(table);
+  return pair;
+}
+
+Pair LoadDemoPair() {
+  Pair pair = Load(kModels);
+  pair.prompts = *LoadPrompts(kModels + "/prompts.jsonl", kModels + "/target");
+  return pair;
+}
+
+// A golden pair with blocks of 16. Its context is too short for large trees, but position encodings
+// have no end.
+Pair LoadPairWithBlocksOf16() {
+  const testing::TempFolder folder;
+  std::filesystem::copy(testing::GoldenFolder("gqa4_tied_draft5"), folder.path(),
+                        std::filesystem::copy_options::recursive);
+  for (const char* model : {"target", "drafter"}) {
+    const std::string path = folder.path() + "/" + model + "/config.json";
+    auto config = nlohmann::json::parse(std::ifstream(path));
+    config["max_position_embeddings"] = 2048;
+    std::ofstream(path) << config.dump();
+  }
+  Pair pair = Load(folder.path());
+  EXPECT_EQ(pair.stages->drafter().Info()->positions, 15);
+  for (TokenId first : {11, 42}) {
+    BenchPrompt& prompt = pair.prompts.emplace_back();
+    prompt.id = absl::StrCat("random ", first);
+    for (int i = 0; i < 24; ++i) prompt.tokens.push_back((first + 29 * i) % 211);
+  }
+  return pair;
+}
+
+struct Case {
+  const char* pair;
+  int budget;
+  size_t prompts;
+
+  friend std::ostream& operator<<(std::ostream& out, const Case& one) {
+    return out << one.pair << " pair, " << one.budget << " nodes";
+  }
+};
+
+class DdtreeEqualityTest : public ::testing::TestWithParam<Case> {
  protected:
-  static void SetUpTestSuite() {
-    LocalOptions options;
-    options.target_folder = kModels + "/target";
-    options.drafter_folder = kModels + "/drafter";
-    options.dtype = "fp32";
-    options.threads = 2;
-    auto stages = LocalStages::Create(options);
-    ASSERT_TRUE(stages.ok()) << stages.status();
-    stages_ = stages->release();
-    CalibrationOptions quick;
-    quick.time_limit = absl::ZeroDuration();
-    quick.session = uint64_t{1} << 40;
-    auto table = Calibrate(stages_->verifier(), Clock::Real(), quick);
-    ASSERT_TRUE(table.ok()) << table.status();
-    table_ = new CalibrationTable(*std::move(table));
+  static void TearDownTestSuite() { pairs_.clear(); }
+  static Pair& LoadedPair() {
+    const std::string name = GetParam().pair;
+    const auto found = pairs_.find(name);
+    if (found != pairs_.end()) return found->second;
+    return pairs_[name] = name == "demo" ? LoadDemoPair() : LoadPairWithBlocksOf16();
   }
 
   static DecodedRun Decode(const std::string& policy, const BenchPrompt& prompt,
                            float temperature) {
     static uint64_t session = 1;
-    RecordingDrafter drafter(&stages_->drafter());
-    RecordingVerifier verifier(&stages_->verifier());
-    const TargetInfo target = *stages_->verifier().Info();
-    CostModel costs = *CostModel::Fit(target, *table_);
+    Pair& pair = LoadedPair();
+    RecordingDrafter drafter(&pair.stages->drafter());
+    RecordingVerifier verifier(&pair.stages->verifier());
+    const TargetInfo target = *verifier.Info();
+    CostModel costs = *CostModel::Fit(target, pair.table);
     SpeculationMemory memory;
     DecodeCycle cycle(target, &drafter, &verifier, &costs);
     DecodeRequest request;
@@ -128,20 +197,19 @@ class DdtreeEqualityTest : public ::testing::TestWithParam<int> {
     return {sequence.output(), sequence.cycles(), drafter.marginals, verifier.trees};
   }
 
-  static LocalStages* stages_;
-  static CalibrationTable* table_;
+ private:
+  static std::map<std::string, Pair> pairs_;
 };
 
-LocalStages* DdtreeEqualityTest::stages_ = nullptr;
-CalibrationTable* DdtreeEqualityTest::table_ = nullptr;
+std::map<std::string, Pair> DdtreeEqualityTest::pairs_;
 
 TEST_P(DdtreeEqualityTest, TreesAndCommittedLengthsEqualTheReference) {
-  const int budget = GetParam();
-  auto prompts = LoadPrompts(kModels + "/prompts.jsonl", kModels + "/target");
-  ASSERT_TRUE(prompts.ok()) << prompts.status();
-  prompts->resize(std::min(prompts->size(), kPrompts));
+  const int budget = GetParam().budget;
+  const std::vector<BenchPrompt>& prompts = LoadedPair().prompts;
+  ASSERT_GE(prompts.size(), GetParam().prompts);
+  bool full = false;  // A tree had all nodes of the budget.
   for (const float temperature : {0.0f, 1.0f}) {
-    for (const BenchPrompt& prompt : *prompts) {
+    for (const BenchPrompt& prompt : absl::MakeConstSpan(prompts).first(GetParam().prompts)) {
       const std::vector<TokenId> plain = Decode("ar", prompt, temperature).output;
       const DecodedRun run = Decode(absl::StrCat("fixed:", budget), prompt, temperature);
       ASSERT_EQ(run.output, plain);
@@ -159,15 +227,40 @@ TEST_P(DdtreeEqualityTest, TreesAndCommittedLengthsEqualTheReference) {
             testing::DdtreeReference(run.trees[i].token(0), marginals, budget);
         ASSERT_EQ(run.trees[i].tokens(), expected.tokens()) << prompt.id << " cycle " << i;
         ASSERT_EQ(run.trees[i].parents(), expected.parents()) << prompt.id << " cycle " << i;
+        full = full || run.trees[i].nodes() == budget;
         const int matched = MatchedLength(expected, plain, emitted) + 1;
         EXPECT_EQ(run.cycles[i].committed_length, std::min(matched, left));
         emitted += run.cycles[i].committed_length;
       }
     }
   }
+  EXPECT_TRUE(full);
 }
 
-INSTANTIATE_TEST_SUITE_P(Budgets, DdtreeEqualityTest, ::testing::Values(4, 16, 64));
+INSTANTIATE_TEST_SUITE_P(Pairs, DdtreeEqualityTest,
+                         ::testing::Values(Case{"demo", 4, 4}, Case{"demo", 16, 4},
+                                           Case{"demo", 64, 4}, Case{"demo", 256, 1},
+                                           Case{"demo", 1024, 1}, Case{"block 16", 64, 2},
+                                           Case{"block 16", 256, 2}, Case{"block 16", 1024, 2}));
+
+// Blocks of 16 and vocabularies of thousands, as the published drafters have, without their
+// weights.
+TEST(DdtreeTreesTest, LargeTreesFromBlocksOf16EqualTheReference) {
+  using ::bastion::testing::EdgeCase;
+  std::mt19937 random(4);
+  for (const int budget : {128, 256, 512, 1024}) {
+    for (const EdgeCase edge_case : {EdgeCase::kNone, EdgeCase::kTies, EdgeCase::kZeroTails}) {
+      for (const double sharpness : {1.0, 64.0}) {
+        const Marginals marginals =
+            testing::RandomMarginals(random, /*positions=*/15, budget, edge_case, sharpness);
+        const DraftTree tree = GrowBestFirst(7, DraftCandidates(marginals), budget);
+        const DraftTree expected = testing::DdtreeReference(7, marginals, budget);
+        ASSERT_EQ(tree.tokens(), expected.tokens()) << budget << ", sharpness " << sharpness;
+        ASSERT_EQ(tree.parents(), expected.parents()) << budget << ", sharpness " << sharpness;
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace bastion

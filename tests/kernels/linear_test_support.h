@@ -31,7 +31,9 @@ class LinearTest : public testing::TestWithParam<std::tuple<Shape, DType>> {
   std::vector<float> Run(const Backend& backend, int threads, const float* x, int rows) {
     ThreadPool pool(threads);
     std::vector<float> y(size_t(rows) * shape_.outputs, 3.0f);
-    backend.linear({x, matrix().packed, y.data(), rows, shape_.outputs, accumulate_}, pool);
+    backend.linear({x, matrix().packed, y.data(), rows, shape_.outputs, accumulate_,
+                    bias_.empty() ? nullptr : bias_.data()},
+                   pool);
     return y;
   }
   const RandomMatrix& matrix() {
@@ -41,6 +43,7 @@ class LinearTest : public testing::TestWithParam<std::tuple<Shape, DType>> {
   Shape shape_;
   DType dtype_;
   bool accumulate_ = false;
+  std::vector<float> bias_;  // [N], or empty
   std::vector<float> x_;
   std::unique_ptr<RandomMatrix> matrix_;
 };

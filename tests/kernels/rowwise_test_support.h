@@ -8,8 +8,15 @@
 
 namespace bastion::kernels {
 
+// What a call of qkv() does.
+struct QkvCase {
+  bool with_query = true;
+  bool with_norms = true;
+  int rotary_dims = 0;  // 0: all 32.
+};
+
 // Runs qkv() on a backend with a new cache and returns the resulting queries, keys and values.
-inline std::vector<float> RunQkv(const Backend& backend, bool with_query) {
+inline std::vector<float> RunQkv(const Backend& backend, const QkvCase& test) {
   ThreadPool pool(2);
   const int rows = 4, heads = 4, kv_heads = 2, dim = 32, stride = (heads + 2 * kv_heads) * dim;
   std::vector<float> qkv = RandomFloats(size_t(rows) * stride, 4);
@@ -19,11 +26,14 @@ inline std::vector<float> RunQkv(const Backend& backend, bool with_query) {
   const int64_t slots[] = {33, 2, 17, 16};
   std::vector<float> keys(3 * 16 * kv_heads * dim), values(keys.size());
   QkvArgs args;
-  args.query = with_query ? qkv.data() : nullptr;
+  args.query = test.with_query ? qkv.data() : nullptr;
   args.key = qkv.data() + heads * dim;
   args.value = args.key + kv_heads * dim;
-  args.query_norm = query_norm.data();
-  args.key_norm = key_norm.data();
+  if (test.with_norms) {
+    args.query_norm = query_norm.data();
+    args.key_norm = key_norm.data();
+  }
+  args.rotary_dims = test.rotary_dims;
   args.cosine_sine = table.data();
   args.positions = positions;
   args.slots = slots;
@@ -36,6 +46,29 @@ inline std::vector<float> RunQkv(const Backend& backend, bool with_query) {
   all.insert(all.end(), keys.begin(), keys.end());
   all.insert(all.end(), values.begin(), values.end());
   return all;
+}
+
+// Calls body(case) for queries or none, norms or none, and full and partial rotations.
+template <typename Body>
+void ForEachQkvCase(Body body) {
+  for (const bool with_query : {true, false}) {
+    for (const bool with_norms : {true, false}) {
+      for (const int rotary_dims : {0, 2, 16, 20, 30}) body({with_query, with_norms, rotary_dims});
+    }
+  }
+}
+
+// Calls run(x, number of rows) -> y, with `width` elements per row of x and of y. Expects that a
+// row has the same bits alone and in a batch.
+template <typename Run>
+void ExpectRowInvariance(const std::vector<float>& x, int width, Run run) {
+  const int rows = static_cast<int>(x.size()) / width;
+  const std::vector<float> batched = run(x, rows);
+  for (int r = 0; r < rows; ++r) {
+    const auto row = x.begin() + static_cast<std::ptrdiff_t>(r) * width;
+    const std::vector<float> alone = run({row, row + width}, 1);
+    ASSERT_TRUE(SameBits(alone.data(), batched.data() + size_t(r) * width, width)) << "row " << r;
+  }
 }
 
 // Moves slot 3 to 4, 4 to 20 and 20 to 3. A backend that moved them one by one would copy slot 3 to

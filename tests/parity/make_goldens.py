@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Writes the parity goldens: tiny random checkpoints, and their outputs in fp32.
 
-Targets run in `transformers`' Qwen3ForCausalLM. The DFlash drafter is implemented below, from the paper
+Qwen3 targets run in `transformers`' Qwen3ForCausalLM, targets of other families in its class for them
+(family_goldens.py). The DFlash drafter is implemented below, from the paper
 (arXiv 2602.06036) and the checkpoint format. It caches nothing: every result is one full forward.
 
     pip install torch==2.11.0 transformers==5.23.0 safetensors==0.8.0
     python tests/parity/make_goldens.py            # rewrites tests/parity/goldens/
+    python tests/parity/make_goldens.py NAME…      # rewrites the named cases
 
-Each case folder has `target/` and `drafter/` (Hugging Face folders) and `golden.safetensors`. Shapes: T
+Each case folder has `target/`, for Qwen3 `drafter/` (Hugging Face folders) and `golden.safetensors`. Shapes: T
 tokens, V vocabulary, F feature width, N tree nodes without the root, γ = block_size − 1.
     tokens [T], logits [T, V], features [T, F]      a plain forward
     tree_tokens, tree_parents [N + 1], tree_logits [N + 1, V]
@@ -19,6 +21,7 @@ tokens, V vocabulary, F feature width, N tree nodes without the root, γ = block
 import json
 import math
 import shutil
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +29,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import Qwen3ForCausalLM
+
+import family_goldens
 
 GOLDENS = Path(__file__).resolve().parent / "goldens"
 TOKENS, NODES, MAX_DEPTH = 40, 20, 7
@@ -234,7 +239,7 @@ def random_tree(vocabulary: int) -> tuple[list[int], list[int]]:
     return tokens, parents
 
 
-def tree_logits(model: Qwen3ForCausalLM, tokens: torch.Tensor, tree: list[int], parents: list[int]) -> torch.Tensor:
+def tree_logits(model: torch.nn.Module, tokens: torch.Tensor, tree: list[int], parents: list[int]) -> torch.Tensor:
     """Logits [N + 1, V]. A separate forward computes each row: the tokens, the ancestors of the row, the row."""
     rows = []
     for index in range(len(tree)):
@@ -247,40 +252,60 @@ def tree_logits(model: Qwen3ForCausalLM, tokens: torch.Tensor, tree: list[int], 
 
 
 @torch.no_grad()
+def target_golden(model: torch.nn.Module, ids: list[int]) -> dict[str, torch.Tensor]:
+    """The tensors of a golden that do not depend on a drafter. `ids`: the layers of the features."""
+    vocabulary = model.config.vocab_size
+    tokens = torch.randint(8, vocabulary, (TOKENS,))
+    out = model(tokens[None], output_hidden_states=True)
+    assert max(ids) + 1 < model.config.num_hidden_layers  # hidden_states[layers] is the output of the final norm
+    features = torch.cat([out.hidden_states[i + 1][0] for i in ids], -1)
+    tree, parents = random_tree(vocabulary)
+    return {"tokens": tokens, "logits": out.logits[0], "features": features,
+            "tree_tokens": torch.tensor(tree), "tree_parents": torch.tensor(parents),
+            "tree_logits": tree_logits(model, tokens, tree, parents)}
+
+
+def save_golden(golden: dict[str, torch.Tensor], folder: Path) -> None:
+    save_file({k: v.contiguous().clone() for k, v in golden.items()}, folder / "golden.safetensors")
+
+
+@torch.no_grad()
 def make(case: Case) -> None:
     torch.manual_seed(case.seed)
     folder = GOLDENS / case.name
     write_target(case, folder / "target")
     config, weights = write_drafter(case, folder / "drafter")
     model = Qwen3ForCausalLM.from_pretrained(folder / "target", dtype=torch.float32, attn_implementation="eager").eval()
-    tokens = torch.randint(8, case.vocabulary, (TOKENS,))
-    out = model(tokens[None], output_hidden_states=True)
     ids = layer_ids(config)
-    assert max(ids) + 1 < case.layers  # hidden_states[layers] would be the output of the final norm
-    features = torch.cat([out.hidden_states[i + 1][0] for i in ids], -1)
-    tree, parents = random_tree(case.vocabulary)
-    golden = {"tokens": tokens, "logits": out.logits[0], "features": features,
-              "tree_tokens": torch.tensor(tree), "tree_parents": torch.tensor(parents),
-              "tree_logits": tree_logits(model, tokens, tree, parents),
-              "draft_context": torch.tensor(DRAFT_CONTEXT)}
+    golden = target_golden(model, ids)
+    tokens, features = golden["tokens"], golden["features"]
+    golden["draft_context"] = torch.tensor(DRAFT_CONTEXT)
     committed = 0
     for i, more in enumerate(DRAFT_CONTEXT):
         committed += more
         bonus = int(tokens[committed])
         golden[f"bonus_{i}"] = torch.tensor([bonus])
         golden[f"marginal_logits_{i}"] = draft(config, weights, model, features[:committed], bonus)
-    save_file({k: v.contiguous().clone() for k, v in golden.items()}, folder / "golden.safetensors")
+    save_golden(golden, folder)
     spread = golden["logits"].std().item(), golden["marginal_logits_2"].std().item()
     print(f"{case.name}: layer ids {ids}, std of logits {spread[0]:.2f}, of marginals {spread[1]:.2f}")
 
 
 def main() -> None:
-    shutil.rmtree(GOLDENS, ignore_errors=True)
+    only = set(sys.argv[1:])
+    for name in only or ["."]:
+        shutil.rmtree(GOLDENS / name, ignore_errors=True)
     for case in CASES:
-        make(case)
+        if not only or case.name in only:
+            make(case)
+    for name, model, ids in family_goldens.make_all(GOLDENS, only):
+        golden = {**target_golden(model, list(ids)), "layer_ids": torch.tensor(ids)}
+        golden.update(family_goldens.touched_experts(model, golden["tokens"]))
+        save_golden(golden, GOLDENS / name)
+        print(f"{name}: layer ids {list(ids)}, std of logits {golden['logits'].std().item():.2f}")
     size = sum(f.stat().st_size for f in GOLDENS.rglob("*") if f.is_file())
     print(f"{size / 1e6:.2f} MB in {GOLDENS.name}/")
-    assert size < 3e6
+    assert size < 4e6
 
 
 if __name__ == "__main__":

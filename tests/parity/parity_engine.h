@@ -1,10 +1,11 @@
-// ParityEngine: a golden case (make_goldens.py) with its target and drafter, loaded in fp32 on one
-// backend.
+// ParityEngine: a golden case (make_goldens.py) with its target and, if it has one, its drafter,
+// loaded in fp32 on one backend.
 #ifndef BASTION_TESTS_PARITY_PARITY_ENGINE_H_
 #define BASTION_TESTS_PARITY_PARITY_ENGINE_H_
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,7 +30,9 @@ inline void ExpectParity(const float* actual, const std::vector<float>& expected
 class ParityEngine {
  public:
   ParityEngine(const std::string& name, const kernels::Backend& backend)
-      : golden_(GoldenFolder(name) + "/golden.safetensors"), tokens_(golden_.Integers("tokens")) {
+      : golden_(GoldenFolder(name) + "/golden.safetensors"),
+        tokens_(golden_.Integers("tokens")),
+        feature_layers_(GoldenFeatureLayers(name)) {
     const std::string folder = GoldenFolder(name);
     options_.dtype = DType::kF32;
     options_.device = {&backend, &pool_};
@@ -37,6 +40,7 @@ class ParityEngine {
     auto target = verifier::TargetModel::Load(folder + "/target", options_);
     CHECK(target.ok()) << target.status();
     target_ = *std::move(target);
+    if (!std::filesystem::exists(folder + "/drafter")) return;
     auto drafter = drafter::DflashModel::Load(folder + "/drafter", folder + "/target", options_);
     CHECK(drafter.ok()) << drafter.status();
     drafter_ = *std::move(drafter);
@@ -57,7 +61,7 @@ class ParityEngine {
       nn::RowBatch batch;
       batch.AddRun({&table, static_cast<Position>(begin), kernels::RowMask::kCausal},
                    {tokens.begin() + begin, tokens.begin() + end});
-      target_->Forward(batch, feature_layers());
+      target_->Forward(batch, feature_layers_);
     }
   }
 
@@ -77,13 +81,13 @@ class ParityEngine {
     for (NodeIndex i = 0; i < tree.rows(); ++i) depths.push_back(tree.depth(i));
     nn::RowBatch batch;
     batch.AddTree({&table, cached}, tree.tokens(), depths, tree.AncestorBits());
-    target_->Forward(batch, feature_layers());
+    target_->Forward(batch, feature_layers_);
     const float* logits = target_->Logits(tree.rows()).values;
     return {logits, logits + size_t(tree.rows()) * vocabulary()};
   }
 
   // For each round of `draft_context`: appends the round's feature rows to the context, drafts, and
-  // calls check(round, logits of the block).
+  // calls check(round, logits of the block). REQUIRES: the case has a drafter.
   template <typename Check>
   void ForEachDraft(Check check) {
     const std::vector<float> features = golden_.Floats("features");
@@ -105,12 +109,9 @@ class ParityEngine {
   }
 
  private:
-  [[nodiscard]] const std::vector<int>& feature_layers() const {
-    return drafter_->config().dflash.target_layer_ids;
-  }
-
   GoldenFile golden_;
   std::vector<TokenId> tokens_;
+  std::vector<int> feature_layers_;
   kernels::ThreadPool pool_{2};
   nn::EngineOptions options_;
   std::unique_ptr<verifier::TargetModel> target_;

@@ -53,6 +53,13 @@ TEST_P(ParityTest, TargetLogitsAndFeaturesMatchTransformers) {
   testing::ExpectParity(engine_->target().Logits(rows).values, golden().Floats("logits"), "logits");
 }
 
+TEST_P(ParityTest, TouchedExpertsMatchTransformers) {
+  nn::PageTable table;
+  engine_->Prefill(tokens(), tokens().size(), table);
+  const float expected = golden().Has("touched") ? golden().Floats("touched")[0] : 0;
+  EXPECT_EQ(engine_->target().touched_experts(), expected);
+}
+
 TEST_P(ParityTest, AChunkedPrefillHasTheSameBitsAsAWholePrefill) {
   nn::PageTable whole, chunked;
   engine_->Prefill(tokens(), tokens().size(), whole);
@@ -113,13 +120,17 @@ TEST_P(ParityTest, CacheAfterCommitHasTheSameBitsAsAPlainPrefill) {
   }
 }
 
-TEST_P(ParityTest, DrafterMarginalsMatchTheReferenceModel) {
+using DraftParityTest = ParityTest;
+
+TEST_P(DraftParityTest, DrafterMarginalsMatchTheReferenceModel) {
   engine_->ForEachDraft([&](const std::string& round, const float* logits) {
     testing::ExpectParity(logits, golden().Floats("marginal_logits_" + round), "marginal logits");
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, ParityTest, ::testing::ValuesIn(testing::GoldenCases()),
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Goldens, DraftParityTest, ::testing::ValuesIn(testing::GoldenPairs()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -37,7 +37,9 @@ TEST_P(TorchParityTest, TreeLogitsMatchTheCpuEngine) {
   testing::ExpectParity(logits.data(), torch_.golden().Floats("tree_logits"), "tree logits");
 }
 
-TEST_P(TorchParityTest, DrafterLogitsMatchTheCpuEngine) {
+using TorchDraftParityTest = TorchParityTest;
+
+TEST_P(TorchDraftParityTest, DrafterLogitsMatchTheCpuEngine) {
   std::vector<std::vector<float>> expected;
   const size_t size = cpu_.golden().Floats("marginal_logits_0").size();
   cpu_.ForEachDraft([&](const std::string&, const float* logits) {
@@ -49,14 +51,19 @@ TEST_P(TorchParityTest, DrafterLogitsMatchTheCpuEngine) {
   });
 }
 
+const auto kBackends = ::testing::Values(&kernels::TorchBackend(), &kernels::TorchOracle());
+
+std::string NameOf(const ::testing::TestParamInfo<TorchParityTest::ParamType>& info) {
+  const bool oracle = std::get<1>(info.param) == &kernels::TorchOracle();
+  return std::get<0>(info.param) + (oracle ? "_double" : "_single");
+}
+
 INSTANTIATE_TEST_SUITE_P(Goldens, TorchParityTest,
-                         ::testing::Combine(::testing::ValuesIn(testing::GoldenCases()),
-                                            ::testing::Values(&kernels::TorchBackend(),
-                                                              &kernels::TorchOracle())),
-                         [](const auto& info) {
-                           const bool oracle = std::get<1>(info.param) == &kernels::TorchOracle();
-                           return std::get<0>(info.param) + (oracle ? "_double" : "_single");
-                         });
+                         ::testing::Combine(::testing::ValuesIn(testing::GoldenCases()), kBackends),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Goldens, TorchDraftParityTest,
+                         ::testing::Combine(::testing::ValuesIn(testing::GoldenPairs()), kBackends),
+                         NameOf);
 
 }  // namespace
 }  // namespace bastion

@@ -147,7 +147,7 @@ TEST_P(InstructionsTest, PlanningGrowingAndLearningStayWithinTheirLimit) {
       request->Begin(1, {100, kMaxNodes, 7}, planner.min_values());
       const DraftRound* round = request->NextRound();
       if (round != nullptr && !round->required) (void)planner.ChooseDrafts({round->offer});
-      if (round != nullptr) request->AddDraft(marginals);
+      if (round != nullptr) request->AddDraft(std::vector<Marginals>(1, marginals));
       const TreeOffer offer = request->OfferTree();
       const int nodes = request->planned() ? planner.ChooseNodes({offer}, 1).nodes[0] : 0;
       const GrownTree grown = request->Finish(nodes, BudgetReason::kCost);

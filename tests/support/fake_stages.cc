@@ -241,16 +241,20 @@ const std::vector<TokenId>* FakeVerifier::Tokens(SequenceId sequence) const {
 absl::StatusOr<DrafterInfo> FakeDrafter::Info() {
   ++info_calls;
   if (call_error) return *call_error;
-  return DrafterInfo{"toy-drafter", kPositions, vocabulary, kToyContext};
+  return DrafterInfo{.model = "toy-drafter",
+                     .positions = positions(),
+                     .vocabulary = vocabulary,
+                     .max_context = kToyContext,
+                     .expands_nodes = expands_nodes};
 }
 
 Marginals FakeDrafter::MarginalsAfter(const std::vector<TokenId>& prefix,
                                       const Frontier& frontier) const {
   Marginals marginals;
-  marginals.positions = kPositions;
+  marginals.positions = positions();
   marginals.candidates = std::min(frontier.candidates, kToyVocabulary);
   std::vector<TokenId> tokens = prefix;
-  for (int p = 0; p < kPositions; ++p) {
+  for (int p = 0; p < positions(); ++p) {
     const TokenId truth = ToyNext(tokens, frontier.sampling);
     const uint64_t dice = HashOf(tokens, 0xD1CE) % 100;
     // A wrong draft has the target's token as its second candidate.
@@ -277,11 +281,18 @@ absl::StatusOr<DraftResult> FakeDrafter::Expand(absl::Span<const Frontier> reque
     const std::vector<TokenId>* committed = target_->Tokens(frontier.sequence);
     const bool known =
         committed != nullptr && static_cast<size_t>(frontier.committed) <= committed->size();
+    const std::pair<Position, TokenId> tree = {frontier.committed, frontier.root};
+    const auto is_root = [](const auto& path) { return path.empty(); };
+    if (std::any_of(frontier.paths.begin(), frontier.paths.end(), is_root)) {
+      trees_[frontier.sequence.session] = tree;
+    }
+    const bool begun = trees_[frontier.sequence.session] == tree;
     for (const std::vector<TokenId>& path : frontier.paths) {
       draft.marginals.emplace_back();
-      if (!known || !path.empty()) continue;
+      if (!known || !begun || !(path.empty() || expands_nodes)) continue;
       std::vector<TokenId> prefix(committed->begin(), committed->begin() + frontier.committed);
       prefix.push_back(frontier.root);
+      prefix.insert(prefix.end(), path.begin(), path.end());
       draft.marginals.back() = MarginalsAfter(prefix, frontier);
     }
   }
@@ -292,6 +303,7 @@ absl::StatusOr<DraftResult> FakeDrafter::Expand(absl::Span<const Frontier> reque
 void FakeDrafter::Close(SequenceId sequence) {
   closed.push_back(sequence);
   epochs_.erase(sequence.session);
+  trees_.erase(sequence.session);
 }
 
 }  // namespace bastion::testing

@@ -97,6 +97,9 @@ class FakeDrafter final : public Drafter {
   absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override;
   void Close(SequenceId sequence) override;
 
+  // True: an autoregressive drafter, which expands every node and predicts one position.
+  bool expands_nodes = false;
+
   // ---- faults that a test can set ----
   int percent_right = 70;                  // How often the top candidate is the target's token.
   std::optional<absl::Status> call_error;  // Returned by every Info and Expand.
@@ -108,11 +111,14 @@ class FakeDrafter final : public Drafter {
   int info_calls = 0;
 
  private:
+  [[nodiscard]] int positions() const { return expands_nodes ? 1 : kPositions; }
   [[nodiscard]] Marginals MarginalsAfter(const std::vector<TokenId>& prefix,
                                          const Frontier& frontier) const;
 
   const FakeVerifier* const target_;
   std::map<uint64_t, uint32_t> epochs_;  // By session.
+  // By session: the committed tokens and the root of the tree whose nodes can be expanded.
+  std::map<uint64_t, std::pair<Position, TokenId>> trees_;
 };
 
 }  // namespace bastion::testing

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "common/base/check.h"
+#include "common/hub/model_config.h"
 
 namespace bastion::testing {
 namespace {
@@ -61,6 +62,23 @@ std::vector<std::string> GoldenCases() {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::vector<std::string> GoldenPairs() {
+  std::vector<std::string> names = GoldenCases();
+  std::erase_if(names, [](const std::string& name) {
+    return !std::filesystem::exists(GoldenFolder(name) + "/drafter");
+  });
+  return names;
+}
+
+std::vector<int> GoldenFeatureLayers(const std::string& name) {
+  const std::string folder = GoldenFolder(name);
+  const GoldenFile golden(folder + "/golden.safetensors");
+  if (golden.Has("layer_ids")) return golden.Integers("layer_ids");
+  const auto drafter = hub::ReadModelConfig(folder + "/drafter");
+  CHECK(drafter.ok()) << drafter.status();
+  return drafter->dflash.target_layer_ids;
 }
 
 std::string GoldenFolder(const std::string& name) { return GoldensRoot() + "/" + name; }

@@ -20,6 +20,7 @@ class GoldenFile {
   // The elements of the tensor `name`. CHECK-fails if it is missing or has a different type.
   [[nodiscard]] std::vector<float> Floats(const std::string& name) const;
   [[nodiscard]] std::vector<TokenId> Integers(const std::string& name) const;
+  [[nodiscard]] bool Has(const std::string& name) const { return header_.contains(name); }
 
  private:
   [[nodiscard]] std::string Bytes(const std::string& name, const std::string& dtype) const;
@@ -30,6 +31,10 @@ class GoldenFile {
 
 // The names of the folders under tests/parity/goldens, sorted.
 [[nodiscard]] std::vector<std::string> GoldenCases();
+// Those of them that have a drafter.
+[[nodiscard]] std::vector<std::string> GoldenPairs();
+// The layers whose outputs are the features of a case.
+[[nodiscard]] std::vector<int> GoldenFeatureLayers(const std::string& name);
 // The path of the folder `name`.
 [[nodiscard]] std::string GoldenFolder(const std::string& name);
 

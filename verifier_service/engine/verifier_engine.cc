@@ -77,6 +77,10 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target)
   info_.device = absl::StrCat(target_->DescribeDevice(), ", ", Name(options.engine.dtype));
   info_.dims = config.dims;
   info_.dims.bytes_per_element = static_cast<int>(BytesPerElement(options.engine.dtype));
+  // Only weights can be int8.
+  if (options.engine.dtype == DType::kInt8) {
+    info_.dims.state_bytes_per_element = static_cast<int>(BytesPerElement(DType::kBF16));
+  }
   info_.peaks = target_->MeasurePeaks();
   info_.max_context = config.max_positions;
   info_.max_rows = options.max_rows;

@@ -17,7 +17,9 @@ namespace {
 class CpuTarget final : public Target {
  public:
   CpuTarget(std::unique_ptr<TargetModel> model, DType dtype)
-      : model_(std::move(model)), type_(dtype == DType::kF32 ? DType::kF32 : DType::kBF16) {}
+      : model_(std::move(model)),
+        weights_(dtype),
+        type_(dtype == DType::kF32 ? DType::kF32 : DType::kBF16) {}
 
   void WakeUp() override { pool().Wake(); }
   void SetFeatureLayers(const std::vector<int>& layers) override { layers_ = layers; }
@@ -35,7 +37,7 @@ class CpuTarget final : public Target {
   const hub::ModelConfig& config() const override { return model_->config(); }
   nn::ForwardCost Cost() const override { return model_->Cost(); }
   std::string DescribeDevice() const override { return verifier::DescribeDevice(model_->device()); }
-  DevicePeaks MeasurePeaks() override { return verifier::MeasurePeaks(model_->device()); }
+  DevicePeaks MeasurePeaks() override { return verifier::MeasurePeaks(model_->device(), weights_); }
 
  private:
   [[nodiscard]] kernels::ThreadPool& pool() { return *model_->device().pool; }
@@ -52,7 +54,8 @@ class CpuTarget final : public Target {
   void Keep(int row);
 
   std::unique_ptr<TargetModel> model_;
-  const DType type_;
+  const DType weights_;
+  const DType type_;  // The features' type.
   std::vector<int> layers_;
   std::vector<char> kept_;  // [rows kept, F] of type_
   // [spans + 1] The byte offset of each span's rows in kept_, then the end of the last span's rows.
@@ -111,6 +114,7 @@ absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> CpuTarget::Verify(
     const nn::RowBatch& batch, absl::Span<const TreeRows> trees, TimingTrace& trace) {
   StopWatch watch;
   model_->Forward(batch, layers_);
+  trace.experts = model_->touched_experts();
   std::vector<absl::StatusOr<Acceptance>> outcomes;
   if (const int rows = RowCount(trees); rows > 0) {
     const LogitRows logits = model_->Logits(rows);

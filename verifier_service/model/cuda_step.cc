@@ -19,12 +19,8 @@ using kernels::cuda::WalkResult;
 absl::StatusOr<std::unique_ptr<CudaStep>> CudaStep::Load(const std::string& folder,
                                                          const nn::EngineOptions& options,
                                                          cuda::Gpu& gpu) {
-  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(folder));
-  if (config.kind != hub::ModelKind::kTarget) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder, ": ", config.architecture, " is a drafter; use the target's folder"));
-  }
-  ASSIGN_OR_RETURN(auto checkpoint, hub::Checkpoint::Open(folder));
+  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadTargetConfig(folder));
+  ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(folder));
   auto step = std::unique_ptr<CudaStep>(new CudaStep(gpu));
   // The rejected nodes of a tree may be past the context.
   const cuda::StepCapacity capacity = {(options.max_rows + 63) / 64 * 64, options.max_sequences,
@@ -32,14 +28,14 @@ absl::StatusOr<std::unique_ptr<CudaStep>> CudaStep::Load(const std::string& fold
                                        config.max_positions + options.max_rows};
   std::optional<ProgressBar> bar;
   if (options.show_progress) bar.emplace(absl::StrCat("loading to ", gpu.info.name), "MB");
-  cuda::DeviceLoader loader(std::move(checkpoint), options.dtype, *gpu.stream,
+  cuda::DeviceLoader loader(checkpoint, options.dtype, *gpu.stream,
                             bar.has_value() ? &*bar : nullptr);
-  ASSIGN_OR_RETURN(step->decoder_,
-                   cuda::DeviceDecoder::Load(loader, config, "model.", capacity, gpu));
+  ASSIGN_OR_RETURN(step->decoder_, cuda::DeviceDecoder::Load(loader, config, capacity, gpu));
   ASSIGN_OR_RETURN(step->vocabulary_, cuda::LoadDeviceVocabulary(loader, config));
+  RETURN_IF_ERROR(hub::CheckAllRead(*checkpoint, config.names, config.tie_word_embeddings));
   bar.reset();
   ASSIGN_OR_RETURN(step->inputs_, cuda::StepInputs::Create(capacity));
-  step->buckets_ = cuda::RowBuckets(capacity.rows);
+  step->buckets_ = cuda::TreeRowBuckets(capacity.rows);
   RETURN_IF_ERROR(step->Allocate());
   if (options.share_bytes > 0) {
     auto ring = CudaFeatureRing::Create(options.share_bytes, gpu.info.uuid);

@@ -63,6 +63,8 @@ class CudaStep {
 
   [[nodiscard]] const hub::ModelConfig& config() const { return decoder_->config(); }
   [[nodiscard]] nn::ForwardCost Cost() const;
+  // Experts that the rows of the last step chose (cuda::DeviceExperts::touched).
+  [[nodiscard]] double touched_experts() const { return decoder_->touched_experts(); }
   // The memory bandwidth in bytes/s, computed from the memory clock, and the measured FLOP/s of a
   // matrix product with many rows.
   [[nodiscard]] DevicePeaks MeasurePeaks();

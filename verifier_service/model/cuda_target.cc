@@ -126,6 +126,7 @@ absl::Status CudaTarget::RunStep(const nn::RowBatch& batch, absl::Span<const Tre
   ASSIGN_OR_RETURN(const double forward, stream.ElapsedSeconds(begin, forwarded));
   trace.forward = std::min(absl::Seconds(forward), elapsed);
   trace.accept = elapsed - trace.forward;
+  trace.experts = step_->touched_experts();
   return absl::OkStatus();
 }
 

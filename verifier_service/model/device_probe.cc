@@ -21,9 +21,9 @@ std::string CpuModel() {
 
 }  // namespace
 
-DevicePeaks MeasurePeaks(const nn::Device& device) {
+DevicePeaks MeasurePeaks(const nn::Device& device, DType dtype) {
   return {kernels::ReadBandwidth(*device.pool),
-          kernels::LinearRate(*device.backend, DType::kBF16, *device.pool)};
+          kernels::LinearRate(*device.backend, dtype, *device.pool)};
 }
 
 std::string DescribeDevice(const nn::Device& device) {

@@ -4,13 +4,15 @@
 
 #include <string>
 
+#include "common/base/dtype.h"
 #include "common/nn/device.h"
 #include "common/stages/stage_data.h"
 
 namespace bastion::verifier {
 
-// The read bandwidth and the bf16 FLOP rate (kernels/backend/probe.h). Takes less than 0.1 s.
-[[nodiscard]] DevicePeaks MeasurePeaks(const nn::Device& device);
+// The read bandwidth, and the FLOP rate of products with weights of `dtype`
+// (kernels/backend/probe.h). Takes less than 0.1 s.
+[[nodiscard]] DevicePeaks MeasurePeaks(const nn::Device& device, DType dtype);
 
 // A description for logs: the CPU model, the number of threads, and the instruction set or library.
 [[nodiscard]] std::string DescribeDevice(const nn::Device& device);

@@ -2,25 +2,16 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
 namespace bastion::verifier {
 
 absl::StatusOr<std::unique_ptr<TargetModel>> TargetModel::Load(const std::string& folder,
                                                                const nn::EngineOptions& options) {
-  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(folder));
-  if (config.kind != hub::ModelKind::kTarget) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder, ": ", config.architecture, " is a drafter; use the target's folder"));
-  }
-  ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(folder));
   nn::PackingPlan plan;
-  const nn::WeightLoader loader(checkpoint, options.dtype, plan);
-  ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(loader, config, "model.", options));
-  ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(loader, config));
+  ASSIGN_OR_RETURN(nn::CausalModel model, nn::LoadCausalModel(folder, options, plan));
   plan.Run(folder, options);
-  return std::unique_ptr<TargetModel>(new TargetModel(std::move(decoder), std::move(vocabulary)));
+  return std::unique_ptr<TargetModel>(new TargetModel(std::move(model)));
 }
 
 void TargetModel::Forward(const nn::RowBatch& batch, absl::Span<const int> feature_layers) {
@@ -29,8 +20,8 @@ void TargetModel::Forward(const nn::RowBatch& batch, absl::Span<const int> featu
   const int rows = batch.rows();
   hidden_data_ = hidden_.Reserve(rows, width);                                    // [R, C]
   features_data_ = features_.Reserve(rows, std::max<int64_t>(feature_width, 1));  // [R, F]
-  vocabulary_.Embed(device(), batch.tokens(), hidden_data_);
-  decoder_->Forward(batch, hidden_data_, [&](int layer, const float* x) {
+  model_.vocabulary.Embed(device(), batch.tokens(), hidden_data_);
+  model_.decoder->Forward(batch, hidden_data_, [&](int layer, const float* x) {
     for (size_t part = 0; part < feature_layers.size(); ++part) {
       if (feature_layers[part] != layer) continue;
       for (int64_t row = 0; row < rows; ++row) {
@@ -40,17 +31,11 @@ void TargetModel::Forward(const nn::RowBatch& batch, absl::Span<const int> featu
   });
 }
 
-nn::ForwardCost TargetModel::Cost() const {
-  nn::ForwardCost cost = decoder_->Cost();
-  cost.Add(vocabulary_.head());
-  return cost;
-}
-
 LogitRows TargetModel::Logits(int rows) {
   float* normed = normed_.Reserve(rows, config().dims.hidden);      // [rows, C]
   float* logits = logits_.Reserve(rows, config().dims.vocabulary);  // [rows, V]
-  decoder_->FinalNorm(hidden_data_, rows, normed);
-  vocabulary_.Logits(device(), normed, rows, logits);
+  model_.decoder->FinalNorm(hidden_data_, rows, normed);
+  model_.vocabulary.Logits(device(), normed, rows, logits);
   return {logits, rows, config().dims.vocabulary};
 }
 

@@ -6,19 +6,19 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/nn/decoder.h"
+#include "common/nn/causal_model.h"
 #include "verifier_service/verify/choose_tokens.h"
 
 namespace bastion::verifier {
 
 class TargetModel {
  public:
-  // Errors name the folder and, where it applies, the file and the tensor. INVALID_ARGUMENT if the
-  // folder contains a drafter.
+  // Errors: see nn::LoadCausalModel.
   static absl::StatusOr<std::unique_ptr<TargetModel>> Load(const std::string& folder,
                                                            const nn::EngineOptions& options);
 
@@ -29,22 +29,22 @@ class TargetModel {
   // Computes the logits of the first `rows` rows of the last Forward. The caller may modify them.
   // REQUIRES: 1 <= rows <= the rows of that Forward.
   LogitRows Logits(int rows);
+  // Experts that the rows of the last Forward chose (nn::Decoder::touched_experts).
+  [[nodiscard]] double touched_experts() const { return model_.decoder->touched_experts(); }
   // Features [R, F] of the last Forward, F = feature_layers.size() * C.
   [[nodiscard]] const float* features() const { return features_data_; }
 
   // The bytes read and the multiply-adds of a forward, including its logits.
-  [[nodiscard]] nn::ForwardCost Cost() const;
+  [[nodiscard]] nn::ForwardCost Cost() const { return model_.Cost(); }
 
-  [[nodiscard]] nn::KvCache& cache() { return decoder_->cache(); }
-  [[nodiscard]] const hub::ModelConfig& config() const { return decoder_->config(); }
-  [[nodiscard]] const nn::Device& device() const { return decoder_->device(); }
+  [[nodiscard]] nn::KvCache& cache() { return model_.decoder->cache(); }
+  [[nodiscard]] const hub::ModelConfig& config() const { return model_.decoder->config(); }
+  [[nodiscard]] const nn::Device& device() const { return model_.decoder->device(); }
 
  private:
-  TargetModel(std::unique_ptr<nn::Decoder> decoder, nn::Vocabulary vocabulary)
-      : decoder_(std::move(decoder)), vocabulary_(std::move(vocabulary)) {}
+  explicit TargetModel(nn::CausalModel model) : model_(std::move(model)) {}
 
-  std::unique_ptr<nn::Decoder> decoder_;
-  nn::Vocabulary vocabulary_;
+  nn::CausalModel model_;
   nn::Scratch hidden_, normed_, logits_, features_;
   float* hidden_data_ = nullptr;
   float* features_data_ = nullptr;

@@ -44,7 +44,8 @@ class Target {
   // are `trees`, in order; the others are prompts. There is at least one row. Afterwards, the
   // accepted rows directly follow their root in the cache. Returns outcomes in the order of
   // `trees`; DATA_LOSS for a tree with a row whose logits are NaN or exclude every token. Returns
-  // an error if the forward failed; then nothing is kept. Fills the trace's times.
+  // an error if the forward failed; then nothing is kept. Fills the trace's times and its
+  // experts.
   [[nodiscard]] virtual absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> Verify(
       const nn::RowBatch& batch, absl::Span<const TreeRows> trees, TimingTrace& trace) = 0;
 

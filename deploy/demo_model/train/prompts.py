@@ -71,19 +71,13 @@ def is_good(continuation: list[int]) -> bool:
     return EOS not in continuation and distinct_ratio(continuation) >= MIN_DISTINCT
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="file to write, prompts.jsonl")
-    args = parser.parse_args()
-    torch.set_num_threads(2)
-    tokenizer = Tokenizer.from_file(str(args.work / "tokenizer" / "tokenizer.json"))
+def pick(model: Qwen3, work: Path) -> tuple[list[dict], dict]:
+    """The prompts that are good for this target, as lines of prompts.jsonl, and how many were tried and good."""
+    tokenizer = Tokenizer.from_file(str(work / "tokenizer" / "tokenizer.json"))
     generator = torch.Generator().manual_seed(11)
-    tried = [(document, text) for document in corpus.load(args.work, "heldout") if document.kind == KIND
+    tried = [(document, text) for document in corpus.load(work, "heldout") if document.kind == KIND
              for text in candidates(document, tokenizer, generator)]
-    ids = [tokenizer.encode(text, add_special_tokens=False).ids for _, text in tried]
-    greedy = continuations(load_target(args.work), ids)
-    (args.work / "prompt_continuations.json").write_text(json.dumps(greedy))
+    greedy = continuations(model, [tokenizer.encode(text, add_special_tokens=False).ids for _, text in tried])
     good = [i for i, continuation in enumerate(greedy) if is_good(continuation)]
     per_file: dict[str, int] = {}
     lines = []
@@ -93,10 +87,25 @@ def main() -> None:
         if used < MAX_PER_FILE and len(lines) < WANTED:
             per_file[document.path] = used + 1
             lines.append({"id": f"{len(lines):02d}-{Path(document.path).name.split('.')[0]}", "text": text})
-    args.out.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    counts = {"candidates": len(tried), "good": len(good), "chosen": len(lines)}
-    (args.work / "prompts.json").write_text(json.dumps(counts))
+    if not lines:
+        raise SystemExit(f"prompts: none of {len(tried)} candidates is good for this target; train it for longer")
+    return lines, {"candidates": len(tried), "good": len(good), "chosen": len(lines)}
+
+
+def write(lines: list[dict], counts: dict, out: Path, counts_file: Path) -> None:
+    """Writes the prompts to `out` and the counts, for the model card, to `counts_file`."""
+    out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    counts_file.write_text(json.dumps(counts))
     print(counts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="file to write, prompts.jsonl")
+    args = parser.parse_args()
+    torch.set_num_threads(2)
+    write(*pick(load_target(args.work), args.work), args.out, args.work / "prompts.json")
 
 
 if __name__ == "__main__":

@@ -88,6 +88,7 @@ inline float Exp2(float x) { return std::exp2(x); }
 inline float Log(float x) { return std::log(x); }
 inline float Log1p(float x) { return std::log1p(x); }
 inline double Log(double x) { return std::log(x); }
+inline float ComplementaryErf(float x) { return std::erfc(x); }
 inline float ReciprocalSqrt(float x) { return 1.0f / std::sqrt(x); }
 inline float Sqrt(float x) { return std::sqrt(x); }
 inline float Infinity() { return std::numeric_limits<float>::infinity(); }

@@ -77,6 +77,7 @@ SIMT_DEVICE float Exp2(float x) { return exp2f(x); }
 SIMT_DEVICE float Log(float x) { return logf(x); }
 SIMT_DEVICE float Log1p(float x) { return log1pf(x); }
 SIMT_DEVICE double Log(double x) { return log(x); }
+SIMT_DEVICE float ComplementaryErf(float x) { return erfcf(x); }
 SIMT_DEVICE float ReciprocalSqrt(float x) { return 1.0f / sqrtf(x); }
 SIMT_DEVICE float Sqrt(float x) { return sqrtf(x); }
 SIMT_DEVICE float Infinity() { return __uint_as_float(0x7F800000u); }

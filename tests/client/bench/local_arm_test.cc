@@ -99,6 +99,40 @@ TEST_F(LocalArmTest, ArmsAlternateAndEachRoundHasEveryRequest) {
   EXPECT_EQ(made.size(), 6u) << "one arm per level and round";
 }
 
+TEST_F(LocalArmTest, WarmUpRequestsDoNotCount) {
+  const BenchSettings settings = {{}, /*max_new_tokens=*/6};
+  const auto plans = PlanLoads({.concurrency = {1}}, kRoots, settings);
+  int arms = 0;
+  const auto make = [&](const std::string& policy) -> absl::StatusOr<std::unique_ptr<Arm>> {
+    ++arms;
+    return Make(policy);
+  };
+  const absl::Duration began = device_.clock().Now();
+  ASSERT_TRUE(CompareLoads(*plans, {.policies = {"ar"}}, settings, make).ok());
+  const absl::Duration without = device_.clock().Now() - began;
+  ComparisonOptions options = {.policies = {"ar"}};
+  options.warmup = 2;
+  const auto warm = CompareLoads(*plans, options, settings, make);
+  ASSERT_TRUE(warm.ok()) << warm.status();
+  const absl::Duration with = device_.clock().Now() - began - without;
+  EXPECT_EQ((*warm)[0].arms[0].rounds[0].requests.size(), kRoots.size());
+  EXPECT_NEAR(absl::FDivDuration(with, without), 1.5, 1e-6) << "six requests instead of four";
+  EXPECT_EQ(arms, 2);
+}
+
+TEST_F(LocalArmTest, TreesAreCountedByDepthIfTheyAreKept) {
+  BenchSettings settings = {{}, /*max_new_tokens=*/6};
+  const auto plans = PlanLoads({.concurrency = {1}}, kRoots, settings);
+  const auto bare = Make("chain:3")->Run((*plans)[0], settings);
+  ASSERT_TRUE(bare.ok()) << bare.status();
+  EXPECT_TRUE(bare->requests[0].cycles[0].offered.empty());
+  settings.keeps_trees = true;
+  const auto kept = Make("chain:3")->Run((*plans)[0], settings);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->requests[0].cycles[0].offered, (std::vector<int>{1, 1, 1}));
+  EXPECT_EQ(kept->requests[0].cycles[0].accepted + 1, kept->requests[0].cycles[0].committed_length);
+}
+
 TEST(LocalArmTextTest, TextsDoNotDependOnTheLoad) {
   FakeVerifier verifier;
   FakeDrafter drafter(&verifier);

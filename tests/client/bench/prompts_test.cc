@@ -3,8 +3,10 @@
 #include <fstream>
 #include <set>
 
+#include "client/bench/conversation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/hub_fixtures.h"
 #include "tests/support/temp_folder.h"
 
 namespace bastion {
@@ -36,6 +38,78 @@ TEST(SyntheticPromptsTest, SomeRepeatAPhrase) {
     loops += kinds.size() <= 4 ? 1 : 0;
   }
   EXPECT_GE(loops, 30);
+}
+
+class PromptsTest : public ::testing::Test {
+ protected:
+  PromptsTest() {
+    folder_.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
+    folder_.Write("chat_template.jinja",
+                  "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
+                  "{% if enable_thinking is false %}no{% endif %}");
+  }
+  absl::StatusOr<std::vector<BenchPrompt>> Load(const std::string& lines,
+                                                const std::string& arguments = "{}") {
+    folder_.Write("prompts.jsonl", lines);
+    return LoadPrompts(folder_.File("prompts.jsonl"), folder_.path(), arguments);
+  }
+  // The tokens of a text without special tokens are its bytes, here.
+  std::vector<TokenId> Tokens(const std::string& text) {
+    return (*Load(R"({"id": "x", "text": ")" + text + R"("})"))[0].tokens;
+  }
+
+  const testing::TempFolder folder_;
+};
+
+TEST_F(PromptsTest, AConversationIsFormattedByTheChatTemplate) {
+  const auto prompts = Load(
+      R"({"id": "a", "dataset": "chats", "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]}
+{"id": "b", "turns": ["one", "two"]}
+{"id": "c", "turns": ["one"], "template_args": {"enable_thinking": false}}
+)");
+  ASSERT_TRUE(prompts.ok()) << prompts.status();
+  EXPECT_EQ((*prompts)[0].dataset, "chats");
+  EXPECT_EQ((*prompts)[0].conversation, nullptr);
+  ASSERT_NE((*prompts)[1].conversation, nullptr);
+  EXPECT_EQ((*prompts)[1].conversation->later_turns, std::vector<std::string>{"two"});
+  const auto tokens = std::vector{(*prompts)[0].tokens, (*prompts)[1].tokens, (*prompts)[2].tokens};
+  EXPECT_EQ(tokens[0], Tokens("u:hi;a:yo;"));
+  EXPECT_EQ(tokens[1], Tokens("u:one;"));
+  EXPECT_EQ(tokens[2], Tokens("u:one;no"));
+}
+
+TEST_F(PromptsTest, ArgumentsOfTheTemplateHaveDefaults) {
+  const std::string lines = R"({"id": "a", "turns": ["one"]}
+{"id": "b", "turns": ["one"], "template_args": {"enable_thinking": true}}
+)";
+  const auto prompts = Load(lines, R"({"enable_thinking": false})");
+  ASSERT_TRUE(prompts.ok()) << prompts.status();
+  const auto first = (*prompts)[0].tokens, second = (*prompts)[1].tokens;
+  EXPECT_EQ(first, Tokens("u:one;no"));
+  EXPECT_EQ(second, Tokens("u:one;"));
+  EXPECT_THAT(Load(lines, "[]").status().message(), HasSubstr("--template_args"));
+}
+
+TEST_F(PromptsTest, BadConversationsAreErrorsThatNameTheLine) {
+  for (const char* const rest :
+       {R"("messages": [])", R"("messages": [{"role": "user"}])", R"("messages": "hi")",
+        R"("turns": [])", R"("turns": [3])", R"("turns": ["a"], "template_args": 1)",
+        R"("turns": ["a"], "template_args": {"messages": 1})"}) {
+    EXPECT_THAT(Load(std::string(R"({"id": "a", )") + rest + "}").status().message(),
+                HasSubstr("prompts.jsonl:1"))
+        << rest;
+  }
+}
+
+TEST(ResizedTest, PromptsAreCutOrFilledUpAtTheFront) {
+  const std::vector<BenchPrompt> prompts = {{"a", {1, 2, 3}}, {"b", {4}}};
+  const auto two = Resized(prompts, 2);
+  EXPECT_THAT(two[0].tokens, ElementsAre(2, 3));
+  EXPECT_THAT(two[1].tokens, ElementsAre(3, 4));
+  const auto six = Resized(prompts, 6);
+  EXPECT_THAT(six[0].tokens, ElementsAre(2, 3, 4, 1, 2, 3));
+  EXPECT_THAT(six[1].tokens, ElementsAre(3, 4, 1, 2, 3, 4));
+  EXPECT_EQ(six[1].id, "b");
 }
 
 class ArrivalsTest : public ::testing::Test {

@@ -27,8 +27,8 @@ BenchReport Example() {
   PromptMeasurement plain{"p0", {5, 6, 7, 8}, {}, 4.0, 0.5};
   for (int i = 0; i < 4; ++i) plain.cycles.push_back({1, 0, 1, 1.0, {.verify = 1.0}});
   PromptMeasurement tree{"p0", {5, 6, 7, 8}, {}, 1.0, 0.5};
-  tree.cycles.push_back({3, 4, 5, 0.45, Stages(0.1, 0.01, 0.02, 0.03)});
-  tree.cycles.push_back({1, 8, 9, 0.75, Stages(0.3, 0.03, 0.02, 0.01)});
+  tree.cycles.push_back({3, 4, 5, 0.45, Stages(0.1, 0.01, 0.02, 0.03), 2, {}, 10, 2.5, "cost"});
+  tree.cycles.push_back({1, 8, 9, 0.75, Stages(0.3, 0.03, 0.02, 0.01), 0, {}, 13, 1.5, "rows"});
   report.policies = {{"ar", {plain}}, {"fixed:8", {tree}}};
   return report;
 }
@@ -132,9 +132,31 @@ TEST(BenchReportTest, FilesContainTheFiguresAndTheVerdict) {
   EXPECT_EQ(results["policies"][1]["prompts"][0]["output_token_ids"], nlohmann::json({5, 6, 7, 8}));
   EXPECT_EQ(results["policies"][1]["speedup_vs_ar"], 4.0);
   EXPECT_EQ(results["policies"][1]["verify_trace"][0], nlohmann::json({5, 0.45, 0.5}));
+  const auto& cycles = results["policies"][1]["prompts"][0];
+  EXPECT_EQ(cycles["accepted_nodes"], nlohmann::json({2, 0}));
+  EXPECT_EQ(cycles["expected_lengths"], nlohmann::json({2.5, 1.5}));
+  EXPECT_EQ(cycles["contexts"], nlohmann::json({10, 13}));
+  EXPECT_EQ(cycles["budget_reasons"], nlohmann::json({"cost", "rows"}));
+  EXPECT_EQ(results["policies"][1]["expected_length_fit"]["cycles"], 2);
+  EXPECT_TRUE(results["policies"][0]["expected_length_fit"].is_null()) << "no trees";
+  EXPECT_TRUE(results["latency_model"].is_null()) << "not in process";
+  EXPECT_EQ(results["warnings"], nlohmann::json::array());
   const std::string markdown = Content(report + "/report.md");
   EXPECT_THAT(markdown, HasSubstr("| fixed:8 | 4.0 | 4.00× | 2.00 | 6.0 | 200.000 |"));
   EXPECT_THAT(markdown, HasSubstr("Every policy generated the same tokens."));
+}
+
+TEST(BenchReportTest, TreesThatWereCutAreAWarningInEveryForm) {
+  BenchReport report = Example();
+  report.levels = {{{.concurrency = 1}, {{"fixed:8", {LoadRun{report.policies[1].prompts}}}}}};
+  const std::string warning =
+      "fixed:8 at concurrency 1: 1 of 2 trees were cut by the rows of the forward (--max_rows)";
+  EXPECT_THAT(ReportTables(report), HasSubstr("**Warning:** " + warning + ".\n"));
+  const testing::TempFolder folder;
+  ASSERT_TRUE(WriteReport(report, folder.path()).ok());
+  EXPECT_THAT(Content(folder.File("report.md")), HasSubstr(warning));
+  const auto results = nlohmann::json::parse(Content(folder.File("results.json")));
+  EXPECT_EQ(results["warnings"], nlohmann::json({warning}));
 }
 
 TEST(BenchReportTest, AnOpenLoopHasNoConcurrency) {

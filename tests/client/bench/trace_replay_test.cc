@@ -129,8 +129,8 @@ TEST(TraceReplayTest, TheReportNamesAllEstimators) {
   const auto json = nlohmann::json::parse(report->Json());
   std::vector<std::string> names;
   for (const auto& row : json["estimators"]) names.push_back(row["name"]);
-  EXPECT_THAT(names, ::testing::ElementsAre("static", "ema", "ema+calib", "staircase", "batch",
-                                            "mean of size", "recorded"));
+  EXPECT_THAT(names, ::testing::ElementsAre("roofline", "static", "ema", "ema+calib", "staircase",
+                                            "batch", "mean of size", "recorded"));
   EXPECT_THAT(report->Markdown(), HasSubstr("a box: 40 cycles, 40 with a choice of sizes."));
 }
 

@@ -117,7 +117,7 @@ TEST(Explain, TheEndShowsTheAnswerAndItsTotals) {
     nodes.set_accepted(10);
     nodes.set_expected(9.5);
   }
-  (*totals.mutable_budget_reasons())["cap"] = 1;
+  (*totals.mutable_budget_reasons())["rows"] = 1;
   (*totals.mutable_budget_reasons())["cost"] = 9;
   *totals.mutable_predicted_verify() = Micros(5500);
   *totals.mutable_measured_verify() = Micros(5000);
@@ -137,8 +137,7 @@ TEST(Explain, TheEndShowsTheAnswerAndItsTotals) {
       "  all                 80        20      19.0\n"
       "  cost          9 cycles  the next node, a draft or planning would take more time than "
       "it saves\n"
-      "  cap            1 cycle  a limit of the server, the context, or the tokens that are "
-      "left\n"
+      "  rows           1 cycle  the rows of one forward\n"
       "  verify  5.00 ms, predicted 5.50 ms (+10 %); median error of a cycle 7 %\n");
   EXPECT_EQ(explainer.explanation().answer, "two\nlines");
 }
@@ -168,8 +167,8 @@ TEST(Explain, APredictionIsComparedWithTheMeasuredTime) {
 }
 
 TEST(Explain, AllBudgetReasonsHaveAMeaning) {
-  for (const char* reason : {"policy", "cost", "confidence", "request_limit", "cap", "exploration",
-                             "exhausted", "no_draft"}) {
+  for (const char* reason : {"policy", "cost", "confidence", "request_limit", "server_limit",
+                             "rows", "share", "length", "exploration", "exhausted", "no_draft"}) {
     EXPECT_THAT(BudgetReasonMeaning(reason), HasSubstr(" ")) << reason;
   }
   EXPECT_EQ(BudgetReasonMeaning("new\n"), "new\\n");

@@ -77,6 +77,15 @@ std::function<void(const std::string&)> Without(const std::string& name) {
   };
 }
 
+// Adds a tensor of one element.
+std::function<void(const std::string&)> With(const std::string& name) {
+  return [name](const std::string& folder) {
+    ChangeTensors(folder, [&](std::vector<testing::TensorFixture>& tensors) {
+      tensors.push_back({name, "F32", {1}, testing::CountingFloats(1)});
+    });
+  };
+}
+
 std::function<void(const std::string&)> Transposed(const std::string& name) {
   return [name](const std::string& folder) {
     ChangeTensors(folder, [&](std::vector<testing::TensorFixture>& tensors) {
@@ -118,8 +127,12 @@ std::vector<Damage> Damages() {
          const std::string file = folder + "/model.safetensors";
          std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
        }},
-      {"UnknownArchitecture", "target", verifier, "names 'LlamaForCausalLM'",
-       Config("architectures", {"LlamaForCausalLM"})},
+      {"UnknownArchitecture", "target", verifier, "names 'GPT2LMHeadModel'",
+       Config("architectures", {"GPT2LMHeadModel"})},
+      {"UnknownField", "target", verifier, "do not know the field 'quantization_config'",
+       Config("quantization_config", {{"quant_method", "fp8"}})},
+      {"UnreadTensor", "target", verifier, "'model.layers.0.self_attn.q_proj.bias' is not a part",
+       With("model.layers.0.self_attn.q_proj.bias")},
       {"ScaledRope", "target", verifier, "rotary embeddings of type 'yarn'",
        Config("rope_scaling", {{"rope_type", "yarn"}})},
       {"Biases", "target", verifier, "attention_bias", Config("attention_bias", true)},
@@ -134,6 +147,8 @@ std::vector<Damage> Damages() {
       {"MissingDraftTensor", "drafter", drafter, "no tensor 'fc.weight'", Without("fc.weight")},
       {"MissingDraftNorm", "drafter", drafter, "no tensor 'hidden_norm.weight'",
        Without("hidden_norm.weight")},
+      {"UnreadDraftTensor", "drafter", drafter, "'layers.0.conv.weight' is not a part",
+       With("layers.0.conv.weight")},
       {"WrongFeatureWidth", "drafter", drafter, "tensor 'fc.weight' has shape",
        [](const std::string& folder) {
          ChangeConfig(folder, "dflash_config",

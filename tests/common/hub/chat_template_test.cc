@@ -75,6 +75,29 @@ TEST_F(ChatTemplateTest, RendersAQwenStyleConversation) {
   EXPECT_EQ(*chat->Render({{"user", "x"}}, false), "<|im_start|>user\nx<|im_end|>\n");
 }
 
+TEST_F(ChatTemplateTest, ArgumentsAreVariablesOfTheTemplate) {
+  const auto chat = Load({{"chat_template", kQwenStyle}, {"bos_token", "<s>"}});
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  const std::vector<ChatMessage> messages = {{"user", "x"}};
+  EXPECT_EQ(*chat->Render(messages, true, R"({"enable_thinking": false})"),
+            "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+  EXPECT_EQ(*chat->Render(messages, true, R"({"enable_thinking": true})"),
+            *chat->Render(messages, true));
+}
+
+TEST_F(ChatTemplateTest, ArgumentsMustBeAnObjectThatLeavesTheConversationAlone) {
+  const auto chat = Load({{"chat_template", "{{ messages[0]['content'] }}"}});
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  const std::vector<ChatMessage> messages = {{"user", "x"}};
+  for (const char* const text : {"", "[]", "3", "{", "{\"messages\": []}"}) {
+    EXPECT_EQ(chat->Render(messages, true, text).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << text;
+  }
+  EXPECT_THAT(chat->Render(messages, true, R"({"messages": []})").status().message(),
+              HasSubstr("messages"));
+}
+
 TEST_F(ChatTemplateTest, PrefersTheJinjaFileToTheConfig) {
   folder_.Write("chat_template.jinja", "file:{{ messages[0]['content'] }}");
   EXPECT_EQ(*Render("config", {{"user", "x"}}), "file:x");

@@ -67,6 +67,14 @@ TEST_F(ModelConfigTest, ReadsAQwen3Target) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->kind, ModelKind::kTarget);
   EXPECT_EQ(config->architecture, "Qwen3ForCausalLM");
+  EXPECT_EQ(config->blocks.norm, NormKind::kRms);
+  EXPECT_EQ(config->blocks.mlp, MlpKind::kGatedSilu);
+  EXPECT_TRUE(config->blocks.query_key_norm);
+  EXPECT_FALSE(config->blocks.attention_bias || config->blocks.mlp_bias);
+  EXPECT_FALSE(config->blocks.parallel_residual);
+  EXPECT_EQ(config->blocks.rope.dims, 32);
+  EXPECT_FALSE(config->blocks.rope.llama3.has_value());
+  EXPECT_EQ(config->names.blocks, "model.layers.");
   EXPECT_EQ(config->dims.hidden, 96);
   EXPECT_EQ(config->dims.layers, 3);
   EXPECT_EQ(config->dims.query_heads, 6);
@@ -77,8 +85,8 @@ TEST_F(ModelConfigTest, ReadsAQwen3Target) {
   EXPECT_EQ(config->dims.bytes_per_element, 2);
   EXPECT_EQ(config->dtype, DType::kBF16);
   EXPECT_EQ(config->max_positions, 2048);
-  EXPECT_EQ(config->rms_norm_eps, 1e-5);
-  EXPECT_EQ(config->rope_theta, 1e6);
+  EXPECT_EQ(config->blocks.norm_epsilon, 1e-5);
+  EXPECT_EQ(config->blocks.rope.theta, 1e6);
   EXPECT_TRUE(config->tie_word_embeddings);
   EXPECT_THAT(config->sliding_windows, ElementsAre(0, 0, 0));
   EXPECT_THAT(config->special.eos, ElementsAre(7));
@@ -98,8 +106,8 @@ TEST_F(ModelConfigTest, UsesTheDefaultsOfTransformers) {
   EXPECT_EQ(read->dims.head_dim, 128);
   EXPECT_EQ(read->max_positions, 32768);
   EXPECT_EQ(read->dtype, DType::kF32);
-  EXPECT_EQ(read->rms_norm_eps, 1e-6);
-  EXPECT_EQ(read->rope_theta, 10000.0);
+  EXPECT_EQ(read->blocks.norm_epsilon, 1e-6);
+  EXPECT_EQ(read->blocks.rope.theta, 10000.0);
   EXPECT_FALSE(read->tie_word_embeddings);
   EXPECT_THAT(read->special.eos, IsEmpty());
 }
@@ -112,7 +120,7 @@ TEST_F(ModelConfigTest, ReadsTheKeysOfTransformers5) {
   config["dtype"] = "float16";
   const auto read = Read(config);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->rope_theta, 5000.0);
+  EXPECT_EQ(read->blocks.rope.theta, 5000.0);
   EXPECT_EQ(read->dtype, DType::kF16);
 }
 
@@ -136,10 +144,29 @@ TEST_F(ModelConfigTest, ReadsADFlashDrafter) {
   const auto config = Read(Drafter());
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->kind, ModelKind::kDrafter);
+  EXPECT_EQ(config->names.blocks, "layers.");
   EXPECT_EQ(config->dflash.block_size, 16);
   EXPECT_EQ(config->dflash.num_target_layers, 36);
   EXPECT_EQ(config->dflash.mask_token, 999);
   EXPECT_THAT(config->dflash.target_layer_ids, ElementsAre(1, 9, 17));
+}
+
+TEST_F(ModelConfigTest, NewerDraftersHaveTheirBlockSizeInDflashConfig) {
+  json config = Drafter();
+  config.erase("block_size");
+  config["dflash_config"]["block_size"] = 12;
+  const auto read = Read(config);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->dflash.block_size, 12);
+}
+
+// A drafter of version 2 has fields that this engine would have to obey.
+TEST_F(ModelConfigTest, RefusesUnknownFieldsOfDrafters) {
+  const auto unimplemented = absl::StatusCode::kUnimplemented;
+  ExpectRefused(Drafter(), "dflash_config", {{"mask_token_id", 5}, {"selector_rank", 8}},
+                "do not know the field 'selector_rank'", unimplemented);
+  ExpectRefused(Drafter(), "conv_kernel_size", 3, "do not know the field 'conv_kernel_size'",
+                unimplemented);
 }
 
 TEST_F(ModelConfigTest, IsCausalSelectsCausalWindows) {
@@ -215,9 +242,10 @@ TEST_F(ModelConfigTest, RefusesInvalidLayerTypes) {
 }
 
 TEST_F(ModelConfigTest, RefusesUnknownArchitectures) {
-  ExpectRefused(Target(), "architectures", {"LlamaForCausalLM"},
-                "names 'LlamaForCausalLM'; it must be Qwen3ForCausalLM (target) or "
-                "DFlashDraftModel (drafter)");
+  ExpectRefused(Target(), "architectures", {"GPT2LMHeadModel"},
+                "names 'GPT2LMHeadModel'; it must be Qwen3ForCausalLM, Qwen3MoeForCausalLM, "
+                "LlamaForCausalLM, GPTNeoXForCausalLM (targets) or DFlashDraftModel (drafter)");
+  ExpectRefused(Drafter(), "architectures", {"DFlash2DraftModel"}, "names 'DFlash2DraftModel'");
   for (const json& none : {json(), json::array(), json("Qwen3ForCausalLM"), json::array({3})}) {
     ExpectRefused(Target(), "architectures", none, "'architectures' must be a list");
   }
@@ -249,12 +277,11 @@ TEST_F(ModelConfigTest, RefusesInvalidHeads) {
 TEST_F(ModelConfigTest, RefusesUnsupportedFeatures) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
   ExpectRefused(Target(), "attention_bias", true, "attention_bias", unimplemented);
-  ExpectRefused(Target(), "hidden_act", "gelu", "hidden_act 'gelu'", unimplemented);
+  ExpectRefused(Target(), "hidden_act", "gelu",
+                "'hidden_act' is \"gelu\"; the engines support only \"silu\"", unimplemented);
   ExpectRefused(Target(), "rope_scaling", {{"type", "linear"}, {"factor", 2}}, "type 'linear'",
                 unimplemented);
   ExpectRefused(Target(), "rope_scaling", {{"rope_type", "yarn"}}, "type 'yarn'", unimplemented);
-  ExpectRefused(Target(), "rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 1e4}},
-                "type 'llama3'", unimplemented);
   json harmless = Target();
   harmless["attention_bias"] = false;
   harmless["rope_scaling"] = nullptr;

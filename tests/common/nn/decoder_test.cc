@@ -20,17 +20,20 @@ constexpr int kTokens = 40;
 
 class DecoderTest : public ::testing::TestWithParam<DType> {
  protected:
-  void SetUp() override {
-    const std::string folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
+  void SetUp() override { Load("gqa2_untied_draft2"); }
+
+  void Load(const std::string& golden) {
+    const std::string folder = testing::GoldenFolder(golden) + "/target";
     config_ = *hub::ReadModelConfig(folder);
     options_.dtype = GetParam();
     options_.device = {&kernels::CpuBackend(), &pool_};
     options_.kv_tokens = 1024;
     PackingPlan plan;
     const WeightLoader loader(*hub::Checkpoint::Open(folder), options_.dtype, plan);
-    decoder_ = *Decoder::Load(loader, config_, "model.", options_);
+    decoder_ = *Decoder::Load(loader, config_, options_);
     vocabulary_ = *Vocabulary::Load(loader, config_);
     plan.Run(folder, options_);
+    tokens_.clear();
     for (int i = 0; i < kTokens; ++i) tokens_.push_back((i * 37 + 11) % config_.dims.vocabulary);
   }
 
@@ -162,13 +165,41 @@ TEST_P(DecoderTest, CostCountsEveryWeightOnce) {
             int64_t{2} * dims.layers * dims.kv_heads * dims.head_dim * element);
 }
 
+// Two of six experts: rows are grouped by expert, and each row still has the bits that it has
+// alone.
+TEST_P(DecoderTest, RowsWithExpertsHaveTheSameBitsAloneAndInABatch) {
+  Load("moe_normalized");
+  const std::vector<float> whole = InChunks(kTokens);
+  EXPECT_GT(decoder_->touched_experts(), 2);
+  for (const int chunk : {1, 3, 17}) EXPECT_TRUE(SameBits(InChunks(chunk), whole)) << chunk;
+  (void)InChunks(1);
+  EXPECT_EQ(decoder_->touched_experts(), 2);
+}
+
+TEST_P(DecoderTest, CostCountsTheExpertsOfARow) {
+  Load("moe_normalized");
+  const ForwardCost cost = decoder_->Cost();
+  const ModelDims& dims = config_.dims;
+  const int64_t attention =
+      int64_t{2} * dims.hidden * dims.head_dim * (dims.kv_heads + dims.query_heads);
+  const int64_t expert = int64_t{3} * dims.hidden * config_.blocks.experts.intermediate;
+  EXPECT_EQ(cost.multiply_adds_per_row,
+            dims.layers * (attention + 2 * expert + int64_t{6} * dims.hidden));
+  EXPECT_GE(cost.expert_bytes,
+            static_cast<int64_t>(BytesPerElement(GetParam())) * dims.layers * 6 * expert);
+  EXPECT_EQ(cost.stored_bytes(), cost.weight_bytes + cost.expert_bytes);
+  const double dense = static_cast<double>(cost.weight_bytes);
+  EXPECT_DOUBLE_EQ(cost.ReadBytes(1), dense + static_cast<double>(cost.expert_bytes) / 3);
+  EXPECT_NEAR(cost.ReadBytes(100), static_cast<double>(cost.stored_bytes()), 1e-3);
+}
+
 TEST_P(DecoderTest, RefusesAHeadDimThatTheKernelsDoNotSupport) {
   const std::string folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
   hub::ModelConfig odd = config_;
   odd.dims.head_dim = 24;
   PackingPlan plan;
   const WeightLoader loader(*hub::Checkpoint::Open(folder), options_.dtype, plan);
-  const auto refused = Decoder::Load(loader, odd, "model.", options_);
+  const auto refused = Decoder::Load(loader, odd, options_);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(refused.status().message(), HasSubstr("head_dim is 24"));
   EXPECT_THAT(refused.status().message(), HasSubstr(folder));

@@ -139,6 +139,7 @@ TEST(CodecTest, RoundTripsTraces) {
   trace.commit = absl::Nanoseconds(5);
   trace.feature_export = absl::Nanoseconds(6);
   trace.rows = 7;
+  trace.experts = 12.25;
   trace.contexts = {8, 0, 9};
   const TimingTrace decoded = RoundTrip<proto::TimingTrace>(trace);
   EXPECT_EQ(decoded.queue, trace.queue);
@@ -149,6 +150,7 @@ TEST(CodecTest, RoundTripsTraces) {
   EXPECT_EQ(decoded.feature_export, trace.feature_export);
   EXPECT_EQ(decoded.verify(), trace.verify());
   EXPECT_EQ(decoded.rows, 7);
+  EXPECT_EQ(decoded.experts, 12.25);
   EXPECT_EQ(decoded.contexts, trace.contexts);
 }
 
@@ -248,7 +250,7 @@ TEST(CodecTest, RoundTripsPrefixes) {
 }
 
 TEST(CodecTest, RoundTripsInfos) {
-  TargetInfo target = {"qwen", "a CPU", {1, 2, 3, 4, 5, 6, 7, 8}, {1.5e10, 2.5e12}, 4096, 512};
+  TargetInfo target = {"qwen", "a CPU", {1, 2, 3, 4, 5, 6, 7, 8, 9}, {1.5e10, 2.5e12}, 4096, 512};
   const TargetInfo decoded = RoundTrip<proto::TargetInfo>(target);
   EXPECT_EQ(decoded.model, "qwen");
   EXPECT_EQ(decoded.device, "a CPU");
@@ -260,6 +262,7 @@ TEST(CodecTest, RoundTripsInfos) {
   EXPECT_EQ(decoded.dims.intermediate, 6);
   EXPECT_EQ(decoded.dims.vocabulary, 7);
   EXPECT_EQ(decoded.dims.bytes_per_element, 8);
+  EXPECT_EQ(decoded.dims.state_bytes_per_element, 9);
   EXPECT_EQ(decoded.peaks.bytes_per_second, 1.5e10);
   EXPECT_EQ(decoded.peaks.flops_per_second, 2.5e12);
   EXPECT_EQ(decoded.max_context, 4096);

@@ -31,6 +31,15 @@ class BarsTest(RawTest):
             "attention_short": ("9.00 µs", "met"), "verify": ("1.13×", "met"), "adaptive": ("0.98×", "met"),
             "exact": ("0", "met")})
 
+    def test_adaptive_is_compared_with_every_fixed_budget_and_with_bastion(self):
+        for best, rate in (("fixed:1024", 40), ("bastion", 41)):
+            policies = {"ar": 10, "fixed:16": 30, "fixed:1024": 20, "bastion": 20, "adaptive": 38} | {best: rate}
+            self.put("decode_8b/results.json", results(*(policy(name, speed, [1, 2]) for name, speed in policies.items())))
+            found = figures.measured_bars(figures.load(self.raw))["adaptive"]
+            self.assertEqual(found["note"], best)
+            self.assertAlmostEqual(found["value"], 38 / rate)
+        self.assertEqual(self.verdicts()["adaptive"], ("0.93×", "missed"))
+
     def test_bad_values_miss_their_bars(self):
         self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0064), forward(64, 0.0074)]})
         self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [2])))

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 
 #include "tests/kernels/attention_test_support.h"
@@ -36,6 +37,32 @@ TEST_P(AttentionTest, ATreeRowHasTheSameBitsAsItsPathRunAsAChain) {
     const std::vector<float> in_chain = Run(CpuBackend(), chain, {before}, own, 1);
     ASSERT_TRUE(SameBits(in_chain.data(), in_tree.data() + size_t(leaf) * width(), width()))
         << "leaf " << leaf;
+  }
+}
+
+// An autoregressive drafter computes a tree level by level. Earlier rows are then in the cache.
+TEST_P(AttentionTest, ATreeInSeveralForwardsGetsTheBitsOfOneForward) {
+  const int cached = 21, rows = 80, words = 2;
+  const std::vector<int> tree = RandomParents(rows, 8);
+  const std::vector<uint64_t> bits = AncestorBits(tree, words);
+  const std::vector<int32_t> positions = TreePositions(tree, cached);
+  const std::vector<float> query = RandomFloats(positions.size() * width(), 25);
+  for (const int window : {0, 5, 30}) {
+    window_ = window;
+    const std::vector<AttentionSpan> whole = {
+        {0, rows, cached, cache_.pages(0), RowMask::kAncestors, bits.data(), words}};
+    const std::vector<float> expected = Run(CpuBackend(), whole, positions, query);
+    for (int begin = 0, end = 1; begin < rows; begin = end, end = std::min(rows, 3 * end)) {
+      const std::vector<AttentionSpan> part = {{0, end - begin, cached, cache_.pages(0),
+                                                RowMask::kAncestors,
+                                                bits.data() + size_t(begin) * words, words, begin}};
+      const std::vector<float> actual =
+          Run(CpuBackend(), part, {positions.begin() + begin, positions.begin() + end},
+              {query.begin() + size_t(begin) * width(), query.begin() + size_t(end) * width()});
+      EXPECT_TRUE(SameBits(actual.data(), expected.data() + size_t(begin) * width(),
+                           size_t(end - begin) * width()))
+          << "rows from " << begin << ", window " << window;
+    }
   }
 }
 

@@ -1,5 +1,5 @@
 // Times linear() with bf16 weights: single matrices, and all matrices of the demo target's layers.
-// Also reports the bytes of weights read per second.
+// Also reports the bytes of weights read per second. Times the row-wise kernels of GPT-NeoX.
 #include <benchmark/benchmark.h>
 
 #include <thread>
@@ -56,6 +56,28 @@ void BM_LinearStack(benchmark::State& state) {
   state.SetBytesProcessed(bytes);
 }
 BENCHMARK(BM_LinearStack)->DenseRange(1, 9)->Arg(16)->Arg(32)->UseRealTime();
+
+// The row-wise kernels of GPT-NeoX, with the widths of Pythia-410M. state.range(0) rows.
+void BM_LayerNorm(benchmark::State& state) {
+  ThreadPool pool(Threads());
+  const int rows = static_cast<int>(state.range(0)), width = 1024;
+  const std::vector<float> x(size_t(rows) * width, 1.5f), weight(width, 1.0f), bias(width, 0.5f);
+  std::vector<float> y(x.size());
+  for (auto _ : state) {
+    CpuBackend().layer_norm({x.data(), weight.data(), bias.data(), y.data(), rows, width, 1e-5f},
+                            pool);
+  }
+}
+BENCHMARK(BM_LayerNorm)->Arg(1)->Arg(8)->Arg(64)->UseRealTime();
+
+void BM_Gelu(benchmark::State& state) {
+  ThreadPool pool(Threads());
+  const int rows = static_cast<int>(state.range(0)), width = 4096;
+  const std::vector<float> x(size_t(rows) * width, 1.5f);
+  std::vector<float> y(x.size());
+  for (auto _ : state) CpuBackend().gelu({x.data(), y.data(), rows, width}, pool);
+}
+BENCHMARK(BM_Gelu)->Arg(1)->Arg(8)->Arg(64)->UseRealTime();
 
 }  // namespace
 }  // namespace bastion::kernels

@@ -40,6 +40,21 @@ TEST_P(LinearTest, UnitRowsGiveTheColumnsOfTheMatrix) {
   }
 }
 
+TEST_P(LinearTest, ABiasIsAddedToTheFinishedSums) {
+  const std::vector<float> bias = RandomFloats(shape_.outputs, 3);
+  for (const bool accumulate : {false, true}) {
+    accumulate_ = accumulate;
+    ForEachInstructionSet([&](const char* name) {
+      bias_.clear();
+      std::vector<float> expected = Run(CpuBackend(), 1, x_.data(), shape_.rows);
+      for (size_t i = 0; i < expected.size(); ++i) expected[i] += bias[i % shape_.outputs];
+      bias_ = bias;
+      const std::vector<float> actual = Run(CpuBackend(), 2, x_.data(), shape_.rows);
+      ASSERT_TRUE(SameBits(actual.data(), expected.data(), expected.size())) << name;
+    });
+  }
+}
+
 TEST_P(LinearTilesTest, ARowHasTheSameBitsAloneAndInABatch) {
   const auto [rows, outputs, depth] = GetParam();
   const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);

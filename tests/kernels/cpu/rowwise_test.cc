@@ -51,6 +51,74 @@ TEST(SiluMulTest, AppliesClosedOpenAndPartlyOpenGates) {
   }
 }
 
+// Rows of 1, 2, …, width have mean (width + 1) / 2 and variance (width² − 1) / 12.
+TEST(LayerNormTest, NormalizesRisingRowsOfAnyWidth) {
+  ThreadPool pool(2);
+  for (const int width : {2, 15, 16, 64, 100, 320}) {
+    const std::vector<float> weight = RandomFloats(width, 2), bias = RandomFloats(width, 3);
+    std::vector<float> x(2 * width, -7.0f), y(x.size());
+    for (int i = 0; i < width; ++i) x[i] = static_cast<float>(i + 1);
+    const double deviation = std::sqrt((static_cast<double>(width) * width - 1) / 12 + 0.5);
+    ForEachInstructionSet([&](const char* name) {
+      CpuBackend().layer_norm({x.data(), weight.data(), bias.data(), y.data(), 2, width, 0.5f},
+                              pool);
+      for (int i = 0; i < width; ++i) {
+        const double normed = (i + 1 - (width + 1) / 2.0) / deviation;
+        EXPECT_NEAR(y[i], normed * weight[i] + bias[i], 2e-6 * (1 + std::abs(normed))) << name;
+        EXPECT_EQ(y[width + i], bias[i]) << name << ": a constant row is its bias";
+      }
+    });
+  }
+}
+
+TEST(LayerNormTest, ARowHasTheSameBitsAloneAndInABatch) {
+  for (const int width : {15, 64, 100, 4096}) {
+    const std::vector<float> weight = RandomFloats(width, 2), bias = RandomFloats(width, 3);
+    ForEachInstructionSet([&](const char*) {
+      ExpectRowInvariance(
+          RandomFloats(9 * width, 1), width, [&](const std::vector<float>& x, int rows) {
+            ThreadPool pool(rows == 1 ? 1 : 3);
+            std::vector<float> y(x.size());
+            CpuBackend().layer_norm(
+                {x.data(), weight.data(), bias.data(), y.data(), rows, width, 1e-5f}, pool);
+            return y;
+          });
+    });
+  }
+}
+
+TEST(GeluTest, AgreesWithErfFromTailToTail) {
+  ThreadPool pool(2);
+  std::vector<float> x;
+  for (int i = -1400; i <= 1400; ++i) x.push_back(static_cast<float>(i) / 100);
+  const int width = static_cast<int>(x.size());
+  std::vector<float> y(x.size());
+  ForEachInstructionSet([&](const char* name) {
+    CpuBackend().gelu({x.data(), y.data(), 1, width}, pool);
+    for (int i = 0; i < width; ++i) {
+      const double value = x[i], expected = value * std::erfc(-value / std::sqrt(2.0)) / 2;
+      // The tail of negative values is a small number, but a precise one.
+      ASSERT_NEAR(y[i], expected, 1e-30 + 5e-6 * std::abs(expected)) << name << " " << x[i];
+    }
+    EXPECT_EQ(y[1400], 0) << name;
+    EXPECT_EQ(y[2800], 14) << name;
+  });
+}
+
+TEST(GeluTest, ARowHasTheSameBitsAloneAndInABatch) {
+  for (const int width : {1, 15, 100, 2048}) {
+    ForEachInstructionSet([&](const char*) {
+      ExpectRowInvariance(RandomFloats(9 * width, 1, 3.0f), width,
+                          [&](const std::vector<float>& x, int rows) {
+                            ThreadPool pool(rows == 1 ? 1 : 3);
+                            std::vector<float> y(x.size());
+                            CpuBackend().gelu({x.data(), y.data(), rows, width}, pool);
+                            return y;
+                          });
+    });
+  }
+}
+
 TEST(EmbedTest, GathersRowsOfBothTypes) {
   ThreadPool pool(1);
   const std::vector<float> table = RandomFloats(10 * 24, 3);
@@ -105,8 +173,25 @@ TEST(QkvTest, RotatesByARightAngleAndWritesToTheSlot) {
   }
 }
 
+// Without norms, elements that do not rotate pass through, and rotated pairs keep their length.
+TEST(QkvTest, WithoutNormsTheRestOfAHeadPassesThrough) {
+  const int dim = 32, stride = 8 * dim;
+  const std::vector<float> before = RandomFloats(size_t(4) * stride, 4);
+  for (const int rotated : {2, 16, 20, 30}) {
+    ForEachInstructionSet([&](const char* name) {
+      const std::vector<float> after = RunQkv(CpuBackend(), {true, false, rotated});
+      for (int row = 0; row < 4; ++row) {
+        for (int i = 0; i < 4 * dim; ++i) {  // Four query heads.
+          const size_t at = size_t(row) * stride + i;
+          EXPECT_EQ(after[at] == before[at], i % dim >= rotated) << name << " " << rotated;
+        }
+      }
+    });
+  }
+}
+
 TEST(QkvTest, WritesTheSameKeysAndValuesWithoutQueries) {
-  const std::vector<float> with = RunQkv(CpuBackend(), true), without = RunQkv(CpuBackend(), false);
+  const std::vector<float> with = RunQkv(CpuBackend(), {}), without = RunQkv(CpuBackend(), {false});
   const size_t rows = 4 * 8 * 32;  // Query, key and value of 4 rows come first.
   ASSERT_EQ(with.size(), without.size());
   EXPECT_FALSE(SameBits(with.data(), without.data(), rows));

@@ -61,6 +61,51 @@ TEST_P(RowwiseTest, NormAgreesWithTheOracleAndTapsItsInput) {
   }
 }
 
+TEST_P(RowwiseTest, LayerNormAgreesWithTheOracleAndTapsItsInput) {
+  for (const int width : {64, 320, 2560}) {
+    const int rows = 5;
+    std::vector<float> x = RandomFloats(rows * width, 2);
+    for (float& value : x) value += 3;
+    const std::vector<float> weight = RandomFloats(width, 3), bias = RandomFloats(width, 4);
+    const OnDevice<float> input(x), scale(weight), shift(bias);
+    const Typed y(GetParam(), std::vector<float>(rows * width));
+    const Typed taps(GetParam(), std::vector<float>(rows * width));
+    LayerNorm({input.data(), scale.data(), shift.data(), y.data(), taps.data(), width, GetParam(),
+               rows, width, 1e-5f},
+              *stream_);
+    Finish();
+    std::vector<float> expected(rows * width);
+    Oracle().layer_norm({x.data(), weight.data(), bias.data(), expected.data(), rows, width, 1e-5f},
+                        pool_);
+    ExpectClose(y.Read(), expected);
+    EXPECT_EQ(taps.Read(), Rounded(GetParam(), x));
+  }
+}
+
+TEST_P(RowwiseTest, GeluAgreesWithTheOracle) {
+  for (const int width : {1, 300, 1280}) {
+    const int rows = 3;
+    const std::vector<float> x = RandomFloats(rows * width, 4, 3.0f);
+    const OnDevice<float> input(x);
+    const Typed y(GetParam(), std::vector<float>(rows * width));
+    Gelu({input.data(), y.data(), GetParam(), rows, width}, *stream_);
+    Finish();
+    std::vector<float> expected(rows * width);
+    Oracle().gelu({x.data(), expected.data(), rows, width}, pool_);
+    ExpectClose(y.Read(), expected);
+  }
+}
+
+TEST_P(RowwiseTest, ABiasIsAddedToEveryRow) {
+  const int rows = 3, width = 300;
+  const std::vector<float> before = RandomFloats(rows * width, 4), bias = RandomFloats(width, 5);
+  const OnDevice<float> y(before), shift(bias);
+  AddBias({y.data(), shift.data(), rows, width}, *stream_);
+  Finish();
+  const std::vector<float> after = y.Read();
+  for (int i = 0; i < rows * width; ++i) EXPECT_EQ(after[i], before[i] + bias[i % width]);
+}
+
 TEST_P(RowwiseTest, SiluMulAgreesWithTheOracle) {
   for (const int width : {1, 300, 1280}) {
     const int rows = 3;
@@ -91,8 +136,12 @@ float CachedRow(const std::vector<float>& rows, int kv_heads, int dim, int64_t s
 TEST_P(RowwiseTest, QkvNormalizesRotatesAndStoresHeads) {
   struct Heads {
     int query, kv, dim;
+    int rotated = 0;
+    bool normed = true;
   };
-  for (const Heads heads : {Heads{6, 2, 64}, Heads{8, 8, 128}, Heads{4, 1, 256}}) {
+  for (const Heads heads :
+       {Heads{6, 2, 64}, Heads{8, 8, 128}, Heads{4, 1, 256}, Heads{6, 2, 64, 0, false},
+        Heads{4, 4, 80, 20, false}, Heads{4, 2, 96, 24, true}, Heads{2, 1, 256, 2, false}}) {
     const int pages = 4, positions = 64, stride = (heads.query + 2 * heads.kv) * heads.dim;
     const TestRows rows({{13, RowMask::kAncestors, {-1, 0, 0, 1}, {3, 1}, {}},
                          {0, RowMask::kCausal, ChainParents(2), {2}, {}}},
@@ -112,8 +161,9 @@ TEST_P(RowwiseTest, QkvNormalizesRotatesAndStoresHeads) {
     args.value = input.data() + heads.kv * heads.dim;
     args.query = input.data() + 2 * heads.kv * heads.dim;
     args.query_out = query.data();
-    args.query_norm = qn.data();
-    args.key_norm = kn.data();
+    args.query_norm = heads.normed ? qn.data() : nullptr;
+    args.key_norm = heads.normed ? kn.data() : nullptr;
+    args.rotary_dims = heads.rotated;
     args.cosine_sine = cs.data();
     args.cache = {GetParam(), heads.kv, heads.dim, keys.data(), values.data()};
     args.query_heads = heads.query;
@@ -126,8 +176,9 @@ TEST_P(RowwiseTest, QkvNormalizesRotatesAndStoresHeads) {
     oracle.key = kvq.data();
     oracle.value = kvq.data() + heads.kv * heads.dim;
     oracle.query = expected_kvq.data() + 2 * heads.kv * heads.dim;
-    oracle.query_norm = query_norm.data();
-    oracle.key_norm = key_norm.data();
+    oracle.query_norm = heads.normed ? query_norm.data() : nullptr;
+    oracle.key_norm = heads.normed ? key_norm.data() : nullptr;
+    oracle.rotary_dims = heads.rotated;
     oracle.cosine_sine = rope.data();
     oracle.positions = rows.positions().data();
     oracle.slots = rows.slots().data();

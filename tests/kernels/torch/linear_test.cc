@@ -9,6 +9,8 @@ namespace {
 TEST_P(LinearTest, AgreesWithTheOracle) {
   for (const bool accumulate : {false, true}) {
     accumulate_ = accumulate;
+    // Half of the products have a bias.
+    bias_ = accumulate ? RandomFloats(shape_.outputs, 3) : std::vector<float>();
     const std::vector<float> expected = Run(TorchOracle(), 1, x_.data(), shape_.rows);
     ForEachComparedBackend([&](const Backend& backend, const char* name) {
       const std::vector<float> actual = Run(backend, 2, x_.data(), shape_.rows);

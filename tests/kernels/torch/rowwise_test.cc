@@ -32,13 +32,43 @@ TEST(SiluMulTest, AgreesWithTheOracleAtEveryWidth) {
   }
 }
 
-TEST(QkvTest, AgreesWithTheOracleWithAndWithoutQueries) {
-  for (const bool with_query : {true, false}) {
-    const std::vector<float> expected = RunQkv(TorchOracle(), with_query);
+TEST(LayerNormTest, AgreesWithTheOracleAtEveryWidth) {
+  ThreadPool pool(2);
+  for (const int width : {1, 15, 16, 64, 100, 320}) {
+    std::vector<float> x = RandomFloats(5 * width, 1);
+    for (float& value : x) value += 3;  // The mean must be subtracted.
+    const std::vector<float> weight = RandomFloats(width, 2), bias = RandomFloats(width, 3);
+    std::vector<float> expected(x.size()), actual(x.size());
+    TorchOracle().layer_norm(
+        {x.data(), weight.data(), bias.data(), expected.data(), 5, width, 1e-5f}, pool);
     ForEachComparedBackend([&](const Backend& backend, const char* name) {
-      ExpectNear(RunQkv(backend, with_query), expected, name);
+      backend.layer_norm({x.data(), weight.data(), bias.data(), actual.data(), 5, width, 1e-5f},
+                         pool);
+      ExpectNear(actual, expected, name);
     });
   }
+}
+
+TEST(GeluTest, AgreesWithTheOracleAtEveryWidth) {
+  ThreadPool pool(2);
+  for (const int width : {1, 15, 16, 64, 100}) {
+    const std::vector<float> x = RandomFloats(3 * width, 1, 3.0f);
+    std::vector<float> expected(x.size()), actual(x.size());
+    TorchOracle().gelu({x.data(), expected.data(), 3, width}, pool);
+    ForEachComparedBackend([&](const Backend& backend, const char* name) {
+      backend.gelu({x.data(), actual.data(), 3, width}, pool);
+      ExpectNear(actual, expected, name);
+    });
+  }
+}
+
+TEST(QkvTest, AgreesWithTheOracle) {
+  ForEachQkvCase([](const QkvCase& test) {
+    const std::vector<float> expected = RunQkv(TorchOracle(), test);
+    ForEachComparedBackend([&](const Backend& backend, const char* name) {
+      ExpectNear(RunQkv(backend, test), expected, name);
+    });
+  });
 }
 
 }  // namespace

@@ -6,112 +6,14 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/orchestrator/cost/tiny_model.h"
-#include "tests/support/manual_clock.h"
+#include "tests/orchestrator/cost/calibration_fixture.h"
+#include "tests/support/temp_folder.h"
 
 namespace bastion {
 namespace {
 
-using ::bastion::testing::ManualClock;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr absl::Duration kTransport = absl::Microseconds(300);
-
-// A verifier whose calls take 1 ms plus 0.1 ms per row plus 1 µs per cached token, as measured by
-// `clock`. It accepts one node of every second tree, and checks that the caller obeys the contract
-// of Verifier.
-class TimedVerifier final : public Verifier {
- public:
-  explicit TimedVerifier(ManualClock& clock) : clock_(clock) {
-    info.dims = testing::TinyDims();
-    info.dims.vocabulary = 1000;
-    info.max_rows = 16;
-    info.max_context = 512;
-  }
-
-  static absl::Duration TrueTime(int rows, int context) {
-    return absl::Microseconds(1000 + 100 * rows + context);
-  }
-
-  absl::StatusOr<TargetInfo> Info() override { return info; }
-
-  absl::Status Open(SequenceId sequence, const SamplingParams& /*sampling*/) override {
-    EXPECT_EQ(cached_.count(sequence.session), 0u);
-    EXPECT_GE(sequence.epoch, next_epoch_[sequence.session]);
-    next_epoch_[sequence.session] = sequence.epoch + 1;
-    cached_[sequence.session] = 0;
-    ++opened;
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<int> ReusePrefix(const PrefixItem&) override { return 0; }
-  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
-                                      absl::Span<const PrefillItem> prompts) override {
-    VerifyResult result;
-    for (const PrefillItem& item : prompts) {
-      EXPECT_EQ(item.cached, cached_.at(item.sequence.session));
-      cached_[item.sequence.session] += static_cast<int>(item.tokens.size());
-      result.prompts.push_back(absl::OkStatus());
-    }
-    if (forest.empty()) return result;
-    ++verified;
-    if (verified == fail_at) return absl::UnavailableError("gone");
-    const VerifyItem& item = forest.at(0);
-    int& cached = cached_.at(item.sequence.session);
-    EXPECT_EQ(item.cached, cached);
-    EXPECT_LE(cached + item.tree.rows(), info.max_context);
-    EXPECT_TRUE(item.tree.Validate(info.dims.vocabulary).ok());
-    EXPECT_EQ(item.tree.IsChain(), item.tree.rows() <= 2);
-    trees.push_back(item.tree);
-    contexts.push_back(cached);
-
-    result.trace.forward =
-        silent ? absl::ZeroDuration() : slowness * TrueTime(item.tree.rows(), cached);
-    if (verified == stall_at) result.trace.forward += absl::Seconds(1);
-    clock_.Advance(result.trace.forward + kTransport);
-    result.outcomes.emplace_back();
-    if (item.tree.nodes() > 0 && verified % 2 == 0) result.outcomes[0].acceptance.path = {1};
-    if (verified == refuse_at)
-      result.outcomes[0].status = absl::ResourceExhaustedError("no blocks");
-    cached += result.outcomes[0].acceptance.committed_length();
-    return result;
-  }
-
-  void Close(SequenceId sequence) override { cached_.erase(sequence.session); }
-
-  int live() const { return static_cast<int>(cached_.size()); }
-
-  TargetInfo info;
-  bool silent = false;  // Report empty timing traces.
-  int slowness = 1;     // Multiplies all times.
-  // The Verify call, counted from 1, that fails, whose sequence fails, or that takes 1 s longer.
-  int fail_at = -1;
-  int refuse_at = -1;
-  int stall_at = -1;
-  int opened = 0;
-  int verified = 0;
-  std::vector<DraftTree> trees;
-  std::vector<int> contexts;
-
- private:
-  ManualClock& clock_;
-  std::map<uint64_t, int> cached_;
-  std::map<uint64_t, uint32_t> next_epoch_;
-};
-
-class CalibrationTest : public ::testing::Test {
- protected:
-  CalibrationTest() {
-    options_.row_counts = {1, 2, 4, 8, 16, 128};
-    options_.shared_row_counts = options_.row_counts;
-    options_.contexts = {16, 256, 1024};
-    options_.repetitions = 3;
-  }
-  ManualClock clock_;
-  TimedVerifier verifier_{clock_};
-  CalibrationOptions options_;
-};
 
 TEST_F(CalibrationTest, MeasuresEveryPointThatFits) {
   const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
@@ -290,6 +192,24 @@ TEST_F(CalibrationTest, AllSequencesTogetherFitIntoTheKvCache) {
   const int longest = *std::max_element(verifier_.contexts.begin(), verifier_.contexts.end());
   EXPECT_GT(longest, 16 + 8);
   EXPECT_LE(longest + verifier_.info.max_rows, 5 * 16);
+}
+
+TEST_F(CalibrationTest, AFileReplacesTheMeasurement) {
+  const testing::TempFolder folder;
+  verifier_.info.max_rows = 1;
+  options_.file = folder.File("calibration.json");
+  const auto measured = CalibrateWithBar(verifier_, "calibrating", options_);
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  const int verified = verifier_.verified;
+  ASSERT_GT(verified, 0);
+  const auto read = CalibrateWithBar(verifier_, "calibrating", options_);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(verifier_.verified, verified);
+  ASSERT_EQ(read->points.size(), measured->points.size());
+  EXPECT_EQ(read->points[0].seconds, measured->points[0].seconds);
+  verifier_.info.device = "another box";
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(CalibrateWithBar(verifier_, "calibrating", options_).status()));
 }
 
 TEST(RandomTreeTest, BranchesWithThreeOrMoreRows) {

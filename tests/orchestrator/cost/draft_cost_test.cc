@@ -72,6 +72,18 @@ TEST(DraftCostTest, FailuresThatTakeLongRaiseTheCostAndFastOnesDoNotLowerIt) {
   EXPECT_GT(Milliseconds(cost, 1), 25);
 }
 
+// Every request's first draft reads its prompt, which takes ten times as long as a draft.
+TEST(DraftCostTest, FirstDraftsDoNotRaiseTheCostOfADraft) {
+  DraftCost cost{CurveEstimator(Verify)};
+  const DraftCall first = {.sequences = 1, .spent = absl::Milliseconds(40), .excess_tokens = 500};
+  for (int request = 0; request < 50; ++request) {
+    cost.Observe(first);
+    for (int cycle = 0; cycle < 3; ++cycle) cost.Observe({1, absl::Milliseconds(4)});
+    EXPECT_NEAR(Milliseconds(cost, 1), 4, 1e-6) << "request " << request;
+  }
+  EXPECT_NEAR(1e3 * cost.CatchUp(500), 36, 1);  // The rest of the first draft.
+}
+
 TEST(DraftCostTest, TheDraftersTraceTellsExcessTokensFromTheDraft) {
   DraftCost cost{CurveEstimator(Verify)};
   for (int i = 0; i < 20; ++i) cost.Observe({1, absl::Milliseconds(4)});

@@ -17,10 +17,20 @@ CalibrationTable Table() {
 }
 
 TEST(MakeEstimatorTest, CreatesAnEstimatorForEachName) {
-  for (const char* name : {"static", "ema", "ema+calib", "staircase"}) {
+  for (const char* name : {"roofline", "static", "ema", "ema+calib", "staircase"}) {
     const auto estimator = MakeEstimator(name, TinyRoofline(), Table());
     ASSERT_TRUE(estimator.ok()) << name;
     EXPECT_EQ((*estimator)->name(), name);
+  }
+}
+
+TEST(MakeEstimatorTest, AlphaIsTheStepOfTheAverages) {
+  for (const char* name : {"ema", "ema+calib"}) {
+    const auto estimator = MakeEstimator(name, TinyRoofline(), Table(), /*alpha=*/0.5);
+    const absl::Duration first = (*estimator)->Predict(1, 0);
+    (*estimator)->Observe(1, 0, first);      // k = 1
+    (*estimator)->Observe(1, 0, 3 * first);  // k = 0.5·1 + 0.5·3
+    EXPECT_NEAR(absl::FDivDuration((*estimator)->Predict(1, 0), first), 2, 1e-9) << name;
   }
 }
 
@@ -32,10 +42,12 @@ TEST(MakeEstimatorTest, CalibratedEstimatorsPredictTheMeasuredPoints) {
   }
 }
 
-TEST(MakeEstimatorTest, EmaNeedsNoTable) {
-  const auto estimator = MakeEstimator("ema", TinyRoofline(), {});
-  ASSERT_TRUE(estimator.ok());
-  EXPECT_EQ((*estimator)->Predict(3, 7), absl::Seconds(2.284));
+TEST(MakeEstimatorTest, TheRooflineAndEmaNeedNoTable) {
+  for (const char* name : {"roofline", "ema"}) {
+    const auto estimator = MakeEstimator(name, TinyRoofline(), {});
+    ASSERT_TRUE(estimator.ok());
+    EXPECT_EQ((*estimator)->Predict(3, 7), absl::Seconds(2.284));
+  }
 }
 
 TEST(MakeEstimatorTest, CalibratedEstimatorsRefuseAnEmptyTable) {
@@ -49,7 +61,7 @@ TEST(MakeEstimatorTest, TheErrorForAnUnknownNameListsTheKnownNames) {
   const auto estimator = MakeEstimator("oracle", TinyRoofline(), Table());
   EXPECT_EQ(estimator.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(estimator.status().message(),
-              HasSubstr("\"oracle\"; use static, ema, ema+calib or staircase"));
+              HasSubstr("\"oracle\"; use roofline, static, ema, ema+calib or staircase"));
 }
 
 }  // namespace

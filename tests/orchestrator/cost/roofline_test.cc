@@ -41,6 +41,15 @@ TEST(RooflineTest, CountsOneRowWithoutContext) {
   EXPECT_DOUBLE_EQ(TinyRoofline().Bytes(1, 0), 1020);
 }
 
+// The same forward with weights of one byte. The weights have 80 + 2(72 + 60) = 344 elements, all
+// else 1142 − 344 = 798: 1·344 + 2·798 bytes.
+TEST(RooflineTest, KeysAndActivationsOfAnInt8TargetAreNotInt8) {
+  ModelDims dims = TinyDims();
+  dims.bytes_per_element = 1;
+  dims.state_bytes_per_element = 2;
+  EXPECT_DOUBLE_EQ(Roofline::Make(dims, {1, 1})->Bytes(3, 7), 1940);
+}
+
 TEST(RooflineTest, SecondsIsTheLargerOfMemoryAndComputeTime) {
   // The forward has 3264 FLOPs and 2284 bytes.
   EXPECT_DOUBLE_EQ(TinyRoofline().Seconds(3, 7), 2284.0 / 1000);

@@ -67,6 +67,16 @@ TEST(StaticFitTest, FitsTheLineThroughTwoPoints) {
   EXPECT_NEAR(line->intercept, 2 - 1.02 * 3 / 1.264, 1e-12);
 }
 
+TEST(StaticFitTest, InterpolatedPointsDoNotCount) {
+  const std::vector<CalibrationPoint> measured = {{1, 0, 2.0, 0}, {3, 7, 5.0, 0}};
+  std::vector<CalibrationPoint> points = measured;
+  points.push_back({3, 0, 0.1, 0, /*interpolated=*/true});
+  const StaticLine line = *StaticFit::Fit(TinyRoofline(), points);
+  EXPECT_EQ(line.slope, StaticFit::Fit(TinyRoofline(), measured)->slope);
+  EXPECT_EQ(line.floor_seconds, 2);
+  EXPECT_FALSE(StaticFit::Fit(TinyRoofline(), {points.back()}).ok());
+}
+
 TEST(StaticFitTest, DecreasingTimesPredictTheirMean) {
   const absl::StatusOr<StaticLine> line =
       StaticFit::Fit(TinyRoofline(), {{1, 0, 5.0, 0}, {3, 7, 2.0, 0}});

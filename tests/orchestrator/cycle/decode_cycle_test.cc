@@ -193,7 +193,7 @@ TEST_F(DecodeCycleTest, TreesShareTheRowsOfOneForward) {
   for (const VerifyItem& item : verifier_.last_forest) {
     EXPECT_EQ(item.tree.rows(), testing::kToyRows / 4);
   }
-  EXPECT_EQ(sequences[0].cycles()[0].reason, BudgetReason::kCap);
+  EXPECT_EQ(sequences[0].cycles()[0].reason, BudgetReason::kShare);
 }
 
 // ---- prompts beside trees ----

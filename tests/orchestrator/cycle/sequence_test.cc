@@ -12,6 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr int kCandidates = 16;
+const DraftRound kRound = {.candidates = kCandidates};
 
 class SequenceTest : public ::testing::Test {
  protected:
@@ -113,7 +114,7 @@ TEST_F(SequenceTest, AStopTokenAtTheLengthLimitIsAStop) {
 TEST_F(SequenceTest, AFrontierContainsTheTokensSinceTheLastExpandOrAllAfterAFailure) {
   DecodeSequence sequence = Make({10, 11, 12}, 20);
   sequence.RecordPrefill(2);
-  Frontier frontier = sequence.NextFrontier(kCandidates);
+  Frontier frontier = sequence.NextFrontier(kRound);
   EXPECT_EQ(frontier.sequence, (SequenceId{4, 2}));
   EXPECT_EQ(frontier.committed, 2);
   EXPECT_EQ(frontier.root, 12);
@@ -122,14 +123,14 @@ TEST_F(SequenceTest, AFrontierContainsTheTokensSinceTheLastExpandOrAllAfterAFail
   sequence.RecordExpand(/*ok=*/true);
   CommitChain(sequence, {20, 21}, 22);
   CommitChain(sequence, {}, 23);  // A cycle without a draft request.
-  frontier = sequence.NextFrontier(kCandidates);
+  frontier = sequence.NextFrontier(kRound);
   EXPECT_EQ(frontier.committed, 6);
   EXPECT_EQ(frontier.root, 23);
   EXPECT_THAT(frontier.new_tokens, ElementsAre(12, 20, 21, 22));
   sequence.RecordExpand(/*ok=*/true);
-  EXPECT_THAT(sequence.NextFrontier(kCandidates).new_tokens, IsEmpty());
+  EXPECT_THAT(sequence.NextFrontier(kRound).new_tokens, IsEmpty());
   sequence.RecordExpand(/*ok=*/false);
-  EXPECT_THAT(sequence.NextFrontier(kCandidates).new_tokens, ElementsAre(10, 11, 12, 20, 21, 22));
+  EXPECT_THAT(sequence.NextFrontier(kRound).new_tokens, ElementsAre(10, 11, 12, 20, 21, 22));
 }
 
 TEST_F(SequenceTest, PromptLeftCountsTheTokensBeforeTheRoot) {
@@ -147,7 +148,7 @@ TEST_F(SequenceTest, PromptLeftCountsTheTokensBeforeTheRoot) {
 TEST_F(SequenceTest, APreemptedSequenceStartsOverWithItsPromptAndOutput) {
   DecodeSequence sequence = Make({10, 11}, 20);
   sequence.RecordPrefill(1);
-  (void)sequence.NextFrontier(kCandidates);
+  (void)sequence.NextFrontier(kRound);
   sequence.RecordExpand(/*ok=*/true);
   CommitChain(sequence, {20}, 21);
   sequence.RecordStarvation(absl::ResourceExhaustedError("full"));
@@ -166,7 +167,7 @@ TEST_F(SequenceTest, APreemptedSequenceStartsOverWithItsPromptAndOutput) {
   EXPECT_EQ(item.cached, 2);
   EXPECT_THAT(item.tokens, ElementsAre(20));
   sequence.RecordPrefill(1);
-  EXPECT_THAT(sequence.NextFrontier(kCandidates).new_tokens, ElementsAre(10, 11, 20));
+  EXPECT_THAT(sequence.NextFrontier(kRound).new_tokens, ElementsAre(10, 11, 20));
   CommitChain(sequence, {22}, 23);
   EXPECT_THAT(sequence.output(), ElementsAre(20, 21, 22, 23));
   EXPECT_EQ(sequence.cycles().size(), 2u);

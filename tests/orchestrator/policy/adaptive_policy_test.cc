@@ -5,6 +5,7 @@
 
 #include "orchestrator/tree/best_first.h"
 #include "tests/orchestrator/policy/policy_fixture.h"
+#include "tests/support/node_oracle.h"
 
 namespace bastion {
 namespace {
@@ -26,7 +27,7 @@ TEST_F(AdaptivePolicyTest, OffersTheBestFirstTreeOfItsDraft) {
   const DraftRound* round = request->NextRound();
   ASSERT_NE(round, nullptr);
   EXPECT_FALSE(round->required);
-  request->AddDraft(marginals_);
+  request->AddDraft({marginals_});
   EXPECT_EQ(request->NextRound(), nullptr);
   const TreeOffer offer = request->OfferTree();
   const auto nodes = static_cast<int>(offer.values.size());
@@ -43,7 +44,8 @@ TEST_F(AdaptivePolicyTest, OffersTheBestFirstTreeOfItsDraft) {
 TEST_F(AdaptivePolicyTest, KeepsTheNodesThatThePlannerChose) {
   const std::unique_ptr<RequestPolicy> request = Request("adaptive");
   request->Begin(kRoot, kWide, Flat(0.01));
-  request->AddDraft(marginals_);
+  ASSERT_NE(request->NextRound(), nullptr);
+  request->AddDraft({marginals_});
   (void)request->OfferTree();
   const GrownTree grown = request->Finish(3, BudgetReason::kCost);
   EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, candidates_, 3));
@@ -88,7 +90,7 @@ TEST_F(AdaptivePolicyTest, AnEmptyDraftLeadsToAPlainStepAndAPause) {
   for (int cycle = 0; cycle < kCycles; ++cycle) {
     request->Begin(kRoot, kWide, Flat(0.01));
     const bool drafting = request->NextRound() != nullptr;
-    if (drafting) request->AddDraft(Marginals());
+    if (drafting) request->AddDraft({Marginals()});
     const TreeOffer offer = request->OfferTree();
     const GrownTree grown = request->Finish(static_cast<int>(offer.values.size()), offer.end);
     EXPECT_EQ(grown.tree, DraftTree(kRoot));
@@ -101,7 +103,7 @@ TEST_F(AdaptivePolicyTest, AnEmptyDraftLeadsToAPlainStepAndAPause) {
   // One good draft ends the pauses.
   while (ExpectedGain(*request) == 0) {
   }
-  request->AddDraft(marginals_);
+  request->AddDraft({marginals_});
   EXPECT_GT(ExpectedGain(*request), 0);
 }
 
@@ -190,7 +192,7 @@ TEST_F(AdaptivePolicyTest, OffersMoreNodesTheMoreItsTokensCount) {
     request->set_weight(weight);
     request->Begin(kRoot, kWide, Flat(0.02));
     EXPECT_EQ(request->NextRound()->offer.weight, weight);
-    request->AddDraft(marginals_);
+    request->AddDraft({marginals_});
     const TreeOffer offer = request->OfferTree();
     EXPECT_EQ(offer.weight, weight);
     offered.push_back(offer.values.size());
@@ -208,6 +210,49 @@ TEST_F(AdaptivePolicyTest, RequestsFewerCandidatesWhereNodesAreExpensive) {
   const std::unique_ptr<RequestPolicy> with_prior = PriorRequest("adaptive+prior");
   with_prior->Begin(1, kWide, Flat(0.5));
   EXPECT_EQ(with_prior->NextRound()->candidates, 32);
+}
+
+// ---- drafters that expand nodes in rounds ----
+
+TEST_F(AdaptivePolicyTest, OffersFurtherRoundsForTheNodesWhoseChildrenCanPay) {
+  const std::unique_ptr<RequestPolicy> request = Request("adaptive");
+  const testing::NodeOracle oracle(1, 8, 6);
+  request->Begin(kRoot, kWide, Flat(0.05));
+  const DraftRound* round = request->NextRound();
+  ASSERT_NE(round, nullptr);
+  EXPECT_FALSE(round->further);
+  int rounds = 0;
+  for (; round != nullptr && rounds < 20; round = request->NextRound(), ++rounds) {
+    EXPECT_EQ(round->further, rounds > 0);
+    EXPECT_FALSE(round->required);
+    EXPECT_FALSE(round->paths.empty());
+    std::vector<Marginals> marginals;
+    for (const TreePath& path : round->paths) marginals.push_back(oracle.At(path));
+    const double price = 0.01;
+    if (round->further) {
+      EXPECT_GT(round->offer.with.Surplus(price), round->offer.without.Surplus(price));
+    }
+    request->AddDraft(std::move(marginals), /*expands_nodes=*/true);
+  }
+  EXPECT_GT(rounds, 2);
+  EXPECT_LT(rounds, 20);
+  const TreeOffer offer = request->OfferTree();
+  // Every node is as valuable as it pays, and best first.
+  for (size_t i = 0; i < offer.values.size(); ++i) {
+    EXPECT_GE(offer.values[i], 0.05 * 0.999);
+    EXPECT_LE(offer.values[i], i > 0 ? offer.values[i - 1] : 1.0);
+  }
+  const GrownTree grown = request->Finish(static_cast<int>(offer.values.size()), offer.end);
+  EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, DraftCandidates(oracle.Full(5)), grown.tree.nodes()));
+  request->Observe(grown, {{}, kOther});
+}
+
+TEST_F(AdaptivePolicyTest, ABlockDrafterServesOneRound) {
+  const std::unique_ptr<RequestPolicy> request = Request("adaptive");
+  request->Begin(kRoot, kWide, Flat(0.01));
+  ASSERT_NE(request->NextRound(), nullptr);
+  request->AddDraft({marginals_});
+  EXPECT_EQ(request->NextRound(), nullptr);
 }
 
 }  // namespace

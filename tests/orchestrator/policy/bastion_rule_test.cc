@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "orchestrator/tree/best_first.h"
 #include "tests/support/curve_estimator.h"
+#include "tests/support/linear_costs.h"
 #include "tests/support/random_marginals.h"
 
 namespace bastion {
@@ -54,11 +56,77 @@ TEST(BastionRuleTest, StopsIfTheSpeedupStaysEqual) {
 TEST(BastionRuleTest, ReportsWhyTheTreeStoppedGrowing) {
   const CurveEstimator flat([](int) { return 1.0; });
   const Marginals marginals = MarginalsOf({{0.5, 0.3}});
-  EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 1).reason, BudgetReason::kCap);
-  EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 0).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 1).reason, BudgetReason::kRows);
+  EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 0).reason, BudgetReason::kRows);
   EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 0).tree.nodes(), 0);
   EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 100).reason, BudgetReason::kExhausted);
   EXPECT_EQ(Grow(Marginals(), flat.Cost(0, 0), 100).reason, BudgetReason::kExhausted);
+}
+
+// The rule of `policy` on costs that increase by rows. `draft` may have more candidates than the
+// rule asks for.
+GrownTree GrowRule(const std::string& argument, const Marginals& draft, const TreeLimits& limits) {
+  const auto rule = BastionRule::Parse(argument);
+  const CostModel costs = testing::LinearCosts();
+  return dynamic_cast<const BastionRule&>(*rule).Grow(kRoot, DraftCandidates(draft), limits,
+                                                      draft.positions, costs);
+}
+
+TEST(BastionRuleTest, ParsesTheEstimatorAndTheOptions) {
+  const auto options = [](std::optional<std::string_view> argument) {
+    const auto rule = BastionRule::Parse(argument);
+    EXPECT_NE(rule, nullptr) << argument.value_or("none");
+    return dynamic_cast<const BastionRule&>(*rule).options();
+  };
+  using Kind = PaperEstimator::Kind;
+  EXPECT_EQ(options(std::nullopt).estimator, (PaperEstimator{Kind::kStatic, 10}));
+  EXPECT_EQ(options(std::nullopt).candidates, 64);
+  EXPECT_EQ(options(std::nullopt).nodes, std::nullopt);
+  EXPECT_EQ(options("static").estimator, (PaperEstimator{Kind::kStatic, 10}));
+  EXPECT_EQ(options("ema").estimator, (PaperEstimator{Kind::kEma, 10}));
+  EXPECT_EQ(options("ema-calib,alpha=0.29").estimator, (PaperEstimator{Kind::kEmaCalib, 29}));
+  EXPECT_EQ(options("static,alpha=0.1,k=64,n=512").nodes, 512);
+  EXPECT_EQ(options("ema,n=7,k=5").candidates, 5);
+  EXPECT_EQ(options("k=1024").candidates, 1024);
+  EXPECT_EQ(options("alpha=1").estimator.alpha_percent, 100);
+  for (const char* argument :
+       {"",        "Static",     "ema+calib",    "oracle",      "ema,static", "static,",
+        "alpha=0", "alpha=1.01", "alpha=0.105",  "alpha=0.001", "alpha=nan",  "alpha=",
+        "k=0",     "k=4097",     "k=1.5",        "n=0",         "n=4097",     "n=2,n=2",
+        "x=1",     "ema,alpha",  "ema alpha=0.1"}) {
+    EXPECT_EQ(BastionRule::Parse(argument), nullptr) << argument;
+  }
+}
+
+TEST(BastionRuleTest, NMaxAndKLimitTheTree) {
+  std::mt19937 random(3);
+  const Marginals marginals = RandomMarginals(random, 15, 64, EdgeCase::kNone, 4.0);
+  const TreeLimits wide = {.context = 100, .nodes = 127, .depth = 15};
+  const GrownTree whole = GrowRule("static", marginals, wide);
+  ASSERT_GT(whole.tree.nodes(), 8);
+  EXPECT_EQ(whole.reason, BudgetReason::kCost);
+  const GrownTree eight = GrowRule("n=8", marginals, wide);
+  EXPECT_EQ(eight.tree.nodes(), 8);
+  EXPECT_EQ(eight.reason, BudgetReason::kPolicy);
+  // The forward has room for less than n names.
+  const GrownTree four = GrowRule("n=8", marginals, {.context = 100, .nodes = 4, .depth = 15});
+  EXPECT_EQ(four.tree.nodes(), 4);
+  EXPECT_EQ(four.reason, BudgetReason::kRows);
+  const GrownTree narrow = GrowRule("k=1", marginals, wide);
+  EXPECT_TRUE(narrow.tree.IsChain());
+  EXPECT_GT(narrow.tree.nodes(), 0);
+  // Every list of K candidates has its K most probable ones.
+  Marginals three = marginals;
+  three.candidates = 3;
+  three.tokens.clear();
+  three.log_probs.clear();
+  for (int p = 0; p < 15; ++p) {
+    for (int r = 0; r < 3; ++r) {
+      three.tokens.push_back(marginals.token(p, r));
+      three.log_probs.push_back(marginals.log_prob(p, r));
+    }
+  }
+  EXPECT_EQ(GrowRule("k=3", marginals, wide).tree, GrowRule("k=64", three, wide).tree);
 }
 
 // Proposition 2.4: with a convex cost, the tree before the first decrease is the global maximum.

@@ -6,7 +6,9 @@
 #include <random>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "tests/support/curve_estimator.h"
 
 namespace bastion {
 namespace {
@@ -304,9 +306,68 @@ TEST(ForestPlannerTest, EmptyOffersGetNothing) {
   ForestPlanner planner;
   planner.Begin(Linear(1.0, 0.1, 0.1, 0, 0), 1);
   EXPECT_TRUE(planner.ChooseDrafts({}).drafts.empty());
-  const NodePlan plan = planner.ChooseNodes({{.end = BudgetReason::kCap}}, 0);
+  const NodePlan plan = planner.ChooseNodes({{.end = BudgetReason::kRows}}, 0);
   EXPECT_EQ(plan.nodes, std::vector<int>{0});
-  EXPECT_EQ(plan.reasons[0], BudgetReason::kCap);
+  EXPECT_EQ(plan.reasons[0], BudgetReason::kRows);
+}
+
+// ---- further rounds ----
+
+// A round takes about 0.1 s, whatever it expands.
+DraftCost FlatRounds() {
+  DraftCost costs(testing::CurveEstimator([](int) { return 1.0; }), /*rows=*/1);
+  for (int i = 0; i < 20; ++i) {
+    costs.Observe({1, absl::Milliseconds(100)});
+    costs.Observe({64, absl::Milliseconds(100)});
+  }
+  return costs;
+}
+
+TEST(ForestPlannerTest, ARoundIsTakenIfItsNodesAreWorthItsTime) {
+  const DraftCost costs = FlatRounds();
+  // A second costs one token, a node nothing, so a round must bring 0.1 tokens.
+  for (const auto& [gain, taken] : {std::pair{0.05, false}, std::pair{0.15, true}}) {
+    ForestPlanner planner;
+    planner.FixPrice(1.0);
+    planner.Begin(Linear(1.0, 1e-6, 0.1, 64, 1), 1);
+    const RoundOffer offer = {.without = Values({0.5}), .with = Values({0.5, gain}), .paths = 1};
+    EXPECT_EQ(planner.ChooseRounds({offer}, costs), std::vector<bool>{taken}) << gain;
+  }
+}
+
+TEST(ForestPlannerTest, RequestsShareTheTimeOfARound) {
+  const DraftCost costs = FlatRounds();
+  const RoundOffer small = {.without = Values({}), .with = Values({0.04}), .paths = 2};
+  const RoundOffer none = {.without = Values({0.5}), .with = Values({0.5}), .paths = 2};
+  ForestPlanner planner;
+  planner.FixPrice(1.0);
+  planner.Begin(Linear(1.0, 1e-6, 0.1, 64, 4), 4);
+  // Alone, 0.04 tokens do not pay for 0.1 s. Three of them do. A round for nothing never does.
+  EXPECT_EQ(planner.ChooseRounds({small}, costs), std::vector<bool>{false});
+  EXPECT_EQ(planner.ChooseRounds({small, none, small, small}, costs),
+            (std::vector<bool>{true, false, true, true}));
+}
+
+TEST(ForestPlannerTest, NoRoundExceedsTheLongestCycle) {
+  const DraftCost costs = FlatRounds();
+  BatchCost cost = Linear(1.0, 1e-6, 0.1, 64, 1);
+  cost.max_seconds = 1.05;
+  ForestPlanner planner;
+  planner.FixPrice(1.0);
+  planner.Begin(cost, 1);
+  const RoundOffer offer = {.without = Values({}), .with = Values({0.9}), .paths = 1};
+  EXPECT_EQ(planner.ChooseRounds({offer}, costs), std::vector<bool>{false});
+}
+
+TEST(ForestPlannerTest, ADraftMustPayForItsFurtherRounds) {
+  for (const auto& [later, drafts] : {std::pair{0.0, true}, std::pair{0.5, false}}) {
+    ForestPlanner planner;
+    planner.FixPrice(1.0);
+    planner.Begin(Linear(1.0, 1e-6, 0.1, 64, 1), 1);
+    DraftOffer offer = Offer({}, {0.4});
+    offer.later_seconds = later;
+    EXPECT_EQ(planner.ChooseDrafts({offer}).drafts, std::vector<bool>{drafts}) << later;
+  }
 }
 
 }  // namespace

@@ -4,10 +4,13 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "orchestrator/tree/beam.h"
 #include "orchestrator/tree/best_first.h"
 #include "orchestrator/tree/chain.h"
 #include "tests/orchestrator/policy/policy_fixture.h"
+#include "tests/support/dynatree_reference.h"
+#include "tests/support/node_oracle.h"
 
 namespace bastion {
 namespace {
@@ -37,7 +40,7 @@ TEST_F(NamedPolicyTest, AllNodesAreCertainAndAllDraftsRequired) {
     const DraftRound* round = request->NextRound();
     ASSERT_NE(round, nullptr) << policy;
     EXPECT_TRUE(round->required) << policy;
-    request->AddDraft(marginals_);
+    request->AddDraft({marginals_});
     EXPECT_EQ(request->NextRound(), nullptr) << policy;
     const TreeOffer offer = request->OfferTree();
     EXPECT_TRUE(offer.values.empty()) << policy;
@@ -61,13 +64,13 @@ TEST_F(NamedPolicyTest, NoPolicyExceedsTheLimits) {
 }
 
 TEST_F(NamedPolicyTest, ReportsWhyTheTreeStoppedGrowing) {
-  EXPECT_EQ(Grow("fixed:48", {100, 20, 15}).reason, BudgetReason::kCap);
-  EXPECT_EQ(Grow("beam:4x15", {100, 20, 15}).reason, BudgetReason::kCap);
-  EXPECT_EQ(Grow("chain", {100, 127, 3}).reason, BudgetReason::kCap);
-  EXPECT_EQ(Grow("bastion", {100, 1, 15}).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grow("fixed:48", {100, 20, 15}).reason, BudgetReason::kRows);
+  EXPECT_EQ(Grow("beam:4x15", {100, 20, 15}).reason, BudgetReason::kRows);
+  EXPECT_EQ(Grow("chain", {100, 127, 3}).reason, BudgetReason::kLength);
+  EXPECT_EQ(Grow("bastion", {100, 1, 15}).reason, BudgetReason::kRows);
   EXPECT_EQ(Grow("fixed:48", {100, 20, 15, BudgetReason::kRequestLimit}).reason,
             BudgetReason::kRequestLimit);
-  EXPECT_EQ(Grow("fixed:4", {100, 0, 15}).reason, BudgetReason::kCap);
+  EXPECT_EQ(Grow("fixed:4", {100, 0, 15}).reason, BudgetReason::kRows);
   marginals_ = testing::MarginalsOf({{0.6, 0.4}});
   EXPECT_EQ(Grow("fixed:48").reason, BudgetReason::kExhausted);
   EXPECT_EQ(Grow("chain:4").reason, BudgetReason::kExhausted);
@@ -108,6 +111,112 @@ TEST_F(NamedPolicyTest, WithAPriorEveryTreeIsValid) {
       EXPECT_TRUE(grown.tree.Validate(kVocabulary).ok()) << policy;
     }
   }
+}
+
+// ---- drafters that expand nodes in rounds ----
+
+// Grows the tree of `policy` with `oracle`, round by round, and counts the rounds.
+GrownTree GrowInRounds(RequestPolicy& request, const testing::NodeOracle& oracle, int* rounds,
+                       int* nodes = nullptr) {
+  request.Begin(50, {100, 127, 127}, {});
+  *rounds = 0;
+  for (const DraftRound* round = request.NextRound(); round != nullptr;
+       round = request.NextRound()) {
+    std::vector<Marginals> marginals;
+    for (const TreePath& path : round->paths) marginals.push_back(oracle.At(path));
+    if (nodes != nullptr) *nodes += static_cast<int>(round->paths.size());
+    request.AddDraft(std::move(marginals), /*expands_nodes=*/true);
+    ++*rounds;
+  }
+  const TreeOffer offer = request.OfferTree();
+  return request.Finish(0, offer.end);
+}
+
+TEST_F(NamedPolicyTest, RoundsFindTheTreeThatAllExpandedNodesWouldGive) {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    const testing::NodeOracle oracle(seed, 4, 1 + seed % 4 * 4);
+    const CycleDraft all = oracle.Full(6);
+    int rounds = 0;
+    for (const int nodes : {1, 2, 5, 12, 20}) {
+      const auto request = Request(absl::StrCat("fixed:", nodes));
+      const DraftTree expected = GrowBestFirst(50, DraftCandidates(all, 5), nodes);
+      bool reaches_end = false;
+      for (NodeIndex i = 0; i < expected.rows(); ++i) reaches_end |= expected.depth(i) >= 5;
+      if (reaches_end) continue;  // The full draft ends there.
+      EXPECT_EQ(GrowInRounds(*request, oracle, &rounds).tree, expected) << seed << " " << nodes;
+      EXPECT_LE(rounds, 6);
+    }
+    EXPECT_EQ(GrowInRounds(*Request("beam:3x4"), oracle, &rounds).tree,
+              GrowBeam(50, DraftCandidates(all), 3, 4));
+    EXPECT_EQ(rounds, 4);
+  }
+}
+
+TEST_F(NamedPolicyTest, AChainTakesOneRoundPerNode) {
+  const testing::NodeOracle oracle(1, 4);
+  int rounds = 0, nodes = 0;
+  const GrownTree grown = GrowInRounds(*Request("linear:6"), oracle, &rounds, &nodes);
+  EXPECT_TRUE(grown.tree.IsChain());
+  EXPECT_EQ(grown.tree.nodes(), 6);
+  EXPECT_EQ(grown.reason, BudgetReason::kPolicy);
+  EXPECT_EQ(rounds, 6);
+  EXPECT_EQ(nodes, 6);
+  (void)GrowInRounds(*Request("fixed:1"), oracle, &rounds);
+  EXPECT_EQ(rounds, 1);
+  EXPECT_EQ(GrowInRounds(*Request("chain"), oracle, &rounds).tree.nodes(), kDefaultRounds);
+}
+
+TEST_F(NamedPolicyTest, DynaTreeDrivesTheDrafterLikeItsAlgorithm) {
+  const auto request = Request("dynatree:d0=3,dmax=5,n=24,w=0");
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    const testing::NodeOracle oracle(seed, 5, 1 + seed % 5 * 3);
+    int rounds = 0;
+    const DraftTree tree = GrowInRounds(*request, oracle, &rounds).tree;
+    const auto expected =
+        testing::DynaTreeReference([&](const TreePath& path) { return oracle.Step(path); },
+                                   {1, 2, 3, 0.4, 0.9, 3, 5, 0.03, 0.2, 0.03, 24});
+    ASSERT_EQ(tree.nodes(), static_cast<int>(expected.size())) << seed;
+    std::vector<TreePath> paths(tree.rows());
+    for (NodeIndex node = 1; node < tree.rows(); ++node) {
+      paths[node] = paths[tree.parent(node)];
+      paths[node].push_back(tree.token(node));
+      EXPECT_EQ(paths[node], expected[node - 1]) << seed;
+    }
+    EXPECT_LE(rounds, 6);
+    request->Observe({tree}, {{}, 1});
+  }
+}
+
+TEST_F(NamedPolicyTest, BastionTakesFurtherRoundsOnlyWhileTheyPay) {
+  const testing::NodeOracle oracle(1, 4, 8);
+  const auto rounds_at = [&](absl::Duration round_time) {
+    costs_ = testing::LinearCosts();
+    for (int i = 0; i < 50; ++i) {
+      for (const int paths : {1, 2, 4, 8, 16, 32}) {
+        costs_.further_round().Observe({paths, round_time});
+      }
+    }
+    int rounds = 0;
+    (void)GrowInRounds(*Request("bastion"), oracle, &rounds);
+    return rounds;
+  };
+  EXPECT_EQ(rounds_at(absl::Seconds(10)), 1);
+  EXPECT_GT(rounds_at(absl::Microseconds(1)), 2);
+}
+
+TEST_F(NamedPolicyTest, ADrafterThatFailsBetweenRoundsLeavesTheTreeSoFar) {
+  const testing::NodeOracle oracle(1, 4);
+  const auto request = Request("linear:6");
+  request->Begin(50, {100, 127, 127}, {});
+  ASSERT_NE(request->NextRound(), nullptr);
+  request->AddDraft({oracle.At({})}, /*expands_nodes=*/true);
+  ASSERT_NE(request->NextRound(), nullptr);
+  request->AddDraft({}, /*expands_nodes=*/true);
+  EXPECT_EQ(request->NextRound(), nullptr);
+  EXPECT_EQ(request->OfferTree().certain, 1);
+  const GrownTree grown = request->Finish(0, BudgetReason::kCost);
+  EXPECT_EQ(grown.tree.nodes(), 1);
+  EXPECT_TRUE(grown.drafted);
 }
 
 TEST_F(NamedPolicyTest, NgramCopiesWithoutADraft) {
@@ -163,7 +272,10 @@ TEST(BudgetReasonTest, EveryReasonHasAName) {
   EXPECT_EQ(BudgetReasonName(BudgetReason::kCost), "cost");
   EXPECT_EQ(BudgetReasonName(BudgetReason::kConfidence), "confidence");
   EXPECT_EQ(BudgetReasonName(BudgetReason::kRequestLimit), "request_limit");
-  EXPECT_EQ(BudgetReasonName(BudgetReason::kCap), "cap");
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kServerLimit), "server_limit");
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kRows), "rows");
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kShare), "share");
+  EXPECT_EQ(BudgetReasonName(BudgetReason::kLength), "length");
   EXPECT_EQ(BudgetReasonName(BudgetReason::kExploration), "exploration");
   EXPECT_EQ(BudgetReasonName(BudgetReason::kExhausted), "exhausted");
   EXPECT_EQ(BudgetReasonName(BudgetReason::kNoDraft), "no_draft");

@@ -53,7 +53,7 @@ class PolicyFixture : public ::testing::Test {
   GrownTree Grow(RequestPolicy& request, TokenId root, const Marginals& draft,
                  const TreeLimits& limits = kWide, double min_value = 0.01) {
     request.Begin(root, limits, Flat(min_value));
-    while (request.NextRound() != nullptr) request.AddDraft(draft);
+    while (request.NextRound() != nullptr) request.AddDraft({draft});
     const TreeOffer offer = request.OfferTree();
     return request.Finish(static_cast<int>(offer.values.size()), offer.end);
   }
@@ -65,7 +65,7 @@ class PolicyFixture : public ::testing::Test {
                              double min_value = 0.01) {
     request.Begin(root, limits, Flat(min_value));
     for (const DraftRound* round = request.NextRound(); round != nullptr && round->required;) {
-      request.AddDraft(Marginals());
+      request.AddDraft({Marginals()});
       round = request.NextRound();
     }
     const TreeOffer offer = request.OfferTree();

@@ -23,6 +23,30 @@ TEST(PolicyTest, ParsesEveryBasePolicyAndKeepsItsText) {
   }
 }
 
+TEST(PolicyTest, BastionNamesItsEstimatorAndItsOptions) {
+  for (const char* text :
+       {"bastion:static", "bastion:ema", "bastion:ema-calib", "bastion:static,alpha=0.1,k=64,n=512",
+        "bastion:k=8", "bastion:ema,alpha=0.25+coupled+prior"}) {
+    EXPECT_EQ(Parsed(text).text(), text);
+  }
+  EXPECT_EQ(Parsed("bastion:k=1024").CandidatesFor(511), 511);
+  EXPECT_EQ(Parsed("bastion:ema,k=8").CandidatesFor(511), 8);
+  EXPECT_TRUE(Parsed("bastion:ema,k=8+coupled").coupled());
+  EXPECT_THAT(Policy::Parse("bastion:fast").status().message(),
+              HasSubstr("bastion[:static|ema|ema-calib][,alpha=A,k=K,n=N]"));
+}
+
+TEST(PolicyTest, ListsKeepOptionsWithTheirPolicy) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(SplitPolicies("ar,chain:7,,fixed:64"), ElementsAre("ar", "chain:7", "fixed:64"));
+  EXPECT_THAT(SplitPolicies("bastion:ema,alpha=0.2,k=8+coupled,adaptive"),
+              ElementsAre("bastion:ema,alpha=0.2,k=8+coupled", "adaptive"));
+  EXPECT_THAT(SplitPolicies("bastion:k=8,n=16,bastion:k=9"),
+              ElementsAre("bastion:k=8,n=16", "bastion:k=9"));
+  EXPECT_THAT(SplitPolicies("k=8"), ElementsAre("k=8"));
+  EXPECT_TRUE(SplitPolicies("").empty());
+}
+
 TEST(PolicyTest, ArDoesNotWantDrafts) {
   EXPECT_FALSE(Parsed("ar").wants_draft());
   for (const char* text : {"chain", "beam:2x2", "fixed:1", "bastion", "adaptive", "default"}) {
@@ -64,6 +88,10 @@ TEST(PolicyTest, TheErrorForInvalidTextStatesTheGrammar) {
                            "beam:4X15",
                            "ar:1",
                            "bastion:2",
+                           "bastion:",
+                           "bastion:ema+calib",
+                           "bastion:ema,alpha=2",
+                           "bastion:static,k=0",
                            "adaptive:",
                            "default:64",
                            "adaptive+",

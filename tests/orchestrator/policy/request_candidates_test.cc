@@ -13,11 +13,11 @@ using ::testing::ElementsAre;
 constexpr int kVocabulary = 100;
 
 // One position with two candidates.
-Marginals DraftOf(TokenId first, float probability, TokenId second, float second_probability) {
-  return {.positions = 1,
-          .candidates = 2,
-          .tokens = {first, second},
-          .log_probs = {std::log(probability), std::log(second_probability)}};
+CycleDraft DraftOf(TokenId first, float probability, TokenId second, float second_probability) {
+  return CycleDraft({.positions = 1,
+                     .candidates = 2,
+                     .tokens = {first, second},
+                     .log_probs = {std::log(probability), std::log(second_probability)}});
 }
 
 TEST(RequestCandidatesTest, ANodeBelongsToTheSourceThatGivesItsTokenTheHighestProbability) {
@@ -31,12 +31,12 @@ TEST(RequestCandidatesTest, ANodeBelongsToTheSourceThatGivesItsTokenTheHighestPr
   tree.Add(0, 7, -1.0f);
   tree.Add(1, 9, -2.0f);
   // The drafter knows 7 well and 2 badly.
-  const Marginals marginals = DraftOf(7, 0.5f, 2, 0.01f);
-  EXPECT_THAT(candidates.SourcesOf(tree, &marginals),
+  const CycleDraft draft = DraftOf(7, 0.5f, 2, 0.01f);
+  EXPECT_THAT(candidates.SourcesOf(tree, draft),
               ElementsAre(NodeSource::kRequest, NodeSource::kDraft, NodeSource::kDraft));
   // It knows 2 best.
-  const Marginals better = DraftOf(2, 0.999f, 7, 0.0005f);
-  EXPECT_THAT(candidates.SourcesOf(tree, &better),
+  const CycleDraft better = DraftOf(2, 0.999f, 7, 0.0005f);
+  EXPECT_THAT(candidates.SourcesOf(tree, better),
               ElementsAre(NodeSource::kDraft, NodeSource::kDraft, NodeSource::kDraft));
 }
 
@@ -46,8 +46,8 @@ TEST(RequestCandidatesTest, WithoutAPriorAllNodesAreOfTheDraft) {
   const RequestCandidates candidates({.policy = policy, .memory = &memory});
   DraftTree tree(1);
   tree.Add(0, 2, -0.1f);
-  const Marginals marginals = DraftOf(2, 0.5f, 3, 0.1f);
-  EXPECT_THAT(candidates.SourcesOf(tree, &marginals), ElementsAre(NodeSource::kDraft));
+  const CycleDraft draft = DraftOf(2, 0.5f, 3, 0.1f);
+  EXPECT_THAT(candidates.SourcesOf(tree, draft), ElementsAre(NodeSource::kDraft));
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ TEST_F(WeightedCandidatesTest, EqualTheDraftCandidatesWithoutAPrior) {
   std::mt19937 random(1);
   for (const EdgeCase edge_case : {EdgeCase::kNone, EdgeCase::kTies, EdgeCase::kZeroTails}) {
     const Marginals marginals = RandomMarginals(random, 5, 32, edge_case);
-    const WeightedCandidates candidates(marginals, 5, nullptr, &weights_);
+    const CycleDraft draft(marginals);
+    const WeightedCandidates candidates(draft, 5, nullptr, &weights_);
     const DraftTree expected = GrowBestFirst(kRoot, DraftCandidates(marginals), 40);
     const DraftTree tree = GrowBestFirst(kRoot, candidates, 40);
     EXPECT_EQ(tree.tokens(), expected.tokens());
@@ -73,7 +74,8 @@ TEST_F(WeightedCandidatesTest, SiblingsHaveDifferentChildren) {
   const TransitionTable table = TableOf(kVocabulary, {{0, {{101, 50}}}, {1, {{100, 50}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.45, 0.45}});
-  const WeightedCandidates candidates(marginals, 2, &prior, &weights_);
+  const CycleDraft draft(marginals);
+  const WeightedCandidates candidates(draft, 2, &prior, &weights_);
   DraftTree tree(kRoot);
   const NodeIndex zero = tree.Add(0, 0, -1), one = tree.Add(0, 1, -1);
   EXPECT_EQ(candidates.After(tree, zero).tokens[0], 101);
@@ -87,7 +89,8 @@ TEST_F(WeightedCandidatesTest, ThePriorPreservesTheTotalMass) {
   const TransitionPrior prior = PriorOver(table);
   for (int draw = 0; draw < 50; ++draw) {
     const Marginals marginals = RandomMarginals(random, 3, 16, EdgeCase::kZeroTails);
-    const WeightedCandidates candidates(marginals, 3, &prior, &weights_);
+    const CycleDraft draft(marginals);
+    const WeightedCandidates candidates(draft, 3, &prior, &weights_);
     const CandidateList list = candidates.After(root_, 0);
     ExpectValid(list);
     const double before = MassOf(DraftCandidates(marginals).After(root_, 0));
@@ -99,7 +102,8 @@ TEST_F(WeightedCandidatesTest, ScoresMatchAHandComputation) {
   const TransitionTable table = TableOf(kVocabulary, {{kRoot, {{1, 10}, {900, 30}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.6, 0.2, 0.1}});
-  const WeightedCandidates candidates(marginals, 1, &prior, &weights_);
+  const CycleDraft draft(marginals);
+  const WeightedCandidates candidates(draft, 1, &prior, &weights_);
   const CandidateList list = candidates.After(root_, 0);
   ASSERT_EQ(list.size, 4);  // Only the prior proposes 900.
   const CandidateTerms& w = weights_.At(1);
@@ -122,9 +126,10 @@ TEST_F(WeightedCandidatesTest, APositionWithoutCandidatesEndsThePath) {
   const TransitionTable table = TableOf(kVocabulary, {{kRoot, {{1, 10}}}, {0, {{5, 10}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.6, 0.4}, {0.0, 0.0}, {0.5, 0.5}});
-  const WeightedCandidates candidates(marginals, 3, &prior, &weights_);
+  const CycleDraft draft(marginals);
+  const WeightedCandidates candidates(draft, 3, &prior, &weights_);
   EXPECT_EQ(GrowChain(kRoot, candidates, 3).nodes(), 1);
-  EXPECT_EQ(WeightedCandidates(marginals, 0, &prior, &weights_).After(root_, 0).size, 0);
+  EXPECT_EQ(WeightedCandidates(draft, 0, &prior, &weights_).After(root_, 0).size, 0);
 }
 
 TEST_F(WeightedCandidatesTest, ListsOnlyTheBestCandidates) {
@@ -132,9 +137,10 @@ TEST_F(WeightedCandidatesTest, ListsOnlyTheBestCandidates) {
   const TransitionTable table = testing::RandomTable(kVocabulary, 16, 3);
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = RandomMarginals(random, 2, 1000);
-  const WeightedCandidates candidates(marginals, 2, &prior, &weights_);
+  const CycleDraft draft(marginals);
+  const WeightedCandidates candidates(draft, 2, &prior, &weights_);
   EXPECT_EQ(candidates.After(root_, 0).size, 32);
-  EXPECT_EQ(WeightedCandidates(marginals, 2, &prior, &weights_, 200).After(root_, 0).size, 200);
+  EXPECT_EQ(WeightedCandidates(draft, 2, &prior, &weights_, 200).After(root_, 0).size, 200);
   ExpectValid(candidates.After(root_, 0));
   const DraftTree tree = GrowBestFirst(kRoot, candidates, 500);
   EXPECT_EQ(tree.nodes(), 500);
@@ -160,7 +166,7 @@ class UpdateWeightsTest : public WeightedCandidatesTest {
       std::discrete_distribution<> rank(masses.begin(), masses.end());
       const TokenId chosen[] = {first, table_is_right ? next.tokens[continuation(random)]
                                                       : marginals.token(1, rank(random))};
-      WeightedCandidates::UpdateWeights(marginals, &prior, chosen, &weights_);
+      WeightedCandidates::UpdateWeights(CycleDraft(marginals), &prior, chosen, &weights_);
     }
     return weights_.At(2)[kFirstGainTerm];
   }
@@ -187,7 +193,7 @@ TEST_F(UpdateWeightsTest, AChosenTokenThatIsNotACandidateChangesNothing) {
   std::mt19937 random(6);
   for (int cycle = 0; cycle < 100; ++cycle) {
     const Marginals marginals = RandomMarginals(random, 2, 24, EdgeCase::kNone, 4.0);
-    WeightedCandidates::UpdateWeights(marginals, &prior, {kVocabulary + 1}, &weights_);
+    WeightedCandidates::UpdateWeights(CycleDraft(marginals), &prior, {kVocabulary + 1}, &weights_);
   }
   EXPECT_EQ(weights_.At(1), CandidateWeights::ForDrafts().At(1));
 }
@@ -199,9 +205,11 @@ TEST_F(WeightedCandidatesTest, ExtremeScoresStayFinite) {
   singles[kRoot] = {{0, 65000}, {900, 300}};
   const TransitionPrior prior = PriorOver(TableOf(kVocabulary, singles));
   for (int cycle = 0; cycle < 50; ++cycle) {
-    WeightedCandidates::UpdateWeights(marginals, &prior, {cycle % 2 ? 0 : 900}, &weights_);
+    WeightedCandidates::UpdateWeights(CycleDraft(marginals), &prior, {cycle % 2 ? 0 : 900},
+                                      &weights_);
   }
-  const WeightedCandidates candidates(marginals, 2, &prior, &weights_);
+  const CycleDraft draft(marginals);
+  const WeightedCandidates candidates(draft, 2, &prior, &weights_);
   ExpectValid(candidates.After(root_, 0));
   EXPECT_TRUE(std::isfinite(candidates.After(root_, 0).log_scores[0]));
 }

@@ -43,6 +43,8 @@ CycleRecord Cycle(int nodes, int accepted, double predicted_ms, double measured_
   cycle.committed_length = accepted + 1;
   cycle.rows = nodes + 1;
   cycle.share = 0.5;
+  cycle.context = 100;
+  cycle.expected_length = 1 + 0.5 * nodes;
   cycle.predicted_verify = absl::Milliseconds(predicted_ms);
   cycle.stages.draft = absl::Microseconds(nodes > 0 ? 1500000 : 0);
   cycle.stages.verify = absl::Milliseconds(measured_ms);
@@ -85,6 +87,9 @@ TEST(GenerationEventsTest, ADeltaContainsTheRequestedFields) {
   EXPECT_EQ(cycle.draft().seconds(), 1);
   EXPECT_EQ(cycle.draft().nanos(), 500000000);
   EXPECT_EQ(cycle.share(), 0.5);
+  EXPECT_EQ(cycle.accepted_nodes(), 1u);
+  EXPECT_EQ(cycle.context(), 100u);
+  EXPECT_EQ(cycle.expected_length(), 3);
   EXPECT_EQ(full.delta().cycles(1).committed_length(), 1u);
 }
 

@@ -300,6 +300,28 @@ TEST(ServedModelTest, AChatTemplateEnablesChats) {
   EXPECT_EQ(parsed->decode.prompt.front(), testing::kImStart);
 }
 
+TEST(ServedModelTest, TheChatTemplateReadsTheArgumentsOfTheRequest) {
+  const testing::TempFolder folder;
+  folder.Write("config.json", testing::ServedConfigJson(kContext).dump());
+  folder.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
+  folder.Write("chat_template.jinja",
+               "{% if enable_thinking %}<|im_start|>{% else %}<|im_end|>{% endif %}");
+  const auto model = ServedModel::Load(folder.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  const RequestParser parser(model->get(), *Policy::Parse("ar"), kNodeCap);
+  v1::GenerateRequest request;
+  request.mutable_chat()->add_messages()->set_role("user");
+  auto& arguments = *request.mutable_chat()->mutable_template_args()->mutable_fields();
+  arguments["enable_thinking"].set_bool_value(true);
+  const auto thinking = parser.Parse(request);
+  ASSERT_TRUE(thinking.ok()) << thinking.status();
+  EXPECT_EQ(thinking->decode.prompt, std::vector<TokenId>{testing::kImStart});
+  arguments["enable_thinking"].set_bool_value(false);
+  EXPECT_NE(parser.Parse(request)->decode.prompt, thinking->decode.prompt);
+  arguments["messages"].set_string_value("x");
+  EXPECT_TRUE(absl::IsInvalidArgument(parser.Parse(request).status()));
+}
+
 TEST_F(RequestParserTest, ThePriorityIsTheWeightTimesTen) {
   for (const auto& [priority, weight] : std::map<int, double>{{1, 0.1}, {10, 1}, {100, 10}}) {
     request_.set_priority(priority);

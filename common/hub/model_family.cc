@@ -1,0 +1,145 @@
+#include "common/hub/model_family.h"
+
+#include "common/hub/experts_config.h"
+
+namespace bastion::hub {
+namespace {
+
+// The fields that every family reads.
+constexpr const char* kCommonFields[] = {"hidden_size",
+                                         "num_hidden_layers",
+                                         "num_attention_heads",
+                                         "intermediate_size",
+                                         "vocab_size",
+                                         "dtype",
+                                         "torch_dtype",
+                                         "tie_word_embeddings",
+                                         "rope_parameters",
+                                         "rope_scaling",
+                                         "bos_token_id",
+                                         "eos_token_id",
+                                         "max_position_embeddings"};
+
+// Fields that no family implements, except for one value.
+std::vector<FixedField> Fixed(std::vector<FixedField> fields) {
+  fields.push_back({"is_encoder_decoder", false});
+  fields.push_back({"add_cross_attention", false});
+  fields.push_back({"pruned_heads", nlohmann::json::object()});
+  return fields;
+}
+
+ModelFamily Qwen3() {
+  ModelFamily family;
+  family.architecture = "Qwen3ForCausalLM";
+  family.blocks.query_key_norm = true;
+  family.defaults.max_positions = 32768;
+  family.defaults.head_dim = 128;
+  family.defaults.norm_epsilon = 1e-6;
+  family.fields = {"num_key_value_heads", "head_dim",          "use_sliding_window",
+                   "sliding_window",      "max_window_layers", "layer_types"};
+  family.fixed = Fixed({{"hidden_act", "silu"}, {"attention_bias", false}});
+  return family;
+}
+
+ModelFamily Qwen3Moe() {
+  ModelFamily family = Qwen3();
+  family.architecture = "Qwen3MoeForCausalLM";
+  family.keys.experts = true;
+  family.defaults.head_dim.reset();
+  family.fields = {"num_key_value_heads", "head_dim", "sliding_window", "max_window_layers"};
+  family.fixed.push_back({"use_sliding_window", false});
+  for (const std::string& field : ExpertFields()) family.fields.push_back(field);
+  return family;
+}
+
+// z-lab's drafter: Qwen3's blocks. The embedding and the head are the target's.
+ModelFamily DFlash() {
+  ModelFamily family = Qwen3();
+  family.architecture = "DFlashDraftModel";
+  family.kind = ModelKind::kDrafter;
+  family.names.blocks = "layers.";
+  family.names.final_norm = "norm";
+  for (const char* field : {"block_size", "num_target_layers", "dflash_config", "is_causal"}) {
+    family.fields.emplace_back(field);
+  }
+  return family;
+}
+
+ModelFamily Llama() {
+  ModelFamily family;
+  family.architecture = "LlamaForCausalLM";
+  family.names.query_norm.clear();
+  family.names.key_norm.clear();
+  family.defaults.max_positions = 2048;
+  family.defaults.norm_epsilon = 1e-6;
+  family.defaults.bos = 1;
+  family.defaults.eos = 2;
+  family.fields = {"num_key_value_heads", "head_dim"};
+  family.fixed = Fixed({{"hidden_act", "silu"}, {"attention_bias", false}, {"mlp_bias", false}});
+  return family;
+}
+
+// GPT-NeoX and Pythia.
+ModelFamily GptNeoX() {
+  ModelFamily family;
+  family.architecture = "GPTNeoXForCausalLM";
+  family.blocks.norm = NormKind::kLayer;
+  family.blocks.mlp = MlpKind::kGelu;
+  family.blocks.attention_bias = true;
+  family.blocks.mlp_bias = true;
+  family.blocks.parallel_residual = true;
+  TensorNames& names = family.names;
+  names.embedding = "gpt_neox.embed_in";
+  names.head = "embed_out";
+  names.final_norm = "gpt_neox.final_layer_norm";
+  names.blocks = "gpt_neox.layers.";
+  names.fused_qkv = "attention.query_key_value";
+  names.output = "attention.dense";
+  names.up = "mlp.dense_h_to_4h";
+  names.down = "mlp.dense_4h_to_h";
+  for (std::string* none :
+       {&names.query, &names.key, &names.value, &names.query_norm, &names.key_norm, &names.gate}) {
+    none->clear();
+  }
+  family.defaults.max_positions = 2048;
+  family.defaults.norm_epsilon = 1e-5;
+  family.defaults.rotary_fraction = 0.25;
+  family.defaults.bos = 0;
+  family.defaults.eos = 2;
+  family.keys.norm_epsilon = "layer_norm_eps";
+  family.keys.rope_theta = "rotary_emb_base";
+  family.keys.rotary_fraction = "rotary_pct";
+  family.keys.attention_bias = "attention_bias";
+  family.keys.parallel_residual = "use_parallel_residual";
+  family.fixed = Fixed({{"hidden_act", "gelu"}});
+  return family;
+}
+
+}  // namespace
+
+const std::vector<ModelFamily>& ModelFamilies() {
+  static const auto* const families =
+      new std::vector<ModelFamily>{Qwen3(), Qwen3Moe(), Llama(), GptNeoX(), DFlash()};
+  return *families;
+}
+
+const ModelFamily* FindFamily(const std::string& architecture) {
+  for (const ModelFamily& family : ModelFamilies()) {
+    if (family.architecture == architecture) return &family;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> FieldsOf(const ModelFamily& family) {
+  std::vector<std::string> fields(std::begin(kCommonFields), std::end(kCommonFields));
+  fields.insert(fields.end(), family.fields.begin(), family.fields.end());
+  for (const FixedField& field : family.fixed) fields.push_back(field.key);
+  const FamilyKeys& keys = family.keys;
+  for (const std::string& key : {keys.norm_epsilon, keys.rope_theta, keys.rotary_fraction,
+                                 keys.attention_bias, keys.parallel_residual}) {
+    if (!key.empty()) fields.push_back(key);
+  }
+  return fields;
+}
+
+}  // namespace bastion::hub

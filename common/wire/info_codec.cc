@@ -1,0 +1,61 @@
+// The part of codec.h that describes services.
+#include "common/wire/codec.h"
+
+namespace bastion::wire {
+
+void Encode(const TargetInfo& info, proto::TargetInfo& out) {
+  out.set_model(info.model);
+  out.set_device(info.device);
+  out.set_layers(info.dims.layers);
+  out.set_hidden(info.dims.hidden);
+  out.set_query_heads(info.dims.query_heads);
+  out.set_kv_heads(info.dims.kv_heads);
+  out.set_head_dim(info.dims.head_dim);
+  out.set_intermediate(info.dims.intermediate);
+  out.set_vocabulary(info.dims.vocabulary);
+  out.set_bytes_per_element(info.dims.bytes_per_element);
+  out.set_state_bytes_per_element(info.dims.state_bytes_per_element);
+  out.set_bytes_per_second(info.peaks.bytes_per_second);
+  out.set_flops_per_second(info.peaks.flops_per_second);
+  out.set_max_context(info.max_context);
+  out.set_max_rows(info.max_rows);
+  out.set_kv_tokens(info.kv_tokens);
+  out.set_page_tokens(info.page_tokens);
+}
+
+TargetInfo Decode(const proto::TargetInfo& in) {
+  TargetInfo info;
+  info.model = in.model();
+  info.device = in.device();
+  info.dims = {.layers = in.layers(),
+               .hidden = in.hidden(),
+               .query_heads = in.query_heads(),
+               .kv_heads = in.kv_heads(),
+               .head_dim = in.head_dim(),
+               .intermediate = in.intermediate(),
+               .vocabulary = in.vocabulary(),
+               .bytes_per_element = in.bytes_per_element(),
+               .state_bytes_per_element = in.state_bytes_per_element()};
+  info.peaks = {in.bytes_per_second(), in.flops_per_second()};
+  info.max_context = in.max_context();
+  info.max_rows = in.max_rows();
+  info.kv_tokens = in.kv_tokens();
+  info.page_tokens = in.page_tokens();
+  return info;
+}
+
+void Encode(const DrafterInfo& info, proto::DrafterInfo& out) {
+  out.set_model(info.model);
+  out.set_positions(info.positions);
+  out.set_vocabulary(info.vocabulary);
+  out.set_max_context(info.max_context);
+  out.set_wants_tokens(info.wants_tokens);
+  out.set_expands_nodes(info.expands_nodes);
+}
+
+DrafterInfo Decode(const proto::DrafterInfo& in) {
+  return {in.model(),       in.positions(),    in.vocabulary(),
+          in.max_context(), in.wants_tokens(), in.expands_nodes()};
+}
+
+}  // namespace bastion::wire

@@ -1,0 +1,179 @@
+"""GPT-NeoX as plain PyTorch modules, with the parameter names of Hugging Face's `GPTNeoXForCausalLM`.
+
+LayerNorm with bias, attention and MLP in parallel on the same residual, RoPE on the first quarter of each head, and
+a tied LM head. `GptNeox` has the interface of the first pair's `Qwen3`, so `generate.py` and `target.py` run both.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+VOCABULARY = 4096
+ROTARY_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of one model. The feed-forward part has 4 * hidden_size units."""
+
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    rotary_emb_base: float = 10000.0
+    layer_norm_eps: float = 1e-5
+
+    @property
+    def head_dim(self) -> int:
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def rotary_dims(self) -> int:
+        return int(self.head_dim * ROTARY_SHARE)
+
+    def to_json(self) -> dict:
+        """The fields of `config.json`, in the form of EleutherAI's Pythia."""
+        return {
+            "architectures": ["GPTNeoXForCausalLM"], "model_type": "gpt_neox", "vocab_size": VOCABULARY,
+            "hidden_size": self.hidden_size, "intermediate_size": 4 * self.hidden_size,
+            "num_hidden_layers": self.num_hidden_layers, "num_attention_heads": self.num_attention_heads,
+            "rotary_pct": ROTARY_SHARE, "rotary_emb_base": self.rotary_emb_base,
+            "layer_norm_eps": self.layer_norm_eps, "max_position_embeddings": 2048, "hidden_act": "gelu",
+            "attention_bias": True, "attention_dropout": 0.0, "hidden_dropout": 0.0, "classifier_dropout": 0.0,
+            "use_parallel_residual": True, "tie_word_embeddings": True, "initializer_range": 0.02, "use_cache": True,
+            "bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0, "torch_dtype": "bfloat16",
+        }
+
+
+TARGET = Config(hidden_size=256, num_hidden_layers=7, num_attention_heads=4)
+DRAFTER = Config(hidden_size=96, num_hidden_layers=2, num_attention_heads=3)
+
+
+def rope_table(positions: Tensor, config: Config) -> tuple[Tensor, Tensor]:
+    """cos and sin, each [T, rotary dims], for absolute positions [T]."""
+    exponent = torch.arange(0, config.rotary_dims, 2, dtype=torch.float32) / config.rotary_dims
+    angle = positions.float().unsqueeze(-1) * config.rotary_emb_base**-exponent
+    angle = torch.cat([angle, angle], dim=-1)
+    return angle.cos(), angle.sin()
+
+
+def rotate(x: Tensor, rope: tuple[Tensor, Tensor]) -> Tensor:
+    """Applies RoPE in its half-split form to the first dims of x [B, H, T, D]."""
+    turned, kept = x.split([rope[0].shape[-1], x.shape[-1] - rope[0].shape[-1]], dim=-1)
+    low, high = turned.chunk(2, dim=-1)
+    return torch.cat([turned * rope[0] + torch.cat([-high, low], dim=-1) * rope[1], kept], dim=-1)
+
+
+class Cache:
+    """Keys and values of one layer for B sequences of equal length, preallocated [B, H, capacity, D]."""
+
+    def __init__(self, batch: int, capacity: int, config: Config):
+        shape = (batch, config.num_attention_heads, capacity, config.head_dim)
+        self.k, self.v, self.used = torch.empty(shape), torch.empty(shape), 0
+
+    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Appends [B, H, T, D] and returns everything stored so far."""
+        end = self.used + k.shape[2]
+        self.k[:, :, self.used:end], self.v[:, :, self.used:end] = k, v
+        self.used = end
+        return self.k[:, :, :end], self.v[:, :, :end]
+
+
+class Attention(nn.Module):
+    """`query_key_value` stores, for each head, the rows of its query, key and value."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.heads, self.d = config.num_attention_heads, config.head_dim
+        self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: Cache | None) -> Tensor:
+        """[B, T, C] -> [B, T, C]. Causal. With a cache, T new rows see all of its rows."""
+        q, k, v = self.query_key_value(x).unflatten(-1, (self.heads, 3 * self.d)).transpose(1, 2).chunk(3, dim=-1)
+        q, k = rotate(q, rope), rotate(k, rope)
+        if cache is not None:
+            k, v = cache.extend(k, v)
+        rows, keys = q.shape[2], k.shape[2]
+        mask = None
+        if 1 < rows < keys:
+            mask = torch.ones(rows, keys, dtype=torch.bool).tril(keys - rows)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=rows > 1 and rows == keys)
+        return self.dense(out.transpose(1, 2).flatten(-2))
+
+
+class MLP(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        self.dense_h_to_4h = nn.Linear(config.hidden_size, 4 * config.hidden_size)
+        self.dense_4h_to_h = nn.Linear(4 * config.hidden_size, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dense_4h_to_h(F.gelu(self.dense_h_to_4h(x)))
+
+
+class Layer(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        self.input_layernorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.post_attention_layernorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.attention = Attention(config)
+        self.mlp = MLP(config)
+
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: Cache | None) -> Tensor:
+        """[B, T, C] -> [B, T, C]. Attention and MLP both read the input of the layer."""
+        return x + self.attention(self.input_layernorm(x), rope, cache) + self.mlp(self.post_attention_layernorm(x))
+
+
+class Body(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embed_in = nn.Embedding(VOCABULARY, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+
+class GptNeox(nn.Module):
+    """Tied embeddings: the LM head is `gpt_neox.embed_in.weight`.
+
+    `depth`: number of layers that run. Because output projections start at zero, a layer that begins to run does not
+    change the function at first. The target's training uses this to grow.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.config, self.depth = config, config.num_hidden_layers
+        self.gpt_neox = Body(config)
+        self.reset()
+
+    def reset(self) -> None:
+        """Initializes the weights. Output projections are zero, so each layer starts as the identity."""
+        for name, parameter in self.named_parameters():
+            if name.endswith(("attention.dense.weight", "dense_4h_to_h.weight")) or name.endswith(".bias"):
+                nn.init.zeros_(parameter)
+            elif parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.02 if "embed" in name else parameter.shape[1]**-0.5)
+
+    def hidden(self, tokens: Tensor, positions: Tensor | None = None, caches: list[Cache] | None = None,
+               taps: tuple[int, ...] = ()) -> tuple[Tensor, None]:
+        """tokens [B, T] -> final normed hidden [B, T, C]. The second value is None: this model has no taps."""
+        assert not taps, "GptNeox exports no features"
+        if positions is None:
+            positions = torch.arange(tokens.shape[1])
+        rope = rope_table(positions, self.config)
+        x = self.gpt_neox.embed_in(tokens)
+        for index, layer in enumerate(self.gpt_neox.layers[:self.depth]):
+            x = layer(x, rope, None if caches is None else caches[index])
+        return self.gpt_neox.final_layer_norm(x), None
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """[..., C] -> logits [..., V]"""
+        return F.linear(hidden, self.gpt_neox.embed_in.weight)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.hidden(tokens)[0])
+
+    def new_caches(self, batch: int, capacity: int) -> list[Cache]:
+        """One cache per layer, for `batch` sequences of at most `capacity` tokens."""
+        return [Cache(batch, capacity, self.config) for _ in self.gpt_neox.layers]

@@ -1,0 +1,67 @@
+// An autoregressive drafter: any causal language model that this project can serve, usually a small
+// relative of the target with the same tokenizer (Leviathan et al., arXiv 2211.17192). It predicts
+// one position per node, from the tokens alone; it does not read the target's features.
+//
+// Not thread-safe: one call at a time. Shape legend: common/base/ids.h.
+#ifndef BASTION_DRAFTER_SERVICE_DRAFT_AUTOREGRESSIVE_H_
+#define BASTION_DRAFTER_SERVICE_DRAFT_AUTOREGRESSIVE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/nn/causal_model.h"
+#include "common/nn/row_batch.h"
+#include "common/stages/marginals.h"
+#include "kernels/ops.h"
+
+namespace bastion::drafter {
+
+// INVALID_ARGUMENT if the vocabularies or the tokenizers of the two folders differ; the errors of
+// their config files.
+[[nodiscard]] absl::Status CheckAutoregressivePair(const std::string& drafter_folder,
+                                                   const std::string& target_folder);
+
+class AutoregressiveModel {
+ public:
+  // The model in `drafter_folder`. The errors of CheckAutoregressivePair and of the checkpoint's
+  // files.
+  static absl::StatusOr<std::unique_ptr<AutoregressiveModel>> Load(
+      const std::string& drafter_folder, const std::string& target_folder,
+      const nn::EngineOptions& options);
+
+  // Hint that a call is about to start. Wakes the worker threads.
+  void WakeUp() { model_.decoder->device().pool->Wake(); }
+
+  // Runs one forward over `batch` and writes keys and values to the cache.
+  void Forward(const nn::RowBatch& batch);
+  // The distribution of the token after each of `rows`, rows of the last Forward in ascending
+  // order. `coupling` has one rule per row (TopKArgs).
+  [[nodiscard]] std::vector<Marginals> Predict(absl::Span<const int> rows,
+                                               absl::Span<const kernels::ChoiceRule> coupling,
+                                               int candidates);
+  // The part of the last Predict that ranked candidates.
+  [[nodiscard]] absl::Duration candidates_time() const { return candidates_time_; }
+
+  [[nodiscard]] nn::PagePool& pages() { return model_.decoder->cache(); }
+  [[nodiscard]] const hub::ModelConfig& config() const { return model_.decoder->config(); }
+  // The bytes read and the multiply-adds of a forward, including its logits.
+  [[nodiscard]] nn::ForwardCost Cost() const { return model_.Cost(); }
+
+ private:
+  explicit AutoregressiveModel(nn::CausalModel model) : model_(std::move(model)) {}
+
+  nn::CausalModel model_;
+  nn::Scratch hidden_, wanted_, normed_, logits_;
+  float* hidden_data_ = nullptr;
+  absl::Duration candidates_time_;
+};
+
+}  // namespace bastion::drafter
+
+#endif  // BASTION_DRAFTER_SERVICE_DRAFT_AUTOREGRESSIVE_H_

@@ -1,0 +1,218 @@
+#include "drafter_service/engine/autoregressive_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "drafter_service/draft/autoregressive.h"
+#include "drafter_service/draft/draft_model.h"
+#include "drafter_service/engine/draft_sequences.h"
+
+namespace bastion::drafter {
+namespace {
+
+// Maximum number of context tokens of a sequence in one forward. Bounds the memory that a long
+// prompt needs.
+constexpr int kContextChunk = 512;
+
+class AutoregressiveEngine final : public DrafterEngine {
+ public:
+  AutoregressiveEngine(const DrafterOptions& options, std::unique_ptr<AutoregressiveModel> model);
+
+  const DrafterInfo& info() const override { return info_; }
+  const std::vector<int>& feature_layers() const override { return no_layers_; }
+  nn::ForwardCost cost() const override { return model_->Cost(); }
+  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
+  void FeaturesArrived(SequenceId, Position, TokenId) override {}
+  void Close(SequenceId sequence) override { sequences_.Close(sequence); }
+  const DraftTrace& last_trace() const override { return trace_; }
+  int live_sequences() const override { return sequences_.size(); }
+
+ private:
+  // One frontier during Expand.
+  struct Expanding {
+    const Frontier* frontier;
+    DraftSequence* sequence;
+    std::vector<int> tree_rows;  // One per path.
+    int first_row = 0;           // The batch's row of the first new row of the tree.
+  };
+
+  [[nodiscard]] absl::Status Check(const Frontier& frontier) const;
+  // Computes all context tokens but the last ones, which one more forward can take, and adds the
+  // paths to the tree.
+  [[nodiscard]] absl::Status Prepare(Expanding& one);
+  // Adds the sequence's new context and tree rows to `batch`.
+  [[nodiscard]] absl::Status AddRows(Expanding& one, nn::RowBatch& batch);
+  void Forget(DraftSequence& sequence, int context);
+  void Warn(const absl::Status& error, DraftSequence& sequence) const;
+
+  std::unique_ptr<AutoregressiveModel> model_;
+  DraftSequences sequences_;
+  DrafterInfo info_;
+  const std::vector<int> no_layers_ = {};
+  DraftTrace trace_;
+};
+
+AutoregressiveEngine::AutoregressiveEngine(const DrafterOptions& options,
+                                           std::unique_ptr<AutoregressiveModel> model)
+    : model_(std::move(model)),
+      sequences_(&model_->pages(), options.max_sequences, options.reuse_prefixes) {
+  info_.model = FolderName(options.drafter_folder);
+  info_.positions = 1;
+  info_.vocabulary = model_->config().dims.vocabulary;
+  info_.max_context = model_->config().max_positions - 1;  // The root needs a position, too.
+  info_.wants_tokens = true;
+  info_.expands_nodes = true;
+}
+
+absl::Status AutoregressiveEngine::Check(const Frontier& frontier) const {
+  const auto valid = [this](TokenId token) { return token >= 0 && token < info_.vocabulary; };
+  bool all_valid = valid(frontier.root) && frontier.candidates > 0;
+  for (const auto& path : frontier.paths) {
+    all_valid = all_valid && std::all_of(path.begin(), path.end(), valid);
+  }
+  const auto& tokens = frontier.new_tokens;
+  if (all_valid && std::all_of(tokens.begin(), tokens.end(), valid)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("frontier of sequence ", frontier.sequence.session,
+                                                 ": all tokens must be in [0, ", info_.vocabulary,
+                                                 "), and the number of candidates, ",
+                                                 frontier.candidates, ", must be positive"));
+}
+
+void AutoregressiveEngine::Forget(DraftSequence& sequence, int context) {
+  sequence.tree.Clear();
+  sequence.context = std::min(sequence.context, context);
+  model_->pages().Shrink(sequence.table, sequence.context);
+}
+
+absl::Status AutoregressiveEngine::Prepare(Expanding& one) {
+  const Frontier& frontier = *one.frontier;
+  DraftSequence& sequence = *one.sequence;
+  AddNewTokens(frontier, sequence);
+  RETURN_IF_ERROR(CheckContext(frontier, sequence, info_.max_context));
+  const bool begins = std::any_of(frontier.paths.begin(), frontier.paths.end(),
+                                  [](const auto& path) { return path.empty(); });
+  if (begins || !sequence.tree.Is(frontier.committed, frontier.root)) {
+    Forget(sequence, frontier.committed);
+    if (!begins) {
+      return absl::FailedPreconditionError(
+          "the nodes of the earlier rounds are not known here (the drafter may have restarted)");
+    }
+    if (static_cast<Position>(sequence.tokens.size()) < frontier.committed) {
+      return absl::FailedPreconditionError(absl::StrCat("only ", sequence.tokens.size(), " of ",
+                                                        frontier.committed,
+                                                        " committed tokens were sent"));
+    }
+    sequences_.ReusePrefix(frontier.cache_salt, sequence);
+    while (frontier.committed - sequence.context > kContextChunk) {
+      const Position end = sequence.context + kContextChunk;
+      RETURN_IF_ERROR(model_->pages().Reserve(sequence.table, end));
+      nn::RowBatch chunk;
+      chunk.AddRun({&sequence.table, sequence.context},
+                   {sequence.tokens.begin() + sequence.context, sequence.tokens.begin() + end});
+      model_->Forward(chunk);
+      trace_.context_tokens += kContextChunk;
+      sequence.context = end;
+    }
+    sequence.tree.Begin(frontier.committed, frontier.root);
+  }
+  for (const auto& path : frontier.paths) {
+    if (frontier.committed + static_cast<Position>(path.size()) > info_.max_context) {
+      return absl::OutOfRangeError(
+          absl::StrCat("a path ends at position ", frontier.committed + path.size(),
+                       ", but this drafter supports at most ", info_.max_context));
+    }
+    one.tree_rows.push_back(sequence.tree.Add(path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AutoregressiveEngine::AddRows(Expanding& one, nn::RowBatch& batch) {
+  DraftSequence& sequence = *one.sequence;
+  const DraftedTree& tree = sequence.tree;
+  const Position committed = one.frontier->committed;
+  RETURN_IF_ERROR(model_->pages().Reserve(sequence.table, committed + tree.rows()));
+  if (sequence.context < committed) {
+    trace_.context_tokens += committed - sequence.context;
+    batch.AddRun({&sequence.table, sequence.context},
+                 {sequence.tokens.begin() + sequence.context, sequence.tokens.begin() + committed});
+  }
+  one.first_row = batch.rows();
+  batch.AddTree({.table = &sequence.table, .cached = committed, .earlier = tree.cached()},
+                tree.NewTokens(), tree.NewDepths(), tree.NewAncestors());
+  return absl::OkStatus();
+}
+
+void AutoregressiveEngine::Warn(const absl::Status& error, DraftSequence& sequence) const {
+  if (!std::exchange(sequence.warned, true)) LOG(WARNING) << "no draft: " << error;
+}
+
+absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
+    absl::Span<const Frontier> frontiers) {
+  trace_ = {};
+  trace_.drafts = static_cast<int>(frontiers.size());
+  StopWatch watch;
+  model_->WakeUp();
+  std::vector<Draft> drafts(frontiers.size());
+  std::vector<Expanding> expanding;
+  std::vector<Marginals*> wanted;
+  std::vector<int> rows;
+  std::vector<kernels::ChoiceRule> rules;
+  nn::RowBatch batch;
+  int candidates = 1;
+  for (size_t i = 0; i < frontiers.size(); ++i) {
+    const Frontier& frontier = frontiers[i];
+    RETURN_IF_ERROR(Check(frontier));
+    ASSIGN_OR_RETURN(DraftSequence * sequence, sequences_.FindOrOpen(frontier.sequence));
+    drafts[i].marginals.resize(frontier.paths.size());
+    Expanding one = {&frontier, sequence, {}};
+    absl::Status ready = Prepare(one);
+    if (ready.ok()) ready = AddRows(one, batch);
+    if (!ready.ok()) {
+      Forget(*sequence, frontier.committed);
+      Warn(ready, *sequence);
+      continue;
+    }
+    for (size_t p = 0; p < one.tree_rows.size(); ++p) {
+      const int row = one.tree_rows[p];
+      wanted.push_back(&drafts[i].marginals[p]);
+      rows.push_back(one.first_row + row - sequence->tree.cached());
+      rules.emplace_back();
+      if (frontier.coupled) {
+        const Position position = frontier.committed + sequence->tree.depth(row) + 1;
+        rules.back() = CouplingRule(frontier.sampling, position);
+      }
+    }
+    candidates = std::max(candidates, frontier.candidates);
+    expanding.push_back(std::move(one));
+  }
+  trace_.context = watch.Lap();
+  if (expanding.empty()) return drafts;
+  model_->Forward(batch);
+  std::vector<Marginals> marginals = model_->Predict(rows, rules, candidates);
+  trace_.candidates = model_->candidates_time();
+  trace_.forward = watch.Lap() - trace_.candidates;
+  for (size_t m = 0; m < marginals.size(); ++m) *wanted[m] = std::move(marginals[m]);
+  for (const Expanding& one : expanding) {
+    one.sequence->tree.MarkCached();
+    one.sequence->context = one.frontier->committed;
+    sequences_.KeepPrefix(*one.sequence);
+  }
+  return drafts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DrafterEngine>> MakeAutoregressiveEngine(
+    const DrafterOptions& options) {
+  nn::EngineOptions engine = options.engine;
+  engine.max_sequences = options.max_sequences;
+  ASSIGN_OR_RETURN(
+      auto model, AutoregressiveModel::Load(options.drafter_folder, options.target_folder, engine));
+  return std::make_unique<AutoregressiveEngine>(options, std::move(model));
+}
+
+}  // namespace bastion::drafter

@@ -1,0 +1,181 @@
+#include "drafter_service/engine/block_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "drafter_service/draft/dflash.h"
+#include "drafter_service/engine/draft_ahead.h"
+#include "drafter_service/engine/draft_sequences.h"
+
+namespace bastion::drafter {
+namespace {
+
+// Maximum number of feature rows projected in one call. Bounds the memory that a long prompt needs.
+constexpr int kContextChunk = 512;
+
+class BlockEngine final : public DrafterEngine {
+ public:
+  BlockEngine(const DrafterOptions& options, FeatureSource* features,
+              std::unique_ptr<DraftModel> model);
+
+  const DrafterInfo& info() const override { return info_; }
+  const std::vector<int>& feature_layers() const override {
+    return model_->config().dflash.target_layer_ids;
+  }
+  const DeviceReader* device_reader() const override { return model_->device_reader(); }
+  nn::ForwardCost cost() const override { return model_->Cost(); }
+  absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
+  void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) override;
+  void Close(SequenceId sequence) override;
+  const DraftTrace& last_trace() const override { return trace_; }
+  int live_sequences() const override { return sequences_.size(); }
+
+ private:
+  [[nodiscard]] absl::Status Check(const Frontier& frontier) const;
+  [[nodiscard]] absl::StatusOr<std::vector<Draft>> MakeDrafts(absl::Span<const Frontier> frontiers);
+  // Extends the sequence's context to frontier.committed tokens.
+  [[nodiscard]] absl::Status CatchUp(const Frontier& frontier, DraftSequence& sequence);
+  // Reads once and appends the rows that were read, which may be only the first rows of `range`.
+  // The sequence's context must end where the range begins.
+  [[nodiscard]] absl::Status AppendRange(const FeatureRange& range, DraftSequence& sequence);
+
+  DrafterOptions options_;
+  FeatureSource* features_;
+  std::unique_ptr<DraftModel> model_;
+  DraftSequences sequences_;
+  DrafterInfo info_;
+  DraftAhead ahead_;
+  DraftTrace trace_;
+};
+
+BlockEngine::BlockEngine(const DrafterOptions& options, FeatureSource* features,
+                         std::unique_ptr<DraftModel> model)
+    : options_(options),
+      features_(features),
+      model_(std::move(model)),
+      sequences_(&model_->pages(), options.max_sequences, options.reuse_prefixes) {
+  info_.model = FolderName(options.drafter_folder);
+  info_.positions = model_->positions();
+  info_.vocabulary = model_->config().dims.vocabulary;
+  info_.max_context = model_->config().max_positions - model_->config().dflash.block_size;
+  info_.wants_tokens = options.reuse_prefixes;
+}
+
+void BlockEngine::Close(SequenceId sequence) {
+  sequences_.Close(sequence);
+  ahead_.Forget(sequence);
+}
+
+absl::Status BlockEngine::CatchUp(const Frontier& frontier, DraftSequence& sequence) {
+  RETURN_IF_ERROR(CheckContext(frontier, sequence, info_.max_context));
+  sequences_.ReusePrefix(frontier.cache_salt, sequence);
+  while (sequence.context < frontier.committed) {
+    const int count = std::min(frontier.committed - sequence.context, kContextChunk);
+    FeatureRange range = {frontier.sequence, sequence.context, count,
+                          /*may_be_on_device=*/model_->device_reader() != nullptr};
+    absl::Status appended = AppendRange(range, sequence);
+    if (absl::IsAborted(appended)) {
+      range.may_be_on_device = false;
+      appended = AppendRange(range, sequence);
+    }
+    RETURN_IF_ERROR(appended);
+  }
+  sequences_.KeepPrefix(sequence);
+  return absl::OkStatus();
+}
+
+absl::Status BlockEngine::AppendRange(const FeatureRange& range, DraftSequence& sequence) {
+  StopWatch watch;
+  absl::StatusOr<Features> features = features_->Read(range, options_.feature_timeout);
+  trace_.features += watch.Lap();
+  RETURN_IF_ERROR(features.status());
+  model_->WakeUp();
+  const int rows = features->rows();
+  const absl::Status appended =
+      model_->AppendContext({{&sequence.table, sequence.context, *std::move(features)}});
+  trace_.context += watch.Lap();
+  RETURN_IF_ERROR(appended);
+  trace_.context_tokens += rows;
+  sequence.context += rows;
+  return absl::OkStatus();
+}
+
+absl::Status BlockEngine::Check(const Frontier& frontier) const {
+  if (frontier.root >= 0 && frontier.root < info_.vocabulary && frontier.candidates > 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("frontier: root ", frontier.root, " must be in [0, ", info_.vocabulary,
+                   "), and the number of candidates, ", frontier.candidates, ", must be positive"));
+}
+
+absl::StatusOr<std::vector<Draft>> BlockEngine::Expand(absl::Span<const Frontier> frontiers) {
+  trace_ = {};
+  trace_.drafts = static_cast<int>(frontiers.size());
+  ASSIGN_OR_RETURN(std::vector<Draft> drafts, MakeDrafts(frontiers));
+  ahead_.PredictNext(frontiers);
+  return drafts;
+}
+
+void BlockEngine::FeaturesArrived(SequenceId sequence, Position committed, TokenId root) {
+  const std::vector<Frontier> predicted = ahead_.AddArrival(sequence, committed, root);
+  if (predicted.empty()) return;
+  absl::StatusOr<std::vector<Draft>> drafts = MakeDrafts(predicted);
+  // An error is dropped here: it will occur again, and be reported, when the draft is requested.
+  if (drafts.ok()) ahead_.Keep(predicted, *std::move(drafts));
+}
+
+absl::StatusOr<std::vector<Draft>> BlockEngine::MakeDrafts(absl::Span<const Frontier> frontiers) {
+  std::vector<Draft> drafts(frontiers.size());
+  std::vector<BlockItem> blocks;
+  std::vector<Marginals*> wanted;
+  int candidates = 1;
+  for (size_t i = 0; i < frontiers.size(); ++i) {
+    const Frontier& frontier = frontiers[i];
+    RETURN_IF_ERROR(Check(frontier));
+    ASSIGN_OR_RETURN(DraftSequence * sequence, sequences_.FindOrOpen(frontier.sequence));
+    if (options_.reuse_prefixes) AddNewTokens(frontier, *sequence);
+    if (ahead_.Take(frontier, drafts[i])) {
+      ++trace_.ahead;
+      continue;
+    }
+    drafts[i].marginals.resize(frontier.paths.size());
+    if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {
+      if (!std::exchange(sequence->warned, true)) LOG(WARNING) << "no draft: " << ready;
+      continue;
+    }
+    // Block diffusion drafts from the root only; a deeper node would need its own context.
+    const auto root = std::find_if(frontier.paths.begin(), frontier.paths.end(),
+                                   [](const auto& path) { return path.empty(); });
+    if (root == frontier.paths.end()) continue;
+    blocks.push_back({&sequence->table, sequence->context, frontier.root});
+    if (frontier.coupled) blocks.back().coupling = frontier.sampling;
+    wanted.push_back(&drafts[i].marginals[root - frontier.paths.begin()]);
+    candidates = std::max(candidates, frontier.candidates);
+  }
+  if (blocks.empty()) return drafts;
+  StopWatch watch;
+  ASSIGN_OR_RETURN(std::vector<Marginals> marginals, model_->Draft(blocks, candidates));
+  trace_.candidates = model_->candidates_time();
+  trace_.forward = watch.Lap() - trace_.candidates;
+  for (size_t b = 0; b < blocks.size(); ++b) *wanted[b] = std::move(marginals[b]);
+  return drafts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DrafterEngine>> MakeBlockEngine(const DrafterOptions& options,
+                                                               FeatureSource* features) {
+  const DraftModelLoader load = options.load_model == nullptr ? LoadCpuDflash : options.load_model;
+  nn::EngineOptions engine = options.engine;
+  engine.max_sequences = options.max_sequences;
+  engine.max_rows = kContextChunk;
+  ASSIGN_OR_RETURN(auto model, load(options.drafter_folder, options.target_folder, engine));
+  return std::make_unique<BlockEngine>(options, features, std::move(model));
+}
+
+}  // namespace bastion::drafter

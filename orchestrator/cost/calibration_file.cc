@@ -1,0 +1,145 @@
+#include "orchestrator/cost/calibration_file.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace bastion {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+
+json DimsJson(const ModelDims& dims) {
+  return {{"layers", dims.layers},
+          {"hidden", dims.hidden},
+          {"query_heads", dims.query_heads},
+          {"kv_heads", dims.kv_heads},
+          {"head_dim", dims.head_dim},
+          {"intermediate", dims.intermediate},
+          {"vocabulary", dims.vocabulary},
+          {"bytes_per_element", dims.bytes_per_element},
+          {"state_bytes_per_element", dims.state_bytes_per_element}};
+}
+
+ModelDims ParseDims(const json& dims) {
+  return {.layers = dims.at("layers").get<int>(),
+          .hidden = dims.at("hidden").get<int>(),
+          .query_heads = dims.at("query_heads").get<int>(),
+          .kv_heads = dims.at("kv_heads").get<int>(),
+          .head_dim = dims.at("head_dim").get<int>(),
+          .intermediate = dims.at("intermediate").get<int>(),
+          .vocabulary = dims.at("vocabulary").get<int>(),
+          .bytes_per_element = dims.at("bytes_per_element").get<int>(),
+          .state_bytes_per_element = dims.value("state_bytes_per_element", 0)};
+}
+
+// "target, on device": for messages.
+std::string Named(const TargetInfo& target) {
+  return absl::StrCat(target.model, " on ", target.device);
+}
+
+absl::Status DamagedError(const std::string& path, const std::string& problem) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": not a calibration of format ", kVersion,
+                                                 " (", problem, "); remove it to calibrate again"));
+}
+
+}  // namespace
+
+json CalibrationJson(const CalibratedTarget& calibrated) {
+  const TargetInfo& target = calibrated.target;
+  const DevicePeaks& peaks = calibrated.calibration.PeaksFor(target);
+  json points = json::array();
+  for (const CalibrationPoint& point : calibrated.calibration.points) {
+    points.push_back(
+        {point.rows, point.context, point.seconds, point.round_trip_seconds, point.interpolated});
+  }
+  return {{"target", target.model},
+          {"device", target.device},
+          {"max_rows", target.max_rows},
+          {"dims", DimsJson(target.dims)},
+          {"peaks",
+           {{"bytes_per_second", peaks.bytes_per_second},
+            {"flops_per_second", peaks.flops_per_second}}},
+          {"calibration", points},
+          {"sequence_seconds", calibrated.calibration.sequence_seconds}};
+}
+
+CalibratedTarget ParseCalibration(const json& object) {
+  CalibratedTarget calibrated;
+  calibrated.target.model = object.value("target", "");
+  calibrated.target.device = object.at("device").get<std::string>();
+  calibrated.target.max_rows = object.at("max_rows").get<int>();
+  calibrated.target.dims = ParseDims(object.at("dims"));
+  const json& peaks = object.at("peaks");
+  calibrated.target.peaks = {peaks.at("bytes_per_second").get<double>(),
+                             peaks.at("flops_per_second").get<double>()};
+  for (const json& point : object.at("calibration")) {
+    calibrated.calibration.points.push_back({point.at(0).get<int>(), point.at(1).get<int>(),
+                                             point.at(2).get<double>(), point.at(3).get<double>(),
+                                             point.size() > 4 && point.at(4).get<bool>()});
+  }
+  calibrated.calibration.sequence_seconds = object.at("sequence_seconds").get<double>();
+  calibrated.calibration.peaks = calibrated.target.peaks;
+  return calibrated;
+}
+
+absl::StatusOr<CalibratedTarget> ReadCalibrationFile(const std::string& path) {
+  std::ifstream stream(path);
+  if (!stream) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot read ", path, "; check that the file exists and is readable"));
+  }
+  try {
+    const json object = json::parse(stream);
+    if (object.value("calibration_file", 0) != kVersion) {
+      return DamagedError(path, "it has another version, or none");
+    }
+    CalibratedTarget calibrated = ParseCalibration(object);
+    for (const CalibrationPoint& point : calibrated.calibration.points) {
+      if (point.rows >= 1 && point.context >= 0 && point.seconds > 0) continue;
+      return DamagedError(path, absl::StrCat("a point has ", point.rows, " rows, context ",
+                                             point.context, " and ", point.seconds, " s"));
+    }
+    if (calibrated.calibration.points.empty()) return DamagedError(path, "it has no points");
+    return calibrated;
+  } catch (const json::exception& error) {
+    return DamagedError(path, error.what());
+  }
+}
+
+absl::StatusOr<CalibrationTable> ReadCalibration(const std::string& path,
+                                                 const TargetInfo& target) {
+  ASSIGN_OR_RETURN(CalibratedTarget calibrated, ReadCalibrationFile(path));
+  const TargetInfo& other = calibrated.target;
+  if (other.model == target.model && other.device == target.device && other.dims == target.dims) {
+    return std::move(calibrated.calibration);
+  }
+  const std::string shape =
+      other.dims == target.dims ? "" : ", whose layers or types have other sizes";
+  return absl::FailedPreconditionError(absl::StrCat(
+      path, " is a calibration of ", Named(other), ", but the verifier runs ", Named(target), shape,
+      "; use another file, or remove this one to calibrate again"));
+}
+
+absl::Status WriteCalibration(const std::string& path, const CalibratedTarget& calibrated) {
+  json object = CalibrationJson(calibrated);
+  object["calibration_file"] = kVersion;
+  const std::string unfinished = path + ".tmp";
+  std::ofstream stream(unfinished);
+  stream << object.dump() << '\n';
+  stream.close();
+  std::error_code error;
+  if (stream) std::filesystem::rename(unfinished, path, error);
+  if (stream && !error) return absl::OkStatus();
+  std::filesystem::remove(unfinished, error);
+  return absl::UnavailableError(absl::StrCat(
+      "cannot write ", path, "; check that its folder exists, is writable and has free space"));
+}
+
+}  // namespace bastion

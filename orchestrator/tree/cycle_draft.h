@@ -1,0 +1,96 @@
+// CycleDraft: what the drafter predicted in one cycle. It holds the marginals of every node that
+// the drafter has expanded, each identified by its path: the tokens from the root, excluding the
+// root.
+//
+// A block drafter expands the root alone and predicts P positions. An autoregressive drafter
+// predicts one position per node and expands nodes in several rounds, so that a tree policy learns
+// the children of a node only after it has asked for them. CycleDraft records what was asked for.
+// Not thread-safe: even the const methods record.
+#ifndef BASTION_ORCHESTRATOR_TREE_CYCLE_DRAFT_H_
+#define BASTION_ORCHESTRATOR_TREE_CYCLE_DRAFT_H_
+
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "common/base/ids.h"
+#include "common/stages/draft_tree.h"
+#include "common/stages/marginals.h"
+
+namespace bastion {
+
+// The tokens from the root to a node, excluding the root.
+using TreePath = std::vector<TokenId>;
+
+[[nodiscard]] TreePath PathOf(const DraftTree& tree, NodeIndex node);
+
+class CycleDraft {
+ public:
+  // One distribution of the draft: a position of some marginals.
+  struct Place {
+    const Marginals* marginals = nullptr;  // Null: the drafter has not predicted it.
+    int position = 0;                      // In `marginals`.
+    int index = 0;                         // Unique in this draft, in [0, places()).
+
+    [[nodiscard]] bool known() const { return marginals != nullptr; }
+  };
+
+  CycleDraft() = default;
+  // The root alone, with `marginals`.
+  explicit CycleDraft(Marginals marginals) { Add({}, std::move(marginals)); }
+
+  // Starts the next cycle.
+  void Clear();
+
+  // True: the drafter can expand every node, not just the root (DrafterInfo::expands_nodes).
+  [[nodiscard]] bool expands_nodes() const { return expands_nodes_; }
+  void set_expands_nodes(bool expands_nodes) { expands_nodes_ = expands_nodes; }
+
+  // Adds the marginals of the node at `path`. Empty marginals are ignored.
+  void Add(absl::Span<const TokenId> path, Marginals marginals);
+
+  // True if the drafter has predicted nothing.
+  [[nodiscard]] bool empty() const { return places_ == 0; }
+  [[nodiscard]] int places() const { return places_; }
+  // A tree grown from this draft is at most this deep, whatever the drafter predicts further.
+  [[nodiscard]] int max_depth() const {
+    return expands_nodes_ ? std::numeric_limits<int>::max() : root_positions();
+  }
+
+  // The distribution of the children of `node`, from the nearest expanded ancestor that reaches
+  // that far, `node` included. If there is none, but the drafter can expand `node`, records its
+  // path as missing.
+  [[nodiscard]] Place After(const DraftTree& tree, NodeIndex node) const;
+  [[nodiscard]] Place After(absl::Span<const TokenId> path) const;
+
+  // The paths that After has recorded as missing since the last call, each once.
+  [[nodiscard]] std::vector<TreePath> TakeMissing() const;
+
+ private:
+  // A node of the trie of paths. Its marginals are empty unless it was expanded.
+  struct Entry {
+    Marginals marginals = {};
+    int first_place = 0;
+  };
+
+  [[nodiscard]] int root_positions() const { return root_.marginals.positions; }
+  // Entry 0 is the root.
+  [[nodiscard]] const Entry& entry(int index) const {
+    return index == 0 ? root_ : *others_[index - 1];
+  }
+  [[nodiscard]] Entry& entry(int index) { return index == 0 ? root_ : *others_[index - 1]; }
+
+  Entry root_;
+  std::vector<std::unique_ptr<Entry>> others_;
+  absl::flat_hash_map<std::pair<int, TokenId>, int> children_;  // (entry, token) -> entry
+  int places_ = 0;
+  bool expands_nodes_ = false;
+  mutable std::vector<TreePath> missing_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_TREE_CYCLE_DRAFT_H_
