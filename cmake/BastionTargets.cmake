@@ -30,13 +30,34 @@ function(bastion_binary)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS})
 endfunction()
 
+# Sets `result` to whether tests/threaded_tests.txt has the test `name`.
+function(_bastion_test_has_threads result name)
+  set(list ${CMAKE_SOURCE_DIR}/tests/threaded_tests.txt)
+  set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
+  file(STRINGS ${list} names)
+  if(name IN_LIST names)
+    set(${result} ON PARENT_SCOPE)
+  else()
+    set(${result} OFF PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Under the thread sanitizer, a test without threads is built only on request. no_threads stops such a
+# test if it starts a thread.
 function(bastion_test)
   cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS;LABELS" ${ARGN})
+  _bastion_test_has_threads(has_threads ${ARG_NAME})
   add_executable(${ARG_NAME} ${ARG_SRCS})
   bastion_common_options(${ARG_NAME})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${ARG_NAME} PRIVATE BASTION_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                                  BASTION_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  if(NOT has_threads AND BASTION_SANITIZE MATCHES "thread")
+    set_target_properties(${ARG_NAME} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  elseif(NOT has_threads AND TARGET no_threads)
+    target_link_libraries(${ARG_NAME} PRIVATE no_threads)
+  endif()
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
   # Sanitizers slow the tests down.
   set(timeout 600)

@@ -9,7 +9,7 @@ usage: tests/run.sh [--asan | --tsan | --torch | --cuda] [CTEST-ARGUMENT…]
 Sets the machine up, builds, checks the format, and runs every test. The last line says how many passed.
 Exit status 0 only if all did. A run with an option does not check the format.
   --asan    with clang, its check of lock annotations, and the address and undefined-behavior sanitizers
-  --tsan    with clang and the thread sanitizer
+  --tsan    with clang and the thread sanitizer: the tests of tests/threaded_tests.txt
   --torch   with libtorch: builds the target torch_job and runs the tests labeled torch, which compare the
             kernels and engines with kernels/torch
   --cuda    for NVIDIA GPUs: builds the target cuda_job and runs the tests labeled cuda. Everything is

@@ -300,6 +300,7 @@ std::string ReportTables(const BenchReport& report) {
       "\n\nRates of a request exclude its prefill. Milliseconds are means per cycle.\n\n",
       MarkdownTable(report));
   std::vector<NamedLengthFit> fits;
+  fits.reserve(report.policies.size());
   for (const PolicyResults& policy : report.policies) {
     fits.push_back({policy.policy, FitLengths(policy.prompts)});
   }

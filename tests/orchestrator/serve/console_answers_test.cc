@@ -42,6 +42,7 @@ TEST_F(ConsoleTest, AnAnswerIsStreamedCycleByCycle) {
   const auto expected =
       testing::ToyText(*tokenizer.Encode("ABC", /*add_special=*/true), {}, tokens);
   EXPECT_EQ(text, *tokenizer.Decode(expected, /*skip_special=*/true));
+  EXPECT_TRUE(Await([&] { return !ends_.ended().empty(); }));
   EXPECT_THAT(ends_.ended(), ElementsAre(absl::StatusCode::kOk));
   EXPECT_EQ(ends_.client(), Console::kClient);
 }
@@ -133,7 +134,8 @@ TEST_F(ConsoleTest, PromptsBeyondTheLimitAreRefusedAtOnce) {
   EXPECT_EQ(Post(kPrompt).status, 429);
   EXPECT_EQ(State()["service"]["ready"], true);
   verifier_.Hold(false);
-  EXPECT_TRUE(Await([&] { return console_->answers() == 0; }));
+  EXPECT_TRUE(
+      Await([&] { return console_->answers() == 0 && ends_.ended().size() == Console::kAnswers; }));
   EXPECT_EQ(ends_.ended(), std::vector(Console::kAnswers, absl::StatusCode::kOk));
   EXPECT_EQ(Post(kPrompt).status, 200);
 }
