@@ -134,6 +134,7 @@ TEST_P(RecordedLoadTest, TheDefaultPolicyIsTheFastestOrNearlySo) {
 class PriceTest : public RecordedLoadTest {};
 
 TEST_P(PriceTest, ThePriceOfTimeIsNearlyAsGoodAsTheBestConstantOne) {
+  if (BASTION_SANITIZED) GTEST_SKIP() << "sanitizers slow it down";
   const Load& load = GetParam();
   const DeviceCurve curve = CurveOf(load.device);
   const double by_default = PaceOf("default", curve, load.concurrency, &recording());

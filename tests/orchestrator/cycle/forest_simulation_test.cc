@@ -60,10 +60,13 @@ DrawnLoad::DraftsOf DraftsOf(const std::string& name) {
   return name == "misjudged" ? Misjudged : Useless;
 }
 
+// Sanitizers slow the simulation down, so they get fewer loads.
 std::vector<Load> Loads() {
+  const std::vector<int> concurrencies =
+      BASTION_SANITIZED ? std::vector{2, 32} : std::vector{1, 2, 4, 16, 32};
   std::vector<Load> loads;
   for (const char* curve : {"demo", "inflated", "gpu"}) {
-    for (const int concurrency : {1, 2, 4, 16, 32}) {
+    for (const int concurrency : concurrencies) {
       for (const char* drafts : {"good", "mixed", "half_useless", "misjudged", "useless"}) {
         loads.push_back({curve, concurrency, drafts});
       }
