@@ -21,16 +21,18 @@ absl::Status ToAbsl(const grpc::Status& status) {
 
 }  // namespace
 
-GenerationClient::GenerationClient(const std::string& endpoint)
+GenerationClient::GenerationClient(const std::string& endpoint, const ConnectionOptions& options)
     : endpoint_(endpoint),
-      channel_(grpc::CreateChannel(endpoint, grpc::InsecureChannelCredentials())),
-      stub_(v1::GenerationService::NewStub(channel_)) {}
+      connection_(endpoint, options),
+      stub_(v1::GenerationService::NewStub(connection_.channel())) {}
 
 absl::Status GenerationClient::Generate(
     const v1::GenerateRequest& request,
     const std::function<bool(const v1::GenerateResponse&)>& on_event, absl::Duration timeout) {
+  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
   SetTimeout(timeout, context);
+  connection_.Authorize(context);
   const auto reader = stub_->Generate(&context, request);
   v1::GenerateResponse event;
   while (reader->Read(&event)) {
@@ -43,8 +45,10 @@ absl::Status GenerationClient::Generate(
 }
 
 absl::StatusOr<v1::ListModelsResponse> GenerationClient::ListModels() {
+  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
   SetTimeout(kShortTimeout, context);
+  connection_.Authorize(context);
   v1::ListModelsResponse response;
   const grpc::Status status = stub_->ListModels(&context, {}, &response);
   if (!status.ok()) return ToAbsl(status);
@@ -52,8 +56,10 @@ absl::StatusOr<v1::ListModelsResponse> GenerationClient::ListModels() {
 }
 
 absl::StatusOr<v1::GetServerInfoResponse> GenerationClient::GetServerInfo() {
+  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
   SetTimeout(kShortTimeout, context);
+  connection_.Authorize(context);
   v1::GetServerInfoResponse response;
   const grpc::Status status = stub_->GetServerInfo(&context, {}, &response);
   if (!status.ok()) return ToAbsl(status);
@@ -61,11 +67,13 @@ absl::StatusOr<v1::GetServerInfoResponse> GenerationClient::GetServerInfo() {
 }
 
 absl::Status GenerationClient::CheckHealth() {
+  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
   SetTimeout(kShortTimeout, context);
+  connection_.Authorize(context);
   grpc::health::v1::HealthCheckResponse response;
   const grpc::Status status =
-      grpc::health::v1::Health::NewStub(channel_)->Check(&context, {}, &response);
+      grpc::health::v1::Health::NewStub(connection_.channel())->Check(&context, {}, &response);
   if (!status.ok()) return ToAbsl(status);
   if (response.status() == grpc::health::v1::HealthCheckResponse::SERVING) return absl::OkStatus();
   return absl::UnavailableError(

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/connection.h"
 #include "protos/bastion/v1/generation.grpc.pb.h"
 
 namespace bastion {
@@ -17,7 +18,8 @@ namespace bastion {
 class GenerationClient {
  public:
   // `endpoint` is "host:port" or "unix:///path".
-  explicit GenerationClient(const std::string& endpoint);
+  explicit GenerationClient(const std::string& endpoint, const ConnectionOptions& options =
+                                                             ConnectionOptions::FromEnvironment());
 
   // Calls `on_event` for every event, in order. `on_event` returns false to cancel the call.
   // Returns OK if the answer ended with Finished, CANCELLED if on_event returned false, else the
@@ -35,7 +37,7 @@ class GenerationClient {
 
  private:
   std::string endpoint_;
-  std::shared_ptr<grpc::Channel> channel_;
+  Connection connection_;
   std::unique_ptr<v1::GenerationService::Stub> stub_;
 };
 

@@ -9,7 +9,6 @@ namespace bastion {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(20);
-constexpr int kMaxAnswerBytes = 64 << 20;
 
 absl::Status ToStatus(const grpc::Status& status, const char* what) {
   if (status.ok()) return absl::OkStatus();
@@ -19,19 +18,18 @@ absl::Status ToStatus(const grpc::Status& status, const char* what) {
 
 }  // namespace
 
-InspectionClient::InspectionClient(const std::string& endpoint) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
-  stub_ = v1::InspectionService::NewStub(
-      grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments));
-}
+InspectionClient::InspectionClient(const std::string& endpoint, const ConnectionOptions& options)
+    : connection_(endpoint, options),
+      stub_(v1::InspectionService::NewStub(connection_.channel())) {}
 
 absl::StatusOr<v1::GetTimelineResponse> InspectionClient::GetTimeline(absl::Duration last) {
   v1::GetTimelineRequest request;
   const int64_t nanos = absl::ToInt64Nanoseconds(last);
   request.mutable_last()->set_seconds(nanos / 1000000000);
   request.mutable_last()->set_nanos(static_cast<int32_t>(nanos % 1000000000));
+  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
+  connection_.Authorize(context);
   context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
   v1::GetTimelineResponse response;
   absl::Status status = ToStatus(stub_->GetTimeline(&context, request, &response), "timeline");
@@ -41,7 +39,9 @@ absl::StatusOr<v1::GetTimelineResponse> InspectionClient::GetTimeline(absl::Dura
 
 absl::StatusOr<v1::GetCostsResponse> InspectionClient::GetCosts(
     const v1::GetCostsRequest& request) {
+  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
+  connection_.Authorize(context);
   context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
   v1::GetCostsResponse response;
   absl::Status status = ToStatus(stub_->GetCosts(&context, request, &response), "costs");

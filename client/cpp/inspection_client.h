@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/connection.h"
 #include "protos/bastion/v1/inspection.grpc.pb.h"
 
 namespace bastion {
@@ -14,7 +15,8 @@ namespace bastion {
 class InspectionClient {
  public:
   // `endpoint` is "host:port" or "unix:///path".
-  explicit InspectionClient(const std::string& endpoint);
+  explicit InspectionClient(const std::string& endpoint, const ConnectionOptions& options =
+                                                             ConnectionOptions::FromEnvironment());
 
   // What the services did in the last seconds. INVALID_ARGUMENT unless `last` is above zero and at
   // most 60 seconds.
@@ -24,6 +26,7 @@ class InspectionClient {
   [[nodiscard]] absl::StatusOr<v1::GetCostsResponse> GetCosts(const v1::GetCostsRequest& request);
 
  private:
+  Connection connection_;
   std::unique_ptr<v1::InspectionService::Stub> stub_;
 };
 

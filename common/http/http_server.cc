@@ -20,6 +20,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/http/http_names.h"
+#include "common/http/http_transport.h"
 
 namespace bastion {
 namespace {
@@ -32,6 +33,7 @@ using boost::system::error_code;
 
 // How often the listener looks for connections whose time is over.
 constexpr int kTickMilliseconds = 50;
+constexpr int kUnauthorized = 401;
 constexpr char kText[] = "text/plain; charset=utf-8";
 // Pages load scripts, styles and data only from this server, and contain none themselves.
 constexpr char kContentPolicy[] =
@@ -41,15 +43,15 @@ constexpr char kContentPolicy[] =
 // A connection. Its own thread uses the socket. The listener's thread only shuts the socket down
 // when a deadline has passed, which ends the call that waits.
 struct Connection {
-  explicit Connection(tcp::socket accepted) : socket(std::move(accepted)) {}
+  Connection(tcp::socket accepted, HttpTransport::TlsContext tls)
+      : transport(std::move(accepted), std::move(tls)) {}
 
   void SetDeadline(absl::Duration timeout) {
     deadline = absl::ToInt64Nanoseconds(Clock::Real().Now() + timeout);
   }
   void ClearDeadline() { deadline = std::numeric_limits<int64_t>::max(); }
-  void ShutDown() { ::shutdown(socket.native_handle(), SHUT_RDWR); }
 
-  tcp::socket socket;
+  HttpTransport transport;
   std::atomic<int64_t> deadline{std::numeric_limits<int64_t>::max()};  // Nanoseconds, Clock::Real.
   std::atomic<bool> ended{false};
   std::thread thread;
@@ -76,9 +78,9 @@ class Responder final : public HttpResponse {
     error_code error;
     connection_.SetDeadline(write_timeout_);
     if (is_head_) {
-      http::write_header(connection_.socket, serializer, error);
+      http::write_header(connection_.transport, serializer, error);
     } else {
-      http::write(connection_.socket, serializer, error);
+      http::write(connection_.transport, serializer, error);
     }
     Sent(error);
   }
@@ -93,7 +95,7 @@ class Responder final : public HttpResponse {
     http::response_serializer<http::empty_body> serializer(response);
     error_code error;
     connection_.SetDeadline(write_timeout_);
-    http::write_header(connection_.socket, serializer, error);
+    http::write_header(connection_.transport, serializer, error);
     Sent(error);
     streams_ = true;
   }
@@ -105,16 +107,16 @@ class Responder final : public HttpResponse {
     error_code error;
     connection_.SetDeadline(write_timeout_);
     if (chunked_) {
-      asio::write(connection_.socket, http::make_chunk(bytes), error);
+      asio::write(connection_.transport, http::make_chunk(bytes), error);
     } else {
-      asio::write(connection_.socket, bytes, error);
+      asio::write(connection_.transport, bytes, error);
     }
     Sent(error);
     return !failed_;
   }
 
   bool connected() override {
-    pollfd state = {connection_.socket.native_handle(), POLLRDHUP, 0};
+    pollfd state = {connection_.transport.descriptor(), POLLRDHUP, 0};
     ::poll(&state, 1, 0);
     return !failed_ && state.revents == 0;
   }
@@ -135,7 +137,7 @@ class Responder final : public HttpResponse {
     if (streams_ && chunked_ && !is_head_ && !failed_) {
       error_code error;
       connection_.SetDeadline(write_timeout_);
-      asio::write(connection_.socket, http::make_chunk_last(), error);
+      asio::write(connection_.transport, http::make_chunk_last(), error);
       Sent(error);
     }
     return keep_alive_ && !failed_;
@@ -153,6 +155,8 @@ class Responder final : public HttpResponse {
     header->set("Content-Security-Policy", kContentPolicy);
     header->set("Cross-Origin-Resource-Policy", "same-origin");
     header->set("Referrer-Policy", "no-referrer");
+    // Browsers then ask their user for a name and a password.
+    if (status == kUnauthorized) header->set(http::field::www_authenticate, "Basic realm=bastion");
   }
   // Records the end of a write.
   void Sent(const error_code& error) {
@@ -189,7 +193,7 @@ class HttpServer::Listener {
   ~Listener() {
     stops_ = true;
     if (thread_.joinable()) thread_.join();
-    for (Connection& connection : connections_) connection.ShutDown();
+    for (Connection& connection : connections_) connection.transport.ShutDown();
     for (Connection& connection : connections_) connection.thread.join();
   }
 
@@ -200,6 +204,7 @@ class HttpServer::Listener {
       return absl::InvalidArgumentError(
           absl::StrCat("\"", options_.listen, "\" is not an address; use host:port"));
     }
+    RETURN_IF_ERROR(contexts_.Get().status());
     options_.hosts.push_back(split->first);
     error_code error;
     tcp::resolver resolver(context_);
@@ -235,7 +240,7 @@ class HttpServer::Listener {
       if (waiting.revents != 0) AcceptOne();
       const int64_t now = absl::ToInt64Nanoseconds(Clock::Real().Now());
       for (auto it = connections_.begin(); it != connections_.end();) {
-        if (it->deadline < now) it->ShutDown();
+        if (it->deadline < now) it->transport.ShutDown();
         if (it->ended) {
           it->thread.join();
           it = connections_.erase(it);
@@ -252,14 +257,26 @@ class HttpServer::Listener {
     if (error.failed()) return;
     error = socket.non_blocking(false, error);
     error = socket.set_option(tcp::no_delay(true), error);
-    Connection& connection = connections_.emplace_back(std::move(socket));
+    absl::StatusOr<HttpTransport::TlsContext> tls = contexts_.Get();
+    if (!tls.ok()) return;  // Open() has seen a valid one.
+    Connection& connection = connections_.emplace_back(std::move(socket), *std::move(tls));
     connection.thread = std::thread([this, &connection] {
       beast::flat_buffer buffer;
-      while (!stops_ && ServeOne(connection, buffer)) {
+      bool open = Handshake(connection);
+      while (open && !stops_) {
+        open = ServeOne(connection, buffer);
       }
-      connection.ShutDown();
+      connection.transport.ShutDown();
       connection.ended = true;
     });
+  }
+
+  bool Handshake(Connection& connection) const {
+    error_code error;
+    connection.SetDeadline(options_.request_timeout);
+    connection.transport.Handshake(error);
+    connection.ClearDeadline();
+    return !error.failed();
   }
 
   // Reads a request and answers it. False if the connection is over.
@@ -269,7 +286,7 @@ class HttpServer::Listener {
     parser.body_limit(options_.max_body_bytes);
     error_code error;
     connection.SetDeadline(options_.request_timeout);
-    http::read(connection.socket, buffer, parser, error);
+    http::read(connection.transport, buffer, parser, error);
     connection.ClearDeadline();
     Responder response(&connection, parser.get(), options_.write_timeout);
     if (error.failed()) {
@@ -279,7 +296,7 @@ class HttpServer::Listener {
     }
     // A handler may call libraries that throw, and an exception would end the process.
     try {
-      Answer(parser.get(), response);
+      Answer(connection, parser.get(), response);
     } catch (const std::exception& error) {
       LOG(ERROR) << "HTTP handler failed: " << error.what();
       response.Fail();
@@ -290,7 +307,8 @@ class HttpServer::Listener {
     return response.End();
   }
 
-  void Answer(const http::request<http::string_body>& request, HttpResponse& response) const {
+  void Answer(const Connection& connection, const http::request<http::string_body>& request,
+              HttpResponse& response) const {
     const std::string host = std::string(request[http::field::host]);
     if (!IsOwnHost(host, options_.hosts)) {
       response.Send(421, kText, "the Host header does not name this server\n");
@@ -308,16 +326,25 @@ class HttpServer::Listener {
     }
     HttpRequest parsed = {std::string(request.method_string()), std::move(target->path),
                           std::move(target->query), request.body()};
-    Dispatch(parsed, response);
+    Dispatch(parsed,
+             {.authorization = std::string(request[http::field::authorization]),
+              .certificate_names = connection.transport.CertificateNames()},
+             response);
   }
 
-  void Dispatch(const HttpRequest& request, HttpResponse& response) const {
+  void Dispatch(const HttpRequest& request, const CallerProof& caller,
+                HttpResponse& response) const {
     const std::string& method = request.method == "HEAD" ? "GET" : request.method;
     bool known_path = false;
     for (const HttpRoute& route : routes_) {
       if (route.path != request.path) continue;
       known_path = true;
-      if (route.method == method) return route.handler(request, response);
+      if (route.method != method) continue;
+      if (options_.access != nullptr) {
+        const auto allowed = options_.access->Authorize(caller, route.right);
+        if (!allowed.ok()) return Refuse(allowed.status(), response);
+      }
+      return route.handler(request, response);
     }
     if (known_path) {
       response.Send(405, kText, absl::StrCat(request.path, " does not allow this method\n"));
@@ -326,7 +353,13 @@ class HttpServer::Listener {
     }
   }
 
+  static void Refuse(const absl::Status& status, HttpResponse& response) {
+    const int code = absl::IsUnauthenticated(status) ? kUnauthorized : 403;
+    response.Send(code, kText, absl::StrCat(std::string(status.message()), "\n"));
+  }
+
   HttpOptions options_;
+  TlsContexts contexts_{options_.tls};
   const std::vector<HttpRoute> routes_;
   asio::io_context context_;
   tcp::acceptor acceptor_{context_};

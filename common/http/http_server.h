@@ -5,7 +5,8 @@
 // size of requests, and the time that a client may take to send one or to read a response. It
 // answers only requests whose Host names this server, and whose Origin, if there is one, is this
 // server. So a page of another site that a user has open cannot read from it (DNS rebinding) or act
-// on it (cross-site requests).
+// on it (cross-site requests). With an access list, callers prove who they are with a bearer token,
+// with HTTP basic authentication (any user name, the token as password), or with a certificate.
 #ifndef BASTION_COMMON_HTTP_HTTP_SERVER_H_
 #define BASTION_COMMON_HTTP_HTTP_SERVER_H_
 
@@ -20,6 +21,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/access/access_list.h"
+#include "common/access/tls.h"
 
 namespace bastion {
 
@@ -55,6 +58,7 @@ struct HttpRoute {
   std::string method;
   std::string path;
   HttpHandler handler;
+  Right right = Right::kInspect;  // That the caller needs.
 };
 
 struct HttpOptions {
@@ -63,7 +67,9 @@ struct HttpOptions {
   // Further names that a Host header may use. IP addresses, "localhost" and the host of `listen`
   // are always allowed.
   std::vector<std::string> hosts = {};
-  int max_connections = 64;  // Further connections wait until one ends.
+  TlsFiles tls = {};             // With a certificate: HTTPS. Read again when the files change.
+  AccessList* access = nullptr;  // Who may use which routes. Null: everybody. Not owned.
+  int max_connections = 64;      // Further connections wait until one ends.
   size_t max_header_bytes = 16 << 10;
   size_t max_body_bytes = 1 << 20;
   absl::Duration request_timeout = absl::Seconds(10);  // To send a request, or to begin the next.

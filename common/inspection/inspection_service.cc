@@ -27,17 +27,24 @@ int64_t Nanoseconds() { return absl::ToInt64Nanoseconds(Clock::Real().Now()); }
 }  // namespace
 
 InspectionService::InspectionService(std::string service, const Timeline* timeline,
+                                     std::shared_ptr<const wire::Security> security,
                                      const std::vector<InspectedPeer>& peers)
-    : service_(std::move(service)), clock_(ClockName()), timeline_(*timeline) {
+    : service_(std::move(service)),
+      clock_(ClockName()),
+      timeline_(*timeline),
+      security_(std::move(security)) {
   for (const InspectedPeer& peer : peers) {
-    peers_.push_back(
-        {peer.service, v1::InspectionService::NewStub(wire::ConnectPeer(peer.address))});
+    peers_.push_back({peer.service,
+                      v1::InspectionService::NewStub(wire::ConnectPeer(peer.address, *security_))});
   }
 }
 
-grpc::Status InspectionService::GetTimeline(grpc::ServerContext*,
+grpc::Status InspectionService::GetTimeline(grpc::ServerContext* context,
                                             const v1::GetTimelineRequest* request,
                                             v1::GetTimelineResponse* response) {
+  if (const absl::Status allowed = CheckInspector(*context); !allowed.ok()) {
+    return wire::ToGrpc(allowed);
+  }
   const absl::Duration last =
       absl::Seconds(request->last().seconds()) + absl::Nanoseconds(request->last().nanos());
   if (last <= absl::ZeroDuration() || last > kLongest) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/telemetry/timeline.h"
+#include "common/wire/security.h"
 #include "protos/bastion/v1/inspection.grpc.pb.h"
 
 namespace bastion {
@@ -21,12 +22,20 @@ struct InspectedPeer {
 
 class InspectionService : public v1::InspectionService::Service {
  public:
-  // `service` is the name of this service. `timeline` must outlive this object.
+  // `service` is the name of this service. `timeline` must outlive this object. Callers need
+  // Right::kInspect of `security`, which the calls to the peers use as well.
   InspectionService(std::string service, const Timeline* timeline,
+                    std::shared_ptr<const wire::Security> security = wire::Security::None(),
                     const std::vector<InspectedPeer>& peers = {});
 
   grpc::Status GetTimeline(grpc::ServerContext* context, const v1::GetTimelineRequest* request,
                            v1::GetTimelineResponse* response) override;
+
+ protected:
+  // OK if the caller may inspect this service.
+  [[nodiscard]] absl::Status CheckInspector(const grpc::ServerContext& context) const {
+    return security_->Authorize(context, Right::kInspect).status();
+  }
 
  private:
   struct Peer {
@@ -43,6 +52,7 @@ class InspectionService : public v1::InspectionService::Service {
   const std::string service_;
   const std::string clock_;
   const Timeline& timeline_;
+  const std::shared_ptr<const wire::Security> security_;
   std::vector<Peer> peers_;
 };
 

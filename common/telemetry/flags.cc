@@ -14,8 +14,8 @@
 ABSL_FLAG(
     std::string, http_listen, "",
     "Address for HTTP, host:port: metrics under /metrics, and the orchestrator's console under "
-    "/console. It has no authentication, so choose an address that only monitoring and operators "
-    "can reach. Empty: no HTTP, and no metrics are collected.");
+    "/console. --tls_cert and --access_file apply to it. Without them, choose an address that "
+    "only monitoring and operators can reach. Empty: no HTTP, and no metrics are collected.");
 ABSL_FLAG(bool, trace_detail, false,
           "Record the stages of each cycle and the parts of each call as spans of their own. Needs "
           "OTEL_EXPORTER_OTLP_ENDPOINT.");
@@ -69,9 +69,16 @@ absl::StatusOr<std::unique_ptr<Tracer>> MakeTracer(const std::string& service, b
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServiceTelemetry>> MakeTelemetry(const std::string& service,
-                                                                const std::string& model) {
+                                                                const std::string& model,
+                                                                const wire::Security& security) {
+  const std::string address = absl::GetFlag(FLAGS_http_listen);
+  if (!address.empty()) {
+    RETURN_IF_ERROR(security.CheckAddress(address));
+  }
   TelemetryOptions options = {
-      .service = service, .model = model, .http_listen = absl::GetFlag(FLAGS_http_listen)};
+      .service = service,
+      .model = model,
+      .http = {.listen = address, .tls = security.tls(), .access = security.access()}};
   ASSIGN_OR_RETURN(options.tracer, MakeTracer(absl::StrCat("bastion-", service),
                                               absl::GetFlag(FLAGS_trace_detail)));
   return std::make_unique<ServiceTelemetry>(std::move(options));

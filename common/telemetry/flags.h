@@ -21,13 +21,15 @@
 
 #include "absl/status/statusor.h"
 #include "common/telemetry/service_telemetry.h"
+#include "common/wire/security.h"
 
 namespace bastion {
 
 // Makes the telemetry that the flags and the environment ask for. `service` is "orchestrator",
-// "drafter" or "verifier". INVALID_ARGUMENT names a variable with an invalid value.
+// "drafter" or "verifier". `security` applies to HTTP and must outlive the result. INVALID_ARGUMENT
+// names a variable with an invalid value.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<ServiceTelemetry>> MakeTelemetry(
-    const std::string& service, const std::string& model);
+    const std::string& service, const std::string& model, const wire::Security& security);
 
 }  // namespace bastion
 

@@ -9,7 +9,7 @@
 namespace bastion {
 
 ServiceTelemetry::ServiceTelemetry(TelemetryOptions options) : options_(std::move(options)) {
-  if (options_.http_listen.empty()) return;
+  if (options_.http.listen.empty()) return;
   page_.emplace(options_.service);
   make_.emplace(&page_->registry(), prometheus::Labels{{"model_name", options_.model}});
 }
@@ -21,7 +21,7 @@ absl::Status ServiceTelemetry::Serve(std::function<void()> refresh, std::vector<
     CountSpans();
   });
   routes.push_back(page_->Route());
-  ASSIGN_OR_RETURN(server_, HttpServer::Start({.listen = options_.http_listen}, std::move(routes)));
+  ASSIGN_OR_RETURN(server_, HttpServer::Start(options_.http, std::move(routes)));
   LOG(INFO) << "metrics: port " << server_->port() << ", path /metrics";
   return absl::OkStatus();
 }

@@ -20,9 +20,9 @@
 namespace bastion {
 
 struct TelemetryOptions {
-  std::string service;      // "orchestrator", "drafter" or "verifier".
-  std::string model;        // The label model_name of all metrics.
-  std::string http_listen;  // Address of the HTTP server. Empty: no server and no metrics.
+  std::string service;  // "orchestrator", "drafter" or "verifier".
+  std::string model;    // The label model_name of all metrics.
+  HttpOptions http;     // The HTTP server. If `listen` is empty: no server and no metrics.
   std::unique_ptr<Tracer> tracer = nullptr;  // Null: nothing is traced.
 };
 

@@ -13,24 +13,13 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/wire/descriptor_passing.h"
+#include "common/wire/private_folder.h"
 
 namespace bastion::wire {
 namespace {
 
 constexpr size_t kMaxOffers = 64;
 constexpr size_t kMaxStreams = 64;
-
-// Creates `folder` if it does not exist. FAILED_PRECONDITION if other users may enter it.
-absl::Status MakePrivateFolder(const std::string& folder) {
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return SystemError(folder);
-  struct stat info {};
-  if (lstat(folder.c_str(), &info) != 0) return SystemError(folder);
-  if (S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat(folder, " must be a folder that belongs to this user and has mode 0700"));
-}
 
 }  // namespace
 

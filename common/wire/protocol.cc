@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 
 namespace bastion::wire {
 
@@ -23,6 +24,12 @@ absl::Status CheckProtocol(const grpc::ServerContext& context) {
                    kProtocolVersion, "; run services of one release together"));
 }
 
+absl::Status CheckCaller(const grpc::ServerContext& context, const Security& security,
+                         Right right) {
+  RETURN_IF_ERROR(security.Authorize(context, right).status());
+  return CheckProtocol(context);
+}
+
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
@@ -33,7 +40,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
   return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
 }
 
-std::shared_ptr<grpc::Channel> ConnectPeer(const std::string& address) {
+std::shared_ptr<grpc::Channel> ConnectPeer(const std::string& address, const Security& security) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
@@ -47,7 +54,7 @@ std::shared_ptr<grpc::Channel> ConnectPeer(const std::string& address) {
   // Do not share connections between channels: a restarted peer needs a new connection, without the
   // back-off state of another channel.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return security.Connect(address, arguments);
 }
 
 }  // namespace bastion::wire

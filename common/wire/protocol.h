@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/status/status.h"
+#include "common/wire/security.h"
 
 namespace bastion::wire {
 
@@ -19,13 +20,17 @@ void AddProtocolVersion(grpc::ClientContext& context);
 // FAILED_PRECONDITION unless the caller has the same protocol version. The message names both
 // versions.
 [[nodiscard]] absl::Status CheckProtocol(const grpc::ServerContext& context);
+// The same. Before it, checks that the caller has `right`; errors: Security::Authorize.
+[[nodiscard]] absl::Status CheckCaller(const grpc::ServerContext& context, const Security& security,
+                                       Right right);
 
 [[nodiscard]] grpc::Status ToGrpc(const absl::Status& status);
 [[nodiscard]] absl::Status FromGrpc(const grpc::Status& status);
 
 // A channel to another bastion service, with keepalive and the message size limit. It connects when
 // it is first used.
-[[nodiscard]] std::shared_ptr<grpc::Channel> ConnectPeer(const std::string& address);
+[[nodiscard]] std::shared_ptr<grpc::Channel> ConnectPeer(
+    const std::string& address, const Security& security = *Security::None());
 
 }  // namespace bastion::wire
 

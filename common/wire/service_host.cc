@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/base/status.h"
 
 namespace bastion::wire {
 namespace {
@@ -66,7 +67,8 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
   std::vector<int> ports(options.addresses.size(), 0);
   for (size_t i = 0; i < options.addresses.size(); ++i) {
-    builder.AddListeningPort(options.addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
+    ASSIGN_OR_RETURN(const auto credentials, options.security->ForAddress(options.addresses[i]));
+    builder.AddListeningPort(options.addresses[i], credentials, &ports[i]);
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::promise<void> open;
@@ -84,6 +86,9 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
     const bool tcp = options.addresses[i].rfind("unix", 0) != 0;
     if (tcp && host->port_ == 0) host->port_ = ports[i];
   }
+  if (!options.health_address.empty()) {
+    ASSIGN_OR_RETURN(host->health_server_, HealthServer::Start(options.health_address));
+  }
   host->SetServing(false);
   open.set_value();
   return host;
@@ -93,6 +98,7 @@ ServiceHost::~ServiceHost() { Shutdown(absl::ZeroDuration()); }
 
 void ServiceHost::SetServing(bool serving) {
   if (auto* health = server_->GetHealthCheckService()) health->SetServingStatus(serving);
+  if (health_server_ != nullptr) health_server_->SetServing(serving);
 }
 
 void ServiceHost::Shutdown(absl::Duration grace) {
@@ -101,6 +107,7 @@ void ServiceHost::Shutdown(absl::Duration grace) {
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   server_->Wait();
   server_.reset();
+  health_server_.reset();
 }
 
 void BlockStopSignals() {

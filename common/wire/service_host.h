@@ -11,6 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/wire/health_server.h"
+#include "common/wire/security.h"
 
 namespace bastion::wire {
 
@@ -19,14 +21,18 @@ struct HostOptions {
   std::vector<std::string> addresses;
   int max_threads = 64;  // Limit on concurrent calls. Further calls wait.
   int max_message_bytes = 16 << 20;
-  bool reflection = true;
+  bool reflection = false;
+  std::shared_ptr<const Security> security = Security::None();
+  // Further address, host:port, that serves only health checks, in clear text. Empty: none.
+  std::string health_address = {};
 };
 
 // Thread-compatible.
 class ServiceHost {
  public:
   // Starts to serve `services`. Health is NOT_SERVING until SetServing(true). UNAVAILABLE if it
-  // cannot listen on an address; the message names the addresses. REQUIRES: `services` outlive the
+  // cannot listen on an address; the message names the addresses. Other errors:
+  // Security::ForAddress. REQUIRES: `services` outlive the
   // host.
   static absl::StatusOr<std::unique_ptr<ServiceHost>> Start(
       const HostOptions& options, const std::vector<grpc::Service*>& services);
@@ -39,12 +45,17 @@ class ServiceHost {
   // ended.
   void Shutdown(absl::Duration grace);
 
+  // The bound port of the health address; 0 if there is none.
+  [[nodiscard]] int health_port() const {
+    return health_server_ == nullptr ? 0 : health_server_->port();
+  }
   // The bound port of the first TCP address; tests listen on port 0. 0 if there is no TCP address.
   [[nodiscard]] int port() const { return port_; }
 
  private:
   ServiceHost() = default;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<HealthServer> health_server_;  // Null unless there is a health address.
   int port_ = 0;
 };
 

@@ -39,9 +39,10 @@ bool Continues(const Features& last, const Features& next) {
 
 }  // namespace
 
-RemoteFeatures::RemoteFeatures(const std::string& address, wire::CarrierChoice carrier)
+RemoteFeatures::RemoteFeatures(const std::string& address, wire::CarrierChoice carrier,
+                               const wire::Security& security)
     : address_(address),
-      stub_(proto::VerifierService::NewStub(wire::ConnectPeer(address))),
+      stub_(proto::VerifierService::NewStub(wire::ConnectPeer(address, security))),
       attacher_(address, carrier, wire::AttachRequest::STREAM_FEATURES,
                 [this](auto* context, const auto& request, auto* reply) {
                   return stub_->Attach(context, request, reply);

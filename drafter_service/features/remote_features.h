@@ -25,6 +25,7 @@
 #include "common/stages/features.h"
 #include "common/wire/attacher.h"
 #include "common/wire/message_stream.h"
+#include "common/wire/security.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 
 namespace bastion::drafter {
@@ -33,7 +34,8 @@ class RemoteFeatures final : public FeatureSource {
  public:
   // `address` is the verifier's. Until Start() has connected, Read returns UNAVAILABLE.
   explicit RemoteFeatures(const std::string& address,
-                          wire::CarrierChoice carrier = wire::CarrierChoice::kAuto);
+                          wire::CarrierChoice carrier = wire::CarrierChoice::kAuto,
+                          const wire::Security& security = *wire::Security::None());
   ~RemoteFeatures() override { Stop(); }
 
   // Called on the stream's thread when the features of the first `committed` tokens have arrived

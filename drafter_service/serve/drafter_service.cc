@@ -10,8 +10,8 @@ namespace bastion::drafter {
 
 grpc::Status DrafterService::GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest*,
                                      proto::DrafterInfo* reply) {
-  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
-    return wire::ToGrpc(protocol);
+  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kDraft); !allowed.ok()) {
+    return wire::ToGrpc(allowed);
   }
   wire::Encode(engine_->info(), *reply);
   return grpc::Status::OK;
@@ -20,8 +20,8 @@ grpc::Status DrafterService::GetInfo(grpc::ServerContext* context, const proto::
 grpc::Status DrafterService::Steps(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::DrafterReply, proto::DrafterRequest>* stream) {
-  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
-    return wire::ToGrpc(protocol);
+  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kDraft); !allowed.ok()) {
+    return wire::ToGrpc(allowed);
   }
   wire::GrpcServerStream<proto::DrafterReply, proto::DrafterRequest> steps(context, stream);
   Serve(steps);
@@ -31,8 +31,8 @@ grpc::Status DrafterService::Steps(
 grpc::Status DrafterService::Attach(grpc::ServerContext* context,
                                     const proto::AttachRequest* request,
                                     proto::AttachReply* reply) {
-  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
-    return wire::ToGrpc(protocol);
+  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kDraft); !allowed.ok()) {
+    return wire::ToGrpc(allowed);
   }
   if (attach_ == nullptr || request->stream() != proto::AttachRequest::STREAM_STEPS) {
     return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off; set --shared_memory"};

@@ -12,6 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/wire/attach_server.h"
 #include "common/wire/message_stream.h"
+#include "common/wire/security.h"
 #include "drafter_service/engine/drafter_engine.h"
 #include "drafter_service/serve/drafter_telemetry.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
@@ -24,13 +25,15 @@ class DrafterService final : public proto::DrafterService::Service {
  public:
   // `engine` and `telemetry` must outlive the service. `on_close` is called for every closed
   // sequence. If `attach` is null, shared memory is not offered. If `telemetry` is null, nothing is
-  // measured.
+  // measured. `security` says who may call.
   DrafterService(DrafterEngine* engine, std::function<void(SequenceId)> on_close,
                  std::unique_ptr<wire::AttachServer> attach = nullptr,
-                 DrafterTelemetry* telemetry = nullptr)
+                 DrafterTelemetry* telemetry = nullptr,
+                 std::shared_ptr<const wire::Security> security = wire::Security::None())
       : engine_(engine),
         on_close_(std::move(on_close)),
         telemetry_(telemetry),
+        security_(std::move(security)),
         attach_(std::move(attach)) {}
 
   // Sequences that are open. Waits for the current call.
@@ -72,6 +75,7 @@ class DrafterService final : public proto::DrafterService::Service {
   DrafterEngine* const engine_;
   const std::function<void(SequenceId)> on_close_;
   DrafterTelemetry* const telemetry_;
+  const std::shared_ptr<const wire::Security> security_;
   // The last member, because its destructor ends the streams that use the others.
   const std::unique_ptr<wire::AttachServer> attach_;
 };

@@ -9,6 +9,8 @@
 #include "common/nn/local_device.h"
 #include "common/telemetry/flags.h"
 #include "common/telemetry/transport_metrics.h"
+#include "common/wire/private_folder.h"
+#include "common/wire/security_flags.h"
 #include "common/wire/service_host.h"
 #include "drafter_service/draft/draft_model_loader.h"
 #include "drafter_service/features/remote_features.h"
@@ -23,9 +25,9 @@ ABSL_FLAG(std::string, target, "",
 ABSL_FLAG(std::string, dtype, "bf16",
           "Type of the weights: bf16, fp32, int8, or auto (int8 if this CPU has instructions for "
           "it, else bf16). Affects only the drafts, never the output.");
-ABSL_FLAG(std::string, verifier, "127.0.0.1:7072",
+ABSL_FLAG(std::string, verifier, bastion::wire::DefaultSocket("verifier"),
           "gRPC address of the verifier, which sends the features.");
-ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7071"},
+ABSL_FLAG(std::vector<std::string>, listen, {bastion::wire::DefaultSocket("drafter")},
           "gRPC addresses, host:port or unix:///path, separated by commas.");
 ABSL_FLAG(std::string, shared_memory, "",
           "Folder of the socket over which an orchestrator on this host sets up shared memory. The "
@@ -71,28 +73,29 @@ absl::Status Run() {
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   options.reuse_prefixes = absl::GetFlag(FLAGS_reuse_prefixes);
+  ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
-  drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier), carrier);
+  drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier), carrier, *security);
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
             << " positions per draft, weights in " << Name(options.engine.dtype);
 
   ASSIGN_OR_RETURN(auto attach,
                    wire::StartAttachServer(absl::GetFlag(FLAGS_shared_memory), "drafter"));
-  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("drafter", engine->info().model));
+  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("drafter", engine->info().model, *security));
   drafter::DrafterTelemetry measured(telemetry.get());
   drafter::DrafterService service(
       engine.get(), [&](SequenceId sequence) { features.Forget(sequence); }, std::move(attach),
-      &measured);
+      &measured, security);
   TransportMetrics transport(telemetry->metrics(), "verifier", &features.transport());
   RETURN_IF_ERROR(telemetry->Serve([&] {
     measured.Refresh(service.live_sequences());
     transport.Refresh();
   }));
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
-  InspectionService inspection("drafter", &telemetry->timeline());
-  wire::HostOptions host_options;
-  host_options.addresses = absl::GetFlag(FLAGS_listen);
+  InspectionService inspection("drafter", &telemetry->timeline(), security);
+  ASSIGN_OR_RETURN(const wire::HostOptions host_options,
+                   wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), security));
   ASSIGN_OR_RETURN(const auto host,
                    wire::ServiceHost::Start(host_options, {&service, &inspection}));
   features.Start(
@@ -125,6 +128,7 @@ int main(int argc, char** argv) {
           {"Model", {"drafter DIR", "target DIR", "dtype TYPE"}},
           {"Connections",
            {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER"}},
+          bastion::wire::SecurityFlagGroup(),
           {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
           {"Device", {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
           {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};

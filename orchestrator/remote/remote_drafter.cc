@@ -12,7 +12,7 @@ namespace proto = internal::v1;
 
 RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
     : options_(options),
-      stub_(proto::DrafterService::NewStub(wire::ConnectPeer(options.address))),
+      stub_(proto::DrafterService::NewStub(wire::ConnectPeer(options.address, *options.security))),
       attacher_(options.address, options.carrier, wire::AttachRequest::STREAM_STEPS,
                 [this](auto* context, const auto& request, auto* reply) {
                   return stub_->Attach(context, request, reply);

@@ -2,10 +2,12 @@
 #ifndef BASTION_ORCHESTRATOR_REMOTE_REMOTE_OPTIONS_H_
 #define BASTION_ORCHESTRATOR_REMOTE_REMOTE_OPTIONS_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/time/time.h"
 #include "common/wire/attacher.h"
+#include "common/wire/security.h"
 
 namespace bastion {
 
@@ -17,6 +19,7 @@ struct RemoteOptions {
   std::string address;  // gRPC address of the peer.
   absl::Duration call_timeout = absl::Seconds(30);
   wire::CarrierChoice carrier = wire::CarrierChoice::kAuto;
+  std::shared_ptr<const wire::Security> security = wire::Security::None();
 };
 
 }  // namespace bastion

@@ -12,7 +12,7 @@ namespace proto = internal::v1;
 
 RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
     : options_(options),
-      channel_(wire::ConnectPeer(options.address)),
+      channel_(wire::ConnectPeer(options.address, *options.security)),
       stub_(proto::VerifierService::NewStub(channel_)),
       attacher_(options.address, options.carrier, wire::AttachRequest::STREAM_STEPS,
                 [this](auto* context, const auto& request, auto* reply) {

@@ -76,7 +76,7 @@ std::vector<HttpRoute> Console::Routes() {
           File("/console/console_prompt.js", kScript, kConsolePrompt),
           File("/console/console_requests.js", kScript, kConsoleRequests),
           {"GET", "/console/state", state},
-          {"POST", "/console/generate", generate}};
+          {"POST", "/console/generate", generate, Right::kGenerate}};
 }
 
 void Console::SendState(const HttpRequest& request, HttpResponse& response) {

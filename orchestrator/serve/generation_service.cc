@@ -59,9 +59,17 @@ absl::Status EndOf(const grpc::ServerContext& context) {
 
 absl::StatusOr<PreparedRequest> GenerationService::Prepare(
     const grpc::ServerContext& context, const v1::GenerateRequest& request) const {
+  ASSIGN_OR_RETURN(const std::string caller,
+                   options_.security->Authorize(context, Right::kGenerate));
   ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request));
   if (prepared.request_id.empty()) prepared.request_id = NewRequestId();
   ASSIGN_OR_RETURN(prepared.client, ClientOf(context));
+  // A caller that has proved its name neither takes the turns of others nor shares prefixes with
+  // them.
+  if (!caller.empty()) {
+    prepared.client = absl::StrCat(caller, "/", prepared.client);
+    prepared.decode.cache_salt = absl::StrCat(caller, "/", prepared.decode.cache_salt);
+  }
   prepared.deadline = DeadlineOf(context, Clock::Real());
   return prepared;
 }
@@ -139,8 +147,12 @@ absl::Status GenerationService::WriteEvents(const Output& output) {
   }
 }
 
-grpc::Status GenerationService::ListModels(grpc::ServerContext*, const v1::ListModelsRequest*,
+grpc::Status GenerationService::ListModels(grpc::ServerContext* context,
+                                           const v1::ListModelsRequest*,
                                            v1::ListModelsResponse* response) {
+  if (const auto caller = options_.security->Authorize(*context, Right::kGenerate); !caller.ok()) {
+    return wire::ToGrpc(caller.status());
+  }
   v1::Model& model = *response->add_models();
   model.set_name(model_->name);
   model.set_vocabulary(model_->config.dims.vocabulary);
@@ -150,8 +162,12 @@ grpc::Status GenerationService::ListModels(grpc::ServerContext*, const v1::ListM
   return grpc::Status::OK;
 }
 
-grpc::Status GenerationService::GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*,
+grpc::Status GenerationService::GetServerInfo(grpc::ServerContext* context,
+                                              const v1::GetServerInfoRequest*,
                                               v1::GetServerInfoResponse* response) {
+  if (const auto caller = options_.security->Authorize(*context, Right::kGenerate); !caller.ok()) {
+    return wire::ToGrpc(caller.status());
+  }
   const SchedulerStats stats = scheduler_->stats();
   response->set_version(kVersion);
   response->set_device(stats.target.device);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/telemetry/tracer.h"
+#include "common/wire/security.h"
 #include "orchestrator/serve/call_trace.h"
 #include "orchestrator/serve/request_parser.h"
 #include "orchestrator/serve/scheduler.h"
@@ -20,6 +21,8 @@ struct GenerationServiceOptions {
   absl::Duration stream_interval;
   ServingObserver* observer = nullptr;  // Is told of requests. Not owned.
   Tracer* tracer = nullptr;             // Traces calls. Not owned.
+  // Callers need Right::kGenerate.
+  std::shared_ptr<const wire::Security> security = wire::Security::None();
 };
 
 class GenerationService final : public v1::GenerationService::Service {

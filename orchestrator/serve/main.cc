@@ -10,6 +10,8 @@
 #include "common/prior/transition_file.h"
 #include "common/telemetry/flags.h"
 #include "common/telemetry/transport_metrics.h"
+#include "common/wire/private_folder.h"
+#include "common/wire/security_flags.h"
 #include "common/wire/service_host.h"
 #include "orchestrator/cycle/guarded_drafter.h"
 #include "orchestrator/policy/acceptance_file.h"
@@ -22,8 +24,9 @@
 
 ABSL_FLAG(std::string, target, "",
           "Folder of the target model, for its tokenizer, configuration and chat template.");
-ABSL_FLAG(std::string, verifier, "127.0.0.1:7072", "gRPC address of the verifier.");
-ABSL_FLAG(std::string, drafter, "127.0.0.1:7071",
+ABSL_FLAG(std::string, verifier, bastion::wire::DefaultSocket("verifier"),
+          "gRPC address of the verifier.");
+ABSL_FLAG(std::string, drafter, bastion::wire::DefaultSocket("drafter"),
           "gRPC address of the drafter. While it is unreachable, requests are decoded without "
           "drafts.");
 ABSL_FLAG(std::string, carrier, "auto",
@@ -139,13 +142,29 @@ absl::StatusOr<SchedulerOptions> ReadSchedulerOptions() {
   return options;
 }
 
-wire::HostOptions ReadHostOptions(const SchedulerOptions& scheduler) {
-  wire::HostOptions options;
-  options.addresses = absl::GetFlag(FLAGS_listen);
+absl::StatusOr<wire::HostOptions> ReadHostOptions(const SchedulerOptions& scheduler,
+                                                  std::shared_ptr<const wire::Security> security) {
+  ASSIGN_OR_RETURN(wire::HostOptions options,
+                   wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), std::move(security)));
   options.max_message_bytes = 4 << 20;
   // As many requests may be parked as may wait.
   options.max_threads = scheduler.max_running + 2 * scheduler.max_waiting + 16;
   return options;
+}
+
+struct PeerOptions {
+  RemoteOptions verifier, drafter;
+};
+
+absl::StatusOr<PeerOptions> ReadPeerOptions(const std::shared_ptr<const wire::Security>& security) {
+  ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
+  return PeerOptions{.verifier = {.address = absl::GetFlag(FLAGS_verifier),
+                                  .carrier = carrier,
+                                  .security = security},
+                     .drafter = {.address = absl::GetFlag(FLAGS_drafter),
+                                 .call_timeout = absl::GetFlag(FLAGS_draft_timeout),
+                                 .carrier = carrier,
+                                 .security = security}};
 }
 
 absl::Status Run() {
@@ -153,16 +172,15 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const auto model, ServedModel::Load(absl::GetFlag(FLAGS_target)));
   ASSIGN_OR_RETURN(Policy policy, Policy::Parse(absl::GetFlag(FLAGS_policy)));
   const RequestParser parser(model.get(), std::move(policy), absl::GetFlag(FLAGS_max_tree_nodes));
-  ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
-  RemoteVerifier verifier({.address = absl::GetFlag(FLAGS_verifier), .carrier = carrier});
-  RemoteDrafter remote_drafter({.address = absl::GetFlag(FLAGS_drafter),
-                                .call_timeout = absl::GetFlag(FLAGS_draft_timeout),
-                                .carrier = carrier});
+  ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());
+  ASSIGN_OR_RETURN(const PeerOptions peers, ReadPeerOptions(security));
+  RemoteVerifier verifier(peers.verifier);
+  RemoteDrafter remote_drafter(peers.drafter);
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
 
   ASSIGN_OR_RETURN(SharedFiles files, OpenSharedFiles(model->config.dims.vocabulary));
   SetLinkOptions(files, model->config.dims.vocabulary, &options.link);
-  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name));
+  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name, *security));
   ServingTelemetry serving(telemetry.get());
   Mutex host_mutex;
   std::unique_ptr<wire::ServiceHost> host;
@@ -190,11 +208,12 @@ absl::Status Run() {
   GenerationService service(model.get(), &parser, &scheduler,
                             {.stream_interval = absl::GetFlag(FLAGS_stream_interval),
                              .observer = serving.observer(),
-                             .tracer = telemetry->tracer()});
+                             .tracer = telemetry->tracer(),
+                             .security = security});
   OrchestratorInspection inspection(
-      &scheduler, &telemetry->timeline(),
+      &scheduler, &telemetry->timeline(), security,
       {{"drafter", absl::GetFlag(FLAGS_drafter)}, {"verifier", absl::GetFlag(FLAGS_verifier)}});
-  const wire::HostOptions host_options = ReadHostOptions(options);
+  ASSIGN_OR_RETURN(const wire::HostOptions host_options, ReadHostOptions(options, security));
   {
     MutexLock lock(&host_mutex);
     ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service, &inspection}));
@@ -224,6 +243,7 @@ int main(int argc, char** argv) {
       .groups = {{"Model", {"target DIR"}},
                  {"Connections",
                   {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER"}},
+                 bastion::wire::SecurityFlagGroup(),
                  {"Telemetry", {"http_listen ADDRESS", "show_text", "trace_detail"}},
                  {"Speculation",
                   {"policy POLICY", "max_tree_nodes N", "prior PATH", "learn_prior FILE",

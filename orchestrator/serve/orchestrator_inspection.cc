@@ -62,9 +62,12 @@ void DescribeCosts(const v1::GetCostsRequest& request, const TargetInfo& target,
   }
 }
 
-grpc::Status OrchestratorInspection::GetCosts(grpc::ServerContext*,
+grpc::Status OrchestratorInspection::GetCosts(grpc::ServerContext* context,
                                               const v1::GetCostsRequest* request,
                                               v1::GetCostsResponse* response) {
+  if (const absl::Status allowed = CheckInspector(*context); !allowed.ok()) {
+    return wire::ToGrpc(allowed);
+  }
   if (const absl::Status status = Check(*request); !status.ok()) return wire::ToGrpc(status);
   // The thread may answer after this call has given up, so it must not write to `response`.
   const auto costs = std::make_shared<v1::GetCostsResponse>();

@@ -3,6 +3,8 @@
 #ifndef BASTION_ORCHESTRATOR_SERVE_ORCHESTRATOR_INSPECTION_H_
 #define BASTION_ORCHESTRATOR_SERVE_ORCHESTRATOR_INSPECTION_H_
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/inspection/inspection_service.h"
@@ -14,8 +16,10 @@ class OrchestratorInspection final : public InspectionService {
  public:
   // The pointers must outlive this object.
   OrchestratorInspection(Scheduler* scheduler, const Timeline* timeline,
+                         std::shared_ptr<const wire::Security> security,
                          const std::vector<InspectedPeer>& peers)
-      : InspectionService("orchestrator", timeline, peers), scheduler_(scheduler) {}
+      : InspectionService("orchestrator", timeline, std::move(security), peers),
+        scheduler_(scheduler) {}
 
   grpc::Status GetCosts(grpc::ServerContext* context, const v1::GetCostsRequest* request,
                         v1::GetCostsResponse* response) override;

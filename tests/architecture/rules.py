@@ -17,8 +17,9 @@ MAY_INCLUDE = {
     "common/hub": [*_DATA],
     "common/prior": ["common/base", "common/hub"],
     "common/shm": [*_DATA],  # Neither gRPC nor protos.
-    "common/wire": [*_DATA, "common/shm", _INTERNAL],
-    "common/http": ["common/base"],
+    "common/access": ["common/base"],  # Used by gRPC and HTTP servers: knows neither.
+    "common/wire": [*_DATA, "common/access", "common/shm", _INTERNAL],
+    "common/http": ["common/access", "common/base"],
     "common/telemetry": ["common/base", "common/http", "common/wire"],
     "common/inspection": ["common/base", "common/telemetry", "common/wire", "protos/bastion/v1"],
 

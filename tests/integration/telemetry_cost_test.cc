@@ -59,7 +59,7 @@ class TelemetryCostTest : public ::testing::Test {
   double Measure(bool metrics, std::unique_ptr<Tracer> tracer) {
     ServiceTelemetry telemetry({.service = "test",
                                 .model = "m",
-                                .http_listen = metrics ? "127.0.0.1:0" : "",
+                                .http = {.listen = metrics ? "127.0.0.1:0" : ""},
                                 .tracer = std::move(tracer)});
     ServingTelemetry serving(&telemetry);
     verifier::VerifierTelemetry verifier(&telemetry);

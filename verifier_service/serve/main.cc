@@ -9,6 +9,8 @@
 #include "common/inspection/inspection_service.h"
 #include "common/nn/local_device.h"
 #include "common/telemetry/flags.h"
+#include "common/wire/private_folder.h"
+#include "common/wire/security_flags.h"
 #include "common/wire/service_host.h"
 #include "verifier_service/model/target_loader.h"
 #include "verifier_service/serve/verifier_service.h"
@@ -16,7 +18,7 @@
 ABSL_FLAG(std::string, target, "", "Hugging Face folder of the target model.");
 ABSL_FLAG(std::string, dtype, "bf16",
           "Type of the weights: bf16, fp32 or int8. The KV cache is fp32 with fp32, else bf16.");
-ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:7072"},
+ABSL_FLAG(std::vector<std::string>, listen, {bastion::wire::DefaultSocket("verifier")},
           "gRPC addresses, host:port or unix:///path, separated by commas.");
 ABSL_FLAG(std::string, shared_memory, "",
           "Folder for the socket over which services on this host set up shared memory. It is "
@@ -84,16 +86,18 @@ absl::Status Run() {
             << engine->info().peaks.bytes_per_second / 1e9 << " GB/s, "
             << engine->info().peaks.flops_per_second / 1e9 << " GFLOP/s";
 
+  ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());
   ASSIGN_OR_RETURN(auto attach,
                    wire::StartAttachServer(absl::GetFlag(FLAGS_shared_memory), "verifier"));
-  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("verifier", engine->info().model));
+  ASSIGN_OR_RETURN(const auto telemetry,
+                   MakeTelemetry("verifier", engine->info().model, *security));
   verifier::VerifierTelemetry measured(telemetry.get());
-  verifier::VerifierService service(engine.get(), std::move(attach), &measured);
+  verifier::VerifierService service(engine.get(), std::move(attach), &measured, security);
   RETURN_IF_ERROR(telemetry->Serve([&] { measured.Refresh(service.state()); }));
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
-  InspectionService inspection("verifier", &telemetry->timeline());
-  wire::HostOptions host_options;
-  host_options.addresses = absl::GetFlag(FLAGS_listen);
+  InspectionService inspection("verifier", &telemetry->timeline(), security);
+  ASSIGN_OR_RETURN(const wire::HostOptions host_options,
+                   wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), security));
   ASSIGN_OR_RETURN(const auto host,
                    wire::ServiceHost::Start(host_options, {&service, &inspection}));
   host->SetServing(true);
@@ -115,6 +119,7 @@ int main(int argc, char** argv) {
       .required = {"target"},
       .groups = {{"Model", {"target DIR", "dtype TYPE"}},
                  {"Connections", {"listen ADDRESSES", "shared_memory DIR"}},
+                 bastion::wire::SecurityFlagGroup(),
                  {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
                  {"Device",
                   {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",

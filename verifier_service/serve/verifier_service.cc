@@ -12,8 +12,8 @@ namespace bastion::verifier {
 
 grpc::Status VerifierService::GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest*,
                                       proto::TargetInfo* reply) {
-  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
-    return wire::ToGrpc(protocol);
+  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kVerify); !allowed.ok()) {
+    return wire::ToGrpc(allowed);
   }
   wire::Encode(engine_->info(), *reply);
   return grpc::Status::OK;
@@ -22,8 +22,8 @@ grpc::Status VerifierService::GetInfo(grpc::ServerContext* context, const proto:
 grpc::Status VerifierService::Steps(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::VerifierReply, proto::VerifierRequest>* stream) {
-  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
-    return wire::ToGrpc(protocol);
+  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kVerify); !allowed.ok()) {
+    return wire::ToGrpc(allowed);
   }
   wire::GrpcServerStream<proto::VerifierReply, proto::VerifierRequest> steps(context, stream);
   ServeSteps(steps);
@@ -33,8 +33,9 @@ grpc::Status VerifierService::Steps(
 grpc::Status VerifierService::Features(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::FeatureReply, proto::FeatureRequest>* stream) {
-  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
-    return wire::ToGrpc(protocol);
+  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kFeatures);
+      !allowed.ok()) {
+    return wire::ToGrpc(allowed);
   }
   wire::GrpcServerStream<proto::FeatureReply, proto::FeatureRequest> features(context, stream);
   return wire::ToGrpc(ServeFeatures(features, "gRPC"));
@@ -43,10 +44,11 @@ grpc::Status VerifierService::Features(
 grpc::Status VerifierService::Attach(grpc::ServerContext* context,
                                      const proto::AttachRequest* request,
                                      proto::AttachReply* reply) {
-  if (const absl::Status protocol = wire::CheckProtocol(*context); !protocol.ok()) {
-    return wire::ToGrpc(protocol);
-  }
   const bool features = request->stream() == proto::AttachRequest::STREAM_FEATURES;
+  const Right right = features ? Right::kFeatures : Right::kVerify;
+  if (const auto allowed = wire::CheckCaller(*context, *security_, right); !allowed.ok()) {
+    return wire::ToGrpc(allowed);
+  }
   if (attach_ == nullptr ||
       (!features && request->stream() != proto::AttachRequest::STREAM_STEPS)) {
     return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off; set --shared_memory"};

@@ -16,6 +16,7 @@
 #include "common/base/mutex.h"
 #include "common/wire/attach_server.h"
 #include "common/wire/message_stream.h"
+#include "common/wire/security.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "verifier_service/engine/verifier_engine.h"
 #include "verifier_service/serve/verifier_telemetry.h"
@@ -27,11 +28,15 @@ namespace proto = internal::v1;
 class VerifierService final : public proto::VerifierService::Service {
  public:
   // `engine` and `telemetry` must outlive the service. If `attach` is null, shared memory is not
-  // offered. If `telemetry` is null, nothing is measured.
+  // offered. If `telemetry` is null, nothing is measured. `security` says who may call.
   explicit VerifierService(VerifierEngine* engine,
                            std::unique_ptr<wire::AttachServer> attach = nullptr,
-                           VerifierTelemetry* telemetry = nullptr)
-      : engine_(engine), telemetry_(telemetry), attach_(std::move(attach)) {}
+                           VerifierTelemetry* telemetry = nullptr,
+                           std::shared_ptr<const wire::Security> security = wire::Security::None())
+      : engine_(engine),
+        telemetry_(telemetry),
+        security_(std::move(security)),
+        attach_(std::move(attach)) {}
 
   // The state of the engine. Waits for the current call.
   [[nodiscard]] EngineState state() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -75,6 +80,7 @@ class VerifierService final : public proto::VerifierService::Service {
   Mutex mutex_;
   VerifierEngine* const engine_;  // Called under mutex_, except features().
   VerifierTelemetry* const telemetry_;
+  const std::shared_ptr<const wire::Security> security_;
   // The last member, because its destructor ends the streams that use the others.
   const std::unique_ptr<wire::AttachServer> attach_;
 };

@@ -60,7 +60,7 @@ TEST_F(InspectionServiceTest, TheOrchestratorReturnsTheTimelinesOfAllServices) {
   Host verifier_host(Address("verifier"), &verifier);
   RemoteDrafter drafter;
   Host drafter_host(Address("drafter"), &drafter);
-  InspectionService service("orchestrator", &orchestrator_,
+  InspectionService service("orchestrator", &orchestrator_, wire::Security::None(),
                             {{"verifier", Address("verifier")}, {"drafter", Address("drafter")}});
   const absl::Duration now = Clock::Real().Now();
   orchestrator_.Add(
@@ -94,7 +94,8 @@ TEST_F(InspectionServiceTest, TheOrchestratorReturnsTheTimelinesOfAllServices) {
 }
 
 TEST_F(InspectionServiceTest, AServiceThatIsNotReachableIsNamedWithItsError) {
-  InspectionService service("orchestrator", &orchestrator_, {{"drafter", Address("drafter")}});
+  InspectionService service("orchestrator", &orchestrator_, wire::Security::None(),
+                            {{"drafter", Address("drafter")}});
   v1::GetTimelineResponse response;
   const v1::GetTimelineRequest request = Last(1);
   ASSERT_TRUE(service.GetTimeline(nullptr, &request, &response).ok());

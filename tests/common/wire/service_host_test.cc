@@ -27,6 +27,7 @@ class ServiceHostTest : public ::testing::Test {
   HostOptions Options() const {
     HostOptions options;
     options.addresses = {Address()};
+    options.reflection = true;  // gRPC's health service needs a synchronous service beside it.
     return options;
   }
 

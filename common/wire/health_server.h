@@ -1,0 +1,33 @@
+// HealthServer: serves the standard gRPC health checks on a port of its own, in clear text and to
+// everybody. For probes that have no certificate. It has a few threads, and nothing else is served.
+// Thread-safe.
+#ifndef BASTION_COMMON_WIRE_HEALTH_SERVER_H_
+#define BASTION_COMMON_WIRE_HEALTH_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace bastion::wire {
+
+class HealthServer {
+ public:
+  // Listens on `address`, "host:port". UNAVAILABLE if it cannot be used.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<HealthServer>> Start(
+      const std::string& address);
+  ~HealthServer();
+
+  // Health is NOT_SERVING until SetServing(true).
+  void SetServing(bool serving);
+  [[nodiscard]] int port() const;
+
+ private:
+  class Impl;
+  explicit HealthServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace bastion::wire
+
+#endif  // BASTION_COMMON_WIRE_HEALTH_SERVER_H_

@@ -1,0 +1,31 @@
+// The security settings of every service, as flags: --tls_cert, --tls_key, --tls_ca,
+// --tls_require_client_cert, --token_file, --access_file, --allow_plaintext, --reflection and
+// --health_listen.
+#ifndef BASTION_COMMON_WIRE_SECURITY_FLAGS_H_
+#define BASTION_COMMON_WIRE_SECURITY_FLAGS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/command_line.h"
+#include "common/wire/security.h"
+#include "common/wire/service_host.h"
+
+namespace bastion::wire {
+
+// The flags, for the help text.
+[[nodiscard]] FlagGroup SecurityFlagGroup();
+
+// Errors: Security::Make.
+[[nodiscard]] absl::StatusOr<std::shared_ptr<const Security>> SecurityFromFlags();
+
+// Host options with the addresses `listen` and what the flags say. Makes the folder of a default
+// socket. Errors: MakePrivateFolder (private_folder.h).
+[[nodiscard]] absl::StatusOr<HostOptions> HostOptionsFromFlags(
+    const std::vector<std::string>& listen, std::shared_ptr<const Security> security);
+
+}  // namespace bastion::wire
+
+#endif  // BASTION_COMMON_WIRE_SECURITY_FLAGS_H_
