@@ -11,6 +11,7 @@
 #include "common/telemetry/flags.h"
 #include "common/telemetry/transport_metrics.h"
 #include "common/wire/service_host.h"
+#include "common/wire/stop_signals.h"
 #include "orchestrator/cycle/guarded_drafter.h"
 #include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/remote/remote_drafter.h"
@@ -85,6 +86,8 @@ namespace {
 // How long connections stay open after the last answer. A client that sends something on a closed
 // connection loses what it has not read yet.
 constexpr absl::Duration kLinger = absl::Milliseconds(500);
+// The process ends this long after --grace, even if a call or the disk hangs.
+constexpr absl::Duration kStopLimit = absl::Seconds(5);
 
 // What requests share, as far as flags name files of it.
 struct SharedFiles {
@@ -148,7 +151,7 @@ wire::HostOptions ReadHostOptions(const SchedulerOptions& scheduler) {
   return options;
 }
 
-absl::Status Run() {
+absl::Status Run(wire::StopSignals& signals) {
   ASSIGN_OR_RETURN(SchedulerOptions options, ReadSchedulerOptions());
   ASSIGN_OR_RETURN(const auto model, ServedModel::Load(absl::GetFlag(FLAGS_target)));
   ASSIGN_OR_RETURN(Policy policy, Policy::Parse(absl::GetFlag(FLAGS_policy)));
@@ -159,7 +162,6 @@ absl::Status Run() {
                                 .call_timeout = absl::GetFlag(FLAGS_draft_timeout),
                                 .carrier = carrier});
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
-
   ASSIGN_OR_RETURN(SharedFiles files, OpenSharedFiles(model->config.dims.vocabulary));
   SetLinkOptions(files, model->config.dims.vocabulary, &options.link);
   ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name));
@@ -198,10 +200,11 @@ absl::Status Run() {
   {
     MutexLock lock(&host_mutex);
     ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service, &inspection}));
+    signals.Arm(absl::GetFlag(FLAGS_grace) + kStopLimit);
     host->SetServing(ready);
   }
   LOG(INFO) << "serving " << model->name << " on " << host_options.addresses[0];
-  LOG(INFO) << wire::WaitForStopSignal() << ": draining";
+  LOG(INFO) << signals.Wait() << ": draining";
   host->SetServing(false);
   const SchedulerStats at_signal = scheduler.stats();
   scheduler.Drain(absl::GetFlag(FLAGS_grace));
@@ -232,6 +235,7 @@ int main(int argc, char** argv) {
                  {"Times",
                   {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
                    "slow_client DURATION", "calibration_limit DURATION", "grace DURATION"}}}};
-  bastion::wire::BlockStopSignals();
-  return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
+  bastion::wire::StopSignals signals;
+  return bastion::RunProgram(argc, argv, info,
+                             [&](const auto&) { return bastion::Run(signals); });
 }
