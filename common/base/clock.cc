@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "absl/time/clock.h"
+
 namespace bastion {
 namespace {
 
@@ -17,6 +19,11 @@ class SteadyClock final : public Clock {
 const Clock& Clock::Real() {
   static const SteadyClock clock;
   return clock;
+}
+
+absl::Time SteadyNow() {
+  static const absl::Time zero = absl::Now() - Clock::Real().Now();
+  return zero + Clock::Real().Now();
 }
 
 }  // namespace bastion

@@ -16,6 +16,10 @@ class Clock {
   static const Clock& Real();
 };
 
+// The steady clock as an absl::Time, for deadlines: the wall clock's time at the first call, plus
+// the time since then. Unlike absl::Now(), it does not jump when the machine's clock is set.
+[[nodiscard]] absl::Time SteadyNow();
+
 // Measures consecutive stages. Thread-compatible.
 class StopWatch {
  public:

@@ -1,5 +1,7 @@
 #include "common/base/periodic_save.h"
 
+#include <chrono>
+
 #include "common/base/check.h"
 
 namespace bastion {
@@ -12,7 +14,10 @@ bool PeriodicSave::Due(absl::Duration now) {
 }
 
 void PeriodicSave::Start(std::function<absl::Status()> save) {
-  Wait();
+  if (saving_.valid() && saving_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    LOG(WARNING) << "the disk is too slow: the last save of " << what_ << " still runs";
+    return;
+  }
   saving_ = std::async(std::launch::async, [save = std::move(save), what = what_] {
     if (const absl::Status saved = save(); !saved.ok()) {
       LOG(WARNING) << "could not save " << what << ": " << saved;

@@ -22,8 +22,8 @@ class PeriodicSave {
 
   // True if kInterval has passed since the last call that returned true, or since the first call.
   [[nodiscard]] bool Due(absl::Duration now);
-  // Runs `save` on a background thread, after the save that still runs, if any. Logs its error; the
-  // next save tries again.
+  // Runs `save` on a background thread. Logs its error; the next save tries again. If the last save
+  // still runs, because the disk is slow or hangs, only logs that: the caller never waits.
   void Start(std::function<absl::Status()> save);
   // Waits for the last save, if any.
   void Wait();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/engine_progress.h"
 #include "common/base/status.h"
 #include "common/nn/rotary.h"
 #include "kernels/cuda/gemm/gemm.h"
@@ -228,6 +229,7 @@ void DeviceDecoder::Forward(const StepRows& rows, const FeatureTaps& taps) {
     Norm(blocks_[layer].attention_norm, TapOf(layer - 1, taps), width, rows.row_capacity);
     RunBlock(layer, rows);
   }
+  CountProgress();
   Norm(final_norm_, TapOf(config_.dims.layers - 1, taps), width, rows.row_capacity);
 }
 

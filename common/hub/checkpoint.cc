@@ -2,11 +2,13 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "common/base/siphash.h"
 #include "common/base/status.h"
 #include "common/hub/json_file.h"
 
@@ -15,6 +17,19 @@ namespace {
 
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
+
+// Identity() hashes samples of this many bytes of every tensor, at this distance. A model of 16 GB
+// has 16 MB of samples.
+constexpr size_t kSampleBytes = 64;
+constexpr size_t kSampleDistance = size_t{64} << 10;
+
+void AppendSamples(absl::string_view bytes, std::string& out) {
+  for (size_t at = 0; at < bytes.size(); at += kSampleDistance) {
+    absl::StrAppend(&out, bytes.substr(at, kSampleBytes));
+  }
+  // The end, too.
+  absl::StrAppend(&out, bytes.substr(bytes.size() - std::min(bytes.size(), kSampleBytes)));
+}
 
 bool Exists(const std::string& path) {
   struct stat info;
@@ -103,6 +118,21 @@ std::vector<std::string> Checkpoint::TensorNames() const {
   names.reserve(file_index_.size());
   for (const auto& [name, file] : file_index_) names.push_back(name);
   return names;
+}
+
+absl::StatusOr<std::string> Checkpoint::Identity() const {
+  ASSIGN_OR_RETURN(const JsonObject config, JsonObject::Read(folder_ + "/config.json"));
+  std::string hashed = config.json().dump();
+  for (const auto& [name, file] : file_index_) {
+    absl::StrAppend(&hashed, "\n", name);
+    const absl::StatusOr<TensorView> view = files_[file].Tensor(name);
+    if (!view.ok()) continue;  // Its elements are of a type that no model uses.
+    absl::StrAppend(&hashed, " ", SafetensorsName(view->dtype), " ", ShapeText(view->shape), "\n");
+    AppendSamples({static_cast<const char*>(view->data), view->bytes}, hashed);
+  }
+  const Bits128 hash = SipHash128({}, hashed);
+  return absl::StrCat(absl::Hex(hash.high, absl::kZeroPad16),
+                      absl::Hex(hash.low, absl::kZeroPad16));
 }
 
 std::vector<std::string> Checkpoint::UnreadTensors() const {

@@ -40,6 +40,11 @@ class Checkpoint {
   [[nodiscard]] absl::StatusOr<TensorView> Tensor(const std::string& name,
                                                   absl::Span<const int64_t> shape) const;
 
+  // Hexadecimal digits that identify the model: a hash of config.json, of the names, shapes and
+  // types of all tensors, and of samples of their data. Two checkpoints of one shape differ if a
+  // sample does, which training makes all but certain. Errors: those of JsonObject::Read.
+  [[nodiscard]] absl::StatusOr<std::string> Identity() const;
+
   // The tensors that Tensor has not been called for, in ascending order.
   [[nodiscard]] std::vector<std::string> UnreadTensors() const;
 

@@ -14,6 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int kMaxDepth = 64;  // Limit for nested objects and lists.
+
 std::optional<int> AsInt(const Json& value) {
   if (!value.is_number_integer()) return std::nullopt;
   if (value.is_number_unsigned() &&
@@ -74,8 +76,18 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
 absl::StatusOr<JsonObject> JsonObject::Read(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   RETURN_IF_ERROR(CheckUtf8(text, path));
+  bool too_deep = false;
+  // Stops before nesting overflows the stack of a function that follows it.
+  const auto check_depth = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > kMaxDepth;
+    return !too_deep;
+  };
   try {
-    Json parsed = Json::parse(text);
+    Json parsed = Json::parse(text, check_depth);
+    if (too_deep) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": is nested deeper than ", kMaxDepth, " levels"));
+    }
     if (!parsed.is_object()) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": not a JSON object"));
     }

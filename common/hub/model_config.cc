@@ -16,6 +16,7 @@ namespace bastion::hub {
 namespace {
 
 constexpr const char* kDrafter = "DFlashDraftModel";
+constexpr int kMaxLayers = 10000;
 constexpr int kDefaultMaxWindowLayers = 28;  // As in `transformers`.
 
 absl::Status Unsupported(const JsonObject& config, std::string_view what) {
@@ -74,6 +75,10 @@ absl::StatusOr<int> ReadHeadDim(const JsonObject& json, const ModelFamily& famil
 absl::Status ReadDims(const JsonObject& json, const ModelFamily& family, ModelConfig& config) {
   ModelDims& dims = config.dims;
   ASSIGN_OR_RETURN(dims.layers, json.GetPositive<int>("num_hidden_layers"));
+  if (dims.layers > kMaxLayers) {
+    return json.KeyError("num_hidden_layers",
+                         absl::StrCat("is ", dims.layers, "; it must be at most ", kMaxLayers));
+  }
   ASSIGN_OR_RETURN(dims.hidden, json.GetPositive<int>("hidden_size"));
   ASSIGN_OR_RETURN(dims.query_heads, json.GetPositive<int>("num_attention_heads"));
   ASSIGN_OR_RETURN(dims.kv_heads, json.GetPositive("num_key_value_heads", dims.query_heads));

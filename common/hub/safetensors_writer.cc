@@ -74,6 +74,16 @@ bool WriteFile(const std::vector<NamedTensor>& tensors, const std::string& path,
 
 }  // namespace
 
+absl::Status SetAside(const std::string& path, const absl::Status& damage) {
+  const std::string aside = path + ".bad";
+  if (std::rename(path.c_str(), aside.c_str()) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename ", path, " to ", aside));
+  }
+  LOG(ERROR) << path << " is damaged; it was renamed to " << aside
+             << ", and the service starts without it: " << damage;
+  return absl::OkStatus();
+}
+
 absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors, const std::string& path,
                               FileAccess access) {
   const std::string unfinished = path + ".tmp";

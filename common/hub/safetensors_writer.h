@@ -42,6 +42,10 @@ template <typename T>
                                             const std::string& path,
                                             FileAccess access = FileAccess::kEveryone);
 
+// Renames a damaged file to PATH.bad, replacing an earlier one, and logs `damage`. Returns the
+// system's error.
+[[nodiscard]] absl::Status SetAside(const std::string& path, const absl::Status& damage);
+
 }  // namespace bastion::hub
 
 #endif  // BASTION_COMMON_HUB_SAFETENSORS_WRITER_H_

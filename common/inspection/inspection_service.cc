@@ -77,7 +77,7 @@ void InspectionService::AddPeer(const Peer& peer, const v1::GetTimelineRequest& 
                                 v1::ServiceTimeline* timeline) const {
   const auto ask = [&](const v1::GetTimelineRequest& asked, v1::GetTimelineResponse* answer) {
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + kPeerTimeout));
+    context.set_deadline(wire::GrpcDeadline(SteadyNow() + kPeerTimeout));
     const grpc::Status status = peer.stub->GetTimeline(&context, asked, answer);
     if (!status.ok()) return status.error_message();
     return std::string(answer->services_size() == 1 ? "" : "the answer has no timeline");

@@ -1,6 +1,7 @@
 #include "common/nn/decoder.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/engine_progress.h"
 #include "common/base/status.h"
 #include "common/nn/rotary.h"
 
@@ -51,6 +52,7 @@ void Decoder::Forward(const RowBatch& batch, float* x, const LayerTap& tap) {
         blocks_[layer].Forward({options_.device, batch, cache_.layer(layer), rope_, scratch_}, x);
     layers += config_.expert_layers[layer] ? 1 : 0;
     if (tap) tap(layer, x);
+    CountProgress();
   }
   touched_experts_ = layers == 0 ? 0 : static_cast<double>(touched) / layers;
 }
@@ -59,6 +61,7 @@ void Decoder::StoreContext(const RowBatch& batch, const float* context) {
   for (int layer = 0; layer < config_.dims.layers; ++layer) {
     blocks_[layer].StoreContext({options_.device, batch, cache_.layer(layer), rope_, scratch_},
                                 context);
+    CountProgress();
   }
 }
 

@@ -66,7 +66,6 @@ absl::StatusOr<Matrix> WeightLoader::StackedAs(DType dtype, const std::vector<Te
 
 absl::StatusOr<Buffer> WeightLoader::Table(const std::string& name, int rows, int columns) const {
   ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, {rows, columns}));
-  if (view.dtype == StoredType(dtype_)) return Buffer::Borrow(view.data, checkpoint_);
   return Converted(view, StoredType(dtype_));
 }
 

@@ -115,6 +115,8 @@ struct Frontier {
 struct Draft {
   // One entry per path, in order. Empty marginals: the drafter has no prediction.
   std::vector<Marginals> marginals;
+  // Not OK if the drafter refused the frontier; then `marginals` is empty.
+  absl::Status status = {};
 
   friend bool operator==(const Draft&, const Draft&) = default;
 };
@@ -156,6 +158,19 @@ struct TargetInfo {
   int max_rows = 0;     // Maximum rows of one verify forward, prompt tokens included.
   int kv_tokens = 0;    // Capacity of the KV cache, all sequences together.
   int page_tokens = 0;  // Tokens of a page. A sequence occupies whole pages.
+  // Hexadecimal digits that differ between models, also between two checkpoints of one shape
+  // (hub::Checkpoint::Identity). Empty: the verifier states none.
+  std::string identity = {};
+};
+
+// What the engine of a service does. A client that sees `busy` for a while without a change of
+// `progress` considers the engine hung.
+struct EngineActivity {
+  uint64_t instance = 0;  // A random number that the process chose when it started.
+  uint64_t progress = 0;  // Grows while the engine works.
+  bool busy = false;      // A call runs.
+
+  friend bool operator==(const EngineActivity&, const EngineActivity&) = default;
 };
 
 struct DrafterInfo {

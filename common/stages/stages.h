@@ -24,7 +24,8 @@ class Drafter {
   virtual ~Drafter() = default;
   // UNAVAILABLE while the drafter cannot be reached.
   [[nodiscard]] virtual absl::StatusOr<DrafterInfo> Info() = 0;
-  // Returns one Draft per frontier, in order.
+  // Returns one Draft per frontier, in order. A session may occur once. A frontier that is refused
+  // (Draft::status) does not affect the others.
   [[nodiscard]] virtual absl::StatusOr<DraftResult> Expand(
       absl::Span<const Frontier> frontiers) = 0;
   // Frees the state of the sequence. Ignores an unknown sequence.
@@ -64,6 +65,12 @@ class Verifier {
       const Forest& forest, absl::Span<const PrefillItem> prompts) = 0;
   // Frees the state of the sequence. Ignores an unknown sequence.
   virtual void Close(SequenceId sequence) = 0;
+
+  // UNAVAILABLE if the verifier is known to be lost: it ended, hangs, or another one took its
+  // place. All its sequences are lost then. Does not block. After Info() succeeds, it is OK again.
+  [[nodiscard]] virtual absl::Status CheckAlive() { return absl::OkStatus(); }
+  // Tells how long the next Verify is predicted to take, to recognize one that hangs.
+  virtual void ExpectVerify(absl::Duration /*predicted*/) {}
 
   // Commits the tokens of `item` in as many Verify calls as they need. An error ends it; the tokens
   // of the calls before it stay committed. Returns the sum of all calls.

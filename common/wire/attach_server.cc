@@ -6,20 +6,34 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <exception>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/descriptor_passing.h"
 #include "common/wire/private_folder.h"
+#include "common/wire/socket_lock.h"
 
 namespace bastion::wire {
 namespace {
 
 constexpr size_t kMaxOffers = 64;
 constexpr size_t kMaxStreams = 64;
+
+// An exception of `serve` ends its stream, not the process.
+absl::Status ServeGuarded(const AttachServer::Serve& serve,
+                          const std::shared_ptr<SharedChannel>& channel) {
+  try {
+    return serve(channel);
+  } catch (const std::exception& error) {
+    LOG(ERROR) << "a stream over shared memory failed: " << error.what();
+    return absl::InternalError("the stream failed in the service; see its log");
+  }
+}
 
 }  // namespace
 
@@ -45,6 +59,7 @@ absl::Status AttachServer::Listen() {
   ASSIGN_OR_RETURN(const sockaddr_un address, SocketAddress(path));
   listener_ = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!listener_.valid()) return SystemError("socket");
+  ASSIGN_OR_RETURN(lock_, LockSocket(path));
   unlink(path.c_str());  // A server that was killed leaves its socket behind.
   if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return SystemError(path);
@@ -79,7 +94,7 @@ absl::Status AttachServer::Offer(const AttachRequest& request, Serve serve, Atta
       getrandom(&epoch, sizeof epoch, 0) != static_cast<ssize_t>(sizeof epoch)) {
     return SystemError("getrandom");
   }
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   MutexLock lock(&mutex_);
   absl::erase_if(offers_, [&](const auto& offer) { return offer.second.expires < now; });
   if (offers_.size() >= kMaxOffers) {
@@ -99,7 +114,7 @@ absl::Status AttachServer::Offer(const AttachRequest& request, Serve serve, Atta
 absl::StatusOr<AttachServer::OpenOffer> AttachServer::RedeemToken(const std::string& token) {
   MutexLock lock(&mutex_);
   const auto found = offers_.find(token);
-  if (found == offers_.end() || found->second.expires < absl::Now()) {
+  if (found == offers_.end() || found->second.expires < SteadyNow()) {
     return absl::PermissionDeniedError("shared memory: the token is unknown or has expired");
   }
   OpenOffer offer = std::move(found->second);
@@ -147,7 +162,7 @@ absl::Status AttachServer::Admit(Descriptor connection) {
   Stream& stream = streams_.emplace_back();
   stream.channel = std::make_shared<SharedChannel>(std::move(ends));
   stream.thread = std::thread([&stream, serve = offer.serve] {
-    stream.channel->End(serve(stream.channel));
+    stream.channel->End(ServeGuarded(serve, stream.channel));
     stream.finished = true;
   });
   return absl::OkStatus();

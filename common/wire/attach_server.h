@@ -103,6 +103,7 @@ class AttachServer {
 
   const AttachOptions options_;
   std::string path_;
+  Descriptor lock_;  // Keeps another process from using path_.
   Descriptor listener_;
   std::thread accepting_;
   std::atomic<bool> stopping_{false};

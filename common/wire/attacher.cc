@@ -8,8 +8,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 #include "common/wire/protocol.h"
@@ -61,7 +61,7 @@ std::shared_ptr<SharedChannel> Attacher::Attach(absl::Time deadline) {
 absl::StatusOr<std::shared_ptr<SharedChannel>> Attacher::TryAttach(absl::Time deadline) {
   grpc::ClientContext context;
   AddProtocolVersion(context);
-  context.set_deadline(absl::ToChronoTime(std::min(deadline, absl::Now() + kOfferLifetime)));
+  context.set_deadline(GrpcDeadline(std::min(deadline, SteadyNow() + kOfferLifetime)));
   AttachRequest request;
   request.set_stream(stream_);
   request.set_layout_version(kLayoutVersion);
@@ -70,7 +70,7 @@ absl::StatusOr<std::shared_ptr<SharedChannel>> Attacher::TryAttach(absl::Time de
   AttachReply offer;
   RETURN_IF_ERROR(FromGrpc(attach_(&context, request, &offer)));
   // Half of the remaining time: if the handshake fails, the other half is left for gRPC.
-  const absl::Duration timeout = std::min(kHandshakeTimeout, (deadline - absl::Now()) / 2);
+  const absl::Duration timeout = std::min(kHandshakeTimeout, (deadline - SteadyNow()) / 2);
   ASSIGN_OR_RETURN(SharedEnds ends, AcceptOffer(offer, timeout));
   return std::make_shared<SharedChannel>(std::move(ends));
 }

@@ -292,6 +292,7 @@ Frontier Decode(const proto::DrafterRequest::Frontier& in) {
 }
 
 void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& out) {
+  if (!draft.status.ok()) Encode(draft.status, *out.mutable_status());
   for (const Marginals& marginals : draft.marginals) {
     proto::DrafterReply::Marginals& added = *out.add_marginals();
     if (marginals.empty()) continue;
@@ -304,6 +305,7 @@ void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& ou
 
 absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carrier) {
   Draft draft;
+  draft.status = Decode(in.status());
   for (const proto::DrafterReply::Marginals& marginals : in.marginals()) {
     Marginals& added = draft.marginals.emplace_back();
     if (!marginals.has_tokens()) continue;

@@ -69,6 +69,8 @@ void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& ou
 [[nodiscard]] absl::StatusOr<Features> Decode(const proto::TensorRef& in,
                                               const std::shared_ptr<const DeviceRingReader>& ring);
 
+void Encode(const EngineActivity& activity, proto::EngineActivity& out);
+[[nodiscard]] EngineActivity Decode(const proto::EngineActivity& in);
 void Encode(const TargetInfo& info, proto::TargetInfo& out);
 [[nodiscard]] TargetInfo Decode(const proto::TargetInfo& in);
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/message_stream.h"
 #include "common/wire/protocol.h"
@@ -140,7 +140,7 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
     while (!done()) {
       void* tag = nullptr;
       bool ok = false;
-      const auto next = queue_.AsyncNext(&tag, &ok, absl::ToChronoTime(deadline));
+      const auto next = queue_.AsyncNext(&tag, &ok, GrpcDeadline(deadline));
       if (next == grpc::CompletionQueue::TIMEOUT) {
         return absl::DeadlineExceededError("no message from the peer");
       }
@@ -157,7 +157,7 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
     stream_->Finish(&finished_, Tag(kFinish));
     void* tag = nullptr;
     bool ok = false;
-    const auto deadline = absl::ToChronoTime(absl::Now() + absl::Seconds(1));
+    const auto deadline = GrpcDeadline(SteadyNow() + absl::Seconds(1));
     while (tag != Tag(kFinish) &&
            queue_.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT) {
     }

@@ -21,6 +21,7 @@ void Encode(const TargetInfo& info, proto::TargetInfo& out) {
   out.set_max_rows(info.max_rows);
   out.set_kv_tokens(info.kv_tokens);
   out.set_page_tokens(info.page_tokens);
+  out.set_identity(info.identity);
 }
 
 TargetInfo Decode(const proto::TargetInfo& in) {
@@ -41,7 +42,18 @@ TargetInfo Decode(const proto::TargetInfo& in) {
   info.max_rows = in.max_rows();
   info.kv_tokens = in.kv_tokens();
   info.page_tokens = in.page_tokens();
+  info.identity = in.identity();
   return info;
+}
+
+void Encode(const EngineActivity& activity, proto::EngineActivity& out) {
+  out.set_instance(activity.instance);
+  out.set_progress(activity.progress);
+  out.set_busy(activity.busy);
+}
+
+EngineActivity Decode(const proto::EngineActivity& in) {
+  return {in.instance(), in.progress(), in.busy()};
 }
 
 void Encode(const DrafterInfo& info, proto::DrafterInfo& out) {

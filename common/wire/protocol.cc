@@ -1,9 +1,11 @@
 #include "common/wire/protocol.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace bastion::wire {
@@ -18,10 +20,22 @@ absl::Status CheckProtocol(const grpc::ServerContext& context) {
   // A string_ref is not NUL-terminated: use its length.
   const std::string theirs =
       found == metadata.end() ? "none" : std::string(found->second.data(), found->second.size());
-  if (theirs == absl::StrCat(kProtocolVersion)) return absl::OkStatus();
+  int version = 0;
+  if (absl::SimpleAtoi(theirs, &version) && version >= kOldestProtocolVersion &&
+      version <= kProtocolVersion) {
+    return absl::OkStatus();
+  }
   return absl::FailedPreconditionError(
-      absl::StrCat("the peer speaks protocol version ", theirs, ", this service speaks version ",
-                   kProtocolVersion, "; run services of one release together"));
+      absl::StrCat("the peer speaks protocol version ", theirs, ", this service speaks versions ",
+                   kOldestProtocolVersion, " to ", kProtocolVersion,
+                   "; update the verifier and the drafter before the orchestrator"));
+}
+
+gpr_timespec GrpcDeadline(absl::Time deadline) {
+  if (deadline == absl::InfiniteFuture()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+  const absl::Duration left = std::max(deadline - SteadyNow(), absl::ZeroDuration());
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_nanos(absl::ToInt64Nanoseconds(left), GPR_TIMESPAN));
 }
 
 absl::Status CheckCaller(const grpc::ServerContext& context, const Security& security,
@@ -49,7 +63,7 @@ std::shared_ptr<grpc::Channel> ConnectPeer(const std::string& address, const Sec
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);  // The timeout for connecting.
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 250);
   // Do not share connections between channels: a restarted peer needs a new connection, without the
   // back-off state of another channel.

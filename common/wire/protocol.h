@@ -6,23 +6,28 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/wire/security.h"
 
 namespace bastion::wire {
 
 inline constexpr char kProtocolKey[] = "bastion-protocol";
-inline constexpr int kProtocolVersion = 4;
+inline constexpr int kProtocolVersion = 5;
+inline constexpr int kOldestProtocolVersion = 4;  // The oldest version that a server accepts.
 // Maximum size of an internal message. Larger data is sent in chunks.
 inline constexpr int kMaxMessageBytes = 16 << 20;
 
 // Adds this service's protocol version to a call. Call it before the call starts.
 void AddProtocolVersion(grpc::ClientContext& context);
-// FAILED_PRECONDITION unless the caller has the same protocol version. The message names both
-// versions.
+// FAILED_PRECONDITION unless this server supports the caller's protocol version. The message names
+// both versions.
 [[nodiscard]] absl::Status CheckProtocol(const grpc::ServerContext& context);
 // The same. Before it, checks that the caller has `right`; errors: Security::Authorize.
 [[nodiscard]] absl::Status CheckCaller(const grpc::ServerContext& context, const Security& security,
                                        Right right);
+
+// `deadline`, on SteadyNow(), as a deadline for gRPC.
+[[nodiscard]] gpr_timespec GrpcDeadline(absl::Time deadline);
 
 [[nodiscard]] grpc::Status ToGrpc(const absl::Status& status);
 [[nodiscard]] absl::Status FromGrpc(const grpc::Status& status);

@@ -1,8 +1,6 @@
 #include "common/wire/service_host.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
-#include <signal.h>
 
 #include <future>
 #include <mutex>
@@ -10,11 +8,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/wire/protocol.h"
+#include "common/wire/socket_lock.h"
 
 namespace bastion::wire {
 namespace {
+
+int Milliseconds(absl::Duration time) { return static_cast<int>(absl::ToInt64Milliseconds(time)); }
 
 void EnablePlugins(bool reflection) {
   grpc::EnableDefaultHealthCheckService(true);
@@ -38,20 +40,22 @@ class StartupGate final : public grpc::experimental::ServerInterceptorFactoryInt
   const std::shared_future<void> open_;
 };
 
-sigset_t StopSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  return set;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
     const HostOptions& options, const std::vector<grpc::Service*>& services) {
   EnablePlugins(options.reflection);
   auto host = std::unique_ptr<ServiceHost>(new ServiceHost());
+  for (const std::string& address : options.addresses) {
+    const std::string path = SocketPath(address);
+    if (path.empty()) continue;
+    absl::StatusOr<Descriptor> lock = LockSocket(path);
+    if (absl::IsAlreadyExists(lock.status())) {
+      return absl::UnavailableError(lock.status().message());
+    }
+    // Any other error is an error of listening, too, which follows.
+    if (lock.ok()) host->locks_.push_back(*std::move(lock));
+  }
   grpc::ServerBuilder builder;
   grpc::ResourceQuota quota("bastion");
   quota.SetMaxThreads(options.max_threads);
@@ -60,6 +64,10 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   builder.SetMaxSendMessageSize(options.max_message_bytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             Milliseconds(options.keepalive_timeout));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // One or two pollers are enough. gRPC would keep starting and stopping further ones.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
@@ -89,6 +97,10 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   if (!options.health_address.empty()) {
     ASSIGN_OR_RETURN(host->health_server_, HealthServer::Start(options.health_address));
   }
+  {
+    MutexLock lock(&host->mutex_);
+    host->health_ = host->server_->GetHealthCheckService();
+  }
   host->SetServing(false);
   open.set_value();
   return host;
@@ -97,29 +109,23 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
 ServiceHost::~ServiceHost() { Shutdown(absl::ZeroDuration()); }
 
 void ServiceHost::SetServing(bool serving) {
-  if (auto* health = server_->GetHealthCheckService()) health->SetServingStatus(serving);
+  MutexLock lock(&mutex_);
+  if (health_ == nullptr) return;
+  health_->SetServingStatus(serving);
   if (health_server_ != nullptr) health_server_->SetServing(serving);
 }
 
 void ServiceHost::Shutdown(absl::Duration grace) {
   if (server_ == nullptr) return;
   SetServing(false);
-  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  {
+    MutexLock lock(&mutex_);
+    health_ = nullptr;
+  }
+  server_->Shutdown(GrpcDeadline(SteadyNow() + grace));
   server_->Wait();
   server_.reset();
   health_server_.reset();
-}
-
-void BlockStopSignals() {
-  const sigset_t set = StopSignals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-}
-
-std::string WaitForStopSignal() {
-  const sigset_t set = StopSignals();
-  int signal = 0;
-  sigwait(&set, &signal);
-  return signal == SIGTERM ? "SIGTERM" : "SIGINT";
 }
 
 }  // namespace bastion::wire

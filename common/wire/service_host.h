@@ -1,16 +1,20 @@
 // ServiceHost: the gRPC server of a service process, with health checks, reflection, a limit on
-// threads and an orderly shutdown on SIGTERM or SIGINT.
+// threads and an orderly shutdown.
 #ifndef BASTION_COMMON_WIRE_SERVICE_HOST_H_
 #define BASTION_COMMON_WIRE_SERVICE_HOST_H_
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "common/shm/shared_segment.h"
 #include "common/wire/health_server.h"
 #include "common/wire/security.h"
 
@@ -25,25 +29,30 @@ struct HostOptions {
   std::shared_ptr<const Security> security = Security::None();
   // Further address, host:port, that serves only health checks, in clear text. Empty: none.
   std::string health_address = {};
+  // How long a connection may be silent before the server asks the client for a sign of life, and
+  // how long it waits for it. A client that has vanished frees its threads and sequences after
+  // both.
+  absl::Duration keepalive = absl::Seconds(20);
+  absl::Duration keepalive_timeout = absl::Seconds(10);
 };
 
-// Thread-compatible.
+// SetServing is thread-safe, and does nothing after Shutdown. All else is for one thread.
 class ServiceHost {
  public:
   // Starts to serve `services`. Health is NOT_SERVING until SetServing(true). UNAVAILABLE if it
-  // cannot listen on an address; the message names the addresses. Other errors:
-  // Security::ForAddress. REQUIRES: `services` outlive the
+  // cannot listen on an address; the message names the addresses. A unix socket of another live
+  // process is not taken over. Other errors: Security::ForAddress. REQUIRES: `services` outlive the
   // host.
   static absl::StatusOr<std::unique_ptr<ServiceHost>> Start(
       const HostOptions& options, const std::vector<grpc::Service*>& services);
   ~ServiceHost();
 
   // Sets the health status to SERVING or NOT_SERVING.
-  void SetServing(bool serving);
+  void SetServing(bool serving) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Refuses new calls and cancels the running calls after `grace`. Returns when all calls have
   // ended.
-  void Shutdown(absl::Duration grace);
+  void Shutdown(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The bound port of the health address; 0 if there is none.
   [[nodiscard]] int health_port() const {
@@ -54,16 +63,14 @@ class ServiceHost {
 
  private:
   ServiceHost() = default;
+  std::vector<Descriptor> locks_;  // One per unix socket.
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<HealthServer> health_server_;  // Null unless there is a health address.
+  Mutex mutex_;
+  // The server's, or null after Shutdown.
+  grpc::HealthCheckServiceInterface* health_ ABSL_GUARDED_BY(mutex_) = nullptr;
   int port_ = 0;
 };
-
-// Blocks SIGTERM and SIGINT in this thread and in the threads that it starts later. Call it at the
-// start of main.
-void BlockStopSignals();
-// Waits for SIGTERM or SIGINT and returns its name.
-[[nodiscard]] std::string WaitForStopSignal();
 
 }  // namespace bastion::wire
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace bastion::wire {
@@ -69,15 +69,15 @@ absl::Status SharedChannel::Receive(google::protobuf::MessageLite* message, absl
 absl::Status SharedChannel::Await(const CounterWatch& watch, absl::Time deadline,
                                   absl::Duration& last) {
   if (watch.changed()) return absl::OkStatus();
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   // Spin if the last wait was short. The limit is generous because sleeping lengthens a wait, and
   // may have lengthened the peer's too.
   const absl::Time spin_until = last <= 4 * spin_ ? std::min(deadline, start + spin_) : start;
-  while (!watch.changed() && absl::Now() < spin_until) {
+  while (!watch.changed() && SteadyNow() < spin_until) {
     std::this_thread::yield();  // Let the peer run if there are more spinning threads than cores.
   }
   const absl::Status waited = watch.changed() ? absl::OkStatus() : Sleep(watch, deadline);
-  last = absl::Now() - start;
+  last = SteadyNow() - start;
   return waited;
 }
 
@@ -88,7 +88,7 @@ absl::Status SharedChannel::Sleep(const CounterWatch& watch, absl::Time deadline
     watch.asleep->store(1, std::memory_order_seq_cst);
     // Check the lease before the counter: messages that the peer sent before it ended still count.
     const absl::Status lease = CheckLease();
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     if (!watch.changed() && lease.ok() && left > absl::ZeroDuration()) {
       SleepUntilChanged(watch, std::min(left, kLeaseCheck));
     }

@@ -8,6 +8,7 @@
 #ifndef BASTION_COMMON_WIRE_STEP_STREAM_H_
 #define BASTION_COMMON_WIRE_STEP_STREAM_H_
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,8 +16,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/message_stream.h"
 
@@ -28,37 +29,45 @@ class StepStream {
   using Stream = MessageStream<Request, Reply>;
   using Opener = std::function<absl::StatusOr<std::unique_ptr<Stream>>(absl::Time deadline)>;
 
-  // `peer` names the other side in error messages.
-  StepStream(std::string peer, Opener opener)
-      : peer_(std::move(peer)), opener_(std::move(opener)) {}
+  // UNAVAILABLE if the peer is known to be lost. Called while a call waits.
+  using CheckAlive = std::function<absl::Status()>;
+
+  // `peer` names the other side in error messages. `check_alive` may be null.
+  StepStream(std::string peer, Opener opener, CheckAlive check_alive = nullptr)
+      : peer_(std::move(peer)), opener_(std::move(opener)), check_alive_(std::move(check_alive)) {}
 
   // Sends `request` with a new step number and waits for its reply.
   //   DEADLINE_EXCEEDED  no reply within `timeout`; the stream stays open
-  //   UNAVAILABLE        no stream (the peer cannot be reached), or it broke during the call
+  //   UNAVAILABLE        no stream (the peer cannot be reached), it broke during the call, or the
+  //                      peer was lost during the call
   // The reply's tensors can be read through carrier() until the next Call.
   [[nodiscard]] absl::StatusOr<Reply> Call(Request request, absl::Duration timeout) {
-    const absl::Time deadline = absl::Now() + timeout;
+    const absl::Time deadline = SteadyNow() + timeout;
     RETURN_IF_ERROR(EnsureOpen(deadline));
     request.set_step(++step_);
     RETURN_IF_ERROR(CheckStream(stream_->Send(request, deadline)));
     Reply reply;
     for (;;) {
-      RETURN_IF_ERROR(CheckStream(stream_->Receive(&reply, deadline)));
+      RETURN_IF_ERROR(CheckStream(Receive(deadline, reply)));
       if (reply.step() == step_) return reply;
       // A peer that only sends replies to earlier steps is late too.
-      if (absl::Now() > deadline) {
+      if (SteadyNow() > deadline) {
         return CheckStream(absl::DeadlineExceededError("only replies to earlier steps"));
       }
     }
   }
 
   // Sends `request` and does not wait for its reply; a later Call drops the reply. Does nothing if
-  // no stream is open, or if the previous write blocks for longer than `timeout`.
-  void Post(Request request, absl::Duration timeout) {
-    if (stream_ == nullptr) return;
+  // no stream is open. Returns false if the previous write blocks for longer than `timeout`; the
+  // request is not sent then.
+  bool Post(Request request, absl::Duration timeout) {
+    if (stream_ == nullptr) return true;
     request.set_step(++step_);
-    (void)CheckStream(stream_->Send(request, absl::Now() + timeout));
+    return !absl::IsDeadlineExceeded(CheckStream(stream_->Send(request, SteadyNow() + timeout)));
   }
+
+  // Closes the stream, if one is open.
+  void Drop() { stream_.reset(); }
 
   // Ends the retry interval. For a caller who knows that the peer is back.
   void RetryAtOnce() { retry_at_ = absl::InfinitePast(); }
@@ -70,11 +79,24 @@ class StepStream {
 
  private:
   static constexpr absl::Duration kRetryInterval = absl::Milliseconds(200);
+  // How often check_alive_ is called.
+  static constexpr absl::Duration kCheckInterval = absl::Milliseconds(50);
+
+  // Receives a message. The stream has ended if check_alive_ returns an error meanwhile.
+  absl::Status Receive(absl::Time deadline, Reply& reply) {
+    for (;;) {
+      const absl::Time next_check =
+          check_alive_ == nullptr ? deadline : std::min(deadline, SteadyNow() + kCheckInterval);
+      absl::Status received = stream_->Receive(&reply, next_check);
+      if (!absl::IsDeadlineExceeded(received) || next_check == deadline) return received;
+      RETURN_IF_ERROR(check_alive_());
+    }
+  }
 
   // Opens a stream if there is none. Fails without an attempt during the retry interval.
   absl::Status EnsureOpen(absl::Time deadline) {
     if (stream_ != nullptr) return absl::OkStatus();
-    if (absl::Now() < retry_at_) return last_error_;
+    if (SteadyNow() < retry_at_) return last_error_;
     absl::StatusOr<std::unique_ptr<Stream>> opened = opener_(deadline);
     if (!opened.ok()) return DropStream(opened.status());
     stream_ = *std::move(opened);
@@ -92,13 +114,14 @@ class StepStream {
   absl::Status DropStream(const absl::Status& reason) {
     last_error_ = Annotate(
         reason, absl::IsUnavailable(reason) ? absl::StrCat(peer_, " is not reachable") : peer_);
-    retry_at_ = absl::Now() + kRetryInterval;
+    retry_at_ = SteadyNow() + kRetryInterval;
     stream_.reset();
     return last_error_;
   }
 
   std::string peer_;
   Opener opener_;
+  CheckAlive check_alive_;
   std::unique_ptr<Stream> stream_;
   uint64_t step_ = 0;
   absl::Time retry_at_ = absl::InfinitePast();

@@ -41,6 +41,9 @@ class AutoregressiveEngine final : public DrafterEngine {
   };
 
   [[nodiscard]] absl::Status Check(const Frontier& frontier) const;
+  // Checks a frontier of a call, and finds or opens its sequence. `seen` has the sessions so far.
+  [[nodiscard]] absl::StatusOr<DraftSequence*> Begin(const Frontier& frontier,
+                                                     absl::flat_hash_set<uint64_t>& seen);
   // Computes all context tokens but the last ones, which one more forward can take, and adds the
   // paths to the tree.
   [[nodiscard]] absl::Status Prepare(Expanding& one);
@@ -80,6 +83,13 @@ absl::Status AutoregressiveEngine::Check(const Frontier& frontier) const {
                                                  ": all tokens must be in [0, ", info_.vocabulary,
                                                  "), and the number of candidates, ",
                                                  frontier.candidates, ", must be positive"));
+}
+
+absl::StatusOr<DraftSequence*> AutoregressiveEngine::Begin(const Frontier& frontier,
+                                                           absl::flat_hash_set<uint64_t>& seen) {
+  RETURN_IF_ERROR(Check(frontier));
+  RETURN_IF_ERROR(CheckOccursOnce(frontier, seen));
+  return sequences_.FindOrOpen(frontier.sequence);
 }
 
 void AutoregressiveEngine::Forget(DraftSequence& sequence, int context) {
@@ -162,11 +172,16 @@ absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
   std::vector<int> rows;
   std::vector<kernels::ChoiceRule> rules;
   nn::RowBatch batch;
+  absl::flat_hash_set<uint64_t> seen;
   int candidates = 1;
   for (size_t i = 0; i < frontiers.size(); ++i) {
     const Frontier& frontier = frontiers[i];
-    RETURN_IF_ERROR(Check(frontier));
-    ASSIGN_OR_RETURN(DraftSequence * sequence, sequences_.FindOrOpen(frontier.sequence));
+    const absl::StatusOr<DraftSequence*> opened = Begin(frontier, seen);
+    if (!opened.ok()) {
+      drafts[i].status = opened.status();
+      continue;
+    }
+    DraftSequence* const sequence = *opened;
     drafts[i].marginals.resize(frontier.paths.size());
     Expanding one = {&frontier, sequence, {}};
     absl::Status ready = Prepare(one);

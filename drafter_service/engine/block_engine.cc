@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/engine_progress.h"
 #include "common/base/status.h"
 #include "drafter_service/draft/dflash.h"
 #include "drafter_service/engine/draft_ahead.h"
@@ -36,6 +37,9 @@ class BlockEngine final : public DrafterEngine {
 
  private:
   [[nodiscard]] absl::Status Check(const Frontier& frontier) const;
+  // Checks a frontier of a call, and finds or opens its sequence. `seen` has the sessions so far.
+  [[nodiscard]] absl::StatusOr<DraftSequence*> Begin(const Frontier& frontier,
+                                                     absl::flat_hash_set<uint64_t>& seen);
   [[nodiscard]] absl::StatusOr<std::vector<Draft>> MakeDrafts(absl::Span<const Frontier> frontiers);
   // Extends the sequence's context to frontier.committed tokens.
   [[nodiscard]] absl::Status CatchUp(const Frontier& frontier, DraftSequence& sequence);
@@ -113,6 +117,13 @@ absl::Status BlockEngine::Check(const Frontier& frontier) const {
                    "), and the number of candidates, ", frontier.candidates, ", must be positive"));
 }
 
+absl::StatusOr<DraftSequence*> BlockEngine::Begin(const Frontier& frontier,
+                                                  absl::flat_hash_set<uint64_t>& seen) {
+  RETURN_IF_ERROR(Check(frontier));
+  RETURN_IF_ERROR(CheckOccursOnce(frontier, seen));
+  return sequences_.FindOrOpen(frontier.sequence);
+}
+
 absl::StatusOr<std::vector<Draft>> BlockEngine::Expand(absl::Span<const Frontier> frontiers) {
   trace_ = {};
   trace_.drafts = static_cast<int>(frontiers.size());
@@ -133,11 +144,17 @@ absl::StatusOr<std::vector<Draft>> BlockEngine::MakeDrafts(absl::Span<const Fron
   std::vector<Draft> drafts(frontiers.size());
   std::vector<BlockItem> blocks;
   std::vector<Marginals*> wanted;
+  absl::flat_hash_set<uint64_t> seen;
   int candidates = 1;
   for (size_t i = 0; i < frontiers.size(); ++i) {
     const Frontier& frontier = frontiers[i];
-    RETURN_IF_ERROR(Check(frontier));
-    ASSIGN_OR_RETURN(DraftSequence * sequence, sequences_.FindOrOpen(frontier.sequence));
+    CountProgress();
+    const absl::StatusOr<DraftSequence*> opened = Begin(frontier, seen);
+    if (!opened.ok()) {
+      drafts[i].status = opened.status();
+      continue;
+    }
+    DraftSequence* const sequence = *opened;
     if (options_.reuse_prefixes) AddNewTokens(frontier, *sequence);
     if (ahead_.Take(frontier, drafts[i])) {
       ++trace_.ahead;

@@ -47,6 +47,11 @@ void DraftSequences::KeepPrefix(DraftSequence& sequence) {
   (void)prefixes_.Add(tokens, sequence.table, *sequence.prefix);
 }
 
+absl::Status CheckOccursOnce(const Frontier& frontier, absl::flat_hash_set<uint64_t>& seen) {
+  if (seen.insert(frontier.sequence.session).second) return absl::OkStatus();
+  return absl::InvalidArgumentError("a session occurs twice in a call");
+}
+
 void AddNewTokens(const Frontier& frontier, DraftSequence& sequence) {
   const auto known = static_cast<Position>(sequence.tokens.size());
   const auto sent = static_cast<Position>(frontier.new_tokens.size());

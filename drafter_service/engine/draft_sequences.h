@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -59,6 +60,11 @@ class DraftSequences {
   nn::PrefixCache prefixes_;
   absl::node_hash_map<uint64_t, DraftSequence> sequences_;  // By session.
 };
+
+// INVALID_ARGUMENT if the session of `frontier` is in `seen`, to which it adds the session. A
+// second frontier of a session could close the sequence of the first one.
+[[nodiscard]] absl::Status CheckOccursOnce(const Frontier& frontier,
+                                           absl::flat_hash_set<uint64_t>& seen);
 
 // Adds the tokens of `frontier` that `sequence` does not have, unless others before them are
 // missing.

@@ -53,7 +53,8 @@ class DrafterEngine {
   // many, except for the pages that an earlier sequence with the same tokens and salt has left.
   // Later ones extend it. If this fails, e.g. because features are not available, all marginals of
   // the frontier are empty. Without DrafterInfo::expands_nodes, only the root path gets marginals;
-  // those of other paths are empty. A stale epoch fails the whole call with FAILED_PRECONDITION.
+  // those of other paths are empty. An invalid frontier, a stale epoch, a second frontier of a
+  // session and one sequence too many fail alone (Draft::status).
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
   // Called when the features of the first `committed` tokens can be read and `root` follows them.

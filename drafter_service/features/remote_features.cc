@@ -1,11 +1,13 @@
 #include "drafter_service/features/remote_features.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 #include "common/wire/counted_stream.h"
@@ -19,6 +21,10 @@ namespace proto = internal::v1;
 namespace {
 
 constexpr absl::Duration kAttachTimeout = absl::Seconds(2);
+// Requests hold the lock while they are sent, so a verifier that hangs must not block them.
+constexpr absl::Duration kSendTimeout = absl::Milliseconds(100);
+// Pieces of this size are not joined with others, so that no copy is long.
+constexpr size_t kPieceBytes = size_t{4} << 20;
 
 absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Carrier& carrier,
                                      const std::shared_ptr<const wire::DeviceRingReader>& ring) {
@@ -30,7 +36,9 @@ absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Car
 // True if `next` directly follows `last`: both are bytes, or both are in the same ring.
 bool Continues(const Features& last, const Features& next) {
   if (last.width != next.width || last.type != next.type) return false;
-  if (!last.on_device() || !next.on_device()) return !last.on_device() && !next.on_device();
+  if (!last.on_device() || !next.on_device()) {
+    return !last.on_device() && !next.on_device() && last.bytes.size() < kPieceBytes;
+  }
   const uint64_t bytes = last.rows() * last.row_bytes();
   return last.device.ring == next.device.ring &&
          last.device.position + bytes == next.device.position &&
@@ -53,6 +61,7 @@ void RemoteFeatures::Stop() {
     MutexLock lock(&mutex_);
     stopping_ = true;
     if (stream_ != nullptr) stream_->Cancel();
+    if (opening_ != nullptr) opening_->Cancel();
   }
   if (thread_.joinable()) thread_.join();
 }
@@ -66,6 +75,21 @@ void RemoteFeatures::Window::Append(Features features) {
   } else {
     pieces.back().bytes += features.bytes;
   }
+}
+
+int RemoteFeatures::Window::RowsAsBytes() const {
+  int rows = 0;
+  for (const Features& piece : pieces) {
+    if (piece.on_device()) break;
+    rows += piece.rows();
+  }
+  return rows;
+}
+
+Features RemoteFeatures::Window::PopBytes(int count) {
+  Features read = Pop(count);
+  while (read.rows() < count) read.bytes += Pop(count - read.rows()).bytes;
+  return read;
 }
 
 Features RemoteFeatures::Window::Pop(int count) {
@@ -100,7 +124,11 @@ void RemoteFeatures::Start(std::vector<int> layers, Arrived arrived, const Devic
 
 void RemoteFeatures::Main() {
   for (;;) {
-    RunStream();
+    try {
+      RunStream();
+    } catch (const std::exception& error) {
+      LOG(ERROR) << "the feature stream failed: " << error.what();
+    }
     const auto stopping = [this] {
       mutex_.AssertHeld();
       return stopping_;
@@ -112,7 +140,7 @@ void RemoteFeatures::Main() {
 
 std::unique_ptr<RemoteFeatures::Stream> RemoteFeatures::Open(Ring& ring) {
   std::unique_ptr<Stream> stream;
-  std::shared_ptr<wire::SharedChannel> channel = attacher_.Attach(absl::Now() + kAttachTimeout);
+  std::shared_ptr<wire::SharedChannel> channel = attacher_.Attach(SteadyNow() + kAttachTimeout);
   const bool shared = channel != nullptr;
   if (shared) {
     ring = Import(channel->TakeDevice());
@@ -144,22 +172,29 @@ RemoteFeatures::Ring RemoteFeatures::Import(std::unique_ptr<wire::DeviceRingEnds
 void RemoteFeatures::RunStream() {
   Ring ring;
   const std::unique_ptr<Stream> stream = Open(ring);
+  const auto forget = absl::MakeCleanup([this] {
+    MutexLock lock(&mutex_);
+    stream_ = opening_ = nullptr;
+    windows_.clear();
+  });
   proto::FeatureRequest subscribe;
   subscribe.mutable_subscribe()->set_device_memory(ring != nullptr);
   subscribe.mutable_subscribe()->mutable_layers()->Add(layers_.begin(), layers_.end());
   {
     MutexLock lock(&mutex_);
     if (stopping_) return;
-    stream_ = stream.get();
-    // If the stream breaks here, Receive returns the error.
-    (void)stream->Send(subscribe, absl::InfiniteFuture());
+    opening_ = stream.get();
   }
-  const absl::Status ended = ReceiveAll(*stream, ring);
+  // Without the lock, because a verifier that hangs may block it until Stop() cancels the stream.
+  // If the stream breaks here, Receive returns the error.
+  (void)stream->Send(subscribe, absl::InfiniteFuture());
   {
     MutexLock lock(&mutex_);
-    stream_ = nullptr;
-    windows_.clear();
+    opening_ = nullptr;
+    stream_ = stream.get();
+    if (stopping_) stream->Cancel();
   }
+  const absl::Status ended = ReceiveAll(*stream, ring);
   if (absl::IsInvalidArgument(ended) || absl::IsFailedPrecondition(ended)) {
     LOG(ERROR) << "the verifier at " << address_ << " refused this drafter: " << ended.message();
   }
@@ -226,7 +261,7 @@ absl::Status RemoteFeatures::FollowAgain(SequenceId sequence, Position first,
   request.mutable_follow()->set_first(first);
   request.mutable_follow()->set_bytes_before(bytes_before);
   request.mutable_follow()->set_number(follows_);
-  if (stream_->Send(request, absl::InfiniteFuture()).ok()) return absl::OkStatus();
+  if (stream_->Send(request, SteadyNow() + kSendTimeout).ok()) return absl::OkStatus();
   return absl::UnavailableError("the feature stream to the verifier broke");
 }
 
@@ -238,7 +273,7 @@ absl::StatusOr<RemoteFeatures::Window*> RemoteFeatures::Await(const FeatureRange
     return found == windows_.end() || !found->second.status.ok() ||
            found->second.first + found->second.rows >= range.first + range.count;
   };
-  if (!mutex_.AwaitWithTimeout(is_ready, deadline - absl::Now())) {
+  if (!mutex_.AwaitWithTimeout(is_ready, deadline - SteadyNow())) {
     return absl::DeadlineExceededError("the features have not arrived yet");
   }
   const auto found = windows_.find(range.sequence);
@@ -248,7 +283,7 @@ absl::StatusOr<RemoteFeatures::Window*> RemoteFeatures::Await(const FeatureRange
 }
 
 absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyNow() + timeout;
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Follow(range.sequence, range.first));
   for (;;) {
@@ -256,11 +291,12 @@ absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::D
     while (window->first < range.first) (void)window->Pop(range.first - window->first);
     if (window->pieces.empty()) return Features();  // An empty range.
     const Features& front = window->pieces.front();
-    const bool usable = front.on_device() ? range.may_be_on_device && front.device.intact()
-                                          : range.may_be_on_device || front.rows() >= range.count;
+    const bool usable = front.on_device()
+                            ? range.may_be_on_device && front.device.intact()
+                            : range.may_be_on_device || window->RowsAsBytes() >= range.count;
     if (usable) {
       window->unread = 0;
-      return window->Pop(range.count);
+      return range.may_be_on_device ? window->Pop(range.count) : window->PopBytes(range.count);
     }
     // The caller wants bytes, or the rows were overwritten.
     RETURN_IF_ERROR(FollowAgain(range.sequence, range.first, range.first + range.count));
@@ -277,7 +313,7 @@ void RemoteFeatures::Unfollow(SequenceId sequence) {
   proto::FeatureRequest request;
   wire::Encode(sequence, *request.mutable_unfollow()->mutable_sequence());
   // The receiving thread notices if the stream breaks here.
-  (void)stream_->Send(request, absl::InfiniteFuture());
+  (void)stream_->Send(request, SteadyNow() + kSendTimeout);
 }
 
 }  // namespace bastion::drafter

@@ -72,6 +72,10 @@ class RemoteFeatures final : public FeatureSource {
     void Append(Features features);
     // Removes and returns up to `count` rows of the first piece.
     [[nodiscard]] Features Pop(int count);
+    // Rows of the pieces before the first one on a device.
+    [[nodiscard]] int RowsAsBytes() const;
+    // Removes and returns `count` rows. REQUIRES: count <= RowsAsBytes().
+    [[nodiscard]] Features PopBytes(int count);
   };
   // A sequence whose features are not read for this many cycles is no longer followed, to save
   // messages. The next Read follows it again.
@@ -111,8 +115,9 @@ class RemoteFeatures final : public FeatureSource {
   std::thread thread_;
   Mutex mutex_;
   absl::flat_hash_map<SequenceId, Window> windows_ ABSL_GUARDED_BY(mutex_);
-  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Send() is called with mutex_ held.
-  uint64_t follows_ ABSL_GUARDED_BY(mutex_) = 0;      // Requests to follow a sequence so far.
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;   // Send() is called with mutex_ held.
+  Stream* opening_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Subscribing.
+  uint64_t follows_ ABSL_GUARDED_BY(mutex_) = 0;       // Requests to follow a sequence so far.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,5 +1,8 @@
 #include "drafter_service/serve/drafter_service.h"
 
+#include <exception>
+
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
@@ -14,6 +17,7 @@ grpc::Status DrafterService::GetInfo(grpc::ServerContext* context, const proto::
     return wire::ToGrpc(allowed);
   }
   wire::Encode(engine_->info(), *reply);
+  wire::Encode(meter_.activity(), *reply->mutable_activity());
   return grpc::Status::OK;
 }
 
@@ -46,44 +50,68 @@ grpc::Status DrafterService::Attach(grpc::ServerContext* context,
 }
 
 void DrafterService::Serve(Stream& stream) {
-  Client client = {{}, &stream.carrier()};
+  Client client(this, &stream.carrier());
   proto::DrafterRequest request;
   while (stream.Receive(&request, absl::InfiniteFuture()).ok()) {
     proto::DrafterReply reply;
     Step(request, client, reply);
     if (!stream.Send(reply, absl::InfiniteFuture()).ok()) break;
   }
+}
+
+void DrafterService::CloseAll(Client& client) {
   MutexLock lock(&mutex_);
   for (const SequenceId sequence : client.lease) Close(sequence);
 }
 
+bool DrafterService::Claim(SequenceId sequence, Client& client) {
+  const auto [owner, is_new] = owners_.try_emplace(sequence.session, &client);
+  if (owner->second != &client) return false;
+  client.lease.insert(sequence);
+  return true;
+}
+
 void DrafterService::Step(const proto::DrafterRequest& request, Client& client,
                           proto::DrafterReply& reply) {
-  reply.set_step(request.step());
   const absl::Duration arrived = Clock::Real().Now();
-  MutexLock lock(&mutex_);
+  const EngineMeter::Call call(&meter_);
   absl::Status status;
+  try {
+    status = Run(request, arrived, client, reply);
+  } catch (const std::exception& error) {
+    LOG(ERROR) << "a call failed: " << error.what();
+    reply.Clear();
+    status = absl::InternalError("the call failed in the drafter; see its log");
+  }
+  reply.set_step(request.step());
+  wire::Encode(status, *reply.mutable_status());
+}
+
+absl::Status DrafterService::Run(const proto::DrafterRequest& request, absl::Duration arrived,
+                                 Client& client, proto::DrafterReply& reply) {
+  MutexLock lock(&mutex_);
   switch (request.call_case()) {
     case proto::DrafterRequest::kExpand:
-      status = Expand(request, arrived, client, reply);
-      break;
-    case proto::DrafterRequest::kClose:
-      Close(wire::Decode(request.close().sequence()));
-      client.lease.erase(wire::Decode(request.close().sequence()));
-      break;
+      return Expand(request, arrived, client, reply);
+    case proto::DrafterRequest::kClose: {
+      const SequenceId sequence = wire::Decode(request.close().sequence());
+      if (client.lease.erase(sequence) > 0) Close(sequence);
+      return absl::OkStatus();
+    }
     default:
-      status = absl::UnimplementedError("the step contains no call that this drafter supports");
+      return absl::UnimplementedError("the step contains no call that this drafter supports");
   }
-  wire::Encode(status, *reply.mutable_status());
 }
 
 absl::Status DrafterService::Expand(const proto::DrafterRequest& request, absl::Duration arrived,
                                     Client& client, proto::DrafterReply& reply) {
   const absl::Duration began = Clock::Real().Now();
   std::vector<Frontier> frontiers;
+  std::vector<bool> claimed;  // One per frontier of the request.
   for (const proto::DrafterRequest::Frontier& frontier : request.expand().frontiers()) {
     frontiers.push_back(wire::Decode(frontier));
-    client.lease.insert(frontiers.back().sequence);
+    claimed.push_back(Claim(frontiers.back().sequence, client));
+    if (!claimed.back()) frontiers.pop_back();
   }
   const absl::StatusOr<std::vector<Draft>> drafts = engine_->Expand(frontiers);
   if (telemetry_ != nullptr) {
@@ -94,7 +122,12 @@ absl::Status DrafterService::Expand(const proto::DrafterRequest& request, absl::
   DraftTrace trace = engine_->last_trace();
   trace.queue = began - arrived;
   wire::Encode(trace, *reply.mutable_trace());
-  for (const Draft& draft : *drafts) wire::Encode(draft, *client.carrier, *reply.add_drafts());
+  const Draft foreign = {{}, absl::NotFoundError("another stream drafts this sequence")};
+  size_t next = 0;
+  for (const bool is_own : claimed) {
+    const Draft& draft = is_own ? (*drafts)[next++] : foreign;
+    wire::Encode(draft, *client.carrier, *reply.add_drafts());
+  }
   return absl::OkStatus();
 }
 
@@ -106,14 +139,19 @@ int DrafterService::live_sequences() {
 void DrafterService::FeaturesArrived(SequenceId sequence, Position committed, TokenId root) {
   if (!mutex_.TryLock()) return;
   const absl::Duration began = Clock::Real().Now();
-  engine_->FeaturesArrived(sequence, committed, root);
-  if (telemetry_ != nullptr) telemetry_->RecordArrival(began);
+  try {
+    engine_->FeaturesArrived(sequence, committed, root);
+    if (telemetry_ != nullptr) telemetry_->RecordArrival(began);
+  } catch (const std::exception& error) {
+    LOG(ERROR) << "drafting ahead failed: " << error.what();
+  }
   mutex_.Unlock();
 }
 
 void DrafterService::Close(SequenceId sequence) {
   engine_->Close(sequence);
   on_close_(sequence);
+  owners_.erase(sequence.session);
 }
 
 }  // namespace bastion::drafter

@@ -1,5 +1,7 @@
 // The drafter over gRPC and shared memory. Each stream has its own thread; the engine runs one call
-// at a time. When a stream ends, the sequences that were drafted through it are closed.
+// at a time. When a stream ends, the sequences that were drafted through it are closed. No other
+// stream can use them. An exception in the engine, e.g. for lack of memory, fails the call with
+// INTERNAL.
 #ifndef BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
 #define BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
 
@@ -9,7 +11,9 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "common/base/mutex.h"
+#include "common/stages/engine_meter.h"
 #include "common/wire/attach_server.h"
 #include "common/wire/message_stream.h"
 #include "common/wire/security.h"
@@ -56,22 +60,41 @@ class DrafterService final : public proto::DrafterService::Service {
  private:
   using Stream = wire::MessageStream<proto::DrafterReply, proto::DrafterRequest>;
 
-  // The state of one stream.
-  struct Client {
-    std::set<SequenceId> lease;  // Sequences to close when the stream ends.
-    wire::Carrier* carrier;
+  // The state of one stream. The destructor closes its sequences.
+  class Client {
+   public:
+    Client(DrafterService* service, wire::Carrier* carrier) : carrier(carrier), service_(service) {}
+    ~Client() { service_->CloseAll(*this); }
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+    std::set<SequenceId> lease;  // Used under the service's mutex_.
+    wire::Carrier* const carrier;
+
+   private:
+    DrafterService* const service_;
   };
+
+  // Closes the sequences of `client`.
+  void CloseAll(Client& client) ABSL_LOCKS_EXCLUDED(mutex_);
+  // True if the session belongs to `client` or has no owner. It belongs to `client` from now on.
+  [[nodiscard]] bool Claim(SequenceId sequence, Client& client)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Handles the messages of the stream until it ends.
   void Serve(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
   void Step(const proto::DrafterRequest& request, Client& client, proto::DrafterReply& reply)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // `arrived`: when the call arrived, on Clock::Real().
+  // Runs the call of `request`. `arrived`: when it arrived, on Clock::Real().
+  absl::Status Run(const proto::DrafterRequest& request, absl::Duration arrived, Client& client,
+                   proto::DrafterReply& reply) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Expand(const proto::DrafterRequest& request, absl::Duration arrived, Client& client,
                       proto::DrafterReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Close(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  EngineMeter meter_;
   Mutex mutex_;
+  absl::flat_hash_map<uint64_t, Client*> owners_ ABSL_GUARDED_BY(mutex_);  // By session.
   DrafterEngine* const engine_;
   const std::function<void(SequenceId)> on_close_;
   DrafterTelemetry* const telemetry_;

@@ -12,6 +12,7 @@
 #include "common/wire/private_folder.h"
 #include "common/wire/security_flags.h"
 #include "common/wire/service_host.h"
+#include "common/wire/stop_signals.h"
 #include "drafter_service/draft/draft_model_loader.h"
 #include "drafter_service/features/remote_features.h"
 #include "drafter_service/serve/drafter_service.h"
@@ -54,7 +55,10 @@ ABSL_FLAG(
 namespace bastion {
 namespace {
 
-absl::Status Run() {
+// The process ends this long after SIGTERM, even if a call hangs.
+constexpr absl::Duration kStopLimit = absl::Seconds(5);
+
+absl::Status Run(wire::StopSignals& signals) {
   drafter::DrafterOptions options;
   options.drafter_folder = absl::GetFlag(FLAGS_drafter);
   options.target_folder = absl::GetFlag(FLAGS_target);
@@ -104,9 +108,10 @@ absl::Status Run() {
         service.FeaturesArrived(sequence, committed, root);
       },
       engine->device_reader());
+  signals.Arm(kStopLimit);
   host->SetServing(true);
   LOG(INFO) << "serving on " << host_options.addresses[0];
-  const std::string signal = wire::WaitForStopSignal();
+  const std::string signal = signals.Wait();
   LOG(INFO) << signal << ": stopping";
   host->Shutdown(absl::Milliseconds(500));
   features.Stop();
@@ -132,6 +137,6 @@ int main(int argc, char** argv) {
           {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
           {"Device", {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
           {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
-  bastion::wire::BlockStopSignals();
-  return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
+  bastion::wire::StopSignals signals;
+  return bastion::RunProgram(argc, argv, info, [&](const auto&) { return bastion::Run(signals); });
 }

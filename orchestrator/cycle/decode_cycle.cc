@@ -60,7 +60,10 @@ absl::Status DecodeCycle::Step(const Batch& batch, absl::Span<const PromptChunk>
   }
   const absl::Duration verify_began = clock_->Now();
   StopWatch watch(*clock_);
+  const absl::Duration predicted = costs_->PredictVerify(grown.size, grown.draft_requested);
+  verifier_->ExpectVerify(predicted);
   ASSIGN_OR_RETURN(VerifyResult result, verifier_->Verify(forest, taken.items));
+  last_.predicted_verify = predicted;
   last_.began = began;
   last_.draft_began = grown.draft_requested ? grown.draft_began : began;
   last_.tree_began = grown.draft_requested ? grown.tree_began : began;
@@ -97,7 +100,7 @@ void DecodeCycle::Commit(const Batch& batch, const Prompts& prompts, const Grown
   // All other time before the verify, so that the stages sum to the cycle.
   record.stages.tree = last_.verify_began - last_.began - grown.times.draft;
   record.stages += VerifyStages(trace, round_trip);
-  record.predicted_verify = costs_->PredictVerify(grown.size, grown.draft_requested);
+  record.predicted_verify = last_.predicted_verify;
   // A verifier without room leaves rows out. The prediction was for another call then.
   if (trace.rows == grown.size.rows) {
     costs_->ObserveVerify(grown.size, grown.draft_requested, trace,
@@ -109,7 +112,6 @@ void DecodeCycle::Commit(const Batch& batch, const Prompts& prompts, const Grown
   last_.draft_status = grown.draft_status;
   last_.rested = !grown.planned;
   last_.accepted = 0;
-  last_.predicted_verify = record.predicted_verify;
   last_.plain = costs_->PredictPlain(grown.size);
   const double rows = grown.size.rows;
   double tokens = 0;  // Weighted.
@@ -143,7 +145,14 @@ absl::Status DecodeCycle::OpenAndReuse(DecodeSequence& sequence) {
 }
 
 void DecodeCycle::Open(DecodeSequence& sequence) {
-  if (absl::Status opened = OpenAndReuse(sequence); !opened.ok()) sequence.Fail(std::move(opened));
+  if (absl::Status opened = TryOpen(sequence); !opened.ok()) sequence.Fail(std::move(opened));
+}
+
+absl::Status DecodeCycle::TryOpen(DecodeSequence& sequence) {
+  absl::Status opened = OpenAndReuse(sequence);
+  if (absl::IsUnavailable(opened) || absl::IsDeadlineExceeded(opened)) return opened;
+  if (!opened.ok()) sequence.Fail(std::move(opened));
+  return absl::OkStatus();
 }
 
 bool DecodeCycle::Prefill(DecodeSequence& sequence, int max_tokens) {

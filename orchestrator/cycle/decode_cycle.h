@@ -41,6 +41,9 @@ class DecodeCycle {
   // Opens the sequence at the verifier, and reuses what the verifier already has of its prompt. An
   // error fails the sequence.
   void Open(DecodeSequence& sequence);
+  // Like Open, but returns an error if the verifier did not answer. The sequence has not failed
+  // then, and may be opened again with a higher epoch.
+  [[nodiscard]] absl::Status TryOpen(DecodeSequence& sequence);
 
   // Runs one cycle for all sequences of `batch`, and commits `prompts` in the same forward. A
   // sequence of `batch` gains tokens, one of `prompts` comes nearer to its first cycle. A sequence

@@ -159,7 +159,10 @@ void ForestGrower::Expand(absl::Span<Growing* const> drafting, GrownForest* grow
   LearnKind(result.ok());
   for (size_t i = 0; i < drafting.size(); ++i) {
     DecodeSequence& sequence = *drafting[i]->sequence;
-    sequence.RecordExpand(result.ok());
+    const bool refused = result.ok() && i < result->drafts.size() && !result->drafts[i].status.ok();
+    sequence.RecordExpand(result.ok() && !refused);
+    // The others have drafts.
+    if (refused && drafting.size() == 1) grown->draft_status = result->drafts[i].status;
     std::vector<Marginals> marginals;
     if (result.ok() && i < result->drafts.size()) {
       marginals = std::move(result->drafts[i].marginals);

@@ -3,8 +3,10 @@
 //
 // Before the first draft, and after every failure, Expand calls the inner drafter's Info() and
 // rejects a drafter that does not match the target. After a failure, Expand does not call the inner
-// drafter during a pause, which doubles with each further failure. So a stalled drafter does not
-// cost every cycle a full timeout. Thread-compatible: only the cycle's thread uses it.
+// drafter during a pause. The pause doubles with each further Expand of the inner drafter that
+// fails, because that may cost the cycle a full timeout; Info() costs no time. So a drafter that
+// hangs costs at most one timeout per pause, and one that returns is used again soon.
+// Thread-compatible: only the cycle's thread uses it.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_GUARDED_DRAFTER_H_
 #define BASTION_ORCHESTRATOR_CYCLE_GUARDED_DRAFTER_H_
 
@@ -18,7 +20,7 @@ namespace bastion {
 class GuardedDrafter final : public Drafter {
  public:
   static constexpr absl::Duration kFirstPause = absl::Milliseconds(250);
-  static constexpr absl::Duration kLongestPause = absl::Seconds(4);
+  static constexpr absl::Duration kLongestPause = absl::Seconds(30);
 
   // `inner` and `clock` must outlive this object. `vocabulary` is the size of the target's
   // vocabulary.
@@ -26,7 +28,8 @@ class GuardedDrafter final : public Drafter {
       : inner_(inner), vocabulary_(vocabulary), clock_(clock) {}
 
   // FAILED_PRECONDITION if the drafter's vocabulary size differs from the target's or the drafter
-  // predicts no position. Calls the inner drafter even during a pause.
+  // predicts no position. Calls the inner drafter even during a pause. REQUIRES: the inner
+  // drafter's Info() does not block.
   absl::StatusOr<DrafterInfo> Info() override;
   // During a pause, returns the last error.
   absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override;
@@ -34,14 +37,14 @@ class GuardedDrafter final : public Drafter {
 
  private:
   // Starts a pause and returns `error`.
-  absl::Status PauseAfter(const absl::Status& error);
+  absl::Status PauseAfter(const absl::Status& error, absl::Duration pause);
 
   Drafter* const inner_;
   const int vocabulary_;
   const Clock* const clock_;
-  bool usable_ = false;      // Info() succeeded, and no call has failed since.
-  absl::Status last_error_;  // The reason for the current pause.
-  absl::Duration pause_ = kFirstPause;
+  bool usable_ = false;                 // Expand has called Info(), and no call has failed since.
+  absl::Status last_error_;             // The reason for the current pause.
+  absl::Duration pause_ = kFirstPause;  // After the next failure.
   absl::Duration retry_at_ = -absl::InfiniteDuration();
 };
 

@@ -128,8 +128,10 @@ absl::Status AcceptanceFile::Write(const Contents& contents, const std::string& 
 
 absl::StatusOr<AcceptanceFile> AcceptanceFile::Open(const std::string& path, int vocabulary) {
   if (std::filesystem::exists(path)) {
-    ASSIGN_OR_RETURN(Contents contents, Read(path, vocabulary));
-    return AcceptanceFile(path, std::move(contents));
+    absl::StatusOr<Contents> contents = Read(path, vocabulary);
+    if (contents.ok()) return AcceptanceFile(path, *std::move(contents));
+    if (!absl::IsInvalidArgument(contents.status())) return contents.status();
+    RETURN_IF_ERROR(hub::SetAside(path, contents.status()));
   }
   AcceptanceFile file(path, {vocabulary, {}, {}});
   // Fails now rather than at the first save if the path is not writable.

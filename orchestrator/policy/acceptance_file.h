@@ -33,8 +33,8 @@ class AcceptanceFile {
   };
 
   // Loads the counts from the file, or creates a file without counts if there is none.
-  // INVALID_ARGUMENT for a damaged file or another format version; FAILED_PRECONDITION if its
-  // vocabulary size differs.
+  // A damaged file, or one of another format version, is set aside (hub::SetAside).
+  // FAILED_PRECONDITION if the file's vocabulary size differs.
   [[nodiscard]] static absl::StatusOr<AcceptanceFile> Open(const std::string& path, int vocabulary);
 
   // Gives the counts to `memory`, unless it is null, if they belong to `models`. Else forgets them.

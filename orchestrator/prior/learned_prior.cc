@@ -16,18 +16,23 @@ constexpr int64_t kVersion = 1;
 }  // namespace
 
 absl::StatusOr<LearnedPrior> LearnedPrior::Open(const std::string& path, int vocabulary) {
-  if (!std::filesystem::exists(path)) {
-    LearnedPrior prior(path, vocabulary, ContinuationCounts(kMaxContexts));
-    // Fails now rather than at the first save if the path is not writable.
-    RETURN_IF_ERROR(prior.Save());
-    return prior;
+  if (std::filesystem::exists(path)) {
+    absl::StatusOr<LearnedPrior> read = Read(path, vocabulary);
+    if (!absl::IsInvalidArgument(read.status())) return read;
+    RETURN_IF_ERROR(hub::SetAside(path, read.status()));
   }
+  LearnedPrior prior(path, vocabulary, ContinuationCounts(kMaxContexts));
+  // Fails now rather than at the first save if the path is not writable.
+  RETURN_IF_ERROR(prior.Save());
+  return prior;
+}
+
+absl::StatusOr<LearnedPrior> LearnedPrior::Read(const std::string& path, int vocabulary) {
   ASSIGN_OR_RETURN(const hub::SafetensorsFile file, hub::SafetensorsFile::Open(path));
   ASSIGN_OR_RETURN(const std::vector<int64_t> facts, hub::ReadVector<int64_t>(file, "facts"));
   if (facts.size() != 2 || facts[0] != kVersion) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a learned prior of format version ",
-                                                   kVersion,
-                                                   "; remove the file to start with empty counts"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": not a learned prior of format version ", kVersion));
   }
   if (facts[1] != vocabulary) {
     return absl::FailedPreconditionError(

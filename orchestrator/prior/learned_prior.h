@@ -27,8 +27,8 @@ class LearnedPrior {
   static constexpr size_t kMaxContexts = size_t{1} << 18;
 
   // Loads the counts from the file, or creates a file with no counts if there is none.
-  // INVALID_ARGUMENT for a damaged file or another format version; FAILED_PRECONDITION if its
-  // vocabulary size differs.
+  // A damaged file, or one of another format version, is set aside (hub::SetAside).
+  // FAILED_PRECONDITION if the file's vocabulary size differs.
   [[nodiscard]] static absl::StatusOr<LearnedPrior> Open(const std::string& path, int vocabulary);
 
   [[nodiscard]] ContinuationCounts* counts() { return &counts_; }
@@ -42,6 +42,9 @@ class LearnedPrior {
   void WaitForSave() { saver_.Wait(); }
 
  private:
+  // INVALID_ARGUMENT for a damaged file or another format version.
+  [[nodiscard]] static absl::StatusOr<LearnedPrior> Read(const std::string& path, int vocabulary);
+
   LearnedPrior(std::string path, int vocabulary, ContinuationCounts counts)
       : path_(std::move(path)), vocabulary_(vocabulary), counts_(std::move(counts)) {}
 

@@ -1,6 +1,9 @@
 #include "orchestrator/remote/remote_drafter.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/telemetry/trace_context.h"
 #include "common/wire/codec.h"
@@ -17,26 +20,43 @@ RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
                 [this](auto* context, const auto& request, auto* reply) {
                   return stub_->Attach(context, request, reply);
                 }),
-      steps_(absl::StrCat("the drafter at ", options.address), [this](absl::Time deadline) {
-        return wire::OpenTimedStream<proto::DrafterRequest, proto::DrafterReply>(
-            attacher_,
-            [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
-              return stub_->PrepareAsyncSteps(context, queue);
-            },
-            deadline);
-      }) {}
+      steps_(
+          absl::StrCat("the drafter at ", options.address),
+          [this](absl::Time deadline) {
+            return wire::OpenTimedStream<proto::DrafterRequest, proto::DrafterReply>(
+                attacher_,
+                [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+                  return stub_->PrepareAsyncSteps(context, queue);
+                },
+                deadline);
+          },
+          [this] { return watch_.status(); }),
+      watch_(
+          absl::StrCat("the drafter at ", options.address), options.peer_timeout,
+          [this](absl::Duration timeout) { return Ask(timeout); },
+          /*unknown_call=*/absl::ZeroDuration()) {}
 
-absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
+absl::StatusOr<EngineActivity> RemoteDrafter::Ask(absl::Duration timeout) {
   grpc::ClientContext context;
   wire::AddProtocolVersion(context);
-  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(2)));
+  context.set_deadline(wire::GrpcDeadline(SteadyNow() + timeout));
   proto::DrafterInfo info;
   const grpc::Status status = stub_->GetInfo(&context, {}, &info);
-  if (!status.ok()) {
-    return Annotate(wire::FromGrpc(status), absl::StrCat("drafter at ", options_.address));
+  if (!status.ok()) return wire::FromGrpc(status);
+  MutexLock lock(&info_mutex_);
+  info_ = wire::Decode(info);
+  return wire::Decode(info.activity());
+}
+
+absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
+  const absl::Status alive = std::exchange(asked_, true) ? watch_.status() : watch_.AwaitAnswer();
+  if (!alive.ok()) {
+    watch_.RenewIfLost();
+    return alive;
   }
-  wants_tokens_ = info.wants_tokens();
-  return wire::Decode(info);
+  MutexLock lock(&info_mutex_);
+  wants_tokens_ = info_.wants_tokens;
+  return info_;
 }
 
 absl::StatusOr<DraftResult> RemoteDrafter::Expand(absl::Span<const Frontier> frontiers) {
@@ -51,8 +71,14 @@ absl::StatusOr<DraftResult> RemoteDrafter::Expand(absl::Span<const Frontier> fro
     added.clear_new_tokens();
     added.clear_cache_salt();
   }
-  ASSIGN_OR_RETURN(const proto::DrafterReply reply,
-                   steps_.Call(std::move(request), options_.call_timeout));
+  for (const SequenceId sequence : std::exchange(unsent_closes_, {})) Close(sequence);
+  const absl::StatusOr<proto::DrafterReply> called =
+      steps_.Call(std::move(request), options_.call_timeout);
+  if (!called.ok()) {
+    watch_.Renew();
+    return called.status();
+  }
+  const proto::DrafterReply& reply = *called;
   RETURN_IF_ERROR(wire::Decode(reply.status()));
   if (reply.drafts_size() != static_cast<int>(frontiers.size())) {
     return absl::InternalError(absl::StrCat("the drafter at ", options_.address, " returned ",
@@ -71,7 +97,7 @@ void RemoteDrafter::Close(SequenceId sequence) {
   // If the stream is gone, the drafter has already closed the sequence.
   proto::DrafterRequest request;
   wire::Encode(sequence, *request.mutable_close()->mutable_sequence());
-  steps_.Post(std::move(request), kCloseTimeout);
+  if (!steps_.Post(std::move(request), kCloseTimeout)) unsent_closes_.push_back(sequence);
 }
 
 }  // namespace bastion

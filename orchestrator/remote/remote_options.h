@@ -11,13 +11,14 @@
 
 namespace bastion {
 
-// A Close does not wait for a reply. Its message is dropped if an earlier message blocks the stream
-// for longer than this.
+// A Close does not wait for a reply. Its message is sent later if an earlier message blocks the
+// stream for longer than this.
 inline constexpr absl::Duration kCloseTimeout = absl::Milliseconds(20);
 
 struct RemoteOptions {
   std::string address;  // gRPC address of the peer.
   absl::Duration call_timeout = absl::Seconds(30);
+  absl::Duration peer_timeout = absl::Seconds(1);  // See PeerWatch.
   wire::CarrierChoice carrier = wire::CarrierChoice::kAuto;
   std::shared_ptr<const wire::Security> security = wire::Security::None();
 };

@@ -1,6 +1,11 @@
 #include "orchestrator/remote/remote_verifier.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/siphash.h"
 #include "common/base/status.h"
 #include "common/telemetry/trace_context.h"
 #include "common/wire/codec.h"
@@ -10,42 +15,94 @@ namespace bastion {
 
 namespace proto = internal::v1;
 
+namespace {
+
+// A secret that proves to the verifier that two streams belong to this client.
+std::string MakeOwner() {
+  const Bits128 secret = RandomKey();
+  return std::string(reinterpret_cast<const char*>(&secret), sizeof secret);
+}
+
+}  // namespace
+
 RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
     : options_(options),
+      owner_(MakeOwner()),
       channel_(wire::ConnectPeer(options.address, *options.security)),
       stub_(proto::VerifierService::NewStub(channel_)),
       attacher_(options.address, options.carrier, wire::AttachRequest::STREAM_STEPS,
                 [this](auto* context, const auto& request, auto* reply) {
                   return stub_->Attach(context, request, reply);
                 }),
-      steps_(absl::StrCat("the verifier at ", options.address), [this](absl::Time deadline) {
-        return wire::OpenTimedStream<proto::VerifierRequest, proto::VerifierReply>(
-            attacher_,
-            [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
-              return stub_->PrepareAsyncSteps(context, queue);
-            },
-            deadline);
-      }) {}
+      steps_(
+          absl::StrCat("the verifier at ", options.address),
+          [this](absl::Time deadline) {
+            return wire::OpenTimedStream<proto::VerifierRequest, proto::VerifierReply>(
+                attacher_,
+                [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+                  return stub_->PrepareAsyncSteps(context, queue);
+                },
+                std::min(deadline, SteadyNow() + options_.peer_timeout));
+          },
+          [this] { return Watched(); }),
+      watch_(absl::StrCat("the verifier at ", options.address), options.peer_timeout,
+             [this](absl::Duration timeout) { return Ask(timeout); }) {}
 
-absl::StatusOr<TargetInfo> RemoteVerifier::Info() {
+absl::StatusOr<EngineActivity> RemoteVerifier::Ask(absl::Duration timeout) {
   grpc::ClientContext context;
   wire::AddProtocolVersion(context);
-  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(2)));
+  context.set_deadline(wire::GrpcDeadline(SteadyNow() + timeout));
   proto::TargetInfo info;
   const grpc::Status status = stub_->GetInfo(&context, {}, &info);
   if (!status.ok()) {
-    // The caller decides when to retry, so the channel must not add its own backoff.
+    // The watch decides when to retry, so the channel must not add its own backoff.
     grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
-    return Annotate(wire::FromGrpc(status), absl::StrCat("verifier at ", options_.address));
+    return wire::FromGrpc(status);
   }
+  MutexLock lock(&info_mutex_);
+  info_ = wire::Decode(info);
+  return wire::Decode(info.activity());
+}
+
+absl::StatusOr<TargetInfo> RemoteVerifier::Info() {
+  if (const absl::Status answered = watch_.AwaitAnswer(); !answered.ok()) {
+    steps_.Drop();
+    watch_.RenewIfLost();
+    return lost_ = answered;
+  }
+  RETURN_IF_ERROR(Watched());
+  lost_ = absl::OkStatus();
   steps_.RetryAtOnce();
-  return wire::Decode(info);
+  MutexLock lock(&info_mutex_);
+  return info_;
+}
+
+absl::Status RemoteVerifier::Watched() const {
+  if (stopped_) return absl::UnavailableError("the service is shutting down");
+  return watch_.status();
+}
+
+absl::Status RemoteVerifier::CheckAlive() {
+  RETURN_IF_ERROR(lost_);
+  const absl::Status alive = Watched();
+  return alive.ok() ? alive : Lose(alive);
+}
+
+absl::Status RemoteVerifier::Lose(const absl::Status& reason) {
+  steps_.Drop();
+  unsent_closes_.clear();
+  watch_.Renew();
+  return lost_ = reason;
 }
 
 absl::StatusOr<proto::VerifierReply> RemoteVerifier::Call(proto::VerifierRequest request) {
-  ASSIGN_OR_RETURN(proto::VerifierReply reply,
-                   steps_.Call(std::move(request), options_.call_timeout));
-  RETURN_IF_ERROR(wire::Decode(reply.status()));
+  RETURN_IF_ERROR(lost_);
+  RETURN_IF_ERROR(Watched());
+  for (const SequenceId sequence : std::exchange(unsent_closes_, {})) Close(sequence);
+  absl::StatusOr<proto::VerifierReply> reply =
+      steps_.Call(std::move(request), options_.call_timeout);
+  if (!reply.ok()) return Lose(reply.status());
+  RETURN_IF_ERROR(wire::Decode(reply->status()));
   return reply;
 }
 
@@ -53,6 +110,7 @@ absl::Status RemoteVerifier::Open(SequenceId sequence, const SamplingParams& sam
   proto::VerifierRequest request;
   wire::Encode(sequence, *request.mutable_open()->mutable_sequence());
   wire::Encode(sampling, *request.mutable_open()->mutable_sampling());
+  request.mutable_open()->set_owner(owner_);
   return Call(std::move(request)).status();
 }
 
@@ -83,7 +141,7 @@ void RemoteVerifier::Close(SequenceId sequence) {
   // If the stream is gone, the verifier has already closed the sequence.
   proto::VerifierRequest request;
   wire::Encode(sequence, *request.mutable_close()->mutable_sequence());
-  steps_.Post(std::move(request), kCloseTimeout);
+  if (!steps_.Post(std::move(request), kCloseTimeout)) unsent_closes_.push_back(sequence);
 }
 
 }  // namespace bastion

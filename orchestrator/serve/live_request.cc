@@ -122,6 +122,7 @@ std::string LiveRequest::Detokenize(const std::vector<TokenId>& tokens) {
 }
 
 void LiveRequest::PublishCycle() {
+  losses_ = 0;
   OutputDelta delta;
   delta.answer = answer_;
   const std::vector<TokenId>& output = sequence_->output();

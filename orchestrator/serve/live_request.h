@@ -59,6 +59,8 @@ class LiveRequest {
   void MarkPrefilled();
   // Pushes the output of the last cycle to the stream.
   void PublishCycle();
+  // Counts that the request lost the verifier. Returns how often it has since its last output.
+  [[nodiscard]] int CountLoss() { return ++losses_; }
   // Returns the other answers, once.
   [[nodiscard]] std::vector<std::unique_ptr<LiveRequest>> TakeOtherAnswers() {
     return std::exchange(other_answers_, {});
@@ -124,6 +126,7 @@ class LiveRequest {
   hub::Detokenizer detokenizer_;
   StopStrings stops_;
   size_t published_ = 0;  // Number of output tokens pushed to the stream.
+  int losses_ = 0;        // Since the last output.
   uint64_t admission_ = 0;
   Position counted_ = 0;  // Committed tokens that TakeCommitted has returned.
   bool is_prefilled_ = false;

@@ -13,6 +13,7 @@
 #include "common/wire/private_folder.h"
 #include "common/wire/security_flags.h"
 #include "common/wire/service_host.h"
+#include "common/wire/stop_signals.h"
 #include "orchestrator/cycle/guarded_drafter.h"
 #include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/remote/remote_drafter.h"
@@ -75,6 +76,12 @@ ABSL_FLAG(
 ABSL_FLAG(absl::Duration, park_after, absl::Seconds(1),
           "How long a client may let its full stream wait before its request gives up its slot and "
           "memory. The request continues when the client reads again.");
+ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(1),
+          "The verifier or the drafter is lost if it does not answer for this long.");
+ABSL_FLAG(
+    absl::Duration, verifier_patience, absl::Seconds(30),
+    "How long accepted requests wait for a lost verifier. If one with the same model returns, "
+    "they continue with the same text. After this time, they fail.");
 ABSL_FLAG(
     bool, show_text, false,
     "Show the tokens of all requests' draft trees in the console (/console of --http_listen). "
@@ -88,6 +95,9 @@ namespace {
 // How long connections stay open after the last answer. A client that sends something on a closed
 // connection loses what it has not read yet.
 constexpr absl::Duration kLinger = absl::Milliseconds(500);
+// The process ends this long after --grace, even if a call or the disk hangs.
+constexpr absl::Duration kStopLimit = absl::Seconds(5);
+constexpr absl::Duration kLeastPeerTimeout = absl::Milliseconds(50);
 
 // What requests share, as far as flags name files of it.
 struct SharedFiles {
@@ -131,12 +141,19 @@ absl::StatusOr<SchedulerOptions> ReadSchedulerOptions() {
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_waiting, 1));
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_prefill_rows, 1));
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_tree_nodes, 0));
+  if (const absl::Duration timeout = absl::GetFlag(FLAGS_peer_timeout);
+      timeout < kLeastPeerTimeout) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--peer_timeout is ", absl::FormatDuration(timeout), "; it must be at least ",
+                     absl::FormatDuration(kLeastPeerTimeout)));
+  }
   SchedulerOptions options;
   options.max_running = absl::GetFlag(FLAGS_max_running);
   options.max_waiting = absl::GetFlag(FLAGS_max_waiting);
   options.prefill_rows = absl::GetFlag(FLAGS_prefill_rows);
   options.park_after = absl::GetFlag(FLAGS_park_after);
   options.slow_client = absl::GetFlag(FLAGS_slow_client);
+  options.verifier_patience = absl::GetFlag(FLAGS_verifier_patience);
   options.link.calibration_limit = absl::GetFlag(FLAGS_calibration_limit);
   options.link.calibration_table = absl::GetFlag(FLAGS_calibration_table);
   return options;
@@ -157,17 +174,19 @@ struct PeerOptions {
 };
 
 absl::StatusOr<PeerOptions> ReadPeerOptions(const std::shared_ptr<const wire::Security>& security) {
-  ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
-  return PeerOptions{.verifier = {.address = absl::GetFlag(FLAGS_verifier),
-                                  .carrier = carrier,
-                                  .security = security},
-                     .drafter = {.address = absl::GetFlag(FLAGS_drafter),
-                                 .call_timeout = absl::GetFlag(FLAGS_draft_timeout),
-                                 .carrier = carrier,
-                                 .security = security}};
+  PeerOptions options;
+  ASSIGN_OR_RETURN(options.verifier.carrier,
+                   wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
+  options.verifier.peer_timeout = absl::GetFlag(FLAGS_peer_timeout);
+  options.verifier.security = security;
+  options.drafter = options.verifier;
+  options.verifier.address = absl::GetFlag(FLAGS_verifier);
+  options.drafter.address = absl::GetFlag(FLAGS_drafter);
+  options.drafter.call_timeout = absl::GetFlag(FLAGS_draft_timeout);
+  return options;
 }
 
-absl::Status Run() {
+absl::Status Run(wire::StopSignals& signals) {
   ASSIGN_OR_RETURN(SchedulerOptions options, ReadSchedulerOptions());
   ASSIGN_OR_RETURN(const auto model, ServedModel::Load(absl::GetFlag(FLAGS_target)));
   ASSIGN_OR_RETURN(Policy policy, Policy::Parse(absl::GetFlag(FLAGS_policy)));
@@ -177,7 +196,6 @@ absl::Status Run() {
   RemoteVerifier verifier(peers.verifier);
   RemoteDrafter remote_drafter(peers.drafter);
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
-
   ASSIGN_OR_RETURN(SharedFiles files, OpenSharedFiles(model->config.dims.vocabulary));
   SetLinkOptions(files, model->config.dims.vocabulary, &options.link);
   ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name, *security));
@@ -217,14 +235,17 @@ absl::Status Run() {
   {
     MutexLock lock(&host_mutex);
     ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service, &inspection}));
+    signals.Arm(absl::GetFlag(FLAGS_grace) + kStopLimit);
     host->SetServing(ready);
   }
   LOG(INFO) << "serving " << model->name << " on " << host_options.addresses[0];
-  LOG(INFO) << wire::WaitForStopSignal() << ": draining";
+  LOG(INFO) << signals.Wait() << ": draining";
   host->SetServing(false);
   const SchedulerStats at_signal = scheduler.stats();
   scheduler.Drain(absl::GetFlag(FLAGS_grace));
   if (at_signal.running + at_signal.waiting + at_signal.parked > 0) absl::SleepFor(kLinger);
+  scheduler.Interrupt();
+  verifier.Stop();
   host->Shutdown(absl::Seconds(1));
   return absl::OkStatus();
 }
@@ -251,7 +272,8 @@ int main(int argc, char** argv) {
                  {"Load", {"max_running N", "max_waiting N", "prefill_rows N"}},
                  {"Times",
                   {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
-                   "slow_client DURATION", "calibration_limit DURATION", "grace DURATION"}}}};
-  bastion::wire::BlockStopSignals();
-  return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
+                   "slow_client DURATION", "peer_timeout DURATION", "verifier_patience DURATION",
+                   "calibration_limit DURATION", "grace DURATION"}}}};
+  bastion::wire::StopSignals signals;
+  return bastion::RunProgram(argc, argv, info, [&](const auto&) { return bastion::Run(signals); });
 }

@@ -87,6 +87,11 @@ void RequestQueue::Accept() {
   refusal_ = absl::OkStatus();
 }
 
+void RequestQueue::Pause(const absl::Status& reason) {
+  MutexLock lock(&mutex_);
+  refusal_ = reason;
+}
+
 void RequestQueue::Refuse(const absl::Status& reason) {
   std::vector<Request> waiting;
   {

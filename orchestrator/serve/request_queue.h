@@ -51,6 +51,8 @@ class RequestQueue {
 
   // ---- called by the cycle's thread ----
   void Accept() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Refuses new requests with `reason`. Those that wait go on waiting.
+  void Pause(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // Fails all waiting requests with `reason`, and refuses new ones with it. No request can enter
   // in between.
   void Refuse(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -64,8 +66,8 @@ class RequestQueue {
   // The other answers of a popped request wait from now on, before the others of their client and
   // weight. They are never refused.
   void PushAnswers(std::vector<Request> answers) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A popped request lost its slot for lack of memory. It waits again, before all others. It is
-  // never refused.
+  // A popped request lost its slot for lack of memory or with the verifier. It waits again, before
+  // all others. It is never refused.
   void ReturnPreempted(Request request) ABSL_LOCKS_EXCLUDED(mutex_);
   // A popped request gives back its slot, but does not wait here.
   void RecordParked(const LiveRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);

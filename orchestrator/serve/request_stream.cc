@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/base/clock.h"
 
 namespace bastion {
 namespace {
@@ -67,13 +67,13 @@ RequestStream::Event RequestStream::WaitForEvent(absl::Duration timeout, OutputD
       mutex_.AssertHeld();
       return waiting_cycles_ > 0 || HasEnded();
     };
-    const absl::Duration pause = std::max(next_ - absl::Now(), absl::ZeroDuration());
+    const absl::Duration pause = std::max(next_ - SteadyNow(), absl::ZeroDuration());
     const bool early = !mutex_.AwaitWithTimeout(urgent, std::min(pause, timeout));
     if (early && pause > timeout) return Event::kTimeout;
     if (!mutex_.AwaitWithTimeout(ready, timeout - pause)) return Event::kTimeout;
     if (waiting_cycles_ == 0) return Event::kEnd;
     TakeWaiting();
-    next_ = absl::Now() + interval_;
+    next_ = SteadyNow() + interval_;
   }
   delta = std::move(taken_.front());
   taken_.pop_front();

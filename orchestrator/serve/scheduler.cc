@@ -1,24 +1,21 @@
 #include "orchestrator/serve/scheduler.h"
 
 #include <algorithm>
-#include <tuple>
+#include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "common/stages/kv_pages.h"
 #include "orchestrator/serve/kv_admission.h"
 
 namespace bastion {
 namespace {
 
 // How long the idle thread waits before it looks at the connection and the learned prior again.
-constexpr absl::Duration kIdleWait = absl::Milliseconds(500);
+constexpr absl::Duration kIdleWait = absl::Milliseconds(50);
 // How often the thread looks for clients that have read while nothing else is to do.
 constexpr absl::Duration kParkedPoll = absl::Milliseconds(10);
-constexpr absl::Duration kStalledPoll = absl::Milliseconds(1);
 // Further requests wait for the next cycle once admissions have taken this long: the prior of a
 // long prompt takes milliseconds, and running requests wait meanwhile.
 constexpr absl::Duration kAdmissionTime = absl::Milliseconds(4);
@@ -35,7 +32,12 @@ Scheduler::Scheduler(const SchedulerOptions& options, Verifier* verifier, Drafte
       observer_(observer),
       queue_(options.max_waiting),
       link_(options.link, verifier, drafter,
-            [this](const absl::Status& status) { OnLinkChange(status); }),
+            {.on_connect = [this] { OnLinkChange(absl::OkStatus()); },
+             .on_loss = [this](const absl::Status& reason) { OnLinkChange(reason); },
+             .on_replace =
+                 [this] {
+                   FailAll(absl::UnavailableError("the model was replaced; try again later"));
+                 }}),
       thread_([this] { Main(); }) {}
 
 Scheduler::~Scheduler() {
@@ -66,25 +68,46 @@ absl::Status Scheduler::ReadCosts(CostInquiries::Read read) {
 }
 
 void Scheduler::Main() {
-  while (AwaitWork()) {
-    if (!link_.connected() && !link_.Connect()) {
-      queue_.Sleep(link_.pause());
-      continue;
-    }
-    ReturnParked();
-    Admit();
-    Step();
-    QueueOtherAnswers();
-    Retire();
-    Park();
-    Preempt();
-    UpdateStats();
-    cost_inquiries_.Answer(link_.engine()->target, link_.engine()->costs);
+  while (RunGuarded()) {
   }
-  const absl::Status stopped = absl::UnavailableError("the service is shutting down");
-  queue_.Refuse(stopped);
-  FailAll(stopped);
+  FailAll(absl::UnavailableError("the service is shutting down"));
   link_.Save();
+}
+
+bool Scheduler::RunGuarded() {
+  try {
+    return RunLoop();
+  } catch (const std::exception& error) {
+    // The state of the running requests is unknown. They start over.
+    LOG(ERROR) << "the cycle threw: " << error.what();
+    if (link_.connected()) LoseVerifier(absl::InternalError("the cycle failed"));
+    queue_.Sleep(kIdleWait);
+    return true;
+  }
+}
+
+bool Scheduler::RunLoop() {
+  if (!AwaitWork()) return false;
+  if (link_.connected()) {
+    if (const absl::Status alive = link_.CheckAlive(); !alive.ok()) LoseVerifier(alive);
+  }
+  if (!link_.connected() && !link_.Connect()) {
+    CheckPatience();
+    queue_.Sleep(link_.pause());
+    return true;
+  }
+  ReturnParked();
+  Admit();
+  if (link_.connected()) Step();
+  if (!link_.connected()) return true;
+  QueueOtherAnswers();
+  Retire();
+  Park();
+  Preempt();
+  link_.UpdateDrafter(Clock::Real().Now());
+  UpdateStats();
+  cost_inquiries_.Answer(link_.engine()->target, link_.engine()->costs);
+  return true;
 }
 
 void Scheduler::OnLinkChange(const absl::Status& status) {
@@ -95,7 +118,7 @@ void Scheduler::OnLinkChange(const absl::Status& status) {
     }
     queue_.Accept();
   } else {
-    queue_.Refuse(status);
+    queue_.Pause(status);
   }
   {
     MutexLock lock(&mutex_);
@@ -109,21 +132,6 @@ void Scheduler::OnLinkChange(const absl::Status& status) {
 bool Scheduler::AwaitWork() {
   if (!link_.connected() || !running_.empty()) return queue_.AwaitRequest(absl::ZeroDuration());
   return queue_.AwaitRequest(parked_.empty() ? kIdleWait : kParkedPoll);
-}
-
-void Scheduler::ReturnParked() {
-  std::vector<Request> parked = std::exchange(parked_, {});
-  for (Request& request : parked) {
-    request->UpdateStall();
-    if (const absl::Status status = CheckClient(*request); !status.ok()) {
-      request->Fail(status);
-      queue_.RecordParkedEnd(*request);
-    } else if (request->stalled()) {
-      parked_.push_back(std::move(request));
-    } else {
-      queue_.ReturnParked(std::move(request));
-    }
-  }
 }
 
 void Scheduler::Admit() {
@@ -143,14 +151,16 @@ void Scheduler::Admit() {
     });
     if (waits_for_memory) LogPressure();
     if (next == nullptr) return;
-    if (!next->admitted()) {
-      next->CreateSequence({NewSession(), 0}, admissions_++, &engine.costs, &engine.memory);
+    LiveRequest& request = *running_.emplace_back(std::move(next));
+    if (!request.admitted()) {
+      request.CreateSequence({NewSession(), 0}, admissions_++, &engine.costs, &engine.memory);
     }
     // For all pages, because those that it reuses may have counted as free.
-    memory.Reserve(*next);
-    engine.cycle.Open(next->sequence());
-    (void)next->TakeCommitted();  // Reused tokens take no time, so they are not charged.
-    running_.push_back(std::move(next));
+    memory.Reserve(request);
+    if (const absl::Status opened = engine.cycle.TryOpen(request.sequence()); !opened.ok()) {
+      return LoseVerifier(opened);
+    }
+    (void)request.TakeCommitted();  // Reused tokens take no time, so they are not charged.
     spent += watch.Lap();
   }
 }
@@ -194,17 +204,17 @@ void Scheduler::Step() {
   turn_size_ = turn.decoding.size() + turn.chunks.size();
   if (turn_size_ == 0) {
     // All clients are stalled, or the last requests have failed.
-    if (!running_.empty()) queue_.Sleep(kStalledPoll);
+    if (running_.empty()) {
+      lost_at_.reset();
+    } else {
+      queue_.Sleep(kStalledPoll);
+    }
     return;
   }
   if (const absl::Status stepped = RunCycle(turn); !stepped.ok()) {
-    LOG(ERROR) << "verify failed: " << stepped;
-    const absl::Status lost = absl::UnavailableError(
-        absl::StrCat("the connection to the verifier was lost: ", stepped.message()));
-    link_.Lose(lost);
-    FailAll(lost);
-    return;
+    return LoseVerifier(stepped);
   }
+  lost_at_.reset();
   const DecodeCycle& cycle = link_.engine()->cycle;
   free_tokens_ = cycle.free_kv_tokens();
   prompts_alone_ = !turn.decoding.empty() &&
@@ -276,123 +286,12 @@ void Scheduler::Retire() {
   link_.SaveIfDue(Clock::Real().Now());
 }
 
-void Scheduler::Park() {
-  for (size_t i = running_.size(); i-- > 0;) {
-    if (!running_[i]->stalled() || running_[i]->stall() < options_.park_after) continue;
-    Request request = Suspend(i);
-    queue_.RecordParked(*request);
-    if (const auto count = parking_log_.Count(Clock::Real().Now())) {
-      LOG(INFO) << *count << " requests were parked since the last such line, because their "
-                << "clients do not read";
-    }
-    if (static_cast<int>(parked_.size()) < options_.max_waiting) {
-      parked_.push_back(std::move(request));
-      continue;
-    }
-    request->Fail(absl::ResourceExhaustedError(absl::StrCat(
-        "the client reads too slowly, and ", parked_.size(), " other answers wait for clients")));
-    queue_.RecordParkedEnd(*request);
-  }
-}
-
-int64_t Scheduler::TokensAfterNextRows(const LiveRequest& request) const {
-  return request.sequence().committed() +
-         std::clamp(request.prompt_left(), 1, options_.prefill_rows);
-}
-
-size_t Scheduler::Victim() const {
-  const auto rank = [](const Request& request) {
-    // The lowest weight first, then the latest admission.
-    return std::make_tuple(-request->weight(), request->admission());
-  };
-  const auto last =
-      std::max_element(running_.begin(), running_.end(),
-                       [&](const Request& a, const Request& b) { return rank(a) < rank(b); });
-  return static_cast<size_t>(last - running_.begin());
-}
-
-int64_t Scheduler::MissingPages() const {
-  const TargetInfo& target = link_.engine()->target;
-  int64_t missing = -(free_tokens_ / target.page_tokens);
-  for (const Request& request : running_) {
-    if (!request->sequence().starved()) continue;
-    missing += KvPages(target, TokensAfterNextRows(*request)) -
-               KvPages(target, request->sequence().committed());
-  }
-  return missing;
-}
-
-void Scheduler::Preempt() {
-  const auto starved = [](const Request& request) { return request->sequence().starved(); };
-  if (std::none_of(running_.begin(), running_.end(), starved)) return;
-  if (running_.size() == 1) {
-    if (turn_size_ == 1) HandleStarvedAlone(*running_[0]);
-    return;
-  }
-  if (MissingPages() <= 0) return;
-  prompts_alone_ = false;
-  while (running_.size() > 1 && MissingPages() > 0) {
-    Request victim = Suspend(Victim());
-    ++preemptions_;
-    if (observer_ != nullptr) observer_->OnPreemption(*victim);
-    if (const auto count = preemption_log_.Count(Clock::Real().Now())) {
-      LOG(WARNING) << "the KV cache is full: " << *count
-                   << " requests were preempted since the last such line, now "
-                   << victim->request().request_id << " with " << victim->prompt_left()
-                   << " tokens to prefill again; raise --kv_tokens of the verifier or lower "
-                   << "--max_running";
-    }
-    queue_.ReturnPreempted(std::move(victim));
-  }
-}
-
-void Scheduler::HandleStarvedAlone(LiveRequest& request) {
-  const int capacity = KvCapacity(link_.engine()->target);
-  if (TokensAfterNextRows(request) <= capacity) {
-    // The pages belong to another orchestrator.
-    queue_.Sleep(kStalledPoll);
-    return;
-  }
-  request.sequence().Fail(absl::ResourceExhaustedError(absl::StrCat(
-      "the KV cache of this server holds ", capacity, " tokens, and this request alone fills it: ",
-      request.request().decode.prompt.size(), " tokens of the prompt and ",
-      request.sequence().output().size(), " of the output; set a lower stop.max_tokens")));
-}
-
-void Scheduler::ReleasePages(const LiveRequest& request) {
-  VerifierLink::Engine& engine = *link_.engine();
-  engine.cycle.Close(request.sequence(), *drafter_);
-  free_tokens_ +=
-      KvPages(engine.target, request.sequence().committed()) * engine.target.page_tokens;
-  // Shared pages count once for each of their sequences.
-  free_tokens_ = std::min<int64_t>(free_tokens_, KvCapacity(engine.target));
-}
-
-Scheduler::Request Scheduler::Suspend(size_t index) {
-  Request request = std::move(running_[index]);
-  running_.erase(running_.begin() + static_cast<ptrdiff_t>(index));
-  ReleasePages(*request);
-  request->sequence().Preempt();
-  return request;
-}
-
-void Scheduler::FailAll(const absl::Status& status) {
-  for (const Request& request : std::exchange(running_, {})) {
-    ReleasePages(*request);
-    request->Fail(status);
-    queue_.RecordEnd(*request);
-  }
-  for (const Request& request : std::exchange(parked_, {})) {
-    request->Fail(status);
-    queue_.RecordParkedEnd(*request);
-  }
-}
-
 void Scheduler::UpdateStats() {
   MutexLock lock(&mutex_);
   stats_.preemptions = preemptions_;
   stats_.free_kv_tokens = static_cast<int>(free_tokens_);
   stats_.audit = link_.engine()->cycle.audit();
+  stats_.drafter = link_.drafter();
   stats_.drafts_succeed = !link_.drafter().empty() && link_.engine()->cycle.draft_status().ok();
   stats_.reliability = reliability_.after;
 }

@@ -11,13 +11,16 @@
 // A request whose client does not read is parked: it gives back slot and pages, and waits again
 // when its client has read.
 //
-// While the verifier is unreachable, requests are refused with UNAVAILABLE (verifier_link.h). While
-// the drafter is missing or failing, requests are decoded without drafts. Thread-safe.
+// While the verifier is unreachable, new requests are refused with UNAVAILABLE (verifier_link.h).
+// Those that were accepted wait. If a verifier with the same target returns in time, they are
+// prefilled again with their output, and continue with the same text. While the drafter is missing
+// or failing, requests are decoded without drafts. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_SCHEDULER_H_
 #define BASTION_ORCHESTRATOR_SERVE_SCHEDULER_H_
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,6 +48,8 @@ struct SchedulerOptions {
   absl::Duration park_after = absl::Seconds(1);
   // A request is dropped if its client let the full stream wait for this long in total.
   absl::Duration slow_client = absl::Seconds(30);
+  // Accepted requests fail if the verifier is lost for this long.
+  absl::Duration verifier_patience = absl::Seconds(30);
   VerifierLinkOptions link;
 };
 
@@ -60,8 +65,7 @@ struct SchedulerStats {
   bool drafts_succeed = false;  // A drafter is connected, and the last draft succeeded.
   // How reliable the probabilities of verified nodes are. Collected only if the observer wants it.
   ReliabilityTable reliability;
-  // The drafter's name at the time the verifier was last connected; empty if there was no drafter.
-  std::string drafter;
+  std::string drafter;  // The drafter's name; empty while there is none.
 };
 
 class Scheduler {
@@ -82,6 +86,9 @@ class Scheduler {
   // current forward. No effect on a request that has ended.
   void Cancel(RequestStream& stream) { queue_.Cancel(stream); }
 
+  // Ends the thread after the current loop. The requests that have not ended fail.
+  void Interrupt() { queue_.Interrupt(); }
+
   // Refuses new requests from now on. Waits up to `grace` for all requests to end.
   void Drain(absl::Duration grace) { queue_.Drain(grace); }
 
@@ -93,9 +100,16 @@ class Scheduler {
 
  private:
   using Request = std::unique_ptr<LiveRequest>;
+  // How long a loop waits if no running request can continue.
+  static constexpr absl::Duration kStalledPoll = absl::Milliseconds(1);
+
   // The loop of the thread.
   void Main();
-  // Called when the link is established or lost.
+  // Runs one loop. Returns false when the scheduler stops.
+  [[nodiscard]] bool RunLoop() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Runs one loop. An exception, e.g. for lack of memory, is like the loss of the verifier.
+  [[nodiscard]] bool RunGuarded() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Called when the link is established (OK) or lost.
   void OnLinkChange(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // ---- the steps of a loop ----
@@ -139,7 +153,11 @@ class Scheduler {
   void HandleStarvedAlone(LiveRequest& request);
   // The index of the running request to preempt. REQUIRES: a request runs.
   [[nodiscard]] size_t Victim() const;
-  // Fails all running and parked requests.
+  // Suspends all running requests, which wait for a verifier from now on.
+  void LoseVerifier(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Fails all requests if the verifier has been lost for too long.
+  void CheckPatience();
+  // Fails all requests: waiting, running and parked.
   void FailAll(const absl::Status& status);
 
   const SchedulerOptions options_;
@@ -158,7 +176,8 @@ class Scheduler {
   // As of the last reply, plus the sequences closed since. Until the next reply, pages that closed
   // sequences share with others count as free.
   int64_t free_tokens_ = 0;
-  size_t turn_size_ = 0;  // Requests in the last forward.
+  std::optional<absl::Duration> lost_at_;  // Since when requests wait for a verifier.
+  size_t turn_size_ = 0;                   // Requests in the last forward.
   // Whole trees left too few pages to the prompts of the last forward. The next one has only
   // prompts.
   bool prompts_alone_ = false;

@@ -17,11 +17,13 @@ namespace {
 // adds at most 25 percent to the time that the verifier takes to start.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
+// How often the drafter's name is read.
+constexpr absl::Duration kDrafterInterval = absl::Milliseconds(250);
 
 bool SameTarget(const TargetInfo& a, const TargetInfo& b) {
-  return a.model == b.model && a.device == b.device && a.dims == b.dims &&
-         a.max_rows == b.max_rows && a.max_context == b.max_context && a.kv_tokens == b.kv_tokens &&
-         a.page_tokens == b.page_tokens;
+  return a.model == b.model && a.identity == b.identity && a.device == b.device &&
+         a.dims == b.dims && a.max_rows == b.max_rows && a.max_context == b.max_context &&
+         a.kv_tokens == b.kv_tokens && a.page_tokens == b.page_tokens;
 }
 
 }  // namespace
@@ -41,34 +43,38 @@ bool VerifierLink::Connect() {
   last_error_ = absl::OkStatus();
   pause_ = absl::ZeroDuration();
   connected_ = true;
-  on_change_(absl::OkStatus());
+  events_.on_connect();
   return true;
 }
 
 void VerifierLink::Lose(const absl::Status& reason) {
   connected_ = false;
-  on_change_(reason);
+  events_.on_loss(reason);
 }
 
 absl::Status VerifierLink::PrepareEngine() {
   ASSIGN_OR_RETURN(const TargetInfo target, verifier_->Info());
   const bool same = engine_ != nullptr && SameTarget(engine_->target, target);
   if (!same) {
+    if (engine_ != nullptr) events_.on_replace();
     ASSIGN_OR_RETURN(engine_, MakeEngine(target));
   }
-  ReadDrafterName();
+  drafter_read_.reset();
+  UpdateDrafter(Clock::Real().Now());
   if (!same && options_.acceptance != nullptr) {
     options_.acceptance->Restore({target.model, drafter_name_}, &engine_->memory);
   }
   return absl::OkStatus();
 }
 
-void VerifierLink::ReadDrafterName() {
+void VerifierLink::UpdateDrafter(absl::Duration now) {
+  if (drafter_read_.has_value() && now - *drafter_read_ < kDrafterInterval) return;
   const absl::StatusOr<DrafterInfo> drafter = drafter_->Info();
-  if (!drafter.ok()) {
+  if (!drafter.ok() && (!drafter_read_.has_value() || !drafter_name_.empty())) {
     LOG(WARNING) << "no drafter; decoding without speculation: " << drafter.status();
   }
   drafter_name_ = drafter.ok() ? drafter->model : "";
+  drafter_read_ = now;
 }
 
 void VerifierLink::SaveIfDue(absl::Duration now) {

@@ -47,14 +47,19 @@ class VerifierLink {
           cycle(info, drafter, verifier, &costs) {}
   };
 
-  // The pointers must outlive this object. `on_change` is called whenever the link is established
-  // (OK) or lost (the status for the requests that lose their verifier).
+  // All are called by the thread that calls the link.
+  struct Events {
+    std::function<void()> on_connect;  // The link is established.
+    std::function<void(const absl::Status& reason)> on_loss;
+    // A verifier with another target or device has taken the place of the lost one. engine() is
+    // about to be replaced: no sequence may use it any longer.
+    std::function<void()> on_replace;
+  };
+
+  // The pointers must outlive this object.
   VerifierLink(const VerifierLinkOptions& options, Verifier* verifier, Drafter* drafter,
-               std::function<void(const absl::Status&)> on_change)
-      : options_(options),
-        verifier_(verifier),
-        drafter_(drafter),
-        on_change_(std::move(on_change)) {}
+               Events events)
+      : options_(options), verifier_(verifier), drafter_(drafter), events_(std::move(events)) {}
 
   // Tries once to reach the verifier, and calibrates it if needed. On failure, the caller should
   // wait for pause() before it tries again.
@@ -63,33 +68,36 @@ class VerifierLink {
   void SaveIfDue(absl::Duration now);
   // Saves what was learned. Returns when it is written. Logs errors.
   void Save();
-  // Marks the link as lost because of `reason`.
+  // Marks the link as lost because of `reason`. REQUIRES: connected().
   void Lose(const absl::Status& reason);
+  // UNAVAILABLE if the verifier is lost (Verifier::CheckAlive). REQUIRES: connected().
+  [[nodiscard]] absl::Status CheckAlive() const { return verifier_->CheckAlive(); }
 
   [[nodiscard]] bool connected() const { return connected_; }
   [[nodiscard]] absl::Duration pause() const { return pause_; }
   // Valid after the first successful Connect; a later one may replace it. Null before.
   [[nodiscard]] Engine* engine() const { return engine_.get(); }
-  // The drafter's name at the last successful Connect; empty if there was none.
+  // The drafter's name at the last UpdateDrafter; empty if there was none.
   [[nodiscard]] const std::string& drafter() const { return drafter_name_; }
+  // Asks the drafter for its name if this was not done for a while.
+  void UpdateDrafter(absl::Duration now);
 
  private:
   // Reads the verifier's target and makes engine_ fit it.
   [[nodiscard]] absl::Status PrepareEngine();
-  // Sets drafter_name_.
-  void ReadDrafterName();
   // Calibrates the verifier and fits the cost model.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
 
   const VerifierLinkOptions options_;
   Verifier* const verifier_;
   Drafter* const drafter_;
-  const std::function<void(const absl::Status&)> on_change_;
+  const Events events_;
 
   std::unique_ptr<Engine> engine_;
   bool connected_ = false;
   std::string drafter_name_;
-  absl::Status last_error_;  // The result of the last attempt.
+  std::optional<absl::Duration> drafter_read_;  // When UpdateDrafter asked for it.
+  absl::Status last_error_;                     // The result of the last attempt.
   absl::Duration pause_;
 };
 

@@ -57,7 +57,7 @@ MAY_INCLUDE = {
                                "kernels", "kernels/backend", "kernels/cuda",
                                "kernels/cuda/runtime", "verifier_service/commit",
                                "verifier_service/features", "verifier_service/verify"],
-    "verifier_service/engine": [*_DATA, "common/nn", "verifier_service/features",
+    "verifier_service/engine": [*_DATA, "common/hub", "common/nn", "verifier_service/features",
                                 "verifier_service/model", "verifier_service/verify"],
     "verifier_service/serve": [*_DATA, "common/inspection", "common/nn", "common/telemetry",
                                "common/wire", _INTERNAL,

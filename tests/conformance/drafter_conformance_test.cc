@@ -319,9 +319,40 @@ TEST_P(DrafterConformanceTest, AStaleEpochIsRefused) {
   ExpectValidDraft(Draft(live));
   Live stale = live;
   --stale.id.epoch;
-  EXPECT_TRUE(absl::IsFailedPrecondition(drafter().Expand({NextFrontier(stale)}).status()));
+  const auto result = drafter().Expand({NextFrontier(stale)});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(result->drafts.at(0).status));
   drafter().Close(stale.id);
   ExpectValidDraft(Draft(live));
+}
+
+TEST_P(DrafterConformanceTest, ARefusedFrontierDoesNotAffectTheOthers) {
+  Live live = Begin(), other = Begin();
+  const Marginals alone = Draft(other);
+  ExpectValidDraft(Draft(live));
+  Live stale = live;
+  --stale.id.epoch;
+  Frontier invalid = NextFrontier(live);
+  invalid.sequence.session = 4712;
+  invalid.root = -1;
+  const auto result = drafter().Expand({NextFrontier(stale), invalid, NextFrontier(other)});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->drafts.at(0).status.ok());
+  ASSERT_TRUE(result->drafts.at(2).status.ok()) << result->drafts[2].status;
+  ExpectSameDraft(result->drafts[2].marginals.at(0), alone);
+}
+
+TEST_P(DrafterConformanceTest, ASessionThatOccursTwiceInACallIsRefusedOnce) {
+  Live live = Begin();
+  ExpectValidDraft(Draft(live));
+  // The second frontier would close the sequence that the first one uses.
+  Frontier later = NextFrontier(live);
+  ++later.sequence.epoch;
+  opened_.push_back(later.sequence);
+  const auto result = drafter().Expand({NextFrontier(live), later});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectValidDraft(result->drafts.at(0).marginals.at(0));
+  EXPECT_TRUE(absl::IsInvalidArgument(result->drafts.at(1).status)) << result->drafts[1].status;
 }
 
 TEST_P(DrafterConformanceTest, AHigherEpochStartsANewSequence) {

@@ -75,6 +75,7 @@ absl::StatusOr<TargetInfo> FakeVerifier::Info() {
   info.max_rows = kToyRows;
   info.kv_tokens = kv_tokens;
   info.page_tokens = kToyPage;
+  info.identity = identity;
   return info;
 }
 
@@ -272,12 +273,21 @@ Marginals FakeDrafter::MarginalsAfter(const std::vector<TokenId>& prefix,
 absl::StatusOr<DraftResult> FakeDrafter::Expand(absl::Span<const Frontier> requested) {
   frontiers.insert(frontiers.end(), requested.begin(), requested.end());
   if (call_error) return *call_error;
+  if (expand_error) return *expand_error;
   DraftResult result;
+  std::set<uint64_t> seen;  // Sessions of this call.
   for (const Frontier& frontier : requested) {
     uint32_t& epoch = epochs_.try_emplace(frontier.sequence.session, 0).first->second;
-    if (frontier.sequence.epoch < epoch) return absl::FailedPreconditionError("stale epoch");
-    epoch = frontier.sequence.epoch;
     Draft& draft = result.drafts.emplace_back();
+    if (frontier.sequence.epoch < epoch) {
+      draft.status = absl::FailedPreconditionError("stale epoch");
+      continue;
+    }
+    if (!seen.insert(frontier.sequence.session).second) {
+      draft.status = absl::InvalidArgumentError("the session occurs twice");
+      continue;
+    }
+    epoch = frontier.sequence.epoch;
     const std::vector<TokenId>* committed = target_->Tokens(frontier.sequence);
     const bool known =
         committed != nullptr && static_cast<size_t>(frontier.committed) <= committed->size();

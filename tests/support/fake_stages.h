@@ -42,6 +42,7 @@ class FakeVerifier final : public Verifier {
   // ---- sizes that a test may change ----
   int kv_tokens = 32 * kToyContext;  // Capacity of the KV cache.
   int max_context = kToyContext;
+  std::string identity = "toy";
 
   // ---- faults that a test can set ----
   std::optional<absl::Status> call_error;       // Returned by every Verify.
@@ -101,8 +102,9 @@ class FakeDrafter final : public Drafter {
   bool expands_nodes = false;
 
   // ---- faults that a test can set ----
-  int percent_right = 70;                  // How often the top candidate is the target's token.
-  std::optional<absl::Status> call_error;  // Returned by every Info and Expand.
+  int percent_right = 70;                    // How often the top candidate is the target's token.
+  std::optional<absl::Status> call_error;    // Returned by every Info and Expand.
+  std::optional<absl::Status> expand_error;  // Returned by every Expand.
   bool sends_invalid_marginals = false;
   int vocabulary = kToyVocabulary;
 

@@ -65,6 +65,10 @@ void Audit::Check(const VerifyItem& item, const Acceptance& acceptance, Sequence
 void Audit::Report(const VerifyItem& item, const Sequence& sequence,
                    const std::string& difference) const {
   const SamplingParams& sampling = sequence.sampling;
+  if (!options_.show_tokens) {
+    LOG(ERROR) << "audit: " << difference << ". --audit_show_tokens logs what a replay needs";
+    return;
+  }
   LOG(ERROR) << "audit: sequence " << item.sequence.session << ", " << difference
              << ". To replay: temperature " << sampling.temperature << ", seed " << sampling.seed
              << ", top_k " << sampling.top_k << ", top_p " << sampling.top_p << ", min_p "

@@ -10,6 +10,8 @@ struct AuditOptions {
   // two tokens differ by at most this. The score is logit/temperature plus noise, or the logit at
   // temperature 0.
   double tolerance = 0;
+  // Log the tokens of a request whose cycle differs, for a replay. They are text of the user.
+  bool show_tokens = false;
 };
 
 }  // namespace bastion::verifier

@@ -3,9 +3,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/hub/checkpoint.h"
 #include "common/nn/prefix_cache.h"
 #include "common/stages/stages.h"
 #include "verifier_service/engine/audit.h"
@@ -21,7 +23,7 @@ static_assert(FeatureStore::kBlockRows == kernels::kPageTokens);
 
 class Engine final : public VerifierEngine {
  public:
-  Engine(const VerifierOptions& options, std::unique_ptr<Target> target);
+  Engine(const VerifierOptions& options, std::unique_ptr<Target> target, std::string identity);
 
   const TargetInfo& info() const override { return info_; }
   absl::Status SetFeatureLayers(const std::vector<int>& layers) override;
@@ -64,7 +66,7 @@ class Engine final : public VerifierEngine {
   TargetInfo info_;
 };
 
-Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target)
+Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target, std::string identity)
     : options_(options),
       target_(std::move(target)),
       audit_(options.audit, target_.get()),
@@ -86,21 +88,25 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target)
   info_.max_rows = options.max_rows;
   info_.kv_tokens = target_->pages().total_pages() * kernels::kPageTokens;
   info_.page_tokens = kernels::kPageTokens;
+  info_.identity = std::move(identity);
 }
 
 absl::Status Engine::SetFeatureLayers(const std::vector<int>& layers) {
+  absl::flat_hash_set<int> seen;
   for (const int layer : layers) {
+    if (!seen.insert(layer).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the drafter requested features of layer ", layer, " twice"));
+    }
     if (layer < 0 || layer >= target_->config().dims.layers) {
       return absl::InvalidArgumentError(absl::StrCat("the drafter requested features of layer ",
                                                      layer, ", but the target has layers 0 to ",
                                                      target_->config().dims.layers - 1));
     }
   }
-  if (layers != feature_layers_ && !feature_layers_.empty() && sequences_.size() > 0) {
-    return absl::FailedPreconditionError(
-        "sequences of another drafter are open; close them before changing the feature layers");
-  }
-  if (layers != feature_layers_) prefixes_.Clear();
+  if (layers == feature_layers_) return absl::OkStatus();
+  prefixes_.Clear();
+  features_.DropAll();
   feature_layers_ = layers;
   target_->SetFeatureLayers(layers);
   return absl::OkStatus();
@@ -244,7 +250,9 @@ absl::StatusOr<std::unique_ptr<VerifierEngine>> VerifierEngine::Create(
   engine.max_rows = options.max_rows;
   engine.max_sequences = options.max_sequences;
   ASSIGN_OR_RETURN(auto target, load(options.target_folder, engine));
-  return std::make_unique<Engine>(options, std::move(target));
+  ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(options.target_folder));
+  ASSIGN_OR_RETURN(std::string identity, checkpoint->Identity());
+  return std::make_unique<Engine>(options, std::move(target), std::move(identity));
 }
 
 }  // namespace bastion::verifier

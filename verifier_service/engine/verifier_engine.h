@@ -41,9 +41,9 @@ class VerifierEngine {
 
   [[nodiscard]] virtual const TargetInfo& info() const = 0;
 
-  // Sets the layers whose outputs become the features of sequences that are opened from now on.
-  // INVALID_ARGUMENT for a layer that the target does not have; FAILED_PRECONDITION while sequences
-  // with different feature layers are open.
+  // Sets the layers whose outputs become the features of sequences that are opened from now on. If
+  // the layers change, open sequences lose their features. INVALID_ARGUMENT for a layer that the
+  // target does not have or that occurs twice.
   [[nodiscard]] virtual absl::Status SetFeatureLayers(const std::vector<int>& layers) = 0;
 
   // Contracts: Verifier in common/stages/stages.h.

@@ -40,6 +40,36 @@ void FeatureStore::ReleaseBlocks(History& history) {
   history.blocks.clear();
 }
 
+void FeatureStore::Drop(History& history) {
+  ReleaseBlocks(history);
+  history.rows = 0;
+  history.in_ring.clear();
+  history.dropped = true;
+}
+
+bool FeatureStore::MakeRoom(int64_t bytes, History& history) {
+  while (bytes_ + bytes > max_bytes_) {
+    History* longest = &history;
+    for (auto& [sequence, other] : histories_) {
+      if (other.bytes() > longest->bytes()) longest = &other;
+    }
+    LOG(WARNING) << "dropped the features of " << longest->rows
+                 << " tokens of a sequence, which is "
+                 << "decoded without drafts from now on; raise --feature_bytes";
+    Drop(*longest);
+    if (longest == &history) return false;
+  }
+  return true;
+}
+
+void FeatureStore::DropAll() {
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [sequence, history] : histories_) Drop(history);
+  }
+  NotifyListeners();
+}
+
 void FeatureStore::Open(SequenceId sequence, int width) {
   {
     MutexLock lock(&mutex_);
@@ -83,13 +113,7 @@ bool FeatureStore::AppendRows(SequenceId sequence, absl::Span<const char> rows, 
   History& history = found->second;
   CHECK_EQ(rows.size() % history.row_bytes, 0u) << "the bytes are not whole rows of features";
   const auto added = static_cast<int64_t>(rows.size());
-  if (bytes_ + added > max_bytes_) {
-    ReleaseBlocks(history);
-    history.rows = 0;
-    history.in_ring.clear();
-    history.dropped = true;
-    return true;
-  }
+  if (!MakeRoom(added, history)) return true;
   const auto count = static_cast<int>(rows.size() / history.row_bytes);
   if (ring_ != nullptr && in_ring) AddRingPiece(history, count, *in_ring);
   for (const size_t block_bytes = kBlockRows * history.row_bytes; !rows.empty();) {

@@ -1,10 +1,10 @@
 // Features of committed tokens, kept for drafters to read.
 //
 // The store keeps the whole history of an open sequence, so that a drafter that restarts or
-// connects late can build its context. Memory is bounded: if new rows of a sequence would bring all
-// sequences together above `max_bytes`, the store drops the history of this sequence and returns
-// OUT_OF_RANGE for it from then on. The sequence is then decoded without drafts, which is slower
-// but does not change its output.
+// connects late can build its context. Memory is bounded: if new rows would bring all sequences
+// together above `max_bytes`, the store drops the longest history and returns OUT_OF_RANGE for its
+// sequence from then on. The sequence is then decoded without drafts, which is slower but does not
+// change its output.
 //
 // For rows that were just committed on a GPU, the store may also hold their position in that GPU's
 // ring (common/shm/device_ring.h), until they are overwritten there.
@@ -48,6 +48,8 @@ class FeatureStore final : public FeatureSource {
   void Append(SequenceId sequence, absl::Span<const char> rows, TokenId next = kNoToken,
               std::optional<uint64_t> in_ring = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Drops the histories of all open sequences.
+  void DropAll() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // ---- blocks of KV pages ----
   // Keeps block `index` of the sequence for `page`, until Forget. REQUIRES: the block is full.
@@ -114,6 +116,7 @@ class FeatureStore final : public FeatureSource {
     bool dropped = false;     // The features were dropped to save memory.
     std::deque<RingPiece> in_ring;
 
+    [[nodiscard]] size_t bytes() const { return rows * row_bytes; }
     // Copies rows [first, first + count) to `to`.
     void CopyRows(Position first, int count, char* to) const;
     // `next`, if a reader of the rows before `end` gets the last row. Else kNoToken.
@@ -123,6 +126,11 @@ class FeatureStore final : public FeatureSource {
   // Counts the bytes of the block as free if this is its last reference, which the caller drops.
   void Release(const Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseBlocks(History& history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Drops the history of one sequence for good.
+  void Drop(History& history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Drops the longest histories until `bytes` more fit. False if `history` is among them.
+  [[nodiscard]] bool MakeRoom(int64_t bytes, History& history)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Appends under the lock. Returns true if anything changed.
   bool AppendRows(SequenceId sequence, absl::Span<const char> rows, TokenId next,
                   std::optional<uint64_t> in_ring) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -1,9 +1,12 @@
 #include "verifier_service/features/feature_stream.h"
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 
@@ -16,17 +19,30 @@ constexpr size_t kMaxBytesPerMessage = 2 << 20;
 
 void FeatureStream::Run() {
   std::thread reader([this] { ReadRequests(); });
+  // Also if this thread throws, e.g. for lack of memory.
+  const auto stop_reading = absl::MakeCleanup([&] {
+    stream_->Cancel();
+    reader.join();
+  });
   const std::shared_ptr<void> reading = ring_ == nullptr ? nullptr : ring_->AddReader();
   const std::shared_ptr<void> listening = store_->Listen([this] { PushFromEngine(); });
   while (AwaitChange()) {
     MutexLock lock(&pushing_);
     if (!PushNew(absl::InfiniteFuture()).ok()) break;
   }
-  stream_->Cancel();
-  reader.join();
 }
 
 void FeatureStream::ReadRequests() {
+  try {
+    FollowRequests();
+  } catch (const std::exception& error) {
+    LOG(ERROR) << "a feature stream ended: " << error.what();
+  }
+  MutexLock lock(&mutex_);
+  disconnected_ = true;
+}
+
+void FeatureStream::FollowRequests() {
   internal::v1::FeatureRequest request;
   while (stream_->Receive(&request, absl::InfiniteFuture()).ok()) {
     MutexLock lock(&mutex_);
@@ -39,8 +55,6 @@ void FeatureStream::ReadRequests() {
       followed_.erase(wire::Decode(request.unfollow().sequence()));
     }
   }
-  MutexLock lock(&mutex_);
-  disconnected_ = true;
 }
 
 void FeatureStream::PushFromEngine() {

@@ -39,7 +39,10 @@ class FeatureStream {
     friend bool operator==(const Place&, const Place&) = default;
   };
 
+  // The reader's thread.
   void ReadRequests() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Handles requests until the stream ends.
+  void FollowRequests() ABSL_LOCKS_EXCLUDED(mutex_);
   // The store's callback: sends what changed, on the thread that changed it.
   void PushFromEngine() ABSL_LOCKS_EXCLUDED(mutex_, pushing_);
   // Waits until there may be something to push. Returns false if the drafter has disconnected.

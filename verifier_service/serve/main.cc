@@ -12,6 +12,7 @@
 #include "common/wire/private_folder.h"
 #include "common/wire/security_flags.h"
 #include "common/wire/service_host.h"
+#include "common/wire/stop_signals.h"
 #include "verifier_service/model/target_loader.h"
 #include "verifier_service/serve/verifier_service.h"
 
@@ -51,10 +52,18 @@ ABSL_FLAG(double, audit_tolerance, 0,
           "If an audit finds another token, the difference counts as rounding if the scores of the "
           "two tokens (logits, or logit/temperature plus noise) differ by at most this.");
 
+ABSL_FLAG(
+    bool, audit_show_tokens, false,
+    "If an audit finds a difference, log the tokens of the request, which a replay needs. They "
+    "are text of the user.");
+
 namespace bastion {
 namespace {
 
-absl::Status Run() {
+// The process ends this long after SIGTERM, even if a call hangs.
+constexpr absl::Duration kStopLimit = absl::Seconds(5);
+
+absl::Status Run(wire::StopSignals& signals) {
   verifier::VerifierOptions options;
   options.target_folder = absl::GetFlag(FLAGS_target);
   const std::string backend = absl::GetFlag(FLAGS_backend);
@@ -76,7 +85,8 @@ absl::Status Run() {
   options.max_rows = absl::GetFlag(FLAGS_max_rows);
   options.feature_bytes = absl::GetFlag(FLAGS_feature_bytes);
   options.reuse_prefixes = absl::GetFlag(FLAGS_reuse_prefixes);
-  options.audit = {absl::GetFlag(FLAGS_audit_fraction), absl::GetFlag(FLAGS_audit_tolerance)};
+  options.audit = {absl::GetFlag(FLAGS_audit_fraction), absl::GetFlag(FLAGS_audit_tolerance),
+                   absl::GetFlag(FLAGS_audit_show_tokens)};
   if (!(options.audit.fraction >= 0 && options.audit.fraction <= 1)) {
     return absl::InvalidArgumentError(absl::StrCat("--audit_fraction is ", options.audit.fraction,
                                                    "; it must be between 0 and 1"));
@@ -100,9 +110,10 @@ absl::Status Run() {
                    wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), security));
   ASSIGN_OR_RETURN(const auto host,
                    wire::ServiceHost::Start(host_options, {&service, &inspection}));
+  signals.Arm(kStopLimit);
   host->SetServing(true);
   LOG(INFO) << "serving on " << host_options.addresses[0];
-  const std::string signal = wire::WaitForStopSignal();
+  const std::string signal = signals.Wait();
   LOG(INFO) << signal << ": stopping";
   host->Shutdown(absl::Milliseconds(500));
   return absl::OkStatus();
@@ -117,17 +128,18 @@ int main(int argc, char** argv) {
       .usage = "--target DIR [flags]",
       .example = "--target deploy/demo_model/target --listen unix:///tmp/verifier.sock",
       .required = {"target"},
-      .groups = {{"Model", {"target DIR", "dtype TYPE"}},
-                 {"Connections", {"listen ADDRESSES", "shared_memory DIR"}},
-                 bastion::wire::SecurityFlagGroup(),
-                 {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
-                 {"Device",
-                  {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
-                   "gpu_feature_bytes BYTES"}},
-                 {"Capacity",
-                  {"kv_tokens TOKENS", "max_sequences N", "max_rows ROWS", "feature_bytes BYTES",
-                   "reuse_prefixes"}},
-                 {"Audit", {"audit_fraction FRACTION", "audit_tolerance LOGITS"}}}};
-  bastion::wire::BlockStopSignals();
-  return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
+      .groups = {
+          {"Model", {"target DIR", "dtype TYPE"}},
+          {"Connections", {"listen ADDRESSES", "shared_memory DIR"}},
+          bastion::wire::SecurityFlagGroup(),
+          {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
+          {"Device",
+           {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
+            "gpu_feature_bytes BYTES"}},
+          {"Capacity",
+           {"kv_tokens TOKENS", "max_sequences N", "max_rows ROWS", "feature_bytes BYTES",
+            "reuse_prefixes"}},
+          {"Audit", {"audit_fraction FRACTION", "audit_tolerance LOGITS", "audit_show_tokens"}}}};
+  bastion::wire::StopSignals signals;
+  return bastion::RunProgram(argc, argv, info, [&](const auto&) { return bastion::Run(signals); });
 }

@@ -1,5 +1,8 @@
 #include "verifier_service/serve/verifier_service.h"
 
+#include <exception>
+
+#include "absl/cleanup/cleanup.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
@@ -16,6 +19,7 @@ grpc::Status VerifierService::GetInfo(grpc::ServerContext* context, const proto:
     return wire::ToGrpc(allowed);
   }
   wire::Encode(engine_->info(), *reply);
+  wire::Encode(meter_.activity(), *reply->mutable_activity());
   return grpc::Status::OK;
 }
 
@@ -77,15 +81,50 @@ std::shared_ptr<const wire::DeviceRingWriter> VerifierService::RingFor(
 }
 
 void VerifierService::ServeSteps(StepMessages& stream) {
-  Lease lease;
+  Lease lease(this);
   proto::VerifierRequest request;
   while (stream.Receive(&request, absl::InfiniteFuture()).ok()) {
     proto::VerifierReply reply;
     Step(request, lease, reply);
     if (!stream.Send(reply, absl::InfiniteFuture()).ok()) break;
   }
+}
+
+void VerifierService::CloseAll(Lease& lease) {
   MutexLock lock(&mutex_);
-  for (const SequenceId sequence : lease) engine_->Close(sequence);
+  for (const SequenceId sequence : lease.sequences) {
+    engine_->Close(sequence);
+    owners_.erase(sequence.session);
+  }
+}
+
+void VerifierService::Close(SequenceId sequence, Lease& lease) {
+  if (lease.sequences.erase(sequence) == 0) return;
+  engine_->Close(sequence);
+  owners_.erase(sequence.session);
+}
+
+absl::Status VerifierService::CheckOwner(SequenceId sequence, const Lease& lease) const {
+  const auto found = owners_.find(sequence.session);
+  if (found == owners_.end() || found->second.lease == &lease) return absl::OkStatus();
+  return absl::NotFoundError("a sequence of this call was not opened by this stream");
+}
+
+absl::Status VerifierService::Subscribe(const std::vector<int>& layers) {
+  MutexLock lock(&mutex_);
+  if (subscribers_ > 0 && layers != layers_) {
+    return absl::FailedPreconditionError(
+        "a drafter that reads other layers is connected; stop it before connecting another one");
+  }
+  RETURN_IF_ERROR(engine_->SetFeatureLayers(layers));
+  layers_ = layers;
+  ++subscribers_;
+  return absl::OkStatus();
+}
+
+void VerifierService::Unsubscribe() {
+  MutexLock lock(&mutex_);
+  --subscribers_;
 }
 
 absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, const char* carrier,
@@ -95,11 +134,9 @@ absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, const char*
   if (!first.has_subscribe()) {
     return absl::InvalidArgumentError("the first message of a feature stream must be Subscribe");
   }
-  {
-    MutexLock lock(&mutex_);
-    const auto& layers = first.subscribe().layers();
-    RETURN_IF_ERROR(engine_->SetFeatureLayers({layers.begin(), layers.end()}));
-  }
+  const auto& layers = first.subscribe().layers();
+  RETURN_IF_ERROR(Subscribe({layers.begin(), layers.end()}));
+  const auto unsubscribe = absl::MakeCleanup([this] { Unsubscribe(); });
   // A drafter that could not map the ring leaves device_memory unset.
   if (!first.subscribe().device_memory()) ring = nullptr;
   LOG(INFO) << "drafter connected: features " << (ring != nullptr ? "in GPU memory" : "as bytes")
@@ -110,41 +147,59 @@ absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, const char*
 
 void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
                            proto::VerifierReply& reply) {
-  reply.set_step(request.step());
   const absl::Duration arrived = Clock::Real().Now();
-  MutexLock lock(&mutex_);
+  const EngineMeter::Call call(&meter_);
   absl::Status status;
+  try {
+    status = Run(request, arrived, lease, reply);
+  } catch (const std::exception& error) {
+    LOG(ERROR) << "a call failed: " << error.what();
+    reply.Clear();
+    status = absl::InternalError("the call failed in the verifier; see its log");
+  }
+  reply.set_step(request.step());
+  wire::Encode(status, *reply.mutable_status());
+}
+
+absl::Status VerifierService::Run(const proto::VerifierRequest& request, absl::Duration arrived,
+                                  Lease& lease, proto::VerifierReply& reply) {
+  MutexLock lock(&mutex_);
   switch (request.call_case()) {
     case proto::VerifierRequest::kOpen:
-      status = Open(request.open(), lease);
-      break;
+      return Open(request.open(), lease);
     case proto::VerifierRequest::kReusePrefix:
-      status = ReusePrefix(request.reuse_prefix(), reply);
-      break;
+      return ReusePrefix(request.reuse_prefix(), lease, reply);
     case proto::VerifierRequest::kVerify:
-      status = Verify(request, arrived, reply);
-      break;
+      return Verify(request, arrived, lease, reply);
     case proto::VerifierRequest::kClose:
-      engine_->Close(wire::Decode(request.close().sequence()));
-      lease.erase(wire::Decode(request.close().sequence()));
-      break;
+      Close(wire::Decode(request.close().sequence()), lease);
+      return absl::OkStatus();
     default:
-      status = absl::UnimplementedError("the step contains no call that this verifier supports");
+      return absl::UnimplementedError("the step contains no call that this verifier supports");
   }
-  wire::Encode(status, *reply.mutable_status());
 }
 
 absl::Status VerifierService::Open(const proto::VerifierRequest::Open& request, Lease& lease) {
   const SequenceId sequence = wire::Decode(request.sequence());
   ASSIGN_OR_RETURN(const SamplingParams sampling, wire::Decode(request.sampling()));
+  const auto found = owners_.find(sequence.session);
+  const bool taken_over =
+      found != owners_.end() && !request.owner().empty() && found->second.secret == request.owner();
+  if (!taken_over) {
+    RETURN_IF_ERROR(CheckOwner(sequence, lease));
+  }
   RETURN_IF_ERROR(engine_->Open(sequence, sampling));
-  lease.insert(sequence);
+  // The engine has closed the earlier epoch.
+  if (found != owners_.end()) found->second.lease->sequences.erase(found->second.sequence);
+  lease.sequences.insert(sequence);
+  owners_[sequence.session] = {&lease, sequence, request.owner()};
   return absl::OkStatus();
 }
 
 absl::Status VerifierService::ReusePrefix(const proto::VerifierRequest::ReusePrefix& request,
-                                          proto::VerifierReply& reply) {
+                                          const Lease& lease, proto::VerifierReply& reply) {
   const PrefixItem item = wire::Decode(request);
+  RETURN_IF_ERROR(CheckOwner(item.sequence, lease));
   ASSIGN_OR_RETURN(const int tokens, engine_->ReusePrefix(item));
   reply.set_reused_tokens(tokens);
   if (telemetry_ != nullptr) telemetry_->RecordPrefix(static_cast<int>(item.tokens.size()), tokens);
@@ -152,9 +207,11 @@ absl::Status VerifierService::ReusePrefix(const proto::VerifierRequest::ReusePre
 }
 
 absl::Status VerifierService::Verify(const proto::VerifierRequest& request, absl::Duration arrived,
-                                     proto::VerifierReply& reply) {
+                                     const Lease& lease, proto::VerifierReply& reply) {
   const absl::Duration began = Clock::Real().Now();
   ASSIGN_OR_RETURN(const wire::VerifyCall call, wire::Decode(request.verify()));
+  for (const VerifyItem& item : call.forest) RETURN_IF_ERROR(CheckOwner(item.sequence, lease));
+  for (const PrefillItem& item : call.prompts) RETURN_IF_ERROR(CheckOwner(item.sequence, lease));
   absl::StatusOr<VerifyResult> result = engine_->Verify(call.forest, call.prompts);
   if (telemetry_ != nullptr) {
     const MeasuredCall measured = {request.traceparent(), arrived, began, call.forest.size(),

@@ -4,16 +4,21 @@
 // Each stream has its own thread (the sync API, because the callback API of this gRPC version
 // stalls after idle periods). The engine runs one call at a time; the time that a call waits is the
 // trace's `queue`. A stream is also a lease: when it ends, the sequences opened through it are
-// closed.
+// closed. No other stream can use them. An exception in the engine, e.g. for lack of memory, fails
+// the call with INTERNAL.
 #ifndef BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 #define BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "common/base/mutex.h"
+#include "common/stages/engine_meter.h"
 #include "common/wire/attach_server.h"
 #include "common/wire/message_stream.h"
 #include "common/wire/security.h"
@@ -53,9 +58,38 @@ class VerifierService final : public proto::VerifierService::Service {
                       proto::AttachReply* reply) override;
 
  private:
-  using Lease = std::set<SequenceId>;
+  // The sequences that belong to one stream. The destructor closes them.
+  class Lease {
+   public:
+    explicit Lease(VerifierService* service) : service_(service) {}
+    ~Lease() { service_->CloseAll(*this); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+
+    std::set<SequenceId> sequences;  // Used under the service's mutex_.
+
+   private:
+    VerifierService* const service_;
+  };
+  struct Owner {
+    Lease* lease = nullptr;
+    SequenceId sequence;
+    std::string secret;  // The client's secret; empty if it has none.
+  };
   using StepMessages = wire::MessageStream<proto::VerifierReply, proto::VerifierRequest>;
   using FeatureMessages = wire::MessageStream<proto::FeatureReply, proto::FeatureRequest>;
+
+  // Closes the sequences of `lease`.
+  void CloseAll(Lease& lease) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Closes `sequence` unless it belongs to another stream.
+  void Close(SequenceId sequence, Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // NOT_FOUND if the session belongs to another stream.
+  [[nodiscard]] absl::Status CheckOwner(SequenceId sequence, const Lease& lease) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sets the layers for a drafter that subscribes. FAILED_PRECONDITION while another drafter is
+  // subscribed to other layers.
+  [[nodiscard]] absl::Status Subscribe(const std::vector<int>& layers) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Unsubscribe() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Each handles the messages of its stream until the stream ends.
   void ServeSteps(StepMessages& stream) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -69,16 +103,23 @@ class VerifierService final : public proto::VerifierService::Service {
 
   void Step(const proto::VerifierRequest& request, Lease& lease, proto::VerifierReply& reply)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Runs the call of `request`. `arrived`: when it arrived, on Clock::Real().
+  absl::Status Run(const proto::VerifierRequest& request, absl::Duration arrived, Lease& lease,
+                   proto::VerifierReply& reply) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Open(const proto::VerifierRequest::Open& request, Lease& lease)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ReusePrefix(const proto::VerifierRequest::ReusePrefix& request,
+  absl::Status ReusePrefix(const proto::VerifierRequest::ReusePrefix& request, const Lease& lease,
                            proto::VerifierReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // `arrived`: when the call arrived, on Clock::Real().
   absl::Status Verify(const proto::VerifierRequest& request, absl::Duration arrived,
-                      proto::VerifierReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                      const Lease& lease, proto::VerifierReply& reply)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  EngineMeter meter_;
   Mutex mutex_;
   VerifierEngine* const engine_;  // Called under mutex_, except features().
+  absl::flat_hash_map<uint64_t, Owner> owners_ ABSL_GUARDED_BY(mutex_);  // By session.
+  int subscribers_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<int> layers_ ABSL_GUARDED_BY(mutex_);  // Those of all subscribers.
   VerifierTelemetry* const telemetry_;
   const std::shared_ptr<const wire::Security> security_;
   // The last member, because its destructor ends the streams that use the others.

@@ -154,5 +154,36 @@ TEST_F(CheckpointTest, ADamagedIndexIsReported) {
   ExpectRefused(absl::StatusCode::kInvalidArgument, kIndex, "which is not a file name");
 }
 
+TEST_F(CheckpointTest, TheIdentityTellsCheckpointsApart) {
+  const auto identity = [&](const std::string& config, std::vector<float> values) {
+    folder_.Write("config.json", config);
+    const std::string bytes(reinterpret_cast<const char*>(values.data()),
+                            values.size() * sizeof(float));
+    const auto count = static_cast<int64_t>(values.size());
+    folder_.Write("model.safetensors", SafetensorsFileOf({{"w", "F32", {count}, bytes}}));
+    const auto checkpoint = Checkpoint::Open(folder_.path());
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
+    const auto hash = (*checkpoint)->Identity();
+    EXPECT_TRUE(hash.ok()) << hash.status();
+    return hash.ok() ? *hash : "";
+  };
+  std::vector<float> values(5000, 1.0f);
+  const std::string base = identity(R"({"layers": 2})", values);
+  EXPECT_EQ(base.size(), 32u);
+  EXPECT_EQ(identity(R"({ "layers" : 2 })", values), base) << "white space does not matter";
+  EXPECT_NE(identity(R"({"layers": 3})", values), base);
+  EXPECT_NE(identity(R"({"layers": 2})", {1.0f}), base);
+  values.back() = 2.0f;
+  EXPECT_NE(identity(R"({"layers": 2})", values), base);
+}
+
+TEST_F(CheckpointTest, TheIdentityOfAnEmptyTensorIsDefined) {
+  folder_.Write("config.json", "{}");
+  folder_.Write("model.safetensors", SafetensorsFileOf({{"w", "F32", {0}, ""}}));
+  const auto checkpoint = Checkpoint::Open(folder_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_TRUE((*checkpoint)->Identity().ok());
+}
+
 }  // namespace
 }  // namespace bastion::hub

@@ -87,6 +87,10 @@ TEST_F(JsonFileTest, RefusesAFolder) {
 TEST_F(JsonFileTest, SurvivesDeepNesting) {
   const std::string deep(200000, '[');
   EXPECT_FALSE(Read("{\"a\": " + deep).ok());
+  // Valid JSON, whose copy would overflow the stack.
+  EXPECT_THAT(Read("{\"a\": " + deep + std::string(200000, ']') + "}").status().message(),
+              HasSubstr("nested deeper"));
+  EXPECT_TRUE(Read("{\"a\": " + std::string(50, '[') + std::string(50, ']') + "}").ok());
 }
 
 }  // namespace

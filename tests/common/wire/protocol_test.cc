@@ -1,5 +1,6 @@
 #include "common/wire/protocol.h"
 
+#include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -24,6 +25,18 @@ TEST(ProtocolTest, ACallerWithoutAVersionIsRefused) {
   const absl::Status status = CheckProtocol(context);
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_THAT(status.message(), ::testing::HasSubstr("version none"));
+}
+
+TEST(ProtocolTest, ADeadlineForGrpcFollowsTheSteadyClock) {
+  const auto left = [](absl::Time deadline) {
+    return absl::Microseconds(static_cast<int64_t>(gpr_timespec_to_micros(
+        gpr_time_sub(gpr_convert_clock_type(GrpcDeadline(deadline), GPR_CLOCK_MONOTONIC),
+                     gpr_now(GPR_CLOCK_MONOTONIC)))));
+  };
+  EXPECT_NEAR(absl::ToDoubleSeconds(left(SteadyNow() + absl::Seconds(100))), 100, 5);
+  EXPECT_LE(left(absl::InfinitePast()), absl::ZeroDuration());
+  EXPECT_EQ(gpr_time_cmp(GrpcDeadline(absl::InfiniteFuture()), gpr_inf_future(GPR_CLOCK_MONOTONIC)),
+            0);
 }
 
 TEST(ProtocolTest, AChannelToAMissingPeerIsNotReady) {

@@ -62,14 +62,14 @@ TEST_F(GuardedDrafterTest, AFailureStartsAPause) {
 }
 
 TEST_F(GuardedDrafterTest, EachFailureDoublesThePauseUpToTheLongest) {
-  inner_.call_error = absl::DeadlineExceededError("late");
+  inner_.expand_error = absl::DeadlineExceededError("late");
   absl::Duration pause = GuardedDrafter::kFirstPause;
-  for (int failure = 1; failure <= 8; ++failure) {
+  for (size_t failure = 1; failure <= 9; ++failure) {
     EXPECT_FALSE(Expand().ok());
-    EXPECT_EQ(inner_.info_calls, failure);
+    EXPECT_EQ(inner_.frontiers.size(), failure);
     clock_.Advance(pause - absl::Milliseconds(1));
     EXPECT_FALSE(Expand().ok());
-    EXPECT_EQ(inner_.info_calls, failure) << "called during the pause of " << pause;
+    EXPECT_EQ(inner_.frontiers.size(), failure) << "called during the pause of " << pause;
     clock_.Advance(absl::Milliseconds(1));
     pause = std::min(2 * pause, GuardedDrafter::kLongestPause);
   }
@@ -77,17 +77,29 @@ TEST_F(GuardedDrafterTest, EachFailureDoublesThePauseUpToTheLongest) {
 }
 
 TEST_F(GuardedDrafterTest, ASuccessResetsThePause) {
-  inner_.call_error = absl::UnavailableError("gone");
+  inner_.expand_error = absl::UnavailableError("gone");
   for (int i = 0; i < 5; ++i) {
     EXPECT_FALSE(Expand().ok());
     clock_.Advance(GuardedDrafter::kLongestPause);
   }
-  inner_.call_error.reset();
+  inner_.expand_error.reset();
   ASSERT_TRUE(Expand().ok());
   inner_.call_error = absl::UnavailableError("gone");
   EXPECT_FALSE(Expand().ok());
   inner_.call_error.reset();
   clock_.Advance(GuardedDrafter::kFirstPause);
+  EXPECT_TRUE(Expand().ok());
+}
+
+TEST_F(GuardedDrafterTest, ADrafterThatReturnsIsUsedWithoutALongPause) {
+  ASSERT_TRUE(Expand().ok());
+  inner_.call_error = absl::UnavailableError("gone");
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(Expand().ok());
+    clock_.Advance(GuardedDrafter::kFirstPause);
+  }
+  EXPECT_EQ(inner_.frontiers.size(), 2u) << "a drafter that does not answer must not be called";
+  inner_.call_error.reset();
   EXPECT_TRUE(Expand().ok());
 }
 

@@ -157,7 +157,7 @@ TEST_F(AcceptanceFileTest, OpenRefusesAFileWithAnotherVocabulary) {
   EXPECT_THAT(file.status().message(), HasSubstr("vocabulary of 100"));
 }
 
-TEST_F(AcceptanceFileTest, ADamagedFileIsAnErrorThatNamesItAndNeverACrash) {
+TEST_F(AcceptanceFileTest, ADamagedFileIsSetAsideAndNeverCausesACrash) {
   SaveLearned();
   std::ifstream in(Path(), std::ios::binary);
   const std::string whole((std::istreambuf_iterator<char>(in)), {});
@@ -165,8 +165,8 @@ TEST_F(AcceptanceFileTest, ADamagedFileIsAnErrorThatNamesItAndNeverACrash) {
     std::filesystem::remove(Path());
     folder_.Write("acceptance.safetensors", whole.substr(0, size));
     const auto file = AcceptanceFile::Open(Path(), kVocabulary);
-    ASSERT_FALSE(file.ok()) << size;
-    EXPECT_THAT(file.status().message(), HasSubstr(Path()));
+    ASSERT_TRUE(file.ok()) << size << ": " << file.status();
+    EXPECT_TRUE(std::filesystem::remove(Path() + ".bad")) << size;
   }
   for (size_t at = 0; at < whole.size(); at += 7) {
     std::string damaged = whole;

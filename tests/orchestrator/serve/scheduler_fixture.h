@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <new>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -34,6 +37,7 @@ class SharedVerifier final : public Verifier {
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
     MutexLock lock(&mutex_);
     absl::SleepFor(open_time_);
+    if (open_error_.has_value()) return *std::exchange(open_error_, std::nullopt);
     opened_.push_back(sampling.seed);
     return fake_.Open(sequence, sampling);
   }
@@ -49,6 +53,10 @@ class SharedVerifier final : public Verifier {
     mutex_.AwaitWithTimeout(may_go_on, absl::Seconds(60));
     waiting_ = false;
     if (unavailable_) return absl::UnavailableError("the stream broke");
+    for (const VerifyItem& item : forest) {
+      if (item.tree.token(0) == ends_verifier_) return absl::UnavailableError("the stream broke");
+    }
+    if (std::exchange(throws_, false)) throw std::bad_alloc();
     Call& call = calls_.emplace_back();
     call.trees = static_cast<int>(forest.size());
     call.opened = static_cast<int>(opened_.size());
@@ -63,9 +71,35 @@ class SharedVerifier final : public Verifier {
     fake_.Close(sequence);
   }
 
+  absl::Status CheckAlive() override {
+    MutexLock lock(&mutex_);
+    return unavailable_ ? absl::UnavailableError("no answer") : absl::OkStatus();
+  }
+
+  // While unavailable, all calls fail, and the state of all sequences is lost.
   void SetUnavailable(bool unavailable) {
     MutexLock lock(&mutex_);
     unavailable_ = unavailable;
+    FakeVerifier restarted;
+    restarted.kv_tokens = fake_.kv_tokens;
+    restarted.max_context = fake_.max_context;
+    restarted.identity = fake_.identity;
+    fake_ = std::move(restarted);
+  }
+  // The next Open fails with `error`.
+  void FailNextOpen(absl::Status error) {
+    MutexLock lock(&mutex_);
+    open_error_ = std::move(error);
+  }
+  // The next Verify throws.
+  void ThrowOnce() {
+    MutexLock lock(&mutex_);
+    throws_ = true;
+  }
+  // Every Verify of a tree with this root fails.
+  void EndAtRoot(TokenId root) {
+    MutexLock lock(&mutex_);
+    ends_verifier_ = root;
   }
   // Every Open takes this long.
   void SetOpenTime(absl::Duration open_time) {
@@ -111,7 +145,9 @@ class SharedVerifier final : public Verifier {
  private:
   Mutex mutex_;
   FakeVerifier fake_;
-  bool unavailable_ = false;
+  bool unavailable_ = false, throws_ = false;
+  std::optional<absl::Status> open_error_;
+  TokenId ends_verifier_ = kNoToken;
   absl::Duration open_time_;
   bool held_ = false, waiting_ = false;
   std::vector<uint64_t> opened_;

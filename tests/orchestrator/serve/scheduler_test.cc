@@ -124,29 +124,6 @@ TEST_F(SchedulerTest, ARunningRequestEndsAtItsDeadline) {
   EXPECT_TRUE(verifier_.AwaitLive(0));
 }
 
-TEST_F(SchedulerTest, ALostVerifierFailsAllRequestsAndServingResumesWhenItReturns) {
-  options_.max_running = 1;
-  StartAndAwaitReady();
-  const auto running = Submit({.prompt = {1}, .max_tokens = 100000});
-  OutputDelta first;
-  ASSERT_EQ(running->WaitForEvent(absl::Seconds(10), first), RequestStream::Event::kDelta);
-  const auto waiting = Submit({});
-  verifier_.SetUnavailable(true);
-  for (RequestStream* stream : {running.get(), waiting.get()}) {
-    const Answer answer = ReadAll(*stream);
-    EXPECT_TRUE(absl::IsUnavailable(answer.status)) << answer.status;
-    EXPECT_THAT(std::string(answer.status.message()),
-                HasSubstr("the connection to the verifier was lost"));
-  }
-  ASSERT_TRUE(AwaitReady(false));
-  EXPECT_TRUE(absl::IsUnavailable(TrySubmit({})));
-
-  verifier_.SetUnavailable(false);
-  ASSERT_TRUE(AwaitReady(true));
-  const auto again = Submit({.prompt = {2}, .max_tokens = 5});
-  EXPECT_EQ(ReadAll(*again).tokens, testing::ToyText({2}, {}, 5));
-}
-
 TEST_F(SchedulerTest, DrainRefusesNewRequestsAndLetsRunningOnesEnd) {
   StartAndAwaitReady();
   const auto stream = Submit({.prompt = {1}, .max_tokens = 50, .policy = "chain"});

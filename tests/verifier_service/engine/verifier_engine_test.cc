@@ -39,10 +39,14 @@ TEST_F(VerifierEngineTest, FeatureLayersOutsideTheTargetAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(engine_->SetFeatureLayers({-1})));
   ASSERT_TRUE(engine_->SetFeatureLayers({0, 2}).ok());
   Begin(kSequence, kPrompt);
-  EXPECT_TRUE(absl::IsFailedPrecondition(engine_->SetFeatureLayers({1})));
-  EXPECT_TRUE(engine_->SetFeatureLayers({0, 2}).ok());  // Setting the same layers again is allowed.
-  engine_->Close(kSequence);
-  EXPECT_TRUE(engine_->SetFeatureLayers({1}).ok());
+  EXPECT_TRUE(engine_->SetFeatureLayers({0, 2}).ok());  // Setting the same layers changes nothing.
+  EXPECT_TRUE(engine_->features().Rows(kSequence).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(engine_->SetFeatureLayers({0, 0})));
+  EXPECT_TRUE(engine_->features().Rows(kSequence).ok());
+  // Open sequences lose their features, which have another width.
+  ASSERT_TRUE(engine_->SetFeatureLayers({1}).ok());
+  EXPECT_TRUE(absl::IsOutOfRange(engine_->features().Rows(kSequence).status()));
+  EXPECT_TRUE(engine_->Prefill({kSequence, 9, {1}}).ok());
 }
 
 TEST_F(VerifierEngineTest, PrefillRefusesTokensThatDoNotContinueTheSequence) {

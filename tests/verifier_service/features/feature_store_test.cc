@@ -139,6 +139,19 @@ TEST(FeatureStoreTest, ASequenceThatExceedsTheMemoryLimitLosesItsHistory) {
   EXPECT_TRUE(store.Read({other, 0, 2}, kNoWait).ok());
 }
 
+TEST(FeatureStoreTest, TheLongestHistoryIsDroppedAndShorterOnesGoOn) {
+  FeatureStore store(DType::kF32, /*max_bytes=*/10 * 8);
+  const SequenceId other = {9, 0};
+  store.Open(kSequence, 2);
+  store.Open(other, 2);
+  AppendRows(store, kSequence, 0, 8);
+  AppendRows(store, other, 0, 3);
+  EXPECT_TRUE(absl::IsOutOfRange(store.Rows(kSequence).status()));
+  ASSERT_TRUE(store.Rows(other).ok()) << store.Rows(other).status();
+  EXPECT_EQ(*store.Rows(other), 3);
+  EXPECT_EQ(store.bytes(), 3 * 8);
+}
+
 TEST(FeatureStoreTest, CloseFreesTheMemory) {
   FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, kWidth);

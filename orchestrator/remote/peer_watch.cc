@@ -1,0 +1,112 @@
+#include "orchestrator/remote/peer_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+
+namespace bastion {
+
+PeerWatch::PeerWatch(std::string peer, absl::Duration timeout, Ask ask, absl::Duration unknown_call)
+    : peer_(std::move(peer)),
+      timeout_(timeout),
+      ask_(std::move(ask)),
+      unknown_call_(unknown_call),
+      expected_(absl::ToInt64Nanoseconds(unknown_call)) {}
+
+PeerWatch::~PeerWatch() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status PeerWatch::AwaitAnswer() {
+  const auto answered = [this] {
+    mutex_.AssertHeld();
+    return answered_ == renewals_;
+  };
+  {
+    MutexLock lock(&mutex_);
+    if (!std::exchange(started_, true)) thread_ = std::thread([this] { Main(); });
+    mutex_.AwaitWithTimeout(answered, timeout_);
+  }
+  return status();
+}
+
+absl::Status PeerWatch::status() const {
+  MutexLock lock(&mutex_);
+  if (!started_) return absl::OkStatus();
+  if (answered_ == renewals_) return verdict_;
+  return absl::UnavailableError(absl::StrCat(peer_, " has not answered yet"));
+}
+
+void PeerWatch::Renew() {
+  MutexLock lock(&mutex_);
+  Forget();
+}
+
+void PeerWatch::RenewIfLost() {
+  MutexLock lock(&mutex_);
+  if (answered_ == renewals_ && !verdict_.ok()) Forget();
+}
+
+void PeerWatch::Forget() {
+  ++renewals_;
+  last_.reset();
+  expected_.store(absl::ToInt64Nanoseconds(unknown_call_));
+}
+
+void PeerWatch::Main() {
+  for (;;) {
+    uint64_t renewals = 0;
+    {
+      MutexLock lock(&mutex_);
+      if (stopping_) return;
+      renewals = renewals_;
+    }
+    const absl::StatusOr<EngineActivity> answer = ask_(timeout_);
+    const auto urgent = [&] {
+      mutex_.AssertHeld();
+      return stopping_ || renewals_ != renewals;
+    };
+    MutexLock lock(&mutex_);
+    if (renewals_ == renewals) Judge(answer, renewals);
+    mutex_.AwaitWithTimeout(urgent, timeout_ / kQuestionsPerTimeout);
+  }
+}
+
+void PeerWatch::Judge(const absl::StatusOr<EngineActivity>& answer, uint64_t renewals) {
+  const absl::Status& error = answer.status();
+  const bool silent = absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error);
+  if (answer.ok()) {
+    verdict_ = CheckEngine(*answer);
+  } else if (silent) {
+    verdict_ = absl::UnavailableError(absl::StrCat(peer_, " does not answer: ", error.message()));
+  } else if (answered_ != renewals) {
+    verdict_ = error;
+  }  // Else it answered before, and is only too busy to answer now.
+  answered_ = renewals;
+}
+
+absl::Status PeerWatch::CheckEngine(const EngineActivity& activity) {
+  const absl::Duration now = Clock::Real().Now();
+  if (!last_.has_value() || !activity.busy || activity.progress != last_->progress) {
+    progressed_ = now;
+  }
+  // Only the first answer may set the instance.
+  const uint64_t instance = last_.has_value() ? last_->instance : activity.instance;
+  last_ = activity;
+  last_->instance = instance;
+  if (activity.instance != instance) {
+    return absl::UnavailableError(absl::StrCat(peer_, " was restarted"));
+  }
+  const absl::Duration patience = std::max(timeout_, kSlack * absl::Nanoseconds(expected_.load()));
+  if (now - progressed_ <= patience) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(peer_, " hangs: its engine is in a call and made no ",
+                                             "progress for ", absl::FormatDuration(patience)));
+}
+
+}  // namespace bastion

@@ -1,0 +1,87 @@
+// PeerWatch: notices when another service is dead, hangs, cannot be reached, or was restarted, also
+// while no call runs. A thread of its own asks the peer a question several times per timeout.
+//
+// The peer is lost if
+//   - it does not answer within the timeout, or cannot be reached,
+//   - it was restarted since the last Renew(), or
+//   - its engine is in a call without progress for longer than the timeout, and for longer than
+//     kSlack times the predicted time of the call.
+// It stays lost until it answers again; after a restart, until Renew(). Thread-safe.
+#ifndef BASTION_ORCHESTRATOR_REMOTE_PEER_WATCH_H_
+#define BASTION_ORCHESTRATOR_REMOTE_PEER_WATCH_H_
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "common/stages/stage_data.h"
+
+namespace bastion {
+
+class PeerWatch {
+ public:
+  static constexpr double kSlack = 5;
+  static constexpr int kQuestionsPerTimeout = 5;
+  // Calls of a calibration take long.
+  static constexpr absl::Duration kUnknownCall = absl::Seconds(6);
+
+  // Asks the peer, and returns within `timeout`. UNAVAILABLE or DEADLINE_EXCEEDED: no answer. Any
+  // other error is an answer, too.
+  using Ask = std::function<absl::StatusOr<EngineActivity>(absl::Duration timeout)>;
+
+  // `peer` names the peer in error messages. The thread starts with the first AwaitAnswer().
+  // `unknown_call` is the predicted time of a call before the first Expect() after Renew().
+  PeerWatch(std::string peer, absl::Duration timeout, Ask ask,
+            absl::Duration unknown_call = kUnknownCall);
+  // Waits for the question that is being asked.
+  ~PeerWatch();
+
+  // Waits until a question that was asked after the last Renew() is answered, for at most the
+  // timeout. Returns status(). For one thread.
+  [[nodiscard]] absl::Status AwaitAnswer() ABSL_LOCKS_EXCLUDED(mutex_);
+  // OK, or UNAVAILABLE if the peer is lost or has not answered a question that was asked after the
+  // last Renew(). OK before the first AwaitAnswer().
+  [[nodiscard]] absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Forgets the answers so far.
+  void Renew() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Forgets the answers so far if they show that the peer is lost.
+  void RenewIfLost() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The time that the next call is predicted to take.
+  void Expect(absl::Duration predicted) { expected_.store(absl::ToInt64Nanoseconds(predicted)); }
+
+ private:
+  void Main() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Handles the answer to a question that was asked after Renew() number `renewals`.
+  void Judge(const absl::StatusOr<EngineActivity>& answer, uint64_t renewals)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] absl::Status CheckEngine(const EngineActivity& activity)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string peer_;
+  const absl::Duration timeout_;
+  const Ask ask_;
+  const absl::Duration unknown_call_;
+  std::atomic<int64_t> expected_;  // Nanoseconds.
+  mutable Mutex mutex_;
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t renewals_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint64_t answered_ ABSL_GUARDED_BY(mutex_) = 0;  // Value of renewals_ that verdict_ belongs to.
+  absl::Status verdict_ ABSL_GUARDED_BY(mutex_);
+  // The last answer since Renew(), and when the engine was last seen idle or making progress.
+  std::optional<EngineActivity> last_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration progressed_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_REMOTE_PEER_WATCH_H_
