@@ -54,11 +54,12 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   grpc::ServerBuilder builder;
   grpc::ResourceQuota quota("bastion");
   quota.SetMaxThreads(options.max_threads);
+  SetConnectionLimits(options.connections, quota, builder);
   builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxReceiveMessageSize(options.max_request_bytes > 0 ? options.max_request_bytes
+                                                                 : options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // One or two pollers are enough. gRPC would keep starting and stopping further ones.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
@@ -70,9 +71,13 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::promise<void> open;
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> gate;
-  gate.push_back(std::make_unique<StartupGate>(open.get_future().share()));
-  builder.experimental().SetInterceptorCreators(std::move(gate));
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+  creators.push_back(std::make_unique<StartupGate>(open.get_future().share()));
+  if (options.watchdog != nullptr) {
+    creators.push_back(
+        std::make_unique<WriteWatchFactory>(options.watchdog, options.write_patience));
+  }
+  builder.experimental().SetInterceptorCreators(std::move(creators));
   host->server_ = builder.BuildAndStart();
   if (host->server_ == nullptr) {
     return absl::UnavailableError(absl::StrCat(
@@ -92,6 +97,8 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
 ServiceHost::~ServiceHost() { Shutdown(absl::ZeroDuration()); }
 
 void ServiceHost::SetServing(bool serving) {
+  MutexLock lock(&mutex_);
+  if (server_ == nullptr) return;
   if (auto* health = server_->GetHealthCheckService()) health->SetServingStatus(serving);
 }
 
@@ -100,12 +107,14 @@ void ServiceHost::Shutdown(absl::Duration grace) {
   SetServing(false);
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   server_->Wait();
+  MutexLock lock(&mutex_);
   server_.reset();
 }
 
 void BlockStopSignals() {
   const sigset_t set = StopSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
 }
 
 std::string WaitForStopSignal() {
