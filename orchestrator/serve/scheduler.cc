@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/stages/kv_pages.h"
+#include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/kv_admission.h"
 
 namespace bastion {
@@ -81,7 +82,7 @@ void Scheduler::Main() {
     UpdateStats();
     cost_inquiries_.Answer(link_.engine()->target, link_.engine()->costs);
   }
-  const absl::Status stopped = absl::UnavailableError("the service is shutting down");
+  const auto stopped = ForClient(absl::UnavailableError("the service is shutting down"));
   queue_.Refuse(stopped);
   FailAll(stopped);
   link_.Save();
@@ -199,8 +200,7 @@ void Scheduler::Step() {
   }
   if (const absl::Status stepped = RunCycle(turn); !stepped.ok()) {
     LOG(ERROR) << "verify failed: " << stepped;
-    const absl::Status lost = absl::UnavailableError(
-        absl::StrCat("the connection to the verifier was lost: ", stepped.message()));
+    const auto lost = ForClient(absl::UnavailableError("the connection to the verifier was lost"));
     link_.Lose(lost);
     FailAll(lost);
     return;
@@ -247,10 +247,10 @@ void Scheduler::LogDraftStatus() {
 
 absl::Status Scheduler::CheckClient(const LiveRequest& request) const {
   if (absl::Status status = request.CheckClient(); !status.ok()) return status;
-  if (request.total_stall() <= options_.slow_client) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("the client has not read its answer for ",
-                                                   absl::FormatDuration(options_.slow_client),
-                                                   " in total"));
+  const absl::Duration limit = options_.slow_client;
+  if (request.total_stall() <= limit) return absl::OkStatus();
+  return ForClient(absl::ResourceExhaustedError(absl::StrCat(
+      "the client has not read its answer for ", absl::FormatDuration(limit), " in total")));
 }
 
 void Scheduler::QueueOtherAnswers() {
@@ -289,8 +289,8 @@ void Scheduler::Park() {
       parked_.push_back(std::move(request));
       continue;
     }
-    request->Fail(absl::ResourceExhaustedError(absl::StrCat(
-        "the client reads too slowly, and ", parked_.size(), " other answers wait for clients")));
+    request->Fail(ForClient(absl::ResourceExhaustedError(absl::StrCat(
+        "the client reads too slowly, and ", parked_.size(), " other answers wait for clients"))));
     queue_.RecordParkedEnd(*request);
   }
 }
@@ -353,10 +353,10 @@ void Scheduler::HandleStarvedAlone(LiveRequest& request) {
     queue_.Sleep(kStalledPoll);
     return;
   }
-  request.sequence().Fail(absl::ResourceExhaustedError(absl::StrCat(
+  request.sequence().Fail(ForClient(absl::ResourceExhaustedError(absl::StrCat(
       "the KV cache of this server holds ", capacity, " tokens, and this request alone fills it: ",
       request.request().decode.prompt.size(), " tokens of the prompt and ",
-      request.sequence().output().size(), " of the output; set a lower stop.max_tokens")));
+      request.sequence().output().size(), " of the output; set a lower stop.max_tokens"))));
 }
 
 void Scheduler::ReleasePages(const LiveRequest& request) {

@@ -35,6 +35,7 @@ class SharedVerifier final : public Verifier {
     MutexLock lock(&mutex_);
     absl::SleepFor(open_time_);
     opened_.push_back(sampling.seed);
+    if (!open_error_.ok()) return open_error_;
     return fake_.Open(sequence, sampling);
   }
   absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
@@ -66,6 +67,11 @@ class SharedVerifier final : public Verifier {
   void SetUnavailable(bool unavailable) {
     MutexLock lock(&mutex_);
     unavailable_ = unavailable;
+  }
+  // Every Open fails with this error.
+  void SetOpenError(const absl::Status& error) {
+    MutexLock lock(&mutex_);
+    open_error_ = error;
   }
   // Every Open takes this long.
   void SetOpenTime(absl::Duration open_time) {
@@ -113,6 +119,7 @@ class SharedVerifier final : public Verifier {
   FakeVerifier fake_;
   bool unavailable_ = false;
   absl::Duration open_time_;
+  absl::Status open_error_;
   bool held_ = false, waiting_ = false;
   std::vector<uint64_t> opened_;
   std::vector<Call> calls_;
