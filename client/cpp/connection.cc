@@ -1,6 +1,5 @@
 #include "client/cpp/connection.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
@@ -10,11 +9,6 @@
 
 namespace bastion {
 namespace {
-
-std::string Variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 // The content of a file; empty if `path` is. Sets `status` if the file cannot be read.
 std::string Read(const std::string& path, absl::Status* status) {
@@ -28,13 +22,6 @@ std::string Read(const std::string& path, absl::Status* status) {
 }
 
 }  // namespace
-
-ConnectionOptions ConnectionOptions::FromEnvironment() {
-  return {.tls_ca = Variable("BASTION_TLS_CA"),
-          .tls_cert = Variable("BASTION_TLS_CERT"),
-          .tls_key = Variable("BASTION_TLS_KEY"),
-          .token_file = Variable("BASTION_TOKEN_FILE")};
-}
 
 Connection::Connection(const std::string& endpoint, const ConnectionOptions& options) {
   std::string token = Read(options.token_file, &status_);

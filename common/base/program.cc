@@ -1,5 +1,7 @@
 #include "common/base/program.h"
 
+#include <sys/resource.h>
+
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -26,12 +28,21 @@ absl::Status ParseAndRun(int argc, char** argv, const std::string& program, cons
   }
 }
 
+// Every connection needs a descriptor. The usual limit of 1024 is for programs that use select().
+void RaiseDescriptorLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 int RunProgram(int argc, char** argv, const ProgramInfo& info,
                absl::FunctionRef<absl::Status(const std::vector<char*>& arguments)> run) {
   // Debian builds Abseil with deadlock detection, which slows down every lock in gRPC.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  RaiseDescriptorLimit();
   const std::string program = std::filesystem::path(argv[0]).filename().string();
   if (HasArgument(argc, argv, "--help", "-h")) {
     std::cout << HelpText(program, info) << std::flush;

@@ -12,8 +12,8 @@ namespace bastion {
 
 // Parses the flags (names may contain dashes) and calls `run` with the other arguments, argv[0]
 // first. Prints an error as one line that begins with the program's name. Reports an exception from
-// a library (e.g. out of memory) as an error. Handles --help and --version. Returns the exit
-// status: 0, or 1 after an error.
+// a library (e.g. out of memory) as an error. Handles --help and --version. Raises the limit on
+// descriptors to the hard limit. Returns the exit status: 0, or 1 after an error.
 int RunProgram(int argc, char** argv, const ProgramInfo& info,
                absl::FunctionRef<absl::Status(const std::vector<char*>& arguments)> run);
 

@@ -57,6 +57,9 @@ void bastion_hub_tokenizer_free(BastionHubTokenizer* tokenizer);
 // Returns the largest id plus one.
 BastionHubStatus bastion_hub_tokenizer_vocabulary(const BastionHubTokenizer* tokenizer,
                                                   uint32_t* out);
+// Returns the bytes of the longest text that one token represents.
+BastionHubStatus bastion_hub_tokenizer_longest_token(const BastionHubTokenizer* tokenizer,
+                                                     uint32_t* out);
 BastionHubStatus bastion_hub_tokenizer_encode(const BastionHubTokenizer* tokenizer,
                                               BastionHubBytes text, bool add_special,
                                               BastionHubIds* out);

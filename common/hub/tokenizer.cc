@@ -26,9 +26,11 @@ absl::StatusOr<Tokenizer> Tokenizer::FromJson(std::string_view json) {
   BastionHubTokenizer* raw = nullptr;
   RETURN_IF_ERROR(Take(bastion_hub_tokenizer_new(Borrow(json), &raw)));
   Handle handle(raw);
-  uint32_t vocabulary = 0;
+  uint32_t vocabulary = 0, longest_token = 0;
   RETURN_IF_ERROR(Take(bastion_hub_tokenizer_vocabulary(raw, &vocabulary)));
-  return Tokenizer(std::move(handle), static_cast<int>(vocabulary));
+  RETURN_IF_ERROR(Take(bastion_hub_tokenizer_longest_token(raw, &longest_token)));
+  return Tokenizer(std::move(handle), static_cast<int>(vocabulary),
+                   static_cast<int>(longest_token));
 }
 
 absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,

@@ -35,6 +35,8 @@ class Tokenizer {
 
   // The largest id plus one. A model's V may be larger, because checkpoints pad it.
   [[nodiscard]] int vocabulary() const { return vocabulary_; }
+  // Bytes of the longest text that one token represents.
+  [[nodiscard]] int longest_token() const { return longest_token_; }
   // The id of the token with the text `token`, e.g. "<|im_end|>". Nullopt if there is none.
   [[nodiscard]] std::optional<TokenId> Find(std::string_view token) const;
   [[nodiscard]] const BastionHubTokenizer* handle() const { return handle_.get(); }
@@ -45,11 +47,13 @@ class Tokenizer {
   };
   using Handle = std::unique_ptr<BastionHubTokenizer, Free>;
 
-  Tokenizer(Handle handle, int vocabulary) : handle_(std::move(handle)), vocabulary_(vocabulary) {}
+  Tokenizer(Handle handle, int vocabulary, int longest_token)
+      : handle_(std::move(handle)), vocabulary_(vocabulary), longest_token_(longest_token) {}
   [[nodiscard]] static absl::StatusOr<Tokenizer> FromJson(std::string_view json);
 
   Handle handle_;
   int vocabulary_;
+  int longest_token_;
 };
 
 }  // namespace bastion::hub

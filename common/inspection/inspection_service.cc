@@ -4,8 +4,10 @@
 
 #include <fstream>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/wire/protocol.h"
 
@@ -79,7 +81,12 @@ void InspectionService::AddPeer(const Peer& peer, const v1::GetTimelineRequest& 
     grpc::ClientContext context;
     context.set_deadline(wire::GrpcDeadline(SteadyNow() + kPeerTimeout));
     const grpc::Status status = peer.stub->GetTimeline(&context, asked, answer);
-    if (!status.ok()) return status.error_message();
+    if (!status.ok()) {
+      // The message names the peer's address.
+      LOG(WARNING) << "no timeline of the " << peer.service << ": " << status.error_message();
+      return absl::StrCat("it did not answer: ",
+                          absl::StatusCodeToString(wire::FromGrpc(status).code()));
+    }
     return std::string(answer->services_size() == 1 ? "" : "the answer has no timeline");
   };
   v1::GetTimelineResponse answer;

@@ -9,6 +9,8 @@ namespace bastion {
 namespace {
 
 constexpr float kMaxTemperature = 100.0f;
+// Below it, logits divided by the temperature may overflow.
+constexpr float kMinTemperature = 1e-5f;
 constexpr float kMaxRepetitionPenalty = 100.0f;
 constexpr float kMaxPenalty = 2.0f;
 constexpr float kMaxBias = 100.0f;
@@ -26,6 +28,13 @@ absl::Status CheckPositive(absl::string_view field, double value, double max) {
       absl::StrCat(field, " is ", value, "; it must be in (0, ", max, "]"));
 }
 
+absl::Status CheckTemperature(double temperature) {
+  if (temperature >= kMinTemperature && temperature <= kMaxTemperature) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("temperature is ", temperature,
+                                                 "; it must be 0 or in [", kMinTemperature, ", ",
+                                                 kMaxTemperature, "]"));
+}
+
 absl::Status CheckToken(absl::string_view field, TokenId token, int vocabulary) {
   if (token >= 0 && token < vocabulary) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -36,7 +45,9 @@ absl::Status CheckToken(absl::string_view field, TokenId token, int vocabulary) 
 
 absl::Status SamplingParams::Validate(int vocabulary) const {
   constexpr double kMaxInt = std::numeric_limits<int>::max();
-  RETURN_IF_ERROR(CheckRange("temperature", temperature, 0, kMaxTemperature));
+  if (temperature != 0) {
+    RETURN_IF_ERROR(CheckTemperature(temperature));
+  }
   RETURN_IF_ERROR(CheckRange("top_k", top_k, 0, kMaxInt));
   RETURN_IF_ERROR(CheckPositive("top_p", top_p, 1));
   RETURN_IF_ERROR(CheckRange("min_p", min_p, 0, 1));

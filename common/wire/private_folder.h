@@ -12,13 +12,6 @@ namespace bastion::wire {
 // another user, or if other users may enter it.
 [[nodiscard]] absl::Status MakePrivateFolder(const std::string& folder);
 
-// The default address of a service for the others on this host: a socket in the private folder
-// "$XDG_RUNTIME_DIR/bastion", or "/tmp/bastion-UID" if there is no such variable.
-[[nodiscard]] std::string DefaultSocket(const std::string& service);
-
-// Makes the folder of DefaultSocket if `address` is in it. Errors: MakePrivateFolder.
-[[nodiscard]] absl::Status PrepareSocketFolder(const std::string& address);
-
 }  // namespace bastion::wire
 
 #endif  // BASTION_COMMON_WIRE_PRIVATE_FOLDER_H_

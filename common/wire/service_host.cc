@@ -16,8 +16,6 @@
 namespace bastion::wire {
 namespace {
 
-int Milliseconds(absl::Duration time) { return static_cast<int>(absl::ToInt64Milliseconds(time)); }
-
 void EnablePlugins(bool reflection) {
   grpc::EnableDefaultHealthCheckService(true);
   static std::once_flag once;
@@ -40,13 +38,10 @@ class StartupGate final : public grpc::experimental::ServerInterceptorFactoryInt
   const std::shared_future<void> open_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
-    const HostOptions& options, const std::vector<grpc::Service*>& services) {
-  EnablePlugins(options.reflection);
-  auto host = std::unique_ptr<ServiceHost>(new ServiceHost());
-  for (const std::string& address : options.addresses) {
+// Locks the unix sockets of `addresses`. UNAVAILABLE if another process serves one.
+absl::StatusOr<std::vector<Descriptor>> LockSockets(const std::vector<std::string>& addresses) {
+  std::vector<Descriptor> locks;
+  for (const std::string& address : addresses) {
     const std::string path = SocketPath(address);
     if (path.empty()) continue;
     absl::StatusOr<Descriptor> lock = LockSocket(path);
@@ -54,20 +49,27 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
       return absl::UnavailableError(lock.status().message());
     }
     // Any other error is an error of listening, too, which follows.
-    if (lock.ok()) host->locks_.push_back(*std::move(lock));
+    if (lock.ok()) locks.push_back(*std::move(lock));
   }
+  return locks;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
+    const HostOptions& options, const std::vector<grpc::Service*>& services) {
+  EnablePlugins(options.reflection);
+  auto host = std::unique_ptr<ServiceHost>(new ServiceHost());
+  ASSIGN_OR_RETURN(host->locks_, LockSockets(options.addresses));
   grpc::ServerBuilder builder;
   grpc::ResourceQuota quota("bastion");
   quota.SetMaxThreads(options.max_threads);
+  SetConnectionLimits(options.connections, quota, builder);
   builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxReceiveMessageSize(options.max_request_bytes > 0 ? options.max_request_bytes
+                                                                 : options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                             Milliseconds(options.keepalive_timeout));
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // One or two pollers are enough. gRPC would keep starting and stopping further ones.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
@@ -80,9 +82,13 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::promise<void> open;
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> gate;
-  gate.push_back(std::make_unique<StartupGate>(open.get_future().share()));
-  builder.experimental().SetInterceptorCreators(std::move(gate));
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+  creators.push_back(std::make_unique<StartupGate>(open.get_future().share()));
+  if (options.watchdog != nullptr) {
+    creators.push_back(
+        std::make_unique<WriteWatchFactory>(options.watchdog, options.write_patience));
+  }
+  builder.experimental().SetInterceptorCreators(std::move(creators));
   host->server_ = builder.BuildAndStart();
   if (host->server_ == nullptr) {
     return absl::UnavailableError(absl::StrCat(

@@ -15,6 +15,8 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/shm/shared_segment.h"
+#include "common/wire/call_watchdog.h"
+#include "common/wire/connection_limits.h"
 #include "common/wire/health_server.h"
 #include "common/wire/security.h"
 
@@ -25,15 +27,16 @@ struct HostOptions {
   std::vector<std::string> addresses;
   int max_threads = 64;  // Limit on concurrent calls. Further calls wait.
   int max_message_bytes = 16 << 20;
+  int max_request_bytes = 0;  // Limit on messages from clients. 0: max_message_bytes.
   bool reflection = false;
   std::shared_ptr<const Security> security = Security::None();
   // Further address, host:port, that serves only health checks, in clear text. Empty: none.
   std::string health_address = {};
-  // How long a connection may be silent before the server asks the client for a sign of life, and
-  // how long it waits for it. A client that has vanished frees its threads and sequences after
-  // both.
-  absl::Duration keepalive = absl::Seconds(20);
-  absl::Duration keepalive_timeout = absl::Seconds(10);
+  ConnectionLimits connections = {};
+  // Cancels calls whose client does not take a message within `write_patience`. Null: no limit.
+  // Not owned; must outlive the host.
+  CallWatchdog* watchdog = nullptr;
+  absl::Duration write_patience = absl::Seconds(30);
 };
 
 // SetServing is thread-safe, and does nothing after Shutdown. All else is for one thread.
@@ -47,7 +50,7 @@ class ServiceHost {
       const HostOptions& options, const std::vector<grpc::Service*>& services);
   ~ServiceHost();
 
-  // Sets the health status to SERVING or NOT_SERVING.
+  // Sets the health status to SERVING or NOT_SERVING. No effect after Shutdown.
   void SetServing(bool serving) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Refuses new calls and cancels the running calls after `grace`. Returns when all calls have

@@ -6,6 +6,13 @@
 #include "common/base/check.h"
 
 namespace bastion {
+namespace {
+
+// Penalties edit a logit per row and distinct token of the text. The product is limited per cycle,
+// so that one request with a long text and a large tree does not delay all others.
+constexpr int kPenalizedLogits = 1 << 18;
+
+}  // namespace
 
 DecodeSequence::DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPolicy> policy)
     : request_(std::move(request)), policy_(std::move(policy)), root_(request_.prompt.back()) {
@@ -52,7 +59,11 @@ void DecodeSequence::Preempt() {
 
 TreeLimits DecodeSequence::Limits(const TargetInfo& target) const {
   const int tokens_left = request_.max_tokens - static_cast<int>(output_.size());
-  return LimitsFor(target, committed_, tokens_left, request_.max_nodes, request_.node_cap);
+  int node_cap = request_.node_cap;
+  if (request_.sampling.penalizes()) {
+    node_cap = std::min(node_cap, std::max(1, kPenalizedLogits / std::max(1, committed_)));
+  }
+  return LimitsFor(target, committed_, tokens_left, request_.max_nodes, node_cap);
 }
 
 TokenId DecodeSequence::TokenAt(Position position) const {

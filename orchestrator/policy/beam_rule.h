@@ -29,7 +29,8 @@ class BeamRule final : public NamedRule {
   int max_rounds() const override { return depth_; }
   GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& /*costs*/) const override {
-    return Limit(GrowBeam(root, candidates, width_, depth_), width_ * depth_, limits, horizon);
+    return Limit(GrowBeam(root, candidates, width_, depth_, limits.nodes), width_ * depth_, limits,
+                 horizon);
   }
 
  private:

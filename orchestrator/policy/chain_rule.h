@@ -32,7 +32,8 @@ class ChainRule final : public NamedRule {
   GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& /*costs*/) const override {
     const int wanted = nodes_.value_or(horizon);
-    return Limit(GrowChain(root, candidates, wanted), wanted, limits, horizon);
+    return Limit(GrowChain(root, candidates, std::min(wanted, limits.nodes)), wanted, limits,
+                 horizon);
   }
 
  private:

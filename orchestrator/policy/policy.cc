@@ -75,6 +75,12 @@ std::optional<Policy::Prior> PriorOf(absl::string_view suffix) {
 
 }  // namespace
 
+std::vector<std::string> PolicyBaseNames() {
+  std::vector<std::string> names;
+  for (const BaseName& base : kBaseNames) names.emplace_back(base.name);
+  return names;
+}
+
 std::vector<std::string> SplitPolicies(std::string_view list) {
   std::vector<std::string> policies;
   for (const absl::string_view part :

@@ -75,6 +75,9 @@ class Policy {
   Prior prior_ = Prior::kNone;
 };
 
+// The base names of all policies: "ar", "fixed", …
+[[nodiscard]] std::vector<std::string> PolicyBaseNames();
+
 // The policies of a list that is separated by commas, without empty ones. A part NAME=VALUE is an
 // option of the policy before it.
 [[nodiscard]] std::vector<std::string> SplitPolicies(std::string_view list);

@@ -14,6 +14,8 @@
 #include "embedded/console_charts.js.h"
 #include "embedded/console_prompt.js.h"
 #include "embedded/console_requests.js.h"
+#include "orchestrator/serve/error_details.h"
+#include "orchestrator/serve/public_status.h"
 
 namespace bastion {
 namespace {
@@ -50,16 +52,16 @@ std::string RandomName() {
 
 }  // namespace
 
-Console::Console(const ServedModel* model, const RequestParser* parser, Scheduler* scheduler,
+Console::Console(const ServedModel* model, RequestIntake* intake, Scheduler* scheduler,
                  ConsoleFeed* feed, const ConsoleOptions& options)
     : model_(model),
-      parser_(parser),
+      intake_(intake),
       scheduler_(scheduler),
       feed_(feed),
       options_(options),
       identity_{.run = RandomName(),
                 .model = model->name,
-                .policy = parser->default_policy().text(),
+                .policy = intake->parser().default_policy().text(),
                 .tree_tokenizer = options.show_text ? &model->tokenizer : nullptr} {}
 
 std::vector<HttpRoute> Console::Routes() {
@@ -91,42 +93,46 @@ void Console::SendState(const HttpRequest& request, HttpResponse& response) {
 }
 
 void Console::Generate(const HttpRequest& request, HttpResponse& response) {
+  const std::string id = absl::StrCat("console-", ++asked_);
   const auto answer = [&]() -> absl::Status {
     const auto leave = absl::MakeCleanup([this] { --answers_; });
     if (++answers_ > kAnswers) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the console answers ", kAnswers, " prompts at a time; try again later"));
+      return ForClient(absl::ResourceExhaustedError(
+          absl::StrCat("the console answers ", kAnswers, " prompts at a time; try again later")));
     }
-    ASSIGN_OR_RETURN(PreparedRequest prepared, Prepare(request.body));
-    return Answer(std::move(prepared), response);
+    ASSIGN_OR_RETURN(RequestIntake::Entered entered, Enter(request.body, response));
+    entered.request.request_id = id;
+    return Answer(std::move(entered.request), response);
   };
-  const absl::Status status = answer();
+  absl::Status status = answer();
   if (status.ok()) return;
   if (options_.observer != nullptr) options_.observer->OnRefusal(status);
+  status = PublicStatus(status, id);
   response.Send(HttpStatusOf(status), kJson, ConsoleErrorLine(status));
 }
 
-absl::StatusOr<PreparedRequest> Console::Prepare(const std::string& body) {
-  ASSIGN_OR_RETURN(const v1::GenerateRequest request, ParseConsolePrompt(body));
-  ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request));
-  prepared.request_id = absl::StrCat("console-", ++asked_);
-  prepared.client = kClient;
-  return prepared;
+absl::StatusOr<RequestIntake::Entered> Console::Enter(const std::string& body,
+                                                      HttpResponse& response) {
+  const absl::StatusOr<v1::GenerateRequest> request = ParseConsolePrompt(body);
+  if (!request.ok()) return ForClient(request.status());
+  return intake_->Enter(*request,
+                        {.client = kClient, .is_canceled = [&] { return !response.connected(); }});
 }
 
 absl::Status Console::Answer(PreparedRequest request, HttpResponse& response) {
   const std::string started = ConsoleStartedLine(request);
+  const std::string id = request.request_id;
   auto live = std::make_unique<LiveRequest>(std::move(request), &model_->tokenizer, &Clock::Real(),
                                             options_.stream_interval, options_.observer);
   const std::shared_ptr<RequestStream> stream = live->stream();
   RETURN_IF_ERROR(scheduler_->Submit(std::move(live)));
   const auto cancel = absl::MakeCleanup([&] { scheduler_->Cancel(*stream); });
   response.Begin(200, "application/x-ndjson; charset=utf-8");
-  if (response.Write(started)) Stream(*stream, response);
+  if (response.Write(started)) Stream(id, *stream, response);
   return absl::OkStatus();
 }
 
-void Console::Stream(RequestStream& stream, HttpResponse& response) const {
+void Console::Stream(const std::string& id, RequestStream& stream, HttpResponse& response) const {
   hub::Detokenizer detokenizer(model_->tokenizer);
   OutputDelta delta;
   while (response.connected()) {
@@ -137,7 +143,9 @@ void Console::Stream(RequestStream& stream, HttpResponse& response) const {
         if (!response.Write(ConsoleCycleLines(delta, &detokenizer))) return;
         break;
       case RequestStream::Event::kEnd:
-        if (!stream.status().ok()) response.Write(ConsoleErrorLine(stream.status()));
+        if (!stream.status().ok()) {
+          response.Write(ConsoleErrorLine(PublicStatus(stream.status(), id)));
+        }
         return;
     }
   }

@@ -17,7 +17,7 @@
 #include "common/http/http_server.h"
 #include "orchestrator/serve/console_feed.h"
 #include "orchestrator/serve/console_json.h"
-#include "orchestrator/serve/request_parser.h"
+#include "orchestrator/serve/request_intake.h"
 #include "orchestrator/serve/scheduler.h"
 #include "orchestrator/serve/served_model.h"
 
@@ -40,8 +40,8 @@ class Console {
 
   // All pointers must outlive this object and the server of its routes. `feed` must be among the
   // scheduler's observers. It may be null if the routes are not served.
-  Console(const ServedModel* model, const RequestParser* parser, Scheduler* scheduler,
-          ConsoleFeed* feed, const ConsoleOptions& options);
+  Console(const ServedModel* model, RequestIntake* intake, Scheduler* scheduler, ConsoleFeed* feed,
+          const ConsoleOptions& options);
 
   // GET /console (the page) and the files that it loads, GET /console/state, and
   // POST /console/generate.
@@ -53,14 +53,15 @@ class Console {
  private:
   void SendState(const HttpRequest& request, HttpResponse& response);
   void Generate(const HttpRequest& request, HttpResponse& response);
-  [[nodiscard]] absl::StatusOr<PreparedRequest> Prepare(const std::string& body);
+  [[nodiscard]] absl::StatusOr<RequestIntake::Entered> Enter(const std::string& body,
+                                                             HttpResponse& response);
   // Submits the request and streams its answer. An error: nothing was sent.
   [[nodiscard]] absl::Status Answer(PreparedRequest request, HttpResponse& response);
   // Streams the answer, or an error, until the end or until the client is gone.
-  void Stream(RequestStream& stream, HttpResponse& response) const;
+  void Stream(const std::string& id, RequestStream& stream, HttpResponse& response) const;
 
   const ServedModel* const model_;
-  const RequestParser* const parser_;
+  RequestIntake* const intake_;
   Scheduler* const scheduler_;
   ConsoleFeed* const feed_;
   const ConsoleOptions options_;

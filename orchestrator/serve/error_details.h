@@ -1,17 +1,33 @@
-// Details of an error for clients, in the form of google.rpc: a delay after which a retry makes
-// sense. Inside the process the detail is a payload of the absl::Status. On the wire it is the
-// trailer grpc-status-details-bin. Thread-safe: no state.
+// Errors of calls: what clients may see of them, and their details in the form of google.rpc.
+//
+// An error is for clients if its message is written for them: it names no address, path or sequence
+// of the services. All other errors are replaced at the border (public_status.h). Inside the
+// process, the mark and the details are payloads of the absl::Status. On the wire, the details are
+// the trailer grpc-status-details-bin. Thread-safe: no state.
 #ifndef BASTION_ORCHESTRATOR_SERVE_ERROR_DETAILS_H_
 #define BASTION_ORCHESTRATOR_SERVE_ERROR_DETAILS_H_
 
 #include <grpcpp/support/status.h>
 
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace bastion {
+
+// ---- errors for clients. REQUIRES, for all: the status is an error ----
+
+// Returns `status`, marked as an error for clients.
+[[nodiscard]] absl::Status ForClient(absl::Status status);
+[[nodiscard]] bool IsForClient(const absl::Status& status);
+
+// INVALID_ARGUMENT "<field>: <problem>" with a google.rpc.BadRequest, for clients.
+[[nodiscard]] absl::Status FieldError(absl::string_view field, absl::string_view problem);
+
+// ---- details ----
 
 // Returns `status` with a google.rpc.RetryInfo that asks clients to wait for `delay`. REQUIRES:
 // `status` is an error.
@@ -19,8 +35,14 @@ namespace bastion {
 // The delay that WithRetryDelay added; nullopt if there is none.
 [[nodiscard]] std::optional<absl::Duration> RetryDelay(const absl::Status& status);
 
-// The gRPC status of `status`, with its payloads as details.
+// Returns `status` with a google.rpc.RequestInfo. REQUIRES: `status` is an error.
+[[nodiscard]] absl::Status WithRequestId(absl::Status status, absl::string_view request_id);
+
+// The gRPC status of `status`, with its details.
 [[nodiscard]] grpc::Status ToGrpcWithDetails(const absl::Status& status);
+
+// `text` for a message: cut after `max_bytes` bytes if it is longer, but not inside a character.
+[[nodiscard]] std::string Shortened(absl::string_view text, size_t max_bytes);
 
 }  // namespace bastion
 

@@ -1,13 +1,16 @@
 #include "orchestrator/serve/generation_service.h"
 
+#include <exception>
+#include <optional>
+
 #include "absl/cleanup/cleanup.h"
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
-#include "common/wire/protocol.h"
 #include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/generation_events.h"
+#include "orchestrator/serve/public_status.h"
 
 namespace bastion {
 namespace {
@@ -15,7 +18,11 @@ namespace {
 // How often a call checks whether the client has canceled it while there is nothing to write.
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 
-std::string NewRequestId() {
+// The id that the client states, or a new one if it states none or one that is not valid.
+std::string RequestIdOf(const v1::GenerateRequest& request) {
+  if (!request.request_id().empty() && CheckRequestId(request.request_id()).ok()) {
+    return request.request_id();
+  }
   absl::BitGen bits;
   return absl::StrCat("req-", absl::Hex(absl::Uniform<uint64_t>(bits), absl::kZeroPad16));
 }
@@ -37,9 +44,9 @@ std::string Metadata(const grpc::ServerContext& context, const char* key) {
 absl::StatusOr<std::string> ClientOf(const grpc::ServerContext& context) {
   std::string client = Metadata(context, kClientKey);
   if (client.size() <= kLongestClientId) return client;
-  return absl::InvalidArgumentError(absl::StrCat("metadata ", kClientKey, ": has ", client.size(),
-                                                 " bytes; at most ", kLongestClientId,
-                                                 " are allowed"));
+  return FieldError(
+      absl::StrCat("metadata ", kClientKey),
+      absl::StrCat("has ", client.size(), " bytes; at most ", kLongestClientId, " are allowed"));
 }
 
 // The call's deadline on `clock`.
@@ -57,26 +64,32 @@ absl::Status EndOf(const grpc::ServerContext& context) {
 
 }  // namespace
 
-absl::StatusOr<PreparedRequest> GenerationService::Prepare(
-    const grpc::ServerContext& context, const v1::GenerateRequest& request) const {
-  ASSIGN_OR_RETURN(const std::string caller,
-                   options_.security->Authorize(context, Right::kGenerate));
-  ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request));
-  if (prepared.request_id.empty()) prepared.request_id = NewRequestId();
-  ASSIGN_OR_RETURN(prepared.client, ClientOf(context));
-  // A caller that has proved its name neither takes the turns of others nor shares prefixes with
-  // them.
-  if (!caller.empty()) {
-    prepared.client = absl::StrCat(caller, "/", prepared.client);
-    prepared.decode.cache_salt = absl::StrCat(caller, "/", prepared.decode.cache_salt);
-  }
-  prepared.deadline = DeadlineOf(context, Clock::Real());
-  return prepared;
+absl::StatusOr<std::string> GenerationService::Authorize(const grpc::ServerContext& context) const {
+  auto name = options_.security->Authorize(context, Right::kGenerate);
+  if (!name.ok()) return ForClient(name.status());
+  return name;
 }
 
-grpc::Status GenerationService::Refuse(const absl::Status& status) {
+absl::StatusOr<RequestIntake::Entered> GenerationService::Enter(const Call& call) {
+  RequestIntake::Caller caller;
+  ASSIGN_OR_RETURN(const std::string name, Authorize(call.context));
+  ASSIGN_OR_RETURN(caller.client, ClientOf(call.context));
+  // A caller that has proved its name neither takes the turns of others nor shares prefixes with
+  // them.
+  if (!name.empty()) caller.client = absl::StrCat(name, "/", caller.client);
+  caller.deadline = DeadlineOf(call.context, Clock::Real());
+  caller.is_canceled = [&] { return call.context.IsCancelled(); };
+  ASSIGN_OR_RETURN(RequestIntake::Entered entered, intake_->Enter(call.request, caller));
+  if (!name.empty()) {
+    std::string& salt = entered.request.decode.cache_salt;
+    salt = absl::StrCat(name, "/", salt);
+  }
+  return entered;
+}
+
+absl::Status GenerationService::Refuse(const absl::Status& status) {
   if (options_.observer != nullptr) options_.observer->OnRefusal(status);
-  return ToGrpcWithDetails(status);
+  return status;
 }
 
 grpc::Status GenerationService::Generate(grpc::ServerContext* context,
@@ -90,68 +103,72 @@ grpc::Status GenerationService::Generate(grpc::ServerContext* context,
   if (!trace.trace_state().empty()) {
     context->AddInitialMetadata(kTracestateKey, trace.trace_state());
   }
-  const grpc::Status status = Serve(context, *request, writer, &trace);
-  trace.SetStatus(wire::FromGrpc(status));
-  return status;
+  const Call call = {*context, *request, RequestIdOf(*request), *writer, trace};
+  absl::Status status;
+  try {
+    status = Serve(call);
+  } catch (const std::exception& error) {  // E.g. out of memory.
+    status = absl::InternalError(error.what());
+  }
+  status = PublicStatus(status, call.request_id);
+  trace.SetStatus(status);
+  return ToGrpcWithDetails(status);
 }
 
-grpc::Status GenerationService::Serve(grpc::ServerContext* context,
-                                      const v1::GenerateRequest& request,
-                                      grpc::ServerWriter<v1::GenerateResponse>* writer,
-                                      CallTrace* trace) {
-  absl::StatusOr<PreparedRequest> prepared = Prepare(*context, request);
-  if (!prepared.ok()) return Refuse(prepared.status());
-  trace->SetRequest(*prepared, model_->name);
-  prepared->trace = trace->context();
+absl::Status GenerationService::Serve(const Call& call) {
+  absl::StatusOr<RequestIntake::Entered> entered = Enter(call);
+  if (!entered.ok()) return Refuse(entered.status());
+  PreparedRequest& prepared = entered->request;
+  prepared.request_id = call.request_id;
+  call.trace.SetRequest(prepared, model_->name);
+  prepared.trace = call.trace.context();
   v1::GenerateResponse started;
-  started.mutable_started()->set_request_id(prepared->request_id);
+  started.mutable_started()->set_request_id(prepared.request_id);
   started.mutable_started()->set_model(model_->name);
-  started.mutable_started()->set_prompt_tokens(prepared->decode.prompt.size());
+  started.mutable_started()->set_prompt_tokens(prepared.decode.prompt.size());
 
-  auto live =
-      std::make_unique<LiveRequest>(*std::move(prepared), &model_->tokenizer, &Clock::Real(),
-                                    options_.stream_interval, options_.observer);
+  auto live = std::make_unique<LiveRequest>(std::move(prepared), &model_->tokenizer, &Clock::Real(),
+                                            options_.stream_interval, options_.observer);
   const std::shared_ptr<RequestStream> stream = live->stream();
   // A client that does not read blocks Write below. The scheduler then aborts the call.
-  stream->SetAbortCallback([context] { context->TryCancel(); });
-  const absl::Status submitted = scheduler_->Submit(std::move(live));
-  if (!submitted.ok()) return Refuse(submitted);
+  stream->SetAbortCallback([&call] { call.context.TryCancel(); });
+  // Before Submit, so that the callback is never called after this call.
   const auto cancel = absl::MakeCleanup([&] { scheduler_->Cancel(*stream); });
-  if (!writer->Write(started)) return wire::ToGrpc(EndOf(*context));
-  return wire::ToGrpc(
-      WriteEvents({model_->tokenizer, *context, request.output(), *stream, *writer, *trace}));
+  if (absl::Status submitted = scheduler_->Submit(std::move(live)); !submitted.ok()) {
+    return Refuse(submitted);
+  }
+  if (!call.writer.Write(started)) return EndOf(call.context);
+  return WriteEvents(call, *stream);
 }
 
-absl::Status GenerationService::WriteEvents(const Output& output) {
+absl::Status GenerationService::WriteEvents(const Call& call, RequestStream& stream) {
   OutputDelta delta;
+  std::optional<wire::CallWatchdog::Watch> rest;  // Watches the output after the end.
   for (;;) {
-    if (output.context.IsCancelled()) return EndOf(output.context);
-    switch (output.stream.WaitForEvent(kPollInterval, delta)) {
-      case RequestStream::Event::kTimeout:
-        break;
-      case RequestStream::Event::kDelta: {
-        const absl::Duration began = Clock::Real().Now();
-        if (!output.writer.Write(DeltaEvent(delta, output.wanted, output.tokenizer))) {
-          return EndOf(output.context);
-        }
-        if (delta.end &&
-            !output.writer.Write(FinishedEvent(delta.answer, *delta.end, output.wanted))) {
-          return EndOf(output.context);
-        }
-        output.trace.AddSend(began, delta);
-        break;
-      }
-      case RequestStream::Event::kEnd:
-        return output.stream.status();
+    if (call.context.IsCancelled()) return EndOf(call.context);
+    const RequestStream::Event event = stream.WaitForEvent(kPollInterval, delta);
+    if (event == RequestStream::Event::kTimeout) continue;
+    if (event == RequestStream::Event::kEnd) return stream.status();
+    if (const auto ended = stream.ended(); ended && !rest && options_.watchdog != nullptr) {
+      rest.emplace(options_.watchdog->Expect(&call.context, *ended + options_.slow_client));
     }
+    const absl::Duration began = Clock::Real().Now();
+    const v1::OutputOptions& wanted = call.request.output();
+    if (!call.writer.Write(DeltaEvent(delta, wanted, model_->tokenizer))) {
+      return EndOf(call.context);
+    }
+    if (delta.end && !call.writer.Write(FinishedEvent(delta.answer, *delta.end, wanted))) {
+      return EndOf(call.context);
+    }
+    call.trace.AddSend(began, delta);
   }
 }
 
 grpc::Status GenerationService::ListModels(grpc::ServerContext* context,
                                            const v1::ListModelsRequest*,
                                            v1::ListModelsResponse* response) {
-  if (const auto caller = options_.security->Authorize(*context, Right::kGenerate); !caller.ok()) {
-    return wire::ToGrpc(caller.status());
+  if (const auto caller = Authorize(*context); !caller.ok()) {
+    return ToGrpcWithDetails(caller.status());
   }
   v1::Model& model = *response->add_models();
   model.set_name(model_->name);
@@ -165,13 +182,13 @@ grpc::Status GenerationService::ListModels(grpc::ServerContext* context,
 grpc::Status GenerationService::GetServerInfo(grpc::ServerContext* context,
                                               const v1::GetServerInfoRequest*,
                                               v1::GetServerInfoResponse* response) {
-  if (const auto caller = options_.security->Authorize(*context, Right::kGenerate); !caller.ok()) {
-    return wire::ToGrpc(caller.status());
+  if (const auto caller = Authorize(*context); !caller.ok()) {
+    return ToGrpcWithDetails(caller.status());
   }
   const SchedulerStats stats = scheduler_->stats();
   response->set_version(kVersion);
   response->set_device(stats.target.device);
-  response->set_default_policy(parser_->default_policy().text());
+  response->set_default_policy(intake_->parser().default_policy().text());
   response->set_running_requests(stats.running);
   response->set_audited_tokens(stats.audit.tokens);
   response->set_audit_mismatches(stats.audit.mismatches);

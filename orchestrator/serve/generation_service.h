@@ -1,14 +1,16 @@
 // GenerationService: the public API as a gRPC service. The scheduler does the decoding; the thread
-// of a call only writes its events. Thread-safe.
+// of a call only writes its events. Clients see the statuses of generation.proto and no others
+// (public_status.h). Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_GENERATION_SERVICE_H_
 #define BASTION_ORCHESTRATOR_SERVE_GENERATION_SERVICE_H_
 
 #include <string>
 
 #include "common/telemetry/tracer.h"
+#include "common/wire/call_watchdog.h"
 #include "common/wire/security.h"
 #include "orchestrator/serve/call_trace.h"
-#include "orchestrator/serve/request_parser.h"
+#include "orchestrator/serve/request_intake.h"
 #include "orchestrator/serve/scheduler.h"
 #include "orchestrator/serve/serving_observer.h"
 #include "protos/bastion/v1/generation.grpc.pb.h"
@@ -18,19 +20,23 @@ namespace bastion {
 struct GenerationServiceOptions {
   // The minimum time between two deltas of an answer. Output that is decoded in between is sent
   // together.
-  absl::Duration stream_interval;
+  absl::Duration stream_interval = absl::ZeroDuration();
   ServingObserver* observer = nullptr;  // Is told of requests. Not owned.
   Tracer* tracer = nullptr;             // Traces calls. Not owned.
   // Callers need Right::kGenerate.
   std::shared_ptr<const wire::Security> security = wire::Security::None();
+  // Cancels a call whose client has not read the rest of its answer this long after the answer has
+  // ended. Null: no limit. Not owned.
+  wire::CallWatchdog* watchdog = nullptr;
+  absl::Duration slow_client = absl::Seconds(30);
 };
 
 class GenerationService final : public v1::GenerationService::Service {
  public:
   // All pointers must outlive this object.
-  GenerationService(const ServedModel* model, const RequestParser* parser, Scheduler* scheduler,
+  GenerationService(const ServedModel* model, RequestIntake* intake, Scheduler* scheduler,
                     const GenerationServiceOptions& options)
-      : model_(model), parser_(parser), scheduler_(scheduler), options_(options) {}
+      : model_(model), intake_(intake), scheduler_(scheduler), options_(options) {}
 
   grpc::Status Generate(grpc::ServerContext* context, const v1::GenerateRequest* request,
                         grpc::ServerWriter<v1::GenerateResponse>* writer) override;
@@ -40,29 +46,27 @@ class GenerationService final : public v1::GenerationService::Service {
                              v1::GetServerInfoResponse* response) override;
 
  private:
-  // The checked request of a call.
-  [[nodiscard]] absl::StatusOr<PreparedRequest> Prepare(const grpc::ServerContext& context,
-                                                        const v1::GenerateRequest& request) const;
-  // Reports a refused call, and returns its status.
-  [[nodiscard]] grpc::Status Refuse(const absl::Status& status);
-  // Serves a call. `trace` is its span.
-  [[nodiscard]] grpc::Status Serve(grpc::ServerContext* context, const v1::GenerateRequest& request,
-                                   grpc::ServerWriter<v1::GenerateResponse>* writer,
-                                   CallTrace* trace);
-  // The stream of a call and where its events go.
-  struct Output {
-    const hub::Tokenizer& tokenizer;
+  // A call of Generate.
+  struct Call {
     grpc::ServerContext& context;
-    const v1::OutputOptions& wanted;
-    RequestStream& stream;
+    const v1::GenerateRequest& request;
+    const std::string request_id;
     grpc::ServerWriter<v1::GenerateResponse>& writer;
     CallTrace& trace;
   };
+  // The caller's name; empty if callers need none. Errors: Security::Authorize.
+  [[nodiscard]] absl::StatusOr<std::string> Authorize(const grpc::ServerContext& context) const;
+  // Lets a call enter.
+  [[nodiscard]] absl::StatusOr<RequestIntake::Entered> Enter(const Call& call);
+  // Reports a refused call, and returns its status.
+  [[nodiscard]] absl::Status Refuse(const absl::Status& status);
+  // Serves a call.
+  [[nodiscard]] absl::Status Serve(const Call& call);
   // Writes the events of the stream to the client until the end of all answers.
-  [[nodiscard]] static absl::Status WriteEvents(const Output& output);
+  [[nodiscard]] absl::Status WriteEvents(const Call& call, RequestStream& stream);
 
   const ServedModel* const model_;
-  const RequestParser* const parser_;
+  RequestIntake* const intake_;
   Scheduler* const scheduler_;
   const GenerationServiceOptions options_;
 };

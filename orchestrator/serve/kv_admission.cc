@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/stages/kv_pages.h"
+#include "orchestrator/serve/error_details.h"
 
 namespace bastion {
 
@@ -22,8 +23,10 @@ absl::Status FitToCapacity(const TargetInfo& target, LiveRequest& request) {
   const int capacity = KvCapacity(target);
   const auto prompt = static_cast<int>(request.request().decode.prompt.size());
   if (prompt > capacity) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "prompt: has ", prompt, " tokens, but the KV cache of this server holds ", capacity));
+    return FieldError("prompt", absl::StrCat("has ", prompt,
+                                             " tokens, but the KV cache of this "
+                                             "server holds ",
+                                             capacity));
   }
   // The last token of an answer is not stored.
   request.LimitDefaultLength(capacity - prompt + 1);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "orchestrator/serve/error_details.h"
+
 namespace bastion {
 
 LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer,
@@ -83,11 +85,11 @@ int LiveRequest::TakeCommitted() {
 }
 
 absl::Status LiveRequest::CanceledError() {
-  return absl::CancelledError("the client disconnected");
+  return ForClient(absl::CancelledError("the client disconnected"));
 }
 
 absl::Status LiveRequest::DeadlineError() {
-  return absl::DeadlineExceededError("the deadline of the call has passed");
+  return ForClient(absl::DeadlineExceededError("the deadline of the call has passed"));
 }
 
 absl::Status LiveRequest::CheckClient() const {

@@ -1,8 +1,11 @@
 // bastion-orchestrator: accepts requests, grows draft trees and streams the answers.
 
+#include <algorithm>
+
 #include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/program.h"
@@ -10,8 +13,7 @@
 #include "common/prior/transition_file.h"
 #include "common/telemetry/flags.h"
 #include "common/telemetry/transport_metrics.h"
-#include "common/wire/private_folder.h"
-#include "common/wire/security_flags.h"
+#include "common/wire/flags.h"
 #include "common/wire/service_host.h"
 #include "common/wire/stop_signals.h"
 #include "orchestrator/cycle/guarded_drafter.h"
@@ -51,6 +53,20 @@ ABSL_FLAG(
     int, max_tree_nodes, 64,
     "Maximum number of nodes of a request's draft tree, whatever the request asks for. Larger "
     "trees slow down all requests.");
+ABSL_FLAG(std::vector<std::string>, allowed_policies, {},
+          "Policies that requests may ask for, by their base names, e.g. ar,default,fixed. The "
+          "policy of --policy is always allowed. Empty: all.");
+ABSL_FLAG(int, max_prompt_bytes, 0,
+          "Maximum number of bytes of a prompt's text. 0: the longest text that may fit into the "
+          "context, at least 64 KiB and at most 1 MiB.");
+ABSL_FLAG(int, max_client_calls, 0,
+          "Maximum number of calls of one client (metadata client-id) at a time. 0: no limit.");
+ABSL_FLAG(int, max_streams, 128,
+          "Maximum number of calls of one connection at a time. Further calls wait.");
+ABSL_FLAG(absl::Duration, max_connection_idle, absl::Minutes(5),
+          "How long a connection without calls stays open.");
+ABSL_FLAG(absl::Duration, max_connection_age, absl::Hours(1),
+          "How long a connection takes new calls. Its running calls may go on for a day.");
 ABSL_FLAG(int, max_running, 16, "Maximum number of requests decoded together.");
 ABSL_FLAG(int, max_waiting, 256,
           "Maximum number of requests in the queue. Further requests are refused.");
@@ -72,7 +88,8 @@ ABSL_FLAG(absl::Duration, stream_interval, absl::Milliseconds(10),
           "meanwhile are sent together. 0: one message per cycle.");
 ABSL_FLAG(
     absl::Duration, slow_client, absl::Seconds(30),
-    "How long a client may let its full stream wait, in total, before its request is dropped.");
+    "How long a client may let its full stream wait, in total, before its request is dropped. Also "
+    "how long it may take to read one message, or what is left after the answer has ended.");
 ABSL_FLAG(absl::Duration, park_after, absl::Seconds(1),
           "How long a client may let its full stream wait before its request gives up its slot and "
           "memory. The request continues when the client reads again.");
@@ -98,6 +115,8 @@ constexpr absl::Duration kLinger = absl::Milliseconds(500);
 // The process ends this long after --grace, even if a call or the disk hangs.
 constexpr absl::Duration kStopLimit = absl::Seconds(5);
 constexpr absl::Duration kLeastPeerTimeout = absl::Milliseconds(50);
+// Limits gRPC's memory for the connections of clients.
+constexpr size_t kBufferBytes = size_t{512} << 20;
 
 // What requests share, as far as flags name files of it.
 struct SharedFiles {
@@ -136,11 +155,27 @@ absl::Status CheckAtLeast(const absl::Flag<int>& flag, int least) {
                                                  "; it must be at least ", least));
 }
 
+absl::StatusOr<RequestParser> MakeParser(const ServedModel* model) {
+  ASSIGN_OR_RETURN(Policy policy, Policy::Parse(absl::GetFlag(FLAGS_policy)));
+  RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_tree_nodes, 0));
+  RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_prompt_bytes, 0));
+  ParserOptions options;
+  options.node_cap = absl::GetFlag(FLAGS_max_tree_nodes);
+  options.max_prompt_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_max_prompt_bytes));
+  options.allowed_policies = absl::GetFlag(FLAGS_allowed_policies);
+  const std::vector<std::string> known = PolicyBaseNames();
+  for (const std::string& name : options.allowed_policies) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--allowed_policies: \"", name, "\" is not a base name; use ", absl::StrJoin(known, ", ")));
+  }
+  return RequestParser(model, std::move(policy), options);
+}
+
 absl::StatusOr<SchedulerOptions> ReadSchedulerOptions() {
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_running, 1));
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_waiting, 1));
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_prefill_rows, 1));
-  RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_tree_nodes, 0));
   if (const absl::Duration timeout = absl::GetFlag(FLAGS_peer_timeout);
       timeout < kLeastPeerTimeout) {
     return absl::InvalidArgumentError(
@@ -160,12 +195,22 @@ absl::StatusOr<SchedulerOptions> ReadSchedulerOptions() {
 }
 
 absl::StatusOr<wire::HostOptions> ReadHostOptions(const SchedulerOptions& scheduler,
-                                                  std::shared_ptr<const wire::Security> security) {
+                                                  const RequestParser& parser,
+                                                  std::shared_ptr<const wire::Security> security,
+                                                  wire::CallWatchdog* watchdog) {
+  RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_client_calls, 0));
+  RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_streams, 1));
   ASSIGN_OR_RETURN(wire::HostOptions options,
                    wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), std::move(security)));
-  options.max_message_bytes = 4 << 20;
+  options.max_request_bytes = static_cast<int>(parser.max_request_bytes());
   // As many requests may be parked as may wait.
   options.max_threads = scheduler.max_running + 2 * scheduler.max_waiting + 16;
+  options.watchdog = watchdog;
+  options.write_patience = scheduler.slow_client;
+  options.connections.max_streams = absl::GetFlag(FLAGS_max_streams);
+  options.connections.max_idle = absl::GetFlag(FLAGS_max_connection_idle);
+  options.connections.max_age = absl::GetFlag(FLAGS_max_connection_age);
+  options.connections.max_buffer_bytes = kBufferBytes;
   return options;
 }
 
@@ -186,12 +231,31 @@ absl::StatusOr<PeerOptions> ReadPeerOptions(const std::shared_ptr<const wire::Se
   return options;
 }
 
+// How often the watchdog looks for slow clients.
+absl::Duration WatchInterval(absl::Duration slow_client) {
+  return std::clamp(slow_client / 16, absl::Milliseconds(1), absl::Seconds(1));
+}
+
+void ServeUntilSignal(wire::StopSignals& signals, wire::ServiceHost& host, Scheduler& scheduler,
+                      RemoteVerifier& verifier) {
+  LOG(INFO) << signals.Wait() << ": draining";
+  host.SetServing(false);
+  const SchedulerStats at_signal = scheduler.stats();
+  scheduler.Drain(absl::GetFlag(FLAGS_grace));
+  if (at_signal.running + at_signal.waiting + at_signal.parked > 0) absl::SleepFor(kLinger);
+  scheduler.Interrupt();
+  verifier.Stop();
+  host.Shutdown(absl::Seconds(1));
+}
+
 absl::Status Run(wire::StopSignals& signals) {
   ASSIGN_OR_RETURN(SchedulerOptions options, ReadSchedulerOptions());
   ASSIGN_OR_RETURN(const auto model, ServedModel::Load(absl::GetFlag(FLAGS_target)));
-  ASSIGN_OR_RETURN(Policy policy, Policy::Parse(absl::GetFlag(FLAGS_policy)));
-  const RequestParser parser(model.get(), std::move(policy), absl::GetFlag(FLAGS_max_tree_nodes));
+  ASSIGN_OR_RETURN(const RequestParser parser, MakeParser(model.get()));
   ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());
+  wire::CallWatchdog watchdog(WatchInterval(options.slow_client));
+  ASSIGN_OR_RETURN(const wire::HostOptions host_options,
+                   ReadHostOptions(options, parser, security, &watchdog));
   ASSIGN_OR_RETURN(const PeerOptions peers, ReadPeerOptions(security));
   RemoteVerifier verifier(peers.verifier);
   RemoteDrafter remote_drafter(peers.drafter);
@@ -211,7 +275,9 @@ absl::Status Run(wire::StopSignals& signals) {
   Scheduler scheduler(options, &verifier, &drafter, on_ready, serving.observer());
   TransportMetrics verifier_transport(telemetry->metrics(), "verifier", &verifier.transport());
   TransportMetrics drafter_transport(telemetry->metrics(), "drafter", &remote_drafter.transport());
-  Console console(model.get(), &parser, &scheduler, serving.feed(),
+  RequestIntake intake(&parser, &scheduler,
+                       {.max_client_calls = absl::GetFlag(FLAGS_max_client_calls)});
+  Console console(model.get(), &intake, &scheduler, serving.feed(),
                   {.show_text = absl::GetFlag(FLAGS_show_text),
                    .stream_interval = absl::GetFlag(FLAGS_stream_interval),
                    .observer = serving.observer()});
@@ -223,15 +289,16 @@ absl::Status Run(wire::StopSignals& signals) {
       },
       console.Routes()));
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
-  GenerationService service(model.get(), &parser, &scheduler,
+  GenerationService service(model.get(), &intake, &scheduler,
                             {.stream_interval = absl::GetFlag(FLAGS_stream_interval),
                              .observer = serving.observer(),
                              .tracer = telemetry->tracer(),
-                             .security = security});
+                             .security = security,
+                             .watchdog = &watchdog,
+                             .slow_client = options.slow_client});
   OrchestratorInspection inspection(
       &scheduler, &telemetry->timeline(), security,
       {{"drafter", absl::GetFlag(FLAGS_drafter)}, {"verifier", absl::GetFlag(FLAGS_verifier)}});
-  ASSIGN_OR_RETURN(const wire::HostOptions host_options, ReadHostOptions(options, security));
   {
     MutexLock lock(&host_mutex);
     ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service, &inspection}));
@@ -239,14 +306,7 @@ absl::Status Run(wire::StopSignals& signals) {
     host->SetServing(ready);
   }
   LOG(INFO) << "serving " << model->name << " on " << host_options.addresses[0];
-  LOG(INFO) << signals.Wait() << ": draining";
-  host->SetServing(false);
-  const SchedulerStats at_signal = scheduler.stats();
-  scheduler.Drain(absl::GetFlag(FLAGS_grace));
-  if (at_signal.running + at_signal.waiting + at_signal.parked > 0) absl::SleepFor(kLinger);
-  scheduler.Interrupt();
-  verifier.Stop();
-  host->Shutdown(absl::Seconds(1));
+  ServeUntilSignal(signals, *host, scheduler, verifier);
   return absl::OkStatus();
 }
 
@@ -263,13 +323,16 @@ int main(int argc, char** argv) {
       .required = {"target"},
       .groups = {{"Model", {"target DIR"}},
                  {"Connections",
-                  {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER"}},
+                  {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER",
+                   "max_streams N", "max_connection_idle DURATION", "max_connection_age DURATION"}},
                  bastion::wire::SecurityFlagGroup(),
                  {"Telemetry", {"http_listen ADDRESS", "show_text", "trace_detail"}},
                  {"Speculation",
-                  {"policy POLICY", "max_tree_nodes N", "prior PATH", "learn_prior FILE",
-                   "acceptance_calibration FILE", "calibration_table FILE"}},
-                 {"Load", {"max_running N", "max_waiting N", "prefill_rows N"}},
+                  {"policy POLICY", "max_tree_nodes N", "allowed_policies NAMES", "prior PATH",
+                   "learn_prior FILE", "acceptance_calibration FILE", "calibration_table FILE"}},
+                 {"Load",
+                  {"max_running N", "max_waiting N", "prefill_rows N", "max_prompt_bytes N",
+                   "max_client_calls N"}},
                  {"Times",
                   {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
                    "slow_client DURATION", "peer_timeout DURATION", "verifier_patience DURATION",

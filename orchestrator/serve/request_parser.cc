@@ -5,23 +5,68 @@
 #include <algorithm>
 
 #include "absl/random/random.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/base/status.h"
+#include "orchestrator/serve/error_details.h"
 
 namespace bastion {
 namespace {
 
+// The bounds that generation.proto states.
+constexpr size_t kMaxRequestIdBytes = 128;
+constexpr size_t kMaxModelBytes = 256;
+constexpr size_t kMaxSaltBytes = 256;
+constexpr size_t kMaxPolicyBytes = 256;
+constexpr int kMaxMessages = 1024;
+constexpr size_t kMaxRoleBytes = 64;
+constexpr size_t kMaxTemplateArgsBytes = 16 << 10;
 constexpr int kMaxStops = 16;
+constexpr size_t kMaxStopBytes = 1024;
+constexpr int kMaxStopTokens = 1024;
 constexpr int kMaxBiases = 1024;
 constexpr uint32_t kMaxLogprobs = 100;
-constexpr size_t kMaxSaltBytes = 256;
 constexpr uint32_t kDefaultPriority = 10;
 constexpr uint32_t kMaxPriority = 100;
 constexpr uint32_t kMaxAnswers = 64;
 
-// INVALID_ARGUMENT "<field>: <problem>".
-absl::Status FieldError(absl::string_view field, absl::string_view problem) {
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", problem));
+// The limits of DefaultPromptBytes. Tokenizing needs at most 400 bytes of memory per byte of text.
+constexpr size_t kLeastPromptBytes = 64 << 10;
+constexpr size_t kMostPromptBytes = 1 << 20;
+// A tokenizer may drop spaces around tokens.
+constexpr size_t kDroppedBytes = 4;
+// Bytes of a token id on the wire: at most four for the id, and one if the field is not packed.
+constexpr size_t kTokenIdBytes = 5;
+// Room for all other fields of a request.
+constexpr size_t kOtherBytes = 96 << 10;
+// Strings of clients, and the complaints of chat templates, are cut to this length in messages.
+constexpr size_t kMaxQuotedBytes = 64;
+constexpr size_t kMaxComplaintBytes = 512;
+
+// FieldError if a list or a string is larger than allowed. `unit` is what is counted.
+absl::Status CheckSize(absl::string_view field, size_t size, size_t max, absl::string_view unit) {
+  if (size <= max) return absl::OkStatus();
+  return FieldError(field,
+                    absl::StrCat("has ", size, " ", unit, "; at most ", max, " are allowed"));
+}
+
+absl::Status CheckStopBounds(const v1::StopConditions& stop) {
+  RETURN_IF_ERROR(CheckSize("stop.stop", stop.stop_size(), kMaxStops, "strings"));
+  for (int i = 0; i < stop.stop_size(); ++i) {
+    RETURN_IF_ERROR(
+        CheckSize(absl::StrCat("stop.stop[", i, "]"), stop.stop(i).size(), kMaxStopBytes, "bytes"));
+  }
+  return CheckSize("stop.stop_token_ids", stop.stop_token_ids_size(), kMaxStopTokens, "tokens");
+}
+
+// The sampling parameter that `complaint` names first.
+absl::Status SamplingError(const absl::Status& complaint) {
+  const absl::string_view message = complaint.message();
+  const size_t end = std::min(message.find_first_of(" :"), message.size());
+  return FieldError(absl::StrCat("sampling.", message.substr(0, end)),
+                    absl::StripLeadingAsciiWhitespace(absl::StripPrefix(message.substr(end), ":")));
 }
 
 // The text of a conversation.
@@ -40,16 +85,107 @@ absl::StatusOr<std::string> RenderChat(const hub::ChatTemplate& chat_template,
       return FieldError("chat.template_args", "has a value that JSON cannot express; remove it");
     }
   }
-  return chat_template.Render(messages, /*add_generation_prompt=*/true, arguments);
+  absl::StatusOr<std::string> text =
+      chat_template.Render(messages, /*add_generation_prompt=*/true, arguments);
+  if (absl::IsInvalidArgument(text.status())) {
+    return FieldError("chat", Shortened(text.status().message(), kMaxComplaintBytes));
+  }
+  return text;
+}
+
+// The base name of a policy: "fixed" of "fixed:16+prior".
+absl::string_view BaseName(absl::string_view policy) {
+  return policy.substr(0, policy.find_first_of(":+"));
 }
 
 }  // namespace
+
+// Ids are written to logs, where a line break would look like a line of the service.
+absl::Status CheckRequestId(absl::string_view id) {
+  RETURN_IF_ERROR(CheckSize("request_id", id.size(), kMaxRequestIdBytes, "bytes"));
+  if (std::none_of(id.begin(), id.end(), absl::ascii_iscntrl)) return absl::OkStatus();
+  return FieldError("request_id", "contains a control character; remove it");
+}
+
+size_t DefaultPromptBytes(const ServedModel& model) {
+  const size_t longest = model.tokenizer.longest_token() + kDroppedBytes;
+  return std::clamp(model.config.max_positions * longest, kLeastPromptBytes, kMostPromptBytes);
+}
+
+RequestParser::RequestParser(const ServedModel* model, Policy default_policy,
+                             const ParserOptions& options)
+    : model_(model), default_policy_(std::move(default_policy)), options_([&] {
+        ParserOptions all = options;
+        if (all.max_prompt_bytes == 0) all.max_prompt_bytes = DefaultPromptBytes(*model);
+        return all;
+      }()) {}
+
+size_t RequestParser::max_request_bytes() const {
+  const size_t tokens = model_->config.max_positions * kTokenIdBytes;
+  return std::max(options_.max_prompt_bytes, tokens) + kOtherBytes;
+}
+
+absl::Status RequestParser::CheckTextBytes(absl::string_view field, size_t bytes) const {
+  return CheckSize(field, bytes, options_.max_prompt_bytes, "bytes");
+}
+
+absl::Status RequestParser::CheckPromptBounds(const v1::GenerateRequest& request) const {
+  if (request.prompt_case() == v1::GenerateRequest::kText) {
+    return CheckTextBytes("text", request.text().size());
+  }
+  if (request.prompt_case() == v1::GenerateRequest::kTokens) {
+    return CheckSize("tokens", request.tokens().ids_size(), model_->config.max_positions, "tokens");
+  }
+  const v1::ChatMessages& chat = request.chat();
+  RETURN_IF_ERROR(CheckSize("chat.messages", chat.messages_size(), kMaxMessages, "messages"));
+  size_t bytes = 0;
+  for (int i = 0; i < chat.messages_size(); ++i) {
+    RETURN_IF_ERROR(CheckSize(absl::StrCat("chat.messages[", i, "].role"),
+                              chat.messages(i).role().size(), kMaxRoleBytes, "bytes"));
+    bytes += chat.messages(i).role().size() + chat.messages(i).content().size();
+  }
+  RETURN_IF_ERROR(CheckTextBytes("chat.messages", bytes));
+  return CheckSize("chat.template_args", chat.template_args().ByteSizeLong(), kMaxTemplateArgsBytes,
+                   "bytes");
+}
+
+absl::Status RequestParser::CheckBounds(const v1::GenerateRequest& request) const {
+  RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  RETURN_IF_ERROR(CheckSize("model", request.model().size(), kMaxModelBytes, "bytes"));
+  if (!request.model().empty() && request.model() != model_->name) {
+    return ForClient(
+        absl::NotFoundError(absl::StrCat("model \"", Shortened(request.model(), kMaxQuotedBytes),
+                                         "\" is not served here; use \"", model_->name, "\"")));
+  }
+  RETURN_IF_ERROR(CheckPromptBounds(request));
+  RETURN_IF_ERROR(CheckStopBounds(request.stop()));
+  RETURN_IF_ERROR(
+      CheckSize("sampling.logit_bias", request.sampling().logit_bias_size(), kMaxBiases, "tokens"));
+  if (request.output().logprobs() > kMaxLogprobs) {
+    return FieldError(
+        "output.logprobs",
+        absl::StrCat(request.output().logprobs(), " is more than the maximum of ", kMaxLogprobs));
+  }
+  RETURN_IF_ERROR(CheckSize("cache_salt", request.cache_salt().size(), kMaxSaltBytes, "bytes"));
+  if (request.has_n() && (request.n() < 1 || request.n() > kMaxAnswers)) {
+    return FieldError("n", absl::StrCat(request.n(), " is out of range; use 1 to ", kMaxAnswers));
+  }
+  return ParsePolicy(request.speculation()).status();
+}
+
+absl::StatusOr<std::vector<TokenId>> RequestParser::Encode(absl::string_view field,
+                                                           const std::string& text,
+                                                           bool add_special) const {
+  absl::StatusOr<std::vector<TokenId>> ids = model_->tokenizer.Encode(text, add_special);
+  if (absl::IsInvalidArgument(ids.status())) return FieldError(field, ids.status().message());
+  return ids;
+}
 
 absl::StatusOr<std::vector<TokenId>> RequestParser::ParsePrompt(
     const v1::GenerateRequest& request) const {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kText:
-      return model_->tokenizer.Encode(request.text(), /*add_special=*/true);
+      return Encode("text", request.text(), /*add_special=*/true);
     case v1::GenerateRequest::kTokens: {
       const auto& ids = request.tokens().ids();
       for (const TokenId id : ids) {
@@ -65,7 +201,12 @@ absl::StatusOr<std::vector<TokenId>> RequestParser::ParsePrompt(
         return FieldError("chat", "this model has no chat template; use text or tokens");
       }
       ASSIGN_OR_RETURN(const std::string text, RenderChat(*model_->chat_template, request.chat()));
-      return model_->tokenizer.Encode(text, /*add_special=*/false);
+      if (text.size() > options_.max_prompt_bytes) {
+        return FieldError(
+            "chat", absl::StrCat("has ", text.size(), " bytes after the chat template; at most ",
+                                 options_.max_prompt_bytes, " are allowed"));
+      }
+      return Encode("chat", text, /*add_special=*/false);
     }
     default:
       return FieldError("prompt", "is missing; set text, tokens or chat");
@@ -82,15 +223,10 @@ absl::StatusOr<SamplingParams> RequestParser::ParseSampling(
   if (sampling.has_repetition_penalty()) params.repetition_penalty = sampling.repetition_penalty();
   params.presence_penalty = sampling.presence_penalty();
   params.frequency_penalty = sampling.frequency_penalty();
-  if (sampling.logit_bias_size() > kMaxBiases) {
-    return FieldError("sampling.logit_bias",
-                      absl::StrCat("has ", sampling.logit_bias_size(), " tokens; at most ",
-                                   kMaxBiases, " are allowed"));
-  }
   params.logit_bias.assign(sampling.logit_bias().begin(), sampling.logit_bias().end());
   std::sort(params.logit_bias.begin(), params.logit_bias.end());
   const absl::Status valid = params.Validate(model_->config.dims.vocabulary);
-  if (!valid.ok()) return absl::InvalidArgumentError(absl::StrCat("sampling.", valid.message()));
+  if (!valid.ok()) return SamplingError(valid);
   if (sampling.has_seed()) {
     params.seed = sampling.seed();
   } else {
@@ -137,6 +273,10 @@ absl::Status RequestParser::SetLimits(const v1::StopConditions& stop,
   request.sampling.prompt_tokens = prompt;
   request.sampling.min_tokens = static_cast<int>(stop.min_tokens());
   if (request.sampling.min_tokens > 0) {
+    if (static_cast<int>(request.stop_tokens.size()) >= model_->config.dims.vocabulary) {
+      return FieldError("stop.stop_token_ids",
+                        "has every token, so that no token can come before stop.min_tokens");
+    }
     request.sampling.stop_tokens.assign(request.stop_tokens.begin(), request.stop_tokens.end());
   }
   return absl::OkStatus();
@@ -157,7 +297,7 @@ absl::Status RequestParser::SetShare(const v1::GenerateRequest& request,
     }
     decode.latency_target = absl::Milliseconds(speculation.latency_target_ms());
   }
-  decode.node_cap = node_cap_;
+  decode.node_cap = options_.node_cap;
   if (speculation.has_max_tree_nodes()) {
     decode.max_nodes =
         static_cast<int>(std::min<uint32_t>(speculation.max_tree_nodes(), kLargestPolicyNumber));
@@ -172,41 +312,27 @@ absl::StatusOr<Policy> RequestParser::ParsePolicy(const v1::SpeculationOptions& 
     return FieldError("speculation.mode",
                       absl::StrCat(options.mode(), " is unknown; use MODE_ON or MODE_OFF"));
   }
-  if (options.policy().empty()) return default_policy_;
-  absl::StatusOr<Policy> policy = Policy::Parse(options.policy());
+  const std::string& name = options.policy();
+  if (name.empty() || name == default_policy_.text()) return default_policy_;
+  RETURN_IF_ERROR(CheckSize("speculation.policy", name.size(), kMaxPolicyBytes, "bytes"));
+  absl::StatusOr<Policy> policy = Policy::Parse(name);
   if (!policy.ok()) return FieldError("speculation.policy", policy.status().message());
+  const std::vector<std::string>& allowed = options_.allowed_policies;
+  if (!allowed.empty() &&
+      std::find(allowed.begin(), allowed.end(), BaseName(name)) == allowed.end()) {
+    return FieldError("speculation.policy",
+                      absl::StrCat("\"", BaseName(name), "\" is not allowed on this server; use ",
+                                   absl::StrJoin(allowed, ", ")));
+  }
   return policy;
 }
 
 absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& request) const {
-  if (!request.model().empty() && request.model() != model_->name) {
-    return absl::NotFoundError(absl::StrCat("model \"", request.model(),
-                                            "\" is not served here; use \"", model_->name, "\""));
-  }
-  if (request.output().logprobs() > kMaxLogprobs) {
-    return FieldError(
-        "output.logprobs",
-        absl::StrCat(request.output().logprobs(), " is more than the maximum of ", kMaxLogprobs));
-  }
-  if (request.stop().stop_size() > kMaxStops) {
-    return FieldError("stop.stop", absl::StrCat("has ", request.stop().stop_size(),
-                                                " strings; at most ", kMaxStops, " are allowed"));
-  }
-  if (request.cache_salt().size() > kMaxSaltBytes) {
-    return FieldError("cache_salt",
-                      absl::StrCat("has ", request.cache_salt().size(), " bytes; at most ",
-                                   kMaxSaltBytes, " are allowed"));
-  }
-  const uint32_t answers = request.has_n() ? request.n() : 1;
-  if (answers < 1 || answers > kMaxAnswers) {
-    return FieldError("n", absl::StrCat(answers, " is out of range; use 1 to ", kMaxAnswers));
-  }
+  RETURN_IF_ERROR(CheckBounds(request));
   DecodeRequest decode;
   decode.cache_salt = request.cache_salt();
   decode.keeps_trees = request.output().trees() || request.output().totals();
-  ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
   ASSIGN_OR_RETURN(decode.sampling, ParseSampling(request.sampling()));
-  RETURN_IF_ERROR(SetLimits(request.stop(), decode));
   if (request.output().has_logprobs()) {
     decode.sampling.logprobs = std::min<int>(static_cast<int>(request.output().logprobs()),
                                              model_->config.dims.vocabulary);
@@ -216,12 +342,14 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
   absl::StatusOr<StopStrings> stops =
       StopStrings::Create({request.stop().stop().begin(), request.stop().stop().end()});
   if (!stops.ok()) return FieldError("stop.stop", stops.status().message());
+  ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
+  RETURN_IF_ERROR(SetLimits(request.stop(), decode));
   return PreparedRequest{request.request_id(),
                          std::move(decode),
                          std::move(policy),
                          *std::move(stops),
                          !request.stop().has_max_tokens(),
-                         static_cast<int>(answers)};
+                         request.has_n() ? static_cast<int>(request.n()) : 1};
 }
 
 }  // namespace bastion

@@ -1,33 +1,62 @@
 // RequestParser: converts a GenerateRequest to a checked, tokenized request. A field that is out of
 // range or not supported is an INVALID_ARGUMENT error that names the field; it is never ignored.
+// The bounds of generation.proto are checked before anything is rendered or tokenized. All errors
+// are for clients (error_details.h).
 //
 // Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_SERVE_REQUEST_PARSER_H_
 #define BASTION_ORCHESTRATOR_SERVE_REQUEST_PARSER_H_
 
+#include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "orchestrator/serve/prepared_request.h"
 #include "orchestrator/serve/served_model.h"
 #include "protos/bastion/v1/generation.pb.h"
 
 namespace bastion {
 
+struct ParserOptions {
+  int node_cap = 64;  // Limits the nodes of every draft tree, whatever the request says.
+  // Limits the text of a prompt, before and after the chat template. 0: DefaultPromptBytes().
+  size_t max_prompt_bytes = 0;
+  // The base names of the policies that clients may ask for, e.g. "fixed". Empty: all. The default
+  // policy is always allowed.
+  std::vector<std::string> allowed_policies = {};
+};
+
+// INVALID_ARGUMENT if an id of a request is too long or would damage a log.
+[[nodiscard]] absl::Status CheckRequestId(absl::string_view id);
+
+// The bytes of the longest text that may fit into the context, within fixed limits.
+[[nodiscard]] size_t DefaultPromptBytes(const ServedModel& model);
+
 class RequestParser {
  public:
   // `model` must outlive this object. `default_policy` is for requests that do not set a policy.
-  // `node_cap` limits the nodes of every draft tree, whatever the request says.
-  RequestParser(const ServedModel* model, Policy default_policy, int node_cap)
-      : model_(model), default_policy_(std::move(default_policy)), node_cap_(node_cap) {}
+  RequestParser(const ServedModel* model, Policy default_policy, const ParserOptions& options = {});
 
-  // INVALID_ARGUMENT with the name of the field; NOT_FOUND for a model that is not served.
+  // Checks everything that costs less than tokenizing: INVALID_ARGUMENT with the name of the field;
+  // NOT_FOUND for a model that is not served.
+  [[nodiscard]] absl::Status CheckBounds(const v1::GenerateRequest& request) const;
+  // Checks all fields and tokenizes the prompt. Errors as above.
   [[nodiscard]] absl::StatusOr<PreparedRequest> Parse(const v1::GenerateRequest& request) const;
 
   [[nodiscard]] const Policy& default_policy() const { return default_policy_; }
+  // Bytes of the largest request that can be valid.
+  [[nodiscard]] size_t max_request_bytes() const;
 
  private:
+  [[nodiscard]] absl::Status CheckPromptBounds(const v1::GenerateRequest& request) const;
+  [[nodiscard]] absl::Status CheckTextBytes(absl::string_view field, size_t bytes) const;
+  // The tokens of the text in `field`.
+  [[nodiscard]] absl::StatusOr<std::vector<TokenId>> Encode(absl::string_view field,
+                                                            const std::string& text,
+                                                            bool add_special) const;
   [[nodiscard]] absl::StatusOr<std::vector<TokenId>> ParsePrompt(
       const v1::GenerateRequest& request) const;
   [[nodiscard]] absl::StatusOr<SamplingParams> ParseSampling(
@@ -43,7 +72,7 @@ class RequestParser {
 
   const ServedModel* const model_;
   const Policy default_policy_;
-  const int node_cap_;
+  const ParserOptions options_;
 };
 
 }  // namespace bastion

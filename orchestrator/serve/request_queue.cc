@@ -23,19 +23,34 @@ void FailExpired(const std::vector<RequestQueue::Request>& requests) {
 RequestQueue::RequestQueue(int capacity, const Clock* clock)
     : capacity_(capacity),
       clock_(clock),
-      refusal_(absl::UnavailableError(
-          "the verifier is not reachable or not ready yet; try again later")) {}
+      refusal_(ForClient(
+          absl::UnavailableError("the service is not ready to generate text; try again later"))) {}
+
+absl::Status RequestQueue::Refusal(int others, std::vector<Request>& expired) {
+  if (draining_) {
+    return ForClient(absl::UnavailableError("the service is shutting down; try another replica"));
+  }
+  if (!refusal_.ok()) return refusal_;
+  expired = RemoveExpired();
+  return order_.size() + others >= capacity_ ? FullError() : absl::OkStatus();
+}
+
+absl::Status RequestQueue::CheckRoom(int others) {
+  std::vector<Request> expired;
+  const auto check = [&] {
+    MutexLock lock(&mutex_);
+    return Refusal(others, expired);
+  };
+  const absl::Status status = check();
+  FailExpired(expired);
+  return status;
+}
 
 absl::Status RequestQueue::Push(Request request) {
   std::vector<Request> expired;
   const auto push = [&]() -> absl::Status {
     MutexLock lock(&mutex_);
-    if (draining_) {
-      return absl::UnavailableError("the service is shutting down; try another replica");
-    }
-    if (!refusal_.ok()) return refusal_;
-    expired = RemoveExpired();
-    if (order_.size() >= capacity_) return FullError();
+    if (absl::Status refusal = Refusal(0, expired); !refusal.ok()) return refusal;
     next_deadline_ = std::min(next_deadline_, request->deadline());
     order_.Add(std::move(request));
     return absl::OkStatus();
@@ -53,7 +68,7 @@ absl::Status RequestQueue::FullError() {
   }
   const absl::Status full = absl::ResourceExhaustedError(
       absl::StrCat("the queue is full: ", order_.size(), " requests are waiting; try again later"));
-  return WithRetryDelay(full, retry_.NextDelay(now));
+  return WithRetryDelay(ForClient(full), retry_.NextDelay(now));
 }
 
 void RequestQueue::Cancel(RequestStream& stream) {

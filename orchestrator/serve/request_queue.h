@@ -37,6 +37,9 @@ class RequestQueue {
   explicit RequestQueue(int capacity, const Clock* clock = &Clock::Real());
 
   // ---- called by the threads of RPCs ----
+  // The error with which Push would refuse a request now. `others` further requests are about to
+  // enter. Call it before the work that Push needs.
+  [[nodiscard]] absl::Status CheckRoom(int others) ABSL_LOCKS_EXCLUDED(mutex_);
   // Adds a new request. UNAVAILABLE while draining; the status of Refuse() while not accepting;
   // RESOURCE_EXHAUSTED with a retry delay (error_details.h) while full.
   [[nodiscard]] absl::Status Push(Request request) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -89,6 +92,10 @@ class RequestQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A running request gives back its slot.
   void ReleaseSlot(const LiveRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The error of a new request, if `others` others enter before it. Adds the requests whose
+  // deadline has passed to `expired`; the caller fails them without the lock.
+  [[nodiscard]] absl::Status Refusal(int others, std::vector<Request>& expired)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The error of a request that the full queue refuses.
   [[nodiscard]] absl::Status FullError() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes the requests whose deadline has passed. The caller fails them without the lock.

@@ -14,10 +14,26 @@ void Append(std::vector<Item>&& from, std::vector<Item>& to) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
+// Bytes of parts of a message, roughly.
+constexpr size_t kTokenBytes = 5, kLogprobBytes = 16, kCycleBytes = 160, kNodeBytes = 48;
+
+// The approximate size of the message of `delta`.
+size_t MessageBytes(const OutputDelta& delta) {
+  size_t bytes = delta.text.size() + delta.tokens.size() * kTokenBytes;
+  for (const TokenLogprobs& token : delta.logprobs) {
+    bytes += (1 + token.top.size()) * kLogprobBytes;
+  }
+  for (const CycleRecord& cycle : delta.cycles) {
+    bytes += kCycleBytes;
+    if (cycle.tree != nullptr) bytes += cycle.tree->tree.rows() * kNodeBytes;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 RequestStream::RequestStream(absl::Duration interval, int answers)
-    : interval_(interval), pending_(answers), unfinished_(answers) {}
+    : interval_(interval), pending_(answers), pending_bytes_(answers), unfinished_(answers) {}
 
 bool RequestStream::full() const {
   MutexLock lock(&mutex_);
@@ -34,6 +50,8 @@ void RequestStream::Push(OutputDelta delta) {
   if (HasEnded()) return;
   OutputDelta& pending = pending_[delta.answer];
   waiting_cycles_ += delta.cycles.size();
+  pending_bytes_[delta.answer] += MessageBytes(delta);
+  most_bytes_ = std::max(most_bytes_, pending_bytes_[delta.answer]);
   pending.text += delta.text;
   Append(std::move(delta.tokens), pending.tokens);
   Append(std::move(delta.logprobs), pending.logprobs);
@@ -42,16 +60,17 @@ void RequestStream::Push(OutputDelta delta) {
   if (!delta.end) return;
   pending.end = std::move(delta.end);
   has_last_delta_ = true;
-  --unfinished_;
+  if (--unfinished_ == 0) ended_ = Clock::Real().Now();
 }
 
 void RequestStream::Fail(const absl::Status& error) {
   MutexLock lock(&mutex_);
   if (HasEnded()) return;
   status_ = error;
+  ended_ = Clock::Real().Now();
   if (canceled_ || !IsFull()) return;
   for (OutputDelta& pending : pending_) pending = {};
-  waiting_cycles_ = 0;
+  ForgetSizes();
   // Under the lock, so that the objects that abort_ uses live until Cancel() returns.
   if (abort_) abort_();
 }
@@ -86,8 +105,18 @@ void RequestStream::TakeWaiting() {
     taken_.push_back(std::exchange(pending_[i], {}));
     taken_.back().answer = static_cast<int>(i);
   }
-  waiting_cycles_ = 0;
+  ForgetSizes();
   has_last_delta_ = false;
+}
+
+void RequestStream::ForgetSizes() {
+  waiting_cycles_ = most_bytes_ = 0;
+  std::fill(pending_bytes_.begin(), pending_bytes_.end(), 0);
+}
+
+std::optional<absl::Duration> RequestStream::ended() const {
+  MutexLock lock(&mutex_);
+  return ended_;
 }
 
 void RequestStream::Cancel() {

@@ -53,13 +53,16 @@ struct OutputDelta {
 class RequestStream {
  public:
   static constexpr size_t kCapacity = 256;  // In cycles, for each answer.
+  // In bytes, for each answer, approximately. So a message of waiting output and one more cycle is
+  // smaller than the 4 MiB that gRPC clients accept by default.
+  static constexpr size_t kByteCapacity = 1 << 20;
 
   // `interval` is the minimum time between two deltas of an answer. It does not delay the last
   // delta of an answer or a full stream.
   explicit RequestStream(absl::Duration interval = absl::ZeroDuration(), int answers = 1);
 
   // ---- called by the cycle's thread ----
-  // True if the cycles that wait for the client fill the capacity. The caller must not push more.
+  // True if the output that waits for the client fills the capacity. The caller must not push more.
   [[nodiscard]] bool full() const ABSL_LOCKS_EXCLUDED(mutex_);
   // True after Cancel() or Fail(). The caller should drop the requests of all answers.
   [[nodiscard]] bool canceled() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -81,30 +84,38 @@ class RequestStream {
   Event WaitForEvent(absl::Duration timeout, OutputDelta& delta) ABSL_LOCKS_EXCLUDED(mutex_);
   // Called when the client has disconnected or the RPC has ended.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
+  // When the stream ended, on Clock::Real(); nullopt before. From then on, only the client's
+  // reading takes time.
+  [[nodiscard]] std::optional<absl::Duration> ended() const ABSL_LOCKS_EXCLUDED(mutex_);
   // OK if all answers are complete. REQUIRES: WaitForEvent returned kEnd.
   [[nodiscard]] absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   [[nodiscard]] bool IsFull() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return waiting_cycles_ >= kCapacity * pending_.size();
+    return waiting_cycles_ >= kCapacity * pending_.size() || most_bytes_ >= kByteCapacity;
   }
   [[nodiscard]] bool HasEnded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return unfinished_ == 0 || !status_.ok();
   }
   // Moves the waiting output to taken_.
   void TakeWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // pending_ is empty now.
+  void ForgetSizes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const absl::Duration interval_;
   std::function<void()> abort_;
   std::deque<OutputDelta> taken_;  // The next deltas. Used only by the RPC's thread.
   mutable Mutex mutex_;
-  std::vector<OutputDelta> pending_ ABSL_GUARDED_BY(mutex_);  // By answer.
-  size_t waiting_cycles_ ABSL_GUARDED_BY(mutex_) = 0;         // In pending_.
-  bool has_last_delta_ ABSL_GUARDED_BY(mutex_) = false;       // In pending_.
-  int unfinished_ ABSL_GUARDED_BY(mutex_);                    // Answers that have not ended.
+  std::vector<OutputDelta> pending_ ABSL_GUARDED_BY(mutex_);   // By answer.
+  std::vector<size_t> pending_bytes_ ABSL_GUARDED_BY(mutex_);  // By answer, approximately.
+  size_t most_bytes_ ABSL_GUARDED_BY(mutex_) = 0;              // The largest of them.
+  size_t waiting_cycles_ ABSL_GUARDED_BY(mutex_) = 0;          // In pending_.
+  bool has_last_delta_ ABSL_GUARDED_BY(mutex_) = false;        // In pending_.
+  int unfinished_ ABSL_GUARDED_BY(mutex_);                     // Answers that have not ended.
   // The earliest time of the next deltas.
   absl::Time next_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool canceled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Duration> ended_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 

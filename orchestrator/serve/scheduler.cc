@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/stages/kv_pages.h"
+#include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/kv_admission.h"
 
 namespace bastion {
@@ -36,7 +38,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, Verifier* verifier, Drafte
              .on_loss = [this](const absl::Status& reason) { OnLinkChange(reason); },
              .on_replace =
                  [this] {
-                   FailAll(absl::UnavailableError("the model was replaced; try again later"));
+                   FailAll(ForClient(
+                       absl::UnavailableError("the model was replaced; try again later")));
                  }}),
       thread_([this] { Main(); }) {}
 
@@ -70,7 +73,7 @@ absl::Status Scheduler::ReadCosts(CostInquiries::Read read) {
 void Scheduler::Main() {
   while (RunGuarded()) {
   }
-  FailAll(absl::UnavailableError("the service is shutting down"));
+  FailAll(ForClient(absl::UnavailableError("the service is shutting down")));
   link_.Save();
 }
 
@@ -257,10 +260,10 @@ void Scheduler::LogDraftStatus() {
 
 absl::Status Scheduler::CheckClient(const LiveRequest& request) const {
   if (absl::Status status = request.CheckClient(); !status.ok()) return status;
-  if (request.total_stall() <= options_.slow_client) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("the client has not read its answer for ",
-                                                   absl::FormatDuration(options_.slow_client),
-                                                   " in total"));
+  const absl::Duration limit = options_.slow_client;
+  if (request.total_stall() <= limit) return absl::OkStatus();
+  return ForClient(absl::ResourceExhaustedError(absl::StrCat(
+      "the client has not read its answer for ", absl::FormatDuration(limit), " in total")));
 }
 
 void Scheduler::QueueOtherAnswers() {

@@ -82,6 +82,9 @@ class Scheduler {
   // RequestQueue::Push.
   [[nodiscard]] absl::Status Submit(std::unique_ptr<LiveRequest> request)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // The error with which Submit would refuse any request now, e.g. because the queue is full.
+  // `others` further requests are about to be submitted.
+  [[nodiscard]] absl::Status CheckRoom(int others) { return queue_.CheckRoom(others); }
   // Cancels the request of `stream`. It leaves the queue at once, or the running requests after the
   // current forward. No effect on a request that has ended.
   void Cancel(RequestStream& stream) { queue_.Cancel(stream); }

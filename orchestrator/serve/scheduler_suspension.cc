@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/stages/kv_pages.h"
+#include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/kv_admission.h"
 #include "orchestrator/serve/scheduler.h"
 
@@ -24,14 +25,15 @@ void Scheduler::LoseVerifier(const absl::Status& reason) {
              << " running requests wait for it up to " << options_.verifier_patience << ": "
              << reason;
   if (!lost_at_.has_value()) lost_at_ = Clock::Real().Now();
-  link_.Lose(absl::UnavailableError("the model is not available; try again later"));
+  link_.Lose(ForClient(absl::UnavailableError("the model is not available; try again later")));
   while (!running_.empty()) {
     Request request = Suspend(running_.size() - 1);
     if (request->admitted() && request->CountLoss() <= kMaxLosses) {
       queue_.ReturnPreempted(std::move(request));
       continue;
     }
-    request->Fail(absl::UnavailableError("the model failed repeatedly during this request"));
+    request->Fail(
+        ForClient(absl::UnavailableError("the model failed repeatedly during this request")));
     queue_.RecordEnd(*request);
   }
 }
@@ -40,7 +42,7 @@ void Scheduler::CheckPatience() {
   if (!lost_at_.has_value()) return;
   if (Clock::Real().Now() - *lost_at_ < options_.verifier_patience) return;
   lost_at_.reset();
-  FailAll(absl::UnavailableError("the model is not available; try again later"));
+  FailAll(ForClient(absl::UnavailableError("the model is not available; try again later")));
 }
 
 void Scheduler::ReturnParked() {
@@ -71,8 +73,8 @@ void Scheduler::Park() {
       parked_.push_back(std::move(request));
       continue;
     }
-    request->Fail(absl::ResourceExhaustedError(absl::StrCat(
-        "the client reads too slowly, and ", parked_.size(), " other answers wait for clients")));
+    request->Fail(ForClient(absl::ResourceExhaustedError(absl::StrCat(
+        "the client reads too slowly, and ", parked_.size(), " other answers wait for clients"))));
     queue_.RecordParkedEnd(*request);
   }
 }
@@ -135,10 +137,10 @@ void Scheduler::HandleStarvedAlone(LiveRequest& request) {
     queue_.Sleep(kStalledPoll);
     return;
   }
-  request.sequence().Fail(absl::ResourceExhaustedError(absl::StrCat(
+  request.sequence().Fail(ForClient(absl::ResourceExhaustedError(absl::StrCat(
       "the KV cache of this server holds ", capacity, " tokens, and this request alone fills it: ",
       request.request().decode.prompt.size(), " tokens of the prompt and ",
-      request.sequence().output().size(), " of the output; set a lower stop.max_tokens")));
+      request.sequence().output().size(), " of the output; set a lower stop.max_tokens"))));
 }
 
 void Scheduler::ReleasePages(const LiveRequest& request) {

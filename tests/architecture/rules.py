@@ -105,7 +105,7 @@ LIBRARIES = {
                           ["common/inspection", "common/wire", "drafter_service/features", "drafter_service/serve",
                            "verifier_service/features", "verifier_service/serve",
                            "orchestrator/remote", "orchestrator/serve", "client", "tests"]),
-    "Boost": (("boost/",), ["common/http"]),
+    "Boost": (("boost/",), ["common/http", "tests/common/http"]),
     "prometheus-cpp": (("prometheus/",), ["common/telemetry", "tests"]),
     "OpenTelemetry": (("opentelemetry/",), ["common/telemetry/otlp_sink.cc"]),
     "the Rust FFI": (("common/hub/ffi.h", "common/hub/rust_boundary.h"), ["common/hub", "tests"]),
@@ -146,7 +146,7 @@ CONDITIONALS_ALLOWED = ["kernels/cpu/", "kernels/backend/backend.cc", "kernels/t
 NDEBUG_ALLOWED = ["common/base/check.h", "tests/"]
 
 # Only these files may read flags and the environment. They pass the values on as plain structs.
-SETTINGS_ALLOWED = ["main.cc", "flags.cc", "flags.h"]
+SETTINGS_ALLOWED = ["main.cc", "flags.cc", "flags.h", "environment.cc"]
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60

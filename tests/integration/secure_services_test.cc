@@ -109,11 +109,11 @@ TEST_F(SecureServicesTest, OnlyCallersWithATokenGetAnswersAndTheTextIsThatOfPlai
   EXPECT_EQ(drafted.tokens, plain.tokens);
   EXPECT_LT(drafted.cycles.size(), plain.cycles.size()) << "no features reached the drafter";
 
-  GenerationClient nobody = Client("");
-  EXPECT_TRUE(absl::IsUnauthenticated(Generate(nobody, Request("ar", 1)).status));
-  EXPECT_TRUE(absl::IsUnauthenticated(nobody.ListModels().status()));
-  EXPECT_TRUE(absl::IsUnauthenticated(nobody.GetServerInfo().status()));
-  // The verifier accepts nobody without a certificate.
+  GenerationClient anonymous = Client("");
+  EXPECT_TRUE(absl::IsUnauthenticated(Generate(anonymous, Request("ar", 1)).status));
+  EXPECT_TRUE(absl::IsUnauthenticated(anonymous.ListModels().status()));
+  EXPECT_TRUE(absl::IsUnauthenticated(anonymous.GetServerInfo().status()));
+  // The verifier refuses clients without a certificate.
   GenerationClient stranger(absl::StrCat("localhost:", verifier_port_),
                             {.tls_ca = folder_.File("ca")});
   EXPECT_TRUE(absl::IsUnavailable(stranger.CheckHealth()));

@@ -16,6 +16,10 @@ TokenLogprobs LogprobsOfRow(const nn::Device& device, const float* logits, int v
   device.backend->top_k({logits, nullptr, tokens.data(), values.data(), 1, vocabulary, candidates},
                         *device.pool);
   TokenLogprobs result;
+  if (tokens[0] < 0) {  // Too many logits of the row are NaN.
+    result.chosen = values[0];
+    return result;
+  }
   result.chosen = logits[chosen] - logits[tokens[0]] + values[0];
   for (int i = 0; i < wanted; ++i) result.top.emplace_back(tokens[i], values[i]);
   return result;

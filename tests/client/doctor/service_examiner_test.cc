@@ -23,7 +23,8 @@ class ServiceExaminerTest : public testing::SchedulerTest {
   void Serve() {
     options_.link.calibration_limit = absl::Milliseconds(200);
     StartAndAwaitReady();
-    service_.emplace(&model_.model(), &parser_, scheduler_.get(), GenerationServiceOptions{});
+    intake_.emplace(&parser_, scheduler_.get());
+    service_.emplace(&model_.model(), &*intake_, scheduler_.get(), GenerationServiceOptions{});
     inspection_.emplace(scheduler_.get(), &timeline_, std::vector<InspectedPeer>{});
     wire::HostOptions host;
     host.addresses = {"unix://" + folder_.File("o.sock")};
@@ -43,9 +44,10 @@ class ServiceExaminerTest : public testing::SchedulerTest {
   }
 
   const testing::ServedModelFixture model_;
-  const RequestParser parser_{&model_.model(), *Policy::Parse("default"), 64};
+  const RequestParser parser_{&model_.model(), *Policy::Parse("default")};
   const testing::TempFolder folder_;
   Timeline timeline_;
+  std::optional<RequestIntake> intake_;
   std::optional<GenerationService> service_;
   std::optional<OrchestratorInspection> inspection_;
   std::unique_ptr<wire::ServiceHost> host_;

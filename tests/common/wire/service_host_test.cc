@@ -1,5 +1,6 @@
 #include "common/wire/service_host.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -79,6 +80,59 @@ TEST_F(ServiceHostTest, HealthIsNeverServingBeforeSetServing) {
   stopping = true;
   for (std::thread& thread : callers) thread.join();
   EXPECT_EQ(serving, 0);
+}
+
+// The cycle's thread tells the host whether it is ready until it stops, which is after the host.
+TEST_F(ServiceHostTest, SetServingAfterShutdownHasNoEffect) {
+  auto host = ServiceHost::Start(Options(), {});
+  ASSERT_TRUE(host.ok()) << host.status();
+  std::atomic<bool> stopping{false};
+  std::thread scheduler([&] {
+    for (bool ready = false; !stopping; ready = !ready) (*host)->SetServing(ready);
+  });
+  (*host)->Shutdown(absl::ZeroDuration());
+  (*host)->SetServing(true);
+  stopping = true;
+  scheduler.join();
+  EXPECT_EQ(CheckHealth(), HealthCheckResponse::UNKNOWN);
+}
+
+TEST_F(ServiceHostTest, ALogReaderThatGoesAwayDoesNotEndTheService) {
+  BlockStopSignals();
+  EXPECT_EQ(raise(SIGPIPE), 0);
+}
+
+TEST_F(ServiceHostTest, AnIdleConnectionIsClosed) {
+  HostOptions options = Options();
+  options.connections.max_idle = absl::Milliseconds(200);
+  const auto host = ServiceHost::Start(options, {});
+  ASSERT_TRUE(host.ok()) << host.status();
+  const auto channel = grpc::CreateChannel(Address(), grpc::InsecureChannelCredentials());
+  ASSERT_TRUE(
+      channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
+  EXPECT_TRUE(channel->WaitForStateChange(
+      GRPC_CHANNEL_READY, std::chrono::system_clock::now() + std::chrono::seconds(20)));
+}
+
+// Long answers outlive the age of their connection.
+TEST_F(ServiceHostTest, ACallMayOutliveTheAgeOfItsConnection) {
+  HostOptions options = Options();
+  options.connections.max_age = absl::Milliseconds(100);
+  const auto host = ServiceHost::Start(options, {});
+  ASSERT_TRUE(host.ok()) << host.status();
+  const auto channel = grpc::CreateChannel(Address(), grpc::InsecureChannelCredentials());
+  const auto health = Health::NewStub(channel);
+  grpc::ClientContext context;
+  const auto watch = health->Watch(&context, HealthCheckRequest());
+  HealthCheckResponse reply;
+  ASSERT_TRUE(watch->Read(&reply));
+  ASSERT_TRUE(channel->WaitForStateChange(
+      GRPC_CHANNEL_READY, std::chrono::system_clock::now() + std::chrono::seconds(20)));
+  (*host)->SetServing(true);
+  ASSERT_TRUE(watch->Read(&reply));
+  EXPECT_EQ(reply.status(), HealthCheckResponse::SERVING);
+  context.TryCancel();
+  (void)watch->Finish();
 }
 
 TEST_F(ServiceHostTest, AnAddressThatCannotBeBoundIsReported) {

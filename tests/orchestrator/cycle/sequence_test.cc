@@ -199,6 +199,26 @@ TEST_F(SequenceTest, LimitsShrinkWithTheTokensLeft) {
   EXPECT_EQ(sequence.Limits(target).context, 2);
 }
 
+// A tree of 512 rows after 30,000 tokens had 15 million logits edited in one cycle.
+TEST_F(SequenceTest, PenaltiesOnALongTextLimitTheTree) {
+  TargetInfo target;
+  target.max_rows = 512;
+  target.max_context = 40000;
+  const auto nodes = [&](int tokens, float penalty) {
+    DecodeRequest request;
+    request.prompt.assign(tokens + 1, 1);
+    request.max_tokens = 1000;
+    request.sampling.repetition_penalty = penalty;
+    DecodeSequence sequence(std::move(request),
+                            Policy::Parse("ar")->NewRequest(true, &costs_, &memory_));
+    sequence.RecordPrefill(tokens);
+    return sequence.Limits(target).nodes;
+  };
+  EXPECT_EQ(nodes(30000, 1), 511);
+  EXPECT_EQ(nodes(30000, 1.5f), 8);
+  EXPECT_EQ(nodes(300, 1.5f), 511);
+}
+
 TEST_F(SequenceTest, ASequenceEndsByStopAfterOrByFail) {
   DecodeSequence stopped = Make({10}, 9);
   CommitChain(stopped, {20, 21, 22}, 23);

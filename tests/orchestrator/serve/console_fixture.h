@@ -71,7 +71,8 @@ class ConsoleTest : public SchedulerTest {
 
   // Serves the console, when the scheduler has started.
   void Serve(bool show_text = false) {
-    console_.emplace(&model_.model(), &parser_, scheduler_.get(), &feed_,
+    intake_.emplace(&parser_, scheduler_.get());
+    console_.emplace(&model_.model(), &*intake_, scheduler_.get(), &feed_,
                      ConsoleOptions{.show_text = show_text, .observer = &observers_});
     auto server = HttpServer::Start({.listen = "127.0.0.1:0"}, console_->Routes());
     ASSERT_TRUE(server.ok()) << server.status();
@@ -125,7 +126,8 @@ class ConsoleTest : public SchedulerTest {
   Ends ends_;
   ObserverList observers_;
   const ServedModelFixture model_;
-  const RequestParser parser_{&model_.model(), *Policy::Parse("default"), 64};
+  const RequestParser parser_{&model_.model(), *Policy::Parse("default")};
+  std::optional<RequestIntake> intake_;
   std::optional<Console> console_;
   std::unique_ptr<HttpServer> server_;
 };

@@ -137,7 +137,7 @@ TEST_F(ConsoleTest, ABadPromptIsRefusedWithTheNameOfTheField) {
       {R"({"prompt": "a", "temperature": 1e999})", "not a JSON object"},
       {R"({"prompt": "a", "temperature": true})", "temperature"},
       {R"({"prompt": "a", "n": 64})", "n: is not a field"},
-      {absl::StrCat("{\"prompt\": \"", std::string(900000, 'a'), "\"}"), "900000 tokens"},
+      {absl::StrCat("{\"prompt\": \"", std::string(900000, 'a'), "\"}"), "900000 bytes"},
   };
   for (const auto& [body, problem] : cases) {
     const HttpAnswer answer = Post(body);

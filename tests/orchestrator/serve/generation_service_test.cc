@@ -21,7 +21,8 @@ class GenerationServiceTest : public testing::SchedulerTest {
   // Serves the fake stages over gRPC.
   void Serve() {
     StartAndAwaitReady();
-    service_.emplace(&model_.model(), &parser_, scheduler_.get(), GenerationServiceOptions{});
+    intake_.emplace(&parser_, scheduler_.get());
+    service_.emplace(&model_.model(), &*intake_, scheduler_.get(), GenerationServiceOptions{});
     grpc::ServerBuilder builder;
     builder.RegisterService(&*service_);
     server_ = builder.BuildAndStart();
@@ -47,7 +48,8 @@ class GenerationServiceTest : public testing::SchedulerTest {
   }
 
   const testing::ServedModelFixture model_;
-  const RequestParser parser_{&model_.model(), *Policy::Parse("ar"), 64};
+  const RequestParser parser_{&model_.model(), *Policy::Parse("ar")};
+  std::optional<RequestIntake> intake_;
   std::optional<GenerationService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::GenerationService::Stub> stub_;
@@ -66,10 +68,11 @@ TEST_F(GenerationServiceTest, ARefusedClientLearnsWhenToRetry) {
   v1::ErrorStatus details;
   ASSERT_TRUE(details.ParseFromString(status.error_details()));
   EXPECT_EQ(details.code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  ASSERT_EQ(details.details_size(), 1);
-  EXPECT_EQ(details.details(0).type_url(), "type.googleapis.com/google.rpc.RetryInfo");
   v1::RetryInfo info;
-  ASSERT_TRUE(info.ParseFromString(details.details(0).value()));
+  for (const auto& detail : details.details()) {
+    if (detail.type_url() != "type.googleapis.com/google.rpc.RetryInfo") continue;
+    ASSERT_TRUE(info.ParseFromString(detail.value()));
+  }
   EXPECT_GT(info.retry_delay().seconds() + info.retry_delay().nanos(), 0);
 }
 

@@ -7,49 +7,17 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/orchestrator/serve/served_model_fixture.h"
-#include "tests/support/hub_fixtures.h"
-#include "tests/support/temp_folder.h"
+#include "tests/orchestrator/serve/request_parser_fixture.h"
 
 namespace bastion {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::kContext;
+using testing::kNodeCap;
+using testing::RequestParserTest;
 using ::testing::UnorderedElementsAre;
-
-constexpr int kContext = 32;
-constexpr int kNodeCap = 24;
-
-class RequestParserTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_.Write("config.json", testing::ServedConfigJson(kContext).dump());
-    folder_.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
-    auto model = ServedModel::Load(folder_.path());
-    ASSERT_TRUE(model.ok()) << model.status();
-    model_ = *std::move(model);
-    parser_ = std::make_unique<RequestParser>(model_.get(), *Policy::Parse("fixed:16"), kNodeCap);
-    request_.set_text("the cat");
-  }
-
-  absl::StatusOr<PreparedRequest> Parse() { return parser_->Parse(request_); }
-
-  // Expects INVALID_ARGUMENT with a message that contains `field`.
-  void ExpectRefused(const std::string& field) {
-    const absl::Status status = Parse().status();
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << field << ": " << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(field));
-  }
-  void SetTokens(const std::vector<TokenId>& ids) {
-    request_.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
-  }
-
-  testing::TempFolder folder_;
-  std::unique_ptr<ServedModel> model_;
-  std::unique_ptr<RequestParser> parser_;
-  v1::GenerateRequest request_;
-};
 
 TEST_F(RequestParserTest, UnsetFieldsGetTheirDefaults) {
   request_.set_request_id("r1");
@@ -295,7 +263,7 @@ TEST(ServedModelTest, AChatTemplateEnablesChats) {
   v1::ChatMessage& message = *request.mutable_chat()->add_messages();
   message.set_role("user");
   message.set_content("the");
-  const auto parsed = RequestParser(model->get(), *Policy::Parse("ar"), kNodeCap).Parse(request);
+  const auto parsed = RequestParser(model->get(), *Policy::Parse("ar")).Parse(request);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->decode.prompt.front(), testing::kImStart);
 }
@@ -308,7 +276,7 @@ TEST(ServedModelTest, TheChatTemplateReadsTheArgumentsOfTheRequest) {
                "{% if enable_thinking %}<|im_start|>{% else %}<|im_end|>{% endif %}");
   const auto model = ServedModel::Load(folder.path());
   ASSERT_TRUE(model.ok()) << model.status();
-  const RequestParser parser(model->get(), *Policy::Parse("ar"), kNodeCap);
+  const RequestParser parser(model->get(), *Policy::Parse("ar"));
   v1::GenerateRequest request;
   request.mutable_chat()->add_messages()->set_role("user");
   auto& arguments = *request.mutable_chat()->mutable_template_args()->mutable_fields();

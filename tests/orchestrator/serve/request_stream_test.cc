@@ -1,7 +1,9 @@
 #include "orchestrator/serve/request_stream.h"
 
+#include <memory>
 #include <thread>
 
+#include "common/base/clock.h"
 #include "gtest/gtest.h"
 
 namespace bastion {
@@ -118,6 +120,36 @@ TEST(RequestStreamTest, IsFullAtItsCapacity) {
   EXPECT_FALSE(stream.full());
 }
 
+// With log-probabilities, 256 cycles of waiting output made a message that clients did not accept.
+TEST(RequestStreamTest, IsFullBeforeAMessageIsTooLargeForClients) {
+  RequestStream stream;
+  int cycles = 0;
+  for (; !stream.full(); ++cycles) {
+    OutputDelta delta = DeltaOf("x");
+    delta.logprobs.resize(13);
+    for (TokenLogprobs& token : delta.logprobs) token.top.resize(100);
+    stream.Push(std::move(delta));
+  }
+  EXPECT_GT(cycles, 10);
+  EXPECT_LT(cycles, 100);
+  OutputDelta delta;
+  ASSERT_EQ(stream.WaitForEvent(kNoWait, delta), Event::kDelta);
+  EXPECT_FALSE(stream.full());
+}
+
+TEST(RequestStreamTest, RecordsWhenTheLastAnswerEnds) {
+  RequestStream stream(absl::ZeroDuration(), 2);
+  stream.Push(LastDelta("a", {}, 0));
+  EXPECT_FALSE(stream.ended());
+  const absl::Duration before = Clock::Real().Now();
+  stream.Push(LastDelta("b", {}, 1));
+  ASSERT_TRUE(stream.ended());
+  EXPECT_GE(*stream.ended(), before);
+  RequestStream failed;
+  failed.Fail(absl::UnavailableError("gone"));
+  EXPECT_TRUE(failed.ended());
+}
+
 TEST(RequestStreamTest, CancelSetsCanceled) {
   RequestStream stream;
   EXPECT_FALSE(stream.canceled());
@@ -227,6 +259,19 @@ TEST(RequestStreamTest, AnErrorDoesNotAbortAfterCancel) {
   stream.Cancel();
   stream.Fail(absl::CancelledError("the client disconnected"));
   EXPECT_EQ(aborted, 0);
+}
+
+TEST(RequestStreamTest, TheAbortCallbackNeverRunsAfterCancelHasReturned) {
+  for (int round = 0; round < 500; ++round) {
+    RequestStream stream;
+    auto call = std::make_unique<int>(0);  // What the callback uses.
+    stream.SetAbortCallback([&call] { ++*call; });
+    for (size_t i = 0; i < RequestStream::kCapacity; ++i) stream.Push(DeltaOf("x"));
+    std::thread cycle([&] { stream.Fail(absl::ResourceExhaustedError("too slow")); });
+    stream.Cancel();
+    call.reset();
+    cycle.join();
+  }
 }
 
 TEST(RequestStreamTest, ACompleteAnswerIsNeverAborted) {

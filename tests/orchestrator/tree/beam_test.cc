@@ -98,6 +98,21 @@ TEST(BeamTest, DepthIsLimitedByThePositions) {
   EXPECT_EQ(GrowBeam(kRoot, DraftCandidates(marginals), 2, 0).nodes(), 0);
 }
 
+TEST(BeamTest, ALimitOnNodesKeepsThePrefixOfTheWholeTree) {
+  std::mt19937 random(5);
+  for (const EdgeCase edge_case : {EdgeCase::kNone, EdgeCase::kTies, EdgeCase::kZeroTails}) {
+    const Marginals marginals = RandomMarginals(random, 6, 12, edge_case);
+    const DraftCandidates candidates(marginals);
+    for (const int width : {1, 3, 9, 40}) {
+      for (const int limit : {0, 1, 2, 5, 17, 500}) {
+        DraftTree whole = GrowBeam(kRoot, candidates, width, 6);
+        whole.Truncate(std::min(whole.nodes(), limit));
+        EXPECT_EQ(GrowBeam(kRoot, candidates, width, 6, limit), whole) << width << " " << limit;
+      }
+    }
+  }
+}
+
 TEST(BeamTest, EmptyMarginalsGiveTheRootAlone) {
   const Marginals marginals;
   EXPECT_EQ(GrowBeam(kRoot, DraftCandidates(marginals), 4, 15), DraftTree(kRoot));

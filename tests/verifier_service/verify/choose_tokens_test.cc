@@ -178,5 +178,21 @@ TEST_F(ChooseTokensTest, LogprobsAreThoseOfTheUneditedLogits) {
   EXPECT_EQ(logprobs[1].top[0].first, 0);
 }
 
+// The top list of such a row has no tokens, and the first of them was looked up at index -1.
+TEST_F(ChooseTokensTest, LogprobsOfARowWithNanLogitsAreEmpty) {
+  const DraftTree tree(/*root=*/4);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> logits = {nan, 1, nan, nan};
+  SamplingParams sampling;
+  sampling.logprobs = 3;
+  TokenHistory history;
+  const auto logprobs =
+      LogprobsOf(device_.device, [&](NodeIndex) { return logits.data(); }, /*vocabulary=*/4,
+                 {&tree, 0, 0, &sampling, &history}, {{}, /*next=*/1});
+  ASSERT_EQ(logprobs.size(), 1u);
+  EXPECT_TRUE(std::isnan(logprobs[0].chosen));
+  EXPECT_TRUE(logprobs[0].top.empty());
+}
+
 }  // namespace
 }  // namespace bastion::verifier

@@ -114,6 +114,15 @@ impl Handle {
         }
     }
 
+    /// Bytes of the longest text that one token represents.
+    fn longest_token(&self) -> u32 {
+        let bytes = |id: u32| match self.continuation(id).len() {
+            0 => self.tokenizer.id_to_token(id).map_or(0, |token| token.len()),
+            bytes => bytes,
+        };
+        (0..self.vocabulary).map(bytes).max().unwrap_or(0) as u32
+    }
+
     fn find_continuation(&self, id: u32) -> Result<Vec<u8>, Failure> {
         match self.tokenizer.id_to_token(id) {
             Some(token) if !self.tokenizer.get_added_vocabulary().is_special_token(&token) => {
@@ -144,6 +153,17 @@ pub unsafe extern "C" fn bastion_hub_tokenizer_vocabulary(
 ) -> Status {
     guard(|| unsafe {
         *out = (*handle).vocabulary;
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_tokenizer_longest_token(
+    handle: *const Handle,
+    out: *mut u32,
+) -> Status {
+    guard(|| unsafe {
+        *out = (*handle).longest_token();
         Ok(())
     })
 }

@@ -1,8 +1,8 @@
 // The security settings of every service, as flags: --tls_cert, --tls_key, --tls_ca,
 // --tls_require_client_cert, --token_file, --access_file, --allow_plaintext, --reflection and
 // --health_listen.
-#ifndef BASTION_COMMON_WIRE_SECURITY_FLAGS_H_
-#define BASTION_COMMON_WIRE_SECURITY_FLAGS_H_
+#ifndef BASTION_COMMON_WIRE_FLAGS_H_
+#define BASTION_COMMON_WIRE_FLAGS_H_
 
 #include <memory>
 #include <string>
@@ -26,6 +26,10 @@ namespace bastion::wire {
 [[nodiscard]] absl::StatusOr<HostOptions> HostOptionsFromFlags(
     const std::vector<std::string>& listen, std::shared_ptr<const Security> security);
 
+// The default address of a service for the others on this host: a socket in the private folder
+// "$XDG_RUNTIME_DIR/bastion", or "/tmp/bastion-UID" if there is no such variable.
+[[nodiscard]] std::string DefaultSocket(const std::string& service);
+
 }  // namespace bastion::wire
 
-#endif  // BASTION_COMMON_WIRE_SECURITY_FLAGS_H_
+#endif  // BASTION_COMMON_WIRE_FLAGS_H_

@@ -1,8 +1,13 @@
-#include "common/wire/security_flags.h"
+#include "common/wire/flags.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <utility>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/wire/private_folder.h"
 
@@ -32,6 +37,26 @@ ABSL_FLAG(std::string, health_listen, "",
           "everybody: for probes that have no certificate. Empty: none.");
 
 namespace bastion::wire {
+namespace {
+
+std::string DefaultFolder() {
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  return runtime != nullptr && *runtime != '\0' ? absl::StrCat(runtime, "/bastion")
+                                                : absl::StrCat("/tmp/bastion-", geteuid());
+}
+
+// Makes the folder of DefaultSocket if `address` is in it.
+absl::Status PrepareSocketFolder(const std::string& address) {
+  const std::string folder = DefaultFolder();
+  if (!absl::StartsWith(address, absl::StrCat("unix://", folder, "/"))) return absl::OkStatus();
+  return MakePrivateFolder(folder);
+}
+
+}  // namespace
+
+std::string DefaultSocket(const std::string& service) {
+  return absl::StrCat("unix://", DefaultFolder(), "/", service, ".sock");
+}
 
 FlagGroup SecurityFlagGroup() {
   return {

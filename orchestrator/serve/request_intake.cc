@@ -1,0 +1,42 @@
+#include "orchestrator/serve/request_intake.h"
+
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "common/base/cores.h"
+#include "common/base/status.h"
+
+namespace bastion {
+namespace {
+
+int Turns(const IntakeOptions& options) {
+  return options.tokenizing > 0 ? options.tokenizing : static_cast<int>(UsableCores().size()) / 2;
+}
+
+}  // namespace
+
+RequestIntake::RequestIntake(const RequestParser* parser, Scheduler* scheduler,
+                             const IntakeOptions& options)
+    : parser_(parser),
+      scheduler_(scheduler),
+      quota_(options.max_client_calls),
+      tokenizing_(Turns(options)) {}
+
+absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(const v1::GenerateRequest& request,
+                                                            const Caller& caller) {
+  // Calls that wait here will wait in the queue next, so they take places there.
+  const int others = entering_++;
+  const auto leave = absl::MakeCleanup([this] { --entering_; });
+  RETURN_IF_ERROR(scheduler_->CheckRoom(others));
+  ASSIGN_OR_RETURN(ClientQuota::Call call, quota_.Enter(caller.client));
+  RETURN_IF_ERROR(parser_->CheckBounds(request));
+  ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
+                   tokenizing_.Wait(caller.deadline, caller.is_canceled));
+  RETURN_IF_ERROR(scheduler_->CheckRoom(0));
+  ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request));
+  prepared.client = caller.client;
+  prepared.deadline = caller.deadline;
+  return Entered{std::move(prepared), std::move(call)};
+}
+
+}  // namespace bastion

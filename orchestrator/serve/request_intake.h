@@ -1,0 +1,62 @@
+// RequestIntake: lets a call enter before any work is done for it, then checks and tokenizes its
+// request. A call is refused for nothing while the service drains, is not ready or is full, or if
+// its client has too many calls. A few calls at a time are tokenized, so that a flood of long
+// prompts takes neither the memory nor the cores. Thread-safe.
+#ifndef BASTION_ORCHESTRATOR_SERVE_REQUEST_INTAKE_H_
+#define BASTION_ORCHESTRATOR_SERVE_REQUEST_INTAKE_H_
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "orchestrator/serve/client_quota.h"
+#include "orchestrator/serve/request_parser.h"
+#include "orchestrator/serve/scheduler.h"
+#include "orchestrator/serve/work_limit.h"
+
+namespace bastion {
+
+struct IntakeOptions {
+  int max_client_calls = 0;  // Calls of one client at a time. 0: no limit.
+  int tokenizing = 0;        // Requests tokenized at a time. 0: half of the usable cores.
+};
+
+class RequestIntake {
+ public:
+  // Who calls, and until when an answer is of use.
+  struct Caller {
+    std::string client = {};
+    absl::Duration deadline = absl::InfiniteDuration();  // On Clock::Real().
+    std::function<bool()> is_canceled = nullptr;         // Null: never.
+  };
+  // A call that may be submitted. It counts for its client until this is destroyed.
+  struct Entered {
+    PreparedRequest request;
+    ClientQuota::Call call;
+  };
+
+  // The pointers must outlive this object.
+  RequestIntake(const RequestParser* parser, Scheduler* scheduler,
+                const IntakeOptions& options = {});
+
+  // UNAVAILABLE or RESOURCE_EXHAUSTED if the service does not take requests now; INVALID_ARGUMENT
+  // or NOT_FOUND for the request; CANCELLED or DEADLINE_EXCEEDED. All are for clients
+  // (error_details.h).
+  [[nodiscard]] absl::StatusOr<Entered> Enter(const v1::GenerateRequest& request,
+                                              const Caller& caller);
+
+  [[nodiscard]] const RequestParser& parser() const { return *parser_; }
+
+ private:
+  const RequestParser* const parser_;
+  Scheduler* const scheduler_;
+  ClientQuota quota_;
+  WorkLimit tokenizing_;
+  std::atomic<int> entering_{0};  // Calls in Enter.
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_SERVE_REQUEST_INTAKE_H_

@@ -1,0 +1,105 @@
+// Tests the bounds of the fields of a request.
+#include <functional>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "tests/orchestrator/serve/request_parser_fixture.h"
+
+namespace bastion {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::kContext;
+
+using RequestBoundsTest = testing::RequestParserTest;
+
+TEST_F(RequestBoundsTest, StringsAndListsAreBounded) {
+  using Request = v1::GenerateRequest;
+  const auto refuse = [&](const char* message, const std::function<void(Request&)>& set) {
+    request_.Clear();
+    request_.set_text("the");
+    set(request_);
+    ExpectRefused(message);
+  };
+  const std::string kilobyte(1025, 'x');
+  refuse("request_id: has 1025 bytes", [&](Request& r) { r.set_request_id(kilobyte); });
+  refuse("request_id: contains a control", [&](Request& r) { r.set_request_id("a\nb"); });
+  refuse("model: has 1025 bytes", [&](Request& r) { r.set_model(kilobyte); });
+  refuse("stop.stop[1]: has 1025 bytes", [&](Request& r) {
+    r.mutable_stop()->add_stop("x");
+    r.mutable_stop()->add_stop(kilobyte);
+  });
+  refuse("stop.stop_token_ids: has 1025 tokens", [](Request& r) {
+    for (int i = 0; i < 1025; ++i) r.mutable_stop()->add_stop_token_ids(1);
+  });
+  refuse("speculation.policy: has 1025 bytes",
+         [&](Request& r) { r.mutable_speculation()->set_policy(kilobyte); });
+  refuse("tokens: has 33 tokens", [](Request& r) {
+    for (int i = 0; i < kContext + 1; ++i) r.mutable_tokens()->add_ids(1);
+  });
+  refuse("chat.messages[0].role: has 1025 bytes",
+         [&](Request& r) { r.mutable_chat()->add_messages()->set_role(kilobyte); });
+  refuse("chat.messages: has 1025 messages", [](Request& r) {
+    for (int i = 0; i < 1025; ++i) r.mutable_chat()->add_messages();
+  });
+  refuse("chat.template_args: has", [&](Request& r) {
+    auto& list =
+        *(*r.mutable_chat()->mutable_template_args()->mutable_fields())["x"].mutable_list_value();
+    for (int i = 0; i < 10000; ++i) list.add_values()->set_bool_value(true);
+  });
+}
+
+TEST_F(RequestBoundsTest, PromptsAreBoundedInBytes) {
+  const ParserOptions options = {.max_prompt_bytes = 8};
+  const RequestParser parser(model_.get(), *Policy::Parse("ar"), options);
+  request_.set_text("12345678");
+  EXPECT_TRUE(parser.Parse(request_).ok());
+  request_.set_text("123456789");
+  EXPECT_THAT(std::string(parser.Parse(request_).status().message()),
+              HasSubstr("text: has 9 bytes; at most 8 are allowed"));
+  request_.mutable_chat()->add_messages()->set_content("123456789");
+  EXPECT_THAT(std::string(parser.CheckBounds(request_).message()),
+              HasSubstr("chat.messages: has 9 bytes"));
+  EXPECT_GT(parser.max_request_bytes(), 8u);
+  // A context of 32 tokens has room for less, but short limits would surprise.
+  EXPECT_EQ(DefaultPromptBytes(*model_), size_t{64} << 10);
+}
+
+TEST_F(RequestBoundsTest, OnlyAllowedPoliciesMayBeNamed) {
+  const ParserOptions options = {.allowed_policies = {"ar", "fixed"}};
+  const RequestParser parser(model_.get(), *Policy::Parse("default"), options);
+  const auto parse = [&](const std::string& policy) {
+    request_.mutable_speculation()->set_policy(policy);
+    return parser.Parse(request_).status();
+  };
+  for (const char* policy : {"", "ar", "fixed:4", "fixed:16+prior", "default"}) {
+    EXPECT_TRUE(parse(policy).ok()) << policy;
+  }
+  for (const char* policy : {"beam:2x2", "chain", "default+prior:table", "adaptive"}) {
+    EXPECT_THAT(std::string(parse(policy).message()), HasSubstr("use ar, fixed")) << policy;
+  }
+}
+
+// Logits divided by such a temperature overflow: the wrong token was chosen.
+TEST_F(RequestBoundsTest, RefusesTemperaturesThatOverflow) {
+  for (const float temperature : {1e-40f, 1e-38f, 9e-6f}) {
+    request_.mutable_sampling()->set_temperature(temperature);
+    ExpectRefused("sampling.temperature");
+  }
+  for (const float temperature : {0.0f, 1e-5f}) {
+    request_.mutable_sampling()->set_temperature(temperature);
+    EXPECT_TRUE(Parse().ok()) << temperature;
+  }
+}
+
+TEST_F(RequestBoundsTest, NotEveryTokenMayStopTheAnswerBeforeMinTokens) {
+  for (int id = 0; id < testing::kByteLevelVocabulary; ++id) {
+    request_.mutable_stop()->add_stop_token_ids(id);
+  }
+  EXPECT_TRUE(Parse().ok()) << Parse().status();
+  request_.mutable_stop()->set_min_tokens(1);
+  ExpectRefused("stop.stop_token_ids");
+}
+
+}  // namespace
+}  // namespace bastion

@@ -1,0 +1,85 @@
+// Tests which calls may enter. That nothing is tokenized before is tested in tests/regression.
+#include "orchestrator/serve/request_intake.h"
+
+#include <gmock/gmock.h>
+
+#include <optional>
+
+#include "tests/orchestrator/serve/scheduler_fixture.h"
+#include "tests/orchestrator/serve/served_model_fixture.h"
+
+namespace bastion {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RequestIntakeTest : public testing::SchedulerTest {
+ protected:
+  void SetUp() override {
+    SchedulerTest::SetUp();
+    request_.set_text("the cat");
+  }
+  void Serve(const IntakeOptions& options = {}) {
+    StartAndAwaitReady();
+    intake_.emplace(&parser_, scheduler_.get(), options);
+  }
+
+  const testing::ServedModelFixture model_;
+  const RequestParser parser_{&model_.model(), *Policy::Parse("ar")};
+  v1::GenerateRequest request_;
+  std::optional<RequestIntake> intake_;
+};
+
+TEST_F(RequestIntakeTest, TheRequestHasTheCallersNameAndDeadline) {
+  Serve();
+  const absl::Duration deadline = Clock::Real().Now() + absl::Hours(1);
+  const auto entered = intake_->Enter(request_, {.client = "c", .deadline = deadline});
+  ASSERT_TRUE(entered.ok()) << entered.status();
+  EXPECT_EQ(entered->request.client, "c");
+  EXPECT_EQ(entered->request.deadline, deadline);
+  EXPECT_FALSE(entered->request.decode.prompt.empty());
+}
+
+TEST_F(RequestIntakeTest, AClientHasNoMoreCallsThanAllowed) {
+  Serve({.max_client_calls = 1});
+  auto first = intake_->Enter(request_, {.client = "c"});
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE(absl::IsResourceExhausted(intake_->Enter(request_, {.client = "c"}).status()));
+  EXPECT_TRUE(intake_->Enter(request_, {.client = "other"}).ok());
+  first = absl::UnknownError("");
+  EXPECT_TRUE(intake_->Enter(request_, {.client = "c"}).ok());
+}
+
+TEST_F(RequestIntakeTest, ACallWhoseClientIsGoneIsNotTokenized) {
+  Serve();
+  request_.set_text("caf\xe9");
+  const absl::Status gone = intake_->Enter(request_, {.is_canceled = [] { return true; }}).status();
+  EXPECT_TRUE(absl::IsCancelled(gone)) << gone;
+  const absl::Status late = intake_->Enter(request_, {.deadline = Clock::Real().Now()}).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+}
+
+TEST_F(RequestIntakeTest, CallsThatEnterTakePlacesInTheQueue) {
+  options_.max_running = 1;
+  options_.max_waiting = 2;
+  Serve();
+  verifier_.Hold(true);
+  std::vector<std::shared_ptr<RequestStream>> streams = {Submit({})};
+  ASSERT_TRUE(Await([&] { return scheduler_->stats().waiting == 0; }));
+  streams.push_back(Submit({}));
+  EXPECT_TRUE(scheduler_->CheckRoom(0).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(scheduler_->CheckRoom(1)));
+  verifier_.Hold(false);
+  for (const auto& stream : streams) EXPECT_TRUE(testing::ReadAll(*stream).status.ok());
+}
+
+TEST_F(RequestIntakeTest, AnErrorOfAFieldIsForClients) {
+  Serve();
+  request_.set_n(65);
+  const absl::Status refused = intake_->Enter(request_, {}).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_TRUE(IsForClient(refused));
+}
+
+}  // namespace
+}  // namespace bastion

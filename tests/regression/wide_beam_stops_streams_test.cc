@@ -1,0 +1,52 @@
+// A request with the policy beam:4096x4096 sorted millions of candidates in every cycle before its
+// tree was cut to the limit. All streams stopped for a second at a time.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "orchestrator/policy/beam_rule.h"
+#include "orchestrator/policy/chain_rule.h"
+#include "orchestrator/policy/fixed_rule.h"
+#include "tests/support/linear_costs.h"
+#include "tests/support/random_marginals.h"
+
+namespace bastion {
+namespace {
+
+// Counts the nodes whose candidates are looked at.
+class CountedCandidates final : public Candidates {
+ public:
+  explicit CountedCandidates(const Marginals& marginals) : candidates_(marginals) {}
+  [[nodiscard]] int max_depth() const override { return candidates_.max_depth(); }
+  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override {
+    ++looked_at_;
+    return candidates_.After(tree, node);
+  }
+  [[nodiscard]] int looked_at() const { return looked_at_; }
+
+ private:
+  const DraftCandidates candidates_;
+  mutable int looked_at_ = 0;
+};
+
+TEST(WideBeamStopsStreamsTest, TheLimitOnNodesBoundsTheWork) {
+  constexpr TreeLimits kLimits = {100, 64, 15};
+  std::mt19937 random(1);
+  const Marginals marginals = testing::RandomMarginals(random, 15, 512);
+  const CostModel costs = testing::LinearCosts();
+  const BeamRule beam(kLargestPolicyNumber, kLargestPolicyNumber);
+  const BeamRule narrow(1, kLargestPolicyNumber);
+  const ChainRule chain(kLargestPolicyNumber);
+  const FixedRule fixed(kLargestPolicyNumber, FixedRule::Source::kDrafter);
+  for (const NamedRule* rule :
+       std::initializer_list<const NamedRule*>{&beam, &narrow, &chain, &fixed}) {
+    const CountedCandidates candidates(marginals);
+    const GrownTree grown = rule->Grow(1, candidates, kLimits, 15, costs);
+    EXPECT_GE(grown.tree.nodes(), 15);
+    EXPECT_LE(grown.tree.nodes(), kLimits.nodes);
+    EXPECT_LE(candidates.looked_at(), kLimits.nodes + 1);
+  }
+}
+
+}  // namespace
+}  // namespace bastion
