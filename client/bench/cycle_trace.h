@@ -2,9 +2,10 @@
 // header and one JSON line per cycle without prompts:
 //
 //   {"trace": 1, …}, with the fields of a calibration (orchestrator/cost/calibration_file.h)
-//   {"model", "policy", "level", "sequences", "rows", "context", "drafts", "first_draft",
-//    "committed", "stages": {"draft", "tree", "verify_queue", "verify", "commit", "audit",
-//    "transfer"}, "predicted": {"verify", "draft", "cycle", "curve": [[nodes, seconds], …]}}
+//   {"model", "policy", "level", "sequences", "rows", "experts", "context", "drafts",
+//    "first_draft", "committed", "stages": {"draft", "tree", "verify_queue", "verify", "commit",
+//    "audit", "transfer"}, "predicted": {"verify", "draft", "cycle",
+//    "curve": [[nodes, seconds], …]}}
 //
 // All times are seconds. Plain data.
 #ifndef BASTION_CLIENT_BENCH_CYCLE_TRACE_H_
@@ -37,6 +38,7 @@ struct CycleTrace {
   std::string level;
   int sequences = 1;
   int rows = 1;              // All sequences together, roots included.
+  double experts = 0;        // TimingTrace::experts
   int context = 0;           // Mean cached tokens of a sequence.
   int drafts = 0;            // Sequences that drafted.
   bool first_draft = false;  // A draft also processed a prompt.

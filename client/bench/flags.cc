@@ -100,6 +100,12 @@ ABSL_FLAG(
     "Capacity of each model's KV cache in tokens, for all requests. Without --endpoint only.");
 ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30,
           "Bytes of host memory for the features of all open requests. Without --endpoint only.");
+ABSL_FLAG(int, attention_sinks, 0,
+          "Tokens at the begin of a text that the target always attends to. Requires "
+          "--attention_window. Without --endpoint only.");
+ABSL_FLAG(int, attention_window, 0,
+          "Last tokens that the target attends to besides the sinks (StreamingLLM). CPU only. 0: "
+          "all. Without --endpoint only.");
 ABSL_FLAG(std::string, calibration_table, "",
           "File of measured verify times. If it exists, nothing is measured at the start, else it "
           "is written. It belongs to one target and one device. Without --endpoint only. Empty: "
@@ -236,6 +242,8 @@ LocalOptions ReadLocalOptions() {
   local.memory.max_rows = absl::GetFlag(FLAGS_max_rows).value_or(local.memory.max_rows);
   local.memory.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   local.memory.feature_bytes = absl::GetFlag(FLAGS_feature_bytes);
+  local.memory.streaming = {absl::GetFlag(FLAGS_attention_sinks),
+                            absl::GetFlag(FLAGS_attention_window)};
   return local;
 }
 
@@ -297,6 +305,7 @@ absl::Status CheckRequired(BenchMode mode, const std::string& example) {
   if (!absl::GetFlag(FLAGS_record).empty()) local_only = "--record";
   if (!absl::GetFlag(FLAGS_acceptance_calibration).empty()) local_only = "--acceptance_calibration";
   if (!absl::GetFlag(FLAGS_calibration_table).empty()) local_only = "--calibration_table";
+  if (absl::GetFlag(FLAGS_attention_window) != 0) local_only = "--attention_window";
   if (absl::GetFlag(FLAGS_reliability)) local_only = "--reliability";
   if (absl::GetFlag(FLAGS_cold)) local_only = "--cold";
   if (local || local_only == nullptr) return absl::OkStatus();

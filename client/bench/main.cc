@@ -223,7 +223,8 @@ int main(int argc, char** argv) {
            {"temperatures LIST", "seeds LIST", "prompt_tokens LIST", "prompts_per_dataset N"}},
           {"Device (without --endpoint)",
            {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
-            "kv_tokens N", "feature_bytes N", "calibration_table FILE"}},
+            "kv_tokens N", "feature_bytes N", "attention_sinks N", "attention_window N",
+            "calibration_table FILE"}},
           {"Report", {"report DIR", "reliability", "acceptance_calibration FILE", "record FILE"}},
           {"Other measurements",
            {"replay FILE", "roofline", "contexts LIST", "rows LIST", "rounding"}}}};

@@ -33,6 +33,7 @@ CycleTrace StepTrace::Finish(const Batch& batch) const {
     if (!batch[i]->status().ok()) continue;
     const CycleRecord& record = batch[i]->cycles().back();
     trace.rows = record.rows;
+    trace.experts = record.experts;
     trace.stages = ToStageSeconds(record.stages);
     trace.predicted.verify = absl::ToDoubleSeconds(record.predicted_verify);
     trace.committed += record.committed_length;

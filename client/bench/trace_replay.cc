@@ -61,6 +61,7 @@ class BatchPredictor final : public Predictor {
     trace.commit = absl::Seconds(stages.commit);
     trace.audit = absl::Seconds(stages.audit);
     trace.rows = cycle.rows;
+    trace.experts = cycle.experts;
     const absl::Duration round_trip =
         trace.queue + trace.forward + trace.commit + trace.audit + absl::Seconds(stages.transfer);
     model_.ObserveVerify(SizeOf(cycle), cycle.drafts > 0, trace,

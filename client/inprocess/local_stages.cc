@@ -57,6 +57,7 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
   verifier::VerifierOptions verifier;
   verifier.target_folder = options.target_folder;
   verifier.engine = engine;
+  verifier.engine.streaming = options.memory.streaming;
   verifier.load_target = target.load;
   verifier.max_rows = options.memory.max_rows;
   verifier.feature_bytes = options.memory.feature_bytes;

@@ -70,7 +70,8 @@ struct LocalMemory {
   int kv_tokens = nn::EngineOptions().kv_tokens;
   int max_rows = verifier::VerifierOptions().max_rows;  // Rows of one forward of the target.
   int64_t feature_bytes = verifier::VerifierOptions().feature_bytes;
-  bool reuse_prefixes = false;  // Off, so that measurements of equal prompts are comparable.
+  bool reuse_prefixes = false;         // Off, so that measurements of equal prompts are comparable.
+  nn::StreamingWindow streaming = {};  // The target's attention.
 };
 
 struct LocalOptions {

@@ -33,12 +33,17 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const WeightLoader& loade
                                                        const hub::ModelConfig& config,
                                                        const EngineOptions& options) {
   RETURN_IF_ERROR(Annotate(CheckHeadDim(config), loader.folder()));
+  RETURN_IF_ERROR(Annotate(CheckStreaming(config, options.streaming), loader.folder()));
   auto decoder = std::unique_ptr<Decoder>(new Decoder(config, options));
   for (int layer = 0; layer < config.dims.layers; ++layer) {
     ASSIGN_OR_RETURN(BlockWeights weights, LoadBlock(loader, config, layer));
     const int window = config.sliding_windows[layer];
-    const BlockShape shape = {config.dims, config.blocks, config.expert_layers[layer], window,
-                              window > 0 && config.dflash.causal_windows};
+    const BlockShape shape = {.dims = config.dims,
+                              .form = config.blocks,
+                              .experts = config.expert_layers[layer],
+                              .window = window,
+                              .causal = window > 0 && config.dflash.causal_windows,
+                              .streaming = options.streaming};
     decoder->blocks_.emplace_back(shape, std::move(weights));
   }
   ASSIGN_OR_RETURN(decoder->final_norm_, LoadNorm(loader, config.names.final_norm, config));

@@ -80,7 +80,11 @@ const float* DecoderBlock::Attend(const BlockPass& pass, const float* normed) co
   project.value = kvq + kv_width;
   project.query = kvq + 2 * kv_width;
   project.query_stride = project.kv_stride = kvq_width;
-  pass.device.backend->qkv(project, *pass.device.pool);
+  if (shape_.streaming.on()) {
+    StreamingQkv(pass.device, shape_.streaming, project, pass.scratch.streaming);
+  } else {
+    pass.device.backend->qkv(project, *pass.device.pool);
+  }
 
   kernels::AttentionArgs attend;
   attend.query = project.query;
@@ -94,7 +98,11 @@ const float* DecoderBlock::Attend(const BlockPass& pass, const float* normed) co
   attend.query_stride = kvq_width;
   attend.window = shape_.window;
   attend.scale = 1.0f / std::sqrt(static_cast<float>(dims.head_dim));
-  pass.device.backend->attention(attend, *pass.device.pool);
+  if (shape_.streaming.on()) {
+    StreamingAttention(pass.device, shape_.streaming, project, attend, pass.scratch.streaming);
+  } else {
+    pass.device.backend->attention(attend, *pass.device.pool);
+  }
   return attention;
 }
 

@@ -9,6 +9,7 @@
 #include "common/nn/experts.h"
 #include "common/nn/norm.h"
 #include "common/nn/row_batch.h"
+#include "common/nn/streaming_attention.h"
 #include "common/nn/weights.h"
 
 namespace bastion::nn {
@@ -19,6 +20,7 @@ struct BlockShape {
   bool experts = false;  // Experts instead of an MLP.
   int window = 0;        // Positions that a row attends to, itself included. 0: all.
   bool causal = false;   // True: a kFull span is treated as kCausal.
+  StreamingWindow streaming = {};
 };
 
 // Buffers that the blocks of a model share. Only one block uses them at a time.
@@ -26,6 +28,7 @@ struct BlockScratch {
   Scratch normed, kvq, attention, gate_up, activation;
   std::vector<kernels::AttentionSpan> spans;
   ExpertScratch experts;
+  StreamingScratch streaming;
 };
 
 // Inputs of one pass of a block, except the hidden rows.

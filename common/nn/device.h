@@ -21,11 +21,20 @@ struct Device {
   return dtype == DType::kF32 ? dtype : DType::kBF16;
 }
 
+// The tokens that a row attends to (streaming_attention.h). Off without a window.
+struct StreamingWindow {
+  int sinks = 0;   // The first tokens of the text.
+  int tokens = 0;  // The last tokens before the row, itself included. 0: all tokens of the text.
+
+  [[nodiscard]] bool on() const { return tokens > 0; }
+};
+
 struct EngineOptions {
   DType dtype = DType::kBF16;  // Type of the weight matrices.
   Device device;
-  int kv_tokens = 65536;       // Tokens that the KV cache holds, all sequences together.
-  bool show_progress = false;  // Show a progress bar on stderr while weights load.
+  int kv_tokens = 65536;           // Tokens that the KV cache holds, all sequences together.
+  bool show_progress = false;      // Show a progress bar on stderr while weights load.
+  StreamingWindow streaming = {};  // CPU only.
   // The following options apply to engines on a GPU only.
   int gpu = 0;                  // Index of the GPU.
   std::string gemm_table = {};  // Cache file for GEMM autotuning. Empty: tune at every start.

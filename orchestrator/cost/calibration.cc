@@ -15,6 +15,7 @@
 #include "common/base/status.h"
 #include "orchestrator/cost/batch_calibration.h"
 #include "orchestrator/cost/calibration_file.h"
+#include "orchestrator/cost/expert_calibration.h"
 
 namespace bastion {
 namespace {
@@ -71,8 +72,10 @@ class CalibrationSequence {
       return absl::InternalError("the verifier's timing trace is empty");
     }
     cached_ += result.outcomes[0].acceptance.committed_length();
-    return CalibrationPoint{rows, context_, absl::ToDoubleSeconds(verify),
-                            absl::ToDoubleSeconds(round_trip)};
+    CalibrationPoint point = {rows, context_, absl::ToDoubleSeconds(verify)};
+    point.round_trip_seconds = absl::ToDoubleSeconds(round_trip);
+    point.experts = result.trace.experts;
+    return point;
   }
 
  private:
@@ -109,7 +112,8 @@ struct Samples {
   int context = 0;
   CalibrationSequence* sequence = nullptr;
   std::vector<double> seconds = {};
-  std::vector<double> round_trips = {};
+  std::vector<double> transfers = {};  // What the round trips took beyond these times.
+  double experts = 0;                  // Mean.
 
   absl::Status Measure(const Clock& clock) {
     absl::StatusOr<CalibrationPoint> measured = sequence->Measure(rows, clock);
@@ -118,12 +122,13 @@ struct Samples {
                       absl::StrCat("calibration at ", rows, " rows, context ", context));
     }
     seconds.push_back(measured->seconds);
-    round_trips.push_back(measured->round_trip_seconds);
+    transfers.push_back(measured->round_trip_seconds - measured->seconds);
+    experts += (measured->experts - experts) / static_cast<double>(seconds.size());
     return absl::OkStatus();
   }
   void DiscardTimes() {
     seconds.clear();
-    round_trips.clear();
+    transfers.clear();
   }
   // True if this point needs no more repetitions.
   [[nodiscard]] bool HasEnough() const {
@@ -137,11 +142,8 @@ struct Samples {
   // The fastest repetition is the one that no neighbor disturbed. The estimators learn from the
   // calls that follow how slow the device usually is. What counts here are the ratios of points.
   [[nodiscard]] CalibrationPoint Point() const {
-    std::vector<double> transfers;
-    transfers.reserve(seconds.size());
-    for (size_t i = 0; i < seconds.size(); ++i) transfers.push_back(round_trips[i] - seconds[i]);
     const double fastest = *std::min_element(seconds.begin(), seconds.end());
-    return {rows, context, fastest, fastest + Median(transfers)};
+    return {rows, context, fastest, fastest + Median(transfers), /*interpolated=*/false, experts};
   }
 };
 
@@ -384,6 +386,10 @@ absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier, const std:
   const BatchCalibrationOptions batch = {.time_limit = options.time_limit / 10,
                                          .session = options.session + options.contexts.size()};
   ASSIGN_OR_RETURN(table.sequence_seconds, MeasureSequenceSeconds(verifier, Clock::Real(), batch));
+  if (table.has_experts()) {
+    const ExpertCalibrationOptions own = {.time_limit = batch.time_limit, .session = batch.session};
+    ASSIGN_OR_RETURN(table.expert_seconds, MeasureExpertSeconds(verifier, Clock::Real(), own));
+  }
   table.peaks = target.peaks;
   if (!options.file.empty()) {
     RETURN_IF_ERROR(WriteCalibration(options.file, {target, table}));

@@ -74,9 +74,9 @@ struct CalibrationOptions {
 [[nodiscard]] absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
                                                          const CalibrationOptions& options);
 
-// Calibrate and MeasureSequenceSeconds with the real clock and a progress bar on stderr, labeled
-// `what`, or the content of options.file. Replaces options.progress. Returns the errors of
-// Calibrate, ReadCalibration and WriteCalibration.
+// Calibrate, MeasureSequenceSeconds and, for a target with experts, MeasureExpertSeconds, with the
+// real clock and a progress bar on stderr, labeled `what`; or the content of options.file. Replaces
+// options.progress. Returns the errors of these functions, ReadCalibration and WriteCalibration.
 [[nodiscard]] absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier,
                                                                 const std::string& what,
                                                                 CalibrationOptions options);

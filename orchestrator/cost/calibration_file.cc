@@ -56,8 +56,8 @@ json CalibrationJson(const CalibratedTarget& calibrated) {
   const DevicePeaks& peaks = calibrated.calibration.PeaksFor(target);
   json points = json::array();
   for (const CalibrationPoint& point : calibrated.calibration.points) {
-    points.push_back(
-        {point.rows, point.context, point.seconds, point.round_trip_seconds, point.interpolated});
+    points.push_back({point.rows, point.context, point.seconds, point.round_trip_seconds,
+                      point.interpolated, point.experts});
   }
   return {{"target", target.model},
           {"device", target.device},
@@ -67,7 +67,8 @@ json CalibrationJson(const CalibratedTarget& calibrated) {
            {{"bytes_per_second", peaks.bytes_per_second},
             {"flops_per_second", peaks.flops_per_second}}},
           {"calibration", points},
-          {"sequence_seconds", calibrated.calibration.sequence_seconds}};
+          {"sequence_seconds", calibrated.calibration.sequence_seconds},
+          {"expert_seconds", calibrated.calibration.expert_seconds}};
 }
 
 CalibratedTarget ParseCalibration(const json& object) {
@@ -82,9 +83,12 @@ CalibratedTarget ParseCalibration(const json& object) {
   for (const json& point : object.at("calibration")) {
     calibrated.calibration.points.push_back({point.at(0).get<int>(), point.at(1).get<int>(),
                                              point.at(2).get<double>(), point.at(3).get<double>(),
-                                             point.size() > 4 && point.at(4).get<bool>()});
+                                             point.size() > 4 && point.at(4).get<bool>(),
+                                             point.size() > 5 ? point.at(5).get<double>() : 0.0});
   }
   calibrated.calibration.sequence_seconds = object.at("sequence_seconds").get<double>();
+  // Earlier versions did not write it.
+  calibrated.calibration.expert_seconds = object.value("expert_seconds", 0.0);
   calibrated.calibration.peaks = calibrated.target.peaks;
   return calibrated;
 }

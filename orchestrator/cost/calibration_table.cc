@@ -37,8 +37,12 @@ CalibrationTable FillGrid(const CalibrationTable& measured) {
         point = own->second;
       } else {
         const double extra = ExtraSeconds(column, base, rows);
-        point = {rows, context, point.seconds + extra, point.round_trip_seconds + extra,
-                 /*interpolated=*/true};
+        point = {rows,
+                 context,
+                 point.seconds + extra,
+                 point.round_trip_seconds + extra,
+                 /*interpolated=*/true,
+                 point.experts};
       }
       table.points.push_back(point);
     }

@@ -15,6 +15,7 @@ struct CalibrationPoint {
   double seconds = 0;             // Time reported by the verifier: TimingTrace::verify().
   double round_trip_seconds = 0;  // Time that the caller waited for the reply.
   bool interpolated = false;      // FillGrid computed this point from its neighbors.
+  double experts = 0;             // The mean of TimingTrace::experts. 0: the target has none.
 };
 
 struct CalibrationTable {
@@ -25,12 +26,15 @@ struct CalibrationTable {
   // The verifier's peaks when the points were measured. They differ a little from start to start,
   // and the roofline fits the points best with those of the same start. Zero: not known.
   DevicePeaks peaks = {};
+  // What every further expert adds to a call (expert_calibration.h). 0: the target has none.
+  double expert_seconds = 0;
 
   // `peaks`, or those of `target` if they are not known.
   [[nodiscard]] const DevicePeaks& PeaksFor(const TargetInfo& target) const {
     return peaks.flops_per_second > 0 ? peaks : target.peaks;
   }
   [[nodiscard]] int max_rows() const;
+  [[nodiscard]] bool has_experts() const { return !points.empty() && points.front().experts > 0; }
   // The median of the time that a call takes beyond the verify itself (transport and queue).
   [[nodiscard]] double OverheadSeconds() const;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "orchestrator/cost/expert_estimator.h"
 #include "orchestrator/cost/make_estimator.h"
 #include "orchestrator/cost/roofline.h"
 #include "orchestrator/cost/stage_times.h"
@@ -22,17 +23,22 @@ absl::StatusOr<CostModel> CostModel::Fit(const TargetInfo& target, const Calibra
                                          const CostModelOptions& options) {
   ASSIGN_OR_RETURN(const Roofline roofline, Roofline::Make(target.dims, table.PeaksFor(target)));
   ASSIGN_OR_RETURN(PaperEstimators paper, PaperEstimators::Make(roofline, table));
-  ASSIGN_OR_RETURN(std::unique_ptr<LatencyEstimator> measured,
-                   MakeEstimator(options.measured, roofline, table));
-  ASSIGN_OR_RETURN(std::unique_ptr<LatencyEstimator> after_draft,
-                   MakeEstimator(options.measured, roofline, table));
-  return CostModel(std::move(paper), std::move(measured), std::move(after_draft), table);
+  std::shared_ptr<ExpertCost> experts = ExpertCost::Make(table);
+  std::array<std::unique_ptr<LatencyEstimator>, 2> measured;  // Plain, after a draft.
+  for (std::unique_ptr<LatencyEstimator>& estimator : measured) {
+    ASSIGN_OR_RETURN(estimator, MakeEstimator(options.measured, roofline, table));
+    if (experts == nullptr) continue;
+    estimator = std::make_unique<ExpertEstimator>(std::move(estimator), experts);
+  }
+  VerifyCost verify(std::move(measured[0]), std::move(measured[1]), table.sequence_seconds);
+  return CostModel(std::move(paper), std::move(verify), std::move(experts), table);
 }
 
-CostModel::CostModel(PaperEstimators paper, std::unique_ptr<LatencyEstimator> measured,
-                     std::unique_ptr<LatencyEstimator> after_draft, const CalibrationTable& table)
+CostModel::CostModel(PaperEstimators paper, VerifyCost verify, std::shared_ptr<ExpertCost> experts,
+                     const CalibrationTable& table)
     : paper_(std::move(paper)),
-      verify_(std::move(measured), std::move(after_draft), table.sequence_seconds),
+      verify_(std::move(verify)),
+      experts_(std::move(experts)),
       measured_rows_(table.max_rows()),
       draft_(verify_.plain()),
       further_round_(verify_.plain(), /*rows=*/1) {
@@ -103,18 +109,27 @@ absl::Duration CostModel::PredictPlain(const VerifySize& size) const {
   return Overhead(size.sequences) + PlainFactor(roots) * verify_.Predict(roots, /*drafted=*/false);
 }
 
+absl::Duration CostModel::WithExpectedExperts(const VerifySize& size, absl::Duration verify,
+                                              double experts) const {
+  if (experts_ == nullptr || size.prompts.rows > 0 || !(experts > 0)) return verify;
+  return verify * (experts_->Factor(size.rows, experts_->Expected(size.rows)) /
+                   experts_->Factor(size.rows, experts));
+}
+
 void CostModel::ObserveVerify(const VerifySize& size, bool drafted, const TimingTrace& trace,
                               const CallerTimes& caller) {
   const bool after_plain = std::exchange(last_plain_, IsPlain(size, drafted));
   if (size.rows < 1) return;
   const StageTimes times = VerifyStages(trace, caller.round_trip);
-  if (after_plain && last_plain_ && times.verify > absl::ZeroDuration()) {
+  const absl::Duration verify = WithExpectedExperts(size, times.verify, trace.experts);
+  if (after_plain && last_plain_ && verify > absl::ZeroDuration()) {
     steady_plain_[PlainKind(size)].Observe(size.sequences,
                                            absl::ToDoubleSeconds(verify_.Predict(size, drafted)),
-                                           absl::ToDoubleSeconds(times.verify));
+                                           absl::ToDoubleSeconds(verify));
   }
-  verify_.Observe(size, drafted, times.verify);
+  verify_.Observe(size, drafted, verify);
   if (size.prompts.rows > 0) return;
+  if (experts_ != nullptr) experts_->Observe(size.rows, trace.experts);
   paper_.Observe(size.rows, size.context, times.verify);
   last_drafted_ = drafted;
   // One late reply or preempted thread must not change an average much.

@@ -16,6 +16,7 @@
 #include "orchestrator/cost/cycle_cost.h"
 #include "orchestrator/cost/draft_cost.h"
 #include "orchestrator/cost/estimator.h"
+#include "orchestrator/cost/expert_cost.h"
 #include "orchestrator/cost/fading_line.h"
 #include "orchestrator/cost/paper_estimators.h"
 #include "orchestrator/cost/steady_plain.h"
@@ -64,7 +65,8 @@ class CostModel {
   [[nodiscard]] int measured_rows() const { return measured_rows_; }
 
   // Learns from a verify call. Time spent in the engine's queue does not count as a cost. Calls
-  // with prompt tokens teach only what such calls cost (verify_cost.h).
+  // with prompt tokens teach only what such calls cost (verify_cost.h). The experts that a call
+  // touched explain a part of its time, and teach how many to expect (expert_cost.h).
   void ObserveVerify(const VerifySize& size, bool drafted, const TimingTrace& trace,
                      const CallerTimes& caller);
   // The cost of Expand calls, to learn from: of the first round of a cycle by sequences, and of a
@@ -75,14 +77,18 @@ class CostModel {
   [[nodiscard]] const DraftCost& further_round() const { return further_round_; }
 
  private:
-  CostModel(PaperEstimators paper, std::unique_ptr<LatencyEstimator> measured,
-            std::unique_ptr<LatencyEstimator> after_draft, const CalibrationTable& table);
+  CostModel(PaperEstimators paper, VerifyCost verify, std::shared_ptr<ExpertCost> experts,
+            const CalibrationTable& table);
   // The element of steady_plain_ for calls like this one.
   [[nodiscard]] static size_t PlainKind(const VerifySize& size) {
     return size.prompts.rows > 0 ? 1 : 0;
   }
   // Corrects the predicted time of a call of this size, if plain decoding consists of such calls.
   [[nodiscard]] double PlainFactor(const VerifySize& size) const;
+  // The time that a call of `verify` would have taken if it had touched the expected number of
+  // experts instead of `experts`. `verify` itself for calls with prompts.
+  [[nodiscard]] absl::Duration WithExpectedExperts(const VerifySize& size, absl::Duration verify,
+                                                   double experts) const;
   // Commit and messages of a cycle.
   [[nodiscard]] absl::Duration Overhead(int sequences) const;
   // Planning and tree construction of a cycle.
@@ -90,6 +96,7 @@ class CostModel {
 
   PaperEstimators paper_;
   VerifyCost verify_;
+  std::shared_ptr<ExpertCost> experts_;      // Null for a target without experts.
   std::array<SteadyPlain, 2> steady_plain_;  // Without and with prompts.
   bool last_drafted_ = false;                // The last verify followed a draft.
   bool last_plain_ = false;  // The last verify had no nodes and did not follow a draft.

@@ -96,6 +96,7 @@ void DecodeCycle::Commit(const Batch& batch, const Prompts& prompts, const Grown
   if (grown.draft_requested) draft_status_ = grown.draft_status;
   CycleRecord record;
   record.rows = trace.rows;
+  record.experts = trace.experts;
   record.stages.draft = grown.times.draft;
   // All other time before the verify, so that the stages sum to the cycle.
   record.stages.tree = last_.verify_began - last_.began - grown.times.draft;

@@ -49,6 +49,7 @@ struct CycleRecord {
   int nodes = 0;
   int committed_length = 0;  // Tokens that this cycle added to the output, up to the first stop.
   int rows = 0;              // Rows of the whole verify call, over all sequences.
+  double experts = 0;        // TimingTrace::experts of the call.
   double share = 1;          // This sequence's rows / all rows, of the call as it was sent.
   bool drafted = false;      // A draft was requested.
   BudgetReason reason = BudgetReason::kPolicy;

@@ -77,6 +77,12 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target, s
   const std::filesystem::path folder = std::filesystem::path(options.target_folder) / "";
   info_.model = folder.parent_path().filename().string();
   info_.device = absl::StrCat(target_->DescribeDevice(), ", ", Name(options.engine.dtype));
+  // A calibration with another window is one of another device.
+  const nn::StreamingWindow& streaming = options.engine.streaming;
+  if (streaming.on()) {
+    absl::StrAppend(&info_.device, ", ", streaming.sinks, " attention sinks, window ",
+                    streaming.tokens);
+  }
   info_.dims = config.dims;
   info_.dims.bytes_per_element = static_cast<int>(BytesPerElement(options.engine.dtype));
   // Only weights can be int8.
@@ -132,7 +138,7 @@ absl::StatusOr<int> Engine::ReusePrefix(const PrefixItem& item) {
         absl::StrCat("sequence ", item.sequence.session, ": ", sequence->committed,
                      " tokens are already committed; a prefix can only begin a sequence"));
   }
-  if (!options_.reuse_prefixes) return 0;
+  if (!options_.reuse_prefixes || options_.engine.streaming.on()) return 0;
   sequence->prefix = prefixes_.Begin(item.salt);
   const int tokens = prefixes_.Reuse(item.tokens, sequence->table, *sequence->prefix);
   for (int i = 0; i < tokens; ++i) sequence->Commit(item.tokens[i]);

@@ -27,7 +27,7 @@ struct VerifierOptions {
   int max_rows = 512;  // Maximum number of rows in one forward.
   // Limit for the features of all sequences and cached prefixes together.
   int64_t feature_bytes = int64_t{1} << 30;
-  bool reuse_prefixes = true;  // If not, ReusePrefix always returns 0.
+  bool reuse_prefixes = true;  // If not, or with engine.streaming, ReusePrefix always returns 0.
   AuditOptions audit;
   TargetLoader load_target = nullptr;  // Null: LoadCpuTarget.
 };

@@ -202,6 +202,10 @@ absl::StatusOr<std::unique_ptr<Target>> LoadCudaTarget(const std::string& folder
   if (options.dtype == DType::kInt8) {
     return absl::InvalidArgumentError("--dtype int8 works on CPUs only; use bf16 or fp32 on a GPU");
   }
+  if (options.streaming.on()) {
+    return absl::UnimplementedError(
+        "--attention_sinks and --attention_window work on CPUs only; use --device cpu");
+  }
   ASSIGN_OR_RETURN(cuda::Gpu gpu, cuda::OpenGpu(options.gpu, options.gemm_table));
   auto target = std::make_unique<CudaTarget>(std::move(gpu), options);
   RETURN_IF_ERROR(target->Load(folder));

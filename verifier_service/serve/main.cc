@@ -44,6 +44,12 @@ ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30,
 ABSL_FLAG(bool, reuse_prefixes, true,
           "Reuse the KV cache of prompts that begin like an earlier prompt with the same "
           "cache_salt.");
+ABSL_FLAG(int, attention_sinks, 0,
+          "The first tokens of a text, which every row attends to (StreamingLLM). Requires "
+          "--attention_window.");
+ABSL_FLAG(int, attention_window, 0,
+          "The last tokens of a text that a row attends to, itself included, besides the sinks. "
+          "CPU only. 0: all tokens.");
 ABSL_FLAG(double, audit_fraction, 0,
           "Fraction (0 to 1) of verify cycles that are decoded again token by token and compared. "
           "0: off.");
@@ -80,6 +86,8 @@ absl::Status Run(wire::StopSignals& signals) {
   options.load_target = loader.load;
   options.engine.show_progress = true;
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
+  options.engine.streaming = {absl::GetFlag(FLAGS_attention_sinks),
+                              absl::GetFlag(FLAGS_attention_window)};
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   options.max_rows = absl::GetFlag(FLAGS_max_rows);
   options.feature_bytes = absl::GetFlag(FLAGS_feature_bytes);
@@ -132,6 +140,7 @@ int main(int argc, char** argv) {
           {"Connections", {"listen ADDRESSES", "shared_memory DIR"}},
           bastion::wire::SecurityFlagGroup(),
           {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
+          {"Attention", {"attention_sinks TOKENS", "attention_window TOKENS"}},
           {"Device",
            {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
             "gpu_feature_bytes BYTES"}},

@@ -110,6 +110,20 @@ TEST(TraceReplayTest, CostModelsDoNotTeachEachOther) {
   EXPECT_NEAR(Find(*apart, "staircase").median_error, 0.5, 1e-6);
 }
 
+TEST(TraceReplayTest, TheBatchModelKnowsTheExpertsOfTheRecording) {
+  // Random tokens touch 8 experts with 5 rows, this text 4. An expert takes 0.5 ms.
+  Trace trace = {Header(/*five=*/4), {}};
+  trace.header.calibration.points[0].experts = 2;
+  trace.header.calibration.points[1].experts = 8;
+  trace.header.calibration.expert_seconds = 0.5e-3;
+  CycleTrace tree = Cycle(4, 2, 1);
+  tree.experts = 4;
+  Add(20, tree, &trace);
+  const auto report = ReplayTrace(trace);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_LT(Find(*report, "batch").rmse_seconds, 0.7 * Find(*report, "staircase").rmse_seconds);
+}
+
 TEST(TraceReplayTest, WithoutAChoiceThereIsNoRegret) {
   Trace trace = {Header(3), {}};
   Add(20, Cycle(0, 1, 1), &trace);

@@ -22,8 +22,9 @@ CalibratedTarget Example() {
   calibrated.target.dims = TinyDims();
   calibrated.target.peaks = {1e9, 2e9};
   calibrated.target.max_rows = 512;
-  calibrated.calibration = {{{1, 16, 0.1, 0.11}, {8, 16, 0.3, 0.32}, {8, 99, 0.4, 0.42, true}},
+  calibrated.calibration = {{{1, 16, 0.1, 0.11}, {8, 16, 0.3, 0.32}, {8, 99, 0.4, 0.42, true, 5.5}},
                             /*sequence_seconds=*/0.001};
+  calibrated.calibration.expert_seconds = 0.002;
   return calibrated;
 }
 
@@ -41,7 +42,9 @@ TEST(CalibrationFileTest, WhatWasWrittenIsRead) {
   EXPECT_EQ(table->points[1].round_trip_seconds, 0.32);
   EXPECT_FALSE(table->points[1].interpolated);
   EXPECT_TRUE(table->points[2].interpolated);
+  EXPECT_EQ(table->points[2].experts, 5.5);
   EXPECT_EQ(table->sequence_seconds, 0.001);
+  EXPECT_EQ(table->expert_seconds, 0.002);
   const auto all = ReadCalibrationFile(path);
   ASSERT_TRUE(all.ok()) << all.status();
   EXPECT_EQ(all->target.dims, TinyDims());

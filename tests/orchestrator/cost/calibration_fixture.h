@@ -65,6 +65,7 @@ class TimedVerifier final : public Verifier {
     if (!silent) {
       result.trace.forward = slowness * TrueTime(item.tree.rows(), cached, row_microseconds);
     }
+    result.trace.experts = experts_per_row * item.tree.rows();
     if (verified == stall_at) result.trace.forward += absl::Seconds(1);
     clock_.Advance(result.trace.forward + kTransport);
     result.outcomes.emplace_back();
@@ -83,6 +84,7 @@ class TimedVerifier final : public Verifier {
   bool silent = false;  // Report empty timing traces.
   int slowness = 1;     // Multiplies all times.
   int row_microseconds = 100;
+  double experts_per_row = 0;
   // The Verify call, counted from 1, that fails, whose sequence fails, or that takes 1 s longer.
   int fail_at = -1;
   int refuse_at = -1;

@@ -99,6 +99,19 @@ TEST_F(CalibrationTest, MeasuresLongerContextsAtTheSharedRowCountsAndInterpolate
   }
 }
 
+TEST_F(CalibrationTest, RecordsTheExpertsThatTheCallsTouch) {
+  EXPECT_FALSE(Calibrate(verifier_, clock_, options_)->has_experts());
+  verifier_.experts_per_row = 1.5;
+  options_.session = 10;
+  options_.shared_row_counts = {1, 16};
+  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_TRUE(table->has_experts());
+  for (const CalibrationPoint& point : table->points) {
+    EXPECT_NEAR(point.experts, 1.5 * point.rows, 1e-9);
+  }
+}
+
 TEST_F(CalibrationTest, SlowPointsGetFewerRepetitions) {
   verifier_.slowness = 6;  // 7 to 19 ms.
   options_.repetitions = 5;

@@ -1,0 +1,34 @@
+// Expert calibration: measures what a verify call takes longer for each expert that it touches, for
+// a target with a mixture of experts (ExpertCost). Runs once at startup, after Calibrate.
+#ifndef BASTION_ORCHESTRATOR_COST_EXPERT_CALIBRATION_H_
+#define BASTION_ORCHESTRATOR_COST_EXPERT_CALIBRATION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/stages/stages.h"
+
+namespace bastion {
+
+struct ExpertCalibrationOptions {
+  // Row counts that do not fit into a forward, the KV cache or the maximum context are left out.
+  std::vector<int> row_counts = {4, 8, 16, 32};
+  int context = 16;  // Tokens before the rows.
+  int repetitions = 9;
+  absl::Duration time_limit = absl::Seconds(1);  // No repetition starts after it.
+  uint64_t session = 0;
+};
+
+// Seconds per expert, experts counted as a mean over layers (TimingTrace::experts). Compares chains
+// of different tokens with chains of one token, which touch few experts, at equal rows. 0 if
+// nothing fits, or if more experts take no more time. Closes its sequences. Returns the verifier's
+// error.
+[[nodiscard]] absl::StatusOr<double> MeasureExpertSeconds(Verifier& verifier, const Clock& clock,
+                                                          const ExpertCalibrationOptions& options);
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_COST_EXPERT_CALIBRATION_H_
