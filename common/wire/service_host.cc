@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "common/base/clock.h"
 #include "common/wire/protocol.h"
-#include "common/wire/socket_lock.h"
 
 namespace bastion::wire {
 namespace {
@@ -48,7 +47,7 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   for (const std::string& address : options.addresses) {
     const std::string path = SocketPath(address);
     if (path.empty()) continue;
-    absl::StatusOr<Descriptor> lock = LockSocket(path);
+    absl::StatusOr<SocketLock> lock = SocketLock::Lock(path);
     if (absl::IsAlreadyExists(lock.status())) {
       return absl::UnavailableError(lock.status().message());
     }

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
-#include "common/shm/shared_segment.h"
+#include "common/wire/socket_lock.h"
 
 namespace bastion::wire {
 
@@ -53,7 +53,7 @@ class ServiceHost {
 
  private:
   ServiceHost() = default;
-  std::vector<Descriptor> locks_;  // One per unix socket.
+  std::vector<SocketLock> locks_;  // One per unix socket.
   std::unique_ptr<grpc::Server> server_;
   Mutex mutex_;
   // The server's, or null after Shutdown.
