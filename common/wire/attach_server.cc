@@ -16,7 +16,6 @@
 #include "common/base/status.h"
 #include "common/wire/descriptor_passing.h"
 #include "common/wire/private_folder.h"
-#include "common/wire/socket_lock.h"
 
 namespace bastion::wire {
 namespace {
@@ -59,7 +58,7 @@ absl::Status AttachServer::Listen() {
   ASSIGN_OR_RETURN(const sockaddr_un address, SocketAddress(path));
   listener_ = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!listener_.valid()) return SystemError("socket");
-  ASSIGN_OR_RETURN(lock_, LockSocket(path));
+  ASSIGN_OR_RETURN(lock_, SocketLock::Lock(path));
   unlink(path.c_str());  // A server that was killed leaves its socket behind.
   if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return SystemError(path);

@@ -34,6 +34,7 @@
 #include "common/shm/device_ring.h"
 #include "common/wire/protocol.h"
 #include "common/wire/shared_channel.h"
+#include "common/wire/socket_lock.h"
 #include "protos/bastion/internal/v1/stages.pb.h"
 
 namespace bastion::wire {
@@ -103,7 +104,7 @@ class AttachServer {
 
   const AttachOptions options_;
   std::string path_;
-  Descriptor lock_;  // Keeps another process from using path_.
+  SocketLock lock_;  // Keeps another process from using path_.
   Descriptor listener_;
   std::thread accepting_;
   std::atomic<bool> stopping_{false};

@@ -11,7 +11,6 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/protocol.h"
-#include "common/wire/socket_lock.h"
 
 namespace bastion::wire {
 namespace {
@@ -39,12 +38,12 @@ class StartupGate final : public grpc::experimental::ServerInterceptorFactoryInt
 };
 
 // Locks the unix sockets of `addresses`. UNAVAILABLE if another process serves one.
-absl::StatusOr<std::vector<Descriptor>> LockSockets(const std::vector<std::string>& addresses) {
-  std::vector<Descriptor> locks;
+absl::StatusOr<std::vector<SocketLock>> LockSockets(const std::vector<std::string>& addresses) {
+  std::vector<SocketLock> locks;
   for (const std::string& address : addresses) {
     const std::string path = SocketPath(address);
     if (path.empty()) continue;
-    absl::StatusOr<Descriptor> lock = LockSocket(path);
+    absl::StatusOr<SocketLock> lock = SocketLock::Lock(path);
     if (absl::IsAlreadyExists(lock.status())) {
       return absl::UnavailableError(lock.status().message());
     }

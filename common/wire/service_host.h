@@ -14,11 +14,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
-#include "common/shm/shared_segment.h"
 #include "common/wire/call_watchdog.h"
 #include "common/wire/connection_limits.h"
 #include "common/wire/health_server.h"
 #include "common/wire/security.h"
+#include "common/wire/socket_lock.h"
 
 namespace bastion::wire {
 
@@ -66,7 +66,7 @@ class ServiceHost {
 
  private:
   ServiceHost() = default;
-  std::vector<Descriptor> locks_;  // One per unix socket.
+  std::vector<SocketLock> locks_;  // One per unix socket.
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<HealthServer> health_server_;  // Null unless there is a health address.
   Mutex mutex_;
