@@ -105,7 +105,11 @@ TEST_P(ServiceCarriersTest, AnAnswerOutlivesItsVerifierAndDraftsResume) {
     if (cycles < 5 || std::exchange(killed, true)) return true;
     system.verifier->Signal(SIGKILL);
     system.verifier->Wait();
-    while (refused.status.ok()) refused = Generate(system.client(), Request("default", 1));
+    // A request that is accepted before the loss is noticed waits, too.
+    while (GenerationClient(system.Address("orchestrator")).CheckHealth().ok()) {
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    refused = Generate(system.client(), Request("default", 1));
     system.StartVerifier();
     return true;
   });

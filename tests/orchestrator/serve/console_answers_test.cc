@@ -154,6 +154,7 @@ TEST_F(ConsoleTest, AFullQueueRefusesPrompts) {
 }
 
 TEST_F(ConsoleTest, AnAnswerThatFailsEndsWithTheError) {
+  options_.verifier_patience = absl::Milliseconds(50);
   StartAndServe();
   verifier_.Hold(true);
   std::thread breaker([&] {

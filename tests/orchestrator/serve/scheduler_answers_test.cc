@@ -108,6 +108,7 @@ TEST_F(SchedulerAnswersTest, ACancelEndsAllAnswers) {
 }
 
 TEST_F(SchedulerAnswersTest, ALostVerifierEndsTheCallWithOneError) {
+  options_.verifier_patience = absl::Milliseconds(50);
   StartAndAwaitReady();
   const auto stream = Submit({.max_tokens = 100000, .answers = 6});
   ASSERT_TRUE(verifier_.AwaitLive(6));
