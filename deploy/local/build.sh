@@ -45,7 +45,7 @@ shift || true
 
 case $PRESET in
   cuda | torch) setup_arguments+=("--$PRESET") ;;
-  asan | tsan) setup_arguments+=(--clang) ;;
+  asan | fuzz | tsan) setup_arguments+=(--clang) ;;
 esac
 "$ROOT/deploy/local/setup.sh" "${setup_arguments[@]}"
 cd "$ROOT"

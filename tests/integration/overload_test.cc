@@ -130,14 +130,16 @@ class OverloadTest : public ::testing::Test {
     auto model = ServedModel::Load(kModels + "/target");
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
-    parser_ = std::make_unique<RequestParser>(model_.get(), *Policy::Parse("default"), 64);
+    parser_ = std::make_unique<RequestParser>(model_.get(), *Policy::Parse("default"),
+                                              ParserOptions{.node_cap = 64});
     SchedulerOptions options;
     options.max_running = kRunning;
     options.link.calibration_limit = absl::Milliseconds(500);
     options.link.vocabulary = model_->config.dims.vocabulary;
     scheduler_ = std::make_unique<Scheduler>(options, &stages_->verifier(), &stages_->drafter(),
                                              [](bool) {});
-    service_ = std::make_unique<GenerationService>(model_.get(), parser_.get(), scheduler_.get(),
+    intake_ = std::make_unique<RequestIntake>(parser_.get(), scheduler_.get());
+    service_ = std::make_unique<GenerationService>(model_.get(), intake_.get(), scheduler_.get(),
                                                    GenerationServiceOptions{});
     grpc::ServerBuilder builder;
     builder.RegisterService(service_.get());
@@ -182,6 +184,7 @@ class OverloadTest : public ::testing::Test {
   std::unique_ptr<ServedModel> model_;
   std::unique_ptr<RequestParser> parser_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<RequestIntake> intake_;
   std::unique_ptr<GenerationService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::GenerationService::Stub> stub_;

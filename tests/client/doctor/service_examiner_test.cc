@@ -25,7 +25,8 @@ class ServiceExaminerTest : public testing::SchedulerTest {
     StartAndAwaitReady();
     intake_.emplace(&parser_, scheduler_.get());
     service_.emplace(&model_.model(), &*intake_, scheduler_.get(), GenerationServiceOptions{});
-    inspection_.emplace(scheduler_.get(), &timeline_, std::vector<InspectedPeer>{});
+    inspection_.emplace(scheduler_.get(), &timeline_, wire::Security::None(),
+                        std::vector<InspectedPeer>{});
     wire::HostOptions host;
     host.addresses = {"unix://" + folder_.File("o.sock")};
     auto started = wire::ServiceHost::Start(host, {&*service_, &*inspection_});

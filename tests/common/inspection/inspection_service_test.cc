@@ -69,7 +69,8 @@ TEST_F(InspectionServiceTest, TheOrchestratorReturnsTheTimelinesOfAllServices) {
   verifier_.Add({{"engine", "forward", now - absl::Milliseconds(40), absl::Milliseconds(20), 17}});
   v1::GetTimelineResponse response;
   const v1::GetTimelineRequest request = Last(2);
-  ASSERT_TRUE(service.GetTimeline(nullptr, &request, &response).ok());
+  grpc::ServerContext context;
+  ASSERT_TRUE(service.GetTimeline(&context, &request, &response).ok());
   ASSERT_EQ(response.services_size(), 3);
 
   const v1::ServiceTimeline& own = response.services(0);
@@ -98,7 +99,8 @@ TEST_F(InspectionServiceTest, AServiceThatIsNotReachableIsNamedWithItsError) {
                             {{"drafter", Address("drafter")}});
   v1::GetTimelineResponse response;
   const v1::GetTimelineRequest request = Last(1);
-  ASSERT_TRUE(service.GetTimeline(nullptr, &request, &response).ok());
+  grpc::ServerContext context;
+  ASSERT_TRUE(service.GetTimeline(&context, &request, &response).ok());
   ASSERT_EQ(response.services_size(), 2);
   EXPECT_EQ(response.services(1).service(), "drafter");
   EXPECT_EQ(response.services(1).error(), "it did not answer: UNAVAILABLE");
@@ -109,7 +111,8 @@ TEST_F(InspectionServiceTest, OnlyOneToSixtySecondsCanBeAskedFor) {
   for (const int seconds : {0, -1, 61}) {
     v1::GetTimelineResponse response;
     const v1::GetTimelineRequest request = Last(seconds);
-    const grpc::Status status = service.GetTimeline(nullptr, &request, &response);
+    grpc::ServerContext context;
+    const grpc::Status status = service.GetTimeline(&context, &request, &response);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << seconds;
     EXPECT_THAT(status.error_message(), HasSubstr("last: "));
   }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "common/wire/stop_signals.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
 
@@ -98,7 +99,7 @@ TEST_F(ServiceHostTest, SetServingAfterShutdownHasNoEffect) {
 }
 
 TEST_F(ServiceHostTest, ALogReaderThatGoesAwayDoesNotEndTheService) {
-  BlockStopSignals();
+  const StopSignals signals;
   EXPECT_EQ(raise(SIGPIPE), 0);
 }
 

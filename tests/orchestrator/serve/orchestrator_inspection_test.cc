@@ -16,8 +16,9 @@ using ::testing::SizeIs;
 class OrchestratorInspectionTest : public testing::SchedulerTest {
  protected:
   grpc::Status GetCosts(const v1::GetCostsRequest& request) {
-    OrchestratorInspection service(scheduler_.get(), &timeline_, {});
-    return service.GetCosts(nullptr, &request, &response_);
+    OrchestratorInspection service(scheduler_.get(), &timeline_, wire::Security::None(), {});
+    grpc::ServerContext context;
+    return service.GetCosts(&context, &request, &response_);
   }
 
   Timeline timeline_;

@@ -39,7 +39,7 @@ class SharedVerifier final : public Verifier {
     absl::SleepFor(open_time_);
     if (open_error_.has_value()) return *std::exchange(open_error_, std::nullopt);
     opened_.push_back(sampling.seed);
-    if (!open_error_.ok()) return open_error_;
+    if (!open_errors_.ok()) return open_errors_;
     return fake_.Open(sequence, sampling);
   }
   absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
@@ -105,7 +105,7 @@ class SharedVerifier final : public Verifier {
   // Every Open fails with this error.
   void SetOpenError(const absl::Status& error) {
     MutexLock lock(&mutex_);
-    open_error_ = error;
+    open_errors_ = error;
   }
   // Every Open takes this long.
   void SetOpenTime(absl::Duration open_time) {
@@ -155,7 +155,7 @@ class SharedVerifier final : public Verifier {
   std::optional<absl::Status> open_error_;
   TokenId ends_verifier_ = kNoToken;
   absl::Duration open_time_;
-  absl::Status open_error_;
+  absl::Status open_errors_;
   bool held_ = false, waiting_ = false;
   std::vector<uint64_t> opened_;
   std::vector<Call> calls_;
