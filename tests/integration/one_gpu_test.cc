@@ -121,7 +121,8 @@ class OneGpu {
   void AwaitSubscription() {
     for (uint32_t epoch = 0; epoch < 500; ++epoch) {
       const SequenceId probe = {~uint64_t{0}, ++probes_};
-      if (verifier->Open(probe, {}).ok()) {
+      // After a restart, the verifier is used only once Info has shown which one it is.
+      if (verifier->Info().ok() && verifier->Open(probe, {}).ok()) {
         const bool kept = verifier_engine->features().Rows(probe).ok();
         verifier->Close(probe);
         if (kept) return;
