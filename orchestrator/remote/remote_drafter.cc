@@ -49,7 +49,7 @@ absl::StatusOr<EngineActivity> RemoteDrafter::Ask(absl::Duration timeout) {
 }
 
 absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
-  const absl::Status alive = std::exchange(asked_, true) ? watch_.status() : watch_.AwaitAnswer();
+  absl::Status alive = std::exchange(asked_, true) ? watch_.status() : watch_.AwaitAnswer();
   if (!alive.ok()) {
     watch_.RenewIfLost();
     return alive;

@@ -100,6 +100,8 @@ void ServiceSystem::StartOrchestrator() {
   if (std::filesystem::exists(options_.drafter + "/" + hub::kTransitionFileName)) {
     flags.push_back("--prior=" + options_.drafter);
   }
+  // Sanitizers slow the services down.
+  if (BASTION_SANITIZED) flags.push_back("--peer_timeout=30s");
   flags.insert(flags.end(), options_.orchestrator_flags.begin(), options_.orchestrator_flags.end());
   orchestrator = Start("orchestrator", std::move(flags));
 }
