@@ -43,7 +43,7 @@ class SecureServicesTest : public ::testing::Test {
                   "orchestrator certificate:orchestrator draft,verify,inspect\n"
                   "drafter certificate:drafter features\n");
     folder_.Write("public_access", absl::StrCat("team-a token:", kToken, " generate\n"));
-    const std::string verifier = absl::StrCat("localhost:", verifier_port_);
+    const std::string verifier = absl::StrCat("127.0.0.1:", verifier_port_);
     verifier_ = Start("verifier", verifier_port_, "internal_access",
                       {"--target=" + kModels + "/target", "--tls_require_client_cert"});
     drafter_ = Start("drafter", drafter_port_, "internal_access",
@@ -52,7 +52,7 @@ class SecureServicesTest : public ::testing::Test {
     orchestrator_ =
         Start("orchestrator", port_, "public_access",
               {"--target=" + kModels + "/target", "--verifier=" + verifier,
-               absl::StrCat("--drafter=localhost:", drafter_port_), "--calibration_limit=0s",
+               absl::StrCat("--drafter=127.0.0.1:", drafter_port_), "--calibration_limit=0s",
                "--draft_timeout=10s", absl::StrCat("--health_listen=127.0.0.1:", health_port_)});
   }
 
@@ -88,7 +88,7 @@ class SecureServicesTest : public ::testing::Test {
     return false;
   }
   GenerationClient Client(const std::string& token_file) const {
-    return GenerationClient(absl::StrCat("localhost:", port_),
+    return GenerationClient(absl::StrCat("127.0.0.1:", port_),
                             {.tls_ca = folder_.File("ca"), .token_file = token_file});
   }
 
@@ -114,7 +114,7 @@ TEST_F(SecureServicesTest, OnlyCallersWithATokenGetAnswersAndTheTextIsThatOfPlai
   EXPECT_TRUE(absl::IsUnauthenticated(anonymous.ListModels().status()));
   EXPECT_TRUE(absl::IsUnauthenticated(anonymous.GetServerInfo().status()));
   // The verifier refuses clients without a certificate.
-  GenerationClient stranger(absl::StrCat("localhost:", verifier_port_),
+  GenerationClient stranger(absl::StrCat("127.0.0.1:", verifier_port_),
                             {.tls_ca = folder_.File("ca")});
   EXPECT_TRUE(absl::IsUnavailable(stranger.CheckHealth()));
 

@@ -69,7 +69,7 @@ class SecurityTest : public ::testing::Test {
     auto started = ServiceHost::Start(host, {&service_});
     ASSERT_TRUE(started.ok()) << started.status();
     host_ = *std::move(started);
-    address_ = host_->port() == 0 ? address : absl::StrCat("localhost:", host_->port());
+    address_ = host_->port() == 0 ? address : absl::StrCat("127.0.0.1:", host_->port());
   }
 
   // The caller's name, as the server sees it.
