@@ -32,7 +32,7 @@ class SharedVerifier final : public Verifier {
   absl::StatusOr<TargetInfo> Info() override {
     MutexLock lock(&mutex_);
     if (unavailable_) return absl::UnavailableError("connection refused");
-    return fake_.Info();
+    return Current().Info();
   }
   absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
     MutexLock lock(&mutex_);
@@ -40,11 +40,11 @@ class SharedVerifier final : public Verifier {
     if (open_error_.has_value()) return *std::exchange(open_error_, std::nullopt);
     opened_.push_back(sampling.seed);
     if (!open_errors_.ok()) return open_errors_;
-    return fake_.Open(sequence, sampling);
+    return Current().Open(sequence, sampling);
   }
   absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
     MutexLock lock(&mutex_);
-    return fake_.ReusePrefix(item);
+    return Current().ReusePrefix(item);
   }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
@@ -65,11 +65,11 @@ class SharedVerifier final : public Verifier {
     for (const PrefillItem& item : prompts) {
       call.prompt_rows += static_cast<int>(item.tokens.size());
     }
-    return fake_.Verify(forest, prompts);
+    return Current().Verify(forest, prompts);
   }
   void Close(SequenceId sequence) override {
     MutexLock lock(&mutex_);
-    fake_.Close(sequence);
+    Current().Close(sequence);
   }
 
   absl::Status CheckAlive() override {
@@ -81,11 +81,7 @@ class SharedVerifier final : public Verifier {
   void SetUnavailable(bool unavailable) {
     MutexLock lock(&mutex_);
     unavailable_ = unavailable;
-    FakeVerifier restarted;
-    restarted.kv_tokens = fake_.kv_tokens;
-    restarted.max_context = fake_.max_context;
-    restarted.identity = fake_.identity;
-    fake_ = std::move(restarted);
+    restarted_ = true;
   }
   // The next Open fails with `error`.
   void FailNextOpen(absl::Status error) {
@@ -149,9 +145,22 @@ class SharedVerifier final : public Verifier {
   FakeVerifier* fake() { return &fake_; }
 
  private:
+  // For calls of the cycle's thread. The state is lost here, because the fake drafter reads it on
+  // this thread without a lock.
+  FakeVerifier& Current() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (std::exchange(restarted_, false)) {
+      FakeVerifier restarted;
+      restarted.kv_tokens = fake_.kv_tokens;
+      restarted.max_context = fake_.max_context;
+      restarted.identity = fake_.identity;
+      fake_ = std::move(restarted);
+    }
+    return fake_;
+  }
+
   Mutex mutex_;
   FakeVerifier fake_;
-  bool unavailable_ = false, throws_ = false;
+  bool unavailable_ = false, restarted_ = false, throws_ = false;
   std::optional<absl::Status> open_error_;
   TokenId ends_verifier_ = kNoToken;
   absl::Duration open_time_;
