@@ -326,10 +326,12 @@ class HttpServer::Listener {
     }
     HttpRequest parsed = {std::string(request.method_string()), std::move(target->path),
                           std::move(target->query), request.body()};
-    Dispatch(parsed,
-             {.authorization = std::string(request[http::field::authorization]),
-              .certificate_names = connection.transport.CertificateNames()},
-             response);
+    CallerProof caller;
+    if (options_.access != nullptr) {
+      caller = {.authorization = std::string(request[http::field::authorization]),
+                .certificate_names = connection.transport.CertificateNames()};
+    }
+    Dispatch(parsed, caller, response);
   }
 
   void Dispatch(const HttpRequest& request, const CallerProof& caller,

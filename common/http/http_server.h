@@ -58,7 +58,7 @@ struct HttpRoute {
   std::string method;
   std::string path;
   HttpHandler handler;
-  Right right = Right::kInspect;  // That the caller needs.
+  Right right = Right::kInspect;  // The right that the caller needs.
 };
 
 struct HttpOptions {

@@ -2,6 +2,8 @@
 
 #include <openssl/x509v3.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
@@ -42,11 +44,17 @@ std::vector<std::string> HttpTransport::CertificateNames() const {
   return names;
 }
 
+TlsContexts::TlsContexts(const TlsFiles& files) : files_(files) {
+  for (const std::string& path : {files.certificate, files.key, files.authorities}) {
+    if (!path.empty()) watched_.emplace_back(path);
+  }
+}
+
 absl::StatusOr<HttpTransport::TlsContext> TlsContexts::Get() {
   if (!files_.serves_tls()) return nullptr;
-  // Both, so that each notes its look.
-  const bool certificate_changed = certificate_.HasChanged(), key_changed = key_.HasChanged();
-  if (context_ != nullptr && !certificate_changed && !key_changed) return context_;
+  const bool changed = std::any_of(watched_.begin(), watched_.end(),
+                                   [](WatchedFile& file) { return file.HasChanged(); });
+  if (context_ != nullptr && !changed) return context_;
   auto loaded = Load();
   if (loaded.ok()) {
     context_ = *std::move(loaded);
@@ -61,8 +69,9 @@ absl::StatusOr<HttpTransport::TlsContext> TlsContexts::Get() {
 absl::StatusOr<HttpTransport::TlsContext> TlsContexts::Load() {
   namespace ssl = boost::asio::ssl;
   RETURN_IF_ERROR(CheckTlsFiles(files_));
-  RETURN_IF_ERROR(certificate_.Read(kMaxPemBytes).status());
-  RETURN_IF_ERROR(key_.Read(kMaxPemBytes).status());
+  for (WatchedFile& file : watched_) {
+    RETURN_IF_ERROR(file.Read(kMaxPemBytes).status());
+  }
   auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
   SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
   boost::system::error_code error;

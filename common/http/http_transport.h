@@ -71,8 +71,7 @@ class HttpTransport {
 // Makes the TLS contexts of new connections from files that may change. Thread-compatible.
 class TlsContexts {
  public:
-  explicit TlsContexts(const TlsFiles& files)
-      : files_(files), certificate_(files.certificate), key_(files.key) {}
+  explicit TlsContexts(const TlsFiles& files);
 
   // Null if there is no certificate. If the files have become invalid, the last valid context.
   // INVALID_ARGUMENT if there has been none.
@@ -82,7 +81,7 @@ class TlsContexts {
   [[nodiscard]] absl::StatusOr<HttpTransport::TlsContext> Load();
 
   const TlsFiles files_;
-  WatchedFile certificate_, key_;
+  std::vector<WatchedFile> watched_;  // Those of files_ that there are.
   HttpTransport::TlsContext context_;
 };
 

@@ -112,6 +112,26 @@ TEST_F(HttpsTest, ARenewedCertificateIsServed) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
 }
 
+TEST_F(HttpsTest, ClientsOfNewAuthoritiesAreAccepted) {
+  TlsFiles server = Files("server", authority_);
+  folder_.Write("clients.ca", authority_.certificate());
+  const std::string authorities = server.authorities;
+  server.authorities = folder_.File("clients.ca");
+  server.require_client_certificate = true;
+  Start({.tls = server});
+  const testing::TestAuthority next;
+  TlsFiles client = Files("client", next);
+  client.authorities = authorities;  // The client's view of the server does not change.
+  EXPECT_EQ(Get(client), "");
+  folder_.Write("clients.ca", next.certificate());
+  std::string answer;
+  for (int i = 0; i < 50 && answer.empty(); ++i) {
+    answer = Get(client);
+    absl::SleepFor(absl::Milliseconds(100));
+  }
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+}
+
 TEST_F(HttpsTest, TheAccessListAppliesToEveryRoute) {
   folder_.Write("access",
                 "ops token:0123456789abcdef inspect\nclient certificate:client inspect\n");
