@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 namespace bastion {
 namespace {
@@ -38,6 +39,12 @@ Connection::Connection(const std::string& endpoint, const ConnectionOptions& opt
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
   channel_ = grpc::CreateCustomChannel(endpoint, credentials, arguments);
+}
+
+absl::Status Connection::Prepare(absl::Duration timeout, grpc::ClientContext& context) const {
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  if (!authorization_.empty()) context.AddMetadata("authorization", authorization_);
+  return status_;
 }
 
 }  // namespace bastion

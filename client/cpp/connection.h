@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 namespace bastion {
 
@@ -31,16 +32,13 @@ class Connection {
   explicit Connection(const std::string& endpoint,
                       const ConnectionOptions& options = ConnectionOptions::FromEnvironment());
 
-  // INVALID_ARGUMENT if a file of the options could not be read. Calls would then fail.
-  [[nodiscard]] const absl::Status& status() const { return status_; }
   [[nodiscard]] const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
-  // Adds the token to a call.
-  void Authorize(grpc::ClientContext& context) const {
-    if (!authorization_.empty()) context.AddMetadata("authorization", authorization_);
-  }
+  // Sets the deadline and the token of a call, before it starts. INVALID_ARGUMENT if a file of the
+  // options could not be read.
+  [[nodiscard]] absl::Status Prepare(absl::Duration timeout, grpc::ClientContext& context) const;
 
  private:
-  absl::Status status_;
+  absl::Status status_;        // The error of reading the files.
   std::string authorization_;  // "Bearer TOKEN"
   std::shared_ptr<grpc::Channel> channel_;
 };

@@ -3,17 +3,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
 namespace bastion {
 namespace {
 
 constexpr absl::Duration kShortTimeout = absl::Seconds(5);
-
-void SetTimeout(absl::Duration timeout, grpc::ClientContext& context) {
-  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-}
 
 absl::Status ToAbsl(const grpc::Status& status) {
   return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
@@ -29,10 +24,8 @@ GenerationClient::GenerationClient(const std::string& endpoint, const Connection
 absl::Status GenerationClient::Generate(
     const v1::GenerateRequest& request,
     const std::function<bool(const v1::GenerateResponse&)>& on_event, absl::Duration timeout) {
-  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
-  SetTimeout(timeout, context);
-  connection_.Authorize(context);
+  if (const absl::Status ready = connection_.Prepare(timeout, context); !ready.ok()) return ready;
   const auto reader = stub_->Generate(&context, request);
   v1::GenerateResponse event;
   while (reader->Read(&event)) {
@@ -45,10 +38,9 @@ absl::Status GenerationClient::Generate(
 }
 
 absl::StatusOr<v1::ListModelsResponse> GenerationClient::ListModels() {
-  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
-  SetTimeout(kShortTimeout, context);
-  connection_.Authorize(context);
+  if (const absl::Status ready = connection_.Prepare(kShortTimeout, context); !ready.ok())
+    return ready;
   v1::ListModelsResponse response;
   const grpc::Status status = stub_->ListModels(&context, {}, &response);
   if (!status.ok()) return ToAbsl(status);
@@ -56,10 +48,9 @@ absl::StatusOr<v1::ListModelsResponse> GenerationClient::ListModels() {
 }
 
 absl::StatusOr<v1::GetServerInfoResponse> GenerationClient::GetServerInfo() {
-  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
-  SetTimeout(kShortTimeout, context);
-  connection_.Authorize(context);
+  if (const absl::Status ready = connection_.Prepare(kShortTimeout, context); !ready.ok())
+    return ready;
   v1::GetServerInfoResponse response;
   const grpc::Status status = stub_->GetServerInfo(&context, {}, &response);
   if (!status.ok()) return ToAbsl(status);
@@ -67,10 +58,9 @@ absl::StatusOr<v1::GetServerInfoResponse> GenerationClient::GetServerInfo() {
 }
 
 absl::Status GenerationClient::CheckHealth() {
-  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
-  SetTimeout(kShortTimeout, context);
-  connection_.Authorize(context);
+  if (const absl::Status ready = connection_.Prepare(kShortTimeout, context); !ready.ok())
+    return ready;
   grpc::health::v1::HealthCheckResponse response;
   const grpc::Status status =
       grpc::health::v1::Health::NewStub(connection_.channel())->Check(&context, {}, &response);

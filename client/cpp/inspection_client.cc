@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 namespace bastion {
 namespace {
@@ -27,10 +26,8 @@ absl::StatusOr<v1::GetTimelineResponse> InspectionClient::GetTimeline(absl::Dura
   const int64_t nanos = absl::ToInt64Nanoseconds(last);
   request.mutable_last()->set_seconds(nanos / 1000000000);
   request.mutable_last()->set_nanos(static_cast<int32_t>(nanos % 1000000000));
-  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
-  connection_.Authorize(context);
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
+  if (const absl::Status ready = connection_.Prepare(kTimeout, context); !ready.ok()) return ready;
   v1::GetTimelineResponse response;
   absl::Status status = ToStatus(stub_->GetTimeline(&context, request, &response), "timeline");
   if (!status.ok()) return status;
@@ -39,10 +36,8 @@ absl::StatusOr<v1::GetTimelineResponse> InspectionClient::GetTimeline(absl::Dura
 
 absl::StatusOr<v1::GetCostsResponse> InspectionClient::GetCosts(
     const v1::GetCostsRequest& request) {
-  if (!connection_.status().ok()) return connection_.status();
   grpc::ClientContext context;
-  connection_.Authorize(context);
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
+  if (const absl::Status ready = connection_.Prepare(kTimeout, context); !ready.ok()) return ready;
   v1::GetCostsResponse response;
   absl::Status status = ToStatus(stub_->GetCosts(&context, request, &response), "costs");
   if (!status.ok()) return status;

@@ -1,6 +1,5 @@
 #include "common/wire/security.h"
 
-#include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/support/client_interceptor.h>
 
@@ -26,8 +25,59 @@ constexpr size_t kMaxTokenBytes = 4096;
 
 bool IsUnix(const std::string& address) { return absl::StartsWith(address, "unix"); }
 
+// Adds the token to a call. An interceptor, because gRPC's call credentials refuse connections
+// without TLS, and with them unix sockets.
+class AddToken final : public grpc::experimental::Interceptor {
+ public:
+  explicit AddToken(std::string header) : header_(std::move(header)) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
+      methods->GetSendInitialMetadata()->insert({kAuthorization, header_});
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string header_;
+};
+
+// `Token` is Security::Token, which is private.
+template <typename Token>
+class AddTokenFactory final : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit AddTokenFactory(std::shared_ptr<Token> token) : token_(std::move(token)) {}
+  grpc::experimental::Interceptor* CreateClientInterceptor(
+      grpc::experimental::ClientRpcInfo* /*call*/) override {
+    return new AddToken(token_->Header());
+  }
+
+ private:
+  const std::shared_ptr<Token> token_;
+};
+
+void Watch(const TlsFiles& files, grpc::experimental::TlsCredentialsOptions* options) {
+  if (files.serves_tls()) options->watch_identity_key_cert_pairs();
+  if (!files.authorities.empty()) options->watch_root_certs();
+}
+
+// The names of the client's certificate, which gRPC has verified.
+std::vector<std::string> CertificateNames(const grpc::ServerContext& context) {
+  std::vector<std::string> names;
+  const auto identity = context.auth_context();
+  if (identity == nullptr || !identity->IsPeerAuthenticated()) return names;
+  for (const char* property : {"x509_subject_alternative_name", "x509_common_name"}) {
+    for (const grpc::string_ref& value : identity->FindPropertyValues(property)) {
+      names.emplace_back(value.data(), value.size());
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
 // A token that is read again when its file changes. Thread-safe.
-class Token {
+class Security::Token {
  public:
   explicit Token(const std::string& path) : file_(path) {}
 
@@ -65,65 +115,19 @@ class Token {
   std::string token_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Adds the token to a call. An interceptor, because gRPC's call credentials refuse connections
-// without TLS, and with them unix sockets.
-class AddToken final : public grpc::experimental::Interceptor {
- public:
-  explicit AddToken(std::string header) : header_(std::move(header)) {}
-
-  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
-    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
-      methods->GetSendInitialMetadata()->insert({kAuthorization, header_});
-    }
-    methods->Proceed();
-  }
-
- private:
-  const std::string header_;
-};
-
-class AddTokenFactory final : public grpc::experimental::ClientInterceptorFactoryInterface {
- public:
-  explicit AddTokenFactory(std::unique_ptr<Token> token) : token_(std::move(token)) {}
-  grpc::experimental::Interceptor* CreateClientInterceptor(
-      grpc::experimental::ClientRpcInfo* /*call*/) override {
-    return new AddToken(token_->Header());
-  }
-
- private:
-  const std::unique_ptr<Token> token_;
-};
-
-std::shared_ptr<FileWatcherCertificateProvider> Provide(const TlsFiles& files) {
-  return std::make_shared<FileWatcherCertificateProvider>(files.key, files.certificate,
-                                                          files.authorities, kReloadSeconds);
+Security::Security(const SecurityOptions& options) : options_(options) {
+  const TlsFiles& files = options_.tls;
+  if (!files.serves_tls() && files.authorities.empty()) return;
+  certificates_ = std::make_shared<FileWatcherCertificateProvider>(
+      files.key, files.certificate, files.authorities, kReloadSeconds);
 }
-
-void Watch(const TlsFiles& files, grpc::experimental::TlsCredentialsOptions* options) {
-  if (files.serves_tls()) options->watch_identity_key_cert_pairs();
-  if (!files.authorities.empty()) options->watch_root_certs();
-}
-
-// The names of the client's certificate, which gRPC has verified.
-std::vector<std::string> CertificateNames(const grpc::ServerContext& context) {
-  std::vector<std::string> names;
-  const auto identity = context.auth_context();
-  if (identity == nullptr || !identity->IsPeerAuthenticated()) return names;
-  for (const char* property : {"x509_subject_alternative_name", "x509_common_name"}) {
-    for (const grpc::string_ref& value : identity->FindPropertyValues(property)) {
-      names.emplace_back(value.data(), value.size());
-    }
-  }
-  return names;
-}
-
-}  // namespace
 
 absl::StatusOr<std::shared_ptr<const Security>> Security::Make(const SecurityOptions& options) {
   RETURN_IF_ERROR(CheckTlsFiles(options.tls));
   std::shared_ptr<Security> security(new Security(options));
   if (!options.token_file.empty()) {
-    RETURN_IF_ERROR(Token(options.token_file).Read());
+    security->token_ = std::make_shared<Token>(options.token_file);
+    RETURN_IF_ERROR(security->token_->Read());
   }
   if (!options.access_file.empty()) {
     ASSIGN_OR_RETURN(security->access_, AccessList::Load(options.access_file));
@@ -139,7 +143,7 @@ const std::shared_ptr<const Security>& Security::None() {
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Security::ForAddress(
     const std::string& address) const {
   if (!IsUnix(address) && options_.tls.serves_tls()) {
-    grpc::experimental::TlsServerCredentialsOptions tls(Provide(options_.tls));
+    grpc::experimental::TlsServerCredentialsOptions tls(certificates_);
     Watch(options_.tls, &tls);
     if (!options_.tls.authorities.empty()) {
       tls.set_cert_request_type(options_.tls.require_client_certificate
@@ -166,16 +170,13 @@ std::shared_ptr<grpc::Channel> Security::Connect(const std::string& address,
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (!IsUnix(address) && !options_.tls.authorities.empty()) {
     grpc::experimental::TlsChannelCredentialsOptions tls;
-    tls.set_certificate_provider(Provide(options_.tls));
+    tls.set_certificate_provider(certificates_);
     Watch(options_.tls, &tls);
     credentials = grpc::experimental::TlsCredentials(tls);
   }
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
-  if (!options_.token_file.empty()) {
-    auto token = std::make_unique<Token>(options_.token_file);
-    // Make() has read the same file. If it has vanished since, calls fail as UNAUTHENTICATED.
-    if (const absl::Status read = token->Read(); !read.ok()) LOG(ERROR) << read;
-    interceptors.push_back(std::make_unique<AddTokenFactory>(std::move(token)));
+  if (token_ != nullptr) {
+    interceptors.push_back(std::make_unique<AddTokenFactory<Token>>(token_));
   }
   return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials, arguments,
                                                                  std::move(interceptors));

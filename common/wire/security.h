@@ -8,6 +8,7 @@
 #define BASTION_COMMON_WIRE_SECURITY_H_
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/security/tls_certificate_provider.h>
 
 #include <memory>
 #include <string>
@@ -54,10 +55,14 @@ class Security {
   [[nodiscard]] AccessList* access() const { return access_.get(); }
 
  private:
-  explicit Security(const SecurityOptions& options) : options_(options) {}
+  class Token;
+  explicit Security(const SecurityOptions& options);
 
   const SecurityOptions options_;
   std::unique_ptr<AccessList> access_;
+  std::shared_ptr<Token> token_;  // Null: calls to peers carry none.
+  // Null: there are no files of TLS.
+  std::shared_ptr<grpc::experimental::CertificateProviderInterface> certificates_;
 };
 
 // True for unix sockets, and for TCP addresses that only this host can reach.

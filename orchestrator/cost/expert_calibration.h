@@ -22,10 +22,10 @@ struct ExpertCalibrationOptions {
   uint64_t session = 0;
 };
 
-// Seconds per expert, experts counted as a mean over layers (TimingTrace::experts). Compares chains
-// of different tokens with chains of one token, which touch few experts, at equal rows. 0 if
-// nothing fits, or if more experts take no more time. Closes its sequences. Returns the verifier's
-// error.
+// Seconds per expert. The number of experts is a mean over layers (TimingTrace::experts). The
+// function compares two chains with the same number of rows: one of different tokens, and one that
+// repeats a token and touches few experts. 0 if no row count fits, or if more experts take no more
+// time. Closes its sequences. Returns the verifier's error.
 [[nodiscard]] absl::StatusOr<double> MeasureExpertSeconds(Verifier& verifier, const Clock& clock,
                                                           const ExpertCalibrationOptions& options);
 

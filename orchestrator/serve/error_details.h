@@ -1,9 +1,9 @@
 // Errors of calls: what clients may see of them, and their details in the form of google.rpc.
 //
 // An error is for clients if its message is written for them: it names no address, path or sequence
-// of the services. All other errors are replaced at the border (public_status.h). Inside the
-// process, the mark and the details are payloads of the absl::Status. On the wire, the details are
-// the trailer grpc-status-details-bin. Thread-safe: no state.
+// of the services. PublicStatus replaces every error without this mark (public_status.h). Inside
+// the process, the mark and the details are payloads of the absl::Status. On the wire, the details
+// are the trailer grpc-status-details-bin. Thread-safe: no state.
 #ifndef BASTION_ORCHESTRATOR_SERVE_ERROR_DETAILS_H_
 #define BASTION_ORCHESTRATOR_SERVE_ERROR_DETAILS_H_
 

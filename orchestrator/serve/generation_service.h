@@ -1,5 +1,5 @@
 // GenerationService: the public API as a gRPC service. The scheduler does the decoding; the thread
-// of a call only writes its events. Clients see the statuses of generation.proto and no others
+// of a call only writes its events. Clients see only the statuses of generation.proto
 // (public_status.h). Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_GENERATION_SERVICE_H_
 #define BASTION_ORCHESTRATOR_SERVE_GENERATION_SERVICE_H_

@@ -1,5 +1,5 @@
-// PublicStatus: the border at which errors leave the service. Clients see the statuses that
-// generation.proto promises and no others.
+// PublicStatus: the border at which errors leave the service. Clients see only the statuses that
+// generation.proto promises.
 //
 // Errors that are not for clients (error_details.h) come from the verifier, the drafter or a bug.
 // Their messages name addresses, paths and sequences, and their codes mean something else inside

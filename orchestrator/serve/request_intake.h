@@ -1,7 +1,7 @@
-// RequestIntake: lets a call enter before any work is done for it, then checks and tokenizes its
-// request. A call is refused for nothing while the service drains, is not ready or is full, or if
-// its client has too many calls. A few calls at a time are tokenized, so that a flood of long
-// prompts takes neither the memory nor the cores. Thread-safe.
+// RequestIntake: decides whether a call may enter, before any work is done for it. Then it checks
+// and tokenizes the request. It refuses a call while the service drains, is not ready or is full,
+// and if the client has too many calls. It tokenizes a few requests at a time, so that a flood of
+// long prompts exhausts neither the memory nor the cores. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_REQUEST_INTAKE_H_
 #define BASTION_ORCHESTRATOR_SERVE_REQUEST_INTAKE_H_
 
