@@ -25,7 +25,7 @@ absl::Status GenerationClient::Generate(
     const v1::GenerateRequest& request,
     const std::function<bool(const v1::GenerateResponse&)>& on_event, absl::Duration timeout) {
   grpc::ClientContext context;
-  if (const absl::Status ready = connection_.Prepare(timeout, context); !ready.ok()) return ready;
+  if (absl::Status ready = connection_.Prepare(timeout, context); !ready.ok()) return ready;
   const auto reader = stub_->Generate(&context, request);
   v1::GenerateResponse event;
   while (reader->Read(&event)) {
@@ -39,8 +39,7 @@ absl::Status GenerationClient::Generate(
 
 absl::StatusOr<v1::ListModelsResponse> GenerationClient::ListModels() {
   grpc::ClientContext context;
-  if (const absl::Status ready = connection_.Prepare(kShortTimeout, context); !ready.ok())
-    return ready;
+  if (absl::Status ready = connection_.Prepare(kShortTimeout, context); !ready.ok()) return ready;
   v1::ListModelsResponse response;
   const grpc::Status status = stub_->ListModels(&context, {}, &response);
   if (!status.ok()) return ToAbsl(status);
@@ -49,8 +48,7 @@ absl::StatusOr<v1::ListModelsResponse> GenerationClient::ListModels() {
 
 absl::StatusOr<v1::GetServerInfoResponse> GenerationClient::GetServerInfo() {
   grpc::ClientContext context;
-  if (const absl::Status ready = connection_.Prepare(kShortTimeout, context); !ready.ok())
-    return ready;
+  if (absl::Status ready = connection_.Prepare(kShortTimeout, context); !ready.ok()) return ready;
   v1::GetServerInfoResponse response;
   const grpc::Status status = stub_->GetServerInfo(&context, {}, &response);
   if (!status.ok()) return ToAbsl(status);
@@ -59,8 +57,7 @@ absl::StatusOr<v1::GetServerInfoResponse> GenerationClient::GetServerInfo() {
 
 absl::Status GenerationClient::CheckHealth() {
   grpc::ClientContext context;
-  if (const absl::Status ready = connection_.Prepare(kShortTimeout, context); !ready.ok())
-    return ready;
+  if (absl::Status ready = connection_.Prepare(kShortTimeout, context); !ready.ok()) return ready;
   grpc::health::v1::HealthCheckResponse response;
   const grpc::Status status =
       grpc::health::v1::Health::NewStub(connection_.channel())->Check(&context, {}, &response);

@@ -27,7 +27,7 @@ absl::StatusOr<v1::GetTimelineResponse> InspectionClient::GetTimeline(absl::Dura
   request.mutable_last()->set_seconds(nanos / 1000000000);
   request.mutable_last()->set_nanos(static_cast<int32_t>(nanos % 1000000000));
   grpc::ClientContext context;
-  if (const absl::Status ready = connection_.Prepare(kTimeout, context); !ready.ok()) return ready;
+  if (absl::Status ready = connection_.Prepare(kTimeout, context); !ready.ok()) return ready;
   v1::GetTimelineResponse response;
   absl::Status status = ToStatus(stub_->GetTimeline(&context, request, &response), "timeline");
   if (!status.ok()) return status;
@@ -37,7 +37,7 @@ absl::StatusOr<v1::GetTimelineResponse> InspectionClient::GetTimeline(absl::Dura
 absl::StatusOr<v1::GetCostsResponse> InspectionClient::GetCosts(
     const v1::GetCostsRequest& request) {
   grpc::ClientContext context;
-  if (const absl::Status ready = connection_.Prepare(kTimeout, context); !ready.ok()) return ready;
+  if (absl::Status ready = connection_.Prepare(kTimeout, context); !ready.ok()) return ready;
   v1::GetCostsResponse response;
   absl::Status status = ToStatus(stub_->GetCosts(&context, request, &response), "costs");
   if (!status.ok()) return status;

@@ -16,7 +16,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bounds.available %= bounds.capacity + 1;
   header.crc32c = bastion::wire::HeaderCrc(header);
   if (!bastion::wire::CheckHeader(header, bounds).ok()) return 0;
-  CHECK_LE(header.body_bytes, bounds.available);
-  CHECK_LE(header.body_offset, bounds.available - header.body_bytes);
+  // The next header that the reader goes to.
+  CHECK_GE(header.extent, sizeof(header));
+  CHECK_LE(header.extent, bounds.available);
+  // A skip has no body, and the reader ignores these fields.
+  if (header.kind == bastion::wire::SlotKind::kSkip) return 0;
+  CHECK_LE(header.body_bytes, header.extent);
+  CHECK_LE(header.body_offset, header.extent - header.body_bytes);
   return 0;
 }
