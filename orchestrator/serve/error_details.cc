@@ -82,7 +82,7 @@ grpc::Status ToGrpcWithDetails(const absl::Status& status) {
   return {plain.error_code(), plain.error_message(), details.SerializeAsString()};
 }
 
-std::string Shortened(absl::string_view text, size_t max_bytes) {
+std::string ShortenedToBytes(absl::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes) return std::string(text);
   size_t end = max_bytes;
   // Bytes 10xxxxxx continue a character.

@@ -42,7 +42,7 @@ namespace bastion {
 [[nodiscard]] grpc::Status ToGrpcWithDetails(const absl::Status& status);
 
 // `text` for a message: cut after `max_bytes` bytes if it is longer, but not inside a character.
-[[nodiscard]] std::string Shortened(absl::string_view text, size_t max_bytes);
+[[nodiscard]] std::string ShortenedToBytes(absl::string_view text, size_t max_bytes);
 
 }  // namespace bastion
 

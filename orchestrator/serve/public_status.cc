@@ -47,10 +47,10 @@ absl::Status Replacement(const absl::Status& status, absl::string_view request_i
 absl::Status PublicStatus(const absl::Status& status, absl::string_view request_id) {
   if (status.ok()) return status;
   if (!IsForClient(status) || !IsPromised(status.code())) {
-    LOG(ERROR) << "request " << Shortened(request_id, kMaxMessageBytes) << " failed: " << status;
+    LOG(ERROR) << "request " << ShortenedToBytes(request_id, kMaxMessageBytes) << " failed: " << status;
     return WithRequestId(WithRetryDelay(Replacement(status, request_id), kRetryDelay), request_id);
   }
-  absl::Status shown(status.code(), Shortened(status.message(), kMaxMessageBytes));
+  absl::Status shown(status.code(), ShortenedToBytes(status.message(), kMaxMessageBytes));
   status.ForEachPayload(
       [&](absl::string_view url, const absl::Cord& payload) { shown.SetPayload(url, payload); });
   return WithRequestId(shown, request_id);

@@ -88,7 +88,7 @@ absl::StatusOr<std::string> RenderChat(const hub::ChatTemplate& chat_template,
   absl::StatusOr<std::string> text =
       chat_template.Render(messages, /*add_generation_prompt=*/true, arguments);
   if (absl::IsInvalidArgument(text.status())) {
-    return FieldError("chat", Shortened(text.status().message(), kMaxComplaintBytes));
+    return FieldError("chat", ShortenedToBytes(text.status().message(), kMaxComplaintBytes));
   }
   return text;
 }
@@ -154,7 +154,7 @@ absl::Status RequestParser::CheckBounds(const v1::GenerateRequest& request) cons
   RETURN_IF_ERROR(CheckSize("model", request.model().size(), kMaxModelBytes, "bytes"));
   if (!request.model().empty() && request.model() != model_->name) {
     return ForClient(
-        absl::NotFoundError(absl::StrCat("model \"", Shortened(request.model(), kMaxQuotedBytes),
+        absl::NotFoundError(absl::StrCat("model \"", ShortenedToBytes(request.model(), kMaxQuotedBytes),
                                          "\" is not served here; use \"", model_->name, "\"")));
   }
   RETURN_IF_ERROR(CheckPromptBounds(request));
