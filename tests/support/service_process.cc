@@ -17,19 +17,23 @@
 namespace bastion::testing {
 
 ServiceProcess::ServiceProcess(const std::string& binary, std::vector<std::string> arguments,
-                               const std::string& log) {
+                               const std::string& log, std::vector<std::string> environment) {
   const std::string path = std::string(BASTION_BINARY_DIR) + "/bin/" + binary;
   arguments.insert(arguments.begin(), path);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  std::vector<char*> envp;
+  for (std::string& variable : environment) envp.push_back(variable.data());
+  for (char** variable = environ; *variable != nullptr; ++variable) envp.push_back(*variable);
+  envp.push_back(nullptr);
   pid_ = fork();
   CHECK_GE(pid_, 0);
   if (pid_ > 0) return;
   const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   dup2(out, STDOUT_FILENO);
   dup2(out, STDERR_FILENO);
-  execv(path.c_str(), argv.data());
+  execve(path.c_str(), argv.data(), envp.data());
   _exit(127);
 }
 
@@ -39,7 +43,18 @@ ServiceProcess::~ServiceProcess() {
   Wait();
 }
 
-void ServiceProcess::Signal(int signal) const { kill(pid_, signal); }
+void ServiceProcess::Signal(int signal) const {
+  CHECK_GT(pid_, 0);  // -1 means all processes.
+  kill(pid_, signal);
+}
+
+bool ServiceProcess::HasEnded() const {
+  if (pid_ < 0) return true;
+  siginfo_t info = {};
+  // Leaves the exit status to Wait().
+  waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+  return info.si_pid == pid_;
+}
 
 int ServiceProcess::Wait() {
   int status = 0;

@@ -17,14 +17,18 @@ namespace bastion::testing {
 // One child process. The destructor kills it.
 class ServiceProcess {
  public:
-  // Runs `binary` from the bin folder of the build. Appends its output to the file `log`.
+  // Runs `binary` from the bin folder of the build. Appends its output to the file `log`. Adds
+  // `environment`, lines "NAME=VALUE", to that of this process.
   ServiceProcess(const std::string& binary, std::vector<std::string> arguments,
-                 const std::string& log);
+                 const std::string& log, std::vector<std::string> environment = {});
   ~ServiceProcess();
   ServiceProcess(const ServiceProcess&) = delete;
   ServiceProcess& operator=(const ServiceProcess&) = delete;
 
+  // REQUIRES: Wait() was not called.
   void Signal(int signal) const;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] bool HasEnded() const;
   // Waits for the process to end. Returns its exit status, or 128 + the signal that ended it.
   int Wait();
 

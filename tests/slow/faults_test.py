@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Injects faults into the services under load: 200 of all kinds, and many deaths of drafter and verifier.
+
+watches: common drafter_service orchestrator protos tests/faults/seeded tests/support/service_process.cc verifier_service
+"""
+import argparse
+import pathlib
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ARGUMENTS = None
+
+
+class FaultsTest(unittest.TestCase):
+    def inject(self, name, *flags):
+        """Runs the program, which prints a line per fault and a table; keeps them in faults-NAME.txt."""
+        report = pathlib.Path(ARGUMENTS.out, f'faults-{name}.txt')
+        with open(report, 'w', encoding='utf-8') as file:
+            ran = subprocess.run([pathlib.Path(ARGUMENTS.bin, 'seeded-faults'), *flags], stdout=file,
+                                 stderr=subprocess.STDOUT, check=False)
+        text = report.read_text(encoding='utf-8', errors='replace')
+        print(text[text.find('kind  '):])
+        self.assertEqual(ran.returncode, 0, f'see {report}')
+
+    def test_200_faults_of_all_kinds(self):
+        self.inject('all', '--faults', '200', '--seed', '1')
+
+    def test_the_drafter_is_killed_100_times(self):
+        self.inject('drafter', '--faults', '100', '--kinds', 'kill-drafter', '--drain_every', '10',
+                    '--network=false')
+
+    def test_the_verifier_is_killed_20_times_during_8_answers(self):
+        self.inject('verifier', '--faults', '20', '--kinds', 'kill-verifier', '--clients', '8',
+                    '--network=false')
+
+
+if __name__ == '__main__':
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--bin', required=True)
+    parser.add_argument('--out', required=True)
+    ARGUMENTS, rest = parser.parse_known_args()
+    build = subprocess.run([ROOT / 'deploy/local/build.sh', 'release', 'seeded-faults'], check=False)
+    if build.returncode != 0:
+        sys.exit(build.returncode)
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
