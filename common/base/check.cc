@@ -1,13 +1,11 @@
 #include "common/base/check.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
-#include <string>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/log_writer.h"
 
 namespace bastion::base {
 
@@ -20,10 +18,12 @@ LogLine::LogLine(Severity severity, const char* file, int line) : severity_(seve
 
 LogLine::~LogLine() {
   stream_ << '\n';
-  const std::string line = stream_.str();
-  // A failed write is ignored: the service must survive a closed console.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-  if (severity_ == Severity::kFatal) std::abort();
+  const bool fatal = severity_ == Severity::kFatal;
+  if (fatal) FlushLog();  // Makes room for the line.
+  WriteLog(stream_.str());
+  if (!fatal) return;
+  FlushLog();
+  std::abort();
 }
 
 }  // namespace bastion::base

@@ -1,7 +1,7 @@
 // CHECK and LOG.
 // CHECK aborts the process: use it only for conditions whose failure means a bug in this code. For
 // an error that a client, a peer or a file can cause, return an absl::Status. LOG writes one line
-// to stderr. Thread-safe: one write(2) per line.
+// to stderr, with one write(2); services queue it first (log_writer.h). Thread-safe.
 #ifndef BASTION_COMMON_BASE_CHECK_H_
 #define BASTION_COMMON_BASE_CHECK_H_
 
@@ -11,7 +11,7 @@ namespace bastion::base {
 
 enum class Severity { kInfo, kWarning, kError, kFatal };
 
-// A log line. The destructor writes it to stderr and, for kFatal, aborts the process.
+// A log line. The destructor writes it and, for kFatal, aborts the process.
 class LogLine {
  public:
   LogLine(Severity severity, const char* file, int line);

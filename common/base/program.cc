@@ -2,13 +2,14 @@
 
 #include <sys/resource.h>
 
-#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <iostream>
 
 #include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/log_writer.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 
@@ -54,7 +55,7 @@ int RunProgram(int argc, char** argv, const ProgramInfo& info,
   }
   const absl::Status status = ParseAndRun(argc, argv, program, info, run);
   if (status.ok()) return 0;
-  std::fprintf(stderr, "%s: %s\n", program.c_str(), status.ToString().c_str());
+  base::WriteLog(absl::StrCat(program, ": ", status.ToString(), "\n"));
   return 1;
 }
 

@@ -22,6 +22,11 @@ sigset_t Signals() {
   return set;
 }
 
+[[noreturn]] void EndAtOnce(int status) {
+  base::FlushLog();
+  _exit(status);
+}
+
 const char* NameOf(int signal) { return signal == SIGTERM ? "SIGTERM" : "SIGINT"; }
 
 }  // namespace
@@ -69,10 +74,10 @@ void StopSignals::Handle(int signal) {
     deadline_ = now + limit_;
   } else if (signal != 0) {
     LOG(WARNING) << NameOf(signal) << ": ending at once";
-    _exit(128 + signal);
+    EndAtOnce(128 + signal);
   } else if (now > deadline_) {
     LOG(ERROR) << "the service did not stop within " << limit_ << ": ending at once";
-    _exit(1);
+    EndAtOnce(1);
   }
 }
 

@@ -1,4 +1,5 @@
-// StopSignals: how SIGTERM and SIGINT end a service, and SIGPIPE does not.
+// StopSignals: how SIGTERM and SIGINT end a service, and what does not end it or hold it up:
+// SIGPIPE, and a log that nobody reads (log_writer.h).
 //
 // A thread of its own waits for the signals:
 //   before Arm()      a signal ends the process at once: nothing is lost while a model loads
@@ -13,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "common/base/log_writer.h"
 #include "common/base/mutex.h"
 
 namespace bastion::wire {
@@ -34,6 +36,7 @@ class StopSignals {
   // Handles a signal, or 0 for none.
   void Handle(int signal) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const base::LogWriter log_;
   std::atomic<bool> finished_{false};
   Mutex mutex_;
   bool armed_ ABSL_GUARDED_BY(mutex_) = false;
