@@ -27,6 +27,8 @@ class Descriptor {
 
   [[nodiscard]] int get() const { return descriptor_; }
   [[nodiscard]] bool valid() const { return descriptor_ >= 0; }
+  // Leaves the descriptor to the caller.
+  [[nodiscard]] int Release() { return std::exchange(descriptor_, -1); }
 
  private:
   int descriptor_;

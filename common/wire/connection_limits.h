@@ -1,5 +1,5 @@
-// ConnectionLimits: what a gRPC server allows the connections of its clients. gRPC 1.51 does not
-// limit the number of connections; a proxy in front of the service does. Thread-safe: no state.
+// ConnectionLimits: what a gRPC server allows the connections of its clients. Thread-safe: no
+// state.
 #ifndef BASTION_COMMON_WIRE_CONNECTION_LIMITS_H_
 #define BASTION_COMMON_WIRE_CONNECTION_LIMITS_H_
 
@@ -12,6 +12,9 @@
 namespace bastion::wire {
 
 struct ConnectionLimits {
+  // Further connections are closed at once. The listener lowers it to three quarters of the
+  // descriptors that are free when it starts.
+  int max_connections = 4096;
   // A peer that does not answer a ping in time is gone. Pings are sent while nothing is received.
   absl::Duration keepalive = absl::Seconds(20);
   absl::Duration keepalive_timeout = absl::Seconds(10);

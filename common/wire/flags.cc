@@ -3,13 +3,14 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include "absl/flags/flag.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/wire/private_folder.h"
+#include "common/wire/socket_lock.h"
 
 ABSL_FLAG(
     std::string, tls_cert, "",
@@ -35,6 +36,9 @@ ABSL_FLAG(bool, reflection, false, "Offer gRPC server reflection, for tools like
 ABSL_FLAG(std::string, health_listen, "",
           "Further gRPC address, host:port, that serves only health checks, in clear text and to "
           "everybody: for probes that have no certificate. Empty: none.");
+ABSL_FLAG(int, max_connections, 4096,
+          "Maximum number of gRPC connections at a time; further ones are closed at once. At most "
+          "three quarters of the limit on descriptors.");
 
 namespace bastion::wire {
 namespace {
@@ -45,11 +49,11 @@ std::string DefaultFolder() {
                                                 : absl::StrCat("/tmp/bastion-", geteuid());
 }
 
-// Makes the folder of DefaultSocket if `address` is in it.
+// Other users must not be able to put a socket of their own in the place of a service's.
 absl::Status PrepareSocketFolder(const std::string& address) {
-  const std::string folder = DefaultFolder();
-  if (!absl::StartsWith(address, absl::StrCat("unix://", folder, "/"))) return absl::OkStatus();
-  return MakePrivateFolder(folder);
+  const std::string path = SocketPath(address);
+  if (path.empty()) return absl::OkStatus();
+  return MakePrivateFolder(std::filesystem::absolute(path).parent_path());
 }
 
 }  // namespace
@@ -59,10 +63,10 @@ std::string DefaultSocket(const std::string& service) {
 }
 
 FlagGroup SecurityFlagGroup() {
-  return {
-      "Security",
-      {"tls_cert FILE", "tls_key FILE", "tls_ca FILE", "tls_require_client_cert", "token_file FILE",
-       "access_file FILE", "allow_plaintext", "reflection", "health_listen ADDRESS"}};
+  return {"Security",
+          {"tls_cert FILE", "tls_key FILE", "tls_ca FILE", "tls_require_client_cert",
+           "token_file FILE", "access_file FILE", "allow_plaintext", "reflection",
+           "health_listen ADDRESS", "max_connections N"}};
 }
 
 absl::StatusOr<std::shared_ptr<const Security>> SecurityFromFlags() {
@@ -82,6 +86,11 @@ absl::StatusOr<HostOptions> HostOptionsFromFlags(const std::vector<std::string>&
     RETURN_IF_ERROR(PrepareSocketFolder(address));
   }
   HostOptions options;
+  options.connections.max_connections = absl::GetFlag(FLAGS_max_connections);
+  if (options.connections.max_connections < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max_connections is ", options.connections.max_connections, "; it must be at least 1"));
+  }
   options.addresses = listen;
   options.security = std::move(security);
   options.reflection = absl::GetFlag(FLAGS_reflection);

@@ -1,6 +1,6 @@
 // The security settings of every service, as flags: --tls_cert, --tls_key, --tls_ca,
-// --tls_require_client_cert, --token_file, --access_file, --allow_plaintext, --reflection and
-// --health_listen.
+// --tls_require_client_cert, --token_file, --access_file, --allow_plaintext, --reflection,
+// --health_listen and --max_connections.
 #ifndef BASTION_COMMON_WIRE_FLAGS_H_
 #define BASTION_COMMON_WIRE_FLAGS_H_
 
@@ -21,8 +21,9 @@ namespace bastion::wire {
 // Errors: Security::Make.
 [[nodiscard]] absl::StatusOr<std::shared_ptr<const Security>> SecurityFromFlags();
 
-// Host options with the addresses `listen` and what the flags say. Makes the folder of a default
-// socket. Errors: MakePrivateFolder (private_folder.h).
+// Host options with the addresses `listen` and what the flags say. Makes the folders of
+// unix sockets. INVALID_ARGUMENT for a wrong value. Other errors: MakePrivateFolder
+// (private_folder.h).
 [[nodiscard]] absl::StatusOr<HostOptions> HostOptionsFromFlags(
     const std::vector<std::string>& listen, std::shared_ptr<const Security> security);
 

@@ -6,7 +6,8 @@
 #include <atomic>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/wire/listener.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
 namespace bastion::wire {
@@ -16,7 +17,8 @@ using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
 constexpr int kThreads = 4;
-constexpr int kMaxMessageBytes = 1 << 10;
+constexpr int kMaxConnections = 64;
+constexpr int kMaxHealthMessageBytes = 1 << 10;
 
 // gRPC's own health service needs another synchronous service on its server. Watch is left
 // unimplemented, because every watcher would hold a thread; clients then poll with Check.
@@ -39,40 +41,43 @@ class HealthService final : public grpc::health::v1::Health::Service {
 
 class HealthServer::Impl {
  public:
-  explicit Impl(const std::string& address) {
+  explicit Impl(std::unique_ptr<Listener> listener) : listener_(std::move(listener)) {
     grpc::ServerBuilder builder;
     grpc::ResourceQuota quota("bastion-health");
     quota.SetMaxThreads(kThreads);
     builder.SetResourceQuota(quota);
-    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.SetMaxReceiveMessageSize(kMaxHealthMessageBytes);
     builder.SetOption(std::make_unique<grpc::HealthCheckServiceServerBuilderOption>(nullptr));
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
+    listener_->AddTo(builder, grpc::InsecureServerCredentials());
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
+    if (server_ != nullptr) listener_->Start();
   }
   ~Impl() {
+    listener_->Stop();
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
   }
 
-  [[nodiscard]] bool listens() const { return server_ != nullptr && port_ != 0; }
-  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] bool runs() const { return server_ != nullptr; }
+  [[nodiscard]] int port() const { return listener_->port(); }
   HealthService& service() { return service_; }
 
  private:
+  const std::unique_ptr<Listener> listener_;
   HealthService service_;
   std::unique_ptr<grpc::Server> server_;
-  int port_ = 0;
 };
 
 HealthServer::HealthServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HealthServer::~HealthServer() = default;
 
 absl::StatusOr<std::unique_ptr<HealthServer>> HealthServer::Start(const std::string& address) {
-  auto impl = std::make_unique<Impl>(address);
-  if (impl->listens()) return std::unique_ptr<HealthServer>(new HealthServer(std::move(impl)));
-  return absl::UnavailableError(absl::StrCat("cannot serve health checks on ", address,
-                                             "; check that no other process uses the address"));
+  ConnectionLimits limits;
+  limits.max_connections = kMaxConnections;
+  ASSIGN_OR_RETURN(auto listener, Listener::Open({address}, limits));
+  auto impl = std::make_unique<Impl>(std::move(listener));
+  if (impl->runs()) return std::unique_ptr<HealthServer>(new HealthServer(std::move(impl)));
+  return absl::InternalError("gRPC cannot start a server for health checks");
 }
 
 void HealthServer::SetServing(bool serving) { impl_->service().SetServing(serving); }

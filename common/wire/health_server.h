@@ -13,7 +13,7 @@ namespace bastion::wire {
 
 class HealthServer {
  public:
-  // Listens on `address`, "host:port". UNAVAILABLE if it cannot be used.
+  // Listens on `address`, "host:port". Errors: Listener::Open.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HealthServer>> Start(
       const std::string& address);
   ~HealthServer();

@@ -6,13 +6,13 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "common/wire/descriptor_passing.h"
 
 namespace bastion::wire {
 absl::Status MakePrivateFolder(const std::string& folder) {
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return SystemError(folder);
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return absl::ErrnoToStatus(errno, folder);
   struct stat info {};
-  if (lstat(folder.c_str(), &info) != 0) return SystemError(folder);
+  if (lstat(folder.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, folder);
   if (S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0) {
     return absl::OkStatus();
   }

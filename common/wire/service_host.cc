@@ -1,13 +1,12 @@
 #include "common/wire/service_host.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 
-#include <future>
 #include <mutex>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/protocol.h"
@@ -15,42 +14,18 @@
 namespace bastion::wire {
 namespace {
 
+// gRPC's own log lines must not block its threads either.
+void LogForGrpc(gpr_log_func_args* line) {
+  constexpr base::Severity kSeverities[] = {base::Severity::kInfo, base::Severity::kInfo,
+                                            base::Severity::kError};  // Debug, info, error.
+  base::LogLine(kSeverities[line->severity], line->file, line->line).stream() << line->message;
+}
+
 void EnablePlugins(bool reflection) {
+  gpr_set_log_function(LogForGrpc);
   grpc::EnableDefaultHealthCheckService(true);
   static std::once_flag once;
   if (reflection) std::call_once(once, grpc::reflection::InitProtoReflectionServerBuilderPlugin);
-}
-
-// Delays the start of every call until the host is set up. gRPC's health service reports SERVING
-// as soon as the server starts, so without the gate a client could see SERVING too early.
-class StartupGate final : public grpc::experimental::ServerInterceptorFactoryInterface {
- public:
-  explicit StartupGate(std::shared_future<void> open) : open_(std::move(open)) {}
-
-  grpc::experimental::Interceptor* CreateServerInterceptor(
-      grpc::experimental::ServerRpcInfo* /*call*/) override {
-    open_.wait();
-    return nullptr;  // Only the start of a call is delayed; the call itself is not intercepted.
-  }
-
- private:
-  const std::shared_future<void> open_;
-};
-
-// Locks the unix sockets of `addresses`. UNAVAILABLE if another process serves one.
-absl::StatusOr<std::vector<SocketLock>> LockSockets(const std::vector<std::string>& addresses) {
-  std::vector<SocketLock> locks;
-  for (const std::string& address : addresses) {
-    const std::string path = SocketPath(address);
-    if (path.empty()) continue;
-    absl::StatusOr<SocketLock> lock = SocketLock::Lock(path);
-    if (absl::IsAlreadyExists(lock.status())) {
-      return absl::UnavailableError(lock.status().message());
-    }
-    // Any other error is an error of listening, too, which follows.
-    if (lock.ok()) locks.push_back(*std::move(lock));
-  }
-  return locks;
 }
 
 }  // namespace
@@ -58,8 +33,12 @@ absl::StatusOr<std::vector<SocketLock>> LockSockets(const std::vector<std::strin
 absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
     const HostOptions& options, const std::vector<grpc::Service*>& services) {
   EnablePlugins(options.reflection);
+  std::vector<std::shared_ptr<grpc::ServerCredentials>> credentials;
+  for (const std::string& address : options.addresses) {
+    ASSIGN_OR_RETURN(credentials.emplace_back(), options.security->ForAddress(address));
+  }
   auto host = std::unique_ptr<ServiceHost>(new ServiceHost());
-  ASSIGN_OR_RETURN(host->locks_, LockSockets(options.addresses));
+  ASSIGN_OR_RETURN(host->listener_, Listener::Open(options.addresses, options.connections));
   grpc::ServerBuilder builder;
   grpc::ResourceQuota quota("bastion");
   quota.SetMaxThreads(options.max_threads);
@@ -69,36 +48,20 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
                                                                  : options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // One or two pollers are enough. gRPC would keep starting and stopping further ones.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
-  std::vector<int> ports(options.addresses.size(), 0);
-  for (size_t i = 0; i < options.addresses.size(); ++i) {
-    ASSIGN_OR_RETURN(const auto credentials, options.security->ForAddress(options.addresses[i]));
-    builder.AddListeningPort(options.addresses[i], credentials, &ports[i]);
-  }
+  for (auto& of_address : credentials) host->listener_->AddTo(builder, std::move(of_address));
   for (grpc::Service* service : services) builder.RegisterService(service);
-  std::promise<void> open;
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
-  creators.push_back(std::make_unique<StartupGate>(open.get_future().share()));
   if (options.watchdog != nullptr) {
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
     creators.push_back(
         std::make_unique<WriteWatchFactory>(options.watchdog, options.write_patience));
+    builder.experimental().SetInterceptorCreators(std::move(creators));
   }
-  builder.experimental().SetInterceptorCreators(std::move(creators));
   host->server_ = builder.BuildAndStart();
-  if (host->server_ == nullptr) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ", absl::StrJoin(options.addresses, ", "),
-        "; check that no other process uses an address, that this user may use it, and "
-        "that a socket path has at most 107 bytes"));
-  }
-  for (size_t i = 0; i < ports.size(); ++i) {
-    const bool tcp = options.addresses[i].rfind("unix", 0) != 0;
-    if (tcp && host->port_ == 0) host->port_ = ports[i];
-  }
+  if (host->server_ == nullptr) return absl::InternalError("gRPC cannot start a server");
   if (!options.health_address.empty()) {
     ASSIGN_OR_RETURN(host->health_server_, HealthServer::Start(options.health_address));
   }
@@ -106,8 +69,9 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
     MutexLock lock(&host->mutex_);
     host->health_ = host->server_->GetHealthCheckService();
   }
+  // gRPC's health service says SERVING when the server starts. No client has connected so far.
   host->SetServing(false);
-  open.set_value();
+  host->listener_->Start();
   return host;
 }
 
@@ -127,6 +91,7 @@ void ServiceHost::Shutdown(absl::Duration grace) {
     MutexLock lock(&mutex_);
     health_ = nullptr;
   }
+  listener_->Stop();
   server_->Shutdown(GrpcDeadline(SteadyNow() + grace));
   server_->Wait();
   server_.reset();

@@ -17,13 +17,13 @@
 #include "common/wire/call_watchdog.h"
 #include "common/wire/connection_limits.h"
 #include "common/wire/health_server.h"
+#include "common/wire/listener.h"
 #include "common/wire/security.h"
-#include "common/wire/socket_lock.h"
 
 namespace bastion::wire {
 
 struct HostOptions {
-  // gRPC addresses: "unix:///run/bastion/verifier.sock", "127.0.0.1:7070".
+  // "unix:///run/bastion/verifier.sock", "127.0.0.1:7070"; see Listener::Open.
   std::vector<std::string> addresses;
   int max_threads = 64;  // Limit on concurrent calls. Further calls wait.
   int max_message_bytes = 16 << 20;
@@ -42,10 +42,8 @@ struct HostOptions {
 // SetServing is thread-safe, and does nothing after Shutdown. All else is for one thread.
 class ServiceHost {
  public:
-  // Starts to serve `services`. Health is NOT_SERVING until SetServing(true). UNAVAILABLE if it
-  // cannot listen on an address; the message names the addresses. A unix socket of another live
-  // process is not taken over. Other errors: Security::ForAddress. REQUIRES: `services` outlive the
-  // host.
+  // Starts to serve `services`. Health is NOT_SERVING until SetServing(true). Errors:
+  // Listener::Open, Security::ForAddress. REQUIRES: `services` outlive the host.
   static absl::StatusOr<std::unique_ptr<ServiceHost>> Start(
       const HostOptions& options, const std::vector<grpc::Service*>& services);
   ~ServiceHost();
@@ -62,17 +60,16 @@ class ServiceHost {
     return health_server_ == nullptr ? 0 : health_server_->port();
   }
   // The bound port of the first TCP address; tests listen on port 0. 0 if there is no TCP address.
-  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] int port() const { return listener_->port(); }
 
  private:
   ServiceHost() = default;
-  std::vector<SocketLock> locks_;  // One per unix socket.
+  std::unique_ptr<Listener> listener_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<HealthServer> health_server_;  // Null unless there is a health address.
   Mutex mutex_;
   // The server's, or null after Shutdown.
   grpc::HealthCheckServiceInterface* health_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  int port_ = 0;
 };
 
 }  // namespace bastion::wire

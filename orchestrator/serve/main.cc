@@ -318,8 +318,8 @@ int main(int argc, char** argv) {
       .summary = "Serves text generation over a drafter and a verifier.",
       .usage = "--target DIR [flags]",
       .example =
-          "--target deploy/demo_model/target --verifier unix:///tmp/verifier.sock "
-          "--drafter unix:///tmp/drafter.sock",
+          "--target deploy/demo_model/target --verifier unix:///run/bastion/verifier.sock "
+          "--drafter unix:///run/bastion/drafter.sock",
       .required = {"target"},
       .groups = {{"Model", {"target DIR"}},
                  {"Connections",

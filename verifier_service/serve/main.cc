@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   const bastion::ProgramInfo info = {
       .summary = "Runs the target model: verifies draft trees and keeps the KV cache.",
       .usage = "--target DIR [flags]",
-      .example = "--target deploy/demo_model/target --listen unix:///tmp/verifier.sock",
+      .example = "--target deploy/demo_model/target --listen unix:///run/bastion/verifier.sock",
       .required = {"target"},
       .groups = {
           {"Model", {"target DIR", "dtype TYPE"}},

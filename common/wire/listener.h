@@ -1,0 +1,112 @@
+// Listener: accepts the connections of a gRPC server, and limits their number.
+//
+// gRPC 1.51 can listen itself, but it never accepts again once descriptors have run out
+// (CVE-2023-4785), and it takes any number of connections. This listener hands accepted sockets to
+// the server.
+//
+// gRPC does not tell when it closes a connection. The listener finds out by itself: it registers
+// every connection with its epoll descriptor, and the kernel drops the registration when gRPC
+// closes the connection. While the limit seems reached, the listener looks which registrations are
+// left.
+//
+// If descriptors run out all the same, a spare one is used to accept and close connections, so that
+// clients learn at once that they are refused. One thread per listener. Thread-compatible, except
+// refused().
+#ifndef BASTION_COMMON_WIRE_LISTENER_H_
+#define BASTION_COMMON_WIRE_LISTENER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/shm/shared_segment.h"
+#include "common/wire/connection_limits.h"
+#include "common/wire/socket_lock.h"
+
+namespace bastion::wire {
+
+class Listener {
+ public:
+  // Listens on `addresses`: "host:port", "unix:///path". Connections wait until Start(). Only this
+  // user may connect to a unix socket. A host name stands for all its addresses; "[::]" includes
+  // IPv4. UNAVAILABLE, with the address, if one cannot be used; a unix socket of another live
+  // process is not taken over.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Listener>> Open(
+      const std::vector<std::string>& addresses, const ConnectionLimits& limits);
+  // Stops, and removes the unix sockets.
+  ~Listener();
+
+  // Adds the next address, in the order of Open, to a server. REQUIRES: one call per address before
+  // the server is built.
+  void AddTo(grpc::ServerBuilder& builder, std::shared_ptr<grpc::ServerCredentials> credentials);
+  // Begins to accept. REQUIRES: the server has started.
+  void Start();
+  // Closes the ports. Connections stay open. Call it before the server shuts down.
+  void Stop();
+
+  // The port of the first TCP address; 0 if there is none.
+  [[nodiscard]] int port() const { return port_; }
+  // How many connections may be open at a time.
+  [[nodiscard]] size_t max_connections() const { return max_connections_; }
+  // How many connections were closed at once because of a limit. Thread-safe.
+  [[nodiscard]] int64_t refused() const { return refused_; }
+
+ private:
+  struct Socket {
+    Descriptor descriptor;
+    size_t address;  // Index of its acceptor.
+  };
+  struct UnixSocket {
+    std::string path;
+    SocketLock lock;
+  };
+
+  explicit Listener(const ConnectionLimits& limits) : limits_(limits) {}
+  absl::Status OpenAddress(const std::string& address, size_t index);
+  absl::Status OpenUnix(const std::string& path, size_t index);
+  absl::Status OpenTcp(const std::string& address, size_t index);
+  // Binds `descriptor` and listens. Returns 0, or the system's error.
+  int Listen(Descriptor descriptor, const void* address, size_t bytes, size_t index);
+  absl::Status PrepareToAccept();
+
+  void Main();
+  void Accept(const Socket& socket);
+  // Counts a connection that is about to be handed to gRPC. False if there are too many.
+  bool Register(int connection);
+  // Forgets the connections that gRPC has closed.
+  void ForgetClosed();
+  // Closes a connection with the spare descriptor, after the others ran out.
+  void RefuseWithSpare(const Socket& socket);
+  void CountRefused();
+  // Returns early if the listener stops.
+  void Pause() const;
+
+  const ConnectionLimits limits_;
+  std::vector<UnixSocket> unix_sockets_;
+  std::vector<Socket> sockets_;
+  std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors_;
+  int port_ = 0;
+  size_t max_connections_ = 0;
+  Descriptor epoll_, stop_, spare_;
+
+  // Used by the thread only.
+  std::unordered_set<int> connections_;  // Those that were open when last looked at, and new ones.
+  absl::Duration next_look_, next_log_;  // On Clock::Real().
+  int64_t logged_ = 0;                   // Refused connections that the log has told of.
+
+  std::atomic<int64_t> refused_{0};
+  std::thread thread_;
+};
+
+}  // namespace bastion::wire
+
+#endif  // BASTION_COMMON_WIRE_LISTENER_H_

@@ -1,0 +1,119 @@
+#include "common/wire/listener.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/wire/descriptor_passing.h"
+#include "common/wire/service_host.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "gtest/gtest.h"
+#include "tests/support/http_client.h"
+#include "tests/support/temp_folder.h"
+
+namespace bastion::wire {
+namespace {
+
+using grpc::health::v1::Health;
+using testing::HttpConnection;
+
+class ListenerTest : public ::testing::Test {
+ protected:
+  void Serve(const std::vector<std::string>& addresses) {
+    options_.addresses = addresses;
+    options_.reflection = true;  // gRPC's health service needs a synchronous service beside it.
+    auto host = ServiceHost::Start(options_, {});
+    ASSERT_TRUE(host.ok()) << host.status();
+    host_ = *std::move(host);
+  }
+  // Asks over a new connection. Tries again for up to 20 seconds if `patient`.
+  static grpc::Status Check(const std::string& address, bool patient) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 20);
+    const auto stub = Health::NewStub(
+        grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+    grpc::ClientContext context;
+    context.set_wait_for_ready(patient);
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    grpc::health::v1::HealthCheckResponse reply;
+    return stub->Check(&context, {}, &reply);
+  }
+  std::string Address() const { return absl::StrCat("127.0.0.1:", host_->port()); }
+
+  HostOptions options_;
+  std::unique_ptr<ServiceHost> host_;
+  testing::TempFolder folder_;
+};
+
+TEST_F(ListenerTest, ConnectionsAboveTheLimitAreClosedUntilOthersEnd) {
+  options_.connections.max_connections = 3;
+  Serve({"127.0.0.1:0"});
+  std::vector<std::unique_ptr<HttpConnection>> idle;
+  for (int i = 0; i < 3; ++i) idle.push_back(std::make_unique<HttpConnection>(host_->port()));
+  EXPECT_EQ(Check(Address(), false).error_code(), grpc::StatusCode::UNAVAILABLE);
+  idle.pop_back();
+  const grpc::Status status = Check(Address(), true);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(Check(Address(), true).ok()) << "the closed connection counts";
+}
+
+TEST_F(ListenerTest, TheLimitLeavesDescriptorsForOthers) {
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit low = {100, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const auto listener = Listener::Open({"127.0.0.1:0"}, {});
+  setrlimit(RLIMIT_NOFILE, &limit);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  EXPECT_GT((*listener)->max_connections(), 30);
+  EXPECT_LT((*listener)->max_connections(), 75);
+}
+
+TEST_F(ListenerTest, AClientThatSaysNothingIsClosed) {
+  options_.connections.handshake = absl::Milliseconds(100);
+  Serve({"127.0.0.1:0"});
+  HttpConnection silent(host_->port());
+  StopWatch watch;
+  (void)silent.ReceiveAll();
+  EXPECT_LT(watch.Lap(), absl::Seconds(15));
+}
+
+TEST_F(ListenerTest, OnlyItsUserMayConnectToAUnixSocket) {
+  const mode_t mask = umask(0);
+  Serve({"unix://" + folder_.File("s.sock")});
+  umask(mask);
+  struct stat info {};
+  ASSERT_EQ(stat(folder_.File("s.sock").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600);
+}
+
+TEST_F(ListenerTest, SocketsOfAKilledProcessAreReplacedAndRemovedAtTheEnd) {
+  const std::string path = folder_.File("s.sock");
+  const sockaddr_un address = *SocketAddress(path);
+  const Descriptor old(socket(AF_UNIX, SOCK_STREAM, 0));
+  ASSERT_EQ(bind(old.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  Serve({"unix://" + path, "localhost:0"});
+  EXPECT_TRUE(Check("unix://" + path, false).ok());
+  EXPECT_TRUE(Check(absl::StrCat("localhost:", host_->port()), false).ok());
+  host_->Shutdown(absl::ZeroDuration());
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+  EXPECT_EQ(Check(Address(), false).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(ListenerTest, AddressesThatCannotBeUsedAreNamed) {
+  Serve({"127.0.0.1:0"});
+  for (const std::string& address :
+       {Address(), std::string("unix-abstract:name"), std::string("nowhere"),
+        std::string("127.0.0.1:port"), "unix://" + std::string(200, 'x')}) {
+    const auto listener = Listener::Open({address}, {});
+    EXPECT_TRUE(absl::IsUnavailable(listener.status())) << listener.status();
+    EXPECT_NE(listener.status().message().find(address), std::string::npos) << listener.status();
+  }
+}
+
+}  // namespace
+}  // namespace bastion::wire
