@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "common/base/cores.h"
 
@@ -88,9 +89,21 @@ void ThreadPool::Run(const Loop& loop) {
       std::this_thread::yield();
     }
   }
+  if (has_error_.load(std::memory_order_relaxed)) {
+    has_error_.store(false, std::memory_order_relaxed);
+    std::rethrow_exception(std::exchange(error_, nullptr));
+  }
 }
 
-void ThreadPool::Work(int member) {
+void ThreadPool::Work(int member) noexcept {
+  try {
+    RunPieces(member);
+  } catch (...) {
+    if (!has_error_.exchange(true)) error_ = std::current_exception();
+  }
+}
+
+void ThreadPool::RunPieces(int member) {
   for (int i = 0; i < threads(); ++i) {
     Share& share = shares_[(member + i) % threads()];
     const int64_t count = share.end - share.begin;

@@ -21,6 +21,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -40,8 +41,9 @@ class ThreadPool {
   // Calls body(begin, end) on ranges that cover each index of [0, count) once, and returns when all
   // calls have returned. A loop of at most `grain` indices is one range, which the caller runs. In
   // a longer loop, the threads get equal shares, and a share of n indices is divided into at most
-  // ceil(n / grain) ranges. REQUIRES: the result for an index does not depend on the thread or the
-  // range.
+  // ceil(n / grain) ranges. If calls throw, the loop rethrows one of the exceptions once no call
+  // runs any more; some indices may then have been left out. REQUIRES: the result for an index does
+  // not depend on the thread or the range.
   template <typename Body>
   void ParallelFor(int64_t count, int64_t grain, Body&& body) {
     if (count <= grain || workers_.empty()) {
@@ -86,8 +88,10 @@ class ThreadPool {
   void Run(const Loop& loop);
   // If the caller has moved to another core, pins the workers to the remaining cores.
   void PinWorkers();
-  // Runs pieces until none is left, starting with the member's own share.
-  void Work(int member);
+  // Runs pieces until none is left, starting with the member's own share. Keeps an exception for
+  // the caller.
+  void Work(int member) noexcept;
+  void RunPieces(int member);
   // Registers a worker as inside the loop of `generation`. Returns false if that loop is over; then
   // the worker must not access the loop.
   bool Enter(uint32_t generation);
@@ -100,6 +104,9 @@ class ThreadPool {
   // loop_ and shares_ are written only while no loop is open and no worker is inside.
   Loop loop_;
   std::vector<Share> shares_;
+  // The first exception of the loop. Written by the member that sets has_error_.
+  std::exception_ptr error_;
+  std::atomic<bool> has_error_{false};
   alignas(64) std::atomic<uint32_t> generation_{0};  // Odd while a loop is open.
   alignas(64) std::atomic<int> inside_{0};           // Workers that may access the loop.
   alignas(64) std::atomic<uint32_t> doorbell_{0};    // Sleeping workers wait for it to change.

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <set>
 
@@ -50,6 +51,43 @@ TEST(ThreadPoolTest, TheGrainLimitsTheNumberOfRanges) {
     EXPECT_LE(ranges, 2 * ((10 + grain - 1) / grain)) << grain;
     EXPECT_GE(ranges, 2) << grain;
   }
+}
+
+// An exception in a worker used to end the process.
+TEST(ThreadPoolTest, AnExceptionReachesTheCallerOnceAllThreadsHaveFinished) {
+  ThreadPool pool(3);
+  const std::thread::id caller = std::this_thread::get_id();
+  for (const bool in_caller : {false, true}) {
+    for (int round = 0; round < 100; ++round) {
+      std::atomic<int> started{0}, running{0};
+      std::atomic<bool> thrown{false};
+      const auto body = [&](int64_t, int64_t) {
+        ++running;
+        ++started;
+        while (started < pool.threads()) std::this_thread::yield();  // All threads take part.
+        if ((std::this_thread::get_id() == caller) == in_caller) {
+          thrown = true;
+          --running;
+          throw std::bad_alloc();
+        }
+        while (!thrown) std::this_thread::yield();
+        for (int i = 0; i < 10; ++i) std::this_thread::yield();
+        --running;
+      };
+      EXPECT_THROW(pool.ParallelFor(12, body), std::bad_alloc);
+      EXPECT_EQ(running, 0);
+    }
+    // The pool still works.
+    std::atomic<int64_t> sum{0};
+    pool.ParallelFor(100, [&](int64_t begin, int64_t end) { sum += end - begin; });
+    EXPECT_EQ(sum, 100);
+  }
+}
+
+TEST(ThreadPoolTest, AnExceptionOfAShortLoopReachesTheCaller) {
+  ThreadPool pool(3);
+  EXPECT_THROW(pool.ParallelFor(1, [](int64_t, int64_t) { throw std::bad_alloc(); }),
+               std::bad_alloc);
 }
 
 TEST(ThreadPoolTest, ManyShortLoopsFinishEvenAfterPauses) {
