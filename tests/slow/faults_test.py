@@ -2,6 +2,7 @@
 """Injects faults into the services under load: 200 of all kinds, and many deaths of drafter and verifier.
 
 watches: common drafter_service orchestrator protos tests/faults/seeded tests/support/service_process.cc verifier_service
+takes: 20 minutes
 """
 import argparse
 import pathlib

@@ -91,12 +91,12 @@ void Campaign::Run(const FaultKind& kind) {
   const absl::Duration recovery = Recover();
   result_->recoveries.push_back(recovery);
   CheckHealth(fault->traits(), began, ended);
-  result_->failed += fault->failures();
+  for (const std::string& finding : fault->findings()) Report(result_->failed, finding);
   if (number_ % options_.drain_every == 0) Drain();
   Judge(load_.Take());
-  log_ << absl::StrFormat("%3d %-48s %5.2f s, recovered in %.2f s", number_,
+  log_ << absl::StrFormat("%3d %-48s %5.2f s, recovered in %.2f s  %s", number_,
                           fault->traits().description, absl::ToDoubleSeconds(ended - began),
-                          absl::ToDoubleSeconds(recovery))
+                          absl::ToDoubleSeconds(recovery), fault->effect())
        << std::endl;
 }
 

@@ -51,8 +51,10 @@ class Fault {
   // The cause of the fault is gone when it returns.
   virtual void End() = 0;
   [[nodiscard]] const FaultTraits& traits() const { return traits_; }
-  // Requests of the fault's own that failed. Read after End.
-  [[nodiscard]] virtual int failures() const { return 0; }
+  // What the fault has done, e.g. "12 chunks hit"; empty: nothing to count. Read after End.
+  [[nodiscard]] virtual std::string effect() const { return ""; }
+  // What went wrong that only the fault itself has seen. Read after End.
+  [[nodiscard]] virtual std::vector<std::string> findings() const { return {}; }
 
  private:
   const FaultTraits traits_;

@@ -71,7 +71,11 @@ void Load::Resume() {
 
 bool Load::AwaitFirstTokens(int count, absl::Duration limit) {
   MutexLock lock(&mutex_);
-  return mutex_.AwaitWithTimeout([&] { return first_tokens_ >= count; }, limit);
+  const auto reached = [&] {
+    mutex_.AssertHeld();
+    return first_tokens_ >= count;
+  };
+  return mutex_.AwaitWithTimeout(reached, limit);
 }
 
 std::vector<Outcome> Load::Take() {
@@ -82,7 +86,11 @@ std::vector<Outcome> Load::Take() {
 std::vector<Outcome> Load::Pause() {
   MutexLock lock(&mutex_);
   running_ = false;
-  mutex_.AwaitWithTimeout([this] { return sending_ == 0; }, absl::InfiniteDuration());
+  const auto idle = [this] {
+    mutex_.AssertHeld();
+    return sending_ == 0;
+  };
+  mutex_.AwaitWithTimeout(idle, absl::InfiniteDuration());
   return std::exchange(outcomes_, {});
 }
 
@@ -92,7 +100,11 @@ void Load::Main(uint64_t seed) {
   for (;;) {
     {
       MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout([this] { return running_ || stopping_; }, absl::InfiniteDuration());
+      const auto told = [this] {
+        mutex_.AssertHeld();
+        return running_ || stopping_;
+      };
+      mutex_.AwaitWithTimeout(told, absl::InfiniteDuration());
       if (stopping_) return;
       ++sending_;
     }

@@ -16,14 +16,21 @@ class LinkFault : public Fault {
   LinkFault(Replica& replica, Link link, FaultTraits traits, const LinkFaults& faults)
       : Fault(std::move(traits)), link_(replica.link(link)), faults_(faults) {}
 
-  void Begin() override { link_.Set(faults_); }
+  void Begin() override {
+    hits_ = link_.hits();
+    link_.Set(faults_);
+  }
   void End() override { link_.Set({}); }
+  [[nodiscard]] std::string effect() const override {
+    return absl::StrCat(link_.hits() - hits_, " hits");
+  }
 
  protected:
   FaultyLink& link_;
 
  private:
   const LinkFaults faults_;
+  int hits_ = 0;  // Those of earlier faults.
 };
 
 // Nothing passes. At the end the bytes that waited arrive, or their connections are reset.
@@ -89,11 +96,11 @@ std::unique_ptr<Fault> MakeLoss(Replica& replica, Random& random) {
 // Flipped bits. TLS notices them and ends the connection. Without TLS, nothing but TCP's checksum
 // protects the messages; the services refuse to use such a network (docs/security.md).
 std::unique_ptr<Fault> MakeCorruption(Replica& replica, Random& random) {
-  return MakeBroken(replica, random, "corrupt", {.corruption = 0.05});
+  return MakeBroken(replica, random, "corrupt", {.corruption = 0.1});
 }
 
 std::unique_ptr<Fault> MakeTruncation(Replica& replica, Random& random) {
-  return MakeBroken(replica, random, "truncate", {.truncation = 0.05});
+  return MakeBroken(replica, random, "truncate", {.truncation = 0.1});
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <netinet/in.h>
 #include <openssl/bio.h>
 #include <openssl/ssl.h>
-#include <signal.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,7 +22,6 @@
 namespace bastion::testing {
 namespace {
 
-constexpr char kSmallDisk[] = "size=4m";
 // TestAuthority::Issue counts lifetimes from an hour ago.
 constexpr absl::Duration kIssuedBefore = absl::Hours(1);
 
@@ -40,6 +39,14 @@ int FreePort() {
     ::close(socket);
     if (result == 0) return next++;
   }
+}
+
+// Mounts a small file system at `folder`. Only this thread, and the threads and processes that it
+// starts from now on, see it, so it ends with them. False if the system does not allow it.
+bool MountSmallDisk(const std::string& folder) {
+  return unshare(CLONE_NEWNS) == 0 &&
+         mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=4m") == 0;
 }
 
 // Sends a GET over TLS if there is a context, and returns all that comes back.
@@ -73,7 +80,7 @@ std::string Name(Link link) {
 
 Replica::Replica(const ReplicaOptions& options) : options_(options), state_(folder_.File("state")) {
   std::filesystem::create_directory(state_);
-  small_disk_ = mount("tmpfs", state_.c_str(), "tmpfs", 0, kSmallDisk) == 0;
+  small_disk_ = MountSmallDisk(state_);
   folder_.Write("ca", authority_.certificate());
   for (auto* ports : {&ports_, &http_ports_, &link_ports_}) {
     for (int& port : *ports) port = FreePort();
@@ -158,9 +165,10 @@ std::vector<std::string> Replica::Flags(Service service) const {
   }
   if (service == Service::kOrchestrator) {
     add("--verifier=" + AddressOver(Link::kOrchestratorToVerifier),
-        "--drafter=" + AddressOver(Link::kOrchestratorToDrafter), "--draft_timeout=500ms",
-        "--learn_prior=" + state_ + "/prior", "--acceptance_calibration=" + state_ + "/acceptance",
-        "--calibration_table=" + folder_.File("costs"));
+        "--drafter=" + AddressOver(Link::kOrchestratorToDrafter), "--calibration_limit=0s",
+        "--draft_timeout=500ms", "--learn_prior=" + state_ + "/prior",
+        "--acceptance_calibration=" + state_ + "/acceptance",
+        "--calibration_table=" + state_ + "/costs");
     if (options_.network) add(absl::StrCat("--health_listen=127.0.0.1:", health_port_));
     return flags;
   }

@@ -5,12 +5,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/mutex.h"
 #include "tests/faults/seeded/fault.h"
 #include "tests/faults/seeded/process_usage.h"
 
@@ -84,18 +87,22 @@ class Disk final : public Fault {
     while (filler.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
     }
     filler.close();
-    CHECK_EQ(std::filesystem::space(replica_.state_folder()).available, 0u);
     if (!restart_) return;
     replica_.process(Service::kOrchestrator).Signal(SIGTERM);
-    CHECK_EQ(replica_.process(Service::kOrchestrator).Wait(), 0);
+    status_ = replica_.process(Service::kOrchestrator).Wait();
     replica_.Start(Service::kOrchestrator);
   }
   void End() override { std::filesystem::remove(file_); }
+  [[nodiscard]] std::vector<std::string> findings() const override {
+    if (status_ == 0) return {};
+    return {absl::StrCat("the orchestrator ended with status ", status_)};
+  }
 
  private:
   Replica& replica_;
   const std::string file_;
   const bool restart_;
+  int status_ = 0;  // The exit status of the orchestrator.
 };
 
 // More requests than the KV cache holds: they take turns.
@@ -114,7 +121,9 @@ class KvCache final : public Fault {
         request.mutable_stop()->set_ignore_eos(true);
         const absl::Status status = replica_.MakeClient()->Generate(
             request, [&](const v1::GenerateResponse&) { return !ending_.load(); });
-        if (!status.ok() && !absl::IsCancelled(status)) failures_.fetch_add(1);
+        if (status.ok() || absl::IsCancelled(status)) return;
+        MutexLock lock(&mutex_);
+        findings_.push_back("a request failed: " + status.ToString());
       });
     }
   }
@@ -123,14 +132,18 @@ class KvCache final : public Fault {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
-  [[nodiscard]] int failures() const override { return failures_.load(); }
+  [[nodiscard]] std::vector<std::string> findings() const override {
+    MutexLock lock(&mutex_);
+    return findings_;
+  }
 
  private:
   static constexpr int kRequests = 10, kTokens = 400;
 
   Replica& replica_;
   std::atomic<bool> ending_{false};
-  std::atomic<int> failures_{0};
+  mutable Mutex mutex_;
+  std::vector<std::string> findings_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 
@@ -150,9 +163,9 @@ class Memory final : public Fault {
         bytes_(static_cast<rlim_t>(megabytes) << 20) {}
 
   void Begin() override {
-    const ServiceProcess& process = replica_.process(service_);
-    SetLimit(process, RLIMIT_AS,
-             static_cast<rlim_t>(ReadUsage(process.pid()).virtual_bytes) + bytes_);
+    const pid_t process = replica_.process(service_).pid();
+    virtual_bytes_ = ReadUsage(process).virtual_bytes;
+    SetLimit(replica_.process(service_), RLIMIT_AS, static_cast<rlim_t>(virtual_bytes_) + bytes_);
     // A long prompt needs memory in all services.
     client_ = std::thread([this] {
       v1::GenerateRequest request;
@@ -164,11 +177,16 @@ class Memory final : public Fault {
     });
   }
   void End() override {
+    const ServiceProcess& process = replica_.process(service_);
     // A service that was started again has no limit.
-    if (replica_.starts(service_) == start_ && !replica_.process(service_).HasEnded()) {
-      SetLimit(replica_.process(service_), RLIMIT_AS, RLIM_INFINITY);
+    if (replica_.starts(service_) == start_ && !process.HasEnded()) {
+      used_bytes_ = ReadUsage(process.pid()).virtual_bytes - virtual_bytes_;
+      SetLimit(process, RLIMIT_AS, RLIM_INFINITY);
     }
     client_.join();
+  }
+  [[nodiscard]] std::string effect() const override {
+    return absl::StrCat(used_bytes_ >> 10, " of ", bytes_ >> 10, " KB used");
   }
 
  private:
@@ -176,6 +194,8 @@ class Memory final : public Fault {
   const Service service_;
   const int start_;
   const rlim_t bytes_;
+  int64_t virtual_bytes_ = 0;  // At the beginning.
+  int64_t used_bytes_ = 0;     // How much of bytes_ was taken.
   std::thread client_;
 };
 
@@ -194,7 +214,7 @@ std::unique_ptr<Fault> MakeKvCache(Replica& replica, Random& random) {
 
 std::unique_ptr<Fault> MakeMemory(Replica& replica, Random& random) {
   const Service service = AnyService(random);
-  const int megabytes = static_cast<int>(random() % 12);
+  const int megabytes = static_cast<int>(random() % 4);
   return std::make_unique<Memory>(replica, service, megabytes, Between(300, 1500, random));
 }
 
