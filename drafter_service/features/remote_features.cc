@@ -172,10 +172,12 @@ RemoteFeatures::Ring RemoteFeatures::Import(std::unique_ptr<wire::DeviceRingEnds
 void RemoteFeatures::RunStream() {
   Ring ring;
   const std::unique_ptr<Stream> stream = Open(ring);
-  const auto forget = absl::MakeCleanup([this] {
+  absl::Status ended = absl::UnavailableError("it was stopped");
+  const auto forget = absl::MakeCleanup([&] {
     MutexLock lock(&mutex_);
     stream_ = opening_ = nullptr;
     windows_.clear();
+    ended_ = ended;
   });
   proto::FeatureRequest subscribe;
   subscribe.mutable_subscribe()->set_device_memory(ring != nullptr);
@@ -194,30 +196,33 @@ void RemoteFeatures::RunStream() {
     stream_ = stream.get();
     if (stopping_) stream->Cancel();
   }
-  const absl::Status ended = ReceiveAll(*stream, ring);
+  ended = ReceiveAll(*stream, ring);
   if (absl::IsInvalidArgument(ended) || absl::IsFailedPrecondition(ended)) {
     LOG(ERROR) << "the verifier at " << address_ << " refused this drafter: " << ended.message();
   }
+  if (absl::IsInternal(ended)) LOG(ERROR) << "features from " << address_ << ": " << ended;
 }
 
 absl::Status RemoteFeatures::ReceiveAll(Stream& stream, const Ring& ring) {
   for (;;) {
     proto::FeatureReply reply;
     RETURN_IF_ERROR(stream.Receive(&reply, absl::InfiniteFuture()));
-    Receive(reply, DecodeReply(reply, stream.carrier(), ring));
+    RETURN_IF_ERROR(Receive(reply, DecodeReply(reply, stream.carrier(), ring)));
   }
 }
 
-void RemoteFeatures::Receive(const proto::FeatureReply& reply, absl::StatusOr<Features> features) {
+absl::Status RemoteFeatures::Receive(const proto::FeatureReply& reply,
+                                     absl::StatusOr<Features> features) {
   const SequenceId sequence = wire::Decode(reply.sequence());
   const int rows = features.ok() ? features->rows() : 0;
   // `first` comes from the peer. It is trusted only after Take has checked it.
-  if (Take(reply, std::move(features)) && reply.has_next()) {
-    arrived_(sequence, reply.first() + rows, reply.next());
-  }
+  ASSIGN_OR_RETURN(const bool taken, Take(reply, std::move(features)));
+  if (taken && reply.has_next()) arrived_(sequence, reply.first() + rows, reply.next());
+  return absl::OkStatus();
 }
 
-bool RemoteFeatures::Take(const proto::FeatureReply& reply, absl::StatusOr<Features> features) {
+absl::StatusOr<bool> RemoteFeatures::Take(const proto::FeatureReply& reply,
+                                          absl::StatusOr<Features> features) {
   const SequenceId sequence = wire::Decode(reply.sequence());
   MutexLock lock(&mutex_);
   const auto found = windows_.find(sequence);
@@ -233,14 +238,19 @@ bool RemoteFeatures::Take(const proto::FeatureReply& reply, absl::StatusOr<Featu
                                          " after those of token ", window.first + window.rows - 1));
     return false;
   }
+  if (features->rows() > window.end - reply.first()) {
+    return absl::InternalError(
+        absl::StrCat("the verifier sent ", features->rows(), " rows from token ", reply.first(),
+                     " on of sequence ", sequence.session,
+                     ", but has credit only for those before token ", window.end));
+  }
   if (features->rows() > 0) window.Append(*std::move(features));
   if (reply.has_next() && ++window.unread > kMaxUnread) Unfollow(sequence);
   return true;
 }
 
 absl::Status RemoteFeatures::Follow(SequenceId sequence, Position first) {
-  if (stream_ == nullptr)
-    return absl::UnavailableError("there is no feature stream to the verifier");
+  if (stream_ == nullptr) return NoStream();
   const auto found = windows_.find(sequence);
   if (found != windows_.end() && found->second.status.ok() && found->second.first <= first &&
       first <= found->second.first + found->second.rows) {
@@ -251,18 +261,35 @@ absl::Status RemoteFeatures::Follow(SequenceId sequence, Position first) {
 
 absl::Status RemoteFeatures::FollowAgain(SequenceId sequence, Position first,
                                          Position bytes_before) {
-  if (stream_ == nullptr)
-    return absl::UnavailableError("there is no feature stream to the verifier");
+  if (stream_ == nullptr) return NoStream();
   Window& window = windows_[sequence] = Window();
   window.first = first;
+  window.end = first + kWindowRows;
   window.follow = ++follows_;
   proto::FeatureRequest request;
   wire::Encode(sequence, *request.mutable_follow()->mutable_sequence());
   request.mutable_follow()->set_first(first);
   request.mutable_follow()->set_bytes_before(bytes_before);
   request.mutable_follow()->set_number(follows_);
+  request.mutable_follow()->set_end(window.end);
   if (stream_->Send(request, SteadyNow() + kSendTimeout).ok()) return absl::OkStatus();
   return absl::UnavailableError("the feature stream to the verifier broke");
+}
+
+void RemoteFeatures::Grant(SequenceId sequence, Window& window) {
+  if (window.end - window.first > kWindowRows / 2) return;
+  const Position end = window.first + kWindowRows;
+  proto::FeatureRequest request;
+  wire::Encode(sequence, *request.mutable_grant()->mutable_sequence());
+  request.mutable_grant()->set_follow(window.follow);
+  request.mutable_grant()->set_end(end);
+  // If this fails, the next Read tries again.
+  if (stream_->Send(request, SteadyNow() + kSendTimeout).ok()) window.end = end;
+}
+
+absl::Status RemoteFeatures::NoStream() const {
+  return absl::UnavailableError(
+      absl::StrCat("there is no feature stream to the verifier: ", ended_.message()));
 }
 
 absl::StatusOr<RemoteFeatures::Window*> RemoteFeatures::Await(const FeatureRange& range,
@@ -277,18 +304,21 @@ absl::StatusOr<RemoteFeatures::Window*> RemoteFeatures::Await(const FeatureRange
     return absl::DeadlineExceededError("the features have not arrived yet");
   }
   const auto found = windows_.find(range.sequence);
-  if (found == windows_.end()) return absl::UnavailableError("the feature stream broke");
+  if (found == windows_.end()) return NoStream();
   RETURN_IF_ERROR(found->second.status);
   return &found->second;
 }
 
 absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::Duration timeout) {
+  CHECK(range.count <= kWindowRows / 2);
   const absl::Time deadline = SteadyNow() + timeout;
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Follow(range.sequence, range.first));
+  Window& followed = windows_.at(range.sequence);
+  while (followed.first < range.first) (void)followed.Pop(range.first - followed.first);
+  Grant(range.sequence, followed);
   for (;;) {
     ASSIGN_OR_RETURN(Window* const window, Await(range, deadline));
-    while (window->first < range.first) (void)window->Pop(range.first - window->first);
     if (window->pieces.empty()) return Features();  // An empty range.
     const Features& front = window->pieces.front();
     const bool usable = front.on_device()
@@ -296,7 +326,10 @@ absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::D
                             : range.may_be_on_device || window->RowsAsBytes() >= range.count;
     if (usable) {
       window->unread = 0;
-      return range.may_be_on_device ? window->Pop(range.count) : window->PopBytes(range.count);
+      Features read =
+          range.may_be_on_device ? window->Pop(range.count) : window->PopBytes(range.count);
+      Grant(range.sequence, *window);
+      return read;
     }
     // The caller wants bytes, or the rows were overwritten.
     RETURN_IF_ERROR(FollowAgain(range.sequence, range.first, range.first + range.count));

@@ -2,6 +2,10 @@
 // this sequence: from then on the verifier pushes its rows, and later Reads usually find that they
 // have already arrived.
 //
+// The verifier may send only rows for which it has credit: those before the end of a window of
+// kWindowRows rows, which moves with the Reads. So a long prompt takes no more memory than a short
+// one. A verifier that sends more breaks the protocol, and the stream ends.
+//
 // A separate thread runs the stream: it subscribes, receives, and reconnects when the verifier
 // disconnects. Read may be called from any thread.
 //
@@ -48,7 +52,11 @@ class RemoteFeatures final : public FeatureSource {
   void Start(std::vector<int> layers, Arrived arrived, const DeviceReader* device = nullptr);
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Discards rows before `range.first`: a drafter reads each row once.
+  // The most rows of a sequence that are on their way or unread.
+  static constexpr int kWindowRows = 1024;
+
+  // Discards rows before `range.first`: a drafter reads each row once. REQUIRES: range.count is at
+  // most kWindowRows / 2.
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration timeout) override
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -67,6 +75,7 @@ class RemoteFeatures final : public FeatureSource {
     absl::Status status;
     int unread = 0;       // Cycles since the last Read.
     uint64_t follow = 0;  // Number of the request that the rows answer.
+    Position end = 0;     // The verifier may send rows before this position.
 
     // Adds rows at the end.
     void Append(Features features);
@@ -89,18 +98,23 @@ class RemoteFeatures final : public FeatureSource {
   // Receives until the stream ends. Returns why it ended.
   [[nodiscard]] absl::Status ReceiveAll(Stream& stream, const Ring& ring)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  void Receive(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
+  // INTERNAL if the verifier has sent rows without credit.
+  absl::Status Receive(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Adds `features`, which were decoded from `reply`, to the window of the sequence. Returns false
-  // if they are an error, or answer an earlier request to follow the sequence.
-  bool Take(const internal::v1::FeatureReply& reply, absl::StatusOr<Features> features)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // if they are an error, or answer an earlier request to follow the sequence. Errors: see Receive.
+  absl::StatusOr<bool> Take(const internal::v1::FeatureReply& reply,
+                            absl::StatusOr<Features> features) ABSL_LOCKS_EXCLUDED(mutex_);
   void Unfollow(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Follows the sequence from row `first` on, unless its window already covers that row.
   absl::Status Follow(SequenceId sequence, Position first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Follows the sequence again, from `first` on. Rows before `bytes_before` are sent as bytes.
   absl::Status FollowAgain(SequenceId sequence, Position first, Position bytes_before)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lets the verifier send the rows of the next window once half of the last one has been read.
+  void Grant(SequenceId sequence, Window& window) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // UNAVAILABLE, with the reason why the last stream ended.
+  [[nodiscard]] absl::Status NoStream() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until all rows of `range` have arrived, and returns the window of the sequence.
   [[nodiscard]] absl::StatusOr<Window*> Await(const FeatureRange& range, absl::Time deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -118,6 +132,8 @@ class RemoteFeatures final : public FeatureSource {
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;   // Send() is called with mutex_ held.
   Stream* opening_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Subscribing.
   uint64_t follows_ ABSL_GUARDED_BY(mutex_) = 0;       // Requests to follow a sequence so far.
+  // Why the last stream ended.
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_) = absl::UnavailableError("it has not begun");
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

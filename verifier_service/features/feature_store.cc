@@ -230,21 +230,24 @@ absl::StatusOr<int> FeatureStore::Rows(SequenceId sequence) const {
 }
 
 absl::StatusOr<FeatureStore::Copied> FeatureStore::Copy(SequenceId sequence, Position first,
-                                                        size_t max_bytes, Place place) const {
+                                                        Position end, size_t max_bytes,
+                                                        Place place) const {
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Check(sequence));
   const History& history = histories_.at(sequence);
-  if (history.rows <= first) return Copied();
+  end = std::min(end, history.rows);
+  if (end <= first) return Copied();
   const auto max_rows = static_cast<int>(std::max<size_t>(1, max_bytes / history.row_bytes));
-  const int rows = std::min(history.rows - first, max_rows);
+  const int rows = std::min(end - first, max_rows);
   history.CopyRows(first, rows, place(type_, rows, history.width));
   return Copied{rows, history.NextAt(first + rows)};
 }
 
-absl::StatusOr<FeatureStore::Located> FeatureStore::Locate(SequenceId sequence,
-                                                           Position first) const {
+absl::StatusOr<FeatureStore::Located> FeatureStore::Locate(SequenceId sequence, Position first,
+                                                           Position end) const {
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Check(sequence));
+  if (end <= first) return Located();
   const History& history = histories_.at(sequence);
   // Search backward, because most readers want the last committed rows.
   for (auto last = history.in_ring.rbegin(); last != history.in_ring.rend(); ++last) {
@@ -254,8 +257,8 @@ absl::StatusOr<FeatureStore::Located> FeatureStore::Locate(SequenceId sequence,
     if (skipped >= piece.rows) break;
     const uint64_t position = piece.position + skipped * history.row_bytes;
     if (!ring_->Holds(position)) break;
-    return Located{piece.rows - skipped, position, type_, history.width,
-                   history.NextAt(piece.first + piece.rows)};
+    const int rows = std::min(piece.rows - skipped, end - first);
+    return Located{rows, position, type_, history.width, history.NextAt(first + rows)};
   }
   return Located();
 }

@@ -68,17 +68,18 @@ class FeatureStore final : public FeatureSource {
 
   // Returns the memory to write `rows` rows of `width` values to. Called under the store's lock.
   using Place = absl::FunctionRef<char*(DType type, int rows, int width)>;
-  // Copies the rows from `first` on into the memory that `place` returns: as many as fit into
-  // `max_bytes`, but at least one. Does not call `place` if there are no rows. Errors: see Rows.
+  // Copies the rows of [first, end) that exist into the memory that `place` returns: as many as fit
+  // into `max_bytes`, but at least one. Does not call `place` if there are none. Errors: see Rows.
   struct Copied {
     int rows = 0;
     TokenId next = kNoToken;  // See Features::next.
   };
-  [[nodiscard]] absl::StatusOr<Copied> Copy(SequenceId sequence, Position first, size_t max_bytes,
-                                            Place place) const ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] absl::StatusOr<Copied> Copy(SequenceId sequence, Position first, Position end,
+                                            size_t max_bytes, Place place) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The rows from `first` on that are contiguous in the ring and have not been overwritten. `rows`
-  // is 0 if there are none. Errors: see Rows.
+  // The first rows of [first, end) that are contiguous in the ring and have not been overwritten.
+  // `rows` is 0 if there are none. Errors: see Rows.
   struct Located {
     int rows = 0;
     uint64_t position = 0;
@@ -86,8 +87,8 @@ class FeatureStore final : public FeatureSource {
     int width = 0;
     TokenId next = kNoToken;  // See Features::next.
   };
-  [[nodiscard]] absl::StatusOr<Located> Locate(SequenceId sequence, Position first) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] absl::StatusOr<Located> Locate(SequenceId sequence, Position first,
+                                               Position end) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Calls `on_change` after every change, on the thread that made it, until the returned object is
   // destroyed. The callback may read the store. Listen and the object's destructor wait for running

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace bastion::verifier {
 namespace {
 
 constexpr size_t kMaxBytesPerMessage = 2 << 20;
+constexpr Position kNoLimit = std::numeric_limits<Position>::max();
 
 }  // namespace
 
@@ -46,14 +48,25 @@ void FeatureStream::FollowRequests() {
   internal::v1::FeatureRequest request;
   while (stream_->Receive(&request, absl::InfiniteFuture()).ok()) {
     MutexLock lock(&mutex_);
-    if (request.has_follow()) {
-      const auto& follow = request.follow();
-      followed_[wire::Decode(follow.sequence())] = {std::max(0, follow.first()),
-                                                    follow.bytes_before(), follow.number()};
-      changed_ = true;
-    } else if (request.has_unfollow()) {
-      followed_.erase(wire::Decode(request.unfollow().sequence()));
-    }
+    Handle(request);
+  }
+}
+
+void FeatureStream::Handle(const internal::v1::FeatureRequest& request) {
+  if (request.has_follow()) {
+    const auto& follow = request.follow();
+    followed_[wire::Decode(follow.sequence())] = {std::max(0, follow.first()),
+                                                  follow.bytes_before(), follow.number(),
+                                                  follow.end() == 0 ? kNoLimit : follow.end()};
+    changed_ = true;
+  } else if (request.has_grant()) {
+    const auto& grant = request.grant();
+    const auto found = followed_.find(wire::Decode(grant.sequence()));
+    if (found == followed_.end() || found->second.follow != grant.follow()) return;
+    found->second.end = std::max(found->second.end, grant.end());
+    changed_ = true;
+  } else if (request.has_unfollow()) {
+    followed_.erase(wire::Decode(request.unfollow().sequence()));
   }
 }
 
@@ -93,8 +106,8 @@ absl::Status FeatureStream::PushNew(absl::Time deadline) {
     const auto found = followed_.find(sequence);
     // The drafter may meanwhile have followed the sequence from another row or unfollowed it. Its
     // last request wins.
-    if (found != followed_.end() && found->second == from) {
-      found->second = place;
+    if (found != followed_.end() && found->second.Matches(from)) {
+      found->second.next = place.next;
       if (ended) followed_.erase(found);
     }
     RETURN_IF_ERROR(pushed);
@@ -105,7 +118,8 @@ absl::Status FeatureStream::PushNew(absl::Time deadline) {
 absl::StatusOr<int> FeatureStream::Fill(SequenceId sequence, const Place& place,
                                         internal::v1::FeatureReply& reply) {
   if (ring_ != nullptr && place.next >= place.bytes_before) {
-    ASSIGN_OR_RETURN(const FeatureStore::Located located, store_->Locate(sequence, place.next));
+    ASSIGN_OR_RETURN(const FeatureStore::Located located,
+                     store_->Locate(sequence, place.next, place.end));
     if (located.rows > 0) {
       const auto shape = wire::FeatureShape(located.type, located.rows, located.width);
       wire::SetShape(shape, *reply.mutable_features());
@@ -115,12 +129,13 @@ absl::StatusOr<int> FeatureStream::Fill(SequenceId sequence, const Place& place,
       return located.rows;
     }
   }
-  ASSIGN_OR_RETURN(
-      const FeatureStore::Copied copied,
-      store_->Copy(sequence, place.next, kMaxBytesPerMessage, [&](DType type, int rows, int width) {
-        return stream_->carrier().Reserve(wire::FeatureShape(type, rows, width),
-                                          *reply.mutable_features());
-      }));
+  ASSIGN_OR_RETURN(const FeatureStore::Copied copied,
+                   store_->Copy(sequence, place.next, place.end, kMaxBytesPerMessage,
+                                [&](DType type, int rows, int width) {
+                                  return stream_->carrier().Reserve(
+                                      wire::FeatureShape(type, rows, width),
+                                      *reply.mutable_features());
+                                }));
   if (copied.next != kNoToken) reply.set_next(copied.next);
   return copied.rows;
 }

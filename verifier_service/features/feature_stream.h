@@ -6,6 +6,8 @@
 // thread, started by Run(), receives the requests to follow or unfollow sequences. A drafter on the
 // same GPU gets the position of the rows in the GPU's ring instead of their bytes, until the rows
 // are overwritten.
+//
+// The drafter grants credit: it says up to which row it has room. Rows beyond wait in the store.
 #ifndef BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STREAM_H_
 #define BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STREAM_H_
 
@@ -35,14 +37,19 @@ class FeatureStream {
     Position next = 0;          // Next row to send.
     Position bytes_before = 0;  // Rows before this one are sent as bytes.
     uint64_t follow = 0;        // Number of the request to follow.
+    Position end = 0;           // Rows from this one on must not be sent.
 
-    friend bool operator==(const Place&, const Place&) = default;
+    // True if both answer the same request and have sent the same rows. The credit may differ.
+    [[nodiscard]] bool Matches(const Place& other) const {
+      return next == other.next && bytes_before == other.bytes_before && follow == other.follow;
+    }
   };
 
   // The reader's thread.
   void ReadRequests() ABSL_LOCKS_EXCLUDED(mutex_);
   // Handles requests until the stream ends.
   void FollowRequests() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Handle(const internal::v1::FeatureRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The store's callback: sends what changed, on the thread that changed it.
   void PushFromEngine() ABSL_LOCKS_EXCLUDED(mutex_, pushing_);
   // Waits until there may be something to push. Returns false if the drafter has disconnected.

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <limits>
 
 #include "common/wire/attach_server.h"
 #include "common/wire/grpc_stream.h"
@@ -17,6 +18,35 @@ namespace {
 
 constexpr SequenceId kSequence = {1, 0};
 constexpr int kWidth = 3;
+
+using ServerStream = verifier::FeatureStream::Stream;
+
+// Checks that the verifier sends no row from `limit` on.
+class CheckedStream final : public ServerStream {
+ public:
+  CheckedStream(ServerStream* stream, const std::atomic<int>& limit, bool ignores_credit)
+      : stream_(stream), limit_(limit), ignores_credit_(ignores_credit) {}
+
+  absl::Status Send(const internal::v1::FeatureReply& reply, absl::Time deadline) override {
+    if (reply.features().shape_size() > 0) {
+      EXPECT_LE(reply.first() + reply.features().shape(0), limit_);
+    }
+    return stream_->Send(reply, deadline);
+  }
+  absl::Status Receive(internal::v1::FeatureRequest* request, absl::Time deadline) override {
+    const absl::Status received = stream_->Receive(request, deadline);
+    if (ignores_credit_ && request->has_follow()) request->mutable_follow()->clear_end();
+    return received;
+  }
+  bool supports_deadlines() const override { return stream_->supports_deadlines(); }
+  void Cancel() override { stream_->Cancel(); }
+  wire::Carrier& carrier() override { return stream_->carrier(); }
+
+ private:
+  ServerStream* const stream_;
+  const std::atomic<int>& limit_;
+  const bool ignores_credit_;
+};
 
 // A verifier service that only serves features.
 class FeaturesOnly final : public internal::v1::VerifierService::Service {
@@ -43,6 +73,8 @@ class FeaturesOnly final : public internal::v1::VerifierService::Service {
 
   verifier::FeatureStore store{DType::kF32, 1 << 20};
   std::atomic<int> attached{0};
+  std::atomic<int> limit{std::numeric_limits<int>::max()};  // See CheckedStream.
+  std::atomic<bool> ignores_credit{false};
   std::unique_ptr<wire::AttachServer> attach;
 
  private:
@@ -50,7 +82,8 @@ class FeaturesOnly final : public internal::v1::VerifierService::Service {
     internal::v1::FeatureRequest subscribe;
     if (!stream.Receive(&subscribe, absl::InfiniteFuture()).ok()) return;
     EXPECT_TRUE(subscribe.has_subscribe());
-    verifier::FeatureStream(&store, &stream).Run();
+    CheckedStream checked(&stream, limit, ignores_credit);
+    verifier::FeatureStream(&store, &checked).Run();
   }
 };
 
@@ -74,7 +107,7 @@ class RemoteFeaturesTest : public ::testing::TestWithParam<wire::CarrierChoice> 
     });
   }
   void TearDown() override {
-    EXPECT_EQ(verifier_.attached, GetParam() == wire::CarrierChoice::kAuto ? 1 : 0);
+    EXPECT_EQ(verifier_.attached > 0, GetParam() == wire::CarrierChoice::kAuto);
     remote_->Stop();
     host_->Shutdown(absl::Seconds(1));
     verifier_.attach.reset();
@@ -150,6 +183,37 @@ TEST_P(RemoteFeaturesTest, AReadOfEarlierRowsFollowsTheSequenceFromThere) {
   Commit(3);
   ExpectRows(10, 2);
   ExpectRows(4, 9);
+}
+
+// The attack of finding M7: the drafter used to buffer all rows of a long prompt.
+TEST_P(RemoteFeaturesTest, ALongPromptNeverTakesMoreThanTheWindow) {
+  constexpr int kPiece = RemoteFeatures::kWindowRows / 2;
+  Commit(10 * kPiece);
+  for (int first = 0; first < committed_; first += kPiece) {
+    verifier_.limit = first + kPiece + RemoteFeatures::kWindowRows;
+    ExpectRows(first, kPiece);
+  }
+  Commit(3);
+  EXPECT_TRUE(AwaitArrival(committed_));
+  ExpectRows(committed_ - 3, 3);
+}
+
+TEST_P(RemoteFeaturesTest, AVerifierThatSendsWithoutCreditLosesItsStream) {
+  verifier_.ignores_credit = true;
+  Commit(RemoteFeatures::kWindowRows + 1);
+  absl::Status failed;
+  for (int i = 0; i < 1000 && failed.message().find("credit") == std::string::npos; ++i) {
+    failed = remote_->Read({kSequence, 0, 1}, absl::Milliseconds(200)).status();
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_TRUE(absl::IsUnavailable(failed)) << failed;
+  EXPECT_NE(
+      failed.message().find("1025 rows from token 0 on of sequence 1, but has credit only for "
+                            "those before token 1024"),
+      std::string::npos)
+      << failed;
+  verifier_.ignores_credit = false;
+  ExpectRows(0, 5);  // The drafter has connected again.
 }
 
 TEST_P(RemoteFeaturesTest, AnUnknownSequenceIsAnError) {

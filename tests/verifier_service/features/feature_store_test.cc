@@ -115,9 +115,9 @@ TEST(FeatureStoreTest, UnknownSequencesAreNotFound) {
     ADD_FAILURE();
     return nullptr;
   };
-  EXPECT_TRUE(absl::IsNotFound(store.Copy(other, 0, 8, never).status()));
-  EXPECT_EQ(store.Copy(kSequence, 0, 8, never)->rows, 0);  // No rows yet.
-  AppendRows(store, other, 0, 1);                          // Ignored: `other` is not open.
+  EXPECT_TRUE(absl::IsNotFound(store.Copy(other, 0, 1, 8, never).status()));
+  EXPECT_EQ(store.Copy(kSequence, 0, 1, 8, never)->rows, 0);  // No rows yet.
+  AppendRows(store, other, 0, 1);                             // Ignored: `other` is not open.
   store.Close(other);
   EXPECT_EQ(store.bytes(), 0);
 }
@@ -181,10 +181,10 @@ TEST(FeatureStoreTest, CopiesTheRowsThatFitIntoTheGivenMemory) {
   FeatureStore store(DType::kF32, kLargeLimit);
   store.Open(kSequence, kWidth);
   AppendRows(store, kSequence, 0, 5, /*next=*/42);
-  const auto copy = [&](Position first, size_t max_bytes) {
+  const auto copy = [&](Position first, size_t max_bytes, Position end = 100) {
     std::vector<float> values;
     const auto copied =
-        store.Copy(kSequence, first, max_bytes, [&](DType type, int rows, int width) {
+        store.Copy(kSequence, first, end, max_bytes, [&](DType type, int rows, int width) {
           EXPECT_EQ(type, DType::kF32);
           EXPECT_EQ(width, kWidth);
           values.resize(size_t(rows) * width);
@@ -199,6 +199,8 @@ TEST(FeatureStoreTest, CopiesTheRowsThatFitIntoTheGivenMemory) {
   EXPECT_THAT(copy(1, 16), ElementsAre(10, 11, 20, 21));
   EXPECT_THAT(copy(3, 17), ElementsAre(30, 31, 40, 41));
   EXPECT_THAT(copy(2, 1), ElementsAre(20, 21));  // At least one row.
+  EXPECT_THAT(copy(3, 100, /*end=*/4), ElementsAre(30, 31));
+  EXPECT_THAT(copy(3, 100, /*end=*/3), ElementsAre());
 }
 
 TEST(FeatureStoreTest, ListenersAreCalledForEveryChangeUntilDestroyed) {
@@ -295,8 +297,8 @@ class RingStoreTest : public ::testing::Test {
     store_->Append(kSequence, std::string(count * kRowBytes, 'x'), next, position);
   }
   // Returns {rows, position / kRowBytes, next}.
-  std::vector<int64_t> Locate(Position first) {
-    const auto located = store_->Locate(kSequence, first);
+  std::vector<int64_t> Locate(Position first, Position end = 100) {
+    const auto located = store_->Locate(kSequence, first, end);
     EXPECT_TRUE(located.ok()) << located.status();
     if (located->rows == 0) return {};
     EXPECT_EQ(located->width, kRingWidth);
@@ -316,6 +318,8 @@ TEST_F(RingStoreTest, LocatesTheRowsOfEachAppendUntilTheyAreOverwritten) {
   EXPECT_THAT(Locate(1), ElementsAre(2, 1, kNoToken));
   EXPECT_THAT(Locate(4), ElementsAre(1, 4, 12));
   EXPECT_THAT(Locate(5), ElementsAre());
+  EXPECT_THAT(Locate(3, /*end=*/4), ElementsAre(1, 3, kNoToken));
+  EXPECT_THAT(Locate(3, /*end=*/3), ElementsAre());
   // This append does not fit before the end of the ring, so it wraps and overwrites rows 0 to 3.
   Append(4, 13);
   EXPECT_THAT(Locate(0), ElementsAre());
@@ -331,7 +335,7 @@ TEST_F(RingStoreTest, DoesNotLocateRowsOutsideTheRing) {
   Append(2, 12);
   EXPECT_THAT(Locate(1), ElementsAre());
   EXPECT_THAT(Locate(2), ElementsAre(2, 0, 12));
-  EXPECT_FALSE(store_->Locate({99, 0}, 0).ok());
+  EXPECT_FALSE(store_->Locate({99, 0}, 0, 1).ok());
 }
 
 }  // namespace

@@ -1,0 +1,163 @@
+// The verifier's end of a feature stream sends no row for which it has no credit.
+#include "verifier_service/features/feature_stream.h"
+
+#include <deque>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace bastion::verifier {
+namespace {
+
+using ::bastion::internal::v1::FeatureReply;
+using ::bastion::internal::v1::FeatureRequest;
+using ::testing::ElementsAre;
+
+constexpr SequenceId kSequence = {1, 0};
+constexpr int kWidth = 2;
+constexpr size_t kRowBytes = kWidth * sizeof(float);
+
+// A drafter whose requests a test makes, and which keeps the numbers of rows that it gets.
+class ScriptedDrafter final : public FeatureStream::Stream {
+ public:
+  void Ask(FeatureRequest request) {
+    MutexLock lock(&mutex_);
+    requests_.push_back(std::move(request));
+  }
+  // Waits until the rows before `end` have arrived. Returns the rows of each reply so far.
+  std::vector<int> AwaitRows(int end) {
+    MutexLock lock(&mutex_);
+    const auto arrived = [&] {
+      mutex_.AssertHeld();
+      return end_ >= end;
+    };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(arrived, absl::Seconds(30))) << end_;
+    return rows_;
+  }
+  [[nodiscard]] bool has_next() {
+    MutexLock lock(&mutex_);
+    return has_next_;
+  }
+
+  absl::Status Send(const FeatureReply& reply, absl::Time) override {
+    MutexLock lock(&mutex_);
+    EXPECT_EQ(reply.status().code(), 0);
+    EXPECT_EQ(reply.first(), end_);
+    rows_.push_back(static_cast<int>(reply.features().shape(0)));
+    end_ += rows_.back();
+    has_next_ = reply.has_next();
+    return absl::OkStatus();
+  }
+  absl::Status Receive(FeatureRequest* request, absl::Time) override {
+    MutexLock lock(&mutex_);
+    const auto ready = [&] {
+      mutex_.AssertHeld();
+      return canceled_ || !requests_.empty();
+    };
+    mutex_.AwaitWithTimeout(ready, absl::InfiniteDuration());
+    if (canceled_) return absl::UnavailableError("canceled");
+    *request = std::move(requests_.front());
+    requests_.pop_front();
+    return absl::OkStatus();
+  }
+  bool supports_deadlines() const override { return false; }
+  void Cancel() override {
+    MutexLock lock(&mutex_);
+    canceled_ = true;
+  }
+  wire::Carrier& carrier() override { return carrier_; }
+
+ private:
+  wire::InlineCarrier carrier_;
+  Mutex mutex_;
+  std::deque<FeatureRequest> requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int> rows_ ABSL_GUARDED_BY(mutex_);
+  int end_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool has_next_ ABSL_GUARDED_BY(mutex_) = false;
+  bool canceled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+FeatureRequest Follow(uint64_t number, int first, int end) {
+  FeatureRequest request;
+  request.mutable_follow()->mutable_sequence()->set_session(kSequence.session);
+  request.mutable_follow()->set_number(number);
+  request.mutable_follow()->set_first(first);
+  request.mutable_follow()->set_end(end);
+  return request;
+}
+
+FeatureRequest Grant(uint64_t follow, int end) {
+  FeatureRequest request;
+  request.mutable_grant()->mutable_sequence()->set_session(kSequence.session);
+  request.mutable_grant()->set_follow(follow);
+  request.mutable_grant()->set_end(end);
+  return request;
+}
+
+// The rows are in a ring in GPU memory, or only in the store.
+class FeatureStreamTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    if (GetParam()) {
+      auto ring = wire::DeviceRingWriter::Create(wire::Descriptor(), 100 * kRowBytes, "a GPU");
+      ASSERT_TRUE(ring.ok()) << ring.status();
+      ring_ = *std::move(ring);
+    }
+    store_ = std::make_unique<FeatureStore>(DType::kF32, 1 << 20, ring_);
+    store_->Open(kSequence, kWidth);
+    std::optional<uint64_t> position;
+    if (ring_ != nullptr) {
+      position = ring_->Reserve(kRows * kRowBytes);
+      ring_->Keep(kRows * kRowBytes);
+    }
+    store_->Append(kSequence, std::string(kRows * kRowBytes, 'x'), /*next=*/5, position);
+    running_ = std::thread([this] { FeatureStream(store_.get(), &drafter_, ring_.get()).Run(); });
+  }
+  void TearDown() override {
+    drafter_.Cancel();
+    if (running_.joinable()) running_.join();
+  }
+
+  static constexpr int kRows = 40;
+  std::shared_ptr<wire::DeviceRingWriter> ring_;
+  std::unique_ptr<FeatureStore> store_;
+  ScriptedDrafter drafter_;
+  std::thread running_;
+};
+
+TEST_P(FeatureStreamTest, SendsOnlyRowsForWhichItHasCredit) {
+  drafter_.Ask(Follow(1, /*first=*/0, /*end=*/16));
+  EXPECT_THAT(drafter_.AwaitRows(16), ElementsAre(16));
+  EXPECT_FALSE(drafter_.has_next()) << "rows are missing";
+  drafter_.Ask(Grant(1, 24));
+  EXPECT_THAT(drafter_.AwaitRows(24), ElementsAre(16, 8));
+  drafter_.Ask(Grant(1, 100));
+  EXPECT_THAT(drafter_.AwaitRows(kRows), ElementsAre(16, 8, kRows - 24));
+  EXPECT_TRUE(drafter_.has_next());
+}
+
+TEST_P(FeatureStreamTest, IgnoresGrantsOfEarlierRequestsAndSmallerOnes) {
+  drafter_.Ask(Grant(1, 100));
+  drafter_.Ask(Follow(2, /*first=*/0, /*end=*/16));
+  drafter_.Ask(Grant(1, 100));
+  drafter_.Ask(Grant(2, 3));
+  drafter_.Ask(Grant(2, 20));
+  const std::vector<int> rows = drafter_.AwaitRows(20);
+  EXPECT_TRUE(rows == std::vector<int>({16, 4}) || rows == std::vector<int>({20}))
+      << ::testing::PrintToString(rows);
+}
+
+TEST_P(FeatureStreamTest, SendsADrafterOfVersion4EverythingAtOnce) {
+  drafter_.Ask(Follow(1, /*first=*/0, /*end=*/0));
+  EXPECT_THAT(drafter_.AwaitRows(kRows), ElementsAre(kRows));
+  EXPECT_TRUE(drafter_.has_next());
+}
+
+INSTANTIATE_TEST_SUITE_P(Places, FeatureStreamTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "InARing" : "InTheStore"; });
+
+}  // namespace
+}  // namespace bastion::verifier
