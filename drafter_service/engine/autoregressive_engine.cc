@@ -14,10 +14,6 @@
 namespace bastion::drafter {
 namespace {
 
-// Maximum number of context tokens of a sequence in one forward. Bounds the memory that a long
-// prompt needs.
-constexpr int kContextChunk = 512;
-
 class AutoregressiveEngine final : public DrafterEngine {
  public:
   AutoregressiveEngine(const DrafterOptions& options, std::unique_ptr<AutoregressiveModel> model);
@@ -28,6 +24,9 @@ class AutoregressiveEngine final : public DrafterEngine {
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
   void FeaturesArrived(SequenceId, Position, TokenId) override {}
   void Close(SequenceId sequence) override { sequences_.Close(sequence); }
+  bool has_piece() const override { return sequences_.has_piece(); }
+  FeatureRange NextPiece() override { return sequences_.NextPiece(); }
+  bool AppendPiece(const FeatureRange& piece, absl::StatusOr<Features> features) override;
   const DraftTrace& last_trace() const override { return trace_; }
   int live_sequences() const override { return sequences_.size(); }
 
@@ -45,8 +44,10 @@ class AutoregressiveEngine final : public DrafterEngine {
   [[nodiscard]] absl::StatusOr<DraftSequence*> Begin(const Frontier& frontier,
                                                      absl::flat_hash_set<uint64_t>& seen);
   // Computes all context tokens but the last ones, which one more forward can take, and adds the
-  // paths to the tree.
-  [[nodiscard]] absl::Status Prepare(Expanding& one);
+  // paths to the tree. Returns false if the sequence is behind.
+  [[nodiscard]] absl::StatusOr<bool> Prepare(Expanding& one);
+  // Adds `count` known tokens to the context.
+  [[nodiscard]] absl::Status ExtendContext(DraftSequence& sequence, int count);
   // Adds the sequence's new context and tree rows to `batch`.
   [[nodiscard]] absl::Status AddRows(Expanding& one, nn::RowBatch& batch);
   void Forget(DraftSequence& sequence, int context);
@@ -62,7 +63,8 @@ class AutoregressiveEngine final : public DrafterEngine {
 AutoregressiveEngine::AutoregressiveEngine(const DrafterOptions& options,
                                            std::unique_ptr<AutoregressiveModel> model)
     : model_(std::move(model)),
-      sequences_(&model_->pages(), options.max_sequences, options.reuse_prefixes) {
+      sequences_(&model_->pages(),
+                 {options.max_sequences, options.reuse_prefixes, options.defer_catch_up}) {
   info_.model = FolderName(options.drafter_folder);
   info_.positions = 1;
   info_.vocabulary = model_->config().dims.vocabulary;
@@ -73,16 +75,17 @@ AutoregressiveEngine::AutoregressiveEngine(const DrafterOptions& options,
 
 absl::Status AutoregressiveEngine::Check(const Frontier& frontier) const {
   const auto valid = [this](TokenId token) { return token >= 0 && token < info_.vocabulary; };
-  bool all_valid = valid(frontier.root) && frontier.candidates > 0;
+  bool all_valid = valid(frontier.root) && frontier.candidates > 0 && frontier.committed >= 0;
   for (const auto& path : frontier.paths) {
     all_valid = all_valid && std::all_of(path.begin(), path.end(), valid);
   }
   const auto& tokens = frontier.new_tokens;
   if (all_valid && std::all_of(tokens.begin(), tokens.end(), valid)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("frontier of sequence ", frontier.sequence.session,
-                                                 ": all tokens must be in [0, ", info_.vocabulary,
-                                                 "), and the number of candidates, ",
-                                                 frontier.candidates, ", must be positive"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "frontier of sequence ", frontier.sequence.session, ": all tokens must be in [0, ",
+      info_.vocabulary, "), the number of candidates, ", frontier.candidates,
+      ", must be positive, and that of committed ", "tokens, ", frontier.committed,
+      ", not negative"));
 }
 
 absl::StatusOr<DraftSequence*> AutoregressiveEngine::Begin(const Frontier& frontier,
@@ -98,7 +101,7 @@ void AutoregressiveEngine::Forget(DraftSequence& sequence, int context) {
   model_->pages().Shrink(sequence.table, sequence.context);
 }
 
-absl::Status AutoregressiveEngine::Prepare(Expanding& one) {
+absl::StatusOr<bool> AutoregressiveEngine::Prepare(Expanding& one) {
   const Frontier& frontier = *one.frontier;
   DraftSequence& sequence = *one.sequence;
   AddNewTokens(frontier, sequence);
@@ -117,15 +120,9 @@ absl::Status AutoregressiveEngine::Prepare(Expanding& one) {
                                                         " committed tokens were sent"));
     }
     sequences_.ReusePrefix(frontier.cache_salt, sequence);
+    if (sequences_.Defer(sequence, frontier.committed)) return false;
     while (frontier.committed - sequence.context > kContextChunk) {
-      const Position end = sequence.context + kContextChunk;
-      RETURN_IF_ERROR(model_->pages().Reserve(sequence.table, end));
-      nn::RowBatch chunk;
-      chunk.AddRun({&sequence.table, sequence.context},
-                   {sequence.tokens.begin() + sequence.context, sequence.tokens.begin() + end});
-      model_->Forward(chunk);
-      trace_.context_tokens += kContextChunk;
-      sequence.context = end;
+      RETURN_IF_ERROR(ExtendContext(sequence, kContextChunk));
     }
     sequence.tree.Begin(frontier.committed, frontier.root);
   }
@@ -137,7 +134,32 @@ absl::Status AutoregressiveEngine::Prepare(Expanding& one) {
     }
     one.tree_rows.push_back(sequence.tree.Add(path));
   }
+  return true;
+}
+
+absl::Status AutoregressiveEngine::ExtendContext(DraftSequence& sequence, int count) {
+  const Position end = sequence.context + count;
+  RETURN_IF_ERROR(model_->pages().Reserve(sequence.table, end));
+  nn::RowBatch chunk;
+  chunk.AddRun({&sequence.table, sequence.context},
+               {sequence.tokens.begin() + sequence.context, sequence.tokens.begin() + end});
+  model_->Forward(chunk);
+  trace_.context_tokens += count;
+  sequence.context = end;
   return absl::OkStatus();
+}
+
+bool AutoregressiveEngine::AppendPiece(const FeatureRange& piece, absl::StatusOr<Features>) {
+  DraftSequence* const sequence = sequences_.EndPiece(piece);
+  if (sequence == nullptr) return false;
+  model_->WakeUp();
+  const absl::Status extended = ExtendContext(*sequence, piece.count);
+  if (extended.ok()) {
+    sequences_.QueueNextPiece(*sequence);
+  } else {
+    Warn(extended, *sequence);
+  }
+  return true;
 }
 
 absl::Status AutoregressiveEngine::AddRows(Expanding& one, nn::RowBatch& batch) {
@@ -174,6 +196,7 @@ absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
   nn::RowBatch batch;
   absl::flat_hash_set<uint64_t> seen;
   int candidates = 1;
+  sequences_.BeginExpand();
   for (size_t i = 0; i < frontiers.size(); ++i) {
     const Frontier& frontier = frontiers[i];
     const absl::StatusOr<DraftSequence*> opened = Begin(frontier, seen);
@@ -184,8 +207,9 @@ absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
     DraftSequence* const sequence = *opened;
     drafts[i].marginals.resize(frontier.paths.size());
     Expanding one = {&frontier, sequence, {}};
-    absl::Status ready = Prepare(one);
-    if (ready.ok()) ready = AddRows(one, batch);
+    const absl::StatusOr<bool> prepared = Prepare(one);
+    if (prepared.ok() && !*prepared) continue;
+    const absl::Status ready = prepared.ok() ? AddRows(one, batch) : prepared.status();
     if (!ready.ok()) {
       Forget(*sequence, frontier.committed);
       Warn(ready, *sequence);

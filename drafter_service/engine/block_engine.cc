@@ -15,9 +15,6 @@
 namespace bastion::drafter {
 namespace {
 
-// Maximum number of feature rows projected in one call. Bounds the memory that a long prompt needs.
-constexpr int kContextChunk = 512;
-
 class BlockEngine final : public DrafterEngine {
  public:
   BlockEngine(const DrafterOptions& options, FeatureSource* features,
@@ -32,6 +29,12 @@ class BlockEngine final : public DrafterEngine {
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override;
   void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) override;
   void Close(SequenceId sequence) override;
+  bool has_piece() const override { return sequences_.has_piece(); }
+  FeatureRange NextPiece() override;
+  absl::StatusOr<Features> ReadPiece(const FeatureRange& piece) override {
+    return features_->Read(piece, options_.feature_timeout);
+  }
+  bool AppendPiece(const FeatureRange& piece, absl::StatusOr<Features> features) override;
   const DraftTrace& last_trace() const override { return trace_; }
   int live_sequences() const override { return sequences_.size(); }
 
@@ -41,11 +44,15 @@ class BlockEngine final : public DrafterEngine {
   [[nodiscard]] absl::StatusOr<DraftSequence*> Begin(const Frontier& frontier,
                                                      absl::flat_hash_set<uint64_t>& seen);
   [[nodiscard]] absl::StatusOr<std::vector<Draft>> MakeDrafts(absl::Span<const Frontier> frontiers);
-  // Extends the sequence's context to frontier.committed tokens.
-  [[nodiscard]] absl::Status CatchUp(const Frontier& frontier, DraftSequence& sequence);
+  // Extends the sequence's context to frontier.committed tokens. Returns false if the sequence is
+  // behind.
+  [[nodiscard]] absl::StatusOr<bool> CatchUp(const Frontier& frontier, DraftSequence& sequence);
   // Reads once and appends the rows that were read, which may be only the first rows of `range`.
   // The sequence's context must end where the range begins.
   [[nodiscard]] absl::Status AppendRange(const FeatureRange& range, DraftSequence& sequence);
+  // Appends rows to the sequence's context.
+  [[nodiscard]] absl::Status Append(Features features, DraftSequence& sequence);
+  void Warn(const absl::Status& error, DraftSequence& sequence) const;
 
   DrafterOptions options_;
   FeatureSource* features_;
@@ -61,7 +68,8 @@ BlockEngine::BlockEngine(const DrafterOptions& options, FeatureSource* features,
     : options_(options),
       features_(features),
       model_(std::move(model)),
-      sequences_(&model_->pages(), options.max_sequences, options.reuse_prefixes) {
+      sequences_(&model_->pages(),
+                 {options.max_sequences, options.reuse_prefixes, options.defer_catch_up}) {
   info_.model = FolderName(options.drafter_folder);
   info_.positions = model_->positions();
   info_.vocabulary = model_->config().dims.vocabulary;
@@ -74,9 +82,10 @@ void BlockEngine::Close(SequenceId sequence) {
   ahead_.Forget(sequence);
 }
 
-absl::Status BlockEngine::CatchUp(const Frontier& frontier, DraftSequence& sequence) {
+absl::StatusOr<bool> BlockEngine::CatchUp(const Frontier& frontier, DraftSequence& sequence) {
   RETURN_IF_ERROR(CheckContext(frontier, sequence, info_.max_context));
   sequences_.ReusePrefix(frontier.cache_salt, sequence);
+  if (sequences_.Defer(sequence, frontier.committed)) return false;
   while (sequence.context < frontier.committed) {
     const int count = std::min(frontier.committed - sequence.context, kContextChunk);
     FeatureRange range = {frontier.sequence, sequence.context, count,
@@ -89,7 +98,30 @@ absl::Status BlockEngine::CatchUp(const Frontier& frontier, DraftSequence& seque
     RETURN_IF_ERROR(appended);
   }
   sequences_.KeepPrefix(sequence);
-  return absl::OkStatus();
+  return true;
+}
+
+FeatureRange BlockEngine::NextPiece() {
+  FeatureRange piece = sequences_.NextPiece();
+  piece.may_be_on_device = model_->device_reader() != nullptr;
+  return piece;
+}
+
+bool BlockEngine::AppendPiece(const FeatureRange& piece, absl::StatusOr<Features> features) {
+  DraftSequence* const sequence = sequences_.EndPiece(piece);
+  if (sequence == nullptr) return false;
+  const absl::Status appended =
+      features.ok() ? Append(*std::move(features), *sequence) : features.status();
+  if (appended.ok()) {
+    sequences_.QueueNextPiece(*sequence);
+  } else {
+    Warn(appended, *sequence);
+  }
+  return true;
+}
+
+void BlockEngine::Warn(const absl::Status& error, DraftSequence& sequence) const {
+  if (!std::exchange(sequence.warned, true)) LOG(WARNING) << "no draft: " << error;
 }
 
 absl::Status BlockEngine::AppendRange(const FeatureRange& range, DraftSequence& sequence) {
@@ -97,10 +129,15 @@ absl::Status BlockEngine::AppendRange(const FeatureRange& range, DraftSequence& 
   absl::StatusOr<Features> features = features_->Read(range, options_.feature_timeout);
   trace_.features += watch.Lap();
   RETURN_IF_ERROR(features.status());
+  return Append(*std::move(features), sequence);
+}
+
+absl::Status BlockEngine::Append(Features features, DraftSequence& sequence) {
+  StopWatch watch;
   model_->WakeUp();
-  const int rows = features->rows();
+  const int rows = features.rows();
   const absl::Status appended =
-      model_->AppendContext({{&sequence.table, sequence.context, *std::move(features)}});
+      model_->AppendContext({{&sequence.table, sequence.context, std::move(features)}});
   trace_.context += watch.Lap();
   RETURN_IF_ERROR(appended);
   trace_.context_tokens += rows;
@@ -129,6 +166,10 @@ absl::StatusOr<std::vector<Draft>> BlockEngine::Expand(absl::Span<const Frontier
   trace_.drafts = static_cast<int>(frontiers.size());
   ASSIGN_OR_RETURN(std::vector<Draft> drafts, MakeDrafts(frontiers));
   ahead_.PredictNext(frontiers);
+  // It may be long until a sequence without a draft has features. The others do not wait for it.
+  for (size_t i = 0; i < frontiers.size(); ++i) {
+    if (!HasMarginals(drafts[i])) ahead_.Forget(frontiers[i].sequence);
+  }
   return drafts;
 }
 
@@ -146,6 +187,7 @@ absl::StatusOr<std::vector<Draft>> BlockEngine::MakeDrafts(absl::Span<const Fron
   std::vector<Marginals*> wanted;
   absl::flat_hash_set<uint64_t> seen;
   int candidates = 1;
+  sequences_.BeginExpand();
   for (size_t i = 0; i < frontiers.size(); ++i) {
     const Frontier& frontier = frontiers[i];
     CountProgress();
@@ -161,10 +203,9 @@ absl::StatusOr<std::vector<Draft>> BlockEngine::MakeDrafts(absl::Span<const Fron
       continue;
     }
     drafts[i].marginals.resize(frontier.paths.size());
-    if (const absl::Status ready = CatchUp(frontier, *sequence); !ready.ok()) {
-      if (!std::exchange(sequence->warned, true)) LOG(WARNING) << "no draft: " << ready;
-      continue;
-    }
+    const absl::StatusOr<bool> ready = CatchUp(frontier, *sequence);
+    if (!ready.ok()) Warn(ready.status(), *sequence);
+    if (!ready.ok() || !*ready) continue;
     // Block diffusion drafts from the root only; a deeper node would need its own context.
     const auto root = std::find_if(frontier.paths.begin(), frontier.paths.end(),
                                    [](const auto& path) { return path.empty(); });

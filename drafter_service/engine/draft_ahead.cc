@@ -25,6 +25,11 @@ Marginals Narrowed(Marginals wide, int candidates) {
 
 }  // namespace
 
+bool HasMarginals(const Draft& draft) {
+  return std::any_of(draft.marginals.begin(), draft.marginals.end(),
+                     [](const Marginals& marginals) { return !marginals.empty(); });
+}
+
 void DraftAhead::PredictNext(absl::Span<const Frontier> frontiers) {
   const auto before = std::exchange(predicted_, {});
   for (const Frontier& frontier : frontiers) {
@@ -61,10 +66,7 @@ void DraftAhead::Keep(absl::Span<const Frontier> frontiers, std::vector<Draft> d
     const auto found = predicted_.find(frontiers[i].sequence);
     if (found == predicted_.end()) continue;
     // A draft that failed is tried again when it is requested.
-    const auto& marginals = drafts[i].marginals;
-    if (std::any_of(marginals.begin(), marginals.end(), [](const auto& m) { return !m.empty(); })) {
-      found->second.reply = std::move(drafts[i]);
-    }
+    if (HasMarginals(drafts[i])) found->second.reply = std::move(drafts[i]);
   }
 }
 

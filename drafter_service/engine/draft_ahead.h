@@ -22,6 +22,9 @@
 
 namespace bastion::drafter {
 
+// True if a path of `draft` has marginals.
+[[nodiscard]] bool HasMarginals(const Draft& draft);
+
 class DraftAhead {
  public:
   // Predicts the Expand that follows one with `frontiers`, and discards earlier replies.

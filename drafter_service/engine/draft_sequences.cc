@@ -7,6 +7,11 @@
 
 namespace bastion::drafter {
 
+DraftSequence* DraftSequences::Find(SequenceId id) {
+  const auto found = sequences_.find(id.session);
+  return found != sequences_.end() && found->second.id == id ? &found->second : nullptr;
+}
+
 absl::StatusOr<DraftSequence*> DraftSequences::FindOrOpen(SequenceId id) {
   const auto found = sequences_.find(id.session);
   if (found != sequences_.end()) {
@@ -18,9 +23,9 @@ absl::StatusOr<DraftSequence*> DraftSequences::FindOrOpen(SequenceId id) {
     }
     Close(found->second.id);
   }
-  if (size() >= max_sequences_) {
+  if (size() >= options_.max_sequences) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(max_sequences_, " sequences are already open; raise --max_sequences"));
+        absl::StrCat(options_.max_sequences, " sequences are already open; raise --max_sequences"));
   }
   DraftSequence& sequence = sequences_[id.session];
   sequence.id = id;
@@ -28,14 +33,15 @@ absl::StatusOr<DraftSequence*> DraftSequences::FindOrOpen(SequenceId id) {
 }
 
 void DraftSequences::Close(SequenceId id) {
-  const auto found = sequences_.find(id.session);
-  if (found == sequences_.end() || found->second.id.epoch != id.epoch) return;
-  pages_->Shrink(found->second.table, 0);
-  sequences_.erase(found);
+  DraftSequence* const sequence = Find(id);
+  if (sequence == nullptr) return;
+  if (sequence->pieces == DraftSequence::Pieces::kQueued) std::erase(queue_, id);
+  pages_->Shrink(sequence->table, 0);
+  sequences_.erase(id.session);
 }
 
 void DraftSequences::ReusePrefix(const std::string& salt, DraftSequence& sequence) {
-  if (!reuse_prefixes_ || sequence.prefix.has_value() || sequence.tokens.empty()) return;
+  if (!options_.reuse_prefixes || sequence.prefix.has_value() || sequence.tokens.empty()) return;
   if (sequence.context > 0 || !sequence.table.pages.empty()) return;
   sequence.prefix = prefixes_.Begin(salt);
   sequence.context = prefixes_.Reuse(sequence.tokens, sequence.table, *sequence.prefix);
@@ -45,6 +51,44 @@ void DraftSequences::KeepPrefix(DraftSequence& sequence) {
   if (!sequence.prefix.has_value()) return;
   const auto tokens = absl::MakeConstSpan(sequence.tokens).subspan(0, sequence.context);
   (void)prefixes_.Add(tokens, sequence.table, *sequence.prefix);
+}
+
+bool DraftSequences::Defer(DraftSequence& sequence, Position committed) {
+  if (!options_.defer_catch_up) return false;
+  const int missing = committed - sequence.context;
+  if (sequence.pieces == DraftSequence::Pieces::kNone) {
+    if (missing <= kCycleRows) return false;
+    if (missing <= room_) {
+      room_ -= missing;
+      return false;
+    }
+    queue_.push_back(sequence.id);
+    sequence.pieces = DraftSequence::Pieces::kQueued;
+    sequence.catch_up_to = committed;
+  }
+  sequence.catch_up_to = std::max(sequence.catch_up_to, committed);
+  return true;
+}
+
+FeatureRange DraftSequences::NextPiece() {
+  DraftSequence& sequence = *Find(queue_.front());
+  queue_.pop_front();
+  sequence.pieces = DraftSequence::Pieces::kReading;
+  return {sequence.id, sequence.context,
+          std::min(kPieceRows, sequence.catch_up_to - sequence.context)};
+}
+
+DraftSequence* DraftSequences::EndPiece(const FeatureRange& piece) {
+  DraftSequence* const sequence = Find(piece.sequence);
+  if (sequence == nullptr || sequence->pieces != DraftSequence::Pieces::kReading) return nullptr;
+  sequence->pieces = DraftSequence::Pieces::kNone;
+  return sequence;
+}
+
+void DraftSequences::QueueNextPiece(DraftSequence& sequence) {
+  if (sequence.context >= sequence.catch_up_to) return;
+  queue_.push_back(sequence.id);
+  sequence.pieces = DraftSequence::Pieces::kQueued;
 }
 
 absl::Status CheckOccursOnce(const Frontier& frontier, absl::flat_hash_set<uint64_t>& seen) {

@@ -1,9 +1,13 @@
 // The open sequences of a drafter: their known tokens and their pages of the context cache.
 // Thread-compatible; owned by an engine.
+//
+// A sequence that lacks much context, e.g. after a long prompt, can catch up in pieces between the
+// calls of Expand. Until then it is behind, and has no drafts.
 #ifndef BASTION_DRAFTER_SERVICE_ENGINE_DRAFT_SEQUENCES_H_
 #define BASTION_DRAFTER_SERVICE_ENGINE_DRAFT_SEQUENCES_H_
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,30 +18,43 @@
 #include "absl/status/statusor.h"
 #include "common/nn/page_pool.h"
 #include "common/nn/prefix_cache.h"
+#include "common/stages/features.h"
 #include "common/stages/stage_data.h"
 #include "drafter_service/engine/drafted_tree.h"
 
 namespace bastion::drafter {
 
+// Maximum number of context rows in one forward. Bounds the memory that a long prompt needs.
+inline constexpr int kContextChunk = 512;
+// Rows of a piece. An Expand may have to wait for the end of one.
+inline constexpr int kPieceRows = 128;
+// A sequence that lacks no more rows than this is never behind. A cycle commits fewer.
+inline constexpr int kCycleRows = 32;
+
 struct DraftSequence {
+  enum class Pieces { kNone, kQueued, kReading };
+
   SequenceId id;
   Position context = 0;  // Committed tokens that are in the cache.
   nn::PageTable table;
   std::vector<TokenId> tokens;  // The first tokens of the sequence, as far as they are known.
   std::optional<nn::PrefixCache::Chain> prefix = {};  // Set if the sequence shares its pages.
   DraftedTree tree = {};                              // Only an autoregressive drafter has one.
+  Pieces pieces = Pieces::kNone;                      // kNone: not behind.
+  Position catch_up_to = 0;                           // The last piece ends here.
   bool warned = false;  // The first failed draft has been logged. Later ones are not.
 };
 
 class DraftSequences {
  public:
-  // `pages` must outlive this object. With `reuse_prefixes`, sequences share the context of equal
-  // prompts.
-  DraftSequences(nn::PagePool* pages, int max_sequences, bool reuse_prefixes)
-      : pages_(pages),
-        max_sequences_(max_sequences),
-        reuse_prefixes_(reuse_prefixes),
-        prefixes_(pages) {}
+  struct Options {
+    int max_sequences = 0;
+    bool reuse_prefixes = false;  // Sequences share the context of equal prompts.
+    bool defer_catch_up = false;  // False: no sequence is ever behind.
+  };
+  // `pages` must outlive this object.
+  DraftSequences(nn::PagePool* pages, const Options& options)
+      : pages_(pages), options_(options), prefixes_(pages) {}
 
   // Opens the sequence if it is not open, and closes an earlier epoch of it. FAILED_PRECONDITION
   // for a stale epoch; RESOURCE_EXHAUSTED if too many sequences are open. The pointer stays valid
@@ -53,12 +70,31 @@ class DraftSequences {
   // Lets later sequences reuse the context.
   void KeepPrefix(DraftSequence& sequence);
 
+  // ---- catch-up ----
+  // Begins an Expand. It may compute kContextChunk rows of context for sequences that lack more
+  // than kCycleRows.
+  void BeginExpand() { room_ = kContextChunk; }
+  // True if the sequence is behind, or becomes so because Expand may not compute all its context up
+  // to `committed`.
+  [[nodiscard]] bool Defer(DraftSequence& sequence, Position committed);
+  // True if there is a next piece.
+  [[nodiscard]] bool has_piece() const { return !queue_.empty(); }
+  // The next piece of the sequence that has waited longest. REQUIRES: has_piece().
+  [[nodiscard]] FeatureRange NextPiece();
+  // The sequence of a piece that has been read; it is no longer behind. Null if it was closed.
+  [[nodiscard]] DraftSequence* EndPiece(const FeatureRange& piece);
+  // Queues the sequence again if there is more to catch up with.
+  void QueueNextPiece(DraftSequence& sequence);
+
  private:
+  [[nodiscard]] DraftSequence* Find(SequenceId id);
+
   nn::PagePool* const pages_;
-  const int max_sequences_;
-  const bool reuse_prefixes_;
+  const Options options_;
   nn::PrefixCache prefixes_;
   absl::node_hash_map<uint64_t, DraftSequence> sequences_;  // By session.
+  std::deque<SequenceId> queue_;                            // Sequences that wait for a piece.
+  int room_ = 0;                                            // See BeginExpand.
 };
 
 // INVALID_ARGUMENT if the session of `frontier` is in `seen`, to which it adds the session. A

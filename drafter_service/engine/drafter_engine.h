@@ -2,7 +2,7 @@
 // implementation per kind of drafter: block_engine.h and autoregressive_engine.h. The service
 // exposes it over gRPC; the bench embeds it.
 //
-// Not thread-safe: one call at a time.
+// Not thread-safe: one call at a time, except for ReadPiece.
 #ifndef BASTION_DRAFTER_SERVICE_ENGINE_DRAFTER_ENGINE_H_
 #define BASTION_DRAFTER_SERVICE_ENGINE_DRAFTER_ENGINE_H_
 
@@ -25,6 +25,9 @@ struct DrafterOptions {
   nn::EngineOptions engine;
   int max_sequences = 64;
   bool reuse_prefixes = true;  // Share the context of equal prompts. Requires their tokens.
+  // A sequence that lacks much context gets no drafts until calls of AppendPiece have added it.
+  // False: Expand adds it, however long that takes.
+  bool defer_catch_up = false;
   absl::Duration feature_timeout = absl::Milliseconds(200);  // For one read of features.
   DraftModelLoader load_model = nullptr;  // For a block drafter. Null: LoadCpuDflash.
 };
@@ -49,12 +52,12 @@ class DrafterEngine {
   [[nodiscard]] virtual nn::ForwardCost cost() const = 0;
 
   // Contract: Drafter::Expand in common/stages/stages.h. The first Expand of a sequence builds the
-  // whole context from the features of its committed tokens or from the tokens, even if there are
-  // many, except for the pages that an earlier sequence with the same tokens and salt has left.
-  // Later ones extend it. If this fails, e.g. because features are not available, all marginals of
-  // the frontier are empty. Without DrafterInfo::expands_nodes, only the root path gets marginals;
-  // those of other paths are empty. An invalid frontier, a stale epoch, a second frontier of a
-  // session and one sequence too many fail alone (Draft::status).
+  // whole context from the features of its committed tokens or from the tokens, except for the
+  // pages that an earlier sequence with the same tokens and salt has left. Later ones extend it. If
+  // this is deferred (see below) or fails, e.g. because features are not available, all marginals
+  // of the frontier are empty. Without DrafterInfo::expands_nodes, only the root path gets
+  // marginals; those of other paths are empty. An invalid frontier, a stale epoch, a second
+  // frontier of a session and one sequence too many fail alone (Draft::status).
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
   // Called when the features of the first `committed` tokens can be read and `root` follows them.
@@ -62,6 +65,24 @@ class DrafterEngine {
   // next Expand reports them.
   virtual void FeaturesArrived(SequenceId sequence, Position committed, TokenId root) = 0;
   virtual void Close(SequenceId sequence) = 0;
+
+  // ---- catch-up, with DrafterOptions::defer_catch_up ----
+  // True if there is a piece of context to add to a sequence that is behind.
+  [[nodiscard]] virtual bool has_piece() const { return false; }
+  // The next piece. The caller passes it to ReadPiece, then to AppendPiece with what was read.
+  // REQUIRES: has_piece().
+  [[nodiscard]] virtual FeatureRange NextPiece() { return {}; }
+  // Reads the features of a piece, if the drafter needs any. May wait for them. Thread-safe: other
+  // calls may run meanwhile.
+  [[nodiscard]] virtual absl::StatusOr<Features> ReadPiece(const FeatureRange& /*piece*/) {
+    return Features();
+  }
+  // Adds the piece to the context. If that fails, the sequence begins again at the next Expand.
+  // Returns false if the sequence was closed after NextPiece.
+  [[nodiscard]] virtual bool AppendPiece(const FeatureRange& /*piece*/,
+                                         absl::StatusOr<Features> /*features*/) {
+    return true;
+  }
 
   // The times of the last Expand, except its queue.
   [[nodiscard]] virtual const DraftTrace& last_trace() const = 0;

@@ -11,6 +11,14 @@
 
 namespace bastion::drafter {
 
+DrafterService::~DrafterService() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  catch_up_.join();
+}
+
 grpc::Status DrafterService::GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest*,
                                      proto::DrafterInfo* reply) {
   if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kDraft); !allowed.ok()) {
@@ -89,7 +97,9 @@ void DrafterService::Step(const proto::DrafterRequest& request, Client& client,
 
 absl::Status DrafterService::Run(const proto::DrafterRequest& request, absl::Duration arrived,
                                  Client& client, proto::DrafterReply& reply) {
+  ++waiting_;
   MutexLock lock(&mutex_);
+  --waiting_;
   switch (request.call_case()) {
     case proto::DrafterRequest::kExpand:
       return Expand(request, arrived, client, reply);
@@ -146,6 +156,48 @@ void DrafterService::FeaturesArrived(SequenceId sequence, Position committed, To
     LOG(ERROR) << "drafting ahead failed: " << error.what();
   }
   mutex_.Unlock();
+}
+
+void DrafterService::CatchUp() {
+  while (const std::optional<FeatureRange> piece = AwaitPiece()) {
+    AppendPiece(*piece, ReadPiece(*piece));
+  }
+}
+
+std::optional<FeatureRange> DrafterService::AwaitPiece() {
+  const auto may_begin = [this] {
+    mutex_.AssertHeld();
+    return stopping_ || (waiting_ == 0 && engine_->has_piece());
+  };
+  MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(may_begin, absl::InfiniteDuration());
+  if (stopping_) return std::nullopt;
+  return engine_->NextPiece();
+}
+
+absl::StatusOr<Features> DrafterService::ReadPiece(const FeatureRange& piece) {
+  try {
+    return engine_->ReadPiece(piece);
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
+void DrafterService::AppendPiece(const FeatureRange& piece, absl::StatusOr<Features> features) {
+  const auto may_begin = [this] {
+    mutex_.AssertHeld();
+    return stopping_ || waiting_ == 0;
+  };
+  MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(may_begin, absl::InfiniteDuration());
+  const absl::Duration began = Clock::Real().Now();
+  try {
+    // The read may have followed the sequence again after it was closed.
+    if (!engine_->AppendPiece(piece, std::move(features))) on_close_(piece.sequence);
+    if (telemetry_ != nullptr) telemetry_->RecordPiece(began);
+  } catch (const std::exception& error) {
+    LOG(ERROR) << "catching up failed: " << error.what();
+  }
 }
 
 void DrafterService::Close(SequenceId sequence) {

@@ -2,12 +2,18 @@
 // at a time. When a stream ends, the sequences that were drafted through it are closed. No other
 // stream can use them. An exception in the engine, e.g. for lack of memory, fails the call with
 // INTERNAL.
+//
+// Sequences that are far behind catch up on a thread of its own. It does a piece of work at a time,
+// and only while no call waits for the engine. So a call waits for at most one piece.
 #ifndef BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
 #define BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -38,7 +44,9 @@ class DrafterService final : public proto::DrafterService::Service {
         on_close_(std::move(on_close)),
         telemetry_(telemetry),
         security_(std::move(security)),
+        catch_up_([this] { CatchUp(); }),
         attach_(std::move(attach)) {}
+  ~DrafterService() override;
 
   // Sequences that are open. Waits for the current call.
   [[nodiscard]] int live_sequences() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -92,13 +100,24 @@ class DrafterService final : public proto::DrafterService::Service {
                       proto::DrafterReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Close(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // The thread that adds pieces of context. Returns when the service is destroyed.
+  void CatchUp() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits until there is a piece and no call waits for the engine. Empty: the service ends.
+  [[nodiscard]] std::optional<FeatureRange> AwaitPiece() ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] absl::StatusOr<Features> ReadPiece(const FeatureRange& piece);
+  void AppendPiece(const FeatureRange& piece, absl::StatusOr<Features> features)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   EngineMeter meter_;
+  std::atomic<int> waiting_{0};  // Calls that wait for mutex_.
   Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<uint64_t, Client*> owners_ ABSL_GUARDED_BY(mutex_);  // By session.
   DrafterEngine* const engine_;
   const std::function<void(SequenceId)> on_close_;
   DrafterTelemetry* const telemetry_;
   const std::shared_ptr<const wire::Security> security_;
+  std::thread catch_up_;
   // The last member, because its destructor ends the streams that use the others.
   const std::unique_ptr<wire::AttachServer> attach_;
 };

@@ -115,6 +115,10 @@ void DrafterTelemetry::RecordArrival(absl::Duration began) {
   if (spent > kShortArrival) timeline_.Add({{"engine", "draft ahead", began, spent}});
 }
 
+void DrafterTelemetry::RecordPiece(absl::Duration began) {
+  timeline_.Add({{"engine", "catch up", began, Clock::Real().Now() - began}});
+}
+
 void DrafterTelemetry::Refresh(int sequences) {
   if (metrics_ != nullptr) metrics_->sequences.Set(sequences);
 }

@@ -31,6 +31,8 @@ class DrafterTelemetry {
   // The engine handled the arrival of features since `began`, on Clock::Real(). It may have drafted
   // ahead.
   void RecordArrival(absl::Duration began);
+  // The engine added a piece to the context of a sequence that is behind, since `began`.
+  void RecordPiece(absl::Duration began);
   // Sets the gauges.
   void Refresh(int sequences);
 

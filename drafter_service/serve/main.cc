@@ -76,6 +76,7 @@ absl::Status Run(wire::StopSignals& signals) {
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   options.reuse_prefixes = absl::GetFlag(FLAGS_reuse_prefixes);
+  options.defer_catch_up = true;
   ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
   drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier), carrier, *security);
@@ -126,7 +127,7 @@ int main(int argc, char** argv) {
       .usage = "--drafter DIR --target DIR [flags]",
       .example =
           "--drafter deploy/demo_model/drafter --target deploy/demo_model/target "
-          "--verifier unix:///tmp/verifier.sock --listen unix:///tmp/drafter.sock",
+          "--verifier unix:///run/bastion/verifier.sock --listen unix:///run/bastion/drafter.sock",
       .required = {"drafter", "target"},
       .groups = {
           {"Model", {"drafter DIR", "target DIR", "dtype TYPE"}},

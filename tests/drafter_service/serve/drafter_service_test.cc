@@ -1,11 +1,16 @@
-// The drafter's service over a fake engine: sequences belong to streams, and an engine that throws
-// loses nothing.
+// The drafter's service over a fake engine: sequences belong to streams, an engine that throws
+// loses nothing, and a call waits for at most one piece of another sequence's context.
 #include "drafter_service/serve/drafter_service.h"
 
+#include <atomic>
+#include <functional>
 #include <new>
 #include <set>
+#include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/wire/protocol.h"
 #include "common/wire/service_host.h"
 #include "gtest/gtest.h"
 #include "orchestrator/remote/remote_drafter.h"
@@ -23,6 +28,8 @@ class FakeEngine final : public DrafterEngine {
   const std::vector<int>& feature_layers() const override { return layers_; }
   absl::StatusOr<std::vector<Draft>> Expand(absl::Span<const Frontier> frontiers) override {
     if (throws) throw std::bad_alloc();
+    pieces_left_ += pieces_of_next_call.exchange(0);
+    appended_before_call = appended.load();
     for (const Frontier& frontier : frontiers) open.insert(frontier.sequence);
     return std::vector<Draft>(frontiers.size());
   }
@@ -30,11 +37,32 @@ class FakeEngine final : public DrafterEngine {
   void Close(SequenceId sequence) override { open.erase(sequence); }
   const DraftTrace& last_trace() const override { return trace_; }
   int live_sequences() const override { return static_cast<int>(open.size()); }
+  bool has_piece() const override { return pieces_left_ > 0; }
+  FeatureRange NextPiece() override {
+    --pieces_left_;
+    return {kSequence};
+  }
+  absl::StatusOr<Features> ReadPiece(const FeatureRange&) override {
+    if (on_read) on_read();
+    return Features();
+  }
+  bool AppendPiece(const FeatureRange& piece, absl::StatusOr<Features> features) override {
+    if (on_append) on_append(features.status());
+    ++appended;
+    return open.contains(piece.sequence);
+  }
 
   std::set<SequenceId> open;
   bool throws = false;
+  // ---- pieces ----
+  std::atomic<int> pieces_of_next_call{0};
+  std::function<void()> on_read;
+  std::function<void(const absl::Status& read)> on_append;
+  std::atomic<int> appended{0};
+  std::atomic<int> appended_before_call{0};  // When the last call began.
 
  private:
+  int pieces_left_ = 0;
   DrafterInfo info_;
   DraftTrace trace_;
   std::vector<int> layers_;
@@ -59,6 +87,16 @@ class DrafterServiceTest : public ::testing::Test {
     frontier.sequence = sequence;
     return frontier;
   }
+  // Waits until a call has arrived that has not been answered.
+  void AwaitCall() const {
+    const auto stub = proto::DrafterService::NewStub(wire::ConnectPeer(address_));
+    proto::DrafterInfo info;
+    while (!info.activity().busy()) {
+      grpc::ClientContext context;
+      wire::AddProtocolVersion(context);
+      ASSERT_TRUE(stub->GetInfo(&context, {}, &info).ok());
+    }
+  }
   bool AwaitOpen(int sequences) {
     for (int i = 0; i < 2000; ++i) {
       if (service_.live_sequences() == sequences) return true;
@@ -70,7 +108,8 @@ class DrafterServiceTest : public ::testing::Test {
   const testing::TempFolder folder_;
   const std::string address_ = "unix:" + folder_.File("drafter.sock");
   FakeEngine engine_;
-  DrafterService service_{&engine_, [](SequenceId) {}};
+  std::atomic<int> closed_{0};  // Calls of on_close.
+  DrafterService service_{&engine_, [this](SequenceId) { ++closed_; }};
   std::unique_ptr<wire::ServiceHost> host_;
 };
 
@@ -98,6 +137,57 @@ TEST_F(DrafterServiceTest, AnEngineThatThrowsFailsTheCallAndLeaksNothing) {
     EXPECT_TRUE(AwaitOpen(1));
   }
   EXPECT_TRUE(AwaitOpen(0));
+}
+
+TEST_F(DrafterServiceTest, ACallWaitsForAtMostOnePiece) {
+  constexpr int kPieces = 10000;
+  absl::Notification begun, proceed;
+  engine_.on_append = [&](const absl::Status&) {
+    if (engine_.appended > 0) return;
+    begun.Notify();
+    proceed.WaitForNotification();
+  };
+  engine_.pieces_of_next_call = kPieces;
+  const auto drafter = Connect();
+  ASSERT_TRUE(drafter->Expand({FrontierOf(kSequence)}).ok());
+  begun.WaitForNotification();
+  std::thread call([&] { EXPECT_TRUE(drafter->Expand({FrontierOf({8, 0})}).ok()); });
+  AwaitCall();
+  proceed.Notify();
+  call.join();
+  // The piece that was being appended, and one more if that one ended just before the call began to
+  // wait for the engine.
+  EXPECT_LE(engine_.appended_before_call, 2);
+  for (int i = 0; i < 2000 && engine_.appended < kPieces; ++i) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_EQ(engine_.appended, kPieces) << "the others follow after the call";
+}
+
+TEST_F(DrafterServiceTest, ACallDoesNotWaitForTheFeaturesOfAPiece) {
+  absl::Notification reading, proceed, appended;
+  engine_.on_read = [&] {
+    reading.Notify();
+    proceed.WaitForNotification();
+    throw std::bad_alloc();
+  };
+  engine_.on_append = [&](const absl::Status& read) {
+    EXPECT_TRUE(absl::IsInternal(read)) << read;
+    appended.Notify();
+  };
+  engine_.pieces_of_next_call = 1;
+  const auto drafter = Connect();
+  ASSERT_TRUE(drafter->Expand({FrontierOf(kSequence)}).ok());
+  reading.WaitForNotification();
+  ASSERT_TRUE(drafter->Expand({FrontierOf({8, 0})}).ok());
+  drafter->Close(kSequence);
+  EXPECT_TRUE(AwaitOpen(1));
+  EXPECT_EQ(closed_, 1);
+  proceed.Notify();
+  appended.WaitForNotification();
+  // The read may have followed the features of the closed sequence again.
+  for (int i = 0; i < 2000 && closed_ < 2; ++i) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(closed_, 2);
 }
 
 }  // namespace

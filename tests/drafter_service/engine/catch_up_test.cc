@@ -1,0 +1,228 @@
+// Sequences that lack much context catch up in pieces between the calls of Expand. Nobody else
+// waits for them, and afterwards their drafts are those of a drafter that read everything at once.
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "common/nn/local_device.h"
+#include "drafter_service/engine/draft_sequences.h"
+#include "drafter_service/engine/drafter_engine.h"
+#include "gtest/gtest.h"
+#include "tests/support/golden_file.h"
+#include "tests/support/temp_folder.h"
+
+namespace bastion::drafter {
+namespace {
+
+constexpr SequenceId kLong = {1, 0}, kShort = {2, 0};
+constexpr int kLongPrompt = 1500, kShortPrompt = 40;
+
+// Every row is a function of its position. Counts the rows that were read.
+class SyntheticFeatures final : public FeatureSource {
+ public:
+  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration) override {
+    if (!error.ok()) return error;
+    rows += range.count;
+    Features features;
+    features.width = 3 * 32;
+    for (int i = 0; i < range.count * features.width; ++i) {
+      const float value = std::sin(static_cast<float>(range.first * features.width + i));
+      features.bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    return features;
+  }
+
+  int rows = 0;
+  absl::Status error;
+};
+
+std::string ReadText(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+enum class Kind { kBlock, kAutoregressive };
+
+class CatchUpTest : public ::testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    auto device = nn::OpenLocalDevice(2);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+    // A pair that supports long contexts.
+    const std::string pair = testing::GoldenFolder("gqa2_untied_draft2");
+    for (const std::string part : {"target", "drafter"}) {
+      std::filesystem::copy(pair + "/" + part, folder_.File(part));
+      const std::string path = folder_.File(part) + "/config.json";
+      std::string config = ReadText(path);
+      const std::string limit = "\"max_position_embeddings\": 256";
+      ASSERT_NE(config.find(limit), std::string::npos);
+      config.replace(config.find(limit), limit.size(), "\"max_position_embeddings\": 4096");
+      std::filesystem::remove(path);
+      std::ofstream(path) << config;
+    }
+    engine_ = MakeEngine(/*defer_catch_up=*/true, features_);
+    at_once_ = MakeEngine(/*defer_catch_up=*/false, other_features_);
+  }
+  std::unique_ptr<DrafterEngine> MakeEngine(bool defer_catch_up, FeatureSource& features) {
+    DrafterOptions options;
+    options.target_folder = folder_.File("target");
+    options.drafter_folder = folder_.File(GetParam() == Kind::kBlock ? "drafter" : "target");
+    options.engine = {DType::kF32, device_.device, /*kv_tokens=*/8192};
+    options.defer_catch_up = defer_catch_up;
+    auto engine = DrafterEngine::Create(options, &features);
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return *std::move(engine);
+  }
+  static Frontier FrontierOf(SequenceId sequence, Position committed) {
+    Frontier frontier;
+    frontier.sequence = sequence;
+    frontier.committed = committed;
+    frontier.root = 3;
+    frontier.candidates = 8;
+    frontier.cache_salt = std::to_string(sequence.session);  // Nothing is reused.
+    for (Position i = 0; i < committed; ++i) frontier.new_tokens.push_back(37 * i % 256);
+    return frontier;
+  }
+  // The draft of each frontier. Empty: no draft.
+  static std::vector<Marginals> Expand(DrafterEngine& engine,
+                                       const std::vector<Frontier>& frontiers) {
+    const auto drafts = engine.Expand(frontiers);
+    EXPECT_TRUE(drafts.ok()) << drafts.status();
+    std::vector<Marginals> marginals;
+    for (const Draft& draft : *drafts) {
+      EXPECT_TRUE(draft.status.ok()) << draft.status;
+      marginals.push_back(draft.marginals.at(0));
+    }
+    return marginals;
+  }
+  // Adds one piece. Returns its rows.
+  int AppendPiece() {
+    const FeatureRange piece = engine_->NextPiece();
+    EXPECT_TRUE(engine_->AppendPiece(piece, engine_->ReadPiece(piece)));
+    return piece.count;
+  }
+
+  const testing::TempFolder folder_;
+  nn::LocalDevice device_;
+  SyntheticFeatures features_, other_features_;
+  std::unique_ptr<DrafterEngine> engine_, at_once_;
+};
+
+TEST_P(CatchUpTest, ALongPromptGetsTheSameDraftsOnceItHasCaughtUp) {
+  EXPECT_FALSE(engine_->has_piece());
+  EXPECT_TRUE(Expand(*engine_, {FrontierOf(kLong, kLongPrompt)})[0].empty());
+  EXPECT_EQ(engine_->last_trace().context_tokens, 0);
+  EXPECT_EQ(features_.rows, 0);
+  int rows = 0;
+  for (Position committed = kLongPrompt; engine_->has_piece(); committed += 2) {
+    const int piece = AppendPiece();
+    EXPECT_LE(piece, kPieceRows);
+    rows += piece;
+    // The text goes on meanwhile.
+    if (!engine_->has_piece()) break;
+    EXPECT_TRUE(Expand(*engine_, {FrontierOf(kLong, committed)})[0].empty());
+  }
+  EXPECT_GE(rows, kLongPrompt);
+  for (const Position committed : {kLongPrompt + 40, kLongPrompt + 43}) {
+    const auto drafts = Expand(*engine_, {FrontierOf(kLong, committed)});
+    EXPECT_FALSE(drafts[0].empty());
+    EXPECT_EQ(drafts, Expand(*at_once_, {FrontierOf(kLong, committed)}));
+  }
+  EXPECT_FALSE(engine_->has_piece());
+}
+
+TEST_P(CatchUpTest, ANeighborWaitsForNoPiece) {
+  const auto expected = Expand(*at_once_, {FrontierOf(kShort, kShortPrompt)});
+  const auto drafts =
+      Expand(*engine_, {FrontierOf(kLong, kLongPrompt), FrontierOf(kShort, kShortPrompt)});
+  EXPECT_TRUE(drafts[0].empty());
+  EXPECT_EQ(drafts[1], expected[0]);
+  EXPECT_EQ(engine_->last_trace().context_tokens, kShortPrompt);
+  for (Position committed = kShortPrompt + 3; engine_->has_piece(); committed += 3) {
+    (void)AppendPiece();
+    const Frontier neighbor = FrontierOf(kShort, committed);
+    EXPECT_EQ(Expand(*engine_, {neighbor}), Expand(*at_once_, {neighbor}));
+    EXPECT_EQ(engine_->last_trace().context_tokens, 3);
+  }
+}
+
+TEST_P(CatchUpTest, PromptsThatArriveTogetherDoNotAddUp) {
+  std::vector<Frontier> prompts;
+  for (uint64_t session = 1; session <= 4; ++session) {
+    prompts.push_back(FrontierOf({session, 0}, 300));
+  }
+  prompts.push_back(FrontierOf({5, 0}, kCycleRows));
+  std::vector<Marginals> drafts = Expand(*engine_, prompts);
+  EXPECT_FALSE(drafts[0].empty());
+  EXPECT_TRUE(drafts[1].empty() && drafts[2].empty() && drafts[3].empty());
+  EXPECT_FALSE(drafts[4].empty());
+  // Sequences take turns.
+  std::vector<uint64_t> turns;
+  while (engine_->has_piece()) {
+    const FeatureRange piece = engine_->NextPiece();
+    turns.push_back(piece.sequence.session);
+    EXPECT_TRUE(engine_->AppendPiece(piece, engine_->ReadPiece(piece)));
+  }
+  EXPECT_EQ(turns, (std::vector<uint64_t>{2, 3, 4, 2, 3, 4, 2, 3, 4}));
+  EXPECT_EQ(Expand(*engine_, prompts), Expand(*at_once_, prompts));
+}
+
+TEST_P(CatchUpTest, APieceOfAClosedSequenceIsDropped) {
+  (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt)});
+  const FeatureRange piece = engine_->NextPiece();
+  auto features = engine_->ReadPiece(piece);
+  engine_->Close(kLong);
+  EXPECT_FALSE(engine_->AppendPiece(piece, features));
+  // The same sequence, opened again, begins again.
+  (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt)});
+  EXPECT_FALSE(engine_->AppendPiece(piece, features));
+  engine_->Close(kLong);
+  EXPECT_FALSE(engine_->has_piece());
+}
+
+TEST_P(CatchUpTest, ANegativeNumberOfTokensIsRefused) {
+  Frontier frontier = FrontierOf(kShort, kShortPrompt);
+  frontier.committed = -100;
+  const auto refused = engine_->Expand({frontier});
+  ASSERT_TRUE(refused.ok()) << refused.status();
+  const Frontier valid = FrontierOf(kShort, kShortPrompt);
+  EXPECT_EQ(Expand(*engine_, {valid}), Expand(*at_once_, {valid}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, CatchUpTest, ::testing::Values(Kind::kBlock, Kind::kAutoregressive),
+                         [](const auto& info) {
+                           return info.param == Kind::kBlock ? "Block" : "Autoregressive";
+                         });
+
+using BlockCatchUpTest = CatchUpTest;
+
+TEST_P(BlockCatchUpTest, FeaturesThatCannotBeReadAreTriedAgainAtTheNextExpand) {
+  (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt)});
+  features_.error = absl::UnavailableError("no stream");
+  (void)AppendPiece();
+  EXPECT_FALSE(engine_->has_piece());
+  features_.error = absl::OkStatus();
+  (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt)});
+  while (engine_->has_piece()) (void)AppendPiece();
+  const Frontier frontier = FrontierOf(kLong, kLongPrompt);
+  EXPECT_EQ(Expand(*engine_, {frontier}), Expand(*at_once_, {frontier}));
+}
+
+TEST_P(BlockCatchUpTest, ANeighborIsDraftedAhead) {
+  (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt), FrontierOf(kShort, kShortPrompt)});
+  engine_->FeaturesArrived(kShort, kShortPrompt + 2, /*root=*/3);
+  const auto drafts =
+      Expand(*engine_, {FrontierOf(kLong, kLongPrompt), FrontierOf(kShort, kShortPrompt + 2)});
+  EXPECT_EQ(engine_->last_trace().ahead, 1);
+  EXPECT_FALSE(drafts[1].empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, BlockCatchUpTest, ::testing::Values(Kind::kBlock),
+                         [](const auto&) { return "Block"; });
+
+}  // namespace
+}  // namespace bastion::drafter
