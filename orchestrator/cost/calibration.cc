@@ -16,6 +16,7 @@
 #include "orchestrator/cost/batch_calibration.h"
 #include "orchestrator/cost/calibration_file.h"
 #include "orchestrator/cost/expert_calibration.h"
+#include "orchestrator/cost/yielding_verifier.h"
 
 namespace bastion {
 namespace {
@@ -54,14 +55,15 @@ class CalibrationSequence {
   CalibrationSequence(const CalibrationSequence&) = delete;
   CalibrationSequence& operator=(const CalibrationSequence&) = delete;
 
-  // Verifies a random tree of `rows` rows. Returns the verifier's own time and the round trip.
+  // Verifies a random tree of `rows` rows. Returns the verifier's own time and the round trip,
+  // without time in the queue.
   absl::StatusOr<CalibrationPoint> Measure(int rows, const Clock& clock) {
     RETURN_IF_ERROR(EnsureOpen());
     const DraftTree tree = RandomTree(rows, vocabulary_, ++trees_);
     const Forest forest = {{id_, cached_, tree}};
     StopWatch watch(clock);
     ASSIGN_OR_RETURN(const VerifyResult result, verifier_.Verify(forest, {}));
-    const absl::Duration round_trip = watch.Lap();
+    const absl::Duration round_trip = watch.Lap() - result.trace.queue;
     if (result.outcomes.size() != 1) {
       return absl::InternalError(
           absl::StrCat("the verifier returned ", result.outcomes.size(), " outcomes for 1 tree"));
@@ -382,13 +384,14 @@ absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier, const std:
   }
   ProgressBar bar(what);
   options.progress = [&](int done, int total) { bar.Show(done, total); };
-  ASSIGN_OR_RETURN(CalibrationTable table, Calibrate(verifier, Clock::Real(), options));
+  YieldingVerifier yielding(&verifier);
+  ASSIGN_OR_RETURN(CalibrationTable table, Calibrate(yielding, Clock::Real(), options));
   const BatchCalibrationOptions batch = {.time_limit = options.time_limit / 10,
                                          .session = options.session + options.contexts.size()};
-  ASSIGN_OR_RETURN(table.sequence_seconds, MeasureSequenceSeconds(verifier, Clock::Real(), batch));
+  ASSIGN_OR_RETURN(table.sequence_seconds, MeasureSequenceSeconds(yielding, Clock::Real(), batch));
   if (table.has_experts()) {
     const ExpertCalibrationOptions own = {.time_limit = batch.time_limit, .session = batch.session};
-    ASSIGN_OR_RETURN(table.expert_seconds, MeasureExpertSeconds(verifier, Clock::Real(), own));
+    ASSIGN_OR_RETURN(table.expert_seconds, MeasureExpertSeconds(yielding, Clock::Real(), own));
   }
   table.peaks = target.peaks;
   if (!options.file.empty()) {

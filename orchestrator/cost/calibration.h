@@ -75,8 +75,10 @@ struct CalibrationOptions {
                                                          const CalibrationOptions& options);
 
 // Calibrate, MeasureSequenceSeconds and, for a target with experts, MeasureExpertSeconds, with the
-// real clock and a progress bar on stderr, labeled `what`; or the content of options.file. Replaces
-// options.progress. Returns the errors of these functions, ReadCalibration and WriteCalibration.
+// real clock and a progress bar on stderr, labeled `what`; or the content of options.file. Yields
+// to other users of the verifier (yielding_verifier.h), at the cost of fewer points within the time
+// limit. Replaces options.progress. Returns the errors of these functions, ReadCalibration and
+// WriteCalibration.
 [[nodiscard]] absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier,
                                                                 const std::string& what,
                                                                 CalibrationOptions options);

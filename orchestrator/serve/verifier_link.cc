@@ -17,6 +17,9 @@ namespace {
 // adds at most 25 percent to the time that the verifier takes to start.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
+// The pause between a failed calibration and the next one doubles each time.
+constexpr absl::Duration kFirstCalibrationPause = absl::Seconds(1);
+constexpr absl::Duration kLongestCalibrationPause = absl::Seconds(30);
 // How often the drafter's name is read.
 constexpr absl::Duration kDrafterInterval = absl::Milliseconds(250);
 
@@ -110,14 +113,8 @@ absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(
                      options_.vocabulary, "; start both with the same --target"));
   }
   RETURN_IF_ERROR(CheckKvCache(target));
-  LOG(INFO) << "verifier connected: " << target.model << " on " << target.device
-            << "; calibrating the cost model";
   StopWatch watch;
-  ASSIGN_OR_RETURN(const CalibrationTable table,
-                   CalibrateWithBar(*verifier_, "calibrating",
-                                    {.time_limit = options_.calibration_limit,
-                                     .session = NewSession(),
-                                     .file = options_.calibration_table}));
+  ASSIGN_OR_RETURN(const CalibrationTable table, Calibrate(target));
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
   LOG(INFO) << "cost model calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
   const PriorInputs prior_inputs = {
@@ -125,6 +122,23 @@ absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(
       .table = options_.table,
       .learned = options_.learned == nullptr ? nullptr : options_.learned->counts()};
   return std::make_unique<Engine>(target, std::move(costs), prior_inputs, drafter_, verifier_);
+}
+
+absl::StatusOr<CalibrationTable> VerifierLink::Calibrate(const TargetInfo& target) {
+  if (options_.clock->Now() < calibrate_at_) return calibration_error_;
+  LOG(INFO) << "verifier connected: " << target.model << " on " << target.device
+            << "; calibrating the cost model";
+  absl::StatusOr<CalibrationTable> table =
+      CalibrateWithBar(*verifier_, "calibrating",
+                       {.time_limit = options_.calibration_limit,
+                        .session = NewSession(),
+                        .file = options_.calibration_table});
+  calibration_error_ = table.status();
+  calibration_pause_ = table.ok() ? absl::ZeroDuration()
+                                  : std::clamp(2 * calibration_pause_, kFirstCalibrationPause,
+                                               kLongestCalibrationPause);
+  calibrate_at_ = options_.clock->Now() + calibration_pause_;
+  return table;
 }
 
 }  // namespace bastion

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/policy/speculation_memory.h"
@@ -28,6 +29,7 @@ struct VerifierLinkOptions {
   LearnedPrior* learned = nullptr;
   // Preserves the calibration of acceptance. Not owned. Null: a restart forgets it.
   AcceptanceFile* acceptance = nullptr;
+  const Clock* clock = &Clock::Real();
 };
 
 class VerifierLink {
@@ -61,8 +63,9 @@ class VerifierLink {
                Events events)
       : options_(options), verifier_(verifier), drafter_(drafter), events_(std::move(events)) {}
 
-  // Tries once to reach the verifier, and calibrates it if needed. On failure, the caller should
-  // wait for pause() before it tries again.
+  // Tries once to reach the verifier, and calibrates it if needed. After a failed calibration, the
+  // next calls fail without another one for a while, because it takes the time of other users of
+  // the verifier. On failure, the caller should wait for pause() before it tries again.
   [[nodiscard]] bool Connect();
   // Starts saving what was learned in the background if a save is due.
   void SaveIfDue(absl::Duration now);
@@ -87,6 +90,9 @@ class VerifierLink {
   [[nodiscard]] absl::Status PrepareEngine();
   // Calibrates the verifier and fits the cost model.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
+  // Calibrates the verifier unless the last attempt failed a short time ago. Returns the error of
+  // this attempt or of that one.
+  [[nodiscard]] absl::StatusOr<CalibrationTable> Calibrate(const TargetInfo& target);
 
   const VerifierLinkOptions options_;
   Verifier* const verifier_;
@@ -99,6 +105,10 @@ class VerifierLink {
   std::optional<absl::Duration> drafter_read_;  // When UpdateDrafter asked for it.
   absl::Status last_error_;                     // The result of the last attempt.
   absl::Duration pause_;
+  // After a failed calibration.
+  absl::Status calibration_error_;
+  absl::Duration calibration_pause_;
+  absl::Duration calibrate_at_;  // On the clock. Not before.
 };
 
 // A session id for a new sequence. It is random, so that a restarted orchestrator does not reuse
