@@ -23,6 +23,13 @@ std::string MakeOwner() {
   return std::string(reinterpret_cast<const char*>(&secret), sizeof secret);
 }
 
+// The status of a lost verifier. A stream may also end with other codes, e.g. UNKNOWN if its
+// connection has delivered garbage, but its sequences are lost all the same.
+absl::Status AsLoss(const absl::Status& reason) {
+  if (absl::IsUnavailable(reason) || absl::IsDeadlineExceeded(reason)) return reason;
+  return absl::UnavailableError(reason.ToString());
+}
+
 }  // namespace
 
 RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
@@ -101,7 +108,7 @@ absl::StatusOr<proto::VerifierReply> RemoteVerifier::Call(proto::VerifierRequest
   for (const SequenceId sequence : std::exchange(unsent_closes_, {})) Close(sequence);
   absl::StatusOr<proto::VerifierReply> reply =
       steps_.Call(std::move(request), options_.call_timeout);
-  if (!reply.ok()) return Lose(reply.status());
+  if (!reply.ok()) return Lose(AsLoss(reply.status()));
   RETURN_IF_ERROR(wire::Decode(reply->status()));
   return reply;
 }

@@ -20,8 +20,6 @@
 namespace bastion {
 namespace {
 
-// How often an answer's thread looks whether the browser is still there.
-constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 constexpr char kJson[] = "application/json";
 constexpr char kScript[] = "text/javascript; charset=utf-8";
 
@@ -136,7 +134,7 @@ void Console::Stream(const std::string& id, RequestStream& stream, HttpResponse&
   hub::Detokenizer detokenizer(model_->tokenizer);
   OutputDelta delta;
   while (response.connected()) {
-    switch (stream.WaitForEvent(kPollInterval, delta)) {
+    switch (stream.WaitForEvent(RequestStream::kClientCheckInterval, delta)) {
       case RequestStream::Event::kTimeout:
         break;
       case RequestStream::Event::kDelta:

@@ -6,6 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "orchestrator/serve/error_details.h"
@@ -14,9 +15,6 @@
 
 namespace bastion {
 namespace {
-
-// How often a call checks whether the client has canceled it while there is nothing to write.
-constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 
 // The id that the client states, or a new one if it states none or one that is not valid.
 std::string RequestIdOf(const v1::GenerateRequest& request) {
@@ -49,17 +47,22 @@ absl::StatusOr<std::string> ClientOf(const grpc::ServerContext& context) {
       absl::StrCat("has ", client.size(), " bytes; at most ", kLongestClientId, " are allowed"));
 }
 
-// The call's deadline on `clock`.
-absl::Duration DeadlineOf(const grpc::ServerContext& context, const Clock& clock) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteDuration();
-  return clock.Now() + (absl::FromChrono(deadline) - absl::Now());
+// The time until the call's deadline. It is computed on the steady clock: absl::Now() follows a
+// jump of the wall clock only after seconds, so that the deadlines of new calls would seem to have
+// passed.
+absl::Duration TimeLeft(const grpc::ServerContext& context) {
+  const gpr_timespec deadline = gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_MONOTONIC);
+  if (gpr_time_cmp(deadline, gpr_inf_future(GPR_CLOCK_MONOTONIC)) == 0) {
+    return absl::InfiniteDuration();
+  }
+  const gpr_timespec left = gpr_time_sub(deadline, gpr_now(GPR_CLOCK_MONOTONIC));
+  return absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
 }
 
 // The error of a call that no longer accepts messages.
 absl::Status EndOf(const grpc::ServerContext& context) {
-  return absl::Now() < absl::FromChrono(context.deadline()) ? LiveRequest::CanceledError()
-                                                            : LiveRequest::DeadlineError();
+  return TimeLeft(context) > absl::ZeroDuration() ? LiveRequest::CanceledError()
+                                                  : LiveRequest::DeadlineError();
 }
 
 }  // namespace
@@ -77,7 +80,7 @@ absl::StatusOr<RequestIntake::Entered> GenerationService::Enter(const Call& call
   // A caller that has proved its name neither takes the turns of others nor shares prefixes with
   // them.
   if (!name.empty()) caller.client = absl::StrCat(name, "/", caller.client);
-  caller.deadline = DeadlineOf(call.context, Clock::Real());
+  caller.deadline = Clock::Real().Now() + TimeLeft(call.context);
   caller.is_canceled = [&] { return call.context.IsCancelled(); };
   ASSIGN_OR_RETURN(RequestIntake::Entered entered, intake_->Enter(call.request, caller));
   if (!name.empty()) {
@@ -146,7 +149,8 @@ absl::Status GenerationService::WriteEvents(const Call& call, RequestStream& str
   std::optional<wire::CallWatchdog::Watch> rest;  // Watches the output after the end.
   for (;;) {
     if (call.context.IsCancelled()) return EndOf(call.context);
-    const RequestStream::Event event = stream.WaitForEvent(kPollInterval, delta);
+    const RequestStream::Event event =
+        stream.WaitForEvent(RequestStream::kClientCheckInterval, delta);
     if (event == RequestStream::Event::kTimeout) continue;
     if (event == RequestStream::Event::kEnd) return stream.status();
     if (const auto ended = stream.ended(); ended && !rest && options_.watchdog != nullptr) {

@@ -123,6 +123,15 @@ std::string LiveRequest::Detokenize(const std::vector<TokenId>& tokens) {
   return text;
 }
 
+int LiveRequest::CountLoss() {
+  const absl::Duration now = clock_->Now();
+  if (losses_ == 0 || now - counted_loss_ >= kLossInterval) {
+    ++losses_;
+    counted_loss_ = now;
+  }
+  return losses_;
+}
+
 void LiveRequest::PublishCycle() {
   losses_ = 0;
   OutputDelta delta;

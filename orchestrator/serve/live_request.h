@@ -29,6 +29,8 @@ namespace bastion {
 
 class LiveRequest {
  public:
+  static constexpr absl::Duration kLossInterval = absl::Milliseconds(500);
+
   // The first answer of a call. `tokenizer` and `clock` must outlive this object and those of the
   // other answers. `interval`: see RequestStream.
   // `observer` is told when the request ends. It may be null, and must outlive this object.
@@ -60,7 +62,8 @@ class LiveRequest {
   // Pushes the output of the last cycle to the stream.
   void PublishCycle();
   // Counts that the request lost the verifier. Returns how often it has since its last output.
-  [[nodiscard]] int CountLoss() { return ++losses_; }
+  // Losses within kLossInterval count once: a bad connection breaks many times in a second.
+  [[nodiscard]] int CountLoss();
   // Returns the other answers, once.
   [[nodiscard]] std::vector<std::unique_ptr<LiveRequest>> TakeOtherAnswers() {
     return std::exchange(other_answers_, {});
@@ -125,8 +128,9 @@ class LiveRequest {
   std::unique_ptr<DecodeSequence> sequence_;
   hub::Detokenizer detokenizer_;
   StopStrings stops_;
-  size_t published_ = 0;  // Number of output tokens pushed to the stream.
-  int losses_ = 0;        // Since the last output.
+  size_t published_ = 0;         // Number of output tokens pushed to the stream.
+  int losses_ = 0;               // Since the last output.
+  absl::Duration counted_loss_;  // When the last loss was counted. Valid if losses_ > 0.
   uint64_t admission_ = 0;
   Position counted_ = 0;  // Committed tokens that TakeCommitted has returned.
   bool is_prefilled_ = false;

@@ -79,6 +79,8 @@ class RequestStream {
   // callable until Cancel() returns, and must not call this object.
   void SetAbortCallback(std::function<void()> abort) { abort_ = std::move(abort); }
   enum class Event { kTimeout, kDelta, kEnd };
+  // How often a thread that waits for events should look whether its client is still there.
+  static constexpr absl::Duration kClientCheckInterval = absl::Milliseconds(50);
   // Waits up to `timeout` for the next event. kDelta: `delta` is the output of all waiting cycles
   // of one answer. kEnd: there is no further output, and status() is valid.
   Event WaitForEvent(absl::Duration timeout, OutputDelta& delta) ABSL_LOCKS_EXCLUDED(mutex_);

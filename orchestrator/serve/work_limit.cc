@@ -9,7 +9,7 @@ namespace bastion {
 namespace {
 
 // How often a waiting call checks whether its client is gone.
-constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+constexpr absl::Duration kClientCheckInterval = absl::Milliseconds(50);
 
 }  // namespace
 
@@ -26,7 +26,7 @@ absl::StatusOr<WorkLimit::Turn> WorkLimit::Wait(absl::Duration deadline,
     if (left <= absl::ZeroDuration()) return LiveRequest::DeadlineError();
     if (is_canceled && is_canceled()) return LiveRequest::CanceledError();
     MutexLock lock(&mutex_);
-    if (!mutex_.AwaitWithTimeout(is_free, std::min(left, kPollInterval))) continue;
+    if (!mutex_.AwaitWithTimeout(is_free, std::min(left, kClientCheckInterval))) continue;
     --free_;
     return Turn(this);
   }
