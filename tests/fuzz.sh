@@ -5,17 +5,21 @@ set -euo pipefail
 usage() {
   cat <<'END_OF_USAGE'
 usage: tests/fuzz.sh [--seconds N] [--merge] [NAME…]
+       tests/fuzz.sh --coverage [NAME…]
 
 Builds the fuzz targets with clang, libFuzzer and the address and undefined-behavior sanitizers, and runs
 each for N seconds (default 15), starting from tests/fuzz/corpus. A crash, a leak, or an input that takes
 longer than a second fails, and the input is in build/fuzz/found.
-  --merge  afterwards adds inputs with new coverage to the corpus
-  NAME     runs these targets, e.g. request
+  --merge     afterwards adds inputs with new coverage to the corpus
+  --coverage  only shows which lines the corpus runs, as a share of the lines of the files that it
+              reaches. build/coverage/NAME.txt has a line per file
+  NAME        runs these targets, e.g. request
 END_OF_USAGE
 }
 
 seconds=15
 merge=
+coverage=
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help)
@@ -27,6 +31,7 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     --merge) merge=1 ;;
+    --coverage) coverage=1 ;;
     -*)
       echo "fuzz: unknown argument '$1' (try --help)" >&2
       exit 1
@@ -38,7 +43,6 @@ done
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT"
-deploy/local/build.sh fuzz fuzz_job
 names=("$@")
 if [ ${#names[@]} = 0 ]; then
   for target in tests/fuzz/*_fuzz.cc; do
@@ -46,6 +50,31 @@ if [ ${#names[@]} = 0 ]; then
     names+=("${name%_fuzz.cc}")
   done
 fi
+
+show_coverage() {
+  local out=build/coverage
+  deploy/local/setup.sh --clang
+  cmake --preset asan -B "$out" -DBASTION_SANITIZE= \
+    -DCMAKE_CXX_FLAGS="-fprofile-instr-generate -fcoverage-mapping" >/dev/null
+  cmake --build "$out" --target "${names[@]/%/_fuzz}"
+  local name
+  for name in "${names[@]}"; do
+    LLVM_PROFILE_FILE=$out/$name.profraw "$out/bin/${name}_fuzz" "tests/fuzz/corpus/$name" >/dev/null
+    llvm-profdata-19 merge "$out/$name.profraw" -o "$out/$name.profdata"
+    # Columns of a file's line: 8 lines, 9 missed lines.
+    llvm-cov-19 report "$out/bin/${name}_fuzz" -instr-profile="$out/$name.profdata" \
+      -ignore-filename-regex='/(usr|build|tests)/' >"$out/$name.txt"
+    awk -v name="$name" '$8 ~ /^[0-9]+$/ && $9 < $8 && $1 != "TOTAL" { lines += $8; missed += $9; files++ }
+      END { printf "fuzz: %s: %.1f %% of %d lines in %d files\n", name, 100 * (1 - missed / lines), lines, files }' \
+      "$out/$name.txt"
+  done
+}
+if [ -n "$coverage" ]; then
+  show_coverage
+  exit
+fi
+
+deploy/local/build.sh fuzz fuzz_job
 mkdir -p build/fuzz/found
 passed=0
 failed=0

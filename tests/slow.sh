@@ -10,7 +10,8 @@ Runs the tests in tests/slow. They need tools that take minutes to install or bu
 OpenTelemetry Collector, Prometheus, libFuzzer, Envoy. Each test names the files that it depends on, in a line
 "watches: PATH…". By default, only those tests run whose files differ from those of the last run that
 passed; tests/slow/passed.txt remembers their hashes. Commit that file with your change.
-  --all   runs all tests
+A test with a line "takes: N minutes" runs only if it is named, or with --all.
+  --all   runs all tests, for hours
   NAME    runs these tests, e.g. collector
 Installs what the tests need. They write logs and pictures to build/slow.
 END
@@ -41,6 +42,7 @@ elif [ $# -gt 0 ]; then
   selected=("$@")
 else
   for name in "${all[@]}"; do
+    ! grep -q '^takes: ' "tests/slow/${name}_test.py" || continue
     grep -qxF "$name $(state_of "$name")" "$PASSED" || selected+=("$name")
   done
 fi
@@ -50,7 +52,7 @@ if [ ${#selected[@]} = 0 ]; then
 fi
 
 deploy/local/build.sh release bastion-orchestrator bastion-drafter bastion-verifier bastionctl \
-  bastion-bench
+  bastion-bench seeded-faults
 deploy/local/setup.sh --slow-tests
 failed=0
 mkdir -p build/slow

@@ -161,7 +161,7 @@ def hung_drafter(services):
 
 
 def stop_strings(port):
-    """H11: stop strings of which every token of the answer continues a nearly whole match."""
+    """H11: every token of the answer continues a nearly whole match of a stop string."""
     stops = itertools.cycle([['a' * 1023 + chr(66 + i) for i in range(16)], ['a' * 240_000 + 'b'] * 16])
     repeat(lambda is_over: ask(port, is_over, ids=[TOKEN_A] * 10, max_tokens=LONG_ANSWER, stop=next(stops),
                                bias={TOKEN_A: 100}))

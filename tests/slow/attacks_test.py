@@ -2,6 +2,7 @@
 """Plays attacks against the running services, and watches a bystander's answers meanwhile.
 
 watches: common/wire common/base orchestrator/serve orchestrator/policy orchestrator/text drafter_service/serve verifier_service/serve deploy/envoy protos tests/slow/attacks.py tests/slow/http2_client.py tests/slow/demo_services.py
+takes: 3 minutes
 
 C1 are the known defects of gRPC 1.51, tried through Envoy as configured in deploy/envoy; the exhaustion of
 descriptors is tried directly, too. The other names are those of a security review. The bystander's

@@ -38,22 +38,28 @@ class DemoServices(contextlib.AbstractContextManager):
     def log(self, name):
         return pathlib.Path(self.folder.name, f'{name}.log').read_text(errors='replace')
 
-    def start(self, name, *flags):
-        command = [self.binaries / f'bastion-{name}', *flags, '--listen', self.address(name),
+    def flags(self, name):
+        memory = ('--shared_memory', f'{self.folder.name}/shm')
+        verifier = ('--verifier', self.address('verifier'))
+        return {
+            'verifier': (*memory, '--dtype', 'bf16'),
+            'drafter': (*verifier, *memory, '--drafter', MODELS / 'drafter', '--dtype', 'auto'),
+            'orchestrator': (*verifier, '--drafter', self.address('drafter'),
+                             '--prior', MODELS / 'drafter', *self.orchestrator_flags),
+        }[name]
+
+    def start(self, name):
+        """Starts a service, also one that has ended. Its log continues."""
+        command = [self.binaries / f'bastion-{name}', *self.flags(name),
+                   '--target', MODELS / 'target', '--listen', self.address(name),
                    '--http_listen', f'127.0.0.1:{self.http[name]}']
-        with open(pathlib.Path(self.folder.name, f'{name}.log'), 'wb') as log:
+        with open(pathlib.Path(self.folder.name, f'{name}.log'), 'ab') as log:
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log,
                                                     env=self.environment)
 
     def __enter__(self):
-        memory = ('--shared_memory', f'{self.folder.name}/shm')
-        target = ('--target', MODELS / 'target')
-        verifier = ('--verifier', self.address('verifier'))
-        self.start('verifier', *target, *memory, '--dtype', 'bf16')
-        self.start('drafter', *target, *verifier, *memory, '--drafter', MODELS / 'drafter',
-                   '--dtype', 'auto')
-        self.start('orchestrator', *target, *verifier, '--drafter', self.address('drafter'),
-                   '--prior', MODELS / 'drafter', *self.orchestrator_flags)
+        for name in ('verifier', 'drafter', 'orchestrator'):
+            self.start(name)
         deadline = time.monotonic() + 60
         while self.ctl('health').returncode != 0:
             for name, process in self.processes.items():

@@ -48,13 +48,13 @@ def _field(number, value):
     return _varint(number << 3 | 2) + _varint(len(data)) + data
 
 
-def generate_request(text='', ids=(), max_tokens=100, policy='', stop=(), bias=None):
-    """A GenerateRequest. `bias` maps a token to what is added to its logit."""
+def generate_request(max_tokens=100, policy='', stop=(), bias=None, **prompt):
+    """A GenerateRequest. The prompt is `text` or `ids`. `bias` maps a token to what is added to its logit."""
     message = b''
-    if ids:
-        message += _field(4, _field(1, b''.join(_varint(token) for token in ids)))
+    if 'ids' in prompt:
+        message += _field(4, _field(1, b''.join(_varint(token) for token in prompt['ids'])))
     else:
-        message += _field(3, text)
+        message += _field(3, prompt['text'])
     for token, value in (bias or {}).items():
         entry = _field(1, token) + _varint(2 << 3 | 5) + struct.pack('<f', value)
         message += _field(6, _field(9, entry))
