@@ -16,6 +16,7 @@ function(bastion_embed_file target file constant)
             -P ${script}
     DEPENDS ${source} ${script}
     VERBATIM)
+  bastion_generates(${target}_${constant} ${header})
   target_sources(${target} PRIVATE ${header})
   target_include_directories(${target} PRIVATE ${folder})
 endfunction()

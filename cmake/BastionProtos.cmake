@@ -25,6 +25,7 @@ function(bastion_proto_library)
       VERBATIM)
     list(APPEND generated ${outputs})
   endforeach()
+  bastion_generates(${ARG_NAME} ${generated})
   add_library(${ARG_NAME} STATIC ${generated})
   target_include_directories(${ARG_NAME} SYSTEM PUBLIC ${CMAKE_BINARY_DIR}/generated)
   target_link_libraries(${ARG_NAME} PUBLIC protobuf::libprotobuf PkgConfig::GRPCPP

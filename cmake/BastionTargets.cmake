@@ -5,13 +5,23 @@
 #   bastion_binary(NAME bastion-bench SRCS main.cc DEPS …)
 #   bastion_test(NAME tree_best_first_test SRCS best_first_test.cc DEPS …)
 #   bastion_benchmark(NAME tree_benchmark SRCS … DEPS …)
+# The target generated_files makes the sources that programs make, without compiling anything.
+add_custom_target(generated_files)
+function(bastion_generates name)
+  add_custom_target(${name}_files DEPENDS ${ARGN})
+  add_dependencies(generated_files ${name}_files)
+endfunction()
+
 function(bastion_include_directories target)
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 endfunction()
 
+# With BASTION_UNITY, the compiler reads up to 12 sources of a target as one, and parses and instantiates
+# what they share once.
 function(bastion_common_options target)
   bastion_include_directories(${target})
   bastion_use_precompiled_header(${target})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${BASTION_UNITY} UNITY_BUILD_BATCH_SIZE 12)
 endfunction()
 
 function(bastion_library)

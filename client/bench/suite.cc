@@ -88,7 +88,7 @@ void ReadLoad(SuiteReader& reader, SuiteLoad* load) {
   reader.AtLeast("max_rows", load->max_rows, 2);
 }
 
-void ReadLatency(SuiteReader& reader, SuiteLatency* latency) {
+void ReadLatencyGrid(SuiteReader& reader, SuiteLatency* latency) {
   reader.Read("latency_rows", &latency->rows);
   reader.Read("latency_contexts", &latency->contexts);
   for (const int value : latency->rows) reader.AtLeast("latency_rows", value, 1);
@@ -130,7 +130,7 @@ absl::StatusOr<Suite> ParseSuite(std::string_view text, const std::string& origi
   reader.Read("policies", &suite.policies);
   ReadGrid(reader, &suite.grid);
   ReadLoad(reader, &suite.load);
-  ReadLatency(reader, &suite.latency);
+  ReadLatencyGrid(reader, &suite.latency);
   reader.Require("tables", &suite.tables);
   reader.Read("plots", &suite.plots);
   for (const std::string& table : suite.tables) {

@@ -35,9 +35,9 @@ struct FixedTree {
   }
 };
 
-class Checker {
+class DistributionChecker {
  public:
-  explicit Checker(const DistributionCheck& check)
+  explicit DistributionChecker(const DistributionCheck& check)
       : check_(check), next_session_(check.first_session), next_seed_(check.first_seed) {}
 
   absl::StatusOr<DistributionReport> Run();
@@ -72,8 +72,8 @@ class Checker {
   DistributionReport report_;
 };
 
-absl::StatusOr<DraftResult> Checker::RequestDraft(SequenceId id,
-                                                  const std::vector<TokenId>& prompt) {
+absl::StatusOr<DraftResult> DistributionChecker::RequestDraft(SequenceId id,
+                                                              const std::vector<TokenId>& prompt) {
   const std::vector<TokenId> before(prompt.begin(), prompt.end() - 1);
   RETURN_IF_ERROR(check_.verifier->Prefill({id, 0, before}).status());
   Frontier frontier;
@@ -85,7 +85,7 @@ absl::StatusOr<DraftResult> Checker::RequestDraft(SequenceId id,
   return check_.drafter->Expand({frontier});
 }
 
-absl::StatusOr<DraftTree> Checker::GrowTree(const std::vector<TokenId>& prompt) {
+absl::StatusOr<DraftTree> DistributionChecker::GrowTree(const std::vector<TokenId>& prompt) {
   const SequenceId id = NextId();
   RETURN_IF_ERROR(check_.verifier->Open(id, SamplingParams()));
   const absl::StatusOr<DraftResult> drafted = RequestDraft(id, prompt);
@@ -99,7 +99,7 @@ absl::StatusOr<DraftTree> Checker::GrowTree(const std::vector<TokenId>& prompt) 
   return GrowBestFirst(prompt.back(), DraftCandidates(marginals), check_.tree_nodes);
 }
 
-absl::StatusOr<std::vector<std::vector<double>>> Checker::LogProbsOf(
+absl::StatusOr<std::vector<std::vector<double>>> DistributionChecker::LogProbsOf(
     const std::vector<TokenId>& prompt, const DraftTree& tree) {
   std::vector<std::vector<TokenId>> prefixes;
   std::vector<std::vector<double>> log_probs;
@@ -112,7 +112,7 @@ absl::StatusOr<std::vector<std::vector<double>>> Checker::LogProbsOf(
   return log_probs;
 }
 
-absl::Status Checker::ChooseTree() {
+absl::Status DistributionChecker::ChooseTree() {
   ChoiceParams plain;
   plain.temperature = 1;
   double largest_entropy = -1;
@@ -133,8 +133,9 @@ absl::Status Checker::ChooseTree() {
       "the drafter returned no candidates for any prompt, so there is no tree to check");
 }
 
-absl::StatusOr<VerifyResult> Checker::VerifyAll(const std::vector<SequenceId>& ids, Position cached,
-                                                const DraftTree& tree) {
+absl::StatusOr<VerifyResult> DistributionChecker::VerifyAll(const std::vector<SequenceId>& ids,
+                                                            Position cached,
+                                                            const DraftTree& tree) {
   Forest forest;
   for (const SequenceId id : ids) forest.push_back({id, cached, tree});
   ASSIGN_OR_RETURN(VerifyResult result, check_.verifier->Verify(forest, {}));
@@ -142,8 +143,9 @@ absl::StatusOr<VerifyResult> Checker::VerifyAll(const std::vector<SequenceId>& i
   return result;
 }
 
-absl::Status Checker::DrawBatch(const std::vector<SequenceId>& ids, const WalkOutcomes& outcomes,
-                                std::vector<int64_t>& counts) {
+absl::Status DistributionChecker::DrawBatch(const std::vector<SequenceId>& ids,
+                                            const WalkOutcomes& outcomes,
+                                            std::vector<int64_t>& counts) {
   // Verify the prompt's tokens as roots, for all sequences in one forward. This is cheaper than
   // many short prefills.
   for (Position position = 0; position < cached(); ++position) {
@@ -159,8 +161,8 @@ absl::Status Checker::DrawBatch(const std::vector<SequenceId>& ids, const WalkOu
   return absl::OkStatus();
 }
 
-absl::Status Checker::Draw(const ChoiceParams& setting, const WalkOutcomes& outcomes,
-                           std::vector<int64_t>& counts) {
+absl::Status DistributionChecker::Draw(const ChoiceParams& setting, const WalkOutcomes& outcomes,
+                                       std::vector<int64_t>& counts) {
   const auto settings = static_cast<int>(check_.settings.size());
   const int batch_size =
       std::clamp(check_.batch_size, 1, std::max(1, target_.max_rows / fixed_.tree.rows()));
@@ -207,7 +209,7 @@ DistributionTest TestOf(const WalkOutcomes& outcomes, const std::vector<double>&
   return test;
 }
 
-absl::StatusOr<DistributionReport> Checker::Run() {
+absl::StatusOr<DistributionReport> DistributionChecker::Run() {
   ASSIGN_OR_RETURN(target_, check_.verifier->Info());
   RETURN_IF_ERROR(ChooseTree());
   const DraftTree& tree = fixed_.tree;
@@ -242,7 +244,7 @@ bool DistributionReport::exact() const {
 }
 
 absl::StatusOr<DistributionReport> CheckDistribution(const DistributionCheck& check) {
-  return Checker(check).Run();
+  return DistributionChecker(check).Run();
 }
 
 }  // namespace bastion

@@ -9,9 +9,9 @@ namespace {
 
 using Texts = std::vector<PromptMeasurement>;
 
-class Checker {
+class TextChecker {
  public:
-  explicit Checker(const TextCheck& check) : check_(check) {
+  explicit TextChecker(const TextCheck& check) : check_(check) {
     for (const int size : check_.batch_sizes) {
       for (const TextPolicy& policy : check_.policies) {
         PolicyTexts& texts = report_.policies.emplace_back();
@@ -132,6 +132,6 @@ bool TextReport::speculated() const {
                      [](const PolicyTexts& policy) { return policy.tau() > 1; });
 }
 
-absl::StatusOr<TextReport> CheckTexts(const TextCheck& check) { return Checker(check).Run(); }
+absl::StatusOr<TextReport> CheckTexts(const TextCheck& check) { return TextChecker(check).Run(); }
 
 }  // namespace bastion

@@ -148,32 +148,32 @@ json Service(const SchedulerStats& stats) {
           {"kv_page_tokens", stats.target.page_tokens}};
 }
 
-absl::Status FieldError(const std::string& field, absl::string_view problem) {
+absl::Status JsonFieldError(const std::string& field, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", problem));
 }
 
 absl::Status SetField(const std::string& field, const json& value, v1::GenerateRequest* request) {
   if (field == "prompt") {
-    if (!value.is_string()) return FieldError(field, "must be a string");
+    if (!value.is_string()) return JsonFieldError(field, "must be a string");
     request->set_text(value.get<std::string>());
   } else if (field == "policy") {
-    if (!value.is_string()) return FieldError(field, "must be a string");
+    if (!value.is_string()) return JsonFieldError(field, "must be a string");
     request->mutable_speculation()->set_policy(value.get<std::string>());
   } else if (field == "max_new_tokens") {
     if (!value.is_number_unsigned() || value == 0 ||
         value.get<uint64_t>() > std::numeric_limits<uint32_t>::max()) {
-      return FieldError(field, "must be an integer from 1 to 4294967295");
+      return JsonFieldError(field, "must be an integer from 1 to 4294967295");
     }
     request->mutable_stop()->set_max_tokens(value.get<uint32_t>());
   } else if (field == "temperature") {
     // A larger number may be too large for a float.
     if (!value.is_number() || std::abs(value.get<double>()) > 1e6) {
-      return FieldError(field, "must be a number from 0 to 100");
+      return JsonFieldError(field, "must be a number from 0 to 100");
     }
     request->mutable_sampling()->set_temperature(value.get<float>());
   } else {
-    return FieldError(field.substr(0, ConsoleFeed::kNameBytes),
-                      "is not a field; use prompt, policy, max_new_tokens and temperature");
+    return JsonFieldError(field.substr(0, ConsoleFeed::kNameBytes),
+                          "is not a field; use prompt, policy, max_new_tokens and temperature");
   }
   return absl::OkStatus();
 }

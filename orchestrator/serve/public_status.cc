@@ -11,7 +11,7 @@ namespace {
 
 // A message becomes a trailer. gRPC's default limit for all trailers of a call is 8 KiB, and a byte
 // may take three after escaping.
-constexpr size_t kMaxMessageBytes = 1024;
+constexpr size_t kMaxShownBytes = 1024;
 // When clients may retry after an error that says nothing about the rate of the service.
 constexpr absl::Duration kRetryDelay = absl::Seconds(1);
 
@@ -47,10 +47,11 @@ absl::Status Replacement(const absl::Status& status, absl::string_view request_i
 absl::Status PublicStatus(const absl::Status& status, absl::string_view request_id) {
   if (status.ok()) return status;
   if (!IsForClient(status) || !IsPromised(status.code())) {
-    LOG(ERROR) << "request " << ShortenedToBytes(request_id, kMaxMessageBytes) << " failed: " << status;
+    LOG(ERROR) << "request " << ShortenedToBytes(request_id, kMaxShownBytes)
+               << " failed: " << status;
     return WithRequestId(WithRetryDelay(Replacement(status, request_id), kRetryDelay), request_id);
   }
-  absl::Status shown(status.code(), ShortenedToBytes(status.message(), kMaxMessageBytes));
+  absl::Status shown(status.code(), ShortenedToBytes(status.message(), kMaxShownBytes));
   status.ForEachPayload(
       [&](absl::string_view url, const absl::Cord& payload) { shown.SetPayload(url, payload); });
   return WithRequestId(shown, request_id);

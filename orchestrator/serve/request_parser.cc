@@ -153,9 +153,9 @@ absl::Status RequestParser::CheckBounds(const v1::GenerateRequest& request) cons
   RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   RETURN_IF_ERROR(CheckSize("model", request.model().size(), kMaxModelBytes, "bytes"));
   if (!request.model().empty() && request.model() != model_->name) {
-    return ForClient(
-        absl::NotFoundError(absl::StrCat("model \"", ShortenedToBytes(request.model(), kMaxQuotedBytes),
-                                         "\" is not served here; use \"", model_->name, "\"")));
+    return ForClient(absl::NotFoundError(
+        absl::StrCat("model \"", ShortenedToBytes(request.model(), kMaxQuotedBytes),
+                     "\" is not served here; use \"", model_->name, "\"")));
   }
   RETURN_IF_ERROR(CheckPromptBounds(request));
   RETURN_IF_ERROR(CheckStopBounds(request.stop()));
