@@ -118,7 +118,7 @@ class Queue {
   Mode mode_ ABSL_GUARDED_BY(mutex_) = Mode::kDirect;
   bool has_thread_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<std::string> lines_ ABSL_GUARDED_BY(mutex_);
-  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // Of lines_.
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // The size of lines_.
   int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
 };

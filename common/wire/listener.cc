@@ -137,7 +137,7 @@ absl::Status Listener::OpenTcp(const std::string& address, size_t index) {
   if (failed != 0) return absl::UnavailableError(gai_strerror(failed));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(results, &freeaddrinfo);
   absl::Status status = absl::UnavailableError("the host has no address");
-  in_port_t port = 0;  // Of the first of the host's addresses. The others use it too.
+  in_port_t port = 0;  // The first address of the host has this port. The others use it too.
   for (addrinfo* found = results; found != nullptr; found = found->ai_next) {
     Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.valid()) continue;  // This machine has no such protocol.

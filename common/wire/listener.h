@@ -37,7 +37,7 @@ namespace bastion::wire {
 class Listener {
  public:
   // Listens on `addresses`: "host:port", "unix:///path". Connections wait until Start(). Only this
-  // user may connect to a unix socket. A host name stands for all its addresses; "[::]" includes
+  // user may connect to a unix socket. A host name means all its addresses; "[::]" includes
   // IPv4. UNAVAILABLE, with the address, if one cannot be used; a unix socket of another live
   // process is not taken over.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Listener>> Open(

@@ -1,5 +1,5 @@
 // StopSignals: how SIGTERM and SIGINT end a service, and what does not end it or hold it up:
-// SIGPIPE, and a log that nobody reads (log_writer.h).
+// SIGPIPE, and a log that is not read (log_writer.h).
 //
 // A thread of its own waits for the signals:
 //   before Arm()      a signal ends the process at once: nothing is lost while a model loads

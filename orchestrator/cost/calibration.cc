@@ -34,9 +34,8 @@ TokenId RandomToken(uint64_t seed, uint32_t index, int vocabulary) {
 // below 1 are dropped.
 std::vector<int> Clipped(const std::vector<int>& wanted, int max) {
   std::set<int> clipped;
-  for (const int value : wanted) {
-    if (std::min(value, max) >= 1) clipped.insert(std::min(value, max));
-  }
+  for (const int value : wanted) clipped.insert(std::min(value, max));
+  clipped.erase(clipped.begin(), clipped.lower_bound(1));
   return {clipped.begin(), clipped.end()};
 }
 
@@ -83,9 +82,8 @@ class CalibrationSequence {
  private:
   absl::Status EnsureOpen() {
     if (open_ && cached_ <= context_ + Slack(context_)) return absl::OkStatus();
-    if (open_) {
+    if (std::exchange(open_, false)) {
       verifier_.Close(id_);
-      open_ = false;
       ++id_.epoch;
     }
     RETURN_IF_ERROR(verifier_.Open(id_, SamplingParams()));
@@ -353,8 +351,7 @@ DraftTree RandomTree(int rows, int vocabulary, uint64_t seed) {
   DraftTree tree(RandomToken(seed, draws++, vocabulary));
   // The nodes get consecutive tokens, so no two nodes have the same token.
   const TokenId first = RandomToken(seed, draws++, vocabulary);
-  while (tree.rows() < rows) {
-    const int node = tree.rows();
+  for (int node = tree.rows(); node < rows; ++node) {
     // Nodes 1 and 2 are both children of the root, so the tree is not a chain.
     const NodeIndex parent =
         node <= 2 && rows > 2 ? 0 : static_cast<NodeIndex>(RandomWord(seed, draws++) % node);

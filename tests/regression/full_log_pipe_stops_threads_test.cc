@@ -1,4 +1,4 @@
-// A log that went to a pipe which nobody read stopped every thread that logged, once the pipe was
+// A log that went to a pipe that was not read stopped every thread that logged, once the pipe was
 // full: 64 KiB of lines.
 #include <fcntl.h>
 #include <unistd.h>

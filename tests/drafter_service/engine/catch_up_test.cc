@@ -1,5 +1,6 @@
-// Sequences that lack much context catch up in pieces between the calls of Expand. Nobody else
-// waits for them, and afterwards their drafts are those of a drafter that read everything at once.
+// Sequences that lack much context catch up in pieces between the calls of Expand. No other
+// sequence waits for them, and afterwards their drafts are those of a drafter that read everything
+// at once.
 #include <cmath>
 #include <cstring>
 #include <filesystem>

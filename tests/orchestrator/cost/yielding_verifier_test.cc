@@ -50,7 +50,7 @@ class SharedVerifier final : public Verifier {
   int busy_from = 1;
   int calls = 0;
   absl::Duration used;     // By the calls of this user.
-  absl::Duration longest;  // Of these calls.
+  absl::Duration longest;  // The longest one.
 
  private:
   testing::ManualClock& clock_;
