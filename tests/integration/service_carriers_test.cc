@@ -74,6 +74,26 @@ TEST_F(ServicesTest, TheCarrierChangesNoTokenAndNoTree) {
   }
 }
 
+TEST_P(ServiceCarriersTest, ALongPromptIsDraftedOnceTheDrafterHasCaughtUp) {
+  testing::ServiceSystem& system = Start();
+  const auto long_request = [](const std::string& policy) {
+    v1::GenerateRequest request = Request(policy, 300);
+    std::string prompt;
+    for (int i = 0; i < 130; ++i) prompt += kPrompt;
+    request.set_text(prompt);
+    return request;
+  };
+  const Answer plain = Generate(system.client(), long_request("ar"));
+  ASSERT_TRUE(plain.status.ok()) << plain.status;
+  const Answer answer = Generate(system.client(), long_request("fixed:8"));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.tokens, plain.tokens);
+  EXPECT_GT(answer.finished.usage().prompt_tokens(), 1024u);
+  EXPECT_EQ(answer.cycles.front().nodes(), 0u) << "the drafter has read the whole prompt at once";
+  EXPECT_EQ(answer.cycles.at(answer.cycles.size() - 20).nodes(), 8u);
+  EXPECT_LT(answer.cycles.size(), 250u) << "no draft was accepted";
+}
+
 TEST_P(ServiceCarriersTest, AKilledDrafterCostsOnlySpeedAndSpeculationResumesWithTheNextDrafter) {
   testing::ServiceSystem& system = Start({"--draft_timeout=2s", "--stream_interval=0"});
   const Answer plain = Generate(system.client(), Request("ar", 300));
