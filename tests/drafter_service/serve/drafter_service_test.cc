@@ -8,8 +8,10 @@
 #include <set>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/base/mutex.h"
 #include "common/wire/protocol.h"
 #include "common/wire/service_host.h"
 #include "gtest/gtest.h"
@@ -30,13 +32,17 @@ class FakeEngine final : public DrafterEngine {
     if (throws) throw std::bad_alloc();
     pieces_left_ += pieces_of_next_call.exchange(0);
     appended_before_call = appended.load();
-    for (const Frontier& frontier : frontiers) open.insert(frontier.sequence);
+    MutexLock lock(&mutex_);
+    for (const Frontier& frontier : frontiers) open_.insert(frontier.sequence);
     return std::vector<Draft>(frontiers.size());
   }
   void FeaturesArrived(SequenceId, Position, TokenId) override {}
-  void Close(SequenceId sequence) override { open.erase(sequence); }
+  void Close(SequenceId sequence) override {
+    MutexLock lock(&mutex_);
+    open_.erase(sequence);
+  }
   const DraftTrace& last_trace() const override { return trace_; }
-  int live_sequences() const override { return static_cast<int>(open.size()); }
+  int live_sequences() const override { return static_cast<int>(open().size()); }
   bool has_piece() const override { return pieces_left_ > 0; }
   FeatureRange NextPiece() override {
     --pieces_left_;
@@ -49,11 +55,14 @@ class FakeEngine final : public DrafterEngine {
   bool AppendPiece(const FeatureRange& piece, absl::StatusOr<Features> features) override {
     if (on_append) on_append(features.status());
     ++appended;
-    return open.contains(piece.sequence);
+    return open().contains(piece.sequence);
   }
 
-  std::set<SequenceId> open;
-  bool throws = false;
+  std::set<SequenceId> open() const {
+    MutexLock lock(&mutex_);
+    return open_;
+  }
+  std::atomic<bool> throws{false};
   // ---- pieces ----
   std::atomic<int> pieces_of_next_call{0};
   std::function<void()> on_read;
@@ -62,6 +71,8 @@ class FakeEngine final : public DrafterEngine {
   std::atomic<int> appended_before_call{0};  // When the last call began.
 
  private:
+  mutable Mutex mutex_;  // The thread of the test reads what those of the service write.
+  std::set<SequenceId> open_ ABSL_GUARDED_BY(mutex_);
   int pieces_left_ = 0;
   DrafterInfo info_;
   DraftTrace trace_;
@@ -122,7 +133,7 @@ TEST_F(DrafterServiceTest, AStreamCannotUseOrCloseTheSequencesOfAnother) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(absl::IsNotFound(result->drafts.at(0).status));
   EXPECT_TRUE(result->drafts.at(1).status.ok());
-  EXPECT_EQ(engine_.open, (std::set<SequenceId>{kSequence, own}));
+  EXPECT_EQ(engine_.open(), (std::set<SequenceId>{kSequence, own}));
 }
 
 TEST_F(DrafterServiceTest, AnEngineThatThrowsFailsTheCallAndLeaksNothing) {
