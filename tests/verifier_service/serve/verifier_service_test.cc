@@ -2,9 +2,12 @@
 // loses nothing.
 #include "verifier_service/serve/verifier_service.h"
 
+#include <atomic>
 #include <set>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/clock.h"
+#include "common/base/mutex.h"
 #include "common/wire/codec.h"
 #include "common/wire/service_host.h"
 #include "gmock/gmock.h"
@@ -22,12 +25,14 @@ class FakeEngine final : public VerifierEngine {
   FakeEngine() { info_.dims.vocabulary = 10; }
   const TargetInfo& info() const override { return info_; }
   absl::Status SetFeatureLayers(const std::vector<int>& layers) override {
-    set_layers = layers;
+    MutexLock lock(&mutex_);
+    layers_ = layers;
     return absl::OkStatus();
   }
   absl::Status Open(SequenceId sequence, const SamplingParams&) override {
-    std::erase_if(open, [&](SequenceId id) { return id.session == sequence.session; });
-    open.insert(sequence);
+    MutexLock lock(&mutex_);
+    std::erase_if(open_, [&](SequenceId id) { return id.session == sequence.session; });
+    open_.insert(sequence);
     return absl::OkStatus();
   }
   absl::StatusOr<int> ReusePrefix(const PrefixItem&) override { return 0; }
@@ -39,17 +44,30 @@ class FakeEngine final : public VerifierEngine {
     result.prompts.resize(prompts.size());
     return result;
   }
-  void Close(SequenceId sequence) override { open.erase(sequence); }
+  void Close(SequenceId sequence) override {
+    MutexLock lock(&mutex_);
+    open_.erase(sequence);
+  }
   nn::ForwardCost cost() const override { return {}; }
   FeatureStore& features() override { return store_; }
-  int live_sequences() const override { return static_cast<int>(open.size()); }
+  int live_sequences() const override { return static_cast<int>(open().size()); }
   int free_kv_tokens() const override { return 0; }
 
-  std::set<SequenceId> open;
-  std::vector<int> set_layers;
-  bool throws = false;
+  std::set<SequenceId> open() const {
+    MutexLock lock(&mutex_);
+    return open_;
+  }
+  // Those of the last SetFeatureLayers.
+  std::vector<int> layers() const {
+    MutexLock lock(&mutex_);
+    return layers_;
+  }
+  std::atomic<bool> throws{false};
 
  private:
+  mutable Mutex mutex_;  // The thread of the test reads what those of the service write.
+  std::set<SequenceId> open_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int> layers_ ABSL_GUARDED_BY(mutex_);
   TargetInfo info_;
   FeatureStore store_{DType::kF32, 1 << 20};
 };
@@ -98,7 +116,7 @@ TEST_F(VerifierServiceTest, AStreamCannotUseOrCloseTheSequencesOfAnother) {
   other->Close(kSequence);
   ASSERT_TRUE(other->Open({8, 0}, {}).ok());  // Its Close has been handled.
   EXPECT_TRUE(VerifyRoot(*owner, kSequence).ok());
-  EXPECT_EQ(engine_.open, (std::set<SequenceId>{kSequence, {8, 0}}));
+  EXPECT_EQ(engine_.open(), (std::set<SequenceId>{kSequence, {8, 0}}));
 }
 
 TEST_F(VerifierServiceTest, ALostStreamClosesItsSequences) {
@@ -180,7 +198,7 @@ TEST_F(VerifierServiceTest, ADrafterCannotChangeTheLayersOfAnotherThatIsConnecte
   Subscriber first(address_, {1, 2});
   const auto subscribed = [&] {
     (void)service_.state();  // Orders this thread after the subscription.
-    return engine_.set_layers == std::vector<int>{1, 2};
+    return engine_.layers() == std::vector<int>{1, 2};
   };
   for (int i = 0; i < 2000 && !subscribed(); ++i) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_TRUE(absl::IsFailedPrecondition(Subscriber(address_, {0}).Finish()));
@@ -194,7 +212,7 @@ TEST_F(VerifierServiceTest, ADrafterCannotChangeTheLayersOfAnotherThatIsConnecte
     absl::SleepFor(absl::Milliseconds(20));
   }
   EXPECT_TRUE(absl::IsCancelled(other)) << other;
-  EXPECT_EQ(engine_.set_layers, std::vector<int>{0});
+  EXPECT_EQ(engine_.layers(), std::vector<int>{0});
 }
 
 TEST_F(VerifierServiceTest, AnIdleEngineIsNotBusyAndTheInstanceDiffersBetweenProcesses) {
