@@ -12,6 +12,7 @@
 #include <boost/beast/http.hpp>
 #include <exception>
 #include <list>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -254,21 +255,33 @@ class HttpServer::Listener {
   void AcceptOne() {
     error_code error;
     tcp::socket socket = acceptor_.accept(error);
-    if (error.failed()) return;
+    if (error.failed()) {
+      // Without descriptors or memory, the connection goes on waiting. Other errors are those of a
+      // connection that is gone.
+      ::poll(nullptr, 0, kTickMilliseconds);
+      return;
+    }
     error = socket.non_blocking(false, error);
     error = socket.set_option(tcp::no_delay(true), error);
     absl::StatusOr<HttpTransport::TlsContext> tls = contexts_.Get();
     if (!tls.ok()) return;  // Open() has seen a valid one.
     Connection& connection = connections_.emplace_back(std::move(socket), *std::move(tls));
-    connection.thread = std::thread([this, &connection] {
-      beast::flat_buffer buffer;
-      bool open = Handshake(connection);
-      while (open && !stops_) {
-        open = ServeOne(connection, buffer);
-      }
-      connection.transport.ShutDown();
-      connection.ended = true;
-    });
+    try {
+      connection.thread = std::thread([this, &connection] { Serve(connection); });
+    } catch (const std::system_error& failure) {
+      LOG(WARNING) << "an HTTP connection was closed: no thread for it: " << failure.what();
+      connections_.pop_back();
+    }
+  }
+
+  void Serve(Connection& connection) const {
+    beast::flat_buffer buffer;
+    bool open = Handshake(connection);
+    while (open && !stops_) {
+      open = ServeOne(connection, buffer);
+    }
+    connection.transport.ShutDown();
+    connection.ended = true;
   }
 
   bool Handshake(Connection& connection) const {

@@ -79,10 +79,8 @@ class DrafterEngine {
   }
   // Adds the piece to the context. If that fails, the sequence begins again at the next Expand.
   // Returns false if the sequence was closed after NextPiece.
-  [[nodiscard]] virtual bool AppendPiece(const FeatureRange& /*piece*/,
-                                         absl::StatusOr<Features> /*features*/) {
-    return true;
-  }
+  [[nodiscard]] virtual bool AppendPiece(const FeatureRange& piece,
+                                         absl::StatusOr<Features> features) = 0;
 
   // The times of the last Expand, except its queue.
   [[nodiscard]] virtual const DraftTrace& last_trace() const = 0;

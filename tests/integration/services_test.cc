@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -42,10 +43,13 @@ TEST_F(ServicesTest, WithoutADrafterDraftFreeTreesAreUsed) {
   system.drafter->Signal(SIGKILL);
   system.drafter->Wait();
   for (const char* policy : {"default", "fixed:4+prior"}) {
+    // How much `default` speculates follows from measured times, which sanitizers distort.
+    const bool distorted = BASTION_SANITIZED && policy == std::string_view("default");
     const Answer answer = Generate(system.client(), Request(policy, 200));
     ASSERT_TRUE(answer.status.ok()) << answer.status;
     EXPECT_EQ(answer.tokens, plain.tokens) << policy;
-    EXPECT_GT(answer.finished.speculation().mean_committed_length(), 1.5) << policy;
+    EXPECT_GT(answer.finished.speculation().mean_committed_length(), distorted ? 1.0 : 1.5)
+        << policy;
   }
 }
 

@@ -111,6 +111,7 @@ class BusyWaitDrafter final : public drafter::DrafterEngine {
   void FeaturesArrived(SequenceId sequence, Position committed, TokenId) override {
     (void)CatchUp(sequence, committed);
   }
+  bool AppendPiece(const FeatureRange&, absl::StatusOr<Features>) override { return true; }
   void Close(SequenceId) override {}
   int live_sequences() const override { return 1; }
   const DraftTrace& last_trace() const override { return trace_; }
