@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/wire/connection_limits.h"
 #include "common/wire/listener.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
@@ -17,8 +18,15 @@ using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
 constexpr int kThreads = 4;
-constexpr int kMaxConnections = 64;
 constexpr int kMaxHealthMessageBytes = 1 << 10;
+
+// Everybody may connect. Connections that send no probes are closed soon, so that they cannot use
+// up the limit.
+constexpr ConnectionLimits kLimits = {.max_connections = 64,
+                                      .handshake = absl::Seconds(5),
+                                      .max_idle = absl::Seconds(10),
+                                      .max_age = absl::Minutes(1),
+                                      .max_age_grace = absl::Seconds(5)};
 
 // gRPC's own health service needs another synchronous service on its server. Watch is left
 // unimplemented, because every watcher would hold a thread; clients then poll with Check.
@@ -45,6 +53,7 @@ class HealthServer::Impl {
     grpc::ServerBuilder builder;
     grpc::ResourceQuota quota("bastion-health");
     quota.SetMaxThreads(kThreads);
+    SetConnectionLimits(kLimits, quota, builder);
     builder.SetResourceQuota(quota);
     builder.SetMaxReceiveMessageSize(kMaxHealthMessageBytes);
     builder.SetOption(std::make_unique<grpc::HealthCheckServiceServerBuilderOption>(nullptr));
@@ -72,9 +81,7 @@ HealthServer::HealthServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 HealthServer::~HealthServer() = default;
 
 absl::StatusOr<std::unique_ptr<HealthServer>> HealthServer::Start(const std::string& address) {
-  ConnectionLimits limits;
-  limits.max_connections = kMaxConnections;
-  ASSIGN_OR_RETURN(auto listener, Listener::Open({address}, limits));
+  ASSIGN_OR_RETURN(auto listener, Listener::Open({address}, kLimits));
   auto impl = std::make_unique<Impl>(std::move(listener));
   if (impl->runs()) return std::unique_ptr<HealthServer>(new HealthServer(std::move(impl)));
   return absl::InternalError("gRPC cannot start a server for health checks");
