@@ -10,15 +10,14 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
-#include <exception>
 #include <list>
-#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/http/http_names.h"
 #include "common/http/http_transport.h"
@@ -238,7 +237,10 @@ class HttpServer::Listener {
       const bool full = static_cast<int>(connections_.size()) >= options_.max_connections;
       pollfd waiting = {acceptor_.native_handle(), static_cast<int16_t>(full ? 0 : POLLIN), 0};
       ::poll(&waiting, 1, kTickMilliseconds);
-      if (waiting.revents != 0) AcceptOne();
+      if (waiting.revents != 0 &&
+          !RunGuarded("accepting an HTTP connection", [this] { AcceptOne(); })) {
+        ::poll(nullptr, 0, kTickMilliseconds);  // It probably lacks memory or a thread.
+      }
       const int64_t now = absl::ToInt64Nanoseconds(Clock::Real().Now());
       for (auto it = connections_.begin(); it != connections_.end();) {
         if (it->deadline < now) it->transport.ShutDown();
@@ -266,20 +268,17 @@ class HttpServer::Listener {
     absl::StatusOr<HttpTransport::TlsContext> tls = contexts_.Get();
     if (!tls.ok()) return;  // Open() has seen a valid one.
     Connection& connection = connections_.emplace_back(std::move(socket), *std::move(tls));
-    try {
-      connection.thread = std::thread([this, &connection] { Serve(connection); });
-    } catch (const std::system_error& failure) {
-      LOG(WARNING) << "an HTTP connection was closed: no thread for it: " << failure.what();
-      connections_.pop_back();
-    }
+    auto close = absl::MakeCleanup([this] { connections_.pop_back(); });
+    connection.thread = std::thread([this, &connection] { Serve(connection); });
+    std::move(close).Cancel();
   }
 
   void Serve(Connection& connection) const {
-    beast::flat_buffer buffer;
-    bool open = Handshake(connection);
-    while (open && !stops_) {
-      open = ServeOne(connection, buffer);
-    }
+    RunGuarded("an HTTP connection", [&] {
+      beast::flat_buffer buffer;
+      bool open = Handshake(connection);
+      while (open && !stops_) open = ServeOne(connection, buffer);
+    });
     connection.transport.ShutDown();
     connection.ended = true;
   }
@@ -307,14 +306,8 @@ class HttpServer::Listener {
       if (status != 0) response.Send(status, kText, absl::StrCat(error.message(), "\n"));
       return false;
     }
-    // A handler may call libraries that throw, and an exception would end the process.
-    try {
-      Answer(connection, parser.get(), response);
-    } catch (const std::exception& error) {
-      LOG(ERROR) << "HTTP handler failed: " << error.what();
-      response.Fail();
-    } catch (...) {
-      LOG(ERROR) << "HTTP handler failed";
+    // A handler may call libraries that throw.
+    if (!RunGuarded("HTTP handler", [&] { Answer(connection, parser.get(), response); })) {
       response.Fail();
     }
     return response.End();

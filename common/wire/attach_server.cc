@@ -9,10 +9,12 @@
 #include <exception>
 #include <filesystem>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/wire/descriptor_passing.h"
 #include "common/wire/private_folder.h"
@@ -132,9 +134,11 @@ void AttachServer::AcceptAll() {
       absl::SleepFor(absl::Milliseconds(100));
       continue;
     }
-    JoinFinished();
-    const absl::Status admitted = Admit(std::move(connection));
-    if (!admitted.ok()) LOG(WARNING) << "attach refused: " << admitted;
+    RunGuarded("an attach", [&] {
+      JoinFinished();
+      const absl::Status admitted = Admit(std::move(connection));
+      if (!admitted.ok()) LOG(WARNING) << "attach refused: " << admitted;
+    });
   }
 }
 
@@ -159,11 +163,14 @@ absl::Status AttachServer::Admit(Descriptor connection) {
   RETURN_IF_ERROR(SendDescriptors(connection, "!", descriptors));
   SharedEnds ends{std::move(connection), std::move(mine), std::move(theirs), offer.epoch};
   Stream& stream = streams_.emplace_back();
+  auto remove = absl::MakeCleanup([this] { streams_.pop_back(); });  // Without a thread.
   stream.channel = std::make_shared<SharedChannel>(std::move(ends));
   stream.thread = std::thread([&stream, serve = offer.serve] {
-    stream.channel->End(ServeGuarded(serve, stream.channel));
+    RunGuarded("the end of a stream over shared memory",
+               [&] { stream.channel->End(ServeGuarded(serve, stream.channel)); });
     stream.finished = true;
   });
+  std::move(remove).Cancel();
   return absl::OkStatus();
 }
 

@@ -22,6 +22,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/wire/descriptor_passing.h"
 
@@ -77,6 +78,26 @@ in_port_t BoundPort(const Descriptor& socket) {
   getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &bytes);
   return bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
                                      : reinterpret_cast<const sockaddr_in&>(bound).sin_port;
+}
+
+bool IsSame(const addrinfo& a, const addrinfo& b) {
+  if (a.ai_family != b.ai_family) return false;
+  if (a.ai_family != AF_INET6) {
+    return reinterpret_cast<const sockaddr_in*>(a.ai_addr)->sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in*>(b.ai_addr)->sin_addr.s_addr;
+  }
+  const auto* const first = reinterpret_cast<const sockaddr_in6*>(a.ai_addr);
+  const auto* const second = reinterpret_cast<const sockaddr_in6*>(b.ai_addr);
+  return IN6_ARE_ADDR_EQUAL(&first->sin6_addr, &second->sin6_addr) &&
+         first->sin6_scope_id == second->sin6_scope_id;
+}
+
+// True if an earlier entry of the list has the same address. /etc/hosts may name a host twice.
+bool IsRepeated(const addrinfo* first, const addrinfo* found) {
+  for (; first != found; first = first->ai_next) {
+    if (IsSame(*first, *found)) return true;
+  }
+  return false;
 }
 
 void SetPort(in_port_t port, sockaddr* address) {
@@ -139,8 +160,13 @@ absl::Status Listener::OpenTcp(const std::string& address, size_t index) {
   absl::Status status = absl::UnavailableError("the host has no address");
   in_port_t port = 0;  // The first address of the host has this port. The others use it too.
   for (addrinfo* found = results; found != nullptr; found = found->ai_next) {
+    if (IsRepeated(results, found)) continue;
     Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket.valid()) continue;  // This machine has no such protocol.
+    if (!socket.valid()) {
+      status = absl::ErrnoToStatus(errno, "socket");
+      if (errno == EAFNOSUPPORT) continue;  // This machine has no such protocol.
+      return status;
+    }
     SetTcpOptions(socket, limits_);
     if (found->ai_family == AF_INET6) {
       SetOption(socket, IPPROTO_IPV6, IPV6_V6ONLY, results->ai_next != nullptr ? 1 : 0);
@@ -217,7 +243,9 @@ void Listener::Main() {
     epoll_event event = {};
     if (epoll_wait(epoll_.get(), &event, 1, /*timeout=*/-1) < 1) continue;
     if (event.data.u64 == kStop) return;
-    if (event.data.u64 != kConnection) Accept(sockets_[event.data.u64]);
+    if (event.data.u64 == kConnection) continue;
+    const Socket& socket = sockets_[event.data.u64];
+    if (!RunGuarded("accepting a connection", [&] { Accept(socket); })) Pause();
   }
 }
 
@@ -271,12 +299,12 @@ void Listener::RefuseWithSpare(const Socket& socket) {
 }
 
 void Listener::CountRefused() {
-  const int64_t refused = ++refused_;
+  ++refused_;
   const absl::Duration now = Clock::Real().Now();
   if (now < next_log_) return;
   next_log_ = now + kLogInterval;
-  LOG(WARNING) << "connections refused: " << refused - std::exchange(logged_, refused)
-               << "; at most " << max_connections_
+  LOG(WARNING) << "connections refused: " << std::exchange(refused_, 0) << "; at most "
+               << max_connections_
                << " may be open (--max_connections, and the limit on descriptors)";
 }
 

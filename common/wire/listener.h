@@ -4,20 +4,18 @@
 // (CVE-2023-4785), and it takes any number of connections. This listener hands accepted sockets to
 // the server.
 //
-// gRPC does not tell when it closes a connection. The listener finds out by itself: it registers
+// gRPC does not report when it closes a connection. The listener finds out by itself: it registers
 // every connection with its epoll descriptor, and the kernel drops the registration when gRPC
-// closes the connection. While the limit seems reached, the listener looks which registrations are
+// closes the connection. While the limit seems reached, the listener checks which registrations are
 // left.
 //
 // If descriptors run out all the same, a spare one is used to accept and close connections, so that
-// clients learn at once that they are refused. One thread per listener. Thread-compatible, except
-// refused().
+// clients learn at once that they are refused. One thread per listener. Thread-compatible.
 #ifndef BASTION_COMMON_WIRE_LISTENER_H_
 #define BASTION_COMMON_WIRE_LISTENER_H_
 
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -39,7 +37,7 @@ class Listener {
   // Listens on `addresses`: "host:port", "unix:///path". Connections wait until Start(). Only this
   // user may connect to a unix socket. A host name means all its addresses; "[::]" includes
   // IPv4. UNAVAILABLE, with the address, if one cannot be used; a unix socket of another live
-  // process is not taken over.
+  // process is not taken over. The system's error if there are no descriptors to wait with.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Listener>> Open(
       const std::vector<std::string>& addresses, const ConnectionLimits& limits);
   // Stops, and removes the unix sockets.
@@ -57,8 +55,6 @@ class Listener {
   [[nodiscard]] int port() const { return port_; }
   // How many connections may be open at a time.
   [[nodiscard]] size_t max_connections() const { return max_connections_; }
-  // How many connections were closed at once because of a limit. Thread-safe.
-  [[nodiscard]] int64_t refused() const { return refused_; }
 
  private:
   struct Socket {
@@ -101,9 +97,8 @@ class Listener {
   // Used by the thread only.
   std::unordered_set<int> connections_;  // Those that were open when last looked at, and new ones.
   absl::Duration next_look_, next_log_;  // On Clock::Real().
-  int64_t logged_ = 0;                   // Refused connections that the log has told of.
+  int64_t refused_ = 0;                  // Connections closed because of a limit, not logged yet.
 
-  std::atomic<int64_t> refused_{0};
   std::thread thread_;
 };
 

@@ -6,7 +6,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
+#include <stdexcept>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -160,6 +162,32 @@ TEST_F(AttachServerTest, ThePeerReceivesTheStatusThatServeReturns) {
   ASSERT_TRUE(channel.Send(message, absl::Now() + kLongTimeout).ok());
   EXPECT_EQ(channel.Receive(&message, absl::Now() + kLongTimeout),
             absl::InvalidArgumentError("negative"));
+}
+
+// A stream whose copy fails, as the start of its thread may.
+struct ThrowsWhenCopied {
+  explicit ThrowsWhenCopied(const std::atomic<bool>* armed_in) : armed(armed_in) {}
+  ThrowsWhenCopied(const ThrowsWhenCopied& other) : armed(other.armed) {
+    if (*armed) throw std::runtime_error("no thread");
+  }
+  absl::Status operator()(const std::shared_ptr<SharedChannel>& /*channel*/) const {
+    return absl::OkStatus();
+  }
+  const std::atomic<bool>* armed;
+};
+
+TEST_F(AttachServerTest, AStreamThatCannotStartEndsAlone) {
+  StartServer();
+  std::atomic<bool> armed{false};
+  AttachReply offer;
+  ASSERT_TRUE(server_->Offer(ValidRequest(), ThrowsWhenCopied(&armed), offer).ok());
+  armed = true;
+  auto ends = AcceptOffer(offer);
+  ASSERT_TRUE(ends.ok()) << ends.status();
+  SharedChannel channel(*std::move(ends));
+  proto::FeatureReply message;
+  EXPECT_TRUE(absl::IsUnavailable(channel.Receive(&message, absl::Now() + kLongTimeout)));
+  ExpectServes();
 }
 
 TEST_F(AttachServerTest, StoppingTheServerEndsItsStreams) {
