@@ -56,9 +56,9 @@ class Queue {
   }
 
   void Stop() {
-    const bool flushed = Flush();
+    // Under one lock, so that no line is queued after the last look at the queue.
     MutexLock lock(&mutex_);
-    mode_ = flushed ? Mode::kDirect : Mode::kDrop;
+    mode_ = AwaitWritten() ? Mode::kDirect : Mode::kDrop;
   }
 
   void Write(std::string line) {
@@ -70,19 +70,22 @@ class Queue {
     WriteToStderr(line);
   }
 
-  // True if all lines are written.
-  bool Flush() {
-    const auto written = [this] {
-      mutex_.AssertHeld();
-      return lines_.empty() && !writing_;
-    };
+  void Flush() {
     MutexLock lock(&mutex_);
-    return mutex_.AwaitWithTimeout(written, kLogFlushLimit);
+    (void)AwaitWritten();
   }
 
  private:
   enum class Mode { kDirect, kQueue, kDrop };
 
+  // True if all lines are written.
+  bool AwaitWritten() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto written = [this] {
+      mutex_.AssertHeld();
+      return lines_.empty() && !writing_;
+    };
+    return mutex_.AwaitWithTimeout(written, kLogFlushLimit);
+  }
   void Push(std::string line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (bytes_ + line.size() > kQueueBytes) {
       ++dropped_;

@@ -1,4 +1,4 @@
-// LogWriter: writes the lines of LOG on a thread of its own. A pipe that is not read, or a disk
+// LogWriter: writes the lines of LOG on a separate thread. A pipe that is not read, or a disk
 // that hangs, then holds up no other thread. (A pipe must not be made non-blocking instead: its
 // mode is shared with the processes that inherited it.)
 //

@@ -4,7 +4,8 @@
 //
 // The trees have random tokens. Trees of three or more rows branch, because a chain could be
 // verified without a tree attention mask. Points are measured round robin, and a point is the
-// median of its repetitions. So a load spike affects all points equally, and the median ignores it.
+// fastest of its repetitions. So a load spike affects all points alike, and the fastest repetition
+// ignores it.
 // Consecutive points have similar sizes, like the consecutive forwards of a sequence: a large
 // forward evicts the weights from the caches, which makes a small forward after it up to 20 percent
 // slower.

@@ -24,7 +24,7 @@ def repeat(attack, threads=1):
             try:
                 attack(lambda: time.monotonic() >= end)
             except (OSError, http2.Closed):
-                pass  # Refused, which is well.
+                pass  # The server refused the connection, as it should.
             time.sleep(0.02)  # Leaves some time of the cores to the services.
     running = [threading.Thread(target=loop) for _ in range(threads)]
     for thread in running:

@@ -1,5 +1,6 @@
-// Campaign: faults at random moments in a replica under load, and what came of them. The same seed
-// gives the same faults; what runs at their moments depends on the machine. Thread-compatible.
+// Campaign: injects faults at random moments into a replica under load, and checks their effects.
+// The same seed gives the same faults; what runs at their moments depends on the machine.
+// Thread-compatible.
 //
 // A fault fails if, from its beginning until all clients are idle again,
 //   - a request failed that its traits do not allow to fail (MayFail),

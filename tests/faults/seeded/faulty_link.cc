@@ -76,8 +76,10 @@ void FaultyLink::Main() {
     std::vector<pollfd> waits = {{.fd = listener_, .events = POLLIN, .revents = 0}};
     for (const Connection& connection : connections_) {
       for (int from = 0; from < 2; ++from) {
-        // An ended socket stays readable. poll() ignores -1.
-        const int socket = connection.directions[from].ended ? -1 : connection.sockets[from];
+        // A socket that is not read stays readable. poll() ignores -1.
+        const Direction& direction = connection.directions[from];
+        const bool reads = !direction.ended && direction.bytes < kMaxQueuedBytes;
+        const int socket = reads ? connection.sockets[from] : -1;
         waits.push_back({.fd = socket, .events = POLLIN, .revents = 0});
       }
     }

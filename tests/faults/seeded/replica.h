@@ -3,7 +3,7 @@
 //
 // On several hosts (ReplicaOptions::network) the services speak mutual TLS over TCP, and every
 // connection between two of them passes a FaultyLink. On one host they use unix sockets and shared
-// memory. Thread-compatible, except Address, ClientOptions and MakeClient, which are thread-safe.
+// memory. Thread-compatible, except MakeClient, IsServing and AwaitServing, which are thread-safe.
 #ifndef BASTION_TESTS_FAULTS_SEEDED_REPLICA_H_
 #define BASTION_TESTS_FAULTS_SEEDED_REPLICA_H_
 
