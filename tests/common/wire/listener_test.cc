@@ -98,7 +98,8 @@ TEST_F(ListenerTest, SocketsOfAKilledProcessAreReplacedAndRemovedAtTheEnd) {
   ASSERT_EQ(bind(old.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   Serve({"unix://" + path, "localhost:0"});
   EXPECT_TRUE(Check("unix://" + path, false).ok());
-  EXPECT_TRUE(Check(absl::StrCat("localhost:", host_->port()), false).ok());
+  // No name: gRPC's resolver leaks it if the process ends soon.
+  EXPECT_TRUE(Check(absl::StrCat("127.0.0.1:", host_->port()), false).ok());
   host_->Shutdown(absl::ZeroDuration());
   EXPECT_NE(access(path.c_str(), F_OK), 0);
   EXPECT_EQ(Check(Address(), false).error_code(), grpc::StatusCode::UNAVAILABLE);
