@@ -1,6 +1,7 @@
 #include "orchestrator/cycle/sequence.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
@@ -59,7 +60,8 @@ void DecodeSequence::Preempt() {
 
 TreeLimits DecodeSequence::Limits(const TargetInfo& target) const {
   const int tokens_left = request_.max_tokens - static_cast<int>(output_.size());
-  int node_cap = request_.node_cap;
+  // The planner bounds its own trees by what they cost everybody.
+  int node_cap = policy_->planned() ? std::numeric_limits<int>::max() : request_.node_cap;
   if (request_.sampling.penalizes()) {
     node_cap = std::min(node_cap, std::max(1, kPenalizedLogits / std::max(1, committed_)));
   }

@@ -199,6 +199,24 @@ TEST_F(SequenceTest, LimitsShrinkWithTheTokensLeft) {
   EXPECT_EQ(sequence.Limits(target).context, 2);
 }
 
+TEST_F(SequenceTest, TheServersLimitIsForTreesThatThePlannerDoesNotBound) {
+  TargetInfo target;
+  target.max_rows = 512;
+  target.max_context = 40000;
+  const auto nodes = [&](const char* policy) {
+    DecodeRequest request;
+    request.prompt = {1};
+    request.max_tokens = 1000;
+    request.node_cap = 64;
+    const DecodeSequence sequence(std::move(request),
+                                  Policy::Parse(policy)->NewRequest(true, &costs_, &memory_));
+    return sequence.Limits(target).nodes;
+  };
+  EXPECT_EQ(nodes("fixed:512"), 64);
+  EXPECT_EQ(nodes("default"), 511);
+  EXPECT_EQ(nodes("adaptive"), 511);
+}
+
 // A tree of 512 rows after 30,000 tokens had 15 million logits edited in one cycle.
 TEST_F(SequenceTest, PenaltiesOnALongTextLimitTheTree) {
   TargetInfo target;
