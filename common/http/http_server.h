@@ -31,6 +31,7 @@ struct HttpRequest {
   std::string path;                          // Begins with "/". Decoded, without the query.
   std::map<std::string, std::string> query;  // Decoded. The last value of each name.
   std::string body;
+  std::string caller = {};  // The caller's proved name. Empty if the server has no access list.
 };
 
 // The response to one request. A handler either calls Send once, or Begin once and then Write any

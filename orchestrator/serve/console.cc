@@ -98,7 +98,7 @@ void Console::Generate(const HttpRequest& request, HttpResponse& response) {
       return ForClient(absl::ResourceExhaustedError(
           absl::StrCat("the console answers ", kAnswers, " prompts at a time; try again later")));
     }
-    ASSIGN_OR_RETURN(RequestIntake::Entered entered, Enter(request.body, response));
+    ASSIGN_OR_RETURN(RequestIntake::Entered entered, Enter(request, response));
     entered.request.request_id = id;
     return Answer(std::move(entered.request), response);
   };
@@ -109,12 +109,13 @@ void Console::Generate(const HttpRequest& request, HttpResponse& response) {
   response.Send(HttpStatusOf(status), kJson, ConsoleErrorLine(status));
 }
 
-absl::StatusOr<RequestIntake::Entered> Console::Enter(const std::string& body,
+absl::StatusOr<RequestIntake::Entered> Console::Enter(const HttpRequest& request,
                                                       HttpResponse& response) {
-  const absl::StatusOr<v1::GenerateRequest> request = ParseConsolePrompt(body);
-  if (!request.ok()) return ForClient(request.status());
-  return intake_->Enter(*request,
-                        {.client = kClient, .is_canceled = [&] { return !response.connected(); }});
+  const absl::StatusOr<v1::GenerateRequest> prompt = ParseConsolePrompt(request.body);
+  if (!prompt.ok()) return ForClient(prompt.status());
+  return intake_->Enter(*prompt, {.name = request.caller, .client = kClient, .is_canceled = [&] {
+                                    return !response.connected();
+                                  }});
 }
 
 absl::Status Console::Answer(PreparedRequest request, HttpResponse& response) {

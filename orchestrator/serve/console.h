@@ -53,7 +53,7 @@ class Console {
  private:
   void SendState(const HttpRequest& request, HttpResponse& response);
   void Generate(const HttpRequest& request, HttpResponse& response);
-  [[nodiscard]] absl::StatusOr<RequestIntake::Entered> Enter(const std::string& body,
+  [[nodiscard]] absl::StatusOr<RequestIntake::Entered> Enter(const HttpRequest& request,
                                                              HttpResponse& response);
   // Submits the request and streams its answer. An error: nothing was sent.
   [[nodiscard]] absl::Status Answer(PreparedRequest request, HttpResponse& response);

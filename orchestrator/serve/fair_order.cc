@@ -30,8 +30,8 @@ void FairOrder::Enter(const LiveRequest& request) {
 
 void FairOrder::Add(Request request) {
   Enter(*request);
+  Count(*request, 1);
   clients_.at(request->client()).waiting[request->weight()].push_back(std::move(request));
-  ++size_;
 }
 
 void FairOrder::AddFirst(Request request) {
@@ -40,16 +40,16 @@ void FairOrder::AddFirst(Request request) {
 }
 
 void FairOrder::AddPreempted(Request request) {
+  Count(*request, 1);
   const auto later = std::find_if(turn_.begin(), turn_.end(), [&](const Request& other) {
     return !other->admitted() || other->admission() > request->admission();
   });
   turn_.insert(later, std::move(request));
-  ++size_;
 }
 
 void FairOrder::AddReturned(Request request) {
+  Count(*request, 1);
   clients_.at(request->client()).waiting[request->weight()].push_front(std::move(request));
-  ++size_;
 }
 
 void FairOrder::ChooseNext() {
@@ -80,7 +80,7 @@ FairOrder::Request FairOrder::Take() {
   CHECK(!turn_.empty());
   Request request = std::move(turn_.front());
   turn_.pop_front();
-  --size_;
+  Count(*request, -1);
   Deposit(*request, kSlotDeposit);
   return request;
 }
@@ -93,8 +93,10 @@ std::vector<FairOrder::Request> FairOrder::Remove(
     for (auto& [weight, queue] : client.waiting) MoveSelected(selected, queue, removed);
     std::erase_if(client.waiting, [](const auto& entry) { return entry.second.empty(); });
   }
-  for (const Request& request : removed) Leave(*request);
-  size_ -= static_cast<int>(removed.size());
+  for (const Request& request : removed) {
+    Count(*request, -1);
+    Leave(*request);
+  }
   return removed;
 }
 
@@ -108,6 +110,11 @@ void FairOrder::Deposit(const LiveRequest& request, double tokens) {
   const double service = tokens / request.weight();
   shares_.Deposit(request.client(), service);
   clients_.at(request.client()).shares.Deposit(request.weight(), service);
+}
+
+void FairOrder::Count(const LiveRequest& request, int change) {
+  size_ += change;
+  if (request.answer() == 0) calls_ += change;
 }
 
 void FairOrder::Leave(const LiveRequest& request) {

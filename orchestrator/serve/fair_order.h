@@ -55,6 +55,8 @@ class FairOrder {
   void Leave(const LiveRequest& request);
 
   [[nodiscard]] int size() const { return size_; }  // Requests that wait.
+  // Those of them that are the first answer of their call.
+  [[nodiscard]] int calls() const { return calls_; }
   // No request waits, holds a slot or may return.
   [[nodiscard]] bool idle() const { return clients_.empty(); }
 
@@ -68,6 +70,8 @@ class FairOrder {
   // Begins the request's part in the shares.
   void Enter(const LiveRequest& request);
   void Deposit(const LiveRequest& request, double tokens);
+  // Adds `change` to the number of requests that wait.
+  void Count(const LiveRequest& request, int change);
   // If no turn has come, gives it to the next request.
   void ChooseNext();
 
@@ -76,7 +80,7 @@ class FairOrder {
   // The requests whose turn has come: preempted ones in the order of their first admission, then at
   // most one other.
   std::deque<Request> turn_;
-  int size_ = 0;
+  int size_ = 0, calls_ = 0;
 };
 
 }  // namespace bastion

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
@@ -16,13 +17,26 @@
 namespace bastion {
 namespace {
 
-// The id that the client states, or a new one if it states none or one that is not valid.
-std::string RequestIdOf(const v1::GenerateRequest& request) {
-  if (!request.request_id().empty() && CheckRequestId(request.request_id()).ok()) {
-    return request.request_id();
-  }
+std::string NewRequestId() {
   absl::BitGen bits;
   return absl::StrCat("req-", absl::Hex(absl::Uniform<uint64_t>(bits), absl::kZeroPad16));
+}
+
+// The id that the client states, or a new one if it states none or one that is not valid.
+std::string RequestIdOf(const v1::GenerateRequest& request) {
+  const std::string& id = request.request_id();
+  return !id.empty() && CheckRequestId(id).ok() ? id : NewRequestId();
+}
+
+// Calls `serve`, and returns what the client may see of its status.
+absl::Status PublicStatusOf(absl::FunctionRef<absl::Status()> serve, const std::string& id) {
+  absl::Status status;
+  try {
+    status = serve();
+  } catch (const std::exception& error) {  // E.g. out of memory.
+    status = absl::InternalError(error.what());
+  }
+  return PublicStatus(status, id);
 }
 
 // Metadata that names the client, for fairness among clients.
@@ -75,19 +89,11 @@ absl::StatusOr<std::string> GenerationService::Authorize(const grpc::ServerConte
 
 absl::StatusOr<RequestIntake::Entered> GenerationService::Enter(const Call& call) {
   RequestIntake::Caller caller;
-  ASSIGN_OR_RETURN(const std::string name, Authorize(call.context));
+  ASSIGN_OR_RETURN(caller.name, Authorize(call.context));
   ASSIGN_OR_RETURN(caller.client, ClientOf(call.context));
-  // A caller that has proved its name neither takes the turns of others nor shares prefixes with
-  // them.
-  if (!name.empty()) caller.client = absl::StrCat(name, "/", caller.client);
   caller.deadline = Clock::Real().Now() + TimeLeft(call.context);
   caller.is_canceled = [&] { return call.context.IsCancelled(); };
-  ASSIGN_OR_RETURN(RequestIntake::Entered entered, intake_->Enter(call.request, caller));
-  if (!name.empty()) {
-    std::string& salt = entered.request.decode.cache_salt;
-    salt = absl::StrCat(name, "/", salt);
-  }
-  return entered;
+  return intake_->Enter(call.request, caller);
 }
 
 absl::Status GenerationService::Refuse(const absl::Status& status) {
@@ -107,13 +113,7 @@ grpc::Status GenerationService::Generate(grpc::ServerContext* context,
     context->AddInitialMetadata(kTracestateKey, trace.trace_state());
   }
   const Call call = {*context, *request, RequestIdOf(*request), *writer, trace};
-  absl::Status status;
-  try {
-    status = Serve(call);
-  } catch (const std::exception& error) {  // E.g. out of memory.
-    status = absl::InternalError(error.what());
-  }
-  status = PublicStatus(status, call.request_id);
+  const absl::Status status = PublicStatusOf([&] { return Serve(call); }, call.request_id);
   trace.SetStatus(status);
   return ToGrpcWithDetails(status);
 }
@@ -171,36 +171,38 @@ absl::Status GenerationService::WriteEvents(const Call& call, RequestStream& str
 grpc::Status GenerationService::ListModels(grpc::ServerContext* context,
                                            const v1::ListModelsRequest*,
                                            v1::ListModelsResponse* response) {
-  if (const auto caller = Authorize(*context); !caller.ok()) {
-    return ToGrpcWithDetails(caller.status());
-  }
-  v1::Model& model = *response->add_models();
-  model.set_name(model_->name);
-  model.set_vocabulary(model_->config.dims.vocabulary);
-  model.set_max_context(model_->config.max_positions);
-  model.set_has_chat_template(model_->chat_template.has_value());
-  model.set_drafter(scheduler_->stats().drafter);
-  return grpc::Status::OK;
+  const auto serve = [&]() -> absl::Status {
+    RETURN_IF_ERROR(Authorize(*context).status());
+    v1::Model& model = *response->add_models();
+    model.set_name(model_->name);
+    model.set_vocabulary(model_->config.dims.vocabulary);
+    model.set_max_context(model_->config.max_positions);
+    model.set_has_chat_template(model_->chat_template.has_value());
+    model.set_drafter(scheduler_->stats().drafter);
+    return absl::OkStatus();
+  };
+  return ToGrpcWithDetails(PublicStatusOf(serve, NewRequestId()));
 }
 
 grpc::Status GenerationService::GetServerInfo(grpc::ServerContext* context,
                                               const v1::GetServerInfoRequest*,
                                               v1::GetServerInfoResponse* response) {
-  if (const auto caller = Authorize(*context); !caller.ok()) {
-    return ToGrpcWithDetails(caller.status());
-  }
-  const SchedulerStats stats = scheduler_->stats();
-  response->set_version(kVersion);
-  response->set_device(stats.target.device);
-  response->set_default_policy(intake_->parser().default_policy().text());
-  response->set_running_requests(stats.running);
-  response->set_audited_tokens(stats.audit.tokens);
-  response->set_audit_mismatches(stats.audit.mismatches);
-  response->set_waiting_requests(stats.waiting);
-  response->set_parked_requests(stats.parked);
-  response->set_preemptions(stats.preemptions);
-  response->set_free_kv_tokens(stats.free_kv_tokens);
-  return grpc::Status::OK;
+  const auto serve = [&]() -> absl::Status {
+    RETURN_IF_ERROR(Authorize(*context).status());
+    const SchedulerStats stats = scheduler_->stats();
+    response->set_version(kVersion);
+    response->set_device(stats.target.device);
+    response->set_default_policy(intake_->parser().default_policy().text());
+    response->set_running_requests(stats.running);
+    response->set_audited_tokens(stats.audit.tokens);
+    response->set_audit_mismatches(stats.audit.mismatches);
+    response->set_waiting_requests(stats.waiting);
+    response->set_parked_requests(stats.parked);
+    response->set_preemptions(stats.preemptions);
+    response->set_free_kv_tokens(stats.free_kv_tokens);
+    return absl::OkStatus();
+  };
+  return ToGrpcWithDetails(PublicStatusOf(serve, NewRequestId()));
 }
 
 }  // namespace bastion

@@ -9,36 +9,40 @@ namespace bastion {
 
 LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer,
                          const Clock* clock, absl::Duration interval, ServingObserver* observer)
-    : request_(std::move(request)),
+    : request_(std::make_shared<const PreparedRequest>(std::move(request))),
       answer_(0),
+      tokenizer_(*tokenizer),
       clock_(clock),
-      stream_(std::make_shared<RequestStream>(interval, request_.answers)),
+      stream_(std::make_shared<RequestStream>(interval, request_->answers)),
       observer_(observer),
-      detokenizer_(*tokenizer),
-      stops_(request_.stops),
-      arrived_(clock->Now()) {
-  for (int answer = 1; answer < request_.answers; ++answer) {
-    other_answers_.push_back(
-        std::unique_ptr<LiveRequest>(new LiveRequest(*this, *tokenizer, answer)));
-  }
-}
+      max_tokens_(request_->decode.max_tokens),
+      detokenizer_(tokenizer_),
+      stops_(request_->stops),
+      arrived_(clock->Now()) {}
 
-LiveRequest::LiveRequest(const LiveRequest& first, const hub::Tokenizer& tokenizer, int answer)
+LiveRequest::LiveRequest(const LiveRequest& first, int answer)
     : request_(first.request_),
       answer_(answer),
+      tokenizer_(first.tokenizer_),
       clock_(first.clock_),
       stream_(first.stream_),
       observer_(first.observer_),
-      detokenizer_(tokenizer),
-      stops_(first.stops_),
-      arrived_(first.arrived_) {
-  request_.decode.sampling.seed += answer;
+      max_tokens_(first.max_tokens_),
+      detokenizer_(tokenizer_),
+      stops_(request_->stops),
+      arrived_(first.arrived_) {}
+
+std::vector<std::unique_ptr<LiveRequest>> LiveRequest::TakeOtherAnswers() {
+  std::vector<std::unique_ptr<LiveRequest>> others;
+  if (answer_ != 0 || std::exchange(has_made_answers_, true)) return others;
+  for (int answer = 1; answer < request_->answers; ++answer) {
+    others.push_back(std::unique_ptr<LiveRequest>(new LiveRequest(*this, answer)));
+  }
+  return others;
 }
 
 void LiveRequest::LimitDefaultLength(int tokens) {
-  for (const auto& other : other_answers_) other->LimitDefaultLength(tokens);
-  int& max_tokens = request_.decode.max_tokens;
-  if (request_.default_max_tokens) max_tokens = std::clamp(max_tokens, 1, std::max(1, tokens));
+  if (request_->default_max_tokens) max_tokens_ = std::clamp(max_tokens_, 1, std::max(1, tokens));
 }
 
 void LiveRequest::CreateSequence(SequenceId id, uint64_t admission, const CostModel* costs,
@@ -46,21 +50,23 @@ void LiveRequest::CreateSequence(SequenceId id, uint64_t admission, const CostMo
   admission_ = admission;
   admitted_ = clock_->Now();
   times_.queue = admitted_ - arrived_;
-  DecodeRequest decode = request_.decode;
+  DecodeRequest decode = request_->decode;
   decode.id = id;
+  decode.sampling.seed = seed();
+  decode.max_tokens = max_tokens_;
   const bool greedy = decode.sampling.temperature == 0;
   sequence_ = std::make_unique<DecodeSequence>(std::move(decode),
-                                               request_.policy.NewRequest(greedy, costs, memory));
+                                               request_->policy.NewRequest(greedy, costs, memory));
 }
 
 int LiveRequest::prompt_left() const {
   return admitted() ? sequence_->prompt_left()
-                    : static_cast<int>(request_.decode.prompt.size()) - 1;
+                    : static_cast<int>(request_->decode.prompt.size()) - 1;
 }
 
 int LiveRequest::tokens_left() const {
   const size_t emitted = admitted() ? sequence_->output().size() : 0;
-  return request_.decode.max_tokens - static_cast<int>(emitted);
+  return max_tokens_ - static_cast<int>(emitted);
 }
 
 void LiveRequest::Fail(const absl::Status& status) {
@@ -94,7 +100,7 @@ absl::Status LiveRequest::DeadlineError() {
 
 absl::Status LiveRequest::CheckClient() const {
   if (stream_->canceled()) return CanceledError();
-  if (clock_->Now() >= request_.deadline) return DeadlineError();
+  if (clock_->Now() >= request_->deadline) return DeadlineError();
   return absl::OkStatus();
 }
 
@@ -114,7 +120,7 @@ std::string LiveRequest::Detokenize(const std::vector<TokenId>& tokens) {
   if (!stops_.any()) return detokenizer_.Push(tokens);
   // Token by token, so that the answer ends with the token that completes a stop string.
   std::string text;
-  const auto min_tokens = static_cast<size_t>(request_.decode.sampling.min_tokens);
+  const auto min_tokens = static_cast<size_t>(request_->decode.sampling.min_tokens);
   for (size_t i = 0; i < tokens.size() && !stops_.stopped(); ++i) {
     const std::string piece = detokenizer_.Push({tokens[i]});
     text += published_ + i < min_tokens ? piece : stops_.Push(piece);
@@ -166,11 +172,11 @@ OutputEnd LiveRequest::End() const {
   end.reason = sequence_->reason();
   end.stop_string = stops_.match();
   if (end.reason == FinishReason::kStopToken) end.stop_token = sequence_->output().back();
-  end.prompt_tokens = static_cast<int>(request_.decode.prompt.size());
+  end.prompt_tokens = static_cast<int>(request_->decode.prompt.size());
   end.completion_tokens = static_cast<int>(sequence_->output().size());
   end.cached_prompt_tokens = sequence_->reused_prompt_tokens();
-  end.seed = request_.decode.sampling.seed;
-  end.policy = request_.policy.text();
+  end.seed = seed();
+  end.policy = request_->policy.text();
   end.times = times_;
   end.cycles = sequence_->cycles();
   return end;

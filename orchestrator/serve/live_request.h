@@ -2,9 +2,9 @@
 // RPC's thread creates it, then the scheduler's queue and loop own it. Thread-compatible; the
 // stream is thread-safe.
 //
-// A call for several answers of one prompt makes one LiveRequest, which holds those of the other
-// answers until its prompt is prefilled. From then on they are requests like any other. They reuse
-// the pages of the prompt.
+// A call for several answers of one prompt makes one LiveRequest, which makes those of the other
+// answers when its prompt is prefilled. From then on they are requests like any other. They share
+// the prompt and its pages.
 #ifndef BASTION_ORCHESTRATOR_SERVE_LIVE_REQUEST_H_
 #define BASTION_ORCHESTRATOR_SERVE_LIVE_REQUEST_H_
 
@@ -64,10 +64,8 @@ class LiveRequest {
   // Counts that the request lost the verifier. Returns how often it has since its last output.
   // Losses within kLossInterval count once: a bad connection breaks many times in a second.
   [[nodiscard]] int CountLoss();
-  // Returns the other answers, once.
-  [[nodiscard]] std::vector<std::unique_ptr<LiveRequest>> TakeOtherAnswers() {
-    return std::exchange(other_answers_, {});
-  }
+  // Makes the requests of the other answers, once.
+  [[nodiscard]] std::vector<std::unique_ptr<LiveRequest>> TakeOtherAnswers();
   // Ends the request with an error, and its call, for all answers. No effect on a complete answer.
   void Fail(const absl::Status& status);
   // Returns the tokens committed since the last call. Tokens that are committed again after a
@@ -92,12 +90,17 @@ class LiveRequest {
   // For the scheduler.
   TurnHistory turns;
 
-  [[nodiscard]] const PreparedRequest& request() const { return request_; }
-  [[nodiscard]] const std::string& client() const { return request_.client; }
-  [[nodiscard]] double weight() const { return request_.decode.weight; }
-  [[nodiscard]] absl::Duration deadline() const { return request_.deadline; }
+  // What the client asked for. All answers of a call share it.
+  [[nodiscard]] const PreparedRequest& request() const { return *request_; }
+  // The number of the answer within its call.
+  [[nodiscard]] int answer() const { return answer_; }
+  // The seed of this answer.
+  [[nodiscard]] uint64_t seed() const { return request_->decode.sampling.seed + answer_; }
+  [[nodiscard]] const std::string& client() const { return request_->client; }
+  [[nodiscard]] double weight() const { return request_->decode.weight; }
+  [[nodiscard]] absl::Duration deadline() const { return request_->deadline; }
   [[nodiscard]] const std::shared_ptr<RequestStream>& stream() const { return stream_; }
-  [[nodiscard]] const TraceContext& trace() const { return request_.trace; }
+  [[nodiscard]] const TraceContext& trace() const { return request_->trace; }
   // When it arrived, on its clock.
   [[nodiscard]] absl::Duration arrived() const { return arrived_; }
   // The time since then.
@@ -109,7 +112,7 @@ class LiveRequest {
 
  private:
   // Another answer to the prompt of `first`.
-  LiveRequest(const LiveRequest& first, const hub::Tokenizer& tokenizer, int answer);
+  LiveRequest(const LiveRequest& first, int answer);
 
   // Returns the new text that later tokens can no longer change. Ends the sequence at a stop
   // string.
@@ -119,11 +122,13 @@ class LiveRequest {
   // Tells the observer of the end, once.
   void ReportEnd(const absl::Status& status);
 
-  PreparedRequest request_;
-  const int answer_;  // Its number within the call.
+  const std::shared_ptr<const PreparedRequest> request_;
+  const int answer_;
+  const hub::Tokenizer& tokenizer_;
   const Clock* const clock_;
   const std::shared_ptr<RequestStream> stream_;
   ServingObserver* const observer_;
+  int max_tokens_;
   bool has_ended_ = false;
   std::unique_ptr<DecodeSequence> sequence_;
   hub::Detokenizer detokenizer_;
@@ -140,7 +145,7 @@ class LiveRequest {
   std::optional<absl::Duration> full_since_;  // Time at which the stream was first seen full.
   absl::Duration stall_, total_stall_;
   RequestTimes times_;
-  std::vector<std::unique_ptr<LiveRequest>> other_answers_;
+  bool has_made_answers_ = false;
 };
 
 }  // namespace bastion

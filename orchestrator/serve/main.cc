@@ -51,8 +51,8 @@ ABSL_FLAG(std::string, acceptance_calibration, "",
           "does not exist. It contains no text. Empty: each start learns it again.");
 ABSL_FLAG(
     int, max_tree_nodes, 64,
-    "Maximum number of nodes of a request's draft tree, whatever the request asks for. Larger "
-    "trees slow down all requests.");
+    "Maximum number of nodes of the trees that requests name, e.g. fixed:512. Larger trees slow "
+    "down all requests. Trees of default and adaptive are bounded by what they cost.");
 ABSL_FLAG(std::vector<std::string>, allowed_policies, {},
           "Policies that requests may ask for, by their base names, e.g. ar,default,fixed. The "
           "policy of --policy is always allowed. Empty: all.");
@@ -60,7 +60,8 @@ ABSL_FLAG(int, max_prompt_bytes, 0,
           "Maximum number of bytes of a prompt's text. 0: the longest text that may fit into the "
           "context, at least 64 KiB and at most 1 MiB.");
 ABSL_FLAG(int, max_client_calls, 0,
-          "Maximum number of calls of one client (metadata client-id) at a time. 0: no limit.");
+          "Maximum number of calls of one client at a time. A client is the name that a caller has "
+          "proved, or else the metadata client-id. 0: no limit.");
 ABSL_FLAG(int, max_streams, 128,
           "Maximum number of calls of one connection at a time. Further calls wait.");
 ABSL_FLAG(absl::Duration, max_connection_idle, absl::Minutes(5),

@@ -22,7 +22,8 @@ struct PreparedRequest {
   int answers = 1;  // Answers to this prompt.
 
   // ---- set by the service, from the call ----
-  std::string client = {};  // Metadata client-id; clients share the empty one.
+  // The caller's proved name, or else its metadata client-id. Clients share the empty one.
+  std::string client = {};
   absl::Duration deadline = absl::InfiniteDuration();  // On the clock of the LiveRequest.
   TraceContext trace = {};  // The request's span. Not valid: the request is not traced.
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/cores.h"
 #include "common/base/status.h"
 
@@ -28,13 +29,19 @@ absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(const v1::GenerateRe
   const int others = entering_++;
   const auto leave = absl::MakeCleanup([this] { --entering_; });
   RETURN_IF_ERROR(scheduler_->CheckRoom(others));
-  ASSIGN_OR_RETURN(ClientQuota::Call call, quota_.Enter(caller.client));
+  const std::string& client = caller.name.empty() ? caller.client : caller.name;
+  ASSIGN_OR_RETURN(ClientQuota::Call call, quota_.Enter(client));
   RETURN_IF_ERROR(parser_->CheckBounds(request));
   ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
                    tokenizing_.Wait(caller.deadline, caller.is_canceled));
   RETURN_IF_ERROR(scheduler_->CheckRoom(0));
   ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request));
-  prepared.client = caller.client;
+  prepared.client = client;
+  if (!caller.name.empty()) {
+    // The length keeps names and salts apart.
+    std::string& salt = prepared.decode.cache_salt;
+    salt = absl::StrCat(caller.name.size(), ":", caller.name, salt);
+  }
   prepared.deadline = caller.deadline;
   return Entered{std::move(prepared), std::move(call)};
 }

@@ -27,7 +27,10 @@ class RequestIntake {
  public:
   // Who calls, and until when an answer is of use.
   struct Caller {
-    std::string client = {};
+    // Proved by a token or a certificate. A caller with a name is one client, whatever it states,
+    // and shares no prefixes with others. Empty if callers need no name.
+    std::string name = {};
+    std::string client = {};                             // What a caller without a name states.
     absl::Duration deadline = absl::InfiniteDuration();  // On Clock::Real().
     std::function<bool()> is_canceled = nullptr;         // Null: never.
   };

@@ -32,7 +32,7 @@ absl::Status RequestQueue::Refusal(int others, std::vector<Request>& expired) {
   }
   if (!refusal_.ok()) return refusal_;
   expired = RemoveExpired();
-  return order_.size() + others >= capacity_ ? FullError() : absl::OkStatus();
+  return order_.calls() + others >= capacity_ ? FullError() : absl::OkStatus();
 }
 
 absl::Status RequestQueue::CheckRoom(int others) {
@@ -67,7 +67,7 @@ absl::Status RequestQueue::FullError() {
                  << " requests were refused since the last such line";
   }
   const absl::Status full = absl::ResourceExhaustedError(
-      absl::StrCat("the queue is full: ", order_.size(), " requests are waiting; try again later"));
+      absl::StrCat("the queue is full: ", order_.calls(), " calls are waiting; try again later"));
   return WithRetryDelay(ForClient(full), retry_.NextDelay(now));
 }
 

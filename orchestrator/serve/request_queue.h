@@ -32,7 +32,8 @@ class RequestQueue {
     int parked = 0;
   };
 
-  // Refuses requests until Accept(). New requests are also refused while `capacity` requests wait.
+  // Refuses requests until Accept(). New requests are also refused while `capacity` calls wait. The
+  // other answers of a call that is being served do not count.
   // `clock` must outlive this object.
   explicit RequestQueue(int capacity, const Clock* clock = &Clock::Real());
 

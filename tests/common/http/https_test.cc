@@ -34,8 +34,8 @@ class HttpsTest : public ::testing::Test {
   }
   void Start(HttpOptions options) {
     options.listen = "127.0.0.1:0";
-    const auto hello = [](const HttpRequest&, HttpResponse& response) {
-      response.Send(200, "text/plain", "hello");
+    const auto hello = [](const HttpRequest& request, HttpResponse& response) {
+      response.Send(200, "text/plain", "hello " + request.caller);
     };
     auto server = HttpServer::Start(
         options, {{"GET", "/hello", hello}, {"POST", "/ask", hello, Right::kGenerate}});
@@ -156,7 +156,7 @@ TEST_F(HttpsTest, ACertificateProvesTheCallersName) {
   const auto access = *AccessList::Load(folder_.File("access"));
   const TlsFiles server = Files("server", authority_);
   Start({.tls = server, .access = access.get()});
-  EXPECT_THAT(Get(Files("client", authority_)), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Get(Files("client", authority_)), HasSubstr("hello monitor"));
   EXPECT_THAT(Get(Files("stranger", authority_)), StartsWith("HTTP/1.1 401"));
   EXPECT_THAT(Get({.authorities = server.authorities}), StartsWith("HTTP/1.1 401"));
 }

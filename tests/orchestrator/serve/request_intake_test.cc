@@ -40,6 +40,27 @@ TEST_F(RequestIntakeTest, TheRequestHasTheCallersNameAndDeadline) {
   EXPECT_FALSE(entered->request.decode.prompt.empty());
 }
 
+TEST_F(RequestIntakeTest, ACallerWithANameIsOneClientWhateverItStates) {
+  Serve({.max_client_calls = 1});
+  const auto first = intake_->Enter(request_, {.name = "alice", .client = "one"});
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->request.client, "alice");
+  const auto second = intake_->Enter(request_, {.name = "alice", .client = "two"});
+  EXPECT_TRUE(absl::IsResourceExhausted(second.status())) << second.status();
+}
+
+TEST_F(RequestIntakeTest, CallersWithDifferentNamesNeverShareASalt) {
+  Serve();
+  const auto salt = [&](const char* name, const char* stated) {
+    request_.set_cache_salt(stated);
+    return intake_->Enter(request_, {.name = name})->request.decode.cache_salt;
+  };
+  EXPECT_EQ(salt("alice", "s"), salt("alice", "s"));
+  EXPECT_NE(salt("alice", "s"), salt("alices", ""));
+  EXPECT_NE(salt("alice", ""), salt("bob", ""));
+  EXPECT_EQ(salt("", "s"), "s");
+}
+
 TEST_F(RequestIntakeTest, AClientHasNoMoreCallsThanAllowed) {
   Serve({.max_client_calls = 1});
   auto first = intake_->Enter(request_, {.client = "c"});

@@ -264,10 +264,25 @@ TEST_F(RequestQueueTest, OtherAnswersComeBeforeTheRequestsOfTheirClientAndAreNev
   for (const uint64_t answer : {1, 2}) {
     const auto other = Pop();
     EXPECT_EQ(other->request().request_id, "first");
-    EXPECT_EQ(other->request().decode.sampling.seed, answer);
+    EXPECT_EQ(other->seed(), answer);
     queue_.RecordEnd(*other);
   }
   EXPECT_EQ(Pop()->request().request_id, "later");
+}
+
+TEST_F(RequestQueueTest, OtherAnswersTakeNoPlacesOfNewCalls) {
+  queue_.Accept();
+  Push({.answers = 2 * kCapacity});
+  const auto first = Pop();
+  queue_.PushAnswers(first->TakeOtherAnswers());
+  for (int i = 0; i < kCapacity; ++i) {
+    EXPECT_TRUE(queue_.CheckRoom(0).ok()) << i;
+    Push({});
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(queue_.CheckRoom(0)));
+  // Their turn does not make room either.
+  queue_.RecordEnd(*Pop());
+  EXPECT_TRUE(absl::IsResourceExhausted(queue_.CheckRoom(0)));
 }
 
 TEST_F(RequestQueueTest, CancelRemovesAllAnswersOfACall) {
