@@ -340,8 +340,7 @@ class HttpServer::Listener {
     Dispatch(parsed, caller, response);
   }
 
-  void Dispatch(const HttpRequest& request, const CallerProof& caller,
-                HttpResponse& response) const {
+  void Dispatch(HttpRequest& request, const CallerProof& caller, HttpResponse& response) const {
     const std::string& method = request.method == "HEAD" ? "GET" : request.method;
     bool known_path = false;
     for (const HttpRoute& route : routes_) {
@@ -349,8 +348,9 @@ class HttpServer::Listener {
       known_path = true;
       if (route.method != method) continue;
       if (options_.access != nullptr) {
-        const auto allowed = options_.access->Authorize(caller, route.right);
-        if (!allowed.ok()) return Refuse(allowed.status(), response);
+        auto name = options_.access->Authorize(caller, route.right);
+        if (!name.ok()) return Refuse(name.status(), response);
+        request.caller = *std::move(name);
       }
       return route.handler(request, response);
     }
