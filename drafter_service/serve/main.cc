@@ -10,6 +10,7 @@
 #include "common/telemetry/flags.h"
 #include "common/telemetry/transport_metrics.h"
 #include "common/wire/flags.h"
+#include "common/wire/private_folder.h"
 #include "common/wire/service_host.h"
 #include "common/wire/stop_signals.h"
 #include "drafter_service/draft/draft_model_loader.h"
@@ -79,7 +80,9 @@ absl::Status Run(wire::StopSignals& signals) {
   options.defer_catch_up = true;
   ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
-  drafter::RemoteFeatures features(absl::GetFlag(FLAGS_verifier), carrier, *security);
+  const std::string verifier = absl::GetFlag(FLAGS_verifier);
+  RETURN_IF_ERROR(wire::CheckPeerFolder(verifier));
+  drafter::RemoteFeatures features(verifier, carrier, *security);
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
             << " positions per draft, weights in " << Name(options.engine.dtype);

@@ -14,6 +14,7 @@
 #include "common/telemetry/flags.h"
 #include "common/telemetry/transport_metrics.h"
 #include "common/wire/flags.h"
+#include "common/wire/private_folder.h"
 #include "common/wire/service_host.h"
 #include "common/wire/stop_signals.h"
 #include "orchestrator/cycle/guarded_drafter.h"
@@ -228,6 +229,8 @@ absl::StatusOr<PeerOptions> ReadPeerOptions(const std::shared_ptr<const wire::Se
   options.drafter = options.verifier;
   options.verifier.address = absl::GetFlag(FLAGS_verifier);
   options.drafter.address = absl::GetFlag(FLAGS_drafter);
+  RETURN_IF_ERROR(wire::CheckPeerFolder(options.verifier.address));
+  RETURN_IF_ERROR(wire::CheckPeerFolder(options.drafter.address));
   options.drafter.call_timeout = absl::GetFlag(FLAGS_draft_timeout);
   return options;
 }
