@@ -10,6 +10,9 @@
 namespace bastion {
 namespace {
 
+// Tokenizing a text takes about 400 times its bytes of memory.
+constexpr size_t kTokenizingBytes = 1 << 20;
+
 int Turns(const IntakeOptions& options) {
   return options.tokenizing > 0 ? options.tokenizing : static_cast<int>(UsableCores().size()) / 2;
 }
@@ -21,7 +24,7 @@ RequestIntake::RequestIntake(const RequestParser* parser, Scheduler* scheduler,
     : parser_(parser),
       scheduler_(scheduler),
       quota_(options.max_client_calls),
-      tokenizing_(Turns(options)) {}
+      tokenizing_(Turns(options), kTokenizingBytes) {}
 
 absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(const v1::GenerateRequest& request,
                                                             const Caller& caller) {
@@ -33,7 +36,7 @@ absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(const v1::GenerateRe
   ASSIGN_OR_RETURN(ClientQuota::Call call, quota_.Enter(client));
   RETURN_IF_ERROR(parser_->CheckBounds(request));
   ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
-                   tokenizing_.Wait(caller.deadline, caller.is_canceled));
+                   tokenizing_.Wait(request.ByteSizeLong(), caller.deadline, caller.is_canceled));
   RETURN_IF_ERROR(scheduler_->CheckRoom(0));
   ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request));
   prepared.client = client;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/base/clock.h"
 #include "orchestrator/serve/live_request.h"
 
@@ -13,28 +14,37 @@ constexpr absl::Duration kClientCheckInterval = absl::Milliseconds(50);
 
 }  // namespace
 
-WorkLimit::WorkLimit(int turns) : free_(std::max(1, turns)) {}
+WorkLimit::WorkLimit(int turns, size_t bytes) : max_turns_(turns), max_bytes_(bytes) {}
 
-absl::StatusOr<WorkLimit::Turn> WorkLimit::Wait(absl::Duration deadline,
+absl::StatusOr<WorkLimit::Turn> WorkLimit::Wait(size_t bytes, absl::Duration deadline,
                                                 const std::function<bool()>& is_canceled) {
-  const auto is_free = [this] {
+  MutexLock lock(&mutex_);
+  const int64_t number = arrivals_++;
+  const auto place = waiting_.insert(waiting_.end(), number);
+  const auto leave_place = absl::MakeCleanup([&] {
     mutex_.AssertHeld();
-    return free_ > 0;
+    waiting_.erase(place);
+  });
+  const auto may_work = [&] {
+    mutex_.AssertHeld();
+    if (waiting_.front() != number) return false;
+    return turns_ == 0 || (turns_ < max_turns_ && bytes_ + bytes <= max_bytes_);
   };
   for (;;) {
     const absl::Duration left = deadline - Clock::Real().Now();
     if (left <= absl::ZeroDuration()) return LiveRequest::DeadlineError();
     if (is_canceled && is_canceled()) return LiveRequest::CanceledError();
-    MutexLock lock(&mutex_);
-    if (!mutex_.AwaitWithTimeout(is_free, std::min(left, kClientCheckInterval))) continue;
-    --free_;
-    return Turn(this);
+    if (!mutex_.AwaitWithTimeout(may_work, std::min(left, kClientCheckInterval))) continue;
+    ++turns_;
+    bytes_ += bytes;
+    return Turn(this, bytes);
   }
 }
 
-void WorkLimit::Leave() {
+void WorkLimit::Leave(size_t bytes) {
   MutexLock lock(&mutex_);
-  ++free_;
+  --turns_;
+  bytes_ -= bytes;
 }
 
 }  // namespace bastion

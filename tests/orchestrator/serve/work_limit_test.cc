@@ -13,14 +13,15 @@ namespace bastion {
 namespace {
 
 constexpr absl::Duration kNever = absl::InfiniteDuration();
+constexpr size_t kBytes = 100;
 
 TEST(WorkLimitTest, NoMoreCallsWorkThanAllowed) {
-  WorkLimit limit(2);
+  WorkLimit limit(2, kBytes);
   std::atomic<int> working{0}, most{0}, done{0};
   std::vector<std::thread> calls;
   for (int i = 0; i < 8; ++i) {
     calls.emplace_back([&] {
-      const auto turn = limit.Wait(kNever, nullptr);
+      const auto turn = limit.Wait(1, kNever, nullptr);
       ASSERT_TRUE(turn.ok());
       const int now = ++working;
       for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
@@ -36,26 +37,57 @@ TEST(WorkLimitTest, NoMoreCallsWorkThanAllowed) {
 }
 
 TEST(WorkLimitTest, AWaitEndsAtItsDeadline) {
-  WorkLimit limit(1);
-  const auto turn = limit.Wait(kNever, nullptr);
-  const auto late = limit.Wait(Clock::Real().Now() + absl::Milliseconds(5), nullptr);
+  WorkLimit limit(1, kBytes);
+  const auto turn = limit.Wait(1, kNever, nullptr);
+  const auto late = limit.Wait(1, Clock::Real().Now() + absl::Milliseconds(5), nullptr);
   EXPECT_TRUE(absl::IsDeadlineExceeded(late.status())) << late.status();
-  EXPECT_TRUE(absl::IsDeadlineExceeded(limit.Wait(Clock::Real().Now(), nullptr).status()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(limit.Wait(1, Clock::Real().Now(), nullptr).status()));
 }
 
 TEST(WorkLimitTest, AWaitEndsWhenTheClientIsGone) {
-  WorkLimit limit(1);
-  std::optional<absl::StatusOr<WorkLimit::Turn>> turn = limit.Wait(kNever, nullptr);
+  WorkLimit limit(1, kBytes);
+  std::optional<absl::StatusOr<WorkLimit::Turn>> turn = limit.Wait(1, kNever, nullptr);
   int asked = 0;
-  const auto gone = limit.Wait(kNever, [&] { return ++asked > 1; });
+  const auto gone = limit.Wait(1, kNever, [&] { return ++asked > 1; });
   EXPECT_TRUE(absl::IsCancelled(gone.status())) << gone.status();
   turn.reset();
-  EXPECT_TRUE(limit.Wait(kNever, nullptr).ok());
+  EXPECT_TRUE(limit.Wait(1, kNever, nullptr).ok());
+}
+
+// Tokenizing takes hundreds of bytes of memory for each byte of the text.
+TEST(WorkLimitTest, LongTextsWaitForEachOther) {
+  WorkLimit limit(8, kBytes);
+  auto first = limit.Wait(kBytes / 2 + 1, kNever, nullptr);
+  EXPECT_TRUE(limit.Wait(kBytes / 4, kNever, nullptr).ok());
+  const absl::Duration soon = Clock::Real().Now() + absl::Milliseconds(5);
+  EXPECT_FALSE(limit.Wait(kBytes / 2 + 1, soon, nullptr).ok());
+  first = absl::UnknownError("");
+  EXPECT_TRUE(limit.Wait(2 * kBytes, kNever, nullptr).ok());
+}
+
+TEST(WorkLimitTest, ShortTextsDoNotOvertakeALongOne) {
+  WorkLimit limit(8, kBytes);
+  auto first = limit.Wait(1, kNever, nullptr);
+  std::atomic<bool> waits{false}, works{false};
+  std::thread long_text([&] {
+    const auto turn = limit.Wait(kBytes, kNever, [&] {
+      waits = true;
+      return false;
+    });
+    works = turn.ok();
+  });
+  while (!waits) std::this_thread::yield();
+  const auto late = limit.Wait(1, Clock::Real().Now() + absl::Milliseconds(5), nullptr);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late.status()));
+  EXPECT_FALSE(works);
+  first = absl::UnknownError("");
+  long_text.join();
+  EXPECT_TRUE(works);
 }
 
 TEST(WorkLimitTest, AtLeastOneCallWorks) {
-  WorkLimit limit(0);
-  EXPECT_TRUE(limit.Wait(kNever, nullptr).ok());
+  WorkLimit limit(0, 0);
+  EXPECT_TRUE(limit.Wait(1, kNever, nullptr).ok());
 }
 
 }  // namespace
