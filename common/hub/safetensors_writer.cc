@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -58,9 +59,10 @@ bool WriteAll(int file, std::string_view bytes) {
   return true;
 }
 
-// On an error, returns false with errno set and leaves the incomplete file.
+// Makes a new file. On an error, returns false with errno set and leaves the incomplete file.
 bool WriteFile(const std::vector<NamedTensor>& tensors, const std::string& path, mode_t mode) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+  unlink(path.c_str());  // A process that was killed leaves its file behind.
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   if (file < 0) return false;
   auto close_file = absl::MakeCleanup([file] { close(file); });
   if (!WriteAll(file, Header(tensors))) return false;
@@ -72,23 +74,40 @@ bool WriteFile(const std::vector<NamedTensor>& tensors, const std::string& path,
   return close(file) == 0;
 }
 
+// Keeps the new name of a file in `folder` through a crash. If that fails, the old file may be back
+// after a crash, and is complete.
+void SyncFolder(const std::filesystem::path& folder) {
+  const int file = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return;
+  fsync(file);
+  close(file);
+}
+
 }  // namespace
 
-absl::Status SetAside(const std::string& path, const absl::Status& damage) {
+absl::Status SetAside(const std::string& path, const absl::Status& reason) {
   const std::string aside = path + ".bad";
   if (std::rename(path.c_str(), aside.c_str()) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename ", path, " to ", aside));
   }
-  LOG(ERROR) << path << " is damaged; it was renamed to " << aside
-             << ", and the service starts without it: " << damage;
+  LOG(ERROR) << path << " was renamed to " << aside
+             << ", and the service starts without it: " << reason;
+  return absl::OkStatus();
+}
+
+absl::Status LogDiskError(const absl::Status& written) {
+  const bool is_full = absl::IsResourceExhausted(written) || absl::IsOutOfRange(written);
+  if (!is_full && !absl::IsUnknown(written)) return written;  // EIO is UNKNOWN.
+  LOG(ERROR) << written << "; the next save tries again";
   return absl::OkStatus();
 }
 
 absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors, const std::string& path,
                               FileAccess access) {
-  const std::string unfinished = path + ".tmp";
+  const std::string unfinished = absl::StrCat(path, ".tmp.", getpid());
   if (WriteFile(WidestFirst(tensors), unfinished, access == FileAccess::kOwner ? 0600 : 0666) &&
       std::rename(unfinished.c_str(), path.c_str()) == 0) {
+    SyncFolder(std::filesystem::path(path).parent_path());
     return absl::OkStatus();
   }
   const int error = errno;

@@ -33,18 +33,22 @@ template <typename T>
            values.size() * sizeof(T)}};
 }
 
-// Writes PATH.tmp, syncs it to disk and renames it. After an error (no folder, no permission, a
-// full disk), the old file at `path` is unchanged; the status is the system's error and names the
-// path. Tensors with the widest elements come first in the file, so that each tensor is aligned
-// without gaps. The format forbids gaps. REQUIRES: names are unique, and every view has the bytes
-// of its shape and type.
+// Writes PATH.tmp.PID, a new file, syncs it to disk and renames it. After an error (no folder, no
+// permission, a full disk), the old file at `path` is unchanged; the status is the system's error
+// and names the path. Tensors with the widest elements come first in the file, so that each tensor
+// is aligned without gaps. The format forbids gaps. REQUIRES: names are unique, and every view has
+// the bytes of its shape and type.
 [[nodiscard]] absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors,
                                             const std::string& path,
                                             FileAccess access = FileAccess::kEveryone);
 
-// Renames a damaged file to PATH.bad, replacing an earlier one, and logs `damage`. Returns the
-// system's error.
-[[nodiscard]] absl::Status SetAside(const std::string& path, const absl::Status& damage);
+// Renames a file that cannot be used to PATH.bad, replacing an earlier one, and logs `reason`.
+// Returns the system's error.
+[[nodiscard]] absl::Status SetAside(const std::string& path, const absl::Status& reason);
+
+// Logs an error of WriteSafetensors that may pass by itself, because the disk is full or fails, and
+// returns OK. Returns other statuses.
+[[nodiscard]] absl::Status LogDiskError(const absl::Status& written);
 
 }  // namespace bastion::hub
 

@@ -78,8 +78,8 @@ struct CalibrationOptions {
 // Calibrate, MeasureSequenceSeconds and, for a target with experts, MeasureExpertSeconds, with the
 // real clock and a progress bar on stderr, labeled `what`; or the content of options.file. Yields
 // to other users of the verifier (yielding_verifier.h), at the cost of fewer points within the time
-// limit. Replaces options.progress. Returns the errors of these functions, ReadCalibration and
-// WriteCalibration.
+// limit. Replaces options.progress. Returns the errors of these functions and of ReadCalibration.
+// Logs an error of WriteCalibration.
 [[nodiscard]] absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier,
                                                                 const std::string& what,
                                                                 CalibrationOptions options);

@@ -30,8 +30,7 @@ absl::StatusOr<std::string> ReadName(const hub::SafetensorsFile& file, const std
 }
 
 absl::Status DamagedError(const std::string& path, const std::string& what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": ", what, "; remove the file to start with empty counts"));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
 }
 
 bool IsKey(int64_t mode, int64_t prior) {
@@ -71,9 +70,9 @@ absl::StatusOr<AcceptanceFile::Contents> AcceptanceFile::Read(const std::string&
         path, absl::StrCat("not a calibration of acceptance of format version ", kVersion));
   }
   if (facts[1] != vocabulary) {
-    return absl::FailedPreconditionError(
+    return absl::InvalidArgumentError(
         absl::StrCat(path, ": learned with a vocabulary of ", facts[1],
-                     ", but the target has a vocabulary of ", vocabulary, "; use another file"));
+                     ", but the target has a vocabulary of ", vocabulary));
   }
   Contents contents = {vocabulary, {}, {}};
   ASSIGN_OR_RETURN(contents.models.target, ReadName(file, "target"));
@@ -135,7 +134,7 @@ absl::StatusOr<AcceptanceFile> AcceptanceFile::Open(const std::string& path, int
   }
   AcceptanceFile file(path, {vocabulary, {}, {}});
   // Fails now rather than at the first save if the path is not writable.
-  RETURN_IF_ERROR(file.Save());
+  RETURN_IF_ERROR(hub::LogDiskError(file.Save()));
   return file;
 }
 

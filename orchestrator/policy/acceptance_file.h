@@ -32,9 +32,9 @@ class AcceptanceFile {
     std::string drafter;  // DrafterInfo::model. Empty: not known, it may be any.
   };
 
-  // Loads the counts from the file, or creates a file without counts if there is none.
-  // A damaged file, or one of another format version, is set aside (hub::SetAside).
-  // FAILED_PRECONDITION if the file's vocabulary size differs.
+  // Loads the counts from the file, or creates a file without counts if there is none. A damaged
+  // file, or one of another format version or vocabulary, is set aside (hub::SetAside). If the disk
+  // is full or fails, only logs that; otherwise returns the error of a file that cannot be written.
   [[nodiscard]] static absl::StatusOr<AcceptanceFile> Open(const std::string& path, int vocabulary);
 
   // Gives the counts to `memory`, unless it is null, if they belong to `models`. Else forgets them.
@@ -59,6 +59,7 @@ class AcceptanceFile {
   AcceptanceFile(std::string path, Contents contents)
       : path_(std::move(path)), contents_(std::move(contents)) {}
 
+  // INVALID_ARGUMENT for a damaged file, another format version or another vocabulary.
   [[nodiscard]] static absl::StatusOr<Contents> Read(const std::string& path, int vocabulary);
   [[nodiscard]] static absl::Status Write(const Contents& contents, const std::string& path);
 

@@ -23,7 +23,7 @@ absl::StatusOr<LearnedPrior> LearnedPrior::Open(const std::string& path, int voc
   }
   LearnedPrior prior(path, vocabulary, ContinuationCounts(kMaxContexts));
   // Fails now rather than at the first save if the path is not writable.
-  RETURN_IF_ERROR(prior.Save());
+  RETURN_IF_ERROR(hub::LogDiskError(prior.Save()));
   return prior;
 }
 
@@ -35,9 +35,9 @@ absl::StatusOr<LearnedPrior> LearnedPrior::Read(const std::string& path, int voc
         absl::StrCat(path, ": not a learned prior of format version ", kVersion));
   }
   if (facts[1] != vocabulary) {
-    return absl::FailedPreconditionError(
+    return absl::InvalidArgumentError(
         absl::StrCat(path, ": learned with a vocabulary of ", facts[1],
-                     ", but the target has a vocabulary of ", vocabulary, "; use another file"));
+                     ", but the target has a vocabulary of ", vocabulary));
   }
   ContinuationCounts::Columns columns;
   ASSIGN_OR_RETURN(columns.hashes, hub::ReadVector<uint32_t>(file, "hashes"));

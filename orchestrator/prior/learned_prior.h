@@ -26,9 +26,9 @@ class LearnedPrior {
  public:
   static constexpr size_t kMaxContexts = size_t{1} << 18;
 
-  // Loads the counts from the file, or creates a file with no counts if there is none.
-  // A damaged file, or one of another format version, is set aside (hub::SetAside).
-  // FAILED_PRECONDITION if the file's vocabulary size differs.
+  // Loads the counts from the file, or creates a file with no counts if there is none. A damaged
+  // file, or one of another format version or vocabulary, is set aside (hub::SetAside). If the disk
+  // is full or fails, only logs that; otherwise returns the error of a file that cannot be written.
   [[nodiscard]] static absl::StatusOr<LearnedPrior> Open(const std::string& path, int vocabulary);
 
   [[nodiscard]] ContinuationCounts* counts() { return &counts_; }
@@ -42,7 +42,7 @@ class LearnedPrior {
   void WaitForSave() { saver_.Wait(); }
 
  private:
-  // INVALID_ARGUMENT for a damaged file or another format version.
+  // INVALID_ARGUMENT for a damaged file, another format version or another vocabulary.
   [[nodiscard]] static absl::StatusOr<LearnedPrior> Read(const std::string& path, int vocabulary);
 
   LearnedPrior(std::string path, int vocabulary, ContinuationCounts counts)

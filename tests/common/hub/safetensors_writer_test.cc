@@ -1,11 +1,13 @@
 #include "common/hub/safetensors_writer.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
 #include "common/hub/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -70,6 +72,17 @@ TEST_F(SafetensorsWriterTest, ReplacesAnOldFile) {
   ASSERT_TRUE(WriteSafetensors({TensorOf("w", values)}, path_).ok());
   EXPECT_TRUE(SafetensorsFile::Open(path_).ok());
   EXPECT_EQ(CountFiles(), 1u);
+}
+
+TEST_F(SafetensorsWriterTest, TheUnfinishedFileIsNeverOneThatExists) {
+  folder_.Write("victim", "old");
+  for (const std::string& name : {std::string(".tmp"), absl::StrCat(".tmp.", getpid())}) {
+    std::filesystem::create_symlink(folder_.File("victim"), path_ + name);
+  }
+  const std::vector<float> values = {1};
+  ASSERT_TRUE(WriteSafetensors({TensorOf("w", values)}, path_).ok());
+  EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(path_)));
+  EXPECT_EQ(std::filesystem::file_size(folder_.File("victim")), 3u);
 }
 
 TEST_F(SafetensorsWriterTest, AMissingFolderIsReported) {

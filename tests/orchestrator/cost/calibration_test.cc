@@ -225,6 +225,15 @@ TEST_F(CalibrationTest, AFileReplacesTheMeasurement) {
       absl::IsFailedPrecondition(CalibrateWithBar(verifier_, "calibrating", options_).status()));
 }
 
+TEST_F(CalibrationTest, ADiskThatTakesNoFileDoesNotStopTheStart) {
+  const testing::TempFolder folder;
+  verifier_.info.max_rows = 1;
+  options_.file = folder.File("none/calibration.json");
+  const auto measured = CalibrateWithBar(verifier_, "calibrating", options_);
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_FALSE(measured->points.empty());
+}
+
 TEST(RandomTreeTest, BranchesWithThreeOrMoreRows) {
   for (int rows = 1; rows <= 64; ++rows) {
     const DraftTree tree = RandomTree(rows, 64, rows);

@@ -1,6 +1,9 @@
 #include "orchestrator/policy/acceptance_file.h"
 
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -150,11 +153,29 @@ TEST_F(AcceptanceFileTest, OpenFailsForAPathThatIsNotWritable) {
   EXPECT_THAT(file.status().message(), HasSubstr("no/such/folder"));
 }
 
-TEST_F(AcceptanceFileTest, OpenRefusesAFileWithAnotherVocabulary) {
+// A limit on the file size simulates a full disk.
+TEST_F(AcceptanceFileTest, AFullDiskDoesNotKeepItFromOpening) {
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 64;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto file = AcceptanceFile::Open(Path(), kVocabulary);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_FALSE(std::filesystem::exists(Path()));
+  EXPECT_TRUE(file->Save().ok());
+}
+
+TEST_F(AcceptanceFileTest, AFileWithAnotherVocabularyIsSetAside) {
   SaveLearned();
-  const auto file = AcceptanceFile::Open(Path(), kVocabulary + 1);
-  EXPECT_EQ(file.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(file.status().message(), HasSubstr("vocabulary of 100"));
+  for (int i = 0; i < 2; ++i) {
+    const auto file = AcceptanceFile::Open(Path(), kVocabulary + 1);
+    EXPECT_TRUE(file.ok()) << file.status();
+  }
+  EXPECT_TRUE(std::filesystem::exists(Path() + ".bad"));
 }
 
 TEST_F(AcceptanceFileTest, ADamagedFileIsSetAsideAndNeverCausesACrash) {

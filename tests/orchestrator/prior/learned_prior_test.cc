@@ -1,6 +1,9 @@
 #include "orchestrator/prior/learned_prior.h"
 
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -61,11 +64,29 @@ TEST_F(LearnedPriorTest, OpenFailsForAPathThatIsNotWritable) {
   EXPECT_THAT(prior.status().message(), HasSubstr("no/such/folder"));
 }
 
-TEST_F(LearnedPriorTest, OpenRefusesAFileWithAnotherVocabulary) {
+// A limit on the file size simulates a full disk.
+TEST_F(LearnedPriorTest, AFullDiskDoesNotKeepItFromOpening) {
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 64;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto prior = LearnedPrior::Open(Path(), kVocabulary);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_TRUE(prior.ok()) << prior.status();
+  EXPECT_FALSE(std::filesystem::exists(Path()));
+  EXPECT_TRUE(prior->Save().ok());
+}
+
+TEST_F(LearnedPriorTest, AFileWithAnotherVocabularyIsSetAside) {
   ASSERT_TRUE(LearnedPrior::Open(Path(), kVocabulary).ok());
-  const auto prior = LearnedPrior::Open(Path(), kVocabulary + 1);
-  EXPECT_EQ(prior.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(prior.status().message(), HasSubstr("vocabulary of 100"));
+  for (int i = 0; i < 2; ++i) {
+    const auto prior = LearnedPrior::Open(Path(), kVocabulary + 1);
+    EXPECT_TRUE(prior.ok()) << prior.status();
+  }
+  EXPECT_TRUE(std::filesystem::exists(Path() + ".bad"));
 }
 
 TEST_F(LearnedPriorTest, ADamagedFileIsSetAsideAndReplacedByOneWithoutCounts) {
