@@ -53,9 +53,13 @@ void Audit::Check(const VerifyItem& item, const Acceptance& acceptance, Sequence
       const bool rounding = std::abs(plain.gap) <= options_.tolerance;
       ++(rounding ? counts_.within_tolerance : counts_.mismatches);
       if (!rounding) {
+        const std::string tokens =
+            options_.show_tokens ? absl::StrCat("committed token ", taken,
+                                                ", but plain decoding chose ", plain.token)
+                                 : "plain decoding chose another token than the committed one";
         Report(item, sequence,
-               absl::StrCat("position ", item.cached + i + 1, ": committed token ", taken,
-                            ", but plain decoding chose ", plain.token, ", better by ", plain.gap));
+               absl::StrCat("position ", item.cached + i + 1, ": ", tokens, ", better by ",
+                            plain.gap));
       }
     }
     token = taken;

@@ -23,7 +23,8 @@ class Audit {
   [[nodiscard]] bool SelectNextCycle();
 
   // Checks the tokens of `item` that `acceptance` committed; `sequence` is in the state after the
-  // commit. A difference beyond the tolerance is logged with everything needed to reproduce it.
+  // commit. A difference beyond the tolerance is logged; with options.show_tokens, with everything
+  // needed to reproduce it.
   void Check(const VerifyItem& item, const Acceptance& acceptance, Sequence& sequence);
 
   [[nodiscard]] const AuditCounts& counts() const { return counts_; }

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "common/nn/local_device.h"
 #include "gtest/gtest.h"
 #include "tests/support/golden_file.h"
@@ -68,6 +69,22 @@ TEST_F(AuditTest, AWronglyAcceptedTokenIsAMismatch) {
   EXPECT_EQ(audit.counts().cycles, 1);
   EXPECT_EQ(sequence.history.tokens(), text);
   EXPECT_NE(good, bad);
+}
+
+TEST_F(AuditTest, TheLogHasTokensOnlyIfTheyMayBeShown) {
+  const TokenId right = PlainNext({}), wrong = (right + 1) % 100;
+  for (const bool show : {false, true}) {
+    Sequence& sequence = SequenceOf({}, kPrompt);
+    Audit audit({1.0, 0.0, show}, target_.get());
+    ::testing::internal::CaptureStderr();
+    audit.Check({{1, 0}, 4, DraftTree(kPrompt[4])}, {{}, wrong}, sequence);
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    sequences_->Close({1, 0});
+    EXPECT_NE(log.find("audit: "), std::string::npos) << log;
+    const std::string tokens = absl::StrCat("token ", wrong, ", but plain decoding chose ", right);
+    EXPECT_EQ(log.find(tokens) != std::string::npos, show) << log;
+    EXPECT_EQ(log.find(absl::StrCat("token ", wrong)) != std::string::npos, show) << log;
+  }
 }
 
 TEST_F(AuditTest, ADifferenceWithinTheToleranceIsRounding) {
