@@ -13,6 +13,14 @@ int Milliseconds(absl::Duration time) {
 
 }  // namespace
 
+void SetKeepaliveWithin(absl::Duration patience, ConnectionLimits& limits) {
+  const auto lower = [](absl::Duration to, absl::Duration& time) {
+    time = std::min(time, std::max(to, absl::Seconds(1)));
+  };
+  lower(patience * 2 / 3, limits.keepalive);
+  lower(patience / 3, limits.keepalive_timeout);
+}
+
 void SetConnectionLimits(const ConnectionLimits& limits, grpc::ResourceQuota& quota,
                          grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(limits.keepalive));

@@ -30,6 +30,10 @@ struct ConnectionLimits {
   size_t max_buffer_bytes = 0;  // Limits gRPC's own memory for all connections. 0: no limit.
 };
 
+// Lowers the times of keepalive so that a client that is gone is noticed within `patience`. No
+// lower than a second each, which a live client may need to answer.
+void SetKeepaliveWithin(absl::Duration patience, ConnectionLimits& limits);
+
 void SetConnectionLimits(const ConnectionLimits& limits, grpc::ResourceQuota& quota,
                          grpc::ServerBuilder& builder);
 

@@ -209,6 +209,7 @@ absl::StatusOr<wire::HostOptions> ReadHostOptions(const SchedulerOptions& schedu
   options.max_threads = scheduler.max_running + 2 * scheduler.max_waiting + 16;
   options.watchdog = watchdog;
   options.write_patience = scheduler.slow_client;
+  wire::SetKeepaliveWithin(scheduler.slow_client, options.connections);
   options.connections.max_streams = absl::GetFlag(FLAGS_max_streams);
   options.connections.max_idle = absl::GetFlag(FLAGS_max_connection_idle);
   options.connections.max_age = absl::GetFlag(FLAGS_max_connection_age);
