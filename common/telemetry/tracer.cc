@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/guarded.h"
 
 namespace bastion {
 
@@ -57,7 +58,8 @@ void Tracer::Main() {
       stops = stops_;
       spans = std::exchange(queue_, {});
     }
-    Export(spans);
+    // A sink may use libraries that throw.
+    RunGuarded("the export of traces", [&] { Export(spans); });
   }
 }
 

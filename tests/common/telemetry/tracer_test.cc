@@ -1,5 +1,7 @@
 #include "common/telemetry/tracer.h"
 
+#include <stdexcept>
+
 #include "absl/time/clock.h"
 #include "common/telemetry/stage_spans.h"
 #include "gtest/gtest.h"
@@ -55,6 +57,26 @@ TEST_F(TracerTest, ExportsTheRestWhenItEnds) {
   for (int i = 0; i < 3; ++i) tracer_->Record(SpanOf());
   tracer_.reset();
   EXPECT_EQ(log_.spans().size(), 3u);
+}
+
+TEST_F(TracerTest, ASinkThatThrowsLosesOnlyItsSpans) {
+  struct ThrowingSink final : SpanSink {
+    explicit ThrowingSink(SpanLog* log) : rest(log) {}
+    absl::Status Export(absl::Span<const Span> spans) override {
+      if (++calls == 1) throw std::runtime_error("no memory");
+      return rest.Export(spans);
+    }
+    FakeSpanSink rest;
+    int calls = 0;
+  };
+  tracer_ = std::make_unique<Tracer>(TracerOptions{.batch = 1, .interval = absl::Milliseconds(5)},
+                                     std::make_unique<ThrowingSink>(&log_));
+  tracer_->Record(SpanOf());
+  for (int i = 0; i < 2000 && tracer_->counts().exported == 0; ++i) {
+    absl::SleepFor(absl::Milliseconds(5));
+    tracer_->Record(SpanOf());
+  }
+  EXPECT_GT(tracer_->counts().exported, 0);
 }
 
 TEST_F(TracerTest, SpansThatAreNotSampledAreIgnored) {
