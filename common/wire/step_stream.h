@@ -38,10 +38,12 @@ class StepStream {
 
   // Sends `request` with a new step number and waits for its reply.
   //   DEADLINE_EXCEEDED  no reply within `timeout`; the stream stays open
-  //   UNAVAILABLE        no stream (the peer cannot be reached), it broke during the call, or the
-  //                      peer was lost during the call
+  //   UNAVAILABLE        no stream (the peer cannot be reached), it broke during the call or a
+  //                      Post before it, or the peer was lost during the call
   // The reply's tensors can be read through carrier() until the next Call.
   [[nodiscard]] absl::StatusOr<Reply> Call(Request request, absl::Duration timeout) {
+    // The peer has lost its state with the stream, so the caller must not miss that it ended.
+    RETURN_IF_ERROR(std::exchange(unreported_, absl::OkStatus()));
     const absl::Time deadline = SteadyNow() + timeout;
     RETURN_IF_ERROR(EnsureOpen(deadline));
     request.set_step(++step_);
@@ -59,15 +61,20 @@ class StepStream {
 
   // Sends `request` and does not wait for its reply; a later Call drops the reply. Does nothing if
   // no stream is open. Returns false if the previous write blocks for longer than `timeout`; the
-  // request is not sent then.
+  // request is not sent then. If the stream has ended, the next Call returns the reason.
   bool Post(Request request, absl::Duration timeout) {
     if (stream_ == nullptr) return true;
     request.set_step(++step_);
-    return !absl::IsDeadlineExceeded(CheckStream(stream_->Send(request, SteadyNow() + timeout)));
+    const absl::Status sent = CheckStream(stream_->Send(request, SteadyNow() + timeout));
+    if (stream_ == nullptr) unreported_ = sent;
+    return stream_ == nullptr || sent.ok();
   }
 
-  // Closes the stream, if one is open.
-  void Drop() { stream_.reset(); }
+  // Closes the stream, if one is open. For a caller who knows that the peer is lost.
+  void Drop() {
+    stream_.reset();
+    unreported_ = absl::OkStatus();
+  }
 
   // Ends the retry interval. For a caller who knows that the peer is back.
   void RetryAtOnce() { retry_at_ = absl::InfinitePast(); }
@@ -126,6 +133,7 @@ class StepStream {
   uint64_t step_ = 0;
   absl::Time retry_at_ = absl::InfinitePast();
   absl::Status last_error_;
+  absl::Status unreported_;  // Why the stream ended, if a Post noticed it. For the next Call.
 };
 
 }  // namespace bastion::wire
