@@ -1,6 +1,6 @@
-// YieldingVerifier: a user of a verifier who yields to its other users. As soon as a call has had
-// to wait for the call of someone else, this user takes at most a share kShare of the verifier's
-// time: before each call it pauses. The pause counts as time in the queue (TimingTrace::queue).
+// YieldingVerifier: a verifier client that yields to other clients. After a call had to wait for
+// the call of another client, this client takes at most a share kShare of the verifier's time: it
+// pauses before each call. The pause counts as time in the queue (TimingTrace::queue).
 //
 // Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_YIELDING_VERIFIER_H_
@@ -40,8 +40,8 @@ class YieldingVerifier final : public Verifier {
   Verifier* const verifier_;
   const Clock& clock_;
   const Pause pause_;
-  bool shared_ = false;       // A call has waited for another user.
-  absl::Duration next_call_;  // Until then, the verifier's time belongs to others.
+  bool shared_ = false;       // A call has waited for another client.
+  absl::Duration next_call_;  // No call begins earlier.
 };
 
 }  // namespace bastion

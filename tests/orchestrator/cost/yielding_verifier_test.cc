@@ -70,9 +70,10 @@ class YieldingVerifierTest : public ::testing::Test {
   testing::ManualClock clock_;
   SharedVerifier verifier_{clock_};
   absl::Duration paused_;
+  absl::Duration oversleeps_;  // Each pause takes this much longer.
   YieldingVerifier yielding_{&verifier_, clock_, [this](absl::Duration pause) {
                                paused_ += pause;
-                               clock_.Advance(pause);
+                               clock_.Advance(pause + oversleeps_);
                              }};
 };
 
@@ -105,6 +106,16 @@ TEST_F(YieldingVerifierTest, PausesOnceAnotherUserHasBeenNoticed) {
     const absl::Duration waited = call < 3 ? absl::ZeroDuration() : kOthersCall;
     EXPECT_EQ(result->trace.queue, waited + paused_);
   }
+}
+
+TEST_F(YieldingVerifierTest, APauseThatTakesLongerCountsAsQueue) {
+  oversleeps_ = absl::Milliseconds(7);
+  const DraftTree tree = RandomTree(4, 100, 1);
+  ASSERT_TRUE(yielding_.Verify({{{1, 0}, 10, tree}}, {}).ok());
+  const auto result = yielding_.Verify({{{1, 0}, 10, tree}}, {});
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(paused_, absl::Milliseconds(12));
+  EXPECT_EQ(result->trace.queue, kOthersCall + paused_ + oversleeps_);
 }
 
 }  // namespace
