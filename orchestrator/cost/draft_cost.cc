@@ -61,6 +61,10 @@ void DraftCost::Observe(const DraftCall& call) {
   absl::Duration spent = call.spent;
   if (spent <= absl::ZeroDuration()) return;
   if (call.excess_tokens > 0) {
+    // The drafter put the excess tokens off, or it had them in its cache. Such a call does not show
+    // what they cost, and may not have made a draft.
+    const int usual_tokens = kUsualTokens * call.sequences;
+    if (call.trace.drafts > 0 && call.trace.context_tokens <= usual_tokens) return;
     const absl::Duration catch_up = CatchUpTime(call);
     catch_up_seconds_ = kKept * catch_up_seconds_ + absl::ToDoubleSeconds(catch_up);
     catch_up_tokens_ = kKept * catch_up_tokens_ + call.excess_tokens;

@@ -56,7 +56,8 @@ class DraftCost {
     return tokens * std::max(0.0, catch_up_seconds_ / catch_up_tokens_);
   }
 
-  // Learns from a call. Ignores times that are not positive.
+  // Learns from a call. Ignores times that are not positive, and calls for which the drafter has
+  // not processed the excess tokens.
   void Observe(const DraftCall& call);
   // Learns from a call that failed after `spent`: drafts are at least this expensive. A call that
   // fails fast says nothing.

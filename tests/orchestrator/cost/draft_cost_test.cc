@@ -102,10 +102,29 @@ TEST(DraftCostTest, ATraceThatClaimsMoreThanTheCallTookIsCut) {
   for (int i = 0; i < 20; ++i) cost.Observe({1, absl::Milliseconds(4)});
   DraftCall call = {.sequences = 1, .spent = absl::Milliseconds(20), .excess_tokens = 1000};
   call.trace.drafts = 1;
-  call.trace.context_tokens = -1;
+  call.trace.context_tokens = 1000;
   call.trace.context = absl::Hours(1000);
   for (int i = 0; i < 50; ++i) cost.Observe(call);
   EXPECT_NEAR(1e3 * cost.CatchUp(1000), 20, 0.1);  // The whole call, and no more.
+  EXPECT_NEAR(Milliseconds(cost, 1), 4, 0.1);
+}
+
+// The drafter adds the context of a long prompt between the calls, or finds it in its cache.
+TEST(DraftCostTest, ExcessTokensThatWereNotProcessedDoNotLookCheap) {
+  DraftCost cost{CurveEstimator(Verify)};
+  for (int i = 0; i < 20; ++i) cost.Observe({1, absl::Milliseconds(4)});
+  DraftCall prompt = {.sequences = 1, .spent = absl::Milliseconds(100), .excess_tokens = 500};
+  prompt.trace.drafts = 1;
+  prompt.trace.context_tokens = 500;
+  prompt.trace.context = absl::Milliseconds(50);
+  for (int i = 0; i < 50; ++i) cost.Observe(prompt);
+  DraftCall put_off = {.sequences = 1, .spent = absl::Microseconds(50), .excess_tokens = 30000};
+  put_off.trace.drafts = 1;
+  for (const int context_tokens : {0, DraftCost::kUsualTokens, -1}) {
+    put_off.trace.context_tokens = context_tokens;
+    for (int i = 0; i < 20; ++i) cost.Observe(put_off);
+  }
+  EXPECT_NEAR(1e3 * cost.CatchUp(500), 50, 1);
   EXPECT_NEAR(Milliseconds(cost, 1), 4, 0.1);
 }
 
