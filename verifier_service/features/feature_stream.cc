@@ -72,7 +72,12 @@ void FeatureStream::Handle(const internal::v1::FeatureRequest& request) {
 
 void FeatureStream::PushFromEngine() {
   if (stream_->supports_deadlines() && pushing_.TryLock()) {
-    const absl::Status pushed = PushNew(absl::InfinitePast());
+    absl::Status pushed;
+    try {
+      pushed = PushNew(absl::InfinitePast());
+    } catch (const std::exception& error) {  // E.g. for lack of memory. Run() tries again.
+      pushed = absl::InternalError(error.what());
+    }
     pushing_.Unlock();
     if (pushed.ok()) return;
   }

@@ -1,7 +1,9 @@
 // The verifier's end of a feature stream sends no row for which it has no credit.
 #include "verifier_service/features/feature_stream.h"
 
+#include <atomic>
 #include <deque>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,8 +44,16 @@ class ScriptedDrafter final : public FeatureStream::Stream {
     return has_next_;
   }
 
+  // Messages can be sent from the engine's thread from now on. On the calling thread, they throw.
+  void ThrowHere() {
+    MutexLock lock(&mutex_);
+    throws_on_ = std::this_thread::get_id();
+    supports_deadlines_ = true;
+  }
+
   absl::Status Send(const FeatureReply& reply, absl::Time) override {
     MutexLock lock(&mutex_);
+    if (std::this_thread::get_id() == throws_on_) throw std::bad_alloc();
     EXPECT_EQ(reply.status().code(), 0);
     EXPECT_EQ(reply.first(), end_);
     rows_.push_back(static_cast<int>(reply.features().shape(0)));
@@ -63,7 +73,7 @@ class ScriptedDrafter final : public FeatureStream::Stream {
     requests_.pop_front();
     return absl::OkStatus();
   }
-  bool supports_deadlines() const override { return false; }
+  bool supports_deadlines() const override { return supports_deadlines_; }
   void Cancel() override {
     MutexLock lock(&mutex_);
     canceled_ = true;
@@ -72,7 +82,9 @@ class ScriptedDrafter final : public FeatureStream::Stream {
 
  private:
   wire::InlineCarrier carrier_;
+  std::atomic<bool> supports_deadlines_{false};
   Mutex mutex_;
+  std::thread::id throws_on_ ABSL_GUARDED_BY(mutex_);
   std::deque<FeatureRequest> requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> rows_ ABSL_GUARDED_BY(mutex_);
   int end_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -108,17 +120,21 @@ class FeatureStreamTest : public ::testing::TestWithParam<bool> {
     }
     store_ = std::make_unique<FeatureStore>(DType::kF32, 1 << 20, ring_);
     store_->Open(kSequence, kWidth);
-    std::optional<uint64_t> position;
-    if (ring_ != nullptr) {
-      position = ring_->Reserve(kRows * kRowBytes);
-      ring_->Keep(kRows * kRowBytes);
-    }
-    store_->Append(kSequence, std::string(kRows * kRowBytes, 'x'), /*next=*/5, position);
+    AppendRows(kRows);
     running_ = std::thread([this] { FeatureStream(store_.get(), &drafter_, ring_.get()).Run(); });
   }
   void TearDown() override {
     drafter_.Cancel();
     if (running_.joinable()) running_.join();
+  }
+
+  void AppendRows(int rows) {
+    std::optional<uint64_t> position;
+    if (ring_ != nullptr) {
+      position = ring_->Reserve(rows * kRowBytes);
+      ring_->Keep(rows * kRowBytes);
+    }
+    store_->Append(kSequence, std::string(rows * kRowBytes, 'x'), /*next=*/5, position);
   }
 
   static constexpr int kRows = 40;
@@ -154,6 +170,16 @@ TEST_P(FeatureStreamTest, SendsADrafterOfVersion4EverythingAtOnce) {
   drafter_.Ask(Follow(1, /*first=*/0, /*end=*/0));
   EXPECT_THAT(drafter_.AwaitRows(kRows), ElementsAre(kRows));
   EXPECT_TRUE(drafter_.has_next());
+}
+
+TEST_P(FeatureStreamTest, RowsThatTheEngineCannotSendFollowLater) {
+  drafter_.Ask(Follow(1, /*first=*/0, /*end=*/100));
+  (void)drafter_.AwaitRows(kRows);
+  drafter_.ThrowHere();
+  AppendRows(1);  // As the engine does.
+  (void)drafter_.AwaitRows(kRows + 1);
+  AppendRows(1);
+  (void)drafter_.AwaitRows(kRows + 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, FeatureStreamTest, ::testing::Bool(),
