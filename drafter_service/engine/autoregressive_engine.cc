@@ -154,11 +154,8 @@ bool AutoregressiveEngine::AppendPiece(const FeatureRange& piece, absl::StatusOr
   if (sequence == nullptr) return false;
   model_->WakeUp();
   const absl::Status extended = ExtendContext(*sequence, piece.count);
-  if (extended.ok()) {
-    sequences_.QueueNextPiece(*sequence);
-  } else {
-    Warn(extended, *sequence);
-  }
+  sequences_.FinishPiece(extended, *sequence);
+  if (!extended.ok()) Warn(extended, *sequence);
   return true;
 }
 

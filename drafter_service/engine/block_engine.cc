@@ -61,6 +61,7 @@ class BlockEngine final : public DrafterEngine {
   DrafterInfo info_;
   DraftAhead ahead_;
   DraftTrace trace_;
+  absl::Duration patience_;  // How long the current call may still wait for features.
 };
 
 BlockEngine::BlockEngine(const DrafterOptions& options, FeatureSource* features,
@@ -112,11 +113,9 @@ bool BlockEngine::AppendPiece(const FeatureRange& piece, absl::StatusOr<Features
   if (sequence == nullptr) return false;
   const absl::Status appended =
       features.ok() ? Append(*std::move(features), *sequence) : features.status();
-  if (appended.ok()) {
-    sequences_.QueueNextPiece(*sequence);
-  } else {
-    Warn(appended, *sequence);
-  }
+  sequences_.FinishPiece(appended, *sequence);
+  // ABORTED: the rows were overwritten in the GPU's ring. The next read gets them as bytes.
+  if (!appended.ok() && !absl::IsAborted(appended)) Warn(appended, *sequence);
   return true;
 }
 
@@ -126,8 +125,10 @@ void BlockEngine::Warn(const absl::Status& error, DraftSequence& sequence) const
 
 absl::Status BlockEngine::AppendRange(const FeatureRange& range, DraftSequence& sequence) {
   StopWatch watch;
-  absl::StatusOr<Features> features = features_->Read(range, options_.feature_timeout);
-  trace_.features += watch.Lap();
+  absl::StatusOr<Features> features = features_->Read(range, patience_);
+  const absl::Duration waited = watch.Lap();
+  patience_ = std::max(patience_ - waited, absl::ZeroDuration());
+  trace_.features += waited;
   RETURN_IF_ERROR(features.status());
   return Append(*std::move(features), sequence);
 }
@@ -164,6 +165,7 @@ absl::StatusOr<DraftSequence*> BlockEngine::Begin(const Frontier& frontier,
 absl::StatusOr<std::vector<Draft>> BlockEngine::Expand(absl::Span<const Frontier> frontiers) {
   trace_ = {};
   trace_.drafts = static_cast<int>(frontiers.size());
+  patience_ = options_.feature_timeout;
   ASSIGN_OR_RETURN(std::vector<Draft> drafts, MakeDrafts(frontiers));
   ahead_.PredictNext(frontiers);
   // It may be long until a sequence without a draft has features. The others do not wait for it.
@@ -176,6 +178,9 @@ absl::StatusOr<std::vector<Draft>> BlockEngine::Expand(absl::Span<const Frontier
 void BlockEngine::FeaturesArrived(SequenceId sequence, Position committed, TokenId root) {
   const std::vector<Frontier> predicted = ahead_.AddArrival(sequence, committed, root);
   if (predicted.empty()) return;
+  // All features have arrived. If some are missing nevertheless, this thread may have to receive
+  // them.
+  patience_ = absl::ZeroDuration();
   absl::StatusOr<std::vector<Draft>> drafts = MakeDrafts(predicted);
   // An error is dropped here: it will occur again, and be reported, when the draft is requested.
   if (drafts.ok()) ahead_.Keep(predicted, *std::move(drafts));

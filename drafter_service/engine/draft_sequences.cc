@@ -1,9 +1,11 @@
 #include "drafter_service/engine/draft_sequences.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/base/check.h"
 
 namespace bastion::drafter {
 
@@ -43,6 +45,8 @@ void DraftSequences::Close(SequenceId id) {
 void DraftSequences::ReusePrefix(const std::string& salt, DraftSequence& sequence) {
   if (!options_.reuse_prefixes || sequence.prefix.has_value() || sequence.tokens.empty()) return;
   if (sequence.context > 0 || !sequence.table.pages.empty()) return;
+  // A piece that is being read continues the context that the sequence had when the piece began.
+  if (sequence.pieces != DraftSequence::Pieces::kNone) return;
   sequence.prefix = prefixes_.Begin(salt);
   sequence.context = prefixes_.Reuse(sequence.tokens, sequence.table, *sequence.prefix);
 }
@@ -61,6 +65,15 @@ bool DraftSequences::Defer(DraftSequence& sequence, Position committed) {
     if (missing <= room_) {
       room_ -= missing;
       return false;
+    }
+    const int held = static_cast<int>(sequence.table.pages.size());
+    if (nn::PagesFor(committed) - held > pages_->free_pages()) {
+      GiveBackPages(sequence);
+      if (!std::exchange(sequence.warned, true)) {
+        LOG(WARNING) << "no draft: too few pages are free for " << committed
+                     << " tokens; raise --kv_tokens or lower the number of live sequences";
+      }
+      return true;
     }
     queue_.push_back(sequence.id);
     sequence.pieces = DraftSequence::Pieces::kQueued;
@@ -85,7 +98,15 @@ DraftSequence* DraftSequences::EndPiece(const FeatureRange& piece) {
   return sequence;
 }
 
-void DraftSequences::QueueNextPiece(DraftSequence& sequence) {
+void DraftSequences::GiveBackPages(DraftSequence& sequence) {
+  pages_->Shrink(sequence.table, 0);
+  sequence.context = 0;
+  sequence.prefix.reset();
+}
+
+void DraftSequences::FinishPiece(const absl::Status& appended, DraftSequence& sequence) {
+  if (absl::IsResourceExhausted(appended)) GiveBackPages(sequence);
+  if (!appended.ok() && !absl::IsAborted(appended)) return;
   if (sequence.context >= sequence.catch_up_to) return;
   queue_.push_back(sequence.id);
   sequence.pieces = DraftSequence::Pieces::kQueued;

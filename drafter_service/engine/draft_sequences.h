@@ -65,7 +65,7 @@ class DraftSequences {
   [[nodiscard]] int size() const { return static_cast<int>(sequences_.size()); }
 
   // Begins the context with pages of earlier sequences that have the same first tokens and `salt`.
-  // Does nothing if the context has begun.
+  // Does nothing if the context has begun, or if its first piece has.
   void ReusePrefix(const std::string& salt, DraftSequence& sequence);
   // Lets later sequences reuse the context.
   void KeepPrefix(DraftSequence& sequence);
@@ -75,7 +75,8 @@ class DraftSequences {
   // than kCycleRows.
   void BeginExpand() { room_ = kContextChunk; }
   // True if the sequence is behind, or becomes so because Expand may not compute all its context up
-  // to `committed`.
+  // to `committed`. A sequence for whose context too few pages are free gives its pages back, and
+  // gets no pieces.
   [[nodiscard]] bool Defer(DraftSequence& sequence, Position committed);
   // True if there is a next piece.
   [[nodiscard]] bool has_piece() const { return !queue_.empty(); }
@@ -83,11 +84,15 @@ class DraftSequences {
   [[nodiscard]] FeatureRange NextPiece();
   // The sequence of a piece that has been read; it is no longer behind. Null if it was closed.
   [[nodiscard]] DraftSequence* EndPiece(const FeatureRange& piece);
-  // Queues the sequence again if there is more to catch up with.
-  void QueueNextPiece(DraftSequence& sequence);
+  // Ends the work on a piece of the sequence, which ended with `appended`. If OK, the next piece is
+  // queued, if there is one. If ABORTED, the same piece is queued again. If RESOURCE_EXHAUSTED, the
+  // sequence gives its pages back, so that the others can finish.
+  void FinishPiece(const absl::Status& appended, DraftSequence& sequence);
 
  private:
   [[nodiscard]] DraftSequence* Find(SequenceId id);
+  // Frees all context of the sequence.
+  void GiveBackPages(DraftSequence& sequence);
 
   nn::PagePool* const pages_;
   const Options options_;

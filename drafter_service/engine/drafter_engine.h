@@ -28,7 +28,8 @@ struct DrafterOptions {
   // A sequence that lacks much context gets no drafts until calls of AppendPiece have added it.
   // False: Expand adds it, however long that takes.
   bool defer_catch_up = false;
-  absl::Duration feature_timeout = absl::Milliseconds(200);  // For one read of features.
+  // How long an Expand may wait for features, all sequences together. Also the limit for a piece.
+  absl::Duration feature_timeout = absl::Milliseconds(200);
   DraftModelLoader load_model = nullptr;  // For a block drafter. Null: LoadCpuDflash.
 };
 
@@ -77,7 +78,8 @@ class DrafterEngine {
   [[nodiscard]] virtual absl::StatusOr<Features> ReadPiece(const FeatureRange& /*piece*/) {
     return Features();
   }
-  // Adds the piece to the context. If that fails, the sequence begins again at the next Expand.
+  // Adds the piece to the context. If that fails, the sequence continues at the next Expand; if
+  // pages are lacking, it gives its pages back and begins again when enough are free.
   // Returns false if the sequence was closed after NextPiece.
   [[nodiscard]] virtual bool AppendPiece(const FeatureRange& piece,
                                          absl::StatusOr<Features> features) = 0;

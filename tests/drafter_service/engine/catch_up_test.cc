@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
+#include "absl/time/clock.h"
 #include "common/nn/local_device.h"
 #include "drafter_service/engine/draft_sequences.h"
 #include "drafter_service/engine/drafter_engine.h"
@@ -23,7 +25,9 @@ constexpr int kLongPrompt = 1500, kShortPrompt = 40;
 // Every row is a function of its position. Counts the rows that were read.
 class SyntheticFeatures final : public FeatureSource {
  public:
-  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration) override {
+  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration timeout) override {
+    timeouts.push_back(timeout);
+    if (absl::IsDeadlineExceeded(error)) absl::SleepFor(timeout + absl::Milliseconds(5));
     if (!error.ok()) return error;
     rows += range.count;
     Features features;
@@ -37,6 +41,7 @@ class SyntheticFeatures final : public FeatureSource {
 
   int rows = 0;
   absl::Status error;
+  std::vector<absl::Duration> timeouts;  // One per read.
 };
 
 std::string ReadText(const std::string& path) {
@@ -68,11 +73,12 @@ class CatchUpTest : public ::testing::TestWithParam<Kind> {
     engine_ = MakeEngine(/*defer_catch_up=*/true, features_);
     at_once_ = MakeEngine(/*defer_catch_up=*/false, other_features_);
   }
-  std::unique_ptr<DrafterEngine> MakeEngine(bool defer_catch_up, FeatureSource& features) {
+  std::unique_ptr<DrafterEngine> MakeEngine(bool defer_catch_up, FeatureSource& features,
+                                            int kv_tokens = 8192) {
     DrafterOptions options;
     options.target_folder = folder_.File("target");
     options.drafter_folder = folder_.File(GetParam() == Kind::kBlock ? "drafter" : "target");
-    options.engine = {DType::kF32, device_.device, /*kv_tokens=*/8192};
+    options.engine = {DType::kF32, device_.device, kv_tokens};
     options.defer_catch_up = defer_catch_up;
     auto engine = DrafterEngine::Create(options, &features);
     EXPECT_TRUE(engine.ok()) << engine.status();
@@ -99,6 +105,17 @@ class CatchUpTest : public ::testing::TestWithParam<Kind> {
       marginals.push_back(draft.marginals.at(0));
     }
     return marginals;
+  }
+  // The frontiers that get a draft, once all sequences have caught up that can.
+  std::vector<Frontier> Drafted(const std::vector<Frontier>& frontiers) {
+    (void)Expand(*engine_, frontiers);
+    while (engine_->has_piece()) (void)AppendPiece();
+    const auto drafts = Expand(*engine_, frontiers);
+    std::vector<Frontier> drafted;
+    for (size_t i = 0; i < drafts.size(); ++i) {
+      if (!drafts[i].empty()) drafted.push_back(frontiers[i]);
+    }
+    return drafted;
   }
   // Adds one piece. Returns its rows.
   int AppendPiece() {
@@ -172,6 +189,25 @@ TEST_P(CatchUpTest, PromptsThatArriveTogetherDoNotAddUp) {
   EXPECT_EQ(Expand(*engine_, prompts), Expand(*at_once_, prompts));
 }
 
+TEST_P(CatchUpTest, PromptsThatDoNotFitTogetherDoNotHoldTheWholeCache) {
+  // The cache has room for two of the prompts.
+  engine_ = MakeEngine(/*defer_catch_up=*/true, features_, /*kv_tokens=*/1536);
+  std::vector<Frontier> prompts;
+  for (uint64_t session = 1; session <= 4; ++session) {
+    prompts.push_back(FrontierOf({session, 0}, 600));
+  }
+  const std::vector<Frontier> drafted = Drafted(prompts);
+  ASSERT_EQ(drafted.size(), 2u);
+  EXPECT_EQ(Expand(*engine_, drafted), Expand(*at_once_, drafted));
+  // The others take no pages while too few are free.
+  EXPECT_FALSE(engine_->has_piece());
+  // One of them follows when there is room.
+  engine_->Close(drafted[0].sequence);
+  std::erase_if(prompts,
+                [&](const Frontier& prompt) { return prompt.sequence == drafted[0].sequence; });
+  EXPECT_EQ(Drafted(prompts).size(), 2u);
+}
+
 TEST_P(CatchUpTest, APieceOfAClosedSequenceIsDropped) {
   (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt)});
   const FeatureRange piece = engine_->NextPiece();
@@ -211,6 +247,54 @@ TEST_P(BlockCatchUpTest, FeaturesThatCannotBeReadAreTriedAgainAtTheNextExpand) {
   while (engine_->has_piece()) (void)AppendPiece();
   const Frontier frontier = FrontierOf(kLong, kLongPrompt);
   EXPECT_EQ(Expand(*engine_, {frontier}), Expand(*at_once_, {frontier}));
+}
+
+TEST_P(BlockCatchUpTest, MissingFeaturesDelayACallOnlyOnce) {
+  const std::vector<Frontier> prompts = {FrontierOf({1, 0}, 40), FrontierOf({2, 0}, 40),
+                                         FrontierOf({3, 0}, 40)};
+  features_.error = absl::DeadlineExceededError("the features have not arrived yet");
+  (void)Expand(*engine_, prompts);
+  const absl::Duration whole = DrafterOptions().feature_timeout, none = absl::ZeroDuration();
+  EXPECT_EQ(features_.timeouts, (std::vector<absl::Duration>{whole, none, none}));
+  // The sequences get their drafts at the next call.
+  features_.error = absl::OkStatus();
+  EXPECT_EQ(Expand(*engine_, prompts), Expand(*at_once_, prompts));
+}
+
+TEST_P(BlockCatchUpTest, DraftingAheadWaitsForNoFeatures) {
+  EXPECT_FALSE(Expand(*engine_, {FrontierOf(kShort, kShortPrompt)})[0].empty());
+  features_.timeouts.clear();
+  engine_->FeaturesArrived(kShort, kShortPrompt + 2, /*root=*/3);
+  EXPECT_EQ(features_.timeouts, std::vector<absl::Duration>{absl::ZeroDuration()});
+  EXPECT_FALSE(Expand(*engine_, {FrontierOf(kShort, kShortPrompt + 2)})[0].empty());
+  EXPECT_EQ(engine_->last_trace().ahead, 1);
+}
+
+TEST_P(BlockCatchUpTest, ReadsAPieceAgainIfItsRowsWereOverwritten) {
+  (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt)});
+  features_.error = absl::AbortedError("the rows were overwritten");
+  (void)AppendPiece();
+  features_.error = absl::OkStatus();
+  ASSERT_TRUE(engine_->has_piece());
+  while (engine_->has_piece()) (void)AppendPiece();
+  const Frontier frontier = FrontierOf(kLong, kLongPrompt);
+  EXPECT_EQ(Expand(*engine_, {frontier}), Expand(*at_once_, {frontier}));
+}
+
+TEST_P(BlockCatchUpTest, TokensThatArriveDuringAPieceDoNotMoveIt) {
+  Frontier earlier = FrontierOf(kShort, kLongPrompt);
+  Frontier prompt = FrontierOf(kLong, kLongPrompt);
+  earlier.cache_salt = prompt.cache_salt;
+  EXPECT_EQ(Drafted({earlier}).size(), 1u);
+  Frontier without_tokens = prompt;
+  without_tokens.new_tokens.clear();
+  (void)Expand(*engine_, {without_tokens});
+  const FeatureRange piece = engine_->NextPiece();
+  // Now the sequence could reuse the context of the earlier one.
+  (void)Expand(*engine_, {prompt});
+  EXPECT_TRUE(engine_->AppendPiece(piece, engine_->ReadPiece(piece)));
+  while (engine_->has_piece()) (void)AppendPiece();
+  EXPECT_EQ(Expand(*engine_, {prompt}), Expand(*at_once_, {prompt}));
 }
 
 TEST_P(BlockCatchUpTest, ANeighborIsDraftedAhead) {
