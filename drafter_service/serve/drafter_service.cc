@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
@@ -10,10 +11,44 @@
 #include "common/wire/protocol.h"
 
 namespace bastion::drafter {
+namespace {
+
+// Holds `mutex` during its lifetime. Counts in `waiting` while it waits, so that the catch-up
+// thread does not take the lock again first.
+class ABSL_SCOPED_LOCKABLE CountedLock {
+ public:
+  CountedLock(Mutex* mutex, std::atomic<int>* waiting) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
+      : mutex_(mutex) {
+    ++*waiting;
+    mutex->Lock();
+    --*waiting;
+  }
+  ~CountedLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
+  CountedLock(const CountedLock&) = delete;
+  CountedLock& operator=(const CountedLock&) = delete;
+
+ private:
+  Mutex* const mutex_;
+};
+
+absl::Status CheckSize(const proto::DrafterRequest::Expand& request) {
+  int64_t paths = 0;
+  for (const auto& frontier : request.frontiers()) paths += frontier.paths_size();
+  if (request.frontiers_size() <= DrafterService::kMaxFrontiers &&
+      paths <= DrafterService::kMaxPaths) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the call has ", request.frontiers_size(),
+                                                 " frontiers with ", paths, " paths; at most ",
+                                                 DrafterService::kMaxFrontiers, " frontiers and ",
+                                                 DrafterService::kMaxPaths, " paths are allowed"));
+}
+
+}  // namespace
 
 DrafterService::~DrafterService() {
   {
-    MutexLock lock(&mutex_);
+    CountedLock lock(&mutex_, &waiting_);
     stopping_ = true;
   }
   catch_up_.join();
@@ -68,7 +103,7 @@ void DrafterService::Serve(Stream& stream) {
 }
 
 void DrafterService::CloseAll(Client& client) {
-  MutexLock lock(&mutex_);
+  CountedLock lock(&mutex_, &waiting_);
   for (const SequenceId sequence : client.lease) Close(sequence);
 }
 
@@ -77,6 +112,13 @@ bool DrafterService::Claim(SequenceId sequence, Client& client) {
   if (owner->second != &client) return false;
   client.lease.insert(sequence);
   return true;
+}
+
+void DrafterService::Release(SequenceId sequence, Client& client) {
+  client.lease.erase(sequence);
+  const auto next = client.lease.lower_bound({sequence.session, 0});
+  const bool has_epoch = next != client.lease.end() && next->session == sequence.session;
+  if (!has_epoch) owners_.erase(sequence.session);
 }
 
 void DrafterService::Step(const proto::DrafterRequest& request, Client& client,
@@ -97,9 +139,7 @@ void DrafterService::Step(const proto::DrafterRequest& request, Client& client,
 
 absl::Status DrafterService::Run(const proto::DrafterRequest& request, absl::Duration arrived,
                                  Client& client, proto::DrafterReply& reply) {
-  ++waiting_;
-  MutexLock lock(&mutex_);
-  --waiting_;
+  CountedLock lock(&mutex_, &waiting_);
   switch (request.call_case()) {
     case proto::DrafterRequest::kExpand:
       return Expand(request, arrived, client, reply);
@@ -116,12 +156,20 @@ absl::Status DrafterService::Run(const proto::DrafterRequest& request, absl::Dur
 absl::Status DrafterService::Expand(const proto::DrafterRequest& request, absl::Duration arrived,
                                     Client& client, proto::DrafterReply& reply) {
   const absl::Duration began = Clock::Real().Now();
+  RETURN_IF_ERROR(CheckSize(request.expand()));
   std::vector<Frontier> frontiers;
   std::vector<bool> claimed;  // One per frontier of the request.
+  std::vector<bool> held;     // One per frontier of the engine: claimed before this call.
   for (const proto::DrafterRequest::Frontier& frontier : request.expand().frontiers()) {
     frontiers.push_back(wire::Decode(frontier));
-    claimed.push_back(Claim(frontiers.back().sequence, client));
-    if (!claimed.back()) frontiers.pop_back();
+    const SequenceId sequence = frontiers.back().sequence;
+    const bool was_held = client.lease.contains(sequence);
+    claimed.push_back(Claim(sequence, client));
+    if (claimed.back()) {
+      held.push_back(was_held);
+    } else {
+      frontiers.pop_back();
+    }
   }
   const absl::StatusOr<std::vector<Draft>> drafts = engine_->Expand(frontiers);
   if (telemetry_ != nullptr) {
@@ -129,6 +177,13 @@ absl::Status DrafterService::Expand(const proto::DrafterRequest& request, absl::
                              engine_->last_trace());
   }
   RETURN_IF_ERROR(drafts.status());
+  for (size_t i = 0; i < held.size(); ++i) {
+    if (!held[i] && !(*drafts)[i].status.ok()) Release(frontiers[i].sequence, client);
+  }
+  // A session may occur twice, refused and accepted.
+  for (size_t i = 0; i < held.size(); ++i) {
+    if (!held[i] && (*drafts)[i].status.ok()) (void)Claim(frontiers[i].sequence, client);
+  }
   DraftTrace trace = engine_->last_trace();
   trace.queue = began - arrived;
   wire::Encode(trace, *reply.mutable_trace());
@@ -142,20 +197,38 @@ absl::Status DrafterService::Expand(const proto::DrafterRequest& request, absl::
 }
 
 int DrafterService::live_sequences() {
-  MutexLock lock(&mutex_);
+  CountedLock lock(&mutex_, &waiting_);
   return engine_->live_sequences();
 }
 
 void DrafterService::FeaturesArrived(SequenceId sequence, Position committed, TokenId root) {
+  {
+    MutexLock lock(&arrivals_mutex_);
+    arrivals_.push_back({sequence, committed, root});
+  }
   if (!mutex_.TryLock()) return;
+  HandleArrivals();
+  mutex_.Unlock();
+}
+
+void DrafterService::HandleArrivals() {
+  std::vector<Arrival> arrivals;
+  {
+    MutexLock lock(&arrivals_mutex_);
+    arrivals.swap(arrivals_);
+  }
   const absl::Duration began = Clock::Real().Now();
+  const int before = engine_->last_trace().context_tokens;
   try {
-    engine_->FeaturesArrived(sequence, committed, root);
-    if (telemetry_ != nullptr) telemetry_->RecordArrival(began);
+    for (const Arrival& arrival : arrivals) {
+      engine_->FeaturesArrived(arrival.sequence, arrival.committed, arrival.root);
+    }
+    if (telemetry_ != nullptr) {
+      telemetry_->RecordArrival(began, engine_->last_trace().context_tokens - before);
+    }
   } catch (const std::exception& error) {
     LOG(ERROR) << "drafting ahead failed: " << error.what();
   }
-  mutex_.Unlock();
 }
 
 void DrafterService::CatchUp() {
@@ -191,13 +264,18 @@ void DrafterService::AppendPiece(const FeatureRange& piece, absl::StatusOr<Featu
   MutexLock lock(&mutex_);
   mutex_.AwaitWithTimeout(may_begin, absl::InfiniteDuration());
   const absl::Duration began = Clock::Real().Now();
+  const int before = engine_->last_trace().context_tokens;
   try {
     // The read may have followed the sequence again after it was closed.
     if (!engine_->AppendPiece(piece, std::move(features))) on_close_(piece.sequence);
-    if (telemetry_ != nullptr) telemetry_->RecordPiece(began);
+    if (telemetry_ != nullptr) {
+      telemetry_->RecordPiece(began, engine_->last_trace().context_tokens - before);
+    }
   } catch (const std::exception& error) {
     LOG(ERROR) << "catching up failed: " << error.what();
   }
+  // A call that waits reads the features itself.
+  if (!stopping_ && waiting_ == 0) HandleArrivals();
 }
 
 void DrafterService::Close(SequenceId sequence) {

@@ -3,8 +3,10 @@
 // stream can use them. An exception in the engine, e.g. for lack of memory, fails the call with
 // INTERNAL.
 //
-// Sequences that are far behind catch up on a thread of its own. It does a piece of work at a time,
+// Sequences that are far behind catch up on a separate thread. It does a piece of work at a time,
 // and only while no call waits for the engine. So a call waits for at most one piece.
+//
+// A call has at most kMaxFrontiers frontiers and kMaxPaths paths, all frontiers together.
 #ifndef BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
 #define BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_
 
@@ -15,6 +17,7 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -33,6 +36,9 @@ namespace proto = internal::v1;
 
 class DrafterService final : public proto::DrafterService::Service {
  public:
+  static constexpr int kMaxFrontiers = 4096;
+  static constexpr int kMaxPaths = 4096;
+
   // `engine` and `telemetry` must outlive the service. `on_close` is called for every closed
   // sequence. If `attach` is null, shared memory is not offered. If `telemetry` is null, nothing is
   // measured. `security` says who may call.
@@ -59,11 +65,12 @@ class DrafterService final : public proto::DrafterService::Service {
   grpc::Status Attach(grpc::ServerContext* context, const proto::AttachRequest* request,
                       proto::AttachReply* reply) override;
 
-  // Called on the feature stream's thread when features arrive; may draft ahead. Does nothing while
-  // another call holds the engine. No features are lost: the next Expand of the sequence reads
-  // them.
+  // Called on the feature stream's thread when features arrive; may draft ahead. Never waits for
+  // the engine, because a call that holds it may be waiting for features. If the catch-up thread
+  // holds it, that thread drafts ahead after its piece. No features are lost: the next Expand of
+  // the sequence reads them.
   void FeaturesArrived(SequenceId sequence, Position committed, TokenId root)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+      ABSL_LOCKS_EXCLUDED(mutex_, arrivals_mutex_);
 
  private:
   using Stream = wire::MessageStream<proto::DrafterReply, proto::DrafterRequest>;
@@ -88,6 +95,8 @@ class DrafterService final : public proto::DrafterService::Service {
   // True if the session belongs to `client` or has no owner. It belongs to `client` from now on.
   [[nodiscard]] bool Claim(SequenceId sequence, Client& client)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Undoes the Claim of a sequence that the engine has not opened.
+  void Release(SequenceId sequence, Client& client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Handles the messages of the stream until it ends.
   void Serve(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -99,6 +108,8 @@ class DrafterService final : public proto::DrafterService::Service {
   absl::Status Expand(const proto::DrafterRequest& request, absl::Duration arrived, Client& client,
                       proto::DrafterReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Close(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Passes the arrivals so far to the engine, which may draft ahead.
+  void HandleArrivals() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) ABSL_LOCKS_EXCLUDED(arrivals_mutex_);
 
   // The thread that adds pieces of context. Returns when the service is destroyed.
   void CatchUp() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -108,11 +119,20 @@ class DrafterService final : public proto::DrafterService::Service {
   void AppendPiece(const FeatureRange& piece, absl::StatusOr<Features> features)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // What FeaturesArrived was called with.
+  struct Arrival {
+    SequenceId sequence;
+    Position committed;
+    TokenId root;
+  };
+
   EngineMeter meter_;
   std::atomic<int> waiting_{0};  // Calls that wait for mutex_.
   Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<uint64_t, Client*> owners_ ABSL_GUARDED_BY(mutex_);  // By session.
+  Mutex arrivals_mutex_;                                                   // Held only briefly.
+  std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(arrivals_mutex_);         // Not handled yet.
   DrafterEngine* const engine_;
   const std::function<void(SequenceId)> on_close_;
   DrafterTelemetry* const telemetry_;

@@ -110,13 +110,15 @@ void DrafterTelemetry::Trace(const MeasuredCall& call, const absl::Status& statu
   spans.Record();
 }
 
-void DrafterTelemetry::RecordArrival(absl::Duration began) {
+void DrafterTelemetry::RecordArrival(absl::Duration began, int context_tokens) {
   const absl::Duration spent = Clock::Real().Now() - began;
   if (spent > kShortArrival) timeline_.Add({{"engine", "draft ahead", began, spent}});
+  if (metrics_ != nullptr) metrics_->context_tokens.Increment(context_tokens);
 }
 
-void DrafterTelemetry::RecordPiece(absl::Duration began) {
+void DrafterTelemetry::RecordPiece(absl::Duration began, int context_tokens) {
   timeline_.Add({{"engine", "catch up", began, Clock::Real().Now() - began}});
+  if (metrics_ != nullptr) metrics_->context_tokens.Increment(context_tokens);
 }
 
 void DrafterTelemetry::Refresh(int sequences) {

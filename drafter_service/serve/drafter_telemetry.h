@@ -29,10 +29,11 @@ class DrafterTelemetry {
   // `trace` is ignored if the call failed.
   void RecordExpand(const MeasuredCall& call, const absl::Status& status, const DraftTrace& trace);
   // The engine handled the arrival of features since `began`, on Clock::Real(). It may have drafted
-  // ahead.
-  void RecordArrival(absl::Duration began);
-  // The engine added a piece to the context of a sequence that is behind, since `began`.
-  void RecordPiece(absl::Duration began);
+  // ahead, and then added `context_tokens` tokens to contexts.
+  void RecordArrival(absl::Duration began, int context_tokens);
+  // The engine added a piece of `context_tokens` tokens to the context of a sequence that is
+  // behind, since `began`. 0: that failed.
+  void RecordPiece(absl::Duration began, int context_tokens);
   // Sets the gauges.
   void Refresh(int sequences);
 

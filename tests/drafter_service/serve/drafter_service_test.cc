@@ -12,6 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/mutex.h"
+#include "common/telemetry/service_telemetry.h"
 #include "common/wire/protocol.h"
 #include "common/wire/service_host.h"
 #include "gtest/gtest.h"
@@ -33,16 +34,26 @@ class FakeEngine final : public DrafterEngine {
     pieces_left_ += pieces_of_next_call.exchange(0);
     appended_before_call = appended.load();
     MutexLock lock(&mutex_);
-    for (const Frontier& frontier : frontiers) open_.insert(frontier.sequence);
-    return std::vector<Draft>(frontiers.size());
+    std::vector<Draft> drafts(frontiers.size());
+    for (size_t i = 0; i < frontiers.size(); ++i) {
+      if (frontiers[i].candidates < 0) {
+        drafts[i].status = absl::InvalidArgumentError("negative");
+      } else {
+        open_.insert(frontiers[i].sequence);
+      }
+    }
+    return drafts;
   }
-  void FeaturesArrived(SequenceId, Position, TokenId) override {}
+  void FeaturesArrived(SequenceId, Position, TokenId) override { ++arrivals; }
   void Close(SequenceId sequence) override {
     MutexLock lock(&mutex_);
     open_.erase(sequence);
   }
   const DraftTrace& last_trace() const override { return trace_; }
-  int live_sequences() const override { return static_cast<int>(open().size()); }
+  int live_sequences() const override {
+    appended_when_counted = appended.load();
+    return static_cast<int>(open().size());
+  }
   bool has_piece() const override { return pieces_left_ > 0; }
   FeatureRange NextPiece() override {
     --pieces_left_;
@@ -55,6 +66,7 @@ class FakeEngine final : public DrafterEngine {
   bool AppendPiece(const FeatureRange& piece, absl::StatusOr<Features> features) override {
     if (on_append) on_append(features.status());
     ++appended;
+    trace_.context_tokens += kPieceTokens;
     return open().contains(piece.sequence);
   }
 
@@ -62,13 +74,16 @@ class FakeEngine final : public DrafterEngine {
     MutexLock lock(&mutex_);
     return open_;
   }
+  static constexpr int kPieceTokens = 100;
   std::atomic<bool> throws{false};
+  std::atomic<int> arrivals{0};
   // ---- pieces ----
   std::atomic<int> pieces_of_next_call{0};
   std::function<void()> on_read;
   std::function<void(const absl::Status& read)> on_append;
   std::atomic<int> appended{0};
-  std::atomic<int> appended_before_call{0};  // When the last call began.
+  std::atomic<int> appended_before_call{0};           // When the last call began.
+  mutable std::atomic<int> appended_when_counted{0};  // When live_sequences was called.
 
  private:
   mutable Mutex mutex_;  // The thread of the test reads what those of the service write.
@@ -120,7 +135,11 @@ class DrafterServiceTest : public ::testing::Test {
   const std::string address_ = "unix:" + folder_.File("drafter.sock");
   FakeEngine engine_;
   std::atomic<int> closed_{0};  // Calls of on_close.
-  DrafterService service_{&engine_, [this](SequenceId) { ++closed_; }};
+  ServiceTelemetry telemetry_{
+      {.service = "drafter", .model = "m", .http = {.listen = "127.0.0.1:0"}}};
+  DrafterTelemetry measured_{&telemetry_};
+  DrafterService service_{&engine_, [this](SequenceId) { ++closed_; }, /*attach=*/nullptr,
+                          &measured_};
   std::unique_ptr<wire::ServiceHost> host_;
 };
 
@@ -199,6 +218,92 @@ TEST_F(DrafterServiceTest, ACallDoesNotWaitForTheFeaturesOfAPiece) {
   // The read may have followed the features of the closed sequence again.
   for (int i = 0; i < 2000 && closed_ < 2; ++i) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_EQ(closed_, 2);
+}
+
+TEST_F(DrafterServiceTest, ARefusedFrontierClaimsNoSession) {
+  const auto first = Connect(), second = Connect();
+  Frontier refused = FrontierOf(kSequence);
+  refused.candidates = -1;
+  const auto result = first->Expand({refused});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(absl::IsInvalidArgument(result->drafts.at(0).status));
+  // Another client may use the session, and then it is refused to the first one.
+  const auto other = second->Expand({FrontierOf(kSequence)});
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_TRUE(other->drafts.at(0).status.ok()) << other->drafts[0].status;
+  EXPECT_TRUE(absl::IsNotFound(first->Expand({FrontierOf(kSequence)})->drafts.at(0).status));
+}
+
+TEST_F(DrafterServiceTest, ARefusedFrontierDoesNotReleaseAnOpenSequence) {
+  const auto owner = Connect(), other = Connect();
+  ASSERT_TRUE(owner->Expand({FrontierOf(kSequence)}).ok());
+  Frontier refused = FrontierOf(kSequence), refused_later = FrontierOf({kSequence.session, 1});
+  refused.candidates = refused_later.candidates = -1;
+  ASSERT_TRUE(owner->Expand({refused}).ok());
+  ASSERT_TRUE(owner->Expand({refused_later}).ok());
+  // The session occurs twice: refused and accepted.
+  Frontier twice = FrontierOf({8, 0});
+  twice.candidates = -1;
+  ASSERT_TRUE(owner->Expand({twice, FrontierOf({8, 0})}).ok());
+  const auto result = other->Expand({FrontierOf(kSequence), FrontierOf({8, 0})});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(absl::IsNotFound(result->drafts.at(0).status));
+  EXPECT_TRUE(absl::IsNotFound(result->drafts.at(1).status));
+}
+
+TEST_F(DrafterServiceTest, ACallWithTooManyPathsIsRefused) {
+  const auto drafter = Connect();
+  Frontier frontier = FrontierOf(kSequence);
+  frontier.paths.resize(DrafterService::kMaxPaths);
+  EXPECT_TRUE(drafter->Expand({frontier}).ok());
+  frontier.paths.emplace_back();
+  const absl::Status paths = drafter->Expand({frontier}).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(paths)) << paths;
+  const std::vector<Frontier> many(DrafterService::kMaxFrontiers + 1);
+  const absl::Status frontiers = drafter->Expand(many).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(frontiers)) << frontiers;
+  EXPECT_TRUE(drafter->Expand({FrontierOf(kSequence)}).ok());
+}
+
+TEST_F(DrafterServiceTest, FeaturesThatArriveDuringAPieceAreDraftedAhead) {
+  absl::Notification begun, proceed;
+  engine_.on_append = [&](const absl::Status&) {
+    begun.Notify();
+    proceed.WaitForNotification();
+  };
+  engine_.pieces_of_next_call = 1;
+  const auto drafter = Connect();
+  ASSERT_TRUE(drafter->Expand({FrontierOf(kSequence)}).ok());
+  begun.WaitForNotification();
+  service_.FeaturesArrived({8, 0}, 10, 3);  // Does not wait for the piece.
+  EXPECT_EQ(engine_.arrivals, 0);
+  proceed.Notify();
+  for (int i = 0; i < 2000 && engine_.arrivals < 1; ++i) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(engine_.arrivals, 1);
+  service_.FeaturesArrived({8, 0}, 12, 3);
+  EXPECT_EQ(engine_.arrivals, 2) << "at once if nothing else runs";
+}
+
+// A caller that waits for the engine goes before the next piece.
+TEST_F(DrafterServiceTest, CountingSequencesWaitsForOnePiece) {
+  constexpr int kPieces = 20;
+  engine_.on_append = [](const absl::Status&) { absl::SleepFor(absl::Milliseconds(25)); };
+  engine_.pieces_of_next_call = kPieces;
+  const auto drafter = Connect();
+  ASSERT_TRUE(drafter->Expand({FrontierOf(kSequence)}).ok());
+  EXPECT_EQ(service_.live_sequences(), 1);
+  EXPECT_LT(engine_.appended_when_counted, kPieces / 2);
+}
+
+TEST_F(DrafterServiceTest, TheTokensOfPiecesAreCounted) {
+  engine_.pieces_of_next_call = 3;
+  ASSERT_TRUE(Connect()->Expand({FrontierOf(kSequence)}).ok());
+  const prometheus::Counter& counter = telemetry_.metrics()->Counter(
+      "bastion_drafter_context_tokens_total", "Tokens that were added to contexts.");
+  for (int i = 0; i < 2000 && counter.Value() < 3 * FakeEngine::kPieceTokens; ++i) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_EQ(counter.Value(), 3 * FakeEngine::kPieceTokens);
 }
 
 }  // namespace
