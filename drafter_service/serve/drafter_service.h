@@ -4,7 +4,8 @@
 // INTERNAL.
 //
 // Sequences that are far behind catch up on a separate thread. It does a piece of work at a time,
-// and only while no call waits for the engine. So a call waits for at most one piece.
+// and only while no call waits for the engine. So a call waits for at most one piece and the draft
+// that is made ahead after it.
 //
 // A call has at most kMaxFrontiers frontiers and kMaxPaths paths, all frontiers together.
 #ifndef BASTION_DRAFTER_SERVICE_SERVE_DRAFTER_SERVICE_H_

@@ -1,5 +1,5 @@
 // PeerWatch: notices when another service is dead, hangs, cannot be reached, or was restarted, also
-// while no call runs. A thread of its own asks the peer a question several times per timeout.
+// while no call runs. A separate thread asks the peer a question several times per timeout.
 //
 // The peer is lost if
 //   - it does not answer within the timeout, or cannot be reached,

@@ -2,8 +2,8 @@
 // shared memory if both sides support it, else over gRPC. A timeout or a lost stream is an ordinary
 // error: the caller decodes without a draft.
 //
-// Info() waits only for the first answer of the drafter. Later it returns the last answer that a
-// thread of its own got (PeerWatch), so it never delays a cycle. Thread-compatible.
+// Info() waits only for the first answer of the drafter. Later it returns the last answer that
+// another thread got (PeerWatch), so it never delays a cycle. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_REMOTE_REMOTE_DRAFTER_H_
 #define BASTION_ORCHESTRATOR_REMOTE_REMOTE_DRAFTER_H_
 
