@@ -7,6 +7,7 @@
 #ifndef BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
 #define BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
 
+#include <array>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -34,7 +35,8 @@ struct DecodeRequest {
   std::string cache_salt = {};  // PrefixItem::salt
   // The time between two outputs that should not be exceeded (turn_planner.h). nullopt: no target.
   std::optional<absl::Duration> latency_target;
-  bool keeps_trees = false;  // Keep the trees of all cycles in their records.
+  // Keep the tree of each cycle until the next one, and its totals in the records.
+  bool keeps_trees = false;
 };
 
 enum class FinishReason { kNone, kStopToken, kStopString, kLength };
@@ -59,6 +61,7 @@ struct CycleRecord {
   absl::Duration predicted_verify;  // Prediction of stages.verify, for the whole call.
   StageTimes stages;
   std::shared_ptr<const VerifiedTree> tree = nullptr;  // If it is kept.
+  std::array<SourceTotals, kNodeSources> totals = {};  // Of the tree, if it was kept.
 };
 
 class DecodeSequence {

@@ -3,6 +3,8 @@
 #ifndef BASTION_ORCHESTRATOR_CYCLE_VERIFIED_TREE_H_
 #define BASTION_ORCHESTRATOR_CYCLE_VERIFIED_TREE_H_
 
+#include <array>
+#include <cmath>
 #include <vector>
 
 #include "common/stages/draft_tree.h"
@@ -16,6 +18,27 @@ struct VerifiedTree {
   std::vector<NodeIndex> accepted;  // Accepted nodes, parents first.
   TokenId next;                     // The target's choice after the last accepted node.
 };
+
+// The nodes of a tree from one source.
+struct SourceTotals {
+  int nodes = 0;
+  int accepted = 0;
+  double expected = 0;  // Sum of the path probabilities: accepted nodes that the drafts predict.
+};
+
+// By source.
+[[nodiscard]] inline std::array<SourceTotals, kNodeSources> TotalsOf(const VerifiedTree& verified) {
+  std::array<SourceTotals, kNodeSources> totals;
+  const auto totals_of = [&](NodeIndex node) -> SourceTotals& {
+    return totals[static_cast<size_t>(verified.sources[node - 1])];
+  };
+  for (NodeIndex i = 1; i < verified.tree.rows(); ++i) {
+    ++totals_of(i).nodes;
+    totals_of(i).expected += std::exp(verified.tree.log_score(i));
+  }
+  for (const NodeIndex i : verified.accepted) ++totals_of(i).accepted;
+  return totals;
+}
 
 }  // namespace bastion
 

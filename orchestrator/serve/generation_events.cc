@@ -70,7 +70,7 @@ void SetTree(const VerifiedTree& verified, const hub::Tokenizer& tokenizer, v1::
   for (const NodeIndex i : verified.accepted) out.mutable_nodes(i - 1)->set_accepted(true);
 }
 
-// REQUIRES: the trees of the cycles are kept.
+// REQUIRES: the totals of the trees were kept.
 void SetTotals(const std::vector<CycleRecord>& cycles, v1::DraftTotals& out) {
   std::array<v1::DraftTotals::Source, kNodeSources> sources;
   absl::Duration predicted, measured;
@@ -78,16 +78,10 @@ void SetTotals(const std::vector<CycleRecord>& cycles, v1::DraftTotals& out) {
     ++(*out.mutable_budget_reasons())[BudgetReasonName(cycle.reason)];
     predicted += cycle.predicted_verify;
     measured += cycle.stages.verify;
-    const auto source_of = [&cycle, &sources](NodeIndex node) -> v1::DraftTotals::Source& {
-      return sources[static_cast<size_t>(cycle.tree->sources[node - 1])];
-    };
-    for (NodeIndex i = 1; i < cycle.tree->tree.rows(); ++i) {
-      v1::DraftTotals::Source& source = source_of(i);
-      source.set_nodes(source.nodes() + 1);
-      source.set_expected(source.expected() + std::exp(cycle.tree->tree.log_score(i)));
-    }
-    for (const NodeIndex i : cycle.tree->accepted) {
-      source_of(i).set_accepted(source_of(i).accepted() + 1);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      sources[i].set_nodes(sources[i].nodes() + cycle.totals[i].nodes);
+      sources[i].set_accepted(sources[i].accepted() + cycle.totals[i].accepted);
+      sources[i].set_expected(sources[i].expected() + cycle.totals[i].expected);
     }
   }
   for (size_t i = 0; i < sources.size(); ++i) {

@@ -251,19 +251,23 @@ TEST_F(SequenceTest, ASequenceEndsByStopAfterOrByFail) {
   EXPECT_EQ(failed.reason(), FinishReason::kNone);
 }
 
-TEST_F(SequenceTest, KeepsTheTreesOfAllCyclesIfTheRequestAsks) {
+TEST_F(SequenceTest, KeepsEachTreeUntilTheNextCycleAndItsTotalsIfTheRequestAsks) {
   DecodeSequence sequence = Make({10, 11}, 10, {}, /*keeps_trees=*/true);
   sequence.RecordPrefill(1);
   CommitChain(sequence, {20, 21}, 22);
-  CommitChain(sequence, {}, 23);
   const auto& cycles = sequence.cycles();
   ASSERT_NE(cycles[0].tree, nullptr);
   EXPECT_EQ(cycles[0].tree->tree.tokens(), (std::vector<TokenId>{11, 20, 21}));
   EXPECT_THAT(cycles[0].tree->sources, ElementsAre(NodeSource::kDraft, NodeSource::kDraft));
   EXPECT_THAT(cycles[0].tree->accepted, ElementsAre(1, 2));
   EXPECT_EQ(cycles[0].tree->next, 22);
+  CommitChain(sequence, {}, 23);
   ASSERT_NE(cycles[1].tree, nullptr);
   EXPECT_EQ(cycles[1].tree->tree.nodes(), 0);
+  EXPECT_EQ(cycles[0].tree, nullptr) << "a long answer would keep hundreds of megabytes";
+  const SourceTotals& draft = cycles[0].totals[static_cast<size_t>(NodeSource::kDraft)];
+  EXPECT_EQ(draft.nodes, 2);
+  EXPECT_EQ(draft.accepted, 2);
 }
 
 TEST_F(SequenceTest, KeepsOneTreeForAViewerUntilTheNextCycle) {

@@ -32,6 +32,7 @@ CycleRecord CycleWithTree() {
   cycle.stages.verify = absl::Milliseconds(3);
   cycle.tree = std::make_shared<VerifiedTree>(
       VerifiedTree{tree, {NodeSource::kDraft, NodeSource::kRequest, NodeSource::kDraft}, {b}, 'x'});
+  cycle.totals = TotalsOf(*cycle.tree);
   return cycle;
 }
 
