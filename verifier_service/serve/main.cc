@@ -37,6 +37,9 @@ ABSL_FLAG(int64_t, gpu_feature_bytes, int64_t{64} << 20,
 ABSL_FLAG(int, threads, 0, "Number of engine threads. 0: one per core.");
 ABSL_FLAG(int, kv_tokens, 65536, "Capacity of the KV cache in tokens, for all sequences.");
 ABSL_FLAG(int, max_sequences, 64, "Maximum number of open sequences.");
+ABSL_FLAG(int, max_stream_sequences, 0,
+          "Maximum number of open sequences of one stream, which is one orchestrator. Keeps an "
+          "orchestrator from taking all sequences of a verifier that several share. 0: no limit.");
 ABSL_FLAG(int, max_rows, 512,
           "Maximum number of rows (roots, tree nodes and prompt tokens) in one forward.");
 ABSL_FLAG(int64_t, feature_bytes, int64_t{1} << 30,
@@ -68,6 +71,15 @@ namespace {
 // The process ends this long after SIGTERM, even if a call hangs.
 constexpr absl::Duration kStopLimit = absl::Seconds(5);
 
+absl::StatusOr<verifier::AuditOptions> ReadAuditOptions() {
+  const verifier::AuditOptions audit = {absl::GetFlag(FLAGS_audit_fraction),
+                                        absl::GetFlag(FLAGS_audit_tolerance),
+                                        absl::GetFlag(FLAGS_audit_show_tokens)};
+  if (audit.fraction >= 0 && audit.fraction <= 1) return audit;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--audit_fraction is ", audit.fraction, "; it must be between 0 and 1"));
+}
+
 absl::Status Run(wire::StopSignals& signals) {
   verifier::VerifierOptions options;
   options.target_folder = absl::GetFlag(FLAGS_target);
@@ -92,11 +104,11 @@ absl::Status Run(wire::StopSignals& signals) {
   options.max_rows = absl::GetFlag(FLAGS_max_rows);
   options.feature_bytes = absl::GetFlag(FLAGS_feature_bytes);
   options.reuse_prefixes = absl::GetFlag(FLAGS_reuse_prefixes);
-  options.audit = {absl::GetFlag(FLAGS_audit_fraction), absl::GetFlag(FLAGS_audit_tolerance),
-                   absl::GetFlag(FLAGS_audit_show_tokens)};
-  if (!(options.audit.fraction >= 0 && options.audit.fraction <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("--audit_fraction is ", options.audit.fraction,
-                                                   "; it must be between 0 and 1"));
+  ASSIGN_OR_RETURN(options.audit, ReadAuditOptions());
+  if (absl::GetFlag(FLAGS_max_stream_sequences) < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--max_stream_sequences is ",
+                                                   absl::GetFlag(FLAGS_max_stream_sequences),
+                                                   "; it must be at least 0"));
   }
   ASSIGN_OR_RETURN(const auto engine, verifier::VerifierEngine::Create(options));
   LOG(INFO) << "target " << engine->info().model << " on " << engine->info().device << ": "
@@ -109,7 +121,8 @@ absl::Status Run(wire::StopSignals& signals) {
   ASSIGN_OR_RETURN(const auto telemetry,
                    MakeTelemetry("verifier", engine->info().model, *security));
   verifier::VerifierTelemetry measured(telemetry.get());
-  verifier::VerifierService service(engine.get(), std::move(attach), &measured, security);
+  verifier::VerifierService service(engine.get(), std::move(attach), &measured, security,
+                                    absl::GetFlag(FLAGS_max_stream_sequences));
   RETURN_IF_ERROR(telemetry->Serve([&] { measured.Refresh(service.state()); }));
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
   InspectionService inspection("verifier", &telemetry->timeline(), security);
@@ -145,8 +158,8 @@ int main(int argc, char** argv) {
            {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
             "gpu_feature_bytes BYTES"}},
           {"Capacity",
-           {"kv_tokens TOKENS", "max_sequences N", "max_rows ROWS", "feature_bytes BYTES",
-            "reuse_prefixes"}},
+           {"kv_tokens TOKENS", "max_sequences N", "max_stream_sequences N", "max_rows ROWS",
+            "feature_bytes BYTES", "reuse_prefixes"}},
           {"Audit", {"audit_fraction FRACTION", "audit_tolerance LOGITS", "audit_show_tokens"}}}};
   bastion::wire::StopSignals signals;
   return bastion::RunProgram(argc, argv, info, [&](const auto&) { return bastion::Run(signals); });

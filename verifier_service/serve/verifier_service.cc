@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
@@ -187,6 +188,12 @@ absl::Status VerifierService::Open(const proto::VerifierRequest::Open& request, 
       found != owners_.end() && !request.owner().empty() && found->second.secret == request.owner();
   if (!taken_over) {
     RETURN_IF_ERROR(CheckOwner(sequence, lease));
+  }
+  const bool replaces_own = found != owners_.end() && found->second.lease == &lease;
+  if (max_stream_sequences_ > 0 && lease.sequences.size() >= max_stream_sequences_ &&
+      !replaces_own) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        max_stream_sequences_, " sequences of this stream are open; raise --max_stream_sequences"));
   }
   RETURN_IF_ERROR(engine_->Open(sequence, sampling));
   // The engine has closed the earlier epoch.

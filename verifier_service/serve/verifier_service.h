@@ -33,13 +33,16 @@ namespace proto = internal::v1;
 class VerifierService final : public proto::VerifierService::Service {
  public:
   // `engine` and `telemetry` must outlive the service. If `attach` is null, shared memory is not
-  // offered. If `telemetry` is null, nothing is measured. `security` says who may call.
+  // offered. If `telemetry` is null, nothing is measured. `security` says who may call. A stream
+  // may have at most `max_stream_sequences` open sequences; 0: no limit.
   explicit VerifierService(VerifierEngine* engine,
                            std::unique_ptr<wire::AttachServer> attach = nullptr,
                            VerifierTelemetry* telemetry = nullptr,
-                           std::shared_ptr<const wire::Security> security = wire::Security::None())
+                           std::shared_ptr<const wire::Security> security = wire::Security::None(),
+                           int max_stream_sequences = 0)
       : engine_(engine),
         telemetry_(telemetry),
+        max_stream_sequences_(static_cast<size_t>(max_stream_sequences)),
         security_(std::move(security)),
         attach_(std::move(attach)) {}
 
@@ -106,6 +109,8 @@ class VerifierService final : public proto::VerifierService::Service {
   // Runs the call of `request`. `arrived`: when it arrived, on Clock::Real().
   absl::Status Run(const proto::VerifierRequest& request, absl::Duration arrived, Lease& lease,
                    proto::VerifierReply& reply) ABSL_LOCKS_EXCLUDED(mutex_);
+  // RESOURCE_EXHAUSTED if the stream has too many sequences. Other errors: the engine's,
+  // CheckOwner.
   absl::Status Open(const proto::VerifierRequest::Open& request, Lease& lease)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ReusePrefix(const proto::VerifierRequest::ReusePrefix& request, const Lease& lease,
@@ -121,6 +126,7 @@ class VerifierService final : public proto::VerifierService::Service {
   int subscribers_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<int> layers_ ABSL_GUARDED_BY(mutex_);  // Those of all subscribers.
   VerifierTelemetry* const telemetry_;
+  const size_t max_stream_sequences_;
   const std::shared_ptr<const wire::Security> security_;
   // The last member, because its destructor ends the streams that use the others.
   const std::unique_ptr<wire::AttachServer> attach_;

@@ -101,7 +101,8 @@ class VerifierServiceTest : public ::testing::Test {
   const testing::TempFolder folder_;
   const std::string address_ = "unix:" + folder_.File("verifier.sock");
   FakeEngine engine_;
-  VerifierService service_{&engine_};
+  VerifierService service_{&engine_, nullptr, nullptr, wire::Security::None(),
+                           /*max_stream_sequences=*/4};
   std::unique_ptr<wire::ServiceHost> host_;
 };
 
@@ -117,6 +118,19 @@ TEST_F(VerifierServiceTest, AStreamCannotUseOrCloseTheSequencesOfAnother) {
   ASSERT_TRUE(other->Open({8, 0}, {}).ok());  // Its Close has been handled.
   EXPECT_TRUE(VerifyRoot(*owner, kSequence).ok());
   EXPECT_EQ(engine_.open(), (std::set<SequenceId>{kSequence, {8, 0}}));
+}
+
+TEST_F(VerifierServiceTest, AStreamCannotTakeTheSequencesOfAllOthers) {
+  const auto first = Connect(), second = Connect();
+  for (uint64_t session = 1; session <= 4; ++session) {
+    ASSERT_TRUE(first->Open({session, 0}, {}).ok());
+  }
+  const absl::Status refused = first->Open({5, 0}, {});
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_TRUE(second->Open({6, 0}, {}).ok());
+  EXPECT_TRUE(first->Open({4, 1}, {}).ok()) << "it replaces the stream's own sequence";
+  first->Close({1, 0});
+  EXPECT_TRUE(first->Open({5, 0}, {}).ok());
 }
 
 TEST_F(VerifierServiceTest, ALostStreamClosesItsSequences) {
