@@ -1,5 +1,8 @@
 #include "common/wire/protocol.h"
 
+#include <grpcpp/test/server_context_test_spouse.h>
+
+#include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -25,6 +28,16 @@ TEST(ProtocolTest, ACallerWithoutAVersionIsRefused) {
   const absl::Status status = CheckProtocol(context);
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_THAT(status.message(), ::testing::HasSubstr("version none"));
+}
+
+TEST(ProtocolTest, AnOrchestratorOfTheReleaseBeforeIsServed) {
+  for (int version = kOldestProtocolVersion - 1; version <= kProtocolVersion + 1; ++version) {
+    grpc::ServerContext context;
+    grpc::testing::ServerContextTestSpouse metadata(&context);
+    metadata.AddClientMetadata(kProtocolKey, absl::StrCat(version));
+    const bool is_known = version >= kOldestProtocolVersion && version <= kProtocolVersion;
+    EXPECT_EQ(CheckProtocol(context).ok(), is_known) << version;
+  }
 }
 
 TEST(ProtocolTest, ADeadlineForGrpcFollowsTheSteadyClock) {
