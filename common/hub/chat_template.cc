@@ -16,6 +16,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kMaxArgumentDepth = 64;  // Limit for nested objects and lists.
 constexpr const char* kTokenNames[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
 
 // A token is a string, or an object with the string in "content".
@@ -59,7 +60,19 @@ absl::StatusOr<std::string> ReadSource(const std::string& folder, const JsonObje
 
 // Adds the variables of the JSON object `arguments`.
 absl::Status AddArguments(std::string_view arguments, nlohmann::ordered_json* variables) {
-  const auto parsed = nlohmann::ordered_json::parse(arguments, nullptr, /*allow_exceptions=*/false);
+  bool too_deep = false;
+  // Stops before nesting overflows the stack of a function that follows it.
+  const auto check_depth = [&](int depth, auto, auto&) {
+    too_deep = too_deep || depth > kMaxArgumentDepth;
+    return !too_deep;
+  };
+  const auto parsed =
+      nlohmann::ordered_json::parse(arguments, check_depth, /*allow_exceptions=*/false);
+  if (too_deep) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the arguments of the chat template are nested deeper than ",
+                     kMaxArgumentDepth, " levels"));
+  }
   if (!parsed.is_object()) {
     return absl::InvalidArgumentError(
         "the arguments of the chat template must be a JSON object, e.g. "

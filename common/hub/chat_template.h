@@ -34,7 +34,8 @@ class ChatTemplate {
   // Returns the text of `messages`. With `add_generation_prompt`, it ends where the assistant's
   // answer begins. `arguments` is a JSON object: further variables that the template may read, e.g.
   // {"enable_thinking": false}. INVALID_ARGUMENT if a message is not UTF-8, if `arguments` is not
-  // an object or sets a variable of the conversation, or if the template rejects the conversation.
+  // an object, is nested deeper than 64 levels or sets a variable of the conversation, or if the
+  // template rejects the conversation.
   [[nodiscard]] absl::StatusOr<std::string> Render(absl::Span<const ChatMessage> messages,
                                                    bool add_generation_prompt,
                                                    std::string_view arguments = "{}") const;

@@ -98,6 +98,20 @@ TEST_F(ChatTemplateTest, ArgumentsMustBeAnObjectThatLeavesTheConversationAlone) 
               HasSubstr("messages"));
 }
 
+// Copying and printing JSON recurses, so nesting without a limit overflowed the stack.
+TEST_F(ChatTemplateTest, RejectsArgumentsThatAreNestedTooDeeply) {
+  const auto chat = Load({{"chat_template", "{{ a }}"}});
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  const auto nested = [&](int depth) {
+    return chat->Render({{"user", "x"}}, true,
+                        "{\"a\":" + std::string(depth, '[') + std::string(depth, ']') + "}");
+  };
+  EXPECT_TRUE(nested(40).ok()) << nested(40).status();
+  const absl::Status status = nested(1'000'000).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("nested deeper than 64 levels"));
+}
+
 TEST_F(ChatTemplateTest, PrefersTheJinjaFileToTheConfig) {
   folder_.Write("chat_template.jinja", "file:{{ messages[0]['content'] }}");
   EXPECT_EQ(*Render("config", {{"user", "x"}}), "file:x");
