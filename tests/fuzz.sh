@@ -4,20 +4,23 @@ set -euo pipefail
 
 usage() {
   cat <<'END_OF_USAGE'
-usage: tests/fuzz.sh [--seconds N] [--merge] [NAME…]
+usage: tests/fuzz.sh [--seconds N | --runs N] [--merge] [--coverage] [NAME…]
        tests/fuzz.sh --coverage [NAME…]
 
 Builds the fuzz targets with clang, libFuzzer and the address and undefined-behavior sanitizers, and runs
-each for N seconds (default 15), starting from tests/fuzz/corpus. A crash, a leak, or an input that takes
-longer than a second fails, and the input is in build/fuzz/found.
-  --merge     afterwards adds inputs with new coverage to the corpus
-  --coverage  only shows which lines the corpus runs, as a share of the lines of the files that it
-              reaches. build/coverage/NAME.txt has a line per file
-  NAME        runs these targets, e.g. request
+each from tests/fuzz/corpus. A crash, a leak, or an input that takes longer than a second (for chat
+templates: 5 seconds) fails, and the input is in build/fuzz/found. Prints the executions and the time.
+  --seconds N  runs each target for N seconds (default: 15)
+  --runs N     runs each target until it has executed N inputs
+  --merge      afterwards adds inputs with new coverage to the corpus
+  --coverage   shows which lines the corpus runs, as a share of the lines of the files that it
+               reaches. build/coverage/NAME.txt has a line per file. Without --seconds, --runs or
+               --merge, runs no fuzzing
+  NAME         runs these targets, e.g. request
 END_OF_USAGE
 }
 
-seconds=15
+limit=
 merge=
 coverage=
 while [ $# -gt 0 ]; do
@@ -27,7 +30,11 @@ while [ $# -gt 0 ]; do
       exit
       ;;
     --seconds)
-      seconds=$2
+      limit=-max_total_time=$2
+      shift
+      ;;
+    --runs)
+      limit=-runs=$2
       shift
       ;;
     --merge) merge=1 ;;
@@ -69,7 +76,7 @@ show_coverage() {
       "$out/$name.txt"
   done
 }
-if [ -n "$coverage" ]; then
+if [ -n "$coverage" ] && [ -z "$limit$merge" ]; then
   show_coverage
   exit
 fi
@@ -78,11 +85,16 @@ deploy/local/build.sh fuzz fuzz_job
 mkdir -p build/fuzz/found
 passed=0
 failed=0
+executions=0
+start=$SECONDS
 for name in "${names[@]}"; do
   new=build/fuzz/new/$name
   mkdir -p "$new"
   log=build/fuzz/$name.log
-  if build/fuzz/bin/"${name}_fuzz" -max_total_time="$seconds" -timeout=1 -rss_limit_mb=4096 \
+  timeout=1
+  if [ "$name" = chat_template ]; then timeout=5; fi # A template may loop until its steps are used up.
+  began=$SECONDS
+  if build/fuzz/bin/"${name}_fuzz" "${limit:--max_total_time=15}" -timeout="$timeout" -rss_limit_mb=4096 \
     -max_len=65536 -print_final_stats=1 -artifact_prefix=build/fuzz/found/"$name"- \
     "$new" "tests/fuzz/corpus/$name" >"$log" 2>&1; then
     passed=$((passed + 1))
@@ -90,11 +102,15 @@ for name in "${names[@]}"; do
     failed=$((failed + 1))
     tail -n 40 "$log" >&2
   fi
-  echo "fuzz: $name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") executions," \
-    "$(grep -o 'cov: [0-9]*' "$log" | tail -n 1)"
+  executed=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  executions=$((executions + ${executed:-0}))
+  echo "fuzz: $name: ${executed:-0} executions in $((SECONDS - began)) s," \
+    "$(grep -ao 'cov: [0-9]*' "$log" | tail -n 1)"
   if [ -n "$merge" ]; then
     build/fuzz/bin/"${name}_fuzz" -merge=1 "tests/fuzz/corpus/$name" "$new" >>"$log" 2>&1 || true
   fi
 done
+echo "fuzz: $executions executions of ${#names[@]} targets in $((SECONDS - start)) s"
+if [ -n "$coverage" ]; then show_coverage; fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

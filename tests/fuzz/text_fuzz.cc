@@ -1,5 +1,5 @@
-// Text on its way in and out: tokenizer, detokenizer and chat template across the border to Rust,
-// and stop strings against a naive search.
+// Text on its way in and out: tokenizer and detokenizer across the border to Rust, and stop strings
+// against a naive search. chat_template_fuzz.cc has the chat templates.
 #include <algorithm>
 
 #include "common/base/check.h"
