@@ -244,7 +244,14 @@ absl::StatusOr<bool> RemoteFeatures::Take(const proto::FeatureReply& reply,
                      " on of sequence ", sequence.session,
                      ", but has credit only for those before token ", window.end));
   }
-  if (features->rows() > 0) window.Append(*std::move(features));
+  if (features->rows() > 0) {
+    if (!window.pieces.empty() && (features->width != window.pieces.back().width ||
+                                   features->type != window.pieces.back().type)) {
+      window.status = absl::InternalError("the verifier sent rows of two widths or types");
+      return false;
+    }
+    window.Append(*std::move(features));
+  }
   if (reply.has_next() && ++window.unread > kMaxUnread) Unfollow(sequence);
   return true;
 }

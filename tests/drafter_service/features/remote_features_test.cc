@@ -21,17 +21,26 @@ constexpr int kWidth = 3;
 
 using ServerStream = verifier::FeatureStream::Stream;
 
-// Checks that the verifier sends no row from `limit` on.
+// Checks that the verifier sends no row from `limit` on. Sends rows from `narrow_from` on as more,
+// narrower rows.
 class CheckedStream final : public ServerStream {
  public:
-  CheckedStream(ServerStream* stream, const std::atomic<int>& limit, bool ignores_credit)
-      : stream_(stream), limit_(limit), ignores_credit_(ignores_credit) {}
+  CheckedStream(ServerStream* stream, const std::atomic<int>& limit,
+                const std::atomic<int>& narrow_from, bool ignores_credit)
+      : stream_(stream),
+        limit_(limit),
+        narrow_from_(narrow_from),
+        ignores_credit_(ignores_credit) {}
 
   absl::Status Send(const internal::v1::FeatureReply& reply, absl::Time deadline) override {
     if (reply.features().shape_size() > 0) {
       EXPECT_LE(reply.first() + reply.features().shape(0), limit_);
     }
-    return stream_->Send(reply, deadline);
+    if (reply.first() < narrow_from_) return stream_->Send(reply, deadline);
+    internal::v1::FeatureReply narrow = reply;
+    narrow.mutable_features()->set_shape(0, reply.features().shape(0) * kWidth);
+    narrow.mutable_features()->set_shape(1, 1);
+    return stream_->Send(narrow, deadline);
   }
   absl::Status Receive(internal::v1::FeatureRequest* request, absl::Time deadline) override {
     const absl::Status received = stream_->Receive(request, deadline);
@@ -45,6 +54,7 @@ class CheckedStream final : public ServerStream {
  private:
   ServerStream* const stream_;
   const std::atomic<int>& limit_;
+  const std::atomic<int>& narrow_from_;
   const bool ignores_credit_;
 };
 
@@ -73,7 +83,9 @@ class FeaturesOnly final : public internal::v1::VerifierService::Service {
 
   verifier::FeatureStore store{DType::kF32, 1 << 20};
   std::atomic<int> attached{0};
-  std::atomic<int> limit{std::numeric_limits<int>::max()};  // See CheckedStream.
+  // See CheckedStream.
+  std::atomic<int> limit{std::numeric_limits<int>::max()};
+  std::atomic<int> narrow_from{std::numeric_limits<int>::max()};
   std::atomic<bool> ignores_credit{false};
   std::unique_ptr<wire::AttachServer> attach;
 
@@ -82,7 +94,7 @@ class FeaturesOnly final : public internal::v1::VerifierService::Service {
     internal::v1::FeatureRequest subscribe;
     if (!stream.Receive(&subscribe, absl::InfiniteFuture()).ok()) return;
     EXPECT_TRUE(subscribe.has_subscribe());
-    CheckedStream checked(&stream, limit, ignores_credit);
+    CheckedStream checked(&stream, limit, narrow_from, ignores_credit);
     verifier::FeatureStream(&store, &checked).Run();
   }
 };
@@ -214,6 +226,14 @@ TEST_P(RemoteFeaturesTest, AVerifierThatSendsWithoutCreditLosesItsStream) {
       << failed;
   verifier_.ignores_credit = false;
   ExpectRows(0, 5);  // The drafter has connected again.
+}
+
+TEST_P(RemoteFeaturesTest, RowsOfTwoWidthsAreNeverJoined) {
+  Commit(10);
+  ExpectRows(0, 5);
+  verifier_.narrow_from = 10;
+  Commit(3);
+  ExpectRows(5, 8);  // Followed again, so that all of them have the same width.
 }
 
 TEST_P(RemoteFeaturesTest, AnUnknownSequenceIsAnError) {
