@@ -182,7 +182,7 @@ absl::Status DrafterService::Expand(const proto::DrafterRequest& request, absl::
   }
   // A session may occur twice, refused and accepted.
   for (size_t i = 0; i < held.size(); ++i) {
-    if (!held[i] && (*drafts)[i].status.ok()) (void)Claim(frontiers[i].sequence, client);
+    if ((*drafts)[i].status.ok()) (void)Claim(frontiers[i].sequence, client);
   }
   DraftTrace trace = engine_->last_trace();
   trace.queue = began - arrived;
