@@ -21,6 +21,9 @@ void* Allocate(size_t bytes) {
 
 }  // namespace
 
+// GCC does not see that these belong together where it inlines only one of them.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
 void* operator new(size_t bytes) {
   void* const memory = Allocate(bytes);
   if (memory == nullptr) throw std::bad_alloc();
