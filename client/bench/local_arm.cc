@@ -122,7 +122,7 @@ LocalArm::Live LocalArm::Begin(const PlannedRequest& planned, const BenchSetting
   request.sampling = settings.sampling;
   request.sampling.prompt_tokens = static_cast<int>(request.prompt.size());
   request.max_tokens = planned.max_new_tokens;
-  request.keeps_trees = settings.keeps_trees;
+  if (settings.keeps_trees) request.kept_trees = KeptTrees::kAll;
   if (!settings.ignore_eos) request.stop_tokens = stop_tokens_;
   PromptMeasurement measured;
   measured.id = planned.prompt->id;

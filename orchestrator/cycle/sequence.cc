@@ -125,8 +125,9 @@ void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance
   record.accepted = static_cast<int>(acceptance.path.size());
   record.expected_length = grown.tree.ExpectedCommittedLength();
   record.committed_length = static_cast<int>(output_.size() - before);
-  if (!cycles_.empty()) cycles_.back().tree.reset();
-  if (request_.keeps_trees || std::exchange(keeps_next_tree_, false)) {
+  const KeptTrees kept = request_.kept_trees;
+  if (kept != KeptTrees::kAll && !cycles_.empty()) cycles_.back().tree.reset();
+  if (kept != KeptTrees::kNone || std::exchange(keeps_next_tree_, false)) {
     record.tree = std::make_shared<VerifiedTree>(
         VerifiedTree{grown.tree, policy_->SourcesOf(grown.tree), acceptance.path, acceptance.next});
     record.totals = TotalsOf(*record.tree);

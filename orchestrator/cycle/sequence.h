@@ -23,6 +23,13 @@
 
 namespace bastion {
 
+// Which records of cycles have their draft trees.
+enum class KeptTrees {
+  kNone,
+  kLast,  // That of the last cycle. The others have the totals of theirs.
+  kAll,
+};
+
 struct DecodeRequest {
   SequenceId id;
   std::vector<TokenId> prompt;  // At least one token.
@@ -35,8 +42,7 @@ struct DecodeRequest {
   std::string cache_salt = {};  // PrefixItem::salt
   // The time between two outputs that should not be exceeded (turn_planner.h). nullopt: no target.
   std::optional<absl::Duration> latency_target;
-  // Keep the tree of each cycle until the next one, and its totals in the records.
-  bool keeps_trees = false;
+  KeptTrees kept_trees = KeptTrees::kNone;
 };
 
 enum class FinishReason { kNone, kStopToken, kStopString, kLength };

@@ -331,7 +331,7 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
   RETURN_IF_ERROR(CheckBounds(request));
   DecodeRequest decode;
   decode.cache_salt = request.cache_salt();
-  decode.keeps_trees = request.output().trees() || request.output().totals();
+  if (request.output().trees() || request.output().totals()) decode.kept_trees = KeptTrees::kLast;
   ASSIGN_OR_RETURN(decode.sampling, ParseSampling(request.sampling()));
   if (request.output().has_logprobs()) {
     decode.sampling.logprobs = std::min<int>(static_cast<int>(request.output().logprobs()),

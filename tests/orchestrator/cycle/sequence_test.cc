@@ -17,9 +17,10 @@ const DraftRound kRound = {.candidates = kCandidates};
 class SequenceTest : public ::testing::Test {
  protected:
   DecodeSequence Make(std::vector<TokenId> prompt, int max_tokens,
-                      absl::flat_hash_set<TokenId> stops = {}, bool keeps_trees = false) {
+                      absl::flat_hash_set<TokenId> stops = {},
+                      KeptTrees kept_trees = KeptTrees::kNone) {
     DecodeRequest request;
-    request.keeps_trees = keeps_trees;
+    request.kept_trees = kept_trees;
     request.id = {4, 2};
     request.prompt = std::move(prompt);
     request.max_tokens = max_tokens;
@@ -252,7 +253,7 @@ TEST_F(SequenceTest, ASequenceEndsByStopAfterOrByFail) {
 }
 
 TEST_F(SequenceTest, KeepsEachTreeUntilTheNextCycleAndItsTotalsIfTheRequestAsks) {
-  DecodeSequence sequence = Make({10, 11}, 10, {}, /*keeps_trees=*/true);
+  DecodeSequence sequence = Make({10, 11}, 10, {}, KeptTrees::kLast);
   sequence.RecordPrefill(1);
   CommitChain(sequence, {20, 21}, 22);
   const auto& cycles = sequence.cycles();
@@ -268,6 +269,15 @@ TEST_F(SequenceTest, KeepsEachTreeUntilTheNextCycleAndItsTotalsIfTheRequestAsks)
   const SourceTotals& draft = cycles[0].totals[static_cast<size_t>(NodeSource::kDraft)];
   EXPECT_EQ(draft.nodes, 2);
   EXPECT_EQ(draft.accepted, 2);
+}
+
+TEST_F(SequenceTest, KeepsAllTreesForAMeasurement) {
+  DecodeSequence sequence = Make({10, 11}, 10, {}, KeptTrees::kAll);
+  sequence.RecordPrefill(1);
+  CommitChain(sequence, {20, 21}, 22);
+  CommitChain(sequence, {}, 23);
+  EXPECT_NE(sequence.cycles()[0].tree, nullptr);
+  EXPECT_NE(sequence.cycles()[1].tree, nullptr);
 }
 
 TEST_F(SequenceTest, KeepsOneTreeForAViewerUntilTheNextCycle) {
