@@ -172,6 +172,7 @@ absl::Status DrafterService::Expand(const proto::DrafterRequest& request, absl::
     }
   }
   const absl::StatusOr<std::vector<Draft>> drafts = engine_->Expand(frontiers);
+  DropArrivals();
   if (telemetry_ != nullptr) {
     telemetry_->RecordExpand({request.traceparent(), arrived, began}, drafts.status(),
                              engine_->last_trace());
@@ -209,6 +210,11 @@ void DrafterService::FeaturesArrived(SequenceId sequence, Position committed, To
   if (!mutex_.TryLock()) return;
   HandleArrivals();
   mutex_.Unlock();
+}
+
+void DrafterService::DropArrivals() {
+  MutexLock lock(&arrivals_mutex_);
+  arrivals_.clear();
 }
 
 void DrafterService::HandleArrivals() {

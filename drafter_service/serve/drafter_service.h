@@ -67,9 +67,9 @@ class DrafterService final : public proto::DrafterService::Service {
                       proto::AttachReply* reply) override;
 
   // Called on the feature stream's thread when features arrive; may draft ahead. Never waits for
-  // the engine, because a call that holds it may be waiting for features. If the catch-up thread
-  // holds it, that thread drafts ahead after its piece. No features are lost: the next Expand of
-  // the sequence reads them.
+  // the engine, because a call that holds it may be waiting for features. Then nothing is drafted
+  // ahead. If the catch-up thread holds it, that thread drafts ahead after its piece. No features
+  // are lost: the next Expand of the sequence reads them.
   void FeaturesArrived(SequenceId sequence, Position committed, TokenId root)
       ABSL_LOCKS_EXCLUDED(mutex_, arrivals_mutex_);
 
@@ -109,6 +109,8 @@ class DrafterService final : public proto::DrafterService::Service {
   absl::Status Expand(const proto::DrafterRequest& request, absl::Duration arrived, Client& client,
                       proto::DrafterReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Close(SequenceId sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets the arrivals so far. After an Expand, their roots are likely to be old.
+  void DropArrivals() ABSL_LOCKS_EXCLUDED(arrivals_mutex_);
   // Passes the arrivals so far to the engine, which may draft ahead.
   void HandleArrivals() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) ABSL_LOCKS_EXCLUDED(arrivals_mutex_);
 
