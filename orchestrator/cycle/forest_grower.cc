@@ -12,6 +12,11 @@ constexpr int kRowsPerSequence = 4;
 
 constexpr double kLaterAlpha = 0.1;  // Step size of the expected time of further rounds.
 
+bool HasPrediction(const Draft& draft) {
+  return std::any_of(draft.marginals.begin(), draft.marginals.end(),
+                     [](const Marginals& marginals) { return !marginals.empty(); });
+}
+
 }  // namespace
 
 void ForestGrower::BeginPlan(absl::Span<const Growing> growing, int certain) {
@@ -194,6 +199,10 @@ void ForestGrower::ObserveCost(absl::Span<Growing* const> drafting, DraftCall ca
     cost.ObserveFailure(call.sequences, call.spent);
     return;
   }
+  // A sequence whose context the drafter still lacks gets no predictions, and costs almost nothing.
+  const auto predicted = std::count_if(result->drafts.begin(), result->drafts.end(), HasPrediction);
+  if (predicted == 0) return;
+  if (!further) call.sequences = static_cast<int>(predicted);
   call.trace = result->trace;
   cost.Observe(call);
 }

@@ -279,6 +279,44 @@ TEST_F(DecodeCycleTest, TheCostModelLearnsFromPureCallsOnly) {
   EXPECT_NE(costs_.PredictVerify(one_row, false), before);
 }
 
+// A drafter whose calls take a millisecond, or almost nothing while it lacks the context.
+class TimedDrafter final : public Drafter {
+ public:
+  TimedDrafter(Drafter* inner, testing::ManualClock* clock) : inner_(inner), clock_(clock) {}
+  absl::StatusOr<DrafterInfo> Info() override { return inner_->Info(); }
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override {
+    clock_->Advance(is_behind ? absl::Microseconds(1) : absl::Milliseconds(1));
+    absl::StatusOr<DraftResult> result = inner_->Expand(frontiers);
+    if (!is_behind || !result.ok()) return result;
+    for (Draft& draft : result->drafts) {
+      for (Marginals& marginals : draft.marginals) marginals = {};
+    }
+    return result;
+  }
+  void Close(SequenceId sequence) override { inner_->Close(sequence); }
+
+  bool is_behind = true;
+
+ private:
+  Drafter* const inner_;
+  testing::ManualClock* const clock_;
+};
+
+TEST_F(DecodeCycleTest, ADrafterThatLacksTheContextDoesNotMakeDraftsLookCheap) {
+  TimedDrafter drafter(&drafter_, &clock_);
+  DecodeCycle cycle(*verifier_.Info(), &drafter, &verifier_, &costs_, &clock_);
+  DecodeSequence sequence = Make(1, "fixed:4");
+  cycle.Open(sequence);
+  while (cycle.Prefill(sequence, /*max_tokens=*/2)) {
+  }
+  const absl::Duration before = costs_.draft().Predict(1);
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(cycle.Step({&sequence}).ok());
+  EXPECT_EQ(costs_.draft().Predict(1), before);
+  drafter.is_behind = false;
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(cycle.Step({&sequence}).ok());
+  EXPECT_NE(costs_.draft().Predict(1), before);
+}
+
 TEST_F(DecodeCycleTest, AGuardedDrafterWithAnotherVocabularyReceivesNoFrontiers) {
   drafter_.vocabulary = 3;
   GuardedDrafter guarded(&drafter_, kToyVocabulary, &clock_);
