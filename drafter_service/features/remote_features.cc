@@ -50,7 +50,8 @@ bool Continues(const Features& last, const Features& next) {
 RemoteFeatures::RemoteFeatures(const std::string& address, wire::CarrierChoice carrier,
                                const wire::Security& security)
     : address_(address),
-      stub_(proto::VerifierService::NewStub(wire::ConnectPeer(address, security))),
+      channel_(wire::ConnectPeer(address, security)),
+      stub_(proto::VerifierService::NewStub(channel_)),
       attacher_(address, carrier, wire::AttachRequest::STREAM_FEATURES,
                 [this](auto* context, const auto& request, auto* reply) {
                   return stub_->Attach(context, request, reply);
@@ -133,8 +134,11 @@ void RemoteFeatures::Main() {
       mutex_.AssertHeld();
       return stopping_;
     };
-    MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(stopping, absl::Milliseconds(200))) return;
+    {
+      MutexLock lock(&mutex_);
+      if (mutex_.AwaitWithTimeout(stopping, absl::Milliseconds(200))) return;
+    }
+    wire::EndConnectPause(*channel_);
   }
 }
 

@@ -120,6 +120,7 @@ class RemoteFeatures final : public FeatureSource {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string address_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<internal::v1::VerifierService::Stub> stub_;
   wire::Attacher attacher_;
   std::vector<int> layers_;

@@ -15,7 +15,8 @@ namespace proto = internal::v1;
 
 RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
     : options_(options),
-      stub_(proto::DrafterService::NewStub(wire::ConnectPeer(options.address, *options.security))),
+      channel_(wire::ConnectPeer(options.address, *options.security)),
+      stub_(proto::DrafterService::NewStub(channel_)),
       attacher_(options.address, options.carrier, wire::AttachRequest::STREAM_STEPS,
                 [this](auto* context, const auto& request, auto* reply) {
                   return stub_->Attach(context, request, reply);
@@ -42,7 +43,10 @@ absl::StatusOr<EngineActivity> RemoteDrafter::Ask(absl::Duration timeout) {
   context.set_deadline(wire::GrpcDeadline(SteadyNow() + timeout));
   proto::DrafterInfo info;
   const grpc::Status status = stub_->GetInfo(&context, {}, &info);
-  if (!status.ok()) return wire::FromGrpc(status);
+  if (!status.ok()) {
+    wire::EndConnectPause(*channel_);
+    return wire::FromGrpc(status);
+  }
   MutexLock lock(&info_mutex_);
   info_ = wire::Decode(info);
   return wire::Decode(info.activity());

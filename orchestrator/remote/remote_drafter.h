@@ -40,6 +40,7 @@ class RemoteDrafter final : public Drafter {
   RemoteOptions options_;
   bool asked_ = false;         // Info() was called.
   bool wants_tokens_ = false;  // DrafterInfo::wants_tokens of the last Info().
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<internal::v1::DrafterService::Stub> stub_;
   wire::Attacher attacher_;
   wire::StepStream<internal::v1::DrafterRequest, internal::v1::DrafterReply> steps_;

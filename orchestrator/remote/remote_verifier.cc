@@ -62,8 +62,7 @@ absl::StatusOr<EngineActivity> RemoteVerifier::Ask(absl::Duration timeout) {
   proto::TargetInfo info;
   const grpc::Status status = stub_->GetInfo(&context, {}, &info);
   if (!status.ok()) {
-    // The watch decides when to retry, so the channel must not add its own backoff.
-    grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
+    wire::EndConnectPause(*channel_);
     return wire::FromGrpc(status);
   }
   MutexLock lock(&info_mutex_);

@@ -189,6 +189,7 @@ void FaultyLink::Write(Connection& connection, int from) {
     direction.chunks.pop_front();
   }
   if (direction.ended && direction.chunks.empty()) ::shutdown(to, SHUT_WR);
+  if (direction.ended && direction.chunks.empty()) ::shutdown(to, SHUT_WR);
 }
 
 }  // namespace bastion::testing
