@@ -133,7 +133,8 @@ function drawCharts() {
   const errors =
       cycles.filter((cycle) => cycle.verify_ms > 0)
           .map((cycle) => Math.abs(cycle.predicted_verify_ms - cycle.verify_ms) / cycle.verify_ms);
-  const note = errors.length > 0 ? `median error ${Math.round(100 * charts.median(errors))} %` : '';
+  const note =
+      errors.length > 0 ? `median error ${Math.round(100 * charts.median(errors))} %` : '';
   draw($('scatter'), 'scatter-note', note, () => charts.drawScatter($('scatter'), cycles));
 }
 
