@@ -1,9 +1,7 @@
 #include "common/hub/safetensors_writer.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 
@@ -11,6 +9,7 @@
 #include "common/hub/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/full_disk.h"
 #include "tests/support/temp_folder.h"
 
 namespace bastion::hub {
@@ -94,19 +93,13 @@ TEST_F(SafetensorsWriterTest, AMissingFolderIsReported) {
               HasSubstr("Not a directory"));
 }
 
-// A limit on the file size simulates a full disk: write(2) fails in the middle of the file.
 TEST_F(SafetensorsWriterTest, AFullDiskLeavesTheOldFileUnchanged) {
   folder_.Write("t.safetensors", "old");
   const std::vector<float> values(10000, 1.0f);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before;
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  rlimit small = before;
-  small.rlim_cur = 4096;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const absl::Status status = WriteSafetensors({TensorOf("w", values)}, path_);
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  std::signal(SIGXFSZ, handler);
+  const absl::Status status = [&] {
+    const testing::FullDisk full_disk(4096);
+    return WriteSafetensors({TensorOf("w", values)}, path_);
+  }();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(status.message(),
               HasSubstr("t.safetensors (an existing file is unchanged): File too large"));

@@ -1,14 +1,13 @@
 #include "orchestrator/policy/acceptance_file.h"
 
-#include <sys/resource.h>
-
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/full_disk.h"
 #include "tests/support/temp_folder.h"
 
 namespace bastion {
@@ -153,17 +152,10 @@ TEST_F(AcceptanceFileTest, OpenFailsForAPathThatIsNotWritable) {
   EXPECT_THAT(file.status().message(), HasSubstr("no/such/folder"));
 }
 
-// A limit on the file size simulates a full disk.
 TEST_F(AcceptanceFileTest, AFullDiskDoesNotKeepItFromOpening) {
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before;
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  rlimit small = before;
-  small.rlim_cur = 64;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::optional<testing::FullDisk> full_disk(64);
   const auto file = AcceptanceFile::Open(Path(), kVocabulary);
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
+  full_disk.reset();
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_FALSE(std::filesystem::exists(Path()));
   EXPECT_TRUE(file->Save().ok());

@@ -1,15 +1,14 @@
 #include "orchestrator/prior/learned_prior.h"
 
-#include <sys/resource.h>
-
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "orchestrator/prior/transition_prior.h"
+#include "tests/support/full_disk.h"
 #include "tests/support/temp_folder.h"
 
 namespace bastion {
@@ -64,17 +63,10 @@ TEST_F(LearnedPriorTest, OpenFailsForAPathThatIsNotWritable) {
   EXPECT_THAT(prior.status().message(), HasSubstr("no/such/folder"));
 }
 
-// A limit on the file size simulates a full disk.
 TEST_F(LearnedPriorTest, AFullDiskDoesNotKeepItFromOpening) {
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before;
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  rlimit small = before;
-  small.rlim_cur = 64;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::optional<testing::FullDisk> full_disk(64);
   const auto prior = LearnedPrior::Open(Path(), kVocabulary);
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
+  full_disk.reset();
   ASSERT_TRUE(prior.ok()) << prior.status();
   EXPECT_FALSE(std::filesystem::exists(Path()));
   EXPECT_TRUE(prior->Save().ok());
