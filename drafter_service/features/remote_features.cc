@@ -1,13 +1,13 @@
 #include "drafter_service/features/remote_features.h"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 #include "common/wire/counted_stream.h"
@@ -125,11 +125,7 @@ void RemoteFeatures::Start(std::vector<int> layers, Arrived arrived, const Devic
 
 void RemoteFeatures::Main() {
   for (;;) {
-    try {
-      RunStream();
-    } catch (const std::exception& error) {
-      LOG(ERROR) << "the feature stream failed: " << error.what();
-    }
+    RunGuarded("the feature stream", [this] { RunStream(); });
     const auto stopping = [this] {
       mutex_.AssertHeld();
       return stopping_;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 #include "common/wire/grpc_stream.h"
@@ -225,16 +226,14 @@ void DrafterService::HandleArrivals() {
   }
   const absl::Duration began = Clock::Real().Now();
   const int before = engine_->last_trace().context_tokens;
-  try {
+  RunGuarded("drafting ahead", [&] {
     for (const Arrival& arrival : arrivals) {
       engine_->FeaturesArrived(arrival.sequence, arrival.committed, arrival.root);
     }
     if (telemetry_ != nullptr) {
       telemetry_->RecordArrival(began, engine_->last_trace().context_tokens - before);
     }
-  } catch (const std::exception& error) {
-    LOG(ERROR) << "drafting ahead failed: " << error.what();
-  }
+  });
 }
 
 void DrafterService::CatchUp() {
@@ -271,15 +270,13 @@ void DrafterService::AppendPiece(const FeatureRange& piece, absl::StatusOr<Featu
   mutex_.AwaitWithTimeout(may_begin, absl::InfiniteDuration());
   const absl::Duration began = Clock::Real().Now();
   const int before = engine_->last_trace().context_tokens;
-  try {
+  RunGuarded("catching up", [&] {
     // The read may have followed the sequence again after it was closed.
     if (!engine_->AppendPiece(piece, std::move(features))) on_close_(piece.sequence);
     if (telemetry_ != nullptr) {
       telemetry_->RecordPiece(began, engine_->last_trace().context_tokens - before);
     }
-  } catch (const std::exception& error) {
-    LOG(ERROR) << "catching up failed: " << error.what();
-  }
+  });
   // A call that waits reads the features itself.
   if (!stopping_ && waiting_ == 0) HandleArrivals();
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "common/base/check.h"
+#include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 
@@ -35,11 +35,7 @@ void FeatureStream::Run() {
 }
 
 void FeatureStream::ReadRequests() {
-  try {
-    FollowRequests();
-  } catch (const std::exception& error) {
-    LOG(ERROR) << "a feature stream ended: " << error.what();
-  }
+  RunGuarded("a feature stream", [this] { FollowRequests(); });
   MutexLock lock(&mutex_);
   disconnected_ = true;
 }
