@@ -19,15 +19,14 @@ WorkLimit::WorkLimit(int turns, size_t bytes) : max_turns_(turns), max_bytes_(by
 absl::StatusOr<WorkLimit::Turn> WorkLimit::Wait(size_t bytes, absl::Duration deadline,
                                                 const std::function<bool()>& is_canceled) {
   MutexLock lock(&mutex_);
-  const int64_t number = arrivals_++;
-  const auto place = waiting_.insert(waiting_.end(), number);
+  const auto place = waiting_.insert(waiting_.end(), bytes);
   const auto leave_place = absl::MakeCleanup([&] {
     mutex_.AssertHeld();
     waiting_.erase(place);
   });
   const auto may_work = [&] {
     mutex_.AssertHeld();
-    if (waiting_.front() != number) return false;
+    if (place != waiting_.begin()) return false;
     return turns_ == 0 || (turns_ < max_turns_ && bytes_ + bytes <= max_bytes_);
   };
   for (;;) {

@@ -49,10 +49,9 @@ class WorkLimit {
   const int max_turns_;
   const size_t max_bytes_;
   Mutex mutex_;
-  int turns_ ABSL_GUARDED_BY(mutex_) = 0;               // Calls that work.
-  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;            // Their bytes.
-  int64_t arrivals_ ABSL_GUARDED_BY(mutex_) = 0;        // Calls of Wait so far.
-  std::list<int64_t> waiting_ ABSL_GUARDED_BY(mutex_);  // Numbers of the calls that wait, in order.
+  int turns_ ABSL_GUARDED_BY(mutex_) = 0;              // Calls that work.
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;           // Their bytes.
+  std::list<size_t> waiting_ ABSL_GUARDED_BY(mutex_);  // Bytes of the calls that wait, in order.
 };
 
 }  // namespace bastion
