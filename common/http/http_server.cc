@@ -237,9 +237,11 @@ class HttpServer::Listener {
       const bool full = static_cast<int>(connections_.size()) >= options_.max_connections;
       pollfd waiting = {acceptor_.native_handle(), static_cast<int16_t>(full ? 0 : POLLIN), 0};
       ::poll(&waiting, 1, kTickMilliseconds);
-      if (waiting.revents != 0 &&
-          !RunGuarded("accepting an HTTP connection", [this] { AcceptOne(); })) {
-        ::poll(nullptr, 0, kTickMilliseconds);  // It probably lacks memory or a thread.
+      if (waiting.revents != 0) {
+        bool accepted = false;
+        RunGuarded("accepting an HTTP connection", [&] { accepted = AcceptOne(); });
+        // Without descriptors, memory or threads, connections go on waiting.
+        if (!accepted) ::poll(nullptr, 0, kTickMilliseconds);
       }
       const int64_t now = absl::ToInt64Nanoseconds(Clock::Real().Now());
       for (auto it = connections_.begin(); it != connections_.end();) {
@@ -254,23 +256,20 @@ class HttpServer::Listener {
     }
   }
 
-  void AcceptOne() {
+  // False if no connection can be accepted.
+  bool AcceptOne() {
     error_code error;
     tcp::socket socket = acceptor_.accept(error);
-    if (error.failed()) {
-      // Without descriptors or memory, the connection goes on waiting. Other errors are those of a
-      // connection that is gone.
-      ::poll(nullptr, 0, kTickMilliseconds);
-      return;
-    }
+    if (error.failed()) return false;
     error = socket.non_blocking(false, error);
     error = socket.set_option(tcp::no_delay(true), error);
     absl::StatusOr<HttpTransport::TlsContext> tls = contexts_.Get();
-    if (!tls.ok()) return;  // Open() has seen a valid one.
+    if (!tls.ok()) return true;  // Open() has seen a valid one.
     Connection& connection = connections_.emplace_back(std::move(socket), *std::move(tls));
     auto close = absl::MakeCleanup([this] { connections_.pop_back(); });
     connection.thread = std::thread([this, &connection] { Serve(connection); });
     std::move(close).Cancel();
+    return true;
   }
 
   void Serve(Connection& connection) const {
