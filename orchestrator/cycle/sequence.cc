@@ -130,7 +130,7 @@ void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance
   if (kept != KeptTrees::kNone || std::exchange(keeps_next_tree_, false)) {
     record.tree = std::make_shared<VerifiedTree>(
         VerifiedTree{grown.tree, policy_->SourcesOf(grown.tree), acceptance.path, acceptance.next});
-    record.totals = TotalsOf(*record.tree);
+    if (kept == KeptTrees::kLast) record.totals = TotalsOf(*record.tree);
   }
   policy_->Observe(grown, acceptance);
   cycles_.push_back(std::move(record));

@@ -67,7 +67,7 @@ struct CycleRecord {
   absl::Duration predicted_verify;  // Prediction of stages.verify, for the whole call.
   StageTimes stages;
   std::shared_ptr<const VerifiedTree> tree = nullptr;  // If it is kept.
-  std::array<SourceTotals, kNodeSources> totals = {};  // Those of the tree, if it was kept.
+  std::array<SourceTotals, kNodeSources> totals = {};  // With KeptTrees::kLast.
 };
 
 class DecodeSequence {
