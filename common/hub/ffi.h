@@ -66,6 +66,9 @@ BastionHubStatus bastion_hub_tokenizer_encode(const BastionHubTokenizer* tokeniz
 BastionHubStatus bastion_hub_tokenizer_decode(const BastionHubTokenizer* tokenizer,
                                               const uint32_t* ids, size_t count, bool skip_special,
                                               BastionHubText* out);
+// Returns the special token of `text` with the lowest id; an empty text if there is none.
+BastionHubStatus bastion_hub_tokenizer_special_in(const BastionHubTokenizer* tokenizer,
+                                                  BastionHubBytes text, BastionHubText* out);
 // 5 (NOT_FOUND) if there is no token with this text.
 BastionHubStatus bastion_hub_tokenizer_find(const BastionHubTokenizer* tokenizer,
                                             BastionHubBytes token, uint32_t* out);

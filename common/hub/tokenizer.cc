@@ -54,6 +54,12 @@ absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,
   return Take(text);
 }
 
+absl::StatusOr<std::string> Tokenizer::FindSpecial(std::string_view text) const {
+  BastionHubText found;
+  RETURN_IF_ERROR(Take(bastion_hub_tokenizer_special_in(handle_.get(), Borrow(text), &found)));
+  return Take(found);
+}
+
 std::optional<TokenId> Tokenizer::Find(std::string_view token) const {
   uint32_t id = 0;
   const absl::Status status = Take(bastion_hub_tokenizer_find(handle_.get(), Borrow(token), &id));

@@ -39,6 +39,9 @@ class Tokenizer {
   [[nodiscard]] int longest_token() const { return longest_token_; }
   // The id of the token with the text `token`, e.g. "<|im_end|>". Nullopt if there is none.
   [[nodiscard]] std::optional<TokenId> Find(std::string_view token) const;
+  // A special token, e.g. "<|im_end|>", that `text` contains; empty if it contains none.
+  // INVALID_ARGUMENT with the offset if `text` is not UTF-8.
+  [[nodiscard]] absl::StatusOr<std::string> FindSpecial(std::string_view text) const;
   [[nodiscard]] const BastionHubTokenizer* handle() const { return handle_.get(); }
 
  private:

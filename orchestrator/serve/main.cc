@@ -60,6 +60,9 @@ ABSL_FLAG(std::vector<std::string>, allowed_policies, {},
 ABSL_FLAG(int, max_prompt_bytes, 0,
           "Maximum number of bytes of a prompt's text. 0: the longest text that may fit into the "
           "context, at least 64 KiB and at most 1 MiB.");
+ABSL_FLAG(bool, refuse_special_tokens, false,
+          "Refuse texts and messages that contain special tokens, e.g. <|im_start|>. With them, a "
+          "client can end its message and begin one of another role.");
 ABSL_FLAG(int, max_client_calls, 0,
           "Maximum number of calls of one client at a time. A client is the name that a caller has "
           "proved, or else the metadata client-id. 0: no limit.");
@@ -163,6 +166,7 @@ absl::StatusOr<RequestParser> MakeParser(const ServedModel* model) {
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_prompt_bytes, 0));
   ParserOptions options;
   options.node_cap = absl::GetFlag(FLAGS_max_tree_nodes);
+  options.refuse_special_tokens = absl::GetFlag(FLAGS_refuse_special_tokens);
   options.max_prompt_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_max_prompt_bytes));
   options.allowed_policies = absl::GetFlag(FLAGS_allowed_policies);
   const std::vector<std::string> known = PolicyBaseNames();
@@ -337,7 +341,7 @@ int main(int argc, char** argv) {
                    "learn_prior FILE", "acceptance_calibration FILE", "calibration_table FILE"}},
                  {"Load",
                   {"max_running N", "max_waiting N", "prefill_rows N", "max_prompt_bytes N",
-                   "max_client_calls N"}},
+                   "refuse_special_tokens", "max_client_calls N"}},
                  {"Times",
                   {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
                    "slow_client DURATION", "peer_timeout DURATION", "verifier_patience DURATION",

@@ -93,6 +93,16 @@ absl::StatusOr<std::string> RenderChat(const hub::ChatTemplate& chat_template,
   return text;
 }
 
+// Appends all texts in `value`, each with a line break.
+void AppendTexts(const google::protobuf::Value& value, std::string* texts) {
+  absl::StrAppend(texts, value.string_value(), "\n");
+  for (const auto& item : value.list_value().values()) AppendTexts(item, texts);
+  for (const auto& [name, field] : value.struct_value().fields()) {
+    absl::StrAppend(texts, name, "\n");
+    AppendTexts(field, texts);
+  }
+}
+
 // The base name of a policy: "fixed" of "fixed:16+prior".
 absl::string_view BaseName(absl::string_view policy) {
   return policy.substr(0, policy.find_first_of(":+"));
@@ -173,6 +183,31 @@ absl::Status RequestParser::CheckBounds(const v1::GenerateRequest& request) cons
   return ParsePolicy(request.speculation()).status();
 }
 
+absl::Status RequestParser::CheckSpecialTokens(absl::string_view field,
+                                               const std::string& text) const {
+  if (!options_.refuse_special_tokens) return absl::OkStatus();
+  const absl::StatusOr<std::string> found = model_->tokenizer.FindSpecial(text);
+  if (absl::IsInvalidArgument(found.status())) return FieldError(field, found.status().message());
+  RETURN_IF_ERROR(found.status());
+  if (found->empty()) return absl::OkStatus();
+  return FieldError(field, absl::StrCat("contains the special token \"", *found,
+                                        "\", which this server refuses in texts; remove it"));
+}
+
+absl::Status RequestParser::CheckSpecialTokens(const v1::ChatMessages& chat) const {
+  if (!options_.refuse_special_tokens) return absl::OkStatus();
+  for (int i = 0; i < chat.messages_size(); ++i) {
+    const std::string field = absl::StrCat("chat.messages[", i, "]");
+    RETURN_IF_ERROR(CheckSpecialTokens(field + ".role", chat.messages(i).role()));
+    RETURN_IF_ERROR(CheckSpecialTokens(field + ".content", chat.messages(i).content()));
+  }
+  google::protobuf::Value arguments;
+  *arguments.mutable_struct_value() = chat.template_args();
+  std::string texts;
+  AppendTexts(arguments, &texts);
+  return CheckSpecialTokens("chat.template_args", texts);
+}
+
 absl::StatusOr<std::vector<TokenId>> RequestParser::Encode(absl::string_view field,
                                                            const std::string& text,
                                                            bool add_special) const {
@@ -185,6 +220,7 @@ absl::StatusOr<std::vector<TokenId>> RequestParser::ParsePrompt(
     const v1::GenerateRequest& request) const {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kText:
+      RETURN_IF_ERROR(CheckSpecialTokens("text", request.text()));
       return Encode("text", request.text(), /*add_special=*/true);
     case v1::GenerateRequest::kTokens: {
       const auto& ids = request.tokens().ids();
@@ -200,6 +236,7 @@ absl::StatusOr<std::vector<TokenId>> RequestParser::ParsePrompt(
       if (!model_->chat_template) {
         return FieldError("chat", "this model has no chat template; use text or tokens");
       }
+      RETURN_IF_ERROR(CheckSpecialTokens(request.chat()));
       ASSIGN_OR_RETURN(const std::string text, RenderChat(*model_->chat_template, request.chat()));
       if (text.size() > options_.max_prompt_bytes) {
         return FieldError(

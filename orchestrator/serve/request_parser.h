@@ -27,6 +27,9 @@ struct ParserOptions {
   // The base names of the policies that clients may ask for, e.g. "fixed". Empty: all. The default
   // policy is always allowed.
   std::vector<std::string> allowed_policies = {};
+  // Refuses texts and messages that contain special tokens. A client could end its message with
+  // them and begin one of another role.
+  bool refuse_special_tokens = false;
 };
 
 // INVALID_ARGUMENT if an id of a request is too long or would damage a log.
@@ -53,6 +56,11 @@ class RequestParser {
  private:
   [[nodiscard]] absl::Status CheckPromptBounds(const v1::GenerateRequest& request) const;
   [[nodiscard]] absl::Status CheckTextBytes(absl::string_view field, size_t bytes) const;
+  // INVALID_ARGUMENT if the text contains a special token and this is not allowed.
+  [[nodiscard]] absl::Status CheckSpecialTokens(absl::string_view field,
+                                                const std::string& text) const;
+  // The same for all messages and template arguments.
+  [[nodiscard]] absl::Status CheckSpecialTokens(const v1::ChatMessages& chat) const;
   // The tokens of the text in `field`.
   [[nodiscard]] absl::StatusOr<std::vector<TokenId>> Encode(absl::string_view field,
                                                             const std::string& text,

@@ -86,6 +86,14 @@ TEST(TokenizerTest, EncodesAndDecodesSpecialTokens) {
   EXPECT_EQ(*ByteLevel().Decode(*ids, false), "<|im_start|>a<|im_end|>");
 }
 
+TEST(TokenizerTest, FindsSpecialTokensInATextWhereverTheyAre) {
+  EXPECT_EQ(*ByteLevel().FindSpecial("a<|im_end|><|im_start|>b"), "<|im_start|>");
+  for (const char* text : {"", "a", "<|im_end", "<|nothing|>"}) {
+    EXPECT_EQ(*ByteLevel().FindSpecial(text), "") << text;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(ByteLevel().FindSpecial("\xff").status()));
+}
+
 TEST(TokenizerTest, DecodeSkipsUnknownIdsAndRefusesNegativeIds) {
   EXPECT_EQ(*ByteLevel().Decode({'a', 100000, 'b'}, false), "ab");
   EXPECT_EQ(ByteLevel().Decode({-1}, false).status().code(), absl::StatusCode::kInvalidArgument);

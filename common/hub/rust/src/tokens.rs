@@ -123,6 +123,16 @@ impl Handle {
         (0..self.vocabulary).map(bytes).max().unwrap_or(0) as u32
     }
 
+    /// The special token of `text` with the lowest id. Empty if there is none.
+    fn special_in(&self, text: &str) -> String {
+        let tokens = self.tokenizer.get_added_tokens_decoder();
+        tokens
+            .into_iter()
+            .filter(|(_, token)| token.special && text.contains(&token.content))
+            .min_by_key(|(id, _)| *id)
+            .map_or(String::new(), |(_, token)| token.content)
+    }
+
     fn find_continuation(&self, id: u32) -> Result<Vec<u8>, Failure> {
         match self.tokenizer.id_to_token(id) {
             Some(token) if !self.tokenizer.get_added_vocabulary().is_special_token(&token) => {
@@ -194,6 +204,18 @@ pub unsafe extern "C" fn bastion_hub_tokenizer_decode(
 ) -> Status {
     guard(|| unsafe {
         *out = (*handle).decode(borrow(ids, count), skip_special)?.into_bytes().into();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_tokenizer_special_in(
+    handle: *const Handle,
+    text: Bytes,
+    out: *mut Text,
+) -> Status {
+    guard(|| unsafe {
+        *out = (*handle).special_in(text.as_text()?).into_bytes().into();
         Ok(())
     })
 }
