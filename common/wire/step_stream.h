@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -47,10 +48,12 @@ class StepStream {
     const absl::Time deadline = SteadyNow() + timeout;
     RETURN_IF_ERROR(EnsureOpen(deadline));
     request.set_step(++step_);
-    RETURN_IF_ERROR(CheckStream(stream_->Send(request, deadline)));
+    RETURN_IF_ERROR(CheckStream(
+        WaitFor(deadline, [&](absl::Time until) { return stream_->Send(request, until); })));
     Reply reply;
     for (;;) {
-      RETURN_IF_ERROR(CheckStream(Receive(deadline, reply)));
+      RETURN_IF_ERROR(CheckStream(
+          WaitFor(deadline, [&](absl::Time until) { return stream_->Receive(&reply, until); })));
       if (reply.step() == step_) return reply;
       // A peer that only sends replies to earlier steps is late too.
       if (SteadyNow() > deadline) {
@@ -89,13 +92,14 @@ class StepStream {
   // How often check_alive_ is called.
   static constexpr absl::Duration kCheckInterval = absl::Milliseconds(50);
 
-  // Receives a message. The stream has ended if check_alive_ returns an error meanwhile.
-  absl::Status Receive(absl::Time deadline, Reply& reply) {
+  // Calls `attempt`, which sends or receives a message, until it succeeds or `deadline` is over.
+  // The stream has ended if check_alive_ returns an error meanwhile.
+  absl::Status WaitFor(absl::Time deadline, absl::FunctionRef<absl::Status(absl::Time)> attempt) {
     for (;;) {
       const absl::Time next_check =
           check_alive_ == nullptr ? deadline : std::min(deadline, SteadyNow() + kCheckInterval);
-      absl::Status received = stream_->Receive(&reply, next_check);
-      if (!absl::IsDeadlineExceeded(received) || next_check == deadline) return received;
+      absl::Status status = attempt(next_check);
+      if (!absl::IsDeadlineExceeded(status) || next_check == deadline) return status;
       RETURN_IF_ERROR(check_alive_());
     }
   }

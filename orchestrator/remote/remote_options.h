@@ -16,9 +16,10 @@ namespace bastion {
 inline constexpr absl::Duration kCloseTimeout = absl::Milliseconds(20);
 
 struct RemoteOptions {
-  std::string address;  // gRPC address of the peer.
-  absl::Duration call_timeout = absl::Seconds(30);
+  std::string address;                             // gRPC address of the peer.
   absl::Duration peer_timeout = absl::Seconds(1);  // See PeerWatch.
+  // PeerWatch ends a call to a lost peer much earlier. A large model may need a minute for a call.
+  absl::Duration call_timeout = absl::Minutes(10);
   wire::CarrierChoice carrier = wire::CarrierChoice::kAuto;
   std::shared_ptr<const wire::Security> security = wire::Security::None();
 };

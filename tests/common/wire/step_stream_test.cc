@@ -332,6 +332,34 @@ TEST(StepStreamFloodTest, ACallTimesOutInAFloodOfOldReplies) {
   EXPECT_TRUE(stream.connected());
 }
 
+// Takes no messages and sends none.
+class HungPeer final : public MessageStream<proto::DrafterRequest, proto::DrafterReply> {
+ public:
+  absl::Status Send(const proto::DrafterRequest&, absl::Time deadline) override {
+    absl::SleepFor(deadline - SteadyNow());
+    return absl::DeadlineExceededError("not sent");
+  }
+  absl::Status Receive(proto::DrafterReply*, absl::Time) override {
+    return absl::InternalError("nothing was sent");
+  }
+  bool supports_deadlines() const override { return true; }
+  void Cancel() override {}
+  Carrier& carrier() override { return carrier_; }
+
+ private:
+  InlineCarrier carrier_;
+};
+
+TEST(StepStreamHungPeerTest, ACallEndsWhenThePeerIsLostBeforeItTakesTheRequest) {
+  int checks = 0;
+  StepStream<proto::DrafterRequest, proto::DrafterReply> stream(
+      "the peer", [](absl::Time) { return std::make_unique<HungPeer>(); },
+      [&] { return ++checks < 3 ? absl::OkStatus() : absl::UnavailableError("hangs"); });
+  const absl::Status status = stream.Call({}, absl::InfiniteDuration()).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_FALSE(stream.connected());
+}
+
 TEST(StepStreamRetryTest, ACallerWhoKnowsThatThePeerIsBackDoesNotWait) {
   int attempts = 0;
   StepStream<proto::DrafterRequest, proto::DrafterReply> stream("the peer", [&](absl::Time) {
