@@ -1,31 +1,22 @@
-// Limits the allocations and instructions of a decode cycle. Unlike times, counts are not noisy.
-// The limits are slightly above the current counts. Lower them when a cycle becomes cheaper.
+// Limits the allocations of a decode cycle. Unlike times, counts are not noisy. The limits are
+// slightly above the current counts. Lower them when a cycle becomes cheaper.
 #include <iostream>
-#include <vector>
 
 #include "client/inprocess/local_stages.h"
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
+#include "orchestrator/policy/policy.h"
 #include "orchestrator/policy/speculation_memory.h"
 #include "tests/regression/allocation_count.h"
-#include "tests/regression/instruction_count.h"
 #include "tests/support/linear_costs.h"
 #include "tests/support/manual_clock.h"
-#include "tests/support/random_marginals.h"
-#include "tests/support/transition_tables.h"
 
 namespace bastion {
 namespace {
 
 using ::bastion::testing::Allocations;
 using ::bastion::testing::AllocationsSoFar;
-using ::bastion::testing::CountInstructions;
-using ::bastion::testing::Ladder;
 using ::bastion::testing::ManualClock;
-using ::bastion::testing::MarginalsOf;
-using ::bastion::testing::RandomTable;
-
-// ---- allocations ----
 
 // A verifier that reports the times of LinearTable(), so that the planner decides the same on every
 // machine. Rows are cheap by this table, so trees are large.
@@ -116,56 +107,6 @@ INSTANTIATE_TEST_SUITE_P(Policies, AllocationsTest,
                                            AllocationLimit{"fixed:16", 105},
                                            AllocationLimit{"adaptive", 165},
                                            AllocationLimit{"default", 235}));
-
-// ---- instructions ----
-
-struct InstructionLimit {
-  const char* policy;
-  int64_t count;  // Per cycle.
-
-  friend std::ostream& operator<<(std::ostream& out, const InstructionLimit& limit) {
-    return out << limit.policy;
-  }
-};
-
-class InstructionsTest : public ::testing::TestWithParam<InstructionLimit> {};
-
-// Everything that a cycle of one request does between the draft and the verify, and after it.
-TEST_P(InstructionsTest, PlanningGrowingAndLearningStayWithinTheirLimit) {
-  constexpr int kMaxNodes = 127;
-  const TransitionGains table{RandomTable(4096, 16, 1)};
-  SpeculationMemory memory({.vocabulary = 4096, .table = &table});
-  CostModel costs = testing::LinearCosts();
-  costs.draft().Observe({1, absl::Milliseconds(1)});
-  const std::unique_ptr<RequestPolicy> request =
-      Policy::Parse(GetParam().policy)->NewRequest(/*greedy=*/true, &costs, &memory);
-  const Marginals marginals = MarginalsOf(Ladder(7, 64, 0.6));
-  ForestPlanner planner;
-  const auto run = [&](int cycles) {
-    for (int cycle = 0; cycle < cycles; ++cycle) {
-      if (request->planned()) planner.Begin(costs.CostOf({.context = 100}, kMaxNodes, 1), 1);
-      request->Begin(1, {100, kMaxNodes, 7}, planner.min_values());
-      const DraftRound* round = request->NextRound();
-      if (round != nullptr && !round->required) (void)planner.ChooseDrafts({round->offer});
-      if (round != nullptr) request->AddDraft(std::vector<Marginals>(1, marginals));
-      const TreeOffer offer = request->OfferTree();
-      const int nodes = request->planned() ? planner.ChooseNodes({offer}, 1).nodes[0] : 0;
-      const GrownTree grown = request->Finish(nodes, BudgetReason::kCost);
-      request->Observe(grown, {{1}, 4000});
-    }
-  };
-  run(50);
-  constexpr int kCycles = 2;
-  const auto counted = CountInstructions([&] { run(kCycles); });
-  if (!counted.ok()) GTEST_SKIP() << counted.status();
-  const int64_t per_cycle = *counted / kCycles;
-  std::cout << GetParam().policy << ": " << per_cycle << " instructions per cycle\n";
-  EXPECT_LE(per_cycle, GetParam().count);
-}
-INSTANTIATE_TEST_SUITE_P(Policies, InstructionsTest,
-                         ::testing::Values(InstructionLimit{"fixed:16", 17000},
-                                           InstructionLimit{"adaptive", 97000},
-                                           InstructionLimit{"default", 385000}));
 
 }  // namespace
 }  // namespace bastion
