@@ -152,6 +152,7 @@ struct DevicePeaks {
 struct TargetInfo {
   std::string model;   // Folder name of the checkpoint.
   std::string device;  // Description for users: "Intel …, 2 threads, AVX3, bf16".
+  bool on_gpu = false;
   ModelDims dims;
   DevicePeaks peaks;
   int max_context = 0;  // Maximum tokens of a sequence.

@@ -22,6 +22,7 @@ void Encode(const TargetInfo& info, proto::TargetInfo& out) {
   out.set_kv_tokens(info.kv_tokens);
   out.set_page_tokens(info.page_tokens);
   out.set_identity(info.identity);
+  out.set_on_gpu(info.on_gpu);
 }
 
 TargetInfo Decode(const proto::TargetInfo& in) {
@@ -43,6 +44,7 @@ TargetInfo Decode(const proto::TargetInfo& in) {
   info.kv_tokens = in.kv_tokens();
   info.page_tokens = in.page_tokens();
   info.identity = in.identity();
+  info.on_gpu = in.on_gpu();
   return info;
 }
 

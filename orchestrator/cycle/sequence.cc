@@ -61,7 +61,7 @@ void DecodeSequence::Preempt() {
 TreeLimits DecodeSequence::Limits(const TargetInfo& target) const {
   const int tokens_left = request_.max_tokens - static_cast<int>(output_.size());
   // The planner bounds its own trees by what they cost everybody.
-  int node_cap = policy_->planned() ? std::numeric_limits<int>::max() : request_.node_cap;
+  int node_cap = policy_->planned() ? kNoNodeCap : request_.node_cap.For(target);
   if (request_.sampling.penalizes()) {
     node_cap = std::min(node_cap, std::max(1, kPenalizedLogits / std::max(1, committed_)));
   }

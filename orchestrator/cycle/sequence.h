@@ -8,7 +8,6 @@
 #define BASTION_ORCHESTRATOR_CYCLE_SEQUENCE_H_
 
 #include <array>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,7 +36,7 @@ struct DecodeRequest {
   int max_tokens = 0;  // At least one.
   absl::flat_hash_set<TokenId> stop_tokens;
   std::optional<int> max_nodes;  // The request's limit for the nodes of a tree. nullopt: no limit.
-  int node_cap = std::numeric_limits<int>::max();  // The server's limit for the nodes of a tree.
+  NodeCap node_cap;              // The server's limit for the nodes of a tree.
   double weight = 1;  // Service and nodes that this request gets, relative to other requests.
   std::string cache_salt = {};  // PrefixItem::salt
   // The time between two outputs that should not be exceeded (turn_planner.h). nullopt: no target.

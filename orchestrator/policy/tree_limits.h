@@ -12,6 +12,17 @@
 
 namespace bastion {
 
+inline constexpr int kNoNodeCap = std::numeric_limits<int>::max();
+
+// The limit of the server for the nodes of every tree. A row is cheap on a GPU only.
+struct NodeCap {
+  int on_cpu = kNoNodeCap;
+  int on_gpu = kNoNodeCap;
+
+  [[nodiscard]] int For(const TargetInfo& target) const { return target.on_gpu ? on_gpu : on_cpu; }
+  friend bool operator==(const NodeCap&, const NodeCap&) = default;
+};
+
 struct TreeLimits {
   Position context = 0;  // Cached tokens of the sequence.
   int nodes = 0;         // Maximum number of nodes, without the root. 0: a plain decode step.
@@ -23,10 +34,10 @@ struct TreeLimits {
 // The limits of one cycle. `tokens_left` is the number of tokens that the request may still emit
 // after the root. A cycle emits the accepted nodes and one more token, so nodes deeper than
 // tokens_left − 1 could not be emitted. `max_nodes` is the limit of the request; nullopt: none.
-// `node_cap` is the limit of the server for every request.
+// `node_cap` is the limit of the server.
 [[nodiscard]] inline TreeLimits LimitsFor(const TargetInfo& target, Position context,
                                           int tokens_left, std::optional<int> max_nodes,
-                                          int node_cap = std::numeric_limits<int>::max()) {
+                                          int node_cap = kNoNodeCap) {
   TreeLimits limits = {.context = context, .nodes = std::max(0, target.max_rows - 1)};
   const auto lower = [&limits](int nodes, BudgetReason reason) {
     if (nodes >= limits.nodes) return;

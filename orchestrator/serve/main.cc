@@ -51,9 +51,10 @@ ABSL_FLAG(std::string, acceptance_calibration, "",
           "File that preserves the calibration of acceptance across restarts. It is created if it "
           "does not exist. It contains no text. Empty: each start learns it again.");
 ABSL_FLAG(
-    int, max_tree_nodes, 64,
+    std::optional<int>, max_tree_nodes, std::nullopt,
     "Maximum number of nodes of the trees that requests name, e.g. fixed:512. Larger trees slow "
-    "down all requests. Trees of default and adaptive are bounded by what they cost.");
+    "down all requests. Trees of default and adaptive are bounded by what they cost. Empty: 64 if "
+    "the target runs on a CPU, and the verifier's --max_rows on a GPU.");
 ABSL_FLAG(std::vector<std::string>, allowed_policies, {},
           "Policies that requests may ask for, by their base names, e.g. ar,default,fixed. The "
           "policy of --policy is always allowed. Empty: all.");
@@ -162,10 +163,15 @@ absl::Status CheckAtLeast(const absl::Flag<int>& flag, int least) {
 
 absl::StatusOr<RequestParser> MakeParser(const ServedModel* model) {
   ASSIGN_OR_RETURN(Policy policy, Policy::Parse(absl::GetFlag(FLAGS_policy)));
-  RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_tree_nodes, 0));
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_prompt_bytes, 0));
   ParserOptions options;
-  options.node_cap = absl::GetFlag(FLAGS_max_tree_nodes);
+  if (const std::optional<int> cap = absl::GetFlag(FLAGS_max_tree_nodes); cap.has_value()) {
+    if (*cap < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--max_tree_nodes is ", *cap, "; it must be at least 0"));
+    }
+    options.node_cap = {.on_cpu = *cap, .on_gpu = *cap};
+  }
   options.refuse_special_tokens = absl::GetFlag(FLAGS_refuse_special_tokens);
   options.max_prompt_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_max_prompt_bytes));
   options.allowed_policies = absl::GetFlag(FLAGS_allowed_policies);

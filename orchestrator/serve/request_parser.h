@@ -21,7 +21,8 @@
 namespace bastion {
 
 struct ParserOptions {
-  int node_cap = 64;  // Limits the nodes of every draft tree, whatever the request says.
+  // Limits the nodes of the trees that requests name. The target's largest forward limits all.
+  NodeCap node_cap = {.on_cpu = 64};
   // Limits the text of a prompt, before and after the chat template. 0: DefaultPromptBytes().
   size_t max_prompt_bytes = 0;
   // The base names of the policies that clients may ask for, e.g. "fixed". Empty: all. The default

@@ -131,7 +131,7 @@ class OverloadTest : public ::testing::Test {
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
     parser_ = std::make_unique<RequestParser>(model_.get(), *Policy::Parse("default"),
-                                              ParserOptions{.node_cap = 64});
+                                              ParserOptions{.node_cap = {.on_cpu = 64}});
     SchedulerOptions options;
     options.max_running = kRunning;
     options.link.calibration_limit = absl::Milliseconds(500);

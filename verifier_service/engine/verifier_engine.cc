@@ -77,6 +77,7 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target, s
   const std::filesystem::path folder = std::filesystem::path(options.target_folder) / "";
   info_.model = folder.parent_path().filename().string();
   info_.device = absl::StrCat(target_->DescribeDevice(), ", ", Name(options.engine.dtype));
+  info_.on_gpu = target_->on_gpu();
   // A calibration with another window is one of another device.
   const nn::StreamingWindow& streaming = options.engine.streaming;
   if (streaming.on()) {

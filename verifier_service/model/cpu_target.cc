@@ -37,6 +37,7 @@ class CpuTarget final : public Target {
   const hub::ModelConfig& config() const override { return model_->config(); }
   nn::ForwardCost Cost() const override { return model_->Cost(); }
   std::string DescribeDevice() const override { return verifier::DescribeDevice(model_->device()); }
+  bool on_gpu() const override { return false; }
   DevicePeaks MeasurePeaks() override { return verifier::MeasurePeaks(model_->device(), weights_); }
 
  private:

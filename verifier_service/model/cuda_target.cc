@@ -48,6 +48,7 @@ class CudaTarget final : public Target {
   const hub::ModelConfig& config() const override { return step_->config(); }
   nn::ForwardCost Cost() const override { return step_->Cost(); }
   std::string DescribeDevice() const override { return gpu_.info.name; }
+  bool on_gpu() const override { return true; }
   DevicePeaks MeasurePeaks() override { return step_->MeasurePeaks(); }
 
  private:

@@ -73,6 +73,7 @@ class Target {
   [[nodiscard]] virtual nn::ForwardCost Cost() const = 0;
   // A description for logs: "Intel … , 2 threads, AVX3".
   [[nodiscard]] virtual std::string DescribeDevice() const = 0;
+  [[nodiscard]] virtual bool on_gpu() const = 0;
   // Measures the device. Takes less than a second.
   [[nodiscard]] virtual DevicePeaks MeasurePeaks() = 0;
 };

@@ -250,10 +250,12 @@ TEST(CodecTest, RoundTripsPrefixes) {
 }
 
 TEST(CodecTest, RoundTripsInfos) {
-  TargetInfo target = {"qwen", "a CPU", {1, 2, 3, 4, 5, 6, 7, 8, 9}, {1.5e10, 2.5e12}, 4096, 512};
+  TargetInfo target = {"qwen",           "a GPU", true, {1, 2, 3, 4, 5, 6, 7, 8, 9},
+                       {1.5e10, 2.5e12}, 4096,    512};
   const TargetInfo decoded = RoundTrip<proto::TargetInfo>(target);
   EXPECT_EQ(decoded.model, "qwen");
-  EXPECT_EQ(decoded.device, "a CPU");
+  EXPECT_EQ(decoded.device, "a GPU");
+  EXPECT_TRUE(decoded.on_gpu);
   EXPECT_EQ(decoded.dims.layers, 1);
   EXPECT_EQ(decoded.dims.hidden, 2);
   EXPECT_EQ(decoded.dims.query_heads, 3);

@@ -208,7 +208,7 @@ TEST_F(SequenceTest, TheServersLimitIsForTreesThatThePlannerDoesNotBound) {
     DecodeRequest request;
     request.prompt = {1};
     request.max_tokens = 1000;
-    request.node_cap = 64;
+    request.node_cap = {.on_cpu = 64, .on_gpu = 200};
     const DecodeSequence sequence(std::move(request),
                                   Policy::Parse(policy)->NewRequest(true, &costs_, &memory_));
     return sequence.Limits(target).nodes;
@@ -216,6 +216,9 @@ TEST_F(SequenceTest, TheServersLimitIsForTreesThatThePlannerDoesNotBound) {
   EXPECT_EQ(nodes("fixed:512"), 64);
   EXPECT_EQ(nodes("default"), 511);
   EXPECT_EQ(nodes("adaptive"), 511);
+  target.on_gpu = true;
+  EXPECT_EQ(nodes("fixed:512"), 200);
+  EXPECT_EQ(nodes("default"), 511);
 }
 
 // A tree of 512 rows after 30,000 tokens had 15 million logits edited in one cycle.

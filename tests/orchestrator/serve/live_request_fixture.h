@@ -41,7 +41,7 @@ class RequestMaker {
     request.decode.max_tokens = spec.max_tokens;
     request.decode.sampling.seed = spec.seed;
     request.decode.cache_salt = spec.cache_salt;
-    request.decode.node_cap = 32;
+    request.decode.node_cap = {.on_cpu = 32};
     request.decode.weight = spec.priority / 10.0;
     request.decode.latency_target = spec.latency_target;
     request.default_max_tokens = spec.default_max_tokens;

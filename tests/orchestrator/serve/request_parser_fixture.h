@@ -16,7 +16,7 @@
 namespace bastion::testing {
 
 inline constexpr int kContext = 32;
-inline constexpr int kNodeCap = 24;
+inline constexpr NodeCap kNodeCap = {.on_cpu = 24};
 
 class RequestParserTest : public ::testing::Test {
  protected:
