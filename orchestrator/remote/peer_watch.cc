@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/guarded.h"
 
 namespace bastion {
 
@@ -67,7 +68,8 @@ void PeerWatch::Main() {
       if (stopping_) return;
       renewals = renewals_;
     }
-    const absl::StatusOr<EngineActivity> answer = ask_(timeout_);
+    absl::StatusOr<EngineActivity> answer = absl::InternalError("the question threw an exception");
+    RunGuarded("asking a peer", [&] { answer = ask_(timeout_); });
     const auto urgent = [&] {
       mutex_.AssertHeld();
       return stopping_ || renewals_ != renewals;

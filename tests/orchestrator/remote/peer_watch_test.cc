@@ -1,5 +1,7 @@
 #include "orchestrator/remote/peer_watch.h"
 
+#include <new>
+
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "gmock/gmock.h"
@@ -20,6 +22,7 @@ class PeerWatchTest : public ::testing::Test {
     MutexLock lock(&mutex_);
     ++questions_;
     if (!mutex_.AwaitWithTimeout(released, timeout)) return absl::DeadlineExceededError("silent");
+    if (throws_) throw std::bad_alloc();
     if (works_) ++activity_.progress;
     if (!error_.ok()) return error_;
     return activity_;
@@ -44,7 +47,7 @@ class PeerWatchTest : public ::testing::Test {
 
   Mutex mutex_;
   EngineActivity activity_ = {.instance = 7};
-  bool silent_ = false, works_ = false;
+  bool silent_ = false, works_ = false, throws_ = false;
   absl::Status error_;
   int questions_ = 0;
   PeerWatch watch_{"the peer", kTimeout, [this](absl::Duration timeout) { return Answer(timeout); },
@@ -77,6 +80,15 @@ TEST_F(PeerWatchTest, ABusyPeerThatRefusesAQuestionIsAlive) {
   const int before = questions();
   Set([&] { error_ = absl::ResourceExhaustedError("all threads are busy"); });
   while (questions() < before + 5) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(watch_.status().ok()) << watch_.status();
+}
+
+TEST_F(PeerWatchTest, AQuestionThatThrowsDoesNotEndTheProcess) {
+  ASSERT_TRUE(watch_.AwaitAnswer().ok());
+  const int before = questions();
+  Set([&] { throws_ = true; });
+  while (questions() < before + 2) absl::SleepFor(absl::Milliseconds(1));
+  Set([&] { throws_ = false; });
   EXPECT_TRUE(watch_.status().ok()) << watch_.status();
 }
 
