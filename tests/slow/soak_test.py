@@ -93,7 +93,7 @@ def measure_minute(services, minute, seconds, out):
     report = out / 'bench'
     done = subprocess.run(
         services.bench_command('--policies', 'default', '--concurrency', str(CONCURRENCY),
-                               '--repeat', '100000', '--duration', str(seconds),
+                               '--repeat', '10000', '--duration', str(seconds),
                                '--max_new_tokens', '128', '--report', str(report)),
         capture_output=True, text=True, check=False)
     if done.returncode != 0:
