@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/wire/call_watchdog.h"
+#include "common/wire/clock_watch.h"
 #include "common/wire/connection_limits.h"
 #include "common/wire/health_server.h"
 #include "common/wire/listener.h"
@@ -64,6 +65,7 @@ class ServiceHost {
 
  private:
   ServiceHost() = default;
+  ClockWatch clock_watch_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<HealthServer> health_server_;  // Null unless there is a health address.
