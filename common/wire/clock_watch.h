@@ -3,7 +3,7 @@
 // gRPC 1.51 waits for times of the wall clock. After the clock was set back by half an hour, its
 // deadlines, keepalives and handshake timeouts come half an hour late. This file replaces gRPC's
 // function for such waits by one that remembers who waits. A thread compares the wall clock with
-// the steady one, and wakes all of them after a jump; they then wait anew. Thread-safe.
+// the steady one, and wakes all of them after a jump; then they wait again. Thread-safe.
 #ifndef BASTION_COMMON_WIRE_CLOCK_WATCH_H_
 #define BASTION_COMMON_WIRE_CLOCK_WATCH_H_
 
