@@ -29,6 +29,21 @@ constexpr int64_t kLongestWait = kSecond / 20;
 using SyscallFunction = long (*)(long, ...);
 using ClockFunction = int (*)(clockid_t, timespec*);
 
+// The function that this library replaces. The guard of a local static would be wrong here: a
+// thread that waits for it calls syscall().
+template <typename Function>
+Function Real(const char* name, std::atomic<Function>& found) {
+  Function function = found.load(std::memory_order_relaxed);
+  if (function == nullptr) {
+    function = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+    found.store(function, std::memory_order_relaxed);
+  }
+  return function;
+}
+
+std::atomic<SyscallFunction> real_syscall{nullptr};
+std::atomic<ClockFunction> real_clock{nullptr};
+
 const std::atomic<int64_t>* MapShift() {
   static const std::atomic<int64_t> none{0};
   const char* const name = std::getenv("BASTION_CLOCK_SHIFT");
@@ -45,8 +60,7 @@ int64_t Shift() {
 }
 
 int RealClock(clockid_t clock, timespec* time) {
-  static const auto real = reinterpret_cast<ClockFunction>(dlsym(RTLD_NEXT, "clock_gettime"));
-  return real(clock, time);
+  return Real("clock_gettime", real_clock)(clock, time);
 }
 
 int64_t Nanoseconds(const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; }
@@ -91,7 +105,7 @@ time_t time(time_t* result) noexcept {
 }
 
 long syscall(long number, ...) noexcept {
-  static const auto real = reinterpret_cast<SyscallFunction>(dlsym(RTLD_NEXT, "syscall"));
+  const SyscallFunction real = Real("syscall", real_syscall);
   va_list list;
   va_start(list, number);
   long arguments[6];
