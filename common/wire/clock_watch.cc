@@ -69,11 +69,8 @@ void ClockWatch::Main() {
   };
   absl::Duration difference = WallMinusSteady();
   bool jumped = false;
-  for (;;) {
-    {
-      MutexLock lock(&mutex_);
-      if (mutex_.AwaitWithTimeout(stopping, kInterval)) return;
-    }
+  MutexLock lock(&mutex_);
+  while (!mutex_.AwaitWithTimeout(stopping, kInterval)) {
     const absl::Duration now = WallMinusSteady();
     // A thread may have computed its deadline before the jump and begun to wait after the first
     // wake-up.

@@ -47,6 +47,7 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   builder.SetMaxReceiveMessageSize(options.max_request_bytes > 0 ? options.max_request_bytes
                                                                  : options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
+  // Peers ping every 5 seconds (ConnectPeer).
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 4000);
   // One or two pollers are enough. gRPC would keep starting and stopping further ones.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);

@@ -155,10 +155,13 @@ void SetLinkOptions(SharedFiles& files, int vocabulary, VerifierLinkOptions* lin
 }
 
 // INVALID_ARGUMENT if a flag's value is below `least`.
+absl::Status CheckAtLeast(absl::string_view flag, int value, int least) {
+  if (value >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, " is ", value, "; it must be at least ", least));
+}
 absl::Status CheckAtLeast(const absl::Flag<int>& flag, int least) {
-  if (absl::GetFlag(flag) >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--", flag.Name(), " is ", absl::GetFlag(flag),
-                                                 "; it must be at least ", least));
+  return CheckAtLeast(flag.Name(), absl::GetFlag(flag), least);
 }
 
 absl::StatusOr<RequestParser> MakeParser(const ServedModel* model) {
@@ -166,10 +169,7 @@ absl::StatusOr<RequestParser> MakeParser(const ServedModel* model) {
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_prompt_bytes, 0));
   ParserOptions options;
   if (const std::optional<int> cap = absl::GetFlag(FLAGS_max_tree_nodes); cap.has_value()) {
-    if (*cap < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--max_tree_nodes is ", *cap, "; it must be at least 0"));
-    }
+    RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_tree_nodes.Name(), *cap, 0));
     options.node_cap = {.on_cpu = *cap, .on_gpu = *cap};
   }
   options.refuse_special_tokens = absl::GetFlag(FLAGS_refuse_special_tokens);

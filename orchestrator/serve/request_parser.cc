@@ -185,7 +185,6 @@ absl::Status RequestParser::CheckBounds(const v1::GenerateRequest& request) cons
 
 absl::Status RequestParser::CheckSpecialTokens(absl::string_view field,
                                                const std::string& text) const {
-  if (!options_.refuse_special_tokens) return absl::OkStatus();
   const absl::StatusOr<std::string> found = model_->tokenizer.FindSpecial(text);
   if (absl::IsInvalidArgument(found.status())) return FieldError(field, found.status().message());
   RETURN_IF_ERROR(found.status());
@@ -195,7 +194,6 @@ absl::Status RequestParser::CheckSpecialTokens(absl::string_view field,
 }
 
 absl::Status RequestParser::CheckSpecialTokens(const v1::ChatMessages& chat) const {
-  if (!options_.refuse_special_tokens) return absl::OkStatus();
   for (int i = 0; i < chat.messages_size(); ++i) {
     const std::string field = absl::StrCat("chat.messages[", i, "]");
     RETURN_IF_ERROR(CheckSpecialTokens(field + ".role", chat.messages(i).role()));
@@ -220,7 +218,9 @@ absl::StatusOr<std::vector<TokenId>> RequestParser::ParsePrompt(
     const v1::GenerateRequest& request) const {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kText:
-      RETURN_IF_ERROR(CheckSpecialTokens("text", request.text()));
+      if (options_.refuse_special_tokens) {
+        RETURN_IF_ERROR(CheckSpecialTokens("text", request.text()));
+      }
       return Encode("text", request.text(), /*add_special=*/true);
     case v1::GenerateRequest::kTokens: {
       const auto& ids = request.tokens().ids();
@@ -236,7 +236,9 @@ absl::StatusOr<std::vector<TokenId>> RequestParser::ParsePrompt(
       if (!model_->chat_template) {
         return FieldError("chat", "this model has no chat template; use text or tokens");
       }
-      RETURN_IF_ERROR(CheckSpecialTokens(request.chat()));
+      if (options_.refuse_special_tokens) {
+        RETURN_IF_ERROR(CheckSpecialTokens(request.chat()));
+      }
       ASSIGN_OR_RETURN(const std::string text, RenderChat(*model_->chat_template, request.chat()));
       if (text.size() > options_.max_prompt_bytes) {
         return FieldError(

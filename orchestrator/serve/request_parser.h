@@ -57,7 +57,7 @@ class RequestParser {
  private:
   [[nodiscard]] absl::Status CheckPromptBounds(const v1::GenerateRequest& request) const;
   [[nodiscard]] absl::Status CheckTextBytes(absl::string_view field, size_t bytes) const;
-  // INVALID_ARGUMENT if the text contains a special token and this is not allowed.
+  // INVALID_ARGUMENT if the text contains a special token.
   [[nodiscard]] absl::Status CheckSpecialTokens(absl::string_view field,
                                                 const std::string& text) const;
   // The same for all messages and template arguments.

@@ -19,6 +19,7 @@
 #include "orchestrator/policy/speculation_memory.h"
 #include "orchestrator/tree/best_first.h"
 #include "tests/support/ddtree_reference.h"
+#include "tests/support/forwarding_verifier.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/random_marginals.h"
 #include "tests/support/temp_folder.h"
@@ -49,27 +50,17 @@ class RecordingDrafter final : public Drafter {
 };
 
 // Records the verified trees.
-class RecordingVerifier final : public Verifier {
+class RecordingVerifier final : public testing::ForwardingVerifier {
  public:
-  explicit RecordingVerifier(Verifier* inner) : inner_(inner) {}
-  absl::StatusOr<TargetInfo> Info() override { return inner_->Info(); }
-  absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
-    return inner_->Open(sequence, sampling);
-  }
-  absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
-    return inner_->ReusePrefix(item);
-  }
+  using ForwardingVerifier::ForwardingVerifier;
+
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
     for (const VerifyItem& item : forest) trees.push_back(item.tree);
-    return inner_->Verify(forest, prompts);
+    return ForwardingVerifier::Verify(forest, prompts);
   }
-  void Close(SequenceId sequence) override { inner_->Close(sequence); }
 
   std::vector<DraftTree> trees;
-
- private:
-  Verifier* inner_;
 };
 
 struct DecodedRun {

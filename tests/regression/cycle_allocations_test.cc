@@ -8,6 +8,7 @@
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/policy/speculation_memory.h"
 #include "tests/regression/allocation_count.h"
+#include "tests/support/forwarding_verifier.h"
 #include "tests/support/linear_costs.h"
 #include "tests/support/manual_clock.h"
 
@@ -20,20 +21,13 @@ using ::bastion::testing::ManualClock;
 
 // A verifier that reports the times of LinearTable(), so that the planner decides the same on every
 // machine. Rows are cheap by this table, so trees are large.
-class FixedTimes final : public Verifier {
+class FixedTimes final : public testing::ForwardingVerifier {
  public:
-  explicit FixedTimes(Verifier& verifier) : verifier_(verifier) {}
+  using ForwardingVerifier::ForwardingVerifier;
 
-  absl::StatusOr<TargetInfo> Info() override { return verifier_.Info(); }
-  absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
-    return verifier_.Open(sequence, sampling);
-  }
-  absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
-    return verifier_.ReusePrefix(item);
-  }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
-    absl::StatusOr<VerifyResult> result = verifier_.Verify(forest, prompts);
+    absl::StatusOr<VerifyResult> result = ForwardingVerifier::Verify(forest, prompts);
     if (!result.ok()) return result;
     TimingTrace fixed;
     fixed.rows = result->trace.rows;
@@ -42,10 +36,6 @@ class FixedTimes final : public Verifier {
     result->trace = fixed;
     return result;
   }
-  void Close(SequenceId sequence) override { verifier_.Close(sequence); }
-
- private:
-  Verifier& verifier_;
 };
 
 struct AllocationLimit {
@@ -67,7 +57,7 @@ TEST_P(AllocationsTest, ACycleInProcessStaysWithinItsLimit) {
   options.threads = 1;
   const auto stages = LocalStages::Create(options);
   ASSERT_TRUE(stages.ok()) << stages.status();
-  FixedTimes verifier((*stages)->verifier());
+  FixedTimes verifier(&(*stages)->verifier());
   const TargetInfo target = *verifier.Info();
   CostModel costs = *CostModel::Fit(target, testing::LinearTable());
   costs.draft().Observe({1, absl::Milliseconds(1)});

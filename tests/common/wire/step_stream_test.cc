@@ -308,20 +308,25 @@ TEST_P(StepStreamTest, ACallerWithADifferentVersionIsRefused) {
   EXPECT_THAT(status.error_message(), HasSubstr("version 999"));
 }
 
-// Always has a reply to an earlier step.
-class OldReplies final : public MessageStream<proto::DrafterRequest, proto::DrafterReply> {
+// A base for streams without a peer.
+class FakeStream : public MessageStream<proto::DrafterRequest, proto::DrafterReply> {
  public:
-  absl::Status Send(const proto::DrafterRequest&, absl::Time) override { return absl::OkStatus(); }
-  absl::Status Receive(proto::DrafterReply* reply, absl::Time) override {
-    reply->set_step(0);
-    return absl::OkStatus();
-  }
   bool supports_deadlines() const override { return true; }
   void Cancel() override {}
   Carrier& carrier() override { return carrier_; }
 
  private:
   InlineCarrier carrier_;
+};
+
+// Always has a reply to an earlier step.
+class OldReplies final : public FakeStream {
+ public:
+  absl::Status Send(const proto::DrafterRequest&, absl::Time) override { return absl::OkStatus(); }
+  absl::Status Receive(proto::DrafterReply* reply, absl::Time) override {
+    reply->set_step(0);
+    return absl::OkStatus();
+  }
 };
 
 TEST(StepStreamFloodTest, ACallTimesOutInAFloodOfOldReplies) {
@@ -333,7 +338,7 @@ TEST(StepStreamFloodTest, ACallTimesOutInAFloodOfOldReplies) {
 }
 
 // Takes no messages and sends none.
-class HungPeer final : public MessageStream<proto::DrafterRequest, proto::DrafterReply> {
+class HungPeer final : public FakeStream {
  public:
   absl::Status Send(const proto::DrafterRequest&, absl::Time deadline) override {
     absl::SleepFor(deadline - SteadyNow());
@@ -342,12 +347,6 @@ class HungPeer final : public MessageStream<proto::DrafterRequest, proto::Drafte
   absl::Status Receive(proto::DrafterReply*, absl::Time) override {
     return absl::InternalError("nothing was sent");
   }
-  bool supports_deadlines() const override { return true; }
-  void Cancel() override {}
-  Carrier& carrier() override { return carrier_; }
-
- private:
-  InlineCarrier carrier_;
 };
 
 TEST(StepStreamHungPeerTest, ACallEndsWhenThePeerIsLostBeforeItTakesTheRequest) {

@@ -2,6 +2,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/support/fake_stages.h"
+#include "tests/support/forwarding_verifier.h"
 #include "tests/support/manual_clock.h"
 
 namespace bastion {
@@ -11,21 +12,15 @@ using testing::FakeDrafter;
 using testing::FakeVerifier;
 
 // Counts the calls of a fake verifier.
-class CountingVerifier final : public Verifier {
+class CountingVerifier final : public testing::ForwardingVerifier {
  public:
-  absl::StatusOr<TargetInfo> Info() override { return fake.Info(); }
-  absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
-    return fake.Open(sequence, sampling);
-  }
-  absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
-    return fake.ReusePrefix(item);
-  }
+  CountingVerifier() : ForwardingVerifier(&fake) {}
+
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
                                       absl::Span<const PrefillItem> prompts) override {
     ++calls;
-    return fake.Verify(forest, prompts);
+    return ForwardingVerifier::Verify(forest, prompts);
   }
-  void Close(SequenceId sequence) override { fake.Close(sequence); }
 
   FakeVerifier fake;
   int calls = 0;

@@ -125,12 +125,12 @@ impl Handle {
 
     /// The special token of `text` with the lowest id. Empty if there is none.
     fn special_in(&self, text: &str) -> String {
-        let tokens = self.tokenizer.get_added_tokens_decoder();
+        let tokens = self.tokenizer.get_added_vocabulary().get_added_tokens_decoder();
         tokens
-            .into_iter()
+            .iter()
             .filter(|(_, token)| token.special && text.contains(&token.content))
-            .min_by_key(|(id, _)| *id)
-            .map_or(String::new(), |(_, token)| token.content)
+            .min_by_key(|(id, _)| **id)
+            .map_or(String::new(), |(_, token)| token.content.clone())
     }
 
     fn find_continuation(&self, id: u32) -> Result<Vec<u8>, Failure> {
