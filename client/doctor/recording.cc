@@ -21,7 +21,7 @@ void AddTree(const v1::VerifiedTree& tree, RecordedRequest* recorded) {
 void AddFinished(const v1::Finished& finished, RecordedRequest* recorded) {
   const v1::Timings& timings = finished.timings();
   recorded->output_tokens = static_cast<int>(finished.usage().completion_tokens());
-  recorded->queue_seconds = Seconds(timings.queue());
+  recorded->waited_for_room = finished.waited_for_room();
   recorded->prefill_seconds = Seconds(timings.prefill());
   recorded->decode_seconds = Seconds(timings.decode());
   recorded->draft_seconds = Seconds(timings.draft());

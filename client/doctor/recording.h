@@ -23,7 +23,7 @@ struct DecodeOptions {
 struct RecordedRequest {
   int prompt_tokens = 0;
   int output_tokens = 0;
-  double queue_seconds = 0;
+  bool waited_for_room = false;  // The server was full.
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double draft_seconds = 0;         // Sum over the cycles.

@@ -99,19 +99,6 @@ class Examiner {
   ServiceReport report_;
 };
 
-// True if a request waited in the queue for the end of another one. They arrive at about the same
-// time.
-bool OneWaited(const std::vector<RecordedRequest>& requests) {
-  constexpr double kAbout = 0.9;
-  for (const RecordedRequest& waiting : requests) {
-    for (const RecordedRequest& other : requests) {
-      const double seconds = other.prefill_seconds + other.decode_seconds;
-      if (&other != &waiting && waiting.queue_seconds >= kAbout * seconds) return true;
-    }
-  }
-  return false;
-}
-
 int Examiner::ChooseNodes(const v1::GetCostsResponse& costs) {
   const auto& seconds = costs.cycle_seconds();
   int nodes = kLeastNodes;
@@ -187,7 +174,8 @@ absl::Status Examiner::TeachCosts(int requests) {
                                   .temperature = options_.temperature,
                                   .max_new_tokens = plain ? kPlainTokens : kSpeculativeTokens,
                                   .salt = salt_}));
-    if (OneWaited(ended)) {
+    if (std::any_of(ended.begin(), ended.end(),
+                    [](const RecordedRequest& request) { return request.waited_for_room; })) {
       report_.unreached_requests = requests;
       return absl::OkStatus();
     }

@@ -203,6 +203,7 @@ v1::GenerateResponse FinishedEvent(int answer, const OutputEnd& end,
   finished.set_seed(end.seed);
   SetTimings(end, *finished.mutable_timings());
   SetSpeculation(end, *finished.mutable_speculation());
+  finished.set_waited_for_room(end.waited_for_room);
   if (wanted.totals()) SetTotals(end.cycles, *finished.mutable_totals());
   return event;
 }

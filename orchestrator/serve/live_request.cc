@@ -178,6 +178,7 @@ OutputEnd LiveRequest::End() const {
   end.seed = seed();
   end.policy = request_->policy.text();
   end.times = times_;
+  end.waited_for_room = waited_for_room_;
   end.cycles = sequence_->cycles();
   return end;
 }

@@ -42,6 +42,8 @@ class LiveRequest {
   void LimitDefaultLength(int tokens);
 
   // ---- admission ----
+  // Called before the first admission if the server was full while the request waited.
+  void MarkWaitedForRoom() { waited_for_room_ = true; }
   // Called at the first admission. `id` must be unused. `admission` numbers the admitted requests.
   void CreateSequence(SequenceId id, uint64_t admission, const CostModel* costs,
                       SpeculationMemory* memory);
@@ -138,6 +140,7 @@ class LiveRequest {
   absl::Duration counted_loss_;  // When the last loss was counted. Valid if losses_ > 0.
   uint64_t admission_ = 0;
   Position counted_ = 0;  // Committed tokens that TakeCommitted has returned.
+  bool waited_for_room_ = false;
   bool is_prefilled_ = false;
   absl::Duration arrived_, admitted_, prefilled_;
   std::optional<absl::Duration> last_output_;

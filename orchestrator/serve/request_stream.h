@@ -36,6 +36,7 @@ struct OutputEnd {
   uint64_t seed = 0;
   std::string policy;
   RequestTimes times;
+  bool waited_for_room = false;  // The server was full while the request waited in the queue.
   std::vector<CycleRecord> cycles;
 };
 

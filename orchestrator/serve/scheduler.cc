@@ -152,10 +152,14 @@ void Scheduler::Admit() {
       waits_for_memory = !running_.empty() && !memory.Fits(candidate);
       return !waits_for_memory;
     });
-    if (waits_for_memory) LogPressure();
+    if (waits_for_memory) {
+      full_at_ = Clock::Real().Now();
+      LogPressure();
+    }
     if (next == nullptr) return;
     LiveRequest& request = *running_.emplace_back(std::move(next));
     if (!request.admitted()) {
+      if (request.arrived() < full_at_) request.MarkWaitedForRoom();
       request.CreateSequence({NewSession(), 0}, admissions_++, &engine.costs, &engine.memory);
     }
     // For all pages, because those that it reuses may have counted as free.
@@ -166,6 +170,7 @@ void Scheduler::Admit() {
     (void)request.TakeCommitted();  // Reused tokens take no time, so they are not charged.
     spent += watch.Lap();
   }
+  if (static_cast<int>(running_.size()) >= slots) full_at_ = Clock::Real().Now();
 }
 
 void Scheduler::LogPressure() {

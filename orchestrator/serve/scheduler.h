@@ -176,6 +176,8 @@ class Scheduler {
   Reliability reliability_;
   uint64_t admissions_ = 0;
   int64_t preemptions_ = 0;
+  // When Admit last left no room for a request.
+  absl::Duration full_at_ = -absl::InfiniteDuration();
   // As of the last reply, plus the sequences closed since. Until the next reply, pages that closed
   // sequences share with others count as free.
   int64_t free_tokens_ = 0;

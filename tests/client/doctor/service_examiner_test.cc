@@ -80,6 +80,7 @@ TEST_F(ServiceExaminerTest, ReportsEveryConcurrencyWithAndWithoutDrafts) {
 TEST_F(ServiceExaminerTest, EndsAtTheNumberOfRequestsThatTheServerDecodesTogether) {
   options_.max_running = 2;
   drafter_.call_error = absl::UnavailableError("no drafter");
+  verifier_.SetOpenTime(absl::Milliseconds(5));  // Further requests arrive meanwhile.
   Serve();
   examine_.concurrency = {1, 2, 8, 16};
   const auto report = ExamineService(examine_);

@@ -46,6 +46,30 @@ TEST_F(SchedulerTest, ConcurrentRequestsGetTheTextOfPlainDecoding) {
   EXPECT_TRUE(verifier_.AwaitLive(0));
 }
 
+TEST_F(SchedulerTest, ARequestThatWaitsForASlotKnowsThatTheServerWasFull) {
+  options_.max_running = 1;
+  StartAndAwaitReady();
+  verifier_.Hold(true);
+  const auto first = Submit({.max_tokens = 60});
+  ASSERT_TRUE(verifier_.AwaitHeldCall());
+  const auto second = Submit({.max_tokens = 60});
+  verifier_.Hold(false);
+  EXPECT_FALSE(ReadAll(*first).end.waited_for_room);
+  EXPECT_TRUE(ReadAll(*second).end.waited_for_room);
+}
+
+TEST_F(SchedulerTest, ARequestThatWaitsForTheEndOfAForwardFindsRoom) {
+  options_.max_running = 2;
+  StartAndAwaitReady();
+  verifier_.Hold(true);
+  const auto first = Submit({.max_tokens = 60});
+  ASSERT_TRUE(verifier_.AwaitHeldCall());
+  const auto second = Submit({.max_tokens = 60});
+  verifier_.Hold(false);
+  EXPECT_FALSE(ReadAll(*first).end.waited_for_room);
+  EXPECT_FALSE(ReadAll(*second).end.waited_for_room);
+}
+
 TEST_F(SchedulerTest, ALongPromptIsPrefilledWithinTheRowBudget) {
   options_.prefill_rows = 16;
   StartAndAwaitReady();
