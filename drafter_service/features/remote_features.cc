@@ -33,6 +33,16 @@ absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Car
   return wire::Decode(reply.features(), carrier);
 }
 
+// Waits until the channel's attempt to connect has succeeded or failed. False if it has not ended
+// before the deadline: a call would wait for it without limit.
+bool AwaitConnectResult(grpc::Channel& channel, absl::Time deadline) {
+  for (;;) {
+    const grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
+    if (state != GRPC_CHANNEL_IDLE && state != GRPC_CHANNEL_CONNECTING) return true;
+    if (!channel.WaitForStateChange(state, wire::GrpcDeadline(deadline))) return false;
+  }
+}
+
 // True if `next` directly follows `last`: both are bytes, or both are in the same ring.
 bool Continues(const Features& last, const Features& next) {
   if (last.width != next.width || last.type != next.type) return false;
@@ -48,14 +58,14 @@ bool Continues(const Features& last, const Features& next) {
 }  // namespace
 
 RemoteFeatures::RemoteFeatures(const std::string& address, wire::CarrierChoice carrier,
-                               const wire::Security& security)
+                               std::shared_ptr<const wire::Security> security)
     : address_(address),
-      channel_(wire::ConnectPeer(address, security)),
-      stub_(proto::VerifierService::NewStub(channel_)),
-      attacher_(address, carrier, wire::AttachRequest::STREAM_FEATURES,
-                [this](auto* context, const auto& request, auto* reply) {
-                  return stub_->Attach(context, request, reply);
-                }) {}
+      channel_(address, std::move(security)),
+      attacher_(
+          address, carrier, wire::AttachRequest::STREAM_FEATURES,
+          [this](auto* context, const auto& request, auto* reply) {
+            return proto::VerifierService::NewStub(channel_.get())->Attach(context, request, reply);
+          }) {}
 
 void RemoteFeatures::Stop() {
   {
@@ -130,15 +140,17 @@ void RemoteFeatures::Main() {
       mutex_.AssertHeld();
       return stopping_;
     };
+    absl::Status ended;
     {
       MutexLock lock(&mutex_);
+      ended = ended_;
       if (mutex_.AwaitWithTimeout(stopping, absl::Milliseconds(200))) return;
     }
-    wire::EndConnectPause(*channel_);
+    channel_.Report(ended);
   }
 }
 
-std::unique_ptr<RemoteFeatures::Stream> RemoteFeatures::Open(Ring& ring) {
+absl::StatusOr<std::unique_ptr<RemoteFeatures::Stream>> RemoteFeatures::Open(Ring& ring) {
   std::unique_ptr<Stream> stream;
   std::shared_ptr<wire::SharedChannel> channel = attacher_.Attach(SteadyNow() + kAttachTimeout);
   const bool shared = channel != nullptr;
@@ -147,8 +159,15 @@ std::unique_ptr<RemoteFeatures::Stream> RemoteFeatures::Open(Ring& ring) {
     stream = std::make_unique<wire::SharedStream<proto::FeatureRequest, proto::FeatureReply>>(
         std::move(channel));
   } else {
+    const std::shared_ptr<grpc::Channel> peer = channel_.get();
+    if (!AwaitConnectResult(*peer, SteadyNow() + kAttachTimeout)) {
+      return absl::DeadlineExceededError(absl::StrCat("no connection to ", address_, " within ",
+                                                      absl::FormatDuration(kAttachTimeout)));
+    }
     stream = std::make_unique<wire::GrpcBlockingStream<proto::FeatureRequest, proto::FeatureReply>>(
-        [this](grpc::ClientContext* context) { return stub_->Features(context); });
+        [&](grpc::ClientContext* context) {
+          return proto::VerifierService::NewStub(peer)->Features(context);
+        });
   }
   return std::make_unique<wire::CountedStream<proto::FeatureRequest, proto::FeatureReply>>(
       std::move(stream), shared, &attacher_.stats());
@@ -171,14 +190,20 @@ RemoteFeatures::Ring RemoteFeatures::Import(std::unique_ptr<wire::DeviceRingEnds
 
 void RemoteFeatures::RunStream() {
   Ring ring;
-  const std::unique_ptr<Stream> stream = Open(ring);
-  absl::Status ended = absl::UnavailableError("it was stopped");
+  std::unique_ptr<Stream> stream;
+  absl::Status ended = absl::CancelledError("it was stopped");
   const auto forget = absl::MakeCleanup([&] {
     MutexLock lock(&mutex_);
     stream_ = opening_ = nullptr;
     windows_.clear();
     ended_ = ended;
   });
+  absl::StatusOr<std::unique_ptr<Stream>> opened = Open(ring);
+  if (!opened.ok()) {
+    ended = opened.status();
+    return;
+  }
+  stream = *std::move(opened);
   proto::FeatureRequest subscribe;
   subscribe.mutable_subscribe()->set_device_memory(ring != nullptr);
   subscribe.mutable_subscribe()->mutable_layers()->Add(layers_.begin(), layers_.end());

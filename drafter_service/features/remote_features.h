@@ -29,6 +29,7 @@
 #include "common/stages/features.h"
 #include "common/wire/attacher.h"
 #include "common/wire/message_stream.h"
+#include "common/wire/peer_channel.h"
 #include "common/wire/security.h"
 #include "protos/bastion/internal/v1/stages.grpc.pb.h"
 
@@ -39,7 +40,7 @@ class RemoteFeatures final : public FeatureSource {
   // `address` is the verifier's. Until Start() has connected, Read returns UNAVAILABLE.
   explicit RemoteFeatures(const std::string& address,
                           wire::CarrierChoice carrier = wire::CarrierChoice::kAuto,
-                          const wire::Security& security = *wire::Security::None());
+                          std::shared_ptr<const wire::Security> security = wire::Security::None());
   ~RemoteFeatures() override { Stop(); }
 
   // Called on the stream's thread when the features of the first `committed` tokens have arrived
@@ -92,8 +93,10 @@ class RemoteFeatures final : public FeatureSource {
 
   void Main();
   // Opens a stream. Sets `ring` if the verifier offers a ring that this process can map.
-  [[nodiscard]] std::unique_ptr<Stream> Open(Ring& ring);
+  // DEADLINE_EXCEEDED if the connection is not established in time.
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<Stream>> Open(Ring& ring);
   [[nodiscard]] Ring Import(std::unique_ptr<wire::DeviceRingEnds> ends);
+  // Opens a stream and receives until it ends.
   void RunStream() ABSL_LOCKS_EXCLUDED(mutex_);
   // Receives until the stream ends. Returns why it ended.
   [[nodiscard]] absl::Status ReceiveAll(Stream& stream, const Ring& ring)
@@ -120,8 +123,7 @@ class RemoteFeatures final : public FeatureSource {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string address_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<internal::v1::VerifierService::Stub> stub_;
+  wire::PeerChannel channel_;
   wire::Attacher attacher_;
   std::vector<int> layers_;
   const DeviceReader* device_ = nullptr;

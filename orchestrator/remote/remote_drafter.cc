@@ -15,11 +15,10 @@ namespace proto = internal::v1;
 
 RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
     : options_(options),
-      channel_(wire::ConnectPeer(options.address, *options.security)),
-      stub_(proto::DrafterService::NewStub(channel_)),
+      channel_(options.address, options.security),
       attacher_(options.address, options.carrier, wire::AttachRequest::STREAM_STEPS,
                 [this](auto* context, const auto& request, auto* reply) {
-                  return stub_->Attach(context, request, reply);
+                  return NewStub()->Attach(context, request, reply);
                 }),
       steps_(
           absl::StrCat("the drafter at ", options.address),
@@ -27,7 +26,7 @@ RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
             return wire::OpenTimedStream<proto::DrafterRequest, proto::DrafterReply>(
                 attacher_,
                 [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
-                  return stub_->PrepareAsyncSteps(context, queue);
+                  return NewStub()->PrepareAsyncSteps(context, queue);
                 },
                 deadline);
           },
@@ -37,16 +36,18 @@ RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
           [this](absl::Duration timeout) { return Ask(timeout); },
           /*unknown_call=*/absl::ZeroDuration()) {}
 
+std::unique_ptr<proto::DrafterService::Stub> RemoteDrafter::NewStub() const {
+  return proto::DrafterService::NewStub(channel_.get());
+}
+
 absl::StatusOr<EngineActivity> RemoteDrafter::Ask(absl::Duration timeout) {
   grpc::ClientContext context;
   wire::AddProtocolVersion(context);
   context.set_deadline(wire::GrpcDeadline(SteadyNow() + timeout));
   proto::DrafterInfo info;
-  const grpc::Status status = stub_->GetInfo(&context, {}, &info);
-  if (!status.ok()) {
-    wire::EndConnectPause(*channel_);
-    return wire::FromGrpc(status);
-  }
+  const absl::Status status = wire::FromGrpc(NewStub()->GetInfo(&context, {}, &info));
+  channel_.Report(status);
+  RETURN_IF_ERROR(status);
   MutexLock lock(&info_mutex_);
   info_ = wire::Decode(info);
   return wire::Decode(info.activity());

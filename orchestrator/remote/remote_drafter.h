@@ -14,6 +14,7 @@
 #include "common/base/mutex.h"
 #include "common/stages/stages.h"
 #include "common/wire/attacher.h"
+#include "common/wire/peer_channel.h"
 #include "common/wire/step_stream.h"
 #include "orchestrator/remote/peer_watch.h"
 #include "orchestrator/remote/remote_options.h"
@@ -33,6 +34,8 @@ class RemoteDrafter final : public Drafter {
   [[nodiscard]] const wire::TransportStats& transport() const { return attacher_.stats(); }
 
  private:
+  // A stub for the next call.
+  [[nodiscard]] std::unique_ptr<internal::v1::DrafterService::Stub> NewStub() const;
   // Asks the drafter for its Info(), and stores it.
   [[nodiscard]] absl::StatusOr<EngineActivity> Ask(absl::Duration timeout)
       ABSL_LOCKS_EXCLUDED(info_mutex_);
@@ -40,8 +43,7 @@ class RemoteDrafter final : public Drafter {
   RemoteOptions options_;
   bool asked_ = false;         // Info() was called.
   bool wants_tokens_ = false;  // DrafterInfo::wants_tokens of the last Info().
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<internal::v1::DrafterService::Stub> stub_;
+  wire::PeerChannel channel_;
   wire::Attacher attacher_;
   wire::StepStream<internal::v1::DrafterRequest, internal::v1::DrafterReply> steps_;
   std::vector<SequenceId> unsent_closes_;

@@ -35,11 +35,10 @@ absl::Status AsLoss(const absl::Status& reason) {
 RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
     : options_(options),
       owner_(MakeOwner()),
-      channel_(wire::ConnectPeer(options.address, *options.security)),
-      stub_(proto::VerifierService::NewStub(channel_)),
+      channel_(options.address, options.security),
       attacher_(options.address, options.carrier, wire::AttachRequest::STREAM_STEPS,
                 [this](auto* context, const auto& request, auto* reply) {
-                  return stub_->Attach(context, request, reply);
+                  return NewStub()->Attach(context, request, reply);
                 }),
       steps_(
           absl::StrCat("the verifier at ", options.address),
@@ -47,7 +46,7 @@ RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
             return wire::OpenTimedStream<proto::VerifierRequest, proto::VerifierReply>(
                 attacher_,
                 [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
-                  return stub_->PrepareAsyncSteps(context, queue);
+                  return NewStub()->PrepareAsyncSteps(context, queue);
                 },
                 std::min(deadline, SteadyNow() + options_.peer_timeout));
           },
@@ -55,16 +54,18 @@ RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
       watch_(absl::StrCat("the verifier at ", options.address), options.peer_timeout,
              [this](absl::Duration timeout) { return Ask(timeout); }) {}
 
+std::unique_ptr<proto::VerifierService::Stub> RemoteVerifier::NewStub() const {
+  return proto::VerifierService::NewStub(channel_.get());
+}
+
 absl::StatusOr<EngineActivity> RemoteVerifier::Ask(absl::Duration timeout) {
   grpc::ClientContext context;
   wire::AddProtocolVersion(context);
   context.set_deadline(wire::GrpcDeadline(SteadyNow() + timeout));
   proto::TargetInfo info;
-  const grpc::Status status = stub_->GetInfo(&context, {}, &info);
-  if (!status.ok()) {
-    wire::EndConnectPause(*channel_);
-    return wire::FromGrpc(status);
-  }
+  const absl::Status status = wire::FromGrpc(NewStub()->GetInfo(&context, {}, &info));
+  channel_.Report(status);
+  RETURN_IF_ERROR(status);
   MutexLock lock(&info_mutex_);
   info_ = wire::Decode(info);
   return wire::Decode(info.activity());

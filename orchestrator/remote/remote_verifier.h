@@ -18,6 +18,7 @@
 #include "common/base/mutex.h"
 #include "common/stages/stages.h"
 #include "common/wire/attacher.h"
+#include "common/wire/peer_channel.h"
 #include "common/wire/step_stream.h"
 #include "orchestrator/remote/peer_watch.h"
 #include "orchestrator/remote/remote_options.h"
@@ -48,6 +49,8 @@ class RemoteVerifier final : public Verifier {
   // Sends `request` and waits for the reply. An error status in the reply becomes the result.
   absl::StatusOr<internal::v1::VerifierReply> Call(internal::v1::VerifierRequest request);
 
+  // A stub for the next call.
+  [[nodiscard]] std::unique_ptr<internal::v1::VerifierService::Stub> NewStub() const;
   // Asks the verifier for its Info(), and stores it.
   [[nodiscard]] absl::StatusOr<EngineActivity> Ask(absl::Duration timeout)
       ABSL_LOCKS_EXCLUDED(info_mutex_);
@@ -58,8 +61,7 @@ class RemoteVerifier final : public Verifier {
 
   RemoteOptions options_;
   const std::string owner_;  // See VerifierRequest.Open.owner.
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<internal::v1::VerifierService::Stub> stub_;
+  wire::PeerChannel channel_;
   wire::Attacher attacher_;
   wire::StepStream<internal::v1::VerifierRequest, internal::v1::VerifierReply> steps_;
   absl::Status lost_;  // Not OK after the verifier was lost, until Info() succeeds.
