@@ -14,6 +14,8 @@
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/speculation_memory.h"
 #include "tests/support/dynatree_reference.h"
+#include "tests/support/forwarding_verifier.h"
+#include "tests/support/manual_clock.h"
 #include "tests/support/plain_model.h"
 #include "tests/support/simulated_device.h"
 
@@ -23,25 +25,53 @@ namespace {
 const std::string kModels = std::string(BASTION_SOURCE_DIR) + "/deploy/demo_model_neox";
 constexpr int kTokens = 40;
 
-// Adds up what a drafter's calls would take on a GPU: a drafter of a tenth of the target takes a
-// fifth of its time, because a small forward is bound by latency. Rows are nearly free.
+// What the stages would take on a GPU. Planning takes no time. A drafter of a tenth of the target
+// takes a fifth of its time, because a small forward is bound by latency.
+struct SimulatedGpu {
+  const testing::DeviceCurve curve = testing::DeviceCurve::Gpu();
+  testing::ManualClock clock;
+  double draft_milliseconds = 0;  // Sum over all drafts.
+};
+
 class TimedDrafter final : public Drafter {
  public:
-  TimedDrafter(Drafter* inner, const testing::DeviceCurve& curve) : inner_(inner), curve_(curve) {}
+  TimedDrafter(Drafter* inner, SimulatedGpu* gpu) : inner_(inner), gpu_(gpu) {}
   absl::StatusOr<DrafterInfo> Info() override { return inner_->Info(); }
   absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override {
     double rows = 0;
     for (const Frontier& frontier : frontiers) rows += static_cast<double>(frontier.paths.size());
-    milliseconds += 0.2 * curve_.verify(rows);
-    return inner_->Expand(frontiers);
+    const double spent = 0.2 * gpu_->curve.verify(rows);
+    gpu_->draft_milliseconds += spent;
+    gpu_->clock.Advance(absl::Milliseconds(spent));
+    absl::StatusOr<DraftResult> result = inner_->Expand(frontiers);
+    if (result.ok()) result->trace = {};
+    return result;
   }
   void Close(SequenceId sequence) override { inner_->Close(sequence); }
 
-  double milliseconds = 0;
-
  private:
   Drafter* const inner_;
-  const testing::DeviceCurve curve_;
+  SimulatedGpu* const gpu_;
+};
+
+class TimedVerifier final : public testing::ForwardingVerifier {
+ public:
+  TimedVerifier(Verifier* inner, SimulatedGpu* gpu) : ForwardingVerifier(inner), gpu_(gpu) {}
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                      absl::Span<const PrefillItem> prompts) override {
+    absl::StatusOr<VerifyResult> result = ForwardingVerifier::Verify(forest, prompts);
+    if (!result.ok()) return result;
+    const TimingTrace real = result->trace;
+    result->trace = {};
+    result->trace.rows = real.rows;
+    result->trace.contexts = real.contexts;
+    result->trace.forward = absl::Milliseconds(gpu_->curve.verify(real.rows));
+    gpu_->clock.Advance(result->trace.forward + absl::Milliseconds(gpu_->curve.overhead));
+    return result;
+  }
+
+ private:
+  SimulatedGpu* const gpu_;
 };
 
 // The cycle of the reference: the tree, and how many of its nodes are accepted.
@@ -91,15 +121,20 @@ class AutoregressivePairTest : public ::testing::Test {
     int count = 1;
     float temperature = 0;
     int first = 0;
-    Drafter* drafter = nullptr;  // Null: the pair's.
+    SimulatedGpu* gpu = nullptr;  // Null: the real times of this machine.
   };
   static Result Decode(const std::string& policy, const Load& load) {
-    Drafter* const drafter = load.drafter != nullptr ? load.drafter : &stages_->drafter();
+    SimulatedGpu* const gpu = load.gpu;
+    TimedDrafter timed_drafter(&stages_->drafter(), gpu);
+    TimedVerifier timed_verifier(&stages_->verifier(), gpu);
+    Drafter* const drafter = gpu != nullptr ? &timed_drafter : &stages_->drafter();
+    Verifier* const verifier = gpu != nullptr ? &timed_verifier : &stages_->verifier();
+    const Clock& clock = gpu != nullptr ? gpu->clock : Clock::Real();
     static uint64_t session = 1;
-    const TargetInfo target = *stages_->verifier().Info();
-    CostModel costs = *CostModel::Fit(target, *table_);
+    const TargetInfo target = *verifier->Info();
+    CostModel costs = *CostModel::Fit(target, gpu != nullptr ? gpu->curve.Calibration() : *table_);
     SpeculationMemory memory({.vocabulary = target.dims.vocabulary});
-    DecodeCycle cycle(target, drafter, &stages_->verifier(), &costs);
+    DecodeCycle cycle(target, drafter, verifier, &costs, &clock);
     std::vector<std::unique_ptr<DecodeSequence>> sequences;
     for (int i = load.first; i < load.first + load.count; ++i) {
       DecodeRequest request;
@@ -190,18 +225,17 @@ class AutoregressivePairTest : public ::testing::Test {
   // Tokens per millisecond on a simulated GPU, one request at a time, and the mean committed
   // length.
   static std::pair<double, double> PaceOnGpu(const std::string& policy, int prompts) {
-    const testing::DeviceCurve curve = testing::DeviceCurve::Gpu();
-    TimedDrafter drafter(&stages_->drafter(), curve);
+    SimulatedGpu gpu;
     double tokens = 0, milliseconds = 0, count = 0;
     for (int i = 0; i < prompts; ++i) {
-      const Result run = Decode(policy, {.first = i, .drafter = &drafter});
+      const Result run = Decode(policy, {.first = i, .gpu = &gpu});
       for (const CycleRecord& cycle : run.cycles.at(0)) {
         tokens += cycle.committed_length;
-        milliseconds += curve.overhead + curve.verify(1 + cycle.nodes);
+        milliseconds += gpu.curve.overhead + gpu.curve.verify(1 + cycle.nodes);
         ++count;
       }
     }
-    return {tokens / (milliseconds + drafter.milliseconds), tokens / count};
+    return {tokens / (milliseconds + gpu.draft_milliseconds), tokens / count};
   }
 
   static LocalStages* stages_;
