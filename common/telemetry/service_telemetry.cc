@@ -14,6 +14,13 @@ ServiceTelemetry::ServiceTelemetry(TelemetryOptions options) : options_(std::mov
   make_.emplace(&page_->registry(), prometheus::Labels{{"model_name", options_.model}});
 }
 
+std::function<void()> ServiceTelemetry::RefusalCounter() const {
+  if (!make_.has_value()) return {};
+  prometheus::Counter& refused = make_->Counter("bastion_connections_refused_total",
+                                                "Connections that were closed because of a limit.");
+  return [&refused] { refused.Increment(); };
+}
+
 absl::Status ServiceTelemetry::Serve(std::function<void()> refresh, std::vector<HttpRoute> routes) {
   if (!page_.has_value()) return absl::OkStatus();
   page_->SetRefresh([this, refresh = std::move(refresh)] {

@@ -36,6 +36,8 @@ class ServiceTelemetry {
   [[nodiscard]] Tracer* tracer() const { return options_.tracer.get(); }
   [[nodiscard]] Timeline& timeline() { return timeline_; }
 
+  // Returns a thread-safe function that counts a refused connection.
+  [[nodiscard]] std::function<void()> RefusalCounter() const;
   // Starts the HTTP server with /metrics and `routes`, if there is one. `refresh` sets gauges
   // before each scrape. What `routes` and `refresh` use must outlive the server.
   [[nodiscard]] absl::Status Serve(std::function<void()> refresh,

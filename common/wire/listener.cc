@@ -111,8 +111,9 @@ void SetPort(in_port_t port, sockaddr* address) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::vector<std::string>& addresses,
-                                                         const ConnectionLimits& limits) {
-  auto listener = std::unique_ptr<Listener>(new Listener(limits));
+                                                         const ConnectionLimits& limits,
+                                                         std::function<void()> on_refused) {
+  auto listener = std::unique_ptr<Listener>(new Listener(limits, std::move(on_refused)));
   for (size_t i = 0; i < addresses.size(); ++i) {
     const absl::Status opened = listener->OpenAddress(addresses[i], i);
     if (opened.ok()) continue;
@@ -300,6 +301,7 @@ void Listener::RefuseWithSpare(const Socket& socket) {
 
 void Listener::CountRefused() {
   ++refused_;
+  if (on_refused_) on_refused_();
   const absl::Duration now = Clock::Real().Now();
   if (now < next_log_) return;
   next_log_ = now + kLogInterval;

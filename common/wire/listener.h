@@ -17,10 +17,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,8 +40,11 @@ class Listener {
   // user may connect to a unix socket. A host name means all its addresses; "[::]" includes
   // IPv4. UNAVAILABLE, with the address, if one cannot be used; a unix socket of another live
   // process is not taken over. The system's error if there are no descriptors to wait with.
+  // `on_refused`, unless empty, is called on the listener's thread for each connection that is
+  // closed because of a limit.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Listener>> Open(
-      const std::vector<std::string>& addresses, const ConnectionLimits& limits);
+      const std::vector<std::string>& addresses, const ConnectionLimits& limits,
+      std::function<void()> on_refused = {});
   // Stops, and removes the unix sockets.
   ~Listener();
 
@@ -66,7 +71,8 @@ class Listener {
     SocketLock lock;
   };
 
-  explicit Listener(const ConnectionLimits& limits) : limits_(limits) {}
+  Listener(const ConnectionLimits& limits, std::function<void()> on_refused)
+      : limits_(limits), on_refused_(std::move(on_refused)) {}
   absl::Status OpenAddress(const std::string& address, size_t index);
   absl::Status OpenUnix(const std::string& path, size_t index);
   absl::Status OpenTcp(const std::string& address, size_t index);
@@ -87,6 +93,7 @@ class Listener {
   void Pause() const;
 
   const ConnectionLimits limits_;
+  const std::function<void()> on_refused_;
   std::vector<UnixSocket> unix_sockets_;
   std::vector<Socket> sockets_;
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors_;

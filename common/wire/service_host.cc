@@ -38,7 +38,8 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
     ASSIGN_OR_RETURN(credentials.emplace_back(), options.security->ForAddress(address));
   }
   auto host = std::unique_ptr<ServiceHost>(new ServiceHost());
-  ASSIGN_OR_RETURN(host->listener_, Listener::Open(options.addresses, options.connections));
+  ASSIGN_OR_RETURN(host->listener_, Listener::Open(options.addresses, options.connections,
+                                                   options.on_connection_refused));
   grpc::ServerBuilder builder;
   grpc::ResourceQuota quota("bastion");
   quota.SetMaxThreads(options.max_threads);

@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ struct HostOptions {
   // Further address, host:port, that serves only health checks, in clear text. Empty: none.
   std::string health_address = {};
   ConnectionLimits connections = {};
+  // See Listener::Open.
+  std::function<void()> on_connection_refused = {};
   // Cancels calls whose client does not take a message within `write_patience`. Null: no limit.
   // Not owned; must outlive the host.
   CallWatchdog* watchdog = nullptr;

@@ -58,17 +58,16 @@ namespace {
 // The process ends this long after SIGTERM, even if a call hangs.
 constexpr absl::Duration kStopLimit = absl::Seconds(5);
 
-absl::Status Run(wire::StopSignals& signals) {
+// `local` must outlive the engine.
+absl::StatusOr<drafter::DrafterOptions> ReadOptions(const nn::LocalDevice& local) {
   drafter::DrafterOptions options;
   options.drafter_folder = absl::GetFlag(FLAGS_drafter);
   options.target_folder = absl::GetFlag(FLAGS_target);
-  const std::string backend = absl::GetFlag(FLAGS_backend);
-  ASSIGN_OR_RETURN(const nn::LocalDevice local,
-                   nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads), backend));
   options.engine.device = local.device;
   options.engine.gpu = absl::GetFlag(FLAGS_gpu);
   options.engine.gemm_table = absl::GetFlag(FLAGS_gemm_table);
-  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device), backend));
+  ASSIGN_OR_RETURN(const auto kind,
+                   nn::ParseDeviceKind(absl::GetFlag(FLAGS_device), absl::GetFlag(FLAGS_backend)));
   ASSIGN_OR_RETURN(const auto loader, drafter::ChooseDraftModelLoader(kind, options.engine.gpu));
   options.load_model = loader.load;
   ASSIGN_OR_RETURN(options.engine.dtype,
@@ -78,11 +77,18 @@ absl::Status Run(wire::StopSignals& signals) {
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   options.reuse_prefixes = absl::GetFlag(FLAGS_reuse_prefixes);
   options.defer_catch_up = true;
+  return options;
+}
+
+absl::Status Run(wire::StopSignals& signals) {
+  ASSIGN_OR_RETURN(const nn::LocalDevice local,
+                   nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads), absl::GetFlag(FLAGS_backend)));
+  ASSIGN_OR_RETURN(const drafter::DrafterOptions options, ReadOptions(local));
   ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
   const std::string verifier = absl::GetFlag(FLAGS_verifier);
   RETURN_IF_ERROR(wire::CheckPeerFolder(verifier));
-  drafter::RemoteFeatures features(verifier, carrier, *security);
+  drafter::RemoteFeatures features(verifier, carrier, security);
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
             << " positions per draft, weights in " << Name(options.engine.dtype);
@@ -102,7 +108,8 @@ absl::Status Run(wire::StopSignals& signals) {
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
   InspectionService inspection("drafter", &telemetry->timeline(), security);
   ASSIGN_OR_RETURN(const wire::HostOptions host_options,
-                   wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), security));
+                   wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), security,
+                                              telemetry->RefusalCounter()));
   ASSIGN_OR_RETURN(const auto host,
                    wire::ServiceHost::Start(host_options, {&service, &inspection}));
   features.Start(

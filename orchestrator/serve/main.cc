@@ -269,7 +269,7 @@ absl::Status Run(wire::StopSignals& signals) {
   ASSIGN_OR_RETURN(const RequestParser parser, MakeParser(model.get()));
   ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());
   wire::CallWatchdog watchdog(WatchInterval(options.slow_client));
-  ASSIGN_OR_RETURN(const wire::HostOptions host_options,
+  ASSIGN_OR_RETURN(wire::HostOptions host_options,
                    ReadHostOptions(options, parser, security, &watchdog));
   ASSIGN_OR_RETURN(const PeerOptions peers, ReadPeerOptions(security));
   RemoteVerifier verifier(peers.verifier);
@@ -279,6 +279,7 @@ absl::Status Run(wire::StopSignals& signals) {
   SetLinkOptions(files, model->config.dims.vocabulary, &options.link);
   ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name, *security));
   ServingTelemetry serving(telemetry.get());
+  host_options.on_connection_refused = telemetry->RefusalCounter();
   Mutex host_mutex;
   std::unique_ptr<wire::ServiceHost> host;
   bool ready = false;

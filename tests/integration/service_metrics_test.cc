@@ -66,6 +66,7 @@ TEST_F(TelemetryTest, PromtoolAcceptsTheMetricsAndTheDashboardNamesOnlyExistingO
     // It prints its findings to stderr.
     EXPECT_EQ(std::system(absl::StrCat(BASTION_PROMTOOL, " check metrics < ", file).c_str()), 0)
         << service;
+    EXPECT_TRUE(absl::StrContains(text, "\nbastion_connections_refused_total{")) << service;
   }
   for (const char* file : {"dashboard.json", "alerts.yaml"}) {
     const std::set<std::string> names = MetricsNamedIn(file);

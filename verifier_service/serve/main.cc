@@ -127,7 +127,8 @@ absl::Status Run(wire::StopSignals& signals) {
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
   InspectionService inspection("verifier", &telemetry->timeline(), security);
   ASSIGN_OR_RETURN(const wire::HostOptions host_options,
-                   wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), security));
+                   wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), security,
+                                              telemetry->RefusalCounter()));
   ASSIGN_OR_RETURN(const auto host,
                    wire::ServiceHost::Start(host_options, {&service, &inspection}));
   signals.Arm(kStopLimit);

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/wire/descriptor_passing.h"
@@ -51,14 +53,18 @@ class ListenerTest : public ::testing::Test {
 
 TEST_F(ListenerTest, ConnectionsAboveTheLimitAreClosedUntilOthersEnd) {
   options_.connections.max_connections = 3;
+  std::atomic<int> refused = 0;
+  options_.on_connection_refused = [&] { ++refused; };
   Serve({"127.0.0.1:0"});
   std::vector<std::unique_ptr<HttpConnection>> idle;
   for (int i = 0; i < 3; ++i) idle.push_back(std::make_unique<HttpConnection>(host_->port()));
   EXPECT_EQ(Check(Address(), false).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_GE(refused, 1);
   idle.pop_back();
   const grpc::Status status = Check(Address(), true);
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_TRUE(Check(Address(), true).ok()) << "the closed connection counts";
+  host_->Shutdown(absl::ZeroDuration());
 }
 
 TEST_F(ListenerTest, TheLimitLeavesDescriptorsForOthers) {
