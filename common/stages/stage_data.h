@@ -141,6 +141,12 @@ struct ModelDims {
   int state_bytes_per_element = 0;  // Bytes of a key, value or activation. 0: the same.
 
   friend bool operator==(const ModelDims&, const ModelDims&) = default;
+  // True if the models differ at most in the formats of their numbers.
+  [[nodiscard]] bool SameShape(ModelDims other) const {
+    other.bytes_per_element = bytes_per_element;
+    other.state_bytes_per_element = state_bytes_per_element;
+    return *this == other;
+  }
 };
 
 // Peak rates of the verifier's device. The verifier measures them when it starts.

@@ -147,8 +147,8 @@ absl::StatusOr<SharedFiles> OpenSharedFiles(int vocabulary) {
 }
 
 // `files` must outlive the link.
-void SetLinkOptions(SharedFiles& files, int vocabulary, VerifierLinkOptions* link) {
-  link->vocabulary = vocabulary;
+void SetLinkOptions(SharedFiles& files, const ModelDims& dims, VerifierLinkOptions* link) {
+  link->dims = dims;
   link->table = files.table.get();
   link->learned = files.learned.has_value() ? &*files.learned : nullptr;
   link->acceptance = files.acceptance.has_value() ? &*files.acceptance : nullptr;
@@ -276,7 +276,7 @@ absl::Status Run(wire::StopSignals& signals) {
   RemoteDrafter remote_drafter(peers.drafter);
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
   ASSIGN_OR_RETURN(SharedFiles files, OpenSharedFiles(model->config.dims.vocabulary));
-  SetLinkOptions(files, model->config.dims.vocabulary, &options.link);
+  SetLinkOptions(files, model->config.dims, &options.link);
   ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name, *security));
   ServingTelemetry serving(telemetry.get());
   host_options.on_connection_refused = telemetry->RefusalCounter();

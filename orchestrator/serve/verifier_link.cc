@@ -29,6 +29,13 @@ bool SameTarget(const TargetInfo& a, const TargetInfo& b) {
          a.kv_tokens == b.kv_tokens && a.page_tokens == b.page_tokens;
 }
 
+std::string Sizes(const ModelDims& dims) {
+  return absl::StrCat(dims.layers, " layers of width ", dims.hidden, ", ", dims.query_heads,
+                      " query heads, ", dims.kv_heads, " KV heads of width ", dims.head_dim,
+                      ", an MLP of width ", dims.intermediate, " and a vocabulary of ",
+                      dims.vocabulary);
+}
+
 }  // namespace
 
 uint64_t NewSession() {
@@ -106,11 +113,11 @@ void VerifierLink::Save() {
 
 absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(
     const TargetInfo& target) {
-  if (target.dims.vocabulary != options_.vocabulary) {
+  if (!target.dims.SameShape(options_.dims)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the verifier's model has a vocabulary of ", target.dims.vocabulary,
-                     ", but the orchestrator's model folder has a vocabulary of ",
-                     options_.vocabulary, "; start both with the same --target"));
+        absl::StrCat("the verifier's model has ", Sizes(target.dims),
+                     ", but the model of the orchestrator's folder has ", Sizes(options_.dims),
+                     "; start both with the same --target"));
   }
   RETURN_IF_ERROR(CheckKvCache(target));
   StopWatch watch;
@@ -118,7 +125,7 @@ absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
   LOG(INFO) << "cost model calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
   const PriorInputs prior_inputs = {
-      .vocabulary = options_.vocabulary,
+      .vocabulary = options_.dims.vocabulary,
       .table = options_.table,
       .learned = options_.learned == nullptr ? nullptr : options_.learned->counts()};
   return std::make_unique<Engine>(target, std::move(costs), prior_inputs, drafter_, verifier_);

@@ -22,7 +22,7 @@ namespace bastion {
 struct VerifierLinkOptions {
   absl::Duration calibration_limit = absl::Seconds(10);  // CalibrationOptions::time_limit.
   std::string calibration_table = {};                    // CalibrationOptions::file.
-  int vocabulary = 0;  // Vocabulary size of the served model. The verifier's must be equal.
+  ModelDims dims = {};  // The served model's. The verifier's must have the same shape.
   // Transition table for +prior, with the same vocabulary. Not owned. Null: no table.
   const TransitionGains* table = nullptr;
   // Counts shared by all requests. Not owned. Null: requests share no counts.

@@ -135,7 +135,7 @@ class OverloadTest : public ::testing::Test {
     SchedulerOptions options;
     options.max_running = kRunning;
     options.link.calibration_limit = absl::Milliseconds(500);
-    options.link.vocabulary = model_->config.dims.vocabulary;
+    options.link.dims = model_->config.dims;
     scheduler_ = std::make_unique<Scheduler>(options, &stages_->verifier(), &stages_->drafter(),
                                              [](bool) {});
     intake_ = std::make_unique<RequestIntake>(parser_.get(), scheduler_.get());

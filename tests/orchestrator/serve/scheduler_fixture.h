@@ -200,7 +200,7 @@ struct Answer {
 class SchedulerTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    options_.link.vocabulary = kToyVocabulary;
+    options_.link.dims = verifier_.Info()->dims;
     options_.link.calibration_limit = absl::Seconds(1);
   }
 

@@ -195,8 +195,8 @@ TEST_F(SchedulerTest, ARestartKeepsTheCalibrationOfAcceptance) {
   EXPECT_THAT(counts, Contains(Gt(0)));
 }
 
-TEST_F(SchedulerTest, IsNeverReadyIfTheVerifierHasAnotherVocabulary) {
-  options_.link.vocabulary = testing::kToyVocabulary + 1;
+TEST_F(SchedulerTest, IsNeverReadyIfTheVerifierHasAModelOfAnotherShape) {
+  ++options_.link.dims.hidden;
   Start();
   absl::SleepFor(absl::Milliseconds(300));
   EXPECT_FALSE(scheduler_->stats().ready);

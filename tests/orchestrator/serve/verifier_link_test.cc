@@ -31,7 +31,7 @@ TEST(VerifierLinkTest, AFailedCalibrationIsTriedAgainAfterLongerAndLongerPauses)
   CountingVerifier verifier;
   FakeDrafter drafter(&verifier.fake);
   verifier.fake.call_error = absl::ResourceExhaustedError("no room for another sequence");
-  VerifierLink link({.vocabulary = testing::kToyVocabulary, .clock = &clock}, &verifier, &drafter,
+  VerifierLink link({.dims = verifier.Info()->dims, .clock = &clock}, &verifier, &drafter,
                     {[] {}, [](const absl::Status&) {}, [] {}});
   // Every attempt makes one call, which fails.
   const auto attempts_within = [&](absl::Duration time) {
