@@ -1,5 +1,6 @@
 #include "common/base/program.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <exception>
@@ -37,6 +38,10 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// The allocator gives threads heaps of their own, up to 8 per core. Threads come and go with calls,
+// and every heap keeps the pages of its largest moment, so that memory would grow for hours.
+void LimitHeaps() { mallopt(M_ARENA_MAX, 4); }
+
 }  // namespace
 
 int RunProgram(int argc, char** argv, const ProgramInfo& info,
@@ -44,6 +49,7 @@ int RunProgram(int argc, char** argv, const ProgramInfo& info,
   // Debian builds Abseil with deadlock detection, which slows down every lock in gRPC.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   RaiseDescriptorLimit();
+  LimitHeaps();
   const std::string program = std::filesystem::path(argv[0]).filename().string();
   if (HasArgument(argc, argv, "--help", "-h")) {
     std::cout << HelpText(program, info) << std::flush;
