@@ -37,10 +37,14 @@ class OverTheWire final : public StagesUnderTest {
   explicit OverTheWire(const std::string& folder) {
     StartVerifier(folder);
     StartDrafter(folder);
-    verifier_ = std::make_unique<RemoteVerifier>(
-        RemoteOptions{.address = Address("verifier"), .carrier = kCarrier});
-    drafter_ = std::make_unique<RemoteDrafter>(
-        RemoteOptions{.address = Address("drafter"), .carrier = kCarrier});
+    // A call on an emulated GPU may take seconds.
+    RemoteOptions options;
+    if (kOnGpu) options.peer_timeout = absl::Minutes(1);
+    options.carrier = kCarrier;
+    options.address = Address("verifier");
+    verifier_ = std::make_unique<RemoteVerifier>(options);
+    options.address = Address("drafter");
+    drafter_ = std::make_unique<RemoteDrafter>(options);
     if (!kAutoregressive) AwaitSubscription();
   }
 

@@ -79,7 +79,8 @@ class OneGpu {
     source->lose_every = setting.lose_every;
     StartVerifier();
     StartDrafter();
-    verifier = std::make_unique<RemoteVerifier>(RemoteOptions{.address = address()});
+    verifier = std::make_unique<RemoteVerifier>(
+        RemoteOptions{.address = address(), .peer_timeout = absl::Seconds(60)});
     AwaitSubscription();
   }
   ~OneGpu() {
