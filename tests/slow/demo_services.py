@@ -23,8 +23,9 @@ def free_port():
 class DemoServices(contextlib.AbstractContextManager):
     """Verifier, drafter and orchestrator on local sockets, with HTTP ports on loopback."""
 
-    def __init__(self, binaries, orchestrator_flags=(), environment=None):
+    def __init__(self, binaries, orchestrator_flags=(), environment=None, models=MODELS):
         self.binaries = pathlib.Path(binaries).resolve()
+        self.models = pathlib.Path(models)
         self.folder = tempfile.TemporaryDirectory(prefix='bastion-slow.')
         self.orchestrator_flags = list(orchestrator_flags)
         self.environment = {**os.environ, **(environment or {})}
@@ -43,7 +44,7 @@ class DemoServices(contextlib.AbstractContextManager):
         verifier = ('--verifier', self.address('verifier'))
         return {
             'verifier': (*memory, '--dtype', 'bf16'),
-            'drafter': (*verifier, *memory, '--drafter', MODELS / 'drafter', '--dtype', 'auto'),
+            'drafter': (*verifier, *memory, '--drafter', self.models / 'drafter', '--dtype', 'auto'),
             'orchestrator': (*verifier, '--drafter', self.address('drafter'),
                              '--prior', MODELS / 'drafter', *self.orchestrator_flags),
         }[name]
@@ -51,7 +52,7 @@ class DemoServices(contextlib.AbstractContextManager):
     def start(self, name):
         """Starts a service, also one that has ended. Its log continues."""
         command = [self.binaries / f'bastion-{name}', *self.flags(name),
-                   '--target', MODELS / 'target', '--listen', self.address(name),
+                   '--target', self.models / 'target', '--listen', self.address(name),
                    '--http_listen', f'127.0.0.1:{self.http[name]}']
         with open(pathlib.Path(self.folder.name, f'{name}.log'), 'ab') as log:
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log,
@@ -95,7 +96,7 @@ class DemoServices(contextlib.AbstractContextManager):
 
     def bench_command(self, *flags):
         return [str(self.binaries / 'bastion-bench'), '--endpoint', self.endpoint,
-                '--target', str(MODELS / 'target'), '--prompts', str(PROMPTS), *flags]
+                '--target', str(self.models / 'target'), '--prompts', str(PROMPTS), *flags]
 
     def metrics(self, name='orchestrator'):
         """The samples of /metrics: {'name{labels}': value}."""

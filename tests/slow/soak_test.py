@@ -66,26 +66,21 @@ class Sampler(threading.Thread):
                     self.samples.append(taken)
 
 
-class Restarter(threading.Thread):
+class Restarter:
     """Ends the drafter and the verifier in turns, and starts them again."""
 
-    def __init__(self, services, period_seconds):
-        super().__init__()
+    def __init__(self, services):
         self.services = services
-        self.period_seconds = period_seconds
         self.restarts = 0
-        self.ended = threading.Event()
 
-    def run(self):
-        while not self.ended.wait(self.period_seconds - RESTART_PAUSE_SECONDS):
-            name = ('drafter', 'verifier')[self.restarts % 2]
-            process = self.services.processes[name]
-            process.kill()
-            process.wait()
-            if self.ended.wait(RESTART_PAUSE_SECONDS):
-                return
-            self.services.start(name)
-            self.restarts += 1
+    def restart_next(self):
+        name = ('drafter', 'verifier')[self.restarts % 2]
+        process = self.services.processes[name]
+        process.kill()
+        process.wait()
+        time.sleep(RESTART_PAUSE_SECONDS)
+        self.services.start(name)
+        self.restarts += 1
 
 
 def measure_minute(services, minute, seconds, out):
@@ -171,20 +166,24 @@ def soak(arguments, restarts):
     minutes = []
     with DemoServices(arguments.bin) as services:
         sampler = Sampler(services)
-        threads = [sampler, Restarter(services, 60)] if restarts else [sampler]
-        for thread in threads:
-            thread.start()
+        sampler.start()
+        restarter = Restarter(services)
         try:
             for minute in range(arguments.minutes):
+                # In the middle of the minute: a new call is refused while there is no verifier.
+                restart = threading.Timer(30, restarter.restart_next)
+                if restarts:
+                    restart.start()
                 minutes.append(measure_minute(services, minute, 60, out))
+                restart.cancel()
                 print(f'minute {minute + 1} of {arguments.minutes}: '
                       f'{minutes[-1].tokens_per_second:.0f} tokens/s, '
                       f'gaps {minutes[-1].p50_ms:.2f} ms (p50), {minutes[-1].p99_ms:.1f} ms (p99)',
                       flush=True)
         finally:
-            for thread in threads:
-                thread.ended.set()
-                thread.join()
+            restart.cancel()
+            sampler.ended.set()
+            sampler.join()
     write_csv(out / 'samples.csv', sampler.samples)
     write_csv(out / 'minutes.csv', minutes)
     draw(sampler.samples, minutes, out / 'soak.png')
