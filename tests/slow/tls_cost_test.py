@@ -9,6 +9,7 @@ The exit status is 1 if TLS adds more than 5 percent to a cycle of a pair of 0.6
 the rounds). The demo pair, whose cycles take about a millisecond, is shown for comparison.
 """
 import argparse
+import collections
 import contextlib
 import json
 import pathlib
@@ -21,14 +22,16 @@ from demo_services import MODELS, PROMPTS, ROOT, DemoServices, free_port
 
 MOST_ADDED = 0.05
 ROUNDS = 5
+# A pair of models, how many prompts it gets, and the length of the answers.
+Pair = collections.namedtuple('Pair', 'name models prompts tokens')
 
 
 class TcpServices(DemoServices):
     """The demo services, with TCP between them."""
 
     def __init__(self, binaries, models, certificates):
-        super().__init__(binaries, models=models)
         self.ports = {name: free_port() for name in ('verifier', 'drafter')}
+        super().__init__(binaries, models=models)
         self.certificates = certificates  # Folder, or None for clear text.
 
     def address(self, name):
@@ -69,21 +72,21 @@ def cycle_seconds(services, prompts, tokens, folder):
     return policy['tau'] / policy['tokens_per_second']
 
 
-def measure(name, models, count, tokens, binaries, folder):
+def measure(pair, binaries, folder):
     """Prints a line per round. Returns the median of the ratios."""
-    prompts = folder / f'{name}.jsonl'
-    prompts.write_text(''.join(PROMPTS.read_text().splitlines(keepends=True)[:count]))
+    prompts = folder / 'prompts.jsonl'
+    prompts.write_text(''.join(PROMPTS.read_text().splitlines(keepends=True)[:pair.prompts]))
     ratios = []
     with contextlib.ExitStack() as stack:
-        plain = stack.enter_context(TcpServices(binaries, models, None))
-        secure = stack.enter_context(TcpServices(binaries, models, folder))
+        plain = stack.enter_context(TcpServices(binaries, pair.models, None))
+        secure = stack.enter_context(TcpServices(binaries, pair.models, folder))
         for services in (plain, secure):  # What the services learn first.
-            cycle_seconds(services, prompts, tokens, folder)
+            cycle_seconds(services, prompts, pair.tokens, folder)
         for turn in range(ROUNDS):
             order = (plain, secure) if turn % 2 == 0 else (secure, plain)
-            seconds = {services: cycle_seconds(services, prompts, tokens, folder) for services in order}
+            seconds = {services: cycle_seconds(services, prompts, pair.tokens, folder) for services in order}
             ratios.append(seconds[secure] / seconds[plain])
-            print(f'{name}, round {turn + 1}: clear text {1e3 * seconds[plain]:.2f} ms, '
+            print(f'{pair.name}, round {turn + 1}: clear text {1e3 * seconds[plain]:.2f} ms, '
                   f'mutual TLS {1e3 * seconds[secure]:.2f} ms, ratio {ratios[-1]:.3f}', flush=True)
     return statistics.median(ratios)
 
@@ -101,8 +104,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix='bastion-tls.') as name:
         folder = pathlib.Path(name)
         make_certificates(folder)
-        demo = measure('demo pair', MODELS, 16, 128, arguments.bin, folder)
-        large = measure('inflated pair', inflated, 3, 48, arguments.bin, folder)
+        demo = measure(Pair('demo pair', MODELS, 16, 128), arguments.bin, folder)
+        large = measure(Pair('inflated pair', inflated, 3, 48), arguments.bin, folder)
     print(f'TLS multiplies the duration of a cycle by {large:.3f} (inflated pair) and {demo:.3f} (demo pair)')
     if large > 1 + MOST_ADDED:
         print(f'TLS adds more than {100 * MOST_ADDED:.0f} % to a cycle of the inflated pair', file=sys.stderr)
