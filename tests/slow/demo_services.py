@@ -42,11 +42,13 @@ class DemoServices(contextlib.AbstractContextManager):
     def flags(self, name):
         memory = ('--shared_memory', f'{self.folder.name}/shm')
         verifier = ('--verifier', self.address('verifier'))
+        has_prior = (self.models / 'drafter' / 'transition_prior.safetensors').exists()
+        prior = ('--prior', self.models / 'drafter') if has_prior else ()
         return {
             'verifier': (*memory, '--dtype', 'bf16'),
             'drafter': (*verifier, *memory, '--drafter', self.models / 'drafter', '--dtype', 'auto'),
             'orchestrator': (*verifier, '--drafter', self.address('drafter'),
-                             '--prior', MODELS / 'drafter', *self.orchestrator_flags),
+                             *prior, *self.orchestrator_flags),
         }[name]
 
     def start(self, name):
