@@ -4,7 +4,7 @@
 // deadlines and keepalives come half an hour late. This file replaces gRPC's function for such
 // waits by one that remembers who waits. A thread compares the wall clock with the steady one, and
 // wakes all of them after a jump; then they wait again. gRPC's pause between attempts to connect
-// does not use that function; see EndConnectPause (protocol.h). Thread-safe.
+// does not use that function; see PeerChannel. Thread-safe.
 #ifndef BASTION_COMMON_WIRE_CLOCK_WATCH_H_
 #define BASTION_COMMON_WIRE_CLOCK_WATCH_H_
 

@@ -81,13 +81,11 @@ absl::StatusOr<std::shared_ptr<const Security>> SecurityFromFlags() {
 }
 
 absl::StatusOr<HostOptions> HostOptionsFromFlags(const std::vector<std::string>& listen,
-                                                 std::shared_ptr<const Security> security,
-                                                 std::function<void()> on_connection_refused) {
+                                                 std::shared_ptr<const Security> security) {
   for (const std::string& address : listen) {
     RETURN_IF_ERROR(PrepareSocketFolder(address));
   }
   HostOptions options;
-  options.on_connection_refused = std::move(on_connection_refused);
   options.connections.max_connections = absl::GetFlag(FLAGS_max_connections);
   if (options.connections.max_connections < 1) {
     return absl::InvalidArgumentError(absl::StrCat(

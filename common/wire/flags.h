@@ -4,7 +4,6 @@
 #ifndef BASTION_COMMON_WIRE_FLAGS_H_
 #define BASTION_COMMON_WIRE_FLAGS_H_
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,8 +25,7 @@ namespace bastion::wire {
 // unix sockets. INVALID_ARGUMENT for a wrong value. Other errors: MakePrivateFolder
 // (private_folder.h).
 [[nodiscard]] absl::StatusOr<HostOptions> HostOptionsFromFlags(
-    const std::vector<std::string>& listen, std::shared_ptr<const Security> security,
-    std::function<void()> on_connection_refused = {});
+    const std::vector<std::string>& listen, std::shared_ptr<const Security> security);
 
 // The default address of a service for the others on this host: a socket in the private folder
 // "$XDG_RUNTIME_DIR/bastion", or "/tmp/bastion-UID" if there is no such variable.

@@ -28,7 +28,7 @@ void PeerChannel::Report(const absl::Status& status) {
   const absl::Duration now = clock_->Now();
   if (!failing_since_) failing_since_ = now;
   if (now - *failing_since_ < kPatience) {
-    EndConnectPause(*channel_);
+    grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
     return;
   }
   failing_since_ = std::nullopt;

@@ -30,9 +30,15 @@ class PeerChannel {
 
   // The channel for the next call (ConnectPeer).
   [[nodiscard]] std::shared_ptr<grpc::Channel> get() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // A stub of `Service` on that channel.
+  template <typename Service>
+  [[nodiscard]] auto NewStub() const {
+    return Service::NewStub(get());
+  }
   // Reports the status of an attempt to call the peer. The peer has not answered if it is
-  // UNAVAILABLE or DEADLINE_EXCEEDED. Then the next attempt to connect begins at once, as the
-  // caller has a pause of its own.
+  // UNAVAILABLE or DEADLINE_EXCEEDED. Then the next attempt to connect begins at once, for two
+  // reasons: the caller has a pause of its own, and gRPC 1.51 waits for a time of the wall clock,
+  // so that its pause lasts minutes if the clock is set back by minutes.
   void Report(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -73,8 +73,4 @@ std::shared_ptr<grpc::Channel> ConnectPeer(const std::string& address, const Sec
   return security.Connect(address, arguments);
 }
 
-void EndConnectPause(grpc::Channel& channel) {
-  grpc::experimental::ChannelResetConnectionBackoff(&channel);
-}
-
 }  // namespace bastion::wire

@@ -37,11 +37,6 @@ void AddProtocolVersion(grpc::ClientContext& context);
 [[nodiscard]] std::shared_ptr<grpc::Channel> ConnectPeer(
     const std::string& address, const Security& security = *Security::None());
 
-// Ends the pause before the channel's next attempt to connect. Call it after a failure, for two
-// reasons: the caller has a pause of its own, and gRPC 1.51 waits for a time of the wall clock, so
-// that its pause lasts minutes if the clock is set back by minutes.
-void EndConnectPause(grpc::Channel& channel);
-
 }  // namespace bastion::wire
 
 #endif  // BASTION_COMMON_WIRE_PROTOCOL_H_

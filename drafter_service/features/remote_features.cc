@@ -61,11 +61,11 @@ RemoteFeatures::RemoteFeatures(const std::string& address, wire::CarrierChoice c
                                std::shared_ptr<const wire::Security> security)
     : address_(address),
       channel_(address, std::move(security)),
-      attacher_(
-          address, carrier, wire::AttachRequest::STREAM_FEATURES,
-          [this](auto* context, const auto& request, auto* reply) {
-            return proto::VerifierService::NewStub(channel_.get())->Attach(context, request, reply);
-          }) {}
+      attacher_(address, carrier, wire::AttachRequest::STREAM_FEATURES,
+                [this](auto* context, const auto& request, auto* reply) {
+                  return channel_.NewStub<proto::VerifierService>()->Attach(context, request,
+                                                                            reply);
+                }) {}
 
 void RemoteFeatures::Stop() {
   {

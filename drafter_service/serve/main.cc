@@ -107,9 +107,9 @@ absl::Status Run(wire::StopSignals& signals) {
   }));
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
   InspectionService inspection("drafter", &telemetry->timeline(), security);
-  ASSIGN_OR_RETURN(const wire::HostOptions host_options,
-                   wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), security,
-                                              telemetry->RefusalCounter()));
+  ASSIGN_OR_RETURN(wire::HostOptions host_options,
+                   wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), security));
+  host_options.on_connection_refused = telemetry->RefusalCounter();
   ASSIGN_OR_RETURN(const auto host,
                    wire::ServiceHost::Start(host_options, {&service, &inspection}));
   features.Start(

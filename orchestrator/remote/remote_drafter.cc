@@ -18,7 +18,7 @@ RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
       channel_(options.address, options.security),
       attacher_(options.address, options.carrier, wire::AttachRequest::STREAM_STEPS,
                 [this](auto* context, const auto& request, auto* reply) {
-                  return NewStub()->Attach(context, request, reply);
+                  return channel_.NewStub<proto::DrafterService>()->Attach(context, request, reply);
                 }),
       steps_(
           absl::StrCat("the drafter at ", options.address),
@@ -26,7 +26,8 @@ RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
             return wire::OpenTimedStream<proto::DrafterRequest, proto::DrafterReply>(
                 attacher_,
                 [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
-                  return NewStub()->PrepareAsyncSteps(context, queue);
+                  return channel_.NewStub<proto::DrafterService>()->PrepareAsyncSteps(context,
+                                                                                      queue);
                 },
                 deadline);
           },
@@ -36,16 +37,13 @@ RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
           [this](absl::Duration timeout) { return Ask(timeout); },
           /*unknown_call=*/absl::ZeroDuration()) {}
 
-std::unique_ptr<proto::DrafterService::Stub> RemoteDrafter::NewStub() const {
-  return proto::DrafterService::NewStub(channel_.get());
-}
-
 absl::StatusOr<EngineActivity> RemoteDrafter::Ask(absl::Duration timeout) {
   grpc::ClientContext context;
   wire::AddProtocolVersion(context);
   context.set_deadline(wire::GrpcDeadline(SteadyNow() + timeout));
   proto::DrafterInfo info;
-  const absl::Status status = wire::FromGrpc(NewStub()->GetInfo(&context, {}, &info));
+  const absl::Status status =
+      wire::FromGrpc(channel_.NewStub<proto::DrafterService>()->GetInfo(&context, {}, &info));
   channel_.Report(status);
   RETURN_IF_ERROR(status);
   MutexLock lock(&info_mutex_);

@@ -34,8 +34,6 @@ class RemoteDrafter final : public Drafter {
   [[nodiscard]] const wire::TransportStats& transport() const { return attacher_.stats(); }
 
  private:
-  // A stub for the next call.
-  [[nodiscard]] std::unique_ptr<internal::v1::DrafterService::Stub> NewStub() const;
   // Asks the drafter for its Info(), and stores it.
   [[nodiscard]] absl::StatusOr<EngineActivity> Ask(absl::Duration timeout)
       ABSL_LOCKS_EXCLUDED(info_mutex_);

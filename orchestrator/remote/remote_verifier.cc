@@ -38,7 +38,8 @@ RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
       channel_(options.address, options.security),
       attacher_(options.address, options.carrier, wire::AttachRequest::STREAM_STEPS,
                 [this](auto* context, const auto& request, auto* reply) {
-                  return NewStub()->Attach(context, request, reply);
+                  return channel_.NewStub<proto::VerifierService>()->Attach(context, request,
+                                                                            reply);
                 }),
       steps_(
           absl::StrCat("the verifier at ", options.address),
@@ -46,7 +47,8 @@ RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
             return wire::OpenTimedStream<proto::VerifierRequest, proto::VerifierReply>(
                 attacher_,
                 [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
-                  return NewStub()->PrepareAsyncSteps(context, queue);
+                  return channel_.NewStub<proto::VerifierService>()->PrepareAsyncSteps(context,
+                                                                                       queue);
                 },
                 std::min(deadline, SteadyNow() + options_.peer_timeout));
           },
@@ -54,16 +56,13 @@ RemoteVerifier::RemoteVerifier(const RemoteOptions& options)
       watch_(absl::StrCat("the verifier at ", options.address), options.peer_timeout,
              [this](absl::Duration timeout) { return Ask(timeout); }) {}
 
-std::unique_ptr<proto::VerifierService::Stub> RemoteVerifier::NewStub() const {
-  return proto::VerifierService::NewStub(channel_.get());
-}
-
 absl::StatusOr<EngineActivity> RemoteVerifier::Ask(absl::Duration timeout) {
   grpc::ClientContext context;
   wire::AddProtocolVersion(context);
   context.set_deadline(wire::GrpcDeadline(SteadyNow() + timeout));
   proto::TargetInfo info;
-  const absl::Status status = wire::FromGrpc(NewStub()->GetInfo(&context, {}, &info));
+  const absl::Status status =
+      wire::FromGrpc(channel_.NewStub<proto::VerifierService>()->GetInfo(&context, {}, &info));
   channel_.Report(status);
   RETURN_IF_ERROR(status);
   MutexLock lock(&info_mutex_);

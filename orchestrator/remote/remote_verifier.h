@@ -49,8 +49,6 @@ class RemoteVerifier final : public Verifier {
   // Sends `request` and waits for the reply. An error status in the reply becomes the result.
   absl::StatusOr<internal::v1::VerifierReply> Call(internal::v1::VerifierRequest request);
 
-  // A stub for the next call.
-  [[nodiscard]] std::unique_ptr<internal::v1::VerifierService::Stub> NewStub() const;
   // Asks the verifier for its Info(), and stores it.
   [[nodiscard]] absl::StatusOr<EngineActivity> Ask(absl::Duration timeout)
       ABSL_LOCKS_EXCLUDED(info_mutex_);

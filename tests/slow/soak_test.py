@@ -175,7 +175,6 @@ def soak(arguments, restarts):
                 if restarts:
                     restart.start()
                 minutes.append(measure_minute(services, minute, 60, out))
-                restart.cancel()
                 print(f'minute {minute + 1} of {arguments.minutes}: '
                       f'{minutes[-1].tokens_per_second:.0f} tokens/s, '
                       f'gaps {minutes[-1].p50_ms:.2f} ms (p50), {minutes[-1].p99_ms:.1f} ms (p99)',

@@ -64,8 +64,7 @@ def cycle_seconds(services, prompts, tokens, folder):
     """The mean duration of a cycle, the host's work between cycles included."""
     report = folder / 'report'
     command = services.bench_command('--policies', 'fixed:16', '--max_new_tokens', str(tokens), '--ignore_eos',
-                                     '--report', str(report))
-    command[command.index('--prompts') + 1] = str(prompts)
+                                     '--report', str(report), '--prompts', str(prompts))
     subprocess.run(command, check=True, capture_output=True)
     with open(report / 'results.json', encoding='utf-8') as file:
         [policy] = json.load(file)['policies']

@@ -46,28 +46,28 @@ TEST_F(SchedulerTest, ConcurrentRequestsGetTheTextOfPlainDecoding) {
   EXPECT_TRUE(verifier_.AwaitLive(0));
 }
 
-TEST_F(SchedulerTest, ARequestThatWaitsForASlotKnowsThatTheServerWasFull) {
-  options_.max_running = 1;
-  StartAndAwaitReady();
-  verifier_.Hold(true);
-  const auto first = Submit({.max_tokens = 60});
-  ASSERT_TRUE(verifier_.AwaitHeldCall());
-  const auto second = Submit({.max_tokens = 60});
-  verifier_.Hold(false);
-  EXPECT_FALSE(ReadAll(*first).end.waited_for_room);
-  EXPECT_TRUE(ReadAll(*second).end.waited_for_room);
+// The second request arrives during a forward of the first one.
+class RoomTest : public SchedulerTest {
+ protected:
+  void ExpectSecondWaitedForRoom(int max_running, bool waited) {
+    options_.max_running = max_running;
+    StartAndAwaitReady();
+    verifier_.Hold(true);
+    const auto first = Submit({.max_tokens = 60});
+    ASSERT_TRUE(verifier_.AwaitHeldCall());
+    const auto second = Submit({.max_tokens = 60});
+    verifier_.Hold(false);
+    EXPECT_FALSE(ReadAll(*first).end.waited_for_room);
+    EXPECT_EQ(ReadAll(*second).end.waited_for_room, waited);
+  }
+};
+
+TEST_F(RoomTest, ARequestThatWaitsForASlotKnowsThatTheServerWasFull) {
+  ExpectSecondWaitedForRoom(/*max_running=*/1, true);
 }
 
-TEST_F(SchedulerTest, ARequestThatWaitsForTheEndOfAForwardFindsRoom) {
-  options_.max_running = 2;
-  StartAndAwaitReady();
-  verifier_.Hold(true);
-  const auto first = Submit({.max_tokens = 60});
-  ASSERT_TRUE(verifier_.AwaitHeldCall());
-  const auto second = Submit({.max_tokens = 60});
-  verifier_.Hold(false);
-  EXPECT_FALSE(ReadAll(*first).end.waited_for_room);
-  EXPECT_FALSE(ReadAll(*second).end.waited_for_room);
+TEST_F(RoomTest, ARequestThatWaitsForTheEndOfAForwardFindsRoom) {
+  ExpectSecondWaitedForRoom(/*max_running=*/2, false);
 }
 
 TEST_F(SchedulerTest, ALongPromptIsPrefilledWithinTheRowBudget) {
