@@ -20,7 +20,7 @@ file(CONFIGURE OUTPUT generated/precompiled_header.cc CONTENT "// A library need
 function(_bastion_precompiled_header name)
   add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/generated/precompiled_header.cc)
   target_link_libraries(${name}
-    PRIVATE PkgConfig::GRPCPP absl::flat_hash_map absl::flags absl::statusor absl::str_format absl::time)
+    PRIVATE bastion::grpc absl::flat_hash_map absl::flags absl::statusor absl::str_format absl::time)
   target_precompile_headers(${name} PRIVATE
     <algorithm> <atomic> <chrono> <cmath> <cstdint> <cstring> <deque> <filesystem> <fstream>
     <functional> <iostream> <limits> <map> <memory> <mutex> <numeric> <optional> <random> <set>

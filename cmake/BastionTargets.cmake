@@ -18,10 +18,14 @@ endfunction()
 
 # With BASTION_UNITY, the compiler reads up to 12 sources of a target as one, and parses and instantiates
 # what they share once.
-function(bastion_common_options target)
-  bastion_include_directories(${target})
+function(bastion_build_options target)
   bastion_use_precompiled_header(${target})
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${BASTION_UNITY} UNITY_BUILD_BATCH_SIZE 12)
+endfunction()
+
+function(bastion_common_options target)
+  bastion_include_directories(${target})
+  bastion_build_options(${target})
 endfunction()
 
 function(bastion_library)

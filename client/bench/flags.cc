@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/bench/prompts.h"
-#include "client/cpp/sampling.h"
+#include "client/flags/sampling.h"
 #include "common/base/status.h"
 #include "orchestrator/policy/policy.h"
 

@@ -6,10 +6,10 @@
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "bastion/durations.h"
+#include "bastion/generation_client.h"
 #include "client/bench/arm.h"
-#include "client/cpp/durations.h"
-#include "client/cpp/generation_client.h"
-#include "client/cpp/sampling.h"
+#include "client/flags/sampling.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 
@@ -155,7 +155,7 @@ absl::Status RemoteArm::RunRequest(const PlannedRequest& planned, const BenchSet
   result->id = planned.prompt->id;
   result->max_new_tokens = planned.max_new_tokens;
   result->arrived = absl::ToDoubleSeconds(planned.arrival);
-  return client_.Generate(request, [&](const v1::GenerateResponse& event) {
+  const auto on_event = [&](const v1::GenerateResponse& event) {
     if (event.has_delta()) {
       const auto& ids = event.delta().token_ids();
       result->output.insert(result->output.end(), ids.begin(), ids.end());
@@ -170,7 +170,9 @@ absl::Status RemoteArm::RunRequest(const PlannedRequest& planned, const BenchSet
       result->prefill_seconds = Seconds(event.finished().timings().prefill());
     }
     return true;
-  });
+  };
+  // A retry would make a refused request look slow.
+  return client_.Generate(request, on_event, {.retry = {.max_attempts = 1}});
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <ostream>
 #include <string>
 
-#include "protos/bastion/v1/generation.pb.h"
+#include "bastion/v1/generation.pb.h"
 
 namespace bastion {
 

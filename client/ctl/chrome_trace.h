@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "protos/bastion/v1/inspection.pb.h"
+#include "bastion/v1/inspection.pb.h"
 
 namespace bastion {
 

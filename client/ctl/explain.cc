@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cpp/durations.h"
+#include "bastion/durations.h"
 #include "client/ctl/printable_text.h"
 
 namespace bastion {

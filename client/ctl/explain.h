@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "bastion/v1/generation.pb.h"
 #include "client/ctl/tree_drawing.h"
-#include "protos/bastion/v1/generation.pb.h"
 
 namespace bastion {
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
-#include "client/cpp/durations.h"
+#include "bastion/durations.h"
 #include "client/ctl/printable_text.h"
 #include "client/ctl/tree_drawing.h"
 #include "embedded/explain_page.css.h"

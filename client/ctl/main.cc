@@ -18,14 +18,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "client/cpp/generation_client.h"
-#include "client/cpp/inspection_client.h"
-#include "client/cpp/sampling.h"
+#include "bastion/generation_client.h"
+#include "bastion/inspection_client.h"
 #include "client/ctl/answer_printer.h"
 #include "client/ctl/chrome_trace.h"
 #include "client/ctl/explain.h"
 #include "client/ctl/explain_page.h"
 #include "client/ctl/render.h"
+#include "client/flags/sampling.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
 
@@ -48,6 +48,9 @@ ABSL_FLAG(std::string, policy, "",
 ABSL_FLAG(uint32_t, n, 1, "Number of answers of generate to the prompt, at most 64.");
 ABSL_FLAG(std::string, cache_salt, "",
           "Share the memory of equal prompt beginnings only with requests of the same salt.");
+ABSL_FLAG(std::string, json_schema, "", "JSON schema of the answer.");
+ABSL_FLAG(std::string, regex, "", "Regular expression that the answer matches.");
+ABSL_FLAG(std::string, grammar, "", "Lark grammar of the answer.");
 ABSL_FLAG(double, seconds, 5, "Seconds that timeline records, at most 60.");
 ABSL_FLAG(std::string, o, "", "File for the timeline, in the Chrome trace format.");
 ABSL_FLAG(std::string, html, "", "File for a page that shows what explain prints.");
@@ -77,6 +80,21 @@ absl::StatusOr<std::string> ReadPrompt() {
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }
 
+// The constraint that a flag names.
+absl::Status SetConstraint(v1::GenerateRequest& request) {
+  int constraints = 0;
+  const auto set = [&](const std::string& text, std::string* (v1::Constraint::*field)()) {
+    if (text.empty()) return;
+    *(request.mutable_constraint()->*field)() = text;
+    ++constraints;
+  };
+  set(absl::GetFlag(FLAGS_json_schema), &v1::Constraint::mutable_json_schema);
+  set(absl::GetFlag(FLAGS_regex), &v1::Constraint::mutable_regex);
+  set(absl::GetFlag(FLAGS_grammar), &v1::Constraint::mutable_grammar);
+  if (constraints <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError("use one of --json_schema, --regex and --grammar");
+}
+
 absl::StatusOr<v1::GenerateRequest> RequestFromFlags() {
   v1::GenerateRequest request;
   ASSIGN_OR_RETURN(SamplingParams sampling, ParseSampling(absl::GetFlag(FLAGS_sampling)));
@@ -91,6 +109,7 @@ absl::StatusOr<v1::GenerateRequest> RequestFromFlags() {
   }
   request.mutable_speculation()->set_policy(absl::GetFlag(FLAGS_policy));
   request.set_cache_salt(absl::GetFlag(FLAGS_cache_salt));
+  RETURN_IF_ERROR(SetConstraint(request));
   return request;
 }
 
@@ -175,12 +194,18 @@ absl::Status Models(GenerationClient& client) {
 
 absl::Status Health(GenerationClient& client) {
   RETURN_IF_ERROR(client.CheckHealth());
-  ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, client.GetServerInfo());
-  std::cout << "SERVING  version " << info.version() << "  policy " << info.default_policy()
-            << "  running " << info.running_requests() << "  waiting " << info.waiting_requests();
-  if (info.audited_tokens() > 0) {
-    std::cout << "  audited tokens " << info.audited_tokens() << ", mismatches "
-              << info.audit_mismatches();
+  std::cout << "SERVING";
+  const absl::StatusOr<v1::GetServerInfoResponse> info = client.GetServerInfo();
+  if (info.ok()) {
+    std::cout << "  version " << info->version() << "  policy " << info->default_policy()
+              << "  running " << info->running_requests() << "  waiting "
+              << info->waiting_requests();
+    if (info->audited_tokens() > 0) {
+      std::cout << "  audited tokens " << info->audited_tokens() << ", mismatches "
+                << info->audit_mismatches();
+    }
+  } else if (!absl::IsUnimplemented(info.status())) {  // Only the orchestrator has this call.
+    return info.status();
   }
   std::cout << "\n";
   return absl::OkStatus();
@@ -267,7 +292,9 @@ int main(int argc, char** argv) {
                  {"Prompt (generate, explain, chat)",
                   {"prompt TEXT", "prompt_file FILE", "system TEXT", "template_args JSON",
                    "cache_salt SALT"}},
-                 {"Answer", {"n N", "max_new_tokens N", "stop LIST", "stats"}},
+                 {"Answer",
+                  {"n N", "max_new_tokens N", "stop LIST", "json_schema SCHEMA", "regex REGEX",
+                   "grammar GRAMMAR", "stats"}},
                  {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
                  {"Speculation", {"policy POLICY"}},
                  {"Explain", {"tree_nodes N", "html FILE"}},

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
-#include "client/cpp/durations.h"
+#include "bastion/durations.h"
 
 namespace bastion {
 namespace {

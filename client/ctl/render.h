@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "protos/bastion/v1/generation.pb.h"
+#include "bastion/v1/generation.pb.h"
 
 namespace bastion {
 

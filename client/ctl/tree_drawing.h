@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "protos/bastion/v1/generation.pb.h"
+#include "bastion/v1/generation.pb.h"
 
 namespace bastion {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "protos/bastion/v1/generation.pb.h"
+#include "bastion/v1/generation.pb.h"
 
 namespace bastion::doctor {
 

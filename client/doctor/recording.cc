@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/durations.h"
+#include "bastion/durations.h"
 #include "common/base/status.h"
 
 namespace bastion::doctor {

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/cpp/generation_client.h"
+#include "bastion/generation_client.h"
 #include "client/doctor/expected_speedup.h"
 
 namespace bastion::doctor {

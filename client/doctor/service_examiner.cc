@@ -6,8 +6,8 @@
 
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
-#include "client/cpp/generation_client.h"
-#include "client/cpp/inspection_client.h"
+#include "bastion/generation_client.h"
+#include "bastion/inspection_client.h"
 #include "client/doctor/recording.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"

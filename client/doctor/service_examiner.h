@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "bastion/v1/generation.pb.h"
 #include "client/doctor/service_report.h"
-#include "protos/bastion/v1/generation.pb.h"
 
 namespace bastion::doctor {
 

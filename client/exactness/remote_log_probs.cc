@@ -1,4 +1,4 @@
-#include "client/cpp/generation_client.h"
+#include "bastion/generation_client.h"
 #include "client/exactness/log_prob_source.h"
 #include "common/base/status.h"
 

@@ -1,4 +1,4 @@
-#include "client/cpp/durations.h"
+#include "bastion/durations.h"
 
 namespace bastion {
 

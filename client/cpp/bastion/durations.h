@@ -1,6 +1,6 @@
 // Converts durations of the public API to numbers. Thread-safe: no state.
-#ifndef BASTION_CLIENT_CPP_DURATIONS_H_
-#define BASTION_CLIENT_CPP_DURATIONS_H_
+#ifndef BASTION_CLIENT_CPP_BASTION_DURATIONS_H_
+#define BASTION_CLIENT_CPP_BASTION_DURATIONS_H_
 
 #include "google/protobuf/duration.pb.h"
 
@@ -11,4 +11,4 @@ namespace bastion {
 
 }  // namespace bastion
 
-#endif  // BASTION_CLIENT_CPP_DURATIONS_H_
+#endif  // BASTION_CLIENT_CPP_BASTION_DURATIONS_H_

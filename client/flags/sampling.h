@@ -1,11 +1,11 @@
 // Parses sampling parameters from text and encodes them into a request. Thread-safe: no state.
-#ifndef BASTION_CLIENT_CPP_SAMPLING_H_
-#define BASTION_CLIENT_CPP_SAMPLING_H_
+#ifndef BASTION_CLIENT_FLAGS_SAMPLING_H_
+#define BASTION_CLIENT_FLAGS_SAMPLING_H_
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "bastion/v1/generation.pb.h"
 #include "common/stages/sampling_params.h"
-#include "protos/bastion/v1/generation.pb.h"
 
 namespace bastion {
 
@@ -22,4 +22,4 @@ void Encode(const SamplingParams& sampling, v1::SamplingParams& out);
 
 }  // namespace bastion
 
-#endif  // BASTION_CLIENT_CPP_SAMPLING_H_
+#endif  // BASTION_CLIENT_FLAGS_SAMPLING_H_

@@ -1,4 +1,4 @@
-#include "client/cpp/sampling.h"
+#include "client/flags/sampling.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,6 +1,6 @@
 #include <cstdlib>
 
-#include "client/cpp/connection.h"
+#include "bastion/options.h"
 
 namespace bastion {
 namespace {
@@ -13,10 +13,12 @@ std::string Variable(const char* name) {
 }  // namespace
 
 ConnectionOptions ConnectionOptions::FromEnvironment() {
-  return {.tls_ca = Variable("BASTION_TLS_CA"),
-          .tls_cert = Variable("BASTION_TLS_CERT"),
-          .tls_key = Variable("BASTION_TLS_KEY"),
-          .token_file = Variable("BASTION_TOKEN_FILE")};
+  ConnectionOptions options;
+  options.tls_ca = Variable("BASTION_TLS_CA");
+  options.tls_cert = Variable("BASTION_TLS_CERT");
+  options.tls_key = Variable("BASTION_TLS_KEY");
+  options.token_file = Variable("BASTION_TOKEN_FILE");
+  return options;
 }
 
 }  // namespace bastion
