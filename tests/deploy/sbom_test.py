@@ -21,7 +21,7 @@ class SbomTest(unittest.TestCase):
     def test_direct_and_indirect_dependencies_are_listed(self):
         # libc6 and serde are dependencies of dependencies.
         for name, kind in [('libgrpc++-dev', 'deb'), ('libc6', 'deb'), ('tokenizers', 'cargo'),
-                           ('serde', 'cargo'), ('numpy', 'pypi')]:
+                           ('serde', 'cargo'), ('numpy', 'pypi'), ('grpcio', 'pypi')]:
             self.assertIn(name, self.by_name)
             self.assertTrue(self.by_name[name]['purl'].startswith(f'pkg:{kind}/'), name)
 
@@ -33,6 +33,12 @@ class SbomTest(unittest.TestCase):
 
     def test_the_same_dependencies_give_the_same_serial_number(self):
         self.assertEqual(sbom.make_sbom()[0]['serialNumber'], self.sbom['serialNumber'])
+
+    def test_license_texts_of_linked_crates_and_headers_are_written(self):
+        text, missing = sbom.license_texts()
+        self.assertEqual(missing, [])
+        for part in (r'\btokenizers \d', r'\bnlohmann-json3-dev\b', 'Apache License', 'Permission is hereby granted'):
+            self.assertRegex(text, part)
 
 
 if __name__ == '__main__':
