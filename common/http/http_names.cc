@@ -91,8 +91,9 @@ bool IsOwnHost(absl::string_view value, const std::vector<std::string>& names) {
   if (!split) return false;
   const std::string& host = split->first;
   return IsAddress(host) || absl::EqualsIgnoreCase(host, "localhost") ||
-         std::any_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return absl::EqualsIgnoreCase(host, name); });
+         std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+           return name == "*" || absl::EqualsIgnoreCase(host, name);
+         });
 }
 
 bool IsSameOrigin(absl::string_view origin, absl::string_view host) {

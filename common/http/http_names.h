@@ -27,7 +27,7 @@ struct HttpTarget {
 [[nodiscard]] std::optional<std::pair<std::string, int>> SplitHostPort(absl::string_view text);
 
 // True if a Host header with this value names the server: its host is an IP address, "localhost",
-// or one of `names`, in any case of letters.
+// or one of `names`, in any case of letters. The name "*" allows all hosts.
 [[nodiscard]] bool IsOwnHost(absl::string_view value, const std::vector<std::string>& names);
 
 // True if the page of `origin` (the value of an Origin header) came from `host` (of the Host

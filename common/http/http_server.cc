@@ -3,23 +3,28 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <atomic>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http.hpp>
 #include <list>
 #include <thread>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/http/http_names.h"
+#include "common/http/http_responder.h"
 #include "common/http/http_transport.h"
 
 namespace bastion {
@@ -33,145 +38,10 @@ using boost::system::error_code;
 
 // How often the listener looks for connections whose time is over.
 constexpr int kTickMilliseconds = 50;
-constexpr int kUnauthorized = 401;
-constexpr char kText[] = "text/plain; charset=utf-8";
-// Pages load scripts, styles and data only from this server, and contain none themselves.
-constexpr char kContentPolicy[] =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
-
-// A connection. Its own thread uses the socket. The listener's thread only shuts the socket down
-// when a deadline has passed, which ends the call that waits.
-struct Connection {
-  Connection(tcp::socket accepted, HttpTransport::TlsContext tls)
-      : transport(std::move(accepted), std::move(tls)) {}
-
-  void SetDeadline(absl::Duration timeout) {
-    deadline = absl::ToInt64Nanoseconds(Clock::Real().Now() + timeout);
-  }
-  void ClearDeadline() { deadline = std::numeric_limits<int64_t>::max(); }
-
-  HttpTransport transport;
-  std::atomic<int64_t> deadline{std::numeric_limits<int64_t>::max()};  // Nanoseconds, Clock::Real.
-  std::atomic<bool> ended{false};
-  std::thread thread;
-};
-
-// Writes the response to one request.
-class Responder final : public HttpResponse {
- public:
-  Responder(Connection* connection, const http::request<http::string_body>& request,
-            absl::Duration write_timeout)
-      : connection_(*connection),
-        write_timeout_(write_timeout),
-        version_(request.version()),
-        keep_alive_(request.keep_alive()),
-        is_head_(request.method() == http::verb::head) {}
-
-  void Send(int status, absl::string_view type, absl::string_view body) override {
-    http::response<http::string_body> response;
-    SetHeader(status, type, &response.base());
-    response.keep_alive(keep_alive_);
-    response.content_length(body.size());
-    if (!is_head_) response.body() = std::string(body);
-    http::response_serializer<http::string_body> serializer(response);
-    error_code error;
-    connection_.SetDeadline(write_timeout_);
-    if (is_head_) {
-      http::write_header(connection_.transport, serializer, error);
-    } else {
-      http::write(connection_.transport, serializer, error);
-    }
-    Sent(error);
-  }
-
-  void Begin(int status, absl::string_view type) override {
-    chunked_ = version_ >= kHttp11;
-    keep_alive_ = keep_alive_ && chunked_;
-    http::response<http::empty_body> response;
-    SetHeader(status, type, &response.base());
-    response.keep_alive(keep_alive_);
-    response.chunked(chunked_);
-    http::response_serializer<http::empty_body> serializer(response);
-    error_code error;
-    connection_.SetDeadline(write_timeout_);
-    http::write_header(connection_.transport, serializer, error);
-    Sent(error);
-    streams_ = true;
-  }
-
-  bool Write(absl::string_view part) override {
-    if (failed_ || is_head_) return false;
-    if (part.empty()) return true;  // An empty chunk would end the response.
-    const auto bytes = asio::buffer(part.data(), part.size());
-    error_code error;
-    connection_.SetDeadline(write_timeout_);
-    if (chunked_) {
-      asio::write(connection_.transport, http::make_chunk(bytes), error);
-    } else {
-      asio::write(connection_.transport, bytes, error);
-    }
-    Sent(error);
-    return !failed_;
-  }
-
-  bool connected() override {
-    pollfd state = {connection_.transport.descriptor(), POLLRDHUP, 0};
-    ::poll(&state, 1, 0);
-    return !failed_ && state.revents == 0;
-  }
-
-  // The handler has failed. The client notices this, also in the middle of a stream.
-  void Fail() {
-    keep_alive_ = false;
-    if (begun_) {
-      failed_ = true;
-    } else {
-      Send(500, kText, "the server failed to answer this request\n");
-    }
-  }
-
-  // Ends the response. True if the connection can be used again.
-  bool End() {
-    if (!begun_) Send(500, kText, "the handler sent no response\n");
-    if (streams_ && chunked_ && !is_head_ && !failed_) {
-      error_code error;
-      connection_.SetDeadline(write_timeout_);
-      asio::write(connection_.transport, http::make_chunk_last(), error);
-      Sent(error);
-    }
-    return keep_alive_ && !failed_;
-  }
-
- private:
-  static constexpr unsigned kHttp11 = 11;
-
-  void SetHeader(int status, absl::string_view type, http::response_header<>* header) const {
-    header->result(static_cast<unsigned>(status));
-    header->version(version_);
-    header->set(http::field::content_type, beast::string_view(type.data(), type.size()));
-    header->set(http::field::cache_control, "no-store");
-    header->set("X-Content-Type-Options", "nosniff");
-    header->set("Content-Security-Policy", kContentPolicy);
-    header->set("Cross-Origin-Resource-Policy", "same-origin");
-    header->set("Referrer-Policy", "no-referrer");
-    // Browsers then ask their user for a name and a password.
-    if (status == kUnauthorized) header->set(http::field::www_authenticate, "Basic realm=bastion");
-  }
-  // Records the end of a write.
-  void Sent(const error_code& error) {
-    connection_.ClearDeadline();
-    begun_ = true;
-    failed_ = failed_ || error.failed();
-  }
-
-  Connection& connection_;
-  const absl::Duration write_timeout_;
-  const unsigned version_;
-  bool keep_alive_;
-  const bool is_head_;
-  bool begun_ = false, streams_ = false, chunked_ = false, failed_ = false;
-};
+constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
+// How long the server waits for the client to close after a response to a request that it has not
+// read.
+constexpr absl::Duration kLinger = absl::Seconds(1);
 
 // The status code for a request that could not be read; 0 if the client just closed.
 int StatusOfReadError(const error_code& error) {
@@ -187,14 +57,22 @@ int StatusOfReadError(const error_code& error) {
 }  // namespace
 
 class HttpServer::Listener {
+  using Parser = http::request_parser<http::string_body>;
+  using Header = http::request<http::string_body>;
+  // Why a request is not answered by a handler.
+  struct Refusal {
+    int status = 0;  // 0: the client is gone.
+    std::string message;
+  };
+
  public:
   Listener(const HttpOptions& options, std::vector<HttpRoute> routes)
       : options_(options), routes_(std::move(routes)) {}
   ~Listener() {
     stops_ = true;
     if (thread_.joinable()) thread_.join();
-    for (Connection& connection : connections_) connection.transport.ShutDown();
-    for (Connection& connection : connections_) connection.thread.join();
+    for (HttpConnection& connection : connections_) connection.transport.ShutDown();
+    for (HttpConnection& connection : connections_) connection.thread.join();
   }
 
   // Begins to accept connections.
@@ -265,14 +143,14 @@ class HttpServer::Listener {
     error = socket.set_option(tcp::no_delay(true), error);
     absl::StatusOr<HttpTransport::TlsContext> tls = contexts_.Get();
     if (!tls.ok()) return true;  // Open() has seen a valid one.
-    Connection& connection = connections_.emplace_back(std::move(socket), *std::move(tls));
+    HttpConnection& connection = connections_.emplace_back(std::move(socket), *std::move(tls));
     auto close = absl::MakeCleanup([this] { connections_.pop_back(); });
     connection.thread = std::thread([this, &connection] { Serve(connection); });
     std::move(close).Cancel();
     return true;
   }
 
-  void Serve(Connection& connection) const {
+  void Serve(HttpConnection& connection) const {
     RunGuarded("an HTTP connection", [&] {
       beast::flat_buffer buffer;
       bool open = Handshake(connection);
@@ -282,7 +160,7 @@ class HttpServer::Listener {
     connection.ended = true;
   }
 
-  bool Handshake(Connection& connection) const {
+  bool Handshake(HttpConnection& connection) const {
     error_code error;
     connection.SetDeadline(options_.request_timeout);
     connection.transport.Handshake(error);
@@ -291,78 +169,127 @@ class HttpServer::Listener {
   }
 
   // Reads a request and answers it. False if the connection is over.
-  bool ServeOne(Connection& connection, beast::flat_buffer& buffer) const {
-    http::request_parser<http::string_body> parser;
+  bool ServeOne(HttpConnection& connection, beast::flat_buffer& buffer) const {
+    Parser parser;
     parser.header_limit(static_cast<uint32_t>(options_.max_header_bytes));
-    parser.body_limit(options_.max_body_bytes);
+    parser.body_limit(boost::none);  // The route has a limit.
     error_code error;
     connection.SetDeadline(options_.request_timeout);
-    http::read(connection.transport, buffer, parser, error);
-    connection.ClearDeadline();
+    http::read_header(connection.transport, buffer, parser, error);
     Responder response(&connection, parser.get(), options_.write_timeout);
-    if (error.failed()) {
-      const int status = StatusOfReadError(error);
-      if (status != 0) response.Send(status, kText, absl::StrCat(error.message(), "\n"));
+    HttpRequest request;
+    Refusal refusal = {StatusOfReadError(error), error.message()};
+    const HttpRoute* const route =
+        error.failed() ? nullptr : Admit(connection, parser.get(), &request, &refusal);
+    if (route != nullptr) {
+      error = ReadBody(connection, buffer, route->max_body_bytes, parser);
+      refusal = {StatusOfReadError(error), error.message()};
+    }
+    connection.ClearDeadline();
+    if (route == nullptr || error.failed()) {
+      if (refusal.status == 0) return false;
+      response.SetLast();
+      Refuse(request.path, refusal, response);
+      Linger(connection);
       return false;
     }
+    request.body = std::move(parser.get().body());
     // A handler may call libraries that throw.
-    if (!RunGuarded("HTTP handler", [&] { Answer(connection, parser.get(), response); })) {
-      response.Fail();
-    }
+    if (!RunGuarded("HTTP handler", [&] { route->handler(request, response); })) response.Fail();
     return response.End();
   }
 
-  void Answer(const Connection& connection, const http::request<http::string_body>& request,
-              HttpResponse& response) const {
-    const std::string host = std::string(request[http::field::host]);
-    if (!IsOwnHost(host, options_.hosts)) {
-      response.Send(421, kText, "the Host header does not name this server\n");
-      return;
+  // Reads a body of at most `limit` bytes.
+  static error_code ReadBody(HttpConnection& connection, beast::flat_buffer& buffer, size_t limit,
+                             Parser& parser) {
+    error_code error;
+    if (parser.is_done()) return error;
+    const auto length = parser.content_length();
+    if (length && *length > limit) return http::error::body_limit;
+    parser.body_limit(limit);
+    if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+      asio::write(connection.transport, asio::buffer(kContinue, sizeof(kContinue) - 1), error);
     }
-    const auto origin = request.find(http::field::origin);
-    if (origin != request.end() && !IsSameOrigin(std::string(origin->value()), host)) {
-      response.Send(403, kText, "pages of other sites may not use this server\n");
-      return;
-    }
-    auto target = ParseTarget(std::string(request.target()));
-    if (!target) {
-      response.Send(400, kText, "the request's target is not a path\n");
-      return;
-    }
-    HttpRequest parsed = {std::string(request.method_string()), std::move(target->path),
-                          std::move(target->query), request.body()};
-    CallerProof caller;
-    if (options_.access != nullptr) {
-      caller = {.authorization = std::string(request[http::field::authorization]),
-                .certificate_names = connection.transport.CertificateNames()};
-    }
-    Dispatch(parsed, caller, response);
+    if (!error.failed()) http::read(connection.transport, buffer, parser, error);
+    return error;
   }
 
-  void Dispatch(HttpRequest& request, const CallerProof& caller, HttpResponse& response) const {
-    const std::string& method = request.method == "HEAD" ? "GET" : request.method;
+  // The route of a request whose header has been read, with everything but the body in `parsed`.
+  // Null: `refusal` says why.
+  const HttpRoute* Admit(const HttpConnection& connection, const Header& header,
+                         HttpRequest* parsed, Refusal* refusal) const {
+    parsed->method = std::string(header.method_string());
+    auto target = ParseTarget(std::string(header.target()));
+    if (!target) {
+      *refusal = {400, "the request's target is not a path"};
+      return nullptr;
+    }
+    parsed->path = std::move(target->path);
+    parsed->query = std::move(target->query);
+    const std::string host = std::string(header[http::field::host]);
+    if (!IsOwnHost(host, options_.hosts)) {
+      *refusal = {421, "the Host header does not name this server"};
+      return nullptr;
+    }
+    const auto origin = header.find(http::field::origin);
+    if (origin != header.end() && !IsSameOrigin(std::string(origin->value()), host)) {
+      *refusal = {403, "pages of other sites may not use this server"};
+      return nullptr;
+    }
+    for (const auto& field : header) {
+      parsed->headers[absl::AsciiStrToLower(std::string(field.name_string()))] =
+          std::string(field.value());
+    }
+    return Authorize(connection, parsed, refusal);
+  }
+
+  const HttpRoute* Authorize(const HttpConnection& connection, HttpRequest* request,
+                             Refusal* refusal) const {
+    const std::string& method = request->method == "HEAD" ? "GET" : request->method;
+    const HttpRoute* found = nullptr;
     bool known_path = false;
     for (const HttpRoute& route : routes_) {
-      if (route.path != request.path) continue;
+      if (route.path != request->path) continue;
       known_path = true;
-      if (route.method != method) continue;
-      if (options_.access != nullptr) {
-        auto name = options_.access->Authorize(caller, route.right);
-        if (!name.ok()) return Refuse(name.status(), response);
-        request.caller = *std::move(name);
-      }
-      return route.handler(request, response);
+      if (route.method == method) found = &route;
     }
-    if (known_path) {
-      response.Send(405, kText, absl::StrCat(request.path, " does not allow this method\n"));
+    if (found == nullptr) {
+      *refusal = known_path
+                     ? Refusal{405, absl::StrCat(request->path, " does not allow this method")}
+                     : Refusal{404, absl::StrCat("there is no ", request->path)};
+      return nullptr;
+    }
+    if (options_.access == nullptr || !found->right.has_value()) return found;
+    const CallerProof proof = {.authorization = request->headers["authorization"],
+                               .certificate_names = connection.transport.CertificateNames()};
+    auto name = options_.access->Authorize(proof, *found->right);
+    if (!name.ok()) {
+      *refusal = {absl::IsUnauthenticated(name.status()) ? Responder::kUnauthorized : 403,
+                  std::string(name.status().message())};
+      return nullptr;
+    }
+    request->caller = *std::move(name);
+    return found;
+  }
+
+  // Answers a request to `path` with an error.
+  void Refuse(const std::string& path, const Refusal& refusal, HttpResponse& response) const {
+    const HttpErrorFormat& errors = options_.errors;
+    if (errors.body != nullptr && absl::StartsWith(path, errors.prefix)) {
+      response.Send(refusal.status, errors.type, errors.body(refusal.status, refusal.message));
     } else {
-      response.Send(404, kText, absl::StrCat("there is no ", request.path, "\n"));
+      response.Send(refusal.status, kPlainText, absl::StrCat(refusal.message, "\n"));
     }
   }
 
-  static void Refuse(const absl::Status& status, HttpResponse& response) {
-    const int code = absl::IsUnauthenticated(status) ? kUnauthorized : 403;
-    response.Send(code, kText, absl::StrCat(std::string(status.message()), "\n"));
+  // Reads and drops what the client still sends, for a while. Closing a socket with unread bytes
+  // would reset the connection, and the client might lose the response.
+  static void Linger(HttpConnection& connection) {
+    connection.SetDeadline(kLinger);
+    connection.transport.EndWrites();
+    std::array<char, 4096> dropped;
+    error_code error;
+    while (!error.failed()) connection.transport.read_some(asio::buffer(dropped), error);
   }
 
   HttpOptions options_;
@@ -372,7 +299,7 @@ class HttpServer::Listener {
   tcp::acceptor acceptor_{context_};
   int port_ = 0;
   std::atomic<bool> stops_{false};
-  std::list<Connection> connections_;  // Used by the thread, and after it by the destructor.
+  std::list<HttpConnection> connections_;  // Used by the thread, and after it by the destructor.
   std::thread thread_;
 };
 

@@ -6,7 +6,8 @@
 // answers only requests whose Host names this server, and whose Origin, if there is one, is this
 // server. So a page of another site that a user has open cannot read from it (DNS rebinding) or act
 // on it (cross-site requests). With an access list, callers prove who they are with a bearer token,
-// with HTTP basic authentication (any user name, the token as password), or with a certificate.
+// with HTTP basic authentication (any user name, the token as password), or with a certificate. The
+// server reads the body of a request only after all these checks.
 #ifndef BASTION_COMMON_HTTP_HTTP_SERVER_H_
 #define BASTION_COMMON_HTTP_HTTP_SERVER_H_
 
@@ -14,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,8 @@ struct HttpRequest {
   std::string method;                        // "GET", "POST"
   std::string path;                          // Begins with "/". Decoded, without the query.
   std::map<std::string, std::string> query;  // Decoded. The last value of each name.
+  // By names in small letters. The last value of each name.
+  std::map<std::string, std::string> headers;
   std::string body;
   std::string caller = {};  // The caller's proved name. Empty if the server has no access list.
 };
@@ -41,6 +45,8 @@ struct HttpRequest {
 class HttpResponse {
  public:
   virtual ~HttpResponse() = default;
+  // Adds a header. Call it before Send or Begin.
+  virtual void AddHeader(absl::string_view name, absl::string_view value) = 0;
   // Sends a complete response. `status` is an HTTP status code, `type` a media type.
   virtual void Send(int status, absl::string_view type, absl::string_view body) = 0;
   // Begins a response whose length is not known.
@@ -59,20 +65,30 @@ struct HttpRoute {
   std::string method;
   std::string path;
   HttpHandler handler;
-  Right right = Right::kInspect;  // The right that the caller needs.
+  // The right that the caller needs. Nullopt: everybody may use this route.
+  std::optional<Right> right = Right::kInspect;
+  size_t max_body_bytes = 64 << 10;
+};
+
+// How the server itself answers with an error, e.g. if there is no such path.
+struct HttpErrorFormat {
+  std::string prefix = "";  // The paths that begin with it use this format.
+  std::string type = "text/plain; charset=utf-8";
+  // Makes the body. Null: the message is the body.
+  std::function<std::string(int status, absl::string_view message)> body = nullptr;
 };
 
 struct HttpOptions {
   // "host:port"; the host is an IP address or a name. Port 0: any free port.
   std::string listen = "";
-  // Further names that a Host header may use. IP addresses, "localhost" and the host of `listen`
-  // are always allowed.
+  // Further names that a Host header may use; "*" allows all. IP addresses, "localhost" and the
+  // host of `listen` are always allowed.
   std::vector<std::string> hosts = {};
   TlsFiles tls = {};             // With a certificate: HTTPS. Read again when the files change.
   AccessList* access = nullptr;  // Who may use which routes. Null: everybody. Not owned.
   int max_connections = 64;      // Further connections wait until one ends.
+  HttpErrorFormat errors = {};   // Other paths get errors as plain text.
   size_t max_header_bytes = 16 << 10;
-  size_t max_body_bytes = 1 << 20;
   absl::Duration request_timeout = absl::Seconds(10);  // To send a request, or to begin the next.
   absl::Duration write_timeout = absl::Seconds(10);    // To accept a part of a response.
 };

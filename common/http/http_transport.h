@@ -57,6 +57,8 @@ class HttpTransport {
     return tls_ ? tls_->write_some(buffers) : socket_.write_some(buffers);
   }
 
+  // The client reads the end of the stream.
+  void EndWrites() { ::shutdown(descriptor_, SHUT_WR); }
   // Ends all calls.
   void ShutDown() { ::shutdown(descriptor_, SHUT_RDWR); }
   [[nodiscard]] int descriptor() const { return descriptor_; }

@@ -98,6 +98,40 @@ void bastion_hub_template_free(BastionHubTemplate* chat_template);
 BastionHubStatus bastion_hub_template_render(const BastionHubTemplate* chat_template,
                                              BastionHubBytes variables, BastionHubText* out);
 
+// ---- grammars ----
+
+// Compiles grammars for one vocabulary.
+struct BastionHubGrammarCompiler;
+// What a text has matched of a grammar. One thread at a time.
+struct BastionHubGrammarState;
+
+// `vocabulary` is that of the model. `ends` are the tokens that end an answer, at least one.
+BastionHubStatus bastion_hub_grammar_compiler_new(const BastionHubTokenizer* tokenizer,
+                                                  uint32_t vocabulary, const uint32_t* ends,
+                                                  size_t end_count,
+                                                  BastionHubGrammarCompiler** out);
+void bastion_hub_grammar_compiler_free(BastionHubGrammarCompiler* compiler);
+// `kind` is 0 for a JSON schema, 1 for a regular expression, 2 for a Lark grammar. Returns the
+// state before the first token.
+BastionHubStatus bastion_hub_grammar_compile(const BastionHubGrammarCompiler* compiler,
+                                             uint32_t kind, BastionHubBytes text,
+                                             BastionHubGrammarState** out);
+BastionHubStatus bastion_hub_grammar_state_copy(const BastionHubGrammarState* state,
+                                                BastionHubGrammarState** out);
+void bastion_hub_grammar_state_free(BastionHubGrammarState* state);
+// Writes ceil(vocabulary / 32) words. Bit i of word w is token 32 w + i, and is set if the
+// token may follow. 8 (RESOURCE_EXHAUSTED) if the grammar is too complex.
+BastionHubStatus bastion_hub_grammar_state_allowed(BastionHubGrammarState* state, uint32_t* bits);
+// The bytes that must follow, as far as they are certain.
+BastionHubStatus bastion_hub_grammar_state_forced(const BastionHubGrammarState* state,
+                                                  BastionHubText* out);
+// 3 (INVALID_ARGUMENT) if the grammar does not allow the token.
+BastionHubStatus bastion_hub_grammar_state_push(BastionHubGrammarState* state, uint32_t token);
+// Undoes the last `count` pushes.
+BastionHubStatus bastion_hub_grammar_state_pop(BastionHubGrammarState* state, size_t count);
+// True if only the end may follow.
+bool bastion_hub_grammar_state_complete(const BastionHubGrammarState* state);
+
 // ---- safetensors ----
 
 // Checks the header of a file against the file's size and returns the table of contents as a JSON

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "bastion/v1/inspection.grpc.pb.h"
 #include "common/telemetry/timeline.h"
 #include "common/wire/security.h"
-#include "protos/bastion/v1/inspection.grpc.pb.h"
 
 namespace bastion {
 

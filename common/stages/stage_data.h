@@ -14,6 +14,7 @@
 #include "common/stages/marginals.h"
 #include "common/stages/sampling_params.h"
 #include "common/stages/timing_trace.h"
+#include "common/stages/token_set.h"
 
 namespace bastion {
 
@@ -40,6 +41,7 @@ struct VerifyItem {
   SequenceId sequence;
   Position cached = 0;
   DraftTree tree;
+  RowMasks masks = {};  // The target chooses only these tokens. REQUIRES: TargetInfo::takes_masks.
 };
 using Forest = std::vector<VerifyItem>;
 
@@ -168,6 +170,7 @@ struct TargetInfo {
   // Hexadecimal digits that differ between models, also between two checkpoints of one shape
   // (hub::Checkpoint::Identity). Empty: the verifier states none.
   std::string identity = {};
+  bool takes_masks = false;  // The verifier applies VerifyItem::masks.
 };
 
 // What the engine of a service does. A client that sees `busy` for a while without a change of

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
@@ -13,9 +14,14 @@
 
 ABSL_FLAG(
     std::string, http_listen, "",
-    "Address for HTTP, host:port: metrics under /metrics, and the orchestrator's console under "
-    "/console. --tls_cert and --access_file apply to it. Without them, choose an address that "
-    "only monitoring and operators can reach. Empty: no HTTP, and no metrics are collected.");
+    "Address for HTTP, host:port: metrics under /metrics, and the orchestrator's OpenAI-compatible "
+    "API under /v1 and its console under /console. --tls_cert and --access_file apply to it. "
+    "Without them, choose an address that only trusted clients can reach. Empty: no HTTP, and no "
+    "metrics are collected.");
+ABSL_FLAG(std::vector<std::string>, http_hosts, {},
+          "Names under which HTTP clients reach --http_listen, e.g. bastion.example.com, separated "
+          "by commas; * allows all. Requests to other names are refused, because a page of "
+          "another site may have sent them. IP addresses and localhost are always allowed.");
 ABSL_FLAG(bool, trace_detail, false,
           "Record the stages of each cycle and the parts of each call as spans of their own. Needs "
           "OTEL_EXPORTER_OTLP_ENDPOINT.");
@@ -70,15 +76,17 @@ absl::StatusOr<std::unique_ptr<Tracer>> MakeTracer(const std::string& service, b
 
 absl::StatusOr<std::unique_ptr<ServiceTelemetry>> MakeTelemetry(const std::string& service,
                                                                 const std::string& model,
-                                                                const wire::Security& security) {
+                                                                const wire::Security& security,
+                                                                HttpOptions http) {
   const std::string address = absl::GetFlag(FLAGS_http_listen);
   if (!address.empty()) {
     RETURN_IF_ERROR(security.CheckAddress(address));
   }
-  TelemetryOptions options = {
-      .service = service,
-      .model = model,
-      .http = {.listen = address, .tls = security.tls(), .access = security.access()}};
+  http.listen = address;
+  http.hosts = absl::GetFlag(FLAGS_http_hosts);
+  http.tls = security.tls();
+  http.access = security.access();
+  TelemetryOptions options = {.service = service, .model = model, .http = std::move(http)};
   ASSIGN_OR_RETURN(options.tracer, MakeTracer(absl::StrCat("bastion-", service),
                                               absl::GetFlag(FLAGS_trace_detail)));
   return std::make_unique<ServiceTelemetry>(std::move(options));

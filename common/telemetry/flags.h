@@ -1,5 +1,5 @@
-// The telemetry settings of every service: the flags --http_listen and --trace_detail, and the
-// standard environment variables of OpenTelemetry that concern tracing:
+// The telemetry settings of every service: the flags --http_listen, --http_hosts and
+// --trace_detail, and the standard environment variables of OpenTelemetry that concern tracing:
 //
 //   OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 //       Where spans go. Tracing is on if one of them is set, or if OTEL_TRACES_EXPORTER is otlp.
@@ -26,10 +26,12 @@
 namespace bastion {
 
 // Makes the telemetry that the flags and the environment ask for. `service` is "orchestrator",
-// "drafter" or "verifier". `security` applies to HTTP and must outlive the result. INVALID_ARGUMENT
-// names a variable with an invalid value.
+// "drafter" or "verifier". `security` applies to HTTP and must outlive the result. `http` has the
+// settings of the HTTP server that are not flags. INVALID_ARGUMENT names a variable with an invalid
+// value.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<ServiceTelemetry>> MakeTelemetry(
-    const std::string& service, const std::string& model, const wire::Security& security);
+    const std::string& service, const std::string& model, const wire::Security& security,
+    HttpOptions http = {});
 
 }  // namespace bastion
 

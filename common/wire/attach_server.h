@@ -30,12 +30,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "bastion/internal/v1/stages.pb.h"
 #include "common/base/mutex.h"
 #include "common/shm/device_ring.h"
 #include "common/wire/protocol.h"
 #include "common/wire/shared_channel.h"
 #include "common/wire/socket_lock.h"
-#include "protos/bastion/internal/v1/stages.pb.h"
 
 namespace bastion::wire {
 

@@ -11,11 +11,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "bastion/internal/v1/stages.pb.h"
 #include "common/stages/features.h"
 #include "common/wire/descriptor_passing.h"
 #include "common/wire/shared_channel.h"
 #include "common/wire/transport_stats.h"
-#include "protos/bastion/internal/v1/stages.pb.h"
 
 namespace bastion::wire {
 

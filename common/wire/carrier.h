@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "protos/bastion/internal/v1/stages.pb.h"
+#include "bastion/internal/v1/stages.pb.h"
 
 namespace bastion::wire {
 

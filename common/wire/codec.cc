@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/wire/mask_codec.h"
 
 namespace bastion::wire {
 namespace {
@@ -191,6 +192,7 @@ void Encode(const Forest& forest, absl::Span<const PrefillItem> prompts,
     Encode(item.sequence, *added.mutable_sequence());
     added.set_cached(item.cached);
     Encode(item.tree, *added.mutable_tree());
+    Encode(item.masks, added);
   }
   for (const PrefillItem& item : prompts) {
     proto::VerifierRequest::Prompt& added = *out.add_prompts();
@@ -204,7 +206,9 @@ absl::StatusOr<VerifyCall> Decode(const proto::VerifierRequest::Verify& in) {
   VerifyCall call;
   for (const proto::VerifierRequest::Item& item : in.items()) {
     ASSIGN_OR_RETURN(DraftTree tree, Decode(item.tree()));
-    call.forest.push_back({Decode(item.sequence()), item.cached(), std::move(tree)});
+    ASSIGN_OR_RETURN(RowMasks masks, DecodeMasks(item));
+    call.forest.push_back(
+        {Decode(item.sequence()), item.cached(), std::move(tree), std::move(masks)});
   }
   for (const proto::VerifierRequest::Prompt& item : in.prompts()) {
     call.prompts.push_back(

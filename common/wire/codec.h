@@ -8,11 +8,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "bastion/internal/v1/stages.pb.h"
 #include "common/shm/device_ring.h"
 #include "common/stages/features.h"
 #include "common/stages/stage_data.h"
 #include "common/wire/carrier.h"
-#include "protos/bastion/internal/v1/stages.pb.h"
 
 namespace bastion::wire {
 

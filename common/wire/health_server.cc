@@ -34,9 +34,12 @@ class HealthService final : public grpc::health::v1::Health::Service {
  public:
   grpc::Status Check(grpc::ServerContext*, const HealthCheckRequest* request,
                      HealthCheckResponse* response) override {
-    if (!request->service().empty()) return {grpc::StatusCode::NOT_FOUND, "unknown service"};
-    response->set_status(serving_ ? HealthCheckResponse::SERVING
-                                  : HealthCheckResponse::NOT_SERVING);
+    const bool liveness = request->service() == "liveness";
+    if (!liveness && !request->service().empty()) {
+      return {grpc::StatusCode::NOT_FOUND, "unknown service"};
+    }
+    response->set_status(liveness || serving_ ? HealthCheckResponse::SERVING
+                                              : HealthCheckResponse::NOT_SERVING);
     return grpc::Status::OK;
   }
   void SetServing(bool serving) { serving_ = serving; }

@@ -23,6 +23,7 @@ void Encode(const TargetInfo& info, proto::TargetInfo& out) {
   out.set_page_tokens(info.page_tokens);
   out.set_identity(info.identity);
   out.set_on_gpu(info.on_gpu);
+  out.set_takes_masks(info.takes_masks);
 }
 
 TargetInfo Decode(const proto::TargetInfo& in) {
@@ -45,6 +46,7 @@ TargetInfo Decode(const proto::TargetInfo& in) {
   info.page_tokens = in.page_tokens();
   info.identity = in.identity();
   info.on_gpu = in.on_gpu();
+  info.takes_masks = in.takes_masks();
   return info;
 }
 

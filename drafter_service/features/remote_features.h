@@ -24,6 +24,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "bastion/internal/v1/stages.grpc.pb.h"
 #include "common/base/mutex.h"
 #include "common/shm/device_ring.h"
 #include "common/stages/features.h"
@@ -31,7 +32,6 @@
 #include "common/wire/message_stream.h"
 #include "common/wire/peer_channel.h"
 #include "common/wire/security.h"
-#include "protos/bastion/internal/v1/stages.grpc.pb.h"
 
 namespace bastion::drafter {
 

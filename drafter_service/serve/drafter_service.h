@@ -22,6 +22,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "bastion/internal/v1/stages.grpc.pb.h"
 #include "common/base/mutex.h"
 #include "common/stages/engine_meter.h"
 #include "common/wire/attach_server.h"
@@ -29,7 +30,6 @@
 #include "common/wire/security.h"
 #include "drafter_service/engine/drafter_engine.h"
 #include "drafter_service/serve/drafter_telemetry.h"
-#include "protos/bastion/internal/v1/stages.grpc.pb.h"
 
 namespace bastion::drafter {
 

@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
           {"Connections",
            {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER"}},
           bastion::wire::SecurityFlagGroup(),
-          {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
+          {"Telemetry", {"http_listen ADDRESS", "http_hosts NAMES", "trace_detail"}},
           {"Device", {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
           {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
   bastion::wire::StopSignals signals;

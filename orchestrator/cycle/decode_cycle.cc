@@ -53,10 +53,11 @@ DecodeCycle::Prompts DecodeCycle::TakePrompts(absl::Span<const PromptChunk> chun
 absl::Status DecodeCycle::Step(const Batch& batch, absl::Span<const PromptChunk> prompts) {
   const absl::Duration began = clock_->Now();
   const Prompts taken = TakePrompts(prompts, target_.max_rows - static_cast<int>(batch.size()));
-  const GrownForest grown = grower_.Grow(batch, taken.size);
+  GrownForest grown = grower_.Grow(batch, taken.size);
   Forest forest;
   for (size_t i = 0; i < batch.size(); ++i) {
-    forest.push_back({batch[i]->id(), batch[i]->committed(), grown.trees[i].tree});
+    forest.push_back({batch[i]->id(), batch[i]->committed(), grown.trees[i].tree,
+                      std::move(grown.trees[i].masks)});
   }
   const absl::Duration verify_began = clock_->Now();
   StopWatch watch(*clock_);

@@ -241,6 +241,19 @@ void ForestGrower::FinishTrees(std::vector<Growing>& growing, GrownForest* grown
         growing[i].sequence->policy().Finish(planned ? plan.nodes[i] : 0, reason));
     grown->size.rows += grown->trees.back().tree.nodes();
   }
+  Constrain(growing, grown);
+}
+
+void ForestGrower::Constrain(const std::vector<Growing>& growing, GrownForest* grown) const {
+  for (size_t i = 0; i < growing.size(); ++i) {
+    GrownTree& tree = grown->trees[i];
+    const int before = tree.tree.nodes();
+    const TreeRoom room = {
+        std::min(growing[i].limits.nodes - before, target_.max_rows - grown->size.rows),
+        growing[i].limits.depth};
+    growing[i].sequence->Constrain(room, &tree);
+    grown->size.rows += tree.tree.nodes() - before;
+  }
 }
 
 }  // namespace bastion

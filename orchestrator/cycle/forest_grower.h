@@ -77,6 +77,8 @@ class ForestGrower {
   // failure, because another drafter may have taken its place.
   void LearnKind(bool expanded);
   void FinishTrees(std::vector<Growing>& growing, GrownForest* grown);
+  // Applies the constraints of the sequences to their trees.
+  void Constrain(const std::vector<Growing>& growing, GrownForest* grown) const;
 
   const TargetInfo target_;
   Drafter* const drafter_;

@@ -20,6 +20,19 @@ DecodeSequence::DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPol
   CHECK_GT(request_.max_tokens, 0);
   policy_->set_weight(request_.weight);
   policy_->ObservePrompt(request_.prompt, request_.cache_salt);
+  if (request_.constraint == nullptr) return;
+  absl::StatusOr<std::unique_ptr<TokenConstraint>> constraint = request_.constraint->Copy();
+  status_ = constraint.status();
+  if (constraint.ok()) constraint_ = *std::move(constraint);
+}
+
+void DecodeSequence::Constrain(const TreeRoom& room, GrownTree* grown) {
+  if (constraint_ == nullptr) return;
+  if (policy_->policy().speculates()) AddForcedTokens(*constraint_, room, grown);
+  absl::Status constrained = ConstrainTree(request_.stop_tokens, *constraint_, grown);
+  if (constrained.ok()) return;
+  Fail(std::move(constrained));
+  grown->tree.Truncate(0);
 }
 
 int DecodeSequence::prompt_left() const {
@@ -91,11 +104,18 @@ Frontier DecodeSequence::NextFrontier(const DraftRound& round) const {
 }
 
 void DecodeSequence::Emit(TokenId token) {
-  if (reason_ != FinishReason::kNone) return;
+  if (done()) return;
   output_.push_back(token);
   if (request_.stop_tokens.contains(token)) {
     reason_ = FinishReason::kStopToken;
-  } else if (static_cast<int>(output_.size()) >= request_.max_tokens) {
+    return;
+  }
+  if (constraint_ != nullptr) {
+    status_ = constraint_->Push(token);
+    if (status_.ok() && constraint_->complete()) reason_ = FinishReason::kComplete;
+    if (done()) return;
+  }
+  if (static_cast<int>(output_.size()) >= request_.max_tokens) {
     reason_ = FinishReason::kLength;
   }
 }

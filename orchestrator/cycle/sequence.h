@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "common/stages/stage_data.h"
 #include "orchestrator/cost/stage_times.h"
+#include "orchestrator/cycle/token_constraint.h"
 #include "orchestrator/cycle/verified_tree.h"
 #include "orchestrator/policy/request_policy.h"
 
@@ -42,9 +43,18 @@ struct DecodeRequest {
   // The time between two outputs that should not be exceeded (turn_planner.h). nullopt: no target.
   std::optional<absl::Duration> latency_target;
   KeptTrees kept_trees = KeptTrees::kNone;
+  // The constraint before the first token of the answer. Null: none. REQUIRES: `stop_tokens` has
+  // the tokens with which the constraint ends answers, and TargetInfo::takes_masks.
+  std::shared_ptr<const TokenConstraint> constraint = nullptr;
 };
 
-enum class FinishReason { kNone, kStopToken, kStopString, kLength };
+enum class FinishReason {
+  kNone,
+  kStopToken,
+  kStopString,
+  kLength,
+  kComplete,  // The constraint allows no further token.
+};
 
 // "length" or "stop": the names that metrics and traces use. REQUIRES: not kNone.
 [[nodiscard]] constexpr const char* FinishReasonName(FinishReason reason) {
@@ -124,6 +134,10 @@ class DecodeSequence {
   // has learned stay.
   void Preempt();
 
+  // Applies the constraint of the request, if there is one, to a tree. Tokens that it forces become
+  // drafts, as far as `room` allows. An error fails the sequence.
+  void Constrain(const TreeRoom& room, GrownTree* grown);
+
   // Ends the sequence with an error.
   void Fail(absl::Status status) { status_ = std::move(status); }
 
@@ -151,7 +165,8 @@ class DecodeSequence {
   [[nodiscard]] bool done() const { return reason_ != FinishReason::kNone || !status_.ok(); }
 
  private:
-  // Appends `token` to the output unless the sequence has ended; ends it at a stop or the limit.
+  // Appends `token` to the output unless the sequence has ended. Ends it at a stop, at the limit,
+  // or if the constraint is complete.
   void Emit(TokenId token);
   // The token at `position` of the prompt and the output.
   [[nodiscard]] TokenId TokenAt(Position position) const;
@@ -170,6 +185,7 @@ class DecodeSequence {
   absl::Status starvation_;
   FinishReason reason_ = FinishReason::kNone;
   absl::Status status_;
+  std::unique_ptr<TokenConstraint> constraint_;  // After the output so far. Null: none.
 };
 
 }  // namespace bastion

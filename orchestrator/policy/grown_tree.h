@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/stages/draft_tree.h"
+#include "common/stages/token_set.h"
 
 namespace bastion {
 
@@ -56,6 +57,7 @@ struct GrownTree {
   DraftTree tree;
   BudgetReason reason = BudgetReason::kPolicy;
   bool drafted = false;  // A draft was requested. Its time was spent even if it came back empty.
+  RowMasks masks = {};   // Set if the request has a constraint (token_constraint.h).
 };
 
 }  // namespace bastion

@@ -50,6 +50,8 @@ class Policy {
 
   // The text that was parsed.
   [[nodiscard]] const std::string& text() const { return text_; }
+  // False for plain decoding ("ar").
+  [[nodiscard]] bool speculates() const { return text_ != "ar"; }
   [[nodiscard]] bool coupled() const { return coupled_; }
   [[nodiscard]] Prior prior() const { return prior_; }
   // False if no cycle of this policy ever needs a draft.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "bastion/internal/v1/stages.grpc.pb.h"
 #include "common/base/mutex.h"
 #include "common/stages/stages.h"
 #include "common/wire/attacher.h"
@@ -22,7 +23,6 @@
 #include "common/wire/step_stream.h"
 #include "orchestrator/remote/peer_watch.h"
 #include "orchestrator/remote/remote_options.h"
-#include "protos/bastion/internal/v1/stages.grpc.pb.h"
 
 namespace bastion {
 

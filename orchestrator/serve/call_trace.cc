@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/telemetry/wall_time.h"
+#include "orchestrator/serve/http_status.h"
 
 namespace bastion {
 namespace {
@@ -31,9 +32,16 @@ CallTrace::~CallTrace() {
   if (!span_.context.sampled) return;
   span_.start = WallTime(began_);
   span_.end = WallTime(Clock::Real().Now());
-  span_.Set("rpc.system.name", "grpc");
-  span_.Set("rpc.method", "bastion.v1.GenerationService/Generate");
-  span_.Set("rpc.response.status_code", absl::StatusCodeToString(span_.status.code()));
+  if (http_route_ != nullptr) {
+    span_.Set("http.request.method", "POST");
+    span_.Set("http.route", http_route_);
+    span_.Set("http.response.status_code",
+              int64_t{span_.status.ok() ? 200 : HttpStatusOf(span_.status)});
+  } else {
+    span_.Set("rpc.system.name", "grpc");
+    span_.Set("rpc.method", "bastion.v1.GenerationService/Generate");
+    span_.Set("rpc.response.status_code", absl::StatusCodeToString(span_.status.code()));
+  }
   span_.Set("gen_ai.usage.output_tokens", output_tokens_);
   if (first_output_.has_value()) {
     span_.Set("gen_ai.response.time_to_first_chunk",

@@ -30,6 +30,8 @@ class CallTrace {
   // The caller's tracestate. Empty if there is none.
   [[nodiscard]] const std::string& trace_state() const { return span_.trace_state; }
 
+  // The call came over HTTP, not gRPC. `route` is its path, a constant.
+  void SetHttpRoute(const char* route) { http_route_ = route; }
   void SetRequest(const PreparedRequest& request, const std::string& model);
   // A message that was written between `began` (on Clock::Real()) and now.
   void AddSend(absl::Duration began, const OutputDelta& delta);
@@ -39,6 +41,7 @@ class CallTrace {
  private:
   Tracer* const tracer_;
   const absl::Duration began_ = Clock::Real().Now();
+  const char* http_route_ = nullptr;
   Span span_;
   std::optional<absl::Duration> first_output_;
   int64_t output_tokens_ = 0;

@@ -15,12 +15,14 @@
 #include "embedded/console_prompt.js.h"
 #include "embedded/console_requests.js.h"
 #include "orchestrator/serve/error_details.h"
+#include "orchestrator/serve/http_status.h"
 #include "orchestrator/serve/public_status.h"
 
 namespace bastion {
 namespace {
 
 constexpr char kJson[] = "application/json";
+constexpr size_t kMaxPromptBytes = 1 << 20;
 constexpr char kScript[] = "text/javascript; charset=utf-8";
 
 // Returns a route that sends a file of the page.
@@ -30,19 +32,6 @@ HttpRoute File(const char* path, const char* type, const char* content) {
           }};
 }
 
-int HttpStatusOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-      return 400;
-    case absl::StatusCode::kResourceExhausted:
-      return 429;
-    case absl::StatusCode::kUnavailable:
-      return 503;
-    default:
-      return 500;
-  }
-}
-
 std::string RandomName() {
   absl::BitGen bits;
   return absl::StrCat(absl::Hex(absl::Uniform<uint64_t>(bits), absl::kZeroPad16));
@@ -50,17 +39,14 @@ std::string RandomName() {
 
 }  // namespace
 
-Console::Console(const ServedModel* model, RequestIntake* intake, Scheduler* scheduler,
-                 ConsoleFeed* feed, const ConsoleOptions& options)
-    : model_(model),
+Console::Console(const CallOptions& calls, RequestIntake* intake, ConsoleFeed* feed, bool show_text)
+    : calls_(calls),
       intake_(intake),
-      scheduler_(scheduler),
       feed_(feed),
-      options_(options),
       identity_{.run = RandomName(),
-                .model = model->name,
+                .model = calls.model->name,
                 .policy = intake->parser().default_policy().text(),
-                .tree_tokenizer = options.show_text ? &model->tokenizer : nullptr} {}
+                .tree_tokenizer = show_text ? &calls.model->tokenizer : nullptr} {}
 
 std::vector<HttpRoute> Console::Routes() {
   const auto state = [this](const HttpRequest& request, HttpResponse& response) {
@@ -76,7 +62,7 @@ std::vector<HttpRoute> Console::Routes() {
           File("/console/console_prompt.js", kScript, kConsolePrompt),
           File("/console/console_requests.js", kScript, kConsoleRequests),
           {"GET", "/console/state", state},
-          {"POST", "/console/generate", generate, Right::kGenerate}};
+          {"POST", "/console/generate", generate, Right::kGenerate, kMaxPromptBytes}};
 }
 
 void Console::SendState(const HttpRequest& request, HttpResponse& response) {
@@ -87,7 +73,8 @@ void Console::SendState(const HttpRequest& request, HttpResponse& response) {
                   ConsoleErrorLine(absl::InvalidArgumentError("after: must be an integer")));
     return;
   }
-  response.Send(200, kJson, ConsoleStateJson(identity_, feed_->Read(after), scheduler_->stats()));
+  response.Send(200, kJson,
+                ConsoleStateJson(identity_, feed_->Read(after), calls_.scheduler->stats()));
 }
 
 void Console::Generate(const HttpRequest& request, HttpResponse& response) {
@@ -104,7 +91,7 @@ void Console::Generate(const HttpRequest& request, HttpResponse& response) {
   };
   absl::Status status = answer();
   if (status.ok()) return;
-  if (options_.observer != nullptr) options_.observer->OnRefusal(status);
+  if (calls_.observer != nullptr) calls_.observer->OnRefusal(status);
   status = PublicStatus(status, id);
   response.Send(HttpStatusOf(status), kJson, ConsoleErrorLine(status));
 }
@@ -121,33 +108,16 @@ absl::StatusOr<RequestIntake::Entered> Console::Enter(const HttpRequest& request
 absl::Status Console::Answer(PreparedRequest request, HttpResponse& response) {
   const std::string started = ConsoleStartedLine(request);
   const std::string id = request.request_id;
-  auto live = std::make_unique<LiveRequest>(std::move(request), &model_->tokenizer, &Clock::Real(),
-                                            options_.stream_interval, options_.observer);
-  const std::shared_ptr<RequestStream> stream = live->stream();
-  RETURN_IF_ERROR(scheduler_->Submit(std::move(live)));
-  const auto cancel = absl::MakeCleanup([&] { scheduler_->Cancel(*stream); });
+  ASSIGN_OR_RETURN(SubmittedCall call, SubmittedCall::Submit(calls_, std::move(request)));
   response.Begin(200, "application/x-ndjson; charset=utf-8");
-  if (response.Write(started)) Stream(id, *stream, response);
-  return absl::OkStatus();
-}
-
-void Console::Stream(const std::string& id, RequestStream& stream, HttpResponse& response) const {
-  hub::Detokenizer detokenizer(model_->tokenizer);
+  if (!response.Write(started)) return absl::OkStatus();
+  hub::Detokenizer detokenizer(calls_.model->tokenizer);
   OutputDelta delta;
-  while (response.connected()) {
-    switch (stream.WaitForEvent(RequestStream::kClientCheckInterval, delta)) {
-      case RequestStream::Event::kTimeout:
-        break;
-      case RequestStream::Event::kDelta:
-        if (!response.Write(ConsoleCycleLines(delta, &detokenizer))) return;
-        break;
-      case RequestStream::Event::kEnd:
-        if (!stream.status().ok()) {
-          response.Write(ConsoleErrorLine(PublicStatus(stream.status(), id)));
-        }
-        return;
-    }
+  while (call.Next([&] { return !response.connected(); }, delta)) {
+    if (!response.Write(ConsoleCycleLines(delta, &detokenizer))) return absl::OkStatus();
   }
+  if (!call.status().ok()) response.Write(ConsoleErrorLine(PublicStatus(call.status(), id)));
+  return absl::OkStatus();
 }
 
 }  // namespace bastion

@@ -2,7 +2,7 @@
 // the orchestrator's HTTP port; docs/console.md describes it. Thread-safe.
 //
 // Only the answer to a prompt contains text of requests, and only the browser that sent the prompt
-// gets it. With ConsoleOptions::show_text, draft trees of all requests have text too.
+// gets it. With `show_text`, draft trees of all requests have text too.
 #ifndef BASTION_ORCHESTRATOR_SERVE_CONSOLE_H_
 #define BASTION_ORCHESTRATOR_SERVE_CONSOLE_H_
 
@@ -13,23 +13,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "common/http/http_server.h"
 #include "orchestrator/serve/console_feed.h"
 #include "orchestrator/serve/console_json.h"
 #include "orchestrator/serve/request_intake.h"
-#include "orchestrator/serve/scheduler.h"
-#include "orchestrator/serve/served_model.h"
+#include "orchestrator/serve/submitted_call.h"
 
 namespace bastion {
-
-struct ConsoleOptions {
-  bool show_text = false;  // Show the tokens of all requests' draft trees.
-  // The minimum time between two parts of an answer. Output of the cycles in between is sent
-  // together.
-  absl::Duration stream_interval = absl::ZeroDuration();
-  ServingObserver* observer = nullptr;  // Is told of requests. Not owned.
-};
 
 class Console {
  public:
@@ -39,9 +29,10 @@ class Console {
   static constexpr char kClient[] = "console";
 
   // All pointers must outlive this object and the server of its routes. `feed` must be among the
-  // scheduler's observers. It may be null if the routes are not served.
-  Console(const ServedModel* model, RequestIntake* intake, Scheduler* scheduler, ConsoleFeed* feed,
-          const ConsoleOptions& options);
+  // scheduler's observers. It may be null if the routes are not served. `show_text`: show the
+  // tokens of all requests' draft trees.
+  Console(const CallOptions& calls, RequestIntake* intake, ConsoleFeed* feed,
+          bool show_text = false);
 
   // GET /console (the page) and the files that it loads, GET /console/state, and
   // POST /console/generate.
@@ -57,14 +48,10 @@ class Console {
                                                              HttpResponse& response);
   // Submits the request and streams its answer. An error: nothing was sent.
   [[nodiscard]] absl::Status Answer(PreparedRequest request, HttpResponse& response);
-  // Streams the answer, or an error, until the end or until the client is gone.
-  void Stream(const std::string& id, RequestStream& stream, HttpResponse& response) const;
 
-  const ServedModel* const model_;
+  const CallOptions calls_;
   RequestIntake* const intake_;
-  Scheduler* const scheduler_;
   ConsoleFeed* const feed_;
-  const ConsoleOptions options_;
   const ConsoleIdentity identity_;
   std::atomic<int> answers_{0};
   std::atomic<int64_t> asked_{0};  // Prompts so far.

@@ -7,12 +7,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "bastion/v1/generation.pb.h"
 #include "common/hub/detokenizer.h"
 #include "common/hub/tokenizer.h"
 #include "orchestrator/serve/console_feed.h"
 #include "orchestrator/serve/request_stream.h"
 #include "orchestrator/serve/scheduler.h"
-#include "protos/bastion/v1/generation.pb.h"
 
 namespace bastion {
 

@@ -5,8 +5,8 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "bastion/v1/error_details.pb.h"
 #include "common/wire/protocol.h"
-#include "protos/bastion/v1/error_details.pb.h"
 
 namespace bastion {
 namespace {
@@ -43,6 +43,17 @@ absl::Status FieldError(absl::string_view field, absl::string_view problem) {
   violation.set_description(std::string(problem));
   const absl::Status error = absl::InvalidArgumentError(absl::StrCat(field, ": ", problem));
   return ForClient(WithDetail(error, kBadRequestUrl, request));
+}
+
+std::optional<FieldProblem> FieldProblemOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kBadRequestUrl);
+  v1::BadRequest request;
+  if (!payload || !request.ParseFromString(std::string(*payload)) ||
+      request.field_violations().empty()) {
+    return std::nullopt;
+  }
+  const v1::BadRequest::FieldViolation& violation = request.field_violations(0);
+  return FieldProblem{violation.field(), violation.description()};
 }
 
 absl::Status WithRetryDelay(absl::Status status, absl::Duration delay) {

@@ -27,6 +27,12 @@ namespace bastion {
 // INVALID_ARGUMENT "<field>: <problem>" with a google.rpc.BadRequest, for clients.
 [[nodiscard]] absl::Status FieldError(absl::string_view field, absl::string_view problem);
 
+struct FieldProblem {
+  std::string field, problem;
+};
+// The arguments of the FieldError that made `status`; nullopt if it is none.
+[[nodiscard]] std::optional<FieldProblem> FieldProblemOf(const absl::Status& status);
+
 // ---- details ----
 
 // Returns `status` with a google.rpc.RetryInfo that asks clients to wait for `delay`. REQUIRES:

@@ -148,6 +148,7 @@ v1::FinishReason ReasonOf(FinishReason reason) {
   switch (reason) {
     case FinishReason::kStopToken:
     case FinishReason::kStopString:
+    case FinishReason::kComplete:
       return v1::FINISH_REASON_STOP;
     case FinishReason::kLength:
       return v1::FINISH_REASON_LENGTH;

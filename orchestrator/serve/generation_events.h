@@ -2,9 +2,9 @@
 #ifndef BASTION_ORCHESTRATOR_SERVE_GENERATION_EVENTS_H_
 #define BASTION_ORCHESTRATOR_SERVE_GENERATION_EVENTS_H_
 
+#include "bastion/v1/generation.pb.h"
 #include "common/hub/tokenizer.h"
 #include "orchestrator/serve/request_stream.h"
-#include "protos/bastion/v1/generation.pb.h"
 
 namespace bastion {
 

@@ -1,43 +1,19 @@
 #include "orchestrator/serve/generation_service.h"
 
-#include <exception>
 #include <optional>
 
-#include "absl/cleanup/cleanup.h"
-#include "absl/functional/function_ref.h"
-#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/generation_events.h"
+#include "orchestrator/serve/live_request.h"
 #include "orchestrator/serve/public_status.h"
+#include "orchestrator/serve/request_id.h"
 
 namespace bastion {
 namespace {
-
-std::string NewRequestId() {
-  absl::BitGen bits;
-  return absl::StrCat("req-", absl::Hex(absl::Uniform<uint64_t>(bits), absl::kZeroPad16));
-}
-
-// The id that the client states, or a new one if it states none or one that is not valid.
-std::string RequestIdOf(const v1::GenerateRequest& request) {
-  const std::string& id = request.request_id();
-  return !id.empty() && CheckRequestId(id).ok() ? id : NewRequestId();
-}
-
-// Calls `serve`, and returns what the client may see of its status.
-absl::Status PublicStatusOf(absl::FunctionRef<absl::Status()> serve, const std::string& id) {
-  absl::Status status;
-  try {
-    status = serve();
-  } catch (const std::exception& error) {  // E.g. out of memory.
-    status = absl::InternalError(error.what());
-  }
-  return PublicStatus(status, id);
-}
 
 // Metadata that names the client, for fairness among clients.
 constexpr char kClientKey[] = "client-id";
@@ -97,7 +73,7 @@ absl::StatusOr<RequestIntake::Entered> GenerationService::Enter(const Call& call
 }
 
 absl::Status GenerationService::Refuse(const absl::Status& status) {
-  if (options_.observer != nullptr) options_.observer->OnRefusal(status);
+  if (calls_.observer != nullptr) calls_.observer->OnRefusal(status);
   return status;
 }
 
@@ -112,7 +88,7 @@ grpc::Status GenerationService::Generate(grpc::ServerContext* context,
   if (!trace.trace_state().empty()) {
     context->AddInitialMetadata(kTracestateKey, trace.trace_state());
   }
-  const Call call = {*context, *request, RequestIdOf(*request), *writer, trace};
+  const Call call = {*context, *request, RequestIdOrNew(request->request_id()), *writer, trace};
   const absl::Status status = PublicStatusOf([&] { return Serve(call); }, call.request_id);
   trace.SetStatus(status);
   return ToGrpcWithDetails(status);
@@ -130,30 +106,19 @@ absl::Status GenerationService::Serve(const Call& call) {
   started.mutable_started()->set_model(model_->name);
   started.mutable_started()->set_prompt_tokens(prepared.decode.prompt.size());
 
-  auto live = std::make_unique<LiveRequest>(std::move(prepared), &model_->tokenizer, &Clock::Real(),
-                                            options_.stream_interval, options_.observer);
-  const std::shared_ptr<RequestStream> stream = live->stream();
   // A client that does not read blocks Write below. The scheduler then aborts the call.
-  stream->SetAbortCallback([&call] { call.context.TryCancel(); });
-  // Before Submit, so that the callback is never called after this call.
-  const auto cancel = absl::MakeCleanup([&] { scheduler_->Cancel(*stream); });
-  if (absl::Status submitted = scheduler_->Submit(std::move(live)); !submitted.ok()) {
-    return Refuse(submitted);
-  }
+  absl::StatusOr<SubmittedCall> submitted =
+      SubmittedCall::Submit(calls_, std::move(prepared), [&call] { call.context.TryCancel(); });
+  if (!submitted.ok()) return Refuse(submitted.status());
   if (!call.writer.Write(started)) return EndOf(call.context);
-  return WriteEvents(call, *stream);
+  return WriteEvents(call, *submitted);
 }
 
-absl::Status GenerationService::WriteEvents(const Call& call, RequestStream& stream) {
+absl::Status GenerationService::WriteEvents(const Call& call, SubmittedCall& submitted) {
   OutputDelta delta;
   std::optional<wire::CallWatchdog::Watch> rest;  // Watches the output after the end.
-  for (;;) {
-    if (call.context.IsCancelled()) return EndOf(call.context);
-    const RequestStream::Event event =
-        stream.WaitForEvent(RequestStream::kClientCheckInterval, delta);
-    if (event == RequestStream::Event::kTimeout) continue;
-    if (event == RequestStream::Event::kEnd) return stream.status();
-    if (const auto ended = stream.ended(); ended && !rest && options_.watchdog != nullptr) {
+  while (submitted.Next([&] { return call.context.IsCancelled(); }, delta)) {
+    if (const auto ended = submitted.ended(); ended && !rest && options_.watchdog != nullptr) {
       rest.emplace(options_.watchdog->Expect(&call.context, *ended + options_.slow_client));
     }
     const absl::Duration began = Clock::Real().Now();
@@ -166,6 +131,7 @@ absl::Status GenerationService::WriteEvents(const Call& call, RequestStream& str
     }
     call.trace.AddSend(began, delta);
   }
+  return absl::IsCancelled(submitted.status()) ? EndOf(call.context) : submitted.status();
 }
 
 grpc::Status GenerationService::ListModels(grpc::ServerContext* context,
@@ -178,10 +144,10 @@ grpc::Status GenerationService::ListModels(grpc::ServerContext* context,
     model.set_vocabulary(model_->config.dims.vocabulary);
     model.set_max_context(model_->config.max_positions);
     model.set_has_chat_template(model_->chat_template.has_value());
-    model.set_drafter(scheduler_->stats().drafter);
+    model.set_drafter(calls_.scheduler->stats().drafter);
     return absl::OkStatus();
   };
-  return ToGrpcWithDetails(PublicStatusOf(serve, NewRequestId()));
+  return ToGrpcWithDetails(PublicStatusOf(serve, RequestIdOrNew("")));
 }
 
 grpc::Status GenerationService::GetServerInfo(grpc::ServerContext* context,
@@ -189,7 +155,7 @@ grpc::Status GenerationService::GetServerInfo(grpc::ServerContext* context,
                                               v1::GetServerInfoResponse* response) {
   const auto serve = [&]() -> absl::Status {
     RETURN_IF_ERROR(Authorize(*context).status());
-    const SchedulerStats stats = scheduler_->stats();
+    const SchedulerStats stats = calls_.scheduler->stats();
     response->set_version(kVersion);
     response->set_device(stats.target.device);
     response->set_default_policy(intake_->parser().default_policy().text());
@@ -202,7 +168,7 @@ grpc::Status GenerationService::GetServerInfo(grpc::ServerContext* context,
     response->set_free_kv_tokens(stats.free_kv_tokens);
     return absl::OkStatus();
   };
-  return ToGrpcWithDetails(PublicStatusOf(serve, NewRequestId()));
+  return ToGrpcWithDetails(PublicStatusOf(serve, RequestIdOrNew("")));
 }
 
 }  // namespace bastion

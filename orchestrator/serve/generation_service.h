@@ -6,23 +6,18 @@
 
 #include <string>
 
+#include "bastion/v1/generation.grpc.pb.h"
 #include "common/telemetry/tracer.h"
 #include "common/wire/call_watchdog.h"
 #include "common/wire/security.h"
 #include "orchestrator/serve/call_trace.h"
 #include "orchestrator/serve/request_intake.h"
-#include "orchestrator/serve/scheduler.h"
-#include "orchestrator/serve/serving_observer.h"
-#include "protos/bastion/v1/generation.grpc.pb.h"
+#include "orchestrator/serve/submitted_call.h"
 
 namespace bastion {
 
 struct GenerationServiceOptions {
-  // The minimum time between two deltas of an answer. Output that is decoded in between is sent
-  // together.
-  absl::Duration stream_interval = absl::ZeroDuration();
-  ServingObserver* observer = nullptr;  // Is told of requests. Not owned.
-  Tracer* tracer = nullptr;             // Traces calls. Not owned.
+  Tracer* tracer = nullptr;  // Traces calls. Not owned.
   // Callers need Right::kGenerate.
   std::shared_ptr<const wire::Security> security = wire::Security::None();
   // Cancels a call whose client has not read the rest of its answer this long after the answer has
@@ -34,9 +29,9 @@ struct GenerationServiceOptions {
 class GenerationService final : public v1::GenerationService::Service {
  public:
   // All pointers must outlive this object.
-  GenerationService(const ServedModel* model, RequestIntake* intake, Scheduler* scheduler,
+  GenerationService(const CallOptions& calls, RequestIntake* intake,
                     const GenerationServiceOptions& options)
-      : model_(model), intake_(intake), scheduler_(scheduler), options_(options) {}
+      : model_(calls.model), calls_(calls), intake_(intake), options_(options) {}
 
   grpc::Status Generate(grpc::ServerContext* context, const v1::GenerateRequest* request,
                         grpc::ServerWriter<v1::GenerateResponse>* writer) override;
@@ -62,12 +57,12 @@ class GenerationService final : public v1::GenerationService::Service {
   [[nodiscard]] absl::Status Refuse(const absl::Status& status);
   // Serves a call.
   [[nodiscard]] absl::Status Serve(const Call& call);
-  // Writes the events of the stream to the client until the end of all answers.
-  [[nodiscard]] absl::Status WriteEvents(const Call& call, RequestStream& stream);
+  // Writes the events of the answers to the client until the end of all answers.
+  [[nodiscard]] absl::Status WriteEvents(const Call& call, SubmittedCall& submitted);
 
   const ServedModel* const model_;
+  const CallOptions calls_;
   RequestIntake* const intake_;
-  Scheduler* const scheduler_;
   const GenerationServiceOptions options_;
 };
 

@@ -1,5 +1,7 @@
 #include "orchestrator/serve/public_status.h"
 
+#include <exception>
+
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -55,6 +57,16 @@ absl::Status PublicStatus(const absl::Status& status, absl::string_view request_
   status.ForEachPayload(
       [&](absl::string_view url, const absl::Cord& payload) { shown.SetPayload(url, payload); });
   return WithRequestId(shown, request_id);
+}
+
+absl::Status PublicStatusOf(absl::FunctionRef<absl::Status()> serve, absl::string_view request_id) {
+  absl::Status status;
+  try {
+    status = serve();
+  } catch (const std::exception& error) {  // E.g. out of memory.
+    status = absl::InternalError(error.what());
+  }
+  return PublicStatus(status, request_id);
 }
 
 }  // namespace bastion

@@ -8,6 +8,7 @@
 #ifndef BASTION_ORCHESTRATOR_SERVE_PUBLIC_STATUS_H_
 #define BASTION_ORCHESTRATOR_SERVE_PUBLIC_STATUS_H_
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
@@ -16,6 +17,9 @@ namespace bastion {
 // The status that the client of request `request_id` sees. Logs what the client does not see. OK
 // stays OK.
 [[nodiscard]] absl::Status PublicStatus(const absl::Status& status, absl::string_view request_id);
+// The same for the status that `serve` returns. An exception counts as an internal error.
+[[nodiscard]] absl::Status PublicStatusOf(absl::FunctionRef<absl::Status()> serve,
+                                          absl::string_view request_id);
 
 }  // namespace bastion
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/cores.h"
 #include "common/base/status.h"
+#include "orchestrator/serve/error_details.h"
 
 namespace bastion {
 namespace {
@@ -39,6 +40,9 @@ absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(const v1::GenerateRe
                    tokenizing_.Wait(request.ByteSizeLong(), caller.deadline, caller.is_canceled));
   RETURN_IF_ERROR(scheduler_->CheckRoom(0));
   ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request));
+  if (prepared.decode.constraint != nullptr && !scheduler_->stats().target.takes_masks) {
+    return FieldError("constraint", "the verifier of this server does not support constraints");
+  }
   prepared.client = client;
   if (!caller.name.empty()) {
     // The length keeps names and salts apart.

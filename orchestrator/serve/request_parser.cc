@@ -5,18 +5,18 @@
 #include <algorithm>
 
 #include "absl/random/random.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/status.h"
 #include "orchestrator/serve/error_details.h"
+#include "orchestrator/serve/grammar_constraint.h"
+#include "orchestrator/serve/request_id.h"
 
 namespace bastion {
 namespace {
 
 // The bounds that generation.proto states.
-constexpr size_t kMaxRequestIdBytes = 128;
 constexpr size_t kMaxModelBytes = 256;
 constexpr size_t kMaxSaltBytes = 256;
 constexpr size_t kMaxPolicyBytes = 256;
@@ -28,6 +28,7 @@ constexpr size_t kMaxStopBytes = 1024;
 constexpr int kMaxStopTokens = 1024;
 constexpr int kMaxBiases = 1024;
 constexpr uint32_t kMaxLogprobs = 100;
+constexpr size_t kMaxConstraintBytes = 64 << 10;
 constexpr uint32_t kDefaultPriority = 10;
 constexpr uint32_t kMaxPriority = 100;
 constexpr uint32_t kMaxAnswers = 64;
@@ -110,13 +111,6 @@ absl::string_view BaseName(absl::string_view policy) {
 
 }  // namespace
 
-// Ids are written to logs, where a line break would look like a line of the service.
-absl::Status CheckRequestId(absl::string_view id) {
-  RETURN_IF_ERROR(CheckSize("request_id", id.size(), kMaxRequestIdBytes, "bytes"));
-  if (std::none_of(id.begin(), id.end(), absl::ascii_iscntrl)) return absl::OkStatus();
-  return FieldError("request_id", "contains a control character; remove it");
-}
-
 size_t DefaultPromptBytes(const ServedModel& model) {
   const size_t longest = model.tokenizer.longest_token() + kDroppedBytes;
   return std::clamp(model.config.max_positions * longest, kLeastPromptBytes, kMostPromptBytes);
@@ -177,6 +171,8 @@ absl::Status RequestParser::CheckBounds(const v1::GenerateRequest& request) cons
         absl::StrCat(request.output().logprobs(), " is more than the maximum of ", kMaxLogprobs));
   }
   RETURN_IF_ERROR(CheckSize("cache_salt", request.cache_salt().size(), kMaxSaltBytes, "bytes"));
+  RETURN_IF_ERROR(
+      CheckSize("constraint", request.constraint().ByteSizeLong(), kMaxConstraintBytes, "bytes"));
   if (request.has_n() && (request.n() < 1 || request.n() > kMaxAnswers)) {
     return FieldError("n", absl::StrCat(request.n(), " is out of range; use 1 to ", kMaxAnswers));
   }
@@ -383,6 +379,7 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
   if (!stops.ok()) return FieldError("stop.stop", stops.status().message());
   ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
   RETURN_IF_ERROR(SetLimits(request.stop(), decode));
+  ASSIGN_OR_RETURN(decode.constraint, CompileConstraint(request, *model_));
   return PreparedRequest{request.request_id(),
                          std::move(decode),
                          std::move(policy),

@@ -14,9 +14,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "bastion/v1/generation.pb.h"
 #include "orchestrator/serve/prepared_request.h"
 #include "orchestrator/serve/served_model.h"
-#include "protos/bastion/v1/generation.pb.h"
 
 namespace bastion {
 
@@ -32,9 +32,6 @@ struct ParserOptions {
   // them and begin one of another role.
   bool refuse_special_tokens = false;
 };
-
-// INVALID_ARGUMENT if an id of a request is too long or would damage a log.
-[[nodiscard]] absl::Status CheckRequestId(absl::string_view id);
 
 // The bytes of the longest text that may fit into the context, within fixed limits.
 [[nodiscard]] size_t DefaultPromptBytes(const ServedModel& model);

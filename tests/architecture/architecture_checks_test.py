@@ -50,6 +50,13 @@ class IncludeChecks(unittest.TestCase):
     def test_tests_include_everything(self):
         self.assertFalse(self.includes("tests/client/a.cc", "client/cpp/b.h", "kernels/ops.h"))
 
+    def test_include_paths_that_begin_elsewhere_are_checked(self):
+        self.assertFalse(self.includes("client/ctl/a.cc", "bastion/b.h", "bastion/v1/c.pb.h"))
+        self.assertEqual(
+            self.includes("client/cpp/bastion/a.h", "bastion/internal/v1/c.pb.h"),
+            ["client/cpp/bastion/a.h:1: client/cpp may not include protos/bastion/internal/v1/c.pb.h"])
+        self.assertTrue(self.includes("orchestrator/serve/a.cc", "bastion/b.h"))
+
     def test_a_folder_without_a_rule_is_reported(self):
         self.assertTrue(self.includes("unknown/a.cc", "common/base/b.h"))
 
@@ -75,7 +82,7 @@ class IncludeChecks(unittest.TestCase):
         self.assertFalse(libraries("kernels/torch/a.cc", "#include <ATen/ATen.h>\n"))
 
     def test_torch_and_protos_in_one_file_are_reported(self):
-        both = '#include <c10/core/Device.h>\n#include "protos/bastion/v1/generation.pb.h"\n'
+        both = '#include <c10/core/Device.h>\n#include "bastion/v1/generation.pb.h"\n'
         self.assertTrue(findings(checks.torch_and_protos, ("drafter_service/serve/a.cc", both)))
         one = both.splitlines()[1]
         self.assertFalse(findings(checks.torch_and_protos, ("drafter_service/serve/a.cc", one)))
@@ -99,6 +106,14 @@ class LinkChecks(unittest.TestCase):
              "common/wire/CMakeLists.txt:1: wire includes common/base/b.h but does not list base"])
         self.assertFalse(
             self.links("bastion_library(NAME wire SRCS a.cc\n  DEPS base absl::time)\n", source))
+
+    def test_libraries_in_plain_cmake_are_checked(self):
+        source = ("common/wire/a.cc", '#include "common/base/b.h"\n')
+        self.assertEqual(
+            self.links("add_library(wire STATIC a.cc)\ntarget_link_libraries(wire PUBLIC x)\n", source),
+            ["common/wire/CMakeLists.txt:1: wire includes common/base/b.h but does not list base"])
+        self.assertFalse(self.links(
+            "add_library(wire STATIC\n  a.cc)\ntarget_link_libraries(wire PUBLIC\n  x base)\n", source))
 
     def test_the_header_of_a_source_is_also_checked(self):
         header = ("common/wire/a.h", '#include "common/base/b.h"\n')

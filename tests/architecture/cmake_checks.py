@@ -8,6 +8,9 @@ import rules
 from source import Finding
 
 _CALL = re.compile(r"\bbastion_(?:library|binary|cuda_library)\s*\(([^()]*)\)")
+# The SDK's library, in plain CMake, because other projects read and build it.
+_PLAIN = re.compile(r"\badd_library\s*\((\w+)\s+STATIC\s([^()]*)\)")
+_LINK = r"\btarget_link_libraries\s*\({}\s+PUBLIC\s([^()]*)\)"
 _SET = re.compile(r"\bset\s*\((\w+)\s+([^()]*)\)")
 
 
@@ -45,6 +48,11 @@ def targets_of(file):
         sources = tuple(os.path.join(folder, s) for s in sections.get("SRCS", ()))
         yield Target(sections["NAME"][0], file.path, text.count("\n", 0, call.start()) + 1, sources,
                      frozenset(sections.get("DEPS", ())))
+    for call in _PLAIN.finditer(text):
+        name, sources = call.groups()
+        deps = " ".join(re.findall(_LINK.format(name), text))
+        yield Target(name, file.path, text.count("\n", 0, call.start()) + 1,
+                     tuple(os.path.join(folder, s) for s in sources.split()), frozenset(deps.split()))
 
 
 def _owners(targets):

@@ -77,23 +77,35 @@ MAY_INCLUDE = {
                            "common/telemetry", "common/wire", "orchestrator/cost",
                            "orchestrator/cycle", "orchestrator/policy", "orchestrator/prior",
                            "orchestrator/remote", "orchestrator/text", "protos/bastion/v1"],
+    "orchestrator/openai": ["common/base", "common/http", "common/hub", "common/telemetry",
+                            "orchestrator/serve", "protos/bastion/v1"],
+    "orchestrator/program": [*_DATA, "common/hub", "common/prior", "common/telemetry", "common/wire",
+                             "orchestrator/cycle", "orchestrator/openai", "orchestrator/policy",
+                             "orchestrator/prior", "orchestrator/remote", "orchestrator/serve"],
 
-    # Clients. inprocess, bench and exactness run the engines in process.
-    "client/cpp": ["common/stages", "protos/bastion/v1"],
-    "client/ctl": ["client/cpp", "common/base", "protos/bastion/v1"],
+    # Clients. inprocess, bench and exactness run the engines in process. The SDK, client/cpp, is also
+    # built without the rest of this project.
+    "client/cpp": ["protos/bastion/v1"],
+    "client/flags": ["common/stages", "protos/bastion/v1"],
+    "client/ctl": ["client/cpp", "client/flags", "common/base", "protos/bastion/v1"],
     "client/inprocess": [*_DATA, "common/nn", "common/prior", "drafter_service/draft",
                          "drafter_service/engine", "orchestrator/prior",
                          "verifier_service/engine", "verifier_service/model"],
-    "client/bench": [*_DATA, "client/cpp", "client/inprocess", "common/hub", "kernels/backend",
-                     "orchestrator/cost", "orchestrator/cycle", "orchestrator/policy",
-                     "orchestrator/prior"],
-    "client/exactness": [*_DATA, "client/bench", "client/cpp", "client/inprocess", "common/hub",
-                         "orchestrator/cost", "orchestrator/policy", "orchestrator/tree"],
+    "client/bench": [*_DATA, "client/cpp", "client/flags", "client/inprocess", "common/hub",
+                     "kernels/backend", "orchestrator/cost", "orchestrator/cycle",
+                     "orchestrator/policy", "orchestrator/prior"],
+    "client/exactness": [*_DATA, "client/bench", "client/cpp", "client/flags", "client/inprocess",
+                         "common/hub", "orchestrator/cost", "orchestrator/policy",
+                         "orchestrator/tree"],
     "client/doctor": ["client/cpp", "client/ctl", "common/base", "common/hub", "common/nn", "common/prior",
                       "common/stages", "drafter_service/draft", "kernels", "kernels/backend",
                       "orchestrator/serve", "protos/bastion/v1", "verifier_service/model"],
     "client/train": ["common/base", "common/hub", "common/prior"],
 }
+
+# Include paths that do not begin at the root of the tree, and the folder where they begin. The longest
+# prefix wins.
+INCLUDE_ROOTS = {"bastion/": "client/cpp/", "bastion/internal/": "protos/", "bastion/v1/": "protos/"}
 
 # Tests may include every folder. No folder above may include a test.
 TESTS = "tests"
@@ -104,7 +116,8 @@ LIBRARIES = {
     "protobuf and gRPC": (("grpcpp/", "grpc/", "google/protobuf/"),
                           ["common/inspection", "common/wire", "drafter_service/features", "drafter_service/serve",
                            "verifier_service/features", "verifier_service/serve",
-                           "orchestrator/remote", "orchestrator/serve", "client", "tests"]),
+                           "orchestrator/openai", "orchestrator/remote", "orchestrator/serve", "client",
+                           "tests"]),
     "Boost": (("boost/",), ["common/http", "tests/common/http"]),
     "prometheus-cpp": (("prometheus/",), ["common/telemetry", "tests"]),
     "OpenTelemetry": (("opentelemetry/",), ["common/telemetry/otlp_sink.cc"]),

@@ -49,10 +49,12 @@ class File:
         return self.path.endswith(rules.CODE_SUFFIXES) or self.path.endswith("CMakeLists.txt")
 
     def includes(self):
-        """Yields (line, path) of every #include."""
+        """Yields (line, path) of every #include. Paths of this project begin at its root."""
         for number, line in enumerate(self.lines, 1):
             if match := re.match(r'\s*#\s*include\s*[<"]([^">]+)[">]', line):
-                yield number, match.group(1)
+                path = match.group(1)
+                prefixes = [prefix for prefix in rules.INCLUDE_ROOTS if path.startswith(prefix)]
+                yield number, rules.INCLUDE_ROOTS.get(max(prefixes, key=len, default=""), "") + path
 
 
 def read_tree(root):

@@ -17,11 +17,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "bastion/v1/error_details.pb.h"
+#include "bastion/v1/generation.pb.h"
+#include "bastion/v1/inspection.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "protos/bastion/v1/error_details.pb.h"
-#include "protos/bastion/v1/generation.pb.h"
-#include "protos/bastion/v1/inspection.pb.h"
 
 namespace bastion {
 namespace {

@@ -56,6 +56,88 @@ TEST_P(VerifierConformanceTest, ATreeCommitsTheTextOfPlainDecoding) {
   }
 }
 
+TEST_P(VerifierConformanceTest, TheTargetChoosesOnlyTokensOfTheMask) {
+  ASSERT_TRUE(info_.takes_masks);
+  for (const SamplingParams& sampling : {SamplingParams{}, SamplingParams{1.0f, 21}}) {
+    const TokenId free = PlainText(sampling, 1)[0];
+    TokenSet others(vocabulary_), one(vocabulary_);
+    for (TokenId token = 0; token < vocabulary_; ++token) {
+      if (token != free) others.Add(token);
+    }
+    one.Add((free + 5) % vocabulary_);
+    const auto choose = [&](const RowMasks& masks) {
+      const SequenceId id = Begin(sampling);
+      const VerifyOutcome outcome = VerifyOne({id, kCached, DraftTree(kPrompt.back()), masks});
+      EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+      return outcome.acceptance.next;
+    };
+    EXPECT_NE(choose({{others}, {0}}), free);
+    EXPECT_EQ(choose({{one}, {0}}), (free + 5) % vocabulary_);
+    EXPECT_EQ(choose({{one}, {RowMasks::kAllTokens}}), free);
+    EXPECT_EQ(choose({}), free);
+  }
+}
+
+TEST_P(VerifierConformanceTest, ATreeUnderMasksCommitsTheTextOfPlainDecodingUnderThem) {
+  // Every row allows the tokens of one residue class, which depends on its depth.
+  const auto set_at = [&](int depth) {
+    TokenSet set(vocabulary_);
+    for (TokenId token = depth % 3; token < vocabulary_; token += 3) set.Add(token);
+    return set;
+  };
+  for (const SamplingParams& sampling : {SamplingParams{}, SamplingParams{1.0f, 21}}) {
+    const SequenceId plain = Begin(sampling);
+    std::vector<TokenId> text;
+    TokenId root = kPrompt.back();
+    for (int i = 0; i < 6; ++i) {
+      const VerifyOutcome outcome =
+          VerifyOne({plain, kCached + i, DraftTree(root), {{set_at(i)}, {0}}});
+      ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+      root = outcome.acceptance.next;
+      ASSERT_EQ(root % 3, i % 3);
+      text.push_back(root);
+    }
+    const DraftTree tree = TreeOver(kPrompt.back(), text.data(), 5);
+    RowMasks masks;
+    for (int depth = 0; depth <= 5; ++depth) masks.sets.push_back(set_at(depth));
+    for (NodeIndex row = 0; row < tree.rows(); ++row) masks.set_of_row.push_back(tree.depth(row));
+    const VerifyOutcome outcome = VerifyOne({Begin(sampling), kCached, tree, masks});
+    ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+    ASSERT_EQ(outcome.acceptance.path.size(), 5u);
+    EXPECT_EQ(outcome.acceptance.next, text[5]);
+  }
+}
+
+TEST_P(VerifierConformanceTest, MasksDoNotChangeLogprobs) {
+  SamplingParams sampling;
+  sampling.logprobs = 2;
+  TokenSet one(vocabulary_);
+  one.Add(7);
+  const auto logprobs = [&](const RowMasks& masks) {
+    const VerifyOutcome outcome =
+        VerifyOne({Begin(sampling), kCached, DraftTree(kPrompt.back()), masks});
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+    return outcome.acceptance.logprobs;
+  };
+  const auto free = logprobs({}), masked = logprobs({{one}, {0}});
+  ASSERT_EQ(free.size(), 1u);
+  ASSERT_EQ(masked.size(), 1u);
+  EXPECT_EQ(masked[0].top, free[0].top);
+  EXPECT_LE(masked[0].chosen, free[0].chosen);
+}
+
+TEST_P(VerifierConformanceTest, MasksThatDoNotFitAreRefused) {
+  const SequenceId id = Begin();
+  TokenSet one(vocabulary_);
+  one.Add(7);
+  const DraftTree root(kPrompt.back());
+  EXPECT_TRUE(absl::IsInvalidArgument(VerifyOne({id, kCached, root, {{one}, {1}}}).status));
+  EXPECT_TRUE(absl::IsInvalidArgument(VerifyOne({id, kCached, root, {{one}, {0, 0}}}).status));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      VerifyOne({id, kCached, root, {{TokenSet(vocabulary_)}, {0}}}).status));
+  EXPECT_TRUE(VerifyOne({id, kCached, root}).status.ok());
+}
+
 TEST_P(VerifierConformanceTest, TheSameSeedGivesTheSameText) {
   EXPECT_EQ(PlainText({1.0f, 4}, 8), PlainText({1.0f, 4}, 8));
   EXPECT_NE(PlainText({1.0f, 4}, 8), PlainText({1.0f, 5}, 8));

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <optional>
 
+#include "bastion/internal/v1/stages.pb.h"
 #include "common/base/check.h"
 #include "common/shm/shared_ring.h"
 #include "common/wire/shared_channel.h"
-#include "protos/bastion/internal/v1/stages.pb.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace bastion::wire {

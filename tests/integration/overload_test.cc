@@ -139,8 +139,8 @@ class OverloadTest : public ::testing::Test {
     scheduler_ = std::make_unique<Scheduler>(options, &stages_->verifier(), &stages_->drafter(),
                                              [](bool) {});
     intake_ = std::make_unique<RequestIntake>(parser_.get(), scheduler_.get());
-    service_ = std::make_unique<GenerationService>(model_.get(), intake_.get(), scheduler_.get(),
-                                                   GenerationServiceOptions{});
+    service_ = std::make_unique<GenerationService>(CallOptions{model_.get(), scheduler_.get()},
+                                                   intake_.get(), GenerationServiceOptions{});
     grpc::ServerBuilder builder;
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();

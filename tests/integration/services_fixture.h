@@ -60,7 +60,8 @@ inline Answer Generate(GenerationClient& client, const v1::GenerateRequest& requ
         answer.logprobs.insert(answer.logprobs.end(), logprobs.begin(), logprobs.end());
         return on_delta == nullptr || on_delta(static_cast<int>(answer.cycles.size()));
       },
-      absl::Minutes(2));
+      // A test sees every error.
+      {.timeout = absl::Minutes(2), .retry = {.max_attempts = 1}});
   return answer;
 }
 

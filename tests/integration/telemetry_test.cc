@@ -8,7 +8,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/inspection_client.h"
+#include "bastion/inspection_client.h"
+#include "bastion/v1/generation.grpc.pb.h"
 #include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -5,9 +5,9 @@
 
 #include <string>
 
+#include "bastion/internal/v1/stages.grpc.pb.h"
 #include "common/wire/service_host.h"
 #include "orchestrator/remote/remote_verifier.h"
-#include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "tests/support/temp_folder.h"
 
 namespace bastion {

@@ -2,8 +2,8 @@
 // and with addresses, socket paths and sequence ids.
 #include <gmock/gmock.h>
 
+#include "bastion/v1/error_details.pb.h"
 #include "orchestrator/serve/public_status.h"
-#include "protos/bastion/v1/error_details.pb.h"
 #include "tests/orchestrator/serve/hosted_service_fixture.h"
 
 namespace bastion {

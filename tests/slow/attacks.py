@@ -1,7 +1,9 @@
 """Attacks on the public port, each for SECONDS. Their names are those of a security review; C1 are the known
-defects of gRPC 1.51."""
+defects of gRPC 1.51, and W are attacks over HTTP."""
 import contextlib
+import http.client
 import itertools
+import json
 import signal
 import socket
 import threading
@@ -180,3 +182,37 @@ def slow_readers(port):
                 client.open_window(0, 32 * len(streams))
                 time.sleep(0.2)
     repeat(attack, threads=2)
+
+
+def post(port, body):
+    """One request to the OpenAI-compatible API, read to its end."""
+    connection = http.client.HTTPConnection('127.0.0.1', port, timeout=5)
+    with contextlib.closing(connection), contextlib.suppress(http.client.HTTPException):
+        connection.request('POST', '/v1/completions', body, {'Content-Type': 'application/json'})
+        connection.getresponse().read()
+
+
+def json_bodies(port):
+    """W: bodies of 3 MB whose values take many times their bytes, or that are deep."""
+    bodies = itertools.cycle(['{"metadata": [' + '[],' * 1_000_000 + '[]]}', '[' * 3_000_000,
+                              json.dumps({'prompt': '7' * 3_000_000})])
+    repeat(lambda _: post(port, next(bodies)), threads=8)
+
+
+def grammars(port):
+    """W: constraints that take long to compile, or whose masks take long."""
+    regexes = ['(((((a{1,99}){1,99}){1,99}){1,99}){1,99})', '(x+x+)+y' * 200, r'(\w|\d|[^z]){0,2000}' * 8,
+               '|'.join(f'{i}[a-z]{{0,40}}' for i in range(3000))]
+    bodies = itertools.cycle([json.dumps({'prompt': 'a', 'max_tokens': 200, 'structured_outputs': {'regex': r}})
+                              for r in regexes])
+    repeat(lambda _: post(port, next(bodies)), threads=8)
+
+
+def silent_http_clients(port, count):
+    """W: connections that begin a request and send no more."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            with contextlib.suppress(OSError):
+                client = stack.enter_context(socket.create_connection(('127.0.0.1', port), timeout=1))
+                client.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n')
+        time.sleep(SECONDS)

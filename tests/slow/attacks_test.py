@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plays attacks against the running services, and watches a bystander's answers meanwhile.
 
-watches: common/wire common/base orchestrator/serve orchestrator/policy orchestrator/text drafter_service/serve verifier_service/serve deploy/envoy protos tests/slow/attacks.py tests/slow/http2_client.py tests/slow/demo_services.py
+watches: common/wire common/base common/http common/hub orchestrator/openai orchestrator/serve orchestrator/policy orchestrator/text drafter_service/serve verifier_service/serve deploy/envoy protos tests/slow/attacks.py tests/slow/http2_client.py tests/slow/demo_services.py
 takes: 3 minutes
 
 C1 are the known defects of gRPC 1.51, tried through Envoy as configured in deploy/envoy; the exhaustion of
@@ -119,6 +119,8 @@ class Services(DemoServices):
                  'verifier': self.address('verifier'), 'shared_memory': f'{folder}/shm',
                  'drafter': self.address('drafter') if name == 'orchestrator' else MODELS / 'drafter',
                  'calibration_limit': '1s'}
+        if name == 'orchestrator':
+            flags['http_listen'] = f'127.0.0.1:{self.http[name]}'
         command = [self.binaries / f'bastion-{name}']
         for flag, value in flags.items():
             if f'--{flag} ' in help_text or f'--{flag.replace("_", "-")} ' in help_text:
@@ -268,7 +270,11 @@ class AttacksTest(unittest.TestCase):
                 ('H7 large trees', lambda: attacks.large_trees(port)),
                 ('H8 hung drafter', lambda: attacks.hung_drafter(services)),
                 ('H11 stop strings', lambda: attacks.stop_strings(port)),
-                ('M6 slow readers', lambda: attacks.slow_readers(port))]
+                ('M6 slow readers', lambda: attacks.slow_readers(port)),
+                ('W JSON bodies', lambda: attacks.json_bodies(services.http['orchestrator'])),
+                ('W grammars', lambda: attacks.grammars(services.http['orchestrator'])),
+                ('W 600 silent HTTP clients',
+                 lambda: attacks.silent_http_clients(services.http['orchestrator'], 600))]
             for name, attack in tried:
                 self.try_attack(name, services, attack)
             services.reset_peak()

@@ -21,15 +21,30 @@ uint64_t HashOf(absl::Span<const TokenId> prefix, uint64_t seed) {
   return Mix(state, prefix.size());
 }
 
+// Every token is a bit less likely than the one before it, beginning with the free choice.
+TokenLogprobs LogprobsAfter(absl::Span<const TokenId> prefix, const SamplingParams& sampling,
+                            TokenId chosen) {
+  const TokenId best = ToyNext(prefix, sampling);
+  const auto logprob = [](int rank) { return -0.5f * static_cast<float>(rank + 1); };
+  TokenLogprobs logprobs;
+  logprobs.chosen = logprob((chosen - best + kToyVocabulary) % kToyVocabulary);
+  for (int rank = 0; rank < *sampling.logprobs; ++rank) {
+    logprobs.top.emplace_back((best + rank) % kToyVocabulary, logprob(rank));
+  }
+  return logprobs;
+}
+
 // Follows the target's choices down the tree, as far as the tree contains them. Appends the root
 // and the accepted tokens to `tokens`.
-Acceptance Walk(const DraftTree& tree, std::vector<TokenId>& tokens,
+Acceptance Walk(const DraftTree& tree, const RowMasks& masks, std::vector<TokenId>& tokens,
                 const SamplingParams& sampling) {
   Acceptance acceptance;
   NodeIndex at = 0;
   while (at != kNoNode) {
     tokens.push_back(tree.token(at));
-    acceptance.next = ToyNext(tokens, sampling);
+    acceptance.next = ToyNext(tokens, sampling, masks.Of(at));
+    if (sampling.logprobs)
+      acceptance.logprobs.push_back(LogprobsAfter(tokens, sampling, acceptance.next));
     const NodeIndex from = std::exchange(at, kNoNode);
     for (NodeIndex child = 1; child < tree.rows(); ++child) {
       if (tree.parent(child) == from && tree.token(child) == acceptance.next) at = child;
@@ -50,9 +65,12 @@ size_t RowsOf(const Forest& forest, absl::Span<const PrefillItem> prompts) {
 
 }  // namespace
 
-TokenId ToyNext(absl::Span<const TokenId> prefix, const ChoiceParams& sampling) {
+TokenId ToyNext(absl::Span<const TokenId> prefix, const ChoiceParams& sampling,
+                const TokenSet* allowed) {
   const uint64_t seed = sampling.temperature == 0 ? 0 : sampling.seed + 1;
-  return static_cast<TokenId>(HashOf(prefix, seed) % kToyVocabulary);
+  auto token = static_cast<TokenId>(HashOf(prefix, seed) % kToyVocabulary);
+  while (allowed != nullptr && !allowed->contains(token)) token = (token + 1) % kToyVocabulary;
+  return token;
 }
 
 std::vector<TokenId> ToyText(std::vector<TokenId> prompt, const SamplingParams& sampling,
@@ -76,6 +94,7 @@ absl::StatusOr<TargetInfo> FakeVerifier::Info() {
   info.kv_tokens = kv_tokens;
   info.page_tokens = kToyPage;
   info.identity = identity;
+  info.takes_masks = takes_masks;
   return info;
 }
 
@@ -164,6 +183,7 @@ void FakeVerifier::UpdatePages() {
 
 absl::StatusOr<FakeVerifier::State*> FakeVerifier::AdmitRoot(const VerifyItem& item) {
   RETURN_IF_ERROR(item.tree.Validate(kToyVocabulary));
+  RETURN_IF_ERROR(item.masks.Validate(item.tree.rows(), kToyVocabulary));
   int depth = 0;
   for (NodeIndex i = 0; i < item.tree.rows(); ++i) depth = std::max(depth, item.tree.depth(i));
   ASSIGN_OR_RETURN(State * state, Find(item.sequence, item.cached, 1 + depth));
@@ -201,7 +221,7 @@ absl::StatusOr<VerifyResult> FakeVerifier::Verify(const Forest& forest,
     State& state = **admitted[i];
     const bool whole = Reserve(state, state.tokens.size() + forest[i].tree.rows()).ok();
     const DraftTree tree = whole ? forest[i].tree : DraftTree(forest[i].tree.token(0));
-    outcome.acceptance = Walk(tree, state.tokens, state.sampling);
+    outcome.acceptance = Walk(tree, forest[i].masks, state.tokens, state.sampling);
     if (forced_acceptance) outcome.acceptance = *forced_acceptance;
     result.trace.rows += tree.rows();
     result.trace.contexts.push_back(forest[i].cached);

@@ -20,8 +20,10 @@ inline constexpr int kToyContext = 512;
 inline constexpr int kToyRows = 256;
 inline constexpr int kToyPage = 16;  // Tokens.
 
-// The toy target's next token after `prefix`. At temperature 0 the seed has no effect.
-[[nodiscard]] TokenId ToyNext(absl::Span<const TokenId> prefix, const ChoiceParams& sampling);
+// The toy target's next token after `prefix`: the hash, or the next higher token that is in
+// `allowed`. At temperature 0 the seed has no effect. `allowed` may be null.
+[[nodiscard]] TokenId ToyNext(absl::Span<const TokenId> prefix, const ChoiceParams& sampling,
+                              const TokenSet* allowed = nullptr);
 // The output of plain decoding: `count` tokens after `prompt`.
 [[nodiscard]] std::vector<TokenId> ToyText(std::vector<TokenId> prompt,
                                            const SamplingParams& sampling, int count);
@@ -43,6 +45,7 @@ class FakeVerifier final : public Verifier {
   int kv_tokens = 32 * kToyContext;  // Capacity of the KV cache.
   int max_context = kToyContext;
   std::string identity = "toy";
+  bool takes_masks = true;
 
   // ---- faults that a test can set ----
   std::optional<absl::Status> call_error;       // Returned by every Verify.

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <numeric>
 
 #include "common/base/check.h"
@@ -115,6 +116,19 @@ json ByteLevelTokenizerJson() {
                                 {"pretokenizers", json::array({split, byte_level})}};
   tokenizer["decoder"] = byte_level;
   tokenizer["model"] = {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merges}};
+  return tokenizer;
+}
+
+json WordTokenizerJson(const std::vector<std::string>& words) {
+  json tokenizer = ByteLevelTokenizerJson();
+  tokenizer["added_tokens"] = json::array();
+  json& model = tokenizer["model"];
+  model["merges"] = json::array();
+  for (auto token = model["vocab"].begin(); token != model["vocab"].end();) {
+    token = *token >= kFirstMerge ? model["vocab"].erase(token) : std::next(token);
+  }
+  TokenId next = kFirstMerge;
+  for (const std::string& word : words) model["vocab"][ToByteCharacters(word)] = next++;
   return tokenizer;
 }
 

@@ -30,6 +30,9 @@ struct TensorFixture {
 // A byte-level BPE tokenizer like Qwen's, but without a normalizer. Ids 0 to 255 are the bytes.
 // Merged tokens ("th", "the", " the", "é" …) start at kFirstMerge; the special tokens follow.
 [[nodiscard]] nlohmann::json ByteLevelTokenizerJson();
+// A byte-level tokenizer without merges. Its tokens are the bytes, then `words`. Nothing is
+// special.
+[[nodiscard]] nlohmann::json WordTokenizerJson(const std::vector<std::string>& words);
 inline constexpr TokenId kFirstMerge = 256;
 inline constexpr TokenId kEndOfText = 264;  // <|endoftext|>
 inline constexpr TokenId kImStart = 265;    // <|im_start|>

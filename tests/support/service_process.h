@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cpp/generation_client.h"
+#include "bastion/generation_client.h"
 #include "tests/support/temp_folder.h"
 
 namespace bastion::testing {

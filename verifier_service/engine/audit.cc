@@ -25,29 +25,35 @@ bool Audit::SelectNextCycle() {
   return KeyedWords(kStream, 0, static_cast<uint32_t>(drawn_++))[0] < options_.fraction * 0x1p32;
 }
 
-Audit::PlainChoice Audit::DecodeOne(Sequence& sequence, Position position, TokenId token,
-                                    TokenId taken) {
+Audit::PlainChoice Audit::DecodeOne(Sequence& sequence, Position position,
+                                    const Committed& committed) {
   nn::RowBatch batch;
-  batch.AddRun({&sequence.table, position, kernels::RowMask::kCausal}, {token});
-  const DraftTree root(token);
-  const absl::StatusOr<PlainStep> step = target_->DecodeOne(
-      batch, {&root, position, 0, &sequence.sampling, &sequence.history, &sequence.table});
-  sequence.history.Push(token);
+  batch.AddRun({&sequence.table, position, kernels::RowMask::kCausal}, {committed.token});
+  const DraftTree root(committed.token);
+  const absl::StatusOr<PlainStep> step = target_->DecodeOne(batch, {.tree = &root,
+                                                                    .cached = position,
+                                                                    .sampling = &sequence.sampling,
+                                                                    .history = &sequence.history,
+                                                                    .table = &sequence.table,
+                                                                    .masks = &committed.allowed});
+  sequence.history.Push(committed.token);
   if (!step.ok() || step->choice < 0) return {kNoToken, 0};
   LogitEdits edits;
   edits.EditRow(sequence.sampling, sequence.history, step->logits);
   return {step->choice, ScoreOf(step->logits, step->choice, position + 1, sequence.sampling) -
-                            ScoreOf(step->logits, taken, position + 1, sequence.sampling)};
+                            ScoreOf(step->logits, committed.next, position + 1, sequence.sampling)};
 }
 
 void Audit::Check(const VerifyItem& item, const Acceptance& acceptance, Sequence& sequence) {
   ++counts_.cycles;
   for (int i = 0; i < acceptance.committed_length(); ++i) sequence.history.Pop();
-  TokenId token = item.tree.token(0);
+  NodeIndex node = 0;
   for (int i = 0; i < acceptance.committed_length(); ++i) {
     const bool last = i == static_cast<int>(acceptance.path.size());
     const TokenId taken = last ? acceptance.next : item.tree.token(acceptance.path[i]);
-    const PlainChoice plain = DecodeOne(sequence, item.cached + i, token, taken);
+    Committed committed = {item.tree.token(node), taken, {}};
+    if (const TokenSet* const allowed = item.masks.Of(node)) committed.allowed = {{*allowed}, {0}};
+    const PlainChoice plain = DecodeOne(sequence, item.cached + i, committed);
     ++counts_.tokens;
     if (plain.token != taken) {
       const bool rounding = std::abs(plain.gap) <= options_.tolerance;
@@ -62,7 +68,7 @@ void Audit::Check(const VerifyItem& item, const Acceptance& acceptance, Sequence
                             plain.gap));
       }
     }
-    token = taken;
+    if (!last) node = acceptance.path[i];
   }
 }
 

@@ -34,9 +34,16 @@ class Audit {
     TokenId token;
     float gap;  // The token's score, minus the score of the token that it is compared with.
   };
-  // Runs a plain decode step for `token` at `position`. Compares its choice with `taken`.
-  [[nodiscard]] PlainChoice DecodeOne(Sequence& sequence, Position position, TokenId token,
-                                      TokenId taken);
+  // A committed token of the cycle.
+  struct Committed {
+    TokenId token;
+    TokenId next;      // The token that the target chose after it.
+    RowMasks allowed;  // One row: the tokens that it might choose.
+  };
+  // Runs a plain decode step for `committed` at `position`. Compares its choice with the next
+  // token.
+  [[nodiscard]] PlainChoice DecodeOne(Sequence& sequence, Position position,
+                                      const Committed& committed);
   void Report(const VerifyItem& item, const Sequence& sequence,
               const std::string& difference) const;
 

@@ -54,6 +54,7 @@ absl::Status CallLayout::CheckPosition(const Sequence& sequence, Position cached
 absl::StatusOr<Sequence*> CallLayout::AdmitRoot(const VerifyItem& item) {
   ASSIGN_OR_RETURN(Sequence * sequence, FindOnce(item.sequence));
   RETURN_IF_ERROR(item.tree.Validate(info_.dims.vocabulary));
+  RETURN_IF_ERROR(item.masks.Validate(item.tree.rows(), info_.dims.vocabulary));
   RETURN_IF_ERROR(CheckPosition(*sequence, item.cached, MaxDepth(item.tree)));
   RETURN_IF_ERROR(pages_.Reserve(sequence->table, item.cached + 1));
   return sequence;

@@ -32,8 +32,14 @@ struct TreeEntry {
     return replaced.has_value() ? replaced->tree : item->tree;
   }
   [[nodiscard]] TreeRows Rows() const {
-    return {&tree(),         item->cached, first_row, &sequence->sampling, &sequence->history,
-            &sequence->table};
+    return {.tree = &tree(),
+            .cached = item->cached,
+            .first_row = first_row,
+            .sampling = &sequence->sampling,
+            .history = &sequence->history,
+            .table = &sequence->table,
+            .masks = &item->masks,
+            .sent_nodes = replaced.has_value() ? &replaced->nodes : nullptr};
   }
   // Converts the path of `acceptance` to node indices of the item's own tree.
   [[nodiscard]] Acceptance ToItemIndices(Acceptance acceptance) const;

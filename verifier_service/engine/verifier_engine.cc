@@ -96,6 +96,7 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target, s
   info_.kv_tokens = target_->pages().total_pages() * kernels::kPageTokens;
   info_.page_tokens = kernels::kPageTokens;
   info_.identity = std::move(identity);
+  info_.takes_masks = true;
 }
 
 absl::Status Engine::SetFeatureLayers(const std::vector<int>& layers) {

@@ -13,9 +13,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "bastion/internal/v1/stages.pb.h"
 #include "common/base/mutex.h"
 #include "common/wire/message_stream.h"
-#include "protos/bastion/internal/v1/stages.pb.h"
 #include "verifier_service/features/feature_store.h"
 
 namespace bastion::verifier {

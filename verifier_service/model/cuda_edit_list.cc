@@ -10,15 +10,20 @@ namespace {
 
 using kernels::cuda::LogitEdit;
 
-// The edits of a row for biases and banned tokens. Their number does not grow with the text.
+// The edits of a row for biases and excluded tokens. Their number does not grow with the text.
 absl::flat_hash_map<TokenId, LogitEdit> GivenEdits(const SamplingParams& sampling,
-                                                   const TokenHistory& history) {
+                                                   const TokenHistory& history,
+                                                   const TokenSet* allowed) {
   absl::flat_hash_map<TokenId, LogitEdit> edits;
   for (const auto& [token, bias] : sampling.logit_bias) edits[token].bias += bias;
   if (history.output_tokens() < sampling.min_tokens) {
     for (const TokenId token : sampling.stop_tokens) {
       edits[token].bias = -std::numeric_limits<float>::infinity();
     }
+  }
+  if (allowed == nullptr) return edits;
+  for (TokenId token = 0; token < allowed->vocabulary(); ++token) {
+    if (!allowed->contains(token)) edits[token].bias = -std::numeric_limits<float>::infinity();
   }
   return edits;
 }
@@ -31,14 +36,15 @@ void AddPenalties(const SamplingParams& sampling, const TokenHistory::Count& cou
   edit.presence = sampling.presence_penalty;
 }
 
-void AddRow(const SamplingParams& sampling, const TokenHistory& history, int row,
-            std::vector<LogitEdit>& list) {
+void AddRow(const TreeRows& rows, NodeIndex node, std::vector<LogitEdit>& list) {
+  const SamplingParams& sampling = *rows.sampling;
+  const TokenHistory& history = *rows.history;
   const auto add = [&](TokenId token, LogitEdit edit) {
-    edit.row = row;
+    edit.row = rows.first_row + node;
     edit.token = token;
     list.push_back(edit);
   };
-  absl::flat_hash_map<TokenId, LogitEdit> given = GivenEdits(sampling, history);
+  absl::flat_hash_map<TokenId, LogitEdit> given = GivenEdits(sampling, history, rows.Allowed(node));
   if (sampling.penalizes()) {
     for (const auto& [token, count] : history.counts()) {
       if (count.prompt + count.output == 0) continue;
@@ -59,10 +65,9 @@ void AddRow(const SamplingParams& sampling, const TokenHistory& history, int row
 std::vector<LogitEdit> EditList(absl::Span<const TreeRows> trees) {
   std::vector<LogitEdit> list;
   for (const TreeRows& rows : trees) {
-    if (!rows.sampling->edits_logits()) continue;
-    ForEachNodeHistory(*rows.tree, *rows.history, [&](NodeIndex node) {
-      AddRow(*rows.sampling, *rows.history, rows.first_row + node, list);
-    });
+    if (!rows.edits_logits()) continue;
+    ForEachNodeHistory(*rows.tree, *rows.history,
+                       [&](NodeIndex node) { AddRow(rows, node, list); });
   }
   return list;
 }

@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
           {"Model", {"target DIR", "dtype TYPE"}},
           {"Connections", {"listen ADDRESSES", "shared_memory DIR"}},
           bastion::wire::SecurityFlagGroup(),
-          {"Telemetry", {"http_listen ADDRESS", "trace_detail"}},
+          {"Telemetry", {"http_listen ADDRESS", "http_hosts NAMES", "trace_detail"}},
           {"Attention", {"attention_sinks TOKENS", "attention_window TOKENS"}},
           {"Device",
            {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",

@@ -17,12 +17,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "bastion/internal/v1/stages.grpc.pb.h"
 #include "common/base/mutex.h"
 #include "common/stages/engine_meter.h"
 #include "common/wire/attach_server.h"
 #include "common/wire/message_stream.h"
 #include "common/wire/security.h"
-#include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "verifier_service/engine/verifier_engine.h"
 #include "verifier_service/serve/verifier_telemetry.h"
 

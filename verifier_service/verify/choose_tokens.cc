@@ -57,10 +57,19 @@ std::vector<TokenId> ChooseTokens(const nn::Device& device, const LogitRows& log
                                   absl::Span<const TreeRows> trees) {
   LogitEdits edits;
   for (const TreeRows& rows : trees) {
-    const SamplingParams& sampling = *rows.sampling;
-    if (sampling.edits_logits()) {
-      edits.EditTree(sampling, *rows.tree, logits.vocabulary, *rows.history,
+    if (rows.sampling->edits_logits()) {
+      edits.EditTree(*rows.sampling, *rows.tree, logits.vocabulary, *rows.history,
                      logits.row(rows.first_row));
+    }
+  }
+  for (const TreeRows& rows : trees) {
+    for (NodeIndex row = 0; row < rows.tree->rows(); ++row) {
+      const TokenSet* const allowed = rows.Allowed(row);
+      if (allowed == nullptr) continue;
+      float* const values = logits.row(rows.first_row + row);
+      // Log-probabilities are those without the constraint.
+      if (rows.sampling->logprobs) edits.KeepRow(logits.vocabulary, values);
+      MaskRow(*allowed, values);
     }
   }
   const std::vector<kernels::ChoiceRule> rules = RulesOf(trees, logits.rows);

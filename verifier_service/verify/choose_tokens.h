@@ -33,6 +33,19 @@ struct TreeRows {
   const SamplingParams* sampling = nullptr;
   TokenHistory* history = nullptr;  // The committed tokens.
   const nn::PageTable* table = nullptr;
+  const RowMasks* masks = nullptr;  // Those of the tree as it was sent. Null: none.
+  // By row of `tree`: its node in the tree as it was sent. Null: the same.
+  const std::vector<NodeIndex>* sent_nodes = nullptr;
+
+  // The tokens that may be chosen after a row; null if all may.
+  [[nodiscard]] const TokenSet* Allowed(NodeIndex row) const {
+    if (masks == nullptr) return nullptr;
+    return masks->Of(sent_nodes == nullptr ? row : (*sent_nodes)[row]);
+  }
+  // The logits are edited before the choice.
+  [[nodiscard]] bool edits_logits() const {
+    return sampling->edits_logits() || (masks != nullptr && !masks->set_of_row.empty());
+  }
 };
 
 // The number of rows of `trees`.
@@ -46,7 +59,8 @@ struct TreeRows {
                                                        int row_count);
 
 // [R] The choice after each row; −1 if the row's logits are NaN or exclude every token. `trees`
-// must cover all rows. The logits are edited in place and restored before this returns.
+// must cover all rows. The logits are edited in place and restored before this returns, except
+// those of tokens that a constraint excludes, if the request asks for no log-probabilities.
 [[nodiscard]] std::vector<TokenId> ChooseTokens(const nn::Device& device, const LogitRows& logits,
                                                 absl::Span<const TreeRows> trees);
 

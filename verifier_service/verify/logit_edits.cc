@@ -1,5 +1,6 @@
 #include "verifier_service/verify/logit_edits.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace bastion::verifier {
@@ -42,6 +43,23 @@ void LogitEdits::EditTree(const SamplingParams& sampling, const DraftTree& tree,
   });
 }
 
+void LogitEdits::KeepRow(int vocabulary, float* logits) {
+  kept_.push_back({logits, {logits, logits + vocabulary}});
+}
+
+void MaskRow(const TokenSet& allowed, float* logits) {
+  constexpr float kExcluded = -std::numeric_limits<float>::infinity();
+  const int vocabulary = allowed.vocabulary();
+  for (int begin = 0; begin < vocabulary; begin += TokenSet::kBits) {
+    const uint32_t word = allowed.words()[begin / TokenSet::kBits];
+    if (word == ~uint32_t{0}) continue;
+    const int end = std::min(begin + TokenSet::kBits, vocabulary);
+    for (int token = begin; token < end; ++token) {
+      logits[token] = (word >> (token - begin) & 1) != 0 ? logits[token] : kExcluded;
+    }
+  }
+}
+
 void ForEachNodeHistory(const DraftTree& tree, TokenHistory& history,
                         absl::FunctionRef<void(NodeIndex node)> visit) {
   std::vector<NodeIndex> path;
@@ -55,6 +73,8 @@ void ForEachNodeHistory(const DraftTree& tree, TokenHistory& history,
 }
 
 void LogitEdits::Undo() {
+  for (const KeptRow& row : kept_) std::copy(row.before.begin(), row.before.end(), row.logits);
+  kept_.clear();
   for (auto edit = edits_.rbegin(); edit != edits_.rend(); ++edit) *edit->logit = edit->before;
   edits_.clear();
 }

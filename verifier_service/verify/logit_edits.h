@@ -1,5 +1,6 @@
 // LogitEdits: applies a request's bias, minimum length and penalties to rows of logits before a
-// token is chosen from them. Their order and meaning: common/stages/sampling_params.h.
+// token is chosen from them. Their order and meaning: common/stages/sampling_params.h. MaskRow
+// applies its constraint, after them.
 //
 // Edits are made in place and undone by the destructor, because log-probabilities are computed from
 // the unedited logits afterwards. Thread-compatible.
@@ -11,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "common/stages/draft_tree.h"
 #include "common/stages/sampling_params.h"
+#include "common/stages/token_set.h"
 #include "verifier_service/verify/token_history.h"
 
 namespace bastion::verifier {
@@ -30,6 +32,9 @@ class LogitEdits {
   void EditTree(const SamplingParams& sampling, const DraftTree& tree, int vocabulary,
                 TokenHistory& history, float* logits);
 
+  // Undo will restore the row `logits` [V]. After this, no row may be edited.
+  void KeepRow(int vocabulary, float* logits);
+
   void Undo();
 
  private:
@@ -39,8 +44,17 @@ class LogitEdits {
   };
   void Set(float* logit, float value);
 
+  struct KeptRow {
+    float* logits;
+    std::vector<float> before;
+  };
+
   std::vector<Edit> edits_;
+  std::vector<KeptRow> kept_;
 };
+
+// Excludes all tokens that are not in `allowed` from the row `logits` [V].
+void MaskRow(const TokenSet& allowed, float* logits);
 
 // Calls visit(node) for every row of `tree`. During the call, `history`, the text before the root,
 // is extended by the path to that row. It is restored before this returns.

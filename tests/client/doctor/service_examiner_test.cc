@@ -24,7 +24,8 @@ class ServiceExaminerTest : public testing::SchedulerTest {
     options_.link.calibration_limit = absl::Milliseconds(200);
     StartAndAwaitReady();
     intake_.emplace(&parser_, scheduler_.get());
-    service_.emplace(&model_.model(), &*intake_, scheduler_.get(), GenerationServiceOptions{});
+    service_.emplace(CallOptions{&model_.model(), scheduler_.get()}, &*intake_,
+                     GenerationServiceOptions{});
     inspection_.emplace(scheduler_.get(), &timeline_, wire::Security::None(),
                         std::vector<InspectedPeer>{});
     wire::HostOptions host;

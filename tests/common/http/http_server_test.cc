@@ -54,8 +54,13 @@ class HttpServerTest : public ::testing::Test {
       EXPECT_FALSE(response.connected());
       ++ended_streams_;
     };
+    const auto mirror = [](const HttpRequest& request, HttpResponse& response) {
+      response.AddHeader("X-Mirror", request.headers.at("x-value"));
+      response.Send(200, "text/plain", "");
+    };
     auto server = HttpServer::Start(options, {{"GET", "/echo", echo},
-                                              {"POST", "/echo", echo},
+                                              {"POST", "/echo", echo, Right::kInspect, kBodyBytes},
+                                              {"GET", "/mirror", mirror},
                                               {"GET", "/count", count},
                                               {"GET", "/endless", endless},
                                               {"GET", "/silent", silent},
@@ -64,6 +69,8 @@ class HttpServerTest : public ::testing::Test {
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
+  static constexpr size_t kBodyBytes = 100;
+
   int port() const { return server_->port(); }
   static bool Await(const std::atomic<int>& counter, int value) {
     for (int i = 0; i < 2000 && counter < value; ++i) absl::SleepFor(absl::Milliseconds(10));
@@ -145,14 +152,76 @@ TEST_F(HttpServerTest, OtherHostsAndOriginsAreRefused) {
 }
 
 TEST_F(HttpServerTest, RequestsThatAreTooLargeOrNotHttpAreRefused) {
-  Start({.max_header_bytes = 1000, .max_body_bytes = 100});
+  Start({.max_header_bytes = 1000});
   EXPECT_EQ(Fetch(port(), "/echo", "X: " + std::string(2000, 'x') + "\r\n").status, 431);
-  EXPECT_EQ(Fetch(port(), "/echo", "", "POST", std::string(200, 'x')).status, 413);
+  EXPECT_EQ(Fetch(port(), "/echo", "", "POST", std::string(kBodyBytes, 'x')).status, 200);
+  EXPECT_EQ(Fetch(port(), "/echo", "", "POST", std::string(kBodyBytes + 1, 'x')).status, 413);
   HttpConnection garbage(port());
   garbage.Send(std::string("\0\1garbage\r\n\r\n", 13));
   EXPECT_THAT(garbage.ReceiveAll(), HasSubstr("400 Bad Request"));
   EXPECT_EQ(Fetch(port(), "/%zz").status, 400);
   EXPECT_EQ(Fetch(port(), "/echo").status, 200);
+}
+
+TEST_F(HttpServerTest, ABodyWithoutALengthIsLimitedToo) {
+  Start();
+  const auto post = [&](size_t bytes) {
+    HttpConnection connection(port());
+    connection.Send(absl::StrCat("POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n",
+                                 "Transfer-Encoding: chunked\r\n\r\n", absl::Hex(bytes), "\r\n",
+                                 std::string(bytes, 'x'), "\r\n0\r\n\r\n"));
+    return connection.ReceiveAll();
+  };
+  EXPECT_THAT(post(kBodyBytes), HasSubstr("200 OK"));
+  EXPECT_THAT(post(kBodyBytes + 1), HasSubstr("413 Payload Too Large"));
+}
+
+TEST_F(HttpServerTest, ARequestIsRefusedBeforeItsBodyIsRead) {
+  Start();
+  for (const char* head : {"POST /none HTTP/1.1\r\nHost: localhost\r\n",
+                           "POST /echo HTTP/1.1\r\nHost: evil.example\r\n",
+                           "POST /echo HTTP/1.1\r\nHost: localhost\r\n"}) {
+    HttpConnection connection(port());
+    connection.Send(absl::StrCat(head, "Content-Length: 1000000\r\n\r\n"));
+    EXPECT_THAT(connection.Receive(), HasSubstr("HTTP/1.1 4")) << head;
+  }
+}
+
+TEST_F(HttpServerTest, AClientThatSendsItsBodyMeanwhileReadsTheRefusal) {
+  Start();
+  HttpConnection connection(port());
+  connection.Send("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 300000\r\n\r\n");
+  for (int i = 0; i < 3; ++i) connection.Send(std::string(100000, 'x'));
+  EXPECT_THAT(connection.ReceiveAll(), HasSubstr("413 Payload Too Large"));
+}
+
+TEST_F(HttpServerTest, AClientThatWaitsForPermissionSendsItsBody) {
+  Start();
+  HttpConnection connection(port());
+  connection.Send(
+      "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: "
+      "100-continue\r\n\r\n");
+  EXPECT_EQ(connection.Receive(), "HTTP/1.1 100 Continue\r\n\r\n");
+  connection.Send("body");
+  EXPECT_THAT(connection.Receive(), HasSubstr("body"));
+}
+
+TEST_F(HttpServerTest, HeadersReachTheHandlerAndTheClient) {
+  Start();
+  const HttpAnswer answer = Fetch(port(), "/mirror", "X-VALUE: some text\r\n");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.head, HasSubstr("X-Mirror: some text"));
+}
+
+TEST_F(HttpServerTest, ErrorsOfTheServerHaveTheFormOfTheirPath) {
+  Start({.errors = {.prefix = "/api/", .type = "application/json", .body = [](int status, auto) {
+                      return absl::StrCat(status);
+                    }}});
+  const HttpAnswer formatted = Fetch(port(), "/api/none");
+  EXPECT_EQ(formatted.status, 404);
+  EXPECT_THAT(formatted.head, HasSubstr("application/json"));
+  EXPECT_EQ(formatted.body, "404");
+  EXPECT_EQ(Fetch(port(), "/none").body, "there is no /none\n");
 }
 
 TEST_F(HttpServerTest, AClientThatSendsSlowlyLosesItsConnection) {

@@ -2,10 +2,10 @@
 // nothing: the peer has forgotten what it knew.
 #include <memory>
 
+#include "bastion/internal/v1/stages.pb.h"
 #include "common/wire/step_stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "protos/bastion/internal/v1/stages.pb.h"
 
 namespace bastion::wire {
 namespace {

@@ -12,7 +12,10 @@ namespace {
 
 constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-grpc::Status Check(int port, bool patient) {
+using grpc::health::v1::HealthCheckResponse;
+
+grpc::Status Check(int port, bool patient, const std::string& service = "",
+                   HealthCheckResponse* reply = nullptr) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
@@ -22,8 +25,25 @@ grpc::Status Check(int port, bool patient) {
   grpc::ClientContext context;
   context.set_wait_for_ready(patient);
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(40));
-  grpc::health::v1::HealthCheckResponse reply;
-  return stub->Check(&context, {}, &reply);
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(service);
+  HealthCheckResponse unread;
+  return stub->Check(&context, request, reply == nullptr ? &unread : reply);
+}
+
+TEST(HealthServerTest, AProcessThatWaitsIsAliveButDoesNotServe) {
+  const auto server = HealthServer::Start("127.0.0.1:0");
+  ASSERT_TRUE(server.ok()) << server.status();
+  for (const bool serving : {false, true, false}) {
+    (*server)->SetServing(serving);
+    HealthCheckResponse ready, live;
+    ASSERT_TRUE(Check((*server)->port(), true, "", &ready).ok());
+    ASSERT_TRUE(Check((*server)->port(), true, "liveness", &live).ok());
+    EXPECT_EQ(ready.status(),
+              serving ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
+    EXPECT_EQ(live.status(), HealthCheckResponse::SERVING);
+  }
+  EXPECT_EQ(Check((*server)->port(), true, "other").error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 TEST(HealthServerTest, IdleClientsCannotKeepProbesOut) {

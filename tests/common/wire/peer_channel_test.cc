@@ -1,11 +1,11 @@
 #include "common/wire/peer_channel.h"
 
 #include "absl/strings/str_cat.h"
+#include "bastion/internal/v1/stages.grpc.pb.h"
 #include "common/base/clock.h"
 #include "common/wire/protocol.h"
 #include "common/wire/service_host.h"
 #include "gtest/gtest.h"
-#include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "tests/support/manual_clock.h"
 #include "tests/support/temp_folder.h"
 

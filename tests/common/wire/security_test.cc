@@ -4,12 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "bastion/internal/v1/stages.grpc.pb.h"
 #include "common/wire/protocol.h"
 #include "common/wire/service_host.h"
 #include "gmock/gmock.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
-#include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/test_certificates.h"
 

@@ -124,6 +124,7 @@ void Load::Main(uint64_t seed) {
 Outcome Load::Send(GenerationClient& client, const Reference& reference, int deltas) {
   Outcome outcome;
   int seen = 0;
+  const RpcOptions once = {.timeout = kTimeout, .retry = {.max_attempts = 1}};
   outcome.status = client.Generate(
       reference.request,
       [&](const v1::GenerateResponse& event) {
@@ -140,7 +141,7 @@ Outcome Load::Send(GenerationClient& client, const Reference& reference, int del
         outcome.canceled = seen++ == deltas;
         return !outcome.canceled;
       },
-      kTimeout);
+      once);
   outcome.right = outcome.status.ok() ? outcome.text == reference.text
                                       : absl::StartsWith(reference.text, outcome.text);
   return outcome;

@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/cpp/generation_client.h"
+#include "bastion/generation_client.h"
 #include "common/base/mutex.h"
 #include "tests/faults/seeded/replica.h"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cpp/generation_client.h"
+#include "bastion/generation_client.h"
 #include "tests/faults/seeded/faulty_link.h"
 #include "tests/faults/seeded/shifted_clock.h"
 #include "tests/support/service_process.h"

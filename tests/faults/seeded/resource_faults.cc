@@ -120,7 +120,8 @@ class KvCache final : public Fault {
         request.mutable_stop()->set_max_tokens(kTokens);
         request.mutable_stop()->set_ignore_eos(true);
         const absl::Status status = replica_.MakeClient()->Generate(
-            request, [&](const v1::GenerateResponse&) { return !ending_.load(); });
+            request, [&](const v1::GenerateResponse&) { return !ending_.load(); },
+            {.retry = {.max_attempts = 1}});
         if (status.ok() || absl::IsCancelled(status)) return;
         MutexLock lock(&mutex_);
         findings_.push_back("a request failed: " + status.ToString());
@@ -173,7 +174,8 @@ class Memory final : public Fault {
       request.mutable_stop()->set_max_tokens(2);
       // It may fail.
       (void)replica_.MakeClient()->Generate(
-          request, [](const v1::GenerateResponse&) { return true; }, absl::Seconds(20));
+          request, [](const v1::GenerateResponse&) { return true; },
+          {.timeout = absl::Seconds(20), .retry = {.max_attempts = 1}});
     });
   }
   void End() override {

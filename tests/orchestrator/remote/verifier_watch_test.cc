@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/time/clock.h"
+#include "bastion/internal/v1/stages.grpc.pb.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/wire/codec.h"
@@ -11,7 +12,6 @@
 #include "gtest/gtest.h"
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
-#include "protos/bastion/internal/v1/stages.grpc.pb.h"
 #include "tests/support/temp_folder.h"
 
 namespace bastion {

@@ -93,6 +93,7 @@ TEST_F(ConsoleTest, StoppingTheServerCancelsAnswers) {
 // A response whose client reads nothing.
 class BlockedResponse final : public HttpResponse {
  public:
+  void AddHeader(absl::string_view, absl::string_view) override {}
   void Send(int, absl::string_view, absl::string_view) override {}
   void Begin(int, absl::string_view) override {}
   bool Write(absl::string_view) override {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "orchestrator/serve/console.h"
+#include "tests/orchestrator/serve/request_ends.h"
 #include "tests/orchestrator/serve/scheduler_fixture.h"
 #include "tests/orchestrator/serve/served_model_fixture.h"
 #include "tests/support/http_client.h"
@@ -22,39 +23,6 @@ namespace bastion::testing {
 // The toy vocabulary ends before the small letters.
 inline constexpr char kPrompt[] = R"({"prompt": "ABC", "max_new_tokens": 12, "policy": "fixed:4"})";
 inline constexpr char kLongPrompt[] = R"({"prompt": "ABC", "max_new_tokens": 400, "policy": "ar"})";
-
-// Counts how requests end.
-class Ends final : public ServingObserver {
- public:
-  void OnCycle(const CycleSummary&, const ServedCycle&) override {}
-  void OnEnd(const LiveRequest& request, const absl::Status& status) override {
-    MutexLock lock(&mutex_);
-    ended_.push_back(status.code());
-    client_ = request.client();
-  }
-  void OnRefusal(const absl::Status& status) override {
-    MutexLock lock(&mutex_);
-    refused_.push_back(status.code());
-  }
-
-  std::vector<absl::StatusCode> ended() {
-    MutexLock lock(&mutex_);
-    return ended_;
-  }
-  std::vector<absl::StatusCode> refused() {
-    MutexLock lock(&mutex_);
-    return refused_;
-  }
-  std::string client() {
-    MutexLock lock(&mutex_);
-    return client_;
-  }
-
- private:
-  Mutex mutex_;
-  std::vector<absl::StatusCode> ended_, refused_;
-  std::string client_;
-};
 
 class ConsoleTest : public SchedulerTest {
  protected:
@@ -72,8 +40,8 @@ class ConsoleTest : public SchedulerTest {
   // Serves the console, when the scheduler has started.
   void Serve(bool show_text = false) {
     intake_.emplace(&parser_, scheduler_.get());
-    console_.emplace(&model_.model(), &*intake_, scheduler_.get(), &feed_,
-                     ConsoleOptions{.show_text = show_text, .observer = &observers_});
+    console_.emplace(CallOptions{&model_.model(), scheduler_.get(), &observers_}, &*intake_, &feed_,
+                     show_text);
     auto server = HttpServer::Start({.listen = "127.0.0.1:0"}, console_->Routes());
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);

@@ -1,7 +1,7 @@
 #include "orchestrator/serve/error_details.h"
 
+#include "bastion/v1/error_details.pb.h"
 #include "gtest/gtest.h"
-#include "protos/bastion/v1/error_details.pb.h"
 
 namespace bastion {
 namespace {

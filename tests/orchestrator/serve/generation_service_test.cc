@@ -6,8 +6,8 @@
 #include <optional>
 #include <thread>
 
+#include "bastion/v1/error_details.pb.h"
 #include "gmock/gmock.h"
-#include "protos/bastion/v1/error_details.pb.h"
 #include "tests/orchestrator/serve/scheduler_fixture.h"
 #include "tests/orchestrator/serve/served_model_fixture.h"
 
@@ -22,7 +22,8 @@ class GenerationServiceTest : public testing::SchedulerTest {
   void Serve() {
     StartAndAwaitReady();
     intake_.emplace(&parser_, scheduler_.get());
-    service_.emplace(&model_.model(), &*intake_, scheduler_.get(), GenerationServiceOptions{});
+    service_.emplace(CallOptions{&model_.model(), scheduler_.get()}, &*intake_,
+                     GenerationServiceOptions{});
     grpc::ServerBuilder builder;
     builder.RegisterService(&*service_);
     server_ = builder.BuildAndStart();

@@ -20,7 +20,7 @@ class HostedServiceTest : public SchedulerTest {
     StartAndAwaitReady();
     intake_.emplace(&parser_, scheduler_.get());
     service_.emplace(
-        &model_.model(), &*intake_, scheduler_.get(),
+        CallOptions{&model_.model(), scheduler_.get()}, &*intake_,
         GenerationServiceOptions{.watchdog = &watchdog_, .slow_client = options_.slow_client});
     host_options_.addresses = {"127.0.0.1:0"};
     host_options_.watchdog = &watchdog_;

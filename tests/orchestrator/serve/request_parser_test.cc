@@ -337,5 +337,39 @@ TEST_F(RequestParserTest, ACacheSaltHasAtMost256Bytes) {
   ExpectRefused("cache_salt: has 257 bytes");
 }
 
+TEST_F(RequestParserTest, AConstraintIsCompiled) {
+  request_.mutable_constraint()->set_regex("ab");
+  auto parsed = Parse();
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  ASSERT_NE(parsed->decode.constraint, nullptr);
+  auto constraint = *parsed->decode.constraint->Copy();
+  EXPECT_EQ(constraint->Allowed()->size(), 1);
+  EXPECT_TRUE(constraint->Push('a').ok());
+  EXPECT_TRUE(constraint->Push('b').ok());
+  EXPECT_TRUE(constraint->complete());
+  request_.clear_constraint();
+  EXPECT_EQ(Parse()->decode.constraint, nullptr);
+}
+
+TEST_F(RequestParserTest, InvalidConstraintsAreRefusedByName) {
+  request_.mutable_constraint()->set_regex("a(b");
+  ExpectRefused("constraint.regex");
+  request_.mutable_constraint()->set_json_schema("{");
+  ExpectRefused("constraint.json_schema");
+  request_.mutable_constraint()->set_grammar("start: other");
+  ExpectRefused("constraint.grammar");
+  request_.mutable_constraint()->set_regex(std::string(65537, 'a'));
+  ExpectRefused("constraint");
+}
+
+TEST_F(RequestParserTest, AConstraintDecidesAloneWhenTheAnswerMayEnd) {
+  request_.mutable_constraint()->set_regex("ab");
+  request_.mutable_stop()->set_min_tokens(3);
+  ExpectRefused("constraint");
+  request_.mutable_stop()->set_min_tokens(0);
+  request_.mutable_stop()->set_ignore_eos(true);
+  ExpectRefused("constraint");
+}
+
 }  // namespace
 }  // namespace bastion

@@ -33,7 +33,9 @@ inline nlohmann::json ServedConfigJson(int context) {
 
 class ServedModelFixture {
  public:
-  explicit ServedModelFixture(int context = 512) {
+  // Without a chat template if `chat_template` is empty.
+  explicit ServedModelFixture(int context = 512, const std::string& chat_template = "") {
+    if (!chat_template.empty()) folder_.Write("chat_template.jinja", chat_template);
     folder_.Write("config.json", ServedConfigJson(context).dump());
     folder_.Write("tokenizer.json", ByteLevelTokenizerJson().dump());
     auto model = ServedModel::Load(folder_.path());

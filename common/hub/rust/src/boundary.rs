@@ -12,6 +12,7 @@ pub enum Code {
     Ok = 0,
     InvalidArgument = 3,
     NotFound = 5,
+    ResourceExhausted = 8,
     Internal = 13,
 }
 

@@ -87,6 +87,11 @@ impl Handle {
         self.continuations.get(id as usize).map_or(&[], Vec::as_slice)
     }
 
+    /// The text of `id` as the file spells it. None if there is no such token.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.tokenizer.id_to_token(id)
+    }
+
     fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, Failure> {
         self.tokenizer.decode(ids, skip_special).map_err(Failure::invalid)
     }

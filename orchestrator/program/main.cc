@@ -18,6 +18,7 @@
 #include "common/wire/service_host.h"
 #include "common/wire/stop_signals.h"
 #include "orchestrator/cycle/guarded_drafter.h"
+#include "orchestrator/openai/openai_api.h"
 #include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
@@ -28,6 +29,8 @@
 
 ABSL_FLAG(std::string, target, "",
           "Folder of the target model, for its tokenizer, configuration and chat template.");
+ABSL_FLAG(std::string, model_name, "",
+          "Name under which clients ask for the model. Empty: the name of its folder.");
 ABSL_FLAG(std::string, verifier, bastion::wire::DefaultSocket("verifier"),
           "gRPC address of the verifier.");
 ABSL_FLAG(std::string, drafter, bastion::wire::DefaultSocket("drafter"),
@@ -154,6 +157,12 @@ void SetLinkOptions(SharedFiles& files, const ModelDims& dims, VerifierLinkOptio
   link->acceptance = files.acceptance.has_value() ? &*files.acceptance : nullptr;
 }
 
+absl::StatusOr<std::unique_ptr<ServedModel>> LoadModel() {
+  ASSIGN_OR_RETURN(auto model, ServedModel::Load(absl::GetFlag(FLAGS_target)));
+  if (const std::string name = absl::GetFlag(FLAGS_model_name); !name.empty()) model->name = name;
+  return model;
+}
+
 // INVALID_ARGUMENT if a flag's value is below `least`.
 absl::Status CheckAtLeast(absl::string_view flag, int value, int least) {
   if (value >= least) return absl::OkStatus();
@@ -251,6 +260,12 @@ absl::Duration WatchInterval(absl::Duration slow_client) {
   return std::clamp(slow_client / 16, absl::Milliseconds(1), absl::Seconds(1));
 }
 
+std::vector<HttpRoute> HttpRoutes(Console& console, OpenAiApi& openai) {
+  std::vector<HttpRoute> routes = openai.Routes();
+  for (HttpRoute& route : console.Routes()) routes.push_back(std::move(route));
+  return routes;
+}
+
 void ServeUntilSignal(wire::StopSignals& signals, wire::ServiceHost& host, Scheduler& scheduler,
                       RemoteVerifier& verifier) {
   LOG(INFO) << signals.Wait() << ": draining";
@@ -265,7 +280,7 @@ void ServeUntilSignal(wire::StopSignals& signals, wire::ServiceHost& host, Sched
 
 absl::Status Run(wire::StopSignals& signals) {
   ASSIGN_OR_RETURN(SchedulerOptions options, ReadSchedulerOptions());
-  ASSIGN_OR_RETURN(const auto model, ServedModel::Load(absl::GetFlag(FLAGS_target)));
+  ASSIGN_OR_RETURN(const auto model, LoadModel());
   ASSIGN_OR_RETURN(const RequestParser parser, MakeParser(model.get()));
   ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());
   wire::CallWatchdog watchdog(WatchInterval(options.slow_client));
@@ -277,7 +292,9 @@ absl::Status Run(wire::StopSignals& signals) {
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
   ASSIGN_OR_RETURN(SharedFiles files, OpenSharedFiles(model->config.dims.vocabulary));
   SetLinkOptions(files, model->config.dims, &options.link);
-  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name, *security));
+  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name, *security,
+                                                       {.max_connections = host_options.max_threads,
+                                                        .errors = OpenAiApi::Errors()}));
   ServingTelemetry serving(telemetry.get());
   host_options.on_connection_refused = telemetry->RefusalCounter();
   Mutex host_mutex;
@@ -293,22 +310,20 @@ absl::Status Run(wire::StopSignals& signals) {
   TransportMetrics drafter_transport(telemetry->metrics(), "drafter", &remote_drafter.transport());
   RequestIntake intake(&parser, &scheduler,
                        {.max_client_calls = absl::GetFlag(FLAGS_max_client_calls)});
-  Console console(model.get(), &intake, &scheduler, serving.feed(),
-                  {.show_text = absl::GetFlag(FLAGS_show_text),
-                   .stream_interval = absl::GetFlag(FLAGS_stream_interval),
-                   .observer = serving.observer()});
+  const CallOptions calls = {model.get(), &scheduler, serving.observer(),
+                             absl::GetFlag(FLAGS_stream_interval)};
+  Console console(calls, &intake, serving.feed(), absl::GetFlag(FLAGS_show_text));
+  OpenAiApi openai(calls, &intake, telemetry->tracer());
   RETURN_IF_ERROR(telemetry->Serve(
       [&] {
         serving.Refresh(scheduler.stats());
         verifier_transport.Refresh();
         drafter_transport.Refresh();
       },
-      console.Routes()));
+      HttpRoutes(console, openai)));
   const auto stop_http = absl::MakeCleanup([&] { telemetry->Stop(); });
-  GenerationService service(model.get(), &intake, &scheduler,
-                            {.stream_interval = absl::GetFlag(FLAGS_stream_interval),
-                             .observer = serving.observer(),
-                             .tracer = telemetry->tracer(),
+  GenerationService service(calls, &intake,
+                            {.tracer = telemetry->tracer(),
                              .security = security,
                              .watchdog = &watchdog,
                              .slow_client = options.slow_client});
@@ -337,22 +352,23 @@ int main(int argc, char** argv) {
           "--target deploy/demo_model/target --verifier unix:///run/bastion/verifier.sock "
           "--drafter unix:///run/bastion/drafter.sock",
       .required = {"target"},
-      .groups = {{"Model", {"target DIR"}},
-                 {"Connections",
-                  {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER",
-                   "max_streams N", "max_connection_idle DURATION", "max_connection_age DURATION"}},
-                 bastion::wire::SecurityFlagGroup(),
-                 {"Telemetry", {"http_listen ADDRESS", "show_text", "trace_detail"}},
-                 {"Speculation",
-                  {"policy POLICY", "max_tree_nodes N", "allowed_policies NAMES", "prior PATH",
-                   "learn_prior FILE", "acceptance_calibration FILE", "calibration_table FILE"}},
-                 {"Load",
-                  {"max_running N", "max_waiting N", "prefill_rows N", "max_prompt_bytes N",
-                   "refuse_special_tokens", "max_client_calls N"}},
-                 {"Times",
-                  {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
-                   "slow_client DURATION", "peer_timeout DURATION", "verifier_patience DURATION",
-                   "calibration_limit DURATION", "grace DURATION"}}}};
+      .groups = {
+          {"Model", {"target DIR", "model_name NAME"}},
+          {"Connections",
+           {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER",
+            "max_streams N", "max_connection_idle DURATION", "max_connection_age DURATION"}},
+          bastion::wire::SecurityFlagGroup(),
+          {"Telemetry", {"http_listen ADDRESS", "http_hosts NAMES", "show_text", "trace_detail"}},
+          {"Speculation",
+           {"policy POLICY", "max_tree_nodes N", "allowed_policies NAMES", "prior PATH",
+            "learn_prior FILE", "acceptance_calibration FILE", "calibration_table FILE"}},
+          {"Load",
+           {"max_running N", "max_waiting N", "prefill_rows N", "max_prompt_bytes N",
+            "refuse_special_tokens", "max_client_calls N"}},
+          {"Times",
+           {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
+            "slow_client DURATION", "peer_timeout DURATION", "verifier_patience DURATION",
+            "calibration_limit DURATION", "grace DURATION"}}}};
   bastion::wire::StopSignals signals;
   return bastion::RunProgram(argc, argv, info, [&](const auto&) { return bastion::Run(signals); });
 }

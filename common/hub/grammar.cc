@@ -1,0 +1,66 @@
+#include "common/hub/grammar.h"
+
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/hub/ffi.h"
+#include "common/hub/rust_boundary.h"
+
+namespace bastion::hub {
+
+void GrammarState::Free::operator()(BastionHubGrammarState* handle) const {
+  bastion_hub_grammar_state_free(handle);
+}
+
+absl::StatusOr<GrammarState> GrammarState::Copy() const {
+  BastionHubGrammarState* copy = nullptr;
+  RETURN_IF_ERROR(Take(bastion_hub_grammar_state_copy(handle_.get(), &copy)));
+  return GrammarState(Handle(copy), vocabulary_);
+}
+
+absl::StatusOr<TokenSet> GrammarState::Allowed() {
+  TokenSet allowed(vocabulary_);
+  RETURN_IF_ERROR(Take(bastion_hub_grammar_state_allowed(handle_.get(), allowed.words().data())));
+  return allowed;
+}
+
+absl::StatusOr<std::string> GrammarState::Forced() const {
+  BastionHubText forced;
+  RETURN_IF_ERROR(Take(bastion_hub_grammar_state_forced(handle_.get(), &forced)));
+  return Take(forced);
+}
+
+absl::Status GrammarState::Push(TokenId token) {
+  return Take(bastion_hub_grammar_state_push(handle_.get(), static_cast<uint32_t>(token)));
+}
+
+absl::Status GrammarState::Pop(int tokens) {
+  return Take(bastion_hub_grammar_state_pop(handle_.get(), static_cast<size_t>(tokens)));
+}
+
+bool GrammarState::complete() const { return bastion_hub_grammar_state_complete(handle_.get()); }
+
+void GrammarCompiler::Free::operator()(BastionHubGrammarCompiler* handle) const {
+  bastion_hub_grammar_compiler_free(handle);
+}
+
+absl::StatusOr<GrammarCompiler> GrammarCompiler::Create(const Tokenizer& tokenizer, int vocabulary,
+                                                        absl::Span<const TokenId> ends) {
+  const std::vector<uint32_t> unsigned_ends(ends.begin(), ends.end());
+  BastionHubGrammarCompiler* compiler = nullptr;
+  RETURN_IF_ERROR(Take(
+      bastion_hub_grammar_compiler_new(tokenizer.handle(), static_cast<uint32_t>(vocabulary),
+                                       unsigned_ends.data(), unsigned_ends.size(), &compiler)));
+  return GrammarCompiler(Handle(compiler), vocabulary);
+}
+
+absl::StatusOr<GrammarState> GrammarCompiler::Compile(GrammarKind kind,
+                                                      std::string_view text) const {
+  BastionHubGrammarState* state = nullptr;
+  RETURN_IF_ERROR(Take(bastion_hub_grammar_compile(handle_.get(), static_cast<uint32_t>(kind),
+                                                   Borrow(text), &state)));
+  return GrammarState(GrammarState::Handle(state), vocabulary_);
+}
+
+}  // namespace bastion::hub

@@ -1,0 +1,225 @@
+//! Grammars that limit which tokens may follow each other: JSON schemas, regular expressions and
+//! Lark grammars, compiled by llguidance.
+
+use std::sync::Arc;
+
+use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
+use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
+use llguidance::{Matcher, ParserFactory};
+use serde_json::{Value, json};
+
+use crate::boundary::{Bytes, Code, Failure, Status, Text, borrow, free_handle, guard};
+use crate::tokens;
+
+/// Maximum memory for the states of a lexer: about this many times 2 KiB.
+const MAX_LEXER_STATES: usize = 50_000;
+const MAX_GRAMMAR_SIZE: usize = 200_000;
+/// The longest message that a compiler error may have.
+const MAX_MESSAGE: usize = 400;
+
+pub struct Compiler {
+    factory: ParserFactory,
+    ends: Arc<[u32]>,
+    words: usize,
+}
+
+/// What a text has matched so far.
+pub struct State {
+    matcher: Matcher,
+    ends: Arc<[u32]>,
+    words: usize,
+}
+
+/// A token that no grammar can produce: llguidance takes this byte for the start of a special token.
+fn special(text: &str) -> Vec<u8> {
+    let mut bytes = vec![TokTrie::SPECIAL_TOKEN_MARKER];
+    bytes.extend_from_slice(text.as_bytes());
+    bytes
+}
+
+/// The first line of an error, without what llguidance appends for debugging.
+fn failure(code: Code, error: impl std::fmt::Display) -> Failure {
+    let text = error.to_string();
+    let end = text.find("\n<").unwrap_or(text.len()).min(MAX_MESSAGE);
+    let end = (0..=end).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    Failure { code, message: text[..end].trim_end().to_owned() }
+}
+
+impl Compiler {
+    fn new(tokenizer: &tokens::Handle, vocabulary: u32, ends: &[u32]) -> Result<Compiler, Failure> {
+        let first = ends.first().ok_or_else(|| Failure::invalid("the model has no end token"))?;
+        let words: Vec<Vec<u8>> = (0..vocabulary)
+            .map(|id| match (tokenizer.continuation(id), tokenizer.token(id)) {
+                ([], Some(token)) => special(&token),
+                (bytes, _) => bytes.to_vec(),
+            })
+            .collect();
+        let trie = TokTrie::from(&TokRxInfo::new(vocabulary, *first), &words);
+        let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        let mut factory = ParserFactory::new(
+            &environment,
+            InferenceCapabilities::default(),
+            &llguidance::earley::SlicedBiasComputer::general_slices(),
+        )
+        .map_err(Failure::invalid)?;
+        factory.quiet();
+        *factory.limits_mut() = ParserLimits {
+            max_lexer_states: MAX_LEXER_STATES,
+            max_grammar_size: MAX_GRAMMAR_SIZE,
+            verbose_errors: false,
+            ..ParserLimits::default()
+        };
+        Ok(Compiler { factory, ends: ends.into(), words: (vocabulary as usize).div_ceil(32) })
+    }
+
+    fn compile(&self, grammar: TopLevelGrammar) -> Result<State, Failure> {
+        let parser = self.factory.create_parser(grammar);
+        let mut matcher = Matcher::new(parser);
+        if let Some(error) = matcher.get_error() {
+            return Err(failure(Code::InvalidArgument, error));
+        }
+        // A grammar that matches nothing fails here, not in the middle of an answer.
+        matcher.compute_mask_or_eos().map_err(|e| failure(Code::InvalidArgument, e))?;
+        Ok(State { matcher, ends: self.ends.clone(), words: self.words })
+    }
+}
+
+/// A JSON document like those of Python's `json.dumps`, unless the schema says otherwise.
+fn json_grammar(text: &str) -> Result<TopLevelGrammar, Failure> {
+    let mut schema: Value = serde_json::from_str(text).map_err(Failure::invalid)?;
+    if let Value::Object(fields) = &mut schema {
+        fields.entry("x-guidance").or_insert_with(
+            || json!({"whitespace_flexible": false, "item_separator": ", ", "key_separator": ": "}),
+        );
+    }
+    Ok(TopLevelGrammar::from_json_schema(schema))
+}
+
+fn grammar_of(kind: u32, text: &str) -> Result<TopLevelGrammar, Failure> {
+    match kind {
+        0 => json_grammar(text),
+        1 => Ok(TopLevelGrammar::from_grammar(GrammarWithLexer::from_regex(text))),
+        2 => Ok(TopLevelGrammar::from_lark(text.to_owned())),
+        _ => Err(Failure::invalid(format!("there is no grammar of kind {kind}"))),
+    }
+}
+
+impl State {
+    /// Sets the bits of the tokens that may follow.
+    fn allowed(&mut self, bits: &mut [u32]) -> Result<(), Failure> {
+        let mask =
+            self.matcher.compute_mask_or_eos().map_err(|e| failure(Code::ResourceExhausted, e))?;
+        bits.copy_from_slice(&mask.as_slice()[..bits.len()]);
+        if self.ends.first().is_some_and(|end| mask.is_allowed(*end)) {
+            for end in self.ends.iter() {
+                bits[*end as usize / 32] |= 1 << (*end % 32);
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes that must follow. They may begin inside a character.
+    fn forced(&self) -> Vec<u8> {
+        // To find them moves the parser forward.
+        let mut scratch = self.matcher.clone();
+        scratch.compute_ff_bytes()
+    }
+
+    fn push(&mut self, token: u32) -> Result<(), Failure> {
+        match self.matcher.try_consume_tokens(&[token]) {
+            Ok(1) => Ok(()),
+            Ok(_) => Err(Failure::invalid(format!("the grammar does not allow token {token}"))),
+            Err(error) => Err(failure(Code::ResourceExhausted, error)),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_grammar_compiler_new(
+    tokenizer: *const tokens::Handle,
+    vocabulary: u32,
+    ends: *const u32,
+    end_count: usize,
+    out: *mut *mut Compiler,
+) -> Status {
+    guard(|| unsafe {
+        let compiler = Compiler::new(&*tokenizer, vocabulary, borrow(ends, end_count))?;
+        *out = Box::into_raw(Box::new(compiler));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_grammar_compiler_free(handle: *mut Compiler) {
+    unsafe { free_handle(handle) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_grammar_compile(
+    compiler: *const Compiler,
+    kind: u32,
+    text: Bytes,
+    out: *mut *mut State,
+) -> Status {
+    guard(|| unsafe {
+        let state = (*compiler).compile(grammar_of(kind, text.as_text()?)?)?;
+        *out = Box::into_raw(Box::new(state));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_grammar_state_copy(
+    state: *const State,
+    out: *mut *mut State,
+) -> Status {
+    guard(|| unsafe {
+        let State { matcher, ends, words } = &*state;
+        let copy = State { matcher: matcher.deep_clone(), ends: ends.clone(), words: *words };
+        *out = Box::into_raw(Box::new(copy));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_grammar_state_free(handle: *mut State) {
+    unsafe { free_handle(handle) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_grammar_state_allowed(
+    state: *mut State,
+    bits: *mut u32,
+) -> Status {
+    guard(|| unsafe {
+        let state = &mut *state;
+        let bits = std::slice::from_raw_parts_mut(bits, state.words);
+        state.allowed(bits)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_grammar_state_forced(
+    state: *const State,
+    out: *mut Text,
+) -> Status {
+    guard(|| unsafe {
+        *out = (*state).forced().into();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_grammar_state_push(state: *mut State, token: u32) -> Status {
+    guard(|| unsafe { (*state).push(token) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_grammar_state_pop(state: *mut State, count: usize) -> Status {
+    guard(|| unsafe { (*state).matcher.rollback(count).map_err(|e| failure(Code::Internal, e)) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_grammar_state_complete(state: *const State) -> bool {
+    unsafe { (*state).matcher.is_stopped() }
+}

@@ -1,0 +1,106 @@
+#include "orchestrator/cycle/token_constraint.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace bastion {
+namespace {
+
+// Walks through a tree, depth first.
+class TreeWalk {
+ public:
+  TreeWalk(const DraftTree& tree, const absl::flat_hash_set<TokenId>& ends,
+           TokenConstraint& constraint)
+      : tree_(tree), ends_(ends), constraint_(constraint), children_(tree.rows()) {
+    for (NodeIndex node = 1; node < tree.rows(); ++node) {
+      children_[tree.parent(node)].push_back(node);
+    }
+    mask_of_node_.assign(tree.rows(), kRemoved);
+  }
+
+  // Visits the rows that the constraint allows.
+  absl::Status Run() { return Visit(0); }
+
+  // Replaces the tree by the visited nodes.
+  void Apply(GrownTree* grown) && {
+    DraftTree kept(tree_.token(0));
+    std::vector<NodeIndex> new_index(tree_.rows());
+    std::vector<int> set_of_row = {mask_of_node_[0]};
+    for (NodeIndex node = 1; node < tree_.rows(); ++node) {
+      if (mask_of_node_[node] == kRemoved) continue;
+      new_index[node] =
+          kept.Add(new_index[tree_.parent(node)], tree_.token(node), tree_.log_score(node));
+      set_of_row.push_back(mask_of_node_[node]);
+    }
+    grown->tree = std::move(kept);
+    grown->masks = {std::move(sets_), std::move(set_of_row)};
+  }
+
+ private:
+  static constexpr int kRemoved = -2;
+
+  absl::Status Visit(NodeIndex node) {
+    mask_of_node_[node] = RowMasks::kAllTokens;
+    if (constraint_.complete()) return absl::OkStatus();  // What follows is dropped.
+    ASSIGN_OR_RETURN(TokenSet allowed, constraint_.Allowed());
+    // Rows in the middle of a string often allow the same tokens.
+    const auto same = std::find(sets_.begin(), sets_.end(), allowed);
+    const auto index = static_cast<int>(same - sets_.begin());
+    if (same == sets_.end()) sets_.push_back(std::move(allowed));
+    mask_of_node_[node] = index;
+    for (const NodeIndex child : children_[node]) {
+      const TokenId token = tree_.token(child);
+      if (!sets_[index].contains(token)) continue;
+      if (ends_.contains(token)) {
+        mask_of_node_[child] = RowMasks::kAllTokens;
+        continue;
+      }
+      RETURN_IF_ERROR(constraint_.Push(token));
+      const absl::Status below = Visit(child);
+      RETURN_IF_ERROR(constraint_.Pop(1));
+      RETURN_IF_ERROR(below);
+    }
+    return absl::OkStatus();
+  }
+
+  const DraftTree& tree_;
+  const absl::flat_hash_set<TokenId>& ends_;
+  TokenConstraint& constraint_;
+  std::vector<std::vector<NodeIndex>> children_;
+  std::vector<TokenSet> sets_;
+  std::vector<int> mask_of_node_;  // An index into sets_, RowMasks::kAllTokens, or kRemoved.
+};
+
+}  // namespace
+
+void AddForcedTokens(TokenConstraint& constraint, const TreeRoom& room, GrownTree* grown) {
+  if (room.nodes <= 0 || room.depth <= 0 || constraint.complete()) return;
+  DraftTree& tree = grown->tree;
+  int left = room.nodes;
+  NodeIndex at = 0;
+  for (const TokenId token : constraint.Forced()) {
+    if (tree.depth(at) >= room.depth) return;
+    NodeIndex next = kNoNode;
+    for (NodeIndex node = at + 1; node < tree.rows() && next == kNoNode; ++node) {
+      if (tree.parent(node) == at && tree.token(node) == token) next = node;
+    }
+    if (next == kNoNode) {
+      if (left-- == 0) return;
+      next = tree.Add(at, token, tree.log_score(at));
+    }
+    at = next;
+  }
+}
+
+absl::Status ConstrainTree(const absl::flat_hash_set<TokenId>& ends, TokenConstraint& constraint,
+                           GrownTree* grown) {
+  TreeWalk walk(grown->tree, ends, constraint);
+  RETURN_IF_ERROR(walk.Run());
+  std::move(walk).Apply(grown);
+  return absl::OkStatus();
+}
+
+}  // namespace bastion

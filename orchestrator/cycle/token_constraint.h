@@ -1,0 +1,60 @@
+// TokenConstraint: limits which tokens the answer to a request may have, and knows what may follow
+// the tokens so far.
+//
+// ConstrainTree applies it to a draft tree: every node that could never be accepted is removed, and
+// every row gets the mask under which the target chooses. So the target chooses the same tokens as
+// in plain decoding under the constraint, with any tree. AddForcedTokens makes the constraint a
+// drafter: where only one text is possible, e.g. the next key of a JSON object, its tokens are
+// drafts that are almost always accepted. Thread-compatible: used by the cycle's thread.
+#ifndef BASTION_ORCHESTRATOR_CYCLE_TOKEN_CONSTRAINT_H_
+#define BASTION_ORCHESTRATOR_CYCLE_TOKEN_CONSTRAINT_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "common/stages/token_set.h"
+#include "orchestrator/policy/grown_tree.h"
+
+namespace bastion {
+
+// What may be added to a tree.
+struct TreeRoom {
+  int nodes = 0;
+  int depth = 0;
+};
+
+class TokenConstraint {
+ public:
+  virtual ~TokenConstraint() = default;
+  // The same state, independent of this one.
+  [[nodiscard]] virtual absl::StatusOr<std::unique_ptr<TokenConstraint>> Copy() const = 0;
+  // The tokens that may follow, those that end the answer included. At least one, unless
+  // complete().
+  [[nodiscard]] virtual absl::StatusOr<TokenSet> Allowed() = 0;
+  // The tokens that will follow if the target spells the only possible text in the usual way. Empty
+  // if several texts are possible. A guess: good drafts, no more.
+  [[nodiscard]] virtual std::vector<TokenId> Forced() = 0;
+  // Appends a token. An error if it may not follow. REQUIRES: it does not end the answer.
+  [[nodiscard]] virtual absl::Status Push(TokenId token) = 0;
+  // Removes the last `tokens` tokens.
+  [[nodiscard]] virtual absl::Status Pop(int tokens) = 0;
+  // True if nothing may follow. The answer is complete then, even without a token that ends it.
+  [[nodiscard]] virtual bool complete() const = 0;
+};
+
+// Adds the forced tokens as a path from the root, as far as `room` allows: at most this many nodes,
+// of at most this depth.
+void AddForcedTokens(TokenConstraint& constraint, const TreeRoom& room, GrownTree* grown);
+
+// Removes the nodes of `grown` that `constraint` does not allow, with all nodes below them, and
+// sets its masks. `ends` are the tokens that end the answer. Leaves `constraint` as it was.
+[[nodiscard]] absl::Status ConstrainTree(const absl::flat_hash_set<TokenId>& ends,
+                                         TokenConstraint& constraint, GrownTree* grown);
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_CYCLE_TOKEN_CONSTRAINT_H_

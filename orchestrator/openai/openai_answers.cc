@@ -1,0 +1,234 @@
+#include "orchestrator/openai/openai_answers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/version.h"
+#include "orchestrator/serve/error_details.h"
+#include "orchestrator/serve/http_status.h"
+
+namespace bastion {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
+
+template <typename AnyJson>
+std::string Dump(const AnyJson& value) {
+  return value.dump(-1, ' ', /*ensure_ascii=*/false, AnyJson::error_handler_t::replace);
+}
+std::string Event(const Json& value) { return absl::StrCat("data: ", Dump(value), "\n\n"); }
+
+int64_t CountCharacters(const std::string& text) {
+  // Bytes 10xxxxxx continue a character.
+  return std::count_if(text.begin(), text.end(),
+                       [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
+}
+
+// The bytes of a token; null if its text does not have them, because it is a part of a character.
+Json BytesOf(const std::string& text) {
+  if (absl::StrContains(text, kReplacement)) return nullptr;
+  Json bytes = Json::array();
+  for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
+  return bytes;
+}
+
+// Appends the lists in `from` to those of the same names in `to`.
+void AppendLists(const Json& from, Json* to) {
+  if (from.is_null()) return;
+  if (to->is_null()) {
+    *to = from;
+    return;
+  }
+  for (const auto& [name, list] : from.items()) {
+    if (list.is_array()) (*to)[name].insert((*to)[name].end(), list.begin(), list.end());
+  }
+}
+
+// The type and the code of an error in OpenAI's API.
+std::pair<const char*, Json> TypeAndCode(int http_status) {
+  switch (http_status) {
+    case 401:
+      return {"authentication_error", "invalid_api_key"};
+    case 403:
+      return {"permission_error", nullptr};
+    case 404:
+      return {"not_found_error", "not_found"};
+    case 429:
+      return {"rate_limit_error", "rate_limit_exceeded"};
+    default:
+      return {http_status < 500 ? "invalid_request_error" : "server_error", nullptr};
+  }
+}
+
+}  // namespace
+
+OpenAiAnswers::OpenAiAnswers(const OpenAiRequest& request, const ServedModel& model,
+                             const std::string& id, absl::Time created)
+    : request_(request),
+      model_(model),
+      id_(absl::StrCat(is_chat() ? "chatcmpl-" : "cmpl-", id)),
+      created_(absl::ToUnixSeconds(created)),
+      answers_(request.generate.has_n() ? request.generate.n() : 1) {}
+
+OpenAiAnswers::Json OpenAiAnswers::Envelope(const char* type, Json choices) const {
+  return {{"id", id_},
+          {"object", type},
+          {"created", created_},
+          {"model", model_.name},
+          {"system_fingerprint", absl::StrCat("bastion-", kVersion)},
+          {"choices", std::move(choices)}};
+}
+
+OpenAiAnswers::Json OpenAiAnswers::Usage() const {
+  return {{"prompt_tokens", prompt_tokens_},
+          {"completion_tokens", completion_tokens_},
+          {"total_tokens", prompt_tokens_ + completion_tokens_},
+          {"prompt_tokens_details", {{"cached_tokens", cached_tokens_}}}};
+}
+
+void OpenAiAnswers::SetFinish(const OutputDelta& delta, Json* choice) const {
+  Json& reason = (*choice)["finish_reason"];
+  if (!delta.end) return;
+  reason = FinishReasonName(delta.end->reason);
+  // What stopped the answer, as vLLM names it. Null: the end-of-sequence token, or the length.
+  Json& stop = (*choice)["stop_reason"];
+  if (!delta.end->stop_string.empty()) stop = delta.end->stop_string;
+  const auto& asked = request_.generate.stop().stop_token_ids();
+  if (delta.end->stop_token &&
+      std::find(asked.begin(), asked.end(), *delta.end->stop_token) != asked.end()) {
+    stop = *delta.end->stop_token;
+  }
+}
+
+std::string OpenAiAnswers::TextOf(TokenId token) const {
+  return model_.tokenizer.Decode({token}, /*skip_special=*/false).value_or("");
+}
+
+OpenAiAnswers::Json OpenAiAnswers::Logprobs(const OutputDelta& delta) {
+  if (!request_.generate.output().has_logprobs()) return nullptr;
+  return is_chat() ? ChatLogprobs(delta) : CompletionLogprobs(delta);
+}
+
+OpenAiAnswers::Json OpenAiAnswers::ChatLogprobs(const OutputDelta& delta) const {
+  const auto entry = [&](TokenId token, float logprob) {
+    const std::string text = TextOf(token);
+    return Json{{"token", text}, {"logprob", logprob}, {"bytes", BytesOf(text)}};
+  };
+  Json content = Json::array();
+  for (size_t i = 0; i < delta.logprobs.size(); ++i) {
+    Json token = entry(delta.tokens[i], delta.logprobs[i].chosen);
+    token["top_logprobs"] = Json::array();
+    for (const auto& [other, logprob] : delta.logprobs[i].top) {
+      token["top_logprobs"].push_back(entry(other, logprob));
+    }
+    content.push_back(std::move(token));
+  }
+  return {{"content", std::move(content)}};
+}
+
+OpenAiAnswers::Json OpenAiAnswers::CompletionLogprobs(const OutputDelta& delta) {
+  Json tokens = Json::array(), logprobs = Json::array(), tops = Json::array(),
+       offsets = Json::array();
+  int64_t& characters = answers_[delta.answer].characters;
+  for (size_t i = 0; i < delta.logprobs.size(); ++i) {
+    const std::string text = TextOf(delta.tokens[i]);
+    tokens.push_back(text);
+    logprobs.push_back(delta.logprobs[i].chosen);
+    offsets.push_back(characters);
+    characters += CountCharacters(text);
+    Json top = Json::object();
+    for (const auto& [other, logprob] : delta.logprobs[i].top) top[TextOf(other)] = logprob;
+    tops.push_back(top.empty() ? Json() : std::move(top));
+  }
+  return {{"tokens", std::move(tokens)},
+          {"token_logprobs", std::move(logprobs)},
+          {"top_logprobs", std::move(tops)},
+          {"text_offset", std::move(offsets)}};
+}
+
+void OpenAiAnswers::Count(const OutputDelta& delta) {
+  if (!delta.end) return;
+  prompt_tokens_ = delta.end->prompt_tokens;
+  cached_tokens_ = delta.end->cached_prompt_tokens;
+  completion_tokens_ += delta.end->completion_tokens;
+}
+
+std::string OpenAiAnswers::Events(const OutputDelta& delta) {
+  Count(delta);
+  if (delta.text.empty() && delta.logprobs.empty() && !delta.end) return "";
+  Json choice = {{"index", delta.answer}};
+  if (is_chat()) {
+    Json& message = choice["delta"] = Json::object();
+    if (!std::exchange(answers_[delta.answer].has_begun, true)) message["role"] = "assistant";
+    message["content"] = delta.text;
+  } else {
+    choice["text"] = delta.text;
+  }
+  choice["logprobs"] = Logprobs(delta);
+  SetFinish(delta, &choice);
+  const char* const type = is_chat() ? "chat.completion.chunk" : "text_completion";
+  Json event = Envelope(type, Json::array({std::move(choice)}));
+  if (request_.stream_usage) event["usage"] = nullptr;
+  return Event(event);
+}
+
+std::string OpenAiAnswers::LastEvents() const {
+  std::string events;
+  if (request_.stream_usage) {
+    Json event = Envelope(is_chat() ? "chat.completion.chunk" : "text_completion", Json::array());
+    event["usage"] = Usage();
+    events = Event(event);
+  }
+  return absl::StrCat(events, "data: [DONE]\n\n");
+}
+
+void OpenAiAnswers::Add(const OutputDelta& delta) {
+  Count(delta);
+  Answer& answer = answers_[delta.answer];
+  answer.text += delta.text;
+  AppendLists(Logprobs(delta), &answer.logprobs);
+  SetFinish(delta, &answer.finish);
+}
+
+std::string OpenAiAnswers::Object() {
+  Json choices = Json::array();
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    Answer& answer = answers_[i];
+    Json choice = {{"index", i}};
+    if (is_chat()) {
+      choice["message"] = {
+          {"role", "assistant"}, {"content", std::move(answer.text)}, {"refusal", nullptr}};
+    } else {
+      choice["text"] = std::move(answer.text);
+    }
+    choice["logprobs"] = std::move(answer.logprobs);
+    choice.update(answer.finish);
+    choices.push_back(std::move(choice));
+  }
+  Json object = Envelope(is_chat() ? "chat.completion" : "text_completion", std::move(choices));
+  object["usage"] = Usage();
+  return Dump(object);
+}
+
+std::string OpenAiErrorJson(int http_status, const std::string& message,
+                            const std::string& parameter) {
+  const auto [type, code] = TypeAndCode(http_status);
+  const Json shown = parameter.empty() ? Json() : Json(parameter);
+  return Dump(
+      Json{{"error", {{"message", message}, {"type", type}, {"param", shown}, {"code", code}}}});
+}
+
+std::string OpenAiErrorJson(OpenAiKind kind, const absl::Status& status) {
+  const int http_status = HttpStatusOf(status);
+  if (const auto problem = FieldProblemOf(status)) {
+    const std::string parameter = OpenAiField(kind, problem->field);
+    return OpenAiErrorJson(http_status, absl::StrCat(parameter, ": ", problem->problem), parameter);
+  }
+  return OpenAiErrorJson(http_status, std::string(status.message()));
+}
+
+}  // namespace bastion

@@ -1,0 +1,79 @@
+// OpenAiAnswers: the answers to one call as JSON of OpenAI's API, in one object or as server-sent
+// events. Thread-compatible.
+#ifndef BASTION_ORCHESTRATOR_OPENAI_OPENAI_ANSWERS_H_
+#define BASTION_ORCHESTRATOR_OPENAI_OPENAI_ANSWERS_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "orchestrator/openai/openai_request.h"
+#include "orchestrator/serve/request_stream.h"
+#include "orchestrator/serve/served_model.h"
+
+namespace bastion {
+
+class OpenAiAnswers {
+ public:
+  // `request` and `model` must outlive this object. `id` is the id of the request, `created` the
+  // time of its arrival.
+  OpenAiAnswers(const OpenAiRequest& request, const ServedModel& model, const std::string& id,
+                absl::Time created);
+
+  // Returns the event of `delta`. An answer's first event also has its role. Empty if `delta` only
+  // has tokens whose text is not complete yet.
+  [[nodiscard]] std::string Events(const OutputDelta& delta);
+  // Returns the events after the end of all answers.
+  [[nodiscard]] std::string LastEvents() const;
+
+  // Adds `delta` to the object.
+  void Add(const OutputDelta& delta);
+  // Returns the object, when all answers have ended.
+  [[nodiscard]] std::string Object();
+
+ private:
+  using Json = nlohmann::ordered_json;  // People read it, so keep the order of fields.
+
+  [[nodiscard]] bool is_chat() const { return request_.kind == OpenAiKind::kChat; }
+  // An object or event with these choices.
+  [[nodiscard]] Json Envelope(const char* type, Json choices) const;
+  [[nodiscard]] Json Usage() const;
+  // Sets how an answer ended; null before its end.
+  void SetFinish(const OutputDelta& delta, Json* choice) const;
+  // The log-probabilities of a delta; null if they are not wanted.
+  [[nodiscard]] Json Logprobs(const OutputDelta& delta);
+  [[nodiscard]] Json ChatLogprobs(const OutputDelta& delta) const;
+  [[nodiscard]] Json CompletionLogprobs(const OutputDelta& delta);
+  [[nodiscard]] std::string TextOf(TokenId token) const;
+  // Records that `delta` has been sent.
+  void Count(const OutputDelta& delta);
+
+  struct Answer {
+    bool has_begun = false;
+    int64_t characters = 0;  // The length of its tokens so far, for text_offset.
+    std::string text;
+    Json logprobs;  // Null, or the lists so far.
+    Json finish;
+  };
+
+  const OpenAiRequest& request_;
+  const ServedModel& model_;
+  const std::string id_;
+  const int64_t created_;  // Unix seconds.
+  std::vector<Answer> answers_;
+  int64_t prompt_tokens_ = 0, cached_tokens_ = 0, completion_tokens_ = 0;
+};
+
+// The JSON of an error with the HTTP status `http_status`. `parameter` is the one that the error is
+// about, or empty.
+[[nodiscard]] std::string OpenAiErrorJson(int http_status, const std::string& message,
+                                          const std::string& parameter = "");
+// The JSON of an error that a client may see.
+[[nodiscard]] std::string OpenAiErrorJson(OpenAiKind kind, const absl::Status& status);
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_OPENAI_OPENAI_ANSWERS_H_

@@ -1,0 +1,176 @@
+#include "orchestrator/openai/openai_api.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "orchestrator/openai/openai_answers.h"
+#include "orchestrator/serve/error_details.h"
+#include "orchestrator/serve/http_status.h"
+#include "orchestrator/serve/live_request.h"
+#include "orchestrator/serve/public_status.h"
+#include "orchestrator/serve/request_id.h"
+
+namespace bastion {
+namespace {
+
+constexpr char kJson[] = "application/json";
+constexpr char kEvents[] = "text/event-stream; charset=utf-8";
+constexpr char kPrefix[] = "/v1/";
+// Bodies are parsed with at most this many bytes at a time.
+constexpr int kParsing = 4;
+constexpr size_t kParsingBytes = 1 << 20;
+// JSON may need 6 bytes for a character that takes 2 bytes in UTF-8.
+constexpr size_t kJsonBytesPerByte = 3;
+constexpr size_t kLongestUser = 128;  // Bytes.
+
+std::string HeaderOf(const HttpRequest& request, const char* name) {
+  const auto found = request.headers.find(name);
+  return found == request.headers.end() ? "" : found->second;
+}
+
+const char* PathOf(OpenAiKind kind) {
+  return kind == OpenAiKind::kChat ? "/v1/chat/completions" : "/v1/completions";
+}
+
+}  // namespace
+
+OpenAiApi::OpenAiApi(const CallOptions& calls, RequestIntake* intake, Tracer* tracer)
+    : calls_(calls),
+      intake_(intake),
+      tracer_(tracer),
+      started_(absl::Now()),
+      parsing_(kParsing, kParsingBytes) {}
+
+HttpErrorFormat OpenAiApi::Errors() {
+  return {.prefix = kPrefix, .type = kJson, .body = [](int status, absl::string_view message) {
+            return OpenAiErrorJson(status, std::string(message));
+          }};
+}
+
+std::string OpenAiApi::ModelJson() const {
+  return nlohmann::ordered_json{{"id", calls_.model->name},
+                                {"object", "model"},
+                                {"created", absl::ToUnixSeconds(started_)},
+                                {"owned_by", "bastion"},
+                                {"max_model_len", calls_.model->config.max_positions}}
+      .dump();
+}
+
+std::vector<HttpRoute> OpenAiApi::Routes() {
+  const size_t body_bytes = kJsonBytesPerByte * intake_->parser().max_request_bytes();
+  const auto generate = [&](OpenAiKind kind) {
+    const auto handler = [this, kind](const HttpRequest& request, HttpResponse& response) {
+      Generate(kind, request, response);
+    };
+    return HttpRoute{"POST", PathOf(kind), handler, Right::kGenerate, body_bytes};
+  };
+  const auto models = [this](const HttpRequest&, HttpResponse& response) {
+    response.Send(200, kJson, absl::StrCat(R"({"object":"list","data":[)", ModelJson(), "]}"));
+  };
+  const auto model = [this](const HttpRequest&, HttpResponse& response) {
+    response.Send(200, kJson, ModelJson());
+  };
+  const auto health = [this](const HttpRequest&, HttpResponse& response) {
+    response.Send(calls_.scheduler->stats().ready ? 200 : 503, kJson, "");
+  };
+  return {generate(OpenAiKind::kCompletion),
+          generate(OpenAiKind::kChat),
+          {"GET", "/v1/models", models, Right::kGenerate},
+          {"GET", absl::StrCat("/v1/models/", calls_.model->name), model, Right::kGenerate},
+          {"GET", "/health", health, std::nullopt}};
+}
+
+void OpenAiApi::Generate(OpenAiKind kind, const HttpRequest& http, HttpResponse& response) {
+  CallTrace trace(tracer_, HeaderOf(http, kTraceparentKey), HeaderOf(http, kTracestateKey));
+  trace.SetHttpRoute(PathOf(kind));
+  if (trace.context().valid()) {
+    response.AddHeader(kTraceparentKey, FormatTraceparent(trace.context()));
+  }
+  const Call call = {kind, http, response, RequestIdOrNew(HeaderOf(http, "x-request-id")), trace};
+  response.AddHeader("X-Request-Id", call.id);
+  const absl::Status status = PublicStatusOf([&] { return Serve(call); }, call.id);
+  if (status.ok()) return;
+  trace.SetStatus(status);
+  if (const auto delay = RetryDelay(status)) {
+    response.AddHeader("Retry-After",
+                       absl::StrCat(absl::ToInt64Seconds(absl::Ceil(*delay, absl::Seconds(1)))));
+  }
+  response.Send(HttpStatusOf(status), kJson, OpenAiErrorJson(kind, status));
+}
+
+absl::Status OpenAiApi::Serve(const Call& call) {
+  const auto refuse = [&](const absl::Status& status) {
+    if (calls_.observer != nullptr) calls_.observer->OnRefusal(status);
+    return status;
+  };
+  const absl::StatusOr<OpenAiRequest> request = Read(call);
+  if (!request.ok()) return refuse(request.status());
+  absl::StatusOr<RequestIntake::Entered> entered = Enter(call, *request);
+  if (!entered.ok()) return refuse(entered.status());
+  PreparedRequest& prepared = entered->request;
+  prepared.request_id = call.id;
+  call.trace.SetRequest(prepared, calls_.model->name);
+  prepared.trace = call.trace.context();
+  absl::StatusOr<SubmittedCall> submitted = SubmittedCall::Submit(calls_, std::move(prepared));
+  if (!submitted.ok()) return refuse(submitted.status());
+  if (!request->stream) return SendAtEnd(call, *request, *submitted);
+  Stream(call, *request, *submitted);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OpenAiRequest> OpenAiApi::Read(const Call& call) {
+  RETURN_IF_ERROR(calls_.scheduler->CheckRoom(0));
+  ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
+                   parsing_.Wait(call.http.body.size(), absl::InfiniteDuration(),
+                                 [&] { return !call.response.connected(); }));
+  return ParseOpenAiRequest(call.kind, call.http.body);
+}
+
+absl::StatusOr<RequestIntake::Entered> OpenAiApi::Enter(const Call& call,
+                                                        const OpenAiRequest& request) {
+  const bool has_user = !request.user.empty() && request.user.size() <= kLongestUser;
+  return intake_->Enter(request.generate,
+                        {.name = call.http.caller,
+                         .client = has_user ? request.user : kClient,
+                         .is_canceled = [&] { return !call.response.connected(); }});
+}
+
+void OpenAiApi::Stream(const Call& call, const OpenAiRequest& request,
+                       SubmittedCall& submitted) const {
+  OpenAiAnswers answers(request, *calls_.model, call.id, absl::Now());
+  call.response.Begin(200, kEvents);
+  OutputDelta delta;
+  while (submitted.Next([&] { return !call.response.connected(); }, delta)) {
+    const absl::Duration began = Clock::Real().Now();
+    if (!call.response.Write(answers.Events(delta))) {
+      call.trace.SetStatus(LiveRequest::CanceledError());
+      return;
+    }
+    call.trace.AddSend(began, delta);
+  }
+  const absl::Status status = PublicStatus(submitted.status(), call.id);
+  call.trace.SetStatus(status);
+  call.response.Write(status.ok()
+                          ? answers.LastEvents()
+                          : absl::StrCat("data: ", OpenAiErrorJson(call.kind, status), "\n\n"));
+}
+
+absl::Status OpenAiApi::SendAtEnd(const Call& call, const OpenAiRequest& request,
+                                  SubmittedCall& submitted) const {
+  OpenAiAnswers answers(request, *calls_.model, call.id, absl::Now());
+  OutputDelta delta;
+  while (submitted.Next([&] { return !call.response.connected(); }, delta)) {
+    const absl::Duration began = Clock::Real().Now();
+    answers.Add(delta);
+    call.trace.AddSend(began, delta);
+  }
+  RETURN_IF_ERROR(submitted.status());
+  call.response.Send(200, kJson, answers.Object());
+  return absl::OkStatus();
+}
+
+}  // namespace bastion

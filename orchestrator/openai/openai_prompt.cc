@@ -1,0 +1,92 @@
+#include "orchestrator/openai/openai_prompt.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <limits>
+#include <string>
+
+#include "common/base/status.h"
+
+namespace bastion {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxTokenId = std::numeric_limits<int32_t>::max();
+
+absl::Status SetTokens(const JsonArgument& argument, OpenAiRequest* request) {
+  v1::TokenIds& tokens = *request->generate.mutable_tokens();
+  return argument.ForEach([&](const JsonArgument& element) {
+    ASSIGN_OR_RETURN(const int64_t id, element.Integer(0, kMaxTokenId));
+    tokens.add_ids(static_cast<int32_t>(id));
+    return absl::OkStatus();
+  });
+}
+
+// The text of a message. Other contents, e.g. images, are refused.
+absl::StatusOr<std::string> Content(const JsonArgument& argument) {
+  if (argument.value().is_string()) return argument.String();
+  if (!argument.value().is_array()) return argument.Error("must be a string or a list of parts");
+  std::string text;
+  RETURN_IF_ERROR(argument.ForEach([&](const JsonArgument& part) {
+    return part.ForEachField([&](const std::string& name, const JsonArgument& field) {
+      if (name == "type") return field.MustBe("text");
+      if (name != "text") return field.Error("is not a parameter that this server supports");
+      ASSIGN_OR_RETURN(const std::string piece, field.String());
+      text += piece;
+      return absl::OkStatus();
+    });
+  }));
+  return text;
+}
+
+absl::Status SetMessage(const JsonArgument& argument, v1::ChatMessage* message) {
+  RETURN_IF_ERROR(argument.ForEachField([&](const std::string& name, const JsonArgument& field) {
+    if (name == "role") {
+      ASSIGN_OR_RETURN(*message->mutable_role(), field.String());
+      // OpenAI's newer name of the role.
+      if (message->role() == "developer") message->set_role("system");
+      return absl::OkStatus();
+    }
+    if (name == "content") {
+      ASSIGN_OR_RETURN(*message->mutable_content(), Content(field));
+      return absl::OkStatus();
+    }
+    return field.Error("is not a parameter that this server supports");
+  }));
+  return message->role().empty() ? argument.Error("has no role") : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SetPrompt(const JsonArgument& argument, OpenAiRequest* request) {
+  const json& value = argument.value();
+  if (value.is_string()) {
+    request->generate.set_text(value.get<std::string>());
+    return absl::OkStatus();
+  }
+  if (!value.is_array() || value.empty()) {
+    return argument.Error("must be a string or a list of token ids");
+  }
+  if (value[0].is_number()) return SetTokens(argument, request);
+  if (value.size() > 1) {
+    return argument.Error("has several prompts; this server takes one per request");
+  }
+  return SetPrompt(JsonArgument(argument.name() + "[0]", &value[0]), request);
+}
+
+absl::Status SetMessages(const JsonArgument& argument, OpenAiRequest* request) {
+  v1::ChatMessages& chat = *request->generate.mutable_chat();
+  RETURN_IF_ERROR(argument.ForEach(
+      [&](const JsonArgument& message) { return SetMessage(message, chat.add_messages()); }));
+  return chat.messages().empty() ? argument.Error("is empty") : absl::OkStatus();
+}
+
+absl::Status SetTemplateArguments(const JsonArgument& argument, OpenAiRequest* request) {
+  if (!argument.value().is_object()) return argument.Error("must be an object");
+  const auto converted = google::protobuf::util::JsonStringToMessage(
+      argument.value().dump(), request->generate.mutable_chat()->mutable_template_args());
+  return converted.ok() ? absl::OkStatus() : argument.Error("has a value that is not supported");
+}
+
+}  // namespace bastion

@@ -1,0 +1,39 @@
+// The requests of OpenAI's API for completions and chats, as requests of the public API
+// (generation.proto). Parameters that other servers have added have their names, e.g. top_k and
+// ignore_eos of vLLM. docs/openai.md lists all of them. Thread-safe: no state.
+#ifndef BASTION_ORCHESTRATOR_OPENAI_OPENAI_REQUEST_H_
+#define BASTION_ORCHESTRATOR_OPENAI_OPENAI_REQUEST_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bastion/v1/generation.pb.h"
+
+namespace bastion {
+
+enum class OpenAiKind { kCompletion, kChat };
+
+struct OpenAiRequest {
+  OpenAiKind kind = OpenAiKind::kCompletion;
+  v1::GenerateRequest generate;
+  bool stream = false;
+  bool stream_usage = false;  // The stream ends with the usage.
+  std::string user;           // Whom the request is for, as the client says. May be empty.
+  // ---- until the request is complete ----
+  bool logprobs = false;  // The chat asks for log-probabilities.
+  bool has_max_completion_tokens = false;
+};
+
+// Parses a body. INVALID_ARGUMENT, for clients, with the name of the parameter if it is unknown,
+// not supported, or of a wrong type. RequestParser checks the values. A parameter that is null
+// counts as absent.
+[[nodiscard]] absl::StatusOr<OpenAiRequest> ParseOpenAiRequest(OpenAiKind kind,
+                                                               const std::string& body);
+
+// The name in OpenAI's API of `field`, a field of GenerateRequest that an error names.
+[[nodiscard]] std::string OpenAiField(OpenAiKind kind, const std::string& field);
+
+}  // namespace bastion
+
+#endif  // BASTION_ORCHESTRATOR_OPENAI_OPENAI_REQUEST_H_

@@ -1,0 +1,83 @@
+#include "orchestrator/serve/grammar_constraint.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "orchestrator/serve/error_details.h"
+
+namespace bastion {
+namespace {
+
+constexpr size_t kMaxCompilerComplaintBytes = 512;
+
+// A language of a request.
+struct LanguageText {
+  const char* field;
+  hub::GrammarKind kind;
+  const std::string& text;
+};
+
+// REQUIRES: there is one.
+LanguageText LanguageOf(const v1::Constraint& constraint) {
+  switch (constraint.language_case()) {
+    case v1::Constraint::kJsonSchema:
+      return {"constraint.json_schema", hub::GrammarKind::kJsonSchema, constraint.json_schema()};
+    case v1::Constraint::kRegex:
+      return {"constraint.regex", hub::GrammarKind::kRegex, constraint.regex()};
+    default:
+      return {"constraint.grammar", hub::GrammarKind::kLark, constraint.grammar()};
+  }
+}
+
+// What a client may know of an error.
+absl::Status ErrorFor(const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status)) return status;
+  return FieldError("constraint", absl::StrCat("is too complex: ", std::string(status.message())));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TokenConstraint>> GrammarConstraint::Copy() const {
+  ASSIGN_OR_RETURN(hub::GrammarState copy, state_.Copy());
+  return std::make_unique<GrammarConstraint>(std::move(copy), tokenizer_);
+}
+
+absl::StatusOr<TokenSet> GrammarConstraint::Allowed() {
+  absl::StatusOr<TokenSet> allowed = state_.Allowed();
+  if (!allowed.ok()) return ErrorFor(allowed.status());
+  return allowed;
+}
+
+std::vector<TokenId> GrammarConstraint::Forced() {
+  const absl::StatusOr<std::string> text = state_.Forced();
+  if (!text.ok() || text->empty()) return {};
+  return tokenizer_->Encode(*text, /*add_special=*/false).value_or(std::vector<TokenId>());
+}
+
+absl::Status GrammarConstraint::Push(TokenId token) {
+  const absl::Status pushed = state_.Push(token);
+  return pushed.ok() ? pushed : ErrorFor(pushed);
+}
+
+absl::StatusOr<std::shared_ptr<const TokenConstraint>> CompileConstraint(
+    const v1::GenerateRequest& request, const ServedModel& model) {
+  const v1::Constraint& constraint = request.constraint();
+  if (constraint.language_case() == v1::Constraint::LANGUAGE_NOT_SET) {
+    return std::shared_ptr<const TokenConstraint>();
+  }
+  if (request.stop().min_tokens() > 0 || request.stop().ignore_eos()) {
+    return FieldError("constraint", "cannot be combined with stop.min_tokens or stop.ignore_eos");
+  }
+  const auto& compiler = model.grammars.Get(model.tokenizer, model.config);
+  if (!compiler.ok()) return FieldError("constraint", compiler.status().message());
+  const LanguageText language = LanguageOf(constraint);
+  absl::StatusOr<hub::GrammarState> state = compiler->Compile(language.kind, language.text);
+  if (!state.ok()) {
+    return FieldError(language.field,
+                      ShortenedToBytes(state.status().message(), kMaxCompilerComplaintBytes));
+  }
+  return std::make_shared<GrammarConstraint>(*std::move(state), &model.tokenizer);
+}
+
+}  // namespace bastion

@@ -1,0 +1,80 @@
+// The time of a mask (GrammarState::Allowed) for a vocabulary of the size of Qwen3's.
+#include <benchmark/benchmark.h>
+
+#include <iterator>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/random.h"
+#include "common/hub/grammar.h"
+#include "tests/support/hub_fixtures.h"
+
+namespace bastion::hub {
+namespace {
+
+constexpr int kVocabulary = 151936;
+constexpr TokenId kEnd = kVocabulary - 1;
+constexpr char kSchema[] =
+    R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string", "maxLength": 20}}},
+        "required": ["name", "age", "tags"], "additionalProperties": false})";
+
+// A vocabulary of words, punctuation and numbers, about as long as those of real ones.
+std::vector<std::string> Words() {
+  const char* syllables[] = {"ta", "re", "in",  "con", "st", "er", "lo", "mi",  "qu", "an", "th",
+                             "e",  "o",  "ing", "s",   "1",  "20", ".",  "\",", "=",  "_",  "\n"};
+  std::vector<std::string> words;
+  std::set<std::string> seen;
+  for (uint32_t i = 0; words.size() < kVocabulary - 512; ++i) {
+    const auto random = KeyedWords(7, 0, i);
+    std::string word = random[0] % 2 == 0 ? " " : "";
+    for (uint32_t k = 0; k < 2 + random[1] % 4; ++k) {
+      word += syllables[(random[2] >> (6 * k)) % std::size(syllables)];
+    }
+    if (word.size() > 1 && seen.insert(word).second) words.push_back(std::move(word));
+  }
+  return words;
+}
+
+const GrammarCompiler& Compiler() {
+  static const auto* const compiler = [] {
+    static const Tokenizer tokenizer = testing::LoadTokenizer(testing::WordTokenizerJson(Words()));
+    auto made = GrammarCompiler::Create(tokenizer, kVocabulary, {kEnd});
+    CHECK(made.ok()) << made.status();
+    return new GrammarCompiler(*std::move(made));
+  }();
+  return *compiler;
+}
+
+void BM_Compile(benchmark::State& state) {
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(Compiler().Compile(GrammarKind::kJsonSchema, kSchema));
+  }
+}
+BENCHMARK(BM_Compile)->Unit(benchmark::kMillisecond);
+
+// The mask after `text`, and one token further and back, as for a node of a tree.
+void MaskAfter(benchmark::State& state, const std::string& text) {
+  auto grammar = Compiler().Compile(GrammarKind::kJsonSchema, kSchema);
+  CHECK(grammar.ok()) << grammar.status();
+  for (const char byte : text) CHECK(grammar->Push(static_cast<uint8_t>(byte)).ok()) << text;
+  for (auto _ : state) {
+    CHECK(grammar->Push('a').ok());
+    benchmark::DoNotOptimize(grammar->Allowed());
+    CHECK(grammar->Pop(1).ok());
+  }
+}
+void BM_MaskInAString(benchmark::State& state) { MaskAfter(state, R"({"name": "x)"); }
+BENCHMARK(BM_MaskInAString)->Unit(benchmark::kMicrosecond);
+void BM_MaskInABoundedString(benchmark::State& state) {
+  MaskAfter(state, R"({"name": "x", "age": 7, "tags": ["abc)");
+}
+BENCHMARK(BM_MaskInABoundedString)->Unit(benchmark::kMicrosecond);
+void BM_MaskInAKey(benchmark::State& state) { MaskAfter(state, R"({"n)"); }
+BENCHMARK(BM_MaskInAKey)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace bastion::hub

@@ -1,0 +1,245 @@
+#include "common/hub/grammar.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/hub_fixtures.h"
+
+namespace bastion::hub {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::kByteLevelVocabulary;
+using testing::kEndOfText;
+using testing::kImEnd;
+using testing::kImStart;
+
+// The model's vocabulary is padded.
+constexpr int kVocabulary = kByteLevelVocabulary + 5;
+
+class GrammarTest : public ::testing::Test {
+ protected:
+  GrammarState Compile(GrammarKind kind, const std::string& text) const {
+    auto state = compiler_.Compile(kind, text);
+    CHECK(state.ok()) << text << ": " << state.status();
+    return *std::move(state);
+  }
+  // The text of the tokens that may follow, as far as they are single printable bytes.
+  static std::string AllowedBytes(GrammarState& state) {
+    const auto allowed = state.Allowed();
+    EXPECT_TRUE(allowed.ok()) << allowed.status();
+    std::string bytes;
+    for (TokenId byte = ' '; byte <= '~'; ++byte) {
+      if (allowed->contains(byte)) bytes.push_back(static_cast<char>(byte));
+    }
+    return bytes;
+  }
+  static bool Allows(GrammarState& state, TokenId token) {
+    const auto allowed = state.Allowed();
+    EXPECT_TRUE(allowed.ok()) << allowed.status();
+    return allowed->contains(token);
+  }
+  // Bytes are tokens of the toy tokenizer.
+  static absl::Status PushText(GrammarState& state, const std::string& text) {
+    for (const char byte : text) {
+      const absl::Status pushed = state.Push(static_cast<uint8_t>(byte));
+      if (!pushed.ok()) return pushed;
+    }
+    return absl::OkStatus();
+  }
+
+  const Tokenizer tokenizer_ = testing::LoadTokenizer(testing::ByteLevelTokenizerJson());
+  const GrammarCompiler compiler_ =
+      *GrammarCompiler::Create(tokenizer_, kVocabulary, {kEndOfText, kImEnd});
+};
+
+TEST_F(GrammarTest, ARegexAllowsWhatMayFollow) {
+  GrammarState state = Compile(GrammarKind::kRegex, "ab?c");
+  EXPECT_EQ(AllowedBytes(state), "a");
+  ASSERT_TRUE(state.Push('a').ok());
+  EXPECT_EQ(AllowedBytes(state), "bc");
+  EXPECT_FALSE(Allows(state, kEndOfText));
+}
+
+TEST_F(GrammarTest, ATextThatIsCompleteMayEnd) {
+  GrammarState state = Compile(GrammarKind::kRegex, "ab*");
+  ASSERT_TRUE(state.Push('a').ok());
+  EXPECT_FALSE(state.complete());
+  EXPECT_EQ(AllowedBytes(state), "b");
+  EXPECT_TRUE(Allows(state, kEndOfText));
+  EXPECT_TRUE(Allows(state, kImEnd));
+  EXPECT_FALSE(Allows(state, kImStart));
+}
+
+TEST_F(GrammarTest, ATextThatNothingContinuesIsComplete) {
+  GrammarState state = Compile(GrammarKind::kRegex, "ab");
+  ASSERT_TRUE(PushText(state, "a").ok());
+  EXPECT_FALSE(state.complete());
+  ASSERT_TRUE(PushText(state, "b").ok());
+  EXPECT_TRUE(state.complete());
+  ASSERT_TRUE(state.Pop(1).ok());
+  EXPECT_FALSE(state.complete());
+  EXPECT_EQ(AllowedBytes(state), "b");
+}
+
+TEST_F(GrammarTest, PopRestoresEveryEarlierState) {
+  GrammarState state = Compile(GrammarKind::kJsonSchema, R"({"type": "array", "items":
+                                                              {"enum": ["x", "yz", 12]}})");
+  const std::string text = R"(["x", 12, "yz"])";
+  std::vector<TokenSet> before;
+  for (const char byte : text) {
+    before.push_back(*state.Allowed());
+    ASSERT_TRUE(state.Push(static_cast<uint8_t>(byte)).ok()) << byte;
+  }
+  EXPECT_TRUE(state.complete());
+  while (!before.empty()) {
+    ASSERT_TRUE(state.Pop(1).ok());
+    EXPECT_EQ(*state.Allowed(), before.back()) << before.size();
+    before.pop_back();
+  }
+}
+
+TEST_F(GrammarTest, TokensOfSeveralBytesAreAllowedIfAllTheirBytesAre) {
+  GrammarState state = Compile(GrammarKind::kRegex, "the (the|th)x");
+  const TokenId th = *tokenizer_.Find("th"), the = *tokenizer_.Find("the");
+  EXPECT_TRUE(Allows(state, th));
+  EXPECT_TRUE(Allows(state, the));
+  ASSERT_TRUE(state.Push(th).ok());
+  EXPECT_FALSE(Allows(state, the));
+  EXPECT_TRUE(Allows(state, 'e'));
+}
+
+TEST_F(GrammarTest, TextThatMustFollowIsForced) {
+  GrammarState state = Compile(GrammarKind::kRegex, "ab(c|d)efg");
+  EXPECT_EQ(*state.Forced(), "ab");
+  EXPECT_EQ(*state.Forced(), "ab");  // Asking changes nothing.
+  ASSERT_TRUE(PushText(state, "a").ok());
+  EXPECT_EQ(*state.Forced(), "b");
+  ASSERT_TRUE(PushText(state, "b").ok());
+  EXPECT_EQ(*state.Forced(), "");
+  EXPECT_EQ(AllowedBytes(state), "cd");
+  ASSERT_TRUE(PushText(state, "d").ok());
+  EXPECT_EQ(*state.Forced(), "efg");
+  ASSERT_TRUE(state.Pop(2).ok());
+  EXPECT_EQ(*state.Forced(), "b");
+}
+
+TEST_F(GrammarTest, TheKeysOfAnObjectAreForced) {
+  GrammarState state = Compile(GrammarKind::kJsonSchema,
+                               R"({"type": "object", "properties": {"name": {"type": "string"}},
+                                   "required": ["name"], "additionalProperties": false})");
+  EXPECT_EQ(*state.Forced(), R"({"name": ")");
+}
+
+TEST_F(GrammarTest, ATokenThatIsNotAllowedIsRefusedAndChangesNothing) {
+  GrammarState state = Compile(GrammarKind::kRegex, "ab");
+  EXPECT_TRUE(absl::IsInvalidArgument(state.Push('b')));
+  EXPECT_EQ(AllowedBytes(state), "a");
+}
+
+TEST_F(GrammarTest, PaddingAndSpecialTokensAreNeverAllowed) {
+  GrammarState state = Compile(GrammarKind::kRegex, "(?s:.*)");
+  for (TokenId token = kImStart; token < kVocabulary; ++token) {
+    EXPECT_EQ(Allows(state, token), token == kImEnd) << token;
+  }
+}
+
+TEST_F(GrammarTest, CopiesAreIndependent) {
+  GrammarState state = Compile(GrammarKind::kRegex, "ab");
+  ASSERT_TRUE(state.Push('a').ok());
+  auto copy = state.Copy();
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  ASSERT_TRUE(copy->Push('b').ok());
+  EXPECT_TRUE(copy->complete());
+  EXPECT_FALSE(state.complete());
+  EXPECT_EQ(AllowedBytes(state), "b");
+}
+
+TEST_F(GrammarTest, JsonIsFormattedLikePythonsDumps) {
+  const std::string schema = R"({"type": "object", "properties": {"a": {"type": "integer"},
+                                 "b": {"type": "boolean"}}, "required": ["a", "b"],
+                                 "additionalProperties": false})";
+  GrammarState state = Compile(GrammarKind::kJsonSchema, schema);
+  ASSERT_TRUE(PushText(state, R"({"a": 12, "b": true})").ok());
+  EXPECT_TRUE(state.complete());
+  GrammarState spaced = Compile(GrammarKind::kJsonSchema, schema);
+  EXPECT_FALSE(PushText(spaced, "{\n").ok());
+}
+
+TEST_F(GrammarTest, ASchemaMayAllowOtherWhitespace) {
+  GrammarState state =
+      Compile(GrammarKind::kJsonSchema,
+              R"({"type": "object", "x-guidance": {"whitespace_flexible": true}})");
+  EXPECT_TRUE(PushText(state, "{ \n }").ok());
+}
+
+TEST_F(GrammarTest, ALarkGrammarMayBeRecursive) {
+  GrammarState state = Compile(GrammarKind::kLark, R"*(start: "(" start ")" | "x")*");
+  ASSERT_TRUE(PushText(state, "((x").ok());
+  EXPECT_EQ(AllowedBytes(state), ")");
+  ASSERT_TRUE(PushText(state, "))").ok());
+  EXPECT_TRUE(state.complete());
+}
+
+TEST_F(GrammarTest, CharactersOfSeveralBytesCannotBeCut) {
+  GrammarState state = Compile(GrammarKind::kRegex, "é");
+  ASSERT_TRUE(state.Push(0xC3).ok());
+  EXPECT_FALSE(Allows(state, kEndOfText));
+  ASSERT_TRUE(state.Push(0xA9).ok());
+  EXPECT_TRUE(state.complete());
+}
+
+struct BadGrammar {
+  GrammarKind kind;
+  const char* text;
+  const char* complaint;
+};
+
+TEST_F(GrammarTest, InvalidGrammarsAreRefusedWithThePlace) {
+  const BadGrammar bad[] = {
+      {GrammarKind::kJsonSchema, "{\n\"type\": ", "line 2"},
+      {GrammarKind::kJsonSchema, R"({"type": "strang"})", "strang"},
+      {GrammarKind::kJsonSchema, R"({"type": "object", "patternProperties": 7})", ""},
+      {GrammarKind::kJsonSchema, "\xFF", "byte 0"},
+      {GrammarKind::kRegex, "a(b", ""},
+      {GrammarKind::kLark, "start: other", "other"},
+      {GrammarKind::kLark, "start: \"a", ""},
+      {GrammarKind::kLark, "", ""},
+  };
+  for (const auto& [kind, text, complaint] : bad) {
+    const auto state = compiler_.Compile(kind, text);
+    EXPECT_TRUE(absl::IsInvalidArgument(state.status())) << text << ": " << state.status();
+    EXPECT_THAT(std::string(state.status().message()), HasSubstr(complaint)) << text;
+    EXPECT_FALSE(state.status().message().empty()) << text;
+    EXPECT_LT(state.status().message().size(), 500u) << text;
+  }
+}
+
+TEST_F(GrammarTest, LargeGrammarsCompileSoonOrAreRefused) {
+  StopWatch watch(Clock::Real());
+  // 10^15 letters at most.
+  const std::string huge = "(((((a{1,1000}){1,1000}){1,1000}){1,1000}){1,1000})";
+  GrammarState state = Compile(GrammarKind::kRegex, huge);
+  EXPECT_EQ(AllowedBytes(state), "a");
+  std::string many = "start: \"a\"";
+  for (int i = 0; i < 4000; ++i) absl::StrAppend(&many, " | \"", i, "\"");
+  EXPECT_TRUE(compiler_.Compile(GrammarKind::kLark, many).ok());
+  EXPECT_LT(watch.Lap(), absl::Seconds(20));
+  std::string deep;
+  for (int i = 0; i < 5000; ++i) deep += R"({"type": "array", "items": )";
+  EXPECT_FALSE(compiler_.Compile(GrammarKind::kJsonSchema, deep).ok());
+}
+
+TEST_F(GrammarTest, AModelWithoutAnEndTokenIsRefused) {
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(GrammarCompiler::Create(tokenizer_, kVocabulary, {}).status()));
+}
+
+}  // namespace
+}  // namespace bastion::hub

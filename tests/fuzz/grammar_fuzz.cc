@@ -1,0 +1,69 @@
+// Grammars of clients, and walks through them: what is allowed can be pushed, what is pushed can be
+// popped, and then the same is allowed as before.
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/hub/grammar.h"
+#include "common/hub/tokenizer.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace bastion {
+namespace {
+
+constexpr int kVocabulary = 4096;
+constexpr TokenId kEnd = 0;
+constexpr int kSteps = 8;
+
+const hub::GrammarCompiler& Compiler() {
+  static const auto* const compiler = [] {
+    const auto tokenizer =
+        hub::Tokenizer::Load(std::string(BASTION_SOURCE_DIR) + "/deploy/demo_model/target");
+    CHECK(tokenizer.ok()) << tokenizer.status();
+    auto made = hub::GrammarCompiler::Create(*tokenizer, kVocabulary, {kEnd});
+    CHECK(made.ok()) << made.status();
+    return new hub::GrammarCompiler(*std::move(made));
+  }();
+  return *compiler;
+}
+
+// The `number`th token of `set` other than kEnd, cyclically; kNoToken if there is none.
+TokenId Choose(const TokenSet& set, uint64_t number) {
+  std::vector<TokenId> tokens;
+  for (TokenId token = 0; token < set.vocabulary(); ++token) {
+    if (token != kEnd && set.contains(token)) tokens.push_back(token);
+  }
+  return tokens.empty() ? kNoToken : tokens[number % tokens.size()];
+}
+
+}  // namespace
+}  // namespace bastion
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace bastion;
+  testing::FuzzInput input(data, size);
+  const auto kind = static_cast<hub::GrammarKind>(input.Byte() % 3);
+  const std::string choices = input.Bytes(kSteps);
+  auto state = Compiler().Compile(kind, input.Rest());
+  if (!state.ok()) {
+    CHECK_LT(state.status().message().size(), 512u) << state.status();
+    return 0;
+  }
+  std::vector<TokenSet> before;
+  for (const char choice : choices) {
+    if (state->complete()) break;
+    const auto allowed = state->Allowed();
+    if (!allowed.ok()) return 0;  // Too complex.
+    CHECK_GT(allowed->size(), 0);
+    const TokenId token = Choose(*allowed, static_cast<uint8_t>(choice));
+    if (token == kNoToken) break;
+    if (!state->Push(token).ok()) return 0;
+    before.push_back(*allowed);
+  }
+  for (auto expected = before.rbegin(); expected != before.rend(); ++expected) {
+    CHECK(state->Pop(1).ok());
+    const auto allowed = state->Allowed();
+    CHECK(allowed.ok()) << allowed.status();
+    CHECK(*allowed == *expected) << "a step back changed what is allowed";
+  }
+  return 0;
+}
