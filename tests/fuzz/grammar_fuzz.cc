@@ -39,11 +39,11 @@ TokenId Choose(const TokenSet& set, uint64_t number) {
 }  // namespace bastion
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace bastion;
-  testing::FuzzInput input(data, size);
-  const auto kind = static_cast<hub::GrammarKind>(input.Byte() % 3);
-  const std::string choices = input.Bytes(kSteps);
-  auto state = Compiler().Compile(kind, input.Rest());
+  using bastion::TokenId, bastion::TokenSet;
+  bastion::testing::FuzzInput input(data, size);
+  const auto kind = static_cast<bastion::hub::GrammarKind>(input.Byte() % 3);
+  const std::string choices = input.Bytes(bastion::kSteps);
+  auto state = bastion::Compiler().Compile(kind, input.Rest());
   if (!state.ok()) {
     CHECK_LT(state.status().message().size(), 512u) << state.status();
     return 0;
@@ -54,8 +54,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto allowed = state->Allowed();
     if (!allowed.ok()) return 0;  // Too complex.
     CHECK_GT(allowed->size(), 0);
-    const TokenId token = Choose(*allowed, static_cast<uint8_t>(choice));
-    if (token == kNoToken) break;
+    const TokenId token = bastion::Choose(*allowed, static_cast<uint8_t>(choice));
+    if (token == bastion::kNoToken) break;
     if (!state->Push(token).ok()) return 0;
     before.push_back(*allowed);
   }
