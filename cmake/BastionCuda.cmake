@@ -51,12 +51,14 @@ target_include_directories(bastion_cuda SYSTEM INTERFACE ${CUDA_DIR}/include
                                                          ${CUDA_DIR}/include/cccl)
 target_link_libraries(bastion_cuda INTERFACE ${CUDA_DIR}/lib/libcudart.so.13
                                              ${CUDA_DIR}/lib/libcublasLt.so.13)
-target_link_options(bastion_cuda INTERFACE -Wl,-rpath,${CUDA_DIR}/lib -Wl,--allow-shlib-undefined)
+target_link_options(bastion_cuda INTERFACE -Wl,--allow-shlib-undefined)
 
-# Programs also search $ORIGIN/lib, where tests/gpu/pack.sh copies the libraries for another machine.
+# CMake makes programs search the folder of the wheels. They also search $ORIGIN/lib, where tests/gpu/pack.sh
+# copies the libraries for another machine; installed programs search lib/bastion beside bin.
 # An RPATH, unlike a RUNPATH, applies to the dependencies of libraries too. Unused sections are
 # removed to keep the archive small; unused Rust code would be a third of each program.
 set(CMAKE_BUILD_RPATH "$ORIGIN/lib")
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib/bastion")
 add_link_options(-Wl,--disable-new-dtags -Wl,--gc-sections)
 
 # Adds a command that compiles the .cu file `source`. Sets `result` to the object file.

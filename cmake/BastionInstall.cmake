@@ -31,11 +31,8 @@ if(BASTION_WITH_CUDA)
   set(libraries libcudart.so.13 libcublasLt.so.13)
   list(TRANSFORM libraries PREPEND ${CUDA_DIR}/lib/ OUTPUT_VARIABLE files)
   install(PROGRAMS ${files} DESTINATION lib/bastion COMPONENT bastion)
-  # Build folders are in the RPATH by a linker option, which CMake does not remove by itself.
-  foreach(program ${programs})
-    install(CODE "file(RPATH_SET FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/bin/${program}\"
-                       NEW_RPATH \"\\\$ORIGIN/../lib/bastion\")" COMPONENT bastion)
-  endforeach()
+  file(GLOB license ${BASTION_VENV}/lib/python3*/site-packages/nvidia_cublas-*.dist-info/licenses/License.txt)
+  install(FILES ${license} DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME nvidia-license.txt COMPONENT bastion)
 endif()
 
 set(CPACK_PACKAGE_NAME bastion)

@@ -7,13 +7,14 @@ usage() {
 usage: tests/slow.sh [--all | NAME…]
 
 Runs the tests in tests/slow. They need tools that take minutes to install or build: Chromium, the
-OpenTelemetry Collector, Prometheus, libFuzzer, Envoy. Each test names the files that it depends on, in a line
-"watches: PATH…". By default, only those tests run whose files differ from those of the last run that
-passed; tests/slow/passed.txt remembers their hashes. Commit that file with your change.
+OpenTelemetry Collector, Prometheus, libFuzzer, Envoy, buildah, Helm, Kubernetes. Each test names the files
+that it depends on, in a line "watches: PATH…". By default, only those tests run whose files differ from
+those of the last run that passed; tests/slow/passed.txt remembers their hashes. Commit that file with your
+change.
 A test with a line "takes: N minutes" runs only if it is named, or with --all.
   --all   runs all tests, for hours
   NAME    runs these tests, e.g. collector
-Installs what the tests need. They write logs and pictures to build/slow.
+Installs what the tests need. Those of images and packages need root. They write logs and pictures to build/slow.
 END
 }
 [ "${1:-}" != --help ] || { usage; exit; }

@@ -7,8 +7,9 @@ usage() {
 usage: deploy/docker/build_images.sh [--cuda | --from-source] [IMAGE…]
 
 Builds the images orchestrator, verifier, drafter and replica (default: all) with buildah, and writes them
-as OCI archives: build/images/bastion-IMAGE.tar, or bastion-IMAGE-cuda.tar. Prints their sizes.
-  --cuda         with the programs of preset cuda, and the CUDA libraries
+as OCI archives: build/images/bastion-IMAGE.tar. Prints their sizes.
+  --cuda         verifier, drafter and replica with the programs of preset cuda, and the CUDA libraries:
+                 bastion-IMAGE-cuda.tar
   --from-source  compiles the programs in a fresh Debian 12 made by mmdebstrap, which takes half an hour,
                  as "docker build" does (deploy/docker/Dockerfile)
 By default, it takes the programs of build/release and the libraries of this machine's Debian packages,
@@ -27,14 +28,14 @@ die() {
   exit 1
 }
 
-preset=release suffix='' from_source=no
+preset=release suffix='' from_source=no images=(orchestrator verifier drafter replica)
 case ${1:-} in
   -h | --help)
     usage
     exit
     ;;
   --cuda)
-    preset=cuda suffix=-cuda
+    preset=cuda suffix=-cuda images=(verifier drafter replica)
     shift
     ;;
   --from-source)
@@ -43,20 +44,19 @@ case ${1:-} in
     ;;
   -*) die "unknown argument '$1' (try --help)" ;;
 esac
-images=("${@:-orchestrator}")
-[ $# -gt 0 ] || images=(orchestrator verifier drafter replica)
+[ $# = 0 ] || images=("$@")
 [ "$(id -u)" = 0 ] || die "run it as root, or build deploy/docker/Dockerfile with docker or podman"
 command -v buildah >/dev/null || die "no buildah: apt-get install buildah"
 mkdir -p "$OUT"
 work=$(mktemp -d "$OUT/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-export TMPDIR=$work STORAGE_DRIVER=vfs
+export TMPDIR=$work
 
 # buildah with storage of its own, which goes away with the folder.
 run_buildah() {
   local command=$1
   shift
-  buildah --root "$work/storage" --runroot "$work/run" "$command" "$@"
+  buildah --storage-driver vfs --root "$work/storage" --runroot "$work/run" "$command" "$@"
 }
 
 # A folder roots/ with the root file systems, as build context in the place of the stage that compiles.
@@ -77,15 +77,15 @@ bootstrap_debian() {
   rm "$work/debian.tar"
 }
 
-context=$work/empty
-mkdir "$context"
-arguments=()
 if [ "$from_source" = yes ]; then
   bootstrap_debian
   context=$ROOT
-  arguments=(--build-arg DEBIAN=localhost/bastion-debian --ignorefile "$HERE/Dockerfile.dockerignore")
+  arguments=(--layers --build-arg DEBIAN=localhost/bastion-debian
+    --ignorefile "$HERE/Dockerfile.dockerignore")
 else
   install_programs
+  context=$work/empty
+  mkdir "$context"
   arguments=(--build-context "build=$work/build")
 fi
 version=$(sed -nE 's/^project\(bastion VERSION ([0-9.]+).*/\1/p' "$ROOT/CMakeLists.txt")
@@ -93,7 +93,7 @@ revision=$(git -C "$ROOT" rev-parse HEAD 2>/dev/null || echo unknown)
 epoch=$(git -C "$ROOT" log -1 --format=%ct 2>/dev/null || echo 0)
 for image in "${images[@]}"; do
   name=bastion-$image$suffix
-  run_buildah bud --quiet --isolation chroot --layers="$([ $from_source = yes ] && echo true || echo false)" \
+  run_buildah bud --quiet --isolation chroot \
     --timestamp "$epoch" --format oci --target "$image" --tag "$name:$version" --build-arg "VERSION=$version" \
     --build-arg "REVISION=$revision" --build-arg "PRESET=$preset" "${arguments[@]}" \
     --file "$HERE/Dockerfile" "$context" >"$work/log"

@@ -71,7 +71,8 @@ make_root() {
   for file in $libraries; do add_library "$root" "$file"; done
   # Scanners and the GPU runtime look for the release; it decides where libraries are.
   cp -L /etc/os-release /etc/debian_version "$root/etc"
-  cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs"
+  # Those of the package, without those that were added to this machine.
+  cat /usr/share/ca-certificates/mozilla/*.crt >"$root/etc/ssl/certs/ca-certificates.crt"
   mapfile -t packaged < <(printf '%s\n' "$@" $libraries /etc/debian_version /usr/sbin/update-ca-certificates |
     xargs realpath | grep -v "^$PREFIX/")
   add_packages "$root" "${packaged[@]}"

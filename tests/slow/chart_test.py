@@ -273,6 +273,15 @@ class PromiseTest(unittest.TestCase):
                 self.assertIn(f'certificate:{name} ', access)
                 self.assertIn(name, certificates[name]['dnsNames'])
 
+    def test_the_server_answers_to_the_names_of_service_and_route(self):
+        [pod] = pods(objects('colocated-gpu')).values()
+        hosts = flag(containers(pod)['orchestrator'], 'http_hosts').split(',')
+        self.assertEqual(set(hosts), {'demo-bastion', 'demo-bastion.serving', 'demo-bastion.serving.svc',
+                                      'demo-bastion.serving.svc.cluster.local', 'bastion.internal',
+                                      'llm.example.com'})
+        [pod] = pods(objects('colocated', 'openai.enabled=true', 'metrics.enabled=false')).values()
+        self.assertEqual([name for name, c in containers(pod).items() if flag(c, 'http_listen')], ['orchestrator'])
+
     def test_requests_equal_limits(self):
         [pod] = pods(objects('colocated', 'verifier.memoryMiB=1000', 'verifier.cpus=3')).values()
         resources = containers(pod)['verifier']['resources']

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 import containers
 from containers import Container, Image
@@ -49,7 +50,7 @@ class ImageTest(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
         cls.compose = read_compose(COMPOSE.read_text())
-        cls.port = free_port()
+        cls.ports = {port: free_port() for port in ('7070', '9070')}
         subprocess.run([ROOT / 'deploy/docker/build_images.sh'], check=True)
         cls.images = {name: Image(ROOT / f'build/images/bastion-{name}.tar', cls.folder / name)
                       for name in MOST_MEGABYTES}
@@ -105,8 +106,9 @@ class ImageTest(unittest.TestCase):
             read_compose(COMPOSE.read_text().replace('read_only', 'read_onyl'))
 
     def local(self, words):
-        """Words of the Compose file, with a port that is free on this host."""
-        return [re.sub(r'(0\.0\.0\.0|127\.0\.0\.1):7070', f'127.0.0.1:{self.port}', word) for word in words]
+        """Words of the Compose file, with ports that are free on this host."""
+        return [re.sub(r'(?:0\.0\.0\.0|127\.0\.0\.1):(\d+)', lambda m: f'127.0.0.1:{self.ports[m[1]]}', word)
+                for word in words]
 
     def command(self, service):
         return self.local(self.compose[service]['command'])
@@ -151,7 +153,7 @@ class ImageTest(unittest.TestCase):
         return Container(self.images['verifier'], f'bastion-{os.getpid()}-client-{time.monotonic_ns()}',
                          ['generate', '--prompt', PROMPT, '--temperature', '1', '--seed', '1', '--policy', 'ar',
                           '--max-new-tokens', str(tokens), '--stats=false', '--endpoint',
-                          f'127.0.0.1:{self.port}'], entrypoint=['bastionctl'])
+                          f'127.0.0.1:{self.ports["7070"]}'], entrypoint=['bastionctl'])
 
     def answer(self, tokens):
         with self.generate(tokens) as client:
@@ -174,6 +176,8 @@ class ImageTest(unittest.TestCase):
 
     def test_three_containers_answer_and_lose_no_token_when_they_are_stopped(self):
         with self.services(single=False) as running:
+            with urllib.request.urlopen(f'http://127.0.0.1:{self.ports["9070"]}/v1/models', timeout=10) as page:
+                self.assertEqual(json.load(page)['data'][0]['id'], 'target')
             for service in running:
                 self.assertEqual(running[service].execute('/bin/sh', '-c', 'true').returncode, 255)
                 with open(f'/proc/{self.pid_of(running[service])}/status', encoding='utf-8') as status:

