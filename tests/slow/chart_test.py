@@ -3,17 +3,17 @@
 
 watches: deploy/helm tests/kubernetes/build_tools.sh orchestrator/program/main.cc verifier_service/serve/main.cc drafter_service/serve/main.cc common/wire/flags.cc
 """
-import argparse
 import collections
 import json
 import pathlib
 import re
 import subprocess
-import sys
 import unittest
 
 import kubernetes_validate
 import yaml
+
+from command_line import build_chart_tools, parse_arguments
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / 'deploy/helm/bastion'
@@ -291,11 +291,6 @@ class PromiseTest(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--bin', required=True)
-    parser.add_argument('--out', required=True)
-    ARGUMENTS, rest = parser.parse_known_args()
-    built = subprocess.run([ROOT / 'tests/kubernetes/build_tools.sh'], stdout=subprocess.PIPE, text=True,
-                           check=True)
-    TOOLS = pathlib.Path(built.stdout.strip())
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    ARGUMENTS = parse_arguments()
+    TOOLS = build_chart_tools()
+    unittest.main(verbosity=2)

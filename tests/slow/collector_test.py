@@ -3,11 +3,12 @@
 
 watches: common/telemetry deploy/telemetry deploy/local/trace.sh
 """
-import argparse
 import pathlib
 import subprocess
 import sys
 import unittest
+
+from command_line import parse_arguments
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'deploy' / 'telemetry'))
@@ -48,8 +49,5 @@ class TraceScriptTest(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--bin', required=True)
-    parser.add_argument('--out', required=True)
-    ARGUMENTS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    ARGUMENTS = parse_arguments()
+    unittest.main(verbosity=2)

@@ -3,18 +3,17 @@
 
 watches: orchestrator/serve/console* common/http tests/slow/browser.py
 """
-import argparse
 import json
 import pathlib
 import re
 import subprocess
-import sys
 import threading
 import time
 import unittest
 import urllib.request
 
 from browser import Browser
+from command_line import parse_arguments
 from demo_services import PROMPTS, DemoServices
 
 ARGUMENTS = None
@@ -208,8 +207,5 @@ class ConsoleTest(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--bin', required=True)
-    parser.add_argument('--out', required=True)
-    ARGUMENTS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    ARGUMENTS = parse_arguments()
+    unittest.main(verbosity=2)

@@ -4,20 +4,17 @@
 watches: cmake/BastionCuda.cmake cmake/BastionInstall.cmake deploy/docker deploy/local/requirements-cuda.txt tests/slow/containers.py
 takes: 30 minutes
 """
-import argparse
 import json
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
 
+from command_line import PROGRAMS, build_programs, parse_arguments
 from containers import Container, Image
 from demo_services import MODELS, ROOT
 
 ARGUMENTS = None
-PROGRAMS = ['bastion-orchestrator', 'bastion-verifier', 'bastion-drafter', 'bastionctl', 'bastion-bench',
-            'bastion-doctor', 'bastion-train', 'bastion-verify-exactness']
 
 
 class CudaImageTest(unittest.TestCase):
@@ -52,11 +49,6 @@ class CudaImageTest(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--bin', required=True)
-    parser.add_argument('--out', required=True)
-    ARGUMENTS, rest = parser.parse_known_args()
-    build = subprocess.run([ROOT / 'deploy/local/build.sh', 'cuda', *PROGRAMS], check=False)
-    if build.returncode != 0:
-        sys.exit(build.returncode)
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    ARGUMENTS = parse_arguments()
+    build_programs('cuda', *PROGRAMS)
+    unittest.main(verbosity=2)

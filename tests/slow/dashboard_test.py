@@ -4,12 +4,10 @@ panel shows data. Draws the panels into a picture.
 
 watches: deploy/grafana orchestrator/serve/serving_metrics.cc
 """
-import argparse
 import json
 import math
 import pathlib
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -21,6 +19,7 @@ import matplotlib
 matplotlib.use('Agg')
 import matplotlib.pyplot as plt  # noqa: E402
 
+from command_line import parse_arguments  # noqa: E402
 from demo_services import DemoServices, ROOT, free_port  # noqa: E402
 
 ARGUMENTS = None
@@ -134,8 +133,5 @@ class DashboardTest(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--bin', required=True)
-    parser.add_argument('--out', required=True)
-    ARGUMENTS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    ARGUMENTS = parse_arguments()
+    unittest.main(verbosity=2)

@@ -4,13 +4,12 @@
 watches: common drafter_service orchestrator protos tests/faults/seeded tests/support/service_process.cc verifier_service
 takes: 20 minutes
 """
-import argparse
 import pathlib
 import subprocess
-import sys
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from command_line import build_programs, parse_arguments
+
 ARGUMENTS = None
 
 
@@ -38,11 +37,6 @@ class FaultsTest(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--bin', required=True)
-    parser.add_argument('--out', required=True)
-    ARGUMENTS, rest = parser.parse_known_args()
-    build = subprocess.run([ROOT / 'deploy/local/build.sh', 'release', 'seeded-faults'], check=False)
-    if build.returncode != 0:
-        sys.exit(build.returncode)
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    ARGUMENTS = parse_arguments()
+    build_programs('release', 'seeded-faults')
+    unittest.main(verbosity=2)

@@ -3,20 +3,19 @@
 
 watches: cmake/BastionInstall.cmake deploy/docker deploy/sbom.py tests/slow/containers.py common/wire/stop_signals.cc orchestrator/program/main.cc verifier_service/serve/main.cc drafter_service/serve/main.cc
 """
-import argparse
 import contextlib
 import json
 import os
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 import urllib.request
 
 import containers
+from command_line import PROGRAMS, build_chart_tools, build_programs, parse_arguments
 from containers import Container, Image
 from demo_services import MODELS, ROOT, free_port
 
@@ -26,17 +25,14 @@ MOST_MEGABYTES = {'orchestrator': 60, 'verifier': 80, 'drafter': 80, 'replica': 
 COMPOSE = ROOT / 'deploy/docker/compose.yaml'
 PROMPT = 'def fibonacci(n):'
 LONG = 1500  # Tokens of an answer that is running when the services are stopped.
-PROGRAMS = ['bastion-orchestrator', 'bastion-verifier', 'bastion-drafter', 'bastionctl', 'bastion-bench',
-            'bastion-doctor', 'bastion-train', 'bastion-verify-exactness']
 
 
 def read_compose(text):
     """The services of a Compose file, as compose-go understands it. It knows no environment."""
-    tools = subprocess.run([ROOT / 'tests/kubernetes/build_tools.sh'], stdout=subprocess.PIPE, text=True, check=True)
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, 'compose.yaml')
         file.write_text(re.sub(r'\$\{BASTION_MODELS:\?.*?\}', '/models', text))
-        ran = subprocess.run([pathlib.Path(tools.stdout.strip(), 'compose'), '-format', 'json', file],
+        ran = subprocess.run([build_chart_tools() / 'compose', '-format', 'json', file],
                              capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         raise ValueError(ran.stderr)
@@ -235,11 +231,6 @@ class ImageTest(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--bin', required=True)
-    parser.add_argument('--out', required=True)
-    ARGUMENTS, rest = parser.parse_known_args()
-    build = subprocess.run([ROOT / 'deploy/local/build.sh', 'release', *PROGRAMS], check=False)
-    if build.returncode != 0:
-        sys.exit(build.returncode)
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    ARGUMENTS = parse_arguments()
+    build_programs('release', *PROGRAMS)
+    unittest.main(verbosity=2)

@@ -3,22 +3,19 @@
 
 watches: cmake/BastionInstall.cmake deploy/systemd deploy/docker/bootstrap_debian.sh common/wire/private_folder.cc
 """
-import argparse
 import contextlib
 import os
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
+from command_line import PROGRAMS, build_programs, parse_arguments
 from demo_services import MODELS, ROOT, free_port
 
 ARGUMENTS = None
-PROGRAMS = ['bastion-orchestrator', 'bastion-verifier', 'bastion-drafter', 'bastionctl', 'bastion-bench',
-            'bastion-doctor', 'bastion-train', 'bastion-verify-exactness']
 
 
 def run(*command, **options):
@@ -123,11 +120,6 @@ class PackageTest(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--bin', required=True)
-    parser.add_argument('--out', required=True)
-    ARGUMENTS, rest = parser.parse_known_args()
-    build = subprocess.run([ROOT / 'deploy/local/build.sh', 'release', *PROGRAMS], check=False)
-    if build.returncode != 0:
-        sys.exit(build.returncode)
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    ARGUMENTS = parse_arguments()
+    build_programs('release', *PROGRAMS)
+    unittest.main(verbosity=2)

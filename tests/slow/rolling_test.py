@@ -6,18 +6,17 @@ watches: deploy/helm common/wire/service_host.cc common/wire/stop_signals.cc orc
 Processes stand in for the containers of the chart's pods. They have the chart's commands, probes, and preStop
 hooks; only ports and folders differ.
 """
-import argparse
 import json
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 import unittest
 
 import yaml
+from command_line import build_chart_tools, parse_arguments
 from demo_services import MODELS, ROOT, free_port
 
 ARGUMENTS = None
@@ -248,11 +247,6 @@ class RollingTest(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--bin', required=True)
-    parser.add_argument('--out', required=True)
-    ARGUMENTS, rest = parser.parse_known_args()
-    built = subprocess.run([ROOT / 'tests/kubernetes/build_tools.sh'], stdout=subprocess.PIPE, text=True,
-                           check=True)
-    TOOLS = pathlib.Path(built.stdout.strip())
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    ARGUMENTS = parse_arguments()
+    TOOLS = build_chart_tools()
+    unittest.main(verbosity=2)
