@@ -46,8 +46,8 @@ class TokenConstraint {
   [[nodiscard]] virtual bool complete() const = 0;
 };
 
-// Adds the forced tokens as a path from the root. The path ends where `room` has no more nodes or no
-// more depth.
+// Adds the forced tokens as a path from the root. The path ends where `room` has no more nodes or
+// no more depth.
 void AddForcedTokens(TokenConstraint& constraint, const TreeRoom& room, GrownTree* grown);
 
 // Removes the nodes of `grown` that `constraint` does not allow, with all nodes below them, and
