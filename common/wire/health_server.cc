@@ -61,6 +61,9 @@ class HealthServer::Impl {
     builder.SetMaxReceiveMessageSize(kMaxHealthMessageBytes);
     builder.SetOption(std::make_unique<grpc::HealthCheckServiceServerBuilderOption>(nullptr));
     listener_->AddTo(builder, grpc::InsecureServerCredentials());
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+    creators.push_back(listener_->CallCounter());
+    builder.experimental().SetInterceptorCreators(std::move(creators));
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     if (server_ != nullptr) listener_->Start();

@@ -31,12 +31,9 @@ namespace {
 
 // What an event of the epoll descriptor is about; smaller numbers are indices of sockets.
 constexpr uint64_t kStop = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t kConnection = kStop - 1;
 
 // How long the listener waits when it cannot even refuse connections.
 constexpr absl::Duration kPause = absl::Milliseconds(50);
-// How often closed connections are looked for while the limit seems reached.
-constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
 constexpr absl::Duration kLogInterval = absl::Seconds(1);
 
 struct HostAndPort {
@@ -213,9 +210,8 @@ absl::Status Listener::PrepareToAccept() {
   // servers of the process get a quarter of the rest.
   const auto open = static_cast<rlim_t>(spare_.get());
   const rlim_t available = limit.rlim_cur > open ? (limit.rlim_cur - open) / 4 * 3 : 0;
-  max_connections_ = std::min<rlim_t>(static_cast<rlim_t>(limits_.max_connections),
-                                      std::max<rlim_t>(available, 1));
-  return absl::OkStatus();
+  return connections_.Prepare(std::min<rlim_t>(static_cast<rlim_t>(limits_.max_connections),
+                                               std::max<rlim_t>(available, 1)));
 }
 
 void Listener::AddTo(grpc::ServerBuilder& builder,
@@ -244,7 +240,6 @@ void Listener::Main() {
     epoll_event event = {};
     if (epoll_wait(epoll_.get(), &event, 1, /*timeout=*/-1) < 1) continue;
     if (event.data.u64 == kStop) return;
-    if (event.data.u64 == kConnection) continue;
     const Socket& socket = sockets_[event.data.u64];
     if (!RunGuarded("accepting a connection", [&] { Accept(socket); })) Pause();
   }
@@ -258,33 +253,13 @@ void Listener::Accept(const Socket& socket) {
     if (errno == ENOBUFS || errno == ENOMEM) Pause();
     return;  // Other errors are those of a connection that is gone.
   }
-  if (!Register(connection.get())) return CountRefused();
+  const ConnectionTable::Admission admission = connections_.Admit(connection.get());
+  if (admission != ConnectionTable::Admission::kAdmitted) CountClosed();
+  if (admission == ConnectionTable::Admission::kRefused) return;
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
   parameters.listener_fd = socket.descriptor.get();
   parameters.fd = connection.Release();
   acceptors_[socket.address]->HandleNewConnection(&parameters);
-}
-
-bool Listener::Register(int connection) {
-  if (connections_.size() >= max_connections_) ForgetClosed();
-  if (connections_.size() >= max_connections_) return false;
-  // No event but one for the end of the connection, which says that gRPC will close it.
-  epoll_event event = {EPOLLET, {.u64 = kConnection}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection, &event) != 0) return false;
-  connections_.insert(connection);
-  return true;
-}
-
-void Listener::ForgetClosed() {
-  const absl::Duration now = Clock::Real().Now();
-  if (now < next_look_) return;
-  next_look_ = now + kLookInterval;
-  for (auto connection = connections_.begin(); connection != connections_.end();) {
-    // Fails if the number has no registration: it is free, or names another open file.
-    epoll_event event = {EPOLLET, {.u64 = kConnection}};
-    const bool open = epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, *connection, &event) == 0;
-    connection = open ? std::next(connection) : connections_.erase(connection);
-  }
 }
 
 void Listener::RefuseWithSpare(const Socket& socket) {
@@ -292,21 +267,21 @@ void Listener::RefuseWithSpare(const Socket& socket) {
   const int connection = accept4(socket.descriptor.get(), nullptr, nullptr, SOCK_CLOEXEC);
   if (connection >= 0) {
     close(connection);
-    CountRefused();
+    CountClosed();
   }
   spare_ = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
   // Another thread may have taken the descriptor.
   if (connection < 0 || !spare_.valid()) Pause();
 }
 
-void Listener::CountRefused() {
-  ++refused_;
+void Listener::CountClosed() {
+  ++closed_;
   if (on_refused_) on_refused_();
   const absl::Duration now = Clock::Real().Now();
   if (now < next_log_) return;
   next_log_ = now + kLogInterval;
-  LOG(WARNING) << "connections refused: " << std::exchange(refused_, 0) << "; at most "
-               << max_connections_
+  LOG(WARNING) << "connections refused, or closed while idle: " << std::exchange(closed_, 0)
+               << "; at most " << connections_.limit()
                << " may be open (--max_connections, and the limit on descriptors)";
 }
 

@@ -4,10 +4,8 @@
 // (CVE-2023-4785), and it takes any number of connections. This listener hands accepted sockets to
 // the server.
 //
-// gRPC does not report when it closes a connection. The listener finds out by itself: it registers
-// every connection with its epoll descriptor, and the kernel drops the registration when gRPC
-// closes the connection. While the limit seems reached, the listener checks which registrations are
-// left.
+// While the limit is reached, a new connection replaces an idle one, or is refused if there is none
+// (ConnectionTable).
 //
 // If descriptors run out all the same, a spare one is used to accept and close connections, so that
 // clients learn at once that they are refused. One thread per listener. Thread-compatible.
@@ -21,7 +19,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -30,6 +27,7 @@
 #include "absl/time/time.h"
 #include "common/shm/shared_segment.h"
 #include "common/wire/connection_limits.h"
+#include "common/wire/connection_table.h"
 #include "common/wire/socket_lock.h"
 
 namespace bastion::wire {
@@ -48,9 +46,14 @@ class Listener {
   // Stops, and removes the unix sockets.
   ~Listener();
 
-  // Adds the next address, in the order of Open, to a server. REQUIRES: one call per address before
-  // the server is built.
+  // Adds the next address, in the order of Open, to a server that has the CallCounter(). REQUIRES:
+  // one call per address before the server is built.
   void AddTo(grpc::ServerBuilder& builder, std::shared_ptr<grpc::ServerCredentials> credentials);
+  // An interceptor for the server. The listener must outlive the server.
+  [[nodiscard]] std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
+  CallCounter() {
+    return connections_.CallCounter();
+  }
   // Begins to accept. REQUIRES: the server has started.
   void Start();
   // Closes the ports. Connections stay open. Call it before the server shuts down.
@@ -59,7 +62,7 @@ class Listener {
   // The port of the first TCP address; 0 if there is none.
   [[nodiscard]] int port() const { return port_; }
   // How many connections may be open at a time.
-  [[nodiscard]] size_t max_connections() const { return max_connections_; }
+  [[nodiscard]] size_t max_connections() const { return connections_.limit(); }
 
  private:
   struct Socket {
@@ -82,13 +85,10 @@ class Listener {
 
   void Main();
   void Accept(const Socket& socket);
-  // Counts a connection that is about to be handed to gRPC. False if there are too many.
-  bool Register(int connection);
-  // Forgets the connections that gRPC has closed.
-  void ForgetClosed();
   // Closes a connection with the spare descriptor, after the others ran out.
   void RefuseWithSpare(const Socket& socket);
-  void CountRefused();
+  // Counts a connection that is closed because of a limit.
+  void CountClosed();
   // Returns early if the listener stops.
   void Pause() const;
 
@@ -98,13 +98,12 @@ class Listener {
   std::vector<Socket> sockets_;
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors_;
   int port_ = 0;
-  size_t max_connections_ = 0;
+  ConnectionTable connections_;
   Descriptor epoll_, stop_, spare_;
 
   // Used by the thread only.
-  std::unordered_set<int> connections_;  // Those that were open when last looked at, and new ones.
-  absl::Duration next_look_, next_log_;  // On Clock::Real().
-  int64_t refused_ = 0;                  // Connections closed because of a limit, not logged yet.
+  absl::Duration next_log_;  // On Clock::Real().
+  int64_t closed_ = 0;       // Connections closed because of a limit, not logged yet.
 
   std::thread thread_;
 };

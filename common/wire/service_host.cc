@@ -56,12 +56,13 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
   for (auto& of_address : credentials) host->listener_->AddTo(builder, std::move(of_address));
   for (grpc::Service* service : services) builder.RegisterService(service);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+  creators.push_back(host->listener_->CallCounter());
   if (options.watchdog != nullptr) {
-    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
     creators.push_back(
         std::make_unique<WriteWatchFactory>(options.watchdog, options.write_patience));
-    builder.experimental().SetInterceptorCreators(std::move(creators));
   }
+  builder.experimental().SetInterceptorCreators(std::move(creators));
   host->server_ = builder.BuildAndStart();
   if (host->server_ == nullptr) return absl::InternalError("gRPC cannot start a server");
   if (!options.health_address.empty()) {

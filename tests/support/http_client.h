@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -30,6 +31,13 @@ class HttpConnection {
   HttpConnection& operator=(const HttpConnection&) = delete;
 
   [[nodiscard]] bool connected() const { return connected_; }
+  // False after the server has closed the connection. Drops what has arrived.
+  [[nodiscard]] bool IsOpen() const {
+    char buffer[4096];
+    ssize_t count = 0;
+    while ((count = ::recv(socket_, buffer, sizeof(buffer), MSG_DONTWAIT)) > 0) continue;
+    return count < 0 && errno == EAGAIN;
+  }
   void Send(const std::string& bytes) { ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
   // Returns the next bytes; empty at the end, or after 20 seconds.
   std::string Receive() {

@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
@@ -19,7 +22,18 @@ namespace bastion::wire {
 namespace {
 
 using grpc::health::v1::Health;
+using grpc::health::v1::HealthCheckResponse;
 using testing::HttpConnection;
+
+// Over a connection of its own.
+std::unique_ptr<Health::Stub> Connect(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 20);
+  return Health::NewStub(
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+}
 
 class ListenerTest : public ::testing::Test {
  protected:
@@ -32,16 +46,11 @@ class ListenerTest : public ::testing::Test {
   }
   // Asks over a new connection. Tries again for up to 20 seconds if `patient`.
   static grpc::Status Check(const std::string& address, bool patient) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 20);
-    const auto stub = Health::NewStub(
-        grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+    const auto stub = Connect(address);
     grpc::ClientContext context;
     context.set_wait_for_ready(patient);
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
-    grpc::health::v1::HealthCheckResponse reply;
+    HealthCheckResponse reply;
     return stub->Check(&context, {}, &reply);
   }
   std::string Address() const { return absl::StrCat("127.0.0.1:", host_->port()); }
@@ -51,20 +60,93 @@ class ListenerTest : public ::testing::Test {
   testing::TempFolder folder_;
 };
 
-TEST_F(ListenerTest, ConnectionsAboveTheLimitAreClosedUntilOthersEnd) {
+// A connection with a call.
+class Watcher {
+ public:
+  explicit Watcher(const std::string& address) : stub_(Connect(address)) {
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    stream_ = stub_->Watch(&context_, {});
+  }
+  ~Watcher() {
+    context_.TryCancel();
+    (void)stream_->Finish();
+  }
+  // Waits for the next status. False if the call has ended.
+  bool Read() { return stream_->Read(&reply_); }
+
+ private:
+  const std::unique_ptr<Health::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> stream_;
+  HealthCheckResponse reply_;
+};
+
+TEST_F(ListenerTest, IdleConnectionsMakeRoomForNewOnes) {
   options_.connections.max_connections = 3;
-  std::atomic<int> refused = 0;
-  options_.on_connection_refused = [&] { ++refused; };
+  std::atomic<int> closed = 0;
+  options_.on_connection_refused = [&] { ++closed; };
   Serve({"127.0.0.1:0"});
   std::vector<std::unique_ptr<HttpConnection>> idle;
-  for (int i = 0; i < 3; ++i) idle.push_back(std::make_unique<HttpConnection>(host_->port()));
-  EXPECT_EQ(Check(Address(), false).error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_GE(refused, 1);
-  idle.pop_back();
-  const grpc::Status status = Check(Address(), true);
-  EXPECT_TRUE(status.ok()) << status.error_message();
-  EXPECT_TRUE(Check(Address(), true).ok()) << "the closed connection counts";
+  for (int i = 0; i < 20; ++i) {
+    idle.push_back(std::make_unique<HttpConnection>(host_->port()));
+    const grpc::Status status = Check(Address(), false);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  }
+  EXPECT_GE(closed, 17);
   host_->Shutdown(absl::ZeroDuration());
+}
+
+TEST_F(ListenerTest, TheConnectionWithoutCallsForLongestIsClosed) {
+  options_.connections.max_connections = 3;
+  Serve({"127.0.0.1:0"});
+  Watcher watcher(Address());
+  ASSERT_TRUE(watcher.Read());
+  HttpConnection old(host_->port());
+  HttpConnection second(host_->port()), third(host_->port());
+  (void)old.ReceiveAll();
+  EXPECT_FALSE(old.IsOpen());
+  EXPECT_TRUE(second.IsOpen());
+  EXPECT_TRUE(third.IsOpen());
+  host_->SetServing(true);
+  EXPECT_TRUE(watcher.Read()) << "the oldest connection has a call";
+}
+
+class ListenerLimitTest : public ListenerTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(ListenerLimitTest, ConnectionsWithCallsStayAndNewOnesAreRefused) {
+  options_.connections.max_connections = 2;
+  std::atomic<int> refused = 0;
+  options_.on_connection_refused = [&] { ++refused; };
+  Serve({absl::StrCat(GetParam(), ":0")});
+  const std::string address = absl::StrCat(GetParam(), ":", host_->port());
+  Watcher first(address);
+  ASSERT_TRUE(first.Read());
+  auto second = std::make_unique<Watcher>(address);
+  ASSERT_TRUE(second->Read());
+  EXPECT_EQ(Check(address, false).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_GE(refused, 1);
+  host_->SetServing(true);
+  EXPECT_TRUE(first.Read());
+  EXPECT_TRUE(second->Read());
+  second.reset();
+  const grpc::Status status = Check(address, true);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  host_->SetServing(false);
+  EXPECT_TRUE(first.Read());
+}
+INSTANTIATE_TEST_SUITE_P(Addresses, ListenerLimitTest, ::testing::Values("127.0.0.1", "[::1]"),
+                         [](const auto& info) {
+                           return std::string(info.index == 0 ? "IPv4" : "IPv6");
+                         });
+
+TEST_F(ListenerTest, ConnectionsOverUnixSocketsAreNotReplaced) {
+  options_.connections.max_connections = 1;
+  Serve({"unix://" + folder_.File("s.sock")});
+  const sockaddr_un address = *SocketAddress(folder_.File("s.sock"));
+  const Descriptor idle(socket(AF_UNIX, SOCK_STREAM, 0));
+  ASSERT_EQ(connect(idle.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(Check("unix://" + folder_.File("s.sock"), false).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(ListenerTest, TheLimitLeavesDescriptorsForOthers) {

@@ -1,0 +1,97 @@
+// ConnectionTable: the open connections of a gRPC server, limited in number. When the limit is
+// reached, the connection that has been without calls for longest is closed, so that idle clients
+// cannot keep others out. Connections with calls stay, and so do those over unix sockets, which
+// belong to this user.
+//
+// gRPC 1.51 does not report when it closes a connection. The table finds out by itself: it
+// registers every connection with an epoll descriptor, and the kernel drops the registration when
+// gRPC closes the connection. While the limit seems reached, the table checks which registrations
+// are left.
+//
+// Admit is for one thread. All else is thread-safe.
+#ifndef BASTION_COMMON_WIRE_CONNECTION_TABLE_H_
+#define BASTION_COMMON_WIRE_CONNECTION_TABLE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "common/shm/shared_segment.h"
+
+namespace bastion::wire {
+
+class ConnectionTable {
+ public:
+  enum class Admission {
+    kAdmitted,
+    kAdmittedInstead,  // Another connection was closed.
+    kRefused,
+  };
+
+  // REQUIRES: Prepare() before anything else.
+  ConnectionTable() = default;
+  // The system's error if there is no descriptor. REQUIRES: limit >= 1.
+  [[nodiscard]] absl::Status Prepare(size_t limit);
+  [[nodiscard]] size_t limit() const { return limit_; }
+
+  // Counts a connection that is about to be handed to gRPC. May wait until gRPC has closed another
+  // one, for at most kCloseLimit.
+  [[nodiscard]] Admission Admit(int descriptor) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Counts the calls of all connections, as an interceptor of the server. The table must outlive
+  // the server.
+  [[nodiscard]] std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
+  CallCounter();
+
+  // Names a connection, also after its descriptor was closed and the number used again.
+  struct Id {
+    int descriptor = -1;
+    uint64_t cookie = 0;  // The kernel's name of the socket, which is never used twice.
+  };
+  // A call of the connection with this address of gRPC, such as "ipv4:10.0.0.1:5000", has begun.
+  // Returns Id() if the table does not know the connection.
+  [[nodiscard]] Id BeginCall(absl::string_view peer) ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndCall(Id ended) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  // How long gRPC may take to close a connection.
+  static constexpr absl::Duration kCloseLimit = absl::Milliseconds(250);
+
+  struct Connection {
+    uint64_t cookie = 0;
+    std::string peer;  // Empty: never closed by the table.
+    int calls = 0;
+    absl::Duration idle_since;  // On Clock::Real(). When it was accepted, or its last call ended.
+  };
+
+  // False if gRPC has closed the connection.
+  [[nodiscard]] bool IsOpen(int descriptor) const;
+  void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(int descriptor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The connection that has been without calls for longest; Id() if there is none.
+  [[nodiscard]] Id Idlest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the idlest connection, and waits until gRPC has closed it. False if there is none.
+  [[nodiscard]] bool CloseIdlest() ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] bool HasPlace() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  size_t limit_ = 0;
+  Descriptor epoll_;
+  absl::Duration next_look_;  // On Clock::Real(). Used by Admit only.
+  Mutex mutex_;
+  // By descriptor: the connections that were open when last looked at, and new ones. gRPC owns the
+  // descriptors, so a number may mean another file by now.
+  absl::flat_hash_map<int, Connection> connections_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, int> descriptors_ ABSL_GUARDED_BY(mutex_);  // By peer.
+};
+
+}  // namespace bastion::wire
+
+#endif  // BASTION_COMMON_WIRE_CONNECTION_TABLE_H_
