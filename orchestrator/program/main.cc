@@ -83,8 +83,10 @@ ABSL_FLAG(int, prefill_rows, 256,
           "Maximum number of prompt tokens in one forward, all requests together. A higher value "
           "shortens the wait for the first token. A lower value shortens the pauses of requests "
           "that decode meanwhile.");
-ABSL_FLAG(absl::Duration, draft_timeout, absl::Milliseconds(500),
-          "Timeout for a draft. The cycle then continues without a draft.");
+ABSL_FLAG(
+    absl::Duration, draft_timeout, absl::Milliseconds(500),
+    "Maximum time to wait for a draft. The cycle then continues without a draft, and sooner if "
+    "recent drafts took much less time.");
 ABSL_FLAG(absl::Duration, calibration_limit, absl::Seconds(10),
           "Approximate time limit for the calibration at startup. Points that are not measured by "
           "then are interpolated. 0: no limit; every point is measured once.");

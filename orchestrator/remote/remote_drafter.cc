@@ -32,6 +32,7 @@ RemoteDrafter::RemoteDrafter(const RemoteOptions& options)
                 deadline);
           },
           [this] { return watch_.status(); }),
+      patience_(options.call_timeout),
       watch_(
           absl::StrCat("the drafter at ", options.address), options.peer_timeout,
           [this](absl::Duration timeout) { return Ask(timeout); },
@@ -67,20 +68,25 @@ absl::StatusOr<DraftResult> RemoteDrafter::Expand(absl::Span<const Frontier> fro
   request.set_traceparent(FormatTraceparent(CurrentTrace()));
   // Set even if there are no frontiers, so that the message is an Expand.
   proto::DrafterRequest::Expand& expand = *request.mutable_expand();
+  int64_t work = 0;
   for (const Frontier& frontier : frontiers) {
     proto::DrafterRequest::Frontier& added = *expand.add_frontiers();
     wire::Encode(frontier, added);
+    work += static_cast<int64_t>(frontier.paths.size() + frontier.new_tokens.size());
     if (wants_tokens_) continue;
     added.clear_new_tokens();
     added.clear_cache_salt();
   }
   for (const SequenceId sequence : std::exchange(unsent_closes_, {})) Close(sequence);
+  StopWatch watch;
   const absl::StatusOr<proto::DrafterReply> called =
-      steps_.Call(std::move(request), options_.call_timeout);
+      steps_.Call(std::move(request), patience_.For(work));
   if (!called.ok()) {
+    patience_.RecordTimeout();
     watch_.Renew();
     return called.status();
   }
+  patience_.Record(work, watch.Lap());
   const proto::DrafterReply& reply = *called;
   RETURN_IF_ERROR(wire::Decode(reply.status()));
   if (reply.drafts_size() != static_cast<int>(frontiers.size())) {

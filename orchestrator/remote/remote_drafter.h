@@ -1,6 +1,7 @@
 // RemoteDrafter: a Drafter in another process. One stream carries the calls of all sequences, over
 // shared memory if both sides support it, else over gRPC. A timeout or a lost stream is an ordinary
-// error: the caller decodes without a draft.
+// error: the caller decodes without a draft. A call times out when it takes much longer than recent
+// ones (CallPatience), at the latest after RemoteOptions::call_timeout.
 //
 // Info() waits only for the first answer of the drafter. Later it returns the last answer that
 // another thread got (PeerWatch), so it never delays a cycle. Thread-compatible.
@@ -17,6 +18,7 @@
 #include "common/wire/attacher.h"
 #include "common/wire/peer_channel.h"
 #include "common/wire/step_stream.h"
+#include "orchestrator/remote/call_patience.h"
 #include "orchestrator/remote/peer_watch.h"
 #include "orchestrator/remote/remote_options.h"
 
@@ -45,6 +47,7 @@ class RemoteDrafter final : public Drafter {
   wire::Attacher attacher_;
   wire::StepStream<internal::v1::DrafterRequest, internal::v1::DrafterReply> steps_;
   std::vector<SequenceId> unsent_closes_;
+  CallPatience patience_;
   Mutex info_mutex_;
   DrafterInfo info_ ABSL_GUARDED_BY(info_mutex_);
   PeerWatch watch_;  // The last member, because its thread uses the others.

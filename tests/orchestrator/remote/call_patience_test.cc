@@ -1,0 +1,53 @@
+#include "orchestrator/remote/call_patience.h"
+
+#include "gtest/gtest.h"
+
+namespace bastion {
+namespace {
+
+constexpr absl::Duration kLongest = absl::Milliseconds(500);
+constexpr absl::Duration kTime = absl::Milliseconds(30);
+
+CallPatience AfterCalls(size_t count, int64_t work, absl::Duration time) {
+  CallPatience patience(kLongest);
+  for (size_t i = 0; i < count; ++i) patience.Record(work, time);
+  return patience;
+}
+
+TEST(CallPatienceTest, TheFirstCallsMayTakeTheLongestTime) {
+  EXPECT_EQ(AfterCalls(CallPatience::kFewest - 1, 10, kTime).For(10), kLongest);
+  EXPECT_EQ(AfterCalls(CallPatience::kFewest, 10, kTime).For(10), CallPatience::kSlack * kTime);
+}
+
+TEST(CallPatienceTest, MoreWorkMayTakeLongerAndLessWorkAsLong) {
+  const CallPatience patience = AfterCalls(20, 10, kTime);
+  EXPECT_EQ(patience.For(20), 2 * CallPatience::kSlack * kTime);
+  EXPECT_EQ(patience.For(1), CallPatience::kSlack * kTime);
+  EXPECT_EQ(patience.For(2000), kLongest);
+}
+
+TEST(CallPatienceTest, QuickCallsLeaveTimeForAnInterruption) {
+  EXPECT_EQ(AfterCalls(20, 10, absl::Milliseconds(1)).For(10), kLongest / CallPatience::kRange);
+}
+
+TEST(CallPatienceTest, OneSlowCallCountsUntilItIsNotRecent) {
+  CallPatience patience = AfterCalls(20, 10, kTime);
+  patience.Record(10, 2 * kTime);
+  for (size_t i = 1; i < CallPatience::kRecent; ++i) {
+    patience.Record(10, kTime);
+    ASSERT_EQ(patience.For(10), 2 * CallPatience::kSlack * kTime) << i;
+  }
+  patience.Record(10, kTime);
+  EXPECT_EQ(patience.For(10), CallPatience::kSlack * kTime);
+}
+
+TEST(CallPatienceTest, APeerThatBecameSlowerCostsOneTimeout) {
+  CallPatience patience = AfterCalls(100, 10, kTime);
+  patience.RecordTimeout();
+  EXPECT_EQ(patience.For(10), kLongest);
+  for (size_t i = 0; i < CallPatience::kFewest; ++i) patience.Record(10, 3 * kTime);
+  EXPECT_EQ(patience.For(10), 3 * CallPatience::kSlack * kTime);
+}
+
+}  // namespace
+}  // namespace bastion
