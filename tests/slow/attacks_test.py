@@ -111,8 +111,10 @@ class Services(DemoServices):
         self.descriptors = descriptors
 
     def start(self, name):
-        help_text = subprocess.run([self.binaries / f'bastion-{name}', '--help'], text=True,
-                                   capture_output=True, check=False).stdout
+        # The binaries of some commits list their flags only with the second.
+        help_text = ''.join(subprocess.run([self.binaries / f'bastion-{name}', flag], text=True,
+                                           capture_output=True, check=False).stdout
+                            for flag in ('--help', '--helpfull'))
         folder = self.folder.name
         listen = f'127.0.0.1:{self.port}' if name == 'orchestrator' else self.address(name)
         flags = {'target': MODELS / 'target', 'listen': listen, 'dtype': 'bf16',
