@@ -6,7 +6,8 @@ takes: 3 minutes
 
 C1 are the known defects of gRPC 1.51, tried through Envoy as configured in deploy/envoy; the exhaustion of
 descriptors is tried directly, too. The other names are those of a security review. The bystander's
-largest gap between two messages of an answer may be twice the undisturbed one, or 250 ms.
+largest gap between two messages of an answer may be twice the undisturbed one, or 250 ms, and the request of
+a newcomer must be accepted.
 With --bin, the services of another commit can be tried.
 """
 import argparse
@@ -164,6 +165,17 @@ class Services(DemoServices):
         except (OSError, http2.Closed):
             return False
 
+    def refuses(self):
+        """True if the request of a new client is refused. It may have to wait, but it must be accepted."""
+        try:
+            with http2.Http2Client(self.port, timeout=1) as client:
+                message = http2.generate_request(ids=[5, 6, 7], max_tokens=2)
+                return not any(event[:1] == b'\x1a' for event in client.messages(client.call(message)))
+        except TimeoutError:
+            return False
+        except (OSError, http2.Closed):
+            return True
+
     def memory(self, field):
         """VmRSS, or VmHWM for the largest since reset_peak, in bytes, of the orchestrator."""
         status = pathlib.Path(f'/proc/{self.processes["orchestrator"].pid}/status').read_text()
@@ -229,10 +241,14 @@ class AttacksTest(unittest.TestCase):
 
     def try_attack(self, name, services, attack, more=None):
         """Notes what the bystander sees, and what `more` finds afterwards."""
+        refused = []
+        newcomer = threading.Timer(attacks.SECONDS / 2, lambda: refused.append(services.refuses()))
         with Bystander(services.port) as bystander:
             base = bystander.watch(3)[0]
+            newcomer.start()
             seen = bystander.watch(attacks.SECONDS, attack)
-        problems = []
+        newcomer.join()
+        problems = ['a newcomer is refused'] if refused != [False] else []
         if seen[0] > max(MOST_GAP, MOST_GAP_RATIO * base):
             problems.append('the bystander waits')
         if seen[2]:

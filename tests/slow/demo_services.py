@@ -51,9 +51,13 @@ class DemoServices(contextlib.AbstractContextManager):
                              *prior, *self.orchestrator_flags),
         }[name]
 
+    def prefix(self, _name):
+        """The program that starts a service, with its arguments."""
+        return ()
+
     def start(self, name):
         """Starts a service, also one that has ended. Its log continues."""
-        command = [self.binaries / f'bastion-{name}', *self.flags(name),
+        command = [*self.prefix(name), self.binaries / f'bastion-{name}', *self.flags(name),
                    '--target', self.models / 'target', '--listen', self.address(name),
                    '--http_listen', f'127.0.0.1:{self.http[name]}']
         with open(pathlib.Path(self.folder.name, f'{name}.log'), 'ab') as log:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+import certificates
 from demo_services import MODELS, PROMPTS, ROOT, DemoServices, free_port
 
 MOST_ADDED = 0.05
@@ -41,23 +42,7 @@ class TcpServices(DemoServices):
         flags = super().flags(name)
         if self.certificates is None:
             return flags
-        own = ('--tls_require_client_cert',) if name in self.ports else ()
-        return (*flags, *own, '--tls_ca', self.certificates / 'ca.crt',
-                '--tls_cert', self.certificates / 'service.crt', '--tls_key', self.certificates / 'service.key')
-
-
-def make_certificates(folder):
-    """A private authority, and a certificate for localhost."""
-    def openssl(*arguments):
-        subprocess.run(['openssl', *arguments], cwd=folder, check=True, capture_output=True)
-
-    openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=authority', '-keyout', 'ca.key',
-            '-out', 'ca.crt')
-    openssl('req', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=localhost', '-keyout', 'service.key', '-out',
-            'service.csr')
-    (folder / 'names').write_text('subjectAltName=DNS:localhost')
-    openssl('x509', '-req', '-in', 'service.csr', '-CA', 'ca.crt', '-CAkey', 'ca.key', '-CAcreateserial',
-            '-extfile', 'names', '-out', 'service.crt')
+        return (*flags, *certificates.flags(self.certificates, is_server=name in self.ports))
 
 
 def cycle_seconds(services, prompts, tokens, folder):
@@ -102,7 +87,7 @@ def main():
                         '--drafter', MODELS / 'drafter', '--profile', 'cpu-1b', '--out', inflated], check=True)
     with tempfile.TemporaryDirectory(prefix='bastion-tls.') as name:
         folder = pathlib.Path(name)
-        make_certificates(folder)
+        certificates.make(folder, 'DNS:localhost')
         demo = measure(Pair('demo pair', MODELS, 16, 128), arguments.bin, folder)
         large = measure(Pair('inflated pair', inflated, 3, 48), arguments.bin, folder)
     print(f'TLS multiplies the duration of a cycle by {large:.3f} (inflated pair) and {demo:.3f} (demo pair)')
