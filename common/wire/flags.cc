@@ -37,8 +37,8 @@ ABSL_FLAG(std::string, health_listen, "",
           "Further gRPC address, host:port, that serves only health checks, in clear text and to "
           "everybody: for probes that have no certificate. Empty: none.");
 ABSL_FLAG(int, max_connections, 4096,
-          "Maximum number of gRPC connections at a time; further ones are closed at once. At most "
-          "three quarters of the limit on descriptors.");
+          "Maximum number of gRPC connections at a time. A further one replaces an idle one, or is "
+          "refused. At most three quarters of the limit on descriptors.");
 
 namespace bastion::wire {
 namespace {

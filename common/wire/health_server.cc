@@ -32,19 +32,22 @@ constexpr ConnectionLimits kLimits = {.max_connections = 64,
 // unimplemented, because every watcher would hold a thread; clients then poll with Check.
 class HealthService final : public grpc::health::v1::Health::Service {
  public:
+  explicit HealthService(std::function<bool()> is_alive) : is_alive_(std::move(is_alive)) {}
+
   grpc::Status Check(grpc::ServerContext*, const HealthCheckRequest* request,
                      HealthCheckResponse* response) override {
     const bool liveness = request->service() == "liveness";
     if (!liveness && !request->service().empty()) {
       return {grpc::StatusCode::NOT_FOUND, "unknown service"};
     }
-    response->set_status(liveness || serving_ ? HealthCheckResponse::SERVING
-                                              : HealthCheckResponse::NOT_SERVING);
+    const bool healthy = liveness ? !is_alive_ || is_alive_() : serving_.load();
+    response->set_status(healthy ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
     return grpc::Status::OK;
   }
   void SetServing(bool serving) { serving_ = serving; }
 
  private:
+  const std::function<bool()> is_alive_;
   std::atomic<bool> serving_{false};
 };
 
@@ -52,7 +55,8 @@ class HealthService final : public grpc::health::v1::Health::Service {
 
 class HealthServer::Impl {
  public:
-  explicit Impl(std::unique_ptr<Listener> listener) : listener_(std::move(listener)) {
+  Impl(std::unique_ptr<Listener> listener, std::function<bool()> is_alive)
+      : listener_(std::move(listener)), service_(std::move(is_alive)) {
     grpc::ServerBuilder builder;
     grpc::ResourceQuota quota("bastion-health");
     quota.SetMaxThreads(kThreads);
@@ -86,9 +90,10 @@ class HealthServer::Impl {
 HealthServer::HealthServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HealthServer::~HealthServer() = default;
 
-absl::StatusOr<std::unique_ptr<HealthServer>> HealthServer::Start(const std::string& address) {
+absl::StatusOr<std::unique_ptr<HealthServer>> HealthServer::Start(const std::string& address,
+                                                                  std::function<bool()> is_alive) {
   ASSIGN_OR_RETURN(auto listener, Listener::Open({address}, kLimits));
-  auto impl = std::make_unique<Impl>(std::move(listener));
+  auto impl = std::make_unique<Impl>(std::move(listener), std::move(is_alive));
   if (impl->runs()) return std::unique_ptr<HealthServer>(new HealthServer(std::move(impl)));
   return absl::InternalError("gRPC cannot start a server for health checks");
 }

@@ -1,10 +1,11 @@
 // HealthServer: serves the standard gRPC health checks on a port of its own, in clear text and to
 // everybody. For probes that have no certificate. It has a few threads, and nothing else is served.
-// The service name "" asks whether this process serves, and "liveness" only whether it answers.
+// The service name "" asks whether this process serves, and "liveness" only whether it works.
 // Thread-safe.
 #ifndef BASTION_COMMON_WIRE_HEALTH_SERVER_H_
 #define BASTION_COMMON_WIRE_HEALTH_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,9 +15,10 @@ namespace bastion::wire {
 
 class HealthServer {
  public:
-  // Listens on `address`, "host:port". Errors: Listener::Open.
+  // Listens on `address`, "host:port". "liveness" is healthy while `is_alive` returns true, or
+  // always if it is empty. Errors: Listener::Open.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HealthServer>> Start(
-      const std::string& address);
+      const std::string& address, std::function<bool()> is_alive = {});
   ~HealthServer();
 
   // Health is NOT_SERVING until SetServing(true).

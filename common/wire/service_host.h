@@ -34,6 +34,9 @@ struct HostOptions {
   std::shared_ptr<const Security> security = Security::None();
   // Further address, host:port, that serves only health checks, in clear text. Empty: none.
   std::string health_address = {};
+  // Whether the health check "liveness" of that address succeeds. Called by several threads. Empty:
+  // always.
+  std::function<bool()> is_alive = {};
   ConnectionLimits connections = {};
   // See Listener::Open.
   std::function<void()> on_connection_refused = {};

@@ -55,6 +55,8 @@ class DrafterService final : public proto::DrafterService::Service {
         attach_(std::move(attach)) {}
   ~DrafterService() override;
 
+  // False if the engine hangs (EngineMeter). Thread-safe.
+  [[nodiscard]] bool is_alive() { return !meter_.hangs(); }
   // Sequences that are open. Waits for the current call.
   [[nodiscard]] int live_sequences() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -110,6 +110,7 @@ absl::Status Run(wire::StopSignals& signals) {
   ASSIGN_OR_RETURN(wire::HostOptions host_options,
                    wire::HostOptionsFromFlags(absl::GetFlag(FLAGS_listen), security));
   host_options.on_connection_refused = telemetry->RefusalCounter();
+  host_options.is_alive = [&] { return service.is_alive(); };
   ASSIGN_OR_RETURN(const auto host,
                    wire::ServiceHost::Start(host_options, {&service, &inspection}));
   features.Start(

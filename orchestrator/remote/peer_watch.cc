@@ -56,7 +56,8 @@ void PeerWatch::RenewIfLost() {
 
 void PeerWatch::Forget() {
   ++renewals_;
-  last_.reset();
+  instance_.reset();
+  stall_ = {};
   expected_.store(absl::ToInt64Nanoseconds(unknown_call_));
 }
 
@@ -94,19 +95,13 @@ void PeerWatch::Judge(const absl::StatusOr<EngineActivity>& answer, uint64_t ren
 }
 
 absl::Status PeerWatch::CheckEngine(const EngineActivity& activity) {
-  const absl::Duration now = Clock::Real().Now();
-  if (!last_.has_value() || !activity.busy || activity.progress != last_->progress) {
-    progressed_ = now;
-  }
-  // Only the first answer may set the instance.
-  const uint64_t instance = last_.has_value() ? last_->instance : activity.instance;
-  last_ = activity;
-  last_->instance = instance;
-  if (activity.instance != instance) {
+  const absl::Duration stalled = stall_.Look(activity, Clock::Real().Now());
+  if (!instance_.has_value()) instance_ = activity.instance;
+  if (activity.instance != instance_) {
     return absl::UnavailableError(absl::StrCat(peer_, " was restarted"));
   }
   const absl::Duration patience = std::max(timeout_, kSlack * absl::Nanoseconds(expected_.load()));
-  if (now - progressed_ <= patience) return absl::OkStatus();
+  if (stalled <= patience) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(peer_, " hangs: its engine is in a call and made no ",
                                              "progress for ", absl::FormatDuration(patience)));
 }

@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/stages/stage_data.h"
+#include "common/stages/stall_watch.h"
 
 namespace bastion {
 
@@ -76,9 +77,8 @@ class PeerWatch {
   uint64_t renewals_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t answered_ ABSL_GUARDED_BY(mutex_) = 0;  // Value of renewals_ that verdict_ belongs to.
   absl::Status verdict_ ABSL_GUARDED_BY(mutex_);
-  // The last answer since Renew(), and when the engine was last seen idle or making progress.
-  std::optional<EngineActivity> last_ ABSL_GUARDED_BY(mutex_);
-  absl::Duration progressed_ ABSL_GUARDED_BY(mutex_);
+  std::optional<uint64_t> instance_ ABSL_GUARDED_BY(mutex_);  // In the first answer since Renew().
+  StallWatch stall_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -46,6 +46,8 @@ class VerifierService final : public proto::VerifierService::Service {
         security_(std::move(security)),
         attach_(std::move(attach)) {}
 
+  // False if the engine hangs (EngineMeter). Thread-safe.
+  [[nodiscard]] bool is_alive() { return !meter_.hangs(); }
   // The state of the engine. Waits for the current call.
   [[nodiscard]] EngineState state() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -2,6 +2,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+
 #include "absl/strings/str_cat.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
@@ -44,6 +46,19 @@ TEST(HealthServerTest, AProcessThatWaitsIsAliveButDoesNotServe) {
     EXPECT_EQ(live.status(), HealthCheckResponse::SERVING);
   }
   EXPECT_EQ(Check((*server)->port(), true, "other").error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST(HealthServerTest, AProcessThatHangsIsNotAlive) {
+  std::atomic<bool> alive = true;
+  const auto server = HealthServer::Start("127.0.0.1:0", [&] { return alive.load(); });
+  ASSERT_TRUE(server.ok()) << server.status();
+  for (const bool expected : {true, false, true}) {
+    alive = expected;
+    HealthCheckResponse live;
+    ASSERT_TRUE(Check((*server)->port(), true, "liveness", &live).ok());
+    EXPECT_EQ(live.status(),
+              expected ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
+  }
 }
 
 TEST(HealthServerTest, IdleClientsCannotKeepProbesOut) {
