@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   host->server_ = builder.BuildAndStart();
   if (host->server_ == nullptr) return absl::InternalError("gRPC cannot start a server");
   if (!options.health_address.empty()) {
-    ASSIGN_OR_RETURN(host->health_server_, 
+    ASSIGN_OR_RETURN(host->health_server_,
                      HealthServer::Start(options.health_address, options.is_alive));
   }
   {

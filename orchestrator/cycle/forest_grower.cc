@@ -102,6 +102,7 @@ DraftOffer ForestGrower::OfferOf(const Growing& one) const {
       costs_->draft().CatchUp(DraftCost::ExcessTokens(sequence.undrafted_tokens()));
   offer.cycles_left = sequence.request().max_tokens - static_cast<int>(sequence.output().size());
   offer.later_seconds = later_seconds_;
+  offer.mask_seconds = sequence.mask_seconds();
   return offer;
 }
 
@@ -119,8 +120,8 @@ std::vector<ForestGrower::Growing*> ForestGrower::ChooseDrafts(std::vector<Growi
     } else if (one.round->further) {
       further.push_back(&one);
       const DraftOffer& offer = one.round->offer;
-      round_offers.push_back(
-          {offer.without, offer.with, static_cast<int>(one.round->paths.size()), offer.weight});
+      round_offers.push_back({offer.without, offer.with, static_cast<int>(one.round->paths.size()),
+                              offer.weight, one.sequence->mask_seconds()});
     } else {
       first.push_back(&one);
       offers.push_back(OfferOf(one));
@@ -224,6 +225,7 @@ void ForestGrower::FinishTrees(std::vector<Growing>& growing, GrownForest* grown
   bool planned = false;
   for (const Growing& one : growing) {
     offers.push_back(one.sequence->policy().OfferTree());
+    offers.back().mask_seconds = one.sequence->mask_seconds();
     certain += offers.back().certain;
     planned = planned || !offers.back().values.empty();
   }
@@ -245,6 +247,7 @@ void ForestGrower::FinishTrees(std::vector<Growing>& growing, GrownForest* grown
 }
 
 void ForestGrower::Constrain(const std::vector<Growing>& growing, GrownForest* grown) const {
+  StopWatch watch(*clock_);
   for (size_t i = 0; i < growing.size(); ++i) {
     GrownTree& tree = grown->trees[i];
     const int before = tree.tree.nodes();
@@ -252,6 +255,7 @@ void ForestGrower::Constrain(const std::vector<Growing>& growing, GrownForest* g
         std::min(growing[i].limits.nodes - before, target_.max_rows - grown->size.rows),
         growing[i].limits.depth};
     growing[i].sequence->Constrain(room, &tree);
+    growing[i].sequence->RecordMasks(tree.tree.rows(), watch.Lap());
     grown->size.rows += tree.tree.nodes() - before;
   }
 }

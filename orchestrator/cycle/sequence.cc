@@ -13,6 +13,8 @@ namespace {
 // so that one request with a long text and a large tree does not delay all others.
 constexpr int kPenalizedLogits = 1 << 18;
 
+constexpr double kMaskAlpha = 0.25;  // Step size of the expected time of a mask.
+
 }  // namespace
 
 DecodeSequence::DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPolicy> policy)
@@ -33,6 +35,12 @@ void DecodeSequence::Constrain(const TreeRoom& room, GrownTree* grown) {
   if (constrained.ok()) return;
   Fail(std::move(constrained));
   grown->tree.Truncate(0);
+}
+
+void DecodeSequence::RecordMasks(int rows, absl::Duration spent) {
+  if (constraint_ == nullptr) return;
+  const double seconds = absl::ToDoubleSeconds(spent) / rows;
+  mask_seconds_ += (mask_seconds_ > 0 ? kMaskAlpha : 1) * (seconds - mask_seconds_);
 }
 
 int DecodeSequence::prompt_left() const {

@@ -137,6 +137,10 @@ class DecodeSequence {
   // Applies the constraint of the request, if there is one, to a tree. Tokens that it forces become
   // drafts, as far as `room` allows. An error fails the sequence.
   void Constrain(const TreeRoom& room, GrownTree* grown);
+  // The masks of the last tree, which had `rows` rows, took this long.
+  void RecordMasks(int rows, absl::Duration spent);
+  // What the mask of a node is expected to take, from recent trees. 0 without a constraint.
+  [[nodiscard]] double mask_seconds() const { return mask_seconds_; }
 
   // Ends the sequence with an error.
   void Fail(absl::Status status) { status_ = std::move(status); }
@@ -186,6 +190,7 @@ class DecodeSequence {
   FinishReason reason_ = FinishReason::kNone;
   absl::Status status_;
   std::unique_ptr<TokenConstraint> constraint_;  // After the output so far. Null: none.
+  double mask_seconds_ = 0;                      // An exponential moving average.
 };
 
 }  // namespace bastion

@@ -20,8 +20,9 @@ struct Totals {
   std::array<double, kBins + 1> nodes{};
   std::array<double, kBins + 1> values{};
 
-  // Adds `sign` times the nodes of `histogram`, whose values count `weight` times.
-  void Add(const ValueHistogram& histogram, double weight, double sign) {
+  // Adds `sign` times the nodes of `histogram`, whose values count `weight` times, less `mask`
+  // each.
+  void Add(const ValueHistogram& histogram, double weight, double mask, double sign) {
     const auto shift =
         weight == 1
             ? 0
@@ -33,14 +34,14 @@ struct Totals {
         sum += histogram.bin(from).sum;
       }
       nodes[bin + 1] += sign * count;
-      values[bin + 1] += sign * weight * sum;
+      values[bin + 1] += sign * (weight * sum - mask * count);
     }
   }
 };
 
 // One node of one offer. The greatest node has the highest value; on ties, the earliest offer.
 struct RankedNode {
-  double value;  // Weighted.
+  double value;  // Weighted, less the price of the mask.
   int offer;
   int index;  // In the offer.
 
@@ -49,13 +50,13 @@ struct RankedNode {
   }
 };
 
-// The `max_nodes` best nodes of all offers, best first.
-std::vector<RankedNode> RankNodes(absl::Span<const TreeOffer> offers, int max_nodes) {
+// The `max_nodes` best nodes of all offers, best first. A second costs `price` tokens.
+std::vector<RankedNode> RankNodes(absl::Span<const TreeOffer> offers, int max_nodes, double price) {
   std::vector<RankedNode> ranked, heap;  // The heap holds the next node of each offer.
   const auto push = [&](int offer, int index) {
     const TreeOffer& from = offers[offer];
     if (index == static_cast<int>(from.values.size())) return;
-    heap.push_back({from.weight * from.values[index], offer, index});
+    heap.push_back({from.weight * from.values[index] - price * from.mask_seconds, offer, index});
     std::push_heap(heap.begin(), heap.end());
   };
   for (int offer = 0; offer < static_cast<int>(offers.size()); ++offer) push(offer, 0);
@@ -99,7 +100,7 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
   double most = 0;  // The surplus of all nodes cannot exceed this.
   for (int i = 0; i < count; ++i) {
     const DraftOffer& offer = offers[i];
-    const double price = min_values_[0] / offer.weight;
+    const double price = LowestPrice(offer.mask_seconds) / offer.weight;
     const double surplus = offer.weight * offer.without.Surplus(price);
     most += surplus;
     gains[i] = offer.weight * offer.with.Surplus(price) - surplus - price_ * CatchUpShare(offer);
@@ -131,12 +132,16 @@ int ForestPlanner::BestDrafts(absl::Span<const DraftOffer> offers, absl::Span<co
   // for these drafts; their drafts really take catch_up_now[m].
   std::vector<Totals> totals(count + 1);
   std::vector<double> catch_up(count + 1, 0.0), catch_up_now(count + 1, 0.0);
-  for (const DraftOffer& offer : offers) totals[0].Add(offer.without, offer.weight, 1);
+  const auto add = [this](const DraftOffer& offer, const ValueHistogram& nodes, double sign,
+                          Totals* to) {
+    to->Add(nodes, offer.weight, price_ * offer.mask_seconds, sign);
+  };
+  for (const DraftOffer& offer : offers) add(offer, offer.without, 1, &totals[0]);
   for (int m = 1; m <= count; ++m) {
     const DraftOffer& offer = offers[order[m - 1]];
     totals[m] = totals[m - 1];
-    totals[m].Add(offer.without, offer.weight, -1);
-    totals[m].Add(offer.with, offer.weight, 1);
+    add(offer, offer.without, -1, &totals[m]);
+    add(offer, offer.with, 1, &totals[m]);
     catch_up[m] = catch_up[m - 1] + CatchUpShare(offer);
     catch_up_now[m] = catch_up_now[m - 1] + offer.catch_up_seconds;
   }
@@ -175,7 +180,7 @@ std::vector<bool> ForestPlanner::ChooseRounds(absl::Span<const RoundOffer> offer
                                               const DraftCost& costs) {
   std::vector<double> gains;
   for (const RoundOffer& offer : offers) {
-    const double price = min_values_[0] / offer.weight;
+    const double price = LowestPrice(offer.mask_seconds) / offer.weight;
     gains.push_back(offer.weight * (offer.with.Surplus(price) - offer.without.Surplus(price)));
   }
   std::vector<int> order(offers.size());
@@ -249,26 +254,36 @@ void ForestPlanner::EndCycle(double seconds, double tokens) {
 }
 
 NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int drafted) {
-  const std::vector<RankedNode> ranked = RankNodes(offers, cost_.max_nodes());
-  std::vector<double> tokens = {live_};  // tokens[n]: with the first n ranked nodes.
-  for (const RankedNode& node : ranked) tokens.push_back(tokens.back() + node.value);
-  const double spent = cost_.draft[drafted];
+  const std::vector<RankedNode> ranked = RankNodes(offers, cost_.max_nodes(), price_);
   const std::vector<double>& verify = cost_.VerifyWith(drafted);
+  // With the first n ranked nodes: tokens[n], and the seconds of the masks and the verify forward.
+  std::vector<double> tokens, seconds;
+  tokens.reserve(ranked.size() + 1);
+  seconds.reserve(ranked.size() + 1);
+  tokens.push_back(live_);
+  seconds.push_back(verify[0]);
+  double mask_seconds = 0;
+  for (const auto& [value, offer, index] : ranked) {
+    tokens.push_back(tokens.back() + offers[offer].weight * offers[offer].values[index]);
+    mask_seconds += offers[offer].mask_seconds;
+    seconds.push_back(verify[seconds.size()] + mask_seconds);
+  }
+  const double spent = cost_.draft[drafted];
   if (!knows_price()) {
     for (size_t n = 0; n < tokens.size(); ++n) {
-      price_ = std::max(price_, tokens[n] / (verify[n] + spent - cost_.prompt_seconds));
+      price_ = std::max(price_, tokens[n] / (seconds[n] + spent - cost_.prompt_seconds));
     }
   }
   size_t best = 0;
-  double best_surplus = tokens[0] - kMargin * price_ * verify[0];
+  double best_surplus = tokens[0] - kMargin * price_ * seconds[0];
   for (size_t n = 1;
-       n < tokens.size() && verify[n] + spent + catch_up_seconds_ <= cost_.max_seconds; ++n) {
-    const double surplus = tokens[n] - kMargin * price_ * verify[n];
+       n < tokens.size() && seconds[n] + spent + catch_up_seconds_ <= cost_.max_seconds; ++n) {
+    const double surplus = tokens[n] - kMargin * price_ * seconds[n];
     if (surplus <= best_surplus) continue;
     best = n;
     best_surplus = surplus;
   }
-  planned_seconds_ = verify[best] + spent + catch_up_seconds_;
+  planned_seconds_ = seconds[best] + spent + catch_up_seconds_;
   NodePlan plan;
   plan.nodes.assign(offers.size(), 0);
   for (size_t n = 0; n < best; ++n) ++plan.nodes[ranked[n].offer];

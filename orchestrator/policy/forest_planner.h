@@ -14,6 +14,9 @@
 // rate of plain decoding, and follows the load at once. Before the first cycle, λ is the best ratio
 // of the cycle itself.
 //
+// A request with a constraint needs a mask for each of its nodes (token_constraint.h). The time of
+// these masks is added to T(n).
+//
 // Prompt tokens in the forward take the same time whatever is planned. They count in T(n), because
 // nodes cost less or more beside them, but not in the price: a longer cycle does not make time less
 // precious.
@@ -64,6 +67,7 @@ struct DraftOffer {
   double weight = 1;    // How much its tokens count against those of other requests.
   // What the further rounds after the draft are expected to take. Their nodes count in `with`.
   double later_seconds = 0;
+  double mask_seconds = 0;  // What the mask of a node takes.
 };
 
 // What a further round would bring to one request.
@@ -72,6 +76,7 @@ struct RoundOffer {
   ValueHistogram with;     // Expected values of its nodes after the round.
   int paths = 0;           // Nodes that the drafter would expand.
   double weight = 1;
+  double mask_seconds = 0;  // What the mask of a node takes.
 };
 
 // The tree that one request offers to verify. Every prefix of it is the best tree of that size.
@@ -82,6 +87,7 @@ struct TreeOffer {
   BudgetReason end = BudgetReason::kExhausted;
   // Nodes that are verified in any case. They are not in `values`.
   int certain = 0;
+  double mask_seconds = 0;  // What the mask of a node takes.
 };
 
 struct DraftPlan {
@@ -150,6 +156,10 @@ class ForestPlanner {
   [[nodiscard]] bool knows_price() const { return plain_tokens_ > 0 || fixed_price_ > 0; }
   // The number of drafts with the best plan. Drafts go to the first requests of `order`.
   [[nodiscard]] int BestDrafts(absl::Span<const DraftOffer> offers, absl::Span<const int> order);
+  // The value below which no node of a request can pay, before its weight.
+  [[nodiscard]] double LowestPrice(double mask_seconds) const {
+    return min_values_[0] + price_ * mask_seconds;
+  }
   // The part of the offer's catch-up that one draft must pay for.
   [[nodiscard]] double CatchUpShare(const DraftOffer& offer) const;
   // Pays for more drafts from the account if it can, beyond the `drafted` ones of `plan`.

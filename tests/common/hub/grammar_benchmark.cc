@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kVocabulary = 151936;
 constexpr TokenId kEnd = kVocabulary - 1;
+constexpr int kMaxLength = 20;  // In the schema.
 constexpr char kSchema[] =
     R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"},
         "tags": {"type": "array", "items": {"type": "string", "maxLength": 20}}},
@@ -73,10 +74,21 @@ void MaskAfter(benchmark::State& state, const std::string& text) {
 }
 void BM_MaskInAString(benchmark::State& state) { MaskAfter(state, R"({"name": "x)"); }
 BENCHMARK(BM_MaskInAString)->Unit(benchmark::kMicrosecond);
+// The argument is how many characters the string may still have.
 void BM_MaskInABoundedString(benchmark::State& state) {
-  MaskAfter(state, R"({"name": "x", "age": 7, "tags": ["abc)");
+  const std::string used(kMaxLength - 1 - state.range(0), 'x');
+  MaskAfter(state, R"({"name": "x", "age": 7, "tags": [")" + used);
 }
-BENCHMARK(BM_MaskInABoundedString)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_MaskInABoundedString)
+    ->Unit(benchmark::kMicrosecond)
+    ->Arg(0)
+    ->Arg(1)
+    ->Arg(3)
+    ->Arg(5)
+    ->Arg(7)
+    ->Arg(10)
+    ->Arg(14)
+    ->Arg(18);
 void BM_MaskInAKey(benchmark::State& state) { MaskAfter(state, R"({"n)"); }
 BENCHMARK(BM_MaskInAKey)->Unit(benchmark::kMicrosecond);
 

@@ -289,6 +289,28 @@ TEST(ForestPlannerTest, WeightsDecideBetweenEqualNodes) {
   EXPECT_GE(plan.nodes[1], 1);
 }
 
+TEST(ForestPlannerTest, NodesMustPayForTheirMasks) {
+  const std::vector<double> values = {0.9, 0.8, 0.7};
+  // A node takes 0.1 s, and its mask 0.4 s: its price rises from about 0.2 to above 0.9.
+  for (const auto& [mask_seconds, nodes] : {std::pair{0.0, 3}, std::pair{0.4, 0}}) {
+    ForestPlanner planner;
+    planner.Begin(Linear(1.0, 0.1, 0, 6, 0), 2);
+    const NodePlan plan = planner.ChooseNodes(
+        {{.values = values, .mask_seconds = mask_seconds}, {.values = values}}, 0);
+    EXPECT_EQ(plan.nodes, (std::vector<int>{nodes, 3})) << mask_seconds;
+  }
+}
+
+TEST(ForestPlannerTest, DraftsMustPayForTheMasksOfTheirNodes) {
+  for (const auto& [mask_seconds, drafts] : {std::pair{0.0, true}, std::pair{0.9, false}}) {
+    ForestPlanner planner;
+    planner.Begin(Linear(1.0, 0.05, 0.1, 8, 1), 1);
+    DraftOffer offer = Offer({}, {0.9, 0.8, 0.7, 0.6});
+    offer.mask_seconds = mask_seconds;
+    EXPECT_EQ(planner.ChooseDrafts({offer}).drafts[0], drafts) << mask_seconds;
+  }
+}
+
 TEST(ForestPlannerTest, StaysBelowTheLongestCycleIfItCan) {
   const std::vector<double> values(20, 0.9);
   BatchCost cost = Linear(1.0, 0.1, 0.5, 20, 1);
@@ -360,7 +382,7 @@ TEST(ForestPlannerTest, NoRoundExceedsTheLongestCycle) {
 }
 
 TEST(ForestPlannerTest, ADraftMustPayForItsFurtherRounds) {
-  for (const auto& [later, drafts] : {std::pair{0.0, true}, std::pair{0.5, false}}) {
+  for (const auto& [later, drafts] : {std::pair{0.0, true}, std::pair{0.9, false}}) {
     ForestPlanner planner;
     planner.FixPrice(1.0);
     planner.Begin(Linear(1.0, 1e-6, 0.1, 64, 1), 1);

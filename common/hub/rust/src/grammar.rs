@@ -45,6 +45,16 @@ fn failure(code: Code, error: impl std::fmt::Display) -> Failure {
     Failure { code, message: text[..end].trim_end().to_owned() }
 }
 
+/// Sets of tokens that a mask includes as a whole where they fit: white space, and the text of JSON
+/// strings by its length, because a string with `maxLength` has room for the shorter ones only.
+fn slices() -> Vec<String> {
+    let text = |most: u32| format!(r#"[^"\\\x00-\x1F\x7F]{{1,{most}}}"#);
+    let mut slices = vec![r"[\x20\x0A\x0D\x09]+".to_owned()];
+    slices.extend([8, 12, 16, 32].map(text));
+    slices.push(r#"[^"\\\x00-\x1F\x7F]+"#.to_owned());
+    slices
+}
+
 impl Compiler {
     fn new(tokenizer: &tokens::Handle, vocabulary: u32, ends: &[u32]) -> Result<Compiler, Failure> {
         let first = ends.first().ok_or_else(|| Failure::invalid("the model has no end token"))?;
@@ -59,7 +69,7 @@ impl Compiler {
         let mut factory = ParserFactory::new(
             &environment,
             InferenceCapabilities::default(),
-            &llguidance::earley::SlicedBiasComputer::general_slices(),
+            &slices(),
         )
         .map_err(Failure::invalid)?;
         factory.quiet();
