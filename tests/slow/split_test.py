@@ -27,7 +27,7 @@ CUT_SECONDS = 10
 SOON = 5  # Seconds until the health must have followed a change of the network.
 DRAFTS_RETURN = 15  # Seconds, for drafts.
 ANSWERS = 4
-TOKENS = 800  # Of an answer that runs when the network is cut.
+TOKENS = 800  # The length of an answer that runs when the network is cut.
 ENDPOINT_LIMIT = 120  # Seconds.
 
 
@@ -145,7 +145,7 @@ class SplitTest(unittest.TestCase):
             print(f'{policy:10} {self.speeds[policy]:10.1f} {speed:12.1f}', flush=True)
 
     def check_drafter_is_not_needed(self, *pair):
-        """Cuts a pair of hosts of which the drafter is one: no request fails, and no text changes."""
+        """Cuts two hosts off from each other, one with the drafter: no request fails, and no text changes."""
         services = self.start()
         answers = start_answers(services)
         time.sleep(2)
