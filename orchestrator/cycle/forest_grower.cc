@@ -1,6 +1,7 @@
 #include "orchestrator/cycle/forest_grower.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -246,18 +247,35 @@ void ForestGrower::FinishTrees(std::vector<Growing>& growing, GrownForest* grown
   Constrain(growing, grown);
 }
 
-void ForestGrower::Constrain(const std::vector<Growing>& growing, GrownForest* grown) const {
+void ForestGrower::Constrain(const std::vector<Growing>& growing, GrownForest* grown) {
   StopWatch watch(*clock_);
   for (size_t i = 0; i < growing.size(); ++i) {
     GrownTree& tree = grown->trees[i];
     const int before = tree.tree.nodes();
-    const TreeRoom room = {
-        std::min(growing[i].limits.nodes - before, target_.max_rows - grown->size.rows),
-        growing[i].limits.depth};
-    growing[i].sequence->Constrain(room, &tree);
+    AddForced(growing[i], target_.max_rows - grown->size.rows, &tree.tree);
+    watch.Lap();
+    growing[i].sequence->Constrain(&tree);
     growing[i].sequence->RecordMasks(tree.tree.rows(), watch.Lap());
     grown->size.rows += tree.tree.nodes() - before;
   }
+}
+
+void ForestGrower::AddForced(const Growing& one, int room, DraftTree* tree) {
+  DecodeSequence& sequence = *one.sequence;
+  forced_.Observe(sequence.TakeForcedOutcome());
+  room = std::min(room, one.limits.nodes - tree->nodes());
+  if (room <= 0 || one.limits.depth <= 0) return;
+  absl::Span<const TokenId> forced = sequence.FindForced();
+  forced = forced.first(std::min<size_t>(forced.size(), one.limits.depth));
+  const int known = LengthInTree(*tree, forced);
+  int added = std::min(room, static_cast<int>(forced.size()) - known);
+  if (sequence.policy().planned()) {
+    std::vector<double> values;
+    for (int n = 1; n <= added; ++n) values.push_back(std::pow(forced_.rate(), known + n));
+    added = planner_.ChooseFurtherNodes(
+        {.values = values, .weight = sequence.weight(), .mask_seconds = sequence.mask_seconds()});
+  }
+  AddPath(forced.first(known + added), tree);
 }
 
 }  // namespace bastion

@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/stages/stages.h"
 #include "orchestrator/cost/cost_model.h"
+#include "orchestrator/cycle/forced_acceptance.h"
 #include "orchestrator/cycle/sequence.h"
 #include "orchestrator/policy/forest_planner.h"
 
@@ -78,7 +79,10 @@ class ForestGrower {
   void LearnKind(bool expanded);
   void FinishTrees(std::vector<Growing>& growing, GrownForest* grown);
   // Applies the constraints of the sequences to their trees.
-  void Constrain(const std::vector<Growing>& growing, GrownForest* grown) const;
+  void Constrain(const std::vector<Growing>& growing, GrownForest* grown);
+  // Adds the tokens that the constraint of a sequence forces to its tree: all of them, or those
+  // that pay if the tree is planned. The forward has room for `room` more nodes.
+  void AddForced(const Growing& one, int room, DraftTree* tree);
 
   const TargetInfo target_;
   Drafter* const drafter_;
@@ -87,6 +91,7 @@ class ForestGrower {
   ForestPlanner planner_;
   // The mean time that the further rounds of a cycle take per planned draft.
   double later_seconds_ = 0;
+  ForcedAcceptance forced_;
   bool knows_kind_ = false;
   bool expands_nodes_ = false;  // DrafterInfo::expands_nodes
 

@@ -28,9 +28,15 @@ DecodeSequence::DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPol
   if (constraint.ok()) constraint_ = *std::move(constraint);
 }
 
-void DecodeSequence::Constrain(const TreeRoom& room, GrownTree* grown) {
+absl::Span<const TokenId> DecodeSequence::FindForced() {
+  if (constraint_ != nullptr && policy_->policy().speculates() && !constraint_->complete()) {
+    forced_ = constraint_->Forced();
+  }
+  return forced_;
+}
+
+void DecodeSequence::Constrain(GrownTree* grown) {
   if (constraint_ == nullptr) return;
-  if (policy_->policy().speculates()) AddForcedTokens(*constraint_, room, grown);
   absl::Status constrained = ConstrainTree(request_.stop_tokens, *constraint_, grown);
   if (constrained.ok()) return;
   Fail(std::move(constrained));
@@ -135,11 +141,20 @@ void DecodeSequence::StopAfter(size_t tokens, FinishReason reason) {
   logprobs_.resize(std::min(logprobs_.size(), tokens));
 }
 
+void DecodeSequence::RecordForced(absl::Span<const TokenId> emitted) {
+  const size_t known = std::min(emitted.size(), forced_.size());
+  size_t same = 0;
+  while (same < known && emitted[same] == forced_[same]) ++same;
+  forced_outcome_ = {static_cast<int>(same), same < known ? 1 : 0};
+  forced_.clear();
+}
+
 void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance,
                             CycleRecord record) {
   const size_t before = output_.size();
   for (const NodeIndex node : acceptance.path) Emit(grown.tree.token(node));
   Emit(acceptance.next);
+  RecordForced(absl::MakeConstSpan(output_).subspan(before));
   const auto& logprobs = acceptance.logprobs;
   const size_t emitted = std::min(logprobs.size(), output_.size() - before);
   logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.begin() + emitted);

@@ -11,10 +11,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/stages/stage_data.h"
 #include "orchestrator/cost/stage_times.h"
 #include "orchestrator/cycle/token_constraint.h"
@@ -134,9 +136,18 @@ class DecodeSequence {
   // has learned stay.
   void Preempt();
 
-  // Applies the constraint of the request, if there is one, to a tree. Tokens that it forces become
-  // drafts, as far as `room` allows. An error fails the sequence.
-  void Constrain(const TreeRoom& room, GrownTree* grown);
+  // The next tokens if the constraint of the request allows only one text
+  // (TokenConstraint::Forced). Empty without a constraint, or if the policy does not speculate.
+  // Valid until Commit.
+  [[nodiscard]] absl::Span<const TokenId> FindForced();
+  // What became of the forced tokens that were found before the last Commit. Resets the outcome.
+  struct ForcedOutcome {
+    int chosen = 0;    // The target chose the first ones of them.
+    int replaced = 0;  // 1: it chose another token instead of the next one. Else 0.
+  };
+  [[nodiscard]] ForcedOutcome TakeForcedOutcome() { return std::exchange(forced_outcome_, {}); }
+  // Applies the constraint of the request, if there is one, to a tree. An error fails the sequence.
+  void Constrain(GrownTree* grown);
   // The masks of the last tree, which had `rows` rows, took this long.
   void RecordMasks(int rows, absl::Duration spent);
   // What the mask of a node is expected to take, from recent trees. 0 without a constraint.
@@ -172,6 +183,7 @@ class DecodeSequence {
   // Appends `token` to the output unless the sequence has ended. Ends it at a stop, at the limit,
   // or if the constraint is complete.
   void Emit(TokenId token);
+  void RecordForced(absl::Span<const TokenId> emitted);
   // The token at `position` of the prompt and the output.
   [[nodiscard]] TokenId TokenAt(Position position) const;
 
@@ -191,6 +203,8 @@ class DecodeSequence {
   absl::Status status_;
   std::unique_ptr<TokenConstraint> constraint_;  // After the output so far. Null: none.
   double mask_seconds_ = 0;                      // An exponential moving average.
+  std::vector<TokenId> forced_;                  // Found in this cycle.
+  ForcedOutcome forced_outcome_;
 };
 
 }  // namespace bastion

@@ -74,24 +74,30 @@ class TreeWalk {
   std::vector<int> mask_of_node_;  // An index into sets_, RowMasks::kAllTokens, or kRemoved.
 };
 
+// The child of `node` with this token; kNoNode if there is none.
+NodeIndex ChildOf(const DraftTree& tree, NodeIndex node, TokenId token) {
+  for (NodeIndex child = node + 1; child < tree.rows(); ++child) {
+    if (tree.parent(child) == node && tree.token(child) == token) return child;
+  }
+  return kNoNode;
+}
+
 }  // namespace
 
-void AddForcedTokens(TokenConstraint& constraint, const TreeRoom& room, GrownTree* grown) {
-  if (room.nodes <= 0 || room.depth <= 0 || constraint.complete()) return;
-  DraftTree& tree = grown->tree;
-  int left = room.nodes;
+int LengthInTree(const DraftTree& tree, absl::Span<const TokenId> tokens) {
   NodeIndex at = 0;
-  for (const TokenId token : constraint.Forced()) {
-    if (tree.depth(at) >= room.depth) return;
-    NodeIndex next = kNoNode;
-    for (NodeIndex node = at + 1; node < tree.rows() && next == kNoNode; ++node) {
-      if (tree.parent(node) == at && tree.token(node) == token) next = node;
-    }
-    if (next == kNoNode) {
-      if (left-- == 0) return;
-      next = tree.Add(at, token, tree.log_score(at));
-    }
-    at = next;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    at = ChildOf(tree, at, tokens[i]);
+    if (at == kNoNode) return static_cast<int>(i);
+  }
+  return static_cast<int>(tokens.size());
+}
+
+void AddPath(absl::Span<const TokenId> tokens, DraftTree* tree) {
+  NodeIndex at = 0;
+  for (const TokenId token : tokens) {
+    const NodeIndex child = ChildOf(*tree, at, token);
+    at = child != kNoNode ? child : tree->Add(at, token, tree->log_score(at));
   }
 }
 

@@ -3,9 +3,10 @@
 //
 // ConstrainTree applies it to a draft tree: every node that could never be accepted is removed, and
 // every row gets the mask under which the target chooses. So the target chooses the same tokens as
-// in plain decoding under the constraint, with any tree. AddForcedTokens makes the constraint a
-// drafter: where only one text is possible, e.g. the next key of a JSON object, its tokens are
-// drafts that are almost always accepted. Thread-compatible: used by the cycle's thread.
+// in plain decoding under the constraint, with any tree. AddPath makes the constraint a drafter:
+// where only one text is possible, e.g. the next key of a JSON object, its tokens are drafts that
+// are accepted unless the target divides the text into tokens in an unusual way. Thread-compatible:
+// used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_TOKEN_CONSTRAINT_H_
 #define BASTION_ORCHESTRATOR_CYCLE_TOKEN_CONSTRAINT_H_
 
@@ -15,17 +16,13 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/base/ids.h"
+#include "common/stages/draft_tree.h"
 #include "common/stages/token_set.h"
 #include "orchestrator/policy/grown_tree.h"
 
 namespace bastion {
-
-// What may be added to a tree.
-struct TreeRoom {
-  int nodes = 0;
-  int depth = 0;
-};
 
 class TokenConstraint {
  public:
@@ -46,9 +43,11 @@ class TokenConstraint {
   [[nodiscard]] virtual bool complete() const = 0;
 };
 
-// Adds the forced tokens as a path from the root. The path ends where `room` has no more nodes or
-// no more depth.
-void AddForcedTokens(TokenConstraint& constraint, const TreeRoom& room, GrownTree* grown);
+// How many of `tokens`, in order, are a path from the root of `tree`.
+[[nodiscard]] int LengthInTree(const DraftTree& tree, absl::Span<const TokenId> tokens);
+
+// Adds `tokens` as a path from the root. Nodes that the tree has already stay.
+void AddPath(absl::Span<const TokenId> tokens, DraftTree* tree);
 
 // Removes the nodes of `grown` that `constraint` does not allow, with all nodes below them, and
 // sets its masks. `ends` are the tokens that end the answer. Leaves `constraint` as it was.

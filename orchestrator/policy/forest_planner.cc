@@ -83,6 +83,8 @@ void ForestPlanner::Begin(BatchCost cost, double live) {
   live_ = live;
   price_ = fixed_price_ > 0 ? fixed_price_ : PlainRate() * Speedup();
   planned_seconds_ = cost_.verify[0];
+  planned_nodes_ = 0;
+  planned_drafts_ = 0;
   catch_up_seconds_ = 0;
   batch_draft_seconds_ = cost_.draft.back();
   explored_ = false;
@@ -284,6 +286,8 @@ NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int draf
     best_surplus = surplus;
   }
   planned_seconds_ = seconds[best] + spent + catch_up_seconds_;
+  planned_nodes_ = best;
+  planned_drafts_ = drafted;
   NodePlan plan;
   plan.nodes.assign(offers.size(), 0);
   for (size_t n = 0; n < best; ++n) ++plan.nodes[ranked[n].offer];
@@ -292,6 +296,27 @@ NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int draf
     plan.reasons.push_back(cut ? BudgetReason::kCost : offers[i].end);
   }
   return plan;
+}
+
+int ForestPlanner::ChooseFurtherNodes(const TreeOffer& offer) {
+  const std::vector<double>& verify = cost_.VerifyWith(planned_drafts_);
+  const size_t most = std::min(offer.values.size(), verify.size() - 1 - planned_nodes_);
+  size_t best = 0;
+  double value = 0, best_surplus = 0, best_seconds = 0;
+  for (size_t n = 1; n <= most; ++n) {
+    value += offer.weight * offer.values[n - 1];
+    const double seconds = verify[planned_nodes_ + n] - verify[planned_nodes_] +
+                           static_cast<double>(n) * offer.mask_seconds;
+    if (planned_seconds_ + seconds > cost_.max_seconds) break;
+    const double surplus = value - kMargin * price_ * seconds;
+    if (surplus <= best_surplus) continue;
+    best = n;
+    best_surplus = surplus;
+    best_seconds = seconds;
+  }
+  planned_nodes_ += best;
+  planned_seconds_ += best_seconds;
+  return static_cast<int>(best);
 }
 
 }  // namespace bastion

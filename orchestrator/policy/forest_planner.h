@@ -135,6 +135,9 @@ class ForestPlanner {
   // `drafted` is the number of offers for which the plan drafted.
   [[nodiscard]] NodePlan ChooseNodes(absl::Span<const TreeOffer> offers, int drafted);
 
+  // After ChooseNodes: the number of nodes of one more offer, of which a prefix is taken.
+  [[nodiscard]] int ChooseFurtherNodes(const TreeOffer& offer);
+
   // Records a cycle: its duration in seconds, and the weighted tokens that it committed. The
   // account holds at most the price of one draft for the whole batch.
   void EndCycle(double seconds, double tokens);
@@ -172,6 +175,8 @@ class ForestPlanner {
   double fixed_price_ = 0;  // 0: none.
   std::vector<double> min_values_ = {1};
   double planned_seconds_ = 0;      // T(n) + D(m) of this cycle, with the prompts of first drafts.
+  size_t planned_nodes_ = 0;        // n of this cycle.
+  int planned_drafts_ = 0;          // m of this cycle.
   double catch_up_seconds_ = 0;     // The part of the prompts of first drafts.
   double batch_draft_seconds_ = 0;  // The price of a draft for the whole batch.
   double draft_rate_ = 1;           // The share of recent offers that the plan accepted.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "orchestrator/cycle/forced_acceptance.h"
 #include "tests/orchestrator/cycle/decode_cycle_fixture.h"
 
 namespace bastion {
@@ -123,20 +124,18 @@ TEST(ConstrainTreeTest, AnErrorLeavesTheConstraintAsItWas) {
   EXPECT_TRUE(constraint.Allowed().ok());
 }
 
-TEST(AddForcedTokensTest, ForcedTokensExtendTheTreeAsFarAsThereIsRoom) {
-  NearTokens constraint(1, 9);
-  constraint.forced = {11, 12, 13, 14};
+TEST(AddPathTest, APathBeginsWithTheNodesThatTheTreeHas) {
   GrownTree grown{DraftTree(10)};
   grown.tree.Add(grown.tree.Add(0, 11, -1), 5, -2);
-  AddForcedTokens(constraint, {.nodes = 2, .depth = 8}, &grown);
+  const std::vector<TokenId> path = {11, 12, 13};
+  EXPECT_EQ(LengthInTree(grown.tree, path), 1);
+  AddPath(path, &grown.tree);
   EXPECT_THAT(grown.tree.tokens(), ElementsAre(10, 11, 5, 12, 13));
   EXPECT_THAT(grown.tree.parents(), ElementsAre(kNoNode, 0, 1, 1, 3));
   EXPECT_TRUE(grown.tree.Validate(kToyVocabulary).ok());
-  GrownTree shallow{DraftTree(10)};
-  AddForcedTokens(constraint, {.nodes = 8, .depth = 1}, &shallow);
-  EXPECT_THAT(shallow.tree.tokens(), ElementsAre(10, 11));
-  AddForcedTokens(constraint, {.nodes = 0, .depth = 8}, &shallow);
-  EXPECT_EQ(shallow.tree.nodes(), 1);
+  EXPECT_EQ(LengthInTree(grown.tree, path), 3);
+  AddPath(path, &grown.tree);
+  EXPECT_EQ(grown.tree.nodes(), 4);
 }
 
 class ConstrainedCycleTest : public DecodeCycleTest {
@@ -191,6 +190,32 @@ TEST_F(ConstrainedCycleTest, WrongGuessesOfForcedTokensDoNotChangeTheText) {
     Run(sequence);
     EXPECT_EQ(sequence.output(), plain.output()) << policy;
   }
+}
+
+TEST_F(ConstrainedCycleTest, ForcedTokensThatTheTargetNeverChoosesAreNoLongerVerified) {
+  NearTokens guessing(30, 40);
+  guessing.forced = {7, 8, 9, 10};  // Text that the target spells in another way.
+  int nodes_at_first = 0, nodes_at_last = 0;
+  for (uint64_t session = 1; session <= 12; ++session) {
+    DecodeSequence sequence = MakeConstrained(session, "default", guessing);
+    Run(sequence);
+    int nodes = 0;
+    for (const CycleRecord& cycle : sequence.cycles()) nodes += cycle.nodes - cycle.accepted;
+    if (session == 1) nodes_at_first = nodes;
+    nodes_at_last = nodes;
+  }
+  EXPECT_LT(3 * nodes_at_last, nodes_at_first);
+}
+
+TEST(ForcedAcceptanceTest, FollowsWhatTheTargetChooses) {
+  ForcedAcceptance acceptance;
+  EXPECT_GT(acceptance.rate(), 0.9);
+  for (int i = 0; i < 500; ++i) acceptance.Observe({.chosen = 1, .replaced = 1});
+  EXPECT_NEAR(acceptance.rate(), 0.5, 0.01);
+  for (int i = 0; i < 500; ++i) acceptance.Observe({.chosen = 4, .replaced = 0});
+  EXPECT_NEAR(acceptance.rate(), 1, 0.01);
+  for (int i = 0; i < 5000; ++i) acceptance.Observe({});
+  EXPECT_NEAR(acceptance.rate(), 1, 0.01) << "nothing was forced";
 }
 
 TEST_F(ConstrainedCycleTest, AnAnswerEndsWhereTheConstraintIsComplete) {

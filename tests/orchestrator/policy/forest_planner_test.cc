@@ -311,6 +311,26 @@ TEST(ForestPlannerTest, DraftsMustPayForTheMasksOfTheirNodes) {
   }
 }
 
+TEST(ForestPlannerTest, FurtherNodesMustPayBesideThePlannedOnes) {
+  ForestPlanner planner;
+  planner.Begin(Stairs(32), 4);
+  const std::vector<double> planned = {1, 1, 1, 1, 1, 1}, further(20, 0.9);
+  ASSERT_EQ(planner.ChooseNodes({{.values = planned}}, 0).nodes[0], 6);
+  // Two more nodes are free. A step of eight costs 2 of 12 seconds for 7.2 tokens.
+  EXPECT_EQ(planner.ChooseFurtherNodes({.values = std::vector<double>(2, 0.1)}), 2);
+  EXPECT_EQ(planner.ChooseFurtherNodes({.values = further}), 20);
+  EXPECT_EQ(planner.ChooseFurtherNodes({.values = further}), 4) << "no more than the forward holds";
+  EXPECT_EQ(planner.ChooseFurtherNodes({.values = further}), 0);
+}
+
+TEST(ForestPlannerTest, FurtherNodesThatAreSeldomAcceptedDoNotPay) {
+  ForestPlanner planner;
+  planner.Begin(Linear(1.0, 0.25, 0, 6, 0), 2);
+  EXPECT_EQ(planner.ChooseFurtherNodes({.values = std::vector<double>{0.9, 0.3, 0.1}}), 1);
+  EXPECT_EQ(planner.ChooseFurtherNodes({.values = std::vector<double>{0.9}, .mask_seconds = 0.4}),
+            0);
+}
+
 TEST(ForestPlannerTest, StaysBelowTheLongestCycleIfItCan) {
   const std::vector<double> values(20, 0.9);
   BatchCost cost = Linear(1.0, 0.1, 0.5, 20, 1);
