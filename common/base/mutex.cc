@@ -18,6 +18,8 @@ void Mutex::WakeReady() {
 
 bool Mutex::AwaitWithTimeout(absl::FunctionRef<bool()> condition, absl::Duration timeout) {
   if (condition()) return true;
+  // The kernel would sleep for its timer slack, about 60 us, even if the time is over.
+  if (timeout <= absl::ZeroDuration()) return false;
   const auto deadline =
       std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::min(timeout, kForever));
   WakeReady();  // Another thread may be waiting for a change that the caller just made.

@@ -135,7 +135,7 @@ class ForestPlanner {
   // `drafted` is the number of offers for which the plan drafted.
   [[nodiscard]] NodePlan ChooseNodes(absl::Span<const TreeOffer> offers, int drafted);
 
-  // After ChooseNodes: the number of nodes of one more offer, of which a prefix is taken.
+  // After ChooseNodes: how many nodes of one more offer the plan takes, the first ones.
   [[nodiscard]] int ChooseFurtherNodes(const TreeOffer& offer);
 
   // Records a cycle: its duration in seconds, and the weighted tokens that it committed. The

@@ -8,38 +8,16 @@
 
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "tests/orchestrator/policy/planner_costs.h"
 #include "tests/support/curve_estimator.h"
 
 namespace bastion {
 namespace {
 
-// Seconds: T(n) = `fixed` + n·`node`, D(m) = m·`draft`.
-BatchCost Linear(double fixed, double node, double draft, int max_nodes, int max_drafts) {
-  BatchCost cost;
-  for (int n = 0; n <= max_nodes; ++n) cost.verify.push_back(fixed + n * node);
-  cost.verify_after_draft = cost.verify;
-  for (int m = 0; m <= max_drafts; ++m) cost.draft.push_back(m * draft);
-  return cost;
-}
-
-// Tiles of eight nodes.
-BatchCost Stairs(int max_nodes) {
-  BatchCost cost;
-  for (int n = 0; n <= max_nodes; ++n) cost.verify.push_back(10.0 + 2.0 * ((n + 7) / 8));
-  cost.verify_after_draft = cost.verify;
-  cost.draft = {0};
-  return cost;
-}
-
-ValueHistogram Values(const std::vector<double>& values) {
-  ValueHistogram histogram;
-  for (const double value : values) histogram.Add(value);
-  return histogram;
-}
-
-DraftOffer Offer(const std::vector<double>& without, const std::vector<double>& with) {
-  return {.without = Values(without), .with = Values(with)};
-}
+using testing::Linear;
+using testing::Offer;
+using testing::Stairs;
+using testing::Values;
 
 TEST(ForestPlannerTest, TakesTheMostValuableNodesOfAllTrees) {
   const std::vector<double> sure = {0.9, 0.8, 0.7}, unsure = {0.5, 0.2, 0.1};
@@ -287,48 +265,6 @@ TEST(ForestPlannerTest, WeightsDecideBetweenEqualNodes) {
       planner.ChooseNodes({{.values = values, .weight = 0.5}, {.values = values, .weight = 2}}, 0);
   EXPECT_EQ(plan.nodes[0], 0);
   EXPECT_GE(plan.nodes[1], 1);
-}
-
-TEST(ForestPlannerTest, NodesMustPayForTheirMasks) {
-  const std::vector<double> values = {0.9, 0.8, 0.7};
-  // A node takes 0.1 s, and its mask 0.4 s: its price rises from about 0.2 to above 0.9.
-  for (const auto& [mask_seconds, nodes] : {std::pair{0.0, 3}, std::pair{0.4, 0}}) {
-    ForestPlanner planner;
-    planner.Begin(Linear(1.0, 0.1, 0, 6, 0), 2);
-    const NodePlan plan = planner.ChooseNodes(
-        {{.values = values, .mask_seconds = mask_seconds}, {.values = values}}, 0);
-    EXPECT_EQ(plan.nodes, (std::vector<int>{nodes, 3})) << mask_seconds;
-  }
-}
-
-TEST(ForestPlannerTest, DraftsMustPayForTheMasksOfTheirNodes) {
-  for (const auto& [mask_seconds, drafts] : {std::pair{0.0, true}, std::pair{0.9, false}}) {
-    ForestPlanner planner;
-    planner.Begin(Linear(1.0, 0.05, 0.1, 8, 1), 1);
-    DraftOffer offer = Offer({}, {0.9, 0.8, 0.7, 0.6});
-    offer.mask_seconds = mask_seconds;
-    EXPECT_EQ(planner.ChooseDrafts({offer}).drafts[0], drafts) << mask_seconds;
-  }
-}
-
-TEST(ForestPlannerTest, FurtherNodesMustPayBesideThePlannedOnes) {
-  ForestPlanner planner;
-  planner.Begin(Stairs(32), 4);
-  const std::vector<double> planned = {1, 1, 1, 1, 1, 1}, further(20, 0.9);
-  ASSERT_EQ(planner.ChooseNodes({{.values = planned}}, 0).nodes[0], 6);
-  // Two more nodes are free. A step of eight costs 2 of 12 seconds for 7.2 tokens.
-  EXPECT_EQ(planner.ChooseFurtherNodes({.values = std::vector<double>(2, 0.1)}), 2);
-  EXPECT_EQ(planner.ChooseFurtherNodes({.values = further}), 20);
-  EXPECT_EQ(planner.ChooseFurtherNodes({.values = further}), 4) << "no more than the forward holds";
-  EXPECT_EQ(planner.ChooseFurtherNodes({.values = further}), 0);
-}
-
-TEST(ForestPlannerTest, FurtherNodesThatAreSeldomAcceptedDoNotPay) {
-  ForestPlanner planner;
-  planner.Begin(Linear(1.0, 0.25, 0, 6, 0), 2);
-  EXPECT_EQ(planner.ChooseFurtherNodes({.values = std::vector<double>{0.9, 0.3, 0.1}}), 1);
-  EXPECT_EQ(planner.ChooseFurtherNodes({.values = std::vector<double>{0.9}, .mask_seconds = 0.4}),
-            0);
 }
 
 TEST(ForestPlannerTest, StaysBelowTheLongestCycleIfItCan) {
