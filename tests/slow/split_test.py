@@ -3,6 +3,8 @@
 
 watches: common/wire common/stages orchestrator/remote orchestrator/serve orchestrator/cycle drafter_service/serve drafter_service/features verifier_service/serve verifier_service/features protos tests/slow/split_test.py tests/slow/lossy_network.py tests/slow/demo_services.py tests/slow/certificates.py
 
+takes: 5 minutes
+
 The hosts are network namespaces of this machine. A packet takes 20 ms each way, and 1 percent is lost. The
 texts must equal those of the services on one host. Needs root.
 """
