@@ -63,7 +63,7 @@ TEST_F(ConnectionTableTest, AConnectionThatStaysOpenWhenItIsEndedKeepsItsPlace) 
   Pair first, second, third;
   ASSERT_EQ(table_.Admit(first.server()), Admission::kAdmitted);
   ASSERT_EQ(table_.Admit(second.server()), Admission::kAdmitted);
-  EXPECT_EQ(table_.Admit(third.server()), Admission::kRefused) << "nobody closes the first one";
+  EXPECT_EQ(table_.Admit(third.server()), Admission::kRefused) << "the first one is still open";
   EXPECT_TRUE(first.Ended());
   EXPECT_FALSE(second.Ended());
   first.CloseServer();
