@@ -4,6 +4,7 @@
 #ifndef BASTION_ORCHESTRATOR_CYCLE_FORCED_ACCEPTANCE_H_
 #define BASTION_ORCHESTRATOR_CYCLE_FORCED_ACCEPTANCE_H_
 
+#include "orchestrator/cost/fading_ratio.h"
 #include "orchestrator/cycle/sequence.h"
 
 namespace bastion {
@@ -12,18 +13,16 @@ class ForcedAcceptance {
  public:
   void Observe(const DecodeSequence::ForcedOutcome& outcome) {
     const int tokens = outcome.chosen + outcome.replaced;
-    if (tokens == 0) return;
-    chosen_ = kKept * chosen_ + outcome.chosen;
-    tokens_ = kKept * tokens_ + tokens;
+    if (tokens > 0) chosen_.Add(outcome.chosen, tokens, kMemory);
   }
   // The share of forced tokens that the target chose, if it chose those before.
-  [[nodiscard]] double rate() const { return chosen_ / tokens_; }
+  [[nodiscard]] double rate() const { return chosen_.value(); }
 
  private:
-  static constexpr double kKept = 1 - 1.0 / 64;  // The share of an outcome that the next one keeps.
+  static constexpr double kMemory = 64;  // Outcomes.
 
-  // Fading sums. They begin as if forced tokens were nearly always chosen.
-  double chosen_ = 9.5, tokens_ = 10;
+  // Chosen tokens over forced ones. It begins as if the target nearly always chose them.
+  FadingRatio chosen_ = {.top = 9.5, .bottom = 10};
 };
 
 }  // namespace bastion

@@ -114,11 +114,8 @@ absl::StatusOr<AcceptanceCalibration> AcceptanceCalibration::FromCounts(
 }
 
 void Trust::Observe(double predicted, bool accepted) {
-  constexpr double kKept = 1 - 1 / kMemory;
-  predicted = std::clamp(predicted, 0.0, 1.0);
-  accepted_ = kKept * accepted_ + (accepted ? 1 : 0);
-  predicted_ = kKept * predicted_ + predicted;
-  odds_ = (accepted_ + kPseudoCounts) / (predicted_ + kPseudoCounts);
+  choices_.Add(accepted ? 1 : 0, std::clamp(predicted, 0.0, 1.0), kMemory);
+  odds_ = choices_.Shrunk(kPseudoCounts);
 }
 
 float Trust::Apply(float log_prob) const {

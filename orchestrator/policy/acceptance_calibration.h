@@ -27,6 +27,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "orchestrator/cost/fading_ratio.h"
 
 namespace bastion {
 
@@ -118,8 +119,7 @@ class Trust {
   [[nodiscard]] float Apply(float log_prob) const;
 
  private:
-  double accepted_ = 0;
-  double predicted_ = 0;
+  FadingRatio choices_;  // Accepted ones over predicted ones.
   double odds_ = 1;
 };
 

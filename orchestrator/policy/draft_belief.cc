@@ -51,24 +51,17 @@ ValueHistogram DraftBelief::Expect(double free_length) const {
 }
 
 void RequestBelief::Observe(double free_length, const ValueHistogram& values, DraftBelief* shared) {
-  constexpr double kKept = 1 - 1 / kMemory;
-  brought_ = kKept * brought_ + values.Sum();
-  expected_ = kKept * expected_ + shared->Expect(free_length).Sum();
+  values_.Add(values.Sum(), shared->Expect(free_length).Sum(), kMemory);
   if (drafts_++ < kSharedDrafts || shared->needs_drafts(free_length)) {
     shared->Observe(free_length, values);
   }
 }
 
-void RequestBelief::ObserveNoDraft() {
-  constexpr double kKept = 1 - 1 / kIdleMemory;
-  brought_ *= kKept;
-  expected_ *= kKept;
-}
+void RequestBelief::ObserveNoDraft() { values_.Add(0, 0, kIdleMemory); }
 
 ValueHistogram RequestBelief::Expect(const DraftBelief& shared, double free_length) const {
   ValueHistogram expected = shared.Expect(free_length);
-  const double pseudo = kPseudoDrafts * std::max(expected.Sum(), kLeastSum);
-  expected.Scale((brought_ + pseudo) / (expected_ + pseudo));
+  expected.Scale(values_.Shrunk(kPseudoDrafts * std::max(expected.Sum(), kLeastSum)));
   return expected;
 }
 

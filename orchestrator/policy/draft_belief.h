@@ -15,6 +15,7 @@
 
 #include <array>
 
+#include "orchestrator/cost/fading_ratio.h"
 #include "orchestrator/policy/value_histogram.h"
 
 namespace bastion {
@@ -76,8 +77,8 @@ class RequestBelief {
 
  private:
   int drafts_ = 0;
-  double brought_ = 0;   // Fading sums over this request's drafts: of their values,
-  double expected_ = 0;  // and of the values that the shared belief expected.
+  // Over this request's drafts: their values over those that the shared belief expected.
+  FadingRatio values_;
 };
 
 }  // namespace bastion

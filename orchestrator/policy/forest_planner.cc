@@ -20,13 +20,14 @@ struct Totals {
   std::array<double, kBins + 1> nodes{};
   std::array<double, kBins + 1> values{};
 
-  // Adds `sign` times the nodes of `histogram`, whose values count `weight` times, less `mask`
-  // each.
-  void Add(const ValueHistogram& histogram, double weight, double mask, double sign) {
-    const auto shift =
-        weight == 1
-            ? 0
-            : static_cast<int>(std::round(-std::log2(weight) * ValueHistogram::kBinsPerHalving));
+  // Adds `sign` times the nodes of `histogram`, which belongs to `offer`. Their values are
+  // weighted, less the price of their masks. A second costs `price` tokens.
+  void Add(const DraftOffer& offer, const ValueHistogram& histogram, double price, double sign) {
+    const double mask = price * offer.mask_seconds;
+    const auto shift = offer.weight == 1
+                           ? 0
+                           : static_cast<int>(std::round(-std::log2(offer.weight) *
+                                                         ValueHistogram::kBinsPerHalving));
     double count = 0, sum = 0;
     for (int bin = 0, from = 0; bin < kBins; ++bin) {
       for (; from < kBins && (from + shift <= bin || bin == kBins - 1); ++from) {
@@ -34,7 +35,7 @@ struct Totals {
         sum += histogram.bin(from).sum;
       }
       nodes[bin + 1] += sign * count;
-      values[bin + 1] += sign * (weight * sum - mask * count);
+      values[bin + 1] += sign * (offer.weight * sum - mask * count);
     }
   }
 };
@@ -134,16 +135,12 @@ int ForestPlanner::BestDrafts(absl::Span<const DraftOffer> offers, absl::Span<co
   // for these drafts; their drafts really take catch_up_now[m].
   std::vector<Totals> totals(count + 1);
   std::vector<double> catch_up(count + 1, 0.0), catch_up_now(count + 1, 0.0);
-  const auto add = [this](const DraftOffer& offer, const ValueHistogram& nodes, double sign,
-                          Totals* to) {
-    to->Add(nodes, offer.weight, price_ * offer.mask_seconds, sign);
-  };
-  for (const DraftOffer& offer : offers) add(offer, offer.without, 1, &totals[0]);
+  for (const DraftOffer& offer : offers) totals[0].Add(offer, offer.without, price_, 1);
   for (int m = 1; m <= count; ++m) {
     const DraftOffer& offer = offers[order[m - 1]];
     totals[m] = totals[m - 1];
-    add(offer, offer.without, -1, &totals[m]);
-    add(offer, offer.with, 1, &totals[m]);
+    totals[m].Add(offer, offer.without, price_, -1);
+    totals[m].Add(offer, offer.with, price_, 1);
     catch_up[m] = catch_up[m - 1] + CatchUpShare(offer);
     catch_up_now[m] = catch_up_now[m - 1] + offer.catch_up_seconds;
   }
@@ -243,9 +240,7 @@ void ForestPlanner::EndRest(int sequences, const EndedCycle& cycle) {
 
 void ForestPlanner::EndCycle(double seconds, double tokens) {
   SaveForExploration(seconds);
-  constexpr double kKept = 1 - 1 / kMemory;
-  tokens_ = kKept * tokens_ + tokens;
-  plain_tokens_ = kKept * plain_tokens_ + PlainRate() * (planned_seconds_ - cost_.prompt_seconds);
+  speedup_.Add(tokens, PlainRate() * (planned_seconds_ - cost_.prompt_seconds), kMemory);
   rests_.EndCycle(
       cost_.sequences,
       {.seconds = seconds, .tokens = tokens, .typical = cost_.prompt_seconds == 0 && !explored_},

@@ -49,6 +49,7 @@
 #include "absl/types/span.h"
 #include "orchestrator/cost/batch_cost.h"
 #include "orchestrator/cost/draft_cost.h"
+#include "orchestrator/cost/fading_ratio.h"
 #include "orchestrator/policy/grown_tree.h"
 #include "orchestrator/policy/rest_schedule.h"
 #include "orchestrator/policy/value_histogram.h"
@@ -149,14 +150,14 @@ class ForestPlanner {
   }
   // The speedup over plain decoding, as far as it is known.
   [[nodiscard]] double Speedup() const {
-    return plain_tokens_ > 0 ? std::max(1.0, tokens_ / plain_tokens_) : 1.0;
+    return speedup_.bottom > 0 ? std::max(1.0, speedup_.value()) : 1.0;
   }
   // Adds the share of a cycle's time to the account.
   void SaveForExploration(double seconds) {
     exploration_ = std::min(exploration_ + kExplorationShare * seconds, batch_draft_seconds_);
   }
   // True if past cycles tell the price.
-  [[nodiscard]] bool knows_price() const { return plain_tokens_ > 0 || fixed_price_ > 0; }
+  [[nodiscard]] bool knows_price() const { return speedup_.bottom > 0 || fixed_price_ > 0; }
   // The number of drafts with the best plan. Drafts go to the first requests of `order`.
   [[nodiscard]] int BestDrafts(absl::Span<const DraftOffer> offers, absl::Span<const int> order);
   // The value below which no node of a request can pay, before its weight.
@@ -183,9 +184,8 @@ class ForestPlanner {
   double exploration_ = 0;          // Seconds.
   bool explored_ = false;           // This cycle explored a draft.
   RestSchedule rests_;
-  // Fading sums over past cycles: their tokens, and those of plain decoding in the same time.
-  double tokens_ = 0;
-  double plain_tokens_ = 0;
+  // Over past cycles: their tokens over those of plain decoding in the same time.
+  FadingRatio speedup_;
 };
 
 }  // namespace bastion
