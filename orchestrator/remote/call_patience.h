@@ -2,8 +2,8 @@
 // longer than they did will probably never end, because its peer hangs.
 //
 // The limit is kSlack times the slowest of the last kRecent calls, in proportion to their work, and
-// between `longest` / kRange and `longest`. After a timeout, and before kFewest calls were seen, it
-// is `longest`: a peer that has only become slower costs one timeout. Thread-compatible.
+// between `longest` / kRange and `longest`. After a failed call, and before kFewest calls were
+// seen, it is `longest`: a peer that has only become slower costs one timeout. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_REMOTE_CALL_PATIENCE_H_
 #define BASTION_ORCHESTRATOR_REMOTE_CALL_PATIENCE_H_
 
@@ -29,8 +29,8 @@ class CallPatience {
   [[nodiscard]] absl::Duration For(int64_t work) const;
   // A call with this work took so long.
   void Record(int64_t work, absl::Duration time);
-  // A call exceeded its limit.
-  void RecordTimeout() { calls_.clear(); }
+  // A call failed. It may have exceeded its limit.
+  void RecordFailure() { calls_.clear(); }
 
  private:
   struct Call {

@@ -78,15 +78,15 @@ absl::StatusOr<DraftResult> RemoteDrafter::Expand(absl::Span<const Frontier> fro
     added.clear_cache_salt();
   }
   for (const SequenceId sequence : std::exchange(unsent_closes_, {})) Close(sequence);
-  StopWatch watch;
+  StopWatch call_time;
   const absl::StatusOr<proto::DrafterReply> called =
       steps_.Call(std::move(request), patience_.For(work));
   if (!called.ok()) {
-    patience_.RecordTimeout();
+    patience_.RecordFailure();
     watch_.Renew();
     return called.status();
   }
-  patience_.Record(work, watch.Lap());
+  patience_.Record(work, call_time.Lap());
   const proto::DrafterReply& reply = *called;
   RETURN_IF_ERROR(wire::Decode(reply.status()));
   if (reply.drafts_size() != static_cast<int>(frontiers.size())) {

@@ -43,7 +43,7 @@ TEST(CallPatienceTest, OneSlowCallCountsUntilItIsNotRecent) {
 
 TEST(CallPatienceTest, APeerThatBecameSlowerCostsOneTimeout) {
   CallPatience patience = AfterCalls(100, 10, kTime);
-  patience.RecordTimeout();
+  patience.RecordFailure();
   EXPECT_EQ(patience.For(10), kLongest);
   for (size_t i = 0; i < CallPatience::kFewest; ++i) patience.Record(10, 3 * kTime);
   EXPECT_EQ(patience.For(10), 3 * CallPatience::kSlack * kTime);
