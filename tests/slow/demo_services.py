@@ -39,8 +39,12 @@ class DemoServices(contextlib.AbstractContextManager):
     def log(self, name):
         return pathlib.Path(self.folder.name, f'{name}.log').read_text(errors='replace')
 
+    def memory_flags(self):
+        """The flags with which services of one host share memory."""
+        return ('--shared_memory', f'{self.folder.name}/shm')
+
     def flags(self, name):
-        memory = ('--shared_memory', f'{self.folder.name}/shm')
+        memory = self.memory_flags()
         verifier = ('--verifier', self.address('verifier'))
         has_prior = (self.models / 'drafter' / 'transition_prior.safetensors').exists()
         prior = ('--prior', self.models / 'drafter') if has_prior else ()

@@ -48,12 +48,11 @@ class SplitServices(DemoServices):
     def prefix(self, name):
         return self.network.prefix(name)
 
+    def memory_flags(self):
+        return ()
+
     def flags(self, name):
-        flags = list(super().flags(name))
-        if '--shared_memory' in flags:  # The hosts share no memory.
-            at = flags.index('--shared_memory')
-            del flags[at:at + 2]
-        return (*flags, *certificates.flags(self.certificates, is_server=name != 'orchestrator'))
+        return (*super().flags(name), *certificates.flags(self.certificates, is_server=name != 'orchestrator'))
 
 
 class Answer:
@@ -78,16 +77,6 @@ def start_answers(services):
     prompts = [json.loads(line)['text'][:600] for line in PROMPTS.read_text().splitlines()[:ANSWERS]]
     # Every second one is sampled.
     return [Answer(services, prompt, TOKENS, seed=i % 2 * (i + 1)) for i, prompt in enumerate(prompts)]
-
-
-def wait_for(condition, seconds):
-    """The seconds until `condition` returned true; None if it did not in time."""
-    began = time.monotonic()
-    while time.monotonic() - began < seconds:
-        if condition():
-            return time.monotonic() - began
-        time.sleep(0.1)
-    return None
 
 
 def is_serving(services):
@@ -135,9 +124,11 @@ class SplitTest(unittest.TestCase):
             self.assertEqual(answer.wait()[0], text)
 
     def wait_for(self, what, condition, seconds=SOON):
-        took = wait_for(condition, seconds)
-        self.assertIsNotNone(took, f'not within {seconds} s: {what}')
-        print(f'{what} after {took:.1f} s', flush=True)
+        began = time.monotonic()
+        while not condition():
+            self.assertLess(time.monotonic() - began, seconds, f'not yet: {what}')
+            time.sleep(0.1)
+        print(f'{what} after {time.monotonic() - began:.1f} s', flush=True)
 
     def test_texts_are_those_of_one_host(self):
         services = self.start()
