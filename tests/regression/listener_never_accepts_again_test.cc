@@ -13,6 +13,7 @@
 #include "common/wire/service_host.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
+#include "tests/support/start_symbolizer.h"
 
 namespace bastion::wire {
 namespace {
@@ -24,6 +25,7 @@ using grpc::health::v1::HealthCheckResponse;
 class ListenerNeverAcceptsAgainTest : public ::testing::Test {
  protected:
   ListenerNeverAcceptsAgainTest() {
+    testing::StartSymbolizer();
     getrlimit(RLIMIT_NOFILE, &limit_);
     HostOptions options;
     options.addresses = {"127.0.0.1:0"};
