@@ -1,6 +1,9 @@
-// The time of a mask (GrammarState::Allowed) for a vocabulary of the size of Qwen3's.
+// The time of a mask (GrammarState::Allowed). The vocabulary has the size of Qwen3's, or is that of
+// the checkpoint folder that the environment variable BASTION_TOKENIZER names.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <set>
 #include <string>
@@ -16,7 +19,6 @@ namespace bastion::hub {
 namespace {
 
 constexpr int kVocabulary = 151936;
-constexpr TokenId kEnd = kVocabulary - 1;
 constexpr int kMaxLength = 20;  // In the schema.
 constexpr char kSchema[] =
     R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"},
@@ -43,10 +45,29 @@ std::vector<std::string> Words() {
   return words;
 }
 
+const Tokenizer& SomeTokenizer() {
+  static const auto* const tokenizer = [] {
+    const char* const folder = std::getenv("BASTION_TOKENIZER");
+    if (folder == nullptr) {
+      return new Tokenizer(testing::LoadTokenizer(testing::WordTokenizerJson(Words())));
+    }
+    absl::StatusOr<Tokenizer> loaded = Tokenizer::Load(folder);
+    CHECK(loaded.ok()) << loaded.status();
+    return new Tokenizer(*std::move(loaded));
+  }();
+  return *tokenizer;
+}
+
+std::vector<TokenId> Encode(const std::string& text) {
+  absl::StatusOr<std::vector<TokenId>> tokens = SomeTokenizer().Encode(text, false);
+  CHECK(tokens.ok()) << tokens.status();
+  return *std::move(tokens);
+}
+
 const GrammarCompiler& Compiler() {
   static const auto* const compiler = [] {
-    static const Tokenizer tokenizer = testing::LoadTokenizer(testing::WordTokenizerJson(Words()));
-    auto made = GrammarCompiler::Create(tokenizer, kVocabulary, {kEnd});
+    const int vocabulary = std::max(kVocabulary, SomeTokenizer().vocabulary());
+    auto made = GrammarCompiler::Create(SomeTokenizer(), vocabulary, {vocabulary - 1});
     CHECK(made.ok()) << made.status();
     return new GrammarCompiler(*std::move(made));
   }();
@@ -65,9 +86,10 @@ BENCHMARK(BM_Compile)->Unit(benchmark::kMillisecond);
 void MaskAfter(benchmark::State& state, const std::string& text) {
   auto grammar = Compiler().Compile(GrammarKind::kJsonSchema, kSchema);
   CHECK(grammar.ok()) << grammar.status();
-  for (const char byte : text) CHECK(grammar->Push(static_cast<uint8_t>(byte)).ok()) << text;
+  for (const TokenId token : Encode(text)) CHECK(grammar->Push(token).ok()) << text;
+  const TokenId next = Encode("a").front();
   for (auto _ : state) {
-    CHECK(grammar->Push('a').ok());
+    CHECK(grammar->Push(next).ok());
     benchmark::DoNotOptimize(grammar->Allowed());
     CHECK(grammar->Pop(1).ok());
   }

@@ -50,7 +50,7 @@ fn failure(code: Code, error: impl std::fmt::Display) -> Failure {
 fn slices() -> Vec<String> {
     let text = |most: u32| format!(r#"[^"\\\x00-\x1F\x7F]{{1,{most}}}"#);
     let mut slices = vec![r"[\x20\x0A\x0D\x09]+".to_owned()];
-    slices.extend([8, 12, 16, 32].map(text));
+    slices.extend([5, 6, 7, 8, 9, 10, 12, 14, 16, 32].map(text));
     slices.push(r#"[^"\\\x00-\x1F\x7F]+"#.to_owned());
     slices
 }
