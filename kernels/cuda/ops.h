@@ -234,6 +234,23 @@ struct EditArgs {
 void EditLogits(const EditArgs& args, Stream& stream);
 void UndoEdits(const EditArgs& args, Stream& stream);
 
+// A row of logits, and the set of tokens that may be chosen from it.
+struct MaskedRow {
+  int32_t row = 0;
+  int32_t set = 0;
+};
+
+// Excludes from each masked row the tokens that are not in its set: their logits become −inf.
+// REQUIRES: each row occurs at most once.
+struct MaskArgs {
+  float* logits = nullptr;          // [R, V]
+  const uint32_t* sets = nullptr;   // [S, ceil(V / 32)]: bit i of word w is token 32 w + i
+  const MaskedRow* rows = nullptr;  // [n]
+  int count = 0;                    // n
+  int vocabulary = 0;               // V
+};
+void MaskLogits(const MaskArgs& args, Stream& stream);
+
 // The tokens of one row that survive top-k, top-p and min-p: all with a logit above `min_logit`,
 // and those with a logit equal to `min_logit` whose id is at most `last_tied`.
 struct Survivors {

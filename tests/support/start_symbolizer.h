@@ -3,23 +3,21 @@
 #define BASTION_TESTS_SUPPORT_START_SYMBOLIZER_H_
 
 #include <array>
+#include <cstddef>
 
-#include "absl/base/config.h"
-
-#ifdef ABSL_HAVE_THREAD_SANITIZER
-#include <sanitizer/common_interface_defs.h>
-#endif
+// From sanitizer/common_interface_defs.h. Null in builds without sanitizers.
+extern "C" [[gnu::weak]] void __sanitizer_symbolize_pc(void* address, const char* format,
+                                                       char* text, size_t size);
 
 namespace bastion::testing {
 
 // A test that leaves its own process without descriptors calls this first. The sanitizer starts the
 // process at its first report, which needs descriptors. Without it the suppressions of tsan.supp
-// match nothing. Does nothing in builds without the thread sanitizer.
+// match nothing. Does nothing in builds without sanitizers.
 inline void StartSymbolizer() {
-#ifdef ABSL_HAVE_THREAD_SANITIZER
   std::array<char, 256> name;
+  if (__sanitizer_symbolize_pc == nullptr) return;
   __sanitizer_symbolize_pc(__builtin_return_address(0), "%f", name.data(), name.size());
-#endif
 }
 
 }  // namespace bastion::testing

@@ -55,6 +55,7 @@ absl::Status CudaStep::Allocate() {
   constexpr char kWhat[] = "a step's results";
   ASSIGN_OR_RETURN(logits_,
                    Memory::OnDevice(rows * vocabulary * sizeof(float), "logits; lower --max_rows"));
+  edits_.emplace(*gpu_.stream, logits_.as<float>(), config().dims.vocabulary);
   ASSIGN_OR_RETURN(host_logits_, Memory::OnHost(vocabulary * sizeof(float), kWhat));
   ASSIGN_OR_RETURN(choices_, Memory::OnDevice(rows * sizeof(int32_t), kWhat));
   ASSIGN_OR_RETURN(paths_, Memory::OnDevice(rows * sizeof(int32_t), kWhat));
@@ -188,32 +189,6 @@ absl::Status CudaStep::RunForward(const cuda::StepContents& contents) {
 }
 
 void CudaStep::RunHead(int rows) { gpu_.stream->Run(*GraphsFor(rows).head); }
-
-absl::Status CudaStep::EditLogits(const std::vector<kernels::cuda::LogitEdit>& edits) {
-  edit_count_ = static_cast<int>(edits.size());
-  if (edits.empty()) return absl::OkStatus();
-  const size_t bytes = edits.size() * sizeof(edits[0]);
-  if (edits_.bytes() < bytes) {
-    // The device may still read the last step's edits.
-    RETURN_IF_ERROR(gpu_.stream->Synchronize());
-    ASSIGN_OR_RETURN(edits_, Memory::OnDevice(2 * bytes, "edits of logits"));
-    ASSIGN_OR_RETURN(before_, Memory::OnDevice(2 * edits.size() * sizeof(float), "logits"));
-  }
-  gpu_.stream->Copy(edits_.as<void>(), edits.data(), bytes);
-  kernels::cuda::EditLogits({logits_.as<float>(), edits_.as<kernels::cuda::LogitEdit>(),
-                             before_.as<float>(), edit_count_, config().dims.vocabulary},
-                            *gpu_.stream);
-  return absl::OkStatus();
-}
-
-absl::Status CudaStep::UndoEdits() {
-  if (edit_count_ == 0) return absl::OkStatus();
-  kernels::cuda::UndoEdits({logits_.as<float>(), edits_.as<kernels::cuda::LogitEdit>(),
-                            before_.as<float>(), edit_count_, config().dims.vocabulary},
-                           *gpu_.stream);
-  edit_count_ = 0;
-  return gpu_.stream->Synchronize();
-}
 
 absl::Status CudaStep::RunDecision(int rows, int max_kept) {
   gpu_.stream->Run(*GraphsFor(rows).decision);

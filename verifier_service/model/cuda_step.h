@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "common/stages/stage_data.h"
 #include "kernels/cuda/ops.h"
 #include "verifier_service/features/cuda_feature_ring.h"
+#include "verifier_service/model/cuda_logit_edits.h"
 
 namespace bastion::verifier {
 
@@ -29,9 +31,8 @@ class CudaStep {
   [[nodiscard]] absl::Status RunForward(const cuda::StepContents& contents);
   // Computes the logits of the first `rows` rows of the last forward.
   void RunHead(int rows);
-  // Edits the logits before tokens are chosen. UndoEdits restores the unedited logits.
-  [[nodiscard]] absl::Status EditLogits(const std::vector<kernels::cuda::LogitEdit>& edits);
-  [[nodiscard]] absl::Status UndoEdits();
+  // Edits the logits before tokens are chosen.
+  [[nodiscard]] CudaLogitEdits& edits() { return *edits_; }
   // Chooses tokens for the first `rows` rows, those of the trees, walks the trees and commits. At
   // most `max_kept` rows are kept, including those of KeepAlso. Returns when results() and paths()
   // are valid.
@@ -109,8 +110,7 @@ class CudaStep {
   Memory flags_;  // [3], host memory: accepted, committed, copied to the ring
   CudaFeatureRing ring_;
   char* in_ring_ = nullptr;  // Where this step's features begin in the ring; null: not there.
-  Memory edits_, before_;    // [edits of the last step]; before_: the unedited logits
-  int edit_count_ = 0;
+  std::optional<CudaLogitEdits> edits_;
 };
 
 }  // namespace bastion::verifier

@@ -7,7 +7,6 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/cuda/gpu.h"
-#include "verifier_service/model/cuda_edit_list.h"
 #include "verifier_service/model/cuda_step.h"
 
 namespace bastion::verifier {
@@ -118,7 +117,7 @@ absl::Status CudaTarget::RunStep(const nn::RowBatch& batch, absl::Span<const Tre
   if (tree_rows > 0) step_->RunHead(tree_rows);
   const int forwarded = stream.Mark();
   if (tree_rows > 0) {
-    RETURN_IF_ERROR(step_->EditLogits(EditList(trees)));
+    RETURN_IF_ERROR(step_->edits().Apply(trees));
     RETURN_IF_ERROR(step_->RunDecision(tree_rows, MaxKept(trees) + batch.rows() - tree_rows));
   } else {
     RETURN_IF_ERROR(stream.Synchronize());
@@ -139,7 +138,7 @@ absl::StatusOr<Acceptance> CudaTarget::ReadTree(int index, const TreeRows& rows)
   acceptance.path.assign(path, path + result.path_length);
   acceptance.next = result.next;
   if (rows.sampling->logprobs) {
-    RETURN_IF_ERROR(step_->UndoEdits());
+    step_->edits().Undo();
     absl::Status copied;
     const auto logits_of = [&](NodeIndex node) {
       const auto row = step_->CopyLogits(rows.first_row + node);
@@ -190,7 +189,7 @@ absl::StatusOr<PlainStep> CudaTarget::DecodeOne(const nn::RowBatch& batch, const
   TimingTrace unused;
   RETURN_IF_ERROR(RunStep(batch, {root}, unused));
   RETURN_IF_ERROR(step_->AwaitCommit(/*rows=*/0));
-  RETURN_IF_ERROR(step_->UndoEdits());
+  step_->edits().Undo();
   const TokenId choice = step_->results()[0].path_length < 0 ? -1 : step_->results()[0].next;
   ASSIGN_OR_RETURN(float* const logits, step_->CopyLogits(0));
   return PlainStep{choice, logits};

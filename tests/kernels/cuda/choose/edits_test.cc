@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "common/base/random.h"
 #include "tests/kernels/cuda/device_test_support.h"
 
 namespace bastion::kernels::cuda {
@@ -61,6 +62,28 @@ TEST_F(EditsTest, AnEmptyListChangesNothing) {
   UndoEdits({logits.data(), nullptr, nullptr, 0, 2}, *stream_);
   Finish();
   EXPECT_EQ(logits.Read(), (std::vector<float>{1, 2}));
+}
+
+// Row 0 is not masked, rows 1 and 4 share a set, and the vocabulary is no multiple of 32.
+TEST_F(EditsTest, OnlyTokensOfARowsSetKeepTheirLogits) {
+  const int rows = 5, vocabulary = 1003, words = 32, sets = 2;
+  const std::vector<float> logits = RandomFloats(rows * vocabulary, 1, 5.0f);
+  std::vector<uint32_t> bits(sets * words);
+  for (int i = 0; i < sets * words; ++i) bits[i] = bastion::KeyedWords(3, 0, i)[0];
+  const std::vector<MaskedRow> masked = {{4, 1}, {2, 0}, {1, 1}};
+  std::vector<float> expected = logits;
+  for (const MaskedRow& row : masked) {
+    for (int token = 0; token < vocabulary; ++token) {
+      const uint32_t word = bits[row.set * words + token / 32];
+      if ((word >> token % 32 & 1) == 0) expected[row.row * vocabulary + token] = kMasked;
+    }
+  }
+  const OnDevice<float> on_device(logits);
+  const OnDevice<uint32_t> in_sets(bits);
+  const OnDevice<MaskedRow> in_rows(masked);
+  MaskLogits({on_device.data(), in_sets.data(), in_rows.data(), 3, vocabulary}, *stream_);
+  Finish();
+  EXPECT_EQ(on_device.Read(), expected);
 }
 
 }  // namespace
