@@ -273,6 +273,16 @@ class PromiseTest(unittest.TestCase):
                 self.assertIn(f'certificate:{name} ', access)
                 self.assertIn(name, certificates[name]['dnsNames'])
 
+    def test_certificates_have_the_names_by_which_clients_call_the_server(self):
+        documents = objects('split', 'route.enabled=false', 'openai.enabled=true', 'openai.hosts={bastion.internal}')
+        [names] = [d['spec']['dnsNames'] for d in documents
+                   if d['kind'] == 'Certificate' and d['metadata']['name'].endswith('-orchestrator')]
+        [orchestrator] = [pod['containers'][0] for name, pod in pods(documents).items()
+                          if name.endswith('-orchestrator')]
+        hosts = flag(orchestrator, 'http_hosts').split(',')
+        self.assertIn('bastion.internal', hosts)
+        self.assertLessEqual(set(hosts), set(names))
+
     def test_the_server_answers_to_the_names_of_service_and_route(self):
         [pod] = pods(objects('colocated-gpu')).values()
         hosts = flag(containers(pod)['orchestrator'], 'http_hosts').split(',')
