@@ -222,10 +222,10 @@ std::string OpenAiErrorJson(int http_status, const std::string& message,
       Json{{"error", {{"message", message}, {"type", type}, {"param", shown}, {"code", code}}}});
 }
 
-std::string OpenAiErrorJson(OpenAiKind kind, const absl::Status& status) {
+std::string OpenAiErrorJson(const OpenAiRequest& request, const absl::Status& status) {
   const int http_status = HttpStatusOf(status);
   if (const auto problem = FieldProblemOf(status)) {
-    const std::string parameter = OpenAiField(kind, problem->field);
+    const std::string parameter = OpenAiField(request, problem->field);
     return OpenAiErrorJson(http_status, absl::StrCat(parameter, ": ", problem->problem), parameter);
   }
   return OpenAiErrorJson(http_status, std::string(status.message()));

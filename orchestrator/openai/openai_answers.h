@@ -71,8 +71,8 @@ class OpenAiAnswers {
 // about, or empty.
 [[nodiscard]] std::string OpenAiErrorJson(int http_status, const std::string& message,
                                           const std::string& parameter = "");
-// The JSON of an error that a client may see.
-[[nodiscard]] std::string OpenAiErrorJson(OpenAiKind kind, const absl::Status& status);
+// The JSON of an error of `request` that a client may see.
+[[nodiscard]] std::string OpenAiErrorJson(const OpenAiRequest& request, const absl::Status& status);
 
 }  // namespace bastion
 

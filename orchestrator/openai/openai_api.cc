@@ -92,24 +92,27 @@ void OpenAiApi::Generate(OpenAiKind kind, const HttpRequest& http, HttpResponse&
   }
   const Call call = {kind, http, response, RequestIdOrNew(HeaderOf(http, "x-request-id")), trace};
   response.AddHeader("X-Request-Id", call.id);
-  const absl::Status status = PublicStatusOf([&] { return Serve(call); }, call.id);
+  OpenAiRequest request;
+  request.kind = kind;
+  const absl::Status status = PublicStatusOf([&] { return Serve(call, request); }, call.id);
   if (status.ok()) return;
   trace.SetStatus(status);
   if (const auto delay = RetryDelay(status)) {
     response.AddHeader("Retry-After",
                        absl::StrCat(absl::ToInt64Seconds(absl::Ceil(*delay, absl::Seconds(1)))));
   }
-  response.Send(HttpStatusOf(status), kJson, OpenAiErrorJson(kind, status));
+  response.Send(HttpStatusOf(status), kJson, OpenAiErrorJson(request, status));
 }
 
-absl::Status OpenAiApi::Serve(const Call& call) {
+absl::Status OpenAiApi::Serve(const Call& call, OpenAiRequest& request) {
   const auto refuse = [&](const absl::Status& status) {
     if (calls_.observer != nullptr) calls_.observer->OnRefusal(status);
     return status;
   };
-  const absl::StatusOr<OpenAiRequest> request = Read(call);
-  if (!request.ok()) return refuse(request.status());
-  absl::StatusOr<RequestIntake::Entered> entered = Enter(call, *request);
+  absl::StatusOr<OpenAiRequest> read = Read(call);
+  if (!read.ok()) return refuse(read.status());
+  request = *std::move(read);
+  absl::StatusOr<RequestIntake::Entered> entered = Enter(call, request);
   if (!entered.ok()) return refuse(entered.status());
   PreparedRequest& prepared = entered->request;
   prepared.request_id = call.id;
@@ -117,8 +120,8 @@ absl::Status OpenAiApi::Serve(const Call& call) {
   prepared.trace = call.trace.context();
   absl::StatusOr<SubmittedCall> submitted = SubmittedCall::Submit(calls_, std::move(prepared));
   if (!submitted.ok()) return refuse(submitted.status());
-  if (!request->stream) return SendAtEnd(call, *request, *submitted);
-  Stream(call, *request, *submitted);
+  if (!request.stream) return SendAtEnd(call, request, *submitted);
+  Stream(call, request, *submitted);
   return absl::OkStatus();
 }
 
@@ -156,7 +159,7 @@ void OpenAiApi::Stream(const Call& call, const OpenAiRequest& request,
   call.trace.SetStatus(status);
   call.response.Write(status.ok()
                           ? answers.LastEvents()
-                          : absl::StrCat("data: ", OpenAiErrorJson(call.kind, status), "\n\n"));
+                          : absl::StrCat("data: ", OpenAiErrorJson(request, status), "\n\n"));
 }
 
 absl::Status OpenAiApi::SendAtEnd(const Call& call, const OpenAiRequest& request,

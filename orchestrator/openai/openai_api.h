@@ -46,7 +46,7 @@ class OpenAiApi {
 
   void Generate(OpenAiKind kind, const HttpRequest& http, HttpResponse& response);
   // Answers a call. An error: nothing was sent.
-  [[nodiscard]] absl::Status Serve(const Call& call);
+  [[nodiscard]] absl::Status Serve(const Call& call, OpenAiRequest& request);
   // Parses the request.
   [[nodiscard]] absl::StatusOr<OpenAiRequest> Read(const Call& call);
   [[nodiscard]] absl::StatusOr<RequestIntake::Entered> Enter(const Call& call,

@@ -43,6 +43,7 @@ absl::Status SetResponseFormat(const JsonArgument& argument, OpenAiRequest* requ
 
 absl::Status SetStructuredOutputs(const JsonArgument& argument, OpenAiRequest* request) {
   v1::Constraint& constraint = *request->generate.mutable_constraint();
+  request->constraint_parameter = "structured_outputs";
   return argument.ForEachField([&](const std::string& name, const JsonArgument& field) {
     if (constraint.language_case() != v1::Constraint::LANGUAGE_NOT_SET) {
       return argument.Error("has several constraints; use one");

@@ -303,13 +303,13 @@ absl::StatusOr<OpenAiRequest> ParseOpenAiRequest(OpenAiKind kind, const std::str
   return request;
 }
 
-std::string OpenAiField(OpenAiKind kind, const std::string& field) {
-  const bool is_chat = kind == OpenAiKind::kChat;
+std::string OpenAiField(const OpenAiRequest& request, const std::string& field) {
+  const bool is_chat = request.kind == OpenAiKind::kChat;
   if (field == "output.logprobs") return is_chat ? "top_logprobs" : "logprobs";
   if (field == "text" || field == "tokens") return "prompt";
   if (field == "prompt" || field == "chat") return is_chat ? "messages" : "prompt";
   if (field == "chat.template_args") return "chat_template_kwargs";
-  if (absl::StartsWith(field, "constraint")) return "response_format";
+  if (absl::StartsWith(field, "constraint")) return request.constraint_parameter;
   absl::string_view name = field;
   for (const char* message : {"sampling.", "stop.", "chat."}) {
     if (absl::ConsumePrefix(&name, message)) break;

@@ -20,6 +20,8 @@ struct OpenAiRequest {
   bool stream = false;
   bool stream_usage = false;  // The stream ends with the usage.
   std::string user;           // Whom the request is for, as the client says. May be empty.
+  // The parameter that has the constraint.
+  const char* constraint_parameter = "response_format";
   // ---- until the request is complete ----
   bool logprobs = false;  // The chat asks for log-probabilities.
   bool has_max_completion_tokens = false;
@@ -31,8 +33,8 @@ struct OpenAiRequest {
 [[nodiscard]] absl::StatusOr<OpenAiRequest> ParseOpenAiRequest(OpenAiKind kind,
                                                                const std::string& body);
 
-// The name in OpenAI's API of `field`, a field of GenerateRequest that an error names.
-[[nodiscard]] std::string OpenAiField(OpenAiKind kind, const std::string& field);
+// The parameter of `request` that became `field`, a field of GenerateRequest that an error names.
+[[nodiscard]] std::string OpenAiField(const OpenAiRequest& request, const std::string& field);
 
 }  // namespace bastion
 

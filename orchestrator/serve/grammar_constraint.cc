@@ -67,7 +67,7 @@ absl::StatusOr<std::shared_ptr<const TokenConstraint>> CompileConstraint(
     return std::shared_ptr<const TokenConstraint>();
   }
   if (request.stop().min_tokens() > 0 || request.stop().ignore_eos()) {
-    return FieldError("constraint", "cannot be combined with stop.min_tokens or stop.ignore_eos");
+    return FieldError("constraint", "cannot be combined with min_tokens or ignore_eos");
   }
   const auto& compiler = model.grammars.Get(model.tokenizer, model.config);
   if (!compiler.ok()) return FieldError("constraint", compiler.status().message());

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(bastion::IsForClient(request.status())) << request.status();
     // Errors repeat no long strings of the client.
     CHECK_LT(request.status().message().size(), 4096u) << request.status();
-    CHECK(!bastion::OpenAiErrorJson(kind, request.status()).empty());
+    CHECK(!bastion::OpenAiErrorJson(bastion::OpenAiRequest(), request.status()).empty());
     return 0;
   }
   CHECK(request->generate.prompt_case() != bastion::v1::GenerateRequest::PROMPT_NOT_SET);

@@ -265,10 +265,12 @@ TEST(OpenAiRequestTest, LongNamesOfParametersAreCut) {
 }
 
 TEST(OpenAiRequestTest, ErrorsOfThePublicApiGetTheNamesOfThisApi) {
-  const auto chat = [](const char* field) { return OpenAiField(OpenAiKind::kChat, field); };
-  const auto completion = [](const char* field) {
-    return OpenAiField(OpenAiKind::kCompletion, field);
+  const auto chat = [](const char* field) {
+    OpenAiRequest request;
+    request.kind = OpenAiKind::kChat;
+    return OpenAiField(request, field);
   };
+  const auto completion = [](const char* field) { return OpenAiField(OpenAiRequest(), field); };
   EXPECT_EQ(completion("sampling.top_p"), "top_p");
   EXPECT_EQ(completion("stop.stop[0]"), "stop[0]");
   EXPECT_EQ(completion("stop.max_tokens"), "max_tokens");
@@ -282,6 +284,8 @@ TEST(OpenAiRequestTest, ErrorsOfThePublicApiGetTheNamesOfThisApi) {
   EXPECT_EQ(chat("chat.template_args"), "chat_template_kwargs");
   EXPECT_EQ(chat("n"), "n");
   EXPECT_EQ(chat("constraint.json_schema"), "response_format");
+  const OpenAiRequest outputs = Completion({{"structured_outputs", {{"regex", "a"}}}});
+  EXPECT_EQ(OpenAiField(outputs, "constraint.regex"), "structured_outputs");
 }
 
 }  // namespace
