@@ -56,6 +56,9 @@ absl::Status PublicStatus(const absl::Status& status, absl::string_view request_
   absl::Status shown(status.code(), ShortenedToBytes(status.message(), kMaxShownBytes));
   status.ForEachPayload(
       [&](absl::string_view url, const absl::Cord& payload) { shown.SetPayload(url, payload); });
+  if (absl::IsUnavailable(shown) && !RetryDelay(shown)) {
+    shown = WithRetryDelay(std::move(shown), kRetryDelay);
+  }
   return WithRequestId(shown, request_id);
 }
 

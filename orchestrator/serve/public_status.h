@@ -4,7 +4,10 @@
 // Errors that are not for clients (error_details.h) come from the verifier, the drafter or a bug.
 // Their messages name addresses, paths and sequences, and their codes mean something else inside
 // than they would mean to a client. Clients get a general message and the id of the request, with
-// which an operator finds the error in the log. Thread-safe: no state.
+// which an operator finds the error in the log.
+//
+// An UNAVAILABLE error says after how long the client may try again, if it did not yet (RetryInfo).
+// Thread-safe: no state.
 #ifndef BASTION_ORCHESTRATOR_SERVE_PUBLIC_STATUS_H_
 #define BASTION_ORCHESTRATOR_SERVE_PUBLIC_STATUS_H_
 

@@ -65,6 +65,7 @@ TEST_F(ErrorsNameInternalAddressesTest, AnErrorOfTheVerifierIsReplaced) {
 }
 
 TEST_F(ErrorsNameInternalAddressesTest, ALostVerifierIsNotNamed) {
+  options_.verifier_patience = absl::Milliseconds(100);
   Serve();
   verifier_.Hold(true);
   const auto stub = Connect();
