@@ -192,6 +192,10 @@ absl::Status Models(GenerationClient& client) {
   return absl::OkStatus();
 }
 
+bool IsDenied(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status);
+}
+
 absl::Status Health(GenerationClient& client) {
   RETURN_IF_ERROR(client.CheckHealth());
   std::cout << "SERVING";
@@ -204,7 +208,8 @@ absl::Status Health(GenerationClient& client) {
       std::cout << "  audited tokens " << info->audited_tokens() << ", mismatches "
                 << info->audit_mismatches();
     }
-  } else if (!absl::IsUnimplemented(info.status())) {  // Only the orchestrator has this call.
+  } else if (!absl::IsUnimplemented(info.status()) && !IsDenied(info.status())) {
+    // Only the orchestrator has this call, and only some callers may make it.
     return info.status();
   }
   std::cout << "\n";

@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -61,7 +62,10 @@ int RunProgram(int argc, char** argv, const ProgramInfo& info,
   }
   const absl::Status status = ParseAndRun(argc, argv, program, info, run);
   if (status.ok()) return 0;
-  base::WriteLog(absl::StrCat(program, ": ", status.ToString(), "\n"));
+  // One line, without details that only programs can read.
+  std::string line = status.ToString(absl::StatusToStringMode::kWithNoExtraData);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  base::WriteLog(absl::StrCat(program, ": ", line, "\n"));
   return 1;
 }
 

@@ -22,6 +22,7 @@ import collections
 import dataclasses
 import json
 import random
+import sys
 import zlib
 from pathlib import Path
 
@@ -233,8 +234,11 @@ def curve_of(path, policy):
     """Tokens per second by live requests, from a results.json of bastion-bench with --concurrency."""
     with open(path, encoding="utf-8") as file:
         levels = json.load(file)["levels"]
-    return {level["concurrency"]: arm["system_tokens_per_second"] for level in levels
-            for arm in level["arms"] if arm["policy"] == policy}
+    curve = {level["concurrency"]: arm["system_tokens_per_second"] for level in levels
+             for arm in level["arms"] if arm["policy"] == policy}
+    if not curve:
+        sys.exit(f"scaling: {path} has no arm {policy}: pass --policies ar,{policy} to bastion-bench")
+    return curve
 
 
 def parse(arguments=None):

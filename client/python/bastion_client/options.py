@@ -64,7 +64,7 @@ class StopConditions:
 @dataclasses.dataclass(frozen=True)
 class Constraint:
     """A language that the text of an answer belongs to. Set one field. An answer that ends with
-    FinishReason.STOP obeys it."""
+    FinishReason.STOP obeys it, unless a stop string or stop token cut it off."""
     json_schema: Optional[str] = None  # A JSON schema, as JSON text.
     regex: Optional[str] = None  # The whole text matches.
     grammar: Optional[str] = None  # A Lark grammar. It begins with `start`.

@@ -208,6 +208,7 @@ TEST_F(GrammarTest, InvalidGrammarsAreRefusedWithThePlace) {
       {GrammarKind::kJsonSchema, R"({"type": "object", "patternProperties": 7})", ""},
       {GrammarKind::kJsonSchema, "\xFF", "byte 0"},
       {GrammarKind::kRegex, "a(b", ""},
+      {GrammarKind::kRegex, "[a&&b]", "no text matches"},
       {GrammarKind::kLark, "start: other", "other"},
       {GrammarKind::kLark, "start: \"a", ""},
       {GrammarKind::kLark, "", ""},

@@ -1,5 +1,7 @@
 """Tests the simulation of replicas against what can be computed by hand."""
 
+import json
+import tempfile
 import unittest
 
 import scaling
@@ -59,6 +61,14 @@ class ScalingTest(unittest.TestCase):
     def test_with_one_replica_the_router_has_no_choice(self):
         least, affine = figures(1, "least"), figures(1, "affine")
         self.assertEqual(least["tokens_per_second"], affine["tokens_per_second"])
+
+    def test_results_without_the_policy_are_refused_by_its_name(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"levels": [{"concurrency": 1, "arms": [{"policy": "ar", "system_tokens_per_second": 1}]}]}, file)
+            file.flush()
+            self.assertEqual(scaling.curve_of(file.name, "ar"), {1: 1})
+            with self.assertRaisesRegex(SystemExit, "default"):
+                scaling.curve_of(file.name, "default")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
+use llguidance::api::{GrammarWithLexer, ParserLimits, StopReason, TopLevelGrammar};
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
 use serde_json::{Value, json};
@@ -89,7 +89,12 @@ impl Compiler {
             return Err(failure(Code::InvalidArgument, error));
         }
         // A grammar that matches nothing fails here, not in the middle of an answer.
-        matcher.compute_mask_or_eos().map_err(|e| failure(Code::InvalidArgument, e))?;
+        matcher.compute_mask_or_eos().map_err(|error| {
+            if error.to_string().starts_with(&format!("{:?}", StopReason::NoExtensionBias)) {
+                return Failure::invalid("no text matches it");
+            }
+            failure(Code::InvalidArgument, error)
+        })?;
         Ok(State { matcher, ends: self.ends.clone(), words: self.words })
     }
 }
