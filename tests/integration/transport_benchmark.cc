@@ -146,7 +146,9 @@ class System {
         RemoteOptions{.address = Address("verifier"), .carrier = setting_.carrier});
     drafter_ = std::make_unique<RemoteDrafter>(
         RemoteOptions{.address = Address("drafter"), .carrier = setting_.carrier});
-    while (!verifier_->Open(kSequence, {}).ok()) absl::SleepFor(absl::Milliseconds(50));
+    while (!verifier_->Info().ok()) absl::SleepFor(absl::Milliseconds(50));
+    const absl::Status opened = verifier_->Open(kSequence, {});
+    CHECK(opened.ok()) << opened;
     while (!Cycle().ok()) absl::SleepFor(absl::Milliseconds(50));
   }
   ~System() {
