@@ -13,10 +13,17 @@ namespace {
 
 // A server that asks clients to wait for longer is not asked again.
 constexpr absl::Duration kLongestPause = absl::Hours(1);
+// How often a pause without a connection looks for Cancel.
+constexpr absl::Duration kCancelInterval = absl::Milliseconds(50);
 
 gpr_timespec DeadlineAfter(absl::Duration timeout) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                       gpr_time_from_nanos(absl::ToInt64Nanoseconds(timeout), GPR_TIMESPAN));
+}
+
+absl::Duration TimeUntil(gpr_timespec deadline) {
+  const gpr_timespec left = gpr_time_sub(deadline, gpr_now(GPR_CLOCK_MONOTONIC));
+  return absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
 }
 
 }  // namespace
@@ -47,11 +54,27 @@ bool Rpc::AwaitRetry(const absl::Status& status) {
   const absl::Duration backoff = std::min(backoff_, options_.retry.max_backoff);
   const absl::Duration pause =
       requested.value_or(absl::ZeroDuration()) + backoff * absl::Uniform(bits_, 0.5, 1.0);
-  if (pause >= std::min(TimeLeft(), kLongestPause)) return false;
+  if (pause >= std::min(TimeUntil(deadline_), kLongestPause)) return false;
   backoff_ = backoff * options_.retry.multiplier;
-  std::unique_lock<std::mutex> lock(mutex_);
-  canceling_.wait_for(lock, absl::ToChronoNanoseconds(pause), [this] { return canceled_; });
+  Pause(pause);
   return true;
+}
+
+void Rpc::Pause(absl::Duration pause) {
+  const gpr_timespec end = DeadlineAfter(pause);
+  grpc::Channel& channel = *connection_->channel();
+  for (;;) {
+    const absl::Duration left = TimeUntil(end);
+    if (left <= absl::ZeroDuration()) return;
+    const bool connected = channel.GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      const absl::Duration wait = connected ? left : absl::ZeroDuration();
+      const auto canceled = [this] { return canceled_; };
+      if (canceling_.wait_for(lock, absl::ToChronoNanoseconds(wait), canceled)) return;
+    }
+    if (!connected) channel.WaitForConnected(DeadlineAfter(std::min(left, kCancelInterval)));
+  }
 }
 
 void Rpc::Cancel() {
@@ -59,11 +82,6 @@ void Rpc::Cancel() {
   canceled_ = true;
   if (context_ != nullptr) context_->TryCancel();
   canceling_.notify_all();
-}
-
-absl::Duration Rpc::TimeLeft() const {
-  const gpr_timespec left = gpr_time_sub(deadline_, gpr_now(GPR_CLOCK_MONOTONIC));
-  return absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
 }
 
 }  // namespace bastion

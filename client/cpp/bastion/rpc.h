@@ -36,7 +36,9 @@ class Rpc {
   void Cancel();
 
  private:
-  [[nodiscard]] absl::Duration TimeLeft() const;
+  // Waits for `pause`, or until Cancel. While there is no connection, this thread waits in gRPC:
+  // its channels connect only while a thread does so, and the call that failed no longer does.
+  void Pause(absl::Duration pause);
 
   const std::shared_ptr<const Connection> connection_;
   const RpcOptions options_;

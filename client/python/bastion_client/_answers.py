@@ -13,10 +13,11 @@ from bastion_client.results import Delta, Finished, Started
 class AnswerBase:
     """The state of one call of Generate: its events so far, and its attempts."""
 
-    def __init__(self, start: Callable[[], Any], attempts: Attempts) -> None:
-        """`start` starts an attempt, and returns its gRPC call."""
+    def __init__(self, start: Callable[[], Any], attempts: Attempts, channel: Any) -> None:
+        """`start` starts an attempt on `channel`, and returns its gRPC call."""
         self._start = start
         self._attempts = attempts
+        self._channel = channel
         self._call = start()
         self._is_complete = False
         self._started: Optional[Started] = None

@@ -103,7 +103,7 @@ class ClientBase(Generic[AnswerKind]):
             return self._generation.Generate(request, timeout=attempts.time_left(),
                                              metadata=metadata,
                                              wait_for_ready=self._options.wait_for_ready)
-        answer = self._answer_kind(start, attempts)
+        answer = self._answer_kind(start, attempts, self._channel)
         with self._lock:
             self._answers.add(answer)
         return answer

@@ -1,8 +1,9 @@
 """Channels, and the metadata of calls."""
+import contextlib
 import importlib.metadata
 import pathlib
 from types import ModuleType
-from typing import Any, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import grpc
 
@@ -41,6 +42,17 @@ def open_channel(module: ModuleType, address: str, options: ClientOptions) -> An
     if options.tls_ca is None or address.startswith('unix'):
         return module.insecure_channel(address, options=arguments)
     return module.secure_channel(address, _credentials(options), options=arguments)
+
+
+@contextlib.contextmanager
+def connecting(channel: grpc.Channel) -> Iterator[None]:
+    """Lets `channel` connect during a pause between two attempts. Some versions of gRPC connect only
+    while a thread waits for the channel, and a call that has failed no longer waits."""
+    connected = grpc.channel_ready_future(channel)
+    try:
+        yield
+    finally:
+        connected.cancel()
 
 
 def client_metadata(options: ClientOptions) -> Metadata:

@@ -26,8 +26,8 @@ class AsyncAnswer(AnswerBase):
     the server drops clients that do not.
     """
 
-    def __init__(self, start: Callable[[], Any], attempts: Attempts) -> None:
-        super().__init__(start, attempts)
+    def __init__(self, start: Callable[[], Any], attempts: Attempts, channel: Any) -> None:
+        super().__init__(start, attempts, channel)
         self._canceled = asyncio.Event()
 
     async def __aenter__(self) -> 'AsyncAnswer':

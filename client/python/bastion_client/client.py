@@ -9,6 +9,7 @@ from bastion_client import errors
 from bastion_client._answers import AnswerBase, canceled
 from bastion_client._attempts import Attempts
 from bastion_client._client_base import DEFAULT_ADDRESS, SHORT_TIMEOUT, ClientBase
+from bastion_client._connection import connecting
 from bastion_client._messages import parse
 from bastion_client._proto import generation_pb2, health_pb2
 from bastion_client.options import ClientOptions
@@ -26,8 +27,8 @@ class Answer(AnswerBase):
     continuously: the server drops clients that do not.
     """
 
-    def __init__(self, start: Callable[[], Any], attempts: Attempts) -> None:
-        super().__init__(start, attempts)
+    def __init__(self, start: Callable[[], Any], attempts: Attempts, channel: Any) -> None:
+        super().__init__(start, attempts, channel)
         self._canceled = threading.Event()
         self._starting = threading.Lock()  # No attempt starts after a cancellation.
 
@@ -72,7 +73,8 @@ class Answer(AnswerBase):
         return None
 
     def _restart(self, pause: float) -> None:
-        self._canceled.wait(pause)
+        with connecting(self._channel):
+            self._canceled.wait(pause)
         with self._starting:
             if self._canceled.is_set():
                 raise canceled()
@@ -142,4 +144,5 @@ class Client(ClientBase[Answer]):
                               wait_for_ready=self._options.wait_for_ready)
             except grpc.RpcError as error:
                 pause = attempts.pause_after(errors.from_rpc(error))
-            time.sleep(pause)
+            with connecting(self._channel):
+                time.sleep(pause)
