@@ -13,6 +13,8 @@ namespace {
 // so that one request with a long text and a large tree does not delay all others.
 constexpr int kPenalizedLogits = 1 << 18;
 
+// The masks of one request take at most this long per cycle, for the same reason.
+constexpr double kMaskSeconds = 5e-3;
 constexpr double kMaskAlpha = 0.25;  // Step size of the expected time of a mask.
 
 }  // namespace
@@ -91,6 +93,9 @@ TreeLimits DecodeSequence::Limits(const TargetInfo& target) const {
   int node_cap = policy_->planned() ? kNoNodeCap : request_.node_cap.For(target);
   if (request_.sampling.penalizes()) {
     node_cap = std::min(node_cap, std::max(1, kPenalizedLogits / std::max(1, committed_)));
+  }
+  if (mask_seconds_ > 0) {
+    node_cap = std::min(node_cap, std::max(1, static_cast<int>(kMaskSeconds / mask_seconds_)));
   }
   return LimitsFor(target, committed_, tokens_left, request_.max_nodes, node_cap);
 }

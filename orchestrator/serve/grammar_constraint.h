@@ -32,8 +32,12 @@ class GrammarConstraint final : public TokenConstraint {
   bool complete() const override { return state_.complete(); }
 
  private:
+  static constexpr size_t kLongestForced = 4096;  // Bytes.
+
   hub::GrammarState state_;
   const hub::Tokenizer* tokenizer_;
+  // False after a longer text was forced: finding it takes time in every cycle.
+  bool looks_for_forced_ = true;
 };
 
 // Compiles the constraint of a request; null if it has none. INVALID_ARGUMENT, for clients, with

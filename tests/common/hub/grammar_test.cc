@@ -237,6 +237,61 @@ TEST_F(GrammarTest, LargeGrammarsCompileSoonOrAreRefused) {
   EXPECT_FALSE(compiler_.Compile(GrammarKind::kJsonSchema, deep).ok());
 }
 
+// Rules that refer to each other in a chain: "aaa: aab", "aab: aac", …
+std::string Chain(char first, int rules, const std::string& begin, const std::string& end) {
+  const auto name = [&](int i) {
+    std::string name(3, first);
+    for (char& letter : name) {
+      letter = static_cast<char>(first + i % 26);
+      i /= 26;
+    }
+    return name;
+  };
+  std::string chain = absl::StrCat(begin, name(0), "\n");
+  for (int i = 0; i < rules; ++i) absl::StrAppend(&chain, name(i), ":", name(i + 1), "\n");
+  return absl::StrCat(chain, name(rules), ":", end);
+}
+
+TEST_F(GrammarTest, DeepGrammarsDoNotOverflowTheStack) {
+  std::string references = R"({"$ref": "#/a0")";
+  for (int i = 0; i < 2450; ++i) {
+    absl::StrAppend(&references, R"(,"a)", i, R"(":{"$ref":"#/a)", i + 1, R"("})");
+  }
+  std::string calls = "start: ";
+  for (int i = 0; i < 32000; ++i) calls += "a{";
+  const std::pair<GrammarKind, std::string> deep[] = {
+      {GrammarKind::kLark, calls},
+      {GrammarKind::kLark, Chain('a', 7900, "start: ", "\"x\"")},
+      {GrammarKind::kLark, Chain('A', 7900, "start: ", "\"x\"")},
+      {GrammarKind::kJsonSchema, references + R"(,"a2450":{"type":"null"}})"}};
+  for (const auto& [kind, text] : deep) {
+    ASSERT_LE(text.size(), 65536u);
+    (void)compiler_.Compile(kind, text);  // It is compiled or refused.
+  }
+}
+
+TEST_F(GrammarTest, SchemasThatWouldTakeAllMemoryAreRefused) {
+  std::string counted = R"({"type":"object","additionalProperties":false,"minProperties":1,)";
+  absl::StrAppend(&counted, R"("properties":{"a":{})");
+  for (int i = 0; i < 5000; ++i) absl::StrAppend(&counted, ",\"", i, "\":{}");
+  const std::string bombs[] = {
+      R"({"type":"array","minItems":100000000000})", R"({"type":"array","maxItems":100000000})",
+      R"({"minItems":-1e300,"items":{"type":"array","minItems":1e300}})", counted + "}}"};
+  for (const std::string& text : bombs) {
+    const absl::Status status = compiler_.Compile(GrammarKind::kJsonSchema, text).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << text.substr(0, 60) << ": " << status;
+  }
+  const char embedded[] = R"(start: %json {"type":"array","minItems":100000000000})";
+  EXPECT_TRUE(absl::IsInvalidArgument(compiler_.Compile(GrammarKind::kLark, embedded).status()));
+  EXPECT_TRUE(
+      compiler_.Compile(GrammarKind::kJsonSchema, R"({"type":"array","maxItems":500})").ok());
+}
+
+TEST_F(GrammarTest, TextThatIsTakenBackAfterItMatchedIsRefused) {
+  const auto state = compiler_.Compile(GrammarKind::kLark, "start: x\nx[stop=\"b\"]: /[ab]{0,9}/");
+  EXPECT_TRUE(absl::IsInvalidArgument(state.status())) << state.status();
+}
+
 TEST_F(GrammarTest, AModelWithoutAnEndTokenIsRefused) {
   EXPECT_TRUE(
       absl::IsInvalidArgument(GrammarCompiler::Create(tokenizer_, kVocabulary, {}).status()));

@@ -14,6 +14,12 @@ use crate::tokens;
 /// Maximum memory for the states of a lexer: about this many times 2 KiB.
 const MAX_LEXER_STATES: usize = 50_000;
 const MAX_GRAMMAR_SIZE: usize = 200_000;
+/// The parsers of grammars call themselves once per level, and the largest grammar has 30,000 levels.
+const COMPILER_STACK: usize = 64 << 20;
+/// Bounds of a schema. llguidance repeats a part of the grammar for each item of a list, and for each
+/// pair of properties of an object that counts them.
+const MAX_ITEMS: f64 = 10_000.0;
+const MAX_PROPERTY_PAIRS: usize = 1_000_000;
 /// The longest message that a compiler error may have.
 const MAX_MESSAGE: usize = 400;
 
@@ -84,6 +90,10 @@ impl Compiler {
 
     fn compile(&self, grammar: TopLevelGrammar) -> Result<State, Failure> {
         let parser = self.factory.create_parser(grammar);
+        if parser.as_ref().is_ok_and(|made| made.parser.grammar().lexer_spec().has_stop) {
+            // Its text is taken back after it was matched, also where drafts depend on it.
+            return Err(Failure::invalid("stop= and lazy are not supported; use suffix="));
+        }
         let mut matcher = Matcher::new(parser);
         if let Some(error) = matcher.get_error() {
             return Err(failure(Code::InvalidArgument, error));
@@ -99,9 +109,53 @@ impl Compiler {
     }
 }
 
+/// Runs `work` on a thread with COMPILER_STACK.
+fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .stack_size(COMPILER_STACK)
+            .spawn_scoped(scope, work)
+            .map_err(|error| failure(Code::ResourceExhausted, error))?;
+        thread.join().map_err(|_| Failure::invalid("llguidance cannot compile it"))
+    })
+}
+
+fn check_bounds(schema: &Value) -> Result<(), Failure> {
+    let (mut items, mut pairs) = (0.0, 0);
+    let mut rest = vec![schema];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Array(values) => rest.extend(values),
+            Value::Object(fields) => {
+                rest.extend(fields.values());
+                let number = |name| fields.get(name).and_then(Value::as_f64);
+                let count = |name| number(name).map_or(0.0, |n| n.max(0.0));
+                items += count("minItems") + count("maxItems");
+                if number("minProperties").or(number("maxProperties")).is_some() {
+                    let names = fields.get("properties").and_then(Value::as_object);
+                    pairs += names.map_or(0, |names| names.len().pow(2));
+                }
+            }
+            _ => {}
+        }
+    }
+    if items > MAX_ITEMS {
+        return Err(Failure::invalid(format!(
+            "minItems and maxItems add up to {items}; at most {MAX_ITEMS}"
+        )));
+    }
+    if pairs > MAX_PROPERTY_PAIRS {
+        return Err(Failure::invalid(
+            "objects with minProperties or maxProperties have too many properties",
+        ));
+    }
+    Ok(())
+}
+
 /// A JSON document like those of Python's `json.dumps`, unless the schema says otherwise.
 fn json_grammar(text: &str) -> Result<TopLevelGrammar, Failure> {
     let mut schema: Value = serde_json::from_str(text).map_err(Failure::invalid)?;
+    check_bounds(&schema)?;
     if let Value::Object(fields) = &mut schema {
         fields.entry("x-guidance").or_insert_with(
             || json!({"whitespace_flexible": false, "item_separator": ", ", "key_separator": ": "}),
@@ -114,6 +168,7 @@ fn grammar_of(kind: u32, text: &str) -> Result<TopLevelGrammar, Failure> {
     match kind {
         0 => json_grammar(text),
         1 => Ok(TopLevelGrammar::from_grammar(GrammarWithLexer::from_regex(text))),
+        2 if text.contains("%json") => Err(Failure::invalid("%json is not supported here")),
         2 => Ok(TopLevelGrammar::from_lark(text.to_owned())),
         _ => Err(Failure::invalid(format!("there is no grammar of kind {kind}"))),
     }
@@ -177,7 +232,8 @@ pub unsafe extern "C" fn bastion_hub_grammar_compile(
     out: *mut *mut State,
 ) -> Status {
     guard(|| unsafe {
-        let state = (*compiler).compile(grammar_of(kind, text.as_text()?)?)?;
+        let (compiler, text) = (&*compiler, text.as_text()?);
+        let state = with_large_stack(|| compiler.compile(grammar_of(kind, text)?))??;
         *out = Box::into_raw(Box::new(state));
         Ok(())
     })
