@@ -36,6 +36,7 @@ void Responder::AddHeader(absl::string_view name, absl::string_view value) {
 }
 
 void Responder::Send(int status, absl::string_view type, absl::string_view body) {
+  if (streams_) return Fail();  // A part of another response has been sent.
   http::response<http::string_body> response;
   SetHeader(status, type, &response.base());
   response.keep_alive(keep_alive_);

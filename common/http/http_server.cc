@@ -38,6 +38,7 @@ using boost::system::error_code;
 
 // How often the listener looks for connections whose time is over.
 constexpr int kTickMilliseconds = 50;
+constexpr size_t kReadBytes = 64 << 10;
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 // How long the server waits for the client to close after a response to a request that it has not
 // read.
@@ -152,7 +153,9 @@ class HttpServer::Listener {
 
   void Serve(HttpConnection& connection) const {
     RunGuarded("an HTTP connection", [&] {
-      beast::flat_buffer buffer;
+      // What is neither a header's data nor a body's, e.g. extensions of chunks, has no limit of
+      // its own in Beast.
+      beast::flat_buffer buffer(options_.max_header_bytes + kReadBytes);
       bool open = Handshake(connection);
       while (open && !stops_) open = ServeOne(connection, buffer);
     });
@@ -219,6 +222,11 @@ class HttpServer::Listener {
   const HttpRoute* Admit(const HttpConnection& connection, const Header& header,
                          HttpRequest* parsed, Refusal* refusal) const {
     parsed->method = std::string(header.method_string());
+    const auto encoding = header.find(http::field::transfer_encoding);
+    if (encoding != header.end() && !beast::iequals(encoding->value(), "chunked")) {
+      *refusal = {400, "the only Transfer-Encoding that this server knows is chunked"};
+      return nullptr;
+    }
     auto target = ParseTarget(std::string(header.target()));
     if (!target) {
       *refusal = {400, "the request's target is not a path"};

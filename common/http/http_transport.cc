@@ -74,6 +74,9 @@ absl::StatusOr<HttpTransport::TlsContext> TlsContexts::Load() {
   }
   auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
   SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
+  // Without it, OpenSSL refuses clients with a certificate that resume a session.
+  constexpr unsigned char kSessions[] = "bastion";
+  SSL_CTX_set_session_id_context(context->native_handle(), kSessions, sizeof kSessions);
   boost::system::error_code error;
   error = context->use_certificate_chain_file(files_.certificate, error);
   if (!error.failed()) error = context->use_private_key_file(files_.key, ssl::context::pem, error);

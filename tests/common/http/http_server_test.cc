@@ -176,6 +176,32 @@ TEST_F(HttpServerTest, ABodyWithoutALengthIsLimitedToo) {
   EXPECT_THAT(post(kBodyBytes + 1), HasSubstr("413 Payload Too Large"));
 }
 
+TEST_F(HttpServerTest, ExtensionsAndTrailersOfABodyAreLimited) {
+  Start();
+  const auto post = [&](const std::string& body) {
+    HttpConnection connection(port());
+    connection.Send(absl::StrCat("POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n",
+                                 "Transfer-Encoding: chunked\r\n\r\n", body));
+    return connection.ReceiveAll();
+  };
+  const std::string endless(1 << 20, 'a');
+  EXPECT_THAT(post(absl::StrCat("1;", endless)), HasSubstr("400 Bad Request"));
+  EXPECT_THAT(post(absl::StrCat("1\r\nx\r\n0\r\na: ", endless)), HasSubstr("400 Bad Request"));
+  EXPECT_THAT(post("1;a=b\r\nx\r\n0\r\na: b\r\n\r\n"), HasSubstr("200 OK"));
+}
+
+TEST_F(HttpServerTest, AnotherTransferEncodingIsRefused) {
+  Start();
+  for (const char* encoding : {"gzip", "chunked, identity", "identity"}) {
+    HttpConnection connection(port());
+    connection.Send(absl::StrCat("POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: ",
+                                 encoding, "\r\n\r\nGET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    const std::string response = connection.ReceiveAll();
+    EXPECT_THAT(response, HasSubstr("400 Bad Request")) << encoding;
+    EXPECT_EQ(response.find("HTTP/1.1", 1), std::string::npos) << "the body was read as a request";
+  }
+}
+
 TEST_F(HttpServerTest, ARequestIsRefusedBeforeItsBodyIsRead) {
   Start();
   for (const char* head : {"POST /none HTTP/1.1\r\nHost: localhost\r\n",
