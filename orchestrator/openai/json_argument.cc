@@ -1,5 +1,6 @@
 #include "orchestrator/openai/json_argument.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -10,11 +11,13 @@
 namespace bastion {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 // More levels than any parameter needs. Code that walks through a value may recurse.
 constexpr int kMaxDepth = 64;
 constexpr size_t kMaxNameBytes = 64;
+// Names of one object. Each is compared with those before it.
+constexpr int kMaxNames = 1024;
 
 }  // namespace
 
@@ -75,12 +78,20 @@ absl::Status JsonArgument::ForEachField(
 }
 
 absl::StatusOr<json> ParseJsonObject(const std::string& body) {
-  bool is_deep = false;
-  const auto check_depth = [&](int depth, json::parse_event_t, json&) {
+  bool is_deep = false, is_wide = false;
+  std::array<int, kMaxDepth + 2> names = {};  // Of the open objects, by depth.
+  const auto check_size = [&](int depth, json::parse_event_t event, json&) {
     is_deep = is_deep || depth > kMaxDepth;
-    return !is_deep;
+    if (is_deep) return false;
+    if (event == json::parse_event_t::object_start) names[depth + 1] = 0;
+    if (event == json::parse_event_t::key) is_wide = is_wide || ++names[depth] > kMaxNames;
+    return !is_wide;
   };
-  json parsed = json::parse(body, check_depth, /*allow_exceptions=*/false);
+  json parsed = json::parse(body, check_size, /*allow_exceptions=*/false);
+  if (is_wide) {
+    return ForClient(absl::InvalidArgumentError(
+        absl::StrCat("the body has an object with more than ", kMaxNames, " names")));
+  }
   if (is_deep) {
     return ForClient(absl::InvalidArgumentError(
         absl::StrCat("the body has more than ", kMaxDepth, " levels of lists and objects")));

@@ -16,14 +16,15 @@
 
 namespace bastion {
 
+// Objects keep their order: the properties of a schema are generated in it.
 class JsonArgument {
  public:
   // `value` must outlive this object.
-  JsonArgument(std::string name, const nlohmann::json* value)
+  JsonArgument(std::string name, const nlohmann::ordered_json* value)
       : name_(std::move(name)), value_(*value) {}
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  [[nodiscard]] const nlohmann::json& value() const { return value_; }
+  [[nodiscard]] const nlohmann::ordered_json& value() const { return value_; }
   // The error that this argument has `problem`.
   [[nodiscard]] absl::Status Error(absl::string_view problem) const;
 
@@ -33,7 +34,7 @@ class JsonArgument {
   // An integer from `least` to `most`.
   [[nodiscard]] absl::StatusOr<int64_t> Integer(int64_t least, int64_t most) const;
   // The error if the value is another one than `only`, the only one that the server supports.
-  [[nodiscard]] absl::Status MustBe(const nlohmann::json& only) const;
+  [[nodiscard]] absl::Status MustBe(const nlohmann::ordered_json& only) const;
 
   // Calls `visit` for each element of a list.
   [[nodiscard]] absl::Status ForEach(
@@ -44,11 +45,12 @@ class JsonArgument {
 
  private:
   std::string name_;
-  const nlohmann::json& value_;
+  const nlohmann::ordered_json& value_;
 };
 
-// The object in the body of a request. INVALID_ARGUMENT, for clients, if it is none, or too deep.
-[[nodiscard]] absl::StatusOr<nlohmann::json> ParseJsonObject(const std::string& body);
+// The object in the body of a request. INVALID_ARGUMENT, for clients, if it is none, too
+// deep, or if an object in it has too many names.
+[[nodiscard]] absl::StatusOr<nlohmann::ordered_json> ParseJsonObject(const std::string& body);
 
 }  // namespace bastion
 

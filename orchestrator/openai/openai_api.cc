@@ -26,6 +26,15 @@ constexpr size_t kParsingBytes = 1 << 20;
 // JSON may need 6 bytes for a character that takes 2 bytes in UTF-8.
 constexpr size_t kJsonBytesPerByte = 3;
 constexpr size_t kLongestUser = 128;  // Bytes.
+// Memory of an answer that is not streamed.
+constexpr size_t kMaxAnswerBytes = size_t{64} << 20;
+constexpr size_t kLogprobBytes = 512;  // Of a token in JSON, at least.
+
+size_t SizeOf(const OutputDelta& delta) {
+  size_t bytes = delta.text.size();
+  for (const TokenLogprobs& token : delta.logprobs) bytes += (1 + token.top.size()) * kLogprobBytes;
+  return bytes;
+}
 
 std::string HeaderOf(const HttpRequest& request, const char* name) {
   const auto found = request.headers.find(name);
@@ -166,8 +175,14 @@ absl::Status OpenAiApi::SendAtEnd(const Call& call, const OpenAiRequest& request
                                   SubmittedCall& submitted) const {
   OpenAiAnswers answers(request, *calls_.model, call.id, absl::Now());
   OutputDelta delta;
+  size_t bytes = 0;
   while (submitted.Next([&] { return !call.response.connected(); }, delta)) {
     const absl::Duration began = Clock::Real().Now();
+    bytes += SizeOf(delta);
+    if (bytes > kMaxAnswerBytes) {
+      return ForClient(absl::ResourceExhaustedError(absl::StrCat(
+          "the answer is larger than ", kMaxAnswerBytes >> 20, " MiB; set stream to true")));
+    }
     answers.Add(delta);
     call.trace.AddSend(began, delta);
   }

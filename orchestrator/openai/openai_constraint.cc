@@ -10,7 +10,7 @@
 namespace bastion {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 // A schema, as an object or as its text.
 absl::Status SetSchema(const JsonArgument& argument, OpenAiRequest* request) {

@@ -10,7 +10,7 @@
 namespace bastion {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxTokenId = std::numeric_limits<int32_t>::max();
 

@@ -17,7 +17,7 @@
 namespace bastion {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxUint32 = std::numeric_limits<uint32_t>::max();
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();

@@ -259,6 +259,21 @@ TEST(OpenAiRequestTest, DeepBodiesAreRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("levels"));
 }
 
+TEST(OpenAiRequestTest, WideObjectsAreRefused) {
+  std::string wide = R"({"metadata": {"a": 0)";
+  for (int i = 0; i < 2000; ++i) absl::StrAppend(&wide, ",\"", i, "\": 0");
+  const absl::Status status = ParseOpenAiRequest(OpenAiKind::kChat, wide + "}}").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("names"));
+}
+
+TEST(OpenAiRequestTest, TheOrderOfASchemaIsKept) {
+  const auto request = ParseOpenAiRequest(OpenAiKind::kCompletion, R"({"prompt": "a",
+      "structured_outputs": {"json": {"properties": {"z": {}, "a": {}}}}})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->generate.constraint().json_schema(), R"({"properties":{"z":{},"a":{}}})");
+}
+
 TEST(OpenAiRequestTest, LongNamesOfParametersAreCut) {
   const std::string body = absl::StrCat("{\"", std::string(1000, 'x'), "\": 1}");
   EXPECT_LT(RefusedParameter(OpenAiKind::kChat, body).size(), 100u);
