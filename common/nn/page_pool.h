@@ -57,6 +57,7 @@ class PagePool {
   void OnDrop(std::function<void(int32_t page)> on_drop) { on_drop_ = std::move(on_drop); }
   // Keeps the content of `page` from now on. REQUIRES: a table holds it.
   void Keep(int32_t page) { Update(page, pages_[page].tables, /*kept=*/true); }
+  [[nodiscard]] bool keeps(int32_t page) const { return pages_[page].kept; }
   // Appends the kept `page` to `table`.
   void Share(PageTable& table, int32_t page);
   // Drops the content of the kept `page`. Tables that hold the page are not affected.

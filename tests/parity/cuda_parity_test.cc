@@ -71,7 +71,7 @@ class CudaParityTest : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(gpu.ok()) << gpu.status();
     cpu_.target = *std::move(cpu);
     gpu_.target = *std::move(gpu);
-    for (Side* side : {&cpu_, &gpu_}) side->target->SetFeatureLayers(layers);
+    for (Side* side : {&cpu_, &gpu_}) EXPECT_TRUE(side->target->SetFeatureLayers(layers).ok());
   }
 
   void Prefill(Side& side, int sequence, const std::vector<TokenId>& tokens) {

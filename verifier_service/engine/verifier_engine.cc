@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/hub/checkpoint.h"
@@ -52,6 +53,8 @@ class Engine final : public VerifierEngine {
   void CommitPrompt(const PromptEntry& entry, int index, TimingTrace& trace);
   // Stores the features that the target kept at `index`. Drops cached prefixes to make room.
   void StoreFeatures(SequenceId sequence, TokenId next, int index);
+  // Makes room for features. False if no sequence has any.
+  bool DropLongestHistory();
   // Lets other sequences reuse the pages that `sequence` has filled.
   void CachePages(Sequence& sequence);
 
@@ -116,8 +119,13 @@ absl::Status Engine::SetFeatureLayers(const std::vector<int>& layers) {
   prefixes_.Clear();
   features_.DropAll();
   feature_layers_ = layers;
-  target_->SetFeatureLayers(layers);
-  return absl::OkStatus();
+  const absl::Status set = target_->SetFeatureLayers(layers);
+  if (set.ok()) return set;
+  // Without room for features, the target goes on without them.
+  feature_layers_.clear();
+  const absl::Status cleared = target_->SetFeatureLayers({});
+  if (!cleared.ok()) LOG(ERROR) << "every forward will fail: " << cleared;
+  return set;
 }
 
 absl::Status Engine::Open(SequenceId sequence, const SamplingParams& sampling) {
@@ -168,9 +176,21 @@ absl::Status Engine::CheckRows(const Forest& forest, absl::Span<const PrefillIte
                                                  info_.max_rows, " (--max_rows)"));
 }
 
+bool Engine::DropLongestHistory() {
+  const std::optional<SequenceId> dropped = features_.DropLongest();
+  if (!dropped.has_value()) return false;
+  const absl::StatusOr<Sequence*> sequence = sequences_.Find(*dropped);
+  if (!sequence.ok()) return true;
+  // Cached prefixes hold the same blocks. While they do, dropping the history frees nothing.
+  for (const int32_t page : (*sequence)->table.pages) {
+    if (target_->pages().keeps(page)) target_->pages().Drop(page);
+  }
+  return true;
+}
+
 void Engine::StoreFeatures(SequenceId sequence, TokenId next, int index) {
   const absl::Span<const char> rows = target_->KeptFeatures(index);
-  while (!features_.Fits(rows.size()) && target_->pages().DropOldest()) {
+  while (!features_.Fits(rows.size()) && (target_->pages().DropOldest() || DropLongestHistory())) {
   }
   features_.Append(sequence, rows, next, target_->KeptRingPosition(index));
 }

@@ -47,19 +47,39 @@ void FeatureStore::Drop(History& history) {
   history.dropped = true;
 }
 
+void FeatureStore::DropForRoom(History& history) {
+  LOG(WARNING) << "dropped the features of " << history.rows << " tokens of a sequence, which is "
+               << "decoded without drafts from now on; raise --feature_bytes";
+  Drop(history);
+}
+
 bool FeatureStore::MakeRoom(int64_t bytes, History& history) {
   while (bytes_ + bytes > max_bytes_) {
     History* longest = &history;
     for (auto& [sequence, other] : histories_) {
       if (other.bytes() > longest->bytes()) longest = &other;
     }
-    LOG(WARNING) << "dropped the features of " << longest->rows
-                 << " tokens of a sequence, which is "
-                 << "decoded without drafts from now on; raise --feature_bytes";
-    Drop(*longest);
+    DropForRoom(*longest);
     if (longest == &history) return false;
   }
   return true;
+}
+
+std::optional<SequenceId> FeatureStore::DropLongest() {
+  std::optional<SequenceId> dropped;
+  {
+    MutexLock lock(&mutex_);
+    History* longest = nullptr;
+    for (auto& [sequence, history] : histories_) {
+      if (history.bytes() <= (longest == nullptr ? 0 : longest->bytes())) continue;
+      longest = &history;
+      dropped = sequence;
+    }
+    if (longest == nullptr) return std::nullopt;
+    DropForRoom(*longest);
+  }
+  NotifyListeners();
+  return dropped;
 }
 
 void FeatureStore::DropAll() {

@@ -48,6 +48,8 @@ class FeatureStore final : public FeatureSource {
   void Append(SequenceId sequence, absl::Span<const char> rows, TokenId next = kNoToken,
               std::optional<uint64_t> in_ring = std::nullopt) ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Drops the longest history. Returns its sequence; nullopt if there is no history.
+  std::optional<SequenceId> DropLongest() ABSL_LOCKS_EXCLUDED(mutex_);
   // Drops the histories of all open sequences.
   void DropAll() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -129,6 +131,8 @@ class FeatureStore final : public FeatureSource {
   void ReleaseBlocks(History& history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Drops the history of one sequence for good.
   void Drop(History& history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same, with a warning, to make room for other features.
+  void DropForRoom(History& history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Drops the longest histories until `bytes` more fit. False if `history` is among them.
   [[nodiscard]] bool MakeRoom(int64_t bytes, History& history)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

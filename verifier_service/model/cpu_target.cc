@@ -22,7 +22,10 @@ class CpuTarget final : public Target {
         type_(dtype == DType::kF32 ? DType::kF32 : DType::kBF16) {}
 
   void WakeUp() override { pool().Wake(); }
-  void SetFeatureLayers(const std::vector<int>& layers) override { layers_ = layers; }
+  absl::Status SetFeatureLayers(const std::vector<int>& layers) override {
+    layers_ = layers;
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> Verify(const nn::RowBatch& batch,
                                                                  absl::Span<const TreeRows> trees,
                                                                  TimingTrace& trace) override;

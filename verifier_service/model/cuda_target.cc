@@ -21,7 +21,9 @@ class CudaTarget final : public Target {
 
   [[nodiscard]] absl::Status Load(const std::string& folder);
 
-  void SetFeatureLayers(const std::vector<int>& layers) override;
+  absl::Status SetFeatureLayers(const std::vector<int>& layers) override {
+    return step_->Record(layers);
+  }
   absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> Verify(const nn::RowBatch& batch,
                                                                  absl::Span<const TreeRows> trees,
                                                                  TimingTrace& trace) override;
@@ -72,13 +74,8 @@ class CudaTarget final : public Target {
 absl::Status CudaTarget::Load(const std::string& folder) {
   ASSIGN_OR_RETURN(step_, CudaStep::Load(folder, options_, gpu_));
   RETURN_IF_ERROR(cuda::SaveGemmTable(gpu_, options_.gemm_table));
-  SetFeatureLayers({});
+  RETURN_IF_ERROR(SetFeatureLayers({}));
   return gpu_.stream->Synchronize();
-}
-
-void CudaTarget::SetFeatureLayers(const std::vector<int>& layers) {
-  // If CudaStep::Record cannot record the CUDA graphs, the next step returns an error.
-  if (const absl::Status status = step_->Record(layers); !status.ok()) LOG(ERROR) << status;
 }
 
 std::vector<int32_t> ParentsOf(absl::Span<const TreeRows> trees) {

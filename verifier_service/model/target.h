@@ -37,8 +37,9 @@ class Target {
   // Hint that a forward is about to start. Wakes the worker threads.
   virtual void WakeUp() {}
 
-  // Sets the layers whose outputs are features, from the next forward on.
-  virtual void SetFeatureLayers(const std::vector<int>& layers) = 0;
+  // Sets the layers whose outputs are features, from the next forward on. After an error, forwards
+  // fail until layers were set. RESOURCE_EXHAUSTED if a GPU's memory is full.
+  [[nodiscard]] virtual absl::Status SetFeatureLayers(const std::vector<int>& layers) = 0;
 
   // Runs one forward over `batch` and walks each tree along the choices. The first spans of `batch`
   // are `trees`, in order; the others are prompts. There is at least one row. Afterwards, the

@@ -79,6 +79,21 @@ TEST_F(PrefixReuseTest, CachedPrefixesGiveWayToTheFeaturesOfLiveSequences) {
   EXPECT_EQ(RunOnce(Tokens(1, 1)), kPage) << "the beginning of the old prefix still fits";
 }
 
+TEST_F(PrefixReuseTest, OnlyTheLongestLiveSequenceLosesItsFeatures) {
+  constexpr int kRowBytes = 32 * 4;
+  MakeEngine(/*feature_bytes=*/6 * kPage * kRowBytes);
+  ASSERT_TRUE(engine_->SetFeatureLayers({1}).ok());
+  EXPECT_EQ(Begin({1, 0}, Tokens(3, 1)), 0);
+  EXPECT_EQ(Begin({2, 0}, Tokens(1, 2)), 0);
+  EXPECT_EQ(Begin({3, 0}, Tokens(1, 3)), 0);
+  EXPECT_EQ(Begin({4, 0}, Tokens(2, 4)), 0);
+  EXPECT_TRUE(absl::IsOutOfRange(engine_->features().Rows({1, 0}).status()));
+  EXPECT_EQ(*engine_->features().Rows({2, 0}), kPage);
+  EXPECT_EQ(*engine_->features().Rows({3, 0}), kPage);
+  EXPECT_EQ(*engine_->features().Rows({4, 0}), 2 * kPage);
+  EXPECT_EQ(engine_->features().bytes(), 4 * kPage * kRowBytes);
+}
+
 TEST_F(PrefixReuseTest, PagesWithoutTheFeaturesOfTheDrafterAreNotReused) {
   MakeEngine(kLargeLimit);
   EXPECT_EQ(RunOnce(Tokens(2, 1)), 0);
