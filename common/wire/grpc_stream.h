@@ -161,8 +161,10 @@ class GrpcTimedStream final : public MessageStream<Request, Reply> {
     while (tag != Tag(kFinish) &&
            queue_.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT) {
     }
+    // DEADLINE_EXCEEDED, e.g. from a proxy, would look like a message that is late.
     if (tag != Tag(kFinish) || finished_.ok() ||
-        finished_.error_code() == grpc::StatusCode::CANCELLED) {
+        finished_.error_code() == grpc::StatusCode::CANCELLED ||
+        finished_.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       return absl::UnavailableError("the stream broke");
     }
     return FromGrpc(finished_);

@@ -27,7 +27,7 @@ namespace bastion::wire {
 struct HostOptions {
   // "unix:///run/bastion/verifier.sock", "127.0.0.1:7070"; see Listener::Open.
   std::vector<std::string> addresses;
-  int max_threads = 64;  // Limit on concurrent calls. Further calls wait.
+  int max_threads = 64;  // Limit on concurrent calls. Further ones are refused.
   int max_message_bytes = 16 << 20;
   int max_request_bytes = 0;  // Limit on messages from clients. 0: max_message_bytes.
   bool reflection = false;

@@ -115,9 +115,8 @@ absl::StatusOr<bool> AutoregressiveEngine::Prepare(Expanding& one) {
           "the nodes of the earlier rounds are not known here (the drafter may have restarted)");
     }
     if (static_cast<Position>(sequence.tokens.size()) < frontier.committed) {
-      return absl::FailedPreconditionError(absl::StrCat("only ", sequence.tokens.size(), " of ",
-                                                        frontier.committed,
-                                                        " committed tokens were sent"));
+      return absl::AbortedError(absl::StrCat("only ", sequence.tokens.size(), " of ",
+                                             frontier.committed, " committed tokens were sent"));
     }
     sequences_.ReusePrefix(frontier.cache_salt, sequence);
     if (sequences_.Defer(sequence, frontier.committed)) return false;
@@ -207,6 +206,13 @@ absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
     const absl::StatusOr<bool> prepared = Prepare(one);
     if (prepared.ok() && !*prepared) continue;
     const absl::Status ready = prepared.ok() ? AddRows(one, batch) : prepared.status();
+    if (absl::IsAborted(ready)) {
+      // After this error, the orchestrator sends all tokens.
+      Warn(ready, *sequence);
+      sequences_.Close(frontier.sequence);
+      drafts[i] = {{}, ready};
+      continue;
+    }
     if (!ready.ok()) {
       Forget(*sequence, frontier.committed);
       Warn(ready, *sequence);

@@ -58,7 +58,8 @@ class DrafterEngine {
   // this is deferred (see below) or fails, e.g. because features are not available, all marginals
   // of the frontier are empty. Without DrafterInfo::expands_nodes, only the root path gets
   // marginals; those of other paths are empty. An invalid frontier, a stale epoch, a second
-  // frontier of a session and one sequence too many fail alone (Draft::status).
+  // frontier of a session and one sequence too many fail alone (Draft::status). So does a sequence
+  // with missing tokens, which is closed: the next frontier must have all its tokens.
   [[nodiscard]] virtual absl::StatusOr<std::vector<Draft>> Expand(
       absl::Span<const Frontier> frontiers) = 0;
   // Called when the features of the first `committed` tokens can be read and `root` follows them.

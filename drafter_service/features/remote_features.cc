@@ -22,6 +22,9 @@ namespace {
 
 constexpr absl::Duration kAttachTimeout = absl::Seconds(2);
 // Requests hold the lock while they are sent, so a verifier that hangs must not block them.
+// The pause before a stream is opened again. It doubles while the verifier refuses this drafter.
+constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
+constexpr absl::Duration kLongestRetryPause = absl::Seconds(2);
 constexpr absl::Duration kSendTimeout = absl::Milliseconds(100);
 // Pieces of this size are not joined with others, so that no copy is long.
 constexpr size_t kPieceBytes = size_t{4} << 20;
@@ -134,17 +137,28 @@ void RemoteFeatures::Start(std::vector<int> layers, Arrived arrived, const Devic
 }
 
 void RemoteFeatures::Main() {
-  for (;;) {
+  const auto stopping = [this] {
+    mutex_.AssertHeld();
+    return stopping_;
+  };
+  absl::Status last;
+  for (absl::Duration pause = kRetryPause;;) {
     RunGuarded("the feature stream", [this] { RunStream(); });
-    const auto stopping = [this] {
-      mutex_.AssertHeld();
-      return stopping_;
-    };
     absl::Status ended;
     {
       MutexLock lock(&mutex_);
       ended = ended_;
-      if (mutex_.AwaitWithTimeout(stopping, absl::Milliseconds(200))) return;
+    }
+    const bool refused = absl::IsInvalidArgument(ended) || absl::IsFailedPrecondition(ended);
+    if (ended != last && refused) {
+      LOG(ERROR) << "the verifier at " << address_ << " refused this drafter: " << ended.message();
+    }
+    if (absl::IsInternal(ended)) LOG(ERROR) << "features from " << address_ << ": " << ended;
+    last = ended;
+    pause = refused ? std::min(2 * pause, kLongestRetryPause) : kRetryPause;
+    {
+      MutexLock lock(&mutex_);
+      if (mutex_.AwaitWithTimeout(stopping, pause)) return;
     }
     channel_.Report(ended);
   }
@@ -222,10 +236,6 @@ void RemoteFeatures::RunStream() {
     if (stopping_) stream->Cancel();
   }
   ended = ReceiveAll(*stream, ring);
-  if (absl::IsInvalidArgument(ended) || absl::IsFailedPrecondition(ended)) {
-    LOG(ERROR) << "the verifier at " << address_ << " refused this drafter: " << ended.message();
-  }
-  if (absl::IsInternal(ended)) LOG(ERROR) << "features from " << address_ << ": " << ended;
 }
 
 absl::Status RemoteFeatures::ReceiveAll(Stream& stream, const Ring& ring) {

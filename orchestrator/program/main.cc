@@ -268,10 +268,10 @@ std::vector<HttpRoute> HttpRoutes(Console& console, OpenAiApi& openai) {
   return routes;
 }
 
-void ServeUntilSignal(wire::StopSignals& signals, wire::ServiceHost& host, Scheduler& scheduler,
-                      RemoteVerifier& verifier) {
+void ServeUntilSignal(wire::StopSignals& signals, absl::FunctionRef<void()> on_signal,
+                      wire::ServiceHost& host, Scheduler& scheduler, RemoteVerifier& verifier) {
   LOG(INFO) << signals.Wait() << ": draining";
-  host.SetServing(false);
+  on_signal();
   const SchedulerStats at_signal = scheduler.stats();
   scheduler.Drain(absl::GetFlag(FLAGS_grace));
   if (at_signal.running + at_signal.waiting + at_signal.parked > 0) absl::SleepFor(kLinger);
@@ -301,11 +301,11 @@ absl::Status Run(wire::StopSignals& signals) {
   host_options.on_connection_refused = telemetry->RefusalCounter();
   Mutex host_mutex;
   std::unique_ptr<wire::ServiceHost> host;
-  bool ready = false;
+  bool ready = false, draining = false;
   const auto on_ready = [&](bool now_ready) {
     MutexLock lock(&host_mutex);
     ready = now_ready;
-    if (host != nullptr) host->SetServing(now_ready);
+    if (host != nullptr) host->SetServing(now_ready && !draining);
   };
   Scheduler scheduler(options, &verifier, &drafter, on_ready, serving.observer());
   TransportMetrics verifier_transport(telemetry->metrics(), "verifier", &verifier.transport());
@@ -339,7 +339,12 @@ absl::Status Run(wire::StopSignals& signals) {
     host->SetServing(ready);
   }
   LOG(INFO) << "serving " << model->name << " on " << host_options.addresses[0];
-  ServeUntilSignal(signals, *host, scheduler, verifier);
+  const auto on_signal = [&] {
+    MutexLock lock(&host_mutex);
+    draining = true;
+    host->SetServing(false);
+  };
+  ServeUntilSignal(signals, on_signal, *host, scheduler, verifier);
   return absl::OkStatus();
 }
 

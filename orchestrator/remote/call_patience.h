@@ -30,7 +30,10 @@ class CallPatience {
   // A call with this work took so long.
   void Record(int64_t work, absl::Duration time);
   // A call failed. It may have exceeded its limit.
-  void RecordFailure() { calls_.clear(); }
+  void RecordFailure() {
+    calls_.clear();
+    oldest_ = 0;
+  }
 
  private:
   struct Call {

@@ -49,9 +49,11 @@ void PeerWatch::Renew() {
   Forget();
 }
 
-void PeerWatch::RenewIfLost() {
+bool PeerWatch::RenewIfLost() {
   MutexLock lock(&mutex_);
-  if (answered_ == renewals_ && !verdict_.ok()) Forget();
+  const bool lost = answered_ == renewals_ && !verdict_.ok();
+  if (lost) Forget();
+  return lost;
 }
 
 void PeerWatch::Forget() {

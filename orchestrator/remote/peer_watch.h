@@ -52,8 +52,8 @@ class PeerWatch {
   [[nodiscard]] absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Forgets the answers so far.
   void Renew() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Forgets the answers so far if they show that the peer is lost.
-  void RenewIfLost() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Forgets the answers so far if they show that the peer is lost. Returns whether they did.
+  bool RenewIfLost() ABSL_LOCKS_EXCLUDED(mutex_);
   // The time that the next call is predicted to take.
   void Expect(absl::Duration predicted) { expected_.store(absl::ToInt64Nanoseconds(predicted)); }
 

@@ -55,7 +55,11 @@ absl::StatusOr<EngineActivity> RemoteDrafter::Ask(absl::Duration timeout) {
 absl::StatusOr<DrafterInfo> RemoteDrafter::Info() {
   absl::Status alive = std::exchange(asked_, true) ? watch_.status() : watch_.AwaitAnswer();
   if (!alive.ok()) {
-    watch_.RenewIfLost();
+    // A drafter that is lost no longer reads its stream, so that every Close would have to wait.
+    if (watch_.RenewIfLost()) {
+      steps_.Drop();
+      unsent_closes_.clear();
+    }
     return alive;
   }
   MutexLock lock(&info_mutex_);

@@ -297,6 +297,23 @@ TEST_P(BlockCatchUpTest, TokensThatArriveDuringAPieceDoNotMoveIt) {
   EXPECT_EQ(Expand(*engine_, {prompt}), Expand(*at_once_, {prompt}));
 }
 
+using AutoregressiveTokensTest = CatchUpTest;
+
+TEST_P(AutoregressiveTokensTest, TokensThatAreMissingAreAskedForWithAnError) {
+  Frontier gap = FrontierOf(kShort, kShortPrompt);
+  gap.new_tokens.erase(gap.new_tokens.begin(), gap.new_tokens.begin() + 10);
+  const auto drafts = at_once_->Expand({gap, FrontierOf(kLong, kShortPrompt)});
+  ASSERT_TRUE(drafts.ok()) << drafts.status();
+  EXPECT_FALSE(drafts->at(0).status.ok());
+  EXPECT_TRUE(drafts->at(0).marginals.empty());
+  EXPECT_TRUE(drafts->at(1).status.ok()) << drafts->at(1).status;
+  EXPECT_EQ(at_once_->live_sequences(), 1);
+  EXPECT_FALSE(Expand(*at_once_, {FrontierOf(kShort, kShortPrompt)})[0].empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, AutoregressiveTokensTest, ::testing::Values(Kind::kAutoregressive),
+                         [](const auto&) { return "Autoregressive"; });
+
 TEST_P(BlockCatchUpTest, ANeighborIsDraftedAhead) {
   (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt), FrontierOf(kShort, kShortPrompt)});
   engine_->FeaturesArrived(kShort, kShortPrompt + 2, /*root=*/3);
