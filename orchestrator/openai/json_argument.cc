@@ -79,7 +79,7 @@ absl::Status JsonArgument::ForEachField(
 
 absl::StatusOr<json> ParseJsonObject(const std::string& body) {
   bool is_deep = false, is_wide = false;
-  std::array<int, kMaxDepth + 2> names = {};  // Of the open objects, by depth.
+  std::array<int, kMaxDepth + 2> names = {};  // The names of the open objects, by depth.
   const auto check_size = [&](int depth, json::parse_event_t event, json&) {
     is_deep = is_deep || depth > kMaxDepth;
     if (is_deep) return false;

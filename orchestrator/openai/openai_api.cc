@@ -28,7 +28,7 @@ constexpr size_t kJsonBytesPerByte = 3;
 constexpr size_t kLongestUser = 128;  // Bytes.
 // Memory of an answer that is not streamed.
 constexpr size_t kMaxAnswerBytes = size_t{64} << 20;
-constexpr size_t kLogprobBytes = 512;  // Of a token in JSON, at least.
+constexpr size_t kLogprobBytes = 512;  // A token in JSON takes this, or more.
 
 size_t SizeOf(const OutputDelta& delta) {
   size_t bytes = delta.text.size();

@@ -268,10 +268,42 @@ std::vector<HttpRoute> HttpRoutes(Console& console, OpenAiApi& openai) {
   return routes;
 }
 
-void ServeUntilSignal(wire::StopSignals& signals, absl::FunctionRef<void()> on_signal,
-                      wire::ServiceHost& host, Scheduler& scheduler, RemoteVerifier& verifier) {
+// Tells health checks whether the service takes requests. Thread-safe.
+class Readiness {
+ public:
+  // `host` must outlive this object.
+  void SetHost(wire::ServiceHost* host) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    host_ = host;
+    Show();
+  }
+  void SetReady(bool ready) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    ready_ = ready;
+    Show();
+  }
+  // From now on, the service takes no requests.
+  void Drain() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    draining_ = true;
+    Show();
+  }
+
+ private:
+  void Show() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (host_ != nullptr) host_->SetServing(ready_ && !draining_);
+  }
+
+  Mutex mutex_;
+  wire::ServiceHost* host_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool ready_ ABSL_GUARDED_BY(mutex_) = false;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+void ServeUntilSignal(wire::StopSignals& signals, Readiness& readiness, wire::ServiceHost& host,
+                      Scheduler& scheduler, RemoteVerifier& verifier) {
   LOG(INFO) << signals.Wait() << ": draining";
-  on_signal();
+  readiness.Drain();
   const SchedulerStats at_signal = scheduler.stats();
   scheduler.Drain(absl::GetFlag(FLAGS_grace));
   if (at_signal.running + at_signal.waiting + at_signal.parked > 0) absl::SleepFor(kLinger);
@@ -299,14 +331,9 @@ absl::Status Run(wire::StopSignals& signals) {
                                                         .errors = OpenAiApi::Errors()}));
   ServingTelemetry serving(telemetry.get());
   host_options.on_connection_refused = telemetry->RefusalCounter();
-  Mutex host_mutex;
   std::unique_ptr<wire::ServiceHost> host;
-  bool ready = false, draining = false;
-  const auto on_ready = [&](bool now_ready) {
-    MutexLock lock(&host_mutex);
-    ready = now_ready;
-    if (host != nullptr) host->SetServing(now_ready && !draining);
-  };
+  Readiness readiness;
+  const auto on_ready = [&](bool ready) { readiness.SetReady(ready); };
   Scheduler scheduler(options, &verifier, &drafter, on_ready, serving.observer());
   TransportMetrics verifier_transport(telemetry->metrics(), "verifier", &verifier.transport());
   TransportMetrics drafter_transport(telemetry->metrics(), "drafter", &remote_drafter.transport());
@@ -332,19 +359,11 @@ absl::Status Run(wire::StopSignals& signals) {
   OrchestratorInspection inspection(
       &scheduler, &telemetry->timeline(), security,
       {{"drafter", absl::GetFlag(FLAGS_drafter)}, {"verifier", absl::GetFlag(FLAGS_verifier)}});
-  {
-    MutexLock lock(&host_mutex);
-    ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service, &inspection}));
-    signals.Arm(absl::GetFlag(FLAGS_grace) + kStopLimit);
-    host->SetServing(ready);
-  }
+  ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service, &inspection}));
+  signals.Arm(absl::GetFlag(FLAGS_grace) + kStopLimit);
+  readiness.SetHost(host.get());
   LOG(INFO) << "serving " << model->name << " on " << host_options.addresses[0];
-  const auto on_signal = [&] {
-    MutexLock lock(&host_mutex);
-    draining = true;
-    host->SetServing(false);
-  };
-  ServeUntilSignal(signals, on_signal, *host, scheduler, verifier);
+  ServeUntilSignal(signals, readiness, *host, scheduler, verifier);
   return absl::OkStatus();
 }
 

@@ -180,7 +180,8 @@ class ServicesTest(unittest.TestCase):
         stop = StopConditions(max_tokens=50)
         plain = self.client().generate(PROMPT, stop=stop,
                                        speculation=SpeculationOptions(mode=SpeculationMode.OFF))
-        fast = self.client().generate(PROMPT, stop=stop)
+        fast = self.client().generate(PROMPT, stop=stop,
+                                      speculation=SpeculationOptions(policy='fixed:4'))
         self.assertEqual(plain.text(), fast.text())
         self.assertEqual(plain.finished.speculation.draft_tokens, 0)
         self.assertGreater(fast.finished.speculation.draft_tokens, 0)
