@@ -38,7 +38,7 @@ using boost::system::error_code;
 
 // How often the listener looks for connections whose time is over.
 constexpr int kTickMilliseconds = 50;
-constexpr size_t kReadBytes = 64 << 10;
+constexpr size_t kReadBytes = 64 << 10;  // What is read beyond a header at a time.
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 // How long the server waits for the client to close after a response to a request that it has not
 // read.

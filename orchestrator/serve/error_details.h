@@ -47,7 +47,9 @@ struct FieldProblem {
 // The gRPC status of `status`, with its details.
 [[nodiscard]] grpc::Status ToGrpcWithDetails(const absl::Status& status);
 
-// `text` for a message: cut after `max_bytes` bytes if it is longer, but not inside a character.
+// The longest beginning of `text` with whole characters and at most `max_bytes` bytes.
+[[nodiscard]] absl::string_view CutToBytes(absl::string_view text, size_t max_bytes);
+// The same for a message, with a sign that something is missing.
 [[nodiscard]] std::string ShortenedToBytes(absl::string_view text, size_t max_bytes);
 
 }  // namespace bastion

@@ -51,15 +51,11 @@ absl::StatusOr<TokenSet> GrammarConstraint::Allowed() {
 
 std::vector<TokenId> GrammarConstraint::Forced() {
   if (!looks_for_forced_) return {};
-  absl::StatusOr<std::string> text = state_.Forced();
+  const absl::StatusOr<std::string> text = state_.Forced();
   if (!text.ok() || text->empty()) return {};
-  if (text->size() > kLongestForced) {
-    looks_for_forced_ = false;
-    size_t end = kLongestForced;
-    while (end > 0 && (static_cast<unsigned char>((*text)[end]) & 0xC0) == 0x80) --end;
-    text->resize(end);
-  }
-  return tokenizer_->Encode(*text, /*add_special=*/false).value_or(std::vector<TokenId>());
+  looks_for_forced_ = text->size() <= kLongestForced;
+  const std::string cut(CutToBytes(*text, kLongestForced));
+  return tokenizer_->Encode(cut, /*add_special=*/false).value_or(std::vector<TokenId>());
 }
 
 absl::Status GrammarConstraint::Push(TokenId token) {

@@ -51,9 +51,10 @@ class Engine final : public VerifierEngine {
   void Run(const CallLayout& layout, VerifyResult& result);
   void CommitTree(const TreeEntry& entry, Acceptance acceptance, int index, TimingTrace& trace);
   void CommitPrompt(const PromptEntry& entry, int index, TimingTrace& trace);
-  // Stores the features that the target kept at `index`. Drops cached prefixes to make room.
+  // Stores the features that the target kept at `index`. Drops cached prefixes to make room,
+  // and after them the longest histories.
   void StoreFeatures(SequenceId sequence, TokenId next, int index);
-  // Makes room for features. False if no sequence has any.
+  // Drops the longest history of features, and frees its memory. False if there is none.
   bool DropLongestHistory();
   // Lets other sequences reuse the pages that `sequence` has filled.
   void CachePages(Sequence& sequence);

@@ -53,14 +53,20 @@ void FeatureStore::DropForRoom(History& history) {
   Drop(history);
 }
 
+std::pair<const SequenceId, FeatureStore::History>& FeatureStore::Longest() {
+  return *std::max_element(histories_.begin(), histories_.end(), [](const auto& a, const auto& b) {
+    return a.second.bytes() < b.second.bytes();
+  });
+}
+
 bool FeatureStore::MakeRoom(int64_t bytes, History& history) {
   while (bytes_ + bytes > max_bytes_) {
-    History* longest = &history;
-    for (auto& [sequence, other] : histories_) {
-      if (other.bytes() > longest->bytes()) longest = &other;
+    History& longest = Longest().second;
+    if (longest.bytes() <= history.bytes()) {
+      DropForRoom(history);
+      return false;
     }
-    DropForRoom(*longest);
-    if (longest == &history) return false;
+    DropForRoom(longest);
   }
   return true;
 }
@@ -69,14 +75,11 @@ std::optional<SequenceId> FeatureStore::DropLongest() {
   std::optional<SequenceId> dropped;
   {
     MutexLock lock(&mutex_);
-    History* longest = nullptr;
-    for (auto& [sequence, history] : histories_) {
-      if (history.bytes() <= (longest == nullptr ? 0 : longest->bytes())) continue;
-      longest = &history;
-      dropped = sequence;
-    }
-    if (longest == nullptr) return std::nullopt;
-    DropForRoom(*longest);
+    if (histories_.empty()) return std::nullopt;
+    auto& [sequence, history] = Longest();
+    if (history.rows == 0) return std::nullopt;
+    DropForRoom(history);
+    dropped = sequence;
   }
   NotifyListeners();
   return dropped;

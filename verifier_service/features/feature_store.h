@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -131,8 +132,11 @@ class FeatureStore final : public FeatureSource {
   void ReleaseBlocks(History& history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Drops the history of one sequence for good.
   void Drop(History& history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The same, with a warning, to make room for other features.
+  // Drops a history to make room for other features, and logs that.
   void DropForRoom(History& history) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A sequence with the longest history. REQUIRES: there is one.
+  [[nodiscard]] std::pair<const SequenceId, History>& Longest()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Drops the longest histories until `bytes` more fit. False if `history` is among them.
   [[nodiscard]] bool MakeRoom(int64_t bytes, History& history)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

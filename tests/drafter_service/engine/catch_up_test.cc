@@ -297,6 +297,18 @@ TEST_P(BlockCatchUpTest, TokensThatArriveDuringAPieceDoNotMoveIt) {
   EXPECT_EQ(Expand(*engine_, {prompt}), Expand(*at_once_, {prompt}));
 }
 
+TEST_P(BlockCatchUpTest, ANeighborIsDraftedAhead) {
+  (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt), FrontierOf(kShort, kShortPrompt)});
+  engine_->FeaturesArrived(kShort, kShortPrompt + 2, /*root=*/3);
+  const auto drafts =
+      Expand(*engine_, {FrontierOf(kLong, kLongPrompt), FrontierOf(kShort, kShortPrompt + 2)});
+  EXPECT_EQ(engine_->last_trace().ahead, 1);
+  EXPECT_FALSE(drafts[1].empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, BlockCatchUpTest, ::testing::Values(Kind::kBlock),
+                         [](const auto&) { return "Block"; });
+
 using AutoregressiveTokensTest = CatchUpTest;
 
 TEST_P(AutoregressiveTokensTest, TokensThatAreMissingAreAskedForWithAnError) {
@@ -313,18 +325,6 @@ TEST_P(AutoregressiveTokensTest, TokensThatAreMissingAreAskedForWithAnError) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, AutoregressiveTokensTest, ::testing::Values(Kind::kAutoregressive),
                          [](const auto&) { return "Autoregressive"; });
-
-TEST_P(BlockCatchUpTest, ANeighborIsDraftedAhead) {
-  (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt), FrontierOf(kShort, kShortPrompt)});
-  engine_->FeaturesArrived(kShort, kShortPrompt + 2, /*root=*/3);
-  const auto drafts =
-      Expand(*engine_, {FrontierOf(kLong, kLongPrompt), FrontierOf(kShort, kShortPrompt + 2)});
-  EXPECT_EQ(engine_->last_trace().ahead, 1);
-  EXPECT_FALSE(drafts[1].empty());
-}
-
-INSTANTIATE_TEST_SUITE_P(Kinds, BlockCatchUpTest, ::testing::Values(Kind::kBlock),
-                         [](const auto&) { return "Block"; });
 
 }  // namespace
 }  // namespace bastion::drafter
