@@ -122,8 +122,9 @@ class Stream {
   virtual void ForgetMarks() = 0;
 
   // For kernels and libraries. native() returns the CUDA stream. ReportError passes a CUDA error
-  // code to the next wait; it ignores 0, which means no error. AddHostWork executes or records host
-  // code; only the emulator supports it.
+  // code to the next wait; it ignores 0, which means no error. It aborts the process after an error
+  // that makes the GPU useless to it, such as access to a wrong address. AddHostWork executes or
+  // records host code; only the emulator supports it.
   [[nodiscard]] virtual void* native() = 0;
   virtual void ReportError(int error, const char* what) = 0;
   virtual void AddHostWork(std::function<void()> work) = 0;

@@ -29,6 +29,27 @@ std::string Text(cudaError_t error) {
   return absl::StrCat(cudaGetErrorString(error), " (", cudaGetErrorName(error), ")");
 }
 
+// True if every further call of this process fails, as the documentation of CUDA says of the error.
+bool EndsContext(cudaError_t error) {
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorExternalDevice:
+      return true;
+    default:
+      return false;
+  }
+}
+
 int64_t Attribute(cudaDeviceAttr attribute, int ordinal) {
   int value = 0;
   if (cudaDeviceGetAttribute(&value, attribute, ordinal) != cudaSuccess) return 0;
@@ -109,6 +130,10 @@ class CudaStream final : public Stream {
   void ReportError(int error, const char* what) override {
     if (error == cudaSuccess) return;
     const std::string text = Text(static_cast<cudaError_t>(error));
+    if (EndsContext(static_cast<cudaError_t>(error))) {
+      LOG(FATAL) << what << " failed: " << text
+                 << ". This process cannot use the GPU anymore; start it again";
+    }
     if (error_.ok()) error_ = absl::InternalError(absl::StrCat(what, " failed: ", text));
   }
   void AddHostWork(std::function<void()> /*work*/) override {

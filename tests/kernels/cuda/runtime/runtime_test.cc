@@ -204,6 +204,18 @@ TEST_F(RuntimeTest, DifferentThreadsMayUseAStreamInTurn) {
   EXPECT_THAT(y.Read(), Each(150.0f));
 }
 
+// A service that goes on would answer every request with an error.
+TEST_F(RuntimeTest, AccessToAWrongAddressEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto access = [&] {
+    SiluMul(
+        {reinterpret_cast<float*>(0x100), reinterpret_cast<float*>(0x100), DType::kF32, 1, kWidth},
+        *stream_);
+    static_cast<void>(stream_->Synchronize());
+  };
+  EXPECT_DEATH(access(), "");
+}
+
 TEST_F(RuntimeTest, AbortsOnForbiddenCallsWhileRecording) {
   stream_->BeginRecording();
   EXPECT_DEATH(stream_->BeginRecording(), "end the current recording");
