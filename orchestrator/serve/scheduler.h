@@ -105,6 +105,8 @@ class Scheduler {
   using Request = std::unique_ptr<LiveRequest>;
   // How long a loop waits if no running request can continue.
   static constexpr absl::Duration kStalledPoll = absl::Milliseconds(1);
+  // At most, if its pages belong to another orchestrator. Each try is a call of the verifier.
+  static constexpr absl::Duration kLongestStarvedPoll = absl::Milliseconds(32);
 
   // The loop of the thread.
   void Main();
@@ -181,8 +183,9 @@ class Scheduler {
   // As of the last reply, plus the sequences closed since. Until the next reply, pages that closed
   // sequences share with others count as free.
   int64_t free_tokens_ = 0;
-  std::optional<absl::Duration> lost_at_;  // Since when requests wait for a verifier.
-  size_t turn_size_ = 0;                   // Requests in the last forward.
+  std::optional<absl::Duration> lost_at_;       // Since when requests wait for a verifier.
+  size_t turn_size_ = 0;                        // Requests in the last forward.
+  absl::Duration starved_poll_ = kStalledPoll;  // Doubles with each try.
   // Whole trees left too few pages to the prompts of the last forward. The next one has only
   // prompts.
   bool prompts_alone_ = false;

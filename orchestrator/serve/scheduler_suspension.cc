@@ -108,7 +108,10 @@ int64_t Scheduler::MissingPages() const {
 
 void Scheduler::Preempt() {
   const auto starved = [](const Request& request) { return request->sequence().starved(); };
-  if (std::none_of(running_.begin(), running_.end(), starved)) return;
+  if (std::none_of(running_.begin(), running_.end(), starved)) {
+    starved_poll_ = kStalledPoll;
+    return;
+  }
   if (running_.size() == 1) {
     if (turn_size_ == 1) HandleStarvedAlone(*running_[0]);
     return;
@@ -134,7 +137,8 @@ void Scheduler::HandleStarvedAlone(LiveRequest& request) {
   const int capacity = KvCapacity(link_.engine()->target);
   if (TokensAfterNextRows(request) <= capacity) {
     // The pages belong to another orchestrator.
-    queue_.Sleep(kStalledPoll);
+    queue_.Sleep(starved_poll_);
+    starved_poll_ = std::min(2 * starved_poll_, kLongestStarvedPoll);
     return;
   }
   request.sequence().Fail(ForClient(absl::ResourceExhaustedError(absl::StrCat(

@@ -1,6 +1,7 @@
 // Tests how the scheduler shares the KV cache.
 #include <random>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/orchestrator/serve/scheduler_fixture.h"
@@ -131,8 +132,12 @@ TEST_F(SchedulerMemoryTest, ARequestWaitsForThePagesOfAnotherOrchestrator) {
   ASSERT_TRUE(verifier_.Prefill({foreign, 0, Prompt(6 * kToyPage)}).ok());
   const RequestSpec spec = {.prompt = Prompt(20), .max_tokens = 60};
   const auto stream = Submit(spec);
-  // With enough pages, it would end after 61 calls.
-  ASSERT_TRUE(Await([&] { return verifier_.calls().size() > 100; }));
+  // It stores 12 tokens of the output, and then tries again and again.
+  ASSERT_TRUE(Await([&] { return verifier_.calls().size() > 25; }));
+  const size_t calls = verifier_.calls().size();
+  absl::SleepFor(absl::Milliseconds(320));
+  EXPECT_LT(verifier_.calls().size() - calls, 20u)
+      << "each try takes time from other orchestrators";
   verifier_.Close(foreign);
   ExpectText(*stream, spec);
 }
