@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <thread>
 #include <utility>
 
 #include "common/base/status.h"
@@ -17,32 +18,37 @@ namespace {
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
-constexpr int kThreads = 4;
 constexpr int kMaxHealthMessageBytes = 1 << 10;
 
-// Everybody may connect. Connections that send no probes are closed soon, so that they cannot use
-// up the limit.
+// Everybody may connect. Connections that send no probes are closed soon. At the limit, a new
+// connection replaces the oldest one: calls are not counted, because a client that does not read
+// can prolong them.
 constexpr ConnectionLimits kLimits = {.max_connections = 64,
                                       .handshake = absl::Seconds(5),
+                                      .max_streams = 4,
                                       .max_idle = absl::Seconds(10),
                                       .max_age = absl::Minutes(1),
                                       .max_age_grace = absl::Seconds(5)};
 
-// gRPC's own health service needs another synchronous service on its server. Watch is left
-// unimplemented, because every watcher would hold a thread; clients then poll with Check.
-class HealthService final : public grpc::health::v1::Health::Service {
+// Calls hold no thread, also if the client does not read. gRPC's own health service needs another
+// synchronous service on its server. Watch is not implemented; clients then poll with Check.
+class HealthService final : public grpc::health::v1::Health::CallbackService {
  public:
   explicit HealthService(std::function<bool()> is_alive) : is_alive_(std::move(is_alive)) {}
 
-  grpc::Status Check(grpc::ServerContext*, const HealthCheckRequest* request,
-                     HealthCheckResponse* response) override {
+  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context,
+                                  const HealthCheckRequest* request,
+                                  HealthCheckResponse* response) override {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     const bool liveness = request->service() == "liveness";
     if (!liveness && !request->service().empty()) {
-      return {grpc::StatusCode::NOT_FOUND, "unknown service"};
+      reactor->Finish({grpc::StatusCode::NOT_FOUND, "unknown service"});
+      return reactor;
     }
     const bool healthy = liveness ? !is_alive_ || is_alive_() : serving_.load();
     response->set_status(healthy ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
-    return grpc::Status::OK;
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
   }
   void SetServing(bool serving) { serving_ = serving; }
 
@@ -59,22 +65,22 @@ class HealthServer::Impl {
       : listener_(std::move(listener)), service_(std::move(is_alive)) {
     grpc::ServerBuilder builder;
     grpc::ResourceQuota quota("bastion-health");
-    quota.SetMaxThreads(kThreads);
     SetConnectionLimits(kLimits, quota, builder);
     builder.SetResourceQuota(quota);
     builder.SetMaxReceiveMessageSize(kMaxHealthMessageBytes);
     builder.SetOption(std::make_unique<grpc::HealthCheckServiceServerBuilderOption>(nullptr));
     listener_->AddTo(builder, grpc::InsecureServerCredentials());
-    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
-    creators.push_back(listener_->CallCounter());
-    builder.experimental().SetInterceptorCreators(std::move(creators));
     builder.RegisterService(&service_);
+    polled_ = builder.AddCompletionQueue();
     server_ = builder.BuildAndStart();
     if (server_ != nullptr) listener_->Start();
+    poller_ = std::thread([this] { Poll(); });
   }
   ~Impl() {
     listener_->Stop();
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
+    polled_->Shutdown();
+    poller_.join();
   }
 
   [[nodiscard]] bool runs() const { return server_ != nullptr; }
@@ -82,8 +88,18 @@ class HealthServer::Impl {
   HealthService& service() { return service_; }
 
  private:
+  // gRPC 1.51 notices calls of callback services only while a thread waits in it. Nothing arrives
+  // in the queue.
+  void Poll() {
+    void* tag = nullptr;
+    bool ok = false;
+    while (polled_->Next(&tag, &ok)) continue;
+  }
+
   const std::unique_ptr<Listener> listener_;
   HealthService service_;
+  std::unique_ptr<grpc::ServerCompletionQueue> polled_;
+  std::thread poller_;
   std::unique_ptr<grpc::Server> server_;
 };
 

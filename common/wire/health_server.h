@@ -1,7 +1,7 @@
 // HealthServer: serves the standard gRPC health checks on a port of its own, in clear text and to
-// everybody. For probes that have no certificate. It has a few threads, and nothing else is served.
-// The service name "" asks whether this process serves, and "liveness" only whether it works.
-// Thread-safe.
+// everybody. For probes that have no certificate. Nothing else is served, and calls hold no
+// threads. The service name "" asks whether this process serves, and "liveness" only whether it
+// works. Thread-safe.
 #ifndef BASTION_COMMON_WIRE_HEALTH_SERVER_H_
 #define BASTION_COMMON_WIRE_HEALTH_SERVER_H_
 

@@ -46,8 +46,8 @@ class Listener {
   // Stops, and removes the unix sockets.
   ~Listener();
 
-  // Adds the next address, in the order of Open, to a server that has the CallCounter(). REQUIRES:
-  // one call per address before the server is built.
+  // Adds the next address, in the order of Open, to a server. Without the CallCounter(), all
+  // connections count as idle. REQUIRES: one call per address before the server is built.
   void AddTo(grpc::ServerBuilder& builder, std::shared_ptr<grpc::ServerCredentials> credentials);
   // An interceptor for the server. The listener must outlive the server.
   [[nodiscard]] std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
