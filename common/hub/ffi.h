@@ -122,7 +122,7 @@ void bastion_hub_grammar_state_free(BastionHubGrammarState* state);
 // Writes ceil(vocabulary / 32) words. Bit i of word w is token 32 w + i, and is set if the
 // token may follow. 8 (RESOURCE_EXHAUSTED) if the grammar is too complex.
 BastionHubStatus bastion_hub_grammar_state_allowed(BastionHubGrammarState* state, uint32_t* bits);
-// The bytes that must follow, as far as they are certain.
+// The text that must follow, or its first 256 bytes. Empty inside a character.
 BastionHubStatus bastion_hub_grammar_state_forced(const BastionHubGrammarState* state,
                                                   BastionHubText* out);
 // 3 (INVALID_ARGUMENT) if the grammar does not allow the token.

@@ -33,7 +33,8 @@ class GrammarState {
   // The tokens that may follow, the end tokens included. RESOURCE_EXHAUSTED if the grammar is too
   // complex to find them. Every state that is not complete() allows at least one token.
   [[nodiscard]] absl::StatusOr<TokenSet> Allowed();
-  // The text that must follow, as far as it is certain. It may be empty, and need not be UTF-8.
+  // The text that must follow, or its first 256 bytes; less if finding it takes more than 1 ms.
+  // UTF-8. Empty inside a character.
   [[nodiscard]] absl::StatusOr<std::string> Forced() const;
   // Appends a token. INVALID_ARGUMENT if the grammar does not allow it. REQUIRES: it is no end
   // token.

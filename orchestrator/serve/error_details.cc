@@ -93,17 +93,12 @@ grpc::Status ToGrpcWithDetails(const absl::Status& status) {
   return {plain.error_code(), plain.error_message(), details.SerializeAsString()};
 }
 
-absl::string_view CutToBytes(absl::string_view text, size_t max_bytes) {
-  if (text.size() <= max_bytes) return text;
+std::string ShortenedToBytes(absl::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return std::string(text);
   size_t end = max_bytes;
   // Bytes 10xxxxxx continue a character.
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end);
-}
-
-std::string ShortenedToBytes(absl::string_view text, size_t max_bytes) {
-  if (text.size() <= max_bytes) return std::string(text);
-  return absl::StrCat(CutToBytes(text, max_bytes), "…");
+  return absl::StrCat(text.substr(0, end), "…");
 }
 
 }  // namespace bastion

@@ -47,9 +47,8 @@ struct FieldProblem {
 // The gRPC status of `status`, with its details.
 [[nodiscard]] grpc::Status ToGrpcWithDetails(const absl::Status& status);
 
-// The longest beginning of `text` with whole characters and at most `max_bytes` bytes.
-[[nodiscard]] absl::string_view CutToBytes(absl::string_view text, size_t max_bytes);
-// The same for a message, with a sign that something is missing.
+// The longest beginning of `text` with whole characters and at most `max_bytes` bytes, and a sign
+// if something is missing.
 [[nodiscard]] std::string ShortenedToBytes(absl::string_view text, size_t max_bytes);
 
 }  // namespace bastion

@@ -50,12 +50,9 @@ absl::StatusOr<TokenSet> GrammarConstraint::Allowed() {
 }
 
 std::vector<TokenId> GrammarConstraint::Forced() {
-  if (!looks_for_forced_) return {};
   const absl::StatusOr<std::string> text = state_.Forced();
   if (!text.ok() || text->empty()) return {};
-  looks_for_forced_ = text->size() <= kLongestForced;
-  const std::string cut(CutToBytes(*text, kLongestForced));
-  return tokenizer_->Encode(cut, /*add_special=*/false).value_or(std::vector<TokenId>());
+  return tokenizer_->Encode(*text, /*add_special=*/false).value_or(std::vector<TokenId>());
 }
 
 absl::Status GrammarConstraint::Push(TokenId token) {
@@ -63,8 +60,17 @@ absl::Status GrammarConstraint::Push(TokenId token) {
   return pushed.ok() ? pushed : ErrorFor(pushed);
 }
 
-absl::StatusOr<std::shared_ptr<const TokenConstraint>> CompileConstraint(
-    const v1::GenerateRequest& request, const ServedModel& model) {
+const absl::StatusOr<hub::GrammarCompiler>& ConstraintCompiler::grammars() {
+  absl::call_once(once_, [this] {
+    const hub::ModelConfig& config = model_->config;
+    grammars_.emplace(hub::GrammarCompiler::Create(model_->tokenizer, config.dims.vocabulary,
+                                                   config.special.eos));
+  });
+  return *grammars_;
+}
+
+absl::StatusOr<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::Compile(
+    const v1::GenerateRequest& request, absl::string_view cache_salt) {
   const v1::Constraint& constraint = request.constraint();
   if (constraint.language_case() == v1::Constraint::LANGUAGE_NOT_SET) {
     return std::shared_ptr<const TokenConstraint>();
@@ -72,15 +78,19 @@ absl::StatusOr<std::shared_ptr<const TokenConstraint>> CompileConstraint(
   if (request.stop().min_tokens() > 0 || request.stop().ignore_eos()) {
     return FieldError("constraint", "cannot be combined with min_tokens or ignore_eos");
   }
-  const auto& compiler = model.grammars.Get(model.tokenizer, model.config);
+  const auto& compiler = grammars();
   if (!compiler.ok()) return FieldError("constraint", compiler.status().message());
   const LanguageText language = LanguageOf(constraint);
-  absl::StatusOr<hub::GrammarState> state = compiler->Compile(language.kind, language.text);
-  if (!state.ok()) {
+  const std::string key =
+      absl::StrCat(cache_salt.size(), ":", cache_salt, language.field, ":", language.text);
+  return cache_.Get(key, [&]() -> absl::StatusOr<ConstraintCache::Constraint> {
+    absl::StatusOr<hub::GrammarState> state = compiler->Compile(language.kind, language.text);
+    if (state.ok()) {
+      return std::make_shared<GrammarConstraint>(*std::move(state), &model_->tokenizer);
+    }
     return FieldError(language.field,
                       ShortenedToBytes(state.status().message(), kMaxCompilerComplaintBytes));
-  }
-  return std::make_shared<GrammarConstraint>(*std::move(state), &model.tokenizer);
+  });
 }
 
 }  // namespace bastion

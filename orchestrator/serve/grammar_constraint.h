@@ -1,22 +1,26 @@
 // GrammarConstraint: the constraint of a request whose answer a grammar describes.
-// Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_SERVE_GRAMMAR_CONSTRAINT_H_
 #define BASTION_ORCHESTRATOR_SERVE_GRAMMAR_CONSTRAINT_H_
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/base/call_once.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "bastion/v1/generation.pb.h"
 #include "common/hub/grammar.h"
 #include "common/hub/tokenizer.h"
 #include "orchestrator/cycle/token_constraint.h"
+#include "orchestrator/serve/constraint_cache.h"
 #include "orchestrator/serve/served_model.h"
 
 namespace bastion {
 
+// Thread-compatible.
 class GrammarConstraint final : public TokenConstraint {
  public:
   // `tokenizer` must outlive this object and its copies.
@@ -32,19 +36,32 @@ class GrammarConstraint final : public TokenConstraint {
   bool complete() const override { return state_.complete(); }
 
  private:
-  static constexpr size_t kLongestForced = 4096;  // Bytes.
-
   hub::GrammarState state_;
   const hub::Tokenizer* tokenizer_;
-  // False after a longer text was forced: finding it takes time in every cycle.
-  bool looks_for_forced_ = true;
 };
 
-// Compiles the constraint of a request; null if it has none. INVALID_ARGUMENT, for clients, with
-// the name of the field, if it is not valid, contradicts the stop conditions, or the model has no
-// end token.
-[[nodiscard]] absl::StatusOr<std::shared_ptr<const TokenConstraint>> CompileConstraint(
-    const v1::GenerateRequest& request, const ServedModel& model);
+// Compiles the constraints of requests. Thread-safe.
+class ConstraintCompiler {
+ public:
+  // `model` must outlive this object and its constraints.
+  explicit ConstraintCompiler(const ServedModel* model) : model_(model) {}
+
+  // The constraint of a request; null if it has none. Requests with different salts share none, so
+  // that no client learns from the time of an answer what others asked for. INVALID_ARGUMENT, for
+  // clients, with the name of the field, if it is not valid, contradicts the stop conditions, or
+  // the model has no end token. RESOURCE_EXHAUSTED: ConstraintCache.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<const TokenConstraint>> Compile(
+      const v1::GenerateRequest& request, absl::string_view cache_salt);
+
+ private:
+  // Makes the compiler at the first call, because that takes time and memory.
+  [[nodiscard]] const absl::StatusOr<hub::GrammarCompiler>& grammars();
+
+  const ServedModel* const model_;
+  absl::once_flag once_;
+  std::optional<absl::StatusOr<hub::GrammarCompiler>> grammars_;
+  ConstraintCache cache_;
+};
 
 }  // namespace bastion
 

@@ -39,16 +39,11 @@ absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(const v1::GenerateRe
   ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
                    tokenizing_.Wait(request.ByteSizeLong(), caller.deadline, caller.is_canceled));
   RETURN_IF_ERROR(scheduler_->CheckRoom(0));
-  ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request));
+  ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request, caller.name));
   if (prepared.decode.constraint != nullptr && !scheduler_->stats().target.takes_masks) {
     return FieldError("constraint", "the verifier of this server does not support constraints");
   }
   prepared.client = client;
-  if (!caller.name.empty()) {
-    // The length keeps names and salts apart.
-    std::string& salt = prepared.decode.cache_salt;
-    salt = absl::StrCat(caller.name.size(), ":", caller.name, salt);
-  }
   prepared.deadline = caller.deadline;
   return Entered{std::move(prepared), std::move(call)};
 }

@@ -10,7 +10,6 @@
 #include "absl/strings/strip.h"
 #include "common/base/status.h"
 #include "orchestrator/serve/error_details.h"
-#include "orchestrator/serve/grammar_constraint.h"
 #include "orchestrator/serve/request_id.h"
 
 namespace bastion {
@@ -118,11 +117,14 @@ size_t DefaultPromptBytes(const ServedModel& model) {
 
 RequestParser::RequestParser(const ServedModel* model, Policy default_policy,
                              const ParserOptions& options)
-    : model_(model), default_policy_(std::move(default_policy)), options_([&] {
+    : model_(model),
+      default_policy_(std::move(default_policy)),
+      options_([&] {
         ParserOptions all = options;
         if (all.max_prompt_bytes == 0) all.max_prompt_bytes = DefaultPromptBytes(*model);
         return all;
-      }()) {}
+      }()),
+      constraints_(std::make_unique<ConstraintCompiler>(model)) {}
 
 size_t RequestParser::max_request_bytes() const {
   const size_t tokens = model_->config.max_positions * kTokenIdBytes;
@@ -362,10 +364,14 @@ absl::StatusOr<Policy> RequestParser::ParsePolicy(const v1::SpeculationOptions& 
   return policy;
 }
 
-absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& request) const {
+absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& request,
+                                                     absl::string_view caller) const {
   RETURN_IF_ERROR(CheckBounds(request));
   DecodeRequest decode;
   decode.cache_salt = request.cache_salt();
+  // The length keeps names and salts apart.
+  if (!caller.empty())
+    decode.cache_salt = absl::StrCat(caller.size(), ":", caller, request.cache_salt());
   if (request.output().trees() || request.output().totals()) decode.kept_trees = KeptTrees::kLast;
   ASSIGN_OR_RETURN(decode.sampling, ParseSampling(request.sampling()));
   if (request.output().has_logprobs()) {
@@ -379,7 +385,7 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
   if (!stops.ok()) return FieldError("stop.stop", stops.status().message());
   ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
   RETURN_IF_ERROR(SetLimits(request.stop(), decode));
-  ASSIGN_OR_RETURN(decode.constraint, CompileConstraint(request, *model_));
+  ASSIGN_OR_RETURN(decode.constraint, constraints_->Compile(request, decode.cache_salt));
   return PreparedRequest{request.request_id(),
                          std::move(decode),
                          std::move(policy),

@@ -3,11 +3,12 @@
 // The bounds of generation.proto are checked before anything is rendered or tokenized. All errors
 // are for clients (error_details.h).
 //
-// Thread-safe: immutable.
+// Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_REQUEST_PARSER_H_
 #define BASTION_ORCHESTRATOR_SERVE_REQUEST_PARSER_H_
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "bastion/v1/generation.pb.h"
+#include "orchestrator/serve/grammar_constraint.h"
 #include "orchestrator/serve/prepared_request.h"
 #include "orchestrator/serve/served_model.h"
 
@@ -44,8 +46,11 @@ class RequestParser {
   // Checks everything that costs less than tokenizing: INVALID_ARGUMENT with the name of the field;
   // NOT_FOUND for a model that is not served.
   [[nodiscard]] absl::Status CheckBounds(const v1::GenerateRequest& request) const;
-  // Checks all fields and tokenizes the prompt. Errors as above.
-  [[nodiscard]] absl::StatusOr<PreparedRequest> Parse(const v1::GenerateRequest& request) const;
+  // Checks all fields, tokenizes the prompt and compiles the constraint. Callers with different
+  // names (Security; empty if there is none) share nothing, also with the same cache_salt. Errors
+  // as above, and RESOURCE_EXHAUSTED (ConstraintCache).
+  [[nodiscard]] absl::StatusOr<PreparedRequest> Parse(const v1::GenerateRequest& request,
+                                                      absl::string_view caller = "") const;
 
   [[nodiscard]] const Policy& default_policy() const { return default_policy_; }
   // Bytes of the largest request that can be valid.
@@ -79,6 +84,7 @@ class RequestParser {
   const ServedModel* const model_;
   const Policy default_policy_;
   const ParserOptions options_;
+  std::unique_ptr<ConstraintCompiler> constraints_;
 };
 
 }  // namespace bastion

@@ -118,7 +118,9 @@ class ConstrainedTextTest : public ::testing::TestWithParam<Language> {
   }
 
   void SetUp() override {
-    const auto& compiler = model_->grammars.Get(model_->tokenizer, model_->config);
+    const hub::ModelConfig& config = model_->config;
+    const auto compiler =
+        hub::GrammarCompiler::Create(model_->tokenizer, config.dims.vocabulary, config.special.eos);
     ASSERT_TRUE(compiler.ok()) << compiler.status();
     auto state = compiler->Compile(GetParam().kind, GetParam().text);
     ASSERT_TRUE(state.ok()) << state.status();

@@ -130,6 +130,27 @@ TEST_F(GrammarTest, TextThatMustFollowIsForced) {
   EXPECT_EQ(*state.Forced(), "b");
 }
 
+TEST_F(GrammarTest, WholeCharactersAreForced) {
+  GrammarState state = Compile(GrammarKind::kRegex, "é(ü|ö)");
+  EXPECT_EQ(*state.Forced(), "é") << "the two letters begin with the same byte";
+  ASSERT_TRUE(PushText(state, "\xC3").ok());
+  EXPECT_EQ(*state.Forced(), "") << "inside a character";
+}
+
+TEST_F(GrammarTest, TextThatMayEndIsNotForced) {
+  GrammarState state = Compile(GrammarKind::kRegex, "ab(cd)?");
+  EXPECT_EQ(*state.Forced(), "ab");
+}
+
+TEST_F(GrammarTest, SpecialTokensAreNotForced) {
+  GrammarState state = Compile(GrammarKind::kLark, "start: \"a\" <|im_start|> \"b\"");
+  EXPECT_EQ(*state.Forced(), "a");
+  ASSERT_TRUE(PushText(state, "a").ok());
+  EXPECT_TRUE(Allows(state, kImStart));
+  ASSERT_TRUE(state.Push(kImStart).ok());
+  EXPECT_EQ(*state.Forced(), "b");
+}
+
 TEST_F(GrammarTest, TheKeysOfAnObjectAreForced) {
   GrammarState state = Compile(GrammarKind::kJsonSchema,
                                R"({"type": "object", "properties": {"name": {"type": "string"}},
@@ -210,6 +231,8 @@ TEST_F(GrammarTest, InvalidGrammarsAreRefusedWithThePlace) {
       {GrammarKind::kRegex, "a(b", ""},
       {GrammarKind::kRegex, "[a&&b]", "no text matches"},
       {GrammarKind::kLark, "start: other", "other"},
+      {GrammarKind::kLark, "start: \"a\" <|im_end|> \"b\"", "ends the answer"},
+      {GrammarKind::kLark, "start: <[0-266]>", "ends the answer"},
       {GrammarKind::kLark, "start: \"a", ""},
       {GrammarKind::kLark, "", ""},
   };

@@ -351,6 +351,22 @@ TEST_F(RequestParserTest, AConstraintIsCompiled) {
   EXPECT_EQ(Parse()->decode.constraint, nullptr);
 }
 
+TEST_F(RequestParserTest, ACallerSharesEqualConstraintsOnlyWithItself) {
+  request_.mutable_constraint()->set_regex("ab");
+  const auto constraint = [this](const std::string& caller) {
+    return parser_->Parse(request_, caller)->decode.constraint;
+  };
+  const auto of_alice = constraint("alice");
+  EXPECT_EQ(constraint("alice"), of_alice);
+  EXPECT_NE(constraint("bob"), of_alice);
+  request_.set_cache_salt("other");
+  EXPECT_NE(constraint("alice"), of_alice);
+  request_.clear_cache_salt();
+  request_.clear_constraint();
+  request_.mutable_constraint()->set_grammar("ab");
+  EXPECT_FALSE(parser_->Parse(request_, "alice").ok()) << "the same text in another language";
+}
+
 TEST_F(RequestParserTest, InvalidConstraintsAreRefusedByName) {
   request_.mutable_constraint()->set_regex("a(b");
   ExpectRefused("constraint.regex");

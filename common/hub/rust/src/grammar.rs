@@ -1,11 +1,18 @@
 //! Grammars that limit which tokens may follow each other: JSON schemas, regular expressions and
 //! Lark grammars, compiled by llguidance.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use llguidance::api::{GrammarWithLexer, ParserLimits, StopReason, TopLevelGrammar};
-use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
-use llguidance::{Matcher, ParserFactory};
+use llguidance::derivre::NextByte;
+use llguidance::earley::Parser;
+use llguidance::earley::lexerspec::LexemeSpec;
+use llguidance::toktrie::{
+    ApproximateTokEnv, InferenceCapabilities, Recognizer, SimpleVob, TokEnv, TokRxInfo, TokTrie,
+};
+use llguidance::{ParserFactory, TokenParser, panic_utils};
 use serde_json::{Value, json};
 
 use crate::boundary::{Bytes, Code, Failure, Status, Text, borrow, free_handle, guard};
@@ -20,6 +27,9 @@ const COMPILER_STACK: usize = 64 << 20;
 /// pair of properties of an object that counts them.
 const MAX_ITEMS: f64 = 10_000.0;
 const MAX_PROPERTY_PAIRS: usize = 1_000_000;
+/// Forced text is a draft. A grammar can force gigabytes, and each byte of one can take long.
+const MAX_FORCED_BYTES: usize = 256;
+const MAX_FORCED_TIME: Duration = Duration::from_millis(1);
 /// The longest message that a compiler error may have.
 const MAX_MESSAGE: usize = 400;
 
@@ -31,7 +41,7 @@ pub struct Compiler {
 
 /// What a text has matched so far.
 pub struct State {
-    matcher: Matcher,
+    parser: TokenParser,
     ends: Arc<[u32]>,
     words: usize,
 }
@@ -89,23 +99,26 @@ impl Compiler {
     }
 
     fn compile(&self, grammar: TopLevelGrammar) -> Result<State, Failure> {
-        let parser = self.factory.create_parser(grammar);
-        if parser.as_ref().is_ok_and(|made| made.parser.grammar().lexer_spec().has_stop) {
+        let mut parser = self.factory.create_parser(grammar).map_err(Failure::invalid)?;
+        parser.start_without_prompt();
+        let lexer = parser.parser.grammar().lexer_spec();
+        if lexer.has_stop {
             // Its text is taken back after it was matched, also where drafts depend on it.
             return Err(Failure::invalid("stop= and lazy are not supported; use suffix="));
         }
-        let mut matcher = Matcher::new(parser);
-        if let Some(error) = matcher.get_error() {
-            return Err(failure(Code::InvalidArgument, error));
+        let is_end_token = |lexeme: &LexemeSpec| self.ends.iter().any(|e| lexeme.contains_token(*e));
+        if lexer.lexemes.iter().any(is_end_token) {
+            return Err(Failure::invalid("a token that ends the answer cannot be a part of it"));
         }
+        let mut state = State { parser, ends: self.ends.clone(), words: self.words };
         // A grammar that matches nothing fails here, not in the middle of an answer.
-        matcher.compute_mask_or_eos().map_err(|error| {
-            if error.to_string().starts_with(&format!("{:?}", StopReason::NoExtensionBias)) {
-                return Failure::invalid("no text matches it");
+        match state.mask() {
+            Ok(_) => Ok(state),
+            Err(_) if state.parser.stop_reason() == StopReason::NoExtensionBias => {
+                Err(Failure::invalid("no text matches it"))
             }
-            failure(Code::InvalidArgument, error)
-        })?;
-        Ok(State { matcher, ends: self.ends.clone(), words: self.words })
+            Err(Failure { message, .. }) => Err(Failure::invalid(message)),
+        }
     }
 }
 
@@ -175,10 +188,24 @@ fn grammar_of(kind: u32, text: &str) -> Result<TopLevelGrammar, Failure> {
 }
 
 impl State {
+    /// An end token is the only one that may follow.
+    fn complete(&self) -> bool {
+        self.parser.stopped() && self.parser.stop_reason().is_ok()
+    }
+
+    fn mask(&mut self) -> Result<SimpleVob, Failure> {
+        if self.complete() {
+            let trie = self.parser.token_env.tok_trie();
+            return Ok(trie.singleton_token_set(trie.eos_token()));
+        }
+        let parser = &mut self.parser;
+        panic_utils::catch_unwind(AssertUnwindSafe(|| parser.compute_mask()))
+            .map_err(|e| failure(Code::ResourceExhausted, e))
+    }
+
     /// Sets the bits of the tokens that may follow.
     fn allowed(&mut self, bits: &mut [u32]) -> Result<(), Failure> {
-        let mask =
-            self.matcher.compute_mask_or_eos().map_err(|e| failure(Code::ResourceExhausted, e))?;
+        let mask = self.mask()?;
         bits.copy_from_slice(&mask.as_slice()[..bits.len()]);
         if self.ends.first().is_some_and(|end| mask.is_allowed(*end)) {
             for end in self.ends.iter() {
@@ -188,20 +215,68 @@ impl State {
         Ok(())
     }
 
-    /// The bytes that must follow. They may begin inside a character.
+    /// The characters that must follow, or the first of them. Empty inside a character.
     fn forced(&self) -> Vec<u8> {
+        let deadline = Instant::now() + MAX_FORCED_TIME;
         // To find them moves the parser forward.
-        let mut scratch = self.matcher.clone();
-        scratch.compute_ff_bytes()
+        let mut parser = self.parser.parser.clone();
+        let mut bytes = Vec::new();
+        while bytes.len() < MAX_FORCED_BYTES && Instant::now() < deadline {
+            let Some(byte) = forced_byte(&mut parser) else { break };
+            // The parser looks at the token only if the byte is the whole of it, which no end token is.
+            if parser.apply_token(&[byte], self.ends[0]).is_err() {
+                break;
+            }
+            bytes.push(byte);
+        }
+        if let Err(error) = std::str::from_utf8(&bytes) {
+            bytes.truncate(error.valid_up_to());
+        }
+        bytes
     }
 
     fn push(&mut self, token: u32) -> Result<(), Failure> {
-        match self.matcher.try_consume_tokens(&[token]) {
-            Ok(1) => Ok(()),
-            Ok(_) => Err(Failure::invalid(format!("the grammar does not allow token {token}"))),
-            Err(error) => Err(failure(Code::ResourceExhausted, error)),
+        let parser = &mut self.parser;
+        let allowed = panic_utils::catch_unwind(AssertUnwindSafe(|| {
+            let allowed = parser.validate_token(token)?;
+            if allowed {
+                parser.consume_token(token)?;
+                parser.check_stop()?;
+            }
+            Ok(allowed)
+        }))
+        .map_err(|e| failure(Code::ResourceExhausted, e))?;
+        if allowed {
+            return Ok(());
         }
+        Err(Failure::invalid(format!("the grammar does not allow token {token}")))
     }
+
+    fn pop(&mut self, count: usize) -> Result<(), Failure> {
+        let parser = &mut self.parser;
+        panic_utils::catch_unwind(AssertUnwindSafe(|| parser.rollback(count)))
+            .map_err(|e| failure(Code::Internal, e))
+    }
+}
+
+/// The next byte, if no other may follow and the text may not end here.
+fn forced_byte(parser: &mut Parser) -> Option<u8> {
+    if parser.is_accepting() {
+        return None;
+    }
+    parser.with_recognizer(|recognizer| {
+        let state = recognizer.lexer_state();
+        let next = recognizer.lexer_mut().next_byte(state);
+        if let NextByte::ForcedByte(byte) = next {
+            return Some(byte);
+        }
+        recognizer.trie_started("forced_byte");
+        let mut allowed = (0..=u8::MAX).filter(|byte| recognizer.byte_allowed(*byte));
+        let only = allowed.next().filter(|_| allowed.next().is_none());
+        recognizer.trie_finished();
+        only
+    })
+    .filter(|byte| *byte != TokTrie::SPECIAL_TOKEN_MARKER)
 }
 
 #[unsafe(no_mangle)]
@@ -245,8 +320,8 @@ pub unsafe extern "C" fn bastion_hub_grammar_state_copy(
     out: *mut *mut State,
 ) -> Status {
     guard(|| unsafe {
-        let State { matcher, ends, words } = &*state;
-        let copy = State { matcher: matcher.deep_clone(), ends: ends.clone(), words: *words };
+        let State { parser, ends, words } = &*state;
+        let copy = State { parser: parser.deep_clone(), ends: ends.clone(), words: *words };
         *out = Box::into_raw(Box::new(copy));
         Ok(())
     })
@@ -287,10 +362,10 @@ pub unsafe extern "C" fn bastion_hub_grammar_state_push(state: *mut State, token
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bastion_hub_grammar_state_pop(state: *mut State, count: usize) -> Status {
-    guard(|| unsafe { (*state).matcher.rollback(count).map_err(|e| failure(Code::Internal, e)) })
+    guard(|| unsafe { (*state).pop(count) })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bastion_hub_grammar_state_complete(state: *const State) -> bool {
-    unsafe { (*state).matcher.is_stopped() }
+    unsafe { (*state).complete() }
 }

@@ -1,0 +1,93 @@
+#include "orchestrator/serve/constraint_cache.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "orchestrator/serve/error_details.h"
+
+namespace bastion {
+namespace {
+
+class NoConstraint final : public TokenConstraint {
+ public:
+  absl::StatusOr<std::unique_ptr<TokenConstraint>> Copy() const override {
+    return std::make_unique<NoConstraint>();
+  }
+  absl::StatusOr<TokenSet> Allowed() override { return TokenSet(1); }
+  std::vector<TokenId> Forced() override { return {}; }
+  absl::Status Push(TokenId) override { return absl::OkStatus(); }
+  absl::Status Pop(int) override { return absl::OkStatus(); }
+  bool complete() const override { return false; }
+};
+
+class ConstraintCacheTest : public ::testing::Test {
+ protected:
+  ConstraintCache::Constraint Get(const std::string& key) {
+    auto constraint = cache_.Get(key, Compile());
+    EXPECT_TRUE(constraint.ok()) << key << ": " << constraint.status();
+    return *constraint;
+  }
+  std::function<absl::StatusOr<ConstraintCache::Constraint>()> Compile() {
+    return [this] {
+      ++compiled_;
+      return std::make_shared<NoConstraint>();
+    };
+  }
+
+  ConstraintCache cache_;
+  int compiled_ = 0;
+};
+
+TEST_F(ConstraintCacheTest, RequestsWithTheSameConstraintShareOne) {
+  const auto first = Get("a"), second = Get("a"), other = Get("b");
+  EXPECT_EQ(first, second);
+  EXPECT_NE(first, other);
+  EXPECT_EQ(compiled_, 2);
+}
+
+TEST_F(ConstraintCacheTest, ALaterRequestFindsTheConstraintOfAnEarlierOne) {
+  Get("a");
+  Get("a");
+  EXPECT_EQ(compiled_, 1);
+}
+
+TEST_F(ConstraintCacheTest, TheLatestUnusedConstraintsAreKept) {
+  const size_t count = ConstraintCache::kMaxUnused + 1;
+  for (size_t i = 0; i < count; ++i) Get(absl::StrCat(i));
+  Get("0");  // Makes it the latest.
+  Get("new");
+  Get("newer");
+  const int compiled = compiled_;
+  Get("0");
+  EXPECT_EQ(compiled_, compiled);
+  Get("1");
+  EXPECT_EQ(compiled_, compiled + 1) << "it was dropped";
+}
+
+TEST_F(ConstraintCacheTest, TheNumberOfUsedConstraintsIsLimited) {
+  std::vector<ConstraintCache::Constraint> used;
+  for (size_t i = 0; i < ConstraintCache::kMaxUsed; ++i) used.push_back(Get(absl::StrCat(i)));
+  const int compiled = compiled_;
+  const absl::Status refused = cache_.Get("one more", Compile()).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_TRUE(RetryDelay(refused).has_value());
+  EXPECT_EQ(compiled_, compiled) << "a constraint that is refused must cost nothing";
+  EXPECT_EQ(Get("7"), used[7]) << "it is shared";
+  used.pop_back();
+  Get("one more");
+}
+
+TEST_F(ConstraintCacheTest, AnErrorOfTheCompilerIsReturnedAndNotKept) {
+  const auto fails = [] {
+    return absl::StatusOr<ConstraintCache::Constraint>(absl::InvalidArgumentError("bad"));
+  };
+  EXPECT_TRUE(absl::IsInvalidArgument(cache_.Get("a", fails).status()));
+  EXPECT_NE(Get("a"), nullptr);
+}
+
+}  // namespace
+}  // namespace bastion
