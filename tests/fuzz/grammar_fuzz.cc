@@ -1,5 +1,5 @@
-// Grammars of clients, and walks through them: what is allowed can be pushed, what is pushed can be
-// popped, and then the same is allowed as before.
+// Grammars of clients, and walks through them: exactly what is allowed can be pushed, what is
+// pushed can be popped, and then the same is allowed as before.
 #include <vector>
 
 #include "common/base/check.h"
@@ -35,6 +35,21 @@ TokenId Choose(const TokenSet& set, uint64_t number) {
   return tokens.empty() ? kNoToken : tokens[number % tokens.size()];
 }
 
+// Tries some tokens, which `seed` chooses.
+void CheckTokens(const TokenSet& allowed, uint32_t seed, hub::GrammarState& state) {
+  constexpr int kTokens = 8;
+  for (int i = 0; i < kTokens; ++i) {
+    seed = seed * 1664525 + 1013904223;
+    const auto token = static_cast<TokenId>((seed >> 8) % kVocabulary);
+    if (token == kEnd) continue;
+    const absl::Status pushed = state.Push(token);
+    if (absl::IsResourceExhausted(pushed)) return;  // Too complex.
+    CHECK(pushed.ok() == allowed.contains(token)) << token << ": " << pushed;
+    if (!pushed.ok()) continue;
+    CHECK(state.Pop(1).ok());
+  }
+}
+
 }  // namespace
 }  // namespace bastion
 
@@ -54,6 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto allowed = state->Allowed();
     if (!allowed.ok()) return 0;  // Too complex.
     CHECK_GT(allowed->size(), 0);
+    bastion::CheckTokens(*allowed, static_cast<uint8_t>(choice), *state);
     const TokenId token = bastion::Choose(*allowed, static_cast<uint8_t>(choice));
     if (token == bastion::kNoToken) break;
     if (!state->Push(token).ok()) return 0;

@@ -83,8 +83,8 @@ void BM_Compile(benchmark::State& state) {
 BENCHMARK(BM_Compile)->Unit(benchmark::kMillisecond);
 
 // The mask after `text`, and one token further and back, as for a node of a tree.
-void MaskAfter(benchmark::State& state, const std::string& text) {
-  auto grammar = Compiler().Compile(GrammarKind::kJsonSchema, kSchema);
+void MaskAfter(benchmark::State& state, const std::string& text, const char* schema = kSchema) {
+  auto grammar = Compiler().Compile(GrammarKind::kJsonSchema, schema);
   CHECK(grammar.ok()) << grammar.status();
   for (const TokenId token : Encode(text)) CHECK(grammar->Push(token).ok()) << text;
   const TokenId next = Encode("a").front();
@@ -111,6 +111,11 @@ BENCHMARK(BM_MaskInABoundedString)
     ->Arg(10)
     ->Arg(14)
     ->Arg(18);
+// The parser tries each token.
+void BM_MaskInAStringWithAPattern(benchmark::State& state) {
+  MaskAfter(state, "\"x", R"({"type": "string", "pattern": "^[a-z ]*$"})");
+}
+BENCHMARK(BM_MaskInAStringWithAPattern)->Unit(benchmark::kMicrosecond);
 void BM_MaskInAKey(benchmark::State& state) { MaskAfter(state, R"({"n)"); }
 BENCHMARK(BM_MaskInAKey)->Unit(benchmark::kMicrosecond);
 

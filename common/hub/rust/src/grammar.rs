@@ -16,6 +16,7 @@ use llguidance::{ParserFactory, TokenParser, panic_utils};
 use serde_json::{Value, json};
 
 use crate::boundary::{Bytes, Code, Failure, Status, Text, borrow, free_handle, guard};
+use crate::masks::{Masks, Vocabulary};
 use crate::tokens;
 
 /// Maximum memory for the states of a lexer: about this many times 2 KiB.
@@ -35,6 +36,7 @@ const MAX_MESSAGE: usize = 400;
 
 pub struct Compiler {
     factory: ParserFactory,
+    vocabulary: Arc<Vocabulary>,
     ends: Arc<[u32]>,
     words: usize,
 }
@@ -42,6 +44,7 @@ pub struct Compiler {
 /// What a text has matched so far.
 pub struct State {
     parser: TokenParser,
+    masks: Arc<Masks>,
     ends: Arc<[u32]>,
     words: usize,
 }
@@ -61,16 +64,6 @@ fn failure(code: Code, error: impl std::fmt::Display) -> Failure {
     Failure { code, message: text[..end].trim_end().to_owned() }
 }
 
-/// Sets of tokens that a mask includes as a whole where they fit: white space, and the text of JSON
-/// strings by its length, because a string with `maxLength` has room for the shorter ones only.
-fn slices() -> Vec<String> {
-    let text = |most: u32| format!(r#"[^"\\\x00-\x1F\x7F]{{1,{most}}}"#);
-    let mut slices = vec![r"[\x20\x0A\x0D\x09]+".to_owned()];
-    slices.extend([5, 6, 7, 8, 9, 10, 12, 14, 16, 32].map(text));
-    slices.push(r#"[^"\\\x00-\x1F\x7F]+"#.to_owned());
-    slices
-}
-
 impl Compiler {
     fn new(tokenizer: &tokens::Handle, vocabulary: u32, ends: &[u32]) -> Result<Compiler, Failure> {
         let first = ends.first().ok_or_else(|| Failure::invalid("the model has no end token"))?;
@@ -82,12 +75,8 @@ impl Compiler {
             .collect();
         let trie = TokTrie::from(&TokRxInfo::new(vocabulary, *first), &words);
         let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
-        let mut factory = ParserFactory::new(
-            &environment,
-            InferenceCapabilities::default(),
-            &slices(),
-        )
-        .map_err(Failure::invalid)?;
+        let mut factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &[])
+            .map_err(Failure::invalid)?;
         factory.quiet();
         *factory.limits_mut() = ParserLimits {
             max_lexer_states: MAX_LEXER_STATES,
@@ -95,7 +84,9 @@ impl Compiler {
             verbose_errors: false,
             ..ParserLimits::default()
         };
-        Ok(Compiler { factory, ends: ends.into(), words: (vocabulary as usize).div_ceil(32) })
+        let words = (vocabulary as usize).div_ceil(32);
+        let vocabulary = Arc::new(Vocabulary::new(&environment));
+        Ok(Compiler { factory, vocabulary, ends: ends.into(), words })
     }
 
     fn compile(&self, grammar: TopLevelGrammar) -> Result<State, Failure> {
@@ -106,11 +97,13 @@ impl Compiler {
             // Its text is taken back after it was matched, also where drafts depend on it.
             return Err(Failure::invalid("stop= and lazy are not supported; use suffix="));
         }
-        let is_end_token = |lexeme: &LexemeSpec| self.ends.iter().any(|e| lexeme.contains_token(*e));
+        let is_end_token =
+            |lexeme: &LexemeSpec| self.ends.iter().any(|e| lexeme.contains_token(*e));
         if lexer.lexemes.iter().any(is_end_token) {
             return Err(Failure::invalid("a token that ends the answer cannot be a part of it"));
         }
-        let mut state = State { parser, ends: self.ends.clone(), words: self.words };
+        let masks = Masks::new(&self.vocabulary);
+        let mut state = State::new(parser, masks, self.ends.clone(), self.words);
         // A grammar that matches nothing fails here, not in the middle of an answer.
         match state.mask() {
             Ok(_) => Ok(state),
@@ -188,6 +181,17 @@ fn grammar_of(kind: u32, text: &str) -> Result<TopLevelGrammar, Failure> {
 }
 
 impl State {
+    fn new(mut parser: TokenParser, masks: Masks, ends: Arc<[u32]>, words: usize) -> State {
+        let masks = Arc::new(masks);
+        parser.bias_computer = masks.clone();
+        State { parser, masks, ends, words }
+    }
+
+    /// The same state, independent of this one.
+    fn copy(&self) -> State {
+        State::new(self.parser.deep_clone(), self.masks.copy(), self.ends.clone(), self.words)
+    }
+
     /// An end token is the only one that may follow.
     fn complete(&self) -> bool {
         self.parser.stopped() && self.parser.stop_reason().is_ok()
@@ -264,19 +268,20 @@ fn forced_byte(parser: &mut Parser) -> Option<u8> {
     if parser.is_accepting() {
         return None;
     }
-    parser.with_recognizer(|recognizer| {
-        let state = recognizer.lexer_state();
-        let next = recognizer.lexer_mut().next_byte(state);
-        if let NextByte::ForcedByte(byte) = next {
-            return Some(byte);
-        }
-        recognizer.trie_started("forced_byte");
-        let mut allowed = (0..=u8::MAX).filter(|byte| recognizer.byte_allowed(*byte));
-        let only = allowed.next().filter(|_| allowed.next().is_none());
-        recognizer.trie_finished();
-        only
-    })
-    .filter(|byte| *byte != TokTrie::SPECIAL_TOKEN_MARKER)
+    parser
+        .with_recognizer(|recognizer| {
+            let state = recognizer.lexer_state();
+            let next = recognizer.lexer_mut().next_byte(state);
+            if let NextByte::ForcedByte(byte) = next {
+                return Some(byte);
+            }
+            recognizer.trie_started("forced_byte");
+            let mut allowed = (0..=u8::MAX).filter(|byte| recognizer.byte_allowed(*byte));
+            let only = allowed.next().filter(|_| allowed.next().is_none());
+            recognizer.trie_finished();
+            only
+        })
+        .filter(|byte| *byte != TokTrie::SPECIAL_TOKEN_MARKER)
 }
 
 #[unsafe(no_mangle)]
@@ -320,9 +325,7 @@ pub unsafe extern "C" fn bastion_hub_grammar_state_copy(
     out: *mut *mut State,
 ) -> Status {
     guard(|| unsafe {
-        let State { parser, ends, words } = &*state;
-        let copy = State { parser: parser.deep_clone(), ends: ends.clone(), words: *words };
-        *out = Box::into_raw(Box::new(copy));
+        *out = Box::into_raw(Box::new((*state).copy()));
         Ok(())
     })
 }

@@ -6,6 +6,7 @@
 mod boundary;
 mod chat;
 mod grammar;
+mod masks;
 mod tensors;
 mod text;
 mod tokens;
