@@ -72,7 +72,8 @@ OpenAiAnswers::OpenAiAnswers(const OpenAiRequest& request, const ServedModel& mo
       model_(model),
       id_(absl::StrCat(is_chat() ? "chatcmpl-" : "cmpl-", id)),
       created_(absl::ToUnixSeconds(created)),
-      answers_(request.generate.has_n() ? request.generate.n() : 1) {}
+      answers_per_prompt_(request.generate.has_n() ? static_cast<int>(request.generate.n()) : 1),
+      answers_(answers_per_prompt_ * (1 + request.other_prompts.size())) {}
 
 OpenAiAnswers::Json OpenAiAnswers::Envelope(const char* type, Json choices) const {
   return {{"id", id_},
@@ -152,9 +153,10 @@ OpenAiAnswers::Json OpenAiAnswers::CompletionLogprobs(const OutputDelta& delta) 
 
 void OpenAiAnswers::Count(const OutputDelta& delta) {
   if (!delta.end) return;
-  prompt_tokens_ = delta.end->prompt_tokens;
-  cached_tokens_ = delta.end->cached_prompt_tokens;
   completion_tokens_ += delta.end->completion_tokens;
+  if (delta.answer % answers_per_prompt_ != 0) return;
+  prompt_tokens_ += delta.end->prompt_tokens;
+  cached_tokens_ += delta.end->cached_prompt_tokens;
 }
 
 std::string OpenAiAnswers::Events(const OutputDelta& delta) {

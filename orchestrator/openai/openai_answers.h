@@ -63,7 +63,8 @@ class OpenAiAnswers {
   const ServedModel& model_;
   const std::string id_;
   const int64_t created_;  // Unix seconds.
-  std::vector<Answer> answers_;
+  const int answers_per_prompt_;
+  std::vector<Answer> answers_;  // Those to the first prompt come first.
   int64_t prompt_tokens_ = 0, cached_tokens_ = 0, completion_tokens_ = 0;
 };
 

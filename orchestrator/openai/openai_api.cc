@@ -121,13 +121,10 @@ absl::Status OpenAiApi::Serve(const Call& call, OpenAiRequest& request) {
   absl::StatusOr<OpenAiRequest> read = Read(call);
   if (!read.ok()) return refuse(read.status());
   request = *std::move(read);
-  absl::StatusOr<RequestIntake::Entered> entered = Enter(call, request);
+  std::vector<ClientQuota::Call> quota;
+  absl::StatusOr<std::vector<PreparedRequest>> entered = Enter(call, request, &quota);
   if (!entered.ok()) return refuse(entered.status());
-  PreparedRequest& prepared = entered->request;
-  prepared.request_id = call.id;
-  call.trace.SetRequest(prepared, calls_.model->name);
-  prepared.trace = call.trace.context();
-  absl::StatusOr<SubmittedCall> submitted = SubmittedCall::Submit(calls_, std::move(prepared));
+  absl::StatusOr<SubmittedCall> submitted = SubmittedCall::Submit(calls_, *std::move(entered));
   if (!submitted.ok()) return refuse(submitted.status());
   if (!request.stream) return SendAtEnd(call, request, *submitted);
   Stream(call, request, *submitted);
@@ -142,13 +139,31 @@ absl::StatusOr<OpenAiRequest> OpenAiApi::Read(const Call& call) {
   return ParseOpenAiRequest(call.kind, call.http.body);
 }
 
-absl::StatusOr<RequestIntake::Entered> OpenAiApi::Enter(const Call& call,
-                                                        const OpenAiRequest& request) {
+absl::StatusOr<std::vector<PreparedRequest>> OpenAiApi::Enter(
+    const Call& call, const OpenAiRequest& request, std::vector<ClientQuota::Call>* quota) {
   const bool has_user = !request.user.empty() && request.user.size() <= kLongestUser;
-  return intake_->Enter(request.generate,
-                        {.name = call.http.caller,
-                         .client = has_user ? request.user : kClient,
-                         .is_canceled = [&] { return !call.response.connected(); }});
+  const RequestIntake::Caller caller = {.name = call.http.caller,
+                                        .client = has_user ? request.user : kClient,
+                                        .is_canceled = [&] { return !call.response.connected(); }};
+  std::vector<PreparedRequest> prepared;
+  const auto enter = [&](const v1::GenerateRequest& generate) {
+    ASSIGN_OR_RETURN(RequestIntake::Entered entered, intake_->Enter(generate, caller));
+    quota->push_back(std::move(entered.call));
+    entered.request.request_id =
+        prepared.empty() ? call.id : absl::StrCat(call.id, "-", prepared.size());
+    if (prepared.empty()) call.trace.SetRequest(entered.request, calls_.model->name);
+    entered.request.trace = call.trace.context();
+    prepared.push_back(std::move(entered.request));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(enter(request.generate));
+  for (const v1::GenerateRequest& prompt : request.other_prompts) {
+    v1::GenerateRequest generate = request.generate;
+    generate.clear_prompt();
+    generate.MergeFrom(prompt);
+    RETURN_IF_ERROR(enter(generate));
+  }
+  return prepared;
 }
 
 void OpenAiApi::Stream(const Call& call, const OpenAiRequest& request,

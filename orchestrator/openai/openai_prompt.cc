@@ -5,7 +5,9 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "orchestrator/serve/request_parser.h"
 
 namespace bastion {
 namespace {
@@ -14,13 +16,24 @@ using json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxTokenId = std::numeric_limits<int32_t>::max();
 
-absl::Status SetTokens(const JsonArgument& argument, OpenAiRequest* request) {
-  v1::TokenIds& tokens = *request->generate.mutable_tokens();
+absl::Status SetTokens(const JsonArgument& argument, v1::GenerateRequest* request) {
+  v1::TokenIds& tokens = *request->mutable_tokens();
   return argument.ForEach([&](const JsonArgument& element) {
     ASSIGN_OR_RETURN(const int64_t id, element.Integer(0, kMaxTokenId));
     tokens.add_ids(static_cast<int32_t>(id));
     return absl::OkStatus();
   });
+}
+
+// Sets a prompt: a text or token ids.
+absl::Status SetOnePrompt(const JsonArgument& argument, v1::GenerateRequest* request) {
+  const json& value = argument.value();
+  if (value.is_string()) {
+    request->set_text(value.get<std::string>());
+    return absl::OkStatus();
+  }
+  if (value.is_array() && !value.empty()) return SetTokens(argument, request);
+  return argument.Error("must be a string or a list of token ids");
 }
 
 // The text of a message. Other contents, e.g. images, are refused.
@@ -61,18 +74,17 @@ absl::Status SetMessage(const JsonArgument& argument, v1::ChatMessage* message) 
 
 absl::Status SetPrompt(const JsonArgument& argument, OpenAiRequest* request) {
   const json& value = argument.value();
-  if (value.is_string()) {
-    request->generate.set_text(value.get<std::string>());
-    return absl::OkStatus();
+  if (!value.is_array() || value.empty() || value[0].is_number()) {
+    return SetOnePrompt(argument, &request->generate);
   }
-  if (!value.is_array() || value.empty()) {
-    return argument.Error("must be a string or a list of token ids");
+  if (value.size() > RequestParser::kMaxAnswers) {
+    return argument.Error(
+        absl::StrCat("has ", value.size(), " prompts; at most ", RequestParser::kMaxAnswers));
   }
-  if (value[0].is_number()) return SetTokens(argument, request);
-  if (value.size() > 1) {
-    return argument.Error("has several prompts; this server takes one per request");
-  }
-  return SetPrompt(JsonArgument(argument.name() + "[0]", &value[0]), request);
+  return argument.ForEach([&](const JsonArgument& prompt) {
+    if (&prompt.value() == &value[0]) return SetOnePrompt(prompt, &request->generate);
+    return SetOnePrompt(prompt, &request->other_prompts.emplace_back());
+  });
 }
 
 absl::Status SetMessages(const JsonArgument& argument, OpenAiRequest* request) {

@@ -13,6 +13,7 @@
 #include "orchestrator/openai/openai_constraint.h"
 #include "orchestrator/openai/openai_prompt.h"
 #include "orchestrator/serve/error_details.h"
+#include "orchestrator/serve/request_parser.h"
 
 namespace bastion {
 namespace {
@@ -271,6 +272,12 @@ absl::Status Complete(OpenAiRequest* request) {
   if (request->kind == OpenAiKind::kCompletion) {
     if (generate.prompt_case() == v1::GenerateRequest::PROMPT_NOT_SET) {
       return FieldError("prompt", "is missing");
+    }
+    const uint64_t n = generate.has_n() ? generate.n() : 1;
+    const uint64_t answers = (1 + request->other_prompts.size()) * n;
+    if (!request->other_prompts.empty() && answers > RequestParser::kMaxAnswers) {
+      return FieldError("prompt", absl::StrCat("and n make ", answers, " answers; at most ",
+                                               RequestParser::kMaxAnswers));
     }
     if (!generate.stop().has_max_tokens()) {
       generate.mutable_stop()->set_max_tokens(kDefaultCompletionTokens);

@@ -5,6 +5,7 @@
 #define BASTION_ORCHESTRATOR_OPENAI_OPENAI_REQUEST_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,6 +18,8 @@ enum class OpenAiKind { kCompletion, kChat };
 struct OpenAiRequest {
   OpenAiKind kind = OpenAiKind::kCompletion;
   v1::GenerateRequest generate;
+  // The prompts after the first one, without anything else. The parameters are those of `generate`.
+  std::vector<v1::GenerateRequest> other_prompts;
   bool stream = false;
   bool stream_usage = false;  // The stream ends with the usage.
   std::string user;           // Whom the request is for, as the client says. May be empty.

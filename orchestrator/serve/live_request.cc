@@ -8,12 +8,14 @@
 namespace bastion {
 
 LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer,
-                         const Clock* clock, absl::Duration interval, ServingObserver* observer)
+                         const Clock* clock, std::shared_ptr<RequestStream> stream,
+                         int first_answer, ServingObserver* observer)
     : request_(std::make_shared<const PreparedRequest>(std::move(request))),
       answer_(0),
       tokenizer_(*tokenizer),
       clock_(clock),
-      stream_(std::make_shared<RequestStream>(interval, request_->answers)),
+      stream_(std::move(stream)),
+      first_answer_(first_answer),
       observer_(observer),
       max_tokens_(request_->decode.max_tokens),
       detokenizer_(tokenizer_),
@@ -26,6 +28,7 @@ LiveRequest::LiveRequest(const LiveRequest& first, int answer)
       tokenizer_(first.tokenizer_),
       clock_(first.clock_),
       stream_(first.stream_),
+      first_answer_(first.first_answer_),
       observer_(first.observer_),
       max_tokens_(first.max_tokens_),
       detokenizer_(tokenizer_),
@@ -141,7 +144,7 @@ int LiveRequest::CountLoss() {
 void LiveRequest::PublishCycle() {
   losses_ = 0;
   OutputDelta delta;
-  delta.answer = answer_;
+  delta.answer = first_answer_ + answer_;
   const std::vector<TokenId>& output = sequence_->output();
   const absl::Duration began = clock_->Now();
   delta.text = Detokenize({output.begin() + published_, output.end()});

@@ -2,9 +2,9 @@
 // RPC's thread creates it, then the scheduler's queue and loop own it. Thread-compatible; the
 // stream is thread-safe.
 //
-// A call for several answers of one prompt makes one LiveRequest, which makes those of the other
-// answers when its prompt is prefilled. From then on they are requests like any other. They share
-// the prompt and its pages.
+// A call makes one LiveRequest per prompt. For several answers to it, that one makes those of the
+// other answers when its prompt is prefilled. From then on they are requests like any other. They
+// share the prompt and its pages. All answers of a call share its stream.
 #ifndef BASTION_ORCHESTRATOR_SERVE_LIVE_REQUEST_H_
 #define BASTION_ORCHESTRATOR_SERVE_LIVE_REQUEST_H_
 
@@ -31,11 +31,13 @@ class LiveRequest {
  public:
   static constexpr absl::Duration kLossInterval = absl::Milliseconds(500);
 
-  // The first answer of a call. `tokenizer` and `clock` must outlive this object and those of the
-  // other answers. `interval`: see RequestStream.
-  // `observer` is told when the request ends. It may be null, and must outlive this object.
+  // The first answer to a prompt. `tokenizer` and `clock` must outlive this object and those of the
+  // other answers. The output goes to `stream`, where the answers to this prompt begin with
+  // number `first_answer`. `observer` is told when the request ends. It may be null, and must
+  // outlive this object.
   LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer, const Clock* clock,
-              absl::Duration interval = absl::ZeroDuration(), ServingObserver* observer = nullptr);
+              std::shared_ptr<RequestStream> stream, int first_answer = 0,
+              ServingObserver* observer = nullptr);
 
   // ---- before the first admission ----
   // Limits the answers to `tokens`, at least one, if the client did not set max_tokens.
@@ -94,7 +96,7 @@ class LiveRequest {
 
   // What the client asked for. All answers of a call share it.
   [[nodiscard]] const PreparedRequest& request() const { return *request_; }
-  // The number of the answer within its call.
+  // The number of the answer among those to its prompt.
   [[nodiscard]] int answer() const { return answer_; }
   // The seed of this answer.
   [[nodiscard]] uint64_t seed() const { return request_->decode.sampling.seed + answer_; }
@@ -113,7 +115,7 @@ class LiveRequest {
   [[nodiscard]] absl::Duration last_gap() const { return last_gap_; }
 
  private:
-  // Another answer to the prompt of `first`.
+  // Another answer to the prompt of `first`, with this number.
   LiveRequest(const LiveRequest& first, int answer);
 
   // Returns the new text that later tokens can no longer change. Ends the sequence at a stop
@@ -129,6 +131,7 @@ class LiveRequest {
   const hub::Tokenizer& tokenizer_;
   const Clock* const clock_;
   const std::shared_ptr<RequestStream> stream_;
+  const int first_answer_;
   ServingObserver* const observer_;
   int max_tokens_;
   bool has_ended_ = false;

@@ -30,7 +30,6 @@ constexpr uint32_t kMaxLogprobs = 100;
 constexpr size_t kMaxConstraintBytes = 64 << 10;
 constexpr uint32_t kDefaultPriority = 10;
 constexpr uint32_t kMaxPriority = 100;
-constexpr uint32_t kMaxAnswers = 64;
 
 // The limits of DefaultPromptBytes. Tokenizing needs at most 400 bytes of memory per byte of text.
 constexpr size_t kLeastPromptBytes = 64 << 10;

@@ -8,6 +8,7 @@
 #define BASTION_ORCHESTRATOR_SERVE_REQUEST_PARSER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -40,6 +41,9 @@ struct ParserOptions {
 
 class RequestParser {
  public:
+  // The answers that a call may ask for.
+  static constexpr uint32_t kMaxAnswers = 64;
+
   // `model` must outlive this object. `default_policy` is for requests that do not set a policy.
   RequestParser(const ServedModel* model, Policy default_policy, const ParserOptions& options = {});
 

@@ -9,16 +9,31 @@
 namespace bastion {
 
 absl::StatusOr<SubmittedCall> SubmittedCall::Submit(const CallOptions& options,
+                                                    std::vector<PreparedRequest> requests,
+                                                    std::function<void()> abort) {
+  int answers = 0;
+  for (const PreparedRequest& request : requests) answers += request.answers;
+  const auto stream = std::make_shared<RequestStream>(options.stream_interval, answers);
+  stream->SetAbortCallback(std::move(abort));
+  // Before the requests are submitted: the destructor ends the use of `abort`.
+  SubmittedCall call(options.scheduler, stream);
+  int first_answer = 0;
+  for (PreparedRequest& request : requests) {
+    const int next = first_answer + request.answers;
+    RETURN_IF_ERROR(options.scheduler->Submit(
+        std::make_unique<LiveRequest>(std::move(request), &options.model->tokenizer, &Clock::Real(),
+                                      stream, first_answer, options.observer)));
+    first_answer = next;
+  }
+  return call;
+}
+
+absl::StatusOr<SubmittedCall> SubmittedCall::Submit(const CallOptions& options,
                                                     PreparedRequest request,
                                                     std::function<void()> abort) {
-  auto live =
-      std::make_unique<LiveRequest>(std::move(request), &options.model->tokenizer, &Clock::Real(),
-                                    options.stream_interval, options.observer);
-  live->stream()->SetAbortCallback(std::move(abort));
-  // Before the request is submitted: the destructor ends the use of `abort`.
-  SubmittedCall call(options.scheduler, live->stream());
-  RETURN_IF_ERROR(options.scheduler->Submit(std::move(live)));
-  return call;
+  std::vector<PreparedRequest> requests;
+  requests.push_back(std::move(request));
+  return Submit(options, std::move(requests), std::move(abort));
 }
 
 SubmittedCall::~SubmittedCall() {

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -29,8 +30,14 @@ struct CallOptions {
 
 class SubmittedCall {
  public:
-  // Submits `request`. `abort` is called if the call fails while the thread of the call is blocked
-  // by a client that does not read (RequestStream::SetAbortCallback). Errors: Scheduler::Submit.
+  // Submits `requests`, one per prompt. The answers to the first prompt have the first numbers, and
+  // so on. If one request fails, so does the call. `abort` is called if the call fails while the
+  // thread of the call is blocked by a client that does not read (RequestStream::SetAbortCallback).
+  // Errors: Scheduler::Submit.
+  [[nodiscard]] static absl::StatusOr<SubmittedCall> Submit(const CallOptions& options,
+                                                            std::vector<PreparedRequest> requests,
+                                                            std::function<void()> abort = nullptr);
+  // The same for one prompt.
   [[nodiscard]] static absl::StatusOr<SubmittedCall> Submit(const CallOptions& options,
                                                             PreparedRequest request,
                                                             std::function<void()> abort = nullptr);

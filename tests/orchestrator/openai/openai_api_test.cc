@@ -108,6 +108,53 @@ TEST_F(OpenAiTest, SeveralAnswersAreChoices) {
   EXPECT_EQ(texts, std::vector(3, Expected("ABC", kTokens)));
 }
 
+TEST_F(OpenAiTest, SeveralPromptsAreChoices) {
+  StartAndServe();
+  json body = CompletionBody();
+  body["prompt"] = {"ABC", "D", "EF"};
+  body["n"] = 2;
+  const std::vector<std::string> expected = {Expected("ABC", kTokens), Expected("ABC", kTokens),
+                                             Expected("D", kTokens),   Expected("D", kTokens),
+                                             Expected("EF", kTokens),  Expected("EF", kTokens)};
+  const json answer = PostOk(kCompletions, body);
+  ASSERT_EQ(answer["choices"].size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(answer["choices"][i]["index"], i);
+    EXPECT_EQ(answer["choices"][i]["text"], expected[i]) << i;
+  }
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 3 + 1 + 2);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 6 * kTokens);
+  std::vector<std::string> texts(expected.size());
+  for (const json& chunk : PostStream(kCompletions, body)) {
+    const json& choice = chunk["choices"][0];
+    texts[choice["index"].get<size_t>()] += choice["text"].get<std::string>();
+  }
+  EXPECT_EQ(texts, expected);
+  EXPECT_TRUE(AwaitIdle());
+}
+
+TEST_F(OpenAiTest, OneRefusedPromptRefusesTheCall) {
+  StartAndServe();
+  json body = CompletionBody();
+  body["prompt"] = {"ABC", "", "D"};
+  const HttpAnswer answer = Post(kCompletions, body);
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(json::parse(answer.body, nullptr, false)["error"]["param"], "prompt") << answer.body;
+  EXPECT_TRUE(AwaitIdle());
+}
+
+TEST_F(OpenAiTest, PromptsThatDoNotFitIntoTheQueueRefuseTheCall) {
+  options_.max_waiting = 2;
+  StartAndServe();
+  verifier_.Hold(true);
+  json body = CompletionBody();
+  body["prompt"] = std::vector<std::string>(64, "ABC");
+  const HttpAnswer answer = Post(kCompletions, body);
+  EXPECT_EQ(answer.status, 429) << answer.body;
+  verifier_.Hold(false);
+  EXPECT_TRUE(AwaitIdle());
+}
+
 TEST_F(OpenAiTest, AStopStringEndsTheAnswerAndIsNamed) {
   StartAndServe();
   const std::string text = Expected("ABC", kTokens);

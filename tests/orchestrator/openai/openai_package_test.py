@@ -43,7 +43,7 @@ MALFORMED = [
     {'logprobs': 1000},
     {'echo': True},
     {'best_of': 3},
-    {'prompt': ['one', 'two']},
+    {'prompt': ['one', 2]},
     {'prompt': []},
     {'prompt': ''},
     {'response_format': {'type': 'xml'}},
@@ -84,6 +84,12 @@ class OpenAiPackageTest(unittest.TestCase):
         self.assertEqual(answer.choices[0].finish_reason, 'length')
         self.assertEqual(answer.usage.completion_tokens, 24)
         self.assertTrue(answer._request_id)
+
+    def test_several_prompts_have_the_texts_of_single_ones(self):
+        prompts = [PROMPT, 'Once', [5, 6, 7]]
+        together = self.complete(prompt=prompts)
+        alone = [self.complete(prompt=prompt).choices[0].text for prompt in prompts]
+        self.assertEqual([choice.text for choice in together.choices], alone)
 
     def test_a_completion_streams(self):
         chunks = list(self.complete(stream=True, stream_options={'include_usage': True}))

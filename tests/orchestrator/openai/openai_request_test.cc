@@ -113,6 +113,11 @@ TEST(OpenAiRequestTest, PromptsAreTextsOrTokens) {
   EXPECT_THAT(Completion({{"prompt", {1, 2}}}).generate.tokens().ids(), ElementsAre(1, 2));
   const json nested = json::array({json::array({1, 2})});
   EXPECT_THAT(Completion({{"prompt", nested}}).generate.tokens().ids(), ElementsAre(1, 2));
+  const auto several = Completion({{"prompt", json::array({"a", json::array({1, 2}), "c"})}});
+  EXPECT_EQ(several.generate.text(), "a");
+  ASSERT_EQ(several.other_prompts.size(), 2u);
+  EXPECT_THAT(several.other_prompts[0].tokens().ids(), ElementsAre(1, 2));
+  EXPECT_EQ(several.other_prompts[1].text(), "c");
 }
 
 TEST(OpenAiRequestTest, MessagesKeepRolesAndTexts) {
@@ -215,7 +220,12 @@ TEST(OpenAiRequestTest, MalformedCompletionsAreRefusedByName) {
   EXPECT_EQ(refused(R"("speculation": {"mode": 1})"), "speculation.mode");
   EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, "{}"), "prompt");
   EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": []})"), "prompt");
-  EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": ["a", "b"]})"), "prompt");
+  EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": ["a", 1]})"), "prompt[1]");
+  EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": ["a", []]})"), "prompt[1]");
+  EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": ["a", "b"], "n": 33})"),
+            "prompt");
+  const json many = {{"prompt", std::vector<std::string>(65, "a")}};
+  EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, many.dump()), "prompt");
   EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": [1, "b"]})"), "prompt[1]");
   EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": {"a": 1}})"), "prompt");
 }
