@@ -222,11 +222,6 @@ class HttpServer::Listener {
   const HttpRoute* Admit(const HttpConnection& connection, const Header& header,
                          HttpRequest* parsed, Refusal* refusal) const {
     parsed->method = std::string(header.method_string());
-    const auto encoding = header.find(http::field::transfer_encoding);
-    if (encoding != header.end() && !beast::iequals(encoding->value(), "chunked")) {
-      *refusal = {400, "the only Transfer-Encoding that this server knows is chunked"};
-      return nullptr;
-    }
     auto target = ParseTarget(std::string(header.target()));
     if (!target) {
       *refusal = {400, "the request's target is not a path"};
@@ -234,6 +229,11 @@ class HttpServer::Listener {
     }
     parsed->path = std::move(target->path);
     parsed->query = std::move(target->query);
+    const auto encoding = header.find(http::field::transfer_encoding);
+    if (encoding != header.end() && !beast::iequals(encoding->value(), "chunked")) {
+      *refusal = {400, "the only Transfer-Encoding that this server knows is chunked"};
+      return nullptr;
+    }
     const std::string host = std::string(header[http::field::host]);
     if (!IsOwnHost(host, options_.hosts)) {
       *refusal = {421, "the Host header does not name this server"};

@@ -47,6 +47,11 @@ class HttpServerTest : public ::testing::Test {
       if (request.query.count("number") > 0) throw 1;
       throw std::runtime_error("a bug");
     };
+    const auto answers_twice = [](const HttpRequest&, HttpResponse& response) {
+      response.Begin(200, "text/plain");
+      EXPECT_TRUE(response.Write("part"));
+      response.Send(500, "text/plain", "an error");
+    };
     // Writes nothing until the client is gone.
     const auto waits = [this](const HttpRequest&, HttpResponse& response) {
       response.Begin(200, "text/plain");
@@ -65,6 +70,7 @@ class HttpServerTest : public ::testing::Test {
                                               {"GET", "/endless", endless},
                                               {"GET", "/silent", silent},
                                               {"GET", "/throws", throws},
+                                              {"GET", "/answers_twice", answers_twice},
                                               {"GET", "/waits", waits}});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -117,6 +123,13 @@ TEST_F(HttpServerTest, AStreamWhoseHandlerThrowsIsIncomplete) {
   const HttpAnswer answer = Fetch(port(), "/throws?late=1");
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.body, "4\r\npart\r\n");
+}
+
+TEST_F(HttpServerTest, AResponseIsNotWrittenIntoAStream) {
+  Start();
+  const HttpAnswer answer = Fetch(port(), "/answers_twice");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "4\r\npart\r\n") << "the stream must be incomplete";
 }
 
 TEST_F(HttpServerTest, HeadHasNoBody) {
@@ -247,6 +260,7 @@ TEST_F(HttpServerTest, ErrorsOfTheServerHaveTheFormOfTheirPath) {
   EXPECT_EQ(formatted.status, 404);
   EXPECT_THAT(formatted.head, HasSubstr("application/json"));
   EXPECT_EQ(formatted.body, "404");
+  EXPECT_EQ(Fetch(port(), "/api/none", "Transfer-Encoding: gzip\r\n", "POST").body, "400");
   EXPECT_EQ(Fetch(port(), "/none").body, "there is no /none\n");
 }
 

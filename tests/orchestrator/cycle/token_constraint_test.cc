@@ -180,6 +180,19 @@ TEST_F(ConstrainedCycleTest, TreesSaveCyclesUnderAConstraintToo) {
   EXPECT_LT(2 * trees.cycles().size(), plain.cycles().size());
 }
 
+// The masks of one slow request would hold up all others.
+TEST_F(ConstrainedCycleTest, SlowMasksLimitTheTree) {
+  TargetInfo target = *verifier_.Info();
+  target.max_rows = 512;
+  DecodeSequence sequence = MakeConstrained(1, "default", {30, 40});
+  const int before = sequence.Limits(target).nodes;
+  sequence.RecordMasks(/*rows=*/10, absl::Milliseconds(10));
+  EXPECT_GT(before, 5);
+  EXPECT_EQ(sequence.Limits(target).nodes, 5) << "1 ms a mask, 5 ms a cycle";
+  sequence.RecordMasks(/*rows=*/1, absl::Seconds(1));
+  EXPECT_EQ(sequence.Limits(target).nodes, 1);
+}
+
 TEST_F(ConstrainedCycleTest, WrongGuessesOfForcedTokensDoNotChangeTheText) {
   DecodeSequence plain = MakeConstrained(1, "ar", {30, 40});
   Run(plain);
