@@ -299,6 +299,11 @@ INSTANTIATE_TEST_SUITE_P(
                   R"({"type": "array", "items": {"type": "string", "maxLength": 4}})"},
         std::pair{GrammarKind::kRegex, "(?s:.*)"}, std::pair{GrammarKind::kRegex, "[^a]{0,7}"},
         std::pair{GrammarKind::kRegex, "(?s:.{3,12})|a{50}"},
+        std::pair{GrammarKind::kRegex, "([a-zA-Z7é世 -]+[.])*"},
+        std::pair{GrammarKind::kJsonSchema,
+                  R"({"type": "array", "items": {"type": "string", "pattern": "^[^7]*$"}})"},
+        std::pair{GrammarKind::kLark,
+                  "start: (WORD | NUMBER)+\nWORD: /[a-zA-Zé世 ]+/\nNUMBER: /[7\"-]+/"},
         std::pair{GrammarKind::kRegex, "[a-z]+( [A-Z7]+){0,3}"},
         std::pair{GrammarKind::kLark, "start: WORD (\" \" WORD)*\nWORD: /[^\"\\\\ ]{1,6}/"},
         std::pair{GrammarKind::kLark, "start: /.{0,4}/ \"-\" /(.|\\n)*/"}));

@@ -1,6 +1,11 @@
-//! Which tokens may follow a text. Most tokens of a vocabulary are plain: words, without anything
-//! that JSON escapes in strings. Inside strings the parser need not try each of them: it is enough to
-//! know how many plain characters may follow.
+//! Which tokens may follow a text. The parser would try most tokens of the vocabulary in a string. Two
+//! ways avoid this:
+//!
+//! - Most tokens are plain: words, without anything that JSON escapes in strings. Where all plain
+//!   characters may follow, it is enough to know how many.
+//! - Elsewhere, e.g. in a string with a pattern, the tokens that stay inside the lexeme depend only on
+//!   the state of the lexer. They are kept for the next time. The others are tried again, because
+//!   what may follow a lexeme depends on the text before it.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
@@ -8,12 +13,18 @@ use std::sync::{Arc, Mutex};
 use llguidance::HashMap;
 use llguidance::derivre::StateID;
 use llguidance::earley::{BiasComputer, ParserRecognizer};
-use llguidance::toktrie::{SimpleVob, TokEnv, TokTrie};
+use llguidance::toktrie::{Recognizer, SimpleVob, TokEnv, TokTrie, TokenId};
 
 /// Tokens with more plain characters are tried one by one where strings have a limit.
 const MAX_CHARACTERS: usize = 32;
 /// The states of a lexer after some plain characters. Grammars with more are not looked into.
 const MAX_STATES: usize = 8;
+/// Masks with fewer tokens are found soon.
+const LARGE_MASK: usize = 200;
+/// The states of a lexer for which tokens are kept. Each takes the memory of a mask.
+const MAX_KEPT: usize = 64;
+/// The tokens that are tried again for a state.
+const MAX_TRIED: usize = 4096;
 
 const PLAIN_ASCII: [RangeInclusive<u8>; 3] = [b' '..=b'!', b'#'..=b'[', b']'..=b'~'];
 /// The bytes of the other characters, which are all plain: the well-formed sequences of UTF-8.
@@ -87,20 +98,44 @@ enum Room {
     Unknown,
 }
 
+/// The tokens that may follow a state of the lexer.
+struct Tokens {
+    /// They stay inside the lexeme.
+    inside: SimpleVob,
+    /// A lexeme ends in them. The parser decides whether they may follow.
+    tried: Vec<TokenId>,
+}
+
+#[derive(Clone)]
+enum Kept {
+    /// The mask was large. When the state returns, its tokens are kept.
+    Seen,
+    Tokens(Arc<Tokens>),
+    /// There are more than MAX_TRIED to try.
+    TooMany,
+}
+
+/// What is known about the states of a lexer.
+#[derive(Clone, Default)]
+struct States {
+    steps: HashMap<StateID, Arc<Step>>,
+    kept: HashMap<StateID, Kept>,
+}
+
 /// Computes the masks of one parser. A copy of a parser needs a copy of this.
 pub struct Masks {
     vocabulary: Arc<Vocabulary>,
-    steps: Mutex<HashMap<StateID, Arc<Step>>>,
+    states: Mutex<States>,
 }
 
 impl Masks {
     pub fn new(vocabulary: &Arc<Vocabulary>) -> Masks {
-        Masks { vocabulary: vocabulary.clone(), steps: Mutex::default() }
+        Masks { vocabulary: vocabulary.clone(), states: Mutex::default() }
     }
 
     pub fn copy(&self) -> Masks {
-        let steps = self.steps.lock().unwrap().clone();
-        Masks { vocabulary: self.vocabulary.clone(), steps: Mutex::new(steps) }
+        let states = self.states.lock().unwrap().clone();
+        Masks { vocabulary: self.vocabulary.clone(), states: Mutex::new(states) }
     }
 
     fn room(&self, recognizer: &mut ParserRecognizer<'_>) -> Room {
@@ -127,12 +162,42 @@ impl Masks {
     }
 
     fn step(&self, recognizer: &mut ParserRecognizer<'_>, state: StateID) -> Arc<Step> {
-        if let Some(step) = self.steps.lock().unwrap().get(&state) {
+        if let Some(step) = self.states.lock().unwrap().steps.get(&state) {
             return step.clone();
         }
         let step = Arc::new(find_step(recognizer, state));
-        self.steps.lock().unwrap().insert(state, step.clone());
+        self.states.lock().unwrap().steps.insert(state, step.clone());
         step
+    }
+
+    /// Tries all tokens, or those that must be tried again.
+    fn try_tokens(&self, recognizer: &mut ParserRecognizer<'_>, mask: &mut SimpleVob) {
+        let state = recognizer.lexer_state();
+        let mut kept = self.states.lock().unwrap().kept.get(&state).cloned();
+        if matches!(kept, Some(Kept::Seen)) {
+            kept = Some(self.keep(state, find_tokens(recognizer, self.trie())));
+        }
+        if let Some(Kept::Tokens(tokens)) = kept {
+            mask.or(&tokens.inside);
+            recognizer.trie_started("tokens");
+            let can_follow = |token: &&TokenId| can_follow(recognizer, self.trie().token(**token));
+            tokens.tried.iter().filter(can_follow).for_each(|token| mask.allow_token(*token));
+            recognizer.trie_finished();
+            return;
+        }
+        self.trie().add_bias(recognizer, mask, &[]);
+        if kept.is_none() && mask.num_set() >= LARGE_MASK {
+            self.keep(state, Kept::Seen);
+        }
+    }
+
+    fn keep(&self, state: StateID, what: Kept) -> Kept {
+        let kept = &mut self.states.lock().unwrap().kept;
+        if kept.len() >= MAX_KEPT && !kept.contains_key(&state) {
+            kept.clear();
+        }
+        kept.insert(state, what.clone());
+        what
     }
 }
 
@@ -140,8 +205,11 @@ impl BiasComputer for Masks {
     fn compute_bias(&self, recognizer: &mut ParserRecognizer<'_>, start: &[u8]) -> SimpleVob {
         let Vocabulary { up_to, plain, long, other, .. } = &*self.vocabulary;
         let mut mask = self.trie().alloc_token_set();
-        let room = if start.is_empty() { self.room(recognizer) } else { Room::Unknown };
-        match room {
+        if !start.is_empty() {
+            self.trie().add_bias(recognizer, &mut mask, start);
+            return mask;
+        }
+        match self.room(recognizer) {
             Room::UpTo(characters) => mask.or(&up_to[characters]),
             Room::Much => {
                 mask.or(&up_to[MAX_CHARACTERS]);
@@ -149,7 +217,7 @@ impl BiasComputer for Masks {
             }
             Room::All => mask.or(plain),
             Room::Unknown => {
-                self.trie().add_bias(recognizer, &mut mask, start);
+                self.try_tokens(recognizer, &mut mask);
                 return mask;
             }
         }
@@ -209,4 +277,68 @@ fn follow(
         }
     }
     next
+}
+
+/// Follows tokens through the lexer, without the parser.
+struct LexemeWalk<'a, 'b> {
+    recognizer: &'a mut ParserRecognizer<'b>,
+    /// None: a lexeme has ended.
+    states: Vec<Option<StateID>>,
+    past_end: bool,
+}
+
+impl LexemeWalk<'_, '_> {
+    /// None: `byte` cannot follow.
+    fn after(&mut self, byte: u8) -> Option<Option<StateID>> {
+        let Some(state) = *self.states.last()? else { return Some(None) };
+        let lexer = self.recognizer.lexer_mut();
+        let after = lexer.transition_start_state(state, Some(byte));
+        if after.has_lowest_match() {
+            return Some(None);
+        }
+        if !after.is_dead() {
+            return Some(Some(after));
+        }
+        if lexer.try_lexeme_end(state).is_error() { None } else { Some(None) }
+    }
+}
+
+impl Recognizer for LexemeWalk<'_, '_> {
+    fn pop_bytes(&mut self, count: usize) {
+        self.states.truncate(self.states.len() - count);
+    }
+    fn collapse(&mut self) {}
+    fn trie_finished(&mut self) {
+        self.states.truncate(1);
+    }
+    fn try_push_byte(&mut self, byte: u8) -> bool {
+        match self.after(byte) {
+            Some(state) if state.is_some() || self.past_end => {
+                self.states.push(state);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+fn find_tokens(recognizer: &mut ParserRecognizer<'_>, trie: &TokTrie) -> Kept {
+    let states = vec![Some(recognizer.lexer_state())];
+    let mut walk = LexemeWalk { recognizer, states, past_end: false };
+    let mut inside = trie.alloc_token_set();
+    trie.add_bias(&mut walk, &mut inside, &[]);
+    walk.past_end = true;
+    let mut tried = trie.alloc_token_set();
+    trie.add_bias(&mut walk, &mut tried, &[]);
+    tried.sub(&inside);
+    if tried.num_set() > MAX_TRIED {
+        return Kept::TooMany;
+    }
+    Kept::Tokens(Arc::new(Tokens { inside, tried: tried.to_list() }))
+}
+
+fn can_follow(recognizer: &mut ParserRecognizer<'_>, token: &[u8]) -> bool {
+    let pushed = token.iter().take_while(|byte| recognizer.try_push_byte(**byte)).count();
+    recognizer.pop_bytes(pushed);
+    !token.is_empty() && pushed == token.len()
 }
