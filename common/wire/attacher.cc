@@ -41,24 +41,26 @@ void Attacher::ProposeDevice(const DeviceReader& reader) {
   device_->set_dtype(FeatureDType(reader.type));
 }
 
-std::shared_ptr<SharedChannel> Attacher::Attach(absl::Time deadline) {
+absl::StatusOr<std::shared_ptr<SharedChannel>> Attacher::Attach(absl::Time deadline) {
   if (!enabled_) return nullptr;
-  absl::StatusOr<std::shared_ptr<SharedChannel>> attached = TryAttach(deadline);
-  // Do not log for an unreachable peer: the transport is not known yet.
-  const bool unreachable =
-      absl::IsUnavailable(attached.status()) || absl::IsDeadlineExceeded(attached.status());
-  const std::string outcome =
-      attached.ok() ? "shared memory" : absl::StrCat("gRPC (", attached.status().message(), ")");
-  if (!unreachable && !attached.ok()) {
+  const absl::StatusOr<AttachReply> offer = Ask(deadline);
+  if (absl::IsUnavailable(offer.status()) || absl::IsDeadlineExceeded(offer.status())) {
+    return offer.status();
+  }
+  using Attached = absl::StatusOr<std::shared_ptr<SharedChannel>>;
+  Attached attached = offer.ok() ? Accept(*offer, deadline) : Attached(offer.status());
+  if (!attached.ok()) {
     ++(absl::IsUnimplemented(attached.status()) ? stats_.not_offered : stats_.handshake_failed);
   }
-  if (!unreachable && std::exchange(last_outcome_, outcome) != outcome) {
+  const std::string outcome =
+      attached.ok() ? "shared memory" : absl::StrCat("gRPC (", attached.status().message(), ")");
+  if (std::exchange(last_outcome_, outcome) != outcome) {
     LOG(INFO) << AttachRequest::Stream_Name(stream_) << " to " << address_ << ": over " << outcome;
   }
   return attached.ok() ? *std::move(attached) : nullptr;
 }
 
-absl::StatusOr<std::shared_ptr<SharedChannel>> Attacher::TryAttach(absl::Time deadline) {
+absl::StatusOr<AttachReply> Attacher::Ask(absl::Time deadline) {
   grpc::ClientContext context;
   AddProtocolVersion(context);
   context.set_deadline(GrpcDeadline(std::min(deadline, SteadyNow() + kOfferLifetime)));
@@ -69,6 +71,11 @@ absl::StatusOr<std::shared_ptr<SharedChannel>> Attacher::TryAttach(absl::Time de
   if (device_) *request.mutable_device() = *device_;
   AttachReply offer;
   RETURN_IF_ERROR(FromGrpc(attach_(&context, request, &offer)));
+  return offer;
+}
+
+absl::StatusOr<std::shared_ptr<SharedChannel>> Attacher::Accept(const AttachReply& offer,
+                                                                absl::Time deadline) {
   // Half of the remaining time: if the handshake fails, the other half is left for gRPC.
   const absl::Duration timeout = std::min(kHandshakeTimeout, (deadline - SteadyNow()) / 2);
   ASSIGN_OR_RETURN(SharedEnds ends, AcceptOffer(offer, timeout));

@@ -46,11 +46,15 @@ class Attacher {
   [[nodiscard]] const TransportStats& stats() const { return stats_; }
 
   // Returns a new stream over shared memory, or null if the stream must go over gRPC. Logs the
-  // transport when it changes.
-  [[nodiscard]] std::shared_ptr<SharedChannel> Attach(absl::Time deadline);
+  // transport when it changes. UNAVAILABLE or DEADLINE_EXCEEDED if the peer does not answer: it may
+  // be starting, and a stream over gRPC could succeed a moment later and then stay.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<SharedChannel>> Attach(absl::Time deadline);
 
  private:
-  [[nodiscard]] absl::StatusOr<std::shared_ptr<SharedChannel>> TryAttach(absl::Time deadline);
+  // Asks the peer for an offer. The peer's errors, or those of the connection.
+  [[nodiscard]] absl::StatusOr<internal::v1::AttachReply> Ask(absl::Time deadline);
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<SharedChannel>> Accept(
+      const internal::v1::AttachReply& offer, absl::Time deadline);
 
   const std::string address_;
   const bool enabled_;

@@ -2,10 +2,12 @@
 #ifndef BASTION_COMMON_WIRE_OPEN_STREAM_H_
 #define BASTION_COMMON_WIRE_OPEN_STREAM_H_
 
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "common/base/status.h"
 #include "common/wire/attacher.h"
 #include "common/wire/counted_stream.h"
 #include "common/wire/grpc_stream.h"
@@ -14,7 +16,8 @@
 namespace bastion::wire {
 
 // Opens a client's end that supports deadlines. `prepare` prepares the gRPC call. `attacher` must
-// outlive the stream, whose bytes it counts. Errors: those of GrpcTimedStream::Open.
+// outlive the stream, whose bytes it counts. Errors: those of Attacher::Attach and
+// GrpcTimedStream::Open.
 template <typename Request, typename Reply>
 [[nodiscard]] absl::StatusOr<std::unique_ptr<MessageStream<Request, Reply>>> OpenTimedStream(
     Attacher& attacher,
@@ -22,7 +25,7 @@ template <typename Request, typename Reply>
         grpc::ClientContext*, grpc::CompletionQueue*)>& prepare,
     absl::Time deadline) {
   std::unique_ptr<MessageStream<Request, Reply>> stream;
-  std::shared_ptr<SharedChannel> channel = attacher.Attach(deadline);
+  ASSIGN_OR_RETURN(std::shared_ptr<SharedChannel> channel, attacher.Attach(deadline));
   const bool shared = channel != nullptr;
   if (shared) {
     stream = std::make_unique<SharedStream<Request, Reply>>(std::move(channel));

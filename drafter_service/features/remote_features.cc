@@ -165,19 +165,20 @@ void RemoteFeatures::Main() {
 }
 
 absl::StatusOr<std::unique_ptr<RemoteFeatures::Stream>> RemoteFeatures::Open(Ring& ring) {
+  const std::shared_ptr<grpc::Channel> peer = channel_.get();
+  if (!AwaitConnectResult(*peer, SteadyNow() + kAttachTimeout)) {
+    return absl::DeadlineExceededError(absl::StrCat("no connection to ", address_, " within ",
+                                                    absl::FormatDuration(kAttachTimeout)));
+  }
+  ASSIGN_OR_RETURN(std::shared_ptr<wire::SharedChannel> channel,
+                   attacher_.Attach(SteadyNow() + kAttachTimeout));
   std::unique_ptr<Stream> stream;
-  std::shared_ptr<wire::SharedChannel> channel = attacher_.Attach(SteadyNow() + kAttachTimeout);
   const bool shared = channel != nullptr;
   if (shared) {
     ring = Import(channel->TakeDevice());
     stream = std::make_unique<wire::SharedStream<proto::FeatureRequest, proto::FeatureReply>>(
         std::move(channel));
   } else {
-    const std::shared_ptr<grpc::Channel> peer = channel_.get();
-    if (!AwaitConnectResult(*peer, SteadyNow() + kAttachTimeout)) {
-      return absl::DeadlineExceededError(absl::StrCat("no connection to ", address_, " within ",
-                                                      absl::FormatDuration(kAttachTimeout)));
-    }
     stream = std::make_unique<wire::GrpcBlockingStream<proto::FeatureRequest, proto::FeatureReply>>(
         [&](grpc::ClientContext* context) {
           return proto::VerifierService::NewStub(peer)->Features(context);

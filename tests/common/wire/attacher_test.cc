@@ -40,7 +40,7 @@ TEST_F(AttacherTest, TimesOutIfTheServerNeverAnswers) {
   };
   Attacher attacher("unix:///x", CarrierChoice::kAuto, AttachRequest::STREAM_STEPS, call);
   const absl::Time start = absl::Now();
-  EXPECT_EQ(attacher.Attach(start + absl::Milliseconds(200)), nullptr);
+  EXPECT_EQ(*attacher.Attach(start + absl::Milliseconds(200)), nullptr);
   EXPECT_LT(absl::Now() - start, absl::Seconds(1));
 }
 
@@ -55,8 +55,8 @@ TEST_F(AttacherTest, CallsOnlyPeersBehindUnixSocketsAndFallsBackToGrpc) {
   };
   const auto attach = [&](const std::string& address, CarrierChoice choice,
                           const Attacher::AttachCall& call) {
-    return Attacher(address, choice, AttachRequest::STREAM_FEATURES, call)
-        .Attach(absl::Now() + kLongTimeout);
+    return *Attacher(address, choice, AttachRequest::STREAM_FEATURES, call)
+                .Attach(absl::Now() + kLongTimeout);
   };
   EXPECT_EQ(attach("127.0.0.1:1", CarrierChoice::kAuto, call), nullptr);
   EXPECT_EQ(attach("unix:///x", CarrierChoice::kInline, call), nullptr);
@@ -72,18 +72,19 @@ TEST_F(AttacherTest, CountsFallbacksByReason) {
   const auto stats_after = [](const grpc::Status& reply, TransportStats* stats) {
     Attacher attacher("unix:///x", CarrierChoice::kAuto, AttachRequest::STREAM_STEPS,
                       [&](auto&&...) { return reply; });
-    EXPECT_EQ(attacher.Attach(absl::Now() + kLongTimeout), nullptr);
+    const auto channel = attacher.Attach(absl::Now() + kLongTimeout);
     stats->not_offered += attacher.stats().not_offered;
     stats->handshake_failed += attacher.stats().handshake_failed;
+    return channel.ok() ? absl::OkStatus() : channel.status();
   };
   TransportStats off, broken, gone;
-  stats_after({grpc::StatusCode::UNIMPLEMENTED, "it is off"}, &off);
+  EXPECT_TRUE(stats_after({grpc::StatusCode::UNIMPLEMENTED, "it is off"}, &off).ok());
   EXPECT_EQ(off.not_offered, 1);
   EXPECT_EQ(off.handshake_failed, 0);
-  stats_after(grpc::Status::OK, &broken);  // The offer is empty.
+  EXPECT_TRUE(stats_after(grpc::Status::OK, &broken).ok());  // The offer is empty.
   EXPECT_EQ(broken.not_offered, 0);
   EXPECT_EQ(broken.handshake_failed, 1);
-  stats_after({grpc::StatusCode::UNAVAILABLE, "no peer"}, &gone);
+  EXPECT_TRUE(absl::IsUnavailable(stats_after({grpc::StatusCode::UNAVAILABLE, "no peer"}, &gone)));
   EXPECT_EQ(gone.not_offered, 0);
   EXPECT_EQ(gone.handshake_failed, 0);
 }
