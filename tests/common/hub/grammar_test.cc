@@ -1,16 +1,12 @@
 #include "common/hub/grammar.h"
 
-#include <iterator>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/hub_fixtures.h"
@@ -220,94 +216,6 @@ TEST_F(GrammarTest, CharactersOfSeveralBytesCannotBeCut) {
   EXPECT_TRUE(state.complete());
 }
 
-// A vocabulary with words of 1 to 40 characters, with characters of 1 to 4 bytes, and with
-// punctuation.
-std::vector<std::string> WordsOfAllLengths() {
-  const char* parts[] = {"a", "Z", "7", " ", "-", "é", "世", "😀", "xyz", "\"", "\\", "\n", "\x7F"};
-  std::vector<std::string> words;
-  std::set<std::string> seen;
-  for (uint32_t i = 0; words.size() < 1500; ++i) {
-    const auto random = KeyedWords(11, 0, i);
-    const uint32_t length = 2 + random[0] % (i % 3 == 0 ? 38 : 8);
-    // One word in four has punctuation.
-    const size_t kinds = random[1] % 4 == 0 ? std::size(parts) : std::size(parts) - 4;
-    std::string word;
-    for (uint32_t k = 0; k < length; ++k) word += parts[KeyedWords(12, k, i)[0] % kinds];
-    if (seen.insert(word).second) words.push_back(std::move(word));
-  }
-  return words;
-}
-
-class MaskTest : public ::testing::TestWithParam<std::pair<GrammarKind, const char*>> {
- protected:
-  // Expects that exactly the allowed tokens can be pushed.
-  void ExpectMask(GrammarState& state, const std::string& text) const {
-    const auto allowed = state.Allowed();
-    ASSERT_TRUE(allowed.ok()) << allowed.status();
-    int wrong = 0;
-    for (TokenId token = 0; token < tokenizer_.vocabulary(); ++token) {
-      if (token == end_) continue;
-      const bool pushed = state.Push(token).ok();
-      if (pushed != allowed->contains(token)) ++wrong;
-      if (!pushed) continue;
-      ASSERT_TRUE(state.Pop(1).ok());
-    }
-    EXPECT_EQ(wrong, 0) << "after " << text;
-  }
-
-  const Tokenizer tokenizer_ =
-      testing::LoadTokenizer(testing::WordTokenizerJson(WordsOfAllLengths()));
-  const TokenId end_ = tokenizer_.vocabulary() - 1;
-  const GrammarCompiler compiler_ =
-      *GrammarCompiler::Create(tokenizer_, tokenizer_.vocabulary(), {end_});
-};
-
-TEST_P(MaskTest, HasTheTokensThatCanBePushed) {
-  auto start = compiler_.Compile(GetParam().first, GetParam().second);
-  ASSERT_TRUE(start.ok()) << start.status();
-  for (uint32_t walk = 0; walk < 4; ++walk) {
-    auto state = start->Copy();
-    ASSERT_TRUE(state.ok()) << state.status();
-    std::string text;
-    for (uint32_t step = 0; step < 12 && !state->complete(); ++step) {
-      ExpectMask(*state, text);
-      std::vector<TokenId> next;
-      const auto allowed = state->Allowed();
-      for (TokenId token = 0; token < tokenizer_.vocabulary(); ++token) {
-        if (token != end_ && allowed->contains(token)) next.push_back(token);
-      }
-      if (next.empty()) break;
-      const TokenId token = next[KeyedWords(13, walk, step)[0] % next.size()];
-      ASSERT_TRUE(state->Push(token).ok());
-      text += *tokenizer_.Decode({token}, false);
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Languages, MaskTest,
-    ::testing::Values(
-        std::pair{GrammarKind::kJsonSchema, R"({"type": "string"})"},
-        std::pair{GrammarKind::kJsonSchema, R"({"type": "string", "maxLength": 5})"},
-        std::pair{GrammarKind::kJsonSchema,
-                  R"({"type": "string", "minLength": 3, "maxLength": 9})"},
-        std::pair{GrammarKind::kJsonSchema, R"({"type": "string", "maxLength": 33})"},
-        std::pair{GrammarKind::kJsonSchema, R"({"type": "string", "minLength": 40})"},
-        std::pair{GrammarKind::kJsonSchema, R"({"type": "string", "pattern": "^[a-z é]{0,6}$"})"},
-        std::pair{GrammarKind::kJsonSchema, R"({"enum": ["a", "ab", "Zaé世", 77]})"},
-        std::pair{GrammarKind::kJsonSchema,
-                  R"({"type": "array", "items": {"type": "string", "maxLength": 4}})"},
-        std::pair{GrammarKind::kRegex, "(?s:.*)"}, std::pair{GrammarKind::kRegex, "[^a]{0,7}"},
-        std::pair{GrammarKind::kRegex, "(?s:.{3,12})|a{50}"},
-        std::pair{GrammarKind::kRegex, "([a-zA-Z7é世 -]+[.])*"},
-        std::pair{GrammarKind::kJsonSchema,
-                  R"({"type": "array", "items": {"type": "string", "pattern": "^[^7]*$"}})"},
-        std::pair{GrammarKind::kLark,
-                  "start: (WORD | NUMBER)+\nWORD: /[a-zA-Zé世 ]+/\nNUMBER: /[7\"-]+/"},
-        std::pair{GrammarKind::kRegex, "[a-z]+( [A-Z7]+){0,3}"},
-        std::pair{GrammarKind::kLark, "start: WORD (\" \" WORD)*\nWORD: /[^\"\\\\ ]{1,6}/"},
-        std::pair{GrammarKind::kLark, "start: /.{0,4}/ \"-\" /(.|\\n)*/"}));
-
 struct BadGrammar {
   GrammarKind kind;
   const char* text;
@@ -402,9 +310,40 @@ TEST_F(GrammarTest, SchemasThatWouldTakeAllMemoryAreRefused) {
       compiler_.Compile(GrammarKind::kJsonSchema, R"({"type":"array","maxItems":500})").ok());
 }
 
-TEST_F(GrammarTest, TextThatIsTakenBackAfterItMatchedIsRefused) {
-  const auto state = compiler_.Compile(GrammarKind::kLark, "start: x\nx[stop=\"b\"]: /[ab]{0,9}/");
-  EXPECT_TRUE(absl::IsInvalidArgument(state.status())) << state.status();
+// Text of lazy rules is taken back after it matched. Captured text filled the memory.
+TEST_F(GrammarTest, AttributesOfRulesAreRefused) {
+  for (const char* rule : {"x[stop=\"b\"]: /[ab]{0,9}/", "x[lazy]: /[ab]{0,9}/",
+                           "x[suffix=\"b\"]: /[ab]{0,9}/", "x[suffix=\"\"]: /[ab]{0,9}/",
+                           "x[max_tokens=5]: /[ab]{0,9}/", "x[capture]: \"a\" x | \"b\"",
+                           "x[capture=\"y\"]: /[ab]/", "x[temperature=0.5]: /[ab]{0,9}/"}) {
+    const auto state =
+        compiler_.Compile(GrammarKind::kLark, absl::StrCat("start: \"c\" x\n", rule));
+    EXPECT_TRUE(absl::IsInvalidArgument(state.status())) << rule << ": " << state.status();
+    EXPECT_THAT(std::string(state.status().message()), HasSubstr("are not supported")) << rule;
+  }
+}
+
+TEST_F(GrammarTest, SpecialTokensMatchNoBytes) {
+  GrammarState state = Compile(GrammarKind::kLark, "start: T\nT: ~\"foo\"");
+  EXPECT_FALSE(Allows(state, kImStart));
+  EXPECT_TRUE(Allows(state, kImEnd)) << "the empty text";
+  ASSERT_TRUE(PushText(state, "foo").ok());
+  EXPECT_FALSE(Allows(state, kImStart));
+  EXPECT_FALSE(Allows(state, kImEnd)) << "the text must go on";
+  EXPECT_TRUE(Allows(state, 'o'));
+}
+
+// A model may end answers with a token that its tokenizer calls ordinary text.
+TEST_F(GrammarTest, TokensThatEndAnswersAreNotText) {
+  const TokenId the = tokenizer_.Encode("the", false)->front();
+  const auto compiler = GrammarCompiler::Create(tokenizer_, kVocabulary, {the});
+  ASSERT_TRUE(compiler.ok()) << compiler.status();
+  auto state = compiler->Compile(GrammarKind::kRegex, "x.*y");
+  ASSERT_TRUE(state.ok()) << state.status();
+  ASSERT_TRUE(PushText(*state, "x").ok());
+  EXPECT_FALSE(Allows(*state, the));
+  ASSERT_TRUE(PushText(*state, "y").ok());
+  EXPECT_TRUE(Allows(*state, the));
 }
 
 TEST_F(GrammarTest, AModelWithoutAnEndTokenIsRefused) {

@@ -16,6 +16,7 @@ use llguidance::{ParserFactory, TokenParser, panic_utils};
 use serde_json::{Value, json};
 
 use crate::boundary::{Bytes, Code, Failure, Status, Text, borrow, free_handle, guard};
+use crate::limits::{check_bounds, has_unsupported_attributes};
 use crate::masks::{Masks, Vocabulary};
 use crate::tokens;
 
@@ -24,10 +25,6 @@ const MAX_LEXER_STATES: usize = 50_000;
 const MAX_GRAMMAR_SIZE: usize = 200_000;
 /// The parsers of grammars call themselves once per level, and the largest grammar has 30,000 levels.
 const COMPILER_STACK: usize = 64 << 20;
-/// Bounds of a schema. llguidance repeats a part of the grammar for each item of a list, and for each
-/// pair of properties of an object that counts them.
-const MAX_ITEMS: f64 = 10_000.0;
-const MAX_PROPERTY_PAIRS: usize = 1_000_000;
 /// Forced text is a draft. A grammar can force gigabytes, and each byte of one can take long.
 const MAX_FORCED_BYTES: usize = 256;
 const MAX_FORCED_TIME: Duration = Duration::from_millis(1);
@@ -69,7 +66,7 @@ impl Compiler {
         let first = ends.first().ok_or_else(|| Failure::invalid("the model has no end token"))?;
         let words: Vec<Vec<u8>> = (0..vocabulary)
             .map(|id| match (tokenizer.continuation(id), tokenizer.token(id)) {
-                ([], Some(token)) => special(&token),
+                (bytes, Some(token)) if bytes.is_empty() || ends.contains(&id) => special(&token),
                 (bytes, _) => bytes.to_vec(),
             })
             .collect();
@@ -92,11 +89,13 @@ impl Compiler {
     fn compile(&self, grammar: TopLevelGrammar) -> Result<State, Failure> {
         let mut parser = self.factory.create_parser(grammar).map_err(Failure::invalid)?;
         parser.start_without_prompt();
-        let lexer = parser.parser.grammar().lexer_spec();
-        if lexer.has_stop {
-            // Its text is taken back after it was matched, also where drafts depend on it.
-            return Err(Failure::invalid("stop= and lazy are not supported; use suffix="));
+        let grammar = parser.parser.grammar();
+        if has_unsupported_attributes(grammar) {
+            return Err(Failure::invalid(
+                "capture, lazy, max_tokens, stop, suffix and temperature are not supported",
+            ));
         }
+        let lexer = grammar.lexer_spec();
         let is_end_token =
             |lexeme: &LexemeSpec| self.ends.iter().any(|e| lexeme.contains_token(*e));
         if lexer.lexemes.iter().any(is_end_token) {
@@ -124,38 +123,6 @@ fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Failu
             .map_err(|error| failure(Code::ResourceExhausted, error))?;
         thread.join().map_err(|_| Failure::invalid("llguidance cannot compile it"))
     })
-}
-
-fn check_bounds(schema: &Value) -> Result<(), Failure> {
-    let (mut items, mut pairs) = (0.0, 0);
-    let mut rest = vec![schema];
-    while let Some(value) = rest.pop() {
-        match value {
-            Value::Array(values) => rest.extend(values),
-            Value::Object(fields) => {
-                rest.extend(fields.values());
-                let number = |name| fields.get(name).and_then(Value::as_f64);
-                let count = |name| number(name).map_or(0.0, |n| n.max(0.0));
-                items += count("minItems") + count("maxItems");
-                if number("minProperties").or(number("maxProperties")).is_some() {
-                    let names = fields.get("properties").and_then(Value::as_object);
-                    pairs += names.map_or(0, |names| names.len().pow(2));
-                }
-            }
-            _ => {}
-        }
-    }
-    if items > MAX_ITEMS {
-        return Err(Failure::invalid(format!(
-            "minItems and maxItems add up to {items}; at most {MAX_ITEMS}"
-        )));
-    }
-    if pairs > MAX_PROPERTY_PAIRS {
-        return Err(Failure::invalid(
-            "objects with minProperties or maxProperties have too many properties",
-        ));
-    }
-    Ok(())
 }
 
 /// A JSON document like those of Python's `json.dumps`, unless the schema says otherwise.
@@ -221,9 +188,9 @@ impl State {
 
     /// The characters that must follow, or the first of them. Empty inside a character.
     fn forced(&self) -> Vec<u8> {
-        let deadline = Instant::now() + MAX_FORCED_TIME;
         // To find them moves the parser forward.
         let mut parser = self.parser.parser.clone();
+        let deadline = Instant::now() + MAX_FORCED_TIME;
         let mut bytes = Vec::new();
         while bytes.len() < MAX_FORCED_BYTES && Instant::now() < deadline {
             let Some(byte) = forced_byte(&mut parser) else { break };

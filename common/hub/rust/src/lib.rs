@@ -6,6 +6,7 @@
 mod boundary;
 mod chat;
 mod grammar;
+mod limits;
 mod masks;
 mod tensors;
 mod text;

@@ -17,9 +17,9 @@ use llguidance::toktrie::{Recognizer, SimpleVob, TokEnv, TokTrie, TokenId};
 
 /// Tokens with more plain characters are tried one by one where strings have a limit.
 const MAX_CHARACTERS: usize = 32;
-/// The states of a lexer after some plain characters. Grammars with more are not looked into.
+/// The states of a lexer after some plain characters. With more, tokens are tried one by one.
 const MAX_STATES: usize = 8;
-/// Masks with fewer tokens are found soon.
+/// Masks with fewer tokens are found quickly.
 const LARGE_MASK: usize = 200;
 /// The states of a lexer for which tokens are kept. Each takes the memory of a mask.
 const MAX_KEPT: usize = 64;
@@ -55,6 +55,8 @@ pub struct Vocabulary {
     /// Plain tokens with more than MAX_CHARACTERS.
     long: TokTrie,
     other: TokTrie,
+    /// Special tokens are in no trie. A grammar names those that may follow, and llguidance adds them.
+    all: TokTrie,
 }
 
 impl Vocabulary {
@@ -64,8 +66,11 @@ impl Vocabulary {
         let (mut plain, mut long, mut other) = (empty.clone(), empty.clone(), empty.clone());
         let mut up_to = vec![empty; MAX_CHARACTERS + 1];
         for token in 0..trie.vocab_size() as u32 {
-            let Some(characters) = plain_characters(trie.token(token)) else {
-                other.allow_token(token);
+            let bytes = trie.token(token);
+            let Some(characters) = plain_characters(bytes) else {
+                if !bytes.contains(&TokTrie::SPECIAL_TOKEN_MARKER) {
+                    other.allow_token(token);
+                }
                 continue;
             };
             plain.allow_token(token);
@@ -74,8 +79,10 @@ impl Vocabulary {
             }
             up_to.iter_mut().skip(characters).for_each(|tokens| tokens.allow_token(token));
         }
-        let (long, other) = (trie.filter(&long), trie.filter(&other));
-        Vocabulary { environment: environment.clone(), up_to, plain, long, other }
+        let mut all = plain.clone();
+        all.or(&other);
+        let [long, other, all] = [long, other, all].map(|tokens| trie.filter(&tokens));
+        Vocabulary { environment: environment.clone(), up_to, plain, long, other, all }
     }
 }
 
@@ -175,7 +182,7 @@ impl Masks {
         let state = recognizer.lexer_state();
         let mut kept = self.states.lock().unwrap().kept.get(&state).cloned();
         if matches!(kept, Some(Kept::Seen)) {
-            kept = Some(self.keep(state, find_tokens(recognizer, self.trie())));
+            kept = Some(self.keep(state, find_tokens(recognizer, &self.vocabulary.all)));
         }
         if let Some(Kept::Tokens(tokens)) = kept {
             mask.or(&tokens.inside);
@@ -185,7 +192,7 @@ impl Masks {
             recognizer.trie_finished();
             return;
         }
-        self.trie().add_bias(recognizer, mask, &[]);
+        self.vocabulary.all.add_bias(recognizer, mask, &[]);
         if kept.is_none() && mask.num_set() >= LARGE_MASK {
             self.keep(state, Kept::Seen);
         }
@@ -206,7 +213,7 @@ impl BiasComputer for Masks {
         let Vocabulary { up_to, plain, long, other, .. } = &*self.vocabulary;
         let mut mask = self.trie().alloc_token_set();
         if !start.is_empty() {
-            self.trie().add_bias(recognizer, &mut mask, start);
+            self.vocabulary.all.add_bias(recognizer, &mut mask, start);
             return mask;
         }
         match self.room(recognizer) {
@@ -244,7 +251,11 @@ fn find_step(recognizer: &mut ParserRecognizer<'_>, state: StateID) -> Step {
         let next = follow(recognizer, &[state], range, &mut step);
         add_states(&mut step.states, &next);
     }
+    let is_unknown = |step: &Step| !step.all && (!step.states.is_empty() || step.may_end);
     for sequence in PLAIN_UTF8 {
+        if is_unknown(&step) {
+            break; // Classes of Unicode have hundreds of states, and their memory is limited.
+        }
         let mut next = vec![state];
         for range in sequence {
             next = follow(recognizer, &next, range.clone(), &mut step);
