@@ -24,29 +24,40 @@ DecodeSequence::DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPol
   CHECK_GT(request_.max_tokens, 0);
   policy_->set_weight(request_.weight);
   policy_->ObservePrompt(request_.prompt, request_.cache_salt);
-  if (request_.constraint == nullptr) return;
-  absl::StatusOr<std::unique_ptr<TokenConstraint>> constraint = request_.constraint->Copy();
-  status_ = constraint.status();
-  if (constraint.ok()) constraint_ = *std::move(constraint);
+}
+
+TokenConstraint* DecodeSequence::constraint() {
+  if (constraint_ != nullptr || request_.constraint == nullptr || done()) return constraint_.get();
+  absl::StatusOr<std::unique_ptr<TokenConstraint>> copy = request_.constraint->Copy();
+  absl::Status status = copy.status();
+  for (size_t i = 0; i < output_.size() && status.ok(); ++i) status = (*copy)->Push(output_[i]);
+  if (status.ok()) {
+    constraint_ = *std::move(copy);
+  } else {
+    Fail(std::move(status));
+  }
+  return constraint_.get();
 }
 
 absl::Span<const TokenId> DecodeSequence::FindForced() {
-  if (constraint_ != nullptr && policy_->policy().speculates() && !constraint_->complete()) {
-    forced_ = constraint_->Forced();
-  }
+  if (!policy_->policy().speculates()) return {};
+  TokenConstraint* const constraint = this->constraint();
+  if (constraint != nullptr && !constraint->complete()) forced_ = constraint->Forced();
   return forced_;
 }
 
 void DecodeSequence::Constrain(GrownTree* grown) {
-  if (constraint_ == nullptr) return;
-  absl::Status constrained = ConstrainTree(request_.stop_tokens, *constraint_, grown);
-  if (constrained.ok()) return;
-  Fail(std::move(constrained));
-  grown->tree.Truncate(0);
+  TokenConstraint* const constraint = this->constraint();
+  absl::Status constrained;
+  if (constraint != nullptr) {
+    constrained = ConstrainTree(request_.stop_tokens, *constraint, grown);
+  }
+  if (!constrained.ok()) Fail(std::move(constrained));
+  if (!status_.ok()) grown->tree.Truncate(0);
 }
 
 void DecodeSequence::RecordMasks(int rows, absl::Duration spent) {
-  if (constraint_ == nullptr) return;
+  if (request_.constraint == nullptr) return;
   const double seconds = absl::ToDoubleSeconds(spent) / rows;
   mask_seconds_ += (mask_seconds_ > 0 ? kMaskAlpha : 1) * (seconds - mask_seconds_);
 }
@@ -85,6 +96,7 @@ void DecodeSequence::Preempt() {
   committed_ = 0;
   drafter_position_ = 0;
   starvation_ = absl::OkStatus();
+  constraint_ = nullptr;
 }
 
 TreeLimits DecodeSequence::Limits(const TargetInfo& target) const {
@@ -129,11 +141,13 @@ void DecodeSequence::Emit(TokenId token) {
     reason_ = FinishReason::kStopToken;
     return;
   }
-  if (constraint_ != nullptr) {
-    status_ = constraint_->Push(token);
-    if (status_.ok() && constraint_->complete()) reason_ = FinishReason::kComplete;
-    if (done()) return;
+  // If it was dropped, it is made after the output, which has the token already.
+  const bool made = constraint_ != nullptr;
+  if (TokenConstraint* const constraint = this->constraint()) {
+    if (made) status_ = constraint->Push(token);
+    if (status_.ok() && constraint->complete()) reason_ = FinishReason::kComplete;
   }
+  if (done()) return;
   if (static_cast<int>(output_.size()) >= request_.max_tokens) {
     reason_ = FinishReason::kLength;
   }

@@ -133,7 +133,7 @@ class DecodeSequence {
   [[nodiscard]] const absl::Status& starvation() const { return starvation_; }
   // Forgets what is committed and continues under a higher epoch. The caller has closed the
   // sequence at the verifier and the drafter, and opens it again. The output and what the policy
-  // has learned stay.
+  // has learned stay. The state of the constraint, which can be large, is made again when needed.
   void Preempt();
 
   // The next tokens if the constraint of the request allows only one text
@@ -184,6 +184,9 @@ class DecodeSequence {
   // or if the constraint is complete.
   void Emit(TokenId token);
   void RecordForced(absl::Span<const TokenId> emitted);
+  // The constraint after the output so far; null if there is none, or if it fails and with it the
+  // sequence.
+  [[nodiscard]] TokenConstraint* constraint();
   // The token at `position` of the prompt and the output.
   [[nodiscard]] TokenId TokenAt(Position position) const;
 
@@ -201,7 +204,7 @@ class DecodeSequence {
   absl::Status starvation_;
   FinishReason reason_ = FinishReason::kNone;
   absl::Status status_;
-  std::unique_ptr<TokenConstraint> constraint_;  // After the output so far. Null: none.
+  std::unique_ptr<TokenConstraint> constraint_;  // Made by constraint().
   double mask_seconds_ = 0;                      // An exponential moving average.
   std::vector<TokenId> forced_;                  // Found in this cycle.
   ForcedOutcome forced_outcome_;

@@ -60,8 +60,9 @@ class TreeWalk {
       }
       RETURN_IF_ERROR(constraint_.Push(token));
       const absl::Status below = Visit(child);
-      RETURN_IF_ERROR(constraint_.Pop(1));
-      RETURN_IF_ERROR(below);
+      const absl::Status popped = constraint_.Pop(1);
+      RETURN_IF_ERROR(below);  // First: a grammar that is too complex cannot go back either.
+      RETURN_IF_ERROR(popped);
     }
     return absl::OkStatus();
   }

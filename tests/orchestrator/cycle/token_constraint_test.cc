@@ -29,7 +29,10 @@ class NearTokens final : public TokenConstraint {
     return std::make_unique<NearTokens>(*this);
   }
   absl::StatusOr<TokenSet> Allowed() override {
-    if (tokens_.size() >= fails_at_) return absl::InvalidArgumentError("too complex");
+    if (tokens_.size() >= fails_at_) {
+      failed_ = true;
+      return absl::InvalidArgumentError("too complex");
+    }
     TokenSet allowed(kToyVocabulary);
     for (TokenId token = 0; token < kToyVocabulary; ++token) {
       if (token == kEnd ? tokens_.size() >= 2 : Fits(token)) allowed.Add(token);
@@ -43,12 +46,15 @@ class NearTokens final : public TokenConstraint {
     return absl::OkStatus();
   }
   absl::Status Pop(int tokens) override {
+    if (failed_ && breaks) return absl::InternalError("it broke before");
     tokens_.resize(tokens_.size() - tokens);
     return absl::OkStatus();
   }
   bool complete() const override { return tokens_.size() >= length_; }
 
   std::vector<TokenId> forced;
+  bool breaks = false;                                    // It cannot go back after an error.
+  std::shared_ptr<int> copies = std::make_shared<int>();  // Its use count is that of the copies.
 
   void FailAt(size_t tokens) { fails_at_ = tokens; }
   [[nodiscard]] bool Fits(TokenId token) const {
@@ -61,6 +67,7 @@ class NearTokens final : public TokenConstraint {
   int step_;
   size_t length_;
   size_t fails_at_ = ~size_t{0};
+  bool failed_ = false;
   std::vector<TokenId> tokens_;
 };
 
@@ -124,6 +131,16 @@ TEST(ConstrainTreeTest, AnErrorLeavesTheConstraintAsItWas) {
   EXPECT_TRUE(constraint.Allowed().ok());
 }
 
+TEST(ConstrainTreeTest, AnErrorIsReturnedThoughTheConstraintCannotGoBackAfterIt) {
+  NearTokens constraint(1, 9);
+  constraint.FailAt(2);
+  constraint.breaks = true;
+  ASSERT_TRUE(constraint.Push(10).ok());
+  GrownTree grown{DraftTree(10)};
+  grown.tree.Add(grown.tree.Add(0, 11, -1), 12, -2);
+  EXPECT_TRUE(absl::IsInvalidArgument(ConstrainTree({kEnd}, constraint, &grown)));
+}
+
 TEST(AddPathTest, APathBeginsWithTheNodesThatTheTreeHas) {
   GrownTree grown{DraftTree(10)};
   grown.tree.Add(grown.tree.Add(0, 11, -1), 5, -2);
@@ -178,6 +195,26 @@ TEST_F(ConstrainedCycleTest, TreesSaveCyclesUnderAConstraintToo) {
   Run(plain);
   Run(trees);
   EXPECT_LT(2 * trees.cycles().size(), plain.cycles().size());
+}
+
+TEST_F(ConstrainedCycleTest, APreemptedSequenceKeepsNoStateOfItsConstraint) {
+  const NearTokens constraint(30, 40);
+  DecodeSequence plain = MakeConstrained(1, "fixed:4", constraint);
+  Run(plain);
+  DecodeSequence preempted = MakeConstrained(2, "fixed:4", constraint);
+  const long copies = constraint.copies.use_count();
+  Begin(preempted);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(cycle_.Step({&preempted}).ok());
+  ASSERT_FALSE(preempted.done());
+  EXPECT_EQ(constraint.copies.use_count(), copies + 1);
+  cycle_.Close(preempted, drafter_);
+  preempted.Preempt();
+  EXPECT_EQ(constraint.copies.use_count(), copies);
+  cycle_.Open(preempted);
+  while (cycle_.Prefill(preempted, /*max_tokens=*/7)) {
+  }
+  while (!preempted.done()) ASSERT_TRUE(cycle_.Step({&preempted}).ok());
+  EXPECT_EQ(preempted.output(), plain.output());
 }
 
 // The masks of one slow request would hold up all others.
