@@ -206,6 +206,7 @@ TEST_F(RuntimeTest, DifferentThreadsMayUseAStreamInTurn) {
 
 // A service that goes on would answer every request with an error.
 TEST_F(RuntimeTest, AccessToAWrongAddressEndsTheProcess) {
+  if (device_.name == "emulator") GTEST_SKIP() << "the process ends by itself";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto access = [&] {
     SiluMul(
@@ -213,7 +214,7 @@ TEST_F(RuntimeTest, AccessToAWrongAddressEndsTheProcess) {
         *stream_);
     static_cast<void>(stream_->Synchronize());
   };
-  EXPECT_DEATH(access(), "");
+  EXPECT_DEATH(access(), "cannot use the GPU anymore");
 }
 
 TEST_F(RuntimeTest, AbortsOnForbiddenCallsWhileRecording) {
