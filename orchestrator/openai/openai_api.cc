@@ -121,10 +121,15 @@ absl::Status OpenAiApi::Serve(const Call& call, OpenAiRequest& request) {
   absl::StatusOr<OpenAiRequest> read = Read(call);
   if (!read.ok()) return refuse(read.status());
   request = *std::move(read);
-  std::vector<ClientQuota::Call> quota;
-  absl::StatusOr<std::vector<PreparedRequest>> entered = Enter(call, request, &quota);
+  absl::StatusOr<RequestIntake::Entered> entered = Enter(call, request);
   if (!entered.ok()) return refuse(entered.status());
-  absl::StatusOr<SubmittedCall> submitted = SubmittedCall::Submit(calls_, *std::move(entered));
+  std::vector<PreparedRequest>& prepared = entered->requests;
+  for (size_t i = 0; i < prepared.size(); ++i) {
+    prepared[i].request_id = i == 0 ? call.id : absl::StrCat(call.id, "-", i);
+  }
+  call.trace.SetRequest(prepared.front(), calls_.model->name);
+  for (PreparedRequest& one : prepared) one.trace = call.trace.context();
+  absl::StatusOr<SubmittedCall> submitted = SubmittedCall::Submit(calls_, std::move(prepared));
   if (!submitted.ok()) return refuse(submitted.status());
   if (!request.stream) return SendAtEnd(call, request, *submitted);
   Stream(call, request, *submitted);
@@ -139,31 +144,18 @@ absl::StatusOr<OpenAiRequest> OpenAiApi::Read(const Call& call) {
   return ParseOpenAiRequest(call.kind, call.http.body);
 }
 
-absl::StatusOr<std::vector<PreparedRequest>> OpenAiApi::Enter(
-    const Call& call, const OpenAiRequest& request, std::vector<ClientQuota::Call>* quota) {
-  const bool has_user = !request.user.empty() && request.user.size() <= kLongestUser;
-  const RequestIntake::Caller caller = {.name = call.http.caller,
-                                        .client = has_user ? request.user : kClient,
-                                        .is_canceled = [&] { return !call.response.connected(); }};
-  std::vector<PreparedRequest> prepared;
-  const auto enter = [&](const v1::GenerateRequest& generate) {
-    ASSIGN_OR_RETURN(RequestIntake::Entered entered, intake_->Enter(generate, caller));
-    quota->push_back(std::move(entered.call));
-    entered.request.request_id =
-        prepared.empty() ? call.id : absl::StrCat(call.id, "-", prepared.size());
-    if (prepared.empty()) call.trace.SetRequest(entered.request, calls_.model->name);
-    entered.request.trace = call.trace.context();
-    prepared.push_back(std::move(entered.request));
-    return absl::OkStatus();
-  };
-  RETURN_IF_ERROR(enter(request.generate));
+absl::StatusOr<RequestIntake::Entered> OpenAiApi::Enter(const Call& call,
+                                                        const OpenAiRequest& request) {
+  std::vector<v1::GenerateRequest> requests = {request.generate};
   for (const v1::GenerateRequest& prompt : request.other_prompts) {
-    v1::GenerateRequest generate = request.generate;
-    generate.clear_prompt();
-    generate.MergeFrom(prompt);
-    RETURN_IF_ERROR(enter(generate));
+    requests.push_back(request.generate);
+    requests.back().clear_prompt();
+    requests.back().MergeFrom(prompt);
   }
-  return prepared;
+  const bool has_user = !request.user.empty() && request.user.size() <= kLongestUser;
+  return intake_->Enter(requests, {.name = call.http.caller,
+                                   .client = has_user ? request.user : kClient,
+                                   .is_canceled = [&] { return !call.response.connected(); }});
 }
 
 void OpenAiApi::Stream(const Call& call, const OpenAiRequest& request,

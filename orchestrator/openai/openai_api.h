@@ -49,9 +49,8 @@ class OpenAiApi {
   [[nodiscard]] absl::Status Serve(const Call& call, OpenAiRequest& request);
   // Parses the request.
   [[nodiscard]] absl::StatusOr<OpenAiRequest> Read(const Call& call);
-  // The requests of the prompts. `quota` gets the places that the client takes.
-  [[nodiscard]] absl::StatusOr<std::vector<PreparedRequest>> Enter(
-      const Call& call, const OpenAiRequest& request, std::vector<ClientQuota::Call>* quota);
+  [[nodiscard]] absl::StatusOr<RequestIntake::Entered> Enter(const Call& call,
+                                                             const OpenAiRequest& request);
   // Streams the output as events, with an event for an error.
   void Stream(const Call& call, const OpenAiRequest& request, SubmittedCall& submitted) const;
   // Sends all output at the end.

@@ -9,7 +9,7 @@
 
 namespace bastion {
 
-// prompt: a text or token ids, or a list of several of them.
+// prompt: a text or token ids, or a list of these.
 [[nodiscard]] absl::Status SetPrompt(const JsonArgument& argument, OpenAiRequest* request);
 // messages: roles and texts.
 [[nodiscard]] absl::Status SetMessages(const JsonArgument& argument, OpenAiRequest* request);

@@ -276,8 +276,9 @@ absl::Status Complete(OpenAiRequest* request) {
     const uint64_t n = generate.has_n() ? generate.n() : 1;
     const uint64_t answers = (1 + request->other_prompts.size()) * n;
     if (!request->other_prompts.empty() && answers > RequestParser::kMaxAnswers) {
-      return FieldError("prompt", absl::StrCat("and n make ", answers, " answers; at most ",
-                                               RequestParser::kMaxAnswers));
+      return FieldError("prompt", absl::StrCat(1 + request->other_prompts.size(),
+                                               " prompts with n = ", n, " make ", answers,
+                                               " answers; at most ", RequestParser::kMaxAnswers));
     }
     if (!generate.stop().has_max_tokens()) {
       generate.mutable_stop()->set_max_tokens(kDefaultCompletionTokens);

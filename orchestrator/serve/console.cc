@@ -86,8 +86,8 @@ void Console::Generate(const HttpRequest& request, HttpResponse& response) {
           absl::StrCat("the console answers ", kAnswers, " prompts at a time; try again later")));
     }
     ASSIGN_OR_RETURN(RequestIntake::Entered entered, Enter(request, response));
-    entered.request.request_id = id;
-    return Answer(std::move(entered.request), response);
+    entered.requests.front().request_id = id;
+    return Answer(std::move(entered.requests), response);
   };
   absl::Status status = answer();
   if (status.ok()) return;
@@ -105,10 +105,10 @@ absl::StatusOr<RequestIntake::Entered> Console::Enter(const HttpRequest& request
                                   }});
 }
 
-absl::Status Console::Answer(PreparedRequest request, HttpResponse& response) {
-  const std::string started = ConsoleStartedLine(request);
-  const std::string id = request.request_id;
-  ASSIGN_OR_RETURN(SubmittedCall call, SubmittedCall::Submit(calls_, std::move(request)));
+absl::Status Console::Answer(std::vector<PreparedRequest> requests, HttpResponse& response) {
+  const std::string started = ConsoleStartedLine(requests.front());
+  const std::string id = requests.front().request_id;
+  ASSIGN_OR_RETURN(SubmittedCall call, SubmittedCall::Submit(calls_, std::move(requests)));
   response.Begin(200, "application/x-ndjson; charset=utf-8");
   if (!response.Write(started)) return absl::OkStatus();
   hub::Detokenizer detokenizer(calls_.model->tokenizer);

@@ -47,7 +47,7 @@ class Console {
   [[nodiscard]] absl::StatusOr<RequestIntake::Entered> Enter(const HttpRequest& request,
                                                              HttpResponse& response);
   // Submits the request and streams its answer. An error: nothing was sent.
-  [[nodiscard]] absl::Status Answer(PreparedRequest request, HttpResponse& response);
+  [[nodiscard]] absl::Status Answer(std::vector<PreparedRequest> requests, HttpResponse& response);
 
   const CallOptions calls_;
   RequestIntake* const intake_;

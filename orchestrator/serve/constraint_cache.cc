@@ -19,8 +19,10 @@ absl::StatusOr<ConstraintCache::Constraint> ConstraintCache::Get(
     const std::string& key, absl::FunctionRef<absl::StatusOr<Constraint>()> compile) {
   {
     MutexLock lock(&mutex_);
-    if (Constraint found = Find(key)) return found;
-    if (const size_t used = DropUnused(); used >= kMaxUsed) {
+    const Constraint found = Find(key);
+    const size_t used = DropUnused();
+    if (found != nullptr) return found;
+    if (used >= kMaxUsed) {
       const absl::Status full = absl::ResourceExhaustedError(
           absl::StrCat("requests with ", used,
                        " different constraints are running or waiting; try again later"));

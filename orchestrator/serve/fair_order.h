@@ -55,7 +55,7 @@ class FairOrder {
   void Leave(const LiveRequest& request);
 
   [[nodiscard]] int size() const { return size_; }  // Requests that wait.
-  // Those of them that are the first answer of their call.
+  // Those of them that are the first answer to their prompt.
   [[nodiscard]] int calls() const { return calls_; }
   // No request waits, holds a slot or may return.
   [[nodiscard]] bool idle() const { return clients_.empty(); }

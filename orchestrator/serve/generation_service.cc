@@ -97,7 +97,7 @@ grpc::Status GenerationService::Generate(grpc::ServerContext* context,
 absl::Status GenerationService::Serve(const Call& call) {
   absl::StatusOr<RequestIntake::Entered> entered = Enter(call);
   if (!entered.ok()) return Refuse(entered.status());
-  PreparedRequest& prepared = entered->request;
+  PreparedRequest& prepared = entered->requests.front();
   prepared.request_id = call.request_id;
   call.trace.SetRequest(prepared, model_->name);
   prepared.trace = call.trace.context();
@@ -107,8 +107,8 @@ absl::Status GenerationService::Serve(const Call& call) {
   started.mutable_started()->set_prompt_tokens(prepared.decode.prompt.size());
 
   // A client that does not read blocks Write below. The scheduler then aborts the call.
-  absl::StatusOr<SubmittedCall> submitted =
-      SubmittedCall::Submit(calls_, std::move(prepared), [&call] { call.context.TryCancel(); });
+  absl::StatusOr<SubmittedCall> submitted = SubmittedCall::Submit(
+      calls_, std::move(entered->requests), [&call] { call.context.TryCancel(); });
   if (!submitted.ok()) return Refuse(submitted.status());
   if (!call.writer.Write(started)) return EndOf(call.context);
   return WriteEvents(call, *submitted);

@@ -8,14 +8,12 @@
 namespace bastion {
 
 LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer,
-                         const Clock* clock, std::shared_ptr<RequestStream> stream,
-                         int first_answer, ServingObserver* observer)
+                         const Clock* clock, CallShare call, ServingObserver* observer)
     : request_(std::make_shared<const PreparedRequest>(std::move(request))),
       answer_(0),
       tokenizer_(*tokenizer),
       clock_(clock),
-      stream_(std::move(stream)),
-      first_answer_(first_answer),
+      call_(std::move(call)),
       observer_(observer),
       max_tokens_(request_->decode.max_tokens),
       detokenizer_(tokenizer_),
@@ -27,8 +25,7 @@ LiveRequest::LiveRequest(const LiveRequest& first, int answer)
       answer_(answer),
       tokenizer_(first.tokenizer_),
       clock_(first.clock_),
-      stream_(first.stream_),
-      first_answer_(first.first_answer_),
+      call_(first.call_),
       observer_(first.observer_),
       max_tokens_(first.max_tokens_),
       detokenizer_(tokenizer_),
@@ -74,7 +71,7 @@ int LiveRequest::tokens_left() const {
 
 void LiveRequest::Fail(const absl::Status& status) {
   ReportEnd(status);
-  stream_->Fail(status);
+  call_.stream->Fail(status);
 }
 
 void LiveRequest::ReportEnd(const absl::Status& status) {
@@ -102,7 +99,7 @@ absl::Status LiveRequest::DeadlineError() {
 }
 
 absl::Status LiveRequest::CheckClient() const {
-  if (stream_->canceled()) return CanceledError();
+  if (call_.stream->canceled()) return CanceledError();
   if (clock_->Now() >= request_->deadline) return DeadlineError();
   return absl::OkStatus();
 }
@@ -110,7 +107,7 @@ absl::Status LiveRequest::CheckClient() const {
 void LiveRequest::UpdateStall() {
   const absl::Duration now = clock_->Now();
   const absl::Duration before = std::exchange(stall_, absl::ZeroDuration());
-  if (!stream_->full()) {
+  if (!call_.stream->full()) {
     full_since_.reset();
     return;
   }
@@ -144,7 +141,7 @@ int LiveRequest::CountLoss() {
 void LiveRequest::PublishCycle() {
   losses_ = 0;
   OutputDelta delta;
-  delta.answer = first_answer_ + answer_;
+  delta.answer = call_.first_answer + answer_;
   const std::vector<TokenId>& output = sequence_->output();
   const absl::Duration began = clock_->Now();
   delta.text = Detokenize({output.begin() + published_, output.end()});
@@ -166,7 +163,7 @@ void LiveRequest::PublishCycle() {
   last_output_ = now;
   const bool ends = sequence_->done();
   if (ends) delta.end = End();
-  stream_->Push(std::move(delta));
+  call_.stream->Push(std::move(delta));
   if (ends) ReportEnd(absl::OkStatus());
 }
 

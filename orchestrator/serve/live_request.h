@@ -29,15 +29,20 @@ namespace bastion {
 
 class LiveRequest {
  public:
+  // The part of a call that a prompt has. All prompts of a call share its stream, where the answers
+  // to this one begin with number `first_answer`.
+  struct CallShare {
+    std::shared_ptr<RequestStream> stream;
+    int first_answer = 0;
+  };
+
   static constexpr absl::Duration kLossInterval = absl::Milliseconds(500);
 
   // The first answer to a prompt. `tokenizer` and `clock` must outlive this object and those of the
-  // other answers. The output goes to `stream`, where the answers to this prompt begin with
-  // number `first_answer`. `observer` is told when the request ends. It may be null, and must
-  // outlive this object.
+  // other answers. `observer` is told when the request ends. It may be null, and must outlive this
+  // object.
   LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer, const Clock* clock,
-              std::shared_ptr<RequestStream> stream, int first_answer = 0,
-              ServingObserver* observer = nullptr);
+              CallShare call, ServingObserver* observer = nullptr);
 
   // ---- before the first admission ----
   // Limits the answers to `tokens`, at least one, if the client did not set max_tokens.
@@ -103,7 +108,7 @@ class LiveRequest {
   [[nodiscard]] const std::string& client() const { return request_->client; }
   [[nodiscard]] double weight() const { return request_->decode.weight; }
   [[nodiscard]] absl::Duration deadline() const { return request_->deadline; }
-  [[nodiscard]] const std::shared_ptr<RequestStream>& stream() const { return stream_; }
+  [[nodiscard]] const std::shared_ptr<RequestStream>& stream() const { return call_.stream; }
   [[nodiscard]] const TraceContext& trace() const { return request_->trace; }
   // When it arrived, on its clock.
   [[nodiscard]] absl::Duration arrived() const { return arrived_; }
@@ -130,8 +135,7 @@ class LiveRequest {
   const int answer_;
   const hub::Tokenizer& tokenizer_;
   const Clock* const clock_;
-  const std::shared_ptr<RequestStream> stream_;
-  const int first_answer_;
+  const CallShare call_;
   ServingObserver* const observer_;
   int max_tokens_;
   bool has_ended_ = false;

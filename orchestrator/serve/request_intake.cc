@@ -27,24 +27,33 @@ RequestIntake::RequestIntake(const RequestParser* parser, Scheduler* scheduler,
       quota_(options.max_client_calls),
       tokenizing_(Turns(options), kTokenizingBytes) {}
 
-absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(const v1::GenerateRequest& request,
-                                                            const Caller& caller) {
-  // Calls that wait here will wait in the queue next, so they take places there.
-  const int others = entering_++;
-  const auto leave = absl::MakeCleanup([this] { --entering_; });
+absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(
+    absl::Span<const v1::GenerateRequest> requests, const Caller& caller) {
+  // Requests that wait here will wait in the queue next, so they take places there.
+  const auto count = static_cast<int>(requests.size());
+  const int others = entering_.fetch_add(count) + count - 1;
+  const auto leave = absl::MakeCleanup([&] { entering_ -= count; });
   RETURN_IF_ERROR(scheduler_->CheckRoom(others));
   const std::string& client = caller.name.empty() ? caller.client : caller.name;
   ASSIGN_OR_RETURN(ClientQuota::Call call, quota_.Enter(client));
-  RETURN_IF_ERROR(parser_->CheckBounds(request));
-  ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
-                   tokenizing_.Wait(request.ByteSizeLong(), caller.deadline, caller.is_canceled));
-  RETURN_IF_ERROR(scheduler_->CheckRoom(0));
-  ASSIGN_OR_RETURN(PreparedRequest prepared, parser_->Parse(request, caller.name));
-  if (prepared.decode.constraint != nullptr && !scheduler_->stats().target.takes_masks) {
-    return FieldError("constraint", "the verifier of this server does not support constraints");
+  size_t bytes = 0;
+  for (const v1::GenerateRequest& request : requests) {
+    RETURN_IF_ERROR(parser_->CheckBounds(request));
+    bytes += request.ByteSizeLong();
   }
-  prepared.client = client;
-  prepared.deadline = caller.deadline;
+  ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
+                   tokenizing_.Wait(bytes, caller.deadline, caller.is_canceled));
+  RETURN_IF_ERROR(scheduler_->CheckRoom(count - 1));
+  std::vector<PreparedRequest> prepared;
+  for (const v1::GenerateRequest& request : requests) {
+    ASSIGN_OR_RETURN(PreparedRequest one, parser_->Parse(request, caller.name));
+    if (one.decode.constraint != nullptr && !scheduler_->stats().target.takes_masks) {
+      return FieldError("constraint", "the verifier of this server does not support constraints");
+    }
+    one.client = client;
+    one.deadline = caller.deadline;
+    prepared.push_back(std::move(one));
+  }
   return Entered{std::move(prepared), std::move(call)};
 }
 

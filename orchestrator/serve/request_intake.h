@@ -8,9 +8,11 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "orchestrator/serve/client_quota.h"
 #include "orchestrator/serve/request_parser.h"
 #include "orchestrator/serve/scheduler.h"
@@ -36,7 +38,7 @@ class RequestIntake {
   };
   // A call that may be submitted. It counts for its client until this is destroyed.
   struct Entered {
-    PreparedRequest request;
+    std::vector<PreparedRequest> requests;  // One per prompt.
     ClientQuota::Call call;
   };
 
@@ -44,11 +46,16 @@ class RequestIntake {
   RequestIntake(const RequestParser* parser, Scheduler* scheduler,
                 const IntakeOptions& options = {});
 
-  // UNAVAILABLE or RESOURCE_EXHAUSTED if the service does not take requests now; INVALID_ARGUMENT
-  // or NOT_FOUND for the request; CANCELLED or DEADLINE_EXCEEDED. All are for clients
-  // (error_details.h).
-  [[nodiscard]] absl::StatusOr<Entered> Enter(const v1::GenerateRequest& request,
+  // Enters a call with one request per prompt, all or none. UNAVAILABLE or RESOURCE_EXHAUSTED if
+  // the service does not take them now; INVALID_ARGUMENT or NOT_FOUND for a request; CANCELLED or
+  // DEADLINE_EXCEEDED. All are for clients (error_details.h). REQUIRES: there is a request.
+  [[nodiscard]] absl::StatusOr<Entered> Enter(absl::Span<const v1::GenerateRequest> requests,
                                               const Caller& caller);
+  // The same for one prompt.
+  [[nodiscard]] absl::StatusOr<Entered> Enter(const v1::GenerateRequest& request,
+                                              const Caller& caller) {
+    return Enter(absl::MakeConstSpan(&request, 1), caller);
+  }
 
   [[nodiscard]] const RequestParser& parser() const { return *parser_; }
 
@@ -57,7 +64,7 @@ class RequestIntake {
   Scheduler* const scheduler_;
   ClientQuota quota_;
   WorkLimit tokenizing_;
-  std::atomic<int> entering_{0};  // Calls in Enter.
+  std::atomic<int> entering_{0};  // Requests in Enter.
 };
 
 }  // namespace bastion

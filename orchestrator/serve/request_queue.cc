@@ -47,12 +47,21 @@ absl::Status RequestQueue::CheckRoom(int others) {
 }
 
 absl::Status RequestQueue::Push(Request request) {
+  std::vector<Request> requests;
+  requests.push_back(std::move(request));
+  return PushAll(std::move(requests));
+}
+
+absl::Status RequestQueue::PushAll(std::vector<Request> requests) {
   std::vector<Request> expired;
   const auto push = [&]() -> absl::Status {
     MutexLock lock(&mutex_);
-    if (absl::Status refusal = Refusal(0, expired); !refusal.ok()) return refusal;
-    next_deadline_ = std::min(next_deadline_, request->deadline());
-    order_.Add(std::move(request));
+    const int others = static_cast<int>(requests.size()) - 1;
+    if (absl::Status refusal = Refusal(others, expired); !refusal.ok()) return refusal;
+    for (Request& request : requests) {
+      next_deadline_ = std::min(next_deadline_, request->deadline());
+      order_.Add(std::move(request));
+    }
     return absl::OkStatus();
   };
   const absl::Status status = push();
@@ -67,7 +76,7 @@ absl::Status RequestQueue::FullError() {
                  << " requests were refused since the last such line";
   }
   const absl::Status full = absl::ResourceExhaustedError(
-      absl::StrCat("the queue is full: ", order_.calls(), " calls are waiting; try again later"));
+      absl::StrCat("the queue is full: ", order_.calls(), " prompts are waiting; try again later"));
   return WithRetryDelay(ForClient(full), retry_.NextDelay(now));
 }
 

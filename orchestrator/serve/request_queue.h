@@ -32,8 +32,8 @@ class RequestQueue {
     int parked = 0;
   };
 
-  // Refuses requests until Accept(). New requests are also refused while `capacity` calls wait. The
-  // other answers of a call that is being served do not count.
+  // Refuses requests until Accept(). New requests are also refused while `capacity` prompts wait.
+  // The other answers to a prompt that is being served do not count.
   // `clock` must outlive this object.
   explicit RequestQueue(int capacity, const Clock* clock = &Clock::Real());
 
@@ -41,8 +41,10 @@ class RequestQueue {
   // The error with which Push would refuse a request now. `others` further requests are about to
   // enter. Call it before the work that Push needs.
   [[nodiscard]] absl::Status CheckRoom(int others) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Adds a new request. UNAVAILABLE while draining; the status of Refuse() while not accepting;
-  // RESOURCE_EXHAUSTED with a retry delay (error_details.h) while full.
+  // Adds new requests, all or none. UNAVAILABLE while draining; the status of Refuse() while not
+  // accepting; RESOURCE_EXHAUSTED with a retry delay (error_details.h) if there is no room.
+  [[nodiscard]] absl::Status PushAll(std::vector<Request> requests) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same for one request.
   [[nodiscard]] absl::Status Push(Request request) ABSL_LOCKS_EXCLUDED(mutex_);
   // Cancels the stream, and removes its request if that waits here.
   void Cancel(RequestStream& stream) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/status.h"
 #include "common/stages/kv_pages.h"
 #include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/kv_admission.h"
@@ -48,11 +49,17 @@ Scheduler::~Scheduler() {
   thread_.join();
 }
 
-absl::Status Scheduler::Submit(std::unique_ptr<LiveRequest> request) {
+absl::Status Scheduler::SubmitAll(std::vector<std::unique_ptr<LiveRequest>> requests) {
   if (const SchedulerStats now = stats(); now.ready) {
-    if (absl::Status fits = FitToCapacity(now.target, *request); !fits.ok()) return fits;
+    for (const auto& request : requests) RETURN_IF_ERROR(FitToCapacity(now.target, *request));
   }
-  return queue_.Push(std::move(request));
+  return queue_.PushAll(std::move(requests));
+}
+
+absl::Status Scheduler::Submit(std::unique_ptr<LiveRequest> request) {
+  std::vector<std::unique_ptr<LiveRequest>> requests;
+  requests.push_back(std::move(request));
+  return SubmitAll(std::move(requests));
 }
 
 SchedulerStats Scheduler::stats() const {

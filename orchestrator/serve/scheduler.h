@@ -78,8 +78,11 @@ class Scheduler {
   // Fails the requests that have not ended, saves what was learned, and joins the thread.
   ~Scheduler();
 
-  // Adds a request to the queue. INVALID_ARGUMENT if its prompt exceeds the KV cache; else see
-  // RequestQueue::Push.
+  // Adds the requests of a call to the queue, all or none. INVALID_ARGUMENT if a prompt exceeds the
+  // KV cache; else see RequestQueue::PushAll.
+  [[nodiscard]] absl::Status SubmitAll(std::vector<std::unique_ptr<LiveRequest>> requests)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same for one request.
   [[nodiscard]] absl::Status Submit(std::unique_ptr<LiveRequest> request)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // The error with which Submit would refuse any request now, e.g. because the queue is full.

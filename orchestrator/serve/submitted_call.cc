@@ -15,25 +15,19 @@ absl::StatusOr<SubmittedCall> SubmittedCall::Submit(const CallOptions& options,
   for (const PreparedRequest& request : requests) answers += request.answers;
   const auto stream = std::make_shared<RequestStream>(options.stream_interval, answers);
   stream->SetAbortCallback(std::move(abort));
-  // Before the requests are submitted: the destructor ends the use of `abort`.
-  SubmittedCall call(options.scheduler, stream);
+  std::vector<std::unique_ptr<LiveRequest>> live;
   int first_answer = 0;
   for (PreparedRequest& request : requests) {
     const int next = first_answer + request.answers;
-    RETURN_IF_ERROR(options.scheduler->Submit(
-        std::make_unique<LiveRequest>(std::move(request), &options.model->tokenizer, &Clock::Real(),
-                                      stream, first_answer, options.observer)));
+    live.push_back(std::make_unique<LiveRequest>(
+        std::move(request), &options.model->tokenizer, &Clock::Real(),
+        LiveRequest::CallShare{stream, first_answer}, options.observer));
     first_answer = next;
   }
+  // Before the requests are submitted: the destructor ends the use of `abort`.
+  SubmittedCall call(options.scheduler, stream);
+  RETURN_IF_ERROR(options.scheduler->SubmitAll(std::move(live)));
   return call;
-}
-
-absl::StatusOr<SubmittedCall> SubmittedCall::Submit(const CallOptions& options,
-                                                    PreparedRequest request,
-                                                    std::function<void()> abort) {
-  std::vector<PreparedRequest> requests;
-  requests.push_back(std::move(request));
-  return Submit(options, std::move(requests), std::move(abort));
 }
 
 SubmittedCall::~SubmittedCall() {

@@ -31,15 +31,11 @@ struct CallOptions {
 class SubmittedCall {
  public:
   // Submits `requests`, one per prompt. The answers to the first prompt have the first numbers, and
-  // so on. If one request fails, so does the call. `abort` is called if the call fails while the
-  // thread of the call is blocked by a client that does not read (RequestStream::SetAbortCallback).
-  // Errors: Scheduler::Submit.
+  // so on. All are accepted or none. If one of them fails later, so does the call. `abort` is
+  // called if the call fails while the thread of the call is blocked by a client that does not read
+  // (RequestStream::SetAbortCallback). Errors: Scheduler::Submit.
   [[nodiscard]] static absl::StatusOr<SubmittedCall> Submit(const CallOptions& options,
                                                             std::vector<PreparedRequest> requests,
-                                                            std::function<void()> abort = nullptr);
-  // The same for one prompt.
-  [[nodiscard]] static absl::StatusOr<SubmittedCall> Submit(const CallOptions& options,
-                                                            PreparedRequest request,
                                                             std::function<void()> abort = nullptr);
   ~SubmittedCall();
   SubmittedCall(SubmittedCall&&) = default;

@@ -151,6 +151,7 @@ TEST_F(OpenAiTest, PromptsThatDoNotFitIntoTheQueueRefuseTheCall) {
   body["prompt"] = std::vector<std::string>(64, "ABC");
   const HttpAnswer answer = Post(kCompletions, body);
   EXPECT_EQ(answer.status, 429) << answer.body;
+  EXPECT_TRUE(ends_.ended().empty()) << "no prompt may enter alone";
   verifier_.Hold(false);
   EXPECT_TRUE(AwaitIdle());
 }

@@ -49,9 +49,10 @@ class RequestMaker {
     request.trace = spec.trace;
     request.client = spec.client;
     request.deadline = spec.deadline;
-    auto stream = std::make_shared<RequestStream>(absl::ZeroDuration(), spec.answers);
-    return std::make_unique<LiveRequest>(std::move(request), &tokenizer_, clock_, std::move(stream),
-                                         /*first_answer=*/0, observer_);
+    LiveRequest::CallShare call = {
+        std::make_shared<RequestStream>(absl::ZeroDuration(), spec.answers)};
+    return std::make_unique<LiveRequest>(std::move(request), &tokenizer_, clock_, std::move(call),
+                                         observer_);
   }
 
   // For the requests made from now on.

@@ -35,16 +35,16 @@ TEST_F(RequestIntakeTest, TheRequestHasTheCallersNameAndDeadline) {
   const absl::Duration deadline = Clock::Real().Now() + absl::Hours(1);
   const auto entered = intake_->Enter(request_, {.client = "c", .deadline = deadline});
   ASSERT_TRUE(entered.ok()) << entered.status();
-  EXPECT_EQ(entered->request.client, "c");
-  EXPECT_EQ(entered->request.deadline, deadline);
-  EXPECT_FALSE(entered->request.decode.prompt.empty());
+  EXPECT_EQ(entered->requests.front().client, "c");
+  EXPECT_EQ(entered->requests.front().deadline, deadline);
+  EXPECT_FALSE(entered->requests.front().decode.prompt.empty());
 }
 
 TEST_F(RequestIntakeTest, ACallerWithANameIsOneClientWhateverItStates) {
   Serve({.max_client_calls = 1});
   const auto first = intake_->Enter(request_, {.name = "alice", .client = "one"});
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_EQ(first->request.client, "alice");
+  EXPECT_EQ(first->requests.front().client, "alice");
   const auto second = intake_->Enter(request_, {.name = "alice", .client = "two"});
   EXPECT_TRUE(absl::IsResourceExhausted(second.status())) << second.status();
 }
@@ -53,7 +53,7 @@ TEST_F(RequestIntakeTest, CallersWithDifferentNamesNeverShareASalt) {
   Serve();
   const auto salt = [&](const char* name, const char* stated) {
     request_.set_cache_salt(stated);
-    return intake_->Enter(request_, {.name = name})->request.decode.cache_salt;
+    return intake_->Enter(request_, {.name = name})->requests.front().decode.cache_salt;
   };
   EXPECT_EQ(salt("alice", "s"), salt("alice", "s"));
   EXPECT_NE(salt("alice", "s"), salt("alices", ""));
