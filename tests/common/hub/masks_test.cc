@@ -14,7 +14,7 @@
 namespace bastion::hub {
 namespace {
 
-constexpr size_t kWords = 1500;
+constexpr size_t kWords = 600;
 
 // A vocabulary with words of 1 to 40 characters, with characters of 1 to 4 bytes, and with
 // punctuation.
@@ -76,7 +76,7 @@ class MaskTest : public ::testing::TestWithParam<std::pair<GrammarKind, const ch
 TEST_P(MaskTest, HasTheTokensThatCanBePushed) {
   auto start = compiler_.Compile(GetParam().first, GetParam().second);
   ASSERT_TRUE(start.ok()) << start.status();
-  for (uint32_t walk = 0; walk < 4; ++walk) {
+  for (uint32_t walk = 0; walk < 3; ++walk) {
     auto state = start->Copy();
     ASSERT_TRUE(state.ok()) << state.status();
     std::string text;
