@@ -87,7 +87,10 @@ impl Compiler {
     }
 
     fn compile(&self, grammar: TopLevelGrammar) -> Result<State, Failure> {
-        let mut parser = self.factory.create_parser(grammar).map_err(Failure::invalid)?;
+        let mut parser = self
+            .factory
+            .create_parser(grammar)
+            .map_err(|error| failure(Code::InvalidArgument, error))?;
         parser.start_without_prompt();
         let grammar = parser.parser.grammar();
         if has_unsupported_attributes(grammar) {
