@@ -19,7 +19,7 @@ absl::StatusOr<ConstraintCache::Constraint> ConstraintCache::Get(
     const std::string& key, absl::FunctionRef<absl::StatusOr<Constraint>()> compile) {
   {
     MutexLock lock(&mutex_);
-    const Constraint found = Find(key);
+    Constraint found = Find(key);
     const size_t used = DropUnused();
     if (found != nullptr) return found;
     if (used >= kMaxUsed) {

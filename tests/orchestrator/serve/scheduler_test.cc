@@ -79,10 +79,12 @@ TEST_F(SchedulerTest, ALongPromptIsPrefilledWithinTheRowBudget) {
 }
 
 TEST_F(SchedulerTest, ALatencyTargetLimitsThePromptRowsOfTheForwardsOfItsRequest) {
+  // The answer must not end before the verifier is held.
+  verifier_.fake()->max_context = 8192;
   StartAndAwaitReady();
   // A forward of the fake takes 1 ms, and 0.01 ms per row.
   for (const absl::Duration target : {absl::Milliseconds(2), absl::InfiniteDuration()}) {
-    const auto decoding = Submit({.max_tokens = 200, .latency_target = target});
+    const auto decoding = Submit({.max_tokens = 4000, .latency_target = target});
     OutputDelta first;
     ASSERT_EQ(decoding->WaitForEvent(absl::Seconds(20), first), RequestStream::Event::kDelta);
     verifier_.Hold(true);
