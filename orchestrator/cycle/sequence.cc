@@ -47,12 +47,10 @@ absl::Span<const TokenId> DecodeSequence::FindForced() {
 }
 
 void DecodeSequence::Constrain(GrownTree* grown) {
-  TokenConstraint* const constraint = this->constraint();
-  absl::Status constrained;
-  if (constraint != nullptr) {
-    constrained = ConstrainTree(request_.stop_tokens, *constraint, grown);
+  if (TokenConstraint* const constraint = this->constraint()) {
+    absl::Status constrained = ConstrainTree(request_.stop_tokens, *constraint, grown);
+    if (!constrained.ok()) Fail(std::move(constrained));
   }
-  if (!constrained.ok()) Fail(std::move(constrained));
   if (!status_.ok()) grown->tree.Truncate(0);
 }
 
@@ -135,19 +133,18 @@ Frontier DecodeSequence::NextFrontier(const DraftRound& round) const {
 }
 
 void DecodeSequence::Emit(TokenId token) {
+  TokenConstraint* const constraint = this->constraint();  // After the output without `token`.
   if (done()) return;
   output_.push_back(token);
   if (request_.stop_tokens.contains(token)) {
     reason_ = FinishReason::kStopToken;
     return;
   }
-  // If it was dropped, it is made after the output, which has the token already.
-  const bool made = constraint_ != nullptr;
-  if (TokenConstraint* const constraint = this->constraint()) {
-    if (made) status_ = constraint->Push(token);
+  if (constraint != nullptr) {
+    status_ = constraint->Push(token);
     if (status_.ok() && constraint->complete()) reason_ = FinishReason::kComplete;
+    if (done()) return;
   }
-  if (done()) return;
   if (static_cast<int>(output_.size()) >= request_.max_tokens) {
     reason_ = FinishReason::kLength;
   }

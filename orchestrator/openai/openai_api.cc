@@ -146,12 +146,8 @@ absl::StatusOr<OpenAiRequest> OpenAiApi::Read(const Call& call) {
 
 absl::StatusOr<RequestIntake::Entered> OpenAiApi::Enter(const Call& call,
                                                         const OpenAiRequest& request) {
-  std::vector<v1::GenerateRequest> requests = {request.generate};
-  for (const v1::GenerateRequest& prompt : request.other_prompts) {
-    requests.push_back(request.generate);
-    requests.back().clear_prompt();
-    requests.back().MergeFrom(prompt);
-  }
+  std::vector<const v1::GenerateRequest*> requests = {&request.generate};
+  for (const v1::GenerateRequest& other : request.other_prompts) requests.push_back(&other);
   const bool has_user = !request.user.empty() && request.user.size() <= kLongestUser;
   return intake_->Enter(requests, {.name = call.http.caller,
                                    .client = has_user ? request.user : kClient,

@@ -283,6 +283,12 @@ absl::Status Complete(OpenAiRequest* request) {
     if (!generate.stop().has_max_tokens()) {
       generate.mutable_stop()->set_max_tokens(kDefaultCompletionTokens);
     }
+    for (v1::GenerateRequest& other : request->other_prompts) {
+      v1::GenerateRequest whole = generate;
+      whole.clear_prompt();
+      whole.MergeFrom(other);  // It has only a prompt so far.
+      other = std::move(whole);
+    }
     return absl::OkStatus();
   }
   if (generate.chat().messages().empty()) return FieldError("messages", "is missing");

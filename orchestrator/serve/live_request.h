@@ -99,7 +99,7 @@ class LiveRequest {
   // For the scheduler.
   TurnHistory turns;
 
-  // What the client asked for. All answers of a call share it.
+  // What the client asked for. All answers to a prompt share it.
   [[nodiscard]] const PreparedRequest& request() const { return *request_; }
   // The number of the answer among those to its prompt.
   [[nodiscard]] int answer() const { return answer_; }

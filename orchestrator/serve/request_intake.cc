@@ -28,7 +28,7 @@ RequestIntake::RequestIntake(const RequestParser* parser, Scheduler* scheduler,
       tokenizing_(Turns(options), kTokenizingBytes) {}
 
 absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(
-    absl::Span<const v1::GenerateRequest> requests, const Caller& caller) {
+    absl::Span<const v1::GenerateRequest* const> requests, const Caller& caller) {
   // Requests that wait here will wait in the queue next, so they take places there.
   const auto count = static_cast<int>(requests.size());
   const int others = entering_.fetch_add(count) + count - 1;
@@ -37,16 +37,16 @@ absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(
   const std::string& client = caller.name.empty() ? caller.client : caller.name;
   ASSIGN_OR_RETURN(ClientQuota::Call call, quota_.Enter(client));
   size_t bytes = 0;
-  for (const v1::GenerateRequest& request : requests) {
-    RETURN_IF_ERROR(parser_->CheckBounds(request));
-    bytes += request.ByteSizeLong();
+  for (const v1::GenerateRequest* request : requests) {
+    RETURN_IF_ERROR(parser_->CheckBounds(*request));
+    bytes += request->ByteSizeLong();
   }
   ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
                    tokenizing_.Wait(bytes, caller.deadline, caller.is_canceled));
   RETURN_IF_ERROR(scheduler_->CheckRoom(count - 1));
   std::vector<PreparedRequest> prepared;
-  for (const v1::GenerateRequest& request : requests) {
-    ASSIGN_OR_RETURN(PreparedRequest one, parser_->Parse(request, caller.name));
+  for (const v1::GenerateRequest* request : requests) {
+    ASSIGN_OR_RETURN(PreparedRequest one, parser_->Parse(*request, caller.name));
     if (one.decode.constraint != nullptr && !scheduler_->stats().target.takes_masks) {
       return FieldError("constraint", "the verifier of this server does not support constraints");
     }

@@ -49,12 +49,12 @@ class RequestIntake {
   // Enters a call with one request per prompt, all or none. UNAVAILABLE or RESOURCE_EXHAUSTED if
   // the service does not take them now; INVALID_ARGUMENT or NOT_FOUND for a request; CANCELLED or
   // DEADLINE_EXCEEDED. All are for clients (error_details.h). REQUIRES: there is a request.
-  [[nodiscard]] absl::StatusOr<Entered> Enter(absl::Span<const v1::GenerateRequest> requests,
+  [[nodiscard]] absl::StatusOr<Entered> Enter(absl::Span<const v1::GenerateRequest* const> requests,
                                               const Caller& caller);
   // The same for one prompt.
   [[nodiscard]] absl::StatusOr<Entered> Enter(const v1::GenerateRequest& request,
                                               const Caller& caller) {
-    return Enter(absl::MakeConstSpan(&request, 1), caller);
+    return Enter(absl::Span<const v1::GenerateRequest* const>({&request}), caller);
   }
 
   [[nodiscard]] const RequestParser& parser() const { return *parser_; }

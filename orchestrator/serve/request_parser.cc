@@ -369,8 +369,9 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
   DecodeRequest decode;
   decode.cache_salt = request.cache_salt();
   // The length keeps names and salts apart.
-  if (!caller.empty())
+  if (!caller.empty()) {
     decode.cache_salt = absl::StrCat(caller.size(), ":", caller, request.cache_salt());
+  }
   if (request.output().trees() || request.output().totals()) decode.kept_trees = KeptTrees::kLast;
   ASSIGN_OR_RETURN(decode.sampling, ParseSampling(request.sampling()));
   if (request.output().has_logprobs()) {

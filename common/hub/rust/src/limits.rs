@@ -44,8 +44,9 @@ pub fn check_bounds(schema: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Attributes of Lark rules. Texts of lazy rules are taken back after they matched, also where drafts
-/// depend on them. llguidance stores captured text again and again, and ignores the others.
+/// Attributes of Lark rules. The text of lazy rules is taken back after it matched, also where drafts
+/// depend on it. A parser with max_tokens cannot go back. llguidance stores captured text again and
+/// again. A temperature would have no effect.
 pub fn has_unsupported_attributes(grammar: &CGrammar) -> bool {
     let lexer = grammar.lexer_spec();
     if !lexer.can_rollback()
