@@ -61,14 +61,18 @@ function(_bastion_test_has_threads result name)
 endfunction()
 
 # Under the thread sanitizer, a test without threads is built only on request. no_threads stops such a
-# test if it starts a thread.
+# test if it starts a thread. OPTIMIZED: the test measures what it includes, so it is optimized like a library.
 function(bastion_test)
-  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZED" "NAME" "SRCS;DEPS;LABELS" ${ARGN})
   _bastion_test_has_threads(has_threads ${ARG_NAME})
   add_executable(${ARG_NAME} ${ARG_SRCS})
   bastion_include_directories(${ARG_NAME})
-  bastion_use_precompiled_test_header(${ARG_NAME})
-  target_compile_options(${ARG_NAME} PRIVATE ${BASTION_TEST_OPTIMIZE})
+  if(ARG_OPTIMIZED)
+    bastion_use_precompiled_header(${ARG_NAME})
+  else()
+    bastion_use_precompiled_test_header(${ARG_NAME})
+    target_compile_options(${ARG_NAME} PRIVATE ${BASTION_TEST_OPTIMIZE})
+  endif()
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${ARG_NAME} PRIVATE BASTION_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                                  BASTION_BINARY_DIR="${CMAKE_BINARY_DIR}")

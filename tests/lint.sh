@@ -9,7 +9,8 @@ usage: tests/lint.sh [--fix | --tidy [FILE…]]
 Checks all C++ and CUDA files with clang-format. Every difference is an error.
   --fix     reformats them instead
   --tidy    runs clang-tidy (.clang-tidy, every finding is an error) over the given files, or over all .cc
-            files outside tests/ that the build compiles without libtorch and CUDA
+            files outside tests/ that the build compiles without libtorch and CUDA. Only with FILE does it
+            find a missing #include, which precompiled headers hide from the builds
 END
 }
 

@@ -16,8 +16,7 @@ constexpr int kSteps = 8;
 
 const hub::GrammarCompiler& Compiler() {
   static const auto* const compiler = [] {
-    const auto tokenizer =
-        hub::Tokenizer::Load(std::string(BASTION_SOURCE_DIR) + "/deploy/demo_model/target");
+    const auto tokenizer = hub::Tokenizer::Load(BASTION_SOURCE_DIR "/deploy/demo_model/target");
     CHECK(tokenizer.ok()) << tokenizer.status();
     auto made = hub::GrammarCompiler::Create(*tokenizer, kVocabulary, {kEnd});
     CHECK(made.ok()) << made.status();

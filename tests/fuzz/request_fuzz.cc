@@ -5,8 +5,8 @@
 #include "tests/fuzz/fuzz_target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto& model = *new auto(
-      bastion::ServedModel::Load(std::string(BASTION_SOURCE_DIR) + "/deploy/demo_model/target"));
+  static const auto& model =
+      *new auto(bastion::ServedModel::Load(BASTION_SOURCE_DIR "/deploy/demo_model/target"));
   CHECK(model.ok()) << model.status();
   static const auto& parser =
       *new bastion::RequestParser(model->get(), *bastion::Policy::Parse("default"));

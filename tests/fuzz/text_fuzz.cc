@@ -12,8 +12,8 @@ namespace bastion {
 namespace {
 
 const hub::Tokenizer& DemoTokenizer() {
-  static const auto& tokenizer = *new auto(
-      hub::Tokenizer::Load(std::string(BASTION_SOURCE_DIR) + "/deploy/demo_model/target"));
+  static const auto& tokenizer =
+      *new auto(hub::Tokenizer::Load(BASTION_SOURCE_DIR "/deploy/demo_model/target"));
   CHECK(tokenizer.ok()) << tokenizer.status();
   return *tokenizer;
 }

@@ -43,8 +43,6 @@ void SetNoDelay(int socket) {
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-absl::Duration Now() { return Clock::Real().Now(); }
-
 }  // namespace
 
 FaultyLink::FaultyLink(int from, int to, uint64_t seed)
@@ -155,7 +153,7 @@ void FaultyLink::Read(Connection& connection, int from, const LinkFaults& faults
       return;
     }
     std::string bytes(buffer, static_cast<size_t>(count));
-    absl::Duration due = Now() + faults.delay;
+    absl::Duration due = Clock::Real().Now() + faults.delay;
     if (faults.delay > absl::ZeroDuration()) hits_.fetch_add(1);
     if (Happens(faults.loss)) due += kRetransmission;
     // Later bytes wait for those that were lost.
@@ -176,7 +174,7 @@ void FaultyLink::Read(Connection& connection, int from, const LinkFaults& faults
 void FaultyLink::Write(Connection& connection, int from) {
   Direction& direction = connection.directions[from];
   const int to = connection.sockets[1 - from];
-  while (!direction.chunks.empty() && direction.chunks.front().due <= Now()) {
+  while (!direction.chunks.empty() && direction.chunks.front().due <= Clock::Real().Now()) {
     std::string& bytes = direction.chunks.front().bytes;
     const ssize_t count = bytes.empty() ? 0 : ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (count < 0) {
