@@ -3,6 +3,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/write.hpp>
+#include <memory>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -43,8 +44,15 @@ class HttpsTest : public ::testing::Test {
     server_ = *std::move(server);
   }
 
+  // A session that a client keeps from one connection to the next.
+  struct Session {
+    std::unique_ptr<SSL_SESSION, decltype(&SSL_SESSION_free)> kept{nullptr, SSL_SESSION_free};
+    bool resumed = false;  // By the last connection.
+  };
+
   // The bytes of the answer; empty if there is none. `client`: its certificate and what it trusts.
-  std::string Get(const TlsFiles& client, const std::string& headers = "") const {
+  std::string Get(const TlsFiles& client, const std::string& headers = "",
+                  Session* session = nullptr) const {
     asio::ssl::context context(asio::ssl::context::tls_client);
     context.load_verify_file(client.authorities);
     context.set_verify_mode(asio::ssl::verify_peer);
@@ -57,8 +65,11 @@ class HttpsTest : public ::testing::Test {
     boost::system::error_code error;
     stream.next_layer().connect(
         {asio::ip::make_address("127.0.0.1"), static_cast<uint16_t>(server_->port())});
+    SSL* const ssl = stream.native_handle();
+    if (session != nullptr && session->kept != nullptr) SSL_set_session(ssl, session->kept.get());
     error = stream.handshake(asio::ssl::stream_base::client, error);
     if (error.failed()) return "";
+    if (session != nullptr) session->resumed = SSL_session_reused(ssl) == 1;
     asio::write(stream,
                 asio::buffer(absl::StrCat("GET /hello HTTP/1.1\r\nHost: localhost\r\n", headers,
                                           "Connection: close\r\n\r\n")),
@@ -68,6 +79,9 @@ class HttpsTest : public ::testing::Test {
     while (!error.failed()) {
       const size_t count = stream.read_some(asio::buffer(buffer), error);
       all.append(buffer, count);
+      // The server sends the session before its answer. OpenSSL makes the connection's own session
+      // unusable where the connection ends in an error.
+      if (session != nullptr) session->kept.reset(SSL_SESSION_dup(SSL_get0_session(ssl)));
     }
     return all;
   }
@@ -98,6 +112,18 @@ TEST_F(HttpsTest, ACertificateIsRequiredOnRequest) {
   Start({.tls = files});
   EXPECT_EQ(Get({.authorities = files.authorities}), "");
   EXPECT_THAT(Get(Files("client", authority_)), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpsTest, AClientWithACertificateResumesItsSession) {
+  TlsFiles files = Files("server", authority_);
+  files.require_client_certificate = true;
+  Start({.tls = files});
+  const TlsFiles client = Files("client", authority_);
+  Session session;
+  EXPECT_THAT(Get(client, "", &session), StartsWith("HTTP/1.1 200"));
+  EXPECT_FALSE(session.resumed);
+  EXPECT_THAT(Get(client, "", &session), StartsWith("HTTP/1.1 200"));
+  EXPECT_TRUE(session.resumed);
 }
 
 TEST_F(HttpsTest, ARenewedCertificateIsServed) {

@@ -205,6 +205,29 @@ TEST_F(OpenAiTest, ChatsHaveLogprobsByToken) {
   EXPECT_EQ(text, Expected("[USER]ABC", kTokens));
 }
 
+// Each token of these answers takes 21 * 512 bytes.
+TEST_F(OpenAiTest, AnAnswerOfMoreThan64MiBIsAnErrorUnlessItIsStreamed) {
+  StartAndServe();
+  json body = ChatBody();
+  body["n"] = 32;
+  body["max_tokens"] = 200;
+  body["logprobs"] = true;
+  body["top_logprobs"] = 20;
+  const HttpAnswer answer = Post(kChats, body);
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_THAT(answer.body, HasSubstr("64 MiB"));
+  EXPECT_THAT(answer.body, HasSubstr("set stream to true"));
+  EXPECT_TRUE(Await([&] { return scheduler_->stats().running == 0; }));
+  size_t tokens = 0;
+  for (const json& chunk : PostStream(kChats, body)) {
+    ASSERT_FALSE(chunk.contains("error")) << chunk;
+    for (const json& choice : chunk["choices"]) {
+      if (!choice["logprobs"].is_null()) tokens += choice["logprobs"]["content"].size();
+    }
+  }
+  EXPECT_EQ(tokens, size_t{32 * 200});
+}
+
 TEST_F(OpenAiTest, ErrorsHaveOpenAisShape) {
   StartAndServe();
   const auto expect = [&](const HttpAnswer& answer, int status, const json& parameter) {
