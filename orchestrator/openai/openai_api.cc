@@ -127,7 +127,7 @@ absl::Status OpenAiApi::Serve(const Call& call, OpenAiRequest& request) {
   for (size_t i = 0; i < prepared.size(); ++i) {
     prepared[i].request_id = i == 0 ? call.id : absl::StrCat(call.id, "-", i);
   }
-  call.trace.SetRequest(prepared.front(), calls_.model->name);
+  call.trace.SetRequests(prepared, calls_.model->name);
   for (PreparedRequest& one : prepared) one.trace = call.trace.context();
   absl::StatusOr<SubmittedCall> submitted = SubmittedCall::Submit(calls_, std::move(prepared));
   if (!submitted.ok()) return refuse(submitted.status());

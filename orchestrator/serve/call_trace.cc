@@ -43,6 +43,7 @@ CallTrace::~CallTrace() {
     span_.Set("rpc.response.status_code", absl::StatusCodeToString(span_.status.code()));
   }
   span_.Set("gen_ai.usage.output_tokens", output_tokens_);
+  span_.Set("gen_ai.usage.cache_read.input_tokens", cached_tokens_);
   if (first_output_.has_value()) {
     span_.Set("gen_ai.response.time_to_first_chunk",
               absl::ToDoubleSeconds(*first_output_ - began_));
@@ -50,8 +51,14 @@ CallTrace::~CallTrace() {
   tracer_->Record(std::move(span_));
 }
 
-void CallTrace::SetRequest(const PreparedRequest& request, const std::string& model) {
+void CallTrace::SetRequests(absl::Span<const PreparedRequest> requests, const std::string& model) {
   if (!span_.context.sampled) return;
+  const PreparedRequest& request = requests.front();  // All have its parameters.
+  answers_per_prompt_ = request.answers;
+  int64_t prompt_tokens = 0;
+  for (const PreparedRequest& one : requests) {
+    prompt_tokens += static_cast<int64_t>(one.decode.prompt.size());
+  }
   const SamplingParams& sampling = request.decode.sampling;
   span_.name = absl::StrCat(kOperation, " ", model);
   span_.Set("gen_ai.operation.name", kOperation);
@@ -61,7 +68,7 @@ void CallTrace::SetRequest(const PreparedRequest& request, const std::string& mo
   span_.Set("gen_ai.request.temperature", double{sampling.temperature});
   span_.Set("gen_ai.request.choice.count", int64_t{request.answers});
   span_.Set("gen_ai.response.id", request.request_id);
-  span_.Set("gen_ai.usage.input_tokens", static_cast<int64_t>(request.decode.prompt.size()));
+  span_.Set("gen_ai.usage.input_tokens", prompt_tokens);
   span_.Set("bastion.policy", request.policy.text());
 }
 
@@ -71,7 +78,8 @@ void CallTrace::AddSend(absl::Duration began, const OutputDelta& delta) {
   output_tokens_ += static_cast<int64_t>(delta.tokens.size());
   if (delta.end.has_value()) {
     span_.Set("gen_ai.response.finish_reasons", FinishReasonName(delta.end->reason));
-    span_.Set("gen_ai.usage.cache_read.input_tokens", int64_t{delta.end->cached_prompt_tokens});
+    // All answers to a prompt share it.
+    if (delta.answer % answers_per_prompt_ == 0) cached_tokens_ += delta.end->cached_prompt_tokens;
   }
   Span send;
   send.context = NewSpan(span_.context);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/types/span.h"
 #include "common/base/clock.h"
 #include "common/telemetry/tracer.h"
 #include "orchestrator/serve/prepared_request.h"
@@ -32,7 +33,8 @@ class CallTrace {
 
   // The call came over HTTP, not gRPC. `route` is its path, a constant.
   void SetHttpRoute(const char* route) { http_route_ = route; }
-  void SetRequest(const PreparedRequest& request, const std::string& model);
+  // The requests of the call, one per prompt; not empty.
+  void SetRequests(absl::Span<const PreparedRequest> requests, const std::string& model);
   // A message that was written between `began` (on Clock::Real()) and now.
   void AddSend(absl::Duration began, const OutputDelta& delta);
   // Sets the call's final status.
@@ -44,7 +46,8 @@ class CallTrace {
   const char* http_route_ = nullptr;
   Span span_;
   std::optional<absl::Duration> first_output_;
-  int64_t output_tokens_ = 0;
+  int answers_per_prompt_ = 1;
+  int64_t cached_tokens_ = 0, output_tokens_ = 0;
 };
 
 }  // namespace bastion

@@ -99,7 +99,7 @@ absl::Status GenerationService::Serve(const Call& call) {
   if (!entered.ok()) return Refuse(entered.status());
   PreparedRequest& prepared = entered->requests.front();
   prepared.request_id = call.request_id;
-  call.trace.SetRequest(prepared, model_->name);
+  call.trace.SetRequests(entered->requests, model_->name);
   prepared.trace = call.trace.context();
   v1::GenerateResponse started;
   started.mutable_started()->set_request_id(prepared.request_id);

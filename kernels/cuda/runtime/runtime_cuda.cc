@@ -129,12 +129,8 @@ class CudaStream final : public Stream {
   }
   void ReportError(int error, const char* what) override {
     if (error == cudaSuccess) return;
-    const std::string text = Text(static_cast<cudaError_t>(error));
-    if (EndsContext(static_cast<cudaError_t>(error))) {
-      LOG(FATAL) << what << " failed: " << text
-                 << ". This process cannot use the GPU anymore; start it again";
-    }
-    if (error_.ok()) error_ = absl::InternalError(absl::StrCat(what, " failed: ", text));
+    const absl::Status failed = Failure(static_cast<cudaError_t>(error), what);
+    if (error_.ok()) error_ = failed;
   }
   void AddHostWork(std::function<void()> /*work*/) override {
     CHECK(false) << "only the emulator can run host code on a stream";
@@ -142,6 +138,14 @@ class CudaStream final : public Stream {
 
  private:
   void Enter() { ReportError(MakeCurrent(), "selecting the GPU"); }
+  // The status for `error`. Ends the process if it cannot use the GPU anymore.
+  [[nodiscard]] static absl::Status Failure(cudaError_t error, const char* what) {
+    const std::string text = absl::StrCat(what, " failed: ", Text(error));
+    if (EndsContext(error)) {
+      LOG(FATAL) << text << ". This process cannot use the GPU anymore; start it again";
+    }
+    return absl::InternalError(text);
+  }
   // Returns false if all work is done or any work failed; then no flag can be raised anymore.
   [[nodiscard]] bool IsBusy();
   [[nodiscard]] absl::Status TakeError() { return std::exchange(error_, absl::OkStatus()); }
@@ -217,9 +221,7 @@ absl::StatusOr<double> CudaStream::ElapsedSeconds(int from, int to) {
   float milliseconds = 0;
   cudaError_t error = cudaEventSynchronize(events_[std::max(from, to)]);
   if (error == cudaSuccess) error = cudaEventElapsedTime(&milliseconds, events_[from], events_[to]);
-  if (error != cudaSuccess) {
-    return absl::InternalError(absl::StrCat("work between two marks failed: ", Text(error)));
-  }
+  if (error != cudaSuccess) return Failure(error, "work between two marks");
   return static_cast<double>(milliseconds) * 1e-3;
 }
 
