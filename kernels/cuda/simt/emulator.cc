@@ -44,8 +44,12 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr size_t kStackBytes = 256 * 1024;
+// Each stack begins at another offset. Else the tops of all stacks would share a few lines of the
+// caches.
+constexpr size_t kStackOffset = 9 * 64;
+constexpr int kStackOffsets = 64;
 
-enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
+enum class State : uint8_t { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
 
 struct Copy {
   void* to;
@@ -54,7 +58,6 @@ struct Copy {
 
 struct Thread {
   void* stack_pointer = nullptr;
-  State state = State::kReady;
   int exchanges = 0;
   std::vector<Copy> queued;
   std::deque<std::vector<Copy>> committed;
@@ -66,7 +69,7 @@ struct WarpState {
 
 class Machine {
  public:
-  Machine() : threads_(kMaxThreads), warps_(kMaxThreads / kWarp) {
+  Machine() : threads_(kMaxThreads), states_(kMaxThreads), warps_(kMaxThreads / kWarp) {
     stacks_ = static_cast<char*>(mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE,
                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     CHECK(stacks_ != MAP_FAILED) << "cannot allocate the emulator's stacks";
@@ -91,11 +94,14 @@ class Machine {
     }
   }
 
-  // Sets the current thread's state and switches to the scheduler, which resumes the thread when it
-  // is ready again.
+  // Sets the current thread's state, and switches to another thread of its warp, or to the
+  // scheduler. They resume the thread when it is ready again.
   void Wait(State state) {
-    threads_[current_].state = state;
-    bastion_emulator_switch(&threads_[current_].stack_pointer, scheduler_);
+    states_[current_] = state;
+    void** const mine = &threads_[current_].stack_pointer;
+    const int next = seed_ == 0 ? NextOfWarp() : -1;
+    if (next >= 0) current_ = next;
+    bastion_emulator_switch(mine, next >= 0 ? threads_[next].stack_pointer : scheduler_);
   }
 
   [[nodiscard]] std::vector<int64_t> Order(int64_t count) {
@@ -122,11 +128,25 @@ class Machine {
 
   // Prepares a stack so that the first switch to it starts ThreadMain.
   void Prepare(int index) {
-    auto* top = reinterpret_cast<uint64_t*>(stacks_ + (index + 1) * kStackBytes) - 2;
+    char* const end = stacks_ + (index + 1) * kStackBytes - index % kStackOffsets * kStackOffset;
+    auto* top = reinterpret_cast<uint64_t*>(end) - 2;
     *top = reinterpret_cast<uint64_t>(&ThreadMain);
     std::fill(top - 6, top, 0);
     threads_[index] = {};
     threads_[index].stack_pointer = top - 6;
+    states_[index] = State::kReady;
+  }
+
+  // A ready thread of the current thread's warp; -1 if there is none. The last thread that waits at
+  // the warp's barrier makes all ready.
+  [[nodiscard]] int NextOfWarp() {
+    const int first = current_ / kWarp * kWarp;
+    for (int i = current_ + 1; i < first + kWarp; ++i) {
+      if (states_[i] == State::kReady) return i;
+    }
+    if (Count(State::kAtWarpBarrier, first, kWarp) < kWarp) return -1;
+    MakeReady(first, kWarp);
+    return first;
   }
 
   void RunBlock() {
@@ -134,7 +154,7 @@ class Machine {
     for (int i = 0; i < shape_->threads; ++i) Prepare(i);
     while (!AllDone()) {
       for (const int64_t i : Order(shape_->threads)) {
-        if (threads_[i].state != State::kReady) continue;
+        if (states_[i] != State::kReady) continue;
         current_ = static_cast<int>(i);
         bastion_emulator_switch(&scheduler_, threads_[i].stack_pointer);
       }
@@ -143,19 +163,17 @@ class Machine {
   }
 
   [[nodiscard]] bool AllDone() const {
-    return std::all_of(threads_.begin(), threads_.begin() + shape_->threads,
-                       [](const Thread& thread) { return thread.state == State::kDone; });
+    return Count(State::kDone, 0, shape_->threads) == shape_->threads;
   }
 
   [[nodiscard]] int Count(State state, int first, int count) const {
-    return static_cast<int>(
-        std::count_if(threads_.begin() + first, threads_.begin() + first + count,
-                      [&](const Thread& thread) { return thread.state == state; }));
+    const auto begin = states_.begin() + first;
+    return static_cast<int>(std::count(begin, begin + count, state));
   }
 
   void MakeReady(int first, int count) {
     for (int i = first; i < first + count; ++i) {
-      if (threads_[i].state != State::kDone) threads_[i].state = State::kReady;
+      if (states_[i] != State::kDone) states_[i] = State::kReady;
     }
   }
 
@@ -179,6 +197,7 @@ class Machine {
   }
 
   std::vector<Thread> threads_;
+  std::vector<State> states_;  // One per thread.
   std::vector<WarpState> warps_;
   char* stacks_;
   std::vector<char> shared_storage_;
