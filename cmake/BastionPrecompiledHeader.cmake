@@ -17,10 +17,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 else()
   add_compile_options(-fpch-preprocess)
-  # GCC takes a header only where the same macros are defined. Those who use gRPC get this one.
+  # GCC takes a header only where the same macros are defined. Targets that use gRPC define this one.
   add_compile_definitions(NOMINMAX)
-  # GCC takes classes of a source that another one includes for those of a header, and reports
-  # what does not happen in the system's headers.
+  # GCC takes classes of a source that another one includes for those of a header. It also reports
+  # errors in the system's headers that cannot happen.
   add_compile_options(-Wno-subobject-linkage -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
 endif()
 

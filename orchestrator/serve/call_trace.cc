@@ -53,7 +53,7 @@ CallTrace::~CallTrace() {
 
 void CallTrace::SetRequests(absl::Span<const PreparedRequest> requests, const std::string& model) {
   if (!span_.context.sampled) return;
-  const PreparedRequest& request = requests.front();  // All have its parameters.
+  const PreparedRequest& request = requests.front();  // All requests have its parameters.
   answers_per_prompt_ = request.answers;
   int64_t prompt_tokens = 0;
   for (const PreparedRequest& one : requests) {

@@ -2,6 +2,7 @@
 #ifndef BASTION_TESTS_SUPPORT_FAKE_SPAN_SINK_H_
 #define BASTION_TESTS_SUPPORT_FAKE_SPAN_SINK_H_
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,14 @@
 #include "common/telemetry/tracer.h"
 
 namespace bastion::testing {
+
+// The attribute of `span` with this name; null if there is none.
+inline const SpanAttribute* FindAttribute(const Span& span, const std::string& name) {
+  for (const auto& [other, value] : span.attributes) {
+    if (other == name) return &value;
+  }
+  return nullptr;
+}
 
 // What a FakeSpanSink received, and what it should do. Outlives the sink. Thread-safe.
 class SpanLog {

@@ -111,13 +111,15 @@ void ServiceSystem::StartDrafter() {
 void ServiceSystem::StartOrchestrator() {
   std::vector<std::string> flags = {
       "--target=" + options_.target, "--verifier=" + Address("verifier"),
-      "--drafter=" + Address("drafter"), "--draft_timeout=10s",
-      // Sanitizers slow the services down.
-      BASTION_SANITIZED ? "--calibration_limit=500ms" : "--calibration_limit=0s"};
+      "--drafter=" + Address("drafter"), "--calibration_limit=0s", "--draft_timeout=10s"};
   if (std::filesystem::exists(options_.drafter + "/" + hub::kTransitionFileName)) {
     flags.push_back("--prior=" + options_.drafter);
   }
-  if (BASTION_SANITIZED) flags.push_back("--peer_timeout=30s");
+  // Sanitizers slow the services down. The last value of a flag counts.
+  if (BASTION_SANITIZED) {
+    flags.push_back("--peer_timeout=30s");
+    flags.push_back("--calibration_limit=500ms");
+  }
   flags.insert(flags.end(), options_.orchestrator_flags.begin(), options_.orchestrator_flags.end());
   orchestrator = Start("orchestrator", std::move(flags));
 }

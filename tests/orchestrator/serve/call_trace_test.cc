@@ -12,10 +12,7 @@ namespace bastion {
 namespace {
 
 int64_t Integer(const Span& span, const std::string& name) {
-  for (const auto& [other, value] : span.attributes) {
-    if (other == name) return std::get<int64_t>(value);
-  }
-  return -1;
+  return std::get<int64_t>(*testing::FindAttribute(span, name));
 }
 
 TEST(CallTraceTest, TheSpanOfACallCountsTheTokensOfAllPrompts) {

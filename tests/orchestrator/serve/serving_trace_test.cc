@@ -15,15 +15,8 @@ using testing::Answer;
 using testing::ReadAll;
 using testing::RequestSpec;
 
-const SpanAttribute* Find(const Span& span, const std::string& name) {
-  for (const auto& [other, value] : span.attributes) {
-    if (other == name) return &value;
-  }
-  return nullptr;
-}
-
 int64_t Integer(const Span& span, const std::string& name) {
-  const SpanAttribute* const value = Find(span, name);
+  const SpanAttribute* const value = testing::FindAttribute(span, name);
   return value == nullptr ? 0 : std::get<int64_t>(*value);
 }
 
