@@ -123,7 +123,7 @@ void bastion_hub_grammar_state_free(BastionHubGrammarState* state);
 // token may follow. 8 (RESOURCE_EXHAUSTED) if the grammar is too complex.
 BastionHubStatus bastion_hub_grammar_state_allowed(BastionHubGrammarState* state, uint32_t* bits);
 // The text that must follow, or its first 256 bytes. Empty inside a character.
-BastionHubStatus bastion_hub_grammar_state_forced(const BastionHubGrammarState* state,
+BastionHubStatus bastion_hub_grammar_state_forced(BastionHubGrammarState* state,
                                                   BastionHubText* out);
 // 3 (INVALID_ARGUMENT) if the grammar does not allow the token.
 BastionHubStatus bastion_hub_grammar_state_push(BastionHubGrammarState* state, uint32_t token);

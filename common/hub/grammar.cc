@@ -25,7 +25,7 @@ absl::StatusOr<TokenSet> GrammarState::Allowed() {
   return allowed;
 }
 
-absl::StatusOr<std::string> GrammarState::Forced() const {
+absl::StatusOr<std::string> GrammarState::Forced() {
   BastionHubText forced;
   RETURN_IF_ERROR(Take(bastion_hub_grammar_state_forced(handle_.get(), &forced)));
   return Take(forced);

@@ -35,7 +35,7 @@ class GrammarState {
   [[nodiscard]] absl::StatusOr<TokenSet> Allowed();
   // The text that must follow, or its first 256 bytes; less if finding it takes more than 1 ms.
   // UTF-8. Empty inside a character.
-  [[nodiscard]] absl::StatusOr<std::string> Forced() const;
+  [[nodiscard]] absl::StatusOr<std::string> Forced();
   // Appends a token. INVALID_ARGUMENT if the grammar does not allow it. REQUIRES: it is no end
   // token.
   [[nodiscard]] absl::Status Push(TokenId token);

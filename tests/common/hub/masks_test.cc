@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "common/hub/grammar.h"
 #include "gtest/gtest.h"
@@ -14,15 +15,13 @@
 namespace bastion::hub {
 namespace {
 
-constexpr size_t kWords = 600;
-
 // A vocabulary with words of 1 to 40 characters, with characters of 1 to 4 bytes, and with
 // punctuation.
 std::vector<std::string> WordsOfAllLengths() {
   const char* parts[] = {"a", "Z", "7", " ", "-", "é", "世", "😀", "xyz", "\"", "\\", "\n", "\x7F"};
   std::vector<std::string> words;
   std::set<std::string> seen;
-  for (uint32_t i = 0; words.size() < kWords; ++i) {
+  for (uint32_t i = 0; words.size() < 600; ++i) {
     const auto random = KeyedWords(11, 0, i);
     const uint32_t length = 2 + random[0] % (i % 3 == 0 ? 38 : 8);
     // One word in four has punctuation.
@@ -34,15 +33,30 @@ std::vector<std::string> WordsOfAllLengths() {
   return words;
 }
 
-class MaskTest : public ::testing::TestWithParam<std::pair<GrammarKind, const char*>> {
- protected:
+// Over a vocabulary that ends with the tokens <|x|> and <|end|>.
+class Masks {
+ public:
+  explicit Masks(const std::vector<std::string>& words)
+      : tokenizer_(testing::LoadTokenizer(TokenizerJson(words))) {}
+
+  GrammarState Compile(GrammarKind kind, const char* text) const {
+    return *compiler_.Compile(kind, text);
+  }
+  // The tokens that may follow, without the end token.
+  std::vector<TokenId> Allowed(GrammarState& state) const {
+    std::vector<TokenId> tokens;
+    const auto allowed = state.Allowed();
+    for (TokenId token = 0; token < end_; ++token) {
+      if (allowed->contains(token)) tokens.push_back(token);
+    }
+    return tokens;
+  }
   // Expects that exactly the allowed tokens can be pushed.
   void ExpectMask(GrammarState& state, const std::string& text) const {
     const auto allowed = state.Allowed();
     ASSERT_TRUE(allowed.ok()) << allowed.status();
     int wrong = 0;
-    for (TokenId token = 0; token < tokenizer_.vocabulary(); ++token) {
-      if (token == end_) continue;
+    for (TokenId token = 0; token < end_; ++token) {
       const bool pushed = state.Push(token).ok();
       if (pushed != allowed->contains(token)) ++wrong;
       if (!pushed) continue;
@@ -51,9 +65,12 @@ class MaskTest : public ::testing::TestWithParam<std::pair<GrammarKind, const ch
     EXPECT_EQ(wrong, 0) << "after " << text;
   }
 
-  static nlohmann::json TokenizerJson() {
-    nlohmann::json tokenizer = testing::WordTokenizerJson(WordsOfAllLengths());
-    const TokenId first = testing::kFirstMerge + kWords;
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
+ private:
+  static nlohmann::json TokenizerJson(const std::vector<std::string>& words) {
+    nlohmann::json tokenizer = testing::WordTokenizerJson(words);
+    const TokenId first = testing::kFirstMerge + static_cast<TokenId>(words.size());
     for (const char* special : {"<|x|>", "<|end|>"}) {
       const TokenId id = first + static_cast<TokenId>(tokenizer["added_tokens"].size());
       tokenizer["added_tokens"].push_back({{"id", id},
@@ -67,31 +84,43 @@ class MaskTest : public ::testing::TestWithParam<std::pair<GrammarKind, const ch
     return tokenizer;
   }
 
-  const Tokenizer tokenizer_ = testing::LoadTokenizer(TokenizerJson());
+  const Tokenizer tokenizer_;
   const TokenId end_ = tokenizer_.vocabulary() - 1;
   const GrammarCompiler compiler_ =
       *GrammarCompiler::Create(tokenizer_, tokenizer_.vocabulary(), {end_});
 };
 
+class MaskTest : public ::testing::TestWithParam<std::pair<GrammarKind, const char*>> {};
+
 TEST_P(MaskTest, HasTheTokensThatCanBePushed) {
-  auto start = compiler_.Compile(GetParam().first, GetParam().second);
-  ASSERT_TRUE(start.ok()) << start.status();
+  const Masks masks(WordsOfAllLengths());
+  const GrammarState start = masks.Compile(GetParam().first, GetParam().second);
   for (uint32_t walk = 0; walk < 3; ++walk) {
-    auto state = start->Copy();
+    auto state = start.Copy();
     ASSERT_TRUE(state.ok()) << state.status();
     std::string text;
     for (uint32_t step = 0; step < 12 && !state->complete(); ++step) {
-      ExpectMask(*state, text);
-      std::vector<TokenId> next;
-      const auto allowed = state->Allowed();
-      for (TokenId token = 0; token < tokenizer_.vocabulary(); ++token) {
-        if (token != end_ && allowed->contains(token)) next.push_back(token);
-      }
+      masks.ExpectMask(*state, text);
+      const std::vector<TokenId> next = masks.Allowed(*state);
       if (next.empty()) break;
       const TokenId token = next[KeyedWords(13, walk, step)[0] % next.size()];
       ASSERT_TRUE(state->Push(token).ok());
-      text += *tokenizer_.Decode({token}, false);
+      text += *masks.tokenizer().Decode({token}, false);
     }
+  }
+}
+
+// More tokens end a lexeme than are kept for a state of the lexer.
+TEST(MaskOfManyTokensTest, HasTheTokensThatCanBePushed) {
+  std::vector<std::string> words;
+  for (int i = 10'000; i < 15'000; ++i) words.push_back(absl::StrCat("a ", i));
+  const Masks masks(words);
+  GrammarState state =
+      masks.Compile(GrammarKind::kLark, "start: WORD (\" \" WORD)*\nWORD: /[a-z0-9]+/");
+  for (const char* text : {"", "a", "aa", "aaa", "aaaa"}) {
+    masks.ExpectMask(state, text);
+    EXPECT_GT(masks.Allowed(state).size(), words.size());
+    ASSERT_TRUE(state.Push('a').ok());
   }
 }
 

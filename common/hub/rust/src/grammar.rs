@@ -190,18 +190,26 @@ impl State {
     }
 
     /// The characters that must follow, or the first of them. Empty inside a character.
-    fn forced(&self) -> Vec<u8> {
-        // To find them moves the parser forward.
+    fn forced(&mut self) -> Vec<u8> {
+        // A copy of the parser takes time, and mostly nothing is forced.
+        let mut next = forced_byte(&mut self.parser.parser);
+        if next.is_none() {
+            return Vec::new();
+        }
+        // To find more bytes moves the parser forward.
         let mut parser = self.parser.parser.clone();
         let deadline = Instant::now() + MAX_FORCED_TIME;
         let mut bytes = Vec::new();
-        while bytes.len() < MAX_FORCED_BYTES && Instant::now() < deadline {
-            let Some(byte) = forced_byte(&mut parser) else { break };
+        while let Some(byte) = next {
             // The parser looks at the token only if the byte is the whole of it, which no end token is.
             if parser.apply_token(&[byte], self.ends[0]).is_err() {
                 break;
             }
             bytes.push(byte);
+            if bytes.len() >= MAX_FORCED_BYTES || Instant::now() >= deadline {
+                break;
+            }
+            next = forced_byte(&mut parser);
         }
         if let Err(error) = std::str::from_utf8(&bytes) {
             bytes.truncate(error.valid_up_to());
@@ -319,7 +327,7 @@ pub unsafe extern "C" fn bastion_hub_grammar_state_allowed(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bastion_hub_grammar_state_forced(
-    state: *const State,
+    state: *mut State,
     out: *mut Text,
 ) -> Status {
     guard(|| unsafe {
