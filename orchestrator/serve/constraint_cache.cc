@@ -16,23 +16,19 @@ constexpr absl::Duration kRetryDelay = absl::Seconds(1);
 }  // namespace
 
 absl::StatusOr<ConstraintCache::Constraint> ConstraintCache::Get(
-    const std::string& key, absl::FunctionRef<absl::StatusOr<Constraint>()> compile) {
+    const std::string& key, absl::string_view client,
+    absl::FunctionRef<absl::StatusOr<Constraint>()> compile) {
   {
     MutexLock lock(&mutex_);
     Constraint found = Find(key);
-    const size_t used = DropUnused();
+    DropUnused();
     if (found != nullptr) return found;
-    if (used >= kMaxUsed) {
-      const absl::Status full = absl::ResourceExhaustedError(
-          absl::StrCat("requests with ", used,
-                       " different constraints are running or waiting; try again later"));
-      return WithRetryDelay(ForClient(full), kRetryDelay);
-    }
+    RETURN_IF_ERROR(CheckRoom(client));
   }
   ASSIGN_OR_RETURN(Constraint compiled, compile());
   MutexLock lock(&mutex_);
   if (Constraint found = Find(key)) return found;  // Another call was faster.
-  entries_.push_front({key, compiled});
+  entries_.push_front({key, std::string(client), compiled});
   DropUnused();
   return compiled;
 }
@@ -45,16 +41,23 @@ ConstraintCache::Constraint ConstraintCache::Find(const std::string& key) {
   return found->constraint;
 }
 
-size_t ConstraintCache::DropUnused() {
-  size_t used = 0, unused = 0;
-  entries_.remove_if([&](const Entry& entry) {
-    if (entry.used()) {
-      ++used;
-      return false;
-    }
-    return ++unused > kMaxUnused;
-  });
-  return used;
+absl::Status ConstraintCache::CheckRoom(absl::string_view client) const {
+  size_t used = 0, own = 0;
+  for (const Entry& entry : entries_) {
+    if (!entry.used()) continue;
+    ++used;
+    if (entry.client == client) ++own;
+  }
+  if (own + used < kMaxUsed) return absl::OkStatus();
+  const absl::Status full = absl::ResourceExhaustedError(
+      absl::StrCat("requests with ", used, " different constraints are running or waiting, ", own,
+                   " of them from this client; try again later"));
+  return WithRetryDelay(ForClient(full), kRetryDelay);
+}
+
+void ConstraintCache::DropUnused() {
+  size_t unused = 0;
+  entries_.remove_if([&](const Entry& entry) { return !entry.used() && ++unused > kMaxUnused; });
 }
 
 }  // namespace bastion

@@ -1,6 +1,7 @@
 // ConstraintCache: the compiled constraints of all requests. Requests with the same constraint
 // share one, and the memory of all of them is limited: one takes a few MB, and up to 30 MB. Some
-// stay for later requests. Thread-safe.
+// stay for later requests. A client may have at most as many as are free, so one client takes half
+// of them, and the next client finds room. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_CONSTRAINT_CACHE_H_
 #define BASTION_ORCHESTRATOR_SERVE_CONSTRAINT_CACHE_H_
 
@@ -12,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/base/mutex.h"
 #include "orchestrator/cycle/token_constraint.h"
 
@@ -26,24 +28,29 @@ class ConstraintCache {
 
   using Constraint = std::shared_ptr<const TokenConstraint>;
 
-  // The constraint of `key`, from `compile` unless it is here already. Returns the errors of
-  // `compile`. RESOURCE_EXHAUSTED, for clients, while requests have kMaxUsed others. Calls that
-  // compile at the same time may exceed the limit by their number.
+  // The constraint of `key`, from `compile` unless it is here already. A new one counts for
+  // `client`. Returns the errors of `compile`. RESOURCE_EXHAUSTED, for clients, while requests have
+  // kMaxUsed others, or those of `client` have as many as are free. Calls that compile at the same
+  // time may exceed the limits by their number.
   [[nodiscard]] absl::StatusOr<Constraint> Get(
-      const std::string& key, absl::FunctionRef<absl::StatusOr<Constraint>()> compile)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+      const std::string& key, absl::string_view client,
+      absl::FunctionRef<absl::StatusOr<Constraint>()> compile) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Entry {
     std::string key;
+    std::string client;  // Who asked for it first.
     Constraint constraint;
     [[nodiscard]] bool used() const { return constraint.use_count() > 1; }
   };
 
   // Null if it is not here.
   [[nodiscard]] Constraint Find(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Drops the unused entries except the newest kMaxUnused. Returns how many are used.
-  size_t DropUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // RESOURCE_EXHAUSTED if `client` may not have another one now.
+  [[nodiscard]] absl::Status CheckRoom(absl::string_view client) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Drops the unused entries except the newest kMaxUnused.
+  void DropUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
   std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // The last one found or added comes first.

@@ -70,7 +70,7 @@ const absl::StatusOr<hub::GrammarCompiler>& ConstraintCompiler::grammars() {
 }
 
 absl::StatusOr<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::Compile(
-    const v1::GenerateRequest& request, absl::string_view cache_salt) {
+    const v1::GenerateRequest& request, absl::string_view cache_salt, absl::string_view client) {
   const v1::Constraint& constraint = request.constraint();
   if (constraint.language_case() == v1::Constraint::LANGUAGE_NOT_SET) {
     return std::shared_ptr<const TokenConstraint>();
@@ -83,7 +83,7 @@ absl::StatusOr<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::Compi
   const LanguageText language = LanguageOf(constraint);
   const std::string key =
       absl::StrCat(cache_salt.size(), ":", cache_salt, language.field, ":", language.text);
-  return cache_.Get(key, [&]() -> absl::StatusOr<ConstraintCache::Constraint> {
+  return cache_.Get(key, client, [&]() -> absl::StatusOr<ConstraintCache::Constraint> {
     absl::StatusOr<hub::GrammarState> state = compiler->Compile(language.kind, language.text);
     if (state.ok()) {
       return std::make_shared<GrammarConstraint>(*std::move(state), &model_->tokenizer);

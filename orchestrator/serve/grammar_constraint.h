@@ -49,9 +49,9 @@ class ConstraintCompiler {
   // The constraint of a request; null if it has none. Requests with different salts share none, so
   // that no client learns from the time of an answer what others asked for. INVALID_ARGUMENT, for
   // clients, with the name of the field, if it is not valid, contradicts the stop conditions, or
-  // the model has no end token. RESOURCE_EXHAUSTED: ConstraintCache.
+  // the model has no end token. RESOURCE_EXHAUSTED, and what `client` is for: ConstraintCache.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<const TokenConstraint>> Compile(
-      const v1::GenerateRequest& request, absl::string_view cache_salt);
+      const v1::GenerateRequest& request, absl::string_view cache_salt, absl::string_view client);
 
  private:
   // Makes the compiler at the first call, because that takes time and memory.

@@ -20,10 +20,10 @@ struct PreparedRequest {
   // decode.max_tokens is the rest of the context, because the client set none.
   bool default_max_tokens = false;
   int answers = 1;  // Answers to this prompt.
-
-  // ---- set by the service, from the call ----
   // The caller's proved name, or else its metadata client-id. Clients share the empty one.
   std::string client = {};
+
+  // ---- set by the service, from the call ----
   absl::Duration deadline = absl::InfiniteDuration();  // On the clock of the LiveRequest.
   TraceContext trace = {};  // The request's span. Not valid: the request is not traced.
 };

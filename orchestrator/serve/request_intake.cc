@@ -46,11 +46,10 @@ absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(
   RETURN_IF_ERROR(scheduler_->CheckRoom(count - 1));
   std::vector<PreparedRequest> prepared;
   for (const v1::GenerateRequest* request : requests) {
-    ASSIGN_OR_RETURN(PreparedRequest one, parser_->Parse(*request, caller.name));
+    ASSIGN_OR_RETURN(PreparedRequest one, parser_->Parse(*request, caller.name, client));
     if (one.decode.constraint != nullptr && !scheduler_->stats().target.takes_masks) {
       return FieldError("constraint", "the verifier of this server does not support constraints");
     }
-    one.client = client;
     one.deadline = caller.deadline;
     prepared.push_back(std::move(one));
   }

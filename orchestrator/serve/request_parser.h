@@ -51,10 +51,12 @@ class RequestParser {
   // NOT_FOUND for a model that is not served.
   [[nodiscard]] absl::Status CheckBounds(const v1::GenerateRequest& request) const;
   // Checks all fields, tokenizes the prompt and compiles the constraint. Callers with different
-  // names (Security; empty if there is none) share nothing, also with the same cache_salt. Errors
-  // as above, and RESOURCE_EXHAUSTED (ConstraintCache).
+  // names (Security; empty if there is none) share nothing, also with the same cache_salt. The
+  // request counts for `client` (PreparedRequest). Errors as above, and RESOURCE_EXHAUSTED
+  // (ConstraintCache).
   [[nodiscard]] absl::StatusOr<PreparedRequest> Parse(const v1::GenerateRequest& request,
-                                                      absl::string_view caller = "") const;
+                                                      absl::string_view caller = "",
+                                                      absl::string_view client = "") const;
 
   [[nodiscard]] const Policy& default_policy() const { return default_policy_; }
   // Bytes of the largest request that can be valid.

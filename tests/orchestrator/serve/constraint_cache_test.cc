@@ -26,8 +26,8 @@ class NoConstraint final : public TokenConstraint {
 
 class ConstraintCacheTest : public ::testing::Test {
  protected:
-  ConstraintCache::Constraint Get(const std::string& key) {
-    auto constraint = cache_.Get(key, Compile());
+  ConstraintCache::Constraint Get(const std::string& key, const std::string& client = "") {
+    auto constraint = cache_.Get(key, client, Compile());
     EXPECT_TRUE(constraint.ok()) << key << ": " << constraint.status();
     return *constraint;
   }
@@ -70,9 +70,11 @@ TEST_F(ConstraintCacheTest, TheLatestUnusedConstraintsAreKept) {
 
 TEST_F(ConstraintCacheTest, TheNumberOfUsedConstraintsIsLimited) {
   std::vector<ConstraintCache::Constraint> used;
-  for (size_t i = 0; i < ConstraintCache::kMaxUsed; ++i) used.push_back(Get(absl::StrCat(i)));
+  for (size_t i = 0; i < ConstraintCache::kMaxUsed; ++i) {
+    used.push_back(Get(absl::StrCat(i), absl::StrCat("client ", i)));
+  }
   const int compiled = compiled_;
-  const absl::Status refused = cache_.Get("one more", Compile()).status();
+  const absl::Status refused = cache_.Get("one more", "", Compile()).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_TRUE(RetryDelay(refused).has_value());
   EXPECT_EQ(compiled_, compiled) << "a constraint that is refused must cost nothing";
@@ -81,11 +83,27 @@ TEST_F(ConstraintCacheTest, TheNumberOfUsedConstraintsIsLimited) {
   Get("one more");
 }
 
+TEST_F(ConstraintCacheTest, AClientThatTakesAllItCanLeavesRoomForOthers) {
+  std::vector<ConstraintCache::Constraint> used;
+  const auto take_all = [&](const std::string& client) {
+    size_t taken = 0;
+    while (true) {
+      auto constraint = cache_.Get(absl::StrCat(client, taken), client, Compile());
+      if (!constraint.ok()) return taken;
+      used.push_back(*constraint);
+      ++taken;
+    }
+  };
+  EXPECT_EQ(take_all("a"), ConstraintCache::kMaxUsed / 2);
+  EXPECT_EQ(take_all("b"), ConstraintCache::kMaxUsed / 4);
+  EXPECT_EQ(take_all("c"), ConstraintCache::kMaxUsed / 8);
+}
+
 TEST_F(ConstraintCacheTest, AnErrorOfTheCompilerIsReturnedAndNotKept) {
   const auto fails = [] {
     return absl::StatusOr<ConstraintCache::Constraint>(absl::InvalidArgumentError("bad"));
   };
-  EXPECT_TRUE(absl::IsInvalidArgument(cache_.Get("a", fails).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(cache_.Get("a", "", fails).status()));
   EXPECT_NE(Get("a"), nullptr);
 }
 
