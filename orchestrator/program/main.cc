@@ -25,6 +25,7 @@
 #include "orchestrator/serve/console.h"
 #include "orchestrator/serve/generation_service.h"
 #include "orchestrator/serve/orchestrator_inspection.h"
+#include "orchestrator/serve/readiness.h"
 #include "orchestrator/serve/serving_telemetry.h"
 
 ABSL_FLAG(std::string, target, "",
@@ -268,38 +269,6 @@ std::vector<HttpRoute> HttpRoutes(Console& console, OpenAiApi& openai) {
   return routes;
 }
 
-// Tells health checks whether the service takes requests. Thread-safe.
-class Readiness {
- public:
-  // `host` must outlive this object.
-  void SetHost(wire::ServiceHost* host) ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    host_ = host;
-    Show();
-  }
-  void SetReady(bool ready) ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    ready_ = ready;
-    Show();
-  }
-  // From now on, the service takes no requests.
-  void Drain() ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    draining_ = true;
-    Show();
-  }
-
- private:
-  void Show() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (host_ != nullptr) host_->SetServing(ready_ && !draining_);
-  }
-
-  Mutex mutex_;
-  wire::ServiceHost* host_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  bool ready_ ABSL_GUARDED_BY(mutex_) = false;
-  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
 void ServeUntilSignal(wire::StopSignals& signals, Readiness& readiness, wire::ServiceHost& host,
                       Scheduler& scheduler, RemoteVerifier& verifier) {
   LOG(INFO) << signals.Wait() << ": draining";
@@ -361,7 +330,7 @@ absl::Status Run(wire::StopSignals& signals) {
       {{"drafter", absl::GetFlag(FLAGS_drafter)}, {"verifier", absl::GetFlag(FLAGS_verifier)}});
   ASSIGN_OR_RETURN(host, wire::ServiceHost::Start(host_options, {&service, &inspection}));
   signals.Arm(absl::GetFlag(FLAGS_grace) + kStopLimit);
-  readiness.SetHost(host.get());
+  readiness.ShowIn([&](bool serving) { host->SetServing(serving); });
   LOG(INFO) << "serving " << model->name << " on " << host_options.addresses[0];
   ServeUntilSignal(signals, readiness, *host, scheduler, verifier);
   return absl::OkStatus();

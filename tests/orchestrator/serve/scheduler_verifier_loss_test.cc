@@ -155,6 +155,16 @@ TEST_F(SchedulerVerifierLossTest, ARequestThatAlwaysEndsTheVerifierFailsSoon) {
   EXPECT_TRUE(ReadAll(*Submit({.prompt = {2}, .max_tokens = 1})).status.ok());
 }
 
+TEST_F(SchedulerVerifierLossTest, AVerifierThatFailsEveryCallIsAskedWithPauses) {
+  StartAndAwaitReady();
+  verifier_.SetOpenError(absl::UnavailableError("the stream broke"));
+  const absl::Duration start = Clock::Real().Now();
+  EXPECT_TRUE(absl::IsUnavailable(ReadAll(*Submit({.prompt = {1}})).status));
+  const auto tries = static_cast<int>(verifier_.opened().size());
+  EXPECT_GT(tries, 1);
+  EXPECT_GE(Clock::Real().Now() - start, (tries - 1) * absl::Milliseconds(50));
+}
+
 TEST_F(SchedulerVerifierLossTest, AWaitingRequestCanBeCanceledAndEndsAtItsDeadline) {
   StartAndAwaitReady();
   const auto canceled = Submit({.max_tokens = 300});
