@@ -38,7 +38,10 @@ set(BASTION_CUDA_CODE "arch=compute_80,code=sm_80" "arch=compute_90,code=[sm_90,
     CACHE STRING "Values of nvcc's --generate-code")
 set(NVCC_FLAGS -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 --compress-mode=size
     -I${CMAKE_SOURCE_DIR} -Xptxas -v -Werror all-warnings
-    -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fno-math-errno,-ffp-contract=off,${BASTION_GCC_OPTIONS})
+    -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fno-math-errno,-ffp-contract=off)
+foreach(option ${BASTION_GCC_OPTIONS})
+  list(APPEND NVCC_FLAGS -Xcompiler ${option})
+endforeach()
 foreach(code ${BASTION_CUDA_CODE})
   list(APPEND NVCC_FLAGS --generate-code ${code})
 endforeach()

@@ -8,6 +8,7 @@
 #include "common/base/version.h"
 #include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/http_status.h"
+#include "orchestrator/serve/request_parser.h"
 
 namespace bastion {
 namespace {
@@ -72,7 +73,7 @@ OpenAiAnswers::OpenAiAnswers(const OpenAiRequest& request, const ServedModel& mo
       model_(model),
       id_(absl::StrCat(is_chat() ? "chatcmpl-" : "cmpl-", id)),
       created_(absl::ToUnixSeconds(created)),
-      answers_per_prompt_(request.generate.has_n() ? static_cast<int>(request.generate.n()) : 1),
+      answers_per_prompt_(static_cast<int>(RequestParser::AnswersPerPrompt(request.generate))),
       answers_(answers_per_prompt_ * (1 + request.other_prompts.size())) {}
 
 OpenAiAnswers::Json OpenAiAnswers::Envelope(const char* type, Json choices) const {

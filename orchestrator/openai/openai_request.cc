@@ -273,7 +273,7 @@ absl::Status Complete(OpenAiRequest* request) {
     if (generate.prompt_case() == v1::GenerateRequest::PROMPT_NOT_SET) {
       return FieldError("prompt", "is missing");
     }
-    const uint64_t n = generate.has_n() ? generate.n() : 1;
+    const uint64_t n = RequestParser::AnswersPerPrompt(generate);
     const uint64_t answers = (1 + request->other_prompts.size()) * n;
     if (!request->other_prompts.empty() && answers > RequestParser::kMaxAnswers) {
       return FieldError("prompt", absl::StrCat(1 + request->other_prompts.size(),

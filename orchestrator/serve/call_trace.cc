@@ -43,7 +43,9 @@ CallTrace::~CallTrace() {
     span_.Set("rpc.response.status_code", absl::StatusCodeToString(span_.status.code()));
   }
   span_.Set("gen_ai.usage.output_tokens", output_tokens_);
-  span_.Set("gen_ai.usage.cache_read.input_tokens", cached_tokens_);
+  if (cached_tokens_.has_value()) {
+    span_.Set("gen_ai.usage.cache_read.input_tokens", *cached_tokens_);
+  }
   if (first_output_.has_value()) {
     span_.Set("gen_ai.response.time_to_first_chunk",
               absl::ToDoubleSeconds(*first_output_ - began_));
@@ -79,7 +81,9 @@ void CallTrace::AddSend(absl::Duration began, const OutputDelta& delta) {
   if (delta.end.has_value()) {
     span_.Set("gen_ai.response.finish_reasons", FinishReasonName(delta.end->reason));
     // All answers to a prompt share it.
-    if (delta.answer % answers_per_prompt_ == 0) cached_tokens_ += delta.end->cached_prompt_tokens;
+    if (delta.answer % answers_per_prompt_ == 0) {
+      cached_tokens_ = cached_tokens_.value_or(0) + delta.end->cached_prompt_tokens;
+    }
   }
   Span send;
   send.context = NewSpan(span_.context);

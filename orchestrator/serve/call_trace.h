@@ -47,7 +47,8 @@ class CallTrace {
   Span span_;
   std::optional<absl::Duration> first_output_;
   int answers_per_prompt_ = 1;
-  int64_t cached_tokens_ = 0, output_tokens_ = 0;
+  int64_t output_tokens_ = 0;
+  std::optional<int64_t> cached_tokens_;  // Set when an answer ended.
 };
 
 }  // namespace bastion

@@ -114,7 +114,7 @@ void FairOrder::Deposit(const LiveRequest& request, double tokens) {
 
 void FairOrder::Count(const LiveRequest& request, int change) {
   size_ += change;
-  if (request.answer() == 0) calls_ += change;
+  if (request.answer() == 0) prompts_ += change;
 }
 
 void FairOrder::Leave(const LiveRequest& request) {

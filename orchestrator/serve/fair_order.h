@@ -55,8 +55,8 @@ class FairOrder {
   void Leave(const LiveRequest& request);
 
   [[nodiscard]] int size() const { return size_; }  // Requests that wait.
-  // Those of them that are the first answer to their prompt.
-  [[nodiscard]] int calls() const { return calls_; }
+  // The prompts of the first answers that wait. Further answers to a prompt do not count.
+  [[nodiscard]] int prompts() const { return prompts_; }
   // No request waits, holds a slot or may return.
   [[nodiscard]] bool idle() const { return clients_.empty(); }
 
@@ -80,7 +80,7 @@ class FairOrder {
   // The requests whose turn has come: preempted ones in the order of their first admission, then at
   // most one other.
   std::deque<Request> turn_;
-  int size_ = 0, calls_ = 0;
+  int size_ = 0, prompts_ = 0;
 };
 
 }  // namespace bastion

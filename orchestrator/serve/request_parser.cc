@@ -392,7 +392,7 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
                          std::move(policy),
                          *std::move(stops),
                          !request.stop().has_max_tokens(),
-                         request.has_n() ? static_cast<int>(request.n()) : 1,
+                         static_cast<int>(AnswersPerPrompt(request)),
                          std::string(client)};
 }
 

@@ -43,6 +43,10 @@ class RequestParser {
  public:
   // The answers that a call may ask for.
   static constexpr uint32_t kMaxAnswers = 64;
+  // The answers to each prompt of a call.
+  [[nodiscard]] static uint32_t AnswersPerPrompt(const v1::GenerateRequest& request) {
+    return request.has_n() ? request.n() : 1;
+  }
 
   // `model` must outlive this object. `default_policy` is for requests that do not set a policy.
   RequestParser(const ServedModel* model, Policy default_policy, const ParserOptions& options = {});

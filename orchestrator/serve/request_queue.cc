@@ -32,7 +32,7 @@ absl::Status RequestQueue::Refusal(int others, std::vector<Request>& expired) {
   }
   if (!refusal_.ok()) return refusal_;
   expired = RemoveExpired();
-  return order_.calls() + others >= capacity_ ? FullError() : absl::OkStatus();
+  return order_.prompts() + others >= capacity_ ? FullError() : absl::OkStatus();
 }
 
 absl::Status RequestQueue::CheckRoom(int others) {
@@ -75,8 +75,8 @@ absl::Status RequestQueue::FullError() {
     LOG(WARNING) << "the queue is full: " << *refused
                  << " requests were refused since the last such line";
   }
-  const absl::Status full = absl::ResourceExhaustedError(
-      absl::StrCat("the queue is full: ", order_.calls(), " prompts are waiting; try again later"));
+  const absl::Status full = absl::ResourceExhaustedError(absl::StrCat(
+      "the queue is full: ", order_.prompts(), " prompts are waiting; try again later"));
   return WithRetryDelay(ForClient(full), retry_.NextDelay(now));
 }
 

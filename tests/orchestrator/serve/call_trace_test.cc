@@ -5,22 +5,34 @@
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_span_sink.h"
 
 namespace bastion {
 namespace {
 
+using testing::FindAttribute;
+
 int64_t Integer(const Span& span, const std::string& name) {
-  return std::get<int64_t>(*testing::FindAttribute(span, name));
+  return std::get<int64_t>(*FindAttribute(span, name));
 }
 
-TEST(CallTraceTest, TheSpanOfACallCountsTheTokensOfAllPrompts) {
+// The spans of a call, the call's own last.
+std::vector<Span> SpansOf(absl::FunctionRef<void(CallTrace&)> call) {
   testing::SpanLog log;
   auto tracer = std::make_unique<Tracer>(TracerOptions{.interval = absl::Hours(1)},
                                          std::make_unique<testing::FakeSpanSink>(&log));
   {
     CallTrace trace(tracer.get(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "");
+    call(trace);
+  }
+  tracer.reset();
+  return log.spans();
+}
+
+TEST(CallTraceTest, TheSpanOfACallCountsTheTokensOfAllPrompts) {
+  const std::vector<Span> spans = SpansOf([](CallTrace& trace) {
     // Two answers to each of two prompts.
     std::vector<PreparedRequest> requests(
         2, PreparedRequest{"id", {}, *Policy::Parse("ar"), *StopStrings::Create({})});
@@ -36,14 +48,20 @@ TEST(CallTraceTest, TheSpanOfACallCountsTheTokensOfAllPrompts) {
       delta.end->cached_prompt_tokens = answer < 2 ? 1 : 2;
       trace.AddSend(absl::ZeroDuration(), delta);
     }
-  }
-  tracer.reset();
-  const std::vector<Span> spans = log.spans();
+  });
   ASSERT_EQ(spans.size(), 5u);
   EXPECT_EQ(Integer(spans.back(), "gen_ai.usage.input_tokens"), 7);
   EXPECT_EQ(Integer(spans.back(), "gen_ai.usage.output_tokens"), 8);
   EXPECT_EQ(Integer(spans.back(), "gen_ai.usage.cache_read.input_tokens"), 3);
   EXPECT_EQ(Integer(spans.back(), "gen_ai.request.choice.count"), 2);
+}
+
+TEST(CallTraceTest, TheSpanOfARefusedCallHasNoCachedTokens) {
+  const std::vector<Span> spans = SpansOf([](CallTrace& trace) {
+    trace.SetStatus(absl::ResourceExhaustedError("the queue is full"));
+  });
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_EQ(FindAttribute(spans[0], "gen_ai.usage.cache_read.input_tokens"), nullptr);
 }
 
 }  // namespace
