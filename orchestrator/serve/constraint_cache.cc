@@ -20,25 +20,29 @@ absl::StatusOr<ConstraintCache::Constraint> ConstraintCache::Get(
     absl::FunctionRef<absl::StatusOr<Constraint>()> compile) {
   {
     MutexLock lock(&mutex_);
-    Constraint found = Find(key);
+    Entry* const found = Find(key);
     DropUnused();
-    if (found != nullptr) return found;
+    if (found != nullptr && found->used()) return found->constraint;
     RETURN_IF_ERROR(CheckRoom(client));
+    if (found != nullptr) {
+      found->client = std::string(client);
+      return found->constraint;
+    }
   }
   ASSIGN_OR_RETURN(Constraint compiled, compile());
   MutexLock lock(&mutex_);
-  if (Constraint found = Find(key)) return found;  // Another call was faster.
+  if (const Entry* found = Find(key)) return found->constraint;  // Another call was faster.
   entries_.push_front({key, std::string(client), compiled});
   DropUnused();
   return compiled;
 }
 
-ConstraintCache::Constraint ConstraintCache::Find(const std::string& key) {
+ConstraintCache::Entry* ConstraintCache::Find(const std::string& key) {
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.key == key; });
   if (found == entries_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found);
-  return found->constraint;
+  return &*found;
 }
 
 absl::Status ConstraintCache::CheckRoom(absl::string_view client) const {
@@ -49,9 +53,9 @@ absl::Status ConstraintCache::CheckRoom(absl::string_view client) const {
     if (entry.client == client) ++own;
   }
   if (own + used < kMaxUsed) return absl::OkStatus();
-  const absl::Status full = absl::ResourceExhaustedError(
-      absl::StrCat("requests with ", used, " different constraints are running or waiting, ", own,
-                   " of them from this client; try again later"));
+  const absl::Status full = absl::ResourceExhaustedError(absl::StrCat(
+      "too many different constraints: requests have ", used, " of at most ", kMaxUsed,
+      ", and this client has ", own, "; a client may have as many as are free; try again later"));
   return WithRetryDelay(ForClient(full), kRetryDelay);
 }
 

@@ -28,10 +28,10 @@ class ConstraintCache {
 
   using Constraint = std::shared_ptr<const TokenConstraint>;
 
-  // The constraint of `key`, from `compile` unless it is here already. A new one counts for
-  // `client`. Returns the errors of `compile`. RESOURCE_EXHAUSTED, for clients, while requests have
-  // kMaxUsed others, or those of `client` have as many as are free. Calls that compile at the same
-  // time may exceed the limits by their number.
+  // The constraint of `key`, from `compile` unless it is here already. It counts for `client`
+  // unless another request has it. Returns the errors of `compile`. RESOURCE_EXHAUSTED, for
+  // clients, while requests have kMaxUsed others, or `client` has as many as are free. Calls that
+  // compile at the same time may exceed the limits by their number.
   [[nodiscard]] absl::StatusOr<Constraint> Get(
       const std::string& key, absl::string_view client,
       absl::FunctionRef<absl::StatusOr<Constraint>()> compile) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -39,13 +39,14 @@ class ConstraintCache {
  private:
   struct Entry {
     std::string key;
-    std::string client;  // Who asked for it first.
+    // The client that it counts for: the first one whose request has it.
+    std::string client;
     Constraint constraint;
     [[nodiscard]] bool used() const { return constraint.use_count() > 1; }
   };
 
   // Null if it is not here.
-  [[nodiscard]] Constraint Find(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] Entry* Find(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // RESOURCE_EXHAUSTED if `client` may not have another one now.
   [[nodiscard]] absl::Status CheckRoom(absl::string_view client) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

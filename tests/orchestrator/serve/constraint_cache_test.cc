@@ -99,6 +99,17 @@ TEST_F(ConstraintCacheTest, AClientThatTakesAllItCanLeavesRoomForOthers) {
   EXPECT_EQ(take_all("c"), ConstraintCache::kMaxUsed / 8);
 }
 
+TEST_F(ConstraintCacheTest, AKeptConstraintCountsForTheClientThatUsesItNext) {
+  Get("kept", "a");
+  std::vector<ConstraintCache::Constraint> used;
+  for (size_t i = 0; i < ConstraintCache::kMaxUsed / 2; ++i) used.push_back(Get(absl::StrCat(i)));
+  const absl::Status refused = cache_.Get("kept", "", Compile()).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  used.pop_back();
+  used.push_back(Get("kept"));
+  EXPECT_TRUE(absl::IsResourceExhausted(cache_.Get("one more", "", Compile()).status()));
+}
+
 TEST_F(ConstraintCacheTest, AnErrorOfTheCompilerIsReturnedAndNotKept) {
   const auto fails = [] {
     return absl::StatusOr<ConstraintCache::Constraint>(absl::InvalidArgumentError("bad"));
