@@ -19,8 +19,8 @@ else()
   add_compile_options(-fpch-preprocess)
   # GCC takes a header only where the same macros are defined. Targets that use gRPC define this one.
   add_compile_definitions(NOMINMAX)
-  # GCC takes classes of a source that another one includes for those of a header. It also reports
-  # errors in the system's headers that cannot happen.
+  # A unity source includes sources. GCC warns of their unnamed namespaces as if they were in a header
+  # (subobject-linkage). The other warnings are false alarms in the system's headers.
   add_compile_options(-Wno-subobject-linkage -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
 endif()
 

@@ -283,11 +283,10 @@ absl::Status Complete(OpenAiRequest* request) {
     if (!generate.stop().has_max_tokens()) {
       generate.mutable_stop()->set_max_tokens(kDefaultCompletionTokens);
     }
-    for (v1::GenerateRequest& other : request->other_prompts) {
-      v1::GenerateRequest whole = generate;
-      whole.clear_prompt();
-      whole.MergeFrom(other);  // It has only a prompt so far.
-      other = std::move(whole);
+    if (!request->other_prompts.empty()) {
+      v1::GenerateRequest parameters = generate;
+      parameters.clear_prompt();
+      for (v1::GenerateRequest& other : request->other_prompts) other.MergeFrom(parameters);
     }
     return absl::OkStatus();
   }

@@ -18,7 +18,7 @@ enum class OpenAiKind { kCompletion, kChat };
 struct OpenAiRequest {
   OpenAiKind kind = OpenAiKind::kCompletion;
   v1::GenerateRequest generate;
-  // The same for the prompts after the first one, with the same parameters.
+  // One request for each prompt after the first one, with the parameters of `generate`.
   std::vector<v1::GenerateRequest> other_prompts;
   bool stream = false;
   bool stream_usage = false;  // The stream ends with the usage.

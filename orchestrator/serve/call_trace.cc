@@ -80,7 +80,7 @@ void CallTrace::AddSend(absl::Duration began, const OutputDelta& delta) {
   output_tokens_ += static_cast<int64_t>(delta.tokens.size());
   if (delta.end.has_value()) {
     span_.Set("gen_ai.response.finish_reasons", FinishReasonName(delta.end->reason));
-    // All answers to a prompt share it.
+    // The further answers reuse the prompt that the first one prefilled.
     if (delta.answer % answers_per_prompt_ == 0) {
       cached_tokens_ = cached_tokens_.value_or(0) + delta.end->cached_prompt_tokens;
     }

@@ -48,7 +48,8 @@ class CallTrace {
   std::optional<absl::Duration> first_output_;
   int answers_per_prompt_ = 1;
   int64_t output_tokens_ = 0;
-  std::optional<int64_t> cached_tokens_;  // Set when an answer ended.
+  // Those of the first answers that ended, one for each prompt.
+  std::optional<int64_t> cached_tokens_;
 };
 
 }  // namespace bastion

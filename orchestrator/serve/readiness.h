@@ -12,7 +12,9 @@ namespace bastion {
 
 class Readiness {
  public:
-  // From now on, calls `show` with the answer at each change, and once now.
+  // Calls `show` now and after each call below: `serving` means that the service takes requests.
+  // `show` must not call this object, because its lock is held. What `show` uses must outlive this
+  // object.
   void ShowIn(std::function<void(bool serving)> show) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
     show_ = std::move(show);

@@ -12,7 +12,8 @@ import sys
 import unittest
 
 BUILD = pathlib.Path(sys.argv.pop(1))
-PROGRAMS = ['bastion-orchestrator', 'bastion-drafter', 'bastion-verifier', 'bastionctl', 'bastion-bench']
+PROGRAMS = ['bastion-orchestrator', 'bastion-drafter', 'bastion-verifier', 'bastionctl', 'bastion-bench',
+            'bastion-doctor', 'bastion-train', 'bastion-verify-exactness']
 
 
 def hidden_functions(program):

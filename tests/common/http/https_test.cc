@@ -79,8 +79,8 @@ class HttpsTest : public ::testing::Test {
     while (!error.failed()) {
       const size_t count = stream.read_some(asio::buffer(buffer), error);
       all.append(buffer, count);
-      // The server sends the session before its answer. OpenSSL makes the connection's own session
-      // unusable where the connection ends in an error.
+      // The server sends the session before its answer. The connection's own session becomes
+      // unusable when OpenSSL frees a connection whose end was not announced. A copy stays usable.
       if (session != nullptr) session->kept.reset(SSL_SESSION_dup(SSL_get0_session(ssl)));
     }
     return all;

@@ -14,8 +14,10 @@ namespace {
 
 using testing::FindAttribute;
 
+// -1 if there is none.
 int64_t Integer(const Span& span, const std::string& name) {
-  return std::get<int64_t>(*FindAttribute(span, name));
+  const SpanAttribute* const value = FindAttribute(span, name);
+  return value == nullptr ? -1 : std::get<int64_t>(*value);
 }
 
 // The spans of a call, the call's own last.
@@ -57,9 +59,8 @@ TEST(CallTraceTest, TheSpanOfACallCountsTheTokensOfAllPrompts) {
 }
 
 TEST(CallTraceTest, TheSpanOfARefusedCallHasNoCachedTokens) {
-  const std::vector<Span> spans = SpansOf([](CallTrace& trace) {
-    trace.SetStatus(absl::ResourceExhaustedError("the queue is full"));
-  });
+  const std::vector<Span> spans = SpansOf(
+      [](CallTrace& trace) { trace.SetStatus(absl::ResourceExhaustedError("the queue is full")); });
   ASSERT_EQ(spans.size(), 1u);
   EXPECT_EQ(FindAttribute(spans[0], "gen_ai.usage.cache_read.input_tokens"), nullptr);
 }
