@@ -1,7 +1,9 @@
 #include "orchestrator/serve/call_trace.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/telemetry/wall_time.h"
 #include "orchestrator/serve/http_status.h"
@@ -13,6 +15,12 @@ constexpr char kOperation[] = "text_completion";
 // Characters that every system must accept. Longer ones are dropped.
 constexpr size_t kMaxTraceState = 512;
 
+// gRPC ends the process if it shall send metadata with other bytes, although it receives them.
+bool IsUsable(absl::string_view tracestate) {
+  return tracestate.size() <= kMaxTraceState &&
+         std::all_of(tracestate.begin(), tracestate.end(), absl::ascii_isprint);
+}
+
 }  // namespace
 
 CallTrace::CallTrace(Tracer* tracer, absl::string_view traceparent, absl::string_view tracestate)
@@ -22,7 +30,7 @@ CallTrace::CallTrace(Tracer* tracer, absl::string_view traceparent, absl::string
   span_.context = tracer_->Begin(parent);
   if (parent.has_value()) {
     span_.parent = parent->span;
-    if (tracestate.size() <= kMaxTraceState) span_.trace_state = std::string(tracestate);
+    if (IsUsable(tracestate)) span_.trace_state = std::string(tracestate);
   }
   span_.kind = SpanKind::kServer;
   span_.name = kOperation;

@@ -19,7 +19,8 @@ class CallTrace {
  public:
   // Begins the span. `tracer` may be null: then nothing is traced. It must outlive this object.
   // `traceparent` and `tracestate` are the metadata of the call. If `traceparent` is empty or
-  // invalid, a new trace begins and `tracestate` is ignored.
+  // invalid, a new trace begins and `tracestate` is ignored. So is a `tracestate` that is too long
+  // or that metadata of a reply cannot have.
   CallTrace(Tracer* tracer, absl::string_view traceparent, absl::string_view tracestate);
   // Records the span.
   ~CallTrace();

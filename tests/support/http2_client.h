@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/http_client.h"
@@ -34,17 +35,20 @@ class Http2Client {
     SendFrame(kSettings, 0, 0, absl::StrCat(Bytes(kInitialWindowSize, 2), Number(window)));
   }
 
-  // Begins a call with one message, and returns its stream.
-  uint32_t Call(const std::string& path, const std::string& message) {
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+
+  // Begins a call with one message and with further header fields, and returns its stream.
+  uint32_t Call(const std::string& path, const std::string& message, const Fields& further = {}) {
     const uint32_t stream = next_stream_;
     next_stream_ += 2;
     std::string headers;
-    const std::pair<std::string, std::string> fields[] = {{":method", "POST"},
-                                                          {":scheme", "http"},
-                                                          {":path", path},
-                                                          {":authority", "localhost"},
-                                                          {"content-type", "application/grpc"},
-                                                          {"te", "trailers"}};
+    Fields fields = {{":method", "POST"},
+                     {":scheme", "http"},
+                     {":path", path},
+                     {":authority", "localhost"},
+                     {"content-type", "application/grpc"},
+                     {"te", "trailers"}};
+    fields.insert(fields.end(), further.begin(), further.end());
     for (const auto& [name, value] : fields) {
       // A literal field without indexing and without Huffman code.
       headers += '\0';

@@ -20,13 +20,15 @@ int64_t Integer(const Span& span, const std::string& name) {
   return value == nullptr ? -1 : std::get<int64_t>(*value);
 }
 
+constexpr char kTraceparent[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
 // The spans of a call, the call's own last.
 std::vector<Span> SpansOf(absl::FunctionRef<void(CallTrace&)> call) {
   testing::SpanLog log;
   auto tracer = std::make_unique<Tracer>(TracerOptions{.interval = absl::Hours(1)},
                                          std::make_unique<testing::FakeSpanSink>(&log));
   {
-    CallTrace trace(tracer.get(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "");
+    CallTrace trace(tracer.get(), kTraceparent, "");
     call(trace);
   }
   tracer.reset();
@@ -56,6 +58,17 @@ TEST(CallTraceTest, TheSpanOfACallCountsTheTokensOfAllPrompts) {
   EXPECT_EQ(Integer(spans.back(), "gen_ai.usage.output_tokens"), 8);
   EXPECT_EQ(Integer(spans.back(), "gen_ai.usage.cache_read.input_tokens"), 3);
   EXPECT_EQ(Integer(spans.back(), "gen_ai.request.choice.count"), 2);
+}
+
+TEST(CallTraceTest, ATracestateThatMetadataCannotHaveIsDropped) {
+  testing::SpanLog log;
+  Tracer tracer({.interval = absl::Hours(1)}, std::make_unique<testing::FakeSpanSink>(&log));
+  const auto kept = [&](const std::string& state) {
+    return CallTrace(&tracer, kTraceparent, state).trace_state();
+  };
+  EXPECT_EQ(kept("a=1,b=2"), "a=1,b=2");
+  for (const char* state : {"a=1,\tb=2", "a=\x80", "a=1\n", "a=\x7F"}) EXPECT_EQ(kept(state), "");
+  EXPECT_EQ(kept(std::string(513, 'a')), "");
 }
 
 TEST(CallTraceTest, TheSpanOfARefusedCallHasNoCachedTokens) {

@@ -21,7 +21,8 @@ class HostedServiceTest : public SchedulerTest {
     intake_.emplace(&parser_, scheduler_.get());
     service_.emplace(
         CallOptions{&model_.model(), scheduler_.get()}, &*intake_,
-        GenerationServiceOptions{.watchdog = &watchdog_, .slow_client = options_.slow_client});
+        GenerationServiceOptions{
+            .tracer = tracer_.get(), .watchdog = &watchdog_, .slow_client = options_.slow_client});
     host_options_.addresses = {"127.0.0.1:0"};
     host_options_.watchdog = &watchdog_;
     host_options_.write_patience = options_.slow_client;
@@ -60,6 +61,7 @@ class HostedServiceTest : public SchedulerTest {
 
   const ServedModelFixture model_;
   const RequestParser parser_{&model_.model(), *Policy::Parse("ar")};
+  std::unique_ptr<Tracer> tracer_;  // Null: nothing is traced.
   wire::CallWatchdog watchdog_{absl::Milliseconds(5)};
   wire::HostOptions host_options_;
   std::optional<RequestIntake> intake_;
