@@ -204,9 +204,10 @@ void Encode(const Forest& forest, absl::Span<const PrefillItem> prompts,
 
 absl::StatusOr<VerifyCall> Decode(const proto::VerifierRequest::Verify& in) {
   VerifyCall call;
+  int64_t mask_room = kMaxMaskBytes;
   for (const proto::VerifierRequest::Item& item : in.items()) {
     ASSIGN_OR_RETURN(DraftTree tree, Decode(item.tree()));
-    ASSIGN_OR_RETURN(RowMasks masks, DecodeMasks(item));
+    ASSIGN_OR_RETURN(RowMasks masks, DecodeMasks(item, mask_room));
     call.forest.push_back(
         {Decode(item.sequence()), item.cached(), std::move(tree), std::move(masks)});
   }

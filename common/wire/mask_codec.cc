@@ -11,9 +11,6 @@
 namespace bastion::wire {
 namespace {
 
-// Limits the memory of the masks that one message can make the receiver allocate.
-constexpr int64_t kMaxMaskBytes = 64 << 20;
-
 void Encode(const TokenSet& set, internal::v1::VerifierRequest::TokenSet& out) {
   const std::vector<uint32_t>& words = set.words();
   // A token takes about 3 bytes as a number.
@@ -66,10 +63,11 @@ void Encode(const RowMasks& masks, internal::v1::VerifierRequest::Item& out) {
   out.mutable_mask_of_row()->Add(masks.set_of_row.begin(), masks.set_of_row.end());
 }
 
-absl::StatusOr<RowMasks> DecodeMasks(const internal::v1::VerifierRequest::Item& in) {
+absl::StatusOr<RowMasks> DecodeMasks(const internal::v1::VerifierRequest::Item& in, int64_t& room) {
   RowMasks masks;
   const int vocabulary = in.mask_vocabulary();
-  if (vocabulary < 0 || int64_t{in.masks_size()} * vocabulary / 8 > kMaxMaskBytes) {
+  room -= int64_t{in.masks_size()} * vocabulary / 8;
+  if (vocabulary < 0 || room < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("too many masks: ", in.masks_size(), " for a vocabulary of ", vocabulary));
   }

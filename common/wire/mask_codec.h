@@ -2,6 +2,8 @@
 #ifndef BASTION_COMMON_WIRE_MASK_CODEC_H_
 #define BASTION_COMMON_WIRE_MASK_CODEC_H_
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "bastion/internal/v1/stages.pb.h"
 #include "common/stages/token_set.h"
@@ -10,9 +12,13 @@ namespace bastion::wire {
 
 // Sets the masks of `out`. Each takes the shorter form: its tokens, or a bit per token.
 void Encode(const RowMasks& masks, internal::v1::VerifierRequest::Item& out);
-// INVALID_ARGUMENT if the masks are damaged or take too much memory. RowMasks::Validate compares
-// them with the tree.
-[[nodiscard]] absl::StatusOr<RowMasks> DecodeMasks(const internal::v1::VerifierRequest::Item& in);
+// The most memory that the masks of one message may take.
+inline constexpr int64_t kMaxMaskBytes = 128 << 20;
+
+// Subtracts the memory of the masks from `room`, in bytes. INVALID_ARGUMENT if the masks are
+// damaged or have no room. RowMasks::Validate compares them with the tree.
+[[nodiscard]] absl::StatusOr<RowMasks> DecodeMasks(const internal::v1::VerifierRequest::Item& in,
+                                                   int64_t& room);
 
 }  // namespace bastion::wire
 

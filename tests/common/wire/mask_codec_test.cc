@@ -59,5 +59,21 @@ TEST(MaskCodecTest, DamagedMasksAreRefused) {
   }));
 }
 
+// Seen: 10 kB of message asked for 20 GB, because every item had a limit of its own.
+TEST(MaskCodecTest, TheLimitHoldsForAllItemsOfAMessage) {
+  proto::VerifierRequest::Verify request;
+  Encode({MaskedItem(1003)}, {}, request);
+  proto::VerifierRequest::Item& item = *request.mutable_items(0);
+  item.clear_mask_of_row();
+  item.clear_masks();
+  item.add_masks()->add_tokens(1);
+  item.set_mask_vocabulary(static_cast<int>(kMaxMaskBytes / 4) * 8);  // A quarter of the room.
+  const proto::VerifierRequest::Item large = item;
+  for (int items = 2; items <= 4; ++items) *request.add_items() = large;
+  EXPECT_TRUE(Decode(request).ok());
+  *request.add_items() = large;
+  EXPECT_TRUE(absl::IsInvalidArgument(Decode(request).status()));
+}
+
 }  // namespace
 }  // namespace bastion::wire
