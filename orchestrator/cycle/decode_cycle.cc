@@ -9,6 +9,26 @@
 namespace bastion {
 namespace {
 
+// INTERNAL unless there is one entry for each token if `wanted`, else none, with tokens of the
+// vocabulary.
+absl::Status CheckLogprobs(const Acceptance& acceptance, bool wanted, int vocabulary) {
+  const size_t expected = wanted ? acceptance.committed_length() : 0;
+  if (acceptance.logprobs.size() != expected) {
+    return absl::InternalError(absl::StrCat("the verifier returned log-probabilities for ",
+                                            acceptance.logprobs.size(), " instead of ", expected,
+                                            " tokens"));
+  }
+  for (const TokenLogprobs& logprobs : acceptance.logprobs) {
+    for (const auto& [token, logprob] : logprobs.top) {
+      if (token >= 0 && token < vocabulary) continue;
+      return absl::InternalError(absl::StrCat("the verifier returned the log-probability of token ",
+                                              token, ", which is outside the vocabulary of ",
+                                              vocabulary));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // INTERNAL unless `acceptance` holds a path in `tree` and a token of the vocabulary. The verifier
 // may be another process, so its reply is not trusted.
 absl::Status CheckAcceptance(const DraftTree& tree, const Acceptance& acceptance, int vocabulary) {
@@ -80,6 +100,10 @@ int DecodeCycle::CommitTree(DecodeSequence& sequence, const GrownTree& grown,
   absl::Status status = outcome.status;
   if (status.ok()) {
     status = CheckAcceptance(grown.tree, outcome.acceptance, target_.dims.vocabulary);
+  }
+  if (status.ok()) {
+    status = CheckLogprobs(outcome.acceptance, sequence.request().sampling.logprobs.has_value(),
+                           target_.dims.vocabulary);
   }
   if (!status.ok()) {
     RecordError(sequence, status);

@@ -141,6 +141,21 @@ TEST_F(DecodeCycleTest, ANextTokenOutsideTheVocabularyFailsTheSequence) {
   EXPECT_TRUE(absl::IsInternal(sequence.status())) << sequence.status();
 }
 
+TEST_F(DecodeCycleTest, LogprobsThatDoNotMatchTheTokensFailTheSequence) {
+  const TokenLogprobs good = {-1, {{1, -1}}}, outside = {-1, {{kToyVocabulary, -1}}};
+  uint64_t session = 1;
+  for (const std::vector<TokenLogprobs>& logprobs :
+       std::vector<std::vector<TokenLogprobs>>{{}, {good, good}, {outside}}) {
+    SamplingParams sampling;
+    sampling.logprobs = 1;
+    DecodeSequence sequence = Make(session++, "ar", sampling);
+    Begin(sequence);
+    verifier_.forced_acceptance = Acceptance{{}, 1, logprobs};
+    ASSERT_TRUE(cycle_.Step({&sequence}).ok());
+    EXPECT_TRUE(absl::IsInternal(sequence.status())) << logprobs.size();
+  }
+}
+
 TEST_F(DecodeCycleTest, ASequenceUnknownToTheVerifierFailsAlone) {
   DecodeSequence lost = Make(1, "fixed:4"), kept = Make(2, "fixed:4");
   Begin(lost);
