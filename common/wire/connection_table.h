@@ -1,7 +1,7 @@
 // ConnectionTable: the open connections of a gRPC server, limited in number. When the limit is
 // reached, the connection that has been without calls for longest is closed, so that idle clients
-// cannot keep others out. Connections with calls stay, and so do those over unix sockets, which
-// belong to this user.
+// cannot keep others out. Connections with calls other than health checks stay, and so do those
+// over unix sockets, which belong to this user.
 //
 // gRPC 1.51 does not report when it closes a connection. The table finds out by itself: it
 // registers every connection with an epoll descriptor, and the kernel drops the registration when

@@ -6,21 +6,18 @@
 #include <unistd.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/shm/shared_segment.h"
 #include "common/wire/service_host.h"
-#include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
+#include "tests/support/lasting_call.h"
 #include "tests/support/start_symbolizer.h"
 
 namespace bastion::wire {
 namespace {
-
-using grpc::health::v1::Health;
-using grpc::health::v1::HealthCheckRequest;
-using grpc::health::v1::HealthCheckResponse;
 
 class ListenerNeverAcceptsAgainTest : public ::testing::Test {
  protected:
@@ -29,19 +26,14 @@ class ListenerNeverAcceptsAgainTest : public ::testing::Test {
     getrlimit(RLIMIT_NOFILE, &limit_);
     HostOptions options;
     options.addresses = {"127.0.0.1:0"};
-    options.reflection = true;  // gRPC's health service needs a synchronous service beside it.
+    options.reflection = true;  // LastingCall needs it.
     auto host = ServiceHost::Start(options, {});
     EXPECT_TRUE(host.ok()) << host.status();
     host_ = *std::move(host);
   }
   ~ListenerNeverAcceptsAgainTest() override { setrlimit(RLIMIT_NOFILE, &limit_); }
 
-  std::unique_ptr<Health::Stub> Connect() const {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return Health::NewStub(grpc::CreateCustomChannel(
-        absl::StrCat("127.0.0.1:", host_->port()), grpc::InsecureChannelCredentials(), arguments));
-  }
+  std::string Address() const { return absl::StrCat("127.0.0.1:", host_->port()); }
 
   // Opens connections for which the server has no descriptor, and waits until it has closed them.
   void Flood() {
@@ -70,26 +62,15 @@ class ListenerNeverAcceptsAgainTest : public ::testing::Test {
 };
 
 TEST_F(ListenerNeverAcceptsAgainTest, AfterDescriptorsRanOut) {
-  const auto bystander = Connect();
-  grpc::ClientContext context;
-  const auto stream = bystander->Watch(&context, HealthCheckRequest());
-  HealthCheckResponse reply;
-  ASSERT_TRUE(stream->Read(&reply));
+  testing::LastingCall bystander(Address());
+  ASSERT_TRUE(bystander.Ask());
 
   Flood();
-  host_->SetServing(true);
-  ASSERT_TRUE(stream->Read(&reply)) << "the bystander's stream ended";
-  EXPECT_EQ(reply.status(), HealthCheckResponse::SERVING);
+  ASSERT_TRUE(bystander.Ask()) << "the bystander's stream ended";
   setrlimit(RLIMIT_NOFILE, &limit_);
 
-  const auto client = Connect();
-  grpc::ClientContext call;
-  call.set_wait_for_ready(true);
-  call.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
-  const grpc::Status status = client->Check(&call, HealthCheckRequest(), &reply);
-  EXPECT_TRUE(status.ok()) << status.error_message();
-  context.TryCancel();
-  (void)stream->Finish();
+  testing::LastingCall client(Address());
+  EXPECT_TRUE(client.Ask());
 }
 
 }  // namespace

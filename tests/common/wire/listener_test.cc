@@ -16,6 +16,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
 #include "tests/support/http_client.h"
+#include "tests/support/lasting_call.h"
 #include "tests/support/temp_folder.h"
 
 namespace bastion::wire {
@@ -23,17 +24,9 @@ namespace {
 
 using grpc::health::v1::Health;
 using grpc::health::v1::HealthCheckResponse;
+using testing::ChannelTo;
 using testing::HttpConnection;
-
-// Over a connection of its own.
-std::unique_ptr<Health::Stub> Connect(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 20);
-  return Health::NewStub(
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
-}
+using testing::LastingCall;
 
 class ListenerTest : public ::testing::Test {
  protected:
@@ -46,7 +39,7 @@ class ListenerTest : public ::testing::Test {
   }
   // Asks over a new connection. Tries again for up to 20 seconds if `patient`.
   static grpc::Status Check(const std::string& address, bool patient) {
-    const auto stub = Connect(address);
+    const auto stub = Health::NewStub(ChannelTo(address));
     grpc::ClientContext context;
     context.set_wait_for_ready(patient);
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
@@ -60,10 +53,10 @@ class ListenerTest : public ::testing::Test {
   testing::TempFolder folder_;
 };
 
-// A connection with a call.
+// A connection with a health check that lasts.
 class Watcher {
  public:
-  explicit Watcher(const std::string& address) : stub_(Connect(address)) {
+  explicit Watcher(const std::string& address) : stub_(Health::NewStub(ChannelTo(address))) {
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     stream_ = stub_->Watch(&context_, {});
   }
@@ -99,16 +92,28 @@ TEST_F(ListenerTest, IdleConnectionsMakeRoomForNewOnes) {
 TEST_F(ListenerTest, TheConnectionWithoutCallsForLongestIsClosed) {
   options_.connections.max_connections = 3;
   Serve({"127.0.0.1:0"});
-  Watcher watcher(Address());
-  ASSERT_TRUE(watcher.Read());
+  LastingCall call(Address());
+  ASSERT_TRUE(call.Ask());
   HttpConnection old(host_->port());
   HttpConnection second(host_->port()), third(host_->port());
   (void)old.ReceiveAll();
   EXPECT_FALSE(old.IsOpen());
   EXPECT_TRUE(second.IsOpen());
   EXPECT_TRUE(third.IsOpen());
-  host_->SetServing(true);
-  EXPECT_TRUE(watcher.Read()) << "the oldest connection has a call";
+  EXPECT_TRUE(call.Ask()) << "the oldest connection has a call";
+}
+
+// Seen: health checks, which need no right, kept all others out.
+TEST_F(ListenerTest, HealthChecksThatLastMakeRoomForNewConnections) {
+  options_.connections.max_connections = 3;
+  Serve({"127.0.0.1:0"});
+  std::vector<std::unique_ptr<Watcher>> watchers;
+  for (int i = 0; i < 6; ++i) {
+    watchers.push_back(std::make_unique<Watcher>(Address()));
+    EXPECT_TRUE(watchers.back()->Read());
+  }
+  const grpc::Status status = Check(Address(), true);
+  EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
 class ListenerLimitTest : public ListenerTest, public ::testing::WithParamInterface<const char*> {};
@@ -119,20 +124,18 @@ TEST_P(ListenerLimitTest, ConnectionsWithCallsStayAndNewOnesAreRefused) {
   options_.on_connection_refused = [&] { ++refused; };
   Serve({absl::StrCat(GetParam(), ":0")});
   const std::string address = absl::StrCat(GetParam(), ":", host_->port());
-  Watcher first(address);
-  ASSERT_TRUE(first.Read());
-  auto second = std::make_unique<Watcher>(address);
-  ASSERT_TRUE(second->Read());
+  LastingCall first(address);
+  ASSERT_TRUE(first.Ask());
+  auto second = std::make_unique<LastingCall>(address);
+  ASSERT_TRUE(second->Ask());
   EXPECT_EQ(Check(address, false).error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_GE(refused, 1);
-  host_->SetServing(true);
-  EXPECT_TRUE(first.Read());
-  EXPECT_TRUE(second->Read());
+  EXPECT_TRUE(first.Ask());
+  EXPECT_TRUE(second->Ask());
   second.reset();
   const grpc::Status status = Check(address, true);
   EXPECT_TRUE(status.ok()) << status.error_message();
-  host_->SetServing(false);
-  EXPECT_TRUE(first.Read());
+  EXPECT_TRUE(first.Ask());
 }
 INSTANTIATE_TEST_SUITE_P(Addresses, ListenerLimitTest, ::testing::Values("127.0.0.1", "[::1]"),
                          [](const auto& info) {
