@@ -39,12 +39,13 @@ absl::Status SharedChannel::Send(const google::protobuf::MessageLite& message,
   }
   RingWriter::Piece body = writer_.Reserve(bytes);
   while (body.data == nullptr) {
-    if (absl::Status room = Await(writer_.room_watch(), deadline, last_wait_for_room_);
-        !room.ok()) {
+    absl::Status room = Await(writer_.room_watch(), deadline, last_wait_for_room_);
+    if (room.ok()) body = writer_.Reserve(bytes);
+    if (body.data == nullptr) room.Update(CheckWait(deadline));
+    if (!room.ok()) {
       writer_.DiscardMessage();
       return room;
     }
-    body = writer_.Reserve(bytes);
   }
   message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(body.data));
   writer_.Publish(body, bytes);
@@ -123,6 +124,12 @@ absl::Status SharedChannel::CheckLease() {
 absl::Status SharedChannel::CheckCanceled() const {
   if (!canceled_.load(std::memory_order_relaxed)) return absl::OkStatus();
   return absl::UnavailableError("the stream over shared memory was canceled");
+}
+
+absl::Status SharedChannel::CheckWait(absl::Time deadline) const {
+  RETURN_IF_ERROR(CheckCanceled());
+  if (SteadyNow() < deadline) return absl::OkStatus();
+  return absl::DeadlineExceededError("the peer made no room for a message");
 }
 
 void SharedChannel::Cancel() {

@@ -74,6 +74,9 @@ class SharedChannel final : public Carrier {
   // Not OK after Cancel. Without this check, a peer that keeps sending would keep this side busy
   // forever.
   [[nodiscard]] absl::Status CheckCanceled() const;
+  // Not OK after Cancel or the deadline. Without this check, a peer that keeps changing its counter
+  // would keep this side waiting for room forever.
+  [[nodiscard]] absl::Status CheckWait(absl::Time deadline) const;
 
   SharedEnds ends_;
   const absl::Duration spin_;

@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <random>
 #include <thread>
 
 #include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/shared_pair.h"
@@ -63,6 +65,33 @@ TEST_F(SharedChannelTest, MessagesGoBothWays) {
     ASSERT_TRUE(Send(*right_, -i).ok());
     EXPECT_EQ(Receive(*left_), -i);
   }
+}
+
+// The counter changes faster than the sender looks at it.
+TEST(HostilePeerTest, SendEndsAtTheDeadlineAndAtCancelAlthoughTheAckKeepsChanging) {
+  testing::SharedPair pair = testing::MakeSharedPair(kRing);
+  auto& ack = reinterpret_cast<SharedCounters*>(pair.second.mine.data())->ack;
+  SharedChannel channel(std::move(pair.first));
+  constexpr uint64_t kInvalid = uint64_t{1} << 40;
+  ack = kInvalid;  // Counts as a full ring.
+  std::atomic<bool> stop{false};
+  std::thread hostile([&] {
+    const absl::Time end = absl::Now() + absl::Seconds(20);
+    for (uint64_t i = 0; !stop && absl::Now() < end; ++i) ack = kInvalid + i;
+  });
+  const absl::Time start = absl::Now();
+  const absl::Status late = channel.Send(Message(1), SteadyNow() + absl::Milliseconds(50));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+  std::thread canceling([&] {
+    absl::SleepFor(absl::Milliseconds(50));
+    channel.Cancel();
+  });
+  const absl::Status canceled = channel.Send(Message(1), kNever);
+  EXPECT_TRUE(absl::IsUnavailable(canceled)) << canceled;
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+  stop = true;
+  hostile.join();
+  canceling.join();
 }
 
 TEST_F(SharedChannelTest, TensorsTravelInTheRing) {
