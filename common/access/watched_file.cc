@@ -29,6 +29,10 @@ absl::StatusOr<std::string> WatchedFile::Read(size_t max_bytes) {
   std::string content(max_bytes + 1, '\0');
   file.read(content.data(), static_cast<std::streamsize>(content.size()));
   content.resize(static_cast<size_t>(file.gcount()));
+  if (file.bad()) {  // A disk error, or a folder. It must not pass for a short file.
+    seen_ = {};
+    return absl::DataLossError(absl::StrCat("cannot read ", path_, " to its end"));
+  }
   if (content.size() <= max_bytes) return content;
   return absl::InvalidArgumentError(
       absl::StrCat(path_, " has more than ", max_bytes, " bytes; is it the right file?"));

@@ -21,7 +21,8 @@ class WatchedFile {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   // The content. HasChanged() is false until the file changes again. NOT_FOUND if it cannot be
-  // read, INVALID_ARGUMENT if it has more than `max_bytes`.
+  // opened, INVALID_ARGUMENT if it has more than `max_bytes`. DATA_LOSS if it cannot be read to its
+  // end; HasChanged() then asks to try again.
   [[nodiscard]] absl::StatusOr<std::string> Read(size_t max_bytes);
   // True if the file differs from the one that Read() has seen last.
   [[nodiscard]] bool HasChanged();

@@ -10,7 +10,7 @@
 
 namespace bastion {
 
-// INVALID_ARGUMENT, for clients, if an id is too long or would damage a log.
+// INVALID_ARGUMENT, for clients, if an id is too long, or would damage a log or a trace.
 [[nodiscard]] absl::Status CheckRequestId(absl::string_view id);
 // `stated`, or a new id if it is empty or not valid.
 [[nodiscard]] std::string RequestIdOrNew(const std::string& stated);

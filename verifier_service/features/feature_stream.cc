@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "common/base/check.h"
 #include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
@@ -15,6 +16,8 @@ namespace bastion::verifier {
 namespace {
 
 constexpr size_t kMaxBytesPerMessage = 2 << 20;
+// More than any drafter has sequences.
+constexpr size_t kMaxFollowed = 1 << 16;
 constexpr Position kNoLimit = std::numeric_limits<Position>::max();
 
 }  // namespace
@@ -43,12 +46,16 @@ void FeatureStream::ReadRequests() {
 void FeatureStream::FollowRequests() {
   internal::v1::FeatureRequest request;
   while (stream_->Receive(&request, absl::InfiniteFuture()).ok()) {
-    MutexLock lock(&mutex_);
-    Handle(request);
+    if (Handle(request) <= kMaxFollowed) continue;
+    LOG(ERROR) << "the drafter is disconnected, because it follows more than " << kMaxFollowed
+               << " sequences";
+    stream_->Cancel();  // It may not read, so that a reply waits.
+    return;
   }
 }
 
-void FeatureStream::Handle(const internal::v1::FeatureRequest& request) {
+size_t FeatureStream::Handle(const internal::v1::FeatureRequest& request) {
+  MutexLock lock(&mutex_);
   if (request.has_follow()) {
     const auto& follow = request.follow();
     followed_[wire::Decode(follow.sequence())] = {std::max(0, follow.first()),
@@ -58,12 +65,14 @@ void FeatureStream::Handle(const internal::v1::FeatureRequest& request) {
   } else if (request.has_grant()) {
     const auto& grant = request.grant();
     const auto found = followed_.find(wire::Decode(grant.sequence()));
-    if (found == followed_.end() || found->second.follow != grant.follow()) return;
-    found->second.end = std::max(found->second.end, grant.end());
-    changed_ = true;
+    if (found != followed_.end() && found->second.follow == grant.follow()) {
+      found->second.end = std::max(found->second.end, grant.end());
+      changed_ = true;
+    }
   } else if (request.has_unfollow()) {
     followed_.erase(wire::Decode(request.unfollow().sequence()));
   }
+  return followed_.size();
 }
 
 void FeatureStream::PushFromEngine() {

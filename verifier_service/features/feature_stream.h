@@ -47,9 +47,10 @@ class FeatureStream {
 
   // The reader's thread.
   void ReadRequests() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Handles requests until the stream ends.
+  // Handles requests until the stream ends. Ends it if there are too many sequences.
   void FollowRequests() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Handle(const internal::v1::FeatureRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns how many sequences are followed.
+  size_t Handle(const internal::v1::FeatureRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   // The store's callback: sends what changed, on the thread that changed it.
   void PushFromEngine() ABSL_LOCKS_EXCLUDED(mutex_, pushing_);
   // Waits until there may be something to push. Returns false if the drafter has disconnected.

@@ -87,6 +87,11 @@ TEST_F(AccessListTest, ErrorsNameTheLineAndNoToken) {
   EXPECT_TRUE(absl::IsNotFound(AccessList::Load(folder_.File("none")).status()));
 }
 
+TEST_F(AccessListTest, AFolderIsNoEmptyList) {
+  const absl::Status folder = AccessList::Load(folder_.path()).status();
+  EXPECT_TRUE(absl::IsDataLoss(folder)) << folder;
+}
+
 TEST_F(AccessListTest, AChangedFileIsReadAgainAndABadOneIsIgnored) {
   const auto list = Load(kList);
   const auto team = [&] {

@@ -24,6 +24,7 @@ TEST_F(RequestBoundsTest, StringsAndListsAreBounded) {
   const std::string kilobyte(1025, 'x');
   refuse("request_id: has 1025 bytes", [&](Request& r) { r.set_request_id(kilobyte); });
   refuse("request_id: contains a control", [&](Request& r) { r.set_request_id("a\nb"); });
+  refuse("request_id: is not UTF-8", [&](Request& r) { r.set_request_id("a\x80"); });
   refuse("model: has 1025 bytes", [&](Request& r) { r.set_model(kilobyte); });
   refuse("stop.stop[1]: has 1025 bytes", [&](Request& r) {
     r.mutable_stop()->add_stop("x");

@@ -51,7 +51,30 @@ class ScriptedDrafter final : public FeatureStream::Stream {
     supports_deadlines_ = true;
   }
 
+  // Reads no reply anymore.
+  void Hang() {
+    MutexLock lock(&mutex_);
+    hangs_ = true;
+  }
+  // Waits until the stream is canceled; false after 30 seconds.
+  bool AwaitCancel() {
+    MutexLock lock(&mutex_);
+    const auto canceled = [&] {
+      mutex_.AssertHeld();
+      return canceled_;
+    };
+    return mutex_.AwaitWithTimeout(canceled, absl::Seconds(30));
+  }
+
   absl::Status Send(const FeatureReply& reply, absl::Time) override {
+    if (MutexLock lock(&mutex_); hangs_) {
+      const auto canceled = [&] {
+        mutex_.AssertHeld();
+        return canceled_;
+      };
+      mutex_.AwaitWithTimeout(canceled, absl::InfiniteDuration());
+      return absl::UnavailableError("canceled");
+    }
     MutexLock lock(&mutex_);
     if (std::this_thread::get_id() == throws_on_) throw std::bad_alloc();
     EXPECT_EQ(reply.status().code(), 0);
@@ -90,6 +113,7 @@ class ScriptedDrafter final : public FeatureStream::Stream {
   int end_ ABSL_GUARDED_BY(mutex_) = 0;
   bool has_next_ ABSL_GUARDED_BY(mutex_) = false;
   bool canceled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 FeatureRequest Follow(uint64_t number, int first, int end) {
@@ -180,6 +204,19 @@ TEST_P(FeatureStreamTest, RowsThatTheEngineCannotSendFollowLater) {
   (void)drafter_.AwaitRows(kRows + 1);
   AppendRows(1);
   (void)drafter_.AwaitRows(kRows + 2);
+}
+
+// Seen: the memory of a verifier grew without limit, because a drafter that read nothing followed
+// ever new sequences.
+TEST_P(FeatureStreamTest, ADrafterThatFollowsTooManySequencesIsDisconnected) {
+  drafter_.Hang();
+  constexpr uint64_t kTooMany = (1 << 16) + 1;
+  for (uint64_t session = 1; session <= kTooMany; ++session) {
+    FeatureRequest request = Follow(1, /*first=*/0, /*end=*/100);
+    request.mutable_follow()->mutable_sequence()->set_session(1000 + session);
+    drafter_.Ask(std::move(request));
+  }
+  EXPECT_TRUE(drafter_.AwaitCancel());
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, FeatureStreamTest, ::testing::Bool(),
