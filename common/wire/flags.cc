@@ -28,11 +28,14 @@ ABSL_FLAG(std::string, token_file, "",
 ABSL_FLAG(std::string, access_file, "",
           "File that says who may call this service, and what for (docs/security.md). It is read "
           "again when it changes. Empty: everybody who can connect may do everything.");
+ABSL_FLAG(bool, allow_plaintext, false,
+          "Serve TCP addresses beyond the loopback interface, and connect to services there, "
+          "without TLS. "
+          "Anybody on the network can then read prompts and answers.");
 ABSL_FLAG(
-    bool, allow_plaintext, false,
-    "Serve TCP addresses beyond the loopback interface without TLS. Anybody on the network can "
-    "then read prompts and answers.");
-ABSL_FLAG(bool, reflection, false, "Offer gRPC server reflection, for tools like grpcurl.");
+    bool, reflection, false,
+    "Offer gRPC server reflection, for tools like grpcurl. Everybody may use it, and each such "
+    "call holds a thread.");
 ABSL_FLAG(std::string, health_listen, "",
           "Further gRPC address, host:port, that serves only health checks, in clear text and to "
           "everybody: for probes that have no certificate. Empty: none.");

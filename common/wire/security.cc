@@ -23,7 +23,10 @@ constexpr char kAuthorization[] = "authorization";
 constexpr unsigned kReloadSeconds = 1;
 constexpr size_t kMaxTokenBytes = 4096;
 
-bool IsUnix(const std::string& address) { return absl::StartsWith(address, "unix"); }
+// Not a host whose name begins with "unix".
+bool IsUnix(const std::string& address) {
+  return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:");
+}
 
 // Adds the token to a call. An interceptor, because gRPC's call credentials refuse connections
 // without TLS, and with them unix sockets.
@@ -163,6 +166,15 @@ absl::Status Security::CheckAddress(const std::string& address) const {
   return absl::FailedPreconditionError(absl::StrCat(
       "other hosts could read the traffic of ", address,
       "; set --tls_cert and --tls_key, use a unix: or loopback address, or set --allow_plaintext"));
+}
+
+absl::Status Security::CheckPeer(const std::string& address) const {
+  if (!options_.tls.authorities.empty() || options_.allow_plaintext || IsLocalAddress(address)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("other hosts could read the traffic to ", address,
+                   "; set --tls_ca, use a unix: or loopback address, or set --allow_plaintext"));
 }
 
 std::shared_ptr<grpc::Channel> Security::Connect(const std::string& address,

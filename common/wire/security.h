@@ -42,6 +42,9 @@ class Security {
   [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ForAddress(
       const std::string& address) const;
 
+  // FAILED_PRECONDITION if other hosts could read what this process sends to `address`, and answer
+  // in its place.
+  [[nodiscard]] absl::Status CheckPeer(const std::string& address) const;
   // A channel to `address`. Each of its calls carries the token.
   [[nodiscard]] std::shared_ptr<grpc::Channel> Connect(
       const std::string& address, const grpc::ChannelArguments& arguments) const;

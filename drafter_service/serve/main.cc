@@ -88,6 +88,7 @@ absl::Status Run(wire::StopSignals& signals) {
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
   const std::string verifier = absl::GetFlag(FLAGS_verifier);
   RETURN_IF_ERROR(wire::CheckPeerFolder(verifier));
+  RETURN_IF_ERROR(security->CheckPeer(verifier));
   drafter::RemoteFeatures features(verifier, carrier, security);
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions

@@ -252,8 +252,10 @@ absl::StatusOr<PeerOptions> ReadPeerOptions(const std::shared_ptr<const wire::Se
   options.drafter = options.verifier;
   options.verifier.address = absl::GetFlag(FLAGS_verifier);
   options.drafter.address = absl::GetFlag(FLAGS_drafter);
-  RETURN_IF_ERROR(wire::CheckPeerFolder(options.verifier.address));
-  RETURN_IF_ERROR(wire::CheckPeerFolder(options.drafter.address));
+  for (const std::string& address : {options.verifier.address, options.drafter.address}) {
+    RETURN_IF_ERROR(wire::CheckPeerFolder(address));
+    RETURN_IF_ERROR(security->CheckPeer(address));
+  }
   options.drafter.call_timeout = absl::GetFlag(FLAGS_draft_timeout);
   return options;
 }

@@ -46,7 +46,7 @@ Connection::Connection(const std::string& endpoint, const ConnectionOptions& opt
   absl::StripAsciiWhitespace(&token);
   if (!token.empty()) authorization_ = absl::StrCat("Bearer ", token);
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
-  if (!options.tls_ca.empty() && !absl::StartsWith(endpoint, "unix")) {
+  if (!options.tls_ca.empty() && !absl::StartsWith(endpoint, "unix:")) {
     grpc::SslCredentialsOptions tls;
     tls.pem_root_certs = Read(options.tls_ca, &status_);
     tls.pem_cert_chain = Read(options.tls_cert, &status_);

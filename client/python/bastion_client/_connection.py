@@ -39,7 +39,7 @@ def open_channel(module: ModuleType, address: str, options: ClientOptions) -> An
         ('grpc.initial_reconnect_backoff_ms', 100),
         ('grpc.max_reconnect_backoff_ms', 500),
     ]
-    if options.tls_ca is None or address.startswith('unix'):
+    if options.tls_ca is None or address.startswith('unix:'):
         return module.insecure_channel(address, options=arguments)
     return module.secure_channel(address, _credentials(options), options=arguments)
 

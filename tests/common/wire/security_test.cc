@@ -216,13 +216,29 @@ TEST_F(SecurityTest, ClearTextIsServedBeyondThisHostOnlyOnRequest) {
   EXPECT_TRUE(ServiceHost::Start(host, {&service_}).ok());
 }
 
+TEST_F(SecurityTest, APeerOnAnotherHostNeedsAuthorities) {
+  const auto clear = *Security::Make({});
+  for (const char* address : {"unix:///a/b", "127.0.0.1:1", "localhost:1"}) {
+    EXPECT_TRUE(clear->CheckPeer(address).ok()) << address;
+  }
+  for (const char* address : {"verifier.internal:1", "unix-gpu1.internal:1"}) {
+    const absl::Status refused = clear->CheckPeer(address);
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_THAT(refused.message(), HasSubstr("--tls_ca"));
+    EXPECT_TRUE((*Security::Make({.allow_plaintext = true}))->CheckPeer(address).ok());
+    const TlsFiles client = Files("client", authority_);
+    EXPECT_TRUE(
+        (*Security::Make({.tls = {.authorities = client.authorities}}))->CheckPeer(address).ok());
+  }
+}
+
 TEST(IsLocalAddressTest, OnlyLoopbackAndUnixSocketsAreLocal) {
   for (const char* address : {"unix:///a/b", "unix:b", "unix-abstract:c", "127.0.0.1:1",
                               "127.9.8.7:1", "localhost:1", "[::1]:1", "ipv4:127.0.0.1:5"}) {
     EXPECT_TRUE(IsLocalAddress(address)) << address;
   }
   for (const char* address : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "host:1", "localhost.evil:1",
-                              "127.evil.example:1", "", "*:1"}) {
+                              "127.evil.example:1", "unix-host:1", "", "*:1"}) {
     EXPECT_FALSE(IsLocalAddress(address)) << address;
   }
 }
