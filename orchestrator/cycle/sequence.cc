@@ -46,11 +46,20 @@ absl::Span<const TokenId> DecodeSequence::FindForced() {
   return forced_;
 }
 
+absl::Status DecodeSequence::ApplyConstraint(GrownTree* grown) {
+  TokenConstraint* const constraint = this->constraint();
+  if (constraint == nullptr) return status_;
+  return ConstrainTree(request_.stop_tokens, *constraint, grown);
+}
+
 void DecodeSequence::Constrain(GrownTree* grown) {
-  if (TokenConstraint* const constraint = this->constraint()) {
-    absl::Status constrained = ConstrainTree(request_.stop_tokens, *constraint, grown);
-    if (!constrained.ok()) Fail(std::move(constrained));
+  absl::Status constrained = ApplyConstraint(grown);
+  if (!constrained.ok() && !done() && grown->tree.nodes() > 0) {
+    grown->tree.Truncate(0);
+    constraint_ = nullptr;  // An error can leave it below the root.
+    constrained = ApplyConstraint(grown);
   }
+  if (!constrained.ok()) Fail(std::move(constrained));
   if (!status_.ok()) grown->tree.Truncate(0);
 }
 
@@ -95,6 +104,11 @@ void DecodeSequence::Preempt() {
   drafter_position_ = 0;
   starvation_ = absl::OkStatus();
   constraint_ = nullptr;
+  if (output_.size() > whole_output_) {
+    TruncateOutput(whole_output_);
+    reason_ = FinishReason::kNone;
+  }
+  root_ = TokenAt(static_cast<Position>(request_.prompt.size() + output_.size()) - 1);
 }
 
 TreeLimits DecodeSequence::Limits(const TargetInfo& target) const {
@@ -153,8 +167,13 @@ void DecodeSequence::Emit(TokenId token) {
 void DecodeSequence::StopAfter(size_t tokens, FinishReason reason) {
   reason_ = reason;
   cycles_.back().committed_length -= static_cast<int>(output_.size() - tokens);
+  TruncateOutput(tokens);
+}
+
+void DecodeSequence::TruncateOutput(size_t tokens) {
   output_.resize(tokens);
   logprobs_.resize(std::min(logprobs_.size(), tokens));
+  whole_output_ = tokens;
 }
 
 void DecodeSequence::RecordForced(absl::Span<const TokenId> emitted) {
@@ -193,6 +212,7 @@ void DecodeSequence::Commit(const GrownTree& grown, const Acceptance& acceptance
   }
   policy_->Observe(grown, acceptance);
   cycles_.push_back(std::move(record));
+  whole_output_ = output_.size();
 }
 
 }  // namespace bastion

@@ -134,6 +134,7 @@ class DecodeSequence {
   // Forgets what is committed and continues under a higher epoch. The caller has closed the
   // sequence at the verifier and the drafter, and opens it again. The output and what the policy
   // has learned stay. The state of the constraint, which can be large, is made again when needed.
+  // If an exception interrupted the last Commit, its tokens are dropped: they are decoded again.
   void Preempt();
 
   // The next tokens if the constraint of the request allows only one text
@@ -146,7 +147,9 @@ class DecodeSequence {
     int replaced = 0;  // 1: it chose another token instead of the next one. Else 0.
   };
   [[nodiscard]] ForcedOutcome TakeForcedOutcome() { return std::exchange(forced_outcome_, {}); }
-  // Applies the constraint of the request, if there is one, to a tree. An error fails the sequence.
+  // Applies the constraint of the request, if there is one, to a tree. If that fails, drops the
+  // nodes: the target might never choose the branch that the constraint cannot follow. An error at
+  // the root fails the sequence.
   void Constrain(GrownTree* grown);
   // The masks of the last tree, which had `rows` rows, took this long.
   void RecordMasks(int rows, absl::Duration spent);
@@ -184,6 +187,10 @@ class DecodeSequence {
   // or if the constraint is complete.
   void Emit(TokenId token);
   void RecordForced(absl::Span<const TokenId> emitted);
+  // Keeps only the first `tokens` tokens of the output.
+  void TruncateOutput(size_t tokens);
+  // Applies the constraint, if there is one, to the whole tree.
+  [[nodiscard]] absl::Status ApplyConstraint(GrownTree* grown);
   // The constraint after the output so far; null if there is none, or if it fails and with it the
   // sequence.
   [[nodiscard]] TokenConstraint* constraint();
@@ -197,6 +204,7 @@ class DecodeSequence {
   TokenId root_;
   std::vector<TokenId> output_;
   std::vector<TokenLogprobs> logprobs_;
+  size_t whole_output_ = 0;        // Output tokens of the commits that no exception interrupted.
   Position drafter_position_ = 0;  // Committed tokens that the drafter has received.
   absl::Duration prefill_time_;
   std::vector<CycleRecord> cycles_;

@@ -1,11 +1,43 @@
 #include "orchestrator/serve/live_request.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "common/base/check.h"
+#include "common/base/mutex.h"
 #include "orchestrator/serve/error_details.h"
+#include "orchestrator/serve/log_throttle.h"
 
 namespace bastion {
+namespace {
+
+// Exceptions of observers, for the log.
+struct ObserverErrors {
+  Mutex mutex;
+  LogThrottle log ABSL_GUARDED_BY(mutex){kLogInterval};
+};
+
+void LogObserverError(const std::exception& error) {
+  static ObserverErrors& errors = *new ObserverErrors;
+  MutexLock lock(&errors.mutex);
+  if (const auto count = errors.log.Count(Clock::Real().Now())) {
+    LOG(ERROR) << "an observer of requests threw, " << *count
+               << " times since the last such line, now: " << error.what();
+  }
+}
+
+}  // namespace
+
+void TellObserver(ServingObserver* observer, absl::FunctionRef<void(ServingObserver&)> tell) {
+  if (observer == nullptr) return;
+  try {
+    tell(*observer);
+  } catch (const std::exception& error) {
+    LogObserverError(error);
+  }
+}
 
 LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer,
                          const Clock* clock, CallShare call, ServingObserver* observer)
@@ -75,8 +107,8 @@ void LiveRequest::Fail(const absl::Status& status) {
 }
 
 void LiveRequest::ReportEnd(const absl::Status& status) {
-  if (std::exchange(has_ended_, true) || observer_ == nullptr) return;
-  observer_->OnEnd(*this, status);
+  if (std::exchange(has_ended_, true)) return;
+  TellObserver(observer_, [&](ServingObserver& observer) { observer.OnEnd(*this, status); });
 }
 
 void LiveRequest::MarkPrefilled() {
@@ -116,6 +148,11 @@ void LiveRequest::UpdateStall() {
   total_stall_ += stall_ - before;
 }
 
+void LiveRequest::EndStall() {
+  full_since_.reset();
+  stall_ = absl::ZeroDuration();
+}
+
 std::string LiveRequest::Detokenize(const std::vector<TokenId>& tokens) {
   if (!stops_.any()) return detokenizer_.Push(tokens);
   // Token by token, so that the answer ends with the token that completes a stop string.
@@ -144,6 +181,9 @@ void LiveRequest::PublishCycle() {
   delta.answer = call_.first_answer + answer_;
   const std::vector<TokenId>& output = sequence_->output();
   const absl::Duration began = clock_->Now();
+  // An exception interrupted the last call. The detokenizer has already received that output, so
+  // its text cannot be made again, and CheckPublished fails the request.
+  if (std::exchange(is_publishing_, true)) return;
   delta.text = Detokenize({output.begin() + published_, output.end()});
   delta.tokens.assign(output.begin() + published_, output.end());
   const std::vector<TokenLogprobs>& logprobs = sequence_->logprobs();
@@ -164,7 +204,13 @@ void LiveRequest::PublishCycle() {
   const bool ends = sequence_->done();
   if (ends) delta.end = End();
   call_.stream->Push(std::move(delta));
+  is_publishing_ = false;
   if (ends) ReportEnd(absl::OkStatus());
+}
+
+absl::Status LiveRequest::CheckPublished() const {
+  if (!is_publishing_ && (has_ended_ || !sequence_->done())) return absl::OkStatus();
+  return absl::InternalError("an exception kept output of the answer from the client");
 }
 
 OutputEnd LiveRequest::End() const {

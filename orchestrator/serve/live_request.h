@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "common/base/clock.h"
 #include "common/hub/detokenizer.h"
 #include "common/hub/tokenizer.h"
@@ -26,6 +27,10 @@
 #include "orchestrator/text/stop_strings.h"
 
 namespace bastion {
+
+// Calls `tell` with `observer`, unless that is null. An exception is logged and ends here, because
+// it must not end the requests that are observed. Thread-safe.
+void TellObserver(ServingObserver* observer, absl::FunctionRef<void(ServingObserver&)> tell);
 
 class LiveRequest {
  public:
@@ -70,6 +75,10 @@ class LiveRequest {
   void MarkPrefilled();
   // Pushes the output of the last cycle to the stream.
   void PublishCycle();
+  // INTERNAL if an exception kept output from the stream for good: it interrupted PublishCycle, or
+  // the sequence is done but its end was not published. REQUIRES: admitted(), and the last
+  // successful cycle was published.
+  [[nodiscard]] absl::Status CheckPublished() const;
   // Counts that the request lost the verifier. Returns how often it has since its last output.
   // Losses within kLossInterval count once: a bad connection breaks many times in a second.
   [[nodiscard]] int CountLoss();
@@ -90,6 +99,9 @@ class LiveRequest {
   [[nodiscard]] bool stalled() const { return full_since_.has_value(); }
   // For how long the stream has been full; zero if it is not.
   [[nodiscard]] absl::Duration stall() const { return stall_; }
+  // Ends the current stall; the total stays. Called when the request must wait in the queue: until
+  // it runs again, nothing measures whether its client reads.
+  void EndStall();
   // For how long the stream was full in total.
   [[nodiscard]] absl::Duration total_stall() const { return total_stall_; }
   // CANCELLED or DEADLINE_EXCEEDED if the client canceled the call, another answer of the call has
@@ -98,6 +110,7 @@ class LiveRequest {
 
   // For the scheduler.
   TurnHistory turns;
+  int refused_turns = 0;  // Successive turns in which it was starved although pages were free.
 
   // What the client asked for. All answers to a prompt share it.
   [[nodiscard]] const PreparedRequest& request() const { return *request_; }
@@ -143,6 +156,7 @@ class LiveRequest {
   hub::Detokenizer detokenizer_;
   StopStrings stops_;
   size_t published_ = 0;         // Number of output tokens pushed to the stream.
+  bool is_publishing_ = false;   // Still true if an exception interrupted PublishCycle.
   int losses_ = 0;               // Since the last output.
   absl::Duration counted_loss_;  // When the last loss was counted. Valid if losses_ > 0.
   uint64_t admission_ = 0;

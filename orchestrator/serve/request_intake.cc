@@ -29,8 +29,9 @@ RequestIntake::RequestIntake(const RequestParser* parser, Scheduler* scheduler,
 
 absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(
     absl::Span<const v1::GenerateRequest* const> requests, const Caller& caller) {
-  // Requests that wait here will wait in the queue next, so they take places there.
   const auto count = static_cast<int>(requests.size());
+  RETURN_IF_ERROR(scheduler_->CheckSize(count));
+  // Requests that wait here will wait in the queue next, so they take places there.
   const int others = entering_.fetch_add(count) + count - 1;
   const auto leave = absl::MakeCleanup([&] { entering_ -= count; });
   RETURN_IF_ERROR(scheduler_->CheckRoom(others));

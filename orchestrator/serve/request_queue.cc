@@ -1,6 +1,7 @@
 #include "orchestrator/serve/request_queue.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,10 @@ namespace {
 
 void FailAll(const std::vector<RequestQueue::Request>& requests, const absl::Status& status) {
   for (const RequestQueue::Request& request : requests) request->Fail(status);
+}
+
+void FailCanceled(const std::vector<RequestQueue::Request>& requests) {
+  FailAll(requests, LiveRequest::CanceledError());
 }
 
 void FailExpired(const std::vector<RequestQueue::Request>& requests) {
@@ -33,6 +38,13 @@ absl::Status RequestQueue::Refusal(int others, std::vector<Request>& expired) {
   if (!refusal_.ok()) return refusal_;
   expired = RemoveExpired();
   return order_.prompts() + others >= capacity_ ? FullError() : absl::OkStatus();
+}
+
+absl::Status RequestQueue::CheckSize(int prompts) const {
+  if (prompts <= capacity_) return absl::OkStatus();
+  return FieldError("prompt", absl::StrCat("the call has ", prompts,
+                                           " prompts, but the queue of this server holds ",
+                                           capacity_, " (--max_waiting)"));
 }
 
 absl::Status RequestQueue::CheckRoom(int others) {
@@ -88,7 +100,7 @@ void RequestQueue::Cancel(RequestStream& stream) {
     canceled = order_.Remove(
         [&](const LiveRequest& request) { return request.stream().get() == &stream; });
   }
-  FailAll(canceled, LiveRequest::CanceledError());
+  FailCanceled(canceled);
 }
 
 void RequestQueue::Drain(absl::Duration grace) {
@@ -153,11 +165,12 @@ void RequestQueue::Sleep(absl::Duration timeout) {
 }
 
 RequestQueue::Request RequestQueue::PopIf(absl::FunctionRef<bool(const LiveRequest&)> fits) {
-  std::vector<Request> expired;
+  std::vector<Request> expired, ended;
   Request next;
   {
     MutexLock lock(&mutex_);
     expired = RemoveExpired();
+    ended = RemoveEndedCalls();
     const LiveRequest* const candidate = order_.Next();
     if (candidate != nullptr && fits(*candidate)) {
       next = order_.Take();
@@ -166,17 +179,25 @@ RequestQueue::Request RequestQueue::PopIf(absl::FunctionRef<bool(const LiveReque
     }
   }
   FailExpired(expired);
+  FailCanceled(ended);
   return next;
 }
 
 void RequestQueue::PushAnswers(std::vector<Request> answers) {
-  MutexLock lock(&mutex_);
-  for (auto answer = answers.rbegin(); answer != answers.rend(); ++answer) {
-    // A Cancel before this did not find them here.
-    if ((*answer)->stream()->canceled()) continue;
-    next_deadline_ = std::min(next_deadline_, (*answer)->deadline());
-    order_.AddFirst(std::move(*answer));
+  std::vector<Request> canceled;
+  {
+    MutexLock lock(&mutex_);
+    for (auto answer = answers.rbegin(); answer != answers.rend(); ++answer) {
+      // A Cancel before this did not find them here.
+      if ((*answer)->stream()->canceled()) {
+        canceled.push_back(std::move(*answer));
+        continue;
+      }
+      next_deadline_ = std::min(next_deadline_, (*answer)->deadline());
+      order_.AddFirst(std::move(*answer));
+    }
   }
+  FailCanceled(canceled);
 }
 
 void RequestQueue::ReturnPreempted(Request request) {
@@ -239,6 +260,19 @@ void RequestQueue::RecordParkedEnd(const LiveRequest& request) {
   MutexLock lock(&mutex_);
   --parked_;
   order_.Leave(request);
+}
+
+std::vector<RequestQueue::Request> RequestQueue::RemoveEndedCalls() {
+  std::vector<Request> removed;
+  const LiveRequest* next = nullptr;
+  while ((next = order_.Next()) != nullptr && next->stream()->canceled()) {
+    const RequestStream* const stream = next->stream().get();
+    std::vector<Request> ended =
+        order_.Remove([&](const LiveRequest& request) { return request.stream().get() == stream; });
+    removed.insert(removed.end(), std::make_move_iterator(ended.begin()),
+                   std::make_move_iterator(ended.end()));
+  }
+  return removed;
 }
 
 std::vector<RequestQueue::Request> RequestQueue::RemoveExpired() {

@@ -3,7 +3,8 @@
 // It decides whether a request may enter: it refuses requests while it is full, while the service
 // is not ready, and while it drains. A canceled request leaves at once. A request whose deadline
 // has passed leaves at the next call of Push, AwaitRequest or PopIf; the cycle's thread calls the
-// latter two before every forward. Thread-safe.
+// latter two before every forward. A request whose call has failed leaves when its turn comes.
+// Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_REQUEST_QUEUE_H_
 #define BASTION_ORCHESTRATOR_SERVE_REQUEST_QUEUE_H_
 
@@ -38,6 +39,8 @@ class RequestQueue {
   explicit RequestQueue(int capacity, const Clock* clock = &Clock::Real());
 
   // ---- called by the threads of RPCs ----
+  // INVALID_ARGUMENT if a call has more prompts than the queue can hold. A retry could not succeed.
+  [[nodiscard]] absl::Status CheckSize(int prompts) const;
   // The error with which Push would refuse a request now. `others` further requests are about to
   // enter. Call it before the work that Push needs.
   [[nodiscard]] absl::Status CheckRoom(int others) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -70,7 +73,7 @@ class RequestQueue {
   [[nodiscard]] Request PopIf(absl::FunctionRef<bool(const LiveRequest&)> fits)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // The other answers of a popped request wait from now on, before the others of their client and
-  // weight. They are never refused.
+  // weight. They are never refused. If their call has been canceled, they fail.
   void PushAnswers(std::vector<Request> answers) ABSL_LOCKS_EXCLUDED(mutex_);
   // A popped request lost its slot for lack of memory or with the verifier. It waits again, before
   // all others. It is never refused.
@@ -101,6 +104,9 @@ class RequestQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The error of a request that the full queue refuses.
   [[nodiscard]] absl::Status FullError() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // While the call of the next request has ended, removes its requests. The caller fails them
+  // without the lock.
+  [[nodiscard]] std::vector<Request> RemoveEndedCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes the requests whose deadline has passed. The caller fails them without the lock.
   [[nodiscard]] std::vector<Request> RemoveExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

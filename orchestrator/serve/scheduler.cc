@@ -50,9 +50,10 @@ Scheduler::~Scheduler() {
 }
 
 absl::Status Scheduler::SubmitAll(std::vector<std::unique_ptr<LiveRequest>> requests) {
-  if (const SchedulerStats now = stats(); now.ready) {
-    for (const auto& request : requests) RETURN_IF_ERROR(FitToCapacity(now.target, *request));
-  }
+  // Once the queue accepts requests, the target is known.
+  RETURN_IF_ERROR(queue_.CheckRoom(static_cast<int>(requests.size()) - 1));
+  const TargetInfo target = stats().target;
+  for (const auto& request : requests) RETURN_IF_ERROR(FitToCapacity(target, *request));
   return queue_.PushAll(std::move(requests));
 }
 
@@ -126,18 +127,22 @@ bool Scheduler::RunLoop() {
 void Scheduler::OnLinkChange(const absl::Status& status) {
   if (status.ok()) {
     free_tokens_ = KvCapacity(link_.engine()->target);
-    if (observer_ != nullptr && observer_->wants_reliability()) {
-      link_.engine()->memory.set_reliability(&reliability_);
-    }
-    queue_.Accept();
+    TellObserver(observer_, [this](ServingObserver& observer) {
+      if (observer.wants_reliability()) link_.engine()->memory.set_reliability(&reliability_);
+    });
   } else {
     queue_.Pause(status);
   }
   {
     MutexLock lock(&mutex_);
-    stats_.ready = status.ok();
     stats_.target = link_.engine()->target;
     stats_.drafter = link_.drafter();
+  }
+  // SubmitAll reads the target after this, and clients may submit once `ready` is true.
+  if (status.ok()) queue_.Accept();
+  {
+    MutexLock lock(&mutex_);
+    stats_.ready = status.ok();
   }
   on_ready_(status.ok());
 }
@@ -240,11 +245,12 @@ void Scheduler::Step() {
                      return chunk.request->sequence().starved();
                    });
   LogDraftStatus();
+  FailRefused(turn);
   std::erase_if(turn.decoding, [](const LiveRequest* request) {
     return !request->sequence().status().ok() || request->sequence().starved();
   });
   for (LiveRequest* request : turn.decoding) request->PublishCycle();
-  if (observer_ != nullptr) observer_->OnCycle(cycle.last(), turn);
+  TellObserver(observer_, [&](ServingObserver& observer) { observer.OnCycle(cycle.last(), turn); });
   for (const Request& request : running_) {
     if (const int tokens = request->TakeCommitted(); tokens > 0) queue_.Charge(*request, tokens);
   }
@@ -258,7 +264,10 @@ absl::Status Scheduler::RunCycle(const ServedCycle& turn) {
   for (const auto& [request, tokens] : turn.chunks) {
     chunks.push_back({&request->sequence(), tokens});
   }
-  const TraceScope scope(observer_ == nullptr ? TraceContext() : observer_->OnCycleBegin(turn));
+  TraceContext context;
+  TellObserver(observer_,
+               [&](ServingObserver& observer) { context = observer.OnCycleBegin(turn); });
+  const TraceScope scope(context);
   return link_.engine()->cycle.Step(batch, chunks);
 }
 
@@ -283,7 +292,10 @@ absl::Status Scheduler::CheckClient(const LiveRequest& request) const {
 
 void Scheduler::QueueOtherAnswers() {
   for (const Request& request : running_) {
-    if (request->prompt_left() > 0 || !request->sequence().status().ok()) continue;
+    const DecodeSequence& sequence = request->sequence();
+    // With output, the prompt was prefilled before an exception interrupted a loop.
+    const bool was_prefilled = request->prompt_left() == 0 || !sequence.output().empty();
+    if (!was_prefilled || !sequence.status().ok()) continue;
     if (auto answers = request->TakeOtherAnswers(); !answers.empty()) {
       queue_.PushAnswers(std::move(answers));
     }
@@ -294,6 +306,7 @@ void Scheduler::Retire() {
   const auto is_over = [this](const Request& request) {
     absl::Status status = CheckClient(*request);
     if (status.ok()) status = request->sequence().status();
+    if (status.ok()) status = request->CheckPublished();
     if (status.ok() && !request->sequence().done()) return false;
     if (!status.ok()) request->Fail(status);
     ReleasePages(*request);

@@ -85,6 +85,8 @@ class Scheduler {
   // The same for one request.
   [[nodiscard]] absl::Status Submit(std::unique_ptr<LiveRequest> request)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // RequestQueue::CheckSize
+  [[nodiscard]] absl::Status CheckSize(int prompts) const { return queue_.CheckSize(prompts); }
   // The error with which Submit would refuse any request now, e.g. because the queue is full.
   // `others` further requests are about to be submitted.
   [[nodiscard]] absl::Status CheckRoom(int others) { return queue_.CheckRoom(others); }
@@ -159,6 +161,9 @@ class Scheduler {
   // Handles a request that lacked pages although no other one ran. It fails if it exceeds the KV
   // cache.
   void HandleStarvedAlone(LiveRequest& request);
+  // Fails the requests of `turn` that the verifier refused for lack of memory in several successive
+  // turns, although it stated enough free pages. Waiting for pages would not help them.
+  void FailRefused(const ServedCycle& turn);
   // The index of the running request to preempt. REQUIRES: a request runs.
   [[nodiscard]] size_t Victim() const;
   // Suspends all running requests, which wait for a verifier from now on.

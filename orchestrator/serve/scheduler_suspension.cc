@@ -18,6 +18,9 @@ namespace {
 // may be the one that ends the verifier.
 constexpr int kMaxLosses = 5;
 
+// A request fails if the verifier refuses it in this many successive turns although pages are free.
+constexpr int kMaxRefusedTurns = 8;
+
 }  // namespace
 
 void Scheduler::LoseVerifier(const absl::Status& reason) {
@@ -28,6 +31,7 @@ void Scheduler::LoseVerifier(const absl::Status& reason) {
   link_.Lose(ForClient(absl::UnavailableError("the model is not available; try again later")));
   while (!running_.empty()) {
     Request request = Suspend(running_.size() - 1);
+    request->EndStall();
     if (request->admitted() && request->CountLoss() <= kMaxLosses) {
       queue_.ReturnPreempted(std::move(request));
       continue;
@@ -120,8 +124,9 @@ void Scheduler::Preempt() {
   prompts_alone_ = false;
   while (running_.size() > 1 && MissingPages() > 0) {
     Request victim = Suspend(Victim());
+    victim->EndStall();
     ++preemptions_;
-    if (observer_ != nullptr) observer_->OnPreemption(*victim);
+    TellObserver(observer_, [&](ServingObserver& observer) { observer.OnPreemption(*victim); });
     if (const auto count = preemption_log_.Count(Clock::Real().Now())) {
       LOG(WARNING) << "the KV cache is full: " << *count
                    << " requests were preempted since the last such line, now "
@@ -145,6 +150,23 @@ void Scheduler::HandleStarvedAlone(LiveRequest& request) {
       "the KV cache of this server holds ", capacity, " tokens, and this request alone fills it: ",
       request.request().decode.prompt.size(), " tokens of the prompt and ",
       request.sequence().output().size(), " of the output; set a lower stop.max_tokens"))));
+}
+
+void Scheduler::FailRefused(const ServedCycle& turn) {
+  const bool pages_suffice = MissingPages() <= 0;
+  const auto count = [&](LiveRequest& request) {
+    DecodeSequence& sequence = request.sequence();
+    request.refused_turns = pages_suffice && sequence.starved() ? request.refused_turns + 1 : 0;
+    if (request.refused_turns < kMaxRefusedTurns) return;
+    sequence.Fail(absl::InternalError(
+        absl::StrCat("the verifier refused the request in ", request.refused_turns,
+                     " successive forwards although ", free_tokens_,
+                     " tokens of the KV cache are free: ", sequence.starvation().message())));
+  };
+  for (LiveRequest* request : turn.decoding) count(*request);
+  // Beside trees, a prompt can lack pages that are free again after the forward.
+  if (!turn.decoding.empty()) return;
+  for (const ServedChunk& chunk : turn.chunks) count(*chunk.request);
 }
 
 void Scheduler::ReleasePages(const LiveRequest& request) {

@@ -22,6 +22,12 @@ namespace {
 
 static_assert(FeatureStore::kBlockRows == kernels::kPageTokens);
 
+// The status of the items of a forward that failed with `status`. RESOURCE_EXHAUSTED would mean
+// that the KV cache lacks pages for the item, so clients would wait for pages and send it again.
+absl::Status ItemError(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) ? absl::InternalError(status.message()) : status;
+}
+
 class Engine final : public VerifierEngine {
  public:
   Engine(const VerifierOptions& options, std::unique_ptr<Target> target, std::string identity);
@@ -226,7 +232,7 @@ void Engine::Run(const CallLayout& layout, VerifyResult& result) {
   absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> outcomes =
       target_->Verify(layout.batch(), trees, result.trace);
   if (!outcomes.ok()) {
-    layout.FailAll(outcomes.status());
+    layout.FailAll(ItemError(outcomes.status()));
     return;
   }
   int index = 0;  // Counts the spans of the forward.

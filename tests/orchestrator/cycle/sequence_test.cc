@@ -1,5 +1,10 @@
 #include "orchestrator/cycle/sequence.h"
 
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "orchestrator/policy/speculation_memory.h"
@@ -14,12 +19,36 @@ using ::testing::IsEmpty;
 constexpr int kCandidates = 16;
 const DraftRound kRound = {.candidates = kCandidates};
 
+// Allows every text. One call of Push throws.
+class ThrowingConstraint final : public TokenConstraint {
+ public:
+  // The call with number `throws_at`, counted over all copies.
+  explicit ThrowingConstraint(int throws_at) : calls_left_(std::make_shared<int>(throws_at)) {}
+
+  absl::StatusOr<std::unique_ptr<TokenConstraint>> Copy() const override {
+    return std::make_unique<ThrowingConstraint>(*this);
+  }
+  absl::StatusOr<TokenSet> Allowed() override { return absl::UnimplementedError(""); }
+  std::vector<TokenId> Forced() override { return {}; }
+  absl::Status Push(TokenId) override {
+    if (--*calls_left_ == 0) throw std::bad_alloc();
+    return absl::OkStatus();
+  }
+  absl::Status Pop(int) override { return absl::OkStatus(); }
+  bool complete() const override { return false; }
+
+ private:
+  std::shared_ptr<int> calls_left_;
+};
+
 class SequenceTest : public ::testing::Test {
  protected:
   DecodeSequence Make(std::vector<TokenId> prompt, int max_tokens,
                       absl::flat_hash_set<TokenId> stops = {},
-                      KeptTrees kept_trees = KeptTrees::kNone) {
+                      KeptTrees kept_trees = KeptTrees::kNone,
+                      std::shared_ptr<const TokenConstraint> constraint = nullptr) {
     DecodeRequest request;
+    request.constraint = std::move(constraint);
     request.kept_trees = kept_trees;
     request.id = {4, 2};
     request.prompt = std::move(prompt);
@@ -171,6 +200,25 @@ TEST_F(SequenceTest, APreemptedSequenceStartsOverWithItsPromptAndOutput) {
   EXPECT_THAT(sequence.NextFrontier(kRound).new_tokens, ElementsAre(10, 11, 20));
   CommitChain(sequence, {22}, 23);
   EXPECT_THAT(sequence.output(), ElementsAre(20, 21, 22, 23));
+  EXPECT_EQ(sequence.cycles().size(), 2u);
+}
+
+// Text that is neither published nor verified again would be missing from the answer.
+TEST_F(SequenceTest, AnExceptionInTheMiddleOfACommitDoesNotChangeTheText) {
+  const auto constraint = std::make_shared<ThrowingConstraint>(/*throws_at=*/4);
+  DecodeSequence sequence = Make({10, 11}, 6, {24}, KeptTrees::kNone, constraint);
+  sequence.RecordPrefill(1);
+  CommitChain(sequence, {20}, 21);
+  EXPECT_THROW(CommitChain(sequence, {22, 23}, 24), std::bad_alloc);
+  sequence.Preempt();
+  EXPECT_EQ(sequence.root(), 21);
+  EXPECT_THAT(sequence.output(), ElementsAre(20, 21));
+  EXPECT_EQ(sequence.prompt_left(), 3);
+  EXPECT_THAT(sequence.NextPrefill(3).tokens, ElementsAre(10, 11, 20));
+  sequence.RecordPrefill(3);
+  CommitChain(sequence, {22, 23}, 24);
+  EXPECT_THAT(sequence.output(), ElementsAre(20, 21, 22, 23, 24));
+  EXPECT_EQ(sequence.reason(), FinishReason::kStopToken);
   EXPECT_EQ(sequence.cycles().size(), 2u);
 }
 

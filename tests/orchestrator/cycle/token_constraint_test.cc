@@ -29,7 +29,9 @@ class NearTokens final : public TokenConstraint {
     return std::make_unique<NearTokens>(*this);
   }
   absl::StatusOr<TokenSet> Allowed() override {
-    if (tokens_.size() >= fails_at_) {
+    const bool on_path = std::equal(tokens_.begin(), tokens_.end(), path.begin(),
+                                    path.begin() + std::min(path.size(), tokens_.size()));
+    if (tokens_.size() >= fails_at_ || (!path.empty() && !on_path)) {
       failed_ = true;
       return absl::InvalidArgumentError("too complex");
     }
@@ -53,7 +55,8 @@ class NearTokens final : public TokenConstraint {
   bool complete() const override { return tokens_.size() >= length_; }
 
   std::vector<TokenId> forced;
-  bool breaks = false;                                    // It cannot go back after an error.
+  std::vector<TokenId> path;  // If not empty: it is too complex beside this text.
+  bool breaks = false;        // It cannot go back after an error.
   std::shared_ptr<int> copies = std::make_shared<int>();  // Its use count is that of the copies.
 
   void FailAt(size_t tokens) { fails_at_ = tokens; }
@@ -288,6 +291,22 @@ TEST_F(ConstrainedCycleTest, AConstraintThatFailsFailsItsRequestAlone) {
   EXPECT_TRUE(absl::IsInvalidArgument(bad.status())) << bad.status();
   while (!good.done()) ASSERT_TRUE(cycle_.Step({&good}).ok());
   EXPECT_EQ(good.output(), testing::ToyText(kPrompt, {}, kTokens));
+}
+
+TEST_F(ConstrainedCycleTest, AnUnchosenBranchThatIsTooComplexDoesNotEndTheAnswer) {
+  DecodeSequence plain = MakeConstrained(1, "ar", {30, 40});
+  Run(plain);
+  NearTokens constraint(30, 40);
+  constraint.path = plain.output();
+  uint64_t session = 2;
+  for (const bool breaks : {false, true}) {
+    constraint.breaks = breaks;
+    DecodeSequence sequence = MakeConstrained(session++, "fixed:16", constraint);
+    Run(sequence);
+    EXPECT_TRUE(sequence.status().ok()) << sequence.status();
+    EXPECT_EQ(sequence.output(), plain.output());
+    EXPECT_EQ(sequence.reason(), plain.reason());
+  }
 }
 
 TEST_F(ConstrainedCycleTest, APreemptedRequestContinuesUnderItsConstraint) {

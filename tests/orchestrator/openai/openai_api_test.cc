@@ -144,15 +144,21 @@ TEST_F(OpenAiTest, OneRefusedPromptRefusesTheCall) {
 }
 
 TEST_F(OpenAiTest, PromptsThatDoNotFitIntoTheQueueRefuseTheCall) {
-  options_.max_waiting = 2;
+  options_.max_waiting = 64;
+  options_.max_running = 1;
   StartAndServe();
   verifier_.Hold(true);
+  const auto running = Submit({.prompt = {1}});
+  ASSERT_TRUE(verifier_.AwaitHeldCall());
+  const auto waiting = Submit({.prompt = {1}});
   json body = CompletionBody();
   body["prompt"] = std::vector<std::string>(64, "ABC");
   const HttpAnswer answer = Post(kCompletions, body);
   EXPECT_EQ(answer.status, 429) << answer.body;
   EXPECT_TRUE(ends_.ended().empty()) << "no prompt may enter alone";
   verifier_.Hold(false);
+  EXPECT_TRUE(testing::ReadAll(*running).status.ok());
+  EXPECT_TRUE(testing::ReadAll(*waiting).status.ok());
   EXPECT_TRUE(AwaitIdle());
 }
 

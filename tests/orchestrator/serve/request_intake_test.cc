@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 
 #include <optional>
+#include <vector>
 
+#include "orchestrator/serve/error_details.h"
 #include "tests/orchestrator/serve/scheduler_fixture.h"
 #include "tests/orchestrator/serve/served_model_fixture.h"
 
@@ -92,6 +94,19 @@ TEST_F(RequestIntakeTest, CallsThatEnterTakePlacesInTheQueue) {
   EXPECT_TRUE(absl::IsResourceExhausted(scheduler_->CheckRoom(1)));
   verifier_.Hold(false);
   for (const auto& stream : streams) EXPECT_TRUE(testing::ReadAll(*stream).status.ok());
+}
+
+TEST_F(RequestIntakeTest, ACallWithMorePromptsThanTheQueueHoldsIsNotToldToRetry) {
+  options_.max_waiting = 2;
+  Serve();
+  const std::vector<const v1::GenerateRequest*> prompts(3, &request_);
+  const absl::Status refused = intake_->Enter(prompts, {}).status();
+  const auto problem = FieldProblemOf(refused);
+  ASSERT_TRUE(problem.has_value()) << refused;
+  EXPECT_EQ(problem->field, "prompt");
+  EXPECT_THAT(problem->problem, HasSubstr("holds 2"));
+  EXPECT_FALSE(RetryDelay(refused).has_value());
+  EXPECT_TRUE(intake_->Enter(absl::MakeConstSpan(prompts).first(2), {}).ok());
 }
 
 TEST_F(RequestIntakeTest, AnErrorOfAFieldIsForClients) {

@@ -7,11 +7,14 @@
 #include "gtest/gtest.h"
 #include "orchestrator/serve/error_details.h"
 #include "tests/orchestrator/serve/live_request_fixture.h"
+#include "tests/orchestrator/serve/request_ends.h"
 #include "tests/support/manual_clock.h"
 
 namespace bastion {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::RequestSpec;
 
 constexpr int kCapacity = 4;
@@ -149,6 +152,30 @@ TEST_F(RequestQueueTest, ARequestThatDoesNotFitStaysFirst) {
   Push({.client = "b", .id = "small", .priority = 100});
   EXPECT_EQ(queue_.PopIf(FitsNot), nullptr);
   EXPECT_EQ(Pop()->request().request_id, "big");
+}
+
+TEST_F(RequestQueueTest, AWaitingRequestOfAFailedCallDoesNotHoldUpOthers) {
+  queue_.Accept();
+  testing::Ends ends;
+  maker_.set_observer(&ends);
+  const auto failed = Push({.client = "a", .id = "big"});
+  EXPECT_EQ(queue_.PopIf(FitsNot), nullptr);  // Its turn has come.
+  Push({.client = "b", .id = "small"});
+  failed->Fail(absl::UnavailableError("another answer failed"));
+  const auto next = queue_.PopIf(
+      [](const LiveRequest& request) { return request.request().request_id == "small"; });
+  ASSERT_NE(next, nullptr);
+  EXPECT_EQ(queue_.counts().waiting, 0);
+  EXPECT_THAT(ends.ended(), ElementsAre(absl::StatusCode::kCancelled));
+  EXPECT_EQ(EndOf(*failed).message(), "another answer failed");
+}
+
+TEST_F(RequestQueueTest, ACallWithMorePromptsThanTheQueueHoldsIsInvalid) {
+  queue_.Accept();
+  EXPECT_TRUE(queue_.CheckSize(kCapacity).ok());
+  const absl::Status refused = queue_.CheckSize(kCapacity + 1);
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("holds 4"));
 }
 
 TEST_F(RequestQueueTest, AReturningRequestIsNeverRefused) {
@@ -299,11 +326,15 @@ TEST_F(RequestQueueTest, CancelRemovesAllAnswersOfACall) {
 
 TEST_F(RequestQueueTest, OtherAnswersOfACanceledCallDoNotEnter) {
   queue_.Accept();
+  testing::Ends ends;
+  maker_.set_observer(&ends);
   const auto stream = Push({.answers = 3});
   const auto first = Pop();
   queue_.Cancel(*stream);
   queue_.PushAnswers(first->TakeOtherAnswers());
   EXPECT_EQ(queue_.counts().waiting, 0);
+  constexpr absl::StatusCode kCancelled = absl::StatusCode::kCancelled;
+  EXPECT_THAT(ends.ended(), ElementsAre(kCancelled, kCancelled));
 }
 
 TEST_F(RequestQueueTest, OtherAnswersLeaveAtTheirDeadline) {

@@ -117,6 +117,21 @@ TEST_F(SchedulerAnswersTest, ALostVerifierEndsTheCallWithOneError) {
   EXPECT_TRUE(AwaitIdle());
 }
 
+TEST_F(SchedulerAnswersTest, AnExceptionAfterTheEndOfTheFirstAnswerLosesNoOtherOne) {
+  StartAndAwaitReady();
+  ThrowAfterForwardOfTwo();
+  const RequestSpec spec = {.prompt = {2}, .max_tokens = 1, .answers = 3};
+  const RequestSpec longer_spec = {.prompt = {3}, .max_tokens = 30};
+  std::shared_ptr<RequestStream> stream, longer;
+  SubmitTogether([&] {
+    stream = Submit(spec);
+    longer = SubmitClocked(longer_spec);
+  });
+  ExpectComplete(ReadAnswers(*stream, spec.answers), spec);
+  ExpectComplete(ReadAnswers(*longer, 1), longer_spec);
+  EXPECT_TRUE(AwaitIdle());
+}
+
 TEST_F(SchedulerAnswersTest, AnAnswerThatFillsTheKvCacheEndsTheOthers) {
   verifier_.fake()->kv_tokens = 4 * testing::kToyPage;
   StartAndAwaitReady();

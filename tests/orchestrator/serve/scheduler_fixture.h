@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -53,6 +55,7 @@ class SharedVerifier final : public Verifier {
     waiting_ = true;
     mutex_.AwaitWithTimeout(may_go_on, absl::Seconds(60));
     waiting_ = false;
+    if (on_verify_) on_verify_(forest);
     if (unavailable_) return absl::UnavailableError("the stream broke");
     for (const VerifyItem& item : forest) {
       if (item.tree.token(0) == ends_verifier_) return absl::UnavailableError("the stream broke");
@@ -65,7 +68,7 @@ class SharedVerifier final : public Verifier {
     for (const PrefillItem& item : prompts) {
       call.prompt_rows += static_cast<int>(item.tokens.size());
     }
-    return Current().Verify(forest, prompts);
+    return refuses_all_ ? Refuse(forest, prompts) : Current().Verify(forest, prompts);
   }
   void Close(SequenceId sequence) override {
     MutexLock lock(&mutex_);
@@ -92,6 +95,16 @@ class SharedVerifier final : public Verifier {
   void ThrowOnce() {
     MutexLock lock(&mutex_);
     throws_ = true;
+  }
+  // Every Verify begins with a call of `callback`, on the cycle's thread.
+  void SetOnVerify(std::function<void(const Forest&)> callback) {
+    MutexLock lock(&mutex_);
+    on_verify_ = std::move(callback);
+  }
+  // While set, every Verify refuses all items for lack of memory, although it states free pages.
+  void RefuseAll(bool refuses) {
+    MutexLock lock(&mutex_);
+    refuses_all_ = refuses;
   }
   // Every Verify of a tree with this root fails.
   void EndAtRoot(TokenId root) {
@@ -157,6 +170,14 @@ class SharedVerifier final : public Verifier {
     }
     return fake_;
   }
+  absl::StatusOr<VerifyResult> Refuse(const Forest& forest, absl::Span<const PrefillItem> prompts)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const absl::Status refused = absl::ResourceExhaustedError("the device is full");
+    VerifyResult result = *Current().Verify({}, {});
+    result.outcomes.assign(forest.size(), {refused, {}});
+    result.prompts.assign(prompts.size(), refused);
+    return result;
+  }
 
   Mutex mutex_;
   FakeVerifier fake_;
@@ -165,9 +186,27 @@ class SharedVerifier final : public Verifier {
   TokenId ends_verifier_ = kNoToken;
   absl::Duration open_time_;
   absl::Status open_errors_;
+  std::function<void(const Forest&)> on_verify_;
+  bool refuses_all_ = false;
   bool held_ = false, waiting_ = false;
   std::vector<uint64_t> opened_;
   std::vector<Call> calls_;
+};
+
+// The real clock, unless the test sets it forward or makes it fail.
+class ControlledClock final : public Clock {
+ public:
+  absl::Duration Now() const override {
+    if (throws_.exchange(false)) throw std::bad_alloc();
+    return Clock::Real().Now() + absl::Hours(skipped_hours_.load());
+  }
+  void SkipHour() { ++skipped_hours_; }
+  // The next call of Now throws.
+  void ThrowOnce() { throws_ = true; }
+
+ private:
+  mutable std::atomic<bool> throws_ = false;
+  std::atomic<int> skipped_hours_ = 0;
 };
 
 // All events of one request.
@@ -206,6 +245,7 @@ class SchedulerTest : public ::testing::Test {
 
   void Start() {
     maker_.set_observer(observer_);
+    clocked_maker_.set_observer(observer_);
     scheduler_ = std::make_unique<Scheduler>(
         options_, &verifier_, used_drafter_, [](bool) {}, observer_);
   }
@@ -240,7 +280,13 @@ class SchedulerTest : public ::testing::Test {
 
   // Submits a request and returns its stream.
   std::shared_ptr<RequestStream> Submit(const RequestSpec& spec) {
-    auto request = maker_.Make(spec);
+    return SubmitRequest(maker_.Make(spec));
+  }
+  // The same for a request that reads clock_.
+  std::shared_ptr<RequestStream> SubmitClocked(const RequestSpec& spec) {
+    return SubmitRequest(clocked_maker_.Make(spec));
+  }
+  std::shared_ptr<RequestStream> SubmitRequest(std::unique_ptr<LiveRequest> request) {
     auto stream = request->stream();
     const absl::Status submitted = scheduler_->Submit(std::move(request));
     EXPECT_TRUE(submitted.ok()) << submitted;
@@ -260,7 +306,25 @@ class SchedulerTest : public ::testing::Test {
     return prompt;
   }
 
-  RequestMaker maker_;
+  // Submits the requests that `submit` submits so that they begin to decode in the same forward.
+  // Their prompts have one token.
+  void SubmitTogether(absl::FunctionRef<void()> submit) {
+    verifier_.Hold(true);
+    const auto before = Submit({.prompt = {1}, .max_tokens = 1});
+    ASSERT_TRUE(verifier_.AwaitHeldCall());
+    submit();
+    verifier_.Hold(false);
+    EXPECT_TRUE(ReadAll(*before).status.ok());
+  }
+  // clock_ throws in the first forward with two trees, when their output is published.
+  void ThrowAfterForwardOfTwo() {
+    verifier_.SetOnVerify([this, armed = true](const Forest& forest) mutable {
+      if (forest.size() == 2 && std::exchange(armed, false)) clock_.ThrowOnce();
+    });
+  }
+
+  ControlledClock clock_;
+  RequestMaker maker_, clocked_maker_{&clock_};
   SchedulerOptions options_;
   SharedVerifier verifier_;
   FakeDrafter drafter_{verifier_.fake()};

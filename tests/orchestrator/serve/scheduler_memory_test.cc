@@ -142,7 +142,52 @@ TEST_F(SchedulerMemoryTest, ARequestWaitsForThePagesOfAnotherOrchestrator) {
   ExpectText(*stream, spec);
 }
 
+TEST_F(SchedulerMemoryTest, ARequestThatIsRefusedAlthoughPagesAreFreeFails) {
+  StartWithPages(16);
+  verifier_.RefuseAll(true);
+  std::vector<std::shared_ptr<RequestStream>> streams = {Submit({.prompt = Prompt(1)}),
+                                                         Submit({.prompt = Prompt(40)})};
+  for (const auto& stream : streams) {
+    const Answer answer = ReadAll(*stream);
+    EXPECT_TRUE(absl::IsInternal(answer.status)) << answer.status;
+    EXPECT_THAT(std::string(answer.status.message()), HasSubstr("the device is full"));
+  }
+  verifier_.RefuseAll(false);
+  const RequestSpec spec = {.prompt = Prompt(40)};
+  ExpectText(*Submit(spec), spec);
+}
+
 // ---- preemption ----
+
+// Sets the clock forward by an hour when a request is preempted.
+class LatePreemption final : public ServingObserver {
+ public:
+  explicit LatePreemption(testing::ControlledClock* clock) : clock_(clock) {}
+  void OnCycle(const CycleSummary&, const ServedCycle&) override {}
+  void OnEnd(const LiveRequest&, const absl::Status&) override {}
+  void OnPreemption(const LiveRequest&) override { clock_->SkipHour(); }
+
+ private:
+  testing::ControlledClock* const clock_;
+};
+
+TEST_F(SchedulerMemoryTest, TimeInTheQueueAfterAPreemptionIsNoStall) {
+  options_.park_after = absl::InfiniteDuration();
+  LatePreemption observer(&clock_);
+  observer_ = &observer;
+  StartWithPages(30);
+  // Its stream is full with 258 tokens in 17 pages.
+  const RequestSpec stalled = {.client = "a", .priority = 5, .prompt = {1, 2}, .max_tokens = 400};
+  const auto stalled_stream = SubmitClocked(stalled);
+  ASSERT_TRUE(Await([&] { return stalled_stream->full(); }));
+  // 20 pages.
+  const RequestSpec high = {
+      .client = "b", .priority = 50, .prompt = Prompt(20), .max_tokens = 300, .policy = "fixed:8"};
+  ExpectText(*Submit(high), high);
+  EXPECT_EQ(scheduler_->stats().preemptions, 1);
+  ExpectText(*stalled_stream, stalled);
+  scheduler_.reset();
+}
 
 TEST_F(SchedulerMemoryTest, TheYoungestRequestIsPreemptedAndContinuesWithTheSameText) {
   StartWithPages(16);

@@ -147,6 +147,50 @@ TEST_F(SchedulerVerifierLossTest, AnExceptionInACycleLosesNoAnswer) {
   EXPECT_EQ(answer.tokens, ToyText({1}, {}, 30));
 }
 
+TEST_F(SchedulerVerifierLossTest, AnAnswerWhoseEndWasNotPublishedFails) {
+  StartAndAwaitReady();
+  ThrowAfterForwardOfTwo();
+  std::shared_ptr<RequestStream> longer, finished;
+  SubmitTogether([&] {
+    longer = SubmitClocked({.prompt = {2}, .max_tokens = 30});
+    finished = Submit({.prompt = {3}, .max_tokens = 1});
+  });
+  const Answer lost = ReadAll(*finished);
+  EXPECT_TRUE(absl::IsInternal(lost.status)) << lost.status;
+  const Answer answer = ReadAll(*longer);
+  EXPECT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.tokens, ToyText({2}, {}, 30));
+  EXPECT_TRUE(AwaitIdle());
+}
+
+// Fails as an observer without memory does.
+class ThrowingObserver final : public ServingObserver {
+ public:
+  TraceContext OnCycleBegin(const ServedCycle&) override { throw std::bad_alloc(); }
+  void OnCycle(const CycleSummary&, const ServedCycle&) override { throw std::bad_alloc(); }
+  void OnEnd(const LiveRequest&, const absl::Status&) override { throw std::bad_alloc(); }
+};
+
+TEST_F(SchedulerVerifierLossTest, AnObserverThatThrowsAtAnEndLosesNoOtherAnswer) {
+  ThrowingObserver observer;
+  observer_ = &observer;
+  StartAndAwaitReady();
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  SubmitTogether([&] {
+    for (const TokenId token : {2, 3, 4}) {
+      streams.push_back(Submit({.prompt = {token}, .max_tokens = 5}));
+    }
+  });
+  for (const TokenId token : {2, 3, 4}) {
+    const Answer answer = ReadAll(*streams[token - 2]);
+    EXPECT_TRUE(answer.status.ok()) << answer.status;
+    EXPECT_EQ(answer.tokens, ToyText({token}, {}, 5));
+  }
+  EXPECT_TRUE(AwaitIdle());
+  EXPECT_EQ(verifier_.opened().size(), 4u) << "no request starts over";
+  scheduler_.reset();
+}
+
 TEST_F(SchedulerVerifierLossTest, ARequestThatAlwaysEndsTheVerifierFailsSoon) {
   StartAndAwaitReady();
   verifier_.EndAtRoot(96);

@@ -1,15 +1,14 @@
 // A target without memory for features fails no sequence: the drafter gets an error, and the engine
 // goes on without features.
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "common/nn/local_device.h"
 #include "gtest/gtest.h"
 #include "tests/support/golden_file.h"
+#include "tests/verifier_service/engine/wrapped_target.h"
 #include "verifier_service/engine/verifier_engine.h"
-#include "verifier_service/model/cpu_target.h"
 
 namespace bastion::verifier {
 namespace {
@@ -18,46 +17,25 @@ constexpr SequenceId kSequence = {1, 0};
 
 // Has no memory for the features of a second layer. As in any target, forwards then fail until
 // layers are set.
-class SmallTarget final : public Target {
+class SmallTarget final : public WrappedTarget {
  public:
-  explicit SmallTarget(std::unique_ptr<Target> target) : target_(std::move(target)) {}
+  using WrappedTarget::WrappedTarget;
 
   absl::Status SetFeatureLayers(const std::vector<int>& layers) override {
     usable_ = layers.size() < 2;
     if (!usable_) return absl::ResourceExhaustedError("the memory is full");
-    return target_->SetFeatureLayers(layers);
+    return WrappedTarget::SetFeatureLayers(layers);
   }
   absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> Verify(const nn::RowBatch& batch,
                                                                  absl::Span<const TreeRows> trees,
                                                                  TimingTrace& trace) override {
     if (!usable_) return absl::FailedPreconditionError("no layers are set");
-    return target_->Verify(batch, trees, trace);
+    return WrappedTarget::Verify(batch, trees, trace);
   }
-  absl::Span<const char> KeptFeatures(int index) const override {
-    return target_->KeptFeatures(index);
-  }
-  DType feature_type() const override { return target_->feature_type(); }
-  absl::StatusOr<PlainStep> DecodeOne(const nn::RowBatch& batch, const TreeRows& root) override {
-    return target_->DecodeOne(batch, root);
-  }
-  nn::PagePool& pages() override { return target_->pages(); }
-  const hub::ModelConfig& config() const override { return target_->config(); }
-  nn::ForwardCost Cost() const override { return target_->Cost(); }
-  std::string DescribeDevice() const override { return target_->DescribeDevice(); }
-  bool on_gpu() const override { return target_->on_gpu(); }
-  DevicePeaks MeasurePeaks() override { return target_->MeasurePeaks(); }
 
  private:
-  const std::unique_ptr<Target> target_;
   bool usable_ = true;
 };
-
-absl::StatusOr<std::unique_ptr<Target>> LoadSmallTarget(const std::string& folder,
-                                                        const nn::EngineOptions& options) {
-  auto target = LoadCpuTarget(folder, options);
-  if (!target.ok()) return target.status();
-  return std::make_unique<SmallTarget>(*std::move(target));
-}
 
 class FeatureLayersTest : public ::testing::Test {
  protected:
@@ -68,7 +46,7 @@ class FeatureLayersTest : public ::testing::Test {
     VerifierOptions options;
     options.target_folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
     options.engine = {DType::kF32, device_.device, /*kv_tokens=*/1024};
-    options.load_target = &LoadSmallTarget;
+    options.load_target = &LoadWrapped<SmallTarget>;
     auto engine = VerifierEngine::Create(options);
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);

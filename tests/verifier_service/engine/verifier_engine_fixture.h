@@ -25,12 +25,7 @@ class VerifierEngineTest : public ::testing::Test {
     auto device = nn::OpenLocalDevice(2);
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *std::move(device);
-    VerifierOptions options;
-    options.target_folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
-    options.engine = {DType::kF32, device_.device, /*kv_tokens=*/1024};
-    options.max_sequences = 4;
-    options.max_rows = kMaxRows;
-    auto engine = VerifierEngine::Create(options);
+    auto engine = VerifierEngine::Create(Options());
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
     all_tokens_ = engine_->free_kv_tokens();
@@ -38,6 +33,16 @@ class VerifierEngineTest : public ::testing::Test {
   static void TearDownTestSuite() {
     engine_.reset();
     device_ = {};
+  }
+
+  // REQUIRES: SetUpTestSuite has opened the device.
+  static VerifierOptions Options() {
+    VerifierOptions options;
+    options.target_folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
+    options.engine = {DType::kF32, device_.device, /*kv_tokens=*/1024};
+    options.max_sequences = 4;
+    options.max_rows = kMaxRows;
+    return options;
   }
 
   void SetUp() override { ASSERT_NE(engine_, nullptr); }

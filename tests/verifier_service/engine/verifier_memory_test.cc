@@ -1,13 +1,48 @@
 // Tests what the verifier engine does with the pages of its KV cache, on a tiny random checkpoint.
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/verifier_service/engine/verifier_engine_fixture.h"
+#include "tests/verifier_service/engine/wrapped_target.h"
 
 namespace bastion::verifier {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using VerifierMemoryTest = VerifierEngineTest;
+
+// Has no memory for any forward.
+class FullTarget final : public WrappedTarget {
+ public:
+  using WrappedTarget::WrappedTarget;
+
+  absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> Verify(const nn::RowBatch&,
+                                                                 absl::Span<const TreeRows>,
+                                                                 TimingTrace&) override {
+    return absl::ResourceExhaustedError("cudaMalloc of 7 bytes failed");
+  }
+};
+
+// A client that took it for a full cache would wait for pages that are free already.
+TEST_F(VerifierMemoryTest, AForwardWithoutDeviceMemoryIsNotTakenForAFullCache) {
+  VerifierOptions options = Options();
+  options.load_target = &LoadWrapped<FullTarget>;
+  const auto engine = VerifierEngine::Create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  for (const uint64_t session : {1, 2}) ASSERT_TRUE((*engine)->Open({session, 0}, {}).ok());
+  const VerifyItem tree = {{1, 0}, 0, DraftTree(5)};
+  const PrefillItem prompt = {{2, 0}, 0, {3, 4}};
+  const auto result = (*engine)->Verify({tree}, {prompt});
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (const absl::Status& status : {result->outcomes[0].status, result->prompts[0]}) {
+    EXPECT_TRUE(absl::IsInternal(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cudaMalloc of 7 bytes failed"));
+  }
+  EXPECT_EQ(result->free_kv_tokens, all_tokens_);
+}
 
 TEST_F(VerifierMemoryTest, ATreeWithoutFreePagesIsVerifiedAsItsRoot) {
   // 4 · 250 of 1024 tokens are in use, so there are no pages for a tree of 63 rows.
