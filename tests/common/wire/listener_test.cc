@@ -103,7 +103,7 @@ TEST_F(ListenerTest, TheConnectionWithoutCallsForLongestIsClosed) {
   EXPECT_TRUE(call.Ask()) << "the oldest connection has a call";
 }
 
-// Seen: health checks, which need no right, kept all others out.
+// Health checks need no right, so they must not keep others out.
 TEST_F(ListenerTest, HealthChecksThatLastMakeRoomForNewConnections) {
   options_.connections.max_connections = 3;
   Serve({"127.0.0.1:0"});

@@ -59,7 +59,7 @@ TEST(MaskCodecTest, DamagedMasksAreRefused) {
   }));
 }
 
-// Seen: 10 kB of message asked for 20 GB, because every item had a limit of its own.
+// With a limit for each item, 10 kB of message could ask for 20 GB.
 TEST(MaskCodecTest, TheLimitHoldsForAllItemsOfAMessage) {
   proto::VerifierRequest::Verify request;
   Encode({MaskedItem(1003)}, {}, request);

@@ -14,6 +14,55 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using VerifierMemoryTest = VerifierEngineTest;
 
+// Has no memory for the features of a second layer. As in any target, forwards then fail until
+// layers are set.
+class SmallTarget final : public WrappedTarget {
+ public:
+  using WrappedTarget::WrappedTarget;
+
+  absl::Status SetFeatureLayers(const std::vector<int>& layers) override {
+    usable_ = layers.size() < 2;
+    if (!usable_) return absl::ResourceExhaustedError("the memory is full");
+    return WrappedTarget::SetFeatureLayers(layers);
+  }
+  absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> Verify(const nn::RowBatch& batch,
+                                                                 absl::Span<const TreeRows> trees,
+                                                                 TimingTrace& trace) override {
+    if (!usable_) return absl::FailedPreconditionError("no layers are set");
+    return WrappedTarget::Verify(batch, trees, trace);
+  }
+
+ private:
+  bool usable_ = true;
+};
+
+// A target without memory for features fails no sequence: the drafter gets an error, and the engine
+// goes on without features.
+TEST_F(VerifierMemoryTest, LayersThatDoNotFitLeaveTheEngineWithoutFeatures) {
+  VerifierOptions options = Options();
+  options.load_target = &LoadWrapped<SmallTarget>;
+  const auto engine = VerifierEngine::Create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  // The bytes of the features of a new sequence.
+  const auto prefilled_features = [&] {
+    EXPECT_TRUE((*engine)->Open(kSequence, {}).ok());
+    const auto trace = (*engine)->Prefill({kSequence, 0, {3, 141, 59}});
+    EXPECT_TRUE(trace.ok()) << trace.status();
+    const int64_t bytes = (*engine)->features().bytes();
+    (*engine)->Close(kSequence);
+    return bytes;
+  };
+  ASSERT_TRUE((*engine)->SetFeatureLayers({1}).ok());
+  EXPECT_GT(prefilled_features(), 0);
+  for (int attempt = 0; attempt < 2; ++attempt) {  // A drafter connects again and again.
+    const absl::Status refused = (*engine)->SetFeatureLayers({0, 1});
+    EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+    EXPECT_EQ(prefilled_features(), 0);
+  }
+  ASSERT_TRUE((*engine)->SetFeatureLayers({1}).ok());
+  EXPECT_GT(prefilled_features(), 0);
+}
+
 // Has no memory for any forward.
 class FullTarget final : public WrappedTarget {
  public:
