@@ -30,8 +30,7 @@ ABSL_FLAG(std::string, access_file, "",
           "again when it changes. Empty: everybody who can connect may do everything.");
 ABSL_FLAG(bool, allow_plaintext, false,
           "Serve TCP addresses beyond the loopback interface, and connect to services there, "
-          "without TLS. "
-          "Anybody on the network can then read prompts and answers.");
+          "without TLS. Anybody on the network can then read prompts and answers.");
 ABSL_FLAG(
     bool, reflection, false,
     "Offer gRPC server reflection, for tools like grpcurl. Everybody may use it, and each such "

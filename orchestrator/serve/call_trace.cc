@@ -15,7 +15,7 @@ constexpr char kOperation[] = "text_completion";
 // Characters that every system must accept. Longer ones are dropped.
 constexpr size_t kMaxTraceState = 512;
 
-// gRPC ends the process if it shall send metadata with other bytes, although it receives them.
+// gRPC receives metadata with other bytes, but ends the process when it must send them.
 bool IsUsable(absl::string_view tracestate) {
   return tracestate.size() <= kMaxTraceState &&
          std::all_of(tracestate.begin(), tracestate.end(), absl::ascii_isprint);

@@ -1,7 +1,7 @@
 // ConstraintCache: the compiled constraints of all requests. Requests with the same constraint
 // share one, and the memory of all of them is limited: one takes a few MB, and up to 30 MB. Some
-// stay for later requests. A client may have at most as many as are free, so one client takes half
-// of them, and the next client finds room. Thread-safe.
+// stay for later requests. A client may have at most as many as are free. So one client alone gets
+// half of kMaxUsed, and the other half stays free for others. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_CONSTRAINT_CACHE_H_
 #define BASTION_ORCHESTRATOR_SERVE_CONSTRAINT_CACHE_H_
 

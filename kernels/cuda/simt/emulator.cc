@@ -44,8 +44,8 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr size_t kStackBytes = 256 * 1024;
-// Each stack begins at another offset. Otherwise the tops of all stacks would use the same few sets
-// of the caches, and replace each other there.
+// Each stack begins at another offset. Otherwise the tops of all stacks would compete for the same
+// few sets of the caches.
 constexpr size_t kStackOffset = 9 * 64;
 constexpr int kStackOffsets = 64;
 
