@@ -160,21 +160,20 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Security::ForAddress(
 }
 
 absl::Status Security::CheckAddress(const std::string& address) const {
-  if (options_.tls.serves_tls() || options_.allow_plaintext || IsLocalAddress(address)) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "other hosts could read the traffic of ", address,
-      "; set --tls_cert and --tls_key, use a unix: or loopback address, or set --allow_plaintext"));
+  return options_.tls.serves_tls() ? absl::OkStatus()
+                                   : CheckPlaintext(address, "--tls_cert and --tls_key");
 }
 
 absl::Status Security::CheckPeer(const std::string& address) const {
-  if (!options_.tls.authorities.empty() || options_.allow_plaintext || IsLocalAddress(address)) {
-    return absl::OkStatus();
-  }
+  return options_.tls.authorities.empty() ? CheckPlaintext(address, "--tls_ca") : absl::OkStatus();
+}
+
+absl::Status Security::CheckPlaintext(const std::string& address,
+                                      absl::string_view tls_flags) const {
+  if (options_.allow_plaintext || IsLocalAddress(address)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("other hosts could read the traffic to ", address,
-                   "; set --tls_ca, use a unix: or loopback address, or set --allow_plaintext"));
+      absl::StrCat("other hosts could read the traffic with ", address, "; set ", tls_flags,
+                   ", use a unix: or loopback address, or set --allow_plaintext"));
 }
 
 std::shared_ptr<grpc::Channel> Security::Connect(const std::string& address,

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/access/access_list.h"
 #include "common/access/tls.h"
 
@@ -60,6 +61,11 @@ class Security {
  private:
   class Token;
   explicit Security(const SecurityOptions& options);
+
+  // FAILED_PRECONDITION, which names the flags that switch on TLS, unless traffic with `address`
+  // may be in clear text.
+  [[nodiscard]] absl::Status CheckPlaintext(const std::string& address,
+                                            absl::string_view tls_flags) const;
 
   const SecurityOptions options_;
   std::unique_ptr<AccessList> access_;

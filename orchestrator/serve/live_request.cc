@@ -1,43 +1,12 @@
 #include "orchestrator/serve/live_request.h"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "common/base/check.h"
-#include "common/base/mutex.h"
 #include "orchestrator/serve/error_details.h"
-#include "orchestrator/serve/log_throttle.h"
 
 namespace bastion {
-namespace {
-
-// Exceptions of observers, for the log.
-struct ObserverErrors {
-  Mutex mutex;
-  LogThrottle log ABSL_GUARDED_BY(mutex){kLogInterval};
-};
-
-void LogObserverError(const std::exception& error) {
-  static ObserverErrors& errors = *new ObserverErrors;
-  MutexLock lock(&errors.mutex);
-  if (const auto count = errors.log.Count(Clock::Real().Now())) {
-    LOG(ERROR) << "an observer of requests threw, " << *count
-               << " times since the last such line, now: " << error.what();
-  }
-}
-
-}  // namespace
-
-void TellObserver(ServingObserver* observer, absl::FunctionRef<void(ServingObserver&)> tell) {
-  if (observer == nullptr) return;
-  try {
-    tell(*observer);
-  } catch (const std::exception& error) {
-    LogObserverError(error);
-  }
-}
 
 LiveRequest::LiveRequest(PreparedRequest request, const hub::Tokenizer* tokenizer,
                          const Clock* clock, CallShare call, ServingObserver* observer)
@@ -166,13 +135,11 @@ std::string LiveRequest::Detokenize(const std::vector<TokenId>& tokens) {
   return text;
 }
 
-int LiveRequest::CountLoss() {
+void LiveRequest::CountLoss() {
   const absl::Duration now = clock_->Now();
-  if (losses_ == 0 || now - counted_loss_ >= kLossInterval) {
-    ++losses_;
-    counted_loss_ = now;
-  }
-  return losses_;
+  if (losses_ > 0 && now - counted_loss_ < kLossInterval) return;
+  ++losses_;
+  counted_loss_ = now;
 }
 
 void LiveRequest::PublishCycle() {

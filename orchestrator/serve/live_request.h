@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "common/base/clock.h"
 #include "common/hub/detokenizer.h"
 #include "common/hub/tokenizer.h"
@@ -27,10 +26,6 @@
 #include "orchestrator/text/stop_strings.h"
 
 namespace bastion {
-
-// Calls `tell` with `observer`, unless that is null. An exception is logged and ends here, because
-// it must not end the requests that are observed. Thread-safe.
-void TellObserver(ServingObserver* observer, absl::FunctionRef<void(ServingObserver&)> tell);
 
 class LiveRequest {
  public:
@@ -79,9 +74,11 @@ class LiveRequest {
   // the sequence is done but its end was not published. REQUIRES: admitted(), and the last
   // successful cycle was published.
   [[nodiscard]] absl::Status CheckPublished() const;
-  // Counts that the request lost the verifier. Returns how often it has since its last output.
-  // Losses within kLossInterval count once: a bad connection breaks many times in a second.
-  [[nodiscard]] int CountLoss();
+  // Counts that the verifier was lost during a call with this request. Losses within kLossInterval
+  // count once: a bad connection breaks many times in a second.
+  void CountLoss();
+  // The number of losses since the last output.
+  [[nodiscard]] int losses() const { return losses_; }
   // Makes the requests of the other answers, once.
   [[nodiscard]] std::vector<std::unique_ptr<LiveRequest>> TakeOtherAnswers();
   // Ends the request with an error, and its call, for all answers. No effect on a complete answer.
@@ -110,7 +107,8 @@ class LiveRequest {
 
   // For the scheduler.
   TurnHistory turns;
-  int refused_turns = 0;  // Successive turns in which it was starved although pages were free.
+  int refused_turns = 0;      // Successive turns in which it was starved although pages were free.
+  bool in_last_call = false;  // The last call of the verifier was for this request.
 
   // What the client asked for. All answers to a prompt share it.
   [[nodiscard]] const PreparedRequest& request() const { return *request_; }

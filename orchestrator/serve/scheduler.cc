@@ -102,15 +102,19 @@ bool Scheduler::RunLoop() {
   if (link_.connected()) {
     if (const absl::Status alive = link_.CheckAlive(); !alive.ok()) LoseVerifier(alive);
   }
-  if (!link_.connected() && !link_.Connect()) {
-    CheckPatience();
-    queue_.Sleep(link_.pause());
-    return true;
+  if (!link_.connected()) {
+    SuspendAll();  // An exception may have interrupted LoseVerifier.
+    if (!link_.Connect()) {
+      CheckPatience();
+      queue_.Sleep(link_.pause());
+      return true;
+    }
   }
   ReturnParked();
   Admit();
   if (link_.connected()) Step();
   if (!link_.connected()) {
+    CheckPatience();
     queue_.Sleep(kIdleWait);  // A verifier that fails every call would be asked without a pause.
     return true;
   }
@@ -179,6 +183,7 @@ void Scheduler::Admit() {
     }
     // For all pages, because those that it reuses may have counted as free.
     memory.Reserve(request);
+    SetLastCall({.decoding = {&request}, .chunks = {}});
     if (const absl::Status opened = engine.cycle.TryOpen(request.sequence()); !opened.ok()) {
       return LoseVerifier(opened);
     }
@@ -196,17 +201,23 @@ void Scheduler::LogPressure() {
             << running_.size() << " run, " << free_tokens_ << " tokens are free";
 }
 
+bool Scheduler::CanRun(const LiveRequest& request) {
+  return !request.sequence().done() && request.CheckClient().ok() &&
+         (request.prompt_left() > 0 || !request.stalled());
+}
+
 ServedCycle Scheduler::PlanTurn() {
   std::vector<LiveRequest*> decodes, prefills;  // The requests of the two lists below.
   std::vector<TurnCandidate> decoding, prompts;
+  for (const Request& request : running_) request->UpdateStall();
+  const LiveRequest* const suspect = Suspect();
   for (const Request& request : running_) {
-    request->UpdateStall();
+    if (!CanRun(*request) || (suspect != nullptr && request.get() != suspect)) continue;
     DecodeSequence& sequence = request->sequence();
-    if (sequence.done() || !request->CheckClient().ok()) continue;
     if (request->prompt_left() > 0) {
       prefills.push_back(request.get());
       prompts.push_back({&sequence, &request->turns});
-    } else if (!request->stalled()) {
+    } else {
       request->MarkPrefilled();
       decodes.push_back(request.get());
       decoding.push_back({&sequence, &request->turns});
@@ -234,6 +245,7 @@ void Scheduler::Step() {
     }
     return;
   }
+  SetLastCall(turn);
   if (const absl::Status stepped = RunCycle(turn); !stepped.ok()) {
     return LoseVerifier(stepped);
   }

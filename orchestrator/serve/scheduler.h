@@ -13,8 +13,9 @@
 //
 // While the verifier is unreachable, new requests are refused with UNAVAILABLE (verifier_link.h).
 // Those that were accepted wait. If a verifier with the same target returns in time, they are
-// prefilled again with their output, and continue with the same text. While the drafter is missing
-// or failing, requests are decoded without drafts. Thread-safe.
+// prefilled again with their output, and continue with the same text. A request that ends the
+// verifier again and again soon runs alone, and then fails. While the drafter is missing or
+// failing, requests are decoded without drafts. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_SCHEDULER_H_
 #define BASTION_ORCHESTRATOR_SERVE_SCHEDULER_H_
 
@@ -112,6 +113,9 @@ class Scheduler {
   static constexpr absl::Duration kStalledPoll = absl::Milliseconds(1);
   // At most, if its pages belong to another orchestrator. Each try is a call of the verifier.
   static constexpr absl::Duration kLongestStarvedPoll = absl::Milliseconds(32);
+  // A request runs alone once the verifier was lost in this many of its calls without output in
+  // between. If it ends the verifier, it takes no other request with it.
+  static constexpr int kSuspectLosses = 2;
 
   // The loop of the thread.
   void Main();
@@ -141,6 +145,8 @@ class Scheduler {
   void Preempt();
   void UpdateStats() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The request can be part of a forward.
+  [[nodiscard]] static bool CanRun(const LiveRequest& request);
   // Chooses the requests of the next forward.
   [[nodiscard]] ServedCycle PlanTurn();
   // Runs the cycle.
@@ -166,8 +172,15 @@ class Scheduler {
   void FailRefused(const ServedCycle& turn);
   // The index of the running request to preempt. REQUIRES: a request runs.
   [[nodiscard]] size_t Victim() const;
-  // Suspends all running requests, which wait for a verifier from now on.
+  // Marks the verifier as lost. All running requests wait for one from now on.
   void LoseVerifier(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Records the requests of the call that the verifier is about to get.
+  void SetLastCall(const ServedCycle& call);
+  // Suspends all running requests. Those of the last call count a loss, and fail after too many.
+  void SuspendAll();
+  // The request that the next forward must run alone, because the verifier was lost in several of
+  // its calls and it may be the cause. Null if there is none.
+  [[nodiscard]] const LiveRequest* Suspect() const;
   // Fails all requests if the verifier has been lost for too long.
   void CheckPatience();
   // Fails all requests: waiting, running and parked.

@@ -14,9 +14,10 @@
 namespace bastion {
 namespace {
 
-// A request fails if it loses the verifier more often than this without a new token in between: it
-// may be the one that ends the verifier.
-constexpr int kMaxLosses = 5;
+// A request fails if the verifier is lost more often than this during its calls, without output in
+// between. It has lost the verifier twice while it ran alone (kSuspectLosses), so it is the one
+// that ends it.
+constexpr int kMaxLosses = 3;
 
 // A request fails if the verifier refuses it in this many successive turns although pages are free.
 constexpr int kMaxRefusedTurns = 8;
@@ -29,10 +30,15 @@ void Scheduler::LoseVerifier(const absl::Status& reason) {
              << reason;
   if (!lost_at_.has_value()) lost_at_ = Clock::Real().Now();
   link_.Lose(ForClient(absl::UnavailableError("the model is not available; try again later")));
+  SuspendAll();
+}
+
+void Scheduler::SuspendAll() {
   while (!running_.empty()) {
     Request request = Suspend(running_.size() - 1);
     request->EndStall();
-    if (request->admitted() && request->CountLoss() <= kMaxLosses) {
+    if (std::exchange(request->in_last_call, false)) request->CountLoss();
+    if (request->admitted() && request->losses() <= kMaxLosses) {
       queue_.ReturnPreempted(std::move(request));
       continue;
     }
@@ -40,6 +46,21 @@ void Scheduler::LoseVerifier(const absl::Status& reason) {
         ForClient(absl::UnavailableError("the model failed repeatedly during this request")));
     queue_.RecordEnd(*request);
   }
+}
+
+void Scheduler::SetLastCall(const ServedCycle& call) {
+  for (const Request& request : running_) request->in_last_call = false;
+  for (LiveRequest* request : call.decoding) request->in_last_call = true;
+  for (const ServedChunk& chunk : call.chunks) chunk.request->in_last_call = true;
+}
+
+const LiveRequest* Scheduler::Suspect() const {
+  const LiveRequest* suspect = nullptr;
+  for (const Request& request : running_) {
+    if (request->losses() < kSuspectLosses || !CanRun(*request)) continue;
+    if (suspect == nullptr || request->losses() < suspect->losses()) suspect = request.get();
+  }
+  return suspect;
 }
 
 void Scheduler::CheckPatience() {
@@ -179,18 +200,21 @@ void Scheduler::ReleasePages(const LiveRequest& request) {
 }
 
 Scheduler::Request Scheduler::Suspend(size_t index) {
+  LiveRequest& running = *running_[index];
+  // Without a sequence, the admission threw.
+  if (running.admitted()) {
+    ReleasePages(running);
+    running.sequence().Preempt();
+  }
   Request request = std::move(running_[index]);
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(index));
-  if (!request->admitted()) return request;  // The admission threw.
-  ReleasePages(*request);
-  request->sequence().Preempt();
   return request;
 }
 
 void Scheduler::FailAll(const absl::Status& status) {
   queue_.Refuse(status);
-  for (const Request& request : std::exchange(running_, {})) {
-    ReleasePages(*request);
+  while (!running_.empty()) {
+    const Request request = Suspend(running_.size() - 1);
     request->Fail(status);
     queue_.RecordEnd(*request);
   }

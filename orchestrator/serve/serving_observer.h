@@ -3,11 +3,10 @@
 #ifndef BASTION_ORCHESTRATOR_SERVE_SERVING_OBSERVER_H_
 #define BASTION_ORCHESTRATOR_SERVE_SERVING_OBSERVER_H_
 
-#include <algorithm>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "common/telemetry/trace_context.h"
 #include "orchestrator/cycle/cycle_summary.h"
 
@@ -47,38 +46,29 @@ class ServingObserver {
   virtual void OnPreemption(const LiveRequest& /*request*/) {}
 };
 
-// Passes everything on to several observers.
+// Calls `tell` with `observer`, unless that is null. An exception is logged and ends here, because
+// it must not end the requests that are observed. Thread-safe.
+void TellObserver(ServingObserver* observer, absl::FunctionRef<void(ServingObserver&)> tell);
+
+// Passes everything on to several observers. An exception of one does not keep the event from the
+// others.
 class ObserverList final : public ServingObserver {
  public:
   // Before the first call of another method. `observer` must outlive this object.
   void Add(ServingObserver* observer) { observers_.push_back(observer); }
 
-  bool wants_reliability() const override {
-    return std::any_of(observers_.begin(), observers_.end(), [](const ServingObserver* observer) {
-      return observer->wants_reliability();
-    });
-  }
-  TraceContext OnCycleBegin(const ServedCycle& requests) override {
-    TraceContext context;
-    for (ServingObserver* observer : observers_) {
-      if (const TraceContext own = observer->OnCycleBegin(requests); own.valid()) context = own;
-    }
-    return context;
-  }
-  void OnCycle(const CycleSummary& cycle, const ServedCycle& requests) override {
-    for (ServingObserver* observer : observers_) observer->OnCycle(cycle, requests);
-  }
-  void OnEnd(const LiveRequest& request, const absl::Status& status) override {
-    for (ServingObserver* observer : observers_) observer->OnEnd(request, status);
-  }
-  void OnRefusal(const absl::Status& status) override {
-    for (ServingObserver* observer : observers_) observer->OnRefusal(status);
-  }
-  void OnPreemption(const LiveRequest& request) override {
-    for (ServingObserver* observer : observers_) observer->OnPreemption(request);
-  }
+  bool wants_reliability() const override;
+  // The last valid context of the observers.
+  TraceContext OnCycleBegin(const ServedCycle& requests) override;
+  void OnCycle(const CycleSummary& cycle, const ServedCycle& requests) override;
+  void OnEnd(const LiveRequest& request, const absl::Status& status) override;
+  void OnRefusal(const absl::Status& status) override;
+  void OnPreemption(const LiveRequest& request) override;
 
  private:
+  // Calls `tell` with each of them.
+  void TellAll(absl::FunctionRef<void(ServingObserver&)> tell) const;
+
   std::vector<ServingObserver*> observers_;
 };
 

@@ -41,6 +41,7 @@ class SharedVerifier final : public Verifier {
     absl::SleepFor(open_time_);
     if (open_error_.has_value()) return *std::exchange(open_error_, std::nullopt);
     opened_.push_back(sampling.seed);
+    if (sampling.seed == ends_verifier_at_seed_) return absl::UnavailableError("the stream broke");
     if (!open_errors_.ok()) return open_errors_;
     return Current().Open(sequence, sampling);
   }
@@ -110,6 +111,11 @@ class SharedVerifier final : public Verifier {
   void EndAtRoot(TokenId root) {
     MutexLock lock(&mutex_);
     ends_verifier_ = root;
+  }
+  // Every Open with this seed fails.
+  void EndAtSeed(uint64_t seed) {
+    MutexLock lock(&mutex_);
+    ends_verifier_at_seed_ = seed;
   }
   // Every Open fails with this error.
   void SetOpenError(const absl::Status& error) {
@@ -184,6 +190,7 @@ class SharedVerifier final : public Verifier {
   bool unavailable_ = false, restarted_ = false, throws_ = false;
   std::optional<absl::Status> open_error_;
   TokenId ends_verifier_ = kNoToken;
+  std::optional<uint64_t> ends_verifier_at_seed_;
   absl::Duration open_time_;
   absl::Status open_errors_;
   std::function<void(const Forest&)> on_verify_;

@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::AllOf;
 using testing::Answer;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::ReadAll;
@@ -163,6 +164,20 @@ TEST_F(SchedulerVerifierLossTest, AnAnswerWhoseEndWasNotPublishedFails) {
   EXPECT_TRUE(AwaitIdle());
 }
 
+TEST_F(SchedulerVerifierLossTest, ARequestWhoseOpeningEndsTheVerifierEndsNoOther) {
+  StartAndAwaitReady();
+  verifier_.EndAtSeed(7);
+  std::shared_ptr<RequestStream> ending;
+  std::vector<std::shared_ptr<RequestStream>> others;
+  SubmitTogether([&] {
+    others.push_back(Submit({.prompt = {2}, .max_tokens = 20}));
+    ending = Submit({.prompt = {3}, .seed = 7});
+    others.push_back(Submit({.prompt = {4}, .max_tokens = 20}));
+  });
+  EXPECT_TRUE(absl::IsUnavailable(ReadAll(*ending).status));
+  for (const auto& other : others) EXPECT_TRUE(ReadAll(*other).status.ok());
+}
+
 // Fails as an observer without memory does.
 class ThrowingObserver final : public ServingObserver {
  public:
@@ -197,6 +212,41 @@ TEST_F(SchedulerVerifierLossTest, ARequestThatAlwaysEndsTheVerifierFailsSoon) {
   EXPECT_TRUE(absl::IsUnavailable(ReadAll(*Submit({.prompt = {1, 96}})).status));
   ASSERT_TRUE(AwaitReady(true));
   EXPECT_TRUE(ReadAll(*Submit({.prompt = {2}, .max_tokens = 1})).status.ok());
+}
+
+TEST_F(SchedulerVerifierLossTest, ARequestThatAlwaysEndsTheVerifierEndsNoOther) {
+  StartAndAwaitReady();
+  verifier_.EndAtRoot(96);
+  std::shared_ptr<RequestStream> ending;
+  std::vector<std::shared_ptr<RequestStream>> others;
+  SubmitTogether([&] {
+    others.push_back(Submit({.prompt = {2}, .max_tokens = 20}));
+    ending = Submit({.prompt = {1, 96}});
+    others.push_back(Submit({.prompt = {4}, .max_tokens = 20}));
+  });
+  EXPECT_TRUE(absl::IsUnavailable(ReadAll(*ending).status));
+  for (const TokenId token : {2, 4}) {
+    const std::vector<TokenId> expected = ToyText({token}, {}, 20);
+    ASSERT_THAT(expected, Not(Contains(96))) << "its answer would end the verifier";
+    const Answer answer = ReadAll(*others[token / 4]);
+    EXPECT_TRUE(answer.status.ok()) << answer.status;
+    EXPECT_EQ(answer.tokens, expected);
+  }
+  EXPECT_TRUE(AwaitIdle());
+  EXPECT_TRUE(verifier_.AwaitLive(0));
+}
+
+TEST_F(SchedulerVerifierLossTest, AVerifierThatFailsEveryCallFailsAllWithinThePatience) {
+  options_.verifier_patience = absl::Seconds(1);
+  StartAndAwaitReady();
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  SubmitTogether([&] {
+    for (TokenId token = 1; token <= 8; ++token) streams.push_back(Submit({.prompt = {token}}));
+    verifier_.SetOpenError(absl::UnavailableError("the stream broke"));
+  });
+  const absl::Duration start = Clock::Real().Now();
+  for (const auto& stream : streams) EXPECT_TRUE(absl::IsUnavailable(ReadAll(*stream).status));
+  EXPECT_LT(Clock::Real().Now() - start, absl::Seconds(4));
 }
 
 TEST_F(SchedulerVerifierLossTest, AVerifierThatFailsEveryCallIsAskedWithPauses) {
