@@ -102,6 +102,14 @@ TEST(GenerationClientTest, OptionsThatCannotBeSentAreNamed) {
   EXPECT_THAT(server.calls(), IsEmpty());
 }
 
+TEST(GenerationClientTest, AHostWhoseNameBeginsWithUnixIsReachedOverTls) {
+  const ConnectionOptions tls = {.tls_ca = "/missing/ca"};
+  const absl::Status host = GenerationClient("unix-gpu1.internal:1", tls).ListModels().status();
+  EXPECT_THAT(std::string(host.message()), HasSubstr("/missing/ca"));
+  const absl::Status socket = GenerationClient("unix:///missing/socket", tls).ListModels().status();
+  EXPECT_TRUE(absl::IsUnavailable(socket)) << socket;
+}
+
 TEST(GenerationClientTest, ErrorsOfTheConnectionHaveTheIdOfTheRequest) {
   const auto ignore = [](const v1::GenerateResponse&) { return true; };
   const GenerationClient client("127.0.0.1:1");

@@ -130,6 +130,12 @@ class MessagesTest(unittest.TestCase):
         with tempfile.NamedTemporaryFile() as file, self.assertRaisesRegex(ValueError, 'is empty'):
             bastion_client.Client(options=bastion_client.ClientOptions(token_file=file.name))
 
+    def test_a_host_whose_name_begins_with_unix_is_reached_over_tls(self):
+        options = bastion_client.ClientOptions(tls_ca='/missing')
+        with self.assertRaisesRegex(OSError, '/missing'):
+            bastion_client.Client('unix-gpu1.internal:7070', options)
+        bastion_client.Client('unix:///missing/socket', options).close()
+
 
 if __name__ == '__main__':
     unittest.main()
