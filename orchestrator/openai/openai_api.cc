@@ -115,7 +115,7 @@ void OpenAiApi::Generate(OpenAiKind kind, const HttpRequest& http, HttpResponse&
 
 absl::Status OpenAiApi::Serve(const Call& call, OpenAiRequest& request) {
   const auto refuse = [&](const absl::Status& status) {
-    if (calls_.observer != nullptr) calls_.observer->OnRefusal(status);
+    TellObserver(calls_.observer, [&](ServingObserver& observer) { observer.OnRefusal(status); });
     return status;
   };
   absl::StatusOr<OpenAiRequest> read = Read(call);

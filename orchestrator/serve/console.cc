@@ -91,7 +91,7 @@ void Console::Generate(const HttpRequest& request, HttpResponse& response) {
   };
   absl::Status status = answer();
   if (status.ok()) return;
-  if (calls_.observer != nullptr) calls_.observer->OnRefusal(status);
+  TellObserver(calls_.observer, [&](ServingObserver& observer) { observer.OnRefusal(status); });
   status = PublicStatus(status, id);
   response.Send(HttpStatusOf(status), kJson, ConsoleErrorLine(status));
 }

@@ -73,7 +73,7 @@ absl::StatusOr<RequestIntake::Entered> GenerationService::Enter(const Call& call
 }
 
 absl::Status GenerationService::Refuse(const absl::Status& status) {
-  if (calls_.observer != nullptr) calls_.observer->OnRefusal(status);
+  TellObserver(calls_.observer, [&](ServingObserver& observer) { observer.OnRefusal(status); });
   return status;
 }
 

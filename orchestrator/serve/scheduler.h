@@ -113,9 +113,6 @@ class Scheduler {
   static constexpr absl::Duration kStalledPoll = absl::Milliseconds(1);
   // At most, if its pages belong to another orchestrator. Each try is a call of the verifier.
   static constexpr absl::Duration kLongestStarvedPoll = absl::Milliseconds(32);
-  // A request runs alone once the verifier was lost in this many of its calls without output in
-  // between. If it ends the verifier, it takes no other request with it.
-  static constexpr int kSuspectLosses = 2;
 
   // The loop of the thread.
   void Main();

@@ -14,9 +14,12 @@
 namespace bastion {
 namespace {
 
+// A request runs alone once the verifier was lost in this many of its calls without output in
+// between. If it ends the verifier, it takes no other request with it.
+constexpr int kSuspectLosses = 2;
 // A request fails if the verifier is lost more often than this during its calls, without output in
-// between. It has lost the verifier twice while it ran alone (kSuspectLosses), so it is the one
-// that ends it.
+// between. The request has run alone during the last two losses, so it is the one that ends the
+// verifier.
 constexpr int kMaxLosses = 3;
 
 // A request fails if the verifier refuses it in this many successive turns although pages are free.

@@ -5,11 +5,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/orchestrator/serve/scheduler_fixture.h"
+#include "tests/orchestrator/serve/throwing_observer.h"
 
 namespace bastion {
 namespace {
 
-using ::testing::AllOf;
 using testing::Answer;
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -32,6 +32,30 @@ class SchedulerVerifierLossTest : public testing::SchedulerTest {
     verifier_.SetUnavailable(false);
     ASSERT_TRUE(AwaitReady(true));
   }
+  // Runs `ending`, which ends the verifier, between two requests whose answers do not contain
+  // kEndingToken.
+  void ExpectOnlyThisFails(const testing::RequestSpec& ending) {
+    const std::vector<TokenId> prompts = {2, 4};
+    std::shared_ptr<RequestStream> failing;
+    std::vector<std::shared_ptr<RequestStream>> others;
+    SubmitTogether([&] {
+      others.push_back(Submit({.prompt = {prompts[0]}, .max_tokens = 20}));
+      failing = Submit(ending);
+      others.push_back(Submit({.prompt = {prompts[1]}, .max_tokens = 20}));
+    });
+    EXPECT_TRUE(absl::IsUnavailable(ReadAll(*failing).status));
+    for (size_t i = 0; i < others.size(); ++i) {
+      const std::vector<TokenId> expected = ToyText({prompts[i]}, {}, 20);
+      ASSERT_THAT(expected, Not(Contains(kEndingToken)));
+      const Answer answer = ReadAll(*others[i]);
+      EXPECT_TRUE(answer.status.ok()) << answer.status;
+      EXPECT_EQ(answer.tokens, expected);
+    }
+    EXPECT_TRUE(AwaitIdle());
+    EXPECT_TRUE(verifier_.AwaitLive(0));
+  }
+
+  static constexpr TokenId kEndingToken = 96;
 };
 
 TEST_F(SchedulerVerifierLossTest, AnswersContinueWithTheSameTextWhenTheVerifierReturns) {
@@ -167,27 +191,11 @@ TEST_F(SchedulerVerifierLossTest, AnAnswerWhoseEndWasNotPublishedFails) {
 TEST_F(SchedulerVerifierLossTest, ARequestWhoseOpeningEndsTheVerifierEndsNoOther) {
   StartAndAwaitReady();
   verifier_.EndAtSeed(7);
-  std::shared_ptr<RequestStream> ending;
-  std::vector<std::shared_ptr<RequestStream>> others;
-  SubmitTogether([&] {
-    others.push_back(Submit({.prompt = {2}, .max_tokens = 20}));
-    ending = Submit({.prompt = {3}, .seed = 7});
-    others.push_back(Submit({.prompt = {4}, .max_tokens = 20}));
-  });
-  EXPECT_TRUE(absl::IsUnavailable(ReadAll(*ending).status));
-  for (const auto& other : others) EXPECT_TRUE(ReadAll(*other).status.ok());
+  ExpectOnlyThisFails({.prompt = {3}, .seed = 7});
 }
 
-// Fails as an observer without memory does.
-class ThrowingObserver final : public ServingObserver {
- public:
-  TraceContext OnCycleBegin(const ServedCycle&) override { throw std::bad_alloc(); }
-  void OnCycle(const CycleSummary&, const ServedCycle&) override { throw std::bad_alloc(); }
-  void OnEnd(const LiveRequest&, const absl::Status&) override { throw std::bad_alloc(); }
-};
-
 TEST_F(SchedulerVerifierLossTest, AnObserverThatThrowsAtAnEndLosesNoOtherAnswer) {
-  ThrowingObserver observer;
+  testing::ThrowingObserver observer;
   observer_ = &observer;
   StartAndAwaitReady();
   std::vector<std::shared_ptr<RequestStream>> streams;
@@ -216,24 +224,8 @@ TEST_F(SchedulerVerifierLossTest, ARequestThatAlwaysEndsTheVerifierFailsSoon) {
 
 TEST_F(SchedulerVerifierLossTest, ARequestThatAlwaysEndsTheVerifierEndsNoOther) {
   StartAndAwaitReady();
-  verifier_.EndAtRoot(96);
-  std::shared_ptr<RequestStream> ending;
-  std::vector<std::shared_ptr<RequestStream>> others;
-  SubmitTogether([&] {
-    others.push_back(Submit({.prompt = {2}, .max_tokens = 20}));
-    ending = Submit({.prompt = {1, 96}});
-    others.push_back(Submit({.prompt = {4}, .max_tokens = 20}));
-  });
-  EXPECT_TRUE(absl::IsUnavailable(ReadAll(*ending).status));
-  for (const TokenId token : {2, 4}) {
-    const std::vector<TokenId> expected = ToyText({token}, {}, 20);
-    ASSERT_THAT(expected, Not(Contains(96))) << "its answer would end the verifier";
-    const Answer answer = ReadAll(*others[token / 4]);
-    EXPECT_TRUE(answer.status.ok()) << answer.status;
-    EXPECT_EQ(answer.tokens, expected);
-  }
-  EXPECT_TRUE(AwaitIdle());
-  EXPECT_TRUE(verifier_.AwaitLive(0));
+  verifier_.EndAtRoot(kEndingToken);
+  ExpectOnlyThisFails({.prompt = {1, kEndingToken}});
 }
 
 TEST_F(SchedulerVerifierLossTest, AVerifierThatFailsEveryCallFailsAllWithinThePatience) {

@@ -2,24 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <new>
-
 #include "tests/orchestrator/serve/live_request_fixture.h"
+#include "tests/orchestrator/serve/throwing_observer.h"
 
 namespace bastion {
 namespace {
 
 const TraceContext kContext = {.trace_high = 1, .trace_low = 2, .span = 3};
-
-// Fails as an observer without memory does.
-class ThrowingObserver final : public ServingObserver {
- public:
-  TraceContext OnCycleBegin(const ServedCycle&) override { throw std::bad_alloc(); }
-  void OnCycle(const CycleSummary&, const ServedCycle&) override { throw std::bad_alloc(); }
-  void OnEnd(const LiveRequest&, const absl::Status&) override { throw std::bad_alloc(); }
-  void OnRefusal(const absl::Status&) override { throw std::bad_alloc(); }
-  void OnPreemption(const LiveRequest&) override { throw std::bad_alloc(); }
-};
 
 class CountingObserver final : public ServingObserver {
  public:
@@ -37,7 +26,7 @@ class CountingObserver final : public ServingObserver {
 
 TEST(ObserverListTest, AnObserverThatThrowsKeepsNoEventFromTheOthers) {
   CountingObserver before, after;
-  ThrowingObserver throwing;
+  testing::ThrowingObserver throwing;
   ObserverList list;
   for (ServingObserver* observer :
        {static_cast<ServingObserver*>(&before), static_cast<ServingObserver*>(&throwing),
