@@ -41,12 +41,14 @@ class SharedVerifier final : public Verifier {
     absl::SleepFor(open_time_);
     if (open_error_.has_value()) return *std::exchange(open_error_, std::nullopt);
     opened_.push_back(sampling.seed);
+    if (unavailable_) return absl::UnavailableError("the stream broke");
     if (sampling.seed == ends_verifier_at_seed_) return absl::UnavailableError("the stream broke");
     if (!open_errors_.ok()) return open_errors_;
     return Current().Open(sequence, sampling);
   }
   absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
     MutexLock lock(&mutex_);
+    if (unavailable_) return absl::UnavailableError("the stream broke");
     return Current().ReusePrefix(item);
   }
   absl::StatusOr<VerifyResult> Verify(const Forest& forest,
