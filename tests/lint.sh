@@ -4,13 +4,15 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: tests/lint.sh [--fix | --tidy [FILE…]]
+usage: tests/lint.sh [--fix | --tidy [--changed | FILE…]]
 
 Checks all C++ and CUDA files with clang-format. Every difference is an error.
   --fix     reformats them instead
   --tidy    runs clang-tidy (.clang-tidy, every finding is an error) over the given files, or over all .cc
             files outside tests/ that the build compiles without libtorch and CUDA. Only with FILE does it
-            find a missing #include, which precompiled headers hide from the builds
+            find a missing #include, which precompiled headers hide from the builds.
+            --changed checks only the sources that a change reaches (tests/changed.py), and records in
+            tests/passed.txt those without a finding
 END
 }
 
@@ -48,21 +50,33 @@ tidy() {
   local checks=-bugprone-suspicious-include
   command -v clang-tidy-19 >/dev/null || die "no clang-tidy-19: run deploy/local/setup.sh --clang"
   # clang-tidy spends most of its time on headers. So it reads all the sources of a library as one file.
+  local changed=
+  [ "${1:-}" != --changed ] || { changed=yes && shift; }
   if [ $# -gt 0 ]; then
     build=build/tidy-files unity=OFF checks=
   fi
   cmake --preset tidy -B "$build" -DBASTION_UNITY=$unity >/dev/null || die "cannot configure preset tidy"
   cmake --build "$build" --target generated_files >/dev/null || die "cannot generate the sources in $build"
   local files=("$@")
-  if [ ${#files[@]} -eq 0 ]; then
+  if [ -n "$changed" ]; then
+    mapfile -t files < <(python3 tests/changed.py tidy)
+    if [ ${#files[@]} -eq 0 ]; then
+      echo "lint: clang-tidy has read all sources as they are (tests/passed.txt)"
+      return
+    fi
+  elif [ ${#files[@]} -eq 0 ]; then
     mapfile -t files < <(sed -n 's/^ *"file": "\(.*\)",\?$/\1/p' "$build/compile_commands.json" |
       grep -v "$build/generated/")
   fi
   # Clang reports deprecated functions of libstdc++ 12 where templates of <algorithm> are instantiated.
   # Findings go to stdout; stderr only counts suppressed warnings in system headers.
-  printf '%s\0' "${files[@]}" |
-    xargs -0 -n 1 -P "$(nproc)" clang-tidy-19 -p "$build" --checks="$checks" --quiet 2>/dev/null ||
-    die "clang-tidy found errors; see above"
+  local clean=$build/clean.txt failed=
+  : >"$clean"
+  printf '%s\0' "${files[@]}" | xargs -0 -P "$(nproc)" -I '{}' bash -c \
+    'clang-tidy-19 -p "$1" --checks="$2" --quiet "$4" 2>/dev/null && echo "$4" >>"$3"' \
+    _ "$build" "$checks" "$clean" '{}' || failed=yes
+  [ -z "$changed" ] || python3 tests/changed.py tidy --record <"$clean"
+  [ -z "$failed" ] || die "clang-tidy found errors; see above"
   echo "lint: clang-tidy found nothing in ${#files[@]} files"
 }
 

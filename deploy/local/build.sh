@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: deploy/local/build.sh [--minimal] [--torch] [PRESET] [TARGET…]
+usage: deploy/local/build.sh [--minimal] [--torch] [--configure] [PRESET] [TARGET…]
 
 Runs deploy/local/setup.sh with the flag that PRESET needs (--cuda, --torch or --clang), then
 configures and builds PRESET (default: release; see CMakePresets.json) in build/PRESET. The programs
@@ -12,6 +12,7 @@ are in build/PRESET/bin. The first build takes several minutes; it also compiles
   --minimal   installs only what the build of the programs needs, and does not build the tests
   --torch     builds any preset with libtorch. Preset cuda needs it for the tests that compare a GPU
               with kernels/torch
+  --configure configures only, and builds nothing
 END
 }
 
@@ -22,13 +23,14 @@ die() {
 
 setup_arguments=()
 configure_arguments=()
+only_configure=
 while :; do
   case ${1:-} in
-    --minimal) configure_arguments+=(-DBASTION_TESTS=OFF) ;;
-    --torch) configure_arguments+=(-DBASTION_TORCH=ON) ;;
+    --minimal) setup_arguments+=("$1") configure_arguments+=(-DBASTION_TESTS=OFF) ;;
+    --torch) setup_arguments+=("$1") configure_arguments+=(-DBASTION_TORCH=ON) ;;
+    --configure) only_configure=yes ;;
     *) break ;;
   esac
-  setup_arguments+=("$1")
   shift
 done
 case ${1:-} in
@@ -56,6 +58,7 @@ if ! configured=$(cmake --preset "$PRESET" "${configure_arguments[@]}" 2>&1); th
   echo "$configured" >&2
   die "cannot configure preset '$PRESET'; see the errors above"
 fi
+[ -z "$only_configure" ] || exit 0
 echo "build: $PRESET, with $(nproc) jobs"
 cmake --build "build/$PRESET" ${1:+--target "$@"} || die "cannot build preset '$PRESET'; see the errors above"
 echo "build: the programs are in build/$PRESET/bin ($((SECONDS - start)) s)"

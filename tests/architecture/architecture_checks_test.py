@@ -17,6 +17,17 @@ def function(lines, parameters="int a"):
     return f"int Long({parameters}) {{\n" + "  a += 1;\n" * lines + "}\n"
 
 
+class WatchedPathsCheck(unittest.TestCase):
+    def test_watched_paths_that_do_not_exist_are_reported(self):
+        file = File("tests/slow/a_test.py", '"""Doc.\n\nwatches: common/wire deploy/gone\n"""\n')
+        found = checks.watched_paths([file], exists=lambda path: path == "common/wire")
+        self.assertEqual([str(f) for f in found],
+                         ["tests/slow/a_test.py:3: watches deploy/gone, which does not exist"])
+
+    def test_only_slow_tests_watch(self):
+        self.assertFalse(findings(checks.watched_paths, ("tests/slow/a.py", "watches: deploy/gone\n")))
+
+
 class IncludeChecks(unittest.TestCase):
     def includes(self, path, *included):
         text = "".join(f'#include "{i}"\n' for i in included)

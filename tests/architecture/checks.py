@@ -1,6 +1,7 @@
 """The checks. A check takes the files of the tree and yields findings. CHECKS lists all checks."""
 
 import ast
+import glob
 import os
 import re
 
@@ -249,7 +250,18 @@ def anchors(files):
                     yield Finding(file.path, number, f"no heading for #{anchor} in {page.path}")
 
 
+def watched_paths(files, exists=lambda path: bool(glob.glob(path))):
+    """Every path in a line "watches: PATH…" of a slow test exists. Otherwise a renamed file is not watched."""
+    for file in files:
+        if not re.fullmatch(r"tests/slow/\w+_test\.py", file.path):
+            continue
+        for number, line in enumerate(file.lines, 1):
+            for path in line.split()[1:] if line.startswith("watches: ") else ():
+                if not exists(path):
+                    yield Finding(file.path, number, f"watches {path}, which does not exist")
+
+
 CHECKS = [include_direction, include_cycles, restricted_libraries, torch_and_protos,
           conditional_compilation, header_guards, flags_and_environment, file_length, function_size,
           config_size, open_tasks, commented_out_code, links, anchors, documentation_length,
-          required_files, cmake_checks.linked_dependencies, english_checks.plain_english]
+          required_files, watched_paths, cmake_checks.linked_dependencies, english_checks.plain_english]
