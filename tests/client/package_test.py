@@ -55,7 +55,7 @@ class PackageTest(unittest.TestCase):
         run('cmake', '-G', 'Ninja', '-S', PROJECT, '-B', build, f'-DWAY={way}',
             f'-DCMAKE_CXX_COMPILER={ARGUMENTS.compiler}',
             f'-DCMAKE_CXX_COMPILER_LAUNCHER={ARGUMENTS.launcher}', *options)
-        run('cmake', '--build', build)
+        run('cmake', '--build', build, '--parallel', '1')
         self.check_that_an_answer_is_streamed(build)
         self.check_that_an_error_names_the_field(build)
         self.check_that_cancel_frees_the_sequence(build)
