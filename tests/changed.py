@@ -141,8 +141,9 @@ def data():
 
 
 def targets_of(command, build):
-    """Returns what to build for a test. A test that is a script may start any program."""
-    return [word.removeprefix(f'{build}/') for word in command if word.startswith(f'{build}/bin/')] or ['all']
+    """Returns what to build for a test: the programs in its command, or all for a script that gets a folder."""
+    programs = [word.removeprefix(f'{build}/') for word in command if word.startswith(f'{build}/bin/')]
+    return programs or (['all'] if any(word.startswith(str(build)) for word in command) else [])
 
 
 def states_of_tests(build):
@@ -150,7 +151,8 @@ def states_of_tests(build):
     graph = Graph(build)
     for name, command in graph.tests().items():
         targets = targets_of(command, build)
-        files = tracked('*.py') if targets == ['all'] else []
+        is_script = not command[0].startswith(f'{build}/')
+        files = tracked('*.py', 'deploy') if is_script else []
         commands, sources = graph.reach(targets)
         arguments = ' '.join(command).replace(str(ROOT), '')
         yield name, hash_of({*commands, digest(arguments.encode())}, {*sources, *files, *data()}, build)
@@ -184,31 +186,39 @@ def states(build):
     return dict(states_of_job(build) if build.name in JOBS else states_of_tests(build))
 
 
+def recorded():
+    """Returns (preset, name, hash) of all that passed."""
+    return {tuple(line.split(' ')) for line in PASSED.read_text().splitlines()} if PASSED.exists() else set()
+
+
+def changed(build, current):
+    passed = recorded()
+    return [name for name, state in sorted(current.items()) if (build.name, name, state) not in passed]
+
+
+def record(build, current, names):
+    """Records that these names passed, and forgets names that no longer exist."""
+    kept = {entry for entry in recorded()
+            if entry[0] != build.name or (entry[1] in current and entry[1] not in names)}
+    kept |= {(build.name, name, current[name]) for name in names if name in current}
+    PASSED.write_text(''.join(' '.join(entry) + '\n' for entry in sorted(kept)))
+
+
 def main():
-    if sys.argv[1:] in (['-h'], ['--help']):
+    if len(sys.argv) < 2 or sys.argv[1] in ('-h', '--help'):
         print(__doc__)
-        return 0
-    preset, *rest = sys.argv[1:]
-    build = ROOT / 'build' / preset
-    if rest == ['--targets']:
+        return 0 if len(sys.argv) > 1 else 2
+    build = ROOT / 'build' / sys.argv[1]
+    action = sys.argv[2:]
+    if action == ['--targets']:
         tests = Graph(build).tests()
         wanted = {target for name in sys.stdin.read().split() for target in targets_of(tests[name], build)}
         print(*sorted(wanted), sep='\n')
-        return 0
-    current = states(build)
-    lines = PASSED.read_text().splitlines() if PASSED.exists() else []
-    recorded = {tuple(line.split(' ')) for line in lines}
-    if rest != ['--record']:
-        for name, state in sorted(current.items()):
-            if (preset, name, state) not in recorded:
-                print(name)
-        return 0
-    passed = {name for name in sys.stdin.read().split() if name in current}
-    # Forgets names that no longer exist.
-    kept = {(p, name, state) for p, name, state in recorded
-            if p != preset or (name in current and name not in passed)}
-    kept |= {(preset, name, current[name]) for name in passed}
-    PASSED.write_text(''.join(' '.join(entry) + '\n' for entry in sorted(kept)))
+    elif action == ['--record']:
+        record(build, states(build), sys.stdin.read().split())
+    else:
+        for name in changed(build, states(build)):
+            print(name)
     return 0
 
 
