@@ -14,7 +14,7 @@ file(GLOB HUB_RUST_SOURCES CONFIGURE_DEPENDS ${HUB_RUST_DIR}/src/*.rs)
 
 add_custom_command(
   OUTPUT ${HUB_ARCHIVE}
-  COMMAND ${CMAKE_COMMAND} -E env CARGO_TARGET_DIR=${HUB_CARGO_DIR}
+  COMMAND ${CMAKE_COMMAND} -E env CARGO_TARGET_DIR=${HUB_CARGO_DIR} RUSTC_BOOTSTRAP=bastion_hub
           ${CARGO} build --release --locked --quiet --manifest-path ${HUB_RUST_DIR}/Cargo.toml
   COMMAND ${CMAKE_COMMAND} -E copy ${HUB_CARGO_DIR}/release/libbastion_hub.a ${HUB_ARCHIVE}
   DEPENDS ${HUB_RUST_SOURCES} ${HUB_RUST_DIR}/Cargo.toml ${HUB_RUST_DIR}/Cargo.lock

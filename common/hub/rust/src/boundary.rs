@@ -10,7 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[repr(i32)]
 pub enum Code {
     Ok = 0,
+    Cancelled = 1,
     InvalidArgument = 3,
+    DeadlineExceeded = 4,
     NotFound = 5,
     ResourceExhausted = 8,
     Internal = 13,

@@ -15,16 +15,30 @@ use llguidance::toktrie::{
 use llguidance::{ParserFactory, TokenParser, panic_utils};
 use serde_json::{Value, json};
 
-use crate::boundary::{Bytes, Code, Failure, Status, Text, borrow, free_handle, guard};
+use crate::boundary::{Code, Failure};
+use crate::budget::{self, Cancellation, Limits, Overrun};
 use crate::limits::{check_bounds, has_unsupported_attributes};
 use crate::masks::{Masks, Vocabulary};
 use crate::tokens;
 
 /// Maximum memory for the states of a lexer: about this many times 2 KiB.
-const MAX_LEXER_STATES: usize = 50_000;
+const MAX_LEXER_STATES: usize = 15_000;
 const MAX_GRAMMAR_SIZE: usize = 200_000;
+/// Work on the expressions of the lexemes while a grammar is compiled.
+const COMPILER_FUEL: u64 = 500_000;
+/// The ways to read a text so far, and those that are found for one mask. The time for a byte grows
+/// with the square of the former. Grammars that are not ambiguous have few.
+const MAX_WAYS: usize = 200;
+const MAX_MASK_WAYS: usize = 5_000;
+/// What a grammar may take while it is compiled, and keep.
+const MAX_COMPILER_BYTES: usize = 32 << 20;
+const MAX_COMPILER_TIME: Duration = Duration::from_secs(2);
+/// What the state of one answer may take beyond the compiled grammar.
+const MAX_STATE_BYTES: usize = 32 << 20;
 /// The parsers of grammars call themselves once per level, and the largest grammar has 30,000 levels.
 const COMPILER_STACK: usize = 64 << 20;
+/// Linux has a niceness for each thread.
+const COMPILER_NICENESS: i32 = 10;
 /// Forced text is a draft. A grammar can force gigabytes, and each byte of one can take long.
 const MAX_FORCED_BYTES: usize = 256;
 const MAX_FORCED_TIME: Duration = Duration::from_millis(1);
@@ -43,7 +57,10 @@ pub struct State {
     parser: TokenParser,
     masks: Arc<Masks>,
     ends: Arc<[u32]>,
-    words: usize,
+    pub words: usize,
+    /// The memory of the compiled grammar, and what this state has taken since.
+    bytes: usize,
+    grown: usize,
 }
 
 /// A token that no grammar can produce: llguidance takes this byte for the start of a special token.
@@ -62,7 +79,7 @@ fn failure(code: Code, error: impl std::fmt::Display) -> Failure {
 }
 
 impl Compiler {
-    fn new(tokenizer: &tokens::Handle, vocabulary: u32, ends: &[u32]) -> Result<Compiler, Failure> {
+    pub fn new(tokenizer: &tokens::Handle, vocabulary: u32, ends: &[u32]) -> Result<Compiler, Failure> {
         let first = ends.first().ok_or_else(|| Failure::invalid("the model has no end token"))?;
         let words: Vec<Vec<u8>> = (0..vocabulary)
             .map(|id| match (tokenizer.continuation(id), tokenizer.token(id)) {
@@ -78,6 +95,9 @@ impl Compiler {
         *factory.limits_mut() = ParserLimits {
             max_lexer_states: MAX_LEXER_STATES,
             max_grammar_size: MAX_GRAMMAR_SIZE,
+            initial_lexer_fuel: COMPILER_FUEL,
+            max_items_in_row: MAX_WAYS,
+            step_max_items: MAX_MASK_WAYS,
             verbose_errors: false,
             ..ParserLimits::default()
         };
@@ -117,12 +137,16 @@ impl Compiler {
     }
 }
 
-/// Runs `work` on a thread with COMPILER_STACK.
-fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+/// Runs `work` on a thread with COMPILER_STACK, which leaves the cores to others when they need them.
+pub fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
     std::thread::scope(|scope| {
+        let polite_work = || {
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, COMPILER_NICENESS) };
+            work()
+        };
         let thread = std::thread::Builder::new()
             .stack_size(COMPILER_STACK)
-            .spawn_scoped(scope, work)
+            .spawn_scoped(scope, polite_work)
             .map_err(|error| failure(Code::ResourceExhausted, error))?;
         thread.join().map_err(|_| Failure::invalid("llguidance cannot compile it"))
     })
@@ -154,16 +178,48 @@ impl State {
     fn new(mut parser: TokenParser, masks: Masks, ends: Arc<[u32]>, words: usize) -> State {
         let masks = Arc::new(masks);
         parser.bias_computer = masks.clone();
-        State { parser, masks, ends, words }
+        State { parser, masks, ends, words, bytes: 0, grown: 0 }
+    }
+
+    /// Runs `work` on this state within `time` and MAX_STATE_BYTES. After DEADLINE_EXCEEDED or
+    /// RESOURCE_EXHAUSTED, the state must not be used.
+    pub fn limited<T>(
+        &mut self,
+        time: Duration,
+        work: impl FnOnce(&mut State) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let bytes = MAX_STATE_BYTES.saturating_sub(self.grown);
+        let limits = Limits { bytes, time, cancellation: None };
+        match budget::run(limits, || work(self)) {
+            Ok((result, grown)) => {
+                self.grown = self.grown.saturating_add_signed(grown);
+                result
+            }
+            Err(Overrun::Memory) => Err(Failure {
+                code: Code::ResourceExhausted,
+                message: format!("an answer takes more than {} MiB", MAX_STATE_BYTES >> 20),
+            }),
+            Err(_) => Err(Failure {
+                code: Code::DeadlineExceeded,
+                message: format!("the next step takes more than {time:?}"),
+            }),
+        }
+    }
+
+    /// The memory that this state and the compiled grammar take.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.grown
     }
 
     /// The same state, independent of this one.
-    fn copy(&self) -> State {
-        State::new(self.parser.deep_clone(), self.masks.copy(), self.ends.clone(), self.words)
+    pub fn copy(&self) -> State {
+        let masks = self.masks.copy();
+        let copy = State::new(self.parser.deep_clone(), masks, self.ends.clone(), self.words);
+        State { bytes: self.bytes, grown: self.grown, ..copy }
     }
 
     /// An end token is the only one that may follow.
-    fn complete(&self) -> bool {
+    pub fn complete(&self) -> bool {
         self.parser.stopped() && self.parser.stop_reason().is_ok()
     }
 
@@ -178,7 +234,7 @@ impl State {
     }
 
     /// Sets the bits of the tokens that may follow.
-    fn allowed(&mut self, bits: &mut [u32]) -> Result<(), Failure> {
+    pub fn allowed(&mut self, bits: &mut [u32]) -> Result<(), Failure> {
         let mask = self.mask()?;
         bits.copy_from_slice(&mask.as_slice()[..bits.len()]);
         if self.ends.first().is_some_and(|end| mask.is_allowed(*end)) {
@@ -190,15 +246,15 @@ impl State {
     }
 
     /// The characters that must follow, or the first of them. Empty inside a character.
-    fn forced(&mut self) -> Vec<u8> {
+    pub fn forced(&mut self) -> Vec<u8> {
         // A copy of the parser takes time, and mostly nothing is forced.
-        let mut next = forced_byte(&mut self.parser.parser);
+        let deadline = Instant::now() + MAX_FORCED_TIME;
+        let mut next = forced_byte(&mut self.parser.parser, deadline);
         if next.is_none() {
             return Vec::new();
         }
         // To find more bytes moves the parser forward.
         let mut parser = self.parser.parser.clone();
-        let deadline = Instant::now() + MAX_FORCED_TIME;
         let mut bytes = Vec::new();
         while let Some(byte) = next {
             // The parser looks at the token only if the byte is the whole of it, which no end token is.
@@ -209,7 +265,7 @@ impl State {
             if bytes.len() >= MAX_FORCED_BYTES || Instant::now() >= deadline {
                 break;
             }
-            next = forced_byte(&mut parser);
+            next = forced_byte(&mut parser, deadline);
         }
         if let Err(error) = std::str::from_utf8(&bytes) {
             bytes.truncate(error.valid_up_to());
@@ -217,7 +273,7 @@ impl State {
         bytes
     }
 
-    fn push(&mut self, token: u32) -> Result<(), Failure> {
+    pub fn push(&mut self, token: u32) -> Result<(), Failure> {
         let parser = &mut self.parser;
         let allowed = panic_utils::catch_unwind(AssertUnwindSafe(|| {
             let allowed = parser.validate_token(token)?;
@@ -234,15 +290,15 @@ impl State {
         Err(Failure::invalid(format!("the grammar does not allow token {token}")))
     }
 
-    fn pop(&mut self, count: usize) -> Result<(), Failure> {
+    pub fn pop(&mut self, count: usize) -> Result<(), Failure> {
         let parser = &mut self.parser;
         panic_utils::catch_unwind(AssertUnwindSafe(|| parser.rollback(count)))
             .map_err(|e| failure(Code::Internal, e))
     }
 }
 
-/// The next byte, if no other may follow and the text may not end here.
-fn forced_byte(parser: &mut Parser) -> Option<u8> {
+/// The next byte, if no other may follow and the text may not end here. None after `deadline`.
+fn forced_byte(parser: &mut Parser, deadline: Instant) -> Option<u8> {
     if parser.is_accepting() {
         return None;
     }
@@ -254,99 +310,38 @@ fn forced_byte(parser: &mut Parser) -> Option<u8> {
                 return Some(byte);
             }
             recognizer.trie_started("forced_byte");
-            let mut allowed = (0..=u8::MAX).filter(|byte| recognizer.byte_allowed(*byte));
+            let mut is_late = false;
+            let mut allowed = (0..=u8::MAX).filter(|byte| {
+                is_late = is_late || Instant::now() >= deadline;
+                !is_late && recognizer.byte_allowed(*byte)
+            });
             let only = allowed.next().filter(|_| allowed.next().is_none());
             recognizer.trie_finished();
-            only
+            only.filter(|_| !is_late)
         })
         .filter(|byte| *byte != TokTrie::SPECIAL_TOKEN_MARKER)
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bastion_hub_grammar_compiler_new(
-    tokenizer: *const tokens::Handle,
-    vocabulary: u32,
-    ends: *const u32,
-    end_count: usize,
-    out: *mut *mut Compiler,
-) -> Status {
-    guard(|| unsafe {
-        let compiler = Compiler::new(&*tokenizer, vocabulary, borrow(ends, end_count))?;
-        *out = Box::into_raw(Box::new(compiler));
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bastion_hub_grammar_compiler_free(handle: *mut Compiler) {
-    unsafe { free_handle(handle) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bastion_hub_grammar_compile(
-    compiler: *const Compiler,
+/// Compiles a grammar within the limits of memory and time.
+pub fn compile(
+    compiler: &Compiler,
     kind: u32,
-    text: Bytes,
-    out: *mut *mut State,
-) -> Status {
-    guard(|| unsafe {
-        let (compiler, text) = (&*compiler, text.as_text()?);
-        let state = with_large_stack(|| compiler.compile(grammar_of(kind, text)?))??;
-        *out = Box::into_raw(Box::new(state));
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bastion_hub_grammar_state_copy(
-    state: *const State,
-    out: *mut *mut State,
-) -> Status {
-    guard(|| unsafe {
-        *out = Box::into_raw(Box::new((*state).copy()));
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bastion_hub_grammar_state_free(handle: *mut State) {
-    unsafe { free_handle(handle) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bastion_hub_grammar_state_allowed(
-    state: *mut State,
-    bits: *mut u32,
-) -> Status {
-    guard(|| unsafe {
-        let state = &mut *state;
-        let bits = std::slice::from_raw_parts_mut(bits, state.words);
-        state.allowed(bits)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bastion_hub_grammar_state_forced(
-    state: *mut State,
-    out: *mut Text,
-) -> Status {
-    guard(|| unsafe {
-        *out = (*state).forced().into();
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bastion_hub_grammar_state_push(state: *mut State, token: u32) -> Status {
-    guard(|| unsafe { (*state).push(token) })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bastion_hub_grammar_state_pop(state: *mut State, count: usize) -> Status {
-    guard(|| unsafe { (*state).pop(count) })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bastion_hub_grammar_state_complete(state: *const State) -> bool {
-    unsafe { (*state).complete() }
+    text: &str,
+    cancellation: Option<Cancellation>,
+) -> Result<State, Failure> {
+    let limits = Limits { bytes: MAX_COMPILER_BYTES, time: MAX_COMPILER_TIME, cancellation };
+    match budget::run(limits, || compiler.compile(grammar_of(kind, text)?)) {
+        Ok((Ok(state), grown)) => Ok(State { bytes: grown.max(0) as usize, ..state }),
+        Ok((Err(failure), _)) => Err(failure),
+        Err(Overrun::Memory) => Err(Failure::invalid(format!(
+            "takes more than {} MiB to compile; simplify it",
+            MAX_COMPILER_BYTES >> 20
+        ))),
+        Err(Overrun::Time) => Err(Failure::invalid(format!(
+            "takes more than {MAX_COMPILER_TIME:?} to compile; simplify it"
+        ))),
+        Err(Overrun::Canceled) => {
+            Err(Failure { code: Code::Cancelled, message: "no longer needed".to_owned() })
+        }
+    }
 }

@@ -3,9 +3,14 @@
 //! `boundary` has the types of the C interface and the guard that turns errors and panics into
 //! statuses. Each other module handles one kind of file.
 
+// For budget.rs. CMake allows this feature to this crate alone, also for a stable compiler.
+#![feature(alloc_error_hook)]
+
 mod boundary;
+mod budget;
 mod chat;
 mod grammar;
+mod grammar_calls;
 mod limits;
 mod masks;
 mod tensors;

@@ -15,6 +15,8 @@ use llguidance::derivre::StateID;
 use llguidance::earley::{BiasComputer, ParserRecognizer};
 use llguidance::toktrie::{Recognizer, SimpleVob, TokEnv, TokTrie, TokenId};
 
+use crate::budget;
+
 /// Tokens with more plain characters are tried one by one where strings have a limit.
 const MAX_CHARACTERS: usize = 32;
 /// The states of a lexer after some plain characters. With more, tokens are tried one by one.
@@ -192,7 +194,7 @@ impl Masks {
             recognizer.trie_finished();
             return;
         }
-        self.vocabulary.all.add_bias(recognizer, mask, &[]);
+        add_allowed(&self.vocabulary.all, recognizer, mask, &[]);
         if kept.is_none() && mask.num_set() >= LARGE_MASK {
             self.keep(state, Kept::Seen);
         }
@@ -213,14 +215,14 @@ impl BiasComputer for Masks {
         let Vocabulary { up_to, plain, long, other, .. } = &*self.vocabulary;
         let mut mask = self.trie().alloc_token_set();
         if !start.is_empty() {
-            self.vocabulary.all.add_bias(recognizer, &mut mask, start);
+            add_allowed(&self.vocabulary.all, recognizer, &mut mask, start);
             return mask;
         }
         match self.room(recognizer) {
             Room::UpTo(characters) => mask.or(&up_to[characters]),
             Room::Much => {
                 mask.or(&up_to[MAX_CHARACTERS]);
-                long.add_bias(recognizer, &mut mask, &[]);
+                add_allowed(long, recognizer, &mut mask, &[]);
             }
             Room::All => mask.or(plain),
             Room::Unknown => {
@@ -228,13 +230,48 @@ impl BiasComputer for Masks {
                 return mask;
             }
         }
-        other.add_bias(recognizer, &mut mask, &[]);
+        add_allowed(other, recognizer, &mut mask, &[]);
         mask
     }
 
     fn trie(&self) -> &TokTrie {
         self.vocabulary.environment.tok_trie()
     }
+}
+
+/// A recognizer whose work is limited (budget.rs): a byte of an ambiguous grammar can take 0.1 ms.
+struct Limited<'a, 'b>(&'a mut ParserRecognizer<'b>);
+
+impl Recognizer for Limited<'_, '_> {
+    fn pop_bytes(&mut self, count: usize) {
+        self.0.pop_bytes(count);
+    }
+    fn collapse(&mut self) {
+        self.0.collapse();
+    }
+    fn trie_started(&mut self, label: &str) {
+        self.0.trie_started(label);
+    }
+    fn trie_finished(&mut self) {
+        self.0.trie_finished();
+    }
+    fn try_push_byte(&mut self, byte: u8) -> bool {
+        budget::check();
+        self.0.try_push_byte(byte)
+    }
+    fn save_stats(&mut self, nodes: usize) {
+        self.0.save_stats(nodes);
+    }
+}
+
+/// Adds the tokens of `trie` that may follow.
+fn add_allowed(
+    trie: &TokTrie,
+    recognizer: &mut ParserRecognizer<'_>,
+    mask: &mut SimpleVob,
+    start: &[u8],
+) {
+    trie.add_bias(&mut Limited(recognizer), mask, start);
 }
 
 fn add_states(states: &mut Vec<StateID>, more: &[StateID]) {
@@ -275,6 +312,7 @@ fn follow(
     let lexer = recognizer.lexer_mut();
     let mut next = Vec::new();
     for state in states {
+        budget::check();
         step.may_end |= !lexer.try_lexeme_end(*state).is_error();
         for byte in range.clone() {
             let after = lexer.transition_start_state(*state, Some(byte));
@@ -302,6 +340,7 @@ impl LexemeWalk<'_, '_> {
     /// None: `byte` cannot follow.
     fn after(&mut self, byte: u8) -> Option<Option<StateID>> {
         let Some(state) = *self.states.last()? else { return Some(None) };
+        budget::check();
         let lexer = self.recognizer.lexer_mut();
         let after = lexer.transition_start_state(state, Some(byte));
         if after.has_lowest_match() {
@@ -349,7 +388,8 @@ fn find_tokens(recognizer: &mut ParserRecognizer<'_>, trie: &TokTrie) -> Kept {
 }
 
 fn can_follow(recognizer: &mut ParserRecognizer<'_>, token: &[u8]) -> bool {
-    let pushed = token.iter().take_while(|byte| recognizer.try_push_byte(**byte)).count();
+    let mut limited = Limited(recognizer);
+    let pushed = token.iter().take_while(|byte| limited.try_push_byte(**byte)).count();
     recognizer.pop_bytes(pushed);
     !token.is_empty() && pushed == token.len()
 }
