@@ -105,6 +105,12 @@ struct BastionHubGrammarCompiler;
 // What a text has matched of a grammar. One thread at a time.
 struct BastionHubGrammarState;
 
+// Asks whether the result of a call is still needed, from any thread, now and then.
+struct BastionHubCancellation {
+  bool (*is_canceled)(const void* context);
+  const void* context;  // Null: it is.
+};
+
 // `vocabulary` is that of the model. `ends` are the tokens that end an answer, at least one.
 BastionHubStatus bastion_hub_grammar_compiler_new(const BastionHubTokenizer* tokenizer,
                                                   uint32_t vocabulary, const uint32_t* ends,
@@ -112,21 +118,27 @@ BastionHubStatus bastion_hub_grammar_compiler_new(const BastionHubTokenizer* tok
                                                   BastionHubGrammarCompiler** out);
 void bastion_hub_grammar_compiler_free(BastionHubGrammarCompiler* compiler);
 // `kind` is 0 for a JSON schema, 1 for a regular expression, 2 for a Lark grammar. Returns the
-// state before the first token.
+// state before the first token. 1 (CANCELLED) if it is no longer needed.
 BastionHubStatus bastion_hub_grammar_compile(const BastionHubGrammarCompiler* compiler,
                                              uint32_t kind, BastionHubBytes text,
+                                             BastionHubCancellation cancellation,
                                              BastionHubGrammarState** out);
 BastionHubStatus bastion_hub_grammar_state_copy(const BastionHubGrammarState* state,
                                                 BastionHubGrammarState** out);
 void bastion_hub_grammar_state_free(BastionHubGrammarState* state);
+// The memory that the state takes, with the compiled grammar.
+size_t bastion_hub_grammar_state_bytes(const BastionHubGrammarState* state);
 // Writes ceil(vocabulary / 32) words. Bit i of word w is token 32 w + i, and is set if the
-// token may follow. 8 (RESOURCE_EXHAUSTED) if the grammar is too complex.
-BastionHubStatus bastion_hub_grammar_state_allowed(BastionHubGrammarState* state, uint32_t* bits);
+// token may follow. 8 (RESOURCE_EXHAUSTED) if the grammar is too complex, 4 (DEADLINE_EXCEEDED) if
+// it takes more than `nanoseconds` of CPU time. After both, the state must not be used.
+BastionHubStatus bastion_hub_grammar_state_allowed(BastionHubGrammarState* state,
+                                                   uint64_t nanoseconds, uint32_t* bits);
 // The text that must follow, or its first 256 bytes. Empty inside a character.
 BastionHubStatus bastion_hub_grammar_state_forced(BastionHubGrammarState* state,
                                                   BastionHubText* out);
-// 3 (INVALID_ARGUMENT) if the grammar does not allow the token.
-BastionHubStatus bastion_hub_grammar_state_push(BastionHubGrammarState* state, uint32_t token);
+// 3 (INVALID_ARGUMENT) if the grammar does not allow the token. 4 and 8 as above.
+BastionHubStatus bastion_hub_grammar_state_push(BastionHubGrammarState* state, uint64_t nanoseconds,
+                                                uint32_t token);
 // Undoes the last `count` pushes.
 BastionHubStatus bastion_hub_grammar_state_pop(BastionHubGrammarState* state, size_t count);
 // True if only the end may follow.

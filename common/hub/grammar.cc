@@ -8,6 +8,18 @@
 #include "common/hub/rust_boundary.h"
 
 namespace bastion::hub {
+namespace {
+
+// REQUIRES: `limit` is not negative.
+uint64_t Nanoseconds(absl::Duration limit) {
+  return static_cast<uint64_t>(absl::ToInt64Nanoseconds(limit));
+}
+
+bool IsCanceled(const void* is_canceled) {
+  return (*static_cast<const std::function<bool()>*>(is_canceled))();
+}
+
+}  // namespace
 
 void GrammarState::Free::operator()(BastionHubGrammarState* handle) const {
   bastion_hub_grammar_state_free(handle);
@@ -19,9 +31,10 @@ absl::StatusOr<GrammarState> GrammarState::Copy() const {
   return GrammarState(Handle(copy), vocabulary_);
 }
 
-absl::StatusOr<TokenSet> GrammarState::Allowed() {
+absl::StatusOr<TokenSet> GrammarState::Allowed(absl::Duration limit) {
   TokenSet allowed(vocabulary_);
-  RETURN_IF_ERROR(Take(bastion_hub_grammar_state_allowed(handle_.get(), allowed.words().data())));
+  RETURN_IF_ERROR(Take(bastion_hub_grammar_state_allowed(handle_.get(), Nanoseconds(limit),
+                                                         allowed.words().data())));
   return allowed;
 }
 
@@ -31,8 +44,9 @@ absl::StatusOr<std::string> GrammarState::Forced() {
   return Take(forced);
 }
 
-absl::Status GrammarState::Push(TokenId token) {
-  return Take(bastion_hub_grammar_state_push(handle_.get(), static_cast<uint32_t>(token)));
+absl::Status GrammarState::Push(TokenId token, absl::Duration limit) {
+  return Take(bastion_hub_grammar_state_push(handle_.get(), Nanoseconds(limit),
+                                             static_cast<uint32_t>(token)));
 }
 
 absl::Status GrammarState::Pop(int tokens) {
@@ -40,6 +54,8 @@ absl::Status GrammarState::Pop(int tokens) {
 }
 
 bool GrammarState::complete() const { return bastion_hub_grammar_state_complete(handle_.get()); }
+
+size_t GrammarState::bytes() const { return bastion_hub_grammar_state_bytes(handle_.get()); }
 
 void GrammarCompiler::Free::operator()(BastionHubGrammarCompiler* handle) const {
   bastion_hub_grammar_compiler_free(handle);
@@ -55,11 +71,12 @@ absl::StatusOr<GrammarCompiler> GrammarCompiler::Create(const Tokenizer& tokeniz
   return GrammarCompiler(Handle(compiler), vocabulary);
 }
 
-absl::StatusOr<GrammarState> GrammarCompiler::Compile(GrammarKind kind,
-                                                      std::string_view text) const {
+absl::StatusOr<GrammarState> GrammarCompiler::Compile(
+    GrammarKind kind, std::string_view text, const std::function<bool()>& is_canceled) const {
+  const BastionHubCancellation cancellation = {&IsCanceled, is_canceled ? &is_canceled : nullptr};
   BastionHubGrammarState* state = nullptr;
   RETURN_IF_ERROR(Take(bastion_hub_grammar_compile(handle_.get(), static_cast<uint32_t>(kind),
-                                                   Borrow(text), &state)));
+                                                   Borrow(text), cancellation, &state)));
   return GrammarState(GrammarState::Handle(state), vocabulary_);
 }
 

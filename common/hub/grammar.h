@@ -1,10 +1,12 @@
 // Grammars that limit the text of an answer: JSON schemas, regular expressions and Lark grammars,
 // with llguidance. GrammarCompiler compiles them, GrammarState knows what a text has matched and
-// which tokens may follow.
+// which tokens may follow. The memory and the CPU time of all of it are limited (rust/src/budget.rs).
 #ifndef BASTION_COMMON_HUB_GRAMMAR_H_
 #define BASTION_COMMON_HUB_GRAMMAR_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/hub/tokenizer.h"
@@ -31,18 +34,22 @@ class GrammarState {
   [[nodiscard]] absl::StatusOr<GrammarState> Copy() const;
 
   // The tokens that may follow, the end tokens included. RESOURCE_EXHAUSTED if the grammar is too
-  // complex to find them. Every state that is not complete() allows at least one token.
-  [[nodiscard]] absl::StatusOr<TokenSet> Allowed();
+  // complex to find them, DEADLINE_EXCEEDED if that takes more CPU time than `limit`. After an
+  // error, this object must not be used. Every state that is not complete() allows at least one
+  // token.
+  [[nodiscard]] absl::StatusOr<TokenSet> Allowed(absl::Duration limit = absl::InfiniteDuration());
   // The text that must follow, or its first 256 bytes; less if finding it takes more than 1 ms.
   // UTF-8. Empty inside a character.
   [[nodiscard]] absl::StatusOr<std::string> Forced();
-  // Appends a token. INVALID_ARGUMENT if the grammar does not allow it. REQUIRES: it is no end
-  // token.
-  [[nodiscard]] absl::Status Push(TokenId token);
+  // Appends a token. INVALID_ARGUMENT if the grammar does not allow it; other errors as above.
+  // REQUIRES: it is no end token.
+  [[nodiscard]] absl::Status Push(TokenId token, absl::Duration limit = absl::InfiniteDuration());
   // Removes the last `tokens` tokens.
   [[nodiscard]] absl::Status Pop(int tokens);
   // True if only an end token may follow.
   [[nodiscard]] bool complete() const;
+  // The memory that it takes, with the compiled grammar.
+  [[nodiscard]] size_t bytes() const;
 
  private:
   friend class GrammarCompiler;
@@ -67,8 +74,11 @@ class GrammarCompiler {
                                                               absl::Span<const TokenId> ends);
 
   // The state before the first token. INVALID_ARGUMENT, with the place if there is one, for a text
-  // that is no such grammar, that is too large, or that nothing matches.
-  [[nodiscard]] absl::StatusOr<GrammarState> Compile(GrammarKind kind, std::string_view text) const;
+  // that is no such grammar, that is too large or takes too long, or that nothing matches. CANCELLED
+  // soon after `is_canceled` returns true. It may be null; other threads may call it.
+  [[nodiscard]] absl::StatusOr<GrammarState> Compile(
+      GrammarKind kind, std::string_view text,
+      const std::function<bool()>& is_canceled = nullptr) const;
 
  private:
   struct Free {

@@ -13,60 +13,30 @@ namespace {
 // so that one request with a long text and a large tree does not delay all others.
 constexpr int kPenalizedLogits = 1 << 18;
 
-// The masks of one request take at most this long per cycle, for the same reason.
-constexpr double kMaskSeconds = 5e-3;
-constexpr double kMaskAlpha = 0.25;  // Step size of the expected time of a mask.
-
 }  // namespace
 
 DecodeSequence::DecodeSequence(DecodeRequest request, std::unique_ptr<RequestPolicy> policy)
-    : request_(std::move(request)), policy_(std::move(policy)), root_(request_.prompt.back()) {
+    : request_(std::move(request)),
+      policy_(std::move(policy)),
+      root_(request_.prompt.back()),
+      constraint_(request_.constraint) {
   CHECK_GT(request_.max_tokens, 0);
   policy_->set_weight(request_.weight);
   policy_->ObservePrompt(request_.prompt, request_.cache_salt);
 }
 
-TokenConstraint* DecodeSequence::constraint() {
-  if (constraint_ != nullptr || request_.constraint == nullptr || done()) return constraint_.get();
-  absl::StatusOr<std::unique_ptr<TokenConstraint>> copy = request_.constraint->Copy();
-  absl::Status status = copy.status();
-  for (size_t i = 0; i < output_.size() && status.ok(); ++i) status = (*copy)->Push(output_[i]);
-  if (status.ok()) {
-    constraint_ = *std::move(copy);
-  } else {
-    Fail(std::move(status));
-  }
-  return constraint_.get();
-}
-
 absl::Span<const TokenId> DecodeSequence::FindForced() {
-  if (!policy_->policy().speculates()) return {};
-  TokenConstraint* const constraint = this->constraint();
-  if (constraint != nullptr && !constraint->complete()) forced_ = constraint->Forced();
+  if (!policy_->policy().speculates() || done()) return {};
+  forced_ = constraint_.FindForced(output_);
   return forced_;
 }
 
-absl::Status DecodeSequence::ApplyConstraint(GrownTree* grown) {
-  TokenConstraint* const constraint = this->constraint();
-  if (constraint == nullptr) return status_;
-  return ConstrainTree(request_.stop_tokens, *constraint, grown);
-}
-
 void DecodeSequence::Constrain(GrownTree* grown) {
-  absl::Status constrained = ApplyConstraint(grown);
-  if (!constrained.ok() && !done() && grown->tree.nodes() > 0) {
-    grown->tree.Truncate(0);
-    constraint_ = nullptr;  // An error can leave it below the root.
-    constrained = ApplyConstraint(grown);
+  if (!done()) {
+    absl::Status constrained = constraint_.Constrain(output_, request_.stop_tokens, grown);
+    if (!constrained.ok()) Fail(std::move(constrained));
   }
-  if (!constrained.ok()) Fail(std::move(constrained));
   if (!status_.ok()) grown->tree.Truncate(0);
-}
-
-void DecodeSequence::RecordMasks(int rows, absl::Duration spent) {
-  if (request_.constraint == nullptr) return;
-  const double seconds = absl::ToDoubleSeconds(spent) / rows;
-  mask_seconds_ += (mask_seconds_ > 0 ? kMaskAlpha : 1) * (seconds - mask_seconds_);
 }
 
 int DecodeSequence::prompt_left() const {
@@ -103,7 +73,7 @@ void DecodeSequence::Preempt() {
   committed_ = 0;
   drafter_position_ = 0;
   starvation_ = absl::OkStatus();
-  constraint_ = nullptr;
+  constraint_.Reset();
   if (output_.size() > whole_output_) {
     TruncateOutput(whole_output_);
     reason_ = FinishReason::kNone;
@@ -118,9 +88,7 @@ TreeLimits DecodeSequence::Limits(const TargetInfo& target) const {
   if (request_.sampling.penalizes()) {
     node_cap = std::min(node_cap, std::max(1, kPenalizedLogits / std::max(1, committed_)));
   }
-  if (mask_seconds_ > 0) {
-    node_cap = std::min(node_cap, std::max(1, static_cast<int>(kMaskSeconds / mask_seconds_)));
-  }
+  if (const auto max_nodes = constraint_.max_nodes()) node_cap = std::min(node_cap, *max_nodes);
   return LimitsFor(target, committed_, tokens_left, request_.max_nodes, node_cap);
 }
 
@@ -147,18 +115,17 @@ Frontier DecodeSequence::NextFrontier(const DraftRound& round) const {
 }
 
 void DecodeSequence::Emit(TokenId token) {
-  TokenConstraint* const constraint = this->constraint();  // After the output without `token`.
+  if (done()) return;
+  status_ = constraint_.EnsureState(output_);
   if (done()) return;
   output_.push_back(token);
   if (request_.stop_tokens.contains(token)) {
     reason_ = FinishReason::kStopToken;
     return;
   }
-  if (constraint != nullptr) {
-    status_ = constraint->Push(token);
-    if (status_.ok() && constraint->complete()) reason_ = FinishReason::kComplete;
-    if (done()) return;
-  }
+  status_ = constraint_.Push(token);
+  if (status_.ok() && constraint_.complete()) reason_ = FinishReason::kComplete;
+  if (done()) return;
   if (static_cast<int>(output_.size()) >= request_.max_tokens) {
     reason_ = FinishReason::kLength;
   }

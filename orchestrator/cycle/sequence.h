@@ -19,6 +19,8 @@
 #include "absl/types/span.h"
 #include "common/stages/stage_data.h"
 #include "orchestrator/cost/stage_times.h"
+#include "orchestrator/cycle/answer_constraint.h"
+#include "orchestrator/cycle/mask_worker.h"
 #include "orchestrator/cycle/token_constraint.h"
 #include "orchestrator/cycle/verified_tree.h"
 #include "orchestrator/policy/request_policy.h"
@@ -147,14 +149,17 @@ class DecodeSequence {
     int replaced = 0;  // 1: it chose another token instead of the next one. Else 0.
   };
   [[nodiscard]] ForcedOutcome TakeForcedOutcome() { return std::exchange(forced_outcome_, {}); }
-  // Applies the constraint of the request, if there is one, to a tree. If that fails, drops the
-  // nodes: the target might never choose the branch that the constraint cannot follow. An error at
-  // the root fails the sequence.
+  // AnswerConstraint::Prepare: true if the sequence can take part in the next cycle.
+  [[nodiscard]] absl::StatusOr<bool> PrepareMask(MaskWorker& worker, bool may_compute) {
+    return constraint_.Prepare(output_, worker, may_compute);
+  }
+  // Applies the constraint of the request, if there is one, to a tree (AnswerConstraint::Constrain).
+  // An error at the root fails the sequence.
   void Constrain(GrownTree* grown);
   // The masks of the last tree, which had `rows` rows, took this long.
-  void RecordMasks(int rows, absl::Duration spent);
+  void RecordMasks(int rows, absl::Duration spent) { constraint_.RecordMasks(rows, spent); }
   // What the mask of a node is expected to take, from recent trees. 0 without a constraint.
-  [[nodiscard]] double mask_seconds() const { return mask_seconds_; }
+  [[nodiscard]] double mask_seconds() const { return constraint_.mask_seconds(); }
 
   // Ends the sequence with an error.
   void Fail(absl::Status status) { status_ = std::move(status); }
@@ -189,11 +194,6 @@ class DecodeSequence {
   void RecordForced(absl::Span<const TokenId> emitted);
   // Keeps only the first `tokens` tokens of the output.
   void TruncateOutput(size_t tokens);
-  // Applies the constraint, if there is one, to the whole tree.
-  [[nodiscard]] absl::Status ApplyConstraint(GrownTree* grown);
-  // The constraint after the output so far; null if there is none, or if it fails and with it the
-  // sequence.
-  [[nodiscard]] TokenConstraint* constraint();
   // The token at `position` of the prompt and the output.
   [[nodiscard]] TokenId TokenAt(Position position) const;
 
@@ -212,9 +212,8 @@ class DecodeSequence {
   absl::Status starvation_;
   FinishReason reason_ = FinishReason::kNone;
   absl::Status status_;
-  std::unique_ptr<TokenConstraint> constraint_;  // Made by constraint().
-  double mask_seconds_ = 0;                      // An exponential moving average.
-  std::vector<TokenId> forced_;                  // Found in this cycle.
+  AnswerConstraint constraint_;
+  std::vector<TokenId> forced_;  // Found in this cycle.
   ForcedOutcome forced_outcome_;
 };
 

@@ -5,16 +5,25 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/base/thread_time.h"
 
 namespace bastion {
 namespace {
+
+// The masks below a root whose mask is known are found for about this long. Nodes that are left then
+// are removed, which costs no text.
+constexpr absl::Duration kWalkTime = absl::Milliseconds(5);
 
 // Walks through a tree, depth first.
 class TreeWalk {
  public:
   TreeWalk(const DraftTree& tree, const absl::flat_hash_set<TokenId>& ends,
-           TokenConstraint& constraint)
-      : tree_(tree), ends_(ends), constraint_(constraint), children_(tree.rows()) {
+           TokenConstraint& constraint, const TokenSet* at_root)
+      : tree_(tree),
+        ends_(ends),
+        constraint_(constraint),
+        at_root_(at_root),
+        children_(tree.rows()) {
     for (NodeIndex node = 1; node < tree.rows(); ++node) {
       children_[tree.parent(node)].push_back(node);
     }
@@ -45,13 +54,15 @@ class TreeWalk {
   absl::Status Visit(NodeIndex node) {
     mask_of_node_[node] = RowMasks::kAllTokens;
     if (constraint_.complete()) return absl::OkStatus();  // What follows is dropped.
-    ASSIGN_OR_RETURN(TokenSet allowed, constraint_.Allowed());
+    const bool is_known = node == 0 && at_root_ != nullptr;
+    ASSIGN_OR_RETURN(TokenSet allowed, is_known ? *at_root_ : constraint_.Allowed());
     // Rows in the middle of a string often allow the same tokens.
     const auto same = std::find(sets_.begin(), sets_.end(), allowed);
     const auto index = static_cast<int>(same - sets_.begin());
     if (same == sets_.end()) sets_.push_back(std::move(allowed));
     mask_of_node_[node] = index;
     for (const NodeIndex child : children_[node]) {
+      if (at_root_ != nullptr && ThreadCpuTime() - began_ > kWalkTime) break;
       const TokenId token = tree_.token(child);
       if (!sets_[index].contains(token)) continue;
       if (ends_.contains(token)) {
@@ -70,6 +81,8 @@ class TreeWalk {
   const DraftTree& tree_;
   const absl::flat_hash_set<TokenId>& ends_;
   TokenConstraint& constraint_;
+  const TokenSet* const at_root_;
+  const absl::Duration began_ = ThreadCpuTime();
   std::vector<std::vector<NodeIndex>> children_;
   std::vector<TokenSet> sets_;
   std::vector<int> mask_of_node_;  // An index into sets_, RowMasks::kAllTokens, or kRemoved.
@@ -103,8 +116,8 @@ void AddPath(absl::Span<const TokenId> tokens, DraftTree* tree) {
 }
 
 absl::Status ConstrainTree(const absl::flat_hash_set<TokenId>& ends, TokenConstraint& constraint,
-                           GrownTree* grown) {
-  TreeWalk walk(grown->tree, ends, constraint);
+                           GrownTree* grown, const TokenSet* at_root) {
+  TreeWalk walk(grown->tree, ends, constraint, at_root);
   RETURN_IF_ERROR(walk.Run());
   std::move(walk).Apply(grown);
   return absl::OkStatus();

@@ -32,7 +32,7 @@ LanguageText LanguageOf(const v1::Constraint& constraint) {
 
 // What a client may know of an error.
 absl::Status ErrorFor(const absl::Status& status) {
-  if (!absl::IsResourceExhausted(status)) return status;
+  if (!absl::IsResourceExhausted(status) && !absl::IsDeadlineExceeded(status)) return status;
   return FieldError("constraint", absl::StrCat("is too complex: ", std::string(status.message())));
 }
 
@@ -44,7 +44,8 @@ absl::StatusOr<std::unique_ptr<TokenConstraint>> GrammarConstraint::Copy() const
 }
 
 absl::StatusOr<TokenSet> GrammarConstraint::Allowed() {
-  absl::StatusOr<TokenSet> allowed = state_.Allowed();
+  absl::StatusOr<TokenSet> allowed = state_.Allowed(limit_);
+  if (absl::IsDeadlineExceeded(allowed.status())) return allowed;
   if (!allowed.ok()) return ErrorFor(allowed.status());
   return allowed;
 }
@@ -56,7 +57,7 @@ std::vector<TokenId> GrammarConstraint::Forced() {
 }
 
 absl::Status GrammarConstraint::Push(TokenId token) {
-  const absl::Status pushed = state_.Push(token);
+  const absl::Status pushed = state_.Push(token, limit_);
   return pushed.ok() ? pushed : ErrorFor(pushed);
 }
 

@@ -28,16 +28,20 @@ class GrammarConstraint final : public TokenConstraint {
       : state_(std::move(state)), tokenizer_(tokenizer) {}
 
   absl::StatusOr<std::unique_ptr<TokenConstraint>> Copy() const override;
-  // INVALID_ARGUMENT, for clients, if the grammar is too complex.
+  // INVALID_ARGUMENT, for clients, if the grammar is too complex. DEADLINE_EXCEEDED from Allowed: see
+  // LimitTime. If a token takes too long, the grammar is too complex.
   absl::StatusOr<TokenSet> Allowed() override;
   std::vector<TokenId> Forced() override;
   absl::Status Push(TokenId token) override;
   absl::Status Pop(int tokens) override { return state_.Pop(tokens); }
   bool complete() const override { return state_.complete(); }
+  void LimitTime(absl::Duration limit) override { limit_ = limit; }
+  size_t bytes() const override { return state_.bytes(); }
 
  private:
   hub::GrammarState state_;
   const hub::Tokenizer* tokenizer_;
+  absl::Duration limit_ = absl::InfiniteDuration();
 };
 
 // Compiles the constraints of requests. Thread-safe.

@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/cores.h"
 #include "common/base/status.h"
+#include "common/base/thread_time.h"
 #include "common/stages/kv_pages.h"
 #include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/kv_admission.h"
@@ -25,6 +27,12 @@ constexpr absl::Duration kAdmissionTime = absl::Milliseconds(4);
 // How long a call of ReadCosts waits. The thread answers such calls once per loop, also while idle.
 constexpr absl::Duration kInquiryTimeout = absl::Seconds(5);
 
+// The CPU time that the masks of all requests may take before a forward. Further ones are left to the
+// mask worker.
+constexpr absl::Duration kMaskTime = absl::Milliseconds(20);
+
+int MaskThreads() { return std::max(1, static_cast<int>(UsableCores().size()) / 2); }
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, Verifier* verifier, Drafter* drafter,
@@ -34,6 +42,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, Verifier* verifier, Drafte
       on_ready_(std::move(on_ready)),
       observer_(observer),
       queue_(options.max_waiting),
+      mask_worker_(MaskThreads()),
       link_(options.link, verifier, drafter,
             {.on_connect = [this] { OnLinkChange(absl::OkStatus()); },
              .on_loss = [this](const absl::Status& reason) { OnLinkChange(reason); },
@@ -206,11 +215,22 @@ bool Scheduler::CanRun(const LiveRequest& request) {
          (request.prompt_left() > 0 || !request.stalled());
 }
 
+bool Scheduler::PrepareMask(LiveRequest& request, bool may_compute) {
+  DecodeSequence& sequence = request.sequence();
+  const absl::StatusOr<bool> ready = sequence.PrepareMask(mask_worker_, may_compute);
+  if (ready.ok()) return *ready;
+  const absl::Status& error = ready.status();
+  const bool is_raw = absl::IsInvalidArgument(error) && !IsForClient(error);
+  sequence.Fail(is_raw ? FieldError("constraint", error.message()) : error);
+  return false;
+}
+
 ServedCycle Scheduler::PlanTurn() {
   std::vector<LiveRequest*> decodes, prefills;  // The requests of the two lists below.
   std::vector<TurnCandidate> decoding, prompts;
   for (const Request& request : running_) request->UpdateStall();
   const LiveRequest* const suspect = Suspect();
+  const absl::Duration began = ThreadCpuTime();
   for (const Request& request : running_) {
     if (!CanRun(*request) || (suspect != nullptr && request.get() != suspect)) continue;
     DecodeSequence& sequence = request->sequence();
@@ -219,6 +239,7 @@ ServedCycle Scheduler::PlanTurn() {
       prompts.push_back({&sequence, &request->turns});
     } else {
       request->MarkPrefilled();
+      if (!PrepareMask(*request, ThreadCpuTime() - began < kMaskTime)) continue;
       decodes.push_back(request.get());
       decoding.push_back({&sequence, &request->turns});
     }

@@ -29,6 +29,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/base/mutex.h"
+#include "orchestrator/cycle/mask_worker.h"
 #include "orchestrator/policy/reliability.h"
 #include "orchestrator/serve/cost_inquiries.h"
 #include "orchestrator/serve/live_request.h"
@@ -144,6 +145,9 @@ class Scheduler {
 
   // The request can be part of a forward.
   [[nodiscard]] static bool CanRun(const LiveRequest& request);
+  // True if the request can take part in the next forward: it has no constraint, or its mask is
+  // ready. Fails a request whose constraint is too complex.
+  [[nodiscard]] bool PrepareMask(LiveRequest& request, bool may_compute);
   // Chooses the requests of the next forward.
   [[nodiscard]] ServedCycle PlanTurn();
   // Runs the cycle.
@@ -190,6 +194,7 @@ class Scheduler {
   RequestQueue queue_;
 
   // Used only by the cycle's thread.
+  MaskWorker mask_worker_;
   VerifierLink link_;
   std::vector<Request> running_;
   std::vector<Request> parked_;
