@@ -1,5 +1,5 @@
-// The CPU time of a thread, for limits that must not depend on how busy the machine is. Thread-safe.
-// Header-only.
+// The CPU time of a thread, for limits that must not depend on how busy the machine is.
+// Thread-safe. Header-only.
 #ifndef BASTION_COMMON_BASE_THREAD_TIME_H_
 #define BASTION_COMMON_BASE_THREAD_TIME_H_
 

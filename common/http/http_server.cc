@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/guarded.h"
+#include "common/base/peer_host.h"
 #include "common/base/status.h"
 #include "common/http/http_names.h"
 #include "common/http/http_responder.h"
@@ -197,6 +198,7 @@ class HttpServer::Listener {
       return false;
     }
     request.body = std::move(parser.get().body());
+    request.host = HostOfSocket(connection.transport.descriptor());
     // A handler may call libraries that throw.
     if (!RunGuarded("HTTP handler", [&] { route->handler(request, response); })) response.Fail();
     return response.End();

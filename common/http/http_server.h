@@ -36,6 +36,7 @@ struct HttpRequest {
   std::map<std::string, std::string> headers;
   std::string body;
   std::string caller = {};  // The caller's proved name. Empty if the server has no access list.
+  std::string host = {};    // The client's host (HostOfSocket).
 };
 
 // The response to one request. A handler either calls Send once, or Begin once and then Write any

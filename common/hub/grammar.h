@@ -1,6 +1,7 @@
 // Grammars that limit the text of an answer: JSON schemas, regular expressions and Lark grammars,
 // with llguidance. GrammarCompiler compiles them, GrammarState knows what a text has matched and
-// which tokens may follow. The memory and the CPU time of all of it are limited (rust/src/budget.rs).
+// which tokens may follow. The memory and the CPU time of all of it are limited
+// (rust/src/budget.rs).
 #ifndef BASTION_COMMON_HUB_GRAMMAR_H_
 #define BASTION_COMMON_HUB_GRAMMAR_H_
 
@@ -74,8 +75,8 @@ class GrammarCompiler {
                                                               absl::Span<const TokenId> ends);
 
   // The state before the first token. INVALID_ARGUMENT, with the place if there is one, for a text
-  // that is no such grammar, that is too large or takes too long, or that nothing matches. CANCELLED
-  // soon after `is_canceled` returns true. It may be null; other threads may call it.
+  // that is no such grammar, that is too large or takes too long, or that nothing matches.
+  // CANCELLED soon after `is_canceled` returns true. It may be null; other threads may call it.
   [[nodiscard]] absl::StatusOr<GrammarState> Compile(
       GrammarKind kind, std::string_view text,
       const std::function<bool()>& is_canceled = nullptr) const;

@@ -1,11 +1,11 @@
 // AnswerConstraint: the constraint of a request, after the output of its answer so far.
 //
 // Finding the mask of a root takes microseconds for most constraints, and up to a second for an
-// ambiguous grammar. Prepare finds it on the cycle's thread if that takes little CPU time. Otherwise
-// a MaskWorker does, and the request sits out the cycles until the mask is ready. Such a request
-// gets no drafts. If its masks take far too long, it fails. The masks are the same either way, so
-// the text is too. Without Prepare, everything happens on the cycle's thread, without limits.
-// Thread-compatible: used by the cycle's thread.
+// ambiguous grammar. Prepare finds it on the cycle's thread if that takes little CPU time.
+// Otherwise a MaskWorker does, and the request sits out the cycles until the mask is ready. Such a
+// request gets no drafts. If its masks take far too long, it fails. The masks are the same either
+// way, so the text is too. Without Prepare, everything happens on the cycle's thread, without
+// limits. Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_ANSWER_CONSTRAINT_H_
 #define BASTION_ORCHESTRATOR_CYCLE_ANSWER_CONSTRAINT_H_
 
@@ -85,9 +85,9 @@ class AnswerConstraint {
   std::unique_ptr<TokenConstraint> state_;  // After the output. Null until it is needed.
   std::optional<TokenSet> at_root_;         // What Prepare has found.
   std::shared_ptr<MaskWorker::Job> job_;
-  bool is_prepared_ = false;  // Prepare is called before each cycle.
-  double mask_seconds_ = 0;   // These two are exponential moving averages.
-  double root_seconds_ = 0;   // CPU time.
+  bool is_prepared_ = false;   // Prepare is called before each cycle.
+  double mask_seconds_ = 0;    // These two are exponential moving averages.
+  double root_seconds_ = 0;    // CPU time.
   absl::Duration root_spent_;  // The mask at the root, until RecordMasks.
   int slow_masks_ = 0;
 };

@@ -153,8 +153,8 @@ class DecodeSequence {
   [[nodiscard]] absl::StatusOr<bool> PrepareMask(MaskWorker& worker, bool may_compute) {
     return constraint_.Prepare(output_, worker, may_compute);
   }
-  // Applies the constraint of the request, if there is one, to a tree (AnswerConstraint::Constrain).
-  // An error at the root fails the sequence.
+  // Applies the constraint of the request, if there is one, to a tree
+  // (AnswerConstraint::Constrain). An error at the root fails the sequence.
   void Constrain(GrownTree* grown);
   // The masks of the last tree, which had `rows` rows, took this long.
   void RecordMasks(int rows, absl::Duration spent) { constraint_.RecordMasks(rows, spent); }

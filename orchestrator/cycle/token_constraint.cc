@@ -10,8 +10,8 @@
 namespace bastion {
 namespace {
 
-// The masks below a root whose mask is known are found for about this long. Nodes that are left then
-// are removed, which costs no text.
+// The masks below a root whose mask is known are found for about this long. Nodes that are left
+// then are removed, which costs no text.
 constexpr absl::Duration kWalkTime = absl::Milliseconds(5);
 
 // Walks through a tree, depth first.

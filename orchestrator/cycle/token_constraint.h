@@ -44,7 +44,8 @@ class TokenConstraint {
   // True if nothing may follow. The answer is complete then, even without a token that ends it.
   [[nodiscard]] virtual bool complete() const = 0;
   // The CPU time that each later call of Allowed and Push may take. One that takes longer returns
-  // DEADLINE_EXCEEDED. The object must not be used then. Constraints that are always fast ignore it.
+  // DEADLINE_EXCEEDED. The object must not be used then. Constraints that are always fast ignore
+  // it.
   virtual void LimitTime(absl::Duration) {}
   // The memory that it takes.
   [[nodiscard]] virtual size_t bytes() const { return 0; }

@@ -151,6 +151,7 @@ absl::StatusOr<RequestIntake::Entered> OpenAiApi::Enter(const Call& call,
   const bool has_user = !request.user.empty() && request.user.size() <= kLongestUser;
   return intake_->Enter(requests, {.name = call.http.caller,
                                    .client = has_user ? request.user : kClient,
+                                   .host = call.http.host,
                                    .is_canceled = [&] { return !call.response.connected(); }});
 }
 

@@ -100,9 +100,10 @@ absl::StatusOr<RequestIntake::Entered> Console::Enter(const HttpRequest& request
                                                       HttpResponse& response) {
   const absl::StatusOr<v1::GenerateRequest> prompt = ParseConsolePrompt(request.body);
   if (!prompt.ok()) return ForClient(prompt.status());
-  return intake_->Enter(*prompt, {.name = request.caller, .client = kClient, .is_canceled = [&] {
-                                    return !response.connected();
-                                  }});
+  return intake_->Enter(*prompt, {.name = request.caller,
+                                  .client = kClient,
+                                  .host = request.host,
+                                  .is_canceled = [&] { return !response.connected(); }});
 }
 
 absl::Status Console::Answer(std::vector<PreparedRequest> requests, HttpResponse& response) {

@@ -1,7 +1,8 @@
 // ConstraintCache: the compiled constraints of all requests. Requests with the same constraint
-// share one, and the memory of all of them is limited: one takes a few MB, and up to 30 MB. Some
-// stay for later requests. A client may have at most as many as are free. So one client alone gets
-// half of kMaxUsed, and the other half stays free for others. Thread-safe.
+// share one. Their number and their memory are limited. Some stay for later requests. A client may
+// have at most as many as are free, so one client alone gets half of them, and the other half stays
+// free for others. All clients of an origin (e.g. a host) together get at most three quarters,
+// because a host can call itself by many names. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_CONSTRAINT_CACHE_H_
 #define BASTION_ORCHESTRATOR_SERVE_CONSTRAINT_CACHE_H_
 
@@ -23,34 +24,47 @@ class ConstraintCache {
  public:
   // The different constraints that requests may have at a time.
   static constexpr size_t kMaxUsed = 64;
+  // The bytes of these.
+  static constexpr size_t kMaxUsedBytes = 96 << 20;
   // Those that no request has, kept for later ones.
   static constexpr size_t kMaxUnused = 8;
+  static constexpr size_t kMaxUnusedBytes = 16 << 20;
 
   using Constraint = std::shared_ptr<const TokenConstraint>;
 
-  // The constraint of `key`, from `compile` unless it is here already. It counts for `client`
-  // unless another request has it. Returns the errors of `compile`. RESOURCE_EXHAUSTED, for
-  // clients, while requests have kMaxUsed others, or `client` has as many as are free. Calls that
-  // compile at the same time may exceed the limits by their number.
+  // Whom a constraint counts for.
+  struct Owner {
+    std::string client = {};
+    std::string origin = {};  // Empty: not limited.
+  };
+
+  // The constraint of `key`; null if it is not here. It counts for `owner` unless another request
+  // has it. RESOURCE_EXHAUSTED, for clients, while requests have as many others as they may, or
+  // `owner` does.
+  [[nodiscard]] absl::StatusOr<Constraint> Find(const std::string& key, const Owner& owner)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same, from `compile` unless it is here. Returns the errors of `compile`. Calls that compile
+  // at the same time may exceed the limit of the number by their number.
   [[nodiscard]] absl::StatusOr<Constraint> Get(
-      const std::string& key, absl::string_view client,
+      const std::string& key, const Owner& owner,
       absl::FunctionRef<absl::StatusOr<Constraint>()> compile) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Entry {
     std::string key;
-    // The client that it counts for: the first one whose request has it.
-    std::string client;
+    // The first one whose request has it.
+    Owner owner;
     Constraint constraint;
+    size_t bytes;
     [[nodiscard]] bool used() const { return constraint.use_count() > 1; }
   };
 
   // Null if it is not here.
-  [[nodiscard]] Entry* Find(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // RESOURCE_EXHAUSTED if `client` may not have another one now.
-  [[nodiscard]] absl::Status CheckRoom(absl::string_view client) const
+  [[nodiscard]] Entry* FindEntry(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // RESOURCE_EXHAUSTED if `owner` may not have another one with `bytes` now.
+  [[nodiscard]] absl::Status CheckRoom(const Owner& owner, size_t bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Drops the unused entries except the newest kMaxUnused.
+  // Drops the unused entries except the newest ones.
   void DropUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/peer_host.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "orchestrator/serve/error_details.h"
@@ -67,6 +68,7 @@ absl::StatusOr<RequestIntake::Entered> GenerationService::Enter(const Call& call
   RequestIntake::Caller caller;
   ASSIGN_OR_RETURN(caller.name, Authorize(call.context));
   ASSIGN_OR_RETURN(caller.client, ClientOf(call.context));
+  caller.host = HostOfPeer(call.context.peer());
   caller.deadline = Clock::Real().Now() + TimeLeft(call.context);
   caller.is_canceled = [&] { return call.context.IsCancelled(); };
   return intake_->Enter(call.request, caller);

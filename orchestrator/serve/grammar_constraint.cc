@@ -1,15 +1,28 @@
 #include "orchestrator/serve/grammar_constraint.h"
 
+#include <malloc.h>
+
+#include <algorithm>
+#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/cores.h"
 #include "common/base/status.h"
 #include "orchestrator/serve/error_details.h"
+#include "orchestrator/serve/live_request.h"
 
 namespace bastion {
 namespace {
 
 constexpr size_t kMaxCompilerComplaintBytes = 512;
+// A compile that fails after this time may have taken much memory.
+constexpr absl::Duration kLongCompile = absl::Milliseconds(50);
+
+// How many constraints are compiled at a time. At least two, so that one that takes long does not
+// hold up all others. Each may take 32 MiB.
+int CompilerTurns() { return std::clamp(static_cast<int>(UsableCores().size()) / 2, 2, 4); }
 
 // A language of a request.
 struct LanguageText {
@@ -70,8 +83,12 @@ const absl::StatusOr<hub::GrammarCompiler>& ConstraintCompiler::grammars() {
   return *grammars_;
 }
 
+ConstraintCompiler::ConstraintCompiler(const ServedModel* model)
+    : model_(model), compiling_(CompilerTurns(), std::numeric_limits<size_t>::max()) {}
+
 absl::StatusOr<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::Compile(
-    const v1::GenerateRequest& request, absl::string_view cache_salt, absl::string_view client) {
+    const v1::GenerateRequest& request, absl::string_view cache_salt,
+    const ConstraintCaller& caller) {
   const v1::Constraint& constraint = request.constraint();
   if (constraint.language_case() == v1::Constraint::LANGUAGE_NOT_SET) {
     return std::shared_ptr<const TokenConstraint>();
@@ -79,15 +96,32 @@ absl::StatusOr<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::Compi
   if (request.stop().min_tokens() > 0 || request.stop().ignore_eos()) {
     return FieldError("constraint", "cannot be combined with min_tokens or ignore_eos");
   }
-  const auto& compiler = grammars();
-  if (!compiler.ok()) return FieldError("constraint", compiler.status().message());
   const LanguageText language = LanguageOf(constraint);
   const std::string key =
       absl::StrCat(cache_salt.size(), ":", cache_salt, language.field, ":", language.text);
-  return cache_.Get(key, client, [&]() -> absl::StatusOr<ConstraintCache::Constraint> {
-    absl::StatusOr<hub::GrammarState> state = compiler->Compile(language.kind, language.text);
+  const ConstraintCache::Owner owner = {caller.client, caller.origin};
+  ASSIGN_OR_RETURN(const auto cached, cache_.Find(key, owner));
+  if (cached != nullptr) return cached;
+  ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
+                   compiling_.Wait(/*bytes=*/0, caller.deadline, caller.is_canceled,
+                                   {caller.origin, caller.client}));
+  const auto& compiler = grammars();
+  if (!compiler.ok()) return FieldError("constraint", compiler.status().message());
+  const auto is_over = [&] {
+    return Clock::Real().Now() >= caller.deadline || (caller.is_canceled && caller.is_canceled());
+  };
+  return cache_.Get(key, owner, [&]() -> absl::StatusOr<ConstraintCache::Constraint> {
+    StopWatch watch(Clock::Real());
+    absl::StatusOr<hub::GrammarState> state =
+        compiler->Compile(language.kind, language.text, is_over);
     if (state.ok()) {
       return std::make_shared<GrammarConstraint>(*std::move(state), &model_->tokenizer);
+    }
+    // The allocator would keep the memory for the next thread that compiles.
+    if (watch.Lap() > kLongCompile) malloc_trim(0);
+    if (absl::IsCancelled(state.status())) {
+      return Clock::Real().Now() >= caller.deadline ? LiveRequest::DeadlineError()
+                                                    : LiveRequest::CanceledError();
     }
     return FieldError(language.field,
                       ShortenedToBytes(state.status().message(), kMaxCompilerComplaintBytes));

@@ -37,6 +37,24 @@ absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(
   RETURN_IF_ERROR(scheduler_->CheckRoom(others));
   const std::string& client = caller.name.empty() ? caller.client : caller.name;
   ASSIGN_OR_RETURN(ClientQuota::Call call, quota_.Enter(client));
+  ASSIGN_OR_RETURN(std::vector<PreparedRequest> prepared, Tokenize(requests, caller, client));
+  const ConstraintCaller compiles = {client, caller.name.empty() ? caller.host : caller.name,
+                                     caller.deadline, caller.is_canceled};
+  for (size_t i = 0; i < prepared.size(); ++i) {
+    PreparedRequest& one = prepared[i];
+    ASSIGN_OR_RETURN(one.decode.constraint,
+                     parser_->constraints().Compile(*requests[i], one.decode.cache_salt, compiles));
+    if (one.decode.constraint != nullptr && !scheduler_->stats().target.takes_masks) {
+      return FieldError("constraint", "the verifier of this server does not support constraints");
+    }
+    one.deadline = caller.deadline;
+  }
+  return Entered{std::move(prepared), std::move(call)};
+}
+
+absl::StatusOr<std::vector<PreparedRequest>> RequestIntake::Tokenize(
+    absl::Span<const v1::GenerateRequest* const> requests, const Caller& caller,
+    const std::string& client) {
   size_t bytes = 0;
   for (const v1::GenerateRequest* request : requests) {
     RETURN_IF_ERROR(parser_->CheckBounds(*request));
@@ -44,17 +62,13 @@ absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(
   }
   ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
                    tokenizing_.Wait(bytes, caller.deadline, caller.is_canceled));
-  RETURN_IF_ERROR(scheduler_->CheckRoom(count - 1));
+  RETURN_IF_ERROR(scheduler_->CheckRoom(static_cast<int>(requests.size()) - 1));
   std::vector<PreparedRequest> prepared;
   for (const v1::GenerateRequest* request : requests) {
-    ASSIGN_OR_RETURN(PreparedRequest one, parser_->Parse(*request, caller.name, client));
-    if (one.decode.constraint != nullptr && !scheduler_->stats().target.takes_masks) {
-      return FieldError("constraint", "the verifier of this server does not support constraints");
-    }
-    one.deadline = caller.deadline;
+    ASSIGN_OR_RETURN(PreparedRequest one, parser_->ParseText(*request, caller.name, client));
     prepared.push_back(std::move(one));
   }
-  return Entered{std::move(prepared), std::move(call)};
+  return prepared;
 }
 
 }  // namespace bastion

@@ -1,7 +1,8 @@
 // RequestIntake: decides whether a call may enter, before any work is done for it. Then it checks
 // and tokenizes the request. It refuses a call while the service drains, is not ready or is full,
 // and if the client has too many calls. It tokenizes a few requests at a time, so that a flood of
-// long prompts exhausts neither the memory nor the cores. Thread-safe.
+// long prompts exhausts neither the memory nor the cores. Constraints are compiled afterwards, so
+// that they hold up no other request. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_REQUEST_INTAKE_H_
 #define BASTION_ORCHESTRATOR_SERVE_REQUEST_INTAKE_H_
 
@@ -32,7 +33,9 @@ class RequestIntake {
     // Proved by a token or a certificate. A caller with a name is one client, whatever it states,
     // and shares no prefixes with others. Empty if callers need no name.
     std::string name = {};
-    std::string client = {};                             // What a caller without a name states.
+    std::string client = {};  // What a caller without a name states.
+    // The host of a caller without a name. Empty: unknown, or this one (a local socket).
+    std::string host = {};
     absl::Duration deadline = absl::InfiniteDuration();  // On Clock::Real().
     std::function<bool()> is_canceled = nullptr;         // Null: never.
   };
@@ -60,6 +63,11 @@ class RequestIntake {
   [[nodiscard]] const RequestParser& parser() const { return *parser_; }
 
  private:
+  // Checks and tokenizes the requests when it is their turn.
+  [[nodiscard]] absl::StatusOr<std::vector<PreparedRequest>> Tokenize(
+      absl::Span<const v1::GenerateRequest* const> requests, const Caller& caller,
+      const std::string& client);
+
   const RequestParser* const parser_;
   Scheduler* const scheduler_;
   ClientQuota quota_;

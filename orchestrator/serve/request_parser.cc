@@ -363,9 +363,9 @@ absl::StatusOr<Policy> RequestParser::ParsePolicy(const v1::SpeculationOptions& 
   return policy;
 }
 
-absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& request,
-                                                     absl::string_view caller,
-                                                     absl::string_view client) const {
+absl::StatusOr<PreparedRequest> RequestParser::ParseText(const v1::GenerateRequest& request,
+                                                         absl::string_view caller,
+                                                         absl::string_view client) const {
   RETURN_IF_ERROR(CheckBounds(request));
   DecodeRequest decode;
   decode.cache_salt = request.cache_salt();
@@ -386,7 +386,6 @@ absl::StatusOr<PreparedRequest> RequestParser::Parse(const v1::GenerateRequest& 
   if (!stops.ok()) return FieldError("stop.stop", stops.status().message());
   ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
   RETURN_IF_ERROR(SetLimits(request.stop(), decode));
-  ASSIGN_OR_RETURN(decode.constraint, constraints_->Compile(request, decode.cache_salt, client));
   return PreparedRequest{request.request_id(),
                          std::move(decode),
                          std::move(policy),

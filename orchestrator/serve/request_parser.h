@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "bastion/v1/generation.pb.h"
+#include "common/base/status.h"
 #include "orchestrator/serve/grammar_constraint.h"
 #include "orchestrator/serve/prepared_request.h"
 #include "orchestrator/serve/served_model.h"
@@ -54,13 +55,24 @@ class RequestParser {
   // Checks everything that costs less than tokenizing: INVALID_ARGUMENT with the name of the field;
   // NOT_FOUND for a model that is not served.
   [[nodiscard]] absl::Status CheckBounds(const v1::GenerateRequest& request) const;
-  // Checks all fields, tokenizes the prompt and compiles the constraint. Callers with different
-  // names (Security; empty if there is none) share nothing, also with the same cache_salt. The
-  // request counts for `client` (PreparedRequest). Errors as above, and RESOURCE_EXHAUSTED
-  // (ConstraintCache).
+  // Checks all fields but the constraint, and tokenizes the prompt. Callers with different names
+  // (Security; empty if there is none) share nothing, also with the same cache_salt. The request
+  // counts for `client` (PreparedRequest). Errors as above.
+  [[nodiscard]] absl::StatusOr<PreparedRequest> ParseText(const v1::GenerateRequest& request,
+                                                          absl::string_view caller = "",
+                                                          absl::string_view client = "") const;
+  // Compiles the constraints of requests whose text is parsed.
+  [[nodiscard]] ConstraintCompiler& constraints() const { return *constraints_; }
+  // Both, without limits of time.
   [[nodiscard]] absl::StatusOr<PreparedRequest> Parse(const v1::GenerateRequest& request,
                                                       absl::string_view caller = "",
-                                                      absl::string_view client = "") const;
+                                                      absl::string_view client = "") const {
+    ASSIGN_OR_RETURN(PreparedRequest parsed, ParseText(request, caller, client));
+    ASSIGN_OR_RETURN(
+        parsed.decode.constraint,
+        constraints_->Compile(request, parsed.decode.cache_salt, {.client = std::string(client)}));
+    return parsed;
+  }
 
   [[nodiscard]] const Policy& default_policy() const { return default_policy_; }
   // Bytes of the largest request that can be valid.

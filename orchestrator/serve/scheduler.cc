@@ -27,8 +27,8 @@ constexpr absl::Duration kAdmissionTime = absl::Milliseconds(4);
 // How long a call of ReadCosts waits. The thread answers such calls once per loop, also while idle.
 constexpr absl::Duration kInquiryTimeout = absl::Seconds(5);
 
-// The CPU time that the masks of all requests may take before a forward. Further ones are left to the
-// mask worker.
+// The CPU time that the masks of all requests may take before a forward. Further ones are left to
+// the mask worker.
 constexpr absl::Duration kMaskTime = absl::Milliseconds(20);
 
 int MaskThreads() { return std::max(1, static_cast<int>(UsableCores().size()) / 2); }

@@ -1,13 +1,18 @@
-// WorkLimit: limits how many calls do something at a time, and with how many bytes. Calls get their
-// turns in the order in which they came. A call that waits gives up when its deadline passes or its
+// WorkLimit: limits how many calls do something at a time, and with how many bytes. The next turn
+// goes to the origin (e.g. a host) that has waited longest since its last one, there to the client,
+// and there to the call that came first. A call that waits gives up when its deadline passes or its
 // client is gone. Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_SERVE_WORK_LIMIT_H_
 #define BASTION_ORCHESTRATOR_SERVE_WORK_LIMIT_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -18,17 +23,25 @@ namespace bastion {
 
 class WorkLimit {
  public:
+  // Whose call it is. Calls that do not say share a name, and so get turns in order.
+  struct Caller {
+    std::string origin = {};
+    std::string client = {};
+  };
+
   // The right to work, until it is destroyed. The limit must outlive it.
   class Turn {
    public:
-    Turn(WorkLimit* limit, size_t bytes) : limit_(limit, Leave{bytes}) {}
+    Turn(WorkLimit* limit, size_t bytes, Caller caller)
+        : limit_(limit, Leave{bytes, std::move(caller)}) {}
     Turn(Turn&&) = default;
     Turn& operator=(Turn&&) = default;
 
    private:
     struct Leave {
-      void operator()(WorkLimit* limit) const { limit->Leave(bytes); }
+      void operator()(WorkLimit* limit) const { limit->Leave(bytes, caller); }
       size_t bytes;
+      Caller caller;
     };
     std::unique_ptr<WorkLimit, Leave> limit_;
   };
@@ -40,18 +53,38 @@ class WorkLimit {
   // which may be null, returns true. It is asked now and then. CANCELLED or DEADLINE_EXCEEDED, for
   // clients.
   [[nodiscard]] absl::StatusOr<Turn> Wait(size_t bytes, absl::Duration deadline,
-                                          const std::function<bool()>& is_canceled)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+                                          const std::function<bool()>& is_canceled,
+                                          const Caller& caller = {}) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  void Leave(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // A call that waits.
+  struct Place {
+    size_t bytes;
+    Caller caller;
+  };
+  // The turns of an origin or a client, while it has calls.
+  struct Usage {
+    int calls = 0;      // That wait or work.
+    int64_t last = -1;  // The number of the last turn.
+  };
+  using Usages = std::map<std::string, Usage>;
+
+  void Leave(size_t bytes, const Caller& caller) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Adds to the calls of a caller. It is forgotten when it has none.
+  void Count(const Caller& caller, int calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Chooses next_.
+  void ChooseNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int max_turns_;
   const size_t max_bytes_;
   Mutex mutex_;
-  int turns_ ABSL_GUARDED_BY(mutex_) = 0;              // Calls that work.
-  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;           // Their bytes.
-  std::list<size_t> waiting_ ABSL_GUARDED_BY(mutex_);  // Bytes of the calls that wait, in order.
+  int turns_ ABSL_GUARDED_BY(mutex_) = 0;                // Calls that work.
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;             // Their bytes.
+  int64_t turn_number_ ABSL_GUARDED_BY(mutex_) = 0;      // Of the next turn.
+  std::list<Place> waiting_ ABSL_GUARDED_BY(mutex_);     // In the order of their calls.
+  const Place* next_ ABSL_GUARDED_BY(mutex_) = nullptr;  // The one of them that is next.
+  Usages origins_ ABSL_GUARDED_BY(mutex_);
+  Usages clients_ ABSL_GUARDED_BY(mutex_);  // By origin and client.
 };
 
 }  // namespace bastion

@@ -14,6 +14,7 @@ namespace {
 
 class NoConstraint final : public TokenConstraint {
  public:
+  explicit NoConstraint(size_t bytes = 0) : bytes_(bytes) {}
   absl::StatusOr<std::unique_ptr<TokenConstraint>> Copy() const override {
     return std::make_unique<NoConstraint>();
   }
@@ -22,19 +23,23 @@ class NoConstraint final : public TokenConstraint {
   absl::Status Push(TokenId) override { return absl::OkStatus(); }
   absl::Status Pop(int) override { return absl::OkStatus(); }
   bool complete() const override { return false; }
+  size_t bytes() const override { return bytes_; }
+
+ private:
+  const size_t bytes_;
 };
 
 class ConstraintCacheTest : public ::testing::Test {
  protected:
   ConstraintCache::Constraint Get(const std::string& key, const std::string& client = "") {
-    auto constraint = cache_.Get(key, client, Compile());
+    auto constraint = cache_.Get(key, {.client = client}, Compile());
     EXPECT_TRUE(constraint.ok()) << key << ": " << constraint.status();
     return *constraint;
   }
-  std::function<absl::StatusOr<ConstraintCache::Constraint>()> Compile() {
-    return [this] {
+  std::function<absl::StatusOr<ConstraintCache::Constraint>()> Compile(size_t bytes = 0) {
+    return [this, bytes] {
       ++compiled_;
-      return std::make_shared<NoConstraint>();
+      return std::make_shared<NoConstraint>(bytes);
     };
   }
 
@@ -74,7 +79,7 @@ TEST_F(ConstraintCacheTest, TheNumberOfUsedConstraintsIsLimited) {
     used.push_back(Get(absl::StrCat(i), absl::StrCat("client ", i)));
   }
   const int compiled = compiled_;
-  const absl::Status refused = cache_.Get("one more", "", Compile()).status();
+  const absl::Status refused = cache_.Get("one more", {}, Compile()).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_TRUE(RetryDelay(refused).has_value());
   EXPECT_EQ(compiled_, compiled) << "a constraint that is refused must cost nothing";
@@ -88,7 +93,7 @@ TEST_F(ConstraintCacheTest, AClientThatTakesAllItCanLeavesRoomForOthers) {
   const auto take_all = [&](const std::string& client) {
     size_t taken = 0;
     while (true) {
-      auto constraint = cache_.Get(absl::StrCat(client, taken), client, Compile());
+      auto constraint = cache_.Get(absl::StrCat(client, taken), {.client = client}, Compile());
       if (!constraint.ok()) return taken;
       used.push_back(*constraint);
       ++taken;
@@ -99,22 +104,67 @@ TEST_F(ConstraintCacheTest, AClientThatTakesAllItCanLeavesRoomForOthers) {
   EXPECT_EQ(take_all("c"), ConstraintCache::kMaxUsed / 8);
 }
 
+TEST_F(ConstraintCacheTest, AHostWithManyNamesLeavesRoomForOthers) {
+  std::vector<ConstraintCache::Constraint> used;
+  const auto take_all = [&](const std::string& origin) {
+    for (size_t taken = 0;; ++taken) {
+      const std::string name = absl::StrCat(origin, taken);
+      auto constraint = cache_.Get(name, {.client = name, .origin = origin}, Compile());
+      if (!constraint.ok()) return taken;
+      used.push_back(*constraint);
+    }
+  };
+  EXPECT_EQ(take_all("192.0.2.1"), ConstraintCache::kMaxUsed * 3 / 4);
+  EXPECT_GE(take_all("192.0.2.2"), ConstraintCache::kMaxUsed / 8);
+}
+
+TEST_F(ConstraintCacheTest, TheMemoryOfUsedConstraintsIsLimited) {
+  constexpr size_t kBytes = ConstraintCache::kMaxUsedBytes / 4;
+  const auto get = [&](const char* key, const char* client) {
+    return cache_.Get(key, {.client = client}, Compile(kBytes));
+  };
+  auto first = get("1", "a"), second = get("2", "a"), third = get("3", "b");
+  ASSERT_TRUE(first.ok() && second.ok() && third.ok()) << second.status() << third.status();
+  EXPECT_TRUE(absl::IsResourceExhausted(get("4", "a").status())) << "it has half already";
+  EXPECT_TRUE(get("4", "c").ok());
+}
+
+TEST_F(ConstraintCacheTest, LargeUnusedConstraintsAreDropped) {
+  const auto get = [&](const char* key) {
+    return cache_.Get(key, {}, Compile(ConstraintCache::kMaxUnusedBytes / 2 + 1));
+  };
+  ASSERT_TRUE(get("1").ok() && get("2").ok() && get("3").ok());
+  const int compiled = compiled_;
+  ASSERT_TRUE(get("3").ok());
+  EXPECT_EQ(compiled_, compiled);
+  ASSERT_TRUE(get("1").ok());
+  EXPECT_EQ(compiled_, compiled + 1) << "it was dropped";
+}
+
+TEST_F(ConstraintCacheTest, AConstraintCanBeFoundWithoutCompiling) {
+  const auto none = cache_.Find("a", {});
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(*none, nullptr);
+  const auto compiled = Get("a");
+  EXPECT_EQ(*cache_.Find("a", {}), compiled);
+}
+
 TEST_F(ConstraintCacheTest, AKeptConstraintCountsForTheClientThatUsesItNext) {
   Get("kept", "a");
   std::vector<ConstraintCache::Constraint> used;
   for (size_t i = 0; i < ConstraintCache::kMaxUsed / 2; ++i) used.push_back(Get(absl::StrCat(i)));
-  const absl::Status refused = cache_.Get("kept", "", Compile()).status();
+  const absl::Status refused = cache_.Get("kept", {}, Compile()).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   used.pop_back();
   used.push_back(Get("kept"));
-  EXPECT_TRUE(absl::IsResourceExhausted(cache_.Get("one more", "", Compile()).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(cache_.Get("one more", {}, Compile()).status()));
 }
 
 TEST_F(ConstraintCacheTest, AnErrorOfTheCompilerIsReturnedAndNotKept) {
   const auto fails = [] {
     return absl::StatusOr<ConstraintCache::Constraint>(absl::InvalidArgumentError("bad"));
   };
-  EXPECT_TRUE(absl::IsInvalidArgument(cache_.Get("a", "", fails).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(cache_.Get("a", {}, fails).status()));
   EXPECT_NE(Get("a"), nullptr);
 }
 
