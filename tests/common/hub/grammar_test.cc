@@ -310,6 +310,52 @@ TEST_F(GrammarTest, SchemasThatWouldTakeAllMemoryAreRefused) {
       compiler_.Compile(GrammarKind::kJsonSchema, R"({"type":"array","maxItems":500})").ok());
 }
 
+TEST_F(GrammarTest, DivisorsThatWouldNeedLargeAutomatonsAreRefusedWithTheirPlace) {
+  std::string many = R"({"type":"object","properties":{"p":{})";
+  for (int i = 0; i < 10; ++i) absl::StrAppend(&many, ",\"", i, "\":{\"multipleOf\":5000}");
+  const std::pair<std::string, std::string> bad[] = {
+      {R"({"multipleOf":9999991})", "at #: multipleOf is 9999991"},
+      {R"({"type":"number","multipleOf":0.00001})", ""},
+      {R"({"multipleOf":1e-10})", "decimals"},
+      {R"({"multipleOf":1e300})", "multipleOf"},
+      {R"({"properties":{"a":{"multipleOf":20001}}})", "at #/properties/a: multipleOf is 20001"},
+      {R"({"allOf":[{"multipleOf":997},{"multipleOf":991}]})", "common multiple is 988027"},
+      {R"({"allOf":[{"multipleOf":0.003},{"multipleOf":1000}]})", "common multiple"},
+      {many + "}}", "add up to"}};
+  for (const auto& [schema, complaint] : bad) {
+    if (complaint.empty()) continue;
+    const auto state = compiler_.Compile(GrammarKind::kJsonSchema, schema);
+    EXPECT_TRUE(absl::IsInvalidArgument(state.status())) << schema << ": " << state.status();
+    EXPECT_THAT(std::string(state.status().message()), HasSubstr(complaint)) << schema;
+  }
+  for (const char* schema :
+       {R"({"type":"number","multipleOf":0.01})", R"({"type":"integer","multipleOf":100})",
+        R"({"type":"integer","multipleOf":9999})", R"({"type":"number","multipleOf":0.5})",
+        R"({"allOf":[{"type":"integer","multipleOf":6},{"multipleOf":4}]})"}) {
+    const auto state = compiler_.Compile(GrammarKind::kJsonSchema, schema);
+    EXPECT_TRUE(state.ok()) << schema << ": " << state.status();
+  }
+}
+
+TEST_F(GrammarTest, CompilingEndsWhenItIsNoLongerNeeded) {
+  int asked = 0;
+  const auto is_canceled = [&] { return ++asked > 0; };
+  const auto state = compiler_.Compile(GrammarKind::kRegex, "[a-z]{1,500}x", is_canceled);
+  EXPECT_TRUE(absl::IsCancelled(state.status())) << state.status();
+  EXPECT_GT(asked, 0);
+}
+
+TEST_F(GrammarTest, AMaskEndsAtItsTimeLimit) {
+  GrammarState state = Compile(GrammarKind::kLark, "start: s\ns: s s | /[a-z]/");
+  EXPECT_TRUE(absl::IsDeadlineExceeded(state.Allowed(absl::ZeroDuration()).status()));
+}
+
+TEST_F(GrammarTest, TheMemoryOfAStateIsKnown) {
+  const GrammarState state = Compile(GrammarKind::kRegex, "[a-z]{1,500}x");
+  EXPECT_GT(state.bytes(), 1000u);
+  EXPECT_LT(state.bytes(), size_t{8} << 20);
+}
+
 // Text of lazy rules is taken back after it matched. Captured text filled the memory.
 TEST_F(GrammarTest, AttributesOfRulesAreRefused) {
   for (const char* rule : {"x[stop=\"b\"]: /[ab]{0,9}/", "x[lazy]: /[ab]{0,9}/",

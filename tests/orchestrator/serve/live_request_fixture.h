@@ -29,6 +29,7 @@ struct RequestSpec {
   std::optional<absl::Duration> latency_target = std::nullopt;
   int answers = 1;
   TraceContext trace = {};
+  std::shared_ptr<const TokenConstraint> constraint = nullptr;
 };
 
 class RequestMaker {
@@ -44,6 +45,7 @@ class RequestMaker {
     request.decode.node_cap = {.on_cpu = 32};
     request.decode.weight = spec.priority / 10.0;
     request.decode.latency_target = spec.latency_target;
+    request.decode.constraint = spec.constraint;
     request.default_max_tokens = spec.default_max_tokens;
     request.answers = spec.answers;
     request.trace = spec.trace;

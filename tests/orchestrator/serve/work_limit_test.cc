@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace bastion {
@@ -83,6 +85,33 @@ TEST(WorkLimitTest, ShortTextsDoNotOvertakeALongOne) {
   first = absl::UnknownError("");
   long_text.join();
   EXPECT_TRUE(works);
+}
+
+TEST(WorkLimitTest, ACallerWithManyCallsLeavesTurnsToOthers) {
+  const std::vector<WorkLimit::Caller> callers = {
+      {"host", "a"}, {"host", "a"}, {"host", "b"}, {"other", "c"}, {"host", "a"}};
+  WorkLimit limit(1, kBytes);
+  auto first = limit.Wait(1, kNever, nullptr, {"host", "a"});
+  std::vector<std::string> order;  // Appended to by the call that works.
+  std::vector<std::thread> calls;
+  std::atomic<size_t> waiting{0};
+  for (size_t i = 0; i < callers.size(); ++i) {
+    calls.emplace_back([&, i] {
+      const auto turn = limit.Wait(
+          1, kNever,
+          [&, i] {
+            if (waiting == i) ++waiting;
+            return false;
+          },
+          callers[i]);
+      ASSERT_TRUE(turn.ok()) << turn.status();
+      order.push_back(callers[i].client);
+    });
+    while (waiting <= i) std::this_thread::yield();
+  }
+  first = absl::UnknownError("");
+  for (std::thread& call : calls) call.join();
+  EXPECT_THAT(order, ::testing::ElementsAre("c", "b", "a", "a", "a"));
 }
 
 TEST(WorkLimitTest, AtLeastOneCallWorks) {
