@@ -106,11 +106,12 @@ impl Totals {
                 return Err(what.to_owned());
             }
         }
-        number("multipleOf").map_or(Ok(()), |divisor| self.add_divisor(divisor))
+        fields.get("multipleOf").map_or(Ok(()), |divisor| self.add_divisor(divisor))
     }
 
-    fn add_divisor(&mut self, divisor: f64) -> Result<(), String> {
-        let Some(decimal) = Decimal::new(divisor).filter(|one| one.digits <= MAX_DIVISOR) else {
+    fn add_divisor(&mut self, divisor: &Value) -> Result<(), String> {
+        let Some(number) = divisor.as_f64() else { return Ok(()) }; // llguidance reports it.
+        let Some(decimal) = Decimal::new(number).filter(|one| one.digits <= MAX_DIVISOR) else {
             return Err(format!(
                 "multipleOf is {divisor}; it may have at most {MAX_DECIMALS} decimals, and its \
                  digits may be at most {MAX_DIVISOR}"
