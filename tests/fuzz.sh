@@ -9,7 +9,8 @@ usage: tests/fuzz.sh [--seconds N | --runs N] [--merge] [--coverage] [NAME…]
 
 Builds the fuzz targets with clang, libFuzzer and the address and undefined-behavior sanitizers, and runs
 each from tests/fuzz/corpus. A crash, a leak, or an input that takes longer than a second (for chat
-templates: 5 seconds) fails, and the input is in build/fuzz/found. Prints the executions and the time.
+templates and grammars: 5 seconds) or more than 4 GiB (for grammars: 1 GiB) fails, and the input is in
+build/fuzz/found. Prints the executions and the time.
   --seconds N  runs each target for N seconds (default: 15)
   --runs N     runs each target until it has executed N inputs
   --merge      afterwards adds inputs with new coverage to the corpus
@@ -92,9 +93,14 @@ for name in "${names[@]}"; do
   mkdir -p "$new"
   log=build/fuzz/$name.log
   timeout=1
-  if [ "$name" = chat_template ]; then timeout=5; fi # A template may loop until its steps are used up.
+  memory=4096
+  # A template may loop until its steps are used up, and a grammar until its time is.
+  case $name in
+    chat_template) timeout=5 ;;
+    grammar) timeout=5 memory=1024 ;;
+  esac
   began=$SECONDS
-  if build/fuzz/bin/"${name}_fuzz" "${limit:--max_total_time=15}" -timeout="$timeout" -rss_limit_mb=4096 \
+  if build/fuzz/bin/"${name}_fuzz" "${limit:--max_total_time=15}" -timeout="$timeout" -rss_limit_mb="$memory" \
     -max_len=65536 -print_final_stats=1 -artifact_prefix=build/fuzz/found/"$name"- \
     "$new" "tests/fuzz/corpus/$name" >"$log" 2>&1; then
     passed=$((passed + 1))

@@ -1,7 +1,11 @@
 // Grammars of clients, and walks through them: exactly what is allowed can be pushed, what is
-// pushed can be popped, and then the same is allowed as before.
+// pushed can be popped, and then the same is allowed as before. No input takes more than its share of
+// memory and CPU time.
+#include <time.h>
+
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/hub/grammar.h"
 #include "common/hub/tokenizer.h"
@@ -13,6 +17,17 @@ namespace {
 constexpr int kVocabulary = 4096;
 constexpr TokenId kEnd = 0;
 constexpr int kSteps = 8;
+// What a compile and a mask may take. Sanitizers and the fuzzer's counters take a part of it.
+constexpr absl::Duration kCompileTime = absl::Seconds(4);
+constexpr absl::Duration kMaskTime = absl::Seconds(1);
+constexpr size_t kStateBytes = size_t{64} << 20;
+
+// Measures the CPU time of this thread, and of a thread that it waits for.
+absl::Duration ProcessCpuTime() {
+  timespec time;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return absl::DurationFromTimespec(time);
+}
 
 const hub::GrammarCompiler& Compiler() {
   static const auto* const compiler = [] {
@@ -57,7 +72,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bastion::testing::FuzzInput input(data, size);
   const auto kind = static_cast<bastion::hub::GrammarKind>(input.Byte() % 3);
   const std::string choices = input.Bytes(bastion::kSteps);
-  auto state = bastion::Compiler().Compile(kind, input.Rest());
+  const bastion::hub::GrammarCompiler& compiler = bastion::Compiler();
+  const absl::Duration began = bastion::ProcessCpuTime();
+  auto state = compiler.Compile(kind, input.Rest());
+  CHECK(bastion::ProcessCpuTime() - began < bastion::kCompileTime);
   if (!state.ok()) {
     CHECK_LT(state.status().message().size(), 512u) << state.status();
     return 0;
@@ -65,7 +83,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<TokenSet> before;
   for (const char choice : choices) {
     if (state->complete()) break;
-    const auto allowed = state->Allowed();
+    const auto allowed = state->Allowed(bastion::kMaskTime);
+    CHECK_LT(state->bytes(), bastion::kStateBytes);
     if (!allowed.ok()) return 0;  // Too complex.
     CHECK_GT(allowed->size(), 0);
     bastion::CheckTokens(*allowed, static_cast<uint8_t>(choice), *state);
