@@ -13,7 +13,7 @@ namespace {
 // How often a waiting call checks whether its client is gone.
 constexpr absl::Duration kClientCheckInterval = absl::Milliseconds(50);
 
-std::string ClientKey(const WorkLimit::Caller& caller) {
+std::string ClientKey(const WorkCaller& caller) {
   return absl::StrCat(caller.origin.size(), ":", caller.origin, caller.client);
 }
 
@@ -23,7 +23,7 @@ WorkLimit::WorkLimit(int turns, size_t bytes) : max_turns_(turns), max_bytes_(by
 
 absl::StatusOr<WorkLimit::Turn> WorkLimit::Wait(size_t bytes, absl::Duration deadline,
                                                 const std::function<bool()>& is_canceled,
-                                                const Caller& caller) {
+                                                const WorkCaller& caller) {
   MutexLock lock(&mutex_);
   const auto place = waiting_.insert(waiting_.end(), {bytes, caller});
   Count(caller, 1);
@@ -53,14 +53,14 @@ absl::StatusOr<WorkLimit::Turn> WorkLimit::Wait(size_t bytes, absl::Duration dea
   }
 }
 
-void WorkLimit::Leave(size_t bytes, const Caller& caller) {
+void WorkLimit::Leave(size_t bytes, const WorkCaller& caller) {
   MutexLock lock(&mutex_);
   --turns_;
   bytes_ -= bytes;
   Count(caller, -1);
 }
 
-void WorkLimit::Count(const Caller& caller, int calls) {
+void WorkLimit::Count(const WorkCaller& caller, int calls) {
   const auto count = [calls](Usages& usages, const std::string& name) {
     const auto usage = usages.try_emplace(name).first;
     usage->second.calls += calls;

@@ -21,18 +21,18 @@
 
 namespace bastion {
 
+// Whose call it is. Calls that do not say share a name, and so get turns in order.
+struct WorkCaller {
+  std::string origin = {};
+  std::string client = {};
+};
+
 class WorkLimit {
  public:
-  // Whose call it is. Calls that do not say share a name, and so get turns in order.
-  struct Caller {
-    std::string origin = {};
-    std::string client = {};
-  };
-
   // The right to work, until it is destroyed. The limit must outlive it.
   class Turn {
    public:
-    Turn(WorkLimit* limit, size_t bytes, Caller caller)
+    Turn(WorkLimit* limit, size_t bytes, WorkCaller caller)
         : limit_(limit, Leave{bytes, std::move(caller)}) {}
     Turn(Turn&&) = default;
     Turn& operator=(Turn&&) = default;
@@ -41,7 +41,7 @@ class WorkLimit {
     struct Leave {
       void operator()(WorkLimit* limit) const { limit->Leave(bytes, caller); }
       size_t bytes;
-      Caller caller;
+      WorkCaller caller;
     };
     std::unique_ptr<WorkLimit, Leave> limit_;
   };
@@ -54,13 +54,14 @@ class WorkLimit {
   // clients.
   [[nodiscard]] absl::StatusOr<Turn> Wait(size_t bytes, absl::Duration deadline,
                                           const std::function<bool()>& is_canceled,
-                                          const Caller& caller = {}) ABSL_LOCKS_EXCLUDED(mutex_);
+                                          const WorkCaller& caller = {})
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   // A call that waits.
   struct Place {
     size_t bytes;
-    Caller caller;
+    WorkCaller caller;
   };
   // The turns of an origin or a client, while it has calls.
   struct Usage {
@@ -69,9 +70,9 @@ class WorkLimit {
   };
   using Usages = std::map<std::string, Usage>;
 
-  void Leave(size_t bytes, const Caller& caller) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Leave(size_t bytes, const WorkCaller& caller) ABSL_LOCKS_EXCLUDED(mutex_);
   // Adds to the calls of a caller. It is forgotten when it has none.
-  void Count(const Caller& caller, int calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Count(const WorkCaller& caller, int calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Chooses next_.
   void ChooseNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -141,6 +141,7 @@ TEST_F(SchedulerMasksTest, ACanceledRequestLeavesWhileItsMaskIsBeingFound) {
   scheduler_->Cancel(*slow);
   EXPECT_TRUE(AwaitIdle());
   gate.Open();
+  scheduler_ = nullptr;  // Ends the threads that use the gate.
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST(WorkLimitTest, ShortTextsDoNotOvertakeALongOne) {
 }
 
 TEST(WorkLimitTest, ACallerWithManyCallsLeavesTurnsToOthers) {
-  const std::vector<WorkLimit::Caller> callers = {
+  const std::vector<WorkCaller> callers = {
       {"host", "a"}, {"host", "a"}, {"host", "b"}, {"other", "c"}, {"host", "a"}};
   WorkLimit limit(1, kBytes);
   auto first = limit.Wait(1, kNever, nullptr, {"host", "a"});

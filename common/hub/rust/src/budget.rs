@@ -30,6 +30,7 @@ pub struct Cancellation {
 
 // The caller lets any thread ask.
 unsafe impl Send for Cancellation {}
+unsafe impl Sync for Cancellation {}
 
 #[derive(Clone, Copy)]
 pub struct Limits {
@@ -98,9 +99,11 @@ impl Meter {
         }
         let mut pause = left;
         if let Some(Cancellation { is_canceled, context }) = self.cancellation.get() {
+            self.armed.set(false); // The caller's code has no budget.
             if is_canceled(context) {
                 self.overrun.set(Some(Overrun::Canceled));
             }
+            self.armed.set(true);
             pause = pause.min(CLIENT_CHECK_INTERVAL);
         }
         self.next_look.set(now.checked_add(pause));
@@ -208,72 +211,4 @@ pub fn run<T>(limits: Limits, work: impl FnOnce() -> T) -> Result<(T, isize), Ov
             (None, Err(payload)) => resume_unwind(payload),
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMITS: Limits =
-        Limits { bytes: 1 << 20, time: Duration::from_secs(60), cancellation: None };
-
-    #[test]
-    fn work_within_limits_returns_and_is_counted() {
-        let (values, grown) = run(LIMITS, || vec![0u8; 1000]).unwrap();
-        assert_eq!(values.len(), 1000);
-        assert_eq!(grown, 1000);
-        let ((), shrunk) = run(LIMITS, || drop(values)).unwrap();
-        assert_eq!(shrunk, -1000);
-    }
-
-    #[test]
-    fn too_much_memory_ends_the_work_and_is_freed() {
-        let used = METER.with(|meter| meter.used.get());
-        let grow = || {
-            let mut lists = Vec::new();
-            loop {
-                lists.push(vec![0u64; 100]);
-            }
-        };
-        assert_eq!(run::<()>(LIMITS, grow).unwrap_err(), Overrun::Memory);
-        assert_eq!(METER.with(|meter| meter.used.get()), used);
-    }
-
-    #[test]
-    fn too_much_time_ends_the_work() {
-        let limits = Limits { time: Duration::from_millis(5), ..LIMITS };
-        let forever = || {
-            loop {
-                check();
-            }
-        };
-        assert_eq!(run::<()>(limits, forever).unwrap_err(), Overrun::Time);
-        let allocate = || {
-            loop {
-                drop(std::hint::black_box(vec![0u8; 100]));
-            }
-        };
-        assert_eq!(run::<()>(limits, allocate).unwrap_err(), Overrun::Time);
-    }
-
-    #[test]
-    fn a_canceled_client_ends_the_work() {
-        extern "C" fn yes(_: *const u8) -> bool {
-            true
-        }
-        let cancellation = Some(Cancellation { is_canceled: yes, context: std::ptr::null() });
-        let forever = || {
-            loop {
-                check();
-            }
-        };
-        let limits = Limits { cancellation, ..LIMITS };
-        assert_eq!(run::<()>(limits, forever).unwrap_err(), Overrun::Canceled);
-    }
-
-    #[test]
-    fn a_panic_of_the_work_passes_through() {
-        let result = catch_unwind(|| run(LIMITS, || resume_unwind(Box::new("other"))));
-        assert_eq!(*result.unwrap_err().downcast::<&str>().unwrap(), "other");
-    }
 }
