@@ -2,7 +2,7 @@
 //! Lark grammars, compiled by llguidance.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use llguidance::api::{GrammarWithLexer, ParserLimits, StopReason, TopLevelGrammar};
@@ -32,7 +32,7 @@ const MAX_WAYS: usize = 200;
 const MAX_MASK_WAYS: usize = 5_000;
 /// What a grammar may take while it is compiled, and keep.
 const MAX_COMPILER_BYTES: usize = 32 << 20;
-const MAX_COMPILER_TIME: Duration = Duration::from_secs(2);
+const MAX_COMPILER_TIME: Duration = Duration::from_secs(1);
 /// What the state of one answer may take beyond the compiled grammar.
 const MAX_STATE_BYTES: usize = 32 << 20;
 /// The parsers of grammars call themselves once per level, and the largest grammar has 30,000 levels.
@@ -78,6 +78,16 @@ fn failure(code: Code, error: impl std::fmt::Display) -> Failure {
     Failure { code, message: text[..end].trim_end().to_owned() }
 }
 
+/// Panics become errors. llguidance's panic hook would look up the symbols of the stack for each, which
+/// takes 0.1 s.
+fn silence_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let _ = panic_utils::catch_unwind(|| Ok(())); // Installs that hook.
+        std::panic::set_hook(Box::new(|_| {}));
+    });
+}
+
 impl Compiler {
     pub fn new(tokenizer: &tokens::Handle, vocabulary: u32, ends: &[u32]) -> Result<Compiler, Failure> {
         let first = ends.first().ok_or_else(|| Failure::invalid("the model has no end token"))?;
@@ -101,6 +111,7 @@ impl Compiler {
             verbose_errors: false,
             ..ParserLimits::default()
         };
+        silence_panics();
         let words = (vocabulary as usize).div_ceil(32);
         let vocabulary = Arc::new(Vocabulary::new(&environment));
         Ok(Compiler { factory, vocabulary, ends: ends.into(), words })
