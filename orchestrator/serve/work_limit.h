@@ -81,7 +81,7 @@ class WorkLimit {
   Mutex mutex_;
   int turns_ ABSL_GUARDED_BY(mutex_) = 0;                // Calls that work.
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;             // Their bytes.
-  int64_t turn_number_ ABSL_GUARDED_BY(mutex_) = 0;      // Of the next turn.
+  int64_t turn_number_ ABSL_GUARDED_BY(mutex_) = 0;      // The number of the next turn.
   std::list<Place> waiting_ ABSL_GUARDED_BY(mutex_);     // In the order of their calls.
   const Place* next_ ABSL_GUARDED_BY(mutex_) = nullptr;  // The one of them that is next.
   Usages origins_ ABSL_GUARDED_BY(mutex_);

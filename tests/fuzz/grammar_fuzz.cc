@@ -1,6 +1,6 @@
 // Grammars of clients, and walks through them: exactly what is allowed can be pushed, what is
-// pushed can be popped, and then the same is allowed as before. No input takes more than its share of
-// memory and CPU time.
+// pushed can be popped, and then the same is allowed as before. No input takes more than its share
+// of memory and CPU time.
 #include <time.h>
 
 #include <vector>

@@ -23,7 +23,7 @@ from attacks_test import Bystander, Services
 COUNT = 2000
 CLIENTS = 6
 MAX_TOKENS = 24
-MOST_BYTES = 65000  # Of a constraint.
+MOST_BYTES = 65000  # The largest constraint.
 PATIENCE = 20  # Seconds after which a client leaves.
 MOST_GAP = 0.25
 MOST_WAIT = 1.0

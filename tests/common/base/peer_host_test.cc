@@ -36,7 +36,8 @@ TEST(HostOfPeerTest, ThePortAndTheFormDoNotMatter) {
 }
 
 TEST(HostOfPeerTest, LocalSocketsHaveNoHost) {
-  for (const char* peer : {"", "unix:", "unix:/run/a.sock", "fd:7", "ipv4:", "ipv6:[", "ipv4:x:1"}) {
+  for (const char* peer :
+       {"", "unix:", "unix:/run/a.sock", "fd:7", "ipv4:", "ipv6:[", "ipv4:x:1"}) {
     EXPECT_EQ(HostOfPeer(peer), "") << peer;
   }
 }

@@ -315,7 +315,6 @@ TEST_F(GrammarTest, DivisorsThatWouldNeedLargeAutomatonsAreRefusedWithTheirPlace
   for (int i = 0; i < 10; ++i) absl::StrAppend(&many, ",\"", i, "\":{\"multipleOf\":5000}");
   const std::pair<std::string, std::string> bad[] = {
       {R"({"multipleOf":9999991})", "at #: multipleOf is 9999991"},
-      {R"({"type":"number","multipleOf":0.00001})", ""},
       {R"({"multipleOf":1e-10})", "decimals"},
       {R"({"multipleOf":1e300})", "multipleOf"},
       {R"({"properties":{"a":{"multipleOf":20001}}})", "at #/properties/a: multipleOf is 20001"},
@@ -323,7 +322,6 @@ TEST_F(GrammarTest, DivisorsThatWouldNeedLargeAutomatonsAreRefusedWithTheirPlace
       {R"({"allOf":[{"multipleOf":0.003},{"multipleOf":1000}]})", "common multiple"},
       {many + "}}", "add up to"}};
   for (const auto& [schema, complaint] : bad) {
-    if (complaint.empty()) continue;
     const auto state = compiler_.Compile(GrammarKind::kJsonSchema, schema);
     EXPECT_TRUE(absl::IsInvalidArgument(state.status())) << schema << ": " << state.status();
     EXPECT_THAT(std::string(state.status().message()), HasSubstr(complaint)) << schema;
