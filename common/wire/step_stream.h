@@ -55,9 +55,12 @@ class StepStream {
       RETURN_IF_ERROR(CheckStream(
           WaitFor(deadline, [&](absl::Time until) { return stream_->Receive(&reply, until); })));
       if (reply.step() == step_) return reply;
-      // A peer that only sends replies to earlier steps is late too.
+      // A peer that only sends replies to other steps is late too, and may be lost.
+      if (check_alive_ != nullptr) {
+        RETURN_IF_ERROR(CheckStream(check_alive_()));
+      }
       if (SteadyNow() > deadline) {
-        return CheckStream(absl::DeadlineExceededError("only replies to earlier steps"));
+        return CheckStream(absl::DeadlineExceededError("only replies to other steps"));
       }
     }
   }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/guarded.h"
+#include "common/base/status.h"
 
 namespace bastion {
 
@@ -60,6 +61,8 @@ void PeerWatch::Forget() {
   ++renewals_;
   instance_.reset();
   stall_ = {};
+  unserved_answers_ = 0;
+  call_lost_ = false;
   expected_.store(absl::ToInt64Nanoseconds(unknown_call_));
 }
 
@@ -102,10 +105,32 @@ absl::Status PeerWatch::CheckEngine(const EngineActivity& activity) {
   if (activity.instance != instance_) {
     return absl::UnavailableError(absl::StrCat(peer_, " was restarted"));
   }
+  RETURN_IF_ERROR(CheckCall(activity));
   const absl::Duration patience = std::max(timeout_, kSlack * absl::Nanoseconds(expected_.load()));
   if (stalled <= patience) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(peer_, " hangs: its engine is in a call and made no ",
                                              "progress for ", absl::FormatDuration(patience)));
+}
+
+absl::Status PeerWatch::CheckCall(const EngineActivity& activity) {
+  const absl::Duration now = Clock::Real().Now();
+  const uint64_t call = call_.load(std::memory_order_acquire);
+  // Without an instance, the peer is of a version that does not report its activity.
+  const bool waits = call % 2 == 1 && activity.instance != 0;
+  if (!waits || activity.busy || call != unserved_call_) unserved_answers_ = 0;
+  if (waits && !activity.busy && unserved_answers_++ == 0) {
+    unserved_call_ = call;
+    unserved_since_ = now;
+  }
+  const absl::Duration patience =
+      timeout_ + absl::Seconds(static_cast<double>(call_bytes_.load()) / kSlowestNetwork);
+  // Not by the time alone: while this process was stopped, it could not read the reply either.
+  call_lost_ =
+      call_lost_ || (unserved_answers_ > kQuestionsPerTimeout && now - unserved_since_ > patience);
+  if (!call_lost_) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(peer_, " does not answer a call: its engine has been idle for ",
+                   absl::FormatDuration(patience), " since the call was sent"));
 }
 
 }  // namespace bastion

@@ -5,8 +5,10 @@
 //   - it does not answer within the timeout, or cannot be reached,
 //   - it was restarted since the last Renew(), or
 //   - its engine is in a call without progress for longer than the timeout, and for longer than
-//     kSlack times the predicted time of the call.
-// It stays lost until it answers again; after a restart, until Renew(). Thread-safe.
+//     kSlack times the predicted time of the call, or
+//   - its engine is idle for longer than the timeout although a call of this process waits for its
+//     reply: the request or the reply was lost. A large request may be on its way for longer.
+// It stays lost until it answers again; after a restart or a lost call, until Renew(). Thread-safe.
 #ifndef BASTION_ORCHESTRATOR_REMOTE_PEER_WATCH_H_
 #define BASTION_ORCHESTRATOR_REMOTE_PEER_WATCH_H_
 
@@ -32,6 +34,24 @@ class PeerWatch {
   static constexpr int kQuestionsPerTimeout = 5;
   // Calls of a calibration take long.
   static constexpr absl::Duration kUnknownCall = absl::Seconds(6);
+  // The slowest network that counts as one, in bytes per second.
+  static constexpr double kSlowestNetwork = 1 << 20;
+
+  // A call that waits for its reply, until this is destroyed. One at a time.
+  class Call {
+   public:
+    // `bytes` is the size of the request.
+    Call(PeerWatch* watch, size_t bytes) : watch_(*watch) {
+      watch_.call_bytes_.store(bytes, std::memory_order_relaxed);
+      watch_.call_.fetch_add(1, std::memory_order_release);
+    }
+    ~Call() { watch_.call_.fetch_add(1, std::memory_order_release); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    PeerWatch& watch_;
+  };
 
   // Asks the peer, and returns within `timeout`. UNAVAILABLE or DEADLINE_EXCEEDED: no answer. Any
   // other error is an answer, too.
@@ -65,12 +85,18 @@ class PeerWatch {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   [[nodiscard]] absl::Status CheckEngine(const EngineActivity& activity)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // UNAVAILABLE if the call that waits for its reply was lost.
+  [[nodiscard]] absl::Status CheckCall(const EngineActivity& activity)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string peer_;
   const absl::Duration timeout_;
   const Ask ask_;
   const absl::Duration unknown_call_;
   std::atomic<int64_t> expected_;  // Nanoseconds.
+  // Grows when a call begins and when it ends, so it is odd while one waits, and names that call.
+  std::atomic<uint64_t> call_{0};
+  std::atomic<size_t> call_bytes_{0};  // The size of its request.
   mutable Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -79,6 +105,12 @@ class PeerWatch {
   absl::Status verdict_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> instance_ ABSL_GUARDED_BY(mutex_);  // In the first answer since Renew().
   StallWatch stall_ ABSL_GUARDED_BY(mutex_);
+  // The call that was waiting at the last answers while the engine was idle: its name, the number
+  // of these answers, and the time of the first one.
+  uint64_t unserved_call_ ABSL_GUARDED_BY(mutex_) = 0;
+  int unserved_answers_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration unserved_since_ ABSL_GUARDED_BY(mutex_);
+  bool call_lost_ ABSL_GUARDED_BY(mutex_) = false;  // Since the last Renew().
   std::thread thread_;
 };
 

@@ -105,6 +105,7 @@ absl::StatusOr<proto::VerifierReply> RemoteVerifier::Call(proto::VerifierRequest
   RETURN_IF_ERROR(lost_);
   RETURN_IF_ERROR(Watched());
   for (const SequenceId sequence : std::exchange(unsent_closes_, {})) Close(sequence);
+  const PeerWatch::Call waiting(&watch_, request.ByteSizeLong());
   absl::StatusOr<proto::VerifierReply> reply =
       steps_.Call(std::move(request), options_.call_timeout);
   if (!reply.ok()) return Lose(AsLoss(reply.status()));

@@ -337,6 +337,16 @@ TEST(StepStreamFloodTest, ACallTimesOutInAFloodOfOldReplies) {
   EXPECT_TRUE(stream.connected());
 }
 
+TEST(StepStreamFloodTest, ACallEndsWhenThePeerIsLostInAFloodOfOldReplies) {
+  int checks = 0;
+  StepStream<proto::DrafterRequest, proto::DrafterReply> stream(
+      "the flood", [](absl::Time) { return std::make_unique<OldReplies>(); },
+      [&] { return ++checks < 3 ? absl::OkStatus() : absl::UnavailableError("lost"); });
+  const absl::Status status = stream.Call({}, kLongTimeout).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_FALSE(stream.connected());
+}
+
 // Takes no messages and sends none.
 class HungPeer final : public FakeStream {
  public:

@@ -129,6 +129,53 @@ TEST_F(PeerWatchTest, ALongCallMayBeWithoutProgressForAMultipleOfItsPrediction) 
   EXPECT_TRUE(AwaitStatus(false));
 }
 
+TEST_F(PeerWatchTest, ACallThatAnIdleEngineDoesNotAnswerIsLostUntilRenew) {
+  ASSERT_TRUE(watch_.AwaitAnswer().ok());
+  {
+    const PeerWatch::Call call(&watch_, 0);
+    ASSERT_TRUE(AwaitStatus(false));
+    EXPECT_THAT(std::string(watch_.status().message()), HasSubstr("does not answer a call"));
+  }
+  absl::SleepFor(2 * kTimeout);
+  EXPECT_FALSE(watch_.status().ok());
+  watch_.Renew();
+  EXPECT_TRUE(watch_.AwaitAnswer().ok());
+  EXPECT_FALSE(AwaitStatus(false, 3 * kTimeout)) << watch_.status();
+}
+
+TEST_F(PeerWatchTest, ACallOfAnEngineThatWorksIsNotLost) {
+  ASSERT_TRUE(watch_.AwaitAnswer().ok());
+  Set([&] { activity_.busy = works_ = true; });
+  const PeerWatch::Call call(&watch_, 0);
+  EXPECT_FALSE(AwaitStatus(false, 6 * kTimeout)) << watch_.status();
+  Set([&] { activity_.busy = works_ = false; });
+  EXPECT_TRUE(AwaitStatus(false)) << "the reply was lost";
+}
+
+TEST_F(PeerWatchTest, ShortCallsAreNotLost) {
+  ASSERT_TRUE(watch_.AwaitAnswer().ok());
+  const int until = questions() + 3 * PeerWatch::kQuestionsPerTimeout;
+  while (questions() < until) {
+    const PeerWatch::Call call(&watch_, 0);
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_TRUE(watch_.status().ok()) << watch_.status();
+}
+
+TEST_F(PeerWatchTest, ALargeRequestMayBeOnItsWayForLonger) {
+  ASSERT_TRUE(watch_.AwaitAnswer().ok());
+  const PeerWatch::Call call(&watch_, static_cast<size_t>(PeerWatch::kSlowestNetwork / 2));
+  EXPECT_FALSE(AwaitStatus(false, 6 * kTimeout)) << watch_.status();
+  EXPECT_TRUE(AwaitStatus(false));
+}
+
+TEST_F(PeerWatchTest, APeerThatReportsNoActivityIsNotIdle) {
+  Set([&] { activity_ = {}; });
+  ASSERT_TRUE(watch_.AwaitAnswer().ok());
+  const PeerWatch::Call call(&watch_, 0);
+  EXPECT_FALSE(AwaitStatus(false, 6 * kTimeout)) << watch_.status();
+}
+
 TEST_F(PeerWatchTest, RenewWaitsForANewAnswer) {
   ASSERT_TRUE(watch_.AwaitAnswer().ok());
   Set([&] { silent_ = true; });
