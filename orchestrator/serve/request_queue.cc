@@ -106,7 +106,8 @@ void RequestQueue::Cancel(RequestStream& stream) {
 void RequestQueue::Drain(absl::Duration grace) {
   const auto idle = [this] {
     mutex_.AssertHeld();
-    return order_.idle();
+    const Counts counts = CountRequests();
+    return counts.waiting + counts.running + counts.parked == 0;
   };
   MutexLock lock(&mutex_);
   draining_ = true;
@@ -173,8 +174,8 @@ RequestQueue::Request RequestQueue::PopIf(absl::FunctionRef<bool(const LiveReque
     ended = RemoveEndedCalls();
     const LiveRequest* const candidate = order_.Next();
     if (candidate != nullptr && fits(*candidate)) {
+      running_[candidate] = candidate->stream();
       next = order_.Take();
-      ++running_;
       retry_.RecordStart(clock_->Now());
     }
   }
@@ -214,7 +215,7 @@ void RequestQueue::ReturnPreempted(Request request) {
 void RequestQueue::RecordParked(const LiveRequest& request) {
   MutexLock lock(&mutex_);
   ReleaseSlot(request);
-  ++parked_;
+  parked_[&request] = request.stream();
   retry_.RecordEnd(clock_->Now());
 }
 
@@ -222,7 +223,7 @@ void RequestQueue::ReturnParked(Request request) {
   Request canceled;
   {
     MutexLock lock(&mutex_);
-    --parked_;
+    parked_.erase(request.get());
     canceled = Return(std::move(request), &FairOrder::AddReturned);
   }
   if (canceled != nullptr) canceled->Fail(LiveRequest::CanceledError());
@@ -241,7 +242,7 @@ RequestQueue::Request RequestQueue::Return(Request request, void (FairOrder::*ad
 
 void RequestQueue::ReleaseSlot(const LiveRequest& request) {
   order_.ReleaseSlot(request);
-  --running_;
+  running_.erase(&request);
 }
 
 void RequestQueue::Charge(const LiveRequest& request, int tokens) {
@@ -258,7 +259,7 @@ void RequestQueue::RecordEnd(const LiveRequest& request) {
 
 void RequestQueue::RecordParkedEnd(const LiveRequest& request) {
   MutexLock lock(&mutex_);
-  --parked_;
+  parked_.erase(&request);
   order_.Leave(request);
 }
 
@@ -289,7 +290,15 @@ std::vector<RequestQueue::Request> RequestQueue::RemoveExpired() {
 
 RequestQueue::Counts RequestQueue::counts() const {
   MutexLock lock(&mutex_);
-  return {order_.size(), running_, parked_};
+  return CountRequests();
+}
+
+RequestQueue::Counts RequestQueue::CountRequests() const {
+  const auto count = [](const Popped& popped) {
+    return static_cast<int>(std::count_if(
+        popped.begin(), popped.end(), [](const auto& entry) { return !entry.second->canceled(); }));
+  };
+  return {order_.size(), count(running_), count(parked_)};
 }
 
 }  // namespace bastion

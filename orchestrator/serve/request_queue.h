@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "common/base/clock.h"
@@ -26,7 +27,8 @@ namespace bastion {
 class RequestQueue {
  public:
   using Request = std::unique_ptr<LiveRequest>;
-  // Requests by state, all from one moment.
+  // Requests by state, all from one moment. A popped request does not count once it has been
+  // canceled, although the cycle's thread may be in a call and not have dropped it yet.
   struct Counts {
     int waiting = 0;  // Preempted requests included.
     int running = 0;  // Popped, and neither ended nor parked.
@@ -53,7 +55,7 @@ class RequestQueue {
   void Cancel(RequestStream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // ---- called by the thread that starts and stops the service ----
-  // Refuses new requests from now on. Then waits up to `grace` until no request waits or is served.
+  // Refuses new requests from now on. Then waits up to `grace` until all counts() are 0.
   void Drain(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the waits of the cycle's thread, now and in the future.
   void Interrupt() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -92,6 +94,10 @@ class RequestQueue {
   [[nodiscard]] Counts counts() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  // Requests of the cycle's thread, and their streams.
+  using Popped = absl::flat_hash_map<const LiveRequest*, std::shared_ptr<RequestStream>>;
+
+  [[nodiscard]] Counts CountRequests() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // Adds a request that was popped before, with `add`. Returns the request if it has been canceled
   // meanwhile. The caller fails it without the lock.
   [[nodiscard]] Request Return(Request request, void (FairOrder::*add)(Request))
@@ -114,8 +120,8 @@ class RequestQueue {
   const Clock* const clock_;
   mutable Mutex mutex_;
   FairOrder order_ ABSL_GUARDED_BY(mutex_);
-  int running_ ABSL_GUARDED_BY(mutex_) = 0;
-  int parked_ ABSL_GUARDED_BY(mutex_) = 0;
+  Popped running_ ABSL_GUARDED_BY(mutex_);
+  Popped parked_ ABSL_GUARDED_BY(mutex_);
   RetryEstimate retry_ ABSL_GUARDED_BY(mutex_);
   LogThrottle refusal_log_ ABSL_GUARDED_BY(mutex_){kLogInterval};
   // No waiting request expires before this time.
