@@ -11,6 +11,10 @@
 
 namespace bastion::wire {
 
+// A service ends a stream whose peer makes no room for a message for this long. Peers read messages
+// as they arrive, so one that does not is stuck, or its stream is damaged.
+inline constexpr absl::Duration kSendLimit = absl::Seconds(10);
+
 template <typename Sent, typename Received>
 class MessageStream {
  public:

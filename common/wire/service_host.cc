@@ -14,6 +14,9 @@
 namespace bastion::wire {
 namespace {
 
+// How often the host's own watchdog looks for clients that take no messages.
+constexpr absl::Duration kWatchInterval = absl::Seconds(1);
+
 // gRPC's own log lines must not block its threads either.
 void LogForGrpc(gpr_log_func_args* line) {
   constexpr base::Severity kSeverities[] = {base::Severity::kInfo, base::Severity::kInfo,
@@ -58,10 +61,12 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
   creators.push_back(host->listener_->CallCounter());
-  if (options.watchdog != nullptr) {
-    creators.push_back(
-        std::make_unique<WriteWatchFactory>(options.watchdog, options.write_patience));
+  if (options.watchdog == nullptr) {
+    host->watchdog_ = std::make_unique<CallWatchdog>(kWatchInterval);
   }
+  creators.push_back(std::make_unique<WriteWatchFactory>(
+      options.watchdog != nullptr ? options.watchdog : host->watchdog_.get(),
+      options.write_patience));
   builder.experimental().SetInterceptorCreators(std::move(creators));
   host->server_ = builder.BuildAndStart();
   if (host->server_ == nullptr) return absl::InternalError("gRPC cannot start a server");

@@ -20,6 +20,7 @@
 #include "common/wire/connection_limits.h"
 #include "common/wire/health_server.h"
 #include "common/wire/listener.h"
+#include "common/wire/message_stream.h"
 #include "common/wire/security.h"
 
 namespace bastion::wire {
@@ -40,10 +41,10 @@ struct HostOptions {
   ConnectionLimits connections = {};
   // See Listener::Open.
   std::function<void()> on_connection_refused = {};
-  // Cancels calls whose client does not take a message within `write_patience`. Null: no limit.
-  // Not owned; must outlive the host.
+  // Cancels calls whose client does not take a message within `write_patience`. Null: the host has
+  // one of its own. Not owned; must outlive the host.
   CallWatchdog* watchdog = nullptr;
-  absl::Duration write_patience = absl::Seconds(30);
+  absl::Duration write_patience = kSendLimit;
 };
 
 // SetServing is thread-safe, and does nothing after Shutdown. All else is for one thread.
@@ -72,6 +73,7 @@ class ServiceHost {
  private:
   ServiceHost() = default;
   ClockWatch clock_watch_;
+  std::unique_ptr<CallWatchdog> watchdog_;  // Null if the options have one.
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<HealthServer> health_server_;  // Null unless there is a health address.

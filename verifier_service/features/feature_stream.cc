@@ -8,6 +8,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
@@ -33,7 +34,12 @@ void FeatureStream::Run() {
   const std::shared_ptr<void> listening = store_->Listen([this] { PushFromEngine(); });
   while (AwaitChange()) {
     MutexLock lock(&pushing_);
-    if (!PushNew(absl::InfiniteFuture()).ok()) break;
+    const absl::Status pushed = PushNew(send_limit_);
+    if (absl::IsDeadlineExceeded(pushed)) {
+      LOG(WARNING) << "the drafter is disconnected, because it took no features for "
+                   << send_limit_;
+    }
+    if (!pushed.ok()) break;
   }
 }
 
@@ -79,7 +85,7 @@ void FeatureStream::PushFromEngine() {
   if (stream_->supports_deadlines() && pushing_.TryLock()) {
     absl::Status pushed;
     try {
-      pushed = PushNew(absl::InfinitePast());
+      pushed = PushNew(absl::ZeroDuration());
     } catch (const std::exception& error) {  // E.g. for lack of memory. Run() tries again.
       pushed = absl::InternalError(error.what());
     }
@@ -102,7 +108,7 @@ bool FeatureStream::AwaitChange() {
   return !disconnected_;
 }
 
-absl::Status FeatureStream::PushNew(absl::Time deadline) {
+absl::Status FeatureStream::PushNew(absl::Duration patience) {
   std::vector<std::pair<SequenceId, Place>> followed;
   {
     MutexLock lock(&mutex_);
@@ -111,7 +117,7 @@ absl::Status FeatureStream::PushNew(absl::Time deadline) {
   for (auto& [sequence, place] : followed) {
     const Place from = place;
     bool ended = false;
-    const absl::Status pushed = Push(sequence, deadline, place, ended);
+    const absl::Status pushed = Push(sequence, patience, place, ended);
     MutexLock lock(&mutex_);
     const auto found = followed_.find(sequence);
     // The drafter may meanwhile have followed the sequence from another row or unfollowed it. Its
@@ -150,7 +156,7 @@ absl::StatusOr<int> FeatureStream::Fill(SequenceId sequence, const Place& place,
   return copied.rows;
 }
 
-absl::Status FeatureStream::Push(SequenceId sequence, absl::Time deadline, Place& place,
+absl::Status FeatureStream::Push(SequenceId sequence, absl::Duration patience, Place& place,
                                  bool& ended) {
   for (;;) {
     internal::v1::FeatureReply reply;
@@ -160,7 +166,7 @@ absl::Status FeatureStream::Push(SequenceId sequence, absl::Time deadline, Place
     wire::Encode(rows.status(), *reply.mutable_status());
     reply.set_first(place.next);
     reply.set_follow(place.follow);
-    RETURN_IF_ERROR(stream_->Send(reply, deadline));
+    RETURN_IF_ERROR(stream_->Send(reply, SteadyNow() + patience));
     ended = !rows.ok();
     if (ended) return absl::OkStatus();
     place.next += *rows;

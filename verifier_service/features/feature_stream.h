@@ -25,10 +25,12 @@ class FeatureStream {
   using Stream = wire::MessageStream<internal::v1::FeatureReply, internal::v1::FeatureRequest>;
 
   // `ring` is the ring that the drafter has mapped. Null: the drafter gets only bytes.
-  FeatureStream(FeatureStore* store, Stream* stream, const wire::DeviceRingWriter* ring = nullptr)
-      : store_(store), stream_(stream), ring_(ring) {}
+  // Nor may the drafter let a message wait for longer than `send_limit`.
+  FeatureStream(FeatureStore* store, Stream* stream, const wire::DeviceRingWriter* ring = nullptr,
+                absl::Duration send_limit = wire::kSendLimit)
+      : store_(store), stream_(stream), ring_(ring), send_limit_(send_limit) {}
 
-  // Returns when the drafter has disconnected.
+  // Returns when the drafter has disconnected, or let a message wait for too long.
   void Run();
 
  private:
@@ -55,13 +57,13 @@ class FeatureStream {
   void PushFromEngine() ABSL_LOCKS_EXCLUDED(mutex_, pushing_);
   // Waits until there may be something to push. Returns false if the drafter has disconnected.
   [[nodiscard]] bool AwaitChange() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends the new rows of each followed sequence. DEADLINE_EXCEEDED: the stream stayed full.
-  // Another error: the drafter has disconnected.
-  [[nodiscard]] absl::Status PushNew(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pushing_)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sends the new rows of each followed sequence. DEADLINE_EXCEEDED: the stream stayed full for
+  // `patience`. Another error: the drafter has disconnected.
+  [[nodiscard]] absl::Status PushNew(absl::Duration patience)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(pushing_) ABSL_LOCKS_EXCLUDED(mutex_);
   // Sends rows of one sequence from `place` on and advances `place`. Sets `ended` if the sequence
   // can no longer be followed.
-  [[nodiscard]] absl::Status Push(SequenceId sequence, absl::Time deadline, Place& place,
+  [[nodiscard]] absl::Status Push(SequenceId sequence, absl::Duration patience, Place& place,
                                   bool& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pushing_);
   // Puts rows from `place` on into `reply`, as bytes or as their position in the ring. Returns the
   // number of rows.
@@ -72,6 +74,7 @@ class FeatureStream {
   FeatureStore* const store_;
   Stream* const stream_;
   const wire::DeviceRingWriter* const ring_;
+  const absl::Duration send_limit_;
   Mutex pushing_;  // Held by the thread that sends.
   Mutex mutex_;
   absl::flat_hash_map<SequenceId, Place> followed_ ABSL_GUARDED_BY(mutex_);

@@ -87,7 +87,7 @@ void VerifierService::ServeSteps(StepMessages& stream) {
   while (stream.Receive(&request, absl::InfiniteFuture()).ok()) {
     proto::VerifierReply reply;
     Step(request, lease, reply);
-    if (!stream.Send(reply, absl::InfiniteFuture()).ok()) break;
+    if (!stream.Send(reply, SteadyNow() + wire::kSendLimit).ok()) break;
   }
 }
 
