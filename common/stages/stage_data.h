@@ -117,11 +117,17 @@ struct Frontier {
 struct Draft {
   // One entry per path, in order. Empty marginals: the drafter has no prediction.
   std::vector<Marginals> marginals;
-  // Not OK if the drafter refused the frontier; then `marginals` is empty.
+  // Not OK if an error prevented the draft. Without `marginals`, the drafter refused the frontier.
+  // With empty marginals, it lacks features of the target: UNAVAILABLE or DEADLINE_EXCEEDED.
   absl::Status status = {};
 
   friend bool operator==(const Draft&, const Draft&) = default;
 };
+
+// True if the drafter does not hold the sequence.
+[[nodiscard]] inline bool WasRefused(const Draft& draft) {
+  return !draft.status.ok() && draft.marginals.empty();
+}
 
 struct DraftResult {
   std::vector<Draft> drafts;  // In the order of the frontiers.

@@ -60,6 +60,14 @@ absl::Status PrepareSocketFolder(const std::string& address) {
 
 }  // namespace
 
+absl::Status CheckPeerTimeout(absl::Duration timeout) {
+  constexpr absl::Duration kLeast = absl::Milliseconds(50);
+  if (timeout >= kLeast) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--peer_timeout is ", absl::FormatDuration(timeout), "; it must be at least ",
+                   absl::FormatDuration(kLeast)));
+}
+
 std::string DefaultSocket(const std::string& service) {
   return absl::StrCat("unix://", DefaultFolder(), "/", service, ".sock");
 }

@@ -27,6 +27,9 @@ namespace bastion::wire {
 [[nodiscard]] absl::StatusOr<HostOptions> HostOptionsFromFlags(
     const std::vector<std::string>& listen, std::shared_ptr<const Security> security);
 
+// INVALID_ARGUMENT if a value of --peer_timeout is too low for a peer that works.
+[[nodiscard]] absl::Status CheckPeerTimeout(absl::Duration timeout);
+
 // The default address of a service for the others on this host: a socket in the private folder
 // "$XDG_RUNTIME_DIR/bastion", or "/tmp/bastion-UID" if there is no such variable.
 [[nodiscard]] std::string DefaultSocket(const std::string& service);

@@ -15,6 +15,11 @@
 namespace bastion::drafter {
 namespace {
 
+// True if the verifier has not sent the features. Other errors are those of one sequence.
+bool LacksFeatures(const absl::Status& error) {
+  return absl::IsDeadlineExceeded(error) || absl::IsUnavailable(error);
+}
+
 class BlockEngine final : public DrafterEngine {
  public:
   BlockEngine(const DrafterOptions& options, FeatureSource* features,
@@ -209,7 +214,10 @@ absl::StatusOr<std::vector<Draft>> BlockEngine::MakeDrafts(absl::Span<const Fron
     }
     drafts[i].marginals.resize(frontier.paths.size());
     const absl::StatusOr<bool> ready = CatchUp(frontier, *sequence);
-    if (!ready.ok()) Warn(ready.status(), *sequence);
+    if (!ready.ok()) {
+      Warn(ready.status(), *sequence);
+      if (LacksFeatures(ready.status())) drafts[i].status = ready.status();
+    }
     if (!ready.ok() || !*ready) continue;
     // Block diffusion drafts from the root only; a deeper node would need its own context.
     const auto root = std::find_if(frontier.paths.begin(), frontier.paths.end(),

@@ -26,8 +26,6 @@ constexpr absl::Duration kAttachTimeout = absl::Seconds(2);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestRetryPause = absl::Seconds(2);
 constexpr absl::Duration kSendTimeout = absl::Milliseconds(100);
-// Pieces of this size are not joined with others, so that no copy is long.
-constexpr size_t kPieceBytes = size_t{4} << 20;
 
 absl::StatusOr<Features> DecodeReply(const proto::FeatureReply& reply, wire::Carrier& carrier,
                                      const std::shared_ptr<const wire::DeviceRingReader>& ring) {
@@ -46,23 +44,13 @@ bool AwaitConnectResult(grpc::Channel& channel, absl::Time deadline) {
   }
 }
 
-// True if `next` directly follows `last`: both are bytes, or both are in the same ring.
-bool Continues(const Features& last, const Features& next) {
-  if (last.width != next.width || last.type != next.type) return false;
-  if (!last.on_device() || !next.on_device()) {
-    return !last.on_device() && !next.on_device() && last.bytes.size() < kPieceBytes;
-  }
-  const uint64_t bytes = last.rows() * last.row_bytes();
-  return last.device.ring == next.device.ring &&
-         last.device.position + bytes == next.device.position &&
-         last.device.data() + bytes == next.device.data();
-}
-
 }  // namespace
 
 RemoteFeatures::RemoteFeatures(const std::string& address, wire::CarrierChoice carrier,
-                               std::shared_ptr<const wire::Security> security)
+                               std::shared_ptr<const wire::Security> security,
+                               absl::Duration peer_timeout)
     : address_(address),
+      peer_timeout_(peer_timeout),
       channel_(address, std::move(security)),
       attacher_(address, carrier, wire::AttachRequest::STREAM_FEATURES,
                 [this](auto* context, const auto& request, auto* reply) {
@@ -77,54 +65,9 @@ void RemoteFeatures::Stop() {
     if (stream_ != nullptr) stream_->Cancel();
     if (opening_ != nullptr) opening_->Cancel();
   }
-  if (thread_.joinable()) thread_.join();
-}
-
-void RemoteFeatures::Window::Append(Features features) {
-  rows += features.rows();
-  if (pieces.empty() || !Continues(pieces.back(), features)) {
-    pieces.push_back(std::move(features));
-  } else if (features.on_device()) {
-    pieces.back().device.rows += features.rows();
-  } else {
-    pieces.back().bytes += features.bytes;
+  for (std::thread* thread : {&thread_, &watch_}) {
+    if (thread->joinable()) thread->join();
   }
-}
-
-int RemoteFeatures::Window::RowsAsBytes() const {
-  int rows = 0;
-  for (const Features& piece : pieces) {
-    if (piece.on_device()) break;
-    rows += piece.rows();
-  }
-  return rows;
-}
-
-Features RemoteFeatures::Window::PopBytes(int count) {
-  Features read = Pop(count);
-  while (read.rows() < count) read.bytes += Pop(count - read.rows()).bytes;
-  return read;
-}
-
-Features RemoteFeatures::Window::Pop(int count) {
-  Features& piece = pieces.front();
-  const int popped = std::min(count, piece.rows());
-  first += popped;
-  rows -= popped;
-  Features read = {piece.width, piece.type, {}};
-  if (popped == piece.rows()) {
-    read = std::move(piece);
-    pieces.pop_front();
-  } else if (piece.on_device()) {
-    read.device = piece.device;
-    read.device.rows = popped;
-    piece.device.position += popped * piece.row_bytes();
-    piece.device.rows -= popped;
-  } else {
-    read.bytes = piece.bytes.substr(0, popped * piece.row_bytes());
-    piece.bytes.erase(0, read.bytes.size());
-  }
-  return read;
 }
 
 void RemoteFeatures::Start(std::vector<int> layers, Arrived arrived, const DeviceReader* device) {
@@ -134,6 +77,7 @@ void RemoteFeatures::Start(std::vector<int> layers, Arrived arrived, const Devic
   device_ = device;
   if (device_ != nullptr) attacher_.ProposeDevice(*device_);
   thread_ = std::thread([this] { Main(); });
+  watch_ = std::thread([this] { WatchStream(); });
 }
 
 void RemoteFeatures::Main() {
@@ -234,6 +178,7 @@ void RemoteFeatures::RunStream() {
     MutexLock lock(&mutex_);
     opening_ = nullptr;
     stream_ = stream.get();
+    last_arrival_ = SteadyNow();
     if (stopping_) stream->Cancel();
   }
   ended = ReceiveAll(*stream, ring);
@@ -261,9 +206,11 @@ absl::StatusOr<bool> RemoteFeatures::Take(const proto::FeatureReply& reply,
                                           absl::StatusOr<Features> features) {
   const SequenceId sequence = wire::Decode(reply.sequence());
   MutexLock lock(&mutex_);
+  last_arrival_ = SteadyNow();
   const auto found = windows_.find(sequence);
   if (found == windows_.end() || reply.follow() != found->second.follow) return false;
   Window& window = found->second;
+  window.wanted_since = absl::InfiniteFuture();
   if (!features.ok()) {
     window.status = features.status();
     return false;
@@ -343,13 +290,40 @@ absl::StatusOr<RemoteFeatures::Window*> RemoteFeatures::Await(const FeatureRange
     return found == windows_.end() || !found->second.status.ok() ||
            found->second.first + found->second.rows >= range.first + range.count;
   };
-  if (!mutex_.AwaitWithTimeout(is_ready, deadline - SteadyNow())) {
-    return absl::DeadlineExceededError("the features have not arrived yet");
-  }
+  const absl::Time began = SteadyNow();
+  const bool ready = mutex_.AwaitWithTimeout(is_ready, deadline - began);
   const auto found = windows_.find(range.sequence);
   if (found == windows_.end()) return NoStream();
-  RETURN_IF_ERROR(found->second.status);
-  return &found->second;
+  Window& window = found->second;
+  if (!ready) {
+    window.wanted_since = std::min(window.wanted_since, began);
+    return absl::DeadlineExceededError("the features have not arrived yet");
+  }
+  RETURN_IF_ERROR(window.status);
+  return &window;
+}
+
+bool RemoteFeatures::IsOverdue() const {
+  const absl::Time limit = SteadyNow() - peer_timeout_;
+  return stream_ != nullptr && last_arrival_ < limit &&
+         std::any_of(windows_.begin(), windows_.end(),
+                     [&](const auto& entry) { return entry.second.wanted_since < limit; });
+}
+
+void RemoteFeatures::WatchStream() {
+  constexpr int kLooksPerTimeout = 4;
+  const auto stopping = [this] {
+    mutex_.AssertHeld();
+    return stopping_;
+  };
+  MutexLock lock(&mutex_);
+  while (!mutex_.AwaitWithTimeout(stopping, peer_timeout_ / kLooksPerTimeout)) {
+    if (!IsOverdue()) continue;
+    LOG(WARNING) << "features from " << address_ << " are overdue by more than " << peer_timeout_
+                 << "; opening the stream again";
+    last_arrival_ = SteadyNow();
+    stream_->Cancel();
+  }
 }
 
 absl::StatusOr<Features> RemoteFeatures::Read(const FeatureRange& range, absl::Duration timeout) {

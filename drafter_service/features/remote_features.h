@@ -7,7 +7,8 @@
 // one. A verifier that sends more breaks the protocol, and the stream ends.
 //
 // A separate thread runs the stream: it subscribes, receives, and reconnects when the verifier
-// disconnects. Read may be called from any thread.
+// disconnects. Another one watches it: if rows that a Read wanted are overdue, and nothing else has
+// arrived meanwhile, the stream is stuck and is opened again. Read may be called from any thread.
 //
 // Rows may arrive as positions in a ring in the verifier's GPU memory (common/shm/device_ring.h).
 // They are not copied on arrival, so newer rows may overwrite them. If this happens before a Read,
@@ -15,7 +16,6 @@
 #ifndef BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 #define BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,15 +32,18 @@
 #include "common/wire/message_stream.h"
 #include "common/wire/peer_channel.h"
 #include "common/wire/security.h"
+#include "drafter_service/features/feature_window.h"
 
 namespace bastion::drafter {
 
 class RemoteFeatures final : public FeatureSource {
  public:
-  // `address` is the verifier's. Until Start() has connected, Read returns UNAVAILABLE.
+  // `address` is the verifier's. Until Start() has connected, Read returns UNAVAILABLE. A stream on
+  // which nothing arrives for `peer_timeout` although rows are due is opened again.
   explicit RemoteFeatures(const std::string& address,
                           wire::CarrierChoice carrier = wire::CarrierChoice::kAuto,
-                          std::shared_ptr<const wire::Security> security = wire::Security::None());
+                          std::shared_ptr<const wire::Security> security = wire::Security::None(),
+                          absl::Duration peer_timeout = absl::Seconds(1));
   ~RemoteFeatures() override { Stop(); }
 
   // Called on the stream's thread when the features of the first `committed` tokens have arrived
@@ -68,30 +71,14 @@ class RemoteFeatures final : public FeatureSource {
  private:
   using Stream = wire::MessageStream<internal::v1::FeatureRequest, internal::v1::FeatureReply>;
   using Ring = std::shared_ptr<const wire::DeviceRingReader>;
-  // Rows [first, first + rows) of a followed sequence, in one or more pieces.
-  struct Window {
-    Position first = 0;
-    int rows = 0;
-    std::deque<Features> pieces;
-    absl::Status status;
-    int unread = 0;       // Cycles since the last Read.
-    uint64_t follow = 0;  // Number of the request that the rows answer.
-    Position end = 0;     // The verifier may send rows before this position.
-
-    // Adds rows at the end.
-    void Append(Features features);
-    // Removes and returns up to `count` rows of the first piece.
-    [[nodiscard]] Features Pop(int count);
-    // Rows of the pieces before the first one on a device.
-    [[nodiscard]] int RowsAsBytes() const;
-    // Removes and returns `count` rows. REQUIRES: count <= RowsAsBytes().
-    [[nodiscard]] Features PopBytes(int count);
-  };
+  using Window = FeatureWindow;
   // A sequence whose features are not read for this many cycles is no longer followed, to save
   // messages. The next Read follows it again.
   static constexpr int kMaxUnread = 8;
 
   void Main();
+  // The thread that ends streams that are stuck.
+  void WatchStream() ABSL_LOCKS_EXCLUDED(mutex_);
   // Opens a stream. Sets `ring` if the verifier offers a ring that this process can map.
   // DEADLINE_EXCEEDED if the connection is not established in time.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Stream>> Open(Ring& ring);
@@ -121,20 +108,25 @@ class RemoteFeatures final : public FeatureSource {
   // Waits until all rows of `range` have arrived, and returns the window of the sequence.
   [[nodiscard]] absl::StatusOr<Window*> Await(const FeatureRange& range, absl::Time deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // True if rows that a Read wanted have not arrived in time, and nothing else either.
+  [[nodiscard]] bool IsOverdue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string address_;
+  const absl::Duration peer_timeout_;
   wire::PeerChannel channel_;
   wire::Attacher attacher_;
   std::vector<int> layers_;
   const DeviceReader* device_ = nullptr;
   std::string logged_;  // The last log line about how features arrive. Only changes are logged.
   Arrived arrived_;
-  std::thread thread_;
+  std::thread thread_, watch_;
   Mutex mutex_;
   absl::flat_hash_map<SequenceId, Window> windows_ ABSL_GUARDED_BY(mutex_);
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;   // Send() is called with mutex_ held.
   Stream* opening_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Subscribing.
   uint64_t follows_ ABSL_GUARDED_BY(mutex_) = 0;       // Requests to follow a sequence so far.
+  // When the last message arrived, or the stream was opened or ended.
+  absl::Time last_arrival_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   // Why the last stream ended.
   absl::Status ended_ ABSL_GUARDED_BY(mutex_) = absl::UnavailableError("it has not begun");
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -99,7 +99,7 @@ void DrafterService::Serve(Stream& stream) {
   while (stream.Receive(&request, absl::InfiniteFuture()).ok()) {
     proto::DrafterReply reply;
     Step(request, client, reply);
-    if (!stream.Send(reply, absl::InfiniteFuture()).ok()) break;
+    if (!stream.Send(reply, SteadyNow() + wire::kSendLimit).ok()) break;
   }
 }
 
@@ -180,11 +180,11 @@ absl::Status DrafterService::Expand(const proto::DrafterRequest& request, absl::
   }
   RETURN_IF_ERROR(drafts.status());
   for (size_t i = 0; i < held.size(); ++i) {
-    if (!held[i] && !(*drafts)[i].status.ok()) Release(frontiers[i].sequence, client);
+    if (!held[i] && WasRefused((*drafts)[i])) Release(frontiers[i].sequence, client);
   }
   // A session may occur twice, refused and accepted.
   for (size_t i = 0; i < held.size(); ++i) {
-    if ((*drafts)[i].status.ok()) (void)Claim(frontiers[i].sequence, client);
+    if (!WasRefused((*drafts)[i])) (void)Claim(frontiers[i].sequence, client);
   }
   DraftTrace trace = engine_->last_trace();
   trace.queue = began - arrived;

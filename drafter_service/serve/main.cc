@@ -36,6 +36,9 @@ ABSL_FLAG(std::string, shared_memory, "",
 ABSL_FLAG(std::string, carrier, "auto",
           "Transport for features: auto (shared memory if the verifier offers it and its address "
           "is unix:///path, else gRPC) or inline (gRPC).");
+ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(1),
+          "The stream of features is opened again if nothing arrives for this long although the "
+          "orchestrator asks for drafts that need features.");
 ABSL_FLAG(std::string, device, "auto",
           "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
 ABSL_FLAG(
@@ -89,7 +92,9 @@ absl::Status Run(wire::StopSignals& signals) {
   const std::string verifier = absl::GetFlag(FLAGS_verifier);
   RETURN_IF_ERROR(wire::CheckPeerFolder(verifier));
   RETURN_IF_ERROR(security->CheckPeer(verifier));
-  drafter::RemoteFeatures features(verifier, carrier, security);
+  const absl::Duration peer_timeout = absl::GetFlag(FLAGS_peer_timeout);
+  RETURN_IF_ERROR(wire::CheckPeerTimeout(peer_timeout));
+  drafter::RemoteFeatures features(verifier, carrier, security, peer_timeout);
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
             << " positions per draft, weights in " << Name(options.engine.dtype);
@@ -144,7 +149,8 @@ int main(int argc, char** argv) {
       .groups = {
           {"Model", {"drafter DIR", "target DIR", "dtype TYPE"}},
           {"Connections",
-           {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER"}},
+           {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER",
+            "peer_timeout DURATION"}},
           bastion::wire::SecurityFlagGroup(),
           {"Telemetry", {"http_listen ADDRESS", "http_hosts NAMES", "trace_detail"}},
           {"Device", {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},

@@ -166,14 +166,12 @@ void ForestGrower::Expand(absl::Span<Growing* const> drafting, GrownForest* grow
   LearnKind(result.ok());
   for (size_t i = 0; i < drafting.size(); ++i) {
     DecodeSequence& sequence = *drafting[i]->sequence;
-    const bool refused = result.ok() && i < result->drafts.size() && !result->drafts[i].status.ok();
-    sequence.RecordExpand(result.ok() && !refused);
+    const bool replied = result.ok() && i < result->drafts.size();
+    sequence.RecordExpand(result.ok() && !(replied && WasRefused(result->drafts[i])));
     // The others have drafts.
-    if (refused && drafting.size() == 1) grown->draft_status = result->drafts[i].status;
+    if (replied && drafting.size() == 1) grown->draft_status = result->drafts[i].status;
     std::vector<Marginals> marginals;
-    if (result.ok() && i < result->drafts.size()) {
-      marginals = std::move(result->drafts[i].marginals);
-    }
+    if (replied) marginals = std::move(result->drafts[i].marginals);
     for (Marginals& one : marginals) {
       const absl::Status valid = one.Validate(target_.dims.vocabulary);
       if (valid.ok()) continue;

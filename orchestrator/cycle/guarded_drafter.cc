@@ -6,12 +6,30 @@
 #include "absl/strings/str_cat.h"
 
 namespace bastion {
+namespace {
+
+// The error of a call in which no draft was made for lack of features; OK for any other call.
+absl::Status LackOfFeatures(const DraftResult& result) {
+  absl::Status lack;
+  for (const Draft& draft : result.drafts) {
+    const absl::Status& status = draft.status;
+    if (!absl::IsDeadlineExceeded(status) && !absl::IsUnavailable(status)) return absl::OkStatus();
+    lack = status;
+  }
+  return lack;
+}
+
+}  // namespace
 
 absl::Status GuardedDrafter::PauseAfter(const absl::Status& error, absl::Duration pause) {
   usable_ = false;
   last_error_ = error;
   retry_at_ = clock_->Now() + pause;
   return error;
+}
+
+absl::Status GuardedDrafter::PauseAfterCall(const absl::Status& error, absl::Duration longest) {
+  return PauseAfter(error, std::min(std::exchange(pause_, std::min(2 * pause_, longest)), longest));
 }
 
 absl::StatusOr<DrafterInfo> GuardedDrafter::Info() {
@@ -30,10 +48,14 @@ absl::StatusOr<DraftResult> GuardedDrafter::Expand(absl::Span<const Frontier> fr
     usable_ = true;
   }
   absl::StatusOr<DraftResult> result = inner_->Expand(frontiers);
-  if (!result.ok()) {
-    const absl::Duration pause = std::exchange(pause_, std::min(2 * pause_, kLongestPause));
-    return PauseAfter(result.status(), pause);
+  if (!result.ok()) return PauseAfterCall(result.status(), kLongestPause);
+  const absl::Status lack = LackOfFeatures(*result);
+  if (!lack.ok()) {
+    // Until a call has a draft, each further one without costs a pause.
+    if (++empty_calls_ >= kEmptyCalls) (void)PauseAfterCall(lack, kLongestEmptyPause);
+    return result;
   }
+  empty_calls_ = 0;
   pause_ = kFirstPause;
   return result;
 }

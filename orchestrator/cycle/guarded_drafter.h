@@ -6,7 +6,11 @@
 // drafter during a pause. The pause doubles with each further Expand of the inner drafter that
 // fails, because that may cost the cycle a full timeout; Info() costs no time. So a drafter that
 // hangs costs at most one timeout per pause, and one that returns is used again soon.
-// Thread-compatible: only the cycle's thread uses it.
+//
+// A drafter that lacks the target's features waits for them, then answers without a draft. After
+// kEmptyCalls such calls in a row this is a failure too, but the pause stays short: each call costs
+// less than a timeout, and the drafter gets its features back by itself. Thread-compatible: only
+// the cycle's thread uses it.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_GUARDED_DRAFTER_H_
 #define BASTION_ORCHESTRATOR_CYCLE_GUARDED_DRAFTER_H_
 
@@ -21,6 +25,8 @@ class GuardedDrafter final : public Drafter {
  public:
   static constexpr absl::Duration kFirstPause = absl::Milliseconds(250);
   static constexpr absl::Duration kLongestPause = absl::Seconds(30);
+  static constexpr int kEmptyCalls = 3;
+  static constexpr absl::Duration kLongestEmptyPause = absl::Seconds(2);
 
   // `inner` and `clock` must outlive this object. `vocabulary` is the size of the target's
   // vocabulary.
@@ -38,6 +44,8 @@ class GuardedDrafter final : public Drafter {
  private:
   // Starts a pause and returns `error`.
   absl::Status PauseAfter(const absl::Status& error, absl::Duration pause);
+  // The same for a call of the inner drafter that failed. `longest` limits the pause.
+  absl::Status PauseAfterCall(const absl::Status& error, absl::Duration longest);
 
   Drafter* const inner_;
   const int vocabulary_;
@@ -45,6 +53,7 @@ class GuardedDrafter final : public Drafter {
   bool usable_ = false;                 // Expand has called Info(), and no call has failed since.
   absl::Status last_error_;             // The reason for the current pause.
   absl::Duration pause_ = kFirstPause;  // After the next failure.
+  int empty_calls_ = 0;                 // The last calls lacked features.
   absl::Duration retry_at_ = -absl::InfiniteDuration();
 };
 

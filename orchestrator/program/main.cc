@@ -106,7 +106,8 @@ ABSL_FLAG(absl::Duration, park_after, absl::Seconds(1),
           "How long a client may let its full stream wait before its request gives up its slot and "
           "memory. The request continues when the client reads again.");
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(1),
-          "The verifier or the drafter is lost if it does not answer for this long.");
+          "The verifier or the drafter is lost if it does not answer for this long, or if its "
+          "engine is idle for this long while a call waits for its reply.");
 ABSL_FLAG(
     absl::Duration, verifier_patience, absl::Seconds(30),
     "How long accepted requests wait for a lost verifier. If one with the same model returns, "
@@ -126,7 +127,6 @@ namespace {
 constexpr absl::Duration kLinger = absl::Milliseconds(500);
 // The process ends this long after --grace, even if a call or the disk hangs.
 constexpr absl::Duration kStopLimit = absl::Seconds(5);
-constexpr absl::Duration kLeastPeerTimeout = absl::Milliseconds(50);
 // Limits gRPC's memory for the connections of clients.
 constexpr size_t kBufferBytes = size_t{512} << 20;
 
@@ -200,12 +200,7 @@ absl::StatusOr<SchedulerOptions> ReadSchedulerOptions() {
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_running, 1));
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_max_waiting, 1));
   RETURN_IF_ERROR(CheckAtLeast(FLAGS_prefill_rows, 1));
-  if (const absl::Duration timeout = absl::GetFlag(FLAGS_peer_timeout);
-      timeout < kLeastPeerTimeout) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--peer_timeout is ", absl::FormatDuration(timeout), "; it must be at least ",
-                     absl::FormatDuration(kLeastPeerTimeout)));
-  }
+  RETURN_IF_ERROR(wire::CheckPeerTimeout(absl::GetFlag(FLAGS_peer_timeout)));
   SchedulerOptions options;
   options.max_running = absl::GetFlag(FLAGS_max_running);
   options.max_waiting = absl::GetFlag(FLAGS_max_waiting);

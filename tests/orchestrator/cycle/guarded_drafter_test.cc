@@ -103,6 +103,84 @@ TEST_F(GuardedDrafterTest, ADrafterThatReturnsIsUsedWithoutALongPause) {
   EXPECT_TRUE(Expand().ok());
 }
 
+// Drafts nothing for lack of features: one frontier, or the first of several.
+class LackingDrafter final : public Drafter {
+ public:
+  explicit LackingDrafter(Drafter* inner) : inner_(inner) {}
+  absl::StatusOr<DrafterInfo> Info() override { return inner_->Info(); }
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override {
+    ++calls;
+    if (error.ok()) return inner_->Expand(frontiers);
+    DraftResult result;
+    result.drafts.resize(frontiers.size(), {{Marginals()}, absl::OkStatus()});
+    result.drafts[0].status = error;
+    return result;
+  }
+  void Close(SequenceId) override {}
+
+  absl::Status error = absl::DeadlineExceededError("the features have not arrived yet");
+  int calls = 0;
+
+ private:
+  Drafter* const inner_;
+};
+
+class LackOfFeaturesTest : public GuardedDrafterTest {
+ protected:
+  absl::Status ExpandTwo() {
+    Frontier first, second;
+    first.sequence = kSequence;
+    second.sequence = {2, 0};
+    return guarded_lacking_.Expand({first, second}).status();
+  }
+  absl::Status ExpandOne() {
+    Frontier frontier;
+    frontier.sequence = kSequence;
+    return guarded_lacking_.Expand({frontier}).status();
+  }
+  // Calls that lack features, until a pause begins.
+  void AwaitPause() {
+    for (int i = 0; i < GuardedDrafter::kEmptyCalls; ++i) ASSERT_TRUE(ExpandOne().ok());
+    ASSERT_TRUE(absl::IsDeadlineExceeded(ExpandOne()));
+    ASSERT_EQ(lacking_.calls, GuardedDrafter::kEmptyCalls);
+  }
+
+  LackingDrafter lacking_{&inner_};
+  GuardedDrafter guarded_lacking_{&lacking_, kToyVocabulary, &clock_};
+};
+
+TEST_F(LackOfFeaturesTest, SeveralCallsInARowStartAPauseThatGrows) {
+  AwaitPause();
+  absl::Duration pause = GuardedDrafter::kFirstPause;
+  for (int further = 1; further < 7; ++further) {
+    clock_.Advance(pause - absl::Milliseconds(1));
+    EXPECT_FALSE(ExpandOne().ok());
+    clock_.Advance(absl::Milliseconds(1));
+    EXPECT_TRUE(ExpandOne().ok());
+    EXPECT_EQ(lacking_.calls, GuardedDrafter::kEmptyCalls + further);
+    pause = std::min(2 * pause, GuardedDrafter::kLongestEmptyPause);
+  }
+}
+
+TEST_F(LackOfFeaturesTest, ADraftEndsTheRow) {
+  AwaitPause();
+  clock_.Advance(GuardedDrafter::kFirstPause);
+  const absl::Status error = std::exchange(lacking_.error, absl::OkStatus());
+  ASSERT_TRUE(ExpandOne().ok());
+  lacking_.error = error;
+  lacking_.calls = 0;
+  AwaitPause();
+}
+
+TEST_F(LackOfFeaturesTest, ACallWithOneDraftIsNoFailure) {
+  for (int i = 0; i < 3 * GuardedDrafter::kEmptyCalls; ++i) EXPECT_TRUE(ExpandTwo().ok());
+}
+
+TEST_F(LackOfFeaturesTest, ARefusalOfTheSequenceIsNoFailure) {
+  lacking_.error = absl::ResourceExhaustedError("64 sequences are already open");
+  for (int i = 0; i < 3 * GuardedDrafter::kEmptyCalls; ++i) EXPECT_TRUE(ExpandOne().ok());
+}
+
 TEST_F(GuardedDrafterTest, CloseReachesTheDrafterDuringAPause) {
   ASSERT_TRUE(Expand().ok());
   inner_.call_error = absl::DeadlineExceededError("late");
