@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Injects faults into the services under load: 200 of all kinds, and many deaths of drafter and verifier.
+"""Injects faults into the services under load: 200 of all kinds, 60 over shared memory, and many deaths.
 
 watches: common drafter_service orchestrator protos tests/faults/seeded tests/support/service_process.cc verifier_service
-takes: 20 minutes
+takes: 25 minutes
 """
 import pathlib
 import subprocess
@@ -26,6 +26,9 @@ class FaultsTest(unittest.TestCase):
 
     def test_200_faults_of_all_kinds(self):
         self.inject('all', '--faults', '200', '--seed', '1')
+
+    def test_60_faults_over_shared_memory(self):
+        self.inject('shared_memory', '--faults', '60', '--seed', '1', '--network=false')
 
     def test_the_drafter_is_killed_100_times(self):
         self.inject('drafter', '--faults', '100', '--kinds', 'kill-drafter', '--drain_every', '10',

@@ -35,9 +35,10 @@ bool IsAllowed(const Outcome& outcome, MayFail may_fail) {
 std::vector<FaultKind> UsableKinds(const Replica& replica) {
   std::vector<FaultKind> kinds;
   for (const auto& some :
-       {ProcessFaults(), ResourceFaults(), NetworkFaults(), CertificateFaults()}) {
+       {ProcessFaults(), ResourceFaults(), NetworkFaults(), CertificateFaults(), SilenceFaults()}) {
     std::copy_if(some.begin(), some.end(), std::back_inserter(kinds), [&](const FaultKind& kind) {
       return (replica.network() || !kind.needs_network) &&
+             (!replica.network() || !kind.needs_shared_memory) &&
              (replica.has_small_disk() || !kind.needs_small_disk);
     });
   }

@@ -64,8 +64,9 @@ using Random = std::mt19937_64;
 
 struct FaultKind {
   std::string name;
-  bool needs_network = false;     // ReplicaOptions::network.
-  bool needs_small_disk = false;  // Replica::has_small_disk().
+  bool needs_network = false;        // ReplicaOptions::network.
+  bool needs_shared_memory = false;  // The opposite.
+  bool needs_small_disk = false;     // Replica::has_small_disk().
   // `random` decides what the fault hits and for how long.
   std::function<std::unique_ptr<Fault>(Replica&, Random&)> make;
 };
@@ -78,6 +79,7 @@ struct FaultKind {
 [[nodiscard]] std::vector<FaultKind> ResourceFaults();     // descriptors, disk, kv, memory
 [[nodiscard]] std::vector<FaultKind> NetworkFaults();      // partition, delay, loss, …
 [[nodiscard]] std::vector<FaultKind> CertificateFaults();  // certificate
+[[nodiscard]] std::vector<FaultKind> SilenceFaults();      // silent, stalled-features, empty-drafts
 
 // ---- for the implementations ----
 

@@ -88,11 +88,9 @@ void FaultyLink::Main() {
       faults = faults_;
     }
     const bool reset = reset_.exchange(false);
-    if (faults.cut && !reset) {
-      // What is readable stays readable, so poll() would not wait.
-      ::poll(nullptr, 0, kPollMilliseconds);
-      continue;
-    }
+    // What is readable stays readable, so poll() does not wait.
+    if (faults.cut || faults.deaf) ::poll(nullptr, 0, kPollMilliseconds);
+    if (faults.cut && !reset) continue;
     if (!faults.cut) Accept();
     for (auto i = connections_.begin(); i != connections_.end();) {
       if (!reset && !faults.cut) Relay(*i, faults);
@@ -131,7 +129,9 @@ bool FaultyLink::Happens(double probability) {
 }
 
 void FaultyLink::Relay(Connection& connection, const LinkFaults& faults) {
-  for (int from = 0; from < 2 && !connection.broken; ++from) Read(connection, from, faults);
+  for (int from = 0; from < 2 && !connection.broken; ++from) {
+    if (from == 0 || !faults.deaf) Read(connection, from, faults);
+  }
   for (int from = 0; from < 2 && !connection.broken; ++from) Write(connection, from);
   const auto done = [](const Direction& direction) {
     return direction.ended && direction.chunks.empty();

@@ -20,6 +20,7 @@ namespace bastion::testing {
 
 struct LinkFaults {
   bool cut = false;           // Nothing passes, in both directions, and no connection is accepted.
+  bool deaf = false;          // What the service at `to` sends waits.
   absl::Duration delay = {};  // Each way.
   double loss = 0;            // Probability that a chunk of bytes waits for kRetransmission.
   double corruption = 0;      // Probability that a bit of a chunk flips.

@@ -19,7 +19,8 @@ ABSL_FLAG(std::string, kinds, "",
 ABSL_FLAG(
     bool, network, true,
     "Connect the services by TCP with mutual TLS, over links that can fail. Otherwise they use "
-    "unix sockets and shared memory, and there are no faults of links and certificates.");
+    "unix sockets and shared memory, which can be damaged, and there are no faults of links and "
+    "certificates.");
 ABSL_FLAG(int, clients, 4, "Number of clients that send requests all the time.");
 ABSL_FLAG(int, drain_every, 1,
           "Number of faults after which the clients pause, so that leaks can be seen.");
