@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,8 +14,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "common/base/check.h"
 #include "common/base/clock.h"
 
 namespace bastion::wire {
@@ -23,11 +24,29 @@ namespace {
 // How often closed connections are looked for while the limit seems reached.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
 
+// A connection that receives fewer bytes in an interval does not open many calls.
+constexpr uint64_t kFloodBytes = 4096;
+
+// Bytes of a connection that are discarded in one step.
+constexpr size_t kDiscard = size_t{1} << 20;
+
 uint64_t Cookie(int socket) {
   uint64_t cookie = 0;
   socklen_t bytes = sizeof cookie;
   getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &bytes);
   return cookie;
+}
+
+// The bytes that a connection has received so far.
+uint64_t ReceivedBytes(int socket) {
+  // The first part of the kernel's tcp_info. The C library's does not have this member.
+  struct {
+    char others[128];
+    uint64_t bytes_received;
+  } info = {};
+  socklen_t bytes = sizeof info;
+  getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes);
+  return info.bytes_received;
 }
 
 // The other end's address, as in NormalPeer; empty for unix sockets.
@@ -49,14 +68,6 @@ std::string PeerOf(int socket) {
   }
   inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof text);
   return absl::StrCat("ipv6:[", text, "]:", ntohs(address.sin6_port));
-}
-
-// gRPC escapes brackets, and adds the interface to some addresses.
-std::string NormalPeer(absl::string_view peer) {
-  std::string normal = absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
-  const size_t interface = normal.find('%');
-  if (interface != std::string::npos) normal.erase(interface, normal.find(']') - interface);
-  return normal;
 }
 
 // Counts one call. gRPC destroys it with the call.
@@ -163,6 +174,17 @@ ConnectionTable::Id ConnectionTable::Idlest() const {
   return idlest;
 }
 
+void ConnectionTable::End(Id connection) {
+  // gRPC may close the connection at any time, and the number may become another file's. A
+  // duplicate keeps its meaning.
+  const Descriptor duplicate(fcntl(connection.descriptor, F_DUPFD_CLOEXEC, 0));
+  if (!duplicate.valid() || Cookie(duplicate.get()) != connection.cookie) return;
+  shutdown(duplicate.get(), SHUT_RDWR);
+  // What has arrived must not reach gRPC either: it may be thousands of calls.
+  while (recv(duplicate.get(), nullptr, kDiscard, MSG_DONTWAIT | MSG_TRUNC) > 0) {
+  }
+}
+
 bool ConnectionTable::CloseIdlest() {
   Id idlest;
   {
@@ -170,14 +192,7 @@ bool ConnectionTable::CloseIdlest() {
     idlest = Idlest();
     if (idlest.cookie == 0) return false;
   }
-  {
-    // gRPC may close the connection at any time, and the number may become another file's. A
-    // duplicate keeps its meaning.
-    const Descriptor duplicate(fcntl(idlest.descriptor, F_DUPFD_CLOEXEC, 0));
-    if (duplicate.valid() && Cookie(duplicate.get()) == idlest.cookie) {
-      shutdown(duplicate.get(), SHUT_RDWR);
-    }
-  }
+  End(idlest);
   const absl::Time end = SteadyNow() + kCloseLimit;
   while (IsOpen(idlest.descriptor)) {
     if (SteadyNow() > end) return false;
@@ -204,6 +219,35 @@ void ConnectionTable::EndCall(Id ended) {
   if (found == connections_.end() || found->second.cookie != ended.cookie) return;
   --found->second.calls;
   found->second.idle_since = Clock::Real().Now();
+}
+
+void ConnectionTable::CloseFloods() {
+  std::vector<std::pair<Id, std::string>> talkative;
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [descriptor, connection] : connections_) {
+      if (connection.peer.empty()) continue;
+      const uint64_t received = ReceivedBytes(descriptor);
+      const uint64_t before = std::exchange(connection.received, received);
+      if (received < before + kFloodBytes) continue;
+      talkative.push_back({{descriptor, connection.cookie}, connection.peer});
+    }
+  }
+  for (const auto& [id, peer] : talkative) {
+    const std::optional<int64_t> unanswered = streams_.CountUnanswered(peer);
+    if (!unanswered.has_value() || !IsFlood(id, *unanswered)) continue;
+    LOG(WARNING) << "closed the connection of " << peer << ": its client canceled more than "
+                 << CancelBudget::kBurst << " calls, and more than " << CancelBudget::kPerSecond
+                 << " per second";
+    End(id);
+  }
+}
+
+bool ConnectionTable::IsFlood(Id id, int64_t unanswered) {
+  MutexLock lock(&mutex_);
+  const auto found = connections_.find(id.descriptor);
+  if (found == connections_.end() || found->second.cookie != id.cookie) return false;
+  return !found->second.cancels.Allows(unanswered, Clock::Real().Now());
 }
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>

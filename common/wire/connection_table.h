@@ -3,6 +3,9 @@
 // cannot keep others out. Connections with calls other than health checks stay, and so do those
 // over unix sockets, which belong to this user.
 //
+// A connection is also closed if its client cancels too many calls (CancelBudget). Only connections
+// that receive much are looked at closely, so the check costs next to nothing.
+//
 // gRPC 1.51 does not report when it closes a connection. The table finds out by itself: it
 // registers every connection with an epoll descriptor, and the kernel drops the registration when
 // gRPC closes the connection. While the limit seems reached, the table checks which registrations
@@ -25,6 +28,8 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/shm/shared_segment.h"
+#include "common/wire/cancel_budget.h"
+#include "common/wire/stream_counts.h"
 
 namespace bastion::wire {
 
@@ -45,6 +50,11 @@ class ConnectionTable {
   // Counts a connection that is about to be handed to gRPC. May wait until gRPC has closed another
   // one, for at most kCloseLimit.
   [[nodiscard]] Admission Admit(int descriptor) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Closes the connections whose clients cancel too many calls. Call it once per kFloodInterval, on
+  // the thread of Admit.
+  static constexpr absl::Duration kFloodInterval = absl::Milliseconds(100);
+  void CloseFloods() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Counts the calls of all connections, as an interceptor of the server. The table must outlive
   // the server.
@@ -70,6 +80,8 @@ class ConnectionTable {
     std::string peer;  // Empty: never closed by the table.
     int calls = 0;
     absl::Duration idle_since;  // On Clock::Real(). When it was accepted, or its last call ended.
+    uint64_t received = 0;      // Bytes, at the last CloseFloods.
+    CancelBudget cancels = {};
   };
 
   // False if gRPC has closed the connection.
@@ -78,6 +90,10 @@ class ConnectionTable {
   void Forget(int descriptor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The connection that has been without calls for longest; Id() if there is none.
   [[nodiscard]] Id Idlest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // True if the client of a connection has canceled too many calls. See CancelBudget::Allows.
+  [[nodiscard]] bool IsFlood(Id id, int64_t unanswered) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends a connection, unless its descriptor means another one by now.
+  static void End(Id connection);
   // Ends the idlest connection, and waits until gRPC has closed it. False if there is none.
   [[nodiscard]] bool CloseIdlest() ABSL_LOCKS_EXCLUDED(mutex_);
   [[nodiscard]] bool HasPlace() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -85,6 +101,7 @@ class ConnectionTable {
   size_t limit_ = 0;
   Descriptor epoll_;
   absl::Duration next_look_;  // On Clock::Real(). Used by Admit only.
+  StreamCounts streams_;      // Used by CloseFloods only.
   Mutex mutex_;
   // By descriptor: the connections that were open when last looked at, and new ones. gRPC owns the
   // descriptors, so a number may mean another file by now.

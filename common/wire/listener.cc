@@ -236,13 +236,22 @@ void Listener::Stop() {
 }
 
 void Listener::Main() {
+  const auto tick = static_cast<int>(absl::ToInt64Milliseconds(ConnectionTable::kFloodInterval));
   for (;;) {
+    CloseFloods();
     epoll_event event = {};
-    if (epoll_wait(epoll_.get(), &event, 1, /*timeout=*/-1) < 1) continue;
+    if (epoll_wait(epoll_.get(), &event, 1, tick) < 1) continue;
     if (event.data.u64 == kStop) return;
     const Socket& socket = sockets_[event.data.u64];
     if (!RunGuarded("accepting a connection", [&] { Accept(socket); })) Pause();
   }
+}
+
+void Listener::CloseFloods() {
+  const absl::Duration now = Clock::Real().Now();
+  if (now < next_flood_check_) return;
+  next_flood_check_ = now + ConnectionTable::kFloodInterval;
+  (void)RunGuarded("looking for floods", [this] { connections_.CloseFloods(); });
 }
 
 void Listener::Accept(const Socket& socket) {

@@ -5,7 +5,7 @@
 // the server.
 //
 // While the limit is reached, a new connection replaces an idle one, or is refused if there is none
-// (ConnectionTable).
+// (ConnectionTable). Connections that are flooded with calls are closed.
 //
 // If descriptors run out all the same, a spare one is used to accept and close connections, so that
 // clients learn at once that they are refused. One thread per listener. Thread-compatible.
@@ -85,6 +85,8 @@ class Listener {
 
   void Main();
   void Accept(const Socket& socket);
+  // Closes floods if it is time to.
+  void CloseFloods();
   // Closes a connection with the spare descriptor, after the others ran out.
   void RefuseWithSpare(const Socket& socket);
   // Counts a connection that is closed because of a limit.
@@ -104,6 +106,7 @@ class Listener {
   // Used by the thread only.
   absl::Duration next_log_;  // On Clock::Real().
   int64_t closed_ = 0;       // Connections closed because of a limit, not logged yet.
+  absl::Duration next_flood_check_;
 
   std::thread thread_;
 };

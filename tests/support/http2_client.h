@@ -64,6 +64,17 @@ class Http2Client {
     return stream;
   }
 
+  // Begins a call and cancels it at once, `count` times.
+  void CallAndCancel(const std::string& path, int count) {
+    for (; count > 0; --count) {
+      const uint32_t stream = Call(path, "");
+      SendFrame(kReset, 0, stream, Number(kCanceled));
+    }
+  }
+
+  // False after the server has closed the connection. Drops what has arrived.
+  [[nodiscard]] bool IsOpen() const { return connection_.IsOpen(); }
+
   // Lets the server send `bytes` more on `stream`.
   void OpenWindow(uint32_t stream, uint32_t bytes) {
     constexpr uint8_t kWindowUpdate = 8;
@@ -92,6 +103,7 @@ class Http2Client {
 
  private:
   static constexpr uint8_t kAck = 1, kEndStream = 1, kEndHeaders = 4;
+  static constexpr uint32_t kCanceled = 8;
 
   static std::string Bytes(const char* bytes, size_t count) { return std::string(bytes, count); }
   // Four bytes, the most significant one first.

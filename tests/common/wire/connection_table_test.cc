@@ -95,6 +95,26 @@ TEST_F(ConnectionTableTest, PeersThatItDoesNotKnowHaveNoConnection) {
   }
 }
 
+TEST(CancelBudgetTest, ABurstIsAllowedAndFillsWithTime) {
+  constexpr auto kBurst = static_cast<int64_t>(CancelBudget::kBurst);
+  constexpr auto kPerSecond = static_cast<int64_t>(CancelBudget::kPerSecond);
+  CancelBudget budget;
+  absl::Duration now = absl::Hours(5);
+  EXPECT_TRUE(budget.Allows(kBurst, now));
+  now += absl::Seconds(1);
+  EXPECT_TRUE(budget.Allows(kBurst + kPerSecond, now));
+  now += absl::Seconds(1);
+  EXPECT_FALSE(budget.Allows(kBurst + 2 * kPerSecond + 1, now));
+}
+
+TEST(CancelBudgetTest, CallsThatAreAnsweredCostNothing) {
+  CancelBudget budget;
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_TRUE(budget.Allows(128, absl::ZeroDuration()));
+    EXPECT_TRUE(budget.Allows(0, absl::ZeroDuration()));
+  }
+}
+
 TEST_F(ConnectionTableTest, CallsBeginAndEndOnOtherThreads) {
   ConnectionTable large;
   ASSERT_TRUE(large.Prepare(100).ok());
