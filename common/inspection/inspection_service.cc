@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/peer_text.h"
 #include "common/wire/protocol.h"
 
 namespace bastion {
@@ -83,7 +84,8 @@ void InspectionService::AddPeer(const Peer& peer, const v1::GetTimelineRequest& 
     const grpc::Status status = peer.stub->GetTimeline(&context, asked, answer);
     if (!status.ok()) {
       // The message names the peer's address.
-      LOG(WARNING) << "no timeline of the " << peer.service << ": " << status.error_message();
+      LOG(WARNING) << "no timeline of the " << peer.service << ": "
+                   << wire::FromGrpc(status).message();
       return absl::StrCat("it did not answer: ",
                           absl::StatusCodeToString(wire::FromGrpc(status).code()));
     }
@@ -96,6 +98,11 @@ void InspectionService::AddPeer(const Peer& peer, const v1::GetTimelineRequest& 
     return;
   }
   timeline->Swap(answer.mutable_services(0));
+  for (v1::TimelineSlice& slice : *timeline->mutable_slices()) {
+    slice.set_lane(PeerName(slice.lane()));
+    slice.set_name(PeerName(slice.name()));
+  }
+  timeline->set_clock(PeerName(timeline->clock()));
   timeline->set_service(peer.service);
   if (!clock_.empty() && timeline->clock() == clock_) return;
   // Another question estimates the clock's offset. It is small, so that the transfer is short.

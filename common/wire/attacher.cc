@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/peer_text.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
 #include "common/wire/protocol.h"
@@ -93,7 +94,7 @@ absl::StatusOr<SharedEnds> AcceptOffer(const AttachReply& offer, absl::Duration 
   if (!connection.valid()) return SystemError("socket");
   SetTimeouts(connection, timeout);
   if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return SystemError(offer.socket());
+    return SystemError(PeerText(offer.socket()));
   }
   RETURN_IF_ERROR(CheckPeerUser(connection, geteuid()));
   ASSIGN_OR_RETURN(SharedSegment mine, SharedSegment::Create(offer.segment_bytes()));

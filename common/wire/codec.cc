@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/peer_text.h"
 #include "common/base/status.h"
 #include "common/wire/mask_codec.h"
 
@@ -48,7 +49,7 @@ void Encode(const absl::Status& status, proto::StepStatus& out) {
 }
 
 absl::Status Decode(const proto::StepStatus& in) {
-  return absl::Status(static_cast<absl::StatusCode>(in.code()), in.message());
+  return absl::Status(static_cast<absl::StatusCode>(in.code()), PeerText(in.message()));
 }
 
 void Encode(const ChoiceParams& choice, proto::ChoiceParams& out) {

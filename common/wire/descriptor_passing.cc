@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/peer_text.h"
 
 namespace bastion::wire {
 namespace {
@@ -28,8 +29,8 @@ absl::StatusOr<sockaddr_un> SocketAddress(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return absl::InvalidArgumentError(absl::StrCat("socket path '", path, "' has ", path.size(),
-                                                   " bytes; it must have 1 to ",
+    return absl::InvalidArgumentError(absl::StrCat("socket path '", PeerText(path), "' has ",
+                                                   path.size(), " bytes; it must have 1 to ",
                                                    sizeof address.sun_path - 1));
   }
   std::memcpy(address.sun_path, path.data(), path.size());

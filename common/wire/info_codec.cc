@@ -1,4 +1,5 @@
 // The part of codec.h that describes services.
+#include "common/base/peer_text.h"
 #include "common/wire/codec.h"
 
 namespace bastion::wire {
@@ -28,8 +29,8 @@ void Encode(const TargetInfo& info, proto::TargetInfo& out) {
 
 TargetInfo Decode(const proto::TargetInfo& in) {
   TargetInfo info;
-  info.model = in.model();
-  info.device = in.device();
+  info.model = PeerName(in.model());
+  info.device = PeerName(in.device());
   info.dims = {.layers = in.layers(),
                .hidden = in.hidden(),
                .query_heads = in.query_heads(),
@@ -44,7 +45,7 @@ TargetInfo Decode(const proto::TargetInfo& in) {
   info.max_rows = in.max_rows();
   info.kv_tokens = in.kv_tokens();
   info.page_tokens = in.page_tokens();
-  info.identity = in.identity();
+  info.identity = PeerName(in.identity());
   info.on_gpu = in.on_gpu();
   info.takes_masks = in.takes_masks();
   return info;
@@ -70,8 +71,12 @@ void Encode(const DrafterInfo& info, proto::DrafterInfo& out) {
 }
 
 DrafterInfo Decode(const proto::DrafterInfo& in) {
-  return {in.model(),       in.positions(),    in.vocabulary(),
-          in.max_context(), in.wants_tokens(), in.expands_nodes()};
+  return {.model = PeerName(in.model()),
+          .positions = in.positions(),
+          .vocabulary = in.vocabulary(),
+          .max_context = in.max_context(),
+          .wants_tokens = in.wants_tokens(),
+          .expands_nodes = in.expands_nodes()};
 }
 
 }  // namespace bastion::wire

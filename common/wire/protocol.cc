@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/peer_text.h"
 #include "common/base/status.h"
 
 namespace bastion::wire {
@@ -19,7 +20,7 @@ absl::Status CheckProtocol(const grpc::ServerContext& context) {
   const auto found = metadata.find(kProtocolKey);
   // A string_ref is not NUL-terminated: use its length.
   const std::string theirs =
-      found == metadata.end() ? "none" : std::string(found->second.data(), found->second.size());
+      found == metadata.end() ? "none" : PeerName({found->second.data(), found->second.size()});
   int version = 0;
   if (absl::SimpleAtoi(theirs, &version) && version >= kOldestProtocolVersion &&
       version <= kProtocolVersion) {
@@ -51,7 +52,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+  return {static_cast<absl::StatusCode>(status.error_code()), PeerText(status.error_message())};
 }
 
 std::shared_ptr<grpc::Channel> ConnectPeer(const std::string& address, const Security& security) {

@@ -30,6 +30,7 @@ void AddProtocolVersion(grpc::ClientContext& context);
 [[nodiscard]] gpr_timespec GrpcDeadline(absl::Time deadline);
 
 [[nodiscard]] grpc::Status ToGrpc(const absl::Status& status);
+// With the message as PeerText: it may come from the peer.
 [[nodiscard]] absl::Status FromGrpc(const grpc::Status& status);
 
 // A channel to another bastion service, with keepalive and the message size limit. It connects when
