@@ -11,7 +11,8 @@ namespace bastion::base {
 
 enum class Severity { kInfo, kWarning, kError, kFatal };
 
-// A log line. The destructor writes it and, for kFatal, aborts the process.
+// A log line. The destructor writes it, with the time of that moment and with control characters
+// escaped, and for kFatal aborts the process.
 class LogLine {
  public:
   LogLine(Severity severity, const char* file, int line);
