@@ -2,42 +2,20 @@
 #ifndef BASTION_COMMON_HTTP_HTTP_RESPONDER_H_
 #define BASTION_COMMON_HTTP_HTTP_RESPONDER_H_
 
-#include <atomic>
 #include <boost/beast/http.hpp>
 #include <boost/system/error_code.hpp>
-#include <cstdint>
-#include <limits>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/base/clock.h"
+#include "common/http/http_connections.h"
 #include "common/http/http_server.h"
-#include "common/http/http_transport.h"
 
 namespace bastion {
 
 inline constexpr char kPlainText[] = "text/plain; charset=utf-8";
-
-// A connection. Its own thread uses the socket. The listener's thread only shuts the socket down
-// when a deadline has passed, which ends the call that waits.
-struct HttpConnection {
-  HttpConnection(HttpTransport::Socket accepted, HttpTransport::TlsContext tls)
-      : transport(std::move(accepted), std::move(tls)) {}
-
-  void SetDeadline(absl::Duration timeout) {
-    deadline = absl::ToInt64Nanoseconds(Clock::Real().Now() + timeout);
-  }
-  void ClearDeadline() { deadline = std::numeric_limits<int64_t>::max(); }
-
-  HttpTransport transport;
-  std::atomic<int64_t> deadline{std::numeric_limits<int64_t>::max()};  // Nanoseconds, Clock::Real.
-  std::atomic<bool> ended{false};
-  std::thread thread;
-};
 
 class Responder final : public HttpResponse {
  public:

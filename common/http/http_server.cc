@@ -12,18 +12,18 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http.hpp>
-#include <list>
+#include <optional>
 #include <thread>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/clock.h"
+#include "common/base/descriptors.h"
 #include "common/base/guarded.h"
 #include "common/base/peer_host.h"
 #include "common/base/status.h"
+#include "common/http/http_connections.h"
 #include "common/http/http_names.h"
 #include "common/http/http_responder.h"
 #include "common/http/http_transport.h"
@@ -40,6 +40,7 @@ using boost::system::error_code;
 // How often the listener looks for connections whose time is over.
 constexpr int kTickMilliseconds = 50;
 constexpr size_t kReadBytes = 64 << 10;  // What is read beyond a header at a time.
+constexpr size_t kFirstBytes = 4 << 10;  // What is read of the next request at first.
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 // How long the server waits for the client to close after a response to a request that it has not
 // read.
@@ -73,8 +74,7 @@ class HttpServer::Listener {
   ~Listener() {
     stops_ = true;
     if (thread_.joinable()) thread_.join();
-    for (HttpConnection& connection : connections_) connection.transport.ShutDown();
-    for (HttpConnection& connection : connections_) connection.thread.join();
+    if (connections_) connections_->Stop();
   }
 
   // Begins to accept connections.
@@ -85,6 +85,7 @@ class HttpServer::Listener {
           absl::StrCat("\"", options_.listen, "\" is not an address; use host:port"));
     }
     RETURN_IF_ERROR(contexts_.Get().status());
+    RETURN_IF_ERROR(PrepareConnections());
     options_.hosts.push_back(split->first);
     error_code error;
     tcp::resolver resolver(context_);
@@ -111,28 +112,35 @@ class HttpServer::Listener {
     if (!error->failed()) *error = acceptor_.non_blocking(true, *error);
   }
 
+  absl::Status PrepareConnections() {
+    ASSIGN_OR_RETURN(const size_t descriptors, FreeDescriptors());
+    auto limits = HttpConnectionLimits::Fit(static_cast<size_t>(options_.max_connections),
+                                            HttpDescriptors(descriptors));
+    limits.max_per_network = static_cast<size_t>(options_.max_connections_per_address);
+    std::vector<std::string> trusted = options_.trusted_addresses;
+    trusted.insert(trusted.end(), {"127.0.0.0/8", "::1"});
+    auto parsed = AddressList::Parse(trusted);
+    if (!parsed.ok()) return Annotate(parsed.status(), "trusted proxies");
+    limits.trusted = *std::move(parsed);
+    connections_.emplace(std::move(limits));
+    return connections_->Prepare();
+  }
+
   // Accepts connections, ends those whose deadline has passed, and joins their threads.
   void Accept() {
     while (!stops_) {
-      const bool full = static_cast<int>(connections_.size()) >= options_.max_connections;
-      pollfd waiting = {acceptor_.native_handle(), static_cast<int16_t>(full ? 0 : POLLIN), 0};
-      ::poll(&waiting, 1, kTickMilliseconds);
-      if (waiting.revents != 0) {
+      const bool can_add = connections_->CanAdd();
+      pollfd waiting[] = {
+          {acceptor_.native_handle(), static_cast<int16_t>(can_add ? POLLIN : 0), 0},
+          {connections_->ended_event(), POLLIN, 0}};
+      ::poll(waiting, 2, kTickMilliseconds);
+      if (waiting[0].revents != 0) {
         bool accepted = false;
         RunGuarded("accepting an HTTP connection", [&] { accepted = AcceptOne(); });
         // Without descriptors, memory or threads, connections go on waiting.
         if (!accepted) ::poll(nullptr, 0, kTickMilliseconds);
       }
-      const int64_t now = absl::ToInt64Nanoseconds(Clock::Real().Now());
-      for (auto it = connections_.begin(); it != connections_.end();) {
-        if (it->deadline < now) it->transport.ShutDown();
-        if (it->ended) {
-          it->thread.join();
-          it = connections_.erase(it);
-        } else {
-          ++it;
-        }
-      }
+      connections_->CleanUp();
     }
   }
 
@@ -145,47 +153,60 @@ class HttpServer::Listener {
     error = socket.set_option(tcp::no_delay(true), error);
     absl::StatusOr<HttpTransport::TlsContext> tls = contexts_.Get();
     if (!tls.ok()) return true;  // Open() has seen a valid one.
-    HttpConnection& connection = connections_.emplace_back(std::move(socket), *std::move(tls));
-    auto close = absl::MakeCleanup([this] { connections_.pop_back(); });
-    connection.thread = std::thread([this, &connection] { Serve(connection); });
-    std::move(close).Cancel();
+    connections_->Add(std::move(socket), *std::move(tls),
+                      [this](HttpConnection& connection) { Serve(connection); });
     return true;
   }
 
-  void Serve(HttpConnection& connection) const {
-    RunGuarded("an HTTP connection", [&] {
-      // What is neither a header's data nor a body's, e.g. extensions of chunks, has no limit of
-      // its own in Beast.
-      beast::flat_buffer buffer(options_.max_header_bytes + kReadBytes);
-      bool open = Handshake(connection);
-      while (open && !stops_) open = ServeOne(connection, buffer);
-    });
-    connection.transport.ShutDown();
-    connection.ended = true;
+  void Serve(HttpConnection& connection) {
+    // What is neither a header's data nor a body's, e.g. extensions of chunks, has no limit of its
+    // own in Beast.
+    beast::flat_buffer buffer(options_.max_header_bytes + kReadBytes);
+    if (!Handshake(connection)) return;
+    bool is_first = true;
+    while (!stops_ && (std::exchange(is_first, false) || AwaitRequest(connection, buffer)) &&
+           ServeOne(connection, buffer)) {
+      connections_->BeginRequest(connection);
+    }
   }
 
   bool Handshake(HttpConnection& connection) const {
     error_code error;
-    connection.SetDeadline(options_.request_timeout);
+    connection.SetDeadline(options_.header_timeout);
     connection.transport.Handshake(error);
     connection.ClearDeadline();
     return !error.failed();
   }
 
+  // Waits for the first bytes of the next request. False if the connection is over.
+  bool AwaitRequest(HttpConnection& connection, beast::flat_buffer& buffer) const {
+    if (buffer.size() > 0) return true;
+    error_code error;
+    connection.SetDeadline(options_.request_timeout);
+    buffer.commit(connection.transport.read_some(buffer.prepare(kFirstBytes), error));
+    return !error.failed();
+  }
+
   // Reads a request and answers it. False if the connection is over.
-  bool ServeOne(HttpConnection& connection, beast::flat_buffer& buffer) const {
+  bool ServeOne(HttpConnection& connection, beast::flat_buffer& buffer) {
     Parser parser;
     parser.header_limit(static_cast<uint32_t>(options_.max_header_bytes));
     parser.body_limit(boost::none);  // The route has a limit.
     error_code error;
-    connection.SetDeadline(options_.request_timeout);
+    connection.SetDeadline(options_.header_timeout);
     http::read_header(connection.transport, buffer, parser, error);
     Responder response(&connection, parser.get(), options_.write_timeout);
     HttpRequest request;
     Refusal refusal = {StatusOfReadError(error), error.message()};
-    const HttpRoute* const route =
+    const HttpRoute* route =
         error.failed() ? nullptr : Admit(connection, parser.get(), &request, &refusal);
+    if (route != nullptr && !connections_->Admit(connection, route->reserved)) {
+      response.AddHeader("Retry-After", "1");
+      refusal = {503, "the server answers as many requests as it can; try again later"};
+      route = nullptr;
+    }
     if (route != nullptr) {
+      connection.SetDeadline(options_.request_timeout);
       error = ReadBody(connection, buffer, route->max_body_bytes, parser);
       refusal = {StatusOfReadError(error), error.message()};
     }
@@ -194,9 +215,11 @@ class HttpServer::Listener {
       if (refusal.status == 0) return false;
       response.SetLast();
       Refuse(request.path, refusal, response);
+      connections_->BeginEnd(connection);
       Linger(connection);
       return false;
     }
+    if (!connections_->BeginAnswer(connection)) return false;
     request.body = std::move(parser.get().body());
     request.host = HostOfSocket(connection.transport.descriptor());
     // A handler may call libraries that throw.
@@ -309,7 +332,7 @@ class HttpServer::Listener {
   tcp::acceptor acceptor_{context_};
   int port_ = 0;
   std::atomic<bool> stops_{false};
-  std::list<HttpConnection> connections_;  // Used by the thread, and after it by the destructor.
+  std::optional<HttpConnections> connections_;
   std::thread thread_;
 };
 

@@ -2,12 +2,13 @@
 // own thread, so a handler may block. Thread-safe.
 //
 // The server defends itself against clients of any kind: it limits the number of connections, the
-// size of requests, and the time that a client may take to send one or to read a response. It
-// answers only requests whose Host names this server, and whose Origin, if there is one, is this
-// server. So a page of another site that a user has open cannot read from it (DNS rebinding) or act
-// on it (cross-site requests). With an access list, callers prove who they are with a bearer token,
-// with HTTP basic authentication (any user name, the token as password), or with a certificate. The
-// server reads the body of a request only after all these checks.
+// size of requests, and the time that a client may take to send one or to read a response. Silent
+// and slow connections make room for new ones (http_connections.h). It answers only requests whose
+// Host names this server, and whose Origin, if there is one, is this server. So a page of another
+// site that a user has open cannot read from it (DNS rebinding) or act on it (cross-site requests).
+// With an access list, callers prove who they are with a bearer token, with HTTP basic
+// authentication (any user name, the token as password), or with a certificate. The server reads
+// the body of a request only after all these checks.
 #ifndef BASTION_COMMON_HTTP_HTTP_SERVER_H_
 #define BASTION_COMMON_HTTP_HTTP_SERVER_H_
 
@@ -69,6 +70,8 @@ struct HttpRoute {
   // The right that the caller needs. Nullopt: everybody may use this route.
   std::optional<Right> right = Right::kInspect;
   size_t max_body_bytes = 64 << 10;
+  // Also answered while max_connections requests are. For probes and other short answers.
+  bool reserved = false;
 };
 
 // How the server itself answers with an error, e.g. if there is no such path.
@@ -87,17 +90,25 @@ struct HttpOptions {
   std::vector<std::string> hosts = {};
   TlsFiles tls = {};             // With a certificate: HTTPS. Read again when the files change.
   AccessList* access = nullptr;  // Who may use which routes. Null: everybody. Not owned.
-  int max_connections = 64;      // Further connections wait until one ends.
-  HttpErrorFormat errors = {};   // Other paths get errors as plain text.
+  // Requests at a time; further ones are refused (503), except those of reserved routes. Fewer if
+  // the process has few descriptors (descriptors.h).
+  int max_connections = 64;
+  // Connections of one address, or of one /64 network of IPv6, at a time. 0: no limit. Loopback
+  // addresses and `trusted_addresses` have no limit.
+  int max_connections_per_address = 0;
+  std::vector<std::string> trusted_addresses = {};  // See AddressList::Parse.
+  HttpErrorFormat errors = {};                      // Other paths get errors as plain text.
   size_t max_header_bytes = 16 << 10;
-  absl::Duration request_timeout = absl::Seconds(10);  // To send a request, or to begin the next.
-  absl::Duration write_timeout = absl::Seconds(10);    // To accept a part of a response.
+  absl::Duration header_timeout = absl::Seconds(3);  // To send the header of a request.
+  // To send the body of a request, or to begin the next request.
+  absl::Duration request_timeout = absl::Seconds(10);
+  absl::Duration write_timeout = absl::Seconds(10);  // To accept a part of a response.
 };
 
 class HttpServer {
  public:
-  // Begins to serve `routes`. A GET route also answers HEAD. INVALID_ARGUMENT for a bad address,
-  // UNAVAILABLE if the address cannot be used.
+  // Begins to serve `routes`. A GET route also answers HEAD. INVALID_ARGUMENT for a bad address
+  // or option, UNAVAILABLE if the address cannot be used.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
       const HttpOptions& options, std::vector<HttpRoute> routes);
   // Closes all connections and waits for the handlers. A Write that waits returns false.

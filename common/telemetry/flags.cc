@@ -22,6 +22,13 @@ ABSL_FLAG(std::vector<std::string>, http_hosts, {},
           "Names under which HTTP clients reach --http_listen, e.g. bastion.example.com, separated "
           "by commas; * allows all. Requests to other names are refused, because a page of "
           "another site may have sent them. IP addresses and localhost are always allowed.");
+ABSL_FLAG(
+    int, http_max_per_address, 0,
+    "Maximum number of HTTP connections from one IP address at a time, or from one /64 network "
+    "of IPv6. Addresses of this host and of --http_proxies have no limit. 0: no limit.");
+ABSL_FLAG(std::vector<std::string>, http_proxies, {},
+          "IP addresses and networks of trusted proxies before --http_listen, e.g. 10.0.0.0/8, "
+          "separated by commas. --http_max_per_address does not apply to them.");
 ABSL_FLAG(bool, trace_detail, false,
           "Record the stages of each cycle and the parts of each call as spans of their own. Needs "
           "OTEL_EXPORTER_OTLP_ENDPOINT.");
@@ -84,6 +91,12 @@ absl::StatusOr<std::unique_ptr<ServiceTelemetry>> MakeTelemetry(const std::strin
   }
   http.listen = address;
   http.hosts = absl::GetFlag(FLAGS_http_hosts);
+  http.max_connections_per_address = absl::GetFlag(FLAGS_http_max_per_address);
+  if (http.max_connections_per_address < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--http_max_per_address is ", http.max_connections_per_address, "; it must be at least 0"));
+  }
+  http.trusted_addresses = absl::GetFlag(FLAGS_http_proxies);
   http.tls = security.tls();
   http.access = security.access();
   TelemetryOptions options = {.service = service, .model = model, .http = std::move(http)};

@@ -26,7 +26,7 @@ HttpRoute MetricPage::Route() {
     }
     response.Send(200, "text/plain; version=0.0.4; charset=utf-8", text);
   };
-  return {"GET", "/metrics", serve};
+  return {.method = "GET", .path = "/metrics", .handler = serve, .reserved = true};
 }
 
 }  // namespace bastion

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/descriptors.h"
 #include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/wire/descriptor_passing.h"
@@ -204,14 +204,9 @@ absl::Status Listener::PrepareToAccept() {
   bool watched = watch(stop_, kStop);
   for (size_t i = 0; i < sockets_.size(); ++i) watched &= watch(sockets_[i].descriptor, i);
   if (!watched) return absl::ErrnoToStatus(errno, "epoll_ctl");
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::ErrnoToStatus(errno, "getrlimit");
-  // The kernel hands out the lowest number: about spare_ descriptors are open. Files and other
-  // servers of the process get a quarter of the rest.
-  const auto open = static_cast<rlim_t>(spare_.get());
-  const rlim_t available = limit.rlim_cur > open ? (limit.rlim_cur - open) / 4 * 3 : 0;
-  return connections_.Prepare(std::min<rlim_t>(static_cast<rlim_t>(limits_.max_connections),
-                                               std::max<rlim_t>(available, 1)));
+  ASSIGN_OR_RETURN(const size_t descriptors, FreeDescriptors());
+  return connections_.Prepare(
+      std::min(static_cast<size_t>(limits_.max_connections), GrpcDescriptors(descriptors)));
 }
 
 void Listener::AddTo(grpc::ServerBuilder& builder,

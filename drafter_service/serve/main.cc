@@ -152,7 +152,9 @@ int main(int argc, char** argv) {
            {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER",
             "peer_timeout DURATION"}},
           bastion::wire::SecurityFlagGroup(),
-          {"Telemetry", {"http_listen ADDRESS", "http_hosts NAMES", "trace_detail"}},
+          {"Telemetry",
+           {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
+            "http_proxies NETWORKS", "trace_detail"}},
           {"Device", {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
           {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
   bastion::wire::StopSignals signals;

@@ -90,7 +90,11 @@ std::vector<HttpRoute> OpenAiApi::Routes() {
           generate(OpenAiKind::kChat),
           {"GET", "/v1/models", models, Right::kGenerate},
           {"GET", absl::StrCat("/v1/models/", calls_.model->name), model, Right::kGenerate},
-          {"GET", "/health", health, std::nullopt}};
+          {.method = "GET",
+           .path = "/health",
+           .handler = health,
+           .right = std::nullopt,
+           .reserved = true}};
 }
 
 void OpenAiApi::Generate(OpenAiKind kind, const HttpRequest& http, HttpResponse& response) {

@@ -344,23 +344,24 @@ int main(int argc, char** argv) {
           "--target deploy/demo_model/target --verifier unix:///run/bastion/verifier.sock "
           "--drafter unix:///run/bastion/drafter.sock",
       .required = {"target"},
-      .groups = {
-          {"Model", {"target DIR", "model_name NAME"}},
-          {"Connections",
-           {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER",
-            "max_streams N", "max_connection_idle DURATION", "max_connection_age DURATION"}},
-          bastion::wire::SecurityFlagGroup(),
-          {"Telemetry", {"http_listen ADDRESS", "http_hosts NAMES", "show_text", "trace_detail"}},
-          {"Speculation",
-           {"policy POLICY", "max_tree_nodes N", "allowed_policies NAMES", "prior PATH",
-            "learn_prior FILE", "acceptance_calibration FILE", "calibration_table FILE"}},
-          {"Load",
-           {"max_running N", "max_waiting N", "prefill_rows N", "max_prompt_bytes N",
-            "refuse_special_tokens", "max_client_calls N"}},
-          {"Times",
-           {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
-            "slow_client DURATION", "peer_timeout DURATION", "verifier_patience DURATION",
-            "calibration_limit DURATION", "grace DURATION"}}}};
+      .groups = {{"Model", {"target DIR", "model_name NAME"}},
+                 {"Connections",
+                  {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER",
+                   "max_streams N", "max_connection_idle DURATION", "max_connection_age DURATION"}},
+                 bastion::wire::SecurityFlagGroup(),
+                 {"Telemetry",
+                  {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
+                   "http_proxies NETWORKS", "show_text", "trace_detail"}},
+                 {"Speculation",
+                  {"policy POLICY", "max_tree_nodes N", "allowed_policies NAMES", "prior PATH",
+                   "learn_prior FILE", "acceptance_calibration FILE", "calibration_table FILE"}},
+                 {"Load",
+                  {"max_running N", "max_waiting N", "prefill_rows N", "max_prompt_bytes N",
+                   "refuse_special_tokens", "max_client_calls N"}},
+                 {"Times",
+                  {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
+                   "slow_client DURATION", "peer_timeout DURATION", "verifier_patience DURATION",
+                   "calibration_limit DURATION", "grace DURATION"}}}};
   bastion::wire::StopSignals signals;
   return bastion::RunProgram(argc, argv, info, [&](const auto&) { return bastion::Run(signals); });
 }

@@ -264,11 +264,25 @@ TEST_F(HttpServerTest, ErrorsOfTheServerHaveTheFormOfTheirPath) {
   EXPECT_EQ(Fetch(port(), "/none").body, "there is no /none\n");
 }
 
-TEST_F(HttpServerTest, AClientThatSendsSlowlyLosesItsConnection) {
-  Start({.request_timeout = absl::Milliseconds(100)});
+TEST_F(HttpServerTest, AClientThatSendsAHeaderSlowlyLosesItsConnection) {
+  Start({.header_timeout = absl::Milliseconds(100), .request_timeout = absl::Hours(1)});
   HttpConnection slow(port());
   slow.Send("GET /echo HTTP/1.1\r\n");
   EXPECT_EQ(slow.ReceiveAll(), "");
+}
+
+TEST_F(HttpServerTest, AClientThatSendsABodySlowlyLosesItsConnection) {
+  Start({.request_timeout = absl::Milliseconds(100)});
+  HttpConnection slow(port());
+  slow.Send("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbo");
+  EXPECT_EQ(slow.ReceiveAll(), "");
+}
+
+TEST_F(HttpServerTest, AClientHasTheTimeOfARequestToBeginTheNext) {
+  Start({.header_timeout = absl::Hours(1), .request_timeout = absl::Milliseconds(100)});
+  HttpConnection idle(port());
+  idle.Send("GET /echo?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(idle.ReceiveAll(), HasSubstr("200 OK"));  // Returns because the server closes it.
 }
 
 TEST_F(HttpServerTest, AClientThatDoesNotReadEndsItsStream) {
@@ -306,14 +320,6 @@ TEST_F(HttpServerTest, StoppingEndsHandlersThatWriteNothing) {
   EXPECT_THAT(connection.Receive(), HasSubstr("200 OK"));
   server_.reset();
   EXPECT_EQ(ended_streams_, 1);
-}
-
-TEST_F(HttpServerTest, ConnectionsBeyondTheLimitWait) {
-  Start({.max_connections = 2, .request_timeout = absl::Milliseconds(300)});
-  HttpConnection first(port()), second(port());
-  EXPECT_TRUE(first.connected() && second.connected());
-  // The idle connections end after the request timeout.
-  EXPECT_EQ(Fetch(port(), "/echo?x=late").body, "late");
 }
 
 TEST_F(HttpServerTest, StoppingEndsStreamsAndIdleConnections) {
