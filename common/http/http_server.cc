@@ -259,6 +259,12 @@ class HttpServer::Listener {
       *refusal = {400, "the only Transfer-Encoding that this server knows is chunked"};
       return nullptr;
     }
+    for (const http::field single : {http::field::host, http::field::origin}) {
+      if (header.count(single) < 2) continue;
+      *refusal = {400, absl::StrCat("the request has more than one header ",
+                                    std::string(http::to_string(single)))};
+      return nullptr;
+    }
     const std::string host = std::string(header[http::field::host]);
     if (!IsOwnHost(host, options_.hosts)) {
       *refusal = {421, "the Host header does not name this server"};
