@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "absl/flags/reflection.h"
 #include "absl/strings/match.h"
@@ -10,6 +11,8 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/base/endpoint.h"
+#include "common/base/status.h"
 
 namespace bastion {
 namespace {
@@ -138,6 +141,19 @@ absl::Status CheckRequiredFlags(const std::string& program, const ProgramInfo& i
     if (flag != nullptr && !flag->CurrentValue().empty()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, " is missing. Example: ", program, " ", info.example));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAddressFlags(const ProgramInfo& info) {
+  for (const FlagGroup& group : info.groups) {
+    for (const absl::string_view entry : group.flags) {
+      const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(entry, ' ');
+      if (parts.second != "ADDRESS" && parts.second != "ADDRESSES") continue;
+      const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(parts.first);
+      if (flag == nullptr) continue;
+      RETURN_IF_ERROR(Annotate(CheckPorts(flag->CurrentValue()), absl::StrCat("--", parts.first)));
+    }
   }
   return absl::OkStatus();
 }

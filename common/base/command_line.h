@@ -11,7 +11,8 @@
 namespace bastion {
 
 // Flags that --help lists together. Each entry is a flag name and a placeholder for its value, e.g.
-// "target DIR". A flag without a value has no placeholder.
+// "target DIR". A flag without a value has no placeholder. ADDRESS and ADDRESSES are for what
+// CheckAddressFlags checks.
 struct FlagGroup {
   const char* title;
   std::vector<const char*> flags;
@@ -37,6 +38,10 @@ void UnderscoreFlagNames(int argc, char** argv);
 
 // INVALID_ARGUMENT for a required flag without a value. Call it after the flags are parsed.
 [[nodiscard]] absl::Status CheckRequiredFlags(const std::string& program, const ProgramInfo& info);
+
+// INVALID_ARGUMENT for a flag with the placeholder ADDRESS or ADDRESSES whose ports are wrong
+// (CheckPorts). Call it after the flags are parsed.
+[[nodiscard]] absl::Status CheckAddressFlags(const ProgramInfo& info);
 
 // The text of --help: summary, usage, example and every flag with its unit and default. Flags in no
 // group come last, under "Other".

@@ -24,6 +24,7 @@ absl::Status ParseAndRun(int argc, char** argv, const std::string& program, cons
   RETURN_IF_ERROR(CheckFlagNames(argc, argv));
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   RETURN_IF_ERROR(CheckRequiredFlags(program, info));
+  RETURN_IF_ERROR(CheckAddressFlags(info));
   try {
     return run(arguments);
   } catch (const std::exception& error) {

@@ -22,6 +22,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/descriptors.h"
+#include "common/base/endpoint.h"
 #include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/wire/descriptor_passing.h"
@@ -43,6 +44,7 @@ struct HostAndPort {
 
 // Parses "host:port", "[ipv6]:port", and both with a scheme of gRPC.
 absl::StatusOr<HostAndPort> ParseTcp(absl::string_view address) {
+  RETURN_IF_ERROR(CheckPorts(address));
   for (const char* scheme : {"ipv4:", "ipv6:", "dns:///", "dns:"}) {
     if (absl::ConsumePrefix(&address, scheme)) break;
   }

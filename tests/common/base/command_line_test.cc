@@ -11,6 +11,7 @@ ABSL_FLAG(
     bool, ignore_eos, false,
     "Generate to the limit even if the model ends the text. Without this flag, the answer ends "
     "at the first end-of-text token.");
+ABSL_FLAG(std::vector<std::string>, listen, {}, "Addresses to listen on.");
 ABSL_FLAG(double, forgotten, 0.5, "A flag that no group lists.");
 
 namespace bastion {
@@ -24,7 +25,9 @@ ProgramInfo Info() {
           .usage = "--model-folder DIR",
           .example = "--model-folder here",
           .required = {"model_folder"},
-          .groups = {{"Model", {"model_folder DIR"}}, {"Text", {"max_new_tokens N", "ignore_eos"}}},
+          .groups = {{"Model", {"model_folder DIR"}},
+                     {"Text", {"max_new_tokens N", "ignore_eos"}},
+                     {"Connections", {"listen ADDRESSES"}}},
           .notes = "A note."};
 }
 
@@ -99,6 +102,16 @@ TEST(CheckRequiredFlagsTest, AMissingFlagIsReportedWithAnExample) {
   absl::SetFlag(&FLAGS_model_folder, "there");
   EXPECT_TRUE(CheckRequiredFlags("program", Info()).ok());
   absl::SetFlag(&FLAGS_model_folder, "");
+}
+
+TEST(CheckAddressFlagsTest, AWrongPortIsReportedWithItsFlag) {
+  absl::SetFlag(&FLAGS_listen, {"unix:///run/a:b", "host:80"});
+  EXPECT_TRUE(CheckAddressFlags(Info()).ok());
+  absl::SetFlag(&FLAGS_listen, {"unix:///run/a:b", "host:99999"});
+  EXPECT_EQ(CheckAddressFlags(Info()),
+            absl::InvalidArgumentError("--listen: the port of \"host:99999\" is \"99999\"; it must "
+                                       "be a number from 0 to 65535"));
+  absl::SetFlag(&FLAGS_listen, {});
 }
 
 TEST(HelpTextTest, FlagsAreGroupedWithPlaceholdersAndDefaults) {
