@@ -14,7 +14,8 @@
 namespace bastion::hub {
 
 absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK, a FIFO would wait for its other end.
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return absl::ErrnoToStatus(errno, path);
   const auto close_file = absl::MakeCleanup([file] { close(file); });
   struct stat info;

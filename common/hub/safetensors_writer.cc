@@ -14,6 +14,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "common/base/check.h"
+#include "common/base/data_file.h"
 #include "common/base/status.h"
 
 namespace bastion::hub {
@@ -87,6 +88,8 @@ void SyncFolder(const std::filesystem::path& folder) {
 
 absl::Status SetAside(const std::string& path, const absl::Status& reason) {
   const std::string aside = path + ".bad";
+  RETURN_IF_ERROR(CheckDataFile(path));
+  RETURN_IF_ERROR(CheckDataFile(aside));
   if (std::rename(path.c_str(), aside.c_str()) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename ", path, " to ", aside));
   }
@@ -104,6 +107,7 @@ absl::Status LogDiskError(const absl::Status& written) {
 
 absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors, const std::string& path,
                               FileAccess access) {
+  RETURN_IF_ERROR(CheckDataFile(path));
   const std::string unfinished = absl::StrCat(path, ".tmp.", getpid());
   if (WriteFile(WidestFirst(tensors), unfinished, access == FileAccess::kOwner ? 0600 : 0666) &&
       std::rename(unfinished.c_str(), path.c_str()) == 0) {

@@ -35,15 +35,15 @@ template <typename T>
 
 // Writes PATH.tmp.PID, a new file, syncs it to disk and renames it. After an error (no folder, no
 // permission, a full disk), the old file at `path` is unchanged; the status is the system's error
-// and names the path. Tensors with the widest elements come first in the file, so that each tensor
-// is aligned without gaps. The format forbids gaps. REQUIRES: names are unique, and every view has
-// the bytes of its shape and type.
+// and names the path, or that of CheckDataFile: only regular files are replaced. Tensors with the
+// widest elements come first in the file, so that each tensor is aligned without gaps. The format
+// forbids gaps. REQUIRES: names are unique, and every view has the bytes of its shape and type.
 [[nodiscard]] absl::Status WriteSafetensors(absl::Span<const NamedTensor> tensors,
                                             const std::string& path,
                                             FileAccess access = FileAccess::kEveryone);
 
-// Renames a file that cannot be used to PATH.bad, replacing an earlier one, and logs `reason`.
-// Returns the system's error.
+// Renames a regular file that cannot be used to PATH.bad, replacing an earlier one, and logs
+// `reason`. Errors: CheckDataFile (data_file.h), the system's.
 [[nodiscard]] absl::Status SetAside(const std::string& path, const absl::Status& reason);
 
 // Logs an error of WriteSafetensors that may pass by itself, because the disk is full or fails, and

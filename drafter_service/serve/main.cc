@@ -3,6 +3,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
 #include "common/base/check.h"
+#include "common/base/data_file.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
 #include "common/inspection/inspection_service.h"
@@ -63,6 +64,7 @@ constexpr absl::Duration kStopLimit = absl::Seconds(5);
 
 // `local` must outlive the engine.
 absl::StatusOr<drafter::DrafterOptions> ReadOptions(const nn::LocalDevice& local) {
+  RETURN_IF_ERROR(Annotate(CheckDataFile(absl::GetFlag(FLAGS_gemm_table)), "--gemm_table"));
   drafter::DrafterOptions options;
   options.drafter_folder = absl::GetFlag(FLAGS_drafter);
   options.target_folder = absl::GetFlag(FLAGS_target);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/data_file.h"
 #include "common/base/status.h"
 
 namespace bastion {
@@ -94,6 +95,7 @@ CalibratedTarget ParseCalibration(const json& object) {
 }
 
 absl::StatusOr<CalibratedTarget> ReadCalibrationFile(const std::string& path) {
+  RETURN_IF_ERROR(CheckDataFile(path));
   std::ifstream stream(path);
   if (!stream) {
     return absl::NotFoundError(
@@ -132,6 +134,7 @@ absl::StatusOr<CalibrationTable> ReadCalibration(const std::string& path,
 }
 
 absl::Status WriteCalibration(const std::string& path, const CalibratedTarget& calibrated) {
+  RETURN_IF_ERROR(CheckDataFile(path));
   json object = CalibrationJson(calibrated);
   object["calibration_file"] = kVersion;
   const std::string unfinished = path + ".tmp";

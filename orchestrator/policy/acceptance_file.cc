@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/data_file.h"
 #include "common/base/status.h"
 #include "common/hub/safetensors.h"
 #include "common/hub/safetensors_writer.h"
@@ -126,6 +127,7 @@ absl::Status AcceptanceFile::Write(const Contents& contents, const std::string& 
 }
 
 absl::StatusOr<AcceptanceFile> AcceptanceFile::Open(const std::string& path, int vocabulary) {
+  RETURN_IF_ERROR(CheckDataFile(path));
   if (std::filesystem::exists(path)) {
     absl::StatusOr<Contents> contents = Read(path, vocabulary);
     if (contents.ok()) return AcceptanceFile(path, *std::move(contents));

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/data_file.h"
 #include "common/base/status.h"
 #include "common/hub/safetensors.h"
 #include "common/hub/safetensors_writer.h"
@@ -16,6 +17,7 @@ constexpr int64_t kVersion = 1;
 }  // namespace
 
 absl::StatusOr<LearnedPrior> LearnedPrior::Open(const std::string& path, int vocabulary) {
+  RETURN_IF_ERROR(CheckDataFile(path));
   if (std::filesystem::exists(path)) {
     absl::StatusOr<LearnedPrior> read = Read(path, vocabulary);
     if (!absl::IsInvalidArgument(read.status())) return read;

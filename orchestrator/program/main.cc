@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/data_file.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
 #include "common/prior/transition_file.h"
@@ -136,6 +137,16 @@ struct SharedFiles {
   std::optional<LearnedPrior> learned;
   std::optional<AcceptanceFile> acceptance;
 };
+
+// INVALID_ARGUMENT if a flag that names a file to write names something else.
+absl::Status CheckWrittenFiles() {
+  for (const absl::Flag<std::string>* flag :
+       {&FLAGS_learn_prior, &FLAGS_acceptance_calibration, &FLAGS_calibration_table}) {
+    RETURN_IF_ERROR(
+        Annotate(CheckDataFile(absl::GetFlag(*flag)), absl::StrCat("--", flag->Name())));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<SharedFiles> OpenSharedFiles(int vocabulary) {
   SharedFiles files;
@@ -268,7 +279,8 @@ std::vector<HttpRoute> HttpRoutes(Console& console, OpenAiApi& openai) {
 
 void ServeUntilSignal(wire::StopSignals& signals, Readiness& readiness, wire::ServiceHost& host,
                       Scheduler& scheduler, RemoteVerifier& verifier) {
-  LOG(INFO) << signals.Wait() << ": draining";
+  const std::string signal = signals.Wait();
+  LOG(INFO) << signal << ": draining";
   readiness.Drain();
   const SchedulerStats at_signal = scheduler.stats();
   scheduler.Drain(absl::GetFlag(FLAGS_grace));
@@ -280,6 +292,7 @@ void ServeUntilSignal(wire::StopSignals& signals, Readiness& readiness, wire::Se
 
 absl::Status Run(wire::StopSignals& signals) {
   ASSIGN_OR_RETURN(SchedulerOptions options, ReadSchedulerOptions());
+  RETURN_IF_ERROR(CheckWrittenFiles());
   ASSIGN_OR_RETURN(const auto model, LoadModel());
   ASSIGN_OR_RETURN(const RequestParser parser, MakeParser(model.get()));
   ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());

@@ -4,6 +4,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/data_file.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
 #include "common/inspection/inspection_service.h"
@@ -81,6 +82,7 @@ absl::StatusOr<verifier::AuditOptions> ReadAuditOptions() {
 }
 
 absl::Status Run(wire::StopSignals& signals) {
+  RETURN_IF_ERROR(Annotate(CheckDataFile(absl::GetFlag(FLAGS_gemm_table)), "--gemm_table"));
   verifier::VerifierOptions options;
   options.target_folder = absl::GetFlag(FLAGS_target);
   const std::string backend = absl::GetFlag(FLAGS_backend);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/base/data_file.h"
 #include "common/base/status.h"
 
 namespace bastion::kernels::cuda {
@@ -68,6 +69,7 @@ const char* Read(const std::string& line, GemmEntry& entry) {
 }  // namespace
 
 absl::StatusOr<std::vector<GemmEntry>> ReadGemmTable(const std::string& path) {
+  RETURN_IF_ERROR(CheckDataFile(path));
   std::vector<GemmEntry> entries;
   std::ifstream file(path);
   if (!file) {
@@ -94,6 +96,7 @@ absl::StatusOr<std::vector<GemmEntry>> ReadGemmTable(const std::string& path) {
 }
 
 absl::Status WriteGemmTable(const std::string& path, const std::vector<GemmEntry>& entries) {
+  RETURN_IF_ERROR(CheckDataFile(path));
   const std::string unfinished = absl::StrCat(path, ".", getpid());
   {
     std::ofstream file(unfinished);
